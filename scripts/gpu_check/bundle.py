@@ -13,7 +13,7 @@ import tempfile
 # they do on the fake of CUDA (tests/cuda/FakeCuda.cmake); {folder: filter}.
 FAST = "-*Slow.*:*Hosts*"
 ON_GPU = {"ops": FAST, "autodiff": FAST, "runtime": FAST, "graph": FAST, "nn": FAST, "train": FAST,
-          "distribute": f"{FAST}:MultiWorker*", "data": "PrefetchToDevice*:-*.RefusesWhat*:*.IsAPrefetchOnACpu"}
+          "distribute": f"{FAST}:MultiWorker*", "data": "PrefetchToDevice*:-*.RejectsInvalid*:*.EqualsPrefetchOnACpu"}
 CONFORMANCE = ["device", "comm"]
 PROGRAMS = ["01_devices", "02_session_towers", "03_memory", "04_fit_mirrored", "05_custom_loop", "08_data_parallel",
             "11_amp"]

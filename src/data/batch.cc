@@ -1,4 +1,4 @@
-// Consecutive elements stacked.
+// Stacks consecutive elements into batches.
 #include <cstring>
 #include <limits>
 
@@ -9,9 +9,9 @@
 namespace tandem::data {
 namespace {
 
-// Passes over `count` batches of `size` elements.
+// Skips `count` batches of `size` elements.
 template <class Item>
-std::int64_t skip_batches(Stream<Item>& input, std::int64_t count, std::int64_t size,
+std::int64_t skip_batches(ItemStream<Item>& input, std::int64_t count, std::int64_t size,
                           bool drop_remainder) {
   std::int64_t elements;
   if (__builtin_mul_overflow(count, size, &elements))
@@ -20,8 +20,8 @@ std::int64_t skip_batches(Stream<Item>& input, std::int64_t count, std::int64_t 
   return skipped / size + (!drop_remainder && skipped % size != 0 ? 1 : 0);
 }
 
-// Over rows of tensors: copies each row once, straight to its place.
-class RowBatchStream final : public Stream<Example> {
+// Batches of rows of tensors. Copies each row once, directly into the batch.
+class RowBatchStream final : public ItemStream<Example> {
  public:
   RowBatchStream(StreamPtr<std::int64_t> indices, const RowSource& rows, std::int64_t size,
                  bool drop_remainder)
@@ -48,10 +48,10 @@ class RowBatchStream final : public Stream<Example> {
   std::vector<std::int64_t> batch_;
 };
 
-// One component of a batch, filled while its elements are still in the cache.
+// One component of a batch. Each element is copied when it is produced, while it is in the cache.
 class ComponentBatch {
  public:
-  // A batch that will be `size` elements like `first`.
+  // A batch of up to `size` elements of the shape and dtype of `first`.
   ComponentBatch(const Tensor& first, std::int64_t size)
       : element_(first.shape()),
         dtype_(first.dtype()),
@@ -62,8 +62,7 @@ class ComponentBatch {
     if (!(element.shape() == element_) || element.dtype() != dtype_)
       fail<InvalidArgumentError>(
           "[batch] expected elements of one shape and dtype: component {} is {} {} in the first "
-          "element of the batch and "
-          "{} {} in element {}",
+          "element of the batch and {} {} in element {}",
           component, name_of(dtype_), element_.to_string(), name_of(element.dtype()),
           element.shape().to_string(), position);
     if (position >= capacity_) grow(position);
@@ -77,7 +76,7 @@ class ComponentBatch {
   }
 
  private:
-  // A size far beyond the dataset's must not cost memory.
+  // Grows step by step, so that a batch size far beyond the dataset's size costs no memory.
   void grow(std::int64_t filled) {
     capacity_ = std::min(size_, std::max<std::int64_t>(256, 2 * capacity_));
     Tensor larger =
@@ -95,7 +94,7 @@ class ComponentBatch {
   Tensor batch_;
 };
 
-class BatchStream final : public Stream<Example> {
+class BatchStream final : public ItemStream<Example> {
  public:
   BatchStream(StreamPtr<Example> input, std::int64_t size, bool drop_remainder)
       : input_(std::move(input)), size_(size), drop_remainder_(drop_remainder) {}
@@ -163,7 +162,7 @@ class BatchNode final : public InputNode {
   }
 
  private:
-  // The last batches of a pipeline are the global ones.
+  // The last batch() of a pipeline makes the global batches.
   NodePtr over(NodePtr input, const FileShard& shard) const override {
     if (shard.batched) return std::make_shared<BatchNode>(std::move(input), size_, options_);
     std::int64_t mine = 0;

@@ -1,4 +1,4 @@
-// Cache, which keeps elements; and zip, which joins pipelines.
+// cache(), which keeps elements in memory, and zip(), which joins pipelines.
 #include <algorithm>
 #include <mutex>
 
@@ -10,7 +10,7 @@ namespace {
 
 // --- cache ---
 
-// What has been made so far, and the stream that makes the rest. Thread-safe.
+// The elements that have been produced so far, and the stream that produces the rest. Thread-safe.
 class Cache {
  public:
   explicit Cache(const DatasetNode& input) : input_(input) {}
@@ -50,7 +50,7 @@ class Cache {
   bool complete_ = false;
 };
 
-class CacheStream final : public Stream<Example> {
+class CacheStream final : public ItemStream<Example> {
  public:
   explicit CacheStream(Cache& cache) : cache_(cache) {}
   bool next(Example& item) override {
@@ -81,7 +81,7 @@ class CacheNode final : public InputNode {
 
 // --- zip ---
 
-class ZipStream final : public Stream<Example> {
+class ZipStream final : public ItemStream<Example> {
  public:
   explicit ZipStream(std::vector<StreamPtr<Example>> inputs) : inputs_(std::move(inputs)) {}
   bool next(Example& item) override {

@@ -19,14 +19,14 @@ ByteReader::ByteReader(std::string_view op, std::string_view name, std::span<con
     : op_(op), name_(name), rest_(bytes), gzip_(has_gzip_magic(bytes)) {
   constexpr int kGzipWindow = 15 + 16;  // the largest window, in a gzip wrapper
   if (gzip_ && inflateInit2(&zlib_, kGzipWindow) != Z_OK)
-    fail<ResourceExhaustedError>("[{}] {}: zlib could not start", op_, name_);
+    fail<ResourceExhaustedError>("[{}] {}: zlib could not be initialised", op_, name_);
 }
 
 ByteReader::~ByteReader() {
   if (gzip_) inflateEnd(&zlib_);
 }
 
-std::size_t ByteReader::most_left() const {
+std::size_t ByteReader::max_bytes_left() const {
   constexpr std::size_t kMaxExpansion = 1032;  // of deflate
   return gzip_ ? (rest_.size() + 64) * kMaxExpansion : rest_.size();
 }
@@ -57,19 +57,20 @@ std::size_t ByteReader::inflate_some(std::byte* to, std::size_t count) {
   const int status = inflate(&zlib_, Z_NO_FLUSH);
   rest_ = rest_.subspan(given - zlib_.avail_in);
   if (status == Z_STREAM_END) {
-    // A gzip file may hold several streams; anything else behind one is damage.
+    // A gzip file may hold several streams; any other bytes after a stream are corruption.
     if (rest_.empty())
       ended_ = true;
     else if (!has_gzip_magic(rest_) || inflateReset(&zlib_) != Z_OK)
       fail<DataLossError>("[{}] {}: expected the end of the gzip data, got {} more bytes", op_,
                           name_, rest_.size());
   } else if (status == Z_MEM_ERROR) {
-    fail<ResourceExhaustedError>("[{}] {}: no memory to unpack its gzip data", op_, name_);
+    fail<ResourceExhaustedError>("[{}] {}: out of memory while decompressing gzip data", op_,
+                                 name_);
   } else if (status != Z_OK && status != Z_BUF_ERROR) {
     fail<DataLossError>("[{}] {}: the gzip data is corrupt ({})", op_, name_,
                         zlib_.msg ? zlib_.msg : zError(status));
   } else if (rest_.empty() && zlib_.avail_out == wanted) {
-    fail<DataLossError>("[{}] {}: the gzip data is cut short", op_, name_);
+    fail<DataLossError>("[{}] {}: the gzip data is truncated", op_, name_);
   }
   return wanted - zlib_.avail_out;
 }

@@ -1,4 +1,4 @@
-// Bytes in memory, read in order; gzip is told by its magic number and unpacked on the way.
+// Reads bytes in memory sequentially. Gzip data is recognised by its magic number and decompressed.
 #pragma once
 
 #include <zlib.h>
@@ -12,17 +12,18 @@ namespace tandem::data {
 
 class ByteReader {
  public:
-  // `op` and `name` (a file's) are for messages.
+  // `op` and `name`, the file's name, are for messages.
   ByteReader(std::string_view op, std::string_view name, std::span<const std::byte> bytes);
   ~ByteReader();
   ByteReader(const ByteReader&) = delete;
   ByteReader& operator=(const ByteReader&) = delete;
 
-  // Reads up to `count` bytes; fewer only at the end. Throws DataLossError where gzip data is
-  // corrupt or cut short.
+  // Reads up to `count` bytes; fewer only at the end. Throws DataLossError if gzip data is corrupt
+  // or truncated.
   std::size_t read(void* to, std::size_t count);
-  // At least as many bytes as can be left, so that a false header cannot ask for more memory.
-  std::size_t most_left() const;
+  // An upper bound on the bytes that are left. Readers check it before they allocate what a header
+  // asks for, because a corrupt header may ask for far too much.
+  std::size_t max_bytes_left() const;
 
  private:
   std::size_t inflate_some(std::byte* to, std::size_t count);
@@ -30,7 +31,7 @@ class ByteReader {
   std::string_view op_, name_;
   std::span<const std::byte> rest_;
   bool gzip_ = false;
-  bool ended_ = false;  // of the gzip data
+  bool ended_ = false;  // the gzip data has ended
   z_stream zlib_{};
 };
 

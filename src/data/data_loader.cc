@@ -1,4 +1,4 @@
-// Examples in the order of a sampler, in batches.
+// DataLoader: batches of examples in the order of a sampler.
 #include "tandem/data_loader.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace tandem::data {
 
-// Rows of tensors, or a function.
+// Rows of tensors, or a function from an index to an example.
 class IndexedDataset::Source {
  public:
   Source(NodePtr slices) : slices_(std::move(slices)), size_(slices_->rows()->rows()) {}
@@ -21,7 +21,7 @@ class IndexedDataset::Source {
   Example at(std::int64_t index) const { return slices_ ? rows()->row(index) : get_(index); }
 
  private:
-  NodePtr slices_;  // null: get_
+  NodePtr slices_;  // null if get_ makes the examples
   std::function<Example(std::int64_t)> get_;
   std::int64_t size_;
 };
@@ -41,8 +41,7 @@ std::int64_t IndexedDataset::size() const { return source_->size(); }
 
 Example IndexedDataset::operator[](std::int64_t index) const {
   if (index < 0 || index >= size())
-    fail<OutOfRangeError>("[IndexedDataset] expected the number of an example in 0..{}, got {}",
-                          size() - 1, index);
+    fail<OutOfRangeError>("[IndexedDataset] expected an index of [0, {}), got {}", size(), index);
   return source_->at(index);
 }
 
@@ -50,7 +49,7 @@ namespace {
 
 using SourcePtr = std::shared_ptr<const IndexedDataset::Source>;
 
-class IndexStream final : public Stream<std::int64_t> {
+class IndexStream final : public ItemStream<std::int64_t> {
  public:
   IndexStream(std::vector<std::int64_t> indices, std::int64_t examples)
       : indices_(std::move(indices)), examples_(examples) {}
@@ -59,8 +58,8 @@ class IndexStream final : public Stream<std::int64_t> {
     item = indices_[next_++];
     if (item < 0 || item >= examples_)
       fail<InvalidArgumentError>(
-          "[DataLoader] the sampler asks for example {}; expected numbers in 0..{}", item,
-          examples_ - 1);
+          "[DataLoader] expected the sampler to return indices of [0, {}), got {}", examples_,
+          item);
     return true;
   }
   std::int64_t skip(std::int64_t count) override {
@@ -76,10 +75,10 @@ class IndexStream final : public Stream<std::int64_t> {
   std::size_t next_ = 0;
 };
 
-// Examples made one after the other from their numbers.
-class NumberStream final : public Stream<Example> {
+// Indices as scalar int64 tensors, to be mapped to examples.
+class IndexTensorStream final : public ItemStream<Example> {
  public:
-  explicit NumberStream(StreamPtr<std::int64_t> indices) : indices_(std::move(indices)) {}
+  explicit IndexTensorStream(StreamPtr<std::int64_t> indices) : indices_(std::move(indices)) {}
   bool next(Example& item) override {
     std::int64_t index = 0;
     if (!indices_->next(index)) return false;
@@ -92,15 +91,15 @@ class NumberStream final : public Stream<Example> {
   StreamPtr<std::int64_t> indices_;
 };
 
-// The rows of a source in the order of a sampler; where the source is a function, the numbers of
-// its examples.
+// The rows of a source in the order of a sampler. If the source is a function, the elements are the
+// indices of its examples.
 class SampledNode final : public DatasetNode {
  public:
   SampledNode(SourcePtr source, Sampler sampler)
       : DatasetNode(0), source_(std::move(source)), sampler_(std::move(sampler)) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     if (rows()) return row_stream(indices(epoch), *rows());
-    return std::make_unique<NumberStream>(indices(epoch));
+    return std::make_unique<IndexTensorStream>(indices(epoch));
   }
   const RowSource* rows() const override { return source_->rows(); }
   StreamPtr<std::int64_t> indices(std::uint64_t epoch) const override {

@@ -1,4 +1,4 @@
-// The public handles over nodes and streams.
+// Dataset and Iterator: the public handles of nodes and streams.
 #include "core/status.h"
 #include "data/node.h"
 
@@ -19,8 +19,8 @@ NodePtr DatasetNode::sharded(const FileShard& shard) const {
 }
 
 struct Iterator::State {
-  NodePtr node;               // owns what the stream reads
-  StreamPtr<Example> stream;  // null at the end
+  NodePtr node;               // owns the data that the stream reads
+  StreamPtr<Example> stream;  // null after the end
   IterateOptions position;
 };
 

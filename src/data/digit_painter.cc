@@ -10,7 +10,7 @@
 namespace tandem::data {
 namespace {
 
-// How much writing varies. Lengths are in digit boxes where no unit is named.
+// How much the writing varies. Lengths without a unit are in sizes of the digit's box.
 constexpr float kPointJitter = 0.042f;
 constexpr float kRotation = 0.16f;  // radians
 constexpr float kShear = 0.25f;
@@ -21,9 +21,9 @@ constexpr int kSpanPoints = 6;  // straight pieces between two points of a curve
 
 using Pixels = std::array<float, kDigitSide * kDigitSide>;
 
-// A draw with mean 0 and standard deviation 1, within +-3.46: a sum of twelfths is near enough to a
-// normal draw, and the same on every machine.
-float spread(SplitMix& random) {
+// A random number of mean 0 and standard deviation 1, within +-3.46. The sum of four uniform
+// numbers is close enough to a normal distribution, and is the same on every machine.
+float approximately_normal(SplitMix& random) {
   double sum = 0.0;
   for (int i = 0; i < 4; ++i) sum += random.uniform();
   return static_cast<float>((sum - 2.0) * 1.7320508);
@@ -32,13 +32,13 @@ float between(SplitMix& random, float low, float high) {
   return low + (high - low) * static_cast<float>(random.uniform());
 }
 
-// Bends the plane a little: two long waves across each direction.
+// A small smooth distortion of the plane: two long waves per direction.
 class Wave {
  public:
   explicit Wave(SplitMix& random) {
     for (Term& term : terms_)
       term = {between(random, -4.0f, 4.0f), between(random, -4.0f, 4.0f),
-              between(random, 0.0f, 6.2832f), kWaveAmplitude * spread(random)};
+              between(random, 0.0f, 6.2832f), kWaveAmplitude * approximately_normal(random)};
   }
   Point operator()(Point p) const {
     return {p.x + at(terms_[0], p) + at(terms_[1], p), p.y + at(terms_[2], p) + at(terms_[3], p)};
@@ -54,11 +54,12 @@ class Wave {
   std::array<Term, 4> terms_;
 };
 
-// From the digit's box to pixels: bent, sheared, turned, scaled.
-class Hand {
+// Maps the digit's box to pixels: distorts, shears, rotates and scales.
+class Distortion {
  public:
-  explicit Hand(SplitMix& random) : wave_(random) {
-    const float angle = kRotation * spread(random), shear = kShear * spread(random);
+  explicit Distortion(SplitMix& random) : wave_(random) {
+    const float angle = kRotation * approximately_normal(random),
+                shear = kShear * approximately_normal(random);
     const float width = kBox * between(random, 0.55f, 0.95f),
                 height = kBox * between(random, 0.82f, 1.08f);
     const float sine = std::sin(angle), cosine = std::cos(angle);
@@ -77,11 +78,13 @@ class Hand {
   float xx_, xy_, yx_, yy_;
 };
 
-// A Catmull-Rom curve through the points, as straight pieces; or just the points.
+// The jittered points of a stroke, joined by straight pieces of a Catmull-Rom curve if the stroke
+// is smooth.
 std::vector<Point> pieces(const Stroke& stroke, SplitMix& random) {
   std::vector<Point> points;
   for (const Point& p : stroke.points)
-    points.push_back({p.x + kPointJitter * spread(random), p.y + kPointJitter * spread(random)});
+    points.push_back({p.x + kPointJitter * approximately_normal(random),
+                      p.y + kPointJitter * approximately_normal(random)});
   std::vector<Point> line;
   const auto at = [&](std::ptrdiff_t i) {
     return points[static_cast<std::size_t>(
@@ -105,16 +108,16 @@ std::vector<Point> pieces(const Stroke& stroke, SplitMix& random) {
   return line;
 }
 
-// How far to move what lies in [low, high] so that its middle is `off` the picture's middle, but no
-// nearer than `margin` to the border. REQUIRES: it fits.
-float placement(float low, float high, float off, float margin) {
+// The shift that centres the interval [low, high] in the image, plus `off`, limited so that the
+// interval stays `margin` away from the border. REQUIRES: it fits.
+float centring_shift(float low, float high, float off, float margin) {
   const float room = std::max(0.0f, 0.5f * (kDigitSide - (high - low)) - margin);
   return 0.5f * (kDigitSide - low - high) + std::clamp(off, -room, room);
 }
 
-// Lowers `squared`, each pixel's squared distance from the strokes, by the piece from a to b.
-// Pixels farther than `reach` need not be exact.
-void approach(Pixels& squared, Point a, Point b, float reach) {
+// `squared` holds each pixel's squared distance from the nearest stroke. Updates it with the piece
+// from a to b. Pixels farther away than `reach` need not be exact.
+void update_distances(Pixels& squared, Point a, Point b, float reach) {
   const auto range = [&](float p, float q) {
     const int low = static_cast<int>(std::floor(std::min(p, q) - reach));
     const int high = static_cast<int>(std::ceil(std::max(p, q) + reach));
@@ -141,7 +144,7 @@ void approach(Pixels& squared, Point a, Point b, float reach) {
 void paint_digit(int digit, SplitMix random, std::uint8_t* pixels) {
   const auto styles = writing_styles(digit);
   const WritingStyle& style = styles[static_cast<std::size_t>(random.below(styles.size()))];
-  const Hand hand(random);
+  const Distortion distort(random);
   const float radius = between(random, 0.7f, 1.7f);    // half the stroke's width, pixels
   const float softness = between(random, 0.5f, 1.1f);  // over which its edge fades, pixels
   const float ink = between(random, 150.0f, 255.0f);
@@ -152,7 +155,7 @@ void paint_digit(int digit, SplitMix random, std::uint8_t* pixels) {
   Point low = {1e6f, 1e6f}, high = {-1e6f, -1e6f};
   for (const Stroke& stroke : style) {
     for (Point& p : lines.emplace_back(pieces(stroke, random))) {
-      p = hand(p);
+      p = distort(p);
       low = {std::min(low.x, p.x), std::min(low.y, p.y)};
       high = {std::max(high.x, p.x), std::max(high.y, p.y)};
     }
@@ -160,13 +163,16 @@ void paint_digit(int digit, SplitMix random, std::uint8_t* pixels) {
   const float margin = reach + 0.5f;  // keeps the pixels of the border dark
   const float scale =
       std::min(1.0f, (kDigitSide - 2.0f * margin) / std::max(high.x - low.x, high.y - low.y));
-  const float right = placement(scale * low.x, scale * high.x, kShift * spread(random), margin);
-  const float down = placement(scale * low.y, scale * high.y, kShift * spread(random), margin);
+  const float right =
+      centring_shift(scale * low.x, scale * high.x, kShift * approximately_normal(random), margin);
+  const float down =
+      centring_shift(scale * low.y, scale * high.y, kShift * approximately_normal(random), margin);
   Pixels squared;
   squared.fill(1e6f);
   for (std::vector<Point>& line : lines) {
     for (Point& p : line) p = {scale * p.x + right, scale * p.y + down};
-    for (std::size_t i = 1; i < line.size(); ++i) approach(squared, line[i - 1], line[i], reach);
+    for (std::size_t i = 1; i < line.size(); ++i)
+      update_distances(squared, line[i - 1], line[i], reach);
   }
   for (std::size_t i = 0; i < squared.size(); ++i) {
     const float cover = std::clamp((reach - std::sqrt(squared[i])) / (2.0f * softness), 0.0f, 1.0f);

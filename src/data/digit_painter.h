@@ -9,8 +9,8 @@ namespace tandem::data {
 
 inline constexpr int kDigitSide = 28;  // pixels
 
-// Draws `digit` (0 .. 9) as one of its writing styles, with everything about the writing drawn from
-// `random`, into kDigitSide x kDigitSide pixels: bright strokes on a dark ground.
+// Paints `digit` (0 .. 9) into kDigitSide x kDigitSide pixels: bright strokes on a dark background.
+// The writing style, its distortion and the noise are chosen by `random`.
 void paint_digit(int digit, SplitMix random, std::uint8_t* pixels);
 
 }  // namespace tandem::data

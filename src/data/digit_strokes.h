@@ -7,7 +7,7 @@
 namespace tandem::data {
 
 struct Point {
-  float x = 0.0f, y = 0.0f;  // in the digit's box: x to the right, y down, both in [0, 1]
+  float x = 0.0f, y = 0.0f;  // in the digit's box: x points right, y down, both in [0, 1]
 };
 
 // One movement of the pen: a smooth curve through the points, or straight lines between them.

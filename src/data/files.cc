@@ -1,4 +1,4 @@
-// Elements of files, one file behind the other.
+// The elements of files, one file after the other.
 #include <algorithm>
 
 #include "core/status.h"
@@ -7,7 +7,7 @@
 namespace tandem::data {
 namespace {
 
-class FilesStream final : public Stream<Example> {
+class FilesStream final : public ItemStream<Example> {
  public:
   FilesStream(std::span<const std::string> files, const ReadFileFn& read, std::uint64_t epoch)
       : files_(files), read_(read), epoch_(epoch) {}
@@ -43,8 +43,8 @@ class FilesStream final : public Stream<Example> {
   std::span<const std::string> files_;
   const ReadFileFn& read_;
   std::uint64_t epoch_;
-  std::size_t file_ = 0;  // the next
-  NodePtr node_;          // owns what the stream reads
+  std::size_t file_ = 0;  // index of the next file
+  NodePtr node_;          // owns the data that the stream reads
   StreamPtr<Example> stream_;
 };
 
@@ -58,7 +58,7 @@ class FilesNode final : public DatasetNode {
   std::int64_t cardinality() const override { return kUnknownCardinality; }
   Spec spec() const override { return std::nullopt; }
   NodePtr shard_files(const FileShard& shard) const override {
-    if (!shard.batched) return nullptr;  // there is no global batch to have a part of
+    if (!shard.batched) return nullptr;  // no global batch is known
     if (static_cast<std::int64_t>(files_.size()) < shard.workers)
       fail<InvalidArgumentError>(
           "Could not apply FILE based sharding: the dataset only has {} file(s), which is not "

@@ -1,4 +1,4 @@
-// Loops over the elements of a dataset, as host code and in graphs.
+// td::for_each over the elements of a dataset, eager and traced.
 #include <optional>
 
 #include "autodiff/control_flow.h"
@@ -37,7 +37,8 @@ class DatasetSource final : public ElementSource {
   Dataset dataset_;
 };
 
-// What the body of a loop over the dataset is traced for.
+// The specs for which the loop's body is traced. If the dataset does not know them, those of its
+// first element, with the leading size unknown.
 std::vector<TensorSpec> specs_of(const Dataset& dataset) {
   std::vector<TensorSpec> specs;
   if (const auto known = dataset.element_spec()) {
@@ -45,12 +46,12 @@ std::vector<TensorSpec> specs_of(const Dataset& dataset) {
       specs.push_back({component.dtype, component.shape});
     return specs;
   }
-  const BuildingScope at_once(nullptr);
+  const BuildingScope eager(nullptr);
   const data::NextExample first = dataset.iterate().next();
   if (!first)
     fail<InvalidArgumentError>(
-        "[for_each] the dataset is empty, and does not say what its elements would be like: the "
-        "body cannot be traced");
+        "[for_each] expected an element to trace the body with, got an empty dataset whose element "
+        "spec is unknown");
   for (const Tensor& component : *first) {
     specs.push_back({component.dtype(), component.shape()});
     if (component.rank() > 0) specs.back().shape.set(0, -1);

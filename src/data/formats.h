@@ -1,4 +1,4 @@
-// File formats of data sets, parsed from memory. `name` is the file's, for messages.
+// File formats of data sets, parsed from memory. `name` is the file's name, for messages.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace tandem::data {
 
-// The bytes of a file. Throws NotFoundError and InvalidArgumentError (not a file).
+// Reads a whole file. Throws NotFoundError, InvalidArgumentError if it is a directory, and
+// DataLossError if it cannot be read to its end.
 std::vector<std::byte> read_file(std::string_view op, const std::string& path);
 
 // See tandem/datasets.h for the formats and the errors.

@@ -1,4 +1,4 @@
-// Steps that run the caller's functions: map, on one thread or several, and filter.
+// Transformations that run the caller's functions: map, on one or several threads, and filter.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -17,7 +17,7 @@
 namespace tandem::data {
 namespace {
 
-// The caller's function with a random stream of its own for each element.
+// The caller's function, with a separate random generator for each element.
 class KeyedMap {
  public:
   KeyedMap(const MapFn& fn, std::uint64_t key) : fn_(fn), key_(key) {}
@@ -32,7 +32,7 @@ class KeyedMap {
   std::uint64_t key_;
 };
 
-class MapStream final : public Stream<Example> {
+class MapStream final : public ItemStream<Example> {
  public:
   MapStream(StreamPtr<Example> input, KeyedMap fn) : input_(std::move(input)), fn_(fn) {}
   bool next(Example& item) override {
@@ -53,10 +53,10 @@ class MapStream final : public Stream<Example> {
   std::int64_t position_ = 0;
 };
 
-// Workers take chunks of elements from the input, one worker at a time, and run the function on
-// them side by side. Up to twice as many chunks as workers are on their way or waiting to be taken.
-// Cheap functions get larger chunks, so that handing over costs little beside them.
-class ParallelMapStream final : public Stream<Example> {
+// Worker threads pull chunks of elements from the input, one thread at a time, and run the function
+// on them in parallel. At most twice as many chunks as threads are in progress or waiting for the
+// consumer. Cheap functions get larger chunks, to amortise the synchronisation.
+class ParallelMapStream final : public ItemStream<Example> {
  public:
   ParallelMapStream(StreamPtr<Example> input, KeyedMap fn, MapOptions options)
       : input_(std::move(input)), fn_(fn), options_(options) {}
@@ -78,7 +78,8 @@ class ParallelMapStream final : public Stream<Example> {
     while (taken_ == current_.results.size()) {
       if (current_.error) std::rethrow_exception(std::exchange(current_.error, nullptr));
       std::unique_lock lock(mutex_);
-      wait_for(done_, lock, [&] { return take_done() || (input_ended_ && chunks_.empty()); });
+      wait_for(done_, lock,
+               [&] { return take_finished_chunk() || (input_ended_ && chunks_.empty()); });
       if (taken_ == current_.results.size() && !current_.error && input_ended_ && chunks_.empty())
         return false;
       lock.unlock();
@@ -89,7 +90,7 @@ class ParallelMapStream final : public Stream<Example> {
   }
 
   std::int64_t skip(std::int64_t count) override {
-    if (!workers_.empty()) return Stream::skip(count);
+    if (!workers_.empty()) return ItemStream::skip(count);
     const std::int64_t skipped = input_->skip(count);
     next_position_ += skipped;
     return skipped;
@@ -102,8 +103,8 @@ class ParallelMapStream final : public Stream<Example> {
     bool done = false;
   };
 
-  // Makes the next chunk the current one, if it is ready.
-  bool take_done() {
+  // Makes the next finished chunk the current one. Returns false if there is none.
+  bool take_finished_chunk() {
     for (auto it = chunks_.begin(); it != chunks_.end(); ++it) {
       if ((*it)->done) {
         current_ = std::move(**it);
@@ -126,7 +127,7 @@ class ParallelMapStream final : public Stream<Example> {
       may_pull_.wait(
           lock, [&] { return stop_ || input_ended_ || (!pulling_ && chunks_.size() < capacity); });
       if (stop_ || input_ended_) return;
-      // The chunk is there before its elements, so that the order of chunks is the input's.
+      // Queued before its elements are pulled, so that chunks are in the input's order.
       pulling_ = true;
       const auto chunk = std::make_shared<Chunk>();
       chunks_.push_back(chunk);
@@ -197,10 +198,10 @@ class ParallelMapStream final : public Stream<Example> {
   MapOptions options_;
   std::vector<std::thread> workers_;
   std::atomic<bool> cancelled_{false};
-  Chunk current_;  // the consumer's
+  Chunk current_;  // used by the consumer only
   std::size_t taken_ = 0;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the following
   std::condition_variable may_pull_, done_;
   std::deque<std::shared_ptr<Chunk>> chunks_;
   std::size_t chunk_size_ = 1;
@@ -221,7 +222,7 @@ class MapNode final : public InputNode {
   Spec spec() const override { return std::nullopt; }
 
  private:
-  // Workers have elements of one number, but other ones: they draw differently.
+  // The elements at one position differ between workers, so the workers get different seeds.
   NodePtr over(NodePtr input, const FileShard& shard) const override {
     return std::make_shared<MapNode>(std::move(input), fn_, options_,
                                      mix(seed_, static_cast<std::uint64_t>(shard.worker)));
@@ -232,7 +233,7 @@ class MapNode final : public InputNode {
   std::uint64_t seed_;
 };
 
-class FilterStream final : public Stream<Example> {
+class FilterStream final : public ItemStream<Example> {
  public:
   FilterStream(StreamPtr<Example> input, const FilterFn& fn) : input_(std::move(input)), fn_(fn) {}
   bool next(Example& item) override {
@@ -274,7 +275,7 @@ NodePtr map_node(NodePtr input, MapFn fn, MapOptions options) {
   if (options.num_parallel_calls < 1)
     fail<InvalidArgumentError>("[map] expected num_parallel_calls of at least 1, got {}",
                                options.num_parallel_calls);
-  const std::uint64_t seed = step_seed({}, *input);
+  const std::uint64_t seed = transformation_seed({}, *input);
   return std::make_shared<MapNode>(std::move(input), std::move(fn), options, seed);
 }
 

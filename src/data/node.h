@@ -1,4 +1,4 @@
-// What a Dataset handle points to: one step of a pipeline, with the steps before it.
+// The implementation of a Dataset: one transformation of a pipeline, with its inputs.
 #pragma once
 
 #include <atomic>
@@ -14,33 +14,34 @@ namespace tandem::data {
 
 using Spec = std::optional<std::vector<ComponentSpec>>;
 
-// Tensors of which a row (an index of the first axis) makes an element.
+// Tensors whose rows (indices of the first axis) are the elements of a dataset.
 class RowSource {
  public:
   explicit RowSource(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
   std::int64_t rows() const { return tensors_[0].dim(0); }
   const std::vector<Tensor>& tensors() const { return tensors_; }
-  // Of an element.
+  // The spec of an element.
   std::vector<ComponentSpec> spec() const;
-  // Views of one row.
+  // One row, as views.
   Example row(std::int64_t index) const;
-  // Rows stacked; a view where they follow one another.
+  // The rows, stacked. Views if the rows are consecutive and aligned.
   Example gather(std::span<const std::int64_t> indices) const;
 
  private:
   std::vector<Tensor> tensors_;
 };
 
-// Which part of a dataset of files a worker has: every `workers`-th file, and of a global batch
-// what `local_replicas` of `replicas` have, from the `first_replica`-th on.
+// A worker's shard of a dataset of files. The worker reads every `workers`-th file. Each global
+// batch is split over `replicas` replicas; the worker has the rows of `local_replicas` of them,
+// beginning with `first_replica`.
 struct FileShard {
   std::int64_t workers = 1, worker = 0;
   std::int64_t replicas = 1, first_replica = 0, local_replicas = 1;
-  bool batched = false;  // a batch of these elements has been made already
+  bool batched = false;  // a later transformation batches the elements
   friend bool operator==(const FileShard&, const FileShard&) = default;
 };
 
-// Immutable but for the epoch counter and caches; thread-safe.
+// Thread-safe: immutable apart from the epoch counter and caches.
 class DatasetNode {
  public:
   explicit DatasetNode(int depth) : depth_(depth) {}
@@ -48,9 +49,10 @@ class DatasetNode {
   DatasetNode(const DatasetNode&) = delete;
   DatasetNode& operator=(const DatasetNode&) = delete;
 
-  // Opening is cheap: work, and threads, start with the first element.
+  // Starts an iteration. This is cheap: work and threads start with the first element.
   virtual StreamPtr<Example> elements(std::uint64_t epoch) const = 0;
-  // Where elements are rows of tensors: these tensors, and which rows in which order.
+  // If the elements are rows of tensors: these tensors, and the indices of the rows in order.
+  // Otherwise null.
   virtual const RowSource* rows() const { return nullptr; }
   virtual StreamPtr<std::int64_t> indices(std::uint64_t) const { return nullptr; }
 
@@ -58,12 +60,13 @@ class DatasetNode {
   virtual Spec spec() const = 0;
   virtual AutoShardPolicy auto_shard_policy() const { return AutoShardPolicy::kAuto; }
 
-  // The same steps over a worker's files, in batches of its part; null where there are no batches
-  // of files. What is made is kept for the next call, with its caches.
+  // The same pipeline over the files of one worker, in batches of its share of the global batch.
+  // Null if the pipeline does not batch elements of files. The result is cached.
   std::shared_ptr<const DatasetNode> sharded(const FileShard& shard) const;
   virtual std::shared_ptr<const DatasetNode> shard_files(const FileShard&) const { return nullptr; }
 
-  // Steps from the source to here: tells the random steps of a pipeline apart.
+  // The number of transformations from the source to this one. It enters the default seeds, so that
+  // the random transformations of one pipeline differ.
   int depth() const { return depth_; }
   std::uint64_t next_epoch() const { return next_epoch_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -78,14 +81,14 @@ class DatasetNode {
  private:
   int depth_;
   mutable std::atomic<std::uint64_t> next_epoch_{0};
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the following
   mutable std::optional<FileShard> shard_;
   mutable std::shared_ptr<const DatasetNode> sharded_;
 };
 
 using NodePtr = std::shared_ptr<const DatasetNode>;
 
-// A step with one input, of the same elements.
+// A transformation with one input. By default its elements have the input's spec and cardinality.
 class InputNode : public DatasetNode {
  public:
   explicit InputNode(NodePtr input) : DatasetNode(input->depth() + 1), input_(std::move(input)) {}
@@ -99,22 +102,24 @@ class InputNode : public DatasetNode {
   }
 
  private:
-  // This step of a worker's elements.
+  // The same transformation over the elements of one worker.
   virtual NodePtr over(NodePtr input, const FileShard& shard) const = 0;
 
   NodePtr input_;
 };
 
-// The elements of `indices` of `rows`; both outlive the stream through the nodes that own them.
+// The rows at `indices`. `rows` must outlive the stream.
 StreamPtr<Example> row_stream(StreamPtr<std::int64_t> indices, const RowSource& rows);
 
-// The seed of a random step: the one given, or one from the process's seed and the step's depth.
-std::uint64_t step_seed(const std::optional<std::uint64_t>& given, const DatasetNode& input);
+// The seed of a random transformation: the given one, or one derived from the process's seed and
+// the transformation's depth.
+std::uint64_t transformation_seed(const std::optional<std::uint64_t>& given,
+                                  const DatasetNode& input);
 
-// Tensors on the host, unknown to gradients. Throws InvalidArgumentError for a symbolic one.
+// Detached copies on the host. Throws InvalidArgumentError for a symbolic tensor.
 Example on_host(const Example& example);
 
-// The steps. Each checks its arguments.
+// Create the nodes. Each checks its arguments.
 NodePtr tensors_node(const Example& tensors);
 NodePtr slices_node(const Example& tensors);
 NodePtr generator_node(std::function<GeneratorFn()> make_generator);

@@ -1,5 +1,5 @@
-// Steps that choose and order elements without looking at them: take, skip, shard, repeat, shuffle.
-// Over rows of tensors they work on row numbers.
+// Transformations that select and order elements without reading them: take, skip, shard, repeat,
+// shuffle. If the elements are rows of tensors, they work on row indices.
 #include <limits>
 
 #include "core/status.h"
@@ -9,7 +9,8 @@
 
 namespace tandem::data {
 
-std::uint64_t step_seed(const std::optional<std::uint64_t>& given, const DatasetNode& input) {
+std::uint64_t transformation_seed(const std::optional<std::uint64_t>& given,
+                                  const DatasetNode& input) {
   return given ? *given
                : mix(Generator::process().state().seed,
                      static_cast<std::uint64_t>(input.depth()) + 1);
@@ -17,38 +18,41 @@ std::uint64_t step_seed(const std::optional<std::uint64_t>& given, const Dataset
 
 namespace {
 
-// A step of these: `Step` opens a stream of either kind of item.
-template <class Step>
+// One of these transformations. `Transform` opens a stream of examples or of row indices.
+template <class Transform>
 class OrderNode final : public InputNode {
  public:
-  OrderNode(NodePtr input, Step step) : InputNode(std::move(input)), step_(step) {}
+  OrderNode(NodePtr input, Transform transform)
+      : InputNode(std::move(input)), transform_(transform) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     if (rows()) return row_stream(indices(epoch), *rows());
-    return step_.template open<Example>(input(), epoch);
+    return transform_.template open<Example>(input(), epoch);
   }
   const RowSource* rows() const override { return input().rows(); }
   StreamPtr<std::int64_t> indices(std::uint64_t epoch) const override {
-    return rows() ? step_.template open<std::int64_t>(input(), epoch) : nullptr;
+    return rows() ? transform_.template open<std::int64_t>(input(), epoch) : nullptr;
   }
-  std::int64_t cardinality() const override { return step_.cardinality(input().cardinality()); }
+  std::int64_t cardinality() const override {
+    return transform_.cardinality(input().cardinality());
+  }
 
  private:
   NodePtr over(NodePtr input, const FileShard&) const override {
-    return std::make_shared<OrderNode>(std::move(input), step_);
+    return std::make_shared<OrderNode>(std::move(input), transform_);
   }
 
-  Step step_;
+  Transform transform_;
 };
 
-template <class Step>
-NodePtr order_node(NodePtr input, Step step) {
-  return std::make_shared<OrderNode<Step>>(std::move(input), step);
+template <class Transform>
+NodePtr order_node(NodePtr input, Transform transform) {
+  return std::make_shared<OrderNode<Transform>>(std::move(input), transform);
 }
 
 // --- take ---
 
 template <class Item>
-class TakeStream final : public Stream<Item> {
+class TakeStream final : public ItemStream<Item> {
  public:
   TakeStream(StreamPtr<Item> input, std::int64_t count) : input_(std::move(input)), left_(count) {}
   bool next(Item& item) override {
@@ -85,7 +89,7 @@ struct Take {
 // --- skip and shard: every `step`-th element from the `first`-th on ---
 
 template <class Item>
-class EveryStream final : public Stream<Item> {
+class EveryStream final : public ItemStream<Item> {
  public:
   EveryStream(StreamPtr<Item> input, std::int64_t first, std::int64_t step)
       : input_(std::move(input)), pending_(first), step_(step) {}
@@ -108,7 +112,8 @@ class EveryStream final : public Stream<Item> {
 
  private:
   StreamPtr<Item> input_;
-  std::int64_t pending_, step_;  // elements to pass over before the next one
+  std::int64_t pending_;  // elements to skip before the next one
+  std::int64_t step_;
 };
 
 struct Every {
@@ -126,7 +131,7 @@ struct Every {
 // --- repeat ---
 
 template <class Item>
-class RepeatStream final : public Stream<Item> {
+class RepeatStream final : public ItemStream<Item> {
  public:
   RepeatStream(const DatasetNode& input, std::int64_t count, std::uint64_t epoch)
       : input_(input),
@@ -176,7 +181,7 @@ class RepeatStream final : public Stream<Item> {
     return true;
   }
   void close() {
-    ended_ = empty_;  // an empty input repeated for ever is empty
+    ended_ = empty_;  // an empty input that is repeated forever is empty
     pass_.reset();
     ++repetition_;
   }
@@ -186,7 +191,7 @@ class RepeatStream final : public Stream<Item> {
   std::uint64_t first_epoch_;
   std::int64_t repetition_ = 0;
   StreamPtr<Item> pass_;
-  bool empty_ = true;  // so far, the present pass
+  bool empty_ = true;  // the current pass has had no element yet
   bool ended_ = false;
 };
 
@@ -208,15 +213,15 @@ struct Repeat {
 // --- shuffle ---
 
 template <class Item>
-class ShuffleStream final : public Stream<Item> {
+class ShuffleStream final : public ItemStream<Item> {
  public:
   ShuffleStream(StreamPtr<Item> input, std::int64_t buffer_size, std::uint64_t seed)
       : input_(std::move(input)), capacity_(static_cast<std::size_t>(buffer_size)), random_(seed) {}
   bool next(Item& item) override {
-    Item fresh;
+    Item next;
     while (!input_ended_ && buffer_.size() < capacity_) {
-      if (input_->next(fresh))
-        buffer_.push_back(std::move(fresh));
+      if (input_->next(next))
+        buffer_.push_back(std::move(next));
       else
         input_ended_ = true;
     }
@@ -248,7 +253,7 @@ struct Shuffle {
   std::int64_t cardinality(std::int64_t input) const { return input; }
 };
 
-// --- how strategies share it out ---
+// --- with_auto_shard ---
 
 class AutoShardNode final : public InputNode {
  public:
@@ -299,8 +304,8 @@ NodePtr shard_node(NodePtr input, std::int64_t num_shards, std::int64_t index) {
 
 NodePtr repeat_node(NodePtr input, std::int64_t count) {
   if (count < -1)
-    fail<InvalidArgumentError>("[repeat] expected a count of at least 0, or -1 for ever, got {}",
-                               count);
+    fail<InvalidArgumentError>(
+        "[repeat] expected a count of at least 0, or -1 for infinite, got {}", count);
   return order_node(std::move(input), Repeat{count});
 }
 
@@ -308,7 +313,7 @@ NodePtr shuffle_node(NodePtr input, std::int64_t buffer_size, ShuffleOptions opt
   if (buffer_size < 1)
     fail<InvalidArgumentError>("[shuffle] expected a buffer of at least 1 element, got {}",
                                buffer_size);
-  const std::uint64_t seed = step_seed(options.seed, *input);
+  const std::uint64_t seed = transformation_seed(options.seed, *input);
   return order_node(std::move(input), Shuffle{buffer_size, seed, options.reshuffle_each_iteration});
 }
 

@@ -1,4 +1,4 @@
-// Elements made ahead by a thread of their own, and copied ahead to a device.
+// prefetch() and prefetch_to_device(): a thread produces elements ahead of the consumer.
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -15,9 +15,9 @@
 namespace tandem::data {
 namespace {
 
-class PrefetchStream final : public Stream<Example> {
+class PrefetchStream final : public ItemStream<Example> {
  public:
-  // `device`: where elements go; null: they stay where they are.
+  // Copies elements to `device`; null leaves them where they are.
   PrefetchStream(StreamPtr<Example> input, std::int64_t buffer_size, Device* device)
       : input_(std::move(input)),
         capacity_(static_cast<std::size_t>(buffer_size)),
@@ -51,13 +51,14 @@ class PrefetchStream final : public Stream<Example> {
   }
 
   std::int64_t skip(std::int64_t count) override {
-    return producer_.joinable() ? Stream::skip(count) : input_->skip(count);
+    return producer_.joinable() ? ItemStream::skip(count) : input_->skip(count);
   }
 
  private:
   struct Made {
     Example example;
-    CopiesAhead copies;  // goes first: the example's memory is given back behind them
+    // Destroyed before `example`, whose memory may be freed only after the copies have finished.
+    CopiesAhead copies;
   };
 
   void produce() {
@@ -103,13 +104,13 @@ class PrefetchStream final : public Stream<Example> {
     return true;
   }
 
-  StreamPtr<Example> input_;  // the producer's, once it runs
+  StreamPtr<Example> input_;  // used by the producer only, once it runs
   std::size_t capacity_;
   Device* device_;
   std::thread producer_;
   std::atomic<bool> cancelled_{false};
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the following
   std::condition_variable space_, filled_;
   std::deque<Made> buffer_;
   std::exception_ptr error_;

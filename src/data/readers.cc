@@ -1,4 +1,4 @@
-// IDX and CIFAR-10 files, and the data sets that come in them.
+// Readers of IDX and CIFAR-10 files, and of the data sets in these formats.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -66,8 +66,7 @@ IdxHeader read_idx_header(ByteReader& reader, std::string_view name) {
   if (magic[0] != 0 || magic[1] != 0 || header.element_size == 0 || rank < 1 || rank > kMaxRank)
     fail<InvalidArgumentError>(
         "[read_idx] {}: expected the magic number of an IDX file (00 00, type 08-0e, 1 to {} "
-        "axes), got {:02x} {:02x} "
-        "{:02x} {:02x}",
+        "axes), got {:02x} {:02x} {:02x} {:02x}",
         name, kMaxRank, magic[0], magic[1], magic[2], magic[3]);
   Dims dims;
   for (int axis = 0; axis < rank; ++axis) {
@@ -81,10 +80,12 @@ IdxHeader read_idx_header(ByteReader& reader, std::string_view name) {
   return header;
 }
 
-// The number of bytes of elements that the header announces; bounded by what the file can hold.
+// The size of the elements in bytes according to the header. Throws DataLossError if the file
+// cannot hold that many.
 std::size_t announced_bytes(const IdxHeader& header, const ByteReader& reader,
                             std::string_view name) {
-  // Signed, as counts of elements are: they must not overflow either, were one of the sizes 0.
+  // Signed, because counts of elements are: the product of the nonzero sizes must not overflow
+  // int64 either.
   auto bytes = static_cast<std::int64_t>(header.element_size);
   bool fits = true;
   bool empty = false;
@@ -93,11 +94,11 @@ std::size_t announced_bytes(const IdxHeader& header, const ByteReader& reader,
     if (size > 0) fits = !__builtin_mul_overflow(bytes, size, &bytes) && fits;
   }
   if (fits && empty) return 0;
-  if (!fits || static_cast<std::size_t>(bytes) > reader.most_left())
+  if (!fits || static_cast<std::size_t>(bytes) > reader.max_bytes_left())
     fail<DataLossError>(
         "[read_idx] {}: expected elements of shape {}, more than the file can hold (at most {} "
         "bytes)",
-        name, header.shape.to_string(), reader.most_left());
+        name, header.shape.to_string(), reader.max_bytes_left());
   return static_cast<std::size_t>(bytes);
 }
 
@@ -128,7 +129,7 @@ Tensor parse_idx(std::span<const std::byte> bytes, std::string_view name) {
   if (got < expected)
     fail<DataLossError>("[read_idx] {}: expected {} bytes of elements of shape {}, got {}", name,
                         expected, header.shape.to_string(), got);
-  // Also checks the sum at the end of gzip data.
+  // This read also verifies the checksum at the end of gzip data.
   std::byte extra;
   if (reader.read(&extra, 1) != 0)
     fail<DataLossError>("[read_idx] {}: expected {} bytes of elements of shape {}, got more", name,
@@ -166,7 +167,7 @@ datasets::LabelledImages parse_cifar10(std::span<const std::byte> bytes, std::st
                         kRecord);
   if (size % kRecord != 0)
     fail<DataLossError>(
-        "[read_cifar10] {}: expected a multiple of {} bytes (a label and a picture each), got {}",
+        "[read_cifar10] {}: expected a multiple of {} bytes (a label and an image each), got {}",
         name, kRecord, size);
   const std::int64_t count = size / kRecord;
   datasets::LabelledImages set{
@@ -197,7 +198,7 @@ namespace {
 
 using data::PipelineScope;
 
-// The file of that name in `directory`, plain or gzipped.
+// The path of the file `name` or `name`.gz in `directory`.
 std::string find_idx(const std::string& directory, const std::string& name) {
   for (const char* suffix : {"", ".gz"}) {
     const std::string path = (std::filesystem::path(directory) / (name + suffix)).string();
@@ -213,12 +214,11 @@ LabelledImages read_mnist_split(const std::string& directory, const std::string&
   const Tensor images = read_idx(images_path);
   const Tensor labels = read_idx(labels_path);
   if (images.dtype() != uint8 || !Shape({-1, 28, 28}).matches(images.shape()))
-    fail<InvalidArgumentError>(
-        "[mnist] {}: expected uint8 pictures of shape (?, 28, 28), got {} {}", images_path,
-        name_of(images.dtype()), images.shape().to_string());
+    fail<InvalidArgumentError>("[mnist] {}: expected uint8 images of shape (?, 28, 28), got {} {}",
+                               images_path, name_of(images.dtype()), images.shape().to_string());
   if (labels.dtype() != uint8 || !(labels.shape() == Shape({images.dim(0)})))
     fail<InvalidArgumentError>(
-        "[mnist] {}: expected uint8 labels of shape {} for the pictures of {}, got {} {}",
+        "[mnist] {}: expected uint8 labels of shape {} for the images of {}, got {} {}",
         labels_path, Shape({images.dim(0)}).to_string(), images_path, name_of(labels.dtype()),
         labels.shape().to_string());
   LabelledImages set{.images = reshape(images, {images.dim(0), 28, 28, 1}),

@@ -1,4 +1,4 @@
-// Orders in which examples are visited.
+// Samplers: the orders in which examples are visited.
 #include <algorithm>
 #include <atomic>
 #include <numeric>
@@ -50,8 +50,8 @@ std::int64_t Sampler::size() const { return state_->size; }
 std::vector<std::int64_t> Sampler::indices(std::uint64_t epoch) const {
   std::vector<std::int64_t> indices = state_->indices(epoch);
   if (static_cast<std::int64_t>(indices.size()) != state_->size)
-    fail<InvalidArgumentError>("[Sampler] expected {} numbers of examples for epoch {}, got {}",
-                               state_->size, epoch, indices.size());
+    fail<InvalidArgumentError>("[Sampler] expected {} indices for epoch {}, got {}", state_->size,
+                               epoch, indices.size());
   return indices;
 }
 
@@ -68,8 +68,8 @@ Sampler random_sampler(std::int64_t size, const RandomSamplerOptions& options) {
                                options.num_samples);
   const std::int64_t samples = options.num_samples < 0 ? size : options.num_samples;
   if (size == 0 && samples > 0)
-    fail<InvalidArgumentError>(
-        "[RandomSampler] expected examples to draw {} samples from, got none", samples);
+    fail<InvalidArgumentError>("[RandomSampler] expected at least 1 example for {} samples, got 0",
+                               samples);
   const std::uint64_t seed = options.seed ? *options.seed : Generator::process().state().seed;
   return Sampler(
       samples, [size, samples, seed, replacement = options.replacement](std::uint64_t epoch) {
@@ -115,7 +115,7 @@ DistributedSampler::DistributedSampler(std::int64_t size, const DistributedSampl
                                options.rank, options.num_replicas - 1);
   const std::int64_t mine = share(size, options);
   state()->size = mine;
-  // Not the state itself, which owns the function.
+  // Captures the epoch only: the state owns this function.
   state()->indices = [size, mine, options, epoch = &state()->epoch](std::uint64_t) {
     SplitMix random(mix(options.seed, epoch->load(std::memory_order_relaxed)));
     const std::vector<std::int64_t> all =

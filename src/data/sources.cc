@@ -1,4 +1,4 @@
-// Where elements come from: tensors in memory, and generators.
+// Sources of elements: tensors in memory, and generators.
 #include <cstring>
 
 #include "core/parallel.h"
@@ -12,7 +12,8 @@ namespace tandem::data {
 Example on_host(const Example& example) {
   Example copy;
   for (const Tensor& tensor : example) {
-    // It has no elements, and its graph, which holds what is done with the dataset, would be held.
+    // A symbolic tensor has no elements. It would also keep its graph alive, which may in turn hold
+    // the dataset.
     if (is_symbolic(tensor))
       fail<InvalidArgumentError>(
           "[Dataset] expected tensors with elements, got one that td::function or a GraphScope "
@@ -53,7 +54,7 @@ Example RowSource::gather(std::span<const std::int64_t> indices) const {
     shape.set(0, count);
     const auto row = shape.without_leading(1).num_elements() *
                      static_cast<std::int64_t>(size_of(tensor.dtype()));
-    // Kernels like aligned memory better than they dislike a copy.
+    // Unaligned rows are copied: kernels on aligned memory save more time than the copy costs.
     if (consecutive && indices[0] * row % kAlignment == 0) {
       batch.push_back(make_view(tensor, shape, indices[0] * row));
       continue;
@@ -74,7 +75,7 @@ Example RowSource::gather(std::span<const std::int64_t> indices) const {
 
 namespace {
 
-class RowStream final : public Stream<Example> {
+class RowStream final : public ItemStream<Example> {
  public:
   RowStream(StreamPtr<std::int64_t> indices, const RowSource& rows)
       : indices_(std::move(indices)), rows_(rows) {}
@@ -91,7 +92,7 @@ class RowStream final : public Stream<Example> {
   const RowSource& rows_;
 };
 
-class CountingStream final : public Stream<std::int64_t> {
+class CountingStream final : public ItemStream<std::int64_t> {
  public:
   explicit CountingStream(std::int64_t count) : count_(count) {}
   bool next(std::int64_t& item) override {
@@ -126,7 +127,7 @@ class SlicesNode final : public DatasetNode {
   RowSource rows_;
 };
 
-class OnceStream final : public Stream<Example> {
+class OnceStream final : public ItemStream<Example> {
  public:
   explicit OnceStream(Example example) : example_(std::move(example)) {}
   bool next(Example& item) override {
@@ -158,7 +159,7 @@ class TensorsNode final : public DatasetNode {
   Example example_;
 };
 
-class GeneratorStream final : public Stream<Example> {
+class GeneratorStream final : public ItemStream<Example> {
  public:
   explicit GeneratorStream(const std::function<GeneratorFn()>& make) : make_(make) {}
   bool next(Example& item) override {
@@ -217,8 +218,7 @@ NodePtr slices_node(const Example& tensors) {
     if (tensors[i].dim(0) != tensors[0].dim(0))
       fail<InvalidArgumentError>(
           "[from_tensor_slices] expected first axes of one size, got {} (component 0, shape {}) "
-          "and {} (component {}, "
-          "shape {})",
+          "and {} (component {}, shape {})",
           tensors[0].dim(0), tensors[0].shape().to_string(), tensors[i].dim(0), i,
           tensors[i].shape().to_string());
   }

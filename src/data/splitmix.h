@@ -1,11 +1,11 @@
-// Random numbers for data pipelines: a stream from each key.
+// Random numbers for data pipelines: one stream per key.
 #pragma once
 
 #include <cstdint>
 
 namespace tandem::data {
 
-// Numbers that look random, from numbers that do not (SplitMix64, Steele et al. 2014).
+// The SplitMix64 generator (Steele et al. 2014).
 class SplitMix {
  public:
   explicit SplitMix(std::uint64_t state) : state_(state) {}

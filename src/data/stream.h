@@ -1,5 +1,5 @@
-// What runs when a dataset is iterated over: streams of elements, or of row numbers where the
-// source is a set of tensors in memory, so that choosing rows touches no data until it must.
+// The streams that run when a dataset is iterated over. Their items are elements, or row indices if
+// the source is tensors in memory: then selecting and shuffling rows moves no data.
 #pragma once
 
 #include <atomic>
@@ -18,15 +18,15 @@
 
 namespace tandem::data {
 
-// Set while a stream runs on a thread whose consumer may go away: the consumer sets the flag, and
-// loops that could keep its destructor waiting ask for it.
+// Set on threads that run a stream for a consumer which may be destroyed earlier. The consumer's
+// destructor sets the flag and joins the thread; long loops and waits check it.
 inline constinit thread_local const std::atomic<bool>* cancel_flag = nullptr;
 struct Cancelled {};
 inline void check_cancelled() {
   if (cancel_flag && cancel_flag->load(std::memory_order_relaxed)) throw Cancelled();
 }
 
-// Waits for a condition; a thread whose consumer goes away meanwhile throws Cancelled.
+// Waits for a condition. Throws Cancelled if the thread's consumer is destroyed meanwhile.
 template <class Condition>
 void wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
               const Condition& condition) {
@@ -34,18 +34,18 @@ void wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lo
   while (!changed.wait_for(lock, std::chrono::milliseconds(20), condition)) check_cancelled();
 }
 
-// One pass over a sequence of items. Not thread-safe. After an exception it is at its end.
+// One pass over a sequence of items. Not thread-safe. After an exception it has ended.
 template <class Item>
-class Stream {
+class ItemStream {
  public:
-  virtual ~Stream() = default;
-  Stream() = default;
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
+  virtual ~ItemStream() = default;
+  ItemStream() = default;
+  ItemStream(const ItemStream&) = delete;
+  ItemStream& operator=(const ItemStream&) = delete;
 
-  // The next item in `item`, or false at the end; then it stays there.
+  // Stores the next item in `item`. Returns false at the end, and from then on.
   virtual bool next(Item& item) = 0;
-  // Passes over up to `count` items and returns how many there were: fewer only at the end.
+  // Skips up to `count` items and returns how many it skipped: fewer only at the end.
   virtual std::int64_t skip(std::int64_t count) {
     Item item;
     std::int64_t skipped = 0;
@@ -55,12 +55,12 @@ class Stream {
 };
 
 template <class Item>
-using StreamPtr = std::unique_ptr<Stream<Item>>;
+using StreamPtr = std::unique_ptr<ItemStream<Item>>;
 
-// What everything in a pipeline runs under: at once, also where a graph is built; its placement,
-// recording and accounting.
+// The scopes under which pipelines run: eagerly, also while a function is traced; on the host;
+// without gradients; with memory accounted as kOther.
 class PipelineScope {
-  BuildingScope at_once_{nullptr};
+  BuildingScope eager_{nullptr};
   OnDevice device_{DeviceManager::get().host()};
   NoGradScope no_grad_;
   MemoryTagScope tag_{MemoryTag::kOther};

@@ -1,4 +1,4 @@
-// The data set that needs no files.
+// The synthetic digits data set, which needs no files.
 #include "core/parallel.h"
 #include "core/status.h"
 #include "data/digit_painter.h"
@@ -9,7 +9,7 @@
 namespace tandem::datasets {
 namespace {
 
-LabelledImages draw(std::int64_t count, std::uint64_t key) {
+LabelledImages paint_digits(std::int64_t count, std::uint64_t key) {
   const data::PipelineScope scope;
   Device& host = DeviceManager::get().host();
   LabelledImages set{
@@ -34,8 +34,8 @@ TrainTest synthetic_digits(const SyntheticDigitsOptions& options) {
   if (options.train < 0 || options.test < 0)
     fail<InvalidArgumentError>("[synthetic_digits] expected counts of at least 0, got {} and {}",
                                options.train, options.test);
-  return {.train = draw(options.train, data::mix(options.seed, 0)),
-          .test = draw(options.test, data::mix(options.seed, 1))};
+  return {.train = paint_digits(options.train, data::mix(options.seed, 0)),
+          .test = paint_digits(options.test, data::mix(options.seed, 1))};
 }
 
 }  // namespace tandem::datasets

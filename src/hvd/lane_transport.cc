@@ -140,7 +140,7 @@ std::shared_ptr<Work> LaneTransport::start(const FullBucket& bucket) {
   return work;
 }
 
-std::vector<std::uint8_t> LaneTransport::wait_present() {
+std::vector<std::uint8_t> LaneTransport::wait_presence_exchange() {
   std::vector<std::uint8_t> present;
   for (const OperationRef& operation : operations_) present.push_back(!operation->nowhere);
   return present;

@@ -47,8 +47,8 @@ class LaneTransport final : public GradientTransport {
   Bucket make_bucket(std::span<const std::int64_t> counts, DType dtype) override;
   std::shared_ptr<Work> start(const FullBucket& bucket) override;
   // A request says itself whether there is a gradient.
-  void tell_present(std::span<const std::uint8_t>) override {}
-  std::vector<std::uint8_t> wait_present() override;
+  void start_presence_exchange(std::span<const std::uint8_t>) override {}
+  std::vector<std::uint8_t> wait_presence_exchange() override;
 
  private:
   std::shared_ptr<Lane> lane_;

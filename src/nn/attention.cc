@@ -1,4 +1,4 @@
-// MultiHeadAttention, and PositionEmbedding, which tells it of positions.
+// MultiHeadAttention, and PositionEmbedding, which adds positions to its inputs.
 #include "nn/layer_base.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
@@ -8,7 +8,8 @@ namespace {
 
 constexpr const char* kSequenceAxes = "(batch, positions, features)";
 
-// Features to heads [heads, depth], as Keras keeps them; the product takes them flat.
+// Projects features to [heads, depth]. The variables have Keras's shapes; the matrix product uses
+// them flattened.
 struct Projection {
   Variable kernel, bias;
 
@@ -82,7 +83,7 @@ class MultiHeadAttentionLayer final : public KindLayer {
 
   static Tensor mask_of(const Tensor& given) {
     const Tensor mask = given.dtype() == bool_ ? given : cast(given, bool_);
-    return mask.rank() == 3 ? expand_dims(mask, 1) : mask;  // of every head
+    return mask.rank() == 3 ? expand_dims(mask, 1) : mask;  // the same for every head
   }
 
   std::int64_t known_features(const Shape& x) const {
@@ -97,14 +98,14 @@ class MultiHeadAttentionLayer final : public KindLayer {
     return made;
   }
 
-  // What does not fit is told with the layer's name; the operation checks the rest.
+  // Checks the shapes that depend on the layer, so that errors name it. The operation checks the
+  // rest.
   template <class ShapeAt>
   void check(std::size_t count, const ShapeAt& shape_at) const {
     if (count < 1 || count > 4)
       fail<InvalidArgumentError>(
-          "[{}] expected inputs {{query, value, key, attention_mask}}, the first one at least, got "
-          "{} inputs",
-          label(), count);
+          "[{}] expected 1 to 4 inputs {{query, value, key, attention_mask}}, got {}", label(),
+          count);
     const Projection* const projections[] = {&query_, &value_, &key_};
     for (std::size_t i = 0; i < std::min<std::size_t>(count, 3); ++i) {
       const Shape& x = shape_at(i);

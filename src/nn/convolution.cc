@@ -4,7 +4,7 @@
 namespace tandem::layers {
 namespace {
 
-// What both kinds share: the window's geometry, kernel and bias.
+// The common part of both layers: the window's geometry, kernel and bias.
 class ConvolutionLayer : public UnaryLayer {
  public:
   template <class Options>
@@ -35,16 +35,16 @@ class ConvolutionLayer : public UnaryLayer {
   }
 
   Shape infer(const Shape& x) const final {
-    expect_rank(x, 4, kPictureAxes);
+    expect_rank(x, 4, kImageAxes);
     if (channels_ >= 0 && x[3] >= 0 && x[3] != channels_)
       reject(fmt::format("an input of {} channels", channels_), x);
     const auto& a = attributes_;
     const std::int64_t height =
-        windows(x[1], kernel_size_.height, a.strides.height, a.dilations.height, a.padding);
+        num_windows(x[1], kernel_size_.height, a.strides.height, a.dilations.height, a.padding);
     const std::int64_t width =
-        windows(x[2], kernel_size_.width, a.strides.width, a.dilations.width, a.padding);
+        num_windows(x[2], kernel_size_.width, a.strides.width, a.dilations.width, a.padding);
     if (height == 0 || width == 0)
-      reject(fmt::format("a picture of at least {} x {}",
+      reject(fmt::format("an image of at least {} x {}",
                          (kernel_size_.height - 1) * a.dilations.height + 1,
                          (kernel_size_.width - 1) * a.dilations.width + 1),
              x);

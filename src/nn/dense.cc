@@ -1,4 +1,4 @@
-// Dense and Embedding: layers over the last axis.
+// Dense, a matrix product over the last axis, and Embedding, a table lookup.
 #include "nn/layer_base.h"
 #include "tandem/math.h"
 

@@ -48,8 +48,8 @@ Initializer scaled_uniform(std::string name, double scale, FanMode mode) {
           }};
 }
 
-// Of a normal distribution cut off at two standard deviations, this is left of the standard
-// deviation; dividing by it gives the draws the variance asked for, as Keras does.
+// The standard deviation of a standard normal distribution that is truncated at two standard
+// deviations. Dividing by it gives the samples the requested variance, as in Keras.
 constexpr double kTruncatedStddev = 0.87962566103423978;
 
 Initializer scaled_normal(std::string name, double scale, FanMode mode) {
@@ -103,7 +103,7 @@ Initializer lecun_normal() { return scaled_normal("lecun_normal", 1.0, FanMode::
 
 Initializer from_name(std::string_view name) {
   using Factory = Initializer (*)();
-  static constexpr Named<Factory> kTable[] = {
+  static constexpr NamedEntry<Factory> kTable[] = {
       {"zeros", zeros},
       {"ones", ones},
       {"random_normal", [] { return random_normal(); }},
@@ -116,7 +116,7 @@ Initializer from_name(std::string_view name) {
       {"lecun_uniform", lecun_uniform},
       {"lecun_normal", lecun_normal},
   };
-  return find_named(std::span<const Named<Factory>>(kTable), "initializers", name)();
+  return find_named(std::span<const NamedEntry<Factory>>(kTable), "initializers", name)();
 }
 
 }  // namespace initializers

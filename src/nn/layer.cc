@@ -96,10 +96,10 @@ void LayerBase::ensure_built(std::span<const Shape> input_shapes) {
     if (!layer.built()) layer.set_path(path_.empty() ? layer.name() : path_ + "/" + layer.name());
   }
   try {
-    const OutsideTrace at_once;
+    const OutsideTrace outside_trace;
     build(input_shapes);
   } catch (...) {
-    variables_.clear();  // a later attempt starts afresh
+    variables_.clear();  // a later attempt creates all of them again
     throw;
   }
   built_.store(true, std::memory_order_release);

@@ -1,4 +1,4 @@
-// What the built-in layers share.
+// Base classes of the built-in layers.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-// A layer of one kind, with the options that every factory takes.
+// A layer with a kind ("dense") and the options that every factory takes.
 class KindLayer : public LayerBase {
  public:
   KindLayer(const char* kind, std::string name, const Shape& input_shape)
@@ -17,11 +17,12 @@ class KindLayer : public LayerBase {
     declare_input_shape(input_shape);
   }
   std::string kind() const final { return kind_; }
-  // Whether call() runs a function of the user's. Operations are not named in other layers' errors.
+  // Whether call() runs a user's function. The errors of other layers leave out the names of
+  // operations, which their users did not call.
   virtual bool runs_user_code() const { return false; }
 
  protected:
-  // "expected <what>, got <shape>", naming the layer.
+  // Throws "[<layer>] expected <expected>, got <shape>".
   [[noreturn]] void reject(const std::string& expected, const Shape& got) const {
     fail<InvalidArgumentError>("[{}] expected {}, got {}", label(), expected, got.to_string());
   }
@@ -46,15 +47,15 @@ class UnaryLayer : public KindLayer {
   }
 
  protected:
-  // Most layers have no variables. `x`: the input's shape, whose batch axis is -1.
+  // Creates the variables; most layers have none. `x` is the input's shape, with batch size -1.
   virtual void make_weights(const Shape& x) { static_cast<void>(infer(x)); }
   virtual Tensor run(const Tensor& x, const CallOptions& options) = 0;
-  // The result's shape. Throws InvalidArgumentError for shapes that the layer does not take.
+  // The result's shape. Throws InvalidArgumentError for an invalid input shape.
   virtual Shape infer(const Shape& x) const = 0;
-  // Each call's input is checked here, so that errors name the layer; a few nanoseconds.
+  // Checks the input of each call, so that errors name the layer. Costs a few nanoseconds.
   virtual void check(const Shape& x) const { static_cast<void>(infer(x)); }
 
-  // Sizes that the layer needs to know: not -1.
+  // The size of an axis that must be known (not -1) to build the layer.
   std::int64_t known_size(const Shape& x, int axis, const char* what) const {
     if (x[axis] < 0) reject(std::string("a known number of ") + what, x);
     return x[axis];
@@ -72,12 +73,12 @@ class UnaryLayer : public KindLayer {
   }
 };
 
-inline constexpr const char* kPictureAxes = "(batch, height, width, channels)";
+inline constexpr const char* kImageAxes = "(batch, height, width, channels)";
 
-// The size that `window` (dilated by `dilation`) leaves of `size` when it moves by `stride`; -1 for
-// -1. Without room for one window: 0 or less.
-inline std::int64_t windows(std::int64_t size, std::int64_t window, std::int64_t stride,
-                            std::int64_t dilation, nn::Padding padding) {
+// The output size of a convolution or pooling along one axis: the number of windows. Returns -1 if
+// `size` is -1, and 0 if no window fits.
+inline std::int64_t num_windows(std::int64_t size, std::int64_t window, std::int64_t stride,
+                                std::int64_t dilation, nn::Padding padding) {
   if (size < 0) return -1;
   if (padding == nn::Padding::kSame) return (size + stride - 1) / stride;
   const std::int64_t reach = (window - 1) * dilation + 1;

@@ -10,18 +10,18 @@
 namespace tandem {
 namespace {
 
-// An error that names a layer already: the layers around that one let it pass.
+// An error that names a layer already. Outer layers do not change it.
 template <class E>
 class InLayer final : public E {
   using E::E;
 };
 
-// "[MatMul] expected ..." in its parts. Without a subject: all is `rest`.
-struct Message {
+// The two parts of "[MatMul] expected ...". Without a subject, `rest` is the whole message.
+struct ParsedMessage {
   std::string_view subject, rest;
 };
 
-Message parse(std::string_view text) {
+ParsedMessage parse(std::string_view text) {
   const std::size_t end = text.find("] ");
   if (!text.starts_with('[') || end == std::string_view::npos) return {{}, text};
   return {text.substr(1, end - 1), text.substr(end + 2)};
@@ -56,7 +56,7 @@ std::string message_of(const LayerBase& layer, std::span<const Tensor> inputs,
                        const std::string& text) {
   const std::string path = layer.path().empty() ? layer.label() : layer.path();
   const auto [subject, rest] = parse(text);
-  // An error of the layer's own checks says enough.
+  // The layer's own checks describe the input already.
   if (subject == layer.label() || subject == layer.kind())
     return fmt::format("[{}] {}", path, rest);
   const auto* built_in = dynamic_cast<const KindLayer*>(&layer);

@@ -1,4 +1,4 @@
-// Errors of operations inside a layer's call, as errors of the layer.
+// Turns errors of operations inside a layer's call into errors of the layer.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-// Throws `error` again, which is being handled and came from calling `layer` with `inputs`: where
-// it is of bad input or of missing resources, and no layer inside has done so, under the layer's
-// path and with what the layer was called with.
+// Rethrows `error`, which is being handled and was thrown by a call of `layer` with `inputs`. The
+// message of an error about bad input or missing resources is changed: it begins with the layer's
+// path and describes the inputs. Errors that an inner layer has changed are rethrown as they are.
 [[noreturn]] void rethrow_from(const LayerBase& layer, std::span<const Tensor> inputs,
                                const Error& error);
 

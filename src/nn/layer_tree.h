@@ -1,4 +1,4 @@
-// Going over the layers of a model.
+// Visits the layers of a model.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// Calls `visit` once for each layer, parents first: `root` and the layers inside it. `trainable`:
-// whether the layer and all that it is inside of are.
+// Calls `visit` once for `root` and for each layer inside it, parents first. `trainable` is true if
+// the layer and all of its parents are trainable.
 void for_each_layer(const Layer& root,
                     const std::function<void(const LayerBase& layer, bool trainable)>& visit);
 

@@ -11,7 +11,7 @@
 namespace tandem::losses {
 namespace {
 
-constexpr double kEpsilon = 1e-7;  // Keras's: probabilities stay this far from 0 and 1
+constexpr double kEpsilon = 1e-7;  // as in Keras: probabilities are clipped to [eps, 1 - eps]
 
 Tensor inside_unit(const Tensor& probabilities) {
   return clip_by_value(probabilities, kEpsilon, 1.0 - kEpsilon);
@@ -28,17 +28,18 @@ void expect_smoothing(const char* what, double smoothing) {
     fail<InvalidArgumentError>("[{}] expected label smoothing in [0, 1], got {}", what, smoothing);
 }
 
-// Labels moved by the share `smoothing` towards the same probability for each of `classes`.
+// Label smoothing: mixes the labels with a uniform distribution over `classes`, whose weight is
+// `smoothing`.
 Tensor smoothed(const Tensor& labels, double smoothing, std::int64_t classes) {
   if (smoothing == 0.0) return labels;
   const Tensor kept = labels * (1.0 - smoothing);
-  if (classes < 0)  // counted when the graph runs
+  if (classes < 0)  // known only when the graph runs
     return kept + divide(smoothing, element_count({classes}, labels.dtype()));
   return kept + smoothing * (1.0 / static_cast<double>(classes));
 }
 
-// Labels that are all 0 or 1 stand for -1 and 1, as in Keras. A batch of ones alone means the same
-// either way, so that the result does not depend on how examples are batched.
+// Converts labels to -1 and 1 if all of them are 0 or 1, as Keras does. A batch of only ones is the
+// same either way.
 Tensor signs_of(const Tensor& labels) {
   const Tensor binary = reduce_all(logical_or(equal(labels, 0.0), equal(labels, 1.0)));
   return where(binary, labels * 2.0 - 1.0, labels);
@@ -84,7 +85,8 @@ Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred,
   const Tensor target =
       smoothed(like_predictions("binary_crossentropy", y_true, y_pred), options.label_smoothing, 2);
   if (options.from_logits) return mean_of_example(nn::sigmoid_cross_entropy(target, y_pred));
-  // 16-bit types round 1 - epsilon to 1, whose logarithm beside it would be infinite.
+  // Computed in float32, since 16-bit types round 1 - epsilon to 1, and log(1 - p) would be
+  // infinite.
   const DType wide = size_of(y_pred.dtype()) == 2 ? float32 : y_pred.dtype();
   const Tensor p = inside_unit(cast(y_pred, wide)), t = cast(target, wide);
   const Tensor likelihood = t * log(p) + subtract(1.0, t) * log(subtract(1.0, p));
@@ -106,7 +108,7 @@ Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& y_pre
                                        const CrossentropyOptions& options) {
   if (options.label_smoothing != 0.0)
     fail<InvalidArgumentError>(
-        "[sparse_categorical_crossentropy] expected no label smoothing, which wants dense labels; "
+        "[sparse_categorical_crossentropy] expected no label smoothing, which needs dense labels; "
         "got {}",
         options.label_smoothing);
   expect_classes("sparse_categorical_crossentropy", y_pred);
@@ -130,7 +132,7 @@ Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred,
   if (mean && replica && !replica->averages_gradients())
     fail<InvalidArgumentError>(
         "[{}] Please use Reduction::kSum or Reduction::kNone for loss reduction when losses are "
-        "used in a strategy's replicas: what to divide by is the global batch. Average with "
+        "used in a strategy's replicas, because the mean is over the global batch. Average with "
         "nn::compute_average_loss(loss.per_example(...)), or let fit() do it.",
         name_);
   Tensor values = per_example(y_true, y_pred);
@@ -187,7 +189,7 @@ Loss Hinge(const LossOptions& options) { return {"hinge", hinge, options.reducti
 
 Loss from_name(std::string_view name) {
   using Factory = Loss (*)();
-  static constexpr Named<Factory> kTable[] = {
+  static constexpr NamedEntry<Factory> kTable[] = {
       {"sparse_categorical_crossentropy", [] { return SparseCategoricalCrossentropy(); }},
       {"categorical_crossentropy", [] { return CategoricalCrossentropy(); }},
       {"binary_crossentropy", [] { return BinaryCrossentropy(); }},
@@ -199,7 +201,7 @@ Loss from_name(std::string_view name) {
       {"kl_divergence", [] { return KLDivergence(); }},
       {"hinge", [] { return Hinge(); }},
   };
-  return find_named(std::span<const Named<Factory>>(kTable), "losses", name)();
+  return find_named(std::span<const NamedEntry<Factory>>(kTable), "losses", name)();
 }
 
 }  // namespace tandem::losses

@@ -26,7 +26,7 @@ class MergingLayer : public KindLayer {
 
  protected:
   virtual Tensor merge(std::span<const Tensor> inputs) const = 0;
-  // The shape of two inputs merged.
+  // The shape of the result of merging inputs of shapes `a` and `b`.
   virtual Shape merged(const Shape& a, const Shape& b) const = 0;
 
   [[noreturn]] void reject_pair(const char* expected, const Shape& a, const Shape& b) const {
@@ -41,8 +41,8 @@ class MergingLayer : public KindLayer {
   }
 };
 
-// Sums and products. One shape for all, as residual connections want it: a broadcast along the
-// batch would be a mistake, and along the others is rarely meant.
+// Sums and products. All inputs must have one shape: broadcasting along the batch would be a
+// mistake, and along other axes it is rarely intended.
 class ArithmeticLayer final : public MergingLayer {
  public:
   using Function = Tensor (*)(std::span<const Tensor> inputs);
@@ -79,14 +79,15 @@ class ConcatenateLayer final : public MergingLayer {
     if (axis < 1 || axis >= a.rank())
       fail<InvalidArgumentError>("[{}] expected inputs with an axis {} besides the batch, got {}",
                                  label(), axis_, a.to_string());
-    if (a.rank() != b.rank()) reject_pair("inputs that differ along the joined axis alone", a, b);
+    if (a.rank() != b.rank())
+      reject_pair("inputs that differ only along the concatenated axis", a, b);
     Shape result = a;
     for (int i = 0; i < a.rank(); ++i) {
       const bool known = a[i] >= 0 && b[i] >= 0;
       if (i == axis) {
         result.set(i, known ? a[i] + b[i] : -1);
       } else if (known && a[i] != b[i]) {
-        reject_pair("inputs that differ along the joined axis alone", a, b);
+        reject_pair("inputs that differ only along the concatenated axis", a, b);
       } else if (a[i] < 0) {
         result.set(i, b[i]);
       }

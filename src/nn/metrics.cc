@@ -1,5 +1,5 @@
-// The metrics. Every one is a few sums, in float64, so that any split of the examples ends in the
-// same figure.
+// The metrics. Each is computed from a few float64 sums, so that the result does not depend on how
+// the examples are split into batches.
 #include "tandem/metrics.h"
 
 #include <cstring>
@@ -25,13 +25,13 @@
 namespace tandem::metrics {
 namespace {
 
-// Values times weights; a weight of zero masks whatever the value is.
+// Values times weights. A weight of zero masks the value, even if it is not finite.
 Tensor weighted(std::string_view what, const Tensor& values, const Tensor& sample_weight) {
   const Tensor weights = weights_for(what, sample_weight, values);
   return where(equal(weights, 0.0), zeros_like(values), values * weights);
 }
 
-// The mean of one value an example: their sum and how many there are.
+// The mean of per-example values: their sum and their count.
 class MeanMetric : public MetricBase {
  public:
   using Values = std::function<Tensor(const Tensor& y_true, const Tensor& y_pred)>;
@@ -67,14 +67,15 @@ Tensor categorical_hits(const Tensor& y_true, const Tensor& y_pred) {
   return equal(argmax(target, -1), argmax(y_pred, -1));
 }
 
-// The share of an example's outputs that are on the right side of the threshold.
+// Per example: the fraction of outputs that are on the correct side of the threshold.
 Tensor binary_hits(const Tensor& y_true, const Tensor& y_pred, double threshold) {
   const Tensor target = like_predictions("binary_accuracy", y_true, y_pred);
   const Tensor decided = cast(greater(y_pred, threshold), y_pred.dtype());
   return mean_of_example(cast(equal(target, decided), float64));
 }
 
-// As Keras tells them apart: one output is binary, targets of the predictions' shape are dense.
+// Chooses the accuracy as Keras does: one output is binary, targets of the predictions' shape are
+// categorical, others are sparse.
 Tensor hits(const Tensor& y_true, const Tensor& y_pred) {
   if (y_pred.rank() < 2 || y_pred.dim(-1) == 1) return binary_hits(y_true, y_pred, 0.5);
   if (may_agree(y_true.shape(), y_pred.shape()) && y_true.dim(-1) != 1)
@@ -82,8 +83,8 @@ Tensor hits(const Tensor& y_true, const Tensor& y_pred) {
   return sparse_hits(y_true, y_pred);
 }
 
-// Whether fewer than k classes score more than the labelled one, as TensorFlow's in_top_k decides
-// ties; a score that is not finite never counts.
+// Whether fewer than k classes have a higher score than the label's, which is how TensorFlow's
+// in_top_k treats ties. A label with a score that is not finite is never a hit.
 Tensor top_k_hits(const Tensor& y_true, const Tensor& y_pred, std::int64_t k) {
   const Tensor labels = class_labels("sparse_top_k_categorical_accuracy", y_true, y_pred);
   const Tensor classes = range(y_pred.dim(-1), {.dtype = labels.dtype()});
@@ -96,8 +97,8 @@ Tensor top_k_hits(const Tensor& y_true, const Tensor& y_pred, std::int64_t k) {
   return logical_and(less(above, static_cast<double>(k)), is_finite(squeeze(score, {-1})));
 }
 
-// The share of true positives among the positives that were predicted (precision) or that there are
-// (recall). Every output counts.
+// The fraction of true positives among the predicted positives (precision) or the actual positives
+// (recall), over all outputs.
 class PositivesMetric : public MetricBase {
  public:
   enum class Among { kPredicted, kActual };
@@ -128,8 +129,8 @@ class PositivesMetric : public MetricBase {
   Among among_;
 };
 
-// Histograms of the predictions of positive and of negative examples: bucket i holds those in
-// (i / (n - 1), (i + 1) / (n - 1)], which are above the thresholds 0 .. i of n.
+// Histograms of the predictions of positive and of negative examples. Bin i counts predictions in
+// (i / (n - 1), (i + 1) / (n - 1)], which exceed the thresholds 0 .. i of n.
 class AucMetric : public MetricBase {
  public:
   explicit AucMetric(int num_thresholds) : thresholds_(num_thresholds) {
@@ -148,16 +149,16 @@ class AucMetric : public MetricBase {
       negative = weighted("auc", negative, sample_weight);
     }
     const double steps = thresholds_ - 1;
-    const Tensor bucket = clip_by_value(ceil(y_pred * steps) - 1.0, 0.0, steps - 1.0);
+    const Tensor bin = clip_by_value(ceil(y_pred * steps) - 1.0, 0.0, steps - 1.0);
     const Tensor members =
-        one_hot(cast(reshape(bucket, {-1}), int32), thresholds_ - 1, {.dtype = float64});
+        one_hot(cast(reshape(bin, {-1}), int32), thresholds_ - 1, {.dtype = float64});
     const auto histogram = [&](const Tensor& weights) {
       return reshape(matmul(reshape(weights, {1, -1}), members), {thresholds_ - 1});
     };
     return {histogram(positive), histogram(negative)};
   }
 
-  // The trapezoids between neighbouring thresholds, from the highest, above which nothing is.
+  // Sums the trapezoids between adjacent thresholds, from the highest one down.
   double result(const std::vector<Tensor>& sums) const override {
     const std::vector<double> positive = sums[0].to_vector<double>();
     const std::vector<double> negative = sums[1].to_vector<double>();
@@ -183,12 +184,13 @@ Metric mean_metric(std::string name, const char* what, MeanMetric::Values values
 
 }  // namespace
 
-// The sums so far, a set for each device that statistics came from: adding never waits for a device
-// or moves a tensor. In the replica-invariant mode: for each part of the batches.
+// The sums so far. Each device that contributes statistics has its own, so that adding neither
+// waits for a device nor copies between devices. In the replica-invariant mode, each part has its
+// own.
 struct Metric::State {
   std::string name;
   std::shared_ptr<const MetricBase> base;
-  std::shared_ptr<Workers> workers;  // who has sums of their own; null: nobody
+  std::shared_ptr<Workers> workers;  // the other processes with sums; null if there are none
   mutable std::mutex mutex;
   // By part (ReplicaContext::part) and device.
   std::map<std::pair<int, std::string>, std::vector<Tensor>> sums;
@@ -245,7 +247,8 @@ void Metric::add_statistics(const std::vector<Tensor>& statistics) {
 
 namespace {
 
-// A worker that was never updated does not know the shapes: the others tell them.
+// The sums over all workers. The workers exchange the shapes of their sums first, since a worker
+// whose metric was never updated does not know them.
 std::vector<Tensor> over_workers(Workers& workers, std::vector<Tensor> mine,
                                  const std::string& name) {
   const std::string what = "result of metric " + name;
@@ -286,8 +289,8 @@ double Metric::result() const {
     const std::size_t size = state.sums.begin()->second.size();
     for (std::size_t i = 0; i < size; ++i) {
       std::vector<Tensor> values;
-      for (const auto& [place, sums] : state.sums) values.push_back(sums[i].cpu());
-      totals.push_back(sum_of_places(values));
+      for (const auto& [part_and_device, sums] : state.sums) values.push_back(sums[i].cpu());
+      totals.push_back(sum_of_copies(values));
     }
   }
   if (state.workers) totals = over_workers(*state.workers, std::move(totals), state.name);
@@ -350,7 +353,7 @@ Metric AUC(int num_thresholds, std::string name) {
 
 Metric from_name(std::string_view name) {
   using Factory = Metric (*)(std::string name);
-  static constexpr Named<Factory> kTable[] = {
+  static constexpr NamedEntry<Factory> kTable[] = {
       {"accuracy", Accuracy},
       {"acc", Accuracy},
       {"sparse_categorical_accuracy", SparseCategoricalAccuracy},
@@ -366,7 +369,8 @@ Metric from_name(std::string_view name) {
       {"recall", [](std::string n) { return Recall(0.5, std::move(n)); }},
       {"auc", [](std::string n) { return AUC(200, std::move(n)); }},
   };
-  return find_named(std::span<const Named<Factory>>(kTable), "metrics", name)(std::string(name));
+  return find_named(std::span<const NamedEntry<Factory>>(kTable), "metrics",
+                    name)(std::string(name));
 }
 
 }  // namespace tandem::metrics

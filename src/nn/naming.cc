@@ -15,7 +15,8 @@ void assign_unique_names(std::span<const Layer> siblings, const std::string& par
       unnamed.push_back(&layer);
     else if (!taken.insert(layer.name()).second)
       fail<InvalidArgumentError>(
-          "[{}] expected layers of unique names, got two named '{}': give one of them another name",
+          "[{}] expected layers with unique names, got two named '{}': give one of them another "
+          "name",
           parent, layer.name());
   }
   for (LayerBase* layer : unnamed) {

@@ -1,4 +1,4 @@
-// Names of the layers inside a model, and of tables that are looked up by name.
+// Names of the layers inside a model, and tables that are looked up by name.
 #pragma once
 
 #include <algorithm>
@@ -11,23 +11,24 @@
 
 namespace tandem {
 
-// Gives every layer without a name one that is unique among its siblings, from its kind: "dense",
-// "dense_1", ... The same architecture always gets the same names. A layer that occurs twice is one
-// layer. Throws InvalidArgumentError, naming the parent, when two layers were given one name.
+// Gives every layer without a name one that is derived from its kind and unique among its siblings:
+// "dense", "dense_1", ... The same architecture always gets the same names. A layer that occurs
+// twice is one layer. Throws InvalidArgumentError if the user gave two layers the same name.
 void assign_unique_names(std::span<const Layer> siblings, const std::string& parent);
 
-// An entry of a table of things known by name.
+// An entry of a table that is looked up by name.
 template <class T>
-struct Named {
+struct NamedEntry {
   std::string_view name;
   T value;
 };
 
-// The entry of that name. Throws InvalidArgumentError naming all there are: "[losses] expected one
-// of ..., got ...".
+// The value of the entry `name`. Otherwise throws InvalidArgumentError with all known names:
+// "[losses] expected one of: ...; got '...'".
 template <class T>
-const T& find_named(std::span<const Named<T>> table, std::string_view what, std::string_view name) {
-  const auto found = std::ranges::find(table, name, &Named<T>::name);
+const T& find_named(std::span<const NamedEntry<T>> table, std::string_view what,
+                    std::string_view name) {
+  const auto found = std::ranges::find(table, name, &NamedEntry<T>::name);
   if (found != table.end()) return found->value;
   std::string known;
   for (const auto& entry : table) {

@@ -9,9 +9,9 @@
 namespace tandem::layers {
 namespace {
 
-// What both kinds share: gamma and beta over the last axis. Where one is switched off, the
-// operation gets a constant variable in its stead, which has a copy on each replica as the others
-// do, but is not one of the layer's.
+// The common part of both layers: gamma and beta over the last axis. If one is switched off, the
+// operation gets a constant variable instead. Like other variables, it has one copy per replica,
+// but it is not listed among the layer's variables.
 class NormalizationLayer : public UnaryLayer {
  public:
   template <class Options>
@@ -70,7 +70,7 @@ class BatchNormalizationLayer final : public NormalizationLayer {
     variance_ = add_weight("moving_variance", gamma_.shape(), initializers::ones(), moment);
   }
 
-  // A layer that is not trainable keeps its moments and uses them, as in Keras.
+  // A layer that is not trainable runs in inference mode, as in Keras.
   Tensor run(const Tensor& x, const CallOptions& options) override {
     const Shape& shape = x.shape();
     const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();

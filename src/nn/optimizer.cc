@@ -19,14 +19,14 @@
 namespace tandem::optimizers {
 namespace {
 
-// The count of a replica's steps, on the host.
+// The number of steps that a replica has taken.
 std::int64_t read_count(const VariableImpl& steps, std::size_t replica) {
   if (steps.of_graph())
     throw FailedPreconditionError(
-        "[Optimizer] the count of steps is a variable of a graph: a session's run() fetches it");
+        "[Optimizer] the step counter is a variable of a graph: fetch it by Session::run()");
   return *steps.storage().value(replica).data<std::int64_t>();
 }
-void raise_count(const VariableImpl& steps, std::size_t replica) {
+void increment_count(const VariableImpl& steps, std::size_t replica) {
   ++*reinterpret_cast<std::int64_t*>(impl_of(steps.storage().writable(replica)).data());
 }
 
@@ -70,9 +70,9 @@ Optimizer::Impl::Impl(std::string name, LearningRate rate, const Clipping& clipp
 // One step's update of any of the variables.
 class Optimizer::Impl::StepUpdate final : public VariableUpdate {
  public:
-  // `of_run`: the step that a run of the program finds, which keeps `optimizer`; null outside
+  // `of_run` returns the step when a program runs, and keeps `optimizer` alive. Null outside
   // functions.
-  StepUpdate(const Impl& optimizer, const Step& step, std::function<Step()> of_run)
+  StepUpdate(const Impl& optimizer, const StepInfo& step, std::function<StepInfo()> of_run)
       : optimizer_(optimizer), step_(step), of_run_(std::move(of_run)) {}
 
   void apply(const Tensor& variable, const Tensor& gradient,
@@ -83,7 +83,7 @@ class Optimizer::Impl::StepUpdate final : public VariableUpdate {
   std::shared_ptr<const VariableUpdate> for_runs() const override {
     if (!of_run_)
       throw UnimplementedError(
-          "[Optimizer] a graph for sessions has no variables that a storage's own node updates");
+          "[Optimizer] graphs for sessions do not support variables that update themselves");
     auto result = std::make_shared<StepUpdate>(*this);
     result->in_run_ = true;
     return result;
@@ -91,13 +91,13 @@ class Optimizer::Impl::StepUpdate final : public VariableUpdate {
 
  private:
   const Impl& optimizer_;
-  Step step_;
-  std::function<Step()> of_run_;
+  StepInfo step_;
+  std::function<StepInfo()> of_run_;
   bool in_run_ = false;
 };
 
-// Each replica of a step needs a copy of its own, and all variables of an optimizer the same
-// number.
+// Each replica needs its own copy, so all variables of an optimizer must have the same number of
+// copies.
 void Optimizer::Impl::check_copies(const Variable& variable) const {
   static_cast<void>(variable.impl().local_index());  // throws in a replica of another strategy
   const std::size_t copies = variable.impl().storage().num_readers();
@@ -105,8 +105,8 @@ void Optimizer::Impl::check_copies(const Variable& variable) const {
     if (copies == replicas) return;
     fail<InvalidArgumentError>(
         "[{}] Trying to create optimizer slot variable under the scope for a strategy of {} "
-        "replica(s), which is different from the scope used for the original variable ({}, made "
-        "for {}). Make the variables and take the optimizer's steps under one strategy.",
+        "replica(s), which is different from the scope used for the original variable ({}, created "
+        "for {}). Create the variables and run the optimizer under the same strategy.",
         name_, replicas, quoted_name(variable), copies);
   };
   if (iterations_.defined()) expect(iterations_.impl().storage().num_readers());
@@ -128,8 +128,8 @@ std::unique_ptr<Optimizer::Impl::State> Optimizer::Impl::make_state(
   return state;
 }
 
-// A copy on the host for each reader of `like`.
-Variable Optimizer::Impl::make_count(const VariableImpl& like) {
+// Has one copy on the host per copy of `like`.
+Variable Optimizer::Impl::make_step_counter(const VariableImpl& like) {
   const DeviceScope on_host("/cpu:0");
   const Tensor zero = zeros(Shape::scalar(), {.dtype = int64});
   VariableOptions options{
@@ -149,11 +149,11 @@ std::vector<Optimizer::Impl::State*> Optimizer::Impl::states_of(
   states.reserve(variables.size());
   for (const Variable& variable : variables) {
     check_copies(variable);
-    // Slots are made now, also while a function is traced; those of a graph's variables belong to
-    // it.
-    std::optional<BuildingScope> at_once;
-    if (!variable.impl().of_graph()) at_once.emplace(nullptr);
-    if (!iterations_.defined()) iterations_ = make_count(variable.impl());
+    // Slots are created eagerly, also while a function is traced. Slots of a graph's variables
+    // belong to that graph.
+    std::optional<BuildingScope> eager;
+    if (!variable.impl().of_graph()) eager.emplace(nullptr);
+    if (!iterations_.defined()) iterations_ = make_step_counter(variable.impl());
     std::unique_ptr<State>& state = states_[&variable.impl()];
     if (!state) {
       state = make_state(variable);
@@ -215,12 +215,12 @@ void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> 
     if (!rate->scheduled()) return std::nullopt;
     if (const auto* formula = rate->schedule().target<RateFormula>()) return *formula;
     fail<UnimplementedError>(
-        "[Graph] the learning rate of '{}' is a function of this program, which cannot be "
-        "serialised; the formulas of optimizers::schedules can",
+        "[Graph] the learning rate of '{}' is a C++ function, which cannot be serialised; use one "
+        "of optimizers::schedules",
         name);
   };
-  counted->update = [rate = rate_, renew = renewal()](void* attrs, std::int64_t count) {
-    renew({.learning_rate = rate->at(count), .number = count + 1}, attrs);
+  counted->update = [rate = rate_, set_step = step_setter()](void* attrs, std::int64_t count) {
+    set_step({.learning_rate = rate->at(count), .number = count + 1}, attrs);
   };
   for (std::size_t i = before; i < building->nodes().size(); ++i) {
     Node& node = *building->nodes()[i];
@@ -238,22 +238,23 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
   }
   const VariableImpl& steps = iterations_.impl();
   std::int64_t count = read_count(steps, copy);
-  // In a program the count that each run finds decides, and each run raises it.
+  // In a program, each run reads the counter's current value and increments it.
   std::shared_ptr<const AttrUpdate> renewal;
-  std::function<Step()> of_run;
+  std::function<StepInfo()> of_run;
   if (building) {
     const int earlier = building->next_of(steps.storage().identity(copy));
     of_run = [self = shared_from_this(), &steps, copy, earlier] {
       return self->step_at(read_count(steps, copy) + earlier);
     };
     renewal = std::make_shared<const AttrUpdate>(
-        [of_run, renew = this->renewal()](void* attrs) { renew(of_run(), attrs); });
-    building->after_run([self = shared_from_this(), &steps, copy] { raise_count(steps, copy); });
+        [of_run, set_step = step_setter()](void* attrs) { set_step(of_run(), attrs); });
+    building->after_run(
+        [self = shared_from_this(), &steps, copy] { increment_count(steps, copy); });
     count += earlier;
   }
   const AttrUpdateScope renewing(renewal);
   update_states({*this, step_at(count), std::move(of_run)}, copy, states, gradients);
-  if (!building) raise_count(steps, copy);
+  if (!building) increment_count(steps, copy);
 }
 
 void Optimizer::Impl::report_missing(std::span<const Tensor> gradients,
@@ -267,13 +268,13 @@ void Optimizer::Impl::report_missing(std::span<const Tensor> gradients,
   if (missing.size() == variables.size())
     fail<InvalidArgumentError>(
         "[{}] No gradients provided for any variable: [{}]. The loss does not depend on them, or "
-        "was not computed where gradients are recorded",
+        "it was computed while gradients were not recorded",
         name_, fmt::join(missing, ", "));
   const std::lock_guard lock(mutex_);
   if (std::exchange(missing_reported_, true)) return;
   logging::warn(
-      "[{}] Gradients do not exist for variables [{}] when minimizing the loss. They stay as they "
-      "are.",
+      "[{}] Gradients do not exist for variables [{}] when minimizing the loss. They are not "
+      "updated.",
       name_, fmt::join(missing, ", "));
 }
 
@@ -281,20 +282,19 @@ namespace {
 
 [[noreturn]] void fail_without_parts(const std::string& optimizer) {
   fail<FailedPreconditionError>(
-      "[{}] replica-invariant sums are on (config::set_replica_invariant_parts), and the step is "
-      "not "
-      "taken in parts: take it inside distribute::for_each_part()",
+      "[{}] the replica-invariant mode is on (config::set_replica_invariant_parts), but the step "
+      "runs outside a part: run it inside distribute::for_each_part()",
       optimizer);
 }
 
-// Null: the gradients are used as they are.
+// Returns null if the gradients need no reduction.
 std::unique_ptr<GradientSync> start_sync(const std::string& optimizer,
                                          const std::vector<Variable>& variables,
                                          GradientExchange* exchange) {
   if (exchange && invariant_parts() > 0)
     fail<UnimplementedError>(
-        "[{}] replica-invariant sums (config::set_replica_invariant_parts) are those of strategies "
-        "and of DistributedDataParallel; a distributed optimizer of Horovod's API has none",
+        "[{}] the replica-invariant mode (config::set_replica_invariant_parts) is supported by "
+        "strategies and DistributedDataParallel, but not by Horovod's DistributedOptimizer",
         optimizer);
   if (exchange) return exchange->start(variables);
   ReplicaContext* context = ReplicaContext::current();
@@ -309,7 +309,7 @@ void Optimizer::Impl::take_step(std::span<State* const> states, std::vector<Tens
                                 const std::vector<Variable>& variables,
                                 GradientExchange* exchange) {
   NoGradScope no_grad;
-  const MemoryTagScope tag(MemoryTag::kGradients);  // of what becomes of them on the way
+  const MemoryTagScope tag(MemoryTag::kGradients);  // for clipped copies
   clip(gradients);
   const auto update = [&] {
     if (ReplicaContext* context = ReplicaContext::current()) {
@@ -341,7 +341,7 @@ void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Var
 
   NoGradScope no_grad;
   const MemoryTagScope tag(MemoryTag::kGradients);
-  // Before anything is exchanged: what cannot be updated is an error now.
+  // Checks the variables before the gradients are reduced.
   const std::vector<State*> states = states_of(variables);
   if (!options.skip_gradients_aggregation) {
     if (const auto sync = start_sync(name_, variables, exchange)) {
@@ -381,7 +381,7 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
   pass.on_ready = [&](std::size_t source, Tensor gradient) {
     sync->ready(source, std::move(gradient));
   };
-  pass.buffer = [&](std::size_t source) { return sync->place(source); };
+  pass.buffer = [&](std::size_t source) { return sync->gradient_buffer(source); };
   run_backward(pass);
   std::optional<std::vector<Tensor>> gradients = sync->finish();
   if (!gradients) return;
@@ -422,7 +422,7 @@ void Optimizer::step() {
   const std::vector<Variable>& variables = parameters();
   if (variables.empty())
     fail<FailedPreconditionError>(
-        "[{}] step() needs the parameters given to the optimizer's factory", name());
+        "[{}] step() needs parameters, got none: pass them to the optimizer's factory", name());
   std::vector<Tensor> gradients;
   for (const Variable& variable : variables) gradients.push_back(variable.grad());
   impl_->apply(std::move(gradients), variables, {}, exchange_.get(), Impl::Missing::kExpected);

@@ -1,5 +1,5 @@
-// What optimizers share: the slots of each variable, the count of steps, summing and clipping of
-// the gradients. A kind of optimizer adds its slots and its update rule.
+// The base of all optimizers: the slots of each variable, the step counter, and reducing and
+// clipping gradients. Each optimizer adds its kinds of slots and its update rule.
 #pragma once
 
 #include <functional>
@@ -16,29 +16,29 @@
 
 namespace tandem::optimizers {
 
-// How an optimizer's gradients are synchronised outside strategies. Belongs to one thread.
+// How an optimizer reduces its gradients outside strategies (Horovod). Not thread-safe.
 class GradientExchange {
  public:
   virtual ~GradientExchange() = default;
   virtual std::unique_ptr<GradientSync> start(const std::vector<Variable>& variables) = 0;
-  // Calls `update`, which applies what GradientSync::finish() gave to `variables`.
+  // Calls `update`, which applies the gradients of GradientSync::finish() to `variables`.
   virtual void apply(const std::vector<Variable>& variables, const std::function<void()>& update) {
     static_cast<void>(variables);
     update();
   }
 };
 
-// Variables' slots are made once, by whichever replica comes first; every replica then works on its
-// own copies of variables, slots and the count of steps.
+// The slots of a variable are created once, by the first replica that needs them. Every replica
+// then uses its own copies of the variables, the slots and the step counter.
 struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
  public:
   struct SlotSpec {
     const char* name;
     double initial_value = 0.0;
   };
-  struct Step {
+  struct StepInfo {
     double learning_rate = 0.0;
-    std::int64_t number = 1;  // of this step, from 1
+    std::int64_t number = 1;  // counts from 1
   };
 
   Impl(std::string name, LearningRate rate, const Clipping& clipping,
@@ -47,8 +47,8 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
 
   const std::string& name() const { return name_; }
   const std::vector<Variable>& parameters() const { return parameters_; }
-  // Whether variables without a gradient are to be spoken of: not in step(), where they are those
-  // that no backward() has reached since zero_grad().
+  // Whether to report variables without a gradient. step() does not: it expects those that no
+  // backward() has reached since zero_grad().
   enum class Missing { kReported, kExpected };
   // `exchange` may be null.
   void apply(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
@@ -65,38 +65,39 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
  protected:
   virtual std::vector<SlotSpec> slots() const = 0;
   // Changes `variable` and `slots` (in the order of slots()) in place; all are on one device.
-  virtual void update(const Step& step, const Tensor& variable, const Tensor& gradient,
+  virtual void update(const StepInfo& step, const Tensor& variable, const Tensor& gradient,
                       std::span<const Tensor> slots) const = 0;
-  // Puts a later step into the attributes of what update() ran.
-  using Renew = void (*)(const Step& step, void* attrs);
-  virtual Renew renewal() const = 0;
+  // Writes the learning rate and number of a later step to the attributes of the operation that
+  // update() runs. Graphs call it before each run.
+  using SetStep = void (*)(const StepInfo& step, void* attrs);
+  virtual SetStep step_setter() const = 0;
 
  private:
   class StepUpdate;
   struct State {
-    Variable variable;  // kept, so that its address means no other one
+    Variable variable;  // kept alive, so that its address stays unique
     std::vector<Variable> slots;
   };
 
   std::vector<State*> states_of(const std::vector<Variable>& variables);
-  // Checks final gradients: throws InvalidArgumentError when no variable has one, and warns once
-  // of the variables that have none.
+  // Checks reduced gradients: throws InvalidArgumentError if no variable has one, and warns once
+  // about variables without one.
   void report_missing(std::span<const Tensor> gradients, const std::vector<Variable>& variables);
-  // The step itself, with gradients that are final.
+  // Applies reduced gradients to the variables of all local replicas.
   void take_step(std::span<State* const> states, std::vector<Tensor> gradients,
                  const std::vector<Variable>& variables, GradientExchange* exchange);
   void check_copies(const Variable& variable) const;
-  static Variable make_count(const VariableImpl& like);
+  static Variable make_step_counter(const VariableImpl& like);
   std::unique_ptr<State> make_state(const Variable& variable) const;
   void clip(std::vector<Tensor>& gradients) const;
-  Step step_at(std::int64_t count) const {
+  StepInfo step_at(std::int64_t count) const {
     return {.learning_rate = rate_->at(count), .number = count + 1};
   }
-  // One step of the copies of replica `copy`.
+  // Updates the copies of local replica `copy`.
   void update_copy(std::size_t copy, std::span<State* const> states,
                    std::span<const Tensor> gradients);
 
-  // The same in a graph that sessions run: what an update depends on is then counted by a variable.
+  // The same in a graph for sessions, where a variable of the graph counts the steps.
   void update_in_graph(std::size_t copy, std::span<State* const> states,
                        std::span<const Tensor> gradients);
   void update_states(const StepUpdate& update, std::size_t copy, std::span<State* const> states,
@@ -107,10 +108,10 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   Clipping clipping_;
   std::vector<Variable> parameters_;
 
-  mutable std::mutex mutex_;  // of what follows
-  Variable iterations_;       // on the host, a copy a replica; undefined before the first variable
+  mutable std::mutex mutex_;  // guards the following
+  Variable iterations_;       // on the host, one copy per replica; undefined before the first slots
   std::unordered_map<const VariableImpl*, std::unique_ptr<State>> states_;
-  std::vector<State*> order_;  // of creation
+  std::vector<State*> order_;  // in order of creation
   bool missing_reported_ = false;
 };
 

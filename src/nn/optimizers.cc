@@ -1,4 +1,4 @@
-// The kinds of optimizers: their options, their slots, and the update operation of each.
+// The optimizers: the options, slots and update operation of each.
 #include "tandem/optimizers.h"
 
 #include "nn/naming.h"
@@ -11,8 +11,8 @@ namespace {
 using SlotSpec = Optimizer::Impl::SlotSpec;
 using Slots = std::span<const Tensor>;
 
-// An optimizer of one of the rules of ops/nn/update.h, whose rate and step number are those of the
-// step.
+// An optimizer with one of the rules of ops/nn/update.h. Each step sets the rule's learning rate
+// and, if it has one, its step number.
 template <class Rule>
 class RuleOptimizer final : public Optimizer::Impl {
  public:
@@ -30,16 +30,16 @@ class RuleOptimizer final : public Optimizer::Impl {
  private:
   std::vector<SlotSpec> slots() const override { return slots_; }
 
-  void update(const Step& step, const Tensor& variable, const Tensor& gradient,
+  void update(const StepInfo& step, const Tensor& variable, const Tensor& gradient,
               Slots slots) const override {
     Rule rule = rule_;
-    renew(step, &rule);
+    set_step(step, &rule);
     apply_(rule, variable, gradient, slots);
   }
 
-  Renew renewal() const override { return renew; }
+  SetStep step_setter() const override { return set_step; }
 
-  static void renew(const Step& step, void* attrs) {
+  static void set_step(const StepInfo& step, void* attrs) {
     Rule& rule = *static_cast<Rule*>(attrs);
     rule.learning_rate = step.learning_rate;
     if constexpr (requires { rule.step; }) rule.step = step.number;
@@ -58,17 +58,17 @@ Optimizer make(const char* name, const Options& options, std::vector<Variable> p
                                                          std::move(slots), apply));
 }
 
-void expect_share(const char* optimizer, const char* what, double value) {
+void expect_fraction(const char* optimizer, const char* what, double value) {
   if (!(value >= 0.0 && value <= 1.0))
     fail<InvalidArgumentError>("[{}] expected {} in [0, 1], got {}", optimizer, what, value);
 }
 
-// Adam and its kin keep the running means of the gradient and of its square.
+// Adam-like optimizers keep running means of the gradient and of its square.
 template <class Rule, class Options>
 Optimizer make_adaptive(const char* name, const Options& options, std::vector<Variable> parameters,
                         double weight_decay) {
-  expect_share(name, "beta_1", options.beta_1);
-  expect_share(name, "beta_2", options.beta_2);
+  expect_fraction(name, "beta_1", options.beta_1);
+  expect_fraction(name, "beta_2", options.beta_2);
   return make<Rule>(
       name, options, std::move(parameters),
       Rule{.beta_1 = options.beta_1,
@@ -84,7 +84,7 @@ Optimizer make_adaptive(const char* name, const Options& options, std::vector<Va
 }  // namespace
 
 Optimizer SGD(const SGDOptions& options, std::vector<Variable> parameters) {
-  expect_share("sgd", "momentum", options.momentum);
+  expect_fraction("sgd", "momentum", options.momentum);
   if (options.momentum == 0.0)
     return make<update::GradientDescent>(
         "sgd", options, std::move(parameters), {.weight_decay = options.weight_decay}, {},
@@ -113,8 +113,8 @@ Optimizer LAMB(const LAMBOptions& options, std::vector<Variable> parameters) {
 }
 
 Optimizer RMSprop(const RMSpropOptions& options, std::vector<Variable> parameters) {
-  expect_share("rmsprop", "rho", options.rho);
-  expect_share("rmsprop", "momentum", options.momentum);
+  expect_fraction("rmsprop", "rho", options.rho);
+  expect_fraction("rmsprop", "momentum", options.momentum);
   const update::RmsProp rule{
       .rho = options.rho, .momentum = options.momentum, .epsilon = options.epsilon};
   std::vector<SlotSpec> slots = {{"velocity"}};
@@ -144,12 +144,13 @@ Optimizer Adagrad(const AdagradOptions& options, std::vector<Variable> parameter
 
 Optimizer from_name(std::string_view name, std::optional<LearningRate> rate) {
   using Factory = Optimizer (*)();
-  static constexpr Named<Factory> kTable[] = {
+  static constexpr NamedEntry<Factory> kTable[] = {
       {"sgd", [] { return SGD(); }},         {"adam", [] { return Adam(); }},
       {"adamw", [] { return AdamW(); }},     {"rmsprop", [] { return RMSprop(); }},
       {"adagrad", [] { return Adagrad(); }}, {"lamb", [] { return LAMB(); }},
   };
-  Optimizer optimizer = find_named(std::span<const Named<Factory>>(kTable), "optimizers", name)();
+  Optimizer optimizer =
+      find_named(std::span<const NamedEntry<Factory>>(kTable), "optimizers", name)();
   if (rate) optimizer.set_learning_rate(*rate);
   return optimizer;
 }

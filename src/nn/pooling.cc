@@ -1,4 +1,4 @@
-// Pooling over windows and over whole pictures.
+// Pooling over windows and over whole images.
 #include "nn/layer_base.h"
 
 namespace tandem::layers {
@@ -26,13 +26,13 @@ class PoolingLayer final : public UnaryLayer {
   Tensor run(const Tensor& x, const CallOptions&) override { return pool_(x, attributes_); }
 
   Shape infer(const Shape& x) const override {
-    expect_rank(x, 4, kPictureAxes);
+    expect_rank(x, 4, kImageAxes);
     const auto& [window, given_strides, padding] = attributes_;
     const nn::Pair strides = given_strides.value_or(window);
-    const std::int64_t height = windows(x[1], window.height, strides.height, 1, padding);
-    const std::int64_t width = windows(x[2], window.width, strides.width, 1, padding);
+    const std::int64_t height = num_windows(x[1], window.height, strides.height, 1, padding);
+    const std::int64_t width = num_windows(x[2], window.width, strides.width, 1, padding);
     if (height == 0 || width == 0)
-      reject(fmt::format("a picture of at least {} x {}", window.height, window.width), x);
+      reject(fmt::format("an image of at least {} x {}", window.height, window.width), x);
     return {x[0], height, width, x[3]};
   }
 
@@ -51,7 +51,7 @@ class GlobalPoolingLayer final : public UnaryLayer {
   Tensor run(const Tensor& x, const CallOptions&) override { return pool_(x, keepdims_); }
 
   Shape infer(const Shape& x) const override {
-    expect_rank(x, 4, kPictureAxes);
+    expect_rank(x, 4, kImageAxes);
     return keepdims_ ? Shape{x[0], 1, 1, x[3]} : Shape{x[0], x[3]};
   }
 

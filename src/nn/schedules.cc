@@ -1,4 +1,4 @@
-// Learning-rate schedules, by Keras's formulas.
+// Learning-rate schedules with Keras's formulas.
 #include "core/status.h"
 #include "graph/rate_formula.h"
 #include "tandem/optimizers.h"

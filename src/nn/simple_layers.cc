@@ -1,4 +1,4 @@
-// Layers without variables, of one input.
+// Layers with one input and without variables.
 #include "nn/layer_base.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
@@ -94,7 +94,7 @@ class ZeroPadding2DLayer final : public UnaryLayer {
   }
 
   Shape infer(const Shape& x) const override {
-    expect_rank(x, 4, kPictureAxes);
+    expect_rank(x, 4, kImageAxes);
     const auto padded = [](std::int64_t size, std::int64_t by) {
       return size < 0 ? -1 : size + 2 * by;
     };
@@ -108,19 +108,20 @@ class LambdaLayer final : public UnaryLayer {
  public:
   LambdaLayer(std::function<Tensor(const Tensor&)> function, const SimpleOptions& options)
       : UnaryLayer("lambda", options.name, options.input_shape), function_(std::move(function)) {
-    if (!function_) fail<InvalidArgumentError>("[lambda] expected a function, got none");
+    if (!function_) fail<InvalidArgumentError>("[lambda] expected a function, got an empty one");
   }
   bool runs_user_code() const override { return true; }
 
  private:
   Tensor run(const Tensor& x, const CallOptions&) override { return function_(x); }
 
-  // Only the function knows: it runs on zeros, with a batch that no other size is likely to be.
+  // Runs the function on zeros to find the shape. The trial batch size is unlikely to equal another
+  // size, so that the result's batch axis is recognised.
   Shape infer(const Shape& x) const override {
     constexpr std::int64_t kTrialBatch = 3;
     Shape trial = x;
     if (trial.rank() > 0 && trial[0] < 0) trial.set(0, kTrialBatch);
-    if (!trial.fully_defined()) reject("an input whose sizes are known but for the batch", x);
+    if (!trial.fully_defined()) reject("an input whose sizes are known except for the batch", x);
     NoGradScope no_grad;
     Shape result = function_(zeros(trial)).shape();
     if (result.rank() > 0 && result[0] == trial[0]) result.set(0, x[0]);

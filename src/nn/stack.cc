@@ -1,4 +1,4 @@
-// Layers one behind the other, as one layer.
+// Sequential layers as one layer.
 #include "nn/layer_base.h"
 #include "nn/naming.h"
 
@@ -39,7 +39,7 @@ class StackLayer final : public UnaryLayer {
     return shape;
   }
 
-  void check(const Shape&) const override {}  // the layers check as they are called
+  void check(const Shape&) const override {}  // the layers check their own inputs
 
   std::vector<Layer> layers_;
 };

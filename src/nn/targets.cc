@@ -9,7 +9,7 @@ namespace {
 
 Tensor as_dtype(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
 
-// `x` with an axis of size 1 at the end added or taken away if that makes it of rank `rank`.
+// Adds or removes a last axis of size 1 if that gives `x` the rank `rank`.
 Tensor with_rank(const Tensor& x, int rank) {
   if (x.rank() + 1 == rank) return expand_dims(x, -1);
   if (x.rank() == rank + 1 && may_agree(x.dim(-1), 1)) return squeeze(x, {-1});
@@ -35,7 +35,7 @@ Tensor class_labels(std::string_view what, const Tensor& y_true, const Tensor& y
   Tensor labels = with_rank(y_true, expected.rank());
   if (!may_agree(labels.shape(), expected))
     fail<InvalidArgumentError>(
-        "[{}] expected class numbers of shape {} for y_pred of shape {}, got {}", what,
+        "[{}] expected class indices of shape {} for y_pred of shape {}, got {}", what,
         expected.to_string(), y_pred.shape().to_string(), y_true.shape().to_string());
   labels = ensure_shape(labels, expected);
   return labels.dtype() == int32 || labels.dtype() == int64 ? labels : cast(labels, int64);
@@ -54,8 +54,8 @@ Tensor weights_for(std::string_view what, const Tensor& sample_weight, const Ten
     return ensure_shape(weights, values.shape());
   if (weights.rank() != 1 || values.rank() < 1 || !may_agree(weights.dim(0), values.dim(0)))
     fail<InvalidArgumentError>(
-        "[{}] expected a sample weight an example for values of shape {}, got weights of shape {}",
-        what, values.shape().to_string(), sample_weight.shape().to_string());
+        "[{}] expected one sample weight per example for values of shape {}, got shape {}", what,
+        values.shape().to_string(), sample_weight.shape().to_string());
   Shape shape = values.shape();
   for (int axis = 1; axis < shape.rank(); ++axis) shape.set(axis, 1);
   return reshape(weights, shape);

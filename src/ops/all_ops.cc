@@ -1,5 +1,4 @@
-// Every operation of this build. A list rather than self-registering objects, which a linker may
-// drop.
+// Lists every operation of this build. Self-registering objects would be dropped by some linkers.
 #include <algorithm>
 #include <vector>
 

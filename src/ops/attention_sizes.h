@@ -1,4 +1,4 @@
-// The sizes of an attention, whichever library computes it.
+// The sizes of an attention operation, for all backends.
 #pragma once
 
 #include <compare>
@@ -24,7 +24,7 @@ struct AttentionSizes {
 
   constexpr std::int64_t group() const {
     return heads / kv_heads;
-  }  // heads that share keys and values
+  }  // number of query heads per key head
   auto operator<=>(const AttentionSizes&) const = default;
 };
 

@@ -1,4 +1,4 @@
-// What a convolution is, whichever library computes it.
+// The sizes of a convolution, for all backends.
 #pragma once
 
 #include <compare>

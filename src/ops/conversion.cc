@@ -1,4 +1,4 @@
-// Tensor's conversions: to another device, to another element type.
+// Tensor's conversions to another device and to another dtype.
 #include "runtime/placement.h"
 #include "tandem/array.h"
 #include "tandem/math.h"

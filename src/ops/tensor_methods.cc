@@ -1,4 +1,4 @@
-// The methods of Tensor that are functions by another spelling.
+// The methods of Tensor that call free functions.
 #include "op/dtype_switch.h"
 #include "tandem/array.h"
 #include "tandem/math.h"

@@ -1,4 +1,4 @@
-// Variables' faces that compute: reading and assigning, alone and in a strategy's replicas.
+// Reading and assigning variables, outside strategies and in their replicas.
 #include "tandem/variable.h"
 
 #include <ostream>
@@ -19,7 +19,8 @@ RefPtr<VariableImpl> create(const Tensor& tensor, VariableOptions options) {
   if (building && building->for_sessions) {
     if (VariableCreator::current())
       fail<UnimplementedError>(
-          "[Variable] '{}' is made in a strategy's scope and in a graph; use a td::function under "
+          "[Variable] '{}' is created in a strategy's scope and in a graph; use a td::function "
+          "under "
           "strategies",
           options.name);
     return make_ref<VariableImpl>(tensor, std::move(options));
@@ -36,7 +37,7 @@ bool on_read(const VariableImpl& variable) {
   return variable.options().synchronization == VariableSynchronization::kOnRead;
 }
 
-// REQUIRES: at least one, and 1, 2, 4, ... of them.
+// REQUIRES: the number of values is a power of two.
 Tensor pairwise_sum(std::vector<Tensor> values) {
   for (; values.size() > 1; values.resize(values.size() / 2))
     for (std::size_t i = 0; i < values.size() / 2; ++i)
@@ -44,7 +45,7 @@ Tensor pairwise_sum(std::vector<Tensor> values) {
   return values.front();
 }
 
-// The copies of an on-read variable, of all processes, brought together.
+// Aggregates the copies of a kOnRead variable over all processes.
 Tensor aggregate_copies(VariableImpl& variable) {
   const VariableAggregation aggregation = variable.options().aggregation;
   const std::shared_ptr<Workers>& workers = variable.workers();
@@ -61,7 +62,7 @@ Tensor aggregate_copies(VariableImpl& variable) {
   std::vector<Tensor> values;
   for (std::size_t i = 0; i < variable.storage().num_places(); ++i)
     values.push_back(variable.read(i));
-  // Copies that are equal have that value as their mean only where they are added in pairs.
+  // The mean of equal copies is exactly their value only if they are added in pairs.
   const bool invariant = invariant_parts() > 0;
   Tensor sum = invariant ? pairwise_sum(values) : add_n(values);
   if (workers)
@@ -71,7 +72,7 @@ Tensor aggregate_copies(VariableImpl& variable) {
              : divide(sum, static_cast<double>(variable.num_copies()));
 }
 
-// What a replica's write to a mirrored variable amounts to, over all replicas.
+// Aggregates the values that the replicas write to a mirrored variable.
 Tensor aggregate_write(const VariableImpl& variable, const Tensor& value, ReplicaContext& context) {
   switch (variable.options().aggregation) {
     case VariableAggregation::kNone:
@@ -117,7 +118,7 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
   } else if (!variable.distributed()) {
     write(0, value);
   } else if (context) {
-    const std::size_t mine = variable.local_index();  // before anything is exchanged
+    const std::size_t mine = variable.local_index();  // may throw, so it runs before the reduction
     if (on_read(variable) && context->is_padding()) return;
     const Tensor agreed = on_read(variable) ? value : aggregate_write(variable, value, *context);
     if (variable.storage().applies(mine)) write(mine, agreed);
@@ -166,7 +167,7 @@ void Variable::assign(const Tensor& value) {
   VariableImpl& variable = impl();
   if (variable.distributed() && on_read(variable) && !ReplicaContext::current() &&
       aggregation() == VariableAggregation::kSum) {
-    // So that the sum that a checkpoint holds is the sum again after restoring.
+    // Each copy gets an equal part, so that a sum restored from a checkpoint is the same sum.
     assign_with(variable, divide(value, static_cast<double>(variable.num_copies())), "assign",
                 replace_by);
     return;

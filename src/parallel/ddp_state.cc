@@ -224,7 +224,7 @@ void DistributedDataParallel::State::require_kind(Kind kind) const {
 Tensor DistributedDataParallel::State::place_of(std::size_t index) {
   if (building || !sync_ || leaf(index).grad.defined()) return {};
   if (!in_pass_) begin_pass();
-  return eager_->place(index);
+  return eager_->gradient_buffer(index);
 }
 
 void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& leaf) {
@@ -248,7 +248,7 @@ void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& lea
   touched_[index] = 1;
   if (!sync_) return;
   if (!in_pass_) begin_pass();
-  if (eager_->settled(index))
+  if (eager_->contributed(index))
     fail<RuntimeError>(
         "[{}] Expected to mark a variable ready only once: {} was taken for unused, for the "
         "results of the model do not depend on it",
@@ -290,7 +290,7 @@ void DistributedDataParallel::State::weigh() {
                      : 1.0 / static_cast<double>(whole ? ranks : active.size());
     if (equal && !hook_) {  // gradients go as they are
       weight_ = 1.0;
-      eager_->reduce_by(ReduceOp::kMean);
+      eager_->set_reduce_op(ReduceOp::kMean);
     }
     if (joining_) last_active_ = active;
     weighed_ = true;
@@ -321,7 +321,8 @@ void DistributedDataParallel::State::end_pass(bool completed) {
   }
   try {
     for (std::size_t i = 0; i < leaves_.size(); ++i)
-      if (!eager_->settled(i) && std::find(waiting_.begin(), waiting_.end(), i) == waiting_.end())
+      if (!eager_->contributed(i) &&
+          std::find(waiting_.begin(), waiting_.end(), i) == waiting_.end())
         waiting_.push_back(i);
     weigh();
     finish_step();

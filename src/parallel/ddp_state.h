@@ -88,7 +88,7 @@ class DistributedDataParallel::State {
   CommHook hook_;
   std::shared_ptr<CommunicatorTransport> transport_;  // this and the next: made by the first step
   std::unique_ptr<EagerSync> eager_;
-  RankWords announcements_;
+  ByteExchange announcements_;
 
   bool sync_ = true;
   std::optional<TraceMark> local_;  // while not: functions are traced without reductions

@@ -29,8 +29,8 @@ void EagerSync::begin() {
     gradients_.assign(variables_.size(), Tensor());
 }
 
-Tensor EagerSync::place(std::size_t index) {
-  return views_ && !settled(index) ? views_->vacant(index) : Tensor();
+Tensor EagerSync::gradient_buffer(std::size_t index) {
+  return views_ && !contributed(index) ? views_->writable_view(index) : Tensor();
 }
 
 void EagerSync::ready(std::size_t index, Tensor gradient, double weight) {
@@ -58,16 +58,16 @@ void EagerSync::zeros(std::size_t index) {
 
 std::vector<Tensor> EagerSync::finish(const std::vector<std::uint8_t>& present) {
   for (std::size_t i = 0; i < variables_.size(); ++i)
-    if (!settled(i)) zeros(i);
-  transport_->tell_present(present);
+    if (!contributed(i)) zeros(i);
+  transport_->start_presence_exchange(present);
   reducer_.finish();
-  const std::vector<std::uint8_t> anywhere = transport_->wait_present();
+  const std::vector<std::uint8_t> anywhere = transport_->wait_presence_exchange();
   std::vector<Tensor> reduced(variables_.size());
   for (std::size_t i = 0; i < reduced.size(); ++i)
     if (anywhere[i])
       reduced[i] = copy_to_device(views_ ? views_->view(i) : std::move(gradients_[i]),
                                   variables_[i]->device());
-  gradients_.clear();  // zeros that nobody asked for
+  gradients_.clear();  // zeros for gradients that no rank had
   return reduced;
 }
 
@@ -78,10 +78,12 @@ class EagerPass final : public GradientSync {
   EagerPass(EagerSync& sync, bool inactive, ReduceOp op)
       : sync_(sync), inactive_(inactive), present_(sync.variables().size(), 0) {
     sync_.begin();
-    sync_.reduce_by(op);
+    sync_.set_reduce_op(op);
   }
 
-  Tensor place(std::size_t index) override { return inactive_ ? Tensor() : sync_.place(index); }
+  Tensor gradient_buffer(std::size_t index) override {
+    return inactive_ ? Tensor() : sync_.gradient_buffer(index);
+  }
 
   void ready(std::size_t index, Tensor gradient) override {
     if (!gradient.defined()) return;

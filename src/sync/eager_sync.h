@@ -13,11 +13,11 @@
 
 namespace tandem {
 
-// One rank's side, for one list of variables: buckets are assigned once. Every rank makes it with
-// the same variables and takes the same steps. Belongs to one thread at a time.
+// One rank's part in reducing the gradients of one list of variables. Buckets are assigned once.
+// Every rank creates it with the same variables and takes the same steps. Not thread-safe.
 class EagerSync {
  public:
-  // `device`: where gradients are combined; the transport's, where that packs.
+  // Gradients are reduced on `device`. If the transport packs, it must be the transport's device.
   EagerSync(std::shared_ptr<GradientTransport> transport, Device& device,
             const std::vector<Variable>& variables, ReducerOptions options = {});
 
@@ -25,24 +25,25 @@ class EagerSync {
 
   // --- a step ---
   void begin();
-  // How the step's buckets are reduced, unless the transport has a way of its own; kSum unless set.
-  // Every rank sets the same, before any gradient.
-  void reduce_by(ReduceOp op) { reducer_.combine_by(op); }
-  // Where gradient `index` is best computed: in its bucket; undefined: anywhere.
-  Tensor place(std::size_t index);
-  // Whether the gradient has been given, as zeros or not.
-  bool settled(std::size_t index) const { return reducer_.settled()[index]; }
-  // Gradient `index` is final, and counts `weight` times. A tensor that nothing else refers to may
-  // be reduced in place.
+  // Sets the operation that reduces this step's buckets; kSum by default. Every rank sets the same
+  // one, before the step's first gradient. A transport may ignore it.
+  void set_reduce_op(ReduceOp op) { reducer_.set_reduce_op(op); }
+  // The view of the bucket into which gradient `index` is best computed, to save a copy. Undefined
+  // if any memory will do.
+  Tensor gradient_buffer(std::size_t index);
+  // Whether ready() or zeros() has been called for gradient `index` in this step.
+  bool contributed(std::size_t index) const { return reducer_.contributed()[index]; }
+  // Gradient `index` is final; it is multiplied by `weight` before it is reduced. A tensor that
+  // nothing else refers to may be reduced in place.
   void ready(std::size_t index, Tensor gradient, double weight = 1.0);
   void zeros(std::size_t index);
-  // Waits for the step's end. What has not been given counts as zeros. `present`: which gradients
-  // this rank had. The reduced gradients, where the rank's variables are; undefined where no rank
-  // had one.
+  // Contributes zeros for the remaining gradients, waits for all buckets, and returns the reduced
+  // gradients on the devices of the rank's variables. A gradient that no rank had is undefined.
+  // `present[i]` is nonzero if this rank had gradient i.
   std::vector<Tensor> finish(const std::vector<std::uint8_t>& present);
 
-  // --- the same as one pass ---
-  // `inactive`: the rank runs the pass on another rank's examples, and contributes zeros.
+  // --- the same, as the GradientSync of one backward pass ---
+  // If `inactive`, the rank runs the pass on another rank's examples and contributes zeros.
   std::unique_ptr<GradientSync> start(bool inactive, ReduceOp op = ReduceOp::kSum);
 
  private:
@@ -50,8 +51,8 @@ class EagerSync {
   Device& device_;
   std::vector<RefPtr<VariableImpl>> variables_;
   Reducer reducer_;
-  std::optional<GradientViews> views_;  // where the reducer packs
-  std::vector<Tensor> gradients_;       // where it does not
+  std::optional<GradientViews> views_;  // if the reducer packs
+  std::vector<Tensor> gradients_;       // otherwise
 };
 
 }  // namespace tandem

@@ -1,4 +1,5 @@
-// One rank of a group whose other ranks run programs of their own, in other threads or processes.
+// A collective group of which this program runs one rank. The other ranks run the same program in
+// other threads or processes.
 #pragma once
 
 #include <functional>
@@ -10,9 +11,9 @@
 
 namespace tandem {
 
-// Calls to the communicator's owner while a program runs. Each may be empty.
+// Called while a program runs, for the communicator's owner. Each may be empty.
 struct ExternalGroupHooks {
-  std::function<void()> begin{};                    // a run starts; what it throws ends the run
+  std::function<void()> begin{};                    // a run starts; an exception ends the run
   std::function<void(const std::string&)> abort{};  // a lane of the run has failed
 };
 

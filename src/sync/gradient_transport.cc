@@ -6,10 +6,10 @@ namespace tandem {
 
 std::shared_ptr<Work> CommunicatorTransport::start(const FullBucket& bucket) {
   return labelled(bucket.index, bucket.step,
-                  [&] { return communicator_->all_reduce(bucket.parts, bucket.op); });
+                  [&] { return communicator_->all_reduce(bucket.buffers, bucket.op); });
 }
 
-void CommunicatorTransport::share_order(std::span<std::int64_t> order) {
+void CommunicatorTransport::broadcast_order(std::span<std::int64_t> order) {
   const Buffer buffer = {order.data(), static_cast<std::int64_t>(order.size()), int64};
   if (communicator_->device().host_accessible()) {
     communicator_->broadcast({&buffer, 1}, 0)->wait();
@@ -20,13 +20,13 @@ void CommunicatorTransport::share_order(std::span<std::int64_t> order) {
   std::copy(all.begin(), all.begin() + buffer.count, order.begin());
 }
 
-void CommunicatorTransport::tell_present(std::span<const std::uint8_t> mine) {
+void CommunicatorTransport::start_presence_exchange(std::span<const std::uint8_t> mine) {
   if (!present_) present_.emplace(*communicator_, mine.size());
   std::copy(mine.begin(), mine.end(), present_->mine());
   present_->start();
 }
 
-std::vector<std::uint8_t> CommunicatorTransport::wait_present() {
+std::vector<std::uint8_t> CommunicatorTransport::wait_presence_exchange() {
   present_->wait();
   std::vector<std::uint8_t> present(present_->size());
   for (int rank = 0; rank < communicator_->size(); ++rank)

@@ -1,4 +1,5 @@
-// How the buckets of an eager step travel between the ranks: what a strategy or an API chooses.
+// The interface through which an eager Reducer reduces its buckets over the ranks. Each strategy or
+// API (tf.distribute, DDP, Horovod) supplies an implementation.
 #pragma once
 
 #include <cstddef>
@@ -10,46 +11,50 @@
 
 #include "comm/bucket.h"
 #include "comm/communicator.h"
-#include "sync/rank_words.h"
+#include "sync/byte_exchange.h"
 
 namespace tandem {
 
-// A bucket whose gradients are all there.
+// A bucket whose gradients are all ready.
 struct FullBucket {
   std::size_t index = 0;
   bool is_last = false;
   std::int64_t step = 0;
-  std::span<const std::size_t> gradients;  // which ones it holds, array by array
-  const std::vector<bool>& zeros;          // by gradient: this rank adds nothing to it
-  Bucket* memory = nullptr;                // null: not packed
-  std::span<const Buffer> parts;  // what is combined, in place: the bucket or the gradients
+  std::span<const std::size_t> gradients;  // indices of its gradients, in the bucket's order
+  const std::vector<bool>& zeros;          // per gradient of the step: this rank contributes zeros
+  Bucket* memory = nullptr;                // null if gradients are not packed
+  // Memory to reduce in place: the whole bucket if packed, otherwise one buffer per gradient.
+  std::span<const Buffer> buffers;
   ReduceOp op = ReduceOp::kSum;
 };
 
-// One rank's, for one list of gradients. Every rank's is called for the same buckets in the same
-// order. Belongs to one thread at a time.
+// One rank's transport for one list of gradients. Every rank calls it for the same buckets in the
+// same order. Not thread-safe.
 class GradientTransport {
  public:
   virtual ~GradientTransport() = default;
-  // Whether gradients are copied into buckets and combined there, or are combined where they are.
+  // Whether gradients are copied into buckets and reduced there; otherwise they are reduced in
+  // their own memory.
   virtual bool packs() const = 0;
   virtual Bucket make_bucket(std::span<const std::int64_t> counts, DType dtype) = 0;
-  // Starts to combine, without waiting. The memory belongs to the work until its wait() returns;
-  // the reducer waits for the buckets in the order of the starts, once all have started.
+  // Launches the reduction of a bucket, without waiting. The memory belongs to the work until its
+  // wait() returns. The reducer waits for the buckets in launch order, after all are launched.
   virtual std::shared_ptr<Work> start(const FullBucket& bucket) = 0;
-  // Advances what is under way, without waiting.
+  // Advances launched reductions, without waiting.
   virtual void progress() {}
-  // Replaces the order in which this rank's gradients were ready by rank 0's, where the buckets of
-  // all ranks must have one order.
-  virtual void share_order(std::span<std::int64_t> order) { static_cast<void>(order); }
+  // Replaces `order`, in which this rank's gradients became ready, by rank 0's. A transport whose
+  // ranks may have different buckets need not do so.
+  virtual void broadcast_order(std::span<std::int64_t> order) { static_cast<void>(order); }
 
-  // After the last bucket of a step has started: tells the ranks which gradients this one had.
-  virtual void tell_present(std::span<const std::uint8_t> mine) = 0;
-  // Once every bucket has been waited for: which gradients some rank had.
-  virtual std::vector<std::uint8_t> wait_present() = 0;
+  // Called after the last bucket of a step is launched. Starts to send the other ranks `mine`,
+  // which is nonzero for each gradient that this rank had.
+  virtual void start_presence_exchange(std::span<const std::uint8_t> mine) = 0;
+  // Called after all buckets are waited for. The result is nonzero for each gradient that any rank
+  // had.
+  virtual std::vector<std::uint8_t> wait_presence_exchange() = 0;
 };
 
-// All-reduces by a communicator; the ranks exchange which gradients they had.
+// All-reduces buckets by a communicator.
 class CommunicatorTransport : public GradientTransport {
  public:
   explicit CommunicatorTransport(std::shared_ptr<Communicator> communicator)
@@ -61,15 +66,16 @@ class CommunicatorTransport : public GradientTransport {
   }
   std::shared_ptr<Work> start(const FullBucket& bucket) override;
   void progress() override { communicator_->progress(); }
-  void share_order(std::span<std::int64_t> order) override;
-  void tell_present(std::span<const std::uint8_t> mine) override;
-  std::vector<std::uint8_t> wait_present() override;
+  void broadcast_order(std::span<std::int64_t> order) override;
+  void start_presence_exchange(std::span<const std::uint8_t> mine) override;
+  std::vector<std::uint8_t> wait_presence_exchange() override;
 
-  // Whether a rank had gradient `index` in the step that has finished.
+  // Whether `rank` had gradient `index` in the last finished step.
   bool was_present(int rank, std::size_t index) const { return present_->of(rank)[index] != 0; }
 
  protected:
-  // Calls the collectives of a bucket under its label.
+  // Calls `call` while the communicator's collectives are labelled with the bucket, for messages
+  // and profiles.
   template <class F>
   auto labelled(std::size_t bucket, std::int64_t step, const F& call) {
     struct Label {
@@ -82,7 +88,7 @@ class CommunicatorTransport : public GradientTransport {
 
  private:
   std::shared_ptr<Communicator> communicator_;
-  std::optional<RankWords> present_;  // from the first step on
+  std::optional<ByteExchange> present_;  // created by the first step
 };
 
 }  // namespace tandem

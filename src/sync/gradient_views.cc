@@ -26,12 +26,12 @@ void GradientViews::begin_step() {
     if (!views_[i].defined()) continue;
     const TensorImpl& impl = impl_of(views_[i]);
     if (impl.unique() && impl.storage->unique()) continue;
-    reducer_.renew(i);
+    reducer_.replace_memory(i);
     for (std::size_t member : reducer_.bucket_members(i)) views_[member] = {};
   }
 }
 
-Tensor GradientViews::vacant(std::size_t index) {
+Tensor GradientViews::writable_view(std::size_t index) {
   const TensorImpl& impl = impl_of(view(index));
   return impl.unique() && impl.storage->unique() ? views_[index] : Tensor();
 }

@@ -24,8 +24,8 @@ void check_aggregation(const VariableImpl& variable) {
   if (options.synchronization == VariableSynchronization::kOnRead &&
       options.aggregation == VariableAggregation::kSum)
     fail<UnimplementedError>(
-        "[{}] variable {} is assigned to inside a part, and is the sum over copies that the "
-        "replicas keep apart, of which each part would need one. Use a Metric, or return the value",
+        "[{}] variable {} is assigned to inside a part; kOnRead with kSum is not supported there, "
+        "because each part would need its own copy. Use a Metric, or return the value",
         kName, quoted_name(variable));
 }
 
@@ -34,7 +34,7 @@ void write_copy(VariableImpl& variable, std::size_t copy, const Tensor& value) {
   variable.write(copy, value);
 }
 
-// How many parts of the step's batch have examples.
+// The number of parts of the global batch that have examples.
 double parts_with_examples(const ReplicaContext* replica, int here) {
   if (!replica) return here;
   const std::int64_t total = replica->global_examples();

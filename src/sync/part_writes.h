@@ -1,4 +1,4 @@
-// What the parts of a replica's step (sync/parts.h) write to variables.
+// Assignments to variables inside the parts of a replica's step (sync/parts.h).
 #pragma once
 
 #include <vector>
@@ -9,17 +9,17 @@
 
 namespace tandem {
 
-// A part writes to the replica's copy and reads what it wrote. When it ends, the copy becomes what
-// it was before the step; when all have ended, every copy becomes their sum, their mean, or the
-// first part's value. Belongs to one thread.
+// A part writes to the replica's copy of a variable and reads its own value back. When the part
+// ends, the copy gets its value from before the step again. After the last part, every copy gets
+// the sum or the mean of the parts' values, or the first part's value. Not thread-safe.
 class PartWrites {
  public:
-  // The part under way is about to write to the replica's copy. Throws InvalidArgumentError for a
-  // variable without an aggregation, UnimplementedError for a sum over copies that are kept apart.
+  // Called before the current part writes to the replica's copy. Throws InvalidArgumentError for a
+  // variable without an aggregation, and UnimplementedError for kSum over kOnRead copies.
   void begin(VariableImpl& variable);
   void end_part();
-  // Brings the parts of all replicas together; every replica has written to the same variables.
-  // `replica`: null where there is one alone.
+  // Reduces the values of the parts of all replicas and writes the results. Every replica has
+  // written to the same variables. `replica` is null if there is no strategy.
   void finish(ReplicaContext* replica);
 
  private:
@@ -27,15 +27,15 @@ class PartWrites {
     RefPtr<VariableImpl> variable;
     std::size_t copy = 0;
     Tensor before;
-    bool in_part = false;  // the part under way has written
+    bool in_part = false;  // the current part has written to it
     TreeSum sum;
-    Tensor first;  // the first part's, where that is all that counts
+    Tensor first;  // the first part's value, for kOnlyFirstReplica
   };
 
   bool only_first(const Write& write) const;
 
   std::vector<Write> writes_;
-  int parts_ = 0;  // that have ended
+  int parts_ = 0;  // number of parts that have ended
 };
 
 }  // namespace tandem

@@ -20,8 +20,8 @@ constexpr const char* kName = "for_each_part";
 
 // --- which parts ---
 
-// The replica's parts. Offsets are -1 where nobody knows the global batch.
-std::vector<BatchPart> parts_here(std::int64_t examples, const ReplicaContext* replica) {
+// The parts that this replica processes. Offsets are -1 if the global batch is unknown.
+std::vector<BatchPart> local_parts(std::int64_t examples, const ReplicaContext* replica) {
   const int rank = replica ? replica->replica_id() : 0;
   const int ranks = replica ? replica->num_replicas() : 1;
   const int each = parts_per_replica(ranks);
@@ -76,34 +76,35 @@ const std::shared_ptr<const StrategyMark>& no_strategy() {
   return mark;
 }
 
-// What the parts of one replica's step share.
-struct Step {
+// State that the parts of one replica's step share.
+struct PartsState {
   ReplicaContext* replica;
   std::vector<BatchPart> parts;
-  std::size_t at = 0;  // the part under way
+  std::size_t at = 0;  // the current part
   const GraphImpl* graph = building;
   PartWrites writes;
-  // Of the optimizer's step.
+  // The optimizer's step:
   std::vector<RefPtr<VariableImpl>> variables;
   std::vector<TreeSum> gradients;
-  bool synced = false;  // in this part
+  bool synced = false;  // the current part has started it
 
   bool last() const { return at + 1 == parts.size(); }
   void require_same_graph() const {
     if (building != graph)
       fail<UnimplementedError>(
-          "[{}] a traced function inside a part takes an optimizer's step or assigns to variables: "
-          "put the function around {}()",
+          "[{}] a traced function inside a part runs an optimizer step or assigns to variables: "
+          "call {}() inside the function instead",
           kName, kName);
   }
 };
 
-// Gradients of one part. Those of the last complete the sums, which go on to the other replicas.
+// Adds the gradients of one part to the sums. The last part completes the sums and passes them on
+// to the synchronisation between replicas.
 class PartSync final : public GradientSync {
  public:
-  PartSync(Step& step, std::unique_ptr<GradientSync> others)
+  PartSync(PartsState& step, std::unique_ptr<GradientSync> replicas)
       : step_(step),
-        others_(std::move(others)),
+        replicas_(std::move(replicas)),
         gradients_(step.variables.size()),
         present_(step.variables.size(), false) {}
 
@@ -118,7 +119,7 @@ class PartSync final : public GradientSync {
     for (std::size_t i = 0; i < gradients_.size(); ++i)
       if (!present_[i]) add(i, {});
     if (!step_.last()) return std::nullopt;
-    return others_ ? others_->finish() : std::move(gradients_);
+    return replicas_ ? replicas_->finish() : std::move(gradients_);
   }
 
  private:
@@ -127,18 +128,19 @@ class PartSync final : public GradientSync {
     sum.add(std::move(gradient));
     if (!step_.last()) return;
     gradients_[index] = sum.total();
-    if (others_) others_->ready(index, std::move(gradients_[index]));
+    if (replicas_) replicas_->ready(index, std::move(gradients_[index]));
   }
 
-  Step& step_;
-  std::unique_ptr<GradientSync> others_;  // in the last part; null: one replica
+  PartsState& step_;
+  std::unique_ptr<GradientSync> replicas_;  // set in the last part if there are several replicas
   std::vector<Tensor> gradients_;
   std::vector<bool> present_;
 };
 
-class Part final : public ReplicaContext {
+// The ReplicaContext of the current part.
+class PartContext final : public ReplicaContext {
  public:
-  explicit Part(Step& step) : step_(step) {
+  explicit PartContext(PartsState& step) : step_(step) {
     const BatchPart& part = step.parts[step.at];
     const ReplicaContext* replica = step.replica;
     strategy_ = no_strategy();
@@ -162,14 +164,15 @@ class Part final : public ReplicaContext {
 
   std::vector<Tensor> all_reduce(std::span<const Tensor>, ReduceOp) override {
     fail<UnimplementedError>(
-        "[{}] an all-reduce inside a part: parts are computed one after the other, and cannot wait "
-        "for each other. Return the values: {}() gives their sum",
+        "[{}] all_reduce is not supported inside a part, since parts run one after the other. "
+        "Return the values instead: {}() returns their sum",
         kName, kName);
   }
 
   Tensor broadcast(const Tensor&) override {
     fail<UnimplementedError>(
-        "[{}] a broadcast inside a part: parts are computed one after the other", kName);
+        "[{}] broadcast is not supported inside a part, since parts run one after the other",
+        kName);
   }
 
   std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables,
@@ -177,19 +180,20 @@ class Part final : public ReplicaContext {
     step_.require_same_graph();
     if (averages_gradients_)
       fail<FailedPreconditionError>(
-          "[{}] an optimizer takes its step in a part: DistributedDataParallel averages gradients "
-          "after the last part. Take the step after {}()",
+          "[{}] an optimizer steps inside a part, but DistributedDataParallel averages gradients "
+          "after the last part. Call step() after {}()",
           kName, kName);
     if (std::exchange(step_.synced, true))
       fail<UnimplementedError>(
-          "[{}] an optimizer takes a second step in a part, expected one: the first one is taken "
-          "when all parts are computed. Call {}() for each",
+          "[{}] expected one optimizer step per part, got a second one: the first is applied after "
+          "the last part. Call {}() once per optimizer step",
           kName, kName);
     begin_gradients(variables);
-    std::unique_ptr<GradientSync> others;
+    std::unique_ptr<GradientSync> replicas;
     if (ReplicaContext* replica = step_.replica; step_.last() && replica)
-      if (replica->num_replicas() > 1) others = replica->start_sync(variables, ReduceOp::kTreeSum);
-    return std::make_unique<PartSync>(step_, std::move(others));
+      if (replica->num_replicas() > 1)
+        replicas = replica->start_sync(variables, ReduceOp::kTreeSum);
+    return std::make_unique<PartSync>(step_, std::move(replicas));
   }
 
   void run_for_idle_replicas(const std::function<void()>& update) override {
@@ -217,11 +221,11 @@ class Part final : public ReplicaContext {
       step_.gradients = std::vector<TreeSum>(variables.size());
     } else if (!same_variables(step_.variables, variables)) {
       fail<InvalidArgumentError>(
-          "[{}] expected the optimizer's step of each part to be for the same variables", kName);
+          "[{}] expected the optimizer step of each part to update the same variables", kName);
     }
   }
 
-  Step& step_;
+  PartsState& step_;
 };
 
 }  // namespace
@@ -231,14 +235,14 @@ std::vector<std::vector<Tensor>> run_parts(const std::vector<Tensor>& examples,
   if (const ReplicaContext* context = ReplicaContext::current(); context && context->part() >= 0)
     fail<RuntimeError>("[{}] was called inside a part", kName);
   const std::int64_t count = count_examples(examples);
-  Step shared{.replica = replica, .parts = parts_here(count, replica)};
+  PartsState shared{.replica = replica, .parts = local_parts(count, replica)};
   std::vector<std::vector<Tensor>> results;
-  Generator& current = Generator::current();
+  Generator& generator = Generator::current();
   Generator before, mine;
-  before.follow(current);
+  before.follow(generator);
   std::int64_t row = 0;
   for (; shared.at < shared.parts.size(); ++shared.at) {
-    Part part(shared);
+    PartContext part(shared);
     shared.synced = false;
     mine.follow(before);
     const std::int64_t end = row + shared.parts[shared.at].examples;
@@ -247,11 +251,11 @@ std::vector<std::vector<Tensor>> run_parts(const std::vector<Tensor>& examples,
       for (Tensor& component : rows) component = slice_rows(component, row, end);
     row = end;
     const ReplicaContextScope context(&part);
-    const GeneratorScope generator(mine);
+    const GeneratorScope scope(mine);
     results.push_back(step(rows));
     shared.writes.end_part();
   }
-  current.follow(mine);
+  generator.follow(mine);
   shared.writes.finish(replica);
   return results;
 }
@@ -263,8 +267,8 @@ std::vector<Tensor> sum_over_parts(const std::vector<Tensor>& examples, ReplicaC
   for (const std::vector<Tensor>& values : run_parts(examples, replica, step)) {
     if (sums.empty()) sums.resize(values.size());
     if (sums.size() != values.size())
-      fail<InvalidArgumentError>("[{}] expected as many values from each part, got {} and {}",
-                                 kName, sums.size(), values.size());
+      fail<InvalidArgumentError>("[{}] expected each part to return {} tensors, got {}", kName,
+                                 sums.size(), values.size());
     for (std::size_t i = 0; i < values.size(); ++i) sums[i].add(values[i].detach());
   }
   std::vector<Tensor> totals;

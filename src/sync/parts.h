@@ -1,5 +1,6 @@
-// A replica's step in the replica-invariant mode (config::set_replica_invariant_parts): its
-// examples are computed part by part, and sums over the parts are TreeSums.
+// A replica's step in the replica-invariant mode (config::set_replica_invariant_parts). The
+// replica's examples are processed part by part, and sums over the parts are TreeSums, so that the
+// result does not depend on the number of replicas.
 #pragma once
 
 #include <functional>
@@ -12,22 +13,24 @@ namespace tandem {
 
 using PartStep = std::function<std::vector<Tensor>(const std::vector<Tensor>& examples)>;
 
-// Runs `step` on each part that `replica` has of the global batch, in order, and returns what the
-// calls returned. `examples`: the replica's, along the first axis of each tensor. `replica`: null
-// where there is one alone. In each call the ReplicaContext is that of the part: one of as many
-// replicas as there are parts.
-// - An optimizer takes its step in the last part, with the gradients of all. One per call.
-// - What the parts write to variables is written when all are computed: its sum, its mean or the
-//   first part's, as the variable's aggregation says.
+// Runs `step` on each of this replica's parts of the global batch, in order, and returns the
+// results of the calls. `examples` are the replica's, along the first axis of each tensor.
+// `replica` is null if there is no strategy. Inside a call, ReplicaContext::current() describes the
+// part: the parts look like replicas, as many as there are parts.
+// - An optimizer takes its step in the last part, with the summed gradients of all parts. There may
+//   be one such step per call.
+// - Assignments to variables take effect after the last part. The variable's aggregation chooses
+//   the sum, the mean or the first part's value.
 // - Every part generates the same random numbers, as replicas do.
-// Throws InvalidArgumentError where the examples are not those of whole parts, and
-// UnimplementedError for what would have the parts wait for each other.
-// REQUIRES: the mode is on.
+// Throws InvalidArgumentError if the examples are not those of whole parts, and
+// UnimplementedError for a collective inside a part, since parts run one after the other.
+// REQUIRES: the replica-invariant mode is on.
 std::vector<std::vector<Tensor>> run_parts(const std::vector<Tensor>& examples,
                                            ReplicaContext* replica, const PartStep& step);
 
-// The same in either mode: without parts, one call with all examples. The sums over the parts of
-// what `step` returns, which is as many tensors in each.
+// Runs `step` as run_parts() does and returns the sums of its results over the parts. Every call
+// must return the same number of tensors. Without the mode, `step` is called once with all
+// examples.
 std::vector<Tensor> sum_over_parts(const std::vector<Tensor>& examples, ReplicaContext* replica,
                                    const PartStep& step);
 

@@ -40,10 +40,10 @@ std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientI
 
 BucketFill::BucketFill(const std::vector<GradientInfo>& gradients, const BucketSizes& sizes,
                        std::span<const std::size_t> order)
-    : buckets_(assign_buckets(gradients, sizes, order)), places_(gradients.size()) {
+    : buckets_(assign_buckets(gradients, sizes, order)), positions_(gradients.size()) {
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
     for (std::size_t array = 0; array < buckets_[bucket].size(); ++array)
-      places_[buckets_[bucket][array]] = {bucket, array};
+      positions_[buckets_[bucket][array]] = {bucket, array};
   reset();
 }
 
@@ -59,13 +59,13 @@ Reducer::Reducer(GradientTransport& transport, std::vector<GradientInfo> gradien
       options_(options),
       gradients_(std::move(gradients)),
       buckets_(gradients_, options_.sizes) {
-  make_memory();
+  allocate_buckets();
   reset();
 }
 
-void Reducer::make_memory() {
+void Reducer::allocate_buckets() {
   memory_.clear();
-  under_way_.reserve(buckets_.size());
+  in_flight_.reserve(buckets_.size());
   if (!packs_) return;
   std::vector<std::int64_t> counts;
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
@@ -80,45 +80,45 @@ void Reducer::prepare() {
   if (!order_known_ || ready_order_.empty()) return;
   buckets_ = BucketFill(gradients_, options_.sizes, ready_order_);
   ready_order_.clear();
-  make_memory();
+  allocate_buckets();
   ++generation_;
 }
 
 void Reducer::reset() {
   data_.assign(gradients_.size(), nullptr);
-  settled_.assign(gradients_.size(), false);
+  contributed_.assign(gradients_.size(), false);
   zeros_.assign(gradients_.size(), false);
   buckets_.reset();
   if (!order_known_) ready_order_.clear();
   op_ = ReduceOp::kSum;
   next_ = 0;
-  under_way_.clear();
+  in_flight_.clear();
 }
 
 void Reducer::ready(std::size_t index, void* data, double scale) {
   prepare();
   if (packs_) {
-    const BucketFill::Place place = buckets_.place(index);
-    memory_[place.bucket].put(place.array, data, scale);
+    const BucketFill::Position position = buckets_.position(index);
+    memory_[position.bucket].put(position.array, data, scale);
   } else {
     TANDEM_ASSERT(scale == 1.0);
     data_[index] = data;
   }
-  settle(index);
+  mark_contributed(index);
 }
 
 void Reducer::zeros(std::size_t index) {
   prepare();
   TANDEM_ASSERT(packs_);
-  const BucketFill::Place place = buckets_.place(index);
-  memory_[place.bucket].put_zeros(place.array);
+  const BucketFill::Position position = buckets_.position(index);
+  memory_[position.bucket].put_zeros(position.array);
   zeros_[index] = true;
-  settle(index);
+  mark_contributed(index);
 }
 
-void Reducer::settle(std::size_t index) {
-  TANDEM_ASSERT(!settled_[index]);
-  settled_[index] = true;
+void Reducer::mark_contributed(std::size_t index) {
+  TANDEM_ASSERT(!contributed_[index]);
+  contributed_[index] = true;
   buckets_.add(index);
   if (options_.rebuild && !order_known_) ready_order_.push_back(index);
   launch();
@@ -131,49 +131,51 @@ void Reducer::launch() {
 
 void Reducer::start(std::size_t bucket) {
   const std::vector<std::size_t>& gradients = buckets_.gradients(bucket);
-  std::vector<Buffer> parts;
+  std::vector<Buffer> buffers;
   if (packs_)
-    parts.push_back(memory_[bucket].whole());
+    buffers.push_back(memory_[bucket].whole());
   else
     for (std::size_t i : gradients)
-      parts.push_back({data_[i], gradients_[i].count, gradients_[i].dtype});
-  under_way_.push_back(transport_.start({.index = bucket,
+      buffers.push_back({data_[i], gradients_[i].count, gradients_[i].dtype});
+  in_flight_.push_back(transport_.start({.index = bucket,
                                          .is_last = bucket + 1 == buckets_.size(),
                                          .step = step_,
                                          .gradients = gradients,
                                          .zeros = zeros_,
                                          .memory = packs_ ? &memory_[bucket] : nullptr,
-                                         .parts = parts,
+                                         .buffers = buffers,
                                          .op = op_}));
 }
 
 void Reducer::finish() {
-  struct Fresh {
+  struct ResetOnExit {
     Reducer& reducer;
-    ~Fresh() { reducer.reset(); }
-  } fresh{*this};
+    ~ResetOnExit() { reducer.reset(); }
+  } reset_on_exit{*this};
   TANDEM_ASSERT(next_ == buckets_.size());
-  for (const std::shared_ptr<Work>& work : under_way_) work->wait();
+  for (const std::shared_ptr<Work>& work : in_flight_) work->wait();
   ++step_;
-  if (options_.rebuild && !order_known_) agree_on_order();
+  if (options_.rebuild && !order_known_) adopt_order_of_rank_0();
 }
 
-void Reducer::agree_on_order() {
+void Reducer::adopt_order_of_rank_0() {
   std::vector<std::int64_t> order(ready_order_.begin(), ready_order_.end());
-  transport_.share_order(order);
+  transport_.broadcast_order(order);
   ready_order_.assign(order.begin(), order.end());
   order_known_ = true;
 }
 
 Buffer Reducer::result(std::size_t index) const {
-  const BucketFill::Place place = buckets_.place(index);
-  return memory_[place.bucket].array(place.array);
+  const BucketFill::Position position = buckets_.position(index);
+  return memory_[position.bucket].array(position.array);
 }
 
 const std::shared_ptr<void>& Reducer::memory(std::size_t index) const {
-  return memory_[buckets_.place(index).bucket].memory();
+  return memory_[buckets_.position(index).bucket].memory();
 }
 
-void Reducer::renew(std::size_t index) { memory_[buckets_.place(index).bucket].renew(); }
+void Reducer::replace_memory(std::size_t index) {
+  memory_[buckets_.position(index).bucket].renew();
+}
 
 }  // namespace tandem

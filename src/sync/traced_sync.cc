@@ -28,10 +28,9 @@ void TracedSync::ready(std::size_t index, Tensor gradient) {
   check_gradient(gradient, variable.impl());
   if (agreed_ && !agreed(index))
     fail<InvalidArgumentError>(
-        "[all_reduce] {} has a gradient on this replica and none on the first one: in a traced "
-        "step the "
-        "first replica with examples has every gradient that another one has. Use the variable on "
-        "each of them, or run the step without td::function (fit: run_eagerly)",
+        "[all_reduce] {} has a gradient on this replica but none on the first replica. In a traced "
+        "step, the first replica with examples must have every gradient that another one has. Use "
+        "the variable on every replica, or run the step without td::function (fit: run_eagerly)",
         quoted_name(variable));
   gradients_[index] = std::move(gradient);
   present_[index] = true;
@@ -105,7 +104,7 @@ std::vector<Tensor> TracedRank::all_gather(const Tensor& tensor, std::int64_t ax
 
 namespace {
 
-std::function<std::vector<Tensor>()> known(std::vector<Tensor> tensors) {
+std::function<std::vector<Tensor>()> returning(std::vector<Tensor> tensors) {
   return [tensors = std::move(tensors)] { return tensors; };
 }
 
@@ -113,16 +112,16 @@ std::function<std::vector<Tensor>()> known(std::vector<Tensor> tensors) {
 
 ReduceTraced TracedRank::reduce(ReduceOp op, bool inactive) const {
   return [rank = *this, op, inactive](const TracedBucket& bucket) {
-    return known(rank.all_reduce(bucket.gradients, op, inactive));
+    return returning(rank.all_reduce(bucket.gradients, op, inactive));
   };
 }
 
 ReduceTraced TracedRank::average(const Tensor& examples) const {
   return [rank = *this, examples](const TracedBucket& bucket) {
-    std::vector<Tensor> parts = bucket.gradients;
-    parts.push_back(examples);
-    return known(trace_collective(kCollectiveReduce, CollectiveReduceAttrs{.by_examples = true},
-                                  parts, rank.member_, rank.device_));
+    std::vector<Tensor> inputs = bucket.gradients;
+    inputs.push_back(examples);
+    return returning(trace_collective(kCollectiveReduce, CollectiveReduceAttrs{.by_examples = true},
+                                      inputs, rank.member_, rank.device_));
   };
 }
 

@@ -1,4 +1,4 @@
-// Gradient synchronisation in a function that is being traced: the collectives become nodes.
+// Gradient synchronisation in a function that is being traced. Collectives become graph nodes.
 #pragma once
 
 #include <functional>
@@ -21,26 +21,27 @@ struct TracedBucket {
   std::vector<std::size_t> variables;
   std::vector<Tensor> gradients;
 };
-// Adds the nodes that reduce a bucket over the ranks. The function that it returns gives the
-// reduced gradients; it is called after all buckets have their nodes.
+// Adds the nodes that reduce a bucket over the ranks. Returns a function that returns the reduced
+// gradients, to be called after the nodes of all buckets are added.
 using ReduceTraced = std::function<std::function<std::vector<Tensor>()>(const TracedBucket&)>;
 
 struct TracedSyncOptions {
   BucketSizes sizes{};
-  // Variables without a gradient contribute zeros, so that each bucket is whole.
+  // Variables without a gradient contribute zeros, so that no bucket lacks a gradient.
   bool zeros_for_missing = false;
-  // Shared by the replicas of one trace: which variables have a gradient, as the first replica
-  // that was traced found it, in the order of the passes. The others follow it. Null: the other
-  // ranks are traced elsewhere, and are taken to have the gradients that this one has.
+  // Shared by the replicas of one trace. Per backward pass: which variables have a gradient on the
+  // replica that was traced first. The other replicas follow it. Null if the other ranks are traced
+  // elsewhere; they are then assumed to have the same gradients as this one.
   std::vector<std::vector<bool>>* agreements = nullptr;
-  std::size_t pass = 0;  // the number of this one
+  std::size_t pass = 0;  // number of this backward pass: the index into `agreements`
 };
 
-// The buckets of a Reducer, as nodes: a bucket whose gradients are all there becomes one, so that
-// the program launches it while the backward pass goes on. Every rank has its buckets in one order.
+// Reduces the same buckets as a Reducer, by nodes. The nodes of a bucket are added as soon as its
+// gradients are ready, so that the program launches the collective while the backward pass still
+// runs. Every rank adds its buckets in the same order.
 class TracedSync final : public GradientSync {
  public:
-  // Zeros are made on `device`.
+  // Zeros for missing gradients are created on `device`.
   TracedSync(std::vector<Variable> variables, Device& device, ReduceTraced reduce,
              const TracedSyncOptions& options = {});
 
@@ -55,8 +56,8 @@ class TracedSync final : public GradientSync {
   Device& device_;
   ReduceTraced reduce_;
   TracedSyncOptions options_;
-  const std::vector<bool>* agreed_ = nullptr;  // null: this is the first replica, or the only one
-  std::vector<Tensor> gradients_;              // those that wait for their bucket
+  const std::vector<bool>* agreed_ = nullptr;  // null if this is the first or the only replica
+  std::vector<Tensor> gradients_;              // ready, but not reduced yet
   std::vector<bool> present_;
   BucketFill buckets_;
   std::size_t next_ = 0;  // the first bucket without a node
@@ -67,23 +68,23 @@ class TracedSync final : public GradientSync {
   std::vector<Launched> launched_;
 };
 
-// The rank of a group that nodes are made for.
+// Adds collective nodes for one rank of a group.
 class TracedRank {
  public:
   TracedRank(CollectiveMember member, Device& device);
 
-  // `inactive`: the rank has no examples, and contributes zeros.
+  // If `inactive`, the rank has no examples and contributes zeros.
   std::vector<Tensor> all_reduce(std::span<const Tensor> tensors, ReduceOp op,
                                  bool inactive = false) const;
   Tensor broadcast(const Tensor& tensor, int root) const;
-  // Every rank's tensor; `sizes` are theirs along `axis`.
+  // Returns the tensors of all ranks. `sizes` are their sizes along `axis`.
   std::vector<Tensor> all_gather(const Tensor& tensor, std::int64_t axis,
                                  std::vector<std::int64_t> sizes) const;
 
-  // How a TracedSync reduces its buckets over the group: by `op`, or
+  // For TracedSync: reduces buckets over the group by `op`.
   ReduceTraced reduce(ReduceOp op, bool inactive = false) const;
-  // by an average that weighs each rank by its examples (float32 [ranks]). REQUIRES: a device whose
-  // memory the host reaches.
+  // For TracedSync: averages buckets, with each rank weighted by its number of examples (float32
+  // [ranks]). REQUIRES: the host can access the device's memory.
   ReduceTraced average(const Tensor& examples) const;
 
   Device& device() const { return device_; }

@@ -34,12 +34,13 @@ Tensor TreeSum::total() {
   sums_.clear();
   parts_ = 0;
   if (!total.defined() || !is_floating(total.dtype())) return total;
-  // Ranks without a value contribute +0, which makes +0 of a sum of -0: with it, everywhere.
+  // Ranks without a value contribute +0, which turns a sum of -0 into +0. Adding +0 here makes
+  // every rank and every number of replicas agree.
   const OnDeviceOf on(total);
   return total + 0.0;
 }
 
-Tensor sum_of_places(std::span<const Tensor> values) {
+Tensor sum_of_copies(std::span<const Tensor> values) {
   if (invariant_parts() > 0) {
     TreeSum tree;
     for (const Tensor& value : values) tree.add(value);

@@ -1,4 +1,4 @@
-// A sum over the parts of a batch that is the same whoever computed which part.
+// A sum over the parts of a batch whose rounding does not depend on which replica has which part.
 #pragma once
 
 #include <cstddef>
@@ -9,25 +9,25 @@
 
 namespace tandem {
 
-// Adds one part after the other by a binary tree, as ReduceOp::kTreeSum adds up ranks:
-// ((0 + 1) + (2 + 3)) + ... A part without a value leaves the others' sums as they are. Keeps at
-// most one sum a level.
+// Adds the values of parts 0, 1, 2, ... in a binary tree, as ReduceOp::kTreeSum adds the values of
+// ranks: ((0 + 1) + (2 + 3)) + ... A part without a value leaves the sums of the others unchanged.
+// Keeps at most one sum per level of the tree.
 class TreeSum {
  public:
-  // The next part's; undefined: it has none.
+  // Adds the next part's value; undefined if it has none.
   void add(Tensor value);
-  // Of all parts; undefined: none had a value. A sum that is zero is +0. Ends the sum.
+  // The sum over all parts; undefined if none had a value. A zero sum is +0. Begins a new sum.
   Tensor total();
 
  private:
   void fold_top();
 
   std::size_t parts_ = 0;
-  std::vector<Tensor> sums_;  // one for each 1-bit of `parts_`, the largest first
+  std::vector<Tensor> sums_;  // one per 1-bit of `parts_`, the largest first
 };
 
-// The sum of what lies at several places (replicas, or their parts), in their order: one value
-// after the other; in the replica-invariant mode a TreeSum. Undefined for no values.
-Tensor sum_of_places(std::span<const Tensor> values);
+// The sum of the values of several replicas (or of their parts), in their order. In the
+// replica-invariant mode it is a TreeSum. Undefined if there are no values.
+Tensor sum_of_copies(std::span<const Tensor> values);
 
 }  // namespace tandem

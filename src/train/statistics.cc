@@ -79,10 +79,10 @@ Statistics::Totals Statistics::totals() const {
         values[i][k].push_back(sums.metrics[i][k].cpu());
     }
   }
-  totals.loss = sum_of_places(losses).item<double>();
+  totals.loss = sum_of_copies(losses).item<double>();
   for (std::size_t i = 0; i < metrics_.size(); ++i)
     for (const std::vector<Tensor>& statistic : values[i])
-      totals.metrics[i].push_back(sum_of_places(statistic));
+      totals.metrics[i].push_back(sum_of_copies(statistic));
   return totals;
 }
 

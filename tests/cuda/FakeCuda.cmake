@@ -79,7 +79,7 @@ string(CONCAT left_out "Resume.GoesOnFromEveryStep:Resume.KeepsWhatOther*:Model.
               "Safetensors*:Crc32c*:ProgressBar*:CSVLogger*:ModelCheckpoint.Fills*:*Refuses*:"
               "Explain.Lists*:Explain.BodiesOf*:Explain.CollectivesMove*:MemoryTags.*Cpu:MemoryTags.Gradients*:MemoryTags.Data*")
 tandem_test_on_fake_cuda(train 2 -*Slow.*:${left_out}${too_long})
-tandem_test_on_fake_cuda(data 2 PrefetchToDevice*:-*.RefusesWhat*:*.IsAPrefetchOnACpu)
+tandem_test_on_fake_cuda(data 2 PrefetchToDevice*:-*.RejectsInvalid*:*.EqualsPrefetchOnACpu)
 tandem_test_on_fake_cuda(runtime 4 -*Slow.*:*Hosts*)
 # Between processes, tensors go through the host: that is tested with emulated GPUs.
 tandem_test_on_fake_cuda(distribute 2 -*Slow.*:*Hosts*:MultiWorker*)

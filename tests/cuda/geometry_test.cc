@@ -142,17 +142,17 @@ TEST(Pool, WindowsOverAPixelAreThoseThatCoverIt) {
                                      .padding = padding},
                                     {1, size, size + 1, 1});
           for (std::int64_t y = 0; y < pool.h; ++y) {
-            const Pool::Range over = pool.rows_over(y);
+            const Pool::WindowRange over = pool.rows_over(y);
             for (std::int64_t oy = 0; oy < pool.oh; ++oy) {
-              const Window covered(pool, oy, 0);
+              const PoolWindow covered(pool, oy, 0);
               EXPECT_EQ(oy >= over.first && oy < over.last, y >= covered.top && y < covered.bottom)
                   << size << " " << window << " " << stride << " " << y << " " << oy;
             }
           }
           for (std::int64_t x = 0; x < pool.w; ++x) {
-            const Pool::Range over = pool.columns_over(x);
+            const Pool::WindowRange over = pool.columns_over(x);
             for (std::int64_t ox = 0; ox < pool.ow; ++ox) {
-              const Window covered(pool, 0, ox);
+              const PoolWindow covered(pool, 0, ox);
               EXPECT_EQ(ox >= over.first && ox < over.last, x >= covered.left && x < covered.right)
                   << size << " " << window << " " << stride << " " << x << " " << ox;
             }

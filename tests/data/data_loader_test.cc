@@ -29,7 +29,7 @@ using testing::expect_error;
 using Indices = std::vector<std::int64_t>;
 using Values = std::vector<std::int32_t>;
 
-// 0, 10, 20, ...: rows of a tensor, or made by a function.
+// The examples 0, 10, 20, ..., as rows of a tensor or made by a function.
 IndexedDataset tens(std::int64_t size) {
   Values values(static_cast<std::size_t>(size));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(10 * i);
@@ -53,7 +53,9 @@ Indices up_to(std::int64_t size) {
 
 // --- samplers ---
 
-TEST(SequentialSampler, CountsUp) { EXPECT_EQ(SequentialSampler(4).indices(3), up_to(4)); }
+TEST(SequentialSampler, ReturnsIndicesInOrder) {
+  EXPECT_EQ(SequentialSampler(4).indices(3), up_to(4));
+}
 
 TEST(RandomSampler, IsAPermutationOfEachEpoch) {
   const RandomSampler sampler(50, {.seed = 1});
@@ -64,17 +66,17 @@ TEST(RandomSampler, IsAPermutationOfEachEpoch) {
   EXPECT_NE(sampler.indices(0), RandomSampler(50, {.seed = 2}).indices(0));
 }
 
-TEST(RandomSampler, DrawsAsManySamplesAsAskedFor) {
+TEST(RandomSampler, ReturnsTheRequestedNumberOfSamples) {
   const Indices twice = RandomSampler(5, {.num_samples = 10, .seed = 3}).indices(0);
   EXPECT_EQ(sorted({twice.begin(), twice.begin() + 5}), up_to(5));
   EXPECT_EQ(sorted({twice.begin() + 5, twice.end()}), up_to(5));
   const Indices few = RandomSampler(50, {.num_samples = 7, .seed = 3}).indices(0);
   EXPECT_EQ(few.size(), 7u);
 
-  const Indices drawn =
+  const Indices sampled =
       RandomSampler(4, {.replacement = true, .num_samples = 4000, .seed = 3}).indices(0);
   std::map<std::int64_t, int> counts;
-  for (std::int64_t i : drawn) ++counts[i];
+  for (std::int64_t i : sampled) ++counts[i];
   ASSERT_EQ(counts.size(), 4u);
   for (const auto& [index, count] : counts) EXPECT_NEAR(count, 1000, 150) << index;
 }
@@ -88,7 +90,7 @@ TEST(RandomSampler, TakesItsSeedFromTheProcess) {
   EXPECT_NE(RandomSampler(20).indices(0), first);
 }
 
-TEST(DistributedSampler, SharesOutAPermutation) {
+TEST(DistributedSampler, PartitionsAPermutation) {
   for (const int ranks : {1, 2, 3, 4}) {
     Indices all;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -131,7 +133,7 @@ TEST(DistributedSampler, ChangesItsOrderWithSetEpochAlone) {
   EXPECT_EQ(sampler.indices(7), first);
 }
 
-TEST(DistributedSampler, NamesARankThatIsNone) {
+TEST(DistributedSampler, RejectsARankOutOfRange) {
   const auto make = [](int ranks, int rank) {
     return [=] { DistributedSampler(10, {.num_replicas = ranks, .rank = rank}); };
   };
@@ -143,21 +145,21 @@ TEST(DistributedSampler, NamesARankThatIsNone) {
       make(0, 0), "[DistributedSampler] expected num_replicas of at least 1, got 0");
 }
 
-TEST(Sampler, MustReturnWhatItPromised) {
+TEST(Sampler, RejectsAnOrderOfAnotherLength) {
   const Sampler sampler(3, [](std::uint64_t) { return Indices{1, 2}; });
   expect_error<InvalidArgumentError>([&] { sampler.indices(4); },
-                                     "[Sampler] expected 3 numbers of examples for epoch 4, got 2");
+                                     "[Sampler] expected 3 indices for epoch 4, got 2");
   EXPECT_THROW(Sampler(-1, [](std::uint64_t) { return Indices(); }), InvalidArgumentError);
   EXPECT_THROW(Sampler(1, nullptr), InvalidArgumentError);
 }
 
-// --- data sets by number ---
+// --- indexed datasets ---
 
-TEST(IndexedDataset, GivesExamplesByNumber) {
+TEST(IndexedDataset, ReturnsExamplesByIndex) {
   EXPECT_EQ(tens(5)[3][0].item<std::int32_t>(), 30);
   EXPECT_EQ(made_tens(5)[3][0].item<std::int32_t>(), 30);
-  expect_error<OutOfRangeError>(
-      [] { tens(5)[5]; }, "[IndexedDataset] expected the number of an example in 0..4, got 5");
+  expect_error<OutOfRangeError>([] { tens(5)[5]; },
+                                "[IndexedDataset] expected an index of [0, 5), got 5");
   EXPECT_THROW(made_tens(5)[-1], OutOfRangeError);
   EXPECT_THROW(IndexedDataset(-1, [](std::int64_t) { return Example(); }), InvalidArgumentError);
 }
@@ -181,7 +183,7 @@ TEST(DataLoader, BatchesInTheOrderOfItsSampler) {
     }
 }
 
-TEST(DataLoader, ShufflesAnewEachEpoch) {
+TEST(DataLoader, ReshufflesEachEpoch) {
   const DataLoader loader(tens(40), {.batch_size = 8, .shuffle = true, .num_workers = 1});
   const auto epoch = [&] {
     Values values;
@@ -206,7 +208,7 @@ TEST(DataLoader, FollowsSetEpochOfItsSampler) {
   EXPECT_NE(elements_of(loader.dataset(), 1), once);
 }
 
-TEST(DataLoader, ContinuesWhereAnIteratorStood) {
+TEST(DataLoader, ContinuesFromAnIteratorPosition) {
   const DataLoader loader(made_tens(12), {.batch_size = 2, .shuffle = true});
   auto iterator = loader.dataset().iterate({.epoch = 2});
   iterator.next();
@@ -227,7 +229,7 @@ TEST(DataLoader, TakesLabelledImages) {
   EXPECT_EQ(examples, 10);
 }
 
-TEST(DataLoader, NamesBadOptions) {
+TEST(DataLoader, RejectsInvalidOptions) {
   const auto load = [](data::DataLoaderOptions options) {
     return [options] { DataLoader(tens(4), options); };
   };
@@ -245,7 +247,7 @@ TEST(DataLoader, NamesBadOptions) {
                                 {.sampler = Sampler(1, [](std::uint64_t) { return Indices{4}; })});
         elements_of(loader.dataset());
       },
-      "[DataLoader] the sampler asks for example 4; expected numbers in 0..3");
+      "[DataLoader] expected the sampler to return indices of [0, 4), got 4");
 }
 
 }  // namespace

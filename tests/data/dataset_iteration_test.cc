@@ -28,7 +28,7 @@ Example add_one(const Example& e) { return {e[0] + 1.0}; }
 
 // --- iteration ---
 
-TEST(Iteration, TakesTheNextEpochEachTime) {
+TEST(Iteration, BeginsANewEpochEachTime) {
   const Dataset dataset = numbers(30).shuffle(30, {.seed = 4});
   for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
     Values seen;
@@ -38,7 +38,7 @@ TEST(Iteration, TakesTheNextEpochEachTime) {
   }
 }
 
-TEST(Iteration, GoesOnFromAPosition) {
+TEST(Iteration, ContinuesFromAPosition) {
   const Dataset dataset = numbers(40).shuffle(40, {.seed = 4}).map(add_one).batch(3).prefetch(2);
   auto iterator = dataset.iterate({.epoch = 6});
   for (int i = 0; i < 5; ++i) iterator.next();
@@ -47,7 +47,7 @@ TEST(Iteration, GoesOnFromAPosition) {
   EXPECT_EQ(batches_of(dataset.iterate(position)), batches_of(iterator));
 }
 
-TEST(Iteration, DoesNotMapWhatItSkips) {
+TEST(Iteration, DoesNotMapSkippedElements) {
   std::atomic<int> calls = 0;
   const auto counting = [&](const Example& e) {
     ++calls;
@@ -58,17 +58,17 @@ TEST(Iteration, DoesNotMapWhatItSkips) {
   auto iterator = dataset.iterate({.skip = 19});
   EXPECT_TRUE(iterator.next());
   EXPECT_FALSE(iterator.next());
-  EXPECT_LE(calls, 3 * 8);  // one batch taken, two more made ahead
+  EXPECT_LE(calls, 3 * 8);  // one batch is consumed, two more are prefetched
 }
 
-TEST(Iteration, SaysWhenThereIsNoNextElement) {
+TEST(Iteration, ThrowsIfThereIsNoNextElement) {
   auto iterator = numbers(1).iterate();
   EXPECT_EQ(iterator.next()[0].item<std::int32_t>(), 0);
   expect_error<OutOfRangeError>([&] { iterator.next()[0]; },
                                 "[Iterator] the dataset has no next element");
 }
 
-TEST(Iteration, OverARestOfAnIterator) {
+TEST(Iteration, OverTheRestOfAnIterator) {
   auto iterator = numbers(5).iterate();
   iterator.next();
   Values rest;
@@ -83,7 +83,7 @@ TEST(Iteration, DerivesShufflesFromTheProcessSeed) {
   };
   EXPECT_EQ(order(1), order(1));
   EXPECT_NE(order(1), order(2));
-  // Two shuffles of one pipeline are not one shuffle done twice.
+  // Two shuffles of one pipeline have different seeds.
   random::set_seed(1);
   const Values twice = elements_of(numbers(50).shuffle(50).shuffle(50));
   const Values once = order(1);
@@ -125,13 +125,13 @@ TEST(Map, RandomOperationsRepeat) {
   EXPECT_NE(elements_of(one, 4), expected);
   EXPECT_EQ(elements_of(one.iterate({.epoch = 3, .skip = 15})),
             Values(expected.end() - 10, expected.end()));
-  // The caller's own stream of draws is left alone.
+  // The caller's own generator is not advanced.
   const auto before = random::get_state();
   elements_of(one);
   EXPECT_EQ(random::get_state(), before);
 }
 
-TEST(Cache, MakesEachElementOnce) {
+TEST(Cache, ComputesEachElementOnce) {
   std::atomic<int> calls = 0;
   const Dataset dataset = numbers(10)
                               .map([&](const Example& e) {

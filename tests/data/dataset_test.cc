@@ -29,7 +29,7 @@ Example add_one(const Example& e) { return {e[0] + 1.0}; }
 
 // --- sources ---
 
-TEST(FromTensors, IsOneElement) {
+TEST(FromTensors, YieldsOneElement) {
   const Dataset dataset = Dataset::from_tensors({constant({1, 2}), constant(3)});
   EXPECT_EQ(dataset.cardinality(), 1);
   int count = 0;
@@ -41,7 +41,7 @@ TEST(FromTensors, IsOneElement) {
   EXPECT_EQ(count, 1);
 }
 
-TEST(FromTensorSlices, IsAnElementARow) {
+TEST(FromTensorSlices, YieldsOneElementPerRow) {
   const Dataset dataset =
       Dataset::from_tensor_slices({constant({{1, 2}, {3, 4}, {5, 6}}), constant({7, 8, 9})});
   EXPECT_EQ(dataset.cardinality(), 3);
@@ -57,8 +57,9 @@ TEST(FromTensorSlices, IsAnElementARow) {
   EXPECT_EQ((*spec)[1].dtype, int32);
 }
 
-// They have no elements; and a graph would hold the dataset, which would hold the graph.
-TEST(FromTensorSlices, RefusesTensorsOfATrace) {
+// A symbolic tensor has no elements, and a dataset that holds it would form a reference cycle with
+// the graph.
+TEST(FromTensorSlices, RejectsSymbolicTensors) {
   const auto refuse = [](const auto& make) {
     const auto traced = function([&](const Tensor& x) {
       make(x * 2.0);
@@ -78,7 +79,7 @@ TEST(FromTensorSlices, RefusesTensorsOfATrace) {
   });
 }
 
-// Pipelines run at once, whatever is traced around them.
+// Pipelines run eagerly, also while a function is traced.
 TEST(Dataset, IteratesInsideATrace) {
   const Dataset dataset = numbers(3).map(add_one).cache();
   const auto sum = function([&](Tensor x) {
@@ -97,7 +98,7 @@ Dataset tens(const std::string& file) {
   return numbers(3).map([first](const Example& e) { return Example{e[0] + first}; });
 }
 
-TEST(FromFiles, YieldsOneFileBehindTheOther) {
+TEST(FromFiles, YieldsOneFileAfterTheOther) {
   std::vector<std::string> opened;
   const Dataset dataset = Dataset::from_files({"1", "2", "0"}, [&](const std::string& file) {
     opened.push_back(file);
@@ -112,7 +113,7 @@ TEST(FromFiles, YieldsOneFileBehindTheOther) {
   EXPECT_EQ(elements_of(dataset), (Values{10, 11, 12, 20, 21, 22, 0, 1, 2}));
 }
 
-TEST(FromFiles, GoesOnWhereAPassStopped) {
+TEST(FromFiles, ContinuesFromAPosition) {
   const Dataset dataset =
       Dataset::from_files({"1", "2", "3"}, tens).shuffle(4, {.seed = 3}).batch(2);
   const auto all = elements_of(dataset, 5);
@@ -123,7 +124,7 @@ TEST(FromFiles, GoesOnWhereAPassStopped) {
             (Values{21, 22}));
 }
 
-TEST(FromFiles, RefusesNoFilesAndPassesOnWhatReadersThrow) {
+TEST(FromFiles, RejectsAnEmptyListAndPropagatesReaderErrors) {
   expect_error<InvalidArgumentError>([] { Dataset::from_files({}, tens); },
                                      "[from_files] expected at least one file, got none");
   expect_error<InvalidArgumentError>([] { Dataset::from_files({"1"}, nullptr); }, "[from_files]");
@@ -134,7 +135,7 @@ TEST(FromFiles, RefusesNoFilesAndPassesOnWhatReadersThrow) {
   expect_error<NotFoundError>([&] { elements_of(dataset.prefetch(1)); }, "no 2");
 }
 
-TEST(FromTensorSlices, NamesAxesThatDiffer) {
+TEST(FromTensorSlices, NamesFirstAxesThatDiffer) {
   expect_error<InvalidArgumentError>(
       [] {
         Dataset::from_tensor_slices({zeros({3, 2}), zeros({4})});
@@ -147,7 +148,7 @@ TEST(FromTensorSlices, NamesAxesThatDiffer) {
   EXPECT_THROW(Dataset::from_tensor_slices(Example()), InvalidArgumentError);
 }
 
-TEST(FromGenerator, StartsAnewEachPass) {
+TEST(FromGenerator, RestartsForEachPass) {
   const Dataset dataset = generated(4);
   EXPECT_EQ(dataset.cardinality(), data::kUnknownCardinality);
   EXPECT_FALSE(dataset.element_spec());
@@ -156,13 +157,13 @@ TEST(FromGenerator, StartsAnewEachPass) {
   EXPECT_EQ(elements_of(dataset.iterate({.skip = 3})), (Values{3}));
 }
 
-TEST(Dataset, SaysWhenItIsUndefined) {
+TEST(Dataset, ThrowsIfItIsUndefined) {
   EXPECT_FALSE(Dataset().defined());
   EXPECT_THROW(Dataset().batch(1), FailedPreconditionError);
   EXPECT_THROW(data::Iterator().next(), FailedPreconditionError);
 }
 
-// --- steps; over rows of tensors, and over elements of a generator ---
+// --- transformations of rows of tensors, and of elements of a generator ---
 
 class Steps : public ::testing::TestWithParam<bool> {
  protected:
@@ -223,9 +224,9 @@ TEST_P(Steps, ShuffleIsAPermutationOfEachEpoch) {
   EXPECT_NE(elements_of(source(100).shuffle(100, {.seed = 8})), first);
 }
 
-TEST_P(Steps, ShuffleDrawsFromItsBuffer) {
+TEST_P(Steps, ShuffleSamplesFromItsBuffer) {
   const Values values = elements_of(source(100).shuffle(10, {.seed = 3}));
-  // Element i is drawn no earlier than when the buffer reaches it.
+  // Element i can be chosen only after it has entered the buffer.
   for (std::size_t i = 0; i < values.size(); ++i)
     EXPECT_LE(values[i], static_cast<std::int32_t>(i) + 9);
   EXPECT_EQ(elements_of(source(20).shuffle(1, {.seed = 3})), count_up(0, 20));
@@ -234,7 +235,7 @@ TEST_P(Steps, ShuffleDrawsFromItsBuffer) {
 TEST_P(Steps, RepeatShufflesEachRepetition) {
   const Values values = elements_of(source(50).shuffle(50, {.seed = 1}).repeat(2));
   EXPECT_NE(Values(values.begin(), values.begin() + 50), Values(values.begin() + 50, values.end()));
-  // Repetitions of later epochs are new ones, too.
+  // Repetitions of later epochs have new orders, too.
   EXPECT_NE(elements_of(source(50).shuffle(50, {.seed = 1}).repeat(2), 1), values);
 }
 
@@ -258,7 +259,7 @@ TEST_P(Steps, Zip) {
   EXPECT_EQ(elements_of(zipped.iterate({.skip = 2})), (Values{2}));
 }
 
-TEST_P(Steps, SkippingEqualsReadingOn) {
+TEST_P(Steps, SkippingEqualsReading) {
   const auto plus = [](Dataset d) { return d.map(add_one); };
   const Dataset pipelines[] = {
       source(23),
@@ -365,7 +366,7 @@ TEST(Batch, NamesTheElementThatDiffers) {
       "expected elements of 1 components, got one of 2 (element 2 of the batch)");
 }
 
-TEST(Batch, SharesRowsThatFollowOneAnother) {
+TEST(Batch, SharesConsecutiveRows) {
   const DeviceScope on_cpu("/cpu:0");
   const Tensor x = zeros({64, 16});
   auto iterator = Dataset::from_tensor_slices(x).batch(16).iterate();

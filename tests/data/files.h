@@ -46,7 +46,7 @@ inline Bytes ramp(std::size_t count, std::size_t limit = 256) {
   return bytes;
 }
 
-// A folder of its own, gone with the object.
+// A temporary directory, removed by the destructor.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

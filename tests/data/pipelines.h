@@ -1,4 +1,4 @@
-// Small pipelines of numbers, and looking at what they yield.
+// Small pipelines of numbers, and functions that read their elements.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline data::Dataset numbers(std::int64_t count) {
   return data::Dataset::from_tensor_slices(constant(values));
 }
 
-// The same from a generator: nothing about it is known before it runs.
+// The same from a generator, whose spec and cardinality are unknown.
 inline data::Dataset generated(int count) {
   return data::Dataset::from_generator([count] {
     return [count, i = 0]() mutable -> std::optional<data::Example> {
@@ -31,7 +31,7 @@ inline std::vector<std::int32_t> values_in(const data::Example& example) {
   return example[0].to_vector<std::int32_t>();
 }
 
-// The elements of what is left of an iterator; batches as vectors.
+// The remaining elements of an iterator, with batches as vectors.
 inline std::vector<std::vector<std::int32_t>> batches_of(data::Iterator iterator) {
   std::vector<std::vector<std::int32_t>> all;
   while (const auto example = iterator.next()) all.push_back(values_in(*example));

@@ -25,7 +25,7 @@ using testing::numbers;
 
 const std::string kGpu = "/job:localhost/replica:0/task:0/device:GPU:0";
 
-TEST(PrefetchToDevice, GivesTheSameElementsOnTheDevice) {
+TEST(PrefetchToDevice, YieldsTheSameElementsOnTheDevice) {
   testing::use_gpus(1, 64);
   const Dataset plain = numbers(20).shuffle(20, {.seed = 3}).batch(8);
   for (const std::int64_t buffer : {1, 2, 9}) {
@@ -51,7 +51,7 @@ TEST(PrefetchToDevice, EndsWhereTheDataEnds) {
   EXPECT_FALSE(numbers(2).take(0).prefetch_to_device("/gpu:0").iterate().next());
 }
 
-TEST(PrefetchToDevice, AFailureComesInItsTurn) {
+TEST(PrefetchToDevice, ReportsAnErrorAfterTheElementsBeforeIt) {
   testing::use_gpus(1, 64);
   const Dataset data = generated(9).map([](const Example& e) {
     if (e[0].item<std::int32_t>() == 3) throw NotFoundError("the fourth");
@@ -63,7 +63,7 @@ TEST(PrefetchToDevice, AFailureComesInItsTurn) {
   EXPECT_FALSE(iterator.next());
 }
 
-TEST(PrefetchToDevice, WhatIsNotConsumedGivesItsMemoryBack) {
+TEST(PrefetchToDevice, FreesElementsThatAreNotConsumed) {
   testing::use_gpus(1, 64);
   const auto in_use = [] { return config::get_memory_info("GPU:0").current; };
   {
@@ -74,7 +74,7 @@ TEST(PrefetchToDevice, WhatIsNotConsumedGivesItsMemoryBack) {
   EXPECT_EQ(in_use(), 0);
 }
 
-TEST(PrefetchToDevice, MakesNoMoreThanItsBufferAhead) {
+TEST(PrefetchToDevice, ProducesNoMoreThanItsBufferAhead) {
   testing::use_gpus(1, 64);
   std::atomic<int> taken{0}, most{0};
   const Dataset data = Dataset::from_generator([&] {
@@ -85,7 +85,7 @@ TEST(PrefetchToDevice, MakesNoMoreThanItsBufferAhead) {
     };
   });
   data::Iterator iterator = data.prefetch_to_device("/gpu:0", 3).iterate();
-  // The one that is taken, the buffer, and the one at hand.
+  // The consumed element, the buffer, and the element that the producer holds.
   EXPECT_EQ(iterator.next()[0].item<std::int32_t>(), 1);
   EXPECT_TRUE(testing::eventually([&] { return most == 5; }));
   for (int i = 2; i <= 50; ++i) {
@@ -110,13 +110,13 @@ TEST(PrefetchToDevice, TakingAnElementDoesNotWaitForTheDevice) {
   EXPECT_EQ(third.to_vector<std::int32_t>(), std::vector<std::int32_t>{3});
 }
 
-TEST(PrefetchToDevice, IsAPrefetchOnACpu) {
+TEST(PrefetchToDevice, EqualsPrefetchOnACpu) {
   const Dataset data = numbers(20).batch(8);
   const Dataset ahead = data.prefetch_to_device("/cpu:0");
   EXPECT_EQ(batches_of(ahead.iterate()), batches_of(data.iterate()));
 }
 
-TEST(PrefetchToDevice, RefusesWhatCannotBe) {
+TEST(PrefetchToDevice, RejectsInvalidArguments) {
   testing::use_gpus(1, 64);
   EXPECT_EQ(error_of<InvalidArgumentError>([] { numbers(3).prefetch_to_device("/gpu:0", 0); }),
             "[prefetch_to_device] expected a buffer of at least 1 element, got 0");

@@ -35,7 +35,7 @@ TEST(Idx, ReadsPlainAndGzipped) {
     EXPECT_EQ(tensor.shape(), Shape({2, 3}));
     EXPECT_EQ(tensor.to_vector<std::uint8_t>(), ramp(6));
   }
-  // Two gzip streams behind one another are one file.
+  // A file may consist of two gzip streams.
   Bytes parts = gzip(Bytes(plain.begin(), plain.begin() + 9));
   const Bytes second = gzip(Bytes(plain.begin() + 9, plain.end()));
   parts.insert(parts.end(), second.begin(), second.end());
@@ -56,7 +56,7 @@ TEST(Idx, ReadsEveryElementType) {
             (std::vector<double>{2.5}));
 }
 
-TEST(Idx, SaysWhatIsWrong) {
+TEST(Idx, ReportsInvalidFiles) {
   expect_error<DataLossError>([] { parse_idx({}); },
                               "[read_idx] FILE: expected an IDX header, the file is empty");
   expect_error<DataLossError>(
@@ -105,12 +105,12 @@ TEST(Idx, SaysWhatIsWrong) {
       "more than the file can hold");
 }
 
-TEST(Idx, NoticesDamagedGzip) {
+TEST(Idx, ReportsCorruptGzip) {
   const Bytes whole = gzip(idx_file(0x08, {2000}, ramp(2000, 251)));
   Bytes cut(whole.begin(), whole.end() - 5);
-  expect_error<DataLossError>([&] { parse_idx(cut); }, "the gzip data is cut short");
+  expect_error<DataLossError>([&] { parse_idx(cut); }, "the gzip data is truncated");
   Bytes flipped = whole;
-  flipped[flipped.size() - 6] ^= 1;  // of the check sum
+  flipped[flipped.size() - 6] ^= 1;  // a bit of the checksum
   expect_error<DataLossError>([&] { parse_idx(flipped); }, "the gzip data is corrupt");
   Bytes longer = whole;
   longer.push_back(0);
@@ -141,7 +141,7 @@ TEST(Cifar10, PutsChannelsLast) {
         ASSERT_EQ(pixels[(r * 1024 + p) * 3 + c], file[r * 3073 + 1 + c * 1024 + p]);
 }
 
-TEST(Cifar10, SaysWhatIsWrong) {
+TEST(Cifar10, ReportsInvalidFiles) {
   expect_error<DataLossError>(
       [] { parse_cifar10({}); },
       "[read_cifar10] FILE: expected records of 3073 bytes, the file is empty");
@@ -149,7 +149,7 @@ TEST(Cifar10, SaysWhatIsWrong) {
   file.pop_back();
   expect_error<DataLossError>(
       [&] { parse_cifar10(file); },
-      "expected a multiple of 3073 bytes (a label and a picture each), got 6145");
+      "expected a multiple of 3073 bytes (a label and an image each), got 6145");
   file = cifar_file(2);
   file[3073] = 17;
   expect_error<InvalidArgumentError>(
@@ -157,7 +157,7 @@ TEST(Cifar10, SaysWhatIsWrong) {
       "[read_cifar10] FILE: expected labels of [0, 10), got 17 in record 1");
 }
 
-// Valid data or a typed error, whatever the bytes.
+// Any bytes give valid data or a typed error.
 void expect_no_crash(const std::function<void()>& parse) {
   try {
     parse();
@@ -192,7 +192,7 @@ TEST(Parsers, SurviveTruncationAndDamage) {
   }
 }
 
-// --- folders ---
+// --- directories ---
 
 void write_mnist(const TemporaryFolder& folder, std::size_t count, bool packed) {
   const auto pack = [&](const Bytes& bytes) { return packed ? gzip(bytes) : bytes; };
@@ -224,7 +224,7 @@ TEST(Mnist, ReadsItsFourFiles) {
   }
 }
 
-TEST(Mnist, SaysWhatIsWrong) {
+TEST(Mnist, ReportsInvalidFiles) {
   const TemporaryFolder folder;
   expect_error<NotFoundError>(
       [&] { datasets::mnist(folder.path()); },
@@ -240,10 +240,10 @@ TEST(Mnist, SaysWhatIsWrong) {
   folder.write("train-images-idx3-ubyte", idx_file(0x08, {3, 8, 8}, ramp(192)));
   expect_error<InvalidArgumentError>(
       [&] { datasets::mnist(folder.path()); },
-      "expected uint8 pictures of shape (?, 28, 28), got uint8 (3, 8, 8)");
+      "expected uint8 images of shape (?, 28, 28), got uint8 (3, 8, 8)");
 }
 
-TEST(Cifar10, ReadsTheBatchesThatAreThere) {
+TEST(Cifar10, ReadsTheBatchFilesThatExist) {
   const TemporaryFolder folder;
   expect_error<NotFoundError>([&] { datasets::cifar10(folder.path()); },
                               "expected at least one of data_batch_1.bin");
@@ -269,7 +269,7 @@ TEST(Readers, NameTheFile) {
                               (folder / "empty") + ":");
 }
 
-// --- the real ones ---
+// --- real data, if it is installed ---
 
 TEST(RealData, MnistIsWhole) {
   const auto folder = testing::data_folder("mnist");

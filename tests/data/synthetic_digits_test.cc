@@ -22,7 +22,7 @@ TEST(SyntheticDigits, HaveMnistsShape) {
   for (const std::int64_t label : train.labels.to_vector<std::int64_t>())
     ++counts.at(static_cast<std::size_t>(label));
   for (const int count : counts) EXPECT_GT(count, 10);
-  // Dark ground, bright strokes, everywhere inside the picture.
+  // Bright strokes on a dark background, nowhere at the border.
   const auto pixels = train.images.to_vector<std::uint8_t>();
   for (std::size_t i = 0; i < 300; ++i) {
     int bright = 0, border = 0;
@@ -37,7 +37,7 @@ TEST(SyntheticDigits, HaveMnistsShape) {
   }
 }
 
-TEST(SyntheticDigits, DependOnSeedAndPositionAlone) {
+TEST(SyntheticDigits, DependOnSeedAndPositionOnly) {
   const auto set = datasets::synthetic_digits({.train = 200, .test = 20, .seed = 5});
   const auto longer = datasets::synthetic_digits({.train = 500, .test = 20, .seed = 5});
   EXPECT_EQ(slice_rows(longer.train.images, 0, 200).to_vector<std::uint8_t>(),
@@ -66,22 +66,22 @@ TEST(SyntheticDigits, RejectNegativeCounts) {
   EXPECT_EQ(datasets::synthetic_digits({.train = 0, .test = 1}).train.size(), 0);
 }
 
-// Softmax regression, plainly: what a linear classifier makes of the pictures.
+// The accuracy of softmax regression, a linear classifier.
 double linear_accuracy(const datasets::TrainTest& digits, int epochs) {
   constexpr std::size_t kPixels = 784, kClasses = 10;
   std::vector<double> weights((kPixels + 1) * kClasses);
-  const auto scores = [&](const std::uint8_t* picture) {
+  const auto scores = [&](const std::uint8_t* image) {
     std::vector<double> sums(weights.end() - kClasses, weights.end());
     for (std::size_t p = 0; p < kPixels; ++p)
-      for (std::size_t c = 0; picture[p] > 0 && c < kClasses; ++c)
-        sums[c] += picture[p] / 255.0 * weights[p * kClasses + c];
+      for (std::size_t c = 0; image[p] > 0 && c < kClasses; ++c)
+        sums[c] += image[p] / 255.0 * weights[p * kClasses + c];
     return sums;
   };
-  const auto pictures = digits.train.images.to_vector<std::uint8_t>();
+  const auto images = digits.train.images.to_vector<std::uint8_t>();
   const auto labels = digits.train.labels.to_vector<std::int64_t>();
   for (int epoch = 0; epoch < epochs; ++epoch)
     for (std::size_t i = 0; i < labels.size(); ++i) {
-      auto sums = scores(&pictures[i * kPixels]);
+      auto sums = scores(&images[i * kPixels]);
       const double top = *std::max_element(sums.begin(), sums.end());
       double total = 0.0;
       for (double& sum : sums) total += sum = std::exp(sum - top);
@@ -89,20 +89,20 @@ double linear_accuracy(const datasets::TrainTest& digits, int epochs) {
         const double step = 0.02 * (sums[c] / total - (labels[i] == static_cast<std::int64_t>(c)));
         weights[kPixels * kClasses + c] -= step;
         for (std::size_t p = 0; p < kPixels; ++p)
-          weights[p * kClasses + c] -= step * pictures[i * kPixels + p] / 255.0;
+          weights[p * kClasses + c] -= step * images[i * kPixels + p] / 255.0;
       }
     }
-  const auto test_pictures = digits.test.images.to_vector<std::uint8_t>();
+  const auto test_images = digits.test.images.to_vector<std::uint8_t>();
   const auto test_labels = digits.test.labels.to_vector<std::int64_t>();
   int right = 0;
   for (std::size_t i = 0; i < test_labels.size(); ++i) {
-    const auto sums = scores(&test_pictures[i * kPixels]);
+    const auto sums = scores(&test_images[i * kPixels]);
     right += std::max_element(sums.begin(), sums.end()) - sums.begin() == test_labels[i];
   }
   return right / static_cast<double>(test_labels.size());
 }
 
-TEST(SyntheticDigitsSlow, AreNoToyForALinearClassifier) {
+TEST(SyntheticDigitsSlow, AreHardForALinearClassifier) {
   const double accuracy =
       linear_accuracy(datasets::synthetic_digits({.train = 10'000, .test = 2'000, .seed = 1}), 4);
   EXPECT_GT(accuracy, 0.75);

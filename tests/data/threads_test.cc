@@ -1,4 +1,4 @@
-// Pipelines with threads of their own: order, errors, and leaving early.
+// Pipelines that run threads: order, errors, and early destruction.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,8 +45,8 @@ TEST(ParallelMap, KeepsTheOrder) {
   EXPECT_EQ(any_order, count_up(1, 101));
 }
 
-TEST(ParallelMap, RunsCallsSideBySide) {
-  // Each call waits for another one to be there at the same time.
+TEST(ParallelMap, RunsCallsInParallel) {
+  // Each call waits until another call runs at the same time.
   std::mutex mutex;
   std::condition_variable changed;
   int inside = 0, met = 0;
@@ -63,7 +63,7 @@ TEST(ParallelMap, RunsCallsSideBySide) {
   EXPECT_GT(met, 0);
 }
 
-TEST(Prefetch, MakesElementsAhead) {
+TEST(Prefetch, ProducesElementsAhead) {
   std::atomic<int> made = 0;
   auto iterator = numbers(50)
                       .map([&](const Example& e) {
@@ -75,11 +75,11 @@ TEST(Prefetch, MakesElementsAhead) {
   EXPECT_EQ(values_in(*iterator.next())[0], 0);
   testing::eventually([&] { return made >= 7; });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(made, 7);  // one taken, five in the buffer, one in the producer's hand
+  EXPECT_EQ(made, 7);  // one consumed, five in the buffer, one held by the producer
   EXPECT_EQ(elements_of(iterator), count_up(1, 50));
 }
 
-TEST(Errors, ReachTheConsumerInTheirPlace) {
+TEST(Errors, ReachTheConsumerInOrder) {
   const Dataset pipelines[] = {
       numbers(20).map(fail_at_7),
       numbers(20).map(fail_at_7).prefetch(3),
@@ -134,7 +134,7 @@ TEST(LeavingEarly, JoinsTheThreads) {
   }
 }
 
-TEST(LeavingEarly, DoesNotWaitForWhatNeverComes) {
+TEST(LeavingEarly, DoesNotWaitForAnElementThatNeverComes) {
   // Nine elements, then a search that never ends.
   const auto endless = [] {
     auto found = std::make_shared<std::atomic<int>>(0);

@@ -173,7 +173,7 @@ TEST(NnInReplicas, VariablesOfAnotherScopeAreRefused) {
   const std::string text =
       "[sgd] Trying to create optimizer slot variable under the scope for a strategy of 2 "
       "replica(s), which is "
-      "different from the scope used for the original variable ('outside', made for 1)";
+      "different from the scope used for the original variable ('outside', created for 1)";
   expect_error<InvalidArgumentError>(
       [&] { strategy.run([&] { optimizer.apply_gradients({ones({2})}, {outside}); }); }, text);
   {

@@ -146,9 +146,10 @@ TEST(SerializedGraph, SchedulesAreSerialisedAsFormulas) {
 TEST(SerializedGraph, FunctionsOfTheProgramCannotBeSerialised) {
   const Graph graph = training(optimizers::LearningRate::Schedule(
       [](std::int64_t step) { return 0.1 / static_cast<double>(1 + step); }));
-  EXPECT_EQ(error_of<UnimplementedError>([&] { graph.serialize(); }),
-            "[Graph] the learning rate of 'adam' is a function of this program, which cannot be "
-            "serialised; the formulas of optimizers::schedules can");
+  EXPECT_EQ(
+      error_of<UnimplementedError>([&] { graph.serialize(); }),
+      "[Graph] the learning rate of 'adam' is a C++ function, which cannot be serialised; use "
+      "one of optimizers::schedules");
 }
 
 TEST(SerializedGraph, ConcatOfUnknownSizesIsSerialisedWithItsGradients) {

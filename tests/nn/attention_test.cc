@@ -23,7 +23,7 @@ Tensor sequence(std::int64_t batch, std::int64_t positions, std::int64_t feature
   return random_tensor({batch, positions, features}, seed, -1.0, 1.0, float32);
 }
 
-// Weights away from zero, so that attention is far from even.
+// Large weights, so that the attention differs much between positions.
 Layer ready(Layer layer, const std::vector<Tensor>& inputs) {
   layer(inputs);
   std::uint32_t seed = 20;
@@ -32,8 +32,7 @@ Layer ready(Layer layer, const std::vector<Tensor>& inputs) {
   return layer;
 }
 
-// The layer as products of matrices, one head after the other. `allowed`: [queries, keys] or
-// undefined.
+// The layer's formula as matrix products, head by head. `allowed` is [queries, keys] or undefined.
 Tensor plain(const Layer& layer, const Tensor& query, const Tensor& value, const Tensor& key,
              const Tensor& allowed) {
   const std::vector<Variable> w = layer.variables();
@@ -86,7 +85,7 @@ TEST(MultiHeadAttention, NamesAndShapesAreThoseOfKeras) {
   EXPECT_EQ(without.variables().size(), 4u);
 }
 
-TEST(MultiHeadAttention, IsItsProductsOfMatrices) {
+TEST(MultiHeadAttention, EqualsItsFormula) {
   const Tensor x = sequence(2, 5, 6, 1), other = sequence(2, 7, 4, 2), third = sequence(2, 7, 3, 3);
   const Layer own = ready(layers::MultiHeadAttention(2, 3), {x});
   expect_equal(own(x), plain(own, x, x, x, {}));
@@ -96,7 +95,7 @@ TEST(MultiHeadAttention, IsItsProductsOfMatrices) {
   expect_equal(keyed(std::vector<Tensor>{x, other, third}), plain(keyed, x, other, third, {}));
 }
 
-TEST(MultiHeadAttention, MasksSayWhatIsSeen) {
+TEST(MultiHeadAttention, MasksSelectTheVisiblePositions) {
   const Tensor x = sequence(2, 4, 6, 1);
   const Tensor before = greater_equal(expand_dims(range(4), 1), range(4));
   const Layer causal = ready(layers::MultiHeadAttention(2, 3, {.use_causal_mask = true}), {x});
@@ -108,7 +107,7 @@ TEST(MultiHeadAttention, MasksSayWhatIsSeen) {
     expect_equal(masked(std::vector<Tensor>{x, x, x, mask}), plain(masked, x, x, x, before));
 }
 
-TEST(MultiHeadAttention, DropsWeightsInTrainingAlone) {
+TEST(MultiHeadAttention, DropsWeightsOnlyInTraining) {
   const Tensor x = sequence(2, 8, 6, 1);
   const Layer layer = ready(layers::MultiHeadAttention(2, 3, {.dropout = 0.5}), {x});
   expect_equal(layer(x), plain(layer, x, x, x, {}));
@@ -119,7 +118,7 @@ TEST(MultiHeadAttention, DropsWeightsInTrainingAlone) {
   EXPECT_EQ(values_of(layer(x, {.training = true})), first);
 }
 
-TEST(MultiHeadAttention, TracedItComputesWhatItDoesEagerly) {
+TEST(MultiHeadAttention, TracedEqualsEager) {
   const Tensor x = sequence(2, 6, 4, 1);
   for (const double dropout : {0.0, 0.3}) {
     const Layer layer =
@@ -145,7 +144,7 @@ TEST(MultiHeadAttention, TracedItComputesWhatItDoesEagerly) {
   }
 }
 
-TEST(MultiHeadAttention, ExplainsWhatItDoesNotTake) {
+TEST(MultiHeadAttention, ExplainsInvalidInputs) {
   const auto refused = [](const auto& call, const std::string& text) {
     expect_error<InvalidArgumentError>(call, text);
   };
@@ -159,7 +158,7 @@ TEST(MultiHeadAttention, ExplainsWhatItDoesNotTake) {
       [&] {
         layer(std::vector<Tensor>{x, x, x, x, x});
       },
-      "expected inputs {query, value, key, attention_mask}, the first one at least, got 5");
+      "expected 1 to 4 inputs {query, value, key, attention_mask}, got 5");
   refused(
       [&] {
         layer(ones({2, 6}));
@@ -170,7 +169,7 @@ TEST(MultiHeadAttention, ExplainsWhatItDoesNotTake) {
           "[multi_head_attention] expected an input whose last axis has 6 elements, got (2, 4, 5)");
 }
 
-TEST(PositionEmbedding, GivesThePositionsOfTheInput) {
+TEST(PositionEmbedding, AddsOneRowPerPosition) {
   const Layer layer = layers::PositionEmbedding(5);
   const Tensor x = sequence(2, 5, 3, 1);
   const Tensor whole = layer(x);

@@ -15,26 +15,26 @@ using testing::expect_error;
 using Tensors = std::vector<Tensor>;
 
 struct Trained {
-  std::vector<float> figures;  // weights, slots, counts, draws
+  std::vector<float> values;  // weights, slots, step counts, generator offset
 };
 
 void expect_same(const Trained& traced, const Trained& eager) {
-  ASSERT_EQ(traced.figures.size(), eager.figures.size());
-  for (std::size_t i = 0; i < eager.figures.size(); ++i)
-    EXPECT_NEAR(traced.figures[i], eager.figures[i],
-                1e-6f * std::max(0.1f, std::abs(eager.figures[i])))
+  ASSERT_EQ(traced.values.size(), eager.values.size());
+  for (std::size_t i = 0; i < eager.values.size(); ++i)
+    EXPECT_NEAR(traced.values[i], eager.values[i],
+                1e-6f * std::max(0.1f, std::abs(eager.values[i])))
         << i;
 }
 
-Trained figures_of(const Sequential& model, const optimizers::Optimizer& optimizer) {
+Trained values_of_training(const Sequential& model, const optimizers::Optimizer& optimizer) {
   Trained trained;
   for (const Variable& variable : model.variables())
-    for (float value : variable.value().to_vector<float>()) trained.figures.push_back(value);
+    for (float value : variable.value().to_vector<float>()) trained.values.push_back(value);
   for (const Variable& variable : optimizer.variables())
     if (variable.dtype() == float32)
-      for (float value : variable.value().to_vector<float>()) trained.figures.push_back(value);
-  trained.figures.push_back(static_cast<float>(optimizer.iterations()));
-  trained.figures.push_back(static_cast<float>(random::get_state().offset));
+      for (float value : variable.value().to_vector<float>()) trained.values.push_back(value);
+  trained.values.push_back(static_cast<float>(optimizer.iterations()));
+  trained.values.push_back(static_cast<float>(random::get_state().offset));
   return trained;
 }
 
@@ -76,12 +76,12 @@ Trained train_over_dataset(bool traced, const data::Dataset& data, const MakeOpt
   Trained trained;
   std::vector<float> losses;
   for (int i = 0; i < 4; ++i) losses.push_back((traced ? replayed() : epoch()).item<float>());
-  trained = figures_of(model, optimizer);
-  trained.figures.insert(trained.figures.end(), losses.begin(), losses.end());
+  trained = values_of_training(model, optimizer);
+  trained.values.insert(trained.values.end(), losses.begin(), losses.end());
   return trained;
 }
 
-TEST(ControlFlowTraining, ALoopOverADatasetTrainsAsEagerly) {
+TEST(ControlFlowTraining, ATracedLoopOverADatasetEqualsTheEagerLoop) {
   const MakeOptimizer sgd = [] {
     return optimizers::SGD(
         {.learning_rate = optimizers::schedules::exponential_decay(0.1, 5, 0.5), .momentum = 0.9});
@@ -93,13 +93,13 @@ TEST(ControlFlowTraining, ALoopOverADatasetTrainsAsEagerly) {
               train_over_dataset(false, make_data(24, 8), adam));
 }
 
-TEST(ControlFlowTraining, BatchesOfSeveralSizesAreServedByOneTrace) {
+TEST(ControlFlowTraining, OneTraceServesBatchesOfSeveralSizes) {
   const MakeOptimizer sgd = [] { return optimizers::SGD({.learning_rate = 0.1}); };
   expect_same(train_over_dataset(true, make_data(27, 8), sgd),
               train_over_dataset(false, make_data(27, 8), sgd));
 }
 
-TEST(ControlFlowTraining, ElementsThatMapsMakeAreFoundOut) {
+TEST(ControlFlowTraining, SpecsOfMappedElementsAreFoundByTheFirstElement) {
   const auto data = data::Dataset::from_tensor_slices({constant({1.0f, 2.0f, 3.0f, 4.0f, 5.0f})})
                         .batch(2)
                         .map([](const data::Example& e) { return data::Example(e[0] * 2.0); });
@@ -118,7 +118,7 @@ TEST(ControlFlowTraining, ElementsThatMapsMakeAreFoundOut) {
   EXPECT_EQ(traced, 1);
 }
 
-TEST(ControlFlowTraining, EachRunIsAnEpochOfItsOwn) {
+TEST(ControlFlowTraining, EachRunIsANewEpoch) {
   const auto make = [] {
     return data::Dataset::from_tensor_slices({range(10)}).shuffle(10, {.seed = 3}).batch(1);
   };
@@ -140,7 +140,7 @@ TEST(ControlFlowTraining, EachRunIsAnEpochOfItsOwn) {
   EXPECT_NE(orders[0], orders[1]);
 }
 
-TEST(ControlFlowTraining, BodiesInsideALoopOverADatasetSpreadOverDevices) {
+TEST(ControlFlowTraining, BodiesOfALoopOverADatasetMayUseSeveralDevices) {
   testing::use_gpus(2, 64);
   Variable sum;
   {
@@ -162,7 +162,7 @@ TEST(ControlFlowTraining, BodiesInsideALoopOverADatasetSpreadOverDevices) {
   EXPECT_NEAR(sum.value().item<float>(), 2 * once, 1e-6f);
 }
 
-TEST(ControlFlowTraining, ElementsComeFromWhateverDevice) {
+TEST(ControlFlowTraining, ElementsMayBeOnAnyDevice) {
   testing::use_gpus(2, 64);
   constexpr int kElements = 7;
   int made = 0;
@@ -224,7 +224,7 @@ TEST(ControlFlowTraining, SessionsLoopOverDatasets) {
   testing::expect_tensor(session.run(in_graph), float32, {8}, testing::values_of(w.value()), 1e-5);
 }
 
-TEST(ControlFlowTraining, AnElementOfAnotherKindIsAnError) {
+TEST(ControlFlowTraining, AnElementOfAnotherSpecIsAnError) {
   const auto data = data::Dataset::from_generator([] {
     return [i = 0]() mutable -> std::optional<data::Example> {
       if (++i > 3) return std::nullopt;
@@ -237,7 +237,7 @@ TEST(ControlFlowTraining, AnElementOfAnotherKindIsAnError) {
                                      "traced for, got (2, 4) and float32");
 }
 
-// Steps before, in and behind a loop, whose numbers Adam depends on.
+// Steps before, in and after a loop. Adam's updates depend on the steps' numbers.
 Trained train_in_loops(bool traced) {
   Sequential model = make_model();
   optimizers::Optimizer optimizer = optimizers::Adam({.learning_rate = 0.01});
@@ -267,8 +267,8 @@ Trained train_in_loops(bool traced) {
   std::vector<float> losses;
   for (float n : {2.0f, 0.0f, 4.0f, 1.0f})
     losses.push_back((traced ? replayed(constant(n)) : run(constant(n))).item<float>());
-  Trained trained = figures_of(model, optimizer);
-  trained.figures.insert(trained.figures.end(), losses.begin(), losses.end());
+  Trained trained = values_of_training(model, optimizer);
+  trained.values.insert(trained.values.end(), losses.begin(), losses.end());
   return trained;
 }
 

@@ -30,14 +30,14 @@ Moments moments_of(const Tensor& tensor) {
   return m;
 }
 
-TEST(Initializers, ConstantsFill) {
+TEST(Initializers, ConstantsFillTheTensor) {
   EXPECT_EQ(initializers::zeros()({2, 2}).to_vector<float>(), std::vector<float>(4, 0.0f));
   EXPECT_EQ(initializers::ones()({3}).to_vector<float>(), std::vector<float>(3, 1.0f));
   EXPECT_EQ(initializers::constant(2.5)({2}, float64).to_vector<double>(),
             std::vector<double>(2, 2.5));
 }
 
-// Expects draws whose variance is `variance` and that end at `limit`.
+// Expects random numbers of variance `variance` within +-`limit`.
 void expect_spread(const Initializer& initializer, const Shape& shape, double variance,
                    double limit) {
   random::set_seed(3);
@@ -67,13 +67,13 @@ TEST(Initializers, ScaleWithTheFans) {
     expect_spread(initializer, shape, variance, normal(variance));
 }
 
-TEST(Initializers, KernelsOfConvolutionsCountTheirWindow) {
+TEST(Initializers, TheFansOfConvolutionsIncludeTheWindow) {
   const double variance = 2.0 / (3 * 3 * (40 + 50));
   expect_spread(initializers::glorot_uniform(), {3, 3, 40, 50}, variance,
                 std::sqrt(3.0 * variance));
 }
 
-TEST(Initializers, DependOnTheSeedAlone) {
+TEST(Initializers, DependOnTheSeedOnly) {
   random::set_seed(11);
   const auto first = initializers::glorot_uniform()({4, 5}).to_vector<float>();
   const auto second = initializers::glorot_uniform()({4, 5}).to_vector<float>();
@@ -82,7 +82,7 @@ TEST(Initializers, DependOnTheSeedAlone) {
   EXPECT_EQ(initializers::glorot_uniform()({4, 5}).to_vector<float>(), first);
 }
 
-TEST(Initializers, GoByName) {
+TEST(Initializers, AreFoundByName) {
   EXPECT_EQ(Initializer("he_normal").name(), "he_normal");
   expect_error<InvalidArgumentError>([] { Initializer("he"); },
                                      "[initializers] expected one of: zeros, ones");

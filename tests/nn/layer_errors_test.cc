@@ -54,7 +54,7 @@ TEST(LayerErrors, AreTheSameInATraceAndInAFunctionalModel) {
                                      "[body] expected a floating dtype, got uint8");
 }
 
-TEST(LayerErrors, TellThePathOfALayerInsideAnother) {
+TEST(LayerErrors, NameThePathOfANestedLayer) {
   const Layer block =
       layers::Stack({layers::Dense(4), layers::Dense(4)}, {.input_shape = {4}, .name = "block"});
   Sequential model({block, layers::Dense(3)});
@@ -70,7 +70,7 @@ TEST(LayerErrors, TellThePathOfALayerInsideAnother) {
       "[block/dense_1] expected a floating dtype");
 }
 
-TEST(LayerErrors, KeepTheOperationThatTheUserCalled) {
+TEST(LayerErrors, NameTheOperationIfTheUserCalledIt) {
   Sequential model({layers::Lambda(
       [](const Tensor& x) {
         return matmul(x, x.rank() == 2 && x.dim(0) == 2 ? x : ones({4, 4}));
@@ -84,7 +84,7 @@ TEST(LayerErrors, KeepTheOperationThatTheUserCalled) {
       "layer was called with an input of shape (2, 4) and dtype float32");
 }
 
-TEST(LayerErrors, ComeThroughFit) {
+TEST(LayerErrors, PassThroughFit) {
   Sequential model = two_layers();
   model.compile({.optimizer = "sgd", .loss = "mse"});
   expect_error<InvalidArgumentError>(
@@ -94,7 +94,7 @@ TEST(LayerErrors, ComeThroughFit) {
       "[dense] expected a floating dtype, got uint8");
 }
 
-TEST(ForgottenBatch, IsHintedAt) {
+TEST(ForgottenBatch, GivesAHint) {
   Sequential model = two_layers();
   model.compile({.optimizer = "sgd", .loss = "mse"});
   const auto examples = data::Dataset::from_tensor_slices({ones({6, 4}), ones({6, 3})});

@@ -1,4 +1,4 @@
-// Gradients through layers, by input and variables, against central differences.
+// Compares gradients with respect to inputs and variables of layers with central differences.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,8 +16,8 @@ using testing::random_tensor;
 using testing::random_values;
 using testing::values_of;
 
-// A scalar that depends on each element of the layer's output differently, summed in float64: the
-// layers compute in float32, and the differences must not drown in the sum's rounding.
+// A scalar that depends differently on each element of the layer's output. It is summed in float64,
+// because the rounding of a float32 sum would exceed the differences.
 double loss_of(const Layer& layer, const Tensor& x, bool training) {
   NoGradScope no_grad;
   const auto y = values_of(layer(x, {.training = training}));
@@ -57,8 +57,7 @@ void expect_gradients(const Layer& layer, const Shape& shape, bool training = tr
   random::set_seed(4);
   const Tensor x = random_tensor(shape, 5, -1.0, 1.0, float32);
   layer(x);
-  for (Variable variable :
-       layer.trainable_variables())  // away from zeros and ones, where errors hide
+  for (Variable variable : layer.trainable_variables())  // zeros and ones would hide errors
     variable.assign(random_tensor(variable.shape(), 6, 0.4, 1.2, float32));
 
   GradientTape tape({.persistent = true});
@@ -136,7 +135,7 @@ TEST(LayerGradients, PositionEmbeddingSumsOverTheBatch) {
                          {4, 6, 0}, 1e-6);
 }
 
-TEST(LayerGradients, EmbeddingSumsWhatComesToARow) {
+TEST(LayerGradients, EmbeddingSumsTheGradientsOfARow) {
   const Layer layer = layers::Embedding(4, 2);
   GradientTape tape;
   const Tensor y = layer(constant({{1, 1, 3}}, {.dtype = int64}));

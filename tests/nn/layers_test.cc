@@ -90,7 +90,7 @@ std::vector<Case> single_input_cases() {
   };
 }
 
-TEST(Layers, ShapesAreKnownBeforeCallsAndHoldInThem) {
+TEST(Layers, InferredShapesEqualThoseOfCalls) {
   random::set_seed(1);
   for (const Case& c : single_input_cases()) {
     SCOPED_TRACE(c.layer.base().kind() + " of " + c.input.to_string());
@@ -107,7 +107,7 @@ TEST(Layers, ShapesAreKnownBeforeCallsAndHoldInThem) {
   }
 }
 
-TEST(Layers, BuildingMakesTheVariablesThatCallingWould) {
+TEST(Layers, BuildingCreatesTheSameVariablesAsCalling) {
   for (const Case& c : single_input_cases()) {
     build(c.layer, c.input);
     EXPECT_TRUE(c.layer.base().built());
@@ -121,7 +121,7 @@ TEST(Layers, UnknownSizesPassThrough) {
   EXPECT_EQ(infer(layers::MaxPooling2D(), {-1, -1, 8, 1}), (Shape{-1, -1, 4, 1}));
 }
 
-TEST(Layers, ShapeErrorsNameTheLayerAndWhatCame) {
+TEST(Layers, ShapeErrorsNameTheLayerAndTheInput) {
   using namespace layers;
   const auto refused = [](const Layer& layer, const Shape& shape, const std::string& text) {
     expect_error<InvalidArgumentError>([&] { infer(layer, shape); }, text);
@@ -131,11 +131,11 @@ TEST(Layers, ShapeErrorsNameTheLayerAndWhatCame) {
   refused(Conv2D(3, 3, {.name = "first"}), {-1, 8, 8},
           "[first] expected an input of shape (batch, height, width, channels), got (?, 8, 8)");
   refused(Conv2D(3, 5), {-1, 4, 8, 1},
-          "[conv2d] expected a picture of at least 5 x 5, got (?, 4, 8, 1)");
+          "[conv2d] expected an image of at least 5 x 5, got (?, 4, 8, 1)");
   refused(Conv2D(4, 3, {.groups = 2}), {-1, 8, 8, 3},
           "[conv2d] expected a number of channels divisible by 2 groups, got (?, 8, 8, 3)");
   refused(MaxPooling2D(), {-1, 1, 8, 1},
-          "[max_pooling2d] expected a picture of at least 2 x 2, got (?, 1, 8, 1)");
+          "[max_pooling2d] expected an image of at least 2 x 2, got (?, 1, 8, 1)");
   refused(GlobalAveragePooling2D(), {-1, 8},
           "[global_average_pooling2d] expected an input of shape (batch, height");
   refused(layers::Reshape({4, 2}), {-1, 7},
@@ -212,7 +212,7 @@ TEST(Layers, DenseIsAMatrixProductWithBias) {
   expect_tensor(y, float32, {3, 2}, expected, 1e-6);
 }
 
-TEST(Layers, DropoutDropsInTrainingAlone) {
+TEST(Layers, DropoutDropsOnlyInTraining) {
   random::set_seed(1);
   const Layer layer = layers::Dropout(0.25);
   const Tensor x = full({200, 50}, 3.0);
@@ -225,7 +225,7 @@ TEST(Layers, DropoutDropsInTrainingAlone) {
   EXPECT_NEAR(dropped, 2500, 150);
 }
 
-TEST(Layers, RescalingTakesPicturesOfBytes) {
+TEST(Layers, RescalingTakesUint8Images) {
   const Tensor pixels = constant({0, 51, 255}, {.dtype = uint8, .shape = {1, 3}});
   expect_tensor(layers::Rescaling(1.0 / 255.0, -0.5)(pixels), float32, {1, 3}, {-0.5, -0.3, 0.5},
                 1e-6);
@@ -238,7 +238,7 @@ TEST(Layers, EmbeddingTakesRowsOfItsTable) {
   expect_tensor(y, float32, {1, 2, 2}, {table[8], table[9], table[0], table[1]});
 }
 
-TEST(Layers, MergingLayersWantEqualShapes) {
+TEST(Layers, MergingLayersNeedEqualShapes) {
   const Tensor a = constant({{1.0, 2.0}}), b = constant({{3.0, 5.0}});
   const std::vector<Tensor> two{a, b}, three{a, b, b};
   expect_tensor(layers::Add()(three), float32, {1, 2}, {7, 12});
@@ -257,7 +257,7 @@ TEST(Layers, MergingLayersWantEqualShapes) {
   EXPECT_EQ(layers::Concatenate().base().output_shape(shapes), (Shape{-1, 4, 8}));
   expect_error<InvalidArgumentError>(
       [&] { layers::Concatenate({.axis = 1}).base().output_shape(shapes); },
-      "[concatenate] expected inputs that differ along the joined axis alone");
+      "[concatenate] expected inputs that differ only along the concatenated axis");
 }
 
 TEST(Layers, BatchNormalizationFollowsTheBatchesMoments) {
@@ -310,7 +310,7 @@ TEST(Layers, TwoLayersOfOneNameAreRefused) {
       [] {
         layers::Stack({layers::Dense(1, {.name = "a"}), layers::Dense(1, {.name = "a"})});
       },
-      "[sequential] expected layers of unique names, got two named 'a'");
+      "[sequential] expected layers with unique names, got two named 'a'");
 }
 
 TEST(Layers, ALayerUsedTwiceSharesItsVariables) {
@@ -325,7 +325,7 @@ TEST(Layers, AStackDeclaresTheShapeOfItsFirstLayer) {
   EXPECT_EQ(stack.base().declared_input_shape(), (Shape{2, 3}));
 }
 
-TEST(Layers, FreezingCoversWhatIsInside) {
+TEST(Layers, FreezingALayerFreezesItsChildren) {
   const Layer stack = nested();
   build(stack, {-1, 5});
   EXPECT_EQ(stack.trainable_variables().size(), 10u);
@@ -335,7 +335,7 @@ TEST(Layers, FreezingCoversWhatIsInside) {
   EXPECT_EQ(stack.variables().size(), 10u);
 }
 
-// A user's own layer with layers and a variable inside, and no build() of its own.
+// A user's layer that contains layers and a variable and does not override build().
 class Residual final : public LayerBase {
  public:
   Residual() : LayerBase("") {}
@@ -351,7 +351,7 @@ class Residual final : public LayerBase {
   Layer second_ = layers::Dense(4);
 };
 
-TEST(Layers, AUsersLayerBuildsWhatIsInside) {
+TEST(Layers, AUsersLayerBuildsItsChildren) {
   const Layer alone = std::make_shared<Residual>();
   build(alone, {-1, 4});
   EXPECT_EQ(
@@ -363,7 +363,7 @@ TEST(Layers, AUsersLayerBuildsWhatIsInside) {
   EXPECT_EQ(stack.variables()[4].name(), "residual_1/dense/kernel");
 }
 
-TEST(Layers, AFailedBuildLeavesNothingBehind) {
+TEST(Layers, AFailedBuildLeavesNoVariables) {
   class Moody final : public LayerBase {
    public:
     Moody() : LayerBase("moody") {}
@@ -389,7 +389,7 @@ TEST(Layers, KnownModelsHaveTheKnownNumberOfParameters) {
                              AveragePooling2D(), Flatten(), Dense(120), Dense(84), Dense(10)});
   build(lenet, {-1, 28, 28, 1});
   EXPECT_EQ(count_params(lenet.variables()),
-            61'706);  // LeCun et al. 1998, with trained pooling left out
+            61'706);  // LeCun et al. 1998, without the trainable pooling
   const Layer mlp = Stack({Dense(512), Dense(512), Dense(10)});
   build(mlp, {-1, 784});
   EXPECT_EQ(count_params(mlp.variables()), 669'706);

@@ -24,7 +24,7 @@ using Values = std::vector<double>;
 
 constexpr double kTolerance = 1e-12;
 
-// The means of the rows of a [rows, columns] table of values(i).
+// The row means of a [rows, columns] table with the elements values(i).
 template <class F>
 Values row_means(std::size_t rows, std::size_t columns, const F& value) {
   Values means(rows, 0.0);
@@ -45,7 +45,7 @@ Pair regression() {
   return pair;
 }
 
-TEST(Losses, RegressionLossesAreTheirFormulas) {
+TEST(Losses, RegressionLossesEqualTheirFormulas) {
   const auto [y_true, y_pred, t, p] = regression();
   const auto error = [&](std::size_t i) { return std::abs(t[i] - p[i]); };
   expect_tensor(losses::mse(y_true, y_pred), float64, {4},
@@ -72,7 +72,7 @@ TEST(Losses, HingeTakesBothKindsOfLabels) {
                 kTolerance);
 }
 
-TEST(Losses, KlDivergenceIsItsFormula) {
+TEST(Losses, KlDivergenceEqualsItsFormula) {
   const Tensor y_true = constant(Values{0.2, 0.8, 0.0, 1.0}, {.shape = {2, 2}});
   const Tensor y_pred = constant(Values{0.5, 0.5, 0.25, 0.75}, {.shape = {2, 2}});
   const auto term = [](double t, double p) { return t * std::log(t / p); };
@@ -89,7 +89,7 @@ Values softmax(const Values& scores, std::size_t row, std::size_t classes) {
   return p;
 }
 
-TEST(Losses, SparseCategoricalCrossentropyIsTheLabelsSurprise) {
+TEST(Losses, SparseCategoricalCrossentropyIsMinusTheLogProbabilityOfTheLabel) {
   const Tensor logits = random_tensor({3, 4}, 4);
   const std::vector<std::int64_t> labels{2, 0, 3};
   Values expected, probabilities;
@@ -254,7 +254,7 @@ TEST(Losses, SampleWeightsMultiplyAndDoNotChangeTheDivisor) {
   }
   expect_error<InvalidArgumentError>(
       [&] { losses::MeanSquaredError()(y_true, y_pred, constant({1.0})); },
-      "[mean_squared_error] expected a sample weight an example for values of shape (4,)");
+      "[mean_squared_error] expected one sample weight per example for values of shape (4,)");
 }
 
 TEST(Losses, AWeightCoversAllPositionsOfItsExample) {
@@ -293,7 +293,7 @@ TEST(Losses, MeansAreRefusedInReplicas) {
   EXPECT_NO_THROW(losses::MeanSquaredError().per_example(y_true, y_pred));
 }
 
-TEST(Losses, GoByName) {
+TEST(Losses, AreFoundByName) {
   EXPECT_EQ(losses::Loss("mse").name(), "mean_squared_error");
   EXPECT_EQ(losses::Loss(std::string("hinge")).name(), "hinge");
   expect_error<InvalidArgumentError>([] { losses::Loss("msee"); },
@@ -314,7 +314,7 @@ TEST(Losses, BadOptionsAreRefused) {
                                      "[huber] expected a positive delta");
 }
 
-// 1 - 1e-7 is 1 in 16 bits.
+// In 16-bit dtypes 1 - 1e-7 rounds to 1.
 TEST(Losses, BinaryCrossentropyOfCertainSixteenBitProbabilitiesIsFinite) {
   for (const DType dtype : {float16, bfloat16}) {
     const Tensor y_true = constant({1.0, 0.0, 1.0, 0.0}, {.dtype = dtype, .shape = {4, 1}});

@@ -89,7 +89,7 @@ TEST(Metrics, AccuraciesCountHits) {
   }
 }
 
-TEST(Metrics, BinaryFiguresCountOutcomes) {
+TEST(Metrics, BinaryMetricsCountOutcomes) {
   const Data data = binary();
   const auto t = values_of(data.y_true), p = values_of(data.y_pred), w = values_of(data.weights);
   for (bool weighted : {false, true}) {
@@ -110,7 +110,7 @@ TEST(Metrics, BinaryFiguresCountOutcomes) {
   EXPECT_NEAR(updated(metrics::Accuracy(), data), updated(metrics::BinaryAccuracy(), data), 0.0);
 }
 
-TEST(Metrics, ErrorsAreTheirMeans) {
+TEST(Metrics, ErrorMetricsAreMeans) {
   const Data data{random_tensor({5, 3}, 1, -1, 1, float32),
                   random_tensor({5, 3}, 2, -1, 1, float32), random_tensor({5}, 3, 0, 2, float32)};
   const auto t = values_of(data.y_true), p = values_of(data.y_pred);
@@ -129,7 +129,7 @@ TEST(Metrics, ErrorsAreTheirMeans) {
   }
 }
 
-// Keras's definition, threshold by threshold.
+// Keras's definition of the AUC, computed threshold by threshold.
 double auc_of(const Data& data, bool weighted, int count) {
   const auto t = values_of(data.y_true), p = values_of(data.y_pred), w = values_of(data.weights);
   std::vector<double> true_rate, false_rate;
@@ -193,7 +193,7 @@ TEST(Metrics, AnySplitOfTheExamplesGivesTheSame) {
   }
 }
 
-TEST(Metrics, AWeightOfZeroMasksWhateverIsThere) {
+TEST(Metrics, AWeightOfZeroMasksAnyValue) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   Metric mse = metrics::MeanSquaredError();
   mse.update(constant({{1.0}, {0.0}}), constant(std::vector<float>{3.0f, nan}, {.shape = {2, 1}}),
@@ -201,7 +201,7 @@ TEST(Metrics, AWeightOfZeroMasksWhateverIsThere) {
   EXPECT_NEAR(mse.result(), 4.0, 1e-7);
 }
 
-TEST(Metrics, TopKDecidesTiesAndOddScoresAsTensorFlowDoes) {
+TEST(Metrics, TopKTreatsTiesAndNonFiniteScoresAsTensorFlowDoes) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const auto hit = [](std::int64_t k, std::int64_t label, const std::vector<float>& scores) {
     Metric metric = metrics::SparseTopKCategoricalAccuracy(k);
@@ -255,7 +255,7 @@ TEST(Metrics, UpdatesDoNotWaitForTheDevice) {
   EXPECT_EQ(metric.result(), 0.5);
 }
 
-TEST(Metrics, GoByNameAndKeepIt) {
+TEST(Metrics, AreFoundByNameAndKeepIt) {
   EXPECT_EQ(Metric("mse").name(), "mse");
   EXPECT_EQ(Metric("acc").name(), "acc");
   EXPECT_EQ(metrics::AUC(10, "roc").name(), "roc");

@@ -1,4 +1,4 @@
-// Optimizers against plain double-precision implementations of the published rules.
+// Compares optimizers with double-precision implementations of the published rules.
 #include "tandem/optimizers.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,8 @@ Values gradient_at(int step) {
 }
 Values start() { return random_values(kSize, 5, -1.0, 1.0); }
 
-// The reference: called once a step (from 1) with the values, which it changes, and the gradient.
+// The reference: called in each step (numbered from 1) with the gradient and with the values, which
+// it updates.
 using Rule = std::function<void(int step, Values& w, const Values& g)>;
 
 void expect_follows(const std::function<Optimizer()>& make, const std::function<Rule()>& rule) {
@@ -192,7 +193,7 @@ double norm_of(const Values& g) {
   return std::sqrt(sum);
 }
 
-// The step that SGD at rate 1 makes of gradients a and b.
+// The change that SGD with learning rate 1 makes for gradients a and b.
 std::pair<Values, Values> step_of(const Clipping& clipping, const Values& a, const Values& b) {
   const std::vector<Variable> variables{Variable(zeros({kSize}, {.dtype = float64})),
                                         Variable(zeros({kSize}, {.dtype = float64})),
@@ -220,7 +221,7 @@ TEST(Optimizers, ClipGradients) {
   expect_near(step_of({.global_clipnorm = 100.0}, a, b).second, b);
 }
 
-TEST(Optimizers, WantOneBoundAtMost) {
+TEST(Optimizers, AcceptAtMostOneGradientBound) {
   expect_error<InvalidArgumentError>(
       [] { SGD({.clipping = {.clipvalue = 1.0, .clipnorm = 1.0}}); },
       "[sgd] expected at most one of clipvalue, clipnorm and global_clipnorm, got 2");
@@ -228,9 +229,9 @@ TEST(Optimizers, WantOneBoundAtMost) {
                                      "[adam] expected a positive bound on gradients, got -1");
 }
 
-// --- the faces ---
+// --- the three APIs: minimize, apply_gradients and step ---
 
-TEST(Optimizers, ThreeFacesTakeTheSameStep) {
+TEST(Optimizers, MinimizeApplyGradientsAndStepAgree) {
   const Tensor x = constant({{1.0, -2.0}, {0.5, 3.0}});
   const auto loss_of = [&](const Variable& w) { return reduce_sum(square(matmul(x, w))); };
   const auto fresh = [] { return Variable(constant({{0.3}, {0.7}}), {.name = "w"}); };
@@ -266,7 +267,7 @@ TEST(Optimizers, AVariableWithoutAGradientStays) {
   EXPECT_EQ(optimizer.iterations(), 1);
 }
 
-TEST(Optimizers, TellsOfVariablesWithoutAGradient) {
+TEST(Optimizers, WarnsOnceAboutVariablesWithoutAGradient) {
   Variable w(constant({1.0, 2.0}), {.name = "w"}), b(constant({3.0}), {.name = "b"});
   Optimizer sgd = SGD({.learning_rate = 1.0}, {w, b});
   ::testing::internal::CaptureStderr();
@@ -343,7 +344,7 @@ TEST(Optimizers, BadOptionsAreRefused) {
           "[optimizers] expected one of: sgd, adam, adamw, rmsprop, adagrad, lamb; got 'adamm'");
 }
 
-TEST(Optimizers, GoByName) {
+TEST(Optimizers, AreFoundByName) {
   for (const char* name : {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lamb"})
     EXPECT_EQ(from_name(name).name(), name);
   EXPECT_EQ(from_name("sgd").learning_rate(), 0.01);
@@ -353,7 +354,7 @@ TEST(Optimizers, GoByName) {
 
 // --- state ---
 
-TEST(Optimizers, VariablesAreCountAndSlots) {
+TEST(Optimizers, VariablesAreTheStepCounterAndSlots) {
   const Variable a(ones({2}), {.name = "dense/kernel"}), b(ones({3}), {.name = "dense/bias"});
   Optimizer optimizer = Adam();
   EXPECT_TRUE(optimizer.variables().empty());
@@ -373,7 +374,7 @@ TEST(Optimizers, VariablesAreCountAndSlots) {
   EXPECT_EQ(optimizer.variables()[0].value().item<std::int64_t>(), 1);
 }
 
-TEST(Optimizers, RestoredStateGoesOnAsIfUnbroken) {
+TEST(Optimizers, ContinuesExactlyFromRestoredState) {
   const auto train = [](Optimizer& optimizer, const Variable& w, int from, int to) {
     for (int step = from; step < to; ++step)
       optimizer.apply_gradients({constant(gradient_at(step))}, {w});
@@ -397,7 +398,7 @@ TEST(Optimizers, RestoredStateGoesOnAsIfUnbroken) {
   EXPECT_EQ(values_of(after), values_of(whole));
 }
 
-TEST(Optimizers, ARateSetReplacesTheSchedule) {
+TEST(Optimizers, SettingTheRateReplacesTheSchedule) {
   Optimizer optimizer = SGD({.learning_rate = schedules::exponential_decay(0.1, 1, 0.5)});
   Variable w(zeros({1}));
   optimizer.apply_gradients({ones({1})}, {w});
@@ -408,7 +409,7 @@ TEST(Optimizers, ARateSetReplacesTheSchedule) {
   expect_tensor(w, float32, {1}, {-0.4}, 1e-6);
 }
 
-TEST(Optimizers, SlotsLiveBesideTheirVariable) {
+TEST(Optimizers, SlotsAreOnTheDeviceOfTheirVariable) {
   testing::use_gpus(1, 64);
   DeviceScope gpu("/gpu:0");
   const Variable w(ones({100'000}), {.name = "w"});

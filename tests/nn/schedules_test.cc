@@ -1,4 +1,4 @@
-// Schedules against Keras's formulas, written out step by step.
+// Compares schedules with Keras's formulas.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Losses and metrics where the arguments' batch sizes are not known when they are called: in
-// functions with an input_signature and in graphs.
+// Losses and metrics of tensors with unknown batch sizes: in functions with an input_signature and
+// in graphs.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -69,7 +69,7 @@ std::vector<float> numbers(const Tensor& tensor) {
   return cast(tensor, float32).to_vector<float>();
 }
 
-TEST(UnknownBatches, LossesAndTheirGradientsAreThoseOfKnownOnes) {
+TEST(UnknownBatches, LossesAndGradientsEqualThoseOfKnownSizes) {
   for (const Case& c : kLosses) {
     SCOPED_TRACE(c.name);
     const losses::Loss loss = losses::from_name(c.name);
@@ -90,7 +90,7 @@ TEST(UnknownBatches, LossesAndTheirGradientsAreThoseOfKnownOnes) {
   }
 }
 
-TEST(UnknownBatches, StatisticsOfMetricsAreThoseOfKnownOnes) {
+TEST(UnknownBatches, StatisticsOfMetricsEqualThoseOfKnownSizes) {
   for (const Case& c : kMetrics) {
     SCOPED_TRACE(c.name);
     const metrics::Metric metric = metrics::from_name(c.name);
@@ -107,7 +107,7 @@ TEST(UnknownBatches, StatisticsOfMetricsAreThoseOfKnownOnes) {
   }
 }
 
-TEST(UnknownBatches, SampleWeightsMayHaveOneOfTheirOwn) {
+TEST(UnknownBatches, SampleWeightsMayHaveTheirOwnBatchSize) {
   const losses::Loss loss = losses::MeanSquaredError();
   const metrics::Metric metric = metrics::MeanAbsoluteError();
   for (const Shape& weights : {Shape{-1}, Shape{-1, 1}}) {
@@ -129,7 +129,7 @@ TEST(UnknownBatches, SampleWeightsMayHaveOneOfTheirOwn) {
   }
 }
 
-TEST(UnknownBatches, PlaceholdersMayHaveEachItsOwn) {
+TEST(UnknownBatches, EachPlaceholderMayHaveItsOwnBatchSize) {
   for (const Case& c : kLosses) {
     SCOPED_TRACE(c.name);
     const losses::Loss loss = losses::from_name(c.name);
@@ -151,7 +151,8 @@ TEST(UnknownBatches, PlaceholdersMayHaveEachItsOwn) {
   }
 }
 
-// Eagerly, rows do not broadcast: neither do they when the sizes are known only in the run.
+// Different batch sizes are an error, as in eager calls, also if they are known only when the
+// function runs.
 TEST(UnknownBatches, ThatDifferAreRefusedWhenTheFunctionRuns) {
   const auto mse = function(
       [](const Tensor& y_true, const Tensor& y_pred) { return losses::mse(y_true, y_pred); },
@@ -163,7 +164,7 @@ TEST(UnknownBatches, ThatDifferAreRefusedWhenTheFunctionRuns) {
                {"expected", "(5, 3)", "(1, 3)"});
 }
 
-TEST(UnknownBatches, AndClassesAreCountedInTheRun) {
+TEST(UnknownBatches, TheNumberOfClassesMayBeUnknown) {
   const auto smoothed = [](const Tensor& y_true, const Tensor& y_pred) {
     return losses::categorical_crossentropy(y_true, y_pred, {.label_smoothing = 0.3});
   };

@@ -37,7 +37,7 @@ TEST(Gather, TakesSlicesAlongAnAxis) {
 }
 
 TEST(Gather, NamesTheIndexOutOfRange) {
-  const DeviceScope on_cpu("/cpu:0");  // where errors come at once
+  const DeviceScope on_cpu("/cpu:0");  // where errors are synchronous
   EXPECT_EQ(error_of<InvalidArgumentError>([] {
               gather(iota({4, 3}), constant({0, 4}));
             }),
@@ -92,7 +92,7 @@ TEST(Gather, GradientHasAGradient) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(second[i], expected[i], 1e-12);
 }
 
-// Whatever the number of threads: bit for bit the sums in the order of the indices.
+// For any number of threads, the sums are bitwise those in the order of the indices.
 template <class T, class Sum>
 void expect_sums_in_order() {
   constexpr std::size_t kCount = 20'000, kRows = 500, kWidth = 7;
@@ -135,7 +135,7 @@ TEST(OneHot, MarksIndices) {
   EXPECT_THROW(one_hot(wiggly({2}), 3), InvalidArgumentError);
 }
 
-TEST(OneHot, RefusesValuesThatTheTypeDoesNotHold) {
+TEST(OneHot, RejectsValuesThatTheDtypeCannotHold) {
   const Tensor indices = constant({0, 1});
   testing::expect_error<InvalidArgumentError>(
       [&] { one_hot(indices, 2, {.on = 300.0, .dtype = uint8}); },

@@ -29,7 +29,7 @@ TEST(Concat, JoinsAlongEachAxis) {
   expect_moved(concat({large, large}, 0), {600'000}, [](const Index& i) { return i[0] % 300'000; });
 }
 
-TEST(Concat, SaysWhatDoesNotFit) {
+TEST(Concat, NamesShapesThatDoNotMatch) {
   EXPECT_EQ(error_of<InvalidArgumentError>([] {
               concat({iota({2, 3}), iota({3, 3})}, 1);
             }),
@@ -44,7 +44,7 @@ TEST(Concat, SaysWhatDoesNotFit) {
   EXPECT_THROW(concat({iota({2}), iota({2, 1})}, 0), InvalidArgumentError);
 }
 
-TEST(Stack, MakesAnAxis) {
+TEST(Stack, AddsAnAxis) {
   const Tensor a = iota({2, 3}), b = iota({2, 3}) + 6.0;
   expect_moved(stack({a, b}), {2, 2, 3}, [](const Index& i) { return i[0] * 6 + i[1] * 3 + i[2]; });
   expect_moved(stack({a, b}, 1), {2, 2, 3},
@@ -59,7 +59,7 @@ TEST(Stack, MakesAnAxis) {
             "[Pack] expected tensors of one shape, got (2,) and (3,)");
 }
 
-TEST(Stack, TakesMoreThanAFewTensors) {
+TEST(Stack, TakesManyTensors) {
   std::vector<Tensor> tensors;
   for (int i = 0; i < 40; ++i) tensors.push_back(constant(i));
   EXPECT_EQ(stack(tensors).to_vector<std::int32_t>(), iota({40}).to_vector<std::int32_t>());

@@ -1,4 +1,4 @@
-// A plain second computation of operations that move elements: index by index.
+// Reference implementations of operations that move elements.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,8 +39,8 @@ inline Tensor iota(const Shape& shape) {
   return constant(values, {.shape = shape});
 }
 
-// Expects `result` to have `shape` and, at each index, the element of iota() that `source` names by
-// its flat position; `outside` where that is negative.
+// Expects `result` to have `shape`, and at each index the element of iota() at the flat position
+// source(index); `outside` if the position is negative.
 inline void expect_moved(const Tensor& result, const Shape& shape,
                          const std::function<std::int64_t(const Index&)>& source,
                          std::int32_t outside = 0) {
@@ -54,7 +54,7 @@ inline void expect_moved(const Tensor& result, const Shape& shape,
   }
 }
 
-// Elements that differ from one another, floating, in [-1, 1).
+// Distinct floating-point elements in [-1, 1).
 inline Tensor wiggly(const Shape& shape, DType dtype = float64) {
   std::vector<double> values(static_cast<std::size_t>(shape.num_elements()));
   for (std::size_t i = 0; i < values.size(); ++i)

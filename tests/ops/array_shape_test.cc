@@ -23,7 +23,7 @@ using testing::wiggly;
 using Tensors = const std::vector<Tensor>&;
 
 TEST(Reshape, SharesStorageAndInfersOneSize) {
-  const DeviceScope on_cpu("/cpu:0");  // its memory is looked at
+  const DeviceScope on_cpu("/cpu:0");  // the test reads the memory directly
   const Tensor x = iota({2, 3, 4});
   const Tensor y = reshape(x, {-1, 6});
   EXPECT_EQ(y.shape(), Shape({4, 6}));
@@ -46,8 +46,8 @@ TEST(Reshape, RejectsOtherCounts) {
   EXPECT_THROW(reshape(zeros({0}), {-1, 0}), InvalidArgumentError);
 }
 
-TEST(ExpandDims, PutsAnAxisAnywhere) {
-  const DeviceScope on_cpu("/cpu:0");  // its memory is looked at
+TEST(ExpandDims, InsertsAnAxisAnywhere) {
+  const DeviceScope on_cpu("/cpu:0");  // the test reads the memory directly
   const Tensor x = iota({2, 3});
   EXPECT_EQ(expand_dims(x, 0).shape(), Shape({1, 2, 3}));
   EXPECT_EQ(expand_dims(x, 1).shape(), Shape({2, 1, 3}));
@@ -58,8 +58,8 @@ TEST(ExpandDims, PutsAnAxisAnywhere) {
             "[ExpandDims] expected an axis of [-3, 3), got 3");
 }
 
-TEST(Squeeze, DropsAxesOfOne) {
-  const DeviceScope on_cpu("/cpu:0");  // its memory is looked at
+TEST(Squeeze, DropsAxesOfSizeOne) {
+  const DeviceScope on_cpu("/cpu:0");  // the test reads the memory directly
   const Tensor x = iota({1, 2, 1, 3, 1});
   EXPECT_EQ(squeeze(x).shape(), Shape({2, 3}));
   EXPECT_EQ(squeeze(x, {0, -1}).shape(), Shape({2, 1, 3}));
@@ -117,7 +117,7 @@ TEST(Transpose, MovesElementsOfEverySize) {
   }
 }
 
-TEST(Transpose, RejectsWhatIsNoPermutation) {
+TEST(Transpose, RejectsInvalidPermutations) {
   const Tensor x = iota({2, 3});
   EXPECT_EQ(error_of<InvalidArgumentError>([&] {
               transpose(x, {0, 0});
@@ -144,7 +144,7 @@ TEST(BroadcastTo, RepeatsElements) {
   EXPECT_THROW(broadcast_to(iota({2, 3}), {3}), InvalidArgumentError);
 }
 
-TEST(Tile, RepeatsTheWhole) {
+TEST(Tile, RepeatsTheTensor) {
   expect_moved(tile(iota({2, 3}), {2, 3}), {4, 9},
                [](const Index& i) { return i[0] % 2 * 3 + i[1] % 3; });
   expect_moved(tile(iota({2, 1, 3}), {1, 50, 1}), {2, 50, 3},
@@ -156,7 +156,7 @@ TEST(Tile, RepeatsTheWhole) {
             "[Tile] expected 2 multiples of at least 0 for shape (2, 3), got (2)");
 }
 
-TEST(Reverse, TurnsAxes) {
+TEST(Reverse, ReversesAxes) {
   expect_moved(reverse(iota({3, 4, 5}), {1}), {3, 4, 5},
                [](const Index& i) { return i[0] * 20 + (3 - i[1]) * 5 + i[2]; });
   expect_moved(reverse(iota({3, 4}), {0, -1}), {3, 4},
@@ -169,7 +169,7 @@ TEST(Reverse, TurnsAxes) {
 }
 
 TEST(Slice, SharesStorageWhenOnlyTheFirstAxisIsCut) {
-  const DeviceScope on_cpu("/cpu:0");  // its memory is looked at
+  const DeviceScope on_cpu("/cpu:0");  // the test reads the memory directly
   const Tensor x = iota({5, 3, 2});
   const Tensor y = slice(x, {1, 0, 0}, {3, -1, 2});
   EXPECT_EQ(y.shape(), Shape({3, 3, 2}));
@@ -197,7 +197,7 @@ TEST(Slice, CopiesOtherParts) {
 }
 
 TEST(Indexing, TakesALeadingSlice) {
-  const DeviceScope on_cpu("/cpu:0");  // its memory is looked at
+  const DeviceScope on_cpu("/cpu:0");  // the test reads the memory directly
   const Tensor x = iota({3, 4});
   EXPECT_EQ(x[1].to_vector<std::int32_t>(), (std::vector<std::int32_t>{4, 5, 6, 7}));
   EXPECT_EQ(x[-1][0].item<std::int32_t>(), 8);
@@ -235,7 +235,7 @@ TEST(Pad, SurroundsWithAValue) {
             "[Pad] expected a number that uint8 holds, got -1");
 }
 
-TEST(StopGradient, KeepsTheValueAndDropsTheRecord) {
+TEST(StopGradient, KeepsTheValueAndStopsTheGradient) {
   const Tensor x = wiggly({3});
   GradientTape tape;
   tape.watch(x);

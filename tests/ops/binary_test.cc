@@ -42,7 +42,7 @@ const Case kArithmetic[] = {
     {"floor_mod", floor_mod, floor_mod_of},
 };
 
-// The elements of `tensor` repeated to `shape`, index by index.
+// The elements of `tensor` broadcast to `shape`.
 std::vector<double> repeated(const Tensor& tensor, const Shape& shape) {
   const std::vector<double> values = values_of(tensor);
   std::vector<double> result;
@@ -99,14 +99,13 @@ TEST(Binary, EveryOperationBroadcastsInFloat64) {
 TEST(Binary, EveryFloatingDtype) {
   for (DType dtype : testing::kFloatingTypes)
     for (const Case& test : kArithmetic) {
-      // Division that rounds down jumps: keep to numbers whose quotients are exact.
+      // Floor division is discontinuous, so this uses numbers whose quotients are exact.
       const bool jumps = test.op == floor_divide || test.op == floor_mod;
       const Tensor a = jumps ? constant({-7.0, -6.5, 5.25, 8.0}, {.dtype = dtype})
                              : random_tensor(Shape({1003}), 3, -2, 2, dtype);
       const Tensor b = jumps ? constant({2.0, 2.0, -4.0, 0.5}, {.dtype = dtype})
                              : random_tensor(Shape({1003}), 4, 0.5, 3, dtype);
-      // squared_difference rounds twice before the last time, and the square doubles the first
-      // error.
+      // squared_difference rounds the difference, too, and the square doubles that error.
       check(test, a, b, a.shape(), (test.op == squared_difference ? 2 : 1) * epsilon_of(dtype));
     }
 }
@@ -201,7 +200,7 @@ TEST(Binary, ExtremaKeepNan) {
   expect_tensor(minimum(a, b), float32, Shape({2}), {nan, nan});
 }
 
-TEST(Binary, ShapesAndDtypesThatDoNotFit) {
+TEST(Binary, NamesShapesAndDtypesThatDoNotMatch) {
   const Tensor a = random_tensor(Shape({2, 3}));
   expect_error<InvalidArgumentError>(
       [&] { a + random_tensor(Shape({4})); },
@@ -257,7 +256,7 @@ TEST(Binary, GradientsBesideNumbers) {
   }
 }
 
-TEST(Binary, TiesGiveTheGradientToTheLeft) {
+TEST(Binary, TiesGiveTheGradientToTheLeftOperand) {
   const Tensor a = constant({1.0, 2.0}), b = constant({1.0, 3.0});
   GradientTape tape;
   tape.watch(a);
@@ -295,7 +294,7 @@ TEST(AddN, SumsInOrderInEveryDtype) {
 }
 
 TEST(AddN, SixteenBitSumsAreKeptInFloat32) {
-  // 2048 + 1 is not a float16: summing there would lose every one.
+  // 2048 + 1 is not representable in float16, so a float16 sum would lose every 1.
   std::vector<Tensor> tensors = {full(Shape({3}), 2048.0, {.dtype = float16})};
   for (int n = 0; n < 4; ++n) tensors.push_back(ones(Shape({3}), {.dtype = float16}));
   expect_tensor(add_n(tensors), float16, Shape({3}), {2052, 2052, 2052});
@@ -316,7 +315,7 @@ TEST(AddN, GradientsAndErrors) {
       "[AddN] expected tensors of one shape and dtype, (2,) float32, got (3,) float32 as tensor 1");
 }
 
-TEST(Binary, ZeroToTheZerothHasNoSlope) {
+TEST(Binary, TheDerivativeOfZeroToTheZerothIsZero) {
   const Tensor x = constant({0.0, 2.0, 0.0}), y = constant({0.0, 0.0, 1.0});
   GradientTape tape({.persistent = true});
   tape.watch(x);
@@ -327,8 +326,8 @@ TEST(Binary, ZeroToTheZerothHasNoSlope) {
   expect_tensor(tape.gradient(z, y), float32, {3}, {0, std::log(2.0), 0}, 1e-6);
 }
 
-// Quotient and remainder belong together, as in Python: a / b may round up to a whole number.
-TEST(Binary, FloorDivideGoesWithFloorMod) {
+// Quotient and remainder agree, as in Python, also if a / b is rounded up to a whole number.
+TEST(Binary, FloorDivideAgreesWithFloorMod) {
   for (const DType dtype : {float32, float64}) {
     const Tensor a = constant({1.0, -1.0, 7.0, -7.0, 0.3, 0.0, 1.0, 6.0}, {.dtype = dtype});
     const Tensor b = constant({0.1, 0.1, 2.0, 2.0, -0.1, 5.0, 0.0, 0.1}, {.dtype = dtype});

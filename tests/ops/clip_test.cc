@@ -53,7 +53,7 @@ TEST(Clip, GlobalNormOfAllTensors) {
                                      "[global_norm] expected at least one defined tensor");
 }
 
-TEST(Clip, ByGlobalNormScalesAllAlike) {
+TEST(Clip, ByGlobalNormScalesAllEqually) {
   const std::vector<Tensor> tensors = {constant({3.0, 0.0}), Tensor(),
                                        constant({4.0}, {.dtype = float16})};
   const ClippedTensors clipped = clip_by_global_norm(tensors, 1.0);

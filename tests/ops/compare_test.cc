@@ -149,7 +149,7 @@ TEST(Cast, TruncatesAndRounds) {
   expect_tensor(cast(zeros(Shape({0, 2})), int64), int64, Shape({0, 2}), {});
 }
 
-TEST(Cast, LargeTensorsInFullAndSixteenBits) {
+TEST(Cast, LargeTensorsInThirtyTwoAndSixteenBits) {
   const Tensor x = random_tensor(Shape({100003}), 1, -4, 4, float32);
   const auto values = x.to_vector<float>();
   const auto half = cast(x, float16).to_vector<Half>();

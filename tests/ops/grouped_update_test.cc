@@ -1,4 +1,4 @@
-// Updates of many variables at once against the same updates one by one.
+// Compares grouped updates of many variables with separate updates.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -42,7 +42,8 @@ std::vector<Rule> rules() {
       {"LAMB", [](const auto& rate) { return LAMB({.learning_rate = rate}); }}};
 }
 
-// More than one launch takes, none that is as large as another, an empty one, slices of packs.
+// More variables than one launch supports, of different sizes; one is empty, and some are not
+// multiples of a pack.
 std::vector<std::int64_t> sizes() {
   std::vector<std::int64_t> sizes = {5003, 0, 1, 2048};
   for (std::int64_t size = 1; size < 100; ++size) sizes.push_back(size);
@@ -58,7 +59,7 @@ std::vector<Tensor> gradients_at(int step, DType dtype, const std::vector<std::i
   return gradients;
 }
 
-// The variables and slots behind some steps.
+// The variables and slots after some steps.
 std::vector<std::vector<double>> updated(const Rule& rule, DType dtype, bool grouped,
                                          const std::vector<std::int64_t>& sizes) {
   std::vector<Variable> variables;
@@ -72,7 +73,7 @@ std::vector<std::vector<double>> updated(const Rule& rule, DType dtype, bool gro
     return gradients[0];
   };
   const auto traced = function(step);
-  for (int i = 0; i < 3; ++i) {  // as it is, recorded, and again
+  for (int i = 0; i < 3; ++i) {  // the program runs directly, is recorded, and is replayed
     const auto gradients = gradients_at(i, dtype, sizes);
     grouped ? traced(gradients) : step(gradients);
   }
@@ -83,7 +84,7 @@ std::vector<std::vector<double>> updated(const Rule& rule, DType dtype, bool gro
   return values;
 }
 
-TEST(GroupedUpdate, HasTheBitsOfUpdatesOneByOne) {
+TEST(GroupedUpdate, EqualsSeparateUpdatesBitwise) {
   for (const Rule& rule : rules()) {
     SCOPED_TRACE(rule.name);
     const std::vector<std::int64_t> some = {3, 0, 70, 1, 5003};
@@ -106,7 +107,7 @@ TEST(GroupedUpdate, OfEveryDType) {
 }
 
 // Variables of several dtypes, and a variable that is updated twice.
-TEST(GroupedUpdate, IsOfWhatGoesTogetherAlone) {
+TEST(GroupedUpdate, GroupsOnlyCompatibleUpdates) {
   for (const bool grouped : {false, true}) {
     Variable a(ones({600})), b(ones({600}, {.dtype = float64})), c(ones({600}));
     Optimizer sgd = optimizers::SGD({.learning_rate = 0.5}), slow = optimizers::SGD();

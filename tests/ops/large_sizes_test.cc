@@ -1,4 +1,4 @@
-// Sizes that overflow: no operation makes a tensor of them.
+// Operations reject sizes whose products overflow.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -81,10 +81,10 @@ TEST(LargeSizes, AreRefusedByWindows) {
   expect_refused("MaxPool", [&] { nn::max_pool2d(x, {.window = k2To62}); });
 }
 
-TEST(LargeSizes, OfEmptyTensorsAreAsTheyAre) {
+TEST(LargeSizes, AreAllowedInEmptyTensors) {
   EXPECT_EQ(zeros({k2To59, 0}).shape(), Shape({k2To59, 0}));
   EXPECT_EQ(concat({zeros({0, k2To32}), zeros({0, k2To32})}, 1).shape(), Shape({0, 2 * k2To32}));
-  // Below the limit it is the memory that is short.
+  // Below the limit, memory runs out.
   EXPECT_THROW(zeros({k2To59}), ResourceExhaustedError);
 }
 
@@ -99,7 +99,7 @@ TEST(LargeSizes, ProgramsOfMoreThanCanBeAddressedAreRefused) {
             "(576460752303423488,) and dtype float32");
 }
 
-TEST(LargeSizes, NegativeOnesAreNoSizes) {
+TEST(LargeSizes, RejectNegativeSizes) {
   expect_refused("Fill", [] { zeros({-1}); });
   expect_refused("Fill", [] { zeros({-k2To62}); });
   expect_refused("RandomStandardNormal", [] { random::normal({2, -3}); });

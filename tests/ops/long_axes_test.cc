@@ -1,5 +1,5 @@
-// Operations along axes so long, and of tensors so large, that devices take them apart: into
-// blocks, pieces and passes.
+// Operations along long axes and on large tensors, which kernels divide into blocks, pieces and
+// passes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,11 +45,11 @@ TEST(LongAxes, BatchNormalisationOfManyRowsAndColumns) {
     for (const auto& [rows, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{
              {20'000, 3}, {3'000, 72}, {40, 1'100}}) {
       SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns));
-      const DType figures = dtype == float64 ? float64 : float32;
+      const DType statistics_dtype = dtype == float64 ? float64 : float32;
       const double tolerance = dtype == bfloat16 ? 2e-2 : 2e-5;
       const Tensor x = random_tensor({rows, columns}, 1, 7, 9, dtype);
-      const Tensor gamma = random_tensor({columns}, 2, 0.5, 2, figures);
-      const Tensor beta = random_tensor({columns}, 3, -1, 1, figures);
+      const Tensor gamma = random_tensor({columns}, 2, 0.5, 2, statistics_dtype);
+      const Tensor beta = random_tensor({columns}, 3, -1, 1, statistics_dtype);
       const Tensor dy = random_tensor({rows, columns}, 4, -1, 1, dtype);
       GradientTape tape;
       for (const Tensor* each : {&x, &gamma, &beta}) tape.watch(*each);
@@ -58,8 +58,8 @@ TEST(LongAxes, BatchNormalisationOfManyRowsAndColumns) {
       const std::vector<double> values = values_of(x), slopes = values_of(dy);
       const std::vector<double> scales = values_of(gamma), shifts = values_of(beta);
       const Columns of = moments_of(values, rows, columns);
-      expect_tensor(result.mean, figures, {columns}, of.mean, 1e-5);
-      expect_tensor(result.variance, figures, {columns}, of.variance, 1e-5);
+      expect_tensor(result.mean, statistics_dtype, {columns}, of.mean, 1e-5);
+      expect_tensor(result.variance, statistics_dtype, {columns}, of.variance, 1e-5);
       std::vector<double> y(values.size()), dx(values.size());
       std::vector<double> dgamma(scales.size()), dbeta(scales.size());
       const auto normal = [&](std::size_t i) {
@@ -80,8 +80,8 @@ TEST(LongAxes, BatchNormalisationOfManyRowsAndColumns) {
       }
       expect_tensor(result.y, dtype, {rows, columns}, y, tolerance);
       expect_tensor(gradients[0], dtype, {rows, columns}, dx, tolerance);
-      expect_tensor(gradients[1], figures, {columns}, dgamma, 1e-3);
-      expect_tensor(gradients[2], figures, {columns}, dbeta, 1e-3);
+      expect_tensor(gradients[1], statistics_dtype, {columns}, dgamma, 1e-3);
+      expect_tensor(gradients[2], statistics_dtype, {columns}, dbeta, 1e-3);
     }
 }
 
@@ -96,7 +96,7 @@ TEST(LongAxes, LayerNormalisationOfLongRowsAndManyOfThem) {
     for (const Tensor* each : {&x, &gamma, &beta}) tape.watch(*each);
     const Tensor y = nn::layer_norm(x, gamma, beta, 1e-3);
     const auto gradients = tape.gradient(y, {x, gamma, beta}, {.output_gradient = dy});
-    // The same as operations, in float64, on the host.
+    // The same, composed of operations in float64 on the host.
     const DeviceScope host("CPU:0");
     const Tensor wide = cast(x, float64), scale = cast(gamma, float64), slope = cast(dy, float64);
     const ReduceOptions last{.axis = Dims{1}, .keepdims = true};

@@ -20,7 +20,7 @@ using testing::expect_tensor;
 using testing::random_tensor;
 using testing::values_of;
 
-// One matrix product by definition; the operands as they are stored.
+// The matrix product by definition, of the operands as they are stored.
 std::vector<double> product(const std::vector<double>& a, const std::vector<double>& b,
                             std::int64_t m, std::int64_t n, std::int64_t k,
                             const MatMulOptions& options) {
@@ -144,8 +144,8 @@ TEST(MatMul, SameTeamSameBits) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(matmul(a, b).to_vector<float>(), first);
 }
 
-// Long sums, as of a weight's gradient over a large batch, are cut in a way that the shape alone
-// decides.
+// Long sums, as in a weight's gradient over a large batch, are divided in a way that depends only
+// on the shape.
 TEST(MatMul, TheSameBitsWithAnyTeam) {
   const std::array<std::int64_t, 3> sizes[] = {{32, 32, 4096},   {10, 84, 5000},  {17, 1, 20001},
                                                {784, 128, 2048}, {64, 700, 3000}, {1, 1, 9000}};

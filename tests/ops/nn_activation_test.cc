@@ -111,7 +111,7 @@ TEST(Activation, ExplainsBadInput) {
                                      "[Elu] expected alpha of 0 or more, got -1");
 }
 
-// The gradient knows which branch a result is from also where that has been rounded to 0.
+// The gradient finds the branch of a result, even if the result was rounded to 0.
 TEST(Activation, EluOfASmallAlphaHasTheSlopeOfItsBranch) {
   for (const DType dtype : testing::kFloatingTypes)
     for (const double alpha : {0.0, 1e-8}) {

@@ -68,7 +68,7 @@ std::vector<double> plain(const Sizes& s, const std::vector<Tensor>& in, double 
           weights[static_cast<std::size_t>(j)] = score;
           largest = std::fmax(largest, score);
         }
-        if (std::isinf(largest)) continue;  // it sees nothing
+        if (std::isinf(largest)) continue;  // all keys are masked
         for (double& weight : weights) sum += weight = std::exp(weight - largest);
         for (std::int64_t j = 0; j < s.keys; ++j)
           for (std::int64_t d = 0; d < s.value_depth; ++d)
@@ -82,12 +82,12 @@ double nothing(std::int64_t, std::int64_t, std::int64_t, std::int64_t) { return 
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// Sizes of no tile, of parts of one, and of several.
+// Empty sizes, and sizes below and above that of a tile.
 const Sizes kSizes[] = {{2, 3, 5, 2, 2, 4, 3},     {1, 1, 1, 1, 1, 1, 1},
                         {1, 37, 70, 2, 1, 9, 80},  {1, 130, 33, 1, 1, 65, 8},
                         {1, 5, 520, 2, 2, 16, 16}, {2, 20, 40, 6, 2, 8, 8}};
 
-TEST(Attention, IsTheDefinitionInEveryDtype) {
+TEST(Attention, AgreesWithTheDefinitionInEveryDtype) {
   for (const Sizes& s : kSizes)
     for (const DType dtype : testing::kFloatingTypes) {
       SCOPED_TRACE(s.query().to_string() + s.value().to_string() + std::string(name_of(dtype)));
@@ -99,7 +99,7 @@ TEST(Attention, IsTheDefinitionInEveryDtype) {
     }
 }
 
-TEST(Attention, CausalQueriesSeeWhatCameBefore) {
+TEST(Attention, CausalQueriesAttendToEarlierKeys) {
   for (const Sizes& s : kSizes) {
     SCOPED_TRACE(s.query().to_string() + s.value().to_string());
     const std::vector<Tensor> in = operands(s);
@@ -150,7 +150,7 @@ TEST(Attention, HasRightSecondDerivatives) {
   expect_second_order(attending({.mask = allowed, .causal = true}), operands(s));
 }
 
-TEST(Attention, TheMaskThatIsAddedHasAGradient) {
+TEST(Attention, AnAdditiveMaskHasAGradient) {
   const Sizes s{1, 2, 3, 2, 1, 2, 2};
   for (const Shape& shape : {Shape{1, 2, 2, 3}, Shape{2, 1, 3}}) {
     std::vector<Tensor> in = operands(s);
@@ -163,9 +163,9 @@ TEST(Attention, TheMaskThatIsAddedHasAGradient) {
   }
 }
 
-// Tiles of queries and keys, in parts and several, against differences would take too long: the
-// gradients that the whole matrix gives are checked above.
-TEST(Attention, LargeGradientsAreThoseOfTheComposition) {
+// Several tiles of queries and keys. Central differences would take too long, so this compares with
+// composed operations, whose gradients are checked above.
+TEST(Attention, LargeGradientsAgreeWithComposedOperations) {
   for (const Sizes& s : {Sizes{1, 150, 70, 2, 1, 5, 36}, Sizes{1, 40, 300, 1, 1, 40, 3},
                          Sizes{2, 33, 65, 4, 2, 8, 8}})
     for (const bool causal : {false, true}) {
@@ -193,7 +193,7 @@ TEST(Attention, OtherDtypesAreLikeFloat64) {
   testing::expect_other_dtypes_like_float64(attending({.causal = true}), operands(s));
 }
 
-TEST(Attention, DropsTheWeightsThatDropoutWould) {
+TEST(Attention, DropsTheSameWeightsAsDropout) {
   const Sizes s{2, 7, 45, 2, 2, 4, 3};
   const auto with_seed = [&](const testing::TensorFunction& f) {
     return [f](const std::vector<Tensor>& in) {
@@ -224,7 +224,7 @@ TEST(Attention, DropsTheWeightsThatDropoutWould) {
   expect_second_order(with_seed(attending({.dropout_rate = 0.4})), operands(small));
 }
 
-TEST(Attention, EachDrawDropsOthers) {
+TEST(Attention, EachCallDropsOtherWeights) {
   const std::vector<Tensor> in = operands({1, 20, 20, 1, 1, 4, 4});
   random::set_seed(1);
   const std::vector<double> first = values_of(attend(in, {.dropout_rate = 0.5}));
@@ -233,7 +233,7 @@ TEST(Attention, EachDrawDropsOthers) {
   EXPECT_EQ(values_of(attend(in, {.dropout_rate = 0.5})), first);
 }
 
-// With fewer heads than threads, queries and keys are shared out instead.
+// If there are fewer heads than threads, queries and keys are distributed instead.
 TEST(Attention, TheSameBitsOnAnyNumberOfThreads) {
   for (const DType dtype : {float32, bfloat16}) {
     const std::vector<Tensor> in = operands({1, 300, 280, 4, 2, 24, 8}, dtype);
@@ -254,7 +254,7 @@ TEST(Attention, TheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-TEST(Attention, AQueryThatSeesNothingGivesZeros) {
+TEST(Attention, AFullyMaskedQueryGivesZeros) {
   const Sizes s{1, 2, 3, 1, 1, 2, 2};
   const std::vector<Tensor> in = operands(s);
   const Tensor allowed = constant({{true, true, false}, {false, false, false}});
@@ -270,7 +270,7 @@ TEST(Attention, AQueryThatSeesNothingGivesZeros) {
   }
 }
 
-TEST(Attention, WhatHasGoneWrongIsSeen) {
+TEST(Attention, KeepsNaN) {
   const double nan = std::nan("");
   std::vector<Tensor> in = operands({1, 2, 3, 1, 1, 2, 2});
   in[0] = constant({nan, 0.0, 1.0, 1.0}, {.dtype = float64, .shape = {1, 2, 1, 2}});
@@ -307,7 +307,8 @@ TEST(Attention, ExplainsBadInput) {
           "[ScaledDotProductAttention] expected query, key and value of shape (batch, positions, "
           "heads, depth), got (2, 3, 4), (2, 3, 1, 4) and (2, 3, 1, 4)");
   refused({2, 3, 1, 4}, {1, 3, 1, 4}, {2, 3, 1, 4}, "expected one batch size");
-  refused({2, 3, 1, 4}, {2, 3, 1, 4}, {2, 5, 1, 4}, "expected as many values and heads of them");
+  refused({2, 3, 1, 4}, {2, 3, 1, 4}, {2, 5, 1, 4},
+          "expected key and value with the same positions and heads");
   refused({2, 3, 1, 4}, {2, 3, 1, 5}, {2, 3, 1, 4}, "expected query and key of one depth");
   refused({2, 3, 3, 4}, {2, 3, 2, 4}, {2, 3, 2, 4},
           "expected a number of query heads that the key heads divide, got 3 and 2");

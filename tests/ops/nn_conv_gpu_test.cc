@@ -1,4 +1,4 @@
-// Convolutions of the sizes for which cuDNN has engines of its own kind, on a real GPU.
+// Convolutions of sizes for which cuDNN has specialised engines, on a real GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ void expect_all_like_float64() {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.x.to_string() + c.kernel.to_string());
     const std::vector<Tensor> in = inputs_of(c);
-    expect_like_float64(function_of(c.options), in, float32, 0x1p-6);  // of TF32's 10 bits
+    expect_like_float64(function_of(c.options), in, float32, 0x1p-6);  // TF32 has 10 bits
     expect_like_float64(function_of(c.options), in, float16, 0x1p-5);
     expect_like_float64(function_of(c.options), in, bfloat16, 0x1p-2);
   }
@@ -66,13 +66,13 @@ TEST(OnGpuConv2D, IsLikeFloat64) {
   expect_all_like_float64();
 }
 
-TEST(OnGpuConv2D, IsTheSameWithEnginesThatWereTriedOut) {
+TEST(OnGpuConv2D, IsLikeFloat64WithAutotuning) {
   ::setenv("TANDEM_CUDNN_AUTOTUNE", "true", 1);
   TANDEM_REQUIRE(on_real_gpu(), "gpu");
   expect_all_like_float64();
 }
 
-TEST(OnGpuConv2D, HasTheSameBitsEveryTime) {
+TEST(OnGpuConv2D, IsDeterministic) {
   TANDEM_REQUIRE(on_real_gpu(), "gpu");
   for (const Case& c : cases())
     for (const DType dtype : {float32, bfloat16}) {

@@ -98,7 +98,7 @@ const std::vector<Case>& cases() {
       {{2, 6, 5, 4}, {3, 3, 1, 4}, {.strides = 2, .padding = kSame, .groups = 4}},  // depthwise
       {{1, 6, 5, 3}, {3, 3, 1, 6}, {.padding = kValid, .groups = 3}},
       {{1, 1, 1, 1}, {3, 3, 1, 1}, {.padding = kSame}},  // all padding but one tap
-      {{1, 4, 4, 17}, {4, 4, 17, 33}, {}},               // a window as large as the picture
+      {{1, 4, 4, 17}, {4, 4, 17, 33}, {}},               // a window as large as the image
       {{3, 6, 6, 32}, {3, 3, 32, 16}, {.padding = kSame}}};
   return all;
 }
@@ -194,7 +194,7 @@ TEST(Conv2D, KeepsNaNThroughActivations) {
   }
 }
 
-TEST(Conv2D, GradientsComeForTheInputsThatAreWatchedAlone) {
+TEST(Conv2D, ComputesOnlyTheGradientsThatAreNeeded) {
   const std::vector<Tensor> in = inputs_of(cases()[1]);
   for (std::size_t which = 0; which < 3; ++which)
     expect_gradients(
@@ -206,12 +206,12 @@ TEST(Conv2D, GradientsComeForTheInputsThatAreWatchedAlone) {
         {in[which]});
 }
 
-TEST(DepthwiseConv2D, FiltersEachChannelByItself) {
+TEST(DepthwiseConv2D, FiltersEachChannelSeparately) {
   const Tensor x = random_tensor({2, 5, 6, 3}, 4), kernel = random_tensor({3, 2, 3, 2}, 5),
                bias = random_tensor({6}, 6);
   const Conv2DOptions options{.strides = 2, .padding = Padding::kSame};
   const Tensor y = nn::depthwise_conv2d(x, kernel, bias, options);
-  // Channel c of x alone gives channels 2 c and 2 c + 1.
+  // Only channel c of x contributes to channels 2 c and 2 c + 1.
   for (std::int64_t c = 0; c < 3; ++c) {
     const Tensor alone = nn::conv2d(slice(x, {0, 0, 0, c}, {-1, -1, -1, 1}),
                                     slice(kernel, {0, 0, c, 0}, {-1, -1, 1, -1}),
@@ -242,7 +242,7 @@ TEST(Conv2D, HandlesEmptyBatches) {
   }
 }
 
-// The sums over all pixels of a batch are cut in a way that the shape alone decides.
+// The sums over all pixels of a batch are divided in a way that depends only on the shape.
 TEST(Conv2D, KernelGradientsHaveTheSameBitsWithAnyTeam) {
   const std::tuple<Shape, Shape, Conv2DOptions> cases[] = {
       {{16, 28, 28, 1}, {5, 5, 1, 6}, {}},
@@ -272,12 +272,12 @@ TEST(Conv2D, KernelGradientsHaveTheSameBitsWithAnyTeam) {
   });
 }
 
-// Parts along the batch and along the channels, even and uneven, beside a plain computation.
+// Parts along the batch and along the channels, of equal and unequal sizes, compared with float64.
 TEST(Conv2D, LargeKernelGradientsAreLikeFloat64) {
   const std::pair<Shape, Shape> cases[] = {{{5, 14, 14, 32}, {3, 3, 32, 64}},
                                            {{3, 9, 9, 48}, {3, 3, 48, 64}},
                                            {{21, 28, 28, 2}, {5, 5, 2, 7}}};
-  // Thousands of products are summed, so what rounds is much larger than some of the results.
+  // Thousands of products are summed, so the rounding errors may exceed small results.
   for (const auto& [shape, taps] : cases)
     for (const auto& [dtype, tolerance] :
          {std::pair{float32, 5e-4}, std::pair{float16, 0.06}, std::pair{bfloat16, 0.5}})
@@ -291,7 +291,7 @@ TEST(Conv2D, ExplainsBadInput) {
       [&] {
         nn::conv2d(ones({5, 5, 4}), kernel);
       },
-      "[Conv2D] expected pictures [n, h, w, in] and a kernel [kh, kw, in / groups, out]");
+      "[Conv2D] expected images [n, h, w, in] and a kernel [kh, kw, in / groups, out]");
   expect_error<InvalidArgumentError>(
       [&] {
         nn::conv2d(x, ones({3, 3, 3, 2}));
@@ -306,7 +306,7 @@ TEST(Conv2D, ExplainsBadInput) {
       [&] {
         nn::conv2d(x, ones({6, 6, 4, 2}));
       },
-      "expected pictures as large as the 6x6 kernel (dilation 1x1), got shape (1, 5, 5, 4)");
+      "expected images as large as the 6x6 kernel (dilation 1x1), got shape (1, 5, 5, 4)");
   expect_error<InvalidArgumentError>([&] { nn::conv2d(x, kernel, ones({3})); },
                                      "[Conv2D] expected a bias of shape (2,), got (3,)");
   expect_error<InvalidArgumentError>(

@@ -26,7 +26,7 @@ constexpr Activation kActivations[] = {
     Activation::kElu,      Activation::kSelu,    Activation::kGelu,  Activation::kSwish,
     Activation::kSoftplus, Activation::kSigmoid, Activation::kTanh,  Activation::kSoftmax};
 
-TEST(Dense, EqualsItsPartsWithEveryActivation) {
+TEST(Dense, EqualsMatMulBiasAndActivation) {
   for (const DType dtype : {float32, float64})
     for (const Activation activation : kActivations) {
       SCOPED_TRACE(static_cast<int>(activation));
@@ -132,8 +132,8 @@ TEST(Dense, ExplainsBadInput) {
       "expected one dtype, got float32 and float64");
 }
 
-TEST(BiasAdd, AddsOverTheLastAxisAndSumsBack) {
-  // Rows narrow and wide, few and many: every way of cutting the columns' sums into blocks.
+TEST(BiasAdd, AddsAlongTheLastAxisAndSumsTheGradient) {
+  // Narrow and wide rows, few and many: all ways to divide the column sums into blocks.
   for (const Shape& shape : {Shape{1}, Shape{3, 1}, Shape{5000, 3}, Shape{7, 64}, Shape{300, 70},
                              Shape{40, 5, 3, 17}, Shape{2, 20000}, Shape{0, 4}}) {
     SCOPED_TRACE(shape.to_string());

@@ -39,7 +39,7 @@ class FakeReplica final : public ReplicaContext {
   void add_to_key(std::string&) const override {}
 };
 
-TEST(Dropout, KeepsTheShareAskedForAndScalesIt) {
+TEST(Dropout, KeepsTheExpectedFractionAndScalesIt) {
   for (const double rate : {0.0, 0.1, 0.5, 0.9}) {
     const std::int64_t count = 100000;
     double kept = 0;
@@ -48,12 +48,12 @@ TEST(Dropout, KeepsTheShareAskedForAndScalesIt) {
       EXPECT_NEAR(value, 1.0 / (1.0 - rate), 1e-5);
       kept += 1;
     }
-    // Within five standard deviations of the binomial distribution.
+    // Five standard deviations of the binomial distribution.
     EXPECT_NEAR(kept / count, 1.0 - rate, 5 * std::sqrt(rate * (1 - rate) / count) + 1e-12);
   }
 }
 
-TEST(Dropout, RepeatsWithTheSeedAndChangesWithTheDraw) {
+TEST(Dropout, RepeatsWithTheSeedAndChangesWithTheOffset) {
   random::set_seed(7);
   const std::vector<float> first = nn::dropout(ones({1000}), 0.5).to_vector<float>();
   const std::vector<float> second = nn::dropout(ones({1000}), 0.5).to_vector<float>();
@@ -85,7 +85,7 @@ TEST(Dropout, TheGradientHasTheSameMask) {
   }
 }
 
-TEST(Dropout, ReplicasDropWhatOneDeviceWould) {
+TEST(Dropout, ReplicasDropTheSameElementsAsOneDevice) {
   // 7 examples of 45 elements, split unevenly: no boundary falls on a block of random words.
   const Tensor x = random_tensor({7, 9, 5}, 1, -1, 1, float32);
   random::set_seed(9);
@@ -132,10 +132,10 @@ TEST(AverageLoss, DividesByTheGlobalBatch) {
       [&] { nn::compute_average_loss(loss, {.global_batch_size = 0}); },
       "expected a global batch size of 1 or more, got 0");
   expect_error<InvalidArgumentError>([] { nn::compute_average_loss(constant(1.0)); },
-                                     "expected a loss an example");
+                                     "expected per-example losses of rank 1 or more");
 }
 
-TEST(AverageLoss, KnowsTheReplicas) {
+TEST(AverageLoss, AveragesOverTheReplicasOfAStrategy) {
   const Tensor loss = constant({1.0, 2.0, 6.0});
   {
     FakeReplica replica(1, 2, 4, 9);

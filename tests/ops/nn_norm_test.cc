@@ -54,7 +54,7 @@ TEST(BatchNorm, NormalisesByTheBatchInEveryDtype) {
                    beta = random_tensor({channels}, 3, -1, 1, parameters);
       const Moments m = moments_of(values_of(x), static_cast<std::size_t>(channels));
       const nn::BatchNormResult result = nn::batch_norm_training(x, gamma, beta, 1e-2);
-      // The sums of the plain computation are themselves exact to 1e-13 or so.
+      // The reference's own sums are accurate to about 1e-13.
       const double tolerance = dtype == float64 ? 1e-13 : 8 * testing::epsilon_of(dtype),
                    exact = dtype == float64 ? 1e-13 : 2e-6;
       expect_tensor(result.y, dtype, shape,
@@ -66,7 +66,7 @@ TEST(BatchNorm, NormalisesByTheBatchInEveryDtype) {
 }
 
 TEST(BatchNorm, KeepsItsPrecisionFarFromZero) {
-  // 1e4 + noise of 1e-1: sums of squares would have lost it all in float32.
+  // 1e4 with noise of 1e-1: a float32 sum of squares would lose the noise.
   std::vector<double> values;
   for (double value : testing::random_values(20000, 4)) values.push_back(1e4 + 0.1 * value);
   const Tensor x = constant(values, {.dtype = float32, .shape = {10000, 2}});
@@ -94,7 +94,7 @@ TEST(BatchNorm, HasRightGradients) {
   };
   expect_gradients(f, in);
   expect_second_order(f, in);
-  // Through the moments too.
+  // Also through the moments.
   expect_gradients(
       [](const std::vector<Tensor>& in) {
         const nn::BatchNormResult r = nn::batch_norm_training(in[0], in[1], in[2], 1e-2);
@@ -128,7 +128,7 @@ TEST(BatchNorm, OtherDtypesHaveTheGradientsOfFloat64) {
   expect_like_float64(with_parameters, all, float32, 5e-5);
 }
 
-TEST(BatchNorm, InferenceUsesTheMomentsGiven) {
+TEST(BatchNorm, InferenceUsesTheGivenMoments) {
   const Tensor x = random_tensor({4, 5, 3}, 12), gamma = random_tensor({3}, 13),
                beta = random_tensor({3}, 14), mean = random_tensor({3}, 15),
                variance = random_tensor({3}, 16, 0.5, 2);

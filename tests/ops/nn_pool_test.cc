@@ -41,7 +41,7 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// The pooling by definition: the maximum, or the mean over the pixels there are.
+// The pooling by definition: the maximum, or the mean over the pixels that are not padding.
 std::vector<double> pooled(const Tensor& x, const Case& c, bool average) {
   const std::vector<double> in = values_of(x);
   const nn::Pair window = c.options.window, stride = c.options.strides.value_or(window);
@@ -108,7 +108,7 @@ TEST(Pool, HasRightGradients) {
 TEST(Pool, OtherDtypesAgreeWithFloat64) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.x.to_string());
-    // Far enough apart that no two are equal once rounded.
+    // The values differ enough to stay distinct after rounding.
     std::vector<double> values;
     for (std::int64_t i = 0; i < c.x.num_elements(); ++i)
       values.push_back(static_cast<double>(i * 37 % 251) / 16.0);
@@ -120,7 +120,7 @@ TEST(Pool, OtherDtypesAgreeWithFloat64) {
   }
 }
 
-TEST(MaxPool, HandsTheGradientToTheFirstOfEquals) {
+TEST(MaxPool, GivesTheGradientToTheFirstOfEqualPixels) {
   for (const Pool2DOptions& options : {Pool2DOptions{}, Pool2DOptions{.window = 2, .strides = 1}}) {
     GradientTape tape;
     const Tensor x = constant({1.0, 3.0, 3.0, 3.0}, {.shape = {1, 2, 2, 1}});
@@ -170,12 +170,12 @@ TEST(Pool, ExplainsBadInput) {
       [] {
         nn::max_pool2d(ones({4, 4, 2}));
       },
-      "[MaxPool] expected pictures [n, h, w, c], got shape (4, 4, 2)");
+      "[MaxPool] expected images [n, h, w, c], got shape (4, 4, 2)");
   expect_error<InvalidArgumentError>(
       [] {
         nn::avg_pool2d(ones({1, 4, 4, 2}), {.window = 5});
       },
-      "[AvgPool] expected pictures as large as the 5x5 window, got shape (1, 4, 4, 2)");
+      "[AvgPool] expected images as large as the 5x5 window, got shape (1, 4, 4, 2)");
   expect_error<InvalidArgumentError>(
       [] {
         nn::max_pool2d(ones({1, 4, 4, 2}), {.window = 0});
@@ -190,7 +190,7 @@ TEST(Pool, ExplainsBadInput) {
       [] {
         nn::global_avg_pool2d(ones({4, 4}));
       },
-      "[global_avg_pool2d] expected pictures");
+      "[global_avg_pool2d] expected images");
 }
 
 }  // namespace

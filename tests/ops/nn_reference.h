@@ -1,4 +1,4 @@
-// Other dtypes compared with float64, whose gradients are checked by differences.
+// Compares other dtypes with float64, whose gradients are checked by central differences.
 #pragma once
 
 #include "support/gradient_check.h"
@@ -6,8 +6,8 @@
 
 namespace tandem::testing {
 
-// Expects `f` of the inputs rounded to `dtype`, and its gradients, to be what float64 gives for the
-// same numbers. Only float64 inputs are rounded; the others are passed on.
+// Expects `f` of the inputs rounded to `dtype`, and its gradients, to equal those in float64 of the
+// same numbers. Only float64 inputs are rounded; others are passed unchanged.
 inline void expect_like_float64(const TensorFunction& f, const std::vector<Tensor>& inputs,
                                 DType dtype, double tolerance) {
   SCOPED_TRACE(::testing::Message() << name_of(dtype));

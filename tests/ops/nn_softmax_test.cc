@@ -30,12 +30,12 @@ std::vector<double> log_sums(const std::vector<double>& x, std::size_t width) {
   return logs;
 }
 
-// The plain computation is itself exact to 1e-14 or so.
+// The reference itself is accurate to about 1e-14.
 double tolerance_of(DType dtype) {
   return dtype == float64 ? 1e-14 : 3 * testing::epsilon_of(dtype);
 }
 
-// Few classes, a buffer's worth and more of them; few rows and many.
+// Fewer classes than a buffer holds, as many, and more; few and many rows.
 const Shape kShapes[] = {{1}, {3, 1}, {130, 10}, {2, 3, 5}, {3, 100}, {2, 2048}, {2, 5000}, {0, 4}};
 
 TEST(Softmax, AgreesWithTheDefinitionInEveryDtype) {

@@ -18,8 +18,8 @@ std::string text(const Tensor& tensor) {
   return out.str();
 }
 
-// The expected texts are what NumPy 1.24 prints for the same arrays.
-TEST(Printing, IsAsNumPyPrints) {
+// The expected strings are the output of NumPy 1.24 for the same arrays.
+TEST(Printing, EqualsNumPysOutput) {
   EXPECT_EQ(text(constant({{22.0, 28.0}, {49.0, 64.0}})),
             "[[22. 28.]\n"
             " [49. 64.]]");
@@ -128,7 +128,7 @@ TEST(Printing, ShowsSixteenBitNumbersByTheirShortestDigits) {
   EXPECT_EQ(text(constant(65504.0, {.dtype = float16})), "65500.0");
 }
 
-TEST(Printing, RefusesAnUndefinedTensor) { EXPECT_THROW(text(Tensor()), FailedPreconditionError); }
+TEST(Printing, RejectsAnUndefinedTensor) { EXPECT_THROW(text(Tensor()), FailedPreconditionError); }
 
 }  // namespace
 }  // namespace tandem

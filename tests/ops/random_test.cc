@@ -65,9 +65,9 @@ TEST(Philox, BlocksHoldTheWordsOfTheirCounters) {
 TEST(Random, TheSameForAnyNumberOfThreads) {
   testing::expect_same_bits_with_any_team([] {
     random::set_seed(42);
-    std::vector<double> draws;
-    const auto add = [&](const Tensor& drawn) {
-      for (const double value : values_of(drawn)) draws.push_back(value);
+    std::vector<double> numbers;
+    const auto add = [&](const Tensor& sampled) {
+      for (const double value : values_of(sampled)) numbers.push_back(value);
     };
     for (DType dtype : testing::kFloatingTypes) {
       add(random::normal(Shape({50001}), 0, 1, {.dtype = dtype}));
@@ -77,11 +77,11 @@ TEST(Random, TheSameForAnyNumberOfThreads) {
     add(random::uniform_int(Shape({50001}), 0, 1000));
     add(random::bernoulli(Shape({50001}), 0.3));
     add(random::permutation(50001));
-    return draws;
+    return numbers;
   });
 }
 
-TEST(Random, ElementsDependOnTheirPositionAlone) {
+TEST(Random, ElementsDependOnTheirPositionOnly) {
   random::set_seed(3);
   const auto many = random::normal(Shape({1000})).to_vector<float>();
   random::set_seed(3);
@@ -89,35 +89,37 @@ TEST(Random, ElementsDependOnTheirPositionAlone) {
   EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin()));
 }
 
-// Draws of every kind, in every dtype: exact ones, and those that the device computes from words.
-struct Drawn {
+// Samples of every distribution in every dtype: those that are bitwise equal on all devices, and
+// those that may differ by rounding.
+struct Samples {
   std::vector<std::vector<double>> exact, close;
 };
-Drawn draw_on(const char* device) {
+Samples sample_on(const char* device) {
   random::set_seed(21);
   const DeviceScope scope(device);
-  Drawn drawn;
+  Samples samples;
   for (const DType dtype : testing::kFloatingTypes) {
-    drawn.close.push_back(values_of(random::uniform({1'003}, -3.0, 2.0, {.dtype = dtype})));
-    drawn.exact.push_back(values_of(nn::dropout(ones({1'003}, {.dtype = dtype}), 0.3)));
-    drawn.close.push_back(values_of(random::normal({1'003}, 1.0, 2.0, {.dtype = dtype})));
-    drawn.close.push_back(values_of(random::truncated_normal({1'003}, 1.0, 2.0, {.dtype = dtype})));
+    samples.close.push_back(values_of(random::uniform({1'003}, -3.0, 2.0, {.dtype = dtype})));
+    samples.exact.push_back(values_of(nn::dropout(ones({1'003}, {.dtype = dtype}), 0.3)));
+    samples.close.push_back(values_of(random::normal({1'003}, 1.0, 2.0, {.dtype = dtype})));
+    samples.close.push_back(
+        values_of(random::truncated_normal({1'003}, 1.0, 2.0, {.dtype = dtype})));
   }
   for (const DType dtype : {int32, int64, uint8})
-    drawn.exact.push_back(values_of(random::uniform_int({1'003}, 3, 200, {.dtype = dtype})));
+    samples.exact.push_back(values_of(random::uniform_int({1'003}, 3, 200, {.dtype = dtype})));
   for (const DType dtype : {bool_, bfloat16, int32})
-    drawn.exact.push_back(values_of(random::bernoulli({1'003}, 0.4, {.dtype = dtype})));
-  return drawn;
+    samples.exact.push_back(values_of(random::bernoulli({1'003}, 0.4, {.dtype = dtype})));
+  return samples;
 }
 
-TEST(Random, EveryDeviceDrawsTheSame) {
-  const Drawn on_cpu = draw_on("CPU:0"), on_default = draw_on("");
+TEST(Random, EveryDeviceGeneratesTheSameNumbers) {
+  const Samples on_cpu = sample_on("CPU:0"), on_default = sample_on("");
   ASSERT_EQ(on_cpu.exact.size(), on_default.exact.size());
   for (std::size_t i = 0; i < on_cpu.exact.size(); ++i) {
     const auto& other = on_default.exact[i];
     const auto at = std::mismatch(on_cpu.exact[i].begin(), on_cpu.exact[i].end(), other.begin());
     EXPECT_TRUE(at.second == other.end())
-        << "draw " << i << ", element " << at.second - other.begin() << ": " << *at.first << ", "
+        << "sample " << i << ", element " << at.second - other.begin() << ": " << *at.first << ", "
         << *at.second;
   }
   ASSERT_EQ(on_cpu.close.size(), on_default.close.size());
@@ -131,7 +133,7 @@ TEST(Random, EveryDeviceDrawsTheSame) {
   }
 }
 
-TEST(Random, DrawsDifferAndTheStateResumesThem) {
+TEST(Random, CallsDifferAndContinueFromTheState) {
   random::set_seed(5);
   const auto first = random::uniform(Shape({100})).to_vector<float>();
   const random::GeneratorState state = random::get_state();
@@ -144,20 +146,20 @@ TEST(Random, DrawsDifferAndTheStateResumesThem) {
   EXPECT_NE(random::uniform(Shape({100})).to_vector<float>(), first);
 }
 
-TEST(Random, AThreadsOwnGeneratorLeavesTheProcesssAlone) {
+TEST(Random, AThreadsGeneratorDoesNotAdvanceTheProcesssGenerator) {
   random::set_seed(7);
   Generator own({.seed = 7, .offset = 0});
-  std::vector<float> drawn;
+  std::vector<float> numbers;
   {
     const GeneratorScope scope(own);
-    drawn = random::uniform(Shape({10})).to_vector<float>();
+    numbers = random::uniform(Shape({10})).to_vector<float>();
   }
   EXPECT_EQ(own.state().offset, 1u);
   EXPECT_EQ(random::get_state().offset, 0u);
-  EXPECT_EQ(random::uniform(Shape({10})).to_vector<float>(), drawn);
+  EXPECT_EQ(random::uniform(Shape({10})).to_vector<float>(), numbers);
 }
 
-// Bounds are about five standard errors of 200,000 draws.
+// Bounds are about five standard errors of 200,000 samples.
 TEST(Random, NormalHasItsMoments) {
   random::set_seed(11);
   for (DType dtype : testing::kFloatingTypes) {

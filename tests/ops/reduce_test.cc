@@ -72,7 +72,7 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// The elements that meet in each output, by walking every index.
+// The input elements that are reduced to each output.
 std::vector<std::vector<double>> groups_of(const Tensor& x, const std::vector<bool>& reduced) {
   const Shape& shape = x.shape();
   const auto values = values_of(x);
@@ -116,7 +116,7 @@ const std::optional<Dims> kAxesOfRank3[] = {
     std::nullopt, Dims(),       Dims({0}),    Dims({1}),       Dims({2}),
     Dims({0, 1}), Dims({0, 2}), Dims({1, 2}), Dims({0, 1, 2}), Dims({-1, 0})};
 
-TEST(Reduce, EveryChoiceOfAxes) {
+TEST(Reduce, EveryCombinationOfAxes) {
   for (const Case& test : cases())
     for (const auto& axes : kAxesOfRank3)
       check(test, random_tensor(Shape({3, 4, 5}), 1), axes, 1e-12);
@@ -204,7 +204,7 @@ TEST(Reduce, Logic) {
   EXPECT_TRUE(reduce_any(logical_not(many)).item<bool>());
 }
 
-TEST(Reduce, NothingToReduceGivesTheNeutralElement) {
+TEST(Reduce, EmptyAxesGiveTheNeutralElement) {
   const Tensor empty = zeros(Shape({0, 2}));
   const ReduceOptions first = {.axis = Dims({0})};
   expect_tensor(reduce_sum(empty, first), float32, Shape({2}), {0, 0});
@@ -233,7 +233,7 @@ TEST(Reduce, Gradients) {
       SCOPED_TRACE(test.name);
       if (axes && axes->empty() &&
           (std::string(test.name) == "std" || std::string(test.name) == "norm"))
-        continue;  // not smooth: the roots of squares of single elements
+        continue;  // not differentiable: the root of the square of a single element
       for (bool keepdims : {false, true})
         expect_gradients(
             [&](const std::vector<Tensor>& x) {
@@ -313,7 +313,7 @@ TEST(ArgReduce, FirstOfEqualsAlongEveryAxis) {
   expect_tensor(argmax(constant({1.0, kNan, 3.0, kNan})), int64, Shape::scalar(), {1});
 }
 
-TEST(ArgReduce, AgainstASearch) {
+TEST(ArgReduce, AgreesWithASearch) {
   const Tensor x = random_tensor(Shape({5, 201, 7}), 9, -1, 1, float32);
   const auto values = x.to_vector<float>();
   const auto found = argmax(x, 1).to_vector<std::int64_t>();
@@ -327,8 +327,7 @@ TEST(ArgReduce, AgainstASearch) {
     }
 }
 
-// Values that repeat, so that the first of several extrema is asked for, and NaN in every other
-// run.
+// Values that repeat, so that there are several extrema, and NaN in every other run.
 TEST(ArgReduce, LongRunsOfEqualsAndNaN) {
   for (const std::size_t length : {31, 64, 65, 100, 300})
     for (const std::size_t inner : {1, 300}) {
@@ -390,7 +389,7 @@ TEST(Cumsum, Gradients) {
                       {random_tensor(Shape({2, 3}), 11)});
 }
 
-TEST(Reduce, NoGradientFlowsFromADeviationOfZero) {
+TEST(Reduce, TheGradientOfAStandardDeviationOfZeroIsZero) {
   const Tensor x = constant({2.0, 2.0, 2.0, 1.0, 2.0, 3.0}, {.dtype = float64, .shape = {2, 3}});
   GradientTape tape;
   tape.watch(x);
@@ -408,7 +407,7 @@ TEST(Reduce, SixteenBitMomentsAndSumsAreKeptInFloat32) {
                 {std::log(70000.0)}, epsilon_of(float16));
 }
 
-// More equal elements than float16 counts to.
+// More equal elements than float16 can count.
 TEST(Reduce, ManyExtremaShareTheGradientInFloat16) {
   const Tensor x = ones({70000}, {.dtype = float16});
   GradientTape tape;

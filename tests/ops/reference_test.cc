@@ -1,5 +1,5 @@
-// Operations and their gradients, in every floating dtype, beside stored results that PyTorch
-// computed in float64 (reference/generate.py, which says how to add cases).
+// Compares operations and their gradients in every floating dtype with stored results of PyTorch in
+// float64. reference/generate.py says how to add cases.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -73,7 +73,7 @@ Tensor attention(const Json& attrs, const Inputs& in) {
   return nn::scaled_dot_product_attention(in[0], in[1], in[2], options);
 }
 
-// One line an operation of generate.py.
+// One line per operation of generate.py.
 const std::map<std::string, Operation>& operations() {
   using A = const Json&;
   using I = const Inputs&;
@@ -173,19 +173,19 @@ Tensor input_of(const Json& spec, std::uint32_t seed, DType dtype) {
   const Shape shape = shape_of(spec.at("shape"));
   const std::string kind = spec.value("kind", "signed");
   const auto count = static_cast<std::size_t>(shape.num_elements());
-  std::mt19937 drawn(seed);
+  std::mt19937 generator(seed);
   std::vector<double> values(count);
   if (kind == "distinct") {
     std::vector<int> chosen(128);
     std::iota(chosen.begin(), chosen.end(), 0);
     for (std::size_t i = 0; i < std::min<std::size_t>(count, 127); ++i)
-      std::swap(chosen[i], chosen[i + drawn() % (128 - i)]);
+      std::swap(chosen[i], chosen[i + generator() % (128 - i)]);
     for (std::size_t i = 0; i < count; ++i) values[i] = (2 * chosen[i] - 127) / 32.0;
     return constant(values, {.dtype = dtype, .shape = shape});
   }
   const std::uint32_t limit = spec.value("limit", 0u);
   for (double& value : values) {
-    const std::uint32_t word = drawn();
+    const std::uint32_t word = generator();
     const int odd = 2 * static_cast<int>(word % 64) + 1;
     if (kind == "signed") value = (odd - 64) / 32.0;
     if (kind == "positive") value = odd / 32.0;
@@ -200,7 +200,7 @@ Tensor input_of(const Json& spec, std::uint32_t seed, DType dtype) {
 
 // The tolerance for rounding, relative to the largest numbers that a result is computed from.
 double tolerance_of(const Json& test, DType dtype) {
-  if (dtype == float64) return 1e-10;  // what is stored has 12 digits
+  if (dtype == float64) return 1e-10;  // stored results have 12 digits
   return test.value("units", 8.0) * testing::epsilon_of(dtype);
 }
 

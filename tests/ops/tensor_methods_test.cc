@@ -1,5 +1,4 @@
-// Tensor's operators and methods, which are the free functions by another spelling, and what it is
-// indexed with.
+// Tensor's operators, its methods, which equal the free functions, and its indexing.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -53,11 +52,11 @@ TEST(TensorOperators, VariablesStandForTheirValue) {
   const Variable v(constant({1.0, 2.0})), other(constant({1.0, 2.0}));
   expect_tensor(v > 1.0, bool_, {2}, {0, 1});
   expect_tensor(v.value() == other, bool_, {2}, {1, 1});
-  EXPECT_TRUE(v == v);  // handles
+  EXPECT_TRUE(v == v);  // compares handles
   EXPECT_FALSE(v == other);
 }
 
-TEST(TensorOperators, HandlesAreComparedByName) {
+TEST(TensorOperators, SameTensorComparesHandles) {
   const Tensor a = constant({1.0}), copy = a, equal = constant({1.0});
   EXPECT_TRUE(a.same_as(copy));
   EXPECT_FALSE(a.same_as(equal));
@@ -81,7 +80,7 @@ TEST(TensorOperators, CompoundAssignmentMakesANewTensor) {
   expect_tensor(before, float32, {2}, {1, 2});
 }
 
-TEST(TensorMethods, AreTheFunctions) {
+TEST(TensorMethods, EqualTheFreeFunctions) {
   const Tensor x = constant({{1.0, -4.0}, {9.0, 16.0}}, {.dtype = float64});
   EXPECT_EQ(x.sum().item(), 22.0);
   expect_tensor(x.sum(0), float64, {2}, {10, 12});
@@ -103,7 +102,7 @@ TEST(TensorMethods, AreTheFunctions) {
   expect_tensor(x.abs().log().exp(), float64, {2, 2}, {1, 4, 9, 16}, 1e-12);
 }
 
-TEST(TensorMethods, ItemOfAnyDtypeIsADouble) {
+TEST(TensorMethods, ItemConvertsAnyDtype) {
   for (const DType dtype : {float32, float64, float16, bfloat16, int32, int64, uint8})
     EXPECT_EQ(constant(3.0, {.dtype = dtype}).item(), 3.0) << name_of(dtype);
   EXPECT_EQ(constant(true).item(), 1.0);
@@ -128,7 +127,7 @@ TEST(TensorIndexing, TakesPositionsAndSlices) {
   expect_tensor(counting({2, 3, 2})(Slice{}, Slice{0, 3, 2}, 1), float64, {2, 2}, {1, 5, 7, 11});
 }
 
-TEST(TensorIndexing, SharesStorageWhereTheFirstAxisAloneIsCut) {
+TEST(TensorIndexing, SharesStorageIfOnlyTheFirstAxisIsCut) {
   const DeviceScope host("/cpu:0");
   const Tensor x = counting({3, 4});
   EXPECT_EQ(x(Slice{1, 3}).data<double>(), x.data<double>() + 4);
@@ -155,7 +154,7 @@ TEST(TensorIndexing, WorksWhileAFunctionIsTraced) {
   expect_tensor(columns(counting({1, 4})), float64, {1, 2}, {1, 3});
 }
 
-TEST(TensorIndexing, TellsWhatItCannotTake) {
+TEST(TensorIndexing, NamesInvalidIndices) {
   const Tensor x = counting({3, 4});
   expect_error<InvalidArgumentError>([&] { x(0, 4); }, "expected an index of [-4, 4)");
   expect_error<InvalidArgumentError>(
@@ -182,7 +181,7 @@ TEST(TensorList, TakesListsInBraces) {
   EXPECT_EQ(layers::Add()({a, b}).item(), 7.0);
 }
 
-TEST(Shorthands, TakeWhatIsUsuallyGiven) {
+TEST(Shorthands, CoverTheCommonCases) {
   EXPECT_EQ(optimizers::SGD(0.5).learning_rate(), 0.5);
   const Variable w(constant({1.0}), {.name = "w"});
   EXPECT_EQ(optimizers::Adam(1e-2, {w}).parameters().size(), 1u);

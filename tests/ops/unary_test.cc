@@ -102,7 +102,7 @@ TEST(Unary, SpecialValues) {
   expect_tensor(is_finite(x), bool_, shape, {0, 0, 0, 1, 1});
 }
 
-TEST(Unary, RoundTakesHalvesToEven) {
+TEST(Unary, RoundsHalvesToEven) {
   expect_tensor(round(constant({0.5, 1.5, 2.5, -0.5, -1.5})), float32, Shape({5}),
                 {0, 2, 2, 0, -2});
 }
@@ -118,7 +118,7 @@ TEST(Unary, Integers) {
   expect_tensor(square(constant({3, 20}, {.dtype = uint8})), uint8, Shape({2}), {9, 144});
 }
 
-TEST(Unary, DtypesThatDoNotFit) {
+TEST(Unary, RejectsOtherDtypes) {
   expect_error<InvalidArgumentError>([] { exp(constant({1})); },
                                      "[Exp] expected a floating dtype, got int32");
   expect_error<InvalidArgumentError>([] { floor(constant({1})); },

@@ -15,14 +15,14 @@ using testing::expect_tensor;
 using testing::random_tensor;
 using testing::values_of;
 
-constexpr std::int64_t kCount = 20011;  // more than a thread's share, and odd
+constexpr std::int64_t kCount = 20011;  // more than a single thread processes, and odd
 
-// The elements of one variable and its slots, as the plain rules below change them.
+// The elements of one variable and its slots, which the reference rules below update.
 struct State {
   double variable, slots[3];
 };
 
-// Runs three steps of `step`(tensors, step number) and of the plain `rule`(state, gradient, number)
+// Runs three steps of step(tensors, step number) and of the reference rule(state, gradient, number)
 // on the same numbers, in every dtype.
 template <class Step, class Rule>
 void expect_same(int slots, double initial, const Step& step, const Rule& rule) {
@@ -173,7 +173,7 @@ TEST(Update, Lamb) {
   }
 }
 
-TEST(Update, LambOfZerosTakesAPlainStep) {
+TEST(Update, LambOfZerosTakesAnUnscaledStep) {
   const Tensor variable = zeros({2}), m = zeros({2}), v = zeros({2});
   update::apply(update::Lamb{.learning_rate = 0.5}, variable, m, v, constant({1.0, -1.0}));
   expect_tensor(variable, float32, {2}, {-0.5, 0.5}, 1e-5);

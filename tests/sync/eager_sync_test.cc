@@ -1,4 +1,4 @@
-// Gradients of a few ranks, where memory is reduced as it is (threads) and where it is packed.
+// Gradients of a few ranks, reduced in place (threads) and packed into buckets (processes).
 #include "sync/eager_sync.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ class EagerSyncTest : public ::testing::TestWithParam<bool> {
 };
 
 // Variable 0 has a gradient on both ranks, 1 on the second alone, 2 on none.
-TEST_P(EagerSyncTest, WhatARankDoesNotHaveCountsAsZeros) {
+TEST_P(EagerSyncTest, MissingGradientsCountAsZeros) {
   on_ranks([](int rank, EagerSync& sync, CommunicatorTransport& transport) {
     for (int step = 1; step < 4; ++step) {
       const auto pass = sync.start(false);
@@ -82,7 +82,7 @@ TEST_P(EagerSyncTest, WhatARankDoesNotHaveCountsAsZeros) {
   });
 }
 
-TEST_P(EagerSyncTest, AnInactiveRankAddsNothing) {
+TEST_P(EagerSyncTest, AnInactiveRankContributesZeros) {
   on_ranks([](int rank, EagerSync& sync, CommunicatorTransport&) {
     const auto pass = sync.start(rank == 1);
     for (std::size_t i : {2, 1, 0}) pass->ready(i, full({2}, 5.0));
@@ -91,7 +91,7 @@ TEST_P(EagerSyncTest, AnInactiveRankAddsNothing) {
   });
 }
 
-TEST_P(EagerSyncTest, GradientsCountByTheirWeights) {
+TEST_P(EagerSyncTest, GradientsAreMultipliedByTheirWeights) {
   on_ranks([](int rank, EagerSync& sync, CommunicatorTransport&) {
     sync.begin();
     sync.ready(0, full({2}, 8.0), rank == 0 ? 0.25 : 0.75);
@@ -100,8 +100,7 @@ TEST_P(EagerSyncTest, GradientsCountByTheirWeights) {
   });
 }
 
-// The results of a step stay as they are in the next one.
-TEST_P(EagerSyncTest, ResultsThatAreKeptStayAsTheyAre) {
+TEST_P(EagerSyncTest, LaterStepsDoNotChangeHeldResults) {
   on_ranks([](int, EagerSync& sync, CommunicatorTransport&) {
     std::vector<std::vector<Tensor>> kept;
     for (int step = 1; step < 4; ++step) {
@@ -115,7 +114,7 @@ TEST_P(EagerSyncTest, ResultsThatAreKeptStayAsTheyAre) {
   });
 }
 
-TEST_P(EagerSyncTest, AGradientOfAnotherShapeIsNamed) {
+TEST_P(EagerSyncTest, NamesAGradientOfTheWrongShape) {
   on_ranks([](int, EagerSync& sync, CommunicatorTransport&) {
     const auto pass = sync.start(false);
     testing::expect_error<InvalidArgumentError>(

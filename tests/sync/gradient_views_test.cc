@@ -37,7 +37,7 @@ class GradientViewsTest : public ::testing::Test {
   std::optional<GradientViews> views_;
 };
 
-TEST_F(GradientViewsTest, AreTheBucketsMemory) {
+TEST_F(GradientViewsTest, ShareTheMemoryOfTheBucket) {
   step(1.0f);
   const Tensor view = views_->view(1);
   EXPECT_EQ(view.shape(), (Shape{3, 1}));
@@ -53,7 +53,7 @@ TEST_F(GradientViewsTest, TheNextStepUsesTheSameMemory) {
   EXPECT_EQ(views_->view(0).to_vector<float>(), std::vector<float>(2, 2.0f));
 }
 
-TEST_F(GradientViewsTest, WhatIsKeptKeepsItsElements) {
+TEST_F(GradientViewsTest, LaterStepsDoNotChangeAHeldView) {
   step(1.0f);
   const Tensor kept = views_->view(0);
   step(2.0f);

@@ -30,7 +30,7 @@ TEST(AssignBuckets, ClosesABucketWhenItReachesTheLimit) {
   EXPECT_EQ(assign_buckets(floats({2, 6, 4}), sizes), (Buckets{{2}, {1}, {0}}));
 }
 
-TEST(AssignBuckets, KeepsTypesApart) {
+TEST(AssignBuckets, PutsDtypesIntoSeparateBuckets) {
   const std::vector<GradientInfo> mixed = {{1, float32}, {1, float16}, {1, float32}, {1, float16}};
   EXPECT_EQ(assign_buckets(mixed, {}), (Buckets{{2, 0}, {3, 1}}));
 }
@@ -41,7 +41,8 @@ TEST(AssignBuckets, FollowsAnOrder) {
   EXPECT_EQ(assign_buckets(floats({1, 1, 1, 1}), sizes, order), (Buckets{{1, 3}, {0, 2}}));
 }
 
-// Counts what sets out and when. Of two ranks of which the other one gives the same as this one.
+// Counts launches. Acts as a group of two ranks that contribute the same gradients, so that the
+// reduction doubles each value.
 class CountingTransport final : public GradientTransport {
  public:
   explicit CountingTransport(bool packs) : packs_(packs) {}
@@ -55,37 +56,38 @@ class CountingTransport final : public GradientTransport {
     return Bucket(device, allocate, counts, dtype);
   }
   std::shared_ptr<Work> start(const FullBucket& bucket) override {
-    launched.push_back(bucket.parts.size());
+    launched.push_back(bucket.buffers.size());
     members.emplace_back(bucket.gradients.begin(), bucket.gradients.end());
     if (bucket.is_last) last = bucket.index;
     zeros = bucket.zeros;
     struct Doubled final : Work {
       void wait() override {
         finished.push_back(index);
-        for (const Buffer& part : parts)
-          for (std::int64_t i = 0; i < part.count; ++i) static_cast<float*>(part.data)[i] *= 2.0f;
+        for (const Buffer& buffer : buffers)
+          for (std::int64_t i = 0; i < buffer.count; ++i)
+            static_cast<float*>(buffer.data)[i] *= 2.0f;
       }
       bool test() override { return false; }
       Doubled(std::vector<std::size_t>& order, const FullBucket& full)
-          : finished(order), index(full.index), parts(full.parts.begin(), full.parts.end()) {}
+          : finished(order), index(full.index), buffers(full.buffers.begin(), full.buffers.end()) {}
       std::vector<std::size_t>& finished;
       std::size_t index;
-      std::vector<Buffer> parts;
+      std::vector<Buffer> buffers;
     };
     return std::make_shared<Doubled>(finished, bucket);
   }
-  void share_order(std::span<std::int64_t> order) override {
+  void broadcast_order(std::span<std::int64_t> order) override {
     EXPECT_EQ(order.size(), order_of_rank_0.size());
     std::copy(order_of_rank_0.begin(), order_of_rank_0.end(), order.begin());
   }
-  void tell_present(std::span<const std::uint8_t>) override { std::abort(); }
-  std::vector<std::uint8_t> wait_present() override { std::abort(); }
+  void start_presence_exchange(std::span<const std::uint8_t>) override { std::abort(); }
+  std::vector<std::uint8_t> wait_presence_exchange() override { std::abort(); }
 
-  std::vector<std::size_t> launched;  // parts a bucket
+  std::vector<std::size_t> launched;  // buffers per bucket
   std::vector<std::size_t> finished;  // buckets, in the order of the waits
   Buckets members;
-  std::size_t last = 0;     // bucket of a step
-  std::vector<bool> zeros;  // when the last one set out
+  std::size_t last = 0;     // the last bucket of the step
+  std::vector<bool> zeros;  // at the last launch
   int allocations = 0;
   std::vector<std::int64_t> order_of_rank_0;
 
@@ -98,7 +100,7 @@ TEST(Reducer, LaunchesABucketAsSoonAsItIsFullAndInOrder) {
   Reducer reducer(transport, floats({4, 4, 4, 4}), {.sizes = {32, 32}});
   float memory[16] = {};
   reducer.ready(0, memory);
-  reducer.ready(1, memory + 4);  // the second bucket is full, but the first has not set out
+  reducer.ready(1, memory + 4);  // the second bucket is full, but the first is not launched
   EXPECT_TRUE(transport.launched.empty());
   reducer.ready(3, memory + 12);
   EXPECT_TRUE(transport.launched.empty());
@@ -108,7 +110,7 @@ TEST(Reducer, LaunchesABucketAsSoonAsItIsFullAndInOrder) {
   EXPECT_EQ(transport.allocations, 0);
 }
 
-TEST(Reducer, RefusesToFinishBeforeAllIsThere) {
+TEST(Reducer, FinishThrowsIfAGradientIsMissing) {
   CountingTransport transport(false);
   Reducer reducer(transport, floats({4}));
   EXPECT_THROW(reducer.finish(), InternalError);
@@ -129,7 +131,7 @@ TEST(Reducer, PacksGradientsIntoOneBuffer) {
     {
       std::vector<float> first = {step, 2, 3}, last = {4, 5, 6, 7};
       reducer.ready(2, last.data(), 0.5);
-      reducer.ready(0, first.data());  // their memory is the caller's again
+      reducer.ready(0, first.data());  // both were copied, so that their memory may be freed
     }
     reducer.zeros(1);
     reducer.finish();
@@ -163,7 +165,7 @@ TEST(Reducer, FollowsTheFirstRanksOrderFromTheSecondStepOn) {
   EXPECT_EQ(result(reducer, 1), std::vector<float>(4, 2.0f));
 }
 
-TEST(Reducer, TellsTheTransportWhatABucketHolds) {
+TEST(Reducer, DescribesEachBucketToTheTransport) {
   CountingTransport transport(true);
   Reducer reducer(transport, floats({4, 4, 4}), {.sizes = {16, 32}});
   std::vector<float> gradient(4, 2.0f);
@@ -205,7 +207,7 @@ TEST(Bucket, HalvesAreScaledInFloat32) {
   EXPECT_EQ(static_cast<float>(scaled[1]), static_cast<float>(Half(-1.0f / 3.0f)));
 }
 
-TEST(Bucket, WhoKeepsTheMemoryMayReadItBehindRenew) {
+TEST(Bucket, HeldMemoryIsUnchangedAfterRenew) {
   CountingTransport transport(true);
   const std::vector<std::int64_t> counts = {1};
   Bucket bucket = transport.make_bucket(counts, float32);

@@ -151,18 +151,18 @@ TEST_F(BadData, OfTheIdxFormatIsOneLineAndExitCodeTwo) {
            "expected a header of at least 4 bytes, got 3");
     refuse("mnist", file, {'G', 'I', 'F', '8', '9', 'a'}, "InvalidArgumentError",
            "expected the magic number of an IDX file");
-    refuse("mnist", file, {0x1f, 0x8b, 8, 0, 0, 0}, "DataLossError", "the gzip data is cut short");
+    refuse("mnist", file, {0x1f, 0x8b, 8, 0, 0, 0}, "DataLossError", "the gzip data is truncated");
   }
   refuse("mnist", images, cut(images_, 1), "DataLossError",
          "expected elements of shape (6, 28, 28), more than the file can hold");
-  refuse("mnist", images, cut(gzip(images_), 20), "DataLossError", "the gzip data is cut short");
+  refuse("mnist", images, cut(gzip(images_), 20), "DataLossError", "the gzip data is truncated");
   Bytes longer = images_;
   longer.push_back(0);
   refuse("mnist", images, longer, "DataLossError", "expected 4704 bytes of elements");
   refuse("mnist", images, idx_file(0x08, {kCount, 8, 8}, ramp(kCount * 64)), "InvalidArgumentError",
-         "expected uint8 pictures of shape (?, 28, 28), got uint8 (6, 8, 8)");
+         "expected uint8 images of shape (?, 28, 28), got uint8 (6, 8, 8)");
   refuse("mnist", images, idx_file(0x0d, {kCount, 28, 28}, ramp(kCount * 784 * 4)),
-         "InvalidArgumentError", "expected uint8 pictures of shape (?, 28, 28), got float32");
+         "InvalidArgumentError", "expected uint8 images of shape (?, 28, 28), got float32");
   refuse("mnist", labels, idx_file(0x08, {kCount - 1}, ramp(kCount - 1)), "InvalidArgumentError",
          "expected uint8 labels of shape (6,)");
   refuse("mnist", labels, idx_file(0x08, {kCount}, {0, 1, 2, 10, 4, 5}), "InvalidArgumentError",
@@ -177,7 +177,7 @@ TEST_F(BadData, OfCifar10IsOneLineAndExitCodeTwo) {
     refuse("cifar10", file, {}, "DataLossError",
            "expected records of 3073 bytes, the file is empty");
     refuse("cifar10", file, cut(records_, 1), "DataLossError",
-           "expected a multiple of 3073 bytes (a label and a picture each), got 18437");
+           "expected a multiple of 3073 bytes (a label and an image each), got 18437");
     Bytes label = records_;
     label[3 * 3073] = 11;
     refuse("cifar10", file, label, "InvalidArgumentError",

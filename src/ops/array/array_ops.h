@@ -1,4 +1,4 @@
-// The operations of this folder that more than one of its files names.
+// Operations and helpers that several files of this directory use.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ extern const OpDef kTranspose, kBroadcastTo, kTile, kReverse;                  /
 extern const OpDef kSlice, kStridedSlice;                                      // slice.cc
 extern const OpDef kPad, kSliceGrad;                                           // pad.cc
 
-// `axis` of a tensor of `rank` axes, negative ones counting from the end, as 0 .. rank-1. Throws
-// InvalidArgumentError "[op] expected an axis ...".
+// Converts `axis`, which may be negative, to 0 .. rank-1. Throws InvalidArgumentError "[op]
+// expected an axis ...".
 int normalize_axis(const OpDef& op, std::int64_t axis, int rank);
 
 // "(1, -1)"

@@ -1,5 +1,5 @@
-// What the operations that only rearrange elements copy, from input 0 to output 0, for the kernels
-// of every device. REQUIRES: an output that is not empty.
+// The copies that operations which only rearrange elements make from input 0 to output 0, for the
+// kernels of all devices. REQUIRES: the output is not empty.
 #pragma once
 
 #include "op/op.h"
@@ -13,8 +13,8 @@ StridedCopy tile_copy(const KernelContext& c);
 StridedCopy reverse_copy(const KernelContext& c);
 StridedCopy slice_copy(const KernelContext& c);
 
-// Joining and taking apart: the whole tensor as so many rows, of which each part has a run, in
-// order.
+// Concatenating and splitting: the number of rows of the whole tensor. Each part has one contiguous
+// run of every row, in the order of the parts.
 std::int64_t rows_of_join(const KernelContext& c);    // ConcatV2, Pack
 std::int64_t rows_of_split(const KernelContext& c);   // SplitV
 std::int64_t rows_of_unpack(const KernelContext& c);  // Unpack

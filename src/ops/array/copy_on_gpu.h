@@ -1,4 +1,4 @@
-// How a GPU goes over strided copies.
+// Plans of strided copies on a GPU.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// How many neighbours may be copied as one of up to 16 bytes: all runs begin at multiples of so
-// many. `addresses`: of both tensors, or-ed.
+// The number of adjacent elements that can be copied as one word of up to 16 bytes, so that all
+// runs begin at multiples of it. `addresses` is the bitwise OR of both tensors' addresses.
 inline std::int64_t elements_together(const StridedCopy& copy, std::size_t element_size,
                                       std::uintptr_t addresses) {
   const int last = copy.rank() - 1;
@@ -27,21 +27,21 @@ inline std::int64_t elements_together(const StridedCopy& copy, std::size_t eleme
   return together;
 }
 
-// Copies that transpose planes: what is next to each other in the output lies apart in the input,
-// and the other way round. Such planes go through shared memory.
+// Copies that transpose planes: adjacent output elements are apart in the input, and vice versa.
+// They go through shared memory, so that both reads and writes coalesce.
 struct TransposePlanes {
-  static constexpr std::int64_t kLeast = 8;  // rows and columns, for it to be worth while
+  static constexpr std::int64_t kLeast = 8;  // fewer rows or columns do not pay off
 
   // output[row * output_stride + column] = input[column * input_stride + row], in each plane.
   std::int64_t rows = 1, columns = 1, input_stride = 0, output_stride = 0;
   std::int64_t planes = 1;
-  // The axes that count the planes, and how far apart those of one are.
+  // The axes that enumerate the planes, and the distance between planes along each.
   int rank = 0;
   std::int64_t size[StridedCopy::kMaxAxes] = {};
   std::int64_t input_step[StridedCopy::kMaxAxes] = {}, output_step[StridedCopy::kMaxAxes] = {};
   std::int64_t offset = 0;
 
-  // None where `copy` is no such copy.
+  // Returns nullopt if `copy` is not such a copy.
   static std::optional<TransposePlanes> of(const StridedCopy& copy) {
     const int last = copy.rank() - 1;
     if (last < 1 || copy.stride(last) <= 1) return std::nullopt;
@@ -73,7 +73,7 @@ struct TransposePlanes {
   struct Offsets {
     std::int64_t input, output;
   };
-  // Where plane `index` begins.
+  // The first element of plane `index` in the input and in the output.
   constexpr Offsets plane(std::int64_t index) const {
     Offsets at = {offset, 0};
     for (int axis = 0; axis < rank; ++axis) {

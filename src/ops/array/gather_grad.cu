@@ -1,6 +1,6 @@
-// The kernel of GatherGrad (index.cc) on a GPU. The positions of the indices are sorted by row, and
-// each row's are added up in their order, as on the CPU: the same bits in every run, without
-// atomics.
+// The GPU kernel of GatherGrad (index.cc). The positions of the indices are sorted by row, and each
+// row's gradients are added in that order, as on the CPU. Without atomics, the result is
+// deterministic.
 #include <limits>
 
 #include "ops/array/array_ops.h"
@@ -12,8 +12,8 @@
 namespace tandem::cuda {
 namespace {
 
-// A key is row * count + position: no two are equal, and their order is that of the rows, then of
-// the positions. Indices that are no row count as one behind the last.
+// A key is row * count + position. All keys differ; they are ordered by row, then by position.
+// Invalid indices count as a row after the last one.
 __global__ void __launch_bounds__(kThreads)
     make_keys(Indices indices, std::int64_t count, std::int64_t rows, std::int64_t* keys) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads)
 
 constexpr int kRun = 2 * kThreads;  // keys that a block sorts
 
-// Each key goes where the number of smaller ones in its run says.
+// Sorts the keys of a run: a key's position is the number of smaller keys.
 __global__ void __launch_bounds__(kThreads)
     sort_runs(const std::int64_t* keys, std::int64_t* sorted, std::int64_t count) {
   __shared__ std::int64_t run[kRun];
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// How many of keys[begin, end), which are sorted, are below `key`.
+// The number of keys in the sorted range [begin, end) that are less than `key`.
 __device__ std::int64_t count_below(const std::int64_t* keys, std::int64_t begin, std::int64_t end,
                                     std::int64_t key) {
   const std::int64_t first = begin;
@@ -54,7 +54,7 @@ __device__ std::int64_t count_below(const std::int64_t* keys, std::int64_t begin
   return begin - first;
 }
 
-// Neighbouring runs of `length` sorted keys become one.
+// Merges pairs of adjacent sorted runs of `length` keys.
 __global__ void __launch_bounds__(kThreads)
     merge_runs(const std::int64_t* keys, std::int64_t* merged, std::int64_t count,
                std::int64_t length) {
@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(kThreads)
   merged[(run < other ? run : other) + (i - run) + count_below(keys, begin, end, key)] = key;
 }
 
-// y is zeros. A thread for each pack of columns of each key: those whose key is the first of its
-// row add up the row.
+// One thread per key and pack of columns. The threads of a row's first key add up the row.
+// REQUIRES: y holds zeros.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     add_rows(const T* gradient, const std::int64_t* keys, T* y, std::int64_t count,
@@ -105,10 +105,10 @@ void add_rows_on(KernelContext& c, const AxisSplit& split, std::int64_t count,
          keys, c.outputs[0].as<T>(), count, split.size, split.inner, size);
 }
 
-// The keys of `count` indices, sorted.
+// The sorted keys of `count` indices.
 const std::int64_t* sorted_keys(KernelContext& c, std::int64_t count, std::int64_t rows) {
   if (rows >= std::numeric_limits<std::int64_t>::max() / count)
-    throw InvalidArgumentError("[GatherGrad] more rows and indices than 64 bits count");
+    throw InvalidArgumentError("[GatherGrad] the product of rows and indices overflows 64 bits");
   auto* keys = static_cast<std::int64_t*>(
       c.scratch(static_cast<std::size_t>(2 * count) * sizeof(std::int64_t)));
   std::int64_t* other = keys + count;

@@ -1,4 +1,4 @@
-// Elements chosen by indices.
+// Operations that select elements by indices.
 #include <algorithm>
 #include <cstring>
 
@@ -79,7 +79,7 @@ void gather_kernel(KernelContext& c) {
   });
 }
 
-// --- GatherGrad: rows of the gradient added up where they were taken from ---
+// --- GatherGrad: adds each row of the gradient to the row that it was gathered from ---
 
 void infer_gather_grad(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
@@ -96,8 +96,8 @@ void infer_gather_grad(InferContext& c) {
   c.add_output(c.dtype(0), attrs.shape);
 }
 
-// Each thread owns a range of the output and adds to it in the order of the indices: the sums do
-// not depend on the number of threads. 16-bit types are summed in float32.
+// Each thread owns a range of the output and adds to it in the order of the indices, so that the
+// sums do not depend on the number of threads. 16-bit types are summed in float32.
 template <class T, class Sum, class Index>
 void scatter_add(KernelContext& c, const Index* indices) {
   const Shape& shape = c.outputs[0].shape;

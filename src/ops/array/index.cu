@@ -17,10 +17,10 @@ __global__ void refuse_indices(Indices indices, std::int64_t count, Refusal refu
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= count) return;
   const std::int64_t index = indices[i];
-  if (index < 0 || index >= refusal.limit) refusal.tell(index, i);
+  if (index < 0 || index >= refusal.limit) refusal.report(index, i);
 }
 
-// Zeros in the place of what is not there.
+// Gathers rows. Invalid indices give zeros.
 template <class U>
 __global__ void __launch_bounds__(kThreads)
     gather_elements(const U* params, Indices indices, U* y, std::int64_t rows, std::int64_t count,
@@ -41,7 +41,7 @@ void gather_kernel(KernelContext& c) {
   launch(c, {.blocks = blocks_for(count)}, refuse_indices, Indices(indices), count,
          Refusal(c, kNoIndex, split.size));
   if (y.size() == 0) return;
-  // In words as wide as all runs of elements begin with.
+  // Copied in the widest words to which all runs of elements are aligned.
   const std::size_t run = static_cast<std::size_t>(split.inner) * size_of(params.dtype);
   std::size_t word = 16;
   while ((run | reinterpret_cast<std::uintptr_t>(params.data) |

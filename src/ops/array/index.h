@@ -1,4 +1,4 @@
-// What the kernels that choose elements by indices share.
+// Shared by the kernels that select elements by indices.
 #pragma once
 
 #include <cstdint>

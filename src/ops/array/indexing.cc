@@ -1,4 +1,4 @@
-// Parts of a tensor by positions and slices of its leading axes.
+// Tensor indexing by positions and slices of the leading axes.
 #include <algorithm>
 
 #include "core/status.h"
@@ -8,8 +8,8 @@
 namespace tandem {
 namespace {
 
-// The elements that a slice takes of an axis of known size: `count` ones, `step` apart.
-struct Taken {
+// The elements of an axis of known size that a slice selects: `count` elements, `step` apart.
+struct ResolvedSlice {
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::int64_t step = 1;
@@ -17,8 +17,8 @@ struct Taken {
   std::int64_t last() const { return first + (count - 1) * step; }
 };
 
-// As Python's slice.indices().
-Taken taken_by(const Slice& slice, std::int64_t size) {
+// Like Python's slice.indices().
+ResolvedSlice resolve_slice(const Slice& slice, std::int64_t size) {
   if (slice.step == 0) throw InvalidArgumentError("[at] expected a step other than 0, got 0");
   const bool forward = slice.step > 0;
   const auto bound = [&](const std::optional<std::int64_t>& given, std::int64_t otherwise) {
@@ -35,7 +35,7 @@ Taken taken_by(const Slice& slice, std::int64_t size) {
 
 bool takes_all(const Slice& slice) { return !slice.start && !slice.stop && slice.step == 1; }
 
-Taken taken_at(std::int64_t position, const Tensor& x, int axis) {
+ResolvedSlice slice_at(std::int64_t position, const Tensor& x, int axis) {
   const std::int64_t size = x.shape()[axis];
   if (position < -size || position >= size)
     fail<InvalidArgumentError>(
@@ -44,8 +44,8 @@ Taken taken_at(std::int64_t position, const Tensor& x, int axis) {
   return {position < 0 ? position + size : position, 1, 1};
 }
 
-// Every `step`-th element of an axis that begins with the first and ends with the last of them.
-Tensor thin_out(const Tensor& x, int axis, const Taken& taken) {
+// Selects every `step`-th element of an axis, which begins and ends with a selected one.
+Tensor take_every_nth(const Tensor& x, int axis, const ResolvedSlice& taken) {
   if (taken.step == -1) return reverse(x, Dims{axis});
   std::vector<std::int64_t> positions;
   const std::int64_t from = taken.step < 0 ? x.shape()[axis] - 1 : 0;
@@ -59,13 +59,13 @@ Tensor Tensor::at(std::initializer_list<AxisIndex> indices) const {
   if (static_cast<int>(indices.size()) > rank())
     fail<InvalidArgumentError>("[at] expected at most {} indices for shape {}, got {}", rank(),
                                shape().to_string(), indices.size());
-  // Leading positions share storage.
+  // Leading positions give views.
   const auto* index = indices.begin();
   Tensor x = *this;
   for (; index != indices.end() && index->single(); ++index) x = x[index->position()];
 
   Dims begin, size, removed;
-  std::vector<std::pair<int, Taken>> thinned;
+  std::vector<std::pair<int, ResolvedSlice>> strided;
   bool cut = false;
   for (int axis = 0; axis < x.rank(); ++axis) {
     begin.push_back(0);
@@ -77,18 +77,18 @@ Tensor Tensor::at(std::initializer_list<AxisIndex> indices) const {
       fail<InvalidArgumentError>(
           "[at] the size of axis {} of shape {} is not known before the graph runs; take all of it",
           axis, x.shape().to_string());
-    const Taken taken = wanted.single() ? taken_at(wanted.position(), x, axis)
-                                        : taken_by(wanted.slice(), x.shape()[axis]);
+    const ResolvedSlice taken = wanted.single() ? slice_at(wanted.position(), x, axis)
+                                                : resolve_slice(wanted.slice(), x.shape()[axis]);
     cut = true;
     size[axis] = 0;
     if (wanted.single()) removed.push_back(axis);
     if (taken.count == 0) continue;
     begin[axis] = std::min(taken.first, taken.last());
     size[axis] = std::max(taken.first, taken.last()) + 1 - begin[axis];
-    if (taken.step != 1) thinned.emplace_back(axis, taken);
+    if (taken.step != 1) strided.emplace_back(axis, taken);
   }
   if (cut) x = slice(x, begin, size);
-  for (const auto& [axis, taken] : thinned) x = thin_out(x, axis, taken);
+  for (const auto& [axis, taken] : strided) x = take_every_nth(x, axis, taken);
   return removed.empty() ? x : squeeze(x, removed);
 }
 

@@ -1,4 +1,4 @@
-// Tensors joined along an axis, and taken apart again.
+// Concatenating tensors along an axis, and splitting them.
 #include <cstring>
 #include <numeric>
 
@@ -45,7 +45,7 @@ void copy_runs(std::byte* to, std::int64_t to_stride, const std::byte* from,
                });
 }
 
-// The joined tensor is `rows` rows; each part is a run of every row, in order.
+// The result has `rows` rows; each input is a contiguous run of every row, in order.
 void join_parts(KernelContext& c, std::int64_t rows) {
   if (rows == 0) return;
   const auto size = static_cast<std::int64_t>(size_of(c.outputs[0].dtype));
@@ -70,7 +70,7 @@ void take_parts(KernelContext& c, std::int64_t rows) {
   }
 }
 
-// The gradients of all outputs, zeros for those that nothing depends on.
+// The gradients of all outputs; zeros for outputs that the loss does not depend on.
 std::vector<Tensor> output_gradients(GradContext& c) {
   std::vector<Tensor> gradients;
   for (int i = 0; i < c.num_outputs(); ++i)
@@ -235,7 +235,7 @@ const OpDef kConcat = {.name = "ConcatV2",
                        .infer = infer_concat,
                        .gradient = concat_gradient,
                        .cpu_kernel = concat_kernel};
-// A new axis joins as an old one does: the rows are what is before it.
+// A new axis is concatenated like an existing one: the rows are the axes before it.
 const OpDef kPack = {.name = "Pack",
                      .attrs = &attrs_type<JoinAttrs>,
                      .infer = infer_pack,

@@ -1,4 +1,4 @@
-// The kernels of join.cc on a GPU: copies of CUDA's own, of many runs at once.
+// GPU kernels of join.cc: cudaMemcpy2DAsync copies many runs in one call.
 #include <algorithm>
 #include <cstdint>
 
@@ -13,7 +13,7 @@ namespace {
 void copy_runs(KernelContext& c, std::byte* to, std::size_t to_stride, const std::byte* from,
                std::size_t from_stride, std::int64_t rows, std::size_t bytes) {
   if (bytes == 0) return;
-  // CUDA takes distances of up to 2 GiB; there are few rows that are further apart.
+  // CUDA supports pitches of up to 2 GiB. Rows that are further apart are few.
   if (rows > 1 && std::max(to_stride, from_stride) <= INT32_MAX)
     return check(
         cudaMemcpy2DAsync(to, to_stride, from, from_stride, bytes, static_cast<std::size_t>(rows),

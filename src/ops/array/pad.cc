@@ -1,4 +1,4 @@
-// Elements put around a tensor.
+// Padding of tensors.
 #include "ops/array/pad.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ void infer_pad(InferContext& c) {
   c.add_output(c.dtype(0), Shape(dims));
 }
 
-// The output row by row, a row being the last padded axis with everything behind it.
+// Writes the output row by row. A row is the last padded axis with all axes after it.
 template <class T>
 void pad_rows(KernelContext& c) {
   const PadAttrs& attrs = c.attrs<PadAttrs>();

@@ -1,4 +1,4 @@
-// What the kernels of Pad share.
+// Shared by the kernels of Pad.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ struct PadAttrs {
   TANDEM_FIELDS(before, after, value)
 };
 
-// Attributes of the gradient of a slice: the slice with zeros around it. They hold the shape of
-// the whole, because its unknown sizes leave the number of zeros after the slice unknown.
+// Attributes of the gradient of a slice, which pads the slice's gradient with zeros. They hold the
+// shape of the whole tensor: if its sizes are unknown, so is the number of zeros after the slice.
 struct SliceGradAttrs : PadAttrs {
   Shape shape;
   TANDEM_FIELDS(before, shape)
 };
 
-// The axes of a padded copy, with those that are not padded made part of the one before them: at
-// least one, of sizes from[axis] and to[axis].
+// The axes of a padded copy, at least one, of sizes from[axis] and to[axis]. Axes without padding
+// are merged into the axis before them.
 struct PadAxes {
   int rank = 0;
   std::int64_t from[kMaxRank] = {}, before[kMaxRank] = {}, to[kMaxRank] = {};
@@ -47,8 +47,7 @@ struct PadAxes {
     }
   }
 
-  // Which element of the input is at `index` of the first `axes` axes of the output; -1 where there
-  // is none.
+  // The input element at output position `index` of the first `axes` axes; -1 in the padding.
   template <class Index>
   constexpr std::int64_t source_of(Index index, int axes) const {
     std::int64_t source = 0, stride = 1;

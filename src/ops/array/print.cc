@@ -1,5 +1,5 @@
-// A tensor as text, as NumPy's array2string lays it out with its default options: at most 8
-// fractional digits, lines of 75 columns, the three outer elements of each axis past 1000 elements.
+// Formats tensors as NumPy's array2string does with its default options: at most 8 fractional
+// digits, lines of 75 columns, and only the three outer elements of each axis above 1000 elements.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -53,7 +53,7 @@ Decimal shortest_decimal(double value) {
   }
 }
 
-// A number's text in its parts: "-12" "25" "" or "-1" "5" "e-05".
+// The parts of a formatted number: "-12" "25" "" or "-1" "5" "e-05".
 struct NumberText {
   std::string whole;
   std::string fraction;
@@ -64,8 +64,8 @@ void trim_zeros(std::string& fraction) {
   while (!fraction.empty() && fraction.back() == '0') fraction.pop_back();
 }
 
-// `exact_whole`: digits of the whole part that the number's precision does not reach are those of
-// its exact value, not zeros.
+// If `exact_whole`, digits of the whole part beyond the type's precision are those of the exact
+// value; otherwise they are zeros.
 template <class T>
 NumberText positional(double value, int precision, bool exact_whole) {
   NumberText text;
@@ -131,37 +131,37 @@ bool wants_exponents(const std::vector<double>& values) {
          static_cast<double>(T(static_cast<T>(largest / smallest))) > 1000.0;
 }
 
-// The elements as words of one width.
+// Formats the elements in one common width.
 template <class T>
 std::vector<std::string> float_words(const std::vector<double>& values) {
   const bool exponents = wants_exponents<T>(values);
-  std::vector<NumberText> texts;
+  std::vector<NumberText> numbers;
   std::size_t left = 0, right = 0, power = 0;
   bool any_finite = false;
   for (const double value : values) {
-    texts.emplace_back();
+    numbers.emplace_back();
     if (!std::isfinite(value)) continue;
     any_finite = true;
-    NumberText& text = texts.back();
+    NumberText& text = numbers.back();
     text = exponents ? scientific<T>(value, kPrecision) : positional<T>(value, kPrecision, true);
     left = std::max(left, text.whole.size());
     right = std::max(right, text.fraction.size());
     power = std::max(power, text.exponent.size());
   }
-  // The width of all that is right of the point, but the point.
-  const std::size_t behind = any_finite && exponents ? right + power : right;
+  // The number of characters after the decimal point.
+  const std::size_t after_point = any_finite && exponents ? right + power : right;
   for (const double value : values)
     if (!std::isfinite(value))
-      left = std::max(left + behind + 1, non_finite(value).size()) - behind - 1;
+      left = std::max(left + after_point + 1, non_finite(value).size()) - after_point - 1;
 
   std::vector<std::string> words;
   for (std::size_t i = 0; i < values.size(); ++i) {
     std::string word;
     if (!std::isfinite(values[i])) {
       word = non_finite(values[i]);
-      word.insert(0, left + behind + 1 - word.size(), ' ');
+      word.insert(0, left + after_point + 1 - word.size(), ' ');
     } else {
-      NumberText& text = texts[i];
+      NumberText& text = numbers[i];
       // Exponents align the digits: shorter numbers show more of their exact value.
       if (exponents) text = scientific_digits(values[i], static_cast<int>(right));
       word = std::string(left - text.whole.size(), ' ') + text.whole + '.' + text.fraction;
@@ -176,7 +176,7 @@ std::vector<std::string> float_words(const std::vector<double>& values) {
   return words;
 }
 
-// A lone number, as NumPy prints its scalars.
+// A scalar, as NumPy prints it.
 template <class T>
 std::string float_scalar(double value) {
   if (!std::isfinite(value)) return non_finite(value);
@@ -226,10 +226,10 @@ std::vector<std::int64_t> printed_indices(std::int64_t size, bool summarize) {
   return indices;
 }
 
-// Lays words out in brackets, the innermost axis in lines.
-class Layout {
+// Arranges formatted elements in brackets and breaks the innermost axis into lines.
+class ArrayLayout {
  public:
-  Layout(const Shape& shape, bool summarize, std::vector<std::string> words)
+  ArrayLayout(const Shape& shape, bool summarize, std::vector<std::string> words)
       : shape_(shape), summarize_(summarize), words_(std::move(words)) {}
 
   std::string text() { return render(0, " ", kLineWidth); }
@@ -295,7 +295,7 @@ std::string print(const Shape& shape, const std::byte* data) {
   for (const std::int64_t position : positions)
     values.push_back(reinterpret_cast<const T*>(data)[position]);
   std::vector<std::string> words = words_of(values, shape.rank() == 0);
-  return shape.rank() == 0 ? words[0] : Layout(shape, summarize, std::move(words)).text();
+  return shape.rank() == 0 ? words[0] : ArrayLayout(shape, summarize, std::move(words)).text();
 }
 
 }  // namespace

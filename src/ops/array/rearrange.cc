@@ -1,4 +1,4 @@
-// The same elements in other places: transposed, broadcast, tiled, reversed.
+// Operations that rearrange elements: transpose, broadcast_to, tile, reverse.
 #include "core/status.h"
 #include "op/record.h"
 #include "ops/array/array_ops.h"
@@ -24,7 +24,7 @@ struct TransposeAttrs {
   TANDEM_FIELDS(permutation)
 };
 
-// The permutation in full, with axes of 0 .. rank-1.
+// The full permutation with nonnegative axes.
 Dims full_permutation(const OpDef& op, const Dims& given, int rank) {
   Dims permutation = given;
   if (given.empty())
@@ -149,7 +149,7 @@ StridedCopy tile_copy(const KernelContext& c) {
 
 namespace {
 
-// Appends sizes `first` to `last`, as one axis where they are known.
+// Appends the sizes [first, last), merged into one axis if they are known.
 void append_merged(Dims& dims, const Shape& sizes, int first, int last) {
   Dims part;
   for (int axis = first; axis < last; ++axis) part.push_back(sizes[axis]);
@@ -157,7 +157,7 @@ void append_merged(Dims& dims, const Shape& sizes, int first, int last) {
   for (const std::int64_t size : part) dims.push_back(size);
 }
 
-// Axis by axis, so that no intermediate has many axes.
+// Sums axis by axis, so that no intermediate result exceeds the maximum rank.
 void tile_gradient(GradContext& c) {
   const Shape &shape = c.input_spec(0).shape, &tiled = c.output_spec(0).shape;
   const Dims& multiples = c.attrs<TileAttrs>().multiples;

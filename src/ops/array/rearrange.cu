@@ -1,5 +1,5 @@
-// The kernels of rearrange.cc and slice.cc on a GPU: one loop, as on the CPU, and tiles for what
-// transposes.
+// GPU kernels of rearrange.cc and slice.cc: one strided loop, as on the CPU, and tiles in shared
+// memory for copies that transpose.
 #include "ops/array/copies.h"
 #include "ops/array/copy_on_gpu.h"
 #include "ops/cuda/elements.cuh"
@@ -10,7 +10,7 @@ namespace {
 
 struct CopyAxes {
   int rank;
-  bool small;  // positions fit into 32 bits, whose divisions take a fraction of the time
+  bool small;  // positions fit into 32 bits, whose divisions are much faster
   std::int64_t offset;
   std::int64_t size[StridedCopy::kMaxAxes];
   std::int64_t stride[StridedCopy::kMaxAxes];
@@ -40,10 +40,10 @@ __global__ void __launch_bounds__(kThreads)
 
 constexpr int kSide = 32;  // of a tile, which goes through shared memory
 
-// A tile of a plane a block; rows are next to each other in the input, columns in the output.
+// One block per tile of a plane. Adjacent rows are contiguous in the input, columns in the output.
 template <class U>
 __global__ void __launch_bounds__(kThreads) transpose_tiles(const U* x, U* y, TransposePlanes of) {
-  __shared__ U tile[kSide][kSide + 1];  // columns of it are read without bank conflicts
+  __shared__ U tile[kSide][kSide + 1];  // the padding avoids bank conflicts
   const std::int64_t down = (of.rows + kSide - 1) / kSide,
                      across = (of.columns + kSide - 1) / kSide;
   const std::int64_t row = blockIdx.x / across % down * kSide, column = blockIdx.x % across * kSide;
@@ -75,7 +75,7 @@ void copy_kernel(KernelContext& c) {
   const StridedCopy copy = kCopy(c);
   const std::size_t bytes = size_of(c.outputs[0].dtype);
   if (const auto planes = TransposePlanes::of(copy)) return transpose(c, *planes, bytes);
-  // Neighbours that stay together are copied together.
+  // Elements that stay adjacent are copied as one word.
   const std::int64_t together =
       elements_together(copy, bytes,
                         reinterpret_cast<std::uintptr_t>(c.inputs[0].data) |

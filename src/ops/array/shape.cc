@@ -1,4 +1,4 @@
-// The same elements under another shape: views that share storage.
+// Operations that change only the shape. Their results are views that share storage.
 #include "core/status.h"
 #include "op/record.h"
 #include "ops/array/array_ops.h"
@@ -62,7 +62,7 @@ void ensure_shape_gradient(GradContext& c) {
   c.set_grad(0, ensure_shape(c.grad(), c.input_spec(0).shape));
 }
 
-// Whatever the view did to the shape, the gradient takes the input's.
+// The gradient of every view is a reshape to the input's shape.
 void view_gradient(GradContext& c) { c.set_grad(0, reshape(c.grad(), c.input_spec(0).shape)); }
 
 struct AxesAttrs {

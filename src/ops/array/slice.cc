@@ -1,4 +1,4 @@
-// Parts of a tensor: views where only the first axis is cut, copies otherwise.
+// Slices of tensors: views if only the first axis is cut, copies otherwise.
 #include "core/status.h"
 #include "op/record.h"
 #include "ops/array/array_ops.h"
@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// --- Slice: any part, copied ---
+// --- Slice: copies any part ---
 
 struct SliceAttrs {
   Dims begin;
@@ -58,8 +58,8 @@ void slice_kernel(KernelContext& c) {
     slice_copy(c).run(c.outputs[0].data, c.inputs[0].data, size_of(c.outputs[0].dtype));
 }
 
-// `gradient` at `begin` of a tensor of shape `whole`, which is 0 elsewhere.
-Tensor put_back(const Tensor& gradient, const Dims& begin, const Shape& whole) {
+// A tensor of shape `whole` with `gradient` at `begin` and zeros elsewhere.
+Tensor pad_to_shape(const Tensor& gradient, const Dims& begin, const Shape& whole) {
   SliceGradAttrs attrs;
   attrs.before = begin;
   attrs.shape = whole;
@@ -67,19 +67,19 @@ Tensor put_back(const Tensor& gradient, const Dims& begin, const Shape& whole) {
 }
 
 void slice_gradient(GradContext& c) {
-  c.set_grad(0, put_back(c.grad(), c.attrs<SliceAttrs>().begin, c.input_spec(0).shape));
+  c.set_grad(0, pad_to_shape(c.grad(), c.attrs<SliceAttrs>().begin, c.input_spec(0).shape));
 }
 
-// --- StridedSlice: rows of the first axis, shared ---
+// --- StridedSlice: a view of rows of the first axis ---
 
 struct StridedSliceAttrs {
   std::int64_t begin = 0;
   std::int64_t end = 0;  // exclusive
-  bool shrink = false;   // the row at `begin`, without the axis
+  bool shrink = false;   // select the row at `begin` and drop the axis
   TANDEM_FIELDS(begin, end, shrink)
 };
 
-// The first row; negative indices count from the end.
+// The index of the first row. A negative `begin` counts from the end.
 std::int64_t first_row(const StridedSliceAttrs& attrs, const Shape& shape) {
   return attrs.shrink && attrs.begin < 0 ? attrs.begin + shape[0] : attrs.begin;
 }
@@ -119,7 +119,7 @@ void strided_slice_gradient(GradContext& c) {
   const Shape& whole = c.input_spec(0).shape;
   Dims begin{first_row(attrs, whole)};
   while (begin.size() < whole.rank()) begin.push_back(0);
-  c.set_grad(0, put_back(attrs.shrink ? expand_dims(c.grad(), 0) : c.grad(), begin, whole));
+  c.set_grad(0, pad_to_shape(attrs.shrink ? expand_dims(c.grad(), 0) : c.grad(), begin, whole));
 }
 
 }  // namespace
@@ -138,7 +138,8 @@ const OpDef kStridedSlice = {.name = "StridedSlice",
 
 Tensor slice(const Tensor& x, const Dims& begin, const Dims& size) {
   const Shape& shape = x.shape();
-  // Only the first axis cut: a view. What is not valid goes to the operation that says so.
+  // If only the first axis is cut, the result is a view. Invalid arguments go to Slice, which
+  // throws.
   bool whole_rows = shape.rank() > 0 && begin.size() == shape.rank() && size.size() == shape.rank();
   for (int axis = 1; whole_rows && axis < shape.rank(); ++axis)
     whole_rows = begin[axis] == 0 && (size[axis] == -1 || size[axis] == shape[axis]);

@@ -9,9 +9,9 @@
 namespace tandem {
 namespace {
 
-constexpr std::int64_t kGrain = 16 * 1024;  // elements a thread
+constexpr std::int64_t kGrain = 16 * 1024;  // elements per thread
 
-// Walks the index space of some axes and keeps the input position that belongs to the index.
+// Iterates over the index space of some axes and tracks the input position of the current index.
 class Odometer {
  public:
   void add_axis(std::int64_t size, std::int64_t stride) {
@@ -46,7 +46,7 @@ class Odometer {
 template <class T>
 void copy_row(T* output, const T* input, std::int64_t count, std::int64_t stride) {
   if (stride == 1) {
-    // Short rows (the channels of a picture) are not worth a call.
+    // For short rows (the channels of an image), a call of memcpy costs more than the loop.
     if (count < 16)
       for (std::int64_t i = 0; i < count; ++i) output[i] = input[i];
     else
@@ -75,7 +75,7 @@ void transpose_block(std::uint32_t* output, std::int64_t output_stride, const st
   for (int i = 0; i < 4; ++i) std::memcpy(output + i * output_stride, &row[i], sizeof(Quad));
 }
 
-// output[r, c] = input[c, r] for one tile; output rows and input rows are `*_stride` apart.
+// output[r, c] = input[c, r] for one tile. Rows are `output_stride` and `input_stride` apart.
 template <class T>
 void transpose_tile(T* output, std::int64_t output_stride, const T* input,
                     std::int64_t input_stride, std::int64_t rows, std::int64_t columns) {
@@ -98,7 +98,7 @@ void transpose_tile(T* output, std::int64_t output_stride, const T* input,
 void StridedCopy::add_axis(std::int64_t size, std::int64_t stride) {
   const auto last = static_cast<std::size_t>(rank_ - 1);
   if (size == 1) return;
-  // An axis that continues the one before it becomes part of it.
+  // An axis that continues the previous one is merged into it.
   if (rank_ > 0 && strides_[last] == size * stride) {
     sizes_[last] *= size;
     strides_[last] = stride;
@@ -133,8 +133,8 @@ void StridedCopy::copy_rows(T* output, const T* input) const {
                });
 }
 
-// `axis` has stride 1 in the input and the last axis has it in the output: tiles of the plane of
-// the two stay in the cache on both sides.
+// For copies in which `axis` is contiguous in the input and the last axis in the output. Tiles of
+// their plane stay in the cache on both sides.
 template <class T>
 void StridedCopy::transpose_blocks(T* output, const T* input, int axis) const {
   constexpr std::int64_t kTile = 32;

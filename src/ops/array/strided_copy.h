@@ -1,5 +1,5 @@
-// One loop for every operation that only rearranges elements: a dense output read from a strided
-// input. Transposing, broadcasting, slicing, reversing and tiling differ in strides alone.
+// The loop of all operations that only rearrange elements: it reads a dense output from a strided
+// input. Transpose, broadcast, slice, reverse and tile differ only in the strides.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@
 
 namespace tandem {
 
-// output[i0, i1, ...] = input[offset + i0 * stride0 + i1 * stride1 + ...]; sizes are the output's,
-// strides and the offset count elements and may be zero or negative.
+// output[i0, i1, ...] = input[offset + i0 * stride0 + i1 * stride1 + ...]. The sizes are those of
+// the output. Strides and the offset are in elements and may be zero or negative.
 class StridedCopy {
  public:
-  // Twice kMaxRank: tiling splits each axis in two.
+  // Twice kMaxRank, because tile() splits each axis into two.
   static constexpr int kMaxAxes = 2 * kMaxRank;
 
   void add_axis(std::int64_t size, std::int64_t stride);  // from the first axis to the last
@@ -24,8 +24,8 @@ class StridedCopy {
   std::int64_t stride(int axis) const { return strides_[static_cast<std::size_t>(axis)]; }
   std::int64_t offset() const { return offset_; }
 
-  // Writes every element of `output`, spread over the thread's team. `element_size` is 1, 2, 4 or 8
-  // bytes; the memory does not overlap.
+  // Writes every element of `output`, in parallel over the calling thread's team. `element_size` is
+  // 1, 2, 4 or 8 bytes. The memory must not overlap.
   void run(void* output, const void* input, std::size_t element_size) const;
 
  private:

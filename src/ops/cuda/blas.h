@@ -7,20 +7,21 @@
 
 namespace tandem::cuda {
 
-// c = a . b over row-major matrices, `batch` times; c [m, n], a [m, k] ([k, m] if transposed),
-// b [k, n] ([n, k]). Strides are elements from one matrix to the next, 0 where one serves all.
+// c = a . b for `batch` row-major matrices: c [m, n], a [m, k] ([k, m] if transposed), b [k, n]
+// ([n, k] if transposed). Strides are in elements from one matrix to the next; 0 if all products
+// share one matrix.
 struct BlasProduct {
   DType dtype = float32;
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   std::int64_t batch = 1, stride_a = 0, stride_b = 0;
-  const void* bias = nullptr;  // [n], added to each row; not of float64
-  bool relu = false;           // of the result; not of float64
-  bool tf32 = false;           // float32 may be computed in it
+  const void* bias = nullptr;  // [n], added to each row; not supported for float64
+  bool relu = false;           // applied to the result; not supported for float64
+  bool tf32 = false;           // allows TF32 for float32
 };
 
-// REQUIRES: m, n, k and batch above 0. 16-bit types accumulate in float32. False, and nothing is
-// done, where cuBLAS has the product without its bias or ReLU alone.
+// 16-bit types accumulate in float32. Returns false without computing if cuBLAS supports the
+// product only without its bias or ReLU. REQUIRES: m, n, k and batch are positive.
 [[nodiscard]] bool blas_product(KernelContext& context, const BlasProduct& product, const void* a,
                                 const void* b, void* c);
 

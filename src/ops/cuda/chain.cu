@@ -1,4 +1,4 @@
-// Chains of element-wise operations as kernels of their own.
+// Kernels that run a chain of element-wise operations.
 #include "ops/cuda/chain.cuh"
 
 #include "op/cuda_kernels.h"
@@ -52,7 +52,7 @@ void chain_kernel(KernelContext& c) {
     launch(c, {.blocks = blocks_for((y.size() + kPack - 1) / kPack)}, kernel, chain, y.data,
            y.dtype, y.size());
   };
-  // Registers for as many inputs.
+  // The number of inputs is a template argument, so that no registers are wasted.
   if (chain.inputs <= 2)
     run(chain_elements<2>);
   else if (chain.inputs <= 4)

@@ -1,4 +1,4 @@
-// Following the code of a chain (chain.h) on the GPU.
+// Interprets the code of a chain (chain.h) on the GPU.
 #pragma once
 
 #include "ops/cuda/chain.h"
@@ -8,7 +8,8 @@
 
 namespace tandem::cuda {
 
-// Elements of an input as they are in memory: to make numbers of them is to wait for them.
+// Elements of an input in their dtype. Converting them to numbers waits for the load, so it is done
+// later.
 template <int kPack>
 struct RawPack {
   std::uint32_t words[kPack];
@@ -35,7 +36,7 @@ __device__ __forceinline__ void load_raw(const ChainInput& input, std::int64_t b
     default: return load_raw_as<std::uint32_t>(input, begin, count, to);
   }
 }
-// Elements [begin, begin + count) of the inputs of a chain, but the first `given`.
+// Loads the elements [begin, begin + count) of all inputs of a chain except the first `given`.
 template <int kPack, int kInputs>
 __device__ __forceinline__ void load_inputs(const Chain& chain, int given, std::int64_t begin,
                                             int count, RawPack<kPack> (&inputs)[kInputs]) {
@@ -76,8 +77,8 @@ __device__ __forceinline__ void round_to(DType dtype, float (&x)[kPack]) {
   }
 }
 
-// x = what the step makes of its operands. kAll: the operations of chains that are kernels of their
-// own, too.
+// x = the result of one step. kAll also includes the operations that only chains with a kernel of
+// their own support.
 template <bool kAll, int kPack>
 __device__ __forceinline__ void compute(const ChainStep& step, const float (&a)[kPack],
                                         const float (&b)[kPack], const float (&c)[kPack],
@@ -118,7 +119,8 @@ __device__ __forceinline__ void compute(const ChainStep& step, const float (&a)[
 #undef TANDEM_ACTIVATION_CASES
 }
 
-// x = the result, of inputs that were loaded. `given`: the numbers of input 0 instead, or null.
+// x = the result of the chain for loaded inputs. If `given` is not null, it holds the numbers of
+// input 0.
 template <bool kAll, int kPack, int kInputs>
 __device__ __forceinline__ void run_chain(const Chain& chain,
                                           const RawPack<kPack> (&inputs)[kInputs],
@@ -131,7 +133,7 @@ __device__ __forceinline__ void run_chain(const Chain& chain,
       for (int i = 0; i < kPack; ++i) to[i] = (*given)[i];
     } else if (place >= kInput) {
       RawPack<kPack> raw;
-      // Registers have no index: each input is asked for by name.
+      // Registers cannot be indexed at run time, so an unrolled loop selects the input.
 #pragma unroll
       for (int n = 0; n < kInputs; ++n)
         if (place == kInput + n) raw = inputs[n];

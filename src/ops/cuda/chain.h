@@ -1,8 +1,7 @@
-// Chains of element-wise operations (graph/passes/element_chain.h) as code that a kernel follows
-// step by step, with a few elements a thread in registers: what the operations hand to each other
-// never reaches memory. Interpreted, not compiled: no compiler is needed where a program runs, and
-// the tests run the kernel as they run others. The price is a branch a step, which all threads take
-// alike, for eight elements each.
+// Chains of element-wise operations (graph/passes/element_chain.h) as code that a GPU kernel
+// interprets step by step. Each thread keeps a few elements in registers, so intermediate results
+// never reach memory. Interpreting needs no compiler at run time, and tests run the kernel like any
+// other. It costs one branch per step and eight elements, which is uniform over all threads.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +14,28 @@
 namespace tandem::cuda {
 
 inline constexpr int kChainSteps = 24;
-inline constexpr int kChainSlots = 4;   // results that are not used by the next step
-inline constexpr int kChainInputs = 6;  // of a kernel of its own
-inline constexpr int kTileInputs = 3;   // of a chain within another kernel
+inline constexpr int kChainSlots = 4;   // registers for results that a later step uses
+inline constexpr int kChainInputs = 6;  // of a chain with its own kernel
+inline constexpr int kTileInputs = 3;   // of a chain inside another kernel
 
-// Where an operand is; an input i is kInput + i, a slot kSlot + i.
+// The location of an operand: input i is kInput + i, slot i is kSlot + i.
 enum ChainPlace : std::uint8_t { kNowhere, kLast, kNumber, kSlot, kInput = kSlot + kChainSlots };
 
 struct ChainStep {
   ChainOp op = ChainOp::kMove;
   std::uint8_t operands[3] = {kNowhere, kNowhere, kNowhere};
-  std::uint8_t slot = kNowhere;     // where the result is kept, too
-  DType rounded = DType::kFloat32;  // to what the result is rounded
+  std::uint8_t slot = kNowhere;     // the slot that also keeps the result
+  DType rounded = DType::kFloat32;  // the dtype that the result is rounded to
   float number = 0;
 };
 
 struct ChainInput {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
-  bool repeats = false;  // one element for all
+  bool repeats = false;  // a single element, used for all
 };
 
-// What a kernel is given. Without steps the result is input 0. Everything is computed in float;
+// The argument of a kernel. Without steps the result is input 0. Everything is computed in float;
 // bool is 0 or 1.
 struct Chain {
   int steps = 0, inputs = 0;
@@ -44,18 +43,18 @@ struct Chain {
   ChainInput input[kChainInputs];
 };
 
-// The dtypes that chains have.
+// Whether chains support this dtype.
 inline bool in_chains(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 ||
          dtype == DType::kBool;
 }
 
-// Whether a chain may have this operation.
+// Whether chains support this operation.
 bool takes(const BlockOperation& operation);
-// Whether a chain of such operations fits into a kernel; `within`: into a part of another one.
+// Whether a chain of supported operations fits into a kernel, or, if `within`, into another kernel.
 bool fits(const ElementChain& chain, std::size_t externals, bool within);
-// The chain with these externals, the first of them `given` unless that is null; without operations
-// where it is empty. REQUIRES: it fits.
+// The code of a chain with these external inputs. If `given` is not null, it is the first external
+// input. An empty chain gives no steps. REQUIRES: it fits.
 Chain chain_of(const ElementChain& chain, const TensorView* given,
                std::span<const TensorView> externals, bool within);
 

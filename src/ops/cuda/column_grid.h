@@ -1,5 +1,5 @@
-// How kernels go over [rows, columns] data, channels last, where what they compute belongs to the
-// columns. The shape alone decides.
+// The grid of kernels that compute something per column of [rows, columns] data (channels last). It
+// depends only on the shape.
 #pragma once
 
 #include <algorithm>
@@ -8,16 +8,16 @@
 namespace tandem::cuda {
 
 struct ColumnGrid {
-  static constexpr int kThreads = 256;           // of a block
-  static constexpr int kMostAcross = 32;         // threads side by side
-  static constexpr std::int64_t kBlocks = 1024;  // keep a GPU busy
-  static constexpr std::int64_t kLeastRows = 8;  // a thread, where there are more blocks than one
+  static constexpr int kThreads = 256;           // per block
+  static constexpr int kMostAcross = 32;         // most threads per row
+  static constexpr std::int64_t kBlocks = 1024;  // enough to keep a GPU busy
+  static constexpr std::int64_t kLeastRows = 8;  // per thread, if there are several blocks
 
   std::int64_t rows, columns;
-  int across = 1;          // threads side by side, each of `pack` columns: a power of two
-  int down = kThreads;     // threads below each other, which share out a piece's rows
-  std::int64_t tiles = 1;  // of across * pack columns
-  std::int64_t piece = 1;  // rows of a block
+  int across = 1;          // threads per row, each with `pack` columns; a power of two
+  int down = kThreads;     // threads per column, which share the rows of a piece
+  std::int64_t tiles = 1;  // number of tiles of across * pack columns
+  std::int64_t piece = 1;  // rows per block
   std::int64_t pieces = 1;
 
   ColumnGrid(std::int64_t row_count, std::int64_t column_count, int pack)

@@ -1,11 +1,11 @@
-// Kernels on [rows, columns] data, channels last, that compute something of each column: the
-// statistics and gradients of normalisations.
+// Kernels that compute something per column of [rows, columns] data (channels last): the statistics
+// and gradients of normalisations.
 //
-// What is gathered of a column is a type of objects with
-//   static Sums none();        // of no row
-//   void join(const Sums&);    // of the rows of both
-//   using Wide = ...           // the same in double, made from one
-// Rows are joined in pieces and orders that the shape alone decides: the same bits in every run.
+// The per-column result is a type with
+//   static Sums none();        // the result of no rows
+//   void join(const Sums&);    // adds the rows of another result
+//   using Wide = ...           // the same in double, constructible from Sums
+// The order in which rows are joined depends only on the shape, so results are deterministic.
 #pragma once
 
 #include <utility>
@@ -17,8 +17,8 @@ namespace tandem::cuda {
 
 static_assert(ColumnGrid::kThreads == kThreads);
 
-// The columns [column, column + pack) and the rows begin, begin + step, ... below `end` of the
-// calling thread; none past the last column.
+// The calling thread's columns, [column, column + pack), and rows, begin, begin + step, ... below
+// `end`. Threads past the last column have no rows.
 struct MyColumns {
   std::int64_t column, piece, begin, end;
   int step;
@@ -32,19 +32,19 @@ struct MyColumns {
   }
 };
 
-// Rows first, first + step, ... of the columns that a thread has.
+// kCount rows first, first + step, ... of a thread's columns.
 template <int kCount>
 struct SomeRows {
   std::int64_t first, step, place, apart;
   __device__ std::int64_t row(int i) const { return first + i * step; }
-  // Where its elements begin.
+  // The position of the first element of row i.
   __device__ std::int64_t at(int i) const { return place + i * apart; }
   template <int kPack, class T>
   __device__ void load(const T* from, Pack<T, kPack> (&packs)[kCount]) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) packs[i] = load_pack<kPack>(from, at(i), kPack);
   }
-  // What from.load(at) gives of each row.
+  // from.load(at) of each row.
   template <class From>
   __device__ auto loaded(const From& from) const {
     return loaded(from, std::make_integer_sequence<int, kCount>());
@@ -60,8 +60,8 @@ struct SomeRows {
   }
 };
 
-// f(some rows) for all of the calling thread: kCount at a time, whose loads are under way at once,
-// and one by one in the end.
+// Calls f(rows) for all rows of the calling thread: kCount rows at a time, so that their loads
+// overlap, then the remaining ones one by one.
 template <int kCount, class F>
 __device__ __forceinline__ void over_rows(const MyColumns& mine, std::int64_t columns, const F& f) {
   const std::int64_t step = mine.step, apart = step * columns;
@@ -72,10 +72,10 @@ __device__ __forceinline__ void over_rows(const MyColumns& mine, std::int64_t co
   for (; row < mine.end; row += step, place += apart) f(SomeRows<1>{row, step, place, apart});
 }
 
-// partial[piece][column] = what `terms` says of the piece's rows: terms.of_columns(column) is what
-// it needs to know of kPack columns, terms.add(that, some rows, sums) adds the elements of
-// Terms::kRows rows, or of one, to as many sums. terms.memory(f) calls f with what it reads in
-// packs.
+// partial[piece][column] = the sums of `terms` over the piece's rows.
+// - terms.of_columns(column) loads what the terms need for kPack columns.
+// - terms.add(columns, rows, sums) adds the elements of Terms::kRows rows, or of one row.
+// - terms.memory(f) calls f with each pointer that it reads in packs.
 template <class Sums, int kPack, class Terms>
 __global__ void __launch_bounds__(kThreads)
     gather_columns(ColumnGrid grid, Sums* partial, Terms terms) {
@@ -109,10 +109,10 @@ __global__ void __launch_bounds__(kThreads)
       partial[mine.piece * grid.columns + mine.column + i] = joined[i][threadIdx.x];
 }
 
-// Of a block that joins pieces: few, for there are many pieces and not many columns.
+// Columns per block of finish_columns: few, because there are many pieces and few columns.
 inline constexpr int kColumnsAtEnd = 8;
 
-// finish(column, of all pieces).
+// Joins the pieces of each column and calls finish(column, sums).
 template <class Sums, class Finish>
 __global__ void __launch_bounds__(kThreads)
     finish_columns(const Sums* partial, std::int64_t pieces, std::int64_t columns, Finish finish) {
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0 && column < columns) finish(column, joined[0][here]);
 }
 
-// Gathers and finishes.
+// Computes the sums of `terms` per column and passes them to `finish`.
 template <class Sums, int kPack, class Terms, class Finish>
 void reduce_columns_on(KernelContext& c, std::int64_t rows, std::int64_t columns,
                        const Terms& terms, const Finish& finish) {
@@ -152,7 +152,7 @@ void reduce_columns_on(KernelContext& c, std::int64_t rows, std::int64_t columns
          grid.pieces, columns, finish);
 }
 
-// body.run(of columns, some rows) for all of them; body.of_columns(column) and body.memory(f) as
+// Calls body.run(columns, rows) for all elements. body.of_columns(column) and body.memory(f) are as
 // above.
 template <int kPack, class Body>
 __global__ void __launch_bounds__(kThreads) for_columns(ColumnGrid grid, Body body) {
@@ -172,7 +172,6 @@ void for_columns_on(KernelContext& c, std::int64_t rows, std::int64_t columns, c
   launch(c, {.blocks = grid.blocks()}, for_columns<kPack, Body>, grid, body);
 }
 
-// Two sums.
 template <class C>
 struct TwoSums {
   using Wide = TwoSums<double>;
@@ -188,8 +187,8 @@ struct TwoSums {
   }
 };
 
-// A count of rows, their mean and the sum of their squared distances from it; those of two parts
-// are joined (T. F. Chan, G. H. Golub and R. J. LeVeque, 1979).
+// The count of rows, their mean, and the sum of their squared distances from the mean. join()
+// follows T. F. Chan, G. H. Golub and R. J. LeVeque, 1979.
 template <class C>
 struct Moments {
   using Wide = Moments<double>;
@@ -200,7 +199,7 @@ struct Moments {
   __device__ explicit Moments(const Moments<From>& from)
       : count(from.count), mean(from.mean), squares(from.squares) {}
   static __device__ Moments none() { return {C{0}, C{0}, C{0}}; }
-  // `share`: the other's, of the count of both.
+  // `share` is other.count / (count + other.count).
   __device__ void join(const Moments& other, C share) {
     const C distance = other.mean - mean;
     mean += distance * share;

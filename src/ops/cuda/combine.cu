@@ -1,5 +1,5 @@
-// The arithmetic of collectives between GPUs of a process (comm/device_arithmetic.h): each element
-// of all ranks is read where it is, and the result written to wherever it belongs.
+// The arithmetic of collectives between the GPUs of a process (comm/device_arithmetic.h). The
+// kernels read the elements of all ranks directly and write the result to all of its destinations.
 #include "comm/device_arithmetic.h"
 #include "ops/cuda/elements.cuh"
 #include "ops/formula/functions.h"
@@ -10,19 +10,19 @@ namespace {
 constexpr int kMostRanks = 64;
 
 template <class T>
-struct Ranks {
+struct RankInputs {
   const T* in[kMostRanks];
   T* out[kMostRanks];
   int inputs, outputs;
-  int half;  // from this input on they have a sum of their own; `inputs`: there is one sum
+  int half;  // inputs from here on are summed separately; equals `inputs` if there is one sum
   ReduceOp op;
 };
 
-// In which the host's combine() adds up, too.
+// The type of sums, the same as in the host's combine().
 template <class T>
 using SumOf = std::conditional_t<std::is_integral_v<T>, std::int64_t, ComputeOf<T>>;
 
-// As the host's combine() does it: of two that are equal the first is kept, and NaNs always.
+// As in the host's combine(), the first of two equal values is kept, and NaN always wins.
 template <class C>
 __device__ __forceinline__ C folded(ReduceOp op, C sum, C value) {
   switch (op) {
@@ -33,11 +33,11 @@ __device__ __forceinline__ C folded(ReduceOp op, C sum, C value) {
   }
 }
 
-// A thread's elements of the inputs [begin, end), combined.
+// Combines a thread's elements of the inputs [begin, end).
 template <int kCount, class T>
 struct Sum {
   SumOf<T> at[kCount];
-  __device__ __forceinline__ Sum(const Ranks<T>& ranks, const MyPack<kCount>& mine, int begin,
+  __device__ __forceinline__ Sum(const RankInputs<T>& ranks, const MyPack<kCount>& mine, int begin,
                                  int end) {
     const auto first = load_pack<kCount>(ranks.in[begin], mine.begin, mine.count);
 #pragma unroll
@@ -53,7 +53,7 @@ struct Sum {
 
 // ReduceOp::kTreeSum, as the host's combine() does it.
 template <int kCount, class T>
-__device__ __forceinline__ Pack<T, kCount> tree_sum(const Ranks<T>& ranks,
+__device__ __forceinline__ Pack<T, kCount> tree_sum(const RankInputs<T>& ranks,
                                                     const MyPack<kCount>& mine) {
   constexpr int kMostDepth = 7;  // of kMostRanks
   Pack<T, kCount> sums[kMostDepth];
@@ -74,7 +74,8 @@ __device__ __forceinline__ Pack<T, kCount> tree_sum(const Ranks<T>& ranks,
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) combine_by_tree(Ranks<T> ranks, std::int64_t size) {
+__global__ void __launch_bounds__(kThreads)
+    combine_by_tree(RankInputs<T> ranks, std::int64_t size) {
   constexpr int kCount = kPackOf<T>;
   const MyPack<kCount> mine(size);
   if (mine.count == 0) return;
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(kThreads) combine_by_tree(Ranks<T> ranks, std:
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) combine_ranks(Ranks<T> ranks, std::int64_t size) {
+__global__ void __launch_bounds__(kThreads) combine_ranks(RankInputs<T> ranks, std::int64_t size) {
   using C = SumOf<T>;
   constexpr int kCount = kPackOf<T>;
   const MyPack<kCount> mine(size);
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(kThreads)
   store_pack(data, mine.begin, mine.count, pack);
 }
 
-// For what is launched beside any operation.
+// The context of a launch outside any operation.
 KernelContext context_on(NativeGpu& gpu) {
   KernelContext c;
   c.native_stream = gpu.stream().native_handle();
@@ -136,7 +137,7 @@ void combine(NativeGpu& gpu, std::span<const void* const> inputs, std::span<void
     throw InvalidArgumentError("[all_reduce] expected at most 64 replicas on GPUs of a process");
   const KernelContext c = context_on(gpu);
   switch_numeric(dtype, [&]<class T>(Type<T>) {
-    Ranks<T> ranks{};
+    RankInputs<T> ranks{};
     ranks.inputs = static_cast<int>(inputs.size());
     ranks.outputs = static_cast<int>(outputs.size());
     ranks.half =

@@ -1,5 +1,5 @@
-// Convolutions and attention through cuDNN 9, which may be missing: where the module was built, or
-// where it runs.
+// Convolutions and attention through cuDNN 9, which is optional both when the module is built and
+// when it runs.
 #pragma once
 
 #include "op/op.h"
@@ -15,11 +15,12 @@ struct CudnnConv {
   ConvPass pass = ConvPass::kForward;
   ConvShape shape;
   bool bias = false;                                    // forward: [out], added to y
-  nn::Activation activation = nn::Activation::kLinear;  // forward: linear, ReLU or ReLU6, of y
+  nn::Activation activation = nn::Activation::kLinear;  // forward: linear, ReLU or ReLU6, on y
   auto operator<=>(const CudnnConv&) const = default;
 };
 
-// Pictures lie as Tandem's do, channels last. The kernel lies [out, kh, kw, in / groups].
+// Images are channels-last (NHWC), as everywhere in Tandem. The kernel is [out, kh, kw, in /
+// groups].
 struct ConvMemory {
   void* x = nullptr;
   void* kernel = nullptr;
@@ -28,18 +29,18 @@ struct ConvMemory {
 };
 
 class CudnnPlan;
-// How cuDNN computes `conv` on the context's device, with memory of this alignment in bytes: chosen
-// at the first call for it, and remembered. Null where cuDNN is not there, which is said once, or
-// has no engine for it. Throws what a failure of cuDNN means.
+// The plan by which cuDNN computes `conv` on the context's device. `alignment` is that of the
+// memory, in bytes. The plan is chosen at the first call and cached. Returns null if cuDNN has no
+// engine for it or is missing, which is logged once. Throws as check_cudnn() does.
 CudnnPlan* cudnn_plan(KernelContext& context, const CudnnConv& conv, unsigned alignment);
 
-// On the context's stream. x, kernel or y, which the pass makes, is overwritten. REQUIRES: memory
-// of the plan's alignment.
+// Runs a plan on the context's stream. It overwrites the result of the pass: x, kernel or y.
+// REQUIRES: the memory has the plan's alignment.
 void cudnn_run(KernelContext& context, CudnnPlan& plan, const ConvMemory& memory);
 
 enum class AttentionPass : std::uint8_t { kForward, kBackward };
 
-// Without dropout, and without a mask but the causal one.
+// Attention without dropout. The causal mask is the only one.
 struct CudnnAttention {
   AttentionPass pass;
   DType dtype;
@@ -48,8 +49,8 @@ struct CudnnAttention {
   auto operator<=>(const CudnnAttention&) const = default;
 };
 
-// Tensors as those of the operations (ops/nn/attention.h), log_sums in float32. The forward pass
-// makes result and log_sums, the backward pass what begins with d but dresult.
+// The operations' tensors (ops/nn/attention.h), with log_sums in float32. The forward pass writes
+// result and log_sums; the backward pass writes dquery, dkey and dvalue.
 struct AttentionMemory {
   void* query = nullptr;
   void* key = nullptr;
@@ -62,9 +63,9 @@ struct AttentionMemory {
   void* dvalue = nullptr;
 };
 
-// Computes it on the context's stream, by a plan that is chosen at the first call and remembered.
-// False, and nothing is done, where cuDNN is not there or does not take it. Throws what a failure
-// of cuDNN means.
+// Computes attention on the context's stream, by a plan that is chosen at the first call and
+// cached. Returns false without computing if cuDNN is missing or does not support it. Throws as
+// check_cudnn() does.
 bool cudnn_attention(KernelContext& context, const CudnnAttention& attention, double scale,
                      const AttentionMemory& memory);
 

@@ -1,4 +1,4 @@
-// Elements on a GPU: the types behind the dtypes, loads of several at once.
+// Element types of dtypes on a GPU, and loads and stores of several elements at once.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -17,7 +17,7 @@ namespace tandem::cuda {
 template <class T>
 inline constexpr bool is_16_bit = std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
 
-// The type that arithmetic on elements of type T is done in.
+// The type in which arithmetic on elements of type T is done.
 template <class T>
 using ComputeOf = std::conditional_t<is_16_bit<T>, float, T>;
 
@@ -41,14 +41,14 @@ __device__ __forceinline__ T store_as(V value) {
     return static_cast<T>(value);
 }
 
-// A type as an argument. (op/dtype_switch.h is for the host: it formats texts in ways that CUDA's
-// compiler does not take.)
+// A type as a function argument. (op/dtype_switch.h does this on the host; nvcc does not compile
+// its string formatting.)
 template <class T>
 struct Type {
   using type = T;
 };
 
-// Call f(Type<T>()) with the type behind a dtype: floating ones; those and integers; all.
+// Call f(Type<T>()) with the element type of a dtype: floating dtypes; also integers; all dtypes.
 template <class F>
 void switch_floating(DType dtype, const F& f) {
   switch (dtype) {
@@ -56,7 +56,7 @@ void switch_floating(DType dtype, const F& f) {
     case DType::kFloat64: return f(Type<double>());
     case DType::kFloat16: return f(Type<__half>());
     case DType::kBFloat16: return f(Type<__nv_bfloat16>());
-    default: throw InternalError("[cuda] a dtype that the kernel is not for");
+    default: throw InternalError("[cuda] the kernel does not support this dtype");
   }
 }
 template <class F>
@@ -74,7 +74,7 @@ void switch_any(DType dtype, const F& f) {
   switch_numeric(dtype, f);
 }
 
-// Call f(Type<U>()) with a type of so many bytes, 1 to 16, for what only moves elements.
+// Calls f(Type<U>()) with a type of 1 to 16 bytes, for kernels that only move elements.
 template <class F>
 void switch_bytes(std::size_t bytes, const F& f) {
   switch (bytes) {
@@ -86,8 +86,8 @@ void switch_bytes(std::size_t bytes, const F& f) {
   }
 }
 
-// A number beside tensors of type T, as the host's kernels take it: an element first, then in the
-// type of arithmetic. REQUIRES: the shape rule has found that T holds it.
+// A scalar operand of an operation on tensors of type T. As on the host, it is converted to an
+// element and then to the compute type. REQUIRES: the shape rule has checked that T holds it.
 template <class T>
 ComputeOf<T> rounded_to(double number) {
   if constexpr (std::is_same_v<T, __half>)
@@ -98,12 +98,12 @@ ComputeOf<T> rounded_to(double number) {
     return static_cast<T>(number);
 }
 
-// Elements that a thread takes at a time: 16 bytes of the widest type involved.
+// Elements per thread and access: 16 bytes of the widest type involved.
 template <class... T>
 inline constexpr int kPackOf = 16 / static_cast<int>(std::max({sizeof(T)...}));
 
-// f(Type<T>, a constant with the elements that a thread takes at a time): one where packs do not
-// make up the columns.
+// Calls f(Type<T>, pack), where `pack` is a constant with the elements per access: 1 if the columns
+// are not a multiple of a pack.
 template <class F>
 void switch_packs(DType dtype, std::int64_t columns, const F& f) {
   switch_floating(dtype, [&]<class T>(Type<T> type) {
@@ -119,19 +119,19 @@ struct alignas(sizeof(T) * kCount) Pack {
   T at[kCount];
 };
 
-// Whether packs may be read from, or written to, `memory`: slices begin anywhere.
+// Whether `memory` is aligned for packs. Slices may begin anywhere.
 template <int kCount, class T>
 __device__ __forceinline__ bool takes_packs(const T* memory) {
   if constexpr (kCount == 1) return true;
   return reinterpret_cast<std::uintptr_t>(memory) % (sizeof(T) * kCount) == 0;
 }
 
-// Elements [begin, begin + count) of `from`; count is less than kCount only at the end.
+// Loads the elements [begin, begin + count) of `from`. `count` is less than kCount only at the end.
 template <int kCount, class T>
 __device__ __forceinline__ Pack<T, kCount> load_pack(const T* from, std::int64_t begin, int count) {
   if (count == kCount && takes_packs<kCount>(from))
     return *reinterpret_cast<const Pack<T, kCount>*>(from + begin);
-  Pack<T, kCount> pack{};  // arithmetic goes over all of it
+  Pack<T, kCount> pack{};  // initialised, because arithmetic uses all of its elements
 #pragma unroll
   for (int i = 0; i < kCount; ++i)
     if (i < count) pack.at[i] = from[begin + i];
@@ -140,8 +140,8 @@ __device__ __forceinline__ Pack<T, kCount> load_pack(const T* from, std::int64_t
 template <class P>
 __device__ __forceinline__ void store_whole(P* to, const P& pack) {
 #ifdef __CUDA_ARCH__
-  // Said outright: of a plain store nvcc makes one for each element where it knows `count`, for
-  // then both arms below store the same.
+  // Stores an explicit uint4. If nvcc knows `count`, both branches below store the same, and it
+  // would replace a plain store of a pack by one store per element.
   if constexpr (sizeof(P) == sizeof(uint4)) {
     uint4 words;
     std::memcpy(&words, &pack, sizeof(words));
@@ -163,8 +163,8 @@ __device__ __forceinline__ void store_pack(T* to, std::int64_t begin, int count,
     if (i < count) to[begin + i] = pack.at[i];
 }
 
-// f(i) for i = begin, begin + step, ... below `end`. With the number of steps known and of 32 bits,
-// nvcc lets the loads of several steps be under way at once.
+// Calls f(i) for i = begin, begin + step, ... below `end`. The number of steps is computed first
+// and has 32 bits, so that nvcc overlaps the loads of several steps.
 template <int kUnroll, class F>
 __device__ __forceinline__ void for_steps(std::int64_t begin, std::int64_t end, std::int64_t step,
                                           const F& f) {
@@ -177,22 +177,22 @@ __device__ __forceinline__ void for_steps(std::int64_t begin, std::int64_t end, 
   }
 }
 
-// loop(), twice in the code: once for when all the memory that it reads and writes takes packs, so
-// that its loads have no branch between them that keeps them from being under way at once.
-// each(f) calls f with all that memory.
+// Calls loop(), which is compiled twice: one copy is for memory that is aligned for packs, without
+// branches between the loads, so that they overlap. each(f) calls f with each pointer that the loop
+// reads or writes.
 template <int kPack, class Each, class F>
 __device__ __forceinline__ void in_packs(const Each& each, const F& loop) {
   bool packs = true;
   each([&](const auto* memory) { packs = packs && takes_packs<kPack>(memory); });
   if (!packs) return loop();
 #ifdef __CUDA_ARCH__
-  // By itself nvcc knows of all together, but not of each.
+  // nvcc does not derive the alignment of each pointer from the condition on all of them.
   each([](const auto* memory) { __builtin_assume(takes_packs<kPack>(memory)); });
 #endif
   loop();
 }
 
-// The pack of the calling thread: where it begins and how many elements it has; 0 past the end.
+// The calling thread's pack: its first element and its number of elements, 0 past the end.
 template <int kCount>
 struct MyPack {
   std::int64_t begin;

@@ -1,5 +1,5 @@
-// Element-wise kernels on one or two operands. An operation is a type whose objects are called with
-// elements in their type of arithmetic, on the GPU.
+// Element-wise kernels with one or two operands. An operation is a type whose objects are called on
+// the GPU with elements in their compute type.
 #pragma once
 
 #include <utility>
@@ -31,7 +31,7 @@ void run_unary(KernelContext& c, const In* x, Out* y, std::int64_t size, const O
          size, op);
 }
 
-// Result: void for the operand's type.
+// Result: the result's type; void for the operand's type.
 template <class Op, class T, class Result = void>
 void unary_on(KernelContext& c, const Op& op = {}) {
   using Out = std::conditional_t<std::is_void_v<Result>, T, Result>;
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads)
   y[i] = store_as<Out>(op(load_as(a[at.of[0]]), load_as(b[at.of[1]])));
 }
 
-// The context's two inputs, broadcast together. Result: void for the operands' type.
+// Broadcasts the context's two inputs. Result: the result's type; void for the operands' type.
 template <class Op, class T, class Result = void>
 void binary_on(KernelContext& c, const Op& op = {}) {
   using Out = std::conditional_t<std::is_void_v<Result>, T, Result>;

@@ -1,18 +1,18 @@
-// Kernels that meet values which their operation refuses.
+// Reports invalid values that a kernel finds (indices out of range, divisions by zero).
 #pragma once
 
 #include "ops/cuda/launch.h"
 
 namespace tandem::cuda {
 
-// What a kernel is given to tell of it. `text`: a literal, with {op}, {expected}, {value},
-// {position} and {limit}.
+// Passed to kernels by value. `text` is the message, a literal with the placeholders {op},
+// {expected}, {value}, {position} and {limit}.
 struct Refusal {
   Fault* fault;
   const char* text;
   const char *op, *expected;
   std::int64_t limit;
-  std::int64_t first;  // the position of the kernel's element 0
+  std::int64_t first;  // the position of the kernel's element 0 in messages
 
   Refusal(const KernelContext& c, const char* refused, std::int64_t bound = 0,
           std::int64_t first_position = 0, const char* instead = "")
@@ -23,8 +23,8 @@ struct Refusal {
         limit(bound),
         first(first_position) {}
 
-  // The first of all is the one that is reported.
-  __device__ void tell(std::int64_t value, std::int64_t position) const {
+  // Only the first report of a fault is kept.
+  __device__ void report(std::int64_t value, std::int64_t position) const {
     if (atomicCAS_system(&fault->claimed, 0, 1) != 0) return;
     fault->text = text;
     fault->op = op;

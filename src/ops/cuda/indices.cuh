@@ -1,4 +1,4 @@
-// Indices as operations take them: int32 or int64.
+// Index tensors of int32 or int64.
 #pragma once
 
 #include "ops/cuda/launch.h"

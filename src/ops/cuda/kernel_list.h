@@ -1,4 +1,4 @@
-// What a .cu defines: a family of kernels. module/cuda_module.cc names the families.
+// The list of kernels that a .cu file defines. module/cuda_module.cc collects the lists.
 #pragma once
 
 #include <span>

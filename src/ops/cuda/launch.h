@@ -1,4 +1,4 @@
-// What every kernel of the CUDA backend goes through.
+// Launching kernels of the CUDA backend.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,27 +20,28 @@ inline cudaStream_t stream_of(const KernelContext& c) {
   return static_cast<cudaStream_t>(c.native_stream);
 }
 
-// `kKernel` with its GPU made the thread's. What a list of kernels holds.
+// Runs `kKernel` with the context's GPU as the thread's current device. Lists of kernels hold
+// these.
 template <KernelFn kKernel>
 void on_gpu(KernelContext& c) {
   make_current(device_of(c).ordinal());
   kKernel(c);
 }
 
-inline constexpr int kThreads = 256;  // of a block, where nothing speaks for another number
+inline constexpr int kThreads = 256;  // per block, by default
 
-// How many blocks of kThreads make one thread for each of `items`. REQUIRES: items > 0.
+// The number of blocks for one thread per item. REQUIRES: items > 0.
 inline unsigned blocks_for(std::int64_t items, int threads = kThreads) {
   return static_cast<unsigned>((items + threads - 1) / threads);
 }
 
 struct Grid {
   dim3 blocks;
-  dim3 threads = kThreads;       // of a block
-  std::size_t shared_bytes = 0;  // of a block, beyond what the kernel declares
+  dim3 threads = kThreads;       // per block
+  std::size_t shared_bytes = 0;  // per block, in addition to what the kernel declares
 };
 
-// Enqueues a `__global__` function on the context's stream; every launch goes through here.
+// Enqueues a `__global__` function on the context's stream. All launches go through this function.
 template <class... Params>
 void launch(const KernelContext& c, const Grid& grid, void (*kernel)(Params...),
             std::type_identity_t<Params>... args) {

@@ -1,4 +1,4 @@
-// Parameters beside the data, of a dtype of their own: one number a column, read or written once.
+// Per-column parameters, whose dtype may differ from that of the data.
 #pragma once
 
 #include "ops/cuda/elements.cuh"
@@ -6,7 +6,7 @@
 
 namespace tandem::cuda {
 
-// Numbers of any floating dtype.
+// An array of numbers of any floating dtype, each of which is read or written once.
 class Numbers {
  public:
   explicit Numbers(const TensorView& view) : data_(view.data), dtype_(view.dtype) {}
@@ -43,7 +43,8 @@ struct Widen {
   }
 };
 
-// The elements as type C, for what reads them many times: themselves, or a copy in scratch memory.
+// The elements as type C, for kernels that read them many times. Converted in scratch memory if
+// they have another type.
 template <class C>
 const C* converted_on(KernelContext& c, const TensorView& view) {
   constexpr DType kWanted = sizeof(C) == 8 ? DType::kFloat64 : DType::kFloat32;

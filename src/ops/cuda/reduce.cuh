@@ -1,7 +1,7 @@
-// Reductions over any axes, given one of ops/formula/reductions.h.
+// Reductions over any axes, for the formulas of ops/formula/reductions.h.
 //
-// Elements are combined in pieces and orders that the shape alone decides: the same bits in every
-// run, on every GPU.
+// The order in which elements are combined depends only on the shape, so that the result is the
+// same in every run and on every GPU.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ __device__ void store_reduced(const Op& op, const ReducePass& pass, void* out, s
     static_cast<ComputeOf<T>*>(out)[at] = value;
 }
 
-// Of inner size 1; kPack elements at a time, of which pieces and rows are made.
+// For inner size 1. Loads kPack elements at a time; pieces and rows are multiples of kPack.
 template <class Op, class T, class In, int kPack>
 __global__ void __launch_bounds__(kThreads)
     reduce_rows(const In* x, ReducePass pass, int width, void* out, Op op) {
@@ -93,7 +93,7 @@ void launch_pass(KernelContext& c, const ReducePass& pass, const void* x, void* 
   }
 }
 
-// Reduces `x` over the axes of `mask` (bit i: axis i) into `out`. T: the type of both.
+// Reduces `x` over the axes of `mask` (bit i for axis i) into `out`. T is the type of both.
 template <class T, class Op>
 void reduce_on(KernelContext& c, const TensorView& x, std::uint32_t mask, const TensorView& out,
                const Op& op = {}) {

@@ -1,4 +1,4 @@
-// Elements that integer operations refuse.
+// Checks operands that integer operations refuse, such as a divisor of 0.
 #pragma once
 
 #include "ops/cuda/elements.cuh"
@@ -10,10 +10,10 @@ template <class Op, class T>
 __global__ void __launch_bounds__(kThreads)
     find_refused(const T* x, std::int64_t size, Refusal refusal) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < size && Op::refuses(x[i])) refusal.tell(static_cast<std::int64_t>(x[i]), i);
+  if (i < size && Op::refuses(x[i])) refusal.report(static_cast<std::int64_t>(x[i]), i);
 }
 
-// Reports the elements that `Op` refuses on the right, where T is an integer.
+// Reports right operands that `Op` refuses if T is an integer type.
 template <class Op, class T>
 void refuse_right(KernelContext& c, const TensorView& x) {
   if constexpr (std::is_integral_v<T>)

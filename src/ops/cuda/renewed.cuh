@@ -1,5 +1,6 @@
-// Arguments of launches that depend on attributes which each run of a program may renew: what is
-// drawn, rates, steps. Everything that a kernel takes of such attributes goes through renewed().
+// Kernel arguments that are computed from attributes which may change with each run of a program:
+// random keys, learning rates, step numbers. Kernels must take every such argument from renewed(),
+// because the arguments of a captured launch are fixed.
 #pragma once
 
 #include <type_traits>
@@ -12,13 +13,14 @@ namespace tandem::cuda {
 template <class T>
 struct Renewed {
   T value;
-  const T* memory;  // where the host puts the value of each run; null: it is `value`
+  const T* memory;  // the host writes the value of each run here; if null, `value` is used
 
   __device__ __forceinline__ T operator()() const { return memory ? *memory : value; }
 };
 
-// `Compute`, which captures nothing, makes the value of attributes A. It is asked again for every
-// run of a recording. A value without padding is copied to the device only when it has changed.
+// `Compute`, which must not capture anything, computes the argument from attributes A. It is called
+// again for every run of a recording. If T has no padding, the value is copied to the device only
+// when it has changed.
 template <class A, class Compute>
 auto renewed(const KernelContext& c, Compute) {
   using T = std::invoke_result_t<Compute, const A&>;

@@ -1,4 +1,4 @@
-// Kernels that go over rows: a warp a row where rows are short, a block a row where they are long.
+// For kernels that process rows: one warp per row for short rows, one block per row for long ones.
 #pragma once
 
 #include "ops/cuda/elements.cuh"
@@ -7,16 +7,16 @@
 namespace tandem::cuda {
 
 inline constexpr int kWarp = 32;
-inline constexpr int kWarps = kThreads / kWarp;  // of a block
+inline constexpr int kWarps = kThreads / kWarp;  // per block
 
-// How many threads share a row of `columns` elements.
+// The number of threads per row of `columns` elements.
 inline int row_width(std::int64_t columns) { return columns <= 1024 ? kWarp : kThreads; }
-// How many blocks go over `rows` rows. REQUIRES: rows > 0.
+// The number of blocks for `rows` rows. REQUIRES: rows > 0.
 inline unsigned row_blocks(std::int64_t rows, int width) {
   return width == kWarp ? blocks_for(rows, kWarps) : static_cast<unsigned>(rows);
 }
 
-// The row of the calling thread, and which of the `width` threads of the row it is.
+// The row of the calling thread, and its lane among the `width` threads of the row.
 struct MyRow {
   std::int64_t index;
   int lane;
@@ -29,22 +29,22 @@ struct MyRow {
         width(threads) {}
 };
 
-// f(first column) for the packs of columns of the calling thread.
+// Calls f(first column) for each pack of columns of the calling thread.
 template <int kPack, class F>
 __device__ __forceinline__ void for_packs(const MyRow& row, std::int64_t columns, const F& f) {
   for_steps<kPack == 1 ? 4 : 2>(static_cast<std::int64_t>(row.lane) * kPack, columns,
                                 static_cast<std::int64_t>(row.width) * kPack, f);
 }
 
-// The value of the thread that is `step` away in the warp. A type of several numbers has one of its
-// own.
+// The value of the lane whose number differs by `step` (XOR). Types with several numbers overload
+// it.
 template <class C>
 __device__ C from_lane(const C& value, int step) {
   return static_cast<C>(__shfl_xor_sync(0xffffffffu, value, step));
 }
 
-// The values of all threads of the row combined, in a fixed order; every thread gets it. REQUIRES:
-// all threads of the row call it.
+// Combines the values of all threads of a row in a fixed order and returns the result to each of
+// them. REQUIRES: all threads of the row call it.
 template <class C, class F>
 __device__ C over_row(const MyRow& row, C value, const F& combine) {
 #pragma unroll
@@ -56,7 +56,7 @@ __device__ C over_row(const MyRow& row, C value, const F& combine) {
   value = of_warp[0];
 #pragma unroll
   for (int i = 1; i < kWarps; ++i) value = combine(value, of_warp[i]);
-  __syncthreads();  // the next call writes there
+  __syncthreads();  // the next call overwrites the shared memory
   return value;
 }
 

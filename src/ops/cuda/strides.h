@@ -1,4 +1,4 @@
-// Where the elements of operands that broadcast lie.
+// Positions of elements in broadcast operands.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace tandem::cuda {
 
-// Of kOperands tensors that broadcast to a result: from an element's number in the result to its
-// place in each. Neighbouring axes that all operands walk alike are one.
+// Maps the index of a result element to its positions in kOperands broadcast operands. Adjacent
+// axes with compatible strides in all operands are merged.
 template <int kOperands>
 class Strides {
  public:
@@ -24,7 +24,7 @@ class Strides {
   };
 
   Strides(const Shape& result, const std::array<const Shape*, kOperands>& operands) {
-    // From the last axis on: the strides of each operand, 0 where it repeats.
+    // From the last axis to the first: the strides of the operands; 0 if an operand repeats.
     std::int64_t step[kOperands];
     for (std::int64_t& each : step) each = 1;
     for (int axis = result.rank() - 1; axis >= 0; --axis) {
@@ -55,7 +55,7 @@ class Strides {
   }
 
   TANDEM_ON_BOTH Offsets offsets(std::int64_t index) const {
-    // Divisions of 32 bits take a fraction of the time.
+    // 32-bit divisions are much faster.
     return small_ ? walk(static_cast<std::uint32_t>(index))
                   : walk(static_cast<std::uint64_t>(index));
   }
@@ -77,7 +77,7 @@ class Strides {
     return result;
   }
 
-  int rank_ = 0;  // axes from the last one on
+  int rank_ = 0;  // axes are stored from the last to the first
   bool small_ = true;
   std::int64_t sizes_[kMaxRank] = {};
   std::int64_t strides_[kMaxRank][kOperands] = {};

@@ -1,5 +1,5 @@
-// Whether float32 may be computed in TF32, with a mantissa of 10 bits: as TANDEM_ALLOW_TF32 says,
-// and where it does not, convolutions may and products may not, as in PyTorch.
+// Whether float32 may be computed in TF32, which has a mantissa of 10 bits. TANDEM_ALLOW_TF32
+// decides. By default, convolutions use it and matrix products do not, as in PyTorch.
 #pragma once
 
 #include "core/env.h"

@@ -1,5 +1,5 @@
-// Activations: the value of each, and the gradient of its input given dy and what the forward
-// operation saved, its result or its input. T is float or double; NaN stays NaN.
+// Activations: the value of each, and the gradient of its input, given dy and the tensor that the
+// forward operation saved (its result or its input). T is float or double. NaN stays NaN.
 #pragma once
 
 #include <numbers>
@@ -43,8 +43,8 @@ struct LeakyRelu {
   }
 };
 
-// The sign bit tells which branch a result is from, also where it has been rounded to 0: +0 is from
-// the right one.
+// The sign bit of a result shows which branch it is from, even if it was rounded to 0: +0 is from
+// the linear branch.
 struct Elu {
   template <class T>
   TANDEM_DEVICE static T value(T x, T alpha) {
@@ -92,8 +92,8 @@ struct Swish {
   }
 };
 
-// D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units": x times the normal distribution's
-// Phi(x).
+// D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units": x * Phi(x), where Phi is the
+// distribution function of the standard normal distribution.
 struct Gelu {
   static constexpr double kDensity = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
   template <class T>
@@ -107,7 +107,7 @@ struct Gelu {
   }
 };
 
-// The same paper's approximation by tanh.
+// The approximation by tanh from the same paper.
 struct GeluTanh {
   static constexpr double kScale = 2.0 * std::numbers::inv_sqrtpi / std::numbers::sqrt2,
                           kCubic = 0.044715;

@@ -1,4 +1,4 @@
-// What element-wise operations compute of an element. C is the type of arithmetic of the elements.
+// The formulas of element-wise operations. C is the compute type of the elements.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace tandem {
 namespace TANDEM_SIDE {
 
-// --- of two operands ---
+// --- two operands ---
 
 struct Add {
   template <class C>
@@ -30,8 +30,8 @@ struct Mul {
   }
 };
 
-// Operations that refuse some integers on the right. The CPU's kernels look for them first; a GPU's
-// compute any result, and report them meanwhile.
+// The base of operations that refuse some integers as right operand. CPU kernels check the operands
+// first; GPU kernels compute an arbitrary result and report the operand.
 struct RefusesZero {
   static constexpr const char* kExpected = "a non-zero divisor";
   template <class T>
@@ -45,7 +45,7 @@ struct Div : RefusesZero {
   TANDEM_DEVICE C operator()(C a, C b) const {
     if constexpr (std::is_integral_v<C>) {
       if (kGpuCode && b == C{0}) return C{0};
-      // The quotient that overflows wraps, where a CPU would trap.
+      // An overflowing quotient (min / -1) wraps around; the CPU's division would trap.
       if constexpr (std::is_signed_v<C>)
         if (b == C{-1}) return Sub()(C{0}, a);
     }
@@ -58,7 +58,7 @@ struct FloorMod : RefusesZero {
   TANDEM_DEVICE C operator()(C a, C b) const {
     C rest;
     if constexpr (std::is_integral_v<C>) {
-      // The division that overflows would trap on a CPU.
+      // An overflowing division (min / -1) would trap on a CPU.
       const bool whole = std::is_signed_v<C> && b == static_cast<C>(-1);
       rest = whole || (kGpuCode && b == C{0}) ? C{0} : static_cast<C>(a % b);
     } else {
@@ -81,8 +81,8 @@ struct FloorDiv : RefusesZero {
       }
       return static_cast<C>(a / b);
     } else {
-      // As Python: a / b may round up to a whole number that is too large, so it starts from the
-      // remainder.
+      // As in Python, this starts from the remainder, because a / b may be rounded up to the next
+      // whole number.
       if (b == C{0}) return a / b;
       const C rest = prim::fmod(a, b);
       C quotient = (a - rest) / b;
@@ -117,7 +117,7 @@ struct Pow {
   }
 };
 
-// NaN wins on either side, as in NumPy.
+// If either operand is NaN, so is the result, as in NumPy.
 struct Maximum {
   template <class C>
   TANDEM_DEVICE C operator()(C a, C b) const {
@@ -130,7 +130,7 @@ struct Minimum {
     return a < b || a != a ? a : b;
   }
 };
-// NaN on the left stays.
+// max(a, b), but a NaN on the left is kept.
 struct AtLeast {
   template <class C>
   TANDEM_DEVICE C operator()(C x, C low) const {
@@ -150,7 +150,7 @@ struct SquaredDifference {
     return Mul()(d, d);
   }
 };
-// Of the results y and the gradient g that arrives.
+// Gradients, from the result y and the result's gradient g.
 struct TanhGrad {
   template <class C>
   TANDEM_DEVICE C operator()(C y, C g) const {
@@ -163,7 +163,7 @@ struct SigmoidGrad {
     return g * (y * (C{1} - y));
   }
 };
-// Of logits x and labels z: log(1 + exp(x)) - x z without overflow.
+// log(1 + exp(x)) - x z without overflow, for logits x and labels z.
 struct SigmoidCrossEntropy {
   template <class C>
   TANDEM_DEVICE C operator()(C x, C z) const {
@@ -190,7 +190,7 @@ TANDEM_COMPARISON(LogicalOr, a || b);
 
 #undef TANDEM_COMPARISON
 
-// --- of one operand ---
+// --- one operand ---
 
 #define TANDEM_UNARY(Name, expression)         \
   struct Name {                                \
@@ -222,7 +222,7 @@ TANDEM_UNARY(LogicalNot, !x);
 
 #undef TANDEM_UNARY
 
-// Floating types keep the sign in a bit, also of zeros and NaNs.
+// Floating-point negation also changes the sign of zeros and NaNs.
 struct Neg {
   template <class C>
   TANDEM_DEVICE C operator()(C x) const {

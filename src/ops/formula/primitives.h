@@ -1,12 +1,12 @@
-// The functions that formulas are made of. A formula is written once, in a header that the kernels
-// of the CPU and of GPUs include. It is in the namespace TANDEM_SIDE, which is tandem::cpu in .cc
-// files and tandem::cuda in .cu files. It calls the functions of `prim`, which are the CPU's
-// vectorised ones or those of CUDA.
+// The functions that formulas use. A formula is written once, in a header that both CPU and GPU
+// kernels include. It is in the namespace TANDEM_SIDE, which is tandem::cpu in .cc files and
+// tandem::cuda in .cu files. It calls functions of `prim`: vectorised ones on the CPU, CUDA's on
+// GPUs.
 #pragma once
 
 #include <type_traits>
 
-#ifdef TANDEM_GPU_CODE  // what compiles .cu files defines it
+#ifdef TANDEM_GPU_CODE  // defined when .cu files are compiled
 #include <cuda_runtime.h>
 
 #define TANDEM_SIDE cuda
@@ -17,7 +17,7 @@
 #include "core/clones.h"
 #include "core/vector_math.h"
 
-// Hidden: kernels that are templates of formulas are the library's own.
+// Hidden, so that kernels that are templates of formulas are not exported.
 #define TANDEM_SIDE cpu __attribute__((visibility("hidden")))
 #define TANDEM_DEVICE TANDEM_INLINED
 #endif

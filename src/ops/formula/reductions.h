@@ -1,5 +1,5 @@
-// What reductions compute: neutral(), load(element), combine(a, b) and finish(total, count of
-// elements). C is the type of arithmetic of the elements.
+// The formulas of reductions: neutral(), load(element), combine(a, b) and finish(total, number of
+// elements). C is the compute type of the elements.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace tandem {
 namespace TANDEM_SIDE {
 
-// `Combine` over the elements, from kNeutral on.
+// Combines the elements by `Combine`, beginning with kNeutral.
 template <class Combine, int kNeutral>
 struct Fold {
   template <class C>

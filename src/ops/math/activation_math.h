@@ -1,4 +1,4 @@
-// The activations that operations apply to their results at once.
+// Activations that can be fused into other operations.
 #pragma once
 
 #include "core/clones.h"
@@ -9,8 +9,8 @@
 
 namespace tandem::nn {
 
-// Those that know their slope from their own value, so that the result is all that the gradient
-// needs.
+// Whether the activation can be fused: its derivative depends only on its result, so that the
+// gradient needs no other tensor.
 inline bool is_fused(Activation activation) {
   switch (activation) {
     case Activation::kLinear:
@@ -44,7 +44,7 @@ TANDEM_MULTIVERSION void activate_range(Activation activation, T* y, std::int64_
   }
 }
 
-// Applies a fused activation in place, over the team.
+// Applies a fused activation in place, in parallel over the calling thread's team.
 template <class T>
 void activate_in_place(Activation activation, T* y, std::int64_t count) {
   if (activation == Activation::kLinear) return;
@@ -52,7 +52,7 @@ void activate_in_place(Activation activation, T* y, std::int64_t count) {
     activate_range(activation, y + begin, end - begin);
   });
 }
-// The same for elements that oneDNN has computed: float32 or bfloat16.
+// The same for the results of oneDNN, which are float32 or bfloat16.
 inline void activate_in_place(Activation activation, DType dtype, void* y, std::int64_t count) {
   if (dtype == bfloat16)
     activate_in_place(activation, static_cast<BFloat16*>(y), count);

@@ -25,8 +25,8 @@ void infer_add_n(InferContext& c) {
   c.add_output(dtype, shape);
 }
 
-// Elements summed at a time, over all inputs: the sums stay in the first-level cache. They are kept
-// in the output itself unless they are wider than its elements.
+// Elements of all inputs that are summed at a time, so that the sums stay in the L1 cache. The sums
+// are kept in the output unless they are wider than its elements.
 constexpr std::int64_t kChunk = 2048;
 
 template <class T>

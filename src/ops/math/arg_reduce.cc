@@ -1,4 +1,4 @@
-// The positions of extrema.
+// argmax and argmin.
 #include <algorithm>
 #include <array>
 
@@ -26,7 +26,7 @@ void infer_arg_reduce(InferContext& c) {
   c.add_output(int64, result);
 }
 
-// NaN beats every number, and the first NaN the others.
+// NaN beats every number, and the first NaN beats later ones.
 struct Above {
   template <class C>
   static bool beats(C challenger, C best) {
@@ -40,11 +40,11 @@ struct Below {
   }
 };
 
-constexpr std::int64_t kLanes = 32;     // elements looked at together along a run
-constexpr std::int64_t kColumns = 256;  // runs looked at together where their elements interleave
+constexpr std::int64_t kLanes = 32;     // elements of a run that are compared together
+constexpr std::int64_t kColumns = 256;  // interleaved runs that are processed together
 
-// The position in a run of adjacent elements: the extremum first, then the first place that holds
-// it, so that neither loop carries a position.
+// The position of the extremum in a run of adjacent elements. Finds the extremum first and then the
+// first element that equals it, so that neither loop carries a position.
 template <class Op, class T>
 TANDEM_MULTIVERSION std::int64_t arg_of_run(const T* x, std::int64_t length) {
   using C = Compute<T>;
@@ -78,8 +78,8 @@ TANDEM_MULTIVERSION std::int64_t arg_of_run(const T* x, std::int64_t length) {
   return at;
 }
 
-// The positions in `count` (at most kColumns) runs that start at adjacent elements and continue
-// `stride` elements further on.
+// The positions in `count` (at most kColumns) interleaved runs, which begin at adjacent elements
+// and have the stride `stride`.
 template <class Op, class T>
 TANDEM_MULTIVERSION void args_of_columns(const T* x, std::int64_t length, std::int64_t stride,
                                          std::int64_t count, std::int64_t* out) {

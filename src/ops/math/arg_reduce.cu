@@ -9,14 +9,14 @@
 namespace tandem::cuda {
 namespace {
 
-// NaN beats every number, and the first NaN the others.
+// NaN beats every number, and the first NaN beats later ones.
 struct Above {
   template <class C>
   __device__ static bool beats(C challenger, C best) {
     return challenger > best || (challenger != challenger && best == best);
   }
   template <class C>
-  __device__ static C beaten_by_all() {
+  __device__ static C worst_value() {
     return std::is_floating_point_v<C> ? -std::numeric_limits<C>::infinity()
                                        : std::numeric_limits<C>::lowest();
   }
@@ -27,44 +27,44 @@ struct Below {
     return challenger < best || (challenger != challenger && best == best);
   }
   template <class C>
-  __device__ static C beaten_by_all() {
+  __device__ static C worst_value() {
     return std::is_floating_point_v<C> ? std::numeric_limits<C>::infinity()
                                        : std::numeric_limits<C>::max();
   }
 };
 
 template <class C>
-struct Place {
+struct Extremum {
   C value;
   std::int64_t at;
 };
 template <class C>
-__device__ Place<C> from_lane(const Place<C>& place, int step) {
-  return {static_cast<C>(__shfl_xor_sync(0xffffffffu, place.value, step)),
+__device__ Extremum<C> from_lane(const Extremum<C>& extremum, int step) {
+  return {static_cast<C>(__shfl_xor_sync(0xffffffffu, extremum.value, step)),
           static_cast<std::int64_t>(
-              __shfl_xor_sync(0xffffffffu, static_cast<long long>(place.at), step))};
+              __shfl_xor_sync(0xffffffffu, static_cast<long long>(extremum.at), step))};
 }
 
-// Of equals, the first.
+// Selects the first of equal values.
 template <class Op>
 struct Better {
   template <class C>
-  __device__ Place<C> operator()(const Place<C>& a, const Place<C>& b) const {
+  __device__ Extremum<C> operator()(const Extremum<C>& a, const Extremum<C>& b) const {
     if (Op::beats(a.value, b.value)) return a;
     if (Op::beats(b.value, a.value)) return b;
     return a.at < b.at ? a : b;
   }
 };
 
-// The best of elements first, first + step, ... below `length`, `stride` apart in memory; of none,
-// one that every element beats or comes before.
+// The extremum of the elements first, first + step, ... below `length`, which are `stride` apart in
+// memory. Without elements, a value that every element beats or precedes.
 template <class Op, class T>
-__device__ Place<ComputeOf<T>> best_of(const T* x, std::int64_t first, std::int64_t step,
-                                       std::int64_t length, std::int64_t stride) {
+__device__ Extremum<ComputeOf<T>> best_of(const T* x, std::int64_t first, std::int64_t step,
+                                          std::int64_t length, std::int64_t stride) {
   using C = ComputeOf<T>;
-  Place<C> best = {Op::template beaten_by_all<C>(), std::numeric_limits<std::int64_t>::max()};
+  Extremum<C> best = {Op::template worst_value<C>(), std::numeric_limits<std::int64_t>::max()};
   for_steps<4>(first, length, step, [&](std::int64_t i) {
-    best = Better<Op>()(best, Place<C>{load_as(x[i * stride]), i});
+    best = Better<Op>()(best, Extremum<C>{load_as(x[i * stride]), i});
   });
   return best;
 }
@@ -84,11 +84,11 @@ __global__ void __launch_bounds__(kThreads)
     arg_columns(const T* x, std::int64_t* y, std::int64_t length, std::int64_t inner) {
   using C = ComputeOf<T>;
   constexpr int kLanes = kThreads / kTile;
-  __shared__ Place<C> of_lane[kLanes][kTile];
+  __shared__ Extremum<C> of_lane[kLanes][kTile];
   const std::int64_t tiles = (inner + kTile - 1) / kTile, outer = blockIdx.x / tiles;
   const int here = threadIdx.x % kTile, lane = threadIdx.x / kTile;
   const std::int64_t column = blockIdx.x % tiles * kTile + here;
-  Place<C> best{};
+  Extremum<C> best{};
   if (column < inner)
     best = best_of<Op>(x + outer * length * inner + column, lane, kLanes, length, inner);
   of_lane[lane][here] = best;

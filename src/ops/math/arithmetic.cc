@@ -1,6 +1,6 @@
-// The four operations, maximum, minimum and the squared difference, between tensors that broadcast
-// and between a tensor and a number. The forms with a number are operations of their own: one
-// kernel, no tensor made for the number, and less to keep for the gradient.
+// Addition, subtraction, multiplication, division, maximum, minimum and squared difference, of two
+// tensors that broadcast and of a tensor and a number. The forms with a number are separate
+// operations: they need no tensor for the number, and their gradients keep less.
 #include "op/record.h"
 #include "ops/formula/functions.h"
 #include "ops/math/binary.h"
@@ -40,7 +40,7 @@ void div_gradient(GradContext& c) {
 
 Tensor zero(DType dtype) { return full(Shape::scalar(), 0.0, {.dtype = dtype}); }
 
-// The whole gradient goes to the winner; to the left operand where both are equal.
+// The gradient goes to the selected operand; to the left one if both are equal.
 void extremum_gradient(GradContext& c, const Tensor& left_wins) {
   const Tensor none = zero(c.grad().dtype());
   if (c.needs_grad(0))

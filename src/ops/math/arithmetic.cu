@@ -37,7 +37,7 @@ template <class Op>
 void floating(KernelContext& c) {
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) { binary_on<Op, T>(c); });
 }
-// The number is an element first, as on the CPU.
+// The number is converted to an element first, as on the CPU.
 template <class Op, bool kLeft = false>
 void with_number(KernelContext& c) {
   const double number = c.attrs<ScalarAttrs>().scalar;
@@ -59,7 +59,7 @@ void clip_kernel(KernelContext& c) {
   });
 }
 
-// Sums so many tensors a launch; of 16 bits, the sum so far is kept in float32.
+// Tensors per launch of AddN. For 16-bit types, the sum is kept in float32 between launches.
 constexpr int kTermsAtOnce = 8;
 
 template <class T>
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
   else
     for (C& each : sum.at) each = C{0};
 #pragma unroll
-  for (int n = 0; n < kTermsAtOnce; ++n) {  // by name: a parameter has no index
+  for (int n = 0; n < kTermsAtOnce; ++n) {  // unrolled, since parameters cannot be indexed
     if (n >= terms.count) break;
     const auto term = load_pack<kCount>(terms.of[n], mine.begin, mine.count);
 #pragma unroll

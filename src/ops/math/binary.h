@@ -1,4 +1,4 @@
-// Element-wise operations whose family list is in another file.
+// Element-wise operations that several files use.
 #pragma once
 
 #include "op/op.h"

@@ -1,9 +1,9 @@
 // Shape rules and CPU kernels of element-wise operations on two operands: two tensors that
 // broadcast, or a tensor and a number.
 //
-// An operation is a type that is called with two elements in their type of arithmetic
-// (ops/formula/functions.h). One that refuses some integers on the right has refuses(right) and
-// kExpected, which says what is expected instead.
+// An operation is a type that is called with two elements in their compute type
+// (ops/formula/functions.h). If it refuses some integers as right operand, it has refuses(right)
+// and kExpected, the description of valid operands for messages.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace tandem {
 
-// `result`: the result's dtype; not given, that of the operands.
+// kResult: the result's dtype; by default that of the operands.
 template <DTypeSet kDTypes, DType... kResult>
 void infer_binary(InferContext& c) {
   const Shape &a = c.shape(0), &b = c.shape(1);
@@ -48,29 +48,29 @@ void infer_scalar(InferContext& c) {
   c.add_output(std::array{kResult..., dtype}[0], c.shape(0));
 }
 
-// The loops of one operation on one element type. `a`, `b` and `out` point to elements; where the
-// name says number, that operand is one element that repeats.
+// The loops of one operation on one element type. `a`, `b` and `out` point to elements. In
+// functions with `number` in their name, that operand is a single element.
 struct BinaryLoops {
   using Loop = void (*)(const void* a, const void* b, void* out, std::int64_t count);
   Loop tensor_tensor;
   Loop tensor_number;
   Loop number_tensor;
-  // Throws InvalidArgumentError for the first right operand that is refused; null: none is.
+  // Throws InvalidArgumentError for the first refused right operand. Null if all are valid.
   void (*check_right)(const OpDef& op, const void* b, std::int64_t count);
-  std::size_t input_size;  // bytes an element
+  std::size_t input_size;  // bytes per element
   std::size_t output_size;
 };
 
 // Runs the loops over the context's two inputs.
 void run_binary(KernelContext& c, const BinaryLoops& loops);
-// Runs them over its one input with `number` (an element) on the right, or on the left.
+// Runs them over its single input, with `number` (an element) as the right or left operand.
 void run_binary_with_number(KernelContext& c, const BinaryLoops& loops, const void* number,
                             bool number_is_left);
 
 namespace binary_detail {
 
-// Output element i depends on input elements i alone, so `out` may be `a` itself: no dependencies
-// between the iterations. Static, for the choice between clones would be a symbol of the library's.
+// Output element i depends only on input elements i, so `out` may be `a` (GCC ivdep). Static,
+// because the resolver of its versions would otherwise be an exported symbol.
 template <class Op, class T, class Out>
 TANDEM_MULTIVERSION static void tensor_tensor(const void* left, const void* right, void* result,
                                               std::int64_t count) {
@@ -126,14 +126,14 @@ constexpr BinaryLoops make_loops() {
   return loops;
 }
 
-// Result: void for the operands' type.
+// Result: the result's type; void for the operands' type.
 template <class Op, class T, class Result>
 inline constexpr BinaryLoops loops_of =
     make_loops<Op, T, std::conditional_t<std::is_void_v<Result>, T, Result>>();
 
 }  // namespace binary_detail
 
-// Result: void for the operands' type, else bool. kDTypes: as in the shape rule.
+// Result: void for the operands' type, or bool. kDTypes: as in the shape rule.
 template <class Op, class Result, DTypeSet kDTypes>
 void binary_kernel(KernelContext& c) {
   switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
@@ -154,7 +154,7 @@ void scalar_kernel(KernelContext& c) {
   });
 }
 
-// The operation on two tensors. kResult: as in the shape rule, and bool where it is given.
+// The operation on two tensors. kResult: as in the shape rule; if given, it is bool.
 template <class Op, DTypeSet kDTypes = kNumeric, DType... kResult>
 constexpr OpDef binary_op(std::string_view name, GradFn gradient = nullptr, Saved saved = {},
                           std::uint32_t traits = kNoTraits) {
@@ -169,7 +169,7 @@ constexpr OpDef binary_op(std::string_view name, GradFn gradient = nullptr, Save
           .saved_outputs = saved.outputs};
 }
 
-// The operation on a tensor and a number on that side of it.
+// The operation on a tensor and a number, which is the operand on the side kSide.
 template <class Op, ScalarSide kSide = ScalarSide::kRight, DTypeSet kDTypes = kNumeric,
           DType... kResult>
 constexpr OpDef scalar_op(std::string_view name, GradFn gradient = nullptr, Saved saved = {}) {

@@ -17,7 +17,7 @@ Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b) {
     if (m != n && m != 1 && n != 1 && m != -1 && n != -1)
       fail<InvalidArgumentError>("[{}] expected shapes that broadcast together, got {} and {}", op,
                                  a.to_string(), b.to_string());
-    // Beside a known size other than 1, an unknown one can only be that size or 1.
+    // If one size is known and not 1, the unknown one must be 1 or the same.
     sizes[rank - back] = m == 1 ? n : n == 1 ? m : std::max(m, n);
   }
   return Shape(sizes);
@@ -25,7 +25,7 @@ Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b) {
 
 namespace {
 
-// Whether it is only known when the graph runs along which axes `to` was repeated.
+// Whether the axes along which `from` is repeated are known only when the graph runs.
 bool repeats_unknown(const Shape& from, const Shape& to) {
   const int leading = from.rank() - to.rank();
   for (int axis = 0; axis < to.rank(); ++axis) {
@@ -72,7 +72,7 @@ BroadcastPlan::BroadcastPlan(const Shape& result, std::span<const Shape* const> 
       const int own = axis - (result.rank() - operands[n]->rank());
       walks[n] = own >= 0 && (*operands[n])[own] != 1;
     }
-    // Strides hold 1 or 0 (walks or repeats) until the axes are merged.
+    // Until the axes are merged, a stride is 1 if the operand has the axis, and 0 if it repeats.
     bool merges = rank_ > 0;
     for (int n = 0; n < count && merges; ++n) merges = strides_[n][rank_ - 1] == (walks[n] ? 1 : 0);
     if (merges) {

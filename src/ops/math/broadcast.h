@@ -1,5 +1,5 @@
-// Broadcasting as NumPy does it: axes are matched from the last one on, and an axis of size 1 (or a
-// missing one) repeats.
+// Broadcasting, as in NumPy: axes are matched from the last one, and an axis of size 1 (or a
+// missing one) is repeated.
 #pragma once
 
 #include <algorithm>
@@ -12,20 +12,20 @@
 
 namespace tandem {
 
-// The shape that `a` and `b` broadcast to; unknown sizes (-1) and ranks give unknown ones. Throws
+// The shape that `a` and `b` broadcast to. Unknown sizes (-1) and ranks give unknown ones. Throws
 // InvalidArgumentError "[op] expected shapes that broadcast together, got ...".
 Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b);
 
-// The inverse in the gradient of a broadcasting operation: `gradient` summed over the axes along
-// which a tensor of `shape` was repeated. `gradient` itself where none was.
+// For gradients of broadcasting operations: sums `gradient` over the axes along which a tensor of
+// `shape` was repeated. Returns `gradient` itself if there are none.
 Tensor sum_to_shape(const Tensor& gradient, const Shape& shape);
 
-// The axes of `from` (bit i: axis i) that sum_to_shape sums over to get `to`, which broadcasts to
-// it.
+// The axes of `from` that sum_to_shape() sums over to get `to` (bit i for axis i). REQUIRES: `to`
+// broadcasts to `from`.
 std::uint32_t repeated_axes(const Shape& from, const Shape& to);
 
-// How to read up to kMaxOperands broadcast operands in the row-major order of the result, with as
-// few axes as possible: adjacent axes that all operands walk alike are one.
+// Strides for reading up to kMaxOperands broadcast operands in the row-major order of the result.
+// Adjacent axes with compatible strides in all operands are merged.
 class BroadcastPlan {
  public:
   static constexpr int kMaxOperands = 3;
@@ -34,11 +34,12 @@ class BroadcastPlan {
   // REQUIRES: the operands broadcast to `result`; at most kMaxOperands of them.
   BroadcastPlan(const Shape& result, std::span<const Shape* const> operands);
 
-  // How far an operand moves from one element of a run to the next: 1, or 0 where it repeats.
+  // The operand's stride within a run: 1, or 0 if it repeats.
   std::int64_t inner_stride(int operand) const { return strides_[operand][rank_ - 1]; }
 
-  // Calls body(position, offsets, length) for runs that cover elements [begin, end) of the result:
-  // `length` elements from `position` on, read from `offsets` on in each operand.
+  // Calls body(position, offsets, length) for the runs of elements [begin, end) of the result. A
+  // run has `length` elements; it begins at `position` in the result and at offsets[i] in operand
+  // i.
   template <class Body>
   void for_runs(std::int64_t begin, std::int64_t end, const Body& body) const {
     if (begin >= end) return;

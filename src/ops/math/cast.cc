@@ -50,7 +50,7 @@ void cast_kernel(KernelContext& c) {
 }
 
 void cast_gradient(GradContext& c) {
-  // What became an integer carries no gradient back.
+  // Casts to integers have no gradient.
   if (is_floating(c.output_spec(0).dtype)) c.set_grad(0, cast(c.grad(), c.input_spec(0).dtype));
 }
 

@@ -5,7 +5,7 @@
 namespace tandem::cuda {
 namespace {
 
-// To the type that elements of type To are computed in, from which they are stored.
+// Converts to the compute type of To, from which elements are stored.
 template <class To>
 struct Convert {
   template <class C>

@@ -1,4 +1,4 @@
-// Which operation of chains computes a formula; ChainOp::kNone where none does.
+// The chain operation that computes a formula; ChainOp::kNone if there is none.
 #pragma once
 
 #include "op/chain_role.h"

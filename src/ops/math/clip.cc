@@ -1,4 +1,4 @@
-// Values kept within bounds.
+// clip_by_value.
 #include "core/clones.h"
 #include "core/parallel.h"
 #include "op/record.h"

@@ -1,4 +1,4 @@
-// Comparisons, logic, and the choice between two tensors.
+// Comparisons, logical operations, and where().
 #include "op/record.h"
 #include "ops/formula/functions.h"
 #include "ops/math/binary_kernel.h"
@@ -38,7 +38,7 @@ const OpDef kLogicalAnd = comparison<cpu::LogicalAnd, kBool>("LogicalAnd", kComm
 const OpDef kLogicalOr = comparison<cpu::LogicalOr, kBool>("LogicalOr", kCommutative);
 const OpDef kLogicalNot = unary_op<cpu::LogicalNot, kBool>("LogicalNot");
 
-// --- the choice ---
+// --- where ---
 
 void infer_select(InferContext& c) {
   if (c.dtype(0) != bool_)
@@ -53,14 +53,14 @@ void infer_select(InferContext& c) {
   c.add_output(c.dtype(1), shape);
 }
 
-// Elements are moved, not computed on: an unsigned integer of their size stands for any dtype.
+// Elements are only moved, so that an unsigned integer of their size serves for any dtype.
 template <class U>
 inline U pick(std::uint8_t condition, U x, U y) {
   const U mask = static_cast<U>(U{0} - static_cast<U>(condition));
   return static_cast<U>((x & mask) | (y & static_cast<U>(~mask)));
 }
 
-// The strides are 1, or 0 for an operand that repeats.
+// A stride is 1, or 0 if the operand repeats.
 template <class U>
 TANDEM_MULTIVERSION void select_loop(const std::uint8_t* condition, std::int64_t condition_stride,
                                      const U* a, std::int64_t a_stride, const U* b,

@@ -33,7 +33,7 @@ void logical(KernelContext& c) {
   binary_on<Op, bool>(c);
 }
 
-// Elements are moved, not computed on: an unsigned integer of their size stands for any dtype.
+// Elements are only moved, so that an unsigned integer of their size serves for any dtype.
 template <class U>
 __global__ void __launch_bounds__(kThreads)
     select_elements(const bool* condition, const U* a, const U* b, U* y, Strides<3> strides,

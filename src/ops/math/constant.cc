@@ -79,7 +79,7 @@ To element_from(const Literal& literal) {
   return checked_element<To>(literal.number());
 }
 
-// A tensor of `count` elements, element(i) each, in the shape that the options ask for.
+// A tensor of `count` elements element(i), in the shape of the options.
 template <class T, class F>
 Tensor build(std::int64_t count, const Shape& own_shape, const ConstantOptions& options,
              const F& element) {
@@ -93,7 +93,7 @@ Tensor build(std::int64_t count, const Shape& own_shape, const ConstantOptions& 
   if (size != count && count != 1)
     fail<InvalidArgumentError>("[Const] expected {} elements for shape {}, got {}", size,
                                shape.to_string(), count);
-  // Not std::vector<T>: the one of bool has no contiguous elements.
+  // Not std::vector<T>, because std::vector<bool> has no contiguous elements.
   const auto host = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(size));
   if (count == size)
     for (std::int64_t i = 0; i < size; ++i) host[static_cast<std::size_t>(i)] = element(i);
@@ -120,7 +120,7 @@ requires std::is_arithmetic_v<From> Tensor constant(const std::vector<From>& val
   const auto count = static_cast<std::int64_t>(values.size());
   const Shape own_shape = {count};
   const Shape& shape = options.shape.known() ? options.shape : own_shape;
-  if constexpr (!std::is_same_v<From, bool>)  // as it is, without a second copy on the host
+  if constexpr (!std::is_same_v<From, bool>)  // copied directly, without a second host copy
     if (options.dtype.value_or(dtype_of<From>) == dtype_of<From> && shape.fully_defined() &&
         !shape.too_large() && shape.num_elements() == count)
       return new_constant(shape, dtype_of<From>, values.data(), options.name);

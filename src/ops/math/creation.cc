@@ -1,4 +1,5 @@
-// Tensors of values that follow a rule: no host memory is filled or copied.
+// Tensors whose values follow a rule. They are computed on the device, without copies from the
+// host.
 #include <cmath>
 
 #include "core/clones.h"
@@ -23,7 +24,7 @@ void check_shape(std::string_view op, const Shape& shape) {
                                  shape.to_string());
 }
 
-// --- one value everywhere ---
+// --- constant fill ---
 
 void infer_fill(InferContext& c) {
   const auto& attrs = c.attrs<FillAttrs>();

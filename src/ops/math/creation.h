@@ -1,4 +1,4 @@
-// Attributes of the operations that make tensors.
+// Attributes of the operations that create tensors.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct ElementCountAttrs {
 struct SequenceAttrs {
   double start = 0.0;
   double step = 1.0;
-  double last = 0.0;  // LinSpace: the last element, exactly
+  double last = 0.0;  // LinSpace: the exact last element
   std::int64_t count = 0;
   DType dtype = float32;
   TANDEM_FIELDS(start, step, last, count, dtype)

@@ -1,4 +1,4 @@
-// Running sums.
+// Cumulative sums.
 #include "core/parallel.h"
 #include "op/record.h"
 #include "ops/formula/functions.h"

@@ -6,7 +6,7 @@
 namespace tandem::cuda {
 namespace {
 
-// The sum of the values of the warp's threads up to the calling one.
+// The inclusive prefix sum over the warp's lanes.
 template <class C>
 __device__ C sum_up_to(C value) {
   const int lane = threadIdx.x % kWarp;
@@ -18,7 +18,8 @@ __device__ C sum_up_to(C value) {
   return value;
 }
 
-// Of inner size 1: the threads of a row take as many neighbours at a time as there are threads.
+// For inner size 1: the threads of a row process one chunk of adjacent elements at a time, an
+// element per thread.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     cumsum_rows(const T* x, T* y, std::int64_t rows, std::int64_t length, int width, bool reverse) {
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(kThreads)
         all = Add()(all, of_warp[i]);
       }
       sum = Add()(before, sum);
-      __syncthreads();  // the next neighbours are written there
+      __syncthreads();  // the next chunk overwrites the shared memory
     }
     if (i < length) y[at] = store_as<T>(Add()(carried, sum));
     carried = Add()(carried, all);

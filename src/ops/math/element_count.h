@@ -1,12 +1,12 @@
-// Sizes as tensors, for what is computed with them.
+// Sizes as tensors, for computing with sizes that may be unknown.
 #pragma once
 
 #include "tandem/tensor.h"
 
 namespace tandem {
 
-// The product of `sizes` as a scalar, also where some are not known before a graph runs: what
-// divides a sum by how many there were.
+// The product of `sizes` as a scalar, for example the divisor of a mean. Sizes may be unknown until
+// a graph runs.
 Tensor element_count(const Shape& sizes, DType dtype);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// What the loops over elements share.
+// Shared by the loops over elements.
 #pragma once
 
 #include <concepts>
@@ -11,13 +11,13 @@
 
 namespace tandem {
 
-// Elements that a thread should have at least, for its wake-up to pay.
+// The least number of elements per thread for which waking a thread pays off.
 inline constexpr std::int64_t kElementwiseGrain = 16 * 1024;
 
 template <class T>
 inline constexpr bool is_16_bit_floating = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 
-// The type that arithmetic on elements of type T is done in.
+// The type in which arithmetic on elements of type T is done.
 template <class T>
 using Compute = std::conditional_t<is_16_bit_floating<T>, float, T>;
 
@@ -29,7 +29,7 @@ inline Out store_as(V value) {
     return static_cast<Out>(value);
 }
 
-// Calls f(TypeTag<T>()) with the element type of a dtype other than bool. REQUIRES: not bool.
+// Calls f(TypeTag<T>()) with the element type of a dtype. REQUIRES: it is not bool.
 template <class F>
 decltype(auto) switch_numeric(DType dtype, F&& f) {
   switch (dtype) {
@@ -40,7 +40,7 @@ decltype(auto) switch_numeric(DType dtype, F&& f) {
   }
 }
 
-// Dtypes that an operation takes.
+// A set of dtypes, as a bit mask.
 using DTypeSet = std::uint32_t;
 constexpr DTypeSet set_of(DType dtype) { return 1u << static_cast<unsigned>(dtype); }
 inline constexpr DTypeSet kFloating =

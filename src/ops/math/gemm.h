@@ -1,5 +1,5 @@
-// Plain matrix products, for what oneDNN does not compute (float64) or what is too small to be
-// worth a primitive. The sum over k runs in its natural order whatever the number of threads.
+// Matrix products in plain loops: for float64, which oneDNN does not support, and for products that
+// are too small for a primitive. The sum over k runs in order, for any number of threads.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// A matrix by the distance of its elements, in elements.
+// A matrix with strides in elements.
 template <class T>
 struct MatrixRef {
   T* data;
@@ -18,8 +18,8 @@ struct MatrixRef {
   std::int64_t column_stride;
 };
 
-// Rows [begin, end) of c[m, n] = a[m, k] . b[k, n]. c is dense; b is read fastest with unit
-// columns.
+// Computes the rows [begin, end) of c[m, n] = a[m, k] . b[k, n]. c is dense. Fastest if b's columns
+// have stride 1.
 template <class T>
 TANDEM_MULTIVERSION void gemm_rows(std::int64_t begin, std::int64_t end, std::int64_t n,
                                    std::int64_t k, MatrixRef<const T> a, MatrixRef<const T> b,
@@ -52,7 +52,7 @@ TANDEM_MULTIVERSION void gemm_rows(std::int64_t begin, std::int64_t end, std::in
   }
 }
 
-// The whole product, its rows spread over the team.
+// Computes the whole product, in parallel over the calling thread's team.
 template <class T>
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixRef<const T> a,
           MatrixRef<const T> b, T* c) {

@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-// Products of at most this many multiplications cost less in a plain loop than oneDNN's call.
+// For products of at most this many multiplications, a plain loop is faster than a call of oneDNN.
 constexpr std::int64_t kSmallProduct = 1024;
 
 template <class T>
@@ -24,7 +24,7 @@ void plain_product(KernelContext& context, const MatrixProduct& product, const B
                    const T* bias, T* c) {
   const T* rows_of_b = b;
   const bool small = m * n * k <= kSmallProduct;
-  if (product.transpose_b && !small) {  // the inner loop wants b's rows contiguous
+  if (product.transpose_b && !small) {  // the inner loop needs contiguous rows of b
     T* copy = static_cast<T*>(
         context.scratch(static_cast<std::size_t>(batch.count_b * n * k) * sizeof(T)));
     parallel_for(batch.count_b * k, std::max<std::int64_t>(1, 16384 / n),
@@ -75,15 +75,15 @@ void matrix_product(KernelContext& context, const MatrixProduct& product, const 
                   static_cast<const float*>(wide_b), static_cast<const float*>(wide_bias),
                   static_cast<float*>(wide_c));
   } else if (k == 0) {
-    // bfloat16 without a term to sum: the bias and the activation alone, rounded once.
+    // bfloat16 with k = 0: the bias and the activation only, rounded once.
     for (std::int64_t i = 0; i < c.size(); ++i) {
       float value = bias ? static_cast<float>(bias->as<const BFloat16>()[i % n]) : 0.0f;
       nn::activate_range(product.activation, &value, 1);
       c.as<BFloat16>()[i] = BFloat16(value);
     }
   } else {
-    // A vector lies in memory as its transpose does. oneDNN takes the two for one and the same, and
-    // then runs what it made for the one that came first.
+    // A vector and its transpose have the same layout in memory. oneDNN does not distinguish them
+    // and would reuse the primitive that it made for the other one.
     onednn::matmul(context,
                    {.dtype = dtype,
                     .batch_a = batch.a,
@@ -161,7 +161,7 @@ void matmul_gradient(GradContext& c) {
   }
 }
 
-// TensorFlow's names: one for matrices, one for batches of them.
+// TensorFlow's names: MatMul for matrices, BatchMatMulV2 for batches.
 const OpDef kMatMul = {.name = "MatMul",
                        .attrs = &attrs_type<MatMulAttrs>,
                        .infer = infer_matmul,

@@ -1,5 +1,5 @@
-// The kernels of matmul.cc on a GPU: products through cuBLASLt, which adds the bias and applies a
-// ReLU on the way; other activations in a pass of their own.
+// GPU kernels of matmul.cc: products through cuBLASLt, with the bias and a ReLU fused. Other
+// activations run as a separate kernel.
 #include "ops/math/matmul_on_gpu.h"
 
 #include "ops/cuda/blas.h"
@@ -10,7 +10,7 @@
 namespace tandem::cuda {
 namespace {
 
-// Of the activations that nn::is_fused() names.
+// The activations for which nn::is_fused() is true.
 template <class T>
 __device__ T activated(nn::Activation activation, T x) {
   switch (activation) {
@@ -71,7 +71,7 @@ void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product,
                           stream_of(context)),
           "cudaMemsetAsync");
   } else {
-    // The last of the leading axes is cuBLAS's batch; of others there are few or none.
+    // The last leading axis is cuBLAS's batch. The others are iterated; most products have none.
     const int last = batch.a.size() - 1;
     const std::int64_t size_a = last < 0 ? 1 : batch.a[last], size_b = last < 0 ? 1 : batch.b[last];
     const std::int64_t together = std::max(size_a, size_b);
@@ -95,7 +95,7 @@ void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product,
                             b.as<const std::byte>() + at_b * n * k * bytes,
                             c.as<std::byte>() + i * m * n * bytes);
       };
-      while (!run()) {  // of a layer, whose products are one
+      while (!run()) {  // only layers fuse a bias or ReLU; they have a single product
         in_product = false;
         each.bias = nullptr;
         each.relu = false;

@@ -1,4 +1,4 @@
-// The kernel that every matrix product runs on.
+// The kernel of all matrix products.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ struct MatMulAttrs {
   TANDEM_FIELDS(transpose_a, transpose_b)
 };
 
-// The leading axes of two operands, padded to one rank and with neighbours that behave alike
-// merged: most products end with at most one.
+// The leading axes of two operands, padded to the same rank. Adjacent axes that broadcast alike are
+// merged; most products have at most one axis left.
 struct BatchAxes {
   Dims a, b;
   std::int64_t count_a = 1, count_b = 1, count = 1;
@@ -44,7 +44,7 @@ struct BatchAxes {
     }
   }
 
-  // Which matrix of each operand makes the result's matrix `index`.
+  // The indices of the two operands' matrices whose product is the result's matrix `index`.
   std::pair<std::int64_t, std::int64_t> operands(std::int64_t index) const {
     std::int64_t at_a = 0, at_b = 0, step_a = 1, step_b = 1;
     for (int i = a.size(); i-- > 0;) {
@@ -62,10 +62,10 @@ struct BatchAxes {
 struct MatrixProduct {
   bool transpose_a = false;
   bool transpose_b = false;
-  nn::Activation activation = nn::Activation::kLinear;  // one that is_fused()
+  nn::Activation activation = nn::Activation::kLinear;  // must be is_fused()
 };
 
-// The sizes of a product c = a . b, with a batch that shares one b made part of the rows.
+// The sizes of a product c = a . b. If the whole batch shares one b, it is merged into the rows.
 struct ProductSizes {
   std::int64_t m, n, k;
   BatchAxes batch;
@@ -78,8 +78,8 @@ struct ProductSizes {
   }
 };
 
-// c = activation(a . b + bias) over the last two axes, leading axes broadcasting; `bias` [n] may be
-// null. REQUIRES: shapes that agree, one floating dtype.
+// c = activation(a . b + bias) over the last two axes; leading axes broadcast. `bias` [n] may be
+// null. REQUIRES: matching shapes and one floating dtype.
 void matrix_product(KernelContext& context, const MatrixProduct& product, const TensorView& a,
                     const TensorView& b, const TensorView* bias, const TensorView& c);
 

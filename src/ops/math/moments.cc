@@ -1,4 +1,4 @@
-// Reductions and norms made of other operations.
+// Reductions and norms that are composed of other operations.
 #include "core/status.h"
 #include "runtime/trace.h"
 #include "tandem/array.h"
@@ -9,7 +9,7 @@ namespace tandem {
 
 namespace {
 
-// 16-bit elements in float32, where squares and sums do not overflow; others as they are.
+// The dtype for squares and sums: float32 for 16-bit dtypes, which would overflow.
 DType wide_dtype(DType dtype) { return size_of(dtype) == 2 ? float32 : dtype; }
 Tensor widened(const Tensor& x) { return cast(x, wide_dtype(x.dtype())); }
 
@@ -28,7 +28,7 @@ Tensor reduce_variance(const Tensor& x, const ReduceOptions& options) {
 
 Tensor reduce_std(const Tensor& x, const ReduceOptions& options) {
   const Tensor variance = wide_variance(x, options);
-  // The root of 0 has no slope to speak of: none flows back from there.
+  // The derivative of the square root at 0 is infinite; it is treated as 0.
   const Tensor is_zero = equal(variance, 0.0);
   const Tensor root = where(is_zero, variance, sqrt(where(is_zero, ones_like(variance), variance)));
   return named(cast(root, x.dtype()), options.name);
@@ -36,7 +36,7 @@ Tensor reduce_std(const Tensor& x, const ReduceOptions& options) {
 
 Tensor reduce_logsumexp(const Tensor& x, const ReduceOptions& options) {
   const Tensor largest = stop_gradient(reduce_max(x, {.axis = options.axis, .keepdims = true}));
-  // Infinities must not be subtracted from each other.
+  // inf - inf would be NaN.
   const Tensor shift = where(is_finite(largest), largest, zeros_like(largest));
   const Tensor sum =
       reduce_sum(widened(exp(x - shift)), {.axis = options.axis, .keepdims = options.keepdims});
@@ -59,7 +59,7 @@ Tensor global_norm(TensorList tensors) {
 
 namespace {
 
-// x scaled by clip_norm / max(norm, clip_norm), rounded to its dtype once.
+// x * clip_norm / max(norm, clip_norm), rounded to x's dtype once.
 Tensor scaled_down(const Tensor& x, const Tensor& norm, double clip_norm) {
   const Tensor wide = widened(x);
   return cast(wide * cast(clip_norm / maximum(norm, clip_norm), wide.dtype()), x.dtype());

@@ -15,7 +15,7 @@ bool holds(DType dtype, double value) {
   };
   switch (dtype) {
     case DType::kFloat64: return true;
-    // Halfway from the largest element to the next power of two is where rounding overflows.
+    // Values from halfway between the largest element and the next power of two round to infinity.
     case DType::kFloat32: return rounds_below(0x1.ffffffp127);
     case DType::kFloat16: return rounds_below(65520.0);
     case DType::kBFloat16: return rounds_below(0x1.ffp127);

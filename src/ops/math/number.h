@@ -1,4 +1,4 @@
-// Numbers that stand beside tensors: they take the tensor's dtype.
+// Scalar operands (C++ numbers), which take the tensor's dtype.
 #pragma once
 
 #include <string_view>
@@ -7,13 +7,13 @@
 
 namespace tandem {
 
-// Whether `value` can be an element: integers must hold it exactly, floating types round it but
-// must not overflow; bool holds 0 and 1.
+// Whether `value` can be converted to `dtype`: integers must represent it exactly, floating dtypes
+// may round it but not overflow, and bool accepts 0 and 1.
 bool holds(DType dtype, double value);
 // Throws InvalidArgumentError "[op] expected a number that int32 holds, got 2.5" unless it does.
 void check_number(std::string_view op, DType dtype, double value);
 
-// `value` as an element. REQUIRES: holds(dtype_of<T>, value).
+// Converts `value` to an element. REQUIRES: holds(dtype_of<T>, value).
 template <class T>
 T to_element(double value) {
   if constexpr (sizeof(T) == 2)

@@ -1,4 +1,4 @@
-// Powers, and the division that rounds down with the remainder that goes with it.
+// Powers, floor division and floor modulo.
 #include "op/record.h"
 #include "ops/formula/functions.h"
 #include "ops/math/binary.h"
@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// The powers that models use, as loops of multiplications.
+// Common powers, as multiplications.
 struct SquarePower {
   template <class C>
   C operator()(C base, C) const {
@@ -41,7 +41,7 @@ void pow_kernel(KernelContext& c) {
 void pow_gradient(GradContext& c) {
   const Tensor &x = c.input(0), &y = c.input(1);
   if (c.needs_grad(0)) {
-    // 0^0 has the derivative 0; 0 times 0^-1 would be NaN.
+    // The derivative of 0^0 is 0; computing 0 * 0^-1 would give NaN.
     const Tensor both_zero = logical_and(equal(x, 0.0), equal(y, 0.0));
     const Tensor exponent = where(both_zero, ones_like(y), y) - 1.0;
     c.set_grad(0, sum_to_shape(c.grad() * y * pow(x, exponent), x.shape()));

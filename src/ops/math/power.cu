@@ -11,7 +11,7 @@ namespace {
 template <class C>
 struct PowerOf {
   C exponent;
-  int whole;  // 2 and 3 are products
+  int whole;  // the exponents 2 and 3 are computed by multiplications
   __device__ C operator()(C x) const {
     if (whole == 0) return Pow()(x, exponent);
     const C square = Mul()(x, x);
@@ -19,7 +19,7 @@ struct PowerOf {
   }
 };
 
-// The shape rule refuses negative exponents of integers.
+// The shape rule has refused negative exponents of integers.
 void pow_scalar_kernel(KernelContext& c) {
   const double exponent = c.attrs<ScalarAttrs>().scalar;
   const int whole = exponent == 2.0 ? 2 : exponent == 3.0 ? 3 : 0;

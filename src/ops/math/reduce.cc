@@ -1,4 +1,4 @@
-// Sums, means, products, extrema, logic and norms over axes.
+// Reductions over axes: sums, means, products, extrema, all/any and norms.
 #include "ops/math/reduce.h"
 
 #include <cmath>
@@ -52,9 +52,9 @@ Shape reduced_shape(const Shape& shape, std::uint32_t mask, bool keepdims) {
 
 namespace {
 
-// --- the loops of one of ops/formula/reductions.h ---
-// Accumulators side by side in a long run, combined pairwise at its end. The number is the same on
-// every machine, so that the order is.
+// --- the loops of a formula of ops/formula/reductions.h ---
+// The number of parallel accumulators for a long run, which are combined pairwise at its end. It is
+// the same on every machine, so that the order of the sum is, too.
 constexpr int kLanes = 64;
 
 template <class Op, class T>
@@ -144,7 +144,7 @@ void infer_reduce(InferContext& c) {
 
 // --- gradients ---
 
-// `y` (the result, or a gradient shaped like it) with the reduced axes back as axes of size 1.
+// `y` (the result or its gradient) with the reduced axes restored as axes of size 1.
 Tensor with_axes(const GradContext& c, const Tensor& y) {
   const auto& attrs = c.attrs<ReduceAttrs>();
   if (attrs.keepdims) return y;
@@ -165,9 +165,9 @@ void mean_gradient(GradContext& c) {
   const Shape reduced(sizes);
   Tensor share;
   if (reduced.fully_defined()) {
-    // An empty input has an empty gradient; the divisor only has to be valid.
+    // An empty input has an empty gradient; the divisor only must not be 0.
     share = c.grad() / static_cast<double>(std::max<std::int64_t>(reduced.num_elements(), 1));
-  } else {  // counted when the graph runs
+  } else {  // the count is known when the graph runs
     const DType dtype = c.grad().dtype();
     const DType wide = dtype == float64 ? float64 : float32;  // counts may be large
     share = cast(cast(c.grad(), wide) / element_count(reduced, wide), dtype);
@@ -175,21 +175,21 @@ void mean_gradient(GradContext& c) {
   c.set_grad(0, broadcast_to(with_axes(c, share), shape));
 }
 
-// Where several elements are the extremum, each has an equal share, as in TensorFlow.
+// If several elements equal the extremum, they share the gradient equally, as in TensorFlow.
 void extremum_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
   const Tensor winners = equal(x, with_axes(c, c.output(0)));
   const auto& attrs = c.attrs<ReduceAttrs>();
   ReduceOptions over = {.axis = attrs.all ? std::nullopt : std::optional(attrs.axes),
                         .keepdims = true};
-  // In a type that holds the count, which may be large.
+  // Computed in a dtype that represents large counts.
   const DType wide = x.dtype() == float64 ? float64 : float32;
   const Tensor count = reduce_sum(cast(winners, wide), over);
   const Tensor share = cast(cast(with_axes(c, c.grad()), wide) / count, x.dtype());
   c.set_grad(0, cast(winners, x.dtype()) * share);
 }
 
-// The axes with those of the mask first.
+// All axes, with those of the mask first.
 Dims axes_in_front(std::uint32_t mask, int rank) {
   Dims order;
   for (const bool in_mask : {true, false})
@@ -198,21 +198,21 @@ Dims axes_in_front(std::uint32_t mask, int rank) {
   return order;
 }
 
-// In each row, the product of the rows before it (behind it). By doubling, so that nothing is
-// divided: zeros are no special case, for derivatives of any order.
-Tensor products_of_others(const Tensor& rows, bool behind) {
+// Per row: the product of the rows before it, or of those after it. Computed by doubling, without
+// divisions, so that zeros need no special case in derivatives of any order.
+Tensor products_of_others(const Tensor& rows, bool after) {
   const std::int64_t count = rows.dim(0);
   const auto moved = [&](const Tensor& x, std::int64_t by) {
     const Tensor fill = ones({by, x.dim(1)}, {.dtype = x.dtype()});
-    return behind ? concat({slice_rows(x, by, count), fill}, 0)
-                  : concat({fill, slice_rows(x, 0, count - by)}, 0);
+    return after ? concat({slice_rows(x, by, count), fill}, 0)
+                 : concat({fill, slice_rows(x, 0, count - by)}, 0);
   };
   Tensor products = moved(rows, 1);
   for (std::int64_t by = 1; by < count - 1; by *= 2) products = products * moved(products, by);
   return products;
 }
 
-// The product of the other elements.
+// The derivative of a product by an element is the product of the other elements.
 void prod_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
   const Shape& shape = x.shape();
@@ -228,7 +228,7 @@ void prod_gradient(GradContext& c) {
   c.set_grad(0, with_axes(c, c.grad()) * transpose(reshape(products, in_front.shape()), back));
 }
 
-// x / norm; zero where the norm is.
+// The gradient is x / norm, and 0 where the norm is 0.
 void norm_gradient(GradContext& c) {
   const Tensor y = with_axes(c, c.output(0));
   const Tensor divisor = where(equal(y, 0.0), ones_like(y), y);
@@ -247,7 +247,7 @@ constexpr OpDef reduction(std::string_view name, GradFn gradient = nullptr,
           .saved_outputs = saved_outputs};
 }
 
-// --- the sum over the axes along which something was broadcast ---
+// --- SumToShape: the sum over axes that were broadcast ---
 
 void infer_sum_to_shape(InferContext& c) {
   check_dtype(c.op().name, kNumeric, c.dtype(0));

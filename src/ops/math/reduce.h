@@ -1,4 +1,4 @@
-// What the reductions share.
+// Attributes and shape rules of reductions.
 #pragma once
 
 #include "op/op.h"
@@ -7,7 +7,7 @@
 namespace tandem {
 
 struct ReduceAttrs {
-  Dims axes;         // as the caller gave them
+  Dims axes;         // as given by the caller
   bool all = false;  // every axis; `axes` is empty
   bool keepdims = false;
   TANDEM_FIELDS(axes, all, keepdims)
@@ -29,11 +29,11 @@ struct CumsumAttrs {
   TANDEM_FIELDS(axis, reverse)
 };
 
-// `axis` counted from the start. Throws InvalidArgumentError "[op] expected an axis in [-2, 2), got
-// 2".
+// Converts `axis`, which may be negative, to 0 .. rank-1. Throws InvalidArgumentError "[op]
+// expected an axis in [-2, 2), got 2".
 int resolve_axis(std::string_view op, std::int64_t axis, int rank);
-// The reduced axes of a tensor of that rank, bit i for axis i. Throws InvalidArgumentError for an
-// axis that is not there or named twice.
+// The reduced axes of a tensor of that rank (bit i for axis i). Throws InvalidArgumentError for an
+// axis that is out of range or given twice.
 std::uint32_t reduced_axes(std::string_view op, const ReduceAttrs& attrs, int rank);
 // The shape of the result.
 Shape reduced_shape(const Shape& shape, std::uint32_t mask, bool keepdims);

@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Elements in a block, and accumulators held on the stack.
+// The elements per block, and the accumulators on the stack.
 constexpr std::int64_t kBlock = 4096;
 constexpr std::int64_t kBlockRows = 64;
 constexpr std::int64_t kChunk = 512;
@@ -18,7 +18,7 @@ std::int64_t blocks_of(std::int64_t count, std::int64_t block) {
   return (count + block - 1) / block;
 }
 
-// Axes walked together: their sizes and strides in the input.
+// The sizes of some axes, and their strides in the input.
 struct Axes {
   int rank = 0;
   std::array<std::int64_t, kMaxRank> sizes{};
@@ -33,7 +33,7 @@ struct Axes {
     for (int i = 0; i < rank; ++i) product *= sizes[static_cast<std::size_t>(i)];
     return product;
   }
-  // Where element `index`, counted in row-major order, is in the input.
+  // The input position of element `index`, counted in row-major order.
   std::int64_t offset(std::int64_t index) const {
     std::int64_t sum = 0;
     for (int i = rank - 1; i >= 0; --i) {
@@ -45,13 +45,14 @@ struct Axes {
   }
 };
 
-// The input's axes, merged where they are adjacent and alike: the last one, and the others by kind.
-struct Plan {
-  Axes kept, reduced;  // without the last
+// The input's axes. Adjacent axes that are all reduced or all kept are merged. The last one is
+// `inner`; the others are in `kept` or `reduced`.
+struct ReduceAxes {
+  Axes kept, reduced;  // without the last axis
   std::int64_t inner = 1;
   bool inner_reduced = true;
 
-  Plan(const Shape& shape, std::uint32_t mask) {
+  ReduceAxes(const Shape& shape, std::uint32_t mask) {
     Axes merged;
     std::array<bool, kMaxRank> is_reduced{};
     for (int axis = 0; axis < shape.rank(); ++axis) {
@@ -81,24 +82,24 @@ struct Plan {
 
 class Reduction {
  public:
-  Reduction(KernelContext& c, const Plan& plan, const ReduceLoops& loops)
-      : plan_(plan),
+  Reduction(KernelContext& c, const ReduceAxes& axes, const ReduceLoops& loops)
+      : axes_(axes),
         loops_(loops),
         x_(c.inputs[0].as<const std::byte>()),
         out_(c.outputs[0].as<std::byte>()),
-        outer_(plan.kept.count()),
-        columns_(plan.inner_reduced ? 1 : plan.inner),
+        outer_(axes.kept.count()),
+        columns_(axes.inner_reduced ? 1 : axes.inner),
         chunks_(blocks_of(columns_, kChunk)),
-        rows_(plan.reduced.count()),
-        reduced_(rows_ * (plan.inner_reduced ? plan.inner : 1)) {
-    if (!plan.inner_reduced) {
+        rows_(axes.reduced.count()),
+        reduced_(rows_ * (axes.inner_reduced ? axes.inner : 1)) {
+    if (!axes.inner_reduced) {
       rows_in_block_ = kBlockRows;
       blocks_ = blocks_of(rows_, kBlockRows);
-    } else if (plan.inner >= kBlock) {
-      pieces_ = blocks_of(plan.inner, kBlock);
+    } else if (axes.inner >= kBlock) {
+      pieces_ = blocks_of(axes.inner, kBlock);
       blocks_ = rows_ * pieces_;
     } else {
-      rows_in_block_ = kBlock / plan.inner;
+      rows_in_block_ = kBlock / axes.inner;
       blocks_ = blocks_of(rows_, rows_in_block_);
     }
     if (blocks_ > 1)
@@ -107,7 +108,7 @@ class Reduction {
   }
 
   void run() const {
-    if (plan_.inner_reduced && rows_ == 1 && blocks_ == 1) return run_short_runs();
+    if (axes_.inner_reduced && rows_ == 1 && blocks_ == 1) return run_short_runs();
     const std::int64_t tasks = outer_ * blocks_ * chunks_;
     const std::int64_t elements = std::max<std::int64_t>(1, outer_ * columns_ * reduced_ / tasks);
     parallel_for(tasks, std::max<std::int64_t>(1, kElementwiseGrain / elements),
@@ -118,20 +119,20 @@ class Reduction {
   }
 
  private:
-  // The usual reduction over the last axis: many outputs for one call of each loop.
+  // The common case, a reduction over the last axis: each loop computes many outputs per call.
   void run_short_runs() const {
-    const std::int64_t grain = std::max<std::int64_t>(1, kElementwiseGrain / plan_.inner);
+    const std::int64_t grain = std::max<std::int64_t>(1, kElementwiseGrain / axes_.inner);
     parallel_for(outer_, grain, [&](std::int64_t begin, std::int64_t end) {
       alignas(64) std::byte accumulators[kChunk * sizeof(double)];
       for (; begin < end; begin += kChunk) {
         const std::int64_t count = std::min(kChunk, end - begin);
-        loops_.runs(x_ + begin * plan_.inner * loops_.input_size, count, plan_.inner, accumulators);
+        loops_.runs(x_ + begin * axes_.inner * loops_.input_size, count, axes_.inner, accumulators);
         loops_.finish(accumulators, count, reduced_, out_ + begin * loops_.output_size);
       }
     });
   }
 
-  // One chunk of columns of one block of one output row.
+  // Processes one chunk of columns of one block of one output row.
   void run_task(std::int64_t task) const {
     const std::int64_t chunk = task % chunks_, block = task / chunks_ % blocks_,
                        outer = task / chunks_ / blocks_;
@@ -141,8 +142,8 @@ class Reduction {
         blocks_ == 1
             ? local
             : partial_ + ((outer * blocks_ + block) * columns_ + column) * loops_.accumulator_size;
-    const std::int64_t base = plan_.kept.offset(outer) + column;
-    if (!plan_.inner_reduced)
+    const std::int64_t base = axes_.kept.offset(outer) + column;
+    if (!axes_.inner_reduced)
       reduce_rows(base, block, columns, accumulators);
     else if (pieces_ > 1)
       reduce_piece(base, block, accumulators);
@@ -158,19 +159,19 @@ class Reduction {
   void reduce_rows(std::int64_t base, std::int64_t block, std::int64_t columns,
                    std::byte* accumulators) const {
     const std::int64_t first = block * kBlockRows, last = std::min(rows_, first + kBlockRows);
-    if (plan_.reduced.rank <= 1) {
-      const std::int64_t stride = plan_.reduced.strides[0];
+    if (axes_.reduced.rank <= 1) {
+      const std::int64_t stride = axes_.reduced.strides[0];
       loops_.rows(at(base + first * stride), last - first, stride, columns, true, accumulators);
       return;
     }
     for (std::int64_t row = first; row < last; ++row)
-      loops_.rows(at(base + plan_.reduced.offset(row)), 1, 0, columns, row == first, accumulators);
+      loops_.rows(at(base + axes_.reduced.offset(row)), 1, 0, columns, row == first, accumulators);
   }
 
   void reduce_piece(std::int64_t base, std::int64_t block, std::byte* accumulator) const {
     const std::int64_t row = block / pieces_, start = block % pieces_ * kBlock;
-    loops_.runs(at(base + plan_.reduced.offset(row) + start), 1,
-                std::min(kBlock, plan_.inner - start), accumulator);
+    loops_.runs(at(base + axes_.reduced.offset(row) + start), 1,
+                std::min(kBlock, axes_.inner - start), accumulator);
   }
 
   void reduce_runs(std::int64_t base, std::int64_t block, std::byte* accumulator) const {
@@ -178,7 +179,7 @@ class Reduction {
     const std::int64_t first = block * rows_in_block_,
                        last = std::min(rows_, first + rows_in_block_);
     for (std::int64_t row = first; row < last; ++row) {
-      loops_.runs(at(base + plan_.reduced.offset(row)), 1, plan_.inner,
+      loops_.runs(at(base + axes_.reduced.offset(row)), 1, axes_.inner,
                   row == first ? accumulator : other);
       if (row != first) loops_.combine(accumulator, other, 1);
     }
@@ -198,16 +199,16 @@ class Reduction {
     });
   }
 
-  const Plan& plan_;
+  const ReduceAxes& axes_;
   const ReduceLoops& loops_;
   const std::byte* x_;
   std::byte* out_;
   std::int64_t outer_;       // output rows
-  std::int64_t columns_;     // outputs in a row
-  std::int64_t chunks_;      // parts of a row
-  std::int64_t rows_;        // input rows or runs that meet in an output row
-  std::int64_t reduced_;     // input elements that meet in an output
-  std::int64_t pieces_ = 1;  // parts of a run
+  std::int64_t columns_;     // outputs per output row
+  std::int64_t chunks_;      // chunks per output row
+  std::int64_t rows_;        // input rows or runs per output row
+  std::int64_t reduced_;     // input elements per output
+  std::int64_t pieces_ = 1;  // pieces per run
   std::int64_t rows_in_block_ = 1;
   std::int64_t blocks_ = 1;
   std::byte* partial_ = nullptr;  // [outer, blocks, columns] accumulators
@@ -218,7 +219,7 @@ class Reduction {
 void run_reduce(KernelContext& c, std::uint32_t mask, const ReduceLoops& loops) {
   const std::int64_t outputs = c.outputs[0].size();
   if (outputs == 0) return;
-  if (c.inputs[0].size() == 0) {  // every output is the neutral element
+  if (c.inputs[0].size() == 0) {  // every output is the result of no elements
     alignas(64) std::byte neutral[kChunk * sizeof(double)];
     loops.rows(nullptr, 0, 0, std::min(kChunk, outputs), true, neutral);
     for (std::int64_t i = 0; i < outputs; i += kChunk)
@@ -226,8 +227,8 @@ void run_reduce(KernelContext& c, std::uint32_t mask, const ReduceLoops& loops) 
                    c.outputs[0].as<std::byte>() + i * loops.output_size);
     return;
   }
-  const Plan plan(c.inputs[0].shape, mask);
-  Reduction(c, plan, loops).run();
+  const ReduceAxes axes(c.inputs[0].shape, mask);
+  Reduction(c, axes, loops).run();
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// What the operations on a tensor and a number share.
+// Attributes of operations on a tensor and a number.
 #pragma once
 
 #include "op/fields.h"

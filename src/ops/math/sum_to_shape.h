@@ -1,4 +1,4 @@
-// The operation behind sum_to_shape where the axes to sum over are known only when a graph runs.
+// The operation that sum_to_shape() uses if the axes to sum over are known only when a graph runs.
 #pragma once
 
 #include "op/op.h"
@@ -6,7 +6,7 @@
 namespace tandem {
 
 struct SumToShapeAttrs {
-  Shape shape;  // of the result; it broadcasts to the input's
+  Shape shape;  // the result's; it broadcasts to the input's shape
   TANDEM_FIELDS(shape)
 };
 

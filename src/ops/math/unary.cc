@@ -1,4 +1,4 @@
-// Element-wise functions of one tensor.
+// Element-wise operations on one tensor.
 #include <numbers>
 
 #include "op/record.h"
@@ -16,7 +16,7 @@ namespace {
 
 void neg_gradient(GradContext& c) { c.set_grad(0, negative(c.grad())); }
 void abs_gradient(GradContext& c) { c.set_grad(0, c.grad() * sign(c.input(0))); }
-// As in TensorFlow, where rounding has no gradient at all, and sign one of zeros.
+// As in TensorFlow: rounding has no gradient, and the gradient of sign is zeros.
 void sign_gradient(GradContext& c) { c.set_grad(0, zeros_like(c.grad())); }
 void square_gradient(GradContext& c) { c.set_grad(0, c.grad() * (c.input(0) * 2.0)); }
 void sqrt_gradient(GradContext& c) { c.set_grad(0, c.grad() / (c.output(0) * 2.0)); }

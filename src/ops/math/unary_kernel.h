@@ -1,6 +1,6 @@
 // Shape rule and CPU kernel of element-wise operations on one tensor.
 //
-// An operation is a type that is called with an element in its type of arithmetic
+// An operation is a type that is called with an element in its compute type
 // (ops/formula/functions.h).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-// kResult: the result's dtype; not given, the input's.
+// kResult: the result's dtype; by default the input's.
 template <DTypeSet kDTypes, DType... kResult>
 void infer_unary(InferContext& c) {
   check_dtype(c.op().name, kDTypes, c.dtype(0));
@@ -22,8 +22,8 @@ void infer_unary(InferContext& c) {
 
 namespace unary_detail {
 
-// `result` may be `input` itself: no dependencies between the iterations. Static, for the choice
-// between clones would be a symbol of the library's.
+// `result` may be `input` (GCC ivdep). Static, because the resolver of its versions would otherwise
+// be an exported symbol.
 template <class Op, class T, class Out>
 TANDEM_MULTIVERSION static void loop(const void* input, void* result, std::int64_t count) {
   const T* x = static_cast<const T*>(input);
@@ -35,7 +35,7 @@ TANDEM_MULTIVERSION static void loop(const void* input, void* result, std::int64
 
 }  // namespace unary_detail
 
-// Result: void for the input's type. kDTypes: as in the shape rule.
+// Result: the result's type; void for the input's type. kDTypes: as in the shape rule.
 template <class Op, DTypeSet kDTypes, class Result>
 void unary_kernel(KernelContext& c) {
   switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
@@ -51,7 +51,7 @@ void unary_kernel(KernelContext& c) {
   });
 }
 
-// The operation. kResult: as in the shape rule, and bool where it is given.
+// The operation. kResult: as in the shape rule; if given, it is bool.
 template <class Op, DTypeSet kDTypes, DType... kResult>
 constexpr OpDef unary_op(std::string_view name, GradFn gradient = nullptr, Saved saved = {}) {
   using Result = std::conditional_t<sizeof...(kResult) == 0, void, bool>;

@@ -22,9 +22,9 @@
 namespace tandem {
 namespace {
 
-// The names of an activation, whether the forward operation saves its result rather than its input,
-// and `curvature`: the derivative by the saved tensor of dx / dy, for second order; undefined where
-// it is 0.
+// The names of an activation; whether the forward operation saves its result instead of its input;
+// and `curvature`, for second-order gradients: the derivative of dx / dy by the saved tensor, which
+// is undefined if it is 0 everywhere.
 template <class Formula>
 struct Details;
 
@@ -96,7 +96,7 @@ struct Details<cpu::GeluTanh> {
   }
 };
 
-// Results may be written over the first operand (kInPlace): no dependencies between the iterations.
+// Results may overwrite the first operand (kInPlace), element by element (GCC ivdep).
 
 template <class A, class T>
 TANDEM_MULTIVERSION void value_range(const T* x, T* y, std::int64_t count, double alpha) {

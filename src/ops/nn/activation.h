@@ -1,4 +1,4 @@
-// What other operations share of the activations.
+// Activations inside other operations.
 #pragma once
 
 #include "op/op.h"

@@ -22,7 +22,7 @@
 namespace tandem {
 namespace {
 
-// query, key and value are inputs `first` and the two behind it.
+// query, key and value are inputs `first`, `first` + 1 and `first` + 2.
 void check_operands(InferContext& c, int first) {
   const std::string_view op = c.op().name;
   const Shape &query = c.shape(first), &key = c.shape(first + 1), &value = c.shape(first + 2);
@@ -42,10 +42,10 @@ void check_operands(InferContext& c, int first) {
   if (key[0] != s.batch || value[0] != s.batch)
     fail<InvalidArgumentError>("[{}] expected one batch size, got shapes {}", op, shapes());
   if (value[1] != s.keys || value[2] != s.kv_heads)
-    fail<InvalidArgumentError>("[{}] expected as many values and heads of them as keys, got {}", op,
-                               shapes());
+    fail<InvalidArgumentError>(
+        "[{}] expected key and value with the same positions and heads, got {}", op, shapes());
   if (key[3] != s.depth || s.depth == 0 || s.value_depth == 0)
-    fail<InvalidArgumentError>("[{}] expected query and key of one depth, none of 0, got {}", op,
+    fail<InvalidArgumentError>("[{}] expected query and key of the same nonzero depth, got {}", op,
                                shapes());
   if (s.kv_heads == 0 || s.heads % s.kv_heads != 0)
     fail<InvalidArgumentError>(
@@ -102,19 +102,19 @@ void infer_attention_grad(InferContext& c) {
                                  name_of(c.dtype(input)), c.shape(input).to_string());
   const Shape rows{s.batch, s.heads, s.queries};
   if (!(c.shape(5) == rows) || c.dtype(5) != statistics_dtype(c.dtype(1)))
-    fail<InvalidArgumentError>("[{}] expected a log-sum a row, {}, got {} {}", c.op().name,
+    fail<InvalidArgumentError>("[{}] expected one log-sum per row, {}, got {} {}", c.op().name,
                                rows.to_string(), name_of(c.dtype(5)), c.shape(5).to_string());
   check_mask(c, 6, s);
   for (int input : {1, 2, 3}) c.add_output(c.dtype(input), c.shape(input));
 }
 
-// --- the gradients as operations, for gradients of them and for that of a mask ---
+// --- gradients composed of operations, for second order and for the gradient of a mask ---
 
-// What is summed into float32 by the kernels is computed in float32 here.
+// The kernels accumulate in float32, so this computes in float32.
 Tensor widened(const Tensor& x) { return cast(x, statistics_dtype(x.dtype())); }
 
-// [batch, positions, heads, depth] with the heads in front, those that share a key head apart:
-// [batch, kv_heads, group, positions, depth].
+// Transposes [batch, positions, heads, depth] to [batch, kv_heads, group, positions, depth], where
+// a group is the heads that share a key head.
 Tensor heads_first(const Tensor& x, std::int64_t kv_heads) {
   const Shape& shape = x.shape();
   return transpose(
@@ -125,7 +125,8 @@ Tensor heads_last(const Tensor& x, const TensorSpec& like) {
   return cast(reshape(transpose(x, {0, 3, 1, 2, 4}), like.shape), like.dtype);
 }
 
-// The scores [batch, heads, queries, keys], and where a query may see a key; undefined: everywhere.
+// The scores [batch, heads, queries, keys], and where a query may attend to a key. `allowed` is
+// undefined if there is no such mask.
 struct Scores {
   Tensor scores, allowed;
 };
@@ -144,7 +145,7 @@ Scores masked_scores(const AttentionAttrs& attrs, const Tensor& scores, const Te
     const Shape& shape = scores.shape();
     allow(greater_equal(expand_dims(range(shape[2]), 1), range(shape[3])));
   }
-  // Of finite numbers, so that a row without a key has no NaN.
+  // A large finite number instead of -inf, so that a row without any key has no NaN.
   if (result.allowed.defined())
     result.scores =
         where(result.allowed, result.scores, full({}, -1e30, {.dtype = scores.dtype()}));
@@ -206,12 +207,13 @@ const OpDef kAttention = {.name = "ScaledDotProductAttention",
                           .cpu_kernel = attention_kernel,
                           .saved_inputs = 0b1111,
                           .saved_outputs = 0b11};
-// Without a gradient: a backward pass that is recorded is composed of operations that have one.
+// Has no gradient: a backward pass that is itself recorded is composed of differentiable
+// operations.
 const OpDef kAttentionGrad = {.name = "ScaledDotProductAttentionGrad",
                               .attrs = &attrs_type<AttentionAttrs>,
                               .infer = infer_attention_grad,
                               .cpu_kernel = attention_grad_kernel};
-// The same where weights are dropped: two runs differ.
+// The same with dropout, so that two runs differ.
 const OpDef kAttentionDropout = {.name = "ScaledDotProductAttentionDropout",
                                  .attrs = &attrs_type<AttentionAttrs>,
                                  .infer = infer_attention,
@@ -242,7 +244,7 @@ Tensor nn::scaled_dot_product_attention(const Tensor& query, const Tensor& key, 
   else if (depth > 0)
     attrs.softmax_scale = 1.0 / std::sqrt(static_cast<double>(depth));
   else if (depth < 0)
-    fail<InvalidArgumentError>("[{}] expected a known depth where no scale is given, got shape {}",
+    fail<InvalidArgumentError>("[{}] expected a known depth if no scale is given, got shape {}",
                                kAttention.name, query.shape().to_string());
   const bool drops = options.dropout_rate != 0.0;
   attrs.rate = options.dropout_rate;

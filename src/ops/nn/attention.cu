@@ -1,6 +1,6 @@
-// The kernels of attention.cc on a GPU. What cuDNN takes goes through it; the others, for any dtype
-// and mask, go through the tiles of scores of 32 queries, or of 32 keys, a block of threads each,
-// as the CPU's kernels do.
+// GPU kernels of attention.cc. cuDNN computes what it supports. The other kernels, for any dtype
+// and mask, process tiles of scores like the CPU's: one block of threads per 32 queries, or per 32
+// keys.
 #include "ops/nn/attention.h"
 
 #include <limits>
@@ -14,10 +14,11 @@
 namespace tandem::cuda {
 namespace {
 
-constexpr int kSide = 32;  // of a tile of scores; a warp has four of its rows
+constexpr int kSide = 32;  // rows and columns of a tile of scores; each warp has four rows
 constexpr int kTileRows = kThreads / kSide;
-constexpr int kMine = kSide / kTileRows;  // rows of the calling thread
-// What a block makes of rows is this many times 32 columns wide; wider ones are of several blocks.
+constexpr int kMine = kSide / kTileRows;  // rows per thread
+// A block computes up to this many times 32 columns of the result. Wider results take several
+// blocks.
 template <class C>
 constexpr int kParts = sizeof(C) == 8 ? 1 : 2;
 template <class C>
@@ -87,7 +88,7 @@ struct Attention {
         threshold(attrs.threshold()),
         offset(attrs.offset) {}
 
-  // The score of a query and a key; minus infinity where it may not see it, or there is none.
+  // The score of a query and a key; minus infinity if the key is masked or out of range.
   template <class T>
   __device__ ComputeOf<T> score(ComputeOf<T> product, std::int64_t batch, std::int64_t head,
                                 std::int64_t query, std::int64_t key) const {
@@ -102,7 +103,7 @@ struct Attention {
     return value + load_as(static_cast<const T*>(mask.data)[at]);
   }
 
-  // What dropout makes of a weight of 1.
+  // The factor that dropout applies to a weight: 0, or the scale.
   template <class C>
   __device__ C kept(std::int64_t batch, std::int64_t head, std::int64_t query,
                     std::int64_t key) const {
@@ -114,7 +115,7 @@ struct Attention {
   }
 };
 
-// sums[mine] += a's row of the calling thread . b's row of its column.
+// sums[mine] += (row of a of the calling thread) . (row of b of its column).
 template <class T>
 __device__ void add_products(const Rows<const T>& a, const Rows<const T>& b,
                              ComputeOf<T> (&sums)[kMine]) {
@@ -136,7 +137,7 @@ __device__ void add_products(const Rows<const T>& a, const Rows<const T>& b,
   }
 }
 
-// result[mine] += weights' row of the calling thread . columns of `rows` from `first` on.
+// result[mine] += (row of weights of the calling thread) . (columns of `rows` from `first` on).
 template <class T>
 __device__ void add_weighted(const ScoreTile<ComputeOf<T>>& weights, const Rows<const T>& rows,
                              std::int64_t first,
@@ -174,13 +175,13 @@ __device__ void store_row(const Rows<T>& rows, int mine, std::int64_t first, con
   }
 }
 
-// Which head, block of rows and columns of the result are the thread block's.
+// The head, the rows and the columns of the result that the thread block computes.
 struct MyTile {
   std::int64_t batch, head, first, column;
   __device__ MyTile(std::int64_t heads, std::int64_t positions, int width)
       : column(static_cast<std::int64_t>(blockIdx.y) * width) {
     const std::int64_t blocks = (positions + kSide - 1) / kSide, at = blockIdx.x / blocks;
-    // The last rows first: where attention is causal, they see most.
+    // The last rows come first, since in causal attention they have the most keys.
     first = (blocks - 1 - blockIdx.x % blocks) * kSide;
     batch = at / heads;
     head = at % heads;
@@ -216,7 +217,7 @@ __global__ void __launch_bounds__(kThreads)
       const C score = a.template score<T>(products[i], my.batch, my.head, row, column);
       const C here = over_warp(score == score ? score : kNever, Larger());
       const C now = Larger()(here, largest[i]);
-      // Where there is nothing to see yet, exp(minus infinity) is 0, and NaN stays.
+      // If no key has been visible yet, the shift is 0, so that exp(-inf) is 0 and NaN is kept.
       const C shift = now == kNever ? C{0} : now;
       const C weight = ::exp(score - shift), before = ::exp(largest[i] - shift);
       sum[i] = sum[i] * before + over_warp(weight, Add());
@@ -241,7 +242,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// sum(dy * y) of each query's row of each head, [batch, heads, queries]; a warp a row.
+// sum(dy * y) of each query and head, [batch, heads, queries]; one warp per row.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     attention_row_products(AttentionSizes s, const T* dy, const T* y, ComputeOf<T>* deltas) {
@@ -259,7 +260,7 @@ __global__ void __launch_bounds__(kThreads)
     deltas[(position / s.queries * s.heads + head) * s.queries + position % s.queries] = sum;
 }
 
-// What a tile's weight and the gradient of its score are, of the two products.
+// Computes a weight of a tile and the gradient of its score from the two products.
 template <class C>
 struct Slope {
   C weight, slope;
@@ -271,11 +272,11 @@ __device__ Slope<ComputeOf<T>> slope_of(const Attention& a, ComputeOf<T> product
                                         std::int64_t head, std::int64_t query, std::int64_t key) {
   using C = ComputeOf<T>;
   if (query >= a.s.queries || key >= a.s.keys) return {C{0}, C{0}};
-  const std::int64_t figure = (batch * a.s.heads + head) * a.s.queries + query;
+  const std::int64_t row = (batch * a.s.heads + head) * a.s.queries + query;
   const C score = a.template score<T>(product, batch, head, query, key);
-  const C weight = ::exp(score - log_sums[figure]);
+  const C weight = ::exp(score - log_sums[row]);
   const C kept = a.template kept<C>(batch, head, query, key);
-  return {weight * kept, weight * (gradient * kept - deltas[figure])};
+  return {weight * kept, weight * (gradient * kept - deltas[row])};
 }
 
 template <class T>
@@ -316,7 +317,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < kMine; ++i) store_row(to, i, my.column, result[i], static_cast<C>(a.scale));
 }
 
-// Rows of a tile are keys here, columns are queries.
+// Here, rows of a tile are keys and columns are queries.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     attention_key_gradient(Attention a, GradientInputs<T> in, T* dkey, T* dvalue) {
@@ -355,7 +356,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Blocks for all rows of all heads, and for all columns of what they make.
+// The number of blocks for all rows of all heads and all columns of the result.
 template <class C>
 Grid tiles(std::int64_t heads, std::int64_t positions, std::int64_t columns) {
   return {.blocks = dim3(static_cast<unsigned>(heads * ((positions + kSide - 1) / kSide)),
@@ -369,7 +370,7 @@ Renewed<RandomKey> random_key_of(const KernelContext& c) {
 void attention_on(KernelContext& c) {
   const Renewed<RandomKey> random_key = random_key_of(c);
   const AttentionSizes s(c.inputs[0].shape, c.inputs[1].shape, c.inputs[2].shape);
-  if (c.outputs[0].size() == 0 || through_cudnn(c)) return;
+  if (c.outputs[0].size() == 0 || try_cudnn(c)) return;
   const Attention a(c.attrs<AttentionAttrs>(), random_key, s,
                     c.inputs.size() == 4 ? &c.inputs[3] : nullptr);
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
@@ -391,7 +392,7 @@ void attention_grad_on(KernelContext& c) {
     }
     return;
   }
-  if (grad_through_cudnn(c)) return;
+  if (try_cudnn_grad(c)) return;
   const Attention a(c.attrs<AttentionAttrs>(), random_key, s,
                     c.inputs.size() == 7 ? &c.inputs[6] : nullptr);
   switch_floating(c.inputs[1].dtype, [&]<class T>(Type<T>) {

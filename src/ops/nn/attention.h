@@ -1,4 +1,4 @@
-// What the kernels of attention share.
+// Shared by the kernels of attention.
 #pragma once
 
 #include "op/op.h"
@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// Of the operations and of their gradients. What dropout drops is counted in the global batch's
-// weights, [batch, heads, queries, keys]; a rate of 0 drops nothing and takes no random key.
+// Attributes of the operations and of their gradients. Dropout applies to the weights
+// [batch, heads, queries, keys] of the global batch; a rate of 0 uses no random numbers.
 struct AttentionAttrs : DropoutAttrs {
   bool causal = false;
   double softmax_scale = 1.0;
@@ -20,11 +20,11 @@ struct AttentionAttrs : DropoutAttrs {
   }
 };
 
-// A mask as it is read: element [b, h, i, j] stands at the sum of each index times its stride,
-// which is 0 where the mask repeats.
+// A mask with strides: element [b, h, i, j] is at the sum of each index times its stride. A stride
+// is 0 if the mask is broadcast along the axis.
 struct AttentionMask {
-  const void* data = nullptr;  // null: none
-  bool allows = false;         // bool, true where a query may see a key; else added to the scores
+  const void* data = nullptr;  // null if there is no mask
+  bool allows = false;  // bool, true where a query may attend to a key; else added to the scores
   std::int64_t batch = 0, head = 0, query = 0, key = 0;
 
   AttentionMask() = default;
@@ -39,12 +39,12 @@ struct AttentionMask {
   }
 };
 
-// Inputs query, key, value, and a mask unless there are three. Outputs: the result [batch, queries,
-// heads, value_depth], and the logarithm of each row's sum of exp(score), [batch, heads, queries],
-// in the type of sums; plus infinity for a query that sees no key, whose result is 0.
+// Inputs: query, key, value, and optionally a mask. Outputs: the result [batch, queries, heads,
+// value_depth], and the log-sum-exp of each row of scores, [batch, heads, queries], in the compute
+// type. A query whose keys are all masked has the result 0 and the log-sum-exp +inf.
 extern const OpDef kAttention, kAttentionDropout;
-// Inputs: the result's gradient, query, key, value, result, log-sums, and a mask unless there are
-// six. Outputs: the gradients of query, key and value.
+// Inputs: the result's gradient, query, key, value, result, log-sums, and optionally a mask.
+// Outputs: the gradients of query, key and value.
 extern const OpDef kAttentionGrad, kAttentionDropoutGrad;
 
 void attention_kernel(KernelContext& c);

@@ -1,14 +1,14 @@
-// The gradients of attention on the CPU. Each tile of the weights is computed again from the
-// log-sums of its rows; for a tile of weights p, gradient dp of them and delta = sum(dy y) of each
-// row, the gradient of the scores is p (dp - delta).
+// The gradients of attention on the CPU. Each tile of weights is recomputed from the log-sums of
+// its rows. With weights p, their gradient dp, and delta = sum(dy y) per row, the gradient of the
+// scores is p (dp - delta).
 #include "ops/nn/attention_tiles.h"
 
 namespace tandem {
 namespace {
 
-constexpr std::int64_t kQueries = 128, kKeys = 256;  // of a tile
+constexpr std::int64_t kQueries = 128, kKeys = 256;  // per tile
 
-// sum(dy * y) of each query's row of each head, [batch, heads, queries].
+// sum(dy * y) of each query and head, [batch, heads, queries].
 template <class T>
 TANDEM_MULTIVERSION void row_products(const AttentionSizes& s, const T* dy, const T* y,
                                       Compute<T>* deltas, std::int64_t begin, std::int64_t end) {
@@ -24,8 +24,8 @@ TANDEM_MULTIVERSION void row_products(const AttentionSizes& s, const T* dy, cons
     }
 }
 
-// From scores to weights, in place; and from the weights' gradient to the scores', dropped ones
-// counting for nothing and the others scaled, as `kept` says (null: all are kept as they are).
+// Converts scores to weights in place, and the gradients of weights to those of scores. `kept`
+// holds dropout's factors; null if there is no dropout.
 template <class C>
 TANDEM_MULTIVERSION void score_gradient(std::int64_t columns, C log_sum, C delta, const C* kept,
                                         C* weights, C* gradient) {
@@ -40,8 +40,8 @@ TANDEM_MULTIVERSION void score_gradient(std::int64_t columns, C log_sum, C delta
   }
 }
 
-// Heads that share a key head, and blocks of queries and keys, all of whose tiles one thread goes
-// through; and what it makes of them.
+// The work of one thread: all tiles of some heads that share a key head, and of some blocks of
+// queries and keys; and the gradients that it computes from them.
 struct TaskRange {
   std::int64_t batch, kv_head;
   std::int64_t head, head_end;
@@ -65,7 +65,7 @@ struct BackwardTask {
     return std::max({tile_rows() * tile_columns(), tile_rows() * s.depth,
                      tile_columns() * std::max(s.depth, s.value_depth)});
   }
-  // `rows`: queries of all heads of a task, where it makes their gradient.
+  // `rows` is the number of queries of all heads of a task if the task computes their gradient.
   std::int64_t elements(std::int64_t rows) const {
     const std::int64_t depths = s.depth + s.value_depth;
     return 2 * tile_rows() * tile_columns() + tile_columns() + tile_columns() * depths +
@@ -88,7 +88,7 @@ struct BackwardTask {
     b.spare = pieces.take(spare_elements<C>(most()));
     const std::int64_t first = range.row * kQueries,
                        rows = std::min(s.queries, range.row_end * kQueries) - first;
-    C* const dquery = pieces.take(0);  // what is left: all heads' rows
+    C* const dquery = pieces.take(0);  // the remaining memory: the rows of all heads
     if (range.of_queries) std::fill_n(dquery, (range.head_end - range.head) * rows * s.depth, C(0));
 
     for (std::int64_t block = range.column; block < range.column_end; ++block) {
@@ -140,8 +140,8 @@ struct BackwardTask {
     mask_scores<T>(attrs, mask, at, b.weights);
     tile_product({.m = at.rows, .n = at.columns, .k = s.value_depth, .transpose_b = true}, dy,
                  values, gradient, b.spare);
-    const std::int64_t figures = (at.batch * s.heads + at.head) * s.queries + at.row;
-    const C* const log_sums = c.inputs[5].as<const C>() + figures;
+    const std::int64_t first_row = (at.batch * s.heads + at.head) * s.queries + at.row;
+    const C* const log_sums = c.inputs[5].as<const C>() + first_row;
     for (std::int64_t i = 0; i < at.rows; ++i) {
       if (attrs.rate > 0.0) {
         const std::int64_t first = position_of(attrs, s, at, i);
@@ -149,7 +149,7 @@ struct BackwardTask {
         dropout_range(attrs.random_key(), attrs.threshold(), attrs.scale(), b.kept, b.kept, first,
                       first + at.columns);
       }
-      score_gradient(at.columns, log_sums[i], deltas[figures + i],
+      score_gradient(at.columns, log_sums[i], deltas[first_row + i],
                      attrs.rate > 0.0 ? b.kept : nullptr, b.weights + i * at.columns,
                      b.gradient + i * at.columns);
     }
@@ -205,7 +205,8 @@ void attention_grad_kernel(KernelContext& c) {
       });
       return;
     }
-    // Too few heads for the threads: twice through the scores, the same sums in the same order.
+    // There are too few heads for the threads. Computes the scores twice, for the queries and for
+    // the keys, with the same sums in the same order.
     for_tasks<C>(c, s.batch * s.heads * rows, task.elements(task.tile_rows()),
                  [&](std::int64_t i, C* memory) {
                    const std::int64_t row = i % rows, head = i / rows % s.heads;

@@ -1,15 +1,15 @@
-// The result of attention on the CPU: for each block of queries, tile by tile of keys, each row's
-// largest score and sum so far, and the values weighed by them (M. Milakov and N. Gimelshein,
+// The forward pass of attention on the CPU. For each block of queries it processes tiles of keys,
+// and keeps each row's running maximum, sum and weighted values (M. Milakov and N. Gimelshein,
 // "Online normalizer calculation for softmax", 2018).
 #include "ops/nn/attention_tiles.h"
 
 namespace tandem {
 namespace {
 
-constexpr std::int64_t kQueries = 128, kKeys = 512;  // of a tile: scores that stay in the cache
+constexpr std::int64_t kQueries = 128, kKeys = 512;  // per tile, whose scores stay in the cache
 
-// From scores to exp(score - largest so far), in place; each row's largest score and sum so far and
-// its `result` are brought to the new largest.
+// Replaces scores by exp(score - running maximum), and rescales each row's sum and `result` to the
+// new maximum.
 template <class C>
 TANDEM_MULTIVERSION void take_in(std::int64_t rows, std::int64_t columns, C* scores, C* largest,
                                  C* sums, std::int64_t depth, C* result) {
@@ -17,7 +17,7 @@ TANDEM_MULTIVERSION void take_in(std::int64_t rows, std::int64_t columns, C* sco
     C* row = scores + i * columns;
     const C here = row_max<C>(columns, [row](std::int64_t j) { return row[j]; });
     const C now = here > largest[i] ? here : largest[i];
-    // Where there is nothing to see yet, exp(minus infinity) is 0, and NaN stays.
+    // If no key has been visible yet, the offset is 0, so that exp(-inf) is 0 and NaN is kept.
     const C offset = now == -std::numeric_limits<C>::infinity() ? C(0) : now;
     for (std::int64_t j = 0; j < columns; ++j) row[j] = vec::exp(row[j] - offset);
     const C kept = vec::exp(largest[i] - offset);
@@ -38,7 +38,7 @@ struct ForwardTask {
 
   std::int64_t tile_rows() const { return std::min(kQueries, s.queries); }
   std::int64_t tile_columns() const { return std::min(kKeys, s.keys); }
-  std::int64_t most() const {  // elements of a product
+  std::int64_t most() const {  // most elements of a product
     return tile_rows() * std::max(tile_columns(), s.value_depth);
   }
   std::int64_t elements() const {
@@ -109,7 +109,7 @@ void attention_kernel(KernelContext& c) {
                               c.inputs[2],
                               c.outputs[0],
                               c.outputs[1]};
-    // The last queries of a head first: where attention is causal, they see most.
+    // The last queries of a head come first, since in causal attention they have the most keys.
     const std::int64_t blocks = blocks_of(s.queries, kQueries), heads = s.batch * s.heads;
     for_tasks<Compute<T>>(c, heads * blocks, task.elements(), [&](std::int64_t i, auto* memory) {
       const std::int64_t head = i % heads, block = blocks - 1 - i / heads;

@@ -1,6 +1,6 @@
-// Tiles of the scores, and the products that make them and that they take part in, on the CPU. How
-// the work is cut depends on the shapes alone, and each tile is one thread's: the same bits for any
-// number of threads.
+// Tiles of attention scores on the CPU, and the matrix products that compute and use them. The
+// tiles depend only on the shapes, and each tile is computed by one thread, so that the result does
+// not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct HeadRows {
         count(rows) {}
 };
 
-// A matrix in the type of sums.
+// A matrix in the compute type.
 template <class C>
 struct Tile {
   C* data;
@@ -50,7 +50,7 @@ TANDEM_MULTIVERSION void widen_rows(HeadRows<const T> rows, Compute<T>* to) {
       to[i * rows.depth + j] = static_cast<Compute<T>>(rows.data[i * rows.stride + j]);
 }
 
-// The rows in the type of sums: where they are, or widened into `buffer`.
+// The rows in the compute type: a view of them, or a converted copy in `buffer`.
 template <class T>
 Tile<const Compute<T>> as_tile(const HeadRows<const T>& rows, Compute<T>* buffer) {
   if constexpr (std::is_same_v<T, Compute<T>>) {
@@ -61,7 +61,7 @@ Tile<const Compute<T>> as_tile(const HeadRows<const T>& rows, Compute<T>* buffer
   }
 }
 
-// Elements that as_tile() writes.
+// The number of elements that as_tile() writes to its buffer.
 template <class T>
 constexpr std::int64_t tile_buffer(std::int64_t elements) {
   return std::is_same_v<T, Compute<T>> ? 0 : elements;
@@ -74,7 +74,7 @@ TANDEM_MULTIVERSION void store_rows(const Compute<T>* from, Compute<T> factor, H
       rows.data[i * rows.stride + j] = store_as<T>(from[i * rows.depth + j] * factor);
 }
 
-// c = a . b, or added to c. `spare` has room for c where the elements are doubles.
+// c = a . b or c += a . b. For doubles, `spare` must have room for c.
 inline void tile_product(const onednn::Gemm& shape, Tile<const float> a, Tile<const float> b,
                          Tile<float> c, float*) {
   onednn::gemm(shape, a.data, a.stride, b.data, b.stride, c.data, c.stride);
@@ -98,13 +98,13 @@ constexpr std::int64_t spare_elements(std::int64_t elements) {
   return std::is_same_v<C, double> ? elements : 0;
 }
 
-// Where a tile of the scores is: queries [row, row + rows) and keys [column, column + columns) of a
-// head.
+// The position of a tile of scores: queries [row, row + rows) and keys [column, column + columns)
+// of a head.
 struct TilePlace {
   std::int64_t batch, head, row, rows, column, columns;
 };
 
-// Scales the scores and adds the mask to them; minus infinity where a query may not see a key.
+// Scales the scores and applies the mask; masked scores become minus infinity.
 template <class T>
 TANDEM_MULTIVERSION void mask_scores(const AttentionAttrs& attrs, const AttentionMask& mask,
                                      const TilePlace& at, Compute<T>* scores) {
@@ -116,7 +116,7 @@ TANDEM_MULTIVERSION void mask_scores(const AttentionAttrs& attrs, const Attentio
     for (std::int64_t j = 0; j < at.columns; ++j) row[j] *= scale;
     const std::int64_t first = at.batch * mask.batch + at.head * mask.head +
                                (at.row + i) * mask.query + at.column * mask.key;
-    // A mask of one column is that of every key.
+    // A mask with one column applies to every key.
     const auto for_columns = [&](const auto* elements, const auto& use) {
       if (mask.key == 1)
         for (std::int64_t j = 0; j < at.columns; ++j) use(row[j], elements[first + j]);
@@ -136,15 +136,15 @@ TANDEM_MULTIVERSION void mask_scores(const AttentionAttrs& attrs, const Attentio
   }
 }
 
-// Where a row of the tile begins in the global batch's weights.
+// The position of a tile row's first weight in the weights of the global batch.
 inline std::int64_t position_of(const AttentionAttrs& attrs, const AttentionSizes& s,
                                 const TilePlace& at, std::int64_t row) {
   return attrs.offset + ((at.batch * s.heads + at.head) * s.queries + at.row + row) * s.keys +
          at.column;
 }
 
-// Calls body(task, memory) for each task, where `memory` is `elements` numbers that the task may
-// write. Threads take tasks as they come to them.
+// Calls body(task, memory) for each task, where `memory` has `elements` numbers for the task's use.
+// Tasks are distributed to threads dynamically.
 template <class C, class Body>
 void for_tasks(KernelContext& c, std::int64_t tasks, std::int64_t elements, const Body& body) {
   const std::int64_t threads = std::min<std::int64_t>(intra_op_threads(), tasks);
@@ -159,7 +159,7 @@ void for_tasks(KernelContext& c, std::int64_t tasks, std::int64_t elements, cons
   });
 }
 
-// Hands out a task's memory piece by piece.
+// Divides a task's memory into arrays.
 template <class C>
 class Pieces {
  public:

@@ -38,8 +38,8 @@ ColumnBlocks blocks_of(const TensorView& x) {
   return {x.size() / columns, columns};
 }
 
-// A block's means and its sums of squared distances from them: two passes over what is in the
-// cache.
+// The means of a block and the sums of squared distances from them. Takes two passes over a block
+// that fits into the cache.
 template <class T>
 TANDEM_MULTIVERSION void block_moments(const ColumnBlocks& blocks, std::int64_t block, const T* x,
                                        Compute<T>* means, Compute<T>* squares, Compute<T>* wide) {
@@ -55,8 +55,8 @@ TANDEM_MULTIVERSION void block_moments(const ColumnBlocks& blocks, std::int64_t 
   });
 }
 
-// The mean and population variance of each column, in double. The blocks' moments are joined as by
-// T. F. Chan, G. H. Golub and R. J. LeVeque, 1979.
+// The mean and population variance of each column, in double. The moments of blocks are combined by
+// the method of T. F. Chan, G. H. Golub and R. J. LeVeque, 1979.
 template <class T>
 void moments(KernelContext& c, const ColumnBlocks& blocks, const T* x, double* mean,
              double* variance) {
@@ -86,7 +86,7 @@ void moments(KernelContext& c, const ColumnBlocks& blocks, const T* x, double* m
   }
 }
 
-// y = (x - mean) * scale + shift in rows of `width`, the parameters one a column of such a row.
+// y = (x - mean) * scale + shift in rows of `width`, with one parameter per column.
 template <class T>
 TANDEM_MULTIVERSION void normalise_range(const T* x, T* y, std::int64_t count, std::int64_t width,
                                          const Compute<T>* mean, const Compute<T>* scale,
@@ -99,7 +99,7 @@ TANDEM_MULTIVERSION void normalise_range(const T* x, T* y, std::int64_t count, s
   }
 }
 
-// The whole tensor normalised by moments given, in double.
+// Normalises the whole tensor by the given moments, which are in double.
 template <class T>
 void normalise(KernelContext& c, const TileHooks& hooks, const ColumnBlocks& blocks, const T* x,
                T* y, const double* mean, const double* variance, const double* gamma,
@@ -159,13 +159,13 @@ Dims leading_axes(const Shape& shape) {
   return axes;
 }
 
-// How many rows of channels there are, as a scalar: that may not be known yet.
+// The number of rows of channels as a scalar, since it may be unknown until a graph runs.
 Tensor row_count(const Tensor& x, DType dtype) {
   return element_count(Shape(x.shape().dims().span().first(static_cast<std::size_t>(x.rank() - 1))),
                        dtype);
 }
 
-// The gradients as operations: for gradients of them, and for gradients that arrive at the moments.
+// Gradients composed of operations, for second order and for gradients of the moments.
 void composed_training_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
   const DType data = x.dtype();
@@ -219,7 +219,7 @@ void infer_training_grad(InferContext& c) {
   c.add_output(c.dtype(2), Shape{x.dim(-1)});
 }
 
-// A block's sums of dy and of dy * (x - mean).
+// The sums of dy and of dy * (x - mean) over a block.
 template <class T>
 TANDEM_MULTIVERSION void block_gradient_sums(const ColumnBlocks& blocks, std::int64_t block,
                                              const T* dy, const T* x, const Compute<T>* mean,
@@ -349,7 +349,8 @@ const OpDef kBatchNorm = {.name = "FusedBatchNormV3",
                           .tiled_kernel = tiled_training,
                           .saved_inputs = 0b011,
                           .saved_outputs = 0b110};
-// Without a gradient: a backward pass that is recorded is composed of operations that have one.
+// Has no gradient: a backward pass that is itself recorded is composed of differentiable
+// operations.
 const OpDef kBatchNormGrad = {.name = "FusedBatchNormGradV3",
                               .attrs = &attrs_type<NormAttrs>,
                               .infer = infer_training_grad,

@@ -45,7 +45,7 @@ struct MomentsOf {
   }
 };
 
-// The mean and the population variance.
+// Computes the mean and the population variance of a column.
 template <class C>
 struct StoreMoments {
   C *mean, *variance;
@@ -102,8 +102,9 @@ struct Normalise {
   }
 };
 
-// The operations, of one context and what their input 0 comes from and output 0 goes to.
-// PlainEnds: memory. ChainedEnds: what else became part of them (graph/passes/fused_tiled.h).
+// The operations below are templates of `Ends`: how input 0 is loaded and output 0 is stored.
+// PlainEnds uses memory. ChainedEnds applies fused element-wise operations
+// (graph/passes/fused_tiled.h).
 struct PlainEnds {
   KernelContext& c;
   const NormAttrs& attrs() const { return c.attrs<NormAttrs>(); }
@@ -133,7 +134,7 @@ class ChainedEnds {
   }
   // REQUIRES: i > 0.
   const TensorView& input(int i) const { return c.inputs[own_ + i - 1]; }
-  // What takes_chains() lets through.
+  // Calls f for the dtypes that takes_chains() permits.
   template <class F>
   void switch_packs(DType dtype, std::int64_t, const F& f) const {
     const auto in_packs = [&]<class T>(Type<T> type) {
@@ -152,17 +153,17 @@ class ChainedEnds {
   }
   template <class T, int kPack>
   ChainedResult<T, kPack> to() const {
-    const auto behind = static_cast<std::size_t>(fused_.after_inputs);
-    return {chain_of(fused_.after, &c.outputs[0], {c.inputs.end() - behind, behind}, true),
+    const auto count = static_cast<std::size_t>(fused_.after_inputs);
+    return {chain_of(fused_.after, &c.outputs[0], {c.inputs.end() - count, count}, true),
             c.outputs[0].as<T>()};
   }
 
  private:
   const TiledAttrs& fused_;
-  int own_;  // the first input of the operation's own behind its input 0
+  int own_;  // the index of the operation's input 1; the inputs before it belong to `before`
 };
 
-// `x` by the moments given, into output 0.
+// Normalises `x` by the given moments into output 0.
 template <class Ends>
 void normalise(const Ends& ends, const TensorView& x, const TensorView& mean,
                const TensorView& variance) {
@@ -183,7 +184,7 @@ void normalise(const Ends& ends, const TensorView& x, const TensorView& mean,
 template <class Ends>
 void train(const Ends& ends) {
   KernelContext& c = ends.c;
-  const TensorView& x = c.inputs[0];  // no chain is before it: the gradient reads it
+  const TensorView& x = c.inputs[0];  // never fused with a chain, since the gradient reads it
   const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
   switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     using C = ComputeOf<T>;
@@ -237,7 +238,7 @@ struct GradientSums {
   }
 };
 
-// dx = scale * dy + slope * (x - mean) + shift, of numbers a column.
+// The per-column parameters of dx = scale * dy + slope * (x - mean) + shift.
 template <class C>
 struct GradientOfColumns {
   C *scale, *slope, *shift;
@@ -259,7 +260,7 @@ struct StoreGradients {
   }
 };
 
-// dx may be where dy is.
+// dx may be dy.
 template <class T, int kPack, class From, class To>
 struct DataGradient {
   using C = ComputeOf<T>;
@@ -293,18 +294,18 @@ struct DataGradient {
   __device__ void run(const Columns& own, const SomeRows<kCount>& rows) const {
     Pack<T, kPack> packs[kCount];
     rows.load(x, packs);
-    const auto before = rows.loaded(dy);
-    const auto behind = rows.loaded(dx);
+    const auto loaded_dy = rows.loaded(dy);
+    const auto loaded_dx = rows.loaded(dx);
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {
       C slopes[kPack];
-      dy.numbers(before.of[n], slopes);
+      dy.numbers(loaded_dy.of[n], slopes);
       auto& element = packs[n].at;
 #pragma unroll
       for (int i = 0; i < kPack; ++i)
         element[i] = store_as<T>(slopes[i] * own.scale[i] +
                                  (load_as(element[i]) - own.mean[i]) * own.slope[i] + own.shift[i]);
-      dx.store(rows.at(n), behind.of[n], packs[n]);
+      dx.store(rows.at(n), loaded_dx.of[n], packs[n]);
     }
   }
 };
@@ -366,7 +367,7 @@ KernelList batch_norm_kernels() {
   return kernels;
 }
 
-// Whether chains may become part of it: its elements are taken in packs.
+// Whether chains can be fused into the operation: its elements must be processed in packs.
 bool takes_chains(const BlockOperation& operation) {
   const TensorSpec& y = operation.outputs[0]->spec;
   const std::int64_t columns = y.shape.dim(-1);

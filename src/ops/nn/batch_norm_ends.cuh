@@ -1,4 +1,4 @@
-// Where the kernels of batch normalisation load their data and store their results.
+// How the kernels of batch normalisation load input 0 and store output 0.
 #pragma once
 
 #include "ops/cuda/chain.cuh"
@@ -6,13 +6,13 @@
 
 namespace tandem::cuda {
 
-// What is done to the elements of input 0 before, and to those of output 0 behind: nothing, or what
-// a chain does, of which these are input 0.
+// Plain and PlainResult use memory as it is. Chained and ChainedResult apply a chain to the
+// elements after loading or before storing; they are the chain's input 0.
 template <class T, int kPack>
 struct Plain {
   using C = ComputeOf<T>;
   const T* x;
-  static constexpr int kRows = 4;  // at once
+  static constexpr int kRows = 4;  // per iteration
   template <class F>
   __device__ void memory(const F& f) const {
     f(x);
@@ -27,7 +27,7 @@ struct Plain {
 template <class T, int kPack>
 struct PlainResult {
   T* y;
-  static constexpr int kRows = 4;  // at once
+  static constexpr int kRows = 4;  // per iteration
   template <class F>
   __device__ void memory(const F& f) const {
     f(y);
@@ -39,7 +39,7 @@ struct PlainResult {
   }
 };
 
-// Inputs of a chain, but the first `given`.
+// The loaded inputs of a chain, except the first `given`.
 template <int kPack>
 struct TileInputs {
   RawPack<kPack> inputs[kTileInputs];
@@ -53,7 +53,7 @@ struct Chained {
   Chain chain;
   static constexpr int kRows = 1;
   template <class F>
-  __device__ void memory(const F&) const {}  // it looks at each input itself
+  __device__ void memory(const F&) const {}  // load_inputs() checks the alignment of each input
   using Loaded = TileInputs<kPack>;
   __device__ Loaded load(std::int64_t at) const { return {chain, 0, at}; }
   __device__ void numbers(const Loaded& loaded, float (&values)[kPack]) const {

@@ -1,6 +1,6 @@
-// Sums down the columns of [rows, columns] data (channels last): the statistics of batch
-// normalisation and the gradients of biases. The rows are cut into blocks whose size depends on the
-// shape alone, and the blocks' sums are added in order, so that the result does not depend on the
+// Column sums of [rows, columns] data (channels last), for the statistics of batch normalisation
+// and the gradients of biases. The rows are divided into blocks whose size depends only on the
+// shape, and the sums of blocks are added in order, so that the result does not depend on the
 // number of threads.
 #pragma once
 
@@ -13,13 +13,13 @@
 namespace tandem {
 
 struct ColumnBlocks {
-  static constexpr std::int64_t kElements = 16 * 1024;  // in a block, about
+  static constexpr std::int64_t kElements = 16 * 1024;  // per block, approximately
   static constexpr std::int64_t kMinRows = 16;
   static constexpr std::int64_t kNarrow = 64;
 
   std::int64_t rows, columns;
-  // Narrow rows are taken several at a time, so that loops are long enough to vectorise: parameters
-  // a column are stored `repeat` times over, in rows of `width`.
+  // Several narrow rows are processed as one wide row, so that loops are long enough to vectorise.
+  // Per-column parameters are repeated `repeat` times, in rows of `width`.
   std::int64_t repeat, width;
   std::int64_t block_rows, blocks;
 
@@ -37,7 +37,7 @@ struct ColumnBlocks {
     return std::min(block_rows, rows - block * block_rows);
   }
 
-  // Calls body(block) for all blocks, over the team.
+  // Calls body(block) for all blocks, in parallel over the calling thread's team.
   template <class Body>
   void for_blocks(const Body& body) const {
     const std::int64_t grain = std::max<std::int64_t>(1, kElements / (block_rows * columns));
@@ -46,15 +46,14 @@ struct ColumnBlocks {
     });
   }
 
-  // `values`, one a column, written `repeat` times to `wide` [width].
+  // Repeats the per-column `values` `repeat` times in `wide` [width].
   template <class T>
   void widen(const T* values, T* wide) const {
     for (std::int64_t r = 0; r < repeat; ++r) std::copy_n(values, columns, wide + r * columns);
   }
 
-  // sums[column] = the sum over the block's rows of term(element, j): `element` counts from the
-  // start of the data, j is the element's place in a wide row. Inlined, with `term`, into its
-  // caller.
+  // sums[column] = the sum of term(element, j) over the block's rows. `element` is the index in the
+  // data, j the index in a wide row. Inlined into its caller together with `term`.
   template <class A, class Term>
   [[gnu::always_inline]] inline void sum_block(std::int64_t block, A* sums,
                                                const Term& term) const {
@@ -99,7 +98,7 @@ struct ColumnBlocks {
   }
 
  private:
-  // Where the sums of a wide row's places are kept, zeros.
+  // Zero-initialised sums of a wide row.
   template <class A>
   [[gnu::always_inline]] inline A* wide_sums(A* sums, std::array<A, 2 * kNarrow>& narrow) const {
     A* wide = repeat == 1 ? sums : narrow.data();
@@ -107,8 +106,8 @@ struct ColumnBlocks {
     return wide;
   }
 
-  // Calls four(element, j) for the places of four wide rows at a time, one(element, j) for what is
-  // left.
+  // Calls four(element, j) for the elements of four wide rows at a time, and one(element, j) for
+  // the remaining elements.
   template <class One, class Four>
   [[gnu::always_inline]] inline void for_wide_rows(std::int64_t block, const One& one,
                                                    const Four& four) const {

@@ -28,7 +28,7 @@ namespace {
 void check_conv(std::string_view op, const ConvAttrs& a, const Shape& x, const Shape& kernel) {
   if (x.rank() != 4 || kernel.rank() != 4)
     fail<InvalidArgumentError>(
-        "[{}] expected pictures [n, h, w, in] and a kernel [kh, kw, in / groups, out], got shapes "
+        "[{}] expected images [n, h, w, in] and a kernel [kh, kw, in / groups, out], got shapes "
         "{} and {}",
         op, x.to_string(), kernel.to_string());
   const auto numbers = {a.stride_h, a.stride_w, a.dilation_h, a.dilation_w, a.groups};
@@ -50,7 +50,7 @@ void check_conv(std::string_view op, const ConvAttrs& a, const Shape& x, const S
   if (x[3] % a.groups != 0 || x[3] / a.groups != kernel[2] || kernel[3] % a.groups != 0)
     fail<InvalidArgumentError>(
         "[{}] expected a kernel of {} input channels and a multiple of {} output channels for "
-        "pictures of shape {} in "
+        "images of shape {} in "
         "{} groups, got shape {}",
         op, static_cast<double>(x[3]) / static_cast<double>(a.groups), a.groups, x.to_string(),
         a.groups, kernel.to_string());
@@ -67,7 +67,7 @@ ConvShape conv_shape(std::string_view op, const ConvAttrs& a, DType dtype, const
       nn::place_windows(x[2], kernel[1], a.stride_w, a.dilation_w, a.padding);
   if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
     fail<InvalidArgumentError>(
-        "[{}] expected pictures as large as the {}x{} kernel (dilation {}x{}), got shape {}", op,
+        "[{}] expected images as large as the {}x{} kernel (dilation {}x{}), got shape {}", op,
         kernel[0], kernel[1], a.dilation_h, a.dilation_w, x.to_string());
   return {.dtype = dtype,
           .n = x[0],
@@ -213,7 +213,7 @@ Tensor backprop_filter(const ConvAttrs& attrs, const Tensor& x, const Tensor& dy
   return run(kConv2DBackpropFilter, {&x, &dy}, backward);
 }
 
-// The same convolution without what belongs to its forward or backward form.
+// The attributes of the plain convolution: without activation and without a result size.
 ConvAttrs plain(ConvAttrs attrs) {
   attrs.activation = nn::Activation::kLinear;
   attrs.height = attrs.width = 0;
@@ -222,7 +222,8 @@ ConvAttrs plain(ConvAttrs attrs) {
 
 void gradients(GradContext& c, const Tensor& dz) {
   const ConvAttrs attrs = plain(c.attrs<ConvAttrs>());
-  // First, while dz is in the cache. oneDNN's own sum, a part of the kernel's gradient, is slower.
+  // Computed first, while dz is in the cache. oneDNN's bias gradient, which is part of the kernel's
+  // gradient, is slower.
   if (c.num_inputs() == 3 && c.needs_grad(2)) c.set_grad(2, run(kBiasAddGrad, {&dz}));
   if (c.needs_grad(1)) {
     const GradientBufferScope place(c, 1);
@@ -252,7 +253,7 @@ void backprop_filter_gradient(GradContext& c) {
   if (c.needs_grad(1)) c.set_grad(1, run(kConv2D, {&c.input(0), &g}, attrs));
 }
 
-// Inputs: pictures, kernel, and a bias unless there are two.
+// Inputs: images, kernel, and optionally a bias.
 const OpDef kConv2D = {.name = "Conv2D",
                        .attrs = &attrs_type<ConvAttrs>,
                        .infer = infer_conv,
@@ -318,12 +319,12 @@ Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bia
   const Shape& taps = kernel.shape();
   if (x.rank() != 4 || taps.rank() != 4 || taps[2] != x.dim(3))
     fail<InvalidArgumentError>(
-        "[DepthwiseConv2D] expected pictures [n, h, w, in] and a kernel [kh, kw, in, multiplier], "
+        "[DepthwiseConv2D] expected images [n, h, w, in] and a kernel [kh, kw, in, multiplier], "
         "got shapes {} and {}",
         x.shape().to_string(), taps.to_string());
   if (options.groups != 1)
     fail<InvalidArgumentError>("[DepthwiseConv2D] expected no groups, got {}", options.groups);
-  // One group a channel: the kernel lies in memory as that of a grouped convolution.
+  // One group per channel: the kernel has the memory layout of a grouped convolution.
   Conv2DOptions grouped = options;
   grouped.groups = taps[2];
   return conv2d(x, reshape(kernel, {taps[0], taps[1], 1, taps[2] * taps[3]}), bias, grouped);

@@ -1,6 +1,5 @@
-// The kernels of conv.cc on a GPU: windows of one pixel are matrix products, for which cuBLASLt
-// takes Tandem's order of axes; the others go through cuDNN, which wants kernels as
-// [out, kh, kw, in].
+// GPU kernels of conv.cc. 1 x 1 windows are matrix products by cuBLASLt in Tandem's layout. Others
+// use cuDNN, whose kernels have the layout [out, kh, kw, in].
 #include "ops/nn/conv.h"
 
 #include <bit>
@@ -15,7 +14,7 @@
 namespace tandem::cuda {
 namespace {
 
-constexpr int kSide = 32;  // of a tile
+constexpr int kSide = 32;  // rows and columns of a tile
 constexpr int kTileRows = kThreads / kSide;
 
 // to [columns, rows] = from [rows, columns], tile by tile.
@@ -42,7 +41,7 @@ void transpose_on(KernelContext& c, DType dtype, const void* from, std::int64_t 
   });
 }
 
-// A kernel of Tandem's, [kh * kw * in / groups, out], as cuDNN takes it.
+// Converts a kernel from Tandem's layout, [kh * kw * in / groups, out], to cuDNN's.
 struct KernelMatrix {
   DType dtype;
   std::int64_t taps, out;
@@ -64,7 +63,7 @@ unsigned common_alignment(const Views&... views) {
   return std::min({alignment_of(views)...});
 }
 
-// Every result is of one pixel, and every pixel has a result.
+// Whether each output pixel depends on exactly one input pixel and vice versa.
 bool is_matrix_product(const ConvShape& s) {
   return s.kh == 1 && s.kw == 1 && s.stride_h == 1 && s.stride_w == 1 && s.groups == 1;
 }
@@ -77,8 +76,8 @@ void set_to_zero(KernelContext& c, const TensorView& view) {
   if (bytes > 0) check(cudaMemsetAsync(view.data, 0, bytes, stream_of(c)), "cudaMemsetAsync");
 }
 
-bool forward_through_cudnn(KernelContext& c, const ConvShape& shape, const TensorView* bias,
-                           nn::Activation activation) {
+bool try_cudnn_forward(KernelContext& c, const ConvShape& shape, const TensorView* bias,
+                       nn::Activation activation) {
   const TensorView &x = c.inputs[0], &kernel = c.inputs[1], &y = c.outputs[0];
   const unsigned alignment =
       bias ? common_alignment(x, kernel, y, *bias) : common_alignment(x, kernel, y);
@@ -118,7 +117,7 @@ void conv_kernel(KernelContext& c) {
   if (is_matrix_product(shape))
     return matrix_product_on_gpu(c, {.activation = attrs.activation}, as_rows(x), as_matrix(kernel),
                                  bias, as_rows(y), tf32_convolutions());
-  if (forward_through_cudnn(c, shape, bias, attrs.activation)) return;
+  if (try_cudnn_forward(c, shape, bias, attrs.activation)) return;
   switch_floating(x.dtype, [&]<class T>(Type<T>) {
     launch(c, {.blocks = blocks_for(y.size())}, conv_forward_direct<T>, shape, x.as<const T>(),
            kernel.as<const T>(), y.as<T>());

@@ -1,4 +1,4 @@
-// The operations behind nn::conv2d and nn::depthwise_conv2d.
+// The operations of nn::conv2d and nn::depthwise_conv2d.
 #pragma once
 
 #include <string_view>
@@ -14,15 +14,15 @@ struct ConvAttrs {
   std::int64_t dilation_h = 1, dilation_w = 1;
   std::int64_t groups = 1;
   nn::Padding padding = nn::Padding::kValid;
-  nn::Activation activation = nn::Activation::kLinear;  // one that is_fused()
-  // Of the result of Conv2DBackpropInput (the picture) and Conv2DBackpropFilter (the kernel).
+  nn::Activation activation = nn::Activation::kLinear;  // must be is_fused()
+  // The size of the result of Conv2DBackpropInput (the image) or Conv2DBackpropFilter (the kernel).
   std::int64_t height = 0, width = 0;
   TANDEM_FIELDS(stride_h, stride_w, dilation_h, dilation_w, groups, padding, activation, height,
                 width)
 };
 
-// The convolution of a picture by a kernel of these shapes. Throws InvalidArgumentError in the name
-// of `op` where there is none.
+// The sizes of the convolution of an image by a kernel of these shapes. Throws InvalidArgumentError
+// "[op] ..." if they do not match.
 ConvShape conv_shape(std::string_view op, const ConvAttrs& attrs, DType dtype, const Shape& x,
                      const Shape& kernel);
 

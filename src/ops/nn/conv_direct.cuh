@@ -1,5 +1,5 @@
-// Convolutions by definition, for where cuDNN has none: any shape, and slow. Sums run in an order
-// that the shape alone decides.
+// Direct convolutions for shapes that cuDNN does not support. They are slow. The order of sums
+// depends only on the shape.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,15 @@
 
 namespace tandem::cuda {
 
-// Where the window of place `at` meets the picture with its tap: outside where it is not in
-// [0, size).
+// The image position that tap `tap` of the window at `at` reads. It is in the padding if it is not
+// in [0, size).
 __device__ __forceinline__ std::int64_t tap_position(std::int64_t at, std::int64_t stride,
                                                      std::int64_t pad, std::int64_t tap,
                                                      std::int64_t dilation) {
   return at * stride - pad + tap * dilation;
 }
 
-// A thread an element of y.
+// One thread per element of y.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     conv_forward_direct(ConvShape s, const T* x, const T* kernel, T* y) {
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads)
   y[index] = store_as<T>(sum);
 }
 
-// The place whose window has its tap at `position`; -1 where none has.
+// The window whose tap reads `position`; -1 if there is none.
 __device__ __forceinline__ std::int64_t window_at(std::int64_t position, std::int64_t stride,
                                                   std::int64_t pad, std::int64_t tap,
                                                   std::int64_t dilation, std::int64_t places) {
@@ -50,7 +50,7 @@ __device__ __forceinline__ std::int64_t window_at(std::int64_t position, std::in
   return start / stride;
 }
 
-// A thread an element of dx.
+// One thread per element of dx.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     conv_backward_input_direct(ConvShape s, const T* dy, const T* kernel, T* dx) {
@@ -74,8 +74,8 @@ __global__ void __launch_bounds__(kThreads)
   dx[index] = store_as<T>(sum);
 }
 
-// The rows of all results, [n * oh], in pieces, and a thread an element of the kernel and a piece:
-// sums [pieces, elements].
+// Divides the n * oh rows of all results into pieces. One thread per kernel element and piece
+// computes sums [pieces, elements].
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     conv_backward_filter_direct(ConvShape s, std::int64_t pieces, std::int64_t piece, const T* x,
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads)
   sums[index] = sum;
 }
 
-// A thread an element: the sum over the pieces.
+// Adds up the pieces; one thread per element.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     add_pieces(const ComputeOf<T>* sums, std::int64_t pieces, std::int64_t elements, T* out) {

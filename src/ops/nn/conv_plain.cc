@@ -8,8 +8,8 @@
 namespace tandem {
 namespace {
 
-// Calls body(pixel of x, pixel of y, tap) for the places where tap (ky, kx) of the kernel meets row
-// `oy` of picture `image`.
+// Calls body(pixel of x, pixel of y, tap) for each pixel of row `oy` of y that tap (ky, kx) of the
+// kernel contributes to, in image `image`.
 template <class Body>
 [[gnu::always_inline]] inline void for_row(const ConvShape& c, std::int64_t image, std::int64_t oy,
                                            std::int64_t ky, std::int64_t kx, const Body& body) {

@@ -1,5 +1,5 @@
-// Convolutions of float64, which oneDNN does not compute: plain loops, for gradient checks and
-// reference results. Sums run in an order that does not depend on the number of threads.
+// Convolutions in plain loops for float64, which oneDNN does not support. They serve gradient
+// checks and reference results. The order of sums does not depend on the number of threads.
 #pragma once
 
 #include "ops/conv_shape.h"

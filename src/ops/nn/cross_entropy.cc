@@ -32,7 +32,7 @@ void check_logits(InferContext& c, int input) {
                                logits.to_string());
 }
 
-// Labels that are classes.
+// Checks labels that are class indices.
 void check_classes(InferContext& c, int labels, const Shape& logits) {
   if (!is_integer(c.dtype(labels)))
     fail<InvalidArgumentError>("[{}] expected labels of an integer dtype, got {}", c.op().name,
@@ -43,7 +43,7 @@ void check_classes(InferContext& c, int labels, const Shape& logits) {
                                c.shape(labels).to_string());
 }
 
-// Labels that are probabilities.
+// Checks labels that are probabilities.
 void check_probabilities(InferContext& c, int labels, int logits) {
   if (c.dtype(labels) != c.dtype(logits) || !(c.shape(labels) == c.shape(logits)))
     fail<InvalidArgumentError>("[{}] expected labels like the logits, {} {}, got {} {}",
@@ -57,7 +57,7 @@ void add_loss_outputs(InferContext& c) {
 }
 
 void check_position(InferContext& c) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 31;  // a product with rows is a number
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;  // so that a product with rows fits
   const auto& attrs = c.attrs<LabelPositionAttrs>();
   if (attrs.first_example < 0 || attrs.first_example > kMost || attrs.examples < 0)
     fail<InvalidArgumentError>(
@@ -101,7 +101,7 @@ void infer_dense_grad(InferContext& c) {
   check_rows(c);
 }
 
-// The labels as int64, in scratch memory; each checked.
+// Checks the labels and converts them to int64 in scratch memory.
 const std::int64_t* classes_of(KernelContext& c, const TensorView& labels, std::int64_t classes) {
   std::int64_t* copy = take<std::int64_t>(c, labels.size());
   switch_numeric(labels.dtype, [&]<class L>(TypeTag<L>) {
@@ -229,7 +229,7 @@ void dense_grad_kernel(KernelContext& c) {
   });
 }
 
-// A backward pass that is recorded is composed of operations that have gradients of their own.
+// A backward pass that is itself recorded is composed of differentiable operations.
 
 void sparse_gradient(GradContext& c) {
   const Tensor &logits = c.input(0), &labels = c.input(1), &dloss = c.grad(0);

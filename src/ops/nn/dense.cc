@@ -53,7 +53,7 @@ void fused_matmul_kernel(KernelContext& c) {
                  c.inputs[1], c.inputs.size() == 3 ? &c.inputs[2] : nullptr, as_rows(c.outputs[0]));
 }
 
-// [..., columns] as [rows, columns]; how many rows there are may not be known yet.
+// Reshapes [..., columns] to [rows, columns]. The number of rows may be unknown.
 Tensor rows_of(const Tensor& x) {
   const Shape leading(x.shape().dims().span().first(static_cast<std::size_t>(x.rank() - 1)));
   return reshape(x, {leading.fully_defined() ? leading.num_elements() : -1, x.dim(-1)});

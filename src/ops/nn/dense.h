@@ -1,4 +1,4 @@
-// The operations behind nn::dense and nn::bias_add.
+// The operations of nn::dense and nn::bias_add.
 #pragma once
 
 #include "op/op.h"
@@ -11,7 +11,7 @@ struct FusedMatMulAttrs {
   TANDEM_FIELDS(activation)
 };
 
-// The tensor as a matrix of rows of its last axis.
+// The tensor as a matrix whose rows are its last axis.
 inline TensorView as_rows(const TensorView& view) {
   const std::int64_t columns = view.shape.dim(-1);
   std::int64_t rows = 1;
@@ -19,7 +19,7 @@ inline TensorView as_rows(const TensorView& view) {
   return {view.data, view.dtype, Shape{rows, columns}};
 }
 
-// activation(x . w + bias): x [..., in], w [in, out], and bias [out] unless there are two inputs.
+// activation(x . w + bias) with x [..., in], w [in, out] and optionally bias [out].
 extern const OpDef kFusedMatMul;
 // x . w + bias.
 extern const OpDef kMatMulBiasAdd;

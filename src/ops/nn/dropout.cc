@@ -1,4 +1,5 @@
-// Dropout: N. Srivastava et al., 2014, with the kept elements scaled up at once ("inverted").
+// Dropout: N. Srivastava et al., 2014; kept elements are scaled up in training ("inverted
+// dropout").
 #include "ops/nn/dropout.h"
 
 #include <cstdint>
@@ -39,7 +40,7 @@ void dropout_kernel(KernelContext& c) {
   });
 }
 
-// The attributes hold the random key, so the same mask is generated again.
+// Generates the same mask again, since the attributes hold the random key.
 void dropout_gradient(GradContext& c) {
   c.set_grad(0, run(kDropout, {&c.grad()}, c.attrs<DropoutAttrs>()));
 }
@@ -70,7 +71,7 @@ DropoutAttrs next_dropout(double rate, const Shape& shape) {
                      .stream = random_key.stream};
   const ReplicaContext* replica = ReplicaContext::current();
   if (replica && replica->example_offset() >= 0 && shape.rank() > 0) {
-    attrs.stream = 0;  // the position alone tells the replicas' elements apart
+    attrs.stream = 0;  // positions in the global batch differ between replicas already
     attrs.offset = replica->example_offset() * shape.without_leading(1).num_elements();
   }
   return attrs;

@@ -1,4 +1,4 @@
-// The kernel of dropout.cc on a GPU: the same elements are dropped as on the CPU.
+// The GPU kernel of dropout.cc. It drops the same elements as the CPU's.
 #include "ops/nn/dropout.h"
 
 #include "ops/cuda/elements.cuh"
@@ -8,7 +8,7 @@
 namespace tandem::cuda {
 namespace {
 
-// A counter a thread: a column of a block.
+// One thread per counter, which is a column of a block of random words.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     dropout_elements(const T* x, T* y, std::int64_t size, Renewed<RandomKey> random_key,

@@ -1,4 +1,4 @@
-// What the kernels of Dropout share.
+// Shared by the kernels of Dropout.
 #pragma once
 
 #include <algorithm>
@@ -18,23 +18,23 @@ struct DropoutAttrs {
   std::int64_t offset = 0;  // the position of the first element in the global batch's tensor
   TANDEM_FIELDS(rate, seed, number, stream, offset)
 
-  // Throws InvalidArgumentError in the name of `op`.
+  // Throws InvalidArgumentError "[op] ..." for an invalid offset.
   void check_offset(std::string_view op) const;
   RandomKey random_key() const { return {.seed = seed, .number = number, .stream = stream}; }
-  // Words below it drop an element; what is kept is scaled. The rates between the last two
-  // thresholds count as the last.
+  // A random word below the threshold drops its element; kept elements are scaled. Rates between
+  // the two largest thresholds use the largest.
   std::uint32_t threshold() const {
     return static_cast<std::uint32_t>(std::min(std::llround(rate * 0x1p32), 0xffff'ffffll));
   }
   double scale() const { return 1.0 / (1.0 - rate); }
 };
 
-// The element at position p of the global tensor takes row (p % block) / kColumns, column
-// p % kColumns of the block of random words p / block.
+// The element at position p of the global tensor uses the random word in row (p % block) / kColumns
+// and column p % kColumns of block p / block.
 inline constexpr std::int64_t kDropoutBlock = 4 * kColumns;
 
 extern const OpDef kDropout;
-// Takes the next random key, for a tensor of this shape whose first axis is the batch.
+// Attributes with the generator's next random key, for a tensor whose first axis is the batch.
 DropoutAttrs next_dropout(double rate, const Shape& shape);
 
 }  // namespace tandem

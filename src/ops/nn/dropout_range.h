@@ -1,4 +1,4 @@
-// Dropping elements of a range, for kernels on the CPU.
+// Dropout of a range of elements, for CPU kernels.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// y = x, dropped or scaled, for elements [begin, end) of the global tensor; x and y point at
-// element `begin`, and may be one.
+// y = 0 or scaled x, for the elements [begin, end) of the global tensor. x and y point to element
+// `begin`; they may be equal.
 template <class T>
 TANDEM_MULTIVERSION void dropout_range(const RandomKey& random_key, std::uint32_t threshold, double scale,
                                  const T* x, T* y, std::int64_t begin, std::int64_t end) {

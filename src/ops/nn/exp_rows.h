@@ -1,5 +1,5 @@
-// exp over rows, for the softmax family. Short rows are taken several at a time, so that the loop
-// over exp is long enough to vectorise however few classes there are.
+// exp over rows, for softmax and related operations. Several short rows are processed at a time, so
+// that the loop over exp vectorises even for few classes.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 
 namespace tandem {
 
-// Rows that a kernel keeps figures of on the stack.
+// The number of rows whose intermediate results a kernel keeps on the stack.
 inline constexpr std::int64_t kExpRows = 64;
 
 // Calls use(row, first column, count, e), where e[0..count) = exp(x[row][first + ..] -
-// offset[row]), until every element of the rows has been seen once, each row from left to right.
+// offset[row]), once for every element of the rows, and from left to right in each row.
 template <class T, class Use>
 [[gnu::always_inline]] inline void for_exp(std::int64_t rows, std::int64_t columns, const T* x,
                                            const Compute<T>* offset, const Use& use) {
@@ -57,7 +57,8 @@ template <class T>
           });
 }
 
-// Calls body(first row, rows) with at most kExpRows rows at a time, over the team.
+// Calls body(first row, rows) with at most kExpRows rows per call, in parallel over the calling
+// thread's team.
 template <class Body>
 void for_row_blocks(std::int64_t rows, std::int64_t columns, const Body& body) {
   const std::int64_t block = std::clamp<std::int64_t>(kElementwiseGrain / columns, 1, kExpRows);
@@ -69,7 +70,7 @@ void for_row_blocks(std::int64_t rows, std::int64_t columns, const Body& body) {
                });
 }
 
-// The number of rows of a tensor's last axis. REQUIRES: rank >= 1; the last axis is not empty.
+// The number of rows if the last axis is a row. REQUIRES: rank >= 1; the last axis is not empty.
 inline std::int64_t row_count(const Shape& shape) { return shape.num_elements() / shape.dim(-1); }
 
 }  // namespace tandem

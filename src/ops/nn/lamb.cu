@@ -1,5 +1,5 @@
-// The update rule LAMB of update.cc on a GPU: the moments and both norms, the ratio of the norms,
-// and the step that it scales.
+// The GPU kernels of LAMB (update.cc): the moments and both norms, the ratio of the norms, and the
+// update that it scales.
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/renewed.cuh"
 #include "ops/cuda/rows.cuh"
@@ -8,10 +8,10 @@
 namespace tandem::cuda {
 namespace {
 
-constexpr std::int64_t kMostBlocks = 1024;  // that sum up the norms
+constexpr std::int64_t kMostBlocks = 1024;  // that compute partial norms
 
-// norms[2 block], norms[2 block + 1] = the sums of the block's squares of the variable and of the
-// direction.
+// norms[2 * block] and norms[2 * block + 1] are the block's sums of squares of the variable and of
+// the direction.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     lamb_moments(const T* variable, T* m, T* v, const T* gradient,
@@ -47,7 +47,8 @@ __global__ void __launch_bounds__(kThreads)
   norms[2 * row.index + 1] = directions;
 }
 
-// rate = learning_rate * |variable| / |direction|; the ratio is 1 where a norm is 0. One block.
+// rate = learning_rate * |variable| / |direction|; the ratio is 1 if a norm is 0. Runs in one
+// block.
 __global__ void __launch_bounds__(kThreads)
     lamb_rate(const double* norms, int blocks, Renewed<double> learning_rate, double* rate) {
   double of_variable = 0.0, of_direction = 0.0;

@@ -18,8 +18,8 @@
 namespace tandem {
 namespace {
 
-// Rows that a thread takes at a time. The sums for gamma and beta are kept for each such block and
-// added in order, so that they do not depend on the number of threads.
+// The number of rows per block. Each block keeps its sums for gamma and beta, which are added in
+// order, so that they do not depend on the number of threads.
 std::int64_t rows_in_block(std::int64_t columns) {
   return std::max<std::int64_t>(16, 16384 / columns);
 }
@@ -45,7 +45,7 @@ void infer_layer_norm(InferContext& c) {
   const Shape& x = c.shape(0);
   check_scale_and_shift(c, x.dim(-1));
   c.add_output(c.dtype(0), x);
-  for (int figure = 0; figure < 2; ++figure) c.add_output(statistics_dtype(c.dtype(0)), rows_of(x));
+  for (int output = 1; output < 3; ++output) c.add_output(statistics_dtype(c.dtype(0)), rows_of(x));
 }
 
 template <class T>
@@ -95,14 +95,14 @@ void infer_layer_norm_grad(InferContext& c) {
   check_channel_parameter(c, 2, x.dim(-1));
   for (int input : {3, 4})
     if (!(c.shape(input) == rows_of(x)) || c.dtype(input) != statistics_dtype(c.dtype(0)))
-      fail<InvalidArgumentError>("[{}] expected a figure a row of {}, got {} {}", c.op().name,
-                                 x.to_string(), name_of(c.dtype(input)),
+      fail<InvalidArgumentError>("[{}] expected one statistic per row of {}, got {} {}",
+                                 c.op().name, x.to_string(), name_of(c.dtype(input)),
                                  c.shape(input).to_string());
   c.add_output(c.dtype(1), x);
   for (int parameter = 0; parameter < 2; ++parameter) c.add_output(c.dtype(2), Shape{x.dim(-1)});
 }
 
-// dx of some rows, and their sums for gamma and beta.
+// Computes dx of some rows, and their sums for the gradients of gamma and beta.
 template <class T>
 TANDEM_MULTIVERSION void gradient_rows(std::int64_t rows, std::int64_t columns, const T* dy,
                                        const T* x, const Compute<T>* gamma, const Compute<T>* means,
@@ -164,7 +164,7 @@ void layer_norm_grad_kernel(KernelContext& c) {
   switch_floating(c.inputs[1].dtype, [&]<class T>(TypeTag<T>) { layer_norm_grad<T>(c); });
 }
 
-// The gradients as operations, for gradients of them.
+// Gradients composed of operations, for second order.
 void composed_gradient(GradContext& c) {
   const Tensor &x = c.input(0), &dy = c.grad(0);
   const ReduceOptions last{.axis = Dims{-1}, .keepdims = true};
@@ -203,7 +203,8 @@ const OpDef kLayerNorm = {.name = "LayerNorm",
                           .cpu_kernel = layer_norm_kernel,
                           .saved_inputs = 0b011,
                           .saved_outputs = 0b110};
-// Without a gradient: a backward pass that is recorded is composed of operations that have one.
+// Has no gradient: a backward pass that is itself recorded is composed of differentiable
+// operations.
 const OpDef kLayerNormGrad = {
     .name = "LayerNormGrad", .infer = infer_layer_norm_grad, .cpu_kernel = layer_norm_grad_kernel};
 

@@ -1,4 +1,4 @@
-// The kernels of layer_norm.cc on a GPU. Rows are of whole packs, or taken element by element.
+// GPU kernels of layer_norm.cc. Rows that are not a multiple of a pack are processed per element.
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/numbers.cuh"

@@ -1,4 +1,4 @@
-// Losses brought to the global batch's scale.
+// Averages losses over the global batch.
 #include "core/status.h"
 #include "ops/math/element_count.h"
 #include "runtime/replica_context.h"
@@ -14,7 +14,8 @@ std::int64_t replicas_in_sync() {
   return replica ? replica->num_replicas() : 1;
 }
 
-// How many examples the step has over all replicas; 0: as many as there are losses on each replica.
+// The number of examples of the step over all replicas. 0 if each replica has as many examples as
+// losses.
 std::int64_t global_batch_size(const AverageLossOptions& options) {
   if (options.global_batch_size) {
     if (*options.global_batch_size < 1)
@@ -34,7 +35,7 @@ std::int64_t global_batch_size(const AverageLossOptions& options) {
 Tensor compute_average_loss(const Tensor& per_example_loss, const AverageLossOptions& options) {
   if (per_example_loss.rank() < 1)
     fail<InvalidArgumentError>(
-        "[compute_average_loss] expected a loss an example, of rank 1 or more, got a scalar");
+        "[compute_average_loss] expected per-example losses of rank 1 or more, got a scalar");
   const std::int64_t batch = global_batch_size(options);
   const Tensor weighted =
       options.sample_weight.defined()
@@ -44,7 +45,7 @@ Tensor compute_average_loss(const Tensor& per_example_loss, const AverageLossOpt
   if (batch > 0) return sum / static_cast<double>(batch);
   const std::int64_t here = per_example_loss.dim(0);
   if (here < 0) return sum / element_count({here, replicas_in_sync()}, sum.dtype());
-  // A batch without examples adds nothing to the sum.
+  // A batch without examples contributes 0.
   return sum / static_cast<double>(std::max<std::int64_t>(1, replicas_in_sync() * here));
 }
 

@@ -1,4 +1,4 @@
-// What the normalisations share: parameters beside the data, and dtypes.
+// Shared by the normalisations: dtypes of statistics, and checks of parameters.
 #pragma once
 
 #include "core/status.h"
@@ -11,8 +11,8 @@ namespace tandem {
 // Statistics of float64 data are float64; of all others, float32.
 inline DType statistics_dtype(DType data) { return data == float64 ? float64 : float32; }
 
-// Throws unless input `input` is one number a channel, of the data's dtype or its statistics'
-// dtype.
+// Throws unless input `input` has one number per channel, in the dtype of the data or of its
+// statistics.
 inline void check_channel_parameter(InferContext& c, int input, std::int64_t channels) {
   const DType data = c.dtype(0), dtype = c.dtype(input);
   if (!(c.shape(input) == Shape{channels}))
@@ -24,7 +24,7 @@ inline void check_channel_parameter(InferContext& c, int input, std::int64_t cha
                                name_of(dtype));
 }
 
-// Inputs 1 and 2: gamma and beta.
+// Checks inputs 1 and 2, gamma and beta.
 inline void check_scale_and_shift(InferContext& c, std::int64_t channels) {
   for (int input : {1, 2}) check_channel_parameter(c, input, channels);
   if (c.dtype(1) != c.dtype(2))
@@ -44,7 +44,7 @@ T* take(KernelContext& c, std::int64_t count) {
   return static_cast<T*>(c.scratch(static_cast<std::size_t>(count) * sizeof(T)));
 }
 
-// The elements as type C, in scratch memory.
+// Converts the elements to type C in scratch memory.
 template <class C>
 C* converted(KernelContext& context, const TensorView& view) {
   C* copy = take<C>(context, view.size());
@@ -54,7 +54,7 @@ C* converted(KernelContext& context, const TensorView& view) {
   return copy;
 }
 
-// Writes as many numbers into an output of any floating dtype as it has elements.
+// Writes numbers to an output of any floating dtype.
 template <class C>
 void store(const TensorView& view, const C* values) {
   switch_floating(view.dtype, [&]<class T>(TypeTag<T>) {

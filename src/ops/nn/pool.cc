@@ -21,7 +21,7 @@ namespace tandem {
 
 Pool pool_of(std::string_view op, const PoolAttrs& a, const Shape& x) {
   if (x.rank() != 4)
-    fail<InvalidArgumentError>("[{}] expected pictures [n, h, w, c], got shape {}", op,
+    fail<InvalidArgumentError>("[{}] expected images [n, h, w, c], got shape {}", op,
                                x.to_string());
   const auto numbers = {a.window_h, a.window_w, a.stride_h, a.stride_w};
   if (std::min(numbers) < 1 || std::max(numbers) >= nn::kMaxWindow)
@@ -34,7 +34,7 @@ Pool pool_of(std::string_view op, const PoolAttrs& a, const Shape& x) {
   const nn::WindowAxis rows = nn::place_windows(x[1], a.window_h, a.stride_h, 1, a.padding);
   const nn::WindowAxis columns = nn::place_windows(x[2], a.window_w, a.stride_w, 1, a.padding);
   if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
-    fail<InvalidArgumentError>("[{}] expected pictures as large as the {}x{} window, got shape {}",
+    fail<InvalidArgumentError>("[{}] expected images as large as the {}x{} window, got shape {}",
                                op, a.window_h, a.window_w, x.to_string());
   return {.n = x[0],
           .h = x[1],
@@ -54,19 +54,19 @@ namespace {
 
 Shape result_of(const Pool& pool) { return {pool.n, pool.oh, pool.ow, pool.channels}; }
 
-// Channels are taken in chunks that fit a kernel's buffer on the stack.
+// Channels per chunk: a chunk fits into a kernel's buffer on the stack.
 constexpr std::int64_t kChunk = 256;
 
-// The kernels below handle the output row `row` (of n * oh), or all rows of picture `image`, for
-// all channels. Where equals compete, the first pixel in row-major order is the maximum, as in
-// TensorFlow; the maximum of a window with a NaN is NaN.
+// The kernels below compute the output row `row` (of n * oh), or all rows of image `image`, for all
+// channels. If several pixels are equal, the first one in row-major order is the maximum, as in
+// TensorFlow. The maximum of a window with a NaN is NaN.
 
 template <class T>
 TANDEM_MULTIVERSION void max_row(const Pool& p, std::int64_t row, const T* x, T* y) {
   using C = Compute<T>;
   const std::int64_t image = row / p.oh, oy = row % p.oh, channels = p.channels;
   for (std::int64_t ox = 0; ox < p.ow; ++ox) {
-    const Window window(p, oy, ox);
+    const PoolWindow window(p, oy, ox);
     T* best = y + (row * p.ow + ox) * channels;
     const T* first = x + ((image * p.h + window.top) * p.w + window.left) * channels;
     std::copy_n(first, channels, best);
@@ -82,8 +82,8 @@ TANDEM_MULTIVERSION void max_row(const Pool& p, std::int64_t row, const T* x, T*
   }
 }
 
-// Hands each window's gradient to its maximum: to the first pixel that is not below it, which is
-// the NaN where the maximum is one.
+// Adds each window's gradient to its maximum, which is the first pixel that is not below the
+// result. If the result is NaN, that is a NaN.
 template <bool kTiles, class T>
 TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, const T* x,
                                             const T* y, const T* dy, Compute<T>* dx) {
@@ -93,7 +93,7 @@ TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, c
   if (!kTiles) std::fill_n(dx, p.h * p.w * channels, C(0));
   for (std::int64_t oy = 0; oy < p.oh; ++oy)
     for (std::int64_t ox = 0; ox < p.ow; ++ox) {
-      const Window window(p, oy, ox);
+      const PoolWindow window(p, oy, ox);
       const std::int64_t at = ((image * p.oh + oy) * p.ow + ox) * channels;
       for (std::int64_t start = 0; start < channels; start += kChunk) {
         const std::int64_t count = std::min(kChunk, channels - start);
@@ -114,14 +114,14 @@ TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, c
     }
 }
 
-// The elements of g where the maxima of x are.
+// Selects the elements of g at the positions of the maxima of x.
 template <class T>
 TANDEM_MULTIVERSION void gather_maxima_row(const Pool& p, std::int64_t row, const T* x, const T* y,
                                            const T* g, T* out) {
   using C = Compute<T>;
   const std::int64_t image = row / p.oh, oy = row % p.oh, channels = p.channels;
   for (std::int64_t ox = 0; ox < p.ow; ++ox) {
-    const Window window(p, oy, ox);
+    const PoolWindow window(p, oy, ox);
     const std::int64_t at = (row * p.ow + ox) * channels;
     for (std::int64_t c = 0; c < channels; ++c) {
       const C best = static_cast<C>(y[at + c]);
@@ -143,7 +143,7 @@ TANDEM_MULTIVERSION void average_row(const Pool& p, std::int64_t row, const T* x
   C sum[kChunk];
   const std::int64_t image = row / p.oh, oy = row % p.oh, channels = p.channels;
   for (std::int64_t ox = 0; ox < p.ow; ++ox) {
-    const Window window(p, oy, ox);
+    const PoolWindow window(p, oy, ox);
     const C scale = C(1) / static_cast<C>(window.count());
     for (std::int64_t start = 0; start < channels; start += kChunk) {
       const std::int64_t count = std::min(kChunk, channels - start);
@@ -167,7 +167,7 @@ TANDEM_MULTIVERSION void average_gradient_image(const Pool& p, std::int64_t imag
   std::fill_n(dx, p.h * p.w * channels, C(0));
   for (std::int64_t oy = 0; oy < p.oh; ++oy)
     for (std::int64_t ox = 0; ox < p.ow; ++ox) {
-      const Window window(p, oy, ox);
+      const PoolWindow window(p, oy, ox);
       const C scale = C(1) / static_cast<C>(window.count());
       const T* slope = dy + ((image * p.oh + oy) * p.ow + ox) * channels;
       for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
@@ -191,8 +191,8 @@ void for_rows(const Pool& p, const Body& body) {
   });
 }
 
-// Calls body(image, dx of the image), where dx is of the type that sums are kept in, and rounds it
-// into the output of type T behind it.
+// Calls body(image, dx of the image) with dx in the compute type, and then rounds dx to the output
+// of type T.
 template <class T, class Body>
 void for_image_gradients(KernelContext& context, const Pool& p, T* dx, const Body& body) {
   using C = Compute<T>;
@@ -314,7 +314,7 @@ void max_gradient(GradContext& c) {
   const Tensor y = c.output(0);
   c.set_grad(0, run(kMaxPoolGrad, {&c.input(0), &y, &c.grad()}, c.attrs<PoolAttrs>()));
 }
-// The place of the maxima does not move with x (almost everywhere): only dy has a gradient.
+// The positions of maxima are constant almost everywhere, so that only dy has a gradient.
 void max_grad_gradient(GradContext& c) {
   if (c.needs_grad(2))
     c.set_grad(2,
@@ -373,10 +373,10 @@ PoolAttrs attrs_of(const nn::Pool2DOptions& options) {
           .padding = options.padding};
 }
 
-// One window as large as the picture.
+// Pools over one window of the image's size.
 Tensor pool_globally(std::string_view name, const OpDef& op, const Tensor& x, bool keepdims) {
   if (x.rank() != 4)
-    fail<InvalidArgumentError>("[{}] expected pictures [n, h, w, c], got shape {}", name,
+    fail<InvalidArgumentError>("[{}] expected images [n, h, w, c], got shape {}", name,
                                x.shape().to_string());
   const PoolAttrs attrs = attrs_of({.window = {x.dim(1), x.dim(2)}});
   const Tensor y = run(op, {&x}, attrs);

@@ -1,5 +1,5 @@
-// The kernels of pool.cc on a GPU. Each thread makes some neighbouring channels of one pixel of the
-// result; gradients are gathered from the windows over a pixel, in order, so that they need no
+// GPU kernels of pool.cc. Each thread computes some adjacent channels of one pixel of the result.
+// Gradients are gathered in order from the windows that cover a pixel, so that they need no
 // atomics.
 #include "ops/nn/pool.h"
 
@@ -9,7 +9,7 @@
 namespace tandem::cuda {
 namespace {
 
-// Which channels of which pixel of [n, rows, columns, channels] the calling thread makes.
+// The pixel and the channels of [n, rows, columns, channels] that the calling thread computes.
 template <int kPack>
 struct MyPixel {
   std::int64_t image, row, column, channel;
@@ -50,13 +50,13 @@ __device__ std::int64_t output_at(const Pool& p, std::int64_t image, std::int64_
   return ((image * p.oh + oy) * p.ow + ox) * p.channels + channel;
 }
 
-// Where equals compete, the first pixel in row-major order is the maximum; the maximum of a window
-// with a NaN is NaN.
+// If several pixels are equal, the first one in row-major order is the maximum. The maximum of a
+// window with a NaN is NaN.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads) max_pool(Pool p, const T* x, T* y) {
   const MyPixel<kPack> mine(p, p.oh, p.ow);
   if (!mine.there) return;
-  const Window window(p, mine.row, mine.column);
+  const PoolWindow window(p, mine.row, mine.column);
   auto best =
       load_pack<kPack>(x, input_at(p, mine.image, window.top, window.left, mine.channel), kPack);
   for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
@@ -71,10 +71,10 @@ __global__ void __launch_bounds__(kThreads) max_pool(Pool p, const T* x, T* y) {
   store_pack(y, mine.at, kPack, best);
 }
 
-// Whether no pixel of the window before (y, x) takes the window's gradient: whether all are below
-// `best`.
+// Whether all pixels of the window before (y, x) are below `best`, so that none of them gets the
+// window's gradient.
 template <class T>
-__device__ bool is_first(const Pool& p, const Window& window, const T* x, std::int64_t image,
+__device__ bool is_first(const Pool& p, const PoolWindow& window, const T* x, std::int64_t image,
                          std::int64_t at_y, std::int64_t at_x, std::int64_t channel,
                          ComputeOf<T> best) {
   for (std::int64_t iy = window.top; iy <= at_y; ++iy)
@@ -83,7 +83,7 @@ __device__ bool is_first(const Pool& p, const Window& window, const T* x, std::i
   return true;
 }
 
-// Each window's gradient goes to its first pixel that is not below the maximum.
+// Adds each window's gradient to its first pixel that is not below the maximum.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     max_pool_grad(Pool p, const T* x, const T* y, const T* dy, T* dx) {
@@ -92,12 +92,12 @@ __global__ void __launch_bounds__(kThreads)
   if (!mine.there) return;
   const auto pixel = load_pack<kPack>(x, mine.at, kPack);
   C sums[kPack] = {};
-  const Pool::Range rows = p.rows_over(mine.row), columns = p.columns_over(mine.column);
+  const Pool::WindowRange rows = p.rows_over(mine.row), columns = p.columns_over(mine.column);
   for (std::int64_t oy = rows.first; oy < rows.last; ++oy)
     for (std::int64_t ox = columns.first; ox < columns.last; ++ox) {
       const std::int64_t at = output_at(p, mine.image, oy, ox, mine.channel);
       const auto best = load_pack<kPack>(y, at, kPack), slope = load_pack<kPack>(dy, at, kPack);
-      const Window window(p, oy, ox);
+      const PoolWindow window(p, oy, ox);
 #pragma unroll
       for (int i = 0; i < kPack; ++i) {
         const C largest = load_as(best.at[i]);
@@ -112,13 +112,13 @@ __global__ void __launch_bounds__(kThreads)
   store_pack(dx, mine.at, kPack, result);
 }
 
-// The elements of g where the maxima of x are.
+// Selects the elements of g at the positions of the maxima of x.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     gather_maxima(Pool p, const T* x, const T* y, const T* g, T* out) {
   const MyPixel<kPack> mine(p, p.oh, p.ow);
   if (!mine.there) return;
-  const Window window(p, mine.row, mine.column);
+  const PoolWindow window(p, mine.row, mine.column);
   const auto best = load_pack<kPack>(y, mine.at, kPack);
   Pack<T, kPack> result;
 #pragma unroll
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kThreads) average_pool(Pool p, const T* x, T* 
   using C = ComputeOf<T>;
   const MyPixel<kPack> mine(p, p.oh, p.ow);
   if (!mine.there) return;
-  const Window window(p, mine.row, mine.column);
+  const PoolWindow window(p, mine.row, mine.column);
   C sums[kPack] = {};
   for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
     for (std::int64_t ix = window.left; ix < window.right; ++ix) {
@@ -162,10 +162,10 @@ __global__ void __launch_bounds__(kThreads) average_pool_grad(Pool p, const T* d
   const MyPixel<kPack> mine(p, p.h, p.w);
   if (!mine.there) return;
   C sums[kPack] = {};
-  const Pool::Range rows = p.rows_over(mine.row), columns = p.columns_over(mine.column);
+  const Pool::WindowRange rows = p.rows_over(mine.row), columns = p.columns_over(mine.column);
   for (std::int64_t oy = rows.first; oy < rows.last; ++oy)
     for (std::int64_t ox = columns.first; ox < columns.last; ++ox) {
-      const C scale = C{1} / static_cast<C>(Window(p, oy, ox).count());
+      const C scale = C{1} / static_cast<C>(PoolWindow(p, oy, ox).count());
       const auto slope =
           load_pack<kPack>(dy, output_at(p, mine.image, oy, ox, mine.channel), kPack);
 #pragma unroll
@@ -177,8 +177,7 @@ __global__ void __launch_bounds__(kThreads) average_pool_grad(Pool p, const T* d
   store_pack(dx, mine.at, kPack, result);
 }
 
-// f(Type<T>, a constant with the channels of a thread), and how many blocks that makes for `size`
-// elements.
+// Calls f(Type<T>, channels per thread as a constant, number of blocks for `size` elements).
 template <class F>
 void switch_channels(DType dtype, const Pool& pool, std::int64_t size, const F& f) {
   switch_floating(dtype, [&]<class T>(Type<T> type) {
@@ -223,7 +222,8 @@ void average_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   if (y.size() == 0) return;
   const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
-  if (pool.oh * pool.ow == 1 && Window(pool, 0, 0).count() == pool.h * pool.w) {  // of everything
+  if (pool.oh * pool.ow == 1 &&
+      PoolWindow(pool, 0, 0).count() == pool.h * pool.w) {  // one window over the whole image
     switch_floating(x.dtype, [&]<class T>(Type<T>) { reduce_on<T>(c, x, 0b0110, y, Mean()); });
     return;
   }

@@ -1,4 +1,4 @@
-// The geometry of pooling, for the kernels of every device.
+// The geometry of pooling, for the kernels of all devices.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct PoolAttrs {
   std::int64_t window_h = 1, window_w = 1;
   std::int64_t stride_h = 1, stride_w = 1;
   nn::Padding padding = nn::Padding::kValid;
-  std::int64_t height = 0, width = 0;  // of the pictures: for the gradient of average pooling
+  std::int64_t height = 0, width = 0;  // of the images, for the gradient of average pooling
   TANDEM_FIELDS(window_h, window_w, stride_h, stride_w, padding, height, width)
 };
 
@@ -30,33 +30,33 @@ struct Pool {
            oh * stride_h == h && ow * stride_w == w;
   }
 
-  // The rows of windows, [first, last), that cover row `y` of a picture, and the columns of windows
+  // The rows of windows, [first, last), that cover row `y` of an image, and the columns of windows
   // that cover column `x`.
-  struct Range {
+  struct WindowRange {
     std::int64_t first, last;
   };
-  constexpr Range rows_over(std::int64_t y) const {
+  constexpr WindowRange rows_over(std::int64_t y) const {
     return windows_over(y + pad_top, window_h, stride_h, oh);
   }
-  constexpr Range columns_over(std::int64_t x) const {
+  constexpr WindowRange columns_over(std::int64_t x) const {
     return windows_over(x + pad_left, window_w, stride_w, ow);
   }
 
  private:
-  static constexpr Range windows_over(std::int64_t at, std::int64_t window, std::int64_t stride,
-                                      std::int64_t count) {
+  static constexpr WindowRange windows_over(std::int64_t at, std::int64_t window,
+                                            std::int64_t stride, std::int64_t count) {
     const std::int64_t first = at < window ? 0 : (at - window) / stride + 1;
     return {first, std::min(count, at / stride + 1)};
   }
 };
 
-// Of pictures of shape `x`. Throws InvalidArgumentError "[op] ...".
+// The pooling of images of shape `x`. Throws InvalidArgumentError "[op] ...".
 Pool pool_of(std::string_view op, const PoolAttrs& attrs, const Shape& x);
 
-// The pixels of a picture that the window at (oy, ox) covers.
-struct Window {
+// The pixels of an image that the window at (oy, ox) covers.
+struct PoolWindow {
   std::int64_t top, bottom, left, right;
-  constexpr Window(const Pool& p, std::int64_t oy, std::int64_t ox)
+  constexpr PoolWindow(const Pool& p, std::int64_t oy, std::int64_t ox)
       : top(std::max<std::int64_t>(0, oy * p.stride_h - p.pad_top)),
         bottom(std::min(p.h, oy * p.stride_h - p.pad_top + p.window_h)),
         left(std::max<std::int64_t>(0, ox * p.stride_w - p.pad_left)),

@@ -1,5 +1,5 @@
-// Reductions over contiguous rows that vectorise: sums are kept in lanes and joined in a fixed
-// order. Inlined, with their terms, into their callers (functions with TANDEM_MULTIVERSION).
+// Vectorised reductions over contiguous rows. Sums are kept in lanes and combined in a fixed order.
+// Inlined, with their terms, into their callers (functions with TANDEM_MULTIVERSION).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// More than GCC unrolls by itself, which would keep it from vectorising the loops over lanes.
+// More lanes than GCC unrolls by itself: unrolling would prevent vectorising the loops over lanes.
 inline constexpr int kLanes = 32;
 
 // The sum of term(j) for j in [0, count).
@@ -28,7 +28,7 @@ template <class A, class Term>
   return sum + lanes[0];
 }
 
-// The largest term(j) for j in [0, count), minus infinity where there is none; NaN is passed over.
+// The largest term(j) for j in [0, count), ignoring NaN. Minus infinity if there is none.
 template <class A, class Term>
 [[gnu::always_inline]] inline A row_max(std::int64_t count, const Term& term) {
   const auto larger = [](A value, A best) { return value > best ? value : best; };

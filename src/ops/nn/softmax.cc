@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-// All four work along the last axis.
+// All four operations work along the last axis.
 
 void infer_softmax(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
@@ -89,7 +89,7 @@ TANDEM_MULTIVERSION void log_softmax_grad_rows(std::int64_t rows, std::int64_t c
           });
 }
 
-// Runs `rows`(row count, columns, inputs..., output) over blocks of rows.
+// Calls rows(row count, columns, inputs..., output) for blocks of rows.
 template <class Rows>
 void for_rows(KernelContext& c, const Rows& rows) {
   const TensorView& y = c.outputs[0];
@@ -172,7 +172,7 @@ const OpDef kLogSoftmaxGrad = {.name = "LogSoftmaxGrad",
                                .cpu_kernel = log_softmax_grad_kernel,
                                .saved_inputs = 0b11};
 
-// Another axis than the last is brought there and back.
+// Any other axis is transposed to the last place and back.
 Tensor along_axis(const OpDef& op, const Tensor& x, std::int64_t axis) {
   const int rank = x.rank();
   if (rank > 0 && (axis < -rank || axis >= rank))

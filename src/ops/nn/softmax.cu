@@ -1,5 +1,5 @@
-// The kernels of softmax.cc and cross_entropy.cc on a GPU, along the last axis. Rows are of whole
-// packs, or taken element by element.
+// GPU kernels of softmax.cc and cross_entropy.cc, along the last axis. Rows that are not a multiple
+// of a pack are processed per element.
 #include <limits>
 
 #include "ops/cuda/faults.cuh"
@@ -17,7 +17,7 @@ struct Larger {
   }
 };
 
-// f(j, x[j] of each x) for the columns of the calling thread, kPack at a time.
+// Calls f(j, x[j] of each x) for the columns of the calling thread, kPack at a time.
 template <int kPack, class F, class... X>
 __device__ __forceinline__ void for_columns(const MyRow& row, std::int64_t columns, const F& f,
                                             const X*... x) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
       [&](std::int64_t, C v) { return log ? (v - shift) - scale : ::exp(v - shift) * scale; }, x);
 }
 
-// dx = (dy - sum(dy y)) y, or of the logarithm dy - exp(y) sum(dy).
+// dx = (dy - sum(dy y)) y; for log_softmax, dx = dy - exp(y) sum(dy).
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     softmax_grad_rows(const T* dy, const T* y, T* dx, std::int64_t rows, std::int64_t columns,
@@ -128,7 +128,7 @@ void softmax_grad_kernel(KernelContext& c) {
 
 // --- cross entropy ---
 
-// Classes, of any integer dtype, or probabilities, of the logits' dtype.
+// Class indices of any integer dtype, or probabilities of the logits' dtype.
 struct Labels {
   const void* data;
   DType dtype;
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kThreads)
     if (label >= 0 && label < columns)
       value = log_sum - load_as(x[label]);
     else if (row.lane == 0)
-      refusal.tell(label, row.index);
+      refusal.report(label, row.index);
   } else {
     const T* wanted = static_cast<const T*>(labels.data) + row.index * columns;
     for_columns<kPack>(
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kThreads)
   logs[row.index] = log_sum;
 }
 
-// dlogits = dloss (softmax(logits) sum(labels) - labels); of classes, the sum is 1.
+// dlogits = dloss (softmax(logits) sum(labels) - labels). For class indices the sum is 1.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     cross_entropy_grad_rows(const T* dloss, const T* x, Labels labels, const ComputeOf<T>* logs,
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kThreads)
   const C slope = load_as(dloss[row.index]), log_sum = logs[row.index];
   if (labels.classes) {
     const std::int64_t label = labels.class_of(row.index);
-    if ((label < 0 || label >= columns) && row.lane == 0) refusal.tell(label, row.index);
+    if ((label < 0 || label >= columns) && row.lane == 0) refusal.report(label, row.index);
     set_columns<kPack>(
         row, columns, dx,
         [&](std::int64_t j, C v) {

@@ -18,7 +18,7 @@ namespace {
 
 using namespace update;  // NOLINT: the rules, in the file that runs them
 
-// Inputs: the variable, its slots, and last the gradient.
+// Inputs: the variable, its slots, and the gradient.
 void infer_update(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   const int inputs = std::popcount(c.op().mutated_inputs) + 1;
@@ -72,7 +72,7 @@ void update_kernel(KernelContext& c) {
   });
 }
 
-// --- LAMB: the moments and both norms first, then the step that they scale ---
+// --- LAMB: first the moments and both norms, then the update that the norms scale ---
 
 template <class T>
 TANDEM_MULTIVERSION void lamb_moments(cpu::LambStep<Compute<T>> step, const T* variable, T* m, T* v,
@@ -111,7 +111,8 @@ TANDEM_MULTIVERSION void lamb_apply(cpu::LambStep<Compute<T>> step, double rate,
 void lamb_kernel(KernelContext& c) {
   const auto& rule = c.attrs<Lamb>();
   const std::int64_t count = c.inputs[0].size();
-  // The norms are summed in blocks of fixed size, in order, whatever the number of threads.
+  // The norms are summed in order in blocks of a fixed size, so that they do not depend on the
+  // number of threads.
   constexpr std::int64_t kBlock = 16 * 1024;
   const std::int64_t blocks = (count + kBlock - 1) / kBlock;
   auto* norms =
@@ -160,7 +161,7 @@ const OpDef kAdam = update_op<cpu::AdamStep>();
 const OpDef kAdagrad = update_op<cpu::AdagradStep>();
 const OpDef kLamb = update_op<cpu::LambStep>(lamb_kernel, kStateful);
 template <bool kCentred, bool kMomentum>
-const OpDef kRmsProp = update_op<cpu::RmsProp<kCentred, kMomentum>::template Step>();
+const OpDef kRmsProp = update_op<cpu::RmsPropSteps<kCentred, kMomentum>::template UpdateStep>();
 
 template <class Rule>
 void run_rule(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Rule& rule) {

@@ -1,5 +1,5 @@
-// The kernels of update.cc on a GPU: each one pass over the memory of a variable, or of all those
-// that a program updates by one rule. LAMB, which needs two norms first, is in lamb.cu.
+// GPU kernels of update.cc. Each takes one pass over the memory of a variable, or of all variables
+// that a program updates by the same rule. LAMB, which computes two norms first, is in lamb.cu.
 #include <array>
 #include <string>
 
@@ -21,17 +21,17 @@ struct ScaledStep {
       : step(rule), grad_scale(C(rule.grad_scale)) {}
 };
 
-// Variables that one launch updates. A block takes a chunk of one of them, a pack a thread; which,
-// it finds in the table, which goes with the launch.
+// The table of variables that one launch updates, passed as a kernel argument. Each block finds its
+// variable in the table and updates a chunk of it, one pack per thread.
 template <class T, int kSlots>
 struct Variables {
-  // Of the 4096 bytes that the arguments of a launch may take.
+  // As many variables as fit into the 4096 bytes of a launch's arguments.
   static constexpr int kMost =
       3584 / ((kSlots + 2) * sizeof(void*) + sizeof(std::int64_t) + sizeof(unsigned));
-  T* memory[kSlots + 1][kMost];  // of the variable, then of its slots
+  T* memory[kSlots + 1][kMost];  // the variables, then their slots
   const T* gradient[kMost];
   std::int64_t size[kMost];
-  unsigned end_block[kMost];  // behind its last one
+  unsigned end_block[kMost];  // the block after each variable's last one
   int count;
 };
 
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto rule = renewed();
   auto variable = load_pack<kCount>(all.memory[0][mine], begin, count);
   const auto gradient = load_pack<kCount>(all.gradient[mine], begin, count);
-  Pack<T, kCount> slots[kSlots + 1];  // none is no array
+  Pack<T, kCount> slots[kSlots + 1];  // one more, because an array must not be empty
 #pragma unroll
   for (int n = 0; n < kSlots; ++n)
     slots[n] = load_pack<kCount>(all.memory[n + 1][mine], begin, count);
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int n = 0; n < kSlots; ++n) store_pack(all.memory[n + 1][mine], begin, count, slots[n]);
 }
 
-// Whose attributes are the rule's, and whose hold it.
+// The two kinds of attributes: the rule itself, and those of a grouped update, which hold the rule.
 template <class Rule>
 struct OneVariable {
   using Attrs = Rule;
@@ -92,7 +92,7 @@ struct ManyVariables {
   }
 };
 
-// Of each variable the inputs are itself, its slots and its gradient; all have one dtype.
+// The inputs per variable are the variable, its slots and its gradient. All have one dtype.
 template <class Of, template <class> class StepOf>
 void update_kernel(KernelContext& c) {
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
@@ -126,7 +126,7 @@ void update_kernel(KernelContext& c) {
   });
 }
 
-// The same rule for one variable, and for many.
+// The kernels of a rule for one variable and for many.
 struct UpdateKernel {
   CudaKernel one;
   KernelFn many;
@@ -142,10 +142,10 @@ constexpr UpdateKernel kUpdates[] = {update_by<DescentStep>(),
                                      update_by<MomentumStep>(),
                                      update_by<AdamStep>(),
                                      update_by<AdagradStep>(),
-                                     update_by<RmsProp<false, false>::Step>(),
-                                     update_by<RmsProp<false, true>::Step>(),
-                                     update_by<RmsProp<true, false>::Step>(),
-                                     update_by<RmsProp<true, true>::Step>()};
+                                     update_by<RmsPropSteps<false, false>::UpdateStep>(),
+                                     update_by<RmsPropSteps<false, true>::UpdateStep>(),
+                                     update_by<RmsPropSteps<true, false>::UpdateStep>(),
+                                     update_by<RmsPropSteps<true, true>::UpdateStep>()};
 
 void grouped_update(KernelContext& c) {
   const std::string_view op = c.attrs<GroupedUpdateAttrs>().rule.op->name;

@@ -1,6 +1,6 @@
-// The formulas of the update rules (update.h). A step is called with a variable's element, its
-// gradient and its slots, and returns the new element; the slots it changes in place. C is the type
-// that is computed in, kOp the operation, named as TensorFlow names its own.
+// The formulas of the update rules (update.h). A step object is called with an element of the
+// variable, its gradient and its slots. It returns the new element and updates the slots in place.
+// C is the compute type, kOp the operation's name, which is TensorFlow's if it has one.
 #pragma once
 
 #include <cmath>
@@ -11,12 +11,12 @@
 namespace tandem {
 namespace TANDEM_SIDE {
 
-// What decoupled weight decay leaves of a variable.
+// The factor that decoupled weight decay applies to a variable.
 template <class Rule>
 double kept_of(const Rule& rule) {
   return 1.0 - rule.learning_rate * rule.weight_decay;
 }
-// What is left of the bias of a moment towards zero.
+// Adam's bias correction: a moment that starts at 0 is too small by the factor 1 - beta^step.
 inline double correction(double beta, std::int64_t step) {
   return 1.0 - std::pow(beta, static_cast<double>(step));
 }
@@ -85,18 +85,18 @@ struct AdagradStep {
   }
 };
 
-// The slots: the mean square, then the mean gradient where it is centred, then the momentum.
+// The slots: the mean square, the mean gradient if centred, and the momentum if there is one.
 template <bool kCentred, bool kMomentum>
-struct RmsProp {
+struct RmsPropSteps {
   template <class C>
-  struct Step {
+  struct UpdateStep {
     using Rule = update::RmsProp;
     static constexpr const char* kOp =
         kCentred ? (kMomentum ? "ApplyCenteredRMSPropMomentum" : "ApplyCenteredRMSProp")
                  : (kMomentum ? "ApplyRMSPropMomentum" : "ApplyRMSProp");
     static constexpr int kSlots = 1 + kCentred + kMomentum;
     C rate, take, epsilon, momentum, keep;
-    explicit Step(const Rule& rule)
+    explicit UpdateStep(const Rule& rule)
         : rate(C(rule.learning_rate)),
           take(C(1.0 - rule.rho)),
           epsilon(C(rule.epsilon)),
@@ -119,7 +119,8 @@ struct RmsProp {
   };
 };
 
-// LAMB: moments() first; the norms of the variable and of direction() scale the step.
+// LAMB: updates the moments first; then the norms of the variable and of direction() scale the
+// step.
 template <class C>
 struct LambStep {
   using Rule = update::Lamb;

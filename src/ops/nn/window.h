@@ -1,4 +1,4 @@
-// The arithmetic of sliding windows: how many positions fit, and the padding around a picture.
+// The geometry of sliding windows: the number of positions, and the padding around an image.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct WindowAxis {
   std::int64_t pad_end = 0;
 };
 
-// Windows, strides and dilations are smaller than this, so that what is computed with them fits.
+// The limit of windows, strides and dilations, so that products of them do not overflow.
 inline constexpr std::int64_t kMaxWindow = std::int64_t{1} << 31;
 
 // As TensorFlow: kSame covers every pixel, with the odd one of the padding at the end; kValid uses

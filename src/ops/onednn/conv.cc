@@ -1,4 +1,4 @@
-// Convolutions and the gradients of their images; those of kernels are in conv_filter.cc.
+// Convolutions and their gradients by images. The gradients by kernels are in conv_filter.cc.
 #include "ops/onednn/conv_descs.h"
 
 namespace tandem::onednn {
@@ -7,18 +7,18 @@ namespace {
 using Forward = dnnl::convolution_forward;
 using BackwardInput = dnnl::convolution_backward_data;
 
-// A primitive, and the reorder of the kernel into the layout that it prefers.
-struct Plan {
+// A primitive, and the reorder of the kernel to the layout that the primitive prefers.
+struct ConvPlan {
   std::unique_ptr<Executable> main;
-  std::unique_ptr<Executable> reorder;  // null: the layouts agree
+  std::unique_ptr<Executable> reorder;  // null if the kernel has that layout already
   std::size_t packed_bytes = 0;
 };
 
-Plan make_conv_forward(const ConvShape& conv, bool bias) {
+ConvPlan make_conv_forward(const ConvShape& conv, bool bias) {
   const ConvDescs d(conv);
   const auto desc = describe_forward(d, bias);
   const memory::desc packed = desc.weights_desc();
-  Plan plan;
+  ConvPlan plan;
   plan.main.reset(
       bias
           ? new Executable(Forward(desc), desc.scratchpad_desc(),
@@ -33,14 +33,14 @@ Plan make_conv_forward(const ConvShape& conv, bool bias) {
   return plan;
 }
 
-Plan make_conv_backward_input(const ConvShape& conv) {
+ConvPlan make_conv_backward_input(const ConvShape& conv) {
   const ConvDescs d(conv);
   const auto hint = describe_forward(d, false);
   const auto desc = describe_backward<BackwardInput>(
       attributes(), hint, dnnl::algorithm::convolution_direct, d.x, d.kernel_any, d.y, d.strides,
       d.dilations, d.pad_begin, d.pad_end);
   const memory::desc packed = desc.weights_desc();
-  Plan plan;
+  ConvPlan plan;
   plan.main.reset(new Executable(
       BackwardInput(desc), desc.scratchpad_desc(),
       {{DNNL_ARG_DIFF_DST, d.y}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DIFF_SRC, d.x}}));
@@ -49,8 +49,8 @@ Plan make_conv_backward_input(const ConvShape& conv) {
   return plan;
 }
 
-// The kernel in the layout that the plan's primitive wants.
-const void* pack(KernelContext& context, const Plan& plan, const void* kernel) {
+// The kernel in the layout of the plan's primitive.
+const void* pack(KernelContext& context, const ConvPlan& plan, const void* kernel) {
   if (!plan.reorder) return kernel;
   void* packed = context.scratch(plan.packed_bytes);
   plan.reorder->run(context, {kernel, packed});
@@ -62,12 +62,12 @@ const void* pack(KernelContext& context, const Plan& plan, const void* kernel) {
 void conv_forward(KernelContext& context, const ConvShape& conv, const void* x, const void* kernel,
                   const void* bias, void* y) {
   const auto key = [&] {
-    Key key = conv_key(Kind::kConvForward, conv);
+    PrimitiveKey key = conv_key(PrimitiveKind::kConvForward, conv);
     key.add(bias != nullptr);
     return key;
   };
-  const Plan& plan =
-      plan_for<Plan>(context, key, [&] { return make_conv_forward(conv, bias != nullptr); });
+  const ConvPlan& plan =
+      plan_for<ConvPlan>(context, key, [&] { return make_conv_forward(conv, bias != nullptr); });
   const void* packed = pack(context, plan, kernel);
   if (bias)
     plan.main->run(context, {x, packed, y, bias});
@@ -77,8 +77,8 @@ void conv_forward(KernelContext& context, const ConvShape& conv, const void* x, 
 
 void conv_backward_input(KernelContext& context, const ConvShape& conv, const void* dy,
                          const void* kernel, void* dx) {
-  const Plan& plan = plan_for<Plan>(
-      context, [&] { return conv_key(Kind::kConvInput, conv); },
+  const ConvPlan& plan = plan_for<ConvPlan>(
+      context, [&] { return conv_key(PrimitiveKind::kConvInput, conv); },
       [&] { return make_conv_backward_input(conv); });
   plan.main->run(context, {dy, pack(context, plan, kernel), dx});
 }

@@ -1,12 +1,12 @@
-// Convolutions as oneDNN describes them.
+// oneDNN's descriptors of convolutions.
 #pragma once
 
 #include "ops/onednn/primitive.h"
 
 namespace tandem::onednn {
 
-// `out` of the output channels of the kernel of `c`, as they lie in it. REQUIRES: all of them, or
-// one group.
+// Describes `out` of the kernel's output channels in their memory layout. REQUIRES: `out` is all of
+// them, or there is one group.
 inline memory::desc kernel_part(const ConvShape& c, std::int64_t out) {
   const std::int64_t in = c.in / c.groups;
   memory::dims sizes = {out / c.groups, in, c.kh, c.kw};
@@ -18,12 +18,12 @@ inline memory::desc kernel_part(const ConvShape& c, std::int64_t out) {
   return {sizes, data_type(c.dtype), strides};
 }
 
-// The tensors of a convolution as oneDNN describes them: sizes in the order n, c, h, w (kernels: o,
-// i, h, w, after the groups if there are several), strides as they lie in memory.
+// Descriptors of the tensors of a convolution. oneDNN's sizes are in the order n, c, h, w (kernels:
+// groups if there are several, then o, i, h, w); the strides describe the memory layout.
 struct ConvDescs {
   memory::desc x, y, bias;
-  memory::desc kernel;      // as the tensor lies
-  memory::desc kernel_any;  // of a layout that the primitive chooses
+  memory::desc kernel;      // in the tensor's layout
+  memory::desc kernel_any;  // in any layout that the primitive chooses
   memory::dims strides, dilations, pad_begin, pad_end;
 
   explicit ConvDescs(const ConvShape& c) {
@@ -51,8 +51,8 @@ inline dnnl::convolution_forward::primitive_desc describe_forward(const ConvDesc
                     d.strides, d.dilations, d.pad_begin, d.pad_end);
 }
 
-inline Key conv_key(Kind kind, const ConvShape& c) {
-  Key key(kind, c.dtype);
+inline PrimitiveKey conv_key(PrimitiveKind kind, const ConvShape& c) {
+  PrimitiveKey key(kind, c.dtype);
   key.add(c.n, c.h, c.w, c.in, c.kh, c.kw, c.out, c.groups, c.oh, c.ow, c.stride_h, c.stride_w,
           c.dilation_h, c.dilation_w, c.pad_top, c.pad_bottom, c.pad_left, c.pad_right);
   return key;

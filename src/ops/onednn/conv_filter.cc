@@ -1,4 +1,4 @@
-// The gradients of convolutions' kernels: sums over the pixels of all images.
+// Gradients of convolutions by their kernels, which are sums over the pixels of all images.
 #include <cstring>
 
 #include "ops/onednn/conv_descs.h"
@@ -9,9 +9,9 @@ namespace {
 
 using BackwardFilter = dnnl::convolution_backward_weights;
 
-// How the work is cut. Each part along the batch costs a pass over a kernel's memory, each part
-// along the output channels another pass over x: large kernels are cut along their channels, the
-// others along the batch. The constants are measured ones.
+// How the work is divided. Each part along the batch costs a pass over the kernel's memory; each
+// part along the output channels costs another pass over x. So large kernels are divided along
+// their channels and others along the batch. The constants were measured.
 struct FilterParts {
   int images = 1;    // along the batch
   int channels = 1;  // along the output channels
@@ -19,7 +19,8 @@ struct FilterParts {
   explicit FilterParts(const ConvShape& c) {
     const std::int64_t pixels = c.n * c.oh * c.ow, taps = c.kh * c.kw * c.in / c.groups;
     const std::int64_t bytes = taps * c.out * static_cast<std::int64_t>(sizeof(float));
-    const std::int64_t most = pixels * taps * c.out >> 19;  // a part's work repays its start
+    const std::int64_t most =
+        pixels * taps * c.out >> 19;  // smaller parts cost more than they save
     const std::int64_t pixels_of_part = bytes <= 64 * 1024 ? 128 : 1024;
     images = parts_up_to(
         std::min({c.n, std::int64_t{16}, most, pixels / pixels_of_part, 8 * 1024 * 1024 / bytes}));
@@ -33,15 +34,16 @@ struct FilterParts {
 
 struct FilterPlan {
   FilterParts parts;
-  std::vector<TeamExecutable> by_images;  // for parts of the smaller and of the larger number
-  std::size_t packed_bytes = 0;           // of a part's result, in float32
+  std::vector<TeamExecutable>
+      by_images;                 // for the smaller and the larger number of images per part
+  std::size_t packed_bytes = 0;  // of a part's result, in float32
   std::size_t scratchpad_bytes = 0;
-  // From the sum of a channel part's results to where they lie in the kernel; null where the sum is
-  // in the kernel's layout.
+  // Copies the sum for a part of the channels to its place in the kernel. Null if the sum has the
+  // kernel's layout.
   std::unique_ptr<Executable> reorder;
 };
 
-// `packed`: the layout of the result, or "any".
+// `packed` is the layout of the result, or "any".
 BackwardFilter::primitive_desc describe_filter(ConvShape part, std::int64_t images,
                                                const memory::desc* packed) {
   part.n = images;
@@ -82,14 +84,14 @@ FilterPlan make_filter_plan(const ConvShape& conv) {
   return plan;
 }
 
-// Channels [begin, begin + count) of each pixel of dy.
+// Copies the channels [begin, begin + count) of each pixel of dy.
 void copy_channels(const std::byte* dy, std::int64_t pixels, std::size_t pixel_bytes,
                    std::size_t begin, std::size_t bytes, std::byte* to) {
   for (std::int64_t i = 0; i < pixels; ++i, dy += pixel_bytes, to += bytes)
     std::memcpy(to, dy + begin, bytes);
 }
 
-// Adds the parts of each slice to the first one's, and writes the kernel's gradient.
+// Adds the parts of each slice to its first part, and writes the kernel's gradient.
 void add_slices(KernelContext& context, const FilterPlan& plan, std::byte* sums,
                 const std::byte* others, void* dkernel, std::size_t slice_bytes) {
   const auto [images, channels] = plan.parts;
@@ -110,7 +112,7 @@ void add_slices(KernelContext& context, const FilterPlan& plan, std::byte* sums,
 void conv_backward_filter(KernelContext& context, const ConvShape& conv, const void* x,
                           const void* dy, void* dkernel) {
   const FilterPlan& plan = plan_for<FilterPlan>(
-      context, [&] { return conv_key(Kind::kConvFilter, conv); },
+      context, [&] { return conv_key(PrimitiveKind::kConvFilter, conv); },
       [&] { return make_filter_plan(conv); });
   const auto [images, channels] = plan.parts;
   const int threads = plan.by_images.front().threads();
@@ -121,7 +123,8 @@ void conv_backward_filter(KernelContext& context, const ConvShape& conv, const v
   const std::size_t slice_bytes = pixel_bytes / static_cast<std::size_t>(channels);
   const std::int64_t most_images = (conv.n + images - 1) / images;
 
-  // Each part's result: those of the first images in `sums`, to which the others are added.
+  // The results of the parts. Those of the first images are in `sums`, to which the others are
+  // added.
   const std::size_t packed = plan.packed_bytes;
   const auto others_of_slice = static_cast<std::size_t>(images - 1) * packed;
   auto* sums = static_cast<std::byte*>(
@@ -137,7 +140,7 @@ void conv_backward_filter(KernelContext& context, const ConvShape& conv, const v
   run_parts(threads, plan.parts.count(), [&](int thread, int part) {
     const auto slice = static_cast<std::size_t>(part / images);
     const auto image = static_cast<std::size_t>(part % images);
-    const Range range = part_of(conv.n, images, part % images);
+    const PartRange range = part_of(conv.n, images, part % images);
     std::byte* mine = work + static_cast<std::size_t>(thread) * thread_bytes;
     const auto* slopes = static_cast<const std::byte*>(dy) +
                          static_cast<std::size_t>(range.begin * pixels) * pixel_bytes;

@@ -6,7 +6,8 @@
 namespace tandem::onednn {
 namespace {
 
-// A dense matrix of `rows` x `columns` after the batch axes; `transposed`: stored transposed.
+// A dense matrix of `rows` x `columns` after the batch axes; if `transposed`, it is stored
+// transposed.
 memory::desc matrices(const MatMul& shape, const Dims& batch, std::int64_t rows,
                       std::int64_t columns, bool transposed) {
   const std::size_t rank = static_cast<std::size_t>(batch.size()) + 2;
@@ -53,8 +54,8 @@ std::unique_ptr<Executable> make_matmul(const MatMul& shape) {
           {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_BIAS, bias}});
 }
 
-// The gradient of a dense layer's weights and its like, a . b with `a` stored transposed: sums over
-// the rows of a batch, which may be many.
+// Products a . b with `a` stored transposed, such as the gradient of a dense layer's weights. They
+// sum over the rows of a batch, which may be many.
 
 bool is_long_sum(const MatMul& shape) {
   const auto is_one = [](std::int64_t size) { return size == 1; };
@@ -63,13 +64,13 @@ bool is_long_sum(const MatMul& shape) {
          std::all_of(shape.batch_b.begin(), shape.batch_b.end(), is_one);
 }
 
-// How it is cut: small results along the sum, others along their longer side.
+// How the work is divided: small results along the sum, others along their longer side.
 struct MatMulParts {
   enum class Along { kRows, kColumns, kSum } along = Along::kSum;
   int count = 1;
 
   explicit MatMulParts(const MatMul& shape) {
-    const std::int64_t most = shape.m * shape.n * shape.k >> 19;  // a part's work repays its start
+    const std::int64_t most = shape.m * shape.n * shape.k >> 19;  // smaller parts do not pay off
     if (shape.m * shape.n <= 64 * 1024) {
       count = parts_up_to(std::min({most, std::int64_t{16}, shape.k / 512}));
       return;
@@ -89,7 +90,7 @@ std::int64_t size_along(const MatMul& shape, MatMulParts::Along along) {
 
 struct LongSumPlan {
   MatMulParts parts;
-  std::vector<TeamExecutable> by_size;  // for parts of the smaller and of the larger size
+  std::vector<TeamExecutable> by_size;  // for the smaller and the larger size of a part
   std::size_t scratchpad_bytes = 0;
 };
 
@@ -118,8 +119,8 @@ LongSumPlan make_long_sum(const MatMul& shape) {
   return plan;
 }
 
-// Parts along the sum go to float32 memory of their own, the first of them to the result where that
-// is float32.
+// Parts along the sum write to separate float32 memory. If the result is float32, the first part
+// writes to it.
 void run_long_sum(KernelContext& context, const LongSumPlan& plan, const MatMul& shape,
                   const std::byte* a, const std::byte* b, void* c) {
   using Along = MatMulParts::Along;
@@ -140,7 +141,7 @@ void run_long_sum(KernelContext& context, const LongSumPlan& plan, const MatMul&
   }
   const std::int64_t whole = size_along(shape, along);
   run_parts(threads, count, [&](int thread, int part) {
-    const Range range = part_of(whole, count, part);
+    const PartRange range = part_of(whole, count, part);
     const std::int64_t row = along == Along::kRows ? range.begin : 0;
     const std::int64_t column = along == Along::kColumns ? range.begin : 0;
     const std::int64_t term = along == Along::kSum ? range.begin : 0;
@@ -163,7 +164,7 @@ void matmul(KernelContext& context, const MatMul& shape, const void* a, const vo
             const void* bias, void* c) {
   const bool long_sum = is_long_sum(shape);
   const auto key = [&] {
-    Key key(Kind::kMatMul, shape.dtype);
+    PrimitiveKey key(PrimitiveKind::kMatMul, shape.dtype);
     key.add(shape.m, shape.n, shape.k, shape.transpose_a, shape.transpose_b, shape.bias);
     if (long_sum) return key;
     key.add(shape.batch_a);

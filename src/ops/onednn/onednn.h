@@ -1,13 +1,13 @@
-// The one place that speaks to oneDNN (2.6 or later, and 3.x): matrix products and convolutions.
+// Matrix products and convolutions through oneDNN (2.6 or later, and 3.x). Only this directory
+// calls oneDNN.
 //
-// Primitives are made once for each shape, dtype, attributes and team size, and kept by the thread
-// that runs them; a repeated call looks one up by a few integers, hands it the addresses and its
-// scratchpad (from the kernel's context), and runs. A step of a program keeps its primitive itself
-// (KernelContext::keep) and looks nothing up. Thread-safe: no state is shared but oneDNN's own.
+// A primitive is created once per shape, dtype, attributes and team size, and cached by the thread
+// that runs it. A repeated call looks it up by a few integers, passes the addresses and a
+// scratchpad (from the kernel's context), and runs it. A step of a program keeps its primitive
+// (KernelContext::keep) and needs no lookup. Thread-safe: only oneDNN's own state is shared.
 //
-// Activations are not fused into the primitives: oneDNN's ReLU turns NaN into 0, which would hide a
-// computation that has gone wrong. Operations apply them to the result, which is still in the
-// cache.
+// Activations are not fused into the primitives, because oneDNN's ReLU turns NaN into 0, which
+// would hide errors. Operations apply them to the result, which is still in the cache.
 #pragma once
 
 #include <cstdint>
@@ -17,38 +17,38 @@
 
 namespace tandem::onednn {
 
-// Whether tensors of this dtype are computed on as they are: float32, and bfloat16 where the CPU
-// has instructions for it. The calls below REQUIRE it.
+// Whether oneDNN computes with tensors of this dtype directly: float32, and bfloat16 if the CPU has
+// instructions for it. REQUIRED by the calls below.
 bool computes(DType dtype);
 
 // c[batch, m, n] = a[batch, m, k] . b[batch, k, n] + bias[n].
 struct MatMul {
   DType dtype = float32;
-  // The leading axes of a and b, from the front and of one rank; a size of 1 broadcasts.
+  // The leading axes of a and b, of the same rank; a size of 1 broadcasts.
   Dims batch_a, batch_b;
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false;  // a is stored [batch, k, m]
   bool transpose_b = false;  // b is stored [batch, n, k]
   bool bias = false;
 };
-// REQUIRES: no size is 0. `bias` is null without one.
+// `bias` may be null. REQUIRES: no size is 0.
 void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
             const void* bias, void* c);
 
-// c[m, n] = a[m, k] . b[k, n], added to what is there or not. Rows lie as many elements
-// apart as `lda`, `ldb`, `ldc` say, those of what is stored where an operand is transposed.
+// c[m, n] = a[m, k] . b[k, n], or c += a . b. `lda`, `ldb` and `ldc` are the distances between
+// stored rows in elements, also if an operand is stored transposed.
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false;
   bool transpose_b = false;
   bool accumulate = false;
 };
-// On the calling thread and its team; a kernel that shares out its tiles gives each thread a team
-// of one. REQUIRES: no size is 0.
+// Runs on the calling thread and its team. Kernels that distribute tiles over threads call it with
+// a team of one. REQUIRES: no size is 0.
 void gemm(const Gemm& shape, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
           float* c, std::int64_t ldc);
 
-// REQUIRES for all three: no size is 0.
+// All three convolutions REQUIRE: no size is 0.
 // y = conv(x, kernel) + bias; `bias` may be null.
 void conv_forward(KernelContext& context, const ConvShape& conv, const void* x, const void* kernel,
                   const void* bias, void* y);

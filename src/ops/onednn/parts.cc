@@ -13,7 +13,7 @@ TANDEM_MULTIVERSION void add_range(float* __restrict__ sums, const float* __rest
 }  // namespace
 
 void add_parts(float* sums, const float* others, int count, std::int64_t size) {
-  constexpr std::int64_t kBlock = 4096;  // elements whose sums stay in the first-level cache
+  constexpr std::int64_t kBlock = 4096;  // elements whose sums stay in the L1 cache
   parallel_for((size + kBlock - 1) / kBlock, 4, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t block = first; block < last; ++block) {
       const std::int64_t begin = block * kBlock, length = std::min(kBlock, size - begin);

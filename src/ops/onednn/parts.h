@@ -1,6 +1,6 @@
-// Products whose sums are long, cut into parts that the shape alone decides. One thread computes a
-// part from end to end, and the results of parts are added in order: the bits are the same for any
-// number of threads. (Left to itself, oneDNN splits such sums by the number of threads.)
+// Products with long sums, divided into parts that depend only on the shape. One thread computes a
+// whole part, and the results of the parts are added in order, so that the result does not depend
+// on the number of threads. (By itself, oneDNN divides such sums by the number of threads.)
 #pragma once
 
 #include <atomic>
@@ -12,27 +12,27 @@
 
 namespace tandem::onednn {
 
-// Part i of `size` elements cut into `parts`: sizes differ by at most 1.
-struct Range {
+// Part i of `size` elements divided into `parts` parts, whose sizes differ by at most 1.
+struct PartRange {
   std::int64_t begin, size;
 };
-inline Range part_of(std::int64_t size, int parts, int i) {
+inline PartRange part_of(std::int64_t size, int parts, int i) {
   const std::int64_t begin = size * i / parts;
   return {begin, size * (i + 1) / parts - begin};
 }
 
-// The largest power of two up to `limit`; 1 where there is none. Powers of two are even shares for
-// most teams.
+// The largest power of two up to `limit`, at least 1. Powers of two divide evenly over most teams.
 inline int parts_up_to(std::int64_t limit) {
   int parts = 1;
   while (2 * parts <= limit) parts *= 2;
   return parts;
 }
 
-// A primitive that the threads of a team run at once: an executable for each.
+// A primitive that several threads run concurrently, with one executable per thread.
 class TeamExecutable {
  public:
-  // `make` makes one; called with a team of one thread, so that oneDNN does not split the work.
+  // `make` creates an executable. It runs with a team of one thread, so that oneDNN does not divide
+  // the work.
   template <class Make>
   TeamExecutable(int threads, const Make& make) {
     const ThreadBudget alone(1);
@@ -50,9 +50,9 @@ class TeamExecutable {
   std::vector<std::unique_ptr<Executable>> executables_;
 };
 
-// Calls task(thread, part) for each part, with a team of one. Threads take the next part when they
-// are done with one, so a thread that has lost its core holds up no other. `task` returns oneDNN's
-// status; throws InternalError for the first that is not success.
+// Calls task(thread, part) for each part, with a team of one. Parts are distributed dynamically, so
+// that a descheduled thread does not delay the others. `task` returns oneDNN's status; throws
+// InternalError for the first failure.
 template <class Task>
 void run_parts(int threads, int parts, const Task& task) {
   std::atomic<int> next{0};
@@ -68,10 +68,11 @@ void run_parts(int threads, int parts, const Task& task) {
   check(failure.load(std::memory_order_relaxed));
 }
 
-// `bytes` rounded up so that what lies behind is aligned as oneDNN likes it.
+// Rounds `bytes` up to a multiple of 64, the alignment that oneDNN prefers for the next array.
 inline std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Adds `count` arrays of `size` elements, which are contiguous at `others`, to `sums`, in order.
+// Adds `count` arrays of `size` elements to `sums`, in order. The arrays are contiguous at
+// `others`.
 void add_parts(float* sums, const float* others, int count, std::int64_t size);
 
 }  // namespace tandem::onednn

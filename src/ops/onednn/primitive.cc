@@ -10,7 +10,7 @@ dnnl::stream& thread_stream() {
 
 }  // namespace
 
-// Lives as long as the process: threads that end late may still hold primitives.
+// Never destroyed, because threads that end late may still hold primitives.
 const dnnl::engine& cpu() {
   static const auto* engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return *engine;
@@ -33,7 +33,7 @@ dnnl_status_t Executable::run_in(void* scratchpad, std::initializer_list<const v
   const auto set = [&](void* address) {
     return dnnl_memory_set_data_handle(memories_[i++].get(), address);
   };
-  // oneDNN takes inputs as mutable, and does not write them.
+  // oneDNN's API takes mutable pointers, but does not write to inputs.
   for (const void* address : addresses)
     if (const dnnl_status_t status = set(const_cast<void*>(address)); status != dnnl_success)
       return status;

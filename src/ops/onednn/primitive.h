@@ -1,4 +1,4 @@
-// The common part of the calls of onednn.h: primitives are described, run and cached.
+// Describes, runs and caches primitives, for the functions of onednn.h.
 #pragma once
 
 #include <omp.h>
@@ -25,8 +25,8 @@ inline memory::data_type data_type(DType dtype) {
   return dtype == bfloat16 ? memory::data_type::bf16 : memory::data_type::f32;
 }
 
-// A primitive's descriptor from what both generations take: 2.x wants it wrapped in an operation
-// descriptor. `hint` is the forward descriptor that backward ones want.
+// Creates a primitive descriptor for both generations of oneDNN: 2.x needs an additional operation
+// descriptor. `hint` is the forward descriptor, which backward ones need.
 #if DNNL_VERSION_MAJOR < 3
 template <class P, class... Args>
 typename P::primitive_desc describe(const dnnl::primitive_attr& attr, const Args&... args) {
@@ -55,8 +55,8 @@ inline dnnl::primitive_attr attributes() {
   return attr;
 }
 
-// A primitive with the memory objects of its arguments, whose addresses are set at each run.
-// Belongs to one thread.
+// A primitive with the memory objects of its arguments, whose addresses are set at each run. Not
+// thread-safe.
 class Executable {
  public:
   struct Argument {
@@ -67,9 +67,9 @@ class Executable {
   Executable(const dnnl::primitive& primitive, const memory::desc& scratchpad,
              std::initializer_list<Argument> arguments);
 
-  // `addresses`: one an argument, in the order of the constructor's.
+  // `addresses` has one address per argument, in the order of the constructor's arguments.
   void run(KernelContext& context, std::initializer_list<const void*> addresses);
-  // The same in scratch memory of scratchpad_bytes() that the caller has taken; does not throw.
+  // The same with the caller's scratch memory of scratchpad_bytes(). Does not throw.
   dnnl_status_t run_in(void* scratchpad, std::initializer_list<const void*> addresses);
   std::size_t scratchpad_bytes() const { return scratchpad_bytes_; }
 
@@ -82,18 +82,18 @@ class Executable {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-// Throws InternalError for a run that failed.
+// Throws InternalError if a run failed.
 void check(dnnl_status_t status);
 
 std::unique_ptr<Executable> make_reorder(const memory::desc& from, const memory::desc& to);
 
-enum class Kind : std::int64_t { kMatMul, kConvForward, kConvInput, kConvFilter };
+enum class PrimitiveKind : std::int64_t { kMatMul, kConvForward, kConvInput, kConvFilter };
 
-// All that a plan depends on, as integers.
-class Key {
+// The key of a cached plan: everything that the plan depends on, as integers.
+class PrimitiveKey {
  public:
-  explicit Key(Kind kind, DType dtype) {
-    // oneDNN fixes the split of the work over threads when a primitive is made.
+  explicit PrimitiveKey(PrimitiveKind kind, DType dtype) {
+    // oneDNN decides how to divide the work over threads when a primitive is created.
     add(static_cast<std::int64_t>(kind), static_cast<std::int64_t>(dtype), omp_get_max_threads());
   }
   template <class... T>
@@ -104,12 +104,12 @@ class Key {
     add(dims.size());
     for (std::int64_t dim : dims) add(dim);
   }
-  friend bool operator==(const Key& a, const Key& b) {
+  friend bool operator==(const PrimitiveKey& a, const PrimitiveKey& b) {
     return a.size_ == b.size_ &&
            std::equal(a.words_.begin(), a.words_.begin() + a.size_, b.words_.begin());
   }
   struct Hash {
-    std::size_t operator()(const Key& key) const {
+    std::size_t operator()(const PrimitiveKey& key) const {
       std::uint64_t hash = key.size_;
       for (std::size_t i = 0; i < key.size_; ++i)
         hash = (hash ^ static_cast<std::uint64_t>(key.words_[i])) * 0x9e3779b97f4a7c15u,
@@ -128,17 +128,17 @@ auto made(const Make& make) {
   try {
     return make();
   } catch (const dnnl::error& error) {
-    fail<InternalError>("[oneDNN] cannot make a primitive: {} (status {})", error.message,
+    fail<InternalError>("[oneDNN] cannot create a primitive: {} (status {})", error.message,
                         static_cast<int>(error.status));
   }
 }
 
-// The calling thread's Plan for `key`; `make` makes it on the first call.
+// The calling thread's plan for `key`, which `make` creates on the first call.
 template <class Plan, class Make>
-Plan& threads_plan(const Key& key, const Make& make) {
-  // Programs whose shapes never repeat must not grow without end.
+Plan& cached_plan_of_thread(const PrimitiveKey& key, const Make& make) {
+  // Limits the memory of programs whose shapes never repeat.
   constexpr std::size_t kMaxPlans = 1024;
-  thread_local std::unordered_map<Key, Plan, Key::Hash> plans;
+  thread_local std::unordered_map<PrimitiveKey, Plan, PrimitiveKey::Hash> plans;
   const auto found = plans.find(key);
   if (found != plans.end()) [[likely]]
     return found->second;
@@ -147,23 +147,22 @@ Plan& threads_plan(const Key& key, const Make& make) {
   return plans.emplace(key, std::move(plan)).first->second;
 }
 
-// The Plan for a call: a step of a program keeps its own, other calls look up their thread's by
-// key().
+// The plan for a call. A step of a program keeps its own; other calls look one up by key().
 template <class Plan, class MakeKey, class Make>
 Plan& plan_for(KernelContext& context, const MakeKey& key, const Make& make) {
-  struct Kept {
+  struct StepPlan {
     int threads;
     Plan plan;
   };
-  std::shared_ptr<void>* place = context.keep();
-  if (!place) return threads_plan<Plan>(key(), make);
-  auto* kept = static_cast<Kept*>(place->get());
-  if (!kept || kept->threads != omp_get_max_threads()) {
-    auto fresh = std::make_shared<Kept>(Kept{omp_get_max_threads(), made(make)});
-    kept = fresh.get();
-    *place = std::move(fresh);
+  std::shared_ptr<void>* storage = context.keep();
+  if (!storage) return cached_plan_of_thread<Plan>(key(), make);
+  auto* step_plan = static_cast<StepPlan*>(storage->get());
+  if (!step_plan || step_plan->threads != omp_get_max_threads()) {
+    auto created = std::make_shared<StepPlan>(StepPlan{omp_get_max_threads(), made(make)});
+    step_plan = created.get();
+    *storage = std::move(created);
   }
-  return kept->plan;
+  return step_plan->plan;
 }
 
 }  // namespace tandem::onednn

@@ -1,4 +1,4 @@
-// Running a float32 computation on 16-bit tensors that oneDNN does not compute on as they are.
+// Runs float32 computations on 16-bit tensors whose dtype oneDNN does not support directly.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tandem::onednn {
 
-// The dtype that tensors of `dtype` are computed in: themselves, or float32. Not for float64.
+// The compute dtype for tensors of `dtype`: the same, or float32. Not for float64.
 inline DType compute_dtype(DType dtype) { return computes(dtype) ? dtype : float32; }
 
 template <class From, class To>
@@ -25,7 +25,7 @@ void convert(const From* from, To* to, std::int64_t count) {
   });
 }
 
-// The elements of an input in its compute dtype: where they are, or a copy in scratch memory.
+// The elements of an input in its compute dtype, converted in scratch memory if necessary.
 inline const void* widened(KernelContext& context, const TensorView& view) {
   if (computes(view.dtype)) return view.data;
   auto* copy =
@@ -37,8 +37,8 @@ inline const void* widened(KernelContext& context, const TensorView& view) {
   return copy;
 }
 
-// Where to compute an output in its compute dtype: in place, or in scratch memory that finish()
-// rounds into the output.
+// The memory in which to compute an output in its compute dtype: its own, or scratch memory, which
+// finish() rounds to the output.
 inline void* wide_output(KernelContext& context, const TensorView& view) {
   if (computes(view.dtype)) return view.data;
   return context.scratch(static_cast<std::size_t>(view.size()) * sizeof(float));

@@ -1,7 +1,7 @@
-// From blocks of random words to numbers of a distribution.
+// Converts blocks of random words to numbers of a distribution.
 //
 // A distribution is a type with
-//   static constexpr int kElements;             // elements that a block gives
+//   static constexpr int kElements;             // elements per block
 //   void operator()(const Words&, C* elements)  // C: float or double, or the integer type
 #pragma once
 
@@ -42,7 +42,7 @@ struct Uniform {
   }
 };
 
-// The method of Box and Muller: two words of the generator, two independent numbers.
+// The Box-Muller method: two random words give two independent numbers.
 template <class C>
 struct Normal {
   C mean, stddev;
@@ -61,7 +61,7 @@ struct Normal {
       for (int row = 0; row < 4; row += 2)
         for (int j = 0; j < kColumns; ++j) {
           const float radius = stddev * std::sqrt(-2.0f * vec::log(positive_float(words[row][j])));
-          const Direction direction = random_direction(words[row + 1][j]);
+          const UnitVector direction = random_unit_vector(words[row + 1][j]);
           out[row * kColumns + j] = mean + radius * direction.cosine;
           out[(row + 1) * kColumns + j] = mean + radius * direction.sine;
         }
@@ -69,7 +69,7 @@ struct Normal {
   }
 };
 
-// By inversion: the distribution that redrawing beyond two standard deviations gives.
+// By inversion. It is the same distribution as rejecting samples beyond two standard deviations.
 template <class C>
 struct TruncatedNormal {
   C mean, stddev;

@@ -13,7 +13,7 @@ inline constexpr std::uint32_t kPhiloxM0 = 0xD2511F53u, kPhiloxM1 = 0xCD9E8D57u;
 inline constexpr std::uint32_t kPhiloxW0 = 0x9E3779B9u,
                                kPhiloxW1 = 0xBB67AE85u;  // added to the key
 
-// Where the rounds start: a counter below 2^48 of a stream below 2^16.
+// The initial state of the rounds, for a counter below 2^48 and a stream below 2^16.
 struct PhiloxState {
   std::uint32_t c0, c1, c2, c3;  // counter
   std::uint32_t k0, k1;          // key

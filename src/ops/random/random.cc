@@ -1,5 +1,5 @@
-// Random tensors. A draw takes its number when the operation is called; what it gives depends on
-// that number, the seed, the replica and the element's position, never on threads.
+// Random tensors. Each call takes the next offset of the generator. The random numbers depend on
+// that offset, the seed, the replica and the element's position, but not on threads.
 #include "tandem/random.h"
 
 #include "core/clones.h"
@@ -17,7 +17,7 @@
 namespace tandem {
 namespace {
 
-// Attributes with the next key of the thread's generator.
+// Attributes with the next random key of the thread's generator.
 RandomAttrs next_attrs(const Shape& shape, const random::Options& options) {
   const RandomKey random_key = Generator::current().next();
   return {.shape = shape.known() ? shape : Shape::scalar(),
@@ -38,8 +38,8 @@ void infer_random(InferContext& c) {
   c.add_output(attrs.dtype, attrs.shape);
 }
 
-// Blocks [begin, end) of the `count` elements of `out`. By value: nothing that is written can alias
-// it.
+// Fills the blocks [begin, end) of the `count` elements of `out`. The distribution is passed by
+// value, so that writes cannot alias it.
 template <class T, class C, class Distribution>
 TANDEM_MULTIVERSION void fill_blocks(const RandomKey random_key, const Distribution distribution, T* out,
                                std::int64_t count, std::int64_t begin, std::int64_t end) {
@@ -65,7 +65,7 @@ void fill_random(KernelContext& c, const Distribution& distribution) {
   });
 }
 
-// The largest T below `high`, or `high` itself where there is nothing between it and `low`.
+// The largest T below `high`; `high` itself if no T lies between `low` and `high`.
 template <class T>
 Compute<T> largest_below(double low, double high) {
   using C = Compute<T>;
@@ -129,7 +129,7 @@ void uniform_int_kernel(KernelContext& c) {
   });
 }
 
-// The shuffle of Fisher and Yates.
+// The Fisher-Yates shuffle.
 void permutation_kernel(KernelContext& c) {
   const RandomKey random_key = c.attrs<RandomAttrs>().random_key();
   auto* out = c.outputs[0].as<std::int64_t>();

@@ -1,5 +1,5 @@
-// The kernels of random.cc on a GPU: the same words of the same counters as on the CPU, so the same
-// integers and ones. Floating numbers may differ in the last bits.
+// GPU kernels of random.cc. They use the same random words as the CPU, so that integers and
+// Bernoulli samples are the same. Floating-point numbers may differ in the last bits.
 #include <numbers>
 
 #include "ops/cuda/elements.cuh"
@@ -13,8 +13,8 @@ namespace {
 
 using Word = std::array<std::uint32_t, 4>;  // of one counter
 
-// From the words of a counter to a column of a block: a distribution has kRows and
-// fill(words, elements of the rows).
+// Distributions convert the words of a counter to a column of a block. They have kRows, the number
+// of rows of a block, and fill(words, elements).
 
 template <class C>
 struct Uniform {
@@ -28,13 +28,13 @@ struct Uniform {
         unit = unit_double(words[2 * row], words[2 * row + 1]);
       else
         unit = unit_float(words[row]);
-      const C value = ::fma(unit, range, low);  // as compilers for CPUs of today make of it
+      const C value = ::fma(unit, range, low);  // compilers for CPUs also emit an FMA here
       rows[row] = value < top ? value : top;
     }
   }
 };
 
-// The method of Box and Muller.
+// The Box-Muller method.
 template <class C>
 struct Normal {
   C mean, stddev;
@@ -50,7 +50,7 @@ struct Normal {
 #pragma unroll
       for (int row = 0; row < 4; row += 2) {
         const float radius = stddev * ::sqrt(-2.0f * ::log(positive_float(words[row])));
-        const Direction direction = random_direction(words[row + 1]);
+        const UnitVector direction = random_unit_vector(words[row + 1]);
         rows[row] = mean + radius * direction.cosine;
         rows[row + 1] = mean + radius * direction.sine;
       }
@@ -58,7 +58,7 @@ struct Normal {
   }
 };
 
-// Both sides' functions: the formulas that take them are.
+// A function object, for formulas that are shared with the CPU.
 struct Log {
   __host__ __device__ float operator()(float x) const { return ::log(x); }
 };
@@ -106,7 +106,7 @@ struct UniformInt {
   }
 };
 
-// A counter a thread: column `counter % kColumns` of a block of kRows rows.
+// One thread per counter, which is column `counter % kColumns` of a block of kRows rows.
 template <class T, class C, class Distribution>
 __global__ void __launch_bounds__(kThreads)
     fill_elements(Renewed<RandomKey> random_key, Distribution distribution, T* y,
@@ -139,7 +139,7 @@ void uniform_kernel(KernelContext& c) {
   switch_floating(attrs.dtype, [&]<class T>(Type<T>) {
     using C = ComputeOf<T>;
     fill_random<T, C>(c, Uniform<C>{static_cast<C>(attrs.a), static_cast<C>(attrs.b - attrs.a),
-                                    static_cast<C>(largest_uniform(attrs))});
+                                static_cast<C>(largest_uniform(attrs))});
   });
 }
 

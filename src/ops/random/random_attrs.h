@@ -1,4 +1,4 @@
-// Attributes of the operations of random.cc.
+// The attributes of the operations of random.cc.
 #pragma once
 
 #include <cmath>
@@ -26,8 +26,8 @@ struct RandomAttrs {
   }
 };
 
-// The largest element that RandomUniform of these attributes gives: the last one below `b`, or `b`
-// where the range is empty.
+// The largest element that RandomUniform generates: the last one below `b`, or `b` if the range is
+// empty.
 double largest_uniform(const RandomAttrs& attrs);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// From random words to numbers: what the distributions are made of on every device.
+// Converts random words to numbers, for the distributions of all devices.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,12 @@ constexpr double unit_double(std::uint32_t high, std::uint32_t low) {
 }
 
 // The cosine and sine of a random angle.
-struct Direction {
+struct UnitVector {
   float cosine, sine;
 };
-constexpr Direction random_direction(std::uint32_t word) {
-  // The top bits choose a quarter turn, the others an angle in [-1/2, 1/2) quarter turns around it.
+constexpr UnitVector random_unit_vector(std::uint32_t word) {
+  // The top bits choose a quadrant, the others an angle of [-1/2, 1/2) quarter turns around its
+  // axis.
   const float x =
       static_cast<float>(static_cast<std::int32_t>(word << 2)) * (0x1p-32f * 1.57079632679f);
   const float z = x * x;
@@ -37,8 +38,8 @@ constexpr Direction random_direction(std::uint32_t word) {
   return {quarter == 1 || quarter == 2 ? -a : a, quarter >= 2 ? -b : b};
 }
 
-// The inverse of erf for |y| < 0.996: M. Giles, "Approximating the erfinv function" (2010). The
-// functions are those of the device.
+// The inverse of erf for |y| < 0.996: M. Giles, "Approximating the erfinv function" (2010). `Log`
+// is the device's logarithm.
 template <class Log>
 constexpr float erf_inverse(float y, const Log& log) {
   const float w = -log((1.0f - y) * (1.0f + y)) - 2.5f;
@@ -56,26 +57,26 @@ constexpr float erf_inverse(float y, const Log& log) {
 template <class Log, class Exp, class Erf>
 constexpr double erf_inverse(double y, const Log& log, const Exp& exp, const Erf& erf) {
   double x = erf_inverse(static_cast<float>(y), log);
-  for (int step = 0; step < 2; ++step)  // Newton's
+  for (int step = 0; step < 2; ++step)  // Newton's method
     x -= (erf(x) - y) * exp(x * x) / (2.0 * std::numbers::inv_sqrtpi);
   return x;
 }
 
-// erf(sqrt(2)): the mass of the normal distribution within two standard deviations.
+// erf(sqrt(2)), the probability of the normal distribution within two standard deviations.
 inline constexpr double kTwoDeviations = 0.95449973610364158560;
-// The number of the truncated normal distribution that an inverse of erf gives.
+// Converts a value of the inverse of erf to a number of the truncated normal distribution.
 template <class C>
 constexpr C truncated(C inverse) {
   const C z = C(std::numbers::sqrt2) * inverse;
   return z > C(2) ? C(2) : z < C(-2) ? C(-2) : z;
 }
 
-// Which words give a one, for ones of a probability.
+// Bernoulli samples: which random words give a one.
 struct Ones {
-  float one;           // zero where no word gives a one
-  std::uint32_t last;  // words up to this one give a one
+  float one;           // 1, or 0 if no word gives a one
+  std::uint32_t last;  // words up to this one give `one`
 
-  // `count`: how many of the 2^32 words do.
+  // `count` is the number of the 2^32 words that give a one.
   constexpr explicit Ones(std::uint64_t count)
       : one(count > 0 ? 1.0f : 0.0f), last(static_cast<std::uint32_t>(count - 1u)) {}
   constexpr float number_of(std::uint32_t word) const { return word <= last ? one : 0.0f; }

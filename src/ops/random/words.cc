@@ -1,5 +1,5 @@
-// Several counters of Philox side by side, in 64-bit lanes. Written with intrinsics because
-// compilers do not find products of 32 by 32 bits in loops: they take whole 64-bit ones, or none.
+// Computes several Philox counters in parallel, in 64-bit lanes. Uses intrinsics, because compilers
+// do not vectorise products of 32 by 32 bits: they emit full 64-bit products or scalar code.
 #include "ops/random/words.h"
 
 #if defined(__x86_64__)
@@ -20,8 +20,8 @@ void fill_plain(const RandomKey& random_key, std::uint64_t counter, Words& words
 
 #if defined(__x86_64__)
 
-// The same as philox(), four counters at a time: the words are the low halves of the lanes, and no
-// step lets what the high halves hold into the low ones.
+// The same as philox() for four counters at a time. The words are the low halves of the lanes; no
+// step moves bits of the high halves to the low ones.
 __attribute__((target("avx2"))) void fill_avx2(const RandomKey& random_key, std::uint64_t counter,
                                                Words& words) {
   const __m256i m0 = _mm256_set1_epi64x(kPhiloxM0), m1 = _mm256_set1_epi64x(kPhiloxM1);

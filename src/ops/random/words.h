@@ -1,4 +1,4 @@
-// Random words by the block: what distributions are made of.
+// Blocks of random words, the input of distributions.
 #pragma once
 
 #include "ops/random/philox.h"

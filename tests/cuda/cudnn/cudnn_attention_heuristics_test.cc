@@ -29,7 +29,7 @@ class CudnnAttentionEnginesSlow : public DescribedGpu {
     DescribedGpu::SetUp();
   }
 
-  std::vector<Engine> engines(const CudnnAttention& attention, bool deterministic) {
+  std::vector<CudnnEngine> engines(const CudnnAttention& attention, bool deterministic) {
     return DescribedGpu::engines(make_graph(library_, target(), attention, deterministic),
                                  attention.dtype,
                                  {.deterministic = deterministic, .workspace = kWorkspace});

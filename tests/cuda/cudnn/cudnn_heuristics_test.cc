@@ -58,8 +58,8 @@ const std::vector<ConvShape>& shapes() {
 
 class CudnnHeuristicsSlow : public DescribedGpu {
  protected:
-  std::vector<Engine> engines(const CudnnConv& conv, const EngineRules& rules,
-                              unsigned alignment = 16) {
+  std::vector<CudnnEngine> engines(const CudnnConv& conv, const EngineRules& rules,
+                                   unsigned alignment = 16) {
     return DescribedGpu::engines(make_graph(library_, target(), conv, alignment), conv.shape.dtype,
                                  rules);
   }
@@ -113,7 +113,7 @@ TEST_F(CudnnHeuristicsSlow, ReturnSeveralEngines) {
   const auto found =
       engines({.shape = shapes()[3]}, {.tf32 = true, .all = true, .workspace = kWorkspace});
   EXPECT_GT(found.size(), 1u);
-  for (const Engine& each : found) EXPECT_LE(each.workspace, kWorkspace);
+  for (const CudnnEngine& each : found) EXPECT_LE(each.workspace, kWorkspace);
 }
 
 }  // namespace

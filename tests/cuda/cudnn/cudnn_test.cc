@@ -84,7 +84,7 @@ TEST(CudnnRules, KeepTheResultsExactAndTheSame) {
 }
 
 TEST(CudnnRules, ComeFromTheEnvironment) {
-  const EngineRules usual = rules_of_environment();
+  const EngineRules usual = rules_from_environment();
   EXPECT_TRUE(usual.deterministic);
   EXPECT_FALSE(usual.all);
   EXPECT_EQ(usual.workspace, std::int64_t{1} << 30);
@@ -92,7 +92,7 @@ TEST(CudnnRules, ComeFromTheEnvironment) {
   ::setenv("TANDEM_CUDNN_AUTOTUNE", "1", 1);
   ::setenv("TF_CUDNN_USE_AUTOTUNE", "0", 1);
   ::setenv("TANDEM_CUDNN_WORKSPACE_LIMIT_IN_MB", "3", 1);
-  const EngineRules set = rules_of_environment();
+  const EngineRules set = rules_from_environment();
   EXPECT_FALSE(set.deterministic);
   EXPECT_TRUE(set.all) << "ours counts where both are set";
   EXPECT_EQ(set.workspace, std::int64_t{3} << 20);

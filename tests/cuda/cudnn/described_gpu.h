@@ -40,7 +40,7 @@ class DescribedGpu : public ::testing::Test {
   }
 
   CudnnTarget target() const { return {.properties = &gpu_[0]}; }
-  std::vector<Engine> engines(CudnnGraph graph, DType dtype, const EngineRules& rules) {
+  std::vector<CudnnEngine> engines(CudnnGraph graph, DType dtype, const EngineRules& rules) {
     if (!graph) return {};
     graphs_.push_back(std::move(graph));
     return find_engines(library_, target(), graphs_.back().operations(), dtype, rules);

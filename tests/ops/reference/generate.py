@@ -43,20 +43,20 @@ class Input:
 
     def values(self, seed):
         count = math.prod(self.shape)
-        drawn = words(seed, count)
+        random_words = words(seed, count)
         if self.kind == "index":
-            return torch.tensor((drawn % self.limit).astype(np.int64)).reshape(self.shape)
+            return torch.tensor((random_words % self.limit).astype(np.int64)).reshape(self.shape)
         if self.kind == "mask":
-            return torch.tensor(drawn % 4 != 0).reshape(self.shape)
+            return torch.tensor(random_words % 4 != 0).reshape(self.shape)
         if self.kind == "distinct":
-            # From the last on, each changes places with one before it or itself.
+            # A Fisher-Yates shuffle of the first `count` values.
             chosen = list(range(128))
             for i in range(min(count, 127)):
-                j = i + int(drawn[i]) % (128 - i)
+                j = i + int(random_words[i]) % (128 - i)
                 chosen[i], chosen[j] = chosen[j], chosen[i]
             odd = 2 * np.array(chosen[:count], dtype=np.float64) - 127
         else:
-            k = (drawn % 64).astype(np.float64)
+            k = (random_words % 64).astype(np.float64)
             odd = {"signed": 2 * k - 63, "positive": 2 * k + 1, "unit": (2 * k + 1) / 4}[self.kind]
         return torch.tensor(odd * STEP).reshape(self.shape)
 

@@ -38,7 +38,7 @@ cublasComputeType_t compute_type_of(const BlasProduct& product) {
                                                   : CUBLAS_COMPUTE_32F;
 }
 
-// What a choice of algorithm depends on.
+// All that the choice of an algorithm depends on.
 struct Problem {
   DType dtype;
   std::int64_t m, n, k, batch, stride_a, stride_b;
@@ -47,7 +47,7 @@ struct Problem {
   auto operator<=>(const Problem&) const = default;
 };
 
-struct Choice {
+struct ChosenAlgorithm {
   cublasLtMatmulAlgo_t algorithm;
   std::size_t workspace;
 };
@@ -84,8 +84,8 @@ Owned<cublasLtMatrixLayout_t> layout(const BlasProduct& product, std::int64_t ro
   return owned;
 }
 
-// cuBLAS's matrices are column-major: what lies there as c is c transposed, the product of b and a
-// transposed, in this order.
+// cuBLAS's matrices are column-major, so it sees c as its transpose, which is the product of the
+// transposes of b and a, in this order.
 struct Description {
   Owned<cublasLtMatmulDesc_t> product;
   Owned<cublasLtMatrixLayout_t> b, a, c;
@@ -117,10 +117,10 @@ struct Description {
   }
 };
 
-// The library on one GPU, and what it has chosen so far. Lives as long as the process.
+// cuBLASLt on one GPU, with a cache of chosen algorithms. Lives as long as the process.
 class Blas {
  public:
-  // REQUIRES: the GPU is the thread's.
+  // REQUIRES: the GPU is the thread's current device.
   static Blas& on(int ordinal) {
     static std::mutex mutex;
     static auto* const all = new std::map<int, std::unique_ptr<Blas>>;
@@ -132,8 +132,8 @@ class Blas {
 
   cublasLtHandle_t handle() const { return handle_; }
 
-  // Nothing where there is no such product, but may be one without an epilogue.
-  std::optional<Choice> choose(const Problem& problem, const Description& description) {
+  // Returns nullopt if cuBLAS has no such product with an epilogue; it may have one without.
+  std::optional<ChosenAlgorithm> choose(const Problem& problem, const Description& description) {
     const std::lock_guard lock(mutex_);
     const auto found = choices_.find(problem);
     if (found != choices_.end()) return found->second;
@@ -143,7 +143,7 @@ class Blas {
  private:
   Blas() { check_blas(cublasLtCreate(&handle_), "cublasLtCreate"); }
 
-  std::optional<Choice> ask(const Problem& problem, const Description& description) const {
+  std::optional<ChosenAlgorithm> ask(const Problem& problem, const Description& description) const {
     cublasLtMatmulPreference_t made = nullptr;
     check_blas(cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
     const Owned<cublasLtMatmulPreference_t> preference(made);
@@ -152,7 +152,7 @@ class Blas {
                  "cublasLtMatmulPreferenceSetAttribute");
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
-    // Parts of sums are of the type that sums are computed in, never of 16 bits.
+    // Partial sums have the compute type, never 16 bits.
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{problem.align_b});
@@ -165,7 +165,7 @@ class Blas {
         handle_, description.product.get(), description.b.get(), description.a.get(),
         description.c.get(), description.c.get(), made, 1, &result, &found);
     if (status == CUBLAS_STATUS_SUCCESS && found > 0)
-      return Choice{result.algo, result.workspaceSize};
+      return ChosenAlgorithm{result.algo, result.workspaceSize};
     if (!problem.bias && !problem.relu)
       fail<InternalError>("[cuda] cuBLAS has no product of {} x {} by {} x {} of {}: {}", problem.m,
                           problem.k, problem.k, problem.n, name_of(problem.dtype),
@@ -175,7 +175,7 @@ class Blas {
 
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
-  std::map<Problem, std::optional<Choice>> choices_;
+  std::map<Problem, std::optional<ChosenAlgorithm>> choices_;
 };
 
 }  // namespace
@@ -200,7 +200,7 @@ bool blas_product(KernelContext& context, const BlasProduct& product, const void
                            .align_c = alignment_of(c),
                            .align_bias = alignment_of(product.bias)};
   Blas& blas = Blas::on(device_of(context).ordinal());
-  const std::optional<Choice> choice = blas.choose(problem, description);
+  const std::optional<ChosenAlgorithm> choice = blas.choose(problem, description);
   if (!choice) return false;
   void* workspace = context.scratch(choice->workspace);
   const float one = 1.0f, zero = 0.0f;

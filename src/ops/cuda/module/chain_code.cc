@@ -10,7 +10,7 @@
 namespace tandem::cuda {
 namespace {
 
-// A number beside elements of a dtype, as the operations' own kernels take it.
+// A scalar operand, rounded as in the operations' own kernels.
 float rounded_to(DType dtype, double number) {
   const auto wide = static_cast<float>(number);
   if (dtype == DType::kFloat16) return static_cast<float>(Half(wide));
@@ -38,7 +38,7 @@ class Translation {
  private:
   using Operands = std::vector<ElementChain::Operand>;
 
-  // A result is kept where the next step does not take it, until its one user has.
+  // A result that the next step does not use is kept in a slot until its only user runs.
   void find_slots() {
     std::vector<bool> needed(members_.size(), false);
     for (std::size_t i = 0; i < members_.size(); ++i)
@@ -58,7 +58,7 @@ class Translation {
       slots_[i] = static_cast<std::uint8_t>(kSlot + (free - std::begin(taken)));
     }
   }
-  // f(maker, operand) for each operand of member `i` that an earlier member made.
+  // Calls f(maker, operand) for each operand of member `i` that is the result of an earlier member.
   template <class F>
   void for_results(std::size_t i, const F& f) const {
     const Operands& operands = members_[i].inputs;
@@ -147,7 +147,7 @@ class Translation {
 
   std::span<const ElementChain::Member> members_;
   std::span<const DType> dtypes_;
-  std::vector<std::uint8_t> slots_;  // of each member's result
+  std::vector<std::uint8_t> slots_;  // per member: the slot of its result
   Chain code_;
   bool fits_ = true;
 };
@@ -161,7 +161,7 @@ bool takes(const BlockOperation& operation) {
 }
 
 bool fits(const ElementChain& chain, std::size_t externals, bool within) {
-  // What dtype an external is of makes no difference to that.
+  // The dtypes of the external inputs do not matter here.
   const std::vector<DType> dtypes(externals, DType::kFloat32);
   return Translation(chain, dtypes).run(within).has_value();
 }

@@ -1,4 +1,4 @@
-// What libtandem loads, and what tests ask it for.
+// The entry points of the module libtandem_cuda, which libtandem loads.
 #include <vector>
 
 #include "comm/device_arithmetic.h"
@@ -12,7 +12,7 @@ void register_graph_kernels();         // module/graph_kernels.cc
 void register_grouped_update();        // update.cu
 void register_chains();                // chain.cu
 void register_fused_tiled();           // batch_norm.cu
-// Each is defined by the .cu of that name.
+// Each is defined in the .cu file of that name.
 KernelList creation_kernels();
 KernelList unary_kernels();
 KernelList arithmetic_kernels();
@@ -66,8 +66,7 @@ KernelList all_kernels() {
 }  // namespace
 }  // namespace tandem::cuda
 
-// Fills in the GPUs that there are, and makes the kernels known where there are any. Throws
-// UnavailableError.
+// Fills in the available GPUs, and registers the kernels if there are any. Throws UnavailableError.
 extern "C" __attribute__((visibility("default"))) void tandem_discover_cuda(
     tandem::PhysicalGpus* gpus) {
   *gpus = tandem::cuda::find_gpus();
@@ -83,7 +82,7 @@ extern "C" __attribute__((visibility("default"))) void tandem_discover_cuda(
   }();
 }
 
-// For what looks at the kernels without a GPU.
+// For tests that inspect the kernels without a GPU.
 extern "C" __attribute__((visibility("default"))) void tandem_cuda_kernels(
     std::span<const tandem::CudaKernel>* kernels) {
   *kernels = tandem::cuda::all_kernels();

@@ -10,8 +10,8 @@
 namespace tandem::cuda {
 namespace {
 
-// Older ones need a work-around for gradients where the keys are no multiple of 128, and some of
-// them dquery_sums set to zero.
+// Older versions need a workaround for gradients if the number of keys is no multiple of 128, and
+// some of them need dquery_sums to be zeroed.
 constexpr std::size_t kLeastVersion = 91600;
 
 bool is_new_enough(const CudnnLibrary& library) {
@@ -53,24 +53,24 @@ bool cudnn_attention(KernelContext& context, const CudnnAttention& attention, do
   if (!is_of_engines(attention)) return false;
   const CudnnLibrary* const library = cudnn();
   if (!library || !is_new_enough(*library)) return false;
-  const AttentionDescription told = describe(attention);
+  const AttentionDescription tensors = describe(attention);
   CudnnAddresses addresses{};
   const auto at = [&](std::int64_t id) -> void*& {
     return addresses[static_cast<std::size_t>(id)];
   };
-  at(told.query.id) = memory.query;
-  at(told.key.id) = memory.key;
-  at(told.value.id) = memory.value;
-  at(told.result.id) = memory.result;
-  at(told.log_sums.id) = memory.log_sums;
-  at(told.dresult.id) = memory.dresult;
-  at(told.dquery.id) = memory.dquery;
-  at(told.dkey.id) = memory.dkey;
-  at(told.dvalue.id) = memory.dvalue;
+  at(tensors.query.id) = memory.query;
+  at(tensors.key.id) = memory.key;
+  at(tensors.value.id) = memory.value;
+  at(tensors.result.id) = memory.result;
+  at(tensors.log_sums.id) = memory.log_sums;
+  at(tensors.dresult.id) = memory.dresult;
+  at(tensors.dquery.id) = memory.dquery;
+  at(tensors.dkey.id) = memory.dkey;
+  at(tensors.dvalue.id) = memory.dvalue;
   if (!is_aligned(addresses)) return false;
   CudnnPlan* const plan = CudnnOnDevice::of(*library, device_of(context)).plan(attention);
   if (!plan) return false;
-  for (const TensorDescription& each : {told.row_products, told.dquery_sums})
+  for (const TensorDescription& each : {tensors.row_products, tensors.dquery_sums})
     if (std::ranges::find(plan->graph.ids, each.id) != plan->graph.ids.end())
       at(each.id) = context.scratch(bytes_of(each));
   auto factor = static_cast<float>(scale);

@@ -12,8 +12,8 @@ class AttentionMaker {
   AttentionMaker(const CudnnLibrary& library, const CudnnAttention& attention)
       : causal_(attention.causal),
         grouped_(attention.sizes.kv_heads != attention.sizes.heads),
-        told_(describe(attention)),
-        type_(told_.query.type),
+        tensors_(describe(attention)),
+        type_(tensors_.query.type),
         graph_(library, kAttentionAlignment, kCompute) {
     const AttentionSizes& s = attention.sizes;
     rows_ = {s.batch, s.heads, s.queries, 1};
@@ -24,16 +24,16 @@ class AttentionMaker {
   }
 
   CudnnGraph forward(const CudnnTarget& target) {
-    const Tensor query = graph_.tensor(told_.query), key = graph_.tensor(told_.key),
-                 value = graph_.tensor(told_.value), result = graph_.tensor(told_.result),
-                 log_sums = graph_.tensor(told_.log_sums);
+    const Tensor query = graph_.tensor(tensors_.query), key = graph_.tensor(tensors_.key),
+                 value = graph_.tensor(tensors_.value), result = graph_.tensor(tensors_.result),
+                 log_sums = graph_.tensor(tensors_.log_sums);
     const Tensor scores =
         masked(scaled(graph_.matmul(query, key, like_scores()), graph_.by_value(kIdScale)));
-    const Tensor largest = graph_.reduce(CUDNN_REDUCE_TENSOR_MAX, scores, a_row());
+    const Tensor largest = graph_.reduce(CUDNN_REDUCE_TENSOR_MAX, scores, one_per_row());
     const Tensor below = graph_.pointwise({CUDNN_POINTWISE_SUB}, {scores, largest}, like_scores());
     const Tensor weights = graph_.pointwise({CUDNN_POINTWISE_EXP}, {below}, like_scores());
-    const Tensor sums = graph_.reduce(CUDNN_REDUCE_TENSOR_ADD, weights, a_row());
-    const Tensor logs = graph_.pointwise({CUDNN_POINTWISE_LOG}, {sums}, a_row());
+    const Tensor sums = graph_.reduce(CUDNN_REDUCE_TENSOR_ADD, weights, one_per_row());
+    const Tensor logs = graph_.pointwise({CUDNN_POINTWISE_LOG}, {sums}, one_per_row());
     graph_.pointwise({CUDNN_POINTWISE_ADD}, {largest, logs}, log_sums);
     const Tensor shares =
         graph_.pointwise({CUDNN_POINTWISE_DIV}, {weights, sums}, graph_.between(type_, scores_));
@@ -42,40 +42,41 @@ class AttentionMaker {
   }
 
   CudnnGraph backward(const CudnnTarget& target, bool deterministic) {
-    const Tensor query = graph_.tensor(told_.query), key = graph_.tensor(told_.key),
-                 value = graph_.tensor(told_.value), result = graph_.tensor(told_.result),
-                 log_sums = graph_.tensor(told_.log_sums), dresult = graph_.tensor(told_.dresult),
-                 scale = graph_.by_value(kIdScale);
+    const Tensor query = graph_.tensor(tensors_.query), key = graph_.tensor(tensors_.key),
+                 value = graph_.tensor(tensors_.value), result = graph_.tensor(tensors_.result),
+                 log_sums = graph_.tensor(tensors_.log_sums),
+                 dresult = graph_.tensor(tensors_.dresult), scale = graph_.by_value(kIdScale);
     const Tensor products = graph_.pointwise({CUDNN_POINTWISE_MUL}, {dresult, result},
-                                             graph_.between(kCompute, told_.result.sizes));
-    const Tensor summed = graph_.reduce(CUDNN_REDUCE_TENSOR_ADD, products, a_row());
+                                             graph_.between(kCompute, tensors_.result.sizes));
+    const Tensor summed = graph_.reduce(CUDNN_REDUCE_TENSOR_ADD, products, one_per_row());
     const Tensor row_products =
         graph_.pointwise({CUDNN_POINTWISE_MUL}, {summed, graph_.by_value(kIdOne)},
-                         graph_.tensor(told_.row_products));
+                         graph_.tensor(tensors_.row_products));
 
     const Tensor scores = scaled(graph_.matmul(query, key, like_scores()), scale);
     const Tensor logs =
         masked(graph_.pointwise({CUDNN_POINTWISE_SUB}, {scores, log_sums}, like_scores()));
     const Tensor weights = graph_.pointwise({CUDNN_POINTWISE_EXP}, {logs}, like_scores());
-    of_keys(weights, dresult, told_.dvalue);
+    of_keys(weights, dresult, tensors_.dvalue);
 
     const Tensor dweights = graph_.matmul(dresult, value, like_scores());
     const Tensor centred =
         graph_.pointwise({CUDNN_POINTWISE_SUB}, {dweights, row_products}, like_scores());
     const Tensor dscores =
         scaled(graph_.pointwise({CUDNN_POINTWISE_MUL}, {centred, weights}, like_scores()), scale);
-    of_keys(dscores, query, told_.dkey);
+    of_keys(dscores, query, tensors_.dkey);
 
-    TensorDescription keys = told_.key;
+    TensorDescription keys = tensors_.key;
     std::swap(keys.sizes[2], keys.sizes[3]);
     std::swap(keys.strides[2], keys.strides[3]);
     const Tensor as_rows = graph_.reshape(key, graph_.between(type_, keys.sizes, keys.strides));
-    const Tensor dquery = graph_.tensor(told_.dquery);
+    const Tensor dquery = graph_.tensor(tensors_.dquery);
     if (deterministic)
       graph_.matmul(dscores, as_rows, dquery);
     else
       graph_.pointwise({CUDNN_POINTWISE_IDENTITY},
-                       {graph_.matmul(dscores, as_rows, graph_.tensor(told_.dquery_sums))}, dquery);
+                       {graph_.matmul(dscores, as_rows, graph_.tensor(tensors_.dquery_sums))},
+                       dquery);
     return graph_.finish(target);
   }
 
@@ -83,7 +84,7 @@ class AttentionMaker {
   using Tensor = GraphMaker::Tensor;
 
   Tensor like_scores(cudnnDataType_t type = kCompute) { return graph_.between(type, scores_); }
-  Tensor a_row() { return graph_.between(kCompute, rows_); }
+  Tensor one_per_row() { return graph_.between(kCompute, rows_); }
 
   Tensor scaled(Tensor scores, Tensor scale) {
     return graph_.pointwise({CUDNN_POINTWISE_MUL}, {scores, scale}, like_scores());
@@ -93,7 +94,7 @@ class AttentionMaker {
     return graph_.pointwise({.mode = CUDNN_POINTWISE_GEN_INDEX, .axis = axis}, {scores},
                             like_scores(CUDNN_DATA_INT32));
   }
-  // Where attention is causal, a query sees the keys up to its own position.
+  // In causal attention, a query attends to the keys up to its own position.
   Tensor masked(Tensor scores) {
     if (!causal_) return scores;
     const Tensor query = index(scores, 2), key = index(scores, 3);
@@ -104,7 +105,7 @@ class AttentionMaker {
                             {scores, graph_.by_value(kIdNever), seen}, like_scores());
   }
 
-  // to = weights^T of_queries, over the heads that share a key.
+  // to = weights^T of_queries, summed over the heads that share a key.
   void of_keys(Tensor weights, Tensor of_queries, const TensorDescription& to) {
     const Tensor by_key = graph_.reshape(weights, graph_.between(type_, transposed_, by_row_));
     const Tensor sums = graph_.tensor(to);
@@ -119,7 +120,7 @@ class AttentionMaker {
   }
 
   const bool causal_, grouped_;
-  const AttentionDescription told_;
+  const AttentionDescription tensors_;
   const cudnnDataType_t type_;
   CudnnSizes rows_, scores_, transposed_, by_row_;
   GraphMaker graph_;
@@ -130,7 +131,7 @@ class AttentionMaker {
 AttentionDescription describe(const CudnnAttention& attention) {
   const AttentionSizes& s = attention.sizes;
   const cudnnDataType_t type = cudnn_type_of(attention.dtype);
-  // Of a tensor [batch, positions, heads, depth].
+  // Describes a tensor [batch, positions, heads, depth].
   const auto tensor = [&](std::int64_t id, std::int64_t heads, std::int64_t positions,
                           std::int64_t depth) -> TensorDescription {
     return {.id = id,

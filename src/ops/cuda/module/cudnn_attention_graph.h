@@ -1,5 +1,5 @@
-// Attention as a graph of cuDNN's operations: by these and in this order its engines know it, and
-// compute it as one kernel that keeps no matrix of scores.
+// Attention as a graph of cuDNN operations. cuDNN's engines recognise exactly these operations in
+// this order, and run them as one kernel that does not store the matrix of scores.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace tandem::cuda {
 
-// What cuDNN is told of attention. Sizes are in the order batch, heads, positions, depth; keys are
-// told of as their transpose, and so are values on the way back.
+// Descriptions of the tensors of attention. Sizes are in the order batch, heads, positions, depth.
+// Keys are described as their transpose, and in the backward pass so are values.
 struct AttentionDescription {
   TensorDescription query, key, value, result, log_sums;
   TensorDescription dresult, dquery, dkey, dvalue;
-  // Of the backward pass alone: each query's sum of dresult * result; and dquery's sums, where
-  // blocks of keys add to it as they come.
+  // Only in the backward pass: per query, the sum of dresult * result; and the sums of dquery, to
+  // which blocks of keys add if the pass is not deterministic.
   TensorDescription row_products, dquery_sums;
 };
 AttentionDescription describe(const CudnnAttention& attention);
 
-// Numbers that the graph takes by value, float32 each.
+// Ids of the scalars that the graph takes by value, each float32.
 inline constexpr std::int64_t kIdScale = 12, kIdNever = 13, kIdOne = 14;
 
-// Alignment of all tensors in memory.
+// The alignment of all tensors in memory, in bytes.
 inline constexpr unsigned kAttentionAlignment = 16;
 
-// `deterministic`: the backward pass keeps the gradients of scores in its workspace and has no
-// dquery_sums.
+// If `deterministic`, the backward pass stores the gradients of scores in its workspace instead of
+// using dquery_sums.
 CudnnGraph make_graph(const CudnnLibrary& library, const CudnnTarget& target,
                       const CudnnAttention& attention, bool deterministic);
 

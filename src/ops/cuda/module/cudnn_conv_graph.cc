@@ -3,7 +3,7 @@
 namespace tandem::cuda {
 namespace {
 
-// Channels last.
+// A channels-last tensor.
 TensorDescription tensor(std::int64_t id, cudnnDataType_t type, std::int64_t n,
                          std::int64_t channels, std::int64_t rows, std::int64_t columns) {
   return {.id = id,
@@ -42,7 +42,7 @@ class ConvMaker {
     return GraphMaker::finished(made, "a convolution");
   }
 
-  // result = 1 * operation + 0 * what was there.
+  // result = 1 * operation + 0 * previous value.
   void scale(Descriptor& operation, cudnnBackendAttributeName_t alpha,
              cudnnBackendAttributeName_t beta) const {
     if (description_.compute == CUDNN_DATA_DOUBLE) {
@@ -54,7 +54,7 @@ class ConvMaker {
     }
   }
 
-  // What comes between the convolution and y is of the type of sums.
+  // A virtual tensor between the convolution and y, in the compute type.
   Tensor between() {
     return graph_.between(description_.compute, description_.y.sizes, description_.y.strides);
   }

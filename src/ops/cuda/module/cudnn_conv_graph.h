@@ -1,4 +1,4 @@
-// A convolution as a graph of cuDNN's operations.
+// A convolution as a graph of cuDNN operations.
 #pragma once
 
 #include <array>
@@ -11,11 +11,11 @@ namespace tandem::cuda {
 
 inline constexpr std::int64_t kIdX = 1, kIdKernel = 2, kIdY = 3, kIdBias = 4;
 
-// What cuDNN is told of a convolution. Pairs are of rows and columns.
+// The description of a convolution. Pairs are of rows and columns.
 struct ConvDescription {
   TensorDescription x, kernel, y, bias;
   std::array<std::int64_t, 2> pads_before, pads_after, strides, dilations;
-  cudnnDataType_t compute;  // the type of sums
+  cudnnDataType_t compute;  // the type in which sums are accumulated
 };
 ConvDescription describe(const CudnnConv& conv);
 

@@ -1,4 +1,4 @@
-// What cuDNN is told things by, and the GPU that it is told them for.
+// cuDNN's backend descriptors, and the GPU that they are made for.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace tandem::cuda {
 
-// The attribute type of a value. Handles of cuDNN are pointers to a type of their own.
+// The cuDNN attribute type of a C++ value. Each kind of cuDNN handle is a distinct pointer type.
 template <class V>
 inline constexpr cudnnBackendAttributeType_t kAttributeType = [] {
   if constexpr (std::is_same_v<V, std::int64_t>) return CUDNN_TYPE_INT64;
@@ -28,7 +28,7 @@ inline constexpr cudnnBackendAttributeType_t kAttributeType = [] {
   if constexpr (std::is_same_v<V, cudnnBackendHeurMode_t>) return CUDNN_TYPE_HEUR_MODE;
 }();
 
-// One of cuDNN's backend descriptors. Calls that fail throw.
+// Owns one backend descriptor. Functions throw if cuDNN fails (check_cudnn()).
 class Descriptor {
  public:
   Descriptor(const CudnnLibrary& library, cudnnBackendDescriptorType_t type);
@@ -58,11 +58,11 @@ class Descriptor {
   }
   void set_all(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                std::int64_t count, const void* values);
-  // Into at most `count` values; returns how many there are.
+  // Reads at most `count` values and returns how many there are.
   std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                    std::int64_t count, void* values) const;
   void finalize(const char* what);
-  // False where cuDNN refuses (is_refusal()).
+  // Returns false if cuDNN does not support the description (is_refusal()).
   bool try_finalize(const char* what);
 
   cudnnBackendDescriptor_t raw() const { return raw_; }
@@ -72,7 +72,7 @@ class Descriptor {
   cudnnBackendDescriptor_t raw_ = nullptr;
 };
 
-// For which GPU: that of a handle, or, where there is no GPU, one whose properties are given.
+// The GPU of a graph: that of a handle, or, without a GPU, one that is given by its properties.
 struct CudnnTarget {
   cudnnHandle_t handle = nullptr;
   const Descriptor* properties = nullptr;

@@ -10,9 +10,10 @@
 namespace tandem::cuda {
 namespace {
 
-// Of the same name in TensorFlow where ours is not set.
+// Tandem's environment variable if it is set, otherwise TensorFlow's.
 template <class Value>
-Value ours_or(const std::optional<Value>& ours, const std::optional<Value>& theirs, Value neither) {
+Value first_set(const std::optional<Value>& ours, const std::optional<Value>& theirs,
+                Value neither) {
   return ours ? *ours : theirs.value_or(neither);
 }
 
@@ -49,15 +50,15 @@ bool allows(const CudnnLibrary& library, const Descriptor& config, DType dtype,
 
 }  // namespace
 
-EngineRules rules_of_environment() {
-  const std::int64_t mib = ours_or(
+EngineRules rules_from_environment() {
+  const std::int64_t mib = first_set(
       env_int("TANDEM_CUDNN_WORKSPACE_LIMIT_IN_MB", 0, std::int64_t{1} << 30),
       env_int("TF_CUDNN_WORKSPACE_LIMIT_IN_MB", 0, std::int64_t{1} << 30), std::int64_t{1024});
   return {
       .tf32 = tf32_convolutions(),
       .deterministic =
-          ours_or(env_bool("TANDEM_DETERMINISTIC_OPS"), env_bool("TF_DETERMINISTIC_OPS"), true),
-      .all = ours_or(env_bool("TANDEM_CUDNN_AUTOTUNE"), env_bool("TF_CUDNN_USE_AUTOTUNE"), false),
+          first_set(env_bool("TANDEM_DETERMINISTIC_OPS"), env_bool("TF_DETERMINISTIC_OPS"), true),
+      .all = first_set(env_bool("TANDEM_CUDNN_AUTOTUNE"), env_bool("TF_CUDNN_USE_AUTOTUNE"), false),
       .workspace = mib << 20};
 }
 
@@ -67,17 +68,18 @@ bool is_allowed(std::span<const cudnnBackendNumericalNote_t> notes, DType dtype,
     return std::find(notes.begin(), notes.end(), note) != notes.end();
   };
   if (rules.deterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
-  // Sums of 16-bit types are of float32.
+  // Sums of 16-bit types must be accumulated in float32.
   if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
   if (dtype != float32) return true;
   return !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&
          (rules.tf32 || !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
 }
 
-std::vector<Engine> find_engines(const CudnnLibrary& library, const CudnnTarget& target,
-                                 const Descriptor& graph, DType dtype, const EngineRules& rules) {
-  std::vector<Engine> engines;
-  // Estimates first; of the fallback's it says that they work.
+std::vector<CudnnEngine> find_engines(const CudnnLibrary& library, const CudnnTarget& target,
+                                      const Descriptor& graph, DType dtype,
+                                      const EngineRules& rules) {
+  std::vector<CudnnEngine> engines;
+  // The engines with estimates come first. The fallback engines are slow, but supported.
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
     for (Descriptor& config : configurations(library, target, graph, mode)) {
       if (!allows(library, config, dtype, rules)) continue;

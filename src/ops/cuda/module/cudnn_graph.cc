@@ -59,7 +59,7 @@ GraphMaker::Tensor GraphMaker::pointwise(const Pointwise& what,
   Descriptor& described = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   described.set(CUDNN_ATTR_POINTWISE_MODE, what.mode);
   described.set(CUDNN_ATTR_POINTWISE_MATH_PREC, what.compute.value_or(compute_));
-  if (what.mode == CUDNN_POINTWISE_RELU_FWD)  // a computation that has gone wrong is seen
+  if (what.mode == CUDNN_POINTWISE_RELU_FWD)  // NaN must not become 0
     described.set_all(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1,
                       &kPropagateNan);
   if (what.axis) described.set(CUDNN_ATTR_POINTWISE_AXIS, *what.axis);

@@ -1,4 +1,4 @@
-// Graphs of cuDNN's operations in the making.
+// Builds graphs of cuDNN operations.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ namespace tandem::cuda {
 
 cudnnDataType_t cudnn_type_of(DType dtype);
 
-// Of images and their kernels: n, channels, rows, columns, or out, in, rows, columns. Of attention:
-// batch, heads, and a matrix's rows and columns.
+// Images have the sizes n, channels, rows, columns; convolution kernels out, in, rows, columns;
+// attention batch, heads, and the rows and columns of a matrix.
 using CudnnSizes = std::array<std::int64_t, 4>;
 CudnnSizes packed_strides(const CudnnSizes& sizes);
 
@@ -23,15 +23,15 @@ struct TensorDescription {
   std::int64_t id;
   cudnnDataType_t type;
   CudnnSizes sizes, strides;
-  bool is_virtual = false;   // from one operation of the graph to the next, never in memory
-  bool is_by_value = false;  // one number, which lies in the host's memory
+  bool is_virtual = false;   // only passed between operations of the graph, never in memory
+  bool is_by_value = false;  // one number in host memory
   bool operator==(const TensorDescription&) const = default;
 };
 
-// What a plan is made of. Without descriptors where cuDNN refuses the graph.
+// A finished graph. It has no descriptors if cuDNN does not support it.
 struct CudnnGraph {
-  std::vector<Descriptor> descriptors;  // the graph is the last
-  std::vector<std::int64_t> ids;        // of the tensors that have an address in a run
+  std::vector<Descriptor> descriptors;  // the graph is the last one
+  std::vector<std::int64_t> ids;        // the tensors that need an address in each run
 
   explicit operator bool() const { return !descriptors.empty(); }
   const Descriptor& operations() const { return descriptors.back(); }
@@ -41,33 +41,35 @@ class GraphMaker {
  public:
   using Tensor = cudnnBackendDescriptor_t;
 
-  // Tensors in memory are of this alignment, in bytes; `compute` is the type of sums.
+  // `alignment` of tensors in memory, in bytes; `compute` is the type in which sums are
+  // accumulated.
   GraphMaker(const CudnnLibrary& library, unsigned alignment, cudnnDataType_t compute)
       : library_(library), alignment_(alignment), compute_(compute) {}
 
   Tensor tensor(const TensorDescription& of);
-  // One that is virtual, with an id of its own.
+  // A virtual tensor with a new id.
   Tensor between(cudnnDataType_t type, const CudnnSizes& sizes, const CudnnSizes& strides);
   Tensor between(cudnnDataType_t type, const CudnnSizes& sizes) {
     return between(type, sizes, packed_strides(sizes));
   }
-  Tensor by_value(std::int64_t id);  // of the type of sums
+  Tensor by_value(std::int64_t id);  // of the compute type
 
   struct Pointwise {
     cudnnPointwiseMode_t mode;
-    std::optional<cudnnDataType_t> compute = {};  // the graph's, if not set
+    std::optional<cudnnDataType_t> compute = {};  // the graph's by default
     std::optional<std::int64_t> axis = {};
     std::optional<double> upper_clip = {};
   };
-  // The operations give back their result. Operands: x, b, and where to take which.
+  // Add an operation and return its result `y`. Operands are x, b, and the condition of a
+  // selection.
   Tensor pointwise(const Pointwise& what, std::initializer_list<Tensor> operands, Tensor y);
   Tensor matmul(Tensor a, Tensor b, Tensor c);
-  // Along the axes that are shorter in y.
+  // Reduces the axes that are shorter in y.
   Tensor reduce(cudnnReduceTensorOp_t what, Tensor x, Tensor y);
-  // The same memory by other sizes and strides.
+  // The same memory with other sizes and strides.
   Tensor reshape(Tensor x, Tensor y);
 
-  // For operations that have no function above: described, then added.
+  // For operations without a function above: make a descriptor, then add it.
   Descriptor& make(cudnnBackendDescriptorType_t type) {
     return descriptors_.emplace_back(library_, type);
   }
@@ -82,7 +84,8 @@ class GraphMaker {
     operations_.push_back(finished(operation, what));
   }
 
-  // Of the operations in the order in which they were made. REQUIRES: nothing is asked afterwards.
+  // The graph of the operations in the order in which they were added. REQUIRES: it is the last
+  // call.
   CudnnGraph finish(const CudnnTarget& target);
 
  private:

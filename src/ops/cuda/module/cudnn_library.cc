@@ -65,8 +65,8 @@ void check_cudnn(const CudnnLibrary& library, cudnnStatus_t status, const char* 
 bool is_refusal(cudnnStatus_t status) {
   switch (CUDNN_STATUS_CATEGORY(static_cast<int>(status))) {
     case CUDNN_STATUS_NOT_SUPPORTED:
-    case CUDNN_STATUS_INTERNAL_ERROR:    // compilation among others
-    case CUDNN_STATUS_EXECUTION_FAILED:  // of loading what was compiled
+    case CUDNN_STATUS_INTERNAL_ERROR:    // includes failed compilation
+    case CUDNN_STATUS_EXECUTION_FAILED:  // includes failed loading of compiled code
       return true;
     default: return false;
   }

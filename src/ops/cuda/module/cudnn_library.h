@@ -1,11 +1,11 @@
-// cuDNN's library, which is looked for when the first operation wants it: who has none needs none.
+// cuDNN's library. It is optional, and loaded when an operation first needs it.
 #pragma once
 
 #include <cudnn_graph.h>
 
 namespace tandem::cuda {
 
-// What Tandem calls of it.
+// The functions of cuDNN that Tandem calls.
 struct CudnnLibrary {
   decltype(&cudnnGetVersion) version;
   decltype(&cudnnGetErrorString) error_string;
@@ -20,20 +20,20 @@ struct CudnnLibrary {
   decltype(&cudnnBackendExecute) execute;
 };
 
-// Loads it for as long as the process lives. Throws UnavailableError, naming the file and what to
-// install.
+// Loads the library for the lifetime of the process. Throws UnavailableError that names the file
+// and what to install.
 CudnnLibrary load_cudnn(const char* file);
 
-// libcudnn.so.9; null where it cannot be loaded, which a warning has said.
+// libcudnn.so.9. Returns null after a warning if it cannot be loaded.
 const CudnnLibrary* cudnn();
 
-// Throws what the failed call means: UnavailableError where the installation is no good or the GPU
-// has failed, ResourceExhaustedError, UnimplementedError for what cuDNN does not do, else
-// InternalError. The text names the call, cuDNN's error and its explanation.
+// Throws if `status` is a failure: UnavailableError if the installation is broken or the GPU has
+// failed, ResourceExhaustedError, UnimplementedError if cuDNN does not support the call, otherwise
+// InternalError. The message has the call, cuDNN's status and its explanation.
 void check_cudnn(const CudnnLibrary& library, cudnnStatus_t status, const char* call);
 
-// Whether a graph or an engine could not be prepared, and another may be tried: not where the call
-// was wrong, or cuDNN is no good at all.
+// Whether the status means that a graph or an engine is not supported, so that another one may be
+// tried. False for invalid calls and broken installations.
 bool is_refusal(cudnnStatus_t status);
 
 }  // namespace tandem::cuda

@@ -14,9 +14,9 @@
 namespace tandem::cuda {
 namespace {
 
-void warn_of(const ConvShape& s) {
+void warn_unsupported(const ConvShape& s) {
   logging::warn(
-      "cuDNN has no engine for a convolution of {} pictures of {}x{}x{} to {}x{}x{} by {}x{} "
+      "cuDNN has no engine for a convolution of {} images of {}x{}x{} to {}x{}x{} by {}x{} "
       "windows in {}: Tandem's own kernel computes it, which is slow",
       s.n, s.h, s.w, s.in, s.oh, s.ow, s.out, s.kh, s.kw, name_of(s.dtype));
 }
@@ -43,19 +43,19 @@ CudnnOnDevice& CudnnOnDevice::of(const CudnnLibrary& library, const CudaDevice& 
 }
 
 CudnnOnDevice::CudnnOnDevice(const CudnnLibrary& library)
-    : library_(library), rules_(rules_of_environment()) {
+    : library_(library), rules_(rules_from_environment()) {
   check_cudnn(library, library.create(&handle_), "cudnnCreate");
 }
 
 template <class Key, class Make>
-CudnnPlan* CudnnOnDevice::remembered(Plans<Key>& plans, const Key& key, const Make& make) {
+CudnnPlan* CudnnOnDevice::cached_plan(Plans<Key>& plans, const Key& key, const Make& make) {
   const std::lock_guard lock(mutex_);
   const auto [at, is_new] = plans.try_emplace(key);
   if (!is_new) return at->second.get();
-  // To make one may compile and load kernels, which a recording does not survive.
+  // Making a plan may compile and load kernels, which is not allowed while a stream is captured.
   if (Recording::active()) {
     plans.erase(at);
-    fail<ResourceExhaustedError>("cuDNN has no plan yet for what they read or write now");
+    fail<ResourceExhaustedError>("cuDNN has no cached plan for the operation and its memory");
   }
   try {
     at->second = make();
@@ -67,17 +67,18 @@ CudnnPlan* CudnnOnDevice::remembered(Plans<Key>& plans, const Key& key, const Ma
 }
 
 CudnnPlan* CudnnOnDevice::plan(const CudnnConv& conv, unsigned alignment) {
-  return remembered(convolutions_, {conv, alignment}, [&] {
+  return cached_plan(convolutions_, {conv, alignment}, [&] {
     std::unique_ptr<CudnnPlan> made =
         make(make_graph(library_, {.handle = handle_}, conv, alignment), conv.shape.dtype);
-    // Of one with a bias or an activation the convolution alone is asked for next.
-    if (!made && !conv.bias && conv.activation == nn::Activation::kLinear) warn_of(conv.shape);
+    // If a convolution with a bias or an activation fails, the caller tries the convolution alone.
+    if (!made && !conv.bias && conv.activation == nn::Activation::kLinear)
+      warn_unsupported(conv.shape);
     return made;
   });
 }
 
 CudnnPlan* CudnnOnDevice::plan(const CudnnAttention& attention) {
-  return remembered(attentions_, attention, [&] {
+  return cached_plan(attentions_, attention, [&] {
     std::unique_ptr<CudnnPlan> made =
         make(make_graph(library_, {.handle = handle_}, attention, rules_.deterministic),
              attention.dtype);
@@ -102,7 +103,7 @@ std::unique_ptr<CudnnPlan> CudnnOnDevice::make(CudnnGraph graph, DType dtype) {
       find_engines(library_, {.handle = handle_}, made->graph.operations(), dtype, rules_);
   if (made->engines.empty()) return nullptr;
   std::int64_t most = 0;
-  for (const Engine& each : made->engines) most = std::max(most, each.workspace);
+  for (const CudnnEngine& each : made->engines) most = std::max(most, each.workspace);
   made->workspace = static_cast<std::size_t>(most);
   return made;
 }
@@ -127,10 +128,11 @@ void CudnnOnDevice::run(CudnnPlan& plan, const CudnnAddresses& addresses, void* 
               "cudnnBackendExecute");
 }
 
-// Leaves the plan one engine. All of them compute the same, so that trying is running.
+// Times the plan's engines and keeps the fastest. All engines compute the same result, so the trial
+// runs may write to the real output.
 void CudnnOnDevice::keep_fastest(CudnnPlan& plan, const Descriptor& pack) {
-  // What a run of the engine takes; nothing where it fails.
-  const auto seconds_of = [&](const Engine& engine) -> std::optional<double> {
+  // The time of one run of the engine; nullopt if it fails.
+  const auto seconds_of = [&](const CudnnEngine& engine) -> std::optional<double> {
     constexpr int kRuns = 3;
     const auto runs = [&] {
       return library_.execute(handle_, engine.plan.raw(), pack.raw()) == CUDNN_STATUS_SUCCESS;

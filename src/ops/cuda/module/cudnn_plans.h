@@ -1,4 +1,4 @@
-// Plans of graphs: made once a device, remembered, run.
+// Makes, caches and runs the plans of cuDNN graphs, per device.
 #pragma once
 
 #include <array>
@@ -22,20 +22,21 @@ class CudnnPlan {
  public:
   CudnnOnDevice* device = nullptr;
   CudnnGraph graph;
-  std::vector<Engine> engines;  // the first runs; where there are several, they were not tried yet
+  std::vector<CudnnEngine>
+      engines;  // the first one runs; if there are several, autotuning is pending
   std::atomic<std::size_t> workspace = 0;  // enough for each of them
 };
 
-// Of tensors, by their ids: in the GPU's memory, or in the host's where they are by value.
+// Addresses of tensors by their ids, in GPU memory, or in host memory for tensors by value.
 using CudnnAddresses = std::array<void*, 16>;
 
-// The library as one logical device uses it. Lives as long as the process.
+// cuDNN on one logical device. Lives as long as the process.
 class CudnnOnDevice {
  public:
-  // REQUIRES: the device's GPU is the thread's.
+  // REQUIRES: the device's GPU is the thread's current device.
   static CudnnOnDevice& of(const CudnnLibrary& library, const CudaDevice& device);
 
-  // Null where there is no engine, which is remembered too.
+  // Returns null if there is no engine. This is cached, too.
   CudnnPlan* plan(const CudnnConv& conv, unsigned alignment);
   CudnnPlan* plan(const CudnnAttention& attention);
 
@@ -47,7 +48,7 @@ class CudnnOnDevice {
 
   explicit CudnnOnDevice(const CudnnLibrary& library);
   template <class Key, class Make>
-  CudnnPlan* remembered(Plans<Key>& plans, const Key& key, const Make& make);
+  CudnnPlan* cached_plan(Plans<Key>& plans, const Key& key, const Make& make);
   std::unique_ptr<CudnnPlan> make(CudnnGraph graph, DType dtype);
   void keep_fastest(CudnnPlan& plan, const Descriptor& pack);
 
@@ -55,7 +56,7 @@ class CudnnOnDevice {
   const EngineRules rules_;
   cudnnHandle_t handle_ = nullptr;
   std::mutex mutex_;
-  cudaStream_t stream_ = nullptr;  // the handle's
+  cudaStream_t stream_ = nullptr;  // the stream that is set on the handle
   Plans<std::pair<CudnnConv, unsigned>> convolutions_;
   Plans<CudnnAttention> attentions_;
 };

@@ -1,5 +1,5 @@
-// What graphs alone have, by copies alone: assignments, and what collectives do before they set out
-// (graph/collective_ops.cc), where inputs go to where the outputs are.
+// Kernels of operations that occur only in graphs and only copy: assignments, and packing the
+// inputs of collectives into their outputs before they are launched (graph/collective_ops.cc).
 #include <algorithm>
 
 #include "graph/collective.h"

@@ -5,7 +5,7 @@
 namespace tandem::cuda {
 namespace {
 
-// Results beside each other that keep a GPU busy, and what a piece should have at least.
+// The number of parallel results that keeps a GPU busy, and the least number of elements per piece.
 constexpr std::int64_t kEnough = 1024;
 constexpr std::int64_t kLeastRow = 4096;
 constexpr std::int64_t kLeastColumn = 64;

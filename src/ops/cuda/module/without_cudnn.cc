@@ -1,4 +1,4 @@
-// In the place of the other files that begin with `cudnn`, where Tandem is built without it.
+// Replaces the files that begin with `cudnn` if Tandem is built without cuDNN.
 #include "ops/cuda/cudnn.h"
 
 namespace tandem::cuda {

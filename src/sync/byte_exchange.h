@@ -1,4 +1,4 @@
-// What the ranks tell each other in a step, beside gradients.
+// A small all-gather per step, for the bookkeeping that ranks exchange besides gradients.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace tandem {
 
-// A few bytes of every rank for every other one, in host memory that serves every step.
-class RankWords {
+// All-gathers a few bytes per rank into host memory that is reused in every step.
+class ByteExchange {
  public:
-  RankWords(Communicator& communicator, std::size_t bytes)
+  ByteExchange(Communicator& communicator, std::size_t bytes)
       : communicator_(communicator),
         mine_(bytes),
         all_(bytes * static_cast<std::size_t>(communicator.size())) {}
 
-  std::size_t size() const { return mine_.size(); }  // bytes of a rank
+  std::size_t size() const { return mine_.size(); }  // bytes per rank
   std::uint8_t* mine() { return mine_.data(); }
-  // Sends mine(), which belongs to the collective until wait().
+  // Sends mine(), which must not be written to before wait() returns.
   void start() { work_ = communicator_.start_exchange(mine_.data(), mine_.size(), all_.data()); }
   bool test() { return !work_ || work_->test(); }
   void wait() {
     if (const auto work = std::exchange(work_, nullptr)) work->wait();
   }
-  // What a rank sent.
+  // The bytes that `rank` sent.
   const std::uint8_t* of(int rank) const {
     return all_.data() + static_cast<std::size_t>(rank) * mine_.size();
   }
