@@ -188,7 +188,7 @@ Metric mean_metric(std::string name, const char* what, MeanMetric::Values values
 struct Metric::State {
   std::string name;
   std::shared_ptr<const MetricBase> base;
-  std::shared_ptr<Workers> workers;  // who has sums of their own; null: nobody
+  std::shared_ptr<WorkerCollectives> workers;  // who has sums of their own; null: nobody
   mutable std::mutex mutex;
   // By part (ReplicaContext::part) and device.
   std::map<std::pair<int, std::string>, std::vector<Tensor>> sums;
@@ -246,7 +246,7 @@ void Metric::add_statistics(const std::vector<Tensor>& statistics) {
 namespace {
 
 // A worker that was never updated does not know the shapes: the others tell them.
-std::vector<Tensor> over_workers(Workers& workers, std::vector<Tensor> mine,
+std::vector<Tensor> over_workers(WorkerCollectives& workers, std::vector<Tensor> mine,
                                  const std::string& name) {
   const std::string what = "result of metric " + name;
   std::string shapes;

@@ -47,7 +47,7 @@ Tensor pairwise_sum(std::vector<Tensor> values) {
 // The copies of an on-read variable, of all processes, brought together.
 Tensor aggregate_copies(VariableImpl& variable) {
   const VariableAggregation aggregation = variable.options().aggregation;
-  const std::shared_ptr<Workers>& workers = variable.workers();
+  const std::shared_ptr<WorkerCollectives>& workers = variable.workers();
   const auto what = [&] {
     return "value of " +
            (variable.options().name.empty() ? quoted_name(variable) : variable.options().name);

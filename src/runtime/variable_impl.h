@@ -7,7 +7,7 @@
 #include "graph/node.h"
 #include "runtime/strategy_mark.h"
 #include "runtime/variable_storage.h"
-#include "runtime/workers.h"
+#include "runtime/worker_collectives.h"
 #include "tandem/variable.h"
 
 namespace tandem {
@@ -17,13 +17,13 @@ class VariableImpl final : public RefCounted {
   // `workers`: the other processes that keep the variable. `strategy`: whose replicas the readers
   // are.
   VariableImpl(std::unique_ptr<VariableStorage> storage, const TensorSpec& spec,
-               VariableOptions options, std::shared_ptr<Workers> workers = nullptr,
+               VariableOptions options, std::shared_ptr<WorkerCollectives> workers = nullptr,
                std::shared_ptr<const StrategyMark> strategy = nullptr);
   // `initial_value` is copied to each of `devices`: one copy each, in the order of the replicas.
   // `tag`: what the memory is accounted as.
   VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
                VariableOptions options, MemoryTag tag = MemoryTag::kWeights,
-               std::shared_ptr<Workers> workers = nullptr,
+               std::shared_ptr<WorkerCollectives> workers = nullptr,
                std::shared_ptr<const StrategyMark> strategy = nullptr);
   // A variable of the graph that the thread builds: its memory is symbolic, the elements are each
   // session's. `initial_value`: symbolic or not. REQUIRES: building->for_sessions.
@@ -35,7 +35,7 @@ class VariableImpl final : public RefCounted {
   bool of_graph() const { return of_graph_; }
   bool distributed() const { return distributed_; }
   // Null: no other process has copies.
-  const std::shared_ptr<Workers>& workers() const { return workers_; }
+  const std::shared_ptr<WorkerCollectives>& workers() const { return workers_; }
   // Null unless distributed(): a variable with a single reader may be used under every strategy.
   const std::shared_ptr<const StrategyMark>& strategy() const { return strategy_; }
   // Whose functions act at once, whether the thread builds a graph or not.
@@ -77,7 +77,7 @@ class VariableImpl final : public RefCounted {
   TensorSpec spec_;
   bool of_graph_ = false;
   bool distributed_ = false;
-  std::shared_ptr<Workers> workers_;
+  std::shared_ptr<WorkerCollectives> workers_;
   std::shared_ptr<const StrategyMark> strategy_;
   std::unique_ptr<VariableStorage> storage_;
 };
@@ -93,7 +93,7 @@ class VariableCreator {
   virtual ~VariableCreator() = default;
   virtual RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) = 0;
   // The processes among which what it makes is kept equal; null: this one alone.
-  virtual std::shared_ptr<Workers> workers() const { return nullptr; }
+  virtual std::shared_ptr<WorkerCollectives> workers() const { return nullptr; }
   // The calling thread's; null outside strategies.
   static VariableCreator* current();
 };

@@ -11,9 +11,9 @@ namespace tandem {
 
 // One process's view, for what they do together between steps. Every worker calls the same
 // functions in the same order; each throws as the collectives of a Communicator do. Of one thread.
-class Workers {
+class WorkerCollectives {
  public:
-  virtual ~Workers() = default;
+  virtual ~WorkerCollectives() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
   // Writes what there is to be one of. Worker 0.
