@@ -1,5 +1,4 @@
-// The subcommands of `tandem`. Each adds itself to the command line; what it does runs when the
-// line has been parsed, and throws tandem::Error, or CLI::RuntimeError to end with an exit code.
+// The subcommands of `tandem`. Each function adds one to the command line.
 #pragma once
 
 namespace CLI {

@@ -28,7 +28,7 @@ json describe(const config::PhysicalDevice& device) {
 }
 
 void print_table(const json& report) {
-  std::cout << fmt::format("{:<28}{:<36}{:>12}  {}\n", "physical device", "what it is", "memory",
+  std::cout << fmt::format("{:<28}{:<36}{:>12}  {}\n", "physical device", "description", "memory",
                            "notes");
   for (const json& device : report["physical_devices"]) {
     std::string notes = device["emulated"].get<bool>() ? "emulated" : "";
@@ -61,9 +61,9 @@ void list_devices(bool as_json) {
 }  // namespace
 
 void add_devices_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("devices", "List the devices that there are");
+  CLI::App* command = app.add_subcommand("devices", "List the available devices");
   const auto as_json = std::make_shared<bool>(false);
-  command->add_flag("--json", *as_json, "Print JSON instead of a table");
+  command->add_flag("--json", *as_json, "Print JSON instead of tables");
   command->callback([as_json] { list_devices(*as_json); });
 }
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "images.h"
 #include "models.h"
-#include "pictures.h"
 #include "tandem/creation.h"
 #include "tandem/device.h"
 #include "workload.h"
@@ -17,7 +17,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::int64_t kSteps = 1000;  // of a training whose length nothing here depends on
+constexpr std::int64_t kSteps = 1000;  // any length of training: the result does not depend on it
 
 struct ExplainOptions {
   Workload workload;
@@ -72,28 +72,28 @@ json as_json(const Explanation& explanation, const Workload& workload) {
   return report;
 }
 
-// On the host, where data comes from.
-data::Example batch_of(const Shape& picture, std::int64_t examples) {
+// A batch of zeros on the host, where datasets produce batches.
+data::Example batch_of(const Shape& image, std::int64_t examples) {
   const DeviceScope host("/cpu:0");
-  return {zeros(picture.with_leading(examples)), zeros({examples}, {.dtype = int64})};
+  return {zeros(image.with_leading(examples)), zeros({examples}, {.dtype = int64})};
 }
 
 void explain_training(const ExplainOptions& options) {
   const Workload& workload = options.workload;
   check(workload);
-  const Recipe recipe = recipe_of(workload.model);
+  const Recipe recipe = recipe_for(workload.model);
   const std::int64_t batch = workload.batch.value_or(recipe.batch);
-  const PictureShape data = picture_shape(workload.data, "explain");
+  const ImageSpec data = image_spec(workload.data, "explain");
   const distribute::Strategy strategy = make_strategy(workload.placement);
   Model model;
   {
     const auto scope = strategy.scope();
-    model = make_model(workload.model, data.picture, data.classes);
+    model = make_model(workload.model, data.image, data.classes);
     model.compile({.optimizer = make_optimizer(recipe, workload.optimizer, std::nullopt, kSteps),
                    .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
                    .metrics = {"accuracy"}});
   }
-  const Explanation explanation = explain(model, batch_of(data.picture, batch));
+  const Explanation explanation = explain(model, batch_of(data.image, batch));
   if (options.as_json) {
     std::cout << as_json(explanation, workload).dump(2) << '\n';
     return;
@@ -106,9 +106,10 @@ void explain_training(const ExplainOptions& options) {
 void add_explain_command(CLI::App& app) {
   const auto options = std::make_shared<ExplainOptions>();
   CLI::App* command = app.add_subcommand(
-      "explain", "Tell where a model's training will run and what it will take, without training");
-  add_workload_options(*command, options->workload, "synthetic, mnist or cifar10; nothing is read");
-  command->add_flag("--json", options->as_json, "Print JSON instead of a table");
+      "explain", "Show placement, memory and communication of a training step without running it");
+  add_workload_options(*command, options->workload,
+                       "Dataset: synthetic, mnist or cifar10 (no files are read)");
+  command->add_flag("--json", options->as_json, "Print JSON instead of tables");
   command->callback([options] { explain_training(*options); });
 }
 

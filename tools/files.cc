@@ -12,7 +12,7 @@
 namespace tandem::tools {
 namespace {
 
-// 0, or the error.
+// Returns 0 or errno.
 int write_to(const std::string& path, std::string_view text) {
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0) return errno;

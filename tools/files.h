@@ -1,11 +1,11 @@
-// Files that the commands write.
+// Writes the commands' output files.
 #pragma once
 
 #include <string>
 
 namespace tandem::tools {
 
-// Writes a file whole or not at all: an earlier one survives a full disk. A device or a pipe is
+// Replaces a file atomically: an earlier one survives a full disk. A device or a pipe is
 // written to as it is. Throws throw_file_error(`message`, ...) of core/file_error.h.
 void replace_file(const std::string& path, const std::string& text, const std::string& message);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kFailure = 2;
 
-// Errors are one line each, for logs and for scripts.
+// Errors are single lines, which logs and scripts can parse.
 int report(const char* kind, std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
   std::cerr << "tandem: " << kind << ": " << message << '\n';
@@ -22,10 +22,10 @@ int report(const char* kind, std::string message) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A file that grows past the limit is an error to report, not an end without a word.
+  // A write past the file size limit then fails with an error instead of killing the process.
   std::signal(SIGXFSZ, SIG_IGN);
 
-  CLI::App app("Trains models on one device or on many");
+  CLI::App app("Train models on one or more devices");
   app.name("tandem");
   app.set_version_flag("--version", "tandem " TANDEM_VERSION);
   app.require_subcommand(1);
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& e) {
-    return e.get_exit_code();  // what there is to say has been said
+    return e.get_exit_code();  // the command has printed its message
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     const bool unexpected =

@@ -7,22 +7,22 @@
 namespace tandem::tools {
 namespace {
 
-// Weight decay is left out: with as few steps as one trains on a laptop it changes nothing.
+// Without weight decay, which has no effect in as few steps as a laptop trains.
 constexpr double kResNetMomentum = 0.9;
 constexpr double kBatchNormMomentum = 0.9;
 
-Model make_mlp(const Shape& picture, std::int64_t classes) {
+Model make_mlp(const Shape& image, std::int64_t classes) {
   return Sequential({
-      layers::Flatten({.input_shape = picture}),
+      layers::Flatten({.input_shape = image}),
       layers::Dense(512, {.activation = "relu"}),
       layers::Dense(512, {.activation = "relu"}),
       layers::Dense(classes),
   });
 }
 
-Model make_lenet(const Shape& picture, std::int64_t classes) {
+Model make_lenet(const Shape& image, std::int64_t classes) {
   return Sequential({
-      layers::Conv2D(32, 3, {.activation = "relu", .input_shape = picture}),
+      layers::Conv2D(32, 3, {.activation = "relu", .input_shape = image}),
       layers::Conv2D(64, 3, {.activation = "relu"}),
       layers::MaxPooling2D(2),
       layers::Dropout(0.25),
@@ -43,7 +43,8 @@ SymbolicInput convolution(const SymbolicInput& x, std::int64_t filters, std::int
   return layers::BatchNormalization({.momentum = kBatchNormMomentum})(y);
 }
 
-// Two convolutions beside a shortcut, which is a projection where the shape changes (option B).
+// A residual block: two convolutions and a shortcut, which is a projection if the shape changes
+// (option B).
 SymbolicInput residual_block(const SymbolicInput& x, std::int64_t filters, std::int64_t stride) {
   SymbolicInput y = layers::ReLU()(convolution(x, filters, 3, stride));
   y = convolution(y, filters, 3, 1);
@@ -51,9 +52,9 @@ SymbolicInput residual_block(const SymbolicInput& x, std::int64_t filters, std::
   return layers::ReLU()(layers::Add()({y, shortcut}));
 }
 
-Model make_resnet20(const Shape& picture, std::int64_t classes) {
+Model make_resnet20(const Shape& image, std::int64_t classes) {
   constexpr int kBlocks = 3;
-  const SymbolicInput input = Input(picture);
+  const SymbolicInput input = Input(image);
   SymbolicInput x = layers::ReLU()(convolution(input, 16, 3, 1));
   for (const std::int64_t filters : {16, 32, 64})
     for (int block = 0; block < kBlocks; ++block)
@@ -68,7 +69,7 @@ Model make_resnet20(const Shape& picture, std::int64_t classes) {
 
 }  // namespace
 
-Recipe recipe_of(const std::string& model) {
+Recipe recipe_for(const std::string& model) {
   if (model == "mlp") return {.optimizer = "adam"};
   if (model == "lenet") return {.learning_rate = 2e-3, .decay = true, .optimizer = "adam"};
   if (model == "resnet20")
@@ -76,10 +77,10 @@ Recipe recipe_of(const std::string& model) {
   unknown_model(model);
 }
 
-Model make_model(const std::string& model, const Shape& picture, std::int64_t classes) {
-  if (model == "mlp") return make_mlp(picture, classes);
-  if (model == "lenet") return make_lenet(picture, classes);
-  if (model == "resnet20") return make_resnet20(picture, classes);
+Model make_model(const std::string& model, const Shape& image, std::int64_t classes) {
+  if (model == "mlp") return make_mlp(image, classes);
+  if (model == "lenet") return make_lenet(image, classes);
+  if (model == "resnet20") return make_resnet20(image, classes);
   unknown_model(model);
 }
 

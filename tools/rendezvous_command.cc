@@ -1,4 +1,4 @@
-// `tandem rendezvous`: a rendezvous server on a host of its own choice, outside of the ranks.
+// `tandem rendezvous`: a rendezvous server that runs outside of the ranks, on any host.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ struct Options {
   double join_timeout = 1800.0;  // seconds
 };
 
-// How ranks find what listens there: by this machine's name where it is every address.
+// The host name or address by which ranks reach a server that listens on `address`.
 std::string reachable(const std::string& address) {
   std::array<char, 256> name = {};
   const bool everywhere = address == "0.0.0.0" || address == "::";
@@ -52,21 +52,22 @@ void serve(const Options& options) {
 
 void add_rendezvous_command(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("rendezvous", "Host a job outside of its ranks, until it is over");
+  CLI::App* command = app.add_subcommand(
+      "rendezvous", "Run the rendezvous server of a job until the job has ended");
   require_whole_number(
-      *command->add_option("-n,--ranks", options->ranks, "Ranks of the job")->required(), 1);
+      *command->add_option("-n,--ranks", options->ranks, "Number of ranks of the job")->required(),
+      1);
   command
       ->add_option("--address", options->address,
-                   "Where to listen: the loopback for ranks on this machine, 0.0.0.0 everywhere, "
-                   "which takes a secret in TANDEM_JOB_TOKEN")
+                   "Address to listen on: loopback for ranks on this machine only, 0.0.0.0 for all "
+                   "interfaces (requires a secret in TANDEM_JOB_TOKEN)")
       ->capture_default_str();
   require_whole_number(
-      *command->add_option("--port", options->port, "0: one that is free")->capture_default_str(),
+      *command->add_option("--port", options->port, "Port to listen on; 0 chooses a free port")
+           ->capture_default_str(),
       0);
   command
-      ->add_option("--join-timeout", options->join_timeout,
-                   "Seconds that the ranks have to join the job")
+      ->add_option("--join-timeout", options->join_timeout, "Seconds to wait for all ranks to join")
       ->capture_default_str();
   command->callback([options] { serve(*options); });
 }

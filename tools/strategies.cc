@@ -21,7 +21,7 @@ std::vector<std::string> devices_of(const StrategyChoice& choice) {
   return devices;
 }
 
-// The index of a name like "/cpu:1" or "/device:CPU:1"; nothing for other devices.
+// The index of a CPU device name such as "/cpu:1" or "/device:CPU:1"; none for other devices.
 std::optional<int> cpu_index(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return std::tolower(c); });
@@ -49,10 +49,10 @@ void check(const StrategyChoice& choice) {
     throw InvalidArgumentError("[" + choice.command + "] " + message);
   };
   if (choice.strategy == "default" && !choice.devices.empty())
-    reject("--devices needs --strategy one_device, mirrored or multi_worker");
+    reject("--devices requires --strategy one_device, mirrored or multi_worker");
   if (const std::size_t count = devices_of(choice).size();
       choice.strategy == "one_device" && count > 1)
-    reject(fmt::format("--strategy one_device takes one device, got {}", count));
+    reject(fmt::format("expected one device for --strategy one_device, got {}", count));
 }
 
 distribute::Strategy make_strategy(const StrategyChoice& choice) {

@@ -1,4 +1,4 @@
-// The strategies that the commands know, from the text of their options.
+// Makes strategies from command-line options.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ namespace tandem::tools {
 struct StrategyChoice {
   std::string command;               // for messages: "train"
   std::string strategy = "default";  // or "one_device", "mirrored", "multi_worker"
-  std::string devices;               // separated by commas
+  std::string devices;               // comma-separated
 };
 
-// Throws InvalidArgumentError where strategy and devices do not suit each other.
+// Throws InvalidArgumentError if strategy and devices contradict each other.
 void check(const StrategyChoice& choice);
-// REQUIRES: check(). Makes as many logical CPUs as the devices' names speak of, sharing the cores.
-// Throws InvalidArgumentError for an unknown strategy and what the strategies throw.
+// REQUIRES: check(). Configures as many logical CPUs as the device names mention; they share the
+// cores. Throws InvalidArgumentError for an unknown strategy and what the strategies throw.
 distribute::Strategy make_strategy(const StrategyChoice& choice);
 
 }  // namespace tandem::tools

@@ -12,8 +12,8 @@
 
 #include "commands.h"
 #include "files.h"
+#include "images.h"
 #include "models.h"
-#include "pictures.h"
 #include "tandem/callbacks.h"
 #include "tandem/debugging.h"
 #include "tandem/profiler.h"
@@ -40,22 +40,22 @@ void check(const TrainOptions& options) {
   if (options.learning_rate && !(*options.learning_rate >= 0.0))
     reject(fmt::format("expected --lr of at least 0, got {}", *options.learning_rate));
   if (options.checkpoint.empty() && (options.resume || options.checkpoint_steps))
-    reject("--resume and --checkpoint-steps need --checkpoint FILE");
+    reject("--resume and --checkpoint-steps require --checkpoint FILE");
   check(options.workload);
-  // Not a time to find out when training is through.
+  // Checked before training, so that no result is lost afterwards.
   for (const auto& [option, file] :
        {std::pair("--checkpoint", options.checkpoint), std::pair("--report", options.report),
         std::pair("--trace", options.trace)}) {
     if (std::filesystem::is_directory(file))
-      reject(fmt::format("expected {} FILE, '{}' is a directory", option, file));
+      reject(fmt::format("expected a file for {}, '{}' is a directory", option, file));
     if (const auto directory = std::filesystem::path(file).parent_path();
         !directory.empty() && !std::filesystem::is_directory(directory))
-      throw NotFoundError(fmt::format("[train] there is no directory '{}' for {} '{}'",
+      throw NotFoundError(fmt::format("[train] the directory '{}' of {} '{}' does not exist",
                                       directory.string(), option, file));
   }
 }
 
-// What must be the same for training to go on from a checkpoint.
+// The options that must be equal when training resumes from a checkpoint.
 std::map<std::string, std::string> config_of(const TrainOptions& options, std::int64_t batch,
                                              const Recipe& recipe) {
   std::map<std::string, std::string> config = {
@@ -80,7 +80,7 @@ std::vector<callbacks::Callback> callbacks_of(const TrainOptions& options, std::
                                          .config = config_of(options, batch, recipe)})};
 }
 
-// Counts what this run trains on, which a resumed run's history does not tell.
+// Counts the steps and the time of this run. The history of a resumed run includes earlier ones.
 class Stopwatch final : public callbacks::CallbackBase {
  public:
   Stopwatch(std::int64_t batch, std::int64_t examples) : batch_(batch), examples_(examples) {}
@@ -95,8 +95,8 @@ class Stopwatch final : public callbacks::CallbackBase {
     seconds_ = std::chrono::duration<double>(Clock::now() - start_).count();
   }
 
-  std::int64_t epoch() const { return epoch_ + 1; }  // from 1, as they are shown
-  std::int64_t steps() const { return steps_; }      // of that epoch
+  std::int64_t epoch() const { return epoch_ + 1; }  // counted from 1, for messages
+  std::int64_t steps() const { return steps_; }      // of the present epoch
   double seconds() const { return seconds_; }
   double examples_per_second() const {
     return trained_ > 0 ? static_cast<double>(trained_) / seconds_ : 0.0;
@@ -110,7 +110,7 @@ class Stopwatch final : public callbacks::CallbackBase {
   double seconds_ = 0.0;
 };
 
-// The profile of a run, written also where the run ends with an error.
+// Writes the profile of a run, even if the run ends with an error.
 class Profile {
  public:
   Profile(const std::string& trace, bool print) : print_(print) {
@@ -119,7 +119,7 @@ class Profile {
   ~Profile() {
     try {
       end();
-    } catch (const Error&) {  // the run's own error is the one to tell
+    } catch (const Error&) {  // the run's own error is the one to report
     }
   }
   Profile(const Profile&) = delete;
@@ -164,23 +164,23 @@ std::string signal_name(int signal) {
   return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
 }
 
-void tell_interruption(const TrainOptions& options, int signal, const Stopwatch& stopwatch,
-                       nlohmann::ordered_json& report) {
+void report_interruption(const TrainOptions& options, int signal, const Stopwatch& stopwatch,
+                         nlohmann::ordered_json& report) {
   const std::string how =
       options.checkpoint.empty()
-          ? std::string("its state is lost, which --checkpoint FILE would have kept")
-          : fmt::format("to go on from there: the same command with --checkpoint {} --resume",
+          ? std::string("its state was not saved; use --checkpoint FILE to save it")
+          : fmt::format("to resume, run the same command with --checkpoint {} --resume",
                         options.checkpoint);
-  std::cerr << fmt::format("tandem: [train] {} ended training after step {} of epoch {}; {}\n",
+  std::cerr << fmt::format("tandem: [train] {} stopped training after step {} of epoch {}; {}\n",
                            signal_name(signal), stopwatch.steps(), stopwatch.epoch(), how);
   report["interrupted"] = {
       {"signal", signal_name(signal)}, {"epoch", stopwatch.epoch()}, {"step", stopwatch.steps()}};
 }
 
 Model make_compiled_model(const TrainOptions& options, const Recipe& recipe,
-                          const datasets::LabelledImages& pictures, std::int64_t steps) {
-  Model model = make_model(options.workload.model, pictures.images.shape().without_leading(1),
-                           pictures.classes);
+                          const datasets::LabelledImages& images, std::int64_t steps) {
+  Model model =
+      make_model(options.workload.model, images.images.shape().without_leading(1), images.classes);
   model.compile({.optimizer = make_optimizer(recipe, options.workload.optimizer,
                                              options.learning_rate, steps),
                  .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
@@ -193,42 +193,42 @@ int train(const TrainOptions& options) {
   check(options);
   if (options.check_numerics) debugging::enable_check_numerics();
   const Workload& workload = options.workload;
-  const Recipe recipe = recipe_of(workload.model);
+  const Recipe recipe = recipe_for(workload.model);
   const std::int64_t batch = workload.batch.value_or(recipe.batch);
   const distribute::Strategy strategy = make_strategy(workload.placement);
   const bool chief = strategy.is_chief();
   Profile profile(chief ? options.trace : "", chief && options.profile);
   random::set_seed(options.seed);
-  const datasets::TrainTest pictures = load_pictures(workload.data, options.limit, options.seed);
-  const std::int64_t steps_per_epoch = (pictures.train.size() + batch - 1) / batch;
+  const datasets::TrainTest images = load_images(workload.data, options.limit, options.seed);
+  const std::int64_t steps_per_epoch = (images.train.size() + batch - 1) / batch;
 
   Model model;
   {
     const auto scope = strategy.scope();
-    model = make_compiled_model(options, recipe, pictures.train, steps_per_epoch * options.epochs);
+    model = make_compiled_model(options, recipe, images.train, steps_per_epoch * options.epochs);
   }
 
   auto callbacks = callbacks_of(options, batch, recipe);
-  const auto stopwatch = std::make_shared<Stopwatch>(batch, pictures.train.size());
+  const auto stopwatch = std::make_shared<Stopwatch>(batch, images.train.size());
   callbacks.push_back(callbacks::Callback(stopwatch));
   int interrupted_by = 0;
   callbacks.push_back(
       callbacks::StopOnSignal({.on_stop = [&](Model&, int signal) { interrupted_by = signal; }}));
   const History history =
-      model.fit(training_batches(pictures.train,
+      model.fit(training_batches(images.train,
                                  {.batch = batch, .seed = options.seed, .augment = recipe.augment}),
                 {.epochs = options.epochs, .callbacks = callbacks});
   auto report = report_of(history, *stopwatch, model, strategy);
   if (interrupted_by != 0) {
     if (chief) {
-      tell_interruption(options, interrupted_by, *stopwatch, report);
+      report_interruption(options, interrupted_by, *stopwatch, report);
       profile.end();
       std::cout << profile.table();
       write_report(options.report, report);
     }
     return 128 + interrupted_by;
   }
-  const auto test = model.evaluate(test_batches(pictures.test, std::max<std::int64_t>(batch, 256)));
+  const auto test = model.evaluate(test_batches(images.test, std::max<std::int64_t>(batch, 256)));
 
   profile.end();
   if (!chief) return 0;
@@ -245,36 +245,38 @@ int train(const TrainOptions& options) {
 
 void add_train_command(CLI::App& app) {
   const auto options = std::make_shared<TrainOptions>();
-  CLI::App* command = app.add_subcommand("train", "Train a model and test it");
+  CLI::App* command = app.add_subcommand("train", "Train a model and evaluate it");
   add_workload_options(*command, options->workload,
-                       "synthetic, mnist:DIRECTORY or cifar10:DIRECTORY");
+                       "Dataset: synthetic, mnist:DIRECTORY or cifar10:DIRECTORY");
   require_whole_number(
-      *command->add_option("--epochs", options->epochs, "Passes over the training data")
+      *command->add_option("--epochs", options->epochs, "Number of passes over the training data")
            ->capture_default_str(),
       0);
   command->add_option("--lr", options->learning_rate,
-                      "The learning rate; not given: the model's or optimizer's own");
+                      "Learning rate (default: depends on the model and the optimizer)");
   require_whole_number(
-      *command->add_option("--seed", options->seed, "Of weights, order, dropout and drawn data")
+      *command
+           ->add_option("--seed", options->seed,
+                        "Random seed for initialization, shuffling, dropout and synthetic data")
            ->capture_default_str(),
       0);
   require_whole_number(
-      *command->add_option("--limit", options->limit, "Train on the first N pictures only"), 1);
+      *command->add_option("--limit", options->limit, "Train on the first N images only"), 1);
   command->add_option("--checkpoint", options->checkpoint,
-                      "Keep the state of training in this file");
+                      "Save the state of training to this file");
   require_whole_number(
-      *command->add_option(
-          "--checkpoint-steps", options->checkpoint_steps,
-          "Steps between checkpoints; besides, there is one at the end of each epoch"),
+      *command->add_option("--checkpoint-steps", options->checkpoint_steps,
+                           "Save a checkpoint every N steps, in addition to the end of each epoch"),
       1);
-  command->add_flag("--resume", options->resume, "Go on from the checkpoint");
-  command->add_option("--report", options->report, "Write the figures to this file, as JSON");
+  command->add_flag("--resume", options->resume, "Resume training from the checkpoint");
+  command->add_option("--report", options->report,
+                      "Write losses, metrics and timings to this file as JSON");
   command->add_option("--trace", options->trace,
-                      "Write a profile of the whole run to this file, as a Chrome trace");
+                      "Write a profile of the whole run to this file as a Chrome trace");
   command->add_flag("--check-numerics", options->check_numerics,
-                    "Stop at the first operation that makes a NaN or an infinity, and name it");
+                    "Stop with an error at the first operation that produces NaN or infinity");
   command->add_flag("--profile", options->profile,
-                    "Print how long each operation took in all, on each device");
+                    "Print the total time of each operation per device");
   command->callback([options] {
     if (const int code = train(*options)) throw CLI::RuntimeError(code);
   });

@@ -13,7 +13,7 @@
 namespace tandem::tools {
 namespace {
 
-// "; did you mean '--model'?", with `prefix` "--"; or nothing.
+// "; did you mean '--model'?" for `prefix` "--"; empty if no name is similar.
 std::string suggestion(std::string_view word, const std::vector<std::string>& known,
                        std::string_view prefix = "") {
   const std::vector<std::string_view> names(known.begin(), known.end());
@@ -33,7 +33,7 @@ std::string unknown_command(const CLI::App& app, const std::vector<std::string>&
                      suggestion(left.front(), commands));
 }
 
-// Long names, without dashes.
+// The long names of a command's options, without dashes.
 std::vector<std::string> options_of(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options())
@@ -41,11 +41,11 @@ std::vector<std::string> options_of(const CLI::App& command) {
   return names;
 }
 
-// A program's own options are taken for the launcher's where no -- comes before the program.
+// Without -- before the program, the program's options are parsed as the launcher's.
 std::string about_program(const CLI::App& command) {
   const CLI::Option* program = command.get_option_no_throw("program");
   if (!program || program->count() == 0) return {};
-  return fmt::format("; a program with options of its own comes after --: tandem {} ... -- {} ...",
+  return fmt::format("; put a program that has options after --: tandem {} ... -- {} ...",
                      command.get_name(), program->results().front());
 }
 
@@ -56,13 +56,13 @@ std::string describe_unexpected(const CLI::App& app) {
   const auto commands = app.get_subcommands();
   if (commands.empty() || left.empty()) return unknown_command(app, left);
   const CLI::App& command = *commands.front();
-  // Behind an unknown option comes what it was to be set to.
+  // Reports an unknown option, not the value after it.
   const auto option = std::find_if(left.begin(), left.end(),
                                    [](const std::string& word) { return word.starts_with('-'); });
   if (option == left.end())
-    return fmt::format("unexpected '{}' after tandem {}", left.front(), command.get_name());
+    return fmt::format("tandem {}: unrecognized argument '{}'", command.get_name(), left.front());
   const std::string name = option->substr(0, option->find('='));
-  return fmt::format("tandem {} has no option '{}'{}{}", command.get_name(), name,
+  return fmt::format("tandem {}: unrecognized option '{}'{}{}", command.get_name(), name,
                      suggestion(name, options_of(command), "--"), about_program(command));
 }
 

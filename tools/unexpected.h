@@ -1,4 +1,4 @@
-// The error for a command line with unexpected words.
+// The error message for a command line with unrecognized arguments.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ class App;
 
 namespace tandem::tools {
 
-// The message for the words that were left over when `app` was parsed, or for the missing command:
-// the first of them, what it may have been meant to be, and what there is.
+// Names the first argument that `app` did not recognize, or the missing command, and suggests what
+// may have been meant.
 std::string describe_unexpected(const CLI::App& app);
 
 }  // namespace tandem::tools

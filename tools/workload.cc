@@ -11,22 +11,23 @@ namespace tandem::tools {
 
 void add_workload_options(CLI::App& command, Workload& workload, const std::string& data_help) {
   workload.placement.command = command.get_name();
-  // Given twice, the last counts: scripts add to what they pass on.
+  // If an option is repeated, the last one counts, so that scripts can append options.
   command.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  command.add_option("--model", workload.model, "mlp, lenet or resnet20")->capture_default_str();
+  command.add_option("--model", workload.model, "Model: mlp, lenet or resnet20")
+      ->capture_default_str();
   command.add_option("--data", workload.data, data_help)->capture_default_str();
   command
-      .add_option("--strategy", workload.placement.strategy,
-                  "default, one_device, mirrored, or multi_worker: a rank of tandem run")
+      .add_option(
+          "--strategy", workload.placement.strategy,
+          "Distribution strategy: default, one_device, mirrored, or multi_worker under tandem run")
       ->capture_default_str();
   command.add_option("--devices", workload.placement.devices,
-                     "Of the strategy, as in /cpu:0,/cpu:1 or /gpu:0,/gpu:1");
-  require_whole_number(
-      *command.add_option("--batch", workload.batch,
-                          "Examples a step, over all devices; not given: the model's own"),
-      1);
+                     "Devices to use, comma-separated, e.g. /gpu:0,/gpu:1");
+  require_whole_number(*command.add_option("--batch", workload.batch,
+                                           "Global batch size (default: depends on the model)"),
+                       1);
   command.add_option("--optimizer", workload.optimizer,
-                     "sgd, adam, ...; not given: the model's own");
+                     "Optimizer: sgd, adam, ... (default: depends on the model)");
 }
 
 void check(const Workload& workload) { check(workload.placement); }

@@ -1,4 +1,4 @@
-// What a command is asked about: a model, its data, and where its training runs.
+// The options that `train` and `explain` share: model, data, strategy, batch size.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ namespace tandem::tools {
 
 struct Workload {
   std::string model = "lenet", data = "synthetic";
-  std::string optimizer;              // empty: the model's own
-  std::optional<std::int64_t> batch;  // not given: the model's own
+  std::string optimizer;              // empty: the model's default
+  std::optional<std::int64_t> batch;  // not given: the model's default
   StrategyChoice placement;
 };
 
-// The options that set `workload`, which outlives the parsing. `data_help`: what --data may be.
+// Adds the options that set `workload`, which must outlive parsing. `data_help`: help of --data.
 void add_workload_options(CLI::App& command, Workload& workload, const std::string& data_help);
-// Throws InvalidArgumentError for options that no model or strategy could take.
+// Throws InvalidArgumentError for options that contradict each other.
 void check(const Workload& workload);
 
-// Makes `option` take whole numbers of 64 bits alone, from `least` on: CLI11 takes "-1" for an
-// unsigned number, and the largest number for one that is too large.
+// Restricts `option` to 64-bit integers of at least `least`. CLI11 itself parses "-1" as an
+// unsigned number, and clamps numbers that are too large.
 void require_whole_number(CLI::Option& option, std::int64_t least);
 
 }  // namespace tandem::tools

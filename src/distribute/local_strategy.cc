@@ -13,7 +13,7 @@
 #include "tandem/random.h"
 
 namespace tandem::distribute {
-LocalPlan plan_of(const CrossDeviceOps& ops, const std::vector<Device*>& devices) {
+LocalPlan local_plan_for(const CrossDeviceOps& ops, const std::vector<Device*>& devices) {
   LocalPlan plan;
   switch (ops.kind()) {
     case CrossDeviceOps::Kind::kAllReduce: plan.kind = LocalPlan::Kind::kNccl; break;
@@ -62,7 +62,7 @@ std::vector<Device*> replica_devices(const std::vector<std::string>& names, cons
 
 namespace {
 
-// Inside a replica a variable would have one copy that the others do not know.
+// A variable made inside a replica would have one copy that the other replicas do not know.
 class RefuseVariables final : public VariableCreator {
  public:
   RefPtr<VariableImpl> create(const Tensor&, VariableOptions options) override {
@@ -77,10 +77,10 @@ class RefuseVariables final : public VariableCreator {
 }  // namespace
 
 LocalStrategy::LocalStrategy(std::string name, std::vector<Device*> devices,
-                             std::shared_ptr<ReplicaGroup> group)
+                             std::shared_ptr<ReplicaConnections> connections)
     : StrategyImpl(std::move(name), devices),
       devices_(std::move(devices)),
-      group_(std::move(group)),
+      connections_(std::move(connections)),
       replicas_(make_replicas(all_)),
       errors_(devices_.size()),
       threads_(static_cast<int>(devices_.size())) {}
@@ -91,14 +91,14 @@ std::vector<std::unique_ptr<Replica>> LocalStrategy::make_replicas(std::vector<R
                                                                    TracedRun* run) {
   std::vector<std::unique_ptr<Replica>> replicas;
   for (std::size_t id = 0; id < devices_.size(); ++id)
-    replicas.push_back(
-        std::make_unique<Replica>(mark(), static_cast<int>(id), *group_, *devices_[id], all, run));
+    replicas.push_back(std::make_unique<Replica>(mark(), static_cast<int>(id), *connections_,
+                                                 *devices_[id], all, run));
   return replicas;
 }
 
-std::vector<bool> LocalStrategy::taking_part(const BatchSplit& split) const {
+std::vector<bool> LocalStrategy::find_participants(const BatchSplit& split) const {
   std::vector<bool> result(devices_.size(), true);
-  if (split.total >= 0 && !all_take_part())
+  if (split.total >= 0 && !requires_all_replicas())
     for (std::size_t id = 0; id < result.size(); ++id) result[id] = split.counts[id] > 0;
   if (split.total == 0 || std::find(result.begin(), result.end(), true) == result.end())
     fail<InvalidArgumentError>("[{}] the step's batch has no examples", name());
@@ -134,24 +134,24 @@ void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
           [] { return profile::Event{.name = "replica step", .lane = profile::Lane::kSteps}; });
       step(id);
     });
-    group_->leave(id);
+    connections_->leave(id);
   } catch (const std::exception& error) {
     errors_[static_cast<std::size_t>(id)] = std::current_exception();
-    group_->abort(id, error.what());
+    connections_->abort(id, error.what());
   } catch (...) {
     errors_[static_cast<std::size_t>(id)] = std::current_exception();
-    group_->abort(id, "an exception of an unknown type");
+    connections_->abort(id, "an exception of an unknown type");
   }
 }
 
 void LocalStrategy::trace(const std::function<void(int)>& step, const BatchSplit& split) {
-  const std::vector<bool> taking_part = this->taking_part(split);
-  TracedRun run{.ranks = group_->ranks_of_program(taking_part),
-                .root = all_take_part() ? split.leader : 0,
+  const std::vector<bool> participating = find_participants(split);
+  TracedRun run{.ranks = connections_->program_ranks(participating),
+                .root = requires_all_replicas() ? split.leader : 0,
                 .agreements = {}};
   std::vector<Replica*> all;
   const std::vector<std::unique_ptr<Replica>> replicas = make_replicas(all, &run);
-  for (Replica* replica : all) replica->begin(split, taking_part);
+  for (Replica* replica : all) replica->begin(split, participating);
   for (std::size_t id = 0; id < all.size(); ++id)
     if (all[id]->active()) enter(*all[id], [&] { step(static_cast<int>(id)); });
   Generator::current().follow(first_active(all).generator());
@@ -162,9 +162,9 @@ void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSp
     trace(step, split);
     return;
   }
-  const std::vector<bool> taking_part = this->taking_part(split);
-  group_->begin(taking_part);
-  for (Replica* replica : all_) replica->begin(split, taking_part);
+  const std::vector<bool> participating = find_participants(split);
+  connections_->begin(participating);
+  for (Replica* replica : all_) replica->begin(split, participating);
   const bool record = grad_mode;
   threads_.run([&](int replica) {
     const bool previous = grad_mode;
@@ -174,7 +174,7 @@ void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSp
   });
   Generator::current().set_state(first_active(all_).generator().state());
 
-  // The error that came first is the cause; AbortedErrors are its echo.
+  // The error that is not an AbortedError is the cause; AbortedErrors are its consequences.
   std::exception_ptr cause;
   for (std::exception_ptr& error : errors_) {
     if (!error) continue;

@@ -4,7 +4,7 @@
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/tf_config.h"
 #include "core/status.h"
-#include "distribute/worker_replicas.h"
+#include "distribute/worker_connections.h"
 #include "group/process_group_impl.h"
 
 namespace tandem::distribute {
@@ -23,39 +23,42 @@ const char* backend_of(Communication communication) {
   return "auto";
 }
 
-WorkerPlace place_in(const TfConfig& config) {
-  WorkerPlace place{.task_type = config.type, .task_index = config.index};
-  place.chief = config.is_chief();
+WorkerConfig place_in(const TfConfig& config) {
+  WorkerConfig worker_config{.task_type = config.type, .task_index = config.index};
+  worker_config.chief = config.is_chief();
   if (config.type == "ps")
     fail<InvalidArgumentError>(
         "[{}] this process is a task of type 'ps', expected 'chief', 'worker' or 'evaluator'",
         kName);
-  if (config.cluster.empty() || !config.trains() || config.num_workers() == 1) return place;
-  place.worker = config.rank();
-  place.num_workers = config.num_workers();
-  place.url = fmt::format("tcp://{}?rank={}&world_size={}", config.first_address(), place.worker,
-                          place.num_workers);
+  if (config.cluster.empty() || !config.trains() || config.num_workers() == 1) return worker_config;
+  worker_config.worker = config.rank();
+  worker_config.num_workers = config.num_workers();
+  worker_config.url = fmt::format("tcp://{}?rank={}&world_size={}", config.first_address(),
+                                  worker_config.worker, worker_config.num_workers);
   for (const char* type : {"chief", "worker"})
     if (config.count(type) > 0)
-      for (const std::string& address : config.cluster.at(type)) place.addresses.push_back(address);
-  return place;
+      for (const std::string& address : config.cluster.at(type))
+        worker_config.addresses.push_back(address);
+  return worker_config;
 }
 
-// The addresses of the workers, behind a message that has their numbers.
-std::string with_addresses(const char* message, const WorkerPlace& place) {
+// Adds the workers' addresses to a message that names them by rank.
+std::string with_addresses(const char* message, const WorkerConfig& worker_config) {
   constexpr std::size_t kMost = 16;
   std::string text = message;
-  for (std::size_t i = 0; i < std::min(kMost, place.addresses.size()); ++i)
-    text +=
-        fmt::format("{} rank {} is the worker at {}", i == 0 ? ";" : ",", i, place.addresses[i]);
+  for (std::size_t i = 0; i < std::min(kMost, worker_config.addresses.size()); ++i)
+    text += fmt::format("{} rank {} is the worker at {}", i == 0 ? ";" : ",", i,
+                        worker_config.addresses[i]);
   return text;
 }
 
-std::shared_ptr<Job> meet(const WorkerPlace& place, const MultiWorkerMirroredOptions& options) {
+std::shared_ptr<Job> meet(const WorkerConfig& worker_config,
+                          const MultiWorkerMirroredOptions& options) {
   try {
-    return rendezvous(place.url, {.timeout = options.timeout, .silence = options.silence_limit});
+    return rendezvous(worker_config.url,
+                      {.timeout = options.timeout, .silence = options.silence_limit});
   } catch (const DeadlineExceededError& error) {
-    throw DeadlineExceededError(with_addresses(error.what(), place));
+    throw DeadlineExceededError(with_addresses(error.what(), worker_config));
   }
 }
 
@@ -63,58 +66,58 @@ std::shared_ptr<MultiWorkerStrategy> make(const MultiWorkerMirroredOptions& opti
   if (options.timeout <= std::chrono::milliseconds(0))
     fail<InvalidArgumentError>("[{}] expected a positive timeout, got {} ms", kName,
                                options.timeout.count());
-  WorkerPlace place = find_worker_place();
+  WorkerConfig worker_config = find_worker_config();
   std::vector<Device*> devices = replica_devices(options.devices, kName);
-  if (place.num_workers == 1) {
-    auto threads = make_thread_replicas(devices, plan_of({}, devices));
-    return std::make_shared<MultiWorkerStrategy>(std::move(place), std::move(devices), nullptr,
-                                                 std::move(threads));
+  if (worker_config.num_workers == 1) {
+    auto threads = connect_threads(devices, local_plan_for({}, devices));
+    return std::make_shared<MultiWorkerStrategy>(std::move(worker_config), std::move(devices),
+                                                 nullptr, std::move(threads));
   }
-  const WorkerReplicasOptions how{.backend = backend_of(options.communication),
-                                  .time_limit = options.timeout};
-  const bool joins = !place.job;
-  const std::shared_ptr<Job> job = joins ? meet(place, options) : place.job;
-  auto workers = make_worker_group(job, joins, static_cast<int>(devices.size()), how);
-  auto replicas = make_worker_replicas(*job, workers, devices, how);
-  return std::make_shared<MultiWorkerStrategy>(std::move(place), std::move(devices),
+  const WorkerConnectionOptions how{.backend = backend_of(options.communication),
+                                    .time_limit = options.timeout};
+  const bool joins = !worker_config.job;
+  const std::shared_ptr<Job> job = joins ? meet(worker_config, options) : worker_config.job;
+  auto workers = join_workers(job, joins, static_cast<int>(devices.size()), how);
+  auto replicas = connect_workers(*job, workers, devices, how);
+  return std::make_shared<MultiWorkerStrategy>(std::move(worker_config), std::move(devices),
                                                std::move(workers), std::move(replicas));
 }
 
-const WorkerPlace& place_of(const std::shared_ptr<StrategyImpl>& impl) {
-  return static_cast<const MultiWorkerStrategy&>(*impl).place();
+const WorkerConfig& config_of(const std::shared_ptr<StrategyImpl>& impl) {
+  return static_cast<const MultiWorkerStrategy&>(*impl).config();
 }
 
 }  // namespace
 
-WorkerPlace find_worker_place() {
+WorkerConfig find_worker_config() {
   if (const auto config = tf_config_of_environment()) return place_in(*config);
-  WorkerPlace place;
+  WorkerConfig worker_config;
   const auto be = [&](int rank, int size) {
-    place.worker = place.task_index = rank;
-    place.num_workers = size;
-    place.chief = rank == 0;
+    worker_config.worker = worker_config.task_index = rank;
+    worker_config.num_workers = size;
+    worker_config.chief = rank == 0;
   };
   if (comm::is_initialized()) {
-    place.job = comm::detail::default_group(kName)->job();
-    be(place.job->rank(), place.job->size());
-    return place;
+    worker_config.job = comm::detail::default_group(kName)->job();
+    be(worker_config.job->rank(), worker_config.job->size());
+    return worker_config;
   }
   const ClusterEnvironment environment = cluster_environment();
   if (environment.rank && environment.size) {
     be(*environment.rank, *environment.size);
-    place.url = "env://";
+    worker_config.url = "env://";
   }
-  return place;
+  return worker_config;
 }
 
 MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(const MultiWorkerMirroredOptions& options)
     : Strategy(make(options)) {}
 
-int MultiWorkerMirroredStrategy::num_workers() const { return place_of(impl()).num_workers; }
-int MultiWorkerMirroredStrategy::worker() const { return place_of(impl()).worker; }
+int MultiWorkerMirroredStrategy::num_workers() const { return config_of(impl()).num_workers; }
+int MultiWorkerMirroredStrategy::worker() const { return config_of(impl()).worker; }
 const std::string& MultiWorkerMirroredStrategy::task_type() const {
-  return place_of(impl()).task_type;
+  return config_of(impl()).task_type;
 }
-int MultiWorkerMirroredStrategy::task_index() const { return place_of(impl()).task_index; }
+int MultiWorkerMirroredStrategy::task_index() const { return config_of(impl()).task_index; }
 
 }  // namespace tandem::distribute

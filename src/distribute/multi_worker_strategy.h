@@ -1,4 +1,4 @@
-// MultiWorkerMirrored: the replicas of several processes, in step.
+// MultiWorkerMirroredStrategy: synchronous training with the replicas of several processes.
 #pragma once
 
 #include <memory>
@@ -6,43 +6,44 @@
 #include <vector>
 
 #include "comm/rendezvous/rendezvous.h"
+#include "distribute/job_membership.h"
 #include "distribute/local_strategy.h"
-#include "distribute/worker_group.h"
 
 namespace tandem::distribute {
 
-// Which of the workers this process is, and where they meet.
-struct WorkerPlace {
+// This process's place among the workers, and how they find each other.
+struct WorkerConfig {
   std::string task_type = "worker";
   int task_index = 0;
   bool chief = true;
   int worker = 0;
   int num_workers = 1;
-  std::shared_ptr<Job> job;            // that init_process_group() joined; null: none did
-  std::string url;                     // of the rendezvous, where there is no job
-  std::vector<std::string> addresses;  // of the workers, where TF_CONFIG tells
+  std::shared_ptr<Job> job;            // from init_process_group(); null if it was not called
+  std::string url;                     // of the rendezvous server, if there is no job
+  std::vector<std::string> addresses;  // of the workers; filled only from TF_CONFIG
 };
 
-// From TF_CONFIG, else the job that this process is in, else from a launcher's variables, else
-// alone.
-WorkerPlace find_worker_place();
+// Reads TF_CONFIG, else the job that this process has joined, else a launcher's environment
+// variables. Without any of these the process trains alone.
+WorkerConfig find_worker_config();
 
 class MultiWorkerStrategy final : public LocalStrategy {
  public:
-  // `workers`: null: this process is alone.
-  MultiWorkerStrategy(WorkerPlace place, std::vector<Device*> devices,
-                      std::shared_ptr<WorkerGroup> workers, std::shared_ptr<ReplicaGroup> group)
-      : LocalStrategy("MultiWorkerMirroredStrategy", std::move(devices), std::move(group)),
-        place_(std::move(place)),
+  // `workers`: null if this process trains alone.
+  MultiWorkerStrategy(WorkerConfig config, std::vector<Device*> devices,
+                      std::shared_ptr<JobMembership> workers,
+                      std::shared_ptr<ReplicaConnections> connections)
+      : LocalStrategy("MultiWorkerMirroredStrategy", std::move(devices), std::move(connections)),
+        config_(std::move(config)),
         workers_(std::move(workers)) {}
 
-  const WorkerPlace& place() const { return place_; }
-  std::shared_ptr<Workers> workers() const override { return workers_; }
-  bool is_chief() const override { return place_.chief; }
+  const WorkerConfig& config() const { return config_; }
+  std::shared_ptr<WorkerCollectives> workers() const override { return workers_; }
+  bool is_chief() const override { return config_.chief; }
 
  private:
-  WorkerPlace place_;
-  std::shared_ptr<WorkerGroup> workers_;
+  WorkerConfig config_;
+  std::shared_ptr<JobMembership> workers_;
 };
 
 }  // namespace tandem::distribute

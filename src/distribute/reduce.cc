@@ -1,4 +1,4 @@
-// What brings the replicas' values together between steps.
+// Reduces and gathers the replicas' values between steps.
 #include <limits>
 
 #include "core/status.h"
@@ -14,11 +14,10 @@
 namespace tandem::distribute {
 namespace {
 
-// The values of this process's replicas, on the first one's device.
+// The values of this process's replicas, on the device of the first one.
 struct Collected {
   std::vector<Tensor> tensors;
-  // No replica of this process has examples, those of others may: the tensors are like theirs, but
-  // do not count.
+  // Other processes have examples and this one has none: the tensors only give shapes and dtypes.
   bool is_padding = false;
 };
 
@@ -28,12 +27,12 @@ Collected collect(StrategyImpl& strategy, const PerReplica<Tensor>& value, const
   for (std::size_t replica = 0; replica < value.size(); ++replica)
     if (value.present(replica)) collected.tensors.push_back(copy_to_device(value[replica], device));
   if (!collected.tensors.empty()) return collected;
-  if (!strategy.all_take_part() || value.size() == 0 || !value[0].defined())
+  if (!strategy.requires_all_replicas() || value.size() == 0 || !value[0].defined())
     fail<InvalidArgumentError>("[{}] no replica has a value", what);
   return {.tensors = {copy_to_device(value[0], device)}, .is_padding = true};
 }
 
-// A tensor like this one that changes nothing when it is combined with others.
+// A tensor of `like`'s shape that does not change the result of a reduction by `op`.
 Tensor neutral(ReduceOp op, const Tensor& like) {
   const auto of_limits = [&](double extreme, bool lowest) {
     if (is_floating(like.dtype())) return full(like.shape(), extreme, {.dtype = like.dtype()});
@@ -74,8 +73,8 @@ Tensor combine(ReduceOp op, const std::vector<Tensor>& tensors) {
   return result;
 }
 
-// `like` without any of its elements along `axis`.
-Tensor none_of(const Tensor& like, std::int64_t axis) {
+// `like` with size 0 along `axis`.
+Tensor empty_along(const Tensor& like, std::int64_t axis) {
   Dims sizes = like.shape().dims();
   sizes[static_cast<int>(axis < 0 ? axis + like.rank() : axis)] = 0;
   return zeros(Shape(sizes), {.dtype = like.dtype()});
@@ -103,7 +102,7 @@ Tensor reduce_values(StrategyImpl& strategy, ReduceOp op, const PerReplica<Tenso
   Collected collected = collect(strategy, value, "reduce");
   std::vector<Tensor>& tensors = collected.tensors;
   OnDevice on(*strategy.devices().front());
-  // How many elements make up each of a mean's: those known now, and those that a run will know.
+  // The number of elements of each mean: a constant if it is known now, else a node of the graph.
   auto elements = static_cast<std::int64_t>(tensors.size());
   std::vector<Tensor> counts;
   if (axis) {
@@ -120,7 +119,7 @@ Tensor reduce_values(StrategyImpl& strategy, ReduceOp op, const PerReplica<Tenso
   const ReduceOp sum = invariant_parts() > 0 ? ReduceOp::kTreeSum : ReduceOp::kSum;
   const ReduceOp summing = op == ReduceOp::kMean || op == ReduceOp::kSum ? sum : op;
   Tensor result = combine(summing, tensors);
-  if (const std::shared_ptr<Workers> workers = strategy.workers()) {
+  if (const std::shared_ptr<WorkerCollectives> workers = strategy.workers()) {
     if (collected.is_padding) result = neutral(op, result);
     result = workers->all_reduce(result, summing, "reduce");
     if (op != ReduceOp::kMean) return result;
@@ -156,10 +155,11 @@ Tensor Strategy::gather(const PerReplica<Tensor>& value, std::int64_t axis) cons
   Device& device = *impl_->devices().front();
   OnDevice on(device);
   const Tensor mine = concat(collected.tensors, axis);
-  const std::shared_ptr<Workers> workers = impl_->workers();
+  const std::shared_ptr<WorkerCollectives> workers = impl_->workers();
   if (!workers) return mine;
   return copy_to_device(
-      workers->gather(collected.is_padding ? none_of(mine, axis) : mine, axis, "gather"), device);
+      workers->gather(collected.is_padding ? empty_along(mine, axis) : mine, axis, "gather"),
+      device);
 }
 
 }  // namespace tandem::distribute

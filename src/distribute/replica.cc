@@ -9,34 +9,35 @@
 
 namespace tandem::distribute {
 
-Replica::Replica(std::shared_ptr<const StrategyMark> strategy, int local, ReplicaGroup& group,
-                 Device& device, std::vector<Replica*>& all, TracedRun* run)
-    : group_(group),
+Replica::Replica(std::shared_ptr<const StrategyMark> strategy, int local,
+                 ReplicaConnections& connections, Device& device, std::vector<Replica*>& all,
+                 TracedRun* run)
+    : connections_(connections),
       device_(device),
       all_(all),
       run_(run),
-      communicator_(run ? nullptr : group.communicator(local)),
+      communicator_(run ? nullptr : connections.communicator(local)),
       traced_(run ? CollectiveMember{run->ranks.group,
                                      run->ranks.of_replica[static_cast<std::size_t>(local)]}
                   : CollectiveMember{std::make_shared<ExternalGroup>(communicator_),
-                                     group.first_replica() + local},
+                                     connections.first_replica() + local},
               device) {
   strategy_ = std::move(strategy);
-  replica_id_ = group.first_replica() + local;
-  num_replicas_ = group.num_replicas();
+  replica_id_ = connections.first_replica() + local;
+  num_replicas_ = connections.num_replicas();
   local_replica_id_ = local;
   all_.push_back(this);
 }
 
-void Replica::begin(const BatchSplit& split, const std::vector<bool>& taking_part) {
+void Replica::begin(const BatchSplit& split, const std::vector<bool>& participating) {
   const auto local = static_cast<std::size_t>(local_replica_id_);
   const bool has_batch = split.total >= 0;
   num_local_replicas_ = static_cast<int>(all_.size());
-  active_ = taking_part[local];
-  leader_ = group_.all_take_part()
+  active_ = participating[local];
+  leader_ = connections_.requires_all_replicas()
                 ? split.leader
-                : static_cast<int>(std::find(taking_part.begin(), taking_part.end(), true) -
-                                   taking_part.begin());
+                : static_cast<int>(std::find(participating.begin(), participating.end(), true) -
+                                   participating.begin());
   example_offset_ = has_batch ? split.offsets[local] : -1;
   local_examples_ = has_batch ? split.counts[local] : -1;
   global_examples_ = split.total;
@@ -48,11 +49,11 @@ void Replica::begin(const BatchSplit& split, const std::vector<bool>& taking_par
 }
 
 void Replica::add_to_key(std::string& key) const {
-  if (run_) return;  // functions are inlined
+  if (run_) return;  // the key belongs to functions; those called in a traced run() are inlined
   const auto add = [&](std::int64_t number) {
     key.append(reinterpret_cast<const char*>(&number), sizeof(number));
   };
-  add(reinterpret_cast<std::intptr_t>(&group_));
+  add(reinterpret_cast<std::intptr_t>(&connections_));
   add(replica_id_);
   add(leader_);
   add(is_padding_);
@@ -62,7 +63,7 @@ void Replica::add_to_key(std::string& key) const {
   for (const Replica* replica : all_) key += replica->active() ? '1' : '0';
 }
 
-bool Replica::updates_idle() const {
+bool Replica::updates_inactive() const {
   const auto first = std::find_if(all_.begin(), all_.end(),
                                   [](const Replica* replica) { return replica->active(); });
   return *first == this;
@@ -116,7 +117,7 @@ std::unique_ptr<GradientSync> Replica::start_sync(const std::vector<Variable>& v
 }
 
 void Replica::run_for_idle_replicas(const std::function<void()>& update) {
-  if (!updates_idle()) return;
+  if (!updates_inactive()) return;
   for (Replica* replica : all_) {
     if (replica->active()) continue;
     ReplicaContextScope context(replica);

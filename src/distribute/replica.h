@@ -1,10 +1,10 @@
-// What one replica of a step has: its device, its rank among the others, its random stream.
+// One replica of a strategy: its device, its rank, its random number generator.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "distribute/replica_group.h"
+#include "distribute/replica_connections.h"
 #include "runtime/generator.h"
 #include "runtime/replica_context.h"
 #include "sync/eager_sync.h"
@@ -13,25 +13,26 @@
 
 namespace tandem::distribute {
 
-// What the replicas of one call of run() share that is made while a function is traced. They are
-// traced one after the other on one thread; in the program they meet in their collectives.
+// State that the replicas share while run() is traced. They are traced one after the other on one
+// thread; in the program they communicate by collectives.
 struct TracedRun {
-  ReplicaGroup::Ranks ranks;
-  int root = 0;                               // the rank of the first replica with examples
-  std::vector<std::vector<bool>> agreements;  // TracedSyncOptions
+  ReplicaConnections::ProgramRanks ranks;
+  int root = 0;                               // rank of the first replica with examples
+  std::vector<std::vector<bool>> agreements;  // see TracedSyncOptions
 };
 
-// The context of a replica: one that a thread of this process runs step by step, in which functions
-// may be traced, or one of a TracedRun. Used by one thread at a time.
+// The ReplicaContext of one replica: of a thread of this process, or of a trace of run(). Used
+// by one thread at a time.
 class Replica final : public ReplicaContext {
  public:
-  // `local`: the number among `all`, those of this process. `run`: null: a thread runs it.
-  Replica(std::shared_ptr<const StrategyMark> strategy, int local, ReplicaGroup& group,
+  // `local`: its index in `all`, the replicas of this process. `run`: null if a thread runs
+  // the replica.
+  Replica(std::shared_ptr<const StrategyMark> strategy, int local, ReplicaConnections& connections,
           Device& device, std::vector<Replica*>& all, TracedRun* run = nullptr);
 
-  // A step starts, in which the local replicas that take part in its collectives share `split`.
-  // Draws go on from those of the thread that calls this.
-  void begin(const BatchSplit& split, const std::vector<bool>& taking_part);
+  // Starts a step on this replica's part of `split`. Local replicas with `participating` take part
+  // in its collectives. Random numbers continue the caller's stream.
+  void begin(const BatchSplit& split, const std::vector<bool>& participating);
   bool active() const { return active_; }
   Device& device() const { return device_; }
   Generator& generator() { return generator_; }
@@ -44,20 +45,20 @@ class Replica final : public ReplicaContext {
   void add_to_key(std::string& key) const override;
 
  private:
-  // Whether this replica brings an update about for those that sit the step out.
-  bool updates_idle() const;
+  // Whether this replica runs updates on behalf of the inactive ones.
+  bool updates_inactive() const;
 
-  ReplicaGroup& group_;
+  ReplicaConnections& connections_;
   Device& device_;
   std::vector<Replica*>& all_;
   TracedRun* run_;
-  std::size_t passes_ = 0;  // of the run
+  std::size_t passes_ = 0;  // backward passes traced in `run_`
   bool active_ = true;
-  int leader_ = 0;  // the first replica with examples, of all processes
+  int leader_ = 0;  // the first replica with examples, over all processes
   Generator generator_;
-  std::shared_ptr<Communicator> communicator_;  // null in a TracedRun
+  std::shared_ptr<Communicator> communicator_;  // null while traced
   TracedRank traced_;
-  std::vector<std::unique_ptr<EagerSync>> syncs_;  // of each list of variables
+  std::vector<std::unique_ptr<EagerSync>> syncs_;  // one per list of variables
 };
 
 }  // namespace tandem::distribute

@@ -29,7 +29,7 @@ CrossDeviceOps ReductionToOneDevice(const ReductionToOneDeviceOptions& options) 
   return CrossDeviceOps(CrossDeviceOps::Kind::kReductionToOneDevice, 1, options.reduce_to_device);
 }
 
-// --- the faces of a strategy ---
+// --- the API of a strategy ---
 
 int Strategy::num_replicas_in_sync() const { return impl_->num_replicas(); }
 
@@ -60,8 +60,8 @@ void Strategy::check_values(std::size_t replicas, const StrategyMark* of,
   if (of && of != &mine)
     fail_mixed_strategies(
         *of, mine,
-        fmt::format("{}() of the second was given per-replica values of the first; give it values "
-                    "of its own datasets and of its own run()",
+        fmt::format("{}() of the second was called with per-replica values of the first; pass "
+                    "values of its own datasets or of its own run()",
                     method));
   if (replicas != impl_->devices().size())
     fail<InvalidArgumentError>(
@@ -75,11 +75,11 @@ DistributedDataset Strategy::experimental_distribute_dataset(const data::Dataset
   return DistributedDataset(dataset, impl_);
 }
 
-// --- the kinds ---
+// --- the kinds of strategies ---
 
 namespace {
 
-// One replica, wherever operations go by themselves.
+// A single replica that leaves the placement of operations alone.
 class DefaultImpl final : public StrategyImpl {
  public:
   DefaultImpl() : StrategyImpl("DefaultStrategy") {}
@@ -111,7 +111,7 @@ namespace {
 std::shared_ptr<LocalStrategy> make_local(const char* name, const std::vector<Device*>& devices,
                                           const CrossDeviceOps& ops = {}) {
   return std::make_shared<LocalStrategy>(name, devices,
-                                         make_thread_replicas(devices, plan_of(ops, devices)));
+                                         connect_threads(devices, local_plan_for(ops, devices)));
 }
 
 }  // namespace
@@ -144,7 +144,7 @@ struct StrategyScope::State {
   std::shared_ptr<StrategyImpl> strategy;
   CurrentStrategyScope mark;
   VariableCreatorScope creator;
-  ReplicaRunnerScope runner;
+  StepRunnerScope runner;
 };
 
 StrategyScope::StrategyScope(std::shared_ptr<StrategyImpl> strategy) {

@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "core/status.h"
-#include "distribute/input.h"
+#include "distribute/distributed_iterator.h"
 #include "runtime/replica_context.h"
 #include "tandem/array.h"
 #include "tensor/tensor_impl.h"
@@ -12,11 +12,11 @@ namespace tandem::distribute {
 
 StrategyImpl::StrategyImpl(std::string name, const std::vector<Device*>& devices)
     : name_(std::move(name)) {
-  std::vector<std::string> places;
+  std::vector<std::string> names;
   for (const Device* device : devices)
-    places.push_back(fmt::format("{}:{}", *device->name().type, device->index()));
+    names.push_back(fmt::format("{}:{}", *device->name().type, device->index()));
   mark_ = std::make_shared<const StrategyMark>(
-      StrategyMark{places.empty() ? name_ : fmt::format("{}({})", name_, fmt::join(places, ", "))});
+      StrategyMark{names.empty() ? name_ : fmt::format("{}({})", name_, fmt::join(names, ", "))});
 }
 
 void StrategyImpl::run(const std::function<void(int)>& step, const BatchSplit& split) {
@@ -28,7 +28,7 @@ void StrategyImpl::require_cross_replica(const char* method) const {
   if (const ReplicaContext* replica = ReplicaContext::current())
     fail<RuntimeError>(
         "Method requires being in cross-replica context: {}() was called inside a replica of {}. "
-        "Call it between steps; what a step returns is what run() gives back, one value a replica",
+        "Call it between steps; run() returns what the step returns, one value per replica",
         method, replica->strategy()->description);
   const StrategyImpl* open = current_strategy();
   if (open && open != this)
@@ -40,7 +40,7 @@ void StrategyImpl::require_cross_replica(const char* method) const {
 }
 
 RefPtr<VariableImpl> StrategyImpl::create(const Tensor& initial_value, VariableOptions options) {
-  const std::shared_ptr<Workers> group = workers();
+  const std::shared_ptr<WorkerCollectives> group = workers();
   const Tensor agreed =
       group ? group->broadcast(initial_value, "initial value of " + options.name) : initial_value;
   return make_ref<VariableImpl>(agreed, devices(), std::move(options), MemoryTag::kWeights, group,
@@ -68,17 +68,17 @@ GlobalBatch StrategyImpl::split(const data::Example& batch) {
   };
   mine(split.offsets);
   mine(split.counts);
-  return parts_of(batch, std::move(split), 0);
+  return split_rows(batch, std::move(split), 0);
 }
 
-GlobalBatch StrategyImpl::parts_of(const data::Example& batch, BatchSplit split,
-                                   std::int64_t begin) {
+GlobalBatch StrategyImpl::split_rows(const data::Example& batch, BatchSplit split,
+                                     std::int64_t begin) {
   const MemoryTagScope tag(MemoryTag::kOther);
   std::vector<data::Example> parts(devices().size());
   for (std::size_t replica = 0; replica < parts.size(); ++replica) {
     std::int64_t row = split.offsets[replica] - begin, count = split.counts[replica];
     if (count == 0) {
-      if (batch[0].dim(0) == 0 || !all_take_part()) continue;
+      if (batch[0].dim(0) == 0 || !requires_all_replicas()) continue;
       row = 0;
       count = 1;
     }
@@ -103,7 +103,7 @@ bool StrategyImpl::owns(const Variable& variable) const {
 std::unique_ptr<BatchSource> StrategyImpl::iterate(
     const data::Dataset& data, const data::IterateOptions& options,
     std::function<void(const data::Example&)> check) {
-  return std::make_unique<Input>(shared_from_this(), data, options, std::move(check));
+  return std::make_unique<DistributedIterator>(shared_from_this(), data, options, std::move(check));
 }
 
 std::vector<std::vector<Tensor>> StrategyImpl::run(const GlobalBatch& parts, const Step& step) {

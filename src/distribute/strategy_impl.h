@@ -1,5 +1,5 @@
-// What the kinds of strategies have in common, on the three axes: what runs the replicas, where
-// variables live, how gradients are brought together.
+// The base of all strategies. They differ in three respects: what runs the replicas, where
+// variables live, how gradients are reduced.
 #pragma once
 
 #include <functional>
@@ -10,28 +10,28 @@
 #include "device/device.h"
 #include "runtime/variable_impl.h"
 #include "tandem/distribute.h"
-#include "train/replica_runner.h"
+#include "train/step_runner.h"
 
 namespace tandem::distribute {
 
 class StrategyImpl : public VariableCreator,
-                     public ReplicaRunner,
+                     public StepRunner,
                      public std::enable_shared_from_this<StrategyImpl> {
  public:
-  // `devices`: of this process's replicas, for messages.
+  // `devices`: those of this process's replicas, for messages.
   explicit StrategyImpl(std::string name, const std::vector<Device*>& devices = {});
 
   const std::string& name() const { return name_; }
-  // The mark of this strategy's variables, replicas and per-replica values.
+  // Marks this strategy's variables, replicas and per-replica values.
   const std::shared_ptr<const StrategyMark>& mark() const { return mark_; }
   virtual bool is_default() const { return false; }
-  // One device a replica of this process.
+  // One device per replica of this process.
   virtual const std::vector<Device*>& devices() const = 0;
-  // The replicas of all processes, and the number of this one's first.
+  // The number of replicas of all processes, and the global number of this process's first one.
   virtual int num_replicas() const { return static_cast<int>(devices().size()); }
   virtual int first_replica() const { return 0; }
-  // Whether a replica without examples is a padding replica (is_padding()), else it is inactive.
-  virtual bool all_take_part() const { return false; }
+  // See ReplicaConnections.
+  virtual bool requires_all_replicas() const { return false; }
   virtual bool is_chief() const { return true; }
   // Runs `step` once for each replica that has examples; see Strategy::run.
   void run(const std::function<void(int replica)>& step, const BatchSplit& split);
@@ -39,12 +39,12 @@ class StrategyImpl : public VariableCreator,
   // and in the scope of another strategy ("Mixing different ...").
   void require_cross_replica(const char* method) const;
 
-  // split() where `batch` is the rows from `begin` on of a global batch, split so.
-  GlobalBatch parts_of(const data::Example& batch, BatchSplit split, std::int64_t begin);
+  // Splits rows of a global batch as `split` says. `batch` holds its rows from `begin` on.
+  GlobalBatch split_rows(const data::Example& batch, BatchSplit split, std::int64_t begin);
 
-  // How models train under this strategy.
+  // StepRunner: how models train under this strategy.
   int num_local_replicas() const override { return static_cast<int>(devices().size()); }
-  std::shared_ptr<Workers> workers() const override { return nullptr; }
+  std::shared_ptr<WorkerCollectives> workers() const override { return nullptr; }
   bool owns(const Variable& variable) const override;
   GlobalBatch split(const data::Example& batch) override;
   std::unique_ptr<BatchSource> iterate(const data::Dataset& data,
@@ -52,20 +52,20 @@ class StrategyImpl : public VariableCreator,
                                        std::function<void(const data::Example&)> check) override;
   std::vector<std::vector<Tensor>> run(const GlobalBatch& parts, const Step& step) override;
 
-  // Copies of the variable on every replica's device.
+  // Makes one copy of the variable per replica, on its device.
   RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) override;
 
  private:
-  // In cross-replica context.
+  // Called in cross-replica context.
   virtual void run_step(const std::function<void(int replica)>& step, const BatchSplit& split) = 0;
 
   std::string name_;
   std::shared_ptr<const StrategyMark> mark_;
 };
 
-// The strategy of the calling thread: its open scope's, or that of the replica it runs.
+// The strategy whose scope is open on the calling thread, or whose replica the thread runs.
 StrategyImpl* current_strategy();
-// The one outside every scope.
+// The strategy outside all scopes.
 const std::shared_ptr<StrategyImpl>& default_strategy();
 
 // Marks the calling thread as running a replica of `strategy` while it lives.

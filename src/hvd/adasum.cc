@@ -46,8 +46,8 @@ void adasum_pair(const Buffer& a, const Buffer& b, void* result) {
 
 namespace {
 
-// A level at a time: this rank's vectors and those of its peer there pass each other, and both
-// combine them.
+// One level after the other: at each, this rank exchanges vectors with a peer, and both combine
+// them.
 class AdasumWork final : public Work {
  public:
   AdasumWork(Communicator& communicator, const Buffer& whole, std::vector<Buffer> arrays,
@@ -95,7 +95,7 @@ class AdasumWork final : public Work {
       const auto offset =
           static_cast<std::byte*>(array.data) - static_cast<const std::byte*>(whole_.data);
       const Buffer other = {theirs_.get() + offset, array.count, array.dtype};
-      // The lower rank's first, on both sides.
+      // Both ranks pass the lower rank's vector first, so that they compute the same bits.
       if (communicator_.rank() < peer())
         adasum_pair(array, other, array.data);
       else
@@ -109,8 +109,8 @@ class AdasumWork final : public Work {
   const Buffer whole_;
   const std::vector<Buffer> arrays_;
   const Scratch::Block theirs_;
-  int distance_ = 1;                       // to the peer
-  std::shared_ptr<Work> received_, sent_;  // of the level; null: all levels are done
+  int distance_ = 1;                       // to the peer's rank
+  std::shared_ptr<Work> received_, sent_;  // of this level; null once all levels are done
 };
 
 }  // namespace

@@ -9,12 +9,13 @@
 
 namespace tandem::hvd {
 
-// a * (1 - a.b / (2 |a|^2)) + b * (1 - a.b / (2 |b|^2)), over a. A vector of zeros adds nothing.
+// Writes a * (1 - a.b / (2 |a|^2)) + b * (1 - a.b / (2 |b|^2)) to `result`. A vector of zeros
+// contributes nothing.
 void adasum_pair(const Buffer& a, const Buffer& b, void* result);
 
-// Combines the ranks' vectors `arrays`, each on its own, which lie in `whole`, in place: by pairs,
-// then pairs of pairs; dot products in float64. Every rank gets the same bits. Works of a
-// communicator have to be waited for, or tested until they are done, in the order of the calls.
+// Reduces each of the ranks' vectors `arrays`, which lie in `whole`, in place: pairs of ranks, then
+// pairs of pairs. Dot products are computed in float64, and every rank gets the same bits. Works of
+// one communicator must be waited for, or tested until they are done, in the order of the calls.
 // REQUIRES: a floating dtype, a power of two of ranks.
 std::shared_ptr<Work> start_adasum(Communicator& communicator, const Buffer& whole,
                                    std::vector<Buffer> arrays, Scratch& scratch);

@@ -19,7 +19,7 @@ double kernel(const Point& a, const Point& b) {
   return std::exp(-(x * x + y * y) / (2.0 * kLength * kLength));
 }
 
-// The lower triangle L of a positive definite matrix L L^T, row by row.
+// The lower triangle L of a positive definite matrix L L^T, stored by rows.
 std::vector<double> cholesky(std::vector<double> a, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j <= i; ++j) {
@@ -30,7 +30,7 @@ std::vector<double> cholesky(std::vector<double> a, std::size_t n) {
   return a;
 }
 
-// L x = b
+// Solves L x = b.
 std::vector<double> solve_lower(const std::vector<double>& l, std::vector<double> b) {
   const std::size_t n = b.size();
   for (std::size_t i = 0; i < n; ++i) {
@@ -46,7 +46,7 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-// Of scores: mean 0 and deviation 1.
+// Scales scores to mean 0 and standard deviation 1.
 std::vector<double> standardised(const std::vector<double>& scores) {
   const auto n = static_cast<double>(scores.size());
   double mean = 0.0, square = 0.0;
@@ -128,11 +128,11 @@ std::int64_t Autotune::cycle_microseconds() const {
 bool Autotune::record(std::int64_t bytes, Clock::time_point now) {
   if (done_ || bytes == 0) return false;
   bytes_ += bytes;
-  if (++steps_ < settings_.autotune_steps) return false;
+  if (++pending_ < settings_.autotune_steps) return false;
   const double score =
       static_cast<double>(bytes_) /
       std::max(1e-3, std::chrono::duration<double, std::micro>(now - begin_).count());
-  steps_ = bytes_ = 0;
+  pending_ = bytes_ = 0;
   begin_ = now;
   if (warmup_left_ > 0) {
     --warmup_left_;

@@ -1,5 +1,4 @@
-// Finds the fusion threshold and the cycle time with which most bytes a second are brought
-// together.
+// Finds the fusion threshold and the cycle time that reduce most bytes per second.
 #pragma once
 
 #include <array>
@@ -14,8 +13,8 @@
 
 namespace tandem::hvd {
 
-// Bayesian optimisation, as Horovod's: a Gaussian process over what was measured, and next the
-// point that promises the greatest improvement. Points are in the unit square.
+// Bayesian optimisation, as in Horovod: fits a Gaussian process to the samples and next tries the
+// point with the greatest expected improvement. Points lie in the unit square.
 class BayesianSearch {
  public:
   using Point = std::array<double, 2>;
@@ -32,15 +31,15 @@ class BayesianSearch {
   std::vector<double> scores_;
 };
 
-// Fusion thresholds of 0 to 64 MiB, cycle times of 1 to 100 ms.
+// Tries fusion thresholds of 0 to 64 MiB and cycle times of 1 to 100 ms.
 class Autotune {
  public:
   using Clock = std::chrono::steady_clock;
-  // `log`: a file for a line a sample; empty: none. Throws UnavailableError where it cannot be
-  // written.
+  // `log`: a file that receives one line per sample; empty for none. Throws UnavailableError
+  // if it cannot be written.
   Autotune(const Settings& settings, const std::string& log);
 
-  // A cycle has brought `bytes` together. Whether other values hold from here on.
+  // Records a cycle that reduced `bytes`. Returns whether the parameters have changed.
   bool record(std::int64_t bytes, Clock::time_point now);
   std::int64_t fusion_threshold() const;
   std::int64_t cycle_microseconds() const;
@@ -54,7 +53,7 @@ class Autotune {
   BayesianSearch::Point present_;
   std::int64_t warmup_left_;
   bool done_ = false;
-  std::int64_t steps_ = 0, bytes_ = 0;
+  std::int64_t pending_ = 0, bytes_ = 0;
   Clock::time_point begin_ = Clock::now();
 };
 

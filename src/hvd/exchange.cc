@@ -13,8 +13,8 @@
 namespace tandem::hvd {
 namespace {
 
-// How the options have gradients combined. Throws InvalidArgumentError for options that make no
-// sense.
+// The request for gradients under these options. Throws InvalidArgumentError for options that
+// contradict each other.
 Request request_of(const DistributedOptions& options, int ranks) {
   if (options.op != kAverage && options.op != kSum && options.op != kAdasum)
     fail<InvalidArgumentError>(
@@ -28,7 +28,7 @@ Request request_of(const DistributedOptions& options, int ranks) {
   if (!(factor > 0.0))
     fail<InvalidArgumentError>(
         "[DistributedOptimizer] expected a positive gradient_predivide_factor, got {}", factor);
-  Request request{.kind = Kind::kAllreduce, .op = options.op};
+  Request request{.kind = RequestKind::kAllreduce, .op = options.op};
   if (factor == 1.0) return request;
   if (options.op != kAverage)
     throw InvalidArgumentError(
@@ -41,25 +41,25 @@ Request request_of(const DistributedOptions& options, int ranks) {
 
 }  // namespace
 
-LaneExchange::LaneExchange(std::string name, const DistributedOptions& options)
+HorovodExchange::HorovodExchange(std::string name, const DistributedOptions& options)
     : name_(std::move(name)),
       options_(options),
-      lane_(lane_of(options.process_set)),
-      request_(request_of(options, lane_->size())) {
+      coordinator_(coordinator_of(options.process_set)),
+      request_(request_of(options, coordinator_->size())) {
   if (options.op == kAdasum)
-    check_reduction("DistributedOptimizer", kAdasum, float32, lane_->size());
+    check_reduction("DistributedOptimizer", kAdasum, float32, coordinator_->size());
 }
 
-LaneExchange::Plan& LaneExchange::plan_for(const std::vector<Variable>& variables) {
-  for (const auto& plan : plans_)
+HorovodExchange::VariableSync& HorovodExchange::sync_for(const std::vector<Variable>& variables) {
+  for (const auto& plan : syncs_)
     if (same_variables(plan->variables, variables)) return *plan;
-  auto plan = std::make_unique<Plan>();
+  auto plan = std::make_unique<VariableSync>();
   for (std::size_t i = 0; i < variables.size(); ++i) {
     const Variable& variable = variables[i];
     plan->variables.emplace_back(&variable.impl());
     Request request = request_;
     request.on_gpu = variable.impl().device().type() == DeviceType::kGpu;
-    request.name = fmt::format("{}.{}.{}.{}", name_, plans_.size(), i, variable.name());
+    request.name = fmt::format("{}.{}.{}.{}", name_, syncs_.size(), i, variable.name());
     request.dtypes = {wire_dtype(variable.dtype(), options_.compression)};
     request.shapes = {variable.shape().dims()};
     plan->requests.present.push_back(std::make_shared<const Request>(request));
@@ -67,15 +67,17 @@ LaneExchange::Plan& LaneExchange::plan_for(const std::vector<Variable>& variable
     plan->requests.absent.push_back(std::make_shared<const Request>(request));
     plan->bytes += Bucket::array_bytes(variable.shape().num_elements(), variable.dtype());
   }
-  plan->added_up.resize(variables.size());
-  return *plans_.emplace_back(std::move(plan));
+  plan->accumulated.resize(variables.size());
+  return *syncs_.emplace_back(std::move(plan));
 }
 
-// Gradients stay on this rank: added up over passes, or applied here alone.
-class LaneExchange::LocalPass final : public GradientSync {
+// Keeps gradients on this rank: accumulates them over passes, or gives them to the local
+// optimizer step of Adasum.
+class HorovodExchange::LocalPass final : public GradientSync {
  public:
-  // `then`: what combines them in the last of the passes; null: nothing.
-  LocalPass(Plan& plan, const DistributedOptions& options, std::unique_ptr<GradientSync> then)
+  // `then`: reduces the accumulated gradients in the last pass; null for local gradients.
+  LocalPass(VariableSync& plan, const DistributedOptions& options,
+            std::unique_ptr<GradientSync> then)
       : plan_(plan), options_(options), then_(std::move(then)) {
     ++plan_.passes;
   }
@@ -83,7 +85,7 @@ class LaneExchange::LocalPass final : public GradientSync {
   void ready(std::size_t index, Tensor gradient) override {
     if (!gradient.defined()) return;
     check_gradient(gradient, *plan_.variables[index]);
-    Tensor& sum = plan_.added_up[index];
+    Tensor& sum = plan_.accumulated[index];
     sum = sum.defined() ? sum + gradient : std::move(gradient);
     if (last() && then_) {
       then_->ready(index, divided(std::move(sum)));
@@ -94,8 +96,8 @@ class LaneExchange::LocalPass final : public GradientSync {
   std::optional<std::vector<Tensor>> finish() override {
     if (!last()) return std::nullopt;
     plan_.passes = 0;
-    std::vector<Tensor> sums(plan_.added_up.size());
-    std::swap(sums, plan_.added_up);
+    std::vector<Tensor> sums(plan_.accumulated.size());
+    std::swap(sums, plan_.accumulated);
     for (std::size_t i = 0; i < sums.size(); ++i) {
       if (!sums[i].defined()) continue;
       sums[i] = divided(std::move(sums[i]));
@@ -112,51 +114,51 @@ class LaneExchange::LocalPass final : public GradientSync {
                : sum;
   }
 
-  Plan& plan_;
+  VariableSync& plan_;
   const DistributedOptions& options_;
   std::unique_ptr<GradientSync> then_;
 };
 
-std::unique_ptr<GradientSync> LaneExchange::start_combining(
+std::unique_ptr<GradientSync> HorovodExchange::start_reduction(
     const std::vector<Variable>& variables) {
   if (const ReplicaContext* context = ReplicaContext::current();
       context && context->num_replicas() > 1)
     throw FailedPreconditionError(
         "[DistributedOptimizer] a process has one replica; this is one of several of a strategy");
-  Plan& plan = plan_for(variables);
-  LaneMemory memory(lane_, plan.bytes);
+  VariableSync& plan = sync_for(variables);
+  BucketMemory memory(coordinator_, plan.bytes);
   if (building)
     return std::make_unique<TracedSync>(
         variables, DeviceManager::get().host(),
-        reduce_over_lane(lane_, plan.requests, std::move(memory), variables));
+        negotiated_reduction(coordinator_, plan.requests, std::move(memory), variables));
   if (!plan.sync) {
     Device& device = combining_device(variables.empty() ? DeviceManager::get().host()
                                                         : variables.front().impl().device());
-    auto transport =
-        std::make_shared<LaneTransport>(lane_, plan.requests, std::move(memory), device);
+    auto transport = std::make_shared<NegotiatedTransport>(coordinator_, plan.requests,
+                                                           std::move(memory), device);
     plan.sync.emplace(std::move(transport), device, variables);
   }
   return plan.sync->start(false);
 }
 
-std::unique_ptr<GradientSync> LaneExchange::start(const std::vector<Variable>& variables) {
+std::unique_ptr<GradientSync> HorovodExchange::start(const std::vector<Variable>& variables) {
   const bool adds_up = options_.backward_passes_per_step > 1;
-  if (!adds_up && options_.op != kAdasum) return start_combining(variables);
+  if (!adds_up && options_.op != kAdasum) return start_reduction(variables);
   if (building)
     throw UnimplementedError(
         "[DistributedOptimizer] backward_passes_per_step above 1 and kAdasum cannot be traced; "
         "take the step "
         "outside td::function (fit: compile({..., .run_eagerly = true}))");
-  Plan& plan = plan_for(variables);
+  VariableSync& plan = sync_for(variables);
   const bool combines =
       options_.op != kAdasum && plan.passes + 1 == options_.backward_passes_per_step;
   return std::make_unique<LocalPass>(plan, options_,
-                                     combines ? start_combining(variables) : nullptr);
+                                     combines ? start_reduction(variables) : nullptr);
 }
 
-// Adasum combines what the ranks' own steps moved the variables by.
-void LaneExchange::apply(const std::vector<Variable>& variables,
-                         const std::function<void()>& update) {
+// For Adasum: reduces the changes that each rank's own optimizer step made to the variables.
+void HorovodExchange::apply(const std::vector<Variable>& variables,
+                            const std::function<void()>& update) {
   if (options_.op != kAdasum) {
     update();
     return;
@@ -165,7 +167,7 @@ void LaneExchange::apply(const std::vector<Variable>& variables,
   std::vector<Tensor> before;
   for (const Variable& variable : variables) before.push_back(variable.value().detach());
   update();
-  const auto pass = start_combining(variables);
+  const auto pass = start_reduction(variables);
   for (std::size_t i = 0; i < variables.size(); ++i)
     pass->ready(i, variables[i].value().detach() - before[i]);
   const std::vector<Tensor> moved = *pass->finish();

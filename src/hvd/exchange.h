@@ -1,4 +1,4 @@
-// What brings a DistributedOptimizer's gradients together: a lane, by names.
+// Reduces the gradients of a DistributedOptimizer by operations that ranks match by name.
 #pragma once
 
 #include <memory>
@@ -6,41 +6,42 @@
 #include <string>
 #include <vector>
 
-#include "hvd/lane_transport.h"
+#include "hvd/negotiated_transport.h"
 #include "nn/optimizer_impl.h"
 #include "sync/eager_sync.h"
 
 namespace tandem::hvd {
 
-class LaneExchange final : public optimizers::GradientExchange {
+class HorovodExchange final : public optimizers::GradientExchange {
  public:
-  // `name`: of its operations, the same on every rank.
-  LaneExchange(std::string name, const DistributedOptions& options);
+  // `name`: prefix of its operations' names, the same on every rank.
+  HorovodExchange(std::string name, const DistributedOptions& options);
 
   std::unique_ptr<GradientSync> start(const std::vector<Variable>& variables) override;
   void apply(const std::vector<Variable>& variables, const std::function<void()>& update) override;
 
-  // A pass whose gradients are combined, whatever the options say of passes and of Adasum.
-  std::unique_ptr<GradientSync> start_combining(const std::vector<Variable>& variables);
+  // Starts a pass that reduces gradients even if the options ask for several backward passes
+  // per step or for Adasum.
+  std::unique_ptr<GradientSync> start_reduction(const std::vector<Variable>& variables);
 
  private:
   class LocalPass;
-  // What the gradients of some variables need.
-  struct Plan {
+  // The state of one list of variables.
+  struct VariableSync {
     std::vector<RefPtr<VariableImpl>> variables;
     GradientRequests requests;
-    std::size_t bytes = 0;          // of all buckets
-    std::optional<EagerSync> sync;  // made by the first eager pass
-    std::vector<Tensor> added_up;   // over the passes before
+    std::size_t bytes = 0;            // of all buckets
+    std::optional<EagerSync> sync;    // made by the first eager pass
+    std::vector<Tensor> accumulated;  // gradients of the passes before
     int passes = 0;
   };
-  Plan& plan_for(const std::vector<Variable>& variables);
+  VariableSync& sync_for(const std::vector<Variable>& variables);
 
   std::string name_;
   DistributedOptions options_;
-  std::shared_ptr<Lane> lane_;
-  Request request_;  // of every gradient, but for its name, dtype and shape
-  std::vector<std::unique_ptr<Plan>> plans_;
+  std::shared_ptr<ProcessSetCoordinator> coordinator_;
+  Request request_;  // template of the gradients' requests, without name, dtype and shape
+  std::vector<std::unique_ptr<VariableSync>> syncs_;
 };
 
 }  // namespace tandem::hvd

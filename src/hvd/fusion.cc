@@ -6,8 +6,8 @@
 namespace tandem::hvd {
 namespace {
 
-// An operation's tensors, a unit a dtype.
-void add_units(const AgreementRef& agreement, std::size_t place, bool separate_groups,
+// Adds an operation's tensors, one unit per dtype.
+void add_units(const AgreementRef& agreement, std::size_t index, bool separate_groups,
                std::list<FusionUnit>& units) {
   const Request& request = agreement->any();
   const auto first = units.size();
@@ -22,7 +22,7 @@ void add_units(const AgreementRef& agreement, std::size_t place, bool separate_g
     if (unit == units.end()) {
       unit = units.insert(
           units.end(),
-          {.agreement = agreement, .place = place, .tensors = {}, .dtype = request.dtypes[i]});
+          {.agreement = agreement, .index = index, .tensors = {}, .dtype = request.dtypes[i]});
       if (units.size() == first + 1) begin = unit;
     }
     unit->tensors.push_back(i);
@@ -37,10 +37,11 @@ bool alike(const FusionUnit& a, const FusionUnit& b) {
 
 }  // namespace
 
-std::vector<std::vector<FusionUnit>> fuse(std::span<const AgreementRef> due,
+std::vector<std::vector<FusionUnit>> fuse(std::span<const AgreementRef> ready,
                                           const FusionOptions& options) {
   std::list<FusionUnit> units;
-  for (std::size_t i = 0; i < due.size(); ++i) add_units(due[i], i, options.separate_groups, units);
+  for (std::size_t i = 0; i < ready.size(); ++i)
+    add_units(ready[i], i, options.separate_groups, units);
   std::vector<std::vector<FusionUnit>> batches;
   while (!units.empty()) {
     std::vector<FusionUnit>& batch = batches.emplace_back();

@@ -1,4 +1,4 @@
-// Which of the operations that are due travel together.
+// Decides which allreduces share one collective (tensor fusion).
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace tandem::hvd {
 
-// Tensors of one operation, of one dtype: they stay together.
+// Tensors of one operation and one dtype, which are always reduced together.
 struct FusionUnit {
   AgreementRef agreement;
-  std::size_t place = 0;  // among those that are due
+  std::size_t index = 0;  // in the list of ready operations
   std::vector<std::size_t> tensors;
   DType dtype = float32;
   std::int64_t bytes = 0;
@@ -20,14 +20,14 @@ struct FusionUnit {
 };
 
 struct FusionOptions {
-  std::int64_t threshold = 0;  // bytes; 0: nothing is fused
+  std::int64_t threshold = 0;  // bytes; 0: no fusion
   bool separate_groups = false;
 };
 
-// Allreduces of one dtype and operation, in batches of at most `threshold` bytes, or of one unit.
-// As Horovod fills them: in order, past what does not fit, as long as what was passed over stays
-// within the threshold. REQUIRES: allreduces without errors.
-std::vector<std::vector<FusionUnit>> fuse(std::span<const AgreementRef> due,
+// Groups allreduces of the same dtype and reduction into batches of at most `threshold` bytes, or
+// of a single unit. Fills them as Horovod does: in order, skipping units that do not fit, as long
+// as the skipped ones stay within the threshold. REQUIRES: allreduces without errors.
+std::vector<std::vector<FusionUnit>> fuse(std::span<const AgreementRef> ready,
                                           const FusionOptions& options);
 
 }  // namespace tandem::hvd

@@ -1,4 +1,4 @@
-// What ranks are told that submitted different things by one name. First words as in Horovod.
+// Messages for ranks that submitted different operations by one name. They begin as Horovod's do.
 #include <algorithm>
 
 #include "core/status.h"
@@ -11,8 +11,8 @@ std::string text_of(const Dims& shape) {
   return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
 }
 
-// Two ranks that part, the first of them rank `a`.
-struct Pair {
+// Two ranks whose requests differ.
+struct RequestPair {
   const Agreement& agreement;
   const RankNames& names;
   std::size_t a, b;
@@ -24,7 +24,7 @@ struct Pair {
   }
 };
 
-std::string shapes_of(const Pair& pair) {
+std::string shapes_of(const RequestPair& pair) {
   const Request &a = pair.first(), &b = pair.second();
   const auto prefix = fmt::format("Mismatched {} tensor shapes: ", upper_name_of(a.kind));
   if (a.shapes.size() != b.shapes.size())
@@ -36,7 +36,8 @@ std::string shapes_of(const Pair& pair) {
   for (std::size_t i = 0; i < a.shapes.size(); ++i) {
     const Dims &x = a.shapes[i], &y = b.shapes[i];
     if (x == y) continue;
-    const bool rows_may_differ = a.kind == Kind::kAllgather || a.kind == Kind::kAlltoall;
+    const bool rows_may_differ =
+        a.kind == RequestKind::kAllgather || a.kind == RequestKind::kAlltoall;
     if (!rows_may_differ)
       return prefix +
              fmt::format(
@@ -62,7 +63,7 @@ std::string shapes_of(const Pair& pair) {
   return {};
 }
 
-std::string dtypes_of(const Pair& pair) {
+std::string dtypes_of(const RequestPair& pair) {
   const Request &a = pair.first(), &b = pair.second();
   for (std::size_t i = 0; i < std::min(a.dtypes.size(), b.dtypes.size()); ++i)
     if (a.dtypes[i] != b.dtypes[i])
@@ -73,7 +74,7 @@ std::string dtypes_of(const Pair& pair) {
   return {};
 }
 
-std::string mismatch_of_pair(const Pair& pair) {
+std::string mismatch_of_pair(const RequestPair& pair) {
   const Request &a = pair.first(), &b = pair.second();
   if (a.kind != b.kind)
     return fmt::format("Mismatched operations: One rank did an {}, but another rank did an {}.",
@@ -111,14 +112,15 @@ std::string mismatch_of_pair(const Pair& pair) {
   return {};
 }
 
-// What no rank's request may be.
-std::string problem_of(const Request& request, std::size_t ranks) {
-  const bool by_rows = request.kind == Kind::kAllgather || request.kind == Kind::kAlltoall ||
-                       request.kind == Kind::kReducescatter;
+// The error in a request that no rank may make; empty if it is valid.
+std::string describe_problem(const Request& request, std::size_t ranks) {
+  const bool by_rows = request.kind == RequestKind::kAllgather ||
+                       request.kind == RequestKind::kAlltoall ||
+                       request.kind == RequestKind::kReducescatter;
   if (by_rows && request.shapes[0].empty())
     return fmt::format("Rank zero tried to {} a rank-zero tensor. ('{}' is a scalar)",
                        upper_name_of(request.kind), request.name);
-  if (request.kind == Kind::kAlltoall) {
+  if (request.kind == RequestKind::kAlltoall) {
     std::int64_t rows = 0;
     bool negative = false;
     for (std::int64_t split : request.splits) {
@@ -135,7 +137,7 @@ std::string problem_of(const Request& request, std::size_t ranks) {
 
 }  // namespace
 
-std::string mismatch_of(const Agreement& agreement, const RankNames& names) {
+std::string describe_mismatch(const Agreement& agreement, const RankNames& names) {
   std::size_t first = 0;
   while (!agreement.requests[first]) ++first;
   for (std::size_t other = first + 1; other < agreement.requests.size(); ++other) {
@@ -145,7 +147,7 @@ std::string mismatch_of(const Agreement& agreement, const RankNames& names) {
   }
   for (const RequestRef& request : agreement.requests) {
     if (!request) continue;
-    if (std::string text = problem_of(*request, agreement.requests.size()); !text.empty())
+    if (std::string text = describe_problem(*request, agreement.requests.size()); !text.empty())
       return text;
   }
   return {};

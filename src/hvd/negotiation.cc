@@ -15,17 +15,17 @@ bool any(const std::vector<bool>& flags) {
   return std::find(flags.begin(), flags.end(), true) != flags.end();
 }
 
-// Zeros of a rank that has joined leave the result as it is.
+// Whether zeros for a rank that has joined leave the result unchanged.
 bool works_with_join(const Request& request) {
-  return request.kind == Kind::kBarrier ||
-         (request.kind == Kind::kAllreduce && request.op <= kAdasum);
+  return request.kind == RequestKind::kBarrier ||
+         (request.kind == RequestKind::kAllreduce && request.op <= kAdasum);
 }
 
 std::string join_error(const Request& request) {
   return fmt::format(
       "{}{} is not supported with Join at this time. A rank has joined, and '{}' needs every rank.",
       title_of(request.kind),
-      request.kind == Kind::kAllreduce ? fmt::format(" ({})", name_of(request.op)) : "",
+      request.kind == RequestKind::kAllreduce ? fmt::format(" ({})", name_of(request.op)) : "",
       request.name);
 }
 
@@ -55,7 +55,7 @@ void Negotiation::drop(const std::string& name) {
   slot_by_name_.erase(found);
 }
 
-// In a free slot, else in that which was due the longest time ago.
+// Caches the agreement in a free slot, else in the least recently used one.
 void Negotiation::keep(const AgreementRef& agreement) {
   if (capacity_ == 0) return;
   std::size_t slot = 0;
@@ -73,7 +73,7 @@ void Negotiation::keep(const AgreementRef& agreement) {
   slot_by_name_[agreement->any().name] = static_cast<int>(slot);
 }
 
-void Negotiation::settle_hits(const CycleMessages& messages, std::vector<AgreementRef>& due) {
+void Negotiation::settle_hits(const CycleMessages& messages, std::vector<AgreementRef>& ready) {
   for (std::size_t word = 0; word < messages.words; ++word) {
     std::uint64_t all = ~std::uint64_t{0}, some = 0;
     for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks_); ++rank) {
@@ -83,14 +83,14 @@ void Negotiation::settle_hits(const CycleMessages& messages, std::vector<Agreeme
     }
     for (std::uint64_t left = all & some; left != 0; left &= left - 1) {
       Slot& slot = slots_[word * 64 + static_cast<std::size_t>(__builtin_ctzll(left))];
-      if (!slot.agreement) continue;  // another rank asks for something else by its name
+      if (!slot.agreement) continue;  // evicted: a rank has sent another request of its name
       slot.used = ++now_;
       if (any(messages.joined) && !works_with_join(slot.agreement->any())) {
         auto refused = std::make_shared<Agreement>(*slot.agreement);
         refused->error = join_error(refused->any());
-        due.push_back(std::move(refused));
+        ready.push_back(std::move(refused));
       } else {
-        due.push_back(slot.agreement);
+        ready.push_back(slot.agreement);
       }
     }
   }
@@ -104,7 +104,7 @@ bool Negotiation::complete(const Waiting& waiting, const std::vector<bool>& join
 
 AgreementRef Negotiation::conclude(Waiting waiting, const std::vector<bool>& joined) {
   auto agreement = std::make_shared<Agreement>(std::move(waiting.agreement));
-  agreement->error = mismatch_of(*agreement, names_);
+  agreement->error = describe_mismatch(*agreement, names_);
   const bool with_join = any(joined);
   if (agreement->error.empty() && with_join && !works_with_join(agreement->any()))
     agreement->error = join_error(agreement->any());
@@ -115,8 +115,8 @@ AgreementRef Negotiation::conclude(Waiting waiting, const std::vector<bool>& joi
 std::vector<AgreementRef> Negotiation::settle(const CycleMessages& messages) {
   for (const auto& requests : messages.requests)
     for (const Request& request : requests) drop(request.name);
-  std::vector<AgreementRef> due;
-  settle_hits(messages, due);
+  std::vector<AgreementRef> ready;
+  settle_hits(messages, ready);
   for (std::size_t rank = 0; rank < messages.requests.size(); ++rank)
     for (const Request& request : messages.requests[rank]) {
       auto found = waiting_by_name_.find(request.name);
@@ -136,10 +136,10 @@ std::vector<AgreementRef> Negotiation::settle(const CycleMessages& messages) {
       continue;
     }
     waiting_by_name_.erase(it->agreement.any().name);
-    due.push_back(conclude(std::move(*it), messages.joined));
+    ready.push_back(conclude(std::move(*it), messages.joined));
     it = waiting_.erase(it);
   }
-  return due;
+  return ready;
 }
 
 std::vector<Negotiation::Partial> Negotiation::partials(const CycleMessages& messages) const {

@@ -1,4 +1,4 @@
-// An operation that this rank has submitted: what a Handle means.
+// An operation that this rank has submitted: the state of a Handle.
 #pragma once
 
 #include <atomic>
@@ -13,38 +13,38 @@
 
 namespace tandem::hvd {
 
-// Elements in memory that the host reaches, perhaps of another dtype than they travel in.
+// Elements in memory that the host can access. `dtype` may differ from the one they are sent in.
 struct HostArray {
   void* data = nullptr;
   DType dtype = float32;
 };
 
-class Lane;
+class ProcessSetCoordinator;
 
 struct Handle::State {
   RequestRef request;
-  // Which holds this while it is under way. Gone: this is done.
-  std::weak_ptr<Lane> lane;
-  // A tensor of the request each, zeros where the request is absent. Outputs may be inputs.
-  // Operations whose results have sizes that only the others know make `results` when they run.
+  // The coordinator that runs it; expired once the operation is done.
+  std::weak_ptr<ProcessSetCoordinator> coordinator;
+  // One array per tensor of the request. Absent tensors are zeros. An output may be an input.
+  // Operations whose result sizes depend on the other ranks allocate `results` when they run.
   std::vector<HostArray> in, out;
-  // The lane's memory in which the arrays lie one behind the other, as in a Bucket; kept until this
-  // is done. Operations that travel together and lie there in a row travel as they are. Null: they
-  // lie elsewhere.
+  // The coordinator's memory if the arrays lie in it one after the other, as in a Bucket; it is
+  // kept until the operation is done. Adjacent operations that are fused are reduced in place. Null
+  // if the arrays lie elsewhere.
   std::shared_ptr<void> bucket;
-  std::vector<Tensor> inputs;    // kept
-  std::vector<Tensor> results;   // on the host, or where the host reaches them
-  std::vector<DType> dtypes;     // that results are wanted in, where they travel in another one
-  std::vector<Device*> devices;  // where results are wanted; null: where they are
+  std::vector<Tensor> inputs;    // keeps their memory alive
+  std::vector<Tensor> results;   // in memory that the host can access
+  std::vector<DType> dtypes;     // of the results, if they differ from those on the wire
+  std::vector<Device*> devices;  // of the results; null: no copy is needed
   std::vector<std::int64_t> received_splits;
-  bool nowhere = false;  // no rank has the tensors: there are no results
+  bool absent_everywhere = false;  // no rank has the tensors, so there are no results
 
-  // Of the lane's leader:
-  bool sent = false;           // as a request; else as a bit
-  std::int64_t submitted = 0;  // profile::now(), where there is a timeline
+  // Used by the thread that runs cycles:
+  bool sent = false;           // whether the rank has sent the request, not a bit
+  std::int64_t submitted = 0;  // profile::now(), if there is a timeline
 
   std::atomic<bool> done{false};
-  std::exception_ptr error;  // once done
+  std::exception_ptr error;  // valid once done
 };
 using OperationRef = std::shared_ptr<Handle::State>;
 

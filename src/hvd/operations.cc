@@ -1,4 +1,4 @@
-// The operations on tensors of tandem/hvd.h.
+// The operations on tensors that tandem/hvd.h declares.
 #include <algorithm>
 
 #include "core/status.h"
@@ -10,7 +10,7 @@ namespace tandem::hvd {
 namespace {
 
 Handle submitted(OperationRef operation) {
-  operation->lane.lock()->submit(operation);
+  operation->coordinator.lock()->submit(operation);
   return Handle(std::move(operation));
 }
 
@@ -19,13 +19,13 @@ Handle::State& state_of(const Handle& handle) {
   return *handle.state();
 }
 
-// The place of a rank of the job among those of a set.
-int place_of(const Lane& lane, int rank, std::string_view what) {
-  const auto found = std::find(lane.ranks().begin(), lane.ranks().end(), rank);
-  if (found == lane.ranks().end())
+// The rank within the process set of a rank of the job.
+int rank_in_set(const ProcessSetCoordinator& coordinator, int rank, std::string_view what) {
+  const auto found = std::find(coordinator.ranks().begin(), coordinator.ranks().end(), rank);
+  if (found == coordinator.ranks().end())
     fail<InvalidArgumentError>("[{}] expected a root among the ranks [{}], got {}", what,
-                               fmt::join(lane.ranks(), ", "), rank);
-  return static_cast<int>(found - lane.ranks().begin());
+                               fmt::join(coordinator.ranks(), ", "), rank);
+  return static_cast<int>(found - coordinator.ranks().begin());
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ bool poll(const Handle& handle) { return state_of(handle).done.load(std::memory_
 
 std::vector<Tensor> synchronize_all(const Handle& handle) {
   Handle::State& state = state_of(handle);
-  if (const auto lane = state.lane.lock()) lane->wait(state);
+  if (const auto coordinator = state.coordinator.lock()) coordinator->wait(state);
   if (state.error) std::rethrow_exception(state.error);
   std::vector<Tensor> results = state.results;
   for (std::size_t i = 0; i < results.size(); ++i)
@@ -56,11 +56,11 @@ Tensor synchronize(const Handle& handle) {
 Handle grouped_allreduce_async(const std::vector<Tensor>& tensors,
                                const AllreduceOptions& options) {
   if (tensors.empty()) throw InvalidArgumentError("[grouped_allreduce] expected tensors, got none");
-  auto lane = lane_of(options.process_set);
+  auto coordinator = coordinator_of(options.process_set);
   for (const Tensor& tensor : tensors)
-    check_reduction("allreduce", options.op, tensor.dtype(), lane->size());
+    check_reduction("allreduce", options.op, tensor.dtype(), coordinator->size());
   auto operation = make_operation(
-      {.kind = Kind::kAllreduce,
+      {.kind = RequestKind::kAllreduce,
        .op = options.op,
        .prescale = options.prescale_factor,
        .postscale = options.postscale_factor,
@@ -68,7 +68,7 @@ Handle grouped_allreduce_async(const std::vector<Tensor>& tensors,
        .dtypes = {},
        .shapes = {},
        .splits = {}},
-      tensors, options.compression, lane);
+      tensors, options.compression, coordinator);
   make_outputs(*operation);
   return submitted(std::move(operation));
 }
@@ -86,39 +86,40 @@ Tensor allreduce(const Tensor& tensor, const AllreduceOptions& options) {
   return synchronize(allreduce_async(tensor, options));
 }
 
-// --- others ---
+// --- other operations ---
 
 namespace {
 
-OperationRef plain_operation(Kind kind, const Tensor& tensor, const std::string& name,
-                             std::string_view kind_name, std::shared_ptr<Lane> lane) {
+OperationRef plain_operation(RequestKind kind, const Tensor& tensor, const std::string& name,
+                             std::string_view kind_name,
+                             std::shared_ptr<ProcessSetCoordinator> coordinator) {
   return make_operation({.kind = kind,
                          .name = name_or_next(name, kind_name),
                          .dtypes = {},
                          .shapes = {},
                          .splits = {}},
-                        {tensor}, Compression::kNone, std::move(lane));
+                        {tensor}, Compression::kNone, std::move(coordinator));
 }
 
 }  // namespace
 
 Handle allgather_async(const Tensor& tensor, const OperationOptions& options) {
-  return submitted(plain_operation(Kind::kAllgather, tensor, options.name, "allgather",
-                                   lane_of(options.process_set)));
+  return submitted(plain_operation(RequestKind::kAllgather, tensor, options.name, "allgather",
+                                   coordinator_of(options.process_set)));
 }
 Tensor allgather(const Tensor& tensor, const OperationOptions& options) {
   return synchronize(allgather_async(tensor, options));
 }
 
 Handle broadcast_async(const Tensor& tensor, int root_rank, const OperationOptions& options) {
-  auto lane = lane_of(options.process_set);
-  auto operation = make_operation({.kind = Kind::kBroadcast,
-                                   .root = place_of(*lane, root_rank, "broadcast"),
+  auto coordinator = coordinator_of(options.process_set);
+  auto operation = make_operation({.kind = RequestKind::kBroadcast,
+                                   .root = rank_in_set(*coordinator, root_rank, "broadcast"),
                                    .name = name_or_next(options.name, "broadcast"),
                                    .dtypes = {},
                                    .shapes = {},
                                    .splits = {}},
-                                  {tensor}, Compression::kNone, lane);
+                                  {tensor}, Compression::kNone, coordinator);
   make_outputs(*operation);
   return submitted(std::move(operation));
 }
@@ -128,21 +129,22 @@ Tensor broadcast(const Tensor& tensor, int root_rank, const OperationOptions& op
 
 Handle alltoall_async(const Tensor& tensor, const std::vector<std::int64_t>& splits,
                       const OperationOptions& options) {
-  auto lane = lane_of(options.process_set);
-  Request request{.kind = Kind::kAlltoall,
+  auto coordinator = coordinator_of(options.process_set);
+  Request request{.kind = RequestKind::kAlltoall,
                   .name = name_or_next(options.name, "alltoall"),
                   .dtypes = {},
                   .shapes = {},
                   .splits = splits};
   if (splits.empty() && tensor.rank() > 0) {
-    if (tensor.dim(0) % lane->size() != 0)
+    if (tensor.dim(0) % coordinator->size() != 0)
       fail<InvalidArgumentError>(
           "[alltoall] without splits, the first axis ({}) must be divisible by the number of ranks "
           "({})",
-          tensor.dim(0), lane->size());
-    request.splits.assign(static_cast<std::size_t>(lane->size()), tensor.dim(0) / lane->size());
+          tensor.dim(0), coordinator->size());
+    request.splits.assign(static_cast<std::size_t>(coordinator->size()),
+                          tensor.dim(0) / coordinator->size());
   }
-  return submitted(make_operation(std::move(request), {tensor}, Compression::kNone, lane));
+  return submitted(make_operation(std::move(request), {tensor}, Compression::kNone, coordinator));
 }
 
 AlltoallResult alltoall(const Tensor& tensor, const std::vector<std::int64_t>& splits,
@@ -154,18 +156,18 @@ AlltoallResult alltoall(const Tensor& tensor, const std::vector<std::int64_t>& s
 
 std::vector<std::int64_t> received_splits(const Handle& handle) {
   const Handle::State& state = state_of(handle);
-  if (state.request->kind != Kind::kAlltoall || !poll(handle) || state.error)
+  if (state.request->kind != RequestKind::kAlltoall || !poll(handle) || state.error)
     throw FailedPreconditionError("[received_splits] expected an alltoall that is done");
   return state.received_splits;
 }
 
 Handle reducescatter_async(const Tensor& tensor, const ReducescatterOptions& options) {
-  auto lane = lane_of(options.process_set);
+  auto coordinator = coordinator_of(options.process_set);
   if (options.op == kAdasum)
     throw InvalidArgumentError(
         "[reducescatter] Adasum is not supported; expected another operation");
-  check_reduction("reducescatter", options.op, tensor.dtype(), lane->size());
-  return submitted(make_operation({.kind = Kind::kReducescatter,
+  check_reduction("reducescatter", options.op, tensor.dtype(), coordinator->size());
+  return submitted(make_operation({.kind = RequestKind::kReducescatter,
                                    .op = options.op,
                                    .prescale = options.prescale_factor,
                                    .postscale = options.postscale_factor,
@@ -173,7 +175,7 @@ Handle reducescatter_async(const Tensor& tensor, const ReducescatterOptions& opt
                                    .dtypes = {},
                                    .shapes = {},
                                    .splits = {}},
-                                  {tensor}, Compression::kNone, lane));
+                                  {tensor}, Compression::kNone, coordinator));
 }
 Tensor reducescatter(const Tensor& tensor, const ReducescatterOptions& options) {
   return synchronize(reducescatter_async(tensor, options));
@@ -181,8 +183,8 @@ Tensor reducescatter(const Tensor& tensor, const ReducescatterOptions& options) 
 
 void barrier(const ProcessSet& process_set) {
   auto operation = std::make_shared<Handle::State>();
-  operation->lane = lane_of(process_set);
-  operation->request = std::make_shared<const Request>(Request{.kind = Kind::kBarrier,
+  operation->coordinator = coordinator_of(process_set);
+  operation->request = std::make_shared<const Request>(Request{.kind = RequestKind::kBarrier,
                                                                .name = name_or_next("", "barrier"),
                                                                .dtypes = {},
                                                                .shapes = {},
@@ -190,6 +192,6 @@ void barrier(const ProcessSet& process_set) {
   synchronize_all(submitted(std::move(operation)));
 }
 
-int join(const ProcessSet& process_set) { return lane_of(process_set)->join(); }
+int join(const ProcessSet& process_set) { return coordinator_of(process_set)->join(); }
 
 }  // namespace tandem::hvd

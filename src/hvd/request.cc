@@ -24,9 +24,9 @@ void put_numbers(std::vector<std::byte>& bytes, std::span<const std::int64_t> nu
   for (std::int64_t number : numbers) put(bytes, number);
 }
 
-class Reader {
+class RequestReader {
  public:
-  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  explicit RequestReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
   bool at_end() const { return bytes_.empty(); }
 
   template <class T>
@@ -69,8 +69,8 @@ class Reader {
 
 }  // namespace
 
-std::string_view upper_name_of(Kind kind) { return kUpper[static_cast<std::size_t>(kind)]; }
-std::string_view title_of(Kind kind) { return kTitles[static_cast<std::size_t>(kind)]; }
+std::string_view upper_name_of(RequestKind kind) { return kUpper[static_cast<std::size_t>(kind)]; }
+std::string_view title_of(RequestKind kind) { return kTitles[static_cast<std::size_t>(kind)]; }
 std::string_view name_of(Op op) { return kOps[static_cast<std::size_t>(op)]; }
 
 std::int64_t Request::count(std::size_t tensor) const {
@@ -99,10 +99,10 @@ void append_request(std::vector<std::byte>& bytes, const Request& request) {
 
 std::vector<Request> parse_requests(std::span<const std::byte> bytes) {
   std::vector<Request> requests;
-  Reader reader(bytes);
+  RequestReader reader(bytes);
   while (!reader.at_end()) {
     Request& request = requests.emplace_back();
-    request.kind = reader.choice<Kind>();
+    request.kind = reader.choice<RequestKind>();
     request.op = reader.choice<Op>();
     request.on_gpu = reader.number<std::uint8_t>() != 0;
     request.absent = reader.number<std::uint8_t>() != 0;
@@ -114,7 +114,7 @@ std::vector<Request> parse_requests(std::span<const std::byte> bytes) {
     for (std::uint32_t i = 0; i < tensors; ++i) {
       request.dtypes.push_back(reader.choice<DType>());
       const std::vector<std::int64_t> sizes = reader.numbers();
-      if (sizes.size() > static_cast<std::size_t>(kMaxRank)) Reader::refuse();
+      if (sizes.size() > static_cast<std::size_t>(kMaxRank)) RequestReader::refuse();
       request.shapes.emplace_back(std::span<const std::int64_t>(sizes));
     }
     request.splits = reader.numbers();

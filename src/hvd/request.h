@@ -1,4 +1,4 @@
-// What a rank asks for under a name, and the form in which ranks tell each other.
+// A rank's request for an operation, and its serialised form.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace tandem::hvd {
 
-enum class Kind : std::uint8_t {
+enum class RequestKind : std::uint8_t {
   kAllreduce,
   kAllgather,
   kBroadcast,
@@ -23,32 +23,32 @@ enum class Kind : std::uint8_t {
   kReducescatter,
   kBarrier,
 };
-constexpr Kind last_value(Kind) { return Kind::kBarrier; }
-// "ALLREDUCE", "Allreduce"
-std::string_view upper_name_of(Kind kind);
-std::string_view title_of(Kind kind);
+constexpr RequestKind last_value(RequestKind) { return RequestKind::kBarrier; }
+// "ALLREDUCE" and "Allreduce".
+std::string_view upper_name_of(RequestKind kind);
+std::string_view title_of(RequestKind kind);
 std::string_view name_of(Op op);  // "Average"
 
 struct Request {
-  Kind kind = Kind::kBarrier;
+  RequestKind kind = RequestKind::kBarrier;
   Op op = kSum;
-  bool on_gpu = false;  // where the tensors are
-  bool absent = false;  // this rank has no such tensor: zeros
+  bool on_gpu = false;  // device of the tensors
+  bool absent = false;  // this rank has no such tensor and contributes zeros
   std::int32_t root = 0;
   double prescale = 1.0, postscale = 1.0;
   std::string name;
-  // Of a group's tensors, or of the one. The dtype is that in which the elements travel.
+  // One per tensor of the group. `dtypes` are those in which elements are sent.
   std::vector<DType> dtypes;
   std::vector<Dims> shapes;
-  std::vector<std::int64_t> splits;  // of an alltoall
+  std::vector<std::int64_t> splits;  // for alltoall
 
   friend bool operator==(const Request&, const Request&) = default;
-  std::int64_t count(std::size_t tensor) const;  // elements
+  std::int64_t count(std::size_t tensor) const;  // number of elements
 };
 using RequestRef = std::shared_ptr<const Request>;
 
 void append_request(std::vector<std::byte>& bytes, const Request& request);
-// Throws DataLossError for what append_request() does not write.
+// Throws DataLossError for bytes that append_request() cannot have written.
 std::vector<Request> parse_requests(std::span<const std::byte> bytes);
 
 }  // namespace tandem::hvd

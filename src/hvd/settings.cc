@@ -42,7 +42,7 @@ Settings settings_of_environment() {
   bool no_check = false;
   take(no_check, "HOROVOD_STALL_CHECK_DISABLE");
   if (no_check) settings.stall_warning_seconds = settings.stall_shutdown_seconds = 0;
-  // As in Horovod: a limit below the warning is none.
+  // As in Horovod: a limit below the warning time is ignored.
   if (settings.stall_shutdown_seconds < settings.stall_warning_seconds)
     settings.stall_shutdown_seconds = 0;
   take(settings.separate_groups, "HOROVOD_DISABLE_GROUP_FUSION");

@@ -1,4 +1,4 @@
-// What the environment asks of the Horovod face.
+// Settings of the Horovod-compatible API, from environment variables.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace tandem::hvd {
 
-// Defaults and names are Horovod's. Rank 0's hold for every rank.
+// Names and defaults are Horovod's. Rank 0's values are used by every rank.
 struct Settings {
   std::int64_t fusion_threshold = std::int64_t{128} << 20;  // HOROVOD_FUSION_THRESHOLD, bytes
   std::int64_t cycle_microseconds = 1000;                   // HOROVOD_CYCLE_TIME, milliseconds
@@ -23,7 +23,7 @@ struct Settings {
   bool mark_cycles = false;                  // HOROVOD_TIMELINE_MARK_CYCLES
 };
 
-// Throws InvalidArgumentError naming the variable.
+// Throws InvalidArgumentError, naming the variable, for a value that is not valid.
 Settings settings_of_environment();
 
 }  // namespace tandem::hvd

@@ -6,7 +6,7 @@
 
 namespace tandem::hvd {
 
-bool StallWatch::due(Clock::time_point now) const {
+bool StallWatch::time_to_check(Clock::time_point now) const {
   auto pace = limit_;
   if (warning_.count() > 0) pace = std::min(pace, warning_);
   return now - looked_ >= std::min<std::chrono::milliseconds>(std::chrono::seconds(1), pace / 4);

@@ -46,7 +46,8 @@ void check_reduction(std::string_view what, Op op, DType dtype, int ranks) {
 }
 
 OperationRef make_operation(Request request, const std::vector<Tensor>& tensors,
-                            Compression compression, std::shared_ptr<Lane> lane) {
+                            Compression compression,
+                            std::shared_ptr<ProcessSetCoordinator> coordinator) {
   if (building)
     fail<UnimplementedError>(
         "[{}] '{}': operations of hvd cannot be traced, but for those of a DistributedOptimizer; "
@@ -54,7 +55,7 @@ OperationRef make_operation(Request request, const std::vector<Tensor>& tensors,
         "outside td::function",
         title_of(request.kind), request.name);
   auto operation = std::make_shared<Handle::State>();
-  operation->lane = std::move(lane);
+  operation->coordinator = std::move(coordinator);
   for (const Tensor& tensor : tensors) {
     const TensorImpl& impl = impl_of(tensor);
     Device& device = impl.device();

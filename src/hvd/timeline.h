@@ -1,4 +1,4 @@
-// What happened to each tensor and when, for a Chrome trace.
+// The Horovod timeline: the phases of each tensor as a Chrome trace.
 #pragma once
 
 #include <atomic>
@@ -13,16 +13,16 @@
 
 namespace tandem::hvd {
 
-// A row a tensor, with phases as in Horovod. Thread-safe. Nothing is kept unless it is on; what
-// goes beyond a million events is counted.
+// One row per tensor, with Horovod's phases. Records nothing unless it is on. Counts, but does not
+// keep, events after the first million. Thread-safe.
 class Timeline {
  public:
   bool on() const { return on_.load(std::memory_order_relaxed); }
   void start(std::string file);
-  // Writes the file. Throws the errors of core/file_error.h, as start() does.
+  // Writes the file. Both throw the errors of core/file_error.h.
   void stop();
 
-  // A phase of a tensor, from `begin` to now.
+  // Adds a phase of a tensor that began at `begin` and ends now.
   void add(const std::string& tensor, std::string_view phase, std::int64_t begin);
 
  private:
@@ -30,7 +30,7 @@ class Timeline {
   std::mutex mutex_;
   std::string file_;
   std::int64_t start_ = 0;
-  std::map<std::string, std::string> rows_;  // stay, for events point to them
+  std::map<std::string, std::string> rows_;  // never erased: events point to the strings
   std::vector<profile::Event> events_;
   std::int64_t dropped_ = 0;
 };

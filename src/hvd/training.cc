@@ -14,16 +14,16 @@ optimizers::Optimizer DistributedOptimizer(const optimizers::Optimizer& optimize
     throw InvalidArgumentError(
         "[DistributedOptimizer] expected an optimizer, got an undefined one");
   static std::atomic<int> count{0};
-  return optimizers::Optimizer(
-      optimizer.impl(),
-      std::make_shared<LaneExchange>("DistributedOptimizer." + std::to_string(count++), options));
+  return optimizers::Optimizer(optimizer.impl(),
+                               std::make_shared<HorovodExchange>(
+                                   "DistributedOptimizer." + std::to_string(count++), options));
 }
 
 struct DistributedGradientTape::Impl {
   Impl(const std::string& name, const DistributedOptions& options, GradientTapeOptions tape_options)
       : tape(tape_options), exchange(name, options) {}
   GradientTape tape;
-  LaneExchange exchange;
+  HorovodExchange exchange;
 };
 
 DistributedGradientTape::DistributedGradientTape(const DistributedOptions& options,
@@ -41,7 +41,7 @@ void DistributedGradientTape::watch(const Variable& variable) { impl_->tape.watc
 std::vector<Tensor> DistributedGradientTape::gradient(const Tensor& target,
                                                       const std::vector<Variable>& sources) {
   std::vector<Tensor> gradients = impl_->tape.gradient(target, sources);
-  const auto pass = impl_->exchange.start_combining(sources);
+  const auto pass = impl_->exchange.start_reduction(sources);
   for (std::size_t i = 0; i < gradients.size(); ++i) pass->ready(i, std::move(gradients[i]));
   return *pass->finish();
 }

@@ -1,4 +1,4 @@
-// Variables and objects of one rank, for all.
+// Broadcasts and gathers variables and objects.
 #include <cstring>
 
 #include "core/status.h"
@@ -45,24 +45,25 @@ std::vector<std::string> gather_bytes(const std::string& bytes, const std::strin
 void broadcast_variables(const std::vector<Variable>& variables, int root_rank,
                          const ProcessSet& process_set) {
   if (variables.empty()) return;
-  auto lane = lane_of(process_set);
-  const auto root = std::find(lane->ranks().begin(), lane->ranks().end(), root_rank);
-  if (root == lane->ranks().end())
+  auto coordinator = coordinator_of(process_set);
+  const auto root = std::find(coordinator->ranks().begin(), coordinator->ranks().end(), root_rank);
+  if (root == coordinator->ranks().end())
     fail<InvalidArgumentError>("[broadcast_variables] expected a root among the ranks [{}], got {}",
-                               fmt::join(lane->ranks(), ", "), root_rank);
+                               fmt::join(coordinator->ranks(), ", "), root_rank);
   std::vector<Tensor> values;
   for (const Variable& variable : variables) values.push_back(variable.value().detach());
-  auto operation = make_operation({.kind = Kind::kBroadcast,
-                                   .root = static_cast<std::int32_t>(root - lane->ranks().begin()),
-                                   .name = name_or_next("", "broadcast_variables"),
-                                   .dtypes = {},
-                                   .shapes = {},
-                                   .splits = {}},
-                                  values, Compression::kNone, lane);
+  auto operation =
+      make_operation({.kind = RequestKind::kBroadcast,
+                      .root = static_cast<std::int32_t>(root - coordinator->ranks().begin()),
+                      .name = name_or_next("", "broadcast_variables"),
+                      .dtypes = {},
+                      .shapes = {},
+                      .splits = {}},
+                     values, Compression::kNone, coordinator);
   make_outputs(*operation);
-  lane->submit(operation);
+  coordinator->submit(operation);
   const std::vector<Tensor> results = synchronize_all(Handle(operation));
-  if (lane->rank() == operation->request->root) return;
+  if (coordinator->rank() == operation->request->root) return;
   for (std::size_t i = 0; i < variables.size(); ++i) {
     Variable variable = variables[i];
     variable.assign(results[i]);
@@ -71,7 +72,7 @@ void broadcast_variables(const std::vector<Variable>& variables, int root_rank,
 
 std::string broadcast_object(const std::string& bytes, int root_rank,
                              const OperationOptions& options) {
-  const auto lane = lane_of(options.process_set);
+  const auto coordinator = coordinator_of(options.process_set);
   const bool root = world()->rank() == root_rank;
   const std::string name = name_or_next(options.name, "broadcast_object");
   const auto mine = static_cast<std::int64_t>(bytes.size());

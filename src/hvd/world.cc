@@ -26,14 +26,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long the background thread looks often after there was something to do, and how seldom it
-// does else.
+// After activity the background thread checks often for kActive; after that it sleeps for
+// kIdleSleep.
 constexpr auto kActive = std::chrono::milliseconds(100);
-constexpr auto kDoze = std::chrono::milliseconds(10);
+constexpr auto kIdleSleep = std::chrono::milliseconds(10);
 constexpr auto kLeastPace = std::chrono::microseconds(200);
-constexpr int kMostCycles = 8;  // between two looks meanwhile
+constexpr int kMostCycles = 8;  // the longest pause meanwhile, in cycle times
 
-// The ranks' memory: of no device that the program may yet configure.
+// A device for the ranks' messages, apart from those that the program may still configure.
 Device& host_memory() {
   static auto* device =
       new CpuDevice(DeviceName::parse("/job:localhost/replica:0/task:0/device:CPU:0"), 1);
@@ -50,18 +50,19 @@ std::string wanted_backend(const InitOptions& options) {
 
 constexpr const char* kEnded = "Horovod has been shut down. This rank called shutdown().";
 
-std::shared_ptr<Lane> release_lane(ProcessSet::State& set) {
+std::shared_ptr<ProcessSetCoordinator> take_coordinator(ProcessSet::State& set) {
   const std::lock_guard lock(set.mutex);
-  return std::exchange(set.lane, nullptr);
+  return std::exchange(set.coordinator, nullptr);
 }
 
-// A lane that has failed. Threads that still wait in it keep it.
-void let_go(const std::shared_ptr<Lane>& lane) {
+// Waits until a failed coordinator is idle, so that it can be destroyed. If a backend may still
+// access its operations' memory, keeps the coordinator for good.
+void retire(const std::shared_ptr<ProcessSetCoordinator>& coordinator) {
   static std::mutex mutex;
-  static auto& kept = *new std::vector<std::shared_ptr<Lane>>;
-  if (lane->comes_to_rest(std::chrono::seconds(1))) return;
+  static auto& kept = *new std::vector<std::shared_ptr<ProcessSetCoordinator>>;
+  if (coordinator->wait_idle(std::chrono::seconds(1))) return;
   const std::lock_guard lock(mutex);
-  kept.push_back(lane);  // with the memory of its operations
+  kept.push_back(coordinator);  // and with it the memory of its operations
 }
 
 std::optional<int> env_rank(const char* name) {
@@ -105,7 +106,7 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
   const std::vector<std::string> all = exchange_bytes(
       *communicator_, {reinterpret_cast<const char*>(&settings_), sizeof(settings_)});
   std::memcpy(&settings_, all.front().data(), sizeof(settings_));
-  find_places();
+  find_topology();
   share_cores();
   if (const auto file = env_string("HOROVOD_TIMELINE"); file && rank_ == 0) timeline_->start(*file);
   std::vector<int> everyone(static_cast<std::size_t>(size_));
@@ -117,8 +118,8 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
 
 World::~World() { shut_down(std::chrono::milliseconds(0)); }
 
-// Ranks with one name of a host share it.
-void World::find_places() {
+// Ranks with equal host names are on one host.
+void World::find_topology() {
   const std::vector<std::string> all =
       exchange_bytes(*communicator_, env_string("HOROVOD_HOSTNAME").value_or(host_identity()));
   std::vector<int> local_rank(all.size()), host_of(all.size());
@@ -131,68 +132,69 @@ void World::find_places() {
     if (found == hosts.end()) hosts.push_back(all[r]);
   }
   const auto me = static_cast<std::size_t>(rank_);
-  places_ = {.host = all[me],
-             .local_rank = local_rank[me],
-             .local_size = 0,
-             .cross_rank = 0,
-             .cross_size = 0};
+  topology_ = {.host = all[me],
+               .local_rank = local_rank[me],
+               .local_size = 0,
+               .cross_rank = 0,
+               .cross_size = 0};
   std::vector<int> of_host(hosts.size());
   for (std::size_t r = 0; r < all.size(); ++r) {
     ++of_host[static_cast<std::size_t>(host_of[r])];
-    places_.local_size += host_of[r] == host_of[me] ? 1 : 0;
+    topology_.local_size += host_of[r] == host_of[me] ? 1 : 0;
     if (local_rank[r] != local_rank[me]) continue;
-    ++places_.cross_size;
-    places_.cross_rank += r < me ? 1 : 0;
+    ++topology_.cross_size;
+    topology_.cross_rank += r < me ? 1 : 0;
   }
-  places_.homogeneous = std::all_of(of_host.begin(), of_host.end(),
-                                    [&](int count) { return count == of_host.front(); });
+  topology_.homogeneous = std::all_of(of_host.begin(), of_host.end(),
+                                      [&](int count) { return count == of_host.front(); });
 }
 
-// Where a launcher lets every rank of a host use all of its cores (mpirun with more ranks than it
-// binds), each takes its share: teams that outnumber the cores wait for each other.
+// A launcher may let every rank use all cores of its host (mpirun with more ranks than it binds).
+// Then each rank takes an equal share, since more threads than cores would wait for each other.
 void World::share_cores() {
   auto& manager = DeviceManager::get();
   const int mine = available_cores(), online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   int wanted = 0;
   for (const std::string& cores :
-       exchange_bytes(*communicator_, fmt::format("{} {}", mine, places_.host)))
-    if (cores.substr(cores.find(' ') + 1) == places_.host) wanted += std::atoi(cores.c_str());
-  const int share = std::max(1, online / places_.local_size);
+       exchange_bytes(*communicator_, fmt::format("{} {}", mine, topology_.host)))
+    if (cores.substr(cores.find(' ') + 1) == topology_.host) wanted += std::atoi(cores.c_str());
+  const int share = std::max(1, online / topology_.local_size);
   if (wanted <= online || mine <= share || manager.initialized() ||
       manager.intra_op_parallelism() != 0)
     return;
   manager.set_intra_op_parallelism(share);
 }
 
-std::shared_ptr<Lane> World::make_lane(int id, const std::vector<int>& ranks) {
+std::shared_ptr<ProcessSetCoordinator> World::make_coordinator(int id,
+                                                               const std::vector<int>& ranks) {
   std::unique_ptr<Communicator> communicator = communicator_->split(ranks);
   if (!communicator) return nullptr;
-  return std::make_shared<Lane>(
+  return std::make_shared<ProcessSetCoordinator>(
       std::move(communicator),
-      LaneOptions{.id = id,
-                  .ranks = ranks,
-                  .backend = backend_,
-                  .settings = settings_,
-                  .time_limit = options_.timeout,
-                  .wake = [bell = bell_] { bell->ring(); },
-                  .report =
-                      [job = job_](const std::string& reason) {
-                        if (job) job->membership()->report(reason);
-                      },
-                  .autotune_log = env_string("HOROVOD_AUTOTUNE_LOG").value_or("")},
+      ProcessSetOptions{.id = id,
+                        .ranks = ranks,
+                        .backend = backend_,
+                        .settings = settings_,
+                        .time_limit = options_.timeout,
+                        .wake = [bell = wakeup_] { bell->notify(); },
+                        .report =
+                            [job = job_](const std::string& reason) {
+                              if (job) job->membership()->report(reason);
+                            },
+                        .autotune_log = env_string("HOROVOD_AUTOTUNE_LOG").value_or("")},
       timeline_);
 }
 
 std::shared_ptr<ProcessSet::State> World::add_set(const std::vector<int>& ranks) {
-  // The lists themselves would take bytes by the square of the ranks.
+  // Digests, since the lists themselves would take memory quadratic in the number of ranks.
   const std::vector<std::string> digests =
       exchange_bytes(*communicator_, subgroup_name("", ranks, 0));
   const std::string named = fmt::format("{}", fmt::join(ranks, ", "));
   const auto other = std::find_if(digests.begin(), digests.end(),
                                   [&](const auto& digest) { return digest != digests[0]; });
   if (other != digests.end()) {
-    constexpr std::size_t kToldBytes = 200;
-    const auto all = exchange_bytes(*communicator_, named.substr(0, kToldBytes));
+    constexpr std::size_t kMessageBytes = 200;
+    const auto all = exchange_bytes(*communicator_, named.substr(0, kMessageBytes));
     const auto r = static_cast<std::size_t>(other - digests.begin());
     fail<InvalidArgumentError>(
         "[add_process_set] every rank must name the same ranks: rank 0 named [{}], rank {} [{}]",
@@ -211,10 +213,10 @@ std::shared_ptr<ProcessSet::State> World::add_set(const std::vector<int>& ranks)
   set->id = next_set_++;
   const auto place = std::find(set->ranks.begin(), set->ranks.end(), rank_);
   if (place != set->ranks.end()) set->rank = static_cast<int>(place - set->ranks.begin());
-  set->lane = make_lane(set->id, set->ranks);
-  if (set->lane) {
-    const std::lock_guard lock(bell_->mutex);
-    lanes_[set->id] = set->lane;
+  set->coordinator = make_coordinator(set->id, set->ranks);
+  if (set->coordinator) {
+    const std::lock_guard lock(wakeup_->mutex);
+    coordinators_[set->id] = set->coordinator;
   }
   return set;
 }
@@ -224,88 +226,90 @@ bool World::remove_set(ProcessSet::State& set) {
   const std::vector<std::string> all = exchange_bytes(*communicator_, std::to_string(set.id));
   if (std::any_of(all.begin(), all.end(), [&](const std::string& id) { return id != all[0]; }))
     throw InvalidArgumentError("[remove_process_set] every rank must name the same set");
-  const std::shared_ptr<Lane> lane = release_lane(set);
-  if (!lane) return set.rank < 0;
-  lane->abandon(std::make_exception_ptr(
+  const std::shared_ptr<ProcessSetCoordinator> coordinator = take_coordinator(set);
+  if (!coordinator) return set.rank < 0;
+  coordinator->abort(std::make_exception_ptr(
       InvalidArgumentError(fmt::format("[hvd] process set {} was removed", set.id))));
-  let_go(lane);
-  const std::lock_guard lock(bell_->mutex);
-  return lanes_.erase(set.id) > 0;
+  retire(coordinator);
+  const std::lock_guard lock(wakeup_->mutex);
+  return coordinators_.erase(set.id) > 0;
 }
 
 // --- the background thread ---
 
-void Doorbell::ring() {
+void Wakeup::notify() {
   active.store(true);
-  if (dozing.load()) {
+  if (sleeping.load()) {
     const std::lock_guard lock(mutex);
-    rung.notify_one();
+    condition.notify_one();
   }
 }
 
 void World::run() {
   const ThreadBudget budget(1);
   Clock::time_point active_until = Clock::now();
-  std::chrono::microseconds pace = kDoze;
-  std::unique_lock lock(bell_->mutex);
-  std::vector<std::shared_ptr<Lane>> lanes;
+  std::chrono::microseconds pace = kIdleSleep;
+  std::unique_lock lock(wakeup_->mutex);
+  std::vector<std::shared_ptr<ProcessSetCoordinator>> coordinators;
   while (!stopping_) {
-    lanes.clear();
-    for (const auto& [id, lane] : lanes_) lanes.push_back(lane);
-    const std::chrono::microseconds cycle = lanes.empty() ? kDoze : lanes.front()->cycle_time();
+    coordinators.clear();
+    for (const auto& [id, coordinator] : coordinators_) coordinators.push_back(coordinator);
+    const std::chrono::microseconds cycle =
+        coordinators.empty() ? kIdleSleep : coordinators.front()->cycle_time();
     lock.unlock();
-    bool busy = bell_->active.exchange(false), led = false;
-    for (const auto& lane : lanes) {
-      const Lane::Turn turn = lane->tick();
-      busy = busy || turn != Lane::Turn::kIdle;
-      led = led || turn == Lane::Turn::kLed;
+    bool busy = wakeup_->active.exchange(false), driven = false;
+    for (const auto& coordinator : coordinators) {
+      const ProcessSetCoordinator::TickResult result = coordinator->tick();
+      busy = busy || result != ProcessSetCoordinator::TickResult::kIdle;
+      driven = driven || result == ProcessSetCoordinator::TickResult::kDriven;
     }
-    // Where those who wait lead all cycles themselves, there is no need to look often.
-    pace = led ? cycle : std::min(2 * pace, kMostCycles * cycle);
+    // While waiting threads run all cycles themselves, there is no need to check often.
+    pace = driven ? cycle : std::min(2 * pace, kMostCycles * cycle);
     lock.lock();
     if (stopping_) return;
     const Clock::time_point now = Clock::now();
     if (busy) active_until = now + kActive;
     if (now < active_until) {
-      bell_->rung.wait_for(lock, std::max(pace, kLeastPace), [&] { return stopping_; });
+      wakeup_->condition.wait_for(lock, std::max(pace, kLeastPace), [&] { return stopping_; });
       continue;
     }
-    bell_->dozing.store(true);
-    bell_->rung.wait_for(lock, kDoze, [&] { return stopping_ || bell_->active.load(); });
-    bell_->dozing.store(false);
+    wakeup_->sleeping.store(true);
+    wakeup_->condition.wait_for(lock, kIdleSleep,
+                                [&] { return stopping_ || wakeup_->active.load(); });
+    wakeup_->sleeping.store(false);
     pace = cycle / 2;
   }
 }
 
 void World::shut_down(std::chrono::milliseconds limit) {
   if (ended_.exchange(true) || !global_) return;
-  const std::shared_ptr<Lane> lane = release_lane(*global_);
-  const bool failed_before = lane->failed();
-  lane->shut_down(limit);
+  const std::shared_ptr<ProcessSetCoordinator> coordinator = take_coordinator(*global_);
+  const bool failed_before = coordinator->failed();
+  coordinator->shut_down(limit);
   {
-    const std::lock_guard lock(bell_->mutex);
+    const std::lock_guard lock(wakeup_->mutex);
     stopping_ = true;
-    bell_->rung.notify_all();
+    wakeup_->condition.notify_all();
   }
   if (thread_.joinable()) thread_.join();
   const auto ended = std::make_exception_ptr(AbortedError(kEnded));
-  for (const auto& [id, other] : lanes_) {
-    other->abandon(ended);
-    let_go(other);
+  for (const auto& [id, other] : coordinators_) {
+    other->abort(ended);
+    retire(other);
   }
   try {
     timeline_->stop();
   } catch (const Error& error) {
     logging::error("{}", error.what());
   }
-  lanes_.clear();
+  coordinators_.clear();
   communicator_.reset();
   if (job_ && owns_job_)
     job_->shut_down(failed_before ? std::chrono::seconds(1) : std::chrono::seconds(30));
   job_.reset();
 }
 
-// --- the process's ---
+// --- the World of this process ---
 
 namespace {
 
@@ -341,12 +345,12 @@ std::shared_ptr<World> world() {
   return present().world;
 }
 
-std::shared_ptr<Lane> lane_of(const ProcessSet& set) {
+std::shared_ptr<ProcessSetCoordinator> coordinator_of(const ProcessSet& set) {
   const auto here = world();
   ProcessSet::State& state = set.state() ? *set.state() : *here->global_set();
   {
     const std::lock_guard lock(state.mutex);
-    if (state.lane) return state.lane;
+    if (state.coordinator) return state.coordinator;
   }
   if (here->ended()) throw AbortedError(kEnded);
   fail<InvalidArgumentError>(
@@ -373,11 +377,11 @@ bool is_initialized() {
 
 int rank() { return world()->rank(); }
 int size() { return world()->size(); }
-int local_rank() { return world()->places().local_rank; }
-int local_size() { return world()->places().local_size; }
-int cross_rank() { return world()->places().cross_rank; }
-int cross_size() { return world()->places().cross_size; }
-bool is_homogeneous() { return world()->places().homogeneous; }
+int local_rank() { return world()->topology().local_rank; }
+int local_size() { return world()->topology().local_size; }
+int cross_rank() { return world()->topology().cross_rank; }
+int cross_size() { return world()->topology().cross_size; }
+bool is_homogeneous() { return world()->topology().homogeneous; }
 
 ProcessSet add_process_set(const std::vector<int>& ranks) {
   return ProcessSet(world()->add_set(ranks));

@@ -1,4 +1,5 @@
-// What init() makes: this process's place in the job, its process sets, the background thread.
+// The state between init() and shutdown(): this process's ranks, its process sets, the
+// background thread.
 #pragma once
 
 #include <atomic>
@@ -12,7 +13,7 @@
 
 #include "comm/communicator.h"
 #include "comm/rendezvous/rendezvous.h"
-#include "hvd/lane.h"
+#include "hvd/process_set_coordinator.h"
 #include "hvd/timeline.h"
 
 namespace tandem::hvd {
@@ -20,23 +21,24 @@ namespace tandem::hvd {
 struct ProcessSet::State {
   int id = 0;
   std::vector<int> ranks;
-  int rank = -1;  // this process's place; -1: not in it
+  int rank = -1;  // this process's rank in the set; -1 if it is not a member
   std::mutex mutex;
-  std::shared_ptr<Lane> lane;  // of `mutex`. Null: not in it, removed, or the world has ended
+  std::shared_ptr<ProcessSetCoordinator>
+      coordinator;  // guarded by `mutex`. Null: not a member, removed, or shut down
 };
 
-// What wakes the background thread.
-struct Doorbell {
+// Wakes the background thread.
+struct Wakeup {
   std::mutex mutex;
-  std::condition_variable rung;
-  std::atomic<bool> dozing{false}, active{false};
-  void ring();
+  std::condition_variable condition;
+  std::atomic<bool> sleeping{false}, active{false};
+  void notify();
 };
 
-// Process sets are made and removed by one thread at a time; the rest is thread-safe.
+// One thread at a time may add and remove process sets; the rest is thread-safe.
 class World {
  public:
-  struct Places {
+  struct Topology {
     std::string host;
     int local_rank = 0, local_size = 1, cross_rank = 0, cross_size = 1;
     bool homogeneous = true;
@@ -47,21 +49,21 @@ class World {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  const Places& places() const { return places_; }
+  const Topology& topology() const { return topology_; }
   Timeline& timeline() { return *timeline_; }
 
   const std::shared_ptr<ProcessSet::State>& global_set() const { return global_; }
   std::shared_ptr<ProcessSet::State> add_set(const std::vector<int>& ranks);
   bool remove_set(ProcessSet::State& set);
 
-  // Ends this rank's part. `limit`: for the others to take note.
+  // Ends this rank's membership. Waits at most `limit` until the others know.
   void shut_down(std::chrono::milliseconds limit);
   bool ended() const { return ended_.load(); }
 
  private:
-  void find_places();
+  void find_topology();
   void share_cores();
-  std::shared_ptr<Lane> make_lane(int id, const std::vector<int>& ranks);
+  std::shared_ptr<ProcessSetCoordinator> make_coordinator(int id, const std::vector<int>& ranks);
   void run();  // the background thread
 
   InitOptions options_;
@@ -69,24 +71,24 @@ class World {
   Settings settings_;
   std::string backend_;
   std::shared_ptr<Timeline> timeline_ = std::make_shared<Timeline>();
-  std::shared_ptr<Job> job_;  // null: a job of one
+  std::shared_ptr<Job> job_;  // null for a single process
   bool owns_job_ = false;
   std::unique_ptr<Communicator> communicator_;  // for process sets
-  Places places_;
+  Topology topology_;
   std::shared_ptr<ProcessSet::State> global_;
   int next_set_ = 0;
   std::atomic<bool> ended_{false};
 
-  std::shared_ptr<Doorbell> bell_ = std::make_shared<Doorbell>();
-  std::map<int, std::shared_ptr<Lane>> lanes_;  // of the bell's mutex
-  bool stopping_ = false;                       // as well
+  std::shared_ptr<Wakeup> wakeup_ = std::make_shared<Wakeup>();
+  std::map<int, std::shared_ptr<ProcessSetCoordinator>> coordinators_;  // guarded by wakeup_->mutex
+  bool stopping_ = false;                                               // guarded by it, too
   std::thread thread_;
 };
 
-// Throws FailedPreconditionError "Horovod has not been initialized; use hvd.init()."
+// The World of this process. Throws FailedPreconditionError "Horovod has not been initialized;
+// use hvd.init()."
 std::shared_ptr<World> world();
-// Throws that, too, and InvalidArgumentError for a set that this rank is not in or that was
-// removed.
-std::shared_ptr<Lane> lane_of(const ProcessSet& set);
+// Throws the same, and InvalidArgumentError if this rank is not in the set or the set was removed.
+std::shared_ptr<ProcessSetCoordinator> coordinator_of(const ProcessSet& set);
 
 }  // namespace tandem::hvd

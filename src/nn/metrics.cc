@@ -190,7 +190,7 @@ Metric mean_metric(std::string name, const char* what, MeanMetric::Values values
 struct Metric::State {
   std::string name;
   std::shared_ptr<const MetricBase> base;
-  std::shared_ptr<Workers> workers;  // the other processes with sums; null if there are none
+  std::shared_ptr<WorkerCollectives> workers;  // the other processes with sums; null if there are none
   mutable std::mutex mutex;
   // By part (ReplicaContext::part) and device.
   std::map<std::pair<int, std::string>, std::vector<Tensor>> sums;
@@ -249,7 +249,7 @@ namespace {
 
 // The sums over all workers. The workers exchange the shapes of their sums first, since a worker
 // whose metric was never updated does not know them.
-std::vector<Tensor> over_workers(Workers& workers, std::vector<Tensor> mine,
+std::vector<Tensor> over_workers(WorkerCollectives& workers, std::vector<Tensor> mine,
                                  const std::string& name) {
   const std::string what = "result of metric " + name;
   std::string shapes;

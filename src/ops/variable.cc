@@ -48,7 +48,7 @@ Tensor pairwise_sum(std::vector<Tensor> values) {
 // Aggregates the copies of a kOnRead variable over all processes.
 Tensor aggregate_copies(VariableImpl& variable) {
   const VariableAggregation aggregation = variable.options().aggregation;
-  const std::shared_ptr<Workers>& workers = variable.workers();
+  const std::shared_ptr<WorkerCollectives>& workers = variable.workers();
   const auto what = [&] {
     return "value of " +
            (variable.options().name.empty() ? quoted_name(variable) : variable.options().name);

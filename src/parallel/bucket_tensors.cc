@@ -43,7 +43,7 @@ class HookTransport final : public CommunicatorTransport {
   struct HookWork final : Work {
     explicit HookWork(std::function<void()> finish) : finish_(std::move(finish)) {}
     void wait() override { finish_(); }
-    bool test() override { return false; }  // hooks only wait
+    bool test() override { return false; }  // hooks can only be waited for
     std::function<void()> finish_;
   };
 
@@ -101,7 +101,7 @@ std::vector<Tensor> GradBucket::split(const Tensor& flat) const {
     fail<InvalidArgumentError>("[GradBucket] expected a tensor of shape {}, got {}",
                                buffer.shape().to_string(), flat.shape().to_string());
   std::vector<Tensor> parts;
-  if (is_symbolic(buffer)) {  // without gaps
+  if (is_symbolic(buffer)) {  // symbolic buckets have no gaps between tensors
     std::vector<std::int64_t> sizes;
     for (const Tensor& gradient : gradients) sizes.push_back(gradient.size());
     parts = tandem::split(flat, sizes);

@@ -11,12 +11,13 @@
 
 namespace tandem::parallel {
 
-// Has `hook` combine the buckets. `parameters`: in the order of the gradients.
+// A transport whose buckets `hook` reduces. `parameters`: in the order of the gradients.
 std::shared_ptr<CommunicatorTransport> make_hook_transport(
     CommHook hook, Device& device, std::vector<Variable> parameters,
     std::shared_ptr<comm::ProcessGroupImpl> group);
 
-// Throws InvalidArgumentError where a hook did not give a tensor like each parameter.
+// Throws InvalidArgumentError if a hook returned tensors that differ from the parameters in
+// number, shape or dtype.
 void check_combined(const std::vector<Tensor>& combined, std::span<const Variable> parameters,
                     std::size_t bucket);
 

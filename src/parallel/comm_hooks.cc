@@ -1,4 +1,4 @@
-// The communication hooks that halve what travels.
+// Communication hooks that reduce gradients in half precision.
 #include "tandem/ddp.h"
 #include "tandem/math.h"
 

@@ -1,4 +1,4 @@
-// The handles of DistributedDataParallel.
+// The API of DistributedDataParallel.
 #include "tandem/ddp.h"
 
 #include "parallel/ddp_state.h"

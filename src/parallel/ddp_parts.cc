@@ -1,4 +1,4 @@
-// Steps of a DistributedDataParallel model in the replica-invariant mode.
+// DistributedDataParallel in the replica-invariant mode.
 #include "autodiff/engine.h"
 #include "core/status.h"
 #include "graph/graph.h"
@@ -16,7 +16,8 @@ namespace {
 
 constexpr const char* kName = "DistributedDataParallel";
 
-// This rank as a replica of its job, for what its parts have in common with those of other ranks.
+// Presents this rank as a replica of its job, so that random numbers and weights depend on its
+// position in the job.
 class RankAsReplica final : public ReplicaContext {
  public:
   RankAsReplica(Communicator& communicator, const TracedRank& traced, std::int64_t examples)
@@ -66,7 +67,7 @@ class RankAsReplica final : public ReplicaContext {
 }  // namespace
 
 void DistributedDataParallel::State::require_parts() const {
-  require_sound();
+  require_usable();
   const char* what = joining_          ? "inside join()"
                      : hook_           ? "with a communication hook"
                      : options_.strict ? "with the option strict"

@@ -36,12 +36,12 @@ std::vector<Variable> trainable(const Model& module) {
   return parameters;
 }
 
-// Computed by the graph that the thread builds.
+// Whether `tensor` belongs to the graph that this thread builds.
 bool is_of_trace(const Tensor& tensor) {
   return tensor.defined() && is_symbolic(tensor) && symbol_of(tensor).node->graph == building;
 }
 
-// The one device of all variables.
+// The device of all variables. Throws if they are on several.
 Device& device_of(const std::vector<Variable>& variables) {
   Device* found = nullptr;
   for (const Variable& variable : variables) {
@@ -87,7 +87,7 @@ DistributedDataParallel::State::State(Model module, const DistributedDataParalle
       names_(group_->ranks()),
       traced_(std::make_shared<TracedReductions>(communicator_, *device_, parameters_,
                                                  bucket_sizes(options))),
-      announcements_(*communicator_, sizeof(Announcement)),
+      announcements_(*communicator_, sizeof(StepAnnouncement)),
       touched_(parameters_.size(), 0) {
   const std::vector<Variable> variables = module_.variables();
   check_same_variables(*communicator_, variables, kName, names_);
@@ -95,7 +95,7 @@ DistributedDataParallel::State::State(Model module, const DistributedDataParalle
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     leaves_.push_back(parameters_[i].impl().leaf());
     leaf(i).on_grad_ready.push_back(GradientReady{this, i});
-    set_gradient_buffer(leaf(i), [this, i] { return place_of(i); });
+    set_gradient_buffer(leaf(i), [this, i] { return gradient_buffer(i); });
   }
 }
 
@@ -138,7 +138,7 @@ EagerSync& DistributedDataParallel::State::eager() {
   return *eager_;
 }
 
-void DistributedDataParallel::State::require_sound() const {
+void DistributedDataParallel::State::require_usable() const {
   if (!failure_.empty())
     fail<FailedPreconditionError>("[{}] an earlier step has failed: {}", kName, failure_);
 }
@@ -148,15 +148,16 @@ void DistributedDataParallel::State::require_sound() const {
 Tensor DistributedDataParallel::State::forward(std::span<const Tensor> inputs,
                                                const CallOptions& options) {
   if (!grad_mode) return module_(inputs, options);
-  require_sound();
+  require_usable();
   const std::int64_t examples =
       !inputs.empty() && inputs[0].shape().rank() > 0 ? inputs[0].dim(0) : 1;
   if (building) {
     if (joining_)
       fail<UnimplementedError>(
-          "[{}] steps inside join() cannot be traced: a rank that is through has no program to "
-          "take "
-          "part with; take them outside td::function, or give every rank as many "
+          "[{}] expected eager steps inside join(), got a traced one: a rank that has exhausted "
+          "its "
+          "inputs runs no program; call it outside td::function, or give every rank the same "
+          "number of steps "
           "(DistributedSampler)",
           kName);
     traced_->forward(options_.average_by_examples ? examples : -1,
@@ -178,7 +179,7 @@ void DistributedDataParallel::State::prepare_forward() {
     announcements_.wait();
     const std::vector<int> active = active_ranks();
     require_kind(Kind::kForward);
-    stop_early(active);
+    check_early_termination(active);
     root = active.front();
   }
   broadcast_variables(*communicator_, buffers_, root);
@@ -187,14 +188,14 @@ void DistributedDataParallel::State::prepare_forward() {
 // --- announcements ---
 
 void DistributedDataParallel::State::announce(Kind kind) {
-  const Announcement mine = {kind, kind == Kind::kBackward ? examples_ : 0};
+  const StepAnnouncement mine = {kind, kind == Kind::kBackward ? examples_ : 0};
   std::memcpy(announcements_.mine(), &mine, sizeof(mine));
   announcements_.start();
 }
 
-DistributedDataParallel::State::Announcement DistributedDataParallel::State::announced(
+DistributedDataParallel::State::StepAnnouncement DistributedDataParallel::State::announced(
     int rank) const {
-  Announcement announcement;
+  StepAnnouncement announcement;
   std::memcpy(&announcement, announcements_.of(rank), sizeof(announcement));
   return announcement;
 }
@@ -213,15 +214,15 @@ void DistributedDataParallel::State::require_kind(Kind kind) const {
     if (theirs != kind && theirs != Kind::kJoined)
       fail<InvalidArgumentError>(
           "[{}] ranks diverged: rank {} is in {}, rank {} in {}; every rank must run forward and "
-          "backward equally often",
+          "backward the same number of times",
           kName, names_[communicator_->rank()], name(kind), names_[rank], name(theirs));
   }
 }
 
 // --- backward ---
 
-// In the bucket, where nothing is to be added to it.
-Tensor DistributedDataParallel::State::place_of(std::size_t index) {
+// The gradient's place in its bucket, unless there is a gradient already to accumulate into.
+Tensor DistributedDataParallel::State::gradient_buffer(std::size_t index) {
   if (building || !sync_ || leaf(index).grad.defined()) return {};
   if (!in_pass_) begin_pass();
   return eager_->gradient_buffer(index);
@@ -230,11 +231,11 @@ Tensor DistributedDataParallel::State::place_of(std::size_t index) {
 void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& leaf) {
   if (building) {
     if (!sync_) return;
-    if (!traced_->under_way()) {
+    if (!traced_->active()) {
       traced_->begin();
       after_backward([this](bool completed) {
-        if (!completed) return traced_->give_up();
-        for (std::size_t i = 0; i < leaves_.size(); ++i)  // what has gathered under no_sync()
+        if (!completed) return traced_->abort();
+        for (std::size_t i = 0; i < leaves_.size(); ++i)  // gradients accumulated under no_sync()
           if (const Tensor& gradient = this->leaf(i).grad; is_of_trace(gradient))
             traced_->ready(i, gradient);
         const std::vector<Tensor> averages = traced_->finish();
@@ -250,33 +251,34 @@ void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& lea
   if (!in_pass_) begin_pass();
   if (eager_->contributed(index))
     fail<RuntimeError>(
-        "[{}] Expected to mark a variable ready only once: {} was taken for unused, for the "
-        "results of the model do not depend on it",
+        "[{}] Expected to mark a variable ready only once: {} was marked as unused, because the "
+        "outputs of the model do not depend on it",
         kName, quoted_name(parameters_[index]));
-  waiting_.push_back(index);
-  if (weighed_ || announcements_.test()) weigh();
+  unweighted_.push_back(index);
+  if (weighted_ || announcements_.test()) weight_gradients();
 }
 
 void DistributedDataParallel::State::begin_pass() {
-  require_sound();
+  require_usable();
   eager().begin();
   in_pass_ = true;
-  weighed_ = false;
-  waiting_.clear();
+  weighted_ = false;
+  unweighted_.clear();
   after_backward([this](bool completed) { end_pass(completed); });
   announce(Kind::kBackward);
   if (options_.find_unused_parameters && !reachable_.empty())
     for (std::size_t i = 0; i < leaves_.size(); ++i)
-      if (!reachable_.contains(leaves_[i].get())) waiting_.push_back(i);
+      if (!reachable_.contains(leaves_[i].get())) unweighted_.push_back(i);
 }
 
-// Once the announcements are there: what waits goes into its bucket.
-void DistributedDataParallel::State::weigh() {
-  if (!weighed_) {
+// Computes the weight once all announcements have arrived; then copies the gradients that wait
+// for it into buckets.
+void DistributedDataParallel::State::weight_gradients() {
+  if (!weighted_) {
     announcements_.wait();
     require_kind(Kind::kBackward);
     const std::vector<int> active = active_ranks();
-    stop_early(active);
+    check_early_termination(active);
     std::int64_t all = 0;
     for (int rank : active) all += announced(rank).examples;
     const auto ranks = static_cast<std::size_t>(communicator_->size());
@@ -288,15 +290,15 @@ void DistributedDataParallel::State::weigh() {
     const bool whole = !joining_ || joining_->divide_by_initial_world_size;
     weight_ = counts ? static_cast<double>(examples_) / static_cast<double>(all)
                      : 1.0 / static_cast<double>(whole ? ranks : active.size());
-    if (equal && !hook_) {  // gradients go as they are
+    if (equal && !hook_) {  // equal weights: the collective itself computes the mean
       weight_ = 1.0;
       eager_->set_reduce_op(ReduceOp::kMean);
     }
     if (joining_) last_active_ = active;
-    weighed_ = true;
+    weighted_ = true;
   }
-  for (std::size_t index : waiting_) send(index);
-  waiting_.clear();
+  for (std::size_t index : unweighted_) send(index);
+  unweighted_.clear();
 }
 
 void DistributedDataParallel::State::send(std::size_t index) {
@@ -311,7 +313,7 @@ void DistributedDataParallel::State::end_pass(bool completed) {
   in_pass_ = false;
   if (!completed) {
     try {
-      throw;  // what the pass ended with
+      throw;  // rethrows the error of the pass
     } catch (const std::exception& error) {
       failure_ = error.what();
     } catch (...) {
@@ -322,33 +324,33 @@ void DistributedDataParallel::State::end_pass(bool completed) {
   try {
     for (std::size_t i = 0; i < leaves_.size(); ++i)
       if (!eager_->contributed(i) &&
-          std::find(waiting_.begin(), waiting_.end(), i) == waiting_.end())
-        waiting_.push_back(i);
-    weigh();
+          std::find(unweighted_.begin(), unweighted_.end(), i) == unweighted_.end())
+        unweighted_.push_back(i);
+    weight_gradients();
     finish_step();
   } catch (const std::exception& error) {
     failure_ = error.what();
     throw;
   }
-  const std::string missing = options_.strict ? unused() : std::string();
+  const std::string missing = options_.strict ? unused_parameters() : std::string();
   std::fill(touched_.begin(), touched_.end(), 0);
   examples_ = 0;
   reachable_.clear();
   if (!missing.empty()) throw RuntimeError(missing);
 }
 
-// With every gradient in its bucket.
+// REQUIRES: every gradient is in its bucket.
 void DistributedDataParallel::State::finish_step() {
   std::vector<Tensor> reduced = eager_->finish(touched_);
   for (std::size_t i = 0; i < leaves_.size(); ++i)
     if (reduced[i].defined()) leaf(i).grad = std::move(reduced[i]);
 }
 
-// What the error of the strict mode says; empty: every rank had every gradient.
-std::string DistributedDataParallel::State::unused() const {
+// The error message of the strict mode; empty if every rank had every gradient.
+std::string DistributedDataParallel::State::unused_parameters() const {
   std::string missing;
   for (int rank : active_ranks())
-    if (const std::string names = unused_on(rank); !names.empty())
+    if (const std::string names = unused_parameters_on(rank); !names.empty())
       missing += fmt::format("; rank {}: {}", names_[rank], names);
   if (missing.empty()) return {};
   return fmt::format(
@@ -357,7 +359,7 @@ std::string DistributedDataParallel::State::unused() const {
       kName, missing);
 }
 
-std::string DistributedDataParallel::State::unused_on(int rank) const {
+std::string DistributedDataParallel::State::unused_parameters_on(int rank) const {
   std::string names;
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     if (transport_->was_present(rank, i)) continue;
@@ -373,7 +375,7 @@ std::string DistributedDataParallel::State::unused_on(int rank) const {
 
 // --- join ---
 
-void DistributedDataParallel::State::stop_early(const std::vector<int>& active) const {
+void DistributedDataParallel::State::check_early_termination(const std::vector<int>& active) const {
   if (joining_ && joining_->throw_on_early_termination &&
       active.size() < static_cast<std::size_t>(communicator_->size()))
     throw RuntimeError(
@@ -383,22 +385,22 @@ void DistributedDataParallel::State::stop_early(const std::vector<int>& active) 
 
 void DistributedDataParallel::State::join(const std::function<void()>& inputs,
                                           const JoinOptions& options) {
-  require_sound();
+  require_usable();
   if (joining_)
     throw FailedPreconditionError("[DistributedDataParallel] join() was called inside join()");
   struct Joining {
     State& state;
     ~Joining() {
       state.joining_.reset();
-      state.traced_->allow(true);
+      state.traced_->allow_runs(true);
     }
   } joining{*this};
   joining_ = options;
   last_active_.clear();
-  traced_->allow(false);
+  traced_->allow_runs(false);
   inputs();
   try {
-    shadow();
+    shadow_steps();
     broadcast_variables(*communicator_, module_.variables(),
                         last_active_.empty() ? 0 : last_active_.front());
   } catch (const std::exception& error) {
@@ -407,8 +409,8 @@ void DistributedDataParallel::State::join(const std::function<void()>& inputs,
   }
 }
 
-// Takes part in the steps of the ranks that have inputs left.
-void DistributedDataParallel::State::shadow() {
+// Takes part in the steps of the ranks that have inputs left, as PyTorch's join() shadows them.
+void DistributedDataParallel::State::shadow_steps() {
   for (;;) {
     announce(Kind::kJoined);
     announcements_.wait();
@@ -427,7 +429,8 @@ void DistributedDataParallel::State::shadow() {
     eager().begin();
     std::fill(touched_.begin(), touched_.end(), 0);
     finish_step();
-    if (const std::string missing = options_.strict ? unused() : std::string(); !missing.empty())
+    if (const std::string missing = options_.strict ? unused_parameters() : std::string();
+        !missing.empty())
       throw RuntimeError(missing);
     if (joining_->shadow_step) joining_->shadow_step();
   }

@@ -1,4 +1,4 @@
-// What a DistributedDataParallel handle points to.
+// The implementation of DistributedDataParallel.
 #pragma once
 
 #include <memory>
@@ -18,11 +18,11 @@
 
 namespace tandem::parallel {
 
-// A step is: the first gradient of a backward pass starts the ranks' announcements (how many
-// examples each had); as soon as these are there, gradients are weighed and go into their buckets;
-// at the end of the pass what has no gradient follows as zeros, and with the buckets goes which
-// parameters each rank had a gradient for. So the collectives of a step are the same on every rank,
-// whatever its graph.
+// A step: the first gradient of a backward pass starts an exchange of announcements (how many
+// examples each rank had). Once these have arrived, gradients are weighted and copied into their
+// buckets. At the end of the pass, parameters without a gradient follow as zeros, and the ranks
+// exchange which parameters had one. So all ranks launch the same collectives in a step, whatever
+// their graphs.
 class DistributedDataParallel::State {
  public:
   State(Model module, const DistributedDataParallelOptions& options);
@@ -33,45 +33,45 @@ class DistributedDataParallel::State {
   bool set_sync(bool sync);
   void join(const std::function<void()>& inputs, const JoinOptions& options);
   void set_hook(CommHook hook);
-  // ddp_parts.cc
+  // In ddp_parts.cc.
   std::vector<Tensor> for_each_part(const data::Example& examples, const detail::PartStep& step);
 
  private:
-  // Told by the leaves of the parameters.
+  // Called by the leaf of a parameter when its gradient is complete.
   struct GradientReady {
     State* state;
     std::size_t index;
     void operator()(Leaf& leaf) const { state->gradient_ready(index, leaf); }
   };
   enum class Kind : std::int64_t { kForward, kBackward, kJoined };
-  struct Announcement {
+  struct StepAnnouncement {
     Kind kind = Kind::kBackward;
     std::int64_t examples = 0;
   };
 
   Leaf& leaf(std::size_t index) const { return *leaves_[index]; }
   EagerSync& eager();
-  void require_sound() const;
+  void require_usable() const;
   void prepare_forward();
-  void note_reachable(const Tensor& output);
+  void record_reachable(const Tensor& output);
 
   void announce(Kind kind);
-  Announcement announced(int rank) const;
+  StepAnnouncement announced(int rank) const;
   std::vector<int> active_ranks() const;
   void require_kind(Kind kind) const;
 
-  Tensor place_of(std::size_t index);
+  Tensor gradient_buffer(std::size_t index);
   void gradient_ready(std::size_t index, Leaf& leaf);
   void begin_pass();
-  void weigh();
+  void weight_gradients();
   void send(std::size_t index);
   void end_pass(bool completed);
   void finish_step();
-  std::string unused() const;
-  std::string unused_on(int rank) const;
+  std::string unused_parameters() const;
+  std::string unused_parameters_on(int rank) const;
 
-  void shadow();
-  void stop_early(const std::vector<int>& active) const;
+  void shadow_steps();
+  void check_early_termination(const std::vector<int>& active) const;
 
   void require_parts() const;
   void average_parts(std::vector<TreeSum>& gradients);
@@ -83,29 +83,29 @@ class DistributedDataParallel::State {
   Device* device_ = nullptr;
   std::shared_ptr<comm::ProcessGroupImpl> group_;
   std::shared_ptr<Communicator> communicator_;
-  RankNames names_;  // the group's ranks in errors
+  RankNames names_;  // the group's ranks in messages
   std::shared_ptr<TracedReductions> traced_;
   CommHook hook_;
-  std::shared_ptr<CommunicatorTransport> transport_;  // this and the next: made by the first step
+  std::shared_ptr<CommunicatorTransport> transport_;  // it and `eager_`: made by the first step
   std::unique_ptr<EagerSync> eager_;
   ByteExchange announcements_;
 
   bool sync_ = true;
-  std::optional<TraceMark> local_;  // while not: functions are traced without reductions
+  std::optional<TraceMark> local_;  // set under no_sync(): functions traced then do not reduce
   std::optional<JoinOptions> joining_;
-  std::vector<int> last_active_;  // join(): the ranks that took the last step
-  std::string failure_;           // why the object is of no use any more
+  std::vector<int> last_active_;  // in join(): the ranks that took the last step
+  std::string failure_;           // if not empty: the error after which steps are refused
 
-  // Since the last step: gradients that came, and examples.
+  // Since the last step: which parameters received a gradient, and the number of examples.
   std::vector<std::uint8_t> touched_;
   std::int64_t examples_ = 0;
-  // With find_unused_parameters or strict: what the results of the forwards depend on.
+  // With find_unused_parameters or strict: the leaves that the outputs of forward depend on.
   std::unordered_set<const Leaf*> reachable_;
-  // Of the step under way.
+  // State of the present backward pass.
   bool in_pass_ = false;
-  bool weighed_ = false;
+  bool weighted_ = false;
   double weight_ = 1.0;
-  std::vector<std::size_t> waiting_;  // for the weight
+  std::vector<std::size_t> unweighted_;  // gradients that wait for the weight
 };
 
 }  // namespace tandem::parallel

@@ -32,7 +32,7 @@ TracedReductions::TracedReductions(std::shared_ptr<Communicator> communicator, D
     : communicator_(std::move(communicator)),
       allowed_(std::make_shared<std::atomic<bool>>(true)),
       rank_({group_of(communicator_, allowed_), communicator_->rank()}, device),
-      weighs_itself_(!device.host_accessible()),
+      scales_gradients_(!device.host_accessible()),
       parameters_(std::move(parameters)),
       sizes_(sizes) {}
 
@@ -57,8 +57,8 @@ void TracedReductions::begin() {
   own_place[static_cast<std::size_t>(communicator_->rank())] = 1.0f;
   const Tensor alone = constant(own_place) * mine;
   const Tensor all = rank_.all_reduce({&alone, 1}, ReduceOp::kSum).front();
-  if (weighs_itself_) weight_ = mine / reduce_sum(all);
-  ReduceTraced reduce = weighs_itself_ ? rank_.reduce(ReduceOp::kSum) : rank_.average(all);
+  if (scales_gradients_) weight_ = mine / reduce_sum(all);
+  ReduceTraced reduce = scales_gradients_ ? rank_.reduce(ReduceOp::kSum) : rank_.average(all);
   if (hook_) reduce = [this](const TracedBucket& bucket) { return call_hook(bucket); };
   sync_ = std::make_unique<TracedSync>(
       parameters_, rank_.device(), std::move(reduce),
@@ -69,16 +69,16 @@ void TracedReductions::ready(std::size_t index, const Tensor& gradient) {
   if (ready_[index]) return;
   ready_[index] = true;
   const NoGradScope no_grad;
-  sync_->ready(index, weighs_itself_ ? gradient * cast(weight_, gradient.dtype()) : gradient);
+  sync_->ready(index, scales_gradients_ ? gradient * cast(weight_, gradient.dtype()) : gradient);
 }
 
 void TracedReductions::set_hook(CommHook hook, std::shared_ptr<comm::ProcessGroupImpl> group) {
   hook_ = std::move(hook);
-  weighs_itself_ = true;
+  scales_gradients_ = true;
   group_ = comm::ProcessGroup(std::move(group));
 }
 
-// As HookTransport does it for buckets that are there.
+// The same as HookTransport, for symbolic buckets.
 std::function<std::vector<Tensor>()> TracedReductions::call_hook(const TracedBucket& traced) const {
   GradBucket bucket{.index = traced.index,
                     .is_last = traced.is_last,
@@ -110,6 +110,6 @@ std::unique_ptr<GradientSync> TracedReductions::start(ReduceOp op) {
                                       TracedSyncOptions{.sizes = sizes_});
 }
 
-void TracedReductions::give_up() { sync_.reset(); }
+void TracedReductions::abort() { sync_.reset(); }
 
 }  // namespace tandem::parallel

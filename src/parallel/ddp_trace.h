@@ -1,4 +1,4 @@
-// The steps of a DistributedDataParallel model that are traced: their collectives become nodes.
+// Traced steps of a DistributedDataParallel model: their collectives become nodes of the graph.
 #pragma once
 
 #include <atomic>
@@ -16,41 +16,41 @@ class TracedReductions {
   TracedReductions(std::shared_ptr<Communicator> communicator, Device& device,
                    std::vector<Variable> parameters, const BucketSizes& sizes);
 
-  // A forward of so many examples (-1: not known, or they do not count), of a model with these
-  // buffers, which rank 0's replace.
+  // Traces a forward pass. `examples`: -1 if the number is not known or does not count.
+  // `buffers` receive rank 0's values.
   void forward(std::int64_t examples, const std::vector<Variable>& buffers);
-  // What combines buckets, and the group for its collectives.
+  // `hook` reduces the buckets of later traces, with collectives of `group`.
   void set_hook(CommHook hook, std::shared_ptr<comm::ProcessGroupImpl> group);
 
-  // The gradient of a parameter is whole (the first counts): starts the reduction where it is the
-  // pass's first.
-  bool under_way() const { return sync_ != nullptr; }
+  // The reduction of one backward pass: begin() with its first gradient, ready() for each complete
+  // gradient (a second call for the same parameter is ignored), then finish() or abort().
+  bool active() const { return sync_ != nullptr; }
   void begin();
   void ready(std::size_t index, const Tensor& gradient);
-  // The averages; undefined where there was no gradient.
+  // The averages; an undefined tensor for a parameter without a gradient.
   std::vector<Tensor> finish();
-  void give_up();
+  void abort();
 
-  // What brings gradients that are whole together by `op`, as they are.
+  // A reduction of complete gradients by `op`, without weights.
   std::unique_ptr<GradientSync> start(ReduceOp op);
   const TracedRank& rank() const { return rank_; }
 
-  // Runs of the programs are refused from now on, or again allowed.
-  void allow(bool runs) { *allowed_ = runs; }
+  // Allows or refuses runs of the traced programs.
+  void allow_runs(bool runs) { *allowed_ = runs; }
 
  private:
   std::function<std::vector<Tensor>()> call_hook(const TracedBucket& traced) const;
 
   std::shared_ptr<Communicator> communicator_;
-  std::shared_ptr<std::atomic<bool>> allowed_;  // runs of the programs
+  std::shared_ptr<std::atomic<bool>> allowed_;  // whether programs may run
   TracedRank rank_;
-  bool weighs_itself_;  // the gradients, before they are reduced
+  bool scales_gradients_;  // multiplies gradients by their weight before they are reduced
   std::vector<Variable> parameters_;
   BucketSizes sizes_;
-  const void* graph_ = nullptr;  // that examples_ is of
+  const void* graph_ = nullptr;  // the graph that examples_ belongs to
   Tensor examples_, weight_;
   std::unique_ptr<GradientSync> sync_;
-  std::vector<bool> ready_;  // of the pass
+  std::vector<bool> ready_;  // in this pass
   CommHook hook_;
   comm::ProcessGroup group_;
 };

@@ -1,4 +1,4 @@
-// What ranks settle about their models before they train.
+// Checks that all ranks train the same model, and gives them the same initial values.
 #pragma once
 
 #include <string_view>
@@ -10,12 +10,12 @@
 
 namespace tandem::parallel {
 
-// Throws InvalidArgumentError, the same on every rank, when the names, dtypes or shapes differ from
-// the group's first rank's. `op`: whose constructor asks. `names`: the ranks' names in the error.
+// Throws InvalidArgumentError, the same on every rank, if names, dtypes or shapes differ from those
+// of the group's first rank. `op` and `names` (of the ranks) go in the message.
 void check_same_variables(Communicator& communicator, const std::vector<Variable>& variables,
                           std::string_view op, const RankNames& names);
 
-// Rank `root`'s elements replace the others'.
+// Copies the values of rank `root` to all ranks.
 void broadcast_variables(Communicator& communicator, const std::vector<Variable>& variables,
                          int root);
 

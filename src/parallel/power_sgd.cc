@@ -1,4 +1,4 @@
-// PowerSGD: gradients as products of thin matrices.
+// PowerSGD: gradients as products of low-rank matrices.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -19,18 +19,17 @@
 namespace tandem::parallel::hooks {
 namespace {
 
-// What is kept of a parameter from step to step.
+// The state of a parameter between steps.
 struct Factor {
-  Tensor start;    // a random [columns, rank]
-  Variable right;  // the one of the last step
-  Variable error;  // [rows, columns]; undefined: none is kept
+  Tensor start;    // initial value of `right`: random, [columns, rank]
+  Variable right;  // Q of the last step
+  Variable error;  // [rows, columns]; undefined without error feedback
 };
 
 std::int64_t columns_of(const Shape& shape) { return shape.dim(-1); }
 std::int64_t rows_of(const Shape& shape) { return shape.num_elements() / columns_of(shape); }
 
-// Columns of length 1 that are orthogonal to each other (Gram and Schmidt); zeros where a column
-// depends on those before it.
+// Orthonormal columns (Gram-Schmidt). A column that depends on those before it becomes zeros.
 Tensor orthogonalized(const Tensor& matrix) {
   std::vector<Tensor> columns;
   for (Tensor column : split(matrix, matrix.dim(1), 1)) {
@@ -40,15 +39,15 @@ Tensor orthogonalized(const Tensor& matrix) {
   return columns.size() == 1 ? columns.front() : concat(columns, 1);
 }
 
-Tensor joined(const std::vector<Tensor>& tensors) {
+Tensor flatten(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> flat;
   flat.reserve(tensors.size());
   for (const Tensor& tensor : tensors) flat.push_back(reshape(tensor, {-1}));
   return concat(flat, 0);
 }
 
-// The inverse: tensors of the shapes of `like`.
-std::vector<Tensor> parted(const Tensor& flat, const std::vector<Tensor>& like) {
+// The inverse of flatten(): tensors of the shapes of `like`.
+std::vector<Tensor> unflatten(const Tensor& flat, const std::vector<Tensor>& like) {
   std::vector<std::int64_t> sizes;
   sizes.reserve(like.size());
   for (const Tensor& tensor : like) sizes.push_back(tensor.size());
@@ -79,7 +78,8 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
     }
     if (building && !options_.warm_start)
       throw UnimplementedError(
-          "[power_sgd] without warm_start every step draws anew, which a traced one cannot");
+          "[power_sgd] expected warm_start in a traced step: without it every step generates new "
+          "random numbers, which a trace cannot");
     return compress(bucket);
   }
 
@@ -88,7 +88,7 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
     if (++step_ == options_.start_step) compresses_.set(1);
   }
 
-  // A bucket on its way: P = M Q is under way, what is done with it follows.
+  // A bucket whose first collective (P = M Q) was launched.
   struct Compressed {
     GradBucket bucket;
     std::vector<std::size_t> matrices, plain;  // which of the bucket's gradients
@@ -97,7 +97,7 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
     std::optional<comm::Work> lefts_work, plain_work;
   };
 
-  bool worth_it(const Tensor& gradient) const {
+  bool compressible(const Tensor& gradient) const {
     if (gradient.rank() < 2 || gradient.size() == 0) return false;
     const double rows = static_cast<double>(rows_of(gradient.shape()));
     const double columns = static_cast<double>(columns_of(gradient.shape()));
@@ -107,12 +107,12 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
   }
 
   std::function<std::vector<Tensor>()> compress(const GradBucket& bucket) {
-    auto on_its_way = std::make_shared<Compressed>();
-    Compressed& now = *on_its_way;
+    auto compressed = std::make_shared<Compressed>();
+    Compressed& now = *compressed;
     now.bucket = bucket;
     for (std::size_t i = 0; i < bucket.gradients.size(); ++i) {
       const Tensor& gradient = bucket.gradients[i];
-      if (!worth_it(gradient)) {
+      if (!compressible(gradient)) {
         now.plain.push_back(i);
         now.plain_values.push_back(gradient);
         continue;
@@ -126,19 +126,19 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
       now.lefts.push_back(matmul(value, factor.right.value()));
     }
     const comm::ReduceOptions sum{.group = bucket.group};
-    if (!now.plain.empty()) now.plain_work = comm::all_reduce_async(joined(now.plain_values), sum);
-    if (!now.matrices.empty()) now.lefts_work = comm::all_reduce_async(joined(now.lefts), sum);
-    return [self = shared_from_this(), on_its_way] { return self->finish(*on_its_way); };
+    if (!now.plain.empty()) now.plain_work = comm::all_reduce_async(flatten(now.plain_values), sum);
+    if (!now.matrices.empty()) now.lefts_work = comm::all_reduce_async(flatten(now.lefts), sum);
+    return [self = shared_from_this(), compressed] { return self->finish(*compressed); };
   }
 
   std::vector<Tensor> finish(Compressed& now) {
     std::vector<Tensor> combined(now.bucket.gradients.size());
     if (now.plain_work) {
-      const std::vector<Tensor> sums = parted(now.plain_work->result(), now.plain_values);
+      const std::vector<Tensor> sums = unflatten(now.plain_work->result(), now.plain_values);
       for (std::size_t k = 0; k < sums.size(); ++k) combined[now.plain[k]] = sums[k];
     }
     if (!now.lefts_work) return combined;
-    std::vector<Tensor> lefts = parted(now.lefts_work->result(), now.lefts), rights;
+    std::vector<Tensor> lefts = unflatten(now.lefts_work->result(), now.lefts), rights;
     for (std::size_t k = 0; k < lefts.size(); ++k) {
       lefts[k] = orthogonalized(lefts[k]);
       rights.push_back(matmul(transpose(now.values[k]), lefts[k]));
@@ -146,12 +146,12 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
         factor(now, k).error.assign(now.values[k] - matmul(lefts[k], transpose(rights[k])));
     }
     const std::vector<Tensor> sums =
-        parted(comm::all_reduce(joined(rights), {.group = now.bucket.group}), rights);
+        unflatten(comm::all_reduce(flatten(rights), {.group = now.bucket.group}), rights);
     for (std::size_t k = 0; k < sums.size(); ++k) {
       const Tensor& gradient = now.bucket.gradients[now.matrices[k]];
       combined[now.matrices[k]] = reshape(matmul(lefts[k], transpose(sums[k])), gradient.shape());
       Factor& kept = factor(now, k);
-      if (options_.warm_start)  // one that vanished would stay so
+      if (options_.warm_start)  // a Q of zeros would stay zero
         kept.right.assign(where(equal(norm(sums[k]), 0.0), kept.start, sums[k]));
       else
         kept.right.assign(random(sums[k].shape(), sums[k].dtype()));
@@ -178,19 +178,19 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
     return std::min({options_.matrix_approximation_rank, shape.dim(0), shape.dim(1)});
   }
 
-  // The same on every rank, which draw as often.
+  // The same numbers on every rank, because all ranks generate equally often.
   Tensor random(const Shape& shape, DType dtype) {
-    std::mt19937_64 engine(options_.seed + drawn_++);
+    std::mt19937_64 engine(options_.seed + generated_++);
     std::vector<float> values(static_cast<std::size_t>(shape.num_elements()));
-    for (float& value : values)  // uniform in [-1, 1): the same in every standard library
+    for (float& value : values)  // uniform in [-1, 1), on every standard library
       value = static_cast<float>(static_cast<double>(engine() >> 11) * 0x1p-52 - 1.0);
     return cast(constant(values, {.shape = shape}), dtype);
   }
 
   PowerSGDOptions options_;
   std::int64_t step_ = 0;
-  TraceMark compresses_{0};  // traced steps are others from then on
-  std::uint64_t drawn_ = 0;
+  TraceMark compresses_{0};  // set by the first compressed step, which retraces functions
+  std::uint64_t generated_ = 0;
   std::unordered_map<const VariableImpl*, Factor> factors_;
 };
 

@@ -1,4 +1,4 @@
-// What a recorded tensor depends on.
+// Finds the leaves that a recorded tensor depends on.
 #pragma once
 
 #include <unordered_set>

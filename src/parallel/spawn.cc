@@ -23,25 +23,26 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr auto kLook = milliseconds(10);
-// How long the failure of a rank that may only have suffered another's is held back for its cause.
-constexpr auto kForTheCause = milliseconds(1000);
+constexpr auto kPollInterval = milliseconds(10);
+// How long to wait for the cause before reporting an error that may be a consequence of another
+// rank's.
+constexpr auto kCauseDelay = milliseconds(1000);
 
 int count_threads() {
   const std::filesystem::directory_iterator threads("/proc/self/task");
   int count = static_cast<int>(std::distance(begin(threads), end(threads)));
 #if defined(__SANITIZE_THREAD__)
-  --count;  // the sanitizer's own, which it starts anew in a forked process
+  --count;  // the sanitizer's own thread, which a forked process starts anew
 #endif
   return count;
 }
 
-// A forked process has none of the threads, and their locks as they were.
+// fork() copies only the calling thread; locks that other threads hold would stay locked.
 void require_one_thread() {
   if (const int threads = count_threads(); threads > 1)
     fail<FailedPreconditionError>(
-        "[spawn] this process has {} threads, and the new ones would be forked with one of them "
-        "alone: call spawn before what starts threads (operations, devices, init_process_group)",
+        "[spawn] expected a process with a single thread, got {} threads: call spawn() before "
+        "operations, devices or init_process_group() start threads",
         threads);
 }
 
@@ -52,7 +53,7 @@ std::string new_token() {
   return token;
 }
 
-// What launchers tell a rank.
+// Sets the environment variables of torchrun.
 void set_environment(int rank, int size, std::uint16_t port, const std::string& token) {
   const auto set = [](const char* name, const std::string& value) {
     setenv(name, value.c_str(), 1);
@@ -64,25 +65,25 @@ void set_environment(int rank, int size, std::uint16_t port, const std::string& 
   set("MASTER_ADDR", "127.0.0.1");
   set("MASTER_PORT", std::to_string(port));
   set("TANDEM_JOB_TOKEN", token);
-  unsetenv("TANDEM_RENDEZVOUS");  // of a job that this process is a rank of
+  unsetenv("TANDEM_RENDEZVOUS");  // it belongs to the job that this process may be a rank of
 }
 
 void share_out_cores(int rank, int size) {
-  if (env_string("OMP_NUM_THREADS")) return;  // is meant for each process
+  if (env_string("OMP_NUM_THREADS")) return;  // set by the user, per process
   const int cores = available_cores();
   limit_available_cores(cores * (rank + 1) / size - cores * rank / size);
 }
 
-class Ranks {
+class SpawnedRanks {
  public:
-  explicit Ranks(const SpawnOptions& options) : options_(options) {}
+  explicit SpawnedRanks(const SpawnOptions& options) : options_(options) {}
 
   void start(const std::function<void(int, int)>& fn) {
     const Socket reserved = reserve_port("127.0.0.1");
     const std::uint16_t port = port_of(reserved);
     const std::string token = new_token();
     const int size = options_.nprocs;
-    const auto told = [](const std::string& text) { comm::detail::report_failure(text); };
+    const auto report = [](const std::string& text) { comm::detail::report_failure(text); };
     for (int rank = 0; rank < size; ++rank)
       ranks_.emplace_back(
           rank,
@@ -91,7 +92,7 @@ class Ranks {
             set_environment(rank, size, port, token);
             fn(rank, size);
           },
-          told);
+          report);
     wait();
   }
 
@@ -106,7 +107,7 @@ class Ranks {
       const auto now = Clock::now();
       if (!stopping && any_failed()) {
         if (!suspicion) suspicion = now;
-        if (cause_is_known() || now - *suspicion >= kForTheCause) {
+        if (cause_is_known() || now - *suspicion >= kCauseDelay) {
           stopping = now;
           stop_all(SIGTERM);
         }
@@ -128,25 +129,25 @@ class Ranks {
   }
   bool cause_is_known() const {
     return std::any_of(ranks_.begin(), ranks_.end(),
-                       [](const auto& r) { return r.failed() && !r.echo(); });
+                       [](const auto& r) { return r.failed() && !r.secondary(); });
   }
   void stop_all(int signal) {
     for (SpawnedRank& rank : ranks_) rank.stop(signal);
   }
-  // Until a rank ends, for a moment.
+  // Sleeps until a rank exits, at most kPollInterval.
   void sleep() const {
     std::vector<pollfd> pipes;
     for (const SpawnedRank& rank : ranks_)
-      if (rank.running()) pipes.push_back({rank.pipe(), 0, 0});  // its end alone
-    ::poll(pipes.data(), pipes.size(), static_cast<int>(kLook.count()));
+      if (rank.running()) pipes.push_back({rank.pipe(), 0, 0});  // only POLLHUP
+    ::poll(pipes.data(), pipes.size(), static_cast<int>(kPollInterval.count()));
   }
 
   const SpawnedRank& first_failure() const {
     const SpawnedRank* first = nullptr;
     for (const SpawnedRank& rank : ranks_) {
       if (!rank.failed()) continue;
-      if (!first ||
-          std::pair(rank.echo(), rank.failed_at()) < std::pair(first->echo(), first->failed_at()))
+      if (!first || std::pair(rank.secondary(), rank.failed_at()) <
+                        std::pair(first->secondary(), first->failed_at()))
         first = &rank;
     }
     return *first;
@@ -164,8 +165,8 @@ void spawn(const std::function<void(int rank, int world_size)>& fn, const SpawnO
   if (!fn) throw InvalidArgumentError("[spawn] expected a function, got an empty one");
   require_one_thread();
   std::cout.flush();
-  std::fflush(nullptr);  // what is buffered would be written by each
-  Ranks(options).start(fn);
+  std::fflush(nullptr);  // else each child would write what is buffered
+  SpawnedRanks(options).start(fn);
 }
 
 }  // namespace tandem::parallel

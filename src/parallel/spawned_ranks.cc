@@ -18,21 +18,21 @@
 namespace tandem::parallel {
 namespace {
 
-constexpr std::size_t kLongestText = 32 << 10;  // less than a pipe holds: writing never waits
+constexpr std::size_t kLongestText = 32 << 10;  // fits in a pipe's buffer: write() never blocks
 
-struct Header {
+struct RankErrorHeader {
   std::int64_t time = 0;
-  std::int64_t echo = 0;
+  std::int64_t secondary = 0;
 };
 
 RankError current_error() {
-  RankError error{.time = SpawnedRank::Clock::now(), .echo = false, .text = ""};
+  RankError error{.time = SpawnedRank::Clock::now(), .secondary = false, .text = ""};
   try {
     throw;
   } catch (const Error& thrown) {
     error.text = fmt::format("{}: {}", thrown.kind(), thrown.what());
-    error.echo = dynamic_cast<const AbortedError*>(&thrown) != nullptr ||
-                 dynamic_cast<const UnavailableError*>(&thrown) != nullptr;
+    error.secondary = dynamic_cast<const AbortedError*>(&thrown) != nullptr ||
+                      dynamic_cast<const UnavailableError*>(&thrown) != nullptr;
   } catch (const std::exception& thrown) {
     error.text = thrown.what();
   } catch (...) {
@@ -42,33 +42,33 @@ RankError current_error() {
 }
 
 void write_error(int pipe, const RankError& error) {
-  const Header header = {error.time.time_since_epoch().count(), error.echo};
+  const RankErrorHeader header = {error.time.time_since_epoch().count(), error.secondary};
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof(header));
   bytes += error.text.substr(0, kLongestText);
-  // Nobody reads where the parent is gone, and this process with it.
+  // The write fails only if the parent is gone, and then this process is killed too.
   [[maybe_unused]] const ssize_t written = write(pipe, bytes.data(), bytes.size());
 }
 
 [[noreturn]] void run_child(int pipe, const std::function<void()>& body,
-                            const std::function<void(const std::string&)>& told) {
+                            const std::function<void(const std::string&)>& report) {
   int code = 0;
   try {
     body();
   } catch (...) {
     const RankError error = current_error();
-    write_error(pipe, error);  // first: the others' errors follow from this one
-    told(error.text);
+    write_error(pipe, error);  // first, because the other ranks' errors follow from this one
+    report(error.text);
     code = 1;
   }
   std::cout.flush();
   std::fflush(nullptr);
-  _exit(code);  // what the parent does at its end is not for this process to do
+  _exit(code);  // skips the parent's exit handlers
 }
 
 }  // namespace
 
 SpawnedRank::SpawnedRank(int rank, const std::function<void()>& body,
-                         const std::function<void(const std::string&)>& told)
+                         const std::function<void(const std::string&)>& report)
     : rank_(rank) {
   int ends[2] = {-1, -1};
   if (pipe2(ends, O_CLOEXEC) != 0)
@@ -78,8 +78,8 @@ SpawnedRank::SpawnedRank(int rank, const std::function<void()>& body,
   if (process_ == 0) {
     close(ends[0]);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1);  // it was too late for that
-    run_child(ends[1], body, told);
+    if (getppid() != parent) _exit(1);  // the parent ended before prctl()
+    run_child(ends[1], body, report);
   }
   const int error = errno;
   close(ends[1]);
@@ -113,7 +113,7 @@ void SpawnedRank::poll() {
   const pid_t ended = waitpid(process_, &status, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR)) return;
   process_ = -1;
-  // Where somebody else has waited for it, nobody knows how it ended.
+  // If another caller has reaped the process, its status is unknown.
   status_ = ended > 0 ? status : W_EXITCODE(1, 0);
   ended_at_ = Clock::now();
   read_error();
@@ -127,16 +127,16 @@ void SpawnedRank::stop(int signal) {
 }
 
 void SpawnedRank::read_error() {
-  std::string bytes(sizeof(Header) + kLongestText, '\0');
-  // Not blocking: a process that the rank has started may hold the pipe open.
+  std::string bytes(sizeof(RankErrorHeader) + kLongestText, '\0');
+  // Non-blocking: a process that the rank has started may hold the pipe open.
   fcntl(pipe_, F_SETFL, O_NONBLOCK);
   const ssize_t count = read(pipe_, bytes.data(), bytes.size());
-  if (count < static_cast<ssize_t>(sizeof(Header))) return;
-  Header header;
+  if (count < static_cast<ssize_t>(sizeof(RankErrorHeader))) return;
+  RankErrorHeader header;
   std::memcpy(&header, bytes.data(), sizeof(header));
   error_ = RankError{
       .time = Clock::time_point(Clock::duration(header.time)),
-      .echo = header.echo != 0,
+      .secondary = header.secondary != 0,
       .text = bytes.substr(sizeof(header), static_cast<std::size_t>(count) - sizeof(header))};
 }
 

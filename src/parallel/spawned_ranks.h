@@ -1,4 +1,4 @@
-// The processes of one spawn(), seen from the one that started them.
+// The child processes of spawn(), as their parent sees them.
 #pragma once
 
 #include <sys/types.h>
@@ -11,22 +11,22 @@
 
 namespace tandem::parallel {
 
-// What a rank that threw has written to its pipe before it ended.
+// The error that a rank writes to its pipe before it exits.
 struct RankError {
   std::chrono::steady_clock::time_point time;
-  bool echo = false;  // another rank's failure may be the cause
+  bool secondary = false;  // may be a consequence of another rank's failure
   std::string text;
 };
 
-// A child process and the pipe that it tells its error through.
+// A child process, and the pipe through which it reports its error.
 class SpawnedRank {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Forks. `body` runs in the child, which ends with it: an exception that it throws is told to
-  // this process, and to `told`.
+  // Forks and runs `body` in the child, which then exits. An exception of `body` goes to the parent
+  // through the pipe, and to `report`, which the child calls.
   SpawnedRank(int rank, const std::function<void()>& body,
-              const std::function<void(const std::string&)>& told);
+              const std::function<void(const std::string&)>& report);
   ~SpawnedRank();  // kills it
   SpawnedRank(SpawnedRank&& other) noexcept;
   SpawnedRank& operator=(SpawnedRank&&) = delete;
@@ -36,13 +36,13 @@ class SpawnedRank {
   int pipe() const { return pipe_; }
   bool running() const { return process_ > 0; }
   bool failed() const { return !running() && status_ != 0; }
-  // Whether another rank's failure may be the cause.
-  bool echo() const { return error_ ? error_->echo : stopped_; }
+  // Whether its failure may be a consequence of another rank's.
+  bool secondary() const { return error_ ? error_->secondary : stopped_; }
   Clock::time_point failed_at() const { return error_ ? error_->time : ended_at_; }
 
-  // Looks whether it has ended, without waiting.
+  // Checks whether the process has ended, without waiting.
   void poll();
-  // Another rank has failed: this one is to end.
+  // Sends `signal` because another rank has failed.
   void stop(int signal);
   // Throws ProcessRaisedError or ProcessExitedError. REQUIRES: failed().
   [[noreturn]] void throw_error() const;
@@ -52,7 +52,7 @@ class SpawnedRank {
   void close_pipe();
 
   int rank_;
-  pid_t process_ = -1;  // -1: has ended
+  pid_t process_ = -1;  // -1 once it has ended
   int pipe_ = -1;
   int status_ = 0;
   bool stopped_ = false;

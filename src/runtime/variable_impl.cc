@@ -50,7 +50,7 @@ bool has_gradients(const VariableOptions& options, const Tensor& initial_value) 
 }  // namespace
 
 VariableImpl::VariableImpl(std::unique_ptr<VariableStorage> storage, const TensorSpec& spec,
-                           VariableOptions options, std::shared_ptr<Workers> workers,
+                           VariableOptions options, std::shared_ptr<WorkerCollectives> workers,
                            std::shared_ptr<const StrategyMark> strategy)
     : options_(std::move(options)),
       spec_(spec),
@@ -62,7 +62,8 @@ VariableImpl::VariableImpl(std::unique_ptr<VariableStorage> storage, const Tenso
 }
 
 VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
-                           VariableOptions options, MemoryTag tag, std::shared_ptr<Workers> workers,
+                           VariableOptions options, MemoryTag tag,
+                           std::shared_ptr<WorkerCollectives> workers,
                            std::shared_ptr<const StrategyMark> strategy)
     : VariableImpl(
           copy_per_replica(initial_value, devices, has_gradients(options, initial_value), tag),

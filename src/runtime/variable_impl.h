@@ -7,7 +7,7 @@
 #include "graph/node.h"
 #include "runtime/strategy_mark.h"
 #include "runtime/variable_storage.h"
-#include "runtime/workers.h"
+#include "runtime/worker_collectives.h"
 #include "tandem/variable.h"
 
 namespace tandem {
@@ -17,13 +17,13 @@ class VariableImpl final : public RefCounted {
   // `workers`: the other processes that have copies of the variable. `strategy`: the strategy whose
   // replicas are the readers.
   VariableImpl(std::unique_ptr<VariableStorage> storage, const TensorSpec& spec,
-               VariableOptions options, std::shared_ptr<Workers> workers = nullptr,
+               VariableOptions options, std::shared_ptr<WorkerCollectives> workers = nullptr,
                std::shared_ptr<const StrategyMark> strategy = nullptr);
   // Copies `initial_value` to each of `devices`, in the order of the replicas. `tag`: the tag that
   // the memory is accounted under.
   VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
                VariableOptions options, MemoryTag tag = MemoryTag::kWeights,
-               std::shared_ptr<Workers> workers = nullptr,
+               std::shared_ptr<WorkerCollectives> workers = nullptr,
                std::shared_ptr<const StrategyMark> strategy = nullptr);
   // A variable of the graph that the thread builds. Each session has its own elements.
   // `initial_value`: symbolic or concrete. REQUIRES: building->for_sessions.
@@ -35,7 +35,7 @@ class VariableImpl final : public RefCounted {
   bool of_graph() const { return of_graph_; }
   bool distributed() const { return distributed_; }
   // Null if no other process has copies.
-  const std::shared_ptr<Workers>& workers() const { return workers_; }
+  const std::shared_ptr<WorkerCollectives>& workers() const { return workers_; }
   // Null unless distributed(). A variable with a single reader may be used under every strategy.
   const std::shared_ptr<const StrategyMark>& strategy() const { return strategy_; }
   // Its functions act eagerly, even if the thread builds a graph.
@@ -76,7 +76,7 @@ class VariableImpl final : public RefCounted {
   TensorSpec spec_;
   bool of_graph_ = false;
   bool distributed_ = false;
-  std::shared_ptr<Workers> workers_;
+  std::shared_ptr<WorkerCollectives> workers_;
   std::shared_ptr<const StrategyMark> strategy_;
   std::unique_ptr<VariableStorage> storage_;
 };
@@ -92,7 +92,7 @@ class VariableCreator {
   virtual ~VariableCreator() = default;
   virtual RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) = 0;
   // The processes that share its variables; null if there is only this one.
-  virtual std::shared_ptr<Workers> workers() const { return nullptr; }
+  virtual std::shared_ptr<WorkerCollectives> workers() const { return nullptr; }
   // The creator of the calling thread; null outside strategies.
   static VariableCreator* current();
 };

@@ -1,14 +1,14 @@
-// Batches that are made, and on their way to the GPUs, one step before they are used.
+// Prepares each batch, and starts its copy to the GPUs, one step before it is used.
 #pragma once
 
 #include <memory>
 
-#include "train/replica_runner.h"
+#include "train/step_runner.h"
 
 namespace tandem {
 
-// The same batches; `batches` itself where none is copied to a GPU. An error comes when its batch's
-// turn does.
+// Wraps `batches`; returns it unchanged unless `to_gpus`. An error is thrown when its batch is
+// asked for.
 std::unique_ptr<BatchSource> copied_ahead(std::unique_ptr<BatchSource> batches, bool to_gpus);
 
 }  // namespace tandem

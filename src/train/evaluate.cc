@@ -1,19 +1,19 @@
-// Models without training: evaluate() and predict().
+// evaluate() and predict().
 #include "core/status.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/device.h"
 #include "tandem/model.h"
+#include "train/batch_trainer.h"
 #include "train/fit_data.h"
 #include "train/model_impl.h"
 #include "train/progress_bar.h"
-#include "train/step.h"
 
 namespace tandem {
 namespace {
 
-// Calls `step` for up to options.steps batches of the data, which `batches` opens. Throws
-// InvalidArgumentError when there is none.
+// Calls `step` for at most options.steps batches, from the source that `batches` opens. Throws
+// InvalidArgumentError if there is no batch.
 template <class Batches, class Step>
 void for_each_batch(const data::Dataset& data, const EvaluateOptions& options, ProgressBar& bar,
                     const char* what, const Batches& batches, const Step& step) {
@@ -27,7 +27,7 @@ void for_each_batch(const data::Dataset& data, const EvaluateOptions& options, P
   for (std::optional<GlobalBatch> batch;
        (!options.steps || done < *options.steps) && (batch = source->next()); ++done)
     step(*batch, done + 1);
-  if (done == 0) fail<InvalidArgumentError>("[{}] the data is empty: it gave no batch", what);
+  if (done == 0) fail<InvalidArgumentError>("[{}] the data is empty: it has no batches", what);
 }
 
 void require_dataset(const data::Dataset& data, const EvaluateOptions& options, const char* what) {
@@ -51,15 +51,15 @@ std::map<std::string, double> Model::evaluate(const data::Dataset& data,
   Impl& impl = compiled_impl_of(*this, "evaluate");
   require_dataset(data, options, "evaluate");
   build_for(impl, data, "evaluate");
-  Stepper stepper(impl, "evaluate");
+  BatchTrainer trainer(impl, "evaluate");
   ProgressBar bar(impl.is_chief() ? options.verbose : 0);
   for_each_batch(
-      data, options, bar, "evaluate", [&] { return stepper.batches(data); },
+      data, options, bar, "evaluate", [&] { return trainer.batches(data); },
       [&](const GlobalBatch& batch, std::int64_t done) {
-        stepper.test(batch);
-        bar.step(done, batch.split().total, [&] { return stepper.statistics().own_logs(); });
+        trainer.test(batch);
+        bar.step(done, batch.split().total, [&] { return trainer.statistics().own_logs(); });
       });
-  std::map<std::string, double> result = stepper.statistics().logs();
+  std::map<std::string, double> result = trainer.statistics().logs();
   bar.end(result);
   return result;
 }
@@ -75,13 +75,13 @@ Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options)
   Impl& impl = impl_of(*this, "predict");
   require_dataset(data, options, "predict");
   build_for(impl, data, "predict");
-  Stepper stepper(impl, "predict");
+  BatchTrainer trainer(impl, "predict");
   ProgressBar bar(impl.is_chief() ? options.verbose : 0);
   std::vector<Tensor> outputs;
   for_each_batch(
-      data, options, bar, "predict", [&] { return stepper.batches_to_predict(data); },
+      data, options, bar, "predict", [&] { return trainer.batches_to_predict(data); },
       [&](const GlobalBatch& batch, std::int64_t done) {
-        outputs.push_back(stepper.predict(batch));
+        outputs.push_back(trainer.predict(batch));
         bar.step(done, batch.split().total, [] { return callbacks::Logs(); });
       });
   bar.end({});

@@ -13,7 +13,7 @@
 #include "runtime/placement.h"
 #include "runtime/placer.h"
 #include "runtime/variable_impl.h"
-#include "train/step.h"
+#include "train/batch_trainer.h"
 
 namespace tandem {
 namespace {
@@ -96,7 +96,7 @@ class Explainer {
     }
   }
 
-  // Where a replica's variables are is where it runs.
+  // The device of a replica's variables.
   Device& device_of(int replica) const {
     const auto variables = impl_.layer.variables();
     if (variables.empty()) return place_constant("explain");
@@ -104,10 +104,10 @@ class Explainer {
     return storage.device(storage.num_readers() > 1 ? static_cast<std::size_t>(replica) : 0);
   }
 
-  // As StepProgram does it.
+  // The same trace that StepProgram makes.
   void trace(GraphImpl& graph, LowerOptions& options) {
     GlobalBatch parts = impl_.runner->split(batch_);
-    Stepper stepper(impl_, "explain");
+    BatchTrainer trainer(impl_, "explain");
     const BuildingScope building_scope(&graph);
     Generator generator({.seed = 0, .offset = 0});
     const GeneratorScope generator_scope(generator);
@@ -123,18 +123,20 @@ class Explainer {
         options.feed_devices.push_back(&given.device());
         part = graph.tensor(node);
       }
-    const auto step = [&](const data::Example& examples) { return stepper.train_share(examples); };
+    const auto step = [&](const data::Example& examples) {
+      return trainer.train_on_replica(examples);
+    };
     for (const std::vector<Tensor>& results : impl_.runner->run(parts, step))
       for (const Tensor& result : results) options.fetches.push_back(graph.input_of(result));
   }
 
-  // The part of a device's arena that a block uses.
-  struct Arena {
+  // The bytes of a device's arena that a block uses.
+  struct ArenaBytes {
     std::int64_t bytes = 0, gradients = 0;
   };
-  using Arenas = std::unordered_map<const Device*, Arena>;
+  using Arenas = std::unordered_map<const Device*, ArenaBytes>;
 
-  // As Program makes it ready.
+  // Runs the passes that Program runs.
   Arenas read(Block& block, const GraphImpl& graph) {
     optimize(block);
     schedule_collectives(block);
@@ -142,14 +144,14 @@ class Explainer {
     read_operations(block, graph);
     Arenas arenas = read_memory(block, plan);
     read_collectives(block, graph);
-    Arenas of_bodies;  // which run one after the other
+    Arenas of_bodies;  // bodies run one after the other, so they share memory
     for (const auto& operation : block.operations) {
       if (!operation->control) continue;
       const auto& bodies = operation->control->flow->bodies;
       for (std::size_t i = 0; i < operation->control->bodies.size(); ++i)
         for (const auto& [device, arena] :
              read(operation->control->bodies[i].block, *bodies[i].graph))
-          if (Arena& largest = of_bodies[device]; arena.bytes > largest.bytes) largest = arena;
+          if (ArenaBytes& largest = of_bodies[device]; arena.bytes > largest.bytes) largest = arena;
     }
     for (const auto& [device, arena] : of_bodies) {
       arenas[device].bytes += arena.bytes;
@@ -174,7 +176,7 @@ class Explainer {
     }
   }
 
-  // Each collective is an operation on every rank's device: the first rank's tells of all.
+  // Each collective has one operation per rank's device. Reads only the first rank's.
   void read_collectives(const Block& block, const GraphImpl& graph) {
     for (const auto& operation : block.operations) {
       if (!operation->member || operation->member->rank != 0) continue;
@@ -190,7 +192,7 @@ class Explainer {
     }
   }
 
-  // The variables that operations change by the results of `node`.
+  // The variables that an operation updates with a result of `node`.
   static std::vector<std::string> updated_by(const Node& node, const GraphImpl& graph) {
     std::vector<std::string> names;
     for (const auto& user : graph.nodes()) {
@@ -203,7 +205,8 @@ class Explainer {
     return names;
   }
 
-  // Why an operation of a replica on `device` is on the CPU; empty where it is meant to be there.
+  // Why an operation of a replica on `device` runs on the CPU; empty if it is placed there on
+  // purpose.
   static std::string fallback_reason(const BlockOperation& operation, const GraphImpl& graph,
                                      const Device& device) {
     if (operation.device->type() != DeviceType::kCpu || operation.op == &kCopy || operation.control)
@@ -218,19 +221,19 @@ class Explainer {
       return fmt::format("{} has no kernel for GPUs", operation.op->name);
     for (std::size_t i = 0; i < operation.inputs.size(); ++i)
       if (const Value& root = operation.inputs[i]->root(); operation.mutates(i) && root.resource)
-        return fmt::format("it changes {}, which is there",
+        return fmt::format("it updates {}, which is on the CPU",
                            quoted_name(root.resource->name(), root.resource->spec()));
     if (requested == "GPU" && device.type() == DeviceType::kCpu)
       return fmt::format("there is no device '{}'", node->requested_text);
-    return "it follows its inputs, which are there";
+    return "its inputs are on the CPU";
   }
 
-  // Without bodies.
+  // Memory of the block without its bodies.
   Arenas read_memory(const Block& block, const MemoryPlan& plan) {
     std::unordered_set<const Value*> constants;
     std::unordered_set<const Value*> gradients;
     for (const auto& operation : block.operations) {
-      bool updates = false;  // by a gradient
+      bool updates = false;  // holds a gradient
       for (std::size_t i = 0; i < operation->inputs.size(); ++i) {
         const Value& root = operation->inputs[i]->root();
         if (root.kind == Value::Kind::kConstant) constants.insert(&root);
@@ -250,7 +253,7 @@ class Explainer {
     Arenas arenas;
     for (const auto& [device, bytes] : plan.arena_bytes) {
       const auto arena = static_cast<std::int64_t>(bytes);
-      // Gradients that are used up one by one may share memory with each other.
+      // Gradients that are freed one by one may share memory.
       arenas[device] = {arena, std::min(gradient_bytes[device], arena)};
     }
     return arenas;
@@ -259,7 +262,7 @@ class Explainer {
   Model::Impl& impl_;
   const data::Example& batch_;
   Explanation result_;
-  std::unordered_set<const void*> trainable_;  // Resource::identity() of their places
+  std::unordered_set<const void*> trainable_;  // Resource::identity() of trainable variables
 };
 
 }  // namespace

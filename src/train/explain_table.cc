@@ -1,4 +1,4 @@
-// An explanation as tables.
+// Prints an Explanation as tables.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -50,8 +50,8 @@ void add_variables(std::string& text, const Explanation& explanation) {
   }
 }
 
-// The replicas run the same operations: the first one's, and those on no replica's device, are
-// enough for a table.
+// The replicas run the same operations, so the table lists those of the first replica and those
+// on other devices.
 void add_operations(std::string& text, const Explanation& explanation) {
   const auto& replicas = explanation.replica_devices;
   const std::set<std::string> others(replicas.begin() + (replicas.empty() ? 0 : 1), replicas.end());
@@ -64,7 +64,7 @@ void add_operations(std::string& text, const Explanation& explanation) {
     if (!others.contains(operation.device))
       add(text, "{:<44}{:<42}{:<10}{:>12}\n", operation.name, operation.type,
           short_name(operation.device), size_text(operation.output_bytes));
-  text += "in all:";
+  text += "total:";
   for (const auto& [device, count] : per_device) add(text, " {} on {}", count, device);
   text += '\n';
 }
@@ -78,12 +78,12 @@ void add_collectives(std::string& text, const Explanation& explanation) {
     add(text, "{:<14}{:>12}{:>10}  {}\n", collective.type, collective.bytes, collective.replicas,
         fmt::join(collective.variables, ", "));
   }
-  add(text, "each replica gives {} bytes a step\n", total);
+  add(text, "each replica sends {} bytes per step\n", total);
 }
 
 void add_fallbacks(std::string& text, const Explanation& explanation) {
   if (explanation.fallbacks.empty()) return;
-  text += "\non the CPU, though replicas have GPUs\n";
+  text += "\noperations on the CPU although replicas run on GPUs\n";
   for (const auto& fallback : explanation.fallbacks)
     add(text, "{:<44}{:<42}{}\n", fallback.operation, fallback.type, fallback.reason);
 }

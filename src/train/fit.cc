@@ -1,14 +1,14 @@
-// The training loop.
+// fit(): the training loop.
 #include <algorithm>
 
 #include "core/log.h"
 #include "core/profile.h"
 #include "core/status.h"
 #include "tandem/model.h"
+#include "train/batch_trainer.h"
 #include "train/fit_data.h"
 #include "train/model_impl.h"
 #include "train/progress_bar.h"
-#include "train/step.h"
 #include "train/training_state.h"
 
 namespace tandem {
@@ -21,7 +21,7 @@ constexpr const char* kNoData = "[fit] expected a dataset, got an undefined one"
 
 class FitLoop {
  public:
-  // `validation`: undefined where there is none.
+  // `validation`: undefined if there is none.
   FitLoop(Model& model, const data::Dataset& data, const data::Dataset& validation,
           const FitOptions& options)
       : model_(model),
@@ -29,10 +29,10 @@ class FitLoop {
         data_(data),
         validation_(validation),
         options_(options),
-        stepper_(prepare(), "fit"),
+        trainer_(prepare(), "fit"),
         progress_{.epoch = options.initial_epoch,
                   .data = {.pass = std::max(impl_.passes, options.initial_epoch)},
-                  .statistics = stepper_.statistics()},
+                  .statistics = trainer_.statistics()},
         bar_(impl_.is_chief() ? options.verbose : 0) {
     for (const Callback& callback : options.callbacks)
       (callback->runs_last() ? last_ : progress_.callbacks).push_back(callback);
@@ -46,19 +46,19 @@ class FitLoop {
 
   History run() {
     try {
-      agree();
+      check_workers_agree();
       for_each([&](auto& callback) { callback.on_train_begin(model_); });
       while (progress_.epoch < options_.epochs && !impl_.stop) run_epoch();
       for_each([&](auto& callback) { callback.on_train_end(model_); });
     } catch (const std::exception& error) {
-      impl_.runner->give_up(error.what());
+      impl_.runner->abort(error.what());
       throw;
     }
     return std::move(progress_.history);
   }
 
  private:
-  // The model with all variables of training made, where its strategy wants them.
+  // Builds the model and the optimizer's variables under the strategy.
   Model::Impl& prepare() const {
     if (!data_.defined()) throw InvalidArgumentError(kNoData);
     if (options_.steps_per_epoch && *options_.steps_per_epoch < 1)
@@ -97,13 +97,13 @@ class FitLoop {
     for_each([&](auto& callback) { callback.on_epoch_begin(model_, epoch); });
     const bool whole = run_steps();
     if (progress_.step == 0)
-      throw InvalidArgumentError("[fit] the data is empty: it gave no batch");
+      throw InvalidArgumentError("[fit] the data is empty: it has no batches");
     Logs logs = progress_.statistics.logs();
     if (validation_.defined()) validate(logs);
     bar_.end(logs);
     progress_.history.epoch.push_back(epoch);
     for (const auto& [name, value] : logs) progress_.history.history[name].push_back(value);
-    // From here on a checkpoint goes on with the next epoch; one made within an epoch that was
+    // A checkpoint from here on resumes with the next epoch; after an epoch that was
     // stopped, with its next step.
     if (whole) {
       known_steps_ = progress_.step;
@@ -114,7 +114,7 @@ class FitLoop {
     for_each([&](auto& callback) { callback.on_epoch_end(model_, epoch, logs); });
   }
 
-  // Whether the epoch ran to its end.
+  // Returns whether the epoch was complete.
   bool run_steps() {
     while (!options_.steps_per_epoch || progress_.step < *options_.steps_per_epoch) {
       const std::optional<GlobalBatch> batch = next_batch();
@@ -135,13 +135,13 @@ class FitLoop {
     return true;
   }
 
-  // The next batch of the epoch; nothing where the epoch ends with the data. An epoch with a fixed
-  // number of steps continues with the next pass over the data.
+  // The next batch of the epoch; none if the data has ended. An epoch with a fixed number of steps
+  // continues with the next pass over the data.
   std::optional<GlobalBatch> next_batch() {
     for (;;) {
       DataPosition& at = progress_.data;
       if (!batches_)
-        batches_ = stepper_.batches(
+        batches_ = trainer_.batches(
             data_, {.epoch = static_cast<std::uint64_t>(at.pass), .skip = at.batch});
       std::optional<GlobalBatch> batch = next_of(*batches_);
       if (batch) return batch;
@@ -164,13 +164,14 @@ class FitLoop {
                             .lane = profile::Lane::kSteps,
                             .node = fmt::format("step {}", progress_.step)};
     });
-    stepper_.train(batch);
+    trainer_.train(batch);
   }
 
-  // Workers take the same steps, and all of them make the figures that a callback of one asks for.
-  void agree() {
+  // Checks that all workers run the same steps. If a callback of one worker asks for batch
+  // metrics, all compute them.
+  void check_workers_agree() {
     for_each([&](auto& callback) { batch_logs_ = batch_logs_ || callback.needs_batch_logs(); });
-    const std::shared_ptr<Workers> workers = impl_.runner->workers();
+    const std::shared_ptr<WorkerCollectives> workers = impl_.runner->workers();
     if (!workers) return;
     const std::string mine = fmt::format(
         "{} to {} epochs, {} steps each, {} validation data ({} steps)", options_.initial_epoch,
@@ -182,7 +183,7 @@ class FitLoop {
       batch_logs_ = batch_logs_ || all[worker].front() == '1';
       if (all[worker].substr(1) != all[0].substr(1))
         fail<InvalidArgumentError>(
-            "[fit] expected the same of every worker; worker 0: {}; worker {}: {}",
+            "[fit] expected the same arguments on every worker; worker 0: {}; worker {}: {}",
             all[0].substr(1), worker, all[worker].substr(1));
     }
   }
@@ -197,7 +198,7 @@ class FitLoop {
   }
 
   void validate(Logs& logs) {
-    Stepper tester(impl_, "fit");
+    BatchTrainer tester(impl_, "fit");
     const auto batches = tester.batches(validation_);
     for (std::int64_t step = 0; step != options_.validation_steps.value_or(-1); ++step) {
       const std::optional<GlobalBatch> batch = batches->next();
@@ -205,7 +206,7 @@ class FitLoop {
       tester.test(*batch);
     }
     if (tester.statistics().empty())
-      throw InvalidArgumentError("[fit] the validation data is empty: it gave no batch");
+      throw InvalidArgumentError("[fit] the validation data is empty: it has no batches");
     logs.merge(tester.statistics().logs("val_"));
   }
 
@@ -214,13 +215,13 @@ class FitLoop {
   const data::Dataset& data_;
   const data::Dataset& validation_;
   const FitOptions& options_;
-  Stepper stepper_;
+  BatchTrainer trainer_;
   TrainingProgress progress_;
-  std::unique_ptr<BatchSource> batches_;  // from progress_.data on; null: not opened
+  std::unique_ptr<BatchSource> batches_;  // starts at progress_.data; null until it is opened
   std::vector<Callback> last_;
   ProgressBar bar_;
   std::optional<std::int64_t> known_steps_;
-  bool batch_logs_ = false;  // some callback asks for them
+  bool batch_logs_ = false;  // whether a callback uses them
 };
 
 History fit_on(Model& model, const data::Dataset& data, FitOptions options,
@@ -244,8 +245,8 @@ History Model::fit(const data::Dataset& data, FitOptions options) {
         "[fit] batch_size is for plain tensors; batch() the dataset instead");
   if (options.validation_split != 0.0)
     throw InvalidArgumentError(
-        "[fit] validation_split is for plain tensors; give validation_data beside a dataset, such "
-        "as data.take(n), and train on data.skip(n)");
+        "[fit] validation_split is for plain tensors; for a dataset pass validation_data, such as "
+        "data.take(n), and train on data.skip(n)");
   return fit_on(*this, data, std::move(options), kDefaultBatchSize);
 }
 

@@ -16,8 +16,8 @@ std::vector<Shape> shapes_of(const std::vector<SymbolicInput>& inputs) {
   return shapes;
 }
 
-// The nodes that `output` depends on and itself, each behind its own inputs. Iterative: a model may
-// be thousands of layers deep.
+// `output` and the nodes it depends on, in topological order. Iterative, because a model may be
+// thousands of layers deep.
 std::vector<const Node*> in_order(const SymbolicInput& output) {
   std::vector<const Node*> order;
   std::unordered_map<const Node*, bool> seen;
@@ -88,18 +88,18 @@ FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs,
           "[Functional] the output depends on an Input() '{}' of shape {} that is not among the "
           "inputs",
           node->name, node->shape.to_string());
-    Step& step = steps_.emplace_back();
-    step.layer = node->layer;
+    LayerCall& call = calls_.emplace_back();
+    call.layer = node->layer;
     for (const SymbolicInput& input : node->inputs)
-      step.inputs.push_back(slots.at(input.node().get()));
+      call.inputs.push_back(slots.at(input.node().get()));
     slots.emplace(node, slots.size());
   }
-  if (steps_.empty())
+  if (calls_.empty())
     throw InvalidArgumentError("[Functional] expected layers between input and output, got none");
   std::vector<bool> used(slots.size(), false);
-  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
-    for (std::size_t slot : step->inputs) {
-      if (!used[slot]) step->last_uses.push_back(slot);
+  for (auto call = calls_.rbegin(); call != calls_.rend(); ++call) {
+    for (std::size_t slot : call->inputs) {
+      if (!used[slot]) call->last_uses.push_back(slot);
       used[slot] = true;
     }
   }
@@ -108,18 +108,18 @@ FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs,
 
 template <class Value>
 std::vector<Value> FunctionalLayer::gather(const std::vector<Value>& slots,
-                                           const Step& step) const {
+                                           const LayerCall& call) const {
   std::vector<Value> values;
-  for (std::size_t slot : step.inputs) values.push_back(slots[slot]);
+  for (std::size_t slot : call.inputs) values.push_back(slots[slot]);
   return values;
 }
 
 void FunctionalLayer::build(std::span<const Shape> input_shapes) {
   std::vector<Shape> slots(input_shapes.begin(), input_shapes.end());
-  for (const Step& step : steps_) {
-    const std::vector<Shape> shapes = gather(slots, step);
-    step.layer.base().ensure_built(shapes);
-    slots.push_back(step.layer.base().output_shape(shapes));
+  for (const LayerCall& call : calls_) {
+    const std::vector<Shape> shapes = gather(slots, call);
+    call.layer.base().ensure_built(shapes);
+    slots.push_back(call.layer.base().output_shape(shapes));
   }
 }
 
@@ -128,9 +128,9 @@ Tensor FunctionalLayer::call(std::span<const Tensor> inputs, const CallOptions& 
     fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", label(), input_shapes_.size(),
                                inputs.size());
   std::vector<Tensor> slots(inputs.begin(), inputs.end());
-  for (const Step& step : steps_) {
-    slots.push_back(step.layer(gather(slots, step), options));
-    for (std::size_t slot : step.last_uses) slots[slot] = {};
+  for (const LayerCall& call : calls_) {
+    slots.push_back(call.layer(gather(slots, call), options));
+    for (std::size_t slot : call.last_uses) slots[slot] = {};
   }
   return slots.back();
 }
@@ -144,8 +144,8 @@ Shape FunctionalLayer::output_shape(std::span<const Shape> input_shapes) const {
 
 std::vector<Shape> FunctionalLayer::propagate(std::span<const Shape> input_shapes) const {
   std::vector<Shape> slots(input_shapes.begin(), input_shapes.end());
-  for (const Step& step : steps_)
-    slots.push_back(step.layer.base().output_shape(gather(slots, step)));
+  for (const LayerCall& call : calls_)
+    slots.push_back(call.layer.base().output_shape(gather(slots, call)));
   return slots;
 }
 
@@ -153,8 +153,8 @@ std::vector<Shape> FunctionalLayer::layer_output_shapes() const {
   const std::vector<Shape> slots = propagate(input_shapes_);
   std::vector<Shape> shapes;
   for (const Layer& layer : children())
-    for (std::size_t i = 0; i < steps_.size(); ++i)
-      if (steps_[i].layer.shared() == layer.shared()) {
+    for (std::size_t i = 0; i < calls_.size(); ++i)
+      if (calls_[i].layer.shared() == layer.shared()) {
         shapes.push_back(slots[input_shapes_.size() + i]);
         break;
       }
@@ -163,11 +163,11 @@ std::vector<Shape> FunctionalLayer::layer_output_shapes() const {
 
 std::vector<Layer> FunctionalLayer::children() const {
   std::vector<Layer> layers;
-  for (const Step& step : steps_) {
+  for (const LayerCall& call : calls_) {
     const bool shared = std::any_of(layers.begin(), layers.end(), [&](const Layer& layer) {
-      return layer.shared() == step.layer.shared();
+      return layer.shared() == call.layer.shared();
     });
-    if (!shared) layers.push_back(step.layer);
+    if (!shared) layers.push_back(call.layer);
   }
   return layers;
 }

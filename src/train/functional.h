@@ -1,4 +1,4 @@
-// Models as graphs of layers.
+// Models as graphs of layers (Keras' functional API).
 #pragma once
 
 #include <memory>
@@ -9,17 +9,18 @@
 namespace tandem {
 
 struct SymbolicInput::Node {
-  Layer layer;  // undefined: an input of a model
+  Layer layer;  // undefined for an input of a model
   std::vector<SymbolicInput> inputs;
   Shape shape;       // batch axis -1
-  std::string name;  // of an input
+  std::string name;  // of an input of a model
 };
 
-// The layers between some inputs and an output, as one layer. Calls may run side by side.
+// The layers between inputs and an output, as one layer. call() is thread-safe if that of the
+// layers is.
 class FunctionalLayer final : public LayerBase {
  public:
-  // Throws InvalidArgumentError when one of `inputs` is no Input(), is given twice, or when the
-  // output depends on an Input() that is not among them.
+  // Throws InvalidArgumentError if an element of `inputs` is not an Input() or is given twice, or
+  // if the output depends on an Input() that is not among them.
   FunctionalLayer(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output);
 
   std::string kind() const override { return "functional"; }
@@ -29,23 +30,23 @@ class FunctionalLayer final : public LayerBase {
   std::vector<Layer> children() const override;
 
   const std::vector<Shape>& input_shapes() const { return input_shapes_; }
-  // What each of children() gives, where it is first used.
+  // The output shape of each of children(), at its first use.
   std::vector<Shape> layer_output_shapes() const;
 
  private:
-  // Values live in slots: first those of the inputs, then one a step.
-  struct Step {
+  // Values are stored in slots: first those of the inputs, then one per call.
+  struct LayerCall {
     Layer layer;
     std::vector<std::size_t> inputs;
-    std::vector<std::size_t> last_uses;  // slots that nothing behind this step reads
+    std::vector<std::size_t> last_uses;  // slots that no later call reads
   };
 
   std::vector<Shape> propagate(std::span<const Shape> input_shapes) const;
   template <class Value>
-  std::vector<Value> gather(const std::vector<Value>& slots, const Step& step) const;
+  std::vector<Value> gather(const std::vector<Value>& slots, const LayerCall& call) const;
 
   std::vector<Shape> input_shapes_;
-  std::vector<Step> steps_;
+  std::vector<LayerCall> calls_;
 };
 
 }  // namespace tandem

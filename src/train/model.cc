@@ -32,7 +32,7 @@ void require_unique_names(const std::vector<metrics::Metric>& metrics) {
           metric.name());
 }
 
-void require_ownership(const ReplicaRunner& runner, const std::vector<Variable>& variables,
+void require_ownership(const StepRunner& runner, const std::vector<Variable>& variables,
                        const char* whose) {
   for (const Variable& variable : variables)
     if (!runner.owns(variable))
@@ -68,7 +68,7 @@ Model::Impl& built_impl_of(const Model& model, const char* what) {
 
 void Model::Impl::build(std::vector<Shape> shapes) {
   layer.base().ensure_built(shapes);
-  built_under = ReplicaRunner::in_scope();
+  built_under = StepRunner::in_scope();
   built_by = VariableCreator::current();
   input_shapes = std::move(shapes);
 }
@@ -146,15 +146,14 @@ void Model::compile(CompileOptions options) {
     throw InvalidArgumentError("[compile] expected an optimizer, got an undefined one");
   if (options.loss.reduction() == losses::Reduction::kNone)
     fail<InvalidArgumentError>(
-        "[compile] loss '{}' has reduction kNone, which gives no scalar to train on",
+        "[compile] loss '{}' has reduction kNone, expected a reduction to a scalar",
         options.loss.name());
   std::vector<metrics::Metric> metrics = std::move(options.metrics);
   const std::size_t weighted_from = metrics.size();
   metrics.insert(metrics.end(), options.weighted_metrics.begin(), options.weighted_metrics.end());
   require_unique_names(metrics);
-  const bool as_built = !ReplicaRunner::in_scope() && impl.built_under;
-  const std::shared_ptr<ReplicaRunner> runner =
-      as_built ? impl.built_under : ReplicaRunner::current();
+  const bool as_built = !StepRunner::in_scope() && impl.built_under;
+  const std::shared_ptr<StepRunner> runner = as_built ? impl.built_under : StepRunner::current();
   if (built()) require_ownership(*runner, variables(), "model");
   require_ownership(*runner, options.optimizer.get().variables(), "optimizer");
   impl.optimizer = options.optimizer.get();
@@ -208,7 +207,7 @@ const std::vector<double>& History::at(const std::string& name) const {
   std::string known;
   for (const auto& [other, values] : history)
     known += fmt::format("{}'{}'", known.empty() ? "" : ", ", other);
-  fail<NotFoundError>("[History] there is no '{}', only {}", name,
+  fail<NotFoundError>("[History] metric '{}' is not available. Available metrics are: {}", name,
                       known.empty() ? "nothing" : known);
 }
 

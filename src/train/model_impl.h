@@ -1,4 +1,4 @@
-// What a Model handle points to.
+// The implementation of Model.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 #include "runtime/variable_impl.h"
 #include "tandem/model.h"
-#include "train/replica_runner.h"
 #include "train/step_program.h"
+#include "train/step_runner.h"
 
 namespace tandem {
 
@@ -16,42 +16,43 @@ struct TrainingProgress;
 
 struct Model::Impl {
   Layer layer;
-  // The parts of a Sequential, in order; of other models those inside the layer.
+  // The layers of a Sequential in order; for other models the layers inside `layer`.
   std::vector<Layer> layers;
   bool sequential = false;
-  // Of what the model was built for (batch axis -1); empty before.
+  // The input shapes that the model was built for (batch axis -1); empty before build().
   std::vector<Shape> input_shapes;
-  // The strategy whose scope it was built in; null: none, or it is not built.
-  std::shared_ptr<ReplicaRunner> built_under;
+  // The strategy in whose scope it was built; null if there was none, or before build().
+  std::shared_ptr<StepRunner> built_under;
   VariableCreator* built_by = nullptr;
   std::size_t num_inputs = 1;
 
-  // From compile() on.
+  // Set by compile().
   bool compiled = false;
   optimizers::Optimizer optimizer;
   losses::Loss loss;
   std::vector<metrics::Metric> metrics;
-  std::size_t weighted_from = 0;  // the first of the metrics that takes sample weights
+  std::size_t weighted_from = 0;  // index of the first weighted metric
   // The strategy that the model trains under. The runner keeps the creator alive.
-  std::shared_ptr<ReplicaRunner> runner;
+  std::shared_ptr<StepRunner> runner;
   VariableCreator* creator = nullptr;
-  // Their traces, for this compile().
+  // The programs of the steps; compile() makes new ones.
   std::unique_ptr<StepProgram> train_step, test_step, predict_step;
-  // How many statistics each metric has, once a step was run or traced.
+  // The number of statistics of each metric; empty before the first step.
   std::vector<std::size_t> metric_sizes;
 
-  // Passes over the data that fit() has begun: the next call goes on with the next one, so that
-  // shuffles and random maps do not repeat.
+  // The number of passes over the data that fit() has begun. Later calls continue the count, so
+  // that shuffles and random maps do not repeat.
   std::int64_t passes = 0;
 
-  // While fit() runs.
+  // Used while fit() runs.
   bool stop = false;
   TrainingProgress* progress = nullptr;
 
-  // Whether this process writes what there is to be one of.
+  // Whether this process writes checkpoints and logs; one process does.
   bool is_chief() const { return !runner || !runner->workers() || runner->workers()->is_chief(); }
   void build(std::vector<Shape> shapes);
-  // The result's shape of each of `layers`; unknown where it cannot be told. Empty before building.
+  // The output shape of each of `layers`; unknown where it cannot be inferred. Empty before
+  // build().
   std::vector<Shape> layer_output_shapes() const;
 };
 

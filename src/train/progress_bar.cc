@@ -29,7 +29,7 @@ std::size_t terminal_columns() {
   return columns > 0 ? columns : kUsual;
 }
 
-// Characters of UTF-8, which names of metrics may be.
+// The number of columns of UTF-8 text.
 std::size_t columns_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
@@ -59,21 +59,22 @@ std::string step_time(double seconds) {
 }
 
 // "loss: 0.3521", "accuracy: 0.8912", "val_loss: ...": training's metrics first.
-std::vector<std::string> metric_texts(const callbacks::Logs& logs) {
-  std::vector<std::string> texts, validation;
+std::vector<std::string> metric_strings(const callbacks::Logs& logs) {
+  std::vector<std::string> strings, validation;
   const auto append = [](std::vector<std::string>& to, const std::string& name, double value) {
     const bool tiny = value != 0.0 && std::abs(value) < 1e-3;
     to.push_back(tiny ? fmt::format("{}: {:.4e}", name, value)
                       : fmt::format("{}: {:.4f}", name, value));
   };
-  if (const auto loss = logs.find("loss"); loss != logs.end()) append(texts, "loss", loss->second);
+  if (const auto loss = logs.find("loss"); loss != logs.end())
+    append(strings, "loss", loss->second);
   if (const auto loss = logs.find("val_loss"); loss != logs.end())
     append(validation, "val_loss", loss->second);
   for (const auto& [name, value] : logs)
     if (name != "loss" && name != "val_loss")
-      append(name.starts_with("val_") ? validation : texts, name, value);
-  texts.insert(texts.end(), validation.begin(), validation.end());
-  return texts;
+      append(name.starts_with("val_") ? validation : strings, name, value);
+  strings.insert(strings.end(), validation.begin(), validation.end());
+  return strings;
 }
 
 std::string joined(const ProgressLine& line) {
@@ -87,7 +88,7 @@ std::string joined(const ProgressLine& line) {
   return text;
 }
 
-// The line without what does not fit: speed first, loss and metrics last.
+// Shortens the line to `columns`: drops the speed first, loss and metrics last.
 std::string fitted(ProgressLine line, std::size_t columns) {
   const auto fits = [&] { return columns_of(joined(line)) <= columns; };
   for (std::string* part : {&line.rate, &line.step_time, &line.bar, &line.time, &line.counter})
@@ -96,7 +97,7 @@ std::string fitted(ProgressLine line, std::size_t columns) {
   return joined(line);
 }
 
-// The line with all metrics, on further lines where they do not fit.
+// Breaks the line so that all metrics are printed.
 std::string folded(ProgressLine line, std::size_t columns) {
   const std::vector<std::string> metrics = std::exchange(line.metrics, {});
   for (std::string* part : {&line.rate, &line.step_time, &line.bar}) {
@@ -118,11 +119,11 @@ std::string folded(ProgressLine line, std::size_t columns) {
 
 }  // namespace
 
-ProgressBar::ProgressBar(int verbose, std::chrono::milliseconds redraw)
-    : verbose_(verbose), terminal_(isatty(STDERR_FILENO) == 1), redraw_(redraw) {}
+ProgressBar::ProgressBar(int verbose, std::chrono::milliseconds interval)
+    : verbose_(verbose), terminal_(isatty(STDERR_FILENO) == 1), interval_(interval) {}
 
 ProgressBar::~ProgressBar() {
-  if (drawn_) std::fputc('\n', stderr);
+  if (line_open_) std::fputc('\n', stderr);
 }
 
 void ProgressBar::begin(std::string title, std::optional<std::int64_t> total, std::int64_t done) {
@@ -131,7 +132,7 @@ void ProgressBar::begin(std::string title, std::optional<std::int64_t> total, st
   first_ = done_ = done;
   examples_ = 0;
   start_ = written_ = Clock::now();
-  if (redraws() && !title_.empty()) std::fprintf(stderr, "%s\n", title_.c_str());
+  if (updates_in_place() && !title_.empty()) std::fprintf(stderr, "%s\n", title_.c_str());
 }
 
 void ProgressBar::add_speed(ProgressLine& line, double seconds) const {
@@ -141,12 +142,13 @@ void ProgressBar::add_speed(ProgressLine& line, double seconds) const {
   line.rate = fmt::format("{:.0f} samples/s", static_cast<double>(examples_) / seconds);
 }
 
-void ProgressBar::step(std::int64_t done, std::int64_t examples, const Figures& figures) {
+void ProgressBar::step(std::int64_t done, std::int64_t examples, const MetricsFunction& metrics) {
   done_ = done;
   examples_ += examples;
   if (verbose_ != 1) return;
   const Clock::time_point now = Clock::now();
-  if (now - written_ < (terminal_ ? Clock::duration(redraw_) : Clock::duration(kLineEvery))) return;
+  if (now - written_ < (terminal_ ? Clock::duration(interval_) : Clock::duration(kLineEvery)))
+    return;
   written_ = now;
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const std::string total = total_ ? std::to_string(*total_) : "Unknown";
@@ -160,7 +162,7 @@ void ProgressBar::step(std::int64_t done, std::int64_t examples, const Figures& 
         duration(each * static_cast<double>(std::max<std::int64_t>(*total_ - done_, 0))));
   }
   add_speed(line, seconds);
-  line.metrics = metric_texts(figures());
+  line.metrics = metric_strings(metrics());
   write(std::move(line), false);
 }
 
@@ -169,21 +171,21 @@ void ProgressBar::end(const callbacks::Logs& logs) {
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   ProgressLine line;
   line.counter = fmt::format("{}/{}", done_, done_);
-  if (redraws()) line.bar = bar(1, 1);
+  if (updates_in_place()) line.bar = bar(1, 1);
   line.time = duration(seconds);
   add_speed(line, seconds);
-  line.metrics = metric_texts(logs);
+  line.metrics = metric_strings(logs);
   write(std::move(line), true);
 }
 
 void ProgressBar::write(ProgressLine line, bool last) {
-  if (redraws()) {
-    // One column stays free: after the last one terminals differ in where the cursor is.
+  if (updates_in_place()) {
+    // The last column stays free, since terminals differ in where the cursor is after it.
     const std::size_t columns = std::max<std::size_t>(terminal_columns(), 2) - 1;
     const std::string text =
         last ? folded(std::move(line), columns) : fitted(std::move(line), columns);
     std::fprintf(stderr, "\r\x1b[K%s%s", text.c_str(), last ? "\n" : "");
-    drawn_ = !last;
+    line_open_ = !last;
   } else {
     std::fprintf(stderr, "%s%s%s\n", title_.c_str(), title_.empty() ? "" : " - ",
                  joined(line).c_str());

@@ -1,4 +1,4 @@
-// Checking named tensors against variables before any is assigned.
+// Checks named tensors against variables, before any variable is assigned.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-// Throws what restore_variables() throws when `tensors` are not those of `variables`.
+// Throws the errors of restore_variables() if `tensors` do not match `variables`.
 void check_variables(const std::vector<Variable>& variables,
                      const std::map<std::string, Tensor>& tensors, const std::string& what);
 

@@ -25,7 +25,8 @@ static_assert(std::endian::native == std::endian::little, "the format is little 
 using json = nlohmann::ordered_json;
 
 constexpr const char* kMetadata = "__metadata__";
-// The CRC-32 of header and data, in eight hexadecimal digits; itself counted as eight zeros.
+// Metadata key of the CRC-32 of header and data, in eight hexadecimal digits. Computed with
+// these digits as zeros.
 constexpr const char* kChecksum = "tandem.crc32";
 constexpr const char* kNoChecksum = "00000000";
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
@@ -63,7 +64,8 @@ std::string checksum_field(const std::string& digits) {
 
 // --- writing ---
 
-// Larger elements first, so that every tensor is aligned to its element size without holes.
+// Tensors with larger elements first, so that all are aligned to their element size without
+// padding.
 std::vector<std::pair<std::string, Tensor>> in_file_order(
     const std::map<std::string, Tensor>& tensors) {
   std::vector<std::pair<std::string, Tensor>> ordered(tensors.begin(), tensors.end());
@@ -94,9 +96,9 @@ std::string make_header(const std::vector<std::pair<std::string, Tensor>>& tenso
 
 // --- reading ---
 
-class Reader {
+class SafetensorsReader {
  public:
-  Reader(std::istream& in, std::uint64_t size, const std::string& what)
+  SafetensorsReader(std::istream& in, std::uint64_t size, const std::string& what)
       : in_(in), size_(size), what_(what) {}
 
   TensorFile read() {
@@ -147,9 +149,9 @@ class Reader {
     return header;
   }
 
-  // The tensors in the order of their data, and the metadata in `file`.
+  // Returns the tensors in the order of their data, and puts the metadata in `file`.
   std::vector<Entry> parse(const std::string& text, TensorFile& file) const {
-    // Reports doubled names, which the JSON library would let pass.
+    // Reports duplicate names, which the JSON library accepts.
     std::vector<std::map<std::string, int>> keys;
     std::string doubled;
     const auto watch = [&](int, json::parse_event_t event, json& parsed) {
@@ -221,8 +223,7 @@ class Reader {
       entry.begin = offsets[0].get<std::uint64_t>();
       entry.end = offsets[1].get<std::uint64_t>();
     } catch (const json::exception& e) {
-      damaged(
-          fmt::format("the entry of tensor '{}' is not as it should be ({:.200})", name, e.what()));
+      damaged(fmt::format("the entry of tensor '{}' is malformed ({:.200})", name, e.what()));
     }
     if (entry.shape.too_large())
       damaged(fmt::format("tensor '{}' has shape {}", name, entry.shape.to_string()));
@@ -253,7 +254,7 @@ class Reader {
     return Shape(sizes.span());
   }
 
-  // A bool of any other value than 0 and 1 would be undefined behaviour to read.
+  // Bytes other than 0 and 1 are undefined behaviour when read as bool.
   void require_booleans(const Entry& entry, const std::byte* data, std::size_t bytes) const {
     if (entry.dtype != bool_) return;
     if (std::any_of(data, data + bytes, [](std::byte value) { return value > std::byte{1}; }))
@@ -290,14 +291,14 @@ class Reader {
 }  // namespace
 
 TensorFile read_safetensors(std::istream& in, std::uint64_t size, const std::string& what) {
-  return Reader(in, size, what).read();
+  return SafetensorsReader(in, size, what).read();
 }
 
 TensorFile load_safetensors(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status))
-    fail<NotFoundError>("[load] there is no file '{}'", path.string());
+    fail<NotFoundError>("[load] file '{}' does not exist", path.string());
   if (!std::filesystem::is_regular_file(status))
     fail<FailedPreconditionError>("[load] '{}' is not a regular file", path.string());
   std::ifstream in(path, std::ios::binary);

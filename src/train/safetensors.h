@@ -1,4 +1,4 @@
-// Reading the safetensors format from any stream; tandem/checkpoint.h has the public face.
+// Reads and writes the safetensors format; tandem/checkpoint.h has the public API.
 //
 // The format (https://github.com/huggingface/safetensors): the header's size in 8 bytes, little
 // endian; the header, JSON, {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ...,
@@ -13,12 +13,12 @@
 
 namespace tandem {
 
-// `size`: the bytes that `in` holds. `what` names the source in messages. Throws as
-// load_safetensors() does; allocates nothing that `size` does not justify.
+// `size`: number of bytes in `in`. `what` names the source in messages. Throws the errors of
+// load_safetensors(). Never allocates more than `size` justifies, whatever the header claims.
 TensorFile read_safetensors(std::istream& in, std::uint64_t size, const std::string& what);
-// The same of bytes in memory.
+// The same from memory.
 TensorFile parse_safetensors(const std::string& bytes, const std::string& what);
-// What save_safetensors() would write.
+// The bytes that save_safetensors() would write.
 std::string safetensors_bytes(const TensorFile& file, const std::string& what);
 
 }  // namespace tandem

@@ -37,12 +37,12 @@ std::string metric_key(const metrics::Metric& metric, std::size_t statistic) {
 
 }  // namespace
 
-void Statistics::add(const StatisticsPlace& place, std::int64_t examples, const Tensor& loss,
+void Statistics::add(const ReplicaPartIndex& place, std::int64_t examples, const Tensor& loss,
                      const std::vector<std::vector<Tensor>>& metrics) {
   NoGradScope no_grad;
   const MemoryTagScope tag(MemoryTag::kOther);
-  Sums& sums = sums_[static_cast<std::size_t>(place.replica) * parts_ +
-                     static_cast<std::size_t>(place.part)];
+  PartSums& sums = sums_[static_cast<std::size_t>(place.replica) * parts_ +
+                         static_cast<std::size_t>(place.part)];
   sums.examples += examples;
   accumulate(sums.loss, loss);
   sums.metrics.resize(metrics.size());
@@ -50,12 +50,12 @@ void Statistics::add(const StatisticsPlace& place, std::int64_t examples, const 
 }
 
 void Statistics::clear() {
-  for (Sums& sums : sums_) sums = {};
+  for (PartSums& sums : sums_) sums = {};
 }
 
 bool Statistics::empty() const {
   return std::none_of(sums_.begin(), sums_.end(),
-                      [](const Sums& sums) { return sums.loss.defined(); });
+                      [](const PartSums& sums) { return sums.loss.defined(); });
 }
 
 std::size_t Statistics::first_place() const {
@@ -69,7 +69,7 @@ Statistics::Totals Statistics::totals() const {
   Totals totals{.metrics = std::vector<std::vector<Tensor>>(metrics_.size())};
   std::vector<Tensor> losses;
   std::vector<std::vector<std::vector<Tensor>>> values(metrics_.size());  // by metric and statistic
-  for (const Sums& sums : sums_) {
+  for (const PartSums& sums : sums_) {
     if (!sums.loss.defined()) continue;
     totals.examples += static_cast<double>(sums.examples);
     losses.push_back(sums.loss.cpu());
@@ -86,7 +86,7 @@ Statistics::Totals Statistics::totals() const {
   return totals;
 }
 
-// All figures in one collective.
+// Combines all sums in one collective.
 Statistics::Totals Statistics::over_workers(const Totals& mine) const {
   std::vector<Tensor> parts = {
       constant(std::vector<double>{mine.examples, mine.loss}, {.dtype = float64})};
@@ -95,8 +95,8 @@ Statistics::Totals Statistics::over_workers(const Totals& mine) const {
   const Tensor sums = workers_->all_reduce(
       concat(parts, 0), invariant_parts() > 0 ? ReduceOp::kTreeSum : ReduceOp::kSum,
       "loss and metrics");
-  const auto* figures = sums.data<double>();
-  Totals all{.examples = figures[0], .loss = figures[1], .metrics = mine.metrics};
+  const auto* values = sums.data<double>();
+  Totals all{.examples = values[0], .loss = values[1], .metrics = mine.metrics};
   std::int64_t at = 2;
   for (std::vector<Tensor>& metric : all.metrics)
     for (Tensor& sum : metric) {
@@ -107,7 +107,7 @@ Statistics::Totals Statistics::over_workers(const Totals& mine) const {
   return all;
 }
 
-callbacks::Logs Statistics::figures(const Totals& totals, const std::string& prefix) const {
+callbacks::Logs Statistics::compute_logs(const Totals& totals, const std::string& prefix) const {
   callbacks::Logs logs;
   logs[prefix + "loss"] = totals.loss / totals.examples;
   for (std::size_t i = 0; i < metrics_.size(); ++i)
@@ -124,7 +124,7 @@ callbacks::Logs Statistics::logs(const std::string& prefix) {
     metrics_[i].reset();
     metrics_[i].add_statistics(mine.metrics[i]);
   }
-  return figures(workers_ ? over_workers(mine) : mine, prefix);
+  return compute_logs(workers_ ? over_workers(mine) : mine, prefix);
 }
 
 callbacks::Logs Statistics::own_logs() const {
@@ -132,13 +132,13 @@ callbacks::Logs Statistics::own_logs() const {
   NoGradScope no_grad;
   const DeviceScope host("/cpu:0");
   const Totals mine = totals();
-  return mine.examples > 0 ? figures(mine, {}) : callbacks::Logs();
+  return mine.examples > 0 ? compute_logs(mine, {}) : callbacks::Logs();
 }
 
 std::map<std::string, Tensor> Statistics::state() const {
   std::map<std::string, Tensor> state;
   for (std::size_t place = 0; place < sums_.size(); ++place) {
-    const Sums& sums = sums_[place];
+    const PartSums& sums = sums_[place];
     if (!sums.loss.defined()) continue;
     const DeviceScope host("/cpu:0");
     const std::size_t key = first_place() + place;
@@ -155,7 +155,7 @@ namespace {
 
 using Named = std::map<std::string, Tensor>;
 
-// The tensors of each place, by what follows its number in their names.
+// Groups the tensors by the number in their names, under the rest of the name.
 std::map<std::size_t, Named> by_place(const Named& state) {
   std::map<std::size_t, Named> parts;
   for (const auto& [key, tensor] : state) {
@@ -182,11 +182,11 @@ void Statistics::restore(const std::map<std::string, Tensor>& state) {
   const DeviceScope host("/cpu:0");
   clear();
   for (auto& [id, tensors] : by_place(state)) {
-    // Sums of replicas that are no more go to those that are, which may be other workers'.
+    // The sums of replicas that no longer exist are added to others', perhaps on another worker.
     const std::size_t target = id % num_places();
     const bool here = target >= first_place() && target < first_place() + sums_.size();
-    Sums elsewhere;
-    Sums& mine = here ? sums_[target - first_place()] : elsewhere;
+    PartSums elsewhere;
+    PartSums& mine = here ? sums_[target - first_place()] : elsewhere;
     const Tensor examples = take(tensors, "examples"), loss = take(tensors, "loss");
     std::vector<std::vector<Tensor>> sums(metrics_.size());
     for (std::size_t i = 0; i < metrics_.size(); ++i)

@@ -1,4 +1,4 @@
-// What an epoch's loss and metrics are made of, summed where the replicas are.
+// The sums from which an epoch's loss and metrics are computed, kept on the replicas' devices.
 #pragma once
 
 #include <cstdint>
@@ -6,62 +6,62 @@
 #include <string>
 #include <vector>
 
-#include "runtime/workers.h"
+#include "runtime/worker_collectives.h"
 #include "tandem/callbacks.h"
 #include "tandem/metrics.h"
 
 namespace tandem {
 
-// Where sums are kept apart: on each replica of this process, for each part of its examples
-// (runtime/replica_invariance.h), of which there is one unless the mode is on.
-struct StatisticsPlaces {
+// How many sums are kept: one per replica of this process and per part of its examples
+// (runtime/replica_invariance.h). There is one part unless the replica-invariant mode is on.
+struct ReplicaPartCounts {
   int replicas = 1;
   int parts = 1;  // of each replica
 };
-struct StatisticsPlace {
+struct ReplicaPartIndex {
   int replica = 0;
   int part = 0;
 };
 
-// Sums in float64 on each replica's device, so that adding a batch waits for no device and a split
-// over batches loses nothing. Of one thread.
+// Sums in float64 on each replica's device: adding a batch does not wait for the device, and
+// splitting data into batches loses no precision. Not thread-safe.
 class Statistics {
  public:
-  // `workers`: the processes that train together; null: this one.
-  Statistics(const StatisticsPlaces& places, std::vector<metrics::Metric> metrics,
-             std::shared_ptr<Workers> workers)
+  // `workers`: the processes that train together; null if there is only this one.
+  Statistics(const ReplicaPartCounts& places, std::vector<metrics::Metric> metrics,
+             std::shared_ptr<WorkerCollectives> workers)
       : metrics_(std::move(metrics)),
         parts_(static_cast<std::size_t>(places.parts)),
         sums_(static_cast<std::size_t>(places.replicas) * parts_),
         workers_(std::move(workers)) {}
 
-  // What is at one place of a batch: its examples, the sum of their losses (a scalar), and for each
-  // metric what MetricBase::statistics() gave.
-  void add(const StatisticsPlace& place, std::int64_t examples, const Tensor& loss,
+  // Adds one part of a batch: its number of examples, the sum of their losses (a scalar), and for
+  // each metric the results of MetricBase::statistics().
+  void add(const ReplicaPartIndex& place, std::int64_t examples, const Tensor& loss,
            const std::vector<std::vector<Tensor>>& metrics);
   void clear();
-  // Whether nothing was added.
+  // Whether no batch was added.
   bool empty() const;
 
-  // "loss" and the metrics over all workers, each under prefix + its name; sets the metrics' own
-  // states. Waits for the devices. Called by every worker.
+  // "loss" and the metrics over all workers, each named prefix + name. Sets the metrics' own states
+  // and waits for the devices. Every worker must call it.
   callbacks::Logs logs(const std::string& prefix = {});
-  // The same over this worker's replicas, called by any.
+  // The same over this worker's replicas only; any worker may call it.
   callbacks::Logs own_logs() const;
 
-  // For checkpoints: the sums themselves, so that going on from them gives the same bits on as many
-  // replicas, and the same figures on another number of them.
+  // The sums, for checkpoints. Training that resumes from them gets the same bits on equally many
+  // replicas, and the same metrics on another number of replicas.
   std::map<std::string, Tensor> state() const;
-  // Throws DataLossError for a state of other metrics.
+  // Throws DataLossError if the state belongs to other metrics.
   void restore(const std::map<std::string, Tensor>& state);
 
  private:
-  struct Sums {
+  struct PartSums {
     std::int64_t examples = 0;
-    Tensor loss;  // undefined: nothing was added
+    Tensor loss;  // undefined before the first add()
     std::vector<std::vector<Tensor>> metrics;
   };
-  // Over several places, on the host.
+  // Sums over several parts, on the host.
   struct Totals {
     double examples = 0.0;
     double loss = 0.0;
@@ -70,14 +70,14 @@ class Statistics {
 
   Totals totals() const;
   Totals over_workers(const Totals& mine) const;
-  callbacks::Logs figures(const Totals& totals, const std::string& prefix) const;
+  callbacks::Logs compute_logs(const Totals& totals, const std::string& prefix) const;
   std::size_t first_place() const;
-  std::size_t num_places() const;  // of all workers
+  std::size_t num_places() const;  // over all workers
 
   std::vector<metrics::Metric> metrics_;
   std::size_t parts_;
-  std::vector<Sums> sums_;  // by place
-  std::shared_ptr<Workers> workers_;
+  std::vector<PartSums> sums_;  // by replica and part
+  std::shared_ptr<WorkerCollectives> workers_;
 };
 
 }  // namespace tandem

@@ -13,9 +13,9 @@ StepProgram::StepProgram(std::string what, bool run_eagerly, std::shared_ptr<Pro
       run_eagerly_(run_eagerly),
       traces_({.name = what, .input_signature = {}}, std::move(memory)) {}
 
-std::vector<std::vector<Tensor>> StepProgram::run(ReplicaRunner& runner, const GlobalBatch& batch,
+std::vector<std::vector<Tensor>> StepProgram::run(StepRunner& runner, const GlobalBatch& batch,
                                                   std::string_view key,
-                                                  const ReplicaRunner::Step& step) {
+                                                  const StepRunner::Step& step) {
   if (run_eagerly_ || detail::FunctionTraces::tracing()) return runner.run(batch, step);
   detail::FunctionCall call = detail::FunctionTraces::start_call();
   call.add_to_key(key);

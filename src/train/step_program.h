@@ -1,4 +1,4 @@
-// The replicas' step as a program that is traced once for each size of batches and then replayed.
+// A training step as a program: traced once per batch size, then replayed.
 #pragma once
 
 #include <string>
@@ -6,23 +6,23 @@
 #include <vector>
 
 #include "tandem/function.h"
-#include "train/replica_runner.h"
+#include "train/step_runner.h"
 
 namespace tandem {
 
-// One thread at a time.
+// Not thread-safe.
 class StepProgram {
  public:
-  // `what` goes in messages ("fit").
-  // `memory`: shared with the other steps of the model, which do not run at the same time.
+  // `what` goes in messages ("fit"). `memory`: shared with the model's other steps, which
+  // never run at the same time.
   StepProgram(std::string what, bool run_eagerly, std::shared_ptr<ProgramMemory> memory);
 
-  // The results of `step` on each replica that has examples, in order. `key`: what, beside the
-  // batch's shapes, tells one trace from another. `step` itself runs only to be traced, unless
-  // run_eagerly. Throws FailedPreconditionError, naming run_eagerly, for a step that asks for
-  // elements while it is traced.
-  std::vector<std::vector<Tensor>> run(ReplicaRunner& runner, const GlobalBatch& batch,
-                                       std::string_view key, const ReplicaRunner::Step& step);
+  // Returns the results of `step` on each replica that has examples, in order. `key` identifies a
+  // trace, together with the batch's shapes. `step` itself is only called to trace it, unless
+  // run_eagerly. Throws FailedPreconditionError, naming run_eagerly, for a step that reads elements
+  // while it is traced.
+  std::vector<std::vector<Tensor>> run(StepRunner& runner, const GlobalBatch& batch,
+                                       std::string_view key, const StepRunner::Step& step);
 
  private:
   std::string advice_;

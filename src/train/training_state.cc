@@ -19,7 +19,7 @@ namespace {
 using Named = std::map<std::string, Tensor>;
 
 constexpr const char* kVersion = "2";
-// Groups of tensors, by how their names begin.
+// Prefixes of the tensors' names.
 constexpr const char* kModel = "model/";
 constexpr const char* kCopies = "replicas/";
 constexpr const char* kOptimizer = "optimizer/";
@@ -54,7 +54,7 @@ Named values_of(const std::vector<Variable>& variables) {
 }
 
 // Whether the replicas' copies of the variable may differ.
-bool kept_apart(const Variable& variable) {
+bool copies_differ(const Variable& variable) {
   return variable.impl().distributed() &&
          variable.synchronization() == VariableSynchronization::kOnRead;
 }
@@ -63,7 +63,7 @@ std::string copy_name(std::size_t replica, const Variable& variable) {
   return fmt::format("{}{}/{}", kCopies, replica, variable.name());
 }
 
-// The number of this process's first replica.
+// The global number of this process's first replica.
 std::size_t first_replica(const Variable& variable) {
   const auto& workers = variable.impl().workers();
   return workers ? static_cast<std::size_t>(workers->first_replica()) : 0;
@@ -71,7 +71,7 @@ std::size_t first_replica(const Variable& variable) {
 
 void save_copies(Named& tensors, const std::vector<Variable>& variables) {
   for (const Variable& variable : variables) {
-    if (!kept_apart(variable)) continue;
+    if (!copies_differ(variable)) continue;
     VariableStorage& storage = variable.impl().storage();
     for (std::size_t place = 0; place < storage.num_places(); ++place)
       tensors[copy_name(first_replica(variable) + place, variable)] = storage.value(place);
@@ -80,9 +80,10 @@ void save_copies(Named& tensors, const std::vector<Variable>& variables) {
 
 void restore_copies(const Named& tensors, const std::vector<Variable>& variables) {
   for (const Variable& variable : variables) {
-    if (!kept_apart(variable)) continue;
+    if (!copies_differ(variable)) continue;
     VariableStorage& storage = variable.impl().storage();
-    // Of another number of replicas: the aggregate, which the variable has already, stands.
+    // The file is of another number of replicas: keep the aggregate, which the variable
+    // already has.
     if (tensors.contains(copy_name(variable.impl().num_copies(), variable))) continue;
     for (std::size_t place = 0; place < storage.num_places(); ++place) {
       const auto found = tensors.find(copy_name(first_replica(variable) + place, variable));
@@ -99,13 +100,13 @@ T parse_number(const TensorFile& file, const std::string& key, const std::string
   const std::string_view text =
       found == file.metadata.end() ? std::string_view() : std::string_view(found->second);
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  // Neither a count nor a learning rate is negative.
+  // Counts and learning rates are never negative.
   if (error != std::errc() || stop != text.data() + text.size() || !(number >= T{}))
     fail<DataLossError>("[load] {} is no training checkpoint: it has no number '{}'", what, key);
   return number;
 }
 
-// A line a tensor: name, dtype, shape.
+// One line per tensor: name, dtype, shape.
 std::string layout_of(const Named& tensors) {
   std::string lines;
   for (const auto& [name, tensor] : tensors)
@@ -113,7 +114,7 @@ std::string layout_of(const Named& tensors) {
   return lines;
 }
 
-// What names alone do not tell: that no tensor is missing, more, or of another dtype or shape.
+// Checks that no tensor is missing or added, or has another dtype or shape.
 void check_layout(const TensorFile& file, const std::string& what) {
   const auto found = file.metadata.find(kLayout);
   const std::string saved = found == file.metadata.end() ? std::string() : found->second;
@@ -135,14 +136,14 @@ void check_layout(const TensorFile& file, const std::string& what) {
 void check_copies(const Named& tensors, const std::vector<Variable>& variables,
                   const std::string& what) {
   for (const Variable& variable : variables) {
-    if (!kept_apart(variable)) continue;
+    if (!copies_differ(variable)) continue;
     for (std::size_t replica = 0; replica < variable.impl().num_copies(); ++replica)
       if (const auto found = tensors.find(copy_name(replica, variable)); found != tensors.end())
         check_variables({variable}, {{variable.name(), found->second}}, what);
   }
 }
 
-// Names everything that differs, so that one look at the message is enough.
+// Names all differences in one message.
 void check_config(const TensorFile& file, const std::map<std::string, std::string>& config,
                   const std::string& what) {
   std::string differences;
@@ -165,8 +166,8 @@ TrainingProgress& progress_of(const Model& model, const char* what) {
   return *progress;
 }
 
-// What this worker's replicas keep apart becomes what all workers' keep: the chief's file has it.
-void gather_apart(Named& tensors, Workers& workers, const std::string& path) {
+// Gathers the copies of all workers' replicas, for the chief's file.
+void gather_copies(Named& tensors, WorkerCollectives& workers, const std::string& path) {
   TensorFile mine;
   for (const char* prefix : {kCopies, kStatistics})
     for (auto at = tensors.lower_bound(prefix);
@@ -180,14 +181,14 @@ void gather_apart(Named& tensors, Workers& workers, const std::string& path) {
       tensors[name] = tensor;
 }
 
-// The chief's file, on every worker; nothing when it is not there and need not be.
+// The chief's file, on every worker; none if it does not exist and need not.
 std::optional<TensorFile> load_shared(const Model& model, const std::filesystem::path& path,
                                       bool must_exist) {
-  const std::shared_ptr<Workers> workers = impl_of(model, "load").runner->workers();
+  const std::shared_ptr<WorkerCollectives> workers = impl_of(model, "load").runner->workers();
   const auto is_there = [&] { return must_exist || std::filesystem::exists(path); };
   if (!workers) return is_there() ? std::optional(load_safetensors(path)) : std::nullopt;
   std::string bytes;
-  // Read and checked by the chief first: what is wrong with the file is told once.
+  // The chief reads and checks the file first, so that an error in it is reported once.
   if (workers->is_chief() && is_there())
     bytes = safetensors_bytes(load_safetensors(path), path.string());
   bytes = workers->broadcast_bytes(bytes, "training state");
@@ -213,8 +214,8 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
   for (std::size_t i = 0; i < progress.callbacks.size(); ++i)
     put_all(file.tensors, fmt::format("{}{}/", kCallbacks, i), progress.callbacks[i]->state());
 
-  if (const std::shared_ptr<Workers> workers = impl_of(model, "save").runner->workers()) {
-    gather_apart(file.tensors, *workers, path.string());
+  if (const std::shared_ptr<WorkerCollectives> workers = impl_of(model, "save").runner->workers()) {
+    gather_copies(file.tensors, *workers, path.string());
     if (!workers->is_chief()) return;
   }
 
@@ -225,9 +226,9 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
                    {"data.pass", std::to_string(progress.data.pass)},
                    {"data.batch", std::to_string(progress.data.batch)},
                    {"random.seed", std::to_string(generator.seed)},
-                   {"random.draws", std::to_string(generator.offset)}};
+                   {"random.offset", std::to_string(generator.offset)}};
   file.metadata[kLayout] = layout_of(file.tensors);
-  // A schedule is part of the program; a number may have been set by a callback.
+  // A schedule is part of the program, but a fixed learning rate may have been set by a callback.
   if (!model.optimizer().scheduled())
     file.metadata[kLearningRate] = fmt::format("{}", model.optimizer().learning_rate());
   for (const auto& [key, value] : config) file.metadata[kConfig + key] = value;
@@ -252,7 +253,7 @@ bool load_training_state(Model& model, const std::filesystem::path& path,
                              .batch = parse_number<std::int64_t>(file, "data.batch", what)};
   const random::GeneratorState generator = {
       .seed = parse_number<std::uint64_t>(file, "random.seed", what),
-      .offset = parse_number<std::uint64_t>(file, "random.draws", what)};
+      .offset = parse_number<std::uint64_t>(file, "random.offset", what)};
   std::optional<double> rate;
   if (!model.optimizer().scheduled()) rate = parse_number<double>(file, kLearningRate, what);
   const Named weights = group(file.tensors, kModel), slots = group(file.tensors, kOptimizer);
@@ -266,7 +267,7 @@ bool load_training_state(Model& model, const std::filesystem::path& path,
 
   check_layout(file, what);
 
-  // All is known to be good: from here on the model changes.
+  // All checks have passed; the model changes from here on.
   restore_variables(variables, weights, what);
   restore_variables(model.optimizer().variables(), slots, what);
   restore_copies(file.tensors, variables);

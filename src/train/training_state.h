@@ -1,4 +1,4 @@
-// All that training needs to go on where it stopped, in one file.
+// Saves and loads the complete state of training, in one file.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +12,33 @@
 
 namespace tandem {
 
-// A place in the passes over the data, which are numbered through all of a model's fit()s.
+// A position in the data. Passes are numbered over all of a model's calls of fit().
 struct DataPosition {
   std::int64_t pass = 0;
-  std::int64_t batch = 0;  // of its batches, how many were trained on
+  std::int64_t batch = 0;  // number of the pass's batches that were trained on
 };
 
-// Where a fit() stands.
+// The progress of a call of fit().
 struct TrainingProgress {
   std::int64_t epoch = 0;  // the present one
-  std::int64_t step = 0;   // of its steps, how many are done
+  std::int64_t step = 0;   // completed steps of the epoch
   DataPosition data;
   Statistics& statistics;  // of those steps
   History history;         // of the epochs before
   std::vector<callbacks::Callback> callbacks;
 };
 
-// Saves the model's variables, the optimizer's, the random stream, the callbacks' states and the
-// progress of the model's fit(). Every copy of a variable that replicas keep apart is saved, so
-// that the same strategy goes on with the same bits; another strategy starts from the copies'
-// aggregate. `config`: what must be the same when training goes on. Throws FailedPreconditionError
-// outside fit(), and what save_safetensors() throws. Where several workers train together each of
-// them calls it, and the chief writes.
+// Saves the variables of the model and its optimizer, the random generator, the callbacks' states
+// and the progress of fit(). Saves every replica's copy of variables whose copies differ, so that
+// the same strategy resumes with the same bits; another strategy starts from their aggregate.
+// `config`: values that must be equal when training resumes. Throws FailedPreconditionError outside
+// fit(), and the errors of save_safetensors(). Every worker calls it, and the chief writes.
 void save_training_state(const Model& model, const std::filesystem::path& path,
                          const std::map<std::string, std::string>& config);
-// The inverse. False where there is no file and none `must_exist`. Throws InvalidArgumentError when
-// `config` differs (naming what does), and what load_safetensors() and restore_variables() throw;
-// the model is as it was then. Every worker calls it, and gets what the chief's file holds.
+// The inverse. Returns false if there is no file and `must_exist` is false. Throws
+// InvalidArgumentError if `config` differs (naming the differences), and the errors of
+// load_safetensors() and restore_variables(); the model is unchanged then. Every worker calls it
+// and gets the contents of the chief's file.
 bool load_training_state(Model& model, const std::filesystem::path& path,
                          const std::map<std::string, std::string>& config, bool must_exist);
 

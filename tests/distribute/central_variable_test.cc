@@ -1,5 +1,5 @@
-// A variable of one copy on the CPU that all replicas read, each on its GPU: what it takes is a
-// storage, and a creator that makes it.
+// A variable with a single copy on the CPU that all replicas on GPUs read: it only needs a
+// storage and a creator.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -54,7 +54,7 @@ class CentralStorage final : public VariableStorage {
     return copy;
   }
 
-  std::mutex mutex_;  // of the handle; the elements change between steps alone
+  std::mutex mutex_;  // guards the handle; elements only change between steps
   Tensor value_;
 };
 
@@ -77,7 +77,7 @@ struct Trained {
   std::vector<std::vector<float>> variables;
 };
 
-// Steps by SGD with momentum of two replicas.
+// Trains two replicas by SGD with momentum.
 class Training {
  public:
   explicit Training(bool central)
@@ -126,7 +126,7 @@ class Training {
 
 class CentralVariable : public ::testing::TestWithParam<bool> {};
 
-TEST_P(CentralVariable, StepsOfGpusHaveTheBitsOfACopyOnEach) {
+TEST_P(CentralVariable, StepsOnGpusHaveTheSameBitsAsCopiesOnEach) {
   TANDEM_EMULATION_ONLY("the copies of a CPU and a real GPU differ in their last bits");
   testing::use_gpus(2);
   Training central(true), mirrored(false);

@@ -1,4 +1,4 @@
-// Control flow with a strategy's steps in it, and in a strategy's steps.
+// Strategy steps inside control flow, and control flow inside strategy steps.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,13 +29,13 @@ struct Parts {
     optimizer = optimizers::Adam({.learning_rate = 0.01});
   }
 
-  std::vector<float> figures(const std::vector<float>& losses) const {
-    std::vector<float> figures = losses;
+  std::vector<float> results(const std::vector<float>& losses) const {
+    std::vector<float> results = losses;
     for (const Variable& variable : model.variables())
-      for (float value : variable.value().to_vector<float>()) figures.push_back(value);
-    figures.push_back(static_cast<float>(optimizer.iterations()));
-    figures.push_back(static_cast<float>(random::get_state().offset));
-    return figures;
+      for (float value : variable.value().to_vector<float>()) results.push_back(value);
+    results.push_back(static_cast<float>(optimizer.iterations()));
+    results.push_back(static_cast<float>(random::get_state().offset));
+    return results;
   }
 };
 
@@ -62,10 +62,10 @@ std::vector<float> repeat(const Strategy& strategy, const Parts& parts, const Ru
   for (int i = 0; i < 3; ++i)
     for (const auto& batch : strategy.experimental_distribute_dataset(make_data()))
       losses.push_back((traced ? replayed(batch) : run(batch)).item<float>());
-  return parts.figures(losses);
+  return parts.results(losses);
 }
 
-// Three steps of the strategy in a loop, and one more in a branch of the last.
+// Three steps in a loop, and one more in a branch after it.
 std::vector<float> steps_in_a_loop(const Strategy& strategy, bool traced) {
   Parts parts(strategy);
   const auto replica_step = [&](const data::Example& batch) {
@@ -94,7 +94,7 @@ std::vector<float> steps_in_a_loop(const Strategy& strategy, bool traced) {
       traced);
 }
 
-// Each replica's forward pass is a loop with dropout; the gradients go through it.
+// Each replica's forward pass is a loop with dropout, through which gradients are backpropagated.
 std::vector<float> a_loop_in_each_step(const Strategy& strategy, bool traced) {
   Parts parts(strategy);
   const auto replica_step = [&](const data::Example& batch) {
@@ -119,7 +119,8 @@ std::vector<float> a_loop_in_each_step(const Strategy& strategy, bool traced) {
       traced);
 }
 
-// Gradients are reduced before and behind a loop that reads and writes what they change.
+// Gradients are reduced before and after a loop that reads and writes the variables that they
+// update.
 std::vector<float> a_loop_between_steps(const Strategy& strategy, bool traced) {
   Parts parts(strategy);
   Variable rounds;
@@ -183,7 +184,7 @@ TEST(ControlFlowOfReplicas, ALoopInEachStep) {
   expect_close(a_loop_in_each_step(one, true), expected);
 }
 
-// The replica that is late to a collective waits for it before its loop, the early one behind.
+// One replica waits for a collective before its loop, the other one after it.
 TEST(ControlFlowOfReplicas, AWaitOnEachSideOfALoop) {
   config::set_logical_cpus(2);
   const MirroredStrategy two({.devices = {"/cpu:0", "/cpu:1"}});

@@ -1,4 +1,4 @@
-// Workers that share out the files of a dataset (AutoShardPolicy::kFile).
+// AutoShardPolicy::kFile: workers read different files of a dataset.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ using testing::values_of;
 
 constexpr std::int64_t kFeatures = 6;
 
-// IDX files of unsigned bytes, [rows, features + 1]: the last one is the label.
+// IDX files of unsigned bytes, [rows, features + 1]; the last column is the label.
 class Files {
  public:
   explicit Files(const std::vector<std::int64_t>& rows) {
@@ -78,8 +78,8 @@ MultiWorkerMirroredStrategy joined() {
   return MultiWorkerMirroredStrategy({.timeout = std::chrono::seconds(60), .devices = {"CPU:0"}});
 }
 
-// Each worker refuses by itself, and the first to do so ends the job: a worker that has not come as
-// far hears of it instead, in the first one's words.
+// Each worker refuses by itself. The first to do so ends the job, so a slower worker may get the
+// first one's error instead.
 void expect_refused(const std::vector<std::string>& results, const std::string& type,
                     const std::string& text) {
   bool refused = false;
@@ -94,7 +94,7 @@ void expect_refused(const std::vector<std::string>& results, const std::string& 
   EXPECT_TRUE(refused) << "no worker refused";
 }
 
-// What each worker's files are, one behind the other.
+// The contents of each worker's files, concatenated.
 std::vector<Dataset> streams_of(const Files& files, std::size_t workers) {
   std::vector<std::vector<std::string>> names(workers);
   for (std::size_t file = 0; file < files.names().size(); ++file)
@@ -104,7 +104,7 @@ std::vector<Dataset> streams_of(const Files& files, std::size_t workers) {
   return streams;
 }
 
-// The global batches that the workers' steps make together, as one process sees them.
+// The global batches of the workers' steps, as one process would read them.
 Dataset together(const Files& files, const std::vector<std::int64_t>& parts) {
   return Dataset::from_generator([&files, parts] {
     std::vector<data::Iterator> iterators;
@@ -124,7 +124,7 @@ Dataset together(const Files& files, const std::vector<std::int64_t>& parts) {
   });
 }
 
-// Files of different lengths: towards the end some workers have none left.
+// Files of different lengths: some workers run out of data before the others.
 TEST(FileSharding, WorkersTrainOnTheirFilesAsOneProcessOnAll) {
   const Files files({9, 4, 7, 2, 5, 1});
   for (const auto& parts : std::vector<std::vector<std::int64_t>>{{4, 4}, {4, 3}, {3, 3, 2}}) {
@@ -149,7 +149,7 @@ TEST(FileSharding, WorkersTrainOnTheirFilesAsOneProcessOnAll) {
   }
 }
 
-// Nobody opens another's files, and what is cached is read once.
+// No worker opens the files of another, and a cached file is read once.
 TEST(FileSharding, EachFileIsReadByOneWorkerAlone) {
   const Files files({3, 3, 3, 3, 3});
   const auto results = run_workers(2, [&](int) {
@@ -192,9 +192,9 @@ TEST(FileSharding, FewerFilesThanWorkersAreRefused) {
   }
 }
 
-TEST(FileSharding, WhatIsNoBatchOfFilesIsSharedOutByExamples) {
+TEST(FileSharding, OtherDatasetsAreShardedByExamples) {
   const Files files({8, 4});
-  // The files yield batches themselves, so that nothing tells what a global batch is.
+  // The files themselves yield batches, so the size of a global batch is not known.
   const auto batched = [&] {
     return Dataset::from_files(files.names(),
                                [](const std::string& path) { return read(path).batch(4); });

@@ -1,4 +1,4 @@
-// Models trained under strategies: the same as on one device, and resumable.
+// Models trained under strategies: equal to one device, and resumable.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -165,7 +165,7 @@ TEST(FitUnderStrategy, RefusesVariablesOfAnotherStrategy) {
       [&] { inside.compile({.optimizer = optimizer, .loss = "mse"}); }, "of the optimizer");
 }
 
-TEST(FitUnderStrategy, AnErrorInAReplicaComesOutAndTrainingCanGoOn) {
+TEST(FitUnderStrategy, AnErrorInAReplicaIsThrownAndTrainingCanContinue) {
   const Strategy strategy = mirrored(2);
   Sequential model = make_model(strategy, true);
   const auto bad = data::Dataset::from_tensors({ones({8, 6}), constant({0, 1, 2, 0, 1, 2, 0, 9})});
@@ -201,7 +201,7 @@ void stop_after(Model& model, const std::filesystem::path& backup, int steps) {
                std::runtime_error);
 }
 
-TEST(FitUnderStrategy, ResumesToTheBit) {
+TEST(FitUnderStrategy, ResumesWithTheSameBits) {
   const Strategy strategy = mirrored(2);
   Sequential whole = make_model(strategy, true);
   const Outcome expected = outcome(whole, {});
@@ -215,7 +215,7 @@ TEST(FitUnderStrategy, ResumesToTheBit) {
   }
 }
 
-TEST(FitUnderStrategy, ACheckpointGoesOnOnAnotherNumberOfReplicas) {
+TEST(FitUnderStrategy, ACheckpointResumesOnAnotherNumberOfReplicas) {
   Sequential whole = make_model(mirrored(1), false);
   const Outcome expected = outcome(whole, {});
   for (const auto& [before, after] : {std::pair(2, 3), std::pair(3, 1), std::pair(1, 2)}) {

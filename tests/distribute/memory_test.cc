@@ -1,4 +1,4 @@
-// What replicas' memory is accounted as.
+// How the memory of replicas is accounted by tag.
 #include <gtest/gtest.h>
 
 #include "comm/bucket.h"
@@ -11,19 +11,18 @@ namespace {
 
 constexpr std::int64_t kParameterBytes = (128 * 256 + 256 + 256 + 1) * 4;
 
-// What a bucket of all gradients takes of the device's memory, which is handed out in units of 256
-// bytes.
+// The device memory of a bucket for all gradients, which is allocated in units of 256 bytes.
 std::int64_t bucket_bytes() {
   std::size_t bytes = 0;
   for (std::int64_t count : {128 * 256, 256, 256, 1}) bytes += Bucket::array_bytes(count, float32);
   return static_cast<std::int64_t>((bytes + 255) / 256 * 256);
 }
 
-// `gradients`: bytes that stay from step to step.
+// `gradients`: bytes that are kept between steps.
 void train(const distribute::MirroredStrategy& strategy, std::int64_t gradients = 0) {
   const auto scope = strategy.scope();
   Sequential model({layers::Dense(256, {.input_shape = {128}}), layers::Dense(1)});
-  // Traced steps have one arena, of activations, for all that comes and goes.
+  // Traced steps allocate one arena for all temporary tensors, tagged as activations.
   model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9}),
                  .loss = "mse",
                  .run_eagerly = true});
@@ -39,12 +38,12 @@ void train(const distribute::MirroredStrategy& strategy, std::int64_t gradients 
   }
 }
 
-TEST(MirroredMemory, EachReplicaHasItsShareByTag) {
+TEST(MirroredMemory, MemoryIsAccountedPerReplicaAndTag) {
   testing::use_gpus(2);
   train(distribute::MirroredStrategy(), testing::nccl_joins_gpus() ? bucket_bytes() : 0);
 }
 
-TEST(MirroredMemory, WhereUnlikeDevicesMeetTheSumsAreWorkspace) {
+TEST(MirroredMemory, SumsOnACpuForUnlikeDevicesAreWorkspace) {
   testing::use_gpus(1);
   train(distribute::MirroredStrategy({.devices = {"GPU:0", "CPU:0"}}));
   EXPECT_GT(config::get_memory_info("GPU:0").peak_by_tag.workspace, 0);

@@ -20,7 +20,7 @@ MirroredStrategy two_cpus() {
   return MirroredStrategy({.devices = {"/cpu:0", "/cpu:1"}});
 }
 
-// A two-layer perceptron, written with operations alone.
+// A two-layer perceptron, written with single operations.
 struct Net {
   Variable w1, b1, w2, b2;
   explicit Net(double dropout = 0.0) : rate(dropout) {
@@ -39,7 +39,7 @@ struct Net {
   double rate;
 };
 
-// 50 steps of SGD with momentum; the weights afterwards, those of every replica.
+// Trains 50 steps by SGD with momentum; returns the weights of every replica.
 std::vector<std::vector<std::vector<float>>> train(const Strategy& strategy,
                                                    const data::Dataset& data, double dropout = 0.0,
                                                    int steps = 50) {
@@ -87,7 +87,7 @@ void expect_close(const std::vector<std::vector<float>>& a,
   }
 }
 
-// Passes over `count` examples, the last batch of each smaller than the others.
+// Iterates over `count` examples; the last batch of each pass is smaller.
 data::Dataset uneven(std::int64_t count, std::int64_t batch) {
   DeviceScope cpu("/cpu:0");
   random::set_seed(9);
@@ -150,7 +150,7 @@ TEST(Mirrored, GradientsAreSummedOnADeviceWithoutAReplica) {
   }
 }
 
-TEST(Mirrored, ReplicasStayEqualToTheBit) {
+TEST(Mirrored, ReplicasStayBitwiseEqual) {
   const MirroredStrategy strategy = two_cpus();
   const auto weights = train(strategy, uneven(27, 8));
   EXPECT_EQ(weights[0], weights[1]);
@@ -162,14 +162,14 @@ TEST(Mirrored, TheSameSeedGivesTheSameBits) {
   EXPECT_EQ(train(strategy, data, 0.3), train(strategy, data, 0.3));
 }
 
-TEST(Mirrored, DropoutDropsWhatOneDeviceWould) {
+TEST(Mirrored, DropoutEqualsThatOfOneDevice) {
   const MirroredStrategy two = two_cpus();
   const distribute::OneDeviceStrategy one("/cpu:0");
   const auto data = uneven(27, 8);
   expect_close(train(two, data, 0.3)[0], train(one, data, 0.3)[0]);
 }
 
-TEST(Mirrored, ReplicasWithoutExamplesKeepUp) {
+TEST(Mirrored, ReplicasWithoutExamplesStayEqual) {
   config::set_logical_cpus(3);
   const MirroredStrategy three({.devices = {"/cpu:0", "/cpu:1", "/cpu:2"}});
   const distribute::OneDeviceStrategy one("/cpu:0");
@@ -180,7 +180,7 @@ TEST(Mirrored, ReplicasWithoutExamplesKeepUp) {
   EXPECT_EQ(weights[0], weights[2]);
 }
 
-TEST(Mirrored, ReplicasRunSideBySide) {
+TEST(Mirrored, ReplicasRunConcurrently) {
   const MirroredStrategy strategy = two_cpus();
   std::atomic<int> inside{0};
   strategy.run([&] {
@@ -190,7 +190,7 @@ TEST(Mirrored, ReplicasRunSideBySide) {
   EXPECT_EQ(inside, 2);
 }
 
-TEST(Mirrored, RunHandsEachReplicaItsOwn) {
+TEST(Mirrored, RunGivesEachReplicaItsValue) {
   const MirroredStrategy strategy = two_cpus();
   const PerReplica<int> mine(std::vector<int>{10, 20});
   const auto result = strategy.run(
@@ -236,7 +236,7 @@ TEST(Mirrored, ReduceCombinesReplicas) {
   const PerReplica<Tensor> values(std::vector<Tensor>{constant({1.0, 5.0, 3.0}), constant({4.0})});
   const auto reduce = [&](ReduceOp op) { return strategy.reduce(op, values, 0).item<float>(); };
   EXPECT_FLOAT_EQ(reduce(ReduceOp::kSum), 13.0f);
-  EXPECT_FLOAT_EQ(reduce(ReduceOp::kMean), 3.25f);  // by elements, not by replicas
+  EXPECT_FLOAT_EQ(reduce(ReduceOp::kMean), 3.25f);  // mean over elements, not over replicas
   EXPECT_FLOAT_EQ(reduce(ReduceOp::kMin), 1.0f);
   EXPECT_FLOAT_EQ(reduce(ReduceOp::kMax), 5.0f);
   const PerReplica<Tensor> scalars(std::vector<Tensor>{constant(2.0), constant(6.0)});
@@ -246,7 +246,7 @@ TEST(Mirrored, ReduceCombinesReplicas) {
             (std::vector<float>{1.0f, 5.0f, 3.0f, 4.0f}));
 }
 
-TEST(Mirrored, AReplicasErrorComesOutAndTheStrategyGoesOn) {
+TEST(Mirrored, AReplicasErrorIsThrownAndTheStrategyStaysUsable) {
   const MirroredStrategy strategy = two_cpus();
   Variable v;
   {
@@ -258,7 +258,7 @@ TEST(Mirrored, AReplicasErrorComesOutAndTheStrategyGoesOn) {
       strategy.run([&] {
         if (distribute::replica_id_in_sync_group() == 1)
           throw NotFoundError("replica 1 lost its way");
-        v.assign(constant(2.0));  // waits for the other replica
+        v.assign(constant(2.0));  // blocks until the other replica assigns
       });
       FAIL();
     } catch (const NotFoundError& error) {
@@ -269,7 +269,7 @@ TEST(Mirrored, AReplicasErrorComesOutAndTheStrategyGoesOn) {
   }
 }
 
-TEST(Mirrored, ReplicasThatPartAreToldSo) {
+TEST(Mirrored, MismatchedReplicasThrow) {
   const MirroredStrategy strategy = two_cpus();
   Variable v;
   {
@@ -330,7 +330,7 @@ TEST(MirroredVariable, WritingInAReplicaNeedsAnAggregation) {
   EXPECT_FLOAT_EQ(none.impl().storage().value(1).item<float>(), 7.0f);
 }
 
-TEST(OnReadVariable, IsBroughtTogetherWhenRead) {
+TEST(OnReadVariable, IsAggregatedWhenRead) {
   const MirroredStrategy strategy = two_cpus();
   Variable sum, mean;
   {
@@ -351,13 +351,13 @@ TEST(OnReadVariable, IsBroughtTogetherWhenRead) {
       values);
   EXPECT_FLOAT_EQ(sum.value().item<float>(), 8.0f);
   EXPECT_FLOAT_EQ(mean.value().item<float>(), 4.0f);
-  sum.assign(constant(10.0));  // what a checkpoint held is read again
+  sum.assign(constant(10.0));  // restoring a checkpoint must give the same sum
   EXPECT_FLOAT_EQ(sum.value().item<float>(), 10.0f);
   EXPECT_FLOAT_EQ(sum.impl().storage().value(0).item<float>(), 5.0f);
   EXPECT_THROW(sum.assign_add(constant(1.0)), InvalidArgumentError);
 }
 
-TEST(StrategyScope, ContextsAreAsTheyShouldBe) {
+TEST(StrategyScope, ScopesAndReplicasSetTheContext) {
   const MirroredStrategy strategy = two_cpus();
   EXPECT_TRUE(distribute::in_replica_context());
   EXPECT_FALSE(distribute::has_strategy());

@@ -1,4 +1,4 @@
-// Values of one strategy used in another, and calls outside the scope where they are allowed.
+// Values of one strategy used under another, and calls that are allowed outside the scope.
 #include <gtest/gtest.h>
 
 #include "support/errors.h"
@@ -45,7 +45,7 @@ TEST(MixedStrategies, AVariableIsUsedInReplicasOfItsOwnStrategyAlone) {
   const auto traced = function([&] { two.run(add); });
   EXPECT_THROW(traced(), RuntimeError);
 
-  // Nothing has changed, and everything else goes on as before.
+  // Nothing has changed, and training continues.
   for (const Strategy& strategy : std::vector<Strategy>{four, distribute::DefaultStrategy()})
     EXPECT_EQ(strategy.run([&] { return v.value(); })[0].item<float>(), 0.0f);
   four.run(add);
@@ -119,7 +119,7 @@ TEST(MixedStrategies, PerReplicaValuesAreAsManyAsReplicas) {
   EXPECT_THROW(PerReplica<Tensor>(three, distribute::BatchSplit::even(4, 2)), InvalidArgumentError);
 }
 
-TEST(CrossReplicaContext, IsWhatSomeMethodsNeed) {
+TEST(CrossReplicaContext, IsRequiredBySomeMethods) {
   const MirroredStrategy two = cpus(2);
   const PerReplica<Tensor> values(std::vector<Tensor>{constant({1.0}), constant({2.0})});
   const auto data = data::Dataset::from_tensor_slices({range(4)}).batch(4);
@@ -139,7 +139,7 @@ TEST(CrossReplicaContext, IsWhatSomeMethodsNeed) {
   }
 }
 
-TEST(CrossReplicaContext, IsThatOfTheStrategyCalled) {
+TEST(CrossReplicaContext, MustBeThatOfTheCalledStrategy) {
   const MirroredStrategy two = cpus(2), others = cpus(2, 2);
   const auto scope = two.scope();
   expect_parts(error_of<RuntimeError>([&] { others.run([] {}); }),

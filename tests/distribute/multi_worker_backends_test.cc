@@ -1,4 +1,4 @@
-// Training over several processes whose bytes Gloo or MPI moves: the same as in one process.
+// Training over several processes with Gloo or MPI equals training in one process.
 #include <cstdlib>
 
 #include "comm/gloo/gloo_backend.h"
@@ -19,7 +19,8 @@ using testing::train;
 using testing::train_alone;
 using testing::train_in;
 
-// To the bit what shared memory gives, too: all of them sum in the order of the workers.
+// The results are bitwise equal to those with shared memory, because all backends sum in the
+// order of the workers.
 TEST(MultiWorkerOverGloo, FitEqualsOneProcess) {
   TANDEM_REQUIRE(has_gloo(), "gloo");
   for (bool eagerly : {false, true}) {
@@ -48,7 +49,7 @@ TEST(MultiWorkerOverMpi, FitEqualsOneProcess) {
   for (bool eagerly : {false, true}) {
     const Config config{.run_eagerly = eagerly, .communication = Communication::kMpi};
     const auto together = [&] {
-      random::set_seed(rank);  // the chief's weights are everybody's
+      random::set_seed(rank);  // all workers start from the chief's weights
       return train(MultiWorkerMirroredStrategy(
                        {.communication = config.communication, .timeout = testing::kFarAway}),
                    config);

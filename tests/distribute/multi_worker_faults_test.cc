@@ -1,4 +1,4 @@
-// Workers that die, fail or never come, and training that goes on afterwards.
+// Workers that die, fail or never start, and training that resumes afterwards.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -41,7 +41,7 @@ data::Dataset batches() {
       .batch(8);
 }
 
-// `moments`: batch normalisation keeps moments of its own on each replica.
+// `moments`: adds batch normalisation, whose moments differ between replicas.
 Sequential make_model(const Strategy& strategy, bool moments) {
   random::set_seed(4);
   const auto scope = strategy.scope();
@@ -72,7 +72,7 @@ std::string train(int epochs, const std::vector<Callback>& callbacks = {}, bool 
   return text_of(numbers);
 }
 
-// Calls `act` behind the `steps`-th step.
+// Calls `act` after step number `steps`.
 Callback after(int steps, std::function<void()> act) {
   return LambdaCallback({.on_batch_end = [left = std::make_shared<int>(steps),
                                           act = std::move(act)](Model&, std::int64_t, const Logs&) {
@@ -92,7 +92,7 @@ void expect_names(const std::string& text, const std::string& kind, const std::s
   EXPECT_NE(text.find(who), std::string::npos) << text;
 }
 
-// By whichever of the two ways the worker's death was noticed first.
+// The message depends on which of two mechanisms detects the worker's death first.
 void expect_failed_for(const std::string& text, int killed) {
   const std::string kind = text.substr(0, text.find(':'));
   EXPECT_TRUE(kind == "UnavailableError" || kind == "AbortedError") << text;
@@ -132,7 +132,8 @@ TEST(MultiWorkerFaults, AMissingWorkerIsNamed) {
     std::vector<ChildProcess> workers;
     for (int worker = 0; worker < 3; ++worker)
       if (worker != missing) workers.push_back(testing::start_worker(ports, worker, meet));
-    // One finds the time-out; the other, too, or hears of it, or that the first worker is gone.
+    // One worker runs into the timeout. The other does, too, or is notified of it, or that
+    // the first worker is gone.
     bool found = false;
     for (ChildProcess& worker : workers) {
       const std::string text = worker.result();
@@ -159,7 +160,7 @@ TEST(MultiWorkerFaults, AWorkersErrorReachesTheOthers) {
   EXPECT_EQ(results[1], "std::exception: no more of this");
 }
 
-// What the workers do, and what every one of them is told.
+// The workers' calls, and parts of the error that each of them gets.
 void expect_parting(const std::function<void(const Strategy&, int worker)>& call,
                     const std::vector<std::string>& parts) {
   for (Communication communication : {Communication::kShm, Communication::kGloo}) {
@@ -175,7 +176,7 @@ void expect_parting(const std::function<void(const Strategy&, int worker)>& call
   }
 }
 
-TEST(MultiWorkerFaults, WorkersThatPartAreTold) {
+TEST(MultiWorkerFaults, MismatchedWorkersGetAnError) {
   expect_parting([](const Strategy& strategy,
                     int worker) { strategy.reduce(ReduceOp::kSum, zeros({worker == 2 ? 5 : 4})); },
                  {"ranks diverged", "rank 2 called all_reduce (sum) of 5 float32", "of 4 float32"});
@@ -232,7 +233,7 @@ TEST(MultiWorkerFaults, AWorkerThatLeavesEarlyIsNamed) {
   }
 }
 
-// Somebody else listens at the first worker's address, who is no rank 0.
+// Another program listens at the address of the first worker.
 TEST(MultiWorkerFaults, ATakenPortIsAClearError) {
   const auto ports = testing::free_ports(2);
   const Socket stranger = listen_on({"127.0.0.1", ports[0]});
@@ -284,7 +285,7 @@ TEST(MultiWorkerFaults, AfterAFailureTheJobIsOver) {
   EXPECT_NE(results[1].find("rank 0"), std::string::npos) << results[1];
 }
 
-TEST(MultiWorkerFaults, TrainingGoesOnToTheBitAfterAKill) {
+TEST(MultiWorkerFaults, TrainingResumesWithTheSameBitsAfterAKill) {
   for (int workers : {2, 3}) {
     const auto whole = run_workers(workers, [](int) { return train(4); });
     ASSERT_GT(numbers_of(whole[0]).size(), 100u) << whole[0];
@@ -305,8 +306,9 @@ TEST(MultiWorkerFaults, TrainingGoesOnToTheBitAfterAKill) {
   }
 }
 
-// Each worker has a directory of its own, as on hosts without a common one: the chief's counts.
-TEST(MultiWorkerFaults, TheChiefsBackupIsEverybodys) {
+// Each worker has its own directory, as on hosts without a shared file system. Only the chief's
+// is used.
+TEST(MultiWorkerFaults, AllWorkersResumeFromTheChiefsBackup) {
   const auto whole = run_workers(2, [](int) { return train(3); });
   const testing::TemporaryDirectory directory;
   const auto part = [&](int worker, bool stops) {
@@ -319,7 +321,7 @@ TEST(MultiWorkerFaults, TheChiefsBackupIsEverybodys) {
   EXPECT_EQ(run_workers(2, [&](int worker) { return part(worker, false); }), whole);
 }
 
-TEST(MultiWorkerFaults, ACheckpointGoesOnOnAnotherNumberOfWorkers) {
+TEST(MultiWorkerFaults, ACheckpointResumesOnAnotherNumberOfWorkers) {
   const auto train_on = [](int workers, const std::vector<Callback>& callbacks) {
     return run_workers(workers, [&](int) { return train(3, callbacks, false); })[0];
   };

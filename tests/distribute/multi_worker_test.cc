@@ -1,4 +1,4 @@
-// Training over several processes: the same as in one.
+// Training over several processes equals training in one.
 #include "distribute/multi_worker_training.h"
 #include "support/files.h"
 #include "support/gpus.h"
@@ -36,7 +36,7 @@ void expect_equals_one_process(const Config& config) {
 TEST(MultiWorker, FitEqualsOneProcess) { expect_equals_one_process({}); }
 TEST(MultiWorker, FitEqualsOneProcessEagerly) { expect_equals_one_process({.run_eagerly = true}); }
 
-TEST(MultiWorker, SeveralReplicasAWorkerEqualOneProcess) {
+TEST(MultiWorker, SeveralReplicasPerWorkerEqualOneProcess) {
   for (bool eagerly : {false, true}) {
     const Config config{.run_eagerly = eagerly};
     const std::vector<double> expected = train_alone(config);
@@ -55,9 +55,9 @@ TEST(MultiWorker, SeveralReplicasAWorkerEqualOneProcess) {
   }
 }
 
-// --- loops of one's own ---
+// --- custom training loops ---
 
-// 50 steps; the losses, and the weights.
+// Returns the losses of 50 steps, and the weights.
 std::string train_by_hand(const Strategy& strategy, bool traced) {
   Sequential model;
   optimizers::Optimizer optimizer;
@@ -95,7 +95,7 @@ std::string train_by_hand(const Strategy& strategy, bool traced) {
   return text_of(numbers);
 }
 
-TEST(MultiWorker, LoopsOfOnesOwnEqualOneProcess) {
+TEST(MultiWorker, CustomLoopsEqualOneProcess) {
   for (bool traced : {false, true}) {
     testing::ChildProcess alone([&] {
       random::set_seed(0);
@@ -114,8 +114,9 @@ TEST(MultiWorker, LoopsOfOnesOwnEqualOneProcess) {
   }
 }
 
-// What brings values together: one example for three workers, so that two stand by.
-TEST(MultiWorker, ReduceAndGatherCountThoseWithExamples) {
+// reduce() and gather() with one example for three workers, so that two of them are padding
+// replicas.
+TEST(MultiWorker, ReduceAndGatherOnlyCountReplicasWithExamples) {
   const auto results = run_workers(3, [](int) {
     const MultiWorkerMirroredStrategy strategy(
         {.timeout = testing::kFarAway, .devices = {"/cpu:0"}});
@@ -138,7 +139,7 @@ TEST(MultiWorker, ReduceAndGatherCountThoseWithExamples) {
     return text_of(numbers);
   });
   for (const std::string& result : results) EXPECT_EQ(result, results[0]);
-  // Of 4 rows the workers have 2, 1 and 1: sums of 10, 11 and 1.
+  // Of 4 rows the workers get 2, 1 and 1: sums of 10, 11 and 1.
   const std::vector<double> four = {22,  2,    20,  22.0 / 3, 0.5, 5, 1, -7, 2, 11, 5, 8,
                                     110, -105, 384, 1,        2,   3, 4, 5,  6, -7, 8};
   const std::vector<double> one = {3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 1, 2};
@@ -153,7 +154,7 @@ std::vector<double> twice(const std::vector<double>& numbers) {
   return result;
 }
 
-// The same inside traced functions, which are traced anew where anybody's part has another size.
+// The same inside traced functions. They are retraced if the size of any worker's part changes.
 TEST(MultiWorker, GathersInTracedFunctions) {
   const std::vector<double> all = {1, 2, 3, 4, 5, 6, -7, 8};
   const auto results = run_workers(3, [](int) {
@@ -170,7 +171,7 @@ TEST(MultiWorker, GathersInTracedFunctions) {
       return std::pair(strategy.gather(doubled, 0), strategy.gather(columns, -1));
     });
     std::vector<double> numbers;
-    for (std::int64_t count : {4, 3, 1, 4}) {  // one: two workers stand by
+    for (std::int64_t count : {4, 3, 1, 4}) {  // with 1, two workers are padding replicas
       const auto data = data::Dataset::from_tensor_slices({slice_rows(rows, 0, count)}).batch(4);
       for (const auto& batch : strategy.experimental_distribute_dataset(data)) {
         const auto [joined, columns] = gather(batch);
@@ -193,8 +194,9 @@ TEST(MultiWorker, GathersInTracedFunctions) {
   for (const std::string& result : results) EXPECT_EQ(numbers_of(result), expected) << result;
 }
 
-// The first worker's part, and the whole, are as large in both steps: it traces anew nevertheless.
-TEST(MultiWorker, GathersDataOfTheirOwnInTracedFunctions) {
+// The size of the first worker's part and the total are equal in both steps; the function is
+// retraced nevertheless.
+TEST(MultiWorker, GathersWorkersOwnDataInTracedFunctions) {
   constexpr std::int64_t kSizes[2][3] = {{4, 2, 6}, {4, 6, 2}};
   const auto results = run_workers(3, [&](int worker) {
     const MultiWorkerMirroredStrategy strategy(
@@ -222,7 +224,7 @@ TEST(MultiWorker, GathersDataOfTheirOwnInTracedFunctions) {
   for (const std::string& result : results) EXPECT_EQ(numbers_of(result), expected) << result;
 }
 
-TEST(MultiWorker, GathersThatCannotBeTracedSaySo) {
+TEST(MultiWorker, GathersThatCannotBeTracedThrow) {
   const auto gathering = [](const InputSpec* spec, std::int64_t rows_of_second) {
     return run_workers(2, [=](int worker) {
       const MultiWorkerMirroredStrategy strategy(
@@ -239,9 +241,9 @@ TEST(MultiWorker, GathersThatCannotBeTracedSaySo) {
     });
   };
   for (const std::string& text : gathering(nullptr, 2)) EXPECT_EQ(text, "4");
-  // A worker that calls with other sizes alone.
+  // One worker calls with a different size.
   for (const std::string& text : gathering(nullptr, 5)) {
-    // Aborted: who comes when the other one has found out already.
+    // A worker that calls after the mismatch was detected gets AbortedError.
     EXPECT_TRUE(text.starts_with("InvalidArgumentError: ") || text.starts_with("AbortedError: "))
         << text;
     EXPECT_NE(text.find("ranks diverged"), std::string::npos) << text;
@@ -262,9 +264,9 @@ TEST(MultiWorker, TwoRunsGiveTheSameBits) {
 
 // --- input ---
 
-// Worker w reads every n-th of the batches of 4, from the w-th on, as from files of its own: the
-// workers' steps together are the global batches, and at the end some have no more.
-TEST(MultiWorker, WorkersMayHaveDataOfTheirOwn) {
+// Worker w reads every n-th batch of 4, from the w-th on, as from its own files. Together the
+// workers' steps are the global batches; at the end some workers have no batch left.
+TEST(MultiWorker, WorkersMayHaveTheirOwnData) {
   const auto train_on = [](const Strategy& strategy, const data::Dataset& data) {
     random::set_seed(0);
     Sequential model;
@@ -315,7 +317,8 @@ TEST(MultiWorker, OtherDataOnOneWorkerIsRefused) {
     return std::string("trained");
   });
   for (const std::string& result : results) {
-    EXPECT_NE(result.find("worker 1 has other data than worker 0"), std::string::npos) << result;
+    EXPECT_NE(result.find("the data of worker 1 differs from that of worker 0"), std::string::npos)
+        << result;
     EXPECT_NE(result.find("shuffle with the same seed"), std::string::npos) << result;
   }
 }
@@ -347,14 +350,14 @@ TEST(MultiWorker, MayShareTheJobOfAProcessGroup) {
         const auto ones = strategy.run([] { return tandem::ones({}); });
         sum = strategy.reduce(ReduceOp::kSum, ones).item<float>();
       }
-      sum += comm::all_reduce(tandem::ones({})).item<float>();  // the group goes on
+      sum += comm::all_reduce(tandem::ones({})).item<float>();  // the group is still usable
       comm::destroy_process_group();
       return std::to_string(sum);
     });
   for (testing::ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), std::to_string(4.0));
 }
 
-TEST(MultiWorker, AloneItIsMirrored) {
+TEST(MultiWorker, WithOneWorkerItIsMirrored) {
   testing::ChildProcess process([] {
     setenv("TF_CONFIG",
            R"({"cluster":{"worker":["a:1"],"evaluator":["b:1"]},)"
@@ -367,7 +370,7 @@ TEST(MultiWorker, AloneItIsMirrored) {
   EXPECT_EQ(process.result(), "evaluator 1 1");
 }
 
-// --- state that replicas keep apart ---
+// --- state that differs between replicas ---
 
 TEST(MultiWorker, OnReadVariablesAreReadByAllAndMirroredOnesWrittenByAll) {
   const auto results = run_workers(2, [](int worker) {

@@ -1,4 +1,4 @@
-// A training that several workers do as one process does it.
+// A training that gives the same result on several workers as in one process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ inline Sequential make_model(const distribute::Strategy& strategy, const Config&
   return model;
 }
 
-// The figures of training, evaluation and prediction, and the weights.
+// The results of training, evaluation and prediction, and the weights.
 inline std::vector<double> outcome(Model& model) {
   random::set_seed(4);
   std::vector<double> numbers;
@@ -71,7 +71,8 @@ inline std::string train(const distribute::Strategy& strategy, const Config& con
 
 inline std::vector<std::string> train_in(int workers, const Config& config) {
   return run_workers(workers, [&](int index) {
-    random::set_seed(static_cast<std::uint64_t>(index));  // the chief's weights are everybody's
+    random::set_seed(
+        static_cast<std::uint64_t>(index));  // all workers start from the chief's weights
     return train(distribute::MultiWorkerMirroredStrategy(
                      {.communication = config.communication, .timeout = kFarAway}),
                  config);

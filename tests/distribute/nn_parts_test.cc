@@ -19,7 +19,7 @@ MirroredStrategy two_cpus() {
   return MirroredStrategy({.devices = {"/cpu:0", "/cpu:1"}});
 }
 
-// What each replica has of a variable.
+// Each replica's value of a variable.
 std::vector<std::vector<double>> copies_of(const Variable& variable) {
   std::vector<std::vector<double>> values;
   for (const Tensor& copy : testing::copies_of(variable)) values.push_back(values_of(copy));
@@ -38,8 +38,8 @@ struct Trained {
   optimizers::Optimizer optimizer;
 };
 
-// Steps of Adam by minimize(), clipped by the norm of the summed gradients, over batches of 5 and
-// 1: the latter leaves the second replica idle.
+// Steps of Adam with clipping by the global norm of the summed gradients, over batches of 5 and 1.
+// In the latter the second replica is inactive.
 Trained train(const distribute::Strategy& strategy) {
   Trained trained;
   {
@@ -68,7 +68,7 @@ Trained train(const distribute::Strategy& strategy) {
   return trained;
 }
 
-TEST(NnInReplicas, MinimizeEqualsOneDeviceAlsoWhereAReplicaIsIdle) {
+TEST(NnInReplicas, MinimizeEqualsOneDeviceWithAnInactiveReplica) {
   const Trained two = train(two_cpus()), one = train(distribute::OneDeviceStrategy("/cpu:0"));
   const auto actual = two.model.variables(), expected = one.model.variables();
   ASSERT_EQ(actual.size(), expected.size());
@@ -106,8 +106,8 @@ TEST(NnInReplicas, AStepOutsideReplicasChangesEveryCopy) {
   expect_equal_copies(optimizer.variables());
 }
 
-// Each example has two labels of its own, as rows of the logits or along an axis.
-TEST(NnInReplicas, ALabelOutOfRangeIsToldByItsPositionInTheGlobalBatch) {
+// Each example has two labels, as rows of the logits or along an axis.
+TEST(NnInReplicas, AnErrorNamesThePositionOfALabelInTheGlobalBatch) {
   const MirroredStrategy strategy = two_cpus();
   std::vector<std::int64_t> labels(10, 0);
   labels[9] = 7;  // the second of example 4, which is the second replica's second
@@ -203,7 +203,7 @@ TEST(NnInReplicas, BatchNormalizationAveragesItsMomentsWhenRead) {
                 1e-6);  // variances 1 and 25, half way from 1
 }
 
-TEST(NnInReplicas, ALayerIsNotBuiltThere) {
+TEST(NnInReplicas, BuildingALayerThrows) {
   const MirroredStrategy strategy = two_cpus();
   const Layer layer = layers::Dense(2);
   expect_error<FailedPreconditionError>([&] { strategy.run([&] {

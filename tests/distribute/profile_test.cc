@@ -1,4 +1,4 @@
-// What a profile shows of training on several devices.
+// The profile of training on several devices.
 #include <gtest/gtest.h>
 
 #include "comm/bucket.h"
@@ -18,7 +18,7 @@ using testing::TraceEvent;
 
 constexpr std::int64_t kParameters[] = {6 * 8, 8, 8 * 3, 3};
 
-// Of a step's gradients, by themselves or in a bucket.
+// Whether an event reduces gradients, single ones or in a bucket.
 std::int64_t gradient_bytes(bool packed) {
   std::int64_t bytes = 0;
   for (std::int64_t count : kParameters)
@@ -47,7 +47,7 @@ std::vector<TraceEvent> profile_of_fit(const MirroredStrategy& strategy, bool ea
   return read_trace(directory / "t");
 }
 
-// `step`: what a replica's step is called. `packed`: gradients travel in buckets.
+// `step`: the event name of a replica's step. `packed`: gradients are reduced in buckets.
 void expect_replicas(const std::vector<TraceEvent>& events, const std::string& type,
                      const std::string& step, bool packed = false) {
   const std::string device = "/job:localhost/replica:0/task:0/device:" + type + ":";
@@ -77,7 +77,7 @@ void expect_replicas(const std::vector<TraceEvent>& events, const std::string& t
     EXPECT_EQ(bytes, 3 * gradient_bytes(packed));
     EXPECT_GE(select(events, "wait for all_reduce", "host", "host" + suffix).size(), 3u);
   }
-  // The replicas run side by side: the steps of both overlap, a pair for each step of training.
+  // Replicas run concurrently: their steps overlap in time, one pair per training step.
   const auto first = select(events, step, "host", "steps, replica 0");
   const auto second = select(events, step, "host", "steps, replica 1");
   const auto steps = select(events, "train step");

@@ -95,7 +95,7 @@ TEST(ReplicaInvariance, GpusHaveTheSameBits) {
   EXPECT_EQ(on_gpus(2), expected);
 }
 
-// So that the tests above can fail.
+// Shows that the tests above can fail.
 TEST(ReplicaInvariance, OtherPartsGiveOtherBits) {
   InvariantRun run{.model = InvariantModel::kLeNet};
   const std::string eight = alone(run);
@@ -113,7 +113,7 @@ TEST(ReplicaInvariance, BatchesOfFewExamplesHaveTheSameBits) {
   }
 }
 
-// --- training loops of one's own ---
+// --- custom training loops ---
 
 struct Loop {
   distribute::Strategy strategy;
@@ -121,7 +121,7 @@ struct Loop {
   bool counts = false;  // a variable that every part writes to
 };
 
-// Losses of 10 steps, a metric's figure and the weights.
+// The losses of 10 steps, a metric's result and the weights.
 std::string train_in_parts(const Loop& loop, int batch = 16) {
   config::set_replica_invariant_parts(8);
   const auto scope = loop.strategy.scope();
@@ -148,17 +148,17 @@ std::string train_in_parts(const Loop& loop, int batch = 16) {
     return loop.strategy.reduce(ReduceOp::kSum, loop.strategy.run(step, examples));
   };
   auto traced = function(train);
-  std::vector<double> figures;
+  std::vector<double> results;
   for (const auto& examples : batches) {
     const Tensor loss = loop.traced ? traced(examples) : train(examples);
-    figures.push_back(loss.item<float>());
-    figures.push_back(norm.value().to_vector<float>()[0]);
+    results.push_back(loss.item<float>());
+    results.push_back(norm.value().to_vector<float>()[0]);
   }
-  figures.push_back(accuracy.result());
-  return testing::invariant_text(figures, model);
+  results.push_back(accuracy.result());
+  return testing::invariant_text(results, model);
 }
 
-TEST(ReplicaInvariance, LoopsOfOnesOwnHaveTheSameBits) {
+TEST(ReplicaInvariance, CustomLoopsHaveTheSameBits) {
   for (const bool traced : {false, true}) {
     SCOPED_TRACE(traced);
     const auto run = [&](int replicas) {
@@ -188,7 +188,7 @@ TEST(ReplicaInvariance, LoopsOfOnesOwnHaveTheSameBits) {
   }
 }
 
-// --- what is refused ---
+// --- errors ---
 
 TEST(ReplicaInvariance, OtherNumbersOfPartsAndReplicasAreRefused) {
   testing::expect_error<InvalidArgumentError>(
@@ -207,7 +207,7 @@ TEST(ReplicaInvariance, OtherNumbersOfPartsAndReplicasAreRefused) {
       "expected 1, 2, 4, ... replicas, at most the 8 parts of a batch");
 }
 
-TEST(ReplicaInvariance, StepsThatAreNotTakenInPartsAreRefused) {
+TEST(ReplicaInvariance, StepsOutsideForEachPartAreRefused) {
   config::set_replica_invariant_parts(4);
   const Variable weight(ones({2}));
   optimizers::Optimizer optimizer = optimizers::SGD({.learning_rate = 0.1});
@@ -263,7 +263,7 @@ TEST(ReplicaInvariance, WritesOfPartsBecomeOneValue) {
       "has VariableAggregation::kNone");
 }
 
-TEST(ReplicaInvariance, PartsAreReplicasToTheirStep) {
+TEST(ReplicaInvariance, AStepSeesItsPartAsAReplica) {
   config::set_replica_invariant_parts(4);
   const data::Example batch = {reshape(constant({1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f}), {6, 1})};
   std::vector<std::int64_t> sizes;

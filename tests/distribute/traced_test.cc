@@ -24,7 +24,7 @@ MirroredStrategy cpus(int count) {
   return MirroredStrategy(options);
 }
 
-// Passes over `count` examples of 6 numbers, the last batch of each smaller than the others.
+// Iterates over `count` examples of 6 numbers; the last batch of each pass is smaller.
 data::Dataset uneven(std::int64_t count, std::int64_t batch) {
   DeviceScope cpu("/cpu:0");
   random::set_seed(9);
@@ -38,7 +38,7 @@ struct Trained {
   std::vector<float> losses;
 };
 
-// 50 steps of a perceptron with dropout, with SGD and momentum.
+// Trains a perceptron with dropout for 50 steps by SGD with momentum.
 Trained train(const Strategy& strategy, const data::Dataset& data, bool traced) {
   Sequential model;
   optimizers::Optimizer optimizer;
@@ -103,7 +103,7 @@ TEST(TracedStrategy, TwoReplicasEqualOneDeviceAndTheEagerStep) {
   expect_same(train(one, data, true), train(one, data, false));
 }
 
-TEST(TracedStrategy, AReplicaWithoutExamplesSitsTheStepOut) {
+TEST(TracedStrategy, AReplicaWithoutExamplesIsInactive) {
   const MirroredStrategy three = cpus(3);
   const distribute::OneDeviceStrategy one("/cpu:0");
   const auto data = uneven(17, 5);  // 5, 5, 5, 2
@@ -159,7 +159,7 @@ TEST(TracedStrategy, GradientsAreSummedOnADeviceWithoutAReplica) {
   expect_same(train(two, data, true), expected);
 }
 
-TEST(TracedStrategy, VariablesAreAggregatedAsTheySay) {
+TEST(TracedStrategy, VariablesUseTheirAggregation) {
   const MirroredStrategy two = cpus(2);
   Variable mean, first, sum, state;
   {
@@ -240,8 +240,8 @@ TEST(TracedStrategy, ReducesAlongAnAxisOfAnySize) {
   EXPECT_EQ(exact(large).to_vector<float>(), (std::vector<float>{3.0f, 3.0f}));
 }
 
-// A traced forward pass in each replica; the gradient and the optimizer are outside of it.
-TEST(TracedStrategy, EagerReplicasMayGoBackThroughAFunction) {
+// The forward pass of each replica is traced; the backward pass and the optimizer are not.
+TEST(TracedStrategy, EagerReplicasMayBackpropagateThroughAFunction) {
   const auto run = [](const Strategy& strategy, bool traced) {
     Sequential model;
     optimizers::Optimizer optimizer;
@@ -255,7 +255,7 @@ TEST(TracedStrategy, EagerReplicasMayGoBackThroughAFunction) {
     random::set_seed(77);
     const auto forward = [&](const Tensor& x) { return model(x, {.training = true}); };
     const auto replayed = function(forward);
-    std::vector<float> figures;
+    std::vector<float> results;
     for (const auto& batch : strategy.experimental_distribute_dataset(uneven(27, 8))) {
       const auto losses = strategy.run(
           [&](const data::Example& mine) {
@@ -265,18 +265,18 @@ TEST(TracedStrategy, EagerReplicasMayGoBackThroughAFunction) {
             return loss;
           },
           batch);
-      figures.push_back(strategy.reduce(ReduceOp::kSum, losses).item<float>());
-      if (figures.size() == 50) break;
+      results.push_back(strategy.reduce(ReduceOp::kSum, losses).item<float>());
+      if (results.size() == 50) break;
     }
-    // By replica and size of its part: 4 and 4, 2 and 1.
+    // One trace per replica and size of its part: 4 and 4, 2 and 1.
     EXPECT_LE(replayed.num_traces(), 4u);
     for (const Variable& variable : model.variables()) {
       const std::vector<Tensor> copies = testing::copies_of(variable);
       const std::vector<float> values = copies.back().to_vector<float>();
       for (const Tensor& copy : copies) EXPECT_EQ(copy.to_vector<float>(), values);
-      figures.insert(figures.end(), values.begin(), values.end());
+      results.insert(results.end(), values.begin(), values.end());
     }
-    return figures;
+    return results;
   };
   const MirroredStrategy two = cpus(2);
   const distribute::OneDeviceStrategy one("/cpu:0");
@@ -286,7 +286,7 @@ TEST(TracedStrategy, EagerReplicasMayGoBackThroughAFunction) {
   EXPECT_EQ(run(two, true), run(two, true));
 }
 
-TEST(TracedStrategy, AReplicaThatFailsWhileItIsTracedIsTold) {
+TEST(TracedStrategy, AnErrorWhileAReplicaIsTracedIsThrown) {
   const MirroredStrategy two = cpus(2);
   const auto step = function([&](const Tensor& x) {
     two.run([&] {
@@ -298,7 +298,7 @@ TEST(TracedStrategy, AReplicaThatFailsWhileItIsTracedIsTold) {
   EXPECT_THROW(step(constant({1.0f})), OutOfRangeError);
 }
 
-TEST(TracedStrategy, AReplicaThatFailsInARunTakesTheOthersDown) {
+TEST(TracedStrategy, AReplicaThatFailsInARunAbortsTheOthers) {
   const MirroredStrategy two = cpus(2);
   Variable w;
   optimizers::Optimizer optimizer = optimizers::SGD({.learning_rate = 0.5});
@@ -327,7 +327,7 @@ TEST(TracedStrategy, AReplicaThatFailsInARunTakesTheOthersDown) {
   EXPECT_NE(w.value().to_vector<float>(), before);
 }
 
-TEST(TracedStrategy, CollectivesThatDoNotSuitEachOtherAreRefused) {
+TEST(TracedStrategy, MismatchedCollectivesAreRefused) {
   const MirroredStrategy two = cpus(2);
   Variable v;
   {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/status.h"
-#include "parallel/estimator/model_directory.h"
+#include "estimator/model_directory.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(bytes), size);

@@ -72,8 +72,8 @@ TEST(HvdAdasum, EqualVectorsGiveTheirMeanAndOrthogonalOnesTheirSum) {
   EXPECT_EQ(pair(a, zero), a);
 }
 
-// The background thread leads several sets, and a rank may be at another of them than its peer.
-TEST(HvdAdasum, NeverKeepsOtherSetsWaiting) {
+// The background thread runs the cycles of several sets, and two ranks may be at different sets.
+TEST(HvdAdasum, NeverDelaysOtherProcessSets) {
   expect_hvd(2, [](int rank) {
     const hvd::ProcessSet sets[] = {hvd::add_process_set({0, 1}), hvd::add_process_set({1, 0})};
     for (int step = 0; step < 300; ++step) {
@@ -90,7 +90,7 @@ TEST(HvdAdasum, NeverKeepsOtherSetsWaiting) {
   });
 }
 
-TEST(HvdAdasum, NeedsAPowerOfTwoOfRanks) {
+TEST(HvdAdasum, RequiresAPowerOfTwoOfRanks) {
   expect_hvd(3, [](int) {
     expect_error<InvalidArgumentError>(
         [] { hvd::allreduce(constant({1.0f}), {.op = hvd::kAdasum}); },
@@ -101,7 +101,7 @@ TEST(HvdAdasum, NeedsAPowerOfTwoOfRanks) {
   });
 }
 
-TEST(HvdAdasum, TheOptimizerCombinesWhatTheRanksMoved) {
+TEST(HvdAdasum, TheOptimizerReducesTheChangesOfEachRank) {
   expect_hvd(2, [](int rank) {
     const auto gradient = [](int r) {
       return constant({1.0f + static_cast<float>(r), -2.0f, 0.5f * static_cast<float>(r)});

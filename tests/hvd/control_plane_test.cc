@@ -1,5 +1,6 @@
-// How many messages and bytes ranks need to agree, by the number of ranks: the classes that decide,
-// for all ranks of a job in one process, without sockets. Prints the table of docs/scale.md.
+// Counts the messages and bytes that ranks exchange to agree, by the number of ranks. Runs the
+// deciding classes for all ranks of a job in one process, without sockets. Prints the table of
+// docs/scale.md.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,19 +23,20 @@ namespace tandem {
 namespace {
 
 struct Traffic {
-  std::int64_t messages = 0, bytes = 0;  // both ways
+  std::int64_t messages = 0, bytes = 0;  // in both directions
   void add(std::size_t count) {
     ++messages;
     bytes += static_cast<std::int64_t>(count);
   }
 };
 
-// Of one step of a job: rank 0's process, with the server in it, and the busiest of the others.
+// The traffic of one step of a job: of rank 0's process with the server, and of the busiest
+// other process.
 struct Load {
   Traffic first, other;
 };
 
-// The server's side of a job, and what goes between it and the ranks.
+// The server's side of a job, and the messages between it and the ranks.
 class Server {
  public:
   explicit Server(int size) : size_(size), traffic_(static_cast<std::size_t>(size)) {}
@@ -49,7 +51,7 @@ class Server {
   void drop(int rank) { coordinator_.dropped(2 * rank, "its connection closed without goodbye"); }
 
   int size() const { return size_; }
-  // Since the last call.
+  // The traffic since the last call.
   Load take_load() {
     Load load = {
         .first = server_,
@@ -77,7 +79,7 @@ class Server {
                            }};
 };
 
-// A rank would wait here for another one, which runs later.
+// In a real job the rank would wait here for another one, which runs later in this test.
 struct WouldWait {};
 
 class SimulatedStore final : public Store {
@@ -116,7 +118,7 @@ void join_all(Server& server) {
                     .value = encode(JoinTerms{.size = server.size()})});
 }
 
-// As ranks choose a backend: what they tell and hear is about so long.
+// The exchange by which ranks choose a backend, with messages of about the same size.
 void consult_all(Server& server) {
   const auto ask = [&](int rank) {
     SimulatedStore store(server, rank);
@@ -133,14 +135,15 @@ void consult_all(Server& server) {
         });
     EXPECT_EQ(answer, "hierarchical gloo 3");
   };
-  // Each waits for rank 0; then they go on where they were.
+  // All ranks wait for rank 0; then they continue.
   for (int rank = 1; rank < server.size(); ++rank) EXPECT_THROW(ask(rank), WouldWait);
   server.take_load();
   ask(0);
   for (int rank = 1; rank < server.size(); ++rank) ask(rank);
 }
 
-// As gloo's ranks learn their addresses: the parent's from the store, the others along the tree.
+// The exchange by which Gloo's ranks learn addresses: the parent's from the store, the others
+// along the tree.
 Load exchange_addresses(Server& server) {
   const std::string door =
       "node-0123.cluster 100000 10.0.12.34 43210 0123456789abcdef0123456789abcdef";
@@ -153,7 +156,7 @@ Load exchange_addresses(Server& server) {
     if (rank > 0) store.get(key(TreeExchange::parent_of(rank)), {});
     ranks[static_cast<std::size_t>(rank)].emplace(rank, server.size(), door);
   }
-  // A rank that has passed all on is let go: all of them hold the square together.
+  // Frees the data of ranks that have passed on everything, since all of it together is quadratic.
   const std::function<void(std::size_t)> pass_on = [&](std::size_t rank) {
     while (const auto outgoing = ranks[rank]->take_outgoing())
       for (const int to : outgoing->to) {
@@ -184,7 +187,7 @@ Load exchange_addresses(Server& server) {
 
 constexpr int kTensors = 50;
 
-// What each rank gathers in a cycle of the Horovod API: the same on all.
+// The bytes that each rank gathers in a cycle of the Horovod API, the same on all ranks.
 Load negotiate(hvd::Negotiation& negotiation, int size, bool cached) {
   hvd::CycleMessages messages;
   const auto ranks = static_cast<std::size_t>(size);
@@ -195,7 +198,7 @@ Load negotiate(hvd::Negotiation& negotiation, int size, bool cached) {
   std::vector<std::byte> mine;
   for (int i = 0; i < kTensors; ++i) {
     const auto request = std::make_shared<const hvd::Request>(
-        hvd::Request{.kind = hvd::Kind::kAllreduce,
+        hvd::Request{.kind = hvd::RequestKind::kAllreduce,
                      .name = fmt::format("gradient/layer {}/kernel", i),
                      .dtypes = {float32},
                      .shapes = {{3, 3, 64, 64}}});
@@ -245,15 +248,15 @@ void print(int size, const Loads& loads) {
                              load.other.bytes);
 }
 
-// The acceptance of all of it: ten times the ranks are about ten times the bytes of a process at
-// most, and of what the server tells a rank, no more at all.
-TEST(ControlPlane, NothingGrowsWithTheSquareOfTheRanks) {
+// Acceptance: with ten times the ranks, a process handles at most about ten times the bytes, and
+// the server sends each rank no more than before.
+TEST(ControlPlane, NothingIsQuadraticInTheRanks) {
   std::map<int, Loads> all;
   for (const int size : {64, 1'000, 10'000}) {
     all[size] = simulate(size);
     print(size, all[size]);
   }
-  constexpr double kTen = 11;  // numbers of ranks become longer, too
+  constexpr double kTen = 11;  // rank numbers have more digits, too
   for (const auto& [step, large] : all[10'000]) {
     const Load& small = all[1'000][step];
     const auto ratio = [](std::int64_t a, std::int64_t b) {

@@ -1,4 +1,4 @@
-// Numbers that equal others within a tolerance.
+// Compares numbers within a tolerance.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 namespace tandem::testing {
 
-// Relative to the expected number, or absolute where that is below 1.
+// The tolerance is relative to the expected number, or absolute if that is below 1.
 inline void expect_close(const std::vector<double>& actual, const std::vector<double>& expected,
                          double tolerance) {
   ASSERT_EQ(actual.size(), expected.size());

@@ -10,7 +10,7 @@ using testing::expect_error;
 using testing::expect_hvd;
 using testing::values_of;
 
-TEST(HvdGradients, GradientsThatAreHeldStayAsTheyWere) {
+TEST(HvdGradients, GradientsThatAreHeldKeepTheirElements) {
   expect_hvd(2, [](int rank) {
     const Variable w(constant({1.0f, 2.0f}));
     std::vector<Tensor> held;
@@ -42,8 +42,8 @@ TEST(HvdGradients, ReducedGradientsAreWhereTheirVariablesAre) {
              {{"TANDEM_EMULATED_GPUS", "1"}});
 }
 
-// Each dtype has a bucket of its own. None of them is left under way.
-TEST(HvdGradients, AfterGradientsThatDoNotSuitTheJobGoesOn) {
+// Each dtype has its own bucket. No operation stays in progress.
+TEST(HvdGradients, TheJobContinuesAfterMismatchedGradients) {
   expect_hvd(2, [](int rank) {
     const Variable odd(zeros({rank + 1})), a(zeros({2})), b(zeros({2}, {.dtype = float64}));
     auto optimizer =
@@ -67,7 +67,7 @@ TEST(HvdGradients, AVariableWithoutGradientAnywhereStays) {
     auto optimizer =
         hvd::DistributedOptimizer(optimizers::SGD({.learning_rate = 1.0, .weight_decay = 0.5}));
     for (int step = 0; step < 3; ++step) {
-      // Rank 1 alone uses b; nobody uses c.
+      // Only rank 1 uses b, and no rank uses c.
       const Tensor loss = rank == 1 ? reduce_sum(a + b) : reduce_sum(a.value());
       optimizer.minimize(loss, {a, b, c});
     }

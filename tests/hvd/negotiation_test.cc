@@ -1,4 +1,4 @@
-// What every rank computes of the ranks' messages: no processes.
+// Negotiation, fusion, stalls and autotuning without processes.
 #include "hvd/negotiation.h"
 
 #include <gtest/gtest.h>
@@ -12,11 +12,14 @@ namespace tandem::hvd {
 namespace {
 
 Request request(const std::string& name, Dims shape = {2, 3}, DType dtype = float32) {
-  return {
-      .kind = Kind::kAllreduce, .name = name, .dtypes = {dtype}, .shapes = {shape}, .splits = {}};
+  return {.kind = RequestKind::kAllreduce,
+          .name = name,
+          .dtypes = {dtype},
+          .shapes = {shape},
+          .splits = {}};
 }
 
-// The ranks' sides of one cycle, as lanes would make them.
+// The messages of the ranks in one cycle, as coordinators would send them.
 class Cycle {
  public:
   Cycle(Negotiation& negotiation, int ranks)
@@ -58,7 +61,7 @@ class Cycle {
 
 using Names = std::vector<std::string>;
 
-TEST(HvdNegotiation, WhatAllHaveSubmittedIsDue) {
+TEST(HvdNegotiation, OperationsSubmittedByAllRanksAreReady) {
   Negotiation negotiation(2, 8);
   EXPECT_EQ(Cycle(negotiation, 2)
                 .submit(0, request("a"))
@@ -70,8 +73,8 @@ TEST(HvdNegotiation, WhatAllHaveSubmittedIsDue) {
   EXPECT_EQ(Cycle(negotiation, 2).submit(1, request("a")).due(), Names{"a"});
 }
 
-// A new name, and one that has a bit by then.
-TEST(HvdNegotiation, RanksThatAreMissingGoByTheirNumbersInTheJob) {
+// A new name, and one that is cached by then.
+TEST(HvdNegotiation, MissingRanksAreNumberedAsInTheJob) {
   Negotiation negotiation(2, 8, RankNames({1, 5}));
   for (int again = 0; again < 2; ++again) {
     Cycle cycle(negotiation, 2);
@@ -87,7 +90,7 @@ TEST(HvdNegotiation, RanksThatAreMissingGoByTheirNumbersInTheJob) {
   }
 }
 
-TEST(HvdNegotiation, KnownOnesAreAgreedByBits) {
+TEST(HvdNegotiation, CachedRequestsAreSentAsBits) {
   Negotiation negotiation(2, 8);
   for (const char* name : {"a", "b"})
     Cycle(negotiation, 2).submit(0, request(name)).submit(1, request(name)).due();
@@ -97,10 +100,10 @@ TEST(HvdNegotiation, KnownOnesAreAgreedByBits) {
   EXPECT_EQ(again.due(), Names{"b"});
 }
 
-TEST(HvdNegotiation, AChangedRequestIsNegotiatedAnew) {
+TEST(HvdNegotiation, AChangedRequestIsNegotiatedAgain) {
   Negotiation negotiation(2, 8);
   Cycle(negotiation, 2).submit(0, request("a")).submit(1, request("a")).due();
-  // Rank 1 has another shape; rank 0's bit is void, and it sends its request in the next cycle.
+  // Rank 1 has another shape: rank 0's bit is void, and it sends its request in the next cycle.
   EXPECT_EQ(Cycle(negotiation, 2).submit(0, request("a")).submit(1, request("a", {4})).due(),
             Names{});
   EXPECT_EQ(Cycle(negotiation, 2).submit(0, request("a")).due(), Names{"a!"});
@@ -108,7 +111,7 @@ TEST(HvdNegotiation, AChangedRequestIsNegotiatedAnew) {
             Names{"a"});
 }
 
-TEST(HvdNegotiation, TheLeastRecentlyUsedMakesRoom) {
+TEST(HvdNegotiation, TheLeastRecentlyUsedSlotIsEvicted) {
   Negotiation negotiation(1, 2);
   for (const char* name : {"a", "b"}) Cycle(negotiation, 1).submit(0, request(name)).due();
   EXPECT_EQ(Cycle(negotiation, 1).submit(0, request("a")).due(), Names{"a"});
@@ -121,29 +124,29 @@ TEST(HvdNegotiation, TheLeastRecentlyUsedMakesRoom) {
   EXPECT_TRUE(known("c"));
 }
 
-TEST(HvdNegotiation, WithoutCapacityNothingIsKept) {
+TEST(HvdNegotiation, WithoutCapacityNothingIsCached) {
   Negotiation negotiation(1, 0);
   EXPECT_EQ(Cycle(negotiation, 1).submit(0, request("a")).due(), Names{"a"});
   EXPECT_EQ(negotiation.words(), 0u);
 }
 
-TEST(HvdNegotiation, JoinedRanksHoldNobodyUp) {
+TEST(HvdNegotiation, JoinedRanksDoNotDelayTheOthers) {
   Negotiation negotiation(2, 8);
   EXPECT_EQ(Cycle(negotiation, 2).submit(0, request("a")).due(), Names{});
   EXPECT_EQ(Cycle(negotiation, 2).join(1).due(), Names{"a"});
   Request gather = request("g");
-  gather.kind = Kind::kAllgather;
+  gather.kind = RequestKind::kAllgather;
   EXPECT_EQ(Cycle(negotiation, 2).join(1).submit(0, gather).due(), Names{"g!"});
   Request least = request("m");
   least.op = kMin;
   EXPECT_EQ(Cycle(negotiation, 2).join(1).submit(0, least).due(), Names{"m!"});
 }
 
-TEST(HvdNegotiation, MismatchesAreToldInTheKnownWords) {
+TEST(HvdNegotiation, MismatchMessagesAreHorovods) {
   const auto text = [](Request a, Request b) {
-    return mismatch_of({{std::make_shared<const Request>(std::move(a)),
-                         std::make_shared<const Request>(std::move(b))},
-                        {}});
+    return describe_mismatch({{std::make_shared<const Request>(std::move(a)),
+                               std::make_shared<const Request>(std::move(b))},
+                              {}});
   };
   const Request plain = request("x");
   const auto with = [&](auto change) {
@@ -158,7 +161,7 @@ TEST(HvdNegotiation, MismatchesAreToldInTheKnownWords) {
   EXPECT_EQ(text(plain, plain), "");
   expect(with([](Request& r) { r.dtypes[0] = float64; }),
          "Mismatched data types: One rank had type float32, but another rank had type float64.");
-  expect(with([](Request& r) { r.kind = Kind::kAllgather; }),
+  expect(with([](Request& r) { r.kind = RequestKind::kAllgather; }),
          "Mismatched operations: One rank did an ALLREDUCE, but another rank did an ALLGATHER.");
   expect(with([](Request& r) {
            r.shapes[0] = {2, 4};
@@ -177,13 +180,13 @@ TEST(HvdNegotiation, MismatchesAreToldInTheKnownWords) {
          "another rank specified "
          "device GPU.");
   Request a = plain, b = plain;
-  a.kind = b.kind = Kind::kBroadcast;
+  a.kind = b.kind = RequestKind::kBroadcast;
   b.root = 1;
   expect(
       text(a, b),
       "Mismatched BROADCAST root ranks: One rank specified root rank 0, but another rank specified "
       "root rank 1.");
-  a.kind = b.kind = Kind::kAllgather;
+  a.kind = b.kind = RequestKind::kAllgather;
   b.root = 0;
   b.shapes[0] = {7, 3};
   EXPECT_EQ(text(a, b), "");
@@ -194,7 +197,7 @@ TEST(HvdNegotiation, MismatchesAreToldInTheKnownWords) {
       "another rank sent a tensor with dimension 1 equal to 4.");
 }
 
-TEST(HvdRequests, SurviveTheJourney) {
+TEST(HvdRequests, SurviveSerialisation) {
   Request one = request("ä name", {0, 7}, bfloat16);
   one.splits = {1, -2};
   one.prescale = 0.25;
@@ -230,7 +233,7 @@ std::vector<std::vector<std::string>> fused(const std::vector<Request>& requests
   return names;
 }
 
-TEST(HvdFusion, FillsUpToTheThresholdPastWhatDoesNotFit) {
+TEST(HvdFusion, SkipsTensorsThatDoNotFitTheThreshold) {
   using Batches = std::vector<std::vector<std::string>>;
   const std::vector<Request> requests = {request("a", {10}), request("d", {10}, float64),
                                          request("big", {100}), request("b", {10}),
@@ -254,7 +257,7 @@ TEST(HvdFusion, GroupsStayTogether) {
   EXPECT_EQ(fused({group}, {.threshold = 0}), (Batches{{"g2"}, {"g1"}}));
 }
 
-TEST(HvdFusion, DifferentOperationsTravelApart) {
+TEST(HvdFusion, DifferentOperationsAreNotFused) {
   Request least = request("m", {10});
   least.op = kMin;
   Request mean = request("a", {10});
@@ -284,7 +287,7 @@ TEST(HvdStall, WarnsOfMissingRanksAndEndsAtTheLimit) {
   EXPECT_NE(last.find("1: [grad/a !]"), std::string::npos) << last;
 }
 
-TEST(HvdStall, ANameThatIsUsedAgainIsNoStall) {
+TEST(HvdStall, AReusedNameIsNotAStall) {
   using std::chrono::seconds;
   StallWatch watch(seconds(10), seconds(30));
   const auto start = StallWatch::Clock::now();
@@ -295,7 +298,7 @@ TEST(HvdStall, ANameThatIsUsedAgainIsNoStall) {
   EXPECT_FALSE(watch.expired());
 }
 
-TEST(HvdAutotune, SearchGoesWhereScoresAreHigh) {
+TEST(HvdAutotune, SearchFindsHighScores) {
   const auto score = [](const BayesianSearch::Point& p) {
     return -(p[0] - 0.75) * (p[0] - 0.75) - (p[1] - 0.25) * (p[1] - 0.25);
   };
@@ -320,7 +323,7 @@ TEST(HvdAutotune, EndsWithTheBestSample) {
   double most = 0.0;
   int changes = 0;
   for (int step = 0; step < 40; ++step) {
-    // The smaller the threshold, the faster.
+    // A score that grows as the threshold shrinks.
     const double micros = 100.0 + static_cast<double>(autotune.fusion_threshold()) / 1e6;
     const std::int64_t threshold = autotune.fusion_threshold();
     now += std::chrono::nanoseconds(static_cast<std::int64_t>(micros * 1000.0));

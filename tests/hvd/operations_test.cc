@@ -1,4 +1,4 @@
-// Every operation against a plain computation, with a process a rank.
+// Compares every operation with a plain computation, with one process per rank.
 #include <algorithm>
 #include <cmath>
 
@@ -42,7 +42,7 @@ void expect_near(const Tensor& actual, const std::vector<double>& expected, doub
     ASSERT_NEAR(values[i], expected[i], tolerance * std::fmax(1.0, std::fabs(expected[i]))) << i;
 }
 
-TEST(HvdOperations, RanksKnowTheirPlaces) {
+TEST(HvdOperations, RanksHaveLocalAndCrossRanks) {
   for (int ranks : {1, 2, 4})
     expect_hvd(ranks, [&](int rank) {
       EXPECT_EQ(hvd::rank(), rank);
@@ -55,7 +55,7 @@ TEST(HvdOperations, RanksKnowTheirPlaces) {
     });
 }
 
-TEST(HvdOperations, HostsAreToldApartByName) {
+TEST(HvdOperations, HostsAreDistinguishedByName) {
   const int port = testing::free_port();
   const ExitCodes codes = run_processes(3, [&](int rank) {
     testing::set_rank(rank, 3, port);
@@ -110,7 +110,7 @@ TEST(HvdOperations, AllreduceCombinesEveryDtypeAndOperation) {
     });
 }
 
-TEST(HvdOperations, FactorsScaleBeforeAndBehind) {
+TEST(HvdOperations, FactorsScaleBeforeAndAfterTheReduction) {
   expect_hvd(2, [&](int rank) {
     const Tensor result =
         hvd::allreduce(constant({1.0f + static_cast<float>(rank)}),
@@ -122,7 +122,7 @@ TEST(HvdOperations, FactorsScaleBeforeAndBehind) {
   });
 }
 
-TEST(HvdOperations, CompressedElementsTravelInSixteenBits) {
+TEST(HvdOperations, CompressedElementsAreSentInSixteenBits) {
   expect_hvd(2, [&](int rank) {
     for (hvd::Compression compression : {hvd::Compression::kFP16, hvd::Compression::kBF16}) {
       const DType dtype = compression == hvd::Compression::kFP16 ? float16 : bfloat16;
@@ -154,7 +154,7 @@ TEST(HvdOperations, GroupsAreOneOperation) {
 TEST(HvdOperations, AllgatherJoinsUnevenRows) {
   for (int ranks : {1, 2, 4})
     expect_hvd(ranks, [&](int rank) {
-      for (int again = 0; again < 3; ++again) {  // the last ones by the cache
+      for (int again = 0; again < 3; ++again) {  // later rounds use the cache
         const Tensor result =
             hvd::allgather(tensor_of_rank(rank, Shape{2 * rank, 3}), {.name = "rows"});
         std::vector<double> expected;
@@ -179,7 +179,7 @@ TEST(HvdOperations, BroadcastGivesTheRootsTensor) {
 
 TEST(HvdOperations, AlltoallSendsRowsToEachRank) {
   expect_hvd(3, [&](int rank) {
-    // Rank r sends r + to rows to rank `to`; each row says whence and whither.
+    // Rank r sends r + to rows to rank `to`; each row holds its source and its destination.
     std::vector<std::int64_t> splits;
     std::vector<float> rows;
     for (int to = 0; to < 3; ++to) {
@@ -197,7 +197,7 @@ TEST(HvdOperations, AlltoallSendsRowsToEachRank) {
     }
     expect_near(result.output, expected, 0.0);
     EXPECT_EQ(result.received_splits, received);
-    // Without splits: equal shares.
+    // Without splits, all parts are equal.
     const Tensor even =
         hvd::alltoall(constant({1.0f, 2.0f, 3.0f}) + static_cast<double>(10 * rank)).output;
     expect_near(even, {1.0 + rank, 11.0 + rank, 21.0 + rank}, 0.0);
@@ -233,7 +233,7 @@ TEST(HvdOperations, ReducescatterGivesEachRankItsRows) {
   });
 }
 
-TEST(HvdOperations, ObjectsTravelWhateverTheirSize) {
+TEST(HvdOperations, ObjectsOfAnySizeAreSent) {
   expect_hvd(3, [&](int rank) {
     const std::string mine(static_cast<std::size_t>(5 * rank), static_cast<char>('a' + rank));
     EXPECT_EQ(hvd::broadcast_object(mine, 2), std::string(10, 'c'));
@@ -274,7 +274,7 @@ TEST(HvdOperations, WorksOnGpusToo) {
              {{"TANDEM_EMULATED_GPUS", "1"}});
 }
 
-TEST(HvdOperations, BothGlooAndSharedMemoryServe) {
+TEST(HvdOperations, RunsOverGlooAndSharedMemory) {
   for (const char* backend : {"gloo", "shm"})
     expect_hvd(2,
                [&](int rank) {

@@ -1,4 +1,4 @@
-// DistributedOptimizer and its kin: several processes against one.
+// DistributedOptimizer and related classes: several processes compared with one.
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -42,7 +42,7 @@ Sequential make_model() {
                      layers::Dense(8, {.activation = "tanh"}), layers::Dense(3)});
 }
 
-// The rows of batch `step` that rank `rank` of `ranks` has: sizes differ by at most one.
+// The rows of batch `step` for rank `rank` of `ranks`; sizes differ by at most one.
 std::pair<std::int64_t, std::int64_t> part(std::int64_t step, int rank, int ranks,
                                            std::int64_t& total) {
   const std::int64_t batches = (kExamples + kBatch - 1) / kBatch;
@@ -62,8 +62,9 @@ Weights weights_of(const Sequential& model) {
   return all;
 }
 
-// 50 steps of what a rank does with its part of each batch. The loss is divided by the global
-// batch, and gradients are summed: uneven parts weigh rightly. `distribute` may wrap the optimizer.
+// Trains 50 steps on a rank's part of each batch. The loss is divided by the size of the global
+// batch and gradients are summed, so uneven parts have the right weights. `distribute` may wrap the
+// optimizer.
 Weights train(int rank, int ranks, Way way, bool adam, int steps,
               const std::function<optimizers::Optimizer(optimizers::Optimizer)>& distribute) {
   const Data data = make_data();
@@ -150,8 +151,8 @@ TEST(HvdTraining, TheOptimizersStepEqualsOneProcess) {
   expect_as_one_process(Way::kStep, false, {2});
 }
 TEST(HvdTraining, TheTapeEqualsOneProcess) { expect_as_one_process(Way::kTape, false, {2, 4}); }
-// With three and four ranks some have no example of the last batch: they take an eager step there,
-// and have other sizes than their fellows.
+// With three and four ranks some have no example of the last batch: they take an eager step, and
+// have other sizes than the other ranks.
 TEST(HvdTraining, ATracedStepEqualsOneProcess) {
   expect_as_one_process(Way::kTraced, false, {1, 2, 3, 4});
   expect_as_one_process(Way::kTraced, true, {2});
@@ -186,7 +187,7 @@ TEST(HvdTraining, OnGpusTheResultIsTheSame) {
     expect_as_one_process(way, false, {2}, {{"TANDEM_EMULATED_GPUS", "1"}});
 }
 
-// How often the timeline has each event of an optimizer's gradient, of all or of none.
+// How often the timeline has each event of an optimizer's gradients.
 std::map<std::string, std::set<int>> events_of_gradients(Way way, int steps) {
   const testing::TemporaryDirectory folder;
   const std::string file = (folder.path() / "timeline.json").string();
@@ -211,7 +212,7 @@ std::map<std::string, std::set<int>> events_of_gradients(Way way, int steps) {
   return numbers;
 }
 
-TEST(HvdTraining, GradientsAreCombinedWhereTheyAreComputed) {
+TEST(HvdTraining, GradientsAreReducedOnTheirDevice) {
   for (Way way : {Way::kMinimize, Way::kTraced}) {
     auto events = events_of_gradients(way, 6);
     EXPECT_EQ(events["NEGOTIATE_ALLREDUCE"], (std::set<int>{6}));
@@ -257,7 +258,7 @@ TEST(HvdTraining, TwoRunsGiveTheSameBits) {
       });
 }
 
-// Batches of the same size on each rank: the mean of means.
+// Batches have equal sizes on all ranks, so the mean of means is the mean.
 Tensor even_loss(Sequential& model, const Data& data, int step, int rank, int ranks) {
   const std::int64_t each = 12 / ranks, begin = (step % 4) * 12 + rank * each;
   return reduce_mean(nn::sparse_softmax_cross_entropy(
@@ -300,9 +301,9 @@ TEST(HvdTraining, OptionsOfTheOptimizer) {
   });
 }
 
-TEST(HvdTraining, PassesAreAddedUp) {
+TEST(HvdTraining, BackwardPassesAreAccumulated) {
   expect_hvd(2, [](int rank) {
-    // Alone, a step on the sum of the losses of both passes.
+    // One process takes a step on the sum of the losses of both passes.
     const Data data = make_data();
     Sequential model = make_model();
     auto optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9});
@@ -319,7 +320,7 @@ TEST(HvdTraining, PassesAreAddedUp) {
   });
 }
 
-TEST(HvdTraining, BroadcastVariablesMakesRanksAlike) {
+TEST(HvdTraining, BroadcastVariablesMakesRanksEqual) {
   expect_hvd(3, [](int rank) {
     random::set_seed(static_cast<std::uint64_t>(rank));
     Sequential model({layers::Dense(4, {.input_shape = {3}}), layers::Dense(2)});
@@ -350,7 +351,7 @@ TEST(HvdTraining, FitTrainsTogether) {
         optimizers::Optimizer optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9});
         if (distributed) {
           optimizer = hvd::DistributedOptimizer(optimizer);
-          if (rank == 1)  // the callback makes good for it
+          if (rank == 1)  // the broadcast callback corrects it
             for (Variable variable : model.variables()) variable.assign(variable.value() + 1.0);
         }
         model.compile({.optimizer = optimizer,
@@ -369,7 +370,7 @@ TEST(HvdTraining, FitTrainsTogether) {
     });
 }
 
-TEST(HvdTraining, StepsThatCannotBeTracedSaySo) {
+TEST(HvdTraining, StepsThatCannotBeTracedThrow) {
   expect_hvd(2, [](int) {
     Sequential model = make_model();
     const Data data = make_data();

@@ -1,4 +1,4 @@
-// DistributedDataParallel: ranks that differ, are not in step, or are gone.
+// DistributedDataParallel: ranks that differ, diverge or fail.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -51,7 +51,7 @@ TEST(DistributedDataParallelFaults, ModelsThatDiffer) {
     expect_parts(error(rank == 0 ? two : dense(4)),
                  {"expects same model across all ranks, but Rank 0 has 4 params, while rank 1 has "
                   "inconsistent 2 params."});
-    DistributedDataParallel ddp(dense(4));  // the group is as good as before
+    DistributedDataParallel ddp(dense(4));  // the group is still usable
     EXPECT_EQ(comm::all_reduce(constant(1)).item<std::int32_t>(), 3);
   });
 }
@@ -114,7 +114,7 @@ TEST(DistributedDataParallelFaults, StrictNamesUnusedParametersInTheSameStep) {
     EXPECT_EQ(text.find("rank 0:"), std::string::npos) << text;
     if (rank == 1) expect_parts(text, {"second/kernel' (not used in forward)"});
     used->second = true;
-    step();  // and goes on
+    step();  // training continues
     // Used in forward, but not in the loss.
     EXPECT_NE(error_of<RuntimeError>([&] {
                 const Tensor out = model(ones({2, 4}));
@@ -144,17 +144,18 @@ TEST(DistributedDataParallelFaults, UnusedParametersAreSentAsZeros) {
         if (round == 1) {
           EXPECT_EQ(parameters[3].grad().to_vector<float>(), std::vector<float>(2, 1.0f));
         } else {
-          EXPECT_FALSE(parameters[3].grad().defined());  // nobody had one
+          EXPECT_FALSE(parameters[3].grad().defined());  // no rank had a gradient
         }
       }
     });
 }
 
-// The ranks that live part when all have been told: one that left sooner would be missed, too.
+// The surviving ranks leave only after all have seen the error; a rank that left earlier would
+// be reported, too.
 TEST(DistributedDataParallelFaults, ARankIsKilledInMidTraining) {
   for (const std::string backend : {"shm", "gloo"}) {
     if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
-    const Arrivals told;
+    const Arrivals reported;
     const ExitCodes codes = testing::run_group({.size = 3, .backend = backend}, [&](int rank) {
       const DistributedDataParallel model(perceptron(5));
       int steps = 0;
@@ -168,8 +169,10 @@ TEST(DistributedDataParallelFaults, ARankIsKilledInMidTraining) {
       expect_parts(text, {"rank 1"});
       expect_parts(error_of<FailedPreconditionError>([&] { train_step(model); }),
                    {"an earlier step has failed", "rank 1"});
-      told.meet(2);
-      _exit(::testing::Test::HasFailure() ? 1 : 0);  // the others are not waited for
+      reported.meet(2);
+      _exit(::testing::Test::HasFailure()
+                ? 1
+                : 0);  // skips the exit handlers, which would wait for the others
     });
     EXPECT_EQ(codes, (ExitCodes{0, 128 + SIGKILL, 0}));
   }
@@ -190,7 +193,7 @@ TEST(DistributedDataParallelFaults, ARankThatEndsEarlyWithoutJoin) {
 }
 
 TEST(DistributedDataParallelFaults, ARankThatIsLateIsNamed) {
-  const Arrivals told;
+  const Arrivals reported;
   const ExitCodes codes =
       testing::run_group({.size = 2, .timeout = std::chrono::seconds(5)}, [&](int rank) {
         const DistributedDataParallel model(perceptron(5));
@@ -198,16 +201,16 @@ TEST(DistributedDataParallelFaults, ARankThatIsLateIsNamed) {
         if (rank == 0) {
           expect_parts(error_of<DeadlineExceededError>([&] { train_step(model); }),
                        {"rank 1 did not reach", "within 5000 ms"});
-          told.arrive();
+          reported.arrive();
         } else {
-          told.wait_for(1);
+          reported.wait_for(1);
         }
         _exit(::testing::Test::HasFailure() ? 1 : 0);
       });
   EXPECT_EQ(codes, ExitCodes(2, 0));
 }
 
-TEST(DistributedDataParallelFaults, EarlyTerminationThrowsWhereAsked) {
+TEST(DistributedDataParallelFaults, EarlyTerminationThrowsIfEnabled) {
   expect_group({.size = 2}, [](int rank) {
     const DistributedDataParallel model(perceptron(5));
     const std::string text = error_of<RuntimeError>([&] {
@@ -234,7 +237,7 @@ TEST(DistributedDataParallelFaults, APassThatFails) {
   });
 }
 
-TEST(DistributedDataParallelFaults, WhatCannotBeTraced) {
+TEST(DistributedDataParallelFaults, StepsThatCannotBeTracedThrow) {
   expect_group({.size = 1}, [](int) {
     const DistributedDataParallel model(dense(2));
     const auto step = function([&](const Tensor& x) {

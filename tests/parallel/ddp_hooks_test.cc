@@ -20,7 +20,7 @@ using testing::expect_group;
 
 constexpr std::int64_t kRows = 12, kColumns = 10;
 
-// Its gradients are what a step says: kernel [12, 10] and bias [10].
+// A model whose gradients each step sets: kernel [12, 10] and bias [10].
 class Given {
  public:
   explicit Given(const CommHook& hook)
@@ -50,7 +50,7 @@ std::vector<float> numbers(int rank, int step) {
   return values;
 }
 
-TEST(CommHooks, HalvesAreAsExactAsTheyCanBe) {
+TEST(CommHooks, HalfPrecisionHooksRoundOnce) {
   expect_group({.size = 3}, [](int rank) {
     const Given half(parallel::hooks::fp16_compress()), brain(parallel::hooks::bf16_compress()),
         exact(nullptr);
@@ -60,7 +60,7 @@ TEST(CommHooks, HalvesAreAsExactAsTheyCanBe) {
                  bf16 = brain.step(gradient);
       bool rounded = false;
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        // Three terms below 1/3, rounded, and the sum of below 1.
+        // The result of summing three values that are rounded below 1/3, rounded below 1.
         EXPECT_NEAR(fp16[i], expected[i], 3 * 0x1p-13 + 0x1p-12);
         EXPECT_NEAR(bf16[i], expected[i], 3 * 0x1p-10 + 0x1p-9);
         rounded = rounded || fp16[i] != expected[i];
@@ -110,7 +110,8 @@ void orthogonalize(Matrix& a) {
   }
 }
 
-// All ranks in one place, after the paper: compress gradient and error, aggregate, keep the rest.
+// The algorithm of the paper in one place for all ranks: compress gradient and error, aggregate,
+// keep the rest.
 class Reference {
  public:
   Reference(int ranks, Matrix right, bool feedback)
@@ -151,7 +152,7 @@ class Reference {
   bool feedback_;
 };
 
-TEST(CommHooks, PowerSgdIsThePapersWithErrorFeedback) {
+TEST(CommHooks, PowerSgdEqualsThePapersAlgorithm) {
   for (const bool feedback : {true, false})
     for (const std::int64_t thin : {1, 2})
       expect_group({.size = 2}, [&](int rank) {
@@ -160,7 +161,7 @@ TEST(CommHooks, PowerSgdIsThePapersWithErrorFeedback) {
                                                            .min_compression_rate = 1.0,
                                                            .use_error_feedback = feedback}));
         const Given exact(nullptr);
-        // The hook's first right factor.
+        // The initial right factor of the hook.
         std::mt19937_64 engine(0);
         Matrix right = matrix(kColumns, static_cast<std::size_t>(thin));
         for (auto& row : right)
@@ -172,12 +173,13 @@ TEST(CommHooks, PowerSgdIsThePapersWithErrorFeedback) {
           for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 2e-4);
           const auto plain = exact.step(numbers(rank, step));
           EXPECT_NE(found, plain);
-          EXPECT_EQ(compressed.bias_gradient(), exact.bias_gradient());  // a vector: as it is
+          EXPECT_EQ(compressed.bias_gradient(),
+                    exact.bias_gradient());  // vectors are not compressed
         }
       });
 }
 
-TEST(CommHooks, PowerSgdBeginsWithPlainSums) {
+TEST(CommHooks, PowerSgdStartsWithUncompressedSteps) {
   expect_group({.size = 2}, [](int rank) {
     const Given compressed(
         parallel::hooks::power_sgd({.start_step = 2, .min_compression_rate = 1}));
@@ -189,7 +191,7 @@ TEST(CommHooks, PowerSgdBeginsWithPlainSums) {
   });
 }
 
-// --- hooks of one's own ---
+// --- custom hooks ---
 
 TEST(CommHooks, AHookSeesItsBucket) {
   expect_group({.size = 2}, [](int rank) {
@@ -204,7 +206,7 @@ TEST(CommHooks, AHookSeesItsBucket) {
       const auto parts = bucket.split(bucket.buffer);
       for (std::size_t i = 0; i < 2; ++i)
         EXPECT_EQ(parts[i].to_vector<float>(), bucket.gradients[i].to_vector<float>());
-      // The largest of the ranks' weighted gradients.
+      // A hook that takes the maximum of the ranks' weighted gradients.
       comm::Work work =
           comm::all_reduce_async(bucket.buffer, {.op = ReduceOp::kMax, .group = bucket.group});
       return [work, bucket]() mutable { return bucket.split(work.result()); };
@@ -218,7 +220,7 @@ TEST(CommHooks, AHookSeesItsBucket) {
   });
 }
 
-// Traced steps give the weights of eager ones, through the same phases of a hook.
+// Traced steps give the same weights as eager ones, through the same phases of a hook.
 void expect_traced_as_eager(const std::function<CommHook()>& make_hook) {
   expect_group({.size = 2}, [&](int rank) {
     const auto train = [&](bool traced) {
@@ -240,7 +242,7 @@ void expect_traced_as_eager(const std::function<CommHook()>& make_hook) {
       const testing::Examples data = testing::examples(60);
       for (int i = 0; i < 12; ++i) {
         const testing::Examples mine = data.rows(4 * i + 2 * rank, 4 * i + 2 * rank + 2);
-        if (traced && i != 7)  // they may take turns
+        if (traced && i != 7)  // traced and eager steps may alternate
           replayed(mine.x, mine.y);
         else
           body(mine.x, mine.y);
@@ -254,7 +256,7 @@ void expect_traced_as_eager(const std::function<CommHook()>& make_hook) {
   });
 }
 
-// Three kernels of 1 MiB, which share a bucket of 25 MiB and not one of 1 MiB.
+// Three kernels of 1 MiB: all fit one bucket of 25 MiB, but not one of 1 MiB.
 TEST(CommHooks, BucketsHaveTheirSizesInTracedStepsToo) {
   expect_group({.size = 2}, [](int) {
     const auto buckets_of = [](bool traced, std::int64_t cap) {
@@ -287,7 +289,7 @@ TEST(CommHooks, BucketsHaveTheirSizesInTracedStepsToo) {
   });
 }
 
-TEST(CommHooks, HalvesInTracedSteps) {
+TEST(CommHooks, HalfPrecisionHooksInTracedSteps) {
   expect_traced_as_eager(parallel::hooks::bf16_compress);
   expect_traced_as_eager(parallel::hooks::fp16_compress);
 }
@@ -301,7 +303,7 @@ TEST(CommHooks, PowerSgdInTracedSteps) {
       });
 }
 
-TEST(CommHooks, PowerSgdThatDrawsCannotBeTraced) {
+TEST(CommHooks, PowerSgdWithoutWarmStartCannotBeTraced) {
   expect_group({.size = 1}, [](int) {
     const DistributedDataParallel model(
         Sequential({layers::Dense(kColumns, {.input_shape = {kRows}})}));

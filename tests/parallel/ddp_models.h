@@ -21,7 +21,7 @@ inline Weights weights_of(const Model& model) {
   return weights;
 }
 
-// To `relative` of the largest element of each tensor.
+// Tolerance: `relative` times the largest element of each tensor.
 inline void expect_near(const Weights& a, const Weights& b, double relative = 1e-5) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t v = 0; v < a.size(); ++v) {
@@ -61,7 +61,7 @@ inline Tensor loss_of(const Tensor& logits, const Tensor& y) {
   return reduce_mean(nn::sparse_softmax_cross_entropy(y, logits));
 }
 
-// Two layers of which a call uses those that `used` tells.
+// Two layers; `used` says which of them a call uses.
 class TwoHeads final : public LayerBase {
  public:
   struct Used {

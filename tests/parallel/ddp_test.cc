@@ -1,4 +1,4 @@
-// DistributedDataParallel: ranks equal one process.
+// DistributedDataParallel: training on several ranks equals one process.
 #include "tandem/ddp.h"
 
 #include <gtest/gtest.h>
@@ -48,12 +48,12 @@ Weights train_alone() {
   return weights_of(model);
 }
 
-// The same batches, each split over the ranks; one that would get nothing is through with the
-// epoch.
+// The same batches, each split over the ranks. A rank that would get no examples has finished
+// its epoch.
 Weights train_together(int rank, int ranks,
                        const parallel::DistributedDataParallelOptions& options = {}) {
   const Examples data = examples(kExamples);
-  // Rank 0's values are what counts.
+  // Only rank 0's initial values count.
   const DistributedDataParallel model(perceptron(static_cast<std::uint64_t>(5 + rank)), options);
   auto optimizer = momentum(model);
   const auto epoch = [&] {
@@ -136,7 +136,7 @@ TEST(DistributedDataParallel, NoSyncAccumulates) {
       }
       for (int micro = 0; micro < 2; ++micro)
         loss_of(alone(part(rank, micro).x), part(rank, micro).y).backward();
-      for (std::size_t i = 0; i < alone.parameters().size(); ++i)  // this rank's own so far
+      for (std::size_t i = 0; i < alone.parameters().size(); ++i)  // this rank's gradients so far
         EXPECT_EQ(model.parameters()[i].grad().to_vector<float>(),
                   alone.parameters()[i].grad().to_vector<float>());
       loss_of(model(part(rank, 2).x), part(rank, 2).y).backward();
@@ -150,7 +150,7 @@ TEST(DistributedDataParallel, NoSyncAccumulates) {
   });
 }
 
-TEST(DistributedDataParallel, BuffersAreRankZeros) {
+TEST(DistributedDataParallel, BuffersAreBroadcastFromRankZero) {
   expect_group({.size = 2}, [](int rank) {
     const DistributedDataParallel model(
         Sequential({layers::BatchNormalization({.input_shape = {3}}), layers::Dense(2)}));
@@ -165,7 +165,7 @@ TEST(DistributedDataParallel, BuffersAreRankZeros) {
       EXPECT_NE(all[0].to_vector<float>(), all[1].to_vector<float>());
       EXPECT_NE(after[0].to_vector<float>(), after[1].to_vector<float>());
     }
-    // The next forward begins with rank 0's.
+    // The next forward pass starts with rank 0's buffers.
     const auto before = comm::all_gather(moments()[0].value());
     model(zeros({8, 3}));
     EXPECT_EQ(moments()[0].value().to_vector<float>(), before[0].to_vector<float>());
@@ -205,7 +205,7 @@ TEST(DistributedDataParallel, GradientsAreComputedInTheirBucketAlsoOfSharedLayer
     const Tensor x = random::normal({8, 4});
     std::vector<const void*> memory;
     for (int round = 0; round < 4; ++round) {
-      // Uneven in the end: the gradients are weighed in their place.
+      // The last batch is uneven, so gradients are weighted in their bucket.
       const std::int64_t middle = round == 3 ? 5 : 4;
       const Tensor mine = rank == 0 ? slice_rows(x, 0, middle) : slice_rows(x, middle, 8);
       for (Variable parameter : model.parameters()) parameter.zero_grad();
@@ -234,7 +234,7 @@ TEST(DistributedDataParallel, EvaluatesOnOneRankAlone) {
   });
 }
 
-TEST(DistributedDataParallel, TheHandleGoesWhereAModelGoes) {
+TEST(DistributedDataParallel, TheHandleCanBeCopiedAsAModel) {
   const testing::TemporaryDirectory folder;
   expect_group({.size = 2}, [&](int rank) {
     const DistributedDataParallel model(perceptron(static_cast<std::uint64_t>(rank)));
@@ -285,7 +285,7 @@ TEST(DistributedDataParallel, ATracedStepEqualsTheEagerOne) {
     });
 }
 
-// Two halves of a step, the first of which stays on the rank.
+// A step in two halves; the gradients of the first one stay on the rank.
 TEST(DistributedDataParallel, ATracedStepAccumulatesUnderNoSync) {
   expect_group({.size = 2}, [&](int rank) {
     const auto train = [&](bool traced) {
@@ -320,7 +320,7 @@ TEST(DistributedDataParallel, ATracedStepAccumulatesUnderNoSync) {
   });
 }
 
-// A step under no_sync() is another program: one that communicates with nobody.
+// A step under no_sync() is another trace, which does not communicate.
 TEST(DistributedDataParallel, NoSyncAroundATracedStepIsAnotherTrace) {
   expect_group({.size = 2}, [&](int rank) {
     random::set_seed(5);
@@ -341,7 +341,8 @@ TEST(DistributedDataParallel, NoSyncAroundATracedStepIsAnotherTrace) {
     EXPECT_EQ(testing::values_of(together[0]), testing::values_of(together[1]));
     {
       const auto local = model.no_sync();
-      for (int i = 0; i <= rank; ++i) step(mine.x, mine.y);  // as often as a rank likes
+      for (int i = 0; i <= rank; ++i)
+        step(mine.x, mine.y);  // ranks may take different numbers of steps
     }
     EXPECT_EQ(traces, 2);
     const auto apart = comm::all_gather(model.parameters()[0].value());

@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-#include "parallel/estimator/model_directory.h"
+#include "estimator/model_directory.h"
 #include "support/files.h"
 #include "support/forked_ranks.h"
 #include "support/tensors.h"
@@ -44,7 +44,7 @@ Model make_model() {
   return compiled(Sequential({layers::Dense(8, {.activation = "relu", .input_shape = {4}}),
                               layers::BatchNormalization(), layers::Dense(3)}));
 }
-// One that does not depend on how a batch is split.
+// A loss that does not depend on how a batch is split.
 Model make_plain_model() {
   random::set_seed(3);
   return compiled(
@@ -102,7 +102,7 @@ TEST(TrainAndEvaluate, InOneProcess) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run" / "model-4.safetensors"));
   EXPECT_TRUE(std::filesystem::exists(folder / "run" / "model-8.safetensors"));
 
-  // What training without evaluations ends with.
+  // The weights after training without evaluations.
   Model model = make_model();
   model.fit(training_data(), {.epochs = 1, .steps_per_epoch = 10, .verbose = 0});
   const auto saved = weights_in(folder / "run" / "model-10.safetensors");
@@ -111,10 +111,10 @@ TEST(TrainAndEvaluate, InOneProcess) {
   EXPECT_EQ(model.evaluate(test_data()), last->metrics);
 }
 
-TEST(TrainAndEvaluate, GoesOnWhereItStopped) {
+TEST(TrainAndEvaluate, ResumesWhereItStopped) {
   const TemporaryDirectory folder;
   const Estimator whole(options_in(folder, "whole")), parts(options_in(folder, "parts"));
-  // Killed behind its sixth step: the checkpoint is that of step 4.
+  // Killed after its sixth step, so that the checkpoint is of step 4.
   const auto codes = run_processes(1, [&](int) {
     int batches = 0;
     EstimatorOptions options = options_in(folder, "parts");
@@ -135,16 +135,16 @@ TEST(TrainAndEvaluate, GoesOnWhereItStopped) {
   EXPECT_EQ(weights_in(folder / "parts" / "model-10.safetensors"),
             weights_in(folder / "whole" / "model-10.safetensors"));
 
-  // There is nothing left to do.
+  // Training has ended: a second call does nothing.
   const std::string before = read_file(folder / "parts" / "eval" / "evaluations.jsonl");
   EXPECT_EQ(train_and_evaluate(parts, until(10), kEvaluate)->metrics, expected->metrics);
   EXPECT_EQ(read_file(folder / "parts" / "eval" / "evaluations.jsonl"), before);
-  // And now there is: the data from its beginning once more.
+  // With larger max_steps, it starts another pass over the data.
   EXPECT_EQ(train_and_evaluate(parts, until(13), kEvaluate)->global_step, 13);
   EXPECT_TRUE(std::filesystem::exists(folder / "parts" / "model-13.safetensors"));
 }
 
-TEST(TrainAndEvaluate, EvaluationsAreReadAsTheyWereWritten) {
+TEST(TrainAndEvaluate, EvaluationsSurviveARoundTrip) {
   const TemporaryDirectory folder;
   const estimator::ModelDirectory directory(folder / "run");
   EXPECT_FALSE(directory.last_evaluation(""));
@@ -162,7 +162,7 @@ distribute::Strategy workers() {
   return distribute::MultiWorkerMirroredStrategy({.timeout = testing::kFarAway});
 }
 
-// What one process comes to, in a process of its own: a client has no runtime.
+// Runs train_and_evaluate() in another process, because a client must not start the runtime.
 Evaluation alone(const TemporaryDirectory& folder, std::int64_t steps) {
   EstimatorOptions options = options_in(folder, "alone");
   options.model_fn = make_plain_model;
@@ -170,7 +170,7 @@ Evaluation alone(const TemporaryDirectory& folder, std::int64_t steps) {
   const auto codes =
       run_processes(1, [&](int) { train_and_evaluate(estimator, until(steps), kEvaluate); });
   EXPECT_EQ(codes, ExitCodes{0});
-  // The same again finds it done, and reads it.
+  // A second call finds that training has ended, and returns the last evaluation.
   return *train_and_evaluate(estimator, until(steps), kEvaluate);
 }
 
@@ -209,7 +209,7 @@ TEST(TrainAndEvaluate, TwoRunsGiveTheSameBits) {
   EXPECT_EQ(weights("first"), weights("second"));
 }
 
-// `data`, which kills task `killed` with its second batch. The evaluator is task 2.
+// Returns `data` that kills task `killed` at its second batch. The evaluator is task 2.
 std::function<data::Dataset()> killing(int killed, data::Dataset (*data)()) {
   return [=] {
     const std::string config = std::getenv("TF_CONFIG");
@@ -223,7 +223,7 @@ std::function<data::Dataset()> killing(int killed, data::Dataset (*data)()) {
   };
 }
 
-TEST(TrainAndEvaluate, AKilledTaskIsTold) {
+TEST(TrainAndEvaluate, AKilledTaskIsReported) {
   for (int killed : {0, 1, 2}) {
     const TemporaryDirectory folder;
     EstimatorOptions options = options_in(folder, "run");
@@ -239,7 +239,7 @@ TEST(TrainAndEvaluate, AKilledTaskIsTold) {
   }
 }
 
-TEST(TrainAndEvaluate, ATaskThatFailsIsTold) {
+TEST(TrainAndEvaluate, AFailedTaskIsReported) {
   const TemporaryDirectory folder;
   EstimatorOptions options = options_in(folder, "run");
   options.train_distribute = workers;
@@ -251,7 +251,7 @@ TEST(TrainAndEvaluate, ATaskThatFailsIsTold) {
       "Process 2 terminated with the following error: NotFoundError: the test data is not there");
 }
 
-TEST(TrainAndEvaluate, AnEvaluatorDoesNotWaitForEver) {
+TEST(TrainAndEvaluate, AnEvaluatorTimesOut) {
   const TemporaryDirectory folder;
   setenv("TF_CONFIG",
          R"({"cluster": {"worker": ["127.0.0.1:1"], "evaluator": ["127.0.0.1:2"]},
@@ -264,7 +264,7 @@ TEST(TrainAndEvaluate, AnEvaluatorDoesNotWaitForEver) {
       "for 300 ms; the last one is of step 0, max_steps is 8");
 }
 
-TEST(TrainAndEvaluate, ArgumentsThatCannotBe) {
+TEST(TrainAndEvaluate, RefusesInvalidArguments) {
   const TemporaryDirectory folder;
   const auto rejected = [&](const std::function<void()>& call, const std::string& text) {
     expect_error<InvalidArgumentError>(call, "[train_and_evaluate] " + text);

@@ -1,4 +1,4 @@
-// Training by hand over a process group: gradients are combined by its collectives alone.
+// Manual training over a process group, whose collectives reduce the gradients.
 #include <gtest/gtest.h>
 
 #include "parallel/ddp_models.h"
@@ -16,7 +16,7 @@ using testing::Weights;
 constexpr int kSteps = 52;
 constexpr std::int64_t kExamples = 27, kBatch = 8;
 
-// Without a group: alone.
+// Training in one process without a group.
 Weights train(int rank, int ranks, bool traced) {
   const Examples data = testing::examples(kExamples);
   const Sequential model = testing::perceptron(static_cast<std::uint64_t>(5 + rank));
@@ -40,7 +40,7 @@ Weights train(int rank, int ranks, bool traced) {
     const std::int64_t begin = i % 4 * kBatch, size = std::min(kBatch, kExamples - begin);
     const auto split = distribute::BatchSplit::even(size, std::max(ranks, 1));
     const auto me = static_cast<std::size_t>(rank);
-    // The fourth rank has nothing of the last batch: its part of the sums is zeros.
+    // The fourth rank has no examples of the last batch: it contributes zeros.
     const bool idle = split.counts[me] == 0;
     const std::int64_t first = idle ? 0 : begin + split.offsets[me];
     const Examples mine = data.rows(first, first + (idle ? 1 : split.counts[me]));

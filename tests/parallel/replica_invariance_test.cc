@@ -1,4 +1,4 @@
-// Steps of DistributedDataParallel in the replica-invariant mode.
+// DistributedDataParallel in the replica-invariant mode.
 #include <gtest/gtest.h>
 
 #include "support/errors.h"
@@ -23,7 +23,7 @@ optimizers::Optimizer momentum(const Model& model) {
   return optimizers::SGD({.learning_rate = 0.05, .momentum = 0.9}, model.parameters());
 }
 
-// One process, without DistributedDataParallel.
+// Training in one process, without DistributedDataParallel.
 std::string train_alone(InvariantModel kind, int threads) {
   return ChildProcess([&] {
            testing::use_cpus(1, threads);
@@ -105,7 +105,7 @@ TEST(DdpReplicaInvariance, ATransformerHasTheSameBitsOnAnyRanks) {
   expect_as_alone(InvariantModel::kTransformer);
 }
 
-TEST(DdpReplicaInvariance, StepsWithoutTheModeAreOrdinaryOnes) {
+TEST(DdpReplicaInvariance, StepsWithoutTheModeAreUnchanged) {
   testing::expect_group({.size = 2}, [](int rank) {
     const DistributedDataParallel model(testing::make_invariant(InvariantModel::kLeNet));
     const data::Example data =
@@ -121,7 +121,7 @@ TEST(DdpReplicaInvariance, StepsWithoutTheModeAreOrdinaryOnes) {
   });
 }
 
-TEST(DdpReplicaInvariance, WhatHasNoPartsIsRefused) {
+TEST(DdpReplicaInvariance, UnsupportedStepsAreRefused) {
   testing::expect_group({.size = 2}, [](int rank) {
     config::set_replica_invariant_parts(8);
     const DistributedDataParallel model(testing::make_invariant(InvariantModel::kLeNet));

@@ -58,7 +58,7 @@ TEST(Spawn, RanksFindEachOther) {
   }
 }
 
-TEST(Spawn, RanksAreToldWhatLaunchersTell) {
+TEST(Spawn, SetsTheEnvironmentOfTorchrun) {
   setenv("RANK", "7", 1);                         // of a job that this process is a rank of
   setenv("TANDEM_RENDEZVOUS", "192.0.2.1:9", 1);  // likewise
   unsetenv("OMP_NUM_THREADS");
@@ -85,7 +85,7 @@ TEST(Spawn, RanksAreToldWhatLaunchersTell) {
   EXPECT_EQ(variable("RANK"), "7");
 }
 
-TEST(Spawn, ARankThatThrowsTakesTheOthersDown) {
+TEST(Spawn, ARankThatThrowsTerminatesTheOthers) {
   int rank = -1;
   const std::string text = error_of<ProcessRaisedError>([&] {
     try {
@@ -109,7 +109,7 @@ TEST(Spawn, ARankThatThrowsTakesTheOthersDown) {
       << text;
 }
 
-TEST(Spawn, TheCauseIsToldAndNotItsEcho) {
+TEST(Spawn, ReportsTheCauseAndNotItsConsequences) {
   const Arrivals failed;
   const auto failing = [&](int rank, int) {
     if (rank == 0) {
@@ -122,7 +122,7 @@ TEST(Spawn, TheCauseIsToldAndNotItsEcho) {
   };
   EXPECT_EQ(error_of<ProcessRaisedError>([&] { spawn(failing, {.nprocs = 2}); }),
             "[spawn] -- Process 1 terminated with the following error: the cause");
-  // Where nobody else fails, it is all there is.
+  // Without another failure, this error is reported after the delay.
   const auto alone = [](int rank, int) {
     if (rank == 0) throw AbortedError("something");
     std::this_thread::sleep_for(1h);
@@ -158,7 +158,7 @@ TEST(Spawn, ARankIsKilledOrExits) {
   EXPECT_EQ(code, 3);
 }
 
-TEST(Spawn, WhoDoesNotListenIsKilled) {
+TEST(Spawn, ARankThatIgnoresSigtermIsKilled) {
   const auto begin = std::chrono::steady_clock::now();
   const Arrivals deaf;
   EXPECT_EQ(error_of<ProcessExitedError>([&] {
@@ -204,14 +204,14 @@ TEST(Spawn, RanksDieWithTheirParent) {
   EXPECT_TRUE(eventually([&] { return !lives(rank); }));
 }
 
-TEST(Spawn, ArgumentsThatCannotBe) {
+TEST(Spawn, RefusesInvalidArguments) {
   EXPECT_EQ(error_of<InvalidArgumentError>([] { spawn([](int, int) {}, {.nprocs = 0}); }),
             "[spawn] expected nprocs of at least 1, got 0");
   EXPECT_EQ(error_of<InvalidArgumentError>([] { spawn(nullptr); }),
             "[spawn] expected a function, got an empty one");
 }
 
-TEST(Spawn, NotOnceThereAreThreads) {
+TEST(Spawn, RefusesAProcessWithThreads) {
   spawn([](int, int) {});
   std::atomic<bool> done = false;
   std::thread other([&] {

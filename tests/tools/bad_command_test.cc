@@ -1,5 +1,5 @@
-// What the `tandem` command says to bad arguments, data, checkpoints and disks: one line, exit code
-// 2.
+// Errors of the `tandem` command for bad arguments, data, checkpoints and disks: one line, exit
+// code 2.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -37,7 +37,7 @@ TEST(BadCommand, RefusesCommandLinesThatDoNotParse) {
   expect_failure(run({"train", "--epochs", "many"}), "InvalidArgumentError", "--epochs");
 }
 
-TEST(BadCommand, SuggestsWhatMayHaveBeenMeant) {
+TEST(BadCommand, SuggestsSimilarNames) {
   const auto refuse = [](const std::vector<std::string>& arguments, const std::string& message) {
     expect_failure(run(arguments), "InvalidArgumentError", "[command line] " + message + "\n");
   };
@@ -45,13 +45,15 @@ TEST(BadCommand, SuggestsWhatMayHaveBeenMeant) {
   refuse({"trian"}, commands + "'trian'; did you mean 'train'?");
   refuse({"frobnicate"}, commands + "'frobnicate'");
   refuse({"train", "--modle", "lenet"},
-         "tandem train has no option '--modle'; did you mean '--model'?");
-  refuse({"train", "--epoch=3"}, "tandem train has no option '--epoch'; did you mean '--epochs'?");
-  refuse({"train", "--frobnicate"}, "tandem train has no option '--frobnicate'");
-  refuse({"train", "lenet", "mlp"}, "unexpected 'lenet' after tandem train");
-  refuse({"run", "-n", "2", "python3", "-c", "print()"},
-         "tandem run has no option '-c'; a program with options of its own comes after --: tandem "
-         "run ... -- python3 ...");
+         "tandem train: unrecognized option '--modle'; did you mean '--model'?");
+  refuse({"train", "--epoch=3"},
+         "tandem train: unrecognized option '--epoch'; did you mean '--epochs'?");
+  refuse({"train", "--frobnicate"}, "tandem train: unrecognized option '--frobnicate'");
+  refuse({"train", "lenet", "mlp"}, "tandem train: unrecognized argument 'lenet'");
+  refuse(
+      {"run", "-n", "2", "python3", "-c", "print()"},
+      "tandem run: unrecognized option '-c'; put a program that has options after --: tandem run "
+      "... -- python3 ...");
 }
 
 TEST(BadCommand, BadArgumentsAreOneLineAndExitCodeTwo) {
@@ -74,8 +76,8 @@ TEST(BadCommand, BadArgumentsAreOneLineAndExitCodeTwo) {
   refuse({"--strategy", "mirrored", "--devices", "/cpu:0,/cpu:0"}, "InvalidArgumentError",
          "No duplicates allowed");
   refuse({"--strategy", "one_device", "--devices", "/cpu:0,/cpu:1"}, "InvalidArgumentError",
-         "takes one device, got 2");
-  refuse({"--devices", "/cpu:0"}, "InvalidArgumentError", "--devices needs --strategy");
+         "expected one device for --strategy one_device, got 2");
+  refuse({"--devices", "/cpu:0"}, "InvalidArgumentError", "--devices requires --strategy");
   refuse({"--batch", "0"}, "InvalidArgumentError",
          "--batch: expected a whole number of at least 1, got '0'");
   refuse({"--batch", "-3"}, "InvalidArgumentError",
@@ -92,17 +94,19 @@ TEST(BadCommand, BadArgumentsAreOneLineAndExitCodeTwo) {
          "--limit: expected a whole number of at least 1, got '99999999999999999999'");
   refuse({"--checkpoint-steps", "1.5"}, "InvalidArgumentError",
          "--checkpoint-steps: expected a whole number of at least 1, got '1.5'");
-  refuse({"--resume"}, "InvalidArgumentError", "need --checkpoint FILE");
+  refuse({"--resume"}, "InvalidArgumentError", "require --checkpoint FILE");
   refuse({"--report", "/no/such/directory/r.json"}, "NotFoundError", "/no/such/directory");
-  refuse({"--report", "/"}, "InvalidArgumentError", "expected --report FILE, '/' is a directory");
+  refuse({"--report", "/"}, "InvalidArgumentError",
+         "expected a file for --report, '/' is a directory");
   refuse({"--checkpoint", "/no/such/directory/c"}, "NotFoundError", "/no/such/directory");
   refuse({"--checkpoint", "/"}, "InvalidArgumentError",
-         "expected --checkpoint FILE, '/' is a directory");
+         "expected a file for --checkpoint, '/' is a directory");
   expect_failure(run(training({}), {.environment = {{"TANDEM_EMULATED_GPUS", "many"}}}),
                  "InvalidArgumentError", "TANDEM_EMULATED_GPUS");
 }
 
-// A folder of tiny data in MNIST's format, or CIFAR-10's, that is good until a test writes to it.
+// A directory with small, valid data in MNIST's or CIFAR-10's format, until a test overwrites a
+// file.
 class BadData : public ::testing::Test {
  protected:
   static constexpr std::uint32_t kCount = 6;
@@ -119,7 +123,7 @@ class BadData : public ::testing::Test {
   Result train(const std::string& format) const {
     return run(training({"--data", format + ":" + folder_.path()}));
   }
-  // Expects a refusal when `file` has these bytes, which names it; puts the good ones back.
+  // Writes `bytes` to `file`, expects an error that names it, and restores the file.
   void refuse(const std::string& format, const std::string& file, const Bytes& bytes,
               const std::string& kind, const std::string& part) {
     SCOPED_TRACE(file + ": " + part);
@@ -205,7 +209,7 @@ TEST(BadCommand, BadCheckpointsAreOneLineAndExitCodeTwo) {
                  "for --model, expected 'lenet'");
 
   const std::string good = read_file(path);
-  // The length of the header, the header, the data.
+  // Header length, header, data.
   for (const std::size_t at : {std::size_t{1}, std::size_t{20}, good.size() - 100}) {
     std::string flipped = good;
     flipped[at] ^= 4;
@@ -239,10 +243,10 @@ TEST(BadCommand, BadCheckpointsAreOneLineAndExitCodeTwo) {
                  "InvalidArgumentError", "expected float32 (512,)");
 }
 
-// Expects that the old checkpoint is as it was, and that training went wrong in saving the new one.
+// Expects that the old checkpoint is unchanged, and that saving the new one failed.
 void expect_not_saved(const Result& result, const std::string& path, const std::string& good) {
   EXPECT_EQ(result.status, 2);
-  // Behind the lines that tell of training's progress.
+  // Skips the lines of the progress bar.
   const std::size_t last = result.err.rfind('\n', result.err.size() - 2) + 1;
   EXPECT_EQ(result.err.find("tandem: ResourceExhaustedError: [save] cannot write '" + path + "': "),
             last)
@@ -283,7 +287,7 @@ TEST(BadCommand, AFullDiskLeavesTheOldReport) {
   EXPECT_EQ(disk.count_files(), 2u) << "the report and what fills the disk";
 }
 
-TEST(BadCommand, AReadOnlyDiskIsAFailedPreconditionOfAll) {
+TEST(BadCommand, AReadOnlyDiskIsAFailedPrecondition) {
   const SmallDisk disk(1 << 20);
   TANDEM_REQUIRE(disk.mounted(), "mount");
   disk.make_read_only();
@@ -310,8 +314,8 @@ TEST(BadCommand, ATraceThatCannotBeWrittenSaysWhy) {
       << result.err;
 }
 
-// Where no disk can be filled, and for the signal that such a limit sends.
-TEST(BadCommand, AFileThatMayNotGrowLeavesTheOldCheckpoint) {
+// For systems on which no disk can be filled, and for the signal that a file size limit raises.
+TEST(BadCommand, AFileSizeLimitLeavesTheOldCheckpoint) {
   const TemporaryDirectory directory;
   const std::string path = (directory / "state.safetensors").string();
   ASSERT_EQ(run(training({"--checkpoint", path})).status, 0);

@@ -1,4 +1,4 @@
-// The `tandem` command as a process of its own, for tests.
+// Runs the `tandem` command as a process, for tests.
 #pragma once
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 namespace tandem::testing {
 
 struct Result {
-  int status = -1;  // the exit code; -signal when a signal ended it
+  int status = -1;  // the exit code, or -signal if a signal killed it
   std::string out, err;
 };
 
@@ -54,7 +54,7 @@ class Process {
 
   pid_t id() const { return pid_; }
   void kill(int signal = SIGKILL) const { ::kill(pid_, signal); }
-  // What it has written so far.
+  // The output so far.
   std::string out() const { return read_file(files_ / "out"); }
   std::string err() const { return read_file(files_ / "err"); }
   Result wait() {
@@ -73,7 +73,7 @@ inline Result run(const std::vector<std::string>& arguments, const Process::Opti
   return Process(arguments, options).wait();
 }
 
-// A short training, with more arguments.
+// The arguments of a short training, and `more`.
 inline std::vector<std::string> training(std::vector<std::string> more) {
   std::vector<std::string> arguments = {"train", "--model",  "mlp", "--limit",
                                         "300",   "--epochs", "1"};

@@ -1,4 +1,4 @@
-// The `tandem` command as a process: what it prints, what it writes, how it ends.
+// The `tandem` command as a process: its output, files and exit codes.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -26,7 +26,7 @@ using testing::TemporaryDirectory;
 using testing::training;
 using json = nlohmann::json;
 
-TEST(Command, TellsItsVersionAndHelp) {
+TEST(Command, PrintsItsVersionAndHelp) {
   const Result version = run({"--version"});
   EXPECT_EQ(version.status, 0);
   EXPECT_EQ(version.out.rfind("tandem ", 0), 0u) << version.out;
@@ -74,24 +74,24 @@ TEST(Command, TrainsAndReports) {
   EXPECT_EQ("tandem " + report["version"].get<std::string>() + "\n", run({"--version"}).out);
 }
 
-// The figures of a report that do not depend on the clock.
-json figures_of(const std::filesystem::path& path) {
+// The results of a report that do not depend on the clock.
+json results_of(const std::filesystem::path& path) {
   json report = json::parse(read_file(path));
   report.erase("seconds");
   report.erase("samples_per_second");
   return report;
 }
 
-TEST(Command, TheSameSeedGivesTheSameFigures) {
+TEST(Command, TheSameSeedGivesTheSameResults) {
   const TemporaryDirectory directory;
   for (const char* name : {"a", "b"})
     ASSERT_EQ(run(training({"--strategy", "mirrored", "--devices", "/cpu:0,/cpu:1", "--report",
                             (directory / name).string()}))
                   .status,
               0);
-  EXPECT_EQ(figures_of(directory / "a"), figures_of(directory / "b"));
+  EXPECT_EQ(results_of(directory / "a"), results_of(directory / "b"));
   ASSERT_EQ(run(training({"--seed", "2", "--report", (directory / "c").string()})).status, 0);
-  EXPECT_NE(figures_of(directory / "a")["train_loss"], figures_of(directory / "c")["train_loss"]);
+  EXPECT_NE(results_of(directory / "a")["train_loss"], results_of(directory / "c")["train_loss"]);
 }
 
 TEST(Command, TrainsUnderEachStrategy) {
@@ -102,7 +102,7 @@ TEST(Command, TrainsUnderEachStrategy) {
     const Result result =
         run(training(arguments), {.environment = {{"TANDEM_EMULATED_GPUS", "2"}}});
     EXPECT_EQ(result.status, 0) << result.err;
-    const json report = figures_of(directory / "r");
+    const json report = results_of(directory / "r");
     EXPECT_EQ(report["devices"].size(), devices);
     return report["test_loss"].get<double>();
   };
@@ -113,8 +113,8 @@ TEST(Command, TrainsUnderEachStrategy) {
   EXPECT_NEAR(losses({}, 1), one, 1e-3 * one);
 }
 
-// Runs a training that writes a checkpoint every few steps, ends it by `signal` once there is one,
-// and goes on until it is through.
+// Runs a training that saves a checkpoint every few steps, ends it by `signal` once there is
+// one, and resumes it to the end.
 void ended_and_resumed(const std::vector<std::string>& arguments, int signal = SIGKILL) {
   const TemporaryDirectory directory;
   const auto with = [&](std::vector<std::string> more) {
@@ -136,9 +136,9 @@ void ended_and_resumed(const std::vector<std::string>& arguments, int signal = S
     process.kill(signal);
     const Result ended = process.wait();
     ASSERT_EQ(ended.status, signal == SIGKILL ? -SIGKILL : 128 + signal)
-        << "the training was through before it was ended: " << ended.err;
+        << "the training had ended before the signal: " << ended.err;
     if (signal != SIGKILL) {
-      EXPECT_NE(ended.err.find("to go on from there: the same command with --checkpoint " +
+      EXPECT_NE(ended.err.find("to resume, run the same command with --checkpoint " +
                                state.string() + " --resume\n"),
                 std::string::npos)
           << ended.err;
@@ -149,33 +149,33 @@ void ended_and_resumed(const std::vector<std::string>& arguments, int signal = S
   resumed.insert(resumed.end(), {"--resume", "--report", (directory / "killed.json").string()});
   const Result result = run(resumed);
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(figures_of(directory / "killed.json"), figures_of(directory / "whole.json"));
+  EXPECT_EQ(results_of(directory / "killed.json"), results_of(directory / "whole.json"));
   EXPECT_EQ(read_file(state), read_file(directory / "whole"))
       << "the same state of training, to the bit";
 }
 
-TEST(Command, GoesOnAfterBeingKilled) {
+TEST(Command, ResumesAfterBeingKilled) {
   ended_and_resumed(
       {"train", "--model", "lenet", "--limit", "400", "--epochs", "2", "--batch", "32"});
 }
 
-TEST(Command, GoesOnAfterBeingKilledOnTwoReplicas) {
+TEST(Command, ResumesAfterBeingKilledOnTwoReplicas) {
   ended_and_resumed({"train", "--model", "lenet", "--limit", "350", "--epochs", "2", "--batch",
                      "33", "--strategy", "mirrored", "--devices", "/cpu:0,/cpu:1"});
 }
 
-TEST(Command, GoesOnAfterCtrlC) {
+TEST(Command, ResumesAfterCtrlC) {
   ended_and_resumed(
       {"train", "--model", "lenet", "--limit", "400", "--epochs", "2", "--batch", "32"}, SIGINT);
 }
 
-TEST(Command, GoesOnAfterBeingTerminatedOnTwoReplicas) {
+TEST(Command, ResumesAfterBeingTerminatedOnTwoReplicas) {
   ended_and_resumed({"train", "--model", "lenet", "--limit", "350", "--epochs", "2", "--batch",
                      "33", "--strategy", "mirrored", "--devices", "/cpu:0,/cpu:1"},
                     SIGTERM);
 }
 
-// A training without an end that has begun.
+// A training without end that has started.
 struct Endless {
   explicit Endless(const TemporaryDirectory& directory, std::vector<std::string> more) {
     const std::filesystem::path state = directory / "state";
@@ -203,15 +203,16 @@ TEST(Command, WritesReportAndTraceAfterCtrlC) {
   EXPECT_GT(json::parse(read_file(trace))["traceEvents"].size(), 10u);
 }
 
-TEST(Command, ASecondCtrlCEndsItAtOnce) {
+TEST(Command, ASecondCtrlCEndsItImmediately) {
   const TemporaryDirectory directory;
   const std::filesystem::path report = directory / "report";
-  ASSERT_EQ(mkfifo(report.c_str(), 0600), 0);  // which nobody reads: writing it takes for ever
+  ASSERT_EQ(mkfifo(report.c_str(), 0600),
+            0);  // without a reader, so that writing the report blocks
   const Endless run(directory, {"--report", report.string()});
   ASSERT_TRUE(run.begun);
   run.process->kill(SIGINT);
   ASSERT_TRUE(testing::eventually([&] {
-    return run.process->err().find("SIGINT ended training after step ") != std::string::npos;
+    return run.process->err().find("SIGINT stopped training after step ") != std::string::npos;
   }));
   run.process->kill(SIGINT);
   EXPECT_EQ(run.process->wait().status, -SIGINT);
@@ -224,8 +225,8 @@ TEST(Command, PrintsTheTotalsOfAProfile) {
     EXPECT_NE(result.out.find(part), std::string::npos) << part << '\n' << result.out;
 }
 
-// Batch normalisation's moments, which replicas keep apart, and augmentation of the data.
-TEST(CommandSlow, GoesOnAfterBeingKilledWithMomentsAndAugmentation) {
+// Has batch normalisation, whose moments differ between replicas, and data augmentation.
+TEST(CommandSlow, ResumesAfterBeingKilledWithMomentsAndAugmentation) {
   const auto folder = testing::data_folder("cifar10");
   TANDEM_REQUIRE(!folder.empty(), "cifar10");
   ended_and_resumed({"train", "--model", "resnet20", "--data", "cifar10:" + folder.string(),
@@ -239,7 +240,7 @@ double test_accuracy(std::vector<std::string> arguments, const Process::Options&
   arguments.insert(arguments.end(), {"--report", (directory / "r").string()});
   const Result result = run(arguments, options);
   EXPECT_EQ(result.status, 0) << result.err;
-  return result.status == 0 ? figures_of(directory / "r")["test_accuracy"].get<double>() : 0.0;
+  return result.status == 0 ? results_of(directory / "r")["test_accuracy"].get<double>() : 0.0;
 }
 
 TEST(CommandSlow, LenetLearnsMnistOnTwoReplicas) {
@@ -261,7 +262,7 @@ TEST(CommandSlow, LenetLearnsMnistOnTwoEmulatedGpus) {
       0.985);
 }
 
-TEST(CommandSlow, LenetLearnsDrawnDigits) {
+TEST(CommandSlow, LenetLearnsSyntheticDigits) {
   EXPECT_GT(test_accuracy({"--model", "lenet", "--strategy", "mirrored", "--devices",
                            "/cpu:0,/cpu:1", "--batch", "128", "--epochs", "2", "--seed", "1"}),
             0.97);

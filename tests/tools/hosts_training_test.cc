@@ -1,5 +1,5 @@
-// Training on several hosts: the ranks are started by `tandem run`, or by mpirun, and run this test
-// again.
+// Training on several hosts: `tandem run` or mpirun starts the ranks, each of which runs this
+// test program.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -30,19 +30,19 @@ constexpr int kSteps = 50;
 constexpr std::int64_t kBatch = 9;  // over all ranks, which it does not divide into evenly
 constexpr std::int64_t kExamples = kBatch * 3;
 
-// A way to train on several processes.
-struct Face {
+// An API for training on several processes.
+struct TrainingApi {
   std::string name;
-  // Trains as one rank of a job for kSteps steps, telling each, and gives the weights.
+  // Trains kSteps steps as one rank of a job, calls `step` after each, and returns the weights.
   testing::Weights (*train)(const std::string& backend, const std::function<void(int)>& stepped);
 };
-std::ostream& operator<<(std::ostream& out, const Face& face) { return out << face.name; }
+std::ostream& operator<<(std::ostream& out, const TrainingApi& api) { return out << api.name; }
 
 optimizers::Optimizer momentum(const Model& model) {
   return optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}, model.trainable_variables());
 }
 
-// What rank `rank` has of the batch of a step.
+// The part of a step's batch for rank `rank`.
 testing::Examples part(const testing::Examples& data, int step, int rank, int ranks) {
   const auto split = distribute::BatchSplit::even(kBatch, ranks);
   const auto me = static_cast<std::size_t>(rank);
@@ -125,7 +125,7 @@ testing::Weights train_by_horovod(const std::string& backend,
   return testing::weights_of(model);
 }
 
-const Face kFaces[] = {
+const TrainingApi kApis[] = {
     {"Ddp", train_by_ddp}, {"MultiWorker", train_by_strategy}, {"Horovod", train_by_horovod}};
 
 testing::Weights train_alone() {
@@ -142,9 +142,9 @@ testing::Weights train_alone() {
   return testing::weights_of(model);
 }
 
-void be_a_rank(const Face& face, const std::string& backend) {
+void be_a_rank(const TrainingApi& api, const std::string& backend) {
   const ThreadBudget one(1);
-  testing::expect_near(face.train(backend, [](int) {}), train_alone());
+  testing::expect_near(api.train(backend, [](int) {}), train_alone());
 }
 
 std::string this_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
@@ -154,7 +154,7 @@ std::string this_test() {
 }
 bool is_a_rank() { return std::getenv("TANDEM_TEST_RANK") != nullptr; }
 
-// `tandem run` over these hosts, a rank each, of this test.
+// `tandem run` over these hosts, one rank per host, running this test.
 testing::Process launch(const Hosts& hosts, int count, const TemporaryDirectory& folder) {
   hosts.write_remote_shell(folder / "shell");
   std::string list;
@@ -167,16 +167,16 @@ testing::Process launch(const Hosts& hosts, int count, const TemporaryDirectory&
       {});
 }
 
-class HostsTraining : public ::testing::TestWithParam<std::tuple<Face, int>> {
+class HostsTraining : public ::testing::TestWithParam<std::tuple<TrainingApi, int>> {
  protected:
-  const Face& face() const { return std::get<0>(GetParam()); }
+  const TrainingApi& api() const { return std::get<0>(GetParam()); }
   int count() const { return std::get<1>(GetParam()); }
 };
 
 TEST_P(HostsTraining, OverGlooEqualsOneProcess) {
   TANDEM_REQUIRE(has_gloo(), "gloo");
   if (is_a_rank()) {
-    be_a_rank(face(), "gloo");
+    be_a_rank(api(), "gloo");
     return;
   }
   const Hosts hosts(count());
@@ -188,7 +188,7 @@ TEST_P(HostsTraining, OverGlooEqualsOneProcess) {
 
 TEST_P(HostsTraining, OverMpiEqualsOneProcess) {
   if (started_by_mpirun()) {
-    be_a_rank(face(), "mpi");
+    be_a_rank(api(), "mpi");
     return;
   }
   TANDEM_REQUIRE(can_use_mpirun(), "mpi");
@@ -207,18 +207,18 @@ TEST_P(HostsTraining, OverMpiEqualsOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HostsTraining,
-                         ::testing::Combine(::testing::ValuesIn(kFaces), ::testing::Values(2, 4)),
+                         ::testing::Combine(::testing::ValuesIn(kApis), ::testing::Values(2, 4)),
                          [](const auto& info) {
                            return fmt::format("{}On{}", std::get<0>(info.param).name,
                                               std::get<1>(info.param));
                          });
 
-class HostsInTraining : public ::testing::TestWithParam<Face> {};
+class HostsInTraining : public ::testing::TestWithParam<TrainingApi> {};
 
-// The second host's cable is taken out in mid-training: every rank ends with an error that names
-// one on the other side, or the job's server there. MultiWorkerMirroredStrategy meets by TF_CONFIG,
-// where rank 0 is the server.
-TEST_P(HostsInTraining, ACutCableIsAnErrorOfEveryRank) {
+// The second host's network is cut during training: every rank must fail with an error that names a
+// rank on the other side, or the job's server there. MultiWorkerMirroredStrategy uses TF_CONFIG,
+// where rank 0 runs the server.
+TEST_P(HostsInTraining, ANetworkFailureIsAnErrorOnEveryRank) {
   TANDEM_REQUIRE(has_gloo(), "gloo");
   if (is_a_rank()) {
     const std::string folder = std::getenv("TANDEM_TEST_FOLDER"), rank = std::getenv("RANK");
@@ -251,11 +251,11 @@ TEST_P(HostsInTraining, ACutCableIsAnErrorOfEveryRank) {
     const char* other = rank == 0 ? "rank 1" : by_tf_config ? "rank 0" : "the rendezvous server";
     EXPECT_NE(text.find(fmt::format("{} (process ", other)), std::string::npos) << text;
   }
-  ASSERT_TRUE(hosts.plug_in(1));  // so that the launcher's helper there ends
+  ASSERT_TRUE(hosts.plug_in(1));  // so that the launcher's agent there exits
   launcher.wait();
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HostsInTraining, ::testing::ValuesIn(kFaces),
+INSTANTIATE_TEST_SUITE_P(All, HostsInTraining, ::testing::ValuesIn(kApis),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -29,7 +29,8 @@ TEST(Trace, OfATrainingHasTheReplicas) {
   const Result result = run(training({"--strategy", "mirrored", "--trace", path}), kTwoGpus);
   ASSERT_EQ(result.status, 0) << result.err;
   const auto events = read_trace(path);
-  EXPECT_EQ(select(events, "train step", "host", "steps").size(), 3u);  // 300 pictures by 128
+  EXPECT_EQ(select(events, "train step", "host", "steps").size(),
+            3u);  // 300 images in batches of 128
   EXPECT_GE(select(events, "wait for data", "host", "data").size(), 3u);
   for (const char* device : {"GPU:0", "GPU:1"}) {
     EXPECT_GE(select(events, "all_reduce", kDevice + device).size(), 3u);
@@ -50,13 +51,13 @@ TEST(Trace, IsWrittenWhenTrainingFails) {
 
 TEST(Trace, ThatCannotBeWrittenIsOneLineAndExitCodeTwo) {
   expect_failure(run(training({"--trace", "/no/such/directory/t"})), "NotFoundError",
-                 "there is no directory '/no/such/directory' for --trace");
+                 "the directory '/no/such/directory' of --trace");
   const TemporaryDirectory directory;
   expect_failure(run(training({"--trace", directory.path().string()})), "InvalidArgumentError",
                  "is a directory");
 }
 
-TEST(ExplainCommand, TellsWhatIsKnownOfTheModel) {
+TEST(ExplainCommand, ReportsTheModel) {
   const Result result = run(
       {"explain", "--model", "mlp", "--batch", "64", "--strategy", "mirrored", "--json"}, kTwoGpus);
   ASSERT_EQ(result.status, 0) << result.err;
@@ -101,7 +102,7 @@ TEST(ExplainCommand, BadArgumentsAreOneLineAndExitCodeTwo) {
   refuse({"--data", "imagenet"}, "[explain] expected --data synthetic, mnist or cifar10");
   refuse({"--batch", "0"}, "--batch: expected a whole number of at least 1, got '0'");
   refuse({"--strategy", "magic"}, "[explain] expected --strategy");
-  refuse({"--devices", "/cpu:0"}, "[explain] --devices needs --strategy");
+  refuse({"--devices", "/cpu:0"}, "[explain] --devices requires --strategy");
   refuse({"--optimizer", "magic"}, "got 'magic'");
   refuse({"--strategy", "one_device", "--devices", "/gpu:7"}, "/gpu:7");
 }

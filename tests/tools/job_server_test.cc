@@ -1,5 +1,4 @@
-// The rendezvous server of a job outside of its ranks: `tandem run` has one, `tandem rendezvous` is
-// one.
+// The rendezvous server of a job outside of its ranks: in `tandem run`, or as `tandem rendezvous`.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -24,8 +23,8 @@ using testing::script;
 using testing::sorted_lines;
 using testing::Words;
 
-// The job's server is in the launcher: the others learn of rank 0's death as of any other's. They
-// pass over the SIGTERM that ends the job, and tell.
+// The job's server is in the launcher, so that the others learn of rank 0's death as of any
+// other's. They ignore the SIGTERM that ends the job, and print the error.
 TEST(JobServer, OutlivesRankZero) {
   const Result died =
       run(script({"-n", "3", "--grace", "100"},
@@ -40,7 +39,7 @@ TEST(JobServer, OutlivesRankZero) {
         << died.err;
 }
 
-TEST(JobServer, LetsRanksMeetAgainAndAgain) {
+TEST(JobServer, LetsRanksRendezvousRepeatedly) {
   const std::string program = TANDEM_RENDEZVOUS_PROGRAM;
   const Result result = run(script({"-n", "3"}, program + "; " + program + "; exec " + program));
   EXPECT_EQ(result.status, 0) << result.err;
@@ -54,8 +53,8 @@ TEST(JobServer, LetsRanksMeetAgainAndAgain) {
   }
 }
 
-// What the launcher's server has open, and its raised limit, are the launcher's own.
-TEST(JobServer, LeavesRanksNothingOfItsOwn) {
+// The descriptors of the launcher's server, and its raised limit, are not inherited by ranks.
+TEST(JobServer, LeaksNoDescriptorsToRanks) {
   const Result result = run(script({}, "for f in /proc/$$/fd/*; do readlink $f; done; ulimit -Sn"),
                             {.descriptor_limit = rlimit{64, 4096}});
   EXPECT_EQ(result.status, 0) << result.err;
@@ -65,7 +64,7 @@ TEST(JobServer, LeavesRanksNothingOfItsOwn) {
   EXPECT_TRUE(contains(result.out, "[0] 64\n")) << result.out;
 }
 
-TEST(JobServer, RaisesItsLimitOfDescriptorsAsFarAsItMay) {
+TEST(JobServer, RaisesItsLimitOfDescriptorsToTheMaximum) {
   const Words job = script({"-n", "40"}, "true");
   EXPECT_EQ(run(job, {.descriptor_limit = rlimit{64, 4096}}).status, 0);
   expect_failure(run(job, {.descriptor_limit = rlimit{64, 64}}), "ResourceExhaustedError",
@@ -73,10 +72,10 @@ TEST(JobServer, RaisesItsLimitOfDescriptorsAsFarAsItMay) {
                  "sockets, but this process may have 64 (RLIMIT_NOFILE)");
 }
 
-// `tandem rendezvous`, of which the ranks of a `tandem run` are told.
+// A `tandem rendezvous` that the ranks of a `tandem run` use.
 class RendezvousCommand : public ::testing::Test {
  protected:
-  // Where it listens, once it does.
+  // Waits until the server listens, and returns its address.
   static std::string address_of(const Process& server) {
     std::smatch parts;
     std::string out;
@@ -89,7 +88,7 @@ class RendezvousCommand : public ::testing::Test {
   const Process::Options options_ = {.environment = {{"TANDEM_JOB_TOKEN", "secret"}}};
 };
 
-TEST_F(RendezvousCommand, HostsAJobUntilItIsOver) {
+TEST_F(RendezvousCommand, ServesAJobUntilItHasEnded) {
   for (const char* address : {"127.0.0.1", "0.0.0.0"}) {
     Process server({"rendezvous", "--ranks", "3", "--address", address}, options_);
     const Result result =

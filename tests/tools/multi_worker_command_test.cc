@@ -41,17 +41,17 @@ TEST(MultiWorkerTraining, EqualsOneProcess) {
     EXPECT_NE(result.out.find("[0] test_loss"), std::string::npos) << result.out;
     EXPECT_EQ(result.out.find("[1] "), std::string::npos) << result.out;  // the chief alone tells
     const auto report = nlohmann::json::parse(read_file(together));
-    for (const char* figures : {"train_loss", "train_accuracy"})
+    for (const char* metrics : {"train_loss", "train_accuracy"})
       for (std::size_t epoch = 0; epoch < 2; ++epoch)
-        EXPECT_NEAR(report[figures][epoch].get<double>(), expected[figures][epoch].get<double>(),
+        EXPECT_NEAR(report[metrics][epoch].get<double>(), expected[metrics][epoch].get<double>(),
                     1e-5)
-            << figures << " with " << ranks;
-    for (const char* figure : {"test_loss", "test_accuracy"})
-      EXPECT_NEAR(report[figure].get<double>(), expected[figure].get<double>(), 1e-5) << figure;
+            << metrics << " with " << ranks;
+    for (const char* metric : {"test_loss", "test_accuracy"})
+      EXPECT_NEAR(report[metric].get<double>(), expected[metric].get<double>(), 1e-5) << metric;
   }
 }
 
-// The words of `tandem run` over two workers that train, with more options.
+// The arguments of `tandem run` with two workers that train, and `more`.
 std::vector<std::string> job_of(const TemporaryDirectory& files, const std::string& epochs,
                                 const std::vector<std::string>& more) {
   std::string command = "echo pid $$ of $RANK; exec " TANDEM_COMMAND;
@@ -68,8 +68,8 @@ std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-// Ctrl-C reaches the launcher, which passes it on: ranks may be in different steps then.
-TEST(MultiWorkerTraining, GoesOnAfterCtrlC) {
+// The launcher forwards Ctrl-C; ranks may receive it in different steps.
+TEST(MultiWorkerTraining, ResumesAfterCtrlC) {
   const TemporaryDirectory files, whole;
   constexpr const char* kEpochs = "30";
   ASSERT_EQ(run(job_of(whole, kEpochs, {})).status, 0);
@@ -80,15 +80,15 @@ TEST(MultiWorkerTraining, GoesOnAfterCtrlC) {
   job.kill(SIGINT);
   const Result ended = job.wait();
   ASSERT_EQ(ended.status, 128 + SIGINT) << ended.err;
-  EXPECT_EQ(count(ended.err, "[0] tandem: [train] SIGINT ended training after step "), 1u)
+  EXPECT_EQ(count(ended.err, "[0] tandem: [train] SIGINT stopped training after step "), 1u)
       << ended.err;
   EXPECT_EQ(count(ended.err, "Error"), 0u) << ended.err;
   const Result resumed = run(job_of(files, kEpochs, {"--checkpoint", state, "--resume"}));
   ASSERT_EQ(resumed.status, 0) << resumed.err;
   const auto report = nlohmann::json::parse(read_file(files / "report"));
   const auto expected = nlohmann::json::parse(read_file(whole / "report"));
-  for (const char* figures : {"train_loss", "train_accuracy", "test_loss", "test_accuracy"})
-    EXPECT_EQ(report[figures], expected[figures]) << figures;
+  for (const char* metrics : {"train_loss", "train_accuracy", "test_loss", "test_accuracy"})
+    EXPECT_EQ(report[metrics], expected[metrics]) << metrics;
 }
 
 TEST(MultiWorkerTraining, ASignalToOneRankStopsAllAfterTheSameStep) {
@@ -104,13 +104,13 @@ TEST(MultiWorkerTraining, ASignalToOneRankStopsAllAfterTheSameStep) {
   kill(std::stoi(found[1]), SIGTERM);
   const Result ended = job.wait();
   EXPECT_EQ(ended.status, 128 + SIGTERM) << ended.err;
-  EXPECT_EQ(count(ended.err, "[0] tandem: [train] SIGTERM ended training after step "), 1u)
+  EXPECT_EQ(count(ended.err, "[0] tandem: [train] SIGTERM stopped training after step "), 1u)
       << ended.err;
   EXPECT_EQ(files.count_files(), 2u) << "the state and the report";
 }
 
-// A rank is killed in mid-training: what the job had is gone with it.
-TEST(MultiWorkerTraining, AKilledRankLeavesNothingBehind) {
+// After a rank is killed during training, no process of the job is left.
+TEST(MultiWorkerTraining, AKilledRankLeavesNoProcesses) {
   const TemporaryDirectory temporary, reports;
   std::string command = "echo pid $$ of $RANK at $MASTER_PORT; exec " TANDEM_COMMAND;
   for (const std::string& word : training("multi_worker", (reports / "report").string(), "1000000"))

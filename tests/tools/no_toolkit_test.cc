@@ -1,5 +1,5 @@
-// Tandem where there is no CUDA toolkit: whether it was built with one, and runs on a machine
-// without one, or was built without.
+// Tandem without the CUDA toolkit: built with it and run on a machine without it, or built
+// without it.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -24,21 +24,21 @@ using testing::TemporaryDirectory;
 using testing::training;
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// What a short training gives that does not depend on the clock.
-nlohmann::json figures_of_training(const Environment& environment = {}) {
+// The results of a short training that do not depend on the clock.
+nlohmann::json results_of_training(const Environment& environment = {}) {
   const TemporaryDirectory folder;
   const std::string report = (folder / "report.json").string();
   const Result result = run(training({"--report", report}), {.environment = environment});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.err.find("GPU"), std::string::npos) << result.err;
   const auto all = nlohmann::json::parse(read_file(report), nullptr, false);
-  nlohmann::json figures;
+  nlohmann::json results;
   for (const char* name : {"train_loss", "test_loss", "test_accuracy", "devices"})
-    figures[name] = all.value(name, nlohmann::json());
-  return figures;
+    results[name] = all.value(name, nlohmann::json());
+  return results;
 }
 
-// The toolkit's folder, empty for this process and those that it starts.
+// Hides the toolkit's directory from this process and its children.
 bool hide_toolkit() {
   std::error_code unknown;
   const fs::path folder = fs::canonical(TANDEM_CUDA_TOOLKIT, unknown);
@@ -54,14 +54,14 @@ bool there_is_cublas() {
 
 TEST(NoToolkit, ABuildWithTheModuleRunsWithoutTheToolkit) {
   if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
-  const nlohmann::json with = figures_of_training();
+  const nlohmann::json with = results_of_training();
   TANDEM_REQUIRE(hide_toolkit(), "mount");
   ASSERT_FALSE(there_is_cublas()) << "the toolkit is elsewhere as well";
-  EXPECT_EQ(figures_of_training(), with);
+  EXPECT_EQ(results_of_training(), with);
 }
 
-// A driver, but no cuBLAS beside it.
-TEST(NoToolkit, AGpuThatCannotBeUsedForWantOfALibraryIsToldOf) {
+// There is a driver, but no cuBLAS.
+TEST(NoToolkit, AMissingLibraryIsReported) {
   if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
   TANDEM_REQUIRE(hide_toolkit(), "mount");
   const Result result =
@@ -73,8 +73,8 @@ TEST(NoToolkit, AGpuThatCannotBeUsedForWantOfALibraryIsToldOf) {
   EXPECT_NE(result.err.find("libcublasLt.so"), std::string::npos) << result.err;
 }
 
-// A driver, and an installed library without the module: a GPU may be there, and is not used.
-TEST(NoToolkit, ADriverWithoutTheModuleIsToldOfOnce) {
+// There is a driver, but the installed library has no CUDA module: a GPU may exist but is not used.
+TEST(NoToolkit, AMissingModuleIsReportedOnce) {
   const TemporaryDirectory alone;
   fs::copy_file(fs::canonical(TANDEM_LIBRARY), alone / "libtandem.so.1");
   const Result result =
@@ -88,11 +88,11 @@ TEST(NoToolkit, ADriverWithoutTheModuleIsToldOfOnce) {
       << result.err;
 }
 
-TEST(NoToolkit, TheLibraryWithoutTheModuleRunsAlike) {
-  const nlohmann::json with = figures_of_training();
+TEST(NoToolkit, TheLibraryWithoutTheModuleGivesTheSameResults) {
+  const nlohmann::json with = results_of_training();
   const TemporaryDirectory alone;
   fs::copy_file(fs::canonical(TANDEM_LIBRARY), alone / "libtandem.so.1");
-  EXPECT_EQ(figures_of_training({{"LD_LIBRARY_PATH", alone.path().string()}}), with);
+  EXPECT_EQ(results_of_training({{"LD_LIBRARY_PATH", alone.path().string()}}), with);
 }
 
 }  // namespace

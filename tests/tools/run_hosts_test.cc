@@ -1,4 +1,5 @@
-// `tandem run` over several hosts, with a command in place of ssh that runs what it is given here.
+// `tandem run` over several hosts, with a script instead of ssh that runs the command on this
+// machine.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,14 +29,14 @@ using namespace std::chrono_literals;
 
 class Hosts : public ::testing::Test {
  protected:
-  // HOST is 127.0.0.2 and so on: other names of this machine, that only the shim resolves to it.
+  // Hosts 127.0.0.2, 127.0.0.3, ... are names of this machine that only the script knows.
   Hosts() {
     write_file(folder_ / "ssh", "#!/bin/sh\necho \"$1\" >>" + (folder_ / "hosts").string() +
                                     "\necho $$ >" + (folder_ / "ssh.$1").string() +
                                     "\necho Welcome to $1\nshift\nexec sh -c \"$*\"\n");
     std::filesystem::permissions(folder_ / "ssh", std::filesystem::perms::owner_all);
   }
-  // In place of the shim; the host's name is its first argument.
+  // Replaces the script; its first argument is the host's name.
   void write_shell(const std::string& commands) const {
     write_file(folder_ / "ssh", "#!/bin/sh\n" + commands + "\n");
   }
@@ -47,7 +48,7 @@ class Hosts : public ::testing::Test {
   TemporaryDirectory folder_;
 };
 
-TEST_F(Hosts, EachHaveTheirRanks) {
+TEST_F(Hosts, EachRunTheirRanks) {
   const Result result = run(
       over("127.0.0.2:2,127.0.0.3:2",
            {"-n", "3", "--", "sh", "-c",
@@ -59,7 +60,7 @@ TEST_F(Hosts, EachHaveTheirRanks) {
   EXPECT_EQ(sorted_lines(testing::read_file(folder_ / "hosts")), (Words{"127.0.0.2", "127.0.0.3"}));
 }
 
-TEST_F(Hosts, MayBeThisOneToo) {
+TEST_F(Hosts, MayIncludeThisHost) {
   char own[256] = {};
   ASSERT_EQ(gethostname(own, sizeof(own) - 1), 0);
   for (const std::string& hosts :
@@ -69,7 +70,7 @@ TEST_F(Hosts, MayBeThisOneToo) {
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(sorted_lines(result.out).size(), 3u) << result.out;
   }
-  // This one needs no ssh.
+  // 127.0.0.1 is this host, which needs no ssh.
   EXPECT_EQ(sorted_lines(testing::read_file(folder_ / "hosts")), (Words{"127.0.0.2", "127.0.0.2"}));
 }
 
@@ -85,7 +86,7 @@ TEST_F(Hosts, AreReadFromAFile) {
                  "InvalidArgumentError", "expected NAME slots=SLOTS, got '127.0.0.2 two'");
 }
 
-TEST_F(Hosts, HoldAJobWhoseTokenNobodySees) {
+TEST_F(Hosts, ReceiveTheTokenInSecret) {
   const Result result = run(over("127.0.0.2:2,127.0.0.3:1", {"--", TANDEM_RENDEZVOUS_PROGRAM}));
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(sorted_lines(result.out),
@@ -95,21 +96,21 @@ TEST_F(Hosts, HoldAJobWhoseTokenNobodySees) {
   EXPECT_EQ(listing.out, "[0] 1\n") << "the grep itself alone";
 }
 
-// The server is in the launcher's process; each host is told an address that leads there.
-TEST_F(Hosts, AreToldWhereTheJobsServerIs) {
+// The server is in the launcher's process; each host gets an address by which it can reach it.
+TEST_F(Hosts, ReceiveTheAddressOfTheServer) {
   char own[256] = {};
   ASSERT_EQ(gethostname(own, sizeof(own) - 1), 0);
   const Result result = run(over(std::string(own) + ":1,127.0.0.2:1,no.such.host.invalid:1",
                                  {"--", "sh", "-c", "echo $TANDEM_RENDEZVOUS"}));
   EXPECT_EQ(result.status, 0) << result.err;
-  const Words told = sorted_lines(result.out);
-  ASSERT_EQ(told.size(), 3u);
-  const std::string port = told[0].substr(told[0].rfind(':'));
-  EXPECT_EQ(told, (Words{"[0] 127.0.0.1" + port, "[1] 127.0.0.1" + port,
-                         "[2] " + std::string(own) + port}));
+  const Words addresses = sorted_lines(result.out);
+  ASSERT_EQ(addresses.size(), 3u);
+  const std::string port = addresses[0].substr(addresses[0].rfind(':'));
+  EXPECT_EQ(addresses, (Words{"[0] 127.0.0.1" + port, "[1] 127.0.0.1" + port,
+                              "[2] " + std::string(own) + port}));
 }
 
-TEST_F(Hosts, PassTheEnvironmentOn) {
+TEST_F(Hosts, ForwardTheEnvironment) {
   const Result result =
       run(over("127.0.0.2:1,127.0.0.3:1", {"--env", "GREETING=hello 'you'", "--env", "HOME", "--",
                                            "sh", "-c", "echo $GREETING; [ -n \"$HOME\" ]"}));
@@ -117,7 +118,7 @@ TEST_F(Hosts, PassTheEnvironmentOn) {
   EXPECT_EQ(sorted_lines(result.out), (Words{"[0] hello 'you'", "[1] hello 'you'"}));
 }
 
-TEST_F(Hosts, AFailureOnOneEndsTheJobOnAll) {
+TEST_F(Hosts, AFailureOnOneTerminatesTheJobOnAll) {
   const Result result = run(over(
       "127.0.0.2:1,127.0.0.3:2",
       {"--", "sh", "-c", "if [ $RANK = 2 ]; then echo no luck >&2; exit 9; fi; exec sleep 1000"}));
@@ -138,13 +139,13 @@ TEST_F(Hosts, SignalsReachAll) {
   EXPECT_EQ(sorted_lines(result.out), (Words{"[0] ready", "[0] term", "[1] ready", "[1] term"}));
 }
 
-TEST_F(Hosts, ThatAreLostTakeTheJobDown) {
+TEST_F(Hosts, ALostHostTerminatesTheJob) {
   Process job(over("127.0.0.2:1,127.0.0.3:1", {"--", "sh", "-c", "echo $$; exec sleep 1000"}), {});
   ASSERT_TRUE(eventually([&] { return sorted_lines(job.out()).size() == 2; }));
   kill(std::stoi(testing::read_file(folder_ / "ssh.127.0.0.3")), SIGKILL);
   const Result result = job.wait();
   EXPECT_EQ(result.status, 255);
-  EXPECT_TRUE(contains(result.err, "[run] rank 1 is lost: the connection with 127.0.0.3 has ended"))
+  EXPECT_TRUE(contains(result.err, "[run] rank 1 is lost: the connection to 127.0.0.3 was closed"))
       << result.err;
   for (const std::string& line : sorted_lines(result.out)) {
     const pid_t process = std::stoi(line.substr(4));
@@ -152,27 +153,27 @@ TEST_F(Hosts, ThatAreLostTakeTheJobDown) {
   }
 }
 
-TEST_F(Hosts, ThatDoNotAnswerOrCannotStartAreNamed) {
+TEST_F(Hosts, UnreachableHostsAreNamed) {
   expect_failure(run({"run", "--ssh", "false", "--hosts", "far:1,away:1", "--", "true"}),
                  "UnavailableError",
-                 "[run] far: `tandem agent` does not answer there: the connection has ended");
+                 "[run] far: `tandem agent` did not answer: the connection was closed");
   expect_failure(run(over("127.0.0.2:1,127.0.0.3:1", {"--", "no-such-program"})), "NotFoundError",
                  "[run] 127.0.0.2: [run] cannot start 'no-such-program'");
   const Result result = run(over("127.0.0.2:1", {"--remote-command", "/no/tandem", "--", "true"}));
   EXPECT_EQ(result.status, 2);
-  EXPECT_TRUE(contains(result.err, "[run] 127.0.0.2: `tandem agent` does not answer there"));
+  EXPECT_TRUE(contains(result.err, "[run] 127.0.0.2: `tandem agent` did not answer"));
 }
 
-// More than a pipe holds is sent to an agent that reads no more.
-TEST_F(Hosts, ThatReadNoMoreDoNotHoldTheLauncherUp) {
+// Sends more than a pipe can hold to an agent that does not read.
+TEST_F(Hosts, AHostThatStopsReadingDoesNotBlockTheLauncher) {
   write_shell("echo tandem-agent 1; read line; echo P 1 2 3; exec sleep 1000");
   expect_failure(run(over("far:2", {"--start-timeout", "1", "--env",
                                     "LONG=" + std::string(100'000, 'x'), "--", "true"})),
                  "UnavailableError",
-                 "[run] far: `tandem agent` does not answer there within 1 s (--start-timeout)");
+                 "[run] far: `tandem agent` did not answer within 1 s (--start-timeout)");
 }
 
-TEST_F(Hosts, AnInterruptWhileTheyAreStartedEndsTheJob) {
+TEST_F(Hosts, AnInterruptDuringTheStartTerminatesTheJob) {
   write_shell("echo there >" + (folder_ / "asked").string() + "; exec sleep 1000");
   Process job(over("far:1", {"--start-timeout", "1000", "--", "true"}), {});
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(folder_ / "asked"); }));
@@ -180,8 +181,8 @@ TEST_F(Hosts, AnInterruptWhileTheyAreStartedEndsTheJob) {
   EXPECT_EQ(job.wait().status, 130);
 }
 
-// Linux starts no program with a variable of more than 128 KiB.
-TEST_F(Hosts, WhoseNamesAreTooLongForTfConfig) {
+// Linux does not start programs with a variable of more than 128 KiB.
+TEST_F(Hosts, NamesTooLongForTfConfigAreRefused) {
   write_shell("shift; exec sh -c \"$*\"");
   const std::string host(50'000, 'h');
   const Words report = {"--", "sh", "-c", "echo $RANK $WORLD_SIZE ${TF_CONFIG:-none}"};

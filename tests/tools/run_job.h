@@ -1,4 +1,4 @@
-// Jobs of `tandem run`, and what came of them.
+// Runs jobs of `tandem run`, and parses their output.
 #pragma once
 
 #include <algorithm>

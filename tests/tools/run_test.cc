@@ -1,4 +1,4 @@
-// `tandem run`: what the ranks find, what becomes of their output, signals and failures.
+// `tandem run`: the ranks' environments, their output, signals and failures.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ using namespace std::chrono_literals;
 
 bool is_alive(pid_t process) { return kill(process, 0) == 0; }
 
-TEST(Run, TellsEachRankItsPlace) {
+TEST(Run, SetsTheEnvironmentOfEachRank) {
   const Result result =
       run(script({"-n", "3"},
                  "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR; "
@@ -41,7 +41,7 @@ TEST(Run, TellsEachRankItsPlace) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(sorted_lines(result.out),
             (Words{"[0] 0 0 3 3 127.0.0.1", "[1] 1 1 3 3 127.0.0.1", "[2] 2 2 3 3 127.0.0.1"}));
-  // The same ports and secret for all.
+  // Ports and secret are the same for all ranks.
   std::set<std::string> said;
   for (const std::string& line : sorted_lines(result.err)) said.insert(line.substr(4));
   ASSERT_EQ(said.size(), 1u) << result.err;
@@ -49,13 +49,13 @@ TEST(Run, TellsEachRankItsPlace) {
   ASSERT_TRUE(std::regex_match(*said.begin(), parts,
                                std::regex("([0-9]+) [0-9a-f]{32} 127\\.0\\.0\\.1:([0-9]+)")))
       << result.err;
-  EXPECT_NE(parts[1], parts[2]);  // that of rank 0 is for other uses
+  EXPECT_NE(parts[1], parts[2]);  // rank 0 has another port, too, for other uses
   EXPECT_NE(run(script({}, "echo $TANDEM_JOB_TOKEN")).out,
             run(script({}, "echo $TANDEM_JOB_TOKEN")).out);
 }
 
-// The TF_CONFIG of each rank, by the label before its line. Parameter servers are ended when the
-// others are through, which therefore wait for what those say.
+// The TF_CONFIG of each rank, by the label before its line. Parameter servers are terminated once
+// the others have ended, so the others wait for the servers' lines.
 std::map<std::string, nlohmann::json> configs(const Words& options) {
   const TemporaryDirectory folder;
   const std::string said = (folder / "said").string();
@@ -104,7 +104,7 @@ TEST(Run, MakesTasks) {
   EXPECT_EQ(addresses.size(), 5u);
 }
 
-TEST(Run, ParameterServersEndWhenTheWorkersAreThrough) {
+TEST(Run, ParameterServersEndAfterTheWorkers) {
   const Result result =
       run(script({"--workers", "2", "--ps", "2"},
                  "case $TF_CONFIG in *'\"type\":\"ps\"'*) exec sleep 1000;; esac; echo done"));
@@ -118,21 +118,21 @@ TEST(Run, ParameterServersEndWhenTheWorkersAreThrough) {
   EXPECT_TRUE(contains(failed.err, "rank 1, ps 0, (process ")) << failed.err;
 }
 
-TEST(Run, SharesTheCoresOut) {
+TEST(Run, DividesTheCores) {
   const std::string list = "taskset -cp $$ | sed 's/.*: //'";
   const Result all = run(script({"--bind", "none", "-n", "1"}, list));
   const Result bound = run(script({"-n", "2"}, list));
   EXPECT_EQ(bound.status, 0) << bound.err;
   const Words lines = sorted_lines(bound.out);
   ASSERT_EQ(lines.size(), 2u);
-  // Two halves, or all of it where there is but one.
+  // Two halves, or everything if there is a single core.
   const bool one = all.out.find_first_of(",-") == std::string::npos;
   EXPECT_EQ(one, lines[0].substr(4) == lines[1].substr(4)) << all.out;
   EXPECT_EQ(run(script({}, list)).out, all.out);
   EXPECT_EQ(run(script({"-n", "64"}, "true")).status, 0);  // more ranks than cores
 }
 
-TEST(Run, PassesOutputOnLineByLine) {
+TEST(Run, ForwardsOutputLineByLine) {
   const Result result = run(script({"-n", "2"},
                                    "for i in $(seq 200); do echo line $i of $RANK; "
                                    "echo error $i >&2; done; printf unfinished"));
@@ -143,13 +143,13 @@ TEST(Run, PassesOutputOnLineByLine) {
     EXPECT_TRUE(std::regex_match(line, std::regex(R"(\[([01])\] (line [0-9]+ of \1|unfinished))")))
         << line;
   EXPECT_EQ(sorted_lines(result.err).size(), 400u);
-  // A line of a rank is one piece, however long.
+  // A rank's line is never split, however long it is.
   const Result large = run(script({"-n", "2"}, "head -c 30000 /dev/zero | tr '\\0' $RANK; echo"));
   EXPECT_EQ(sorted_lines(large.out),
             (Words{"[0] " + std::string(30000, '0'), "[1] " + std::string(30000, '1')}));
 }
 
-TEST(Run, EndsWhenNobodyReadsItsOutput) {
+TEST(Run, EndsWhenItsOutputIsClosed) {
   const std::string command = std::string("bash -c '") + TANDEM_COMMAND +
                               " run -n 2 -- yes | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}'";
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 128 + SIGPIPE);
@@ -164,7 +164,7 @@ TEST(Run, WritesOutputIntoFiles) {
   EXPECT_EQ(read_file(folder / "a/b/rank_0.out"), "out 0\n");
   EXPECT_EQ(read_file(folder / "a/b/rank_1.out"), "out 1\n");
   EXPECT_EQ(read_file(folder / "a/b/rank_1.err"), "err 1\n");
-  // What failed is still told.
+  // The failed write is still reported.
   const Result failed =
       run(script({"-n", "2", "--output", (folder / "c").string()}, "echo no luck >&2; exit 1"));
   EXPECT_TRUE(contains(failed.err, "    no luck\n")) << failed.err;
@@ -172,42 +172,42 @@ TEST(Run, WritesOutputIntoFiles) {
                  "[run] --output: cannot write '/proc/nowhere/rank_0.out'");
 }
 
-TEST(Run, EndsTheJobWhereItsOutputCannotBeWritten) {
+TEST(Run, TerminatesTheJobIfOutputCannotBeWritten) {
   const TemporaryDirectory folder;
   std::filesystem::create_symlink("/dev/full", folder / "rank_1.out");
   expect_failure(run(script({"-n", "2", "--output", folder.path().string()},
                             "echo out; while true; do sleep 0.05; done")),
                  "ResourceExhaustedError",
-                 "[run] the job was ended: cannot write what ranks print to '" +
+                 "[run] the job was terminated: cannot write the ranks' output to '" +
                      (folder / "rank_1.out").string() + "': No space left on device\n");
 }
 
-TEST(Run, EndsTheOthersAndTellsOfTheFirstToFail) {
+TEST(Run, TerminatesTheOthersAndReportsTheFirstFailure) {
   const Result result = run(script({"-n", "3"},
                                    "if [ $RANK = 1 ]; then echo no luck >&2; exit 7; "
                                    "fi; trap 'echo ended; exit 1' TERM; "
                                    "while true; do sleep 0.05; done"));
   EXPECT_EQ(result.status, 7);
   EXPECT_TRUE(contains(result.err, "[1] no luck\n")) << result.err;
-  EXPECT_TRUE(contains(result.err, "tandem: the last lines of rank 1 on stderr:\n    no luck\n"))
+  EXPECT_TRUE(contains(result.err, "tandem: last lines of rank 1 on stderr:\n    no luck\n"))
       << result.err;
   EXPECT_TRUE(std::regex_search(
       result.err, std::regex("tandem: AbortedError: \\[run\\] rank 1 \\(process [0-9]+ on "
                              "localhost\\) exited with code 7 after [0-9.]+ s; the other ranks "
-                             "were ended\n")))
+                             "were terminated\n")))
       << result.err;
   EXPECT_FALSE(contains(result.err, "rank 0 ("));
 }
 
-TEST(Run, KillsWhoDoesNotEnd) {
+TEST(Run, KillsRanksAfterTheGracePeriod) {
   const Result result = run(script({"-n", "2", "--grace", "0.2"},
                                    "if [ $RANK = 0 ]; then sleep 0.3; kill -SEGV $$; fi; trap '' "
                                    "TERM; while true; do sleep 0.05; done"));
   EXPECT_EQ(result.status, 128 + SIGSEGV);
-  EXPECT_TRUE(contains(result.err, "was ended by signal 11 (Segmentation fault)")) << result.err;
+  EXPECT_TRUE(contains(result.err, "was killed by signal 11 (Segmentation fault)")) << result.err;
 }
 
-TEST(Run, PassesSignalsOn) {
+TEST(Run, ForwardsSignals) {
   const std::string text =
       "trap 'echo usr1' USR1; trap 'echo term; exit 0' TERM; echo ready; "
       "while true; do sleep 0.02; done";
@@ -220,7 +220,7 @@ TEST(Run, PassesSignalsOn) {
       job.kill(SIGTERM);
     }
     const Result result = job.wait();
-    EXPECT_EQ(result.status, 0) << result.err;  // they ended well
+    EXPECT_EQ(result.status, 0) << result.err;  // exit code 0
     EXPECT_TRUE(contains(result.out, "[0] term\n") && contains(result.out, "[1] term\n"));
     EXPECT_EQ(contains(result.out, "[1] usr1\n"), signal == SIGUSR1);
   }
@@ -234,7 +234,7 @@ TEST(Run, ASecondSignalKills) {
   Process job(script({}, "trap '' INT; echo ready; while true; do sleep 0.05; done"), {});
   ASSERT_TRUE(eventually([&] { return contains(job.out(), "ready"); }));
   job.kill(SIGINT);
-  // Signals of a kind that wait to be read are one.
+  // Several pending signals of one kind are delivered once.
   EXPECT_TRUE(eventually([&] {
     job.kill(SIGINT);
     std::this_thread::sleep_for(20ms);
@@ -245,13 +245,13 @@ TEST(Run, ASecondSignalKills) {
   EXPECT_EQ(job.wait().status, 128 + SIGINT);
 }
 
-// Ranks that start processes of their own, and what is left of them all.
+// Ranks that start processes, and which of these are left afterwards.
 class Orphans : public ::testing::Test {
  protected:
-  // Each rank starts a sleep in its process group and one in a session of its own.
+  // Each rank starts a sleep in its process group and one in another session.
   static constexpr const char* kScript =
       "sleep 1000 & echo $! $$; setsid sleep 1000 & echo $!; wait";
-  // The six of them, when all have said their numbers.
+  // The six processes, once all have printed their numbers.
   std::vector<pid_t> processes(const Process& job) {
     std::vector<pid_t> found;
     EXPECT_TRUE(eventually([&] {
@@ -297,8 +297,8 @@ TEST_F(Orphans, AreNotLeftWhenTheLauncherIsKilled) {
   expect_gone(all);
 }
 
-TEST(Run, IsOverWhenTheRanksAre) {
-  // A process that has left its rank's group holds the pipe open.
+TEST(Run, EndsWithItsRanks) {
+  // A process that has left its rank's group keeps the pipe open.
   const Result result = run(script({}, "setsid sleep 1000 & echo started"));
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.out, "[0] started\n");
@@ -311,18 +311,18 @@ TEST(Run, RanksFindEachOther) {
             (Words{"[0] rank 0 of 3: 012", "[1] rank 1 of 3: 012", "[2] rank 2 of 3: 012"}));
 }
 
-TEST(Run, TwoJobsAtOnceDoNotDisturbEachOther) {
+TEST(Run, TwoJobsRunIndependently) {
   Process first({"run", "-n", "3", "--", TANDEM_RENDEZVOUS_PROGRAM}, {});
   const Result second = run({"run", "-n", "2", "--", TANDEM_RENDEZVOUS_PROGRAM});
   EXPECT_EQ(second.status, 0) << second.err;
   EXPECT_EQ(first.wait().status, 0);
 }
 
-TEST(Run, ARankThatDiesTakesTheJobDownInItsName) {
+TEST(Run, ARankThatDiesIsNamedAsTheCause) {
   const Result died = run({"run", "-n", "3", "--", TANDEM_RENDEZVOUS_PROGRAM, "die", "1"});
   EXPECT_EQ(died.status, 128 + SIGKILL) << died.err;
   EXPECT_TRUE(contains(died.err, "[run] rank 1 (process ")) << died.err;
-  EXPECT_TRUE(contains(died.err, "was ended by signal 9 (Killed)")) << died.err;
+  EXPECT_TRUE(contains(died.err, "was killed by signal 9 (Killed)")) << died.err;
 }
 
 TEST(Run, RefusesBadOptionsInOneLine) {
@@ -335,8 +335,8 @@ TEST(Run, RefusesBadOptionsInOneLine) {
   refuse({"-n", "many"}, "--ranks: expected a whole number of at least 1, got 'many'");
   refuse({"-n", "99999999999"}, "--ranks");
   refuse({"--workers", "-1"}, "--workers: expected a whole number of at least 0, got '-1'");
-  refuse({"--ps", "1"}, "[run] --ps and --evaluator need --workers or --chief");
-  refuse({"-n", "2", "--workers", "2"}, "[run] -n counts alike ranks");
+  refuse({"--ps", "1"}, "[run] --ps and --evaluator require --workers or --chief");
+  refuse({"-n", "2", "--workers", "2"}, "[run] expected either -n or --workers");
   refuse({"--bind", "socket"}, "[run] expected --bind none or core, got 'socket'");
   refuse({"--grace", "-1"}, "[run] expected --grace in [0, 86400] seconds, got -1");
   refuse({"--grace", "nan"}, "[run] expected --grace in [0, 86400] seconds, got nan");
@@ -345,20 +345,21 @@ TEST(Run, RefusesBadOptionsInOneLine) {
   refuse({"--hosts", ""}, "--hosts");
   refuse({"--hosts", "a:0"}, "[run] expected NAME:SLOTS with slots in [1, 4096], got 'a:0'");
   refuse({"--hosts", "a:"}, "[run] expected NAME:SLOTS, got 'a:'");
-  refuse({"--hosts", ":2"}, "[run] expected the name of a host, got ':2'");
-  refuse({"--hosts", "-oProxyCommand=x:2"}, "[run] expected the name of a host");
-  refuse({"--hosts", "a:1,a:1"}, "[run] the host 'a' is given twice");
-  refuse({"--hosts", "a:1,localhost:1"}, "[run] the other hosts know this one by another name");
-  refuse({"--hosts", "a:1,b:1", "-n", "3"}, "[run] 3 ranks need as many slots, the hosts have 2");
-  refuse({"--hosts", "a", "--hostfile", "b"}, "[run] --hosts and --hostfile are two ways");
+  refuse({"--hosts", ":2"}, "[run] expected a host name, got ':2'");
+  refuse({"--hosts", "-oProxyCommand=x:2"}, "[run] expected a host name");
+  refuse({"--hosts", "a:1,a:1"}, "[run] host 'a' is listed twice");
+  refuse({"--hosts", "a:1,localhost:1"}, "[run] expected host names that all hosts can reach");
+  refuse({"--hosts", "a:1,b:1", "-n", "3"},
+         "[run] expected at least 3 slots for as many ranks, the hosts have 2");
+  refuse({"--hosts", "a", "--hostfile", "b"}, "[run] expected either --hosts or --hostfile");
   refuse({"--hostfile", "/no/such/file"}, "[run] cannot read the host file '/no/such/file'",
          "NotFoundError");
   refuse({"--env", "=x"}, "[run] expected --env NAME or NAME=VALUE, got '=x'");
-  refuse({"--env", "NO_SUCH_VARIABLE"}, "[run] --env NO_SUCH_VARIABLE: there is no such variable",
+  refuse({"--env", "NO_SUCH_VARIABLE"}, "[run] --env NO_SUCH_VARIABLE: the variable is not set",
          "NotFoundError");
   refuse({"--wings"}, "--wings");
   expect_failure(run({"run", "-n", "2"}), "InvalidArgumentError",
-                 "[run] expected a program behind --");
+                 "[run] expected a program after --");
   expect_failure(run({"run", "-n", "2", "--", "no-such-program"}), "NotFoundError",
                  "[run] cannot start 'no-such-program': No such file or directory");
   expect_failure(run({"run", "--", "/"}), "NotFoundError",

@@ -1,4 +1,4 @@
-// Ranks under torchrun, where there is one: they find each other beside its own store.
+// Ranks under torchrun, if it is installed: they find each other although it runs its own store.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ using testing::TemporaryDirectory;
 void expect_meeting(const std::string& options) {
   const TemporaryDirectory folder;
   const std::string out = (folder / "out").string();
-  // Older ones stumble over newer Pythons unless they are told where output goes.
+  // Older versions fail under newer Pythons unless redirects are given.
   const std::string command = "torchrun -r 1 -t 1 --log_dir " + (folder / "log").string() + " " +
                               options + " --nproc_per_node 3 --no_python " +
                               TANDEM_RENDEZVOUS_PROGRAM + " >" + out + " 2>&1";
@@ -30,12 +30,12 @@ void expect_meeting(const std::string& options) {
 
 bool has_torchrun() { return std::system("torchrun --help >/dev/null 2>&1") == 0; }
 
-TEST(TorchrunSlow, WhoseStoreHasThePort) {
+TEST(TorchrunSlow, WithItsStoreOnThePort) {
   TANDEM_REQUIRE(has_torchrun(), "torchrun");
   expect_meeting("--master_port " + std::to_string(free_port()));
 }
 
-TEST(TorchrunSlow, ThatLeavesThePortFree) {
+TEST(TorchrunSlow, WithTheStoreOnAnotherPort) {
   TANDEM_REQUIRE(has_torchrun(), "torchrun");
   expect_meeting("--standalone");
 }

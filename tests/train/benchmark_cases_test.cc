@@ -1,5 +1,5 @@
-// The models of benchmarks/ in small: they train, eagerly and traced, and in mixed precision as in
-// float32.
+// Small versions of the models of benchmarks/: they train eagerly and traced, in float32 and in
+// mixed precision.
 #include <gtest/gtest.h>
 
 #include <string>

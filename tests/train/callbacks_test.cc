@@ -22,7 +22,7 @@ using testing::expect_error;
 using testing::read_file;
 using testing::TemporaryDirectory;
 
-// A model of one variable; `schedule` is the rate of its optimizer.
+// A model with one variable. `schedule` is its optimizer's learning rate.
 Sequential small_model(double rate = 0.1) {
   Sequential model(
       {layers::Dense(1, {.use_bias = false, .kernel_initializer = "zeros", .input_shape = {1}})});
@@ -38,7 +38,7 @@ History fit(Model& model, std::int64_t epochs, std::vector<Callback> callbacks,
   return model.fit(data, options);
 }
 
-// Puts figures of the test's own in the place of an epoch's, for a callback under test.
+// Replaces an epoch's metrics by the test's own, for a callback under test.
 class Replay final : public callbacks::CallbackBase {
  public:
   Replay(Callback callback, std::vector<double> values)
@@ -102,7 +102,7 @@ TEST(Callbacks, StopTrainingEndsAfterTheStep) {
   EXPECT_EQ(model.optimizer().iterations(), 3) << "the next fit() is not stopped";
 }
 
-TEST(EarlyStopping, WaitsForItsPatience) {
+TEST(EarlyStopping, StopsAfterItsPatience) {
   Sequential model = small_model();
   const auto replay =
       std::make_shared<Replay>(callbacks::EarlyStopping({.min_delta = 0.05, .patience = 2}),
@@ -110,7 +110,7 @@ TEST(EarlyStopping, WaitsForItsPatience) {
   EXPECT_EQ(fit(model, 6, {Callback(replay)}).epoch.size(), 4u);
 }
 
-TEST(EarlyStopping, WatchesAccuraciesUpwards) {
+TEST(EarlyStopping, MaximizesAccuracies) {
   Sequential model = small_model();
   int epochs = 0;
   auto stopping = callbacks::EarlyStopping({.monitor = "val_accuracy", .patience = 1});
@@ -125,7 +125,7 @@ TEST(EarlyStopping, WatchesAccuraciesUpwards) {
   EXPECT_EQ(epochs, 4);
 }
 
-TEST(EarlyStopping, PutsTheBestWeightsBack) {
+TEST(EarlyStopping, RestoresTheBestWeights) {
   Sequential model = small_model();
   const auto replay = std::make_shared<Replay>(
       callbacks::EarlyStopping({.patience = 2, .restore_best_weights = true}),
@@ -141,7 +141,7 @@ TEST(EarlyStopping, PutsTheBestWeightsBack) {
   EXPECT_EQ(model.variables()[0].value().to_vector<float>()[0], weights[1]);
 }
 
-TEST(EarlyStopping, WithoutItsFigureLetsTrainingGoOn) {
+TEST(EarlyStopping, WithoutItsMetricTrainingContinues) {
   Sequential model = small_model();
   EXPECT_EQ(fit(model, 3, {callbacks::EarlyStopping()}).epoch.size(), 3u);
   expect_error<InvalidArgumentError>(
@@ -161,7 +161,7 @@ TEST(LearningRateScheduler, SetsEachEpochsRate) {
   EXPECT_EQ(rates, (std::vector<double>{0.8, 0.4, 0.2}));
 }
 
-TEST(ReduceLROnPlateau, ReducesCoolsDownAndStopsAtTheLeast) {
+TEST(ReduceLROnPlateau, ReducesCoolsDownAndStopsAtTheMinimum) {
   Sequential model = small_model(1.0);
   const auto replay = std::make_shared<Replay>(
       callbacks::ReduceLROnPlateau({.factor = 0.5, .patience = 2, .cooldown = 1, .min_lr = 0.3}),
@@ -172,7 +172,7 @@ TEST(ReduceLROnPlateau, ReducesCoolsDownAndStopsAtTheLeast) {
                                      "expected a factor");
 }
 
-TEST(ModelCheckpoint, FillsInThePath) {
+TEST(ModelCheckpoint, FormatsThePath) {
   const TemporaryDirectory directory;
   Sequential model = small_model();
   fit(model, 2,
@@ -209,7 +209,7 @@ TEST(ModelCheckpoint, KeepsTheBestOnly) {
             weights[1]);
 }
 
-TEST(CSVLogger, WritesALineAnEpoch) {
+TEST(CSVLogger, WritesOneLinePerEpoch) {
   const TemporaryDirectory directory;
   Sequential model = small_model();
   const History history = fit(model, 2, {callbacks::CSVLogger(directory / "log.csv")}, true);
@@ -226,7 +226,7 @@ TEST(CSVLogger, WritesALineAnEpoch) {
     std::getline(fields, field, ',');
     EXPECT_EQ(field, std::to_string(epoch));
     std::getline(fields, field, ',');
-    EXPECT_EQ(std::stod(field), history.at("loss")[epoch]) << "figures come back exactly";
+    EXPECT_EQ(std::stod(field), history.at("loss")[epoch]) << "metrics are read back exactly";
     std::getline(fields, field, ',');
     EXPECT_EQ(std::stod(field), history.at("val_loss")[epoch]);
   }
@@ -242,7 +242,7 @@ TEST(CSVLogger, WritesALineAnEpoch) {
       "[CSVLogger]");
 }
 
-TEST(TerminateOnNaN, EndsTrainingWhereTheLossIsNoNumber) {
+TEST(TerminateOnNaN, StopsTrainingWhenTheLossIsNaN) {
   Sequential model = small_model();
   const Tensor x = ones({4, 1});
   Tensor y = constant({1.0F, 1.0F, std::numeric_limits<float>::infinity(), 1.0F});
@@ -267,7 +267,7 @@ TEST(Crc32c, AgreesWithPublishedValues) {
   EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);
 }
 
-// The records of a TFRecord file, taken apart by hand; checks the framing.
+// Parses the records of a TFRecord file, and checks their lengths and checksums.
 std::vector<std::string> records_of(const std::string& bytes) {
   const auto masked = [](const std::string& data) {
     const std::uint32_t crc = crc32c(data);
@@ -318,7 +318,7 @@ TEST(TensorBoard, WritesEventFilesOfEachRun) {
   }
 }
 
-TEST(ProgressBar, IsPlainLinesWhereThereIsNoTerminal) {
+TEST(ProgressBar, PrintsPlainLinesWithoutATerminal) {
   Sequential model = small_model();
   const auto data = data::Dataset::from_tensor_slices({ones({4, 1}), ones({4, 1})}).batch(2);
   ::testing::internal::CaptureStderr();

@@ -1,4 +1,4 @@
-// Debugging of NaN and infinities: the first operation that makes one is named.
+// check_numerics: names the first operation that produces NaN or infinity.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -51,7 +51,7 @@ TEST_P(CheckNumericsOfFit, NamesTheLayerOfTheForwardPass) {
   const DeviceScope cpu("/cpu:0");
   Sequential model = with_log(GetParam());
   const Tensor x = ones({4, 2}), y = ones({4, 1});
-  model.fit(x, y, {.verbose = 0});  // without a word
+  model.fit(x, y, {.verbose = 0});  // no error
   model = with_log(GetParam());
   const CheckNumericsScope scope;
   expect_error<InvalidArgumentError>(
@@ -74,7 +74,7 @@ TEST_P(CheckNumericsOfFit, NamesTheLayerOfTheBackwardPass) {
       "(backward pass: the gradient of Sqrt of layer 'root') gave");
 }
 
-TEST_P(CheckNumericsOfFit, SaysThatTheDataBringsIt) {
+TEST_P(CheckNumericsOfFit, NamesTheDataAsTheSource) {
   const DeviceScope cpu("/cpu:0");
   Sequential model = with_log(GetParam());
   const CheckNumericsScope scope;
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Steps, CheckNumericsOfFit, ::testing::Bool(), [](const 
   return info.param ? std::string("Eager") : std::string("Traced");
 });
 
-TEST(CheckNumerics, FunctionsAreTracedAnew) {
+TEST(CheckNumerics, FunctionsAreRetraced) {
   const DeviceScope cpu("/cpu:0");
   const auto traced = function([](const Tensor& x) { return sqrt(x) + 1.0; });
   const Tensor bad = constant({-1.0F, 4.0F});
@@ -120,7 +120,7 @@ TEST(CheckNumerics, TrainsToTheSameBits) {
   EXPECT_EQ(train(true), train(false));
 }
 
-TEST(CheckNumerics, LetsInfinitiesOfMasksPass) {
+TEST(CheckNumerics, AllowsInfinitiesInMasks) {
   const DeviceScope cpu("/cpu:0");
   const CheckNumericsScope scope;
   const Tensor mask = constant({0.0F, -kInfinity});

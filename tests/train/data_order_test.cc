@@ -1,5 +1,5 @@
-// Which examples fit() trains on, and in which order: passes over the data go on through epochs and
-// calls.
+// Which examples fit() trains on, and in which order: passes over the data continue across
+// epochs and calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ Tensor numbers(int count) {
   return constant(values, {.dtype = float32, .shape = {count, 1}});
 }
 
-// A model that notes the examples that it is trained on.
+// A model that records the examples that it is trained on.
 struct Recorder {
   std::shared_ptr<std::vector<double>> met = std::make_shared<std::vector<double>>();
   Sequential model;
@@ -72,13 +72,13 @@ std::vector<double> sorted(std::vector<double> values) {
 
 using Values = std::vector<double>;
 
-TEST(DataOrder, StepsPerEpochGoOnWithTheData) {
+TEST(DataOrder, StepsPerEpochContinueThroughTheData) {
   Recorder recorder;
   EXPECT_EQ(recorder.fit(ordered(10, 1).repeat(), {.epochs = 3, .steps_per_epoch = 4}),
             (Values{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1}));
 }
 
-TEST(DataOrder, StepsPerEpochBeyondTheDataGoOnWithTheNextPass) {
+TEST(DataOrder, StepsPerEpochBeyondTheDataBeginTheNextPass) {
   Recorder recorder;
   EXPECT_EQ(recorder.fit(ordered(3, 1), {.epochs = 2, .steps_per_epoch = 4}),
             (Values{0, 1, 2, 0, 1, 2, 0, 1}));
@@ -129,7 +129,7 @@ TEST(DataOrder, ACallThatEndsWithinAPassIsFollowedByTheNextPass) {
   EXPECT_EQ(second, Values(both.begin() + 8, both.end()));
 }
 
-TEST(DataOrder, RandomMapsGoOnThroughCalls) {
+TEST(DataOrder, RandomMapsContinueAcrossCalls) {
   random::set_seed(2);
   const Dataset noise = Dataset::from_tensor_slices({numbers(4), numbers(4)})
                             .map([](const Example& e) {
@@ -152,7 +152,7 @@ TEST(DataOrder, InitialEpochBeginsWithThatPass) {
             Values(all.begin() + 16, all.end()));
 }
 
-// --- training that stops and goes on ---
+// --- training that is interrupted and resumed ---
 
 Callback crash_after(std::int64_t steps) {
   return callbacks::LambdaCallback(
@@ -161,7 +161,7 @@ Callback crash_after(std::int64_t steps) {
       }});
 }
 
-// A program of two calls, of which the second has steps_per_epoch.
+// Calls fit() twice, the second time with steps_per_epoch.
 Values program(const std::filesystem::path& first, const std::filesystem::path& second,
                std::int64_t crash) {
   Recorder recorder;
@@ -181,22 +181,22 @@ Values program(const std::filesystem::path& first, const std::filesystem::path& 
   return met;
 }
 
-TEST(DataOrder, GoesOnFromACheckpointWithinAPass) {
+TEST(DataOrder, ResumesFromACheckpointWithinAPass) {
   const TemporaryDirectory unbroken;
   const Values all = program(unbroken / "first", unbroken / "second", 0);
   ASSERT_EQ(all.size(), 16U + 30U);
   for (const std::int64_t crash : {2, 5, 9, 12}) {
     const TemporaryDirectory directory;
     program(directory / "first", directory / "second", crash);
-    // The callback that crashes comes before the checkpoint of its step.
+    // The crashing callback runs before the one that saves the checkpoint of its step.
     const Values rest = program(directory / "first", directory / "second", 0);
     EXPECT_EQ(rest, Values(all.begin() + 16 + 2 * (crash - 1), all.end())) << crash;
   }
 }
 
-// --- data without an end ---
+// --- infinite data ---
 
-TEST(EndlessData, WantsANumberOfSteps) {
+TEST(EndlessData, RequiresANumberOfSteps) {
   Recorder recorder;
   Model& model = recorder.model;
   const Dataset endless = ordered(4, 2).repeat(), good = ordered(4, 2);
@@ -209,7 +209,7 @@ TEST(EndlessData, WantsANumberOfSteps) {
   expect_error<InvalidArgumentError>(
       [&] { model.fit(good, {.validation_data = endless, .verbose = 0}); },
       "pass validation_steps");
-  EXPECT_TRUE(recorder.met->empty()) << "told before training";
+  EXPECT_TRUE(recorder.met->empty()) << "refused before training";
 
   EXPECT_EQ(recorder.fit(good, {.validation_data = endless, .validation_steps = 3}),
             (Values{0, 1, 2, 3, 0, 1, 2, 3, 0, 1}));

@@ -1,4 +1,4 @@
-// What explain() tells, against what runs measure.
+// Compares the results of explain() with measurements of real runs.
 #include "tandem/explain.h"
 
 #include <gtest/gtest.h>
@@ -53,35 +53,35 @@ std::int64_t used(const std::string& device, MemoryTag tag) {
 }
 
 // The allocator rounds each allocation up to 256 bytes.
-void expect_measured(std::int64_t measured, std::int64_t told, std::int64_t allocations,
+void expect_measured(std::int64_t measured, std::int64_t explanation, std::int64_t allocations,
                      const char* what) {
-  EXPECT_GE(measured, told) << what;
-  EXPECT_LT(measured, told + 256 * allocations) << what;
+  EXPECT_GE(measured, explanation) << what;
+  EXPECT_LT(measured, explanation + 256 * allocations) << what;
 }
 
-TEST(Explain, VariablesTakeWhatIsMeasured) {
+TEST(Explain, VariableMemoryEqualsTheMeasurement) {
   testing::use_gpus(1, 64);
   Model model = small_model(optimizers::Adam());
-  const Explanation told = explain(model, batch_of(32));
-  EXPECT_EQ(told.batch, 32);
-  EXPECT_EQ(told.num_replicas, 1);
-  const auto& gpu = entry(told, "GPU:0");
+  const Explanation explanation = explain(model, batch_of(32));
+  EXPECT_EQ(explanation.batch, 32);
+  EXPECT_EQ(explanation.num_replicas, 1);
+  const auto& gpu = entry(explanation, "GPU:0");
   EXPECT_EQ(gpu.limit, 64 << 20);
   EXPECT_EQ(gpu.weights, (kTrainable + kMoving) * 4);
   EXPECT_EQ(gpu.optimizer, 2 * kTrainable * 4);
   EXPECT_TRUE(gpu.fits());
   expect_measured(used("GPU:0", MemoryTag::kWeights), gpu.weights, 8, "weights");
   expect_measured(used("GPU:0", MemoryTag::kOptimizer), gpu.optimizer, 12, "optimizer");
-  EXPECT_EQ(entry(told, "CPU:0").optimizer, 8);  // the count of steps
-  // A real step makes no more of them.
+  EXPECT_EQ(entry(explanation, "CPU:0").optimizer, 8);  // the count of steps
+  // A real step allocates no more.
   model.fit(data::Dataset::from_tensors(batch_of(32)), {.verbose = 0});
   expect_measured(used("GPU:0", MemoryTag::kWeights), gpu.weights, 8, "weights");
   expect_measured(used("GPU:0", MemoryTag::kOptimizer), gpu.optimizer, 12, "optimizer");
 }
 
-// What fit()'s program keeps is the memory plan's arena, the loss that it gives, and up to
-// three small constants that the passes have computed beforehand.
-TEST(Explain, TheArenaTakesWhatIsMeasured) {
+// fit()'s program holds the memory plan's arena, the loss, and up to three small constants that
+// the passes computed.
+TEST(Explain, ArenaMemoryEqualsTheMeasurement) {
   testing::use_gpus(1, 64);
   const distribute::OneDeviceStrategy strategy("/gpu:0");
   Model model;
@@ -90,10 +90,10 @@ TEST(Explain, TheArenaTakesWhatIsMeasured) {
     model = small_model(optimizers::Adam());
   }
   const data::Example batch = batch_of(32);
-  const Explanation told = explain(model, batch);
+  const Explanation explanation = explain(model, batch);
   EXPECT_EQ(used("GPU:0", MemoryTag::kActivations), 0);
   model.fit(data::Dataset::from_tensors(batch), {.verbose = 0});
-  const auto& gpu = entry(told, "GPU:0");
+  const auto& gpu = entry(explanation, "GPU:0");
   EXPECT_EQ(gpu.inputs, 32 * 50 * 4 + 32 * 8);
   EXPECT_GE(gpu.gradients, kTrainable * 4);
   EXPECT_GT(gpu.activations, 0);
@@ -103,30 +103,31 @@ TEST(Explain, TheArenaTakesWhatIsMeasured) {
 
 TEST(Explain, ListsVariablesAndOperations) {
   testing::use_gpus(0);
-  const Explanation told = explain(small_model(optimizers::SGD({.momentum = 0.9})), batch_of(4));
-  ASSERT_EQ(told.devices.size(), 1u);
+  const Explanation explanation =
+      explain(small_model(optimizers::SGD({.momentum = 0.9})), batch_of(4));
+  ASSERT_EQ(explanation.devices.size(), 1u);
   std::int64_t weights = 0, optimizer = 0;
-  for (const auto& variable : told.variables) {
+  for (const auto& variable : explanation.variables) {
     EXPECT_EQ(variable.bytes,
               variable.shape.num_elements() * static_cast<std::int64_t>(size_of(variable.dtype)));
     EXPECT_EQ(variable.devices, std::vector<std::string>{kDevice + "CPU:0"});
     (variable.optimizer ? optimizer : weights) += variable.bytes;
   }
-  EXPECT_EQ(weights, told.devices[0].weights);
-  EXPECT_EQ(optimizer, told.devices[0].optimizer);
+  EXPECT_EQ(weights, explanation.devices[0].weights);
+  EXPECT_EQ(optimizer, explanation.devices[0].optimizer);
   int products = 0;
-  for (const auto& operation : told.operations) {
+  for (const auto& operation : explanation.operations) {
     EXPECT_EQ(operation.device, kDevice + "CPU:0");
     EXPECT_FALSE(operation.name.empty());
     products += operation.type.find("MatMul") != std::string::npos ||
                 operation.type.find("Dense") != std::string::npos;
   }
   EXPECT_GE(products, 2);
-  EXPECT_TRUE(told.collectives.empty());
-  EXPECT_TRUE(told.fallbacks.empty());
+  EXPECT_TRUE(explanation.collectives.empty());
+  EXPECT_TRUE(explanation.fallbacks.empty());
 }
 
-TEST(Explain, ChangesNothingThatTrainingDependsOn) {
+TEST(Explain, DoesNotAffectTraining) {
   const auto loss_after = [](bool explained) {
     random::set_seed(3);
     Model model = small_model(optimizers::Adam());
@@ -138,7 +139,7 @@ TEST(Explain, ChangesNothingThatTrainingDependsOn) {
   EXPECT_EQ(loss_after(true), loss_after(false));
 }
 
-// What a step moves between replicas: told, and counted in a profile of a real step.
+// Compares the bytes of a step's collectives with those in a profile of a real step.
 void expect_collectives(std::int64_t examples, const std::string& type) {
   const distribute::MirroredStrategy strategy({.devices = {"/" + type + ":0", "/" + type + ":1"}});
   Model model;
@@ -147,13 +148,13 @@ void expect_collectives(std::int64_t examples, const std::string& type) {
     model = small_model(optimizers::Adam());
   }
   const data::Example batch = batch_of(examples);
-  const Explanation told = explain(model, batch);
-  EXPECT_EQ(told.num_replicas, 2);
-  EXPECT_EQ(told.replica_devices,
+  const Explanation explanation = explain(model, batch);
+  EXPECT_EQ(explanation.num_replicas, 2);
+  EXPECT_EQ(explanation.replica_devices,
             (std::vector<std::string>{kDevice + type + ":0", kDevice + type + ":1"}));
   std::int64_t bytes = 0;
   std::size_t variables = 0;
-  for (const auto& collective : told.collectives) {
+  for (const auto& collective : explanation.collectives) {
     EXPECT_EQ(collective.type, "all_reduce");
     EXPECT_EQ(collective.replicas, 2);
     bytes += collective.bytes;
@@ -166,7 +167,7 @@ void expect_collectives(std::int64_t examples, const std::string& type) {
   profiler::start({.file = directory / "t"});
   model.fit(data::Dataset::from_tensors(batch), {.verbose = 0});
   profiler::stop();
-  // Those that NCCL moves are padded, in buckets.
+  // NCCL reduces padded buckets.
   const bool packed = type == "GPU" && testing::nccl_joins_gpus();
   std::int64_t moved = 0;
   for (const Variable& variable : model.trainable_variables()) {
@@ -181,31 +182,31 @@ void expect_collectives(std::int64_t examples, const std::string& type) {
         counted += event.args["bytes"].get<std::int64_t>();
     EXPECT_EQ(counted, moved) << device;
     if (type == "CPU") continue;  // other work has left gaps there, which are not used up whole
-    const auto& memory = entry(told, device);
+    const auto& memory = entry(explanation, device);
     expect_measured(used(device, MemoryTag::kWeights), memory.weights, 8, "weights");
     expect_measured(used(device, MemoryTag::kOptimizer), memory.optimizer, 13, "optimizer");
   }
-  // The larger part of an uneven batch is the first one's.
+  // The first replica gets the larger part of an uneven batch.
   const std::int64_t first = (examples + 1) / 2;
-  EXPECT_EQ(entry(told, type + ":0").inputs, first * (50 * 4 + 8));
-  EXPECT_EQ(entry(told, type + ":1").inputs, (examples - first) * (50 * 4 + 8));
+  EXPECT_EQ(entry(explanation, type + ":0").inputs, first * (50 * 4 + 8));
+  EXPECT_EQ(entry(explanation, type + ":1").inputs, (examples - first) * (50 * 4 + 8));
 }
 
-TEST(Explain, CollectivesMoveWhatIsCounted) {
+TEST(Explain, CollectiveBytesEqualTheProfile) {
   config::set_logical_cpus(2);
   expect_collectives(9, "CPU");
 }
 
-TEST(Explain, CollectivesOfGpusMoveWhatIsCounted) {
+TEST(Explain, CollectiveBytesOfGpusEqualTheProfile) {
   testing::use_gpus(2, 64);
   expect_collectives(8, "GPU");
 }
 
-TEST(Explain, TellsWhatDoesNotFit) {
+TEST(Explain, ReportsWhatDoesNotFit) {
   testing::use_gpus(1, 1);
-  const Explanation told = explain(small_model(optimizers::SGD()), batch_of(4000));
-  EXPECT_FALSE(entry(told, "GPU:0").fits());
-  EXPECT_GT(entry(told, "GPU:0").total(), 1 << 20);
+  const Explanation explanation = explain(small_model(optimizers::SGD()), batch_of(4000));
+  EXPECT_FALSE(entry(explanation, "GPU:0").fits());
+  EXPECT_GT(entry(explanation, "GPU:0").total(), 1 << 20);
 }
 
 void infer_same(InferContext& c) { c.add_output(c.dtype(0), c.shape(0)); }
@@ -219,19 +220,19 @@ const OpDef kHostOnly = {.name = "HostOnly",
                          .cpu_kernel = copy_kernel,
                          .gpu = false};
 
-TEST(Explain, TellsWhyOperationsFellBackToTheCpu) {
+TEST(Explain, ReportsWhyOperationsFellBackToTheCpu) {
   testing::use_gpus(1, 64);
   Model model = Sequential({layers::Dense(4, {.input_shape = {50}}),
                             layers::Lambda([](const Tensor& x) { return run(kHostOnly, {&x}); })});
   model.compile({.optimizer = optimizers::SGD(), .loss = losses::MeanSquaredError()});
-  const Explanation told = explain(model, {zeros({2, 50}), zeros({2, 4})});
-  ASSERT_EQ(told.fallbacks.size(), 1u);
-  EXPECT_EQ(told.fallbacks[0].type, "HostOnly");
-  EXPECT_EQ(told.fallbacks[0].device, kDevice + "CPU:0");
-  EXPECT_EQ(told.fallbacks[0].reason, "HostOnly has no kernel for GPUs");
+  const Explanation explanation = explain(model, {zeros({2, 50}), zeros({2, 4})});
+  ASSERT_EQ(explanation.fallbacks.size(), 1u);
+  EXPECT_EQ(explanation.fallbacks[0].type, "HostOnly");
+  EXPECT_EQ(explanation.fallbacks[0].device, kDevice + "CPU:0");
+  EXPECT_EQ(explanation.fallbacks[0].reason, "HostOnly has no kernel for GPUs");
 }
 
-TEST(Explain, RefusesWhatCannotBe) {
+TEST(Explain, RefusesInvalidArguments) {
   EXPECT_THROW(explain(Sequential({layers::Dense(3, {.input_shape = {4}})}), batch_of(4)),
                FailedPreconditionError);
   const Model model = small_model(optimizers::SGD());
@@ -242,7 +243,7 @@ TEST(Explain, RefusesWhatCannotBe) {
                InvalidArgumentError);
 }
 
-// A layer that chooses between two ways by its input's elements.
+// A layer that selects between two branches by its input's elements.
 class Choosing final : public LayerBase {
  public:
   Choosing() : LayerBase("") {}
@@ -261,7 +262,7 @@ class Choosing final : public LayerBase {
   Layer dense_ = layers::Dense(300);
 };
 
-TEST(Explain, BodiesOfControlFlowCount) {
+TEST(Explain, CountsBodiesOfControlFlow) {
   testing::use_gpus(0);
   const auto explained = [](const Layer& first) {
     Model model = Sequential({layers::Dense(50, {.input_shape = {50}}), first, layers::Dense(7)});
@@ -278,7 +279,7 @@ TEST(Explain, BodiesOfControlFlowCount) {
   EXPECT_EQ(count("If"), 1);
   EXPECT_EQ(count("IfGradient"), 1);
   EXPECT_GT(choosing.operations.size(), plain.operations.size());
-  // The forward part is in the way back of each branch, too.
+  // The backward pass of each branch contains its forward part, too.
   EXPECT_GT(entry(choosing, "CPU:0").activations, entry(plain, "CPU:0").activations);
   EXPECT_EQ(entry(choosing, "CPU:0").weights, entry(plain, "CPU:0").weights);
 }

@@ -63,13 +63,13 @@ TEST(Validation, SplitsOffTheLastExamplesBeforeShuffling) {
     EXPECT_NEAR(history.at("loss")[static_cast<std::size_t>(epoch)], 1.0, 1e-6);
     EXPECT_NEAR(history.at("val_loss")[static_cast<std::size_t>(epoch)], (4 + 4 + 9) / 3.0, 1e-6);
   }
-  // Validation data goes first, as in Keras, and all examples are trained on.
+  // As in Keras, validation data is split off first, and all other examples are trained on.
   EXPECT_NEAR(model.fit(x, y, {.validation_data = {x, x}, .validation_split = 0.3, .verbose = 0})
                   .at("loss")[0],
               (7 + 4 + 4 + 9) / 10.0, 1e-6);
 }
 
-TEST(Validation, RefusesWhatDoesNotGoTogether) {
+TEST(Validation, RefusesContradictoryOptions) {
   Sequential model = still(0.0);
   const Tensor x = column({1, 2, 3});
   const Dataset batches = Dataset::from_tensors({x, x});
@@ -118,7 +118,7 @@ TEST(ClassWeight, TakesOneHotTargetsAndClassNumbers) {
   EXPECT_NEAR(loss_of("sparse_categorical_crossentropy", constant({0, 1})), expected, 1e-5);
 }
 
-TEST(ClassWeight, RefusesWeightsOfExamplesBesideAndOtherTargets) {
+TEST(ClassWeight, RefusesSampleWeightsAndOtherTargets) {
   Sequential model = still(0.0);
   const Tensor x = column({1, 1});
   const FitOptions options = {.verbose = 0, .class_weight = {{1, 2.0}}};
@@ -134,7 +134,7 @@ TEST(ClassWeight, RefusesWeightsOfExamplesBesideAndOtherTargets) {
       "[fit] class_weight expected targets of class numbers");
 }
 
-TEST(Metrics, AreWeightedWhereTheyAreSaidToBe) {
+TEST(Metrics, AreWeightedOnlyAsWeightedMetrics) {
   Sequential model = still(0.0, "mse", {"mae"}, {metrics::MeanSquaredError()});
   const Dataset data =
       Dataset::from_tensors({column({1, 1}), column({1, 3}), constant({1.0F, 3.0F})});
@@ -163,7 +163,7 @@ TEST(SummedLoss, IsSummedOverPositionsToo) {
   EXPECT_EQ(kernel.value().item<float>(), -expected);
 }
 
-TEST(FrozenLayers, WithoutTrainableVariablesStopToo) {
+TEST(FrozenLayers, WithoutTrainableVariablesAreFrozenToo) {
   const Layer normalize =
       layers::BatchNormalization({.center = false, .scale = false, .input_shape = {2}});
   Sequential model({normalize, layers::Dense(1)});
@@ -180,7 +180,7 @@ TEST(FrozenLayers, WithoutTrainableVariablesStopToo) {
   EXPECT_NE(moments(), before);
 }
 
-TEST(FrozenLayers, FreezeWhatIsInside) {
+TEST(FrozenLayers, FreezeTheLayersInside) {
   const Layer inner = layers::BatchNormalization();
   const Layer block = layers::Stack({layers::Dense(2), inner}, {.input_shape = {2}});
   Sequential model({block, layers::Dense(1)});
@@ -191,7 +191,7 @@ TEST(FrozenLayers, FreezeWhatIsInside) {
   EXPECT_TRUE(inner.trainable());
 }
 
-TEST(Layers, AreFoundByNameAndPlace) {
+TEST(Layers, AreFoundByNameAndIndex) {
   Sequential model({layers::Dense(3, {.input_shape = {4}}), layers::Dense(2, {.name = "head"})});
   EXPECT_EQ(model.get_layer("head").shared(), model.layers()[1].shared());
   EXPECT_EQ(model.get_layer("dense").shared(), model.get_layer(0).shared());

@@ -42,10 +42,10 @@ Sequential line(optimizers::Optimizer optimizer, losses::Loss loss = "mse",
   return model;
 }
 
-// y = w x + b fitted with plain gradient descent, by hand.
+// Fits y = w x + b by gradient descent, without the library.
 struct Line {
   double w = 0.0, b = 0.0;
-  double last_loss = 0.0;  // the mean over the last epoch's examples, each as it was met
+  double last_loss = 0.0;  // the mean of the losses during the last epoch
 
   void epoch(const std::vector<double>& x, const std::vector<double>& y,
              const std::vector<double>& weight, std::size_t batch, double rate, bool sum = false) {
@@ -149,7 +149,7 @@ TEST(Fit, PlainTensorsAreShuffledByTheSeed) {
   EXPECT_NEAR(weights_after(1, false)[0], expected.w, 1e-5);
 }
 
-TEST(Fit, EachEpochHasAnOrderOfItsOwn) {
+TEST(Fit, EachEpochHasItsOwnOrder) {
   std::vector<double> met;
   const Layer record = layers::Lambda(
       [&](const Tensor& x) {
@@ -174,7 +174,7 @@ TEST(Fit, EachEpochHasAnOrderOfItsOwn) {
   }
 }
 
-TEST(Fit, AStepThatAsksForElementsIsToldOfRunEagerly) {
+TEST(Fit, AStepThatReadsElementsGetsAnErrorNamingRunEagerly) {
   const Layer curious = layers::Lambda(
       [](const Tensor& x) { return x * x.to_vector<float>().front(); }, {.input_shape = {1}});
   Sequential model({curious, layers::Dense(1)});
@@ -208,14 +208,14 @@ TEST(Fit, ATracedStepTrainsAsAnEagerOne) {
     calls = 0;
     const auto history = model.fit(column(numbers), column(numbers),
                                    {.epochs = 4, .verbose = 0, .batch_size = 8, .shuffle_seed = 1});
-    std::vector<double> figures = history.at("loss");
-    for (double value : history.at("mae")) figures.push_back(value);
+    std::vector<double> metrics = history.at("loss");
+    for (double value : history.at("mae")) metrics.push_back(value);
     for (const auto& [name, value] :
          model.evaluate(column(numbers), column(numbers), {.verbose = 0}))
-      figures.push_back(value);
+      metrics.push_back(value);
     for (double value : values_of(model.predict(column(numbers), {.verbose = 0})))
-      figures.push_back(value);
-    return figures;
+      metrics.push_back(value);
+    return metrics;
   };
   const std::vector<double> eager = train(true);
   const int eager_calls = calls;
@@ -227,7 +227,7 @@ TEST(Fit, ATracedStepTrainsAsAnEagerOne) {
     EXPECT_NEAR(traced[i], eager[i], 1e-5 * std::max(1.0, std::abs(eager[i])));
 }
 
-TEST(Fit, TakesAFunctionalModelsInputsOneByOne) {
+TEST(Fit, TakesTheInputsOfAFunctionalModelSeparately) {
   const SymbolicInput a = Input({1}), b = Input({2});
   Functional model({a, b}, layers::Dense(1)(layers::Concatenate()({a, b})));
   model.compile({.optimizer = "adam", .loss = "mse"});
@@ -292,7 +292,7 @@ TEST(Fit, RefusesBadData) {
   expect_error<InvalidArgumentError>(fit(Dataset()),
                                      "[fit] expected a dataset, got an undefined one");
   expect_error<InvalidArgumentError>(fit(Dataset::from_tensor_slices({x, x}).batch(2).take(0)),
-                                     "[fit] the data is empty: it gave no batch");
+                                     "[fit] the data is empty: it has no batches");
   expect_error<InvalidArgumentError>(fit(Dataset::from_tensor_slices({x}).batch(2)),
                                      "[fit] expected elements of 2 to 3 components");
   expect_error<InvalidArgumentError>(fit(Dataset::from_tensor_slices({x, x, x, x}).batch(2)),
@@ -329,8 +329,8 @@ TEST(Fit, NamesTheLayerThatAShapeDoesNotFit) {
       "[first]");
 }
 
-TEST(Fit, ALabelOutOfRangeLeavesTheModelAsItWas) {
-  // What a GPU was given runs to its end: the error comes late, and the step was made.
+TEST(Fit, ALabelOutOfRangeLeavesTheModelUnchanged) {
+  // Kernels on a GPU run to their end: the error is thrown later, after the update was made.
   const DeviceScope cpu("/cpu:0");
   Sequential model({layers::Dense(3, {.input_shape = {4}})});
   model.compile(
@@ -357,7 +357,7 @@ TEST(Fit, ALabelOutOfRangeOnAGpuIsAnErrorToo) {
       },
       text);
   expect_error<InvalidArgumentError>([&] { model.evaluate(ones({2, 4}), constant({0, 3})); }, text);
-  // It was told, and later calls do not hear of it again.
+  // The error was thrown once; later calls do not throw it again.
   model.fit(ones({2, 4}), constant({0, 2}), {.verbose = 0});
 }
 
@@ -379,7 +379,7 @@ TEST(Evaluate, CountsEveryExampleOnce) {
         model.evaluate(
             Dataset::from_tensor_slices({logits, constant({0, 1, 2, 1, 2})}).batch(2).take(0));
       },
-      "[evaluate] the data is empty: it gave no batch");
+      "[evaluate] the data is empty: it has no batches");
 }
 
 TEST(Evaluate, RunsLayersWithoutTraining) {
@@ -387,7 +387,7 @@ TEST(Evaluate, RunsLayersWithoutTraining) {
   model.compile({.loss = "mse"});
   const random::GeneratorState before = random::get_state();
   EXPECT_EQ(model.evaluate(ones({64, 4}), ones({64, 4})).at("loss"), 0.0);
-  EXPECT_EQ(random::get_state(), before) << "testing draws nothing";
+  EXPECT_EQ(random::get_state(), before) << "evaluation generates no random numbers";
 }
 
 TEST(Predict, JoinsBatchesInOrder) {

@@ -1,4 +1,4 @@
-// What memory is accounted as while a model trains.
+// How the memory of a training model is accounted by tag.
 #include <gtest/gtest.h>
 
 #include "support/gpus.h"
@@ -28,13 +28,13 @@ MemoryInfo info(const char* device) {
   return memory;
 }
 
-// Blocks are at most twice what was asked for, in units of 256 bytes.
+// Blocks have at most twice the requested size, in units of 256 bytes.
 void expect_about(std::int64_t bytes, std::int64_t elements, std::int64_t blocks) {
   EXPECT_GE(bytes, elements * kFloat);
   EXPECT_LT(bytes, 2 * (elements * kFloat + blocks * 256));
 }
 
-// Trains a model on `device`; `inside` is what was in use while its second layer ran.
+// Trains a model on `device`. `inside`: memory in use while its second layer ran.
 struct Trained {
   explicit Trained(const char* device)
       : model({layers::Dense(kHidden, {.activation = "relu", .input_shape = {kInputs}}),
@@ -43,7 +43,7 @@ struct Trained {
                  return x;
                }),
                layers::Dense(kClasses)}) {
-    // Traced steps have one arena, of activations, for all that comes and goes.
+    // Traced steps allocate one arena for all temporary tensors, tagged as activations.
     model.compile({.optimizer = "adam",
                    .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
                    .metrics = {"accuracy"},
@@ -90,14 +90,14 @@ TEST(MemoryTags, ATrainingStepOnAGpu) {
   testing::use_gpus(1);
   const Trained trained("GPU:0");
   expect_about(trained.inside.weights, kParameters, 4);
-  expect_about(trained.inside.optimizer, 2 * kParameters, 8);  // the count of steps is the host's
+  expect_about(trained.inside.optimizer, 2 * kParameters, 8);  // the number of steps is on the host
   EXPECT_GE(trained.inside.activations, kBatch * kHidden * kFloat);
 
   const MemoryInfo gpu = info("GPU:0");
   EXPECT_EQ(gpu.by_tag.activations + gpu.by_tag.gradients + gpu.by_tag.workspace, 0);
   EXPECT_GE(gpu.peak_by_tag.gradients, kParameters * kFloat);
   const MemoryInfo cpu = info("CPU:0");
-  if (!testing::has_real_gpus()) {  // the kernels are the host's
+  if (!testing::has_real_gpus()) {  // emulated GPUs run kernels on the host
     EXPECT_EQ(gpu.peak_by_tag.workspace, 0);
     EXPECT_GT(cpu.peak_by_tag.workspace, 0);
   }
@@ -118,7 +118,7 @@ TEST(MemoryTags, GradientsOfATapeAndOfBackward) {
   EXPECT_EQ(info("CPU:0").by_tag.gradients, 0);
   reduce_sum(w * w).backward();
   const MemoryByTag held = info("CPU:0").by_tag;
-  EXPECT_EQ(held.gradients, 1024 * kFloat);  // the variable's own
+  EXPECT_EQ(held.gradients, 1024 * kFloat);  // the variable's gradient
   EXPECT_EQ(held.activations, 0);
 }
 

@@ -29,7 +29,7 @@ Layer doubling() {
   return layers::Lambda([](const Tensor& x) { return x * 2.0; });
 }
 
-TEST(Sequential, IsBuiltAtOnceWhereTheInputShapeIsDeclared) {
+TEST(Sequential, IsBuiltImmediatelyWithAnInputShape) {
   const Sequential model(
       {layers::Dense(3, {.activation = "relu", .input_shape = {4}}), layers::Dense(2)});
   EXPECT_TRUE(model.built());
@@ -57,7 +57,7 @@ TEST(Sequential, BuildTakesTheShapeOfABatch) {
   EXPECT_EQ(model.count_params(), 7 * 3 + 3);
 }
 
-TEST(Model, AnUndefinedOneSaysSo) {
+TEST(Model, AnUndefinedModelThrows) {
   Model model;
   EXPECT_FALSE(model.defined());
   expect_error<FailedPreconditionError>([&] { model(ones({1})); },
@@ -69,7 +69,7 @@ TEST(Model, AnUndefinedOneSaysSo) {
       "[fit] an undefined model was used");
 }
 
-// A model as users write one.
+// A model class as users write it.
 class TwoHeads final : public LayerBase {
  public:
   TwoHeads() : LayerBase("two_heads") {}
@@ -115,7 +115,7 @@ TEST(Functional, TakesSeveralInputs) {
   expect_error<InvalidArgumentError>([&] { model(inputs[0]); }, "expected 2 inputs, got 1");
 }
 
-TEST(Functional, RefusesGraphsThatDoNotHang) {
+TEST(Functional, RefusesDisconnectedGraphs) {
   const SymbolicInput a = Input({2}, "a"), b = Input({2}, "b");
   const SymbolicInput sum = layers::Add()({a, b});
   expect_error<InvalidArgumentError>(
@@ -136,7 +136,7 @@ TEST(Functional, ShapesAreCheckedWhenLayersAreCalled) {
                                      "[first] expected");
 }
 
-TEST(Functional, IsAsDeepAsOneLikes) {
+TEST(Functional, SupportsVeryDeepGraphs) {
   const SymbolicInput x = Input({1});
   SymbolicInput y = x;
   for (int i = 0; i < 5'000; ++i) y = layers::Activation("linear")(y);
@@ -163,8 +163,8 @@ TEST(Model, SummaryListsLayersShapesAndParameters) {
   EXPECT_NE(functional.str().find("(None, 4)"), std::string::npos) << functional.str();
 }
 
-// A transformer's block: attention and a network a position, each behind a normalisation and beside
-// what it is added to.
+// A transformer block: attention and a position-wise network, each after a normalisation and
+// with a residual connection.
 TEST(Model, ATransformerIsFittedSavedAndLoaded) {
   const auto make = [] {
     const SymbolicInput tokens = Input({6});
@@ -181,7 +181,7 @@ TEST(Model, ATransformerIsFittedSavedAndLoaded) {
   random::set_seed(1);
   Functional first = make();
   const Tensor tokens = random::uniform_int({40, 6}, 0, 11, {.dtype = int64});
-  // What is to be learnt: which third of the numbers the last token is of.
+  // The task: in which third of the vocabulary the last token is.
   const Tensor labels = cast(reshape(slice(tokens, {0, 5}, {-1, 1}), {40}), float32) / 4.0;
   first.compile({.optimizer = optimizers::Adam({.learning_rate = 0.01}),
                  .loss = losses::SparseCategoricalCrossentropy({.from_logits = true})});
@@ -197,7 +197,7 @@ TEST(Model, ATransformerIsFittedSavedAndLoaded) {
   EXPECT_EQ(values_of(first(tokens)), values_of(second(tokens)));
 }
 
-TEST(Model, WeightsComeBackFromTheirFile) {
+TEST(Model, WeightsAreLoadedFromTheirFile) {
   const TemporaryDirectory directory;
   const auto make = [] {
     return Sequential(
@@ -254,12 +254,13 @@ TEST(Compile, RefusesWhatCannotTrain) {
   expect_error<FailedPreconditionError>([&] { model.optimizer(); }, "[optimizer]");
 }
 
-TEST(History, NamesWhatItHas) {
+TEST(History, NamesTheMetricsItHas) {
   History history;
   history.history = {{"loss", {1.0}}, {"accuracy", {0.5}}};
   EXPECT_EQ(history.at("loss"), std::vector<double>{1.0});
-  expect_error<NotFoundError>([&] { history.at("val_loss"); },
-                              "[History] there is no 'val_loss', only 'accuracy', 'loss'");
+  expect_error<NotFoundError>(
+      [&] { history.at("val_loss"); },
+      "[History] metric 'val_loss' is not available. Available metrics are: 'accuracy', 'loss'");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The memory that a model's traced steps share.
+// The arena that all traced steps of a model share.
 #include <gtest/gtest.h>
 
 #include "support/errors.h"
@@ -46,17 +46,17 @@ TEST(ModelMemory, StepsOfAllKindsAndSizesShareOneArena) {
   EXPECT_LE(activations(), training + training * 15 / 100);
 }
 
-// A step takes more than half of the device: there is no room for another arena.
-TEST(ModelMemory, WhatFitsOnceFitsForAllSteps) {
-  // Real GPUs hold workspaces and staged feeds besides.
+// A step takes more than half of the device's memory, so a second arena would not fit.
+TEST(ModelMemory, ABatchThatFitsOnceFitsInAllSteps) {
+  // Real GPUs also hold workspaces and staging buffers.
   const std::int64_t mib = testing::has_real_gpus() ? 32 : 23;
   testing::use_gpus(1, mib);
   const DeviceScope gpu("/gpu:0");
   Model model = compiled({layers::Conv2D(32, 3, {.activation = "relu", .input_shape = {28, 28, 1}}),
                           layers::Conv2D(8, 3, {.activation = "relu"}), layers::MaxPooling2D(),
                           layers::Flatten(), layers::Dense(10)});
-  const Explanation told = explain(model, *images(64).batch(64).iterate().next());
-  for (const auto& device : told.devices) {
+  const Explanation explanation = explain(model, *images(64).batch(64).iterate().next());
+  for (const auto& device : explanation.devices) {
     if (device.limit == 23 << 20) {  // two arenas would not fit
       EXPECT_GT(2 * device.total(), device.limit);
     }
@@ -66,7 +66,7 @@ TEST(ModelMemory, WhatFitsOnceFitsForAllSteps) {
   EXPECT_EQ(model.predict(images(40).batch(8)).shape(), Shape({40, 10}));
 }
 
-TEST(ModelMemory, ABatchThatDoesNotFitIsToldAndASmallerOneFits) {
+TEST(ModelMemory, ABatchThatDoesNotFitThrowsAndASmallerOneFits) {
   testing::use_gpus(1, 16);
   const DeviceScope gpu("/gpu:0");
   Model model = compiled({layers::Conv2D(32, 3, {.activation = "relu", .input_shape = {28, 28, 1}}),

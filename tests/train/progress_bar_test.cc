@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// stderr as a terminal, while it lives.
+// Makes stderr a terminal while it lives.
 class Terminal {
  public:
   explicit Terminal(unsigned short columns = 200) : saved_(dup(STDERR_FILENO)) {
@@ -32,7 +32,7 @@ class Terminal {
     const winsize size = size_of(columns);
     ioctl(master_, TIOCSWINSZ, &size);
   }
-  // What has been written since the last call; the terminal writes "\r\n" for "\n".
+  // The output since the last call. The terminal writes "\r\n" for "\n".
   std::string text() const {
     std::string all, part(4096, '\0');
     pollfd ready{master_, POLLIN, 0};
@@ -52,7 +52,7 @@ class Terminal {
   int saved_, master_ = -1;
 };
 
-// The lines that a terminal of so many columns shows after `text`.
+// The lines that a terminal with `columns` columns shows after printing `text`.
 std::vector<std::string> shown(const std::string& text, std::size_t columns) {
   std::vector<std::string> lines(1);
   std::size_t at = 0;
@@ -79,11 +79,11 @@ std::vector<std::string> shown(const std::string& text, std::size_t columns) {
 
 callbacks::Logs logs_of_training() { return {{"loss", 0.3521}, {"accuracy", 0.8912}}; }
 
-constexpr std::chrono::milliseconds kRedraw{100};
+constexpr std::chrono::milliseconds kInterval{100};
 
-void wait_for_redraw() { std::this_thread::sleep_for(kRedraw); }
+void wait_for_interval() { std::this_thread::sleep_for(kInterval); }
 
-TEST(ProgressBar, RedrawsOneLineOnATerminal) {
+TEST(ProgressBar, UpdatesOneLineOnATerminal) {
   const Terminal terminal;
   ASSERT_TRUE(terminal.works());
   {
@@ -91,15 +91,15 @@ TEST(ProgressBar, RedrawsOneLineOnATerminal) {
     const auto begin = std::chrono::steady_clock::now();
     bar.begin("Epoch 1/2", 300, 0);
     int read = 0;
-    const auto figures = [&] {
+    const auto metrics = [&] {
       ++read;
       return callbacks::Logs{{"accuracy", 0.5}, {"loss", 0.00012}};
     };
-    for (int step = 1; step <= 99; ++step) bar.step(step, 8, figures);
-    const auto redraws = (std::chrono::steady_clock::now() - begin) / kRedraw;
-    EXPECT_LE(read, 1 + redraws) << "steps in quick succession are not drawn";
-    wait_for_redraw();
-    bar.step(100, 8, figures);
+    for (int step = 1; step <= 99; ++step) bar.step(step, 8, metrics);
+    const auto updates = (std::chrono::steady_clock::now() - begin) / kInterval;
+    EXPECT_LE(read, 1 + updates) << "quick steps do not all print a line";
+    wait_for_interval();
+    bar.step(100, 8, metrics);
     bar.end({{"loss", 0.25}, {"accuracy", 0.75}, {"val_loss", 0.5}});
   }
   const std::string text = terminal.text();
@@ -114,13 +114,13 @@ TEST(ProgressBar, RedrawsOneLineOnATerminal) {
   EXPECT_EQ(text.substr(text.size() - 2), "\r\n");
 }
 
-TEST(ProgressBar, LeavesTheTerminalOnANewLineWhenTrainingBreaksOff) {
+TEST(ProgressBar, EndsItsLineWhenTrainingFails) {
   const Terminal terminal;
   ASSERT_TRUE(terminal.works());
   {
     ProgressBar bar(1);
     bar.begin("Epoch 1/1", std::nullopt, 0);
-    wait_for_redraw();
+    wait_for_interval();
     bar.step(3, 8, [] { return callbacks::Logs(); });
   }
   const std::string text = terminal.text();
@@ -130,23 +130,23 @@ TEST(ProgressBar, LeavesTheTerminalOnANewLineWhenTrainingBreaksOff) {
 
 constexpr int kSteps = 20;
 
-// Draws every step of an epoch.
-void draw_steps(ProgressBar& bar) {
+// Shows all steps of an epoch.
+void show_steps(ProgressBar& bar) {
   bar.begin("Epoch 1/2", kSteps, 0);
   for (int step = 1; step <= kSteps; ++step) bar.step(step, 128, logs_of_training);
 }
 
 class ProgressBarWidth : public ::testing::TestWithParam<unsigned short> {};
 
-TEST_P(ProgressBarWidth, RedrawsOneLineThatFits) {
+TEST_P(ProgressBarWidth, UpdatesOneLineThatFits) {
   const Terminal terminal(GetParam());
   ASSERT_TRUE(terminal.works());
   ProgressBar bar(1, std::chrono::milliseconds(0));
-  draw_steps(bar);
-  const std::string drawn = terminal.text();
-  EXPECT_EQ(std::count(drawn.begin(), drawn.end(), '\n'), 1) << "that of the title";
-  const std::vector<std::string> lines = shown(drawn, GetParam());
-  ASSERT_EQ(lines.size(), 2u) << drawn;
+  show_steps(bar);
+  const std::string printed = terminal.text();
+  EXPECT_EQ(std::count(printed.begin(), printed.end(), '\n'), 1) << "the newline of the title";
+  const std::vector<std::string> lines = shown(printed, GetParam());
+  ASSERT_EQ(lines.size(), 2u) << printed;
   EXPECT_LT(lines[1].size(), GetParam());
   EXPECT_NE(lines[1].find("loss: 0.3521 - accuracy: 0.8912"), std::string::npos) << lines[1];
 }
@@ -156,7 +156,7 @@ TEST_P(ProgressBarWidth, LeavesLinesThatFit) {
   ASSERT_TRUE(terminal.works());
   {
     ProgressBar bar(1, std::chrono::milliseconds(0));
-    draw_steps(bar);
+    show_steps(bar);
     bar.end(logs_of_training());
   }
   const std::vector<std::string> lines = shown(terminal.text(), GetParam());
@@ -166,7 +166,7 @@ TEST_P(ProgressBarWidth, LeavesLinesThatFit) {
 
 INSTANTIATE_TEST_SUITE_P(Columns, ProgressBarWidth, ::testing::Values(40, 80, 110, 200));
 
-TEST(ProgressBar, GoesWithoutSpeedAndBarOnANarrowTerminal) {
+TEST(ProgressBar, OmitsSpeedAndBarOnANarrowTerminal) {
   const auto line_at = [](unsigned short columns) {
     const Terminal terminal(columns);
     ProgressBar bar(1, std::chrono::milliseconds(0));
@@ -205,7 +205,7 @@ TEST(ProgressBar, FollowsTheTerminalsSize) {
   }
 }
 
-TEST(ProgressBar, TakesTheColumnsOfTheEnvironmentWhereTheTerminalTellsNone) {
+TEST(ProgressBar, UsesColumnsOfTheEnvironmentIfTheTerminalHasNone) {
   const Terminal terminal(0);
   ProgressBar bar(1, std::chrono::milliseconds(0));
   const auto width = [&](const char* columns) {
@@ -224,7 +224,7 @@ TEST(ProgressBar, KeepsAllMetricsInTheLastLineOfAnEpoch) {
   ASSERT_TRUE(terminal.works());
   {
     ProgressBar bar(1, std::chrono::milliseconds(0));
-    draw_steps(bar);
+    show_steps(bar);
     bar.end({{"loss", 0.25}, {"accuracy", 0.5}, {"val_loss", 0.75}, {"val_accuracy", 1.0}});
   }
   std::string all;

@@ -1,4 +1,4 @@
-// Training that stops and goes on ends with the bits of training that never stopped.
+// Resumed training gives the same bits as uninterrupted training.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -25,7 +25,8 @@ using testing::write_file;
 constexpr std::int64_t kEpochs = 3;
 constexpr std::int64_t kStepsPerEpoch = 5;  // of 36 examples in batches of 8
 
-// Everything that has a state: dropout, moving moments, slots, the order of the data, random maps.
+// Has everything that a checkpoint must save: dropout, moving moments, slots, data order, random
+// maps.
 struct Program {
   Sequential model;
   data::Dataset data;
@@ -82,7 +83,7 @@ Outcome unbroken() {
   return outcome(program);
 }
 
-// Ends the run after `steps` steps, as a crash does.
+// Ends the run after `steps` steps, like a crash.
 Callback crash_after(std::int64_t steps) {
   const auto left = std::make_shared<std::int64_t>(steps);
   return callbacks::LambdaCallback({.on_batch_end = [left](Model&, std::int64_t, const Logs&) {
@@ -97,16 +98,16 @@ void crash(const std::filesystem::path& backup, std::int64_t steps, std::int64_t
                std::runtime_error);
 }
 
-TEST(Resume, AProgramThatIsTheSameGivesTheSameBits) { EXPECT_EQ(unbroken(), unbroken()); }
+TEST(Resume, AnEqualProgramGivesTheSameBits) { EXPECT_EQ(unbroken(), unbroken()); }
 
-TEST(Resume, GoesOnFromEveryStep) {
+TEST(Resume, ResumesFromEveryStep) {
   const Outcome expected = unbroken();
-  // The crash comes before the checkpoint of its step; that of the step before is there.
+  // The crash comes before the checkpoint of its step, so that of the previous step is loaded.
   for (std::int64_t steps = 2; steps <= kEpochs * kStepsPerEpoch; ++steps) {
     const TemporaryDirectory directory;
     crash(directory / "backup", steps, 1);
     Program program;
-    random::set_seed(999);  // the stream comes from the checkpoint
+    random::set_seed(999);  // the checkpoint restores the generator
     EXPECT_EQ(outcome(program, {callbacks::BackupAndRestore(directory / "backup")}), expected)
         << "after " << steps;
     EXPECT_FALSE(std::filesystem::exists(directory / "backup" / "training.safetensors"))
@@ -122,7 +123,7 @@ TEST(Resume, RepeatsStepsSinceTheLastCheckpoint) {
   EXPECT_EQ(outcome(program, {callbacks::BackupAndRestore(directory / "backup")}), expected);
 }
 
-TEST(Resume, GoesOnAfterSeveralCrashes) {
+TEST(Resume, ResumesAfterSeveralCrashes) {
   const Outcome expected = unbroken();
   const TemporaryDirectory directory;
   for (int run = 0; run < 3; ++run) crash(directory / "backup", 4, 1);
@@ -130,7 +131,7 @@ TEST(Resume, GoesOnAfterSeveralCrashes) {
   EXPECT_EQ(outcome(program, {callbacks::BackupAndRestore(directory / "backup")}), expected);
 }
 
-TEST(Resume, GoesOnWithinAnEpochThatWasStopped) {
+TEST(Resume, ResumesWithinAStoppedEpoch) {
   const Outcome expected = unbroken();
   const TemporaryDirectory directory;
   {
@@ -146,7 +147,7 @@ TEST(Resume, GoesOnWithinAnEpochThatWasStopped) {
   EXPECT_EQ(outcome(program, {callbacks::BackupAndRestore(directory / "backup")}), expected);
 }
 
-TEST(Resume, KeepsWhatOtherCallbacksKnow) {
+TEST(Resume, RestoresTheStateOfOtherCallbacks) {
   const auto callbacks_of = [] {
     return std::vector<Callback>{
         callbacks::LearningRateScheduler([](std::int64_t, double rate) { return rate * 0.5; }),
@@ -175,7 +176,7 @@ TEST(Resume, KeepsWhatOtherCallbacksKnow) {
   }
 }
 
-TEST(TrainingCheckpoint, IsKeptAndGoneOnFromWhenAsked) {
+TEST(TrainingCheckpoint, IsKeptAndResumedFromOnRequest) {
   const TemporaryDirectory directory;
   const std::filesystem::path path = directory / "state.safetensors";
   Program first;
@@ -208,7 +209,7 @@ TEST(TrainingCheckpoint, RefusesAnotherConfiguration) {
   EXPECT_NO_THROW(resume({{"batch", "8"}})());
 }
 
-TEST(TrainingCheckpoint, RefusesFilesThatAreNotIts) {
+TEST(TrainingCheckpoint, RefusesOtherFiles) {
   const TemporaryDirectory directory;
   const std::filesystem::path path = directory / "state";
   Program().fit({callbacks::TrainingCheckpoint(path)});
@@ -219,7 +220,7 @@ TEST(TrainingCheckpoint, RefusesFilesThatAreNotIts) {
     try {
       program.fit({callbacks::TrainingCheckpoint(path, {.resume = true})});
     } catch (const Error&) {
-      // The slots were made, and nothing else happened to the model.
+      // The optimizer's slots were created; the model is otherwise unchanged.
       EXPECT_EQ(values_of(program.model.variables()[0].value()), before[0]);
       throw;
     }
@@ -259,8 +260,8 @@ TEST(TrainingCheckpoint, RefusesFilesThatAreNotIts) {
   expect_error<DataLossError>(resume, "the checkpoint's sums");
 }
 
-// Of a checkpoint amid an epoch: weights, slots, sums, the history, the callbacks' numbers.
-TEST(TrainingCheckpoint, RefusesEveryTensorThatIsAltered) {
+// A checkpoint within an epoch: weights, slots, sums, the history, the callbacks' numbers.
+TEST(TrainingCheckpoint, RefusesEveryAlteredTensor) {
   const TemporaryDirectory directory;
   const std::filesystem::path path = directory / "state";
   const auto callbacks_of = [&](bool resume) {

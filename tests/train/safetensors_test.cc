@@ -23,7 +23,7 @@ using testing::expect_error;
 using testing::read_file;
 using testing::TemporaryDirectory;
 
-// A file of these bytes, made by hand from the format's description.
+// A file built by hand from the format's description.
 std::string make_file(const std::string& header, const std::string& data) {
   const auto length = static_cast<std::uint64_t>(header.size());
   std::string file(sizeof(length), '\0');
@@ -121,7 +121,7 @@ TEST(Safetensors, ReadsFilesOfOtherPrograms) {
 TEST(Safetensors, AMissingFileOrDirectoryIsNotFound) {
   const TemporaryDirectory directory;
   expect_error<NotFoundError>([&] { load_safetensors(directory / "none"); },
-                              "[load] there is no file '" + (directory / "none").string() + "'");
+                              "[load] file '" + (directory / "none").string() + "' does not exist");
   expect_error<NotFoundError>([&] { save_safetensors(directory / "none" / "x", sample()); },
                               "[save] cannot create '" + (directory / "none" / "x").string() + "'");
   EXPECT_THROW(load_safetensors(directory.path()), FailedPreconditionError);
@@ -135,7 +135,7 @@ TEST(Safetensors, EveryFlippedBitIsNoticed) {
       std::string bad = good;
       bad[at] = static_cast<char>(bad[at] ^ (1 << bit));
       try {
-        // What still reads as a whole file can only be one whose checksum's own name was hit.
+        // A flipped bit is only undetected if it changes the name of the checksum's entry.
         TensorFile file = parse(bad);
         EXPECT_EQ(file.metadata.size(), 3u) << "byte " << at << " bit " << bit;
         std::erase_if(file.metadata, [](const auto& entry) { return entry.first.size() == 12; });
@@ -143,7 +143,7 @@ TEST(Safetensors, EveryFlippedBitIsNoticed) {
       } catch (const DataLossError& error) {
         EXPECT_EQ(std::string(error.what()).rfind("[load] 'x' is damaged: ", 0), 0u)
             << error.what();
-      } catch (const InvalidArgumentError&) {  // a dtype or a rank that there is not
+      } catch (const InvalidArgumentError&) {  // an unknown dtype or an invalid rank
       }
     }
   }
@@ -202,13 +202,13 @@ TEST(Safetensors, OverlappingTensorsAreNamed) {
       "[load] 'x' is damaged: tensor 'second' starts at byte 1 of the data, expected 2");
 }
 
-TEST(Safetensors, ADTypeThatThereIsNotIsNamed) {
+TEST(Safetensors, AnUnknownDTypeIsNamed) {
   const std::string header = R"({"w":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}})";
   expect_error<InvalidArgumentError>([&] { parse(make_file(header, "ab")); },
                                      "[load] 'x': tensor 'w' has dtype 'F8_E4M3', expected one of");
 }
 
-// Bytes of a good file changed, removed and repeated at random: an error of ours, or a whole file.
+// Randomly mutated files give a DataLossError or similar, or are read as a whole.
 TEST(Safetensors, SurvivesMutations) {
   const std::string good = saved(sample());
   std::mt19937 random(20);
@@ -265,7 +265,7 @@ TEST(Safetensors, ALinkStaysALink) {
   expect_same(sample(), load_safetensors(directory / "target"));
 }
 
-TEST(RestoreVariables, NamesWhatIsMissingExtraAndOfAnotherShape) {
+TEST(RestoreVariables, NamesMissingExtraAndMismatchedTensors) {
   Variable a(ones({2}), {.name = "a"}), b(ones({3}), {.name = "b"});
   const auto restore = [&](const std::map<std::string, Tensor>& tensors) {
     return [&a, &b, tensors] { restore_variables({a, b}, tensors, "'x'"); };

@@ -1,4 +1,4 @@
-// fit() that a signal ends.
+// fit() that a signal stops.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -42,7 +42,7 @@ struct Program {
   }
 };
 
-// Raises `signal` in the `step`-th step, which it counts.
+// Raises `signal` in step number `step`.
 callbacks::Callback raise_in_step(int signal, int step, int& steps) {
   return callbacks::LambdaCallback({.on_batch_end = [=, &steps](Model&, std::int64_t, const Logs&) {
     if (++steps == step) raise(signal);
@@ -55,14 +55,14 @@ TEST(StopOnSignal, EndsFitAfterTheStepAndResumesToTheSameBits) {
   for (const int step : {1, 13, 20, 30}) {
     const TemporaryDirectory directory;
     int steps = 0;
-    std::vector<int> told;
+    std::vector<int> signals;
     Program stopped;
     stopped.fit({raise_in_step(SIGTERM, step, steps),
                  callbacks::TrainingCheckpoint(directory / "state"),
                  callbacks::StopOnSignal(
-                     {.on_stop = [&](Model&, int signal) { told.push_back(signal); }})});
+                     {.on_stop = [&](Model&, int signal) { signals.push_back(signal); }})});
     EXPECT_EQ(steps, step);
-    EXPECT_EQ(told, std::vector<int>{SIGTERM});
+    EXPECT_EQ(signals, std::vector<int>{SIGTERM});
     Program resumed;
     const History history =
         resumed.fit({callbacks::TrainingCheckpoint(directory / "state", {.resume = true})});
@@ -89,7 +89,7 @@ Handler handler_of(int number) {
 }
 void ignore(int) {}
 
-TEST(StopOnSignal, PutsFormerHandlersBack) {
+TEST(StopOnSignal, RestoresEarlierHandlers) {
   signal(SIGINT, ignore);
   Program program;
   const auto stop = callbacks::StopOnSignal({.signals = {SIGINT}});
@@ -123,7 +123,7 @@ TEST(StopOnSignal, ASecondSignalEndsTheProcess) {
   EXPECT_EXIT(interrupted_twice(), ::testing::KilledBySignal(SIGINT), "");
 }
 
-TEST(StopOnSignal, RefusesWhatCannotBe) {
+TEST(StopOnSignal, RefusesInvalidArguments) {
   Program program;
   expect_error<InvalidArgumentError>(
       [&] { program.fit({callbacks::StopOnSignal({.signals = {SIGKILL}})}); },

@@ -1,4 +1,4 @@
-// Training that must not depend on how many threads operations run with.
+// Training gives the same bits with any number of intra-op threads.
 #include <gtest/gtest.h>
 
 #include "support/tensors.h"
@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// The weights of a convolutional net after some steps.
+// The weights of a convolutional network after some steps.
 std::vector<double> trained_weights(bool run_eagerly) {
   random::set_seed(3);
   Sequential model({layers::Conv2D(6, 5, {.activation = "relu", .padding = "same"}),

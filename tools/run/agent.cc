@@ -1,4 +1,4 @@
-// `tandem agent`: starts ranks on its machine for a `tandem run` on another.
+// `tandem agent`: starts ranks on this machine for a `tandem run` on another.
 #include <fmt/format.h>
 #include <sys/signalfd.h>
 
@@ -16,27 +16,28 @@ namespace {
 
 using json = nlohmann::json;
 
-void say(const std::string& text) {
+void write_line(const std::string& text) {
   std::string_view rest = text;
   while (!rest.empty()) {
     const ssize_t count = write(STDOUT_FILENO, rest.data(), rest.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw UnavailableError("[agent] nobody listens");
+    if (count < 0) throw UnavailableError("[agent] the launcher has closed the connection");
     rest.remove_prefix(static_cast<std::size_t>(count));
   }
 }
 
-class Teller final : public RankEvents {
+class EventWriter final : public RankEvents {
  public:
-  void wrote(int rank, Output output, std::string_view bytes) override {
+  void wrote(int rank, StandardStream output, std::string_view bytes) override {
     const bool whole = bytes.back() == '\n';
-    const char* kind = output == Output::kStdout ? (whole ? "O" : "o") : (whole ? "E" : "e");
-    say(fmt::format("{} {} {}{}", kind, rank, bytes, whole ? "" : "\n"));
+    const char* kind =
+        output == StandardStream::kStdout ? (whole ? "O" : "o") : (whole ? "E" : "e");
+    write_line(fmt::format("{} {} {}{}", kind, rank, bytes, whole ? "" : "\n"));
   }
   void ended(int rank, pid_t process, int status) override {
-    say(fmt::format("X {} {} {}\n", rank, process, status));
+    write_line(fmt::format("X {} {} {}\n", rank, process, status));
   }
-  void closed(int rank) override { say(fmt::format("C {}\n", rank)); }
+  void closed(int rank) override { write_line(fmt::format("C {}\n", rank)); }
   void lost(const std::string&) override {}
 };
 
@@ -49,7 +50,8 @@ RankSpec spec_of(const json& item) {
                    .environment = {}};
   for (const auto& [name, value] : item.at("environment").items())
     spec.environment.emplace_back(name, value.get<std::string>());
-  if (spec.program.empty() || spec.local_size < 1) throw InvalidArgumentError("[agent] no rank");
+  if (spec.program.empty() || spec.local_size < 1)
+    throw InvalidArgumentError("[agent] expected a rank with a program");
   return spec;
 }
 
@@ -62,9 +64,9 @@ void start(LocalHost& host, const json& request) {
     std::vector<RankSpec> ranks;
     for (const json& item : request.at("ranks")) ranks.push_back(spec_of(item));
     host.start(ranks);
-    say("S\n");
+    write_line("S\n");
   } catch (const Error& error) {
-    say(fmt::format("F {}\n", error.what()));
+    write_line(fmt::format("F {}\n", error.what()));
   }
 }
 
@@ -75,7 +77,7 @@ void obey(LocalHost& host, const std::string& line) {
     std::string answer = "P";
     for (const int port : host.reserve_ports(request.at("count")))
       answer += fmt::format(" {}", port);
-    say(answer + "\n");
+    write_line(answer + "\n");
   } else if (what == "start") {
     start(host, request);
   } else if (what == "signal") {
@@ -89,13 +91,13 @@ void serve() {
   sigaddset(&signals, SIGCHLD);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
-  const Descriptor children(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  LineReader input{Descriptor(dup(STDIN_FILENO))};
-  const Adoption adoption;
+  const FileDescriptor children(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  LineReader input{FileDescriptor(dup(STDIN_FILENO))};
+  const ChildSubreaper subreaper;
   LocalHost host;
-  Teller teller;
+  EventWriter teller;
   std::string line;
-  say(std::string(kAgentHello) + "\n");
+  write_line(std::string(kAgentHello) + "\n");
   std::vector<pollfd> polled;
   while (input.is_open()) {
     polled = {{children.number(), POLLIN, 0}, {input.number(), POLLIN, 0}};
@@ -119,7 +121,7 @@ void serve() {
 void add_agent_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("agent", "Start ranks for a `tandem run` on another machine");
-  command->group("");  // for `tandem run`, not for people
+  command->group("");  // internal: hidden in --help
   command->callback([] {
     try {
       serve();

@@ -1,4 +1,4 @@
-// Descriptors, and lines out of pipes.
+// File descriptors, and reading lines from pipes.
 #pragma once
 
 #include <fcntl.h>
@@ -15,22 +15,22 @@
 
 namespace tandem::tools {
 
-// An open descriptor, closed with the object.
-class Descriptor {
+// Owns an open file descriptor.
+class FileDescriptor {
  public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() { close(); }
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
+  FileDescriptor() = default;
+  explicit FileDescriptor(int number) : number_(number) {}
+  ~FileDescriptor() { close(); }
+  FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
     if (this != &other) {
       close();
       number_ = std::exchange(other.number_, -1);
     }
     return *this;
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
 
   int number() const { return number_; }
   bool is_open() const { return number_ >= 0; }
@@ -43,35 +43,35 @@ class Descriptor {
 };
 
 struct Pipe {
-  Descriptor read, write;
+  FileDescriptor read, write;
 };
 inline Pipe make_pipe() {
   std::array<int, 2> ends = {};
   if (pipe2(ends.data(), O_CLOEXEC) != 0)
     throw ResourceExhaustedError(std::string("[run] cannot make a pipe: ") + std::strerror(errno));
-  return {Descriptor(ends[0]), Descriptor(ends[1])};
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-inline void make_nonblocking(const Descriptor& descriptor) {
+inline void make_nonblocking(const FileDescriptor& descriptor) {
   fcntl(descriptor.number(), F_SETFL, fcntl(descriptor.number(), F_GETFL) | O_NONBLOCK);
 }
 
-// The reading end of a pipe, not blocking, line by line.
+// Reads a pipe line by line, without blocking.
 class LineReader {
  public:
   LineReader() = default;
-  explicit LineReader(Descriptor descriptor) : descriptor_(std::move(descriptor)) {
+  explicit LineReader(FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {
     make_nonblocking(descriptor_);
   }
   bool is_open() const { return descriptor_.is_open(); }
   int number() const { return descriptor_.number(); }
 
-  // Calls `line(text)` for each line that has come, its end included, or a long one's part; at the
-  // end of the stream also for what is left.
+  // Calls `line(text)` for each complete line, including its end, or part of a long one. At the
+  // end of the stream also for an incomplete last line.
   template <class Line>
   void read(const Line& line) {
     std::array<char, 65536> bytes;
-    // At most so much at a time: others are to be heard, too.
+    // Limits one call, so that other pipes get their turn.
     for (int i = 0; i < 16 && is_open(); ++i) {
       const ssize_t count = ::read(number(), bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
@@ -93,7 +93,7 @@ class LineReader {
       buffer_.erase(0, buffer_.size() - rest.size());
     }
   }
-  // What is left, and no more.
+  // Reports an incomplete last line and closes the pipe.
   template <class Line>
   void finish(const Line& line) {
     if (!buffer_.empty()) line(std::string_view(buffer_));
@@ -103,7 +103,7 @@ class LineReader {
 
  private:
   static constexpr std::size_t kLongLine = std::size_t{1} << 16;
-  Descriptor descriptor_;
+  FileDescriptor descriptor_;
   std::string buffer_;
 };
 

@@ -13,24 +13,24 @@ namespace {
 
 constexpr int kMaxGroups = 4096;
 
-// Behind a fork: nothing here allocates.
+// Runs in a forked process, so it must not allocate.
 [[noreturn]] void guard(int pipe) {
   static std::array<pid_t, kMaxGroups> groups;
   setsid();
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
-  // It holds nothing open that somebody waits to be closed.
+  // Closes all other descriptors, since readers of pipes wait until they are closed.
   if (pipe > 0) close_range(0, static_cast<unsigned>(pipe) - 1, 0);
   close_range(static_cast<unsigned>(pipe) + 1, ~0U, 0);
-  pid_t told = 0;
+  pid_t message = 0;
   while (true) {
-    const ssize_t count = read(pipe, &told, sizeof(told));
+    const ssize_t count = read(pipe, &message, sizeof(message));
     if (count < 0 && errno == EINTR) continue;
-    if (count != sizeof(told)) break;
-    const pid_t group = told > 0 ? 0 : -told;  // what to replace by what
+    if (count != sizeof(message)) break;
+    const pid_t group = message > 0 ? 0 : -message;  // adds a group to a free slot, or removes one
     const auto slot = std::find(groups.begin(), groups.end(), group);
-    if (slot != groups.end()) *slot = told > 0 ? told : 0;
+    if (slot != groups.end()) *slot = message > 0 ? message : 0;
   }
   for (const pid_t group : groups)
     if (group > 0) kill(-group, SIGKILL);
@@ -57,18 +57,18 @@ Guardian::~Guardian() {
   }
 }
 
-void Guardian::watch(pid_t group) { tell(group); }
-void Guardian::forget(pid_t group) { tell(-group); }
+void Guardian::watch(pid_t group) { send(group); }
+void Guardian::forget(pid_t group) { send(-group); }
 
-void Guardian::tell(pid_t group) const {
+void Guardian::send(pid_t group) const {
   while (write(pipe_.number(), &group, sizeof(group)) < 0 && errno == EINTR) {
   }
 }
 
-Adoption::Adoption() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+ChildSubreaper::ChildSubreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
-Adoption::~Adoption() {
-  // Those that die may leave children of their own.
+ChildSubreaper::~ChildSubreaper() {
+  // Children of those that die become children of this process.
   for (int i = 0; i < 100; ++i) {
     std::ifstream list("/proc/thread-self/children");
     std::vector<pid_t> children;

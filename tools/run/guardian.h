@@ -1,4 +1,4 @@
-// Kills what a launcher leaves behind that was itself killed.
+// Kills the processes of a job whose launcher was killed.
 #pragma once
 
 #include <sys/types.h>
@@ -7,13 +7,13 @@
 
 namespace tandem::tools {
 
-// A process that knows the process groups of a launcher's ranks and outlives the launcher by the
-// moment that it takes to kill them. Ranks themselves die with the launcher (PR_SET_PDEATHSIG);
-// what they have started does not.
+// A process that watches the launcher and kills the process groups of its ranks when it dies.
+// Ranks themselves die with the launcher (PR_SET_PDEATHSIG), but the processes that they started
+// do not.
 class Guardian {
  public:
   Guardian();
-  ~Guardian();  // the groups that are still watched are killed
+  ~Guardian();  // kills the groups that are still watched
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
@@ -21,19 +21,19 @@ class Guardian {
   void forget(pid_t group);
 
  private:
-  void tell(pid_t group) const;
-  Descriptor pipe_;
+  void send(pid_t group) const;
+  FileDescriptor pipe_;
   pid_t process_ = -1;
 };
 
-// While it lives, this process is the next parent of descendants that lose theirs. At its end they
-// are killed, with every other child that is left.
-class Adoption {
+// Makes this process the parent of orphaned descendants while it lives (PR_SET_CHILD_SUBREAPER).
+// Its destructor kills all remaining children.
+class ChildSubreaper {
  public:
-  Adoption();
-  ~Adoption();
-  Adoption(const Adoption&) = delete;
-  Adoption& operator=(const Adoption&) = delete;
+  ChildSubreaper();
+  ~ChildSubreaper();
+  ChildSubreaper(const ChildSubreaper&) = delete;
+  ChildSubreaper& operator=(const ChildSubreaper&) = delete;
 };
 
 }  // namespace tandem::tools

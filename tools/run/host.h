@@ -1,4 +1,4 @@
-// The ranks of one host, as the launcher sees them: on this machine, or through ssh on another.
+// Interface to the ranks of one host: this machine, or a remote one through ssh.
 #pragma once
 
 #include <poll.h>
@@ -12,41 +12,41 @@
 
 namespace tandem::tools {
 
-enum class Output { kStdout, kStderr };
+enum class StandardStream { kStdout, kStderr };
 
 // A rank to start.
 struct RankSpec {
   int rank = 0, local_rank = 0, local_size = 1;
-  bool bind = true;  // to its share of the cores
+  bool bind = true;  // bind it to its share of the cores
   std::vector<std::string> program;
-  Environment environment;  // besides what the launcher's process has
+  Environment environment;  // in addition to the launcher's environment
 };
 
-// What a host tells of its ranks.
+// Receives the events of a host's ranks.
 class RankEvents {
  public:
   virtual ~RankEvents() = default;
-  // Bytes that a rank has written: a line with its end, or what came of one.
-  virtual void wrote(int rank, Output output, std::string_view bytes) = 0;
-  // `status` as of waitpid().
+  // A rank has written bytes: a line with its end, or a part of one.
+  virtual void wrote(int rank, StandardStream output, std::string_view bytes) = 0;
+  // A rank has ended. `status`: from waitpid().
   virtual void ended(int rank, pid_t process, int status) = 0;
-  // All that it wrote has been told. Comes after ended().
+  // All output of a rank was reported. Called after ended().
   virtual void closed(int rank) = 0;
-  // The host cannot be reached any more; those of its ranks that have not ended are lost.
+  // The host is no longer reachable; its ranks that have not ended are lost.
   virtual void lost(const std::string& reason) = 0;
 };
 
-// Destroying it kills what still runs.
+// Its destructor kills ranks that still run.
 class Host {
  public:
   virtual ~Host() = default;
-  // Ports that are free there, and that no other launcher is given while the object lives.
+  // Free ports of the host. No other launcher gets them while the object lives.
   virtual std::vector<int> reserve_ports(std::size_t count) = 0;
-  // All or none. Throws NotFoundError when there is no such program.
+  // Starts all of them or none. Throws NotFoundError if the program does not exist.
   virtual void start(const std::vector<RankSpec>& ranks) = 0;
-  // To every process of each rank that runs.
+  // Sends a signal to every process of all running ranks.
   virtual void send_signal(int number) = 0;
-  // What to poll for; progress() reads what there is, and never waits.
+  // Adds the descriptors to poll. progress() reads what is available, and never blocks.
   virtual void add_polled(std::vector<pollfd>& polled) const = 0;
   virtual void progress(RankEvents& events) = 0;
 };

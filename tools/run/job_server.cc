@@ -35,14 +35,14 @@ std::string token_of_environment() {
   return token;
 }
 
-bool is_local(const Plan& plan) {
+bool is_local(const JobPlan& plan) {
   return std::all_of(plan.hosts.begin(), plan.hosts.end(),
                      [](const HostSlots& host) { return is_this_host(host.name); });
 }
 
-// Of the launcher, besides its server: a reserved port and two pipes for each rank on this machine,
-// two files for the output of any rank, two pipes for each host.
-std::int64_t launcher_descriptors(const RunOptions& options, const Plan& plan) {
+// Descriptors of the launcher without its server: a reserved port and two pipes per rank on this
+// machine, two output files per rank, two pipes per host.
+std::int64_t launcher_descriptors(const RunOptions& options, const JobPlan& plan) {
   constexpr std::int64_t kOwn = 32;
   std::int64_t count = kOwn;
   for (const PlannedRank& rank : plan.ranks)
@@ -50,8 +50,8 @@ std::int64_t launcher_descriptors(const RunOptions& options, const Plan& plan) {
   return count + 2 * static_cast<std::int64_t>(plan.hosts.size());
 }
 
-// The address of this machine on its route to a host. Nothing is sent there. Empty where the host's
-// name is not known here: only ssh's configuration may have it.
+// This machine's address on the route to a host; sends nothing. Empty if the host's name cannot be
+// resolved, because only ssh's configuration may know it.
 std::string address_towards(const std::string& host) {
   addrinfo hints = {};
   hints.ai_family = AF_INET;
@@ -59,7 +59,7 @@ std::string address_towards(const std::string& host) {
   addrinfo* found = nullptr;
   if (getaddrinfo(host.c_str(), "9", &hints, &found) != 0) return "";
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
-  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in own = {};
   socklen_t size = sizeof(own);
   auto* generic = reinterpret_cast<sockaddr*>(&own);
@@ -78,10 +78,10 @@ std::string own_name() {
 
 }  // namespace
 
-JobServer::JobServer(const RunOptions& options, const Plan& plan)
+JobServer::JobServer(const RunOptions& options, const JobPlan& plan)
     : token_(options.rendezvous.empty() ? new_token() : token_of_environment()),
-      elsewhere_(options.rendezvous) {
-  if (elsewhere_.empty())
+      external_(options.rendezvous) {
+  if (external_.empty())
     server_.emplace(
         comm::RendezvousServerOptions{.address = is_local(plan) ? "127.0.0.1" : "0.0.0.0",
                                       .ranks = static_cast<int>(plan.ranks.size()),
@@ -90,7 +90,7 @@ JobServer::JobServer(const RunOptions& options, const Plan& plan)
 }
 
 std::string JobServer::address_for(const std::string& host) const {
-  if (!server_) return elsewhere_;
+  if (!server_) return external_;
   std::string address = is_this_host(host) ? "127.0.0.1" : address_towards(host);
   if (address.empty()) address = own_name();
   return fmt::format("{}:{}", address, server_->port());

@@ -1,4 +1,4 @@
-// The rendezvous server of a launcher's job: in this process, or where the user has one.
+// The rendezvous server of a launcher's job: one in this process, or one that the user runs.
 #pragma once
 
 #include <optional>
@@ -10,22 +10,22 @@
 
 namespace tandem::tools {
 
-// Outlives the ranks, so that none of them carries the job. Nothing may fork and then allocate
-// while it lives: its thread may hold the allocator's lock.
+// Outlives the ranks, so that the job does not depend on any of them. No fork may allocate memory
+// while it lives, because its thread may hold the allocator's lock.
 class JobServer {
  public:
-  // Raises the limit of open files for what the server and the launcher need. Throws as
-  // RendezvousServer does, FailedPreconditionError for a server elsewhere without a token.
-  JobServer(const RunOptions& options, const Plan& plan);
+  // Raises the limit of open files as the server and the launcher need. Throws as
+  // RendezvousServer does, and FailedPreconditionError if a user's server is given without a token.
+  JobServer(const RunOptions& options, const JobPlan& plan);
 
   // The job's secret.
   const std::string& token() const { return token_; }
-  // HOST:PORT, as it is reached from a host of the plan.
+  // HOST:PORT by which a host of the plan reaches the server.
   std::string address_for(const std::string& host) const;
 
  private:
   std::string token_;
-  std::string elsewhere_;  // HOST:PORT
+  std::string external_;  // HOST:PORT of the user's server; empty if there is none
   std::optional<comm::RendezvousServer> server_;
 };
 

@@ -30,13 +30,13 @@ std::string own_path() {
   return size > 0 ? std::string(path.data(), static_cast<std::size_t>(size)) : "tandem";
 }
 
-// A job under way.
-class Launcher {
+// Launches one job and supervises it until it has ended.
+class JobLauncher {
  public:
-  explicit Launcher(const RunOptions& options)
+  explicit JobLauncher(const RunOptions& options)
       : options_(options),
         user_environment_(user_environment(options)),
-        plan_(make_plan(options)),
+        plan_(make_job_plan(options)),
         sink_(plan_, options.output),
         progress_(plan_.ranks.size()) {}
 
@@ -61,7 +61,7 @@ class Launcher {
         send_signal(SIGKILL);
         if (!lost_at_) lost_at_ = Clock::now() + kAfterKill;
       }
-      if (lost_at_ && Clock::now() >= *lost_at_) give_up();
+      if (lost_at_ && Clock::now() >= *lost_at_) abort_job();
     }
     hosts_.clear();
     server_.reset();
@@ -69,13 +69,14 @@ class Launcher {
   }
 
  private:
-  static constexpr auto kAfterKill = std::chrono::seconds(10);  // for another host to say so
+  static constexpr auto kAfterKill =
+      std::chrono::seconds(10);  // for remote hosts to report the end of ranks
 
   struct Progress {
     bool ended = false, closed = false;
     int status = 0;
   };
-  struct Failure {
+  struct RankFailure {
     int rank = 0;
     int code = 1;
     std::string what;
@@ -84,8 +85,8 @@ class Launcher {
 
   class Events final : public RankEvents {
    public:
-    Events(Launcher& launcher, std::size_t host) : launcher_(launcher), host_(host) {}
-    void wrote(int rank, Output output, std::string_view bytes) override {
+    Events(JobLauncher& launcher, std::size_t host) : launcher_(launcher), host_(host) {}
+    void wrote(int rank, StandardStream output, std::string_view bytes) override {
       if (!launcher_.knows(rank, host_) || bytes.empty()) return;
       const OutputSink::Failure failure = launcher_.sink_.write(rank, output, bytes);
       if (failure.error != 0) launcher_.output_lost(failure);
@@ -100,7 +101,7 @@ class Launcher {
     void lost(const std::string& reason) override { launcher_.host_lost(host_, reason); }
 
    private:
-    Launcher& launcher_;
+    JobLauncher& launcher_;
     std::size_t host_;
   };
 
@@ -117,7 +118,8 @@ class Launcher {
             start_timeout));
       }
     }
-    // After the hosts, which fork, and before the ports, for which it raises a limit.
+    // After the hosts, whose constructors fork; before ports are reserved, since it raises the
+    // limit.
     server_.emplace(options_, plan_);
     const bool here = plan_.one_host() && is_this_host(plan_.hosts.front().name);
     Addresses addresses;
@@ -167,7 +169,7 @@ class Launcher {
                                         plan_.hosts[planned.host].name);
     if (WIFSIGNALED(status)) {
       fail(rank, 128 + WTERMSIG(status),
-           fmt::format("{} was ended by signal {} ({})", who, WTERMSIG(status),
+           fmt::format("{} was killed by signal {} ({})", who, WTERMSIG(status),
                        strsignal(WTERMSIG(status))));
     } else if (WEXITSTATUS(status) != 0) {
       fail(rank, WEXITSTATUS(status),
@@ -181,10 +183,10 @@ class Launcher {
                    : fmt::format("rank {}", rank.rank);
   }
 
-  // What ends once the job is being ended is no cause of it.
+  // Records the first failure. Ranks that end after that are its consequences.
   void fail(int rank, int code, const std::string& what) {
     if (failure_ || ending_) return;
-    failure_ = Failure{rank, code, what, Clock::now()};
+    failure_ = RankFailure{rank, code, what, Clock::now()};
     begin_ending(SIGTERM);
   }
 
@@ -209,7 +211,7 @@ class Launcher {
     begin_ending(SIGTERM);
   }
 
-  // Parameter servers are left, which end when they are told to.
+  // Whether only parameter servers are left, which run until they are terminated.
   bool servers_alone() const {
     bool servers = false;
     for (const PlannedRank& rank : plan_.ranks) {
@@ -223,7 +225,7 @@ class Launcher {
   void pass_on(int number) {
     if (number == SIGCHLD) return;
     if (!ends_job(number)) return send_signal(number);
-    if (signal_ != 0) number = SIGKILL;  // asked twice
+    if (signal_ != 0) number = SIGKILL;  // the second signal kills the job
     if (signal_ == 0) signal_ = number;
     begin_ending(number);
   }
@@ -240,8 +242,8 @@ class Launcher {
     for (const auto& host : hosts_) host->send_signal(number);
   }
 
-  // Hosts that do not answer any more are left to their agents, which end with the connection.
-  void give_up() {
+  // Stops waiting for hosts that no longer answer. Their agents end when the connection closes.
+  void abort_job() {
     for (Progress& progress : progress_) progress.closed = true;
   }
 
@@ -252,19 +254,20 @@ class Launcher {
 
   int conclude() const {
     if (output_failure_)
-      throw_file_error(fmt::format("[run] the job was ended: cannot write what ranks print to '{}'",
-                                   output_failure_->where),
-                       output_failure_->error);
+      throw_file_error(
+          fmt::format("[run] the job was terminated: cannot write the ranks' output to '{}'",
+                      output_failure_->where),
+          output_failure_->error);
     if (failure_) {
       const auto& lines = sink_.last_errors(failure_->rank);
       if (!lines.empty() && (plan_.ranks.size() > 1 || !options_.output.empty())) {
-        std::cerr << fmt::format("tandem: the last lines of rank {} on stderr:\n", failure_->rank);
+        std::cerr << fmt::format("tandem: last lines of rank {} on stderr:\n", failure_->rank);
         for (const std::string& line : lines) std::cerr << "    " << line << '\n';
       }
       const double seconds = std::chrono::duration<double>(failure_->when - started_).count();
       std::cerr << fmt::format("tandem: AbortedError: [run] {} after {:.1f} s{}\n", failure_->what,
                                seconds,
-                               plan_.ranks.size() > 1 ? "; the other ranks were ended" : "");
+                               plan_.ranks.size() > 1 ? "; the other ranks were terminated" : "");
       return failure_->code;
     }
     const bool well = std::all_of(plan_.ranks.begin(), plan_.ranks.end(), [this](const auto& rank) {
@@ -275,23 +278,23 @@ class Launcher {
 
   const RunOptions& options_;
   const Environment user_environment_;
-  const Plan plan_;
+  const JobPlan plan_;
   OutputSink sink_;
   const Signals signals_;
-  std::vector<Progress> progress_;  // a rank
-  const Adoption adoption_;
+  std::vector<Progress> progress_;  // by rank
+  const ChildSubreaper subreaper_;
   std::optional<JobServer> server_;  // outlives the ranks
   std::vector<std::unique_ptr<Host>> hosts_;
   Clock::time_point started_;
   bool ending_ = false;
   std::optional<Clock::time_point> kill_at_, lost_at_;
-  std::optional<Failure> failure_;
+  std::optional<RankFailure> failure_;
   std::optional<OutputSink::Failure> output_failure_;
-  int signal_ = 0;  // by which the job was ended from outside
+  int signal_ = 0;  // that terminated the job; 0 if none
 };
 
 }  // namespace
 
-int launch(const RunOptions& options) { return Launcher(options).run(); }
+int launch(const RunOptions& options) { return JobLauncher(options).run(); }
 
 }  // namespace tandem::tools

@@ -1,4 +1,4 @@
-// Starts the ranks of a job, passes on their output and signals, and ends them together.
+// Launches the ranks of a job, forwards their output and signals, and terminates them together.
 #pragma once
 
 #include "run/plan.h"
@@ -6,7 +6,7 @@
 namespace tandem::tools {
 
 // Returns the job's exit code: 0, or that of the first rank to fail (128 and the signal's number
-// where one ended it). Throws where the job cannot be started.
+// if one killed it). Throws if the job cannot be started.
 int launch(const RunOptions& options);
 
 }  // namespace tandem::tools

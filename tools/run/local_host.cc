@@ -35,7 +35,7 @@ int topology(int core, const char* name) {
   return value;
 }
 
-// NAME=VALUE of this process's environment, changed by `changes`.
+// This process's environment as NAME=VALUE, with `changes` applied.
 std::vector<std::string> environment_with(const Environment& changes) {
   std::map<std::string, std::string> all;
   for (char** each = environ; *each != nullptr; ++each) {
@@ -50,15 +50,15 @@ std::vector<std::string> environment_with(const Environment& changes) {
   return result;
 }
 
-std::vector<char*> pointers(std::vector<std::string>& texts) {
+std::vector<char*> pointers(std::vector<std::string>& strings) {
   std::vector<char*> result;
-  for (std::string& text : texts) result.push_back(text.data());
+  for (std::string& text : strings) result.push_back(text.data());
   result.push_back(nullptr);
   return result;
 }
 
-// What a new process needs; made before the fork, behind which nothing may be allocated.
-struct Launch {
+// The arguments of a new process. Prepared before the fork, after which nothing may be allocated.
+struct ProcessArguments {
   std::vector<std::string> program, environment;
   std::vector<char*> argv, envp;
   cpu_set_t cores;
@@ -68,10 +68,10 @@ struct Launch {
   pid_t parent = -1;
 };
 
-[[noreturn]] void become(const Launch& launch) {
+[[noreturn]] void become(const ProcessArguments& launch) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != launch.parent) _exit(127);  // it was too late for that
+  if (getppid() != launch.parent) _exit(127);  // the parent died before prctl()
   for (int number = 1; number < NSIG; ++number) std::signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
@@ -83,12 +83,12 @@ struct Launch {
   dup2(launch.err, STDERR_FILENO);
   execvpe(launch.argv.front(), launch.argv.data(), launch.envp.data());
   const int error = errno;
-  [[maybe_unused]] const ssize_t told = write(launch.failure, &error, sizeof(error));
+  [[maybe_unused]] const ssize_t report = write(launch.failure, &error, sizeof(error));
   _exit(127);
 }
 
-// Killed comes before failed comes before well: of several that are found at once, a rank that was
-// killed is rather the cause of another's failure than the other way round.
+// Orders ranks that ended at the same time: killed, failed, succeeded. A rank that was
+// killed is more likely the cause of another's failure than its consequence.
 int order_of(int status) { return WIFSIGNALED(status) ? 0 : WEXITSTATUS(status) != 0 ? 1 : 2; }
 
 }  // namespace
@@ -114,17 +114,17 @@ std::vector<int> cores_of(int local_rank, int local_size) {
 LocalHost::LocalHost() : descriptors_(descriptor_limit()) {}
 
 LocalHost::~LocalHost() {
-  for (Running& running : ranks_)
+  for (RunningRank& running : ranks_)
     if (!running.status) end(running);
 }
 
 std::vector<int> LocalHost::reserve_ports(std::size_t count) {
   std::vector<int> ports;
   for (std::size_t i = 0; i < count; ++i) {
-    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!socket.is_open()) throw_system("cannot open a socket");
-    // Bound, not listening: no other launcher is given the port, and who sets the same option, as
-    // servers do, may still listen there.
+    // Bound but not listening: no other launcher gets the port, while a server that sets the same
+    // option may still listen on it.
     const int on = 1;
     setsockopt(socket.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     sockaddr_in address = {};
@@ -146,7 +146,8 @@ void LocalHost::start(const std::vector<RankSpec>& ranks) {
 
 void LocalHost::start_one(const RankSpec& spec) {
   Pipe out = make_pipe(), err = make_pipe(), failure = make_pipe();
-  Launch launch{.program = spec.program, .environment = environment_with(spec.environment)};
+  ProcessArguments launch{.program = spec.program,
+                          .environment = environment_with(spec.environment)};
   launch.argv = pointers(launch.program);
   launch.envp = pointers(launch.environment);
   launch.descriptors = descriptors_;
@@ -161,7 +162,7 @@ void LocalHost::start_one(const RankSpec& spec) {
   const pid_t process = fork();
   if (process < 0) throw_system("cannot fork");
   if (process == 0) become(launch);
-  setpgid(process, process);  // whoever of the two comes first
+  setpgid(process, process);  // parent and child both call it, since either may run first
   guardian_.watch(process);
   ranks_.push_back({.rank = spec.rank,
                     .process = process,
@@ -175,32 +176,32 @@ void LocalHost::start_one(const RankSpec& spec) {
 }
 
 void LocalHost::send_signal(int number) {
-  for (const Running& running : ranks_)
+  for (const RunningRank& running : ranks_)
     if (!running.status) kill(-running.process, number);
 }
 
 void LocalHost::add_polled(std::vector<pollfd>& polled) const {
-  for (const Running& running : ranks_)
+  for (const RunningRank& running : ranks_)
     for (const LineReader* reader : {&running.out, &running.err})
       if (reader->is_open()) polled.push_back({reader->number(), POLLIN, 0});
 }
 
 void LocalHost::progress(RankEvents& events) {
-  // Who has ended is asked first: what they wrote before is in the pipes then.
+  // Ended ranks are collected first, so that their pipes already hold all of their output.
   collect_ended(events);
-  for (Running& running : ranks_) {
+  for (RunningRank& running : ranks_) {
     if (running.closed) continue;
     const auto out = [&](std::string_view bytes) {
-      events.wrote(running.rank, Output::kStdout, bytes);
+      events.wrote(running.rank, StandardStream::kStdout, bytes);
     };
     const auto err = [&](std::string_view bytes) {
-      events.wrote(running.rank, Output::kStderr, bytes);
+      events.wrote(running.rank, StandardStream::kStderr, bytes);
     };
     running.out.read(out);
     running.err.read(err);
     if (!running.status) continue;
     if (running.out.is_open() || running.err.is_open()) {
-      // Nobody of the rank's group lives; who left the group may hold a pipe open for ever.
+      // The rank's group is gone; a process that left the group may hold the pipe open forever.
       if (std::chrono::steady_clock::now() < running.drained_by) continue;
       running.out.finish(out);
       running.err.finish(err);
@@ -211,8 +212,8 @@ void LocalHost::progress(RankEvents& events) {
 }
 
 void LocalHost::collect_ended(RankEvents& events) {
-  std::vector<Running*> ended;
-  for (Running& running : ranks_) {
+  std::vector<RunningRank*> ended;
+  for (RunningRank& running : ranks_) {
     if (running.status) continue;
     siginfo_t info = {};
     if (waitid(P_PID, static_cast<id_t>(running.process), &info, WEXITED | WNOHANG | WNOWAIT) !=
@@ -222,14 +223,14 @@ void LocalHost::collect_ended(RankEvents& events) {
     end(running);
     ended.push_back(&running);
   }
-  std::stable_sort(ended.begin(), ended.end(), [](const Running* a, const Running* b) {
+  std::stable_sort(ended.begin(), ended.end(), [](const RunningRank* a, const RunningRank* b) {
     return order_of(*a->status) < order_of(*b->status);
   });
-  for (const Running* each : ended) events.ended(each->rank, each->process, *each->status);
+  for (const RunningRank* each : ended) events.ended(each->rank, each->process, *each->status);
 }
 
-// While its leader has not been waited for, a group's number is nobody else's.
-void LocalHost::end(Running& running) {
+// A group's number cannot be reused before its leader has been waited for.
+void LocalHost::end(RunningRank& running) {
   kill(-running.process, SIGKILL);
   int status = 0;
   while (waitpid(running.process, &status, 0) < 0 && errno == EINTR) {

@@ -1,4 +1,4 @@
-// Ranks on this machine.
+// Runs ranks on this machine.
 #pragma once
 
 #include <sys/resource.h>
@@ -14,8 +14,8 @@
 
 namespace tandem::tools {
 
-// Every rank leads a process group of its own, dies with this process, and writes into pipes. What
-// a rank has started is killed when the rank ends.
+// Each rank leads a process group, dies with this process, and writes into pipes. Processes that
+// a rank has started are killed when it ends.
 class LocalHost final : public Host {
  public:
   LocalHost();
@@ -28,26 +28,26 @@ class LocalHost final : public Host {
   void progress(RankEvents& events) override;
 
  private:
-  struct Running {
+  struct RunningRank {
     int rank = 0;
     pid_t process = -1;
     LineReader out, err;
     std::optional<int> status;
-    std::chrono::steady_clock::time_point drained_by;  // once it has ended
+    std::chrono::steady_clock::time_point drained_by;  // set once it has ended
     bool closed = false;
   };
 
   void start_one(const RankSpec& spec);
   void collect_ended(RankEvents& events);
-  void end(Running& running);
+  void end(RunningRank& running);
 
-  const rlimit descriptors_;  // of the ranks; the launcher may raise its own
+  const rlimit descriptors_;  // limit of open files for ranks; the launcher may raise its own
   Guardian guardian_;
-  std::vector<Descriptor> reserved_;
-  std::vector<Running> ranks_;
+  std::vector<FileDescriptor> reserved_;
+  std::vector<RunningRank> ranks_;
 };
 
-// The cores for a rank: its share of those this process may use, siblings of a core together.
+// An equal share of this process's cores for a rank. Hyper-threads of a core stay together.
 std::vector<int> cores_of(int local_rank, int local_size);
 
 }  // namespace tandem::tools

@@ -1,4 +1,4 @@
-// Where the lines of a job's ranks go.
+// Writes the output of a job's ranks.
 #pragma once
 
 #include <deque>
@@ -11,28 +11,29 @@
 
 namespace tandem::tools {
 
-// To this process's streams, each line behind its rank, or into two files a rank.
+// Writes to this process's streams, each line with the prefix of its rank, or to two files per
+// rank.
 class OutputSink {
  public:
   // `directory` empty: to the streams. Throws the errors of core/file_error.h.
-  OutputSink(const Plan& plan, const std::string& directory);
+  OutputSink(const JobPlan& plan, const std::string& directory);
 
   struct Failure {
-    int error = 0;           // EPIPE: nobody reads the stream any more; 0: all was written
-    std::string_view where;  // the path, "stdout" or "stderr"; lives as long as the sink
+    int error = 0;           // errno, EPIPE if the reader has closed the stream; 0: success
+    std::string_view where;  // the path, "stdout" or "stderr"; valid as long as the sink
   };
-  Failure write(int rank, Output output, std::string_view bytes);
-  // The last lines of a rank on stderr.
+  Failure write(int rank, StandardStream output, std::string_view bytes);
+  // The last lines that a rank wrote to stderr.
   const std::deque<std::string>& last_errors(int rank) const;
 
  private:
   struct File {
     std::string path;
-    Descriptor descriptor;
+    FileDescriptor descriptor;
   };
 
   std::vector<std::string> prefixes_;
-  std::vector<File> files_;  // two a rank; or none
+  std::vector<File> files_;  // two per rank; empty if ranks write to streams
   std::vector<std::deque<std::string>> last_errors_;
   std::string text_;
 };

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kMaxRanks = 4096;
 
-// Linux starts no program with a longer variable, NAME=VALUE and its end (MAX_ARG_STRLEN).
+// The longest environment variable that Linux accepts, NAME=VALUE with its null (MAX_ARG_STRLEN).
 constexpr std::size_t kLongestVariable = std::size_t{32} * 4096;
 
 template <class... Args>
@@ -54,15 +54,15 @@ void add_host(std::vector<HostSlots>& hosts, const std::string& name, const std:
   const auto count = slots.empty() ? 1 : number(slots);
   if (!count || *count < 1 || *count > kMaxRanks)
     reject("expected NAME:SLOTS with slots in [1, {}], got '{}'", kMaxRanks, source);
-  // What ssh would take for an option of its own.
-  if (name.empty() || name.front() == '-') reject("expected the name of a host, got '{}'", source);
+  // ssh would parse a name that begins with '-' as an option.
+  if (name.empty() || name.front() == '-') reject("expected a host name, got '{}'", source);
   if (std::any_of(hosts.begin(), hosts.end(), [&](const auto& each) { return each.name == name; }))
-    reject("the host '{}' is given twice", name);
+    reject("host '{}' is listed twice", name);
   hosts.push_back({name, *count});
 }
 
-std::vector<Task> tasks_of(const RunOptions& options, int slots) {
-  std::vector<Task> tasks;
+std::vector<TfConfigTask> tasks_of(const RunOptions& options, int slots) {
+  std::vector<TfConfigTask> tasks;
   const auto add = [&](const char* type, int count) {
     for (int i = 0; i < count; ++i) tasks.push_back({type, i});
   };
@@ -73,9 +73,9 @@ std::vector<Task> tasks_of(const RunOptions& options, int slots) {
     return tasks;
   }
   if (options.ranks)
-    reject("-n counts alike ranks; give it or --workers, --ps, --chief and --evaluator");
+    reject("expected either -n or --workers, --ps, --chief and --evaluator, got both");
   if (options.workers.value_or(0) == 0 && !options.chief)
-    reject("--ps and --evaluator need --workers or --chief");
+    reject("--ps and --evaluator require --workers or --chief");
   add("chief", options.chief ? 1 : 0);
   add("worker", options.workers.value_or(0));
   add("ps", options.parameter_servers.value_or(0));
@@ -93,13 +93,13 @@ void check(const RunOptions& options) {
     reject("expected --grace in [0, 86400] seconds, got {}", options.grace);
   if (!(options.start_timeout > 0.0) || options.start_timeout > 86'400.0)
     reject("expected --start-timeout in (0, 86400] seconds, got {}", options.start_timeout);
-  if (options.hosts && options.host_file)
-    reject("--hosts and --hostfile are two ways of saying the same; give one");
+  if (options.hosts && options.host_file) reject("expected either --hosts or --hostfile, got both");
   if (!options.rendezvous.empty() && !is_endpoint(options.rendezvous))
     reject("expected --rendezvous HOST:PORT, got '{}'", options.rendezvous);
-  if (options.ssh.find_first_not_of(' ') == std::string::npos) reject("--ssh is empty");
+  if (options.ssh.find_first_not_of(' ') == std::string::npos)
+    reject("expected a command for --ssh, got an empty string");
   if (options.program.empty())
-    reject("expected a program behind --: tandem run -n 2 -- PROGRAM [ARGUMENTS]");
+    reject("expected a program after --: tandem run -n 2 -- PROGRAM [ARGUMENTS]");
 }
 
 }  // namespace
@@ -118,7 +118,7 @@ std::vector<HostSlots> parse_hosts(const std::string& text) {
   return hosts;
 }
 
-// NAME, NAME:SLOTS or NAME slots=SLOTS; from # on, a comment.
+// Lines are NAME, NAME:SLOTS or NAME slots=SLOTS; # begins a comment.
 std::vector<HostSlots> read_host_file(const std::string& path) {
   std::ifstream in(path);
   if (!in || std::filesystem::is_directory(path))
@@ -140,36 +140,36 @@ std::vector<HostSlots> read_host_file(const std::string& path) {
     if (!more.empty()) reject("'{}': expected NAME slots=SLOTS, got '{}'", path, line);
     add_host(hosts, name, slots, line);
   }
-  if (hosts.empty()) reject("the host file '{}' names no host", path);
+  if (hosts.empty()) reject("expected hosts in the host file '{}', got none", path);
   return hosts;
 }
 
-Plan make_plan(const RunOptions& options) {
+JobPlan make_job_plan(const RunOptions& options) {
   check(options);
-  Plan plan;
+  JobPlan plan;
   if (options.hosts) plan.hosts = parse_hosts(*options.hosts);
   if (options.host_file) plan.hosts = read_host_file(*options.host_file);
   const int slots = std::accumulate(plan.hosts.begin(), plan.hosts.end(), 0,
                                     [](int sum, const auto& host) { return sum + host.slots; });
-  const std::vector<Task> tasks = tasks_of(options, plan.hosts.empty() ? 1 : slots);
+  const std::vector<TfConfigTask> tasks = tasks_of(options, plan.hosts.empty() ? 1 : slots);
   const int count = static_cast<int>(tasks.size());
   if (plan.hosts.empty()) {
     plan.hosts = {{"localhost", count}};
   } else if (count > slots) {
-    reject("{} ranks need as many slots, the hosts have {}", count, slots);
+    reject("expected at least {} slots for as many ranks, the hosts have {}", count, slots);
   }
   for (const HostSlots& host : plan.hosts)
     if (!plan.one_host() && host.name == "localhost")
-      reject("the other hosts know this one by another name than 'localhost'");
+      reject("expected host names that all hosts can reach, got 'localhost' beside other hosts");
   plan.alike = options.ranks || (!options.workers && !options.chief);
-  for (const Task& task : tasks) {
+  for (const TfConfigTask& task : tasks) {
     PlannedRank rank = {.rank = static_cast<int>(plan.ranks.size()), .task = task};
     rank.serves = task.type == "ps";
     rank.label =
         plan.alike ? std::to_string(rank.rank) : fmt::format("{} {}", task.type, task.index);
     plan.ranks.push_back(rank);
   }
-  // Host by host: neighbours in rank are neighbours in place.
+  // Fills host after host, so that adjacent ranks are on one host.
   std::size_t next = 0;
   for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
     const std::size_t here =
@@ -180,7 +180,7 @@ Plan make_plan(const RunOptions& options) {
       plan.ranks[next].local_size = static_cast<int>(here);
     }
   }
-  plan.hosts.resize(plan.ranks.back().host + 1);  // those that have ranks
+  plan.hosts.resize(plan.ranks.back().host + 1);  // drops hosts without ranks
   return plan;
 }
 
@@ -190,7 +190,7 @@ bool is_this_host(const std::string& name) {
   return name == "localhost" || name == "127.0.0.1" || name == "::1" || name == own.data();
 }
 
-Environment environment_of(const Plan& plan, const PlannedRank& rank, const Addresses& addresses,
+Environment environment_of(const JobPlan& plan, const PlannedRank& rank, const Addresses& addresses,
                            const std::string& token) {
   nlohmann::ordered_json cluster = nlohmann::ordered_json::object();
   for (const PlannedRank& each : plan.ranks)
@@ -213,8 +213,8 @@ Environment environment_of(const Plan& plan, const PlannedRank& rank, const Addr
     result.emplace_back("TF_CONFIG", std::move(text));
   else if (!plan.alike)
     throw ResourceExhaustedError(
-        fmt::format("[run] TF_CONFIG with the addresses of {} tasks takes {} bytes, and a variable "
-                    "has room for {}; use shorter names of hosts, or fewer tasks",
+        fmt::format("[run] TF_CONFIG with the addresses of {} tasks takes {} bytes, but a "
+                    "variable can hold {}; use shorter host names or fewer tasks",
                     plan.ranks.size(), size, kLongestVariable));
   return result;
 }
@@ -230,7 +230,7 @@ Environment user_environment(const RunOptions& options) {
     } else if (const char* value = std::getenv(name.c_str())) {
       result.emplace_back(name, value);
     } else {
-      throw NotFoundError(fmt::format("[run] --env {}: there is no such variable", name));
+      throw NotFoundError(fmt::format("[run] --env {}: the variable is not set", name));
     }
   }
   return result;

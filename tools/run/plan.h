@@ -1,4 +1,4 @@
-// Which ranks `tandem run` starts, where, and what their environments say.
+// Plans the ranks of `tandem run`: their hosts and their environments.
 #pragma once
 
 #include <optional>
@@ -10,20 +10,21 @@ namespace tandem::tools {
 
 struct RunOptions {
   std::optional<int> ranks;
-  std::optional<std::string> hosts, host_file;    // h1:2,h2:2; or a line a host
-  std::optional<int> workers, parameter_servers;  // with these or the next, tasks of TF_CONFIG
+  std::optional<std::string> hosts, host_file;    // h1:2,h2:2; or one host per line
+  std::optional<int> workers, parameter_servers;  // these and the next set TF_CONFIG
   bool chief = false, evaluator = false;
-  std::string bind = "core";  // or none
+  std::string bind = "core";  // or "none"
   std::string output;         // a directory; empty: stdout and stderr
-  // The command that runs another on a host. ssh itself closes a connection that does not answer.
+  // Runs a command on a remote host. These options make ssh close a connection that does not
+  // answer.
   std::string ssh =
       "ssh -T -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15 "
       "-o ServerAliveCountMax=3";
-  std::string remote_command;            // `tandem` there; empty: where it is here
-  std::vector<std::string> environment;  // NAME=VALUE, or NAME to pass on
+  std::string remote_command;            // path of `tandem` there; empty: the same as here
+  std::vector<std::string> environment;  // NAME=VALUE, or NAME to copy its value
   double grace = 10.0;                   // seconds from SIGTERM to SIGKILL
-  double start_timeout = 60.0;           // seconds that a host has for each answer
-  std::string rendezvous;                // HOST:PORT of a server; empty: one in this process
+  double start_timeout = 60.0;           // seconds to wait for each answer of a host
+  std::string rendezvous;                // HOST:PORT of a running server; empty: start one
   std::vector<std::string> program;
 };
 
@@ -34,7 +35,7 @@ struct HostSlots {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-struct Task {
+struct TfConfigTask {
   std::string type = "worker";
   int index = 0;
 };
@@ -42,37 +43,37 @@ struct Task {
 struct PlannedRank {
   int rank = 0, local_rank = 0, local_size = 1;
   std::size_t host = 0;  // index
-  Task task;
-  std::string label;    // before its lines
-  bool serves = false;  // a parameter server: runs until the others are through
+  TfConfigTask task;
+  std::string label;    // prefix of its lines
+  bool serves = false;  // a parameter server, which runs until the others have ended
 };
 
-struct Plan {
+struct JobPlan {
   std::vector<HostSlots> hosts;
   std::vector<PlannedRank> ranks;
-  bool alike = true;  // ranks, and no tasks of TF_CONFIG
+  bool alike = true;  // no TF_CONFIG tasks: every rank has the same role
   bool one_host() const { return hosts.size() == 1; }
 };
 
-// Throw InvalidArgumentError or NotFoundError that name the option.
+// These throw InvalidArgumentError or NotFoundError, naming the option.
 std::vector<HostSlots> parse_hosts(const std::string& text);
 std::vector<HostSlots> read_host_file(const std::string& path);
-Plan make_plan(const RunOptions& options);
+JobPlan make_job_plan(const RunOptions& options);
 
-// Whether ranks on this host need no ssh.
+// Whether `name` is this host, whose ranks need no ssh.
 bool is_this_host(const std::string& name);
 
-// Where things of a job are, known when ports have been reserved.
+// The addresses of a job, known once ports have been reserved.
 struct Addresses {
-  std::vector<std::string> hosts;  // a host: how the others reach it
-  std::vector<int> task_ports;     // a rank
+  std::vector<std::string> hosts;  // by host: the name by which the others reach it
+  std::vector<int> task_ports;     // by rank
   int master_port = 0;
-  std::vector<std::string> rendezvous;  // a host: HOST:PORT of the job's server
+  std::vector<std::string> rendezvous;  // by host: HOST:PORT of the job's server
 };
-// What a rank finds in its environment, besides what it inherits.
-Environment environment_of(const Plan& plan, const PlannedRank& rank, const Addresses& addresses,
+// The environment variables of a rank, in addition to inherited ones.
+Environment environment_of(const JobPlan& plan, const PlannedRank& rank, const Addresses& addresses,
                            const std::string& token);
-// Those that the user passes on, of --env.
+// The environment variables of --env.
 Environment user_environment(const RunOptions& options);
 
 }  // namespace tandem::tools

@@ -11,7 +11,7 @@ Signals::Signals() {
     sigaddset(&signals, number);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
-  descriptor_ = Descriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  descriptor_ = FileDescriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!descriptor_.is_open())
     throw ResourceExhaustedError(std::string("[run] signalfd: ") + std::strerror(errno));
 }

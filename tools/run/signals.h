@@ -1,4 +1,4 @@
-// The signals that a launcher is sent, as something to poll for.
+// The launcher's signals as a descriptor that can be polled.
 #pragma once
 
 #include <csignal>
@@ -7,21 +7,21 @@
 
 namespace tandem::tools {
 
-// Once made, signals wait to be read, and writing to what nobody reads is an error and no signal.
-// That stays so: one that comes when the ranks are over must not change how the launcher ends.
+// Blocks signals, so that they are read from the descriptor, and ignores SIGPIPE. This is not
+// undone, because a late signal must not change the launcher's exit code.
 class Signals {
  public:
   Signals();
 
   int number() const { return descriptor_.number(); }
-  // The next one that has come; 0: none.
+  // The next pending signal; 0 if there is none.
   int next() const;
 
  private:
-  Descriptor descriptor_;
+  FileDescriptor descriptor_;
 };
 
-// Whether a launcher that is sent it ends its job, rather than pass it on alone.
+// Whether the launcher terminates its job on this signal. Other signals are only forwarded.
 inline bool ends_job(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
 }

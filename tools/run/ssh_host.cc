@@ -25,7 +25,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// As one word of a shell.
+// Quotes `text` as one word of a shell command.
 std::string quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text)
@@ -41,7 +41,7 @@ std::string quoted(const std::string& text) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  setpgid(0, 0);  // a ^C at the terminal is the launcher's to pass on
+  setpgid(0, 0);  // a ^C at the terminal goes to the launcher only, which forwards it
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
   sigset_t none;
@@ -81,7 +81,7 @@ SshHost::SshHost(std::string name, const std::string& ssh, const std::string& re
 }
 
 SshHost::~SshHost() {
-  input_.close();  // the agent kills what is left and ends, and ssh with it
+  input_.close();  // then the agent kills its ranks and exits, and so does ssh
   const Clock::time_point end = Clock::now() + kFarewellLimit;
   while (waitpid(process_, nullptr, WNOHANG) == 0) {
     if (Clock::now() >= end) kill(process_, SIGKILL);
@@ -115,7 +115,7 @@ void SshHost::start(const std::vector<RankSpec>& ranks) {
 }
 
 void SshHost::send_signal(int number) {
-  if (!told_) send(json({{"do", "signal"}, {"number", number}}).dump());
+  if (!reported_) send(json({{"do", "signal"}, {"number", number}}).dump());
 }
 
 void SshHost::add_polled(std::vector<pollfd>& polled) const {
@@ -138,9 +138,9 @@ void SshHost::progress(RankEvents& events) {
   flush();
   for (const std::string& line : std::exchange(queued_, {})) handle(line, events);
   read_lines([&](const std::string& line) { handle(line, events); });
-  if (output_.is_open() || told_) return;
-  told_ = true;
-  events.lost(fmt::format("the connection with {} has ended", name_));
+  if (output_.is_open() || reported_) return;
+  reported_ = true;
+  events.lost(fmt::format("the connection to {} was closed", name_));
 }
 
 void SshHost::send(const std::string& line) {
@@ -153,7 +153,8 @@ void SshHost::flush() {
   while (sent < unsent_.size()) {
     const ssize_t count = write(input_.number(), unsent_.data() + sent, unsent_.size() - sent);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno != EAGAIN) sent = unsent_.size();  // it has gone, as is read soon
+    if (count < 0 && errno != EAGAIN)
+      sent = unsent_.size();  // the agent is gone; the next read reports it
     if (count < 0) break;
     sent += static_cast<std::size_t>(count);
   }
@@ -182,9 +183,9 @@ std::string SshHost::wait_for_answer(const std::string& letters) {
     if (!found.empty()) return found;
   }
   throw UnavailableError(fmt::format(
-      "[run] {}: `tandem agent` does not answer there{}", name_,
+      "[run] {}: `tandem agent` did not answer{}", name_,
       output_.is_open() ? fmt::format(" within {} s (--start-timeout)", time_limit_.count() / 1e3)
-                        : ": the connection has ended"));
+                        : ": the connection was closed"));
 }
 
 void SshHost::handle(const std::string& line, RankEvents& events) {
@@ -200,7 +201,9 @@ void SshHost::handle(const std::string& line, RankEvents& events) {
     case 'e': {
       std::string text = line.substr(std::min(line.size(), line.find(' ', 2) + 1));
       if (kind == 'O' || kind == 'E') text += '\n';
-      events.wrote(rank, kind == 'O' || kind == 'o' ? Output::kStdout : Output::kStderr, text);
+      events.wrote(rank,
+                   kind == 'O' || kind == 'o' ? StandardStream::kStdout : StandardStream::kStderr,
+                   text);
       return;
     }
     case 'X':

@@ -1,4 +1,4 @@
-// Ranks on another machine, through a command such as ssh that runs `tandem agent` there.
+// Runs ranks on a remote host: ssh or a similar command starts `tandem agent` there.
 #pragma once
 
 #include <sys/types.h>
@@ -13,26 +13,27 @@
 
 namespace tandem::tools {
 
-// The launcher was asked to end while it started a job.
+// Thrown when a signal terminates the launcher while it starts a job.
 struct StartInterrupted {
   int signal = 0;
 };
 
-// The agent is told what to do in lines of JSON, and answers in lines that begin with a letter:
+// Sends commands to the agent as lines of JSON. The agent answers in lines that begin with a
+// letter:
 //
 //   > {"do": "ports", "count": 3}        < P 41001 41002 41003
-//   > {"do": "start", "ranks": [...]}    < S                     or   < F why it cannot
+//   > {"do": "start", "ranks": [...]}    < S                     or   < F error message
 //   > {"do": "signal", "number": 15}     < O RANK line  < E RANK line  < X RANK PROCESS STATUS
 //                                         < C RANK
 //
-// (o and e in place of O and E: a part of a line.)
-// What the job keeps secret is not seen in any list of processes. When its input ends, the agent
-// kills its ranks: nothing outlives the connection.
+// (o and e instead of O and E: a part of a line.) The job's secret is sent to stdin, so that no
+// list of processes shows it. When its input ends, the agent kills its ranks, so that no process
+// outlives the connection.
 class SshHost final : public Host {
  public:
   // `remote_command`: the path of `tandem` there. reserve_ports() and start() throw
-  // UnavailableError when the agent does not answer within `time_limit`, and StartInterrupted when
-  // a signal comes that ends a job.
+  // UnavailableError if the agent does not answer within `time_limit`, and StartInterrupted if
+  // a signal terminates the job.
   SshHost(std::string name, const std::string& ssh, const std::string& remote_command,
           const Signals& signals, std::chrono::milliseconds time_limit);
   ~SshHost() override;
@@ -44,15 +45,14 @@ class SshHost final : public Host {
   void progress(RankEvents& events) override;
 
  private:
-  // Never waits: what the connection does not take now, flush() sends later.
+  // Never blocks: flush() sends later what the connection does not accept now.
   void send(const std::string& line);
   void flush();
   // Calls `handle(line)` for the agent's lines.
   template <class Handle>
   void read_lines(const Handle& handle);
-  // The agent's next line that begins with one of the letters, or is its hello; what comes before
-  // is dropped, what behind kept for progress().
-  // Throws UnavailableError when it does not come.
+  // Waits for the agent's next line that begins with one of the letters, or is its hello. Drops the
+  // lines before it, and keeps later ones for progress(). Throws UnavailableError on a timeout.
   std::string wait_for_answer(const std::string& letters);
   void handle(const std::string& line, RankEvents& events);
 
@@ -60,12 +60,12 @@ class SshHost final : public Host {
   const Signals& signals_;
   std::chrono::milliseconds time_limit_;
   pid_t process_ = -1;
-  Descriptor input_;
+  FileDescriptor input_;
   LineReader output_;
   std::string unsent_;
-  std::string line_;                 // the agent's, as far as it has come
-  std::vector<std::string> queued_;  // lines that came behind an answer
-  bool told_ = false;                // that it is lost
+  std::string line_;                 // the incomplete last line of the agent
+  std::vector<std::string> queued_;  // lines that arrived after an answer
+  bool reported_ = false;            // whether the loss was reported
 };
 
 inline constexpr const char* kAgentHello = "tandem-agent 1";

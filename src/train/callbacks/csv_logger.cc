@@ -27,15 +27,15 @@ class CSVLoggerImpl final : public CallbackBase {
 
   void on_epoch_end(Model&, std::int64_t epoch, const Logs& logs) override {
     if (!writes_) return;
-    std::string names = "epoch", figures = std::to_string(epoch);
+    std::string names = "epoch", metrics = std::to_string(epoch);
     for (const auto& [name, value] : logs) {
       names += fmt::format(",{}", name);
-      figures += fmt::format(",{}", value);
+      metrics += fmt::format(",{}", value);
     }
     if (header_) out_ << names << '\n';
     header_ = false;
     errno = 0;
-    out_ << figures << '\n' << std::flush;
+    out_ << metrics << '\n' << std::flush;
     if (!out_) fail_to_write();
   }
 
@@ -49,7 +49,7 @@ class CSVLoggerImpl final : public CallbackBase {
   std::filesystem::path path_;
   bool append_;
   bool header_ = true;
-  bool writes_ = true;  // the chief of several workers does
+  bool writes_ = true;  // false on workers other than the chief
   std::ofstream out_;
 };
 

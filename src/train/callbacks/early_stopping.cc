@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kBestWeights = "best_weights/";
 
-// As Keras's.
+// Behaves as in Keras.
 class EarlyStoppingImpl final : public CallbackBase {
  public:
   explicit EarlyStoppingImpl(const EarlyStoppingOptions& options)
@@ -35,7 +35,7 @@ class EarlyStoppingImpl final : public CallbackBase {
     if (monitor_.improves(*value, best_)) {
       best_ = *value;
       if (options_.restore_best_weights) keep_weights(model);
-      // Falling short of the baseline counts as no progress.
+      // As in Keras, patience is not reset while the value is worse than the baseline.
       if (!options_.baseline || monitor_.improves(*value, *options_.baseline)) wait_ = 0;
       return;
     }
@@ -62,7 +62,7 @@ class EarlyStoppingImpl final : public CallbackBase {
   }
 
  private:
-  // Tensors read from variables keep the values they had.
+  // Copies: tensors read from variables do not change with them.
   void keep_weights(const Model& model) {
     for (const Variable& variable : model.variables())
       best_weights_[variable.name()] = variable.value().detach();

@@ -25,7 +25,7 @@ class SchedulerImpl final : public CallbackBase {
   void on_train_begin(Model&) override { epoch_ = -1; }
 
   void on_epoch_begin(Model& model, std::int64_t epoch) override {
-    if (epoch == epoch_) return;  // resumed within the epoch, at its rate
+    if (epoch == epoch_) return;  // resumed within the epoch: keeps its rate
     set_rate(model, schedule_(epoch, model.optimizer().learning_rate()));
     epoch_ = epoch;
   }
@@ -37,10 +37,10 @@ class SchedulerImpl final : public CallbackBase {
 
  private:
   Schedule schedule_;
-  std::int64_t epoch_ = -1;  // the one that the rate was set for
+  std::int64_t epoch_ = -1;  // the last epoch for which the rate was set
 };
 
-// As Keras's.
+// Behaves as in Keras.
 class PlateauImpl final : public CallbackBase {
  public:
   explicit PlateauImpl(const ReduceLROnPlateauOptions& options)
@@ -89,7 +89,7 @@ class PlateauImpl final : public CallbackBase {
     if (present <= options_.min_lr) return;
     const double rate = std::max(present * options_.factor, options_.min_lr);
     set_rate(model, rate);
-    logging::info("[ReduceLROnPlateau] epoch {}: the learning rate is {} from here on", epoch + 1,
+    logging::info("[ReduceLROnPlateau] epoch {}: reducing the learning rate to {}", epoch + 1,
                   rate);
     cooldown_ = options_.cooldown;
     wait_ = 0;

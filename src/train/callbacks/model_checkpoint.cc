@@ -38,7 +38,7 @@ class ModelCheckpointImpl final : public CallbackBase {
     } catch (const fmt::format_error& e) {
       fail<InvalidArgumentError>(
           "[ModelCheckpoint] the path '{}' cannot be filled in: {}; it may name epoch and the "
-          "epoch's figures in braces",
+          "epoch's metrics in braces",
           path_.string(), e.what());
     }
   }

@@ -39,7 +39,8 @@ std::optional<double> Monitor::value(const Logs& logs) {
     std::string known;
     for (const auto& [name, value] : logs)
       known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
-    logging::warn("[{}] there is no figure '{}' to watch, only {}", callback_, monitored_, known);
+    logging::warn("[{}] metric '{}' is not available. Available metrics are: {}", callback_,
+                  monitored_, known);
     warned_ = true;
   }
   return std::nullopt;

@@ -1,4 +1,4 @@
-// What callbacks that watch a figure share: which way is better, and what to do when it is missing.
+// Compares a monitored metric for callbacks.
 #pragma once
 
 #include <optional>
@@ -15,11 +15,11 @@ class Monitor {
   Monitor(std::string callback, std::string monitored, const std::string& mode,
           double min_delta = 0.0);
 
-  // The figure; nothing, with a warning the first time, where the logs do not have it.
+  // The metric's value. If the logs do not have it: none, with a warning the first time.
   std::optional<double> value(const Logs& logs);
   // Whether `value` is better than `best` by more than min_delta.
   bool improves(double value, double best) const;
-  double worst() const;  // infinity on the bad side
+  double worst() const;  // minus or plus infinity
 
  private:
   std::string callback_, monitored_;

@@ -1,4 +1,4 @@
-// Numbers as the tensors of which checkpoints are made.
+// Numbers as tensors, for the callbacks' state in checkpoints.
 #pragma once
 
 #include <map>

@@ -14,7 +14,7 @@
 namespace tandem::callbacks {
 namespace {
 
-// The handler's state: it runs at any time, on any thread.
+// Written by the signal handler.
 constinit std::atomic<int> received{0};
 constinit std::atomic<bool> installed{false};
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -22,11 +22,11 @@ static_assert(std::atomic<int>::is_always_lock_free);
 void on_signal(int number) {
   int none = 0;
   if (received.compare_exchange_strong(none, number)) return;
-  signal(number, SIG_DFL);  // the second one
+  signal(number, SIG_DFL);  // a second signal ends the process
   raise(number);
 }
 
-// The process's handlers of some signals, while this lives.
+// Installs signal handlers while it lives.
 class Handlers {
  public:
   explicit Handlers(const std::vector<int>& signals) {
@@ -61,12 +61,12 @@ class Handlers {
   std::vector<std::pair<int, struct sigaction>> former_;
 };
 
-// After which steps workers ask each other for signals: all after the same ones, and so seldom that
-// it costs nothing.
+// How many steps the workers take between exchanges of received signals: the same number on all of
+// them, and enough to make the cost negligible.
 class Pace {
  public:
   bool due() { return ++steps_ >= interval_; }
-  // The steps until the next time, by this worker's clock.
+  // This worker's proposal for the number of steps until the next exchange.
   std::int64_t proposal() const {
     constexpr double kSeconds = 0.2;
     const double passed = std::chrono::duration<double>(Clock::now() - since_).count();
@@ -98,7 +98,8 @@ class StopOnSignalImpl final : public CallbackBase {
     handlers_.emplace(options_.signals);
   }
   void on_batch_end(Model& model, std::int64_t, const Logs&) override {
-    const std::shared_ptr<Workers> workers = impl_of(model, "StopOnSignal").runner->workers();
+    const std::shared_ptr<WorkerCollectives> workers =
+        impl_of(model, "StopOnSignal").runner->workers();
     if (!workers || pace_.due()) look(model, workers.get());
   }
   void on_train_end(Model& model) override {
@@ -107,7 +108,7 @@ class StopOnSignalImpl final : public CallbackBase {
   }
 
  private:
-  void look(Model& model, Workers* workers) {
+  void look(Model& model, WorkerCollectives* workers) {
     if (stopped_) return;
     const int number = workers ? agree(*workers) : received.load();
     if (number == 0) return;
@@ -116,8 +117,8 @@ class StopOnSignalImpl final : public CallbackBase {
     if (options_.on_stop) options_.on_stop(model, number);
   }
 
-  // The signal that some worker got; 0: none. The same on all of them.
-  int agree(Workers& workers) {
+  // The signal that any worker received; 0 if there is none. The same on all workers.
+  int agree(WorkerCollectives& workers) {
     const DeviceScope host("/cpu:0");
     const std::vector<std::int64_t> mine = {received.load(), pace_.proposal()};
     const auto all =

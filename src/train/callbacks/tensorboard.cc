@@ -18,15 +18,15 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// An event file of one run ("train" or "validation"), made at the first figure.
+// The event file of one run ("train" or "validation"). Created with its first value.
 class EventFile {
  public:
   explicit EventFile(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
-  void write(std::int64_t step, const Logs& figures) {
+  void write(std::int64_t step, const Logs& metrics) {
     if (!writer_) open();
     tensorboard::Event event = event_at(step);
-    for (const auto& [name, value] : figures) {
+    for (const auto& [name, value] : metrics) {
       auto* scalar = event.mutable_summary()->add_value();
       scalar->set_tag(fmt::format("epoch_{}", name));
       scalar->set_simple_value(static_cast<float>(value));
@@ -50,7 +50,7 @@ class EventFile {
                                     directory_.string(), error.message());
     char host[256] = "localhost";
     gethostname(host, sizeof(host) - 1);
-    // A number that no other file of this second has keeps runs of one process apart.
+    // A counter distinguishes runs of one process that start in the same second.
     static int count = 0;
     writer_.emplace(directory_ / fmt::format("events.out.tfevents.{:010}.{}.{}.{}",
                                              static_cast<std::int64_t>(now()), host, getpid(),

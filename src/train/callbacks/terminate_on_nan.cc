@@ -15,7 +15,8 @@ class TerminateOnNaNImpl final : public CallbackBase {
   void on_batch_end(Model& model, std::int64_t batch, const Logs& logs) override {
     const auto loss = logs.find("loss");
     if (loss == logs.end() || std::isfinite(loss->second)) return;
-    logging::warn("[TerminateOnNaN] batch {}: the loss is {}, training ends", batch, loss->second);
+    logging::warn("[TerminateOnNaN] batch {}: the loss is {}, terminating training", batch,
+                  loss->second);
     model.stop_training();
   }
 };

@@ -19,7 +19,7 @@ constexpr std::array<std::uint32_t, 256> kTable = [] {
   return table;
 }();
 
-// TFRecord's protection of checksums of data that holds checksums itself.
+// TFRecord masks checksums, since data may itself contain checksums.
 std::uint32_t masked(std::uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
 
 template <class T>

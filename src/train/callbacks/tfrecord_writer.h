@@ -1,4 +1,4 @@
-// Files of TFRecords: each record framed by its length and the checksums of both.
+// Writes TFRecord files: each record with its length and the checksums of both.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class TFRecordWriter {
  public:
   // Throws the errors of core/file_error.h, as write() does.
   explicit TFRecordWriter(std::filesystem::path path);
-  // Written through at once.
+  // Writes and flushes a record.
   void write(std::string_view record);
 
  private:

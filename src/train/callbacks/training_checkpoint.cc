@@ -9,7 +9,7 @@ namespace {
 
 struct Policy {
   std::optional<std::int64_t> save_freq;
-  bool must_exist = false;  // to go on from it
+  bool must_exist = false;  // whether a missing file is an error
   bool may_exist = false;
   bool delete_at_end = false;
   std::map<std::string, std::string> config;
@@ -50,7 +50,7 @@ class CheckpointImpl final : public CallbackBase {
   }
 
  private:
-  // An epoch that was stopped has been saved after its last step.
+  // After an epoch that was stopped, its last step has saved the state.
   static bool within_epoch(const Model& model) { return impl_of(model, "save").progress->step > 0; }
   void save(const Model& model) const { save_training_state(model, path_, policy_.config); }
 

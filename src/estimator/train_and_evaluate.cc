@@ -1,6 +1,6 @@
+#include "estimator/train_and_evaluate.h"
 #include "comm/rendezvous/tf_config.h"
 #include "core/status.h"
-#include "parallel/estimator/tasks.h"
 
 namespace tandem::estimator {
 namespace {
@@ -39,18 +39,18 @@ Estimator::Estimator(EstimatorOptions options) : options_(std::move(options)) {
 std::optional<Evaluation> train_and_evaluate(const Estimator& estimator, const TrainSpec& train,
                                              const EvalSpec& evaluate) {
   const EstimatorOptions& options = estimator.options();
-  const Task task{options, train, evaluate};
+  const TrainAndEvaluateCall call{options, train, evaluate};
   if (options.cluster) {
     check(train, evaluate, options.cluster->evaluator);
-    return run_client(task);
+    return run_client(call);
   }
   const std::optional<TfConfig> cluster = tf_config_of_environment();
   const bool has_evaluator = cluster && cluster->count("evaluator") > 0;
   check(train, evaluate, has_evaluator);
-  if (cluster && cluster->type == "evaluator") return run_evaluator(task);
+  if (cluster && cluster->type == "evaluator") return run_evaluator(call);
   if (cluster && !cluster->trains())
     reject("a task of type '{}' neither trains nor evaluates", cluster->type);
-  return run_training(task, !has_evaluator);
+  return run_training(call, !has_evaluator);
 }
 
 }  // namespace tandem::estimator

@@ -3,7 +3,7 @@
 
 #include "comm/rendezvous/socket.h"
 #include "core/status.h"
-#include "parallel/estimator/tasks.h"
+#include "estimator/train_and_evaluate.h"
 #include "tandem/parallel.h"
 
 namespace tandem::estimator {
@@ -26,15 +26,15 @@ std::vector<ClusterTask> tasks_of(const ClusterSpec& spec) {
 
 }  // namespace
 
-std::optional<Evaluation> run_client(const Task& task) {
-  const std::vector<ClusterTask> tasks = tasks_of(*task.options.cluster);
-  std::vector<Socket> reserved;  // while the tasks run
+std::optional<Evaluation> run_client(const TrainAndEvaluateCall& call) {
+  const std::vector<ClusterTask> tasks = tasks_of(*call.options.cluster);
+  std::vector<Socket> reserved;  // keeps the ports reserved while the tasks run
   json cluster = json::object();
   for (const ClusterTask& each : tasks) {
     reserved.push_back(reserve_port("127.0.0.1"));
     cluster[each.type].push_back(fmt::format("127.0.0.1:{}", port_of(reserved.back())));
   }
-  EstimatorOptions options = task.options;
+  EstimatorOptions options = call.options;
   options.cluster.reset();
   const Estimator estimator(std::move(options));
   parallel::spawn(
@@ -43,10 +43,10 @@ std::optional<Evaluation> run_client(const Task& task) {
         const json config = {{"cluster", cluster},
                              {"task", {{"type", own.type}, {"index", own.index}}}};
         setenv("TF_CONFIG", config.dump().c_str(), 1);
-        train_and_evaluate(estimator, task.train, task.evaluate);
+        train_and_evaluate(estimator, call.train, call.evaluate);
       },
       {.nprocs = static_cast<int>(tasks.size())});
-  return ModelDirectory(task.options.model_dir).last_evaluation(task.evaluate.name);
+  return ModelDirectory(call.options.model_dir).last_evaluation(call.evaluate.name);
 }
 
 }  // namespace tandem::estimator

@@ -1,4 +1,4 @@
-#include "distribute/worker_group.h"
+#include "distribute/job_membership.h"
 
 #include <array>
 #include <cstring>
@@ -22,28 +22,28 @@ Buffer bytes_at(void* data, std::size_t bytes) {
   return {data, static_cast<std::int64_t>(bytes), uint8};
 }
 
-// On the host, in memory that nothing else refers to.
+// A copy of `tensor` on the host, in memory that no other tensor shares.
 Tensor own_on_host(const Tensor& tensor) {
   return exclusive_on(DeviceManager::get().host(), tensor);
 }
 
 }  // namespace
 
-// The host's communicator as programs join it.
-TracedRank WorkerGroup::traced() {
+// Wraps the host's communicator as a group that traced programs can use.
+TracedRank JobMembership::traced() {
   std::shared_ptr<CollectiveGroup> group = traced_.lock();
   if (!group) {
-    const std::shared_ptr<WorkerGroup> self = shared_from_this();
+    const std::shared_ptr<JobMembership> self = shared_from_this();
     traced_ = group = std::make_shared<ExternalGroup>(
         std::shared_ptr<Communicator>(self, host_.get()),
         ExternalGroupHooks{.begin = [self] { self->check(); },
-                           .abort = [self](const std::string& why) { self->give_up(why); }});
+                           .abort = [self](const std::string& why) { self->abort(why); }});
   }
   return TracedRank({std::move(group), rank()}, DeviceManager::get().host());
 }
 
-WorkerGroup::WorkerGroup(std::shared_ptr<Job> job, bool owns_job,
-                         std::unique_ptr<Communicator> host, int local_replicas)
+JobMembership::JobMembership(std::shared_ptr<Job> job, bool owns_job,
+                             std::unique_ptr<Communicator> host, int local_replicas)
     : job_(std::move(job)), owns_job_(owns_job), host_(std::move(host)) {
   std::vector<std::int32_t> counts(static_cast<std::size_t>(size()));
   const std::int32_t mine = local_replicas;
@@ -55,42 +55,42 @@ WorkerGroup::WorkerGroup(std::shared_ptr<Job> job, bool owns_job,
   }
 }
 
-WorkerGroup::~WorkerGroup() {
+JobMembership::~JobMembership() {
   try {
     if (std::uncaught_exceptions() > 0)
-      give_up(cause_.empty() ? "an exception ended its strategy" : cause_);
+      abort(cause_.empty() ? "an exception ended its strategy" : cause_);
     host_.reset();
     if (!owns_job_) return;
-    // After a failure the first worker, which carries the rendezvous, stays for the others to hear
-    // of it.
-    const bool failed = job_->membership()->failed() || !gave_up_.empty();
+    // The first worker runs the rendezvous server. After a failure it stays until the others
+    // have seen the failure.
+    const bool failed = job_->membership()->failed() || !abort_reason_.empty();
     job_->shut_down(failed ? std::chrono::seconds(5) : std::chrono::seconds(30));
   } catch (const std::exception& error) {
     logging::warn("[MultiWorkerMirroredStrategy] leaving the job: {}", error.what());
   }
 }
 
-void WorkerGroup::check_own() const {
+void JobMembership::check_own() const {
   const std::lock_guard lock(mutex_);
-  if (!gave_up_.empty())
+  if (!abort_reason_.empty())
     fail<AbortedError>("[MultiWorkerMirroredStrategy] the job is over: this worker has failed: {}",
-                       gave_up_);
+                       abort_reason_);
 }
 
-void WorkerGroup::check() const {
+void JobMembership::check() const {
   check_own();
   if (job_->membership()->failed()) job_->membership()->throw_failure();
 }
 
-void WorkerGroup::give_up(const std::string& reason) {
+void JobMembership::abort(const std::string& reason) {
   const std::lock_guard lock(mutex_);
-  if (!gave_up_.empty()) return;
-  gave_up_ = reason.empty() ? "for an unknown reason" : reason;
-  if (!job_->membership()->failed()) job_->membership()->report(gave_up_);
+  if (!abort_reason_.empty()) return;
+  abort_reason_ = reason.empty() ? "for an unknown reason" : reason;
+  if (!job_->membership()->failed()) job_->membership()->report(abort_reason_);
 }
 
 template <class F>
-void WorkerGroup::attempt(const F& collective) {
+void JobMembership::attempt(const F& collective) {
   try {
     collective();
   } catch (const std::exception& error) {
@@ -99,7 +99,7 @@ void WorkerGroup::attempt(const F& collective) {
   }
 }
 
-Tensor WorkerGroup::all_reduce(const Tensor& mine, ReduceOp op, const std::string& what) {
+Tensor JobMembership::all_reduce(const Tensor& mine, ReduceOp op, const std::string& what) {
   NoGradScope no_grad;
   if (building) return traced().all_reduce({&mine, 1}, op).front();
   check_own();
@@ -109,7 +109,7 @@ Tensor WorkerGroup::all_reduce(const Tensor& mine, ReduceOp op, const std::strin
   return copy_to_device(sum, impl_of(mine).device());
 }
 
-Tensor WorkerGroup::broadcast(const Tensor& mine, const std::string& what) {
+Tensor JobMembership::broadcast(const Tensor& mine, const std::string& what) {
   NoGradScope no_grad;
   if (building) return traced().broadcast(mine, 0);
   check_own();
@@ -119,14 +119,14 @@ Tensor WorkerGroup::broadcast(const Tensor& mine, const std::string& what) {
   return copy_to_device(value, impl_of(mine).device());
 }
 
-Tensor WorkerGroup::gather(const Tensor& mine, std::int64_t axis, const std::string& what) {
+Tensor JobMembership::gather(const Tensor& mine, std::int64_t axis, const std::string& what) {
   NoGradScope no_grad;
   if (axis < 0) axis += mine.rank();
   if (building) {
     if (!mine.shape().fully_defined())
       fail<UnimplementedError>(
-          "[{}] under several workers a traced function gathers values of known sizes, got {}: "
-          "leave out input_signature",
+          "[{}] expected values of known sizes in a function traced on several workers, got {}: "
+          "remove input_signature",
           what, mine.shape().to_string());
     std::vector<std::int64_t> sizes;
     for (const Shape& shape : exchange_shapes(mine, axis, what))
@@ -145,20 +145,20 @@ Tensor WorkerGroup::gather(const Tensor& mine, std::int64_t axis, const std::str
   return concat(all, axis);
 }
 
-std::vector<Shape> WorkerGroup::exchange_shapes(const Tensor& mine, std::int64_t axis,
-                                                const std::string& what) {
+std::vector<Shape> JobMembership::exchange_shapes(const Tensor& mine, std::int64_t axis,
+                                                  const std::string& what) {
   check_own();
-  struct Header {
+  struct ShapeHeader {
     std::int64_t dtype = 0, rank = 0;
     std::array<std::int64_t, kMaxRank> sizes = {};
   };
-  Header header{.dtype = static_cast<std::int64_t>(mine.dtype()), .rank = mine.rank()};
+  ShapeHeader header{.dtype = static_cast<std::int64_t>(mine.dtype()), .rank = mine.rank()};
   for (int i = 0; i < mine.rank(); ++i) header.sizes[static_cast<std::size_t>(i)] = mine.dim(i);
-  std::vector<Header> headers(static_cast<std::size_t>(size()));
+  std::vector<ShapeHeader> headers(static_cast<std::size_t>(size()));
   host_->label(what, calls_++);
   attempt([&] { host_->exchange(&header, sizeof(header), headers.data()); });
   std::vector<Shape> shapes;
-  for (const Header& theirs : headers) {
+  for (const ShapeHeader& theirs : headers) {
     Dims sizes;
     bool same = theirs.dtype == header.dtype && theirs.rank == header.rank;
     for (int i = 0; same && i < mine.rank(); ++i) {
@@ -168,16 +168,16 @@ std::vector<Shape> WorkerGroup::exchange_shapes(const Tensor& mine, std::int64_t
     }
     if (!same)
       fail<InvalidArgumentError>(
-          "[{}] expected values of one dtype, and of sizes that differ along axis {} alone: worker "
-          "{} has others than worker {}, {} {}",
+          "[{}] expected equal dtypes, and shapes that differ only along axis {}: those of worker "
+          "{} and worker {} differ; the latter has {} {}",
           what, axis, shapes.size(), rank(), name_of(mine.dtype()), mine.shape().to_string());
     shapes.emplace_back(sizes);
   }
   return shapes;
 }
 
-std::vector<std::string> WorkerGroup::gather_bytes(const std::string& mine,
-                                                   const std::string& what) {
+std::vector<std::string> JobMembership::gather_bytes(const std::string& mine,
+                                                     const std::string& what) {
   check_own();
   host_->label(what, calls_++);
   std::vector<std::string> all;
@@ -185,7 +185,7 @@ std::vector<std::string> WorkerGroup::gather_bytes(const std::string& mine,
   return all;
 }
 
-std::string WorkerGroup::broadcast_bytes(const std::string& mine, const std::string& what) {
+std::string JobMembership::broadcast_bytes(const std::string& mine, const std::string& what) {
   check_own();
   host_->label(what, calls_++);
   std::int64_t count = static_cast<std::int64_t>(mine.size());

@@ -11,9 +11,9 @@ namespace tandem {
 
 // One process's interface for collectives between steps. Every worker must call the same functions
 // in the same order. They throw like the collectives of a Communicator. Not thread-safe.
-class Workers {
+class WorkerCollectives {
  public:
-  virtual ~Workers() = default;
+  virtual ~WorkerCollectives() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
   // Whether this is worker 0, which writes checkpoints and logs.

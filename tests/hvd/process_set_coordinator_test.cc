@@ -1,4 +1,4 @@
-// Names, orders, the cache, process sets, join, and what happens when ranks part or fail.
+// Names, orders, the cache, process sets, join, mismatches and failures.
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -23,7 +23,7 @@ Tensor numbers(int rank, int tensor, std::int64_t count = 10) {
   return full({count}, static_cast<double>(100 * tensor + rank), {.dtype = float32});
 }
 
-// Many tensors, in another order on each rank, again and again.
+// Many tensors, repeatedly, in a different order on each rank.
 void submit_in_any_order(int rank, int ranks) {
   constexpr int kTensors = 20;
   for (int step = 0; step < 10; ++step) {
@@ -43,14 +43,14 @@ void submit_in_any_order(int rank, int ranks) {
   }
 }
 
-TEST(HvdLane, RanksMaySubmitInDifferentOrders) {
+TEST(HvdCoordinator, RanksMaySubmitInDifferentOrders) {
   for (const char* capacity : {"1024", "0", "7"})
     for (const char* threshold : {"134217728", "0", "3000"})
       expect_hvd(3, [](int rank) { submit_in_any_order(rank, 3); },
                  {{"HOROVOD_CACHE_CAPACITY", capacity}, {"HOROVOD_FUSION_THRESHOLD", threshold}});
 }
 
-TEST(HvdLane, PollTellsWithoutWaiting) {
+TEST(HvdCoordinator, PollDoesNotWait) {
   const Arrivals polled;
   expect_hvd(2, [&](int rank) {
     if (rank == 1) polled.wait_for(1);
@@ -59,13 +59,13 @@ TEST(HvdLane, PollTellsWithoutWaiting) {
       EXPECT_FALSE(hvd::poll(handle));
       polled.arrive();
     }
-    // The background thread sees to it that it ends.
+    // The background thread completes it.
     EXPECT_TRUE(testing::eventually([&] { return hvd::poll(handle); }));
     EXPECT_EQ(hvd::synchronize(handle).item<float>(), 1.0f);
   });
 }
 
-TEST(HvdLane, ANameThatIsUnderWayIsRefused) {
+TEST(HvdCoordinator, ANameInProgressIsRefused) {
   expect_hvd(2, [](int rank) {
     if (rank == 0) {
       const hvd::Handle first = hvd::allreduce_async(constant({1.0f}), {.name = "same"});
@@ -83,7 +83,7 @@ TEST(HvdLane, ANameThatIsUnderWayIsRefused) {
   });
 }
 
-TEST(HvdLane, RanksThatPartGetTheSameErrorAndGoOn) {
+TEST(HvdCoordinator, MismatchedRanksGetTheSameErrorAndContinue) {
   expect_hvd(3, [](int rank) {
     for (int again = 0; again < 2; ++again) {
       expect_error<InvalidArgumentError>(
@@ -109,13 +109,13 @@ TEST(HvdLane, RanksThatPartGetTheSameErrorAndGoOn) {
                            {.name = "d"});
           },
           "Mismatched data types: One rank had type float32, but another rank had type float64.");
-      // One that was known parts, too; what suits goes on.
+      // A cached name mismatches, too; operations that match continue.
       EXPECT_EQ(hvd::allreduce(full({4}, 1.0), {.op = hvd::kSum, .name = "e"}).size(), 4);
     }
   });
 }
 
-TEST(HvdLane, AKnownNameMayTakeAnotherShape) {
+TEST(HvdCoordinator, ACachedNameMayChangeItsShape) {
   expect_hvd(2, [](int rank) {
     for (std::int64_t count : {3, 3, 5, 5, 3}) {
       const Tensor sum =
@@ -129,10 +129,10 @@ TEST(HvdLane, AKnownNameMayTakeAnotherShape) {
   });
 }
 
-TEST(HvdLane, JoinedRanksCountAsZeros) {
+TEST(HvdCoordinator, JoinedRanksCountAsZeros) {
   expect_hvd(3, [](int rank) {
     for (int round = 0; round < 2; ++round) {
-      // Rank r has r + 1 steps of data.
+      // Rank r has data for r + 1 steps.
       for (int step = 0; step <= rank; ++step) {
         const Tensor sum = hvd::allreduce(constant({1.0f, 2.0f}), {.op = hvd::kSum, .name = "x"});
         EXPECT_EQ(values_of(sum)[0], 3.0 - step);
@@ -152,7 +152,7 @@ TEST(HvdLane, JoinedRanksCountAsZeros) {
   });
 }
 
-TEST(HvdLane, ProcessSetsGoTheirOwnWays) {
+TEST(HvdCoordinator, ProcessSetsAreIndependent) {
   expect_hvd(4, [](int rank) {
     const hvd::ProcessSet even = hvd::add_process_set({0, 2});
     const hvd::ProcessSet odd = hvd::add_process_set({3, 1});
@@ -172,12 +172,13 @@ TEST(HvdLane, ProcessSetsGoTheirOwnWays) {
     expect_error<InvalidArgumentError>(
         [&] { hvd::allreduce(constant({1.0f}), {.process_set = rank % 2 == 0 ? odd : even}); },
         "is not in process set");
-    // Errors name ranks of the job, not places in the set.
+    // Errors name ranks of the job, not ranks of the set.
     expect_error<InvalidArgumentError>(
         [&] {
-          hvd::allreduce(full({rank < 2 ? 1 : 2}, 1.0), {.name = "parted", .process_set = mine});
+          hvd::allreduce(full({rank < 2 ? 1 : 2}, 1.0),
+                         {.name = "mismatched", .process_set = mine});
         },
-        rank % 2 == 0 ? "('parted': rank 0 and rank 2)" : "('parted': rank 1 and rank 3)");
+        rank % 2 == 0 ? "('mismatched': rank 0 and rank 2)" : "('mismatched': rank 1 and rank 3)");
     EXPECT_TRUE(hvd::remove_process_set(even));
     expect_error<InvalidArgumentError>(
         [&] { hvd::allreduce(constant({1.0f}), {.process_set = even}); }, "or the set was removed");
@@ -186,7 +187,7 @@ TEST(HvdLane, ProcessSetsGoTheirOwnWays) {
   });
 }
 
-TEST(HvdLane, ProcessSetsMustBeTheSameOnEveryRank) {
+TEST(HvdCoordinator, ProcessSetsMustBeTheSameOnEveryRank) {
   expect_hvd(2, [](int rank) {
     expect_error<InvalidArgumentError>(
         [&] { hvd::add_process_set({rank}); },
@@ -200,7 +201,7 @@ TEST(HvdLane, ProcessSetsMustBeTheSameOnEveryRank) {
   });
 }
 
-TEST(HvdLane, AJobMayBeginAgain) {
+TEST(HvdCoordinator, AJobMayCallInitAgain) {
   const int port = testing::free_port();
   const ExitCodes codes = run_processes(2, [&](int rank) {
     testing::set_rank(rank, 2, port);
@@ -216,7 +217,7 @@ TEST(HvdLane, AJobMayBeginAgain) {
   for (int code : codes) EXPECT_EQ(code, 0);
 }
 
-TEST(HvdLane, TakesTheJobOfAProcessGroup) {
+TEST(HvdCoordinator, UsesTheJobOfAProcessGroup) {
   const int port = testing::free_port();
   const ExitCodes codes = run_processes(2, [&](int rank) {
     testing::set_rank(rank, 2, port);
@@ -232,8 +233,9 @@ TEST(HvdLane, TakesTheJobOfAProcessGroup) {
   for (int code : codes) EXPECT_EQ(code, 0);
 }
 
-// One thread waits for what the others submit late; the others' operations go on meanwhile.
-TEST(HvdLane, ThreadsMayWaitForDifferentOperations) {
+// One thread waits for an operation that the others submit late; their other operations continue
+// meanwhile.
+TEST(HvdCoordinator, ThreadsMayWaitForDifferentOperations) {
   expect_hvd(2, [](int rank) {
     std::thread other([&] {
       for (int i = 0; i < 50; ++i)
@@ -248,7 +250,7 @@ TEST(HvdLane, ThreadsMayWaitForDifferentOperations) {
   });
 }
 
-// Whoever submits or waits meanwhile learns of it by a typed error, and what it holds stays good.
+// Threads that submit or wait meanwhile get a typed error, and their tensors stay valid.
 void shut_down_under_submitters(int rank) {
   const hvd::ProcessSet pair = hvd::add_process_set({0, 1});
   std::atomic<int> ended = 0, under_way = 0;
@@ -270,8 +272,8 @@ void shut_down_under_submitters(int rank) {
     }
     ++ended;
   };
-  // What is never answered: kept by nobody when it is over. Submitted first, as the other rank may
-  // shut down as soon as the threads of both have been through.
+  // Operations that are never completed must be freed after shutdown. They are submitted first,
+  // because the other rank may shut down as soon as its threads have ended.
   const hvd::Handle left =
       hvd::allreduce_async(full({1000}, 1.0), {.name = "of rank " + std::to_string(rank)});
   std::thread one([&] { submit_for_ever("one", {}); });
@@ -284,12 +286,12 @@ void shut_down_under_submitters(int rank) {
   expect_error<AbortedError>([&] { hvd::synchronize(left); }, "shut down");
 }
 
-TEST(HvdLane, ShutdownEndsWhatOtherThreadsSubmit) {
+TEST(HvdCoordinator, ShutdownEndsWhatOtherThreadsSubmit) {
   for (const char* backend : {"shm", "gloo"})
     expect_hvd(2, shut_down_under_submitters, {{"HOROVOD_CPU_OPERATIONS", backend}});
 }
 
-// --- what goes wrong ---
+// --- failures ---
 
 TEST(HvdFaults, ARankThatIsKilledIsNamed) {
   for (const char* backend : {"shm", "gloo"}) {
@@ -314,7 +316,7 @@ TEST(HvdFaults, ARankThatIsKilledIsNamed) {
   }
 }
 
-TEST(HvdFaults, ARankThatEndsEarlyWithoutJoinTakesTheOthersDown) {
+TEST(HvdFaults, ARankThatEndsEarlyWithoutJoinAbortsTheOthers) {
   for (bool explicitly : {true, false}) {
     const int port = testing::free_port();
     const ExitCodes codes = run_processes(3, [&](int rank) {
@@ -322,7 +324,7 @@ TEST(HvdFaults, ARankThatEndsEarlyWithoutJoinTakesTheOthersDown) {
       hvd::init();
       hvd::allreduce(constant({1.0f}), {.name = "x"});
       if (rank == 2 && explicitly) return hvd::shutdown();
-      if (rank == 2) std::exit(0);  // as main() returning does
+      if (rank == 2) std::exit(0);  // as if main() returned
       for (int again = 0; again < 2; ++again)
         expect_error<AbortedError>(
             [] { hvd::allreduce(constant({1.0f}), {.name = "x"}); },
@@ -356,7 +358,7 @@ TEST(HvdFaults, ARankThatNeverStartsIsNamed) {
   const int port = testing::free_port();
   const ExitCodes codes = run_processes(2, [&](int rank) {
     testing::set_rank(rank, 3, port);
-    // The first to give up tells the others why.
+    // The first rank to fail reports the reason to the others.
     expect_error<Error>([] { hvd::init({.timeout = std::chrono::seconds(5)}); },
                         "rank 2 of 3 did not join within 5000 ms");
     EXPECT_FALSE(hvd::is_initialized());
@@ -370,9 +372,9 @@ TEST(HvdFaults, WrongSettingsAreNamed) {
   unsetenv("HOROVOD_FUSION_THRESHOLD");
 }
 
-// --- looking inside ---
+// --- timeline and autotuning ---
 
-TEST(HvdLane, TheTimelineTellsThePhasesOfEachTensor) {
+TEST(HvdCoordinator, TheTimelineHasThePhasesOfEachTensor) {
   const testing::TemporaryDirectory folder;
   const std::string file = (folder.path() / "timeline.json").string();
   expect_hvd(2,
@@ -401,7 +403,7 @@ TEST(HvdLane, TheTimelineTellsThePhasesOfEachTensor) {
   EXPECT_GE(phases["CYCLE"]["CYCLE_START"], 6);
 }
 
-TEST(HvdLane, AutotuneLogsItsSamples) {
+TEST(HvdCoordinator, AutotuneLogsItsSamples) {
   const testing::TemporaryDirectory folder;
   const std::string file = (folder.path() / "autotune.csv").string();
   expect_hvd(2,

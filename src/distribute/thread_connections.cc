@@ -1,12 +1,12 @@
-#include "distribute/replica_group.h"
+#include "distribute/replica_connections.h"
 
 namespace tandem::distribute {
 namespace {
 
-// The ranks of a group that lanes of one program join.
-class LaneGroup final : public CollectiveGroup {
+// The group of one traced program's replicas, which all run in this process.
+class ThreadProgramGroup final : public CollectiveGroup {
  public:
-  LaneGroup(const std::vector<Device*>& devices, const LocalGroupOptions& options)
+  ThreadProgramGroup(const std::vector<Device*>& devices, const LocalGroupOptions& options)
       : active_(devices.size(), true), group_(std::make_shared<LocalGroup>(devices, options)) {
     for (std::size_t rank = 0; rank < devices.size(); ++rank)
       communicators_.push_back(group_->communicator(static_cast<int>(rank)));
@@ -26,35 +26,35 @@ class LaneGroup final : public CollectiveGroup {
   std::vector<std::unique_ptr<Communicator>> communicators_;
 };
 
-class ThreadReplicas final : public ReplicaGroup {
+class ThreadConnections final : public ReplicaConnections {
  public:
-  ThreadReplicas(std::vector<Device*> devices, const LocalPlan& plan)
+  ThreadConnections(std::vector<Device*> devices, const LocalPlan& plan)
       : devices_(std::move(devices)),
         plan_(plan),
         group_(std::make_shared<LocalGroup>(devices_, LocalGroupOptions{.plan = plan})) {}
 
   int num_replicas() const override { return group_->size(); }
   int first_replica() const override { return 0; }
-  bool all_take_part() const override { return false; }
+  bool requires_all_replicas() const override { return false; }
   std::shared_ptr<Communicator> communicator(int local) override {
     return group_->communicator(local);
   }
-  void begin(const std::vector<bool>& taking_part) override { group_->begin(taking_part); }
+  void begin(const std::vector<bool>& participating) override { group_->begin(participating); }
   void leave(int local) override { group_->leave(local); }
   void abort(int local, const std::string& reason) override { group_->abort(local, reason); }
 
-  Ranks ranks_of_program(const std::vector<bool>& taking_part) override {
-    Ranks ranks{.group = nullptr, .of_replica = std::vector<int>(devices_.size(), -1)};
+  ProgramRanks program_ranks(const std::vector<bool>& participating) override {
+    ProgramRanks ranks{.group = nullptr, .of_replica = std::vector<int>(devices_.size(), -1)};
     std::vector<Device*> members;
     LocalPlan plan = plan_;
     plan.root = 0;
     for (std::size_t id = 0; id < devices_.size(); ++id) {
-      if (!taking_part[id]) continue;
+      if (!participating[id]) continue;
       if (static_cast<int>(id) == plan_.root) plan.root = static_cast<int>(members.size());
       ranks.of_replica[id] = static_cast<int>(members.size());
       members.push_back(devices_[id]);
     }
-    ranks.group = std::make_shared<LaneGroup>(members, LocalGroupOptions{.plan = plan});
+    ranks.group = std::make_shared<ThreadProgramGroup>(members, LocalGroupOptions{.plan = plan});
     return ranks;
   }
 
@@ -66,9 +66,9 @@ class ThreadReplicas final : public ReplicaGroup {
 
 }  // namespace
 
-std::unique_ptr<ReplicaGroup> make_thread_replicas(std::vector<Device*> devices,
-                                                   const LocalPlan& plan) {
-  return std::make_unique<ThreadReplicas>(std::move(devices), plan);
+std::unique_ptr<ReplicaConnections> connect_threads(std::vector<Device*> devices,
+                                                    const LocalPlan& plan) {
+  return std::make_unique<ThreadConnections>(std::move(devices), plan);
 }
 
 }  // namespace tandem::distribute

@@ -1,4 +1,4 @@
-// What training leaves in a directory, for its next run and for an evaluator.
+// The files that training keeps in a directory, for its next run and for an evaluator.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,23 @@
 
 namespace tandem::estimator {
 
-// The file `checkpoint`.
+// The contents of the file `checkpoint`.
 struct TrainingRecord {
-  std::int64_t latest = 0;  // the newest checkpoint's step; 0: there is none
-  std::vector<std::int64_t>
-      rounds;  // the step at the end of each time that the data was gone through
-  // The max_steps of a run that has come to its end, 0 where it had none; nothing while one is on.
+  std::int64_t latest = 0;           // step of the newest checkpoint; 0 if there is none
+  std::vector<std::int64_t> rounds;  // the step at the end of each pass over the data
+  // Set once a run has ended: its max_steps, or 0 if it had none.
   std::optional<std::int64_t> finished{};
 };
 
-// Of the text of that file, and of a line of evaluations.jsonl. Throw DataLossError, naming `what`,
-// for text that nobody has written there.
+// Parse the contents of that file, and a line of evaluations.jsonl. Throw DataLossError, naming
+// `what`, for anything that this class does not write.
 TrainingRecord parse_record(const std::string& text, const std::string& what);
 Evaluation parse_evaluation(const std::string& text, const std::string& what);
 
-// Throws DataLossError as these do.
+// Reading throws DataLossError for damaged files.
 class ModelDirectory {
  public:
-  // Made if need be (FailedPreconditionError).
+  // Makes the directory if it does not exist. Throws FailedPreconditionError if it cannot be made.
   explicit ModelDirectory(std::filesystem::path path);
 
   std::filesystem::path weights(std::int64_t step) const;
@@ -36,10 +35,10 @@ class ModelDirectory {
 
   TrainingRecord read_record() const;
   void write_record(const TrainingRecord& record) const;
-  // All checkpoints but the newest `keep`.
+  // Removes all but the newest `keep` checkpoints.
   void remove_old_weights(std::size_t keep) const;
 
-  // Of evaluations named `name`.
+  // `name`: of the EvalSpec.
   void append(const std::string& name, const Evaluation& evaluation) const;
   std::optional<Evaluation> last_evaluation(const std::string& name) const;
 

@@ -1,4 +1,4 @@
-#include "train/replica_runner.h"
+#include "train/step_runner.h"
 
 #include "device/device.h"
 #include "runtime/placement.h"
@@ -7,9 +7,9 @@
 namespace tandem {
 namespace {
 
-thread_local std::shared_ptr<ReplicaRunner> current_runner;
+thread_local std::shared_ptr<StepRunner> current_runner;
 
-class SingleReplica final : public ReplicaRunner {
+class SingleReplica final : public StepRunner {
  public:
   int num_local_replicas() const override { return 1; }
   bool owns(const Variable& variable) const override { return !variable.impl().distributed(); }
@@ -35,7 +35,7 @@ namespace {
 
 class SplitBatches final : public BatchSource {
  public:
-  SplitBatches(ReplicaRunner& runner, data::Iterator batches,
+  SplitBatches(StepRunner& runner, data::Iterator batches,
                std::function<void(const data::Example&)> check)
       : runner_(runner), batches_(std::move(batches)), check_(std::move(check)) {}
 
@@ -47,32 +47,32 @@ class SplitBatches final : public BatchSource {
   }
 
  private:
-  ReplicaRunner& runner_;
+  StepRunner& runner_;
   data::Iterator batches_;
   std::function<void(const data::Example&)> check_;
 };
 
 }  // namespace
 
-std::unique_ptr<BatchSource> ReplicaRunner::iterate(
-    const data::Dataset& data, const data::IterateOptions& options,
-    std::function<void(const data::Example&)> check) {
+std::unique_ptr<BatchSource> StepRunner::iterate(const data::Dataset& data,
+                                                 const data::IterateOptions& options,
+                                                 std::function<void(const data::Example&)> check) {
   return std::make_unique<SplitBatches>(*this, data.iterate(options), std::move(check));
 }
 
-std::shared_ptr<ReplicaRunner> ReplicaRunner::in_scope() { return current_runner; }
+std::shared_ptr<StepRunner> StepRunner::in_scope() { return current_runner; }
 
-std::shared_ptr<ReplicaRunner> ReplicaRunner::current() {
+std::shared_ptr<StepRunner> StepRunner::current() {
   if (current_runner) return current_runner;
   static const auto single = std::make_shared<SingleReplica>();
   return single;
 }
 
-ReplicaRunnerScope::ReplicaRunnerScope(std::shared_ptr<ReplicaRunner> runner)
+StepRunnerScope::StepRunnerScope(std::shared_ptr<StepRunner> runner)
     : previous_(std::move(current_runner)) {
   current_runner = std::move(runner);
 }
 
-ReplicaRunnerScope::~ReplicaRunnerScope() { current_runner = std::move(previous_); }
+StepRunnerScope::~StepRunnerScope() { current_runner = std::move(previous_); }
 
 }  // namespace tandem

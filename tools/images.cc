@@ -1,4 +1,4 @@
-#include "pictures.h"
+#include "images.h"
 
 #include <algorithm>
 
@@ -14,16 +14,17 @@ using data::Example;
 
 Example scaled(const Example& batch) { return {cast(batch[0], float32) / 255.0, batch[1]}; }
 
-// As He et al. 2016 augment CIFAR-10. The draws belong to the picture's place in the epoch.
+// The augmentation of He et al. 2016 for CIFAR-10. Random numbers depend on the image's position in
+// the epoch.
 Example augmented(const Example& example) {
   constexpr std::int64_t kShift = 4;
-  const Tensor& picture = example[0];
-  const std::vector<std::int32_t> draws =
+  const Tensor& image = example[0];
+  const std::vector<std::int32_t> offsets =
       concat({random::uniform_int({2}, 0, 2 * kShift + 1), random::uniform_int({1}, 0, 2)}, 0)
           .to_vector<std::int32_t>();
-  const Tensor padded = pad(picture, {{kShift, kShift}, {kShift, kShift}, {0, 0}});
-  const Tensor shifted = slice(padded, {draws[0], draws[1], 0}, picture.shape().dims());
-  return {draws[2] == 0 ? shifted : reverse(shifted, {1}), example[1]};
+  const Tensor padded = pad(image, {{kShift, kShift}, {kShift, kShift}, {0, 0}});
+  const Tensor shifted = slice(padded, {offsets[0], offsets[1], 0}, image.shape().dims());
+  return {offsets[2] == 0 ? shifted : reverse(shifted, {1}), example[1]};
 }
 
 std::int64_t at_most(std::int64_t count, const std::optional<std::int64_t>& limit) {
@@ -32,8 +33,8 @@ std::int64_t at_most(std::int64_t count, const std::optional<std::int64_t>& limi
 
 }  // namespace
 
-datasets::TrainTest load_pictures(const std::string& source, std::optional<std::int64_t> limit,
-                                  std::uint64_t seed) {
+datasets::TrainTest load_images(const std::string& source, std::optional<std::int64_t> limit,
+                                std::uint64_t seed) {
   const std::size_t colon = source.find(':');
   const std::string name = source.substr(0, colon);
   const std::string directory = colon == std::string::npos ? "" : source.substr(colon + 1);
@@ -45,29 +46,29 @@ datasets::TrainTest load_pictures(const std::string& source, std::optional<std::
     throw InvalidArgumentError(
         "[train] expected --data synthetic, mnist:DIRECTORY or cifar10:DIRECTORY, got '" + source +
         "'");
-  datasets::TrainTest pictures =
+  datasets::TrainTest images =
       name == "mnist" ? datasets::mnist(directory) : datasets::cifar10(directory);
-  if (limit) pictures.train = pictures.train.take(*limit);
-  return pictures;
+  if (limit) images.train = images.train.take(*limit);
+  return images;
 }
 
-PictureShape picture_shape(const std::string& source, const std::string& command) {
+ImageSpec image_spec(const std::string& source, const std::string& command) {
   const std::string name = source.substr(0, source.find(':'));
-  if (name == "synthetic" || name == "mnist") return {.picture = {28, 28, 1}};
-  if (name == "cifar10") return {.picture = {32, 32, 3}};
+  if (name == "synthetic" || name == "mnist") return {.image = {28, 28, 1}};
+  if (name == "cifar10") return {.image = {32, 32, 3}};
   throw InvalidArgumentError("[" + command +
                              "] expected --data synthetic, mnist or cifar10, got '" + source + "'");
 }
 
-data::Dataset training_batches(const datasets::LabelledImages& pictures,
+data::Dataset training_batches(const datasets::LabelledImages& images,
                                const BatchesOptions& options) {
-  data::Dataset examples = pictures.dataset().shuffle(pictures.size(), {.seed = options.seed});
+  data::Dataset examples = images.dataset().shuffle(images.size(), {.seed = options.seed});
   if (options.augment) examples = examples.map(augmented);
   return examples.batch(options.batch).map(scaled).prefetch(2);
 }
 
-data::Dataset test_batches(const datasets::LabelledImages& pictures, std::int64_t batch) {
-  return pictures.dataset().batch(batch).map(scaled).prefetch(2);
+data::Dataset test_batches(const datasets::LabelledImages& images, std::int64_t batch) {
+  return images.dataset().batch(batch).map(scaled).prefetch(2);
 }
 
 }  // namespace tandem::tools

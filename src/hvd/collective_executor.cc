@@ -1,4 +1,4 @@
-#include "hvd/execution.h"
+#include "hvd/collective_executor.h"
 
 #include <algorithm>
 
@@ -33,36 +33,36 @@ std::byte* at(void* data, std::int64_t elements, DType dtype) {
 
 }  // namespace
 
-Execution::Execution(Communicator& communicator, Timeline& timeline, std::string backend,
-                     Complete complete)
+CollectiveExecutor::CollectiveExecutor(Communicator& communicator, Timeline& timeline,
+                                       std::string backend, Complete complete)
     : communicator_(communicator),
       timeline_(timeline),
       backend_(std::move(backend)),
       complete_(std::move(complete)) {}
 
-void Execution::start(std::span<const AgreementRef> due, const FusionOptions& options,
-                      const Take& take) {
+void CollectiveExecutor::start(std::span<const AgreementRef> ready, const FusionOptions& options,
+                               const Take& take) {
   bytes_ = 0;
-  const auto reduced = std::make_shared<std::vector<Due>>();
+  const auto reduced = std::make_shared<std::vector<ReadyOperation>>();
   std::vector<AgreementRef> fusible;
-  for (const AgreementRef& agreement : due) {
+  for (const AgreementRef& agreement : ready) {
     OperationRef operation = take(agreement->any().name);
     if (!agreement->error.empty()) {
       if (operation)
         complete_(operation, std::make_exception_ptr(InvalidArgumentError(agreement->error)));
       continue;
     }
-    if (agreement->any().kind == Kind::kBarrier) {
+    if (agreement->any().kind == RequestKind::kBarrier) {
       if (operation) complete_(operation, nullptr);
       continue;
     }
-    if (agreement->any().kind != Kind::kAllreduce) {
+    if (agreement->any().kind != RequestKind::kAllreduce) {
       start_single(agreement, operation);
       continue;
     }
     if (is_nowhere(*agreement)) {
       if (operation) {
-        operation->nowhere = true;
+        operation->absent_everywhere = true;
         complete_(operation, nullptr);
       }
       continue;
@@ -72,12 +72,13 @@ void Execution::start(std::span<const AgreementRef> due, const FusionOptions& op
   }
   const std::vector<std::vector<FusionUnit>> batches = fuse(fusible, options);
   for (const auto& batch : batches)
-    for (const FusionUnit& unit : batch) ++(*reduced)[unit.place].open;
+    for (const FusionUnit& unit : batch) ++(*reduced)[unit.index].open;
   for (const auto& batch : batches) start_batch(reduced, batch);
 }
 
-// One that nobody uses: the smallest that is large enough, else the largest.
-Execution::PooledBucket& Execution::take_bucket(std::span<const std::int64_t> counts, DType dtype) {
+// Takes the smallest free bucket that is large enough, else grows the largest.
+CollectiveExecutor::PooledBucket& CollectiveExecutor::take_bucket(
+    std::span<const std::int64_t> counts, DType dtype) {
   std::size_t bytes = 0;
   for (std::int64_t count : counts) bytes += static_cast<std::size_t>(count) * size_of(dtype);
   PooledBucket* best = nullptr;
@@ -96,20 +97,20 @@ Execution::PooledBucket& Execution::take_bucket(std::span<const std::int64_t> co
   return *best;
 }
 
-void Execution::start_batch(const DueList& due, const std::vector<FusionUnit>& units) {
+void CollectiveExecutor::start_batch(const ReadyList& ready, const std::vector<FusionUnit>& units) {
   const DType dtype = units.front().dtype;
   const Request& common = units.front().agreement->any();
-  Batch batch{.due = due, .items = {}, .dtype = dtype};
+  Batch batch{.ready = ready, .items = {}, .dtype = dtype};
   std::vector<std::int64_t> counts;
   for (const FusionUnit& unit : units) {
-    const OperationRef& operation = (*due)[unit.place].operation;
+    const OperationRef& operation = (*ready)[unit.index].operation;
     const Request& request = operation ? *operation->request : unit.agreement->any();
     for (std::size_t tensor : unit.tensors) {
-      batch.items.push_back({unit.place, &request, tensor});
+      batch.items.push_back({unit.index, &request, tensor});
       counts.push_back(request.count(tensor));
     }
   }
-  if (!batch.lies_in_a_row()) batch.pooled = &take_bucket(counts, dtype);
+  if (!batch.is_contiguous()) batch.pooled = &take_bucket(counts, dtype);
   const Buffer whole = batch.whole();
   bytes_ += static_cast<std::int64_t>(whole.bytes());
   const bool timed = timeline_.on();
@@ -134,12 +135,12 @@ void Execution::start_batch(const DueList& due, const std::vector<FusionUnit>& u
   } else if (size() > 1) {
     work = communicator_.all_reduce({&whole, 1}, reduce_op_of(common.op));
   }
-  add_step(std::move(work), Kind::kAllreduce, common.name,
-           [this, batch = std::move(batch)] { finish_batch(batch); });
+  add_pending(std::move(work), RequestKind::kAllreduce, common.name,
+              [this, batch = std::move(batch)] { finish_batch(batch); });
 }
 
-// Where a bucket of their own would have them, but in memory that another holds.
-bool Execution::Batch::lies_in_a_row() const {
+// Whether the tensors already lie in memory as they would in a bucket.
+bool CollectiveExecutor::Batch::is_contiguous() const {
   const OperationRef& first = operation_of(items.front());
   if (!first || !first->bucket) return false;
   std::byte* next = static_cast<std::byte*>(first->in[items.front().tensor].data);
@@ -155,20 +156,20 @@ bool Execution::Batch::lies_in_a_row() const {
   return true;
 }
 
-Buffer Execution::Batch::array(std::size_t index) const {
+Buffer CollectiveExecutor::Batch::array(std::size_t index) const {
   if (pooled) return pooled->bucket.array(index);
   const Item& item = items[index];
   return {operation_of(item)->in[item.tensor].data, item.mine->count(item.tensor), dtype};
 }
 
-Buffer Execution::Batch::whole() const {
+Buffer CollectiveExecutor::Batch::whole() const {
   if (pooled) return pooled->bucket.whole();
   std::size_t bytes = 0;
   for (const Item& item : items) bytes += Bucket::array_bytes(item.mine->count(item.tensor), dtype);
   return {array(0).data, static_cast<std::int64_t>(bytes / size_of(dtype)), dtype};
 }
 
-void Execution::finish_batch(const Batch& batch) {
+void CollectiveExecutor::finish_batch(const Batch& batch) {
   const bool timed = timeline_.on();
   const std::int64_t unpacking = timed ? profile::now() : 0;
   const std::vector<Item>& items = batch.items;
@@ -183,57 +184,58 @@ void Execution::finish_batch(const Batch& batch) {
       timeline_.add(item.mine->name, "MEMCPY_OUT_FUSION_BUFFER", unpacking);
   }
   for (std::size_t i = 0; i < items.size(); ++i) {
-    Due& due = (*batch.due)[items[i].due];
-    const bool last_of_unit = i + 1 == items.size() || items[i + 1].due != items[i].due;
-    if (last_of_unit && --due.open == 0 && due.operation) complete_(due.operation, nullptr);
+    ReadyOperation& ready = (*batch.ready)[items[i].ready];
+    const bool last_of_unit = i + 1 == items.size() || items[i + 1].ready != items[i].ready;
+    if (last_of_unit && --ready.open == 0 && ready.operation) complete_(ready.operation, nullptr);
   }
   if (batch.pooled) batch.pooled->busy = false;
 }
 
-void Execution::add_step(std::shared_ptr<Work> work, Kind kind, const std::string& name,
-                         std::function<void()> finish) {
-  steps_.push_back({.work = std::move(work),
-                    .finish = std::move(finish),
-                    .name = timeline_.on() ? name : std::string(),
-                    .begun = timeline_.on() ? profile::now() : 0,
-                    .kind = kind});
+void CollectiveExecutor::add_pending(std::shared_ptr<Work> work, RequestKind kind,
+                                     const std::string& name, std::function<void()> finish) {
+  pending_.push_back({.work = std::move(work),
+                      .finish = std::move(finish),
+                      .name = timeline_.on() ? name : std::string(),
+                      .begun = timeline_.on() ? profile::now() : 0,
+                      .kind = kind});
 }
 
-bool Execution::advance(bool may_wait) {
-  while (!steps_.empty()) {
-    Step& step = steps_.front();
-    if (step.work) {
+bool CollectiveExecutor::advance(bool may_wait) {
+  while (!pending_.empty()) {
+    LaunchedCollective& pending = pending_.front();
+    if (pending.work) {
       if (may_wait)
-        step.work->wait();
-      else if (!step.work->test())
+        pending.work->wait();
+      else if (!pending.work->test())
         return false;
     }
-    if (step.begun > 0)
-      timeline_.add(step.name, fmt::format("{}_{}", backend_, upper_name_of(step.kind)),
-                    step.begun);
-    step.finish();
-    steps_.pop_front();
+    if (pending.begun > 0)
+      timeline_.add(pending.name, fmt::format("{}_{}", backend_, upper_name_of(pending.kind)),
+                    pending.begun);
+    pending.finish();
+    pending_.pop_front();
   }
   return true;
 }
 
-// --- operations that travel alone ---
+// --- operations that are not fused ---
 
-void Execution::start_single(const AgreementRef& agreement, const OperationRef& operation) {
-  TANDEM_ASSERT(operation);  // joined ranks have no part in these
+void CollectiveExecutor::start_single(const AgreementRef& agreement,
+                                      const OperationRef& operation) {
+  TANDEM_ASSERT(operation);  // only allreduce and barrier support ranks that have joined
   std::function<void()> finish;
   std::shared_ptr<Work> work;
   switch (agreement->any().kind) {
-    case Kind::kAllgather: work = start_allgather(*agreement, *operation); break;
-    case Kind::kBroadcast: work = start_broadcast(*agreement, *operation); break;
-    case Kind::kAlltoall: work = start_alltoall(*agreement, *operation); break;
+    case RequestKind::kAllgather: work = start_allgather(*agreement, *operation); break;
+    case RequestKind::kBroadcast: work = start_broadcast(*agreement, *operation); break;
+    case RequestKind::kAlltoall: work = start_alltoall(*agreement, *operation); break;
     default: work = start_reducescatter(*agreement, *operation, finish); break;
   }
-  add_step(std::move(work), agreement->any().kind, agreement->any().name,
-           [this, agreement, operation, finish = std::move(finish)] {
-             if (finish) finish();
-             complete_(operation, nullptr);
-           });
+  add_pending(std::move(work), agreement->any().kind, agreement->any().name,
+              [this, agreement, operation, finish = std::move(finish)] {
+                if (finish) finish();
+                complete_(operation, nullptr);
+              });
 }
 
 namespace {
@@ -251,8 +253,9 @@ std::int64_t row_size(const Request& request) {
   return size;
 }
 
-// Buffers of so many rows each, one behind the other.
-std::vector<Buffer> shares(void* data, std::span<const std::int64_t> rows, const Request& request) {
+// Adjacent buffers of the given numbers of rows.
+std::vector<Buffer> row_buffers(void* data, std::span<const std::int64_t> rows,
+                                const Request& request) {
   const std::int64_t row = row_size(request);
   const DType dtype = request.dtypes[0];
   std::vector<Buffer> buffers;
@@ -272,19 +275,20 @@ std::int64_t sum(std::span<const std::int64_t> values) {
 
 }  // namespace
 
-std::shared_ptr<Work> Execution::start_allgather(const Agreement& agreement,
-                                                 Handle::State& operation) {
+std::shared_ptr<Work> CollectiveExecutor::start_allgather(const Agreement& agreement,
+                                                          Handle::State& operation) {
   std::vector<std::int64_t> rows;
   for (const RequestRef& request : agreement.requests) rows.push_back(request->shapes[0][0]);
   operation.results = {make_result(operation, sum(rows))};
   const std::vector<Buffer> gathered =
-      shares(impl_of(operation.results[0]).data(), rows, *operation.request);
+      row_buffers(impl_of(operation.results[0]).data(), rows, *operation.request);
   const Buffer mine = {operation.in[0].data, operation.request->count(0), operation.in[0].dtype};
   bytes_ += static_cast<std::int64_t>(mine.bytes());
   return communicator_.all_gather(mine, gathered);
 }
 
-std::shared_ptr<Work> Execution::start_broadcast(const Agreement&, Handle::State& operation) {
+std::shared_ptr<Work> CollectiveExecutor::start_broadcast(const Agreement&,
+                                                          Handle::State& operation) {
   const Request& request = *operation.request;
   std::vector<Buffer> parts;
   for (std::size_t i = 0; i < request.dtypes.size(); ++i) {
@@ -297,21 +301,22 @@ std::shared_ptr<Work> Execution::start_broadcast(const Agreement&, Handle::State
   return communicator_.broadcast(parts, request.root);
 }
 
-std::shared_ptr<Work> Execution::start_alltoall(const Agreement& agreement,
-                                                Handle::State& operation) {
+std::shared_ptr<Work> CollectiveExecutor::start_alltoall(const Agreement& agreement,
+                                                         Handle::State& operation) {
   const Request& request = *operation.request;
   operation.received_splits.clear();
   for (const RequestRef& theirs : agreement.requests)
     operation.received_splits.push_back(theirs->splits[rank()]);
   operation.results = {make_result(operation, sum(operation.received_splits))};
-  const std::vector<Buffer> sent = shares(operation.in[0].data, request.splits, request);
+  const std::vector<Buffer> sent = row_buffers(operation.in[0].data, request.splits, request);
   const std::vector<Buffer> received =
-      shares(impl_of(operation.results[0]).data(), operation.received_splits, request);
+      row_buffers(impl_of(operation.results[0]).data(), operation.received_splits, request);
   return communicator_.all_to_all(sent, received);
 }
 
-std::shared_ptr<Work> Execution::start_reducescatter(const Agreement&, Handle::State& operation,
-                                                     std::function<void()>& finish) {
+std::shared_ptr<Work> CollectiveExecutor::start_reducescatter(const Agreement&,
+                                                              Handle::State& operation,
+                                                              std::function<void()>& finish) {
   const Request& request = *operation.request;
   const DType dtype = request.dtypes[0];
   const std::int64_t all = request.shapes[0][0], ranks = communicator_.size();
@@ -322,7 +327,7 @@ std::shared_ptr<Work> Execution::start_reducescatter(const Agreement&, Handle::S
   PooledBucket& pooled = take_bucket(count, dtype);
   Bucket& bucket = pooled.bucket;
   bucket.put(0, operation.in[0].data, dtype, request.prescale);
-  const std::vector<Buffer> parts = shares(bucket.array(0).data, rows, request);
+  const std::vector<Buffer> parts = row_buffers(bucket.array(0).data, rows, request);
   const Buffer mine = {impl_of(operation.results[0]).data(), parts[rank()].count, dtype};
   bytes_ += static_cast<std::int64_t>(mine.bytes());
   finish = [mine, &pooled, scale = request.postscale] {

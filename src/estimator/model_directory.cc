@@ -1,4 +1,4 @@
-#include "parallel/estimator/model_directory.h"
+#include "estimator/model_directory.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -70,7 +70,7 @@ Evaluation parse_evaluation(const std::string& text, const std::string& what) {
   try {
     const json line = json::parse(text);
     Evaluation result = {.global_step = step_in(line.at("global_step"), what), .metrics = {}};
-    for (const auto& [name, value] : line.at("metrics").items())  // JSON has no word for NaN
+    for (const auto& [name, value] : line.at("metrics").items())  // null stands for NaN
       result.metrics[name] = value.is_null() ? std::nan("") : value.get<double>();
     return result;
   } catch (const json::exception& error) {
@@ -105,7 +105,7 @@ void ModelDirectory::remove_old_weights(std::size_t keep) const {
     if (const auto step = step_of(entry.path().filename().string())) steps.push_back(*step);
   if (steps.size() <= keep) return;
   std::sort(steps.begin(), steps.end());
-  std::error_code ignored;  // another time
+  std::error_code ignored;  // the next call tries again
   for (std::size_t i = 0; i + keep < steps.size(); ++i)
     std::filesystem::remove(weights(steps[i]), ignored);
 }
@@ -129,7 +129,7 @@ void ModelDirectory::append(const std::string& name, const Evaluation& evaluatio
 std::optional<Evaluation> ModelDirectory::last_evaluation(const std::string& name) const {
   const std::filesystem::path file = evaluations(name);
   const std::string text = read(file);
-  // Whole lines: one that a crash has cut short is none.
+  // Ignores an incomplete last line, which a crash may leave.
   const std::size_t end = text.rfind('\n');
   if (end == std::string::npos) return std::nullopt;
   const std::size_t before = end == 0 ? std::string::npos : text.rfind('\n', end - 1);

@@ -1,4 +1,4 @@
-#include "train/step.h"
+#include "train/batch_trainer.h"
 
 #include <optional>
 
@@ -60,7 +60,7 @@ void check_batch(const Model::Impl& model, const data::Example& batch, std::size
 void build_for(Model::Impl& model, const data::Dataset& data, const char* what) {
   if (model.layer.base().built()) return;
   const data::NextExample first = data.iterate().next();
-  if (!first) fail<InvalidArgumentError>("[{}] the data is empty: it gave no batch", what);
+  if (!first) fail<InvalidArgumentError>("[{}] the data is empty: it has no batches", what);
   check_batch(model, *first, model.num_inputs, first->size(), what);
   std::vector<Shape> shapes;
   for (std::size_t i = 0; i < model.num_inputs; ++i) {
@@ -71,11 +71,11 @@ void build_for(Model::Impl& model, const data::Dataset& data, const char* what) 
   model.build(std::move(shapes));
 }
 
-Stepper::Stepper(Model::Impl& model, std::string what)
+BatchTrainer::BatchTrainer(Model::Impl& model, std::string what)
     : model_(model),
       what_(std::move(what)),
       variables_(model.layer.trainable_variables()),
-      runner_(model.runner ? model.runner : ReplicaRunner::current()),
+      runner_(model.runner ? model.runner : StepRunner::current()),
       parts_(invariant_parts() > 0 ? parts_per_replica(num_replicas()) : 1),
       statistics_({.replicas = runner_->num_local_replicas(), .parts = parts_}, model.metrics,
                   runner_->workers()) {
@@ -83,14 +83,15 @@ Stepper::Stepper(Model::Impl& model, std::string what)
     const auto address = reinterpret_cast<std::uintptr_t>(&variable.impl());
     key_.append(reinterpret_cast<const char*>(&address), sizeof(address));
   }
-  // A layer that is frozen may compute something else, whether or not it has trainable variables.
+  // A frozen layer may compute a different function (dropout, batch norm), even without
+  // trainable variables.
   for_each_layer(model.layer, [this](const LayerBase& layer, bool) {
     key_.push_back(layer.trainable() ? '1' : '0');
   });
 }
 
-Stepper::Parts Stepper::parts_of(const data::Example& batch) const {
-  Parts parts;
+BatchTrainer::BatchComponents BatchTrainer::components_of(const data::Example& batch) const {
+  BatchComponents parts;
   const std::size_t count = model_.num_inputs;
   parts.inputs.assign(batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(count));
   parts.targets = batch[count];
@@ -107,25 +108,25 @@ std::unique_ptr<BatchSource> ahead(std::unique_ptr<BatchSource> batches) {
 
 }  // namespace
 
-std::unique_ptr<BatchSource> Stepper::batches(const data::Dataset& data,
-                                              const data::IterateOptions& options) const {
+std::unique_ptr<BatchSource> BatchTrainer::batches(const data::Dataset& data,
+                                                   const data::IterateOptions& options) const {
   return ahead(runner_->iterate(data, options, [this](const data::Example& batch) {
     check_batch(model_, batch, model_.num_inputs + 1, model_.num_inputs + 2, what_);
   }));
 }
 
-std::unique_ptr<BatchSource> Stepper::batches_to_predict(const data::Dataset& data) const {
+std::unique_ptr<BatchSource> BatchTrainer::batches_to_predict(const data::Dataset& data) const {
   return ahead(runner_->iterate(data, {}, [this](const data::Example& batch) {
     check_batch(model_, batch, model_.num_inputs, batch.size(), what_);
   }));
 }
 
-std::int64_t Stepper::global_examples(std::int64_t here) {
+std::int64_t BatchTrainer::global_examples(std::int64_t here) {
   const ReplicaContext* context = ReplicaContext::current();
   return context && context->global_examples() >= 0 ? context->global_examples() : here;
 }
 
-Tensor Stepper::example_losses(const Parts& parts, const Tensor& outputs) const {
+Tensor BatchTrainer::example_losses(const BatchComponents& parts, const Tensor& outputs) const {
   Tensor losses = model_.loss.per_example(parts.targets, outputs);
   const std::int64_t examples = parts.targets.dim(0);
   if (losses.rank() < 1 || losses.dim(0) != examples)
@@ -148,13 +149,13 @@ Tensor Stepper::example_losses(const Parts& parts, const Tensor& outputs) const 
              : reduce_mean(losses, {.axis = positions});
 }
 
-std::vector<Tensor> Stepper::statistics_of(const Parts& parts, const Tensor& outputs,
-                                           const Tensor& losses) {
+std::vector<Tensor> BatchTrainer::statistics_of(const BatchComponents& parts, const Tensor& outputs,
+                                                const Tensor& losses) {
   NoGradScope no_grad;
   const MemoryTagScope tag(MemoryTag::kOther);
   Tensor loss = reduce_sum(losses);
-  // A loss that is a sum over the batch is told as the mean of its values, each weighing as many
-  // examples as its batch had.
+  // A loss that is a sum over the batch is reported as the mean over batches, weighted by
+  // their numbers of examples.
   if (model_.loss.reduction() == losses::Reduction::kSum)
     loss = loss * static_cast<double>(global_examples(parts.targets.dim(0)));
   std::vector<Tensor> result = {cast(loss, float64)};
@@ -173,22 +174,22 @@ std::vector<Tensor> Stepper::statistics_of(const Parts& parts, const Tensor& out
   return result;
 }
 
-int Stepper::num_replicas() const {
-  const std::shared_ptr<Workers> workers = runner_->workers();
+int BatchTrainer::num_replicas() const {
+  const std::shared_ptr<WorkerCollectives> workers = runner_->workers();
   return workers ? workers->num_replicas() : runner_->num_local_replicas();
 }
 
-void Stepper::keep(std::size_t replica, const distribute::BatchSplit& split,
-                   const std::vector<Tensor>& statistics) {
+void BatchTrainer::add_statistics(std::size_t replica, const distribute::BatchSplit& split,
+                                  const std::vector<Tensor>& statistics) {
   std::vector<std::int64_t> examples = {split.counts[replica]};
   if (invariant_parts() > 0) {
-    const std::shared_ptr<Workers> workers = runner_->workers();
+    const std::shared_ptr<WorkerCollectives> workers = runner_->workers();
     const int first = workers ? workers->first_replica() : 0;
     examples.clear();
     for (const BatchPart& part :
          parts_of_replica(split.total, first + static_cast<int>(replica), num_replicas()))
       examples.push_back(part.examples);
-    if (examples.empty()) examples.push_back(0);  // tells the shapes
+    if (examples.empty()) examples.push_back(0);  // the statistics still have shapes
   }
   auto next = statistics.begin();
   for (std::size_t part = 0; part < examples.size(); ++part) {
@@ -203,15 +204,16 @@ void Stepper::keep(std::size_t replica, const distribute::BatchSplit& split,
   }
 }
 
-void Stepper::run(StepProgram& program, const GlobalBatch& batch, const ReplicaRunner::Step& step) {
+void BatchTrainer::run(StepProgram& program, const GlobalBatch& batch,
+                       const StepRunner::Step& step) {
   const auto results = program.run(*runner_, batch, key_, step);
   auto result = results.begin();
   for (std::size_t replica = 0; replica < batch.size(); ++replica)
-    if (!batch[replica].empty()) keep(replica, batch.split(), *result++);
+    if (!batch[replica].empty()) add_statistics(replica, batch.split(), *result++);
 }
 
-std::vector<Tensor> Stepper::by_parts(const data::Example& share,
-                                      const ReplicaRunner::Step& step) const {
+std::vector<Tensor> BatchTrainer::by_parts(const data::Example& share,
+                                           const StepRunner::Step& step) const {
   if (invariant_parts() == 0) return step(share);
   const auto results =
       run_parts(share.components(), ReplicaContext::current(),
@@ -225,8 +227,8 @@ std::vector<Tensor> Stepper::by_parts(const data::Example& share,
   return all;
 }
 
-std::vector<Tensor> Stepper::train_on(const data::Example& examples) {
-  const Parts parts = parts_of(examples);
+std::vector<Tensor> BatchTrainer::train_on(const data::Example& examples) {
+  const BatchComponents parts = components_of(examples);
   const Tensor outputs = model_.layer(parts.inputs, {.training = true});
   const Tensor losses = example_losses(parts, outputs);
   const Tensor loss =
@@ -234,36 +236,36 @@ std::vector<Tensor> Stepper::train_on(const data::Example& examples) {
           ? reduce_sum(losses)
           : nn::compute_average_loss(losses,
                                      {.global_batch_size = global_examples(parts.targets.dim(0))});
-  // Before the optimizer's step: what a metric finds wrong leaves the model as it was.
+  // Before the optimizer's step, so that an error of a metric leaves the model unchanged.
   std::vector<Tensor> statistics = statistics_of(parts, outputs.detach(), losses.detach());
   optimizers::Optimizer optimizer = model_.optimizer;
   optimizer.minimize(loss, variables_);
   return statistics;
 }
 
-std::vector<Tensor> Stepper::test_on(const data::Example& examples) {
+std::vector<Tensor> BatchTrainer::test_on(const data::Example& examples) {
   NoGradScope no_grad;
-  const Parts parts = parts_of(examples);
+  const BatchComponents parts = components_of(examples);
   const Tensor outputs = model_.layer(parts.inputs, {.training = false});
   return statistics_of(parts, outputs, example_losses(parts, outputs));
 }
 
-std::vector<Tensor> Stepper::train_share(const data::Example& examples) {
+std::vector<Tensor> BatchTrainer::train_on_replica(const data::Example& examples) {
   return by_parts(examples, [this](const data::Example& part) { return train_on(part); });
 }
 
-void Stepper::train(const GlobalBatch& batch) {
+void BatchTrainer::train(const GlobalBatch& batch) {
   run(*model_.train_step, batch,
-      [this](const data::Example& examples) { return train_share(examples); });
+      [this](const data::Example& examples) { return train_on_replica(examples); });
 }
 
-void Stepper::test(const GlobalBatch& batch) {
+void BatchTrainer::test(const GlobalBatch& batch) {
   run(*model_.test_step, batch, [this](const data::Example& examples) {
     return by_parts(examples, [this](const data::Example& part) { return test_on(part); });
   });
 }
 
-Tensor Stepper::predict(const GlobalBatch& batch) {
+Tensor BatchTrainer::predict(const GlobalBatch& batch) {
   GlobalBatch parts = batch;
   for (std::size_t replica = 0; replica < parts.size(); ++replica)
     if (data::Example& part = parts[replica]; !part.empty())
@@ -273,7 +275,7 @@ Tensor Stepper::predict(const GlobalBatch& batch) {
     NoGradScope no_grad;
     return {model_.layer(examples.components(), {.training = false})};
   };
-  // A model that is not compiled has no program of its own.
+  // A model that is not compiled has no program for predict().
   const auto results = model_.predict_step ? model_.predict_step->run(*runner_, parts, key_, step)
                                            : runner_->run(parts, step);
   NoGradScope no_grad;

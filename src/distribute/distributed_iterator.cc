@@ -1,4 +1,4 @@
-#include "distribute/input.h"
+#include "distribute/distributed_iterator.h"
 
 #include <zlib.h>
 
@@ -14,7 +14,7 @@
 namespace tandem::distribute {
 namespace {
 
-// Sizes and beginnings of a batch's components: enough to tell other data or another order.
+// Shapes and first bytes of a batch's components: enough to notice different data or another order.
 std::string fingerprint(const data::NextExample& batch) {
   if (!batch) return "no batch";
   constexpr std::size_t kMost = 64 * 1024;
@@ -32,10 +32,10 @@ std::string fingerprint(const data::NextExample& batch) {
   return fmt::format("{} that begins with bytes of checksum {:08x}", shapes, crc);
 }
 
-// What this worker reads of `data`, and whether it is its own.
-std::pair<data::Dataset, bool> shared_out(StrategyImpl& strategy, const data::Dataset& data) {
+// This worker's shard of `data`, and whether it differs from the data of the other workers.
+std::pair<data::Dataset, bool> shard_for_worker(StrategyImpl& strategy, const data::Dataset& data) {
   using data::AutoShardPolicy;
-  const std::shared_ptr<Workers> workers = strategy.workers();
+  const std::shared_ptr<WorkerCollectives> workers = strategy.workers();
   const AutoShardPolicy policy = data.auto_shard_policy();
   if (!workers || policy == AutoShardPolicy::kOff || policy == AutoShardPolicy::kData)
     return {data, policy == AutoShardPolicy::kOff};
@@ -56,58 +56,58 @@ std::pair<data::Dataset, bool> shared_out(StrategyImpl& strategy, const data::Da
 
 }  // namespace
 
-Input::Input(std::shared_ptr<StrategyImpl> strategy, const data::Dataset& data,
-             const data::IterateOptions& options, std::function<void(const data::Example&)> check)
+DistributedIterator::DistributedIterator(std::shared_ptr<StrategyImpl> strategy,
+                                         const data::Dataset& data,
+                                         const data::IterateOptions& options,
+                                         std::function<void(const data::Example&)> check)
     : strategy_(std::move(strategy)), check_(std::move(check)) {
-  const auto [mine, own] = shared_out(*strategy_, data);
+  const auto [mine, own] = shard_for_worker(*strategy_, data);
   own_ = own;
   batches_ = mine.iterate(options);
 }
 
-std::optional<GlobalBatch> Input::next() {
+std::optional<GlobalBatch> DistributedIterator::next() {
   data::NextExample batch = batches_.next();
   if (batch) check_(*batch);
-  const std::shared_ptr<Workers> workers = strategy_->workers();
+  const std::shared_ptr<WorkerCollectives> workers = strategy_->workers();
   if (workers && own_) return join(std::move(batch));
-  if (workers && !begun_) compare(batch);
-  begun_ = true;
+  if (workers && !compared_) compare(batch);
+  compared_ = true;
   if (!batch) return std::nullopt;
   return strategy_->split(*batch);
 }
 
-void Input::compare(const data::NextExample& batch) const {
+void DistributedIterator::compare(const data::NextExample& batch) const {
   const std::vector<std::string> all =
       strategy_->workers()->gather_bytes(fingerprint(batch), "first batch");
   for (std::size_t worker = 1; worker < all.size(); ++worker)
     if (all[worker] != all[0])
       fail<InvalidArgumentError>(
-          "[{}] worker {} has other data than worker 0: an epoch's first batch is {} there, and {} "
-          "here. Every worker gives the same global batches, which are shared out: shuffle with "
-          "the "
-          "same seed. For data of its own on each worker: AutoShardPolicy::kOff",
+          "[{}] expected the same dataset on every worker, but the data of worker {} differs from "
+          "that of worker 0: the first batch of the epoch is {}, on worker 0 it is {}. Shuffle "
+          "with the same seed on all workers, or use AutoShardPolicy::kOff if each worker has its "
+          "own data",
           strategy_->name(), worker, all[worker], all[0]);
 }
 
-std::optional<GlobalBatch> Input::join(data::NextExample batch) {
+std::optional<GlobalBatch> DistributedIterator::join(data::NextExample batch) {
   if (invariant_parts() > 0)
     fail<UnimplementedError>(
-        "[{}] in the replica-invariant mode every worker gives the same global batches; data of "
-        "its "
-        "own on each worker (AutoShardPolicy::kOff, kFile) is split elsewhere on another number of "
-        "them. Use AutoShardPolicy::kData",
+        "[{}] expected AutoShardPolicy::kData in the replica-invariant mode: with kOff and kFile "
+        "the global batches depend on the number of workers",
         strategy_->name());
-  struct Share {
+  struct WorkerBatch {
     std::int64_t examples = -1;  // -1: the worker's data has ended
     std::int64_t first_replica = 0;
   };
-  const Share mine{.examples = batch ? (*batch)[0].dim(0) : -1,
-                   .first_replica = strategy_->first_replica()};
+  const WorkerBatch mine{.examples = batch ? (*batch)[0].dim(0) : -1,
+                         .first_replica = strategy_->first_replica()};
   const std::vector<std::string> all = strategy_->workers()->gather_bytes(
       {reinterpret_cast<const char*>(&mine), sizeof(mine)}, "next batch");
   std::int64_t before = 0, total = 0, leader = -1;
   std::vector<std::int64_t> of_processes;
   for (const std::string& bytes : all) {
-    Share theirs;
+    WorkerBatch theirs;
     std::memcpy(&theirs, bytes.data(), std::min(bytes.size(), sizeof(theirs)));
     of_processes.push_back(std::max<std::int64_t>(theirs.examples, 0));
     if (theirs.examples <= 0) continue;
@@ -116,11 +116,11 @@ std::optional<GlobalBatch> Input::join(data::NextExample batch) {
     total += theirs.examples;
   }
   if (leader < 0) return std::nullopt;
-  if (batch && !batch->empty()) stand_in_ = *batch;
-  if (stand_in_.empty())
+  if (batch && !batch->empty()) padding_ = *batch;
+  if (padding_.empty())
     fail<InvalidArgumentError>(
-        "[{}] the dataset of worker {} has no batch, those of others have: a worker needs at least "
-        "one example",
+        "[{}] the dataset of worker {} is empty, but those of other workers are not: every worker "
+        "needs at least one example",
         strategy_->name(), strategy_->workers()->rank());
   BatchSplit split = BatchSplit::even(std::max<std::int64_t>(mine.examples, 0),
                                       static_cast<int>(strategy_->devices().size()));
@@ -128,7 +128,7 @@ std::optional<GlobalBatch> Input::join(data::NextExample batch) {
   split.total = total;
   split.leader = static_cast<int>(leader);
   split.of_processes = std::move(of_processes);
-  return strategy_->parts_of(stand_in_, std::move(split), before);
+  return strategy_->split_rows(padding_, std::move(split), before);
 }
 
 }  // namespace tandem::distribute

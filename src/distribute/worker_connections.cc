@@ -1,4 +1,4 @@
-#include "distribute/worker_replicas.h"
+#include "distribute/worker_connections.h"
 
 #include <exception>
 
@@ -10,10 +10,11 @@
 namespace tandem::distribute {
 namespace {
 
-// The local replicas' ranks, for programs that run them as lanes.
-class WorkerLanes final : public CollectiveGroup {
+// The group of traced programs: each process runs its own replicas' part.
+class WorkerProgramGroup final : public CollectiveGroup {
  public:
-  explicit WorkerLanes(std::shared_ptr<ReplicaGroup> replicas) : replicas_(std::move(replicas)) {}
+  explicit WorkerProgramGroup(std::shared_ptr<ReplicaConnections> replicas)
+      : replicas_(std::move(replicas)) {}
   Communicator& communicator(int rank) override {
     return *replicas_->communicator(rank - replicas_->first_replica());
   }
@@ -23,15 +24,15 @@ class WorkerLanes final : public CollectiveGroup {
   void abort(const std::string& reason) override { replicas_->abort(0, reason); }
 
  private:
-  std::shared_ptr<ReplicaGroup> replicas_;
+  std::shared_ptr<ReplicaConnections> replicas_;
 };
 
-// Shared by the strategy and its programs.
-class WorkerReplicas final : public ReplicaGroup,
-                             public std::enable_shared_from_this<WorkerReplicas> {
+// Owned by the strategy and its programs.
+class WorkerConnections final : public ReplicaConnections,
+                                public std::enable_shared_from_this<WorkerConnections> {
  public:
-  WorkerReplicas(Job& job, std::shared_ptr<WorkerGroup> workers,
-                 const std::vector<Device*>& devices, const WorkerReplicasOptions& options)
+  WorkerConnections(Job& job, std::shared_ptr<JobMembership> workers,
+                    const std::vector<Device*>& devices, const WorkerConnectionOptions& options)
       : workers_(std::move(workers)) {
     auto between = connect(job, *devices.front(),
                            {.backend = options.backend, .time_limit = options.time_limit});
@@ -61,7 +62,7 @@ class WorkerReplicas final : public ReplicaGroup,
 
   int num_replicas() const override { return workers_->num_replicas(); }
   int first_replica() const override { return workers_->first_replica(); }
-  bool all_take_part() const override { return true; }
+  bool requires_all_replicas() const override { return true; }
   std::shared_ptr<Communicator> communicator(int local) override {
     return communicators_[static_cast<std::size_t>(local)];
   }
@@ -74,39 +75,41 @@ class WorkerReplicas final : public ReplicaGroup,
   }
   void abort(int local, const std::string& reason) override {
     if (threads_) threads_->abort(local, reason);
-    workers_->give_up(reason);
+    workers_->abort(reason);
   }
-  Ranks ranks_of_program(const std::vector<bool>&) override {
-    Ranks ranks{.group = lanes_.lock(), .of_replica = {}};
-    if (!ranks.group) lanes_ = ranks.group = std::make_shared<WorkerLanes>(shared_from_this());
+  ProgramRanks program_ranks(const std::vector<bool>&) override {
+    ProgramRanks ranks{.group = programs_.lock(), .of_replica = {}};
+    if (!ranks.group)
+      programs_ = ranks.group = std::make_shared<WorkerProgramGroup>(shared_from_this());
     for (std::size_t local = 0; local < communicators_.size(); ++local)
       ranks.of_replica.push_back(first_replica() + static_cast<int>(local));
     return ranks;
   }
 
  private:
-  std::shared_ptr<WorkerGroup> workers_;
-  std::shared_ptr<LocalGroup> threads_;  // null: one replica here, and at every other worker
+  std::shared_ptr<JobMembership> workers_;
+  std::shared_ptr<LocalGroup> threads_;  // null if every worker has one replica
   std::vector<std::shared_ptr<Communicator>> communicators_;
-  std::weak_ptr<CollectiveGroup> lanes_;  // of the programs of the moment
+  std::weak_ptr<CollectiveGroup> programs_;  // shared by the programs that exist now
 };
 
 }  // namespace
 
-std::shared_ptr<WorkerGroup> make_worker_group(std::shared_ptr<Job> job, bool owns_job,
-                                               int local_replicas,
-                                               const WorkerReplicasOptions& options) {
-  // What the workers agree on lies on the host, where NCCL does not reach.
+std::shared_ptr<JobMembership> join_workers(std::shared_ptr<Job> job, bool owns_job,
+                                            int local_replicas,
+                                            const WorkerConnectionOptions& options) {
+  // The workers agree on host memory, which NCCL cannot access.
   auto host = connect(*job, DeviceManager::get().host(),
                       {.backend = options.backend == "nccl" ? "auto" : options.backend,
                        .time_limit = options.time_limit});
-  return std::make_shared<WorkerGroup>(std::move(job), owns_job, std::move(host), local_replicas);
+  return std::make_shared<JobMembership>(std::move(job), owns_job, std::move(host), local_replicas);
 }
 
-std::shared_ptr<ReplicaGroup> make_worker_replicas(Job& job, std::shared_ptr<WorkerGroup> workers,
-                                                   const std::vector<Device*>& devices,
-                                                   const WorkerReplicasOptions& options) {
-  return std::make_shared<WorkerReplicas>(job, std::move(workers), devices, options);
+std::shared_ptr<ReplicaConnections> connect_workers(Job& job,
+                                                    std::shared_ptr<JobMembership> workers,
+                                                    const std::vector<Device*>& devices,
+                                                    const WorkerConnectionOptions& options) {
+  return std::make_shared<WorkerConnections>(job, std::move(workers), devices, options);
 }
 
 }  // namespace tandem::distribute

@@ -1,4 +1,4 @@
-#include "hvd/lane_transport.h"
+#include "hvd/negotiated_transport.h"
 
 #include <algorithm>
 #include <utility>
@@ -10,10 +10,10 @@
 
 namespace tandem::hvd {
 
-std::shared_ptr<void> LaneMemory::allocate(std::size_t bytes) {
+std::shared_ptr<void> BucketMemory::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   if (!memory_ || used_ + bytes > all_) {
-    memory_ = lane_->allocate(std::max(bytes, all_));
+    memory_ = coordinator_->allocate(std::max(bytes, all_));
     used_ = 0;
   }
   return {memory_, static_cast<std::byte*>(memory_.get()) + std::exchange(used_, used_ + bytes)};
@@ -25,34 +25,38 @@ Device& combining_device(Device& device) {
 
 namespace {
 
-// The operations of a bucket, under way.
+// The operations of one bucket.
 class BucketWork final : public Work {
  public:
-  explicit BucketWork(std::shared_ptr<Lane> lane) : lane_(std::move(lane)) {}
-  // The memory is about to be used otherwise. Of a lane that was abandoned, operations are done
-  // while another thread may yet lead it.
+  explicit BucketWork(std::shared_ptr<ProcessSetCoordinator> coordinator)
+      : coordinator_(std::move(coordinator)) {}
+  // Waits before the memory is reused. After an abort, operations count as done although another
+  // thread may still run their collectives.
   ~BucketWork() override {
     for (const OperationRef& operation : operations_)
-      if (!operation->done.load(std::memory_order_acquire) || (operation->error && lane_->failed()))
-        lane_->withdraw();
+      if (!operation->done.load(std::memory_order_acquire) ||
+          (operation->error && coordinator_->failed()))
+        coordinator_->abort_and_wait();
   }
 
-  // `array`: in a bucket that lies in `memory`.
+  // `array`: part of a bucket in `memory`.
   const OperationRef& submit(const RequestRef& request, const Buffer& array,
                              std::shared_ptr<void> memory) {
     auto operation = std::make_shared<Handle::State>();
-    operation->lane = lane_;
+    operation->coordinator = coordinator_;
     operation->request = request;
     operation->in = operation->out = {{array.data, array.dtype}};
     operation->bucket = std::move(memory);
-    lane_->submit(operation);
+    coordinator_->submit(operation);
     return operations_.emplace_back(std::move(operation));
   }
-  // Has wait() return when these are done, too: one that fails leaves none of the others under way.
+  // Makes wait() wait for these operations too, so that after an error none of them is still
+  // in progress.
   void await(const std::vector<OperationRef>& others) { others_ = &others; }
 
   void wait() override {
-    for (const OperationRef& operation : others_ ? *others_ : operations_) lane_->wait(*operation);
+    for (const OperationRef& operation : others_ ? *others_ : operations_)
+      coordinator_->wait(*operation);
     throw_first();
   }
   bool test() override {
@@ -68,22 +72,23 @@ class BucketWork final : public Work {
       if (operation->error) std::rethrow_exception(operation->error);
   }
 
-  std::shared_ptr<Lane> lane_;
+  std::shared_ptr<ProcessSetCoordinator> coordinator_;
   std::vector<OperationRef> operations_;
   const std::vector<OperationRef>* others_ = nullptr;
 };
 
-// What the node of one bucket calls.
+// The group that the node of a bucket calls when a program runs.
 class TracedBucketGroup final : public CollectiveGroup {
  public:
-  TracedBucketGroup(std::shared_ptr<Lane> lane, std::vector<RequestRef> requests, Device& device,
-                    std::shared_ptr<LaneMemory> memory)
-      : lane_(std::move(lane)),
+  TracedBucketGroup(std::shared_ptr<ProcessSetCoordinator> coordinator,
+                    std::vector<RequestRef> requests, Device& device,
+                    std::shared_ptr<BucketMemory> memory)
+      : coordinator_(std::move(coordinator)),
         requests_(std::move(requests)),
         device_(device),
         memory_(std::move(memory)) {}
 
-  int size() const override { return lane_->size(); }
+  int size() const override { return coordinator_->size(); }
   bool within_program() const override { return false; }
   bool packs(int) override { return true; }
   Bucket make_bucket(int, std::span<const std::int64_t> counts, DType dtype) override {
@@ -94,7 +99,7 @@ class TracedBucketGroup final : public CollectiveGroup {
     return Bucket(device_, allocate, counts, dtype);
   }
   std::shared_ptr<Work> all_reduce(int, std::span<const Buffer> parts, ReduceOp) override {
-    auto work = std::make_shared<BucketWork>(lane_);
+    auto work = std::make_shared<BucketWork>(coordinator_);
     auto* at = static_cast<std::byte*>(parts.front().data);
     for (const RequestRef& request : requests_) {
       const Buffer array = {at, request->count(0), parts.front().dtype};
@@ -106,30 +111,31 @@ class TracedBucketGroup final : public CollectiveGroup {
   void progress(int) override {}
 
  private:
-  std::shared_ptr<Lane> lane_;
+  std::shared_ptr<ProcessSetCoordinator> coordinator_;
   std::vector<RequestRef> requests_;
   Device& device_;
-  std::shared_ptr<LaneMemory> memory_;
-  std::shared_ptr<void> bucket_;  // of every program that has the node
+  std::shared_ptr<BucketMemory> memory_;
+  std::shared_ptr<void> bucket_;  // shared by all programs that have the node
 };
 
 }  // namespace
 
-LaneTransport::LaneTransport(std::shared_ptr<Lane> lane, const GradientRequests& requests,
-                             LaneMemory memory, Device& device)
-    : lane_(std::move(lane)),
+NegotiatedTransport::NegotiatedTransport(std::shared_ptr<ProcessSetCoordinator> coordinator,
+                                         const GradientRequests& requests, BucketMemory memory,
+                                         Device& device)
+    : coordinator_(std::move(coordinator)),
       requests_(requests),
       memory_(std::move(memory)),
       device_(device),
       operations_(requests.present.size()) {}
 
-Bucket LaneTransport::make_bucket(std::span<const std::int64_t> counts, DType dtype) {
+Bucket NegotiatedTransport::make_bucket(std::span<const std::int64_t> counts, DType dtype) {
   return Bucket(
       device_, [this](std::size_t bytes) { return memory_.allocate(bytes); }, counts, dtype);
 }
 
-std::shared_ptr<Work> LaneTransport::start(const FullBucket& bucket) {
-  auto work = std::make_shared<BucketWork>(lane_);
+std::shared_ptr<Work> NegotiatedTransport::start(const FullBucket& bucket) {
+  auto work = std::make_shared<BucketWork>(coordinator_);
   for (std::size_t i = 0; i < bucket.gradients.size(); ++i) {
     const std::size_t index = bucket.gradients[i];
     const RequestRef& request =
@@ -140,23 +146,26 @@ std::shared_ptr<Work> LaneTransport::start(const FullBucket& bucket) {
   return work;
 }
 
-std::vector<std::uint8_t> LaneTransport::wait_presence_exchange() {
+std::vector<std::uint8_t> NegotiatedTransport::wait_presence_exchange() {
   std::vector<std::uint8_t> present;
-  for (const OperationRef& operation : operations_) present.push_back(!operation->nowhere);
+  for (const OperationRef& operation : operations_)
+    present.push_back(!operation->absent_everywhere);
   return present;
 }
 
-ReduceTraced reduce_over_lane(std::shared_ptr<Lane> lane, const GradientRequests& requests,
-                              LaneMemory memory, const std::vector<Variable>& variables) {
-  return [lane = std::move(lane), present = requests.present,
-          memory = std::make_shared<LaneMemory>(std::move(memory)),
+ReduceTraced negotiated_reduction(std::shared_ptr<ProcessSetCoordinator> coordinator,
+                                  const GradientRequests& requests, BucketMemory memory,
+                                  const std::vector<Variable>& variables) {
+  return [coordinator = std::move(coordinator), present = requests.present,
+          memory = std::make_shared<BucketMemory>(std::move(memory)),
           variables](const TracedBucket& bucket) -> std::function<std::vector<Tensor>()> {
     std::vector<RequestRef> mine;
     for (std::size_t index : bucket.variables) mine.push_back(present[index]);
     Device& home = variables[bucket.variables.front()].impl().device();
     Device& device = combining_device(home);
     const TracedRank rank(
-        {std::make_shared<TracedBucketGroup>(lane, std::move(mine), device, memory), lane->rank()},
+        {std::make_shared<TracedBucketGroup>(coordinator, std::move(mine), device, memory),
+         coordinator->rank()},
         device);
     std::vector<Tensor> reduced = rank.all_reduce(bucket.gradients, ReduceOp::kSum);
     if (&home != &device) {

@@ -1,4 +1,4 @@
-#include "hvd/lane.h"
+#include "hvd/process_set_coordinator.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,11 +14,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often a rank that has nothing to do takes part in a cycle, for the others to see that.
+// How often an idle rank runs a cycle, so that the others see that it is idle.
 constexpr auto kIdlePace = std::chrono::milliseconds(10);
-// Cycles in a row that may bring nothing before who waits is patient.
+// After this many cycles without a result, a waiting thread sleeps between cycles.
 constexpr int kEagerCycles = 64;
-// While a rank waits for one of several collectives.
+// How often a waiting rank checks that its peers are alive.
 constexpr auto kCheckPeers = std::chrono::milliseconds(100);
 constexpr auto kNap = std::chrono::microseconds(200);
 
@@ -35,17 +35,18 @@ std::string shut_down_text(const std::vector<int>& finished) {
 
 }  // namespace
 
-Lane::Lane(std::unique_ptr<Communicator> communicator, LaneOptions options,
-           std::shared_ptr<Timeline> timeline)
+ProcessSetCoordinator::ProcessSetCoordinator(std::unique_ptr<Communicator> communicator,
+                                             ProcessSetOptions options,
+                                             std::shared_ptr<Timeline> timeline)
     : options_(std::move(options)),
       rank_(communicator->rank()),
       timeline_(std::move(timeline)),
       cycle_microseconds_(options_.settings.cycle_microseconds),
       communicator_(std::move(communicator)),
-      execution_(*communicator_, *timeline_, options_.backend,
-                 [this](const OperationRef& operation, std::exception_ptr error) {
-                   complete(operation, std::move(error));
-                 }),
+      executor_(*communicator_, *timeline_, options_.backend,
+                [this](const OperationRef& operation, std::exception_ptr error) {
+                  complete(operation, std::move(error));
+                }),
       negotiation_(size(), static_cast<std::size_t>(options_.settings.cache_capacity),
                    RankNames(options_.ranks)),
       stalls_(std::chrono::seconds(options_.settings.stall_warning_seconds),
@@ -60,11 +61,11 @@ Lane::Lane(std::unique_ptr<Communicator> communicator, LaneOptions options,
     autotune_.emplace(options_.settings, options_.autotune_log);
 }
 
-Lane::~Lane() = default;
+ProcessSetCoordinator::~ProcessSetCoordinator() = default;
 
-// --- for any thread ---
+// --- called by any thread ---
 
-void Lane::submit(const OperationRef& operation) {
+void ProcessSetCoordinator::submit(const OperationRef& operation) {
   if (timeline_->on()) operation->submitted = profile::now();
   bool first = false;
   {
@@ -84,50 +85,50 @@ void Lane::submit(const OperationRef& operation) {
   if (first) options_.wake();
 }
 
-void Lane::wait(const Handle::State& operation) {
+void ProcessSetCoordinator::wait(const Handle::State& operation) {
   if (operation.done.load(std::memory_order_acquire)) return;
   std::unique_lock lock(mutex_);
   for (int cycles = 0; !operation.done.load(std::memory_order_acquire);) {
-    if (leading_ || ++cycles > kEagerCycles) {
+    if (driven_ || ++cycles > kEagerCycles) {
       changed_.wait_for(lock, std::chrono::milliseconds(1));
-      if (leading_) continue;
+      if (driven_) continue;
     }
     if (operation.done.load(std::memory_order_acquire)) return;
-    take_lead(lock, true);
+    drive_cycles(lock, true);
   }
 }
 
-int Lane::join() {
+int ProcessSetCoordinator::join() {
   std::unique_lock lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
   const std::uint64_t joins = joins_;
   joining_ = true;
   while (joins_ == joins) {
     if (failure_) std::rethrow_exception(failure_);
-    if (leading_) {
+    if (driven_) {
       changed_.wait_for(lock, std::chrono::milliseconds(1));
       continue;
     }
-    take_lead(lock, true);
+    drive_cycles(lock, true);
   }
   return last_joined_;
 }
 
-Lane::Turn Lane::tick() {
+ProcessSetCoordinator::TickResult ProcessSetCoordinator::tick() {
   std::unique_lock lock(mutex_);
-  if (leading_ || failure_) return Turn::kIdle;
+  if (driven_ || failure_) return TickResult::kIdle;
   const Clock::time_point now = Clock::now();
   const bool under_way = phase_ != Phase::kIdle;
   const bool pending = under_way || !submitted_.empty() || !waiting_.empty();
-  const bool due = under_way || (!submitted_.empty() && now - submitted_at_ >= cycle_time()) ||
-                   (!waiting_.empty() && now - began_ >= cycle_time()) ||
-                   (size() > 1 && now - began_ >= kIdlePace);
-  if (!due) return pending ? Turn::kPending : Turn::kIdle;
-  take_lead(lock, false);
-  return pending ? Turn::kLed : Turn::kIdle;
+  const bool ready = under_way || (!submitted_.empty() && now - submitted_at_ >= cycle_time()) ||
+                     (!waiting_.empty() && now - began_ >= cycle_time()) ||
+                     (size() > 1 && now - began_ >= kIdlePace);
+  if (!ready) return pending ? TickResult::kPending : TickResult::kIdle;
+  drive_cycles(lock, false);
+  return pending ? TickResult::kDriven : TickResult::kIdle;
 }
 
-void Lane::shut_down(std::chrono::milliseconds limit) {
+void ProcessSetCoordinator::shut_down(std::chrono::milliseconds limit) {
   {
     const std::lock_guard lock(mutex_);
     finishing_ = true;
@@ -136,22 +137,22 @@ void Lane::shut_down(std::chrono::milliseconds limit) {
   while (!failed() && Clock::now() < deadline) {
     {
       std::unique_lock lock(mutex_);
-      if (!leading_) take_lead(lock, false);
+      if (!driven_) drive_cycles(lock, false);
     }
     if (!failed()) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 
-bool Lane::failed() const {
+bool ProcessSetCoordinator::failed() const {
   const std::lock_guard lock(mutex_);
   return failure_ != nullptr;
 }
 
-void Lane::abandon(std::exception_ptr error) {
+void ProcessSetCoordinator::abort(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (failure_) return;
   failure_ = error;
-  // Kept in by_name_: a backend that cannot call off what is under way may yet write to it.
+  // Stays in by_name_: a backend that cannot cancel a collective may still write to its memory.
   for (auto& [name, operation] : by_name_) {
     operation->error = error;
     operation->done.store(true, std::memory_order_release);
@@ -159,31 +160,30 @@ void Lane::abandon(std::exception_ptr error) {
   changed_.notify_all();
 }
 
-void Lane::withdraw() {
-  abandon(std::make_exception_ptr(
+void ProcessSetCoordinator::abort_and_wait() {
+  abort(std::make_exception_ptr(
       AbortedError("[hvd] a step ended, by an error, before its operations did")));
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !leading_; });
+  changed_.wait(lock, [&] { return !driven_; });
 }
 
-bool Lane::comes_to_rest(std::chrono::milliseconds limit) {
+bool ProcessSetCoordinator::wait_idle(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, limit, [&] { return !leading_; }) && !work_ &&
-         execution_.at_rest();
+  return changed_.wait_for(lock, limit, [&] { return !driven_; }) && !work_ && executor_.idle();
 }
 
-// --- for the leader ---
+// --- called by the thread that runs cycles ---
 
-void Lane::take_lead(std::unique_lock<std::mutex>& lock, bool may_wait) {
-  leading_ = true;
+void ProcessSetCoordinator::drive_cycles(std::unique_lock<std::mutex>& lock, bool may_wait) {
+  driven_ = true;
   lock.unlock();
-  lead(may_wait);
+  run_cycles(may_wait);
   lock.lock();
-  leading_ = false;
+  driven_ = false;
   changed_.notify_all();
 }
 
-void Lane::lead(bool may_wait) {
+void ProcessSetCoordinator::run_cycles(bool may_wait) {
   if (failed()) return;
   began_ahead_ = false;
   try {
@@ -191,38 +191,38 @@ void Lane::lead(bool may_wait) {
     while (phase_ != Phase::kIdle && try_advance(may_wait)) {
     }
   } catch (const Error& error) {
-    // What the others do not find out by themselves.
+    // Reports errors that the other ranks cannot detect themselves.
     const std::string_view kind = error.kind();
     if (kind != "AbortedError" && kind != "UnavailableError" && kind != "DeadlineExceededError")
       options_.report(std::string(kind) + ": " + error.what());
-    abandon(std::current_exception());
+    abort(std::current_exception());
   } catch (const std::exception& error) {
     options_.report(error.what());
-    abandon(std::current_exception());
+    abort(std::current_exception());
   }
 }
 
-bool Lane::try_advance(bool may_wait) {
+bool ProcessSetCoordinator::try_advance(bool may_wait) {
   switch (phase_) {
     case Phase::kIdle: return false;
     case Phase::kAgree:
-      if (!came_back(may_wait)) return false;
+      if (!work_is_done(may_wait)) return false;
       if (!read_headers()) settle();
       return true;
     case Phase::kRequests:
-      if (!came_back(may_wait)) return false;
+      if (!work_is_done(may_wait)) return false;
       gather_requests();
       settle();
       return true;
     case Phase::kExecute:
-      if (execution_.advance(false)) {
+      if (executor_.advance(false)) {
         end_cycle();
       } else if (may_begin_ahead(may_wait)) {
         began_ahead_ = true;
         end_cycle();
         begin_cycle();
       } else if (may_wait) {
-        execution_.advance(true);
+        executor_.advance(true);
       } else {
         return false;
       }
@@ -231,11 +231,11 @@ bool Lane::try_advance(bool may_wait) {
   return false;
 }
 
-// Where agreeing takes a network's latency, the next operations are agreed on while the data of
-// those before travels. A thread that waits begins at once, but not again and again, for its own
-// operation may have ended. The background thread keeps to the cycle time, so that operations which
-// are submitted one after the other share a cycle.
-bool Lane::may_begin_ahead(bool may_wait) const {
+// If agreement takes a network's latency, the next operations are agreed on while earlier ones are
+// in progress. A waiting thread does so at once, but only once, because its own operation may have
+// ended. The background thread keeps to the cycle time, so that operations submitted in succession
+// share a cycle.
+bool ProcessSetCoordinator::may_begin_ahead(bool may_wait) const {
   if (may_wait && began_ahead_) return false;
   for (const bool joined : messages_.joined)
     if (joined) return false;
@@ -243,37 +243,37 @@ bool Lane::may_begin_ahead(bool may_wait) const {
   return !submitted_.empty() && (may_wait || Clock::now() - began_ >= cycle_time());
 }
 
-// While operations of an earlier cycle are under way, a thread that waits gets back as soon as they
-// have ended: its own may be among them, and other ranks may agree much later.
-bool Lane::came_back(bool may_wait) {
+// Stops waiting for the agreement once the operations of the last cycle have ended: this thread may
+// wait for one of them, and other ranks may agree much later.
+bool ProcessSetCoordinator::work_is_done(bool may_wait) {
   if (may_wait) {
-    // Past the time limit the wait for the agreement, which has a limit of its own, ends the lane.
-    while (!execution_.at_rest() && Clock::now() - began_ < options_.time_limit && !work_->test()) {
-      if (execution_.advance(false)) return false;
-      look_after_peers();
+    // After the time limit, the wait for the agreement reports the error.
+    while (!executor_.idle() && Clock::now() - began_ < options_.time_limit && !work_->test()) {
+      if (executor_.advance(false)) return false;
+      check_peers();
     }
     work_->wait();
   } else {
-    execution_.advance(false);
+    executor_.advance(false);
     if (!work_->test()) return false;
   }
   work_.reset();
   return true;
 }
 
-// Sleeps a little, as a wait for a single collective would.
-void Lane::look_after_peers() {
+// Checks the peers from time to time, and sleeps briefly, as a wait for a single collective does.
+void ProcessSetCoordinator::check_peers() {
   const auto now = Clock::now();
-  if (now - looked_after_peers_ >= kCheckPeers) {
-    looked_after_peers_ = now;
+  if (now - checked_peers_ >= kCheckPeers) {
+    checked_peers_ = now;
     work_->check_peers();
   }
   if (!work_->sleep(kNap)) std::this_thread::yield();
 }
 
-std::shared_ptr<Work> Lane::gather(std::span<const std::byte> mine,
-                                   std::span<const std::size_t> bytes,
-                                   std::vector<std::byte>& all) {
+std::shared_ptr<Work> ProcessSetCoordinator::gather(std::span<const std::byte> mine,
+                                                    std::span<const std::size_t> bytes,
+                                                    std::vector<std::byte>& all) {
   std::size_t total = 0;
   for (std::size_t count : bytes) total += count;
   all.resize(total);
@@ -288,7 +288,7 @@ std::shared_ptr<Work> Lane::gather(std::span<const std::byte> mine,
   return communicator_->all_gather(own, gathered);
 }
 
-void Lane::begin_cycle() {
+void ProcessSetCoordinator::begin_cycle() {
   CycleHeader header{.fusion_threshold = fusion_threshold_,
                      .cycle_microseconds = cycle_time().count()};
   {
@@ -325,7 +325,7 @@ void Lane::begin_cycle() {
   phase_ = Phase::kAgree;
 }
 
-bool Lane::read_headers() {
+bool ProcessSetCoordinator::read_headers() {
   const auto ranks = static_cast<std::size_t>(size());
   hits_.resize(ranks * messages_.words);
   request_bytes_.resize(ranks);
@@ -363,7 +363,7 @@ bool Lane::read_headers() {
         "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS).\n" +
         missing_ranks(negotiation_.partials(messages_), {}));
   if (!finished.empty()) {
-    execution_.advance(true);  // every rank has agreed on these
+    executor_.advance(true);  // all ranks have agreed on these, so they can still finish
     throw AbortedError(shut_down_text(finished));
   }
   if (!requests) return false;
@@ -372,7 +372,7 @@ bool Lane::read_headers() {
   return true;
 }
 
-void Lane::gather_requests() {
+void ProcessSetCoordinator::gather_requests() {
   std::size_t offset = 0;
   for (std::size_t r = 0; r < request_bytes_.size(); ++r) {
     messages_.requests[r] =
@@ -384,15 +384,15 @@ void Lane::gather_requests() {
   }
 }
 
-void Lane::settle() {
-  const std::vector<AgreementRef> due = negotiation_.settle(messages_);
+void ProcessSetCoordinator::settle() {
+  const std::vector<AgreementRef> ready = negotiation_.settle(messages_);
   phase_ = Phase::kExecute;
-  execution_.start(
-      due, {.threshold = fusion_threshold_, .separate_groups = options_.settings.separate_groups},
+  executor_.start(
+      ready, {.threshold = fusion_threshold_, .separate_groups = options_.settings.separate_groups},
       [this](const std::string& name) { return take(name); });
 }
 
-OperationRef Lane::take(const std::string& name) {
+OperationRef ProcessSetCoordinator::take(const std::string& name) {
   const std::lock_guard lock(mutex_);
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return nullptr;
@@ -403,9 +403,9 @@ OperationRef Lane::take(const std::string& name) {
   return found->second;
 }
 
-void Lane::complete(const OperationRef& operation, std::exception_ptr error) {
+void ProcessSetCoordinator::complete(const OperationRef& operation, std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
-  if (operation->done.load(std::memory_order_relaxed)) return;  // the lane was abandoned meanwhile
+  if (operation->done.load(std::memory_order_relaxed)) return;  // aborted meanwhile
   by_name_.erase(operation->request->name);
   operation->inputs.clear();
   operation->bucket.reset();
@@ -413,7 +413,7 @@ void Lane::complete(const OperationRef& operation, std::exception_ptr error) {
   operation->done.store(true, std::memory_order_release);
 }
 
-void Lane::end_cycle() {
+void ProcessSetCoordinator::end_cycle() {
   phase_ = Phase::kIdle;
   bool all_joined = true;
   for (bool joined : messages_.joined) all_joined = all_joined && joined;
@@ -423,16 +423,16 @@ void Lane::end_cycle() {
     joining_ = false;
     ++joins_;
   }
-  if (autotune_ && autotune_->record(execution_.bytes(), Clock::now())) {
+  if (autotune_ && autotune_->record(executor_.bytes(), Clock::now())) {
     fusion_threshold_ = autotune_->fusion_threshold();
     cycle_microseconds_.store(autotune_->cycle_microseconds(), std::memory_order_relaxed);
   }
-  if (rank_ == 0) look_for_stalls();
+  if (rank_ == 0) check_stalls();
 }
 
-void Lane::look_for_stalls() {
+void ProcessSetCoordinator::check_stalls() {
   const auto now = Clock::now();
-  if (!stalls_.due(now)) return;
+  if (!stalls_.time_to_check(now)) return;
   const std::vector<Negotiation::Partial> partials = negotiation_.partials(messages_);
   if (const std::string text = stalls_.look(now, partials); !text.empty())
     logging::warn("[hvd] {}", text);

@@ -1,4 +1,4 @@
-// The cycles of a lane whose network takes its time.
+// Cycles of a coordinator whose communicator is slow.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -7,13 +7,14 @@
 
 #include "core/status.h"
 #include "device/device_manager.h"
-#include "hvd/lane.h"
+#include "hvd/process_set_coordinator.h"
 #include "support/waiting.h"
 
 namespace tandem::hvd {
 namespace {
 
-// Of one rank alone. Broadcasts are complete when the test says so; all else is at once.
+// The communicator of a single rank. Broadcasts complete when the test says so; other
+// collectives at once.
 class SlowNetwork final : public Communicator {
  public:
   struct State {
@@ -52,7 +53,7 @@ class SlowNetwork final : public Communicator {
   void abort(GroupFailure, const std::string&) noexcept override {}
 
  private:
-  // The n-th broadcast, or (0) what is complete.
+  // The n-th broadcast; n = 0: complete from the start.
   class Arrival final : public Work {
    public:
     Arrival(const State& state, int number) : state_(state), number_(number) {}
@@ -73,34 +74,35 @@ class SlowNetwork final : public Communicator {
 
 OperationRef broadcast_of(float& value, const std::string& name) {
   auto operation = std::make_shared<Handle::State>();
-  operation->request = std::make_shared<const Request>(
-      Request{.kind = Kind::kBroadcast, .name = name, .dtypes = {float32}, .shapes = {Dims{1}}});
+  operation->request = std::make_shared<const Request>(Request{
+      .kind = RequestKind::kBroadcast, .name = name, .dtypes = {float32}, .shapes = {Dims{1}}});
   operation->in = operation->out = {{&value, float32}};
   return operation;
 }
 
-TEST(HvdLaneCycles, TheNextOneBeginsWhileDataTravels) {
+TEST(HvdCoordinatorCycles, TheNextCycleBeginsWhileCollectivesRun) {
   SlowNetwork::State network;
   Settings settings;
   settings.cycle_microseconds = 0;
-  const auto lane = std::make_shared<Lane>(
+  const auto coordinator = std::make_shared<ProcessSetCoordinator>(
       std::make_unique<SlowNetwork>(network),
-      LaneOptions{.ranks = {0}, .settings = settings, .wake = [] {}, .report = [](const auto&) {}},
+      ProcessSetOptions{
+          .ranks = {0}, .settings = settings, .wake = [] {}, .report = [](const auto&) {}},
       std::make_shared<Timeline>());
   float values[] = {1.0f, 2.0f};
   const OperationRef first = broadcast_of(values[0], "first");
-  lane->submit(first);
-  EXPECT_TRUE(testing::eventually([&] { return lane->tick(), network.started == 1; }));
+  coordinator->submit(first);
+  EXPECT_TRUE(testing::eventually([&] { return coordinator->tick(), network.started == 1; }));
   const OperationRef second = broadcast_of(values[1], "second");
-  lane->submit(second);
-  EXPECT_TRUE(testing::eventually([&] { return lane->tick(), network.started == 2; }));
+  coordinator->submit(second);
+  EXPECT_TRUE(testing::eventually([&] { return coordinator->tick(), network.started == 2; }));
   EXPECT_FALSE(first->done);
 
   network.complete = 1;
-  EXPECT_TRUE(testing::eventually([&] { return lane->tick(), first->done.load(); }));
+  EXPECT_TRUE(testing::eventually([&] { return coordinator->tick(), first->done.load(); }));
   EXPECT_FALSE(second->done);
   network.complete = 2;
-  lane->wait(*second);
+  coordinator->wait(*second);
   EXPECT_EQ(second->error, nullptr);
 }
 

@@ -1,0 +1,79 @@
+// Runs single batches through a model, on every replica.
+#pragma once
+
+#include <vector>
+
+#include "tandem/data.h"
+#include "train/model_impl.h"
+#include "train/statistics.h"
+
+namespace tandem {
+
+// Trains and tests a compiled model batch by batch, under the strategy that it was compiled
+// under. Not thread-safe.
+class BatchTrainer {
+ public:
+  // `what` goes in messages ("fit"). REQUIRES: the model is built and compiled.
+  BatchTrainer(Model::Impl& model, std::string what);
+
+  // The batches of one epoch for train() and test(). next() throws InvalidArgumentError for a batch
+  // that is not (inputs, targets) or (inputs, targets, sample weights), before the model changes.
+  std::unique_ptr<BatchSource> batches(const data::Dataset& data,
+                                       const data::IterateOptions& options = {}) const;
+  // The same for predict(), which ignores all components after the inputs.
+  std::unique_ptr<BatchSource> batches_to_predict(const data::Dataset& data) const;
+  // Forward pass, backward pass and optimizer step on a global batch of inputs, targets and
+  // perhaps sample weights.
+  void train(const GlobalBatch& batch);
+  // The training step of one replica on its part of the batch; returns the statistics. In the
+  // replica-invariant mode it returns those of each part; every replica has equally many parts.
+  std::vector<Tensor> train_on_replica(const data::Example& examples);
+  // Forward pass only; updates the statistics.
+  void test(const GlobalBatch& batch);
+  // The outputs for the batch, in its order, on the host.
+  Tensor predict(const GlobalBatch& batch);
+
+  Statistics& statistics() { return statistics_; }
+
+ private:
+  struct BatchComponents {
+    std::vector<Tensor> inputs;
+    Tensor targets, weights;
+  };
+  BatchComponents components_of(const data::Example& batch) const;
+  std::vector<Tensor> train_on(const data::Example& examples);
+  std::vector<Tensor> test_on(const data::Example& examples);
+  std::vector<Tensor> by_parts(const data::Example& share, const StepRunner::Step& step) const;
+  int num_replicas() const;  // of all processes
+  // Adds the statistics that the step of a local replica returned.
+  void add_statistics(std::size_t replica, const distribute::BatchSplit& split,
+                      const std::vector<Tensor>& statistics);
+  // Runs `step` through `program` and adds the statistics that it returns.
+  void run(StepProgram& program, const GlobalBatch& batch, const StepRunner::Step& step);
+  // One weighted loss per example: the mean over positions, or their sum if the loss is a sum.
+  Tensor example_losses(const BatchComponents& parts, const Tensor& outputs) const;
+  // The sum of the losses, then each metric's statistics, in float64.
+  std::vector<Tensor> statistics_of(const BatchComponents& parts, const Tensor& outputs,
+                                    const Tensor& losses);
+  // The size of the global batch, of which `here` examples are on this replica.
+  static std::int64_t global_examples(std::int64_t here);
+
+  Model::Impl& model_;
+  std::string what_;
+  std::vector<Variable> variables_;
+  std::shared_ptr<StepRunner> runner_;
+  int parts_ = 1;  // per replica, see runtime/replica_invariance.h
+  Statistics statistics_;
+  std::string key_;  // identifies the trainable variables and the frozen layers
+};
+
+// Builds a model without variables for the elements of `data`, under the strategy that it was
+// compiled under.
+void build_for(Model::Impl& model, const data::Dataset& data, const char* what);
+// Throws InvalidArgumentError if a batch has fewer than `least` or more than `most` components, if
+// a component is a scalar, if an input lacks the batch axis, or if components differ in the first
+// axis or have no examples.
+void check_batch(const Model::Impl& model, const data::Example& batch, std::size_t least,
+                 std::size_t most, const std::string& what);
+
+}  // namespace tandem
