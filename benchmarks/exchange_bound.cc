@@ -41,7 +41,8 @@ struct ElementRange {
   std::int64_t begin, end;
 };
 
-TANDEM_MULTIVERSION void sum(const float* a, const float* b, float* to, float* too, ElementRange range) {
+TANDEM_MULTIVERSION void sum(const float* a, const float* b, float* to, float* too,
+                             ElementRange range) {
 #pragma GCC ivdep
   for (std::int64_t i = range.begin; i < range.end; ++i) {
     const float mean = (a[i] + b[i]) * 0.5f;
@@ -61,7 +62,7 @@ TANDEM_MULTIVERSION void update(const ProcessBuffers& side, ElementRange range) 
 }
 
 TANDEM_MULTIVERSION void update_from_both(const ProcessBuffers& side, const float* others,
-                                    ElementRange range) {
+                                          ElementRange range) {
   const float* gradients = side.gradients;
   float *parameters = side.parameters, *momentum = side.momentum;
 #pragma GCC ivdep
@@ -72,7 +73,7 @@ TANDEM_MULTIVERSION void update_from_both(const ProcessBuffers& side, const floa
 }
 
 TANDEM_MULTIVERSION void update_both(const ProcessBuffers& side, const ProcessBuffers& other,
-                               ElementRange range) {
+                                     ElementRange range) {
   const float *gradients = side.gradients, *others = other.gradients;
   float *parameters = side.parameters, *momentum = side.momentum;
   float *its_parameters = other.parameters, *its_momentum = other.momentum;
@@ -86,7 +87,7 @@ TANDEM_MULTIVERSION void update_both(const ProcessBuffers& side, const ProcessBu
 }
 
 TANDEM_MULTIVERSION void write_gradients(const ProcessBuffers& side, const float* others,
-                                   std::int64_t count) {
+                                         std::int64_t count) {
   float* gradients = side.gradients;
   const float* parameters = side.parameters;
 #pragma GCC ivdep

@@ -190,7 +190,8 @@ Metric mean_metric(std::string name, const char* what, MeanMetric::Values values
 struct Metric::State {
   std::string name;
   std::shared_ptr<const MetricBase> base;
-  std::shared_ptr<WorkerCollectives> workers;  // the other processes with sums; null if there are none
+  std::shared_ptr<WorkerCollectives>
+      workers;  // the other processes with sums; null if there are none
   mutable std::mutex mutex;
   // By part (ReplicaContext::part) and device.
   std::map<std::pair<int, std::string>, std::vector<Tensor>> sums;

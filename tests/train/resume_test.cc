@@ -305,7 +305,7 @@ TEST(TrainingCheckpoint, RefusesEveryAlteredTensor) {
     refuse([&](TensorFile& f) { f.tensors[name] = whole.tensors.at(name).to(other); });
   }
   for (const std::string key : {"epoch", "step", "data.pass", "data.batch", "random.seed",
-                                "random.draws", "learning_rate"}) {
+                                "random.offset", "learning_rate"}) {
     SCOPED_TRACE(key);
     for (const char* text : {"", "many", "-1", "1.5.2", "1e999", "99999999999999999999999x"})
       refuse([&](TensorFile& f) { f.metadata[key] = text; });

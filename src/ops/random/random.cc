@@ -41,8 +41,9 @@ void infer_random(InferContext& c) {
 // Fills the blocks [begin, end) of the `count` elements of `out`. The distribution is passed by
 // value, so that writes cannot alias it.
 template <class T, class C, class Distribution>
-TANDEM_MULTIVERSION void fill_blocks(const RandomKey random_key, const Distribution distribution, T* out,
-                               std::int64_t count, std::int64_t begin, std::int64_t end) {
+TANDEM_MULTIVERSION void fill_blocks(const RandomKey random_key, const Distribution distribution,
+                                     T* out, std::int64_t count, std::int64_t begin,
+                                     std::int64_t end) {
   alignas(64) Words words;
   alignas(64) C elements[Distribution::kElements];
   for (std::int64_t block = begin; block < end; ++block) {

@@ -139,7 +139,7 @@ void uniform_kernel(KernelContext& c) {
   switch_floating(attrs.dtype, [&]<class T>(Type<T>) {
     using C = ComputeOf<T>;
     fill_random<T, C>(c, Uniform<C>{static_cast<C>(attrs.a), static_cast<C>(attrs.b - attrs.a),
-                                static_cast<C>(largest_uniform(attrs))});
+                                    static_cast<C>(largest_uniform(attrs))});
   });
 }
 
