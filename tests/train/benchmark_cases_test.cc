@@ -14,7 +14,7 @@ namespace {
 constexpr int kSteps = 8;
 
 std::vector<float> losses_of(const std::string& name, DType compute, bool traced) {
-  const bench::Case what = bench::find_case(name, compute, true);
+  const bench::ModelCase what = bench::find_case(name, compute, true);
   const Model model = bench::make_model(what);
   auto optimizer = optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
   const std::vector<Variable> variables = model.trainable_variables();
