@@ -283,8 +283,8 @@ TEST_F(Three, RankZeroThatLeavesFirstEndsTheServer) {
   handle(10, {.type = MessageType::kGoodbye});
   coordinator_.close();
   EXPECT_EQ(last(11).value,
-            "rank 0 (process 100 on host) is gone: it has left the job and taken "
-            "the rendezvous along");
+            "rank 0 (process 100 on host) is gone: it left the job and shut down "
+            "its rendezvous server");
 }
 
 // A job of three ranks that another process than rank 0 hosts.

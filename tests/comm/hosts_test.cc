@@ -70,8 +70,8 @@ TEST(Hosts, DetectADisconnectedHostBySilence) {
   gethostname(host, sizeof(host) - 1);
   const auto expected = [&](int rank, pid_t process) {
     return fmt::format(
-        "UnavailableError: [membership] rank {} (process {} on {}) is gone: nothing "
-        "was heard of it for 5000 ms",
+        "UnavailableError: [membership] rank {} (process {} on {}) is gone: no "
+        "message was received for 5000 ms",
         rank, process, host);
   };
   EXPECT_EQ(ranks[0].result(), expected(2, third));

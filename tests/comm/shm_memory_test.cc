@@ -184,7 +184,7 @@ TEST(ShmMemory, InvalidOffsetsAreRefused) {
     const auto chunk = static_cast<std::int64_t>(shm::ArenaChunk::kFirstBytes);
     for (const std::int64_t offset : {std::int64_t{-64}, arena, arena - 64, chunk - 64})
       expect_parts(error_of<DataLossError>([&] { group.buffer_of(1 - rank, offset, 128); }),
-                   {"[shm] rank ", " gives a buffer of 128 bytes at "});
+                   {"[shm] rank ", " published an invalid buffer: 128 bytes at offset "});
     EXPECT_NE(group.buffer_of(1 - rank, chunk - 128, 128), nullptr);
   });
   EXPECT_EQ(codes, ExitCodes(2, 0));

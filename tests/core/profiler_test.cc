@@ -213,12 +213,12 @@ TEST(Profiler, RefusesWhatCannotBe) {
                                         "it is a directory");
   expect_error<InvalidArgumentError>(
       [&] { profiler::start({.file = directory / "t", .max_events = 0}); }, "max_events");
-  expect_error<FailedPreconditionError>([] { profiler::stop(); }, "without a profile");
+  expect_error<FailedPreconditionError>([] { profiler::stop(); }, "but no profile is running");
   profiler::start({.file = directory / "t"});
   expect_error<FailedPreconditionError>([&] { profiler::start({.file = directory / "u"}); },
-                                        "runs");
+                                        "a profile is already running");
   profiler::stop();
-  expect_error<FailedPreconditionError>([] { profiler::stop(); }, "without a profile");
+  expect_error<FailedPreconditionError>([] { profiler::stop(); }, "but no profile is running");
 }
 
 TEST(Profiler, TellsWhenTheFileCannotBeWritten) {

@@ -214,7 +214,7 @@ TEST(ReplicaInvariance, StepsOutsideForEachPartAreRefused) {
   const std::vector<Variable> variables = {weight};
   const auto minimize = [&] { optimizer.minimize(reduce_sum(weight.value() * 2.0), variables); };
   testing::expect_error<FailedPreconditionError>(minimize,
-                                                 "take it inside distribute::for_each_part()");
+                                                 "run it inside distribute::for_each_part()");
   const data::Example batch = {ones({8, 2})};
   testing::expect_error<UnimplementedError>(
       [&] {
@@ -223,7 +223,7 @@ TEST(ReplicaInvariance, StepsOutsideForEachPartAreRefused) {
           minimize();
         });
       },
-      "a second step in a part");
+      "expected one optimizer step per part, got a second one");
   testing::expect_error<RuntimeError>(
       [&] {
         for_each_part(batch, [&](const data::Example& part) {
@@ -237,7 +237,7 @@ TEST(ReplicaInvariance, StepsOutsideForEachPartAreRefused) {
   });
   testing::expect_error<UnimplementedError>(
       [&] { for_each_part(batch, [&](const data::Example& part) { traced(part[0]); }); },
-      "put the function around for_each_part()");
+      "call for_each_part() inside the function instead");
 }
 
 TEST(ReplicaInvariance, WritesOfPartsBecomeOneValue) {

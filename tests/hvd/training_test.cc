@@ -390,7 +390,7 @@ TEST(HvdTraining, ReplicaInvariantSumsAreRefused) {
         hvd::DistributedOptimizer(optimizers::SGD({.learning_rate = 0.1}));
     expect_error<UnimplementedError>(
         [&] { optimizer.minimize(reduce_sum(weight.value()), {weight}); },
-        "a distributed optimizer of Horovod's API has none");
+        "but not by Horovod's DistributedOptimizer");
   });
 }
 

@@ -216,7 +216,7 @@ TEST(Losses, ShapeErrorsShowBothShapes) {
       [] {
         losses::sparse_categorical_crossentropy(constant({1, 2}), constant({{1.0, 2.0, 3.0}}));
       },
-      "[sparse_categorical_crossentropy] expected class numbers of shape (1,) for y_pred of shape "
+      "[sparse_categorical_crossentropy] expected class indices of shape (1,) for y_pred of shape "
       "(1, 3), got (2,)");
   expect_error<InvalidArgumentError>(
       [] {

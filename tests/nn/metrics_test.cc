@@ -268,7 +268,7 @@ TEST(Metrics, AreFoundByNameAndKeepIt) {
       [] {
         Metric("accuracy").update(constant({1, 2, 3}), constant({{0.5, 0.5}}));
       },
-      "[sparse_categorical_accuracy] expected class numbers of shape (1,)");
+      "[sparse_categorical_accuracy] expected class indices of shape (1,)");
 }
 
 }  // namespace

@@ -327,7 +327,7 @@ TEST(Optimizers, BadListsAreRefused) {
   expect_error<FailedPreconditionError>([&] { optimizer.minimize(constant(1.0), {w}); },
                                         "[sgd] the loss depends on no trainable variable");
   expect_error<FailedPreconditionError>([&] { optimizer.step(); },
-                                        "[sgd] step() needs the parameters");
+                                        "[sgd] step() needs parameters, got none");
   expect_error<FailedPreconditionError>([] { Optimizer().name(); }, "[Optimizer]");
   EXPECT_EQ(optimizer.iterations(), 0);
 }

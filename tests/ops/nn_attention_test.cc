@@ -309,7 +309,8 @@ TEST(Attention, ExplainsBadInput) {
   refused({2, 3, 1, 4}, {1, 3, 1, 4}, {2, 3, 1, 4}, "expected one batch size");
   refused({2, 3, 1, 4}, {2, 3, 1, 4}, {2, 5, 1, 4},
           "expected key and value with the same positions and heads");
-  refused({2, 3, 1, 4}, {2, 3, 1, 5}, {2, 3, 1, 4}, "expected query and key of one depth");
+  refused({2, 3, 1, 4}, {2, 3, 1, 5}, {2, 3, 1, 4},
+          "expected query and key of the same nonzero depth");
   refused({2, 3, 3, 4}, {2, 3, 2, 4}, {2, 3, 2, 4},
           "expected a number of query heads that the key heads divide, got 3 and 2");
   const Shape fine{2, 3, 1, 4};

@@ -249,7 +249,7 @@ TEST(DistributedDataParallelFaults, StepsThatCannotBeTracedThrow) {
     expect_parts(error_of<UnimplementedError>([&] { model.join([&] {
                                                       step(ones({1, 3}));
                                                     }); }),
-                 {"join() cannot be traced"});
+                 {"expected eager steps inside join(), got a traced one"});
     step(ones({1, 3}));
     expect_parts(error_of<FailedPreconditionError>([&] {
                    model.join([&] { step(ones({1, 3})); });

@@ -219,7 +219,7 @@ TEST(Spawn, RefusesAProcessWithThreads) {
   });
   EXPECT_EQ(error_of<FailedPreconditionError>([] {
               spawn([](int, int) {});
-            }).find("[spawn] this process has 2 threads"),
+            }).find("[spawn] expected a process with a single thread, got 2 threads"),
             0u);
   done = true;
   other.join();

@@ -190,7 +190,7 @@ TEST(TrainingCheckpoint, IsKeptAndResumedFromOnRequest) {
       << "without resume it starts anew";
   expect_error<NotFoundError>(
       [&] { Program().fit({callbacks::TrainingCheckpoint(directory / "none", {.resume = true})}); },
-      "[load] there is no file");
+      "does not exist");
 }
 
 TEST(TrainingCheckpoint, RefusesAnotherConfiguration) {
