@@ -102,7 +102,6 @@ enum Op : std::uint8_t {
 };
 constexpr Op last_value(Op) { return kProduct; }  ///< the last enumerator, for range checks
 
-/// In which type floating elements travel.
 /// The dtype in which floating-point elements are sent. As hvd.Compression.
 enum class Compression : std::uint8_t {
   kNone,  ///< their own
