@@ -18,7 +18,9 @@ const OpDef kWhile = {.name = "While",
                       .saved_outputs = 1u};
 const OpDef kForEach = {.name = "ForEach", .traits = kStateful};
 
-const OpDef& control_flow_op(ControlFlow::Kind kind) {
+namespace {
+
+const OpDef& op_of(ControlFlow::Kind kind) {
   switch (kind) {
     case ControlFlow::Kind::kCond: return kIf;
     case ControlFlow::Kind::kWhile: return kWhile;
@@ -29,7 +31,7 @@ const OpDef& control_flow_op(ControlFlow::Kind kind) {
   return kWhileGradient;
 }
 
-namespace {
+[[maybe_unused]] const bool registered = control_flow_op.set(op_of);
 
 std::vector<TensorSpec> specs_of(const std::vector<Tensor>& tensors) {
   std::vector<TensorSpec> specs;

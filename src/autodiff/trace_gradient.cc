@@ -221,14 +221,14 @@ void traced_call_gradient(GradContext& c) {
   call.program->backward(c, call);
 }
 
-}  // namespace
-
-std::shared_ptr<TraceGradient> TraceGradient::make(GraphImpl& graph,
-                                                   std::span<const Tensor> arguments,
-                                                   std::span<const Tensor> outputs) {
+std::shared_ptr<TraceGradient> record_trace(GraphImpl& graph, std::span<const Tensor> arguments,
+                                            std::span<const Tensor> outputs) {
   TraceRecord record(graph, arguments, outputs);
   if (record.sources().empty()) return nullptr;
   return std::make_shared<RecordedTrace>(graph, std::move(record));
 }
 
+[[maybe_unused]] const bool registered = make_trace_gradient.set(record_trace);
+
+}  // namespace
 }  // namespace tandem

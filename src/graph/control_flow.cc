@@ -7,6 +7,8 @@
 
 namespace tandem {
 
+constinit Registered<const OpDef&(ControlFlow::Kind)> control_flow_op("control_flow_op");
+
 bool Node::mutates(std::size_t input) const {
   if (control) return control->writes[input];
   return input < 32 ? (op->mutated_inputs >> input & 1u) != 0 : op->mutated_inputs == kAllTensors;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/registered.h"
 #include "graph/node.h"
 
 namespace tandem {
@@ -43,10 +44,6 @@ class RandomSequence {
     std::uint64_t count = 0;  // random operations per run, without those in its control flow
     std::shared_ptr<RandomSequence> last;  // its last control flow that uses random numbers
   };
-  // `before`: that of the previous control flow in the graph. Defined by the runtime.
-  static std::shared_ptr<RandomSequence> make(std::shared_ptr<RandomSequence> before,
-                                              std::vector<BodyCount> bodies);
-
   virtual ~RandomSequence() = default;
   virtual const std::vector<BodyCount>& bodies() const = 0;
   // Between enter() and leave() the thread's random operations are numbered by this sequence.
@@ -119,8 +116,9 @@ struct ControlFlow {
   }
 };
 
-// The operation of nodes of this kind. Defined by autodiff, with their gradients.
-const OpDef& control_flow_op(ControlFlow::Kind kind);
+// The operation of nodes of this kind. autodiff/ registers it, because the operations name their
+// gradients.
+extern constinit Registered<const OpDef&(ControlFlow::Kind)> control_flow_op;
 
 // Whether running the node has effects besides computing its outputs.
 bool has_effects(const Node& node);

@@ -97,11 +97,6 @@ struct Node {
   }
 };
 
-// Sets the key of a random operation at the start of each run: the number of `traced`, plus the
-// offset of the thread's generator, plus the total of `before`. Defined by the runtime.
-std::shared_ptr<const AttrUpdate> key_update(const OpDef& op, const RandomKey& traced,
-                                             std::shared_ptr<const RandomSequence> before);
-
 // Identifies a symbolic tensor: output `output` of `node`. Keeps the graph alive.
 struct Symbol final : RefCounted {
   Symbol(RefPtr<RefCounted> owner, Node& made_by, int index);

@@ -91,6 +91,8 @@ KernelFn find_kernel(const OpDef& op, DeviceBackend backend) {
   return nullptr;
 }
 
+constinit Registered<std::span<const OpDef* const>()> all_ops("all_ops");
+
 const OpDef* find_op(std::string_view name) {
   const auto ops = all_ops();
   const auto found =

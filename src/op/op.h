@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/registered.h"
 #include "device/device.h"
 #include "op/attributes.h"
 #include "op/chain_role.h"
@@ -239,8 +240,8 @@ struct OpDef {
 };
 inline constexpr std::uint32_t kAllTensors = 0xffffffffu;
 
-// All operations of this build, from the one list in ops/all_ops.cc, sorted by name.
-std::span<const OpDef* const> all_ops();
+// All operations of this build, sorted by name. ops/all_ops.cc registers the list.
+extern constinit Registered<std::span<const OpDef* const>()> all_ops;
 // Returns null for an unknown name.
 const OpDef* find_op(std::string_view name);
 

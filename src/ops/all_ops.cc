@@ -1,12 +1,13 @@
-// Lists every operation of this build. Self-registering objects would be dropped by some linkers.
+// Lists every operation of this build.
 #include <algorithm>
 #include <vector>
 
 #include "ops/op_list.h"
 
 namespace tandem {
+namespace {
 
-std::span<const OpDef* const> all_ops() {
+std::span<const OpDef* const> list_ops() {
   static const std::vector<const OpDef*> ops = [] {
     std::vector<const OpDef*> all;
     for (OpList (*family)() :
@@ -23,4 +24,7 @@ std::span<const OpDef* const> all_ops() {
   return ops;
 }
 
+[[maybe_unused]] const bool registered = all_ops.set(list_ops);
+
+}  // namespace
 }  // namespace tandem

@@ -134,13 +134,6 @@ Tensor replace_by(VariableImpl&, std::size_t, const Tensor& replacement) { retur
 Variable::Variable(const Tensor& initial_value, VariableOptions options)
     : impl_(create(initial_value, std::move(options))) {}
 
-Variable::Variable(RefPtr<VariableImpl> impl) : impl_(impl) {}
-
-VariableImpl& Variable::impl() const {
-  if (!impl_) throw FailedPreconditionError("[Variable] an undefined variable was used");
-  return static_cast<VariableImpl&>(*impl_);
-}
-
 const std::string& Variable::name() const { return impl().options().name; }
 const Shape& Variable::shape() const { return impl().spec().shape; }
 DType Variable::dtype() const { return impl().spec().dtype; }

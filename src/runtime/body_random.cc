@@ -6,11 +6,6 @@ BodyRandomSequence::BodyRandomSequence(std::shared_ptr<RandomSequence> before,
                                        std::vector<BodyCount> bodies)
     : before_(std::move(before)), bodies_(std::move(bodies)) {}
 
-std::shared_ptr<RandomSequence> RandomSequence::make(std::shared_ptr<RandomSequence> before,
-                                                     std::vector<BodyCount> bodies) {
-  return std::make_shared<BodyRandomSequence>(std::move(before), std::move(bodies));
-}
-
 template <class F>
 void BodyRandomSequence::for_each_inside(std::size_t body, const F& visit) const {
   for (auto* inside = static_cast<BodyRandomSequence*>(bodies_[body].last.get()); inside;

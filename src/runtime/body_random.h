@@ -11,6 +11,7 @@ namespace tandem {
 
 class BodyRandomSequence final : public RandomSequence {
  public:
+  // `before`: that of the previous control flow in the graph.
   BodyRandomSequence(std::shared_ptr<RandomSequence> before, std::vector<BodyCount> bodies);
 
   const std::vector<BodyCount>& bodies() const override { return bodies_; }

@@ -7,6 +7,7 @@
 #include "core/status.h"
 #include "graph/structural_ops.h"
 #include "op/record.h"
+#include "runtime/body_random.h"
 #include "runtime/placement.h"
 
 namespace tandem {
@@ -152,7 +153,8 @@ class Assembly {
     }
     if (!any) return;
     Generator& generator = Generator::current();
-    flow_.random = RandomSequence::make(generator.last_random(), std::move(counts));
+    flow_.random = 
+        std::make_shared<BodyRandomSequence>(generator.last_random(), std::move(counts));
     flow_.offset_before = generator.state().offset;
     generator.set_last_random(flow_.random);
   }

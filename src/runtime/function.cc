@@ -114,7 +114,7 @@ struct Trace {
     last_random = generator.last_random();
     if (!grad_mode) return frame.made_variables;
     const bool branches = note_captured(*graph);
-    gradient = TraceGradient::make(*graph, symbols, outputs);
+    gradient = make_trace_gradient(*graph, symbols, outputs);
     if (branches && gradient) {
       replayed = false;  // the backward pass of control flow must be in the same program
       gradient = nullptr;

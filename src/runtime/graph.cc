@@ -6,7 +6,7 @@
 #include "core/nearest.h"
 #include "core/status.h"
 #include "graph/control_flow.h"
-#include "graph/serialize.h"
+#include "runtime/serialize.h"
 #include "graph/structural_ops.h"
 #include "runtime/generator.h"
 #include "runtime/placement.h"

@@ -43,6 +43,11 @@ class OutsideTrace {
   GeneratorScope generator_scope_;
 };
 
+// Sets the key of a random operation at the start of each run: the number of `traced`, plus the
+// offset of the thread's generator, plus the total of `before`.
+std::shared_ptr<const AttrUpdate> key_update(const OpDef& op, const RandomKey& traced,
+                                             std::shared_ptr<const RandomSequence> before);
+
 // The elements of the initial value of a variable. If it is symbolic, it is computed at once.
 // Throws InvalidArgumentError if the trace must not create variables, or if the value depends on
 // the function's arguments.

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/registered.h"
 #include "graph/graph.h"
 #include "graph/program.h"
 #include "runtime/generator.h"
@@ -27,11 +28,6 @@ class ProgramGradient {
 // needed, one per set of outputs that have a gradient.
 class TraceGradient {
  public:
-  // Returns null if there is nothing to record: no output depends on tensors that were tracked
-  // during tracing, or the callable has computed gradients itself, which freed the recorded
-  // operations. `arguments`: symbolic. Defined in autodiff/.
-  static std::shared_ptr<TraceGradient> make(GraphImpl& graph, std::span<const Tensor> arguments,
-                                             std::span<const Tensor> outputs);
   virtual ~TraceGradient() = default;
 
   // The tensors that each run fetches for record(), besides the outputs.
@@ -47,5 +43,12 @@ class TraceGradient {
  private:
   std::mutex graph_mutex_;
 };
+
+// Makes the TraceGradient of a trace, whose `arguments` are symbolic. Returns null if there is
+// nothing to record: no output depends on tensors that were tracked during tracing, or the callable
+// has computed gradients itself, which freed the recorded operations. Registered by autodiff/.
+extern constinit Registered<std::shared_ptr<TraceGradient>(
+    GraphImpl& graph, std::span<const Tensor> arguments, std::span<const Tensor> outputs)>
+    make_trace_gradient;
 
 }  // namespace tandem

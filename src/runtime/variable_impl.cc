@@ -49,6 +49,13 @@ bool has_gradients(const VariableOptions& options, const Tensor& initial_value) 
 
 }  // namespace
 
+Variable::Variable(RefPtr<VariableImpl> impl) : impl_(impl) {}
+
+VariableImpl& Variable::impl() const {
+  if (!impl_) throw FailedPreconditionError("[Variable] an undefined variable was used");
+  return static_cast<VariableImpl&>(*impl_);
+}
+
 VariableImpl::VariableImpl(std::unique_ptr<VariableStorage> storage, const TensorSpec& spec,
                            VariableOptions options, std::shared_ptr<WorkerCollectives> workers,
                            std::shared_ptr<const StrategyMark> strategy)

@@ -1,8 +1,8 @@
-#include "graph/serialize.h"
+#include "runtime/serialize.h"
 
 #include <gtest/gtest.h>
 
-#include "graph/changed_bytes.h"
+#include "runtime/changed_bytes.h"
 #include "support/errors.h"
 #include "tandem/tandem.h"
 

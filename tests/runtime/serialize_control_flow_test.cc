@@ -1,9 +1,9 @@
 // Serialised graphs with branches and loops.
 #include <gtest/gtest.h>
 
-#include "graph/changed_bytes.h"
+#include "runtime/changed_bytes.h"
 #include "graph/control_flow.h"
-#include "graph/serialize.h"
+#include "runtime/serialize.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 

@@ -1,4 +1,4 @@
-#include "graph/serialize.h"
+#include "runtime/serialize.h"
 
 #include <zlib.h>
 
@@ -7,8 +7,8 @@
 
 #include "core/status.h"
 #include "graph/control_flow.h"
-#include "graph/proto/graph.pb.h"
 #include "graph/structural_ops.h"
+#include "runtime/proto/graph.pb.h"
 
 namespace tandem {
 namespace {

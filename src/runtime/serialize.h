@@ -1,4 +1,4 @@
-// Graphs as bytes (graph/proto/graph.proto).
+// Graphs as bytes (runtime/proto/graph.proto).
 #pragma once
 
 #include <string>

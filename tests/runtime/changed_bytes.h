@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "graph/serialize.h"
+#include "runtime/serialize.h"
 #include "tandem/errors.h"
 
 namespace tandem::testing {

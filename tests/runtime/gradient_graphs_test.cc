@@ -5,7 +5,7 @@
 #include <string>
 
 #include "graph/graph.h"
-#include "graph/serialize.h"
+#include "runtime/serialize.h"
 #include "graph/structural_ops.h"
 #include "op/op.h"
 #include "ops/array/index.h"

@@ -7,9 +7,11 @@
 
 #include "core/status.h"
 #include "graph/control_flow.h"
-#include "graph/proto/graph.pb.h"
-#include "graph/serialize.h"
 #include "graph/structural_ops.h"
+#include "runtime/body_random.h"
+#include "runtime/proto/graph.pb.h"
+#include "runtime/serialize.h"
+#include "runtime/trace.h"
 
 namespace tandem {
 namespace {
@@ -333,7 +335,7 @@ class GraphReader {
     std::vector<RandomSequence::BodyCount> counts;
     for (const Body& body : flow.bodies)
       counts.push_back({body.graph->random_count, body.graph->last_random});
-    return RandomSequence::make(
+    return std::make_shared<BodyRandomSequence>(
         node.has_random_before() ? random_of(earlier(node.random_before())) : nullptr,
         std::move(counts));
   }
