@@ -153,8 +153,7 @@ class Assembly {
     }
     if (!any) return;
     Generator& generator = Generator::current();
-    flow_.random = 
-        std::make_shared<BodyRandomSequence>(generator.last_random(), std::move(counts));
+    flow_.random = std::make_shared<BodyRandomSequence>(generator.last_random(), std::move(counts));
     flow_.offset_before = generator.state().offset;
     generator.set_last_random(flow_.random);
   }

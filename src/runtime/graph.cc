@@ -6,10 +6,10 @@
 #include "core/nearest.h"
 #include "core/status.h"
 #include "graph/control_flow.h"
-#include "runtime/serialize.h"
 #include "graph/structural_ops.h"
 #include "runtime/generator.h"
 #include "runtime/placement.h"
+#include "runtime/serialize.h"
 #include "runtime/variable_impl.h"
 
 namespace tandem {

@@ -1,8 +1,8 @@
 // Serialised graphs with branches and loops.
 #include <gtest/gtest.h>
 
-#include "runtime/changed_bytes.h"
 #include "graph/control_flow.h"
+#include "runtime/changed_bytes.h"
 #include "runtime/serialize.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
