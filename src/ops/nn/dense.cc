@@ -6,7 +6,7 @@
 #include "op/record.h"
 #include "ops/math/activation_math.h"
 #include "ops/math/elementwise.h"
-#include "ops/math/matmul.h"
+#include "ops/math/matrix_product.h"
 #include "ops/nn/activation.h"
 #include "ops/nn/columns.h"
 #include "runtime/dispatch.h"
