@@ -16,6 +16,7 @@
 #include "device/stream_span.h"
 #include "graph/collective.h"
 #include "graph/cuda_graph_segment.h"
+#include "op/find_kernel.h"
 #include "op/kernel_event.h"
 
 namespace tandem {

@@ -16,6 +16,7 @@
 #include "comm/process/process_communicator.h"
 #include "comm/rendezvous/consultation.h"
 #include "comm/shm/shm_backend.h"
+#include "comm/shm/shm_bytes.h"
 #include "comm/signature.h"
 #include "core/env.h"
 #include "core/log.h"

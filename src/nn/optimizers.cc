@@ -11,8 +11,8 @@ namespace {
 using SlotSpec = Optimizer::Impl::SlotSpec;
 using Slots = std::span<const Tensor>;
 
-// An optimizer with one of the rules of ops/nn/update.h. Each step sets the rule's learning rate
-// and, if it has one, its step number.
+// An optimizer with one of the rules of ops/nn/update_rules.h. Each step sets the rule's learning
+// rate and, if it has one, its step number.
 template <class Rule>
 class RuleOptimizer final : public Optimizer::Impl {
  public:

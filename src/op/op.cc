@@ -5,7 +5,6 @@
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "device/memory_report.h"
-#include "op/cuda_kernels.h"
 #include "op/scratch_scope.h"
 
 namespace tandem {
@@ -80,15 +79,6 @@ void InferContext::refuse_shape(const Shape& shape) const {
 void InferContext::refuse_size(std::int64_t a, char with, std::int64_t b) const {
   fail<InvalidArgumentError>("[{}] expected sizes of at most {}, got {} {} {} (inputs: {})",
                              op_.name, kMaxElements, a, with, b, shapes_of(*this));
-}
-
-KernelFn find_kernel(const OpDef& op, DeviceBackend backend) {
-  switch (backend) {
-    case DeviceBackend::kCpu: return op.cpu_kernel;
-    case DeviceBackend::kEmulatedGpu: return op.gpu ? op.cpu_kernel : nullptr;
-    case DeviceBackend::kCuda: return cuda_kernel_of(op);
-  }
-  return nullptr;
 }
 
 constinit Registered<std::span<const OpDef* const>()> all_ops("all_ops");

@@ -245,7 +245,4 @@ extern constinit Registered<std::span<const OpDef* const>()> all_ops;
 // Returns null for an unknown name.
 const OpDef* find_op(std::string_view name);
 
-// The kernel of `op` for devices of this backend; null if there is none.
-KernelFn find_kernel(const OpDef& op, DeviceBackend backend);
-
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #include "runtime/dispatch.h"
 
 #include "core/status.h"
+#include "op/find_kernel.h"
 #include "op/numerics.h"
 #include "op/record.h"
 #include "runtime/check_results.h"

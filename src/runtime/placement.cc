@@ -5,6 +5,7 @@
 
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "op/find_kernel.h"
 #include "runtime/placement_errors.h"
 #include "tandem/config.h"
 #include "tandem/device.h"

@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "graph/structural_ops.h"
+#include "op/find_kernel.h"
 
 namespace tandem {
 

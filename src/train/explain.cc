@@ -9,6 +9,7 @@
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
 #include "graph/structural_ops.h"
+#include "op/find_kernel.h"
 #include "runtime/generator.h"
 #include "runtime/placement.h"
 #include "runtime/placer.h"

@@ -13,6 +13,7 @@
 #include "core/module.h"
 #include "device/physical_gpu.h"
 #include "op/cuda_kernels.h"
+#include "op/find_kernel.h"
 #include "support/expects.h"
 #include "tandem/errors.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "comm/hierarchical/hierarchical_communicator.h"
+#include "comm/hierarchical/hierarchical_options.h"
 #include "comm/hierarchical/hierarchy_layout.h"
 #include "comm/process/announcement.h"
 #include "comm/process/progress_engine.h"

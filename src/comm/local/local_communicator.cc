@@ -1,5 +1,4 @@
-#include "comm/local/local_communicator.h"
-
+// LocalGroup::communicator(): one rank of a group of threads.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -136,7 +135,7 @@ class LocalCommunicator final : public CheckedCommunicator {
   LocalGroup& group() const { return *mine_->group_; }
 
   std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int place) override {
-    return make_local_communicator(group().split(ranks, mine_->splits_[ranks]++), place);
+    return group().split(ranks, mine_->splits_[ranks]++)->communicator(place);
   }
 
   std::shared_ptr<Work> start(const CheckedCall& checked) override {
@@ -169,8 +168,8 @@ class LocalCommunicator final : public CheckedCommunicator {
   std::shared_ptr<LocalRank> mine_;
 };
 
-std::unique_ptr<Communicator> make_local_communicator(std::shared_ptr<LocalGroup> group, int rank) {
-  return std::make_unique<LocalCommunicator>(std::move(group), rank);
+std::unique_ptr<Communicator> LocalGroup::communicator(int rank) {
+  return std::make_unique<LocalCommunicator>(shared_from_this(), rank);
 }
 
 }  // namespace tandem

@@ -5,7 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include "comm/local/local_communicator.h"
 #include "core/core_yield.h"
 #include "core/status.h"
 #include "device/native_gpu.h"
@@ -96,10 +95,6 @@ LocalGroup::LocalGroup(std::vector<Device*> devices, LocalGroupOptions options)
 }
 
 LocalGroup::~LocalGroup() = default;
-
-std::unique_ptr<Communicator> LocalGroup::communicator(int rank) {
-  return make_local_communicator(shared_from_this(), rank);
-}
 
 void LocalGroup::begin(const std::vector<bool>& active) {
   {

@@ -1,20 +1,13 @@
 // One rank of a group of processes: the part that all backends share.
 #pragma once
 
-#include <chrono>
 #include <memory>
-#include <string>
 
 #include "comm/communicator.h"
-#include "comm/membership.h"
 #include "comm/process/backend.h"
+#include "comm/process/process_group_options.h"
 
 namespace tandem {
-
-struct ProcessGroupOptions {
-  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // for each wait
-  std::shared_ptr<const Membership> membership;  // null: only the backend detects failures
-};
 
 // Checks arguments, numbers the collectives, copies device memory to memory that the backend
 // accepts, and waits. The first error aborts the group: from then on every call throws it.

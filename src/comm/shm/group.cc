@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "comm/process/first_failure.h"
+#include "comm/shm/shm_bytes.h"
 #include "core/log.h"
 #include "core/status.h"
 

@@ -10,7 +10,7 @@
 #include "comm/shm/layout.h"
 #include "comm/shm/peer_copy.h"
 #include "comm/shm/segment.h"
-#include "comm/shm/shm_backend.h"
+#include "comm/shm/shm_options.h"
 #include "tandem/errors.h"
 
 namespace tandem::shm {

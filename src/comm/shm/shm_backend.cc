@@ -1,7 +1,5 @@
 #include "comm/shm/shm_backend.h"
 
-#include <sys/statvfs.h>
-
 #include "comm/shm/channel.h"
 #include "comm/shm/collective.h"
 #include "comm/shm/group.h"
@@ -81,17 +79,6 @@ class ShmBackend final : public Backend {
 };
 
 }  // namespace
-
-std::size_t shm_group_bytes(int ranks) {
-  const shm::SegmentLayout layout(static_cast<std::size_t>(ranks));
-  return layout.state_bytes() + layout.ranks() * layout.ring_bytes();
-}
-
-std::size_t shm_free_bytes() {
-  struct statvfs info {};
-  if (statvfs("/dev/shm", &info) != 0) return 0;
-  return static_cast<std::size_t>(info.f_bavail) * info.f_frsize;
-}
 
 std::unique_ptr<Backend> make_shm_backend(ShmOptions options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size)

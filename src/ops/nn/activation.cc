@@ -13,7 +13,6 @@
 #include "ops/math/activation_math.h"
 #include "ops/math/chain_ops.h"
 #include "ops/math/elementwise.h"
-#include "ops/nn/dense.h"
 #include "ops/onednn/onednn.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
@@ -220,8 +219,7 @@ OpList activation_ops() {
                  ActivationOp<cpu::Softplus>::kForward, ActivationOp<cpu::Softplus>::kGrad,
                  ActivationOp<cpu::Swish>::kForward, ActivationOp<cpu::Swish>::kGrad,
                  ActivationOp<cpu::Gelu>::kForward, ActivationOp<cpu::Gelu>::kGrad,
-                 ActivationOp<cpu::GeluTanh>::kForward, ActivationOp<cpu::GeluTanh>::kGrad,
-                 kFusedMatMul, kMatMulBiasAdd, kBiasAdd, kBiasAddGrad>();
+                 ActivationOp<cpu::GeluTanh>::kForward, ActivationOp<cpu::GeluTanh>::kGrad>();
 }
 
 namespace nn {

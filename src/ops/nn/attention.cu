@@ -9,6 +9,7 @@
 #include "ops/cuda/renewed.cuh"
 #include "ops/cuda/rows.cuh"
 #include "ops/nn/attention_cudnn.h"
+#include "ops/nn/dropout_words.h"
 #include "ops/random/philox.h"
 
 namespace tandem::cuda {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "ops/cuda/cudnn.h"
-#include "ops/nn/attention.h"
+#include "ops/nn/attention_attrs.h"
 
 namespace tandem::cuda {
 

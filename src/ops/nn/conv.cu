@@ -7,7 +7,7 @@
 #include "ops/cuda/cudnn.h"
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/tf32.h"
-#include "ops/math/matmul_on_gpu.h"
+#include "ops/math/matrix_product_on_gpu.h"
 #include "ops/nn/conv_direct.cuh"
 #include "ops/nn/dense.h"
 

@@ -6,9 +6,10 @@
 #include "op/record.h"
 #include "ops/math/activation_math.h"
 #include "ops/math/elementwise.h"
-#include "ops/math/matmul.h"
+#include "ops/math/matrix_product.h"
 #include "ops/nn/activation.h"
 #include "ops/nn/columns.h"
+#include "ops/op_list.h"
 #include "runtime/dispatch.h"
 #include "runtime/gradient_buffer.h"
 #include "tandem/array.h"
@@ -180,6 +181,8 @@ const OpDef kBiasAddGrad = {.name = "BiasAddGrad",
                             .infer = infer_bias_add_grad,
                             .gradient = bias_add_grad_gradient,
                             .cpu_kernel = bias_add_grad_kernel};
+
+OpList dense_ops() { return list_of<kFusedMatMul, kMatMulBiasAdd, kBiasAdd, kBiasAddGrad>(); }
 
 namespace nn {
 

@@ -3,7 +3,7 @@
 
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/reduce.cuh"
-#include "ops/math/matmul_on_gpu.h"
+#include "ops/math/matrix_product_on_gpu.h"
 
 namespace tandem::cuda {
 namespace {

@@ -4,6 +4,7 @@
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/renewed.cuh"
+#include "ops/nn/dropout_words.h"
 
 namespace tandem::cuda {
 namespace {

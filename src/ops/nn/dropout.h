@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "op/op.h"
-#include "ops/random/words.h"
 
 namespace tandem {
 
@@ -28,10 +27,6 @@ struct DropoutAttrs {
   }
   double scale() const { return 1.0 / (1.0 - rate); }
 };
-
-// The element at position p of the global tensor uses the random word in row (p % block) / kColumns
-// and column p % kColumns of block p / block.
-inline constexpr std::int64_t kDropoutBlock = 4 * kColumns;
 
 extern const OpDef kDropout;
 // Attributes with the generator's next random key, for a tensor whose first axis is the batch.

@@ -6,7 +6,7 @@
 
 #include "core/clones.h"
 #include "ops/math/elementwise.h"
-#include "ops/nn/dropout.h"
+#include "ops/nn/dropout_words.h"
 
 namespace tandem {
 

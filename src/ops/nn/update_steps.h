@@ -1,4 +1,4 @@
-// The formulas of the update rules (update.h). A step object is called with an element of the
+// The formulas of the update rules (update_rules.h). A step object is called with an element of the
 // variable, its gradient and its slots. It returns the new element and updates the slots in place.
 // C is the compute type, kOp the operation's name, which is TensorFlow's if it has one.
 #pragma once
@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "ops/formula/primitives.h"
-#include "ops/nn/update.h"
+#include "ops/nn/update_rules.h"
 
 namespace tandem {
 namespace TANDEM_SIDE {

@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "comm/nccl/module/watch.h"
 #include "core/log.h"
 #include "core/status.h"
 

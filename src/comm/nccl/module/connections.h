@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/nccl/module/connection.h"
+#include "comm/nccl/module/watch.h"
 #include "device/shared_failure.h"
 #include "tandem/errors.h"
 
@@ -40,7 +41,7 @@ class NcclLaunch {
 // messages. Thread-safe. The watch (watch.h) polls the launched work, whatever the program does
 // meanwhile. If a launch fails or exceeds the time limit, all connections are aborted so that the
 // GPUs can continue. Results are then undefined, and every later call throws the error.
-class Connections {
+class Connections final : public Watch::Client {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -54,7 +55,7 @@ class Connections {
 
   explicit Connections(Options options);
   // Tells the peers that this rank leaves, which takes a few seconds at most.
-  ~Connections();
+  ~Connections() override;
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
 
@@ -80,10 +81,9 @@ class Connections {
   void check_unreported();
   // Aborts the launched work in this process.
   void abort(std::exception_ptr error) noexcept;
-  // Called periodically by the watch.
-  void look(Clock::time_point now) noexcept;
 
  private:
+  void look(Clock::time_point now) noexcept override;
   void throw_if_failed() const;
   AbortedError error_during(const NcclLaunch& launch, const Error& error) const;
   // The error that the connections have failed with, or null.

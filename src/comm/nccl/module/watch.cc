@@ -6,8 +6,6 @@
 #include <cstdlib>
 #include <thread>
 
-#include "comm/nccl/module/connections.h"
-
 namespace tandem::nccl_backend {
 namespace {
 
@@ -29,23 +27,23 @@ Watch::Watch() {
   thread.detach();
 }
 
-void Watch::add(Connections& connections) {
+void Watch::add(Client& client) {
   const std::lock_guard lock(mutex_);
-  all_.push_back(&connections);
+  clients_.push_back(&client);
   changed_.notify_one();
 }
 
-void Watch::remove(Connections& connections) {
+void Watch::remove(Client& client) {
   const std::lock_guard lock(mutex_);
-  std::erase(all_, &connections);
+  std::erase(clients_, &client);
 }
 
 void Watch::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return !all_.empty() || stopped_; });
+    changed_.wait(lock, [&] { return !clients_.empty() || stopped_; });
     if (stopped_) return;
-    for (Connections* connections : all_) connections->look(Connections::Clock::now());
+    for (Client* client : clients_) client->look(std::chrono::steady_clock::now());
     lock.unlock();
     std::this_thread::sleep_for(kPause);
     lock.lock();

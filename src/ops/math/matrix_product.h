@@ -9,12 +9,6 @@
 
 namespace tandem {
 
-struct MatMulAttrs {
-  bool transpose_a = false;
-  bool transpose_b = false;
-  TANDEM_FIELDS(transpose_a, transpose_b)
-};
-
 // The leading axes of two operands, padded to the same rank. Adjacent axes that broadcast alike are
 // merged; most products have at most one axis left.
 struct BatchAxes {

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "ops/cuda/tf32.h"
-#include "ops/math/matmul.h"
+#include "ops/math/matrix_product.h"
 
 namespace tandem::cuda {
 
-// matrix_product() of ops/math/matmul.h, on the context's stream; float32 in TF32 if `tf32`.
+// matrix_product() on the context's stream; float32 in TF32 if `tf32`.
 void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product,
                            const TensorView& a, const TensorView& b, const TensorView* bias,
                            const TensorView& c, bool tf32 = tf32_products());

@@ -1,0 +1,97 @@
+#include "ops/math/matrix_product.h"
+
+#include "core/parallel.h"
+#include "ops/math/activation_math.h"
+#include "ops/math/gemm.h"
+#include "ops/onednn/onednn.h"
+#include "ops/onednn/widen.h"
+
+namespace tandem {
+namespace {
+
+// For products of at most this many multiplications, a plain loop is faster than a call of oneDNN.
+constexpr std::int64_t kSmallProduct = 1024;
+
+template <class T>
+void plain_product(KernelContext& context, const MatrixProduct& product, const BatchAxes& batch,
+                   std::int64_t m, std::int64_t n, std::int64_t k, const T* a, const T* b,
+                   const T* bias, T* c) {
+  const T* rows_of_b = b;
+  const bool small = m * n * k <= kSmallProduct;
+  if (product.transpose_b && !small) {  // the inner loop needs contiguous rows of b
+    T* copy = static_cast<T*>(
+        context.scratch(static_cast<std::size_t>(batch.count_b * n * k) * sizeof(T)));
+    parallel_for(batch.count_b * k, std::max<std::int64_t>(1, 16384 / n),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t row = begin; row < end; ++row) {
+                     const T* from = b + (row / k) * n * k + row % k;
+                     for (std::int64_t j = 0; j < n; ++j) copy[row * n + j] = from[j * k];
+                   }
+                 });
+    rows_of_b = copy;
+  }
+  const bool strided_b = product.transpose_b && small;
+  for (std::int64_t i = 0; i < batch.count; ++i) {
+    const auto [at_a, at_b] = batch.operands(i);
+    const MatrixRef<const T> left = product.transpose_a
+                                        ? MatrixRef<const T>{a + at_a * m * k, 1, m}
+                                        : MatrixRef<const T>{a + at_a * m * k, k, 1};
+    const MatrixRef<const T> right = strided_b ? MatrixRef<const T>{b + at_b * n * k, 1, k}
+                                               : MatrixRef<const T>{rows_of_b + at_b * n * k, n, 1};
+    T* result = c + i * m * n;
+    if (small)
+      gemm_rows<T>(0, m, n, k, left, right, result);
+    else
+      gemm<T>(m, n, k, left, right, result);
+    if (bias)
+      for (std::int64_t at = 0; at < m * n; ++at) result[at] += bias[at % n];
+    nn::activate_in_place(product.activation, result, m * n);
+  }
+}
+
+}  // namespace
+
+void matrix_product(KernelContext& context, const MatrixProduct& product, const TensorView& a,
+                    const TensorView& b, const TensorView* bias, const TensorView& c) {
+  if (c.size() == 0) return;
+  const auto [m, n, k, batch] = ProductSizes(product, a.shape, b.shape, c.shape);
+  if (c.dtype == float64)
+    return plain_product(context, product, batch, m, n, k, a.as<const double>(),
+                         b.as<const double>(), bias ? bias->as<const double>() : nullptr,
+                         c.as<double>());
+  const void* wide_a = onednn::widened(context, a);
+  const void* wide_b = onednn::widened(context, b);
+  const void* wide_bias = bias ? onednn::widened(context, *bias) : nullptr;
+  void* wide_c = onednn::wide_output(context, c);
+  const DType dtype = onednn::compute_dtype(c.dtype);
+  if (dtype == float32 && (k == 0 || batch.count * m * n * k <= kSmallProduct)) {
+    plain_product(context, product, batch, m, n, k, static_cast<const float*>(wide_a),
+                  static_cast<const float*>(wide_b), static_cast<const float*>(wide_bias),
+                  static_cast<float*>(wide_c));
+  } else if (k == 0) {
+    // bfloat16 with k = 0: the bias and the activation only, rounded once.
+    for (std::int64_t i = 0; i < c.size(); ++i) {
+      float value = bias ? static_cast<float>(bias->as<const BFloat16>()[i % n]) : 0.0f;
+      nn::activate_range(product.activation, &value, 1);
+      c.as<BFloat16>()[i] = BFloat16(value);
+    }
+  } else {
+    // A vector and its transpose have the same layout in memory. oneDNN does not distinguish them
+    // and would reuse the primitive that it made for the other one.
+    onednn::matmul(context,
+                   {.dtype = dtype,
+                    .batch_a = batch.a,
+                    .batch_b = batch.b,
+                    .m = m,
+                    .n = n,
+                    .k = k,
+                    .transpose_a = product.transpose_a && m > 1 && k > 1,
+                    .transpose_b = product.transpose_b && n > 1 && k > 1,
+                    .bias = bias != nullptr},
+                   wide_a, wide_b, wide_bias, wide_c);
+    nn::activate_in_place(product.activation, dtype, wide_c, c.size());
+  }
+  onednn::finish(c, wide_c);
+}
+
+}  // namespace tandem
