@@ -1,6 +1,6 @@
 #include "hvd/adasum.h"
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/status.h"
 
 namespace tandem::hvd {

@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "op/part_scope.h"
 #include "ops/math/broadcast.h"
 #include "ops/math/chain_ops.h"

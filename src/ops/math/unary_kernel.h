@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "ops/math/chain_ops.h"
 #include "ops/math/elementwise.h"
