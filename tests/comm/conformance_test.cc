@@ -239,7 +239,7 @@ TEST_P(Conformance, Messages) {
     const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
     // Several messages of all sizes at once arrive in order.
     std::deque<Array> sent, received;
-    std::vector<std::shared_ptr<Work>> works;
+    std::vector<std::shared_ptr<CollectiveWork>> works;
     int salt = 0;
     for (std::int64_t length : kLengths) {
       const Array& from = sent.emplace_back(communicator, false, length, float32);
@@ -308,7 +308,7 @@ TEST_P(Conformance, BarrierAndExchange) {
 TEST_P(Conformance, ManyUnderWay) {
   run([](Communicator& communicator) {
     std::deque<Array> sums, copies;
-    std::vector<std::shared_ptr<Work>> works;
+    std::vector<std::shared_ptr<CollectiveWork>> works;
     constexpr int kMany = 100;
     for (int i = 0; i < kMany; ++i) {
       const std::int64_t length = i % 7 == 6 ? 150'000 : 10 + i * 37;

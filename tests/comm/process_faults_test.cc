@@ -50,7 +50,7 @@ class ProcessFaults : public ::testing::TestWithParam<BackendFaults> {
     run_ranks(job, {}, body);
   }
   // Runs the ranks' calls, and expects `parts` in every rank's error.
-  void expect_mismatch(const std::function<std::shared_ptr<Work>(Communicator&)>& call,
+  void expect_mismatch(const std::function<std::shared_ptr<CollectiveWork>(Communicator&)>& call,
                        std::initializer_list<const char*> parts) const {
     run_ranks({}, [&](Communicator& communicator) {
       all_reduce(communicator, 10);
