@@ -32,7 +32,7 @@ struct TransferCounts {
 void check_counts_match(const Collective& collective, std::span<const TransferCounts> all, int size,
                         const RankNames& names);
 
-// What a rank sends before a message.
+// A rank sends this before a message.
 struct MessageHeader {
   std::int64_t count = 0;  // elements
   std::int64_t dtype = 0;
