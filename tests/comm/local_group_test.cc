@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(LocalPlan::Kind::kSliced, LocalPlan::Kind::kToOneDevice,
                                          LocalPlan::Kind::kHierarchical)));
 
-TEST(LocalGroup, HierarchicalPacks) {
+TEST(LocalGroup, AnyNumberOfPacksGivesTheSum) {
   const auto devices = devices_for(Where::kCpus, 4);
   for (int packs : {0, 1, 2, 3, 9})
     check_all_reduce<float>(devices, {.kind = LocalPlan::Kind::kHierarchical, .num_packs = packs},
@@ -85,7 +85,7 @@ TEST(LocalGroup, TheSameBitsEveryRun) {
   }
 }
 
-TEST(LocalGroup, Broadcast) {
+TEST(LocalGroup, BroadcastGivesTheRootsElements) {
   const auto devices = devices_for(Where::kMixed, 4);
   auto group = std::make_shared<LocalGroup>(devices);
   on_ranks(4, [&](int rank) {

@@ -301,7 +301,7 @@ TEST_P(ProcessFaults, ARankLeavesEarly) {
   });
 }
 
-TEST_P(ProcessFaults, ALeaverThatIsDoneIsNotMissed) {
+TEST_P(ProcessFaults, ARankMayCloseAfterItsLastCollective) {
   run_ranks({}, [](Communicator& communicator) {
     all_reduce(communicator, 1'000'000);
     const Buffer buffer = floats(900'000, static_cast<float>(communicator.rank()));

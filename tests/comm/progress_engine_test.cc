@@ -80,7 +80,7 @@ TEST(ProgressEngine, ItsThreadLastsAsLongAsItsClients) {
 }
 
 // After long pauses the thread sleeps, after short ones it is awake.
-TEST(ProgressEngine, IsWoken) {
+TEST(ProgressEngine, NewWorkWakesItsThread) {
   Rounds client;
   for (int pause : {0, 1, 10, 500, 0, 700}) {
     std::this_thread::sleep_for(std::chrono::milliseconds(pause));

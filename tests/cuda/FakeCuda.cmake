@@ -55,7 +55,7 @@ set_target_properties(fake_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1 LIBRAR
 set(too_long "")
 if(TANDEM_SANITIZE)
   set(too_long ":Conv2D.HasRightGradients:Conv2D.FusesActivations:Pool.HasRightGradients:Reduce.TheSameBits*"
-               ":Reduce.Gradients:Attention.TheSameBits*:Attention.LargeGradients*:Backward.HandlesLongChains"
+               ":Reduce.GradientsMatchDifferences:Attention.TheSameBits*:Attention.LargeGradients*:Backward.HandlesLongChains"
                ":LayerGradients.Sequences:*BenchmarkCases*")
   string(CONCAT too_long ${too_long})
 endif()
