@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 
 namespace {
 

@@ -57,7 +57,7 @@ class BackwardBody {
   void run() {
     gradients_.resize(body_.sources.size());
     if (pass_.roots.empty()) return;
-    for (const Body::Source& source : body_.sources) pass_.sources.push_back(source.edge);
+    for (const Body::FrameSource& source : body_.sources) pass_.sources.push_back(source.edge);
     pass_.sources.insert(pass_.sources.end(), body_.written_sources.begin(),
                          body_.written_sources.end());
     if (pass_.sources.empty()) return;
@@ -93,7 +93,7 @@ class BackwardBody {
 
   // The placeholders that the fetches depend on, as feeds of the forward body. Throws
   // UnimplementedError if an operation cannot be computed again.
-  std::vector<Body::Feed> feeds_for(const std::vector<Node::Input>& fetches) const {
+  std::vector<Body::FrameFeed> feeds_for(const std::vector<Node::Input>& fetches) const {
     const auto& nodes = body_.graph->nodes();
     std::vector<bool> needed(nodes.size(), false);
     for (const Node::Input& fetch : fetches)
@@ -106,8 +106,8 @@ class BackwardBody {
       if ((*node)->control && (*node)->control->needs_record())
         needed[static_cast<std::size_t>((*node)->control->forward->id)] = true;
     }
-    std::vector<Body::Feed> feeds;
-    for (const Body::Feed& feed : body_.feeds)
+    std::vector<Body::FrameFeed> feeds;
+    for (const Body::FrameFeed& feed : body_.feeds)
       if (needed[static_cast<std::size_t>(feed.tensor.node->id)]) feeds.push_back(feed);
     return feeds;
   }
@@ -218,7 +218,7 @@ void if_gradient(GradContext& c) {
       body.fetches.push_back(
           body.graph->input_of(gradient.defined() ? gradient : branches[k].zeros_of(specs[i])));
     }
-    for (const Body::Feed& feed : branches[k].feeds_for(body.fetches))
+    for (const Body::FrameFeed& feed : branches[k].feeds_for(body.fetches))
       body.feeds.push_back({feed.tensor, inputs.forward(feed.from)});
     for (std::size_t s = 0; s < seed_at.size(); ++s)
       body.feeds.push_back({seeds[k][s], seed_at[s]});
@@ -271,7 +271,7 @@ void while_gradient(GradContext& c) {
   }
   if (wanted.empty()) return;
   grad_flow.carried = wanted.size();
-  for (const Body::Feed& feed : backward.feeds_for(body.fetches))
+  for (const Body::FrameFeed& feed : backward.feeds_for(body.fetches))
     body.feeds.push_back({feed.tensor, feed.from < flow.carried
                                            ? feed.from
                                            : grad_flow.elements + inputs.forward(feed.from)});

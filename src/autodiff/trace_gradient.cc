@@ -39,7 +39,7 @@ class RecordedTrace final : public TraceGradient,
  public:
   RecordedTrace(GraphImpl& graph, TraceRecord record)
       : graph_(RefPtr<GraphImpl>(&graph)), record_(std::move(record)) {
-    for (const TraceRecord::Root& root : record_.roots()) {
+    for (const TraceRecord::RootOutput& root : record_.roots()) {
       const TensorImpl& spec = impl_of(root.tensor);
       Node& node = graph.add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {},
                              {.name = "gradients/output"});
@@ -64,7 +64,7 @@ class RecordedTrace final : public TraceGradient,
     const std::vector<Tensor>* gradients = gradients_for(given);
     if (!gradients) return nullptr;
     LowerOptions options{.sizes = &sizes};
-    for (const TraceRecord::Kept& kept : record_.kept()) options.feeds.push_back(kept.tensor);
+    for (const TraceRecord::KeptTensor& kept : record_.kept()) options.feeds.push_back(kept.tensor);
     for (std::size_t i = 0; i < given.size(); ++i)
       if (given[i]) options.feeds.push_back(output_gradients_[i]);
     for (const Tensor& feed : feeds) {
@@ -101,7 +101,8 @@ class RecordedTrace final : public TraceGradient,
       if (given[i])
         pass.roots.push_back(
             {impl_of(record_.roots()[i].tensor).grad, graph_->tensor(*output_gradients_[i].node)});
-    for (const TraceRecord::Source& source : record_.sources()) pass.sources.push_back(source.edge);
+    for (const TraceRecord::TracedSource& source : record_.sources())
+      pass.sources.push_back(source.edge);
     try {
       return run_backward(pass);
     } catch (const InvalidArgumentError&) {
@@ -128,19 +129,19 @@ class RecordedProgram final : public ProgramGradient,
               std::span<const Tensor> kept, const random::GeneratorState& random) override {
     const TraceRecord& traced = trace_->record();
     std::vector<Tensor> sources, results;
-    for (const TraceRecord::Source& source : traced.sources())
+    for (const TraceRecord::TracedSource& source : traced.sources())
       sources.push_back(source.in_run(arguments));
     std::vector<const Tensor*> inputs;
     for (const Tensor& source : sources) inputs.push_back(&source);
     if (std::none_of(sources.begin(), sources.end(), is_tracked)) return;
     // The program reuses the memory of results that no tensor refers to, so it needs results
     // without edges.
-    for (const TraceRecord::Root& root : traced.roots())
+    for (const TraceRecord::RootOutput& root : traced.roots())
       results.push_back(make_alias(outputs[root.output]));
     Device& device = impl_of(results.front()).device();
     OpNode& node = tandem::record(kTracedCall, CallAttrs{shared_from_this(), random, &device},
                                   inputs, results, &device);
-    for (const TraceRecord::Kept& what : traced.kept()) {
+    for (const TraceRecord::KeptTensor& what : traced.kept()) {
       OpNode::Input& input = node.inputs.emplace_back();
       input.saved = what.in_run(arguments, kept);
       input.spec = impl_of(input.saved);

@@ -45,13 +45,13 @@ std::vector<RefPtr<OpNode>> operations_before(const std::vector<GradEdge>& edges
 
 }  // namespace
 
-Tensor TraceRecord::Source::in_run(std::span<const Tensor> arguments) const {
+Tensor TraceRecord::TracedSource::in_run(std::span<const Tensor> arguments) const {
   if (!captured) return arguments[static_cast<std::size_t>(argument)];
   return captured->resource ? captured->resource->value() : captured->value;
 }
 
-Tensor TraceRecord::Kept::in_run(std::span<const Tensor> arguments,
-                                 std::span<const Tensor> fetched) const {
+Tensor TraceRecord::KeptTensor::in_run(std::span<const Tensor> arguments,
+                                       std::span<const Tensor> fetched) const {
   if (argument >= 0) return arguments[static_cast<std::size_t>(argument)];
   return variable ? variable->resource->value() : fetched[static_cast<std::size_t>(fetch)];
 }
@@ -89,10 +89,10 @@ void TraceRecord::find_sources(const GraphImpl& graph, std::span<const Tensor> a
   const auto note = [&](const GradEdge& edge) {
     if (edge && !traced_operation(edge)) ends.emplace(edge.node.get(), edge.index);
   };
-  for (const Root& root : roots_) note(impl_of(root.tensor).grad);
+  for (const RootOutput& root : roots_) note(impl_of(root.tensor).grad);
   for (const RefPtr<OpNode>& operation : operations_)
     for (const OpNode::Input& input : operation->inputs) note(input.edge);
-  const auto take = [&](const GradEdge& edge, Source source) {
+  const auto take = [&](const GradEdge& edge, TracedSource source) {
     if (!edge || ends.erase({edge.node.get(), edge.index}) == 0) return;
     source.edge = edge;
     sources_.push_back(std::move(source));
@@ -123,7 +123,7 @@ void TraceRecord::find_kept(const GraphImpl& graph, std::span<const Tensor> argu
     while (tensor.node->op != &kReadVariable && (tensor.node->op->traits & kView) != 0)
       tensor = tensor.node->inputs[0];
     if (tensor.node->op == &kConst || !seen.emplace(tensor.node, tensor.output).second) return;
-    Kept kept{.tensor = tensor};
+    KeptTensor kept{.tensor = tensor};
     if (const auto found = argument_of.find(tensor.node); found != argument_of.end()) {
       kept.argument = found->second;
     } else if (tensor.node->op == &kReadVariable && tensor.node->inputs[0].node->resource &&

@@ -13,7 +13,7 @@ namespace tandem {
 class TraceRecord {
  public:
   // A tensor that receives a gradient: an argument or a captured tensor.
-  struct Source {
+  struct TracedSource {
     GradEdge edge;             // in this record
     int argument = -1;         // index of the argument, or -1
     Node* captured = nullptr;  // the Const or VarHandleOp of a captured tensor
@@ -21,7 +21,7 @@ class TraceRecord {
     Tensor in_run(std::span<const Tensor> arguments) const;
   };
   // A tensor that gradients read, and where to find it in a run. One of the fields is set.
-  struct Kept {
+  struct KeptTensor {
     Node::Input tensor;
     int argument = -1;         // index of the argument
     Node* variable = nullptr;  // a variable that the trace does not write
@@ -29,7 +29,7 @@ class TraceRecord {
     Tensor in_run(std::span<const Tensor> arguments, std::span<const Tensor> fetched) const;
   };
   // An output that has a gradient.
-  struct Root {
+  struct RootOutput {
     std::size_t output = 0;
     Tensor tensor;
   };
@@ -38,9 +38,9 @@ class TraceRecord {
   TraceRecord(const GraphImpl& graph, std::span<const Tensor> arguments,
               std::span<const Tensor> outputs);
 
-  const std::vector<Root>& roots() const { return roots_; }
-  const std::vector<Source>& sources() const { return sources_; }
-  const std::vector<Kept>& kept() const { return kept_; }
+  const std::vector<RootOutput>& roots() const { return roots_; }
+  const std::vector<TracedSource>& sources() const { return sources_; }
+  const std::vector<KeptTensor>& kept() const { return kept_; }
   const std::vector<Node::Input>& fetches() const { return fetches_; }
   // The recorded operations, earliest first.
   const std::vector<RefPtr<OpNode>>& operations() const { return operations_; }
@@ -50,10 +50,10 @@ class TraceRecord {
   void find_sources(const GraphImpl& graph, std::span<const Tensor> arguments);
   void find_kept(const GraphImpl& graph, std::span<const Tensor> arguments);
 
-  std::vector<Root> roots_;
+  std::vector<RootOutput> roots_;
   std::vector<RefPtr<OpNode>> operations_;
-  std::vector<Source> sources_;
-  std::vector<Kept> kept_;
+  std::vector<TracedSource> sources_;
+  std::vector<KeptTensor> kept_;
   std::vector<Node::Input> fetches_;
 };
 

@@ -25,7 +25,7 @@ bool Bucket::kept() const {
 Bucket::Bucket(Device& device, Allocate allocate, std::span<const std::int64_t> counts, DType dtype)
     : device_(&device), allocate_(std::move(allocate)) {
   lay_out(counts, dtype);
-  renew();
+  replace_memory();
 }
 
 void Bucket::lay_out(std::span<const std::int64_t> counts, DType dtype) {
@@ -40,7 +40,7 @@ void Bucket::lay_out(std::span<const std::int64_t> counts, DType dtype) {
   capacity_ = std::max(capacity_, whole().bytes());
 }
 
-void Bucket::renew() {
+void Bucket::replace_memory() {
   const MemoryTagScope tag(MemoryTag::kGradients);
   memory_ = allocate_(capacity_);
   clear_gaps();
@@ -56,7 +56,7 @@ void Bucket::assign(std::span<const std::int64_t> counts, DType dtype) {
   }
   memory_.reset();
   capacity_ = std::bit_ceil(std::max<std::size_t>(capacity_, 64 << 10));
-  renew();
+  replace_memory();
 }
 
 // Zeroes the padding, so that uninitialised memory is never sent.

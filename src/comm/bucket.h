@@ -37,7 +37,7 @@ class Bucket {
   Buffer whole() const { return {memory_.get(), total_, dtype_}; }
   // One array.
   Buffer array(std::size_t index) const;
-  // Shared ownership of the memory, which may outlive the bucket and a renew().
+  // Shared ownership of the memory, which may outlive the bucket and a replace_memory().
   const std::shared_ptr<void>& memory() const { return memory_; }
   // Whether anyone else owns the memory. If not, the last owner's use of it has ended.
   bool kept() const;
@@ -56,7 +56,7 @@ class Bucket {
   // Copies an array out of the bucket.
   void take(std::size_t index, void* to) const;
   // Switches to new memory of unspecified contents. Other owners may continue to read the old one.
-  void renew();
+  void replace_memory();
   // Switches to other arrays, of unspecified contents. Reuses the memory if it is large enough and
   // has no other owner.
   void assign(std::span<const std::int64_t> counts, DType dtype);

@@ -66,33 +66,36 @@ bool works_in_place(CollectiveKind kind) {
          kind == CollectiveKind::kBroadcast;
 }
 
-std::shared_ptr<Work> CheckedCommunicator::all_reduce(std::span<const Buffer> parts, ReduceOp op) {
+std::shared_ptr<CollectiveWork> CheckedCommunicator::all_reduce(std::span<const Buffer> parts,
+                                                                ReduceOp op) {
   check_reducible("all_reduce", parts);
   return start({.kind = CollectiveKind::kAllReduce, .in = parts, .counts = parts, .op = op});
 }
 
-std::shared_ptr<Work> CheckedCommunicator::reduce(std::span<const Buffer> parts, ReduceOp op,
-                                                  int root) {
+std::shared_ptr<CollectiveWork> CheckedCommunicator::reduce(std::span<const Buffer> parts,
+                                                            ReduceOp op, int root) {
   check_reducible("reduce", parts);
   check_root("reduce", root, size());
   return start(
       {.kind = CollectiveKind::kReduce, .in = parts, .counts = parts, .op = op, .root = root});
 }
 
-std::shared_ptr<Work> CheckedCommunicator::broadcast(std::span<const Buffer> parts, int root) {
+std::shared_ptr<CollectiveWork> CheckedCommunicator::broadcast(std::span<const Buffer> parts,
+                                                               int root) {
   check_root("broadcast", root, size());
   return start({.kind = CollectiveKind::kBroadcast, .in = parts, .counts = parts, .root = root});
 }
 
-std::shared_ptr<Work> CheckedCommunicator::all_gather(const Buffer& mine,
-                                                      std::span<const Buffer> gathered) {
+std::shared_ptr<CollectiveWork> CheckedCommunicator::all_gather(const Buffer& mine,
+                                                                std::span<const Buffer> gathered) {
   check_shares("all_gather", gathered, mine, rank(), size());
   return start(
       {.kind = CollectiveKind::kAllGather, .in = {&mine, 1}, .out = gathered, .counts = gathered});
 }
 
-std::shared_ptr<Work> CheckedCommunicator::reduce_scatter(std::span<const Buffer> parts,
-                                                          const Buffer& mine, ReduceOp op) {
+std::shared_ptr<CollectiveWork> CheckedCommunicator::reduce_scatter(std::span<const Buffer> parts,
+                                                                    const Buffer& mine,
+                                                                    ReduceOp op) {
   check_reducible("reduce_scatter", parts);
   check_shares("reduce_scatter", parts, mine, rank(), size());
   return start({.kind = CollectiveKind::kReduceScatter,
@@ -102,26 +105,26 @@ std::shared_ptr<Work> CheckedCommunicator::reduce_scatter(std::span<const Buffer
                 .op = op});
 }
 
-std::shared_ptr<Work> CheckedCommunicator::all_to_all(std::span<const Buffer> sent,
-                                                      std::span<const Buffer> received) {
+std::shared_ptr<CollectiveWork> CheckedCommunicator::all_to_all(std::span<const Buffer> sent,
+                                                                std::span<const Buffer> received) {
   check_shares("all_to_all", received, size());
   check_shares("all_to_all", sent, received[static_cast<std::size_t>(rank())], rank(), size());
   return start({.kind = CollectiveKind::kAllToAll, .in = sent, .out = received, .counts = sent});
 }
 
-std::shared_ptr<Work> CheckedCommunicator::send(const Buffer& buffer, int peer) {
+std::shared_ptr<CollectiveWork> CheckedCommunicator::send(const Buffer& buffer, int peer) {
   check_peer("send", peer, rank(), size());
   const std::span<const Buffer> one(&buffer, 1);
   return start({.kind = CollectiveKind::kSend, .in = one, .counts = one, .root = peer});
 }
 
-std::shared_ptr<Work> CheckedCommunicator::recv(const Buffer& buffer, int peer) {
+std::shared_ptr<CollectiveWork> CheckedCommunicator::recv(const Buffer& buffer, int peer) {
   check_peer("recv", peer, rank(), size());
   const std::span<const Buffer> one(&buffer, 1);
   return start({.kind = CollectiveKind::kRecv, .out = one, .counts = one, .root = peer});
 }
 
-std::shared_ptr<Work> CheckedCommunicator::barrier() {
+std::shared_ptr<CollectiveWork> CheckedCommunicator::barrier() {
   return start({.kind = CollectiveKind::kBarrier});
 }
 
@@ -129,8 +132,9 @@ void CheckedCommunicator::exchange(const void* mine, std::size_t bytes, void* ga
   start_exchange(mine, bytes, gathered)->wait();
 }
 
-std::shared_ptr<Work> CheckedCommunicator::start_exchange(const void* mine, std::size_t bytes,
-                                                          void* gathered) {
+std::shared_ptr<CollectiveWork> CheckedCommunicator::start_exchange(const void* mine,
+                                                                    std::size_t bytes,
+                                                                    void* gathered) {
   const auto count = static_cast<std::int64_t>(bytes);
   const Buffer own = {const_cast<void*>(mine), count, uint8};
   std::vector<Buffer> all;

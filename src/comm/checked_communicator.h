@@ -28,24 +28,27 @@ bool works_in_place(CollectiveKind kind);
 
 class CheckedCommunicator : public Communicator {
  public:
-  std::shared_ptr<Work> all_reduce(std::span<const Buffer> parts, ReduceOp op) final;
-  std::shared_ptr<Work> reduce(std::span<const Buffer> parts, ReduceOp op, int root) final;
-  std::shared_ptr<Work> broadcast(std::span<const Buffer> parts, int root) final;
-  std::shared_ptr<Work> all_gather(const Buffer& mine, std::span<const Buffer> gathered) final;
-  std::shared_ptr<Work> reduce_scatter(std::span<const Buffer> parts, const Buffer& mine,
-                                       ReduceOp op) final;
-  std::shared_ptr<Work> all_to_all(std::span<const Buffer> sent,
-                                   std::span<const Buffer> received) final;
-  std::shared_ptr<Work> send(const Buffer& buffer, int peer) final;
-  std::shared_ptr<Work> recv(const Buffer& buffer, int peer) final;
-  std::shared_ptr<Work> barrier() final;
+  std::shared_ptr<CollectiveWork> all_reduce(std::span<const Buffer> parts, ReduceOp op) final;
+  std::shared_ptr<CollectiveWork> reduce(std::span<const Buffer> parts, ReduceOp op,
+                                         int root) final;
+  std::shared_ptr<CollectiveWork> broadcast(std::span<const Buffer> parts, int root) final;
+  std::shared_ptr<CollectiveWork> all_gather(const Buffer& mine,
+                                             std::span<const Buffer> gathered) final;
+  std::shared_ptr<CollectiveWork> reduce_scatter(std::span<const Buffer> parts, const Buffer& mine,
+                                                 ReduceOp op) final;
+  std::shared_ptr<CollectiveWork> all_to_all(std::span<const Buffer> sent,
+                                             std::span<const Buffer> received) final;
+  std::shared_ptr<CollectiveWork> send(const Buffer& buffer, int peer) final;
+  std::shared_ptr<CollectiveWork> recv(const Buffer& buffer, int peer) final;
+  std::shared_ptr<CollectiveWork> barrier() final;
   void exchange(const void* mine, std::size_t bytes, void* gathered) final;
-  std::shared_ptr<Work> start_exchange(const void* mine, std::size_t bytes, void* gathered) final;
+  std::shared_ptr<CollectiveWork> start_exchange(const void* mine, std::size_t bytes,
+                                                 void* gathered) final;
   std::unique_ptr<Communicator> split(std::span<const int> ranks) final;
 
  private:
   // The spans are valid during the call.
-  virtual std::shared_ptr<Work> start(const CheckedCall& call) = 0;
+  virtual std::shared_ptr<CollectiveWork> start(const CheckedCall& call) = 0;
   // `place`: the index of this rank in `ranks`.
   virtual std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int place) = 0;
 };

@@ -26,9 +26,9 @@ struct Buffer {
 };
 
 // A collective that has been launched.
-class Work {
+class CollectiveWork {
  public:
-  virtual ~Work() = default;
+  virtual ~CollectiveWork() = default;
   // Returns once work that is enqueued on the rank's device from now on sees the result. Throws
   // DeadlineExceededError at the communicator's time limit, AbortedError when a peer has failed,
   // InvalidArgumentError when the ranks called different collectives.
@@ -69,35 +69,37 @@ class Communicator {
   // Reduces the ranks' elements in place; the parts are treated as one vector. The order of the
   // summation does not depend on timing, so results are reproducible bit for bit. kMean divides the
   // sum by size(). Dtypes and NaN: see combine(). Throws InvalidArgumentError for bool.
-  virtual std::shared_ptr<Work> all_reduce(std::span<const Buffer> parts, ReduceOp op) = 0;
+  virtual std::shared_ptr<CollectiveWork> all_reduce(std::span<const Buffer> parts,
+                                                     ReduceOp op) = 0;
   // The same, but only the root receives the result; the parts of other ranks do not change.
-  virtual std::shared_ptr<Work> reduce(std::span<const Buffer> parts, ReduceOp op, int root) = 0;
+  virtual std::shared_ptr<CollectiveWork> reduce(std::span<const Buffer> parts, ReduceOp op,
+                                                 int root) = 0;
   // Copies the root's parts to every rank.
-  virtual std::shared_ptr<Work> broadcast(std::span<const Buffer> parts, int root) = 0;
+  virtual std::shared_ptr<CollectiveWork> broadcast(std::span<const Buffer> parts, int root) = 0;
   // gathered[r] receives rank r's `mine`. Counts may differ between ranks, but all ranks must pass
   // the same list of counts.
-  virtual std::shared_ptr<Work> all_gather(const Buffer& mine,
-                                           std::span<const Buffer> gathered) = 0;
+  virtual std::shared_ptr<CollectiveWork> all_gather(const Buffer& mine,
+                                                     std::span<const Buffer> gathered) = 0;
   // `mine` receives the reduction of all ranks' parts[rank()]. The parts do not change, except one
   // that is `mine`. Counts: see all_gather. Dtypes and order: see all_reduce.
-  virtual std::shared_ptr<Work> reduce_scatter(std::span<const Buffer> parts, const Buffer& mine,
-                                               ReduceOp op) = 0;
+  virtual std::shared_ptr<CollectiveWork> reduce_scatter(std::span<const Buffer> parts,
+                                                         const Buffer& mine, ReduceOp op) = 0;
   // received[r] receives rank r's sent[rank()]. Their counts must be equal.
-  virtual std::shared_ptr<Work> all_to_all(std::span<const Buffer> sent,
-                                           std::span<const Buffer> received) = 0;
+  virtual std::shared_ptr<CollectiveWork> all_to_all(std::span<const Buffer> sent,
+                                                     std::span<const Buffer> received) = 0;
   // Point-to-point messages, independent of the group's collectives. Messages from one rank to
   // another arrive in the order in which they were sent. REQUIRES: peer != rank().
-  virtual std::shared_ptr<Work> send(const Buffer& buffer, int peer) = 0;
-  virtual std::shared_ptr<Work> recv(const Buffer& buffer, int peer) = 0;
+  virtual std::shared_ptr<CollectiveWork> send(const Buffer& buffer, int peer) = 0;
+  virtual std::shared_ptr<CollectiveWork> recv(const Buffer& buffer, int peer) = 0;
   // wait() returns once every rank has called barrier().
-  virtual std::shared_ptr<Work> barrier() = 0;
+  virtual std::shared_ptr<CollectiveWork> barrier() = 0;
 
   // Blocking all-gather of host memory: every rank passes `bytes` bytes, and `gathered` receives
   // size() * bytes in the order of the ranks. For small control data.
   virtual void exchange(const void* mine, std::size_t bytes, void* gathered) = 0;
   // The same without blocking. The work owns the memory until it is done.
-  virtual std::shared_ptr<Work> start_exchange(const void* mine, std::size_t bytes,
-                                               void* gathered) = 0;
+  virtual std::shared_ptr<CollectiveWork> start_exchange(const void* mine, std::size_t bytes,
+                                                         void* gathered) = 0;
   // Advances the launched collectives without blocking. Between processes a background thread also
   // advances them while the owner computes, but less promptly.
   virtual void progress() = 0;

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "core/status.h"
 

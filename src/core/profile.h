@@ -61,7 +61,7 @@ void record(Event event);
 class Span {
  public:
   explicit Span(Event event) { begin(std::move(event)); }
-  // Does nothing unless a profile is running; only then calls `make` for the Event.
+  // Does nothing unless a profile is running; only then calls `make` for the event.
   template <class Make>
   requires requires(const Make& make) { Event(make()); }
   explicit Span(const Make& make) {

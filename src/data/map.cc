@@ -97,7 +97,7 @@ class ParallelMapStream final : public ItemStream<Example> {
   }
 
  private:
-  struct Chunk {
+  struct MappedChunk {
     std::vector<Example> results;  // of the elements before the error, if there is one
     std::exception_ptr error;
     bool done = false;
@@ -129,7 +129,7 @@ class ParallelMapStream final : public ItemStream<Example> {
       if (stop_ || input_ended_) return;
       // Queued before its elements are pulled, so that chunks are in the input's order.
       pulling_ = true;
-      const auto chunk = std::make_shared<Chunk>();
+      const auto chunk = std::make_shared<MappedChunk>();
       chunks_.push_back(chunk);
       const std::size_t size = chunk_size_;
       const std::int64_t position = next_position_;
@@ -177,7 +177,7 @@ class ParallelMapStream final : public ItemStream<Example> {
     return elements;
   }
 
-  void apply(Chunk& chunk, std::int64_t position) {
+  void apply(MappedChunk& chunk, std::int64_t position) {
     std::size_t i = 0;
     try {
       for (; i < chunk.results.size(); ++i) {
@@ -198,12 +198,12 @@ class ParallelMapStream final : public ItemStream<Example> {
   MapOptions options_;
   std::vector<std::thread> workers_;
   std::atomic<bool> cancelled_{false};
-  Chunk current_;  // used by the consumer only
+  MappedChunk current_;  // used by the consumer only
   std::size_t taken_ = 0;
 
   std::mutex mutex_;  // guards the following
   std::condition_variable may_pull_, done_;
-  std::deque<std::shared_ptr<Chunk>> chunks_;
+  std::deque<std::shared_ptr<MappedChunk>> chunks_;
   std::size_t chunk_size_ = 1;
   std::int64_t next_position_ = 0;
   bool pulling_ = false, input_ended_ = false, stop_ = false;

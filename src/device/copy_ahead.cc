@@ -35,7 +35,7 @@ void CopyAheadScope::copy(Device& to, void* to_memory, const void* from_memory, 
     });
     to.copy_from_host_ahead(to_memory, from_memory, bytes);
   }
-  Event copied = stream.record();
+  StreamEvent copied = stream.record();
   auto& last = copies_.last_;
   const auto known =
       std::find_if(last.begin(), last.end(), [&](const auto& each) { return each.first == &to; });

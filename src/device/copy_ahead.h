@@ -33,7 +33,7 @@ class CopiesAhead {
   // join() for places that must not throw. A device that fails no longer uses memory.
   void join_noexcept() noexcept;
 
-  std::vector<std::pair<Device*, Event>> last_;
+  std::vector<std::pair<Device*, StreamEvent>> last_;
 };
 
 // During its lifetime, this thread's copies from the host to GPUs (host_to_device) run on separate

@@ -33,7 +33,7 @@ void device_to_host(void* to_memory, Device& from, const void* from_memory, std:
 }
 
 void read_from(Device& from, void* to_memory, const void* from_memory, std::size_t bytes,
-               const Event& written) {
+               const StreamEvent& written) {
   if (bytes == 0) return;
   if (profile::on()) [[unlikely]]
     written.wait();  // the wait is not part of the copy

@@ -42,7 +42,7 @@ class NativeGpu : public Device {
   // Copies to host memory on a separate stream: after `written`, an event of this device, and
   // concurrently with later work. Complete on return; throws earlier errors.
   virtual void read(void* host, const void* device_memory, std::size_t bytes,
-                    const Event& written) = 0;
+                    const StreamEvent& written) = 0;
   // Records the work that `enqueue` enqueues on the driver stream that it is passed; nothing runs.
   // `earlier`, if not null, is a recording of the same work with other parameters. It is updated if
   // possible, and consumed. Throws the exceptions of `enqueue`, and a driver error if the work

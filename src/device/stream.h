@@ -7,7 +7,7 @@
 namespace tandem {
 
 // A position in a stream's work. A cheap, thread-safe handle.
-class Event {
+class StreamEvent {
  public:
   class State {
    public:
@@ -17,8 +17,8 @@ class Event {
     virtual void wait() = 0;
   };
 
-  Event() = default;  // already done
-  explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  StreamEvent() = default;  // already done
+  explicit StreamEvent(std::shared_ptr<State> state) : state_(std::move(state)) {}
   bool done() const { return !state_ || state_->done(); }
   void wait() const {
     if (state_) state_->wait();
@@ -42,11 +42,11 @@ class Stream {
   virtual Execution execution() const = 0;
   virtual void* native_handle() const { return nullptr; }
   // Runs `task` on the host after all earlier work; immediately on an inline stream. An exception
-  // of a deferred task is thrown once, by the next synchronize() or Event::wait().
+  // of a deferred task is thrown once, by the next synchronize() or StreamEvent::wait().
   virtual void enqueue(std::function<void()> task) = 0;
-  virtual Event record() = 0;
+  virtual StreamEvent record() = 0;
   // Makes all later work wait for `event`. On an inline stream, the caller waits.
-  virtual void wait(const Event& event) = 0;
+  virtual void wait(const StreamEvent& event) = 0;
   // Blocks until all enqueued work is done.
   virtual void synchronize() = 0;
 };

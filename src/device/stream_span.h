@@ -12,7 +12,7 @@ namespace tandem {
 // when the work that is enqueued during this object's lifetime is done.
 class StreamSpan {
  public:
-  // Does nothing unless a profile is running; only then calls `make` for the Event.
+  // Does nothing unless a profile is running; only then calls `make` for the event.
   template <class Make>
   StreamSpan(Device& device, const Make& make) : StreamSpan(device, device.stream(), make) {}
   template <class Make>

@@ -134,7 +134,7 @@ void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
           [] { return profile::Event{.name = "replica step", .lane = profile::Lane::kSteps}; });
       step(id);
     });
-    connections_->leave(id);
+    connections_->end_step(id);
   } catch (const std::exception& error) {
     errors_[static_cast<std::size_t>(id)] = std::current_exception();
     connections_->abort(id, error.what());
@@ -163,7 +163,7 @@ void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSp
     return;
   }
   const std::vector<bool> participating = find_participants(split);
-  connections_->begin(participating);
+  connections_->begin_step(participating);
   for (Replica* replica : all_) replica->begin(split, participating);
   const bool record = grad_mode;
   threads_.run([&](int replica) {

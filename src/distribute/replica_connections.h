@@ -23,9 +23,9 @@ class ReplicaConnections {
   virtual std::shared_ptr<Communicator> communicator(int local) = 0;
 
   // Begins a step. Throws the error that ended the group. REQUIRES: no replica is in a collective.
-  virtual void begin(const std::vector<bool>& participating) = 0;
+  virtual void begin_step(const std::vector<bool>& participating) = 0;
   // Tells the others that a replica has ended its step.
-  virtual void leave(int local) = 0;
+  virtual void end_step(int local) = 0;
   // Fails the group after a replica's error: the others' waits throw AbortedError. Thread-safe.
   virtual void abort(int local, const std::string& reason) = 0;
 

@@ -17,7 +17,7 @@ class ThreadProgramGroup final : public CollectiveGroup {
   }
   int size() const override { return static_cast<int>(communicators_.size()); }
   bool within_program() const override { return true; }
-  void begin() override { group_->begin(active_); }
+  void begin() override { group_->begin_step(active_); }
   void abort(const std::string& reason) override { group_->abort(0, reason); }
 
  private:
@@ -39,8 +39,10 @@ class ThreadConnections final : public ReplicaConnections {
   std::shared_ptr<Communicator> communicator(int local) override {
     return group_->communicator(local);
   }
-  void begin(const std::vector<bool>& participating) override { group_->begin(participating); }
-  void leave(int local) override { group_->leave(local); }
+  void begin_step(const std::vector<bool>& participating) override {
+    group_->begin_step(participating);
+  }
+  void end_step(int local) override { group_->end_step(local); }
   void abort(int local, const std::string& reason) override { group_->abort(local, reason); }
 
   ProgramRanks program_ranks(const std::vector<bool>& participating) override {

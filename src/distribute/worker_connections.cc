@@ -20,7 +20,7 @@ class WorkerProgramGroup final : public CollectiveGroup {
   }
   int size() const override { return replicas_->num_replicas(); }
   bool within_program() const override { return false; }
-  void begin() override { replicas_->begin({}); }
+  void begin() override { replicas_->begin_step({}); }
   void abort(const std::string& reason) override { replicas_->abort(0, reason); }
 
  private:
@@ -66,12 +66,12 @@ class WorkerConnections final : public ReplicaConnections,
   std::shared_ptr<Communicator> communicator(int local) override {
     return communicators_[static_cast<std::size_t>(local)];
   }
-  void begin(const std::vector<bool>&) override {
+  void begin_step(const std::vector<bool>&) override {
     workers_->check();
-    if (threads_) threads_->begin(std::vector<bool>(communicators_.size(), true));
+    if (threads_) threads_->begin_step(std::vector<bool>(communicators_.size(), true));
   }
-  void leave(int local) override {
-    if (threads_) threads_->leave(local);
+  void end_step(int local) override {
+    if (threads_) threads_->end_step(local);
   }
   void abort(int local, const std::string& reason) override {
     if (threads_) threads_->abort(local, reason);

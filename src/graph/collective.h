@@ -39,7 +39,8 @@ class CollectiveGroup {
   virtual Bucket make_bucket(int rank, std::span<const std::int64_t> counts, DType dtype) {
     return Bucket(communicator(rank), counts, dtype);
   }
-  virtual std::shared_ptr<Work> all_reduce(int rank, std::span<const Buffer> parts, ReduceOp op) {
+  virtual std::shared_ptr<CollectiveWork> all_reduce(int rank, std::span<const Buffer> parts,
+                                                     ReduceOp op) {
     return communicator(rank).all_reduce(parts, op);
   }
   // Makes progress on launched collectives, without blocking.
@@ -113,8 +114,9 @@ std::span<const OpDef* const> collective_ops();
 std::string_view user_name_of(const OpDef& collective);
 
 // Launches `op`, one of the collectives above other than kCollectiveReduce, on its outputs.
-std::shared_ptr<Work> start_collective(const OpDef& op, const void* attrs,
-                                       Communicator& communicator, std::span<const Buffer> outputs);
+std::shared_ptr<CollectiveWork> start_collective(const OpDef& op, const void* attrs,
+                                                 Communicator& communicator,
+                                                 std::span<const Buffer> outputs);
 
 // Waits for a collective, in blocks only. Its inputs are the outputs of the collective, which hold
 // the results afterwards.

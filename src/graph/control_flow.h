@@ -65,23 +65,23 @@ class RandomSequence {
 
 // A graph that a node runs.
 struct Body {
-  struct Feed {
+  struct FrameFeed {
     Node::Input tensor;
     std::size_t from = 0;  // index in the frame, see ControlFlow
   };
   // A tensor that receives a gradient.
-  struct Source {
+  struct FrameSource {
     GradEdge edge;
     std::size_t to = 0;  // index in the frame
   };
   RefPtr<GraphImpl> graph;
-  std::vector<Feed> feeds;
+  std::vector<FrameFeed> feeds;
   std::vector<Node::Input> fetches;
   // Whether updates of variables run. False in gradients, which compute the forward part again.
   bool updates = true;
 
   std::vector<Tensor> results;            // the fetches, as recorded for gradients
-  std::vector<Source> sources;            // each edge once
+  std::vector<FrameSource> sources;       // each edge once
   std::vector<GradEdge> written_sources;  // variables that this or another body of the loop writes
   std::vector<std::size_t> written;       // inputs of the node: the variables that this body writes
 };

@@ -249,7 +249,7 @@ struct ControlStep::Impl {
     if (element.size() != flow.elements)
       fail<InvalidArgumentError>("[{}] expected elements of {} tensors, got one of {}",
                                  operation.op->name, flow.elements, element.size());
-    for (const Body::Feed& feed : flow.bodies.back().feeds) {
+    for (const Body::FrameFeed& feed : flow.bodies.back().feeds) {
       if (feed.from >= flow.elements) continue;
       const TensorSpec& expected = feed.tensor.node->outputs[0];
       const Tensor& got = element[feed.from];

@@ -21,23 +21,23 @@ constexpr int kMostWasted = 8;
 
 // The workspace of all CUDA graphs on a device, which run one after another. A CUDA graph that
 // needs more allocates a larger one, which later ones use as well.
-struct CudaGraphSegment::Scratch {
+struct CudaGraphSegment::SharedWorkspace {
   std::shared_ptr<void> memory;
   std::size_t bytes = 0;
 
-  static std::shared_ptr<Scratch> on(Device& device, std::size_t bytes) {
+  static std::shared_ptr<SharedWorkspace> on(Device& device, std::size_t bytes) {
     static std::mutex mutex;
-    static auto* const all = new std::map<Device*, std::weak_ptr<Scratch>>;
+    static auto* const all = new std::map<Device*, std::weak_ptr<SharedWorkspace>>;
     const std::lock_guard lock(mutex);
-    std::weak_ptr<Scratch>& known = (*all)[&device];
-    std::shared_ptr<Scratch> scratch = known.lock();
-    if (scratch && scratch->bytes >= bytes) return scratch;
+    std::weak_ptr<SharedWorkspace>& known = (*all)[&device];
+    std::shared_ptr<SharedWorkspace> workspace = known.lock();
+    if (workspace && workspace->bytes >= bytes) return workspace;
     const MemoryTagScope tag(MemoryTag::kWorkspace);
-    scratch = std::make_shared<Scratch>();
-    scratch->memory = allocate_on(device, bytes, "graph", "workspace of recorded operations");
-    scratch->bytes = bytes;
-    known = scratch;
-    return scratch;
+    workspace = std::make_shared<SharedWorkspace>();
+    workspace->memory = allocate_on(device, bytes, "graph", "workspace of recorded operations");
+    workspace->bytes = bytes;
+    known = workspace;
+    return workspace;
   }
 };
 
@@ -108,7 +108,7 @@ void CudaGraphSegment::measure() {
     if (!device_args.complete()) unsuited = step;
   }
   workspace_ = std::max(workspace_, scratch.needed());
-  renewed_ = std::max(renewed_, device_args.needed());
+  device_arg_bytes_ = std::max(device_arg_bytes_, device_args.needed());
   if (unsuited)
     disable(fmt::format("the kernel of '{}' keeps attributes that change in each run",
                         unsuited->operation->op->name));
@@ -137,18 +137,19 @@ void CudaGraphSegment::record() {
   }
   another.addresses = addresses_;
   another.replayed = false;
-  if (workspace_ > 0) another.scratch = Scratch::on(gpu_, workspace_);
+  if (workspace_ > 0) another.workspace = SharedWorkspace::on(gpu_, workspace_);
   DeviceArgs& device_args = another.device_args;
   device_args.there.clear();
-  if (device_args.bytes < renewed_) {
+  if (device_args.bytes < device_arg_bytes_) {
     const MemoryTagScope tag(MemoryTag::kWorkspace);
-    device_args.memory =
-        allocate_on(gpu_, renewed_, "graph", "attributes of recorded operations that change");
-    device_args.bytes = renewed_;
+    device_args.memory = allocate_on(gpu_, device_arg_bytes_, "graph",
+                                     "attributes of recorded operations that change");
+    device_args.bytes = device_arg_bytes_;
   }
   another.work = gpu_.record_work(
       [&](void* native_stream) {
-        ScratchScope scratch(another.scratch ? another.scratch->memory.get() : nullptr, workspace_);
+        ScratchScope scratch(another.workspace ? another.workspace->memory.get() : nullptr,
+                             workspace_);
         DeviceArgsScope attr_update(device_args.memory.get(), device_args.bytes);
         for (ProgramStep* step : steps_) {
           scratch.begin_kernel();

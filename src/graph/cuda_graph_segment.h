@@ -48,7 +48,7 @@ class CudaGraphSegment {
   bool run();
 
  private:
-  struct Scratch;
+  struct SharedWorkspace;
   // Kernel arguments that change from run to run, in device memory.
   struct DeviceArgs {
     std::shared_ptr<void> memory;
@@ -60,7 +60,7 @@ class CudaGraphSegment {
   struct Recording {
     std::vector<const void*> addresses;
     std::unique_ptr<RecordedWork> work;
-    std::shared_ptr<Scratch> scratch;
+    std::shared_ptr<SharedWorkspace> workspace;
     DeviceArgs device_args;
     std::uint64_t last_run = 0;
     bool replayed = false;
@@ -76,9 +76,9 @@ class CudaGraphSegment {
   std::vector<ProgramStep*> steps_;
   std::vector<const void*> addresses_;  // of this run
   std::vector<Recording> recorded_;
-  std::size_t workspace_ = 0;   // bytes that the kernels need
-  std::size_t renewed_ = 0;     // bytes of attributes that change
-  std::vector<std::byte> now_;  // their bytes in this run
+  std::size_t workspace_ = 0;         // bytes that the kernels need
+  std::size_t device_arg_bytes_ = 0;  // bytes of attributes that change
+  std::vector<std::byte> now_;        // their bytes in this run
   std::uint64_t runs_ = 0;
   int wasted_ = 0;  // CUDA graphs recorded since the last replay
   bool disabled_ = false;

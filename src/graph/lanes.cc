@@ -37,19 +37,20 @@ struct DeviceLane {
 
 // Consecutive kernel calls of this run, for a stream that runs them later.
 struct Stretch {
-  struct Call {
+  struct KernelCall {
     KernelFn kernel;
     KernelContext context;
     std::shared_ptr<const void> attrs;
     std::shared_ptr<void> kept;
   };
-  std::vector<Call> calls;
+  std::vector<KernelCall> calls;
   std::vector<profile::Event> events;  // of the calls, while a profile runs
 
   void add(const ProgramStep& step, bool profiled) {
     if (profiled)
       events.push_back(kernel_event(step.context, *step.operation->device, step.operation->name));
-    Call& call = calls.emplace_back(Call{step.kernel, step.context, step.attrs, step.kept});
+    KernelCall& call =
+        calls.emplace_back(KernelCall{step.kernel, step.context, step.attrs, step.kept});
     // The next run may change the attributes before this one has used them.
     if (step.operation->attr_update) {
       call.attrs = step.operation->op->attrs().copy(step.attrs.get());

@@ -27,7 +27,7 @@ struct ProgramStep {
   ProgramStep* awaits = nullptr;
   const CollectiveMember* member = nullptr;  // launches a collective
   ProgramStep* started = nullptr;            // waits for the collective that this step launched
-  std::shared_ptr<Work> work;                // launched, not waited for yet
+  std::shared_ptr<CollectiveWork> work;      // launched, not waited for yet
   Bucket* bucket = nullptr;                  // of the launched collective, if its group packs
   bool awaited = false;                      // a step on another device waits for this one
   std::atomic<std::uint64_t> finished{

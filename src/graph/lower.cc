@@ -353,7 +353,7 @@ class Lowering {
       const auto is_memory = [&](std::size_t input) {
         return &value_of(writer.inputs[input]).root() == &memory.root();
       };
-      const auto is_read = [&](const Body::Feed& feed) {
+      const auto is_read = [&](const Body::FrameFeed& feed) {
         return feed.from >= writer.control->elements &&
                writer.inputs[feed.from - writer.control->elements] == read;
       };

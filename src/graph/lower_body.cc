@@ -13,7 +13,7 @@ LowerOptions options_of(const Body& body, const LowerOptions& around) {
   options.resource_of = [outside = around.resource_of](const Node& handle) {
     return handle.outside->resource ? handle.outside->resource : outside(*handle.outside);
   };
-  for (const Body::Feed& feed : body.feeds) options.feeds.push_back(feed.tensor);
+  for (const Body::FrameFeed& feed : body.feeds) options.feeds.push_back(feed.tensor);
   return options;
 }
 
@@ -38,7 +38,7 @@ BodyBlock BodyLowering::lower(std::size_t body, const KnownSizes& sizes, const F
   KnownSizes known = sizes;
   options.sizes = &known;
   BodyBlock made;
-  for (const Body::Feed& feed : flow_->bodies[body].feeds) {
+  for (const Body::FrameFeed& feed : flow_->bodies[body].feeds) {
     options.feed_specs.push_back(frame[feed.from].spec);
     options.feed_devices.push_back(frame[feed.from].device);
     made.feeds.push_back(feed.from);

@@ -77,8 +77,9 @@ ProgramArenas::ProgramArenas(std::shared_ptr<ProgramMemory> memory)
     : memory_(std::move(memory)), program_(next_number()) {}
 
 std::size_t ProgramArenas::of(Device& device) {
-  const auto found = std::find_if(arenas_.begin(), arenas_.end(),
-                                  [&](const Part& part) { return part.device == &device; });
+  const auto found = std::find_if(arenas_.begin(), arenas_.end(), [&](const DeviceArena& arena) {
+    return arena.device == &device;
+  });
   if (found != arenas_.end()) return static_cast<std::size_t>(found - arenas_.begin());
   arenas_.push_back({.device = &device});
   return arenas_.size() - 1;
@@ -89,18 +90,18 @@ void ProgramArenas::need(std::size_t arena, std::size_t bytes) {
 }
 
 std::size_t ProgramArenas::bytes_on(const Device& device) const {
-  for (const Part& part : arenas_)
-    if (part.device == &device) return part.bytes;
+  for (const DeviceArena& arena : arenas_)
+    if (arena.device == &device) return arena.bytes;
   return 0;
 }
 
 Device* ProgramArenas::take() {
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
-    Part& part = arenas_[i];
-    if (!part.taken || !part.taken->try_take()) part.taken = memory_->take(*part.device);
-    if (part.taken->fit(program_, part.bytes, part.results)) continue;
+    DeviceArena& arena = arenas_[i];
+    if (!arena.taken || !arena.taken->try_take()) arena.taken = memory_->take(*arena.device);
+    if (arena.taken->fit(program_, arena.bytes, arena.results)) continue;
     give_back(i + 1);
-    return part.device;
+    return arena.device;
   }
   return nullptr;
 }
@@ -112,7 +113,7 @@ void ProgramArenas::give_back(std::size_t count) {
 }
 
 void ProgramArenas::free() {
-  for (Part& part : arenas_) part.taken->free();
+  for (DeviceArena& arena : arenas_) arena.taken->free();
 }
 
 }  // namespace tandem

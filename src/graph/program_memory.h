@@ -106,7 +106,7 @@ class ProgramArenas {
   const std::shared_ptr<ProgramMemory>& shared() const { return memory_; }
 
  private:
-  struct Part {
+  struct DeviceArena {
     Device* device = nullptr;
     std::size_t bytes = 0;
     std::size_t results = 0;
@@ -117,7 +117,7 @@ class ProgramArenas {
 
   std::shared_ptr<ProgramMemory> memory_;
   const std::uint64_t program_;
-  std::vector<Part> arenas_;
+  std::vector<DeviceArena> arenas_;
 };
 
 }  // namespace tandem

@@ -27,7 +27,7 @@ Device* home_of(const Tensor& tensor, const Device& device) {
 }
 
 Work start(Group group, PendingWork pending,
-           const std::function<std::shared_ptr<tandem::Work>(Communicator&)>& call) {
+           const std::function<std::shared_ptr<CollectiveWork>(Communicator&)>& call) {
   auto started = std::make_shared<PendingWork>(std::move(pending));
   started->work = call(group->communicator());
   group->keep(started);

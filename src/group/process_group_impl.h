@@ -22,7 +22,7 @@ struct PendingWork {
   // the device that each result is copied to; null: it stays where it is
   std::vector<Device*> devices;
   // null: ended, or part of a trace; destroyed before the memory
-  std::shared_ptr<tandem::Work> work;
+  std::shared_ptr<CollectiveWork> work;
 };
 
 // Some ranks of a job. One thread at a time, like its communicator.

@@ -1,6 +1,6 @@
 #include "hvd/adasum.h"
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/status.h"
 
 namespace tandem::hvd {
@@ -48,7 +48,7 @@ namespace {
 
 // One level after the other: at each, this rank exchanges vectors with a peer, and both combine
 // them.
-class AdasumWork final : public Work {
+class AdasumWork final : public CollectiveWork {
  public:
   AdasumWork(Communicator& communicator, const Buffer& whole, std::vector<Buffer> arrays,
              Scratch& scratch)
@@ -109,14 +109,14 @@ class AdasumWork final : public Work {
   const Buffer whole_;
   const std::vector<Buffer> arrays_;
   const Scratch::Block theirs_;
-  int distance_ = 1;                       // to the peer's rank
-  std::shared_ptr<Work> received_, sent_;  // of this level; null once all levels are done
+  int distance_ = 1;                                 // to the peer's rank
+  std::shared_ptr<CollectiveWork> received_, sent_;  // of this level; null once all levels are done
 };
 
 }  // namespace
 
-std::shared_ptr<Work> start_adasum(Communicator& communicator, const Buffer& whole,
-                                   std::vector<Buffer> arrays, Scratch& scratch) {
+std::shared_ptr<CollectiveWork> start_adasum(Communicator& communicator, const Buffer& whole,
+                                             std::vector<Buffer> arrays, Scratch& scratch) {
   return std::make_shared<AdasumWork>(communicator, whole, std::move(arrays), scratch);
 }
 

@@ -17,7 +17,7 @@ void adasum_pair(const Buffer& a, const Buffer& b, void* result);
 // pairs of pairs. Dot products are computed in float64, and every rank gets the same bits. Works of
 // one communicator must be waited for, or tested until they are done, in the order of the calls.
 // REQUIRES: a floating dtype, a power of two of ranks.
-std::shared_ptr<Work> start_adasum(Communicator& communicator, const Buffer& whole,
-                                   std::vector<Buffer> arrays, Scratch& scratch);
+std::shared_ptr<CollectiveWork> start_adasum(Communicator& communicator, const Buffer& whole,
+                                             std::vector<Buffer> arrays, Scratch& scratch);
 
 }  // namespace tandem::hvd

@@ -127,7 +127,7 @@ void CollectiveExecutor::start_batch(const ReadyList& ready, const std::vector<F
     }
     if (timed && batch.pooled) timeline_.add(item.mine->name, "MEMCPY_IN_FUSION_BUFFER", packing);
   }
-  std::shared_ptr<Work> work;
+  std::shared_ptr<CollectiveWork> work;
   if (common.op == kAdasum) {
     std::vector<Buffer> arrays;
     for (std::size_t i = 0; i < batch.items.size(); ++i) arrays.push_back(batch.array(i));
@@ -191,7 +191,7 @@ void CollectiveExecutor::finish_batch(const Batch& batch) {
   if (batch.pooled) batch.pooled->busy = false;
 }
 
-void CollectiveExecutor::add_pending(std::shared_ptr<Work> work, RequestKind kind,
+void CollectiveExecutor::add_pending(std::shared_ptr<CollectiveWork> work, RequestKind kind,
                                      const std::string& name, std::function<void()> finish) {
   pending_.push_back({.work = std::move(work),
                       .finish = std::move(finish),
@@ -224,7 +224,7 @@ void CollectiveExecutor::start_single(const AgreementRef& agreement,
                                       const OperationRef& operation) {
   TANDEM_ASSERT(operation);  // only allreduce and barrier support ranks that have joined
   std::function<void()> finish;
-  std::shared_ptr<Work> work;
+  std::shared_ptr<CollectiveWork> work;
   switch (agreement->any().kind) {
     case RequestKind::kAllgather: work = start_allgather(*agreement, *operation); break;
     case RequestKind::kBroadcast: work = start_broadcast(*agreement, *operation); break;
@@ -275,8 +275,8 @@ std::int64_t sum(std::span<const std::int64_t> values) {
 
 }  // namespace
 
-std::shared_ptr<Work> CollectiveExecutor::start_allgather(const Agreement& agreement,
-                                                          Handle::State& operation) {
+std::shared_ptr<CollectiveWork> CollectiveExecutor::start_allgather(const Agreement& agreement,
+                                                                    Handle::State& operation) {
   std::vector<std::int64_t> rows;
   for (const RequestRef& request : agreement.requests) rows.push_back(request->shapes[0][0]);
   operation.results = {make_result(operation, sum(rows))};
@@ -287,8 +287,8 @@ std::shared_ptr<Work> CollectiveExecutor::start_allgather(const Agreement& agree
   return communicator_.all_gather(mine, gathered);
 }
 
-std::shared_ptr<Work> CollectiveExecutor::start_broadcast(const Agreement&,
-                                                          Handle::State& operation) {
+std::shared_ptr<CollectiveWork> CollectiveExecutor::start_broadcast(const Agreement&,
+                                                                    Handle::State& operation) {
   const Request& request = *operation.request;
   std::vector<Buffer> parts;
   for (std::size_t i = 0; i < request.dtypes.size(); ++i) {
@@ -301,8 +301,8 @@ std::shared_ptr<Work> CollectiveExecutor::start_broadcast(const Agreement&,
   return communicator_.broadcast(parts, request.root);
 }
 
-std::shared_ptr<Work> CollectiveExecutor::start_alltoall(const Agreement& agreement,
-                                                         Handle::State& operation) {
+std::shared_ptr<CollectiveWork> CollectiveExecutor::start_alltoall(const Agreement& agreement,
+                                                                   Handle::State& operation) {
   const Request& request = *operation.request;
   operation.received_splits.clear();
   for (const RequestRef& theirs : agreement.requests)
@@ -314,9 +314,8 @@ std::shared_ptr<Work> CollectiveExecutor::start_alltoall(const Agreement& agreem
   return communicator_.all_to_all(sent, received);
 }
 
-std::shared_ptr<Work> CollectiveExecutor::start_reducescatter(const Agreement&,
-                                                              Handle::State& operation,
-                                                              std::function<void()>& finish) {
+std::shared_ptr<CollectiveWork> CollectiveExecutor::start_reducescatter(
+    const Agreement&, Handle::State& operation, std::function<void()>& finish) {
   const Request& request = *operation.request;
   const DType dtype = request.dtypes[0];
   const std::int64_t all = request.shapes[0][0], ranks = communicator_.size();

@@ -48,7 +48,7 @@ class CollectiveExecutor {
   };
   // A launched collective.
   struct LaunchedCollective {
-    std::shared_ptr<Work> work;  // null once done
+    std::shared_ptr<CollectiveWork> work;  // null once done
     std::function<void()> finish;
     std::string name;  // of its first operation
     std::int64_t begun = 0;
@@ -84,12 +84,16 @@ class CollectiveExecutor {
   void start_batch(const ReadyList& ready, const std::vector<FusionUnit>& units);
   void finish_batch(const Batch& batch);
   void start_single(const AgreementRef& agreement, const OperationRef& operation);
-  std::shared_ptr<Work> start_allgather(const Agreement& agreement, Handle::State& operation);
-  std::shared_ptr<Work> start_broadcast(const Agreement& agreement, Handle::State& operation);
-  std::shared_ptr<Work> start_alltoall(const Agreement& agreement, Handle::State& operation);
-  std::shared_ptr<Work> start_reducescatter(const Agreement& agreement, Handle::State& operation,
-                                            std::function<void()>& finish);
-  void add_pending(std::shared_ptr<Work> work, RequestKind kind, const std::string& name,
+  std::shared_ptr<CollectiveWork> start_allgather(const Agreement& agreement,
+                                                  Handle::State& operation);
+  std::shared_ptr<CollectiveWork> start_broadcast(const Agreement& agreement,
+                                                  Handle::State& operation);
+  std::shared_ptr<CollectiveWork> start_alltoall(const Agreement& agreement,
+                                                 Handle::State& operation);
+  std::shared_ptr<CollectiveWork> start_reducescatter(const Agreement& agreement,
+                                                      Handle::State& operation,
+                                                      std::function<void()>& finish);
+  void add_pending(std::shared_ptr<CollectiveWork> work, RequestKind kind, const std::string& name,
                    std::function<void()> finish);
   // A free fusion buffer. It stays busy until its collective has finished.
   PooledBucket& take_bucket(std::span<const std::int64_t> counts, DType dtype);

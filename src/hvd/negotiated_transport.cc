@@ -26,7 +26,7 @@ Device& combining_device(Device& device) {
 namespace {
 
 // The operations of one bucket.
-class BucketWork final : public Work {
+class BucketWork final : public CollectiveWork {
  public:
   explicit BucketWork(std::shared_ptr<ProcessSetCoordinator> coordinator)
       : coordinator_(std::move(coordinator)) {}
@@ -98,7 +98,8 @@ class TracedBucketGroup final : public CollectiveGroup {
     };
     return Bucket(device_, allocate, counts, dtype);
   }
-  std::shared_ptr<Work> all_reduce(int, std::span<const Buffer> parts, ReduceOp) override {
+  std::shared_ptr<CollectiveWork> all_reduce(int, std::span<const Buffer> parts,
+                                             ReduceOp) override {
     auto work = std::make_shared<BucketWork>(coordinator_);
     auto* at = static_cast<std::byte*>(parts.front().data);
     for (const RequestRef& request : requests_) {
@@ -134,7 +135,7 @@ Bucket NegotiatedTransport::make_bucket(std::span<const std::int64_t> counts, DT
       device_, [this](std::size_t bytes) { return memory_.allocate(bytes); }, counts, dtype);
 }
 
-std::shared_ptr<Work> NegotiatedTransport::start(const FullBucket& bucket) {
+std::shared_ptr<CollectiveWork> NegotiatedTransport::start(const FullBucket& bucket) {
   auto work = std::make_shared<BucketWork>(coordinator_);
   for (std::size_t i = 0; i < bucket.gradients.size(); ++i) {
     const std::size_t index = bucket.gradients[i];

@@ -46,7 +46,7 @@ class NegotiatedTransport final : public GradientTransport {
 
   bool packs() const override { return true; }
   Bucket make_bucket(std::span<const std::int64_t> counts, DType dtype) override;
-  std::shared_ptr<Work> start(const FullBucket& bucket) override;
+  std::shared_ptr<CollectiveWork> start(const FullBucket& bucket) override;
   // Not needed: each request says whether there is a gradient.
   void start_presence_exchange(std::span<const std::uint8_t>) override {}
   std::vector<std::uint8_t> wait_presence_exchange() override;

@@ -271,9 +271,9 @@ void ProcessSetCoordinator::check_peers() {
   if (!work_->sleep(kNap)) std::this_thread::yield();
 }
 
-std::shared_ptr<Work> ProcessSetCoordinator::gather(std::span<const std::byte> mine,
-                                                    std::span<const std::size_t> bytes,
-                                                    std::vector<std::byte>& all) {
+std::shared_ptr<CollectiveWork> ProcessSetCoordinator::gather(std::span<const std::byte> mine,
+                                                              std::span<const std::size_t> bytes,
+                                                              std::vector<std::byte>& all) {
   std::size_t total = 0;
   for (std::size_t count : bytes) total += count;
   all.resize(total);

@@ -94,8 +94,9 @@ class ProcessSetCoordinator : public std::enable_shared_from_this<ProcessSetCoor
   bool may_begin_ahead(bool may_wait) const;
   bool work_is_done(bool may_wait);
   void check_peers();
-  std::shared_ptr<Work> gather(std::span<const std::byte> mine, std::span<const std::size_t> bytes,
-                               std::vector<std::byte>& all);
+  std::shared_ptr<CollectiveWork> gather(std::span<const std::byte> mine,
+                                         std::span<const std::size_t> bytes,
+                                         std::vector<std::byte>& all);
   OperationRef take(const std::string& name);
   void complete(const OperationRef& operation, std::exception_ptr error);
   void check_stalls();
@@ -123,7 +124,7 @@ class ProcessSetCoordinator : public std::enable_shared_from_this<ProcessSetCoor
   StallWatch stalls_;
   std::optional<Autotune> autotune_;
   Phase phase_ = Phase::kIdle;
-  std::shared_ptr<Work> work_;
+  std::shared_ptr<CollectiveWork> work_;
   std::vector<OperationRef> waiting_;  // not yet submitted by all ranks
   std::vector<std::byte> mine_, gathered_, requests_, gathered_requests_;
   std::vector<std::size_t> header_bytes_, request_bytes_;

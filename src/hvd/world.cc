@@ -57,7 +57,7 @@ std::shared_ptr<ProcessSetCoordinator> take_coordinator(ProcessSet::State& set) 
 
 // Waits until a failed coordinator is idle, so that it can be destroyed. If a backend may still
 // access its operations' memory, keeps the coordinator for good.
-void retire(const std::shared_ptr<ProcessSetCoordinator>& coordinator) {
+void release_when_idle(const std::shared_ptr<ProcessSetCoordinator>& coordinator) {
   static std::mutex mutex;
   static auto& kept = *new std::vector<std::shared_ptr<ProcessSetCoordinator>>;
   if (coordinator->wait_idle(std::chrono::seconds(1))) return;
@@ -230,7 +230,7 @@ bool World::remove_set(ProcessSet::State& set) {
   if (!coordinator) return set.rank < 0;
   coordinator->abort(std::make_exception_ptr(
       InvalidArgumentError(fmt::format("[hvd] process set {} was removed", set.id))));
-  retire(coordinator);
+  release_when_idle(coordinator);
   const std::lock_guard lock(wakeup_->mutex);
   return coordinators_.erase(set.id) > 0;
 }
@@ -295,7 +295,7 @@ void World::shut_down(std::chrono::milliseconds limit) {
   const auto ended = std::make_exception_ptr(AbortedError(kEnded));
   for (const auto& [id, other] : coordinators_) {
     other->abort(ended);
-    retire(other);
+    release_when_idle(other);
   }
   try {
     timeline_->stop();

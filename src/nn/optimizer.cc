@@ -239,20 +239,20 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
   const VariableImpl& steps = iterations_.impl();
   std::int64_t count = read_count(steps, copy);
   // In a program, each run reads the counter's current value and increments it.
-  std::shared_ptr<const AttrUpdate> renewal;
+  std::shared_ptr<const AttrUpdate> step_update;
   std::function<StepInfo()> of_run;
   if (building) {
     const int earlier = building->next_of(steps.storage().identity(copy));
     of_run = [self = shared_from_this(), &steps, copy, earlier] {
       return self->step_at(read_count(steps, copy) + earlier);
     };
-    renewal = std::make_shared<const AttrUpdate>(
+    step_update = std::make_shared<const AttrUpdate>(
         [of_run, set_step = step_setter()](void* attrs) { set_step(of_run(), attrs); });
     building->after_run(
         [self = shared_from_this(), &steps, copy] { increment_count(steps, copy); });
     count += earlier;
   }
-  const AttrUpdateScope renewing(renewal);
+  const AttrUpdateScope update_scope(step_update);
   update_states({*this, step_at(count), std::move(of_run)}, copy, states, gradients);
   if (!building) increment_count(steps, copy);
 }

@@ -21,7 +21,7 @@ class HookTransport final : public CommunicatorTransport {
         parameters_(std::move(parameters)),
         group_(std::move(group)) {}
 
-  std::shared_ptr<Work> start(const FullBucket& bucket) override {
+  std::shared_ptr<CollectiveWork> start(const FullBucket& bucket) override {
     const NoGradScope no_grad;
     const auto then =
         labelled(bucket.index, bucket.step, [&] { return hook_(tensors_of(bucket)); });
@@ -40,7 +40,7 @@ class HookTransport final : public CommunicatorTransport {
   }
 
  private:
-  struct HookWork final : Work {
+  struct HookWork final : CollectiveWork {
     explicit HookWork(std::function<void()> finish) : finish_(std::move(finish)) {}
     void wait() override { finish_(); }
     bool test() override { return false; }  // hooks can only be waited for

@@ -103,7 +103,9 @@ class Assembly {
 
   static void feed(Body& body, Node& placeholder, std::size_t from, const GradEdge& edge) {
     body.feeds.push_back({{&placeholder, 0}, from});
-    const auto same = [&](const Body::Source& source) { return source.edge.node == edge.node; };
+    const auto same = [&](const Body::FrameSource& source) {
+      return source.edge.node == edge.node;
+    };
     if (edge && std::none_of(body.sources.begin(), body.sources.end(), same))
       body.sources.push_back({edge, from});
   }

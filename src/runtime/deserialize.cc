@@ -370,7 +370,7 @@ class GraphReader {
                      : inputs.empty() || !is_flag(spec_of(inputs[0])))
       refuse("cannot choose a body from its {} inputs", inputs.size());
     for (const Body& body : flow.bodies) {
-      for (const Body::Feed& feed : body.feeds)
+      for (const Body::FrameFeed& feed : body.feeds)
         if (feed.from >= flow.elements + inputs.size() ||
             (feed.from >= flow.elements && flow.writes[feed.from - flow.elements]))
           refuse("feeds a body with tensor {}, which is not in its frame", feed.from);

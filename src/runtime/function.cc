@@ -55,7 +55,7 @@ bool wants_gradient(const Tensor& tensor) {
   return grad_mode && is_tracked(tensor) && is_floating(tensor.dtype());
 }
 
-struct Input {
+struct ArgumentSpec {
   TensorSpec spec;
   bool tracked = false;
 };
@@ -83,7 +83,7 @@ struct Trace {
   std::mutex running;                       // one run at a time
 
   // Returns whether the callable created variables.
-  bool make(const std::vector<Input>& inputs, const FunctionTraces::Body& body,
+  bool make(const std::vector<ArgumentSpec>& inputs, const FunctionTraces::Body& body,
             bool may_make_variables) {
     TraceFrame frame{
         .outside = &Generator::current(), .name = name, .may_make_variables = may_make_variables};
@@ -269,10 +269,10 @@ struct FunctionTraces::Impl {
       forget(std::shared_ptr(found->second));
     }
     const auto& signature = options.input_signature;
-    std::vector<Input> inputs;
+    std::vector<ArgumentSpec> inputs;
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       const Tensor& input = call.inputs[i];
-      Input& made = inputs.emplace_back(Input{impl_of(input), wants_gradient(input)});
+      ArgumentSpec& made = inputs.emplace_back(ArgumentSpec{impl_of(input), wants_gradient(input)});
       if (!signature.empty()) made.spec = {signature[i].dtype, signature[i].shape};
     }
     auto trace = std::make_shared<Trace>();

@@ -22,13 +22,13 @@ void run_inline(KernelFn kernel, KernelContext& context, const Device& device) {
 // Runs the kernel later, on the stream's thread. `event`: null unless a profile is taken.
 void run_deferred(KernelFn kernel, const KernelContext& context, const AttrsType& attrs_type,
                   Stream& stream, std::unique_ptr<profile::Event> event) {
-  struct Kept {
+  struct DeferredCall {
     KernelContext context;
     std::shared_ptr<const void> attrs;
     std::unique_ptr<profile::Event> event;
   };
-  auto kept =
-      std::make_shared<Kept>(Kept{context, attrs_type.copy(context.attrs_data), std::move(event)});
+  auto kept = std::make_shared<DeferredCall>(
+      DeferredCall{context, attrs_type.copy(context.attrs_data), std::move(event)});
   kept->context.attrs_data = kept->attrs.get();
   stream.enqueue([kernel, kept] {
     std::optional<profile::Span> span;

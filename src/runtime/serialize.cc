@@ -143,7 +143,7 @@ class GraphWriter {
         write_body(*body.graph, counted.last.get(), graph);
         graph.set_random_count(counted.count);
       }
-      for (const Body::Feed& feed : body.feeds) {
+      for (const Body::FrameFeed& feed : body.feeds) {
         proto::Body::Feed& made = *written.add_feeds();
         made.set_node(id(feed.tensor.node));
         made.set_from(static_cast<std::uint32_t>(feed.from));

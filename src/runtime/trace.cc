@@ -18,7 +18,7 @@ constinit thread_local TraceFrame* trace_frame = nullptr;
 
 namespace {
 
-void renew_key(const OpDef& op, Node& node) {
+void set_key_update(const OpDef& op, Node& node) {
   const auto copy = op.attrs().copy(node.attrs.get());
   const RandomKey traced = op.exchange_key(const_cast<void*>(copy.get()), {});
   const ReplicaContext* replica = ReplicaContext::current();
@@ -59,7 +59,7 @@ std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inp
   for (const Tensor* input : inputs) sources.push_back(graph.input_of(*input));
   const NodeOptions options = node_options();
   Node& node = graph.add(op, attrs, sources, options);
-  if (op.exchange_key) renew_key(op, node);
+  if (op.exchange_key) set_key_update(op, node);
   std::vector<Tensor> outputs;
   outputs.reserve(node.outputs.size());
   for (std::size_t i = 0; i < node.outputs.size(); ++i)

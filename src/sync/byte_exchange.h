@@ -34,7 +34,7 @@ class ByteExchange {
  private:
   Communicator& communicator_;
   std::vector<std::uint8_t> mine_, all_;
-  std::shared_ptr<Work> work_;
+  std::shared_ptr<CollectiveWork> work_;
 };
 
 }  // namespace tandem

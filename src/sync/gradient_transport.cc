@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-std::shared_ptr<Work> CommunicatorTransport::start(const FullBucket& bucket) {
+std::shared_ptr<CollectiveWork> CommunicatorTransport::start(const FullBucket& bucket) {
   return labelled(bucket.index, bucket.step,
                   [&] { return communicator_->all_reduce(bucket.buffers, bucket.op); });
 }

@@ -39,7 +39,7 @@ class GradientTransport {
   virtual Bucket make_bucket(std::span<const std::int64_t> counts, DType dtype) = 0;
   // Launches the reduction of a bucket, without waiting. The memory belongs to the work until its
   // wait() returns. The reducer waits for the buckets in launch order, after all are launched.
-  virtual std::shared_ptr<Work> start(const FullBucket& bucket) = 0;
+  virtual std::shared_ptr<CollectiveWork> start(const FullBucket& bucket) = 0;
   // Advances launched reductions, without waiting.
   virtual void progress() {}
   // Replaces `order`, in which this rank's gradients became ready, by rank 0's. A transport whose
@@ -64,7 +64,7 @@ class CommunicatorTransport : public GradientTransport {
   Bucket make_bucket(std::span<const std::int64_t> counts, DType dtype) override {
     return Bucket(*communicator_, counts, dtype);
   }
-  std::shared_ptr<Work> start(const FullBucket& bucket) override;
+  std::shared_ptr<CollectiveWork> start(const FullBucket& bucket) override;
   void progress() override { communicator_->progress(); }
   void broadcast_order(std::span<std::int64_t> order) override;
   void start_presence_exchange(std::span<const std::uint8_t> mine) override;
@@ -78,9 +78,9 @@ class CommunicatorTransport : public GradientTransport {
   // and profiles.
   template <class F>
   auto labelled(std::size_t bucket, std::int64_t step, const F& call) {
-    struct Label {
+    struct LabelScope {
       Communicator& communicator;
-      ~Label() { communicator.label({}, -1); }
+      ~LabelScope() { communicator.label({}, -1); }
     } label{*communicator_};
     communicator_->label("bucket " + std::to_string(bucket), step);
     return call();

@@ -153,7 +153,7 @@ void Reducer::finish() {
     ~ResetOnExit() { reducer.reset(); }
   } reset_on_exit{*this};
   TANDEM_ASSERT(next_ == buckets_.size());
-  for (const std::shared_ptr<Work>& work : in_flight_) work->wait();
+  for (const std::shared_ptr<CollectiveWork>& work : in_flight_) work->wait();
   ++step_;
   if (options_.rebuild && !order_known_) adopt_order_of_rank_0();
 }
@@ -175,7 +175,7 @@ const std::shared_ptr<void>& Reducer::memory(std::size_t index) const {
 }
 
 void Reducer::replace_memory(std::size_t index) {
-  memory_[buckets_.position(index).bucket].renew();
+  memory_[buckets_.position(index).bucket].replace_memory();
 }
 
 }  // namespace tandem

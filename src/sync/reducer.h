@@ -143,8 +143,8 @@ class Reducer {
   std::size_t generation_ = 0;
   std::int64_t step_ = 0;
   ReduceOp op_ = ReduceOp::kSum;
-  std::size_t next_ = 0;                          // the first bucket that is not launched
-  std::vector<std::shared_ptr<Work>> in_flight_;  // one per launched bucket
+  std::size_t next_ = 0;                                    // the first bucket that is not launched
+  std::vector<std::shared_ptr<CollectiveWork>> in_flight_;  // one per launched bucket
 };
 
 }  // namespace tandem

@@ -151,7 +151,7 @@ TEST_F(GradientBuffer, APassForSourcesUsesItsOwnBuffers) {
   EXPECT_EQ(place.to_vector<float>(), std::vector<float>(6, 8.0f));
 }
 
-TEST(RunBackward, SeveralRoots) {
+TEST(RunBackward, AddsTheGradientsOfSeveralRoots) {
   const Variable w(constant(4.0));
   const Tensor a = w * 2.0, b = w * w;
   BackwardPass pass;

@@ -79,7 +79,7 @@ TEST(GradientTape, IntermediatesAreSourcesToo) {
   EXPECT_FLOAT_EQ(at(tape.gradient(z, y)), 18.0f);
 }
 
-TEST(GradientTape, HigherOrders) {
+TEST(GradientTape, NestedTapesGiveHigherOrders) {
   const Tensor x = constant(2.0);
   GradientTape outer;
   outer.watch(x);

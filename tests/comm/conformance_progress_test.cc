@@ -72,7 +72,7 @@ TEST_P(Conformance, AllCompletesWhileTheRanksCompute) {
       fill<float>(copy.all(), rank, 3);
       fill<float>(sent.all(), rank, 4);
       std::fill_n(received.data<float>(), count, 0.0f);
-      std::vector<std::shared_ptr<Work>> works = {
+      std::vector<std::shared_ptr<CollectiveWork>> works = {
           communicator.all_reduce({&sum.all(), 1}, ReduceOp::kSum),
           communicator.broadcast({&copy.all(), 1}, ranks - 1)};
       if (ranks > 1) {

@@ -38,7 +38,7 @@ void check_reductions(Communicator& communicator) {
       for (bool allocated : {false, true}) check_all_reduce<T>(communicator, allocated, length, op);
 }
 
-TEST_P(Conformance, AllReduce) {
+TEST_P(Conformance, AllReduceGivesEveryRankTheReduction) {
   run([](Communicator& communicator) {
     for (std::int64_t length : kLengths)
       for (bool allocated : {false, true})
@@ -143,7 +143,7 @@ TEST_P(Conformance, AllGatherAndReduceScatter) {
   });
 }
 
-TEST_P(Conformance, AllToAll) {
+TEST_P(Conformance, AllToAllGivesEachRankItsPart) {
   run([](Communicator& communicator) {
     const int rank = communicator.rank(), ranks = communicator.size();
     for (std::int64_t most : {0, 5, 1000, 150'001}) {
@@ -232,14 +232,14 @@ TEST_P(Conformance, EveryTypeInEveryCollective) {
   });
 }
 
-TEST_P(Conformance, Messages) {
+TEST_P(Conformance, MessagesArriveInTheOrderSent) {
   if (ranks() < 2) return;
   run([](Communicator& communicator) {
     const int rank = communicator.rank(), ranks = communicator.size();
     const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
     // Several messages of all sizes at once arrive in order.
     std::deque<Array> sent, received;
-    std::vector<std::shared_ptr<Work>> works;
+    std::vector<std::shared_ptr<CollectiveWork>> works;
     int salt = 0;
     for (std::int64_t length : kLengths) {
       const Array& from = sent.emplace_back(communicator, false, length, float32);
@@ -305,10 +305,10 @@ TEST_P(Conformance, BarrierAndExchange) {
 }
 
 // More collectives than a backend may have room for, of several kinds, waited for in reverse order.
-TEST_P(Conformance, ManyUnderWay) {
+TEST_P(Conformance, ManyCollectivesMayBeUnderWay) {
   run([](Communicator& communicator) {
     std::deque<Array> sums, copies;
-    std::vector<std::shared_ptr<Work>> works;
+    std::vector<std::shared_ptr<CollectiveWork>> works;
     constexpr int kMany = 100;
     for (int i = 0; i < kMany; ++i) {
       const std::int64_t length = i % 7 == 6 ? 150'000 : 10 + i * 37;
@@ -345,7 +345,7 @@ TEST_P(Conformance, TestEndsWithoutWaiting) {
   });
 }
 
-TEST_P(Conformance, SubGroups) {
+TEST_P(Conformance, SubGroupsAreIndependent) {
   run([](Communicator& communicator) {
     const int rank = communicator.rank(), ranks = communicator.size();
     std::vector<int> mine, others, backwards(static_cast<std::size_t>(ranks));
@@ -413,7 +413,7 @@ std::string refusal(const Body& body) {
   return "no error";
 }
 
-TEST_P(Conformance, RefusesWhatCannotWork) {
+TEST_P(Conformance, RefusesInvalidArguments) {
   run([](Communicator& communicator) {
     const int ranks = communicator.size();
     const Array array(communicator, false, 8, float32), flags(communicator, false, 8, bool_);

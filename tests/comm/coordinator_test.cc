@@ -66,7 +66,7 @@ TEST(Frames, OfInvalidSizesAreRefusedBeforeAllocation) {
   EXPECT_THROW(encode({.value = std::string(kMaxValueBytes + 1, 'v')}), InvalidArgumentError);
 }
 
-TEST(JoinTerms, AreReadAsTheyWereWritten) {
+TEST(JoinTerms, SurviveSerialisation) {
   const std::string text = encode(JoinTerms{.size = 8, .role = Role::kEvaluator, .silence = 5s});
   EXPECT_EQ(text, "8 2 5000");
   const auto terms = decode_join_terms(text);
@@ -83,9 +83,9 @@ TEST(JoinTerms, AreReadAsTheyWereWritten) {
 
 const std::string kThreeWorkers = encode(JoinTerms{.size = 3, .silence = 5s});
 
-class Three : public ::testing::Test {
+class CoordinatorOfThree : public ::testing::Test {
  protected:
-  explicit Three(std::optional<OutsideHost> outside = std::nullopt)
+  explicit CoordinatorOfThree(std::optional<OutsideHost> outside = std::nullopt)
       : coordinator_({.size = 3, .outside = std::move(outside)},
                      [this](int connection, const WireMessage& message) {
                        sent_[connection].push_back(message);
@@ -115,7 +115,7 @@ class Three : public ::testing::Test {
   Coordinator coordinator_;
 };
 
-TEST_F(Three, StartWhenAllAreThere) {
+TEST_F(CoordinatorOfThree, StartWhenAllAreThere) {
   EXPECT_TRUE(join(2));
   EXPECT_EQ(last(12).type, MessageType::kAlive);
   EXPECT_EQ(last(12).value, "0, 1");
@@ -131,7 +131,7 @@ TEST_F(Three, StartWhenAllAreThere) {
   }
 }
 
-TEST_F(Three, RefuseUnknownProcesses) {
+TEST_F(CoordinatorOfThree, RefuseUnknownProcesses) {
   EXPECT_TRUE(join(0));
   EXPECT_TRUE(join(1, 4));
   EXPECT_EQ(last(11).type, MessageType::kRefused);
@@ -145,7 +145,7 @@ TEST_F(Three, RefuseUnknownProcesses) {
   EXPECT_FALSE(join(0));  // the connection has joined already
 }
 
-TEST_F(Three, ADroppedConnectionIsADeadRankForTheOthers) {
+TEST_F(CoordinatorOfThree, ADroppedConnectionIsADeadRankForTheOthers) {
   join_all();
   coordinator_.dropped(12, "its connection closed without goodbye");
   EXPECT_EQ(sent_[10].size(), 1u);
@@ -160,7 +160,7 @@ TEST_F(Three, ADroppedConnectionIsADeadRankForTheOthers) {
   EXPECT_FALSE(coordinator_.deserted());
 }
 
-TEST_F(Three, SilenceIsDeath) {
+TEST_F(CoordinatorOfThree, ASilentRankCountsAsDead) {
   join_all();
   now_ += 4s;
   handle(10, {.type = MessageType::kHeartbeat});
@@ -178,7 +178,7 @@ TEST_F(Three, SilenceIsDeath) {
   EXPECT_EQ(sent_[10].size(), count);  // not sent again
 }
 
-TEST_F(Three, ReportAnAbortedRankToTheOthers) {
+TEST_F(CoordinatorOfThree, ReportAnAbortedRankToTheOthers) {
   join_all();
   handle(11, {.type = MessageType::kReport, .value = "out of memory"});
   EXPECT_EQ(last(10).number, 1);
@@ -190,7 +190,7 @@ TEST_F(Three, ReportAnAbortedRankToTheOthers) {
 }
 
 // Otherwise the failure of all ranks of a job would take a quadratic number of messages.
-TEST_F(Three, OnlyTheFirstFailureIsAnnounced) {
+TEST_F(CoordinatorOfThree, OnlyTheFirstFailureIsAnnounced) {
   join_all();
   coordinator_.dropped(12, "its connection closed without goodbye");
   coordinator_.dropped(11, "its connection closed without goodbye");
@@ -199,7 +199,7 @@ TEST_F(Three, OnlyTheFirstFailureIsAnnounced) {
   EXPECT_EQ(sent_[11].size(), 1u);
 }
 
-TEST_F(Three, TheDeathOfAnEvaluatorAffectsNoOthers) {
+TEST_F(CoordinatorOfThree, TheDeathOfAnEvaluatorAffectsNoOthers) {
   join_all(Role::kEvaluator);
   coordinator_.dropped(12, "its connection closed without goodbye");
   for (const int worker : {10, 11}) {
@@ -209,14 +209,14 @@ TEST_F(Three, TheDeathOfAnEvaluatorAffectsNoOthers) {
   }
 }
 
-TEST_F(Three, TheDeathOfAServerAffectsWorkers) {
+TEST_F(CoordinatorOfThree, TheDeathOfAServerAffectsWorkers) {
   join_all(Role::kServer);
   coordinator_.dropped(12, "its connection closed without goodbye");
   EXPECT_EQ(last(10).type, MessageType::kFailed);
   EXPECT_EQ(last(11).type, MessageType::kFailed);
 }
 
-TEST_F(Three, TheDeathOfAWorkerAffectsWorkersOnly) {
+TEST_F(CoordinatorOfThree, TheDeathOfAWorkerAffectsWorkersOnly) {
   for (const Role role : {Role::kServer, Role::kEvaluator})
     EXPECT_FALSE(fails(role, Role::kWorker));
   join_all(Role::kServer);
@@ -226,7 +226,7 @@ TEST_F(Three, TheDeathOfAWorkerAffectsWorkersOnly) {
   EXPECT_EQ(last(12).type, MessageType::kEpoch);
 }
 
-TEST_F(Three, GoOnWithTheWorkersThatAreLeft) {
+TEST_F(CoordinatorOfThree, GoOnWithTheWorkersThatAreLeft) {
   join_all();
   coordinator_.dropped(11, "its connection closed without goodbye");
   EXPECT_TRUE(handle(10, {.type = MessageType::kContinue}));
@@ -244,13 +244,13 @@ TEST_F(Three, GoOnWithTheWorkersThatAreLeft) {
   EXPECT_FALSE(handle(12, {.type = MessageType::kContinue}));  // its rank has aborted
 }
 
-TEST_F(Three, InvalidRolesAndEpochsBreakTheProtocol) {
+TEST_F(CoordinatorOfThree, InvalidRolesAndEpochsBreakTheProtocol) {
   EXPECT_TRUE(join(0));
   EXPECT_FALSE(handle(10, {.type = MessageType::kContinue}));
   EXPECT_FALSE(handle(11, {.type = MessageType::kJoin, .rank = 1, .value = "3 3 5000"}));
 }
 
-TEST_F(Three, SetTheirSilenceLimits) {
+TEST_F(CoordinatorOfThree, SetTheirSilenceLimits) {
   EXPECT_TRUE(join(0));
   EXPECT_TRUE(join(1));
   EXPECT_TRUE(handle(12, {.type = MessageType::kJoin, .rank = 2, .value = "3 0 9000"}));
@@ -264,7 +264,7 @@ TEST_F(Three, SetTheirSilenceLimits) {
   EXPECT_EQ(last(10).value, "rank 2 is gone: no message was received for 9000 ms");
 }
 
-TEST_F(Three, GoodbyeIsNoFailure) {
+TEST_F(CoordinatorOfThree, ARankThatSaysGoodbyeHasNotFailed) {
   join_all();
   handle(12, {.type = MessageType::kGoodbye});
   EXPECT_EQ(last(12).type, MessageType::kFarewell);
@@ -278,7 +278,7 @@ TEST_F(Three, GoodbyeIsNoFailure) {
   EXPECT_FALSE(handle(50, {.type = MessageType::kJoin, .rank = 1, .value = kThreeWorkers}));
 }
 
-TEST_F(Three, RankZeroThatLeavesFirstEndsTheServer) {
+TEST_F(CoordinatorOfThree, RankZeroThatLeavesFirstEndsTheServer) {
   join_all();
   handle(10, {.type = MessageType::kGoodbye});
   coordinator_.close();
@@ -288,12 +288,12 @@ TEST_F(Three, RankZeroThatLeavesFirstEndsTheServer) {
 }
 
 // A job of three ranks that another process than rank 0 hosts.
-class ThreeOutside : public Three {
+class OutsideCoordinatorOfThree : public CoordinatorOfThree {
  protected:
-  ThreeOutside() : Three(OutsideHost{.pid = 99, .name = "login"}) {}
+  OutsideCoordinatorOfThree() : CoordinatorOfThree(OutsideHost{.pid = 99, .name = "login"}) {}
 };
 
-TEST_F(ThreeOutside, LearnTheirHost) {
+TEST_F(OutsideCoordinatorOfThree, LearnTheirHost) {
   EXPECT_TRUE(join(0));
   EXPECT_TRUE(join(1));
   EXPECT_TRUE(join(2));
@@ -302,7 +302,7 @@ TEST_F(ThreeOutside, LearnTheirHost) {
   EXPECT_EQ(last(12).key, "login");
 }
 
-TEST_F(ThreeOutside, TreatRankZeroAsAnyOther) {
+TEST_F(OutsideCoordinatorOfThree, TreatRankZeroAsAnyOther) {
   join_all(Role::kEvaluator);
   coordinator_.dropped(10, "its connection closed without goodbye");
   EXPECT_EQ(last(11).value,
@@ -312,7 +312,7 @@ TEST_F(ThreeOutside, TreatRankZeroAsAnyOther) {
   EXPECT_EQ(last(11).value, "0 2");
 }
 
-TEST_F(ThreeOutside, ContinueWhenRankZeroLeavesFirst) {
+TEST_F(OutsideCoordinatorOfThree, ContinueWhenRankZeroLeavesFirst) {
   join_all();
   handle(10, {.type = MessageType::kGoodbye});
   EXPECT_EQ(sent_[11].size(), 0u);
@@ -320,7 +320,7 @@ TEST_F(ThreeOutside, ContinueWhenRankZeroLeavesFirst) {
 }
 
 // No process can continue without the server, whatever its role.
-TEST_F(ThreeOutside, AllLearnThatTheServerIsClosed) {
+TEST_F(OutsideCoordinatorOfThree, AllLearnThatTheServerIsClosed) {
   join_all(Role::kEvaluator);
   coordinator_.close();
   for (const int rank : {10, 11, 12}) {
@@ -331,13 +331,13 @@ TEST_F(ThreeOutside, AllLearnThatTheServerIsClosed) {
   }
 }
 
-TEST_F(ThreeOutside, RefuseAnotherSizeInTheServersName) {
+TEST_F(OutsideCoordinatorOfThree, RefuseAnotherSizeInTheServersName) {
   EXPECT_TRUE(join(1, 4));
   EXPECT_EQ(last(11).value, "rank 1 expects a job of 4 ranks, the rendezvous server one of 3");
 }
 
 // A process that failed before all had joined is informed once, and then joins the next job.
-TEST_F(ThreeOutside, ComeAgainForTheNextJob) {
+TEST_F(OutsideCoordinatorOfThree, ComeAgainForTheNextJob) {
   EXPECT_TRUE(join(0));
   EXPECT_TRUE(join(1));
   coordinator_.dropped(10, "its connection closed without goodbye");
@@ -351,7 +351,7 @@ TEST_F(ThreeOutside, ComeAgainForTheNextJob) {
   EXPECT_EQ(coordinator_.failure(), last(12).value);
 }
 
-TEST_F(ThreeOutside, HaveFailedUnlessOneLeavesInGoodOrder) {
+TEST_F(OutsideCoordinatorOfThree, HaveFailedUnlessOneLeavesInGoodOrder) {
   join_all();
   coordinator_.dropped(10, "its connection closed without goodbye");
   coordinator_.dropped(11, "its connection closed without goodbye");

@@ -99,7 +99,7 @@ TEST_F(GlooFaults, ARankMayLeaveWhileOthersCompleteItsLastCollective) {
   run_ranks({.backend = "gloo"}, {}, [&](Communicator& communicator) {
     const int rank = communicator.rank();
     const Buffer message = floats(rank == 1 ? 1 : kCount);
-    std::shared_ptr<Work> transfer;
+    std::shared_ptr<CollectiveWork> transfer;
     if (rank == 0) transfer = communicator.send(message, 2);
     if (rank == 2) transfer = communicator.recv(message, 0);
     communicator.barrier()->wait();

@@ -23,7 +23,7 @@ TEST(GroupName, HasOneLengthHoweverManyRanksAndHoweverDeep) {
   }
 }
 
-TEST(GroupName, IsUnique) {
+TEST(GroupName, DiffersForEveryGroup) {
   const std::vector<int> some = {1, 2}, other = {2, 1}, more = {1, 2, 3};
   const std::set<std::string> names = {
       subgroup_name("world 0", some, 0),  subgroup_name("world 0", some, 1),

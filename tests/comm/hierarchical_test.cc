@@ -86,13 +86,13 @@ Buffer floats(std::int64_t count, float value = 1.0f) {
   return {data->data(), count, float32};
 }
 
-std::shared_ptr<Work> all_reduce(Communicator& communicator, std::int64_t count,
-                                 ReduceOp op = ReduceOp::kSum) {
+std::shared_ptr<CollectiveWork> all_reduce(Communicator& communicator, std::int64_t count,
+                                           ReduceOp op = ReduceOp::kSum) {
   const Buffer buffer = floats(count);
   return communicator.all_reduce({&buffer, 1}, op);
 }
 
-void expect_parting(const std::function<std::shared_ptr<Work>(Communicator&)>& call,
+void expect_parting(const std::function<std::shared_ptr<CollectiveWork>(Communicator&)>& call,
                     const std::string& text) {
   run_ranks({}, [&](Communicator& communicator) {
     all_reduce(communicator, 10)->wait();

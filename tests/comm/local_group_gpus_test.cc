@@ -148,7 +148,7 @@ TEST(OnGpuLocalGroup, AConnectionThatFailsIsAnErrorAndMadeAnew) {
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < 2; ++rank) communicators.push_back(group->communicator(rank));
   for (int step = 0; step < 3; ++step) {
-    group->begin({true, true});
+    group->begin_step({true, true});
     on_ranks(2, [&](int rank) {
       const auto me = static_cast<std::size_t>(rank);
       DeviceArray<float> array(*devices[me], {1.0f});

@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(LocalPlan::Kind::kSliced, LocalPlan::Kind::kToOneDevice,
                                          LocalPlan::Kind::kHierarchical)));
 
-TEST(LocalGroup, HierarchicalPacks) {
+TEST(LocalGroup, AnyNumberOfPacksGivesTheSum) {
   const auto devices = devices_for(Where::kCpus, 4);
   for (int packs : {0, 1, 2, 3, 9})
     check_all_reduce<float>(devices, {.kind = LocalPlan::Kind::kHierarchical, .num_packs = packs},
@@ -85,7 +85,7 @@ TEST(LocalGroup, TheSameBitsEveryRun) {
   }
 }
 
-TEST(LocalGroup, Broadcast) {
+TEST(LocalGroup, BroadcastGivesTheRootsElements) {
   const auto devices = devices_for(Where::kMixed, 4);
   auto group = std::make_shared<LocalGroup>(devices);
   on_ranks(4, [&](int rank) {
@@ -176,7 +176,7 @@ TEST(LocalGroup, ExchangeGathersByRank) {
 TEST(LocalGroup, InactiveRanksAreSkipped) {
   const auto devices = devices_for(Where::kCpus, 3);
   auto group = std::make_shared<LocalGroup>(devices);
-  group->begin({true, false, true});
+  group->begin_step({true, false, true});
   on_ranks(3, [&](int rank) {
     if (rank == 1) return;
     DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)], {1.0f, 2.0f, 3.0f});
@@ -216,11 +216,11 @@ TEST(LocalGroup, ARankThatFailsStopsTheOthers) {
   });
 }
 
-TEST(LocalGroup, ARankThatLeavesIsNotWaitedFor) {
+TEST(LocalGroup, ARankThatEndsItsStepIsNotWaitedFor) {
   const auto devices = devices_for(Where::kCpus, 2);
   auto group = std::make_shared<LocalGroup>(devices);
   on_ranks(2, [&](int rank) {
-    if (rank == 1) return group->leave(1);
+    if (rank == 1) return group->end_step(1);
     DeviceArray<float> array(*devices[0], {1.0f});
     const Buffer parts[] = {array.part(0, 1)};
     auto communicator = group->communicator(rank);
@@ -250,7 +250,7 @@ TEST(LocalGroup, AStepAfterAFailedOneStartsClean) {
   const Buffer lost_parts[] = {lost.part(0, 1)};
   group->abort(1, "gone");
   EXPECT_THROW(communicators[0]->all_reduce(lost_parts, ReduceOp::kSum), AbortedError);
-  group->begin({true, true});
+  group->begin_step({true, true});
   on_ranks(2, [&](int rank) {
     DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)], {1.0f});
     const Buffer parts[] = {array.part(0, 1)};

@@ -145,7 +145,7 @@ TEST_F(MpiExits, OfTheOthersEndTheJobOfARankThatIsStopped) {
   std::exit(::testing::Test::HasFailure() ? 5 : 4);
 }
 
-TEST_F(MpiFaults, Mismatch) {
+TEST_F(MpiFaults, AMismatchIsTheSameErrorOnEveryRank) {
   run([](Communicator& communicator) {
     all_reduce(communicator, 10);
     communicator.label("dense/kernel", 7);

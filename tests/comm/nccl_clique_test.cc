@@ -47,7 +47,7 @@ class OnGpuLocalFaults : public ::testing::Test {
 
   // Runs a step on both ranks, which adds 1 and 2. Returns the ranks' errors.
   Errors step() {
-    group_->begin({true, true});
+    group_->begin_step({true, true});
     Errors errors;
     std::array<std::thread, 2> threads;
     for (std::size_t rank = 0; rank < 2; ++rank)

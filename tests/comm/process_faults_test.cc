@@ -50,7 +50,7 @@ class ProcessFaults : public ::testing::TestWithParam<BackendFaults> {
     run_ranks(job, {}, body);
   }
   // Runs the ranks' calls, and expects `parts` in every rank's error.
-  void expect_mismatch(const std::function<std::shared_ptr<Work>(Communicator&)>& call,
+  void expect_mismatch(const std::function<std::shared_ptr<CollectiveWork>(Communicator&)>& call,
                        std::initializer_list<const char*> parts) const {
     run_ranks({}, [&](Communicator& communicator) {
       all_reduce(communicator, 10);
@@ -301,7 +301,7 @@ TEST_P(ProcessFaults, ARankLeavesEarly) {
   });
 }
 
-TEST_P(ProcessFaults, ALeaverThatIsDoneIsNotMissed) {
+TEST_P(ProcessFaults, ARankMayCloseAfterItsLastCollective) {
   run_ranks({}, [](Communicator& communicator) {
     all_reduce(communicator, 1'000'000);
     const Buffer buffer = floats(900'000, static_cast<float>(communicator.rank()));

@@ -21,13 +21,13 @@ using testing::eventually;
 // Work that takes a number of rounds.
 class Rounds final : public ProgressEngine::Client {
  public:
-  ~Rounds() override { leave(); }
+  ~Rounds() override { unregister(); }
   void start(int rounds) {
     const auto lock = attend();
     left_ += rounds;
-    leave_to_engine();
+    hand_over_to_engine();
   }
-  void leave() { leave_engine(); }
+  void unregister() { unregister_from_engine(); }
   // Like an owner that waits in a call.
   std::unique_lock<std::mutex> hold() { return attend(); }
   int left() const { return left_; }
@@ -72,15 +72,15 @@ TEST(ProgressEngine, ItsThreadLastsAsLongAsItsClients) {
     second.start(100);
     EXPECT_EQ(threads(), before + 1);
     EXPECT_TRUE(eventually([&] { return first.left() == 0 && second.left() == 0; }));
-    first.leave();
+    first.unregister();
     EXPECT_EQ(threads(), before + 1);
-    second.leave();
+    second.unregister();
     EXPECT_TRUE(eventually([&] { return threads() == before; }));
   }
 }
 
 // After long pauses the thread sleeps, after short ones it is awake.
-TEST(ProgressEngine, IsWoken) {
+TEST(ProgressEngine, NewWorkWakesItsThread) {
   Rounds client;
   for (int pause : {0, 1, 10, 500, 0, 700}) {
     std::this_thread::sleep_for(std::chrono::milliseconds(pause));
@@ -100,20 +100,20 @@ TEST(ProgressEngine, LeavesOwnersAloneThatWait) {
   EXPECT_EQ(client.looks(), looks);
 }
 
-TEST(ProgressEngine, NeverLooksAtAClientThatHasLeft) {
+TEST(ProgressEngine, NeverLooksAtAClientThatHasUnregistered) {
   Rounds stays;
   for (int round = 0; round < 100; ++round) {
     stays.start(5);
-    Rounds leaves;
-    leaves.start(1'000'000);
+    Rounds gone;
+    gone.start(1'000'000);
     if (round % 2 == 0) {
-      EXPECT_TRUE(eventually([&] { return leaves.looks() > 0; }));
+      EXPECT_TRUE(eventually([&] { return gone.looks() > 0; }));
     }
-    leaves.leave();
-    const int looks = leaves.looks();
+    gone.unregister();
+    const int looks = gone.looks();
     stays.start(5);
     EXPECT_TRUE(eventually([&] { return stays.left() == 0; }));
-    EXPECT_EQ(leaves.looks(), looks);
+    EXPECT_EQ(gone.looks(), looks);
   }
 }
 

@@ -75,7 +75,7 @@ TEST_F(Rendezvous, ByTheEnvironment) {
 }
 
 // Two steps of srun on one host, which sets a name for each and no port.
-TEST_F(Rendezvous, UnderSlurm) {
+TEST_F(Rendezvous, StepsOfSlurmAreJobsOfTheirOwn) {
   const auto step = [](const char* number) {
     return start(3, [=](int rank) {
       const std::string me = std::to_string(rank);

@@ -75,9 +75,9 @@ TEST(RendezvousUrl, RefusesWithTheMessagesOfTorch) {
             "[rendezvous] expected the parameters rank, world_size and server, got 'size=2'");
 }
 
-class Variables : public ::testing::Test {
+class ClusterVariables : public ::testing::Test {
  protected:
-  Variables() {
+  ClusterVariables() {
     for (const char* name :
          {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
           "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "TORCHELASTIC_USE_AGENT_STORE"})
@@ -89,14 +89,14 @@ class Variables : public ::testing::Test {
   static std::vector<std::uint16_t> ports(std::vector<std::uint16_t> list) { return list; }
 };
 
-TEST_F(Variables, WithoutALauncher) {
+TEST_F(ClusterVariables, AreEmptyWithoutALauncher) {
   const ClusterEnvironment found = cluster_environment();
   EXPECT_FALSE(found.rank || found.size || found.local_rank || found.local_size);
   EXPECT_EQ(found.master, "");
   EXPECT_TRUE(found.ports.empty());
 }
 
-TEST_F(Variables, OfTandemRunAndTorchrun) {
+TEST_F(ClusterVariables, ThoseOfTandemRunAndTorchrunAreRead) {
   set({{"RANK", "5"},
        {"WORLD_SIZE", "8"},
        {"LOCAL_RANK", "1"},
@@ -115,7 +115,7 @@ TEST_F(Variables, OfTandemRunAndTorchrun) {
   EXPECT_EQ(cluster_environment().master, "127.0.0.1");
 }
 
-TEST_F(Variables, OfTorchrunWhoseStoreTakesThePort) {
+TEST_F(ClusterVariables, OtherPortsAreUsedBesideTorchrunsStore) {
   set({{"RANK", "0"},
        {"WORLD_SIZE", "2"},
        {"MASTER_ADDR", "node7"},
@@ -139,7 +139,7 @@ TEST_F(Variables, OfTorchrunWhoseStoreTakesThePort) {
   EXPECT_EQ(cluster_environment().ports, ports({29501}));
 }
 
-TEST_F(Variables, OfOpenMpi) {
+TEST_F(ClusterVariables, OpenMpisAreRead) {
   set({{"OMPI_COMM_WORLD_RANK", "2"},
        {"OMPI_COMM_WORLD_SIZE", "3"},
        {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
@@ -160,7 +160,7 @@ TEST_F(Variables, OfOpenMpi) {
   EXPECT_EQ(found.ports, ports({4000}));
 }
 
-TEST_F(Variables, OfSlurm) {
+TEST_F(ClusterVariables, SlurmsAreRead) {
   set({{"SLURM_PROCID", "3"},
        {"SLURM_NTASKS", "5"},
        {"SLURM_LOCALID", "1"},
@@ -181,7 +181,7 @@ TEST_F(Variables, OfSlurm) {
   EXPECT_EQ(cluster_environment().size, 2);
 }
 
-TEST_F(Variables, ThatMakeNoSense) {
+TEST_F(ClusterVariables, InvalidOnesAreRefused) {
   const auto refusal_of = [] {
     try {
       cluster_environment();

@@ -277,8 +277,8 @@ TEST(ShmGroup, ABurstOvertakesAnOpenCollective) {
   constexpr int kRounds = 3, kBurst = 40;
   const Arrivals begun, called, done;
   run_ranks({.ranks = 2}, [&](Communicator& communicator) {
-    const Buffer large = floats(1'000'000);    // more pieces than a rank may be ahead
-    std::vector<std::shared_ptr<Work>> burst;  // overtakes the collective before it
+    const Buffer large = floats(1'000'000);              // more pieces than a rank may be ahead
+    std::vector<std::shared_ptr<CollectiveWork>> burst;  // overtakes the collective before it
     // One rank makes all calls, and nothing more until the other has done all that is possible.
     const auto call_and_wait = [&](int caller, int round) {
       const auto earlier = communicator.all_reduce({&large, 1}, ReduceOp::kMean);

@@ -149,7 +149,7 @@ TEST_P(EveryStore, AnAddWakesWaiters) {
   waiter.join();
 }
 
-TEST_P(EveryStore, Removes) {
+TEST_P(EveryStore, RemovedKeysAreGone) {
   store_->set("key", "value");
   EXPECT_TRUE(kind_->another()->remove("key"));
   EXPECT_FALSE(store_->remove("key"));

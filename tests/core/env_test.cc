@@ -23,7 +23,7 @@ TEST(Env, UnsetAndEmptyAreNothing) {
   EXPECT_EQ(env_string(kVariable), std::nullopt);
 }
 
-TEST(Env, Integers) {
+TEST(Env, IntegersAreCheckedAgainstTheirRange) {
   setenv(kVariable, "42", 1);
   EXPECT_EQ(env_int(kVariable), 42);
   EXPECT_EQ(error_of<InvalidArgumentError>([] { env_int(kVariable, 0, 9); }),
@@ -34,7 +34,7 @@ TEST(Env, Integers) {
   }
 }
 
-TEST(Env, Booleans) {
+TEST(Env, BooleansHaveSeveralSpellings) {
   for (const char* text : {"1", "true", "TRUE", "yes", "On"}) {
     setenv(kVariable, text, 1);
     EXPECT_EQ(env_bool(kVariable), true) << text;

@@ -24,7 +24,7 @@ TEST(Shape, PrintsAsNumPy) {
   EXPECT_EQ(out.str(), "(2, 0)");
 }
 
-TEST(Shape, ThreeStates) {
+TEST(Shape, IsUnknownPartlyKnownOrFullyDefined) {
   EXPECT_FALSE(Shape().known());
   EXPECT_FALSE(Shape().fully_defined());
   EXPECT_TRUE(Shape({-1}).known());
@@ -50,7 +50,7 @@ TEST(Shape, AxesCountFromBothEnds) {
             "[Shape] expected a known rank, got axis 0 of <unknown>");
 }
 
-TEST(Shape, LeadingAxes) {
+TEST(Shape, LeadingAxesAreAddedAndRemoved) {
   EXPECT_EQ(Shape({2, 3}).without_leading(1), Shape({3}));
   EXPECT_EQ(Shape({2, 3}).without_leading(2), Shape::scalar());
   EXPECT_EQ(Shape({2, 3}).with_leading(7), Shape({7, 2, 3}));
@@ -61,7 +61,7 @@ TEST(Shape, LeadingAxes) {
             "[Shape] expected at most 8 axes, got 9");
 }
 
-TEST(Shape, Matches) {
+TEST(Shape, MatchesShapesThatAreMoreDefined) {
   EXPECT_TRUE(Shape().matches(Shape({2, 3})));
   EXPECT_TRUE(Shape({-1, 3}).matches(Shape({2, 3})));
   EXPECT_FALSE(Shape({-1, 3}).matches(Shape({2, 4})));
@@ -69,7 +69,7 @@ TEST(Shape, Matches) {
   EXPECT_FALSE(Shape({-1}).matches(Shape()));
 }
 
-TEST(Shape, MayAgree) {
+TEST(Shape, MayAgreeUnlessKnownSizesDiffer) {
   EXPECT_TRUE(may_agree(Shape({-1, 3}), Shape({-7, 3})));
   EXPECT_TRUE(may_agree(Shape({-1, 3}), Shape({2, -1})));
   EXPECT_TRUE(may_agree(Shape({2, 3}), Shape()));

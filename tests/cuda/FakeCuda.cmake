@@ -55,7 +55,7 @@ set_target_properties(fake_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1 LIBRAR
 set(too_long "")
 if(TANDEM_SANITIZE)
   set(too_long ":Conv2D.HasRightGradients:Conv2D.FusesActivations:Pool.HasRightGradients:Reduce.TheSameBits*"
-               ":Reduce.Gradients:Attention.TheSameBits*:Attention.LargeGradients*:Backward.ChainsAreAsLong*"
+               ":Reduce.GradientsMatchDifferences:Attention.TheSameBits*:Attention.LargeGradients*:Backward.HandlesLongChains"
                ":LayerGradients.Sequences:*BenchmarkCases*")
   string(CONCAT too_long ${too_long})
 endif()
@@ -74,10 +74,10 @@ endforeach()
 # Tests that make models and batches, but for those that look at files, messages and the host alone, and
 # those that take half a minute and more (of the benchmarks' cases, LeNet and ResNet-20).
 tandem_test_on_fake_cuda(nn 2 -*Slow.*:Schedules*:*Refused:*Refuse*${too_long})
-string(CONCAT left_out "Resume.GoesOnFromEveryStep:Resume.KeepsWhatOther*:Model.ATransformer*:"
+string(CONCAT left_out "Resume.ResumesFromEveryStep:Resume.RestoresTheState*:Model.ATransformer*:"
               "*BenchmarkCases.*/1:*BenchmarkCases.*/2:"
-              "Safetensors*:Crc32c*:ProgressBar*:CSVLogger*:ModelCheckpoint.Fills*:*Refuses*:"
-              "Explain.Lists*:Explain.BodiesOf*:Explain.CollectivesMove*:MemoryTags.*Cpu:MemoryTags.Gradients*:MemoryTags.Data*")
+              "Safetensors*:Crc32c*:ProgressBar*:CSVLogger*:ModelCheckpoint.Formats*:*Refuses*:"
+              "Explain.Lists*:Explain.CountsBodies*:Explain.CollectiveBytesEqual*:MemoryTags.*Cpu:MemoryTags.Gradients*:MemoryTags.Data*")
 tandem_test_on_fake_cuda(train 2 -*Slow.*:${left_out}${too_long})
 tandem_test_on_fake_cuda(data 2 PrefetchToDevice*:-*.RejectsInvalid*:*.EqualsPrefetchOnACpu)
 tandem_test_on_fake_cuda(runtime 4 -*Slow.*:*Hosts*)

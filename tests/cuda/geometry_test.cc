@@ -105,7 +105,7 @@ TEST(TransposePlanes, AreNotWhereTheLastAxisStaysOrAPlaneIsSmall) {
   EXPECT_FALSE(TransposePlanes::of(backwards));
 }
 
-TEST(ElementsTogether, AreAsManyAsEveryRunBeginsWith) {
+TEST(ElementsTogether, AreLimitedByAlignmentAndRunLength) {
   const auto together = [](const Shape& shape, const std::vector<int>& permutation,
                            std::size_t bytes, std::uintptr_t address = 0) {
     return elements_together(transposition(shape, permutation), bytes, address);

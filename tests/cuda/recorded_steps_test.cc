@@ -48,20 +48,20 @@ struct Added {
 };
 const OpDef kAddNumber = {.name = "AddNumber", .attrs = &attrs_type<Added>};
 
-void add_number_on(KernelContext& c, int number, const int* renewed) {
+void add_number_on(KernelContext& c, int number, const int* device_arg) {
   const int* x = c.inputs[0].as<const int>();
   int* y = c.outputs[0].as<int>();
-  fake_cuda::enqueue(stream_of(c), [=] { *y = *x + (renewed ? *renewed : number); });
+  fake_cuda::enqueue(stream_of(c), [=] { *y = *x + (device_arg ? *device_arg : number); });
 }
 // y = x + the number in the attributes.
 void add_number(KernelContext& c) {
-  const void* renewed = DeviceArgsScope::current()->place(
+  const void* device_arg = DeviceArgsScope::current()->place(
       c.attrs_data,
       [](const void* attrs, void* value) {
         *static_cast<int*>(value) = static_cast<const Added*>(attrs)->number;
       },
       sizeof(int));
-  add_number_on(c, c.attrs<Added>().number, static_cast<const int*>(renewed));
+  add_number_on(c, c.attrs<Added>().number, static_cast<const int*>(device_arg));
 }
 void keeps_number(KernelContext& c) { add_number_on(c, c.attrs<Added>().number, nullptr); }
 
@@ -103,14 +103,14 @@ class Chain {
     steps_.front()->context.inputs[0].data = places_[steps_.size() + 1 + place];
   }
   // From now on, the attributes of step `i` are updated at the start of each run.
-  void renew(std::size_t i, std::shared_ptr<const AttrUpdate> renewal) {
-    operations_[i]->attr_update = std::move(renewal);
+  void set_update(std::size_t i, std::shared_ptr<const AttrUpdate> update) {
+    operations_[i]->attr_update = std::move(update);
   }
   // The result; -1 if the kernels were not enqueued.
   int run(int x) {
     for (const auto& step : steps_)
-      if (const auto& renewal = step->operation->attr_update)
-        (*renewal)(const_cast<void*>(step->attrs.get()));
+      if (const auto& update = step->operation->attr_update)
+        (*update)(const_cast<void*>(step->attrs.get()));
     device_->copy_from_host(steps_.front()->context.inputs[0].data, &x, sizeof(x));
     if (!recorded_->run()) return -1;
     int y = 0;
@@ -203,7 +203,7 @@ TEST(CudaGraphSegment, WhatCannotBeRecordedIsLaunchedOneByOne) {
 }
 
 // Updates a step to the value of `number` in each run.
-std::shared_ptr<const AttrUpdate> renewal_from(const int& number) {
+std::shared_ptr<const AttrUpdate> update_from(const int& number) {
   return std::make_shared<const AttrUpdate>(
       [&number](void* attrs) { static_cast<Added*>(attrs)->number = number; });
 }
@@ -211,7 +211,7 @@ std::shared_ptr<const AttrUpdate> renewal_from(const int& number) {
 TEST(CudaGraphSegment, TakeAttributesThatChange) {
   Chain chain({double_and_add, add_number, add_number});
   int number = 0;
-  chain.renew(1, renewal_from(number));
+  chain.set_update(1, update_from(number));
   EXPECT_EQ(chain.run(1), 3 + 0 + 5);
   const int copied = fake_cuda::host_counts().copied;
   for (number = 1; number < 6; ++number) EXPECT_EQ(chain.run(number), 2 * number + 1 + number + 5);
@@ -223,7 +223,7 @@ TEST(CudaGraphSegment, TakeAttributesThatChange) {
 TEST(CudaGraphSegment, CopyAttributesThatHaveChangedAlone) {
   Chain chain({double_and_add, add_number});
   int number = 7;
-  chain.renew(1, renewal_from(number));
+  chain.set_update(1, update_from(number));
   for (int x = 0; x < 3; ++x) EXPECT_EQ(chain.run(x), 2 * x + 8);
   const int copied = fake_cuda::host_counts().copied;
   for (int x = 0; x < 3; ++x) EXPECT_EQ(chain.run(x), 2 * x + 8);
@@ -235,7 +235,7 @@ TEST(CudaGraphSegment, CopyAttributesThatHaveChangedAlone) {
 TEST(CudaGraphSegment, EachRecordingHasItsAttributes) {
   Chain chain({double_and_add, add_number});
   int number = 0;
-  chain.renew(1, renewal_from(number));
+  chain.set_update(1, update_from(number));
   for (number = 1; number < 20; ++number) {  // with four recordings, of which the oldest is updated
     chain.read_from(static_cast<std::size_t>(number / 3 % 6));
     EXPECT_EQ(chain.run(number), 3 * number + 1);
@@ -247,7 +247,7 @@ TEST(CudaGraphSegment, EachRecordingHasItsAttributes) {
 TEST(CudaGraphSegment, KernelsThatKeepAttributesThatChangeAreLaunchedOneByOne) {
   Chain chain({double_and_add, keeps_number});
   int number = 1;
-  chain.renew(1, renewal_from(number));
+  chain.set_update(1, update_from(number));
   EXPECT_EQ(chain.run(1), 3 + 1);
   EXPECT_EQ(chain.run(1), -1);
   EXPECT_EQ(fake_cuda::graph_counts().made, 0);

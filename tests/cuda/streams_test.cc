@@ -44,7 +44,7 @@ class Streams : public ::testing::Test {
 
 TEST_F(Streams, ReadingDoesNotWaitForWhatComesLater) {
   device_->copy_from_host(memory_, values_.data(), kBytes);
-  const Event written = device_->stream().record();
+  const StreamEvent written = device_->stream().record();
   compute();
   for (const std::size_t bytes : {std::size_t{1}, kKeptInQueue, kKeptInQueue + 1, kBytes}) {
     std::vector<char> seen(bytes);
@@ -56,7 +56,7 @@ TEST_F(Streams, ReadingDoesNotWaitForWhatComesLater) {
 TEST_F(Streams, ReadingWaitsForWhatWritesTheMemory) {
   device_->stream().enqueue([held = write_.get_future().share()] { held.wait(); });
   device_->copy_from_host(memory_, values_.data(), kKeptInQueue);
-  const Event written = device_->stream().record();
+  const StreamEvent written = device_->stream().record();
   const int waits = fake_cuda::host_counts().waited;
   std::vector<char> seen(kKeptInQueue);
   const auto read = std::async(std::launch::async,

@@ -172,7 +172,7 @@ class Steps : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(, Steps, ::testing::Values(true, false),
                          [](const auto& info) { return info.param ? "Rows" : "Elements"; });
 
-TEST_P(Steps, TakeAndSkip) {
+TEST_P(Steps, TakeAndSkipDivideTheElements) {
   EXPECT_EQ(elements_of(source(5).take(3)), count_up(0, 3));
   EXPECT_EQ(elements_of(source(5).take(9)), count_up(0, 5));
   EXPECT_EQ(elements_of(source(5).take(-1)), count_up(0, 5));
@@ -182,14 +182,14 @@ TEST_P(Steps, TakeAndSkip) {
   EXPECT_EQ(elements_of(source(9).skip(2).take(3).skip(1)), count_up(3, 5));
 }
 
-TEST_P(Steps, Shard) {
+TEST_P(Steps, ShardTakesEveryNthElement) {
   EXPECT_EQ(elements_of(source(10).shard(3, 0)), (Values{0, 3, 6, 9}));
   EXPECT_EQ(elements_of(source(10).shard(3, 2)), (Values{2, 5, 8}));
   EXPECT_EQ(elements_of(source(2).shard(4, 3)), Values());
   EXPECT_EQ(elements_of(source(5).shard(1, 0)), count_up(0, 5));
 }
 
-TEST_P(Steps, Repeat) {
+TEST_P(Steps, RepeatYieldsTheElementsAgain) {
   EXPECT_EQ(elements_of(source(3).repeat(2)), (Values{0, 1, 2, 0, 1, 2}));
   EXPECT_EQ(elements_of(source(3).repeat(0)), Values());
   EXPECT_EQ(elements_of(source(3).repeat().take(7)), (Values{0, 1, 2, 0, 1, 2, 0}));
@@ -239,7 +239,7 @@ TEST_P(Steps, RepeatShufflesEachRepetition) {
   EXPECT_NE(elements_of(source(50).shuffle(50, {.seed = 1}).repeat(2), 1), values);
 }
 
-TEST_P(Steps, FilterAndCache) {
+TEST_P(Steps, FilterAndCacheKeepTheOrder) {
   const auto odd = [](const Example& e) { return e[0].item<std::int32_t>() % 2 == 1; };
   EXPECT_EQ(elements_of(source(7).filter(odd)), (Values{1, 3, 5}));
   const Dataset cached = source(7).filter(odd).cache();
@@ -248,7 +248,7 @@ TEST_P(Steps, FilterAndCache) {
   EXPECT_EQ(elements_of(cached.iterate({.skip = 2})), (Values{5}));
 }
 
-TEST_P(Steps, Zip) {
+TEST_P(Steps, ZipEndsWithItsShortestInput) {
   const Dataset zipped = Dataset::zip({source(3), source(9).skip(4)});
   auto iterator = zipped.iterate();
   const auto first = iterator.next();
@@ -318,7 +318,7 @@ TEST(Cardinality, IsKnownWithoutIterating) {
   EXPECT_EQ((*ten.batch(5).element_spec())[0].shape, Shape({5}));
 }
 
-TEST(StepArguments, AreChecked) {
+TEST(StepArguments, InvalidOnesAreRefused) {
   const auto ten = numbers(10);
   expect_error<InvalidArgumentError>([&] { ten.batch(0); },
                                      "[batch] expected a batch size of at least 1, got 0");

@@ -33,7 +33,7 @@ struct Fixture {
   BfcAllocator allocator;
 };
 
-TEST(BfcAllocator, UnitsOf256Bytes) {
+TEST(BfcAllocator, RoundsRequestsUpTo256Bytes) {
   Fixture f(64 * kMiB);
   EXPECT_EQ(f.allocate(0), 0u);
   const auto a = f.allocate(1), b = f.allocate(256), c = f.allocate(257), d = f.allocate(1);
@@ -99,7 +99,7 @@ TEST(BfcAllocator, SplitsWhen128MiBWouldBeLost) {
   EXPECT_EQ(g.allocator.stats().bytes_in_use, 896 << 20);
 }
 
-TEST(BfcAllocator, BestFitThenLowestAddress) {
+TEST(BfcAllocator, TakesTheBestFitThenTheLowestAddress) {
   Fixture f(2 * kMiB);
   std::vector<std::uintptr_t> blocks;
   for (const std::size_t size : {2048, 256, 1024, 256, 1024, 256, 1280, 256})
@@ -216,7 +216,7 @@ TEST(BfcAllocator, AccountsByTagAndPeak) {
   EXPECT_EQ(peak_of(MemoryTag::kWeights), 256);
 }
 
-TEST(BfcAllocator, TryingIsNoFailureAndWarnsTenTimes) {
+TEST(BfcAllocator, FailedTriesReturnNullAndWarnTenTimes) {
   int drained = 0;
   ScriptedSource::Log log;
   BfcAllocator allocator(

@@ -48,7 +48,7 @@ Device& device(const char* name) {
   return *found;
 }
 
-TEST(Config, WithoutGpus) {
+TEST(Config, WithoutGpusOnlyTheCpuIsListed) {
   unsetenv("TANDEM_EMULATED_GPUS");
   EXPECT_EQ(config::list_physical_devices(), Physical{kCpu});
   EXPECT_TRUE(config::list_physical_devices("GPU").empty());
@@ -120,7 +120,7 @@ TEST(Config, CudaVisibleDevicesHidesEmulatedGpusToo) {
   EXPECT_TRUE(config::list_physical_devices("GPU").empty());
 }
 
-TEST(Config, VisibleDevices) {
+TEST(Config, VisibleDevicesKeepTheirGivenOrder) {
   config::set_emulated_gpus(3);
   const config::PhysicalDevice gpu2{"/physical_device:GPU:2", "GPU"};
   config::set_visible_devices({gpu2, kGpu0}, "GPU");
@@ -134,7 +134,7 @@ TEST(Config, VisibleDevices) {
   EXPECT_EQ(config::get_memory_info("GPU:1").limit, 200 * kMiB);
 }
 
-TEST(Config, VisibleDevicesThatCannotBe) {
+TEST(Config, InvalidVisibleDevicesAreRefused) {
   config::set_emulated_gpus(1);
   EXPECT_EQ(refused([] { config::set_visible_devices({kGpu1}, "GPU"); }),
             "Unrecognized device: '/physical_device:GPU:1' of type 'GPU'; there are "
@@ -161,7 +161,7 @@ TEST(Config, AHiddenCpuStaysTheHost) {
             "/job:localhost/replica:0/task:0/device:CPU:0");
 }
 
-TEST(Config, MemoryGrowth) {
+TEST(Config, MemoryGrowthMustBeEqualOnAllGpus) {
   config::set_emulated_gpus(2);
   config::set_memory_growth(kGpu0, true);
   EXPECT_TRUE(config::get_memory_growth(kGpu0));
@@ -192,7 +192,7 @@ TEST(Config, WithoutGrowthAllIsTakenAtFirstUse) {
   EXPECT_EQ(memory.stats().bytes_reserved, 300 * kMiB);
 }
 
-TEST(Config, ForcedGrowth) {
+TEST(Config, ForcedGrowthOverridesTheSetting) {
   config::set_emulated_gpus(2);
   config::set_memory_growth(kGpu1, false);
   setenv("TANDEM_FORCE_GPU_ALLOW_GROWTH", "true", 1);
@@ -217,7 +217,7 @@ TEST(Config, FractionOfTheTotal) {
       "anything that lists logical devices.");
 }
 
-TEST(Config, FractionAndVirtualDevicesExclude) {
+TEST(Config, FractionAndVirtualDevicesExcludeEachOther) {
   config::set_emulated_gpus(1);
   config::set_per_process_gpu_memory_fraction(0.5);
   config::set_logical_device_configuration(kGpu0, {{.memory_limit = 128}});
@@ -228,7 +228,7 @@ TEST(Config, FractionAndVirtualDevicesExclude) {
   EXPECT_EQ(logical_names("GPU"), Names{"GPU:0"});
 }
 
-TEST(Config, VirtualGpus) {
+TEST(Config, VirtualGpusHaveTheirOwnLimits) {
   config::set_emulated_gpus(2, 512);
   config::set_logical_device_configuration(kGpu0, {{.memory_limit = 128}, {.memory_limit = 64}});
   EXPECT_EQ(refused([] { config::set_memory_growth(kGpu0, true); }),
@@ -262,7 +262,7 @@ TEST(Config, TwoVirtualGpusOfOneGibibyteFitAnEmulatedGpu) {
   EXPECT_NE(device("GPU:1").allocator().allocate(1), nullptr);
 }
 
-TEST(Config, VirtualDevicesThatCannotBe) {
+TEST(Config, InvalidVirtualDevicesAreRefused) {
   config::set_emulated_gpus(1, 512);
   const auto gpu = [](std::vector<config::LogicalDeviceConfiguration> configuration) {
     return refused([&] { config::set_logical_device_configuration(kGpu0, configuration); });
@@ -328,7 +328,7 @@ TEST(Config, LateErrorsNameTheFirstCall) {
             "logical devices.");
 }
 
-TEST(Config, MemoryInfo) {
+TEST(Config, MemoryInfoHasCurrentAndPeakBytes) {
   config::set_emulated_gpus(1, 64);
   Allocator& memory = device("GPU:0").allocator();
   void* block = memory.allocate(16 << 20);

@@ -56,7 +56,7 @@ TEST(DeviceName, FullNamesThatDoNotParse) {
   EXPECT_EQ(full("/gpu:2147483647").id, 2147483647);
 }
 
-TEST(DeviceName, LocalNames) {
+TEST(DeviceName, LocalNamesHaveATypeAndAnId) {
   const auto name = DeviceName::parse_local("GPU:3");
   ASSERT_TRUE(name.has_value());
   EXPECT_EQ(name->type, "GPU");
@@ -68,7 +68,7 @@ TEST(DeviceName, LocalNames) {
     EXPECT_FALSE(DeviceName::parse_local(text).has_value()) << text;
 }
 
-TEST(DeviceName, UserForms) {
+TEST(DeviceName, UserFormsParseToOneName) {
   for (const char* text :
        {"GPU:1", "gpu:1", "Gpu:1", "/gpu:1", "/GPU:1", "/Gpu:1", "/device:GPU:1", "/device:gpu:1"})
     EXPECT_EQ(DeviceName::parse(text).to_string(), "/device:GPU:1") << text;
@@ -94,13 +94,13 @@ TEST(DeviceName, UserFormsNameATypeThatThereIs) {
   EXPECT_EQ(full("/device:xpu:0").type, "xpu");  // the grammar accepts any type
 }
 
-TEST(DeviceName, FullySpecified) {
+TEST(DeviceName, FullySpecifiedNamesHaveEveryField) {
   EXPECT_TRUE(full("/job:w/replica:0/task:0/device:GPU:0").fully_specified());
   EXPECT_FALSE(full("/job:w/replica:0/task:0/device:GPU").fully_specified());
   EXPECT_FALSE(full("/job:w/replica:0/device:GPU:0").fully_specified());
 }
 
-TEST(DeviceName, Specification) {
+TEST(DeviceName, ASpecificationHasEqualOrFewerFields) {
   EXPECT_TRUE(is_specification(full("/device:GPU"), full("/job:w/device:GPU:1")));
   EXPECT_TRUE(is_specification(full(""), full("/gpu:0")));
   EXPECT_FALSE(is_specification(full("/gpu:0"), full("/gpu:1")));
@@ -126,7 +126,7 @@ struct MergeCase {
   const char* overridden;  // likewise
 };
 
-TEST(DeviceName, Merging) {
+TEST(DeviceName, MergingFollowsTheTableOfConflicts) {
   const MergeCase table[] = {
       {"/job:a", "/job:b", "!jobs", "!jobs", "!jobs"},
       {"/replica:1", "/replica:2", "!replicas", "!replicas", "!replicas"},
@@ -176,7 +176,7 @@ TEST(DeviceName, InnerScopeWinsFieldByField) {
   EXPECT_EQ(nest(full("/gpu:1"), full("/device:CPU")).to_string(), "/device:CPU:1");
 }
 
-TEST(DeviceName, Canonical) {
+TEST(DeviceName, CanonicalNamesTakeMissingFieldsFromTheBase) {
   const char* base = "/job:localhost/replica:0/task:0/device:CPU:0";
   EXPECT_EQ(canonicalize("GPU:1", base), "/job:localhost/replica:0/task:0/device:GPU:1");
   EXPECT_EQ(canonicalize("/task:3", base), "/job:localhost/replica:0/task:3/device:CPU:0");

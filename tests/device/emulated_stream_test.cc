@@ -60,7 +60,7 @@ TEST(EmulatedStream, DefersWork) {
   stream.enqueue(gate.task());
   int value = 0;
   stream.enqueue([&] { value = 1; });
-  const Event event = stream.record();
+  const StreamEvent event = stream.record();
   EXPECT_FALSE(event.done());
   EXPECT_EQ(value, 0);
   gate.open();
@@ -71,20 +71,20 @@ TEST(EmulatedStream, DefersWork) {
 
 TEST(EmulatedStream, EventsStandForWhatWasEnqueuedBefore) {
   EmulatedStream stream(1, "test");
-  const Event none = stream.record();
+  const StreamEvent none = stream.record();
   EXPECT_TRUE(none.done());
   Gate gate;
   stream.enqueue([] {});
-  const Event before = stream.record();
+  const StreamEvent before = stream.record();
   stream.enqueue(gate.task());
-  const Event after = stream.record();
+  const StreamEvent after = stream.record();
   before.wait();
   EXPECT_FALSE(after.done());
   gate.open();
   stream.synchronize();
   EXPECT_TRUE(after.done());
-  EXPECT_TRUE(Event().done());
-  Event().wait();
+  EXPECT_TRUE(StreamEvent().done());
+  StreamEvent().wait();
 }
 
 TEST(EmulatedStream, FreesWhatATaskHeldBeforeItIsDone) {
@@ -114,7 +114,7 @@ TEST(EmulatedStream, ThrowsTheFirstExceptionOnce) {
   EXPECT_TRUE(later);  // later tasks still run
   stream.synchronize();
   stream.enqueue([] { throw NotFoundError("third"); });
-  const Event event = stream.record();
+  const StreamEvent event = stream.record();
   EXPECT_EQ(error_of<NotFoundError>([&] { event.wait(); }), "third");
   event.wait();
   stream.synchronize();
@@ -123,7 +123,7 @@ TEST(EmulatedStream, ThrowsTheFirstExceptionOnce) {
 TEST(EmulatedStream, AnEventThrowsOnlyWhatCameBeforeIt) {
   EmulatedStream stream(1, "test");
   stream.enqueue([] {});
-  const Event before = stream.record();
+  const StreamEvent before = stream.record();
   stream.enqueue([] { throw NotFoundError("after"); });
   stream.drain();
   before.wait();
@@ -202,13 +202,13 @@ TEST(EmulatedStream, WaitsForOtherStreams) {
   b.wait(a.record());
   int seen = 0;
   b.enqueue([&] { seen = value; });
-  const Event end = b.record();
+  const StreamEvent end = b.record();
   EXPECT_FALSE(end.done());
   gate.open();
   end.wait();
   EXPECT_EQ(seen, 7);
   b.wait(b.record());  // already in order
-  b.wait(Event());
+  b.wait(StreamEvent());
   b.synchronize();
 }
 

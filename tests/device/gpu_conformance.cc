@@ -79,11 +79,11 @@ TEST_P(GpuConformance, TasksRunInOrder) {
 TEST_P(GpuConformance, EventsTellHowFarTheStreamIs) {
   const auto gpu = make(0);
   std::atomic<bool> open{false};
-  const Event before = gpu->stream().record();
+  const StreamEvent before = gpu->stream().record();
   before.wait();
   EXPECT_TRUE(before.done());
   hold_up(*gpu, open);
-  const Event after = gpu->stream().record();
+  const StreamEvent after = gpu->stream().record();
   EXPECT_FALSE(after.done());
   EXPECT_TRUE(before.done());
   open = true;
@@ -108,10 +108,10 @@ TEST_P(GpuConformance, AStreamWaitsForAnothersEvent) {
 
 TEST_P(GpuConformance, AFailureIsThrownOnceByWhatWaits) {
   const auto gpu = make(0);
-  const Event before = gpu->stream().record();
+  const StreamEvent before = gpu->stream().record();
   gpu->stream().enqueue([] { throw NotFoundError("first"); });
   gpu->stream().enqueue([] { throw InvalidArgumentError("second"); });
-  const Event after = gpu->stream().record();
+  const StreamEvent after = gpu->stream().record();
   before.wait();  // before the failure
   EXPECT_THROW(after.wait(), NotFoundError);
   after.wait();
@@ -165,7 +165,7 @@ TEST_P(GpuConformance, CopiesAheadGoBesideWhatComesLater) {
     Stream& stream = gpu->start_copy_ahead();
     gpu->copy_from_host_ahead(block.data, host.data(), block.bytes);
     std::fill(host.begin(), host.end(), -1);  // the host may reuse its memory at once
-    const Event copied = stream.record();
+    const StreamEvent copied = stream.record();
     hold_up(*gpu, open);
     copied.wait();
     open = true;
@@ -200,7 +200,7 @@ TEST_P(GpuConformance, AFailureBeforeACopyAheadIsThrownByWhatWaitsForTheFailed) 
   const auto gpu = make(0);
   Block block(*gpu, 1000);
   gpu->stream().enqueue([] { throw NotFoundError("a kernel"); });
-  const Event failed = gpu->stream().record();
+  const StreamEvent failed = gpu->stream().record();
   Stream& stream = gpu->start_copy_ahead();
   gpu->copy_from_host_ahead(block.data, numbers(1000).data(), block.bytes);
   stream.synchronize();
@@ -241,7 +241,7 @@ TEST_P(GpuConformance, APeerCopyWaitsForWorkOnBothAndBothWaitForIt) {
   b->copy_to_host(&seen_before, target.data, sizeof(int));  // before the copy
   copy_between(*b, target.data, *a, source.data, sizeof(int));
   a->copy_from_host(source.data, &two, sizeof(int));  // after the copy
-  const Event copied = b->stream().record(), overwritten = a->stream().record();
+  const StreamEvent copied = b->stream().record(), overwritten = a->stream().record();
   open_b = true;
   EXPECT_FALSE(copied.done());  // a is still at work
   open_a = true;
@@ -260,7 +260,7 @@ TEST_P(GpuConformance, OverwritingTheSourceWaitsForThePeerCopy) {
   hold_up(*b, open);
   copy_between(*b, target.data, *a, source.data, sizeof(int));
   a->copy_from_host(source.data, &two, sizeof(int));
-  const Event overwritten = a->stream().record();
+  const StreamEvent overwritten = a->stream().record();
   std::this_thread::sleep_for(5ms);
   EXPECT_FALSE(overwritten.done());
   open = true;

@@ -45,7 +45,7 @@ TEST(GpuOptions, VisibleDeviceListMapsPhysicalToLogical) {
             "logical devices.");
 }
 
-TEST(GpuOptions, ListsThatCannotBe) {
+TEST(GpuOptions, InvalidDeviceListsAreRefused) {
   config::set_emulated_gpus(2);
   const auto refused = [](const char* list) {
     return error_of<InvalidArgumentError>(
@@ -100,7 +100,7 @@ TEST(DeviceCount, CpusAndTheFirstGpus) {
             0u);
 }
 
-TEST(DeviceCount, AboveWhatThereIsIsAll) {
+TEST(DeviceCount, ACountAboveTheNumberOfDevicesMeansAll) {
   config::set_emulated_gpus(2);
   config::set_device_count({{"GPU", 7}});
   EXPECT_EQ(logical_names(), (Names{"CPU:0", "GPU:0", "GPU:1"}));
@@ -116,7 +116,7 @@ TEST(DeviceCount, NoCpuHidesIt) {
   EXPECT_EQ(DeviceManager::get().host().index(), 0);  // host data stays on the first CPU
 }
 
-TEST(DeviceCount, ThatCannotBe) {
+TEST(DeviceCount, InvalidCountsAreRefused) {
   const auto refused = [](const char* type, int count) {
     return error_of<InvalidArgumentError>([&] { config::set_device_count({{type, count}}); });
   };

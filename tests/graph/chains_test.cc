@@ -165,7 +165,7 @@ TEST_P(Chains, HandleScalarsAndRepeatedOperands) {
 }
 
 // Two branches that join: the result of the first is kept until the second is computed.
-TEST_P(Chains, AreTrees) {
+TEST_P(Chains, TreesOfOperationsAreOneChain) {
   const Tensors inputs = {random_values({1000}, GetParam()), random_values({1000}, GetParam())};
   const Body body = [](const Tensors& in) -> Tensors {
     const Tensor a = tanh(in[0] * 0.5) + 1.0, b = nn::relu(in[1] - 0.25) * 3.0;

@@ -73,7 +73,7 @@ TEST_P(Collectives, ReduceAndBroadcast) {
   });
 }
 
-TEST_P(Collectives, AllGather) {
+TEST_P(Collectives, AllGatherGivesEveryRankAllTensors) {
   run([&](int rank) {
     const Tensor x = constant(std::vector<double>{1.0 * rank, 10.0 * rank}, {.shape = {1, 2}});
     const std::vector<Tensor> all = comm::all_gather(x);
@@ -89,7 +89,7 @@ TEST_P(Collectives, AllGather) {
   });
 }
 
-TEST_P(Collectives, ReduceScatter) {
+TEST_P(Collectives, ReduceScatterGivesEachRankItsPart) {
   run([&](int rank) {
     std::vector<Tensor> parts;
     for (int to = 0; to < size(); ++to) parts.push_back(full({to + 1, 2}, 100.0 * to + rank));
@@ -102,7 +102,7 @@ TEST_P(Collectives, ReduceScatter) {
   });
 }
 
-TEST_P(Collectives, AllToAll) {
+TEST_P(Collectives, AllToAllSendsEachRankItsTensor) {
   run([&](int rank) {
     std::vector<Tensor> sent;  // with shapes that the receivers do not know
     for (int to = 0; to < size(); ++to) sent.push_back(full({rank, to + 1}, 10.0 * rank + to));
@@ -114,7 +114,7 @@ TEST_P(Collectives, AllToAll) {
   });
 }
 
-TEST_P(Collectives, SendAndReceive) {
+TEST_P(Collectives, MessagesArriveInTheOrderSent) {
   run([&](int rank) {
     if (size() == 1) return;
     const int next = (rank + 1) % size(), before = (rank + size() - 1) % size();
@@ -292,7 +292,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, Collectives,
                                             ::testing::Values(1, 2, 3, 4)),
                          name_of_case);
 
-TEST(CollectiveArguments, ThatCannotBe) {
+TEST(CollectiveArguments, InvalidOnesAreRefused) {
   testing::expect_group({.size = 2}, [](int) {
     const auto invalid = [](const std::function<void()>& call) {
       return error_of<InvalidArgumentError>(call);

@@ -87,7 +87,7 @@ TEST(ProcessGroup, InitialisesNoDevices) {
   });
 }
 
-TEST(ProcessGroup, UnderMpirun) {
+TEST(ProcessGroup, MpirunStartsItsRanks) {
   TANDEM_REQUIRE(can_use_mpirun(), "mpi");
   if (!started_by_mpirun()) {
     EXPECT_EQ(run_this_test_by_mpirun(3), 0);

@@ -25,27 +25,36 @@ class SlowNetwork final : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   Device& device() const override { return DeviceManager::get().host(); }
-  std::shared_ptr<Work> broadcast(std::span<const Buffer>, int) override {
+  std::shared_ptr<CollectiveWork> broadcast(std::span<const Buffer>, int) override {
     return std::make_shared<Arrival>(state_, ++state_.started);
   }
-  std::shared_ptr<Work> all_gather(const Buffer& mine, std::span<const Buffer> all) override {
+  std::shared_ptr<CollectiveWork> all_gather(const Buffer& mine,
+                                             std::span<const Buffer> all) override {
     std::copy_n(static_cast<std::byte*>(mine.data), mine.bytes(),
                 static_cast<std::byte*>(all.front().data));
     return std::make_shared<Arrival>(state_, 0);
   }
-  std::shared_ptr<Work> all_reduce(std::span<const Buffer>, ReduceOp) override { refuse(); }
-  std::shared_ptr<Work> reduce(std::span<const Buffer>, ReduceOp, int) override { refuse(); }
-  std::shared_ptr<Work> reduce_scatter(std::span<const Buffer>, const Buffer&, ReduceOp) override {
+  std::shared_ptr<CollectiveWork> all_reduce(std::span<const Buffer>, ReduceOp) override {
     refuse();
   }
-  std::shared_ptr<Work> all_to_all(std::span<const Buffer>, std::span<const Buffer>) override {
+  std::shared_ptr<CollectiveWork> reduce(std::span<const Buffer>, ReduceOp, int) override {
     refuse();
   }
-  std::shared_ptr<Work> send(const Buffer&, int) override { refuse(); }
-  std::shared_ptr<Work> recv(const Buffer&, int) override { refuse(); }
-  std::shared_ptr<Work> barrier() override { refuse(); }
+  std::shared_ptr<CollectiveWork> reduce_scatter(std::span<const Buffer>, const Buffer&,
+                                                 ReduceOp) override {
+    refuse();
+  }
+  std::shared_ptr<CollectiveWork> all_to_all(std::span<const Buffer>,
+                                             std::span<const Buffer>) override {
+    refuse();
+  }
+  std::shared_ptr<CollectiveWork> send(const Buffer&, int) override { refuse(); }
+  std::shared_ptr<CollectiveWork> recv(const Buffer&, int) override { refuse(); }
+  std::shared_ptr<CollectiveWork> barrier() override { refuse(); }
   void exchange(const void*, std::size_t, void*) override { refuse(); }
-  std::shared_ptr<Work> start_exchange(const void*, std::size_t, void*) override { refuse(); }
+  std::shared_ptr<CollectiveWork> start_exchange(const void*, std::size_t, void*) override {
+    refuse();
+  }
   void progress() override {}
   void label(std::string_view, std::int64_t) override {}
   std::shared_ptr<void> allocate(std::size_t) override { refuse(); }
@@ -54,7 +63,7 @@ class SlowNetwork final : public Communicator {
 
  private:
   // The n-th broadcast; n = 0: complete from the start.
-  class Arrival final : public Work {
+  class Arrival final : public CollectiveWork {
    public:
     Arrival(const State& state, int number) : state_(state), number_(number) {}
     void wait() override {

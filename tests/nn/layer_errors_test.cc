@@ -94,7 +94,7 @@ TEST(LayerErrors, PassThroughFit) {
       "[dense] expected a floating dtype, got uint8");
 }
 
-TEST(ForgottenBatch, GivesAHint) {
+TEST(ForgottenBatch, TheErrorSuggestsBatch) {
   Sequential model = two_layers();
   model.compile({.optimizer = "sgd", .loss = "mse"});
   const auto examples = data::Dataset::from_tensor_slices({ones({6, 4}), ones({6, 3})});

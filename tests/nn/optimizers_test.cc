@@ -94,7 +94,7 @@ Rule adam_rule(double rate, double b1, double b2, double epsilon, double decay) 
   };
 }
 
-TEST(Optimizers, Adam) {
+TEST(Optimizers, AdamEqualsItsFormula) {
   expect_follows([] { return Adam(); }, [] { return adam_rule(1e-3, 0.9, 0.999, 1e-7, 0.0); });
   expect_follows(
       [] { return Adam({.learning_rate = 0.05, .beta_1 = 0.8, .beta_2 = 0.95, .epsilon = 1e-3}); },

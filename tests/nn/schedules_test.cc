@@ -25,7 +25,7 @@ TEST(Schedules, AConstantIsNoSchedule) {
   EXPECT_EQ(LearningRate(0.1).at(1000), 0.1);
 }
 
-TEST(Schedules, ExponentialDecay) {
+TEST(Schedules, ExponentialDecayEqualsItsFormula) {
   expect_schedule(schedules::exponential_decay(0.5, 10, 0.9),
                   [](double s) { return 0.5 * std::pow(0.9, s / 10.0); });
   expect_schedule(schedules::exponential_decay(0.5, 10, 0.9, true),
@@ -44,7 +44,7 @@ TEST(Schedules, PiecewiseConstantHoldsUpToAndIncludingItsBoundary) {
   expect_schedule(rate, [](double s) { return s <= 4 ? 1.0 : s <= 10 ? 0.5 : 0.1; });
 }
 
-TEST(Schedules, PolynomialDecay) {
+TEST(Schedules, PolynomialDecayEqualsItsFormula) {
   expect_schedule(schedules::polynomial_decay(0.5, 10, 0.01, 2.0), [](double s) {
     return (0.5 - 0.01) * std::pow(1.0 - std::min(s, 10.0) / 10.0, 2.0) + 0.01;
   });
@@ -54,7 +54,7 @@ TEST(Schedules, PolynomialDecay) {
   });
 }
 
-TEST(Schedules, CosineDecay) {
+TEST(Schedules, CosineDecayEqualsItsFormula) {
   const auto cosine = [](double top, double share, double alpha) {
     return top * ((1.0 - alpha) * 0.5 * (1.0 + std::cos(std::numbers::pi * share)) + alpha);
   };

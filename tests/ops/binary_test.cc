@@ -212,7 +212,7 @@ TEST(Binary, NamesShapesAndDtypesThatDoNotMatch) {
   expect_error<FailedPreconditionError>([&] { a + Tensor(); }, "undefined");
 }
 
-TEST(Binary, Gradients) {
+TEST(Binary, GradientsMatchDifferences) {
   for (const Case& test : kArithmetic) {
     if (test.op == floor_divide) continue;  // not differentiable
     SCOPED_TRACE(test.name);

@@ -48,7 +48,7 @@ TEST(Compare, NanEqualsNothing) {
   expect_tensor(less_equal(nan, nan), bool_, Shape({1}), {0});
 }
 
-TEST(Compare, Logic) {
+TEST(Compare, LogicalOperationsAreElementwise) {
   const Tensor a = constant({true, true, false, false}), b = constant({true, false, true, false});
   expect_tensor(logical_and(a, b), bool_, Shape({4}), {1, 0, 0, 0});
   expect_tensor(logical_or(a, b), bool_, Shape({4}), {1, 1, 1, 0});
@@ -56,7 +56,7 @@ TEST(Compare, Logic) {
   expect_tensor(logical_and(a, constant(false)), bool_, Shape({4}), {0, 0, 0, 0});
 }
 
-TEST(Compare, Errors) {
+TEST(Compare, InvalidArgumentsAreRefused) {
   expect_error<InvalidArgumentError>([] { less(constant({true}), constant({true})); },
                                      "[Less] expected a floating or integer dtype, got bool");
   expect_error<InvalidArgumentError>([] { logical_not(constant({1})); },
@@ -95,7 +95,7 @@ TEST(Where, BroadcastsAllThree) {
                 Shape({0, 3}), {});
 }
 
-TEST(Where, Gradients) {
+TEST(Where, GradientsMatchDifferences) {
   const Tensor condition = constant({{true, false, true}, {false, false, true}});
   const auto f = [](const std::vector<Tensor>& x) { return where(x[0], square(x[1]), exp(x[2])); };
   expect_gradients(f,
@@ -107,7 +107,7 @@ TEST(Where, Gradients) {
       f, {condition, random_tensor(Shape({3}), 7), random_tensor(Shape({2, 1}), 8)});
 }
 
-TEST(Where, Errors) {
+TEST(Where, InvalidArgumentsAreRefused) {
   const Tensor x = constant({1.0, 2.0});
   expect_error<InvalidArgumentError>([&] { where(x, x, x); },
                                      "[SelectV2] expected a condition of dtype bool, got float32");
@@ -123,7 +123,7 @@ TEST(Where, Errors) {
       "[SelectV2] expected shapes that broadcast together, got (3,) and (2,)");
 }
 
-TEST(Cast, EveryPair) {
+TEST(Cast, ConvertsEveryPairOfDtypes) {
   constexpr DType kAll[] = {float32, float64, float16, bfloat16, int32, int64, uint8, bool_};
   for (DType from : kAll)
     for (DType to : kAll) {

@@ -29,7 +29,7 @@ TEST(Constant, ShapeOfNestedLists) {
   expect_tensor(constant({}), float32, Shape({0}), {});
 }
 
-TEST(Constant, AnotherShape) {
+TEST(Constant, TakesTheShapeOfItsOptions) {
   expect_tensor(constant({1, 2, 3, 4}, {.shape = Shape({2, 2})}), int32, Shape({2, 2}),
                 {1, 2, 3, 4});
   expect_tensor(constant(7, {.shape = Shape({2, 2})}), int32, Shape({2, 2}), {7, 7, 7, 7});
@@ -69,7 +69,7 @@ TEST(Constant, ValuesThatTheDtypeCannotHoldAreRefused) {
   EXPECT_EQ(constant(9007199254740993, {.dtype = int64}).item<std::int64_t>(), 9007199254740993);
 }
 
-TEST(Constant, Vectors) {
+TEST(Constant, TakesVectorsOfEveryDtype) {
   expect_tensor(constant(std::vector<float>{1, 2}), float32, Shape({2}), {1, 2});
   expect_tensor(constant(std::vector<double>{1, 2}), float64, Shape({2}), {1, 2});
   expect_tensor(constant(std::vector<std::int32_t>{1, 2}, {.shape = Shape({2, 1})}), int32,
@@ -105,7 +105,7 @@ TEST(Creation, FillsEveryDtype) {
                                      "[Fill] expected a shape of sizes of at least 0");
 }
 
-TEST(Creation, Ranges) {
+TEST(Creation, RangeExcludesItsLimit) {
   expect_tensor(range(4), int32, Shape({4}), {0, 1, 2, 3});
   expect_tensor(range(0), int32, Shape({0}), {});
   expect_tensor(range(3, {.dtype = float16}), float16, Shape({3}), {0, 1, 2});
@@ -119,7 +119,7 @@ TEST(Creation, Ranges) {
                                      "[Range] expected a number that uint8 holds");
 }
 
-TEST(Creation, Linspace) {
+TEST(Creation, LinspaceIncludesBothEnds) {
   expect_tensor(linspace(0.0, 1.0, 5), float32, Shape({5}), {0, 0.25, 0.5, 0.75, 1});
   expect_tensor(linspace(2.0, 3.0, 1), float32, Shape({1}), {2});
   expect_tensor(linspace(2.0, 3.0, 0), float32, Shape({0}), {});
@@ -128,7 +128,7 @@ TEST(Creation, Linspace) {
                                      "[LinSpace] expected a count of at least 0, got -1");
 }
 
-TEST(Creation, Identity) {
+TEST(Creation, EyeHasOnesOnItsDiagonal) {
   expect_tensor(eye(2), float32, Shape({2, 2}), {1, 0, 0, 1});
   expect_tensor(eye(2, 3, {.dtype = int32}), int32, Shape({2, 3}), {1, 0, 0, 0, 1, 0});
   expect_tensor(eye(3, 1), float32, Shape({3, 1}), {1, 0, 0});

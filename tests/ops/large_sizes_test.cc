@@ -99,7 +99,7 @@ TEST(LargeSizes, ProgramsOfMoreThanCanBeAddressedAreRefused) {
             "(576460752303423488,) and dtype float32");
 }
 
-TEST(LargeSizes, RejectNegativeSizes) {
+TEST(LargeSizes, AreRefusedIfNegative) {
   expect_refused("Fill", [] { zeros({-1}); });
   expect_refused("Fill", [] { zeros({-k2To62}); });
   expect_refused("RandomStandardNormal", [] { random::normal({2, -3}); });

@@ -38,7 +38,7 @@ Moments moments_of(const std::vector<double>& x) {
   return m;
 }
 
-TEST(Philox, KnownAnswers) {
+TEST(Philox, GivesTheKnownAnswersOfRandom123) {
   // The test vectors of the Random123 distribution.
   const std::array<std::uint32_t, 4> zeros = {0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u};
   EXPECT_EQ(philox({.seed = 0, .number = 0, .stream = 0}, 0), zeros);
@@ -290,7 +290,7 @@ TEST(Random, PermutationsAndShuffles) {
   EXPECT_EQ(firsts, (std::vector<int>{0, 1, 2, 3}));
 }
 
-TEST(Random, Errors) {
+TEST(Random, InvalidArgumentsAreRefused) {
   expect_error<InvalidArgumentError>(
       [] { random::normal(Shape({2}), 0, -1); },
       "[RandomStandardNormal] expected a stddev of at least 0, got -1");

@@ -181,7 +181,7 @@ TEST(Reduce, LongSumsStayAccurate) {
       2.0f);
 }
 
-TEST(Reduce, Integers) {
+TEST(Reduce, IntegersKeepTheirDtype) {
   for (DType dtype : {int32, int64, uint8}) {
     const Tensor x = constant({{1, 5, 3}, {4, 2, 6}}, {.dtype = dtype});
     expect_tensor(reduce_sum(x, {.axis = Dims({0})}), dtype, Shape({3}), {5, 7, 9});
@@ -194,7 +194,7 @@ TEST(Reduce, Integers) {
   }
 }
 
-TEST(Reduce, Logic) {
+TEST(Reduce, AnyAndAllReduceBooleans) {
   const Tensor x = constant({{true, false}, {true, true}});
   expect_tensor(reduce_any(x, {.axis = Dims({1})}), bool_, Shape({2}), {1, 1});
   expect_tensor(reduce_all(x, {.axis = Dims({1})}), bool_, Shape({2}), {0, 1});
@@ -217,7 +217,7 @@ TEST(Reduce, EmptyAxesGiveTheNeutralElement) {
   expect_tensor(reduce_all(zeros(Shape({0}), {.dtype = bool_})), bool_, Shape::scalar(), {1});
 }
 
-TEST(Reduce, SpecialValues) {
+TEST(Reduce, NanAndInfinityPropagate) {
   const Tensor x =
       constant({{1.0, kNan, 3.0}, {-kInfinity, -kInfinity, -kInfinity}, {1000.0, 1000.0, -1000.0}});
   const ReduceOptions last = {.axis = Dims({1})};
@@ -227,7 +227,7 @@ TEST(Reduce, SpecialValues) {
                 {kNan, -kInfinity, 1000.0 + std::log(2.0)}, 1e-6);
 }
 
-TEST(Reduce, Gradients) {
+TEST(Reduce, GradientsMatchDifferences) {
   for (const Case& test : cases())
     for (const auto& axes : kAxesOfRank3) {
       SCOPED_TRACE(test.name);
@@ -243,7 +243,7 @@ TEST(Reduce, Gradients) {
     }
 }
 
-TEST(Reduce, SecondOrder) {
+TEST(Reduce, SecondDerivativesMatchDifferences) {
   for (const Case& test : cases())
     expect_second_order(
         [&](const std::vector<Tensor>& x) { return square(test.op(x[0], {.axis = Dims({1})})); },
@@ -286,7 +286,7 @@ TEST(Reduce, NormOfZerosHasAZeroGradient) {
   expect_tensor(tape.gradient(norm(x), x), float32, Shape({3}), {0, 0, 0});
 }
 
-TEST(Reduce, Errors) {
+TEST(Reduce, InvalidArgumentsAreRefused) {
   const Tensor x = random_tensor(Shape({2, 3}));
   expect_error<InvalidArgumentError>([&] { reduce_sum(x, {.axis = Dims({2})}); },
                                      "[Sum] expected an axis in [-2, 2), got 2");
@@ -381,7 +381,7 @@ TEST(Cumsum, AlongEveryAxis) {
                                      "[Cumsum] expected an axis in [-2, 2), got 2");
 }
 
-TEST(Cumsum, Gradients) {
+TEST(Cumsum, GradientsMatchDifferences) {
   for (std::int64_t axis : {0, 1, 2})
     expect_gradients([=](const std::vector<Tensor>& x) { return cumsum(square(x[0]), axis); },
                      {random_tensor(Shape({2, 3, 2}), 10)});

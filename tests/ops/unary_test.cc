@@ -63,7 +63,7 @@ TEST(Unary, EveryFloatingDtypeAgainstTheStandardLibrary) {
       }
 }
 
-TEST(Unary, Gradients) {
+TEST(Unary, GradientsMatchDifferences) {
   for (const Case& test : kCases) {
     if (!test.smooth) continue;
     SCOPED_TRACE(test.name);
@@ -75,7 +75,7 @@ TEST(Unary, Gradients) {
   }
 }
 
-TEST(Unary, ThirdDerivative) {
+TEST(Unary, ThirdDerivativeEqualsItsFormula) {
   const Tensor x = constant({0.3, -1.2}, {.dtype = float64});
   GradientTape outer, middle, inner;
   outer.watch(x), middle.watch(x), inner.watch(x);
@@ -90,7 +90,7 @@ TEST(Unary, ThirdDerivative) {
   expect_tensor(third, float64, x.shape(), expected, 1e-12);
 }
 
-TEST(Unary, SpecialValues) {
+TEST(Unary, NanInfinityAndZeroGiveTheLimits) {
   const Tensor x = constant({kInfinity, -kInfinity, kNan, 0.0, -1.0});
   const Shape shape = {5};
   expect_tensor(exp(x), float32, shape, {kInfinity, 0.0, kNan, 1.0, std::exp(-1.0)}, 1e-7);
@@ -107,7 +107,7 @@ TEST(Unary, RoundsHalvesToEven) {
                 {0, 2, 2, 0, -2});
 }
 
-TEST(Unary, Integers) {
+TEST(Unary, IntegersKeepTheirDtype) {
   for (DType dtype : {int32, int64}) {
     const Tensor x = constant({-3, 0, 5}, {.dtype = dtype});
     expect_tensor(-x, dtype, Shape({3}), {3, 0, -5});

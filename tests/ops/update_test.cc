@@ -52,7 +52,7 @@ void expect_same(int slots, double initial, const Step& step, const Rule& rule) 
   }
 }
 
-TEST(Update, GradientDescent) {
+TEST(Update, GradientDescentEqualsItsFormula) {
   expect_same(
       0, 0.0,
       [](const auto& t, const Tensor& g, int) {
@@ -65,7 +65,7 @@ TEST(Update, GradientDescent) {
       });
 }
 
-TEST(Update, Momentum) {
+TEST(Update, MomentumEqualsItsFormula) {
   for (const bool nesterov : {false, true})
     expect_same(
         1, 0.0,
@@ -81,7 +81,7 @@ TEST(Update, Momentum) {
         });
 }
 
-TEST(Update, AdamAndAdamW) {
+TEST(Update, AdamAndAdamWEqualTheirFormulas) {
   for (const double decay : {0.0, 0.05})
     expect_same(
         2, 0.0,
@@ -101,7 +101,7 @@ TEST(Update, AdamAndAdamW) {
         });
 }
 
-TEST(Update, RmsProp) {
+TEST(Update, RmsPropEqualsItsFormula) {
   for (const bool centred : {false, true})
     for (const double momentum : {0.0, 0.7}) {
       SCOPED_TRACE(::testing::Message() << centred << " " << momentum);
@@ -133,7 +133,7 @@ TEST(Update, RmsProp) {
     }
 }
 
-TEST(Update, Adagrad) {
+TEST(Update, AdagradEqualsItsFormula) {
   expect_same(
       1, 0.1,
       [](const auto& t, const Tensor& g, int) {
@@ -145,7 +145,7 @@ TEST(Update, Adagrad) {
       });
 }
 
-TEST(Update, Lamb) {
+TEST(Update, LambEqualsItsFormula) {
   for (const DType dtype : {float32, float64}) {
     const Tensor variable = random_tensor({kCount}, 1, -1, 1, dtype),
                  m = zeros({kCount}, {.dtype = dtype}), v = zeros({kCount}, {.dtype = dtype});

@@ -318,7 +318,7 @@ TEST(CommHooks, PowerSgdWithoutWarmStartCannotBeTraced) {
   });
 }
 
-TEST(CommHooks, Errors) {
+TEST(CommHooks, InvalidHooksAreRefused) {
   expect_group({.size = 1}, [](int) {
     const auto hook = parallel::hooks::fp16_compress();
     DistributedDataParallel model(Sequential({layers::Dense(2, {.input_shape = {3}})}));

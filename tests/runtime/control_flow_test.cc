@@ -301,7 +301,7 @@ TEST(ControlFlow, LayersAreBuiltInABody) {
   EXPECT_EQ(run(true), run(false));
 }
 
-TEST(ControlFlow, ErrorMessages) {
+TEST(ControlFlow, InvalidBodiesAreRefused) {
   const Tensor x = constant({1.0f, 2.0f});
   expect_error<InvalidArgumentError>(
       [&] {

@@ -66,13 +66,13 @@ void expect_same(const Trained& a, const Trained& b) {
     EXPECT_NEAR(a.losses[i], b.losses[i], 1e-5f * a.losses[i]);
 }
 
-TEST(FunctionOutsideTraining, WithATape) {
+TEST(FunctionOutsideTraining, TapesEqualEager) {
   expect_same(train(true, Mode::kTape), train(false, Mode::kTape));
 }
-TEST(FunctionOutsideTraining, WithMinimize) {
+TEST(FunctionOutsideTraining, MinimizeEqualsEager) {
   expect_same(train(true, Mode::kMinimize), train(false, Mode::kMinimize));
 }
-TEST(FunctionOutsideTraining, WithBackward) {
+TEST(FunctionOutsideTraining, BackwardEqualsEager) {
   expect_same(train(true, Mode::kBackward), train(false, Mode::kBackward));
 }
 

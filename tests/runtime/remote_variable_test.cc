@@ -174,7 +174,7 @@ class RemoteStorage final : public VariableStorage {
     const PushAttrs attrs{.server = reinterpret_cast<std::int64_t>(server_.get()),
                           .update = std::ssize(server_->traced) - 1};
     const std::shared_ptr<const AttrUpdate> none;  // the rule has its step already
-    const AttrUpdateScope not_renewed(none);
+    const AttrUpdateScope no_update(none);
     const Tensor handle = variable.memory(reader);
     const Tensor* inputs[] = {&handle, &gradient};
     run_update(kPush, inputs, attrs);

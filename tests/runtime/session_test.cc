@@ -67,7 +67,7 @@ TEST(Session, RunsOnlyAncestors) {
   EXPECT_EQ(session.run(v).item<float>(), 3.0f);
 }
 
-TEST(Session, ErrorMessages) {
+TEST(Session, InvalidFetchesAndFeedsAreRefused) {
   Graph graph;
   EXPECT_EQ(error_of<RuntimeError>([&] { Session(graph).run("x:0"); }),
             "The Session graph is empty.  Add operations to the graph before calling run().");

@@ -55,12 +55,12 @@ class CountingTransport final : public GradientTransport {
     };
     return Bucket(device, allocate, counts, dtype);
   }
-  std::shared_ptr<Work> start(const FullBucket& bucket) override {
+  std::shared_ptr<CollectiveWork> start(const FullBucket& bucket) override {
     launched.push_back(bucket.buffers.size());
     members.emplace_back(bucket.gradients.begin(), bucket.gradients.end());
     if (bucket.is_last) last = bucket.index;
     zeros = bucket.zeros;
-    struct Doubled final : Work {
+    struct Doubled final : CollectiveWork {
       void wait() override {
         finished.push_back(index);
         for (const Buffer& buffer : buffers)
@@ -207,14 +207,14 @@ TEST(Bucket, HalvesAreScaledInFloat32) {
   EXPECT_EQ(static_cast<float>(scaled[1]), static_cast<float>(Half(-1.0f / 3.0f)));
 }
 
-TEST(Bucket, HeldMemoryIsUnchangedAfterRenew) {
+TEST(Bucket, HeldMemoryIsUnchangedAfterItIsReplaced) {
   CountingTransport transport(true);
   const std::vector<std::int64_t> counts = {1};
   Bucket bucket = transport.make_bucket(counts, float32);
   const float one = 1.0f, two = 2.0f;
   bucket.put(0, &one);
   const std::shared_ptr<void> kept = bucket.memory();
-  bucket.renew();
+  bucket.replace_memory();
   bucket.put(0, &two);
   EXPECT_EQ(*static_cast<const float*>(kept.get()), 1.0f);
 }

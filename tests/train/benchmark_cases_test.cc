@@ -36,7 +36,7 @@ std::vector<float> losses_of(const std::string& name, DType compute, bool traced
 
 class BenchmarkCases : public testing::TestWithParam<const char*> {};
 
-TEST_P(BenchmarkCases, Train) {
+TEST_P(BenchmarkCases, LearnAndTracedEqualsEager) {
   const std::vector<float> eager = losses_of(GetParam(), float32, false);
   EXPECT_LT(eager.back(), 0.9f * eager.front());
   const std::vector<float> traced = losses_of(GetParam(), float32, true);

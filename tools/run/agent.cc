@@ -26,7 +26,7 @@ void write_line(const std::string& text) {
   }
 }
 
-class EventWriter final : public RankEvents {
+class RankEventSender final : public RankEvents {
  public:
   void wrote(int rank, StandardStream output, std::string_view bytes) override {
     const bool whole = bytes.back() == '\n';
@@ -95,7 +95,7 @@ void serve() {
   LineReader input{FileDescriptor(dup(STDIN_FILENO))};
   const ChildSubreaper subreaper;
   LocalHost host;
-  EventWriter teller;
+  RankEventSender sender;
   std::string line;
   write_line(std::string(kAgentHello) + "\n");
   std::vector<pollfd> polled;
@@ -112,7 +112,7 @@ void serve() {
       obey(host, line);
       line.clear();
     });
-    host.progress(teller);
+    host.progress(sender);
   }
 }
 

@@ -72,7 +72,7 @@ class JobLauncher {
   static constexpr auto kAfterKill =
       std::chrono::seconds(10);  // for remote hosts to report the end of ranks
 
-  struct Progress {
+  struct RankProgress {
     bool ended = false, closed = false;
     int status = 0;
   };
@@ -161,7 +161,7 @@ class JobLauncher {
   }
 
   void rank_ended(int rank, pid_t process, int status) {
-    Progress& progress = progress_[static_cast<std::size_t>(rank)];
+    RankProgress& progress = progress_[static_cast<std::size_t>(rank)];
     progress.ended = true;
     progress.status = status;
     const PlannedRank& planned = plan_.ranks[static_cast<std::size_t>(rank)];
@@ -192,7 +192,7 @@ class JobLauncher {
 
   void host_lost(std::size_t host, const std::string& reason) {
     for (const PlannedRank& rank : plan_.ranks) {
-      Progress& progress = progress_[static_cast<std::size_t>(rank.rank)];
+      RankProgress& progress = progress_[static_cast<std::size_t>(rank.rank)];
       if (rank.host != host || progress.closed) continue;
       progress.closed = true;
       if (!progress.ended)
@@ -244,12 +244,12 @@ class JobLauncher {
 
   // Stops waiting for hosts that no longer answer. Their agents end when the connection closes.
   void abort_job() {
-    for (Progress& progress : progress_) progress.closed = true;
+    for (RankProgress& progress : progress_) progress.closed = true;
   }
 
   bool all_closed() const {
     return std::all_of(progress_.begin(), progress_.end(),
-                       [](const Progress& each) { return each.closed; });
+                       [](const RankProgress& each) { return each.closed; });
   }
 
   int conclude() const {
@@ -281,7 +281,7 @@ class JobLauncher {
   const JobPlan plan_;
   OutputSink sink_;
   const Signals signals_;
-  std::vector<Progress> progress_;  // by rank
+  std::vector<RankProgress> progress_;  // by rank
   const ChildSubreaper subreaper_;
   std::optional<JobServer> server_;  // outlives the ranks
   std::vector<std::unique_ptr<Host>> hosts_;

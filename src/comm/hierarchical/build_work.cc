@@ -97,8 +97,8 @@ class HierarchicalWorkBuilder {
                    });
   }
 
-  std::function<std::shared_ptr<Work>()> exchange_of(Communicator& among,
-                                                     std::vector<Announcement>& all) {
+  std::function<std::shared_ptr<CollectiveWork>()> exchange_of(Communicator& among,
+                                                               std::vector<Announcement>& all) {
     return [&among, &all, work = work_.get()] {
       all.resize(index(among.size()));
       return among.start_exchange(&work->mine, sizeof(work->mine), all.data());

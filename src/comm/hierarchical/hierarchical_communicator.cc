@@ -40,7 +40,7 @@ class HierarchicalCommunicator final : public CheckedCommunicator {
   }
 
  private:
-  std::shared_ptr<Work> start(const CheckedCall& call) override {
+  std::shared_ptr<CollectiveWork> start(const CheckedCall& call) override {
     return pipeline_->submit([&] { return hierarchical::build_work(pipeline_, call); });
   }
 

@@ -61,7 +61,7 @@ HierarchicalWork::HierarchicalWork(std::shared_ptr<Pipeline> pipeline, std::uint
       label_(std::move(label)) {}
 
 const PipelineStep* HierarchicalWork::add(HierarchyLink link,
-                                          std::function<std::shared_ptr<Work>()> start,
+                                          std::function<std::shared_ptr<CollectiveWork>()> start,
                                           std::initializer_list<const PipelineStep*> after,
                                           std::function<void()> then) {
   PipelineStep& step = steps_.emplace_back();
@@ -73,7 +73,7 @@ const PipelineStep* HierarchicalWork::add(HierarchyLink link,
   return &step;
 }
 
-void HierarchicalWork::add_message(HierarchyLink link, std::shared_ptr<Work> message) {
+void HierarchicalWork::add_message(HierarchyLink link, std::shared_ptr<CollectiveWork> message) {
   PipelineStep& step = steps_.emplace_back();
   step.link = link;
   step.work = std::move(message);
@@ -130,7 +130,7 @@ Communicator* Pipeline::communicator(HierarchyLink link) const {
   return nullptr;
 }
 
-std::shared_ptr<Work> Pipeline::submit(
+std::shared_ptr<CollectiveWork> Pipeline::submit(
     const std::function<std::shared_ptr<HierarchicalWork>()>& build) {
   const auto lock = attend();
   throw_if_failed();
@@ -140,7 +140,7 @@ std::shared_ptr<Work> Pipeline::submit(
   open_.push_back(work);
   advance();
   note_attended();
-  leave_to_engine();
+  hand_over_to_engine();
   return work;
 }
 
@@ -411,7 +411,7 @@ void Pipeline::abort(GroupFailure failure, const std::string& text) noexcept {
 }
 
 void Pipeline::close() noexcept {
-  leave_engine();
+  unregister_from_engine();
   if (!failure_ && !open_.empty())
     failure_ = std::make_exception_ptr(
         FailedPreconditionError("the communicator was destroyed before its collectives ended"));

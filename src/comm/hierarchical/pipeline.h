@@ -38,10 +38,10 @@ inline constexpr std::string_view kErrorPrefix = "[hierarchical] ";
 
 struct PipelineStep {
   HierarchyLink link = HierarchyLink::kToLeader;
-  std::function<std::shared_ptr<Work>()> start;
+  std::function<std::shared_ptr<CollectiveWork>()> start;
   std::vector<const PipelineStep*> after;  // steps that must have ended before
-  std::function<void()> then;  // this rank's action when the step has ended; may be empty
-  std::shared_ptr<Work> work;  // null: not started
+  std::function<void()> then;            // this rank's action when the step has ended; may be empty
+  std::shared_ptr<CollectiveWork> work;  // null: not started
   std::chrono::steady_clock::time_point started = {};
   bool done = false;
 
@@ -51,18 +51,19 @@ struct PipelineStep {
 class Pipeline;
 
 // A collective or message of the whole group.
-class HierarchicalWork final : public Work {
+class HierarchicalWork final : public CollectiveWork {
  public:
   HierarchicalWork(std::shared_ptr<Pipeline> pipeline, std::uint64_t sequence, Signature signature,
                    Label label);
 
   // The step runs after those in `after` (null ones are ignored) and after earlier steps of the
   // link.
-  const PipelineStep* add(HierarchyLink link, std::function<std::shared_ptr<Work>()> start,
+  const PipelineStep* add(HierarchyLink link,
+                          std::function<std::shared_ptr<CollectiveWork>()> start,
                           std::initializer_list<const PipelineStep*> after = {},
                           std::function<void()> then = {});
   // Adds a message that was started already, independent of the link's steps.
-  void add_message(HierarchyLink link, std::shared_ptr<Work> message);
+  void add_message(HierarchyLink link, std::shared_ptr<CollectiveWork> message);
   // Device memory that lives as long as the work.
   void* scratch(std::size_t bytes);
 
@@ -101,7 +102,8 @@ class Pipeline final : public ProgressEngine::Client {
            std::unique_ptr<Communicator> outer, HierarchicalOptions options);
 
   // Starts the work that `build` builds. The engine does not touch the communicators meanwhile.
-  std::shared_ptr<Work> submit(const std::function<std::shared_ptr<HierarchicalWork>()>& build);
+  std::shared_ptr<CollectiveWork> submit(
+      const std::function<std::shared_ptr<HierarchicalWork>()>& build);
   // Starts the steps that are ready, and checks which have ended.
   void progress();
   bool test(const HierarchicalWork& work);

@@ -10,7 +10,7 @@ namespace tandem {
 namespace {
 
 // A run of elements of one part.
-struct PartRange {
+struct PartSlice {
   std::size_t part;
   std::int64_t begin;
   std::int64_t end;
@@ -38,7 +38,7 @@ class RankExecution {
 
   void all_reduce() const {
     CombineOrder order = CombineOrder::kInOrder;
-    for (const PartRange& range : ranges_to_combine(order))
+    for (const PartSlice& range : ranges_to_combine(order))
       combine_ranks(range, world_.active, order);
   }
 
@@ -46,12 +46,12 @@ class RankExecution {
     if (!world_.direct) {
       const int root[] = {collective_.signature.root};
       if (rank_ == root[0])
-        for (const PartRange& range : ranges(0, total()))
+        for (const PartSlice& range : ranges(0, total()))
           combine_ranks(range, root, CombineOrder::kInOrder);
       return;
     }
     const int root[] = {collective_.signature.root};
-    for (const PartRange& range : slice()) combine_ranks(range, root, CombineOrder::kInOrder);
+    for (const PartSlice& range : slice()) combine_ranks(range, root, CombineOrder::kInOrder);
   }
 
   void broadcast() const {
@@ -105,8 +105,8 @@ class RankExecution {
   }
 
   // The elements [from, to) of all parts taken as one vector.
-  std::vector<PartRange> ranges(std::int64_t from, std::int64_t to) const {
-    std::vector<PartRange> found;
+  std::vector<PartSlice> ranges(std::int64_t from, std::int64_t to) const {
+    std::vector<PartSlice> found;
     std::int64_t at = 0;
     for (std::size_t i = 0; i < in_.size(); ++i) {
       const std::int64_t begin = std::max(from, at), end = std::min(to, at + in_[i].count);
@@ -121,13 +121,13 @@ class RankExecution {
     return std::find(world_.active.begin(), world_.active.end(), rank_) - world_.active.begin();
   }
 
-  std::vector<PartRange> slice() const {
+  std::vector<PartSlice> slice() const {
     const auto ranks = static_cast<std::int64_t>(world_.active.size());
     return ranges(total() * place() / ranks, total() * (place() + 1) / ranks);
   }
 
   // The elements that this rank reduces.
-  std::vector<PartRange> ranges_to_combine(CombineOrder& order) const {
+  std::vector<PartSlice> ranges_to_combine(CombineOrder& order) const {
     const LocalPlan& plan = world_.plan;
     if (!direct_ || plan.kind == LocalPlan::Kind::kToOneDevice) {
       const bool root_active =
@@ -138,7 +138,7 @@ class RankExecution {
     if (plan.kind != LocalPlan::Kind::kHierarchical) return slice();
     order = CombineOrder::kHalves;
     const auto ranks = static_cast<std::int64_t>(world_.active.size());
-    std::vector<PartRange> mine;
+    std::vector<PartSlice> mine;
     if (plan.num_packs == 0) {
       for (std::size_t i = 0; i < in_.size(); ++i)
         if (static_cast<std::int64_t>(i) % ranks == place()) mine.push_back({i, 0, in_[i].count});
@@ -153,7 +153,7 @@ class RankExecution {
   }
 
   // Reduces the elements of all ranks and writes the result to those of `targets`.
-  void combine_ranks(const PartRange& range, std::span<const int> targets,
+  void combine_ranks(const PartSlice& range, std::span<const int> targets,
                      CombineOrder order) const {
     const auto place_of = [&](int rank) {
       const Buffer& part = in_of(rank)[range.part];

@@ -46,8 +46,8 @@ struct LocalCollective {
   std::vector<int> members;              // the ranks that must join
   std::vector<std::vector<Buffer>> in;   // by rank; in-place collectives: the parts
   std::vector<std::vector<Buffer>> out;  // by rank
-  std::vector<Event> ready;              // by rank: the inputs have been computed
-  std::vector<Event> performed;          // by rank: its part is done
+  std::vector<StreamEvent> ready;        // by rank: the inputs have been computed
+  std::vector<StreamEvent> performed;    // by rank: its part is done
   std::vector<bool> here;                // by rank; under the group's mutex
   std::atomic<int> joined{0};
   std::atomic<int> finished{0};

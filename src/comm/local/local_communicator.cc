@@ -36,7 +36,7 @@ class LocalRank {
   Label label_;
 };
 
-class LocalWork final : public Work {
+class LocalWork final : public CollectiveWork {
  public:
   LocalWork(std::shared_ptr<LocalGroup> group, std::weak_ptr<LocalRank> owner,
             std::shared_ptr<LocalCollective> collective, int rank)
@@ -65,8 +65,8 @@ class LocalWork final : public Work {
     group_->wait_until(*collective_, [&] {
       if (owner) owner->progress();  // peers may first need this rank's part of another one
       if (advance() && collective_->finished_everywhere()) return true;
-      if (group_->departures_.load(std::memory_order_acquire) > 0)
-        group_->check_departures(*collective_);
+      if (group_->ended_count_.load(std::memory_order_acquire) > 0)
+        group_->check_ended_ranks(*collective_);
       return false;
     });
     group_->finish(*collective_, rank_);
@@ -85,7 +85,7 @@ class LocalWork final : public Work {
   void check_peers() override {
     if (done_) return;
     if (group_->aborted()) group_->throw_abort();
-    group_->check_departures(*collective_);
+    group_->check_ended_ranks(*collective_);
   }
   std::vector<int> missing() const override { return group_->missing(*collective_); }
 
@@ -138,7 +138,7 @@ class LocalCommunicator final : public CheckedCommunicator {
     return group().split(ranks, mine_->splits_[ranks]++)->communicator(place);
   }
 
-  std::shared_ptr<Work> start(const CheckedCall& checked) override {
+  std::shared_ptr<CollectiveWork> start(const CheckedCall& checked) override {
     LocalRank& mine = *mine_;
     if (mine.step_ != group().step_) {  // discards the state of the previous step
       mine.step_ = group().step_;

@@ -91,12 +91,12 @@ LocalGroup::LocalGroup(std::vector<Device*> devices, LocalGroupOptions options)
   if (uses_nccl() && !why_no_nccl(devices_).empty()) options_.plan.kind = LocalPlan::Kind::kSliced;
   world_.plan = options_.plan;
   world_.direct = reach_each_other(devices_);
-  begin(std::vector<bool>(devices_.size(), true));
+  begin_step(std::vector<bool>(devices_.size(), true));
 }
 
 LocalGroup::~LocalGroup() = default;
 
-void LocalGroup::begin(const std::vector<bool>& active) {
+void LocalGroup::begin_step(const std::vector<bool>& active) {
   {
     std::lock_guard lock(mutex_);
     active_.clear();
@@ -104,8 +104,8 @@ void LocalGroup::begin(const std::vector<bool>& active) {
       if (active[rank]) active_.push_back(static_cast<int>(rank));
     ++step_;
     open_.clear();
-    departures_.store(0, std::memory_order_release);
-    left_.assign(devices_.size(), false);
+    ended_count_.store(0, std::memory_order_release);
+    ended_.assign(devices_.size(), false);
     abort_reason_.clear();
     abort_rank_ = -1;
     aborted_.store(false, std::memory_order_release);
@@ -114,43 +114,39 @@ void LocalGroup::begin(const std::vector<bool>& active) {
     std::vector<bool> part;
     part.reserve(ranks.size());
     for (int rank : ranks) part.push_back(active[static_cast<std::size_t>(rank)]);
-    group.begin(part);
+    group.begin_step(part);
   });
 }
 
 void LocalGroup::abort(int rank, const std::string& reason) {
-  end(rank, GroupFailure::kNone, reason);
+  abort(rank, GroupFailure::kNone, reason);
 }
 
 void LocalGroup::abort(int rank, GroupFailure failure, const std::string& text) {
-  end(rank, failure, text);
-}
-
-void LocalGroup::end(int rank, GroupFailure failure, const std::string& reason) {
   {
     std::lock_guard lock(mutex_);
     if (abort_rank_ < 0) {
       abort_rank_ = rank;
-      abort_reason_ = reason;
+      abort_reason_ = text;
       abort_failure_ = failure;
     }
     aborted_.store(true, std::memory_order_release);
   }
   changed_.notify_all();
   for_children(
-      [&](LocalGroup& group, const std::vector<int>&) { group.end(rank, failure, reason); });
+      [&](LocalGroup& group, const std::vector<int>&) { group.abort(rank, failure, text); });
 }
 
-void LocalGroup::leave(int rank) {
+void LocalGroup::end_step(int rank) {
   {
     std::lock_guard lock(mutex_);
-    left_[static_cast<std::size_t>(rank)] = true;
-    departures_.fetch_add(1, std::memory_order_release);
+    ended_[static_cast<std::size_t>(rank)] = true;
+    ended_count_.fetch_add(1, std::memory_order_release);
   }
   changed_.notify_all();
   for_children([&](LocalGroup& group, const std::vector<int>& ranks) {
     const auto found = std::find(ranks.begin(), ranks.end(), rank);
-    if (found != ranks.end()) group.leave(static_cast<int>(found - ranks.begin()));
+    if (found != ranks.end()) group.end_step(static_cast<int>(found - ranks.begin()));
   });
 }
 
@@ -187,10 +183,10 @@ std::shared_ptr<LocalGroup> LocalGroup::split(const std::vector<int>& ranks, int
   return group;
 }
 
-void LocalGroup::check_departures(const LocalCollective& collective) {
+void LocalGroup::check_ended_ranks(const LocalCollective& collective) {
   std::lock_guard lock(mutex_);
   for (int rank : collective.members)
-    if (left_[static_cast<std::size_t>(rank)] && !collective.here[static_cast<std::size_t>(rank)])
+    if (ended_[static_cast<std::size_t>(rank)] && !collective.here[static_cast<std::size_t>(rank)])
       fail<InvalidArgumentError>(
           "[{}] replica {} ended its step without this collective, which replica {} called; every "
           "replica must call the same ones in the same order",
@@ -254,9 +250,9 @@ std::shared_ptr<LocalCollective> LocalGroup::join(int rank, Call call) {
   const auto me = static_cast<std::size_t>(rank);
   const CollectiveKind kind = call.signature.kind;
   const bool message = call.key.from >= 0;
-  Event ready = kind == CollectiveKind::kExchange || kind == CollectiveKind::kBarrier
-                    ? Event()
-                    : devices_[me]->stream().record();
+  StreamEvent ready = kind == CollectiveKind::kExchange || kind == CollectiveKind::kBarrier
+                          ? StreamEvent()
+                          : devices_[me]->stream().record();
   std::shared_ptr<LocalCollective> collective;
   {
     std::lock_guard lock(mutex_);

@@ -33,12 +33,12 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::unique_ptr<Communicator> communicator(int rank);
 
   // Begins a step. Only the `active` ranks take part in its collectives; the others are inactive.
-  // Discards the state of the previous step. REQUIRES: no rank is in a collective. Like leave() and
-  // abort(), it also applies to the groups that were split off.
-  void begin(const std::vector<bool>& active);
+  // Discards the state of the previous step. REQUIRES: no rank is in a collective. Like end_step()
+  // and abort(), it also applies to the groups that were split off.
+  void begin_step(const std::vector<bool>& active);
   // This rank has ended its step: ranks that wait for it in a collective get an
   // InvalidArgumentError.
-  void leave(int rank);
+  void end_step(int rank);
   // Reports that a rank has failed: every wait of the others throws AbortedError with this reason.
   void abort(int rank, const std::string& reason);
   // The same, with an error of that type and this message.
@@ -83,14 +83,13 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void perform_by_nccl(LocalCollective& collective);
   // Makes the stream of the rank's device wait for all parts. REQUIRES: all ranks have finished.
   void finish(LocalCollective& collective, int rank);
-  // Throws when a rank that `collective` waits for has left the step.
-  void check_departures(const LocalCollective& collective);
+  // Throws when a rank that `collective` waits for has ended its step.
+  void check_ended_ranks(const LocalCollective& collective);
   // The ranks that must join and have not.
   std::vector<int> missing(const LocalCollective& collective);
   void wait_until(const LocalCollective& collective, const std::function<bool()>& ready);
   void wake();
   [[noreturn]] void throw_abort();
-  void end(int rank, GroupFailure failure, const std::string& reason);
   // The `again`-th group of these ranks.
   std::shared_ptr<LocalGroup> split(const std::vector<int>& ranks, int again);
   // Calls body(group, ranks) for each group that was split off and is still in use.
@@ -108,8 +107,8 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::condition_variable changed_;
   std::atomic<int> sleepers_{0};
   std::atomic<bool> aborted_{false};
-  std::atomic<int> departures_{0};
-  std::vector<bool> left_;  // by rank; under mutex_
+  std::atomic<int> ended_count_{0};
+  std::vector<bool> ended_;  // by rank; under mutex_
   std::string abort_reason_;
   GroupFailure abort_failure_ = GroupFailure::kNone;  // kNone: the reason is a replica's failure
   int abort_rank_ = -1;

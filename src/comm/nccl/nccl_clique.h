@@ -21,7 +21,7 @@ class NcclClique {
   // A rank's inputs and outputs, as in Collective, and the event after which the inputs are ready.
   struct RankBuffers {
     std::span<const Buffer> in, out;
-    Event ready;
+    StreamEvent ready;
   };
   // Enqueues a collective: every rank's part on the communication stream of its device, all of them
   // or none. Does not wait. Throws AbortedError if NCCL has failed, DeadlineExceededError if the

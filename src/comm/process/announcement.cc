@@ -44,4 +44,17 @@ void check_counts_match(const Collective& collective, std::span<const TransferCo
             name_of(collective.signature.dtype), names[to], at(to, from).expected);
 }
 
+MessageHeader header_of(const Buffer& message) {
+  return {message.count, static_cast<std::int64_t>(message.dtype)};
+}
+
+void check_message(const MessageHeader& header, int sender, const Buffer& buffer, int receiver,
+                   const RankNames& names) {
+  const auto dtype = static_cast<DType>(header.dtype);
+  if (header.count == buffer.count && dtype == buffer.dtype) return;
+  fail<InvalidArgumentError>("[recv] rank {} sent {} {}, rank {} expected {} {}", names[sender],
+                             header.count, name_of(dtype), names[receiver], buffer.count,
+                             name_of(buffer.dtype));
+}
+
 }  // namespace tandem

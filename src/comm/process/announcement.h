@@ -32,4 +32,15 @@ struct TransferCounts {
 void check_counts_match(const Collective& collective, std::span<const TransferCounts> all, int size,
                         const RankNames& names);
 
+// A rank sends this before a message.
+struct MessageHeader {
+  std::int64_t count = 0;  // elements
+  std::int64_t dtype = 0;
+};
+
+MessageHeader header_of(const Buffer& message);
+// Throws InvalidArgumentError unless `buffer` of rank `receiver` can hold the message of `sender`.
+void check_message(const MessageHeader& header, int sender, const Buffer& buffer, int receiver,
+                   const RankNames& names);
+
 }  // namespace tandem

@@ -11,9 +11,10 @@ namespace tandem {
 namespace {
 
 // A call with several dtypes: one collective for each run of one dtype.
-class WorkList final : public Work {
+class WorkList final : public CollectiveWork {
  public:
-  explicit WorkList(std::vector<std::shared_ptr<Work>> works) : works_(std::move(works)) {}
+  explicit WorkList(std::vector<std::shared_ptr<CollectiveWork>> works)
+      : works_(std::move(works)) {}
   void wait() override {
     for (const auto& work : works_) work->wait();
   }
@@ -36,7 +37,7 @@ class WorkList final : public Work {
   }
 
  private:
-  std::vector<std::shared_ptr<Work>> works_;
+  std::vector<std::shared_ptr<CollectiveWork>> works_;
 };
 
 class ProcessCommunicator final : public CheckedCommunicator {
@@ -68,7 +69,7 @@ class ProcessCommunicator final : public CheckedCommunicator {
   }
 
  private:
-  std::shared_ptr<Work> start(const CheckedCall& call) override {
+  std::shared_ptr<CollectiveWork> start(const CheckedCall& call) override {
     if (call.op == ReduceOp::kTreeSum && !group_->backend->supports_tree_sum())
       throw UnimplementedError(
           "[all_reduce] a tree sum over NCCL between processes, whose order of sums is its own: "
@@ -83,8 +84,8 @@ class ProcessCommunicator final : public CheckedCommunicator {
     return work;
   }
 
-  std::shared_ptr<Work> start_runs(const CheckedCall& call) {
-    std::vector<std::shared_ptr<Work>> works;
+  std::shared_ptr<CollectiveWork> start_runs(const CheckedCall& call) {
+    std::vector<std::shared_ptr<CollectiveWork>> works;
     for (std::size_t begin = 0, end = 0; begin < call.in.size(); begin = end) {
       while (end < call.in.size() && call.in[end].dtype == call.in[begin].dtype) ++end;
       CheckedCall run = call;

@@ -33,8 +33,8 @@ ProcessWork::ProcessWork(std::shared_ptr<ProcessGroupState> group, const Checked
   collective_.out = in_place ? all : all.subspan(call.in.size());
 }
 
-// After a failure the device may still be copying to the staging memory. Not Event::wait(), which
-// would consume the device's error; the program must receive it.
+// After a failure the device may still be copying to the staging memory. Not StreamEvent::wait(),
+// which would consume the device's error; the program must receive it.
 ProcessWork::~ProcessWork() {
   try {
     while (staging_ && !ready_.done()) std::this_thread::yield();
@@ -148,7 +148,7 @@ void ProcessGroupState::submit(const std::shared_ptr<ProcessWork>& work) {
   throw_if_failed();
   open_.push_back(work);
   advance(nullptr);
-  leave_to_engine();
+  hand_over_to_engine();
 }
 
 void ProcessGroupState::progress() {
@@ -202,7 +202,7 @@ void ProcessGroupState::abort(GroupFailure kind, const std::string& text) noexce
 }
 
 void ProcessGroupState::close() noexcept {
-  leave_engine();
+  unregister_from_engine();
   if (!failure_ && !open_.empty())
     failure_ = std::make_exception_ptr(
         FailedPreconditionError("the communicator was destroyed before its collectives ended"));

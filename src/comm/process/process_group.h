@@ -75,7 +75,7 @@ class ProcessGroupState final : public ProgressEngine::Client {
   std::map<std::vector<int>, int> splits_;  // number of splits per list of ranks
 };
 
-class ProcessWork final : public Work {
+class ProcessWork final : public CollectiveWork {
  public:
   // REQUIRES: the inputs and outputs have one dtype.
   ProcessWork(std::shared_ptr<ProcessGroupState> group, const CheckedCall& call);
@@ -119,7 +119,7 @@ class ProcessWork final : public Work {
   std::unique_ptr<BackendOperation> operation_;
   bool arrived_ = false, done_ = false;
   std::int64_t begin_ = 0, end_ = 0;
-  Event ready_;
+  StreamEvent ready_;
   std::shared_ptr<void> staging_;  // null: the backend accesses the buffers directly
   std::vector<Buffer> staged_;
   std::size_t first_out_ = 0;

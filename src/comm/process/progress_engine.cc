@@ -18,7 +18,7 @@ using std::chrono::microseconds;
 // How long the thread sleeps after a round. The naps are too short to delay an owner that computes,
 // and at least as long as the system's timer resolution. Peers do not wake the thread when they
 // make progress, since that would cost them a system call per step.
-class ProgressEngine::Pace {
+class ProgressEngine::Backoff {
  public:
   microseconds nap_after(Look look) {
     idle_rounds_ = look == Look::kIdle ? idle_rounds_ + 1 : 0;
@@ -106,14 +106,14 @@ void ProgressEngine::end_sleep() noexcept {
 // other.
 void ProgressEngine::run(std::uint64_t generation) {
   const ThreadBudget one(1);  // leaves the cores to the threads that compute
-  Pace pace;
+  Backoff backoff;
   std::unique_lock lock(mutex_);
   const auto replaced = [&] { return generation_ != generation; };
   while (!replaced()) {
     const bool was_asleep = asleep_.load(std::memory_order_relaxed);
     const Look look = look_at_all(lock);
-    const microseconds nap = pace.nap_after(look);
-    if (!pace.is_quiet()) {
+    const microseconds nap = backoff.nap_after(look);
+    if (!backoff.is_quiet()) {
       asleep_.store(false, std::memory_order_relaxed);
       changed_.wait_for(lock, nap, replaced);
     } else if (!was_asleep) {
@@ -152,7 +152,7 @@ void ProgressEngine::stop_at_exit() noexcept {
   last.join();
 }
 
-void ProgressEngine::Client::leave_to_engine() noexcept {
+void ProgressEngine::Client::hand_over_to_engine() noexcept {
   if (!under_way()) return;
   if (!std::exchange(known_, true))
     get().add(*this);
@@ -160,7 +160,7 @@ void ProgressEngine::Client::leave_to_engine() noexcept {
     get().wake();
 }
 
-void ProgressEngine::Client::leave_engine() noexcept {
+void ProgressEngine::Client::unregister_from_engine() noexcept {
   if (known_) get().remove(*this);
 }
 

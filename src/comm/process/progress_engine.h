@@ -10,10 +10,10 @@
 
 namespace tandem {
 
-// One per process. Its thread starts with the first client that leaves work to it and ends with the
-// last. It polls the clients once per millisecond; more often while they make progress, less often
-// while their owners advance the works. When idle for a while it sleeps until it is woken.
-// Thread-safe.
+// One per process. Its thread starts with the first client that hands work over to it and ends
+// with the last. It polls the clients once per millisecond; more often while they make progress,
+// less often while their owners advance the works. When idle for a while it sleeps until it is
+// woken. Thread-safe.
 class ProgressEngine {
  public:
   class Client;
@@ -37,7 +37,7 @@ class ProgressEngine {
     kStuck,     // the work waits for peers
     kAdvanced,
   };
-  class Pace;
+  class Backoff;
 
   ProgressEngine() = default;
   void end_sleep() noexcept;
@@ -71,10 +71,10 @@ class ProgressEngine::Client {
   // The owner has just advanced everything, so the engine skips this client once. REQUIRES:
   // attend().
   void note_attended() { attended_ = true; }
-  // Leaves the remaining work, if any, to the engine. REQUIRES: attend().
-  void leave_to_engine() noexcept;
+  // Hands the remaining work, if any, over to the engine. REQUIRES: attend().
+  void hand_over_to_engine() noexcept;
   // Unregisters the client from the engine. REQUIRES: not attend().
-  void leave_engine() noexcept;
+  void unregister_from_engine() noexcept;
 
  private:
   friend class ProgressEngine;

@@ -131,7 +131,7 @@ class TcpServer::Loop {
 
  private:
   // The state of the first job, for wait_for_first_job().
-  struct Progress {
+  struct FirstJobState {
     WireMessage missing;  // kAlive
     bool over = false;
     std::string failure;
@@ -386,7 +386,7 @@ class TcpServer::Loop {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool deserted_ = true;
-  Progress first_job_;
+  FirstJobState first_job_;
   std::string broken_;  // why the server ended without a request
   std::optional<Clock::time_point> last_word_until_;
   std::thread thread_;

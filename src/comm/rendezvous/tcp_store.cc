@@ -67,7 +67,7 @@ std::unique_ptr<ServerConnection> TcpStore::take_connection() {
     try {
       return std::make_unique<ServerConnection>(address_, end);
     } catch (const UnavailableError&) {
-      if (!check_ || left_ || Clock::now() >= end) throw;
+      if (!check_ || shut_down_ || Clock::now() >= end) throw;
     }
   }
 }
@@ -107,7 +107,7 @@ std::optional<WireMessage> TcpStore::ask(ServerConnection& connection, const Wir
 }
 
 void TcpStore::check_for_cause() const {
-  if (!check_ || left_) return;
+  if (!check_ || shut_down_) return;
   for (const TimePoint end = Clock::now() + kCauseLimit; Clock::now() < end;
        std::this_thread::sleep_for(std::chrono::milliseconds(2)))
     check_();

@@ -27,7 +27,7 @@ class TcpStore final : public Store {
   bool remove(const std::string& key) override;
 
   // This rank has left the job, so the server may be gone: from now on a call makes one attempt.
-  void shut_down() { left_.store(true); }
+  void shut_down() { shut_down_.store(true); }
 
  private:
   std::unique_ptr<ServerConnection> take_connection();
@@ -42,7 +42,7 @@ class TcpStore final : public Store {
   ServerAddress address_;
   std::function<void()> check_;
   const int job_;
-  std::atomic<bool> left_ = false;
+  std::atomic<bool> shut_down_ = false;
   std::mutex mutex_;
   std::vector<std::unique_ptr<ServerConnection>> idle_;  // one connection per waiting thread
 };

@@ -11,8 +11,8 @@ class InlineStream final : public Stream {
  public:
   Execution execution() const override { return Execution::kInline; }
   void enqueue(std::function<void()> task) override { task(); }
-  Event record() override { return Event(); }
-  void wait(const Event& event) override { event.wait(); }
+  StreamEvent record() override { return StreamEvent(); }
+  void wait(const StreamEvent& event) override { event.wait(); }
   void synchronize() override {}
 };
 

@@ -90,9 +90,9 @@ class EmulatedStream::Queue {
   void work() {
     worker_.store(std::this_thread::get_id());
     stream_thread = true;
-    std::vector<Task> batch;
+    std::vector<QueuedTask> batch;
     while (take(batch)) {
-      for (Task& task : batch) {
+      for (QueuedTask& task : batch) {
         if (halted()) park();
         try {
           task.run();
@@ -134,7 +134,7 @@ class EmulatedStream::Queue {
   }
 
  private:
-  struct Task {
+  struct QueuedTask {
     std::function<void()> run;
     std::size_t bytes = 0;
   };
@@ -204,7 +204,7 @@ class EmulatedStream::Queue {
     for (;;) pause();
   }
 
-  bool take(std::vector<Task>& batch) {
+  bool take(std::vector<QueuedTask>& batch) {
     for (int i = 0; i < kSpins && done(queued()) && !halted(); ++i) pause_core();
     std::unique_lock<std::mutex> lock(mutex_);
     sleeping_ = true;
@@ -228,7 +228,7 @@ class EmulatedStream::Queue {
 
   std::mutex mutex_;
   std::condition_variable work_, progress_, parking_;
-  std::vector<Task> pending_;
+  std::vector<QueuedTask> pending_;
   bool sleeping_ = false, closed_ = false, parked_ = false;
   std::exception_ptr error_;  // the first one that was not thrown yet
   std::uint64_t error_number_ = 0;
@@ -242,7 +242,7 @@ class EmulatedStream::Queue {
 
 const bool EmulatedStream::Queue::kHaltsAtEndOfMainThread = halt_at_end_of_main_thread();
 
-class EmulatedStream::QueueEvent final : public Event::State {
+class EmulatedStream::QueueEvent final : public StreamEvent::State {
  public:
   QueueEvent(std::shared_ptr<Queue> queue, std::uint64_t number)
       : queue_(std::move(queue)), number_(number) {}
@@ -277,11 +277,11 @@ void EmulatedStream::enqueue(std::function<void()> task, std::size_t bytes) {
 
 void EmulatedStream::enqueue_at_once(std::function<void()> task) { queue_->push(std::move(task)); }
 
-Event EmulatedStream::record() {
-  return Event(std::make_shared<QueueEvent>(queue_, queue_->queued()));
+StreamEvent EmulatedStream::record() {
+  return StreamEvent(std::make_shared<QueueEvent>(queue_, queue_->queued()));
 }
 
-void EmulatedStream::wait(const Event& event) {
+void EmulatedStream::wait(const StreamEvent& event) {
   if (!event.state()) return;
   const auto* own = dynamic_cast<const QueueEvent*>(event.state().get());
   if (own != nullptr && own->belongs_to(queue_.get())) return;

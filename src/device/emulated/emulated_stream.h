@@ -31,9 +31,9 @@ class EmulatedStream final : public Stream {
   void enqueue(std::function<void()> task, std::size_t bytes);
   // Never waits: for callers that hold a lock which tasks acquire, too.
   void enqueue_at_once(std::function<void()> task);
-  Event record() override;
+  StreamEvent record() override;
   // A failed task before `event` becomes a failure of this stream.
-  void wait(const Event& event) override;
+  void wait(const StreamEvent& event) override;
   void synchronize() override;
   // Makes later work wait for the work that `other` has been given so far. Failures of that work
   // remain with `other`.

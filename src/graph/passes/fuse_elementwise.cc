@@ -26,9 +26,9 @@ struct Joined {
   }
 };
 
-class Fusion {
+class ElementwiseFusion {
  public:
-  explicit Fusion(Block& block) : block_(block), uses_(count_uses(block)) {}
+  explicit ElementwiseFusion(Block& block) : block_(block), uses_(count_uses(block)) {}
 
   void run() {
     for (std::size_t i = 0; i < block_.operations.size(); ++i) visit(*block_.operations[i], i);
@@ -123,6 +123,6 @@ class Fusion {
 
 }  // namespace
 
-void fuse_elementwise(Block& block) { Fusion(block).run(); }
+void fuse_elementwise(Block& block) { ElementwiseFusion(block).run(); }
 
 }  // namespace tandem

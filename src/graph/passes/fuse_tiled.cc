@@ -54,9 +54,9 @@ bool fits(const BlockOperation& chain) {
          cuda_chains()->fits(ElementChain::of(chain), chain.inputs.size(), true);
 }
 
-class Fusion {
+class TiledFusion {
  public:
-  explicit Fusion(Block& block) : block_(block), uses_(count_uses(block)) {
+  explicit TiledFusion(Block& block) : block_(block), uses_(count_uses(block)) {
     for (std::size_t i = 0; i < block.operations.size(); ++i) {
       const BlockOperation& operation = *block.operations[i];
       position_[&operation] = i;
@@ -175,6 +175,6 @@ const OpDef kFusedTiledInPlace = {.name = "_FusedTiled",
                                   .cpu_kernel = tiled_kernel,
                                   .traits = kInPlace};
 
-void fuse_tiled(Block& block) { Fusion(block).run(); }
+void fuse_tiled(Block& block) { TiledFusion(block).run(); }
 
 }  // namespace tandem

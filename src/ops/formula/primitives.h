@@ -14,7 +14,7 @@
 #else
 #include <cmath>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/vector_math.h"
 
 // Hidden, so that kernels that are templates of formulas are not exported.

@@ -1,7 +1,7 @@
 // Activations that can be fused into other operations.
 #pragma once
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "ops/formula/activations.h"
 #include "ops/math/elementwise.h"

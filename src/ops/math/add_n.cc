@@ -1,7 +1,7 @@
 // The sum of any number of tensors in one pass over memory.
 #include <array>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "op/record.h"
 #include "ops/formula/functions.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/reduce.h"

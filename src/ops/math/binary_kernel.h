@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "op/part_scope.h"
 #include "ops/math/broadcast.h"
 #include "ops/math/chain_ops.h"
@@ -156,7 +156,7 @@ void scalar_kernel(KernelContext& c) {
 
 // The operation on two tensors. kResult: as in the shape rule; if given, it is bool.
 template <class Op, DTypeSet kDTypes = kNumeric, DType... kResult>
-constexpr OpDef binary_op(std::string_view name, GradFn gradient = nullptr, Saved saved = {},
+constexpr OpDef binary_op(std::string_view name, GradFn gradient = nullptr, SavedTensors saved = {},
                           std::uint32_t traits = kNoTraits) {
   using Result = std::conditional_t<sizeof...(kResult) == 0, void, bool>;
   return {.name = name,
@@ -172,7 +172,8 @@ constexpr OpDef binary_op(std::string_view name, GradFn gradient = nullptr, Save
 // The operation on a tensor and a number, which is the operand on the side kSide.
 template <class Op, ScalarSide kSide = ScalarSide::kRight, DTypeSet kDTypes = kNumeric,
           DType... kResult>
-constexpr OpDef scalar_op(std::string_view name, GradFn gradient = nullptr, Saved saved = {}) {
+constexpr OpDef scalar_op(std::string_view name, GradFn gradient = nullptr,
+                          SavedTensors saved = {}) {
   using Result = std::conditional_t<sizeof...(kResult) == 0, void, bool>;
   return {.name = name,
           .attrs = attrs_type<ScalarAttrs>,

@@ -1,5 +1,5 @@
 // Conversion between dtypes.
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "op/record.h"
 #include "ops/math/elementwise.h"

@@ -1,5 +1,5 @@
 // clip_by_value.
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "op/record.h"
 #include "ops/formula/functions.h"

@@ -2,7 +2,7 @@
 // host.
 #include <cmath>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "graph/symbolic_shape.h"
 #include "ops/math/creation.h"

@@ -50,7 +50,7 @@ inline constexpr DTypeSet kNumeric = kSigned | set_of(uint8);
 inline constexpr DTypeSet kAnyDType = kNumeric | set_of(bool_);
 
 // The tensors that a gradient reads (OpDef::saved_inputs, saved_outputs).
-struct Saved {
+struct SavedTensors {
   std::uint32_t inputs = 0, outputs = 0;
 };
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 
 namespace tandem {

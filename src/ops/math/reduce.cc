@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "op/record.h"
 #include "ops/formula/reductions.h"
 #include "ops/math/broadcast.h"

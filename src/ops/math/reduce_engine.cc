@@ -19,7 +19,7 @@ std::int64_t blocks_of(std::int64_t count, std::int64_t block) {
 }
 
 // The sizes of some axes, and their strides in the input.
-struct Axes {
+struct StridedAxes {
   int rank = 0;
   std::array<std::int64_t, kMaxRank> sizes{};
   std::array<std::int64_t, kMaxRank> strides{};
@@ -48,12 +48,12 @@ struct Axes {
 // The input's axes. Adjacent axes that are all reduced or all kept are merged. The last one is
 // `inner`; the others are in `kept` or `reduced`.
 struct ReduceAxes {
-  Axes kept, reduced;  // without the last axis
+  StridedAxes kept, reduced;  // without the last axis
   std::int64_t inner = 1;
   bool inner_reduced = true;
 
   ReduceAxes(const Shape& shape, std::uint32_t mask) {
-    Axes merged;
+    StridedAxes merged;
     std::array<bool, kMaxRank> is_reduced{};
     for (int axis = 0; axis < shape.rank(); ++axis) {
       if (shape[axis] == 1) continue;
@@ -80,9 +80,9 @@ struct ReduceAxes {
   }
 };
 
-class Reduction {
+class AxisReduction {
  public:
-  Reduction(KernelContext& c, const ReduceAxes& axes, const ReduceLoops& loops)
+  AxisReduction(KernelContext& c, const ReduceAxes& axes, const ReduceLoops& loops)
       : axes_(axes),
         loops_(loops),
         x_(c.inputs[0].as<const std::byte>()),
@@ -228,7 +228,7 @@ void run_reduce(KernelContext& c, std::uint32_t mask, const ReduceLoops& loops) 
     return;
   }
   const ReduceAxes axes(c.inputs[0].shape, mask);
-  Reduction(c, axes, loops).run();
+  AxisReduction(c, axes, loops).run();
 }
 
 }  // namespace tandem

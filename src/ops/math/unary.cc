@@ -51,7 +51,7 @@ void sigmoid_grad_gradient(GradContext& c) {
   if (c.needs_grad(1)) c.set_grad(1, sigmoid_grad(y, c.grad()));
 }
 
-constexpr Saved kInput = {.inputs = 0b1}, kOutput = {.outputs = 0b1};
+constexpr SavedTensors kInput = {.inputs = 0b1}, kOutput = {.outputs = 0b1};
 
 const OpDef kNeg = unary_op<cpu::Neg, kSigned>("Neg", neg_gradient);
 const OpDef kAbs = unary_op<cpu::Abs, kNumeric>("Abs", abs_gradient, kInput);

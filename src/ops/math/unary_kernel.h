@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "ops/math/chain_ops.h"
 #include "ops/math/elementwise.h"
@@ -53,7 +53,8 @@ void unary_kernel(KernelContext& c) {
 
 // The operation. kResult: as in the shape rule; if given, it is bool.
 template <class Op, DTypeSet kDTypes, DType... kResult>
-constexpr OpDef unary_op(std::string_view name, GradFn gradient = nullptr, Saved saved = {}) {
+constexpr OpDef unary_op(std::string_view name, GradFn gradient = nullptr,
+                         SavedTensors saved = {}) {
   using Result = std::conditional_t<sizeof...(kResult) == 0, void, bool>;
   return {.name = name,
           .infer = infer_unary<kDTypes, kResult...>,

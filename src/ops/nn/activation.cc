@@ -5,7 +5,7 @@
 #include <cctype>
 #include <string>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "core/status.h"
 #include "op/dtype_switch.h"

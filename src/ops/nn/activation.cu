@@ -10,12 +10,12 @@ namespace tandem::cuda {
 namespace {
 
 template <class A, class C>
-struct Value {
+struct ActivationValue {
   C alpha;
   __device__ C operator()(C x) const { return A::value(x, alpha); }
 };
 template <class A, class C>
-struct Gradient {
+struct ActivationGradient {
   C alpha;
   __device__ C operator()(C dy, C saved) const { return A::gradient(dy, saved, alpha); }
 };
@@ -24,14 +24,14 @@ template <class A>
 void value_kernel(KernelContext& c) {
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
     using C = ComputeOf<T>;
-    unary_on<Value<A, C>, T>(c, {static_cast<C>(c.attrs<ActivationAttrs>().alpha)});
+    unary_on<ActivationValue<A, C>, T>(c, {static_cast<C>(c.attrs<ActivationAttrs>().alpha)});
   });
 }
 template <class A>
 void gradient_kernel(KernelContext& c) {
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
     using C = ComputeOf<T>;
-    binary_on<Gradient<A, C>, T>(c, {static_cast<C>(c.attrs<ActivationAttrs>().alpha)});
+    binary_on<ActivationGradient<A, C>, T>(c, {static_cast<C>(c.attrs<ActivationAttrs>().alpha)});
   });
 }
 void sigmoid_cross_entropy_kernel(KernelContext& c) {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "ops/cuda/kernel_list.h"
-#include "ops/cuda/renewed.cuh"
+#include "ops/cuda/per_run_arg.cuh"
 #include "ops/cuda/rows.cuh"
 #include "ops/nn/attention_cudnn.h"
 #include "ops/nn/dropout_words.h"
@@ -73,11 +73,11 @@ struct Attention {
   AttentionMask mask;
   bool causal, drops;
   double scale, kept_scale;
-  Renewed<RandomKey> random_key;
+  PerRunArg<RandomKey> random_key;
   std::uint32_t threshold;
   std::int64_t offset;
 
-  Attention(const AttentionAttrs& attrs, const Renewed<RandomKey>& renewed_key,
+  Attention(const AttentionAttrs& attrs, const PerRunArg<RandomKey>& key_arg,
             const AttentionSizes& sizes, const TensorView* masked)
       : s(sizes),
         mask(masked ? AttentionMask(*masked) : AttentionMask()),
@@ -85,7 +85,7 @@ struct Attention {
         drops(attrs.rate > 0.0),
         scale(attrs.softmax_scale),
         kept_scale(attrs.scale()),
-        random_key(renewed_key),
+        random_key(key_arg),
         threshold(attrs.threshold()),
         offset(attrs.offset) {}
 
@@ -364,12 +364,13 @@ Grid tiles(std::int64_t heads, std::int64_t positions, std::int64_t columns) {
                          static_cast<unsigned>((columns + kWidth<C> - 1) / kWidth<C>))};
 }
 
-Renewed<RandomKey> random_key_of(const KernelContext& c) {
-  return renewed<AttentionAttrs>(c, [](const AttentionAttrs& attrs) { return attrs.random_key(); });
+PerRunArg<RandomKey> random_key_of(const KernelContext& c) {
+  return per_run_arg<AttentionAttrs>(
+      c, [](const AttentionAttrs& attrs) { return attrs.random_key(); });
 }
 
 void attention_on(KernelContext& c) {
-  const Renewed<RandomKey> random_key = random_key_of(c);
+  const PerRunArg<RandomKey> random_key = random_key_of(c);
   const AttentionSizes s(c.inputs[0].shape, c.inputs[1].shape, c.inputs[2].shape);
   if (c.outputs[0].size() == 0 || try_cudnn(c)) return;
   const Attention a(c.attrs<AttentionAttrs>(), random_key, s,
@@ -383,7 +384,7 @@ void attention_on(KernelContext& c) {
 }
 
 void attention_grad_on(KernelContext& c) {
-  const Renewed<RandomKey> random_key = random_key_of(c);
+  const PerRunArg<RandomKey> random_key = random_key_of(c);
   const AttentionSizes s(c.inputs[1].shape, c.inputs[2].shape, c.inputs[3].shape);
   if (c.inputs[0].size() == 0 || s.keys == 0) {
     for (const TensorView& gradient : c.outputs) {

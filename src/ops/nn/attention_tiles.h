@@ -9,7 +9,7 @@
 #include <limits>
 #include <span>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "core/vector_math.h"
 #include "ops/math/gemm.h"

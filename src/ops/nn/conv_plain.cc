@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 
 namespace tandem {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"

@@ -1,6 +1,6 @@
 #include "ops/nn/dense.h"
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"

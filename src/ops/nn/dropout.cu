@@ -3,7 +3,7 @@
 
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/kernel_list.h"
-#include "ops/cuda/renewed.cuh"
+#include "ops/cuda/per_run_arg.cuh"
 #include "ops/nn/dropout_words.h"
 
 namespace tandem::cuda {
@@ -12,7 +12,7 @@ namespace {
 // One thread per counter, which is a column of a block of random words.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    dropout_elements(const T* x, T* y, std::int64_t size, Renewed<RandomKey> random_key,
+    dropout_elements(const T* x, T* y, std::int64_t size, PerRunArg<RandomKey> random_key,
                      std::int64_t first_counter, std::int64_t offset, std::uint32_t threshold,
                      ComputeOf<T> scale) {
   using C = ComputeOf<T>;
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads)
 void dropout_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<DropoutAttrs>();
   const auto random_key =
-      renewed<DropoutAttrs>(c, [](const DropoutAttrs& a) { return a.random_key(); });
+      per_run_arg<DropoutAttrs>(c, [](const DropoutAttrs& a) { return a.random_key(); });
   const std::int64_t size = c.outputs[0].size();
   if (size == 0) return;
   const std::int64_t first = attrs.offset / kDropoutBlock,

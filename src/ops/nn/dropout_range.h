@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "ops/math/elementwise.h"
 #include "ops/nn/dropout_words.h"
 

@@ -1,7 +1,7 @@
 // The GPU kernels of LAMB (update.cc): the moments and both norms, the ratio of the norms, and the
 // update that it scales.
 #include "ops/cuda/kernel_list.h"
-#include "ops/cuda/renewed.cuh"
+#include "ops/cuda/per_run_arg.cuh"
 #include "ops/cuda/rows.cuh"
 #include "ops/nn/update_steps.h"
 
@@ -15,9 +15,9 @@ constexpr std::int64_t kMostBlocks = 1024;  // that compute partial norms
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     lamb_moments(const T* variable, T* m, T* v, const T* gradient,
-                 Renewed<LambStep<ComputeOf<T>>> renewed, std::int64_t size, double* norms) {
+                 PerRunArg<LambStep<ComputeOf<T>>> step_arg, std::int64_t size, double* norms) {
   using C = ComputeOf<T>;
-  const LambStep<C> step = renewed();
+  const LambStep<C> step = step_arg();
   constexpr int kCount = kPackOf<T>;
   C of_variable = C{0}, of_direction = C{0};
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x * kCount;
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads)
 // rate = learning_rate * |variable| / |direction|; the ratio is 1 if a norm is 0. Runs in one
 // block.
 __global__ void __launch_bounds__(kThreads)
-    lamb_rate(const double* norms, int blocks, Renewed<double> learning_rate, double* rate) {
+    lamb_rate(const double* norms, int blocks, PerRunArg<double> learning_rate, double* rate) {
   double of_variable = 0.0, of_direction = 0.0;
   for (int i = threadIdx.x; i < blocks; i += kThreads) {
     of_variable += norms[2 * i];
@@ -66,10 +66,10 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    lamb_apply(T* variable, const T* m, const T* v, Renewed<LambStep<ComputeOf<T>>> renewed,
+    lamb_apply(T* variable, const T* m, const T* v, PerRunArg<LambStep<ComputeOf<T>>> step_arg,
                std::int64_t size, const double* rate) {
   using C = ComputeOf<T>;
-  const LambStep<C> step = renewed();
+  const LambStep<C> step = step_arg();
   constexpr int kCount = kPackOf<T>;
   const MyPack<kCount> mine(size);
   if (mine.count == 0) return;
@@ -88,13 +88,14 @@ __global__ void __launch_bounds__(kThreads)
 
 void lamb_kernel(KernelContext& c) {
   using update::Lamb;
-  const auto learning_rate = renewed<Lamb>(c, [](const Lamb& rule) { return rule.learning_rate; });
+  const auto learning_rate =
+      per_run_arg<Lamb>(c, [](const Lamb& rule) { return rule.learning_rate; });
   const std::int64_t size = c.inputs[0].size();
   if (size == 0) return;
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
     constexpr int kCount = kPackOf<T>;
     const auto step =
-        renewed<Lamb>(c, [](const Lamb& rule) { return LambStep<ComputeOf<T>>(rule); });
+        per_run_arg<Lamb>(c, [](const Lamb& rule) { return LambStep<ComputeOf<T>>(rule); });
     T *variable = c.inputs[0].as<T>(), *m = c.inputs[1].as<T>(), *v = c.inputs[2].as<T>();
     const unsigned packs = blocks_for((size + kCount - 1) / kCount);
     const unsigned blocks = std::min(packs, static_cast<unsigned>(kMostBlocks));

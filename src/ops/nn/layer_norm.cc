@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "core/status.h"
 #include "op/dtype_switch.h"

@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "core/status.h"
 #include "op/dtype_switch.h"

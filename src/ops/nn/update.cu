@@ -6,7 +6,7 @@
 #include "graph/passes/grouped_update.h"
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/kernel_list.h"
-#include "ops/cuda/renewed.cuh"
+#include "ops/cuda/per_run_arg.cuh"
 #include "ops/nn/update_steps.h"
 
 namespace tandem::cuda {
@@ -38,7 +38,7 @@ struct Variables {
 template <class T, class Step>
 __global__ void __launch_bounds__(kThreads)
     update_variables(Variables<T, Step::kSlots> all,
-                     Renewed<ScaledStep<ComputeOf<T>, Step>> renewed) {
+                     PerRunArg<ScaledStep<ComputeOf<T>, Step>> step_arg) {
   using C = ComputeOf<T>;
   constexpr int kCount = kPackOf<T>;
   constexpr int kSlots = Step::kSlots;
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads)
   if (left <= 0) return;
   const int count = static_cast<int>(left < kCount ? left : kCount);
 
-  const auto rule = renewed();
+  const auto rule = step_arg();
   auto variable = load_pack<kCount>(all.memory[0][mine], begin, count);
   const auto gradient = load_pack<kCount>(all.gradient[mine], begin, count);
   Pack<T, kCount> slots[kSlots + 1];  // one more, because an array must not be empty
@@ -100,7 +100,7 @@ void update_kernel(KernelContext& c) {
     using Step = StepOf<C>;
     using Attrs = typename Of::Attrs;
     constexpr int kEach = Step::kSlots + 2;
-    const auto rule = renewed<Attrs>(
+    const auto rule = per_run_arg<Attrs>(
         c, [](const Attrs& attrs) { return ScaledStep<C, Step>(Of::rule_of(attrs)); });
     Variables<T, Step::kSlots> some{};
     static_assert(sizeof(some) + sizeof(rule) <= 4096);

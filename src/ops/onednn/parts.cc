@@ -1,6 +1,6 @@
 #include "ops/onednn/parts.h"
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 
 namespace tandem::onednn {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "op/dtype_switch.h"
 #include "ops/onednn/onednn.h"

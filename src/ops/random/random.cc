@@ -2,7 +2,7 @@
 // that offset, the seed, the replica and the element's position, but not on threads.
 #include "tandem/random.h"
 
-#include "core/clones.h"
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/number.h"

@@ -4,7 +4,7 @@
 
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/kernel_list.h"
-#include "ops/cuda/renewed.cuh"
+#include "ops/cuda/per_run_arg.cuh"
 #include "ops/random/random_attrs.h"
 #include "ops/random/words.h"
 
@@ -109,7 +109,7 @@ struct UniformInt {
 // One thread per counter, which is column `counter % kColumns` of a block of kRows rows.
 template <class T, class C, class Distribution>
 __global__ void __launch_bounds__(kThreads)
-    fill_elements(Renewed<RandomKey> random_key, Distribution distribution, T* y,
+    fill_elements(PerRunArg<RandomKey> random_key, Distribution distribution, T* y,
                   std::int64_t size) {
   constexpr int kRows = Distribution::kRows;
   const std::int64_t counter = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, class C, class Distribution>
 void fill_random(KernelContext& c, const Distribution& distribution) {
   const auto random_key =
-      renewed<RandomAttrs>(c, [](const RandomAttrs& a) { return a.random_key(); });
+      per_run_arg<RandomAttrs>(c, [](const RandomAttrs& a) { return a.random_key(); });
   const std::int64_t size = c.outputs[0].size();
   if (size == 0) return;
   constexpr std::int64_t kBlock = Distribution::kRows * kColumns;

@@ -63,7 +63,7 @@ class Handlers {
 
 // How many steps the workers take between exchanges of received signals: the same number on all of
 // them, and enough to make the cost negligible.
-class Pace {
+class ExchangeInterval {
  public:
   bool due() { return ++steps_ >= interval_; }
   // This worker's proposal for the number of steps until the next exchange.
@@ -73,7 +73,7 @@ class Pace {
     const double wanted = kSeconds * static_cast<double>(steps_) / std::max(passed, 1e-6);
     return std::clamp<std::int64_t>(static_cast<std::int64_t>(wanted), 1, 2 * interval_);
   }
-  void go_on(std::int64_t interval) {
+  void restart(std::int64_t interval) {
     interval_ = interval;
     steps_ = 0;
     since_ = Clock::now();
@@ -93,14 +93,14 @@ class StopOnSignalImpl final : public CallbackBase {
 
   void on_train_begin(Model&) override {
     stopped_ = false;
-    pace_ = {};
+    exchange_interval_ = {};
     handlers_.reset();
     handlers_.emplace(options_.signals);
   }
   void on_batch_end(Model& model, std::int64_t, const Logs&) override {
     const std::shared_ptr<WorkerCollectives> workers =
         impl_of(model, "StopOnSignal").runner->workers();
-    if (!workers || pace_.due()) look(model, workers.get());
+    if (!workers || exchange_interval_.due()) look(model, workers.get());
   }
   void on_train_end(Model& model) override {
     look(model, impl_of(model, "StopOnSignal").runner->workers().get());
@@ -120,17 +120,17 @@ class StopOnSignalImpl final : public CallbackBase {
   // The signal that any worker received; 0 if there is none. The same on all workers.
   int agree(WorkerCollectives& workers) {
     const DeviceScope host("/cpu:0");
-    const std::vector<std::int64_t> mine = {received.load(), pace_.proposal()};
+    const std::vector<std::int64_t> mine = {received.load(), exchange_interval_.proposal()};
     const auto all =
         workers.all_reduce(constant(mine, {.dtype = int64}), ReduceOp::kMax, "signals of workers")
             .to_vector<std::int64_t>();
-    pace_.go_on(all[1]);
+    exchange_interval_.restart(all[1]);
     return static_cast<int>(all[0]);
   }
 
   StopOnSignalOptions options_;
   std::optional<Handlers> handlers_;
-  Pace pace_;
+  ExchangeInterval exchange_interval_;
   bool stopped_ = false;
 };
 

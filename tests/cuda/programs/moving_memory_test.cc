@@ -106,7 +106,7 @@ TEST(MovingMemory, ResultsAreTheNextInputs) {
 }
 
 // If there is no memory for a staging copy, moving inputs are read in place.
-TEST(MovingMemory, IsNotNeededTwice) {
+TEST(MovingMemory, OnAFullGpuResultsAreRight) {
   constexpr std::int64_t kNumbers = 1 << 12;
   config::set_logical_device_configuration(config::list_physical_devices("GPU")[0],
                                            {{.memory_limit = 8}});

@@ -31,7 +31,7 @@ bool is_complete(gloo::transport::UnboundBuffer& buffer, bool sends) {
 template <class Start>
 Transfers::Id GlooTransfers::start(int peer, bool sends, void* data, std::size_t bytes,
                                    Start start) {
-  Transfer& transfer = transfers_.emplace_back();
+  GlooTransfer& transfer = transfers_.emplace_back();
   transfer = {context_.createUnboundBuffer(data, bytes), peer, sends};
   try {
     start(*transfer.buffer);
@@ -52,7 +52,7 @@ Transfers::Id GlooTransfers::receive(int peer, int phase, std::byte* data, std::
 }
 
 bool GlooTransfers::complete(Id id) {
-  Transfer& transfer = transfers_[id];
+  GlooTransfer& transfer = transfers_[id];
   if (!transfer.buffer) return true;
   try {
     if (!is_complete(*transfer.buffer, transfer.sends)) return false;
@@ -64,7 +64,7 @@ bool GlooTransfers::complete(Id id) {
 }
 
 bool GlooTransfers::has_arrived(Id id) const noexcept {
-  const Transfer& transfer = transfers_[id];
+  const GlooTransfer& transfer = transfers_[id];
   try {
     return !transfer.buffer || is_complete(*transfer.buffer, transfer.sends);
   } catch (const std::exception&) {

@@ -53,7 +53,7 @@ class GlooTransfers final : public Transfers {
 
  private:
   // The destructor ends Gloo's use of the memory.
-  struct Transfer {
+  struct GlooTransfer {
     std::unique_ptr<gloo::transport::UnboundBuffer> buffer;  // null: complete
     int peer = 0;
     bool sends = false;
@@ -63,7 +63,7 @@ class GlooTransfers final : public Transfers {
 
   gloo::transport::Context& context_;
   std::uint64_t slot_;
-  std::deque<Transfer> transfers_;
+  std::deque<GlooTransfer> transfers_;
 };
 
 }  // namespace tandem::gloo_backend

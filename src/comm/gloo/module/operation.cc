@@ -129,7 +129,7 @@ bool GlooMessage::proceed() {
   if (!started_) {
     started_ = true;
     if (sends) {
-      header_ = {buffer.count, static_cast<std::int64_t>(buffer.dtype)};
+      header_ = header_of(buffer);
       first_.send(peer, 0, reinterpret_cast<const std::byte*>(&header_), sizeof(header_));
       data_.send(peer, 1, data, buffer.bytes());
     } else {
@@ -138,23 +138,12 @@ bool GlooMessage::proceed() {
   }
   if (!first_.complete()) return false;
   if (!sends && !compared_) {
-    compare();
+    check_message(header_, peer, buffer, mesh_.rank(), mesh_.names());
     compared_ = true;
     ++steps_;
     data_.receive(peer, 1, data, buffer.bytes());
   }
   return data_.complete();
-}
-
-void GlooMessage::compare() const {
-  const Buffer& buffer = collective_.out.front();
-  if (header_.count == buffer.count && header_.dtype == static_cast<std::int64_t>(buffer.dtype))
-    return;
-  const RankNames& names = mesh_.names();
-  fail<InvalidArgumentError>("[recv] rank {} sent {} {}, rank {} expected {} {}",
-                             names[collective_.signature.root], header_.count,
-                             name_of(static_cast<DType>(header_.dtype)), names[mesh_.rank()],
-                             buffer.count, name_of(buffer.dtype));
 }
 
 }  // namespace tandem::gloo_backend

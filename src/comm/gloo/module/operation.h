@@ -91,14 +91,8 @@ class GlooMessage final : public GlooOperation {
   std::string description() const override;
 
  private:
-  struct MessageHeader {
-    std::int64_t count = 0;
-    std::int64_t dtype = 0;
-  };
-
   bool proceed() override;
   bool is_waiting_for(int peer) const override { return peer == collective_.signature.root; }
-  void compare() const;
 
   MessageHeader header_;
   GlooTransfers transfers_;

@@ -371,15 +371,14 @@ MpiMessage::MpiMessage(MpiGroup& group, MpiQueue& queue, const Collective& colle
   count_of(name_of(collective.signature.kind), buffer_.count);
   const std::lock_guard lock(group_.session().mutex());
   if (sends()) {
-    (*header_)[0] = buffer_.count;
-    (*header_)[1] = static_cast<std::int64_t>(buffer_.dtype);
-    check(MPI_Isend(header_->data(), sizeof(MessageHeader), MPI_BYTE, peer_, tag_,
-                    group_.messages(), &header_request_),
+    *header_ = header_of(buffer_);
+    check(MPI_Isend(header_.get(), sizeof(MessageHeader), MPI_BYTE, peer_, tag_, group_.messages(),
+                    &header_request_),
           "MPI_Isend");
     start_data();
   } else {
-    check(MPI_Irecv(header_->data(), sizeof(MessageHeader), MPI_BYTE, peer_, tag_,
-                    group_.messages(), &header_request_),
+    check(MPI_Irecv(header_.get(), sizeof(MessageHeader), MPI_BYTE, peer_, tag_, group_.messages(),
+                    &header_request_),
           "MPI_Irecv");
   }
   queue_.messages_.push_back(this);
@@ -401,11 +400,7 @@ bool MpiMessage::advance() {
   check(MPI_Test(&header_request_, &done, MPI_STATUS_IGNORE), "MPI_Test");
   if (!done) return false;
   if (!data_started_) {
-    if ((*header_)[0] != buffer_.count || (*header_)[1] != static_cast<std::int64_t>(buffer_.dtype))
-      fail<InvalidArgumentError>(
-          "[recv] rank {} sent {} {}, rank {} expected {} {}", group_.names()[peer_], (*header_)[0],
-          name_of(static_cast<DType>((*header_)[1])), group_.names()[group_.rank()], buffer_.count,
-          name_of(buffer_.dtype));
+    check_message(*header_, peer_, buffer_, group_.rank(), group_.names());
     start_data();
     ++steps_;
   }

@@ -6,8 +6,6 @@
 // Small data is sent in the announcement.
 #pragma once
 
-#include <array>
-
 #include "comm/mpi/module/group.h"
 #include "comm/mpi/module/mpi_transfers.h"
 #include "comm/process/windowed_reduction.h"
@@ -105,7 +103,6 @@ class MpiMessage final : public MpiOperation {
   const Collective& collective_;
   const Buffer& buffer_;
   int peer_, tag_;
-  using MessageHeader = std::array<std::int64_t, 2>;  // elements, dtype
   // Outlives this object as MpiCollective::TransferMemory does.
   std::unique_ptr<MessageHeader> header_ = std::make_unique<MessageHeader>();
   MPI_Request header_request_ = MPI_REQUEST_NULL, request_ = MPI_REQUEST_NULL;

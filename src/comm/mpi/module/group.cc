@@ -168,7 +168,7 @@ bool MpiGroup::has_left(int rank) const {
   return since && Clock::now() - *since > std::chrono::milliseconds(100);
 }
 
-void MpiGroup::fail(GroupFailure failure, const std::string& text) noexcept {
+void MpiGroup::abort(GroupFailure failure, const std::string& text) noexcept {
   const std::lock_guard lock(session_.mutex());
   failed_ = true;
   try {

@@ -41,7 +41,7 @@ class MpiGroup {
   void look_for_failure();
   // Whether the rank is known to have left for so long that its earlier messages have arrived.
   bool has_left(int rank) const;
-  void fail(GroupFailure failure, const std::string& text) noexcept;
+  void abort(GroupFailure failure, const std::string& text) noexcept;
 
  private:
   void set_up();

@@ -43,7 +43,7 @@ class MpiBackend final : public Backend {
   }
 
   void abort(GroupFailure failure, const std::string& text) noexcept override {
-    group_.fail(failure, text);
+    group_.abort(failure, text);
     const std::lock_guard lock(group_.session().mutex());
     queue_.cancel();
   }

@@ -5,7 +5,7 @@
 namespace tandem::mpi_backend {
 
 Transfers::Id MpiTransfers::send(int peer, int phase, const std::byte* data, std::size_t bytes) {
-  Transfer& transfer = transfers_.emplace_back();
+  MpiTransfer& transfer = transfers_.emplace_back();
   transfer.sends = true;
   check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag_ + phase, among_,
                   &transfer.request),
@@ -29,7 +29,7 @@ bool MpiTransfers::complete(Id id) {
 
 bool MpiTransfers::cancel() noexcept {
   bool all = true;
-  for (Transfer& transfer : transfers_) {
+  for (MpiTransfer& transfer : transfers_) {
     if (transfer.request == MPI_REQUEST_NULL) continue;
     int done = 0;
     if (!transfer.sends) MPI_Cancel(&transfer.request);

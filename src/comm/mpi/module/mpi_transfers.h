@@ -25,13 +25,13 @@ class MpiTransfers final : public Transfers {
   bool cancel() noexcept;
 
  private:
-  struct Transfer {
+  struct MpiTransfer {
     MPI_Request request = MPI_REQUEST_NULL;  // null: complete
     bool sends = false;
   };
   const MPI_Comm among_;
   const int tag_;
-  std::vector<Transfer> transfers_;
+  std::vector<MpiTransfer> transfers_;
 };
 
 }  // namespace tandem::mpi_backend

@@ -19,7 +19,7 @@ class CliqueLaunch final : public NcclLaunch {
       : NcclLaunch(stream), signature_(signature), label_(std::move(label)) {}
 
   // Adds a rank's events: its GPU has reached the launch, and has completed it.
-  void add(Event reached, Event ended) {
+  void add(StreamEvent reached, StreamEvent ended) {
     reached_.push_back(std::move(reached));
     ended_.push_back(std::move(ended));
   }
@@ -29,14 +29,14 @@ class CliqueLaunch final : public NcclLaunch {
   std::string describe() const override { return tandem::describe(signature_, label_); }
 
  private:
-  static bool all_done(const std::vector<Event>& events) {
+  static bool all_done(const std::vector<StreamEvent>& events) {
     return std::all_of(events.begin(), events.end(),
-                       [](const Event& event) { return event.done(); });
+                       [](const StreamEvent& event) { return event.done(); });
   }
 
   const Signature signature_;
   const Label label_;
-  std::vector<Event> reached_, ended_;
+  std::vector<StreamEvent> reached_, ended_;
 };
 
 std::string list_names(const std::vector<NativeGpu*>& gpus) {

@@ -50,7 +50,7 @@ bool all_through(const std::vector<ncclComm_t>& comms) {
 
 // Peers may still read what this process has sent, so NCCL finalises if it can. Ranks of one
 // process may wait for each other, so their communicators finalise as one group.
-bool leave_in_order(const std::vector<ncclComm_t>& comms) noexcept {
+bool finalize_all(const std::vector<ncclComm_t>& comms) noexcept {
   try {
     if (!all_through(comms)) return false;
     in_group([&] {
@@ -79,7 +79,7 @@ Connections::Connections(Options options) : options_(std::move(options)) {
 Connections::~Connections() {
   Watch::get().remove(*this);
   std::vector<ncclComm_t> comms = take_comms();
-  if (!comms.empty() && !leave_in_order(comms)) abort_all(std::move(comms));
+  if (!comms.empty() && !finalize_all(comms)) abort_all(std::move(comms));
 }
 
 const NcclConnection& Connections::add(int rank, int size, const ncclUniqueId& id,

@@ -17,11 +17,6 @@ std::size_t announcement_bytes(int size) {
   return sizeof(Announcement) + index(size) * sizeof(TransferCounts);
 }
 
-struct MessageHeader {
-  std::int64_t count = 0;
-  std::int64_t dtype = 0;
-};
-
 }  // namespace
 
 // Its end is recorded once NCCL has put all of it on the stream, by the first thread that polls it.
@@ -190,7 +185,7 @@ NcclMessage::NcclMessage(NcclGroup& group, const Collective& collective)
       messages_(group.message_connection(peer_, sends_)),
       header_(group.pool().take(sizeof(MessageHeader))) {
   const Buffer& buffer = sends_ ? collective.in.front() : collective.out.front();
-  const MessageHeader header = {buffer.count, static_cast<std::int64_t>(buffer.dtype)};
+  const MessageHeader header = header_of(buffer);
   if (sends_) std::memcpy(header_.get(), &header, sizeof(header));
   messages_.queue.push_back(this);
 }
@@ -200,11 +195,7 @@ NcclMessage::~NcclMessage() { std::erase(messages_.queue, this); }
 void NcclMessage::compare(const Buffer& buffer) const {
   MessageHeader sent;
   std::memcpy(&sent, header_.get(), sizeof(sent));
-  const auto dtype = static_cast<DType>(sent.dtype);
-  if (sent.count != buffer.count || dtype != buffer.dtype)
-    fail<InvalidArgumentError>("[recv] rank {} sent {} {}, rank {} expected {} {}",
-                               group_.names()[peer_], sent.count, name_of(dtype),
-                               group_.names()[group_.rank()], buffer.count, name_of(buffer.dtype));
+  check_message(sent, peer_, buffer, group_.rank(), group_.names());
 }
 
 bool NcclMessage::step() {

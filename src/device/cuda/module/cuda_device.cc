@@ -123,7 +123,7 @@ Stream& CudaDevice::communication_stream() {
 }
 
 Stream& CudaDevice::start_copy_ahead() {
-  Recording::refuse("copies from the host");
+  StreamCapture::refuse("copies from the host");
   std::call_once(copies_ahead_, [this] {
     copy_in_ = std::make_unique<CudaStream>(ordinal(), kGpuPriorities.least_urgent);
     staging_ahead_ = std::make_unique<PinnedStaging>(ordinal(), kPiecesAhead);
@@ -137,8 +137,8 @@ void CudaDevice::copy_from_host_ahead(void* device_memory, const void* host, std
 }
 
 void CudaDevice::read(void* host, const void* device_memory, std::size_t bytes,
-                      const Event& written) {
-  Recording::refuse("copies to the host");
+                      const StreamEvent& written) {
+  StreamCapture::refuse("copies to the host");
   std::call_once(reads_, [this] {
     copy_out_ = std::make_unique<CudaStream>(ordinal(), kGpuPriorities.most_urgent);
     staging_read_ = std::make_unique<PinnedStaging>(ordinal());
@@ -151,7 +151,7 @@ void CudaDevice::read(void* host, const void* device_memory, std::size_t bytes,
 std::unique_ptr<RecordedWork> CudaDevice::record_work(
     const std::function<void(void* native_stream)>& enqueue,
     std::unique_ptr<RecordedWork> earlier) {
-  Recording recording(ordinal());
+  StreamCapture recording(ordinal());
   enqueue(recording.stream());
   const cudaGraph_t graph = recording.end();
   if (earlier && static_cast<CudaGraph&>(*earlier).update(graph)) return earlier;
@@ -159,12 +159,12 @@ std::unique_ptr<RecordedWork> CudaDevice::record_work(
 }
 
 void CudaDevice::copy_from_host(void* device_memory, const void* host, std::size_t bytes) {
-  Recording::refuse("copies from the host");
+  StreamCapture::refuse("copies from the host");
   if (bytes > 0) staging_.copy_in(device_memory, host, bytes, stream_);
 }
 
 void CudaDevice::copy_to_host(void* host, const void* device_memory, std::size_t bytes) {
-  Recording::refuse("copies to the host");
+  StreamCapture::refuse("copies to the host");
   if (bytes > 0) staging_.copy_out(host, device_memory, bytes, stream_);
 }
 

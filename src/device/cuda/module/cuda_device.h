@@ -27,7 +27,7 @@ class CudaDevice final : public NativeGpu {
   Stream& start_copy_ahead() override;
   void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override;
   void read(void* host, const void* device_memory, std::size_t bytes,
-            const Event& written) override;
+            const StreamEvent& written) override;
   // Direct if the GPUs can access each other's memory, otherwise through the host.
   void copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) override;
 

@@ -38,7 +38,7 @@ bool CudaGraph::update(cudaGraph_t graph) {
 
 // Uses a separate stream, so that other threads' work on the device's stream is not captured. Calls
 // that cannot be captured are refused on this thread only.
-Recording::Recording(int ordinal) {
+StreamCapture::StreamCapture(int ordinal) {
   make_current(ordinal);
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   const cudaError_t result = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
@@ -48,20 +48,20 @@ Recording::Recording(int ordinal) {
   records = true;
 }
 
-Recording::~Recording() {
+StreamCapture::~StreamCapture() {
   records = false;
   if (recording_ && cudaStreamEndCapture(stream_, &graph_) != cudaSuccess) cudaGetLastError();
   if (graph_) cudaGraphDestroy(graph_);
   cudaStreamDestroy(stream_);
 }
 
-void Recording::refuse(const char* what) {
+void StreamCapture::refuse(const char* what) {
   if (records) throw UnavailableError(std::string("an operation ") + what);
 }
 
-bool Recording::active() { return records; }
+bool StreamCapture::active() { return records; }
 
-cudaGraph_t Recording::end() {
+cudaGraph_t StreamCapture::end() {
   records = recording_ = false;
   check(cudaStreamEndCapture(stream_, &graph_), "cudaStreamEndCapture");
   return graph_;

@@ -29,12 +29,12 @@ class CudaGraph final : public RecordedWork {
 };
 
 // Captures the calls that a thread makes on a separate stream, instead of running them.
-class Recording {
+class StreamCapture {
  public:
-  explicit Recording(int ordinal);
-  ~Recording();
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
+  explicit StreamCapture(int ordinal);
+  ~StreamCapture();
+  StreamCapture(const StreamCapture&) = delete;
+  StreamCapture& operator=(const StreamCapture&) = delete;
 
   cudaStream_t stream() const { return stream_; }
   cudaGraph_t end();  // the recording keeps ownership

@@ -72,7 +72,7 @@ class CudaStream::Tasks {
   std::shared_ptr<SharedFailure> shared_;
 };
 
-class CudaStream::RecordedEvent final : public Event::State {
+class CudaStream::RecordedEvent final : public StreamEvent::State {
  public:
   RecordedEvent(std::shared_ptr<EventPool> pool, std::shared_ptr<Tasks> tasks, cudaStream_t stream)
       : pool_(std::move(pool)),
@@ -144,12 +144,12 @@ void CudaStream::enqueue(std::function<void()> task) {
 
 void CudaStream::fail(std::shared_ptr<SharedFailure> failure) { tasks_->share(std::move(failure)); }
 
-Event CudaStream::record() {
+StreamEvent CudaStream::record() {
   make_current(ordinal_);
-  return Event(std::make_shared<RecordedEvent>(events_, tasks_, stream_));
+  return StreamEvent(std::make_shared<RecordedEvent>(events_, tasks_, stream_));
 }
 
-void CudaStream::wait(const Event& event) {
+void CudaStream::wait(const StreamEvent& event) {
   if (!event.state()) return;
   const auto* recorded = dynamic_cast<const RecordedEvent*>(event.state().get());
   if (recorded == nullptr) return event.wait();  // an event of another backend

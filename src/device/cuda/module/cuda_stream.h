@@ -26,8 +26,8 @@ class CudaStream final : public Stream {
   // The task runs on a driver thread while the GPU waits. It must not call CUDA or free device
   // memory.
   void enqueue(std::function<void()> task) override;
-  Event record() override;
-  void wait(const Event& event) override;
+  StreamEvent record() override;
+  void wait(const StreamEvent& event) override;
   void synchronize() override;
 
   // The current or next wait on the stream or one of its events throws this failure, unless another

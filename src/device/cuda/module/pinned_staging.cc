@@ -24,13 +24,13 @@ PinnedStaging::PinnedStaging(int ordinal, std::size_t pieces)
       large_{.bytes = kPiece, .limit = pieces} {}
 
 PinnedStaging::~PinnedStaging() {
-  for (Blocks* blocks : {&small_, &large_}) {
+  for (StagingBlocks* blocks : {&small_, &large_}) {
     for (void* block : blocks->free) cudaFreeHost(block);
     for (const Busy& busy : blocks->busy) cudaFreeHost(busy.block);
   }
 }
 
-void* PinnedStaging::take(Blocks& blocks) {
+void* PinnedStaging::take(StagingBlocks& blocks) {
   std::unique_lock lock(mutex_);
   for (;;) {
     while (!blocks.busy.empty() && blocks.busy.front().event.done()) {
@@ -43,7 +43,7 @@ void* PinnedStaging::take(Blocks& blocks) {
       return block;
     }
     if (blocks.made < blocks.limit || blocks.busy.empty()) break;
-    const Event oldest = blocks.busy.front().event;
+    const StreamEvent oldest = blocks.busy.front().event;
     lock.unlock();
     oldest.wait();
     lock.lock();
@@ -57,12 +57,12 @@ void* PinnedStaging::take(Blocks& blocks) {
   return block;
 }
 
-void PinnedStaging::give_back(Blocks& blocks, void* block, Event event) {
+void PinnedStaging::give_back(StagingBlocks& blocks, void* block, StreamEvent event) {
   const std::lock_guard lock(mutex_);
   blocks.busy.push_back({block, std::move(event)});
 }
 
-void PinnedStaging::copy_in_piece(Blocks& blocks, void* device_memory, const void* host,
+void PinnedStaging::copy_in_piece(StagingBlocks& blocks, void* device_memory, const void* host,
                                   std::size_t bytes, CudaStream& stream) {
   void* block = take(blocks);
   std::memcpy(block, host, bytes);
@@ -94,14 +94,14 @@ void PinnedStaging::copy_out(void* host, const void* device_memory, std::size_t 
         "cudaMemcpyAsync");
   stream.enqueue([this, host, block, bytes] {
     std::memcpy(host, block, bytes);
-    give_back(small_, block, Event());
+    give_back(small_, block, StreamEvent());
   });
 }
 
 // A borrowed block, which is returned when the copy is done.
 class PinnedStaging::Piece {
  public:
-  Piece(PinnedStaging& staging, Blocks& blocks)
+  Piece(PinnedStaging& staging, StagingBlocks& blocks)
       : staging_(staging), blocks_(blocks), block_(staging.take(blocks)) {}
   ~Piece() { staging_.give_back(blocks_, block_, std::move(copied_)); }
   Piece(const Piece&) = delete;
@@ -120,14 +120,14 @@ class PinnedStaging::Piece {
 
  private:
   PinnedStaging& staging_;
-  Blocks& blocks_;
+  StagingBlocks& blocks_;
   void* block_;
-  Event copied_;
+  StreamEvent copied_;
 };
 
 void PinnedStaging::read(void* host, const void* device_memory, std::size_t bytes,
                          CudaStream& stream) {
-  Blocks& blocks = bytes <= kKeptInQueue ? small_ : large_;
+  StagingBlocks& blocks = bytes <= kKeptInQueue ? small_ : large_;
   const std::size_t pieces = (bytes + blocks.bytes - 1) / blocks.bytes;
   const auto bytes_of = [&](std::size_t i) {
     return std::min(blocks.bytes, bytes - i * blocks.bytes);

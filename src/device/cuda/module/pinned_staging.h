@@ -31,9 +31,9 @@ class PinnedStaging {
  private:
   struct Busy {
     void* block;
-    Event event;
+    StreamEvent event;
   };
-  struct Blocks {
+  struct StagingBlocks {
     std::size_t bytes;
     std::size_t limit;  // maximum number; beyond it, waits for the oldest copy
     std::size_t made = 0;
@@ -42,14 +42,14 @@ class PinnedStaging {
   };
   class Piece;
 
-  void* take(Blocks& blocks);
-  void give_back(Blocks& blocks, void* block, Event event);
-  void copy_in_piece(Blocks& blocks, void* device_memory, const void* host, std::size_t bytes,
-                     CudaStream& stream);
+  void* take(StagingBlocks& blocks);
+  void give_back(StagingBlocks& blocks, void* block, StreamEvent event);
+  void copy_in_piece(StagingBlocks& blocks, void* device_memory, const void* host,
+                     std::size_t bytes, CudaStream& stream);
 
   const int ordinal_;
   std::mutex mutex_;
-  Blocks small_, large_;
+  StagingBlocks small_, large_;
 };
 
 }  // namespace tandem::cuda

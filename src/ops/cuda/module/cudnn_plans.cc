@@ -53,7 +53,7 @@ CudnnPlan* CudnnOnDevice::cached_plan(Plans<Key>& plans, const Key& key, const M
   const auto [at, is_new] = plans.try_emplace(key);
   if (!is_new) return at->second.get();
   // Making a plan may compile and load kernels, which is not allowed while a stream is captured.
-  if (Recording::active()) {
+  if (StreamCapture::active()) {
     plans.erase(at);
     fail<ResourceExhaustedError>("cuDNN has no cached plan for the operation and its memory");
   }
