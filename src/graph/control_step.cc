@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/status.h"
-#include "device/read.h"
+#include "device/copy.h"
 #include "graph/graph.h"
 #include "graph/program.h"
 

@@ -13,6 +13,7 @@
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/status.h"
+#include "device/copy.h"
 #include "device/stream_span.h"
 #include "graph/collective.h"
 #include "graph/cuda_graph_segment.h"

@@ -8,6 +8,7 @@
 #include "comm/device_memory.h"
 #include "core/parallel.h"
 #include "core/status.h"
+#include "device/copy.h"
 #include "device/memory_report.h"
 #include "device/native_gpu.h"
 #include "graph/arena_parts.h"
