@@ -18,6 +18,7 @@
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
 #include "graph/program_values.h"
+#include "graph/schedule_collectives.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem {

@@ -8,6 +8,7 @@
 #include "graph/collective.h"
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
+#include "graph/schedule_collectives.h"
 #include "graph/structural_ops.h"
 #include "runtime/generator.h"
 #include "runtime/placement.h"
