@@ -14,6 +14,7 @@
 #include "runtime/placement.h"
 #include "runtime/placer.h"
 #include "runtime/variable_impl.h"
+#include "runtime/variable_name.h"
 #include "train/batch_trainer.h"
 
 namespace tandem {
