@@ -377,6 +377,7 @@ class DistributedDataset {
    private:
     friend class DistributedDataset;
     void load();
+    std::shared_ptr<StrategyImpl> strategy_;  // used by input_
     std::shared_ptr<BatchSource> input_;
     value_type current_;
     bool done_ = true;

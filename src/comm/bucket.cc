@@ -6,6 +6,7 @@
 
 #include "comm/scaled_copy.h"
 #include "core/status.h"
+#include "device/copy.h"
 
 namespace tandem {
 

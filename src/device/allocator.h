@@ -21,6 +21,8 @@ enum class MemoryTag : std::uint8_t {
 inline constexpr int kMemoryTags = 6;
 // "weights"
 const char* name_of(MemoryTag tag);
+// "12.5 MiB"
+std::string mebibytes(std::int64_t bytes);
 
 using BytesByTag = std::array<std::int64_t, kMemoryTags>;
 

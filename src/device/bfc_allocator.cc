@@ -7,7 +7,6 @@
 #include "core/core_yield.h"
 #include "core/log.h"
 #include "core/status.h"
-#include "device/memory_report.h"
 #include "device/mmap_memory.h"
 
 #if defined(__SANITIZE_ADDRESS__)

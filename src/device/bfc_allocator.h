@@ -16,18 +16,9 @@
 
 #include "device/allocator.h"
 #include "device/bfc_chunks.h"
+#include "device/region_source.h"
 
 namespace tandem {
-
-// The source of regions. Called under the allocator's lock.
-class RegionSource {
- public:
-  virtual ~RegionSource() = default;
-  // Memory aligned to at least 256 bytes, or null if refused.
-  virtual void* take(std::size_t bytes) = 0;
-  // Previously enqueued work may still use the region.
-  virtual void give_back(void* region, std::size_t bytes) noexcept = 0;
-};
 
 struct BfcOptions {
   std::string name;                // "GPU_0_bfc"

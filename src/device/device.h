@@ -63,15 +63,4 @@ class Device {
   int intra_op_threads_;
 };
 
-// Enqueue a copy, as Device::copy_from_host and copy_to_host do, and record it in a running
-// profile.
-void host_to_device(Device& to, void* to_memory, const void* from_memory, std::size_t bytes);
-void device_to_host(void* to_memory, Device& from, const void* from_memory, std::size_t bytes);
-
-// Copies between any two devices, ordered with the work on both: the copy waits for work that was
-// enqueued on `to` and `from` before, and later work on either waits for the copy. If `to` is host
-// accessible, the copy is complete on return.
-void copy_between(Device& to, void* to_memory, Device& from, const void* from_memory,
-                  std::size_t bytes);
-
 }  // namespace tandem

@@ -11,9 +11,6 @@
 namespace tandem {
 namespace {
 
-constexpr const char* kTagNames[kMemoryTags] = {"weights",   "activations", "gradients",
-                                                "optimizer", "workspace",   "other"};
-
 std::int64_t free_bytes(const AllocatorStats& stats) {
   return stats.bytes_limit - stats.bytes_in_use;
 }
@@ -35,12 +32,6 @@ MemoryTag largest_tag(const BytesByTag& bytes) {
 }
 
 }  // namespace
-
-const char* name_of(MemoryTag tag) { return kTagNames[static_cast<std::size_t>(tag)]; }
-
-std::string mebibytes(std::int64_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 1048576.0);
-}
 
 std::string describe_by_tag(const BytesByTag& bytes) {
   std::vector<int> tags;

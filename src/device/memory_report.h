@@ -10,9 +10,6 @@
 
 namespace tandem {
 
-// "12.5 MiB"
-std::string mebibytes(std::int64_t bytes);
-
 // "weights 1.0 MiB, activations 60.0 MiB": the memory in use by tag, largest first; "nothing" if
 // none.
 std::string describe_by_tag(const BytesByTag& bytes);

@@ -2,7 +2,10 @@
 // touched.
 #pragma once
 
-#include "device/bfc_allocator.h"
+#include <cstddef>
+#include <cstdint>
+
+#include "device/region_source.h"
 
 namespace tandem {
 

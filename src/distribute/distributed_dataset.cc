@@ -21,6 +21,7 @@ DistributedDataset::Iterator& DistributedDataset::Iterator::operator++() {
 
 DistributedDataset::Iterator DistributedDataset::begin() const {
   Iterator iterator;
+  iterator.strategy_ = strategy_;
   const data::IterateOptions epoch{.epoch = dataset_.node()->next_epoch()};
   const std::vector<Device*>& devices = strategy_->devices();
   iterator.input_ = copied_ahead(strategy_->iterate(dataset_, epoch, [](const data::Example&) {}),

@@ -37,7 +37,7 @@ std::pair<data::Dataset, bool> shard_for_worker(StrategyImpl& strategy, const da
   using data::AutoShardPolicy;
   const std::shared_ptr<WorkerCollectives> workers = strategy.workers();
   const AutoShardPolicy policy = data.auto_shard_policy();
-  if (!workers || policy == AutoShardPolicy::kOff || policy == AutoShardPolicy::kData)
+  if (policy == AutoShardPolicy::kOff || policy == AutoShardPolicy::kData)
     return {data, policy == AutoShardPolicy::kOff};
   const data::NodePtr files = data.node()->sharded(
       {.workers = workers->size(),
@@ -69,9 +69,8 @@ DistributedIterator::DistributedIterator(std::shared_ptr<StrategyImpl> strategy,
 std::optional<GlobalBatch> DistributedIterator::next() {
   data::NextExample batch = batches_.next();
   if (batch) check_(*batch);
-  const std::shared_ptr<WorkerCollectives> workers = strategy_->workers();
-  if (workers && own_) return join(std::move(batch));
-  if (workers && !compared_) compare(batch);
+  if (own_) return join(std::move(batch));
+  if (!compared_) compare(batch);
   compared_ = true;
   if (!batch) return std::nullopt;
   return strategy_->split(*batch);

@@ -1,4 +1,4 @@
-// Batches of a dataset, split over the replicas of a strategy.
+// Batches of a dataset, split over the workers and the replicas of a strategy.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace tandem::distribute {
 // Not thread-safe.
 class DistributedIterator final : public BatchSource {
  public:
-  // `check` is called with each batch before it is split.
+  // `check` is called with each batch before it is split. REQUIRES: strategy->workers().
   DistributedIterator(std::shared_ptr<StrategyImpl> strategy, const data::Dataset& data,
                       const data::IterateOptions& options,
                       std::function<void(const data::Example&)> check);

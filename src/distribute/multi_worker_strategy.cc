@@ -4,6 +4,7 @@
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/tf_config.h"
 #include "core/status.h"
+#include "distribute/distributed_iterator.h"
 #include "distribute/worker_connections.h"
 #include "group/process_group_impl.h"
 
@@ -108,6 +109,13 @@ WorkerConfig find_worker_config() {
     worker_config.url = "env://";
   }
   return worker_config;
+}
+
+std::unique_ptr<BatchSource> MultiWorkerStrategy::iterate(
+    const data::Dataset& data, const data::IterateOptions& options,
+    std::function<void(const data::Example&)> check) {
+  if (!workers_) return LocalStrategy::iterate(data, options, std::move(check));
+  return std::make_unique<DistributedIterator>(shared_from_this(), data, options, std::move(check));
 }
 
 MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(const MultiWorkerMirroredOptions& options)

@@ -1,6 +1,7 @@
 // MultiWorkerMirroredStrategy: synchronous training with the replicas of several processes.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +41,10 @@ class MultiWorkerStrategy final : public LocalStrategy {
   const WorkerConfig& config() const { return config_; }
   std::shared_ptr<WorkerCollectives> workers() const override { return workers_; }
   bool is_chief() const override { return config_.chief; }
+  // With several workers, each iterates over its part of the data (DistributedIterator).
+  std::unique_ptr<BatchSource> iterate(const data::Dataset& data,
+                                       const data::IterateOptions& options,
+                                       std::function<void(const data::Example&)> check) override;
 
  private:
   WorkerConfig config_;

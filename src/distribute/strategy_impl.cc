@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include "core/status.h"
-#include "distribute/distributed_iterator.h"
 #include "runtime/replica_context.h"
 #include "tandem/array.h"
 #include "tensor/tensor_impl.h"
@@ -98,12 +97,6 @@ bool StrategyImpl::owns(const Variable& variable) const {
   for (std::size_t i = 0; i < devices().size(); ++i)
     if (&storage.device(i) != devices()[i]) return false;
   return true;
-}
-
-std::unique_ptr<BatchSource> StrategyImpl::iterate(
-    const data::Dataset& data, const data::IterateOptions& options,
-    std::function<void(const data::Example&)> check) {
-  return std::make_unique<DistributedIterator>(shared_from_this(), data, options, std::move(check));
 }
 
 std::vector<std::vector<Tensor>> StrategyImpl::run(const GlobalBatch& parts, const Step& step) {

@@ -47,9 +47,6 @@ class StrategyImpl : public VariableCreator,
   std::shared_ptr<WorkerCollectives> workers() const override { return nullptr; }
   bool owns(const Variable& variable) const override;
   GlobalBatch split(const data::Example& batch) override;
-  std::unique_ptr<BatchSource> iterate(const data::Dataset& data,
-                                       const data::IterateOptions& options,
-                                       std::function<void(const data::Example&)> check) override;
   std::vector<std::vector<Tensor>> run(const GlobalBatch& parts, const Step& step) override;
 
   // Makes one copy of the variable per replica, on its device.

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "graph/lanes.h"
 #include "graph/program_memory.h"
+#include "graph/program_step.h"
 
 namespace tandem {
 

@@ -1,297 +1,199 @@
 #include "graph/collective.h"
 
 #include <algorithm>
-#include <functional>
-#include <limits>
-#include <map>
-#include <queue>
-#include <unordered_map>
-#include <unordered_set>
+#include <array>
+#include <cstring>
+#include <numeric>
 
+#include "comm/scaled_copy.h"
 #include "core/status.h"
-#include "graph/block.h"
 
 namespace tandem {
+namespace {
+
+void infer_same(InferContext& c) {
+  for (int i = 0; i < c.num_inputs(); ++i) c.add_output(c.dtype(i), c.shape(i));
+}
+
+void copy_view(const TensorView& from, const TensorView& to) {
+  const std::size_t bytes = static_cast<std::size_t>(from.size()) * size_of(from.dtype);
+  if (bytes > 0 && from.data != to.data) std::memcpy(to.data, from.data, bytes);
+}
+
+// Copies the inputs that have an output.
+void copy_inputs(KernelContext& c) {
+  for (int i = 0; i < std::min(c.inputs.size(), c.outputs.size()); ++i)
+    copy_view(c.inputs[i], c.outputs[i]);
+}
+
+void infer_reduce(InferContext& c) {
+  const int tensors = c.num_inputs() - (c.attrs<CollectiveReduceAttrs>().by_examples ? 1 : 0);
+  for (int i = 0; i < tensors; ++i) c.add_output(c.dtype(i), c.shape(i));
+}
+
+void infer_gather(InferContext& c) {
+  const auto& attrs = c.attrs<CollectiveGatherAttrs>();
+  if (attrs.sizes.empty()) {
+    constexpr std::int64_t kMaxRanks = std::int64_t{1} << 20;
+    if (attrs.rank < 0 || attrs.rank >= attrs.ranks || attrs.ranks > kMaxRanks)
+      fail<InvalidArgumentError>("[all_gather] expected a rank of at most {} ranks, got {} of {}",
+                                 kMaxRanks, attrs.rank, attrs.ranks);
+    for (std::int64_t rank = 0; rank < attrs.ranks; ++rank) c.add_output(c.dtype(0), c.shape(0));
+    return;
+  }
+  const auto own = static_cast<std::size_t>(attrs.rank);
+  if (attrs.axis < 0 || attrs.axis >= c.shape(0).rank() || own >= attrs.sizes.size() ||
+      attrs.sizes[own] != c.shape(0)[static_cast<int>(attrs.axis)] ||
+      *std::min_element(attrs.sizes.begin(), attrs.sizes.end()) < 0)
+    fail<InvalidArgumentError>(
+        "[all_gather] the value of shape {} does not match the sizes of all ranks",
+        c.shape(0).to_string());
+  for (std::int64_t size : attrs.sizes) {
+    Shape shape = c.shape(0);
+    shape.set(static_cast<int>(attrs.axis), size);
+    c.add_output(c.dtype(0), shape);
+  }
+}
+
+void copy_own(KernelContext& c) {
+  copy_view(c.inputs[0], c.outputs[static_cast<int>(c.attrs<CollectiveGatherAttrs>().rank)]);
+}
+
+void infer_all_to_all(InferContext& c) {
+  infer_same(c);
+  infer_same(c);
+}
+
+void infer_receive(InferContext& c) {
+  const auto& attrs = c.attrs<CollectiveReceiveAttrs>();
+  c.add_output(attrs.dtype, attrs.shape);
+}
+
+void nothing(KernelContext&) {}
+
+}  // namespace
 
 Communicator& CollectiveGroup::communicator(int) {
   throw InternalError("[graph] a group that reduces alone was asked for another collective");
 }
 
+const OpDef kCollectiveReduce = {.name = "CollectiveReduce",
+                                 .attrs = &attrs_type<CollectiveReduceAttrs>,
+                                 .infer = infer_reduce,
+                                 .cpu_kernel = copy_inputs,
+                                 .traits = kStateful | kInPlace};
+const OpDef kCollectiveBroadcast = {.name = "CollectiveBroadcast",
+                                    .attrs = &attrs_type<CollectiveBroadcastAttrs>,
+                                    .infer = infer_same,
+                                    .cpu_kernel = copy_inputs,
+                                    .traits = kStateful | kInPlace};
+const OpDef kCollectiveReduceTo = {.name = "CollectiveReduceTo",
+                                   .attrs = &attrs_type<CollectiveReduceToAttrs>,
+                                   .infer = infer_same,
+                                   .cpu_kernel = copy_inputs,
+                                   .traits = kStateful | kInPlace};
+const OpDef kCollectiveGather = {.name = "CollectiveGather",
+                                 .attrs = &attrs_type<CollectiveGatherAttrs>,
+                                 .infer = infer_gather,
+                                 .cpu_kernel = copy_own,
+                                 .traits = kStateful};
+const OpDef kCollectiveReduceScatter = {.name = "CollectiveReduceScatter",
+                                        .attrs = &attrs_type<CollectiveReduceAttrs>,
+                                        .infer = infer_same,
+                                        .cpu_kernel = copy_inputs,
+                                        .traits = kStateful | kInPlace};
+const OpDef kCollectiveAllToAll = {.name = "CollectiveAllToAll",
+                                   .infer = infer_all_to_all,
+                                   .cpu_kernel = copy_inputs,
+                                   .traits = kStateful};
+const OpDef kCollectiveSend = {.name = "CollectiveSend",
+                               .attrs = &attrs_type<CollectiveSendAttrs>,
+                               .infer = infer_same,
+                               .cpu_kernel = copy_inputs,
+                               .traits = kStateful | kInPlace};
+const OpDef kCollectiveReceive = {.name = "CollectiveReceive",
+                                  .attrs = &attrs_type<CollectiveReceiveAttrs>,
+                                  .infer = infer_receive,
+                                  .cpu_kernel = nothing,
+                                  .traits = kStateful};
+const OpDef kCollectiveBarrier = {
+    .name = "CollectiveBarrier",
+    .infer = [](InferContext& c) { c.add_output(uint8, Shape::scalar()); },
+    .cpu_kernel = nothing,
+    .traits = kStateful};
 const OpDef kCollectiveWait = {.name = "_CollectiveWait", .traits = kStateful};
 
 namespace {
 
-class Scheduler {
- public:
-  explicit Scheduler(Block& block) : block_(block), count_(block.operations.size()) {}
-
-  void run() {
-    find_members();
-    if (starts_.empty()) return;
-    for (const auto& [group, ranks] : members_) check(*group, ranks);
-    for (std::size_t i = 0; i < count_; ++i) index_[block_.operations[i].get()] = i;
-    find_updates();
-    after_.resize(count_ + starts_.size());
-    before_.resize(after_.size(), 0);
-    priority_.resize(after_.size());
-    for (std::size_t i = 0; i < count_; ++i) priority_[i] = 2 * i + 1;
-    for (std::size_t start : starts_) priority_[start] = earliest(*block_.operations[start]);
-    order_by_data();
-    order_control_flow();
-    order_collectives();
-    apply();
-  }
-
- private:
-  using Ranks = std::map<int, std::vector<std::size_t>>;  // the collectives per rank, in order
-
-  // The priority of the last input: the operation can run right after it.
-  std::size_t earliest(const BlockOperation& operation) const {
-    std::size_t priority = 0;
-    for (const Value* input : operation.inputs)
-      if (const Value& root = input->root(); root.kind == Value::Kind::kComputed)
-        priority = std::max(priority, priority_[index_.at(root.producer)]);
-    return priority;
-  }
-
-  void find_members() {
-    for (std::size_t i = 0; i < count_; ++i) {
-      const BlockOperation& operation = *block_.operations[i];
-      if (!operation.member) continue;
-      members_[operation.member->group.get()][operation.member->rank].push_back(i);
-      wait_of_[&operation] = count_ + starts_.size();
-      starts_.push_back(i);
-    }
-  }
-
-  // Marks updates of variables and the operations that only they use. Nothing else in this run
-  // depends on them, so they do not force a wait for a collective: updates with ready gradients run
-  // first.
-  void find_updates() {
-    updates_.resize(count_);
-    std::unordered_set<const Value*> wanted;
-    for (const Value* fetch : block_.fetches) wanted.insert(&fetch->root());
-    for (std::size_t i = count_; i-- > 0;) {
-      const BlockOperation& operation = *block_.operations[i];
-      updates_[i] = !operation.control && !operation.member &&
-                    std::none_of(operation.outputs.begin(), operation.outputs.end(),
-                                 [&](const Value* output) { return wanted.contains(output); });
-      if (updates_[i]) continue;
-      for (const Value* input : operation.inputs) wanted.insert(&input->root());
-    }
-  }
-
-  static bool same(const BlockOperation& a, const BlockOperation& b) {
-    return a.does_as(b) &&
-           std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(),
-                      [](const Value* x, const Value* y) {
-                        return x->spec.dtype == y->spec.dtype &&
-                               x->spec.shape.num_elements() == y->spec.shape.num_elements();
-                      });
-  }
-
-  void check(const CollectiveGroup& group, const Ranks& ranks) const {
-    if (group.within_program() && static_cast<int>(ranks.size()) != group.size())
-      fail<InvalidArgumentError>(
-          "[Collective] {} of {} ranks call collectives; every replica must call the same ones in "
-          "the same order",
-          ranks.size(), group.size());
-    const auto& [first, expected] = *ranks.begin();
-    for (const auto& [rank, mine] : ranks) {
-      if (mine.size() != expected.size())
-        fail<InvalidArgumentError>(
-            "[Collective] rank {} calls {} collectives, rank {} calls {}; every replica must call "
-            "the same ones in the same order",
-            first, expected.size(), rank, mine.size());
-      for (std::size_t i = 0; i < mine.size(); ++i)
-        if (!same(*block_.operations[expected[i]], *block_.operations[mine[i]]))
-          fail<InvalidArgumentError>(
-              "[Collective] mismatch at collective {}: '{}' of rank {} and '{}' of rank {} differ "
-              "in "
-              "sizes, dtypes or operation",
-              i, block_.operations[expected[i]]->name, first, block_.operations[mine[i]]->name,
-              rank);
-    }
-  }
-
-  void edge(std::size_t from, std::size_t to) {
-    if (from == to) return;
-    after_[from].push_back(to);
-    ++before_[to];
-  }
-
-  // Reads come after the writes that they see, and before later writes.
-  void order_by_data() {
-    struct Access {
-      std::size_t writer = kNone;
-      std::vector<std::size_t> readers;
-    };
-    std::unordered_map<const Value*, Access> accesses;
-    for (std::size_t i = 0; i < count_; ++i) {
-      const BlockOperation& operation = *block_.operations[i];
-      for (std::size_t k = 0; k < operation.inputs.size(); ++k) {
-        const Value& root = operation.inputs[k]->root();
-        Access& access = accesses[&root];
-        if (root.kind == Value::Kind::kComputed) read(*root.producer, i);
-        if (access.writer != kNone) edge(access.writer, i);
-        access.readers.push_back(i);
-      }
-      for (std::size_t k = 0; k < operation.inputs.size(); ++k) {
-        if (!operation.mutates(k)) continue;
-        Access& access = accesses[&operation.inputs[k]->root()];
-        for (std::size_t reader : access.readers) edge(reader, i);
-        access = {i, {}};
-      }
-    }
-  }
-
-  // Host-side effects of a body come before the operations that depend on them: counting the steps
-  // of an optimizer and numbering random operations.
-  void order_control_flow() {
-    for (std::size_t i = 0; i < count_; ++i) {
-      const BlockOperation& control = *block_.operations[i];
-      if (!control.control) continue;
-      for (std::size_t k = 0; k < count_; ++k) {
-        const BlockOperation& other = *block_.operations[k];
-        if (k > i && other.random_before && other.random_before == control.control->flow->random)
-          edge(i, k);
-        else if (k != i && write_on_one_device(control, other))
-          edge(std::min(i, k), std::max(i, k));
-      }
-    }
-  }
-  static bool write_on_one_device(const BlockOperation& a, const BlockOperation& b) {
-    for (std::size_t i = 0; i < a.inputs.size(); ++i)
-      for (std::size_t k = 0; a.mutates(i) && k < b.inputs.size(); ++k)
-        if (b.mutates(k) && a.inputs[i]->device == b.inputs[k]->device) return true;
-    return false;
-  }
-
-  void read(const BlockOperation& producer, std::size_t reader) {
-    const auto wait = wait_of_.find(&producer);
-    edge(wait == wait_of_.end() ? index_.at(&producer) : wait->second, reader);
-    if (wait != wait_of_.end() && !updates_[reader]) {
-      std::size_t& priority = priority_[wait->second];
-      priority = priority == 0 ? 2 * reader : std::min(priority, 2 * reader);
-    }
-  }
-
-  void order_collectives() {
-    for (std::size_t i = 0; i < starts_.size(); ++i)
-      if (std::size_t& priority = priority_[count_ + i]; priority == 0) priority = 2 * count_;
-    for (const auto& [group, ranks] : members_) {
-      for (const auto& [rank, mine] : ranks)
-        for (std::size_t i = 0; i < mine.size(); ++i) {
-          if (i + 1 < mine.size()) edge(mine[i], mine[i + 1]);
-          for (const auto& [other, theirs] : ranks) {
-            edge(theirs[i], wait_at(mine[i]));
-            together_[wait_at(mine[i])].push_back(wait_at(theirs[i]));
-          }
-        }
-    }
-    // The programs of other processes are not known here, and while they wait they make no progress
-    // on other groups. So these collectives are launched and awaited in program order, across
-    // groups.
-    std::map<const Device*, std::size_t> previous;
-    for (std::size_t start : starts_) {
-      const BlockOperation& operation = *block_.operations[start];
-      if (operation.member->group->within_program()) continue;
-      if (const auto before = previous.find(operation.device); before != previous.end()) {
-        edge(before->second, start);
-        edge(wait_at(before->second), wait_at(start));
-      }
-      previous[operation.device] = start;
-    }
-  }
-  std::size_t wait_at(std::size_t start) const {
-    return wait_of_.at(block_.operations[start].get());
-  }
-
-  std::unique_ptr<BlockOperation> make_wait(const BlockOperation& start) const {
-    auto wait = std::make_unique<BlockOperation>();
-    wait->op = &kCollectiveWait;
-    wait->device = start.device;
-    wait->inputs = start.outputs;
-    wait->name = start.name + "/wait";
-    return wait;
-  }
-
-  void apply() {
-    std::vector<std::unique_ptr<BlockOperation>> unordered = std::move(block_.operations);
-    for (std::size_t start : starts_) unordered.push_back(make_wait(*unordered[start]));
-    for (const auto& operation : unordered)
-      if (operation->copied_from)
-        if (const auto wait = wait_of_.find(operation->copied_from); wait != wait_of_.end())
-          operation->copied_from = unordered[wait->second].get();
-
-    const std::vector<std::size_t> order = gather_waits(sort(), unordered);
-    block_.operations.clear();
-    for (std::size_t now : order) block_.operations.push_back(std::move(unordered[now]));
-  }
-
-  std::vector<std::size_t> sort() {
-    using Ready = std::pair<std::size_t, std::size_t>;  // priority, index
-    std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
-    for (std::size_t i = 0; i < before_.size(); ++i)
-      if (before_[i] == 0) ready.emplace(priority_[i], i);
-    std::vector<std::size_t> order;
-    while (!ready.empty()) {
-      const std::size_t now = ready.top().second;
-      ready.pop();
-      order.push_back(now);
-      for (std::size_t next : after_[now])
-        if (--before_[next] == 0) ready.emplace(priority_[next], next);
-    }
-    if (order.size() != before_.size())
-      throw InvalidArgumentError(
-          "[Collective] the collectives of several replicas wait for each other: one replica uses "
-          "what another computed from a later collective's result");
-    return order;
-  }
-
-  // A waiting rank needs the contributions of the others. Their lanes make them only until the next
-  // control flow. So all ranks wait for a collective before the same control flow.
-  std::vector<std::size_t> gather_waits(
-      const std::vector<std::size_t>& order,
-      const std::vector<std::unique_ptr<BlockOperation>>& operations) const {
-    std::vector<std::size_t> gathered, pending;  // pending: waits, due before the next control flow
-    std::vector<bool> placed(order.size(), false);
-    const auto place = [&](std::size_t i) {
-      if (!placed[i]) gathered.push_back(i);
-      placed[i] = true;
-    };
-    const auto place_pending = [&] {
-      for (std::size_t wait : pending) place(wait);
-      pending.clear();
-    };
-    for (std::size_t i : order) {
-      if (operations[i]->control) place_pending();
-      place(i);
-      if (const auto waits = together_.find(i); waits != together_.end())
-        pending.insert(pending.end(), waits->second.begin(), waits->second.end());
-    }
-    place_pending();
-    return gathered;
-  }
-
-  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
-
-  Block& block_;
-  std::size_t count_;  // of operations; waits are numbered after them
-  std::vector<std::size_t> starts_;
-  std::unordered_map<const BlockOperation*, std::size_t> wait_of_;
-  std::unordered_map<const BlockOperation*, std::size_t> index_;
-  std::map<const CollectiveGroup*, Ranks> members_;
-  std::unordered_map<std::size_t, std::vector<std::size_t>>
-      together_;  // the waits of all ranks, by any of them
-  std::vector<std::vector<std::size_t>> after_;
-  std::vector<int> before_;  // the number of unfinished predecessors
-  std::vector<std::size_t> priority_;
-  std::vector<bool> updates_;
+struct Named {
+  const OpDef* op;
+  std::string_view name;
 };
+constexpr std::array kNamed = {Named{&kCollectiveReduce, "all_reduce"},
+                               Named{&kCollectiveBroadcast, "broadcast"},
+                               Named{&kCollectiveReduceTo, "reduce"},
+                               Named{&kCollectiveGather, "all_gather"},
+                               Named{&kCollectiveReduceScatter, "reduce_scatter"},
+                               Named{&kCollectiveAllToAll, "all_to_all"},
+                               Named{&kCollectiveSend, "send"},
+                               Named{&kCollectiveReceive, "recv"},
+                               Named{&kCollectiveBarrier, "barrier"}};
 
 }  // namespace
 
-void schedule_collectives(Block& block) { Scheduler(block).run(); }
+std::span<const OpDef* const> collective_ops() {
+  static constexpr auto kOps = [] {
+    std::array<const OpDef*, kNamed.size()> ops{};
+    for (std::size_t i = 0; i < ops.size(); ++i) ops[i] = kNamed[i].op;
+    return ops;
+  }();
+  return kOps;
+}
+
+std::string_view user_name_of(const OpDef& collective) {
+  for (const Named& named : kNamed)
+    if (named.op == &collective) return named.name;
+  return collective.name;
+}
+
+ReduceOp weigh(const KernelContext& context, int rank) {
+  const auto& attrs = context.attrs<CollectiveReduceAttrs>();
+  if (!attrs.by_examples) return attrs.op;
+  const TensorView& view = context.inputs[context.inputs.size() - 1];
+  const std::span counts(static_cast<const float*>(view.data),
+                         static_cast<std::size_t>(view.size()));
+  if (std::equal(counts.begin() + 1, counts.end(), counts.begin())) return ReduceOp::kMean;
+  const double all = std::accumulate(counts.begin(), counts.end(), 0.0);
+  const double share = static_cast<double>(counts[static_cast<std::size_t>(rank)]) / all;
+  for (const TensorView& output : context.outputs)
+    copy_scaled(output.data, output.dtype, output.data, output.dtype, output.size(), share);
+  return ReduceOp::kSum;
+}
+
+std::shared_ptr<CollectiveWork> start_collective(const OpDef& op, const void* attrs,
+                                       Communicator& communicator,
+                                       std::span<const Buffer> outputs) {
+  const auto as = [attrs]<class A>(const A&) -> const A& { return *static_cast<const A*>(attrs); };
+  const auto mine = static_cast<std::size_t>(communicator.rank());
+  if (&op == &kCollectiveBroadcast)
+    return communicator.broadcast(outputs, static_cast<int>(as(CollectiveBroadcastAttrs()).root));
+  if (&op == &kCollectiveReduceTo) {
+    const auto& how = as(CollectiveReduceToAttrs());
+    return communicator.reduce(outputs, how.op, static_cast<int>(how.root));
+  }
+  if (&op == &kCollectiveGather) return communicator.all_gather(outputs[mine], outputs);
+  if (&op == &kCollectiveReduceScatter)
+    return communicator.reduce_scatter(outputs, outputs[mine], as(CollectiveReduceAttrs()).op);
+  if (&op == &kCollectiveAllToAll) {
+    const std::size_t ranks = outputs.size() / 2;
+    return communicator.all_to_all(outputs.first(ranks), outputs.last(ranks));
+  }
+  if (&op == &kCollectiveSend)
+    return communicator.send(outputs[0], static_cast<int>(as(CollectiveSendAttrs()).peer));
+  if (&op == &kCollectiveReceive)
+    return communicator.recv(outputs[0], static_cast<int>(as(CollectiveReceiveAttrs()).peer));
+  TANDEM_ASSERT(&op == &kCollectiveBarrier);
+  return communicator.barrier();
+}
 
 }  // namespace tandem

@@ -14,8 +14,6 @@
 
 namespace tandem {
 
-struct Block;
-
 // The ranks that communicate in the collectives of a program.
 class CollectiveGroup {
  public:
@@ -126,13 +124,5 @@ extern const OpDef kCollectiveWait;
 // fraction of the examples if ranks have different numbers of examples. Returns the reduction to
 // use.
 ReduceOp weigh(const KernelContext& context, int rank);
-
-// Adds a wait for each collective of `block` and reorders the operations. A collective is launched
-// as soon as its inputs are ready; its wait comes just before the first use of a result. Updates of
-// variables come last, in the order in which their gradients become ready. Each lane runs as far as
-// it can before it waits, and all ranks launch their collectives in matching order. Throws
-// InvalidArgumentError on a mismatch between the collectives of ranks, or if they wait for each
-// other.
-void schedule_collectives(Block& block);
 
 }  // namespace tandem

@@ -5,9 +5,8 @@
 #include <utility>
 
 #include "core/status.h"
-#include "device/read.h"
+#include "device/copy.h"
 #include "graph/graph.h"
-#include "graph/program.h"
 
 namespace tandem {
 namespace {
@@ -41,36 +40,33 @@ bool read_flag(const std::byte* memory, Device& device) {
 
 struct ControlStep::Impl {
   using Kind = ControlFlow::Kind;
-  struct BodyProgram {
-    std::unique_ptr<Program> program;
+  struct RunnableBody {
+    std::unique_ptr<BodyProgram> program;
     std::vector<std::size_t> feeds;  // indices in the frame
     std::vector<std::byte*> given;   // addresses in a run
   };
   struct ForElements {
     Frame elements;
-    BodyProgram body;
+    RunnableBody body;
   };
 
   const BlockOperation& operation;
   ProgramStep& step;
-  LaneTeam& team;
-  const ArenaRegion place;
+  const BodyBuilder builder;
   Control& control;
   const ControlFlow& flow;
-  std::vector<BodyProgram> bodies;
+  std::vector<RunnableBody> bodies;
   std::vector<std::unique_ptr<ForElements>> for_elements;
   Tensor flag;  // of a loop's condition
   std::vector<std::byte*> frame;
-  std::vector<Program::Destination> destinations;
+  std::vector<BodyProgram::Destination> destinations;
   std::vector<Tensor> element;
   std::vector<TensorSpec> element_specs;
 
-  Impl(const BlockOperation& made_of, ProgramStep& its_step, LaneTeam& its_team,
-       ArenaRegion its_place)
+  Impl(const BlockOperation& made_of, ProgramStep& its_step, BodyBuilder its_builder)
       : operation(made_of),
         step(its_step),
-        team(its_team),
-        place(std::move(its_place)),
+        builder(std::move(its_builder)),
         control(*made_of.control),
         flow(*control.flow),
         frame(flow.elements + made_of.inputs.size(), nullptr) {
@@ -78,13 +74,13 @@ struct ControlStep::Impl {
       flag = make_tensor(*control.bodies.front().block.fetches[0]->device, Shape::scalar(),
                          DType::kBool);
     for (BodyBlock& body : control.bodies)
-      bodies.push_back(program_of(std::move(body.feeds),
-                                  std::make_unique<Program>(std::move(body.block), team, place)));
+      bodies.push_back(runnable(std::move(body.feeds), builder.build(std::move(body.block))));
     control.bodies.clear();
   }
 
-  static BodyProgram program_of(std::vector<std::size_t> feeds, std::unique_ptr<Program> program) {
-    BodyProgram made{.program = std::move(program), .feeds = std::move(feeds)};
+  static RunnableBody runnable(std::vector<std::size_t> feeds,
+                               std::unique_ptr<BodyProgram> program) {
+    RunnableBody made{.program = std::move(program), .feeds = std::move(feeds)};
     made.given.resize(made.feeds.size());
     return made;
   }
@@ -108,7 +104,7 @@ struct ControlStep::Impl {
   }
 
   // `mark`: records the state of the random generator; may be null.
-  void run_body(std::size_t index, BodyProgram& body, RandomMark* mark = nullptr) {
+  void run_body(std::size_t index, RunnableBody& body, RandomMark* mark = nullptr) {
     for (std::size_t i = 0; i < body.feeds.size(); ++i) body.given[i] = frame[body.feeds[i]];
     if (mark) flow.random->mark(*mark);
     body.program->run_at(body.given, destinations);
@@ -153,7 +149,7 @@ struct ControlStep::Impl {
     if (flow.source) pass = flow.source->start();
     keep_start();
     for (std::size_t k = 0;; ++k) {
-      BodyProgram* body = next(k, pass.get());
+      RunnableBody* body = next(k, pass.get());
       if (!body) break;
       if (flow.forward) restore_random(1, control.record->iterations - 1 - k);
       destinations.clear();
@@ -172,7 +168,7 @@ struct ControlStep::Impl {
   }
 
   // The program of iteration `k`; null if the loop has ended.
-  BodyProgram* next(std::size_t k, ElementSource::Pass* pass) {
+  RunnableBody* next(std::size_t k, ElementSource::Pass* pass) {
     if (flow.kind == Kind::kWhileGradient) {
       if (k == control.record->iterations) return nullptr;
       for (std::size_t i = 0; i < flow.elements; ++i)
@@ -219,7 +215,7 @@ struct ControlStep::Impl {
 
   // --- loops over elements ---
 
-  BodyProgram& body_for_element() {
+  RunnableBody& body_for_element() {
     check_element();
     for (std::size_t i = 0; i < element.size(); ++i) frame[i] = impl_of(element[i]).data();
     const auto same = [&](const std::unique_ptr<ForElements>& known) {
@@ -237,11 +233,8 @@ struct ControlStep::Impl {
     for (const Tensor& component : element)
       made->elements.push_back({impl_of(component), &impl_of(component).device()});
     BodyBlock body = control.body_for(made->elements);
-    made->body = program_of(
-        std::move(body.feeds),
-        std::make_unique<Program>(
-            std::move(body.block), team,
-            ProgramOptions{.name = operation.name, .memory = place.arenas.shared()->inner()}));
+    made->body = runnable(std::move(body.feeds),
+                          builder.build_during_run(std::move(body.block), operation.name));
     return for_elements.emplace_back(std::move(made))->body;
   }
 
@@ -263,9 +256,8 @@ struct ControlStep::Impl {
   }
 };
 
-ControlStep::ControlStep(const BlockOperation& operation, ProgramStep& step, LaneTeam& team,
-                         ArenaRegion place)
-    : impl_(std::make_unique<Impl>(operation, step, team, std::move(place))) {}
+ControlStep::ControlStep(const BlockOperation& operation, ProgramStep& step, BodyBuilder builder)
+    : impl_(std::make_unique<Impl>(operation, step, std::move(builder))) {}
 ControlStep::~ControlStep() = default;
 
 const BlockOperation& ControlStep::operation() const { return impl_->operation; }

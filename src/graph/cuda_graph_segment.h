@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "device/native_gpu.h"
-#include "graph/lanes.h"
+#include "graph/program_step.h"
 #include "op/device_args.h"
 
 namespace tandem {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/status.h"
-#include "graph/control_flow.h"
+#include "graph/size_trials.h"
 #include "graph/structural_ops.h"
 #include "op/record.h"
 
@@ -49,7 +49,7 @@ Node& GraphImpl::add(const OpDef& op, AttrsRef attrs, std::span<const Node::Inpu
     TANDEM_ASSERT(input.node->graph == this);
     specs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
   }
-  sizes_->infer(context, op, attrs, specs);
+  infer_outputs(context, *sizes_, op, attrs, specs);
   Node& node = append(op, options.name.empty() ? op.name : options.name, options);
   node.attrs = attrs.type->copy(attrs.data);
   if (attr_updating) node.attr_update = *attr_updating;
@@ -70,7 +70,7 @@ Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
   std::vector<const TensorSpec*> specs;
   for (const Node::Input& input : inputs)
     specs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
-  sizes_->infer(context, op, attrs_ref, specs);
+  infer_outputs(context, *sizes_, op, attrs_ref, specs);
   // Sizes that are not known here are checked when the graph runs.
   const auto agrees = [](const TensorSpec& stored, const TensorSpec& inferred) {
     return stored.dtype == inferred.dtype && stored.shape.known() == inferred.shape.known() &&

@@ -7,12 +7,12 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/status.h"
+#include "device/copy.h"
 #include "device/stream_span.h"
 #include "graph/collective.h"
 #include "graph/cuda_graph_segment.h"
@@ -67,29 +67,32 @@ struct Stretch {
   }
 };
 
+void add_devices(const Block& block, std::vector<const Device*>& devices) {
+  const auto add = [&](const Device* device) {
+    if (std::find(devices.begin(), devices.end(), device) == devices.end())
+      devices.push_back(device);
+  };
+  for (const auto& operation : block.operations) {
+    if (!operation->control) {
+      add(operation->device);
+      continue;
+    }
+    for (const BodyBlock& body : operation->control->bodies) add_devices(body.block, devices);
+    if (operation->control->body_for)
+      for (const Device* device : operation->control->devices) add(device);
+  }
+}
+
+std::vector<const Device*> devices_of(const Block& block) {
+  std::vector<const Device*> devices;
+  add_devices(block, devices);
+  return devices;
+}
+
 }  // namespace
 
-std::vector<std::unique_ptr<ProgramStep>> make_steps(const Block& block) {
-  std::vector<std::unique_ptr<ProgramStep>> steps;  // in the order of the block
-  std::unordered_map<const BlockOperation*, ProgramStep*> step_of;
-  for (const auto& operation : block.operations) {
-    ProgramStep& step = *steps.emplace_back(std::make_unique<ProgramStep>());
-    step.operation = operation.get();
-    step_of[operation.get()] = &step;
-    if (operation->copied_from) step.awaits = step_of.at(operation->copied_from);
-    if (operation->op == &kCopy) {
-      step.from = operation->inputs[0]->device;
-      step.copy_bytes = operation->outputs[0]->bytes();
-    } else if (operation->op == &kCollectiveWait) {
-      step.started = step_of.at(operation->inputs[0]->producer);
-    } else if (!operation->control) {
-      step.kernel = find_kernel(*operation->op, operation->device->backend());
-      TANDEM_ASSERT(step.kernel);
-    }
-    step.member = operation->member.get();
-  }
-  return steps;
-}
+LaneTeam::LaneTeam(const Block& block)
+    : devices_(devices_of(block)), threads_(static_cast<int>(devices_.size())) {}
 
 std::size_t LaneTeam::member(const Device& device) const {
   const auto at = std::find(devices_.begin(), devices_.end(), &device);

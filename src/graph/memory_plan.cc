@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "core/status.h"
-#include "device/memory_report.h"
+#include "device/allocator.h"
 #include "graph/collective.h"
 
 namespace tandem {

@@ -8,6 +8,7 @@
 #include "comm/device_memory.h"
 #include "core/parallel.h"
 #include "core/status.h"
+#include "device/copy.h"
 #include "device/memory_report.h"
 #include "device/native_gpu.h"
 #include "graph/arena_parts.h"
@@ -17,6 +18,7 @@
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
 #include "graph/program_values.h"
+#include "graph/schedule_collectives.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem {
@@ -32,25 +34,10 @@ std::shared_ptr<const void> own_attrs(const BlockOperation& operation) {
   return operation.op->attrs().copy(operation.attrs.get());
 }
 
-void add_devices(const Block& block, std::vector<const Device*>& devices) {
-  const auto add = [&](const Device* device) {
-    if (std::find(devices.begin(), devices.end(), device) == devices.end())
-      devices.push_back(device);
-  };
-  for (const auto& operation : block.operations) {
-    if (!operation->control) {
-      add(operation->device);
-      continue;
-    }
-    for (const BodyBlock& body : operation->control->bodies) add_devices(body.block, devices);
-    if (operation->control->body_for)
-      for (const Device* device : operation->control->devices) add(device);
-  }
-}
-
 }  // namespace
 
-struct Program::Impl {
+// The program of a function, a session or a model, or of a body in one of these.
+struct Program::Impl final : BodyProgram {
   // Consecutive steps, or one control flow step. Attributes are updated when the section starts,
   // because earlier control flow may have run random operations or optimizer steps.
   struct Section {
@@ -99,11 +86,7 @@ struct Program::Impl {
     for (const auto& [device, bytes] : plan.arena_bytes) parts.take(*device, bytes);
     make_buckets();
     make_results();
-    if (!team) {
-      std::vector<const Device*> devices;
-      add_devices(block, devices);
-      team = &own_team.emplace(std::move(devices));
-    }
+    if (!team) team = &own_team.emplace(block);
     steps = make_steps(block);
     make_sections(*team);
     for (auto& [value, external] : feeds) {
@@ -142,7 +125,7 @@ struct Program::Impl {
       if (operation.control) {
         end_stretch();
         sections.emplace_back().control =
-            std::make_unique<ControlStep>(operation, *steps[i], team, parts.place_of_bodies());
+            std::make_unique<ControlStep>(operation, *steps[i], body_builder(team));
         continue;
       }
       stretch.push_back(steps[i].get());
@@ -162,6 +145,17 @@ struct Program::Impl {
             operation.mutates(i) && use != variables.end())
           section.written.push_back(use->second.get());
     }
+  }
+
+  BodyBuilder body_builder(LaneTeam& team) const {
+    const auto build = [&team, place = parts.place_of_bodies()](Block body) {
+      return std::make_unique<Impl>(std::move(body), team, place);
+    };
+    const auto build_during_run = [&team, memory = arenas.shared()](Block body, std::string named) {
+      ProgramOptions options{.name = std::move(named), .memory = memory->inner()};
+      return std::make_unique<Impl>(std::move(body), std::move(options), &team);
+    };
+    return {.build = build, .build_during_run = build_during_run};
   }
 
   void make_buckets() {
@@ -394,7 +388,8 @@ struct Program::Impl {
     }
   }
 
-  void run_at(std::span<std::byte* const> given, std::span<const Destination> destinations) {
+  void run_at(std::span<std::byte* const> given,
+              std::span<const Destination> destinations) override {
     with_arenas([&] { run_at_with_arenas(given, destinations); });
   }
 
@@ -423,10 +418,6 @@ struct Program::Impl {
 
 Program::Program(Block block, ProgramOptions options)
     : impl_(std::make_unique<Impl>(std::move(block), std::move(options), nullptr)) {}
-Program::Program(Block block, LaneTeam& team, const ArenaRegion& place)
-    : impl_(std::make_unique<Impl>(std::move(block), team, place)) {}
-Program::Program(Block block, LaneTeam& team, ProgramOptions options)
-    : impl_(std::make_unique<Impl>(std::move(block), std::move(options), &team)) {}
 Program::~Program() = default;
 
 void Program::run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches) {
@@ -436,9 +427,6 @@ std::vector<Tensor> Program::run(std::span<const Tensor> feeds) {
   std::vector<Tensor> fetches;
   run(feeds, fetches);
   return fetches;
-}
-void Program::run_at(std::span<std::byte* const> feeds, std::span<const Destination> fetches) {
-  impl_->run_at(feeds, fetches);
 }
 
 }  // namespace tandem

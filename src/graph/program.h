@@ -12,9 +12,6 @@
 
 namespace tandem {
 
-class LaneTeam;
-struct ArenaRegion;
-
 struct ProgramOptions {
   std::string name;                       // of the function or model, for messages
   std::shared_ptr<ProgramMemory> memory;  // null for memory of its own
@@ -24,10 +21,6 @@ class Program {
  public:
   // REQUIRES: the devices outlive the program.
   explicit Program(Block block, ProgramOptions options = {});
-  // A body, run by the threads of the enclosing program. `team` and the arenas outlive it.
-  Program(Block block, LaneTeam& team, const ArenaRegion& place);
-  // The same for a body that is built during a run of the enclosing program.
-  Program(Block block, LaneTeam& team, ProgramOptions options);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -39,14 +32,6 @@ class Program {
   // values do not fit.
   void run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches);
   std::vector<Tensor> run(std::span<const Tensor> feeds);
-
-  struct Destination {
-    std::byte* memory = nullptr;
-    Device* device = nullptr;
-  };
-  // The same with feeds at these addresses. The fetches are written to the given memory, which must
-  // not overlap the feeds.
-  void run_at(std::span<std::byte* const> feeds, std::span<const Destination> fetches);
 
  private:
   struct Impl;

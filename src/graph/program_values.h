@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/device_memory.h"
+#include "device/copy.h"
 #include "graph/memory_plan.h"
 
 namespace tandem {

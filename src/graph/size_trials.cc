@@ -1,6 +1,13 @@
 #include "graph/size_trials.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "core/status.h"
 
@@ -73,7 +80,53 @@ class Trial {
   std::map<std::int64_t, std::int64_t> values_;
 };
 
-}  // namespace
+// The trials for one call of a rule.
+class SizeTrials {
+ public:
+  struct Answer {
+    std::map<std::int64_t, std::int64_t> sizes;  // the trial value of each unknown size
+    std::vector<TensorSpec> outputs;
+  };
+
+  SizeTrials(const SymbolicSizes& sizes, const OpDef& op, AttrsRef attrs,
+             std::span<const TensorSpec* const> inputs);
+
+  // The answers to all accepted trials; at least one. Throws what the rule throws if it accepts no
+  // trial, and InvalidArgumentError if the number, ranks or dtypes of the results depend on sizes.
+  const std::vector<Answer>& run();
+
+  // The unknown sizes of the attributes, then those of the inputs. Attributes come first because
+  // they were given explicitly.
+  const std::vector<std::int64_t>& sizes() const { return mentioned_; }
+
+ private:
+  using Values = std::vector<std::int64_t>;  // of free_, in order
+  using Members = std::vector<std::size_t>;  // indices of free_
+
+  void note(AttrsRef attrs, std::span<const TensorSpec* const> inputs, bool outer);
+  void note_size(std::int64_t size, bool outer);
+  bool ask(const Values& values);
+  Values uniform(std::int64_t value) const { return Values(free_.size(), value); }
+  void ask_about_distinct_sizes();
+  std::optional<Values> find_start();
+  bool move(Values& values, const Members& members);
+  void vary_from(Values values);
+  void vary_pinned();
+  void check_answers() const;
+
+  const SymbolicSizes& sizes_;
+  const OpDef& op_;
+  AttrsRef attrs_;
+  std::span<const TensorSpec* const> inputs_;
+  std::vector<std::int64_t> mentioned_;
+  std::vector<std::int64_t> free_;   // the unknown sizes that do not depend on others
+  std::vector<std::int64_t> seen_;   // all unknown sizes
+  std::vector<std::int64_t> known_;  // the known sizes above 1
+  std::vector<Members> groups_;      // sizes of one axis, which may have to agree
+  std::vector<Answer> answers_;
+  std::int64_t next_value_ = 0;
+  std::exception_ptr refusal_;
+};
 
 SizeTrials::SizeTrials(const SymbolicSizes& sizes, const OpDef& op, AttrsRef attrs,
                        std::span<const TensorSpec* const> inputs)
@@ -273,6 +326,67 @@ const std::vector<SizeTrials::Answer>& SizeTrials::run() {
   vary_pinned();
   check_answers();
   return answers_;
+}
+
+bool any_unknown(AttrsRef attrs, std::span<const TensorSpec* const> inputs) {
+  for (const TensorSpec* input : inputs)
+    if (!input->shape.fully_defined()) return true;
+  bool found = false;
+  // The cast is safe: this visitor does not write.
+  visit_attr_integers(*attrs.type, const_cast<void*>(attrs.data),
+                      [&](std::int64_t& number) { found = found || is_unknown_size(number); });
+  return found;
+}
+
+// The size of an output that matches all trials: a known size, or one of the unknown sizes; nothing
+// if it is a new one. If a known and an unknown size both match, the unknown size is chosen,
+// because the trials may have missed its other values.
+std::optional<std::int64_t> common_size(const SizeTrials& trials,
+                                        const std::vector<SizeTrials::Answer>& answers,
+                                        std::size_t output, int axis) {
+  const auto size_in = [&](const SizeTrials::Answer& answer) {
+    return answer.outputs[output].shape[axis];
+  };
+  for (std::int64_t unknown : trials.sizes())
+    if (std::all_of(answers.begin(), answers.end(), [&](const SizeTrials::Answer& answer) {
+          return answer.sizes.at(unknown) == size_in(answer);
+        }))
+      return unknown;
+  const std::int64_t size = size_in(answers.front());
+  if (std::all_of(answers.begin(), answers.end(),
+                  [&](const SizeTrials::Answer& answer) { return size_in(answer) == size; }))
+    return size;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void infer_outputs(InferContext& context, SymbolicSizes& sizes, const OpDef& op, AttrsRef attrs,
+                   std::span<const TensorSpec* const> inputs) {
+  for (const TensorSpec* input : inputs) context.inputs.push_back(input);
+  if (!any_unknown(attrs, inputs)) {
+    op.infer(context);
+    return;
+  }
+  SizeTrials trials(sizes, op, attrs, inputs);
+  const auto& answers = trials.run();
+  std::shared_ptr<AskedRule> asked;
+  const auto& outputs = answers.front().outputs;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    TensorSpec spec = outputs[k];
+    for (int axis = 0; axis < spec.shape.rank(); ++axis) {
+      if (const auto size = common_size(trials, answers, k, axis)) {
+        spec.shape.set(axis, *size);
+        continue;
+      }
+      if (!asked) {
+        asked = std::make_shared<AskedRule>(AskedRule{&op, attrs.type->copy(attrs.data), {}});
+        for (const TensorSpec* input : inputs) asked->inputs.push_back(*input);
+      }
+      spec.shape.set(axis, sizes.derived(asked, static_cast<int>(k), axis));
+    }
+    context.outputs.push_back(spec);
+  }
 }
 
 }  // namespace tandem

@@ -1,10 +1,8 @@
 #include "graph/symbolic_shape.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "core/status.h"
-#include "graph/size_trials.h"
 
 namespace tandem {
 namespace {
@@ -21,16 +19,6 @@ std::int64_t index_of(std::int64_t number) {
   return distance >= 0 && distance % kDistance == 0 ? distance / kDistance : -1;
 }
 
-bool any_unknown(AttrsRef attrs, std::span<const TensorSpec* const> inputs) {
-  for (const TensorSpec* input : inputs)
-    if (!input->shape.fully_defined()) return true;
-  bool found = false;
-  // The cast is safe: this visitor does not write.
-  visit_attr_integers(*attrs.type, const_cast<void*>(attrs.data),
-                      [&](std::int64_t& number) { found = found || is_unknown_size(number); });
-  return found;
-}
-
 // Calls visit(size) for each unknown size of the call.
 template <class F>
 void visit_sizes(const AskedRule& asked, const F& visit) {
@@ -42,27 +30,6 @@ void visit_sizes(const AskedRule& asked, const F& visit) {
   for (const TensorSpec& input : asked.inputs)
     for (std::int64_t size : input.shape)
       if (is_unknown_size(size)) visit(size);
-}
-
-// The size of an output that matches all trials: a known size, or one of the unknown sizes; nothing
-// if it is a new one. If a known and an unknown size both match, the unknown size is chosen,
-// because the trials may have missed its other values.
-std::optional<std::int64_t> common_size(const SizeTrials& trials,
-                                        const std::vector<SizeTrials::Answer>& answers,
-                                        std::size_t output, int axis) {
-  const auto size_in = [&](const SizeTrials::Answer& answer) {
-    return answer.outputs[output].shape[axis];
-  };
-  for (std::int64_t unknown : trials.sizes())
-    if (std::all_of(answers.begin(), answers.end(), [&](const SizeTrials::Answer& answer) {
-          return answer.sizes.at(unknown) == size_in(answer);
-        }))
-      return unknown;
-  const std::int64_t size = size_in(answers.front());
-  if (std::all_of(answers.begin(), answers.end(),
-                  [&](const SizeTrials::Answer& answer) { return size_in(answer) == size; }))
-    return size;
-  return std::nullopt;
 }
 
 }  // namespace
@@ -126,34 +93,6 @@ std::int64_t SymbolicSizes::derived(const std::shared_ptr<const AskedRule>& aske
     rules_.emplace(size, std::move(rule));
   }
   return size;
-}
-
-void SymbolicSizes::infer(InferContext& context, const OpDef& op, AttrsRef attrs,
-                          std::span<const TensorSpec* const> inputs) {
-  for (const TensorSpec* input : inputs) context.inputs.push_back(input);
-  if (!any_unknown(attrs, inputs)) {
-    op.infer(context);
-    return;
-  }
-  SizeTrials trials(*this, op, attrs, inputs);
-  const auto& answers = trials.run();
-  std::shared_ptr<AskedRule> asked;
-  const auto& outputs = answers.front().outputs;
-  for (std::size_t k = 0; k < outputs.size(); ++k) {
-    TensorSpec spec = outputs[k];
-    for (int axis = 0; axis < spec.shape.rank(); ++axis) {
-      if (const auto size = common_size(trials, answers, k, axis)) {
-        spec.shape.set(axis, *size);
-        continue;
-      }
-      if (!asked) {
-        asked = std::make_shared<AskedRule>(AskedRule{&op, attrs.type->copy(attrs.data), {}});
-        for (const TensorSpec* input : inputs) asked->inputs.push_back(*input);
-      }
-      spec.shape.set(axis, derived(asked, static_cast<int>(k), axis));
-    }
-    context.outputs.push_back(spec);
-  }
 }
 
 void KnownSizes::bind(const Shape& symbolic, const Shape& concrete, std::string_view what) {

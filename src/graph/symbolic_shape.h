@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -36,6 +35,9 @@ struct SizeRule {
 class SymbolicSizes {
  public:
   std::int64_t fresh();
+  // A fresh unknown size for that axis of an output of `asked`. It has a SizeRule unless it depends
+  // on too many others.
+  std::int64_t derived(const std::shared_ptr<const AskedRule>& asked, int output, int axis);
   int count() const { return count_; }
   // For a graph that is deserialised: its shapes have `count` unknown sizes.
   void set_count(int count);
@@ -49,16 +51,7 @@ class SymbolicSizes {
   // For a graph that is deserialised: gives `stored` the rule of `inferred`.
   void take_over(std::int64_t stored, std::int64_t inferred);
 
-  // Infers the outputs of `op` for inputs and attributes with unknown sizes. The shape rule is
-  // called with trial sizes (SizeTrials). An output size that is the same in all trials is known.
-  // One that always equals an unknown size of the inputs or attributes is that size. Any other is a
-  // fresh unknown size with a SizeRule. Throws what the rule throws if it accepts no trial.
-  void infer(InferContext& context, const OpDef& op, AttrsRef attrs,
-             std::span<const TensorSpec* const> inputs);
-
  private:
-  std::int64_t derived(const std::shared_ptr<const AskedRule>& asked, int output, int axis);
-
   int count_ = 0;
   std::unordered_map<std::int64_t, SizeRule> rules_;  // by size
 };

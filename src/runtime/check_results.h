@@ -1,9 +1,8 @@
-// Checks results for NaN and infinities (debugging::enable_check_numerics), in dispatch and
-// tracing.
+// Checks results for NaN and infinities (debugging::enable_check_numerics).
 #pragma once
 
 #include <span>
-#include <vector>
+#include <string>
 
 #include "op/numerics.h"
 #include "op/op.h"
@@ -15,9 +14,9 @@ namespace tandem {
 void check_results(const OpDef& op, std::span<const Tensor* const> inputs,
                    std::span<const Tensor> outputs);
 
-// Called after an operation was traced. Replaces its floating outputs with those of nodes that
-// check them in each run.
-void trace_checks(const OpDef& op, std::span<const Tensor* const> inputs,
-                  std::span<Tensor> outputs);
+// Whether check_results() checks results of the operation. Traces add nodes that do so in each run.
+bool has_checked_results(const OpDef& op, std::span<const Tensor* const> inputs);
+// The operation in messages, with the layer that runs it or whose gradient it computes.
+std::string describe_operation(const OpDef& op);
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #include "runtime/trace.h"
 
 #include "core/status.h"
+#include "graph/check_numerics.h"
 #include "graph/program.h"
 #include "graph/structural_ops.h"
 #include "op/numerics.h"
@@ -10,7 +11,7 @@
 #include "runtime/placement.h"
 #include "runtime/placer.h"
 #include "runtime/replica_context.h"
-#include "runtime/variable_impl.h"
+#include "runtime/variable_name.h"
 
 namespace tandem {
 
@@ -28,6 +29,31 @@ void set_key_update(const OpDef& op, Node& node) {
                                         Generator::current().last_random())
                            .first->second;
   node.attr_update = key_update(op, traced, node.random_before);
+}
+
+// The name of the variable that a symbolic tensor was read from, or of the argument that it is.
+std::string name_of_source(const Tensor& tensor) {
+  if (!is_symbolic(tensor)) return "a constant";
+  const Node& node = *symbol_of(tensor).node;
+  if (!node.inputs.empty() && node.inputs[0].node->resource)
+    return "variable " + quoted_name(node.inputs[0].node->resource->name(),
+                                     node.inputs[0].node->resource->spec());
+  return node.inputs.empty() ? node.name : std::string();
+}
+
+// Replaces the floating outputs of an operation that was traced with those of nodes that check them
+// in each run.
+void trace_checks(const OpDef& op, std::span<const Tensor* const> inputs,
+                  std::span<Tensor> outputs) {
+  if (!has_checked_results(op, inputs)) return;
+  CheckNumericsAttrs what{.operation = describe_operation(op), .inputs = {}};
+  for (const Tensor* input : inputs) what.inputs += name_of_source(*input) + '\n';
+  for (Tensor& output : outputs) {
+    if (!is_floating(output.dtype())) continue;
+    std::vector<const Tensor*> all = {&output};
+    all.insert(all.end(), inputs.begin(), inputs.end());
+    output = trace_op(kCheckNumerics, all, what).front();
+  }
 }
 
 }  // namespace

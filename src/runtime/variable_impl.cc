@@ -1,11 +1,14 @@
 #include "runtime/variable_impl.h"
 
+#include <array>
+
 #include "core/status.h"
 #include "graph/graph.h"
 #include "graph/structural_ops.h"
 #include "runtime/dispatch.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
+#include "runtime/variable_name.h"
 
 namespace tandem {
 namespace {
@@ -135,9 +138,21 @@ Tensor VariableImpl::read(std::size_t reader) {
 void VariableImpl::write(std::size_t reader, const Tensor& value) {
   require_elements();
   if (building)
-    storage_->update(*this, reader, Assignment(), value, {});
+    apply(reader, Assignment(), value, {});
   else
     storage_->store(reader, value);
+}
+
+void VariableImpl::apply(std::size_t reader, const VariableUpdate& update, const Tensor& gradient,
+                         std::span<const Variable> slots) {
+  TANDEM_ASSERT(slots.size() <= VariableStorage::kMaxSlots);
+  std::array<VariableStorage*, VariableStorage::kMaxSlots> storages{};
+  for (std::size_t i = 0; i < slots.size(); ++i) storages[i] = &slots[i].impl().storage();
+  if (storage_->update(*this, reader, update, gradient, {storages.data(), slots.size()})) return;
+  std::array<Tensor, VariableStorage::kMaxSlots> memory_of_slots;
+  for (std::size_t i = 0; i < slots.size(); ++i)
+    memory_of_slots[i] = slots[i].impl().memory(reader);
+  update.apply(memory(reader), gradient, {memory_of_slots.data(), slots.size()});
 }
 
 Tensor VariableImpl::memory(std::size_t reader) {
@@ -157,11 +172,6 @@ Variable VariableImpl::make_slot(const Tensor& initial_value, std::string name) 
                                          std::move(options), nullptr, strategy_));
 }
 
-std::string quoted_name(const std::string& name, const TensorSpec& spec) {
-  if (!name.empty()) return fmt::format("'{}'", name);
-  return fmt::format("(unnamed, of shape {} and dtype {})", spec.shape.to_string(),
-                     name_of(spec.dtype));
-}
 std::string quoted_name(const VariableImpl& variable) {
   return quoted_name(variable.options().name, variable.spec());
 }

@@ -62,7 +62,7 @@ class VariableImpl final : public RefCounted {
   // Updates the variable and `slots`, created by make_slot(), once per copy.
   void update(std::size_t reader, const VariableUpdate& update, const Tensor& gradient,
               std::span<const Variable> slots) {
-    if (storage_->applies(reader)) storage_->update(*this, reader, update, gradient, slots);
+    if (storage_->applies(reader)) apply(reader, update, gradient, slots);
   }
 
   // Creates a non-trainable variable for the same readers on the same devices.
@@ -71,6 +71,8 @@ class VariableImpl final : public RefCounted {
  private:
   // Throws FailedPreconditionError for a variable of a graph unless the thread builds that graph.
   void require_elements() const;
+  void apply(std::size_t reader, const VariableUpdate& update, const Tensor& gradient,
+             std::span<const Variable> slots);
 
   VariableOptions options_;
   TensorSpec spec_;
@@ -81,8 +83,7 @@ class VariableImpl final : public RefCounted {
   std::unique_ptr<VariableStorage> storage_;
 };
 
-// The variable in messages: "'NAME'", or "(unnamed, of shape (3, 4) and dtype float32)".
-std::string quoted_name(const std::string& name, const TensorSpec& spec);
+// The variable in messages (runtime/variable_name.h).
 std::string quoted_name(const VariableImpl& variable);
 std::string quoted_name(const Variable& variable);
 

@@ -4,7 +4,6 @@
 
 #include "core/status.h"
 #include "graph/graph.h"
-#include "runtime/variable_impl.h"
 
 namespace tandem {
 namespace {
@@ -17,14 +16,6 @@ Tensor clone_to(const Tensor& value, Device& device, MemoryTag tag) {
 }
 
 bool shared(const TensorImpl& impl) { return !impl.unique() || !impl.storage->unique(); }
-
-template <class Memory, class Apply>
-void with_slots(std::span<const Variable> slots, const Memory& memory_of, const Apply& apply) {
-  TANDEM_ASSERT(slots.size() <= VariableStorage::kMaxSlots);
-  std::array<Tensor, VariableStorage::kMaxSlots> memory;
-  for (std::size_t i = 0; i < slots.size(); ++i) memory[i] = memory_of(slots[i]);
-  apply(std::span<const Tensor>(memory.data(), slots.size()));
-}
 
 class ReplicaCopies final : public VariableStorage {
  public:
@@ -55,16 +46,15 @@ class ReplicaCopies final : public VariableStorage {
       copy_into(copy, value);
   }
 
-  // The common case: as VariableStorage::update(), without virtual calls.
-  void update(VariableImpl& variable, std::size_t reader, const VariableUpdate& update,
-              const Tensor& gradient, std::span<const Variable> slots) override {
-    if (building) return VariableStorage::update(variable, reader, update, gradient, slots);
-    with_slots(
-        slots,
-        [&](const Variable& slot) {
-          return static_cast<ReplicaCopies&>(slot.impl().storage()).writable(reader);
-        },
-        [&](std::span<const Tensor> memory) { update.apply(writable(reader), gradient, memory); });
+  // The common case: as VariableImpl does it, without virtual calls.
+  bool update(VariableImpl&, std::size_t reader, const VariableUpdate& update,
+              const Tensor& gradient, std::span<VariableStorage* const> slots) override {
+    if (building) return false;
+    std::array<Tensor, kMaxSlots> memory;
+    for (std::size_t i = 0; i < slots.size(); ++i)
+      memory[i] = static_cast<ReplicaCopies&>(*slots[i]).writable(reader);
+    update.apply(writable(reader), gradient, {memory.data(), slots.size()});
+    return true;
   }
 
   std::unique_ptr<VariableStorage> make_slot(const Tensor& initial_value) const override {
@@ -111,14 +101,9 @@ VariableStorage::VariableStorage(std::span<Device* const> readers, std::size_t n
     readers_.push_back({device, trainable ? make_ref<Leaf>(device) : RefPtr<Leaf>()});
 }
 
-void VariableStorage::update(VariableImpl& variable, std::size_t reader,
-                             const VariableUpdate& update, const Tensor& gradient,
-                             std::span<const Variable> slots) {
-  with_slots(
-      slots, [&](const Variable& slot) { return slot.impl().memory(reader); },
-      [&](std::span<const Tensor> memory) {
-        update.apply(variable.memory(reader), gradient, memory);
-      });
+bool VariableStorage::update(VariableImpl&, std::size_t, const VariableUpdate&, const Tensor&,
+                             std::span<VariableStorage* const>) {
+  return false;
 }
 
 std::unique_ptr<VariableStorage> copy_per_replica(const Tensor& initial_value,

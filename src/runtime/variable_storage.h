@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "op/record.h"
-#include "tandem/variable.h"
 
 namespace tandem {
+
+class VariableImpl;
 
 // An update of a variable and its slots, such as an optimizer step with a gradient.
 class VariableUpdate {
@@ -67,10 +68,11 @@ class VariableStorage {
   virtual Tensor writable(std::size_t reader) = 0;
   // Replaces the elements eagerly.
   virtual void store(std::size_t reader, const Tensor& value) = 0;
-  // Applies `update`, or adds nodes that do if the thread builds a graph. Called for readers with
-  // applies().
-  virtual void update(VariableImpl& variable, std::size_t reader, const VariableUpdate& update,
-                      const Tensor& gradient, std::span<const Variable> slots);
+  // Applies `update`, or adds nodes that do if the thread builds a graph, and returns true. If it
+  // returns false, as by default, VariableImpl does so in the memory of the variable and the slots.
+  // `slots`: created by make_slot(). Called for readers with applies().
+  virtual bool update(VariableImpl& variable, std::size_t reader, const VariableUpdate& update,
+                      const Tensor& gradient, std::span<VariableStorage* const> slots);
   // Creates storage for a slot on the same devices, accounted under MemoryTag::kOptimizer.
   virtual std::unique_ptr<VariableStorage> make_slot(const Tensor& initial_value) const = 0;
 

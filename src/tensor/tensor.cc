@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "core/status.h"
+#include "device/copy.h"
 #include "device/device_manager.h"
-#include "device/read.h"
 #include "tensor/symbolic_advice.h"
 #include "tensor/tensor_impl.h"
 

@@ -8,12 +8,14 @@
 #include "graph/collective.h"
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
+#include "graph/schedule_collectives.h"
 #include "graph/structural_ops.h"
 #include "op/find_kernel.h"
 #include "runtime/generator.h"
 #include "runtime/placement.h"
 #include "runtime/placer.h"
 #include "runtime/variable_impl.h"
+#include "runtime/variable_name.h"
 #include "train/batch_trainer.h"
 
 namespace tandem {

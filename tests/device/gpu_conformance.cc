@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/copy.h"
 #include "device/copy_ahead.h"
 #include "device/cpu/cpu_device.h"
 #include "device/discovery.h"

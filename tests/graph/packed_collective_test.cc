@@ -8,6 +8,7 @@
 #include "graph/memory_plan.h"
 #include "graph/passes/grouped_update.h"
 #include "graph/passes/passes.h"
+#include "graph/schedule_collectives.h"
 #include "support/forked_store.h"
 #include "sync/external_group.h"
 #include "sync/traced_sync.h"

@@ -163,12 +163,15 @@ class RemoteStorage final : public VariableStorage {
   Tensor writable(std::size_t reader) override { return value(reader); }
   void store(std::size_t, const Tensor& value) override { server_->store(id_, value); }
 
-  void update(VariableImpl& variable, std::size_t reader, const VariableUpdate& rule,
-              const Tensor& gradient, std::span<const Variable> slots) override {
+  bool update(VariableImpl& variable, std::size_t reader, const VariableUpdate& rule,
+              const Tensor& gradient, std::span<VariableStorage* const> slots) override {
     Server::Update update{.id = id_, .slots = {}, .rule = nullptr};
-    for (const Variable& slot : slots)
-      update.slots.push_back(dynamic_cast<RemoteStorage&>(slot.impl().storage()).id_);
-    if (!building) return server_->apply(update, rule, gradient);
+    for (VariableStorage* slot : slots)
+      update.slots.push_back(dynamic_cast<RemoteStorage&>(*slot).id_);
+    if (!building) {
+      server_->apply(update, rule, gradient);
+      return true;
+    }
     update.rule = rule.for_runs();
     server_->traced.push_back(std::move(update));
     const PushAttrs attrs{.server = reinterpret_cast<std::int64_t>(server_.get()),
@@ -178,6 +181,7 @@ class RemoteStorage final : public VariableStorage {
     const Tensor handle = variable.memory(reader);
     const Tensor* inputs[] = {&handle, &gradient};
     run_update(kPush, inputs, attrs);
+    return true;
   }
 
   std::unique_ptr<VariableStorage> make_slot(const Tensor& initial_value) const override {

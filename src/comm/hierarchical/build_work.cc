@@ -5,6 +5,7 @@
 
 #include "comm/device_arithmetic.h"
 #include "core/status.h"
+#include "device/copy.h"
 
 namespace tandem::hierarchical {
 namespace {

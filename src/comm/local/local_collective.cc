@@ -5,6 +5,7 @@
 
 #include "comm/device_arithmetic.h"
 #include "comm/device_memory.h"
+#include "device/copy.h"
 
 namespace tandem {
 namespace {

@@ -6,6 +6,7 @@
 #include "comm/process/group_name.h"
 #include "core/profile.h"
 #include "core/status.h"
+#include "device/copy.h"
 
 namespace tandem {
 namespace {

@@ -1,5 +1,5 @@
 // Kernels of operations that occur only in graphs and only copy: assignments, and packing the
-// inputs of collectives into their outputs before they are launched (graph/collective_ops.cc).
+// inputs of collectives into their outputs before they are launched (graph/collective.cc).
 #include <algorithm>
 
 #include "graph/collective.h"

@@ -1,4 +1,4 @@
-#include "device/device.h"
+#include "device/copy.h"
 
 #include <cstring>
 #include <utility>
@@ -6,7 +6,6 @@
 #include "core/status.h"
 #include "device/copy_ahead.h"
 #include "device/native_gpu.h"
-#include "device/read.h"
 #include "device/stream_span.h"
 
 namespace tandem {
