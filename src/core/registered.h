@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// A function that is set when the library is loaded. The directory that calls it defines the object:
+// A function that is set when the library is loaded. The directory that calls it has the object:
 //   constinit Registered<int(int)> twice("twice");
 // A higher directory sets it:
 //   const bool registered = twice.set([](int number) { return 2 * number; });

@@ -90,7 +90,7 @@ class CheckIncludes(unittest.TestCase):
     def test_cycle_of_units(self):
         self.assert_offends({"src/op/a.h": "", "src/op/a.cc": '#include "op/b.h"\n', "src/op/b.h": "",
                              "src/op/b.cu": '#include "op/a.h"\n', "src/op/c.cc": '#include "op/a.h"\n'},
-                            "src/op: cycles of units: a, b")
+                            "src/op: a cycle of units: a, b")
 
     def test_units_of_two_directories(self):
         result = self.check({"src/op/a.h": "", "src/op/a.cc": '#include "op/b/b.h"\n', "src/op/b/b.h": "",
