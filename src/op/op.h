@@ -217,6 +217,24 @@ enum OpTraits : std::uint32_t {
   kIdentityIfSame = 1u << 6,  // output 0 is input 0 if their shapes agree; removed from programs
 };
 
+// How autocast (runtime/autocast.h) treats the floating inputs of an operation.
+enum class AutocastRule : std::uint8_t {
+  kNone,     // it runs in the dtypes that it gets
+  kLower,    // casts them to the scope's dtype
+  kFloat32,  // casts 16-bit ones to float32
+  kWidest,   // casts them to the widest dtype among them
+};
+
+// The rules on CPUs and on GPUs, which differ in PyTorch.
+struct AutocastRules {
+  AutocastRule cpu = AutocastRule::kNone;
+  AutocastRule gpu = AutocastRule::kNone;
+};
+inline constexpr AutocastRules kAutocastLower = {AutocastRule::kLower, AutocastRule::kLower};
+inline constexpr AutocastRules kAutocastFloat32 = {AutocastRule::kFloat32, AutocastRule::kFloat32};
+inline constexpr AutocastRules kAutocastFloat32OnGpus = {.gpu = AutocastRule::kFloat32};
+inline constexpr AutocastRules kAutocastWidest = {AutocastRule::kWidest, AutocastRule::kWidest};
+
 struct OpDef {
   std::string_view name;  // "MatMul", as TensorFlow spells it where it has the operation
   const AttrsType& (*attrs)() = &attrs_type<NoAttrs>;
@@ -226,6 +244,7 @@ struct OpDef {
   TiledKernelFn tiled_kernel = nullptr;  // the same with callbacks, if it processes ranges
   bool gpu = true;                       // has a GPU kernel (emulated GPUs run the CPU's)
   std::uint32_t traits = kNoTraits;
+  AutocastRules autocast = {};
   ChainRole chain = {};  // in chains of element-wise operations on GPUs
   // The inputs and outputs that the gradient reads (bit i: tensor i). Only these are kept for it.
   std::uint32_t saved_inputs = 0;
