@@ -9,6 +9,7 @@
 #include "graph/graph.h"
 #include "op/numerics.h"
 #include "ops/math/binary.h"
+#include "runtime/autocast.h"
 #include "runtime/dispatch.h"
 #include "runtime/gradient_buffer.h"
 #include "runtime/placement.h"
@@ -61,6 +62,8 @@ class BackwardEngine {
       sources_of_[node_of(pass_.sources[i])].push_back(i);
     collect();
     GradModeScope mode(pass_.create_graph);
+    // Gradients have the dtypes of the forward pass.
+    const AutocastScope no_autocast(std::nullopt);
     const GradientBufferProviderScope scope(provider());
     for (const auto& root : pass_.roots) {
       if (root.edge) deliver(root.edge, root.gradient);

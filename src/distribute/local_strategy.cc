@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "op/record.h"
+#include "runtime/autocast.h"
 #include "runtime/placement.h"
 #include "tandem/random.h"
 
@@ -166,9 +167,11 @@ void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSp
   connections_->begin_step(participating);
   for (Replica* replica : all_) replica->begin(split, participating);
   const bool record = grad_mode;
+  const std::optional<AutocastSettings> casts = autocast_settings();
   threads_.run([&](int replica) {
     const bool previous = grad_mode;
     grad_mode = record;
+    const AutocastScope autocast_scope(casts);
     run_replica(replica, step);
     grad_mode = previous;
   });

@@ -1,5 +1,7 @@
 #include "graph/program_step.h"
 
+#include "op/find_kernel.h"
+
 #include <unordered_map>
 
 #include "core/status.h"

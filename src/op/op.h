@@ -259,6 +259,11 @@ struct OpDef {
 };
 inline constexpr std::uint32_t kAllTensors = 0xffffffffu;
 
+constexpr OpDef with_autocast(AutocastRules rules, OpDef op) {
+  op.autocast = rules;
+  return op;
+}
+
 // All operations of this build, sorted by name. ops/all_ops.cc registers the list.
 extern constinit Registered<std::span<const OpDef* const>()> all_ops;
 // Returns null for an unknown name.

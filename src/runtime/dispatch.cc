@@ -4,6 +4,7 @@
 #include "op/find_kernel.h"
 #include "op/numerics.h"
 #include "op/record.h"
+#include "runtime/autocast.h"
 #include "runtime/check_results.h"
 #include "runtime/gradient_buffer.h"
 #include "runtime/launch.h"
@@ -124,6 +125,8 @@ InlineList<const Tensor*> joined(const Tensor& first, std::initializer_list<cons
 }  // namespace
 
 std::vector<Tensor> run_op(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
+  if (autocast) [[unlikely]]
+    if (const AutocastInputs cast(op, inputs); cast.changed()) return run_op(op, cast.get(), attrs);
   if (building) [[unlikely]]
     return trace_op(op, inputs, attrs);
   Dispatch dispatch(op, inputs, attrs);
@@ -133,6 +136,9 @@ std::vector<Tensor> run_op(const OpDef& op, std::span<const Tensor* const> input
 }
 
 Tensor run_single(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
+  if (autocast) [[unlikely]]
+    if (const AutocastInputs cast(op, inputs); cast.changed())
+      return run_single(op, cast.get(), attrs);
   if (building) [[unlikely]]
     return trace_op(op, inputs, attrs).front();
   Dispatch dispatch(op, inputs, attrs);
@@ -145,8 +151,8 @@ Tensor run_single(const OpDef& op, std::span<const Tensor* const> inputs, AttrsR
 std::vector<Tensor> run_op_in_place(const OpDef& op, Tensor first,
                                     std::initializer_list<const Tensor*> rest, AttrsRef attrs) {
   const InlineList<const Tensor*> inputs = joined(first, rest);
-  if (building) [[unlikely]]
-    return trace_op(op, {inputs.begin(), inputs.end()}, attrs);
+  if (autocast || building) [[unlikely]]
+    return run_op(op, {inputs.begin(), inputs.end()}, attrs);
   Dispatch dispatch(op, {inputs.begin(), inputs.end()}, attrs);
   std::vector<Tensor> outputs(static_cast<std::size_t>(dispatch.num_outputs()));
   dispatch.run(outputs, true);
@@ -156,8 +162,8 @@ std::vector<Tensor> run_op_in_place(const OpDef& op, Tensor first,
 Tensor run_in_place(const OpDef& op, Tensor first, std::initializer_list<const Tensor*> rest,
                     AttrsRef attrs) {
   const InlineList<const Tensor*> inputs = joined(first, rest);
-  if (building) [[unlikely]]
-    return trace_op(op, {inputs.begin(), inputs.end()}, attrs).front();
+  if (autocast || building) [[unlikely]]
+    return run_single(op, {inputs.begin(), inputs.end()}, attrs);
   Dispatch dispatch(op, {inputs.begin(), inputs.end()}, attrs);
   TANDEM_ASSERT(dispatch.num_outputs() == 1);
   Tensor output;

@@ -11,6 +11,7 @@
 #include "graph/structural_ops.h"
 #include "op/live_tapes.h"
 #include "op/numerics.h"
+#include "runtime/autocast.h"
 #include "runtime/placement.h"
 #include "runtime/placer.h"
 #include "runtime/replica_context.h"
@@ -33,6 +34,10 @@ void add_surroundings(FunctionCall& call) {
   const std::uint64_t recording = !grad_mode ? 0 : live_tapes > 0 ? 2 : 1;
   call.add_to_key(recording << 1 | (checks_numerics() ? 1 : 0));
   call.add_to_key(static_cast<std::uint64_t>(invariant_parts()));
+  const auto casts = autocast_settings();
+  call.add_to_key(!casts ? std::uint64_t{0}
+                         : 1 + (static_cast<std::uint64_t>(casts->dtype) << 1 |
+                                static_cast<std::uint64_t>(casts->device)));
   if (placement_frame) {
     const DeviceName& name = *placement_frame->name;
     call.add_to_key(name.job ? std::string_view(*name.job) : std::string_view());

@@ -234,13 +234,15 @@ const OpDef kConcat = {.name = "ConcatV2",
                        .attrs = &attrs_type<JoinAttrs>,
                        .infer = infer_concat,
                        .gradient = concat_gradient,
-                       .cpu_kernel = concat_kernel};
+                       .cpu_kernel = concat_kernel,
+                       .autocast = kAutocastWidest};
 // A new axis is concatenated like an existing one: the rows are the axes before it.
 const OpDef kPack = {.name = "Pack",
                      .attrs = &attrs_type<JoinAttrs>,
                      .infer = infer_pack,
                      .gradient = pack_gradient,
-                     .cpu_kernel = concat_kernel};
+                     .cpu_kernel = concat_kernel,
+                     .autocast = kAutocastWidest};
 const OpDef kSplit = {.name = "SplitV",
                       .attrs = &attrs_type<SplitAttrs>,
                       .infer = infer_split,

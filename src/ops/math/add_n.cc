@@ -82,6 +82,7 @@ const OpDef kAddN = {.name = "AddN",
                      .gradient = add_n_gradient,
                      .cpu_kernel = add_n_kernel,
                      .traits = kElementwise | kInPlace,
+                     .autocast = kAutocastWidest,
                      .chain = {ChainOp::kAdd, ChainForm::kSum}};
 
 Tensor add_n(TensorList tensors) {

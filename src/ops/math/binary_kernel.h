@@ -164,6 +164,7 @@ constexpr OpDef binary_op(std::string_view name, GradFn gradient = nullptr, Save
           .gradient = gradient,
           .cpu_kernel = binary_kernel<Op, Result, kDTypes>,
           .traits = kElementwise | kInPlace | traits,
+          .autocast = kAutocastWidest,
           .chain = {kChainOp<Op>},
           .saved_inputs = saved.inputs,
           .saved_outputs = saved.outputs};

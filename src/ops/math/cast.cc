@@ -4,6 +4,7 @@
 #include "op/record.h"
 #include "ops/math/elementwise.h"
 #include "ops/op_list.h"
+#include "runtime/autocast.h"
 #include "runtime/dispatch.h"
 #include "tandem/math.h"
 
@@ -62,6 +63,10 @@ const OpDef kCast = {.name = "Cast",
                      .traits = kElementwise,
                      .chain = {ChainOp::kMove, ChainForm::kCast}};
 
+}  // namespace
+
+namespace {
+[[maybe_unused]] const bool registered = cast_tensor.set(cast);
 }  // namespace
 
 Tensor cast(const Tensor& x, DType dtype) {

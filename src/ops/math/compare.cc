@@ -121,6 +121,7 @@ const OpDef kSelect = {.name = "SelectV2",
                        .gradient = select_gradient,
                        .cpu_kernel = select_kernel,
                        .traits = kElementwise,
+                       .autocast = kAutocastWidest,
                        .chain = {ChainOp::kSelect},
                        .saved_inputs = 0b1};
 

@@ -52,7 +52,8 @@ const OpDef kCumsum = {.name = "Cumsum",
                        .attrs = attrs_type<CumsumAttrs>,
                        .infer = infer_cumsum,
                        .gradient = cumsum_gradient,
-                       .cpu_kernel = cumsum_kernel};
+                       .cpu_kernel = cumsum_kernel,
+                       .autocast = kAutocastFloat32OnGpus};
 
 Tensor cumsum(const Tensor& x, std::int64_t axis) { return run(kCumsum, {&x}, CumsumAttrs{axis}); }
 

@@ -76,12 +76,14 @@ const OpDef kMatMul = {.name = "MatMul",
                        .infer = infer_matmul,
                        .gradient = matmul_gradient,
                        .cpu_kernel = matmul_kernel,
+                       .autocast = kAutocastLower,
                        .saved_inputs = 0b11};
 const OpDef kBatchMatMul = {.name = "BatchMatMulV2",
                             .attrs = &attrs_type<MatMulAttrs>,
                             .infer = infer_matmul,
                             .gradient = matmul_gradient,
                             .cpu_kernel = matmul_kernel,
+                            .autocast = kAutocastLower,
                             .saved_inputs = 0b11};
 
 }  // namespace

@@ -71,13 +71,16 @@ void floor_mod_gradient(GradContext& c) {
 
 }  // namespace
 
-const OpDef kPow = binary_op<cpu::Pow>("Pow", pow_gradient, {.inputs = 0b11, .outputs = 0b1});
+const OpDef kPow =
+    with_autocast(kAutocastFloat32OnGpus,
+                  binary_op<cpu::Pow>("Pow", pow_gradient, {.inputs = 0b11, .outputs = 0b1}));
 const OpDef kPowScalar = {.name = "PowScalar",
                           .attrs = attrs_type<ScalarAttrs>,
                           .infer = infer_scalar<cpu::Pow, ScalarSide::kRight, kNumeric>,
                           .gradient = pow_scalar_gradient,
                           .cpu_kernel = pow_kernel,
                           .traits = kElementwise | kInPlace,
+                          .autocast = kAutocastFloat32OnGpus,
                           .saved_inputs = 0b1};
 const OpDef kFloorDiv = binary_op<cpu::FloorDiv>("FloorDiv");
 const OpDef kFloorMod = binary_op<cpu::FloorMod>("FloorMod", floor_mod_gradient, {.inputs = 0b11});

@@ -273,9 +273,11 @@ void sum_to_shape_gradient(GradContext& c) {
 }
 
 constexpr DTypeSet kBool = set_of(bool_);
-const OpDef kSum = reduction<cpu::Sum, kNumeric>("Sum", sum_gradient);
+const OpDef kSum =
+    with_autocast(kAutocastFloat32OnGpus, reduction<cpu::Sum, kNumeric>("Sum", sum_gradient));
 const OpDef kMean = reduction<cpu::Mean, kFloating>("Mean", mean_gradient);
-const OpDef kProd = reduction<cpu::Prod, kNumeric>("Prod", prod_gradient, 0b1);
+const OpDef kProd =
+    with_autocast(kAutocastFloat32, reduction<cpu::Prod, kNumeric>("Prod", prod_gradient, 0b1));
 const OpDef kMax = reduction<cpu::Max, kNumeric>("Max", extremum_gradient, 0b1, 0b1);
 const OpDef kMin = reduction<cpu::Min, kNumeric>("Min", extremum_gradient, 0b1, 0b1);
 const OpDef kAny = reduction<cpu::Any, kBool>("Any");

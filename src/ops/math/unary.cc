@@ -58,13 +58,19 @@ const OpDef kAbs = unary_op<cpu::Abs, kNumeric>("Abs", abs_gradient, kInput);
 const OpDef kSign = unary_op<cpu::Sign, kNumeric>("Sign", sign_gradient);
 const OpDef kSquare = unary_op<cpu::Square, kNumeric>("Square", square_gradient, kInput);
 const OpDef kSqrt = unary_op<cpu::Sqrt, kFloating>("Sqrt", sqrt_gradient, kOutput);
-const OpDef kRsqrt = unary_op<cpu::Rsqrt, kFloating>("Rsqrt", rsqrt_gradient, kOutput);
+const OpDef kRsqrt = with_autocast(
+    kAutocastFloat32OnGpus, unary_op<cpu::Rsqrt, kFloating>("Rsqrt", rsqrt_gradient, kOutput));
 const OpDef kReciprocal =
-    unary_op<cpu::Reciprocal, kFloating>("Reciprocal", reciprocal_gradient, kOutput);
-const OpDef kExp = unary_op<cpu::Exp, kFloating>("Exp", exp_gradient, kOutput);
-const OpDef kExpm1 = unary_op<cpu::Expm1, kFloating>("Expm1", expm1_gradient, kOutput);
-const OpDef kLog = unary_op<cpu::Log, kFloating>("Log", log_gradient, kInput);
-const OpDef kLog1p = unary_op<cpu::Log1p, kFloating>("Log1p", log1p_gradient, kInput);
+    with_autocast(kAutocastFloat32OnGpus,
+                  unary_op<cpu::Reciprocal, kFloating>("Reciprocal", reciprocal_gradient, kOutput));
+const OpDef kExp = with_autocast(kAutocastFloat32OnGpus,
+                                 unary_op<cpu::Exp, kFloating>("Exp", exp_gradient, kOutput));
+const OpDef kExpm1 = with_autocast(
+    kAutocastFloat32OnGpus, unary_op<cpu::Expm1, kFloating>("Expm1", expm1_gradient, kOutput));
+const OpDef kLog = with_autocast(kAutocastFloat32OnGpus,
+                                 unary_op<cpu::Log, kFloating>("Log", log_gradient, kInput));
+const OpDef kLog1p = with_autocast(
+    kAutocastFloat32OnGpus, unary_op<cpu::Log1p, kFloating>("Log1p", log1p_gradient, kInput));
 const OpDef kSin = unary_op<cpu::Sin, kFloating>("Sin", sin_gradient, kInput);
 const OpDef kCos = unary_op<cpu::Cos, kFloating>("Cos", cos_gradient, kInput);
 const OpDef kTanh = unary_op<cpu::Tanh, kFloating>("Tanh", tanh_gradient, kOutput);

@@ -178,15 +178,17 @@ struct ActivationOp {
 };
 
 template <class A>
-const OpDef ActivationOp<A>::kForward = {.name = Details<A>::kName,
-                                         .attrs = &attrs_type<ActivationAttrs>,
-                                         .infer = infer_activation,
-                                         .gradient = &ActivationOp<A>::gradient,
-                                         .cpu_kernel = &ActivationOp<A>::kernel,
-                                         .traits = kElementwise | kInPlace,
-                                         .chain = {kChainOp<A>, ChainForm::kActivation},
-                                         .saved_inputs = Details<A>::kSavesOutput ? 0u : 1u,
-                                         .saved_outputs = Details<A>::kSavesOutput ? 1u : 0u};
+const OpDef ActivationOp<A>::kForward = {
+    .name = Details<A>::kName,
+    .attrs = &attrs_type<ActivationAttrs>,
+    .infer = infer_activation,
+    .gradient = &ActivationOp<A>::gradient,
+    .cpu_kernel = &ActivationOp<A>::kernel,
+    .traits = kElementwise | kInPlace,
+    .autocast = std::is_same_v<A, cpu::Softplus> ? kAutocastFloat32OnGpus : AutocastRules(),
+    .chain = {kChainOp<A>, ChainForm::kActivation},
+    .saved_inputs = Details<A>::kSavesOutput ? 0u : 1u,
+    .saved_outputs = Details<A>::kSavesOutput ? 1u : 0u};
 template <class A>
 const OpDef ActivationOp<A>::kGrad = {.name = Details<A>::kGradName,
                                       .attrs = &attrs_type<ActivationAttrs>,

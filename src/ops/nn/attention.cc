@@ -205,6 +205,7 @@ const OpDef kAttention = {.name = "ScaledDotProductAttention",
                           .infer = infer_attention,
                           .gradient = attention_gradient,
                           .cpu_kernel = attention_kernel,
+                          .autocast = kAutocastLower,
                           .saved_inputs = 0b1111,
                           .saved_outputs = 0b11};
 // Has no gradient: a backward pass that is itself recorded is composed of differentiable
@@ -220,6 +221,7 @@ const OpDef kAttentionDropout = {.name = "ScaledDotProductAttentionDropout",
                                  .gradient = attention_gradient,
                                  .cpu_kernel = attention_kernel,
                                  .traits = kStateful,
+                                 .autocast = kAutocastLower,
                                  .saved_inputs = 0b1111,
                                  .saved_outputs = 0b11,
                                  .exchange_key = exchange_key<AttentionAttrs>};

@@ -259,6 +259,7 @@ const OpDef kConv2D = {.name = "Conv2D",
                        .infer = infer_conv,
                        .gradient = conv_gradient,
                        .cpu_kernel = conv_kernel,
+                       .autocast = kAutocastLower,
                        .saved_inputs = 0b011};
 // With an activation, whose gradient reads the result.
 const OpDef kFusedConv2D = {.name = "FusedConv2D",
@@ -266,6 +267,7 @@ const OpDef kFusedConv2D = {.name = "FusedConv2D",
                             .infer = infer_conv,
                             .gradient = fused_conv_gradient,
                             .cpu_kernel = conv_kernel,
+                            .autocast = kAutocastLower,
                             .saved_inputs = 0b011,
                             .saved_outputs = 0b1};
 const OpDef kConv2DBackpropInput = {.name = "Conv2DBackpropInput",
@@ -273,6 +275,7 @@ const OpDef kConv2DBackpropInput = {.name = "Conv2DBackpropInput",
                                     .infer = infer_backprop_input,
                                     .gradient = backprop_input_gradient,
                                     .cpu_kernel = backprop_input_kernel,
+                                    .autocast = kAutocastLower,
                                     .saved_inputs = 0b11};
 const OpDef kConv2DBackpropFilter = {.name = "Conv2DBackpropFilter",
                                      .attrs = &attrs_type<ConvAttrs>,

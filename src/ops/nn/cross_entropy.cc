@@ -296,6 +296,7 @@ const OpDef kSparseSoftmaxCrossEntropy = {.name = "SparseSoftmaxCrossEntropyWith
                                           .infer = infer_sparse,
                                           .gradient = sparse_gradient,
                                           .cpu_kernel = sparse_kernel,
+                                          .autocast = kAutocastFloat32,
                                           .saved_inputs = 0b11,
                                           .saved_outputs = 0b10};
 const OpDef kSparseSoftmaxCrossEntropyGrad = {.name = "SparseSoftmaxCrossEntropyWithLogitsGrad",
@@ -306,6 +307,7 @@ const OpDef kSoftmaxCrossEntropy = {.name = "SoftmaxCrossEntropyWithLogits",
                                     .infer = infer_dense,
                                     .gradient = dense_gradient,
                                     .cpu_kernel = dense_kernel,
+                                    .autocast = kAutocastFloat32,
                                     .saved_inputs = 0b11,
                                     .saved_outputs = 0b10};
 const OpDef kSoftmaxCrossEntropyGrad = {.name = "SoftmaxCrossEntropyWithLogitsGrad",
@@ -316,6 +318,7 @@ const OpDef kSigmoidCrossEntropy = {.name = "SigmoidCrossEntropyWithLogits",
                                     .gradient = sigmoid_gradient,
                                     .cpu_kernel = sigmoid_kernel,
                                     .traits = kElementwise | kInPlace,
+                                    .autocast = kAutocastFloat32,
                                     .chain = {ChainOp::kSigmoidCrossEntropy},
                                     .saved_inputs = 0b11};
 

@@ -164,6 +164,7 @@ const OpDef kFusedMatMul = {.name = "FusedMatMul",
                             .infer = infer_fused_matmul,
                             .gradient = fused_matmul_gradient,
                             .cpu_kernel = fused_matmul_kernel,
+                            .autocast = kAutocastLower,
                             .saved_inputs = 0b011,
                             .saved_outputs = 0b1};
 const OpDef kMatMulBiasAdd = {.name = "MatMulBiasAdd",
@@ -171,12 +172,14 @@ const OpDef kMatMulBiasAdd = {.name = "MatMulBiasAdd",
                               .infer = infer_fused_matmul,
                               .gradient = matmul_bias_add_gradient,
                               .cpu_kernel = fused_matmul_kernel,
+                              .autocast = kAutocastLower,
                               .saved_inputs = 0b011};
 const OpDef kBiasAdd = {.name = "BiasAdd",
                         .infer = infer_bias_add,
                         .gradient = bias_add_gradient,
                         .cpu_kernel = bias_add_kernel,
-                        .traits = kInPlace};
+                        .traits = kInPlace,
+                        .autocast = kAutocastLower};
 const OpDef kBiasAddGrad = {.name = "BiasAddGrad",
                             .infer = infer_bias_add_grad,
                             .gradient = bias_add_grad_gradient,

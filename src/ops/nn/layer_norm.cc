@@ -201,6 +201,7 @@ const OpDef kLayerNorm = {.name = "LayerNorm",
                           .infer = infer_layer_norm,
                           .gradient = layer_norm_gradient,
                           .cpu_kernel = layer_norm_kernel,
+                          .autocast = kAutocastFloat32OnGpus,
                           .saved_inputs = 0b011,
                           .saved_outputs = 0b110};
 // Has no gradient: a backward pass that is itself recorded is composed of differentiable
