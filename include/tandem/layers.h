@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/dtype_policy.h"
 #include "tandem/initializers.h"
 #include "tandem/nn.h"
 #include "tandem/tensor.h"
@@ -39,7 +40,8 @@ class SymbolicInput;
 class LayerBase {
  public:
   /// A layer of this name; empty: named by its model.
-  explicit LayerBase(std::string name) : name_(std::move(name)) {}
+  explicit LayerBase(std::string name)
+      : name_(std::move(name)), dtype_policy_(mixed_precision::global_policy()) {}
   virtual ~LayerBase() = default;
   LayerBase(const LayerBase&) = delete;
   LayerBase& operator=(const LayerBase&) = delete;
@@ -72,6 +74,16 @@ class LayerBase {
   bool trainable() const { return trainable_; }  ///< whether training updates the layer
   /// Freezes or unfreezes the layer and its child layers. As Keras's `trainable`.
   void set_trainable(bool trainable);
+  /// The dtypes of the layer; by default the process's policy when it was created.
+  const DTypePolicy& dtype_policy() const { return dtype_policy_; }
+  /// Sets dtype_policy() of this layer and its child layers. Throws FailedPreconditionError if the
+  /// variables exist and would have another dtype.
+  void set_dtype_policy(const DTypePolicy& policy);
+  /// Whether a call casts floating inputs to dtype_policy().compute_dtype(). Models do not: their
+  /// layers do.
+  virtual bool casts_inputs() const { return true; }
+  /// Whether call() reads the layer's floating variables as dtype_policy().compute_dtype().
+  virtual bool casts_variables() const { return true; }
   /// Variables of this layer, without those of its child layers.
   const std::vector<Variable>& own_variables() const { return variables_; }
   /// Path of the layer in its model ("block_1/dense"), the prefix of its variables' names. Empty
@@ -85,14 +97,16 @@ class LayerBase {
   void ensure_built(std::span<const Shape> input_shapes);
 
  protected:
-  /// Creates a variable named "path/name" in the current strategy scope. Throws
-  /// FailedPreconditionError inside a strategy's replica. As Keras's add_weight.
+  /// Creates a variable named "path/name" in the current strategy scope. `dtype`: by default that of
+  /// dtype_policy(). Throws FailedPreconditionError inside a strategy's replica. As Keras's
+  /// add_weight.
   Variable add_weight(const std::string& name, const Shape& shape, const Initializer& initializer,
-                      VariableOptions options = {});
+                      VariableOptions options = {}, std::optional<DType> dtype = std::nullopt);
 
  private:
   std::string name_;
   std::string path_;
+  DTypePolicy dtype_policy_;
   Shape declared_input_shape_;
   std::vector<Variable> variables_;
   std::mutex build_mutex_;
@@ -157,6 +171,7 @@ struct DenseOptions {
   Initializer bias_initializer = initializers::zeros();             ///< of biases
   Shape input_shape{};  ///< shape of one example; for a model's first layer
   std::string name{};   ///< name in the model; default: by the type
+  DTypePolicy dtype{};  ///< dtypes; default: the process's policy
 };
 /// Fully connected layer: activation(x . kernel + bias) over the last axis. As
 /// tf.keras.layers.Dense.
@@ -179,6 +194,7 @@ struct Conv2DOptions {
   Initializer bias_initializer = initializers::zeros();             ///< of biases
   Shape input_shape{};  ///< shape of one example; for a model's first layer
   std::string name{};   ///< name in the model; default: by the type
+  DTypePolicy dtype{};  ///< dtypes; default: the process's policy
 };
 /// 2D convolution. As tf.keras.layers.Conv2D.
 Layer Conv2D(std::int64_t filters, nn::Pair kernel_size, const Conv2DOptions& options = {});
@@ -200,6 +216,7 @@ struct DepthwiseConv2DOptions {
   Initializer bias_initializer = initializers::zeros();             ///< of biases
   Shape input_shape{};  ///< shape of one example; for a model's first layer
   std::string name{};   ///< name in the model; default: by the type
+  DTypePolicy dtype{};  ///< dtypes; default: the process's policy
 };
 /// Depthwise 2D convolution. As tf.keras.layers.DepthwiseConv2D.
 Layer DepthwiseConv2D(nn::Pair kernel_size, const DepthwiseConv2DOptions& options = {});
@@ -210,6 +227,7 @@ struct Pooling2DOptions {
   std::string padding = "valid";      ///< "valid" or "same"
   Shape input_shape{};                ///< shape of one example; for a model's first layer
   std::string name{};                 ///< name in the model; default: by the type
+  DTypePolicy dtype{};                ///< dtypes; default: the process's policy
 };
 /// Max pooling. As tf.keras.layers.MaxPooling2D.
 Layer MaxPooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
@@ -221,6 +239,7 @@ struct GlobalPooling2DOptions {
   bool keepdims = false;  ///< whether to keep height and width as axes of size 1
   Shape input_shape{};    ///< shape of one example; for a model's first layer
   std::string name{};     ///< name in the model; default: by the type
+  DTypePolicy dtype{};    ///< dtypes; default: the process's policy
 };
 /// @{
 /// The mean or maximum over height and width. As their namesakes in tf.keras.layers.
@@ -236,6 +255,7 @@ struct BatchNormalizationOptions {
   bool scale = true;       ///< whether to multiply by gamma
   Shape input_shape{};     ///< shape of one example; for a model's first layer
   std::string name{};      ///< name in the model; default: by the type
+  DTypePolicy dtype{};     ///< dtypes; default: the process's policy
 };
 /// Batch normalization over all axes but the last. The moving averages are on-read variables,
 /// averaged over replicas. As tf.keras.layers.BatchNormalization.
@@ -248,6 +268,7 @@ struct LayerNormalizationOptions {
   bool scale = true;      ///< whether to multiply by gamma
   Shape input_shape{};    ///< shape of one example; for a model's first layer
   std::string name{};     ///< name in the model; default: by the type
+  DTypePolicy dtype{};    ///< dtypes; default: the process's policy
 };
 /// Layer normalization over the last axis. As tf.keras.layers.LayerNormalization.
 Layer LayerNormalization(const LayerNormalizationOptions& options = {});
@@ -262,6 +283,7 @@ struct MultiHeadAttentionOptions {
   Initializer bias_initializer = initializers::zeros();             ///< of biases
   Shape input_shape{};  ///< shape of one example; for a model's first layer
   std::string name{};   ///< name in the model; default: by the type
+  DTypePolicy dtype{};  ///< dtypes; default: the process's policy
 };
 /// Multi-head attention over sequences [batch, positions, features]. As
 /// tf.keras.layers.MultiHeadAttention.
@@ -282,6 +304,7 @@ Layer MultiHeadAttention(std::int64_t num_heads, std::int64_t key_dim,
 struct SimpleOptions {
   Shape input_shape{};  ///< shape of one example; for a model's first layer
   std::string name{};   ///< name in the model; default: by the type
+  DTypePolicy dtype{};  ///< dtypes; default: the process's policy
 };
 /// Zeroes inputs with probability `rate` in training and scales the others by 1 / (1 - rate). As
 /// tf.keras.layers.Dropout.
@@ -306,6 +329,7 @@ struct EmbeddingOptions {
   Initializer embeddings_initializer = initializers::random_uniform();
   Shape input_shape{};  ///< shape of one example; for a model's first layer
   std::string name{};   ///< name in the model; default: by the type
+  DTypePolicy dtype{};  ///< dtypes; default: the process's policy
 };
 /// Looks up rows of a table [input_dim, output_dim] by integer inputs. As
 /// tf.keras.layers.Embedding.
@@ -316,6 +340,7 @@ struct PositionEmbeddingOptions {
   Initializer initializer = initializers::glorot_uniform();  ///< initializer of the vectors
   Shape input_shape{};  ///< shape of one example; for a model's first layer
   std::string name{};   ///< name in the model; default: by the type
+  DTypePolicy dtype{};  ///< dtypes; default: the process's policy
 };
 /// A learned vector per position, [sequence_length, features], broadcast to the shape of the input
 /// [..., positions, features], to be added to it. At most `sequence_length` positions. As
@@ -328,6 +353,7 @@ Layer Multiply(const SimpleOptions& options = {});
 struct ConcatenateOptions {
   std::int64_t axis = -1;  ///< axis along which inputs are joined
   std::string name{};      ///< name in the model; default: by the type
+  DTypePolicy dtype{};     ///< dtypes; default: the process's policy
 };
 /// Concatenates several inputs. As tf.keras.layers.Concatenate.
 Layer Concatenate(const ConcatenateOptions& options = {});

@@ -21,6 +21,7 @@
 #include "tandem/device.h"
 #include "tandem/distribute.h"
 #include "tandem/dtype.h"
+#include "tandem/dtype_policy.h"
 #include "tandem/errors.h"
 #include "tandem/estimator.h"
 #include "tandem/explain.h"

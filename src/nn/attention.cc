@@ -31,7 +31,7 @@ class MultiHeadAttentionLayer final : public KindLayer {
  public:
   MultiHeadAttentionLayer(std::int64_t num_heads, std::int64_t key_dim,
                           const MultiHeadAttentionOptions& options)
-      : KindLayer("multi_head_attention", options.name, options.input_shape),
+      : KindLayer("multi_head_attention", options),
         heads_(num_heads),
         key_dim_(key_dim),
         value_dim_(options.value_dim == 0 ? key_dim : options.value_dim),
@@ -124,7 +124,7 @@ class MultiHeadAttentionLayer final : public KindLayer {
 class PositionEmbeddingLayer final : public UnaryLayer {
  public:
   PositionEmbeddingLayer(std::int64_t sequence_length, const PositionEmbeddingOptions& options)
-      : UnaryLayer("position_embedding", options.name, options.input_shape),
+      : UnaryLayer("position_embedding", options),
         length_(sequence_length),
         initializer_(options.initializer) {
     if (sequence_length <= 0)

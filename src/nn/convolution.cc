@@ -9,7 +9,7 @@ class ConvolutionLayer : public UnaryLayer {
  public:
   template <class Options>
   ConvolutionLayer(const char* kind, nn::Pair kernel_size, const Options& options)
-      : UnaryLayer(kind, options.name, options.input_shape),
+      : UnaryLayer(kind, options),
         kernel_size_(kernel_size),
         attributes_{.strides = options.strides,
                     .padding = nn::padding_from_name(options.padding),

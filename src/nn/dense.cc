@@ -8,7 +8,7 @@ namespace {
 class DenseLayer final : public UnaryLayer {
  public:
   DenseLayer(std::int64_t units, const DenseOptions& options)
-      : UnaryLayer("dense", options.name, options.input_shape),
+      : UnaryLayer("dense", options),
         units_(units),
         options_(options),
         activation_(nn::activation_from_name(options.activation)) {
@@ -47,8 +47,10 @@ class DenseLayer final : public UnaryLayer {
 
 class EmbeddingLayer final : public UnaryLayer {
  public:
+  bool casts_inputs() const override { return false; }  // indices may be floating
+
   EmbeddingLayer(std::int64_t input_dim, std::int64_t output_dim, const EmbeddingOptions& options)
-      : UnaryLayer("embedding", options.name, options.input_shape),
+      : UnaryLayer("embedding", options),
         table_shape_{input_dim, output_dim},
         initializer_(options.embeddings_initializer) {
     if (input_dim <= 0 || output_dim <= 0)

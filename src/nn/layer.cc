@@ -7,10 +7,13 @@
 #include "nn/layer_tree.h"
 #include "nn/naming.h"
 #include "op/numerics.h"
+#include "runtime/autocast.h"
 #include "runtime/trace.h"
+#include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/layers.h"
+#include "tandem/math.h"
 
 namespace tandem {
 namespace {
@@ -55,6 +58,20 @@ std::vector<Variable> variables_where(const Layer& root, const Keep& keep) {
     for (const Variable& variable : layer.own_variables())
       if (keep(trainable && variable.trainable())) result.push_back(variable);
   });
+  return result;
+}
+
+bool casts_any(TensorList inputs, DType dtype) {
+  for (const Tensor& input : inputs)
+    if (is_floating(input.dtype()) && input.dtype() != dtype) return true;
+  return false;
+}
+
+std::vector<Tensor> cast_floating(TensorList inputs, DType dtype) {
+  std::vector<Tensor> result;
+  result.reserve(inputs.size());
+  for (const Tensor& input : inputs)
+    result.push_back(is_floating(input.dtype()) ? cast(input, dtype) : input);
   return result;
 }
 
@@ -106,9 +123,23 @@ void LayerBase::ensure_built(std::span<const Shape> input_shapes) {
 }
 
 Variable LayerBase::add_weight(const std::string& name, const Shape& shape,
-                               const Initializer& initializer, VariableOptions options) {
+                               const Initializer& initializer, VariableOptions options,
+                               std::optional<DType> dtype) {
   options.name = (path_.empty() ? label() : path_) + "/" + name;
-  return variables_.emplace_back(initializer(shape, float32), std::move(options));
+  Variable& made = variables_.emplace_back(
+      initializer(shape, dtype.value_or(dtype_policy_.variable_dtype())), std::move(options));
+  made.impl().set_of_layer();
+  return made;
+}
+
+void LayerBase::set_dtype_policy(const DTypePolicy& policy) {
+  for (const Variable& variable : variables_)
+    if (is_floating(variable.dtype()) && policy.variable_dtype() != dtype_policy_.variable_dtype())
+      fail<FailedPreconditionError>(
+          "[{}] the layer has {} variables: its dtype policy cannot become '{}'", label(),
+          name_of(variable.dtype()), policy.name());
+  for (const Layer& child : children()) child.base().set_dtype_policy(policy);
+  dtype_policy_ = policy;
 }
 
 LayerBase& Layer::base() const {
@@ -130,7 +161,12 @@ Tensor Layer::operator()(TensorList inputs, const CallOptions& options) const {
       for (const Tensor& input : inputs) shapes.push_back(with_unknown_batch(input.shape()));
       layer.ensure_built(shapes);
     }
-    return layer.call(inputs, options);
+    const DType compute = layer.dtype_policy().compute_dtype();
+    const WeightDTypeScope weights(layer.casts_variables() && layer.dtype_policy().mixed()
+                                       ? std::optional(compute)
+                                       : std::nullopt);
+    if (!layer.casts_inputs() || !casts_any(inputs, compute)) return layer.call(inputs, options);
+    return layer.call(cast_floating(inputs, compute), options);
   } catch (const Error& error) {
     rethrow_from(layer, inputs, error);
   }

@@ -12,9 +12,11 @@ namespace tandem {
 // A layer with a kind ("dense") and the options that every factory takes.
 class KindLayer : public LayerBase {
  public:
-  KindLayer(const char* kind, std::string name, const Shape& input_shape)
-      : LayerBase(std::move(name)), kind_(kind) {
-    declare_input_shape(input_shape);
+  // `options`: the layer's, which have the members of SimpleOptions, perhaps without input_shape.
+  template <class Options>
+  KindLayer(const char* kind, const Options& options) : LayerBase(options.name), kind_(kind) {
+    if constexpr (requires { options.input_shape; }) declare_input_shape(options.input_shape);
+    if (options.dtype.defined()) set_dtype_policy(options.dtype);
   }
   std::string kind() const final { return kind_; }
   // Whether call() runs a user's function. The errors of other layers leave out the names of

@@ -47,7 +47,7 @@ class ArithmeticLayer final : public MergingLayer {
  public:
   using Function = Tensor (*)(std::span<const Tensor> inputs);
   ArithmeticLayer(const char* kind, Function function, const SimpleOptions& options)
-      : MergingLayer(kind, options.name, options.input_shape), function_(function) {}
+      : MergingLayer(kind, options), function_(function) {}
 
  private:
   Tensor merge(std::span<const Tensor> inputs) const override { return function_(inputs); }
@@ -69,7 +69,7 @@ class ArithmeticLayer final : public MergingLayer {
 class ConcatenateLayer final : public MergingLayer {
  public:
   explicit ConcatenateLayer(const ConcatenateOptions& options)
-      : MergingLayer("concatenate", options.name, Shape()), axis_(options.axis) {}
+      : MergingLayer("concatenate", options), axis_(options.axis) {}
 
  private:
   Tensor merge(std::span<const Tensor> inputs) const override { return concat(inputs, axis_); }

@@ -14,9 +14,11 @@ namespace {
 // but it is not listed among the layer's variables.
 class NormalizationLayer : public UnaryLayer {
  public:
+  bool casts_variables() const final { return false; }
+
   template <class Options>
   NormalizationLayer(const char* kind, const Options& options)
-      : UnaryLayer(kind, options.name, options.input_shape),
+      : UnaryLayer(kind, options),
         epsilon_(options.epsilon),
         scale_(options.scale),
         center_(options.center) {
@@ -66,8 +68,10 @@ class BatchNormalizationLayer final : public NormalizationLayer {
     const VariableOptions moment{.trainable = false,
                                  .synchronization = VariableSynchronization::kOnRead,
                                  .aggregation = VariableAggregation::kMean};
-    mean_ = add_weight("moving_mean", gamma_.shape(), initializers::zeros(), moment);
-    variance_ = add_weight("moving_variance", gamma_.shape(), initializers::ones(), moment);
+    mean_ = add_weight("moving_mean", gamma_.shape(), initializers::zeros(), moment,
+                       at_least_float32());
+    variance_ = add_weight("moving_variance", gamma_.shape(), initializers::ones(), moment,
+                           at_least_float32());
   }
 
   // A layer that is not trainable runs in inference mode, as in Keras.
@@ -81,6 +85,11 @@ class BatchNormalizationLayer final : public NormalizationLayer {
     follow(mean_, result.mean);
     follow(variance_, result.variance);
     return std::move(result.y);
+  }
+
+  // Moving averages change by less than the resolution of 16-bit types.
+  DType at_least_float32() const {
+    return dtype_policy().variable_dtype() == float64 ? float64 : float32;
   }
 
   void follow(Variable& moving, const Tensor& batch) const {

@@ -10,7 +10,7 @@ using GlobalPool = Tensor (*)(const Tensor& x, bool keepdims);
 class PoolingLayer final : public UnaryLayer {
  public:
   PoolingLayer(const char* kind, Pool pool, nn::Pair window, const Pooling2DOptions& options)
-      : UnaryLayer(kind, options.name, options.input_shape),
+      : UnaryLayer(kind, options),
         pool_(pool),
         attributes_{.window = window,
                     .strides = options.strides,
@@ -43,9 +43,7 @@ class PoolingLayer final : public UnaryLayer {
 class GlobalPoolingLayer final : public UnaryLayer {
  public:
   GlobalPoolingLayer(const char* kind, GlobalPool pool, const GlobalPooling2DOptions& options)
-      : UnaryLayer(kind, options.name, options.input_shape),
-        pool_(pool),
-        keepdims_(options.keepdims) {}
+      : UnaryLayer(kind, options), pool_(pool), keepdims_(options.keepdims) {}
 
  private:
   Tensor run(const Tensor& x, const CallOptions&) override { return pool_(x, keepdims_); }

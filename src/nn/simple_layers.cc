@@ -13,7 +13,7 @@ class ElementwiseLayer final : public UnaryLayer {
  public:
   using Function = std::function<Tensor(const Tensor& x, const CallOptions& options)>;
   ElementwiseLayer(const char* kind, Function function, const SimpleOptions& options)
-      : UnaryLayer(kind, options.name, options.input_shape), function_(std::move(function)) {}
+      : UnaryLayer(kind, options), function_(std::move(function)) {}
 
  private:
   Tensor run(const Tensor& x, const CallOptions& options) override { return function_(x, options); }
@@ -24,8 +24,7 @@ class ElementwiseLayer final : public UnaryLayer {
 
 class FlattenLayer final : public UnaryLayer {
  public:
-  explicit FlattenLayer(const SimpleOptions& options)
-      : UnaryLayer("flatten", options.name, options.input_shape) {}
+  explicit FlattenLayer(const SimpleOptions& options) : UnaryLayer("flatten", options) {}
 
  private:
   Tensor run(const Tensor& x, const CallOptions&) override { return reshape(x, infer(x.shape())); }
@@ -42,7 +41,7 @@ class FlattenLayer final : public UnaryLayer {
 class ReshapeLayer final : public UnaryLayer {
  public:
   ReshapeLayer(const Shape& target, const SimpleOptions& options)
-      : UnaryLayer("reshape", options.name, options.input_shape), target_(target) {
+      : UnaryLayer("reshape", options), target_(target) {
     for (int axis = 0; axis < target.rank(); ++axis) {
       const bool open = target[axis] == -1;
       if (target[axis] < -1 || (open && open_axis_ >= 0))
@@ -80,7 +79,7 @@ class ReshapeLayer final : public UnaryLayer {
 class ZeroPadding2DLayer final : public UnaryLayer {
  public:
   ZeroPadding2DLayer(nn::Pair padding, const SimpleOptions& options)
-      : UnaryLayer("zero_padding2d", options.name, options.input_shape), padding_(padding) {
+      : UnaryLayer("zero_padding2d", options), padding_(padding) {
     if (padding.height < 0 || padding.width < 0)
       fail<InvalidArgumentError>("[zero_padding2d] expected padding of 0 or more, got {} x {}",
                                  padding.height, padding.width);
@@ -107,7 +106,7 @@ class ZeroPadding2DLayer final : public UnaryLayer {
 class LambdaLayer final : public UnaryLayer {
  public:
   LambdaLayer(std::function<Tensor(const Tensor&)> function, const SimpleOptions& options)
-      : UnaryLayer("lambda", options.name, options.input_shape), function_(std::move(function)) {
+      : UnaryLayer("lambda", options), function_(std::move(function)) {
     if (!function_) fail<InvalidArgumentError>("[lambda] expected a function, got an empty one");
   }
   bool runs_user_code() const override { return true; }

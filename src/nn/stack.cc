@@ -8,7 +8,7 @@ namespace {
 class StackLayer final : public UnaryLayer {
  public:
   StackLayer(const std::vector<Layer>& layers, const SimpleOptions& options)
-      : UnaryLayer("sequential", options.name, options.input_shape), layers_(layers) {
+      : UnaryLayer("sequential", options), layers_(layers) {
     if (layers.empty())
       fail<InvalidArgumentError>("[sequential] expected at least one layer, got none");
     assign_unique_names(layers_, label());
@@ -17,6 +17,7 @@ class StackLayer final : public UnaryLayer {
   }
 
   std::vector<Layer> children() const override { return layers_; }
+  bool casts_inputs() const override { return false; }
 
  private:
   void make_weights(const Shape& x) override {

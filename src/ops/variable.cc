@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "core/status.h"
+#include "runtime/autocast.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
 #include "runtime/replica_invariance.h"
@@ -153,7 +154,10 @@ Tensor Variable::value() const {
   VariableImpl& variable = impl();
   if (variable.distributed() && on_read(variable) && !ReplicaContext::current())
     return aggregate_copies(variable);
-  return variable.read(variable.local_index());
+  Tensor result = variable.read(variable.local_index());
+  if (weight_dtype && variable.of_layer() && is_floating(result.dtype())) [[unlikely]]
+    return cast(result, *weight_dtype);
+  return result;
 }
 
 void Variable::assign(const Tensor& value) {

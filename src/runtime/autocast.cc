@@ -9,6 +9,7 @@ namespace tandem {
 
 constinit Registered<Tensor(const Tensor&, DType)> cast_tensor("cast_tensor");
 constinit thread_local const AutocastState* autocast = nullptr;
+constinit thread_local std::optional<DType> weight_dtype;
 
 namespace {
 
@@ -68,9 +69,9 @@ AutocastInputs::AutocastInputs(const OpDef& op, std::span<const Tensor* const> i
   const bool gpu = autocast->settings.device == DeviceType::kGpu;
   switch (gpu ? op.autocast.gpu : op.autocast.cpu) {
     case AutocastRule::kNone: return;
-    case AutocastRule::kLower: return cast_to(autocast->settings.dtype, inputs);
-    case AutocastRule::kFloat32: return cast_to(float32, inputs);
-    case AutocastRule::kWidest: return cast_to(widest(inputs), inputs);
+    case AutocastRule::kLower: cast_to(autocast->settings.dtype, inputs); break;
+    case AutocastRule::kFloat32: cast_to(float32, inputs); break;
+    case AutocastRule::kWidest: cast_to(widest(inputs), inputs); break;
   }
 }
 

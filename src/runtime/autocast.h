@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/registered.h"
@@ -60,6 +61,22 @@ class AutocastScope {
   AutocastState state_;
   const AutocastState* previous_;
   CastCache* previous_cache_;
+};
+
+// The dtype in which the calling thread reads the floating variables of layers
+// (VariableImpl::of_layer); none: their own.
+extern constinit thread_local std::optional<DType> weight_dtype;
+
+class WeightDTypeScope {
+ public:
+  explicit WeightDTypeScope(std::optional<DType> dtype)
+      : previous_(std::exchange(weight_dtype, dtype)) {}
+  ~WeightDTypeScope() { weight_dtype = previous_; }
+  WeightDTypeScope(const WeightDTypeScope&) = delete;
+  WeightDTypeScope& operator=(const WeightDTypeScope&) = delete;
+
+ private:
+  std::optional<DType> previous_;
 };
 
 // The settings of the calling thread, for threads that work for it.

@@ -34,6 +34,9 @@ class VariableImpl final : public RefCounted {
   // Whether the elements belong to sessions.
   bool of_graph() const { return of_graph_; }
   bool distributed() const { return distributed_; }
+  // Whether it is a weight of a layer, which reads it in the dtype of its policy.
+  bool of_layer() const { return of_layer_; }
+  void set_of_layer() { of_layer_ = true; }
   // Null if no other process has copies.
   const std::shared_ptr<WorkerCollectives>& workers() const { return workers_; }
   // Null unless distributed(). A variable with a single reader may be used under every strategy.
@@ -78,6 +81,7 @@ class VariableImpl final : public RefCounted {
   TensorSpec spec_;
   bool of_graph_ = false;
   bool distributed_ = false;
+  bool of_layer_ = false;
   std::shared_ptr<WorkerCollectives> workers_;
   std::shared_ptr<const StrategyMark> strategy_;
   std::unique_ptr<VariableStorage> storage_;

@@ -28,6 +28,7 @@ class FunctionalLayer final : public LayerBase {
   Tensor call(std::span<const Tensor> inputs, const CallOptions& options) override;
   Shape output_shape(std::span<const Shape> input_shapes) const override;
   std::vector<Layer> children() const override;
+  bool casts_inputs() const override { return false; }
 
   const std::vector<Shape>& input_shapes() const { return input_shapes_; }
   // The output shape of each of children(), at its first use.
