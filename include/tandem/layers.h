@@ -79,6 +79,16 @@ class LayerBase {
   /// Sets dtype_policy() of this layer and its child layers. Throws FailedPreconditionError if the
   /// variables exist and would have another dtype.
   void set_dtype_policy(const DTypePolicy& policy);
+  /// Sets the policy as set_dtype_policy() of this layer alone, and converts its trainable variables
+  /// to the policy's dtype if they exist. Optimizers must not have slots of them yet.
+  void convert_dtype_policy(const DTypePolicy& policy);
+  /// Runs calls of the layer under amp::autocast with this dtype, float16 or bfloat16. Default: not.
+  void set_autocast(std::optional<DType> dtype) { autocast_ = dtype; }
+  const std::optional<DType>& autocast() const { return autocast_; }  ///< set_autocast()'s dtype
+  /// Casts floating results of calls of the layer to this dtype. Default: not.
+  void set_output_dtype(std::optional<DType> dtype) { output_dtype_ = dtype; }
+  /// Dtype that was set by set_output_dtype().
+  const std::optional<DType>& output_dtype() const { return output_dtype_; }
   /// Whether a call casts floating inputs to dtype_policy().compute_dtype(). Models do not: their
   /// layers do.
   virtual bool casts_inputs() const { return true; }
@@ -107,6 +117,8 @@ class LayerBase {
   std::string name_;
   std::string path_;
   DTypePolicy dtype_policy_;
+  std::optional<DType> autocast_;
+  std::optional<DType> output_dtype_;
   Shape declared_input_shape_;
   std::vector<Variable> variables_;
   std::mutex build_mutex_;

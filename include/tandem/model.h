@@ -69,6 +69,10 @@ struct CompileOptions {
   /// Metrics that apply sample weights (and class weights). The names of all metrics must be
   /// unique: to use a metric both ways, give it two names.
   std::vector<metrics::Metric> weighted_metrics{};
+  /// Sets the dtype policy of all layers, for example "mixed_bfloat16". Default: unchanged. If a
+  /// layer computes in float16, compile() adds a dynamic loss scale to an optimizer without one, as
+  /// Keras does.
+  DTypePolicy dtype{};
   /// Runs each step eagerly. By default fit(), evaluate() and predict() trace their step once per
   /// batch size (tandem/function.h), and host code in layers runs only then.
   bool run_eagerly = false;

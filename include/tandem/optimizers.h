@@ -52,7 +52,21 @@ struct ApplyOptions {
   bool skip_gradients_aggregation = false;
 };
 
+/// Options of a loss scale. In float16, small gradients become 0. The loss, and with it every
+/// gradient, is multiplied by a scale, and the gradients are divided by it before they are applied.
+/// A dynamic scale is halved when a gradient is infinite or NaN, and that step is skipped; it is
+/// doubled after `growth_interval` steps without one. As torch.amp.GradScaler.
+struct LossScaleOptions {
+  double initial_scale = 65536.0;            ///< first scale
+  double growth_factor = 2.0;                ///< factor after growth_interval good steps; above 1
+  double backoff_factor = 0.5;               ///< factor after a skipped step; between 0 and 1
+  std::int64_t growth_interval = 2000;       ///< number of good steps until the scale grows
+  double min_scale = 0.0;                    ///< lower limit
+  double max_scale = 3.4028234663852886e38;  ///< upper limit; default: the largest float32
+  bool dynamic = true;  ///< false: the scale stays, and skips steps all the same
+};
 class GradientExchange;
+struct ScaledStep;
 
 /// An optimizer. A shared handle. Inside a strategy's replicas, every replica calls it with its own
 /// gradients. They are summed over the replicas, and each replica updates its own copies of the
@@ -75,6 +89,17 @@ class Optimizer {
   /// Computes the gradients of the scalar `loss` and takes a step. Each gradient is summed over the
   /// replicas as soon as it is computed. Variables without a gradient as in apply_gradients().
   void minimize(const Tensor& loss, const std::vector<Variable>& variables);
+
+  /// The loss times the scale; the loss itself without loss scaling (LossScaleOptimizer()). For
+  /// steps whose gradients are computed outside of minimize(), which scales by itself. As
+  /// scale_loss() of tf.keras.mixed_precision.LossScaleOptimizer.
+  Tensor scale_loss(const Tensor& loss) const;
+  /// The loss scale of the next step; 1 without loss scaling.
+  double loss_scale() const;
+  /// Divides grad() of parameters() by the loss scale now instead of in step(), to clip or inspect
+  /// them in between. Does nothing without loss scaling. Throws FailedPreconditionError in a second
+  /// call before step().
+  void unscale_gradients();
 
   /// The API of torch.optim: takes a step with grad() of the parameters that were given to the
   /// factory. Parameters without a gradient do not change, without a warning, as in PyTorch.
@@ -101,11 +126,22 @@ class Optimizer {
                      std::shared_ptr<GradientExchange> exchange = nullptr)
       : impl_(std::move(impl)), exchange_(std::move(exchange)) {}
   const std::shared_ptr<Impl>& impl() const { return impl_; }  ///< for Tandem's own code
+  /// For Tandem's own code: step() with another loss scale.
+  void step(ScaledStep* scaled);
+  /// For Tandem's own code. Throws FailedPreconditionError for an undefined optimizer.
+  Impl& defined_impl() const;
 
  private:
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<GradientExchange> exchange_;
 };
+
+/// Adds loss scaling to an optimizer, and returns the optimizer. minimize() then scales the loss,
+/// and every step divides the gradients, after they were summed over the replicas, and skips the
+/// update if they are not finite, on all replicas and processes alike. The scale is among
+/// variables(). As tf.keras.mixed_precision.LossScaleOptimizer. Throws InvalidArgumentError for
+/// options out of range, and FailedPreconditionError if the optimizer has loss scaling.
+Optimizer LossScaleOptimizer(Optimizer optimizer, const LossScaleOptions& options = {});
 
 /// Options of SGD().
 struct SGDOptions {

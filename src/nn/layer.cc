@@ -8,6 +8,7 @@
 #include "nn/naming.h"
 #include "op/numerics.h"
 #include "runtime/autocast.h"
+#include "runtime/placement.h"
 #include "runtime/trace.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
@@ -75,6 +76,29 @@ std::vector<Tensor> cast_floating(TensorList inputs, DType dtype) {
   return result;
 }
 
+Tensor call_by_policy(LayerBase& layer, TensorList inputs, const CallOptions& options) {
+  const DTypePolicy& policy = layer.dtype_policy();
+  const bool casts_weights = layer.casts_variables() && policy.mixed();
+  const WeightDTypeScope weights(casts_weights ? std::optional(policy.compute_dtype())
+                                               : std::nullopt);
+  if (!layer.casts_inputs() || !casts_any(inputs, policy.compute_dtype()))
+    return layer.call(inputs, options);
+  return layer.call(cast_floating(inputs, policy.compute_dtype()), options);
+}
+
+// Calls the layer under its autocast, and casts its result.
+Tensor call_in_dtypes(LayerBase& layer, TensorList inputs, const CallOptions& options) {
+  if (!layer.autocast() && !layer.output_dtype()) [[likely]]
+    return call_by_policy(layer, inputs, options);
+  std::optional<AutocastScope> scope;
+  if (layer.autocast())
+    scope.emplace(
+        AutocastSettings{.dtype = *layer.autocast(), .device = place_constant("autocast").type()});
+  const Tensor result = call_by_policy(layer, inputs, options);
+  const std::optional<DType>& dtype = layer.output_dtype();
+  return dtype && is_floating(result.dtype()) ? cast(result, *dtype) : result;
+}
+
 }  // namespace
 
 void for_each_layer(const Layer& root, const LayerVisit& visit) {
@@ -132,6 +156,13 @@ Variable LayerBase::add_weight(const std::string& name, const Shape& shape,
   return made;
 }
 
+void LayerBase::convert_dtype_policy(const DTypePolicy& policy) {
+  for (const Variable& variable : variables_)
+    if (variable.trainable() && is_floating(variable.dtype()))
+      variable.impl().convert(policy.variable_dtype());
+  dtype_policy_ = policy;
+}
+
 void LayerBase::set_dtype_policy(const DTypePolicy& policy) {
   for (const Variable& variable : variables_)
     if (is_floating(variable.dtype()) && policy.variable_dtype() != dtype_policy_.variable_dtype())
@@ -161,12 +192,7 @@ Tensor Layer::operator()(TensorList inputs, const CallOptions& options) const {
       for (const Tensor& input : inputs) shapes.push_back(with_unknown_batch(input.shape()));
       layer.ensure_built(shapes);
     }
-    const DType compute = layer.dtype_policy().compute_dtype();
-    const WeightDTypeScope weights(layer.casts_variables() && layer.dtype_policy().mixed()
-                                       ? std::optional(compute)
-                                       : std::nullopt);
-    if (!layer.casts_inputs() || !casts_any(inputs, compute)) return layer.call(inputs, options);
-    return layer.call(cast_floating(inputs, compute), options);
+    return call_in_dtypes(layer, inputs, options);
   } catch (const Error& error) {
     rethrow_from(layer, inputs, error);
   }

@@ -170,6 +170,8 @@ std::vector<Variable> Optimizer::Impl::variables() const {
   if (iterations_.defined()) result.push_back(iterations_);
   for (const State* state : order_)
     result.insert(result.end(), state->slots.begin(), state->slots.end());
+  for (const auto& scale : loss_scales_)
+    for (Variable& variable : scale->variables()) result.push_back(std::move(variable));
   return result;
 }
 
@@ -305,12 +307,10 @@ std::unique_ptr<GradientSync> start_sync(const std::string& optimizer,
 
 }  // namespace
 
-void Optimizer::Impl::take_step(std::span<State* const> states, std::vector<Tensor> gradients,
-                                const std::vector<Variable>& variables,
-                                GradientExchange* exchange) {
-  NoGradScope no_grad;
-  const MemoryTagScope tag(MemoryTag::kGradients);  // for clipped copies
-  clip(gradients);
+void Optimizer::Impl::update_replicas(std::span<State* const> states,
+                                      std::span<const Tensor> gradients,
+                                      const std::vector<Variable>& variables,
+                                      GradientExchange* exchange) {
   const auto update = [&] {
     if (ReplicaContext* context = ReplicaContext::current()) {
       update_copy(static_cast<std::size_t>(context->local_replica_id()), states, gradients);
@@ -329,9 +329,19 @@ void Optimizer::Impl::take_step(std::span<State* const> states, std::vector<Tens
     update();
 }
 
+void Optimizer::Impl::take_step(std::span<State* const> states, std::vector<Tensor> gradients,
+                                const std::vector<Variable>& variables, GradientExchange* exchange,
+                                ScaledStep* scaled) {
+  NoGradScope no_grad;
+  const MemoryTagScope tag(MemoryTag::kGradients);  // for clipped copies
+  if (scaled) return take_scaled_step(states, std::move(gradients), variables, exchange, *scaled);
+  clip(gradients);
+  update_replicas(states, gradients, variables, exchange);
+}
+
 void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
                             const ApplyOptions& options, GradientExchange* exchange,
-                            Missing missing) {
+                            Missing missing, ScaledStep* scaled) {
   if (gradients.size() != variables.size())
     fail<InvalidArgumentError>("[{}] expected a gradient for each of {} variables, got {}", name_,
                                variables.size(), gradients.size());
@@ -341,6 +351,9 @@ void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Var
 
   NoGradScope no_grad;
   const MemoryTagScope tag(MemoryTag::kGradients);
+  std::optional<ScaledStep> own;
+  if (!scaled && (own = own_scaled_step())) scaled = &*own;
+  if (scaled && scaled->unscaled.defined()) spread_overflow(scaled->unscaled, gradients);
   // Checks the variables before the gradients are reduced.
   const std::vector<State*> states = states_of(variables);
   if (!options.skip_gradients_aggregation) {
@@ -352,7 +365,7 @@ void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Var
     }
   }
   if (missing == Missing::kReported) report_missing(gradients, variables);
-  take_step(states, std::move(gradients), variables, exchange);
+  take_step(states, std::move(gradients), variables, exchange, scaled);
 }
 
 void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& variables,
@@ -368,7 +381,8 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
 
   const MemoryTagScope tag(MemoryTag::kGradients);
   BackwardPass pass;
-  pass.roots.push_back({impl_of(loss).grad, ones_like(loss.detach())});
+  const Tensor one = ones_like(loss.detach());
+  pass.roots.push_back({impl_of(loss).grad, loss_scale() ? loss_scale()->scaled(one) : one});
   for (const Variable& variable : variables) {
     const RefPtr<Leaf>& leaf = variable.impl().leaf();
     if (!leaf)
@@ -386,61 +400,9 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
   std::optional<std::vector<Tensor>> gradients = sync->finish();
   if (!gradients) return;
   report_missing(*gradients, variables);
-  take_step(states_of(variables), std::move(*gradients), variables, exchange);
-}
-
-// --- the handle ---
-
-namespace {
-
-template <class T>
-T& defined_impl(const std::shared_ptr<T>& impl) {
-  if (!impl) throw FailedPreconditionError("[Optimizer] an undefined optimizer was used");
-  return *impl;
-}
-
-}  // namespace
-
-const std::string& Optimizer::name() const { return defined_impl(impl_).name(); }
-
-void Optimizer::apply_gradients(std::vector<Tensor> gradients,
-                                const std::vector<Variable>& variables,
-                                const ApplyOptions& options) {
-  defined_impl(impl_).apply(std::move(gradients), variables, options, exchange_.get(),
-                            Impl::Missing::kReported);
-}
-
-void Optimizer::minimize(const Tensor& loss, const std::vector<Variable>& variables) {
-  defined_impl(impl_).minimize(loss, variables, exchange_.get());
-}
-
-const std::vector<Variable>& Optimizer::parameters() const {
-  return defined_impl(impl_).parameters();
-}
-
-void Optimizer::step() {
-  const std::vector<Variable>& variables = parameters();
-  if (variables.empty())
-    fail<FailedPreconditionError>(
-        "[{}] step() needs parameters, got none: pass them to the optimizer's factory", name());
-  std::vector<Tensor> gradients;
-  for (const Variable& variable : variables) gradients.push_back(variable.grad());
-  impl_->apply(std::move(gradients), variables, {}, exchange_.get(), Impl::Missing::kExpected);
-}
-
-void Optimizer::zero_grad() {
-  for (Variable variable : parameters()) variable.zero_grad();
-}
-
-std::int64_t Optimizer::iterations() const { return defined_impl(impl_).iterations(); }
-double Optimizer::learning_rate() const { return defined_impl(impl_).learning_rate(); }
-bool Optimizer::scheduled() const { return defined_impl(impl_).scheduled(); }
-void Optimizer::set_learning_rate(const LearningRate& rate) {
-  defined_impl(impl_).set_learning_rate(rate);
-}
-std::vector<Variable> Optimizer::variables() const { return defined_impl(impl_).variables(); }
-void Optimizer::build(const std::vector<Variable>& variables) {
-  defined_impl(impl_).build(variables);
+  std::optional<ScaledStep> scaled = own_scaled_step();
+  take_step(states_of(variables), std::move(*gradients), variables, exchange,
+            scaled ? &*scaled : nullptr);
 }
 
 }  // namespace tandem::optimizers

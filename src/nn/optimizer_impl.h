@@ -9,8 +9,10 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "nn/loss_scale.h"
 #include "sync/gradient_sync.h"
 #include "tandem/optimizers.h"
 
@@ -26,6 +28,16 @@ class GradientExchange {
     static_cast<void>(variables);
     update();
   }
+};
+
+// One step of a loss scale.
+struct ScaledStep {
+  LossScale* scale = nullptr;
+  // Whether the replica's gradients were finite when they were divided by the scale, before the
+  // step. Undefined if the step divides them.
+  Tensor unscaled;
+  // Set by the step: whether it was taken. Undefined without gradients.
+  Tensor finite;
 };
 
 // The slots of a variable are created once, by the first replica that needs them. Every replica
@@ -51,8 +63,10 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   // backward() has reached since zero_grad().
   enum class Missing { kReported, kExpected };
   // `exchange` may be null.
+  // `scaled` may be null; else the step is skipped if the reduced gradients are not finite.
   void apply(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
-             const ApplyOptions& options, GradientExchange* exchange, Missing missing);
+             const ApplyOptions& options, GradientExchange* exchange, Missing missing,
+             ScaledStep* scaled = nullptr);
   void minimize(const Tensor& loss, const std::vector<Variable>& variables,
                 GradientExchange* exchange);
   std::int64_t iterations() const;
@@ -60,6 +74,20 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   bool scheduled() const { return rate_->scheduled(); }
   void set_learning_rate(const LearningRate& rate) { *rate_ = rate; }
   std::vector<Variable> variables() const;
+  // Null without loss scaling.
+  LossScale* loss_scale() const { return loss_scales_.empty() ? nullptr : loss_scales_[0].get(); }
+  // One for each loss (amp::initialize).
+  const std::vector<std::shared_ptr<LossScale>>& loss_scales() const { return loss_scales_; }
+  void set_loss_scales(std::vector<std::shared_ptr<LossScale>> scales) {
+    loss_scales_ = std::move(scales);
+  }
+  // Divides grad() of the parameters by the scale before the replica's next step.
+  void unscale_parameters();
+  // After the backward pass of a loss with `scale` (amp::scale_loss). `earlier`: grad() before,
+  // already divided; empty if grad() was kept, because the earlier losses delayed it.
+  void finish_backward(LossScale& scale, std::span<const Tensor> earlier, bool delay_unscale);
+  // Whether the replica's grad() is still scaled, because the losses before delayed it.
+  bool takes_scaled_gradients();
   void build(const std::vector<Variable>& variables) { static_cast<void>(states_of(variables)); }
 
  protected:
@@ -85,7 +113,18 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   void report_missing(std::span<const Tensor> gradients, const std::vector<Variable>& variables);
   // Applies reduced gradients to the variables of all local replicas.
   void take_step(std::span<State* const> states, std::vector<Tensor> gradients,
-                 const std::vector<Variable>& variables, GradientExchange* exchange);
+                 const std::vector<Variable>& variables, GradientExchange* exchange,
+                 ScaledStep* scaled);
+  // Divides grad() of the parameters by `scale` and adds `earlier`, if it is not empty.
+  void unscale_and_add(LossScale& scale, std::span<const Tensor> earlier);
+  // The replica's step with loss_scale(); none without loss scaling.
+  std::optional<ScaledStep> own_scaled_step();
+  // The same with `scaled`: unscales, and takes the step if the gradients are finite.
+  void take_scaled_step(std::span<State* const> states, std::vector<Tensor> gradients,
+                        const std::vector<Variable>& variables, GradientExchange* exchange,
+                        ScaledStep& scaled);
+  void update_replicas(std::span<State* const> states, std::span<const Tensor> gradients,
+                       const std::vector<Variable>& variables, GradientExchange* exchange);
   void check_copies(const Variable& variable) const;
   static Variable make_step_counter(const VariableImpl& like);
   std::unique_ptr<State> make_state(const Variable& variable) const;
@@ -107,12 +146,16 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   std::shared_ptr<LearningRate> rate_;  // shared with graphs
   Clipping clipping_;
   std::vector<Variable> parameters_;
+  std::vector<std::shared_ptr<LossScale>> loss_scales_;  // empty: no loss scaling
 
   mutable std::mutex mutex_;  // guards the following
   Variable iterations_;       // on the host, one copy per replica; undefined before the first slots
   std::unordered_map<const VariableImpl*, std::unique_ptr<State>> states_;
   std::vector<State*> order_;  // in order of creation
   bool missing_reported_ = false;
+  // By replica: ScaledStep::unscaled of the next step.
+  std::unordered_map<std::size_t, Tensor> unscaled_;
+  std::unordered_set<std::size_t> delayed_;  // replicas whose grad() is scaled
 };
 
 }  // namespace tandem::optimizers

@@ -5,6 +5,7 @@
 #include "core/status.h"
 #include "graph/graph.h"
 #include "graph/structural_ops.h"
+#include "runtime/autocast.h"
 #include "runtime/dispatch.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
@@ -162,6 +163,20 @@ Tensor VariableImpl::memory(std::size_t reader) {
   if (!building) return storage_->writable(reader);
   return building->tensor(
       building->handle(make_ref<StoredResource>(RefPtr<VariableImpl>(this), reader)));
+}
+
+void VariableImpl::convert(DType dtype) {
+  if (dtype == spec_.dtype) return;
+  require_elements();
+  if (of_graph_)
+    fail<UnimplementedError>("[Variable] {} belongs to a graph and cannot be converted to {}",
+                             quoted_name(*this), name_of(dtype));
+  std::vector<Device*> devices;
+  for (std::size_t reader = 0; reader < storage_->num_readers(); ++reader)
+    devices.push_back(&storage_->home(reader));
+  const Tensor converted = cast_tensor(storage_->value(0), dtype);
+  storage_ = copy_per_replica(converted, devices, options_.trainable, MemoryTag::kWeights);
+  spec_.dtype = dtype;
 }
 
 Variable VariableImpl::make_slot(const Tensor& initial_value, std::string name) {

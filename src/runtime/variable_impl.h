@@ -68,6 +68,9 @@ class VariableImpl final : public RefCounted {
     if (storage_->applies(reader)) apply(reader, update, gradient, slots);
   }
 
+  // Converts the elements of every copy. REQUIRES: no optimizer has slots of the variable.
+  void convert(DType dtype);
+
   // Creates a non-trainable variable for the same readers on the same devices.
   Variable make_slot(const Tensor& initial_value, std::string name);
 

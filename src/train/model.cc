@@ -5,6 +5,8 @@
 
 #include "core/status.h"
 #include "graph/program_memory.h"
+#include "nn/layer_tree.h"
+#include "nn/optimizer_impl.h"
 #include "tandem/checkpoint.h"
 #include "train/functional.h"
 #include "train/model_impl.h"
@@ -41,6 +43,14 @@ void require_ownership(const StepRunner& runner, const std::vector<Variable>& va
           "that compile() is for; make the model and the optimizer's variables in one "
           "strategy.scope()",
           variable.name(), whose);
+}
+
+bool computes_in_float16(const Layer& model) {
+  bool found = false;
+  for_each_layer(model, [&](const LayerBase& layer, bool) {
+    found = found || layer.dtype_policy().compute_dtype() == float16;
+  });
+  return found;
 }
 
 }  // namespace
@@ -157,6 +167,9 @@ void Model::compile(CompileOptions options) {
   if (built()) require_ownership(*runner, variables(), "model");
   require_ownership(*runner, options.optimizer.get().variables(), "optimizer");
   impl.optimizer = options.optimizer.get();
+  if (options.dtype.defined()) impl.layer.base().set_dtype_policy(options.dtype);
+  if (computes_in_float16(impl.layer) && !impl.optimizer.impl()->loss_scale())
+    impl.optimizer = optimizers::LossScaleOptimizer(impl.optimizer);
   impl.loss = std::move(options.loss);
   impl.metrics = std::move(metrics);
   impl.weighted_from = weighted_from;

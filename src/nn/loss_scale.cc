@@ -1,0 +1,146 @@
+#include "nn/loss_scale.h"
+
+#include <optional>
+
+#include "core/status.h"
+#include "device/device_manager.h"
+#include "graph/graph.h"
+#include "runtime/autocast.h"
+#include "runtime/replica_context.h"
+#include "runtime/variable_impl.h"
+#include "tandem/autodiff.h"
+#include "tandem/creation.h"
+#include "tandem/device.h"
+#include "tandem/math.h"
+
+namespace tandem::optimizers {
+namespace {
+
+// One copy on the host per replica of this process.
+Variable make_state(const Tensor& value, const char* name) {
+  const ReplicaContext* context = ReplicaContext::current();
+  const std::size_t replicas =
+      context ? static_cast<std::size_t>(context->num_local_replicas()) : std::size_t{1};
+  const std::vector<Device*> hosts(replicas, &DeviceManager::get().host());
+  return Variable(make_ref<VariableImpl>(
+      value, hosts, VariableOptions{.name = name, .trainable = false}, MemoryTag::kOptimizer,
+      nullptr, context ? context->shared_strategy() : nullptr));
+}
+
+}  // namespace
+
+LossScale::LossScale(const char* what, const LossScaleOptions& options) : what_(what) {
+  configure(options);
+}
+
+void LossScale::configure(const LossScaleOptions& options) {
+  const auto expect = [this](bool holds, const char* expected, double got) {
+    if (!holds) fail<InvalidArgumentError>("[{}] expected {}, got {}", what_, expected, got);
+  };
+  expect(options.initial_scale > 0.0, "a positive initial_scale", options.initial_scale);
+  expect(options.growth_factor > 1.0, "a growth_factor above 1", options.growth_factor);
+  expect(options.backoff_factor > 0.0 && options.backoff_factor < 1.0,
+         "a backoff_factor between 0 and 1", options.backoff_factor);
+  expect(options.growth_interval > 0, "a positive growth_interval",
+         static_cast<double>(options.growth_interval));
+  expect(options.min_scale >= 0.0 && options.min_scale <= options.max_scale,
+         "a min_scale of 0 or more, and not above max_scale", options.min_scale);
+  options_ = options;
+}
+
+std::size_t LossScale::copy() {
+  if (building && building->for_sessions)
+    fail<UnimplementedError>("[{}] graphs for sessions do not support loss scaling", what_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!scale_.defined()) {
+      NoGradScope no_grad;
+      const BuildingScope eager(nullptr);
+      const DeviceScope on_host("/cpu:0");
+      const double initial = std::min(options_.initial_scale, options_.max_scale);
+      scale_ = make_state(full(Shape::scalar(), initial, {.dtype = float32}), "loss_scale");
+      good_steps_ = make_state(zeros(Shape::scalar(), {.dtype = int32}), "good_steps");
+    }
+  }
+  const ReplicaContext* context = ReplicaContext::current();
+  if (!context) return 0;
+  const std::size_t copies = scale_.impl().storage().num_readers();
+  const auto replicas = static_cast<std::size_t>(context->num_local_replicas());
+  if (copies != replicas)
+    fail<FailedPreconditionError>(
+        "[{}] its state was made for {} replica(s), and is used by a strategy of {}: use it under "
+        "one strategy only",
+        what_, copies, replicas);
+  return scale_.impl().local_index();
+}
+
+Tensor LossScale::scale_of(std::size_t copy) {
+  NoGradScope no_grad;
+  return scale_.impl().read(copy);
+}
+
+Tensor LossScale::scaled(const Tensor& tensor) {
+  if (!is_floating(tensor.dtype()))
+    fail<InvalidArgumentError>("[{}] expected a floating tensor to scale, got {}", what_,
+                               name_of(tensor.dtype()));
+  const AutocastScope no_autocast(std::nullopt);
+  return tensor * cast(scale(), tensor.dtype());
+}
+
+void LossScale::unscale(std::vector<Tensor>& gradients) {
+  NoGradScope no_grad;
+  const Tensor inverse = divide(1.0, scale());
+  for (Tensor& gradient : gradients)
+    if (gradient.defined()) gradient = gradient * cast(inverse, gradient.dtype());
+}
+
+void LossScale::update(const Tensor& finite) {
+  const std::size_t mine = copy();
+  if (!options_.dynamic) return;
+  NoGradScope no_grad;
+  const DeviceScope on_host("/cpu:0");
+  VariableImpl &scale = scale_.impl(), &good_steps = good_steps_.impl();
+  const Tensor before = scale.read(mine);
+  const Tensor good = good_steps.read(mine) + ones(Shape::scalar(), {.dtype = int32});
+  const Tensor grows = greater_equal(good, static_cast<double>(options_.growth_interval));
+  const Tensor grown = minimum(before * options_.growth_factor, options_.max_scale);
+  const Tensor reduced = maximum(before * options_.backoff_factor, options_.min_scale);
+  const Tensor none = zeros(Shape::scalar(), {.dtype = int32});
+  scale.write(mine, where(finite, where(grows, grown, before), reduced));
+  good_steps.write(mine, where(logical_and(finite, logical_not(grows)), good, none));
+}
+
+void LossScale::set(double scale, std::int64_t good_steps) {
+  static_cast<void>(copy());
+  const BuildingScope eager(nullptr);
+  const DeviceScope on_host("/cpu:0");
+  const Tensor new_scale = full(Shape::scalar(), scale, {.dtype = float32});
+  const Tensor steps = full(Shape::scalar(), static_cast<double>(good_steps), {.dtype = int32});
+  for (std::size_t copy = 0; copy < scale_.impl().storage().num_readers(); ++copy) {
+    scale_.impl().write(copy, new_scale);
+    good_steps_.impl().write(copy, steps);
+  }
+}
+
+std::int64_t LossScale::good_steps() {
+  const std::size_t mine = copy();
+  return good_steps_.impl().read(mine).item<std::int32_t>();
+}
+
+std::vector<Variable> LossScale::variables() {
+  static_cast<void>(copy());
+  return {scale_, good_steps_};
+}
+
+Tensor all_finite(std::span<const Tensor> gradients) {
+  NoGradScope no_grad;
+  Tensor result;
+  for (const Tensor& gradient : gradients) {
+    if (!gradient.defined()) continue;
+    const Tensor finite = reduce_all(is_finite(gradient));
+    result = result.defined() ? logical_and(result, finite) : finite;
+  }
+  return result;
+}
+
+}  // namespace tandem::optimizers

@@ -1,0 +1,58 @@
+// The scale of a loss in float16, and how it changes with the gradients.
+#pragma once
+
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "tandem/optimizers.h"
+
+namespace tandem::optimizers {
+
+// The state is one float32 scalar and one int32 scalar on the host per replica of this process. All
+// replicas see the same reduced gradients, so their states stay equal. Each replica uses its own.
+class LossScale {
+ public:
+  // Throws InvalidArgumentError for options out of range. `what`: in messages.
+  LossScale(const char* what, const LossScaleOptions& options);
+
+  // Replaces the options. Throws as the constructor.
+  void configure(const LossScaleOptions& options);
+  // The scale of the calling replica, a float32 scalar. In a graph, the value in each run.
+  Tensor scale() { return scale_of(copy()); }
+  // `tensor` times the scale, in its dtype.
+  Tensor scaled(const Tensor& tensor);
+  // Divides by the scale. Undefined gradients stay undefined.
+  void unscale(std::vector<Tensor>& gradients);
+  // Changes the state after a step. `finite`: a bool scalar, whether the gradients were finite.
+  void update(const Tensor& finite);
+  // Replaces the state in all replicas.
+  void set(double scale, std::int64_t good_steps = 0);
+  // Outside graphs.
+  double value() { return scale().item<float>(); }
+  std::int64_t good_steps();
+
+  // "loss_scale" and "good_steps", for checkpoints.
+  std::vector<Variable> variables();
+
+ private:
+  Tensor scale_of(std::size_t copy);
+  // The copy of the calling replica. Creates the state at the first use.
+  std::size_t copy();
+
+  const char* what_;
+  LossScaleOptions options_;
+  std::mutex mutex_;  // guards the creation
+  Variable scale_;
+  Variable good_steps_;
+};
+
+// Whether all elements of all gradients are finite, a bool scalar; undefined if no gradient is
+// defined.
+Tensor all_finite(std::span<const Tensor> gradients);
+
+// Makes a gradient NaN unless `finite`, a bool scalar, so that the other ranks and replicas see the
+// overflow in the sum.
+void spread_overflow(const Tensor& finite, std::vector<Tensor>& gradients);
+
+}  // namespace tandem::optimizers

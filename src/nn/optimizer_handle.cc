@@ -1,0 +1,67 @@
+// The functions of Optimizer, a handle.
+#include "core/status.h"
+#include "nn/optimizer_impl.h"
+
+namespace tandem::optimizers {
+
+Optimizer::Impl& Optimizer::defined_impl() const {
+  if (!impl_) throw FailedPreconditionError("[Optimizer] an undefined optimizer was used");
+  return *impl_;
+}
+
+const std::string& Optimizer::name() const { return defined_impl().name(); }
+
+void Optimizer::apply_gradients(std::vector<Tensor> gradients,
+                                const std::vector<Variable>& variables,
+                                const ApplyOptions& options) {
+  defined_impl().apply(std::move(gradients), variables, options, exchange_.get(),
+                       Impl::Missing::kReported);
+}
+
+void Optimizer::minimize(const Tensor& loss, const std::vector<Variable>& variables) {
+  defined_impl().minimize(loss, variables, exchange_.get());
+}
+
+const std::vector<Variable>& Optimizer::parameters() const { return defined_impl().parameters(); }
+
+void Optimizer::step() { step(nullptr); }
+
+void Optimizer::step(ScaledStep* scaled) {
+  const std::vector<Variable>& variables = parameters();
+  if (variables.empty())
+    fail<FailedPreconditionError>(
+        "[{}] step() needs parameters, got none: pass them to the optimizer's factory", name());
+  std::vector<Tensor> gradients;
+  for (const Variable& variable : variables) gradients.push_back(variable.grad());
+  impl_->apply(std::move(gradients), variables, {}, exchange_.get(), Impl::Missing::kExpected,
+               scaled);
+}
+
+void Optimizer::zero_grad() {
+  for (Variable variable : parameters()) variable.zero_grad();
+}
+
+std::int64_t Optimizer::iterations() const { return defined_impl().iterations(); }
+double Optimizer::learning_rate() const { return defined_impl().learning_rate(); }
+bool Optimizer::scheduled() const { return defined_impl().scheduled(); }
+void Optimizer::set_learning_rate(const LearningRate& rate) {
+  defined_impl().set_learning_rate(rate);
+}
+std::vector<Variable> Optimizer::variables() const { return defined_impl().variables(); }
+void Optimizer::build(const std::vector<Variable>& variables) { defined_impl().build(variables); }
+
+Tensor Optimizer::scale_loss(const Tensor& loss) const {
+  LossScale* scale = defined_impl().loss_scale();
+  return scale ? scale->scaled(loss) : loss;
+}
+
+double Optimizer::loss_scale() const {
+  LossScale* scale = defined_impl().loss_scale();
+  return scale ? scale->value() : 1.0;
+}
+
+void Optimizer::unscale_gradients() {
+  if (defined_impl().loss_scale()) impl_->unscale_parameters();
+}
+
+}  // namespace tandem::optimizers
