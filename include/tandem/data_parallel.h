@@ -221,10 +221,11 @@ Replicas replicate(const Model& module, const std::vector<DeviceId>& device_ids 
 
 /// Calls `forward(part)` for each part, in parallel, on the part's device. In a call, variables of
 /// the replicated model are the device's copies. The threads have the caller's grad mode and random
-/// generator. If a call throws, the first error is thrown here. As torch.nn.parallel.parallel_apply.
+/// generator. If a call throws, the first error is thrown here. As
+/// torch.nn.parallel.parallel_apply.
 ///
-/// Optimizer steps, collectives and assignments to variables of other models throw in `forward`, and
-/// so do traced functions that read variables.
+/// Optimizer steps, collectives and assignments to variables of other models throw in `forward`,
+/// and so do traced functions that read variables.
 template <std::invocable<const Tensor&> Forward>
 auto parallel_apply(const Replicas& replicas, const Forward& forward,
                     const PerDevice<Tensor>& inputs) {
