@@ -315,7 +315,8 @@ struct DataParallelOptions {
 /// shared handle; one thread at a time may call it. As torch.nn.DataParallel.
 ///
 /// A call is replicate(), scatter(), parallel_apply() and gather(). The output device holds the
-/// outputs of all devices and the loss; DataParallelModel balances the memory.
+/// outputs of all devices; DataParallelModel balances the memory. Operations on the outputs run
+/// where placement puts them: open a DeviceScope of the output device for the loss.
 class DataParallel {
  public:
   /// As DataParallelModel's constructor.

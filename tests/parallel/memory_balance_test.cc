@@ -46,7 +46,9 @@ TEST(MemoryBalance, TheOutputDeviceHoldsMoreAndTheCriterionBalances) {
   const Devices devices("gpu", 4);
   const DataParallel gathered(wide(), {.output_device = 1});
   const auto uneven = peaks_of(gathered.parameters(), [&](const Tensor& x, const Tensor& y) {
-    return kLoss(y, gathered(x));
+    const Tensor outputs = gathered(x);
+    const DeviceScope there(outputs.device());
+    return kLoss(y, outputs);
   });
   const DataParallelModel model(wide());
   const DataParallelCriterion criterion(kLoss);
