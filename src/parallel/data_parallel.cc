@@ -275,16 +275,17 @@ PerDevice<Tensor> DataParallelModel::operator()(const Tensor& input,
 
 PerDevice<Tensor> DataParallelModel::operator()(TensorList inputs,
                                                 const CallOptions& options) const {
+  const std::vector<Tensor> batch(inputs.begin(), inputs.end());
   if (!module_.built()) {
+    static_cast<void>(detail::sizes_of(batch, *group_, dim_));  // refuses scalars
     std::vector<Shape> shapes;
-    for (const Tensor& input : inputs)
+    for (const Tensor& input : batch)
       shapes.push_back(input.shape().without_leading(1).with_leading(-1));
     std::optional<OnDevice> on;
     if (!group_->devices().empty()) on.emplace(*group_->devices().front());
     module_.impl()->build(std::move(shapes));
   }
-  return run([&](const std::vector<Tensor>& parts) { return module_(parts, options); },
-             std::vector<Tensor>(inputs.begin(), inputs.end()));
+  return run([&](const std::vector<Tensor>& parts) { return module_(parts, options); }, batch);
 }
 
 DataParallel::DataParallel(Model module, const DataParallelOptions& options)

@@ -68,6 +68,14 @@ TEST(DataParallelErrors, InputsAreChecked) {
         model.run(first, zeros({4, 6}), constant(1.0));
       },
       "expected tensors with axis 0, got shape ()");
+  const DataParallelModel unbuilt(Sequential({layers::Dense(2)}));
+  expect_error<InvalidArgumentError>([&] { unbuilt(constant(1.0)); },
+                                     "expected tensors with axis 0, got shape ()");
+  expect_error<FailedPreconditionError>(
+      [&] {
+        unbuilt.run(first, zeros({4, 6}), zeros({4}));
+      },
+      "the model is not built");
   const auto unknown = function([&](const Tensor& x) { return model(x); },
                                 {.input_signature = {{.shape = {-1, 6}}}});
   expect_error<UnimplementedError>(
