@@ -157,7 +157,8 @@ struct MemoryInfo {
 /// work enqueued on it. The workspace of emulated GPUs counts as the host's. Initializes the
 /// runtime. As tf.config.experimental.get_memory_info.
 MemoryInfo get_memory_info(std::string_view device);
-/// Resets the peaks to the current values. As tf.config.experimental.reset_memory_stats.
+/// Resets the peaks to the current values, and the busy share that parallel::memory_balance()
+/// reports. As tf.config.experimental.reset_memory_stats.
 void reset_memory_stats(std::string_view device);
 /// Frees memory that traced functions, sessions and models keep between runs, and returns unused
 /// memory to the device. Returns the number of bytes returned. As torch.cuda.empty_cache.

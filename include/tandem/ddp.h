@@ -178,8 +178,8 @@ class DistributedDataParallel {
   /// join() and no_sync(), with a hook and with `strict`.
   template <class Step>
   auto for_each_part(const data::Example& examples, const Step& step) const {
-    return detail::over_parts(
-        [&](const detail::PartStep& part) { return run_parts(examples, part); }, step);
+    return tandem::detail::over_parts(
+        [&](const tandem::detail::PartStep& part) { return run_parts(examples, part); }, step);
   }
 
   /// Sets the communication hook. Must be called before the first backward(), with the same hook on
@@ -191,7 +191,8 @@ class DistributedDataParallel {
   class State;
 
  private:
-  std::vector<Tensor> run_parts(const data::Example& examples, const detail::PartStep& step) const;
+  std::vector<Tensor> run_parts(const data::Example& examples,
+                                const tandem::detail::PartStep& step) const;
 
   std::shared_ptr<State> state_;
 };

@@ -40,6 +40,7 @@ struct OperationTotal {
 struct Summary {
   std::int64_t events = 0;   ///< number of events in the file
   std::int64_t dropped = 0;  ///< number of events beyond max_events
+  double seconds = 0.0;      ///< time from start() to stop()
   /// One entry per name and device: the host first, then by device, then by decreasing self time.
   /// Without dropped events.
   std::vector<OperationTotal> totals{};

@@ -170,7 +170,8 @@ Summary stop() {
   profile::running.store(false);
 
   profile::TraceContents contents{.start = session->start, .dropped = state.dropped.load()};
-  Summary summary{.dropped = contents.dropped};
+  Summary summary{.dropped = contents.dropped,
+                  .seconds = static_cast<double>(profile::now() - session->start) * 1e-9};
   for (const auto& chunk : session->chunks) {
     const std::size_t count = chunk->count.load(std::memory_order_acquire);
     contents.threads.push_back({chunk->thread, chunk->events.get(), count});

@@ -1,6 +1,7 @@
 #include "tandem/config.h"
 
 #include "core/status.h"
+#include "device/busy_share.h"
 #include "device/device_manager.h"
 #include "device/discovery.h"
 #include "device/idle_memory.h"
@@ -113,7 +114,9 @@ MemoryInfo get_memory_info(std::string_view device) {
 }
 
 void reset_memory_stats(std::string_view device) {
-  settled_device(device, "reset_memory_stats").allocator().reset_peak();
+  Device& settled = settled_device(device, "reset_memory_stats");
+  settled.allocator().reset_peak();
+  reset_busy_share(settled);
 }
 
 std::int64_t trim_memory(std::string_view device) {

@@ -9,6 +9,7 @@
 #include "runtime/replica_context.h"
 #include "runtime/replica_invariance.h"
 #include "runtime/trace.h"
+#include "runtime/variable_copies.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
 #include "tandem/math.h"
@@ -91,8 +92,8 @@ Tensor aggregate_write(const VariableImpl& variable, const Tensor& value, Replic
   return value;
 }
 
-// Runs `combine(variable, copy, value)` for the copies that an assignment reaches and stores the
-// results.
+// Runs `combine(current, value)` for the copies that an assignment reaches and stores the results;
+// `current()` is a copy's value.
 template <class Combine>
 void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
                  const Combine& combine) {
@@ -103,9 +104,16 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
         quoted_name(variable), spec.shape.to_string(), name_of(spec.dtype),
         value.shape().to_string(), name_of(value.dtype()));
   NoGradScope no_grad;
+  if (variable_copies) {
+    Tensor& copy = variable_copies->at(variable);
+    copy = combine([&] { return copy; }, value);
+    return;
+  }
   ReplicaContext* context = ReplicaContext::current();
   const auto write = [&](std::size_t copy, const Tensor& new_value) {
-    const auto change = [&] { variable.write(copy, combine(variable, copy, new_value)); };
+    const auto change = [&] {
+      variable.write(copy, combine([&] { return variable.read(copy); }, new_value));
+    };
     if (variable.of_graph()) {
       const OnDeviceOf on(variable.storage().value(copy));
       change();
@@ -128,7 +136,7 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
   }
 }
 
-Tensor replace_by(VariableImpl&, std::size_t, const Tensor& replacement) { return replacement; }
+constexpr auto replace_by = [](const auto&, const Tensor& replacement) { return replacement; };
 
 }  // namespace
 
@@ -152,6 +160,8 @@ VariableAggregation Variable::aggregation() const { return impl().options().aggr
 
 Tensor Variable::value() const {
   VariableImpl& variable = impl();
+  if (variable_copies) [[unlikely]]
+    if (const Tensor* copy = variable_copies->find(variable)) return *copy;
   if (variable.distributed() && on_read(variable) && !ReplicaContext::current())
     return aggregate_copies(variable);
   Tensor result = variable.read(variable.local_index());
@@ -190,17 +200,14 @@ void refuse_cross_replica_sum(const Variable& variable, const char* what) {
 void Variable::assign_add(const Tensor& delta) {
   refuse_cross_replica_sum(*this, "assign_add");
   assign_with(impl(), delta, "assign_add",
-              [](VariableImpl& variable, std::size_t copy, const Tensor& change) {
-                return add(variable.read(copy), change);
-              });
+              [](const auto& current, const Tensor& change) { return add(current(), change); });
 }
 
 void Variable::assign_sub(const Tensor& delta) {
   refuse_cross_replica_sum(*this, "assign_sub");
-  assign_with(impl(), delta, "assign_sub",
-              [](VariableImpl& variable, std::size_t copy, const Tensor& change) {
-                return subtract(variable.read(copy), change);
-              });
+  assign_with(impl(), delta, "assign_sub", [](const auto& current, const Tensor& change) {
+    return subtract(current(), change);
+  });
 }
 
 Tensor Variable::grad() const {

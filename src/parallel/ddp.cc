@@ -26,7 +26,7 @@ void DistributedDataParallel::join(const std::function<void()>& inputs,
 }
 
 std::vector<Tensor> DistributedDataParallel::run_parts(const data::Example& examples,
-                                                       const detail::PartStep& step) const {
+                                                       const tandem::detail::PartStep& step) const {
   return state_->for_each_part(examples, step);
 }
 

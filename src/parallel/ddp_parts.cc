@@ -82,8 +82,8 @@ void DistributedDataParallel::State::require_parts() const {
           kName, quoted_name(parameters_[i]));
 }
 
-std::vector<Tensor> DistributedDataParallel::State::for_each_part(const data::Example& examples,
-                                                                  const detail::PartStep& step) {
+std::vector<Tensor> DistributedDataParallel::State::for_each_part(
+    const data::Example& examples, const tandem::detail::PartStep& step) {
   if (invariant_parts() == 0) return step(examples);
   require_parts();
   const std::int64_t count =

@@ -34,7 +34,8 @@ class DistributedDataParallel::State {
   void join(const std::function<void()>& inputs, const JoinOptions& options);
   void set_hook(CommHook hook);
   // In ddp_parts.cc.
-  std::vector<Tensor> for_each_part(const data::Example& examples, const detail::PartStep& step);
+  std::vector<Tensor> for_each_part(const data::Example& examples,
+                                    const tandem::detail::PartStep& step);
 
  private:
   // Called by the leaf of a parameter when its gradient is complete.

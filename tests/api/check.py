@@ -4,6 +4,7 @@
     check.py BUILD_FOLDER session_towers [--emulated-gpus N]
     check.py BUILD_FOLDER memory [--emulated-gpus N]
     check.py BUILD_FOLDER virtual_gpus
+    check.py BUILD_FOLDER data_parallel [--emulated-gpus N]
     check.py BUILD_FOLDER fit_mirrored [--mnist FOLDER | --synthetic]
     check.py BUILD_FOLDER custom_loop [--emulated-gpus N]
     check.py BUILD_FOLDER twins
@@ -102,6 +103,21 @@ def check_virtual_gpus(build, options):
         check_report(report, "/job:localhost/replica:0/task:0/device:GPU:0", out, err)
     expect(rest == [f"neighbour: {16 << 20:.6g} 64", f"after freeing: {64 << 18:.6g} 64"],
            "the neighbour is unharmed and the program goes on", out, err)
+
+
+def check_data_parallel(build, options):
+    gpus = options.emulated_gpus
+    out, err = run(build / "data_parallel", environment={"TANDEM_EMULATED_GPUS": str(gpus) if gpus else ""})
+    process = "/job:localhost/replica:0/task:0/device:"
+    first, *rows = out.splitlines()
+    expect(first == f"(32, 1000) {process}{'GPU:1' if gpus else 'CPU:0'}", "outputs are gathered on GPU:1", out, err)
+    expect(len(rows) == max(gpus, 1), "the balance has a line per device", out, err)
+    for i, row in enumerate(rows):
+        device = f"{process}GPU:{i}" if gpus else f"{process}CPU:0"
+        found = re.fullmatch(rf"{device}  peak (\d+\.\d) MiB  (\d+) % of the largest  busy (\d+ %|-)", row)
+        expect(found and float(found[1]) > 0, f"{row} has peak MiB, share of the largest and busy share", out, err)
+        expect(found[3] != "-" or not gpus, "emulated GPUs know how busy they were", out, err)
+    expect(any("  100 % of the largest" in row for row in rows), "a device has the largest peak", out, err)
 
 
 def check_session_towers(build, options):
@@ -326,9 +342,10 @@ def check_ddp(build, options):
 
 
 CHECKS = {"devices": check_devices, "session_towers": check_session_towers, "memory": check_memory,
-          "virtual_gpus": check_virtual_gpus, "fit_mirrored": check_fit_mirrored, "custom_loop": check_custom_loop,
-          "multi_worker": check_multi_worker, "train_and_evaluate": check_train_and_evaluate,
-          "process_groups": check_process_groups, "ddp": check_ddp, "twins": check_twins}
+          "virtual_gpus": check_virtual_gpus, "data_parallel": check_data_parallel,
+          "fit_mirrored": check_fit_mirrored, "custom_loop": check_custom_loop, "multi_worker": check_multi_worker,
+          "train_and_evaluate": check_train_and_evaluate, "process_groups": check_process_groups, "ddp": check_ddp,
+          "twins": check_twins}
 
 
 def main():

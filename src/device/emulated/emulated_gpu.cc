@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "device/busy_share.h"
 #include "device/gpu_policy.h"
 #include "device/idle_memory.h"
 #include "device/mmap_memory.h"
@@ -101,6 +102,16 @@ void EmulatedGpu::copy_to_host(void* host, const void* device_memory, std::size_
 void EmulatedGpu::copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) {
   if (bytes == 0) return;
   stream_.enqueue([=] { std::memcpy(to, peer_memory, bytes); });
+}
+
+std::optional<double> busy_share(Device& device) {
+  if (device.backend() != DeviceBackend::kEmulatedGpu) return std::nullopt;
+  return static_cast<EmulatedStream&>(device.stream()).busy_share();
+}
+
+void reset_busy_share(Device& device) {
+  if (device.backend() == DeviceBackend::kEmulatedGpu)
+    static_cast<EmulatedStream&>(device.stream()).reset_busy_share();
 }
 
 PhysicalGpus emulated_gpus(int count, std::int64_t memory_mib) {

@@ -34,9 +34,10 @@ constexpr std::chrono::seconds kExitLimit{5};
 // The queued tasks, numbered from 1, and the number of those that are done.
 class EmulatedStream::Queue {
  public:
-  void push(std::function<void()> task, std::size_t bytes = 0) {
+  // `waits`: the task waits for other streams, which is no work.
+  void push(std::function<void()> task, std::size_t bytes = 0, bool waits = false) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    pending_.push_back({std::move(task), bytes});
+    pending_.push_back({std::move(task), bytes, waits});
     held_.fetch_add(bytes);
     queued_.store(queued_.load(std::memory_order_relaxed) + 1);
     if (sleeping_) work_.notify_one();
@@ -94,11 +95,13 @@ class EmulatedStream::Queue {
     while (take(batch)) {
       for (QueuedTask& task : batch) {
         if (halted()) park();
+        const auto begin = Clock::now();
         try {
           task.run();
         } catch (...) {
           keep(std::current_exception());
         }
+        if (!task.waits) busy_.fetch_add((Clock::now() - begin).count());
         task.run = nullptr;  // frees what it held before the task counts as done
         held_.fetch_sub(task.bytes);
         const std::uint64_t number = done_.load(std::memory_order_relaxed) + 1;
@@ -114,6 +117,15 @@ class EmulatedStream::Queue {
       }
       batch.clear();
     }
+  }
+
+  double busy_share() const {
+    const auto elapsed = Clock::now().time_since_epoch().count() - measured_from_.load();
+    return elapsed > 0 ? static_cast<double>(busy_.load()) / static_cast<double>(elapsed) : 0.0;
+  }
+  void reset_busy_share() {
+    busy_.store(0);
+    measured_from_.store(Clock::now().time_since_epoch().count());
   }
 
   // No more tasks will be queued: work() returns when all are done.
@@ -134,9 +146,11 @@ class EmulatedStream::Queue {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct QueuedTask {
     std::function<void()> run;
     std::size_t bytes = 0;
+    bool waits = false;
   };
   static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
 
@@ -238,6 +252,8 @@ class EmulatedStream::Queue {
   std::atomic<std::uint64_t> awaited_{kNone};  // the first task that a thread waits for
   std::atomic<std::size_t> held_{0};           // bytes
   std::atomic<std::thread::id> worker_;
+  std::atomic<Clock::rep> busy_{0};
+  std::atomic<Clock::rep> measured_from_{Clock::now().time_since_epoch().count()};
 };
 
 const bool EmulatedStream::Queue::kHaltsAtEndOfMainThread = halt_at_end_of_main_thread();
@@ -285,13 +301,17 @@ void EmulatedStream::wait(const StreamEvent& event) {
   if (!event.state()) return;
   const auto* own = dynamic_cast<const QueueEvent*>(event.state().get());
   if (own != nullptr && own->belongs_to(queue_.get())) return;
-  queue_->push([event] { event.wait(); });
+  queue_->push([event] { event.wait(); }, 0, true);
 }
 
 void EmulatedStream::follow(const EmulatedStream& other) {
   queue_->push(
-      [queue = other.queue_, number = other.queue_->queued()] { queue->wait_done(number); });
+      [queue = other.queue_, number = other.queue_->queued()] { queue->wait_done(number); }, 0,
+      true);
 }
+
+double EmulatedStream::busy_share() const { return queue_->busy_share(); }
+void EmulatedStream::reset_busy_share() { queue_->reset_busy_share(); }
 
 void EmulatedStream::synchronize() { queue_->wait(queue_->queued()); }
 

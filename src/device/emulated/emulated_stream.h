@@ -42,6 +42,10 @@ class EmulatedStream final : public Stream {
   // As synchronize(), but does not throw a stored exception. Does nothing on the stream's own
   // thread or during process exit.
   void drain();
+  // The fraction of the time since the stream was made, or since reset_busy_share(), in which it
+  // ran tasks other than waits.
+  double busy_share() const;
+  void reset_busy_share();
   std::thread::id thread_id() const { return thread_.get_id(); }
 
  private:

@@ -99,7 +99,8 @@ void infer_squeeze(InferContext& c) {
 
 void infer_same(InferContext& c) { c.add_output(c.dtype(0), c.shape(0)); }
 
-void identity_gradient(GradContext& c) { c.set_grad(0, c.grad()); }
+// An identity moves a tensor to its device: so does its gradient, once for all that reads it there.
+void identity_gradient(GradContext& c) { c.set_grad(0, identity(c.grad())); }
 
 }  // namespace
 
