@@ -37,9 +37,30 @@ struct Momentum {
 void apply(const Momentum& rule, const Tensor& variable, const Tensor& velocity,
            const Tensor& gradient);
 
+// As PyTorch's SGD: the buffer does not contain the learning rate, and weight decay is not
+// decoupled but added to g, or to the step if `decay_after_momentum`. buffer = momentum * buffer +
+// (1 - dampening) * g, in step 1 without dampening; var -= rate * buffer, or with `nesterov` var -=
+// rate * (g + momentum * buffer).
+struct DampedMomentum {
+  double learning_rate = 0.01;
+  double momentum = 0.9;
+  double dampening = 0.0;
+  bool nesterov = false;
+  bool decay_after_momentum = false;
+  std::int64_t step = 1;  // counts from 1
+  double weight_decay = 0.0;
+  double grad_scale = 1.0;
+  TANDEM_FIELDS(learning_rate, momentum, dampening, nesterov, decay_after_momentum, step,
+                weight_decay, grad_scale)
+};
+void apply(const DampedMomentum& rule, const Tensor& variable, const Tensor& buffer,
+           const Tensor& gradient);
+
 // D. P. Kingma and J. Ba, 2015, in the form of Keras: epsilon is added outside the square root, to
 // the uncorrected v. m += (1 - beta_1) (g - m); v += (1 - beta_2) (g^2 - v);
 // var -= rate * sqrt(1 - beta_2^step) / (1 - beta_1^step) * m / (sqrt(v) + epsilon).
+// In the form of the paper and PyTorch, `corrected_epsilon` adds epsilon to the corrected sqrt(v).
+// `gradient_decay` times the variable is added to the gradient first (L2 regularisation).
 struct Adam {
   double learning_rate = 1e-3;
   double beta_1 = 0.9;
@@ -47,8 +68,12 @@ struct Adam {
   double epsilon = 1e-7;
   std::int64_t step = 1;  // counts from 1
   double weight_decay = 0.0;
+  double gradient_decay = 0.0;
+  bool bias_correction = true;
+  bool corrected_epsilon = false;
   double grad_scale = 1.0;
-  TANDEM_FIELDS(learning_rate, beta_1, beta_2, epsilon, step, weight_decay, grad_scale)
+  TANDEM_FIELDS(learning_rate, beta_1, beta_2, epsilon, step, weight_decay, gradient_decay,
+                bias_correction, corrected_epsilon, grad_scale)
 };
 void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
            const Tensor& gradient);
@@ -84,7 +109,8 @@ void apply(const Adagrad& rule, const Tensor& variable, const Tensor& accumulato
 
 // Y. You et al., 2020: Adam's direction r = m^ / (sqrt(v^) + epsilon) + weight_decay * var with
 // both moments corrected, and var -= rate * (|var| / |r|) * r; the ratio is 1 if a norm is 0. Here,
-// weight decay is part of r.
+// weight decay is part of r. `gradient_decay` times the variable is added to the gradient instead.
+// Without `grad_averaging` the first moment is beta_1 m + g. Without `scaled` the ratio is 1.
 struct Lamb {
   double learning_rate = 1e-3;
   double beta_1 = 0.9;
@@ -92,10 +118,23 @@ struct Lamb {
   double epsilon = 1e-6;
   std::int64_t step = 1;  // counts from 1
   double weight_decay = 0.0;
+  double gradient_decay = 0.0;
+  bool bias_correction = true;
+  bool grad_averaging = true;
+  bool scaled = true;
   double grad_scale = 1.0;
-  TANDEM_FIELDS(learning_rate, beta_1, beta_2, epsilon, step, weight_decay, grad_scale)
+  TANDEM_FIELDS(learning_rate, beta_1, beta_2, epsilon, step, weight_decay, gradient_decay,
+                bias_correction, grad_averaging, scaled, grad_scale)
 };
 void apply(const Lamb& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
            const Tensor& gradient);
+
+// A scalar (float64, on the host) that changes with every step, such as the learning rate. In a
+// program its attributes are updated like those of the rules.
+struct StepScalar {
+  double value = 0.0;
+  TANDEM_FIELDS(value)
+};
+Tensor scalar_of_step(const StepScalar& scalar);
 
 }  // namespace tandem::update
