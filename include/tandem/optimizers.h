@@ -101,6 +101,8 @@ class Optimizer {
                      std::shared_ptr<GradientExchange> exchange = nullptr)
       : impl_(std::move(impl)), exchange_(std::move(exchange)) {}
   const std::shared_ptr<Impl>& impl() const { return impl_; }  ///< for Tandem's own code
+  /// For Tandem's own code.
+  const std::shared_ptr<GradientExchange>& exchange() const { return exchange_; }
 
  private:
   std::shared_ptr<Impl> impl_;
