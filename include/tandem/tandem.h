@@ -5,6 +5,7 @@
 /// Tensors, operations, layers and training. Users commonly write `namespace td = tandem;`.
 #pragma once
 
+#include "tandem/apex.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/callbacks.h"
