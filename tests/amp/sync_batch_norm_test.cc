@@ -241,11 +241,13 @@ TEST(SyncBatchNorm, KeepsItsAveragesWhenNoRankHasExamples) {
 
 // --- models ---
 
+// Without biases before a normalisation, which takes them away again.
 Sequential with_moments(bool synchronized) {
   random::set_seed(5);
   const auto norm = [&] { return layers::BatchNormalization({.synchronized = synchronized}); };
-  return Sequential({layers::Dense(16, {.input_shape = {6}}), norm(), layers::Activation("tanh"),
-                     layers::Dense(8), norm(), layers::Dense(3)});
+  return Sequential({layers::Dense(16, {.use_bias = false, .input_shape = {6}}), norm(),
+                     layers::Activation("tanh"), layers::Dense(8, {.use_bias = false}), norm(),
+                     layers::Dense(3)});
 }
 
 // The mean over the examples, also of none.
