@@ -190,6 +190,10 @@ class DistributedDataParallel {
   /// For Tandem's own code.
   class State;
 
+ protected:
+  /// For Tandem's own code.
+  explicit DistributedDataParallel(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
  private:
   std::vector<Tensor> run_parts(const data::Example& examples,
                                 const tandem::detail::PartStep& step) const;

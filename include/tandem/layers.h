@@ -265,9 +265,13 @@ struct BatchNormalizationOptions {
   double epsilon = 1e-3;   ///< added to the variance
   bool center = true;      ///< whether to add beta
   bool scale = true;       ///< whether to multiply by gamma
-  Shape input_shape{};     ///< shape of one example; for a model's first layer
-  std::string name{};      ///< name in the model; default: by the type
-  DTypePolicy dtype{};     ///< dtypes; default: the process's policy
+  /// In training, uses the moments of the batches of all replicas of the strategy, and outside
+  /// strategies of all ranks of the process group, if there is one. Every rank must then call the
+  /// layer equally often. Batches may have different sizes, also 0.
+  bool synchronized = false;
+  Shape input_shape{};  ///< shape of one example; for a model's first layer
+  std::string name{};   ///< name in the model; default: by the type
+  DTypePolicy dtype{};  ///< dtypes; default: the process's policy
 };
 /// Batch normalization over all axes but the last. The moving averages are on-read variables,
 /// averaged over replicas. As tf.keras.layers.BatchNormalization.

@@ -130,6 +130,8 @@ class Optimizer {
   void step(ScaledStep* scaled);
   /// For Tandem's own code. Throws FailedPreconditionError for an undefined optimizer.
   Impl& defined_impl() const;
+  /// For Tandem's own code.
+  const std::shared_ptr<GradientExchange>& exchange() const { return exchange_; }
 
  private:
   std::shared_ptr<Impl> impl_;

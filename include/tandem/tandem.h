@@ -6,6 +6,7 @@
 #pragma once
 
 #include "tandem/amp.h"
+#include "tandem/apex.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/callbacks.h"

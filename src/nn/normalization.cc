@@ -1,7 +1,9 @@
 // Batch and layer normalisation.
 #include <algorithm>
 
+#include "nn/batch_normalization.h"
 #include "nn/layer_base.h"
+#include "nn/sync_moments.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -55,12 +57,17 @@ class NormalizationLayer : public UnaryLayer {
 
 class BatchNormalizationLayer final : public NormalizationLayer {
  public:
-  explicit BatchNormalizationLayer(const BatchNormalizationOptions& options)
-      : NormalizationLayer("batch_normalization", options), momentum_(options.momentum) {
+  explicit BatchNormalizationLayer(const BatchNormalizationSettings& settings)
+      : NormalizationLayer(settings.kind, settings.options),
+        momentum_(settings.options.momentum),
+        unbiased_(settings.unbiased),
+        relu_(settings.relu),
+        synchronized_(settings.synchronized) {
     if (!(momentum_ >= 0.0 && momentum_ <= 1.0))
-      fail<InvalidArgumentError>("[batch_normalization] expected a momentum in [0, 1], got {}",
-                                 momentum_);
+      fail<InvalidArgumentError>("[{}] expected a momentum in [0, 1], got {}", label(), momentum_);
   }
+
+  void synchronize(const comm::ProcessGroup& group) { synchronized_ = group; }
 
  private:
   void make_weights(const Shape& x) override {
@@ -74,11 +81,18 @@ class BatchNormalizationLayer final : public NormalizationLayer {
                            at_least_float32());
   }
 
-  // A layer that is not trainable runs in inference mode, as in Keras.
   Tensor run(const Tensor& x, const CallOptions& options) override {
+    const Tensor y = normalize(x, options);
+    return relu_ ? nn::relu(y) : y;
+  }
+
+  // A layer that is not trainable runs in inference mode, as in Keras.
+  Tensor normalize(const Tensor& x, const CallOptions& options) const {
     const Shape& shape = x.shape();
+    const bool training = options.training && trainable();
+    if (training && synchronized_) return normalize_over_ranks(x);
     const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
-    if (!options.training || !trainable() || empty)
+    if (!training || empty)
       return nn::batch_norm_inference(x, gamma_, beta_, mean_, variance_, epsilon_);
     nn::BatchNormResult result = nn::batch_norm_training(x, gamma_, beta_, epsilon_);
     NoGradScope no_grad;
@@ -92,11 +106,36 @@ class BatchNormalizationLayer final : public NormalizationLayer {
     return dtype_policy().variable_dtype() == float64 ? float64 : float32;
   }
 
-  void follow(Variable& moving, const Tensor& batch) const {
+  Tensor normalize_over_ranks(const Tensor& x) const {
+    const bool single = x.shape().fully_defined() && x.size() == x.dim(-1);
+    if (unbiased_ && single && sync_size(*synchronized_) == 1)
+      fail<InvalidArgumentError>(
+          "[{}] Expected more than 1 value per channel when training, got input size {}", label(),
+          x.shape().to_string());
+    const SyncMoments moments = sync_moments(x, *synchronized_, label());
+    Tensor y = nn::batch_norm_inference(x, gamma_, beta_, moments.mean, moments.variance, epsilon_);
+    NoGradScope no_grad;
+    const DType dtype = moments.mean.dtype();
+    // If no rank has an example, the moving averages stay what they are.
+    const Tensor take = cast(minimum(moments.count, 1.0) * (1.0 - momentum_), dtype);
+    const Tensor bessel = cast(moments.count / maximum(moments.count - 1.0, 1.0), dtype);
+    follow(mean_, moments.mean, take);
+    follow(variance_, unbiased_ ? moments.variance * bessel : moments.variance, take);
+    return y;
+  }
+
+  void follow(Variable moving, const Tensor& batch) const {
     moving.assign(moving.value() * momentum_ + batch * (1.0 - momentum_));
+  }
+  static void follow(Variable moving, const Tensor& batch, const Tensor& take) {
+    const Tensor old = moving.value();
+    moving.assign(old + (batch - old) * take);
   }
 
   double momentum_;
+  bool unbiased_;
+  bool relu_;
+  std::optional<comm::ProcessGroup> synchronized_;
   Variable mean_;
   Variable variance_;
 };
@@ -115,7 +154,9 @@ class LayerNormalizationLayer final : public NormalizationLayer {
 }  // namespace
 
 Layer BatchNormalization(const BatchNormalizationOptions& options) {
-  return std::make_shared<BatchNormalizationLayer>(options);
+  BatchNormalizationSettings settings{.options = options};
+  if (options.synchronized) settings.synchronized.emplace();
+  return make_batch_normalization(settings);
 }
 
 Layer LayerNormalization(const LayerNormalizationOptions& options) {
@@ -123,3 +164,17 @@ Layer LayerNormalization(const LayerNormalizationOptions& options) {
 }
 
 }  // namespace tandem::layers
+
+namespace tandem {
+
+Layer make_batch_normalization(const BatchNormalizationSettings& settings) {
+  return std::make_shared<layers::BatchNormalizationLayer>(settings);
+}
+
+bool synchronize_batch_normalization(LayerBase& layer, const comm::ProcessGroup& group) {
+  auto* normalization = dynamic_cast<layers::BatchNormalizationLayer*>(&layer);
+  if (normalization) normalization->synchronize(group);
+  return normalization != nullptr;
+}
+
+}  // namespace tandem

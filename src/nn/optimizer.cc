@@ -65,6 +65,15 @@ Optimizer::Impl::Impl(std::string name, LearningRate rate, const Clipping& clipp
   check_clipping(name_, clipping_);
 }
 
+Optimizer::Impl::Impl(const Impl& other, const TrustRatio& trust)
+    : std::enable_shared_from_this<Impl>(),
+      name_(other.name_),
+      rate_(other.rate_),
+      clipping_(other.clipping_),
+      parameters_(other.parameters_),
+      loss_scales_(other.loss_scales_),
+      trust_(trust) {}
+
 // --- slots ---
 
 // One step's update of any of the variables.
@@ -208,6 +217,7 @@ void Optimizer::Impl::update_states(const StepUpdate& update, std::size_t copy,
 
 void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> states,
                                       std::span<const Tensor> gradients) {
+  if (trust_) throw UnimplementedError("[LARC] graphs for sessions do not support trust ratios");
   VariableImpl& iterations = iterations_.impl();
   const std::size_t before = building->nodes().size();
   update_states({*this, step_at(0), nullptr}, copy, states, gradients);
@@ -253,6 +263,11 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
     building->after_run(
         [self = shared_from_this(), &steps, copy] { increment_count(steps, copy); });
     count += earlier;
+  }
+  std::vector<Tensor> with_trust;
+  if (trust_) {
+    with_trust = trusted(copy, states, gradients, step_at(count), of_run);
+    gradients = with_trust;
   }
   const AttrUpdateScope update_scope(step_update);
   update_states({*this, step_at(count), std::move(of_run)}, copy, states, gradients);

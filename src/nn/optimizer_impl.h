@@ -53,9 +53,22 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
     std::int64_t number = 1;  // counts from 1
   };
 
+  // Scales the step of each variable to the ratio of the norms of the variable and its gradient
+  // (LARC).
+  struct TrustRatio {
+    double coefficient = 0.02;
+    bool clip = true;  // the learning rate is the largest rate that a variable gets
+    double epsilon = 1e-8;
+    double weight_decay = 0.0;  // added to the gradient with the ratio
+  };
+
   Impl(std::string name, LearningRate rate, const Clipping& clipping,
        std::vector<Variable> parameters);
   virtual ~Impl() = default;
+
+  // The same optimizer with trust ratios, which take over its weight decay. It shares the learning
+  // rate, but no slots.
+  virtual std::shared_ptr<Impl> with_trust(TrustRatio trust) const = 0;
 
   const std::string& name() const { return name_; }
   const std::vector<Variable>& parameters() const { return parameters_; }
@@ -91,6 +104,8 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   void build(const std::vector<Variable>& variables) { static_cast<void>(states_of(variables)); }
 
  protected:
+  Impl(const Impl& other, const TrustRatio& trust);
+
   virtual std::vector<SlotSpec> slots() const = 0;
   // Changes `variable` and `slots` (in the order of slots()) in place; all are on one device.
   virtual void update(const StepInfo& step, const Tensor& variable, const Tensor& gradient,
@@ -136,6 +151,11 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   void update_copy(std::size_t copy, std::span<State* const> states,
                    std::span<const Tensor> gradients);
 
+  // The gradients with trust ratios. `of_run` as in StepUpdate.
+  std::vector<Tensor> trusted(std::size_t copy, std::span<State* const> states,
+                              std::span<const Tensor> gradients, const StepInfo& step,
+                              const std::function<StepInfo()>& of_run) const;
+
   // The same in a graph for sessions, where a variable of the graph counts the steps.
   void update_in_graph(std::size_t copy, std::span<State* const> states,
                        std::span<const Tensor> gradients);
@@ -143,10 +163,11 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
                      std::span<const Tensor> gradients);
 
   std::string name_;
-  std::shared_ptr<LearningRate> rate_;  // shared with graphs
+  std::shared_ptr<LearningRate> rate_;  // shared with graphs, and with with_trust()'s optimizer
   Clipping clipping_;
   std::vector<Variable> parameters_;
   std::vector<std::shared_ptr<LossScale>> loss_scales_;  // empty: no loss scaling
+  std::optional<TrustRatio> trust_;
 
   mutable std::mutex mutex_;  // guards the following
   Variable iterations_;       // on the host, one copy per replica; undefined before the first slots

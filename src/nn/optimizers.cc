@@ -2,8 +2,7 @@
 #include "tandem/optimizers.h"
 
 #include "nn/naming.h"
-#include "nn/optimizer_impl.h"
-#include "ops/nn/update.h"
+#include "nn/rule_optimizer.h"
 
 namespace tandem::optimizers {
 namespace {
@@ -11,56 +10,12 @@ namespace {
 using SlotSpec = Optimizer::Impl::SlotSpec;
 using Slots = std::span<const Tensor>;
 
-// An optimizer with one of the rules of ops/nn/update_rules.h. Each step sets the rule's learning
-// rate and, if it has one, its step number.
-template <class Rule>
-class RuleOptimizer final : public Optimizer::Impl {
- public:
-  using Apply = void (*)(const Rule& rule, const Tensor& variable, const Tensor& gradient,
-                         Slots slots);
-
-  template <class Options>
-  RuleOptimizer(const char* name, const Options& options, std::vector<Variable> parameters,
-                const Rule& rule, std::vector<SlotSpec> slots, Apply apply)
-      : Impl(name, options.learning_rate, options.clipping, std::move(parameters)),
-        rule_(rule),
-        slots_(std::move(slots)),
-        apply_(apply) {}
-
- private:
-  std::vector<SlotSpec> slots() const override { return slots_; }
-
-  void update(const StepInfo& step, const Tensor& variable, const Tensor& gradient,
-              Slots slots) const override {
-    Rule rule = rule_;
-    set_step(step, &rule);
-    apply_(rule, variable, gradient, slots);
-  }
-
-  SetStep step_setter() const override { return set_step; }
-
-  static void set_step(const StepInfo& step, void* attrs) {
-    Rule& rule = *static_cast<Rule*>(attrs);
-    rule.learning_rate = step.learning_rate;
-    if constexpr (requires { rule.step; }) rule.step = step.number;
-  }
-
-  Rule rule_;
-  std::vector<SlotSpec> slots_;
-  Apply apply_;
-};
-
 template <class Rule, class Options>
 Optimizer make(const char* name, const Options& options, std::vector<Variable> parameters,
                const Rule& rule, std::vector<SlotSpec> slots,
                typename RuleOptimizer<Rule>::Apply apply) {
-  return Optimizer(std::make_shared<RuleOptimizer<Rule>>(name, options, std::move(parameters), rule,
-                                                         std::move(slots), apply));
-}
-
-void expect_fraction(const char* optimizer, const char* what, double value) {
-  if (!(value >= 0.0 && value <= 1.0))
-    fail<InvalidArgumentError>("[{}] expected {} in [0, 1], got {}", optimizer, what, value);
+  return make_optimizer(name, options.learning_rate, options.clipping, std::move(parameters), rule,
+                        std::move(slots), apply);
 }
 
 // Adam-like optimizers keep running means of the gradient and of its square.
@@ -69,16 +24,12 @@ Optimizer make_adaptive(const char* name, const Options& options, std::vector<Va
                         double weight_decay) {
   expect_fraction(name, "beta_1", options.beta_1);
   expect_fraction(name, "beta_2", options.beta_2);
-  return make<Rule>(
-      name, options, std::move(parameters),
-      Rule{.beta_1 = options.beta_1,
-           .beta_2 = options.beta_2,
-           .epsilon = options.epsilon,
-           .weight_decay = weight_decay},
-      {{"momentum"}, {"velocity"}},
-      [](const Rule& rule, const Tensor& variable, const Tensor& gradient, Slots slots) {
-        update::apply(rule, variable, slots[0], slots[1], gradient);
-      });
+  return make<Rule>(name, options, std::move(parameters),
+                    Rule{.beta_1 = options.beta_1,
+                         .beta_2 = options.beta_2,
+                         .epsilon = options.epsilon,
+                         .weight_decay = weight_decay},
+                    {{"momentum"}, {"velocity"}}, apply_with_two_slots<Rule>);
 }
 
 }  // namespace
@@ -90,14 +41,11 @@ Optimizer SGD(const SGDOptions& options, std::vector<Variable> parameters) {
         "sgd", options, std::move(parameters), {.weight_decay = options.weight_decay}, {},
         [](const update::GradientDescent& rule, const Tensor& variable, const Tensor& gradient,
            Slots) { update::apply(rule, variable, gradient); });
-  return make<update::Momentum>(
-      "sgd", options, std::move(parameters),
-      {.momentum = options.momentum,
-       .nesterov = options.nesterov,
-       .weight_decay = options.weight_decay},
-      {{"momentum"}},
-      [](const update::Momentum& rule, const Tensor& variable, const Tensor& gradient,
-         Slots slots) { update::apply(rule, variable, slots[0], gradient); });
+  return make<update::Momentum>("sgd", options, std::move(parameters),
+                                {.momentum = options.momentum,
+                                 .nesterov = options.nesterov,
+                                 .weight_decay = options.weight_decay},
+                                {{"momentum"}}, apply_with_one_slot<update::Momentum>);
 }
 
 Optimizer Adam(const AdamOptions& options, std::vector<Variable> parameters) {
@@ -136,10 +84,7 @@ Optimizer Adagrad(const AdagradOptions& options, std::vector<Variable> parameter
                                options.initial_accumulator_value);
   return make<update::Adagrad>(
       "adagrad", options, std::move(parameters), {.epsilon = options.epsilon},
-      {{"accumulator", options.initial_accumulator_value}},
-      [](const update::Adagrad& rule, const Tensor& variable, const Tensor& gradient, Slots slots) {
-        update::apply(rule, variable, slots[0], gradient);
-      });
+      {{"accumulator", options.initial_accumulator_value}}, apply_with_one_slot<update::Adagrad>);
 }
 
 Optimizer from_name(std::string_view name, std::optional<LearningRate> rate) {

@@ -12,6 +12,7 @@
 #include "parallel/reachable.h"
 #include "runtime/gradient_buffer.h"
 #include "runtime/variable_impl.h"
+#include "sync/example_weights.h"
 #include "tandem/autodiff.h"
 #include "tandem/math.h"
 
@@ -60,11 +61,11 @@ Device& device_of(const std::vector<Variable>& variables) {
   return *found;
 }
 
-BucketSizes bucket_sizes(const DistributedDataParallelOptions& options) {
+GradientReduction reduction_of(const DistributedDataParallelOptions& options) {
   if (options.bucket_cap_mib < 1)
     fail<InvalidArgumentError>("[{}] expected a bucket_cap_mib of at least 1, got {}", kName,
                                options.bucket_cap_mib);
-  return {.others = static_cast<std::size_t>(options.bucket_cap_mib) << 20};
+  return {.sizes = {.others = static_cast<std::size_t>(options.bucket_cap_mib) << 20}};
 }
 
 std::shared_ptr<comm::ProcessGroupImpl> own_group(const comm::ProcessGroup& group, Device& device) {
@@ -77,8 +78,13 @@ std::shared_ptr<comm::ProcessGroupImpl> own_group(const comm::ProcessGroup& grou
 }  // namespace
 
 DistributedDataParallel::State::State(Model module, const DistributedDataParallelOptions& options)
+    : State(std::move(module), options, reduction_of(options)) {}
+
+DistributedDataParallel::State::State(Model module, const DistributedDataParallelOptions& options,
+                                      GradientReduction reduction)
     : module_(std::move(module)),
       options_(options),
+      reduction_(std::move(reduction)),
       parameters_(trainable(module_)),
       buffers_(module_.non_trainable_variables()),
       device_(&device_of(module_.variables())),
@@ -86,9 +92,13 @@ DistributedDataParallel::State::State(Model module, const DistributedDataParalle
       communicator_(group_->shared_communicator()),
       names_(group_->ranks()),
       traced_(std::make_shared<TracedReductions>(communicator_, *device_, parameters_,
-                                                 bucket_sizes(options))),
+                                                 reduction_.sizes)),
       announcements_(*communicator_, sizeof(StepAnnouncement)),
       touched_(parameters_.size(), 0) {
+  if (reduction_.hook) {
+    hook_ = reduction_.hook;
+    traced_->set_hook(hook_, group_, false);
+  }
   const std::vector<Variable> variables = module_.variables();
   check_same_variables(*communicator_, variables, kName, names_);
   broadcast_variables(*communicator_, variables, 0);
@@ -118,7 +128,7 @@ void DistributedDataParallel::State::set_hook(CommHook hook) {
         "[DistributedDataParallel] register_comm_hook must come before the first backward()");
   if (!hook) throw InvalidArgumentError("[DistributedDataParallel] expected a hook, got none");
   hook_ = std::move(hook);
-  traced_->set_hook(hook_, group_);
+  traced_->set_hook(hook_, group_, true);
 }
 
 bool DistributedDataParallel::State::set_sync(bool sync) {
@@ -133,7 +143,7 @@ EagerSync& DistributedDataParallel::State::eager() {
   if (eager_) return *eager_;
   transport_ = hook_ ? make_hook_transport(hook_, *device_, parameters_, group_)
                      : std::make_shared<CommunicatorTransport>(communicator_);
-  const ReducerOptions options{.sizes = bucket_sizes(options_), .rebuild = true};
+  const ReducerOptions options{.sizes = reduction_.sizes, .rebuild = true};
   eager_ = std::make_unique<EagerSync>(transport_, *device_, parameters_, options);
   return *eager_;
 }
@@ -149,16 +159,15 @@ Tensor DistributedDataParallel::State::forward(std::span<const Tensor> inputs,
                                                const CallOptions& options) {
   if (!grad_mode) return module_(inputs, options);
   require_usable();
+  const ExampleWeightsScope weights(options_.average_by_examples);
   const std::int64_t examples =
       !inputs.empty() && inputs[0].shape().rank() > 0 ? inputs[0].dim(0) : 1;
   if (building) {
     if (joining_)
       fail<UnimplementedError>(
           "[{}] expected eager steps inside join(), got a traced one: a rank that has exhausted "
-          "its "
-          "inputs runs no program; call it outside td::function, or give every rank the same "
-          "number of steps "
-          "(DistributedSampler)",
+          "its inputs runs no program; call it outside td::function, or give every rank the same "
+          "number of steps (DistributedSampler)",
           kName);
     traced_->forward(options_.average_by_examples ? examples : -1,
                      options_.broadcast_buffers && sync_ ? buffers_ : std::vector<Variable>());
@@ -255,7 +264,7 @@ void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& lea
         "outputs of the model do not depend on it",
         kName, quoted_name(parameters_[index]));
   unweighted_.push_back(index);
-  if (weighted_ || announcements_.test()) weight_gradients();
+  if (!reduction_.delayed && (weighted_ || announcements_.test())) weight_gradients();
 }
 
 void DistributedDataParallel::State::begin_pass() {
@@ -290,6 +299,7 @@ void DistributedDataParallel::State::weight_gradients() {
     const bool whole = !joining_ || joining_->divide_by_initial_world_size;
     weight_ = counts ? static_cast<double>(examples_) / static_cast<double>(all)
                      : 1.0 / static_cast<double>(whole ? ranks : active.size());
+    if (reduction_.hook) weight_ = 1.0;
     if (equal && !hook_) {  // equal weights: the collective itself computes the mean
       weight_ = 1.0;
       eager_->set_reduce_op(ReduceOp::kMean);

@@ -18,6 +18,15 @@
 
 namespace tandem::parallel {
 
+// How gradients are reduced, where the options of DistributedDataParallel leave it open.
+struct GradientReduction {
+  BucketSizes sizes{};
+  bool delayed = false;  // launches all buckets after the backward pass
+  // Reduces the buckets if not null. Unlike a hook of the user, it gets gradients without weights,
+  // and returns the values of grad().
+  CommHook hook{};
+};
+
 // A step: the first gradient of a backward pass starts an exchange of announcements (how many
 // examples each rank had). Once these have arrived, gradients are weighted and copied into their
 // buckets. At the end of the pass, parameters without a gradient follow as zeros, and the ranks
@@ -26,6 +35,7 @@ namespace tandem::parallel {
 class DistributedDataParallel::State {
  public:
   State(Model module, const DistributedDataParallelOptions& options);
+  State(Model module, const DistributedDataParallelOptions& options, GradientReduction reduction);
   ~State();
 
   const Model& module() const { return module_; }
@@ -79,6 +89,7 @@ class DistributedDataParallel::State {
 
   Model module_;
   DistributedDataParallelOptions options_;
+  GradientReduction reduction_;
   std::vector<Variable> parameters_, buffers_;
   std::vector<RefPtr<Leaf>> leaves_;
   Device* device_ = nullptr;

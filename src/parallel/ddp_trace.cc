@@ -72,9 +72,10 @@ void TracedReductions::ready(std::size_t index, const Tensor& gradient) {
   sync_->ready(index, scales_gradients_ ? gradient * cast(weight_, gradient.dtype()) : gradient);
 }
 
-void TracedReductions::set_hook(CommHook hook, std::shared_ptr<comm::ProcessGroupImpl> group) {
+void TracedReductions::set_hook(CommHook hook, std::shared_ptr<comm::ProcessGroupImpl> group,
+                                bool weighted) {
   hook_ = std::move(hook);
-  scales_gradients_ = true;
+  scales_gradients_ = weighted;
   group_ = comm::ProcessGroup(std::move(group));
 }
 

@@ -19,8 +19,9 @@ class TracedReductions {
   // Traces a forward pass. `examples`: -1 if the number is not known or does not count.
   // `buffers` receive rank 0's values.
   void forward(std::int64_t examples, const std::vector<Variable>& buffers);
-  // `hook` reduces the buckets of later traces, with collectives of `group`.
-  void set_hook(CommHook hook, std::shared_ptr<comm::ProcessGroupImpl> group);
+  // `hook` reduces the buckets of later traces, with collectives of `group`. If `weighted`, it gets
+  // gradients that are multiplied by their weight.
+  void set_hook(CommHook hook, std::shared_ptr<comm::ProcessGroupImpl> group, bool weighted);
 
   // The reduction of one backward pass: begin() with its first gradient, ready() for each complete
   // gradient (a second call for the same parameter is ignored), then finish() or abort().

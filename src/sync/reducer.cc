@@ -17,7 +17,7 @@ std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientI
                                                      std::span<const std::size_t> order) {
   struct Open {
     std::vector<std::size_t> gradients;
-    std::size_t bytes = 0;
+    std::size_t size = 0;
   };
   std::vector<std::vector<std::size_t>> buckets;
   Open open[8];  // by dtype
@@ -26,8 +26,9 @@ std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientI
     const std::size_t i = order.empty() ? gradients.size() - 1 - k : order[k];
     Open& bucket = open[static_cast<int>(gradients[i].dtype)];
     bucket.gradients.push_back(i);
-    bucket.bytes += static_cast<std::size_t>(gradients[i].count) * size_of(gradients[i].dtype);
-    if (bucket.bytes >= limit) {
+    bucket.size += static_cast<std::size_t>(gradients[i].count) *
+                   (sizes.in_elements ? 1 : size_of(gradients[i].dtype));
+    if (bucket.size >= limit) {
       buckets.push_back(std::move(bucket.gradients));
       bucket = {};
       limit = sizes.others;

@@ -22,8 +22,9 @@ std::vector<GradientInfo> gradient_infos(const std::vector<Variable>& variables)
 // A bucket is closed when its size reaches the limit, so its last gradient may exceed the limit (as
 // in PyTorch). The first bucket is small, so that the first collective starts early.
 struct BucketSizes {
-  std::size_t first = std::size_t{1} << 20;    // bytes
-  std::size_t others = std::size_t{25} << 20;  // bytes
+  std::size_t first = std::size_t{1} << 20;
+  std::size_t others = std::size_t{25} << 20;
+  bool in_elements = false;  // the sizes are numbers of elements instead of bytes
 };
 
 struct ReducerOptions {

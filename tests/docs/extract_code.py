@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The C++ code of docs/guide: one program of all pages, and a test per page that runs it.
+"""The C++ code of docs/guide and docs/apex.md: one program of all pages, and a test per page that runs it.
 
     extract_code.py extract FOLDER PAGE...   writes FOLDER/PAGE.cc for each page and FOLDER/main.cc, which runs a
                                              section of a page; prints the paths, separated by semicolons
@@ -76,10 +76,16 @@ def sections_of(page):
     return sections
 
 
+def name_of(page):
+    """The path from the root of the repository: docs/guide/PAGE.md."""
+    path = page.as_posix()
+    return path[path.rindex("/docs/") + 1:]
+
+
 def body_of(block, page):
     """The block without what moves to the top, line by line as in the page."""
     code = HOISTED.sub("\n", block.code)
-    return f'#line {block.line} "docs/guide/{page.name}"\n{code}'
+    return f'#line {block.line} "{name_of(page)}"\n{code}'
 
 
 def source_of(page):
@@ -107,7 +113,7 @@ def source_of(page):
                 top.append(body_of(block, page))
         top.append("}\n")
     top.append("}\n")
-    return "\n".join([f"// From docs/guide/{page.name}.", *sorted(hoisted), "", "namespace {", *top, "}",
+    return "\n".join([f"// From {name_of(page)}.", *sorted(hoisted), "", "namespace {", *top, "}",
                       f"void {page.stem}(int section) {{ {page.stem}_section(section); }}", ""])
 
 

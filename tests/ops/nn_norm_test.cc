@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/nn/batch_norm.h"
 #include "ops/nn_reference.h"
 #include "support/thread_counts.h"
 #include "tandem/math.h"
@@ -74,6 +75,49 @@ TEST(BatchNorm, KeepsItsPrecisionFarFromZero) {
   const nn::BatchNormResult result = nn::batch_norm_training(x, ones({2}), zeros({2}), 1e-6);
   expect_tensor(cast(result.variance, float64) * 100.0, float64, {2},
                 {m.variance[0] * 100, m.variance[1] * 100}, 1e-3);
+}
+
+TEST(BatchMoments, AreThoseOfTheBatchInEveryDtype) {
+  for (const Shape& shape : {Shape{1, 1}, Shape{6, 3}, Shape{5000, 3}, Shape{4, 5, 6, 16}})
+    for (const DType dtype : testing::kFloatingTypes) {
+      SCOPED_TRACE(shape.to_string() + std::string(name_of(dtype)));
+      const std::int64_t channels = shape.dim(-1);
+      const DType statistics = dtype == float64 ? float64 : float32;
+      const Tensor x = random_tensor(shape, 1, -1, 3, dtype);
+      const Moments m = moments_of(values_of(x), static_cast<std::size_t>(channels));
+      const BatchMoments result = batch_moments(x);
+      const double exact = dtype == float64 ? 1e-13 : 2e-6;
+      expect_tensor(result.rows, float64, Shape::scalar(),
+                    {static_cast<double>(x.size() / channels)});
+      expect_tensor(result.mean, statistics, {channels}, m.mean, exact);
+      expect_tensor(result.variance, statistics, {channels}, m.variance, exact);
+    }
+}
+
+TEST(BatchMoments, OfNoRowsAreZero) {
+  const Tensor x = zeros({0, 4, 2});
+  GradientTape tape;
+  tape.watch(x);
+  const BatchMoments result = batch_moments(x);
+  expect_tensor(result.rows, float64, Shape::scalar(), {0});
+  expect_tensor(result.mean, float32, {2}, {0, 0});
+  expect_tensor(result.variance, float32, {2}, {0, 0});
+  EXPECT_EQ(tape.gradient(result.mean + result.variance, x).shape(), x.shape());
+}
+
+TEST(BatchMoments, HaveRightGradients) {
+  const std::vector<Tensor> in = {random_tensor({2, 3, 2}, 6)};
+  const auto mean = [](const std::vector<Tensor>& in) { return batch_moments(in[0]).mean; };
+  const auto both = [](const std::vector<Tensor>& in) {
+    const BatchMoments m = batch_moments(in[0]);
+    return m.mean * m.variance + m.variance;
+  };
+  expect_gradients(mean, in);
+  expect_gradients(both, in);
+  expect_second_order(both, in, {.tolerance = 1e-5});
+  expect_error<InvalidArgumentError>(
+      [] { batch_moments(ones({3})); },
+      "[BatchNormMoments] expected data of rank 2 or more, got shape (3,)");
 }
 
 TEST(BatchNorm, DoesNotDependOnTheNumberOfThreads) {

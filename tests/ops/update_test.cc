@@ -81,6 +81,29 @@ TEST(Update, MomentumEqualsItsFormula) {
         });
 }
 
+TEST(Update, DampedMomentumEqualsItsFormula) {
+  for (const bool nesterov : {false, true})
+    for (const bool after : {false, true})
+      expect_same(
+          1, 0.0,
+          [&](const auto& t, const Tensor& g, int number) {
+            update::apply(update::DampedMomentum{.learning_rate = 0.1,
+                                                 .dampening = 0.25,
+                                                 .nesterov = nesterov,
+                                                 .decay_after_momentum = after,
+                                                 .step = number,
+                                                 .weight_decay = 0.5,
+                                                 .grad_scale = 2.0},
+                          t[0], t[1], g);
+          },
+          [&](State& s, double g, int number) {
+            const double slope = 2.0 * g + (after ? 0.0 : 0.5 * s.variable);
+            s.slots[0] = number == 1 ? slope : 0.9 * s.slots[0] + 0.75 * slope;
+            const double direction = nesterov ? slope + 0.9 * s.slots[0] : s.slots[0];
+            s.variable -= 0.1 * (direction + (after ? 0.5 * s.variable : 0.0));
+          });
+}
+
 TEST(Update, AdamAndAdamWEqualTheirFormulas) {
   for (const double decay : {0.0, 0.05})
     expect_same(

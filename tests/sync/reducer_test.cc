@@ -30,6 +30,14 @@ TEST(AssignBuckets, ClosesABucketWhenItReachesTheLimit) {
   EXPECT_EQ(assign_buckets(floats({2, 6, 4}), sizes), (Buckets{{2}, {1}, {0}}));
 }
 
+TEST(AssignBuckets, CountsElementsInsteadOfBytesIfAsked) {
+  const BucketSizes sizes{.first = 4, .others = 4, .in_elements = true};
+  EXPECT_EQ(assign_buckets(floats({1, 3, 1, 3, 1}), sizes), (Buckets{{4, 3}, {2, 1}, {0}}));
+  // Each dtype counts its own elements, whatever their size.
+  const std::vector<GradientInfo> mixed = {{3, float64}, {2, float16}, {1, float64}, {2, float16}};
+  EXPECT_EQ(assign_buckets(mixed, sizes), (Buckets{{3, 1}, {2, 0}}));
+}
+
 TEST(AssignBuckets, PutsDtypesIntoSeparateBuckets) {
   const std::vector<GradientInfo> mixed = {{1, float32}, {1, float16}, {1, float32}, {1, float16}};
   EXPECT_EQ(assign_buckets(mixed, {}), (Buckets{{2, 0}, {3, 1}}));

@@ -8,6 +8,7 @@
 #include "op/record.h"
 #include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
+#include "ops/nn/batch_norm.h"
 #include "ops/nn/columns.h"
 #include "ops/nn/layer_norm.h"
 #include "ops/nn/norm_math.h"
@@ -296,6 +297,40 @@ void tiled_training_grad(KernelContext& c, const TileHooks& hooks) {
 
 void training_grad_kernel(KernelContext& c) { tiled_training_grad(c, TileHooks()); }
 
+// --- moments alone: input x; outputs the mean and variance, which are 0 for no rows ---
+
+void infer_moments(InferContext& c) {
+  check_data(c, 0);
+  for (int moment = 0; moment < 2; ++moment)
+    c.add_output(statistics_dtype(c.dtype(0)), Shape{c.shape(0).dim(-1)});
+}
+
+void moments_kernel(KernelContext& c) {
+  const TensorView& x = c.inputs[0];
+  const std::int64_t columns = x.shape.dim(-1);
+  double *mean = take<double>(c, columns), *variance = take<double>(c, columns);
+  std::fill_n(mean, columns, 0.0);
+  std::fill_n(variance, columns, 0.0);
+  if (x.size() > 0)
+    switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
+      moments(c, blocks_of(x), x.as<const T>(), mean, variance);
+    });
+  store(c.outputs[0], mean);
+  store(c.outputs[1], variance);
+}
+
+void moments_gradient(GradContext& c) {
+  const DType wide = c.output_spec(0).dtype;
+  const Tensor x = cast(c.input(0), wide), rows = maximum(row_count(x, wide), 1.0);
+  Tensor dx;
+  if (c.grad(1).defined()) dx = (x - c.output(0)) * (c.grad(1) / rows * 2.0);
+  if (c.grad(0).defined()) {
+    const Tensor share = c.grad(0) / rows;
+    dx = dx.defined() ? dx + share : broadcast_to(share, x.shape());
+  }
+  c.set_grad(0, cast(dx, c.input_spec(0).dtype));
+}
+
 // --- inference: inputs x, gamma, beta, mean, variance ---
 
 void infer_inference(InferContext& c) {
@@ -320,15 +355,15 @@ void tiled_inference(KernelContext& c, const TileHooks& hooks) {
 void inference_kernel(KernelContext& c) { tiled_inference(c, TileHooks()); }
 
 void inference_gradient(GradContext& c) {
-  const Tensor &x = c.input(0), &dy = c.grad();
-  const DType data = x.dtype();
+  const DType wide = statistics_dtype(c.input(0).dtype());
+  const Tensor x = cast(c.input(0), wide), dy = cast(c.grad(), wide);
   const Dims axes = leading_axes(x.shape());
-  const Tensor gamma = cast(c.input(1), data), mean = cast(c.input(3), data);
-  const Tensor inverse = rsqrt(cast(c.input(4), data) + c.attrs<NormAttrs>().epsilon);
+  const Tensor gamma = cast(c.input(1), wide), mean = cast(c.input(3), wide);
+  const Tensor inverse = rsqrt(cast(c.input(4), wide) + c.attrs<NormAttrs>().epsilon);
   const auto set = [&](int input, const Tensor& gradient) {
     c.set_grad(input, cast(gradient, c.input_spec(input).dtype));
   };
-  if (c.needs_grad(0)) c.set_grad(0, dy * (gamma * inverse));
+  if (c.needs_grad(0)) set(0, dy * (gamma * inverse));
   if (c.needs_grad(2) || c.needs_grad(3)) {
     const Tensor sum = reduce_sum(dy, {.axis = axes});
     if (c.needs_grad(2)) set(2, sum);
@@ -357,6 +392,12 @@ const OpDef kBatchNormGrad = {.name = "FusedBatchNormGradV3",
                               .cpu_kernel = training_grad_kernel,
                               .tiled_kernel = tiled_training_grad,
                               .traits = kInPlace};
+const OpDef kBatchNormMoments = {.name = "BatchNormMoments",
+                                 .infer = infer_moments,
+                                 .gradient = moments_gradient,
+                                 .cpu_kernel = moments_kernel,
+                                 .saved_inputs = 0b1,
+                                 .saved_outputs = 0b01};
 const OpDef kBatchNormInference = {.name = "BatchNormInference",
                                    .attrs = &attrs_type<NormAttrs>,
                                    .infer = infer_inference,
@@ -368,7 +409,14 @@ const OpDef kBatchNormInference = {.name = "BatchNormInference",
 }  // namespace
 
 OpList norm_ops() {
-  return list_of<kBatchNorm, kBatchNormGrad, kBatchNormInference, kLayerNorm, kLayerNormGrad>();
+  return list_of<kBatchNorm, kBatchNormGrad, kBatchNormMoments, kBatchNormInference, kLayerNorm,
+                 kLayerNormGrad>();
+}
+
+BatchMoments batch_moments(const Tensor& x) {
+  const Tensor* input = &x;
+  const std::vector<Tensor> moments = run_op(kBatchNormMoments, {&input, 1});
+  return {.rows = row_count(x, float64), .mean = moments[0], .variance = moments[1]};
 }
 
 namespace nn {

@@ -181,17 +181,23 @@ void normalise(const Ends& ends, const TensorView& x, const TensorView& mean,
   });
 }
 
+// Computes the moments of input 0. REQUIRES: it has elements.
+void compute_moments(KernelContext& c, const TensorView& mean, const TensorView& variance) {
+  const TensorView& x = c.inputs[0];
+  const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
+  switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
+    using C = ComputeOf<T>;
+    reduce_columns_on<Moments<C>, Pack::value>(c, rows, columns,
+                                               MomentsOf<T, Pack::value>{x.as<const T>()},
+                                               StoreMoments<C>{mean.as<C>(), variance.as<C>()});
+  });
+}
+
 template <class Ends>
 void train(const Ends& ends) {
   KernelContext& c = ends.c;
   const TensorView& x = c.inputs[0];  // never fused with a chain, since the gradient reads it
-  const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
-  switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
-    using C = ComputeOf<T>;
-    reduce_columns_on<Moments<C>, Pack::value>(
-        c, rows, columns, MomentsOf<T, Pack::value>{x.as<const T>()},
-        StoreMoments<C>{c.outputs[1].as<C>(), c.outputs[2].as<C>()});
-  });
+  compute_moments(c, c.outputs[1], c.outputs[2]);
   normalise(ends, x, c.outputs[1], c.outputs[2]);
 }
 
@@ -336,6 +342,14 @@ void train_backward(const Ends& ends) {
   });
 }
 
+void moments_kernel(KernelContext& c) {
+  if (c.inputs[0].size() > 0) return compute_moments(c, c.outputs[0], c.outputs[1]);
+  for (const TensorView& moment : c.outputs)
+    check(cudaMemsetAsync(moment.data, 0,
+                          static_cast<std::size_t>(moment.size()) * size_of(moment.dtype),
+                          stream_of(c)),
+          "cudaMemsetAsync");
+}
 void training_kernel(KernelContext& c) { train(PlainEnds{c}); }
 void training_grad_kernel(KernelContext& c) { train_backward(PlainEnds{c}); }
 void inference_kernel(KernelContext& c) { infer(PlainEnds{c}); }
@@ -363,6 +377,7 @@ void fused_kernel(KernelContext& c) {
 KernelList batch_norm_kernels() {
   static constexpr CudaKernel kernels[] = {{"FusedBatchNormV3", on_gpu<training_kernel>},
                                            {"FusedBatchNormGradV3", on_gpu<training_grad_kernel>},
+                                           {"BatchNormMoments", on_gpu<moments_kernel>},
                                            {"BatchNormInference", on_gpu<inference_kernel>}};
   return kernels;
 }

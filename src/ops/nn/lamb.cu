@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       if (i >= count) break;
-      const C g = load_as(gradients.at[i]) * step.grad_scale, old = load_as(variables.at[i]);
+      const C old = load_as(variables.at[i]), g = step.slope(load_as(gradients.at[i]), old);
       first.at[i] = store_as<T>(step.first_moment(load_as(first.at[i]), g));
       second.at[i] = store_as<T>(step.second_moment(load_as(second.at[i]), g));
       const C r = step.direction(old, load_as(first.at[i]), load_as(second.at[i]));
@@ -47,10 +47,11 @@ __global__ void __launch_bounds__(kThreads)
   norms[2 * row.index + 1] = directions;
 }
 
-// rate = learning_rate * |variable| / |direction|; the ratio is 1 if a norm is 0. Runs in one
-// block.
+// rate = learning_rate * |variable| / |direction|; the ratio is 1 if a norm is 0, and if not
+// `scaled`. Runs in one block.
 __global__ void __launch_bounds__(kThreads)
-    lamb_rate(const double* norms, int blocks, PerRunArg<double> learning_rate, double* rate) {
+    lamb_rate(const double* norms, int blocks, PerRunArg<double> learning_rate, bool scaled,
+              double* rate) {
   double of_variable = 0.0, of_direction = 0.0;
   for (int i = threadIdx.x; i < blocks; i += kThreads) {
     of_variable += norms[2 * i];
@@ -60,8 +61,9 @@ __global__ void __launch_bounds__(kThreads)
   of_variable = over_row(row, of_variable, Add());
   of_direction = over_row(row, of_direction, Add());
   if (row.lane == 0)
-    *rate = learning_rate() *
-            (of_variable > 0.0 && of_direction > 0.0 ? ::sqrt(of_variable / of_direction) : 1.0);
+    *rate = learning_rate() * (scaled && of_variable > 0.0 && of_direction > 0.0
+                                   ? ::sqrt(of_variable / of_direction)
+                                   : 1.0);
 }
 
 template <class T>
@@ -103,7 +105,8 @@ void lamb_kernel(KernelContext& c) {
     double* rate = norms + 2 * blocks;
     launch(c, {.blocks = blocks}, lamb_moments<T>, variable, m, v, c.inputs[3].as<const T>(), step,
            size, norms);
-    launch(c, {.blocks = 1u}, lamb_rate, norms, static_cast<int>(blocks), learning_rate, rate);
+    launch(c, {.blocks = 1u}, lamb_rate, norms, static_cast<int>(blocks), learning_rate,
+           c.attrs<Lamb>().scaled, rate);
     launch(c, {.blocks = packs}, lamb_apply<T>, variable, m, v, step, size, rate);
   });
 }

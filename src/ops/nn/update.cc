@@ -81,7 +81,7 @@ TANDEM_MULTIVERSION void lamb_moments(cpu::LambStep<Compute<T>> step, const T* v
   using C = Compute<T>;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
-    const C g = static_cast<C>(gradient[i]) * step.grad_scale;
+    const C g = step.slope(static_cast<C>(gradient[i]), static_cast<C>(variable[i]));
     m[i] = store_as<T>(step.first_moment(static_cast<C>(m[i]), g));
     v[i] = store_as<T>(step.second_moment(static_cast<C>(v[i]), g));
   }
@@ -133,7 +133,7 @@ void lamb_kernel(KernelContext& c) {
       variable_norm += norms[2 * b];
       direction_norm += norms[2 * b + 1];
     }
-    const double ratio = variable_norm > 0.0 && direction_norm > 0.0
+    const double ratio = rule.scaled && variable_norm > 0.0 && direction_norm > 0.0
                              ? std::sqrt(variable_norm / direction_norm)
                              : 1.0;
     parallel_for(count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -157,11 +157,21 @@ constexpr OpDef update_op(KernelFn kernel = update_kernel<StepOf>,
 
 const OpDef kGradientDescent = update_op<cpu::DescentStep>();
 const OpDef kMomentum = update_op<cpu::MomentumStep>();
+const OpDef kDampedMomentum = update_op<cpu::DampedMomentumStep>();
 const OpDef kAdam = update_op<cpu::AdamStep>();
 const OpDef kAdagrad = update_op<cpu::AdagradStep>();
 const OpDef kLamb = update_op<cpu::LambStep>(lamb_kernel, kStateful);
 template <bool kCentred, bool kMomentum>
 const OpDef kRmsProp = update_op<cpu::RmsPropSteps<kCentred, kMomentum>::template UpdateStep>();
+
+const OpDef kStepScalar = {
+    .name = "StepScalar",
+    .attrs = &attrs_type<StepScalar>,
+    .infer = [](InferContext& c) { c.add_output(float64, Shape::scalar()); },
+    .cpu_kernel =
+        [](KernelContext& c) { *c.outputs[0].as<double>() = c.attrs<StepScalar>().value; },
+    .gpu = false,
+    .traits = kStateful};
 
 template <class Rule>
 void run_rule(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Rule& rule) {
@@ -171,8 +181,9 @@ void run_rule(const OpDef& op, std::initializer_list<const Tensor*> inputs, cons
 }  // namespace
 
 OpList update_ops() {
-  return list_of<kGradientDescent, kMomentum, kAdam, kAdagrad, kLamb, kRmsProp<false, false>,
-                 kRmsProp<false, true>, kRmsProp<true, false>, kRmsProp<true, true>>();
+  return list_of<kGradientDescent, kMomentum, kDampedMomentum, kAdam, kAdagrad, kLamb,
+                 kRmsProp<false, false>, kRmsProp<false, true>, kRmsProp<true, false>,
+                 kRmsProp<true, true>, kStepScalar>();
 }
 
 namespace update {
@@ -183,6 +194,10 @@ void apply(const GradientDescent& rule, const Tensor& variable, const Tensor& gr
 void apply(const Momentum& rule, const Tensor& variable, const Tensor& velocity,
            const Tensor& gradient) {
   run_rule(kMomentum, {&variable, &velocity, &gradient}, rule);
+}
+void apply(const DampedMomentum& rule, const Tensor& variable, const Tensor& buffer,
+           const Tensor& gradient) {
+  run_rule(kDampedMomentum, {&variable, &buffer, &gradient}, rule);
 }
 void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
            const Tensor& gradient) {
@@ -212,6 +227,7 @@ void apply(const Lamb& rule, const Tensor& variable, const Tensor& m, const Tens
            const Tensor& gradient) {
   run_rule(kLamb, {&variable, &m, &v, &gradient}, rule);
 }
+Tensor scalar_of_step(const StepScalar& scalar) { return run(kStepScalar, {}, scalar); }
 
 }  // namespace update
 }  // namespace tandem

@@ -140,6 +140,7 @@ constexpr UpdateKernel update_by() {
 
 constexpr UpdateKernel kUpdates[] = {update_by<DescentStep>(),
                                      update_by<MomentumStep>(),
+                                     update_by<DampedMomentumStep>(),
                                      update_by<AdamStep>(),
                                      update_by<AdagradStep>(),
                                      update_by<RmsPropSteps<false, false>::UpdateStep>(),

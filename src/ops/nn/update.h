@@ -14,6 +14,8 @@ namespace tandem::update {
 void apply(const GradientDescent& rule, const Tensor& variable, const Tensor& gradient);
 void apply(const Momentum& rule, const Tensor& variable, const Tensor& velocity,
            const Tensor& gradient);
+void apply(const DampedMomentum& rule, const Tensor& variable, const Tensor& buffer,
+           const Tensor& gradient);
 void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
            const Tensor& gradient);
 // `momentum` is undefined if rule.momentum is 0. `mean_gradient` is defined if the rule is centred.
@@ -23,5 +25,13 @@ void apply(const Adagrad& rule, const Tensor& variable, const Tensor& accumulato
            const Tensor& gradient);
 void apply(const Lamb& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
            const Tensor& gradient);
+
+// A scalar (float64, on the host) that changes with every step, such as the learning rate. In a
+// program its attributes are updated like those of the rules.
+struct StepScalar {
+  double value = 0.0;
+  TANDEM_FIELDS(value)
+};
+Tensor scalar_of_step(const StepScalar& scalar);
 
 }  // namespace tandem::update

@@ -28,9 +28,28 @@ struct Momentum {
   TANDEM_FIELDS(learning_rate, momentum, nesterov, weight_decay, grad_scale)
 };
 
+// As PyTorch's SGD: the buffer does not contain the learning rate, and weight decay is not
+// decoupled but added to g, or to the step if `decay_after_momentum`. buffer = momentum * buffer +
+// (1 - dampening) * g, in step 1 without dampening; var -= rate * buffer, or with `nesterov` var -=
+// rate * (g + momentum * buffer).
+struct DampedMomentum {
+  double learning_rate = 0.01;
+  double momentum = 0.9;
+  double dampening = 0.0;
+  bool nesterov = false;
+  bool decay_after_momentum = false;
+  std::int64_t step = 1;  // counts from 1
+  double weight_decay = 0.0;
+  double grad_scale = 1.0;
+  TANDEM_FIELDS(learning_rate, momentum, dampening, nesterov, decay_after_momentum, step,
+                weight_decay, grad_scale)
+};
+
 // D. P. Kingma and J. Ba, 2015, in the form of Keras: epsilon is added outside the square root, to
 // the uncorrected v. m += (1 - beta_1) (g - m); v += (1 - beta_2) (g^2 - v);
 // var -= rate * sqrt(1 - beta_2^step) / (1 - beta_1^step) * m / (sqrt(v) + epsilon).
+// In the form of the paper and PyTorch, `corrected_epsilon` adds epsilon to the corrected sqrt(v).
+// `gradient_decay` times the variable is added to the gradient first (L2 regularisation).
 struct Adam {
   double learning_rate = 1e-3;
   double beta_1 = 0.9;
@@ -38,8 +57,12 @@ struct Adam {
   double epsilon = 1e-7;
   std::int64_t step = 1;  // counts from 1
   double weight_decay = 0.0;
+  double gradient_decay = 0.0;
+  bool bias_correction = true;
+  bool corrected_epsilon = false;
   double grad_scale = 1.0;
-  TANDEM_FIELDS(learning_rate, beta_1, beta_2, epsilon, step, weight_decay, grad_scale)
+  TANDEM_FIELDS(learning_rate, beta_1, beta_2, epsilon, step, weight_decay, gradient_decay,
+                bias_correction, corrected_epsilon, grad_scale)
 };
 
 // T. Tieleman and G. Hinton, 2012, in the form of Keras: epsilon is inside the square root.
@@ -68,7 +91,8 @@ struct Adagrad {
 
 // Y. You et al., 2020: Adam's direction r = m^ / (sqrt(v^) + epsilon) + weight_decay * var with
 // both moments corrected, and var -= rate * (|var| / |r|) * r; the ratio is 1 if a norm is 0. Here,
-// weight decay is part of r.
+// weight decay is part of r. `gradient_decay` times the variable is added to the gradient instead.
+// Without `grad_averaging` the first moment is beta_1 m + g. Without `scaled` the ratio is 1.
 struct Lamb {
   double learning_rate = 1e-3;
   double beta_1 = 0.9;
@@ -76,8 +100,13 @@ struct Lamb {
   double epsilon = 1e-6;
   std::int64_t step = 1;  // counts from 1
   double weight_decay = 0.0;
+  double gradient_decay = 0.0;
+  bool bias_correction = true;
+  bool grad_averaging = true;
+  bool scaled = true;
   double grad_scale = 1.0;
-  TANDEM_FIELDS(learning_rate, beta_1, beta_2, epsilon, step, weight_decay, grad_scale)
+  TANDEM_FIELDS(learning_rate, beta_1, beta_2, epsilon, step, weight_decay, gradient_decay,
+                bias_correction, grad_averaging, scaled, grad_scale)
 };
 
 }  // namespace tandem::update

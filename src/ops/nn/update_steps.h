@@ -20,6 +20,19 @@ double kept_of(const Rule& rule) {
 inline double correction(double beta, std::int64_t step) {
   return 1.0 - std::pow(beta, static_cast<double>(step));
 }
+template <class Rule>
+double correction_1(const Rule& rule) {
+  return rule.bias_correction ? correction(rule.beta_1, rule.step) : 1.0;
+}
+template <class Rule>
+double correction_2(const Rule& rule) {
+  return rule.bias_correction ? correction(rule.beta_2, rule.step) : 1.0;
+}
+// The gradient of an L2 penalty is part of the gradient. A decay of 0 changes no bit.
+template <class C>
+TANDEM_DEVICE C with_decay(C gradient, C decay, C variable) {
+  return decay != C(0) ? gradient + decay * variable : gradient;
+}
 
 template <class C>
 struct DescentStep {
@@ -52,21 +65,44 @@ struct MomentumStep {
 };
 
 template <class C>
+struct DampedMomentumStep {
+  using Rule = update::DampedMomentum;
+  static constexpr const char* kOp = "ApplyMomentum";
+  static constexpr int kSlots = 1;
+  C rate, momentum, take, decay_before, decay_after, nesterov;
+  explicit DampedMomentumStep(const Rule& rule)
+      : rate(C(rule.learning_rate)),
+        momentum(C(rule.momentum)),
+        take(C(rule.step == 1 ? 1.0 : 1.0 - rule.dampening)),
+        decay_before(C(rule.decay_after_momentum ? 0.0 : rule.weight_decay)),
+        decay_after(C(rule.decay_after_momentum ? rule.weight_decay : 0.0)),
+        nesterov(C(rule.nesterov)) {}
+  TANDEM_DEVICE C operator()(C variable, C gradient, C* slots) const {
+    const C slope = with_decay(gradient, decay_before, variable);
+    slots[0] = momentum * slots[0] + take * slope;
+    const C direction = nesterov != C(0) ? slope + momentum * slots[0] : slots[0];
+    return variable - rate * with_decay(direction, decay_after, variable);
+  }
+};
+
+template <class C>
 struct AdamStep {
   using Rule = update::Adam;
   static constexpr const char* kOp = "ApplyAdam";
   static constexpr int kSlots = 2;
-  C rate, take_1, take_2, epsilon, keep;
+  C rate, take_1, take_2, epsilon, keep, decay;
   explicit AdamStep(const Rule& rule)
-      : rate(C(rule.learning_rate * std::sqrt(correction(rule.beta_2, rule.step)) /
-               correction(rule.beta_1, rule.step))),
+      : rate(C(rule.learning_rate * std::sqrt(correction_2(rule)) / correction_1(rule))),
         take_1(C(1.0 - rule.beta_1)),
         take_2(C(1.0 - rule.beta_2)),
-        epsilon(C(rule.epsilon)),
-        keep(C(kept_of(rule))) {}
+        // m / (sqrt(v / c) + epsilon) = sqrt(c) * m / (sqrt(v) + sqrt(c) * epsilon)
+        epsilon(C(rule.epsilon * (rule.corrected_epsilon ? std::sqrt(correction_2(rule)) : 1.0))),
+        keep(C(kept_of(rule))),
+        decay(C(rule.gradient_decay)) {}
   TANDEM_DEVICE C operator()(C variable, C gradient, C* slots) const {
-    slots[0] += (gradient - slots[0]) * take_1;
-    slots[1] += (gradient * gradient - slots[1]) * take_2;
+    const C slope = with_decay(gradient, decay, variable);
+    slots[0] += (slope - slots[0]) * take_1;
+    slots[1] += (slope * slope - slots[1]) * take_2;
     return variable * keep - rate * slots[0] / (prim::sqrt(slots[1]) + epsilon);
   }
 };
@@ -126,16 +162,24 @@ struct LambStep {
   using Rule = update::Lamb;
   static constexpr const char* kOp = "ApplyLamb";
   static constexpr int kSlots = 2;
-  C take_1, take_2, correct_1, correct_2, epsilon, decay, grad_scale;
+  C take_1, take_2, correct_1, correct_2, share, epsilon, decay, gradient_decay, grad_scale;
   explicit LambStep(const Rule& rule)
       : take_1(C(1.0 - rule.beta_1)),
         take_2(C(1.0 - rule.beta_2)),
-        correct_1(C(1.0 / correction(rule.beta_1, rule.step))),
-        correct_2(C(1.0 / correction(rule.beta_2, rule.step))),
+        correct_1(C(1.0 / correction_1(rule))),
+        correct_2(C(1.0 / correction_2(rule))),
+        share(C(rule.grad_averaging ? 1.0 : 1.0 / (1.0 - rule.beta_1))),
         epsilon(C(rule.epsilon)),
         decay(C(rule.weight_decay)),
+        gradient_decay(C(rule.gradient_decay)),
         grad_scale(C(rule.grad_scale)) {}
-  TANDEM_DEVICE C first_moment(C m, C gradient) const { return m + (gradient - m) * take_1; }
+  // The gradient that the moments follow.
+  TANDEM_DEVICE C slope(C gradient, C variable) const {
+    return with_decay(gradient * grad_scale, gradient_decay, variable);
+  }
+  TANDEM_DEVICE C first_moment(C m, C gradient) const {
+    return m + (gradient * share - m) * take_1;
+  }
   TANDEM_DEVICE C second_moment(C v, C gradient) const {
     return v + (gradient * gradient - v) * take_2;
   }

@@ -1,0 +1,91 @@
+// Optimizers with one of the rules of ops/nn/update.h.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+#include "nn/optimizer_impl.h"
+#include "ops/nn/update.h"
+
+namespace tandem::optimizers {
+
+// Each step sets the rule's learning rate and, if it has one, its step number.
+template <class Rule>
+class RuleOptimizer final : public Optimizer::Impl {
+ public:
+  using Slots = std::span<const Tensor>;
+  using Apply = void (*)(const Rule& rule, const Tensor& variable, const Tensor& gradient,
+                         Slots slots);
+
+  RuleOptimizer(const char* name, const LearningRate& rate, const Clipping& clipping,
+                std::vector<Variable> parameters, const Rule& rule, std::vector<SlotSpec> slots,
+                Apply apply)
+      : Impl(name, rate, clipping, std::move(parameters)),
+        rule_(rule),
+        slots_(std::move(slots)),
+        apply_(apply) {}
+
+  std::shared_ptr<Impl> with_trust(TrustRatio trust) const override {
+    Rule rule = rule_;
+    trust.weight_decay = std::exchange(rule.weight_decay, 0.0);
+    if constexpr (requires { rule.gradient_decay; })
+      trust.weight_decay += std::exchange(rule.gradient_decay, 0.0);
+    return std::shared_ptr<Impl>(new RuleOptimizer(*this, rule, trust));
+  }
+
+ private:
+  RuleOptimizer(const RuleOptimizer& other, const Rule& rule, const TrustRatio& trust)
+      : Impl(other, trust), rule_(rule), slots_(other.slots_), apply_(other.apply_) {}
+
+  std::vector<SlotSpec> slots() const override { return slots_; }
+
+  void update(const StepInfo& step, const Tensor& variable, const Tensor& gradient,
+              Slots slots) const override {
+    Rule rule = rule_;
+    set_step(step, &rule);
+    apply_(rule, variable, gradient, slots);
+  }
+
+  SetStep step_setter() const override { return set_step; }
+
+  static void set_step(const StepInfo& step, void* attrs) {
+    Rule& rule = *static_cast<Rule*>(attrs);
+    rule.learning_rate = step.learning_rate;
+    if constexpr (requires { rule.step; }) rule.step = step.number;
+  }
+
+  Rule rule_;
+  std::vector<SlotSpec> slots_;
+  Apply apply_;
+};
+
+template <class Rule>
+Optimizer make_optimizer(const char* name, const LearningRate& rate, const Clipping& clipping,
+                         std::vector<Variable> parameters, const Rule& rule,
+                         std::vector<Optimizer::Impl::SlotSpec> slots,
+                         typename RuleOptimizer<Rule>::Apply apply) {
+  return Optimizer(std::make_shared<RuleOptimizer<Rule>>(
+      name, rate, clipping, std::move(parameters), rule, std::move(slots), apply));
+}
+
+// The function that applies a rule with two slots, such as Adam's.
+template <class Rule>
+void apply_with_two_slots(const Rule& rule, const Tensor& variable, const Tensor& gradient,
+                          std::span<const Tensor> slots) {
+  update::apply(rule, variable, slots[0], slots[1], gradient);
+}
+template <class Rule>
+void apply_with_one_slot(const Rule& rule, const Tensor& variable, const Tensor& gradient,
+                         std::span<const Tensor> slots) {
+  update::apply(rule, variable, slots[0], gradient);
+}
+
+inline void expect_fraction(const char* optimizer, const char* what, double value) {
+  if (!(value >= 0.0 && value <= 1.0))
+    fail<InvalidArgumentError>("[{}] expected {} in [0, 1], got {}", optimizer, what, value);
+}
+
+}  // namespace tandem::optimizers

@@ -1,0 +1,63 @@
+// Trust ratios: Y. You, I. Gitman and B. Ginsburg, 2017 (LARS), in the form of apex.parallel.LARC.
+#include "graph/graph.h"
+#include "nn/optimizer_impl.h"
+#include "ops/nn/update.h"
+#include "runtime/placement.h"
+#include "runtime/variable_impl.h"
+#include "tandem/creation.h"
+#include "tandem/device.h"
+#include "tandem/graph.h"
+#include "tandem/math.h"
+
+namespace tandem::optimizers {
+namespace {
+
+using TrustRatio = Optimizer::Impl::TrustRatio;
+
+// (gradient + weight_decay * variable) * ratio; the gradient alone if a norm is 0. `rate`: the
+// learning rate, a float64 scalar.
+Tensor scaled(const TrustRatio& trust, const Tensor& variable, const Tensor& gradient,
+              const Tensor& rate) {
+  const Tensor of_variable = global_norm({variable}), of_gradient = global_norm({gradient});
+  Tensor ratio = of_variable * trust.coefficient /
+                 (of_gradient + of_variable * trust.weight_decay + trust.epsilon);
+  if (trust.clip) ratio = minimum(ratio / cast(rate, ratio.dtype()), 1.0);
+  const Tensor applies = logical_and(greater(of_variable, 0.0), greater(of_gradient, 0.0));
+  const DType dtype = gradient.dtype();
+  const Tensor factor = cast(where(applies, ratio, ones_like(ratio)), dtype);
+  Tensor result = gradient * factor;
+  if (trust.weight_decay != 0.0) {
+    const Tensor decay = where(applies, ratio * trust.weight_decay, zeros_like(ratio));
+    result = result + variable * cast(decay, dtype);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Tensor> Optimizer::Impl::trusted(std::size_t copy, std::span<State* const> states,
+                                             std::span<const Tensor> gradients,
+                                             const StepInfo& step,
+                                             const std::function<StepInfo()>& of_run) const {
+  Tensor rate;
+  {
+    std::shared_ptr<const AttrUpdate> renewal;
+    if (of_run)
+      renewal = std::make_shared<const AttrUpdate>([of_run](void* attrs) {
+        static_cast<update::StepScalar*>(attrs)->value = of_run().learning_rate;
+      });
+    const AttrUpdateScope renewing(renewal);
+    const DeviceScope host("/cpu:0");
+    rate = update::scalar_of_step({.value = step.learning_rate});
+  }
+  std::vector<Tensor> result(gradients.begin(), gradients.end());
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    VariableImpl& variable = states[i]->variable.impl();
+    const ColocateWith beside(variable.storage().value(copy));
+    result[i] = scaled(*trust_, variable.read(copy), gradients[i], rate);
+  }
+  return result;
+}
+
+}  // namespace tandem::optimizers
