@@ -52,12 +52,12 @@ class DeviceId {
   DeviceId(const char* name) : name_(name) {}             // NOLINT
   DeviceId(std::string name) : name_(std::move(name)) {}  // NOLINT
   /// @}
-  bool is_index() const { return name_.empty(); }  ///< whether it is the index of a GPU
+  bool is_index() const { return gpu_.has_value(); }  ///< whether it is the index of a GPU
   /// "GPU:1", or the name that was given.
-  std::string name() const { return is_index() ? "GPU:" + std::to_string(gpu_) : name_; }
+  std::string name() const { return gpu_ ? "GPU:" + std::to_string(*gpu_) : name_; }
 
  private:
-  int gpu_ = 0;
+  std::optional<int> gpu_;
   std::string name_;
 };
 
