@@ -1,0 +1,207 @@
+// GradScaler, LossScaleOptimizer and scale_loss: constants, skipped steps, errors.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "support/errors.h"
+#include "support/tensors.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+using testing::error_of;
+using testing::values_of;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// y = x * w, whose gradient is x.
+struct Line {
+  Variable weight{ones({2})};
+  optimizers::Optimizer optimizer = optimizers::SGD(0.5, {weight});
+  Tensor loss(double x) const { return reduce_sum(weight.value() * x); }
+};
+
+TEST(GradScaler, HasTheConstantsOfTorch) {
+  const amp::GradScaler scaler;
+  EXPECT_EQ(scaler.get_scale(), 65536.0);
+  EXPECT_EQ(scaler.get_growth_factor(), 2.0);
+  EXPECT_EQ(scaler.get_backoff_factor(), 0.5);
+  EXPECT_EQ(scaler.get_growth_interval(), 2000);
+}
+
+// Steps with gradients 1, inf and 2, eager or traced.
+void train_with_overflow(bool traced) {
+  SCOPED_TRACE(traced);
+  Line line;
+  amp::GradScaler scaler({.init_scale = 8.0, .growth_interval = 2});
+  const auto step = [&](const Tensor& x) {
+    line.optimizer.zero_grad();
+    const Tensor loss = reduce_sum(line.weight.value() * x);
+    scaler.scale(loss).backward();
+    scaler.step(line.optimizer);
+    scaler.update();
+    return loss;
+  };
+  const auto replayed = function(step);
+  const auto run = [&](double x) {
+    const Tensor input = full({2}, x);
+    static_cast<void>(traced ? replayed(input) : step(input));
+  };
+  run(1.0);
+  EXPECT_EQ(values_of(line.weight), std::vector<double>({0.5, 0.5}));
+  run(kInf);
+  EXPECT_EQ(values_of(line.weight), std::vector<double>({0.5, 0.5}));
+  EXPECT_EQ(scaler.get_scale(), 4.0);
+  EXPECT_EQ(line.optimizer.iterations(), 1);
+  run(1.0);
+  EXPECT_EQ(scaler.get_scale(), 4.0);
+  run(2.0);
+  EXPECT_EQ(scaler.get_scale(), 8.0);
+  EXPECT_EQ(values_of(line.weight), std::vector<double>({-1.0, -1.0}));
+}
+
+TEST(GradScaler, SkipsStepsThatOverflowAndGrowsAfterGoodOnes) { train_with_overflow(false); }
+TEST(GradScaler, DoesTheSameInTracedFunctions) { train_with_overflow(true); }
+
+TEST(GradScaler, UnscaledGradientsMayBeClippedBeforeTheStep) {
+  Line line;
+  amp::GradScaler scaler;
+  scaler.scale(line.loss(4.0)).backward();
+  scaler.unscale_(line.optimizer);
+  EXPECT_EQ(values_of(line.weight.grad()), std::vector<double>({4.0, 4.0}));
+  line.weight.set_grad(clip_by_value(line.weight.grad(), -1.0, 1.0));
+  scaler.step(line.optimizer);
+  scaler.update();
+  EXPECT_EQ(values_of(line.weight), std::vector<double>({0.5, 0.5}));
+}
+
+TEST(GradScaler, AnOverflowBeforeClippingSkipsTheStep) {
+  Line line;
+  amp::GradScaler scaler;
+  scaler.scale(line.loss(kInf)).backward();
+  scaler.unscale_(line.optimizer);
+  line.weight.set_grad(clip_by_value(line.weight.grad(), -1.0, 1.0));
+  scaler.step(line.optimizer);
+  scaler.update();
+  EXPECT_EQ(values_of(line.weight), std::vector<double>({1.0, 1.0}));
+  EXPECT_EQ(scaler.get_scale(), 32768.0);
+}
+
+TEST(GradScaler, OneSkippedOptimizerOfTwoReducesTheScale) {
+  Line good, bad;
+  amp::GradScaler scaler;
+  scaler.scale(good.loss(1.0)).backward();
+  scaler.scale(bad.loss(kInf)).backward();
+  scaler.step(good.optimizer);
+  scaler.step(bad.optimizer);
+  scaler.update();
+  EXPECT_EQ(values_of(good.weight), std::vector<double>({0.5, 0.5}));
+  EXPECT_EQ(values_of(bad.weight), std::vector<double>({1.0, 1.0}));
+  EXPECT_EQ(scaler.get_scale(), 32768.0);
+}
+
+TEST(GradScaler, RefusesCallsInTheWrongOrder) {
+  Line line;
+  amp::GradScaler scaler;
+  EXPECT_EQ(error_of<FailedPreconditionError>([&] { scaler.update(); }),
+            "[GradScaler] No inf checks were recorded prior to update.");
+  EXPECT_EQ(error_of<FailedPreconditionError>([&] { scaler.step(line.optimizer); }),
+            "[GradScaler] No inf checks were recorded for this optimizer.");
+  scaler.scale(line.loss(1.0)).backward();
+  scaler.unscale_(line.optimizer);
+  EXPECT_EQ(error_of<FailedPreconditionError>([&] { scaler.unscale_(line.optimizer); }),
+            "[GradScaler] unscale_() has already been called on this optimizer since the last "
+            "update().");
+  scaler.step(line.optimizer);
+  EXPECT_EQ(error_of<FailedPreconditionError>([&] { scaler.step(line.optimizer); }),
+            "[GradScaler] step() has already been called since the last update().");
+  EXPECT_EQ(error_of<FailedPreconditionError>([&] { scaler.unscale_(line.optimizer); }),
+            "[GradScaler] unscale_() is being called after step().");
+}
+
+TEST(GradScaler, RefusesFloat16Gradients) {
+  const Variable weight(ones({2}, {.dtype = float16}));
+  auto optimizer = optimizers::SGD(0.5, {weight});
+  amp::GradScaler scaler;
+  reduce_sum(weight.value()).backward();
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { scaler.unscale_(optimizer); }),
+            "[GradScaler] Attempting to unscale FP16 gradients.");
+}
+
+TEST(GradScaler, ItsStateIsRestored) {
+  Line line;
+  amp::GradScaler scaler({.init_scale = 4.0}), other;
+  scaler.scale(line.loss(1.0)).backward();
+  scaler.step(line.optimizer);
+  scaler.update();
+  other.load_state_dict(scaler.state_dict());
+  EXPECT_EQ(other.state_dict(), scaler.state_dict());
+  EXPECT_EQ(other.state_dict().at("_growth_tracker"), 1.0);
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { other.load_state_dict({}); }),
+            "[GradScaler] The source state dict is empty, possibly because it was saved from a "
+            "disabled instance of GradScaler.");
+}
+
+TEST(GradScaler, DisabledPassesEverythingThrough) {
+  Line line;
+  amp::GradScaler scaler({.enabled = false});
+  scaler.scale(line.loss(1.0)).backward();
+  scaler.step(line.optimizer);
+  scaler.update();
+  EXPECT_EQ(values_of(line.weight), std::vector<double>({0.5, 0.5}));
+  EXPECT_EQ(scaler.get_scale(), 1.0);
+  EXPECT_TRUE(scaler.state_dict().empty());
+}
+
+TEST(LossScaleOptimizer, MinimizeScalesAndSkips) {
+  for (bool traced : {false, true}) {
+    SCOPED_TRACE(traced);
+    Line line;
+    auto optimizer = optimizers::LossScaleOptimizer(line.optimizer, {.initial_scale = 1024.0});
+    const auto step = [&](const Tensor& x) {
+      const Tensor loss = reduce_sum(line.weight.value() * x);
+      optimizer.minimize(loss, {line.weight});
+      return loss;
+    };
+    const auto replayed = function(step);
+    for (double x : {1.0, kInf, 1.0})
+      static_cast<void>(traced ? replayed(full({2}, x)) : step(full({2}, x)));
+    EXPECT_EQ(values_of(line.weight), std::vector<double>({0.0, 0.0}));
+    EXPECT_EQ(optimizer.loss_scale(), 512.0);
+    EXPECT_EQ(optimizer.iterations(), 2);
+  }
+}
+
+TEST(LossScaleOptimizer, OneReplicaWithAnInfSkipsTheStepOnAll) {
+  const distribute::MirroredStrategy strategy({"/cpu:0", "/cpu:0", "/cpu:0", "/cpu:0"});
+  const auto scope = strategy.scope();
+  const Variable weight(ones({2}));
+  auto optimizer = optimizers::LossScaleOptimizer(optimizers::SGD(0.5, {weight}));
+  const auto step = [&](int at) {
+    strategy.run([&] {
+      const int me = distribute::get_replica_context().replica_id_in_sync_group();
+      const Tensor x = full({2}, me == at ? kInf : 1.0);
+      optimizer.minimize(reduce_sum(weight.value() * x) * 0.25, {weight});
+    });
+  };
+  step(2);
+  EXPECT_EQ(values_of(weight), std::vector<double>({1.0, 1.0}));
+  EXPECT_EQ(optimizer.loss_scale(), 32768.0);
+  step(-1);
+  EXPECT_EQ(values_of(weight), std::vector<double>({0.5, 0.5}));
+}
+
+TEST(LossScaleOptimizer, RefusesOptionsOutOfRange) {
+  const auto error = [](const optimizers::LossScaleOptions& options) {
+    return error_of<InvalidArgumentError>(
+        [&] { optimizers::LossScaleOptimizer(optimizers::SGD(0.1), options); });
+  };
+  EXPECT_EQ(error({.growth_factor = 1.0}),
+            "[LossScaleOptimizer] expected a growth_factor above 1, got 1");
+  EXPECT_EQ(error({.backoff_factor = 1.0}),
+            "[LossScaleOptimizer] expected a backoff_factor between 0 and 1, got 1");
+}
+
+}  // namespace
+}  // namespace tandem
