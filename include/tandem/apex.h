@@ -193,7 +193,7 @@ struct LARCOptions {
 /// unchanged, and no weight decay. As apex.parallel.LARC.
 ///
 /// Returns an optimizer with the rule, parameters and learning rate of `optimizer`, which share a
-/// later set_learning_rate(). Throws FailedPreconditionError if `optimizer` has slots already.
+/// later set_learning_rate(). Throws FailedPreconditionError if `optimizer` has slots or is a LARC.
 /// Steps in graphs for sessions throw UnimplementedError.
 tandem::optimizers::Optimizer LARC(const tandem::optimizers::Optimizer& optimizer,
                                    const LARCOptions& options = {});

@@ -65,15 +65,6 @@ Optimizer::Impl::Impl(std::string name, LearningRate rate, const Clipping& clipp
   check_clipping(name_, clipping_);
 }
 
-Optimizer::Impl::Impl(const Impl& other, const TrustRatio& trust)
-    : std::enable_shared_from_this<Impl>(),
-      name_(other.name_),
-      rate_(other.rate_),
-      clipping_(other.clipping_),
-      parameters_(other.parameters_),
-      loss_scales_(other.loss_scales_),
-      trust_(trust) {}
-
 // --- slots ---
 
 // One step's update of any of the variables.
@@ -264,13 +255,9 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
         [self = shared_from_this(), &steps, copy] { increment_count(steps, copy); });
     count += earlier;
   }
-  std::vector<Tensor> with_trust;
-  if (trust_) {
-    with_trust = trusted(copy, states, gradients, step_at(count), of_run);
-    gradients = with_trust;
-  }
+  const std::vector<Tensor> scaled = trusted(copy, states, gradients, step_at(count), of_run);
   const AttrUpdateScope update_scope(step_update);
-  update_states({*this, step_at(count), std::move(of_run)}, copy, states, gradients);
+  update_states({*this, step_at(count), std::move(of_run)}, copy, states, scaled);
   if (!building) increment_count(steps, copy);
 }
 

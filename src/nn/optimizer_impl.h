@@ -151,7 +151,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   void update_copy(std::size_t copy, std::span<State* const> states,
                    std::span<const Tensor> gradients);
 
-  // The gradients with trust ratios. `of_run` as in StepUpdate.
+  // The gradients, with trust ratios if there are any. `of_run` as in StepUpdate.
   std::vector<Tensor> trusted(std::size_t copy, std::span<State* const> states,
                               std::span<const Tensor> gradients, const StepInfo& step,
                               const std::function<StepInfo()>& of_run) const;

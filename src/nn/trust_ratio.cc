@@ -1,4 +1,5 @@
 // Trust ratios: Y. You, I. Gitman and B. Ginsburg, 2017 (LARS), in the form of apex.parallel.LARC.
+#include "core/status.h"
 #include "graph/graph.h"
 #include "nn/optimizer_impl.h"
 #include "ops/nn/update.h"
@@ -35,22 +36,35 @@ Tensor scaled(const TrustRatio& trust, const Tensor& variable, const Tensor& gra
 
 }  // namespace
 
+Optimizer::Impl::Impl(const Impl& other, const TrustRatio& trust)
+    : std::enable_shared_from_this<Impl>(),
+      name_(other.name_),
+      rate_(other.rate_),
+      clipping_(other.clipping_),
+      parameters_(other.parameters_),
+      trust_(trust) {
+  if (other.trust_)
+    fail<FailedPreconditionError>("[LARC] expected an optimizer without trust ratios, got {}",
+                                  name_);
+}
+
 std::vector<Tensor> Optimizer::Impl::trusted(std::size_t copy, std::span<State* const> states,
                                              std::span<const Tensor> gradients,
                                              const StepInfo& step,
                                              const std::function<StepInfo()>& of_run) const {
+  std::vector<Tensor> result(gradients.begin(), gradients.end());
+  if (!trust_) return result;
   Tensor rate;
   {
-    std::shared_ptr<const AttrUpdate> renewal;
+    std::shared_ptr<const AttrUpdate> step_update;
     if (of_run)
-      renewal = std::make_shared<const AttrUpdate>([of_run](void* attrs) {
+      step_update = std::make_shared<const AttrUpdate>([of_run](void* attrs) {
         static_cast<update::StepScalar*>(attrs)->value = of_run().learning_rate;
       });
-    const AttrUpdateScope renewing(renewal);
+    const AttrUpdateScope update_scope(step_update);
     const DeviceScope host("/cpu:0");
     rate = update::scalar_of_step({.value = step.learning_rate});
   }
-  std::vector<Tensor> result(gradients.begin(), gradients.end());
   for (std::size_t i = 0; i < states.size(); ++i) {
     if (!gradients[i].defined()) continue;
     VariableImpl& variable = states[i]->variable.impl();

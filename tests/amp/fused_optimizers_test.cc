@@ -303,6 +303,11 @@ TEST(LARC, SharesTheLearningRateOfTheOptimizer) {
   EXPECT_EQ(larc.learning_rate(), 0.25);
 }
 
+TEST(LARC, RefusesAnotherLARC) {
+  testing::expect_parts(error_of<FailedPreconditionError>([] { LARC(LARC(fused::FusedSGD())); }),
+                        {"[LARC] expected an optimizer without trust ratios, got fused_sgd"});
+}
+
 TEST(LARC, RefusesAnOptimizerThatHasSlots) {
   Optimizer sgd = fused::FusedSGD({.momentum = 0.9});
   sgd.build({Variable(ones({2}))});
