@@ -139,7 +139,7 @@ class LossScaleChoice {
  public:
   /// A fixed scale.
   LossScaleChoice(double scale) : scale_(scale) {}  // NOLINT: implicit
-  /// "dynamic". Throws InvalidArgumentError for other texts.
+  /// "dynamic". Throws InvalidArgumentError for another string.
   LossScaleChoice(const char* text);  // NOLINT: implicit
   /// The fixed scale; none for a dynamic one.
   const std::optional<double>& fixed() const { return scale_; }
@@ -176,7 +176,7 @@ struct InitializeOptions {
 /// Prepares models and optimizers for mixed precision, before the first step: the models' layers get
 /// a dtype policy or run under autocast, and the optimizers get a loss scale. As
 /// apex.amp.initialize. Throws InvalidArgumentError for an unknown level and for options that
-/// exclude each other, with Apex's texts.
+/// exclude each other, with Apex's messages.
 void initialize(const std::vector<Layer>& models,
                 const std::vector<optimizers::Optimizer>& optimizers,
                 const InitializeOptions& options = {});

@@ -30,7 +30,7 @@ int this_replica() {
 }  // namespace
 
 struct GradScaler::State {
-  // What was done to an optimizer since the last update().
+  // The calls for an optimizer since the last update().
   struct Progress {
     bool stepped = false;
     Tensor unscaled;  // ScaledStep::unscaled

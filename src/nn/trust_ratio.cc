@@ -42,6 +42,7 @@ Optimizer::Impl::Impl(const Impl& other, const TrustRatio& trust)
       rate_(other.rate_),
       clipping_(other.clipping_),
       parameters_(other.parameters_),
+      loss_scales_(other.loss_scales_),
       trust_(trust) {
   if (other.trust_)
     fail<FailedPreconditionError>("[LARC] expected an optimizer without trust ratios, got {}",
