@@ -99,10 +99,10 @@ void prepare(const Layer& model, const Settings& settings, const InitializeOptio
   const bool keeps_norms = lower && !masters && settings.keep_batchnorm_fp32.value_or(false);
   const DTypePolicy of_norms = keeps_norms ? DTypePolicy("mixed_" + name) : policy;
   convert(layer, policy, of_norms);
-  const std::optional<DType> outputs = options.cast_model_outputs
-                                           ? options.cast_model_outputs
-                                           : (lower ? std::optional(float32) : std::nullopt);
-  layer.set_output_dtype(outputs);
+  if (options.cast_model_outputs)
+    layer.set_output_dtype(*options.cast_model_outputs);
+  else if (lower)
+    layer.set_output_dtype(float32);
 }
 
 }  // namespace

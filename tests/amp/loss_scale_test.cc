@@ -174,13 +174,15 @@ TEST(LossScaleOptimizer, MinimizeScalesAndSkips) {
 }
 
 TEST(LossScaleOptimizer, OneReplicaWithAnInfSkipsTheStepOnAll) {
-  const distribute::MirroredStrategy strategy({"/cpu:0", "/cpu:0", "/cpu:0", "/cpu:0"});
+  config::set_logical_cpus(4);
+  const distribute::MirroredStrategy strategy(
+      {.devices = {"/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3"}});
   const auto scope = strategy.scope();
   const Variable weight(ones({2}));
   auto optimizer = optimizers::LossScaleOptimizer(optimizers::SGD(0.5, {weight}));
   const auto step = [&](int at) {
     strategy.run([&] {
-      const int me = distribute::get_replica_context().replica_id_in_sync_group();
+      const int me = distribute::replica_id_in_sync_group();
       const Tensor x = full({2}, me == at ? kInf : 1.0);
       optimizer.minimize(reduce_sum(weight.value() * x) * 0.25, {weight});
     });
