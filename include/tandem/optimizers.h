@@ -66,7 +66,7 @@ struct LossScaleOptions {
   bool dynamic = true;  ///< false: the scale stays, and skips steps all the same
 };
 class GradientExchange;
-struct ScaledStep;
+struct LossScaledStep;
 
 /// An optimizer. A shared handle. Inside a strategy's replicas, every replica calls it with its own
 /// gradients. They are summed over the replicas, and each replica updates its own copies of the
@@ -127,7 +127,7 @@ class Optimizer {
       : impl_(std::move(impl)), exchange_(std::move(exchange)) {}
   const std::shared_ptr<Impl>& impl() const { return impl_; }  ///< for Tandem's own code
   /// For Tandem's own code: step() with another loss scale.
-  void step(ScaledStep* scaled);
+  void step(LossScaledStep* scaled);
   /// For Tandem's own code. Throws FailedPreconditionError for an undefined optimizer.
   Impl& defined_impl() const;
   /// For Tandem's own code.

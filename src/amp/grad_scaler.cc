@@ -11,9 +11,9 @@ namespace tandem::amp {
 namespace {
 
 using optimizers::LossScale;
+using optimizers::LossScaledStep;
 using optimizers::LossScaleOptions;
 using optimizers::Optimizer;
-using optimizers::ScaledStep;
 
 LossScaleOptions options_of(const GradScalerOptions& options) {
   return {.initial_scale = options.init_scale,
@@ -33,8 +33,8 @@ struct GradScaler::State {
   // The calls for an optimizer since the last update().
   struct Progress {
     bool stepped = false;
-    Tensor unscaled;  // ScaledStep::unscaled
-    Tensor finite;    // ScaledStep::finite
+    Tensor unscaled;  // LossScaledStep::unscaled
+    Tensor finite;    // LossScaledStep::finite
   };
   // By the optimizer.
   using Optimizers = std::unordered_map<const Optimizer::Impl*, Progress>;
@@ -95,7 +95,7 @@ void GradScaler::step(Optimizer& optimizer) {
   if (progress.stepped)
     throw FailedPreconditionError(
         "[GradScaler] step() has already been called since the last update().");
-  ScaledStep step{.scale = &state_->scale, .unscaled = progress.unscaled};
+  LossScaledStep step{.scale = &state_->scale, .unscaled = progress.unscaled};
   optimizer.step(&step);
   if (!step.finite.defined())
     throw FailedPreconditionError("[GradScaler] No inf checks were recorded for this optimizer.");

@@ -13,7 +13,7 @@ using optimizers::LossScaleOptions;
 using optimizers::Optimizer;
 
 // The options of a level, with those that the user gave.
-struct Settings {
+struct LevelSettings {
   std::optional<DType> cast_model_type;
   bool patch_functions = false;
   std::optional<bool> keep_batchnorm_fp32;
@@ -21,7 +21,7 @@ struct Settings {
   LossScaleChoice loss_scale = 1.0;
 };
 
-Settings settings_of_level(const InitializeOptions& options) {
+LevelSettings settings_of_level(const InitializeOptions& options) {
   if (options.opt_level == "O0")
     return {.cast_model_type = float32, .master_weights = false, .loss_scale = 1.0};
   if (options.opt_level == "O1") return {.patch_functions = true, .loss_scale = "dynamic"};
@@ -41,11 +41,11 @@ Settings settings_of_level(const InitializeOptions& options) {
       options.opt_level);
 }
 
-Settings settings_of(const InitializeOptions& options) {
+LevelSettings settings_of(const InitializeOptions& options) {
   if (options.dtype != float16 && options.dtype != bfloat16)
     fail<InvalidArgumentError>("[initialize] expected dtype float16 or bfloat16, got {}",
                                name_of(options.dtype));
-  Settings settings = settings_of_level(options);
+  LevelSettings settings = settings_of_level(options);
   const bool inserts_casts = options.opt_level == "O1";
   const auto refuse = [](const char* why) { fail<InvalidArgumentError>("[initialize] {}", why); };
   if (options.cast_model_type) {
@@ -87,7 +87,7 @@ void convert(LayerBase& layer, const DTypePolicy& policy, const DTypePolicy& of_
   for (const Layer& child : layer.children()) convert(child.base(), policy, of_norms);
 }
 
-void prepare(const Layer& model, const Settings& settings, const InitializeOptions& options) {
+void prepare(const Layer& model, const LevelSettings& settings, const InitializeOptions& options) {
   LayerBase& layer = model.base();
   if (settings.patch_functions) layer.set_autocast(options.dtype);
   if (!settings.cast_model_type) return;
@@ -118,7 +118,7 @@ LossScaleChoice::LossScaleChoice(const char* text) {
 void initialize(const std::vector<Layer>& models, const std::vector<Optimizer>& optimizers,
                 const InitializeOptions& options) {
   if (!options.enabled) return;
-  const Settings settings = settings_of(options);
+  const LevelSettings settings = settings_of(options);
   if (options.num_losses < 1)
     fail<InvalidArgumentError>("[initialize] expected num_losses of 1 or more, got {}",
                                options.num_losses);

@@ -28,10 +28,10 @@ void spread_overflow(const Tensor& finite, std::vector<Tensor>& gradients) {
   }
 }
 
-std::optional<ScaledStep> Optimizer::Impl::own_scaled_step() {
+std::optional<LossScaledStep> Optimizer::Impl::own_scaled_step() {
   if (loss_scales_.empty()) return std::nullopt;
   const std::lock_guard lock(mutex_);
-  ScaledStep step{.scale = loss_scales_[0].get()};
+  LossScaledStep step{.scale = loss_scales_[0].get()};
   if (const auto found = unscaled_.find(this_replica()); found != unscaled_.end()) {
     step.unscaled = std::move(found->second);
     unscaled_.erase(found);
@@ -42,7 +42,7 @@ std::optional<ScaledStep> Optimizer::Impl::own_scaled_step() {
 void Optimizer::Impl::take_scaled_step(std::span<State* const> states,
                                        std::vector<Tensor> gradients,
                                        const std::vector<Variable>& variables,
-                                       GradientExchange* exchange, ScaledStep& scaled) {
+                                       GradientExchange* exchange, LossScaledStep& scaled) {
   scaled.finite = all_finite(gradients);
   if (!scaled.finite.defined()) return;
   if (!scaled.unscaled.defined()) scaled.scale->unscale(gradients);

@@ -333,7 +333,7 @@ void Optimizer::Impl::update_replicas(std::span<State* const> states,
 
 void Optimizer::Impl::take_step(std::span<State* const> states, std::vector<Tensor> gradients,
                                 const std::vector<Variable>& variables, GradientExchange* exchange,
-                                ScaledStep* scaled) {
+                                LossScaledStep* scaled) {
   NoGradScope no_grad;
   const MemoryTagScope tag(MemoryTag::kGradients);  // for clipped copies
   if (scaled) return take_scaled_step(states, std::move(gradients), variables, exchange, *scaled);
@@ -343,7 +343,7 @@ void Optimizer::Impl::take_step(std::span<State* const> states, std::vector<Tens
 
 void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
                             const ApplyOptions& options, GradientExchange* exchange,
-                            Missing missing, ScaledStep* scaled) {
+                            Missing missing, LossScaledStep* scaled) {
   if (gradients.size() != variables.size())
     fail<InvalidArgumentError>("[{}] expected a gradient for each of {} variables, got {}", name_,
                                variables.size(), gradients.size());
@@ -353,7 +353,7 @@ void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Var
 
   NoGradScope no_grad;
   const MemoryTagScope tag(MemoryTag::kGradients);
-  std::optional<ScaledStep> own;
+  std::optional<LossScaledStep> own;
   if (!scaled && (own = own_scaled_step())) scaled = &*own;
   if (scaled && scaled->unscaled.defined()) spread_overflow(scaled->unscaled, gradients);
   // Checks the variables before the gradients are reduced.
@@ -402,7 +402,7 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
   std::optional<std::vector<Tensor>> gradients = sync->finish();
   if (!gradients) return;
   report_missing(*gradients, variables);
-  std::optional<ScaledStep> scaled = own_scaled_step();
+  std::optional<LossScaledStep> scaled = own_scaled_step();
   take_step(states_of(variables), std::move(*gradients), variables, exchange,
             scaled ? &*scaled : nullptr);
 }

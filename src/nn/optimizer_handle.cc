@@ -26,7 +26,7 @@ const std::vector<Variable>& Optimizer::parameters() const { return defined_impl
 
 void Optimizer::step() { step(nullptr); }
 
-void Optimizer::step(ScaledStep* scaled) {
+void Optimizer::step(LossScaledStep* scaled) {
   const std::vector<Variable>& variables = parameters();
   if (variables.empty())
     fail<FailedPreconditionError>(

@@ -31,7 +31,7 @@ class GradientExchange {
 };
 
 // One step of a loss scale.
-struct ScaledStep {
+struct LossScaledStep {
   LossScale* scale = nullptr;
   // Whether the replica's gradients were finite when they were divided by the scale, before the
   // step. Undefined if the step divides them.
@@ -79,7 +79,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   // `scaled` may be null; else the step is skipped if the reduced gradients are not finite.
   void apply(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
              const ApplyOptions& options, GradientExchange* exchange, Missing missing,
-             ScaledStep* scaled = nullptr);
+             LossScaledStep* scaled = nullptr);
   void minimize(const Tensor& loss, const std::vector<Variable>& variables,
                 GradientExchange* exchange);
   std::int64_t iterations() const;
@@ -129,15 +129,15 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   // Applies reduced gradients to the variables of all local replicas.
   void take_step(std::span<State* const> states, std::vector<Tensor> gradients,
                  const std::vector<Variable>& variables, GradientExchange* exchange,
-                 ScaledStep* scaled);
+                 LossScaledStep* scaled);
   // Divides grad() of the parameters by `scale` and adds `earlier`, if it is not empty.
   void unscale_and_add(LossScale& scale, std::span<const Tensor> earlier);
   // The replica's step with loss_scale(); none without loss scaling.
-  std::optional<ScaledStep> own_scaled_step();
+  std::optional<LossScaledStep> own_scaled_step();
   // The same with `scaled`: unscales, and takes the step if the gradients are finite.
   void take_scaled_step(std::span<State* const> states, std::vector<Tensor> gradients,
                         const std::vector<Variable>& variables, GradientExchange* exchange,
-                        ScaledStep& scaled);
+                        LossScaledStep& scaled);
   void update_replicas(std::span<State* const> states, std::span<const Tensor> gradients,
                        const std::vector<Variable>& variables, GradientExchange* exchange);
   void check_copies(const Variable& variable) const;
@@ -174,7 +174,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   std::unordered_map<const VariableImpl*, std::unique_ptr<State>> states_;
   std::vector<State*> order_;  // in order of creation
   bool missing_reported_ = false;
-  // By replica: ScaledStep::unscaled of the next step.
+  // By replica: LossScaledStep::unscaled of the next step.
   std::unordered_map<std::size_t, Tensor> unscaled_;
   std::unordered_set<std::size_t> delayed_;  // replicas whose grad() is scaled
 };
