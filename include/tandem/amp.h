@@ -56,12 +56,12 @@ struct AutocastOptions {
 /// Scopes nest, and end in reverse order on the thread that opened them.
 class autocast {
  public:
-  /// Opens a scope. Throws InvalidArgumentError for a dtype other than float16 and bfloat16, and for
-  /// another device type.
+  /// Opens a scope. Throws InvalidArgumentError for a dtype other than float16 and bfloat16, and
+  /// for another device type.
   explicit autocast(const AutocastOptions& options = {});
   /// Opens a scope for this dtype.
   explicit autocast(DType dtype) : autocast(AutocastOptions{.dtype = dtype}) {}
-  ~autocast();
+  ~autocast();  ///< closes the scope
   autocast(const autocast&) = delete;
   autocast& operator=(const autocast&) = delete;
 
@@ -84,8 +84,8 @@ struct GradScalerOptions {
   bool enabled = true;                  ///< false: all functions pass through
 };
 
-/// Scales a loss, and skips steps whose gradients are not finite. As torch.amp.GradScaler. A handle:
-/// copies share their state.
+/// Scales a loss, and skips steps whose gradients are not finite. As torch.amp.GradScaler. A
+/// handle: copies share their state.
 ///
 /// Works eagerly and in traced functions, in which scale() to update() are in one function, and in
 /// replicas of a strategy, each of which calls it. The decision to skip is made on gradients that
@@ -173,8 +173,8 @@ struct InitializeOptions {
   double max_loss_scale = 16777216.0;           ///< upper limit of a dynamic scale
 };
 
-/// Prepares models and optimizers for mixed precision, before the first step: the models' layers get
-/// a dtype policy or run under autocast, and the optimizers get a loss scale. As
+/// Prepares models and optimizers for mixed precision, before the first step: the models' layers
+/// get a dtype policy or run under autocast, and the optimizers get a loss scale. As
 /// apex.amp.initialize. Throws InvalidArgumentError for an unknown level and for options that
 /// exclude each other, with Apex's messages.
 void initialize(const std::vector<Layer>& models,
@@ -195,10 +195,10 @@ struct ScaleLossOptions {
   bool delay_unscale = false;  ///< more losses follow: their gradients are unscaled together
 };
 
-/// A scaled loss. When it is destroyed, it divides the gradients of the optimizer's parameters by
-/// the scale, so that they may be clipped before the step. Gradients from before are kept and added.
+/// A scaled loss. Its destructor divides the gradients of the optimizer's parameters by the scale,
+/// so that they may be clipped before the step, and adds the gradients from before.
 class ScaledLoss {
- public:
+ public:  /// As scale_loss().
   ScaledLoss(const Tensor& loss, optimizers::Optimizer optimizer, const ScaleLossOptions& options);
   /// Throws errors of operations, unless another exception is being handled.
   ~ScaledLoss() noexcept(false);
@@ -207,7 +207,7 @@ class ScaledLoss {
 
   /// The loss times the scale.
   const Tensor& value() const { return scaled_; }
-  operator const Tensor&() const { return scaled_; }  // NOLINT: usable where a tensor is
+  operator const Tensor&() const { return scaled_; }  ///< value() NOLINT: implicit
   /// Computes the gradients of the scaled loss.
   void backward() const { scaled_.backward(); }
 
@@ -225,8 +225,8 @@ class ScaledLoss {
 /// { auto scaled = td::amp::scale_loss(loss, optimizer); scaled.backward(); }
 /// optimizer.step();  // skipped on all ranks if a gradient overflowed on one
 /// @endcode
-/// Throws InvalidArgumentError for a loss_id that is out of range, and FailedPreconditionError for an
-/// optimizer that initialize() has not prepared.
+/// Throws InvalidArgumentError for a loss_id that is out of range, and FailedPreconditionError for
+/// an optimizer that initialize() has not prepared.
 ScaledLoss scale_loss(const Tensor& loss, const optimizers::Optimizer& optimizer,
                       const ScaleLossOptions& options = {});
 

@@ -22,9 +22,9 @@ namespace tandem {
 /// | mixed_float16 | float16 | float32 |
 ///
 /// A layer casts its floating inputs and the variables that it reads to the dtype in which it
-/// computes. Normalisations read float32 variables, and their sums, those of softmax and those of
-/// losses are float32 in any case. mixed_float16 needs loss scaling (optimizers::LossScaleOptimizer),
-/// which Model::compile() adds.
+/// computes. Normalisations read float32 variables. Their sums, those of softmax and those of
+/// losses are float32 in any case. mixed_float16 needs optimizers::LossScaleOptimizer(), which
+/// Model::compile() adds.
 class DTypePolicy {
  public:
   /// Undefined: a layer gets the process's policy.

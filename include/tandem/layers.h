@@ -79,10 +79,10 @@ class LayerBase {
   /// Sets dtype_policy() of this layer and its child layers. Throws FailedPreconditionError if the
   /// variables exist and would have another dtype.
   void set_dtype_policy(const DTypePolicy& policy);
-  /// Sets the policy as set_dtype_policy() of this layer alone, and converts its trainable variables
-  /// to the policy's dtype if they exist. Optimizers must not have slots of them yet.
+  /// Sets the policy of this layer alone, and converts its trainable variables to the policy's
+  /// dtype if they exist. Optimizers must not have slots of them yet.
   void convert_dtype_policy(const DTypePolicy& policy);
-  /// Runs calls of the layer under amp::autocast with this dtype, float16 or bfloat16. Default: not.
+  /// Runs calls of the layer under amp::autocast with this dtype, float16 or bfloat16; unset: not.
   void set_autocast(std::optional<DType> dtype) { autocast_ = dtype; }
   const std::optional<DType>& autocast() const { return autocast_; }  ///< set_autocast()'s dtype
   /// Casts floating results of calls of the layer to this dtype. Default: not.
@@ -107,8 +107,8 @@ class LayerBase {
   void ensure_built(std::span<const Shape> input_shapes);
 
  protected:
-  /// Creates a variable named "path/name" in the current strategy scope. `dtype`: by default that of
-  /// dtype_policy(). Throws FailedPreconditionError inside a strategy's replica. As Keras's
+  /// Creates a variable named "path/name" in the current strategy scope. Default of `dtype`: that
+  /// of dtype_policy(). Throws FailedPreconditionError inside a strategy's replica. As Keras's
   /// add_weight.
   Variable add_weight(const std::string& name, const Shape& shape, const Initializer& initializer,
                       VariableOptions options = {}, std::optional<DType> dtype = std::nullopt);

@@ -171,8 +171,8 @@ ReduceOp weigh(const KernelContext& context, int rank) {
 }
 
 std::shared_ptr<CollectiveWork> start_collective(const OpDef& op, const void* attrs,
-                                       Communicator& communicator,
-                                       std::span<const Buffer> outputs) {
+                                                 Communicator& communicator,
+                                                 std::span<const Buffer> outputs) {
   const auto as = [attrs]<class A>(const A&) -> const A& { return *static_cast<const A*>(attrs); };
   const auto mine = static_cast<std::size_t>(communicator.rank());
   if (&op == &kCollectiveBroadcast)

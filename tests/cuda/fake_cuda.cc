@@ -98,7 +98,7 @@ bool is_pinned(const void* memory) {
 
 struct Recorded {
   int gpu;
-  Event event;
+  StreamEvent event;
 };
 Recorded& of(cudaEvent_t event) { return *reinterpret_cast<Recorded*>(event); }
 
