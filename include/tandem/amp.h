@@ -47,7 +47,7 @@ struct AutocastOptions {
 /// | --- | --- |
 /// | matrix products, convolutions, attention, bias_add | the scope's dtype |
 /// | losses; on GPUs also exp, log, pow, sums, softmax, layer_norm, ... | float32 |
-/// | element-wise operations on two tensors, where, concat, stack, add_n | the widest of their dtypes |
+/// | element-wise ones on two tensors, where, concat, stack, add_n | the widest of their dtypes |
 /// | all others | unchanged |
 ///
 /// float64 tensors are left alone. Gradients have the dtypes of the forward pass, so a backward
@@ -151,7 +151,7 @@ class LossScaleChoice {
 /// Options of initialize(). As the arguments of apex.amp.initialize. Those without a value have
 /// that of the optimization level:
 ///
-/// | level | cast_model_type | patch_torch_functions | keep_batchnorm_fp32 | master_weights | loss_scale |
+/// |level|cast_model_type|patch_torch_functions|keep_batchnorm_fp32|master_weights|loss_scale|
 /// | --- | --- | --- | --- | --- | --- |
 /// | O0 | float32 | false | - | false | 1.0 |
 /// | O1 | - | true | - | - | "dynamic" |
