@@ -5,6 +5,7 @@
     check.py BUILD_FOLDER memory [--emulated-gpus N]
     check.py BUILD_FOLDER virtual_gpus
     check.py BUILD_FOLDER data_parallel [--emulated-gpus N]
+    check.py BUILD_FOLDER mixed_precision [--emulated-gpus N]
     check.py BUILD_FOLDER fit_mirrored [--mnist FOLDER | --synthetic]
     check.py BUILD_FOLDER custom_loop [--emulated-gpus N]
     check.py BUILD_FOLDER twins
@@ -118,6 +119,14 @@ def check_data_parallel(build, options):
         expect(found and float(found[1]) > 0, f"{row} has peak MiB, share of the largest and busy share", out, err)
         expect(found[3] != "-" or not gpus, "emulated GPUs know how busy they were", out, err)
     expect(any("  100 % of the largest" in row for row in rows), "a device has the largest peak", out, err)
+
+
+def check_mixed_precision(build, options):
+    gpus = options.emulated_gpus
+    out, err = run(build / "mixed_precision", environment={"TANDEM_EMULATED_GPUS": str(gpus) if gpus else ""})
+    trained, scaled = out.splitlines()
+    expect(trained == "1 bfloat16 float32", "the loss falls, outputs are bfloat16 and weights float32", out, err)
+    expect(scaled == "21 65536", "the step of the scaler is applied with the initial scale", out, err)
 
 
 def check_session_towers(build, options):
@@ -343,7 +352,8 @@ def check_ddp(build, options):
 
 CHECKS = {"devices": check_devices, "session_towers": check_session_towers, "memory": check_memory,
           "virtual_gpus": check_virtual_gpus, "data_parallel": check_data_parallel,
-          "fit_mirrored": check_fit_mirrored, "custom_loop": check_custom_loop, "multi_worker": check_multi_worker,
+          "mixed_precision": check_mixed_precision, "fit_mirrored": check_fit_mirrored,
+          "custom_loop": check_custom_loop, "multi_worker": check_multi_worker,
           "train_and_evaluate": check_train_and_evaluate, "process_groups": check_process_groups, "ddp": check_ddp,
           "twins": check_twins}
 
