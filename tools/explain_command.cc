@@ -91,7 +91,8 @@ void explain_training(const ExplainOptions& options) {
     model = make_model(workload.model, data.image, data.classes);
     model.compile({.optimizer = make_optimizer(recipe, workload.optimizer, std::nullopt, kSteps),
                    .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
-                   .metrics = {"accuracy"}});
+                   .metrics = {"accuracy"},
+                   .dtype = workload.dtype});
   }
   const Explanation explanation = explain(model, batch_of(data.image, batch));
   if (options.as_json) {

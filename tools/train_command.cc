@@ -66,6 +66,7 @@ std::map<std::string, std::string> config_of(const TrainOptions& options, std::i
       {"--data", options.workload.data.substr(0, options.workload.data.find(':'))},
       {"--optimizer",
        options.workload.optimizer.empty() ? recipe.optimizer : options.workload.optimizer},
+      {"--dtype", options.workload.dtype},
       {"--lr", options.learning_rate ? fmt::format("{}", *options.learning_rate) : "default"}};
   if (recipe.decay) config["--epochs"] = std::to_string(options.epochs);  // the schedule's length
   return config;
@@ -184,7 +185,8 @@ Model make_compiled_model(const TrainOptions& options, const Recipe& recipe,
   model.compile({.optimizer = make_optimizer(recipe, options.workload.optimizer,
                                              options.learning_rate, steps),
                  .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
-                 .metrics = {"accuracy"}});
+                 .metrics = {"accuracy"},
+                 .dtype = options.workload.dtype});
   return model;
 }
 

@@ -28,6 +28,10 @@ void add_workload_options(CLI::App& command, Workload& workload, const std::stri
                        1);
   command.add_option("--optimizer", workload.optimizer,
                      "Optimizer: sgd, adam, ... (default: depends on the model)");
+  command
+      .add_option("--dtype", workload.dtype,
+                  "Dtype policy of the layers: float32, mixed_bfloat16, mixed_float16, ...")
+      ->capture_default_str();
 }
 
 void check(const Workload& workload) { check(workload.placement); }

@@ -17,6 +17,7 @@ namespace tandem::tools {
 struct Workload {
   std::string model = "lenet", data = "synthetic";
   std::string optimizer;              // empty: the model's default
+  std::string dtype = "float32";      // the dtype policy
   std::optional<std::int64_t> batch;  // not given: the model's default
   StrategyChoice placement;
 };

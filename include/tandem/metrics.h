@@ -20,7 +20,7 @@ class MetricBase {
  public:
   virtual ~MetricBase() = default;
   /// Statistics of a batch: float32 or float64 tensors whose shapes do not depend on the batch.
-  /// `sample_weight`: undefined, or one value per example.
+  /// `y_pred`: not of 16 bits. `sample_weight`: undefined, or one value per example.
   virtual std::vector<Tensor> statistics(const Tensor& y_true, const Tensor& y_pred,
                                          const Tensor& sample_weight) const = 0;
   /// The metric's value for the sums of statistics.
@@ -45,7 +45,10 @@ class Metric {
   const MetricBase& base() const;   ///< definition
   /// Adds the statistics of a batch. As update_state() in Keras.
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight = {});
-  /// Adds statistics computed by base().
+  /// The statistics of a batch by base(). Predictions of 16 bits are cast to float32, as in Keras.
+  std::vector<Tensor> statistics(const Tensor& y_true, const Tensor& y_pred,
+                                 const Tensor& sample_weight) const;
+  /// Adds statistics().
   void add_statistics(const std::vector<Tensor>& statistics);
   /// The value over all batches since the last reset; 0 before the first update. For a metric
   /// created in the scope of a multi-process strategy: over all processes, which must all call it.

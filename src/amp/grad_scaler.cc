@@ -83,7 +83,7 @@ void GradScaler::unscale_(Optimizer& optimizer) {
     if (gradients.back().defined() && gradients.back().dtype() == float16)
       throw InvalidArgumentError("[GradScaler] Attempting to unscale FP16 gradients.");
   }
-  progress.unscaled = optimizers::all_finite(gradients);
+  progress.unscaled = optimizers::are_finite(gradients);
   state_->scale.unscale(gradients);
   for (std::size_t i = 0; i < gradients.size(); ++i)
     if (gradients[i].defined()) Variable(parameters[i]).set_grad(gradients[i]);

@@ -100,6 +100,7 @@ using Frame = std::vector<FrameEntry>;
 // are followed by as many buffers, which hold the carried values while an iteration computes.
 struct Control {
   std::shared_ptr<const ControlFlow> flow;
+  std::vector<bool> writes;       // as ControlFlow::writes; passes may add inputs
   std::vector<BodyBlock> bodies;  // empty for a loop over elements, see body_for
   // Lowers the body for elements of these specs and devices.
   std::function<BodyBlock(const Frame& elements)> body_for;

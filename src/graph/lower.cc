@@ -23,7 +23,7 @@ Value& Block::add_value(const TensorSpec& spec, Device& device, Value::Kind kind
 const OpDef kCopy = {.name = "_Copy"};
 
 bool BlockOperation::mutates(std::size_t input) const {
-  if (control) return control->flow->writes[input];
+  if (control) return control->writes[input];
   return input < 32 ? (op->mutated_inputs >> input & 1u) != 0 : op->mutated_inputs == kAllTensors;
 }
 
@@ -247,6 +247,7 @@ class Lowering {
     const ControlFlow& flow = *node.control;
     auto control = std::make_shared<Control>();
     control->flow = node.control;
+    control->writes = flow.writes;
     control->offset_before = flow.offset_before;
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       if (node.mutates(i)) keep_reads_of(value_of(node.inputs[i]), node);

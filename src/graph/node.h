@@ -32,6 +32,14 @@ class Resource : public RefCounted {
   virtual Tensor value() = 0;
   // The elements for a program that writes them, in memory that no reader shares.
   virtual Tensor writable() = 0;
+
+  // The memory with a copy of its elements as `dtype`, for programs that write the copy whenever
+  // they write the elements. It remains up to date from run to run; other writes make it stale, and
+  // the next run casts the elements again. Null resources if the memory has no such copies.
+  struct WithCast {
+    RefPtr<Resource> memory, copy;
+  };
+  virtual WithCast with_cast([[maybe_unused]] DType dtype) { return {}; }
 };
 
 // Updates a node's attributes at the start of each run, such as a learning rate or the number of

@@ -416,8 +416,10 @@ struct Program::Impl final : BodyProgram {
   }
 };
 
-Program::Program(Block block, ProgramOptions options)
-    : impl_(std::make_unique<Impl>(std::move(block), std::move(options), nullptr)) {}
+Program::Program(Block block, ProgramOptions options) {
+  keep_casts(block);
+  impl_ = std::make_unique<Impl>(std::move(block), std::move(options), nullptr);
+}
 Program::~Program() = default;
 
 void Program::run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches) {

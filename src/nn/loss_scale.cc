@@ -1,11 +1,15 @@
 #include "nn/loss_scale.h"
 
+#include <map>
 #include <optional>
+#include <string_view>
 
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "graph/graph.h"
+#include "ops/nn/all_finite.h"
 #include "runtime/autocast.h"
+#include "runtime/placement.h"
 #include "runtime/replica_context.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
@@ -132,12 +136,19 @@ std::vector<Variable> LossScale::variables() {
   return {scale_, good_steps_};
 }
 
-Tensor all_finite(std::span<const Tensor> gradients) {
+Tensor are_finite(std::span<const Tensor> gradients) {
   NoGradScope no_grad;
+  // One operation per device, so that no gradient is copied to another one.
+  std::map<std::string_view, std::vector<Tensor>> by_device;
+  for (const Tensor& gradient : gradients)
+    if (gradient.defined())
+      by_device[is_symbolic(gradient) ? std::string_view(symbol_of(gradient).node->requested_text)
+                                      : gradient.device()]
+          .push_back(gradient);
   Tensor result;
-  for (const Tensor& gradient : gradients) {
-    if (!gradient.defined()) continue;
-    const Tensor finite = reduce_all(is_finite(gradient));
+  for (const auto& [device, tensors] : by_device) {
+    const OnDeviceOf on(tensors.front());
+    const Tensor finite = all_finite(tensors);
     result = result.defined() ? logical_and(result, finite) : finite;
   }
   return result;

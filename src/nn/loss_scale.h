@@ -49,7 +49,7 @@ class LossScale {
 
 // Whether all elements of all gradients are finite, a bool scalar; undefined if no gradient is
 // defined.
-Tensor all_finite(std::span<const Tensor> gradients);
+Tensor are_finite(std::span<const Tensor> gradients);
 
 // Makes a gradient NaN unless `finite`, a bool scalar, so that the other ranks and replicas see the
 // overflow in the sum.

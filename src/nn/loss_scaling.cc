@@ -43,7 +43,7 @@ void Optimizer::Impl::take_scaled_step(std::span<State* const> states,
                                        std::vector<Tensor> gradients,
                                        const std::vector<Variable>& variables,
                                        GradientExchange* exchange, LossScaledStep& scaled) {
-  scaled.finite = all_finite(gradients);
+  scaled.finite = are_finite(gradients);
   if (!scaled.finite.defined()) return;
   if (!scaled.unscaled.defined()) scaled.scale->unscale(gradients);
   clip(gradients);
@@ -60,7 +60,7 @@ void Optimizer::Impl::take_scaled_step(std::span<State* const> states,
 void Optimizer::Impl::unscale_and_add(LossScale& scale, std::span<const Tensor> earlier) {
   std::vector<Tensor> gradients;
   for (const Variable& variable : parameters_) gradients.push_back(variable.grad());
-  const Tensor finite = all_finite(gradients);
+  const Tensor finite = are_finite(gradients);
   NoGradScope no_grad;
   scale.unscale(gradients);
   for (std::size_t i = 0; i < gradients.size(); ++i) {

@@ -122,8 +122,7 @@ Loss::Loss(const std::string& name) : Loss(from_name(name)) {}
 
 Tensor Loss::per_example(const Tensor& y_true, const Tensor& y_pred) const {
   if (!per_example_) throw FailedPreconditionError("[Loss] an undefined loss was used");
-  // Sums of 16-bit losses would not be accurate.
-  return per_example_(y_true, size_of(y_pred.dtype()) == 2 ? cast(y_pred, float32) : y_pred);
+  return per_example_(y_true, at_least_float32(y_pred));
 }
 
 Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred,

@@ -223,10 +223,15 @@ const MetricBase& Metric::base() const { return *defined_state(state_).base; }
 
 void Metric::update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) {
   OnDevice on(impl_of(y_pred).device());
-  std::vector<Tensor> statistics = base().statistics(y_true, y_pred, sample_weight);
+  std::vector<Tensor> statistics = this->statistics(y_true, y_pred, sample_weight);
   if (const ReplicaContext* context = ReplicaContext::current(); context && context->is_padding())
     for (Tensor& statistic : statistics) statistic = zeros_like(statistic);
   add_statistics(statistics);
+}
+
+std::vector<Tensor> Metric::statistics(const Tensor& y_true, const Tensor& y_pred,
+                                       const Tensor& sample_weight) const {
+  return base().statistics(y_true, at_least_float32(y_pred), sample_weight);
 }
 
 void Metric::add_statistics(const std::vector<Tensor>& statistics) {

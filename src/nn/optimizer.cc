@@ -6,6 +6,7 @@
 #include "device/device_manager.h"
 #include "graph/graph.h"
 #include "nn/optimizer_impl.h"
+#include "ops/nn/update.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
 #include "runtime/replica_invariance.h"
@@ -122,9 +123,9 @@ std::unique_ptr<Optimizer::Impl::State> Optimizer::Impl::make_state(
       variable.name().empty() ? fmt::format("variable_{}", order_.size()) : variable.name();
   const ColocateWith beside(impl.storage().value(0));
   for (const SlotSpec& slot : slots())
-    state->slots.push_back(
-        impl.make_slot(full(variable.shape(), slot.initial_value, {.dtype = variable.dtype()}),
-                       fmt::format("{}/{}/{}", name_, of, slot.name)));
+    state->slots.push_back(impl.make_slot(
+        full(variable.shape(), slot.initial_value, {.dtype = update::slot_dtype(variable.dtype())}),
+        fmt::format("{}/{}/{}", name_, of, slot.name)));
   return state;
 }
 

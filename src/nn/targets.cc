@@ -18,6 +18,11 @@ Tensor with_rank(const Tensor& x, int rank) {
 
 }  // namespace
 
+Tensor at_least_float32(const Tensor& predictions) {
+  const DType dtype = predictions.dtype();
+  return dtype == float16 || dtype == bfloat16 ? cast(predictions, float32) : predictions;
+}
+
 Tensor like_predictions(std::string_view what, const Tensor& y_true, const Tensor& y_pred) {
   const Tensor aligned = with_rank(y_true, y_pred.rank());
   if (!may_agree(aligned.shape(), y_pred.shape()))

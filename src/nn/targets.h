@@ -7,6 +7,9 @@
 
 namespace tandem {
 
+// Predictions of 16 bits as float32, others as they are: sums of 16-bit values are not accurate.
+Tensor at_least_float32(const Tensor& predictions);
+
 // `y_true` in the shape and dtype of `y_pred`. A last axis of size 1 is added or removed if that
 // makes the ranks equal. Throws InvalidArgumentError "[what] expected ..., got ...".
 Tensor like_predictions(std::string_view what, const Tensor& y_true, const Tensor& y_pred);

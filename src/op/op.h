@@ -215,6 +215,9 @@ enum OpTraits : std::uint32_t {
   kCommutative = 1u << 4,
   kMetadata = 1u << 5,        // placed on its input's device; too little work to copy the input
   kIdentityIfSame = 1u << 6,  // output 0 is input 0 if their shapes agree; removed from programs
+  // In programs, one more input may follow the last one: a 16-bit copy of input 0, which is a
+  // float32 variable. The operation writes it together with the variable.
+  kWritesCast = 1u << 7,
 };
 
 // How autocast (runtime/autocast.h) treats the floating inputs of an operation.

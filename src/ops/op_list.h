@@ -35,5 +35,6 @@ OpList softmax_ops();
 OpList dropout_ops();
 OpList attention_ops();
 OpList update_ops();
+OpList all_finite_ops();
 
 }  // namespace tandem

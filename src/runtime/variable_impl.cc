@@ -1,6 +1,7 @@
 #include "runtime/variable_impl.h"
 
 #include <array>
+#include <optional>
 
 #include "core/status.h"
 #include "graph/graph.h"
@@ -16,24 +17,77 @@ namespace {
 
 thread_local VariableCreator* current_creator = nullptr;
 
+// The storage, for a program that was traced when the variable had this dtype.
+VariableStorage& storage_of(const VariableImpl& variable, DType traced) {
+  if (variable.spec().dtype != traced) [[unlikely]]
+    fail<FailedPreconditionError>(
+        "[Variable] {} was converted from {} after a function that uses it was traced, expected "
+        "the conversion first: call amp::initialize before the function's first call",
+        quoted_name(variable), name_of(traced));
+  return variable.storage();
+}
+
 // The copy of a reader, as programs refer to it.
 class StoredResource final : public Resource {
  public:
   StoredResource(RefPtr<VariableImpl> variable, std::size_t reader)
-      : variable_(std::move(variable)), storage_(variable_->storage()), reader_(reader) {}
+      : StoredResource(std::move(variable), reader, {}) {}
 
-  const void* identity() const override { return storage_.identity(reader_); }
+  const void* identity() const override { return variable_->storage().identity(reader_); }
   const std::string& name() const override { return variable_->options().name; }
-  Device& device() const override { return storage_.home(reader_); }
-  const TensorSpec& spec() const override { return variable_->spec(); }
-  Tensor value() override { return storage_.value(reader_); }
-  Tensor writable() override { return storage_.writable(reader_); }
+  Device& device() const override { return variable_->storage().home(reader_); }
+  const TensorSpec& spec() const override { return spec_; }
+  Tensor value() override { return storage().value(reader_); }
+  Tensor writable() override {
+    return cast_ ? storage().writable_with_cast(reader_, *cast_) : storage().writable(reader_);
+  }
+  WithCast with_cast(DType dtype) override;
+
+ private:
+  // `cast`: the dtype of the copy that the program writes with the elements; none: no copy.
+  StoredResource(RefPtr<VariableImpl> variable, std::size_t reader, std::optional<DType> cast)
+      : variable_(std::move(variable)), spec_(variable_->spec()), reader_(reader), cast_(cast) {}
+
+  VariableStorage& storage() const { return storage_of(*variable_, spec_.dtype); }
+
+  RefPtr<VariableImpl> variable_;
+  TensorSpec spec_;
+  std::size_t reader_;
+  std::optional<DType> cast_;
+};
+
+// The cast copy of a reader's elements, as programs refer to it.
+class CastResource final : public Resource {
+ public:
+  CastResource(RefPtr<VariableImpl> variable, std::size_t reader, DType dtype)
+      : variable_(std::move(variable)),
+        spec_(variable_->spec()),
+        elements_(spec_.dtype),
+        reader_(reader) {
+    spec_.dtype = dtype;
+  }
+
+  const void* identity() const override { return this; }
+  const std::string& name() const override { return variable_->options().name; }
+  Device& device() const override { return variable_->storage().home(reader_); }
+  const TensorSpec& spec() const override { return spec_; }
+  Tensor value() override {
+    return storage_of(*variable_, elements_).cast_copy(reader_, spec_.dtype);
+  }
+  Tensor writable() override { return value(); }
 
  private:
   RefPtr<VariableImpl> variable_;
-  VariableStorage& storage_;
+  TensorSpec spec_;
+  DType elements_;
   std::size_t reader_;
 };
+
+Resource::WithCast StoredResource::with_cast(DType dtype) {
+  if (!variable_->storage().has_cast_copies()) return {};
+  return {RefPtr<Resource>(new StoredResource(variable_, reader_, dtype)),
+          make_ref<CastResource>(variable_, reader_, dtype)};
+}
 
 // An assignment as an update.
 class Assignment final : public VariableUpdate {

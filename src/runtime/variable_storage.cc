@@ -4,6 +4,9 @@
 
 #include "core/status.h"
 #include "graph/graph.h"
+#include "runtime/autocast.h"
+#include "runtime/placement.h"
+#include "tandem/autodiff.h"
 
 namespace tandem {
 namespace {
@@ -17,11 +20,21 @@ Tensor clone_to(const Tensor& value, Device& device, MemoryTag tag) {
 
 bool shared(const TensorImpl& impl) { return !impl.unique() || !impl.storage->unique(); }
 
+// As a run of a program would, whatever the calling thread does.
+Tensor cast_at_once(const Tensor& tensor, DType dtype, MemoryTag tag) {
+  const BuildingScope eager(nullptr);
+  const AutocastScope as_asked(std::nullopt);
+  const NoGradScope no_grad;
+  const OnDevice on(impl_of(tensor).device());
+  const MemoryTagScope scope(tag);
+  return cast_tensor(tensor, dtype);
+}
+
 class ReplicaCopies final : public VariableStorage {
  public:
   ReplicaCopies(const Tensor& initial_value, std::span<Device* const> devices, bool trainable,
                 MemoryTag tag)
-      : VariableStorage(devices, devices.size(), trainable), tag_(tag) {
+      : VariableStorage(devices, devices.size(), trainable), tag_(tag), casts_(devices.size()) {
     copies_.reserve(devices.size());
     for (std::size_t i = 0; i < devices.size(); ++i)
       copies_.push_back(of_reader(i, clone_to(initial_value, *devices[i], tag)));
@@ -33,12 +46,30 @@ class ReplicaCopies final : public VariableStorage {
   Tensor read(std::size_t reader) override { return copies_[reader]; }
 
   Tensor writable(std::size_t reader) override {
-    Tensor& copy = copies_[reader];
-    if (shared(impl_of(copy))) copy = of_reader(reader, clone_to(copy, device(reader), tag_));
-    return copy;
+    casts_[reader].current = false;
+    return unshared(reader);
+  }
+
+  bool has_cast_copies() const override { return true; }
+  Tensor cast_copy(std::size_t reader, DType dtype) override {
+    Cast& cast = casts_[reader];
+    if (cast.current && cast.copy.dtype() == dtype) return cast.copy;
+    const Tensor elements = cast_at_once(copies_[reader], dtype, tag_);
+    // Its address remains the same, because recorded CUDA graphs contain it.
+    if (cast.copy.defined() && cast.copy.dtype() == dtype)
+      copy_into(cast.copy, elements);
+    else
+      cast.copy = elements;
+    cast.current = true;
+    return cast.copy;
+  }
+  Tensor writable_with_cast(std::size_t reader, DType dtype) override {
+    cast_copy(reader, dtype);
+    return unshared(reader);
   }
 
   void store(std::size_t reader, const Tensor& value) override {
+    casts_[reader].current = false;
     Tensor& copy = copies_[reader];
     if (shared(impl_of(copy)))
       copy = of_reader(reader, clone_to(value, device(reader), tag_));
@@ -64,8 +95,21 @@ class ReplicaCopies final : public VariableStorage {
   }
 
  private:
+  struct Cast {
+    Tensor copy;
+    bool current = false;
+  };
+
+  Tensor unshared(std::size_t reader) {
+    Tensor& copy = copies_[reader];
+    if (shared(impl_of(copy))) copy = of_reader(reader, clone_to(copy, device(reader), tag_));
+    return copy;
+  }
+
   const MemoryTag tag_;
-  std::vector<Tensor> copies_;  // each used by its own replica's thread
+  // Each used by its own replica's thread.
+  std::vector<Tensor> copies_;
+  std::vector<Cast> casts_;
 };
 
 constexpr Device* kNoDevice = nullptr;
@@ -104,6 +148,13 @@ VariableStorage::VariableStorage(std::span<Device* const> readers, std::size_t n
 bool VariableStorage::update(VariableImpl&, std::size_t, const VariableUpdate&, const Tensor&,
                              std::span<VariableStorage* const>) {
   return false;
+}
+
+Tensor VariableStorage::cast_copy(std::size_t, DType) {
+  throw InternalError("[Variable] this storage has no cast copies");
+}
+Tensor VariableStorage::writable_with_cast(std::size_t, DType) {
+  throw InternalError("[Variable] this storage has no cast copies");
 }
 
 std::unique_ptr<VariableStorage> copy_per_replica(const Tensor& initial_value,

@@ -66,6 +66,13 @@ class VariableStorage {
   // The elements on home(), in memory that nothing else refers to, for an operation or a program
   // that writes them. Tensors that were read before keep the old memory.
   virtual Tensor writable(std::size_t reader) = 0;
+  // Whether the next two functions are implemented.
+  virtual bool has_cast_copies() const { return false; }
+  // The elements as `dtype` on home(), in memory that only programs use. They are cast if they were
+  // written since. One dtype at a time.
+  virtual Tensor cast_copy(std::size_t reader, DType dtype);
+  // As writable(), for a program that writes the cast copy whenever it writes the elements.
+  virtual Tensor writable_with_cast(std::size_t reader, DType dtype);
   // Replaces the elements eagerly.
   virtual void store(std::size_t reader, const Tensor& value) = 0;
   // Applies `update`, or adds nodes that do if the thread builds a graph, and returns true. If it

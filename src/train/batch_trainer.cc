@@ -161,7 +161,7 @@ std::vector<Tensor> BatchTrainer::statistics_of(const BatchComponents& parts, co
   std::vector<Tensor> result = {cast(loss, float64)};
   std::vector<std::size_t> sizes;
   for (std::size_t i = 0; i < model_.metrics.size(); ++i) {
-    const auto statistics = model_.metrics[i].base().statistics(
+    const auto statistics = model_.metrics[i].statistics(
         parts.targets, outputs, i < model_.weighted_from ? Tensor() : parts.weights);
     sizes.push_back(statistics.size());
     for (const Tensor& statistic : statistics) result.push_back(cast(statistic, float64));

@@ -47,6 +47,8 @@ class Explainer {
     options.devices = place_graph(*graph);
     options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
     Block block = lower(*graph, options);
+    for (const RefPtr<Resource>& copy : keep_casts(block))
+      entry_of(copy->device()).weights += bytes_of(copy->spec());
     for (const auto& [device, arena] : read(block, *graph)) {
       auto& entry = entry_of(*device);
       entry.gradients += arena.gradients;

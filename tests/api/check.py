@@ -4,8 +4,8 @@
     check.py BUILD_FOLDER session_towers [--emulated-gpus N]
     check.py BUILD_FOLDER memory [--emulated-gpus N]
     check.py BUILD_FOLDER virtual_gpus
-    check.py BUILD_FOLDER data_parallel [--emulated-gpus N]
-    check.py BUILD_FOLDER mixed_precision [--emulated-gpus N]
+    check.py BUILD_FOLDER data_parallel [--emulated-gpus N | --fake-gpus N --fake-cuda FOLDER]
+    check.py BUILD_FOLDER mixed_precision [--emulated-gpus N | --fake-gpus N --fake-cuda FOLDER]
     check.py BUILD_FOLDER fit_mirrored [--mnist FOLDER | --synthetic]
     check.py BUILD_FOLDER custom_loop [--emulated-gpus N]
     check.py BUILD_FOLDER twins
@@ -106,9 +106,17 @@ def check_virtual_gpus(build, options):
            "the neighbour is unharmed and the program goes on", out, err)
 
 
-def check_data_parallel(build, options):
+def gpus_of(options):
+    """The number of GPUs, and the environment that gives a program this many."""
+    if options.fake_gpus:
+        return options.fake_gpus, {"LD_LIBRARY_PATH": options.fake_cuda, "FAKE_CUDA_GPUS": str(options.fake_gpus)}
     gpus = options.emulated_gpus
-    out, err = run(build / "data_parallel", environment={"TANDEM_EMULATED_GPUS": str(gpus) if gpus else ""})
+    return gpus, {"TANDEM_EMULATED_GPUS": str(gpus) if gpus else ""}
+
+
+def check_data_parallel(build, options):
+    gpus, environment = gpus_of(options)
+    out, err = run(build / "data_parallel", environment=environment)
     process = "/job:localhost/replica:0/task:0/device:"
     first, *rows = out.splitlines()
     expect(first == f"(32, 1000) {process}{'GPU:1' if gpus else 'CPU:0'}", "outputs are gathered on GPU:1", out, err)
@@ -117,13 +125,13 @@ def check_data_parallel(build, options):
         device = f"{process}GPU:{i}" if gpus else f"{process}CPU:0"
         found = re.fullmatch(rf"{device}  peak (\d+\.\d) MiB  (\d+) % of the largest  busy (\d+ %|-)", row)
         expect(found and float(found[1]) > 0, f"{row} has peak MiB, share of the largest and busy share", out, err)
-        expect(found[3] != "-" or not gpus, "emulated GPUs know how busy they were", out, err)
+        expect(found[3] != "-" or not options.emulated_gpus, "emulated GPUs know how busy they were", out, err)
     expect(any("  100 % of the largest" in row for row in rows), "a device has the largest peak", out, err)
 
 
 def check_mixed_precision(build, options):
-    gpus = options.emulated_gpus
-    out, err = run(build / "mixed_precision", environment={"TANDEM_EMULATED_GPUS": str(gpus) if gpus else ""})
+    _, environment = gpus_of(options)
+    out, err = run(build / "mixed_precision", environment=environment)
     trained, scaled = out.splitlines()
     expect(trained == "1 bfloat16 float32", "the loss falls, outputs are bfloat16 and weights float32", out, err)
     expect(scaled == "21 65536", "the step of the scaler is applied with the initial scale", out, err)
@@ -363,6 +371,8 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("program", choices=list(CHECKS))
     parser.add_argument("--emulated-gpus", type=int, default=0)
+    parser.add_argument("--fake-gpus", type=int, default=0)
+    parser.add_argument("--fake-cuda")
     parser.add_argument("--mnist", type=pathlib.Path)
     parser.add_argument("--synthetic", action="store_true")
     parser.add_argument("--launcher")

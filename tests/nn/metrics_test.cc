@@ -129,6 +129,16 @@ TEST(Metrics, ErrorMetricsAreMeans) {
   }
 }
 
+// Targets are not rounded to the predictions' dtype: 0.7001 is 0.69922 in bfloat16.
+TEST(Metrics, ComputeInFloat32For16BitPredictions) {
+  const Tensor y_true = full({4, 1}, 0.7001);
+  for (DType dtype : {bfloat16, float16}) {
+    metrics::Metric error = metrics::MeanAbsoluteError();
+    error.update(y_true, full({4, 1}, 0.5, {.dtype = dtype}));
+    EXPECT_NEAR(error.result(), 0.2001, 1e-6);
+  }
+}
+
 // Keras's definition of the AUC, computed threshold by threshold.
 double auc_of(const Data& data, bool weighted, int count) {
   const auto t = values_of(data.y_true), p = values_of(data.y_pred), w = values_of(data.weights);

@@ -70,6 +70,9 @@ TEST(BadCommand, BadArgumentsAreOneLineAndExitCodeTwo) {
          "expected --strategy default, one_device, mirrored or multi_worker, got 'magic'");
   refuse({"--optimizer", "magic"}, "InvalidArgumentError",
          "expected one of: sgd, adam, adamw, rmsprop, adagrad, lamb; got 'magic'");
+  refuse({"--dtype", "float8"}, "InvalidArgumentError",
+         "expected 'float32', 'float64', 'bfloat16', 'float16', 'mixed_bfloat16' or "
+         "'mixed_float16', got 'float8'");
   refuse({"--strategy", "one_device", "--devices", "/gpu:7"}, "InvalidArgumentError", "/gpu:7");
   refuse({"--strategy", "mirrored", "--devices", "/cpu:0,/toaster:1"}, "InvalidArgumentError",
          "/toaster:1");

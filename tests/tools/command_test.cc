@@ -33,8 +33,8 @@ TEST(Command, PrintsItsVersionAndHelp) {
   const Result help = run({"train", "--help"});
   EXPECT_EQ(help.status, 0);
   for (const char* option : {"--model", "--data", "--strategy", "--devices", "--batch", "--epochs",
-                             "--optimizer", "--lr", "--seed", "--limit", "--checkpoint", "--resume",
-                             "--report", "--trace", "--profile"})
+                             "--optimizer", "--dtype", "--lr", "--seed", "--limit", "--checkpoint",
+                             "--resume", "--report", "--trace", "--profile"})
     EXPECT_NE(help.out.find(option), std::string::npos) << option;
 }
 
@@ -72,6 +72,18 @@ TEST(Command, TrainsAndReports) {
   EXPECT_EQ(report["parameters"], 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10);
   EXPECT_EQ(report["devices"], json({"/job:localhost/replica:0/task:0/device:CPU:0"}));
   EXPECT_EQ("tandem " + report["version"].get<std::string>() + "\n", run({"--version"}).out);
+}
+
+TEST(Command, TrainsUnderADtypePolicy) {
+  const TemporaryDirectory directory;
+  const auto train = [&](const std::string& dtype) {
+    const std::string report_path = (directory / dtype).string();
+    EXPECT_EQ(run(training({"--dtype", dtype, "--report", report_path})).status, 0);
+    return json::parse(read_file(report_path))["test_loss"].get<double>();
+  };
+  const double exact = train("float32"), mixed = train("mixed_bfloat16");
+  EXPECT_NE(mixed, exact);
+  EXPECT_NEAR(mixed, exact, 0.02 * exact);
 }
 
 // The results of a report that do not depend on the clock.

@@ -104,6 +104,7 @@ TEST(ExplainCommand, BadArgumentsAreOneLineAndExitCodeTwo) {
   refuse({"--strategy", "magic"}, "[explain] expected --strategy");
   refuse({"--devices", "/cpu:0"}, "[explain] --devices requires --strategy");
   refuse({"--optimizer", "magic"}, "got 'magic'");
+  refuse({"--dtype", "float8"}, "got 'float8'");
   refuse({"--strategy", "one_device", "--devices", "/gpu:7"}, "/gpu:7");
 }
 

@@ -14,11 +14,11 @@ constexpr std::int64_t kMostBlocks = 1024;  // that compute partial norms
 // the direction.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    lamb_moments(const T* variable, T* m, T* v, const T* gradient,
+    lamb_moments(const T* variable, ComputeOf<T>* m, ComputeOf<T>* v, const T* gradient,
                  PerRunArg<LambStep<ComputeOf<T>>> step_arg, std::int64_t size, double* norms) {
   using C = ComputeOf<T>;
   const LambStep<C> step = step_arg();
-  constexpr int kCount = kPackOf<T>;
+  constexpr int kCount = kPackOf<T, C>;
   C of_variable = C{0}, of_direction = C{0};
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x * kCount;
   for (std::int64_t begin = MyPack<kCount>(size).begin; begin < size; begin += stride) {
@@ -30,9 +30,9 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = 0; i < kCount; ++i) {
       if (i >= count) break;
       const C old = load_as(variables.at[i]), g = step.slope(load_as(gradients.at[i]), old);
-      first.at[i] = store_as<T>(step.first_moment(load_as(first.at[i]), g));
-      second.at[i] = store_as<T>(step.second_moment(load_as(second.at[i]), g));
-      const C r = step.direction(old, load_as(first.at[i]), load_as(second.at[i]));
+      first.at[i] = step.first_moment(first.at[i], g);
+      second.at[i] = step.second_moment(second.at[i], g);
+      const C r = step.direction(old, first.at[i], second.at[i]);
       of_variable += old * old;
       of_direction += r * r;
     }
@@ -66,26 +66,30 @@ __global__ void __launch_bounds__(kThreads)
                                    : 1.0);
 }
 
-template <class T>
+// `copy`: null without a 16-bit copy of the variable.
+template <class T, class Copy>
 __global__ void __launch_bounds__(kThreads)
-    lamb_apply(T* variable, const T* m, const T* v, PerRunArg<LambStep<ComputeOf<T>>> step_arg,
-               std::int64_t size, const double* rate) {
+    lamb_apply(T* variable, const ComputeOf<T>* m, const ComputeOf<T>* v, Copy* copy,
+               PerRunArg<LambStep<ComputeOf<T>>> step_arg, std::int64_t size, const double* rate) {
   using C = ComputeOf<T>;
   const LambStep<C> step = step_arg();
-  constexpr int kCount = kPackOf<T>;
+  constexpr int kCount = kPackOf<T, C>;
   const MyPack<kCount> mine(size);
   if (mine.count == 0) return;
   const C factor = static_cast<C>(*rate);
   auto variables = load_pack<kCount>(variable, mine.begin, mine.count);
   const auto first = load_pack<kCount>(m, mine.begin, mine.count),
              second = load_pack<kCount>(v, mine.begin, mine.count);
+  Pack<Copy, kCount> copies;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const C old = load_as(variables.at[i]);
-    variables.at[i] = store_as<T>(
-        old - factor * step.direction(old, load_as(first.at[i]), load_as(second.at[i])));
+    const C updated = old - factor * step.direction(old, first.at[i], second.at[i]);
+    variables.at[i] = store_as<T>(updated);
+    copies.at[i] = store_as<Copy>(static_cast<float>(updated));
   }
   store_pack(variable, mine.begin, mine.count, variables);
+  if (copy) store_pack(copy, mine.begin, mine.count, copies);
 }
 
 void lamb_kernel(KernelContext& c) {
@@ -95,10 +99,11 @@ void lamb_kernel(KernelContext& c) {
   const std::int64_t size = c.inputs[0].size();
   if (size == 0) return;
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
-    constexpr int kCount = kPackOf<T>;
-    const auto step =
-        per_run_arg<Lamb>(c, [](const Lamb& rule) { return LambStep<ComputeOf<T>>(rule); });
-    T *variable = c.inputs[0].as<T>(), *m = c.inputs[1].as<T>(), *v = c.inputs[2].as<T>();
+    using C = ComputeOf<T>;
+    constexpr int kCount = kPackOf<T, C>;
+    const auto step = per_run_arg<Lamb>(c, [](const Lamb& rule) { return LambStep<C>(rule); });
+    T* variable = c.inputs[0].as<T>();
+    C *m = c.inputs[1].as<C>(), *v = c.inputs[2].as<C>();
     const unsigned packs = blocks_for((size + kCount - 1) / kCount);
     const unsigned blocks = std::min(packs, static_cast<unsigned>(kMostBlocks));
     auto* norms = static_cast<double*>(c.scratch((2 * blocks + 1) * sizeof(double)));
@@ -107,7 +112,13 @@ void lamb_kernel(KernelContext& c) {
            size, norms);
     launch(c, {.blocks = 1u}, lamb_rate, norms, static_cast<int>(blocks), learning_rate,
            c.attrs<Lamb>().scaled, rate);
-    launch(c, {.blocks = packs}, lamb_apply<T>, variable, m, v, step, size, rate);
+    const auto apply = [&]<class Copy>(Copy* copy) {
+      launch(c, {.blocks = packs}, lamb_apply<T, Copy>, variable, m, v, copy, step, size, rate);
+    };
+    if (c.inputs.size() > 4 && c.inputs[4].dtype == bfloat16)
+      apply(c.inputs[4].as<__nv_bfloat16>());
+    else
+      apply(c.inputs.size() > 4 ? c.inputs[4].as<__half>() : nullptr);
   });
 }
 

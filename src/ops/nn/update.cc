@@ -21,38 +21,55 @@ using namespace update;  // NOLINT: the rules, in the file that runs them
 // Inputs: the variable, its slots, and the gradient.
 void infer_update(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
-  const int inputs = std::popcount(c.op().mutated_inputs) + 1;
+  const int inputs = std::countr_one(c.op().mutated_inputs) + 1;
   if (c.num_inputs() != inputs)
     fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", c.op().name, inputs,
                                c.num_inputs());
-  for (int i = 1; i < c.num_inputs(); ++i)
-    if (c.dtype(i) != c.dtype(0) || !(c.shape(i) == c.shape(0)))
-      fail<InvalidArgumentError>("[{}] expected {} like the variable, {} {}, got {} {}",
-                                 c.op().name, i + 1 == c.num_inputs() ? "a gradient" : "a slot",
-                                 name_of(c.dtype(0)), c.shape(0).to_string(), name_of(c.dtype(i)),
+  for (int i = 1; i < inputs; ++i) {
+    const bool gradient = i + 1 == inputs;
+    const DType expected = gradient ? c.dtype(0) : slot_dtype(c.dtype(0));
+    if (c.dtype(i) != expected || !(c.shape(i) == c.shape(0)))
+      fail<InvalidArgumentError>("[{}] expected {} of dtype {} and shape {}, got {} {}",
+                                 c.op().name, gradient ? "a gradient" : "a slot", name_of(expected),
+                                 c.shape(0).to_string(), name_of(c.dtype(i)),
                                  c.shape(i).to_string());
+  }
 }
 
-template <int kSlots, class T, class Step>
-TANDEM_MULTIVERSION void update_range(T* variable, T* const* slot_data, const T* gradient,
-                                      double grad_scale, std::int64_t begin, std::int64_t end,
-                                      Step step) {
+// Calls f(copy) with the 16-bit copy of a float32 variable, if input `index` is there; else with a
+// null void*.
+template <class T, class F>
+void switch_copy(const KernelContext& c, int index, const F& f) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (index < c.inputs.size())
+      return c.inputs[index].dtype == bfloat16 ? f(c.inputs[index].as<BFloat16>())
+                                               : f(c.inputs[index].as<Half>());
+  }
+  f(static_cast<void*>(nullptr));
+}
+
+// `copy`: null if Copy is void.
+template <int kSlots, class Copy, class T, class Step>
+TANDEM_MULTIVERSION void update_range(T* variable, Compute<T>* const* slot_data, const T* gradient,
+                                      Copy* copy, double grad_scale, std::int64_t begin,
+                                      std::int64_t end, Step step) {
   using C = Compute<T>;
   const C scale = static_cast<C>(grad_scale);
-  T* const slot_0 = kSlots > 0 ? slot_data[0] : nullptr;
-  T* const slot_1 = kSlots > 1 ? slot_data[1] : nullptr;
-  T* const slot_2 = kSlots > 2 ? slot_data[2] : nullptr;
+  C* const slot_0 = kSlots > 0 ? slot_data[0] : nullptr;
+  C* const slot_1 = kSlots > 1 ? slot_data[1] : nullptr;
+  C* const slot_2 = kSlots > 2 ? slot_data[2] : nullptr;
 #pragma GCC ivdep
   for (std::int64_t i = begin; i < end; ++i) {
     C slots[3];
-    if constexpr (kSlots > 0) slots[0] = static_cast<C>(slot_0[i]);
-    if constexpr (kSlots > 1) slots[1] = static_cast<C>(slot_1[i]);
-    if constexpr (kSlots > 2) slots[2] = static_cast<C>(slot_2[i]);
-    variable[i] =
-        store_as<T>(step(static_cast<C>(variable[i]), static_cast<C>(gradient[i]) * scale, slots));
-    if constexpr (kSlots > 0) slot_0[i] = store_as<T>(slots[0]);
-    if constexpr (kSlots > 1) slot_1[i] = store_as<T>(slots[1]);
-    if constexpr (kSlots > 2) slot_2[i] = store_as<T>(slots[2]);
+    if constexpr (kSlots > 0) slots[0] = slot_0[i];
+    if constexpr (kSlots > 1) slots[1] = slot_1[i];
+    if constexpr (kSlots > 2) slots[2] = slot_2[i];
+    const C updated = step(static_cast<C>(variable[i]), static_cast<C>(gradient[i]) * scale, slots);
+    variable[i] = store_as<T>(updated);
+    if constexpr (!std::is_void_v<Copy>) copy[i] = store_as<Copy>(updated);
+    if constexpr (kSlots > 0) slot_0[i] = slots[0];
+    if constexpr (kSlots > 1) slot_1[i] = slots[1];
+    if constexpr (kSlots > 2) slot_2[i] = slots[2];
   }
 }
 
@@ -61,13 +78,16 @@ void update_kernel(KernelContext& c) {
   constexpr int kSlots = StepOf<float>::kSlots;
   const auto& rule = c.attrs<typename StepOf<float>::Rule>();
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
-    T* slots[3] = {};
-    for (int i = 0; i < kSlots; ++i) slots[i] = c.inputs[i + 1].template as<T>();
+    Compute<T>* slots[3] = {};
+    for (int i = 0; i < kSlots; ++i) slots[i] = c.inputs[i + 1].template as<Compute<T>>();
     const StepOf<Compute<T>> step(rule);
-    parallel_for(c.inputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      update_range<kSlots>(c.inputs[0].template as<T>(), slots,
-                           c.inputs[kSlots + 1].template as<const T>(), rule.grad_scale, begin, end,
-                           step);
+    switch_copy<T>(c, kSlots + 2, [&]<class Copy>(Copy* copy) {
+      parallel_for(c.inputs[0].size(), kElementwiseGrain,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     update_range<kSlots, Copy>(c.inputs[0].template as<T>(), slots,
+                                                c.inputs[kSlots + 1].template as<const T>(), copy,
+                                                rule.grad_scale, begin, end, step);
+                   });
     });
   });
 }
@@ -75,36 +95,38 @@ void update_kernel(KernelContext& c) {
 // --- LAMB: first the moments and both norms, then the update that the norms scale ---
 
 template <class T>
-TANDEM_MULTIVERSION void lamb_moments(cpu::LambStep<Compute<T>> step, const T* variable, T* m, T* v,
-                                      const T* gradient, std::int64_t count, double* variable_norm,
+TANDEM_MULTIVERSION void lamb_moments(cpu::LambStep<Compute<T>> step, const T* variable,
+                                      Compute<T>* m, Compute<T>* v, const T* gradient,
+                                      std::int64_t count, double* variable_norm,
                                       double* direction_norm) {
   using C = Compute<T>;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
     const C g = step.slope(static_cast<C>(gradient[i]), static_cast<C>(variable[i]));
-    m[i] = store_as<T>(step.first_moment(static_cast<C>(m[i]), g));
-    v[i] = store_as<T>(step.second_moment(static_cast<C>(v[i]), g));
+    m[i] = step.first_moment(m[i], g);
+    v[i] = step.second_moment(v[i], g);
   }
   *variable_norm = static_cast<double>(row_sum<C>(count, [variable](std::int64_t i) {
     return static_cast<C>(variable[i]) * static_cast<C>(variable[i]);
   }));
   *direction_norm = static_cast<double>(row_sum<C>(count, [&](std::int64_t i) {
-    const C r =
-        step.direction(static_cast<C>(variable[i]), static_cast<C>(m[i]), static_cast<C>(v[i]));
+    const C r = step.direction(static_cast<C>(variable[i]), m[i], v[i]);
     return r * r;
   }));
 }
 
-template <class T>
+template <class Copy, class T>
 TANDEM_MULTIVERSION void lamb_apply(cpu::LambStep<Compute<T>> step, double rate, T* variable,
-                                    const T* m, const T* v, std::int64_t count) {
+                                    const Compute<T>* m, const Compute<T>* v, Copy* copy,
+                                    std::int64_t begin, std::int64_t end) {
   using C = Compute<T>;
   const C factor = static_cast<C>(rate);
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) {
+  for (std::int64_t i = begin; i < end; ++i) {
     const C old = static_cast<C>(variable[i]);
-    variable[i] =
-        store_as<T>(old - factor * step.direction(old, static_cast<C>(m[i]), static_cast<C>(v[i])));
+    const C updated = old - factor * step.direction(old, m[i], v[i]);
+    variable[i] = store_as<T>(updated);
+    if constexpr (!std::is_void_v<Copy>) copy[i] = store_as<Copy>(updated);
   }
 }
 
@@ -119,7 +141,8 @@ void lamb_kernel(KernelContext& c) {
       static_cast<double*>(c.scratch(static_cast<std::size_t>(2 * blocks) * sizeof(double)));
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     const cpu::LambStep<Compute<T>> step(rule);
-    T *variable = c.inputs[0].as<T>(), *m = c.inputs[1].as<T>(), *v = c.inputs[2].as<T>();
+    T* variable = c.inputs[0].as<T>();
+    Compute<T>*m = c.inputs[1].as<Compute<T>>(), *v = c.inputs[2].as<Compute<T>>();
     const T* gradient = c.inputs[3].as<const T>();
     parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b) {
@@ -136,9 +159,10 @@ void lamb_kernel(KernelContext& c) {
     const double ratio = rule.scaled && variable_norm > 0.0 && direction_norm > 0.0
                              ? std::sqrt(variable_norm / direction_norm)
                              : 1.0;
-    parallel_for(count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      lamb_apply(step, rule.learning_rate * ratio, variable + begin, m + begin, v + begin,
-                 end - begin);
+    switch_copy<T>(c, 4, [&]<class Copy>(Copy* copy) {
+      parallel_for(count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+        lamb_apply<Copy>(step, rule.learning_rate * ratio, variable, m, v, copy, begin, end);
+      });
     });
   });
 }
@@ -151,8 +175,8 @@ constexpr OpDef update_op(KernelFn kernel = update_kernel<StepOf>,
           .attrs = &attrs_type<typename Step::Rule>,
           .infer = infer_update,
           .cpu_kernel = kernel,
-          .traits = traits,
-          .mutated_inputs = (2u << Step::kSlots) - 1u};
+          .traits = traits | kWritesCast,
+          .mutated_inputs = ((2u << Step::kSlots) - 1u) | (4u << Step::kSlots)};
 }
 
 const OpDef kGradientDescent = update_op<cpu::DescentStep>();
@@ -187,6 +211,8 @@ OpList update_ops() {
 }
 
 namespace update {
+
+DType slot_dtype(DType variable) { return variable == float64 ? float64 : float32; }
 
 void apply(const GradientDescent& rule, const Tensor& variable, const Tensor& gradient) {
   run_rule(kGradientDescent, {&variable, &gradient}, rule);

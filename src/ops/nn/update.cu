@@ -4,9 +4,9 @@
 #include <string>
 
 #include "graph/passes/grouped_update.h"
-#include "ops/cuda/elements.cuh"
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/per_run_arg.cuh"
+#include "ops/cuda/tensor_table.cuh"
 #include "ops/nn/update_steps.h"
 
 namespace tandem::cuda {
@@ -21,61 +21,62 @@ struct ScaledStep {
       : step(rule), grad_scale(C(rule.grad_scale)) {}
 };
 
+// The 16-bit copies of variables without such copies.
+struct NoCopy {};
+
 // The table of variables that one launch updates, passed as a kernel argument. Each block finds its
 // variable in the table and updates a chunk of it, one pack per thread.
-template <class T, int kSlots>
+template <class T, class Copy, int kSlots>
 struct Variables {
+  static constexpr bool kCopies = !std::is_same_v<Copy, NoCopy>;
   // As many variables as fit into the 4096 bytes of a launch's arguments.
   static constexpr int kMost =
-      3584 / ((kSlots + 2) * sizeof(void*) + sizeof(std::int64_t) + sizeof(unsigned));
-  T* memory[kSlots + 1][kMost];  // the variables, then their slots
+      3584 / ((kSlots + 2 + kCopies) * sizeof(void*) + sizeof(std::int64_t) + sizeof(unsigned));
+  T* variable[kMost];
+  ComputeOf<T>* slots[kSlots + 1][kMost];  // one more, because an array must not be empty
   const T* gradient[kMost];
+  Copy* copy[kCopies ? kMost : 1];
   std::int64_t size[kMost];
   unsigned end_block[kMost];  // the block after each variable's last one
   int count;
 };
 
-template <class T, class Step>
+template <class T, class Copy, class Step>
 __global__ void __launch_bounds__(kThreads)
-    update_variables(Variables<T, Step::kSlots> all,
+    update_variables(Variables<T, Copy, Step::kSlots> all,
                      PerRunArg<ScaledStep<ComputeOf<T>, Step>> step_arg) {
   using C = ComputeOf<T>;
-  constexpr int kCount = kPackOf<T>;
+  constexpr int kCount = kPackOf<T, C>;
   constexpr int kSlots = Step::kSlots;
-  int mine = 0;
-  for (int end = all.count - 1; mine < end;) {
-    const int middle = (mine + end) / 2;
-    if (blockIdx.x < all.end_block[middle])
-      end = middle;
-    else
-      mine = middle + 1;
-  }
-  const unsigned chunk = blockIdx.x - (mine == 0 ? 0u : all.end_block[mine - 1]);
+  const auto [mine, chunk] = TableChunk(all.end_block, all.count);
   const std::int64_t begin = (std::int64_t{chunk} * kThreads + threadIdx.x) * kCount;
   const std::int64_t left = all.size[mine] - begin;
   if (left <= 0) return;
   const int count = static_cast<int>(left < kCount ? left : kCount);
 
   const auto rule = step_arg();
-  auto variable = load_pack<kCount>(all.memory[0][mine], begin, count);
+  auto variable = load_pack<kCount>(all.variable[mine], begin, count);
   const auto gradient = load_pack<kCount>(all.gradient[mine], begin, count);
-  Pack<T, kCount> slots[kSlots + 1];  // one more, because an array must not be empty
+  [[maybe_unused]] Pack<Copy, kCount> copy;
+  Pack<C, kCount> slots[kSlots + 1];
 #pragma unroll
-  for (int n = 0; n < kSlots; ++n)
-    slots[n] = load_pack<kCount>(all.memory[n + 1][mine], begin, count);
+  for (int n = 0; n < kSlots; ++n) slots[n] = load_pack<kCount>(all.slots[n][mine], begin, count);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     C values[kSlots + 1];
 #pragma unroll
-    for (int n = 0; n < kSlots; ++n) values[n] = load_as(slots[n].at[i]);
-    variable.at[i] = store_as<T>(
-        rule.step(load_as(variable.at[i]), load_as(gradient.at[i]) * rule.grad_scale, values));
+    for (int n = 0; n < kSlots; ++n) values[n] = slots[n].at[i];
+    const C updated =
+        rule.step(load_as(variable.at[i]), load_as(gradient.at[i]) * rule.grad_scale, values);
+    variable.at[i] = store_as<T>(updated);
+    if constexpr (all.kCopies) copy.at[i] = store_as<Copy>(updated);
 #pragma unroll
-    for (int n = 0; n < kSlots; ++n) slots[n].at[i] = store_as<T>(values[n]);
+    for (int n = 0; n < kSlots; ++n) slots[n].at[i] = values[n];
   }
-  store_pack(all.memory[0][mine], begin, count, variable);
+  store_pack(all.variable[mine], begin, count, variable);
+  if constexpr (all.kCopies) store_pack(all.copy[mine], begin, count, copy);
 #pragma unroll
-  for (int n = 0; n < kSlots; ++n) store_pack(all.memory[n + 1][mine], begin, count, slots[n]);
+  for (int n = 0; n < kSlots; ++n) store_pack(all.slots[n][mine], begin, count, slots[n]);
 }
 
 // The two kinds of attributes: the rule itself, and those of a grouped update, which hold the rule.
@@ -83,6 +84,7 @@ template <class Rule>
 struct OneVariable {
   using Attrs = Rule;
   static const Rule& rule_of(const Attrs& attrs) { return attrs; }
+  static int inputs_each(const KernelContext& c) { return c.inputs.size(); }
 };
 template <class Rule>
 struct ManyVariables {
@@ -90,40 +92,56 @@ struct ManyVariables {
   static const Rule& rule_of(const Attrs& attrs) {
     return *static_cast<const Rule*>(attrs.rule.attrs.get());
   }
+  static int inputs_each(const KernelContext& c) {
+    return c.attrs<GroupedUpdateAttrs>().inputs_each;
+  }
 };
 
-// The inputs per variable are the variable, its slots and its gradient. All have one dtype.
+template <class Of, template <class> class StepOf, class T, class Copy>
+void update_all(KernelContext& c) {
+  using C = ComputeOf<T>;
+  using Step = StepOf<C>;
+  using Attrs = typename Of::Attrs;
+  constexpr int kGradient = Step::kSlots + 1, kCount = kPackOf<T, C>;
+  const auto rule = per_run_arg<Attrs>(
+      c, [](const Attrs& attrs) { return ScaledStep<C, Step>(Of::rule_of(attrs)); });
+  Variables<T, Copy, Step::kSlots> some{};
+  static_assert(sizeof(some) + sizeof(rule) <= 4096);
+  unsigned blocks = 0;
+  const auto launch_some = [&] {
+    if (some.count > 0) launch(c, {.blocks = blocks}, update_variables<T, Copy, Step>, some, rule);
+    some.count = 0;
+    blocks = 0;
+  };
+  const int each = Of::inputs_each(c);
+  for (int first = 0; first < c.inputs.size(); first += each) {
+    const std::int64_t size = c.inputs[first].size();
+    if (size == 0) continue;
+    const int at = some.count++;
+    some.variable[at] = c.inputs[first].template as<T>();
+    for (int n = 0; n < Step::kSlots; ++n)
+      some.slots[n][at] = c.inputs[first + 1 + n].template as<C>();
+    some.gradient[at] = c.inputs[first + kGradient].template as<const T>();
+    if constexpr (some.kCopies) some.copy[at] = c.inputs[first + kGradient + 1].template as<Copy>();
+    some.size[at] = size;
+    blocks += blocks_for((size + kCount - 1) / kCount);
+    some.end_block[at] = blocks;
+    if (some.count == some.kMost) launch_some();
+  }
+  launch_some();
+}
+
+// The inputs per variable are the variable, its slots, its gradient and, if it is kept, its 16-bit
+// copy. All variables have one dtype, and all copies.
 template <class Of, template <class> class StepOf>
 void update_kernel(KernelContext& c) {
-  switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
-    using C = ComputeOf<T>;
-    using Step = StepOf<C>;
-    using Attrs = typename Of::Attrs;
-    constexpr int kEach = Step::kSlots + 2;
-    const auto rule = per_run_arg<Attrs>(
-        c, [](const Attrs& attrs) { return ScaledStep<C, Step>(Of::rule_of(attrs)); });
-    Variables<T, Step::kSlots> some{};
-    static_assert(sizeof(some) + sizeof(rule) <= 4096);
-    unsigned blocks = 0;
-    const auto launch_some = [&] {
-      if (some.count > 0) launch(c, {.blocks = blocks}, update_variables<T, Step>, some, rule);
-      some.count = 0;
-      blocks = 0;
-    };
-    for (int first = 0; first < c.inputs.size(); first += kEach) {
-      const std::int64_t size = c.inputs[first].size();
-      if (size == 0) continue;
-      const int at = some.count++;
-      for (int n = 0; n <= Step::kSlots; ++n)
-        some.memory[n][at] = c.inputs[first + n].template as<T>();
-      some.gradient[at] = c.inputs[first + kEach - 1].template as<const T>();
-      some.size[at] = size;
-      blocks += blocks_for((size + kPackOf<T> - 1) / kPackOf<T>);
-      some.end_block[at] = blocks;
-      if (some.count == some.kMost) launch_some();
-    }
-    launch_some();
-  });
+  constexpr int kCopy = StepOf<float>::kSlots + 2;
+  const bool copies = Of::inputs_each(c) > kCopy;
+  if (copies && c.inputs[kCopy].dtype == bfloat16)
+    return update_all<Of, StepOf, float, __nv_bfloat16>(c);
+  if (copies) return update_all<Of, StepOf, float, __half>(c);
+  switch_floating(c.inputs[0].dtype,
+                  [&]<class T>(Type<T>) { update_all<Of, StepOf, T, NoCopy>(c); });
 }
 
 // The kernels of a rule for one variable and for many.

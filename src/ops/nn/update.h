@@ -2,14 +2,20 @@
 // memory. They write to the memory of the given tensors, so the caller ensures that no other tensor
 // shares it (VariableImpl::writable). These operations are not recorded for gradients.
 //
-// Gradients and slots have the variable's shape and floating dtype (InvalidArgumentError
-// otherwise); 16-bit elements are computed in float32.
+// Gradients have the variable's shape and floating dtype, slots its shape and the dtype that its
+// elements are computed in: float32 for 16-bit ones (InvalidArgumentError otherwise).
+//
+// In a program, an update may have one more input: a 16-bit copy of a float32 variable, which it
+// writes together with the variable (graph/passes/keep_casts.cc).
 #pragma once
 
 #include "ops/nn/update_rules.h"
 #include "tandem/tensor.h"
 
 namespace tandem::update {
+
+// The dtype of the slots of a variable.
+DType slot_dtype(DType variable);
 
 void apply(const GradientDescent& rule, const Tensor& variable, const Tensor& gradient);
 void apply(const Momentum& rule, const Tensor& variable, const Tensor& velocity,

@@ -35,6 +35,7 @@ KernelList layer_norm_kernels();
 KernelList pool_kernels();
 KernelList dropout_kernels();
 KernelList lamb_kernels();
+KernelList all_finite_kernels();
 KernelList pad_kernels();
 KernelList gather_grad_kernels();
 KernelList random_kernels();
@@ -44,12 +45,13 @@ KernelList attention_kernels();
 namespace {
 
 constexpr KernelList (*kFamilies[])() = {
-    creation_kernels,   unary_kernels,     arithmetic_kernels, compare_kernels,     cast_kernels,
-    reduce_kernels,     matmul_kernels,    dense_kernels,      activation_kernels,  softmax_kernels,
-    update_kernels,     rearrange_kernels, join_kernels,       index_kernels,       power_kernels,
-    arg_reduce_kernels, cumsum_kernels,    batch_norm_kernels, layer_norm_kernels,  pool_kernels,
-    dropout_kernels,    lamb_kernels,      pad_kernels,        gather_grad_kernels, random_kernels,
-    conv_kernels,       attention_kernels};
+    creation_kernels,    unary_kernels,      arithmetic_kernels, compare_kernels,
+    cast_kernels,        reduce_kernels,     matmul_kernels,     dense_kernels,
+    activation_kernels,  softmax_kernels,    update_kernels,     rearrange_kernels,
+    join_kernels,        index_kernels,      power_kernels,      arg_reduce_kernels,
+    cumsum_kernels,      batch_norm_kernels, layer_norm_kernels, pool_kernels,
+    dropout_kernels,     lamb_kernels,       all_finite_kernels, pad_kernels,
+    gather_grad_kernels, random_kernels,     conv_kernels,       attention_kernels};
 
 KernelList all_kernels() {
   static const std::vector<CudaKernel> kernels = [] {
