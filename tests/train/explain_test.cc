@@ -113,20 +113,27 @@ Model wide_model(const char* dtype) {
 
 TEST(Explain, MixedPrecisionHalvesTheActivations) {
   testing::use_gpus(1, 64);
-  const data::Example batch = {random::normal({2048, 128}), zeros({2048}, {.dtype = int64})};
+  constexpr std::int64_t kExamples = 2048, kInputs = 128;
+  data::Example batch;
+  {
+    const DeviceScope host("/cpu:0");
+    batch = {random::normal({kExamples, kInputs}), zeros({kExamples}, {.dtype = int64})};
+  }
   const Explanation exact = explain(wide_model("float32"), batch);
   Model model = wide_model("mixed_bfloat16");
   const Explanation mixed = explain(model, batch);
   const auto &wide = entry(exact, "GPU:0"), &narrow = entry(mixed, "GPU:0");
-  EXPECT_NEAR(static_cast<double>(narrow.activations), 0.5 * static_cast<double>(wide.activations),
+  // Half as much, and the inputs in bfloat16.
+  EXPECT_NEAR(static_cast<double>(narrow.activations - kExamples * kInputs * 2),
+              0.5 * static_cast<double>(wide.activations),
               0.05 * static_cast<double>(wide.activations));
   // Weights and slots stay in float32, and the program has a copy of each weight in bfloat16.
   EXPECT_EQ(narrow.weights, wide.weights + wide.weights / 2);
   EXPECT_EQ(narrow.optimizer, wide.optimizer);
   model.fit(data::Dataset::from_tensors(batch), {.verbose = 0});
   expect_measured(used("GPU:0", MemoryTag::kWeights), narrow.weights, 32, "weights");
-  expect_measured(used("GPU:0", MemoryTag::kActivations), narrow.gradients + narrow.activations, 5,
-                  "arena");
+  expect_measured(used("GPU:0", MemoryTag::kActivations),
+                  narrow.gradients + narrow.activations + narrow.constants, 5, "arena");
 }
 
 TEST(Explain, ListsVariablesAndOperations) {
