@@ -16,6 +16,19 @@ TCMALLOC = "libtcmalloc_minimal.so.4"
 ATTENTION = ["forward-16x12x128x64", "full-16x12x128x64", "causal-4x12x512x64", "full-1x8x2048x64", "causal-1x8x2048x64"]
 
 
+# The flags of /proc/cpuinfo that decide how fast matrix products are.
+CPU_FLAGS = ["avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16"]
+
+
+def cpu_fact(name):
+    return next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith(name)), "?")
+
+
+def cpu_flags():
+    flags = cpu_fact("flags").split()
+    return [flag for flag in CPU_FLAGS if flag in flags]
+
+
 def best_torch_environment(threads):
     environment = {"OMP_NUM_THREADS": str(threads), "LD_PRELOAD": TCMALLOC}
     if OPENBLAS.is_dir():

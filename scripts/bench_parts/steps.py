@@ -2,9 +2,10 @@
 replicas, and what a program takes to start."""
 
 import collections
+import math
 import statistics
 
-from bench_parts.common import ATTENTION, BUILD, Run, ratio, table
+from bench_parts.common import ATTENTION, BUILD, Run, cpu_flags, ratio, table
 
 CASES = ["mlp64", "mlp512", "lenet64", "resnet20", "resnet50", "transformer4"]
 DTYPES = ["float32", "bfloat16"]
@@ -16,14 +17,25 @@ def peers_of(options):
             *(["tensorflow", "xla"] if options.tensorflow else [])]
 
 
+def bounds_of(run):
+    """The runs whose fastest bounds this one. A step in bfloat16 may also compute in float32. Without instructions for
+    bfloat16 that is always faster."""
+    run = run._replace(program="bound")
+    wide = run._replace(dtype="float32")
+    return [run, wide] if run.dtype != "float32" and {"avx512_bf16", "amx_bf16"} & set(cpu_flags()) else [wide]
+
+
 def runs_of_a_round(options):
     """The runs of one round, in order."""
     runs = []
-    programs = ["tandem", "traced", *(["bound"] if (BUILD / "bound").exists() else []), *peers_of(options)]
+    programs = ["tandem", "traced", "bound", *peers_of(options)]
     for case in options.cases:
         if "steps" in options.parts:
-            runs += [Run(program, case, threads, dtype=dtype)
-                     for dtype in options.dtypes for threads in options.threads for program in programs]
+            for dtype in options.dtypes:
+                for threads in options.threads:
+                    wanted = [Run(program, case, threads, dtype=dtype) for program in programs]
+                    for run in wanted:
+                        runs += bounds_of(run) if run.program == "bound" else [run]
         if "replicas" in options.parts:
             runs += [Run(program, case, 1, replicas) for program in ("tandem", "traced") for replicas in (1, 2)]
     if "start" in options.parts:
@@ -33,7 +45,7 @@ def runs_of_a_round(options):
     if "attention" in options.parts:
         runs += [Run(program, case, threads) for case in ATTENTION for threads in options.threads
                  for program in ("tandem", "pytorch")]
-    return list(dict.fromkeys(runs))
+    return [run for run in dict.fromkeys(runs) if run.program != "bound" or (BUILD / "bound").exists()]
 
 
 class StepResults:
@@ -55,10 +67,8 @@ class StepResults:
         return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
     def bound(self, run):
-        """The least time of the bound. In bfloat16 it may compute in float32 as well, which is faster on a CPU without
-        instructions for bfloat16."""
-        found = [self.median(run._replace(program="bound", dtype=dtype)) for dtype in {run.dtype, "float32"}]
-        return min((ms for ms in found if ms), default=None)
+        """The run that bounds this one."""
+        return min(bounds_of(run), key=lambda bound: self.median(bound) or math.inf)
 
 
 def print_steps(results, options):
@@ -69,11 +79,12 @@ def print_steps(results, options):
                 eager = Run("tandem", case, threads, dtype=dtype)
                 traced, torch = eager._replace(program="traced"), eager._replace(program="pytorch")
                 others = [eager._replace(program=peer) for peer in peers]
+                bound = results.bound(eager)
                 best = min((ms for ms in map(results.median, others) if ms), default=None)
                 rows.append([case, dtype, threads, results.text(eager), results.text(traced),
-                             results.text(eager._replace(program="bound")), *map(results.text, others),
-                             ratio(results.median(eager), results.bound(eager)),
-                             ratio(results.median(traced), results.bound(eager)),
+                             results.text(bound), *map(results.text, others),
+                             ratio(results.median(eager), results.median(bound)),
+                             ratio(results.median(traced), results.median(bound)),
                              ratio(results.median(torch), results.median(eager)),
                              *(ratio(results.median(other), results.median(traced)) for other in others),
                              *([ratio(best, results.median(traced))] if len(others) > 1 else []),

@@ -6,6 +6,7 @@ import pathlib
 import sys
 import types
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "scripts"))
 
@@ -84,10 +85,13 @@ class Steps(unittest.TestCase):
 
     def test_the_bound_is_the_faster_dtype(self):
         run = steps.Run("traced", "mlp64", dtype="bfloat16")
-        bound = run._replace(program="bound")
-        results = steps.StepResults([(bound, {"ms": 7.0}), (bound._replace(dtype="float32"), {"ms": 2.0})])
-        self.assertEqual(results.bound(run), 2.0)
-        self.assertEqual(steps.StepResults([(bound, {"ms": 7.0})]).bound(run._replace(dtype="float32")), None)
+        narrow = run._replace(program="bound")
+        wide = narrow._replace(dtype="float32")
+        for flags, ms, expected in ((["amx_bf16"], 7.0, wide), (["amx_bf16"], 1.0, narrow), (["avx512f"], None, wide)):
+            with unittest.mock.patch.object(steps, "cpu_flags", lambda: flags):
+                results = [(wide, {"ms": 2.0}), *([(narrow, {"ms": ms})] if ms else [])]
+                self.assertEqual(steps.StepResults(results).bound(run), expected)
+                self.assertEqual(set(steps.bounds_of(run)), {run for run, _ in results})
 
 
 if __name__ == "__main__":
