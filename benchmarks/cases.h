@@ -11,10 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "precision.h"
 #include "random_numbers.h"
 
 namespace bench {
+
+namespace td = tandem;
 
 using td::data::Example;
 
@@ -33,60 +34,62 @@ inline td::Model sequential_model(const td::Shape& example, const std::vector<td
   return td::Functional(input, x);
 }
 
-inline td::Model mlp(const LayerFactory& layers, std::int64_t width) {
-  return sequential_model(
-      {784}, {layers.dense(width, "relu"), layers.dense(width, "relu"), layers.dense(10)});
+inline td::Layer dense(std::int64_t units, const std::string& activation = "") {
+  return td::layers::Dense(units, {.activation = activation});
 }
 
-inline td::Model lenet(const LayerFactory& layers) {
-  return sequential_model(
-      {28, 28, 1}, {layers.conv(32, 3, {.activation = "relu"}),
-                    layers.conv(64, 3, {.activation = "relu"}), td::layers::MaxPooling2D({2, 2}),
-                    td::layers::Flatten(), layers.dense(128, "relu"), layers.dense(10)});
+inline td::Model mlp(std::int64_t width) {
+  return sequential_model({784}, {dense(width, "relu"), dense(width, "relu"), dense(10)});
 }
 
-inline td::SymbolicInput convolve(const LayerFactory& layers, const td::SymbolicInput& x,
-                                  std::int64_t filters, std::int64_t kernel, std::int64_t stride) {
-  const td::Layer conv =
-      layers.conv(filters, kernel, {.strides = stride, .padding = "same", .use_bias = false});
+inline td::Model lenet() {
+  return sequential_model({28, 28, 1}, {td::layers::Conv2D(32, 3, {.activation = "relu"}),
+                                        td::layers::Conv2D(64, 3, {.activation = "relu"}),
+                                        td::layers::MaxPooling2D({2, 2}), td::layers::Flatten(),
+                                        dense(128, "relu"), dense(10)});
+}
+
+inline td::SymbolicInput convolve(const td::SymbolicInput& x, std::int64_t filters,
+                                  std::int64_t kernel, std::int64_t stride) {
+  const td::Layer conv = td::layers::Conv2D(
+      filters, kernel, {.strides = stride, .padding = "same", .use_bias = false});
   return td::layers::BatchNormalization({.epsilon = 1e-5})(conv(x));
 }
 
-inline td::SymbolicInput add(const LayerFactory& layers, const td::SymbolicInput& a,
-                             const td::SymbolicInput& b) {
-  return layers.add()(std::vector<td::SymbolicInput>{a, b});
+inline td::SymbolicInput add(const td::SymbolicInput& a, const td::SymbolicInput& b) {
+  return td::layers::Add()(std::vector<td::SymbolicInput>{a, b});
 }
 
-inline td::Model resnet20(const LayerFactory& layers) {
+inline td::Model resnet20() {
   const td::SymbolicInput input = td::Input({32, 32, 3});
-  td::SymbolicInput x = td::layers::ReLU()(convolve(layers, input, 16, 3, 1));
+  td::SymbolicInput x = td::layers::ReLU()(convolve(input, 16, 3, 1));
   for (const std::int64_t filters : {16, 32, 64})
     for (int block = 0; block < 3; ++block) {
       const std::int64_t stride = block == 0 && filters != 16 ? 2 : 1;
-      td::SymbolicInput y = td::layers::ReLU()(convolve(layers, x, filters, 3, stride));
-      y = convolve(layers, y, filters, 3, 1);
-      if (stride != 1) x = convolve(layers, x, filters, 1, stride);
-      x = td::layers::ReLU()(add(layers, y, x));
+      td::SymbolicInput y = td::layers::ReLU()(convolve(x, filters, 3, stride));
+      y = convolve(y, filters, 3, 1);
+      if (stride != 1) x = convolve(x, filters, 1, stride);
+      x = td::layers::ReLU()(add(y, x));
     }
-  return td::Functional(input, layers.dense(10)(td::layers::GlobalAveragePooling2D()(x)));
+  return td::Functional(input, dense(10)(td::layers::GlobalAveragePooling2D()(x)));
 }
 
 // Bottlenecks of 64, 128, 256 and 512 filters, the stride in the 3x3 convolution.
-inline td::Model resnet50(const LayerFactory& layers, std::int64_t size) {
+inline td::Model resnet50(std::int64_t size) {
   const td::SymbolicInput input = td::Input({size, size, 3});
-  td::SymbolicInput x = td::layers::ReLU()(convolve(layers, input, 64, 7, 2));
+  td::SymbolicInput x = td::layers::ReLU()(convolve(input, 64, 7, 2));
   x = td::layers::MaxPooling2D({2, 2})(x);
   const std::vector<std::pair<std::int64_t, int>> stages = {{64, 3}, {128, 4}, {256, 6}, {512, 3}};
   for (const auto& [filters, blocks] : stages)
     for (int block = 0; block < blocks; ++block) {
       const std::int64_t stride = block == 0 && filters != 64 ? 2 : 1;
-      td::SymbolicInput y = td::layers::ReLU()(convolve(layers, x, filters, 1, 1));
-      y = td::layers::ReLU()(convolve(layers, y, filters, 3, stride));
-      y = convolve(layers, y, 4 * filters, 1, 1);
-      if (block == 0) x = convolve(layers, x, 4 * filters, 1, stride);
-      x = td::layers::ReLU()(add(layers, y, x));
+      td::SymbolicInput y = td::layers::ReLU()(convolve(x, filters, 1, 1));
+      y = td::layers::ReLU()(convolve(y, filters, 3, stride));
+      y = convolve(y, 4 * filters, 1, 1);
+      if (block == 0) x = convolve(x, 4 * filters, 1, stride);
+      x = td::layers::ReLU()(add(y, x));
     }
-  return td::Functional(input, layers.dense(1000)(td::layers::GlobalAveragePooling2D()(x)));
+  return td::Functional(input, dense(1000)(td::layers::GlobalAveragePooling2D()(x)));
 }
 
 struct TransformerSizes {
@@ -95,43 +98,42 @@ struct TransformerSizes {
 };
 
 // A decoder as in GPT-2: pre-normalisation, GELU, learned positions, an untied output layer.
-inline td::Model transformer(const LayerFactory& layers, const TransformerSizes& sizes) {
+inline td::Model transformer(const TransformerSizes& sizes) {
   const auto normalise = [](const td::SymbolicInput& x) {
     return td::layers::LayerNormalization({.epsilon = 1e-5})(x);
   };
   const td::SymbolicInput input = td::Input({sizes.length});
   td::SymbolicInput x = td::layers::Embedding(sizes.vocabulary, sizes.width)(input);
-  x = add(layers, x, td::layers::PositionEmbedding(sizes.length)(x));
+  x = add(x, td::layers::PositionEmbedding(sizes.length)(x));
   for (int block = 0; block < sizes.blocks; ++block) {
-    const td::Layer attention = layers.causal_attention(sizes.width, sizes.heads);
-    x = add(layers, x, attention(normalise(x)));
-    x = add(layers, x,
-            layers.dense(sizes.width)(layers.dense(4 * sizes.width, "gelu")(normalise(x))));
+    const td::Layer attention = td::layers::MultiHeadAttention(
+        sizes.heads, sizes.width / sizes.heads, {.use_causal_mask = true});
+    x = add(x, attention(normalise(x)));
+    x = add(x, dense(sizes.width)(dense(4 * sizes.width, "gelu")(normalise(x))));
   }
-  return td::Functional(input, layers.dense(sizes.vocabulary, "", false)(normalise(x)));
+  const td::Layer head = td::layers::Dense(sizes.vocabulary, {.use_bias = false});
+  return td::Functional(input, head(normalise(x)));
 }
 
 // `tiny`: a small version of the model, to test that it trains.
-inline ModelCase find_case(const std::string& name, td::DType compute = td::float32,
-                           bool tiny = false) {
-  const LayerFactory layers(compute);
+inline ModelCase find_case(const std::string& name, bool tiny = false) {
   const auto decoder = [&](TransformerSizes sizes) -> ModelCase {
     if (tiny) sizes = {2, 32, 2, 16, 61};
     return {{sizes.length},
             tiny ? 4 : 16,
-            [=] { return transformer(layers, sizes); },
+            [=] { return transformer(sizes); },
             sizes.vocabulary,
             sizes.vocabulary};
   };
   if (name == "mlp64" || name == "mlp512") {
     const std::int64_t width = tiny ? 32 : 512;
-    return {{784}, name == "mlp64" ? 64 : 512, [=] { return mlp(layers, width); }};
+    return {{784}, name == "mlp64" ? 64 : 512, [=] { return mlp(width); }};
   }
-  if (name == "lenet64") return {{28, 28, 1}, tiny ? 8 : 64, [=] { return lenet(layers); }};
-  if (name == "resnet20") return {{32, 32, 3}, tiny ? 2 : 128, [=] { return resnet20(layers); }};
+  if (name == "lenet64") return {{28, 28, 1}, tiny ? 8 : 64, [] { return lenet(); }};
+  if (name == "resnet20") return {{32, 32, 3}, tiny ? 2 : 128, [] { return resnet20(); }};
   if (name == "resnet50") {
     const std::int64_t size = tiny ? 64 : 224;
-    return {{size, size, 3}, tiny ? 4 : 8, [=] { return resnet50(layers, size); }, 1000};
+    return {{size, size, 3}, tiny ? 4 : 8, [=] { return resnet50(size); }, 1000};
   }
   if (name == "transformer4") return decoder({4, 256, 4, 128, 1000});
   if (name == "transformer12") return decoder({12, 768, 12, 512, 50304});
@@ -175,8 +177,9 @@ inline std::vector<td::distribute::PerReplica<Example>> make_pool(
 inline td::Tensor train_step(const td::Model& model, td::optimizers::Optimizer& optimizer,
                              const std::vector<td::Variable>& variables, const Example& batch,
                              std::int64_t global_batch) {
-  const td::Tensor logits = as(model(batch[0], {.training = true}), td::float32);
-  const td::Tensor losses = td::nn::sparse_softmax_cross_entropy(batch[1], logits);
+  const td::Tensor logits = model(batch[0], {.training = true});
+  const td::Tensor losses =
+      td::nn::sparse_softmax_cross_entropy(batch[1], td::cast(logits, td::float32));
   const std::int64_t labels = batch[1].size() / batch[1].dim(0);  // of an example
   const td::Tensor loss = td::nn::compute_average_loss(
       td::reshape(losses, {-1}), {.global_batch_size = global_batch * labels});

@@ -12,6 +12,7 @@
 #include <functional>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bench {
@@ -23,7 +24,7 @@ struct BenchOptions {
   int parts = 0;                  // config::set_replica_invariant_parts
   long batch = 0;                 // of a replica; 0: the case's
   std::string device = "cpu";     // "gpu": the first one
-  std::string dtype = "float32";  // "tf32": where the device has it; "bfloat16": mixed precision
+  std::string dtype = "float32";  // "tf32": where the device has it; "bfloat16": mixed_bfloat16
   bool tiny = false;
   double seconds = 2.0;
   bool traced = false;
@@ -111,6 +112,8 @@ struct RunFacts {
   long parameters = 0;
   std::vector<float> losses;
   std::function<double()> device_peak_mib = [] { return std::nan(""); };
+  // The peak of the framework's memory, and the peak of each purpose.
+  std::function<std::vector<std::pair<const char*, double>>()> memory_mib = {};
 };
 
 inline void print_field(const char* name, double value, const char* format) {
@@ -139,6 +142,15 @@ inline void print_line(const char* program, const BenchOptions& options, const R
   print_field("peak_mib", peak_mib(), "%.2f");
   print_field("device_peak_mib", facts.device_peak_mib(), "%.2f");
   print_field("startup_ms", facts.startup_ms, "%.3f");
+  if (facts.memory_mib) {
+    std::printf(", \"memory_mib\": {");
+    const char* separator = "";
+    for (const auto& [purpose, mib] : facts.memory_mib()) {
+      std::printf("%s\"%s\": %.3f", separator, purpose, mib);
+      separator = ", ";
+    }
+    std::printf("}");
+  }
   std::printf("}\n");
   std::fflush(stdout);
 }

@@ -7,7 +7,9 @@
 // then measures once per line of input.
 #include <tandem/tandem.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "cases.h"
@@ -16,6 +18,20 @@
 namespace {
 
 using namespace bench;  // NOLINT: the program is the benchmark
+
+double mib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+std::vector<std::pair<const char*, double>> memory_of(const char* device) {
+  const td::config::MemoryInfo info = td::config::get_memory_info(device);
+  const td::config::MemoryByTag& peak = info.peak_by_tag;
+  return {{"peak", mib(info.peak)},
+          {"weights", mib(peak.weights)},
+          {"activations", mib(peak.activations)},
+          {"gradients", mib(peak.gradients)},
+          {"optimizer", mib(peak.optimizer)},
+          {"workspace", mib(peak.workspace)},
+          {"other", mib(peak.other)}};
+}
 
 void run_alone(const bench::BenchOptions& options, const ModelCase& what, double startup_ms) {
   td::Model model = make_model(what);
@@ -36,12 +52,11 @@ void run_alone(const bench::BenchOptions& options, const ModelCase& what, double
       facts.parameters += static_cast<long>(variable.shape().num_elements());
     for (int i = 0; i < options.check; ++i)
       facts.losses.push_back(run(batch(i)).template item<float>());
-    if (options.device == "gpu") {
-      td::config::reset_memory_stats("GPU:0");  // excludes the memory for timing algorithms
-      facts.device_peak_mib = [] {
-        return static_cast<double>(td::config::get_memory_info("GPU:0").peak) / (1 << 20);
-      };
-    }
+    const char* device = options.device == "gpu" ? "GPU:0" : "CPU:0";
+    td::config::reset_memory_stats(device);  // excludes the memory for timing algorithms
+    facts.memory_mib = [device] { return memory_of(device); };
+    if (options.device == "gpu")
+      facts.device_peak_mib = [] { return mib(td::config::get_memory_info("GPU:0").peak); };
     bench::measure(program, options, facts, [&](int steps) {
       td::Tensor loss;
       for (int i = 0; i < steps; ++i) loss = run(batch(i));
@@ -95,8 +110,7 @@ void run_mirrored(const bench::BenchOptions& options, const ModelCase& what, dou
 
 int main(int argc, char** argv) {
   const bench::BenchOptions options = bench::parse(argc, argv);
-  ModelCase what = find_case(options.name, options.dtype == "bfloat16" ? td::bfloat16 : td::float32,
-                             options.tiny);
+  ModelCase what = find_case(options.name, options.tiny);
   if (options.batch > 0) what.batch = options.batch;
   setenv("TANDEM_ALLOW_TF32", options.dtype == "tf32" ? "true" : "false", 1);
   const auto gpus = td::config::list_physical_devices("GPU");
@@ -109,6 +123,7 @@ int main(int argc, char** argv) {
     td::config::set_visible_devices({gpus[0]}, "GPU");
     td::config::set_memory_growth(gpus[0], true);
   }
+  if (options.dtype == "bfloat16") td::mixed_precision::set_global_policy("mixed_bfloat16");
   td::config::set_replica_invariant_parts(options.parts);
   td::config::set_logical_cpus(options.replicas);
   td::config::set_intra_op_parallelism_threads(options.threads * options.replicas);

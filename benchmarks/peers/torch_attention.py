@@ -1,24 +1,14 @@
-"""A case of benchmarks/attention.cc in PyTorch, timed; prints a JSON line. Before PyTorch 2, which has no
-scaled_dot_product_attention, its products and softmax."""
+"""A case of benchmarks/attention.cc in PyTorch, timed; prints a JSON line."""
 
 import argparse
 import json
-import math
 import re
 import statistics
 import time
 
 import torch
-import torch.nn.functional as F
 
-
-def attend(query, key, value, causal):
-    if hasattr(F, "scaled_dot_product_attention"):
-        return F.scaled_dot_product_attention(query, key, value, is_causal=causal)
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-    if causal:
-        scores = scores + torch.full(scores.shape[-2:], float("-inf"), device=scores.device).triu(1)
-    return torch.softmax(scores, -1) @ value
+from torch_step import attend
 
 
 def main():

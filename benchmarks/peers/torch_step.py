@@ -92,6 +92,16 @@ def resnet50():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
 
 
+def attend(query, key, value, causal):
+    """Scaled dot-product attention. PyTorch 1 has no function for it."""
+    if hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(query, key, value, is_causal=causal)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    if causal:
+        scores = scores + torch.full(scores.shape[-2:], float("-inf"), device=scores.device).triu(1)
+    return torch.softmax(scores, -1) @ value
+
+
 class QueryKeyValue(nn.Linear):
     """Three projections as one product."""
 
@@ -109,7 +119,7 @@ class CausalAttention(nn.Module):
     def forward(self, x):
         batch, length, width = x.shape
         parts = self.inputs(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(*parts, is_causal=True)
+        mixed = attend(*parts, causal=True)
         return self.result(mixed.transpose(1, 2).reshape(batch, length, width))
 
 

@@ -8,7 +8,7 @@ import re
 import statistics
 import tempfile
 
-from bench_parts.common import BUILD, ROOT, best_torch_environment, measure, output_of, ratio, table
+from bench_parts.common import BUILD, ROOT, Run, best_torch_environment, measure, output_of, ratio, table
 
 APIS = ["ddp", "mwms", "hvd"]  # those that train with several processes
 API_CASES = ["mlp64", "mlp512", "lenet64", "resnet20"]
@@ -77,7 +77,7 @@ def measure_apis(options):
     for case in options.cases:
         if case not in API_CASES:
             continue
-        step_ms = {program: measure(program, case, 1, 1, options.seconds / 4, options.python)["ms"]
+        step_ms = {program: measure(Run(program, case), options.seconds / 4, options)["ms"]
                    for program in ("tandem", "traced", "pytorch")}
         for api in ["barrier", *APIS, "pytorch"]:
             for traced in ([False] if api == "pytorch" else [False, True]):

@@ -7,12 +7,26 @@ import platform
 import subprocess
 import sys
 import time
+import typing
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / "build/release/benchmarks"
 OPENBLAS = pathlib.Path(f"/usr/lib/{platform.machine()}-linux-gnu/openblas-openmp")
 TCMALLOC = "libtcmalloc_minimal.so.4"
 ATTENTION = ["forward-16x12x128x64", "full-16x12x128x64", "causal-4x12x512x64", "full-1x8x2048x64", "causal-1x8x2048x64"]
+
+
+# The flags of /proc/cpuinfo that decide how fast matrix products are.
+CPU_FLAGS = ["avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16"]
+
+
+def cpu_fact(name):
+    return next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith(name)), "?")
+
+
+def cpu_flags():
+    flags = cpu_fact("flags").split()
+    return [flag for flag in CPU_FLAGS if flag in flags]
 
 
 def best_torch_environment(threads):
@@ -31,24 +45,41 @@ def output_of(command, environment=None):
     return result.stdout
 
 
-def command_of(program, case, threads, replicas, seconds, python):
-    options = ["--case", case, "--threads", str(threads), "--seconds", str(seconds)]
-    if case in ATTENTION:
-        if program == "tandem":
-            return [BUILD / "attention", *options], {}
-        return [python, ROOT / "benchmarks/peers/torch_attention.py", *options], best_torch_environment(threads)
-    if program in ("tandem", "traced"):
-        return [BUILD / "train_step", *options, "--replicas", str(replicas), "--traced", str(int(program == "traced"))], {}
-    if program == "bound":
-        return [BUILD / "bound", *options], {"OMP_NUM_THREADS": str(threads)}
-    if program == "libtorch":
-        return [BUILD / "libtorch_mlp", *options], best_torch_environment(threads)
-    compiled = ["--compile"] if program == "compiled" else []
-    return [python, ROOT / "benchmarks/peers/torch_step.py", *options, *compiled], best_torch_environment(threads)
+class Run(typing.NamedTuple):
+    """A program that trains or computes a case."""
+
+    program: str
+    case: str
+    threads: int = 1
+    replicas: int = 1
+    dtype: str = "float32"
 
 
-def measure(program, case, threads, replicas, seconds, python):
-    command, environment = command_of(program, case, threads, replicas, seconds, python)
+def command_of(run, seconds, options):
+    """The command and its environment. `options` has the interpreters of PyTorch and TensorFlow."""
+    words = ["--case", run.case, "--threads", str(run.threads), "--seconds", str(seconds)]
+    peers = ROOT / "benchmarks/peers"
+    torch = best_torch_environment(run.threads)
+    if run.case in ATTENTION:
+        if run.program == "tandem":
+            return [BUILD / "attention", *words], {}
+        return [options.python, peers / "torch_attention.py", *words], torch
+    if run.program == "libtorch":
+        return [BUILD / "libtorch_mlp", *words], torch
+    words += ["--dtype", run.dtype]
+    if run.program in ("tandem", "traced"):
+        traced = str(int(run.program == "traced"))
+        return [BUILD / "train_step", *words, "--replicas", str(run.replicas), "--traced", traced], {}
+    if run.program == "bound":
+        return [BUILD / "bound", *words], {"OMP_NUM_THREADS": str(run.threads)}
+    if run.program in ("tensorflow", "xla"):
+        return [options.tensorflow, peers / "tf_step.py", *words, *(["--xla"] if run.program == "xla" else [])], {}
+    compiled = ["--compile"] if run.program == "compiled" else []
+    return [options.python, peers / "torch_step.py", *words, *compiled], torch
+
+
+def measure(run, seconds, options):
+    command, environment = command_of(run, seconds, options)
     environment = {**environment, "TANDEM_BENCH_STARTED": repr(time.clock_gettime(time.CLOCK_MONOTONIC))}
     return json.loads(output_of(command, environment).splitlines()[-1])
 
@@ -65,11 +96,6 @@ def table(title, header, rows):
 
 def ratio(a, b):
     return f"{a / b:.2f}" if a and b else "-"
-
-
-def efficiencies(records, way):
-    """The scaling efficiency of each cycle: one process's time over that of two."""
-    return [alone / ms for record in records for alone, ms in zip(record["alone_ms"], record[way])]
 
 
 def size_text(size):

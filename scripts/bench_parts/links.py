@@ -5,7 +5,7 @@ import json
 import statistics
 import tempfile
 
-from bench_parts.common import BUILD, ROOT, best_torch_environment, measure, output_of, ratio, size_text, table
+from bench_parts.common import BUILD, ROOT, Run, best_torch_environment, measure, output_of, ratio, size_text, table
 from bench_parts.apis import TURN_MS, results_of, step_of_two
 
 # Options of benchmarks/link. None means that both ranks run on this host.
@@ -50,7 +50,7 @@ def measure_links(options):
                 yield {"program": program, "part": "links", "link": name, "bytes": size,
                        "us": all_reduce(program, LINKS[name], size, options.seconds / 2, options.python)}
     for case in (case for case in LINK_CASES if case in options.cases):
-        single = {program: measure(program, case, 1, 1, options.seconds / 4, options.python)
+        single = {program: measure(Run(program, case), options.seconds / 4, options)
                   for program in ("tandem", "pytorch")}
         size = 4 * single["tandem"]["parameters"]
         steps = {program: max(4, round(TURN_MS / result["ms"])) for program, result in single.items()}

@@ -13,8 +13,9 @@ namespace {
 
 constexpr int kSteps = 8;
 
-std::vector<float> losses_of(const std::string& name, DType compute, bool traced) {
-  const bench::ModelCase what = bench::find_case(name, compute, true);
+std::vector<float> losses_of(const std::string& name, const char* policy, bool traced) {
+  mixed_precision::set_global_policy(policy);
+  const bench::ModelCase what = bench::find_case(name, true);
   const Model model = bench::make_model(what);
   auto optimizer = optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
   const std::vector<Variable> variables = model.trainable_variables();
@@ -37,16 +38,16 @@ std::vector<float> losses_of(const std::string& name, DType compute, bool traced
 class BenchmarkCases : public testing::TestWithParam<const char*> {};
 
 TEST_P(BenchmarkCases, LearnAndTracedEqualsEager) {
-  const std::vector<float> eager = losses_of(GetParam(), float32, false);
+  const std::vector<float> eager = losses_of(GetParam(), "float32", false);
   EXPECT_LT(eager.back(), 0.9f * eager.front());
-  const std::vector<float> traced = losses_of(GetParam(), float32, true);
+  const std::vector<float> traced = losses_of(GetParam(), "float32", true);
   for (int i = 0; i < kSteps; ++i) EXPECT_NEAR(traced[i], eager[i], 1e-3f * eager[i]) << i;
 }
 
 TEST_P(BenchmarkCases, TrainInMixedPrecision) {
-  const std::vector<float> wide = losses_of(GetParam(), float32, false);
+  const std::vector<float> wide = losses_of(GetParam(), "float32", false);
   for (const bool traced : {false, true}) {
-    const std::vector<float> mixed = losses_of(GetParam(), bfloat16, traced);
+    const std::vector<float> mixed = losses_of(GetParam(), "mixed_bfloat16", traced);
     EXPECT_NE(mixed, wide);
     EXPECT_LT(mixed.back(), 0.9f * mixed.front());
     for (int i = 0; i < kSteps; ++i) EXPECT_NEAR(mixed[i], wide[i], 0.05f * wide[0]) << i;
