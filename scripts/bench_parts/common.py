@@ -36,10 +36,10 @@ def best_torch_environment(threads):
     return environment
 
 
-def output_of(command, environment=None):
+def output_of(command, environment=None, timeout=600):
     """Returns the standard output. If the command fails, exits the script with its standard error."""
     result = subprocess.run(list(map(str, command)), env={**os.environ, **(environment or {})}, capture_output=True,
-                            text=True, timeout=600)
+                            text=True, timeout=timeout)
     if result.returncode != 0:
         sys.exit(f"bench: {' '.join(map(str, command))} failed:\n{result.stderr}")
     return result.stdout
