@@ -58,13 +58,13 @@ Task image_task(const Options& options) {
   const td::datasets::TrainTest images =
       td::tools::load_images(options.data, std::nullopt, options.seed);
   const std::int64_t steps = (images.train.size() + recipe.batch - 1) / recipe.batch;
-  return {td::tools::make_model(options.model, images.train.images.shape().without_leading(1),
-                                images.train.classes),
-          td::tools::make_optimizer(recipe, "", std::nullopt, steps * options.epochs),
-          td::tools::training_batches(
-              images.train,
-              {.batch = recipe.batch, .seed = options.seed, .augment = recipe.augment}),
-          td::tools::test_batches(images.test, 256)};
+  return {
+      td::tools::make_model(options.model, images.train.images.shape().without_leading(1),
+                            images.train.classes),
+      td::tools::make_optimizer(recipe, "", std::nullopt, steps * options.epochs),
+      td::tools::training_batches(
+          images.train, {.batch = recipe.batch, .seed = options.seed, .augment = recipe.augment}),
+      td::tools::test_batches(images.test, 256)};
 }
 
 // Sequences of 128 characters and the same sequences shifted by one. The last tenth of the text is

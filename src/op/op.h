@@ -215,8 +215,8 @@ enum OpTraits : std::uint32_t {
   kCommutative = 1u << 4,
   kMetadata = 1u << 5,        // placed on its input's device; too little work to copy the input
   kIdentityIfSame = 1u << 6,  // output 0 is input 0 if their shapes agree; removed from programs
-  // In programs, one more input may follow the last one: a 16-bit copy of input 0, which is a
-  // float32 variable. The operation writes it together with the variable.
+  // An update of a variable. In programs, a 16-bit copy of a float32 variable may follow the
+  // gradient: the operation writes it, too, and the gradient may have its dtype.
   kWritesCast = 1u << 7,
 };
 

@@ -44,6 +44,13 @@ struct Trainer {
         }));
   }
 
+  // The dtype in which the update reads the gradient.
+  DType gradient_dtype() const {
+    for (const auto& each : block.operations)
+      if (each->has(kWritesCast)) return each->inputs[each->inputs.size() - 2]->spec.dtype;
+    throw NotFoundError("an update");
+  }
+
   Block block;
   std::vector<RefPtr<Resource>> copies;
 };
@@ -62,6 +69,7 @@ TEST_P(KeepCasts, AreWrittenByUpdates) {
     Trainer trainer(x, w, GetParam().make(), dtype);
     ASSERT_EQ(trainer.copies.size(), 1u);
     EXPECT_EQ(trainer.casts_of_variables(), 0);
+    EXPECT_EQ(trainer.gradient_dtype(), dtype);
     Program program(std::move(trainer.block));
     const Tensor copy = trainer.copies[0]->value();
     Values before = values_of(copy);
@@ -127,6 +135,25 @@ TEST(KeptCasts, OfManyVariablesAreWrittenByOneOperation) {
     EXPECT_EQ(values_of(copy), values_of(cast(variable.value(), bfloat16)));
   }
   EXPECT_NE(values_of(held[0]), values_of(held[1]));
+}
+
+// Here, the gradient is also a result of the program.
+TEST(KeptCasts, LeaveACastGradientThatOthersUse) {
+  const Tensor x = input();
+  const Variable w = weight();
+  auto sgd = optimizers::SGD(0.1);
+  Trainer trainer(x, [&](const Tensors& in) -> Tensors {
+    const Tensor loss = loss_of(in[0], w, bfloat16);
+    const Tensor gradient = gradients(loss, std::vector<Variable>{w})[0];
+    sgd.apply_gradients({gradient}, {w});
+    return {gradient};
+  });
+  EXPECT_EQ(trainer.copies.size(), 1u);
+  EXPECT_EQ(trainer.gradient_dtype(), float32);
+  const Values before = values_of(w);
+  const Values gradient = values_of(Program(std::move(trainer.block)).run(std::span(&x, 1))[0]);
+  for (std::size_t i = 0; i < before.size(); ++i)
+    EXPECT_NEAR(values_of(w)[i], before[i] - 0.1 * gradient[i], 1e-6);
 }
 
 TEST(KeptCasts, FollowAssignmentsBetweenRuns) {

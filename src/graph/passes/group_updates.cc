@@ -46,9 +46,8 @@ bool suits(const BlockOperation& operation) {
 // Whether both use the same rule in every run.
 bool one_rule(const BlockOperation& a, const BlockOperation& b) {
   return a.does_as(b) && a.attr_update == b.attr_update && a.device == b.device &&
-         a.inputs.size() == b.inputs.size() &&
-         a.inputs.front()->spec.dtype == b.inputs.front()->spec.dtype &&
-         a.inputs.back()->spec.dtype == b.inputs.back()->spec.dtype;
+         std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(),
+                    [](const Value* x, const Value* y) { return x->spec.dtype == y->spec.dtype; });
 }
 
 // The memory that a group of updates uses. Updates with disjoint memory can be grouped.

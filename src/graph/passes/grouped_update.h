@@ -18,8 +18,8 @@ struct GroupedUpdateAttrs {
   TANDEM_FIELDS()
 };
 
-// Its inputs are those of the grouped operations, one after another. All variables have one dtype,
-// and all their 16-bit copies (kWritesCast), which all have or none.
+// Its inputs are those of the grouped operations, one after another. All have the same
+// dtypes.
 extern const OpDef kGroupedUpdate;
 
 }  // namespace tandem

@@ -4,8 +4,7 @@
 namespace tandem {
 namespace {
 
-// A cast of a variable's elements that may read the copy instead.
-struct WeightCast {
+struct OperationOfBlock {
   Block* block;
   BlockOperation* operation;
 };
@@ -13,8 +12,8 @@ struct WeightCast {
 // The uses of one variable in a program.
 struct VariableUses {
   std::vector<std::pair<Block*, Value*>> memory;  // in each block that knows the variable
-  std::vector<WeightCast> casts;
-  std::vector<BlockOperation*> updates;   // operations that can write the copy
+  std::vector<OperationOfBlock> casts;    // of its elements, which may read the copy instead
+  std::vector<OperationOfBlock> updates;  // that can write the copy
   std::vector<BlockOperation*> controls;  // control flow whose bodies write the variable
   bool written_otherwise = false;
   Resource::WithCast resources;  // set if the variable has a copy
@@ -54,7 +53,7 @@ class KeepCasts {
       if (value->kind == Value::Kind::kVariable)
         uses_of(*value).memory.emplace_back(&block, value.get());
     for (const auto& operation : block.operations) {
-      collect_writes(*operation);
+      collect_writes(block, *operation);
       if (is_weight_cast(*operation) && can_read_copy(block, *operation))
         uses_of(operation->inputs[0]->root()).casts.push_back({&block, operation.get()});
       if (operation->control)
@@ -62,7 +61,7 @@ class KeepCasts {
     }
   }
 
-  void collect_writes(BlockOperation& operation) {
+  void collect_writes(Block& block, BlockOperation& operation) {
     for (std::size_t i = 0; i < operation.inputs.size(); ++i) {
       const Value& root = operation.inputs[i]->root();
       if (root.kind != Value::Kind::kVariable || !operation.mutates(i)) continue;
@@ -71,7 +70,7 @@ class KeepCasts {
       if (operation.control && !operation.control->body_for)
         uses.controls.push_back(&operation);
       else if (!operation.control && can_write_cast(operation, i))
-        uses.updates.push_back(&operation);
+        uses.updates.push_back({&block, &operation});
       else
         uses.written_otherwise = true;
     }
@@ -99,7 +98,7 @@ class KeepCasts {
   static bool prepare(VariableUses& uses) {
     if (uses.written_otherwise || uses.casts.empty()) return false;
     uses.dtype = uses.casts[0].operation->outputs[0]->spec.dtype;
-    std::erase_if(uses.casts, [&](const WeightCast& cast) {
+    std::erase_if(uses.casts, [&](const OperationOfBlock& cast) {
       return cast.operation->outputs[0]->spec.dtype != uses.dtype;
     });
     uses.resources = uses.memory[0].second->resource->with_cast(uses.dtype);
@@ -115,16 +114,32 @@ class KeepCasts {
       copy.resource = uses.resources.copy;
       copies[memory] = &copy;
     }
-    for (const WeightCast& cast : uses.casts) {
+    for (const OperationOfBlock& cast : uses.casts) {
       const Value& result = *cast.operation->outputs[0];
       Value& read = cast.block->add_value(result.spec, *result.device, Value::Kind::kView);
       read.base = copies.at(&cast.operation->inputs[0]->root());
       replace_value(*cast.block, *cast.operation->outputs[0], read);
       erase_operations(*cast.block, {cast.operation});
     }
-    for (BlockOperation* update : uses.updates)
-      update->inputs.push_back(copies.at(&update->inputs[0]->root()));
+    for (const OperationOfBlock& update : uses.updates) {
+      take_narrow_gradient(update, uses.dtype);
+      update.operation->inputs.push_back(copies.at(&update.operation->inputs[0]->root()));
+    }
     for (BlockOperation* operation : uses.controls) write_in(*operation, copies);
+  }
+
+  // If the gradient is the cast of one in the copy's dtype, and nothing else uses the cast, the
+  // update reads the original.
+  static void take_narrow_gradient(const OperationOfBlock& update, DType dtype) {
+    Value*& gradient = update.operation->inputs.back();
+    BlockOperation* cast = gradient->kind == Value::Kind::kComputed ? gradient->producer : nullptr;
+    if (!cast || cast->op->name != "Cast" || cast->device != update.operation->device) return;
+    Value& original = *cast->inputs[0];
+    if (original.spec.dtype != dtype || original.root().kind != Value::Kind::kComputed ||
+        count_uses(*update.block).at(gradient) != 1)
+      return;
+    gradient = &original;
+    erase_operations(*update.block, {cast});
   }
 
   // The memory of the copy becomes an input of control flow that writes it, so that operations that

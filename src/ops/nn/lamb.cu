@@ -12,9 +12,9 @@ constexpr std::int64_t kMostBlocks = 1024;  // that compute partial norms
 
 // norms[2 * block] and norms[2 * block + 1] are the block's sums of squares of the variable and of
 // the direction.
-template <class T>
+template <class T, class Gradient>
 __global__ void __launch_bounds__(kThreads)
-    lamb_moments(const T* variable, ComputeOf<T>* m, ComputeOf<T>* v, const T* gradient,
+    lamb_moments(const T* variable, ComputeOf<T>* m, ComputeOf<T>* v, const Gradient* gradient,
                  PerRunArg<LambStep<ComputeOf<T>>> step_arg, std::int64_t size, double* norms) {
   using C = ComputeOf<T>;
   const LambStep<C> step = step_arg();
@@ -92,34 +92,46 @@ __global__ void __launch_bounds__(kThreads)
   if (copy) store_pack(copy, mine.begin, mine.count, copies);
 }
 
-void lamb_kernel(KernelContext& c) {
+template <class T, class Gradient, class Copy>
+void apply_lamb(KernelContext& c, const Gradient* gradient, Copy* copy) {
   using update::Lamb;
+  using C = ComputeOf<T>;
+  constexpr int kCount = kPackOf<T, C>;
   const auto learning_rate =
       per_run_arg<Lamb>(c, [](const Lamb& rule) { return rule.learning_rate; });
+  const auto step = per_run_arg<Lamb>(c, [](const Lamb& rule) { return LambStep<C>(rule); });
   const std::int64_t size = c.inputs[0].size();
-  if (size == 0) return;
-  switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
-    using C = ComputeOf<T>;
-    constexpr int kCount = kPackOf<T, C>;
-    const auto step = per_run_arg<Lamb>(c, [](const Lamb& rule) { return LambStep<C>(rule); });
-    T* variable = c.inputs[0].as<T>();
-    C *m = c.inputs[1].as<C>(), *v = c.inputs[2].as<C>();
-    const unsigned packs = blocks_for((size + kCount - 1) / kCount);
-    const unsigned blocks = std::min(packs, static_cast<unsigned>(kMostBlocks));
-    auto* norms = static_cast<double*>(c.scratch((2 * blocks + 1) * sizeof(double)));
-    double* rate = norms + 2 * blocks;
-    launch(c, {.blocks = blocks}, lamb_moments<T>, variable, m, v, c.inputs[3].as<const T>(), step,
-           size, norms);
-    launch(c, {.blocks = 1u}, lamb_rate, norms, static_cast<int>(blocks), learning_rate,
-           c.attrs<Lamb>().scaled, rate);
-    const auto apply = [&]<class Copy>(Copy* copy) {
-      launch(c, {.blocks = packs}, lamb_apply<T, Copy>, variable, m, v, copy, step, size, rate);
-    };
-    if (c.inputs.size() > 4 && c.inputs[4].dtype == bfloat16)
-      apply(c.inputs[4].as<__nv_bfloat16>());
+  T* variable = c.inputs[0].as<T>();
+  C *m = c.inputs[1].as<C>(), *v = c.inputs[2].as<C>();
+  const unsigned packs = blocks_for((size + kCount - 1) / kCount);
+  const unsigned blocks = std::min(packs, static_cast<unsigned>(kMostBlocks));
+  auto* norms = static_cast<double*>(c.scratch((2 * blocks + 1) * sizeof(double)));
+  double* rate = norms + 2 * blocks;
+  launch(c, {.blocks = blocks}, lamb_moments<T, Gradient>, variable, m, v, gradient, step, size,
+         norms);
+  launch(c, {.blocks = 1u}, lamb_rate, norms, static_cast<int>(blocks), learning_rate,
+         c.attrs<Lamb>().scaled, rate);
+  launch(c, {.blocks = packs}, lamb_apply<T, Copy>, variable, m, v, copy, step, size, rate);
+}
+
+// The gradient and the 16-bit copy as in update.cu.
+void lamb_kernel(KernelContext& c) {
+  if (c.inputs[0].size() == 0) return;
+  const TensorView& gradient = c.inputs[3];
+  const auto with_copy = [&]<class Copy>(Copy* copy) {
+    if (gradient.dtype == DType::kFloat32)
+      apply_lamb<float>(c, gradient.as<const float>(), copy);
     else
-      apply(c.inputs.size() > 4 ? c.inputs[4].as<__half>() : nullptr);
-  });
+      apply_lamb<float>(c, gradient.as<const Copy>(), copy);
+  };
+  if (c.inputs.size() == 4)
+    switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
+      apply_lamb<T>(c, gradient.as<const T>(), static_cast<__half*>(nullptr));
+    });
+  else if (c.inputs[4].dtype == DType::kBFloat16)
+    with_copy(c.inputs[4].as<__nv_bfloat16>());
+  else
+    with_copy(c.inputs[4].as<__half>());
 }
 
 }  // namespace

@@ -36,23 +36,29 @@ void infer_update(InferContext& c) {
   }
 }
 
-// Calls f(copy) with the 16-bit copy of a float32 variable, if input `index` is there; else with a
-// null void*.
+// Calls f(gradient, copy) with input `index` and the 16-bit copy of a float32 variable after it. The
+// copy is a null void* if there is none; if there is one, the gradient may have its dtype.
 template <class T, class F>
 void switch_copy(const KernelContext& c, int index, const F& f) {
+  const TensorView& gradient = c.inputs[index];
   if constexpr (std::is_same_v<T, float>) {
-    if (index < c.inputs.size())
-      return c.inputs[index].dtype == bfloat16 ? f(c.inputs[index].as<BFloat16>())
-                                               : f(c.inputs[index].as<Half>());
+    const auto with = [&]<class Copy>(Copy* copy) {
+      gradient.dtype == float32 ? f(gradient.as<const float>(), copy)
+                                : f(gradient.as<const Copy>(), copy);
+    };
+    if (index + 1 < c.inputs.size()) {
+      const TensorView& copy = c.inputs[index + 1];
+      return copy.dtype == bfloat16 ? with(copy.as<BFloat16>()) : with(copy.as<Half>());
+    }
   }
-  f(static_cast<void*>(nullptr));
+  f(gradient.as<const T>(), static_cast<void*>(nullptr));
 }
 
 // `copy`: null if Copy is void.
-template <int kSlots, class Copy, class T, class Step>
-TANDEM_MULTIVERSION void update_range(T* variable, Compute<T>* const* slot_data, const T* gradient,
-                                      Copy* copy, double grad_scale, std::int64_t begin,
-                                      std::int64_t end, Step step) {
+template <int kSlots, class T, class Gradient, class Copy, class Step>
+TANDEM_MULTIVERSION void update_range(T* variable, Compute<T>* const* slot_data,
+                                      const Gradient* gradient, Copy* copy, double grad_scale,
+                                      std::int64_t begin, std::int64_t end, Step step) {
   using C = Compute<T>;
   const C scale = static_cast<C>(grad_scale);
   C* const slot_0 = kSlots > 0 ? slot_data[0] : nullptr;
@@ -81,12 +87,11 @@ void update_kernel(KernelContext& c) {
     Compute<T>* slots[3] = {};
     for (int i = 0; i < kSlots; ++i) slots[i] = c.inputs[i + 1].template as<Compute<T>>();
     const StepOf<Compute<T>> step(rule);
-    switch_copy<T>(c, kSlots + 2, [&]<class Copy>(Copy* copy) {
+    switch_copy<T>(c, kSlots + 1, [&](const auto* gradient, auto* copy) {
       parallel_for(c.inputs[0].size(), kElementwiseGrain,
                    [&](std::int64_t begin, std::int64_t end) {
-                     update_range<kSlots, Copy>(c.inputs[0].template as<T>(), slots,
-                                                c.inputs[kSlots + 1].template as<const T>(), copy,
-                                                rule.grad_scale, begin, end, step);
+                     update_range<kSlots>(c.inputs[0].template as<T>(), slots, gradient, copy,
+                                          rule.grad_scale, begin, end, step);
                    });
     });
   });
@@ -94,9 +99,9 @@ void update_kernel(KernelContext& c) {
 
 // --- LAMB: first the moments and both norms, then the update that the norms scale ---
 
-template <class T>
+template <class T, class Gradient>
 TANDEM_MULTIVERSION void lamb_moments(cpu::LambStep<Compute<T>> step, const T* variable,
-                                      Compute<T>* m, Compute<T>* v, const T* gradient,
+                                      Compute<T>* m, Compute<T>* v, const Gradient* gradient,
                                       std::int64_t count, double* variable_norm,
                                       double* direction_norm) {
   using C = Compute<T>;
@@ -115,7 +120,7 @@ TANDEM_MULTIVERSION void lamb_moments(cpu::LambStep<Compute<T>> step, const T* v
   }));
 }
 
-template <class Copy, class T>
+template <class T, class Copy>
 TANDEM_MULTIVERSION void lamb_apply(cpu::LambStep<Compute<T>> step, double rate, T* variable,
                                     const Compute<T>* m, const Compute<T>* v, Copy* copy,
                                     std::int64_t begin, std::int64_t end) {
@@ -128,6 +133,18 @@ TANDEM_MULTIVERSION void lamb_apply(cpu::LambStep<Compute<T>> step, double rate,
     variable[i] = store_as<T>(updated);
     if constexpr (!std::is_void_v<Copy>) copy[i] = store_as<Copy>(updated);
   }
+}
+
+// The ratio of the norms, whose squares are the sums over the blocks.
+double lamb_ratio(const Lamb& rule, const double* norms, std::int64_t blocks) {
+  double variable_norm = 0.0, direction_norm = 0.0;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    variable_norm += norms[2 * b];
+    direction_norm += norms[2 * b + 1];
+  }
+  return rule.scaled && variable_norm > 0.0 && direction_norm > 0.0
+             ? std::sqrt(variable_norm / direction_norm)
+             : 1.0;
 }
 
 void lamb_kernel(KernelContext& c) {
@@ -143,25 +160,17 @@ void lamb_kernel(KernelContext& c) {
     const cpu::LambStep<Compute<T>> step(rule);
     T* variable = c.inputs[0].as<T>();
     Compute<T>*m = c.inputs[1].as<Compute<T>>(), *v = c.inputs[2].as<Compute<T>>();
-    const T* gradient = c.inputs[3].as<const T>();
-    parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t b = begin; b < end; ++b) {
-        const std::int64_t at = b * kBlock;
-        lamb_moments(step, variable + at, m + at, v + at, gradient + at,
-                     std::min(kBlock, count - at), norms + 2 * b, norms + 2 * b + 1);
-      }
-    });
-    double variable_norm = 0.0, direction_norm = 0.0;
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      variable_norm += norms[2 * b];
-      direction_norm += norms[2 * b + 1];
-    }
-    const double ratio = rule.scaled && variable_norm > 0.0 && direction_norm > 0.0
-                             ? std::sqrt(variable_norm / direction_norm)
-                             : 1.0;
-    switch_copy<T>(c, 4, [&]<class Copy>(Copy* copy) {
+    switch_copy<T>(c, 3, [&](const auto* gradient, auto* copy) {
+      parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t b = begin; b < end; ++b) {
+          const std::int64_t at = b * kBlock;
+          lamb_moments(step, variable + at, m + at, v + at, gradient + at,
+                       std::min(kBlock, count - at), norms + 2 * b, norms + 2 * b + 1);
+        }
+      });
+      const double rate = rule.learning_rate * lamb_ratio(rule, norms, blocks);
       parallel_for(count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-        lamb_apply<Copy>(step, rule.learning_rate * ratio, variable, m, v, copy, begin, end);
+        lamb_apply(step, rate, variable, m, v, copy, begin, end);
       });
     });
   });

@@ -26,24 +26,25 @@ struct NoCopy {};
 
 // The table of variables that one launch updates, passed as a kernel argument. Each block finds its
 // variable in the table and updates a chunk of it, one pack per thread.
-template <class T, class Copy, int kSlots>
+template <class T, class Gradient, class Copy, int kSlots>
 struct Variables {
   static constexpr bool kCopies = !std::is_same_v<Copy, NoCopy>;
+  static constexpr int kRows = kSlots > 0 ? kSlots : 1;  // an array must not be empty
   // As many variables as fit into the 4096 bytes of a launch's arguments.
   static constexpr int kMost =
-      3584 / ((kSlots + 2 + kCopies) * sizeof(void*) + sizeof(std::int64_t) + sizeof(unsigned));
+      3584 / ((kRows + 2 + kCopies) * sizeof(void*) + sizeof(std::int64_t) + sizeof(unsigned));
   T* variable[kMost];
-  ComputeOf<T>* slots[kSlots + 1][kMost];  // one more, because an array must not be empty
-  const T* gradient[kMost];
+  ComputeOf<T>* slots[kRows][kMost];
+  const Gradient* gradient[kMost];
   Copy* copy[kCopies ? kMost : 1];
   std::int64_t size[kMost];
   unsigned end_block[kMost];  // the block after each variable's last one
   int count;
 };
 
-template <class T, class Copy, class Step>
+template <class T, class Gradient, class Copy, class Step>
 __global__ void __launch_bounds__(kThreads)
-    update_variables(Variables<T, Copy, Step::kSlots> all,
+    update_variables(Variables<T, Gradient, Copy, Step::kSlots> all,
                      PerRunArg<ScaledStep<ComputeOf<T>, Step>> step_arg) {
   using C = ComputeOf<T>;
   constexpr int kCount = kPackOf<T, C>;
@@ -97,7 +98,7 @@ struct ManyVariables {
   }
 };
 
-template <class Of, template <class> class StepOf, class T, class Copy>
+template <class Of, template <class> class StepOf, class T, class Gradient, class Copy>
 void update_all(KernelContext& c) {
   using C = ComputeOf<T>;
   using Step = StepOf<C>;
@@ -105,11 +106,12 @@ void update_all(KernelContext& c) {
   constexpr int kGradient = Step::kSlots + 1, kCount = kPackOf<T, C>;
   const auto rule = per_run_arg<Attrs>(
       c, [](const Attrs& attrs) { return ScaledStep<C, Step>(Of::rule_of(attrs)); });
-  Variables<T, Copy, Step::kSlots> some{};
+  Variables<T, Gradient, Copy, Step::kSlots> some{};
   static_assert(sizeof(some) + sizeof(rule) <= 4096);
   unsigned blocks = 0;
   const auto launch_some = [&] {
-    if (some.count > 0) launch(c, {.blocks = blocks}, update_variables<T, Copy, Step>, some, rule);
+    if (some.count > 0)
+      launch(c, {.blocks = blocks}, update_variables<T, Gradient, Copy, Step>, some, rule);
     some.count = 0;
     blocks = 0;
   };
@@ -121,7 +123,7 @@ void update_all(KernelContext& c) {
     some.variable[at] = c.inputs[first].template as<T>();
     for (int n = 0; n < Step::kSlots; ++n)
       some.slots[n][at] = c.inputs[first + 1 + n].template as<C>();
-    some.gradient[at] = c.inputs[first + kGradient].template as<const T>();
+    some.gradient[at] = c.inputs[first + kGradient].template as<const Gradient>();
     if constexpr (some.kCopies) some.copy[at] = c.inputs[first + kGradient + 1].template as<Copy>();
     some.size[at] = size;
     blocks += blocks_for((size + kCount - 1) / kCount);
@@ -132,16 +134,23 @@ void update_all(KernelContext& c) {
 }
 
 // The inputs per variable are the variable, its slots, its gradient and, if it is kept, its 16-bit
-// copy. All variables have one dtype, and all copies.
+// copy. All variables have the same dtypes.
 template <class Of, template <class> class StepOf>
 void update_kernel(KernelContext& c) {
-  constexpr int kCopy = StepOf<float>::kSlots + 2;
-  const bool copies = Of::inputs_each(c) > kCopy;
-  if (copies && c.inputs[kCopy].dtype == bfloat16)
-    return update_all<Of, StepOf, float, __nv_bfloat16>(c);
-  if (copies) return update_all<Of, StepOf, float, __half>(c);
-  switch_floating(c.inputs[0].dtype,
-                  [&]<class T>(Type<T>) { update_all<Of, StepOf, T, NoCopy>(c); });
+  constexpr int kGradient = StepOf<float>::kSlots + 1;
+  const auto with_copy = [&]<class Copy>(Type<Copy>) {
+    if (c.inputs[kGradient].dtype == DType::kFloat32)
+      update_all<Of, StepOf, float, float, Copy>(c);
+    else
+      update_all<Of, StepOf, float, Copy, Copy>(c);
+  };
+  if (Of::inputs_each(c) == kGradient + 1)
+    switch_floating(c.inputs[0].dtype,
+                    [&]<class T>(Type<T>) { update_all<Of, StepOf, T, T, NoCopy>(c); });
+  else if (c.inputs[kGradient + 1].dtype == DType::kBFloat16)
+    with_copy(Type<__nv_bfloat16>());
+  else
+    with_copy(Type<__half>());
 }
 
 // The kernels of a rule for one variable and for many.
