@@ -80,7 +80,7 @@ TANDEM_INLINED float log_sum(float m, float e) {
 }
 
 // The summand that turns a finite number into a logarithm's limit: 0 for x in (0, infinity), else
-// infinity or NaN. Written without comparisons that depend on each other, which would not vectorise well.
+// infinity or NaN. Written without comparisons that depend on each other, of which GCC makes more.
 TANDEM_INLINED float log_limit(float x, float scaled) {
   constexpr float kMax = std::numeric_limits<float>::max();
   const float over = (x < kMax ? kMax : x) - kMax;  // infinity or NaN

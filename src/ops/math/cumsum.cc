@@ -1,8 +1,12 @@
 // Cumulative sums.
+#include <algorithm>
+
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "op/record.h"
 #include "ops/formula/functions.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/float_chunks.h"
 #include "ops/math/reduce.h"
 #include "runtime/dispatch.h"
 
@@ -15,6 +19,43 @@ void infer_cumsum(InferContext& c) {
   c.add_output(c.dtype(0), c.shape(0));
 }
 
+// The sums along one run of adjacent elements, from its first element or its last.
+template <class T>
+void sum_run(const T* x, T* out, std::int64_t length, bool reverse) {
+  using C = Compute<T>;
+  C sum{0};
+  FloatReader<T> reader;
+  const std::int64_t chunk = std::min(length, kFloatChunk);
+  for (std::int64_t done = 0; done < length; done += chunk) {
+    const std::int64_t count = std::min(chunk, length - done);
+    const std::int64_t begin = reverse ? length - done - count : done;
+    const auto* from = reader.read(x + begin, count);
+    C sums[kFloatChunk];
+    if (reverse)
+      for (std::int64_t k = count; k-- > 0;)
+        sums[k] = sum = cpu::Add()(sum, static_cast<C>(from[k]));
+    else
+      for (std::int64_t k = 0; k < count; ++k)
+        sums[k] = sum = cpu::Add()(sum, static_cast<C>(from[k]));
+    write_floats(out + begin, count, [&](std::int64_t k) { return sums[k]; });
+  }
+}
+
+// The sums down `count` (at most kFloatChunk) columns. `step` leads from one row to the next.
+template <class T>
+TANDEM_MULTIVERSION void sum_columns(const T* x, T* out, std::int64_t rows, std::int64_t step,
+                                     std::int64_t count) {
+  using C = Compute<T>;
+  alignas(64) C sums[kFloatChunk];
+  std::fill_n(sums, count, C{0});
+  FloatReader<T> reader;
+  for (std::int64_t row = 0; row < rows; ++row, x += step, out += step) {
+    const auto* from = reader.read(x, count);
+    for (std::int64_t i = 0; i < count; ++i) sums[i] = cpu::Add()(sums[i], static_cast<C>(from[i]));
+    write_floats(out, count, [&](std::int64_t i) { return sums[i]; });
+  }
+}
+
 void cumsum_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<CumsumAttrs>();
   const Shape& shape = c.inputs[0].shape;
@@ -22,21 +63,25 @@ void cumsum_kernel(KernelContext& c) {
   const std::int64_t length = shape[axis];
   const std::int64_t inner = shape.without_leading(axis + 1).num_elements();
   if (c.inputs[0].size() == 0) return;
-  const std::int64_t step = attrs.reverse ? -inner : inner;
   switch_numeric(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
-    using C = Compute<T>;
-    parallel_for(c.inputs[0].size() / length, std::max<std::int64_t>(1, kElementwiseGrain / length),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t i = begin; i < end; ++i) {
-                     std::int64_t at = i / inner * length * inner + i % inner;
-                     if (attrs.reverse) at += (length - 1) * inner;
-                     C sum{0};
-                     for (std::int64_t k = 0; k < length; ++k, at += step) {
-                       sum = cpu::Add()(sum, static_cast<C>(c.inputs[0].as<const T>()[at]));
-                       c.outputs[0].as<T>()[at] = store_as<T>(sum);
-                     }
-                   }
-                 });
+    const T* x = c.inputs[0].as<const T>();
+    T* out = c.outputs[0].as<T>();
+    parallel_for(
+        c.inputs[0].size() / length, std::max<std::int64_t>(1, kElementwiseGrain / length),
+        [&](std::int64_t begin, std::int64_t end) {
+          while (begin < end) {
+            const std::int64_t column = begin % inner;
+            const std::int64_t count = std::min({inner - column, end - begin, kFloatChunk});
+            std::int64_t at = begin / inner * length * inner + column;
+            if (inner == 1) {
+              sum_run(x + at, out + at, length, attrs.reverse);
+            } else {
+              if (attrs.reverse) at += (length - 1) * inner;
+              sum_columns(x + at, out + at, length, attrs.reverse ? -inner : inner, count);
+            }
+            begin += count;
+          }
+        });
   });
 }
 

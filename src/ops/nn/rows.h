@@ -14,7 +14,8 @@ inline constexpr int kLanes = 32;
 template <class A>
 class RowSum {
  public:
-  // Adds term(j) for j in [0, count). REQUIRES: kLanes divides the counts of all calls but the last.
+  // Adds term(j) for j in [0, count). REQUIRES: kLanes divides the counts of all calls but the
+  // last.
   template <class Term>
   [[gnu::always_inline]] void add(std::int64_t count, const Term& term) {
     std::int64_t j = 0;
