@@ -19,25 +19,25 @@ void infer_cumsum(InferContext& c) {
   c.add_output(c.dtype(0), c.shape(0));
 }
 
-// The sums along one run of adjacent elements, from its first element or its last.
-template <class T>
-void sum_run(const T* x, T* out, std::int64_t length, bool reverse) {
-  using C = Compute<T>;
-  C sum{0};
-  FloatReader<T> reader;
-  const std::int64_t chunk = std::min(length, kFloatChunk);
-  for (std::int64_t done = 0; done < length; done += chunk) {
-    const std::int64_t count = std::min(chunk, length - done);
-    const std::int64_t begin = reverse ? length - done - count : done;
-    const auto* from = reader.read(x + begin, count);
-    C sums[kFloatChunk];
-    if (reverse)
-      for (std::int64_t k = count; k-- > 0;)
-        sums[k] = sum = cpu::Add()(sum, static_cast<C>(from[k]));
-    else
-      for (std::int64_t k = 0; k < count; ++k)
-        sums[k] = sum = cpu::Add()(sum, static_cast<C>(from[k]));
-    write_floats(out + begin, count, [&](std::int64_t k) { return sums[k]; });
+// The sums along one run of elements at distance `step`: 1, or -1 from the last to the first.
+template <class From, class To>
+Compute<From> sum_run(const From* x, To* out, std::int64_t length, std::int64_t step,
+                      Compute<From> sum) {
+  for (std::int64_t k = 0; k < length; ++k, x += step, out += step) {
+    sum = cpu::Add()(sum, static_cast<Compute<From>>(*x));
+    *out = store_as<To>(sum);
+  }
+  return sum;
+}
+inline void sum_run(const Half* x, Half* out, std::int64_t length, std::int64_t step, float sum) {
+  alignas(64) float wide[kFloatChunk];
+  for (std::int64_t done = 0; done < length; done += kFloatChunk) {
+    const std::int64_t count = std::min(kFloatChunk, length - done);
+    const std::int64_t begin = step > 0 ? done : -(done + count - 1);
+    widen(x + begin, wide, count);
+    float* first = step > 0 ? wide : wide + count - 1;
+    sum = sum_run<float, float>(first, first, count, step, sum);
+    narrow(wide, out + begin, count);
   }
 }
 
@@ -73,12 +73,12 @@ void cumsum_kernel(KernelContext& c) {
             const std::int64_t column = begin % inner;
             const std::int64_t count = std::min({inner - column, end - begin, kFloatChunk});
             std::int64_t at = begin / inner * length * inner + column;
-            if (inner == 1) {
-              sum_run(x + at, out + at, length, attrs.reverse);
-            } else {
-              if (attrs.reverse) at += (length - 1) * inner;
-              sum_columns(x + at, out + at, length, attrs.reverse ? -inner : inner, count);
-            }
+            if (attrs.reverse) at += (length - 1) * inner;
+            const std::int64_t step = attrs.reverse ? -inner : inner;
+            if (inner == 1)
+              sum_run(x + at, out + at, length, step, Compute<T>{0});
+            else
+              sum_columns(x + at, out + at, length, step, count);
             begin += count;
           }
         });

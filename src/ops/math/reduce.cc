@@ -203,15 +203,15 @@ void mean_gradient(GradContext& c) {
   for (int axis = 0; axis < shape.rank(); ++axis)
     if ((mask >> axis & 1u) != 0) sizes.push_back(shape[axis]);
   const Shape reduced(sizes);
-  Tensor share;
-  if (reduced.fully_defined()) {
+  const DType dtype = c.grad().dtype();
+  const DType wide = dtype == float64 ? float64 : float32;  // counts may be large
+  Tensor share = cast(c.grad(), wide);
+  if (reduced.fully_defined())
     // An empty input has an empty gradient; the divisor only must not be 0.
-    share = c.grad() / static_cast<double>(std::max<std::int64_t>(reduced.num_elements(), 1));
-  } else {  // the count is known when the graph runs
-    const DType dtype = c.grad().dtype();
-    const DType wide = dtype == float64 ? float64 : float32;  // counts may be large
-    share = cast(cast(c.grad(), wide) / element_count(reduced, wide), dtype);
-  }
+    share = share / static_cast<double>(std::max<std::int64_t>(reduced.num_elements(), 1));
+  else  // the count is known when the graph runs
+    share = share / element_count(reduced, wide);
+  share = cast(share, dtype);
   c.set_grad(0, broadcast_to(with_axes(c, share), shape));
 }
 
