@@ -381,6 +381,26 @@ TEST(Cumsum, AlongEveryAxis) {
                                      "[Cumsum] expected an axis in [-2, 2), got 2");
 }
 
+TEST(Cumsum, SumsLongRunsInBothDirections) {
+  for (const DType dtype : testing::kFloatingTypes)
+    for (const std::int64_t axis : {0, 1}) {
+      if (dtype == bfloat16) continue;  // does not hold the sums
+      const Shape shape = axis == 0 ? Shape({1300, 700}) : Shape({3, 1300});
+      const Tensor x = ones(shape, {.dtype = dtype});
+      GradientTape tape;
+      tape.watch(x);
+      const Tensor sums = cumsum(x, axis);
+      const std::vector<double> forward = values_of(sums),
+                                backward = values_of(tape.gradient(sums, x));
+      for (std::size_t i = 0; i < forward.size(); ++i) {
+        const std::size_t columns = static_cast<std::size_t>(shape.dim(1));
+        const auto at = static_cast<double>(axis == 0 ? i / columns : i % columns);
+        ASSERT_EQ(forward[i], at + 1) << i;
+        ASSERT_EQ(backward[i], 1300 - at) << i;
+      }
+    }
+}
+
 TEST(Cumsum, GradientsMatchDifferences) {
   for (std::int64_t axis : {0, 1, 2})
     expect_gradients([=](const std::vector<Tensor>& x) { return cumsum(square(x[0]), axis); },
@@ -408,6 +428,16 @@ TEST(Reduce, SixteenBitMomentsAndSumsAreKeptInFloat32) {
 }
 
 // More equal elements than float16 can count.
+TEST(Reduce, MeansOfManySixteenBitElementsHaveGradients) {
+  for (const auto& [dtype, count] : {std::pair{float16, 65536}, std::pair{bfloat16, 511}}) {
+    const Tensor x = ones({count}, {.dtype = dtype});
+    GradientTape tape;
+    tape.watch(x);
+    for (const double each : values_of(tape.gradient(reduce_mean(x), x)))
+      ASSERT_NEAR(each * count, 1.0, testing::epsilon_of(dtype) / 2);
+  }
+}
+
 TEST(Reduce, ManyExtremaShareTheGradientInFloat16) {
   const Tensor x = ones({70000}, {.dtype = float16});
   GradientTape tape;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "core/status.h"
 
@@ -44,6 +45,11 @@ class Odometer {
 };
 
 template <class T>
+TANDEM_MULTIVERSION void reverse_row(T* __restrict__ output, const T* input, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) output[i] = input[-i];
+}
+
+template <class T>
 void copy_row(T* output, const T* input, std::int64_t count, std::int64_t stride) {
   if (stride == 1) {
     // For short rows (the channels of an image), a call of memcpy costs more than the loop.
@@ -53,6 +59,8 @@ void copy_row(T* output, const T* input, std::int64_t count, std::int64_t stride
       std::memcpy(output, input, static_cast<std::size_t>(count) * sizeof(T));
   } else if (stride == 0) {
     std::fill_n(output, count, *input);
+  } else if (stride == -1) {
+    reverse_row(output, input, count);
   } else {
     for (std::int64_t i = 0; i < count; ++i) output[i] = input[i * stride];
   }

@@ -98,11 +98,13 @@ struct Gelu {
   static constexpr double kDensity = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
   template <class T>
   TANDEM_DEVICE static T value(T x, T) {
-    return T(0.5) * x * (T(1) + prim::erf(x * T(1 / std::numbers::sqrt2)));
+    const T a = prim::fabs(x);
+    return (x < T(0) ? T(0) : x) - a * prim::normal_tail(a);
   }
   template <class T>
   TANDEM_DEVICE static T gradient(T dy, T x, T) {
-    const T phi = T(0.5) * (T(1) + prim::erf(x * T(1 / std::numbers::sqrt2)));
+    const T tail = prim::normal_tail(prim::fabs(x));
+    const T phi = x < T(0) ? tail : T(1) - tail;
     return dy * (phi + x * T(kDensity) * prim::exp(T(-0.5) * x * x));
   }
 };

@@ -88,7 +88,7 @@ struct FloorDiv : RefusesZero {
       C quotient = (a - rest) / b;
       if (rest != C{0} && (rest < C{0}) != (b < C{0})) quotient -= C{1};
       if (quotient == C{0}) return prim::copysign(C{0}, a / b);
-      return prim::round(quotient);
+      return prim::nearbyint(quotient);
     }
   }
 };
@@ -121,13 +121,15 @@ struct Pow {
 struct Maximum {
   template <class C>
   TANDEM_DEVICE C operator()(C a, C b) const {
-    return a > b || a != a ? a : b;
+    const C larger = a > b ? a : b;  // b if one is NaN
+    return a != a ? a : larger;      // one comparison per choice, so that there are no branches
   }
 };
 struct Minimum {
   template <class C>
   TANDEM_DEVICE C operator()(C a, C b) const {
-    return a < b || a != a ? a : b;
+    const C smaller = a < b ? a : b;
+    return a != a ? a : smaller;
   }
 };
 // max(a, b), but a NaN on the left is kept.

@@ -4,6 +4,7 @@
 // GPUs.
 #pragma once
 
+#include <numbers>
 #include <type_traits>
 
 #ifdef TANDEM_GPU_CODE  // defined when .cu files are compiled
@@ -29,10 +30,14 @@ inline constexpr bool kGpuCode = true;
 
 namespace prim {
 using ::exp, ::expm1, ::log, ::log1p, ::sin, ::cos, ::tanh, ::erf, ::pow, ::sqrt, ::rsqrt;
-using ::floor, ::ceil, ::round, ::nearbyint, ::fabs, ::copysign, ::fmod;
+using ::floor, ::ceil, ::nearbyint, ::fabs, ::copysign, ::fmod;
 template <class C>
 __device__ C sigmoid(C x) {
   return C{1} / (C{1} + ::exp(-x));
+}
+template <class C>
+__device__ C normal_tail(C u) {
+  return C(0.5) * ::erfc(u * C(1 / std::numbers::sqrt2));
 }
 }  // namespace prim
 
@@ -43,9 +48,9 @@ namespace tandem::cpu {
 inline constexpr bool kGpuCode = false;
 
 namespace prim {
-using std::floor, std::ceil, std::round, std::nearbyint, std::fabs, std::copysign, std::fmod;
-using std::sin, std::cos, std::pow, std::sqrt;
+using std::floor, std::ceil, std::nearbyint, std::fabs, std::copysign, std::sqrt;
 using vec::exp, vec::expm1, vec::log, vec::log1p, vec::tanh, vec::sigmoid, vec::erf;
+using vec::normal_tail, vec::sin, vec::cos, vec::pow, vec::fmod;
 template <class C>
 TANDEM_DEVICE C rsqrt(C x) {
   return C{1} / std::sqrt(x);

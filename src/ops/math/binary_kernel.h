@@ -6,6 +6,7 @@
 // and kExpected, the description of valid operands for messages.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "core/multiversion.h"
@@ -13,6 +14,7 @@
 #include "ops/math/broadcast.h"
 #include "ops/math/chain_ops.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/float_chunks.h"
 #include "ops/math/number.h"
 #include "ops/math/scalar_attrs.h"
 
@@ -69,39 +71,85 @@ void run_binary_with_number(KernelContext& c, const BinaryLoops& loops, const vo
 
 namespace binary_detail {
 
-// Output element i depends only on input elements i, so `out` may be `a` (GCC ivdep). Static,
-// because the resolver of its versions would otherwise be an exported symbol.
+// The loops. Output element i depends only on input elements i, so `out` may be `a` (GCC ivdep).
+// Static, because the resolver of its versions would otherwise be an exported symbol.
 template <class Op, class T, class Out>
-TANDEM_MULTIVERSION static void tensor_tensor(const void* left, const void* right, void* result,
-                                              std::int64_t count) {
-  using C = Compute<T>;
+TANDEM_MULTIVERSION static void plain_loop(const T* a, const T* b, Out* out, std::int64_t count) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<Out>(Op()(a[i], b[i]));
+}
+template <class Op, class T, class Out>
+TANDEM_MULTIVERSION static void plain_loop(const T* a, T b, Out* out, std::int64_t count) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<Out>(Op()(a[i], b));
+}
+template <class Op, class T, class Out>
+TANDEM_MULTIVERSION static void plain_loop(T a, const T* b, Out* out, std::int64_t count) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<Out>(Op()(a, b[i]));
+}
+
+// Pointers are tensors; the others are numbers.
+template <class Op, class A, class B, class Out>
+void loop(A a, B b, Out* out, std::int64_t count) {
+  using T = std::remove_cv_t<std::remove_pointer_t<A>>;
+  constexpr bool kTensors = std::is_pointer_v<A> && std::is_pointer_v<B>;
+  constexpr bool kRange = has_float_range<Op, T>;
+  if constexpr (kTensors && kRange) {
+    loop_in_range<Op>(
+        [](const T* x, const T* y, Out* z, std::int64_t n) { plain_loop<Op, T>(x, y, z, n); }, out,
+        count, a, b);
+  } else if constexpr (kTensors || !(kRange || needs_tensors<Op>)) {
+    plain_loop<Op, T>(a, b, out, count);
+  } else {
+    alignas(64) T numbers[kFloatChunk];
+    for (std::int64_t begin = 0; begin < count; begin += kFloatChunk) {
+      const std::int64_t size = std::min(kFloatChunk, count - begin);
+      if constexpr (std::is_pointer_v<A>) {
+        if (begin == 0) std::fill_n(numbers, size, b);
+        loop<Op, const T*, const T*>(a + begin, numbers, out + begin, size);
+      } else {
+        if (begin == 0) std::fill_n(numbers, size, a);
+        loop<Op, const T*, const T*>(numbers, b + begin, out + begin, size);
+      }
+    }
+  }
+}
+
+template <class Op, class T, class Out>
+void tensor_tensor(const void* left, const void* right, void* result, std::int64_t count) {
   const T *a = static_cast<const T*>(left), *b = static_cast<const T*>(right);
   Out* out = static_cast<Out*>(result);
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i)
-    out[i] = store_as<Out>(Op()(static_cast<C>(a[i]), static_cast<C>(b[i])));
+  if constexpr (is_16_bit_floating<T>)
+    loop_on_floats(
+        [](const float* x, const float* y, auto* z, std::int64_t n) { loop<Op>(x, y, z, n); }, out,
+        count, a, b);
+  else
+    loop<Op>(a, b, out, count);
 }
 
 template <class Op, class T, class Out>
-TANDEM_MULTIVERSION static void tensor_number(const void* left, const void* right, void* result,
-                                              std::int64_t count) {
-  using C = Compute<T>;
+void tensor_number(const void* left, const void* right, void* result, std::int64_t count) {
   const T* a = static_cast<const T*>(left);
-  const C b = static_cast<C>(*static_cast<const T*>(right));
+  const auto b = static_cast<Compute<T>>(*static_cast<const T*>(right));
   Out* out = static_cast<Out*>(result);
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) out[i] = store_as<Out>(Op()(static_cast<C>(a[i]), b));
+  if constexpr (is_16_bit_floating<T>)
+    loop_on_floats([b](const float* x, auto* z, std::int64_t n) { loop<Op>(x, b, z, n); }, out,
+                   count, a);
+  else
+    loop<Op>(a, b, out, count);
 }
 
 template <class Op, class T, class Out>
-TANDEM_MULTIVERSION static void number_tensor(const void* left, const void* right, void* result,
-                                              std::int64_t count) {
-  using C = Compute<T>;
-  const C a = static_cast<C>(*static_cast<const T*>(left));
+void number_tensor(const void* left, const void* right, void* result, std::int64_t count) {
+  const auto a = static_cast<Compute<T>>(*static_cast<const T*>(left));
   const T* b = static_cast<const T*>(right);
   Out* out = static_cast<Out*>(result);
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) out[i] = store_as<Out>(Op()(a, static_cast<C>(b[i])));
+  if constexpr (is_16_bit_floating<T>)
+    loop_on_floats([a](const float* y, auto* z, std::int64_t n) { loop<Op>(a, y, z, n); }, out,
+                   count, b);
+  else
+    loop<Op>(a, b, out, count);
 }
 
 template <class Op, class T>

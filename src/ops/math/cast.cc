@@ -1,6 +1,7 @@
 // Conversion between dtypes.
 #include "core/multiversion.h"
 #include "core/parallel.h"
+#include "core/widen.h"
 #include "op/record.h"
 #include "ops/math/elementwise.h"
 #include "ops/op_list.h"
@@ -30,10 +31,20 @@ inline To convert(From value) {
 }
 
 template <class To, class From>
-TANDEM_MULTIVERSION void cast_loop(const void* from, void* to, std::int64_t count) {
+TANDEM_MULTIVERSION void plain_cast(const From* from, To* __restrict__ to, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = convert<To>(from[i]);
+}
+
+template <class To, class From>
+void cast_loop(const void* from, void* to, std::int64_t count) {
   const From* x = static_cast<const From*>(from);
-  To* __restrict__ out = static_cast<To*>(to);
-  for (std::int64_t i = 0; i < count; ++i) out[i] = convert<To>(x[i]);
+  To* out = static_cast<To*>(to);
+  if constexpr (is_16_bit_floating<From> && std::is_same_v<To, float>)
+    widen(x, out, count);
+  else if constexpr (std::is_same_v<From, float> && is_16_bit_floating<To>)
+    narrow(x, out, count);
+  else
+    plain_cast(x, out, count);
 }
 
 void cast_kernel(KernelContext& c) {

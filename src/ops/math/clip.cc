@@ -5,6 +5,7 @@
 #include "ops/formula/functions.h"
 #include "ops/math/binary.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/float_chunks.h"
 #include "ops/math/number.h"
 #include "ops/math/scalar_attrs.h"
 #include "runtime/dispatch.h"
@@ -25,14 +26,20 @@ void infer_clip(InferContext& c) {
   c.add_output(c.dtype(0), c.shape(0));
 }
 
-template <class T>
-TANDEM_MULTIVERSION void clip_loop(const T* x, Compute<T> low, Compute<T> high, T* out,
-                                   std::int64_t count) {
+template <class C>
+TANDEM_MULTIVERSION void plain_clip(const C* x, C low, C high, C* out, std::int64_t count) {
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto above = cpu::AtLeast()(static_cast<Compute<T>>(x[i]), low);
-    out[i] = store_as<T>(cpu::AtMost()(above, high));
-  }
+  for (std::int64_t i = 0; i < count; ++i) out[i] = cpu::AtMost()(cpu::AtLeast()(x[i], low), high);
+}
+
+template <class T>
+void clip_loop(const T* x, Compute<T> low, Compute<T> high, T* out, std::int64_t count) {
+  if constexpr (is_16_bit_floating<T>)
+    loop_on_floats([=](const float* in, float* result,
+                       std::int64_t n) { plain_clip(in, low, high, result, n); },
+                   out, count, x);
+  else
+    plain_clip(x, low, high, out, count);
 }
 
 void clip_kernel(KernelContext& c) {

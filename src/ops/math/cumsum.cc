@@ -1,8 +1,12 @@
 // Cumulative sums.
+#include <algorithm>
+
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "op/record.h"
 #include "ops/formula/functions.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/float_chunks.h"
 #include "ops/math/reduce.h"
 #include "runtime/dispatch.h"
 
@@ -15,6 +19,43 @@ void infer_cumsum(InferContext& c) {
   c.add_output(c.dtype(0), c.shape(0));
 }
 
+// The sums along one run of elements at distance `step`: 1, or -1 from the last to the first.
+template <class From, class To>
+Compute<From> sum_run(const From* x, To* out, std::int64_t length, std::int64_t step,
+                      Compute<From> sum) {
+  for (std::int64_t k = 0; k < length; ++k, x += step, out += step) {
+    sum = cpu::Add()(sum, static_cast<Compute<From>>(*x));
+    *out = store_as<To>(sum);
+  }
+  return sum;
+}
+inline void sum_run(const Half* x, Half* out, std::int64_t length, std::int64_t step, float sum) {
+  alignas(64) float wide[kFloatChunk];
+  for (std::int64_t done = 0; done < length; done += kFloatChunk) {
+    const std::int64_t count = std::min(kFloatChunk, length - done);
+    const std::int64_t begin = step > 0 ? done : -(done + count - 1);
+    widen(x + begin, wide, count);
+    float* first = step > 0 ? wide : wide + count - 1;
+    sum = sum_run<float, float>(first, first, count, step, sum);
+    narrow(wide, out + begin, count);
+  }
+}
+
+// The sums down `count` (at most kFloatChunk) columns. `step` leads from one row to the next.
+template <class T>
+TANDEM_MULTIVERSION void sum_columns(const T* x, T* out, std::int64_t rows, std::int64_t step,
+                                     std::int64_t count) {
+  using C = Compute<T>;
+  alignas(64) C sums[kFloatChunk];
+  std::fill_n(sums, count, C{0});
+  FloatReader<T> reader;
+  for (std::int64_t row = 0; row < rows; ++row, x += step, out += step) {
+    const auto* from = reader.read(x, count);
+    for (std::int64_t i = 0; i < count; ++i) sums[i] = cpu::Add()(sums[i], static_cast<C>(from[i]));
+    write_floats(out, count, [&](std::int64_t i) { return sums[i]; });
+  }
+}
+
 void cumsum_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<CumsumAttrs>();
   const Shape& shape = c.inputs[0].shape;
@@ -22,21 +63,25 @@ void cumsum_kernel(KernelContext& c) {
   const std::int64_t length = shape[axis];
   const std::int64_t inner = shape.without_leading(axis + 1).num_elements();
   if (c.inputs[0].size() == 0) return;
-  const std::int64_t step = attrs.reverse ? -inner : inner;
   switch_numeric(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
-    using C = Compute<T>;
-    parallel_for(c.inputs[0].size() / length, std::max<std::int64_t>(1, kElementwiseGrain / length),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t i = begin; i < end; ++i) {
-                     std::int64_t at = i / inner * length * inner + i % inner;
-                     if (attrs.reverse) at += (length - 1) * inner;
-                     C sum{0};
-                     for (std::int64_t k = 0; k < length; ++k, at += step) {
-                       sum = cpu::Add()(sum, static_cast<C>(c.inputs[0].as<const T>()[at]));
-                       c.outputs[0].as<T>()[at] = store_as<T>(sum);
-                     }
-                   }
-                 });
+    const T* x = c.inputs[0].as<const T>();
+    T* out = c.outputs[0].as<T>();
+    parallel_for(
+        c.inputs[0].size() / length, std::max<std::int64_t>(1, kElementwiseGrain / length),
+        [&](std::int64_t begin, std::int64_t end) {
+          while (begin < end) {
+            const std::int64_t column = begin % inner;
+            const std::int64_t count = std::min({inner - column, end - begin, kFloatChunk});
+            std::int64_t at = begin / inner * length * inner + column;
+            if (attrs.reverse) at += (length - 1) * inner;
+            const std::int64_t step = attrs.reverse ? -inner : inner;
+            if (inner == 1)
+              sum_run(x + at, out + at, length, step, Compute<T>{0});
+            else
+              sum_columns(x + at, out + at, length, step, count);
+            begin += count;
+          }
+        });
   });
 }
 

@@ -10,6 +10,7 @@
 #include "ops/math/broadcast.h"
 #include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/float_chunks.h"
 #include "ops/math/reduce_engine.h"
 #include "ops/math/sum_to_shape.h"
 #include "ops/op_list.h"
@@ -57,12 +58,8 @@ namespace {
 // the same on every machine, so that the order of the sum is, too.
 constexpr int kLanes = 64;
 
-template <class Op, class T>
-TANDEM_MULTIVERSION void runs_loop(const void* input, std::int64_t runs, std::int64_t length,
-                                   void* accumulators) {
-  using C = Compute<T>;
-  const T* x = static_cast<const T*>(input);
-  C* out = static_cast<C*>(accumulators);
+template <class Op, class T, class C>
+TANDEM_MULTIVERSION void plain_runs(const T* x, std::int64_t runs, std::int64_t length, C* out) {
   for (std::int64_t run = 0; run < runs; ++run, x += length) {
     if (length < kLanes) {
       C sum = Op::template neutral<C>();
@@ -86,16 +83,59 @@ TANDEM_MULTIVERSION void runs_loop(const void* input, std::int64_t runs, std::in
 }
 
 template <class Op, class T>
-TANDEM_MULTIVERSION void rows_loop(const void* input, std::int64_t rows, std::int64_t stride,
-                                   std::int64_t columns, bool fresh, void* accumulators) {
+void runs_loop(const void* input, std::int64_t runs, std::int64_t length, void* accumulators) {
   using C = Compute<T>;
   const T* x = static_cast<const T*>(input);
-  C* __restrict__ sums = static_cast<C*>(accumulators);
-  if (fresh)
-    for (std::int64_t i = 0; i < columns; ++i) sums[i] = Op::template neutral<C>();
+  C* out = static_cast<C*>(accumulators);
+  FloatReader<T> reader;
+  if constexpr (!FloatReader<T>::kConverts) {
+    plain_runs<Op>(x, runs, length, out);
+  } else if (length <= kFloatChunk) {
+    const std::int64_t group = kFloatChunk / std::max<std::int64_t>(length, 1);
+    for (std::int64_t run = 0; run < runs; run += group) {
+      const std::int64_t count = std::min(group, runs - run);
+      plain_runs<Op>(reader.read(x + run * length, count * length), count, length, out + run);
+    }
+  } else {
+    for (std::int64_t run = 0; run < runs; ++run, x += length)
+      for_float_chunks<T>(length, [&](std::int64_t begin, std::int64_t count) {
+        C part;
+        plain_runs<Op>(reader.read(x + begin, count), 1, count, &part);
+        out[run] = begin == 0 ? part : Op::combine(out[run], part);
+      });
+  }
+}
+
+template <class Op, class T, class C>
+TANDEM_MULTIVERSION void plain_rows(const T* x, std::int64_t rows, std::int64_t stride,
+                                    std::int64_t columns, C* __restrict__ sums) {
   for (std::int64_t row = 0; row < rows; ++row, x += stride)
     for (std::int64_t i = 0; i < columns; ++i)
       sums[i] = Op::combine(sums[i], Op::load(static_cast<C>(x[i])));
+}
+
+template <class Op, class T>
+void rows_loop(const void* input, std::int64_t rows, std::int64_t stride, std::int64_t columns,
+               bool fresh, void* accumulators) {
+  using C = Compute<T>;
+  const T* x = static_cast<const T*>(input);
+  C* sums = static_cast<C*>(accumulators);
+  if (fresh) std::fill_n(sums, columns, Op::template neutral<C>());
+  FloatReader<T> reader;
+  if constexpr (!FloatReader<T>::kConverts) {
+    plain_rows<Op>(x, rows, stride, columns, sums);
+  } else if (stride == columns && 2 * columns <= kFloatChunk) {
+    const std::int64_t group = kFloatChunk / columns;
+    for (std::int64_t row = 0; row < rows; row += group) {
+      const std::int64_t count = std::min(group, rows - row);
+      plain_rows<Op>(reader.read(x + row * stride, count * columns), count, columns, columns, sums);
+    }
+  } else {
+    for (std::int64_t row = 0; row < rows; ++row)
+      for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
+        plain_rows<Op>(reader.read(x + row * stride + begin, count), 1, 0, count, sums + begin);
+      });
+  }
 }
 
 template <class Op, class T>
@@ -163,15 +203,15 @@ void mean_gradient(GradContext& c) {
   for (int axis = 0; axis < shape.rank(); ++axis)
     if ((mask >> axis & 1u) != 0) sizes.push_back(shape[axis]);
   const Shape reduced(sizes);
-  Tensor share;
-  if (reduced.fully_defined()) {
+  const DType dtype = c.grad().dtype();
+  const DType wide = dtype == float64 ? float64 : float32;  // counts may be large
+  Tensor share = cast(c.grad(), wide);
+  if (reduced.fully_defined())
     // An empty input has an empty gradient; the divisor only must not be 0.
-    share = c.grad() / static_cast<double>(std::max<std::int64_t>(reduced.num_elements(), 1));
-  } else {  // the count is known when the graph runs
-    const DType dtype = c.grad().dtype();
-    const DType wide = dtype == float64 ? float64 : float32;  // counts may be large
-    share = cast(cast(c.grad(), wide) / element_count(reduced, wide), dtype);
-  }
+    share = share / static_cast<double>(std::max<std::int64_t>(reduced.num_elements(), 1));
+  else  // the count is known when the graph runs
+    share = share / element_count(reduced, wide);
+  share = cast(share, dtype);
   c.set_grad(0, broadcast_to(with_axes(c, share), shape));
 }
 

@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "ops/math/chain_ops.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/float_chunks.h"
 
 namespace tandem {
 
@@ -22,15 +23,24 @@ void infer_unary(InferContext& c) {
 
 namespace unary_detail {
 
-// `result` may be `input` (GCC ivdep). Static, because the resolver of its versions would otherwise
-// be an exported symbol.
+// `out` may be `x` (GCC ivdep). Static, because the resolver of its versions would otherwise be an
+// exported symbol.
 template <class Op, class T, class Out>
-TANDEM_MULTIVERSION static void loop(const void* input, void* result, std::int64_t count) {
-  const T* x = static_cast<const T*>(input);
-  Out* out = static_cast<Out*>(result);
+TANDEM_MULTIVERSION static void plain_loop(const T* x, Out* out, std::int64_t count) {
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i)
-    out[i] = store_as<Out>(Op()(static_cast<Compute<T>>(x[i])));
+  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<Out>(Op()(x[i]));
+}
+
+template <class Op, class T, class Out>
+void loop(const T* x, Out* out, std::int64_t count) {
+  if constexpr (is_16_bit_floating<T>)
+    loop_on_floats(
+        [](const float* wide, auto* result, std::int64_t n) { loop<Op>(wide, result, n); }, out,
+        count, x);
+  else if constexpr (has_float_range<Op, T>)
+    loop_in_range<Op>(plain_loop<Op, T, Out>, out, count, x);
+  else
+    plain_loop<Op>(x, out, count);
 }
 
 }  // namespace unary_detail
@@ -45,7 +55,7 @@ void unary_kernel(KernelContext& c) {
       Out* out = c.outputs[0].as<Out>();
       parallel_for(c.inputs[0].size(), kElementwiseGrain,
                    [&](std::int64_t begin, std::int64_t end) {
-                     unary_detail::loop<Op, T, Out>(x + begin, out + begin, end - begin);
+                     unary_detail::loop<Op>(x + begin, out + begin, end - begin);
                    });
     }
   });

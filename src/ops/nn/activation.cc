@@ -13,6 +13,7 @@
 #include "ops/math/activation_math.h"
 #include "ops/math/chain_ops.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/float_chunks.h"
 #include "ops/onednn/onednn.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
@@ -98,21 +99,36 @@ struct Details<cpu::GeluTanh> {
 // Results may overwrite the first operand (kInPlace), element by element (GCC ivdep).
 
 template <class A, class T>
-TANDEM_MULTIVERSION void value_range(const T* x, T* y, std::int64_t count, double alpha) {
-  using C = Compute<T>;
+TANDEM_MULTIVERSION void value_loop(const T* x, T* y, std::int64_t count, T alpha) {
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i)
-    y[i] = store_as<T>(A::value(static_cast<C>(x[i]), static_cast<C>(alpha)));
+  for (std::int64_t i = 0; i < count; ++i) y[i] = A::value(x[i], alpha);
 }
 
 template <class A, class T>
-TANDEM_MULTIVERSION void gradient_range(const T* dy, const T* saved, T* dx, std::int64_t count,
-                                        double alpha) {
-  using C = Compute<T>;
+TANDEM_MULTIVERSION void gradient_loop(const T* dy, const T* saved, T* dx, std::int64_t count,
+                                       T alpha) {
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i)
-    dx[i] = store_as<T>(
-        A::gradient(static_cast<C>(dy[i]), static_cast<C>(saved[i]), static_cast<C>(alpha)));
+  for (std::int64_t i = 0; i < count; ++i) dx[i] = A::gradient(dy[i], saved[i], alpha);
+}
+
+template <class A, class T>
+void value_range(const T* x, T* y, std::int64_t count, Compute<T> alpha) {
+  if constexpr (is_16_bit_floating<T>)
+    loop_on_floats(
+        [alpha](const float* in, float* out, std::int64_t n) { value_loop<A>(in, out, n, alpha); },
+        y, count, x);
+  else
+    value_loop<A>(x, y, count, alpha);
+}
+
+template <class A, class T>
+void gradient_range(const T* dy, const T* saved, T* dx, std::int64_t count, Compute<T> alpha) {
+  if constexpr (is_16_bit_floating<T>)
+    loop_on_floats([alpha](const float* in, const float* kept, float* out,
+                           std::int64_t n) { gradient_loop<A>(in, kept, out, n, alpha); },
+                   dx, count, dy, saved);
+  else
+    gradient_loop<A>(dy, saved, dx, count, alpha);
 }
 
 void infer_activation(InferContext& c) {
@@ -136,10 +152,10 @@ struct ActivationOp {
     switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
       const T* x = c.inputs[0].as<const T>();
       T* y = c.outputs[0].as<T>();
-      parallel_for(c.outputs[0].size(), kElementwiseGrain,
-                   [&](std::int64_t begin, std::int64_t end) {
-                     value_range<A, T>(x + begin, y + begin, end - begin, alpha);
-                   });
+      parallel_for(
+          c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+            value_range<A>(x + begin, y + begin, end - begin, static_cast<Compute<T>>(alpha));
+          });
     });
   }
 
@@ -148,10 +164,11 @@ struct ActivationOp {
     switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
       const T *dy = c.inputs[0].as<const T>(), *saved = c.inputs[1].as<const T>();
       T* dx = c.outputs[0].as<T>();
-      parallel_for(
-          c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-            gradient_range<A, T>(dy + begin, saved + begin, dx + begin, end - begin, alpha);
-          });
+      parallel_for(c.outputs[0].size(), kElementwiseGrain,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     gradient_range<A>(dy + begin, saved + begin, dx + begin, end - begin,
+                                       static_cast<Compute<T>>(alpha));
+                   });
     });
   }
 

@@ -146,7 +146,7 @@ TANDEM_MULTIVERSION void sparse_grad_rows(std::int64_t rows, std::int64_t column
           [=](std::int64_t r, std::int64_t first, std::int64_t count, const C* p) {
             const C slope = static_cast<C>(dloss[r]);
             T* out = dx + r * columns + first;
-            for (std::int64_t j = 0; j < count; ++j) out[j] = store_as<T>(slope * p[j]);
+            write_floats(out, count, [=](std::int64_t j) { return slope * p[j]; });
             const std::int64_t label = labels[r] - first;
             if (label >= 0 && label < count) out[label] = store_as<T>(slope * (p[label] - C(1)));
           });
@@ -166,9 +166,11 @@ TANDEM_MULTIVERSION void dense_grad_rows(std::int64_t rows, std::int64_t columns
   for_exp(rows, columns, x, logs,
           [&](std::int64_t r, std::int64_t first, std::int64_t count, const C* p) {
             const C slope = static_cast<C>(dloss[r]);
-            const std::int64_t at = r * columns + first;
-            for (std::int64_t j = 0; j < count; ++j)
-              dx[at + j] = store_as<T>(slope * (p[j] * totals[r] - static_cast<C>(labels[at + j])));
+            const C total = totals[r];
+            const T* label = labels + r * columns + first;
+            write_floats(dx + r * columns + first, count, [=](std::int64_t j) {
+              return slope * (p[j] * total - static_cast<C>(label[j]));
+            });
           });
 }
 

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "core/parallel.h"
 #include "core/vector_math.h"
 #include "op/op.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/float_chunks.h"
 #include "ops/nn/rows.h"
 
 namespace tandem {
@@ -16,27 +18,38 @@ namespace tandem {
 // The number of rows whose intermediate results a kernel keeps on the stack.
 inline constexpr std::int64_t kExpRows = 64;
 
+// The most elements per chunk of for_exp().
+inline constexpr std::int64_t kExpChunk = kFloatChunk;
+
 // Calls use(row, first column, count, e), where e[0..count) = exp(x[row][first + ..] -
-// offset[row]), once for every element of the rows, and from left to right in each row.
+// offset[row]), once for every element of the rows, and from left to right in each row. `count` is
+// at most kExpChunk.
 template <class T, class Use>
 [[gnu::always_inline]] inline void for_exp(std::int64_t rows, std::int64_t columns, const T* x,
                                            const Compute<T>* offset, const Use& use) {
   using C = Compute<T>;
-  constexpr std::int64_t kBuffer = 2048;
-  C e[kBuffer];
-  const std::int64_t group = std::max<std::int64_t>(1, kBuffer / columns),
-                     width = std::min(columns, kBuffer);
+  alignas(64) C e[kExpChunk];
+  FloatReader<T> reader;
+  if (columns >= kLanes) {
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t start = 0; start < columns; start += kExpChunk) {
+        const std::int64_t count = std::min(kExpChunk, columns - start);
+        const auto* from = reader.read(x + r * columns + start, count);
+        const C shift = offset[r];
+        for (std::int64_t j = 0; j < count; ++j) e[j] = vec::exp(static_cast<C>(from[j]) - shift);
+        use(r, start, count, e);
+      }
+    return;
+  }
+  const std::int64_t group = kExpChunk / columns;
   for (std::int64_t first = 0; first < rows; first += group) {
     const std::int64_t count = std::min(group, rows - first);
-    for (std::int64_t start = 0; start < columns; start += width) {
-      const std::int64_t length = std::min(width, columns - start);
-      for (std::int64_t r = 0; r < count; ++r)
-        for (std::int64_t j = 0; j < length; ++j)
-          e[r * length + j] =
-              static_cast<C>(x[(first + r) * columns + start + j]) - offset[first + r];
-      for (std::int64_t i = 0; i < count * length; ++i) e[i] = vec::exp(e[i]);
-      for (std::int64_t r = 0; r < count; ++r) use(first + r, start, length, e + r * length);
-    }
+    const auto* from = reader.read(x + first * columns, count * columns);
+    for (std::int64_t r = 0; r < count; ++r)
+      for (std::int64_t j = 0; j < columns; ++j)
+        e[r * columns + j] = static_cast<C>(from[r * columns + j]) - offset[first + r];
+    for (std::int64_t i = 0; i < count * columns; ++i) e[i] = vec::exp(e[i]);
+    for (std::int64_t r = 0; r < count; ++r) use(first + r, 0, columns, e + r * columns);
   }
 }
 
@@ -46,9 +59,14 @@ template <class T>
 [[gnu::always_inline]] inline void exp_sums(std::int64_t rows, std::int64_t columns, const T* x,
                                             Compute<T>* largest, Compute<T>* sums) {
   using C = Compute<T>;
+  FloatReader<T> reader;
   for (std::int64_t r = 0; r < rows; ++r) {
-    const T* row = x + r * columns;
-    largest[r] = row_max<C>(columns, [row](std::int64_t j) { return static_cast<C>(row[j]); });
+    largest[r] = -std::numeric_limits<C>::infinity();
+    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
+      const auto* row = reader.read(x + r * columns + begin, count);
+      const C here = row_max<C>(count, [row](std::int64_t j) { return static_cast<C>(row[j]); });
+      largest[r] = here > largest[r] ? here : largest[r];
+    });
     sums[r] = C(0);
   }
   for_exp(rows, columns, x, largest,

@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"
+#include "ops/math/float_chunks.h"
 #include "ops/nn/norm_math.h"
 #include "ops/nn/rows.h"
 #include "runtime/dispatch.h"
@@ -54,16 +55,28 @@ TANDEM_MULTIVERSION void normalise_rows(std::int64_t rows, std::int64_t columns,
                                         T* y, Compute<T>* means, Compute<T>* inverses) {
   using C = Compute<T>;
   const C scale = C(1) / static_cast<C>(columns);
+  FloatReader<T> reader;
   for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
-    const C mean =
-        scale * row_sum<C>(columns, [x](std::int64_t j) { return static_cast<C>(x[j]); });
-    const C variance = scale * row_sum<C>(columns, [x, mean](std::int64_t j) {
-                         const C distance = static_cast<C>(x[j]) - mean;
-                         return distance * distance;
-                       });
-    const C inverse = C(1) / std::sqrt(variance + static_cast<C>(epsilon));
-    for (std::int64_t j = 0; j < columns; ++j)
-      y[j] = store_as<T>((static_cast<C>(x[j]) - mean) * inverse * gamma[j] + beta[j]);
+    RowSum<C> sum, squares;
+    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
+      const auto* value = reader.read(x + begin, count);
+      sum.add(count, [=](std::int64_t j) { return static_cast<C>(value[j]); });
+    });
+    const C mean = scale * sum.total();
+    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
+      const auto* value = reader.read(x + begin, count);
+      squares.add(count, [=](std::int64_t j) {
+        const C distance = static_cast<C>(value[j]) - mean;
+        return distance * distance;
+      });
+    });
+    const C inverse = C(1) / std::sqrt(scale * squares.total() + static_cast<C>(epsilon));
+    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
+      const auto* value = reader.read(x + begin, count);
+      write_floats(y + begin, count, [=](std::int64_t j) {
+        return (static_cast<C>(value[j]) - mean) * inverse * gamma[begin + j] + beta[begin + j];
+      });
+    });
     means[row] = mean;
     inverses[row] = inverse;
   }
@@ -112,21 +125,34 @@ TANDEM_MULTIVERSION void gradient_rows(std::int64_t rows, std::int64_t columns, 
   std::fill_n(dgamma, columns, C(0));
   std::fill_n(dbeta, columns, C(0));
   const C scale = C(1) / static_cast<C>(columns);
+  FloatReader<T> slopes, values;
   for (std::int64_t row = 0; row < rows; ++row, x += columns, dy += columns, dx += columns) {
     const C mean = means[row], inverse = inverses[row];
-    const C sum = scale * row_sum<C>(columns, [dy, gamma](std::int64_t j) {
-                    return static_cast<C>(dy[j]) * gamma[j];
-                  });
-    const C product =
-        scale * row_sum<C>(columns, [=](std::int64_t j) {
-          return static_cast<C>(dy[j]) * gamma[j] * ((static_cast<C>(x[j]) - mean) * inverse);
-        });
-    for (std::int64_t j = 0; j < columns; ++j) {
-      const C slope = static_cast<C>(dy[j]), normal = (static_cast<C>(x[j]) - mean) * inverse;
-      dx[j] = store_as<T>(inverse * (slope * gamma[j] - sum - normal * product));
-      dgamma[j] += slope * normal;
-      dbeta[j] += slope;
-    }
+    RowSum<C> sums, products;
+    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
+      const auto *slope = slopes.read(dy + begin, count), *value = values.read(x + begin, count);
+      const C* weight = gamma + begin;
+      sums.add(count, [=](std::int64_t j) { return static_cast<C>(slope[j]) * weight[j]; });
+      products.add(count, [=](std::int64_t j) {
+        return static_cast<C>(slope[j]) * weight[j] * ((static_cast<C>(value[j]) - mean) * inverse);
+      });
+    });
+    const C sum = scale * sums.total(), product = scale * products.total();
+    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
+      const auto *slope = slopes.read(dy + begin, count), *value = values.read(x + begin, count);
+      const C* weight = gamma + begin;
+      write_floats(dx + begin, count, [=](std::int64_t j) {
+        const C normal = (static_cast<C>(value[j]) - mean) * inverse;
+        return inverse * (static_cast<C>(slope[j]) * weight[j] - sum - normal * product);
+      });
+      C *to_gamma = dgamma + begin, *to_beta = dbeta + begin;
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < count; ++j) {
+        const C here = static_cast<C>(slope[j]);
+        to_gamma[j] += here * ((static_cast<C>(value[j]) - mean) * inverse);
+        to_beta[j] += here;
+      }
+    });
   }
 }
 

@@ -33,17 +33,60 @@ void infer_softmax_grad(InferContext& c) {
                                name_of(c.dtype(1)), c.shape(1).to_string());
 }
 
+// The most columns of 16-bit elements that are converted as a whole.
+constexpr std::int64_t kWideColumns = 4096;
+
+// `y` may be `x`.
+template <class C>
+TANDEM_INLINED void softmax_in_place(std::int64_t rows, std::int64_t columns, const C* x, C* y) {
+  const bool is_short = columns < kLanes;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const C* row = x + r * columns;
+    C* out = y + r * columns;
+    const C largest = row_max<C>(columns, [row](std::int64_t j) { return row[j]; });
+    if (is_short) {
+      for (std::int64_t j = 0; j < columns; ++j) out[j] = row[j] - largest;
+    } else {
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < columns; ++j) out[j] = vec::exp(row[j] - largest);
+    }
+  }
+  if (is_short)  // in one loop, which vectorises even for few columns
+    for (std::int64_t i = 0; i < rows * columns; ++i) y[i] = vec::exp(y[i]);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    C* row = y + r * columns;
+    const C scale = C(1) / row_sum<C>(columns, [row](std::int64_t j) { return row[j]; });
+    for (std::int64_t j = 0; j < columns; ++j) row[j] *= scale;
+  }
+}
+
 template <class T>
 TANDEM_MULTIVERSION void softmax_rows(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
   using C = Compute<T>;
-  C largest[kExpRows], sums[kExpRows];
-  exp_sums(rows, columns, x, largest, sums);
-  for (std::int64_t r = 0; r < rows; ++r) sums[r] = C(1) / sums[r];
-  for_exp(rows, columns, x, largest,
-          [&](std::int64_t r, std::int64_t first, std::int64_t count, const C* e) {
-            T* out = y + r * columns + first;
-            for (std::int64_t j = 0; j < count; ++j) out[j] = store_as<T>(e[j] * sums[r]);
-          });
+  if constexpr (std::is_same_v<C, T>) {
+    const std::int64_t group = std::max<std::int64_t>(1, kExpChunk / columns);  // in the cache
+    for (std::int64_t r = 0; r < rows; r += group)
+      softmax_in_place(std::min(group, rows - r), columns, x + r * columns, y + r * columns);
+  } else if (columns <= kWideColumns) {
+    alignas(64) C wide[kWideColumns];
+    const std::int64_t group = std::max<std::int64_t>(1, kExpChunk / columns);
+    for (std::int64_t r = 0; r < rows; r += group) {
+      const std::int64_t count = std::min(group, rows - r);
+      widen(x + r * columns, wide, count * columns);
+      softmax_in_place(count, columns, wide, wide);
+      narrow(wide, y + r * columns, count * columns);
+    }
+  } else {
+    C largest[kExpRows], sums[kExpRows];
+    exp_sums(rows, columns, x, largest, sums);
+    for (std::int64_t r = 0; r < rows; ++r) sums[r] = C(1) / sums[r];
+    for_exp(rows, columns, x, largest,
+            [&](std::int64_t r, std::int64_t first, std::int64_t count, const C* e) {
+              const C scale = sums[r];
+              write_floats(y + r * columns + first, count,
+                           [=](std::int64_t j) { return e[j] * scale; });
+            });
+  }
 }
 
 template <class T>
@@ -51,11 +94,15 @@ TANDEM_MULTIVERSION void log_softmax_rows(std::int64_t rows, std::int64_t column
                                           T* y) {
   using C = Compute<T>;
   C largest[kExpRows], sums[kExpRows];
+  FloatReader<T> reader;
   exp_sums(rows, columns, x, largest, sums);
   for (std::int64_t r = 0; r < rows; ++r) {
-    const C shift = vec::log(sums[r]);
-    for (std::int64_t j = r * columns; j < (r + 1) * columns; ++j)
-      y[j] = store_as<T>((static_cast<C>(x[j]) - largest[r]) - shift);
+    const C most = largest[r], shift = vec::log(sums[r]);
+    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
+      const auto* row = reader.read(x + r * columns + begin, count);
+      write_floats(y + r * columns + begin, count,
+                   [=](std::int64_t j) { return (static_cast<C>(row[j]) - most) - shift; });
+    });
   }
 }
 
@@ -63,11 +110,22 @@ template <class T>
 TANDEM_MULTIVERSION void softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy,
                                            const T* y, T* dx) {
   using C = Compute<T>;
+  FloatReader<T> slopes, values;
   for (std::int64_t r = 0; r < rows; ++r, dy += columns, y += columns, dx += columns) {
-    const C sum = row_sum<C>(
-        columns, [=](std::int64_t j) { return static_cast<C>(dy[j]) * static_cast<C>(y[j]); });
-    for (std::int64_t j = 0; j < columns; ++j)
-      dx[j] = store_as<T>((static_cast<C>(dy[j]) - sum) * static_cast<C>(y[j]));
+    RowSum<C> products;
+    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
+      const auto *slope = slopes.read(dy + begin, count), *value = values.read(y + begin, count);
+      products.add(count, [=](std::int64_t j) {
+        return static_cast<C>(slope[j]) * static_cast<C>(value[j]);
+      });
+    });
+    const C sum = products.total();
+    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
+      const auto *slope = slopes.read(dy + begin, count), *value = values.read(y + begin, count);
+      write_floats(dx + begin, count, [=](std::int64_t j) {
+        return (static_cast<C>(slope[j]) - sum) * static_cast<C>(value[j]);
+      });
+    });
   }
 }
 
@@ -76,16 +134,23 @@ TANDEM_MULTIVERSION void log_softmax_grad_rows(std::int64_t rows, std::int64_t c
                                                const T* y, T* dx) {
   using C = Compute<T>;
   C sums[kExpRows], none[kExpRows];
+  FloatReader<T> reader;
   for (std::int64_t r = 0; r < rows; ++r) {
-    const T* row = dy + r * columns;
-    sums[r] = row_sum<C>(columns, [row](std::int64_t j) { return static_cast<C>(row[j]); });
+    RowSum<C> sum;
+    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
+      const auto* row = reader.read(dy + r * columns + begin, count);
+      sum.add(count, [row](std::int64_t j) { return static_cast<C>(row[j]); });
+    });
+    sums[r] = sum.total();
     none[r] = C(0);
   }
   for_exp(rows, columns, y, none,
           [&](std::int64_t r, std::int64_t first, std::int64_t count, const C* e) {
             const std::int64_t at = r * columns + first;
-            for (std::int64_t j = 0; j < count; ++j)
-              dx[at + j] = store_as<T>(static_cast<C>(dy[at + j]) - e[j] * sums[r]);
+            const auto* slope = reader.read(dy + at, count);
+            const C sum = sums[r];
+            write_floats(dx + at, count,
+                         [=](std::int64_t j) { return static_cast<C>(slope[j]) - e[j] * sum; });
           });
 }
 

@@ -131,16 +131,32 @@ void uniform_int_kernel(KernelContext& c) {
 }
 
 // The Fisher-Yates shuffle.
+// The Fisher-Yates shuffle. The positions to swap are computed a block ahead, to be in the cache by
+// then.
 void permutation_kernel(KernelContext& c) {
   const RandomKey random_key = c.attrs<RandomAttrs>().random_key();
   auto* out = c.outputs[0].as<std::int64_t>();
   const std::int64_t count = c.outputs[0].size();
   for (std::int64_t i = 0; i < count; ++i) out[i] = i;
-  for (std::int64_t i = count - 1; i > 0; --i) {
-    const auto words = philox(random_key, static_cast<std::uint64_t>(i));
-    const auto other =
-        random_below(static_cast<std::uint64_t>(i) + 1, std::uint64_t{words[0]} << 32 | words[1]);
-    std::swap(out[i], out[static_cast<std::int64_t>(other)]);
+  std::int64_t others[2][kColumns];
+  const auto prepare = [&](std::int64_t block) {
+    Words words;
+    fill_words(random_key, block, words);
+    for (int j = 0; j < kColumns; ++j) {
+      const std::int64_t i = block * kColumns + j;
+      const auto other = static_cast<std::int64_t>(random_below(
+          static_cast<std::uint64_t>(i) + 1, std::uint64_t{words[0][j]} << 32 | words[1][j]));
+      others[block % 2][j] = other;
+      if (other < count) __builtin_prefetch(out + other, 1);
+    }
+  };
+  const std::int64_t last = (count - 1) / kColumns;
+  if (count > 0) prepare(last);
+  for (std::int64_t block = last; block >= 0 && count > 0; --block) {
+    if (block > 0) prepare(block - 1);
+    for (std::int64_t i = std::min(count, (block + 1) * kColumns) - 1;
+         i >= std::max<std::int64_t>(1, block * kColumns); --i)
+      std::swap(out[i], out[others[block % 2][i % kColumns]]);
   }
 }
 

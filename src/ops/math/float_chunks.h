@@ -1,0 +1,160 @@
+// Element-wise loops on 16-bit elements, and on operands of which a vectorised formula does not
+// hold.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "core/vector_math.h"
+#include "core/widen.h"
+#include "ops/formula/functions.h"
+#include "ops/math/elementwise.h"
+
+namespace tandem {
+
+// The number of elements per chunk: the converted operands stay in the first-level cache.
+inline constexpr std::int64_t kFloatChunk = 512;
+
+// Runs `loop(inputs as float..., result, count)` over chunks of 16-bit elements. The result is
+// float, or bool if `out` is. It may overwrite an input.
+template <class Loop, class Out, class... In>
+void loop_on_floats(const Loop& loop, Out* out, std::int64_t count, const In*... inputs) {
+  alignas(64) float wide[sizeof...(In)][kFloatChunk];
+  for (std::int64_t begin = 0; begin < count; begin += kFloatChunk) {
+    const std::int64_t size = std::min(kFloatChunk, count - begin);
+    int n = 0;
+    (widen(inputs + begin, wide[n++], size), ...);
+    const auto run = [&](auto* result) {
+      int i = 0;
+      const float* from[] = {((void)inputs, wide[i++])...};
+      [&]<std::size_t... I>(std::index_sequence<I...>) { loop(from[I]..., result, size); }
+      (std::index_sequence_for<In...>());
+    };
+    if constexpr (is_16_bit_floating<Out>) {
+      run(wide[0]);
+      narrow(wide[0], out + begin, size);
+    } else {
+      run(out + begin);
+    }
+  }
+}
+
+// Gives elements as numbers for arithmetic. Half elements are converted, kFloatChunk at a time;
+// loops convert BFloat16 elements themselves.
+template <class T>
+class FloatReader {
+ public:
+  static constexpr bool kConverts = std::is_same_v<T, Half>;
+  using Number = std::conditional_t<kConverts, float, T>;
+
+  // The most elements per call, of `count`.
+  static std::int64_t chunk_of(std::int64_t count) {
+    return kConverts ? std::min(count, kFloatChunk) : count;
+  }
+  // Valid until the next call. REQUIRES: the elements do not change between calls.
+  const Number* read(const T* from, std::int64_t count) {
+    if constexpr (kConverts) {
+      if (from != last_) widen(from, wide_, count);  // a row that fits is converted once
+      last_ = from;
+      return wide_;
+    } else {
+      return from;
+    }
+  }
+
+ private:
+  alignas(64) float wide_[kConverts ? kFloatChunk : 1];
+  const T* last_ = nullptr;
+};
+
+// Calls body(begin, count) for chunks of [0, size) that a FloatReader<T> can read.
+template <class T, class Body>
+TANDEM_INLINED void for_float_chunks(std::int64_t size, const Body& body) {
+  const std::int64_t chunk = FloatReader<T>::chunk_of(size);
+  for (std::int64_t begin = 0; begin < size; begin += chunk)
+    body(begin, std::min(chunk, size - begin));
+}
+
+// out[i] = value(i) for i in [0, count). REQUIRES: count <= kFloatChunk if T is Half.
+template <class T, class Value>
+TANDEM_INLINED void write_floats(T* out, std::int64_t count, const Value& value) {
+  if constexpr (std::is_same_v<T, Half>) {
+    alignas(64) float wide[kFloatChunk];
+    for (std::int64_t i = 0; i < count; ++i) wide[i] = value(i);
+    narrow(wide, out, count);
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) out[i] = store_as<T>(value(i));
+  }
+}
+
+// Specialised for formulas that hold for some floats only: excess(operands) is above 0 for the
+// others.
+template <class Op>
+struct FloatRange {};
+struct AngleRange {
+  TANDEM_INLINED static std::int32_t excess(float x) {
+    // As integers, because a loop over their maximum is fast. NaN exceeds every number.
+    return std::bit_cast<std::int32_t>(std::fabs(x)) -
+           std::bit_cast<std::int32_t>(vec::kLargestAngle);
+  }
+};
+struct QuotientRange {
+  TANDEM_INLINED static std::int32_t excess(float a, float b) {
+    return std::fabs(a) <= vec::kLargestQuotient * std::fabs(b) ? 0 : 1;
+  }
+};
+template <>
+struct FloatRange<cpu::Sin> : AngleRange {};
+template <>
+struct FloatRange<cpu::Cos> : AngleRange {};
+template <>
+struct FloatRange<cpu::FloorMod> : QuotientRange {};
+template <>
+struct FloatRange<cpu::FloorDiv> : QuotientRange {};
+
+template <class Op>
+concept FormulaWithRange = requires {
+  FloatRange<Op>::excess;
+};
+template <class Op, class T>
+inline constexpr bool has_float_range = std::is_same_v<T, float>&& FormulaWithRange<Op>;
+
+// Formulas whose loops do not vectorise if an operand is a number, because GCC moves conditions on
+// the number out of the loop.
+template <class Op>
+inline constexpr bool needs_tensors = false;
+template <>
+inline constexpr bool needs_tensors<cpu::Pow> = true;
+
+template <class Op, class... In>
+TANDEM_MULTIVERSION static bool all_in_range(std::int64_t count, const In*... inputs) {
+  std::int32_t largest = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, FloatRange<Op>::excess(inputs[i]...));
+  return largest == 0;
+}
+
+// Runs `loop(inputs..., out, count)` of a formula with a FloatRange, and computes the elements for
+// which it does not hold in double. `out` may be an input.
+template <class Op, class Loop, class... In>
+void loop_in_range(const Loop& loop, float* out, std::int64_t count, const In*... inputs) {
+  for (std::int64_t begin = 0; begin < count; begin += kFloatChunk) {
+    const std::int64_t size = std::min(kFloatChunk, count - begin);
+    if (all_in_range<Op>(size, inputs + begin...)) {
+      loop(inputs + begin..., out + begin, size);
+      continue;
+    }
+    alignas(64) float result[kFloatChunk];
+    loop(inputs + begin..., result, size);
+    for (std::int64_t i = 0; i < size; ++i)
+      if (FloatRange<Op>::excess(inputs[begin + i]...) > 0)
+        result[i] = static_cast<float>(Op()(static_cast<double>(inputs[begin + i])...));
+    std::copy(result, result + size, out + begin);
+  }
+}
+
+}  // namespace tandem
