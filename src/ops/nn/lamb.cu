@@ -23,8 +23,8 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x * kCount;
   for (std::int64_t begin = MyPack<kCount>(size).begin; begin < size; begin += stride) {
     const int count = static_cast<int>(size - begin < kCount ? size - begin : kCount);
-    const auto variables = load_pack<kCount>(variable, begin, count),
-               gradients = load_pack<kCount>(gradient, begin, count);
+    const auto variables = load_pack<kCount>(variable, begin, count);
+    const auto gradients = load_pack<kCount>(gradient, begin, count);
     auto first = load_pack<kCount>(m, begin, count), second = load_pack<kCount>(v, begin, count);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
