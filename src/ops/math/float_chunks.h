@@ -78,6 +78,15 @@ TANDEM_INLINED void for_float_chunks(std::int64_t size, const Body& body) {
     body(begin, std::min(chunk, size - begin));
 }
 
+// Copies elements in their compute type.
+template <class T>
+void load_floats(const T* from, Compute<T>* to, std::int64_t count) {
+  if constexpr (is_16_bit_floating<T>)
+    widen(from, to, count);
+  else
+    std::copy_n(from, count, to);
+}
+
 // out[i] = value(i) for i in [0, count). REQUIRES: count <= kFloatChunk if T is Half.
 template <class T, class Value>
 TANDEM_INLINED void write_floats(T* out, std::int64_t count, const Value& value) {

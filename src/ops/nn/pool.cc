@@ -11,6 +11,7 @@
 #include "op/record.h"
 #include "ops/array/array_ops.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/float_chunks.h"
 #include "ops/nn/window.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
@@ -64,50 +65,73 @@ constexpr std::int64_t kChunk = 256;
 template <class T>
 TANDEM_MULTIVERSION void max_row(const Pool& p, std::int64_t row, const T* x, T* y) {
   using C = Compute<T>;
-  const std::int64_t image = row / p.oh, oy = row % p.oh, channels = p.channels;
+  const std::int64_t image = row / p.oh, oy = row % p.oh;
+  FloatReader<T> reader;
+  alignas(64) C wide[is_16_bit_floating<T> ? kChunk : 1];
   for (std::int64_t ox = 0; ox < p.ow; ++ox) {
     const PoolWindow window(p, oy, ox);
-    T* best = y + (row * p.ow + ox) * channels;
-    const T* first = x + ((image * p.h + window.top) * p.w + window.left) * channels;
-    std::copy_n(first, channels, best);
-    for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
-      for (std::int64_t ix = window.left; ix < window.right; ++ix) {
-        const T* pixel = x + ((image * p.h + iy) * p.w + ix) * channels;
-        if (pixel == first) continue;
-        for (std::int64_t c = 0; c < channels; ++c) {
-          const C value = static_cast<C>(pixel[c]), present = static_cast<C>(best[c]);
-          best[c] = value > present || value != value ? pixel[c] : best[c];
-        }
+    const T* first = x + ((image * p.h + window.top) * p.w + window.left) * p.channels;
+    T* out = y + (row * p.ow + ox) * p.channels;
+    for (std::int64_t start = 0; start < p.channels; start += kChunk) {
+      const std::int64_t count = std::min(kChunk, p.channels - start);
+      C* best = nullptr;
+      if constexpr (is_16_bit_floating<T>) {
+        best = wide;
+        widen(first + start, best, count);
+      } else {
+        best = out + start;
+        std::copy_n(first + start, count, best);
       }
+      for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
+        for (std::int64_t ix = window.left; ix < window.right; ++ix) {
+          const T* at = x + ((image * p.h + iy) * p.w + ix) * p.channels;
+          if (at == first) continue;
+          const auto* pixel = reader.read(at + start, count);
+#pragma GCC ivdep
+          for (std::int64_t c = 0; c < count; ++c)
+            best[c] = cpu::Maximum()(static_cast<C>(pixel[c]), best[c]);
+        }
+      if constexpr (is_16_bit_floating<T>) narrow(best, out + start, count);
+    }
   }
 }
 
 // Adds each window's gradient to its maximum, which is the first pixel that is not below the
-// result. If the result is NaN, that is a NaN.
+// result. If the result is NaN, that is a NaN. kTiles: each pixel is in one window, so that sums
+// need no wider type.
 template <bool kTiles, class T>
 TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, const T* x,
-                                            const T* y, const T* dy, Compute<T>* dx) {
+                                            const T* y, const T* dy,
+                                            std::conditional_t<kTiles, T, Compute<T>>* dx) {
   using C = Compute<T>;
-  C rest[kChunk];
+  alignas(64) C rest[kChunk];
+  alignas(64) C share[kChunk];
+  FloatReader<T> pixels, results;
   const std::int64_t channels = p.channels;
-  if (!kTiles) std::fill_n(dx, p.h * p.w * channels, C(0));
+  if constexpr (!kTiles) std::fill_n(dx, p.h * p.w * channels, C(0));
   for (std::int64_t oy = 0; oy < p.oh; ++oy)
     for (std::int64_t ox = 0; ox < p.ow; ++ox) {
       const PoolWindow window(p, oy, ox);
       const std::int64_t at = ((image * p.oh + oy) * p.ow + ox) * channels;
       for (std::int64_t start = 0; start < channels; start += kChunk) {
         const std::int64_t count = std::min(kChunk, channels - start);
-        const T* best = y + at + start;
-        for (std::int64_t c = 0; c < count; ++c) rest[c] = static_cast<C>(dy[at + start + c]);
+        const auto* best = results.read(y + at + start, count);
+        load_floats(dy + at + start, rest, count);
         for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
           for (std::int64_t ix = window.left; ix < window.right; ++ix) {
-            const T* pixel = x + ((image * p.h + iy) * p.w + ix) * channels + start;
-            C* out = dx + (iy * p.w + ix) * channels + start;
+            const auto* pixel =
+                pixels.read(x + ((image * p.h + iy) * p.w + ix) * channels + start, count);
+            auto* out = dx + (iy * p.w + ix) * channels + start;
             for (std::int64_t c = 0; c < count; ++c) {
               const bool below = static_cast<C>(pixel[c]) < static_cast<C>(best[c]);
-              const C share = below ? C(0) : rest[c];
+              share[c] = below ? C(0) : rest[c];
               rest[c] = below ? rest[c] : C(0);
-              out[c] = kTiles ? share : out[c] + share;
+            }
+            if constexpr (kTiles) {
+              write_floats(out, count, [&](std::int64_t c) { return share[c]; });
+            } else {
+#pragma GCC ivdep
+              for (std::int64_t c = 0; c < count; ++c) out[c] += share[c];
             }
           }
       }
@@ -140,7 +164,8 @@ TANDEM_MULTIVERSION void gather_maxima_row(const Pool& p, std::int64_t row, cons
 template <class T>
 TANDEM_MULTIVERSION void average_row(const Pool& p, std::int64_t row, const T* x, T* y) {
   using C = Compute<T>;
-  C sum[kChunk];
+  alignas(64) C sum[kChunk];
+  FloatReader<T> reader;
   const std::int64_t image = row / p.oh, oy = row % p.oh, channels = p.channels;
   for (std::int64_t ox = 0; ox < p.ow; ++ox) {
     const PoolWindow window(p, oy, ox);
@@ -150,11 +175,12 @@ TANDEM_MULTIVERSION void average_row(const Pool& p, std::int64_t row, const T* x
       std::fill_n(sum, count, C(0));
       for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
         for (std::int64_t ix = window.left; ix < window.right; ++ix) {
-          const T* pixel = x + ((image * p.h + iy) * p.w + ix) * channels + start;
+          const auto* pixel =
+              reader.read(x + ((image * p.h + iy) * p.w + ix) * channels + start, count);
           for (std::int64_t c = 0; c < count; ++c) sum[c] += static_cast<C>(pixel[c]);
         }
-      T* out = y + (row * p.ow + ox) * channels + start;
-      for (std::int64_t c = 0; c < count; ++c) out[c] = store_as<T>(sum[c] * scale);
+      write_floats(y + (row * p.ow + ox) * channels + start, count,
+                   [&](std::int64_t c) { return sum[c] * scale; });
     }
   }
 }
@@ -164,17 +190,23 @@ TANDEM_MULTIVERSION void average_gradient_image(const Pool& p, std::int64_t imag
                                                 Compute<T>* dx) {
   using C = Compute<T>;
   const std::int64_t channels = p.channels;
+  FloatReader<T> reader;
   std::fill_n(dx, p.h * p.w * channels, C(0));
   for (std::int64_t oy = 0; oy < p.oh; ++oy)
     for (std::int64_t ox = 0; ox < p.ow; ++ox) {
       const PoolWindow window(p, oy, ox);
       const C scale = C(1) / static_cast<C>(window.count());
-      const T* slope = dy + ((image * p.oh + oy) * p.ow + ox) * channels;
-      for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
-        for (std::int64_t ix = window.left; ix < window.right; ++ix) {
-          C* out = dx + (iy * p.w + ix) * channels;
-          for (std::int64_t c = 0; c < channels; ++c) out[c] += static_cast<C>(slope[c]) * scale;
-        }
+      for (std::int64_t start = 0; start < channels; start += kChunk) {
+        const std::int64_t count = std::min(kChunk, channels - start);
+        const auto* slope =
+            reader.read(dy + ((image * p.oh + oy) * p.ow + ox) * channels + start, count);
+        for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
+          for (std::int64_t ix = window.left; ix < window.right; ++ix) {
+            C* out = dx + (iy * p.w + ix) * channels + start;
+#pragma GCC ivdep
+            for (std::int64_t c = 0; c < count; ++c) out[c] += static_cast<C>(slope[c]) * scale;
+          }
+      }
     }
 }
 
@@ -191,6 +223,15 @@ void for_rows(const Pool& p, const Body& body) {
   });
 }
 
+// Calls body(image) for the n images.
+template <class Body>
+void for_images(const Pool& p, const Body& body) {
+  parallel_for(p.n, std::max<std::int64_t>(1, kElementwiseGrain / (p.h * p.w * p.channels)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t image = begin; image < end; ++image) body(image);
+               });
+}
+
 // Calls body(image, dx of the image) with dx in the compute type, and then rounds dx to the output
 // of type T.
 template <class T, class Body>
@@ -202,16 +243,11 @@ void for_image_gradients(KernelContext& context, const Pool& p, T* dx, const Bod
     wide = dx;
   else
     wide = static_cast<C*>(context.scratch(static_cast<std::size_t>(p.n * size) * sizeof(C)));
-  parallel_for(p.n, std::max<std::int64_t>(1, kElementwiseGrain / size),
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t image = begin; image < end; ++image) {
-                   C* gradient = wide + image * size;
-                   body(image, gradient);
-                   if constexpr (!std::is_same_v<C, T>)
-                     for (std::int64_t i = 0; i < size; ++i)
-                       dx[image * size + i] = store_as<T>(gradient[i]);
-                 }
-               });
+  for_images(p, [&](std::int64_t image) {
+    C* gradient = wide + image * size;
+    body(image, gradient);
+    if constexpr (!std::is_same_v<C, T>) narrow(gradient, dx + image * size, size);
+  });
 }
 
 void infer_pool(InferContext& c) {
@@ -270,9 +306,14 @@ void max_grad_kernel(KernelContext& c) {
   if (dx.size() == 0) return;
   const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
-    for_image_gradients(c, pool, dx.as<T>(), [&](std::int64_t image, Compute<T>* gradient) {
-      const auto work = pool.tiles() ? max_gradient_image<true, T> : max_gradient_image<false, T>;
-      work(pool, image, x.as<const T>(), y.as<const T>(), dy.as<const T>(), gradient);
+    const T *pixels = x.as<const T>(), *results = y.as<const T>(), *slopes = dy.as<const T>();
+    if (!pool.tiles())
+      return for_image_gradients(c, pool, dx.as<T>(), [&](std::int64_t image, Compute<T>* out) {
+        max_gradient_image<false>(pool, image, pixels, results, slopes, out);
+      });
+    for_images(pool, [&](std::int64_t image) {
+      T* out = dx.as<T>() + image * pool.h * pool.w * pool.channels;
+      max_gradient_image<true>(pool, image, pixels, results, slopes, out);
     });
   });
 }
