@@ -66,8 +66,8 @@ Task image_task(const Options& options) {
           images.train, {.batch = recipe.batch, .seed = options.seed, .augment = recipe.augment}),
       td::tools::test_batches(images.test, 256)};
 }
+
 // Sequences of 128 characters and the same sequences shifted by one. The last tenth of the file is
-// the test data.
 // the test data.
 Task text_task(const Options& options) {
   std::ifstream file(options.data, std::ios::binary);

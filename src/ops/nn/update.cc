@@ -36,8 +36,8 @@ void infer_update(InferContext& c) {
   }
 }
 
-// Calls f(gradient, copy) with input `index` and the 16-bit copy of a float32 variable after it. The
-// copy is a null void* if there is none; if there is one, the gradient may have its dtype.
+// Calls f(gradient, copy) with input `index` and the 16-bit copy of a float32 variable after it.
+// The copy is a null void* if there is none; if there is one, the gradient may have its dtype.
 template <class T, class F>
 void switch_copy(const KernelContext& c, int index, const F& f) {
   const TensorView& gradient = c.inputs[index];
