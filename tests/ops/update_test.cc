@@ -23,14 +23,15 @@ struct State {
 };
 
 // Runs three steps of step(tensors, step number) and of the reference rule(state, gradient, number)
-// on the same numbers, in every dtype.
+// on the same numbers, in every dtype. Slots of 16-bit variables are float32.
 template <class Step, class Rule>
 void expect_same(int slots, double initial, const Step& step, const Rule& rule) {
   for (const DType dtype : testing::kFloatingTypes) {
     SCOPED_TRACE(name_of(dtype));
+    const DType of_slots = dtype == float64 ? float64 : float32;
     std::vector<Tensor> tensors;
     tensors.push_back(random_tensor({kCount}, 1, -1, 1, dtype));
-    for (int i = 0; i < slots; ++i) tensors.push_back(full({kCount}, initial, {.dtype = dtype}));
+    for (int i = 0; i < slots; ++i) tensors.push_back(full({kCount}, initial, {.dtype = of_slots}));
     std::vector<State> states;
     for (double value : values_of(tensors[0]))
       states.push_back({value, {initial, initial, initial}});
@@ -46,8 +47,8 @@ void expect_same(int slots, double initial, const Step& step, const Rule& rule) 
       std::vector<double> expected;
       for (const State& state : states)
         expected.push_back(which == 0 ? state.variable : state.slots[which - 1]);
-      expect_tensor(tensors[static_cast<std::size_t>(which)], dtype, {kCount}, expected,
-                    4 * testing::epsilon_of(dtype));
+      expect_tensor(tensors[static_cast<std::size_t>(which)], which == 0 ? dtype : of_slots,
+                    {kCount}, expected, 4 * testing::epsilon_of(dtype));
     }
   }
 }
@@ -218,13 +219,19 @@ TEST(Update, DoesNotDependOnTheNumberOfThreads) {
 TEST(Update, ExplainsBadInput) {
   expect_error<InvalidArgumentError>(
       [] { update::apply(update::GradientDescent{}, zeros({2}), zeros({3})); },
-      "[ApplyGradientDescent] expected a gradient like the variable, float32 (2,), got float32 "
+      "[ApplyGradientDescent] expected a gradient of dtype float32 and shape (2,), got float32 "
       "(3,)");
   expect_error<InvalidArgumentError>(
       [] {
         update::apply(update::Momentum{}, zeros({2}), zeros({2}, {.dtype = float64}), zeros({2}));
       },
-      "[ApplyKerasMomentum] expected a slot like the variable, float32 (2,), got float64 (2,)");
+      "[ApplyKerasMomentum] expected a slot of dtype float32 and shape (2,), got float64 (2,)");
+  expect_error<InvalidArgumentError>(
+      [] {
+        const Tensor half = zeros({2}, {.dtype = float16});
+        update::apply(update::Momentum{}, half, half, half);
+      },
+      "[ApplyKerasMomentum] expected a slot of dtype float32 and shape (2,), got float16 (2,)");
   expect_error<InvalidArgumentError>(
       [] {
         update::apply(update::RmsProp{.momentum = 0.9}, zeros({2}), zeros({2}), {}, {}, zeros({2}));
