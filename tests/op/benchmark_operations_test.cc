@@ -16,6 +16,7 @@ namespace {
 
 // Operations without a case, and why.
 const std::map<std::string_view, std::string_view> kWithoutCase = {
+    {"AllFinite", "of loss scales, which have it without a public function"},
     {"ApplyAdagradV2", "updates are measured in training steps"},
     {"ApplyAdam", "updates are measured in training steps"},
     {"ApplyCenteredRMSProp", "updates are measured in training steps"},
