@@ -106,7 +106,7 @@ TEST(Overflow, OnOneWorkerSkipsTheStepOnAll) {
       const auto scope = strategy.scope();
       Line line([](const auto& optimizer) { return optimizer; });
       line.run = [&](const std::function<void()>& step) { strategy.run(step); };
-      return line.train(worker, traced, 0.25);
+      return line.train(worker, traced, 1.0 / strategy.num_replicas_in_sync());
     });
     for (const std::string& result : results) EXPECT_EQ(result, kAfterTwoSteps);
   }
