@@ -382,9 +382,8 @@ TEST(Cumsum, AlongEveryAxis) {
 }
 
 TEST(Cumsum, SumsLongRunsInBothDirections) {
-  for (const DType dtype : testing::kFloatingTypes)
+  for (const DType dtype : {float32, float64, float16})  // bfloat16 does not hold the sums
     for (const std::int64_t axis : {0, 1}) {
-      if (dtype == bfloat16) continue;  // does not hold the sums
       const Shape shape = axis == 0 ? Shape({1300, 700}) : Shape({3, 1300});
       const Tensor x = ones(shape, {.dtype = dtype});
       GradientTape tape;
@@ -427,7 +426,6 @@ TEST(Reduce, SixteenBitMomentsAndSumsAreKeptInFloat32) {
                 {std::log(70000.0)}, epsilon_of(float16));
 }
 
-// More equal elements than float16 can count.
 TEST(Reduce, MeansOfManySixteenBitElementsHaveGradients) {
   for (const auto& [dtype, count] : {std::pair{float16, 65536}, std::pair{bfloat16, 511}}) {
     const Tensor x = ones({count}, {.dtype = dtype});
@@ -438,6 +436,7 @@ TEST(Reduce, MeansOfManySixteenBitElementsHaveGradients) {
   }
 }
 
+// More equal elements than float16 can count.
 TEST(Reduce, ManyExtremaShareTheGradientInFloat16) {
   const Tensor x = ones({70000}, {.dtype = float16});
   GradientTape tape;

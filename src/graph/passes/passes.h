@@ -7,9 +7,9 @@ namespace tandem {
 
 // Lets casts of float32 variables to a 16-bit dtype read copies that updates write together with
 // the variables, so that no run casts them (Resource::with_cast). The updates also read gradients
-// in that dtype instead of their casts. Variables that other operations than such updates
-// (kWritesCast) write are left alone. Rewrites the bodies of control flow, too: call it once, for
-// the block of a whole program. Returns the copies.
+// in that dtype instead of casts that nothing else uses. Variables that other operations than such
+// updates (kWritesCast) write are left alone. Rewrites the bodies of control flow, too: call it
+// once, for the block of a whole program. Returns the copies.
 std::vector<RefPtr<Resource>> keep_casts(Block& block);
 
 // Runs all passes below, in a suitable order.
