@@ -47,7 +47,9 @@
 
 namespace tandem {
 
+class ElementPass;
 class ProgramMemory;
+struct TracedFunction;
 
 /// Dtype and shape of a tensor argument. A negative size matches any size, independently of other
 /// negative ones; ensure_shape() (tandem/array.h) states that two are equal. As tf.TensorSpec.
@@ -141,11 +143,23 @@ void visit_tensors(std::tuple<T...>& tuple, const V& visit, const K& key) {
 template <class T>
 using Held = std::conditional_t<std::is_array_v<T>, const char*, T>;
 
+// How the callable gets an argument of type T. Handles whose functions change what they refer to
+// (data::Iterator) are not constant.
+template <class T>
+struct Passed {
+  using type = const T&;
+};
+template <class T>
+typename Passed<T>::type passed(const T& argument) {
+  return const_cast<typename Passed<T>::type>(argument);
+}
+
 // One call of a function: its inputs and outputs.
 struct FunctionCall {
   std::string key;  // signature without the tensors
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;
+  std::vector<std::shared_ptr<ElementPass>> passes;  // of the iterators among the arguments
   // The value that the callable returned in the trace, of a type that the caller knows. Set by the
   // body of the trace and by each run.
   std::shared_ptr<const void> result;
@@ -157,6 +171,7 @@ struct FunctionCall {
     add_to_key(static_cast<std::uint64_t>(text.size()));
     key.append(text);
   }
+  void add_to_key(const std::shared_ptr<ElementPass>& pass) { passes.push_back(pass); }
 };
 
 // The traces and programs of one function: the last kMaxPrograms that were used.
@@ -180,6 +195,8 @@ class FunctionTraces {
   // Sets the outputs of the call; traces `body` if there is no trace for its inputs and key.
   // Returns false if the caller must run the callable instead.
   bool run(FunctionCall& call, const Body& body);
+  // The trace for the inputs and the key of the call, which does not run.
+  std::shared_ptr<const TracedFunction> trace(FunctionCall& call, const Body& body);
   std::size_t num_traces() const;
 
  private:
@@ -215,14 +232,14 @@ class Function {
   Function(F callable, FunctionOptions options)
       : shared_(std::make_shared<Shared>(std::move(callable), std::move(options))) {}
 
-  /// Calls the function. Arguments: tensors, variables, examples, per-replica values, containers of
-  /// these, numbers, enumerations and strings. Numbers and strings are part of the signature: each
-  /// new value causes a new trace.
+  /// Calls the function. Arguments: tensors, variables, examples, iterators, per-replica values,
+  /// containers of these, numbers, enumerations and strings. Numbers and strings are part of the
+  /// signature: each new value causes a new trace.
   template <class... Args>
   auto operator()(const Args&... args) const {
-    using Result = std::invoke_result_t<F&, const Args&...>;
+    using Result = std::invoke_result_t<F&, typename detail::Passed<Args>::type...>;
     Shared& shared = *shared_;
-    if (detail::FunctionTraces::tracing()) return shared.callable(args...);
+    if (detail::FunctionTraces::tracing()) return shared.callable(detail::passed(args)...);
 
     using detail::visit_tensors;
     const auto no_key = [](const auto&) {};
@@ -242,12 +259,14 @@ class Function {
         if (tensor.defined()) tensor = std::move(symbols[next++]);
       };
       visit_tensors(held, replace, no_key);
+      const auto called = [&](const auto&... argument) -> Result {
+        return shared.callable(detail::passed(argument)...);
+      };
       std::vector<Tensor> outputs;
       if constexpr (std::is_void_v<Result>) {
-        std::apply(shared.callable, std::as_const(held));
+        std::apply(called, held);
       } else {
-        const auto traced =
-            std::make_shared<Result>(std::apply(shared.callable, std::as_const(held)));
+        const auto traced = std::make_shared<Result>(std::apply(called, held));
         const auto give = [&](Tensor& tensor) {
           if (!tensor.defined()) return;
           outputs.push_back(tensor);
@@ -260,7 +279,7 @@ class Function {
     };
     if (!shared.traces.run(call, std::ref(body))) {
       detail::FunctionTraces::keep(std::move(call));
-      return shared.callable(args...);
+      return shared.callable(detail::passed(args)...);
     }
     return detail::result_of<Result>(std::move(call));
   }

@@ -1,6 +1,7 @@
 // Dataset and Iterator: the public handles of nodes and streams.
 #include "core/status.h"
 #include "data/node.h"
+#include "runtime/trace.h"
 
 namespace tandem::data {
 
@@ -18,36 +19,90 @@ NodePtr DatasetNode::sharded(const FileShard& shard) const {
   return sharded_;
 }
 
-struct Iterator::State {
+struct Iterator::State final : ElementPass {
   NodePtr node;               // owns the data that the stream reads
   StreamPtr<Example> stream;  // null after the end
   IterateOptions position;
-};
+  bool of_trace = false;                            // created while a graph was built
+  NextExample ahead;                                // read for `specs` and not yet taken
+  std::optional<std::vector<ComponentSpec>> specs;  // set by element_spec()
 
-NextExample Iterator::next() {
-  if (!state_) fail<FailedPreconditionError>("[Iterator] an iterator of no dataset was used");
-  if (!state_->stream) return {};
-  const PipelineScope scope;
-  Example example;
-  bool more = false;
-  try {
-    more = state_->stream->next(example);
-  } catch (...) {
-    state_->stream.reset();
-    throw;
+  NextExample take() {
+    NextExample example = ahead ? std::exchange(ahead, {}) : read();
+    if (example) ++position.skip;
+    return example;
   }
-  if (!more) {
-    state_->stream.reset();
+
+  bool next(std::vector<Tensor>& element) override {
+    const NextExample example = take();
+    if (example) element = example->components();
+    return example.has_value();
+  }
+
+  const std::vector<ComponentSpec>& element_spec() {
+    if (!specs) specs = node->spec();
+    if (!specs) specs = spec_of_next();
+    return *specs;
+  }
+
+ private:
+  NextExample read() {
+    if (!stream) return {};
+    const PipelineScope scope;
+    Example example;
+    bool more = false;
+    try {
+      more = stream->next(example);
+    } catch (...) {
+      stream.reset();
+      throw;
+    }
+    if (more) return example;
+    stream.reset();
     return {};
   }
-  ++state_->position.skip;
-  return example;
+
+  std::vector<ComponentSpec> spec_of_next() {
+    ahead = read();
+    if (!ahead)
+      fail<FailedPreconditionError>(
+          "[Iterator] expected an element whose dtypes and shapes are those of the others, got the "
+          "end of a dataset whose element_spec() is not known");
+    std::vector<ComponentSpec> found;
+    for (const Tensor& component : *ahead) {
+      found.push_back({component.dtype(), component.shape()});
+      if (component.rank() > 0) found.back().shape.set(0, -1);
+    }
+    return found;
+  }
+};
+
+Iterator::State& Iterator::state() const {
+  if (!state_) fail<FailedPreconditionError>("[Iterator] an iterator of no dataset was used");
+  return *state_;
 }
 
-IterateOptions Iterator::position() const {
-  if (!state_) fail<FailedPreconditionError>("[Iterator] an iterator of no dataset was used");
-  return state_->position;
+std::shared_ptr<ElementPass> Iterator::pass() const { return state_; }
+
+NextExample Iterator::next() {
+  if (!building || state().of_trace) return state().take();
+  std::vector<TensorSpec> specs;
+  for (const ComponentSpec& component : element_spec())
+    specs.push_back({component.dtype, component.shape});
+  return Example(traced_element(state_, specs));
 }
+
+NextExample Iterator::advance() {
+  if (building && !state().of_trace)
+    fail<FailedPreconditionError>(
+        "[Iterator] a loop over an iterator in a traced function would not end: use "
+        "for_each(dataset, ...), or call next() once per element");
+  return state().take();
+}
+
+std::vector<ComponentSpec> Iterator::element_spec() const { return state().element_spec(); }
+
+IterateOptions Iterator::position() const { return state().position; }
 
 const std::shared_ptr<const DatasetNode>& Dataset::node() const {
   if (!node_)
@@ -60,8 +115,9 @@ Iterator Dataset::iterate(IterateOptions options) const {
   if (options.skip < 0)
     fail<InvalidArgumentError>("[Dataset] expected to skip at least 0 elements, got {}",
                                options.skip);
-  const PipelineScope scope;
   auto state = std::make_shared<Iterator::State>();
+  state->of_trace = building != nullptr;
+  const PipelineScope scope;
   state->node = node();
   state->stream = node()->elements(options.epoch);
   if (options.skip > 0) state->stream->skip(options.skip);

@@ -15,12 +15,12 @@ class DatasetSource final : public ElementSource {
  public:
   explicit DatasetSource(Dataset dataset) : dataset_(std::move(dataset)) {}
 
-  std::unique_ptr<Pass> start() override {
+  std::unique_ptr<ElementPass> start() override {
     return std::make_unique<Elements>(dataset_.iterate({.epoch = dataset_.node()->next_epoch()}));
   }
 
  private:
-  class Elements final : public Pass {
+  class Elements final : public ElementPass {
    public:
     explicit Elements(data::Iterator iterator) : iterator_(std::move(iterator)) {}
     bool next(std::vector<Tensor>& element) override {
@@ -37,25 +37,11 @@ class DatasetSource final : public ElementSource {
   Dataset dataset_;
 };
 
-// The specs for which the loop's body is traced. If the dataset does not know them, those of its
-// first element, with the leading size unknown.
+// The specs for which the loop's body is traced.
 std::vector<TensorSpec> specs_of(const Dataset& dataset) {
   std::vector<TensorSpec> specs;
-  if (const auto known = dataset.element_spec()) {
-    for (const data::ComponentSpec& component : *known)
-      specs.push_back({component.dtype, component.shape});
-    return specs;
-  }
-  const BuildingScope eager(nullptr);
-  const data::NextExample first = dataset.iterate().next();
-  if (!first)
-    fail<InvalidArgumentError>(
-        "[for_each] expected an element to trace the body with, got an empty dataset whose element "
-        "spec is unknown");
-  for (const Tensor& component : *first) {
-    specs.push_back({component.dtype(), component.shape()});
-    if (component.rank() > 0) specs.back().shape.set(0, -1);
-  }
+  for (const data::ComponentSpec& component : dataset.iterate().element_spec())
+    specs.push_back({component.dtype, component.shape});
   return specs;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/registered.h"
+#include "graph/element_pass.h"
 #include "graph/node.h"
 
 namespace tandem {
@@ -18,14 +19,8 @@ namespace tandem {
 // The elements that a loop iterates over.
 class ElementSource {
  public:
-  class Pass {
-   public:
-    virtual ~Pass() = default;
-    // Sets `element` to the next element's tensors, on any devices. Returns false at the end.
-    virtual bool next(std::vector<Tensor>& element) = 0;
-  };
   virtual ~ElementSource() = default;
-  virtual std::unique_ptr<Pass> start() = 0;
+  virtual std::unique_ptr<ElementPass> start() = 0;
 };
 
 // The state of the random generator when a run of a body began.

@@ -145,7 +145,7 @@ struct ControlStep::Impl {
   }
 
   void loop() {
-    std::unique_ptr<ElementSource::Pass> pass;
+    std::unique_ptr<ElementPass> pass;
     if (flow.source) pass = flow.source->start();
     keep_start();
     for (std::size_t k = 0;; ++k) {
@@ -168,7 +168,7 @@ struct ControlStep::Impl {
   }
 
   // The program of iteration `k`; null if the loop has ended.
-  RunnableBody* next(std::size_t k, ElementSource::Pass* pass) {
+  RunnableBody* next(std::size_t k, ElementPass* pass) {
     if (flow.kind == Kind::kWhileGradient) {
       if (k == control.record->iterations) return nullptr;
       for (std::size_t i = 0; i < flow.elements; ++i)

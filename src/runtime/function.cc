@@ -19,6 +19,7 @@
 #include "runtime/trace.h"
 #include "runtime/trace_gradient.h"
 #include "runtime/trace_mark.h"
+#include "runtime/traced_function.h"
 #include "tandem/device.h"
 
 namespace tandem::detail {
@@ -72,26 +73,21 @@ struct Memories {
   std::shared_ptr<ProgramMemory> forward, backward = ProgramMemory::make();
 };
 
-struct Trace {
-  std::string name;
-  std::size_t number = 0;  // index of the trace in the function
-  RefPtr<GraphImpl> graph;
-  std::vector<Node::Input> feeds;
-  std::vector<Node::Input> fetches;
-  std::uint64_t random_count = 0;  // random operations per run
-  std::shared_ptr<const RandomSequence>
-      last_random;                          // the last control flow that uses random numbers
+struct Trace : TracedFunction {
+  std::size_t number = 0;                   // index of the trace in the function
   std::shared_ptr<TraceGradient> gradient;  // null if runs are not recorded
   bool replayed = true;                     // false if calls run the callable eagerly
   std::vector<const Node*> untracked;       // captured tensors without a gradient
-  std::shared_ptr<const void> result;       // FunctionCall::result
   std::mutex running;                       // one run at a time
 
   // Returns whether the callable created variables.
-  bool make(const std::vector<ArgumentSpec>& inputs, const FunctionTraces::Body& body,
+  bool make(const std::vector<ArgumentSpec>& inputs,
+            std::span<const std::shared_ptr<ElementPass>> passes, const FunctionTraces::Body& body,
             bool may_make_variables) {
-    TraceFrame frame{
-        .outside = &Generator::current(), .name = name, .may_make_variables = may_make_variables};
+    TraceFrame frame{.outside = &Generator::current(),
+                     .name = name,
+                     .may_make_variables = may_make_variables,
+                     .passes = passes};
     graph = make_ref<GraphImpl>();
     feeds.clear();
     fetches.clear();
@@ -115,6 +111,12 @@ struct Trace {
     }
     const std::vector<Tensor> outputs = body(symbols);
     for (const Tensor& output : outputs) fetches.push_back(graph->input_of(output));
+    elements = std::move(frame.elements);
+    for (const TracedElement& element : elements)
+      for (const Tensor& tensor : element.tensors) {
+        feeds.push_back(graph->input_of(tensor));
+        symbols.push_back(tensor);
+      }
     random_count = generator.state().offset;
     last_random = generator.last_random();
     if (!grad_mode) return frame.made_variables;
@@ -155,6 +157,8 @@ struct Trace {
     });
   }
 
+  // Takes the elements of a run and adds them to the inputs of the call.
+  void take_elements(FunctionCall& call) const;
   void prepare(TraceProgram& prepared, const std::vector<Tensor>& inputs,
                const Memories& memories) const;
   void run(TraceProgram& prepared, FunctionCall& call);
@@ -167,6 +171,29 @@ struct TraceProgram {
   std::shared_ptr<ProgramGradient> gradient;  // null if runs are not recorded
   std::uint64_t last_use = 0;
 };
+
+void Trace::take_elements(FunctionCall& call) const {
+  std::vector<Tensor> taken;
+  for (const TracedElement& element : elements) {
+    ElementPass& pass = element.captured ? *element.captured : *call.passes[element.argument];
+    if (!pass.next(taken))
+      fail<OutOfRangeError>("[{}] End of sequence: an iterator has no element left for the call",
+                            name);
+    if (taken.size() != element.tensors.size())
+      fail<InvalidArgumentError>("[{}] expected an element of {} components, as traced, got {}",
+                                 name, element.tensors.size(), taken.size());
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      const TensorSpec& spec = impl_of(element.tensors[i]);
+      if (taken[i].dtype() != spec.dtype || !spec.shape.matches(taken[i].shape()))
+        fail<InvalidArgumentError>(
+            "[{}] component {} of an element differs from what was traced: expected shape {} and "
+            "dtype {}, got {} and {}",
+            name, i, spec.shape.to_string(), name_of(spec.dtype), taken[i].shape().to_string(),
+            name_of(taken[i].dtype()));
+      call.inputs.push_back(std::move(taken[i]));
+    }
+  }
+}
 
 void Trace::prepare(TraceProgram& prepared, const std::vector<Tensor>& inputs,
                     const Memories& memories) const {
@@ -268,6 +295,16 @@ struct FunctionTraces::Impl {
     return of_trace;
   }
 
+  // Adds the elements of the run to the inputs and to the key.
+  static void add_elements(FunctionCall& call, const Trace& trace) {
+    const std::size_t arguments = call.inputs.size();
+    trace.take_elements(call);
+    for (std::size_t i = arguments; i < call.inputs.size(); ++i) {
+      add_shape(call, call.inputs[i].shape());
+      call.add_to_key(reinterpret_cast<std::uintptr_t>(&impl_of(call.inputs[i]).device()));
+    }
+  }
+
   std::shared_ptr<Trace> trace_for(const std::string& key, FunctionCall& call, const Body& body) {
     if (const auto found = traces.find(key); found != traces.end()) {
       if (found->second->current()) return found->second;
@@ -284,7 +321,8 @@ struct FunctionTraces::Impl {
     trace->name = name();
     // If the first trace has created variables, trace again: they exist now. The second trace
     // throws if the callable creates new variables in each call.
-    if (trace->make(inputs, body, next_number == 0)) trace->make(inputs, body, false);
+    if (trace->make(inputs, call.passes, body, next_number == 0))
+      trace->make(inputs, call.passes, body, false);
     trace->number = next_number++;
     trace->result = std::move(call.result);
     note_traced();
@@ -324,19 +362,25 @@ struct FunctionTraces::Impl {
 
   std::shared_ptr<TraceProgram> prepare(FunctionCall& call, const Body& body) {
     const std::size_t of_trace = complete(call);
-    const std::lock_guard lock(mutex);
+    std::unique_lock lock(mutex);
     ++calls;
     traced_calls = traced_calls << 1 & ((1u << kHistory) - 1);
     if (!last || last->first != call.key || !last->second->trace->current()) {
+      const std::shared_ptr<Trace> trace = trace_for(call.key.substr(0, of_trace), call, body);
+      if (!trace->elements.empty() && trace->replayed) {
+        lock.unlock();  // the pipeline may call this function
+        add_elements(call, *trace);
+        lock.lock();
+      }
       auto found = programs.find(call.key);
-      if (found != programs.end() && !found->second->trace->current()) {
-        forget(std::shared_ptr(found->second->trace));
+      if (found != programs.end() && found->second->trace != trace) {
+        programs.erase(found);  // of a trace that was forgotten meanwhile
         found = programs.end();
       }
       if (found == programs.end()) {
         auto prepared = std::make_shared<TraceProgram>();
-        prepared->trace = trace_for(call.key.substr(0, of_trace), call, body);
-        if (prepared->trace->replayed) prepared->trace->prepare(*prepared, call.inputs, memories);
+        prepared->trace = trace;
+        if (trace->replayed) trace->prepare(*prepared, call.inputs, memories);
         prepared->last_use = calls;
         found = programs.emplace(call.key, std::move(prepared)).first;
         if (programs.size() > kMaxPrograms) forget_oldest();
@@ -354,6 +398,12 @@ FunctionTraces::FunctionTraces(FunctionOptions options, std::shared_ptr<ProgramM
   impl_->memories.forward = memory ? std::move(memory) : ProgramMemory::make();
 }
 FunctionTraces::~FunctionTraces() = default;
+
+std::shared_ptr<const TracedFunction> FunctionTraces::trace(FunctionCall& call, const Body& body) {
+  const std::size_t of_trace = impl_->complete(call);
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->trace_for(call.key.substr(0, of_trace), call, body);
+}
 
 bool FunctionTraces::tracing() { return building != nullptr; }
 
@@ -374,6 +424,7 @@ void FunctionTraces::keep(FunctionCall call) {
   call.key.clear();
   call.inputs.clear();
   call.outputs.clear();
+  call.passes.clear();
   call.result = nullptr;
   kept_call = std::move(call);
 }

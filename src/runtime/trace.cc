@@ -1,5 +1,7 @@
 #include "runtime/trace.h"
 
+#include <algorithm>
+
 #include "core/status.h"
 #include "graph/check_numerics.h"
 #include "graph/program.h"
@@ -156,6 +158,29 @@ Tensor initial_value(const Tensor& tensor, std::string_view variable) {
         quoted_name(std::string(variable), impl_of(tensor)), trace_frame->name);
   trace_frame->made_variables = true;
   return is_symbolic(tensor) ? evaluated(tensor, variable) : tensor;
+}
+
+std::vector<Tensor> traced_element(const std::shared_ptr<ElementPass>& pass,
+                                   std::span<const TensorSpec> specs) {
+  if (building->outer())
+    fail<UnimplementedError>(
+        "[Iterator] next() was called in a branch or in the body of a loop, which a traced "
+        "function "
+        "cannot do: call it before, or use for_each(dataset, ...)");
+  if (!trace_frame)
+    fail<UnimplementedError>(
+        "[Iterator] next() was called in the graph of a session, which cannot take elements: feed "
+        "the element in each run");
+  TracedElement& element = trace_frame->elements.emplace_back();
+  const auto& passes = trace_frame->passes;
+  element.argument =
+      static_cast<std::size_t>(std::find(passes.begin(), passes.end(), pass) - passes.begin());
+  if (element.argument == passes.size()) element.captured = pass;
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    element.tensors.push_back(
+        building->tensor(building->add(kPlaceholder, SpecAttrs{specs[i].dtype, specs[i].shape}, {},
+                                       {.name = fmt::format("element_{}", i)})));
+  return element.tensors;
 }
 
 Tensor named(Tensor tensor, std::string_view name) {

@@ -1,10 +1,12 @@
 // Traces operations: on a thread that builds a graph they become nodes instead of running.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "graph/element_pass.h"
 #include "graph/graph.h"
 #include "runtime/generator.h"
 
@@ -19,12 +21,21 @@ std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inp
 // thread builds one.
 Tensor new_constant(const Shape& shape, DType dtype, const void* host, std::string_view name);
 
+// An element that a function takes from a pass in each run.
+struct TracedElement {
+  std::shared_ptr<ElementPass> captured;  // the pass; null if it is an argument
+  std::size_t argument = 0;               // its index among the passes in the arguments
+  std::vector<Tensor> tensors;            // symbolic
+};
+
 // The function that the calling thread traces.
 struct TraceFrame {
   Generator* outside;  // the generator at the call
   std::string name;
   bool may_make_variables = true;
   bool made_variables = false;
+  std::span<const std::shared_ptr<ElementPass>> passes{};  // in the arguments
+  std::vector<TracedElement> elements{};                   // in the order of their use
 };
 extern constinit thread_local TraceFrame* trace_frame;  // null outside traces
 
@@ -42,6 +53,12 @@ class OutsideTrace {
   BuildingScope at_once_;
   GeneratorScope generator_scope_;
 };
+
+// Adds the next element of `pass` to the trace: placeholders of `specs`, which each run feeds with
+// the element that it takes. Throws UnimplementedError in a branch, in the body of a loop and in
+// the graph of a session. REQUIRES: building.
+std::vector<Tensor> traced_element(const std::shared_ptr<ElementPass>& pass,
+                                   std::span<const TensorSpec> specs);
 
 // Sets the key of a random operation at the start of each run: the number of `traced`, plus the
 // offset of the thread's generator, plus the total of `before`.
