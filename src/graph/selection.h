@@ -14,6 +14,9 @@ struct Selection {
   // The values of variables that are written as constants, by handle.
   std::unordered_map<const Node*, Tensor> values;
   bool freezes = false;  // whether all variables are written as constants
+  // Whether attributes that this program computes for every run are sent with each run. Otherwise
+  // nodes that have such attributes are refused.
+  bool sends_attributes = false;
 
   // The handles among the nodes.
   std::vector<const Node*> variables() const;

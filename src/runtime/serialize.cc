@@ -157,7 +157,7 @@ class GraphWriter {
     if (node.outside && !frozen(node)) to.set_outside(id(node.outside));
     if (const Node* before = last_written(*node.graph, node.random_before.get()))
       to.set_random_before(id(before));
-    if (node.attr_update && !node.op->exchange_key)
+    if (node.attr_update && !node.op->exchange_key && !selection_.sends_attributes)
       fail<UnimplementedError>(
           "[Graph] node '{}' has attributes that this program computes for every run, which cannot "
           "be serialised",

@@ -1,0 +1,147 @@
+#include "ps/closure_queue.h"
+
+#include <utility>
+
+#include "core/status.h"
+
+namespace tandem::ps {
+namespace {
+
+template <class E>
+std::exception_ptr error(const char* text) {
+  return std::make_exception_ptr(E(text));
+}
+
+}  // namespace
+
+ClosureQueue::~ClosureQueue() { stop(); }
+
+std::size_t ClosureQueue::size() const {
+  std::size_t total = queue_.size();
+  for (const auto& [worker, queue] : of_worker_) total += queue.size();
+  return total;
+}
+
+bool ClosureQueue::empty() const { return running_ == 0 && size() == 0; }
+
+void ClosureQueue::schedule(std::shared_ptr<Closure> closure) { add(queue_, std::move(closure)); }
+
+void ClosureQueue::schedule_on(int worker, std::shared_ptr<Closure> closure) {
+  std::deque<std::shared_ptr<Closure>>* queue = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    queue = &of_worker_[worker];  // remains where it is
+  }
+  add(*queue, std::move(closure));
+}
+
+void ClosureQueue::add(std::deque<std::shared_ptr<Closure>>& queue,
+                       std::shared_ptr<Closure> closure) {
+  Lock lock(mutex_);
+  changed_.wait(lock, [&] { return stopped_ || error_ || size() < capacity_; });
+  throw_pending(lock);
+  if (stopped_)
+    throw FailedPreconditionError("[ClusterCoordinator] schedule was called after the end");
+  queue.push_back(std::move(closure));
+  changed_.notify_all();
+}
+
+void ClosureQueue::join() {
+  Lock lock(mutex_);
+  changed_.wait(lock, [&] { return error_ || stopped_ || empty(); });
+  throw_pending(lock);
+}
+
+bool ClosureQueue::done() {
+  Lock lock(mutex_);
+  throw_pending(lock);
+  return empty();
+}
+
+void ClosureQueue::throw_pending(Lock& lock) {
+  if (!error_) return;
+  throwing_ = true;
+  changed_.notify_all();
+  cancel_queued(error<AbortedError>(
+      "The corresponding function is cancelled. Please reschedule the function."));
+  changed_.wait(lock, [&] { return running_ == 0; });
+  throwing_ = false;
+  const std::exception_ptr pending = std::exchange(error_, nullptr);
+  changed_.notify_all();
+  if (pending) std::rethrow_exception(pending);
+}
+
+void ClosureQueue::cancel_queued(const std::exception_ptr& why) {
+  for (auto& closure : std::exchange(queue_, {})) closure->cancel(why);
+  for (auto& [worker, queue] : of_worker_)
+    for (auto& closure : std::exchange(queue, {})) closure->cancel(why);
+}
+
+void ClosureQueue::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  cancel_queued(error<AbortedError>("The coordinator has ended."));
+  changed_.notify_all();
+}
+
+std::shared_ptr<Closure> ClosureQueue::take(int worker, std::chrono::milliseconds limit) {
+  Lock lock(mutex_);
+  auto& own = of_worker_[worker];
+  const auto ready = [&] { return stopped_ || (!error_ && (!own.empty() || !queue_.empty())); };
+  if (!changed_.wait_for(lock, limit, ready) || stopped_) return nullptr;
+  auto& queue = own.empty() ? queue_ : own;
+  std::shared_ptr<Closure> closure = std::move(queue.front());
+  queue.pop_front();
+  ++running_;
+  changed_.notify_all();
+  return closure;
+}
+
+bool ClosureQueue::cancelling() const {
+  const std::lock_guard lock(mutex_);
+  return throwing_ || stopped_;
+}
+
+void ClosureQueue::finished() {
+  const std::lock_guard lock(mutex_);
+  TANDEM_ASSERT(running_ > 0);
+  --running_;
+  changed_.notify_all();
+}
+
+void ClosureQueue::put_back(std::shared_ptr<Closure> closure) {
+  put_back_in(queue_, std::move(closure));
+}
+
+void ClosureQueue::put_back_on(int worker, std::shared_ptr<Closure> closure) {
+  std::deque<std::shared_ptr<Closure>>* queue = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    queue = &of_worker_[worker];
+  }
+  put_back_in(*queue, std::move(closure));
+}
+
+void ClosureQueue::put_back_in(std::deque<std::shared_ptr<Closure>>& queue,
+                               std::shared_ptr<Closure> closure) {
+  const std::lock_guard lock(mutex_);
+  TANDEM_ASSERT(running_ > 0);
+  --running_;
+  if (error_ || stopped_)
+    closure->cancel(error<AbortedError>(
+        "The corresponding function was cancelled while attempting to recover from worker "
+        "failure."));
+  else
+    queue.push_front(std::move(closure));  // it is the oldest
+  changed_.notify_all();
+}
+
+void ClosureQueue::failed(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  TANDEM_ASSERT(running_ > 0);
+  --running_;
+  if (!error_) error_ = std::move(failure);
+  changed_.notify_all();
+}
+
+}  // namespace tandem::ps

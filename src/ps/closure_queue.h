@@ -1,0 +1,86 @@
+// The closures that a coordinator has scheduled and that workers have not finished.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace tandem::ps {
+
+// A call that a worker runs.
+class Closure {
+ public:
+  virtual ~Closure() = default;
+  // The call is not run any more, or its result is not used. Called once at most, with the error
+  // for those who wait for the result.
+  virtual void cancel(const std::exception_ptr& why) noexcept = 0;
+};
+
+// Thread-safe. The rules are those of TensorFlow's ClusterCoordinator: the first error that a
+// closure fails with is thrown once, by the next schedule(), join() or done(). Until then nothing
+// new starts; when it is thrown, nothing is queued or running. The queue can be used again
+// afterwards.
+class ClosureQueue {
+ public:
+  static constexpr std::size_t kCapacity = 256 * 1024;
+
+  explicit ClosureQueue(std::size_t capacity = kCapacity) : capacity_(capacity) {}
+  ~ClosureQueue();
+
+  // --- the coordinator ---
+
+  // Adds a closure that any worker may run. Waits while the queue is full. Throws the pending
+  // error, and FailedPreconditionError after stop().
+  void schedule(std::shared_ptr<Closure> closure);
+  // Adds a closure that only `worker` may run, before those for any worker.
+  void schedule_on(int worker, std::shared_ptr<Closure> closure);
+  // Waits until all closures have finished. Throws the pending error.
+  void join();
+  // Whether all closures have finished. Throws the pending error.
+  bool done();
+  // Cancels what is queued. take() returns null from now on.
+  void stop();
+
+  // --- the threads of the workers ---
+
+  // The next closure for this worker, which is then running. Null after `limit`, after stop(), and
+  // while an error is pending.
+  std::shared_ptr<Closure> take(int worker, std::chrono::milliseconds limit);
+  // Whether running closures should be cancelled, because an error is thrown or the queue stops.
+  bool cancelling() const;
+  // The next three end the run of a closure that take() returned.
+  void finished();
+  // The worker was lost: another one runs the closure. While an error is pending it is cancelled.
+  void put_back(std::shared_ptr<Closure> closure);
+  // `worker`: as in schedule_on().
+  void put_back_on(int worker, std::shared_ptr<Closure> closure);
+  // The closure failed. Only the first error is kept.
+  void failed(std::exception_ptr error);
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  void add(std::deque<std::shared_ptr<Closure>>& queue, std::shared_ptr<Closure> closure);
+  void put_back_in(std::deque<std::shared_ptr<Closure>>& queue, std::shared_ptr<Closure> closure);
+  bool empty() const;  // nothing is queued or running
+  std::size_t size() const;
+  void cancel_queued(const std::exception_ptr& why);
+  void throw_pending(Lock& lock);
+
+  const std::size_t capacity_;
+  mutable std::mutex mutex_;  // guards all that follows
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Closure>> queue_;
+  std::map<int, std::deque<std::shared_ptr<Closure>>> of_worker_;
+  std::size_t running_ = 0;
+  std::exception_ptr error_;
+  bool throwing_ = false;  // waiting for running closures, to throw `error_`
+  bool stopped_ = false;
+};
+
+}  // namespace tandem::ps

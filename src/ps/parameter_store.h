@@ -1,0 +1,71 @@
+// The variables that one parameter server holds.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ps/part_program.h"
+
+namespace tandem::ps {
+
+// Thread-safe. Readers of a variable wait only for the update that is being applied, and keep the
+// elements that they read.
+class ParameterStore {
+ public:
+  ParameterStore();
+  ~ParameterStore();
+  ParameterStore(const ParameterStore&) = delete;
+  ParameterStore& operator=(const ParameterStore&) = delete;
+
+  // Creates a variable with a copy of `value`. If it exists already with the same spec, nothing
+  // happens, because a call may be repeated. Throws AlreadyExistsError for another spec.
+  void create(VariableId id, const std::string& name, const Tensor& value);
+  void remove(VariableId id);
+
+  struct Read {
+    Tensor value;               // on the CPU; later updates do not change it
+    std::uint64_t version = 0;  // the number of writes before it was read
+  };
+  // Throws NotFoundError if there is no such variable.
+  Read read(VariableId id) const;
+  // Throws InvalidArgumentError for a value of another spec.
+  void assign(VariableId id, const Tensor& value);
+
+  // Adds update `index` of a function; again: nothing happens. Its variables must exist.
+  void add_update(std::uint64_t function, std::uint32_t index, const proto::Part& part);
+
+  struct Applied {
+    bool repeated = false;      // it was applied before, so nothing happened
+    std::uint64_t version = 0;  // of the first variable, before the update
+  };
+  // Applies an update for a closure, at most once. `attributes`: as PartProgram::run().
+  Applied apply(std::uint64_t function, std::uint32_t index, std::uint64_t closure,
+                std::span<const Tensor> inputs, std::span<const proto::RunAttributes> attributes);
+  // No closure below this one is sent any more: its updates need not be remembered.
+  void finish_below(std::uint64_t closure);
+
+  std::size_t num_variables() const;
+  std::size_t num_remembered() const;  // applied updates
+
+ private:
+  class Entry;
+  struct Update;
+
+  RefPtr<Entry> entry(VariableId id) const;
+  std::shared_ptr<Update> update(std::uint64_t function, std::uint32_t index) const;
+
+  mutable std::shared_mutex mutex_;  // guards the maps
+  std::map<VariableId, RefPtr<Entry>> entries_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::shared_ptr<Update>> updates_;
+  std::atomic<std::uint64_t> finished_below_{0};
+};
+
+}  // namespace tandem::ps

@@ -1,0 +1,138 @@
+#include "ps/parameter_store.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "ps/in_process.h"
+#include "support/tensors.h"
+
+namespace tandem::ps {
+namespace {
+
+using tandem::testing::expect_error;
+using testing::trace;
+
+// The update v += value, as function 0, update 0.
+void add_assign_add(ParameterStore& store, std::int64_t size) {
+  Variable v(zeros({size}), {.name = "v"});
+  const auto traced = trace(
+      [&](const auto& inputs) {
+        v.assign_add(inputs[0]);
+        return std::vector<Tensor>();
+      },
+      {zeros({size})});
+  const SplitFunction function = split(*traced, [](const Resource&) { return VariableId{3}; });
+  store.add_update(0, 0, function.message.updates(0).part());
+}
+
+TEST(ParameterStore, ReadsAndAssigns) {
+  ParameterStore store;
+  store.create(3, "v", constant({1.0f, 2.0f}));
+  EXPECT_EQ(store.read(3).value.to_vector<float>(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(store.read(3).version, 0u);
+  const Tensor before = store.read(3).value;
+  store.assign(3, constant({5.0f, 6.0f}));
+  EXPECT_EQ(store.read(3).value.to_vector<float>(), (std::vector<float>{5, 6}));
+  EXPECT_EQ(store.read(3).version, 1u);
+  EXPECT_EQ(before.to_vector<float>(), (std::vector<float>{1, 2}));
+  store.remove(3);
+  EXPECT_EQ(store.num_variables(), 0u);
+}
+
+TEST(ParameterStore, DoesNotShareMemoryWithTheInitialValue) {
+  ParameterStore store;
+  const Tensor value = zeros({4});
+  store.create(3, "v", value);
+  add_assign_add(store, 4);
+  const Tensor one = ones({4});
+  store.apply(0, 0, 0, {&one, 1}, {});
+  EXPECT_EQ(value.to_vector<float>(), std::vector<float>(4, 0));
+}
+
+TEST(ParameterStore, CreatesOnce) {
+  ParameterStore store;
+  store.create(3, "v", constant({1.0f, 2.0f}));
+  store.create(3, "v", constant({7.0f, 7.0f}));  // a repeated call
+  EXPECT_EQ(store.read(3).value.to_vector<float>(), (std::vector<float>{1, 2}));
+  expect_error<AlreadyExistsError>(
+      [&] { store.create(3, "v", zeros({3})); },
+      "variable 3 exists with shape (2,) and dtype float32, and was created again with (3,)");
+}
+
+TEST(ParameterStore, UnknownVariablesAndUpdatesAreErrors) {
+  ParameterStore store;
+  expect_error<NotFoundError>([&] { store.read(3); }, "there is no variable 3 here");
+  expect_error<NotFoundError>([&] { store.assign(3, zeros({1})); }, "there is no variable 3 here");
+  expect_error<NotFoundError>([&] { add_assign_add(store, 2); }, "there is no variable 3 here");
+  expect_error<NotFoundError>([&] { store.apply(4, 1, 0, {}, {}); },
+                              "update 1 of function 4 is not known here");
+  store.create(3, "v", zeros({2}));
+  expect_error<InvalidArgumentError>([&] { store.assign(3, zeros({3})); },
+                                     "expected a value of its shape and dtype, got (3,)");
+  expect_error<InvalidArgumentError>([&] { add_assign_add(store, 5); },
+                                     "expected an update of its shape and dtype, got (5,)");
+}
+
+TEST(ParameterStore, UpdateOfAClosureIsAppliedOnce) {
+  ParameterStore store;
+  store.create(3, "v", zeros({2}));
+  add_assign_add(store, 2);
+  const Tensor one = ones({2});
+  EXPECT_FALSE(store.apply(0, 0, 5, {&one, 1}, {}).repeated);
+  EXPECT_TRUE(store.apply(0, 0, 5, {&one, 1}, {}).repeated);
+  EXPECT_FALSE(store.apply(0, 0, 4, {&one, 1}, {}).repeated);
+  EXPECT_EQ(store.apply(0, 0, 6, {&one, 1}, {}).version, 2u);
+  EXPECT_EQ(store.read(3).value.to_vector<float>(), (std::vector<float>{3, 3}));
+  EXPECT_EQ(store.num_remembered(), 3u);
+  store.finish_below(6);
+  EXPECT_TRUE(store.apply(0, 0, 4, {&one, 1}, {}).repeated);  // forgotten, but finished
+  EXPECT_EQ(store.num_remembered(), 1u);
+  EXPECT_EQ(store.read(3).value.to_vector<float>(), (std::vector<float>{3, 3}));
+}
+
+TEST(ParameterStore, FailedUpdateChangesNothingAndMayBeRepeated) {
+  ParameterStore store;
+  store.create(3, "v", zeros({2}));
+  add_assign_add(store, 2);
+  const Tensor wrong = ones({7}), one = ones({2});
+  EXPECT_THROW(store.apply(0, 0, 0, {&wrong, 1}, {}), InvalidArgumentError);
+  EXPECT_EQ(store.read(3).version, 0u);
+  EXPECT_FALSE(store.apply(0, 0, 0, {&one, 1}, {}).repeated);
+}
+
+// Readers see all of an update or nothing of it.
+TEST(ParameterStore, ConcurrentReadsAreWhole) {
+  constexpr std::int64_t kSize = 50'000;
+  constexpr int kUpdates = 200;
+  ParameterStore store;
+  store.create(3, "v", zeros({kSize}));
+  add_assign_add(store, kSize);
+  std::atomic<bool> done = false, torn = false;
+  std::vector<std::thread> readers;
+  for (int reader = 0; reader < 2; ++reader)
+    readers.emplace_back([&] {
+      while (!done) {
+        const ParameterStore::Read read = store.read(3);
+        for (const float element : read.value.to_vector<float>())
+          if (element != static_cast<float>(read.version)) torn = true;
+      }
+    });
+  std::vector<std::thread> writers;
+  for (std::uint64_t writer = 0; writer < 2; ++writer)
+    writers.emplace_back([&, writer] {
+      const Tensor one = ones({kSize});
+      for (std::uint64_t i = 0; i < kUpdates; ++i) store.apply(0, 0, 2 * i + writer, {&one, 1}, {});
+    });
+  for (std::thread& thread : writers) thread.join();
+  done = true;
+  for (std::thread& thread : readers) thread.join();
+  EXPECT_FALSE(torn);
+  EXPECT_EQ(store.read(3).version, 2u * kUpdates);
+  EXPECT_EQ(store.read(3).value.to_vector<float>()[kSize - 1], 2.0f * kUpdates);
+}
+
+}  // namespace
+}  // namespace tandem::ps
