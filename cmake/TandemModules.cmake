@@ -34,6 +34,17 @@ else()
   message(STATUS "Without the gloo backend: no Gloo here (Debian: libgloo-dev)")
 endif()
 
+# The CMake package of Debian's gRPC looks for Protobuf in another way than the rest of the build.
+find_path(GRPC_HEADERS grpcpp/generic/generic_stub.h)
+find_library(GRPC_LIBRARY grpc++)
+find_library(GPR_LIBRARY gpr)
+if(GRPC_HEADERS AND GRPC_LIBRARY AND GPR_LIBRARY)
+  tandem_module(grpc rpc/grpc/module ${GRPC_LIBRARY} ${GPR_LIBRARY})
+  target_include_directories(tandem_grpc SYSTEM PRIVATE ${GRPC_HEADERS})
+else()
+  message(STATUS "Without the grpc backend: no gRPC here (Debian: libgrpc++-dev)")
+endif()
+
 include(${PROJECT_SOURCE_DIR}/cmake/TandemCuda.cmake)
 
 # It has no kernels, so it needs only the headers and the runtime library of CUDA.

@@ -1,0 +1,88 @@
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <memory>
+#include <utility>
+
+#include "comm/rendezvous/socket.h"
+#include "core/status.h"
+#include "rpc/credential.h"
+#include "rpc/grpc/module/process.h"
+#include "rpc/grpc/module/started_call.h"
+#include "rpc/grpc/module/wire.h"
+
+namespace tandem::rpc::grpc_module {
+namespace {
+
+constexpr int kShortestPauseMs = 50, kLongestPauseMs = 2'000, kConnectMs = 10'000;
+
+std::shared_ptr<grpc::ChannelCredentials> credentials_of(const ChannelOptions& options) {
+  if (!options.root_certificate) return grpc::InsecureChannelCredentials();
+  return grpc::SslCredentials({.pem_root_certs = *options.root_certificate});
+}
+
+grpc::ChannelArguments arguments_of(const ChannelOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(options.largest_message));
+  arguments.SetMaxSendMessageSize(static_cast<int>(options.largest_message));
+  if (options.root_certificate && !options.certificate_host.empty())
+    arguments.SetSslTargetNameOverride(options.certificate_host);
+  // A connection of its own, so that no channel waits for the data of another.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // Tasks of a job are reached directly, and described by nothing but their addresses.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  // A push that is sent twice would count twice.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kShortestPauseMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestPauseMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);  // the time to connect
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, kLongestPauseMs);
+  const Keepalive keepalive(options.silence_limit);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive.pause);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive.patience);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  return arguments;
+}
+
+class GrpcChannel final : public Channel {
+ public:
+  explicit GrpcChannel(ChannelOptions options)
+      : options_(std::move(options)),
+        credential_(credential_of(options_.token)),
+        address_(to_string(Endpoint{options_.host, options_.port})),
+        channel_(grpc::CreateCustomChannel(address_, credentials_of(options_),
+                                           arguments_of(options_))) {}
+
+  std::unique_ptr<Call> start(const std::string& method, Message request,
+                              const CallOptions& options) override {
+    check_process();
+    std::string description =
+        fmt::format("[rpc] call of '{}' on task {} ({})", method, options_.task, address_);
+    if (options.limit.count() <= 0)
+      fail<InvalidArgumentError>("{}: expected a positive time limit, got {} ms", description,
+                                 options.limit.count());
+    if (frame_bytes(request) > options_.largest_message)
+      fail<ResourceExhaustedError>("{}: the request has {} bytes, more than the limit of {}",
+                                   description, frame_bytes(request), options_.largest_message);
+    auto call = std::make_unique<StartedCall>(channel_, std::move(description), options);
+    call->context().AddMetadata(kCredentialKey, credential_);
+    call->context().AddMetadata(kCallerKey, options_.caller);
+    call->start(std::string(kPathPrefix) + method, to_buffer(std::move(request), 0));
+    return call;
+  }
+
+ private:
+  const ChannelOptions options_;
+  const std::string credential_, address_;
+  const std::shared_ptr<grpc::Channel> channel_;
+};
+
+}  // namespace
+}  // namespace tandem::rpc::grpc_module
+
+extern "C" __attribute__((visibility("default"))) tandem::rpc::Channel* tandem_make_grpc_channel(
+    tandem::rpc::ChannelOptions* options) {
+  tandem::rpc::grpc_module::check_process();
+  return new tandem::rpc::grpc_module::GrpcChannel(std::move(*options));
+}

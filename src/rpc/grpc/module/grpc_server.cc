@@ -1,0 +1,120 @@
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "comm/rendezvous/socket.h"
+#include "core/status.h"
+#include "rpc/credential.h"
+#include "rpc/grpc/module/process.h"
+#include "rpc/grpc/module/served_call.h"
+#include "rpc/grpc/module/wire.h"
+#include "rpc/server.h"
+
+namespace tandem::rpc::grpc_module {
+namespace {
+
+// A peer has this time for the handshake of a new connection.
+constexpr int kHandshakeMs = 10'000;
+
+std::shared_ptr<grpc::ServerCredentials> credentials_of(const ServerOptions& options) {
+  if (!options.tls) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions tls(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  tls.pem_key_cert_pairs.push_back({options.tls->key, options.tls->certificate});
+  return grpc::SslServerCredentials(tls);
+}
+
+void set_limits(grpc::ServerBuilder& builder, const ServerOptions& options) {
+  const auto largest = static_cast<int>(options.largest_message);
+  builder.SetMaxReceiveMessageSize(largest);
+  builder.SetMaxSendMessageSize(largest);
+  builder.SetResourceQuota(grpc::ResourceQuota("tandem").Resize(options.memory_limit));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.calls_per_connection);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // two servers at one port: an error
+  const Keepalive keepalive(options.silence_limit);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive.pause);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive.patience);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // Clients send pings, too; by default they would be disconnected for that.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+}
+
+class GrpcServer final : public Server, private grpc::CallbackGenericService {
+ public:
+  explicit GrpcServer(ServerOptions options)
+      : service_{.options = std::move(options),
+                 .credential = credential_of(service_.options.token),
+                 .threads = {service_.options.threads, service_.options.waiting_calls}} {}
+
+  ~GrpcServer() override { stop(std::chrono::milliseconds(0)); }
+
+  void handle(const std::string& method, rpc::Handler handler) override {
+    const std::lock_guard lock(mutex_);
+    if (port_ != 0)
+      fail<FailedPreconditionError>("[rpc] handler of '{}': the server has started", method);
+    if (!service_.handlers.emplace(method, std::move(handler)).second)
+      fail<AlreadyExistsError>("[rpc] method '{}' has a handler", method);
+  }
+
+  void start() override {
+    check_process();
+    const std::lock_guard lock(mutex_);
+    if (port_ != 0) fail<FailedPreconditionError>("[rpc] the server was started before");
+    const ServerOptions& options = service_.options;
+    grpc::ServerBuilder builder;
+    set_limits(builder, options);
+    int port = 0;
+    builder.AddListeningPort(to_string(Endpoint{options.host, options.port}),
+                             credentials_of(options), &port);
+    builder.RegisterCallbackGenericService(this);
+    server_ = builder.BuildAndStart();
+    if (!server_ || port <= 0) fail_to_listen();
+    port_ = static_cast<std::uint16_t>(port);
+  }
+
+  std::uint16_t port() const override {
+    const std::lock_guard lock(mutex_);
+    if (port_ == 0) fail<FailedPreconditionError>("[rpc] the server has not started");
+    return port_;
+  }
+
+  void stop(std::chrono::milliseconds limit) override {
+    const std::lock_guard lock(mutex_);
+    if (!server_) return;
+    server_->Shutdown(std::chrono::system_clock::now() + limit);
+    server_.reset();
+  }
+
+ private:
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    return new ServedCall(service_, *context);
+  }
+
+  // gRPC does not say why, so this tries the same.
+  [[noreturn]] void fail_to_listen() {
+    const Endpoint endpoint{service_.options.host, service_.options.port};
+    listen_on(endpoint, "the server");
+    fail<UnavailableError>("[rpc] the server cannot listen on {}", to_string(endpoint));
+  }
+
+  mutable std::mutex mutex_;
+  Service service_;
+  std::uint16_t port_ = 0;
+  std::unique_ptr<grpc::Server> server_;  // uses the others
+};
+
+}  // namespace
+}  // namespace tandem::rpc::grpc_module
+
+extern "C" __attribute__((visibility("default"))) tandem::rpc::Server* tandem_make_grpc_server(
+    tandem::rpc::ServerOptions* options) {
+  tandem::rpc::grpc_module::check_process();
+  return new tandem::rpc::grpc_module::GrpcServer(std::move(*options));
+}

@@ -1,0 +1,50 @@
+// A call under way, on the caller's side.
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "rpc/channel.h"
+
+namespace tandem::rpc::grpc_module {
+
+// gRPC reports the end on one of its threads. This object outlives that report: were the report the
+// last to use the connection, gRPC's thread would wait for itself.
+class StartedCall final : public Call {
+ public:
+  // `description` begins every error message.
+  StartedCall(std::shared_ptr<grpc::Channel> channel, std::string description,
+              const CallOptions& options);
+  ~StartedCall() override;
+
+  grpc::ClientContext& context() { return context_; }
+  void start(const std::string& path, grpc::ByteBuffer request);
+
+  bool done() const override;
+  Message wait() override;
+  void cancel() override;
+
+ private:
+  void wait_for_end();
+  [[noreturn]] void fail_with_status() const;
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::string description_;
+  const std::chrono::milliseconds limit_;
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::ByteBuffer request_, reply_;
+  mutable std::mutex mutex_;
+  std::condition_variable ended_;
+  // Guarded by the mutex.
+  bool done_ = false, cancelled_ = false, taken_ = false;
+  grpc::Status status_;
+};
+
+}  // namespace tandem::rpc::grpc_module
