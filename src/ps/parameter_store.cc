@@ -26,9 +26,9 @@ class ParameterStore::Entry final : public Resource {
   void check(const TensorSpec& spec, const char* what) const {
     if (spec.dtype == spec_.dtype && spec.shape == spec_.shape) return;
     fail<InvalidArgumentError>(
-        "[ParameterServer] variable {} expected {} of its shape and dtype, "
-        "got {} and {}",
-        quoted_name(name_, spec_), what, spec.shape.to_string(), name_of(spec.dtype));
+        "[ParameterServer] expected {} of shape {} and dtype {} for variable {}, got {} and {}",
+        what, spec_.shape.to_string(), name_of(spec_.dtype), quoted_name(name_, spec_),
+        spec.shape.to_string(), name_of(spec.dtype));
   }
 
   std::mutex mutex;

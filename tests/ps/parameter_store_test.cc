@@ -70,10 +70,12 @@ TEST(ParameterStore, UnknownVariablesAndUpdatesAreErrors) {
   expect_error<NotFoundError>([&] { store.apply(4, 1, 0, {}, {}); },
                               "update 1 of function 4 is not known here");
   store.create(3, "v", zeros({2}));
-  expect_error<InvalidArgumentError>([&] { store.assign(3, zeros({3})); },
-                                     "expected a value of its shape and dtype, got (3,)");
-  expect_error<InvalidArgumentError>([&] { add_assign_add(store, 5); },
-                                     "expected an update of its shape and dtype, got (5,)");
+  expect_error<InvalidArgumentError>(
+      [&] { store.assign(3, zeros({3})); },
+      "expected a value of shape (2,) and dtype float32 for variable 'v', got (3,)");
+  expect_error<InvalidArgumentError>(
+      [&] { add_assign_add(store, 5); },
+      "expected an update of shape (2,) and dtype float32 for variable 'v', got (5,)");
 }
 
 TEST(ParameterStore, UpdateOfAClosureIsAppliedOnce) {

@@ -1,0 +1,143 @@
+#include "ps/server_client.h"
+
+#include <thread>
+
+#include "ps/server_methods.h"
+#include "ps/tensor_message.h"
+
+namespace tandem::ps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Sends a call until it is answered. A lost connection leaves open whether it has run.
+class RepeatedCall {
+ public:
+  RepeatedCall(std::shared_ptr<rpc::Channel> channel, const char* method, rpc::Message request,
+               std::chrono::milliseconds limit)
+      : channel_(std::move(channel)),
+        method_(method),
+        request_(std::move(request)),
+        end_(Clock::now() + limit),
+        call_(send(limit)) {}
+
+  rpc::Message wait() {
+    for (;;) {
+      try {
+        return call_->wait();
+      } catch (const rpc::PeerUnavailableError&) {
+        const auto left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(end_ - Clock::now());
+        if (left <= kPause) throw;
+        std::this_thread::sleep_for(kPause);
+        call_ = send(left - kPause);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kPause{20};  // the channel's own pauses are longer
+
+  std::unique_ptr<rpc::Call> send(std::chrono::milliseconds limit) const {
+    return channel_->start(method_, request_, {.limit = limit, .wait_for_server = true});
+  }
+
+  std::shared_ptr<rpc::Channel> channel_;
+  const char* method_;
+  rpc::Message request_;
+  Clock::time_point end_;
+  std::unique_ptr<rpc::Call> call_;
+};
+
+}  // namespace
+
+std::function<rpc::Message()> ServerClient::start(const char* method, rpc::Message request) const {
+  const auto call =
+      std::make_shared<RepeatedCall>(channel_, method, std::move(request), limits_.call);
+  return [call] { return call->wait(); };
+}
+
+Pending<void> ServerClient::create(std::span<const NewVariable> variables) {
+  proto::CreateRequest header;
+  rpc::Message request;
+  for (const NewVariable& variable : variables) {
+    proto::CreateRequest::Variable& made = *header.add_variables();
+    made.set_id(variable.id);
+    made.set_name(variable.name);
+    *made.mutable_spec() = attach(variable.value, request);
+  }
+  request.header = header.SerializeAsString();
+  return Pending<void>([wait = start(kCreate, std::move(request))] { wait(); });
+}
+
+Pending<std::vector<ParameterStore::Read>> ServerClient::read(std::span<const VariableId> ids) {
+  proto::ReadRequest header;
+  header.mutable_ids()->Add(ids.begin(), ids.end());
+  return Pending<std::vector<ParameterStore::Read>>(
+      [wait = start(kRead, message_of(header)), count = ids.size()] {
+        const rpc::Message message = wait();
+        const auto reply = parse<proto::ReadReply>(message, kRead);
+        if (reply.specs_size() != reply.versions_size() ||
+            static_cast<std::size_t>(reply.specs_size()) != count)
+          fail_parsing(kRead, message.header.size());
+        AttachedTensors values(message.attachments, kRead);
+        std::vector<ParameterStore::Read> read;
+        for (int i = 0; i < reply.specs_size(); ++i)
+          read.push_back({values.next(reply.specs(i)), reply.versions(i)});
+        values.end();
+        return read;
+      });
+}
+
+Pending<void> ServerClient::assign(VariableId id, const Tensor& value) {
+  proto::AssignRequest header;
+  rpc::Message request;
+  header.set_id(id);
+  *header.mutable_spec() = attach(value, request);
+  request.header = header.SerializeAsString();
+  return Pending<void>([wait = start(kAssign, std::move(request))] { wait(); });
+}
+
+Pending<void> ServerClient::add_updates(
+    std::uint64_t function, std::span<const std::pair<std::uint32_t, const proto::Part*>> updates) {
+  proto::AddUpdatesRequest header;
+  header.set_function(function);
+  for (const auto& [index, part] : updates) {
+    proto::AddUpdatesRequest::Indexed& made = *header.add_updates();
+    made.set_index(index);
+    *made.mutable_part() = *part;
+  }
+  return Pending<void>([wait = start(kAddUpdates, message_of(header))] { wait(); });
+}
+
+Pending<std::vector<ParameterStore::Applied>> ServerClient::apply(std::uint64_t function,
+                                                                  std::uint64_t closure,
+                                                                  std::uint64_t finished_below,
+                                                                  std::span<const Update> updates) {
+  proto::ApplyRequest header;
+  rpc::Message request;
+  header.set_function(function);
+  header.set_closure(closure);
+  header.set_finished_below(finished_below);
+  for (const Update& update : updates) {
+    proto::ApplyRequest::Applied& made = *header.add_updates();
+    made.set_index(update.index);
+    for (const Tensor& input : update.inputs) *made.add_inputs() = attach(input, request);
+    for (const proto::RunAttributes& attributes : update.attributes)
+      *made.add_attributes() = attributes;
+  }
+  request.header = header.SerializeAsString();
+  return Pending<std::vector<ParameterStore::Applied>>(
+      [wait = start(kApply, std::move(request)), count = updates.size()] {
+        const rpc::Message message = wait();
+        const auto reply = parse<proto::ApplyReply>(message, kApply);
+        if (static_cast<std::size_t>(reply.results_size()) != count)
+          fail_parsing(kApply, message.header.size());
+        std::vector<ParameterStore::Applied> applied;
+        for (const proto::ApplyReply::Result& result : reply.results())
+          applied.push_back({.repeated = result.repeated_call(), .version = result.version()});
+        return applied;
+      });
+}
+
+}  // namespace tandem::ps

@@ -1,0 +1,73 @@
+// A parameter server, as the coordinator and the workers see it.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ps/parameter_store.h"
+#include "ps/proto/server_calls.pb.h"
+#include "rpc/channel.h"
+
+namespace tandem::ps {
+
+// A call that has been sent. Calls to several servers are started first and then waited for.
+template <class Result>
+class Pending {
+ public:
+  explicit Pending(std::function<Result()> wait) : wait_(std::move(wait)) {}
+  // Call it once.
+  Result wait() { return std::exchange(wait_, nullptr)(); }
+
+ private:
+  std::function<Result()> wait_;
+};
+
+// Thread-safe. Every call may be repeated without harm, so a call is sent again after the
+// connection was lost, until its time limit has passed. Then it throws rpc::PeerUnavailableError,
+// or rpc::CallDeadlineError if the server was reached and has not answered. Errors of the server
+// arrive with their types (parameter_store.h).
+class ServerClient {
+ public:
+  struct Limits {
+    std::chrono::milliseconds call{60'000};
+  };
+  ServerClient(std::shared_ptr<rpc::Channel> channel, const Limits& limits)
+      : channel_(std::move(channel)), limits_(limits) {}
+
+  struct NewVariable {
+    VariableId id = 0;
+    std::string name;
+    Tensor value;
+  };
+  Pending<void> create(std::span<const NewVariable> variables);
+  Pending<std::vector<ParameterStore::Read>> read(std::span<const VariableId> ids);
+  Pending<void> assign(VariableId id, const Tensor& value);
+  // The updates of a function, by index, whose variables are on this server.
+  Pending<void> add_updates(std::uint64_t function,
+                            std::span<const std::pair<std::uint32_t, const proto::Part*>> updates);
+
+  struct Update {
+    std::uint32_t index = 0;
+    std::vector<Tensor> inputs;
+    std::vector<proto::RunAttributes> attributes;
+  };
+  // Applies updates for a closure, each at most once. No closure below `finished_below` is sent any
+  // more.
+  Pending<std::vector<ParameterStore::Applied>> apply(std::uint64_t function, std::uint64_t closure,
+                                                      std::uint64_t finished_below,
+                                                      std::span<const Update> updates);
+
+ private:
+  // Sends a call, and returns a function that waits for its reply.
+  std::function<rpc::Message()> start(const char* method, rpc::Message request) const;
+
+  std::shared_ptr<rpc::Channel> channel_;
+  Limits limits_;
+};
+
+}  // namespace tandem::ps

@@ -1,0 +1,12 @@
+// The names of a parameter server's calls.
+#pragma once
+
+namespace tandem::ps {
+
+inline constexpr const char* kCreate = "ParameterServer/Create";
+inline constexpr const char* kRead = "ParameterServer/Read";
+inline constexpr const char* kAssign = "ParameterServer/Assign";
+inline constexpr const char* kAddUpdates = "ParameterServer/AddUpdates";
+inline constexpr const char* kApply = "ParameterServer/Apply";
+
+}  // namespace tandem::ps

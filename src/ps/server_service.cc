@@ -1,0 +1,82 @@
+#include "ps/server_service.h"
+
+#include "ps/server_methods.h"
+#include "ps/tensor_message.h"
+
+namespace tandem::ps {
+namespace {
+
+rpc::Message create(ParameterStore& store, const rpc::Message& request) {
+  const auto header = parse<proto::CreateRequest>(request, kCreate);
+  AttachedTensors values(request.attachments, kCreate);
+  for (const proto::CreateRequest::Variable& variable : header.variables())
+    store.create(variable.id(), variable.name(), values.next(variable.spec()));
+  values.end();
+  return message_of(proto::CreateReply());
+}
+
+rpc::Message read(ParameterStore& store, const rpc::Message& request) {
+  const auto header = parse<proto::ReadRequest>(request, kRead);
+  proto::ReadReply reply;
+  rpc::Message message;
+  for (const std::uint64_t id : header.ids()) {
+    const ParameterStore::Read read = store.read(id);
+    *reply.add_specs() = attach(read.value, message);
+    reply.add_versions(read.version);
+  }
+  message.header = reply.SerializeAsString();
+  return message;
+}
+
+rpc::Message assign(ParameterStore& store, const rpc::Message& request) {
+  const auto header = parse<proto::AssignRequest>(request, kAssign);
+  AttachedTensors values(request.attachments, kAssign);
+  const Tensor value = values.next(header.spec());
+  values.end();
+  store.assign(header.id(), value);
+  return message_of(proto::AssignReply());
+}
+
+rpc::Message add_updates(ParameterStore& store, const rpc::Message& request) {
+  const auto header = parse<proto::AddUpdatesRequest>(request, kAddUpdates);
+  for (const proto::AddUpdatesRequest::Indexed& update : header.updates())
+    store.add_update(header.function(), update.index(), update.part());
+  return message_of(proto::AddUpdatesReply());
+}
+
+rpc::Message apply(ParameterStore& store, const rpc::Message& request) {
+  const auto header = parse<proto::ApplyRequest>(request, kApply);
+  store.finish_below(header.finished_below());
+  AttachedTensors values(request.attachments, kApply);
+  proto::ApplyReply reply;
+  for (const proto::ApplyRequest::Applied& update : header.updates()) {
+    std::vector<Tensor> inputs;
+    for (const proto::TensorSpec& spec : update.inputs()) inputs.push_back(values.next(spec));
+    const std::vector<proto::RunAttributes> attributes(update.attributes().begin(),
+                                                       update.attributes().end());
+    const ParameterStore::Applied applied =
+        store.apply(header.function(), update.index(), header.closure(), inputs, attributes);
+    proto::ApplyReply::Result& result = *reply.add_results();
+    result.set_repeated_call(applied.repeated);
+    result.set_version(applied.version);
+  }
+  values.end();
+  return message_of(reply);
+}
+
+}  // namespace
+
+void serve(rpc::Server& server, ParameterStore& store) {
+  const auto handle = [&](const char* method, auto function) {
+    server.handle(method, [&store, function](const rpc::CallContext&, rpc::Message request) {
+      return function(store, request);
+    });
+  };
+  handle(kCreate, create);
+  handle(kRead, read);
+  handle(kAssign, assign);
+  handle(kAddUpdates, add_updates);
+  handle(kApply, apply);
+}
+
+}  // namespace tandem::ps

@@ -1,0 +1,13 @@
+// The calls of a parameter server.
+#pragma once
+
+#include "ps/parameter_store.h"
+#include "rpc/server.h"
+
+namespace tandem::ps {
+
+// Answers calls of ServerClient for this store, which has to outlive the server. REQUIRES: before
+// start().
+void serve(rpc::Server& server, ParameterStore& store);
+
+}  // namespace tandem::ps

@@ -1,0 +1,192 @@
+// A parameter server over gRPC.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <optional>
+#include <thread>
+
+#include "ps/in_process.h"
+#include "ps/server_client.h"
+#include "ps/server_methods.h"
+#include "ps/server_service.h"
+#include "ps/tensor_message.h"
+#include "rpc/grpc/grpc_transport.h"
+#include "support/expects.h"
+#include "support/tensors.h"
+
+namespace tandem::ps {
+namespace {
+
+using namespace std::chrono_literals;
+using tandem::testing::expect_error;
+using testing::trace;
+
+class ParameterServer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    TANDEM_REQUIRE(rpc::has_grpc(), "grpc");
+    start(0);
+  }
+
+  // Starts a server with the store.
+  void start(std::uint16_t port) {
+    server_ = rpc::make_grpc_server({.port = port, .token = "secret"});
+    serve(*server_, store);
+    server_->start();
+  }
+  std::unique_ptr<rpc::Channel> channel() {
+    return rpc::make_grpc_channel({.host = "127.0.0.1",
+                                   .port = server_->port(),
+                                   .task = "ps:0",
+                                   .caller = "worker:0",
+                                   .token = "secret"});
+  }
+  ServerClient client(std::chrono::milliseconds limit = 20s) {
+    return {channel(), {.call = limit}};
+  }
+
+  ParameterStore store;
+  std::unique_ptr<rpc::Server> server_;
+};
+
+TEST_F(ParameterServer, HoldsVariables) {
+  ServerClient server = client();
+  const std::vector<ServerClient::NewVariable> variables = {
+      {.id = 3, .name = "a", .value = constant({{1.0f, 2.0f}, {3.0f, 4.0f}})},
+      {.id = 9, .name = "b", .value = constant(5, {.dtype = int64})},
+      {.id = 10, .name = "empty", .value = zeros({0, 4})}};
+  server.create(variables).wait();
+  EXPECT_EQ(store.num_variables(), 3u);
+  const std::vector<VariableId> ids = {10, 9, 3};
+  auto read = server.read(ids).wait();
+  ASSERT_EQ(read.size(), 3u);
+  EXPECT_EQ(read[0].value.shape(), Shape({0, 4}));
+  EXPECT_EQ(read[1].value.item<std::int64_t>(), 5);
+  EXPECT_EQ(read[2].value.to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(read[2].value.shape(), Shape({2, 2}));
+  server.assign(9, constant(-1, {.dtype = int64})).wait();
+  read = server.read(ids).wait();
+  EXPECT_EQ(read[1].value.item<std::int64_t>(), -1);
+  EXPECT_EQ(read[1].version, 1u);
+}
+
+TEST_F(ParameterServer, ErrorsKeepTheirTypes) {
+  ServerClient server = client();
+  const VariableId missing = 4;
+  expect_error<NotFoundError>(
+      [&] {
+        server.read({&missing, 1}).wait();
+      },
+      "there is no variable 4 here");
+  const ServerClient::NewVariable a{.id = 4, .name = "a", .value = zeros({2})};
+  server.create({&a, 1}).wait();
+  expect_error<InvalidArgumentError>(
+      [&] { server.assign(4, zeros({3})).wait(); },
+      "expected a value of shape (2,) and dtype float32 for variable 'a', got (3,)");
+  const ServerClient::Update unknown{.index = 7};
+  expect_error<NotFoundError>(
+      [&] {
+        server.apply(1, 0, 0, {&unknown, 1}).wait();
+      },
+      "update 7 of function 1 is not known here");
+}
+
+// The calls are parsed from untrusted bytes.
+TEST_F(ParameterServer, DamagedCallsAreRefused) {
+  const auto raw = channel();
+  const auto call = [&](const char* method, rpc::Message message) {
+    raw->call(method, std::move(message), {.limit = 20s});
+  };
+  for (const char* method : {kCreate, kRead, kAssign, kAddUpdates, kApply})
+    expect_error<DataLossError>([&] { call(method, {.header = "\xff\xff\xff"}); },
+                                "is truncated or corrupt");
+  rpc::Message message;
+  proto::AssignRequest header;
+  *header.mutable_spec() = attach(zeros({4}), message);
+  header.mutable_spec()->set_sizes(0, 5);
+  message.header = header.SerializeAsString();
+  expect_error<DataLossError>(
+      [&] { call(kAssign, message); },
+      "expected 20 bytes for a tensor of shape (5,) and dtype float32, got 16");
+  header.mutable_spec()->set_sizes(0, -1);
+  message.header = header.SerializeAsString();
+  expect_error<DataLossError>([&] { call(kAssign, message); }, "a tensor of size -1");
+  header.mutable_spec()->set_dtype(99);
+  header.mutable_spec()->set_sizes(0, 4);
+  message.header = header.SerializeAsString();
+  expect_error<DataLossError>([&] { call(kAssign, message); }, "unknown dtype 99");
+  expect_error<DataLossError>([&] { call(kAssign, message_of(proto::AssignRequest())); },
+                              "expected more than 0 attachments");
+}
+
+// The update v += value, as update 0 of function 0; v is variable 3.
+proto::Part assign_add(std::int64_t size) {
+  Variable v(zeros({size}), {.name = "v"});
+  const auto traced = trace(
+      [&](const auto& inputs) {
+        v.assign_add(inputs[0]);
+        return std::vector<Tensor>();
+      },
+      {zeros({size})});
+  return split(*traced, [](const Resource&) { return VariableId{3}; }).message.updates(0).part();
+}
+
+TEST_F(ParameterServer, AppliesUpdatesOfAClosureOnce) {
+  ServerClient server = client();
+  const ServerClient::NewVariable v{.id = 3, .name = "v", .value = zeros({2})};
+  server.create({&v, 1}).wait();
+  const proto::Part part = assign_add(2);
+  const std::pair<std::uint32_t, const proto::Part*> indexed{0, &part};
+  server.add_updates(0, {&indexed, 1}).wait();
+  const std::vector<ServerClient::Update> updates = {{.index = 0, .inputs = {ones({2})}}};
+  EXPECT_FALSE(server.apply(0, 7, 0, updates).wait()[0].repeated);
+  EXPECT_TRUE(server.apply(0, 7, 0, updates).wait()[0].repeated);
+  EXPECT_EQ(server.apply(0, 8, 8, updates).wait()[0].version, 1u);
+  EXPECT_EQ(store.read(3).value.to_vector<float>(), (std::vector<float>{2, 2}));
+  EXPECT_EQ(store.num_remembered(), 1u);
+}
+
+// The server is replaced while calls are under way: none is lost and none is applied twice.
+TEST_F(ParameterServer, CallsAreRepeatedWhenTheConnectionIsLost) {
+  constexpr std::uint64_t kClosures = 300;
+  ServerClient server = client();
+  const ServerClient::NewVariable v{.id = 3, .name = "v", .value = zeros({1000})};
+  server.create({&v, 1}).wait();
+  const proto::Part part = assign_add(1000);
+  const std::pair<std::uint32_t, const proto::Part*> indexed{0, &part};
+  server.add_updates(0, {&indexed, 1}).wait();
+  std::atomic<std::uint64_t> finished = 0;
+  std::vector<std::thread> workers;
+  for (std::uint64_t worker = 0; worker < 2; ++worker)
+    workers.emplace_back([&, worker] {
+      const std::vector<ServerClient::Update> updates = {{.index = 0, .inputs = {ones({1000})}}};
+      for (std::uint64_t closure = worker; closure < kClosures; closure += 2) {
+        server.apply(0, closure, 0, updates).wait();
+        ++finished;
+      }
+    });
+  for (const std::uint64_t at : {50, 120, 200}) {
+    while (finished < at) std::this_thread::sleep_for(1ms);
+    const std::uint16_t port = server_->port();
+    server_->stop(0ms);
+    server_.reset();
+    start(port);
+  }
+  for (std::thread& worker : workers) worker.join();
+  const ParameterStore::Read read = store.read(3);
+  EXPECT_EQ(read.version, kClosures);
+  EXPECT_EQ(read.value.to_vector<float>()[999], static_cast<float>(kClosures));
+}
+
+TEST_F(ParameterServer, MissingServerIsAnErrorAfterTheLimit) {
+  ServerClient server = client(300ms);
+  server_->stop(0ms);
+  server_.reset();
+  const VariableId id = 3;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THROW(server.read({&id, 1}).wait(), Error);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+}
+
+}  // namespace
+}  // namespace tandem::ps
