@@ -11,8 +11,14 @@
 
 namespace tandem::ps {
 
-// A variable of a parameter server strategy. The same in all tasks.
+// A variable of a parameter server strategy. The same in all tasks. The upper half is the index of
+// the server that holds it.
 using VariableId = std::uint64_t;
+
+constexpr VariableId variable_id(std::uint32_t server, std::uint32_t number) {
+  return VariableId{server} << 32 | number;
+}
+constexpr std::uint32_t server_of(VariableId id) { return static_cast<std::uint32_t>(id >> 32); }
 
 struct SplitFunction {
   proto::Function message;

@@ -1,0 +1,215 @@
+#include "ps/worker.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/status.h"
+#include "device/device_manager.h"
+#include "runtime/generator.h"
+
+namespace tandem::ps {
+namespace {
+
+// A variable as it was read before a run.
+class ReadVariable final : public Resource {
+ public:
+  ReadVariable(VariableId id, const TensorSpec& spec)
+      : name_(fmt::format("variable {}", id)), spec_(spec) {}
+  const void* identity() const override { return this; }
+  const std::string& name() const override { return name_; }
+  Device& device() const override { return DeviceManager::get().host(); }
+  const TensorSpec& spec() const override { return spec_; }
+  Tensor value() override { return value_; }
+  Tensor writable() override {
+    fail<InternalError>("[Worker] the worker's part of a function writes {}", name_);
+  }
+  void set(Tensor value) {
+    if (value.dtype() != spec_.dtype || value.shape() != spec_.shape)
+      fail<InvalidArgumentError>("[Worker] expected {} of shape {} and dtype {}, got {} and {}",
+                                 name_, spec_.shape.to_string(), name_of(spec_.dtype),
+                                 value.shape().to_string(), name_of(value.dtype()));
+    value_ = std::move(value);
+  }
+  void release() { value_ = {}; }
+
+ private:
+  std::string name_;
+  TensorSpec spec_;
+  Tensor value_;
+};
+
+}  // namespace
+
+class Worker::Function {
+ public:
+  Function(const proto::Function& message, std::size_t num_servers)
+      : message_(message), reads_(num_servers), updates_(num_servers) {
+    part_.emplace(message.worker(), [&](VariableId id, const TensorSpec& spec) {
+      const RefPtr<ReadVariable> variable = make_ref<ReadVariable>(id, spec);
+      Reads& reads = reads_[checked_server(id)];
+      reads.ids.push_back(id);
+      reads.variables.push_back(variable);
+      return RefPtr<Resource>(variable);
+    });
+    for (int i = 0; i < message.updates_size(); ++i)
+      updates_[server_of_update(message.updates(i))].push_back(i);
+    if (part_->num_inputs() < message.arguments() ||
+        static_cast<std::uint32_t>(message.worker().fetches_size()) < message.results())
+      fail<InvalidArgumentError>("[{}] more arguments or results than the graph has", name());
+    message_.mutable_worker()->clear_graph();
+  }
+
+  const std::string& name() const { return part_->name(); }
+  const proto::Function& message() const { return message_; }
+
+  std::vector<Tensor> run(const FunctionRun& run, std::vector<Tensor> inputs,
+                          const std::vector<std::shared_ptr<ServerClient>>& servers) {
+    const std::lock_guard lock(running_);
+    read(servers);
+    std::vector<Tensor> outputs;
+    {
+      Generator generator(run.random);
+      const GeneratorScope scope(generator);
+      part_->run(inputs, run.worker_attributes, outputs);
+    }
+    for (Reads& reads : reads_)
+      for (const auto& variable : reads.variables) variable->release();
+    apply(run, outputs, servers);
+    outputs.resize(message_.results());
+    return outputs;
+  }
+
+ private:
+  struct Reads {
+    std::vector<VariableId> ids;
+    std::vector<RefPtr<ReadVariable>> variables;
+  };
+
+  std::size_t checked_server(VariableId id) const {
+    const std::size_t server = server_of(id);
+    if (server >= reads_.size())
+      fail<InvalidArgumentError>("[Worker] a variable of server {}; there are {}", server,
+                                 reads_.size());
+    return server;
+  }
+
+  std::size_t server_of_update(const proto::Update& update) const {
+    std::optional<std::size_t> server;
+    for (const proto::Part::Variable& variable : update.part().variables()) {
+      const std::size_t of_variable = checked_server(variable.id());
+      if (server && *server != of_variable)
+        fail<InvalidArgumentError>("[{}] update '{}' writes variables of servers {} and {}", name(),
+                                   update.part().name(), *server, of_variable);
+      server = of_variable;
+    }
+    for (const std::uint32_t fetch : update.inputs())
+      if (fetch >= static_cast<std::uint32_t>(message_.worker().fetches_size()))
+        fail<InvalidArgumentError>("[{}] update '{}' uses result {}, which does not exist", name(),
+                                   update.part().name(), fetch);
+    if (!server)
+      fail<InvalidArgumentError>("[{}] update '{}' writes no variable", name(),
+                                 update.part().name());
+    return *server;
+  }
+
+  void read(const std::vector<std::shared_ptr<ServerClient>>& servers) {
+    std::vector<std::pair<Reads*, Pending<std::vector<ParameterStore::Read>>>> pending;
+    for (std::size_t i = 0; i < servers.size(); ++i)
+      if (!reads_[i].ids.empty()) pending.emplace_back(&reads_[i], servers[i]->read(reads_[i].ids));
+    for (auto& [reads, call] : pending) {
+      std::vector<ParameterStore::Read> values = call.wait();
+      for (std::size_t i = 0; i < values.size(); ++i)
+        reads->variables[i]->set(std::move(values[i].value));
+    }
+  }
+
+  void apply(const FunctionRun& run, const std::vector<Tensor>& outputs,
+             const std::vector<std::shared_ptr<ServerClient>>& servers) {
+    const std::vector<ServerClient::Update> all = updates_of(run, outputs);
+    std::vector<Pending<std::vector<ParameterStore::Applied>>> pending;
+    for (std::size_t i = 0; i < servers.size(); ++i) {
+      std::vector<ServerClient::Update> updates;
+      for (const int index : updates_[i]) updates.push_back(all[static_cast<std::size_t>(index)]);
+      if (!updates.empty())
+        pending.push_back(
+            servers[i]->apply(run.function, run.closure, run.finished_below, updates));
+    }
+    for (auto& call : pending) call.wait();
+  }
+
+  std::vector<ServerClient::Update> updates_of(const FunctionRun& run,
+                                               const std::vector<Tensor>& outputs) const {
+    std::vector<ServerClient::Update> result;
+    auto attributes = run.update_attributes.begin();
+    for (const proto::Update& message : message_.updates()) {
+      ServerClient::Update& update = result.emplace_back();
+      update.index = static_cast<std::uint32_t>(result.size() - 1);
+      for (const std::uint32_t fetch : message.inputs()) update.inputs.push_back(outputs[fetch]);
+      for (int i = 0; i < message.part().attributes_size(); ++i) {
+        if (attributes == run.update_attributes.end())
+          fail<InvalidArgumentError>("[{}] the attributes of an update are missing", name());
+        update.attributes.push_back(*attributes++);
+      }
+    }
+    return result;
+  }
+
+  proto::Function message_;
+  std::optional<PartProgram> part_;
+  std::vector<Reads> reads_;               // by server
+  std::vector<std::vector<int>> updates_;  // by server: indices
+  std::mutex running_;
+};
+
+Worker::Worker(std::vector<std::shared_ptr<ServerClient>> servers) : servers_(std::move(servers)) {}
+Worker::~Worker() = default;
+
+void Worker::add_function(std::uint64_t id, const proto::Function& function) {
+  auto made = std::make_shared<Function>(function, servers_.size());
+  const std::lock_guard lock(mutex_);
+  functions_.try_emplace(id, std::move(made));
+}
+
+void Worker::add_iterator(std::uint64_t id, data::Iterator iterator) {
+  const std::lock_guard lock(mutex_);
+  iterators_[id] = std::move(iterator);
+}
+
+data::Iterator Worker::iterator(std::uint64_t id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = iterators_.find(id);
+  if (found == iterators_.end()) fail<NotFoundError>("[Worker] there is no iterator {} here", id);
+  return found->second;
+}
+
+std::vector<Tensor> Worker::run(const FunctionRun& run) {
+  std::shared_ptr<Function> function;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = functions_.find(run.function);
+    if (found == functions_.end())
+      fail<NotFoundError>("[Worker] there is no function {} here", run.function);
+    function = found->second;
+  }
+  const proto::Function& message = function->message();
+  if (run.arguments.size() != message.arguments())
+    fail<InvalidArgumentError>("[{}] expected {} arguments, got {}", function->name(),
+                               message.arguments(), run.arguments.size());
+  std::vector<Tensor> inputs = run.arguments;
+  for (const proto::Element& element : message.elements()) {
+    if (element.iterator() >= run.iterators.size())
+      fail<InvalidArgumentError>("[{}] expected more than {} iterators", function->name(),
+                                 run.iterators.size());
+    const data::NextExample next = iterator(run.iterators[element.iterator()]).next();
+    if (!next)
+      fail<OutOfRangeError>("[{}] End of sequence: an iterator has no element left for the call",
+                            function->name());
+    if (next->size() != element.tensors())
+      fail<InvalidArgumentError>("[{}] expected an element of {} components, got {}",
+                                 function->name(), element.tensors(), next->size());
+    inputs.insert(inputs.end(), next->begin(), next->end());
+  }
+  return function->run(run, std::move(inputs), servers_);
+}
+
+}  // namespace tandem::ps

@@ -1,0 +1,58 @@
+// A worker: runs closures with the variables of the servers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "ps/part_program.h"
+#include "ps/server_client.h"
+#include "tandem/data.h"
+
+namespace tandem::ps {
+
+// One run of a function.
+struct FunctionRun {
+  std::uint64_t function = 0;
+  std::uint64_t closure = 0;         // see ParameterStore::apply()
+  std::uint64_t finished_below = 0;  // see ParameterStore::finish_below()
+  std::vector<Tensor> arguments;
+  std::vector<std::uint64_t> iterators;  // by index in the arguments
+  random::GeneratorState random;         // of its random operations
+  std::vector<proto::RunAttributes> worker_attributes;
+  std::vector<proto::RunAttributes> update_attributes;  // of the updates that have any
+};
+
+// Thread-safe. Runs of one function wait for each other.
+class Worker {
+ public:
+  // `servers`: by their index.
+  explicit Worker(std::vector<std::shared_ptr<ServerClient>> servers);
+  ~Worker();
+
+  // Adds a function; again: nothing happens. Its updates have to be added to the servers before it
+  // runs. Throws InvalidArgumentError for variables of a server that does not exist, and for an
+  // update of variables on several servers.
+  void add_function(std::uint64_t id, const proto::Function& function);
+  // The iterator replaces an earlier one with this id.
+  void add_iterator(std::uint64_t id, data::Iterator iterator);
+
+  // Reads the variables, runs the worker's part, applies the updates, and returns the results.
+  // Throws NotFoundError for an unknown function or iterator, OutOfRangeError at the end of an
+  // iterator, errors of the function, and UnavailableError if a server cannot be reached.
+  std::vector<Tensor> run(const FunctionRun& run);
+
+ private:
+  class Function;
+
+  data::Iterator iterator(std::uint64_t id) const;
+
+  std::vector<std::shared_ptr<ServerClient>> servers_;
+  mutable std::mutex mutex_;  // guards the following
+  std::map<std::uint64_t, std::shared_ptr<Function>> functions_;
+  std::map<std::uint64_t, data::Iterator> iterators_;
+};
+
+}  // namespace tandem::ps

@@ -1,0 +1,85 @@
+#include "ps/worker_service.h"
+
+#include "ps/proto/worker_calls.pb.h"
+#include "ps/tensor_message.h"
+
+namespace tandem::ps {
+namespace {
+
+constexpr const char* kAddFunction = "Worker/AddFunction";
+constexpr const char* kRun = "Worker/Run";
+
+rpc::Message add_function(Worker& worker, const rpc::Message& request) {
+  const auto header = parse<proto::AddFunctionRequest>(request, kAddFunction);
+  worker.add_function(header.id(), header.function());
+  return message_of(proto::AddFunctionReply());
+}
+
+rpc::Message run(Worker& worker, const rpc::Message& request) {
+  const auto header = parse<proto::RunRequest>(request, kRun);
+  FunctionRun run{
+      .function = header.function(),
+      .closure = header.closure(),
+      .finished_below = header.finished_below(),
+      .iterators = {header.iterators().begin(), header.iterators().end()},
+      .random = {.seed = header.seed(), .offset = header.random_offset()},
+      .worker_attributes = {header.worker_attributes().begin(), header.worker_attributes().end()},
+      .update_attributes = {header.update_attributes().begin(), header.update_attributes().end()}};
+  AttachedTensors arguments(request.attachments, kRun);
+  for (const proto::TensorSpec& spec : header.arguments())
+    run.arguments.push_back(arguments.next(spec));
+  arguments.end();
+  proto::RunReply reply;
+  rpc::Message message;
+  for (const Tensor& result : worker.run(run)) *reply.add_results() = attach(result, message);
+  message.header = reply.SerializeAsString();
+  return message;
+}
+
+}  // namespace
+
+void serve(rpc::Server& server, Worker& worker) {
+  const auto handle = [&](const char* method, auto function) {
+    server.handle(method, [&worker, function](const rpc::CallContext&, rpc::Message request) {
+      return function(worker, request);
+    });
+  };
+  handle(kAddFunction, add_function);
+  handle(kRun, run);
+}
+
+void WorkerClient::add_function(std::uint64_t id, const proto::Function& function,
+                                const rpc::CallOptions& options) {
+  proto::AddFunctionRequest header;
+  header.set_id(id);
+  *header.mutable_function() = function;
+  channel_->call(kAddFunction, message_of(header), options);
+}
+
+WorkerClient::Running WorkerClient::run(const FunctionRun& run, const rpc::CallOptions& options) {
+  proto::RunRequest header;
+  rpc::Message request;
+  header.set_function(run.function);
+  header.set_closure(run.closure);
+  header.set_finished_below(run.finished_below);
+  for (const Tensor& argument : run.arguments) *header.add_arguments() = attach(argument, request);
+  header.mutable_iterators()->Add(run.iterators.begin(), run.iterators.end());
+  header.set_seed(run.random.seed);
+  header.set_random_offset(run.random.offset);
+  for (const auto& attributes : run.worker_attributes) *header.add_worker_attributes() = attributes;
+  for (const auto& attributes : run.update_attributes) *header.add_update_attributes() = attributes;
+  request.header = header.SerializeAsString();
+  return Running(channel_->start(kRun, std::move(request), options));
+}
+
+std::vector<Tensor> WorkerClient::Running::wait() {
+  const rpc::Message message = call_->wait();
+  const auto reply = parse<proto::RunReply>(message, kRun);
+  AttachedTensors values(message.attachments, kRun);
+  std::vector<Tensor> results;
+  for (const proto::TensorSpec& spec : reply.results()) results.push_back(values.next(spec));
+  values.end();
+  return results;
+}
+
+}  // namespace tandem::ps

@@ -1,0 +1,39 @@
+// The calls of a worker.
+#pragma once
+
+#include "ps/worker.h"
+#include "rpc/server.h"
+
+namespace tandem::ps {
+
+// Answers calls of WorkerClient for this worker, which has to outlive the server. REQUIRES: before
+// start().
+void serve(rpc::Server& server, Worker& worker);
+
+// A worker, as the coordinator sees it. Thread-safe. A run is never sent twice: rpc errors
+// (rpc/channel.h) mean that the worker may or may not have run it.
+class WorkerClient {
+ public:
+  explicit WorkerClient(std::shared_ptr<rpc::Channel> channel) : channel_(std::move(channel)) {}
+
+  void add_function(std::uint64_t id, const proto::Function& function,
+                    const rpc::CallOptions& options);
+  // A run under way. It can be cancelled, and then throws AbortedError.
+  class Running {
+   public:
+    explicit Running(std::unique_ptr<rpc::Call> call) : call_(std::move(call)) {}
+    // The results, or the worker's error. Call it once.
+    std::vector<Tensor> wait();
+    bool done() const { return call_->done(); }
+    void cancel() { call_->cancel(); }
+
+   private:
+    std::unique_ptr<rpc::Call> call_;
+  };
+  Running run(const FunctionRun& run, const rpc::CallOptions& options);
+
+ private:
+  std::shared_ptr<rpc::Channel> channel_;
+};
+
+}  // namespace tandem::ps
