@@ -64,6 +64,9 @@ void ClosureQueue::throw_pending(Lock& lock) {
   changed_.notify_all();
   cancel_queued(error<AbortedError>(
       "The corresponding function is cancelled. Please reschedule the function."));
+  lock.unlock();
+  cancel_running_();
+  lock.lock();
   changed_.wait(lock, [&] { return running_ == 0; });
   throwing_ = false;
   const std::exception_ptr pending = std::exchange(error_, nullptr);
@@ -78,10 +81,13 @@ void ClosureQueue::cancel_queued(const std::exception_ptr& why) {
 }
 
 void ClosureQueue::stop() {
-  const std::lock_guard lock(mutex_);
-  stopped_ = true;
-  cancel_queued(error<AbortedError>("The coordinator has ended."));
-  changed_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    cancel_queued(error<AbortedError>("The coordinator has ended."));
+    changed_.notify_all();
+  }
+  cancel_running_();
 }
 
 std::shared_ptr<Closure> ClosureQueue::take(int worker, std::chrono::milliseconds limit) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -29,7 +30,10 @@ class ClosureQueue {
  public:
   static constexpr std::size_t kCapacity = 256 * 1024;
 
-  explicit ClosureQueue(std::size_t capacity = kCapacity) : capacity_(capacity) {}
+  // `cancel_running` is called, without locks, when cancelling() becomes true.
+  explicit ClosureQueue(
+      std::size_t capacity = kCapacity, std::function<void()> cancel_running = [] {})
+      : capacity_(capacity), cancel_running_(std::move(cancel_running)) {}
   ~ClosureQueue();
 
   // --- the coordinator ---
@@ -73,6 +77,7 @@ class ClosureQueue {
   void throw_pending(Lock& lock);
 
   const std::size_t capacity_;
+  const std::function<void()> cancel_running_;
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Closure>> queue_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <random>
 
 #include "core/status.h"
 #include "device/device_manager.h"
@@ -37,6 +38,11 @@ class ReadVariable final : public Resource {
   TensorSpec spec_;
   Tensor value_;
 };
+
+std::uint64_t random_number() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
 
 }  // namespace
 
@@ -161,7 +167,8 @@ class Worker::Function {
   std::mutex running_;
 };
 
-Worker::Worker(std::vector<std::shared_ptr<ServerClient>> servers) : servers_(std::move(servers)) {}
+Worker::Worker(std::vector<std::shared_ptr<ServerClient>> servers)
+    : incarnation_(random_number()), servers_(std::move(servers)) {}
 Worker::~Worker() = default;
 
 void Worker::add_function(std::uint64_t id, const proto::Function& function) {

@@ -32,6 +32,9 @@ class Worker {
   explicit Worker(std::vector<std::shared_ptr<ServerClient>> servers);
   ~Worker();
 
+  // A random number that identifies this object.
+  std::uint64_t incarnation() const { return incarnation_; }
+
   // Adds a function; again: nothing happens. Its updates have to be added to the servers before it
   // runs. Throws InvalidArgumentError for variables of a server that does not exist, and for an
   // update of variables on several servers.
@@ -49,6 +52,7 @@ class Worker {
 
   data::Iterator iterator(std::uint64_t id) const;
 
+  const std::uint64_t incarnation_;
   std::vector<std::shared_ptr<ServerClient>> servers_;
   mutable std::mutex mutex_;  // guards the following
   std::map<std::uint64_t, std::shared_ptr<Function>> functions_;

@@ -6,8 +6,15 @@
 namespace tandem::ps {
 namespace {
 
+constexpr const char* kProbe = "Worker/Probe";
 constexpr const char* kAddFunction = "Worker/AddFunction";
 constexpr const char* kRun = "Worker/Run";
+
+rpc::Message probe(Worker& worker, const rpc::Message&) {
+  proto::ProbeReply reply;
+  reply.set_incarnation(worker.incarnation());
+  return message_of(reply);
+}
 
 rpc::Message add_function(Worker& worker, const rpc::Message& request) {
   const auto header = parse<proto::AddFunctionRequest>(request, kAddFunction);
@@ -17,6 +24,11 @@ rpc::Message add_function(Worker& worker, const rpc::Message& request) {
 
 rpc::Message run(Worker& worker, const rpc::Message& request) {
   const auto header = parse<proto::RunRequest>(request, kRun);
+  proto::RunReply reply;
+  if (header.incarnation() != worker.incarnation()) {
+    reply.set_restarted(true);
+    return message_of(reply);
+  }
   FunctionRun run{
       .function = header.function(),
       .closure = header.closure(),
@@ -29,7 +41,6 @@ rpc::Message run(Worker& worker, const rpc::Message& request) {
   for (const proto::TensorSpec& spec : header.arguments())
     run.arguments.push_back(arguments.next(spec));
   arguments.end();
-  proto::RunReply reply;
   rpc::Message message;
   for (const Tensor& result : worker.run(run)) *reply.add_results() = attach(result, message);
   message.header = reply.SerializeAsString();
@@ -44,8 +55,14 @@ void serve(rpc::Server& server, Worker& worker) {
       return function(worker, request);
     });
   };
+  handle(kProbe, probe);
   handle(kAddFunction, add_function);
   handle(kRun, run);
+}
+
+std::uint64_t WorkerClient::probe(const rpc::CallOptions& options) {
+  const rpc::Message reply = channel_->call(kProbe, message_of(proto::ProbeRequest()), options);
+  return parse<proto::ProbeReply>(reply, kProbe).incarnation();
 }
 
 void WorkerClient::add_function(std::uint64_t id, const proto::Function& function,
@@ -56,9 +73,11 @@ void WorkerClient::add_function(std::uint64_t id, const proto::Function& functio
   channel_->call(kAddFunction, message_of(header), options);
 }
 
-WorkerClient::Running WorkerClient::run(const FunctionRun& run, const rpc::CallOptions& options) {
+WorkerClient::Running WorkerClient::run(const FunctionRun& run, std::uint64_t incarnation,
+                                        const rpc::CallOptions& options) {
   proto::RunRequest header;
   rpc::Message request;
+  header.set_incarnation(incarnation);
   header.set_function(run.function);
   header.set_closure(run.closure);
   header.set_finished_below(run.finished_below);
@@ -75,6 +94,8 @@ WorkerClient::Running WorkerClient::run(const FunctionRun& run, const rpc::CallO
 std::vector<Tensor> WorkerClient::Running::wait() {
   const rpc::Message message = call_->wait();
   const auto reply = parse<proto::RunReply>(message, kRun);
+  if (reply.restarted())
+    throw WorkerRestartedError("[Worker] was restarted since it got the function");
   AttachedTensors values(message.attachments, kRun);
   std::vector<Tensor> results;
   for (const proto::TensorSpec& spec : reply.results()) results.push_back(values.next(spec));

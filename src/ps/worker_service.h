@@ -10,27 +10,35 @@ namespace tandem::ps {
 // start().
 void serve(rpc::Server& server, Worker& worker);
 
-// A worker, as the coordinator sees it. Thread-safe. A run is never sent twice: rpc errors
-// (rpc/channel.h) mean that the worker may or may not have run it.
+// The worker has been restarted since it got the function, and has run nothing.
+class WorkerRestartedError : public UnavailableError {
+ public:
+  using UnavailableError::UnavailableError;
+};
+
+// A worker, as the coordinator sees it. Thread-safe. A run is never sent twice: errors of the
+// connection (rpc/channel.h) mean that the worker may or may not have run it.
 class WorkerClient {
  public:
   explicit WorkerClient(std::shared_ptr<rpc::Channel> channel) : channel_(std::move(channel)) {}
 
+  // The worker's incarnation, which changes when it is restarted.
+  std::uint64_t probe(const rpc::CallOptions& options);
   void add_function(std::uint64_t id, const proto::Function& function,
                     const rpc::CallOptions& options);
   // A run under way. It can be cancelled, and then throws AbortedError.
   class Running {
    public:
     explicit Running(std::unique_ptr<rpc::Call> call) : call_(std::move(call)) {}
-    // The results, or the worker's error. Call it once.
+    // The results, or the worker's error. Throws WorkerRestartedError. Call it once.
     std::vector<Tensor> wait();
-    bool done() const { return call_->done(); }
-    void cancel() { call_->cancel(); }
+    void cancel() { call_->cancel(); }  // from any thread, also during wait()
 
    private:
     std::unique_ptr<rpc::Call> call_;
   };
-  Running run(const FunctionRun& run, const rpc::CallOptions& options);
+  // `incarnation`: of the worker that has got the function.
+  Running run(const FunctionRun& run, std::uint64_t incarnation, const rpc::CallOptions& options);
 
  private:
   std::shared_ptr<rpc::Channel> channel_;

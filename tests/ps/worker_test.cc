@@ -92,6 +92,9 @@ class Cluster {
     return run;
   }
 
+  std::vector<Tensor> run(std::size_t worker, const FunctionRun& run) {
+    return workers[worker].run(run, worker_states[worker]->incarnation(), kLimit).wait();
+  }
   Tensor variable(const std::string& name) {
     const VariableId id = ids_by_name.at(name);
     return clients[server_of(id)]->read({&id, 1}).wait()[0].value;
@@ -164,7 +167,7 @@ TEST_F(Workers, ClosuresOneByOneGiveTheBitsOfTheFunction) {
     const std::vector<Tensor> inputs = batch(i);
     const float expected = function(inputs[0], inputs[1]).item<float>();
     const FunctionRun run = cluster.closure(1, i, inputs);
-    EXPECT_EQ(cluster.workers[i % 2].run(run, kLimit).wait()[0].item<float>(), expected);
+    EXPECT_EQ(cluster.run(i % 2, run)[0].item<float>(), expected);
   }
   for (const Variable& variable : whole.model.variables())
     EXPECT_EQ(cluster.variable(variable.name()).to_vector<float>(),
@@ -186,7 +189,7 @@ TEST_F(Workers, TrainAtTheSameTime) {
   for (std::size_t worker = 0; worker < 2; ++worker)
     threads.emplace_back([&, worker] {
       for (std::uint64_t i = worker; i < kSteps; i += 2)
-        losses[i] = cluster.workers[worker].run(runs[i], kLimit).wait()[0].item<float>();
+        losses[i] = cluster.run(worker, runs[i])[0].item<float>();
     });
   for (std::thread& thread : threads) thread.join();
   float first = 0, last = 0;
@@ -204,8 +207,8 @@ TEST_F(Workers, RepeatedClosureUpdatesOnce) {
   Cluster cluster;
   cluster.add(1, trace([&](const auto& inputs) { return training.step(inputs); }, batch(0)));
   const FunctionRun run = cluster.closure(1, 0, batch(0));
-  cluster.workers[0].run(run, kLimit).wait();
-  cluster.workers[1].run(run, kLimit).wait();
+  cluster.run(0, run);
+  cluster.run(1, run);
   for (const auto& [name, id] : cluster.ids_by_name)
     EXPECT_EQ(cluster.stores[server_of(id)].read(id).version, 1u) << name;
 }
@@ -225,9 +228,7 @@ TEST_F(Workers, TakeElementsFromTheirIterators) {
                .iterate());
   FunctionRun run = cluster.closure(1, 0, {});
   run.iterators = {8};
-  const auto next = [&](std::size_t worker) {
-    return cluster.workers[worker].run(run, kLimit).wait()[0].item<float>();
-  };
+  const auto next = [&](std::size_t worker) { return cluster.run(worker, run)[0].item<float>(); };
   EXPECT_EQ(next(0), 10);
   EXPECT_EQ(next(1), 20);
   EXPECT_EQ(next(1), 30);
@@ -245,19 +246,17 @@ TEST_F(Workers, ReportWhatIsWrong) {
   cluster.add(1, trace([&](const auto& inputs) { return training.step(inputs); }, batch(0)));
   FunctionRun run = cluster.closure(1, 0, batch(0));
   run.function = 5;
-  expect_error<NotFoundError>([&] { cluster.workers[0].run(run, kLimit).wait(); },
-                              "there is no function 5 here");
+  expect_error<NotFoundError>([&] { cluster.run(0, run); }, "there is no function 5 here");
   run.function = 1;
   run.update_attributes.clear();
-  expect_error<InvalidArgumentError>([&] { cluster.workers[0].run(run, kLimit).wait(); },
+  expect_error<InvalidArgumentError>([&] { cluster.run(0, run); },
                                      "the attributes of an update are missing");
   run = cluster.closure(1, 0, {ones({16, 4})});
-  expect_error<InvalidArgumentError>([&] { cluster.workers[0].run(run, kLimit).wait(); },
-                                     "expected 2 arguments, got 1");
+  expect_error<InvalidArgumentError>([&] { cluster.run(0, run); }, "expected 2 arguments, got 1");
   run = cluster.closure(1, 0, batch(0));
   cluster.stop_server(1);
   try {
-    cluster.workers[0].run(run, kLimit).wait();
+    cluster.run(0, run);
     ADD_FAILURE() << "expected an error";
   } catch (const rpc::PeerUnavailableError& error) {
     ADD_FAILURE() << "the worker is there: " << error.what();

@@ -1,0 +1,202 @@
+#include "ps/coordinator.h"
+
+#include <utility>
+
+#include "core/log.h"
+#include "core/status.h"
+
+namespace tandem::ps {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kTakeLimit{100};  // how soon a thread notices the end
+constexpr milliseconds kProbeLimit{1000};
+
+// Throws rpc::PeerUnavailableError if the worker does not answer soon.
+std::uint64_t incarnation_of(WorkerClient& worker) {
+  try {
+    return worker.probe({.limit = kProbeLimit, .wait_for_server = true});
+  } catch (const rpc::CallDeadlineError& error) {
+    throw rpc::PeerUnavailableError(error.what());
+  }
+}
+
+}  // namespace
+
+class Coordinator::RunClosure final : public Closure {
+ public:
+  explicit RunClosure(FunctionRun run_) : run(std::move(run_)) {}
+  void cancel(const std::exception_ptr& why) noexcept override { result->abort(why); }
+
+  FunctionRun run;
+  const std::shared_ptr<RemoteResult> result = std::make_shared<RemoteResult>();
+};
+
+struct Coordinator::WorkerThread {
+  WorkerThread(int index_, WorkerTask task)
+      : index(index_), name(std::move(task.name)), client(std::move(task.channel)) {}
+
+  const int index;
+  const std::string name;
+  WorkerClient client;
+  // Used by the thread.
+  std::uint64_t incarnation = 0;      // 0: not known
+  std::set<std::uint64_t> functions;  // that this incarnation has
+  std::thread thread;
+  std::mutex mutex;                          // guards the following
+  WorkerClient::Running* running = nullptr;  // may be cancelled
+};
+
+Coordinator::Coordinator(std::vector<WorkerTask> workers, const Options& options)
+    : options_(options), queue_(options.queue_capacity, [this] { cancel_running(); }) {
+  if (workers.empty())
+    throw InvalidArgumentError("[ClusterCoordinator] expected at least one worker, got none");
+  for (WorkerTask& task : workers)
+    workers_.push_back(
+        std::make_unique<WorkerThread>(static_cast<int>(workers_.size()), std::move(task)));
+  for (const auto& worker : workers_)
+    worker->thread = std::thread([this, state = worker.get()] { serve(*state); });
+}
+
+Coordinator::~Coordinator() {
+  stopped_ = true;
+  queue_.stop();
+  for (const auto& worker : workers_) worker->thread.join();
+}
+
+void Coordinator::add_function(std::uint64_t id, proto::Function function) {
+  auto kept = std::make_shared<const proto::Function>(std::move(function));
+  const std::lock_guard lock(mutex_);
+  functions_.try_emplace(id, std::move(kept));
+}
+
+std::shared_ptr<RemoteResult> Coordinator::schedule(FunctionRun run) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!functions_.contains(run.function))
+      fail<NotFoundError>("[ClusterCoordinator] function {} was not added", run.function);
+    run.closure = next_closure_++;
+    open_.insert(run.closure);
+  }
+  const auto closure = std::make_shared<RunClosure>(std::move(run));
+  try {
+    queue_.schedule(closure);
+  } catch (...) {
+    finish(closure->run.closure);
+    throw;
+  }
+  return closure->result;
+}
+
+Coordinator::Counts Coordinator::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+void Coordinator::finish(std::uint64_t closure) {
+  const std::lock_guard lock(mutex_);
+  open_.erase(closure);
+}
+
+std::uint64_t Coordinator::finished_below() const {
+  const std::lock_guard lock(mutex_);
+  return open_.empty() ? next_closure_ : *open_.begin();
+}
+
+void Coordinator::cancel_running() {
+  for (const auto& worker : workers_) {
+    const std::lock_guard lock(worker->mutex);
+    if (worker->running) worker->running->cancel();
+  }
+}
+
+void Coordinator::serve(WorkerThread& worker) {
+  while (!stopped_)
+    if (const auto closure = queue_.take(worker.index, kTakeLimit))
+      run(worker, std::static_pointer_cast<RunClosure>(closure));
+}
+
+void Coordinator::run(WorkerThread& worker, const std::shared_ptr<RunClosure>& closure) {
+  try {
+    closure->result->set(run_on(worker, closure->run));
+    finish(closure->run.closure);
+    {
+      const std::lock_guard lock(mutex_);
+      ++counts_.finished;
+    }
+    queue_.finished();
+    return;
+  } catch (const rpc::PeerUnavailableError& error) {
+    logging::warn("[ClusterCoordinator] {} was lost: {}. Another worker runs its closure",
+                  worker.name, error.what());
+  } catch (const WorkerRestartedError& error) {
+    logging::warn("[ClusterCoordinator] {} was restarted", worker.name);
+  } catch (const Error&) {
+    const std::exception_ptr error = std::current_exception();
+    finish(closure->run.closure);
+    if (queue_.cancelling()) {
+      queue_.put_back(closure);  // which cancels it
+      return;
+    }
+    closure->result->abort(error);
+    queue_.failed(error);
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ++counts_.put_back;
+    ++counts_.lost_workers;
+  }
+  queue_.put_back(closure);
+  recover(worker);
+}
+
+std::vector<Tensor> Coordinator::run_on(WorkerThread& worker, FunctionRun& run) {
+  if (worker.incarnation == 0) worker.incarnation = incarnation_of(worker.client);
+  send_function(worker, run.function);
+  run.finished_below = finished_below();
+  WorkerClient::Running running =
+      worker.client.run(run, worker.incarnation, {.limit = options_.run_limit});
+  struct Cancellable {
+    Cancellable(WorkerThread& worker_, WorkerClient::Running& running) : worker(worker_) {
+      const std::lock_guard lock(worker.mutex);
+      worker.running = &running;
+    }
+    ~Cancellable() {
+      const std::lock_guard lock(worker.mutex);
+      worker.running = nullptr;
+    }
+    WorkerThread& worker;
+  } const cancellable(worker, running);
+  if (queue_.cancelling()) running.cancel();
+  return running.wait();
+}
+
+void Coordinator::send_function(WorkerThread& worker, std::uint64_t id) {
+  if (worker.functions.contains(id)) return;
+  std::shared_ptr<const proto::Function> function;
+  {
+    const std::lock_guard lock(mutex_);
+    function = functions_.at(id);
+  }
+  worker.client.add_function(id, *function, {.limit = options_.run_limit});
+  worker.functions.insert(id);
+}
+
+void Coordinator::recover(WorkerThread& worker) {
+  worker.functions.clear();
+  worker.incarnation = 0;
+  const auto end = std::chrono::steady_clock::now() + options_.recovery_limit;
+  while (!stopped_ && std::chrono::steady_clock::now() < end) {
+    try {
+      worker.incarnation = incarnation_of(worker.client);
+      logging::info("[ClusterCoordinator] {} is back", worker.name);
+      return;
+    } catch (const Error&) {
+      std::this_thread::sleep_for(kTakeLimit);
+    }
+  }
+}
+
+}  // namespace tandem::ps

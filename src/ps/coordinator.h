@@ -1,0 +1,90 @@
+// Schedules closures on workers, and replaces workers that are lost.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ps/closure_queue.h"
+#include "ps/remote_result.h"
+#include "ps/worker_service.h"
+
+namespace tandem::ps {
+
+// One thread per worker, which sends it one closure at a time. How a closure ends:
+//
+//   the worker cannot be reached, or is lost   another worker runs it; the thread waits for the
+//                                              worker to come back
+//   a server cannot be reached                 UnavailableError of schedule(), join() or done()
+//   any other error                            the same error of these
+//
+// A closure may run more than once, but its updates are applied once (ParameterStore).
+//
+// Thread-safe.
+class Coordinator {
+ public:
+  struct Options {
+    std::chrono::milliseconds run_limit = std::chrono::hours(1);       // of one closure
+    std::chrono::milliseconds recovery_limit = std::chrono::hours(1);  // of a lost worker
+    std::size_t queue_capacity = ClosureQueue::kCapacity;
+  };
+  struct WorkerTask {
+    std::string name;  // for messages: "worker 0 (HOST:PORT)"
+    std::shared_ptr<rpc::Channel> channel;
+  };
+
+  Coordinator(std::vector<WorkerTask> workers, const Options& options);
+  // Cancels what is queued and running.
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  // Adds a function, whose updates the servers have already. A worker gets it before it runs it.
+  void add_function(std::uint64_t id, proto::Function function);
+  // Adds a closure to the queue; waits while that is full. Sets `closure` and `finished_below` of
+  // the run. Throws the error of an earlier closure (ClosureQueue).
+  std::shared_ptr<RemoteResult> schedule(FunctionRun run);
+  void join() { queue_.join(); }
+  bool done() { return queue_.done(); }
+
+  // Counters since the start.
+  struct Counts {
+    std::int64_t finished = 0;
+    std::int64_t put_back = 0;      // closures that lost their worker
+    std::int64_t lost_workers = 0;  // a worker that is lost twice counts twice
+  };
+  Counts counts() const;
+
+ private:
+  class RunClosure;
+  struct WorkerThread;
+
+  void cancel_running();
+  void serve(WorkerThread& worker);
+  void run(WorkerThread& worker, const std::shared_ptr<RunClosure>& closure);
+  std::vector<Tensor> run_on(WorkerThread& worker, FunctionRun& run);
+  void send_function(WorkerThread& worker, std::uint64_t id);
+  // Waits until the worker answers again.
+  void recover(WorkerThread& worker);
+  void finish(std::uint64_t closure);
+  std::uint64_t finished_below() const;
+
+  const Options options_;
+  std::vector<std::unique_ptr<WorkerThread>> workers_;
+  ClosureQueue queue_;
+  std::atomic<bool> stopped_ = false;
+  mutable std::mutex mutex_;  // guards the following
+  std::map<std::uint64_t, std::shared_ptr<const proto::Function>> functions_;
+  std::set<std::uint64_t> open_;  // closures that have not ended
+  std::uint64_t next_closure_ = 0;
+  Counts counts_;
+};
+
+}  // namespace tandem::ps
