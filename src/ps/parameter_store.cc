@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "ps/tensor_message.h"
 #include "runtime/variable_name.h"
 #include "runtime/variable_storage.h"
 
@@ -48,6 +50,7 @@ class ParameterStore::Entry final : public Resource {
 struct ParameterStore::Update {
   std::vector<RefPtr<Entry>> entries;  // in the order of their ids
   RefPtr<Entry> first;                 // the first variable of the operation
+  proto::Part part;
   std::unique_ptr<PartProgram> program;
   std::set<std::uint64_t> closures;  // which have applied it
 
@@ -59,15 +62,43 @@ struct ParameterStore::Update {
   }
 };
 
+template <class F>
+void ParameterStore::note(const F& fill, std::span<const Tensor> tensors) const {
+  if (!journal_) return;
+  proto::JournalRecord record;
+  fill(record);
+  rpc::Message message;
+  for (const Tensor& tensor : tensors) {
+    const proto::TensorSpec spec = attach(tensor, message);
+    if (record.has_variable())
+      *record.mutable_variable()->mutable_spec() = spec;
+    else if (record.has_assigned())
+      *record.mutable_assigned()->mutable_spec() = spec;
+    else
+      *record.mutable_applied()->add_inputs() = spec;
+  }
+  journal_->append(record, std::move(message.attachments));
+}
+
 ParameterStore::ParameterStore() = default;
 ParameterStore::~ParameterStore() = default;
 
 void ParameterStore::create(VariableId id, const std::string& name, const Tensor& value) {
   RefPtr<Entry> made = make_ref<Entry>(name, value);
+  const std::shared_lock changing(changing_);
   const std::lock_guard lock(mutex_);
-  const auto [at, added] = entries_.try_emplace(id, std::move(made));
-  if (added) return;
-  const TensorSpec& spec = at->second->spec();
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) {
+    note(
+        [&](proto::JournalRecord& record) {
+          record.mutable_variable()->set_id(id);
+          record.mutable_variable()->set_name(name);
+        },
+        {&value, 1});
+    entries_.emplace(id, std::move(made));
+    return;
+  }
+  const TensorSpec& spec = found->second->spec();
   if (spec.dtype != value.dtype() || spec.shape != value.shape())
     fail<AlreadyExistsError>(
         "[ParameterServer] variable {} exists with shape {} and dtype {}, and was created again "
@@ -77,7 +108,10 @@ void ParameterStore::create(VariableId id, const std::string& name, const Tensor
 }
 
 void ParameterStore::remove(VariableId id) {
+  const std::shared_lock changing(changing_);
   const std::lock_guard lock(mutex_);
+  if (!entries_.contains(id)) return;
+  note([&](proto::JournalRecord& record) { record.set_removed(id); });
   entries_.erase(id);
 }
 
@@ -98,7 +132,9 @@ ParameterStore::Read ParameterStore::read(VariableId id) const {
 void ParameterStore::assign(VariableId id, const Tensor& value) {
   const RefPtr<Entry> found = entry(id);
   found->check(impl_of(value), "a value");
+  const std::shared_lock changing(changing_);
   const std::lock_guard lock(found->mutex);
+  note([&](proto::JournalRecord& record) { record.mutable_assigned()->set_id(id); }, {&value, 1});
   found->store(value);
   ++found->version;
 }
@@ -118,8 +154,16 @@ void ParameterStore::add_update(std::uint64_t function, std::uint32_t index,
   if (!made->first)
     fail<InvalidArgumentError>("[ParameterServer] update '{}' writes no variable", part.name());
   for (auto& [id, found] : used) made->entries.push_back(std::move(found));
+  made->part = part;
+  const std::shared_lock changing(changing_);
   const std::lock_guard lock(mutex_);
-  updates_.try_emplace({function, index}, std::move(made));
+  if (updates_.contains({function, index})) return;
+  note([&](proto::JournalRecord& record) {
+    record.mutable_update()->set_function(function);
+    record.mutable_update()->set_index(index);
+    *record.mutable_update()->mutable_part() = part;
+  });
+  updates_.emplace(std::pair{function, index}, std::move(made));
 }
 
 std::shared_ptr<ParameterStore::Update> ParameterStore::update(std::uint64_t function,
@@ -136,6 +180,7 @@ ParameterStore::Applied ParameterStore::apply(std::uint64_t function, std::uint3
                                               std::uint64_t closure, std::span<const Tensor> inputs,
                                               std::span<const proto::RunAttributes> attributes) {
   const std::shared_ptr<Update> found = update(function, index);
+  const std::shared_lock changing(changing_);
   const auto locks = found->lock();
   const std::uint64_t finished = finished_below_.load();
   found->closures.erase(found->closures.begin(), found->closures.lower_bound(finished));
@@ -144,6 +189,15 @@ ParameterStore::Applied ParameterStore::apply(std::uint64_t function, std::uint3
     result.repeated = true;
     return result;
   }
+  note(
+      [&](proto::JournalRecord& record) {
+        proto::JournalRecord::Applied& applied = *record.mutable_applied();
+        applied.set_function(function);
+        applied.set_index(index);
+        applied.set_closure(closure);
+        applied.mutable_attributes()->Add(attributes.begin(), attributes.end());
+      },
+      inputs);
   std::vector<Tensor> none;
   found->program->run(inputs, attributes, none);
   found->closures.insert(closure);
@@ -152,8 +206,71 @@ ParameterStore::Applied ParameterStore::apply(std::uint64_t function, std::uint3
 }
 
 void ParameterStore::finish_below(std::uint64_t closure) {
+  if (closure <= finished_below_.load()) return;
+  const std::shared_lock changing(changing_);
+  note([&](proto::JournalRecord& record) { record.set_finished_below(closure); });
   std::uint64_t before = finished_below_.load();
   while (before < closure && !finished_below_.compare_exchange_weak(before, closure)) {
+  }
+}
+
+std::vector<Record> ParameterStore::capture(const std::function<void()>& begin) const {
+  const std::lock_guard changing(changing_);
+  begin();
+  std::vector<Record> records;
+  for (const auto& [id, entry] : entries_) {
+    Record& record = records.emplace_back();
+    proto::JournalRecord::Variable& variable = *record.header.mutable_variable();
+    variable.set_id(id);
+    variable.set_name(entry->name());
+    variable.set_version(entry->version);
+    rpc::Message message;
+    *variable.mutable_spec() = attach(entry->value(), message);
+    record.attachments = std::move(message.attachments);
+  }
+  for (const auto& [id, update] : updates_) {
+    proto::JournalRecord::Update& written = *records.emplace_back().header.mutable_update();
+    written.set_function(id.first);
+    written.set_index(id.second);
+    *written.mutable_part() = update->part;
+    written.mutable_closures()->Add(update->closures.begin(), update->closures.end());
+  }
+  records.emplace_back().header.set_finished_below(finished_below_.load());
+  return records;
+}
+
+void ParameterStore::restore(const proto::JournalRecord& record,
+                             std::span<const rpc::Attachment> attachments) {
+  TANDEM_ASSERT(!journal_);
+  AttachedTensors tensors(attachments, "ParameterServer");
+  try {
+    if (record.has_variable()) {
+      const auto& variable = record.variable();
+      create(variable.id(), variable.name(), tensors.next(variable.spec()));
+      entry(variable.id())->version = variable.version();
+    } else if (record.has_assigned()) {
+      assign(record.assigned().id(), tensors.next(record.assigned().spec()));
+    } else if (record.has_update()) {
+      const auto& update = record.update();
+      add_update(update.function(), update.index(), update.part());
+      this->update(update.function(), update.index())
+          ->closures.insert(update.closures().begin(), update.closures().end());
+    } else if (record.has_applied()) {
+      const auto& applied = record.applied();
+      std::vector<Tensor> inputs;
+      for (const proto::TensorSpec& spec : applied.inputs()) inputs.push_back(tensors.next(spec));
+      const std::vector<proto::RunAttributes> attributes(applied.attributes().begin(),
+                                                         applied.attributes().end());
+      apply(applied.function(), applied.index(), applied.closure(), inputs, attributes);
+    } else if (record.record_case() == proto::JournalRecord::kRemoved) {
+      remove(record.removed());
+    } else if (record.record_case() == proto::JournalRecord::kFinishedBelow) {
+      finish_below(record.finished_below());
+    }
+  } catch (const DataLossError&) {
+    throw;
+  } catch (const Error& error) {
+    logging::info("[ParameterServer] a change failed again when it was restored: {}", error.what());
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "ps/journal.h"
 #include "ps/part_program.h"
 
 namespace tandem::ps {
@@ -52,6 +54,15 @@ class ParameterStore {
   // No closure below this one is sent any more: its updates need not be remembered.
   void finish_below(std::uint64_t closure);
 
+  // Journals every change from now on; null: none. REQUIRES: no other call is under way.
+  void set_journal(Journal* journal) { journal_ = journal; }
+  // The records that restore the present contents, in an order in which they can be restored. Calls
+  // `begin` while no change is under way.
+  std::vector<Record> capture(const std::function<void()>& begin) const;
+  // Restores a record of capture() or of a journal. Changes that failed when they were journaled
+  // fail again, without a trace. Throws DataLossError for a record that is not valid.
+  void restore(const proto::JournalRecord& record, std::span<const rpc::Attachment> attachments);
+
   std::size_t num_variables() const;
   std::size_t num_remembered() const;  // applied updates
 
@@ -62,6 +73,13 @@ class ParameterStore {
   RefPtr<Entry> entry(VariableId id) const;
   std::shared_ptr<Update> update(std::uint64_t function, std::uint32_t index) const;
 
+  // Journals the record that `fill` sets, with the tensors, if there is a journal.
+  template <class F>
+  void note(const F& fill, std::span<const Tensor> tensors = {}) const;
+
+  // Shared by every change, so that capture() sees none half done.
+  mutable std::shared_mutex changing_;
+  Journal* journal_ = nullptr;
   mutable std::shared_mutex mutex_;  // guards the maps
   std::map<VariableId, RefPtr<Entry>> entries_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::shared_ptr<Update>> updates_;
