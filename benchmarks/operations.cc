@@ -96,6 +96,7 @@ class Prepared {
     slope_ = make_slope(result_);
   }
   std::vector<td::Tensor> backward() {
+    const td::NoGradScope first_order;
     return tape_->gradient(result_, sources_, {.output_gradient = slope_});
   }
   bool has_backward() const { return what_.backward && !sources_.empty(); }

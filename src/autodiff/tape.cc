@@ -88,7 +88,8 @@ std::vector<Tensor> GradientTape::gradient(const Tensor& target, TensorList sour
       indices.push_back(i);
     }
   // A persistent tape, or another live one, may later compute the gradient of this result.
-  pass.create_graph = pass.retain_graph = live_tapes > 1 || impl_->options.persistent;
+  pass.retain_graph = live_tapes > 1 || impl_->options.persistent;
+  pass.create_graph = pass.retain_graph && grad_mode;
 
   std::vector<Tensor> result(sources.size());
   if (from.grad && !pass.sources.empty()) {

@@ -161,6 +161,22 @@ TEST(GradientTape, AssigningAfterTheForwardPassDoesNotChangeTheGradient) {
   EXPECT_FLOAT_EQ(at(w.value()), 100.0f);
 }
 
+TEST(NoGradScope, KeepsAPersistentTapeFromRecordingItsGradients) {
+  GradientTape tape({.persistent = true});
+  const Tensor x = constant({2.0, -1.0}, {.dtype = float64});
+  tape.watch(x);
+  const Tensor y = x * x * x;
+  for (int call = 0; call < 2; ++call) {
+    const Tensor recorded = tape.gradient(y, x);
+    EXPECT_EQ(recorded.to_vector<double>(), (std::vector<double>{12.0, 3.0}));
+    EXPECT_EQ(tape.gradient(recorded, x).to_vector<double>(), (std::vector<double>{12.0, -6.0}));
+    const NoGradScope first_order;
+    const Tensor unrecorded = tape.gradient(y, x);
+    EXPECT_EQ(unrecorded.to_vector<double>(), (std::vector<double>{12.0, 3.0}));
+    EXPECT_FALSE(tape.gradient(unrecorded, x).defined());
+  }
+}
+
 TEST(NoGradScope, RecordsNothing) {
   const Variable w(constant(2.0));
   NoGradScope no_grad;

@@ -7,6 +7,7 @@
 #include "ops/nn_reference.h"
 #include "support/thread_counts.h"
 #include "tandem/math.h"
+#include "tandem/nn.h"
 
 namespace tandem {
 namespace {
@@ -148,7 +149,8 @@ TEST(MatMul, SameTeamSameBits) {
 // on the shape.
 TEST(MatMul, TheSameBitsWithAnyTeam) {
   const std::array<std::int64_t, 3> sizes[] = {{32, 32, 4096},   {10, 84, 5000},  {17, 1, 20001},
-                                               {784, 128, 2048}, {64, 700, 3000}, {1, 1, 9000}};
+                                               {784, 128, 2048}, {64, 700, 3000}, {1, 1, 9000},
+                                               {150, 701, 1500}};
   expect_same_bits_with_any_team([&] {
     std::vector<double> products;
     for (const DType dtype : {float32, bfloat16})
@@ -181,6 +183,23 @@ TEST(MatMul, LongSumsAreLikeFloat64) {
             },
             {random_tensor({k, m}, 1), random_tensor(transpose_b ? Shape{n, k} : Shape{k, n}, 2)},
             dtype, tolerance);
+}
+
+// Right operands of a million numbers or more are packed.
+TEST(MatMul, LargeRightOperandsAgreeWithFloat64) {
+  const std::vector<Tensor> inputs = {random_tensor({130, 1024}, 1, -1, 1),
+                                      random_tensor({1024, 1100}, 2, -1, 1),
+                                      random_tensor({1100}, 3, -1, 1)};
+  const auto product = [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]); };
+  const auto layer = [](const std::vector<Tensor>& in) { return nn::dense(in[0], in[1], in[2]); };
+  expect_like_float64(product, {inputs[0], inputs[1]}, float32, 1e-4);
+  expect_like_float64(layer, inputs, float32, 1e-4);
+  const auto transposed = [](const std::vector<Tensor>& in) {
+    return matmul(in[0], in[1], {.transpose_a = true});
+  };
+  expect_like_float64(transposed,
+                      {random_tensor({1100, 261}, 1, -1, 1), random_tensor({1100, 1030}, 2, -1, 1)},
+                      float32, 1e-4);
 }
 
 TEST(MatMul, RunsFromSeveralThreadsAtOnce) {

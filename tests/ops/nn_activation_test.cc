@@ -124,5 +124,16 @@ TEST(Activation, EluOfASmallAlphaHasTheSlopeOfItsBranch) {
     }
 }
 
+// They would slow down the products of a layer before it many times.
+TEST(Activation, TheGradientOfGeluHasNoSubnormalNumbers) {
+  std::vector<double> points;
+  for (int i = -2000; i <= 2000; ++i) points.push_back(0.01 * i);
+  const Tensor x = constant(points, {.dtype = float32});
+  GradientTape tape;
+  tape.watch(x);
+  for (const float each : tape.gradient(nn::gelu(x), x).to_vector<float>())
+    EXPECT_TRUE(each == 0.0f || std::fabs(each) >= std::numeric_limits<float>::min()) << each;
+}
+
 }  // namespace
 }  // namespace tandem

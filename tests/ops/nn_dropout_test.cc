@@ -85,6 +85,22 @@ TEST(Dropout, TheGradientHasTheSameMask) {
   }
 }
 
+TEST(Dropout, AZeroThatIsKeptHasAGradient) {
+  const Tensor x = zeros({1000});
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor y = nn::dropout(x, 0.25);
+  double kept = 0;
+  const Tensor gradient = tape.gradient(y, x);
+  for (const double value : values_of(gradient)) kept += value * 0.75;
+  EXPECT_NEAR(kept, 750, 5 * std::sqrt(1000 * 0.25 * 0.75));
+  // The gradient is linear in that of y, with the same mask.
+  const Tensor slope = random_tensor({1000}, 2, -1, 1, float32);
+  tape.watch(slope);
+  const Tensor again = tape.gradient(y, x, {.output_gradient = slope});
+  EXPECT_EQ(values_of(tape.gradient(again, slope)), values_of(gradient));
+}
+
 TEST(Dropout, ReplicasDropTheSameElementsAsOneDevice) {
   // 7 examples of 45 elements, split unevenly: no boundary falls on a block of random words.
   const Tensor x = random_tensor({7, 9, 5}, 1, -1, 1, float32);

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/multiversion.h"
 #include "core/parallel.h"
 #include "core/status.h"
+#include "core/widen.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"
 #include "ops/array/array_ops.h"
@@ -59,6 +61,32 @@ void check_range(const Index* indices, std::int64_t count, std::int64_t size) {
                                  size, indices[i], i);
 }
 
+template <class Word, class Index>
+TANDEM_MULTIVERSION void gather_elements(const Word* from, const Index* indices, Word* to,
+                                         std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[indices[i]];
+}
+
+// Copies `count` runs of `run` bytes.
+template <class Index>
+void gather_runs(const std::byte* from, const Index* indices, std::byte* to, std::int64_t count,
+                 std::int64_t run) {
+  const auto elements = [&](auto word) {
+    using Word = decltype(word);
+    gather_elements(reinterpret_cast<const Word*>(from), indices, reinterpret_cast<Word*>(to),
+                    count);
+  };
+  switch (run) {
+    case 1: return elements(std::uint8_t());
+    case 2: return elements(std::uint16_t());
+    case 4: return elements(std::uint32_t());
+    case 8: return elements(std::uint64_t());
+    default:
+      for (std::int64_t i = 0; i < count; ++i)
+        std::memcpy(to + i * run, from + indices[i] * run, static_cast<std::size_t>(run));
+  }
+}
+
 void gather_kernel(KernelContext& c) {
   const TensorView& params = c.inputs[0];
   const AxisSplit split(params.shape,
@@ -72,9 +100,13 @@ void gather_kernel(KernelContext& c) {
     auto* to = c.outputs[0].as<std::byte>();
     const std::int64_t grain = std::max<std::int64_t>(1, 64 * 1024 / run);
     parallel_for(split.outer * count, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        std::memcpy(to + i * run, from + (i / count * split.size + indices[i % count]) * run,
-                    static_cast<std::size_t>(run));
+      while (begin < end) {
+        const std::int64_t outer = begin / count, first = begin % count;
+        const std::int64_t length = std::min(count - first, end - begin);
+        gather_runs(from + outer * split.size * run, indices + first, to + begin * run, length,
+                    run);
+        begin += length;
+      }
     });
   });
 }
@@ -96,8 +128,28 @@ void infer_gather_grad(InferContext& c) {
   c.add_output(c.dtype(0), attrs.shape);
 }
 
+// Adds row i of `gradient` to row indices[i] of `sums`, if that is in [begin, end).
+template <class Sum, class T, class Index>
+TANDEM_MULTIVERSION void add_rows(Sum* sums, const T* gradient, const Index* indices,
+                                  std::int64_t count, std::int64_t columns, std::int64_t begin,
+                                  std::int64_t end) {
+  if (columns == 1) {
+    for (std::int64_t i = 0; i < count; ++i)
+      if (indices[i] >= begin && indices[i] < end)
+        sums[indices[i]] += static_cast<Sum>(gradient[i]);
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (indices[i] < begin || indices[i] >= end) continue;
+    const T* from = gradient + i * columns;
+    Sum* to = sums + indices[i] * columns;
+    for (std::int64_t k = 0; k < columns; ++k) to[k] += static_cast<Sum>(from[k]);
+  }
+}
+
 // Each thread owns a range of the output and adds to it in the order of the indices, so that the
-// sums do not depend on the number of threads. 16-bit types are summed in float32.
+// sums do not depend on the number of threads. 16-bit types are summed in float32, in blocks of
+// rows whose sums stay in the cache.
 template <class T, class Sum, class Index>
 void scatter_add(KernelContext& c, const Index* indices) {
   const Shape& shape = c.outputs[0].shape;
@@ -106,31 +158,42 @@ void scatter_add(KernelContext& c, const Index* indices) {
   const std::int64_t count = c.inputs[1].size(), total = c.outputs[0].size();
   const T* gradient = c.inputs[0].as<T>();
   T* output = c.outputs[0].as<T>();
-  Sum* sums;
-  if constexpr (std::is_same_v<T, Sum>)
-    sums = output;
-  else
-    sums = static_cast<Sum*>(c.scratch(static_cast<std::size_t>(total) * sizeof(Sum)));
-
-  const std::int64_t rows = split.outer * split.size;
-  const std::int64_t work = split.outer * count * split.inner;
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, rows * 16 * 1024 / std::max<std::int64_t>(work + total, 1));
-  parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
-    std::fill(sums + begin * split.inner, sums + end * split.inner, Sum(0));
+  const auto add_to = [&](Sum* sums, std::int64_t begin, std::int64_t end) {
+    std::fill(sums, sums + (end - begin) * split.inner, Sum(0));
     for (std::int64_t outer = begin / split.size; outer * split.size < end; ++outer) {
-      const T* from = gradient + outer * count * split.inner;
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t row = outer * split.size + indices[i];
-        if (row < begin || row >= end) continue;
-        for (std::int64_t k = 0; k < split.inner; ++k)
-          sums[row * split.inner + k] += static_cast<Sum>(from[i * split.inner + k]);
-      }
+      const std::int64_t first = outer * split.size;
+      add_rows(sums + (first - begin) * split.inner, gradient + outer * count * split.inner,
+               indices, count, split.inner, std::max(begin - first, std::int64_t{0}),
+               std::min(end - first, split.size));
     }
-    if constexpr (!std::is_same_v<T, Sum>)
-      for (std::int64_t k = begin * split.inner; k < end * split.inner; ++k)
-        output[k] = static_cast<T>(sums[k]);
-  });
+  };
+  const std::int64_t rows = split.outer * split.size;
+  if constexpr (std::is_same_v<T, Sum>) {
+    const std::int64_t work = split.outer * count * split.inner;
+    const std::int64_t grain =
+        std::max<std::int64_t>(1, rows * 16 * 1024 / std::max<std::int64_t>(work + total, 1));
+    parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+      add_to(output + begin * split.inner, begin, end);
+    });
+  } else {
+    // Every block reads all indices of its rows.
+    constexpr std::int64_t kCached = 64 * 1024;
+    const std::int64_t block =
+        std::clamp<std::int64_t>(std::max(kCached, 8 * count) / split.inner, 1, rows);
+    const std::int64_t blocks = (rows + block - 1) / block;
+    const int threads = static_cast<int>(std::min<std::int64_t>(intra_op_threads(), blocks));
+    const std::int64_t size = block * split.inner;
+    auto* sums =
+        static_cast<Sum*>(c.scratch(static_cast<std::size_t>(threads * size) * sizeof(Sum)));
+    parallel_for(threads, 1, [&](std::int64_t thread, std::int64_t last) {
+      for (; thread < last; ++thread)
+        for (std::int64_t i = thread; i < blocks; i += threads) {
+          const std::int64_t begin = i * block, end = std::min(rows, begin + block);
+          add_to(sums + thread * size, begin, end);
+          narrow(sums + thread * size, output + begin * split.inner, (end - begin) * split.inner);
+        }
+    });
+  }
 }
 
 void gather_grad_kernel(KernelContext& c) {

@@ -1,4 +1,5 @@
 // Concatenating tensors along an axis, and splitting them.
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -70,13 +71,21 @@ void take_parts(KernelContext& c, std::int64_t rows) {
   }
 }
 
-// The gradients of all outputs; zeros for outputs that the loss does not depend on.
+// The gradients of all outputs; zeros for outputs that the loss does not depend on, which share
+// memory if they have one shape.
 std::vector<Tensor> output_gradients(GradContext& c) {
   std::vector<Tensor> gradients;
-  for (int i = 0; i < c.num_outputs(); ++i)
-    gradients.push_back(c.grad(i).defined()
-                            ? c.grad(i)
-                            : zeros(c.output_spec(i).shape, {.dtype = c.output_spec(i).dtype}));
+  Tensor none;
+  for (int i = 0; i < c.num_outputs(); ++i) {
+    if (c.grad(i).defined()) {
+      gradients.push_back(c.grad(i));
+      continue;
+    }
+    const TensorSpec& spec = c.output_spec(i);
+    if (!none.defined() || !(none.shape() == spec.shape))
+      none = zeros(spec.shape, {.dtype = spec.dtype});
+    gradients.push_back(none);
+  }
   return gradients;
 }
 
@@ -124,10 +133,22 @@ namespace {
 
 void concat_kernel(KernelContext& c) { join_parts(c, rows_of_join(c)); }
 
+// The gradients of tensors joined along axis 0 are views.
+void set_row_gradients(GradContext& c, const std::vector<std::int64_t>& sizes) {
+  std::int64_t begin = 0;
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    const std::int64_t end = begin + sizes[static_cast<std::size_t>(i)];
+    if (c.needs_grad(i)) c.set_grad(i, slice_rows(c.grad(), begin, end));
+    begin = end;
+  }
+}
+
 void concat_gradient(GradContext& c) {
   const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, c.output_spec(0).shape.rank());
   std::vector<std::int64_t> sizes;
   for (int i = 0; i < c.num_inputs(); ++i) sizes.push_back(c.input_spec(i).shape[axis]);
+  const bool known = std::ranges::none_of(sizes, [](std::int64_t size) { return size < 0; });
+  if (axis == 0 && known) return set_row_gradients(c, sizes);
   std::vector<Tensor> parts = split(c.grad(), sizes, axis);
   for (int i = 0; i < c.num_inputs(); ++i)
     if (c.needs_grad(i)) c.set_grad(i, std::move(parts[static_cast<std::size_t>(i)]));
@@ -151,7 +172,13 @@ void infer_pack(InferContext& c) {
 }
 
 void pack_gradient(GradContext& c) {
-  std::vector<Tensor> parts = unstack(c.grad(), c.attrs<JoinAttrs>().axis);
+  const std::int64_t axis = c.attrs<JoinAttrs>().axis;
+  if (normalize_axis(c.op(), axis, c.output_spec(0).shape.rank()) == 0) {
+    for (int i = 0; i < c.num_inputs(); ++i)
+      if (c.needs_grad(i)) c.set_grad(i, c.grad()[i]);
+    return;
+  }
+  std::vector<Tensor> parts = unstack(c.grad(), axis);
   for (int i = 0; i < c.num_inputs(); ++i)
     if (c.needs_grad(i)) c.set_grad(i, std::move(parts[static_cast<std::size_t>(i)]));
 }

@@ -2,6 +2,8 @@
 #include "ops/array/pad.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "core/parallel.h"
 #include "core/status.h"
@@ -32,14 +34,22 @@ void infer_pad(InferContext& c) {
   c.add_output(c.dtype(0), Shape(dims));
 }
 
-// Writes the output row by row. A row is the last padded axis with all axes after it.
-template <class T>
-void pad_rows(KernelContext& c) {
+template <class Word>
+void fill_words(Word* out, std::int64_t count, Word value) {
+  if (value == Word(0))
+    std::memset(out, 0, static_cast<std::size_t>(count) * sizeof(Word));
+  else
+    std::fill_n(out, count, value);
+}
+
+// Writes the output row by row. A row is the last padded axis with all axes after it. Word: an
+// unsigned integer of the elements' size.
+template <class Word>
+void pad_rows(KernelContext& c, Word value) {
   const PadAttrs& attrs = c.attrs<PadAttrs>();
   const PadAxes axes(c.inputs[0].shape, c.outputs[0].shape, attrs.before);
-  const T* input = c.inputs[0].as<T>();
-  T* output = c.outputs[0].as<T>();
-  const T value = to_element<T>(attrs.value);
+  const Word* input = c.inputs[0].as<const Word>();
+  Word* output = c.outputs[0].as<Word>();
 
   const int last = axes.rank - 1;
   const std::int64_t lead = axes.before[last], middle = axes.from[last], length = axes.to[last];
@@ -47,21 +57,27 @@ void pad_rows(KernelContext& c) {
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t row = begin; row < end; ++row) {
                    const std::int64_t source = axes.source_of(row, last);
-                   T* target = output + row * length;
+                   Word* target = output + row * length;
                    if (source < 0) {
-                     std::fill_n(target, length, value);
+                     fill_words(target, length, value);
                      continue;
                    }
-                   std::fill_n(target, lead, value);
+                   fill_words(target, lead, value);
                    std::copy_n(input + source * middle, middle, target + lead);
-                   std::fill_n(target + lead + middle, length - lead - middle, value);
+                   fill_words(target + lead + middle, length - lead - middle, value);
                  }
                });
 }
 
 void pad_kernel(KernelContext& c) {
   if (c.outputs[0].size() == 0) return;
-  switch_dtype(c.outputs[0].dtype, [&](auto tag) { pad_rows<typename decltype(tag)::type>(c); });
+  switch_dtype(c.outputs[0].dtype, [&]<class T>(TypeTag<T>) {
+    using Word = std::conditional_t<
+        sizeof(T) == 8, std::uint64_t,
+        std::conditional_t<sizeof(T) == 4, std::uint32_t,
+                           std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
+    pad_rows(c, std::bit_cast<Word>(to_element<T>(c.attrs<PadAttrs>().value)));
+  });
 }
 
 void pad_gradient(GradContext& c) {

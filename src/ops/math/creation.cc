@@ -1,5 +1,6 @@
 // Tensors whose values follow a rule. They are computed on the device, without copies from the
 // host.
+#include <bit>
 #include <cmath>
 
 #include "core/multiversion.h"
@@ -38,12 +39,19 @@ TANDEM_MULTIVERSION void fill_loop(T* out, T value, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) out[i] = value;
 }
 
+template <class T>
+void fill_elements(T* out, double value, std::int64_t count) {
+  // Loops that copy Half and BFloat16 do not vectorise.
+  using Word = std::conditional_t<is_16_bit_floating<T>, std::uint16_t, T>;
+  fill_loop(reinterpret_cast<Word*>(out), std::bit_cast<Word>(to_element<T>(value)), count);
+}
+
 void fill_kernel(KernelContext& c) {
   const double value = c.attrs<FillAttrs>().value;
   switch_dtype(c.outputs[0].dtype, [&]<class T>(TypeTag<T>) {
     T* out = c.outputs[0].as<T>();
     parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      fill_loop<T>(out + begin, to_element<T>(value), end - begin);
+      fill_elements(out + begin, value, end - begin);
     });
   });
 }
@@ -75,6 +83,13 @@ void infer_range(InferContext& c) {
   c.add_output(attrs.dtype, Shape({attrs.count}));
 }
 
+template <class T>
+TANDEM_MULTIVERSION void range_loop(T* out, double start, double step, std::int64_t begin,
+                                    std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i)
+    out[i] = store_as<T>(start + static_cast<double>(i) * step);
+}
+
 void range_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<SequenceAttrs>();
   switch_numeric(attrs.dtype, [&]<class T>(TypeTag<T>) {
@@ -85,8 +100,7 @@ void range_kernel(KernelContext& c) {
                    step = static_cast<std::int64_t>(attrs.step);
         for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<T>(start + i * step);
       } else {
-        for (std::int64_t i = begin; i < end; ++i)
-          out[i] = store_as<T>(attrs.start + static_cast<double>(i) * attrs.step);
+        range_loop(out, attrs.start, attrs.step, begin, end);
       }
     });
   });
@@ -129,7 +143,7 @@ void eye_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<EyeAttrs>();
   switch_dtype(attrs.dtype, [&]<class T>(TypeTag<T>) {
     T* out = c.outputs[0].as<T>();
-    fill_loop<T>(out, to_element<T>(0.0), attrs.rows * attrs.columns);
+    fill_elements(out, 0.0, attrs.rows * attrs.columns);
     for (std::int64_t i = 0; i < std::min(attrs.rows, attrs.columns); ++i)
       out[i * attrs.columns + i] = to_element<T>(1.0);
   });

@@ -100,6 +100,30 @@ TANDEM_INLINED void write_floats(T* out, std::int64_t count, const Value& value)
   }
 }
 
+// Specialised for formulas that change only the sign: the same on the bits of 16-bit numbers.
+template <class Op>
+struct SignOf {};
+template <>
+struct SignOf<cpu::Neg> {
+  struct Bits {
+    TANDEM_INLINED std::uint16_t operator()(std::uint16_t x) const {
+      return static_cast<std::uint16_t>(x ^ 0x8000u);
+    }
+  };
+};
+template <>
+struct SignOf<cpu::Abs> {
+  struct Bits {
+    TANDEM_INLINED std::uint16_t operator()(std::uint16_t x) const {
+      return static_cast<std::uint16_t>(x & 0x7fffu);
+    }
+  };
+};
+template <class Op>
+concept ChangesSign = requires {
+  typename SignOf<Op>::Bits;
+};
+
 // Specialised for formulas that hold for some floats only: excess(operands) is above 0 for the
 // others.
 template <class Op>

@@ -1,5 +1,7 @@
 // Reductions and norms that are composed of other operations.
 #include "core/status.h"
+#include "ops/math/reduce.h"
+#include "runtime/dispatch.h"
 #include "runtime/trace.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
@@ -9,15 +11,11 @@ namespace tandem {
 
 namespace {
 
-// The dtype for squares and sums: float32 for 16-bit dtypes, which would overflow.
-DType wide_dtype(DType dtype) { return size_of(dtype) == 2 ? float32 : dtype; }
 Tensor widened(const Tensor& x) { return cast(x, wide_dtype(x.dtype())); }
 
 Tensor wide_variance(const Tensor& x, const ReduceOptions& options) {
-  const Tensor wide = widened(x);
-  const Tensor mean = reduce_mean(wide, {.axis = options.axis, .keepdims = true});
-  return reduce_mean(squared_difference(wide, mean),
-                     {.axis = options.axis, .keepdims = options.keepdims});
+  const Tensor* input = &x;
+  return run_op(kVariance, {&input, 1}, ReduceAttrs::of(options))[0];
 }
 
 }  // namespace

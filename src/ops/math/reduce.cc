@@ -11,6 +11,7 @@
 #include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/float_chunks.h"
+#include "ops/math/prod_grad.h"
 #include "ops/math/reduce_engine.h"
 #include "ops/math/sum_to_shape.h"
 #include "ops/op_list.h"
@@ -49,6 +50,33 @@ Shape reduced_shape(const Shape& shape, std::uint32_t mask, bool keepdims) {
       sizes.push_back(1);
   }
   return Shape(sizes);
+}
+
+Shape reduced_shape(std::string_view op, const ReduceAttrs& attrs, const Shape& shape) {
+  if (!shape.known()) return attrs.all && !attrs.keepdims ? Shape::scalar() : Shape();
+  return reduced_shape(shape, reduced_axes(op, attrs, shape.rank()), attrs.keepdims);
+}
+
+Tensor with_reduced_axes(const GradContext& c, const Tensor& y) {
+  const auto& attrs = c.attrs<ReduceAttrs>();
+  if (attrs.keepdims) return y;
+  const Shape& shape = c.input_spec(0).shape;
+  return reshape(y, reduced_shape(shape, reduced_axes(c.op().name, attrs, shape.rank()), true));
+}
+
+Tensor per_reduced_element(const GradContext& c, const Tensor& y) {
+  const Shape& shape = c.input_spec(0).shape;
+  const std::uint32_t mask = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), shape.rank());
+  Dims sizes;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if ((mask >> axis & 1u) != 0) sizes.push_back(shape[axis]);
+  const Shape reduced(sizes);
+  const Tensor wide = cast(y, wide_dtype(y.dtype()));
+  if (reduced.fully_defined())
+    // An empty input has an empty gradient; the divisor only must not be 0.
+    return wide / static_cast<double>(std::max<std::int64_t>(reduced.num_elements(), 1));
+  // The count is known when the graph runs.
+  return wide / element_count(reduced, wide.dtype());
 }
 
 namespace {
@@ -165,67 +193,39 @@ void reduce_kernel(KernelContext& c) {
   const std::uint32_t mask =
       reduced_axes(c.op->name, c.attrs<ReduceAttrs>(), c.inputs[0].shape.rank());
   switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
-    if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0) run_reduce(c, mask, kLoops<Op, T>);
+    if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0)
+      run_reduce(c, mask, kLoops<Op, T>, c.outputs[0].data);
   });
 }
 
 template <DTypeSet kDTypes>
 void infer_reduce(InferContext& c) {
   check_dtype(c.op().name, kDTypes, c.dtype(0));
-  const auto& attrs = c.attrs<ReduceAttrs>();
-  const Shape& shape = c.shape(0);
-  if (!shape.known()) {
-    c.add_output(c.dtype(0), attrs.all && !attrs.keepdims ? Shape::scalar() : Shape());
-    return;
-  }
-  c.add_output(c.dtype(0), reduced_shape(shape, reduced_axes(c.op().name, attrs, shape.rank()),
-                                         attrs.keepdims));
+  c.add_output(c.dtype(0), reduced_shape(c.op().name, c.attrs<ReduceAttrs>(), c.shape(0)));
 }
 
 // --- gradients ---
 
-// `y` (the result or its gradient) with the reduced axes restored as axes of size 1.
-Tensor with_axes(const GradContext& c, const Tensor& y) {
-  const auto& attrs = c.attrs<ReduceAttrs>();
-  if (attrs.keepdims) return y;
-  const Shape& shape = c.input_spec(0).shape;
-  return reshape(y, reduced_shape(shape, reduced_axes(c.op().name, attrs, shape.rank()), true));
-}
-
 void sum_gradient(GradContext& c) {
-  c.set_grad(0, broadcast_to(with_axes(c, c.grad()), c.input_spec(0).shape));
+  c.set_grad(0, broadcast_to(with_reduced_axes(c, c.grad()), c.input_spec(0).shape));
 }
 
 void mean_gradient(GradContext& c) {
-  const Shape& shape = c.input_spec(0).shape;
-  const std::uint32_t mask = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), shape.rank());
-  Dims sizes;
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    if ((mask >> axis & 1u) != 0) sizes.push_back(shape[axis]);
-  const Shape reduced(sizes);
-  const DType dtype = c.grad().dtype();
-  const DType wide = dtype == float64 ? float64 : float32;  // counts may be large
-  Tensor share = cast(c.grad(), wide);
-  if (reduced.fully_defined())
-    // An empty input has an empty gradient; the divisor only must not be 0.
-    share = share / static_cast<double>(std::max<std::int64_t>(reduced.num_elements(), 1));
-  else  // the count is known when the graph runs
-    share = share / element_count(reduced, wide);
-  share = cast(share, dtype);
-  c.set_grad(0, broadcast_to(with_axes(c, share), shape));
+  const Tensor share = cast(per_reduced_element(c, c.grad()), c.grad().dtype());
+  c.set_grad(0, broadcast_to(with_reduced_axes(c, share), c.input_spec(0).shape));
 }
 
 // If several elements equal the extremum, they share the gradient equally, as in TensorFlow.
 void extremum_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
-  const Tensor winners = equal(x, with_axes(c, c.output(0)));
+  const Tensor winners = equal(x, with_reduced_axes(c, c.output(0)));
   const auto& attrs = c.attrs<ReduceAttrs>();
   ReduceOptions over = {.axis = attrs.all ? std::nullopt : std::optional(attrs.axes),
                         .keepdims = true};
   // Computed in a dtype that represents large counts.
   const DType wide = x.dtype() == float64 ? float64 : float32;
   const Tensor count = reduce_sum(cast(winners, wide), over);
-  const Tensor share = cast(cast(with_axes(c, c.grad()), wide) / count, x.dtype());
+  const Tensor share = cast(cast(with_reduced_axes(c, c.grad()), wide) / count, x.dtype());
   c.set_grad(0, cast(winners, x.dtype()) * share);
 }
 
@@ -252,27 +252,58 @@ Tensor products_of_others(const Tensor& rows, bool after) {
   return products;
 }
 
+// The data of a product as [a, b, c], of which axis 1 is reduced: a view, or a copy in which the
+// axes of the mask come first.
+struct ProductAxes {
+  Shape merged;  // [a, b, c]
+  Dims order;    // the axes of the copy
+  bool copied = true;
+
+  // A view if the axes of the mask are neighbours, unless `in_front`.
+  ProductAxes(const Shape& shape, std::uint32_t mask, bool in_front)
+      : merged{1, 1, 1}, order(axes_in_front(mask, shape.rank())) {
+    int group = in_front ? 3 : 0;  // before the reduced axes, among them, after them
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      const bool reduced = (mask >> axis & 1u) != 0;
+      if (shape[axis] != 1 && reduced != (group == 1)) ++group;
+      if (group < 3) merged.set(group, merged[group] * shape[axis]);
+    }
+    copied = group >= 3;
+    if (!copied) return;
+    const std::int64_t others = reduced_shape(shape, mask, false).num_elements();
+    merged = {1, shape.num_elements() / others, others};
+  }
+};
+
 // The derivative of a product by an element is the product of the other elements.
 void prod_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
   const Shape& shape = x.shape();
   if (x.size() == 0) return c.set_grad(0, zeros_like(x));
   const std::uint32_t mask = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), shape.rank());
-  const Dims order = axes_in_front(mask, shape.rank());
-  const std::int64_t others = reduced_shape(shape, mask, false).num_elements();
-  const Tensor in_front = transpose(x, order);
-  const Tensor rows = reshape(in_front, {x.size() / others, others});
-  const Tensor products = products_of_others(rows, false) * products_of_others(rows, true);
-  Dims back = order;
-  for (int i = 0; i < order.size(); ++i) back[static_cast<int>(order[i])] = i;
-  c.set_grad(0, with_axes(c, c.grad()) * transpose(reshape(products, in_front.shape()), back));
+  const ProductAxes axes(shape, mask, grad_mode);
+  const Tensor in_order = axes.copied ? transpose(x, axes.order) : x;
+  Tensor dx;
+  if (grad_mode) {
+    const Tensor rows = reshape(in_order, {axes.merged[1], axes.merged[2]});
+    dx = products_of_others(rows, false) * products_of_others(rows, true) *
+         reshape(c.grad(), {1, axes.merged[2]});
+  } else {
+    const Tensor data = reshape(in_order, axes.merged);
+    const Tensor slope = reshape(c.grad(), {axes.merged[0], 1, axes.merged[2]});
+    dx = run(kProdGrad, {&data, &slope});
+  }
+  dx = reshape(dx, in_order.shape());
+  Dims back = axes.order;
+  for (int i = 0; i < axes.order.size(); ++i) back[static_cast<int>(axes.order[i])] = i;
+  c.set_grad(0, axes.copied ? transpose(dx, back) : dx);
 }
 
 // The gradient is x / norm, and 0 where the norm is 0.
 void norm_gradient(GradContext& c) {
-  const Tensor y = with_axes(c, c.output(0));
+  const Tensor y = with_reduced_axes(c, c.output(0));
   const Tensor divisor = where(equal(y, 0.0), ones_like(y), y);
-  c.set_grad(0, c.input(0) * (with_axes(c, c.grad()) / divisor));
+  c.set_grad(0, c.input(0) * (with_reduced_axes(c, c.grad()) / divisor));
 }
 
 template <class Op, DTypeSet kDTypes>
@@ -304,8 +335,9 @@ void infer_sum_to_shape(InferContext& c) {
 
 void sum_to_shape_kernel(KernelContext& c) {
   const std::uint32_t mask = repeated_axes(c.inputs[0].shape, c.outputs[0].shape);
-  switch_numeric(c.inputs[0].dtype,
-                 [&]<class T>(TypeTag<T>) { run_reduce(c, mask, kLoops<cpu::Sum, T>); });
+  switch_numeric(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+    run_reduce(c, mask, kLoops<cpu::Sum, T>, c.outputs[0].data);
+  });
 }
 
 void sum_to_shape_gradient(GradContext& c) {
@@ -361,7 +393,7 @@ Tensor norm(const Tensor& x, const ReduceOptions& options) {
 
 OpList reduce_ops() {
   return list_of<kSum, kMean, kProd, kMax, kMin, kAny, kAll, kEuclideanNorm, kSumToShape, kArgMax,
-                 kArgMin, kCumsum>();
+                 kArgMin, kCumsum, kProdGrad, kVariance, kScaledDistance>();
 }
 
 }  // namespace tandem

@@ -37,7 +37,22 @@ int resolve_axis(std::string_view op, std::int64_t axis, int rank);
 std::uint32_t reduced_axes(std::string_view op, const ReduceAttrs& attrs, int rank);
 // The shape of the result.
 Shape reduced_shape(const Shape& shape, std::uint32_t mask, bool keepdims);
+// The same for a shape that may be unknown. Throws as reduced_axes().
+Shape reduced_shape(std::string_view op, const ReduceAttrs& attrs, const Shape& shape);
 
-extern const OpDef kArgMax, kArgMin, kCumsum;
+// For gradients of reductions of input 0. `y` (the result or its gradient) with the reduced axes
+// restored as axes of size 1:
+Tensor with_reduced_axes(const GradContext& c, const Tensor& y);
+// `y`, in a dtype that represents large counts, divided by the number of elements per result:
+Tensor per_reduced_element(const GradContext& c, const Tensor& y);
+
+// The dtype for squares and sums: float32 for 16-bit dtypes, which would overflow.
+inline DType wide_dtype(DType dtype) { return size_of(dtype) == 2 ? float32 : dtype; }
+
+// (x - mean) * scale in x's dtype. The mean and the scale have one shape, which broadcasts to x's,
+// and wide_dtype(). Computed in that dtype.
+Tensor scaled_distance(const Tensor& x, const Tensor& mean, const Tensor& scale);
+
+extern const OpDef kArgMax, kArgMin, kCumsum, kVariance, kScaledDistance;
 
 }  // namespace tandem

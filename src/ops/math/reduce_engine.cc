@@ -9,10 +9,9 @@
 namespace tandem {
 namespace {
 
-// The elements per block, and the accumulators on the stack.
+// The elements and rows per block.
 constexpr std::int64_t kBlock = 4096;
 constexpr std::int64_t kBlockRows = 64;
-constexpr std::int64_t kChunk = 512;
 
 std::int64_t blocks_of(std::int64_t count, std::int64_t block) {
   return (count + block - 1) / block;
@@ -82,14 +81,14 @@ struct ReduceAxes {
 
 class AxisReduction {
  public:
-  AxisReduction(KernelContext& c, const ReduceAxes& axes, const ReduceLoops& loops)
+  AxisReduction(KernelContext& c, const ReduceAxes& axes, const ReduceLoops& loops, std::byte* out)
       : axes_(axes),
         loops_(loops),
         x_(c.inputs[0].as<const std::byte>()),
-        out_(c.outputs[0].as<std::byte>()),
+        out_(out),
         outer_(axes.kept.count()),
         columns_(axes.inner_reduced ? 1 : axes.inner),
-        chunks_(blocks_of(columns_, kChunk)),
+        chunks_(blocks_of(columns_, kReduceColumns)),
         rows_(axes.reduced.count()),
         reduced_(rows_ * (axes.inner_reduced ? axes.inner : 1)) {
     if (!axes.inner_reduced) {
@@ -123,9 +122,9 @@ class AxisReduction {
   void run_short_runs() const {
     const std::int64_t grain = std::max<std::int64_t>(1, kElementwiseGrain / axes_.inner);
     parallel_for(outer_, grain, [&](std::int64_t begin, std::int64_t end) {
-      alignas(64) std::byte accumulators[kChunk * sizeof(double)];
-      for (; begin < end; begin += kChunk) {
-        const std::int64_t count = std::min(kChunk, end - begin);
+      alignas(64) std::byte accumulators[kReduceColumns * kMaxAccumulator];
+      for (; begin < end; begin += kReduceColumns) {
+        const std::int64_t count = std::min(kReduceColumns, end - begin);
         loops_.runs(x_ + begin * axes_.inner * loops_.input_size, count, axes_.inner, accumulators);
         loops_.finish(accumulators, count, reduced_, out_ + begin * loops_.output_size);
       }
@@ -136,8 +135,9 @@ class AxisReduction {
   void run_task(std::int64_t task) const {
     const std::int64_t chunk = task % chunks_, block = task / chunks_ % blocks_,
                        outer = task / chunks_ / blocks_;
-    const std::int64_t column = chunk * kChunk, columns = std::min(kChunk, columns_ - column);
-    alignas(64) std::byte local[kChunk * sizeof(double)];
+    const std::int64_t column = chunk * kReduceColumns,
+                       columns = std::min(kReduceColumns, columns_ - column);
+    alignas(64) std::byte local[kReduceColumns * kMaxAccumulator];
     std::byte* accumulators =
         blocks_ == 1
             ? local
@@ -175,7 +175,7 @@ class AxisReduction {
   }
 
   void reduce_runs(std::int64_t base, std::int64_t block, std::byte* accumulator) const {
-    alignas(64) std::byte other[sizeof(double)];
+    alignas(64) std::byte other[kMaxAccumulator];
     const std::int64_t first = block * rows_in_block_,
                        last = std::min(rows_, first + rows_in_block_);
     for (std::int64_t row = first; row < last; ++row) {
@@ -216,19 +216,20 @@ class AxisReduction {
 
 }  // namespace
 
-void run_reduce(KernelContext& c, std::uint32_t mask, const ReduceLoops& loops) {
+void run_reduce(KernelContext& c, std::uint32_t mask, const ReduceLoops& loops, void* out) {
   const std::int64_t outputs = c.outputs[0].size();
+  auto* results = static_cast<std::byte*>(out);
   if (outputs == 0) return;
   if (c.inputs[0].size() == 0) {  // every output is the result of no elements
-    alignas(64) std::byte neutral[kChunk * sizeof(double)];
-    loops.rows(nullptr, 0, 0, std::min(kChunk, outputs), true, neutral);
-    for (std::int64_t i = 0; i < outputs; i += kChunk)
-      loops.finish(neutral, std::min(kChunk, outputs - i), 0,
-                   c.outputs[0].as<std::byte>() + i * loops.output_size);
+    alignas(64) std::byte neutral[kReduceColumns * kMaxAccumulator];
+    loops.rows(nullptr, 0, 0, std::min(kReduceColumns, outputs), true, neutral);
+    for (std::int64_t i = 0; i < outputs; i += kReduceColumns)
+      loops.finish(neutral, std::min(kReduceColumns, outputs - i), 0,
+                   results + i * loops.output_size);
     return;
   }
   const ReduceAxes axes(c.inputs[0].shape, mask);
-  AxisReduction(c, axes, loops).run();
+  AxisReduction(c, axes, loops, results).run();
 }
 
 }  // namespace tandem

@@ -33,7 +33,12 @@ TANDEM_MULTIVERSION static void plain_loop(const T* x, Out* out, std::int64_t co
 
 template <class Op, class T, class Out>
 void loop(const T* x, Out* out, std::int64_t count) {
-  if constexpr (is_16_bit_floating<T>)
+  if constexpr (is_16_bit_floating<T> && ChangesSign<Op>)
+    plain_loop<typename SignOf<Op>::Bits>(reinterpret_cast<const std::uint16_t*>(x),
+                                          reinterpret_cast<std::uint16_t*>(out), count);
+  else if constexpr (std::is_same_v<T, bool>)  // GCC does not vectorise the negation of bools
+    plain_loop<Op>(reinterpret_cast<const std::uint8_t*>(x), out, count);
+  else if constexpr (is_16_bit_floating<T>)
     loop_on_floats(
         [](const float* wide, auto* result, std::int64_t n) { loop<Op>(wide, result, n); }, out,
         count, x);

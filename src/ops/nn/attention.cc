@@ -161,7 +161,7 @@ void composed_gradient(GradContext& c) {
                key = heads_first(c.input(1), s.kv_heads),
                value = heads_first(c.input(2), s.kv_heads), dy = heads_first(c.grad(), s.kv_heads);
   const auto dropped = [&](const Tensor& x) {
-    return attrs.rate > 0.0 ? run(kDropout, {&x}, static_cast<const DropoutAttrs&>(attrs)) : x;
+    return attrs.rate > 0.0 ? run_dropout(x, attrs) : x;
   };
   const Tensor products = matmul(query, key, {.transpose_b = true}) * attrs.softmax_scale;
   const auto [scores, allowed] = masked_scores(attrs, reshape(products, flat), mask);

@@ -13,10 +13,10 @@
 #include "core/parallel.h"
 #include "core/vector_math.h"
 #include "ops/math/gemm.h"
+#include "ops/math/rows.h"
 #include "ops/nn/attention.h"
 #include "ops/nn/dropout_range.h"
 #include "ops/nn/norm_math.h"
-#include "ops/nn/rows.h"
 #include "ops/onednn/onednn.h"
 
 namespace tandem {
@@ -123,9 +123,9 @@ TANDEM_MULTIVERSION void mask_scores(const AttentionAttrs& attrs, const Attentio
       else
         for (std::int64_t j = 0; j < at.columns; ++j) use(row[j], elements[first]);
     };
-    if (mask.data && mask.allows)
-      for_columns(static_cast<const bool*>(mask.data),
-                  [](C& score, bool allowed) { score = allowed ? score : kNever; });
+    if (mask.data && mask.allows)  // GCC does not vectorise loops over bools
+      for_columns(static_cast<const std::uint8_t*>(mask.data),
+                  [](C& score, std::uint8_t allowed) { score = allowed != 0 ? score : kNever; });
     else if (mask.data)
       for_columns(static_cast<const T*>(mask.data),
                   [](C& score, T added) { score += static_cast<C>(added); });

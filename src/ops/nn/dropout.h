@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "op/op.h"
+#include "ops/nn/dropout_words.h"
 
 namespace tandem {
 
@@ -28,8 +29,31 @@ struct DropoutAttrs {
   double scale() const { return 1.0 / (1.0 - rate); }
 };
 
-extern const OpDef kDropout;
+struct DropoutGradAttrs {
+  double rate = 0.0;
+  std::int64_t skipped = 0;  // elements of the first block that precede the tensor's
+  TANDEM_FIELDS(rate, skipped)
+
+  double scale() const { return 1.0 / (1.0 - rate); }
+};
+
+// The blocks of random words (dropout_words.h) of a tensor. The mask has a bit per element of each
+// block, which is set if the element is kept.
+struct DropoutBlocks {
+  std::int64_t first;    // block
+  std::int64_t skipped;  // its elements that precede the tensor's
+  std::int64_t count;
+
+  DropoutBlocks(std::int64_t offset, std::int64_t size)
+      : first(offset / kDropoutBlock),
+        skipped(offset % kDropoutBlock),
+        count(size == 0 ? 0 : (skipped + size + kDropoutBlock - 1) / kDropoutBlock) {}
+};
+
+extern const OpDef kDropout, kDropoutGrad;
 // Attributes with the generator's next random key, for a tensor whose first axis is the batch.
 DropoutAttrs next_dropout(double rate, const Shape& shape);
+// Drops elements of x.
+Tensor run_dropout(const Tensor& x, const DropoutAttrs& attrs);
 
 }  // namespace tandem

@@ -11,7 +11,7 @@
 #include "op/op.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/float_chunks.h"
-#include "ops/nn/rows.h"
+#include "ops/math/rows.h"
 
 namespace tandem {
 

@@ -8,7 +8,7 @@
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "ops/math/elementwise.h"
-#include "ops/nn/rows.h"
+#include "ops/math/rows.h"
 #include "ops/nn/update_steps.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"

@@ -35,6 +35,64 @@ std::unique_ptr<Executable> make_product(const memory::desc& a, const memory::de
           {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
 }
 
+bool all_one(const Dims& sizes) {
+  return std::all_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size == 1; });
+}
+
+// Whether packing `b` into the layout that oneDNN prefers pays off. Without it, large products take
+// up to twice as long for some numbers of columns.
+bool packs_b(const MatMul& shape) {
+  return shape.dtype == float32 && !shape.transpose_b && shape.m >= 128 &&
+         shape.k * shape.n >= std::int64_t{1} << 20 && all_one(shape.batch_a) &&
+         all_one(shape.batch_b);
+}
+
+// Copies an operand of products into another layout.
+struct Packing {
+  std::unique_ptr<Executable> reorder;  // null if it is used as it is
+  std::size_t bytes = 0;
+
+  Packing() = default;
+  Packing(const memory::desc& plain, const memory::desc& packed)
+      : reorder(packed == plain ? nullptr : make_reorder(plain, packed)),
+        bytes(packed.get_size()) {}
+  // The operand, or its copy in scratch memory.
+  const void* pack(KernelContext& context, const void* operand) const {
+    if (!reorder) return operand;
+    void* copy = context.scratch(bytes);
+    reorder->run(context, {operand, copy});
+    return copy;
+  }
+};
+
+memory::desc float_matrix(std::int64_t rows, std::int64_t columns, bool transposed) {
+  return {{rows, columns},
+          memory::data_type::f32,
+          transposed ? memory::dims{1, rows} : memory::dims{columns, 1}};
+}
+
+struct WholePlan {
+  std::unique_ptr<Executable> product;
+  Packing packing;
+};
+
+WholePlan make_packed_matmul(const MatMul& shape) {
+  const memory::desc a = float_matrix(shape.m, shape.k, shape.transpose_a),
+                     b = float_matrix(shape.k, shape.n, false),
+                     c = float_matrix(shape.m, shape.n, false),
+                     bias = float_matrix(1, shape.n, false),
+                     any({shape.k, shape.n}, memory::data_type::f32, memory::format_tag::any);
+  const auto desc = shape.bias ? describe<dnnl::matmul>(attributes(), a, any, bias, c)
+                               : describe<dnnl::matmul>(attributes(), a, any, c);
+  const Executable::Argument src{DNNL_ARG_SRC, a}, weights{DNNL_ARG_WEIGHTS, desc.weights_desc()},
+      dst{DNNL_ARG_DST, c}, added{DNNL_ARG_BIAS, bias};
+  const auto make = [&](std::initializer_list<Executable::Argument> arguments) {
+    return std::make_unique<Executable>(dnnl::matmul(desc), desc.scratchpad_desc(), arguments);
+  };
+  return {shape.bias ? make({src, weights, dst, added}) : make({src, weights, dst}),
+          Packing(b, desc.weights_desc())};
+}
+
 std::unique_ptr<Executable> make_matmul(const MatMul& shape) {
   Dims batch = shape.batch_a;
   for (int i = 0; i < batch.size(); ++i) batch[i] = std::max(batch[i], shape.batch_b[i]);
@@ -58,14 +116,14 @@ std::unique_ptr<Executable> make_matmul(const MatMul& shape) {
 // sum over the rows of a batch, which may be many.
 
 bool is_long_sum(const MatMul& shape) {
-  const auto is_one = [](std::int64_t size) { return size == 1; };
-  return shape.transpose_a && !shape.bias && shape.k >= 1024 &&
-         std::all_of(shape.batch_a.begin(), shape.batch_a.end(), is_one) &&
-         std::all_of(shape.batch_b.begin(), shape.batch_b.end(), is_one);
+  return shape.transpose_a && !shape.bias && shape.k >= 1024 && all_one(shape.batch_a) &&
+         all_one(shape.batch_b);
 }
 
-// How the work is divided: small results along the sum, others along their longer side.
+// How the work is divided: small results along the sum, others along their longer side, into parts
+// of 128 if there are more than four: the products of smaller parts are slower.
 struct MatMulParts {
+  static constexpr std::int64_t kFew = 4;
   enum class Along { kRows, kColumns, kSum } along = Along::kSum;
   int count = 1;
 
@@ -75,8 +133,11 @@ struct MatMulParts {
       count = parts_up_to(std::min({most, std::int64_t{16}, shape.k / 512}));
       return;
     }
-    along = shape.m >= shape.n ? Along::kRows : Along::kColumns;
-    count = parts_up_to(std::min({most, std::int64_t{16}, std::max(shape.m, shape.n) / 64}));
+    // Rows of a packed product, whose operands all parts share.
+    along = shape.m >= shape.n || packs_b(shape) ? Along::kRows : Along::kColumns;
+    const std::int64_t length = along == Along::kRows ? shape.m : shape.n;
+    count = parts_up_to(
+        std::min({most, std::int64_t{16}, std::max(length / 128, std::min(length / 64, kFew))}));
   }
 };
 
@@ -90,9 +151,17 @@ std::int64_t size_along(const MatMul& shape, MatMulParts::Along along) {
 
 struct LongSumPlan {
   MatMulParts parts;
+  Packing rows, packing;  // of the left operand, which is stored transposed, and of the right one
   std::vector<TeamExecutable> by_size;  // for the smaller and the larger size of a part
   std::size_t scratchpad_bytes = 0;
 };
+
+// The layout of `b` that oneDNN prefers.
+memory::desc packed_for(const memory::desc& a, const memory::desc& b, const memory::desc& c) {
+  const ThreadBudget alone(1);  // as the products of parts
+  const memory::desc any(b.dims(), b.data_type(), memory::format_tag::any);
+  return describe<dnnl::matmul>(attributes(), a, any, c).weights_desc();
+}
 
 LongSumPlan make_long_sum(const MatMul& shape) {
   using Along = MatMulParts::Along;
@@ -102,16 +171,29 @@ LongSumPlan make_long_sum(const MatMul& shape) {
   const std::int64_t smaller = whole / plan.parts.count;
   const bool even = whole % plan.parts.count == 0;
   const memory::data_type type = data_type(shape.dtype);
+  const bool packs = along == Along::kRows && packs_b(shape);
+  if (packs)
+    plan.rows =
+        Packing(float_matrix(shape.m, shape.k, true), float_matrix(shape.m, shape.k, false));
+  memory::desc packed;
   for (const std::int64_t size : {smaller, smaller + 1}) {
     if (size > smaller && even) break;
     const std::int64_t m = along == Along::kRows ? size : shape.m;
     const std::int64_t n = along == Along::kColumns ? size : shape.n;
     const std::int64_t k = along == Along::kSum ? size : shape.k;
-    const memory::desc a({m, k}, type, memory::dims{1, shape.m});
-    const memory::desc b({k, n}, type,
-                         shape.transpose_b ? memory::dims{1, shape.k} : memory::dims{shape.n, 1});
+    memory::desc a({m, k}, type, memory::dims{1, shape.m});
+    memory::desc b({k, n}, type,
+                   shape.transpose_b ? memory::dims{1, shape.k} : memory::dims{shape.n, 1});
     const memory::desc c({m, n}, along == Along::kSum ? memory::data_type::f32 : type,
                          memory::dims{shape.n, 1});
+    if (packs) {
+      a = float_matrix(m, k, false);
+      if (size == smaller) {
+        packed = packed_for(a, b, c);
+        plan.packing = Packing(b, packed);
+      }
+      b = packed;
+    }
     plan.by_size.emplace_back(std::min(intra_op_threads(), plan.parts.count),
                               [&] { return make_product(a, b, c); });
     plan.scratchpad_bytes = std::max(plan.scratchpad_bytes, plan.by_size.back().scratchpad_bytes());
@@ -140,6 +222,9 @@ void run_long_sum(KernelContext& context, const LongSumPlan& plan, const MatMul&
     others = floats((count - 1) * result);
   }
   const std::int64_t whole = size_along(shape, along);
+  const bool by_rows = plan.rows.reorder != nullptr;
+  a = static_cast<const std::byte*>(plan.rows.pack(context, a));
+  b = static_cast<const std::byte*>(plan.packing.pack(context, b));
   run_parts(threads, count, [&](int thread, int part) {
     const PartRange range = part_of(whole, count, part);
     const std::int64_t row = along == Along::kRows ? range.begin : 0;
@@ -149,7 +234,7 @@ void run_long_sum(KernelContext& context, const LongSumPlan& plan, const MatMul&
     if (along == Along::kSum) to = part == 0 ? sum : others + (part - 1) * result;
     return plan.by_size[range.size == whole / count ? 0 : 1].run(
         thread, work + static_cast<std::size_t>(thread) * thread_bytes,
-        {a + (term * shape.m + row) * element,
+        {a + (by_rows ? row * shape.k : term * shape.m + row) * element,
          b + (shape.transpose_b ? column * shape.k + term : term * shape.n + column) * element,
          to});
   });
@@ -177,12 +262,14 @@ void matmul(KernelContext& context, const MatMul& shape, const void* a, const vo
     return run_long_sum(context, plan, shape, static_cast<const std::byte*>(a),
                         static_cast<const std::byte*>(b), c);
   }
-  using Whole = std::unique_ptr<Executable>;
-  const Whole& whole = plan_for<Whole>(context, key, [&] { return make_matmul(shape); });
+  const WholePlan& whole = plan_for<WholePlan>(context, key, [&] {
+    return packs_b(shape) ? make_packed_matmul(shape) : WholePlan{make_matmul(shape), {}};
+  });
+  b = whole.packing.pack(context, b);
   if (shape.bias)
-    whole->run(context, {a, b, c, bias});
+    whole.product->run(context, {a, b, c, bias});
   else
-    whole->run(context, {a, b, c});
+    whole.product->run(context, {a, b, c});
 }
 
 void gemm(const Gemm& shape, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,

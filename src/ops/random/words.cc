@@ -48,7 +48,47 @@ __attribute__((target("avx2"))) void fill_avx2(const RandomKey& random_key, std:
   }
 }
 
-FillWords best_fill() { return __builtin_cpu_supports("avx2") ? fill_avx2 : fill_plain; }
+// The same for all sixteen counters at once, eight per vector.
+__attribute__((target("avx512f"))) void fill_avx512(const RandomKey& random_key,
+                                                    std::uint64_t counter, Words& words) {
+  constexpr __mmask8 kAll = 0xff;  // the versions without a mask give wrong warnings in GCC 12
+  constexpr int kXorOfThree = 0x96;
+  const __m512i m0 = _mm512_set1_epi64(kPhiloxM0), m1 = _mm512_set1_epi64(kPhiloxM1);
+  const PhiloxState start(random_key, counter);
+  __m512i c0[2], c1[2], c2[2], c3[2];
+  for (int v = 0; v < 2; ++v) {
+    c0[v] = _mm512_add_epi64(_mm512_set1_epi64(start.c0 + 8u * static_cast<unsigned>(v)),
+                             _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0));
+    c1[v] = _mm512_set1_epi64(start.c1);
+    c2[v] = _mm512_set1_epi64(start.c2);
+    c3[v] = _mm512_set1_epi64(start.c3);
+  }
+  std::uint32_t k0 = start.k0, k1 = start.k1;
+  for (int round = 0; round < 10; ++round, k0 += kPhiloxW0, k1 += kPhiloxW1) {
+    const __m512i key0 = _mm512_set1_epi64(k0), key1 = _mm512_set1_epi64(k1);
+    for (int v = 0; v < 2; ++v) {
+      const __m512i p0 = _mm512_maskz_mul_epu32(kAll, c0[v], m0);
+      const __m512i p1 = _mm512_maskz_mul_epu32(kAll, c2[v], m1);
+      c0[v] = _mm512_ternarylogic_epi64(_mm512_maskz_srli_epi64(kAll, p1, 32), c1[v], key0,
+                                        kXorOfThree);
+      c2[v] = _mm512_ternarylogic_epi64(_mm512_maskz_srli_epi64(kAll, p0, 32), c3[v], key1,
+                                        kXorOfThree);
+      c1[v] = p1;
+      c3[v] = p0;
+    }
+  }
+  for (int v = 0; v < 2; ++v) {
+    const __m512i rows[] = {c0[v], c1[v], c2[v], c3[v]};
+    for (int row = 0; row < 4; ++row)
+      _mm512_mask_cvtepi64_storeu_epi32(&words[row][8 * v], kAll, rows[row]);
+  }
+}
+
+FillWords best_fill() {
+  return __builtin_cpu_supports("avx512f") ? fill_avx512
+         : __builtin_cpu_supports("avx2")  ? fill_avx2
+                                           : fill_plain;
+}
 
 #else
 

@@ -19,6 +19,8 @@ KernelList arithmetic_kernels();
 KernelList compare_kernels();
 KernelList cast_kernels();
 KernelList reduce_kernels();
+KernelList variance_kernels();
+KernelList prod_grad_kernels();
 KernelList matmul_kernels();
 KernelList dense_kernels();
 KernelList activation_kernels();
@@ -51,7 +53,8 @@ constexpr KernelList (*kFamilies[])() = {
     join_kernels,        index_kernels,      power_kernels,      arg_reduce_kernels,
     cumsum_kernels,      batch_norm_kernels, layer_norm_kernels, pool_kernels,
     dropout_kernels,     lamb_kernels,       all_finite_kernels, pad_kernels,
-    gather_grad_kernels, random_kernels,     conv_kernels,       attention_kernels};
+    gather_grad_kernels, random_kernels,     conv_kernels,       attention_kernels,
+    variance_kernels,    prod_grad_kernels};
 
 KernelList all_kernels() {
   static const std::vector<CudaKernel> kernels = [] {
