@@ -63,10 +63,12 @@ Tensor Replica::read_in_run(VariableImpl& variable) {
 
 // The program must not read a shared copy itself, because that of another replica may write it.
 Tensor Replica::read_in_function(VariableImpl& variable) {
-  return variable.read_at_start(static_cast<std::size_t>(local_replica_id_), [this, &variable] {
-    const Tensor elements = read_at_once(variable);
+  const auto reader = static_cast<std::size_t>(local_replica_id_);
+  return variable.read_at_start(reader, [this, &variable, reader] {
+    Tensor elements = read_at_once(variable);
     const bool may_change = variable.shared() && at_home(variable, local_replica_id_);
-    return may_change ? exclusive_on(device_, elements) : elements;
+    return may_change ? variable.as_read(exclusive_on(device_, std::move(elements)), reader)
+                      : elements;
   });
 }
 

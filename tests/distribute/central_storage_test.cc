@@ -59,8 +59,12 @@ data::Dataset uneven(std::int64_t count, std::int64_t batch) {
 
 // --- loops of the caller's own ---
 
+// Which part of a step is a traced function: none, all of it, each replica's step, or the forward
+// pass of each replica.
+enum class Traced { kNothing, kAll, kReplicaStep, kForward };
+
 // The losses and the weights of 30 steps of Adam with a bound on the gradients' norm.
-Numbers train(const Strategy& strategy, bool traced, std::int64_t examples = 27) {
+Numbers train(const Strategy& strategy, Traced traced, std::int64_t examples = 27) {
   Sequential model;
   optimizers::Optimizer optimizer;
   random::set_seed(5);
@@ -71,19 +75,30 @@ Numbers train(const Strategy& strategy, bool traced, std::int64_t examples = 27)
     optimizer = optimizers::Adam({.learning_rate = 0.02, .clipping = {.global_clipnorm = 0.5}});
   }
   random::set_seed(77);
-  const auto replica_step = [&](const data::Example& batch) {
-    const Tensor loss = nn::compute_average_loss(
-        nn::sparse_softmax_cross_entropy(batch[1], model(batch[0], {.training = true})));
-    optimizer.minimize(loss, model.trainable_variables());
-    return loss;
+  const auto forward = [&](const Tensor& x, const Tensor& y) {
+    return nn::compute_average_loss(
+        nn::sparse_softmax_cross_entropy(y, model(x, {.training = true})));
   };
+  const auto replayed_forward = function(forward);
+  const auto replica_step = [&](const Tensor& x, const Tensor& y) {
+    const Tensor loss = traced == Traced::kForward ? replayed_forward(x, y) : forward(x, y);
+    optimizer.minimize(loss, model.trainable_variables());
+    return loss.detach();
+  };
+  const auto replayed_replica_step = function(replica_step);
   const auto step = [&](const PerReplica<data::Example>& batch) {
-    return strategy.reduce(ReduceOp::kSum, strategy.run(replica_step, batch));
+    const auto losses = strategy.run(
+        [&](const data::Example& mine) {
+          return traced == Traced::kReplicaStep ? replayed_replica_step(mine[0], mine[1])
+                                                : replica_step(mine[0], mine[1]);
+        },
+        batch);
+    return strategy.reduce(ReduceOp::kSum, losses);
   };
   const auto replayed = function(step);
   Numbers result;
   for (const auto& batch : strategy.experimental_distribute_dataset(uneven(examples, 8).repeat())) {
-    result.push_back((traced ? replayed(batch) : step(batch)).item<float>());
+    result.push_back((traced == Traced::kAll ? replayed(batch) : step(batch)).item<float>());
     if (result.size() == 30) break;
   }
   append(result, model.variables());
@@ -91,49 +106,51 @@ Numbers train(const Strategy& strategy, bool traced, std::int64_t examples = 27)
   return result;
 }
 
-class CentralStorage : public ::testing::TestWithParam<bool> {};
+class CentralStorage : public ::testing::TestWithParam<bool> {
+ protected:
+  static Traced mode() { return GetParam() ? Traced::kAll : Traced::kNothing; }
+};
 INSTANTIATE_TEST_SUITE_P(Eager, CentralStorage, ::testing::Values(false));
 INSTANTIATE_TEST_SUITE_P(Traced, CentralStorage, ::testing::Values(true));
 
 // The last batch has 3 examples, so that of four replicas one has none.
 TEST_P(CentralStorage, StepsOnGpusEqualThoseOfOneDevice) {
   testing::use_gpus(4, 64);
-  const Numbers expected = train(OneDeviceStrategy("/cpu:0"), false);
+  const Numbers expected = train(OneDeviceStrategy("/cpu:0"), Traced::kNothing);
   for (const int replicas : {1, 2, 4}) {
     SCOPED_TRACE(replicas);
-    expect_close(train(central(replicas), GetParam()), expected);
+    expect_close(train(central(replicas), mode()), expected);
   }
-  expect_close(train(central(2, "/gpu:0"), GetParam()), expected);
-  expect_close(train(central(2, "/gpu:1"), GetParam()), expected);
-  expect_close(train(central(2, "/gpu:3"), GetParam()), expected);
+  expect_close(train(central(2, "/gpu:0"), mode()), expected);
+  expect_close(train(central(2, "/gpu:1"), mode()), expected);
+  expect_close(train(central(2, "/gpu:3"), mode()), expected);
 }
 
 TEST_P(CentralStorage, StepsOnCpusEqualThoseOfOneDevice) {
   config::set_logical_cpus(3);
-  const Numbers expected = train(OneDeviceStrategy("/cpu:0"), false);
+  const Numbers expected = train(OneDeviceStrategy("/cpu:0"), Traced::kNothing);
   for (const char* parameters : {"", "/cpu:1", "/cpu:2"}) {
     SCOPED_TRACE(parameters);
     expect_close(train(CentralStorageStrategy({.compute_devices = {"/cpu:0", "/cpu:1"},
                                                .parameter_device = parameters}),
-                       GetParam()),
+                       mode()),
                  expected);
   }
 }
 
 TEST_P(CentralStorage, StepsOnACpuAndAGpuEqualThoseOfOneDevice) {
   testing::use_gpus(1, 64);
-  const Numbers expected = train(OneDeviceStrategy("/cpu:0"), false);
+  const Numbers expected = train(OneDeviceStrategy("/cpu:0"), Traced::kNothing);
   for (const std::vector<std::string>& devices :
        {std::vector<std::string>{"/cpu:0", "/gpu:0"}, {"/gpu:0", "/cpu:0"}})
-    expect_close(train(CentralStorageStrategy({.compute_devices = devices}), GetParam()), expected);
+    expect_close(train(CentralStorageStrategy({.compute_devices = devices}), mode()), expected);
 }
 
 // Batches of 2 for three and four replicas.
 TEST_P(CentralStorage, FewerExamplesThanReplicas) {
   testing::use_gpus(4, 64);
-  const Numbers expected = train(OneDeviceStrategy("/cpu:0"), false, 10);
-  for (const int replicas : {3, 4})
-    expect_close(train(central(replicas), GetParam(), 10), expected);
+  const Numbers expected = train(OneDeviceStrategy("/cpu:0"), Traced::kNothing, 10);
+  for (const int replicas : {3, 4}) expect_close(train(central(replicas), mode(), 10), expected);
 }
 
 TEST_P(CentralStorage, HasTheBitsOfCopiesWhoseGradientsAreSummedOnOneDevice) {
@@ -141,11 +158,22 @@ TEST_P(CentralStorage, HasTheBitsOfCopiesWhoseGradientsAreSummedOnOneDevice) {
   testing::use_gpus(3, 64);
   const MirroredStrategy mirrored(
       {.devices = gpus(3), .cross_device_ops = distribute::ReductionToOneDevice()});
-  const Numbers first = train(central(3), GetParam());
-  const Numbers copies = train(mirrored, GetParam());
+  const Numbers first = train(central(3), mode());
+  const Numbers copies = train(mirrored, mode());
   // The optimizer's slots of MirroredStrategy follow the same order.
   EXPECT_EQ(first, copies);
-  EXPECT_EQ(train(central(3), GetParam()), first);
+  EXPECT_EQ(train(central(3), mode()), first);
+}
+
+TEST(CentralStorageStrategy, ReplicasMayCallTracedFunctions) {
+  testing::use_gpus(4, 64);
+  const Numbers expected = train(OneDeviceStrategy("/cpu:0"), Traced::kNothing);
+  for (const Traced traced : {Traced::kReplicaStep, Traced::kForward})
+    for (const char* parameters : {"/cpu:0", "/gpu:0", "/gpu:2"}) {
+      SCOPED_TRACE(parameters);
+      for (const int replicas : {1, 2, 4})
+        expect_close(train(central(replicas, parameters), traced), expected);
+    }
 }
 
 // Replica-invariant: see replica_invariance_test.cc.
