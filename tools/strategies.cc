@@ -49,7 +49,7 @@ void check(const StrategyChoice& choice) {
     throw InvalidArgumentError("[" + choice.command + "] " + message);
   };
   if (choice.strategy == "default" && !choice.devices.empty())
-    reject("--devices requires --strategy one_device, mirrored or multi_worker");
+    reject("--devices requires --strategy one_device, mirrored, central_storage or multi_worker");
   if (const std::size_t count = devices_of(choice).size();
       choice.strategy == "one_device" && count > 1)
     reject(fmt::format("expected one device for --strategy one_device, got {}", count));
@@ -62,12 +62,14 @@ distribute::Strategy make_strategy(const StrategyChoice& choice) {
   if (choice.strategy == "one_device")
     return distribute::OneDeviceStrategy(choice.devices.empty() ? "/cpu:0" : choice.devices);
   if (choice.strategy == "mirrored") return distribute::MirroredStrategy({.devices = devices});
+  if (choice.strategy == "central_storage")
+    return distribute::CentralStorageStrategy({.compute_devices = devices});
   if (choice.strategy == "multi_worker")
     return distribute::MultiWorkerMirroredStrategy({.devices = devices});
-  throw InvalidArgumentError(
-      "[" + choice.command +
-      "] expected --strategy default, one_device, mirrored or multi_worker, got '" +
-      choice.strategy + "'");
+  throw InvalidArgumentError("[" + choice.command +
+                             "] expected --strategy default, one_device, mirrored, central_storage "
+                             "or multi_worker, got '" +
+                             choice.strategy + "'");
 }
 
 }  // namespace tandem::tools

@@ -9,9 +9,10 @@
 namespace tandem::tools {
 
 struct StrategyChoice {
-  std::string command;               // for messages: "train"
-  std::string strategy = "default";  // or "one_device", "mirrored", "multi_worker"
-  std::string devices;               // comma-separated
+  std::string command;  // for messages: "train"
+  // Or "one_device", "mirrored", "central_storage", "multi_worker".
+  std::string strategy = "default";
+  std::string devices;  // comma-separated
 };
 
 // Throws InvalidArgumentError if strategy and devices contradict each other.

@@ -263,6 +263,43 @@ class MirroredStrategy : public Strategy {
   explicit MirroredStrategy(const MirroredOptions& options = {});
 };
 
+/// Options of CentralStorageStrategy.
+struct CentralStorageOptions {
+  /// Devices that compute, with one replica each. Default: all GPUs, else CPU:0. Throws
+  /// InvalidArgumentError "No duplicates allowed in `compute_devices` argument: (...)" and for
+  /// devices that do not exist.
+  std::vector<std::string> compute_devices{};
+  /// Device of the variables and of their updates; any device of this process. Default: the
+  /// compute device if there is one, else CPU:0.
+  std::string parameter_device{};
+};
+/// One replica per compute device in one process, and one copy of every variable and of the
+/// optimizer's slots on the parameter device. Training is synchronous, as with MirroredStrategy:
+/// gradients are summed on the parameter device, where each variable is updated once, and no
+/// replica continues before that. Each replica gets a variable's value once per step, and again
+/// after a write. As tf.distribute.experimental.CentralStorageStrategy.
+///
+/// Use it if variables and slots need more memory than the compute devices have; otherwise
+/// MirroredStrategy, which copies only gradients in a step. The optimizer's step counter has a copy
+/// per replica.
+///
+/// With several replicas:
+/// - A variable is synchronized on write, also if it is created with kOnRead: values that replicas
+///   assign are reduced by the variable's aggregation, and assigned once. With kNone such an
+///   assignment throws InvalidArgumentError "You must specify an aggregation method to update a
+///   AggregatingVariable in Replica Context. ...". Creating a variable with a value that is not an
+///   aggregation throws InvalidArgumentError "Invalid variable aggregation mode: ...".
+/// - In a traced step, all replicas must read a variable that the step has written before, or none.
+///   UnimplementedError: one body of control flow that replicas run reads a variable and then
+///   updates it; a model whose layers assign variables, such as BatchNormalization, in the
+///   replica-invariant mode.
+class CentralStorageStrategy : public Strategy {
+ public:
+  /// Makes a replica on each compute device.
+  explicit CentralStorageStrategy(const CentralStorageOptions& options = {});
+  const std::string& parameter_device() const;  ///< full name of the variables' device
+};
+
 /// Backend of the collectives between workers.
 enum class Communication {
   kAuto,  ///< kShm on one host, else the fastest available

@@ -43,7 +43,8 @@ LocalPlan local_plan_for(const CrossDeviceOps& ops, const std::vector<Device*>& 
   return plan;
 }
 
-std::vector<Device*> replica_devices(const std::vector<std::string>& names, const char* who) {
+std::vector<Device*> replica_devices(const std::vector<std::string>& names, const char* who,
+                                     const char* argument) {
   std::vector<Device*> devices;
   if (names.empty()) {
     const auto gpus = DeviceManager::get().devices(DeviceType::kGpu, who);
@@ -54,7 +55,7 @@ std::vector<Device*> replica_devices(const std::vector<std::string>& names, cons
   for (const std::string& name : names) {
     Device& device = resolve_device(name, who);
     if (std::find(devices.begin(), devices.end(), &device) != devices.end())
-      fail<InvalidArgumentError>("No duplicates allowed in `devices` argument: ({})",
+      fail<InvalidArgumentError>("No duplicates allowed in `{}` argument: ({})", argument,
                                  fmt::join(names, ", "));
     devices.push_back(&device);
   }
@@ -78,22 +79,24 @@ class RefuseVariables final : public VariableCreator {
 }  // namespace
 
 LocalStrategy::LocalStrategy(std::string name, std::vector<Device*> devices,
-                             std::shared_ptr<ReplicaConnections> connections)
+                             std::shared_ptr<ReplicaConnections> connections,
+                             std::optional<std::size_t> writer)
     : StrategyImpl(std::move(name), devices),
       devices_(std::move(devices)),
       connections_(std::move(connections)),
-      replicas_(make_replicas(all_)),
+      local_{.all = {}, .writer = writer.value_or(devices_.size() - 1)},
+      replicas_(make_replicas(local_)),
       errors_(devices_.size()),
       threads_(static_cast<int>(devices_.size())) {}
 
 LocalStrategy::~LocalStrategy() = default;
 
-std::vector<std::unique_ptr<Replica>> LocalStrategy::make_replicas(std::vector<Replica*>& all,
+std::vector<std::unique_ptr<Replica>> LocalStrategy::make_replicas(LocalReplicas& local,
                                                                    TracedRun* run) {
   std::vector<std::unique_ptr<Replica>> replicas;
   for (std::size_t id = 0; id < devices_.size(); ++id)
     replicas.push_back(std::make_unique<Replica>(mark(), static_cast<int>(id), *connections_,
-                                                 *devices_[id], all, run));
+                                                 *devices_[id], local, run));
   return replicas;
 }
 
@@ -147,15 +150,22 @@ void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
 
 void LocalStrategy::trace(const std::function<void(int)>& step, const BatchSplit& split) {
   const std::vector<bool> participating = find_participants(split);
-  TracedRun run{.ranks = connections_->program_ranks(participating),
+  TracedRun run{.graph = building,
+                .ranks = connections_->program_ranks(participating),
                 .root = requires_all_replicas() ? split.leader : 0,
-                .agreements = {}};
-  std::vector<Replica*> all;
-  const std::vector<std::unique_ptr<Replica>> replicas = make_replicas(all, &run);
-  for (Replica* replica : all) replica->begin(split, participating);
-  for (std::size_t id = 0; id < all.size(); ++id)
-    if (all[id]->active()) enter(*all[id], [&] { step(static_cast<int>(id)); });
-  Generator::current().follow(first_active(all).generator());
+                .agreements = {},
+                .elements = {}};
+  LocalReplicas local{.all = {}, .writer = local_.writer};
+  const std::vector<std::unique_ptr<Replica>> replicas = make_replicas(local, &run);
+  for (Replica* replica : local.all) replica->begin(split, participating);
+  const Replica& writer = replicas.front()->writer();
+  const auto trace_replica = [&](Replica& replica) {
+    enter(replica, [&] { step(replica.local_replica_id()); });
+  };
+  for (Replica* replica : local.all)
+    if (replica->active() && replica != &writer) trace_replica(*replica);
+  trace_replica(*local.all[static_cast<std::size_t>(writer.local_replica_id())]);
+  Generator::current().follow(first_active(local.all).generator());
 }
 
 void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSplit& split) {
@@ -165,7 +175,7 @@ void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSp
   }
   const std::vector<bool> participating = find_participants(split);
   connections_->begin_step(participating);
-  for (Replica* replica : all_) replica->begin(split, participating);
+  for (Replica* replica : local_.all) replica->begin(split, participating);
   const bool record = grad_mode;
   const std::optional<AutocastSettings> casts = autocast_settings();
   threads_.run([&](int replica) {
@@ -175,7 +185,8 @@ void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSp
     run_replica(replica, step);
     grad_mode = previous;
   });
-  Generator::current().set_state(first_active(all_).generator().state());
+  for (Replica* replica : local_.all) replica->end();
+  Generator::current().set_state(first_active(local_.all).generator().state());
 
   // The error that is not an AbortedError is the cause; AbortedErrors are its consequences.
   std::exception_ptr cause;

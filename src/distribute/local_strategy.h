@@ -1,6 +1,8 @@
-// Strategies whose replicas are threads of this process: OneDevice and Mirrored. They also run this
-// process's replicas in strategies over several processes.
+// Strategies whose replicas are threads of this process: OneDevice, Mirrored and CentralStorage.
+// They also run this process's replicas in strategies over several processes.
 #pragma once
+
+#include <optional>
 
 #include "core/thread_team.h"
 #include "distribute/replica.h"
@@ -13,8 +15,10 @@ namespace tandem::distribute {
 // reduces the gradients.
 class LocalStrategy : public StrategyImpl {
  public:
+  // `writer`: the replica that writes shared copies, by default the last one; see LocalReplicas.
   LocalStrategy(std::string name, std::vector<Device*> devices,
-                std::shared_ptr<ReplicaConnections> connections);
+                std::shared_ptr<ReplicaConnections> connections,
+                std::optional<std::size_t> writer = std::nullopt);
   ~LocalStrategy() override;
 
   const std::vector<Device*>& devices() const override { return devices_; }
@@ -28,8 +32,8 @@ class LocalStrategy : public StrategyImpl {
   // Which local replicas take part in a step. Throws InvalidArgumentError if the batch has no
   // examples.
   std::vector<bool> find_participants(const BatchSplit& split) const;
-  // One replica per device. Fills `all` with them.
-  std::vector<std::unique_ptr<Replica>> make_replicas(std::vector<Replica*>& all,
+  // One replica per device. Adds them to `local`.
+  std::vector<std::unique_ptr<Replica>> make_replicas(LocalReplicas& local,
                                                       TracedRun* run = nullptr);
   // Calls `step` in the context of `replica`.
   void enter(Replica& replica, const std::function<void()>& step);
@@ -39,7 +43,7 @@ class LocalStrategy : public StrategyImpl {
 
   std::vector<Device*> devices_;
   std::shared_ptr<ReplicaConnections> connections_;
-  std::vector<Replica*> all_;
+  LocalReplicas local_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<std::exception_ptr> errors_;
   ThreadTeam threads_;
@@ -47,7 +51,9 @@ class LocalStrategy : public StrategyImpl {
 
 // The devices of a strategy, one per replica: those named, else all GPUs, else CPU:0. Throws for
 // devices that do not exist or are named twice; `who` is the strategy in the message.
-std::vector<Device*> replica_devices(const std::vector<std::string>& names, const char* who);
+// `argument`: the option that holds the names.
+std::vector<Device*> replica_devices(const std::vector<std::string>& names, const char* who,
+                                     const char* argument = "devices");
 // How threads on `devices` reduce under `ops`.
 LocalPlan local_plan_for(const CrossDeviceOps& ops, const std::vector<Device*>& devices);
 

@@ -10,11 +10,11 @@
 namespace tandem::distribute {
 
 Replica::Replica(std::shared_ptr<const StrategyMark> strategy, int local,
-                 ReplicaConnections& connections, Device& device, std::vector<Replica*>& all,
+                 ReplicaConnections& connections, Device& device, LocalReplicas& replicas,
                  TracedRun* run)
     : connections_(connections),
       device_(device),
-      all_(all),
+      replicas_(replicas),
       run_(run),
       communicator_(run ? nullptr : connections.communicator(local)),
       traced_(run ? CollectiveMember{run->ranks.group,
@@ -26,14 +26,19 @@ Replica::Replica(std::shared_ptr<const StrategyMark> strategy, int local,
   replica_id_ = connections.first_replica() + local;
   num_replicas_ = connections.num_replicas();
   local_replica_id_ = local;
-  all_.push_back(this);
+  replicas_.all.push_back(this);
 }
 
 void Replica::begin(const BatchSplit& split, const std::vector<bool>& participating) {
   const auto local = static_cast<std::size_t>(local_replica_id_);
   const bool has_batch = split.total >= 0;
-  num_local_replicas_ = static_cast<int>(all_.size());
+  num_local_replicas_ = static_cast<int>(replicas_.all.size());
   active_ = participating[local];
+  num_contributors_ = -1;
+  if (!connections_.requires_all_replicas())
+    num_contributors_ = static_cast<int>(std::ranges::count(participating, true));
+  else if (has_batch && split.of_processes.empty())
+    num_contributors_ = static_cast<int>(std::min<std::int64_t>(split.total, num_replicas_));
   leader_ = connections_.requires_all_replicas()
                 ? split.leader
                 : static_cast<int>(std::find(participating.begin(), participating.end(), true) -
@@ -60,13 +65,14 @@ void Replica::add_to_key(std::string& key) const {
   add(example_offset_);
   add(local_examples_);
   add(global_examples_);
-  for (const Replica* replica : all_) key += replica->active() ? '1' : '0';
+  for (const Replica* replica : replicas_.all) key += replica->active() ? '1' : '0';
 }
 
-bool Replica::updates_inactive() const {
-  const auto first = std::find_if(all_.begin(), all_.end(),
-                                  [](const Replica* replica) { return replica->active(); });
-  return *first == this;
+const Replica& Replica::writer() const {
+  const std::vector<Replica*>& all = replicas_.all;
+  if (const Replica& writer = *all[replicas_.writer]; writer.active()) return writer;
+  return **std::find_if(all.rbegin(), all.rend(),
+                        [](const Replica* replica) { return replica->active(); });
 }
 
 namespace {
@@ -117,8 +123,8 @@ std::unique_ptr<GradientSync> Replica::start_sync(const std::vector<Variable>& v
 }
 
 void Replica::run_for_idle_replicas(const std::function<void()>& update) {
-  if (!updates_inactive()) return;
-  for (Replica* replica : all_) {
+  if (&writer() != this) return;
+  for (Replica* replica : replicas_.all) {
     if (replica->active()) continue;
     ReplicaContextScope context(replica);
     OnDevice on(replica->device());

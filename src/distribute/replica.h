@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "distribute/replica_connections.h"
@@ -16,24 +18,41 @@ namespace tandem::distribute {
 // State that the replicas share while run() is traced. They are traced one after the other on one
 // thread; in the program they communicate by collectives.
 struct TracedRun {
+  GraphImpl* graph = nullptr;  // that run() is traced into
   ReplicaConnections::ProgramRanks ranks;
   int root = 0;                               // rank of the first replica with examples
   std::vector<std::vector<bool>> agreements;  // see TracedSyncOptions
+  // Reads of remote() variables on the devices of their copies, before the writes.
+  std::unordered_map<const VariableImpl*, Tensor> elements;
+};
+
+class Replica;
+
+// The replicas of this process.
+struct LocalReplicas {
+  std::vector<Replica*> all;
+  // The one that writes variables whose copy the replicas share. It is traced last, so that its
+  // nodes follow the reads of all others.
+  std::size_t writer = 0;
 };
 
 // The ReplicaContext of one replica: of a thread of this process, or of a trace of run(). Used
 // by one thread at a time.
 class Replica final : public ReplicaContext {
  public:
-  // `local`: its index in `all`, the replicas of this process. `run`: null if a thread runs
-  // the replica.
+  // `local`: its index in `replicas`, which it adds itself to. `run`: null if a thread runs the
+  // replica.
   Replica(std::shared_ptr<const StrategyMark> strategy, int local, ReplicaConnections& connections,
-          Device& device, std::vector<Replica*>& all, TracedRun* run = nullptr);
+          Device& device, LocalReplicas& replicas, TracedRun* run = nullptr);
 
   // Starts a step on this replica's part of `split`. Local replicas with `participating` take part
   // in its collectives. Random numbers continue the caller's stream.
   void begin(const BatchSplit& split, const std::vector<bool>& participating);
+  // Ends the step: frees what the replica has read of variables on other devices.
+  void end() { reads_.clear(); }
   bool active() const { return active_; }
+  // The replica that writes for all in this step, and runs updates on behalf of the inactive ones.
+  const Replica& writer() const;
   Device& device() const { return device_; }
   Generator& generator() { return generator_; }
 
@@ -42,18 +61,32 @@ class Replica final : public ReplicaContext {
                                            ReduceOp op) override;
   void run_for_idle_replicas(const std::function<void()>& update) override;
   Tensor broadcast(const Tensor& tensor) override;
+  // These two are in remote_reads.cc.
+  Tensor read_remote(VariableImpl& variable) override;
+  void end_write(std::span<const Variable> variables) override;
   void add_to_key(std::string& key) const override;
 
  private:
-  // Whether this replica runs updates on behalf of the inactive ones.
-  bool updates_inactive() const;
+  // Reads of variables that are remote(): eager, in a traced run(), in a function that is traced in
+  // this replica, and after a write in one of these two.
+  Tensor read_at_once(VariableImpl& variable);
+  Tensor read_in_run(VariableImpl& variable);
+  Tensor read_in_function(VariableImpl& variable);
+  Tensor read_written(VariableImpl& variable);
+  // The variables that this trace has written and another replica wrote for this one.
+  std::unordered_set<const VariableImpl*>& written();
+  void note_write(std::span<const Variable> variables);
 
   ReplicaConnections& connections_;
   Device& device_;
-  std::vector<Replica*>& all_;
+  LocalReplicas& replicas_;
   TracedRun* run_;
   std::size_t passes_ = 0;  // backward passes traced in `run_`
   bool active_ = true;
+  // By variable: what this step has read, which is freed when the variable is written.
+  std::unordered_map<const VariableImpl*, Tensor> reads_;
+  std::unordered_set<const VariableImpl*> written_;         // in the current trace
+  std::unordered_set<const VariableImpl*> read_in_bodies_;  // of control flow in a traced run()
   int leader_ = 0;  // the first replica with examples, over all processes
   Generator generator_;
   std::shared_ptr<Communicator> communicator_;  // null while traced

@@ -400,13 +400,17 @@ class Lowering {
     if (value.device == &device) return value;
     Value*& moved = moved_[{&value, &device}];
     if (!moved) {
-      // The memory of a variable may be written while another device copies from it.
-      Value& source = value.root().kind == Value::Kind::kVariable
-                          ? copy(value, *value.device, node.name + "/read")
-                          : value;
+      Value& source = value.root().kind == Value::Kind::kVariable ? snapshot(value, node) : value;
       moved = &copy(source, device, node.name + "/recv");
     }
     return *moved;
+  }
+
+  // The memory of a variable may be written while other devices copy from it.
+  Value& snapshot(Value& value, const Node& node) {
+    Value*& taken = moved_[{&value, value.device}];
+    if (!taken) taken = &copy(value, *value.device, node.name + "/read");
+    return *taken;
   }
 
   // A fetch must not share the memory of a variable, which may change.

@@ -321,6 +321,7 @@ void Optimizer::Impl::update_replicas(std::span<State* const> states,
         const int idle = ReplicaContext::current()->local_replica_id();
         update_copy(static_cast<std::size_t>(idle), states, gradients);
       });
+      context->end_write(variables);
     } else {
       const std::size_t copies = iterations_.impl().storage().num_readers();
       for (std::size_t copy = 0; copy < copies; ++copy) update_copy(copy, states, gradients);

@@ -69,8 +69,9 @@ std::vector<Tensor> Optimizer::Impl::trusted(std::size_t copy, std::span<State* 
   for (std::size_t i = 0; i < states.size(); ++i) {
     if (!gradients[i].defined()) continue;
     VariableImpl& variable = states[i]->variable.impl();
+    if (!variable.storage().applies(copy)) continue;
     const ColocateWith beside(variable.storage().value(copy));
-    result[i] = scaled(*trust_, variable.read(copy), gradients[i], rate);
+    result[i] = scaled(*trust_, variable.read_home(copy), gradients[i], rate);
   }
   return result;
 }

@@ -79,17 +79,23 @@ Tensor aggregate_write(const VariableImpl& variable, const Tensor& value, Replic
   switch (variable.options().aggregation) {
     case VariableAggregation::kNone:
       fail<InvalidArgumentError>(
-          "You must specify an aggregation method to update a MirroredVariable in Replica Context. "
+          "You must specify an aggregation method to update a {} in Replica Context. "
           "Variable {} has "
           "VariableAggregation::kNone; create it with kSum, kMean or kOnlyFirstReplica.",
-          quoted_name(variable));
+          variable.shared() ? "AggregatingVariable" : "MirroredVariable", quoted_name(variable));
     case VariableAggregation::kOnlyFirstReplica: return context.broadcast(value);
     case VariableAggregation::kSum: return context.all_reduce({&value, 1}, ReduceOp::kSum).front();
     case VariableAggregation::kMean:
       return divide(context.all_reduce({&value, 1}, ReduceOp::kSum).front(),
-                    static_cast<double>(context.num_replicas()));
+                    static_cast<double>(context.num_contributors()));
   }
   return value;
+}
+
+void end_write(ReplicaContext& context, VariableImpl& variable) {
+  if (!variable.remote()) return;
+  const Variable written{RefPtr<VariableImpl>(&variable)};
+  context.end_write({&written, 1});
 }
 
 // Runs `combine(current, value)` for the copies that an assignment reaches and stores the results;
@@ -112,7 +118,7 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
   ReplicaContext* context = ReplicaContext::current();
   const auto write = [&](std::size_t copy, const Tensor& new_value) {
     const auto change = [&] {
-      variable.write(copy, combine([&] { return variable.read(copy); }, new_value));
+      variable.write(copy, combine([&] { return variable.read_home(copy); }, new_value));
     };
     if (variable.of_graph()) {
       const OnDeviceOf on(variable.storage().value(copy));
@@ -126,11 +132,19 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
     write(variable.local_index(), value);
   } else if (!variable.distributed()) {
     write(0, value);
+    if (context) end_write(*context, variable);
   } else if (context) {
-    const std::size_t mine = variable.local_index();  // may throw, so it runs before the reduction
+    static_cast<void>(variable.local_index());  // may throw, so it runs before the reduction
     if (on_read(variable) && context->is_padding()) return;
     const Tensor agreed = on_read(variable) ? value : aggregate_write(variable, value, *context);
-    if (variable.storage().applies(mine)) write(mine, agreed);
+    const auto write_agreed = [&] {
+      const std::size_t copy = variable.local_index();
+      if (variable.storage().applies(copy)) write(copy, agreed);
+    };
+    write_agreed();
+    if (on_read(variable)) return;
+    context->run_for_idle_replicas(write_agreed);
+    end_write(*context, variable);
   } else {
     for (std::size_t copy = 0; copy < variable.storage().num_places(); ++copy) write(copy, value);
   }

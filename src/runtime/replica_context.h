@@ -34,6 +34,8 @@ class ReplicaContext {
   // replica, and contributes zeros to collectives. Its local state (on-read variables, metrics)
   // does not change.
   bool is_padding() const { return is_padding_; }
+  // The number of replicas whose tensors all_reduce() adds up: those with examples.
+  int num_contributors() const { return num_contributors_ < 0 ? num_replicas_ : num_contributors_; }
   // The first of this replica's examples in the step's global batch, their number, and the number
   // in the global batch; -1 if the step has no batch. Random numbers of an example depend on its
   // global position, not on the number of replicas.
@@ -55,6 +57,15 @@ class ReplicaContext {
   // backward pass. Only one may be active. Every replica must start it with the same variables.
   virtual std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables,
                                                    ReduceOp op) = 0;
+  // A read of a variable that is remote(), which the replica may keep until a write or the end of
+  // its step. Undefined if it keeps nothing.
+  virtual Tensor read_remote(VariableImpl& variable) {
+    static_cast<void>(variable);
+    return {};
+  }
+  // Called by every replica after an update of or an assignment to `variables` that one replica
+  // did for all that share a copy. Later reads get the new elements.
+  virtual void end_write(std::span<const Variable> variables) { static_cast<void>(variables); }
   // Called before the variable's copy is assigned to. Returns true if the assignment is local to
   // this part and is combined with those of the other parts at the end. REQUIRES: part() >= 0.
   virtual bool gathers_write(VariableImpl& variable) {
@@ -80,6 +91,7 @@ class ReplicaContext {
   int num_replicas_ = 1;
   int local_replica_id_ = 0;
   int num_local_replicas_ = 1;
+  int num_contributors_ = -1;  // -1: all
   bool is_padding_ = false;
   std::int64_t example_offset_ = -1;
   std::int64_t local_examples_ = -1;

@@ -89,6 +89,32 @@ Resource::WithCast StoredResource::with_cast(DType dtype) {
           make_ref<CastResource>(variable_, reader_, dtype)};
 }
 
+// The elements that a reader reads when a run starts, as programs refer to it.
+class CopyForReads final : public Resource {
+ public:
+  CopyForReads(RefPtr<VariableImpl> variable, std::size_t reader, std::function<Tensor()> elements)
+      : variable_(std::move(variable)),
+        spec_(variable_->spec()),
+        reader_(reader),
+        elements_(std::move(elements)) {}
+
+  const void* identity() const override { return &variable_->storage().leaf(reader_); }
+  const std::string& name() const override { return variable_->options().name; }
+  Device& device() const override { return variable_->storage().device(reader_); }
+  const TensorSpec& spec() const override { return spec_; }
+  Tensor value() override {
+    static_cast<void>(storage_of(*variable_, spec_.dtype));
+    return elements_();
+  }
+  Tensor writable() override { throw InternalError("[Variable] a copy for reads was written"); }
+
+ private:
+  RefPtr<VariableImpl> variable_;
+  TensorSpec spec_;
+  std::size_t reader_;
+  std::function<Tensor()> elements_;
+};
+
 // An assignment as an update.
 class Assignment final : public VariableUpdate {
  public:
@@ -124,6 +150,7 @@ VariableImpl::VariableImpl(std::unique_ptr<VariableStorage> storage, const Tenso
       strategy_(distributed_ ? std::move(strategy) : nullptr),
       storage_(std::move(storage)) {
   options_.trainable = static_cast<bool>(storage_->leaf(0));
+  remote_ = shared() || &storage_->home(0) != &storage_->device(0);
 }
 
 VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
@@ -180,8 +207,27 @@ void VariableImpl::require_elements() const {
 
 Tensor VariableImpl::read(std::size_t reader) {
   require_elements();
-  if (!building) return storage_->read(reader);
-  const Tensor handle = memory(reader);
+  if (remote_) [[unlikely]] {
+    ReplicaContext* replica = ReplicaContext::current();
+    if (!replica || replica->local_replica_id() != static_cast<int>(reader))
+      return read_home(reader);
+    if (Tensor kept = replica->read_remote(*this); kept.defined()) return kept;
+  }
+  return building ? read_home(reader) : storage_->read(reader);
+}
+
+Tensor VariableImpl::read_home(std::size_t reader) {
+  require_elements();
+  return building ? trace_read(memory(reader), reader) : storage_->value(reader);
+}
+
+Tensor VariableImpl::read_at_start(std::size_t reader, std::function<Tensor()> elements) {
+  Node& handle = building->handle(
+      make_ref<CopyForReads>(RefPtr<VariableImpl>(this), reader, std::move(elements)));
+  return trace_read(building->tensor(handle), reader);
+}
+
+Tensor VariableImpl::trace_read(const Tensor& handle, std::size_t reader) {
   symbol_of(handle).node->leaf = storage_->leaf(reader);
   Tensor value = storage_->of_reader(reader, run(kReadVariable, {&handle}));
   // A tape watches it although it is not trainable.
@@ -225,11 +271,8 @@ void VariableImpl::convert(DType dtype) {
   if (of_graph_)
     fail<UnimplementedError>("[Variable] {} belongs to a graph and cannot be converted to {}",
                              quoted_name(*this), name_of(dtype));
-  std::vector<Device*> devices;
-  for (std::size_t reader = 0; reader < storage_->num_readers(); ++reader)
-    devices.push_back(&storage_->home(reader));
   const Tensor converted = cast_tensor(storage_->value(0), dtype);
-  storage_ = copy_per_replica(converted, devices, options_.trainable, MemoryTag::kWeights);
+  storage_ = storage_->make_like(converted, options_.trainable, MemoryTag::kWeights);
   spec_.dtype = dtype;
 }
 
@@ -237,8 +280,9 @@ Variable VariableImpl::make_slot(const Tensor& initial_value, std::string name) 
   VariableOptions options{
       .name = std::move(name), .trainable = false, .synchronization = options_.synchronization};
   if (of_graph()) return Variable(make_ref<VariableImpl>(initial_value, std::move(options)));
-  return Variable(make_ref<VariableImpl>(storage_->make_slot(initial_value), impl_of(initial_value),
-                                         std::move(options), nullptr, strategy_));
+  return Variable(make_ref<VariableImpl>(
+      storage_->make_like(initial_value, /*trainable=*/false, MemoryTag::kOptimizer),
+      impl_of(initial_value), std::move(options), nullptr, strategy_));
 }
 
 std::string quoted_name(const VariableImpl& variable) {

@@ -1,6 +1,7 @@
 // The implementation of Variable.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -54,14 +55,29 @@ class VariableImpl final : public RefCounted {
   const RefPtr<Leaf>& leaf() const { return storage_->leaf(local_index()); }
   Device& device() const { return storage_->device(local_index()); }
 
-  // If the thread builds a graph, the next four functions add nodes to it.
+  // Whether the readers share one copy.
+  bool shared() const { return storage_->num_places() < storage_->num_readers(); }
+  // Whether the copy is shared, or on another device than the reader. Replicas then read it by
+  // ReplicaContext::read_remote() and end their writes by end_write().
+  bool remote() const { return remote_; }
+
+  // If the thread builds a graph, the next five functions add nodes to it.
   //
-  // The elements for a reader.
+  // The elements for a reader: in a replica on its device, else where they are.
   Tensor read(std::size_t reader);
+  // The elements on the device of the reader's copy.
+  Tensor read_home(std::size_t reader);
   // Replaces the elements of a reader's copy with those of `value`.
   void write(std::size_t reader, const Tensor& value);
   // A reader's copy, for an operation that writes it in place.
   Tensor memory(std::size_t reader);
+  // A read of what `elements` returns, on the reader's device, when a run of the program starts.
+  // REQUIRES: building.
+  Tensor read_at_start(std::size_t reader, std::function<Tensor()> elements);
+  // `elements`, computed in another way than by a read, as a read of them.
+  Tensor as_read(Tensor elements, std::size_t reader) const {
+    return storage_->of_reader(reader, std::move(elements));
+  }
   // Updates the variable and `slots`, created by make_slot(), once per copy.
   void update(std::size_t reader, const VariableUpdate& update, const Tensor& gradient,
               std::span<const Variable> slots) {
@@ -75,6 +91,7 @@ class VariableImpl final : public RefCounted {
   Variable make_slot(const Tensor& initial_value, std::string name);
 
  private:
+  Tensor trace_read(const Tensor& handle, std::size_t reader);
   // Throws FailedPreconditionError for a variable of a graph unless the thread builds that graph.
   void require_elements() const;
   void apply(std::size_t reader, const VariableUpdate& update, const Tensor& gradient,
@@ -85,6 +102,7 @@ class VariableImpl final : public RefCounted {
   bool of_graph_ = false;
   bool distributed_ = false;
   bool of_layer_ = false;
+  bool remote_ = false;
   std::shared_ptr<WorkerCollectives> workers_;
   std::shared_ptr<const StrategyMark> strategy_;
   std::unique_ptr<VariableStorage> storage_;

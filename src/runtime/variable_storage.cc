@@ -1,6 +1,7 @@
 #include "runtime/variable_storage.h"
 
 #include <array>
+#include <mutex>
 
 #include "core/status.h"
 #include "graph/graph.h"
@@ -88,10 +89,9 @@ class ReplicaCopies final : public VariableStorage {
     return true;
   }
 
-  std::unique_ptr<VariableStorage> make_slot(const Tensor& initial_value) const override {
-    std::vector<Device*> devices;
-    for (std::size_t i = 0; i < num_readers(); ++i) devices.push_back(&device(i));
-    return copy_per_replica(initial_value, devices, /*trainable=*/false, MemoryTag::kOptimizer);
+  std::unique_ptr<VariableStorage> make_like(const Tensor& initial_value, bool trainable,
+                                             MemoryTag tag) const override {
+    return copy_per_replica(initial_value, reader_devices(), trainable, tag);
   }
 
  private:
@@ -112,6 +112,48 @@ class ReplicaCopies final : public VariableStorage {
   std::vector<Cast> casts_;
 };
 
+class SharedCopy final : public VariableStorage {
+ public:
+  SharedCopy(const Tensor& initial_value, Device& home, std::span<Device* const> readers,
+             std::size_t writer, bool trainable, MemoryTag tag)
+      : VariableStorage(readers, 1, trainable, writer),
+        home_(home),
+        tag_(tag),
+        copy_(clone_to(initial_value, home, tag)) {}
+
+  Device& home(std::size_t) const override { return home_; }
+  const void* identity(std::size_t) const override { return &copy_; }
+  Tensor value(std::size_t reader) override {
+    const std::lock_guard lock(mutex_);
+    return of_reader(reader, make_alias(copy_));
+  }
+  Tensor read(std::size_t reader) override {
+    return of_reader(reader, copy_to_device(value(reader), device(reader)));
+  }
+  Tensor writable(std::size_t) override {
+    const std::lock_guard lock(mutex_);
+    if (shared(impl_of(copy_))) copy_ = clone_to(copy_, home_, tag_);
+    return copy_;
+  }
+  void store(std::size_t, const Tensor& value) override {
+    const std::lock_guard lock(mutex_);
+    if (shared(impl_of(copy_)))
+      copy_ = clone_to(value, home_, tag_);
+    else
+      copy_into(copy_, value);
+  }
+  std::unique_ptr<VariableStorage> make_like(const Tensor& initial_value, bool trainable,
+                                             MemoryTag tag) const override {
+    return shared_copy(initial_value, home_, reader_devices(), writer(), trainable, tag);
+  }
+
+ private:
+  Device& home_;
+  const MemoryTag tag_;
+  std::mutex mutex_;  // guards the handle; strategies order reads and writes of the elements
+  Tensor copy_;
+};
+
 constexpr Device* kNoDevice = nullptr;
 
 class MemoryInGraph final : public VariableStorage {
@@ -124,7 +166,9 @@ class MemoryInGraph final : public VariableStorage {
   Tensor value(std::size_t) override { return memory_; }
   Tensor writable(std::size_t) override { of_sessions(); }
   void store(std::size_t, const Tensor&) override { of_sessions(); }
-  std::unique_ptr<VariableStorage> make_slot(const Tensor&) const override { of_sessions(); }
+  std::unique_ptr<VariableStorage> make_like(const Tensor&, bool, MemoryTag) const override {
+    of_sessions();
+  }
 
  private:
   [[noreturn]] static void of_sessions() {
@@ -138,11 +182,17 @@ class MemoryInGraph final : public VariableStorage {
 }  // namespace
 
 VariableStorage::VariableStorage(std::span<Device* const> readers, std::size_t num_places,
-                                 bool trainable)
-    : num_places_(num_places) {
+                                 bool trainable, std::size_t writer)
+    : num_places_(num_places), writer_(writer) {
   TANDEM_ASSERT(num_places == 1 || num_places == readers.size());
   for (Device* device : readers)
     readers_.push_back({device, trainable ? make_ref<Leaf>(device) : RefPtr<Leaf>()});
+}
+
+std::vector<Device*> VariableStorage::reader_devices() const {
+  std::vector<Device*> devices;
+  for (const Reader& reader : readers_) devices.push_back(reader.device);
+  return devices;
 }
 
 bool VariableStorage::update(VariableImpl&, std::size_t, const VariableUpdate&, const Tensor&,
@@ -161,6 +211,12 @@ std::unique_ptr<VariableStorage> copy_per_replica(const Tensor& initial_value,
                                                   std::span<Device* const> devices, bool trainable,
                                                   MemoryTag tag) {
   return std::make_unique<ReplicaCopies>(initial_value, devices, trainable, tag);
+}
+
+std::unique_ptr<VariableStorage> shared_copy(const Tensor& initial_value, Device& home,
+                                             std::span<Device* const> readers, std::size_t writer,
+                                             bool trainable, MemoryTag tag) {
+  return std::make_unique<SharedCopy>(initial_value, home, readers, writer, trainable, tag);
 }
 
 std::unique_ptr<VariableStorage> memory_in_graph(const Tensor& memory, bool trainable) {

@@ -35,8 +35,10 @@ class VariableStorage {
  public:
   static constexpr std::size_t kMaxSlots = 4;  // of a variable in an optimizer
 
-  // `readers`: the device of each reader; null in a graph.
-  VariableStorage(std::span<Device* const> readers, std::size_t num_places, bool trainable);
+  // `readers`: the device of each reader; null in a graph. `writer`: the reader that applies
+  // updates if all share a copy.
+  VariableStorage(std::span<Device* const> readers, std::size_t num_places, bool trainable,
+                  std::size_t writer = 0);
   virtual ~VariableStorage() = default;
   VariableStorage(const VariableStorage&) = delete;
   VariableStorage& operator=(const VariableStorage&) = delete;
@@ -48,11 +50,8 @@ class VariableStorage {
   Device& device(std::size_t reader) const { return *readers_[reader].device; }
   // Null if the variable is not trainable.
   const RefPtr<Leaf>& leaf(std::size_t reader) const { return readers_[reader].leaf; }
-  // Whether this reader applies an update that all readers request. If readers share a copy, the
-  // last one does, because its program order follows all reads of a traced step.
-  bool applies(std::size_t reader) const {
-    return num_places_ > 1 || reader + 1 == readers_.size();
-  }
+  // Whether this reader applies an update that all readers request.
+  bool applies(std::size_t reader) const { return num_places_ > 1 || reader == writer_; }
 
   // The device of a reader's copy.
   virtual Device& home(std::size_t reader) const = 0;
@@ -77,13 +76,16 @@ class VariableStorage {
   virtual void store(std::size_t reader, const Tensor& value) = 0;
   // Applies `update`, or adds nodes that do if the thread builds a graph, and returns true. If it
   // returns false, as by default, VariableImpl does so in the memory of the variable and the slots.
-  // `slots`: created by make_slot(). Called for readers with applies().
+  // `slots`: created by make_like(). Called for readers with applies().
   virtual bool update(VariableImpl& variable, std::size_t reader, const VariableUpdate& update,
                       const Tensor& gradient, std::span<VariableStorage* const> slots);
-  // Creates storage for a slot on the same devices, accounted under MemoryTag::kOptimizer.
-  virtual std::unique_ptr<VariableStorage> make_slot(const Tensor& initial_value) const = 0;
+  // Creates storage for other elements, such as a slot's, on the same devices for the same readers.
+  virtual std::unique_ptr<VariableStorage> make_like(const Tensor& initial_value, bool trainable,
+                                                     MemoryTag tag) const = 0;
 
  protected:
+  std::vector<Device*> reader_devices() const;
+  std::size_t writer() const { return writer_; }
   // `value` with the reader's leaf.
   Tensor of_reader(std::size_t reader, Tensor value) const {
     impl_of(value).grad = {leaf(reader), 0, true};
@@ -100,6 +102,7 @@ class VariableStorage {
 
   std::vector<Reader> readers_;
   std::size_t num_places_;
+  std::size_t writer_;
 };
 
 // One copy on each of `devices`, in the order of the replicas. `tag`: the tag that the memory is
@@ -107,6 +110,10 @@ class VariableStorage {
 std::unique_ptr<VariableStorage> copy_per_replica(const Tensor& initial_value,
                                                   std::span<Device* const> devices, bool trainable,
                                                   MemoryTag tag);
+// One copy on `home` that replicas on `readers` share. Reader `writer` applies updates.
+std::unique_ptr<VariableStorage> shared_copy(const Tensor& initial_value, Device& home,
+                                             std::span<Device* const> readers, std::size_t writer,
+                                             bool trainable, MemoryTag tag);
 // The symbolic memory of a variable of a graph. Each session has its own elements.
 std::unique_ptr<VariableStorage> memory_in_graph(const Tensor& memory, bool trainable);
 

@@ -14,6 +14,12 @@ namespace {
 constexpr const char* kName = "for_each_part";
 
 void check_aggregation(const VariableImpl& variable) {
+  if (variable.shared())
+    fail<UnimplementedError>(
+        "[{}] variable {} is assigned to inside a part; replicas that share one copy do not "
+        "support that, because each part would need its own. Use MirroredStrategy, or return the "
+        "value",
+        kName, quoted_name(variable));
   const VariableOptions& options = variable.options();
   if (options.aggregation == VariableAggregation::kNone)
     fail<InvalidArgumentError>(
@@ -110,8 +116,10 @@ void PartWrites::finish(ReplicaContext* replica) {
       if (variable.options().aggregation == VariableAggregation::kMean) value = value / parts;
     }
     write_copy(variable, write.copy, value);
-    if (replica)
-      replica->run_for_idle_replicas([&] { write_copy(variable, variable.local_index(), value); });
+    if (!replica) continue;
+    const Variable written(write.variable);
+    replica->end_write({&written, 1});
+    replica->run_for_idle_replicas([&] { write_copy(variable, variable.local_index(), value); });
   }
 }
 

@@ -200,6 +200,14 @@ class PartContext final : public ReplicaContext {
     if (step_.replica) step_.replica->run_for_idle_replicas(update);
   }
 
+  // Parts change a copy that no other replica has, so the replica must not keep what it reads.
+  Tensor read_remote(VariableImpl& variable) override {
+    return variable.shared() ? step_.replica->read_remote(variable) : Tensor();
+  }
+  void end_write(std::span<const Variable> variables) override {
+    if (step_.replica) step_.replica->end_write(variables);
+  }
+
   bool gathers_write(VariableImpl& variable) override {
     step_.require_same_graph();
     step_.writes.begin(variable);

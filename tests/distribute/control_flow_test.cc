@@ -216,6 +216,14 @@ TEST(ControlFlowOfReplicas, OnEmulatedGpus) {
   expect_close(a_loop_in_each_step(two, true), a_loop_in_each_step(one, false));
 }
 
+TEST(ControlFlowOfReplicas, OnASharedCopyOfTheVariables) {
+  testing::use_gpus(2, 256);
+  const distribute::CentralStorageStrategy two;
+  const distribute::OneDeviceStrategy one("/cpu:0");
+  expect_close(steps_in_a_loop(two, true), steps_in_a_loop(one, false));
+  expect_close(a_loop_in_each_step(two, true), a_loop_in_each_step(one, false));
+}
+
 TEST(ControlFlowOfReplicas, CollectivesInABranchOfAReplicaAreRefused) {
   config::set_logical_cpus(2);
   const MirroredStrategy two({.devices = {"/cpu:0", "/cpu:1"}});

@@ -184,8 +184,9 @@ class RemoteStorage final : public VariableStorage {
     return true;
   }
 
-  std::unique_ptr<VariableStorage> make_slot(const Tensor& initial_value) const override {
-    return std::make_unique<RemoteStorage>(server_, initial_value, false);
+  std::unique_ptr<VariableStorage> make_like(const Tensor& initial_value, bool trainable,
+                                             MemoryTag) const override {
+    return std::make_unique<RemoteStorage>(server_, initial_value, trainable);
   }
 
  private:

@@ -122,6 +122,9 @@ TEST(Command, TrainsUnderEachStrategy) {
   EXPECT_NEAR(losses({"--strategy", "mirrored", "--devices", "/cpu:0,/cpu:1"}, 2), one, 1e-3 * one);
   EXPECT_NEAR(losses({"--strategy", "mirrored", "--devices", "/gpu:0,/gpu:1"}, 2), one, 1e-3 * one);
   EXPECT_NEAR(losses({"--strategy", "mirrored"}, 2), one, 1e-3 * one);
+  EXPECT_NEAR(losses({"--strategy", "central_storage"}, 2), one, 1e-3 * one);
+  EXPECT_NEAR(losses({"--strategy", "central_storage", "--devices", "/cpu:0,/cpu:1"}, 2), one,
+              1e-3 * one);
   EXPECT_NEAR(losses({}, 1), one, 1e-3 * one);
 }
 

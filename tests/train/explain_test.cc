@@ -227,6 +227,26 @@ void expect_collectives(std::int64_t examples, const std::string& type) {
   EXPECT_EQ(entry(explanation, type + ":1").inputs, (examples - first) * (50 * 4 + 8));
 }
 
+TEST(Explain, CountsASharedCopyOfVariablesOnce) {
+  config::set_logical_cpus(3);
+  const distribute::CentralStorageStrategy strategy(
+      {.compute_devices = {"/cpu:0", "/cpu:1"}, .parameter_device = "/cpu:2"});
+  Model model;
+  {
+    const auto scope = strategy.scope();
+    model = small_model(optimizers::Adam());
+  }
+  const Explanation explanation = explain(model, batch_of(8));
+  EXPECT_EQ(explanation.replica_devices,
+            (std::vector<std::string>{kDevice + "CPU:0", kDevice + "CPU:1"}));
+  EXPECT_GE(entry(explanation, "CPU:2").weights, kTrainable * 4);
+  EXPECT_GE(entry(explanation, "CPU:2").optimizer, 2 * kTrainable * 4);
+  for (const char* device : {"CPU:0", "CPU:1"}) {
+    EXPECT_EQ(entry(explanation, device).weights, 0);
+    EXPECT_LT(entry(explanation, device).optimizer, 64);  // the step counter
+  }
+}
+
 TEST(Explain, CollectiveBytesEqualTheProfile) {
   config::set_logical_cpus(2);
   expect_collectives(9, "CPU");
