@@ -14,47 +14,13 @@
 #include <mutex>
 #include <thread>
 
-#include "ps/proto/journal.pb.h"
-#include "rpc/message.h"
+#include "ps/parameter_store.h"
+#include "ps/records.h"
 
 namespace tandem::ps {
 
-class ParameterStore;
-
-// Appends records to a file. Not thread-safe.
-class RecordWriter {
- public:
-  // Creates the file. Throws as core/file_error.h.
-  explicit RecordWriter(std::filesystem::path path);
-  ~RecordWriter();
-  RecordWriter(const RecordWriter&) = delete;
-  RecordWriter& operator=(const RecordWriter&) = delete;
-
-  // Appends the whole record or nothing.
-  void append(const proto::JournalRecord& record, std::vector<rpc::Attachment> attachments);
-  std::uint64_t bytes() const { return bytes_; }
-
- private:
-  std::filesystem::path path_;
-  int descriptor_ = -1;
-  std::uint64_t bytes_ = 0;
-};
-
-struct Record {
-  proto::JournalRecord header;
-  std::vector<rpc::Attachment> attachments;
-};
-// The complete records of a file. A record that was cut off by the death of the writer, and all that
-// follows it, is left out; `complete` is then false. Throws DataLossError for a file that is not a
-// journal, and as core/file_error.h.
-struct Records {
-  std::vector<Record> records;
-  bool complete = true;
-};
-Records read_records(const std::filesystem::path& path);
-
 // Thread-safe.
-class Journal {
+class Journal final : public ChangeLog {
  public:
   struct Options {
     // A new state is written when the log has at least this size and twice the size of the state.
@@ -65,12 +31,12 @@ class Journal {
   // journals its changes from then on. `store` must be empty and outlive the journal. Throws
   // DataLossError for damaged files.
   Journal(std::filesystem::path directory, ParameterStore& store, const Options& options);
-  ~Journal();
+  ~Journal() override;
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // Called by the store before a change is applied.
-  void append(const proto::JournalRecord& record, std::vector<rpc::Attachment> attachments);
+  void append(const proto::JournalRecord& record,
+              std::vector<rpc::Attachment> attachments) override;
   // Writes a new state now.
   void compact();
   std::uint64_t generation() const;

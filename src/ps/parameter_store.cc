@@ -64,7 +64,7 @@ struct ParameterStore::Update {
 
 template <class F>
 void ParameterStore::note(const F& fill, std::span<const Tensor> tensors) const {
-  if (!journal_) return;
+  if (!log_) return;
   proto::JournalRecord record;
   fill(record);
   rpc::Message message;
@@ -77,7 +77,7 @@ void ParameterStore::note(const F& fill, std::span<const Tensor> tensors) const 
     else
       *record.mutable_applied()->add_inputs() = spec;
   }
-  journal_->append(record, std::move(message.attachments));
+  log_->append(record, std::move(message.attachments));
 }
 
 ParameterStore::ParameterStore() = default;
@@ -241,7 +241,7 @@ std::vector<Record> ParameterStore::capture(const std::function<void()>& begin) 
 
 void ParameterStore::restore(const proto::JournalRecord& record,
                              std::span<const rpc::Attachment> attachments) {
-  TANDEM_ASSERT(!journal_);
+  TANDEM_ASSERT(!log_);
   AttachedTensors tensors(attachments, "ParameterServer");
   try {
     if (record.has_variable()) {

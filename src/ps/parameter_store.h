@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "ps/journal.h"
 #include "ps/part_program.h"
+#include "ps/records.h"
 
 namespace tandem::ps {
 
@@ -54,13 +54,13 @@ class ParameterStore {
   // No closure below this one is sent any more: its updates need not be remembered.
   void finish_below(std::uint64_t closure);
 
-  // Journals every change from now on; null: none. REQUIRES: no other call is under way.
-  void set_journal(Journal* journal) { journal_ = journal; }
+  // Reports every change from now on; null: none. REQUIRES: no other call is under way.
+  void set_log(ChangeLog* log) { log_ = log; }
   // The records that restore the present contents, in an order in which they can be restored. Calls
   // `begin` while no change is under way.
   std::vector<Record> capture(const std::function<void()>& begin) const;
-  // Restores a record of capture() or of a journal. Changes that failed when they were journaled
-  // fail again, without a trace. Throws DataLossError for a record that is not valid.
+  // Restores a record of capture() or of a log. Changes that failed when they were reported fail
+  // again, which is logged. Throws DataLossError for a record that is not valid.
   void restore(const proto::JournalRecord& record, std::span<const rpc::Attachment> attachments);
 
   std::size_t num_variables() const;
@@ -73,13 +73,13 @@ class ParameterStore {
   RefPtr<Entry> entry(VariableId id) const;
   std::shared_ptr<Update> update(std::uint64_t function, std::uint32_t index) const;
 
-  // Journals the record that `fill` sets, with the tensors, if there is a journal.
+  // Reports the record that `fill` sets, with the tensors.
   template <class F>
   void note(const F& fill, std::span<const Tensor> tensors = {}) const;
 
   // Shared by every change, so that capture() sees none half done.
   mutable std::shared_mutex changing_;
-  Journal* journal_ = nullptr;
+  ChangeLog* log_ = nullptr;
   mutable std::shared_mutex mutex_;  // guards the maps
   std::map<VariableId, RefPtr<Entry>> entries_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::shared_ptr<Update>> updates_;

@@ -1,0 +1,116 @@
+#include "ps/records.h"
+
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <string>
+
+#include "core/file_error.h"
+#include "core/status.h"
+#include "rpc/frame.h"
+
+namespace tandem::ps {
+namespace {
+
+constexpr std::array<char, 8> kMagic = {'t', 'd', 'j', 'o', 'u', 'r', 'n', '1'};
+
+// Before each frame.
+struct RecordPrefix {
+  std::uint64_t bytes = 0;
+  std::uint32_t checksum = 0;  // of the frame
+  std::uint32_t reserved = 0;
+};
+
+std::uint32_t add_checksum(std::uint32_t checksum, const void* data, std::size_t bytes) {
+  return static_cast<std::uint32_t>(crc32_z(checksum, static_cast<const Bytef*>(data), bytes));
+}
+
+}  // namespace
+
+RecordWriter::RecordWriter(std::filesystem::path path) : path_(std::move(path)) {
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (descriptor_ < 0)
+    throw_file_error("[ParameterServer] cannot create '" + path_.string() + "'", errno);
+  if (::write(descriptor_, kMagic.data(), kMagic.size()) != static_cast<ssize_t>(kMagic.size()))
+    throw_file_error("[ParameterServer] cannot write '" + path_.string() + "'", errno);
+  bytes_ = kMagic.size();
+}
+
+RecordWriter::~RecordWriter() { ::close(descriptor_); }
+
+void RecordWriter::append(const proto::JournalRecord& record,
+                          std::vector<rpc::Attachment> attachments) {
+  const rpc::Message message{.header = record.SerializeAsString(),
+                             .attachments = std::move(attachments)};
+  const std::string head = rpc::frame_prefix(message, 0);
+  RecordPrefix prefix{.bytes = rpc::frame_bytes(message)};
+  prefix.checksum = add_checksum(0, head.data(), head.size());
+  std::vector<iovec> pieces = {{&prefix, sizeof(prefix)},
+                               {const_cast<char*>(head.data()), head.size()}};
+  for (const rpc::Attachment& attachment : message.attachments) {
+    prefix.checksum =
+        add_checksum(prefix.checksum, attachment.bytes.data(), attachment.bytes.size());
+    pieces.push_back({const_cast<std::byte*>(attachment.bytes.data()), attachment.bytes.size()});
+  }
+  for (std::size_t i = 0; i < pieces.size();) {
+    const int count = static_cast<int>(std::min<std::size_t>(pieces.size() - i, 64));
+    const ssize_t written = ::writev(descriptor_, &pieces[i], count);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int error = errno;
+      // Without the part that was written, later records can be read.
+      if (::ftruncate(descriptor_, static_cast<off_t>(bytes_)) == 0)
+        ::lseek(descriptor_, static_cast<off_t>(bytes_), SEEK_SET);
+      throw_file_error("[ParameterServer] cannot write '" + path_.string() + "'", error);
+    }
+    auto left = static_cast<std::size_t>(written);
+    while (i < pieces.size() && left >= pieces[i].iov_len) left -= pieces[i++].iov_len;
+    if (i == pieces.size()) break;
+    pieces[i].iov_base = static_cast<char*>(pieces[i].iov_base) + left;
+    pieces[i].iov_len -= left;
+  }
+  bytes_ += sizeof(prefix) + prefix.bytes;
+}
+
+Records read_records(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw_file_error("[ParameterServer] cannot open '" + path.string() + "'", errno);
+  const std::uint64_t size = std::filesystem::file_size(path);
+  std::array<char, kMagic.size()> magic{};
+  Records result;
+  if (!file.read(magic.data(), magic.size())) {
+    result.complete = false;  // created, but not written
+    return result;
+  }
+  if (magic != kMagic)
+    fail<DataLossError>("[ParameterServer] '{}' is not a journal", path.string());
+  std::uint64_t at = magic.size();
+  while (at < size) {
+    RecordPrefix prefix;
+    result.complete = false;
+    if (size - at < sizeof(prefix)) break;
+    file.read(reinterpret_cast<char*>(&prefix), sizeof(prefix));
+    at += sizeof(prefix);
+    if (prefix.bytes > size - at) break;
+    std::vector<std::byte> bytes(prefix.bytes);
+    file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    if (add_checksum(0, bytes.data(), bytes.size()) != prefix.checksum) break;
+    const std::span<const std::byte> piece = bytes;
+    rpc::Frame frame = rpc::parse_frame({&piece, 1});
+    Record& record = result.records.emplace_back();
+    if (!record.header.ParseFromString(frame.message.header))
+      fail<DataLossError>("[ParameterServer] '{}' has a record that is not valid", path.string());
+    record.attachments = std::move(frame.message.attachments);
+    at += prefix.bytes;
+    result.complete = true;
+  }
+  return result;
+}
+
+}  // namespace tandem::ps
