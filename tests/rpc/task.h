@@ -1,6 +1,7 @@
 // Servers and channels of a job with one server.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>

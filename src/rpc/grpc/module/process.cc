@@ -3,16 +3,12 @@
 #include <grpc/support/log.h>
 #include <unistd.h>
 
-#include <mutex>
-
 #include "core/env.h"
 #include "core/log.h"
 #include "core/status.h"
 
 namespace tandem::rpc::grpc_module {
 namespace {
-
-const pid_t first_user = getpid();  // when the module is loaded
 
 void forward(gpr_log_func_args* line) {
   logging::debug("[grpc] {}:{}: {}", line->file, line->line, line->message);
@@ -21,10 +17,10 @@ void forward(gpr_log_func_args* line) {
 }  // namespace
 
 void check_process() {
-  static std::once_flag once;
-  std::call_once(once, [] {
+  static const pid_t first_user = [] {
     if (!env_string("GRPC_VERBOSITY")) gpr_set_log_function(forward);
-  });
+    return getpid();
+  }();
   if (getpid() != first_user)
     fail<FailedPreconditionError>(
         "[rpc] this process was forked after its parent had used gRPC, whose threads do not exist "
