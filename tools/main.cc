@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   tandem::tools::add_devices_command(app);
   tandem::tools::add_train_command(app);
   tandem::tools::add_explain_command(app);
+  tandem::tools::add_checkpoint_command(app);
   tandem::tools::add_run_command(app);
   tandem::tools::add_rendezvous_command(app);
   tandem::tools::add_agent_command(app);
@@ -42,7 +43,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     const bool unexpected =
-        dynamic_cast<const CLI::ExtrasError*>(&e) || app.get_subcommands().empty();
+        dynamic_cast<const CLI::ExtrasError*>(&e) || tandem::tools::lacks_command(app);
     return report(
         "InvalidArgumentError",
         "[command line] " + (unexpected ? tandem::tools::describe_unexpected(app) : e.what()));

@@ -49,13 +49,26 @@ std::string about_program(const CLI::App& command) {
                      command.get_name(), program->results().front());
 }
 
+// `tandem checkpoint` has commands of its own.
+bool has_commands(const CLI::App& command) {
+  return !command.get_subcommands([](const CLI::App*) { return true; }).empty();
+}
+
 }  // namespace
+
+bool lacks_command(const CLI::App& app) {
+  const auto commands = app.get_subcommands();
+  return commands.empty() ||
+         (has_commands(*commands.front()) && commands.front()->get_subcommands().empty());
+}
 
 std::string describe_unexpected(const CLI::App& app) {
   const std::vector<std::string> left = app.remaining(true);
   const auto commands = app.get_subcommands();
-  if (commands.empty() || left.empty()) return unknown_command(app, left);
-  const CLI::App& command = *commands.front();
+  if (commands.empty()) return unknown_command(app, left);
+  const CLI::App& outer = *commands.front();
+  if (lacks_command(app)) return unknown_command(outer, left);
+  const CLI::App& command = has_commands(outer) ? *outer.get_subcommands().front() : outer;
   // Reports an unknown option, not the value after it.
   const auto option = std::find_if(left.begin(), left.end(),
                                    [](const std::string& word) { return word.starts_with('-'); });

@@ -13,4 +13,7 @@ namespace tandem::tools {
 // may have been meant.
 std::string describe_unexpected(const CLI::App& app);
 
+// Whether the command line names no command, or none of the commands that its command has.
+bool lacks_command(const CLI::App& app);
+
 }  // namespace tandem::tools

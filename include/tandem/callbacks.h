@@ -134,13 +134,20 @@ struct TrainingCheckpointOptions {
   std::optional<std::int64_t> save_freq{};
   /// Resumes from the file; throws NotFoundError if there is none.
   bool resume = false;
-  /// Stored in the file. Throws InvalidArgumentError on resume if it differs, and names the
+  /// Writes on another thread while training continues. A save waits for the one before; its error
+  /// is thrown then, or at the end of fit(), which waits, too.
+  bool background = false;
+  /// Stored in the checkpoint. Throws InvalidArgumentError on resume if it differs, and names the
   /// difference.
   std::map<std::string, std::string> config{};
 };
-/// Saves the complete training state in one safetensors file: weights, optimizer variables, random
-/// stream, position in the data, the epoch's running sums, callback states and history. A program
-/// that resumes from it ends with the same bits as an uninterrupted run.
+/// Saves the complete training state in one checkpoint (tandem/checkpoint.h): weights, optimizer
+/// variables, random stream, position in the data, the epoch's running sums, callback states and
+/// history. A program that resumes from it ends with the same bits as an uninterrupted run. Under
+/// another strategy or number of replicas it ends with the same result up to rounding.
+///
+/// A single process writes one safetensors file. Several workers write an index at `path` and a
+/// safetensors file each beside it, if they share the directory; otherwise the chief writes.
 Callback TrainingCheckpoint(const std::filesystem::path& path,
                             const TrainingCheckpointOptions& options = {});
 
@@ -170,6 +177,8 @@ struct BackupAndRestoreOptions {
   std::optional<std::int64_t> save_freq{};
   /// Deletes the backup at the end of training, unless training was stopped within an epoch.
   bool delete_checkpoint = true;
+  /// As TrainingCheckpointOptions::background.
+  bool background = false;
 };
 /// Saves a TrainingCheckpoint in `directory`, which is created if necessary, and resumes from it
 /// automatically when the program is started again. As tf.keras.callbacks.BackupAndRestore.

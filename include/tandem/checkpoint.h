@@ -1,10 +1,18 @@
 /// @file
-/// Tensors in safetensors files, and restoring variables from them.
+/// Checkpoints: tensors in files that load under any strategy and number of replicas, and
+/// restoring variables from them.
+///
+/// A checkpoint is a safetensors file, or an index: a JSON file that names the safetensors files
+/// beside it, which hold slices of the tensors. Every function that loads a checkpoint takes both,
+/// and the index of a sharded model of the transformers library (`model.safetensors.index.json`).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,10 +37,182 @@ void save_safetensors(const std::filesystem::path& path, const TensorFile& file)
 /// does not have), and names the path and the tensor.
 TensorFile load_safetensors(const std::filesystem::path& path);
 
+/// A rectangular range of a tensor's elements.
+struct TensorRange {
+  Dims offset{};  ///< the first index along each axis
+  Shape shape{};  ///< the sizes; of the tensor's rank
+  /// Whether offsets and sizes are equal.
+  friend bool operator==(const TensorRange&, const TensorRange&) = default;
+};
+
+/// The elements of a range that a file holds.
+struct CheckpointSlice {
+  TensorRange range{};      ///< which elements
+  std::size_t file = 0;     ///< index in CheckpointReader::files()
+  std::uint64_t begin = 0;  ///< the position of the first byte in the file
+  /// CRC-32 of each chunk of 1 MiB of the slice's bytes. Empty if the checkpoint has none.
+  std::vector<std::uint32_t> chunk_crcs{};
+};
+
+/// One tensor of a checkpoint.
+struct CheckpointTensor {
+  DType dtype = DType::kFloat32;  ///< dtype
+  Shape shape{};                  ///< shape of the whole tensor
+  /// Slices that do not overlap and together are the whole tensor.
+  std::vector<CheckpointSlice> slices{};
+  /// Number of bytes of all elements.
+  std::uint64_t bytes() const {
+    return static_cast<std::uint64_t>(shape.num_elements()) * size_of(dtype);
+  }
+};
+
+/// A file of a checkpoint.
+struct CheckpointFile {
+  std::filesystem::path path{};  ///< path
+  std::uint64_t bytes = 0;       ///< size
+};
+
+/// Reads any part of any tensor of a checkpoint. Reading is from disk, when asked, and of the
+/// chunks that hold the elements alone. A checkpoint that is replaced while it is read remains
+/// readable. As TensorFlow's CheckpointReader (tf.train.load_checkpoint). Not thread-safe.
+class CheckpointReader {
+ public:
+  /// Opens a checkpoint and checks its index: that files have the recorded sizes, and that the
+  /// slices of each tensor neither overlap nor leave elements out. Throws NotFoundError,
+  /// DataLossError or InvalidArgumentError as load_safetensors() does.
+  explicit CheckpointReader(const std::filesystem::path& path);
+
+  const std::map<std::string, CheckpointTensor>& tensors() const;  ///< by name
+  const std::map<std::string, std::string>& metadata() const;      ///< strings
+  const std::vector<CheckpointFile>& files() const;                ///< the files with tensors
+  /// Whether the tensors are described by an index, and not by the only file.
+  bool indexed() const;
+  /// Whether all elements have checksums. Other programs' files have none.
+  bool has_checksums() const;
+
+  /// The description of a tensor. Throws NotFoundError that names it.
+  const CheckpointTensor& at(const std::string& name) const;
+  /// Reads a tensor to the host. Throws NotFoundError, or DataLossError for a wrong checksum.
+  Tensor read(const std::string& name) const;
+  /// Reads the elements of a range of a tensor, whatever its slices. Throws OutOfRangeError for a
+  /// range that exceeds the tensor, and the errors of read().
+  Tensor read(const std::string& name, const TensorRange& range) const;
+  /// Reads all tensors.
+  TensorFile read_all() const;
+
+  /// Reads all files and checks every checksum, that the files' own headers agree with the index,
+  /// and that booleans are 0 or 1. Throws DataLossError for the first problem, with the file and
+  /// the tensor.
+  void verify() const;
+
+ private:
+  class Impl;
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// Options of convert_checkpoint().
+struct ConvertOptions {
+  /// 1: one safetensors file, which other programs open. More: an index, and at most this many
+  /// files. Each tensor is divided along its first axis into slices whose sizes differ by at most
+  /// one, as a partitioner does: 13 rows in 5 shards are 3, 3, 3, 2 and 2.
+  int shards = 1;
+  std::optional<DType> dtype{};  ///< dtype of all floating-point tensors; default: unchanged
+  /// Only the tensors whose names begin so, under the rest of their names, such as "model/".
+  std::string prefix{};
+};
+/// Writes the tensors and the metadata of checkpoint `from` to the checkpoint `to`, which is
+/// replaced completely or not at all. Throws InvalidArgumentError for options out of range, and the
+/// errors of CheckpointReader and save_safetensors().
+void convert_checkpoint(const std::filesystem::path& from, const std::filesystem::path& to,
+                        const ConvertOptions& options = {});
+/// Removes a checkpoint with all its files. Does nothing if there is none. Throws a tandem::Error
+/// if a file cannot be removed.
+void remove_checkpoint(const std::filesystem::path& path);
+
 /// Assigns to each variable the tensor of its name. `what` describes the source in messages. Throws
 /// NotFoundError for missing tensors and InvalidArgumentError for extra ones and for other shapes
 /// or dtypes. Assigns nothing if it throws.
 void restore_variables(const std::vector<Variable>& variables,
                        const std::map<std::string, Tensor>& tensors, const std::string& what);
+
+/// Options of Checkpoint.
+struct CheckpointOptions {
+  /// Writes on another thread. The values are those at the time of the call.
+  bool background = false;
+  /// How long a save may wait for the background save before it.
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+};
+
+/// Saves and restores groups of variables and the state of the random generator, for training loops
+/// of your own. As tf.train.Checkpoint.
+///
+/// With several workers of a strategy all of them call save(), wait() and restore(). Each writes a
+/// share of the tensors if they share the directory; otherwise the chief writes all. The chief
+/// reads a checkpoint and sends it to the others.
+///
+/// Not thread-safe.
+class Checkpoint {
+ public:
+  /// `groups`: the variables by group: {{"model", model.variables()}, {"optimizer", ...}}. A tensor
+  /// of the checkpoint is named GROUP/VARIABLE. Throws InvalidArgumentError for two variables of
+  /// one name in a group.
+  explicit Checkpoint(std::map<std::string, std::vector<Variable>> groups,
+                      const CheckpointOptions& options = {});
+  /// Waits for a background save. An error of it is logged.
+  ~Checkpoint();
+  Checkpoint(Checkpoint&&) noexcept;             ///< moves
+  Checkpoint& operator=(Checkpoint&&) noexcept;  ///< moves
+
+  /// Saves a checkpoint with `metadata`, such as a step and the iterator's position. A crash leaves
+  /// the old one. In the background, errors are thrown by the next call of save() or wait(); with
+  /// several workers the checkpoint is complete after that call. Throws the errors of
+  /// save_safetensors(), AbortedError if another worker could not write, and DeadlineExceededError.
+  void save(const std::filesystem::path& path,
+            const std::map<std::string, std::string>& metadata = {});
+  /// Waits until the last save is complete. Throws its error.
+  void wait();
+  /// Restores the variables and the random generator, and returns the metadata. Throws the errors
+  /// of CheckpointReader and restore_variables(), and changes nothing then.
+  std::map<std::string, std::string> restore(const std::filesystem::path& path);
+
+ private:
+  friend class CheckpointManager;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Options of CheckpointManager.
+struct CheckpointManagerOptions {
+  std::size_t max_to_keep = 5;  ///< how many checkpoints are kept, the newest; 0: all
+  std::string name = "ckpt";    ///< the files are named NAME-STEP.safetensors
+};
+
+/// Keeps the newest checkpoints of a directory. As tf.train.CheckpointManager.
+class CheckpointManager {
+ public:
+  /// `checkpoint` outlives the manager. With several workers all of them call its functions, and
+  /// the chief's directory counts. The directory is made if it does not exist. Throws
+  /// InvalidArgumentError for a name with a slash, and FailedPreconditionError if the directory
+  /// cannot be made.
+  CheckpointManager(Checkpoint& checkpoint, std::filesystem::path directory,
+                    CheckpointManagerOptions options = {});
+
+  /// Saves a checkpoint of `step`, removes the oldest ones, and returns its path. The metadata gets
+  /// the entry "step". Throws InvalidArgumentError for a negative step, and the errors of
+  /// Checkpoint::save().
+  std::filesystem::path save(std::int64_t step, std::map<std::string, std::string> metadata = {});
+  /// The checkpoints of the directory by step, the oldest first.
+  std::vector<std::filesystem::path> checkpoints() const;
+  /// The newest one; none if there is none.
+  std::optional<std::filesystem::path> latest_checkpoint() const;
+  /// Restores the newest checkpoint and returns its metadata; none if there is none. As
+  /// restore_or_initialize() of TensorFlow.
+  std::optional<std::map<std::string, std::string>> restore_latest();
+
+ private:
+  Checkpoint& checkpoint_;
+  std::filesystem::path directory_;
+  CheckpointManagerOptions options_;
+};
 
 }  // namespace tandem

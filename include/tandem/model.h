@@ -237,8 +237,8 @@ class Model {
   /// Writes all variables by name to a safetensors file, which is replaced completely or not at
   /// all.
   void save_weights(const std::filesystem::path& path) const;
-  /// Reads the variables from a safetensors file. Throws NotFoundError or InvalidArgumentError that
-  /// names the tensors if names, shapes or dtypes differ, and DataLossError for corrupt data.
+  /// Reads the variables from a checkpoint (tandem/checkpoint.h). Throws NotFoundError or
+  /// InvalidArgumentError that names the tensors that differ, and DataLossError for corrupt data.
   void load_weights(const std::filesystem::path& path);
 
   /// For Tandem's own code.

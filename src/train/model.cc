@@ -10,6 +10,7 @@
 #include "tandem/checkpoint.h"
 #include "train/functional.h"
 #include "train/model_impl.h"
+#include "train/training_state.h"
 
 namespace tandem {
 namespace {
@@ -207,7 +208,12 @@ void Model::save_weights(const std::filesystem::path& path) const {
 
 void Model::load_weights(const std::filesystem::path& path) {
   const std::vector<Variable> targets = variables();
-  restore_variables(targets, load_safetensors(path).tensors, fmt::format("'{}'", path.string()));
+  const CheckpointReader reader(path);
+  const std::string prefix = weights_prefix(reader);
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [name, tensor] : reader.tensors())
+    if (name.starts_with(prefix)) tensors.emplace(name.substr(prefix.size()), reader.read(name));
+  restore_variables(targets, tensors, fmt::format("'{}'", path.string()));
 }
 
 void save_weights(const Model& model, const std::filesystem::path& path) {

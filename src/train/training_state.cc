@@ -3,21 +3,23 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <set>
+#include <sstream>
 
 #include "core/status.h"
 #include "tandem/checkpoint.h"
 #include "tandem/creation.h"
 #include "tandem/device.h"
 #include "tandem/random.h"
+#include "train/checkpoint/restore.h"
 #include "train/model_impl.h"
-#include "train/restore.h"
-#include "train/safetensors.h"
 
 namespace tandem {
 namespace {
 
 using Named = std::map<std::string, Tensor>;
 
+constexpr const char* kTrainingState = "tandem.training_state";  // metadata: the version
 constexpr const char* kVersion = "2";
 // Prefixes of the tensors' names.
 constexpr const char* kModel = "model/";
@@ -107,18 +109,25 @@ T parse_number(const TensorFile& file, const std::string& key, const std::string
 }
 
 // One line per tensor: name, dtype, shape.
-std::string layout_of(const Named& tensors) {
-  std::string lines;
+std::set<std::string> layout_of(const Named& tensors) {
+  std::set<std::string> lines;
   for (const auto& [name, tensor] : tensors)
-    lines += fmt::format("{} {} {}\n", name, name_of(tensor.dtype()), tensor.shape().to_string());
+    lines.insert(
+        fmt::format("{} {} {}\n", name, name_of(tensor.dtype()), tensor.shape().to_string()));
   return lines;
+}
+
+std::string join(const std::set<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line;
+  return text;
 }
 
 // Checks that no tensor is missing or added, or has another dtype or shape.
 void check_layout(const TensorFile& file, const std::string& what) {
   const auto found = file.metadata.find(kLayout);
   const std::string saved = found == file.metadata.end() ? std::string() : found->second;
-  const std::string present = layout_of(file.tensors);
+  const std::string present = join(layout_of(file.tensors));
   if (saved == present) return;
   const auto at = std::mismatch(saved.begin(), saved.end(), present.begin(), present.end()).first;
   const auto start = static_cast<std::size_t>(at - saved.begin());
@@ -166,83 +175,72 @@ TrainingProgress& progress_of(const Model& model, const char* what) {
   return *progress;
 }
 
-// Gathers the copies of all workers' replicas, for the chief's file.
-void gather_copies(Named& tensors, WorkerCollectives& workers, const std::string& path) {
-  TensorFile mine;
-  for (const char* prefix : {kCopies, kStatistics})
-    for (auto at = tensors.lower_bound(prefix);
-         at != tensors.end() && at->first.starts_with(prefix); ++at)
-      mine.tensors.insert(*at);
-  const std::vector<std::string> all =
-      workers.gather_bytes(safetensors_bytes(mine, path), "training state");
-  if (!workers.is_chief()) return;
-  for (const std::string& bytes : all)
-    for (const auto& [name, tensor] : parse_safetensors(bytes, path).tensors)
-      tensors[name] = tensor;
+// Whether each worker has a tensor of this name for itself.
+bool is_own(const std::string& name) {
+  return name.starts_with(kCopies) || name.starts_with(kStatistics);
 }
 
-// The chief's file, on every worker; none if it does not exist and need not.
-std::optional<TensorFile> load_shared(const Model& model, const std::filesystem::path& path,
-                                      bool must_exist) {
-  const std::shared_ptr<WorkerCollectives> workers = impl_of(model, "load").runner->workers();
-  const auto is_there = [&] { return must_exist || std::filesystem::exists(path); };
-  if (!workers) return is_there() ? std::optional(load_safetensors(path)) : std::nullopt;
-  std::string bytes;
-  // The chief reads and checks the file first, so that an error in it is reported once.
-  if (workers->is_chief() && is_there())
-    bytes = safetensors_bytes(load_safetensors(path), path.string());
-  bytes = workers->broadcast_bytes(bytes, "training state");
-  if (bytes.empty()) return std::nullopt;
-  return parse_safetensors(bytes, path.string());
+// The layout of the tensors of all workers.
+std::string layout_over_workers(const Named& tensors,
+                                const std::shared_ptr<WorkerCollectives>& workers) {
+  std::set<std::string> lines = layout_of(tensors);
+  if (!workers) return join(lines);
+  for (const std::string& text : workers->gather_bytes(join(lines), "training state")) {
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) lines.insert(line + "\n");
+  }
+  return join(lines);
 }
 
 }  // namespace
 
 void save_training_state(const Model& model, const std::filesystem::path& path,
-                         const std::map<std::string, std::string>& config) {
+                         const std::map<std::string, std::string>& config, CheckpointSaver& saver) {
   const TrainingProgress& progress = progress_of(model, "save");
   const DeviceScope host("/cpu:0");
-  TensorFile file;
-  put_all(file.tensors, kModel, values_of(model.variables()));
-  put_all(file.tensors, kOptimizer, values_of(model.optimizer().variables()));
-  save_copies(file.tensors, model.variables());
-  put_all(file.tensors, kStatistics, progress.statistics.state());
+  Named tensors;
+  put_all(tensors, kModel, values_of(model.variables()));
+  put_all(tensors, kOptimizer, values_of(model.optimizer().variables()));
+  save_copies(tensors, model.variables());
+  put_all(tensors, kStatistics, progress.statistics.state());
   for (const auto& [name, values] : progress.history.history)
-    file.tensors[kHistory + name] = constant(values, {.dtype = float64});
+    tensors[kHistory + name] = constant(values, {.dtype = float64});
   if (!progress.history.epoch.empty())
-    file.tensors[kHistoryEpochs] = constant(progress.history.epoch, {.dtype = int64});
+    tensors[kHistoryEpochs] = constant(progress.history.epoch, {.dtype = int64});
   for (std::size_t i = 0; i < progress.callbacks.size(); ++i)
-    put_all(file.tensors, fmt::format("{}{}/", kCallbacks, i), progress.callbacks[i]->state());
+    put_all(tensors, fmt::format("{}{}/", kCallbacks, i), progress.callbacks[i]->state());
 
-  if (const std::shared_ptr<WorkerCollectives> workers = impl_of(model, "save").runner->workers()) {
-    gather_copies(file.tensors, *workers, path.string());
-    if (!workers->is_chief()) return;
-  }
-
+  const std::shared_ptr<WorkerCollectives> workers = impl_of(model, "save").runner->workers();
   const random::GeneratorState generator = random::get_state();
-  file.metadata = {{"tandem.training_state", kVersion},
-                   {"epoch", std::to_string(progress.epoch)},
-                   {"step", std::to_string(progress.step)},
-                   {"data.pass", std::to_string(progress.data.pass)},
-                   {"data.batch", std::to_string(progress.data.batch)},
-                   {"random.seed", std::to_string(generator.seed)},
-                   {"random.offset", std::to_string(generator.offset)}};
-  file.metadata[kLayout] = layout_of(file.tensors);
+  std::map<std::string, std::string> metadata = {
+      {kTrainingState, kVersion},
+      {"epoch", std::to_string(progress.epoch)},
+      {"step", std::to_string(progress.step)},
+      {"data.pass", std::to_string(progress.data.pass)},
+      {"data.batch", std::to_string(progress.data.batch)},
+      {"random.seed", std::to_string(generator.seed)},
+      {"random.offset", std::to_string(generator.offset)},
+      {kLayout, layout_over_workers(tensors, workers)}};
   // A schedule is part of the program, but a fixed learning rate may have been set by a callback.
   if (!model.optimizer().scheduled())
-    file.metadata[kLearningRate] = fmt::format("{}", model.optimizer().learning_rate());
-  for (const auto& [key, value] : config) file.metadata[kConfig + key] = value;
-  save_safetensors(path, file);
+    metadata[kLearningRate] = fmt::format("{}", model.optimizer().learning_rate());
+  for (const auto& [key, value] : config) metadata[kConfig + key] = value;
+
+  std::vector<TensorToSave> to_save;
+  for (const auto& [name, tensor] : tensors)
+    to_save.push_back({.name = name, .value = tensor, .replicated = !is_own(name)});
+  saver.save(path, std::move(to_save), metadata, workers);
 }
 
 bool load_training_state(Model& model, const std::filesystem::path& path,
                          const std::map<std::string, std::string>& config, bool must_exist) {
   TrainingProgress& progress = progress_of(model, "load");
   const std::string what = fmt::format("'{}'", path.string());
-  const std::optional<TensorFile> found = load_shared(model, path, must_exist);
+  const std::optional<TensorFile> found =
+      load_checkpoint(path, must_exist, impl_of(model, "load").runner->workers());
   if (!found) return false;
   const TensorFile& file = *found;
-  const auto version = file.metadata.find("tandem.training_state");
+  const auto version = file.metadata.find(kTrainingState);
   if (version == file.metadata.end() || version->second != kVersion)
     fail<InvalidArgumentError>("[load] {} is no training checkpoint of version {}, got {}", what,
                                kVersion, version == file.metadata.end() ? "none" : version->second);
@@ -285,6 +283,10 @@ bool load_training_state(Model& model, const std::filesystem::path& path,
   progress.step = step;
   progress.data = data;
   return true;
+}
+
+std::string weights_prefix(const CheckpointReader& checkpoint) {
+  return checkpoint.metadata().contains(kTrainingState) ? kModel : "";
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Saves and loads the complete state of training, in one file.
+// Saves and loads the complete state of training, in one checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tandem/model.h"
+#include "train/checkpoint/saver.h"
 #include "train/statistics.h"
 
 namespace tandem {
@@ -32,14 +33,17 @@ struct TrainingProgress {
 // and the progress of fit(). Saves every replica's copy of variables whose copies differ, so that
 // the same strategy resumes with the same bits; another strategy starts from their aggregate.
 // `config`: values that must be equal when training resumes. Throws FailedPreconditionError outside
-// fit(), and the errors of save_safetensors(). Every worker calls it, and the chief writes.
+// fit(), and the errors of CheckpointSaver::save(). Every worker calls it.
 void save_training_state(const Model& model, const std::filesystem::path& path,
-                         const std::map<std::string, std::string>& config);
+                         const std::map<std::string, std::string>& config, CheckpointSaver& saver);
 // The inverse. Returns false if there is no file and `must_exist` is false. Throws
 // InvalidArgumentError if `config` differs (naming the differences), and the errors of
-// load_safetensors() and restore_variables(); the model is unchanged then. Every worker calls it
-// and gets the contents of the chief's file.
+// CheckpointReader and restore_variables(); the model is unchanged then. Every worker calls it
+// and gets the contents of the chief's checkpoint.
 bool load_training_state(Model& model, const std::filesystem::path& path,
                          const std::map<std::string, std::string>& config, bool must_exist);
+
+// The prefix of the names of a checkpoint's weights: empty unless it is a training state.
+std::string weights_prefix(const CheckpointReader& checkpoint);
 
 }  // namespace tandem

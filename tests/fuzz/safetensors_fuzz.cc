@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tandem/errors.h"
-#include "train/safetensors.h"
+#include "train/checkpoint/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::istringstream in(std::string(reinterpret_cast<const char*>(data), size));

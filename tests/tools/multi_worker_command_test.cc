@@ -106,7 +106,7 @@ TEST(MultiWorkerTraining, ASignalToOneRankStopsAllAfterTheSameStep) {
   EXPECT_EQ(ended.status, 128 + SIGTERM) << ended.err;
   EXPECT_EQ(count(ended.err, "[0] tandem: [train] SIGTERM stopped training after step "), 1u)
       << ended.err;
-  EXPECT_EQ(files.count_files(), 2u) << "the state and the report";
+  EXPECT_EQ(files.count_files(), 4u) << "the index, a file of each rank, and the report";
 }
 
 // After a rank is killed during training, no process of the job is left.

@@ -1,4 +1,3 @@
-#include "core/atomic_file.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "train/model_impl.h"
@@ -12,13 +11,16 @@ struct Policy {
   bool must_exist = false;  // whether a missing file is an error
   bool may_exist = false;
   bool delete_at_end = false;
+  bool background = false;
   std::map<std::string, std::string> config;
 };
 
 class CheckpointImpl final : public CallbackBase {
  public:
   CheckpointImpl(const char* name, std::filesystem::path path, Policy policy)
-      : path_(std::move(path)), policy_(std::move(policy)) {
+      : path_(std::move(path)),
+        policy_(std::move(policy)),
+        saver_({.background = policy_.background}) {
     if (policy_.save_freq && *policy_.save_freq < 1)
       fail<InvalidArgumentError>("[{}] expected save_freq of at least 1, got {}", name,
                                  *policy_.save_freq);
@@ -27,12 +29,14 @@ class CheckpointImpl final : public CallbackBase {
   bool runs_last() const override { return true; }
 
   void on_train_begin(Model& model) override {
+    saver_.discard();  // that of a call of fit() that failed
     if (!policy_.must_exist && !policy_.may_exist) return;
-    if (impl_of(model, "load").is_chief()) remove_stale_files(path_);  // by a run that was killed
+    if (impl_of(model, "load").is_chief()) remove_unused_parts(path_);  // of a run that was killed
     load_training_state(model, path_, policy_.config, policy_.must_exist);
   }
 
   void on_batch_end(Model& model, std::int64_t batch, const Logs&) override {
+    saver_.poll();
     const bool due = policy_.save_freq && (batch + 1) % *policy_.save_freq == 0;
     if (due || impl_of(model, "save").stop) save(model);
   }
@@ -42,30 +46,34 @@ class CheckpointImpl final : public CallbackBase {
   }
 
   void on_train_end(Model& model) override {
+    saver_.wait();
     if (!policy_.delete_at_end || within_epoch(model) || !impl_of(model, "save").is_chief()) return;
-    std::error_code error;
-    std::filesystem::remove(path_, error);
-    if (error)
-      logging::warn("[BackupAndRestore] cannot remove '{}': {}", path_.string(), error.message());
+    try {
+      remove_checkpoint(path_);
+    } catch (const Error& error) {
+      logging::warn("[BackupAndRestore] {}", error.what());
+    }
   }
 
  private:
   // After an epoch that was stopped, its last step has saved the state.
   static bool within_epoch(const Model& model) { return impl_of(model, "save").progress->step > 0; }
-  void save(const Model& model) const { save_training_state(model, path_, policy_.config); }
+  void save(const Model& model) { save_training_state(model, path_, policy_.config, saver_); }
 
   std::filesystem::path path_;
   Policy policy_;
+  CheckpointSaver saver_;
 };
 
 }  // namespace
 
 Callback TrainingCheckpoint(const std::filesystem::path& path,
                             const TrainingCheckpointOptions& options) {
-  return Callback(std::make_shared<CheckpointImpl>(
-      "TrainingCheckpoint", path,
-      Policy{
-          .save_freq = options.save_freq, .must_exist = options.resume, .config = options.config}));
+  return Callback(std::make_shared<CheckpointImpl>("TrainingCheckpoint", path,
+                                                   Policy{.save_freq = options.save_freq,
+                                                          .must_exist = options.resume,
+                                                          .background = options.background,
+                                                          .config = options.config}));
 }
 
 Callback BackupAndRestore(const std::filesystem::path& directory,
@@ -80,6 +88,7 @@ Callback BackupAndRestore(const std::filesystem::path& directory,
                                        Policy{.save_freq = options.save_freq,
                                               .may_exist = true,
                                               .delete_at_end = options.delete_checkpoint,
+                                              .background = options.background,
                                               .config = {}}));
 }
 

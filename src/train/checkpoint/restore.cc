@@ -1,4 +1,4 @@
-#include "train/restore.h"
+#include "train/checkpoint/restore.h"
 
 #include <algorithm>
 #include <set>

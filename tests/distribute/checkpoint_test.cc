@@ -1,0 +1,256 @@
+// Checkpoints that move between strategies: what several workers save in parallel loads in one
+// process, and the reverse.
+#include "tandem/checkpoint.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "distribute/multi_worker_training.h"
+#include "support/files.h"
+
+namespace tandem {
+namespace {
+
+using callbacks::Callback;
+using callbacks::TrainingCheckpoint;
+using distribute::DefaultStrategy;
+using distribute::MirroredStrategy;
+using distribute::MultiWorkerMirroredStrategy;
+using distribute::Strategy;
+using testing::batches;
+using testing::ChildProcess;
+using testing::make_model;
+using testing::numbers_of;
+using testing::run_workers;
+using testing::TemporaryDirectory;
+using testing::text_of;
+using testing::values_of;
+
+std::vector<double> state_of(const Model& model) {
+  std::vector<double> numbers;
+  for (const Variable& variable : model.variables())
+    for (double value : values_of(variable.value())) numbers.push_back(value);
+  for (const Variable& variable : model.optimizer().variables())
+    for (double value : values_of(variable.value())) numbers.push_back(value);
+  return numbers;
+}
+
+struct TrainingRun {
+  std::filesystem::path path;
+  std::int64_t epochs = 2;
+  bool resume = false;
+  bool background = false;
+  bool moments = false;
+};
+
+// Trains to the end of `epochs`, saves, and returns the weights, slots and losses.
+std::string train(const Strategy& strategy, const TrainingRun& run) {
+  random::set_seed(4);
+  Sequential model = make_model(strategy, {.moments = run.moments});
+  const History history = model.fit(
+      batches(),
+      {.epochs = run.epochs,
+       .callbacks = {TrainingCheckpoint(
+           run.path, {.save_freq = 3, .resume = run.resume, .background = run.background})},
+       .verbose = 0});
+  std::vector<double> numbers = state_of(model);
+  for (double loss : history.at("loss")) numbers.push_back(loss);
+  return text_of(numbers);
+}
+
+std::string train_by(const std::string& how, const TrainingRun& run) {
+  if (how == "workers") {
+    const auto results = run_workers(2, [&](int) {
+      return train(
+          MultiWorkerMirroredStrategy({.timeout = testing::kFarAway, .devices = {"/cpu:0"}}), run);
+    });
+    EXPECT_EQ(results[0], results[1]);
+    return results[0];
+  }
+  ChildProcess process([&] {
+    if (how == "default") return train(DefaultStrategy(), run);
+    config::set_logical_cpus(2);
+    return train(MirroredStrategy({.devices = {"/cpu:0", "/cpu:1"}}), run);
+  });
+  return process.result();
+}
+
+// Runs `body`, which may use tensors, in another process: this one starts no threads, because it
+// forks workers.
+void elsewhere(const std::function<void()>& body) {
+  ChildProcess process([&] {
+    body();
+    return std::string(::testing::Test::HasFailure() ? "failed" : "passed");
+  });
+  EXPECT_EQ(process.result(), "passed");
+}
+
+void expect_close(const std::string& text, const std::string& expected, const std::string& what) {
+  const std::vector<double> a = numbers_of(text), b = numbers_of(expected);
+  ASSERT_GT(b.size(), 100u) << expected;
+  ASSERT_EQ(a.size(), b.size()) << text.substr(0, 300);
+  for (std::size_t i = 0; i < a.size(); ++i)
+    EXPECT_NEAR(a[i], b[i], 1e-6 * std::fmax(1.0, std::abs(b[i]))) << what << ", number " << i;
+}
+
+TEST(CheckpointUnderStrategies, WorkersWriteAFileEach) {
+  const TemporaryDirectory directory;
+  const TrainingRun run{.path = directory / "run", .moments = true};
+  train_by("workers", run);
+  EXPECT_EQ(directory.count_files(), 3u);
+  elsewhere([&] {
+    const CheckpointReader checkpoint(run.path);
+    checkpoint.verify();
+    ASSERT_EQ(checkpoint.files().size(), 2u);
+    for (const CheckpointFile& file : checkpoint.files())
+      EXPECT_FALSE(load_safetensors(file.path).tensors.empty()) << file.path;
+    // The replicas' own copies are those of the workers.
+    std::set<std::size_t> writers;
+    for (int replica : {0, 1})
+      for (const auto& [name, tensor] : checkpoint.tensors())
+        if (name.starts_with("replicas/" + std::to_string(replica))) {
+          EXPECT_EQ(tensor.slices.at(0).file, static_cast<std::size_t>(replica)) << name;
+          writers.insert(tensor.slices.at(0).file);
+        }
+    EXPECT_EQ(writers.size(), 2u);
+  });
+}
+
+// Saved under each, resumed under each: equal weights at once, and after more training the bits of
+// an uninterrupted run if replica counts agree, else its numbers up to rounding.
+TEST(CheckpointUnderStrategies, ResumesUnderAnyOther) {
+  const TemporaryDirectory directory;
+  const std::vector<std::string> ways = {"default", "mirrored", "workers"};
+  std::map<std::string, std::string> whole;
+  for (const std::string& way : ways) {
+    whole[way] = train_by(way, {.path = directory / ("whole-" + way), .epochs = 4});
+    train_by(way, {.path = directory / way, .epochs = 2});
+  }
+  for (const std::string& from : ways) {
+    const std::string saved = train_by(from, {.path = directory / "again", .epochs = 2});
+    for (const std::string& to : ways) {
+      const std::string what = from + " to " + to;
+      for (const std::int64_t epochs : {2, 4}) {
+        const std::filesystem::path copy = directory / (from + "-" + to + std::to_string(epochs));
+        elsewhere([&] {
+          convert_checkpoint(directory / from, copy, {.shards = static_cast<int>(epochs) - 1});
+        });
+        const std::string result = train_by(to, {.path = copy, .epochs = epochs, .resume = true});
+        if (epochs == 2) {
+          EXPECT_EQ(result, saved) << what << ": nothing is left to do";
+        } else if ((from == "default") == (to == "default")) {  // equally many replicas
+          EXPECT_EQ(result, whole[to]) << what;
+        } else {
+          expect_close(result, whole[to], what);
+        }
+      }
+    }
+  }
+}
+
+TEST(CheckpointUnderStrategies, WeightsOfATrainingStateLoad) {
+  const TemporaryDirectory directory;
+  const TrainingRun run{.path = directory / "run"};
+  const std::vector<double> trained = numbers_of(train_by("workers", run));
+  ChildProcess reader([&] {
+    Sequential model = make_model(DefaultStrategy());
+    model.load_weights(run.path);
+    std::vector<double> weights;
+    for (const Variable& variable : model.variables())
+      for (double value : values_of(variable.value())) weights.push_back(value);
+    return text_of(weights);
+  });
+  const std::vector<double> weights = numbers_of(reader.result());
+  ASSERT_GT(weights.size(), 100u);
+  EXPECT_EQ(weights,
+            std::vector<double>(trained.begin(),
+                                trained.begin() + static_cast<std::ptrdiff_t>(weights.size())));
+}
+
+TEST(CheckpointUnderStrategies, BackgroundSavesAreTheSame) {
+  for (const char* way : {"default", "mirrored", "workers"}) {
+    const TemporaryDirectory directory;
+    const std::string expected = train_by(way, {.path = directory / "a", .moments = true});
+    const TrainingRun run{.path = directory / "b", .background = true, .moments = true};
+    EXPECT_EQ(train_by(way, run), expected);
+    elsewhere([&] {
+      const TensorFile a = CheckpointReader(directory / "a").read_all(),
+                       b = CheckpointReader(directory / "b").read_all();
+      EXPECT_EQ(a.metadata, b.metadata) << way;
+      ASSERT_EQ(a.tensors.size(), b.tensors.size()) << way;
+      for (const auto& [name, tensor] : a.tensors)
+        EXPECT_EQ(values_of(b.tensors.at(name)), values_of(tensor)) << way << ' ' << name;
+    });
+  }
+}
+
+TEST(CheckpointUnderStrategies, AWorkerThatCannotWriteStopsAll) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directories(directory / "run");
+  const auto results = run_workers(2, [&](int worker) {
+    const MultiWorkerMirroredStrategy strategy({.timeout = testing::kFarAway});
+    Sequential model = make_model(strategy);
+    Checkpoint checkpoint({{"model", model.variables()}});
+    checkpoint.save(directory / "run" / "c", {{"step", "1"}});
+    if (worker == 1) {
+      const rlimit none{0, RLIM_INFINITY};
+      std::signal(SIGXFSZ, SIG_IGN);
+      setrlimit(RLIMIT_FSIZE, &none);
+    }
+    try {
+      checkpoint.save(directory / "run" / "c", {{"step", "2"}});
+    } catch (const Error& error) {
+      return std::string(error.kind()) + ": " + error.what();
+    }
+    return std::string("saved");
+  });
+  EXPECT_NE(results[0].find("AbortedError: [checkpoint] worker 1 failed: [save] cannot write"),
+            std::string::npos)
+      << results[0];
+  EXPECT_NE(results[1].find("ResourceExhaustedError: [save] cannot write"), std::string::npos)
+      << results[1];
+  elsewhere([&] {
+    const CheckpointReader checkpoint(directory / "run" / "c");
+    EXPECT_EQ(checkpoint.metadata().at("step"), "1");
+    checkpoint.verify();
+  });
+}
+
+// Workers that save in every step are killed together or one alone, at any moment.
+TEST(CheckpointUnderStrategies, AKillLeavesTheLastOneWhole) {
+  const TemporaryDirectory directory;
+  const std::filesystem::path path = directory / "run";
+  for (int kill = 0; kill < 6; ++kill) {
+    const auto ports = testing::free_ports(2);
+    const auto body = [&](int) {
+      const MultiWorkerMirroredStrategy strategy({.timeout = testing::kFarAway});
+      Sequential model = make_model(strategy, {.moments = true});
+      model.fit(batches(),
+                {.epochs = 1'000'000,
+                 .callbacks = {TrainingCheckpoint(
+                     path, {.save_freq = 1, .resume = kill > 0, .background = kill % 2 == 1})},
+                 .verbose = 0});
+      return std::string();
+    };
+    {
+      ChildProcess first = testing::start_worker(ports, 0, body);
+      ChildProcess second = testing::start_worker(ports, 1, body);
+      const std::string before = testing::read_file(path);
+      ASSERT_TRUE(testing::eventually([&] {  // a first checkpoint, or a newer one
+        return std::filesystem::exists(path) && testing::read_file(path) != before;
+      }));
+      (kill % 3 == 0 ? first : second).kill(SIGKILL);
+      first.kill(SIGKILL);
+      second.kill(SIGKILL);
+    }
+    elsewhere([&] { CheckpointReader(path).verify(); });
+    EXPECT_LE(directory.count_files(), 12u);
+  }
+}
+
+}  // namespace
+}  // namespace tandem
