@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ops/nn_reference.h"
+#include "tandem/device.h"
 #include "tandem/nn.h"
 
 namespace tandem {
@@ -126,6 +127,7 @@ TEST(Activation, EluOfASmallAlphaHasTheSlopeOfItsBranch) {
 
 // They would slow down the products of a layer before it many times.
 TEST(Activation, TheGradientOfGeluHasNoSubnormalNumbers) {
+  const DeviceScope cpu("/cpu:0");  // whose operations are slow on subnormal numbers
   std::vector<double> points;
   for (int i = -2000; i <= 2000; ++i) points.push_back(0.01 * i);
   const Tensor x = constant(points, {.dtype = float32});

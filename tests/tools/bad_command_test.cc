@@ -32,8 +32,9 @@ using testing::training;
 using testing::write_file;
 
 TEST(BadCommand, RefusesCommandLinesThatDoNotParse) {
-  expect_failure(run({}), "InvalidArgumentError",
-                 "[command line] expected a command: devices, train, explain, run, rendezvous\n");
+  expect_failure(
+      run({}), "InvalidArgumentError",
+      "[command line] expected a command: devices, train, explain, checkpoint, run, rendezvous\n");
   expect_failure(run({"train", "--epochs", "many"}), "InvalidArgumentError", "--epochs");
 }
 
@@ -41,7 +42,8 @@ TEST(BadCommand, SuggestsSimilarNames) {
   const auto refuse = [](const std::vector<std::string>& arguments, const std::string& message) {
     expect_failure(run(arguments), "InvalidArgumentError", "[command line] " + message + "\n");
   };
-  const std::string commands = "expected a command: devices, train, explain, run, rendezvous; got ";
+  const std::string commands =
+      "expected a command: devices, train, explain, checkpoint, run, rendezvous; got ";
   refuse({"trian"}, commands + "'trian'; did you mean 'train'?");
   refuse({"frobnicate"}, commands + "'frobnicate'");
   refuse({"train", "--modle", "lenet"},
