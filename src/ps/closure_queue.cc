@@ -150,4 +150,11 @@ void ClosureQueue::failed(std::exception_ptr failure) {
   changed_.notify_all();
 }
 
+void ClosureQueue::report(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  if (error_ || empty()) return;
+  error_ = std::move(failure);
+  changed_.notify_all();
+}
+
 }  // namespace tandem::ps

@@ -65,6 +65,8 @@ class ClosureQueue {
   void put_back_on(int worker, std::shared_ptr<Closure> closure);
   // The closure failed. Only the first error is kept.
   void failed(std::exception_ptr error);
+  // The same for an error that is of no closure. It is dropped if nothing is queued or running.
+  void report(std::exception_ptr error);
 
  private:
   using Lock = std::unique_lock<std::mutex>;

@@ -26,11 +26,18 @@ std::uint64_t incarnation_of(WorkerClient& worker) {
 
 class Coordinator::RunClosure final : public Closure {
  public:
-  explicit RunClosure(FunctionRun run_) : run(std::move(run_)) {}
-  void cancel(const std::exception_ptr& why) noexcept override { result->abort(why); }
+  RunClosure(Coordinator& coordinator, FunctionRun run_)
+      : run(std::move(run_)), coordinator_(coordinator) {}
+  void cancel(const std::exception_ptr& why) noexcept override {
+    coordinator_.finish(run.closure);
+    result->abort(why);
+  }
 
   FunctionRun run;
   const std::shared_ptr<RemoteResult> result = std::make_shared<RemoteResult>();
+
+ private:
+  Coordinator& coordinator_;
 };
 
 struct Coordinator::WorkerThread {
@@ -79,7 +86,7 @@ std::shared_ptr<RemoteResult> Coordinator::schedule(FunctionRun run) {
     run.closure = next_closure_++;
     open_.insert(run.closure);
   }
-  const auto closure = std::make_shared<RunClosure>(std::move(run));
+  const auto closure = std::make_shared<RunClosure>(*this, std::move(run));
   try {
     queue_.schedule(closure);
   } catch (...) {
@@ -132,14 +139,13 @@ void Coordinator::run(WorkerThread& worker, const std::shared_ptr<RunClosure>& c
                   worker.name, error.what());
   } catch (const WorkerRestartedError& error) {
     logging::warn("[ClusterCoordinator] {} was restarted", worker.name);
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     const std::exception_ptr error = std::current_exception();
-    finish(closure->run.closure);
     if (queue_.cancelling()) {
       queue_.put_back(closure);  // which cancels it
       return;
     }
-    closure->result->abort(error);
+    closure->cancel(error);
     queue_.failed(error);
     return;
   }
@@ -187,8 +193,14 @@ void Coordinator::send_function(WorkerThread& worker, std::uint64_t id) {
 void Coordinator::recover(WorkerThread& worker) {
   worker.functions.clear();
   worker.incarnation = 0;
-  const auto end = std::chrono::steady_clock::now() + options_.recovery_limit;
-  while (!stopped_ && std::chrono::steady_clock::now() < end) {
+  auto end = std::chrono::steady_clock::now() + options_.recovery_limit;
+  while (!stopped_) {
+    if (std::chrono::steady_clock::now() >= end) {
+      queue_.report(std::make_exception_ptr(UnavailableError(
+          fmt::format("[ClusterCoordinator] {} was lost and has not come back within {} ms",
+                      worker.name, options_.recovery_limit.count()))));
+      end += options_.recovery_limit;
+    }
     try {
       worker.incarnation = incarnation_of(worker.client);
       logging::info("[ClusterCoordinator] {} is back", worker.name);

@@ -22,7 +22,9 @@ namespace tandem::ps {
 //
 //   the worker cannot be reached, or is lost   another worker runs it; the thread waits for the
 //                                              worker to come back
-//   a server cannot be reached                 UnavailableError of schedule(), join() or done()
+//   a worker stays lost                        UnavailableError of schedule(), join() or done(),
+//                                              once after each recovery limit
+//   a server cannot be reached                 UnavailableError of these
 //   any other error                            the same error of these
 //
 // A closure may run more than once, but its updates are applied once (ParameterStore).
@@ -71,7 +73,7 @@ class Coordinator {
   void run(WorkerThread& worker, const std::shared_ptr<RunClosure>& closure);
   std::vector<Tensor> run_on(WorkerThread& worker, FunctionRun& run);
   void send_function(WorkerThread& worker, std::uint64_t id);
-  // Waits until the worker answers again.
+  // Waits until the worker answers again. Reports an error after each recovery limit.
   void recover(WorkerThread& worker);
   void finish(std::uint64_t closure);
   std::uint64_t finished_below() const;

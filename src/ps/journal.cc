@@ -95,6 +95,7 @@ void Journal::compact() {
     proto::JournalRecord end;
     end.set_end_of_state(true);
     writer.append(end, {});
+    writer.sync();  // the files that it replaces are removed
     bytes = writer.bytes();
   }
   fs::rename(beside, path);

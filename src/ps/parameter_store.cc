@@ -107,14 +107,6 @@ void ParameterStore::create(VariableId id, const std::string& name, const Tensor
         name_of(value.dtype()));
 }
 
-void ParameterStore::remove(VariableId id) {
-  const std::shared_lock changing(changing_);
-  const std::lock_guard lock(mutex_);
-  if (!entries_.contains(id)) return;
-  note([&](proto::JournalRecord& record) { record.set_removed(id); });
-  entries_.erase(id);
-}
-
 RefPtr<ParameterStore::Entry> ParameterStore::entry(VariableId id) const {
   const std::shared_lock lock(mutex_);
   const auto found = entries_.find(id);
@@ -262,8 +254,6 @@ void ParameterStore::restore(const proto::JournalRecord& record,
       const std::vector<proto::RunAttributes> attributes(applied.attributes().begin(),
                                                          applied.attributes().end());
       apply(applied.function(), applied.index(), applied.closure(), inputs, attributes);
-    } else if (record.record_case() == proto::JournalRecord::kRemoved) {
-      remove(record.removed());
     } else if (record.record_case() == proto::JournalRecord::kFinishedBelow) {
       finish_below(record.finished_below());
     }

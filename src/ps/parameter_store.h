@@ -30,7 +30,6 @@ class ParameterStore {
   // Creates a variable with a copy of `value`. If it exists already with the same spec, nothing
   // happens, because a call may be repeated. Throws AlreadyExistsError for another spec.
   void create(VariableId id, const std::string& name, const Tensor& value);
-  void remove(VariableId id);
 
   struct Read {
     Tensor value;               // on the CPU; later updates do not change it

@@ -42,10 +42,19 @@ RecordWriter::RecordWriter(std::filesystem::path path) : path_(std::move(path)) 
   bytes_ = kMagic.size();
 }
 
+void RecordWriter::sync() {
+  if (::fsync(descriptor_) != 0)
+    throw_file_error("[ParameterServer] cannot write '" + path_.string() + "'", errno);
+}
+
 RecordWriter::~RecordWriter() { ::close(descriptor_); }
 
 void RecordWriter::append(const proto::JournalRecord& record,
                           std::vector<rpc::Attachment> attachments) {
+  if (damaged_)
+    fail<DataLossError>(
+        "[ParameterServer] '{}' ends in a part of a record, and cannot be continued",
+        path_.string());
   const rpc::Message message{.header = record.SerializeAsString(),
                              .attachments = std::move(attachments)};
   const std::string head = rpc::frame_prefix(message, 0);
@@ -64,9 +73,8 @@ void RecordWriter::append(const proto::JournalRecord& record,
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const int error = errno;
-      // Without the part that was written, later records can be read.
-      if (::ftruncate(descriptor_, static_cast<off_t>(bytes_)) == 0)
-        ::lseek(descriptor_, static_cast<off_t>(bytes_), SEEK_SET);
+      const auto end = static_cast<off_t>(bytes_);
+      damaged_ = ::ftruncate(descriptor_, end) != 0 || ::lseek(descriptor_, end, SEEK_SET) != end;
       throw_file_error("[ParameterServer] cannot write '" + path_.string() + "'", error);
     }
     auto left = static_cast<std::size_t>(written);

@@ -19,14 +19,18 @@ class RecordWriter {
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
 
-  // Appends the whole record or nothing.
+  // Appends the whole record or nothing. If a part can neither be completed nor removed, this and
+  // every later call throws.
   void append(const proto::JournalRecord& record, std::vector<rpc::Attachment> attachments);
+  // Waits until the file is on the disk.
+  void sync();
   std::uint64_t bytes() const { return bytes_; }
 
  private:
   std::filesystem::path path_;
   int descriptor_ = -1;
   std::uint64_t bytes_ = 0;
+  bool damaged_ = false;  // ends in a part of a record
 };
 
 struct Record {

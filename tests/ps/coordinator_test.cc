@@ -162,6 +162,32 @@ TEST_F(Coordinated, WorkerThatStaysAwayIsReplacedByTheOther) {
   EXPECT_EQ(store.read(3).version, 20u);
 }
 
+TEST_F(Coordinated, WorkersThatStayAwayAreAnErrorAfterTheLimit) {
+  const auto coordinated = coordinator({.recovery_limit = 200ms});
+  for (std::size_t i = 0; i < kWorkers; ++i) {
+    workers_[i]->stop(0ms);
+    workers_[i].reset();
+  }
+  const auto lost = coordinated->schedule(add(1));
+  expect_error<UnavailableError>([&] { coordinated->join(); },
+                                 "was lost and has not come back within 200 ms");
+  EXPECT_EQ(lost->state(), RemoteResult::State::kAborted);
+}
+
+// Cancelled closures do not make the servers remember all later ones.
+TEST_F(Coordinated, ServersForgetFinishedClosuresAfterAnError) {
+  const auto coordinated = coordinator();
+  for (int i = 0; i < 20; ++i) {
+    coordinated->schedule(add(1));
+    coordinated->schedule({.function = 0, .arguments = {zeros({5})}});
+    coordinated->schedule(add(1));
+    EXPECT_THROW(coordinated->join(), InvalidArgumentError);
+  }
+  for (int i = 0; i < 5; ++i) coordinated->schedule(add(1));
+  coordinated->join();
+  EXPECT_LE(store.num_remembered(), 5u);
+}
+
 TEST_F(Coordinated, EndCancelsWhatIsQueued) {
   std::shared_ptr<RemoteResult> last;
   {

@@ -60,12 +60,10 @@ TEST_F(Journaled, ContinuesWithVariablesVersionsAndAppliedClosures) {
     Process first(folder());
     first.store.create(3, "v", constant({1.0f, 2.0f}));
     first.store.create(4, "w", constant({{1, 2, 3}}));
-    first.store.create(5, "gone", zeros({}));
     first.store.add_update(0, 0, assign_add());
     add(first.store, 0);
     add(first.store, 2);
     first.store.assign(4, constant({{4, 5, 6}}));
-    first.store.remove(5);
   }
   for (int restart = 0; restart < 3; ++restart) {  // from the log, then from states
     Process again(folder());

@@ -43,8 +43,8 @@ struct Moments {
 };
 static_assert(sizeof(Moments) <= kMaxAccumulator);
 
-// The moments of `count` numbers, from the rounded mean, and the sums of the distances from it and
-// of their squares.
+// The moments of `count` numbers. `mean`: rounded; `rest` and `squares`: the sum of the distances
+// from it, and the sum of the squared distances.
 TANDEM_INLINED Moments corrected(double count, double mean, double rest, double squares) {
   return {count, mean + rest / count, squares - rest * rest / count};
 }

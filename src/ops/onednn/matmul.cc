@@ -120,8 +120,8 @@ bool is_long_sum(const MatMul& shape) {
          all_one(shape.batch_b);
 }
 
-// How the work is divided: small results along the sum, others along their longer side, into parts
-// of 128 if there are more than four: the products of smaller parts are slower.
+// How the work is divided. Small results are divided along the sum, others along their longer side.
+// More than four parts have at least 128 rows or columns each, because smaller products are slower.
 struct MatMulParts {
   static constexpr std::int64_t kFew = 4;
   enum class Along { kRows, kColumns, kSum } along = Along::kSum;
