@@ -41,6 +41,7 @@
 #include "tandem/nn.h"
 #include "tandem/optimizers.h"
 #include "tandem/parallel.h"
+#include "tandem/parameter_server.h"
 #include "tandem/profiler.h"
 #include "tandem/random.h"
 #include "tandem/rendezvous.h"

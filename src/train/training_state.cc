@@ -197,6 +197,7 @@ std::string layout_over_workers(const Named& tensors,
 void save_training_state(const Model& model, const std::filesystem::path& path,
                          const std::map<std::string, std::string>& config, CheckpointSaver& saver) {
   const TrainingProgress& progress = progress_of(model, "save");
+  progress.finish_steps();
   const DeviceScope host("/cpu:0");
   Named tensors;
   put_all(tensors, kModel, values_of(model.variables()));

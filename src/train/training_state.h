@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,8 +25,9 @@ struct TrainingProgress {
   std::int64_t epoch = 0;  // the present one
   std::int64_t step = 0;   // completed steps of the epoch
   DataPosition data;
-  Statistics& statistics;  // of those steps
-  History history;         // of the epochs before
+  Statistics& statistics;              // of those steps
+  std::function<void()> finish_steps;  // waits for steps that run in other processes
+  History history;                     // of the epochs before
   std::vector<callbacks::Callback> callbacks;
 };
 
