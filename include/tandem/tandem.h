@@ -46,5 +46,6 @@
 #include "tandem/random.h"
 #include "tandem/rendezvous.h"
 #include "tandem/shape.h"
+#include "tandem/sidecar_evaluator.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
