@@ -2,6 +2,7 @@
 
 #include "core/status.h"
 #include "graph/graph.h"
+#include "ps/split.h"
 #include "runtime/generator.h"
 #include "runtime/variable_name.h"
 
@@ -32,7 +33,7 @@ const FunctionScheduler::Sent& FunctionScheduler::send(
           "[{}] uses variable {}, which is not on the parameter servers: create it in the scope of "
           "the ParameterServerStrategy",
           function->name, quoted_name(variable.name(), variable.spec()));
-    return shards.front().id;
+    return shards;
   });
   Sent sent{.function = function,
             .id = sent_.size(),

@@ -12,8 +12,6 @@
 namespace tandem::ps {
 namespace {
 
-std::int64_t rows_of(const Shape& shape) { return shape.rank() > 0 ? shape[0] : 1; }
-
 // The elements of a shard, on the CPU.
 Tensor elements_of(const Tensor& value, const Shard& shard) {
   return rows_of(value.shape()) == shard.rows
@@ -116,7 +114,7 @@ void VariableServers::add_updates(std::uint64_t function, const proto::Function&
   std::vector<std::vector<std::pair<std::uint32_t, const proto::Part*>>> of_server(servers_.size());
   for (int i = 0; i < message.updates_size(); ++i) {
     const proto::Part& part = message.updates(i).part();
-    of_server[server_of(part.variables(0).id())].emplace_back(i, &part);
+    of_server[server_of(message.updates(i))].emplace_back(i, &part);
   }
   std::vector<Pending<void>> pending;
   for (std::size_t i = 0; i < servers_.size(); ++i)

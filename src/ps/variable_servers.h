@@ -9,15 +9,9 @@
 #include <vector>
 
 #include "ps/server_client.h"
-#include "ps/split.h"
+#include "ps/shards.h"
 
 namespace tandem::ps {
-
-struct Shard {
-  VariableId id = 0;
-  std::int64_t first_row = 0;
-  std::int64_t rows = 1;
-};
 
 // Creates, reads and assigns variables, shard by shard. Thread-safe. Errors are those of
 // ServerClient.

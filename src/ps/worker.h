@@ -10,6 +10,7 @@
 #include "ps/part_program.h"
 #include "ps/server_client.h"
 #include "tandem/data.h"
+#include "tandem/random.h"
 
 namespace tandem::ps {
 

@@ -37,7 +37,7 @@ class Coordinated : public ::testing::Test {
           return std::vector<Tensor>{inputs[0] * 2.0};
         },
         {zeros({2})});
-    function_ = split(*traced, [](const Resource&) { return VariableId{3}; });
+    function_ = split(*traced, testing::variable_3);
     store.create(3, "v", zeros({2}));
     store.add_update(0, 0, function_.message.updates(0).part());
   }
