@@ -11,6 +11,7 @@
 #include "tandem/autodiff.h"
 #include "tandem/callbacks.h"
 #include "tandem/checkpoint.h"
+#include "tandem/cluster.h"
 #include "tandem/comm.h"
 #include "tandem/config.h"
 #include "tandem/control_flow.h"

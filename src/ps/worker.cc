@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <optional>
-#include <random>
 
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "ps/random_number.h"
 #include "runtime/generator.h"
 
 namespace tandem::ps {
@@ -54,11 +54,6 @@ class ReadVariable final : public Resource {
   TensorSpec spec_;
   Tensor value_;
 };
-
-std::uint64_t random_number() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
 
 }  // namespace
 
