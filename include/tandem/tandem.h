@@ -43,6 +43,7 @@
 #include "tandem/parallel.h"
 #include "tandem/profiler.h"
 #include "tandem/random.h"
+#include "tandem/registered_datasets.h"
 #include "tandem/rendezvous.h"
 #include "tandem/shape.h"
 #include "tandem/tensor.h"
