@@ -45,6 +45,7 @@
 #include "tandem/parameter_server.h"
 #include "tandem/profiler.h"
 #include "tandem/random.h"
+#include "tandem/registered_datasets.h"
 #include "tandem/rendezvous.h"
 #include "tandem/shape.h"
 #include "tandem/sidecar_evaluator.h"
