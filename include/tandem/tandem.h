@@ -42,6 +42,7 @@
 #include "tandem/optimizers.h"
 #include "tandem/parallel.h"
 #include "tandem/parameter_server.h"
+#include "tandem/partitioners.h"
 #include "tandem/profiler.h"
 #include "tandem/random.h"
 #include "tandem/rendezvous.h"
