@@ -22,11 +22,21 @@ void add_run_command(CLI::App& app) {
   require_whole_number(
       *command->add_option("--workers", options->workers, "Number of worker tasks; sets TF_CONFIG"),
       0);
-  require_whole_number(
-      *command->add_option("--ps", options->parameter_servers, "Number of parameter server tasks"),
-      0);
+  require_whole_number(*command->add_option("--ps", options->parameter_servers,
+                                            "Number of parameter servers; requires --chief and "
+                                            "--workers"),
+                       0);
   command->add_flag("--chief", options->chief, "Add a chief task");
   command->add_flag("--evaluator", options->evaluator, "Add an evaluator task");
+  require_whole_number(
+      *command->add_option("--max-restarts", options->max_restarts,
+                           "Restarts of each worker and parameter server that fails, with --ps "
+                           "(default: 10)"),
+      0);
+  command->add_option("--journals", options->journals,
+                      "Directory of each host in which parameter servers keep what they need for a "
+                      "restart (default: TMPDIR, or /tmp)");
+  command->add_flag("--tls", options->tls, "Encrypt the connections between the tasks, with --ps");
   command
       ->add_option("--bind", options->bind,
                    "CPU binding: core gives each rank an equal share of its host's cores, none "

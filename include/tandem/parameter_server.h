@@ -18,6 +18,7 @@
 #include "tandem/distribute.h"
 #include "tandem/function.h"
 
+/// Parameter servers, for Tandem's own code.
 namespace tandem::ps {
 class ParameterServerImpl;
 class RemoteResult;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <optional>
-#include <random>
 
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "ps/random_number.h"
 #include "ps/row_gradient.h"
 #include "ps/row_reads.h"
 #include "ps/rows.h"
@@ -48,11 +48,6 @@ class ReadVariable final : public Resource {
   TensorSpec spec_;
   Tensor value_;
 };
-
-std::uint64_t random_number() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
 
 }  // namespace
 
@@ -242,18 +237,51 @@ void Worker::add_function(std::uint64_t id, const proto::Function& function) {
 }
 
 void Worker::add_iterator(std::uint64_t id, data::Iterator iterator) {
+  auto made = std::make_shared<SharedIterator>();
+  made->iterator = std::move(iterator);
   const std::lock_guard lock(mutex_);
-  iterators_[id] = std::move(iterator);
+  iterators_[id] = std::move(made);
 }
 
-data::Iterator Worker::iterator(std::uint64_t id) const {
+void Worker::remove_iterator(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  iterators_.erase(id);
+}
+
+std::shared_ptr<Worker::SharedIterator> Worker::iterator(std::uint64_t id) const {
   const std::lock_guard lock(mutex_);
   const auto found = iterators_.find(id);
   if (found == iterators_.end()) fail<NotFoundError>("[Worker] there is no iterator {} here", id);
   return found->second;
 }
 
-std::vector<Tensor> Worker::run(const FunctionRun& run) {
+std::vector<IteratorPosition> Worker::take_elements(const FunctionRun& run,
+                                                    const Function& function,
+                                                    std::vector<Tensor>& inputs) const {
+  std::map<std::uint64_t, data::IterateOptions> taken;
+  for (const proto::Element& element : function.message().elements()) {
+    if (element.iterator() >= run.iterators.size())
+      fail<InvalidArgumentError>("[{}] expected more than {} iterators", function.name(),
+                                 run.iterators.size());
+    const std::uint64_t id = run.iterators[element.iterator()];
+    const std::shared_ptr<SharedIterator> shared = iterator(id);
+    const std::lock_guard lock(shared->mutex);
+    const data::NextExample next = shared->iterator.next();
+    if (!next)
+      fail<OutOfRangeError>("[{}] End of sequence: an iterator has no element left for the call",
+                            function.name());
+    if (next->size() != element.tensors())
+      fail<InvalidArgumentError>("[{}] expected an element of {} components, got {}",
+                                 function.name(), element.tensors(), next->size());
+    inputs.insert(inputs.end(), next->begin(), next->end());
+    taken[id] = shared->iterator.position();
+  }
+  std::vector<IteratorPosition> positions;
+  for (const auto& [id, position] : taken) positions.push_back({id, position});
+  return positions;
+}
+
+RunResult Worker::run(const FunctionRun& run) {
   std::shared_ptr<Function> function;
   {
     const std::lock_guard lock(mutex_);
@@ -267,20 +295,10 @@ std::vector<Tensor> Worker::run(const FunctionRun& run) {
     fail<InvalidArgumentError>("[{}] expected {} arguments, got {}", function->name(),
                                message.arguments(), run.arguments.size());
   std::vector<Tensor> inputs = run.arguments;
-  for (const proto::Element& element : message.elements()) {
-    if (element.iterator() >= run.iterators.size())
-      fail<InvalidArgumentError>("[{}] expected more than {} iterators", function->name(),
-                                 run.iterators.size());
-    const data::NextExample next = iterator(run.iterators[element.iterator()]).next();
-    if (!next)
-      fail<OutOfRangeError>("[{}] End of sequence: an iterator has no element left for the call",
-                            function->name());
-    if (next->size() != element.tensors())
-      fail<InvalidArgumentError>("[{}] expected an element of {} components, got {}",
-                                 function->name(), element.tensors(), next->size());
-    inputs.insert(inputs.end(), next->begin(), next->end());
-  }
-  return function->run(run, std::move(inputs), servers_);
+  RunResult result;
+  result.taken = take_elements(run, *function, inputs);
+  result.tensors = function->run(run, std::move(inputs), servers_);
+  return result;
 }
 
 }  // namespace tandem::ps

@@ -4,6 +4,7 @@
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
@@ -76,20 +77,53 @@ std::string alternative_names(std::span<const std::string> hosts) {
   return names;
 }
 
-void describe(X509* certificate, EVP_PKEY* key, const std::string& name,
-              std::chrono::hours valid_for) {
+void set_common_name(X509_NAME* name, const char* text) {
+  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8,
+                             reinterpret_cast<const unsigned char*>(text), -1, -1, 0);
+}
+
+Certificate new_certificate(EVP_PKEY* key, const char* subject, const char* issuer,
+                            std::chrono::hours valid_for) {
+  Certificate certificate(X509_new());
+  TANDEM_ASSERT(key != nullptr && certificate);
   std::int64_t serial = 0;
   RAND_bytes(reinterpret_cast<unsigned char*>(&serial), sizeof(serial));
-  X509_set_version(certificate, X509_VERSION_3);
-  ASN1_INTEGER_set_int64(X509_get_serialNumber(certificate), serial & INT64_MAX);
+  X509_set_version(certificate.get(), X509_VERSION_3);
+  ASN1_INTEGER_set_int64(X509_get_serialNumber(certificate.get()), serial & INT64_MAX);
   // Clocks of hosts differ.
-  X509_gmtime_adj(X509_getm_notBefore(certificate), -3600);
-  X509_gmtime_adj(X509_getm_notAfter(certificate), std::chrono::seconds(valid_for).count());
-  X509_set_pubkey(certificate, key);
-  X509_NAME* subject = X509_get_subject_name(certificate);
-  X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8,
-                             reinterpret_cast<const unsigned char*>(name.c_str()), -1, -1, 0);
-  X509_set_issuer_name(certificate, subject);
+  X509_gmtime_adj(X509_getm_notBefore(certificate.get()), -3600);
+  X509_gmtime_adj(X509_getm_notAfter(certificate.get()), std::chrono::seconds(valid_for).count());
+  X509_set_pubkey(certificate.get(), key);
+  set_common_name(X509_get_subject_name(certificate.get()), subject);
+  set_common_name(X509_get_issuer_name(certificate.get()), issuer);
+  return certificate;
+}
+
+std::string pem_of(X509* certificate) {
+  const Bio text(BIO_new(BIO_s_mem()));
+  TANDEM_ASSERT(PEM_write_bio_X509(text.get(), certificate) == 1);
+  return text_of(text.get());
+}
+
+std::string pem_of(EVP_PKEY* key) {
+  const Bio text(BIO_new(BIO_s_mem()));
+  TANDEM_ASSERT(PEM_write_bio_PrivateKey(text.get(), key, nullptr, nullptr, 0, nullptr, nullptr) ==
+                1);
+  return text_of(text.get());
+}
+
+constexpr std::chrono::hours kJobValidity{24 * 3650};
+constexpr const char* kJobName = "tandem job";
+
+Key job_root_key(std::string_view token) {
+  if (token.empty()) fail<InvalidArgumentError>("[rpc] expected the job's token, got an empty one");
+  constexpr std::string_view kPurpose = "tandem certificate 1";
+  std::array<unsigned char, 32> seed = {};
+  unsigned int size = 0;
+  TANDEM_ASSERT(HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()),
+                     reinterpret_cast<const unsigned char*>(kPurpose.data()), kPurpose.size(),
+                     seed.data(), &size) != nullptr);
+  return Key(EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, seed.data(), seed.size()));
 }
 
 }  // namespace
@@ -99,17 +133,31 @@ TlsIdentity make_self_signed_certificate(std::span<const std::string> hosts,
   if (hosts.empty()) fail<InvalidArgumentError>("[rpc] a certificate needs a host");
   const std::string names = alternative_names(hosts);
   const Key key(EVP_EC_gen("P-256"));
-  const Certificate certificate(X509_new());
-  TANDEM_ASSERT(key && certificate);
-  describe(certificate.get(), key.get(), "tandem", valid_for);
+  const Certificate certificate = new_certificate(key.get(), "tandem", "tandem", valid_for);
   add_extension(certificate.get(), NID_basic_constraints, "critical,CA:TRUE");
   add_extension(certificate.get(), NID_subject_alt_name, names);
   TANDEM_ASSERT(X509_sign(certificate.get(), key.get(), EVP_sha256()) > 0);
-  const Bio certificate_text(BIO_new(BIO_s_mem())), key_text(BIO_new(BIO_s_mem()));
-  TANDEM_ASSERT(PEM_write_bio_X509(certificate_text.get(), certificate.get()) == 1);
-  TANDEM_ASSERT(PEM_write_bio_PrivateKey(key_text.get(), key.get(), nullptr, nullptr, 0, nullptr,
-                                         nullptr) == 1);
-  return {text_of(certificate_text.get()), text_of(key_text.get())};
+  return {pem_of(certificate.get()), pem_of(key.get())};
+}
+
+std::string job_root_certificate(std::string_view token) {
+  const Key key = job_root_key(token);
+  const Certificate certificate = new_certificate(key.get(), kJobName, kJobName, kJobValidity);
+  add_extension(certificate.get(), NID_basic_constraints, "critical,CA:TRUE");
+  TANDEM_ASSERT(X509_sign(certificate.get(), key.get(), nullptr) > 0);
+  return pem_of(certificate.get());
+}
+
+TlsIdentity make_job_certificate(std::string_view token, std::span<const std::string> hosts) {
+  if (hosts.empty()) fail<InvalidArgumentError>("[rpc] a certificate needs a host");
+  const std::string names = alternative_names(hosts);
+  const Key root = job_root_key(token);
+  const Key key(EVP_EC_gen("P-256"));
+  const Certificate certificate = new_certificate(key.get(), "tandem task", kJobName, kJobValidity);
+  add_extension(certificate.get(), NID_basic_constraints, "critical,CA:FALSE");
+  add_extension(certificate.get(), NID_subject_alt_name, names);
+  TANDEM_ASSERT(X509_sign(certificate.get(), root.get(), nullptr) > 0);
+  return {pem_of(certificate.get()), pem_of(key.get())};
 }
 
 void check_certificate(const std::string& certificate, const char* what) {

@@ -286,8 +286,13 @@ bool load_training_state(Model& model, const std::filesystem::path& path,
   return true;
 }
 
-std::string weights_prefix(const CheckpointReader& checkpoint) {
-  return checkpoint.metadata().contains(kTrainingState) ? kModel : "";
+std::string weights_prefix(const CheckpointReader& checkpoint,
+                           const std::vector<Variable>& variables) {
+  if (checkpoint.metadata().contains(kTrainingState)) return kModel;
+  if (variables.empty()) return {};
+  const std::string& name = variables.front().name();
+  const auto& tensors = checkpoint.tensors();
+  return !tensors.contains(name) && tensors.contains(kModel + name) ? kModel : "";
 }
 
 }  // namespace tandem

@@ -45,7 +45,9 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
 bool load_training_state(Model& model, const std::filesystem::path& path,
                          const std::map<std::string, std::string>& config, bool must_exist);
 
-// The prefix of the names of a checkpoint's weights: empty unless it is a training state.
-std::string weights_prefix(const CheckpointReader& checkpoint);
+// The prefix of the names of these variables in a checkpoint: "model/" in a training state and in a
+// Checkpoint with such a group, else none.
+std::string weights_prefix(const CheckpointReader& checkpoint,
+                           const std::vector<Variable>& variables);
 
 }  // namespace tandem

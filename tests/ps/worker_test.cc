@@ -94,7 +94,7 @@ class Cluster {
   }
 
   std::vector<Tensor> run(std::size_t worker, const FunctionRun& run) {
-    return workers[worker].run(run, worker_states[worker]->incarnation(), kLimit).wait();
+    return workers[worker].run(run, worker_states[worker]->incarnation(), kLimit).wait().tensors;
   }
   Tensor variable(const std::string& name) {
     const VariableId id = ids_by_name.at(name);

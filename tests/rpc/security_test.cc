@@ -101,6 +101,16 @@ TEST_F(Tls, TheHostInTheCertificateMayDiffer) {
   EXPECT_EQ(outcome(options), "no error");
 }
 
+TEST_F(Tls, CertificatesOfAJobFollowFromItsToken) {
+  const std::array<std::string, 1> hosts = {"127.0.0.1"};
+  const auto server = serve({.tls = make_job_certificate("a job's token", hosts)});
+  ChannelOptions options = to_port(server->port());
+  options.root_certificate = job_root_certificate("a job's token");
+  EXPECT_EQ(outcome(options), "no error");
+  options.root_certificate = job_root_certificate("a job's tokem");
+  EXPECT_NE(outcome(options), "no error");
+}
+
 TEST(Certificate, BadInputIsAnError) {
   const auto make = [](std::vector<std::string> hosts) {
     return error_of<InvalidArgumentError>(
@@ -108,6 +118,13 @@ TEST(Certificate, BadInputIsAnError) {
   };
   EXPECT_EQ(make({}), "[rpc] a certificate needs a host");
   EXPECT_EQ(make({"a, IP:1.2.3.4"}), "[rpc] expected a host name or address, got 'a, IP:1.2.3.4'");
+  for (const auto& make_root : {std::function([] { job_root_certificate(""); }), std::function([] {
+                                  make_job_certificate("", std::array{std::string("a")});
+                                })})
+    EXPECT_EQ(error_of<InvalidArgumentError>(make_root),
+              "[rpc] expected the job's token, got an empty one");
+  EXPECT_EQ(error_of<InvalidArgumentError>([] { make_job_certificate("token", {}); }),
+            "[rpc] a certificate needs a host");
   const auto one = make_self_signed_certificate(std::array<std::string, 2>{"a.example", "::1"},
                                                 std::chrono::hours(1));
   const auto other =

@@ -166,7 +166,7 @@ TEST_F(Hosts, UnreachableHostsAreNamed) {
 
 // Sends more than a pipe can hold to an agent that does not read.
 TEST_F(Hosts, AHostThatStopsReadingDoesNotBlockTheLauncher) {
-  write_shell("echo tandem-agent 1; read line; echo P 1 2 3; exec sleep 1000");
+  write_shell("echo tandem-agent 2; read line; echo P 1 2 3; exec sleep 1000");
   expect_failure(run(over("far:2", {"--start-timeout", "1", "--env",
                                     "LONG=" + std::string(100'000, 'x'), "--", "true"})),
                  "UnavailableError",
@@ -186,7 +186,7 @@ TEST_F(Hosts, NamesTooLongForTfConfigAreRefused) {
   write_shell("shift; exec sh -c \"$*\"");
   const std::string host(50'000, 'h');
   const Words report = {"--", "sh", "-c", "echo $RANK $WORLD_SIZE ${TF_CONFIG:-none}"};
-  Words ranks = {"-n", "3"}, tasks = {"--workers", "2", "--ps", "1"};
+  Words ranks = {"-n", "3"}, tasks = {"--chief", "--workers", "1", "--ps", "1"};
   ranks.insert(ranks.end(), report.begin(), report.end());
   tasks.insert(tasks.end(), report.begin(), report.end());
   const Result result = run(over(host + ":3", ranks));

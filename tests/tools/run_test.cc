@@ -54,16 +54,14 @@ TEST(Run, SetsTheEnvironmentOfEachRank) {
             run(script({}, "echo $TANDEM_JOB_TOKEN")).out);
 }
 
-// The TF_CONFIG of each rank, by the label before its line. Parameter servers are terminated once
-// the others have ended, so the others wait for the servers' lines.
-std::map<std::string, nlohmann::json> configs(const Words& options) {
+// The TF_CONFIG of each of `ranks` ranks, by the label before its line. Workers and servers of a
+// chief are terminated once the others have ended, so all wait for all lines.
+std::map<std::string, nlohmann::json> configs(const Words& options, int ranks) {
   const TemporaryDirectory folder;
-  const std::string said = (folder / "said").string();
-  const bool servers = std::find(options.begin(), options.end(), "--ps") != options.end();
-  const Result result = run(script(
-      options, servers ? "echo $TF_CONFIG; case $TF_CONFIG in *'\"type\":\"ps\"'*) touch " + said +
-                             ";; esac; while [ ! -e " + said + " ]; do sleep 0.01; done"
-                       : "echo $TF_CONFIG"));
+  const std::string place = folder.path().string();
+  const Result result =
+      run(script(options, "echo $TF_CONFIG; touch " + place + "/$RANK; while [ $(ls " + place +
+                              " | wc -l) != " + std::to_string(ranks) + " ]; do sleep 0.01; done"));
   EXPECT_EQ(result.status, 0) << result.err;
   std::map<std::string, nlohmann::json> found;
   std::istringstream lines(result.out);
@@ -75,7 +73,7 @@ std::map<std::string, nlohmann::json> configs(const Words& options) {
 }
 
 TEST(Run, MakesEachRankAWorkerOfTfConfig) {
-  const auto found = configs({"-n", "2"});
+  const auto found = configs({"-n", "2"}, 2);
   ASSERT_EQ(found.size(), 2u);
   for (const auto& [rank, config] : found) {
     EXPECT_EQ(config["task"], (nlohmann::json{{"type", "worker"}, {"index", std::stoi(rank)}}));
@@ -89,33 +87,19 @@ TEST(Run, MakesEachRankAWorkerOfTfConfig) {
 }
 
 TEST(Run, MakesTasks) {
-  const auto found = configs({"--workers", "2", "--ps", "1", "--chief", "--evaluator"});
+  const auto found = configs({"--workers", "2", "--ps", "1", "--chief", "--evaluator"}, 5);
   ASSERT_EQ(found.size(), 5u);
-  const nlohmann::json& cluster = found.at("chief 0")["cluster"];
+  const nlohmann::json& cluster = found.at("chief:0")["cluster"];
   EXPECT_EQ(cluster["chief"].size(), 1u);
   EXPECT_EQ(cluster["worker"].size(), 2u);
   EXPECT_EQ(cluster["ps"].size(), 1u);
   EXPECT_EQ(cluster["evaluator"].size(), 1u);
-  EXPECT_EQ(found.at("worker 1")["task"], (nlohmann::json{{"type", "worker"}, {"index", 1}}));
-  EXPECT_EQ(found.at("ps 0")["task"], (nlohmann::json{{"type", "ps"}, {"index", 0}}));
+  EXPECT_EQ(found.at("worker:1")["task"], (nlohmann::json{{"type", "worker"}, {"index", 1}}));
+  EXPECT_EQ(found.at("ps:0")["task"], (nlohmann::json{{"type", "ps"}, {"index", 0}}));
   std::set<std::string> addresses;
   for (const auto& [type, list] : cluster.items())
     for (const nlohmann::json& each : list) addresses.insert(each.get<std::string>());
   EXPECT_EQ(addresses.size(), 5u);
-}
-
-TEST(Run, ParameterServersEndAfterTheWorkers) {
-  const Result result =
-      run(script({"--workers", "2", "--ps", "2"},
-                 "case $TF_CONFIG in *'\"type\":\"ps\"'*) exec sleep 1000;; esac; echo done"));
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(sorted_lines(result.out), (Words{"[worker 0] done", "[worker 1] done"}));
-  EXPECT_EQ(result.err, "");
-  const Result failed = run(script({"--workers", "1", "--ps", "1"},
-                                   "case $TF_CONFIG in *'\"type\":\"ps\"'*) exit 5;; esac; "
-                                   "exec sleep 1000"));
-  EXPECT_EQ(failed.status, 5);
-  EXPECT_TRUE(contains(failed.err, "rank 1, ps 0, (process ")) << failed.err;
 }
 
 TEST(Run, DividesTheCores) {
@@ -335,7 +319,6 @@ TEST(Run, RefusesBadOptionsInOneLine) {
   refuse({"-n", "many"}, "--ranks: expected a whole number of at least 1, got 'many'");
   refuse({"-n", "99999999999"}, "--ranks");
   refuse({"--workers", "-1"}, "--workers: expected a whole number of at least 0, got '-1'");
-  refuse({"--ps", "1"}, "[run] --ps and --evaluator require --workers or --chief");
   refuse({"-n", "2", "--workers", "2"}, "[run] expected either -n or --workers");
   refuse({"--bind", "socket"}, "[run] expected --bind none or core, got 'socket'");
   refuse({"--grace", "-1"}, "[run] expected --grace in [0, 86400] seconds, got -1");

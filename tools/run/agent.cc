@@ -50,6 +50,7 @@ RankSpec spec_of(const json& item) {
                    .environment = {}};
   for (const auto& [name, value] : item.at("environment").items())
     spec.environment.emplace_back(name, value.get<std::string>());
+  if (item.contains("journals")) spec.journals = item.at("journals").get<std::string>();
   if (spec.program.empty() || spec.local_size < 1)
     throw InvalidArgumentError("[agent] expected a rank with a program");
   return spec;

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,8 @@ struct RankSpec {
   bool bind = true;  // bind it to its share of the cores
   std::vector<std::string> program;
   Environment environment;  // in addition to the launcher's environment
+  // The host sets TANDEM_PS_JOURNAL to a directory for the job in this one. Empty: TMPDIR, or /tmp.
+  std::optional<std::string> journals;
 };
 
 // Receives the events of a host's ranks.
@@ -44,6 +47,9 @@ class Host {
   virtual std::vector<int> reserve_ports(std::size_t count) = 0;
   // Starts all of them or none. Throws NotFoundError if the program does not exist.
   virtual void start(const std::vector<RankSpec>& ranks) = 0;
+  // Starts a rank that has ended and whose output was reported once more. Throws NotFoundError if
+  // the program does not exist any more, or reports the host as lost.
+  virtual void restart(const RankSpec& rank) = 0;
   // Sends a signal to every process of all running ranks.
   virtual void send_signal(int number) = 0;
   // Adds the descriptors to poll. progress() reads what is available, and never blocks.

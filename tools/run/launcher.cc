@@ -57,6 +57,7 @@ class JobLauncher {
         hosts_[i]->progress(events);
       }
       if (servers_alone()) begin_ending(SIGTERM);
+      restart_due();
       if (kill_at_ && Clock::now() >= *kill_at_) {
         send_signal(SIGKILL);
         if (!lost_at_) lost_at_ = Clock::now() + kAfterKill;
@@ -71,10 +72,16 @@ class JobLauncher {
  private:
   static constexpr auto kAfterKill =
       std::chrono::seconds(10);  // for remote hosts to report the end of ranks
+  static constexpr int kMaxRestarts = 10;
+  // A task that fails so soon after its start is started again after the pause.
+  static constexpr auto kSoon = std::chrono::seconds(5), kPause = std::chrono::seconds(1);
 
   struct RankProgress {
     bool ended = false, closed = false;
     int status = 0;
+    int restarts = 0;
+    Clock::time_point started;
+    std::optional<Clock::time_point> restart_at;
   };
   struct RankFailure {
     int rank = 0;
@@ -122,37 +129,39 @@ class JobLauncher {
     // limit.
     server_.emplace(options_, plan_);
     const bool here = plan_.one_host() && is_this_host(plan_.hosts.front().name);
-    Addresses addresses;
-    addresses.task_ports.resize(plan_.ranks.size());
+    addresses_.task_ports.resize(plan_.ranks.size());
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
-      addresses.hosts.push_back(here ? "127.0.0.1" : plan_.hosts[i].name);
+      addresses_.hosts.push_back(here ? "127.0.0.1" : plan_.hosts[i].name);
       std::vector<std::size_t> ranks;
       for (const PlannedRank& rank : plan_.ranks)
         if (rank.host == i) ranks.push_back(static_cast<std::size_t>(rank.rank));
       const std::vector<int> ports = hosts_[i]->reserve_ports(ranks.size() + 1);
-      for (std::size_t k = 0; k < ranks.size(); ++k) addresses.task_ports[ranks[k]] = ports[k];
-      if (i == 0) addresses.master_port = ports.back();
-      addresses.rendezvous.push_back(server_->address_for(plan_.hosts[i].name));
+      for (std::size_t k = 0; k < ranks.size(); ++k) addresses_.task_ports[ranks[k]] = ports[k];
+      if (i == 0) addresses_.master_port = ports.back();
+      addresses_.rendezvous.push_back(server_->address_for(plan_.hosts[i].name));
     }
     started_ = Clock::now();
-    for (std::size_t i = 0; i < hosts_.size(); ++i) hosts_[i]->start(specs(i, addresses));
+    for (RankProgress& progress : progress_) progress.started = started_;
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      std::vector<RankSpec> specs;
+      for (const PlannedRank& rank : plan_.ranks)
+        if (rank.host == i) specs.push_back(spec_of(rank));
+      hosts_[i]->start(specs);
+    }
   }
 
-  std::vector<RankSpec> specs(std::size_t host, const Addresses& addresses) const {
-    std::vector<RankSpec> result;
-    for (const PlannedRank& rank : plan_.ranks) {
-      if (rank.host != host) continue;
-      RankSpec spec = {.rank = rank.rank,
-                       .local_rank = rank.local_rank,
-                       .local_size = rank.local_size,
-                       .bind = options_.bind == "core",
-                       .program = options_.program,
-                       .environment = user_environment_};
-      for (auto& each : environment_of(plan_, rank, addresses, server_->token()))
-        spec.environment.push_back(std::move(each));
-      result.push_back(std::move(spec));
-    }
-    return result;
+  RankSpec spec_of(const PlannedRank& rank) const {
+    RankSpec spec = {.rank = rank.rank,
+                     .local_rank = rank.local_rank,
+                     .local_size = rank.local_size,
+                     .bind = options_.bind == "core",
+                     .program = options_.program,
+                     .environment = user_environment_};
+    for (auto& each : environment_of(plan_, rank, addresses_, server_->token()))
+      spec.environment.push_back(std::move(each));
+    if (options_.tls) spec.environment.emplace_back("TANDEM_TLS", "1");
+    if (rank.task.type == "ps") spec.journals = options_.journals.value_or("");
+    return spec;
   }
 
   bool knows(int rank, std::size_t host) const {
@@ -168,12 +177,40 @@ class JobLauncher {
     const std::string who = fmt::format("{} (process {} on {})", describe(planned), process,
                                         plan_.hosts[planned.host].name);
     if (WIFSIGNALED(status)) {
-      fail(rank, 128 + WTERMSIG(status),
-           fmt::format("{} was killed by signal {} ({})", who, WTERMSIG(status),
-                       strsignal(WTERMSIG(status))));
+      failed(planned, 128 + WTERMSIG(status),
+             fmt::format("{} was killed by signal {} ({})", who, WTERMSIG(status),
+                         strsignal(WTERMSIG(status))));
     } else if (WEXITSTATUS(status) != 0) {
-      fail(rank, WEXITSTATUS(status),
-           fmt::format("{} exited with code {}", who, WEXITSTATUS(status)));
+      failed(planned, WEXITSTATUS(status),
+             fmt::format("{} exited with code {}", who, WEXITSTATUS(status)));
+    }
+  }
+
+  // A task that serves is restarted, up to a limit. The failure of another ends the job.
+  void failed(const PlannedRank& rank, int code, const std::string& what) {
+    RankProgress& progress = progress_[static_cast<std::size_t>(rank.rank)];
+    if (!rank.serves || ending_) return fail(rank.rank, code, what);
+    const int limit = options_.max_restarts.value_or(kMaxRestarts);
+    if (progress.restarts == limit)
+      return fail(rank.rank, code, fmt::format("{} and was restarted {} times", what, limit));
+    const Clock::time_point now = Clock::now();
+    progress.restart_at = now - progress.started < kSoon ? now + kPause : now;
+    ++progress.restarts;
+    std::cerr << fmt::format("tandem: {}; restart {} of {}\n", what, progress.restarts, limit);
+  }
+
+  void restart_due() {
+    for (const PlannedRank& rank : plan_.ranks) {
+      RankProgress& progress = progress_[static_cast<std::size_t>(rank.rank)];
+      if (!progress.restart_at || !progress.closed || Clock::now() < *progress.restart_at) continue;
+      progress = {.restarts = progress.restarts, .started = Clock::now(), .restart_at = {}};
+      try {
+        hosts_[rank.host]->restart(spec_of(rank));
+      } catch (const Error& error) {
+        progress.ended = progress.closed = true;
+        fail(rank.rank, 127,
+             fmt::format("{} cannot be restarted: {}", describe(rank), error.what()));
+      }
     }
   }
 
@@ -211,11 +248,12 @@ class JobLauncher {
     begin_ending(SIGTERM);
   }
 
-  // Whether only parameter servers are left, which run until they are terminated.
+  // Whether only tasks that serve are left, which run until they are terminated.
   bool servers_alone() const {
     bool servers = false;
     for (const PlannedRank& rank : plan_.ranks) {
-      const bool ended = progress_[static_cast<std::size_t>(rank.rank)].ended;
+      const RankProgress& progress = progress_[static_cast<std::size_t>(rank.rank)];
+      const bool ended = progress.ended && !progress.restart_at;
       if (!rank.serves && !ended) return false;
       servers = servers || (rank.serves && !ended);
     }
@@ -236,6 +274,7 @@ class JobLauncher {
       kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                     std::chrono::duration<double>(options_.grace));
     ending_ = true;
+    for (RankProgress& progress : progress_) progress.restart_at.reset();
   }
 
   void send_signal(int number) {
@@ -249,7 +288,7 @@ class JobLauncher {
 
   bool all_closed() const {
     return std::all_of(progress_.begin(), progress_.end(),
-                       [](const RankProgress& each) { return each.closed; });
+                       [](const RankProgress& each) { return each.closed && !each.restart_at; });
   }
 
   int conclude() const {
@@ -285,6 +324,7 @@ class JobLauncher {
   const ChildSubreaper subreaper_;
   std::optional<JobServer> server_;  // outlives the ranks
   std::vector<std::unique_ptr<Host>> hosts_;
+  Addresses addresses_;
   Clock::time_point started_;
   bool ending_ = false;
   std::optional<Clock::time_point> kill_at_, lost_at_;

@@ -144,7 +144,12 @@ void LocalHost::start(const std::vector<RankSpec>& ranks) {
   for (const RankSpec& spec : ranks) start_one(spec);
 }
 
-void LocalHost::start_one(const RankSpec& spec) {
+void LocalHost::start_one(RankSpec spec) {
+  std::erase_if(ranks_, [&](const RunningRank& each) { return each.rank == spec.rank; });
+  if (spec.journals) {
+    if (!journals_) journals_.emplace(*spec.journals);
+    spec.environment.emplace_back("TANDEM_PS_JOURNAL", journals_->path());
+  }
   Pipe out = make_pipe(), err = make_pipe(), failure = make_pipe();
   ProcessArguments launch{.program = spec.program,
                           .environment = environment_with(spec.environment)};

@@ -11,6 +11,7 @@
 #include "run/descriptor.h"
 #include "run/guardian.h"
 #include "run/host.h"
+#include "run/job_directory.h"
 
 namespace tandem::tools {
 
@@ -23,6 +24,7 @@ class LocalHost final : public Host {
 
   std::vector<int> reserve_ports(std::size_t count) override;
   void start(const std::vector<RankSpec>& ranks) override;
+  void restart(const RankSpec& rank) override { start_one(rank); }
   void send_signal(int number) override;
   void add_polled(std::vector<pollfd>& polled) const override;
   void progress(RankEvents& events) override;
@@ -37,13 +39,14 @@ class LocalHost final : public Host {
     bool closed = false;
   };
 
-  void start_one(const RankSpec& spec);
+  void start_one(RankSpec spec);
   void collect_ended(RankEvents& events);
   void end(RunningRank& running);
 
   const rlimit descriptors_;  // limit of open files for ranks; the launcher may raise its own
   Guardian guardian_;
   std::vector<FileDescriptor> reserved_;
+  std::optional<JobDirectory> journals_;
   std::vector<RunningRank> ranks_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kLastLines = 12, kLastBytes = 400;  // of each line
 
 std::string file_name(std::string label) {
-  std::replace(label.begin(), label.end(), ' ', '_');
+  std::replace(label.begin(), label.end(), ':', '_');
   return label.find_first_not_of("0123456789") == std::string::npos ? "rank_" + label : label;
 }
 

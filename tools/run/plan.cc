@@ -61,6 +61,8 @@ void add_host(std::vector<HostSlots>& hosts, const std::string& name, const std:
   hosts.push_back({name, *count});
 }
 
+bool has_servers(const RunOptions& options) { return options.parameter_servers.value_or(0) > 0; }
+
 std::vector<TfConfigTask> tasks_of(const RunOptions& options, int slots) {
   std::vector<TfConfigTask> tasks;
   const auto add = [&](const char* type, int count) {
@@ -74,8 +76,10 @@ std::vector<TfConfigTask> tasks_of(const RunOptions& options, int slots) {
   }
   if (options.ranks)
     reject("expected either -n or --workers, --ps, --chief and --evaluator, got both");
+  if (has_servers(options) && (options.workers.value_or(0) == 0 || !options.chief))
+    reject("--ps requires --workers and --chief, which schedules the functions of the workers");
   if (options.workers.value_or(0) == 0 && !options.chief)
-    reject("--ps and --evaluator require --workers or --chief");
+    reject("--evaluator requires --workers or --chief");
   add("chief", options.chief ? 1 : 0);
   add("worker", options.workers.value_or(0));
   add("ps", options.parameter_servers.value_or(0));
@@ -87,6 +91,8 @@ void check(const RunOptions& options) {
   check_count("-n", options.ranks);
   check_count("--workers", options.workers);
   check_count("--ps", options.parameter_servers);
+  if (!has_servers(options) && (options.max_restarts || options.journals || options.tls))
+    reject("--max-restarts, --journals and --tls require --ps");
   if (options.bind != "core" && options.bind != "none")
     reject("expected --bind none or core, got '{}'", options.bind);
   if (!(options.grace >= 0.0) || options.grace > 86'400.0)
@@ -164,9 +170,9 @@ JobPlan make_job_plan(const RunOptions& options) {
   plan.alike = options.ranks || (!options.workers && !options.chief);
   for (const TfConfigTask& task : tasks) {
     PlannedRank rank = {.rank = static_cast<int>(plan.ranks.size()), .task = task};
-    rank.serves = task.type == "ps";
+    rank.serves = has_servers(options) && (task.type == "ps" || task.type == "worker");
     rank.label =
-        plan.alike ? std::to_string(rank.rank) : fmt::format("{} {}", task.type, task.index);
+        plan.alike ? std::to_string(rank.rank) : fmt::format("{}:{}", task.type, task.index);
     plan.ranks.push_back(rank);
   }
   // Fills host after host, so that adjacent ranks are on one host.

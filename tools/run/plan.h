@@ -21,6 +21,9 @@ struct RunOptions {
       "ssh -T -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15 "
       "-o ServerAliveCountMax=3";
   std::string remote_command;            // path of `tandem` there; empty: the same as here
+  std::optional<int> max_restarts;       // of each task that serves
+  std::optional<std::string> journals;   // directory of the parameter servers' journals
+  bool tls = false;                      // between the tasks
   std::vector<std::string> environment;  // NAME=VALUE, or NAME to copy its value
   double grace = 10.0;                   // seconds from SIGTERM to SIGKILL
   double start_timeout = 60.0;           // seconds to wait for each answer of a host
@@ -44,8 +47,10 @@ struct PlannedRank {
   int rank = 0, local_rank = 0, local_size = 1;
   std::size_t host = 0;  // index
   TfConfigTask task;
-  std::string label;    // prefix of its lines
-  bool serves = false;  // a parameter server, which runs until the others have ended
+  std::string label;  // prefix of its lines
+  // A worker or server of a chief. It runs until the others have ended, and is restarted if it
+  // fails.
+  bool serves = false;
 };
 
 struct JobPlan {

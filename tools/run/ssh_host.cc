@@ -57,8 +57,10 @@ std::string quoted(const std::string& text) {
 json describe(const RankSpec& spec) {
   json environment = json::object();
   for (const auto& [name, value] : spec.environment) environment[name] = value;
-  return {{"rank", spec.rank}, {"local_rank", spec.local_rank}, {"local_size", spec.local_size},
-          {"bind", spec.bind}, {"program", spec.program},       {"environment", environment}};
+  json all = {{"rank", spec.rank}, {"local_rank", spec.local_rank}, {"local_size", spec.local_size},
+              {"bind", spec.bind}, {"program", spec.program},       {"environment", environment}};
+  if (spec.journals) all["journals"] = *spec.journals;
+  return all;
 }
 
 }  // namespace
@@ -102,13 +104,20 @@ std::vector<int> SshHost::reserve_ports(std::size_t count) {
   return ports;
 }
 
-void SshHost::start(const std::vector<RankSpec>& ranks) {
+void SshHost::send_start(const std::vector<RankSpec>& ranks) {
   json list = json::array();
   for (const RankSpec& spec : ranks) list.push_back(describe(spec));
   std::array<char, 4096> directory = {};
   const bool known = getcwd(directory.data(), directory.size()) != nullptr;
   send(json({{"do", "start"}, {"ranks", list}, {"directory", known ? directory.data() : "/"}})
            .dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+// handle() takes the answer, because events may precede it.
+void SshHost::restart(const RankSpec& rank) { send_start({rank}); }
+
+void SshHost::start(const std::vector<RankSpec>& ranks) {
+  send_start(ranks);
   const std::string answer = wait_for_answer("SF");
   if (answer.front() == 'F')
     throw NotFoundError(fmt::format("[run] {}: {}", name_, answer.substr(2)));
@@ -189,6 +198,7 @@ std::string SshHost::wait_for_answer(const std::string& letters) {
 }
 
 void SshHost::handle(const std::string& line, RankEvents& events) {
+  if (line.starts_with("F ")) return events.lost(line.substr(2));  // of restart()
   std::istringstream in(line);
   char kind = 0;
   int rank = -1, status = 0;

@@ -40,6 +40,7 @@ class SshHost final : public Host {
 
   std::vector<int> reserve_ports(std::size_t count) override;
   void start(const std::vector<RankSpec>& ranks) override;
+  void restart(const RankSpec& rank) override;
   void send_signal(int number) override;
   void add_polled(std::vector<pollfd>& polled) const override;
   void progress(RankEvents& events) override;
@@ -48,6 +49,7 @@ class SshHost final : public Host {
   // Never blocks: flush() sends later what the connection does not accept now.
   void send(const std::string& line);
   void flush();
+  void send_start(const std::vector<RankSpec>& ranks);
   // Calls `handle(line)` for the agent's lines.
   template <class Handle>
   void read_lines(const Handle& handle);
@@ -68,6 +70,6 @@ class SshHost final : public Host {
   bool reported_ = false;            // whether the loss was reported
 };
 
-inline constexpr const char* kAgentHello = "tandem-agent 1";
+inline constexpr const char* kAgentHello = "tandem-agent 2";
 
 }  // namespace tandem::tools

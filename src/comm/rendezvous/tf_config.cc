@@ -48,14 +48,19 @@ std::vector<std::string> parse_addresses(const std::string& type, const json& li
 void parse_cluster(const json& cluster, TfConfig& config) {
   if (!cluster.is_object()) reject("expected an object for 'cluster', got {}", shown(cluster));
   for (const auto& [type, list] : cluster.items()) {
+    auto addresses = parse_addresses(type, list);
+    if (is_type(type) && addresses.empty()) continue;
+    config.cluster[type] = std::move(addresses);
+  }
+}
+
+void check_cluster(const TfConfig& config) {
+  for (const auto& [type, addresses] : config.cluster)
     if (!is_type(type))
       reject(
           "Disallowed task type found in cluster spec. Allowed types are {} and the cluster spec "
           "is {}.",
-          fmt::join(kTypes, ", "), shown(cluster));
-    auto addresses = parse_addresses(type, list);
-    if (!addresses.empty()) config.cluster[type] = std::move(addresses);
-  }
+          fmt::join(kTypes, ", "), shown(config.cluster));
   if (config.count("chief") > 1) reject("There must be at most one 'chief' job.");
   if (config.count("evaluator") > 1) reject("There must be at most one 'evaluator' job.");
   if (!config.cluster.empty() && config.num_workers() + config.count("evaluator") == 0)
@@ -75,19 +80,24 @@ int parse_index(const json& index) {
   reject("expected a whole number for the task's index, got {}", shown(index));
 }
 
+[[noreturn]] void reject_type(const json& type) {
+  reject("Unrecognized task_type: {}, valid task types are: {}.", shown(type),
+         fmt::join(kTypes, ", "));
+}
+
 void parse_task(const json& task, TfConfig& config) {
   if (!task.is_object()) reject("expected an object for 'task', got {}", shown(task));
   if (!task.contains("type") || !task.contains("index"))
     reject("When `cluster_spec` is given, you must also specify `task_type` and `task_id`.");
   const json& type = task["type"];
-  if (!type.is_string() || !is_type(type.get_ref<const std::string&>()))
-    reject("Unrecognized task_type: {}, valid task types are: {}.", shown(type),
-           fmt::join(kTypes, ", "));
+  if (!type.is_string()) reject_type(type);
   config.type = type.get<std::string>();
   config.index = parse_index(task["index"]);
 }
 
-void check_membership(const TfConfig& config) {
+void check_task(const TfConfig& config) {
+  if (!is_type(config.type)) reject_type(config.type);
+  if (config.cluster.empty()) return;
   const int tasks = config.count(config.type);
   if (tasks == 0) {
     // An evaluator is not part of the cluster.
@@ -97,6 +107,7 @@ void check_membership(const TfConfig& config) {
   if (config.index >= tasks)
     reject("The `task_id` {} exceeds the maximum id of {}, {}.", config.index, config.type,
            tasks - 1);
+  if (config.index < 0) reject("expected a `task_id` of at least 0, got {}", config.index);
 }
 
 }  // namespace
@@ -126,13 +137,18 @@ TfConfig parse_tf_config(const std::string& text) {
   TfConfig config;
   if (const auto cluster = root.find("cluster"); cluster != root.end())
     parse_cluster(*cluster, config);
-  const auto task = root.find("task");
-  if (task != root.end()) parse_task(*task, config);
-  if (config.cluster.empty()) return {};
-  if (task == root.end())
+  check_cluster(config);
+  if (const auto task = root.find("task"); task != root.end())
+    parse_task(*task, config);
+  else if (!config.cluster.empty())
     reject("When `cluster_spec` is given, you must also specify `task_type` and `task_id`.");
-  check_membership(config);
-  return config;
+  check_task(config);
+  return config.cluster.empty() ? TfConfig() : config;
+}
+
+void check_tf_config(const TfConfig& config) {
+  check_cluster(config);
+  check_task(config);
 }
 
 std::optional<TfConfig> tf_config_of_environment() {

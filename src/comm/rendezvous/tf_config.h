@@ -36,6 +36,9 @@ struct TfConfig {
 // Throws InvalidArgumentError, with TensorFlow's messages where it has one, for text that is not
 // JSON of this form and for a task that is not in the cluster.
 TfConfig parse_tf_config(const std::string& text);
+// Throws InvalidArgumentError, with the same messages, for a cluster with other types or numbers of
+// tasks, and for a task that is not in the cluster.
+void check_tf_config(const TfConfig& config);
 // Parses the environment variable; empty if TF_CONFIG is not set.
 std::optional<TfConfig> tf_config_of_environment();
 

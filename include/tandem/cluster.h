@@ -1,0 +1,131 @@
+/// @file
+/// Clusters for ParameterServerStrategy: the tasks, and the servers that workers and parameter
+/// servers run. As tf.distribute.cluster_resolver and tf.distribute.Server.
+/// @code
+/// auto cluster = td::distribute::TFConfigClusterResolver();
+/// if (cluster.task_type() == "worker" || cluster.task_type() == "ps")
+///   td::distribute::Server(cluster).join();  // until the chief ends the job
+/// @endcode
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/errors.h"
+
+namespace tandem::distribute {
+
+/// The address HOST:PORT of each task of a cluster, by type: "chief", "worker", "ps", "evaluator".
+/// IPv6 addresses are in brackets. As tf.train.ClusterSpec.
+using ClusterSpec = std::map<std::string, std::vector<std::string>>;
+
+/// A cluster, and this process's task in it. A value. As
+/// tf.distribute.cluster_resolver.ClusterResolver.
+class ClusterResolver {
+ public:
+  /// The addresses of all tasks. Empty if there is no cluster.
+  const ClusterSpec& cluster_spec() const { return cluster_spec_; }
+  /// The type of this process's task. Empty if there is no cluster.
+  const std::string& task_type() const { return task_type_; }
+  /// The index of this process's task among those of its type.
+  int task_id() const { return task_id_; }
+
+ protected:
+  /// Throws InvalidArgumentError, with TensorFlow's messages where it has one: for a type of task
+  /// that does not exist, for more than one chief or evaluator, for a cluster of servers alone, and
+  /// for a task that is not in the cluster. An evaluator need not be in it.
+  ClusterResolver(ClusterSpec cluster_spec, std::string task_type, int task_id);
+
+ private:
+  ClusterSpec cluster_spec_;
+  std::string task_type_;
+  int task_id_ = 0;
+};
+
+/// The cluster of the environment variable TF_CONFIG (docs/clusters.md), which `tandem run
+/// --workers` and others set. As tf.distribute.cluster_resolver.TFConfigClusterResolver.
+class TFConfigClusterResolver : public ClusterResolver {
+ public:
+  /// Without TF_CONFIG there is no cluster. Throws InvalidArgumentError for an invalid value.
+  TFConfigClusterResolver();
+};
+
+/// A cluster that the program knows. As tf.distribute.cluster_resolver.SimpleClusterResolver.
+class SimpleClusterResolver : public ClusterResolver {
+ public:
+  /// Throws InvalidArgumentError for an invalid cluster or task.
+  SimpleClusterResolver(ClusterSpec cluster_spec, std::string task_type, int task_id)
+      : ClusterResolver(std::move(cluster_spec), std::move(task_type), task_id) {}
+};
+
+/// How the tasks of a cluster know each other and encrypt their connections. All tasks need the
+/// same settings.
+struct ClusterSecurity {
+  /// The job's secret, which every call proves to know. Default: the environment variable
+  /// TANDEM_JOB_TOKEN. A cluster on the loopback needs none; it is then open to this user's
+  /// processes.
+  std::optional<std::string> token{};
+  /// Whether connections are encrypted with TLS. Default: the environment variable TANDEM_TLS,
+  /// else whether there are files. Without files, the tasks make certificates whose root follows
+  /// from the token, which then has to be random.
+  std::optional<bool> tls{};
+  std::string certificate_file{};  ///< PEM: this task's certificate, if it serves; may be a chain
+  std::string key_file{};          ///< PEM: the key of the certificate, not encrypted
+  /// PEM: a certificate that has signed those of the servers, or is that of all. Default: the
+  /// certificate of certificate_file.
+  std::string root_certificate_file{};
+};
+
+/// Options of Server.
+struct ServerOptions {
+  ClusterSecurity security{};  ///< token and TLS
+  /// Local address to listen at. Default: the host of the task's address in the cluster; every
+  /// address if that name is the loopback on this machine alone.
+  std::string bind_address{};
+  /// Directory of this machine in which parameter server I writes its journal, in ps-I, from which
+  /// it continues after a restart. A journal belongs to one run of the chief. Default: the
+  /// environment variable TANDEM_PS_JOURNAL, which `tandem run` sets. Without either, a server that
+  /// is restarted has lost its variables.
+  std::string journal_directory{};
+  /// How long the chief may be unreachable, or late at the start, until join() throws.
+  std::chrono::milliseconds chief_limit = std::chrono::minutes(10);
+  /// How long a worker waits for a parameter server that is restarted or cut off.
+  std::chrono::milliseconds server_limit = std::chrono::minutes(2);
+};
+
+/// The task of a process that does not run the training program: a "ps" task holds variables and
+/// applies updates, a "worker" task runs the functions that the chief schedules. As
+/// tf.distribute.Server.
+///
+/// A Server serves one run of the chief. Another chief gets a FailedPreconditionError. Thread-safe.
+class Server {
+ public:
+  /// Starts to listen. Throws InvalidArgumentError for another type of task and for an address that
+  /// is not this machine's; AlreadyExistsError if the port is in use; FailedPreconditionError if
+  /// other machines can reach the cluster and there is no token, or if another process has the
+  /// journal; NotFoundError for a missing file; DataLossError for a damaged journal;
+  /// UnavailableError without gRPC.
+  explicit Server(const ClusterResolver& cluster, const ServerOptions& options = {});
+  /// Stops.
+  ~Server();
+  Server(Server&&) noexcept;             ///< moves
+  Server& operator=(Server&&) noexcept;  ///< moves
+
+  std::uint16_t port() const;  ///< the port that it listens at, also if the cluster says 0
+  /// Serves until the chief ends the job, which it does when its strategy is destroyed. Throws
+  /// UnavailableError if the chief was not heard of for `chief_limit`. Under `tandem run` a task
+  /// ends with the launcher's job in any case.
+  void join();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tandem::distribute

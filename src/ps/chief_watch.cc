@@ -1,0 +1,99 @@
+#include "ps/chief_watch.h"
+
+#include <fstream>
+
+#include "core/atomic_file.h"
+#include "core/log.h"
+#include "core/status.h"
+#include "ps/random_number.h"
+#include "ps/tensor_message.h"
+
+namespace tandem::ps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::filesystem::path file_in(const std::filesystem::path& directory) {
+  return directory.empty() ? std::filesystem::path() : directory / "run";
+}
+
+// 0: there is no file.
+std::uint64_t read_run(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  if (file.empty() || !in) return 0;
+  std::uint64_t run = 0;
+  if (!(in >> run) || run == 0) fail<DataLossError>("[Server] '{}' is damaged", file.string());
+  return run;
+}
+
+}  // namespace
+
+ChiefWatch::ChiefWatch(std::string type, int index, std::filesystem::path directory)
+    : name_(fmt::format("{}:{}", type, index)),
+      file_(file_in(directory)),
+      incarnation_(random_number()),
+      run_(read_run(file_)),
+      restored_(run_ != 0),
+      heard_(Clock::now()) {}
+
+void ChiefWatch::keep(std::uint64_t run) const {
+  if (file_.empty()) return;
+  const std::string text = std::to_string(run) + "\n";
+  AtomicFile file(file_, "Server");
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+proto::AttachReply ChiefWatch::attach(const proto::AttachRequest& request) {
+  const std::string expected = fmt::format("{}:{}", request.type(), request.index());
+  if (expected != name_)
+    fail<FailedPreconditionError>("[Server] this task is {}, and the chief expects {} here", name_,
+                                  expected);
+  if (request.run() == 0) fail<InvalidArgumentError>("[Server] {}: expected a run, got 0", name_);
+  const std::lock_guard lock(mutex_);
+  if (run_ == 0) {
+    keep(request.run());
+    run_ = request.run();
+    logging::info("[Server] {} serves the chief", name_);
+  }
+  if (run_ != request.run())
+    fail<FailedPreconditionError>(
+        "[Server] {} serves another chief, or an earlier run of this one{}: restart the task",
+        name_,
+        restored_ ? fmt::format(", whose journal is in '{}'", file_.parent_path().string()) : "");
+  heard_ = Clock::now();
+  proto::AttachReply reply;
+  reply.set_incarnation(incarnation_);
+  reply.set_restored(restored_);
+  return reply;
+}
+
+void ChiefWatch::end(std::uint64_t run) {
+  const std::lock_guard lock(mutex_);
+  if (run != run_ || run == 0) return;
+  ended_ = true;
+  changed_.notify_all();
+}
+
+void ChiefWatch::wait(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  while (!ended_) {
+    const Clock::time_point end = heard_ + limit;
+    if (Clock::now() >= end)
+      fail<UnavailableError>("[Server] {} has not heard of the chief for {} ms", name_,
+                             limit.count());
+    changed_.wait_until(lock, end);
+  }
+}
+
+void serve(rpc::Server& server, ChiefWatch& watch) {
+  server.handle(kAttach, [&watch](const rpc::CallContext&, const rpc::Message& request) {
+    return message_of(watch.attach(parse<proto::AttachRequest>(request, kAttach)));
+  });
+  server.handle(kEnd, [&watch](const rpc::CallContext&, const rpc::Message& request) {
+    watch.end(parse<proto::EndRequest>(request, kEnd).run());
+    return message_of(proto::EndReply());
+  });
+}
+
+}  // namespace tandem::ps

@@ -1,0 +1,54 @@
+// The state of a task that serves: which chief it serves, and whether that is alive.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <string>
+
+#include "ps/proto/task_calls.pb.h"
+#include "rpc/server.h"
+
+namespace tandem::ps {
+
+// A run is the life of one chief. A task serves one run, because what it holds belongs to that: the
+// variables, and which closures have been applied. Thread-safe.
+class ChiefWatch {
+ public:
+  // `directory`: keeps the run, so that a restarted task serves no other one. Empty: none. Throws
+  // DataLossError for a damaged file, and as core/file_error.h.
+  ChiefWatch(std::string type, int index, std::filesystem::path directory);
+
+  // Begins the chief's run or shows that the chief is alive. Throws FailedPreconditionError for a
+  // call that is meant for another task, and for another run.
+  proto::AttachReply attach(const proto::AttachRequest& request);
+  // Ends the run; another one: nothing happens.
+  void end(std::uint64_t run);
+  // Waits until the run has ended. Throws UnavailableError if the chief was not heard of for
+  // `limit`.
+  void wait(std::chrono::milliseconds limit);
+
+ private:
+  void keep(std::uint64_t run) const;
+
+  const std::string name_;
+  const std::filesystem::path file_;
+  const std::uint64_t incarnation_;
+  std::mutex mutex_;  // guards the following
+  std::condition_variable changed_;
+  std::uint64_t run_ = 0;  // 0: none yet
+  bool restored_ = false;
+  bool ended_ = false;
+  std::chrono::steady_clock::time_point heard_;
+};
+
+// Answers the calls of task_calls.proto for this watch, which has to outlive the server. REQUIRES:
+// before start().
+void serve(rpc::Server& server, ChiefWatch& watch);
+
+inline constexpr const char* kAttach = "Task/Attach";
+inline constexpr const char* kEnd = "Task/End";
+
+}  // namespace tandem::ps

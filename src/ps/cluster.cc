@@ -1,0 +1,172 @@
+#include "ps/cluster.h"
+
+#include <algorithm>
+
+#include "core/log.h"
+#include "core/status.h"
+#include "ps/chief_watch.h"
+#include "ps/random_number.h"
+#include "ps/tensor_message.h"
+
+namespace tandem::ps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr const char* kName = "ParameterServerStrategy";
+constexpr milliseconds kEndLimit{5000};
+constexpr milliseconds kPause{50};
+
+milliseconds until(Clock::time_point end) {
+  return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(end - Clock::now()));
+}
+
+}  // namespace
+
+struct Cluster::State {
+  TaskAddress address;
+  std::shared_ptr<rpc::Channel> channel;
+  std::uint64_t incarnation = 0;
+  bool reachable = true;
+
+  std::unique_ptr<rpc::Call> attach(std::uint64_t run, const rpc::CallOptions& options) const {
+    proto::AttachRequest request;
+    request.set_type(address.type);
+    request.set_index(static_cast<std::uint32_t>(address.index));
+    request.set_run(run);
+    return channel->start(kAttach, message_of(request), options);
+  }
+};
+
+Cluster::Cluster(const distribute::ClusterResolver& resolver, const Options& options)
+    : options_(options), run_(random_number()) {
+  const distribute::ClusterSpec& spec = resolver.cluster_spec();
+  if (spec.empty())
+    fail<InvalidArgumentError>("[{}] Cluster spec must be non-empty in `ClusterResolver`.", kName);
+  if (resolver.task_type() == "ps" || resolver.task_type() == "worker")
+    fail<InvalidArgumentError>(
+        "[{}] this process is a task of type '{}', which runs a Server; expected 'chief'", kName,
+        resolver.task_type());
+  for (const char* type : {"ps", "worker"})
+    if (tasks_of(spec, type).empty())
+      fail<InvalidArgumentError>("[{}] There must be at least one {}.", kName, type);
+  for (const milliseconds limit : {options.start_limit, options.heartbeat})
+    if (limit <= milliseconds(0))
+      fail<InvalidArgumentError>("[{}] expected a positive time limit, got {} ms", kName,
+                                 limit.count());
+  const TaskConnections connections(resolver, options.security);
+  for (const char* type : {"ps", "worker"})
+    for (const TaskAddress& address : tasks_of(spec, type)) add(address, connections);
+  try {
+    attach_all(options.start_limit);
+  } catch (...) {
+    end_run();
+    throw;
+  }
+  thread_ = std::thread([this] { watch(); });
+}
+
+Cluster::~Cluster() { shutdown(); }
+
+void Cluster::add(const TaskAddress& address, const TaskConnections& connections) {
+  auto state = std::make_unique<State>();
+  state->address = address;
+  state->channel = connections.connect(address);
+  (address.type == "ps" ? servers_ : workers_).push_back({address.described(), state->channel});
+  tasks_.push_back(std::move(state));
+}
+
+// A connection that breaks leaves open whether the task has answered, so it is asked again.
+void Cluster::attach_all(milliseconds limit) {
+  const Clock::time_point end = Clock::now() + limit;
+  std::vector<State*> missing;
+  for (const auto& task : tasks_) missing.push_back(task.get());
+  for (;;) {
+    std::vector<std::pair<State*, std::unique_ptr<rpc::Call>>> calls;
+    for (State* task : missing)
+      calls.emplace_back(task, task->attach(run_, {.limit = until(end), .wait_for_server = true}));
+    missing.clear();
+    for (auto& [task, call] : calls) try {
+        task->incarnation = parse<proto::AttachReply>(call->wait(), kAttach).incarnation();
+      } catch (const rpc::PeerUnavailableError&) {
+        missing.push_back(task);
+      } catch (const rpc::CallDeadlineError&) {
+        missing.push_back(task);
+      }
+    if (missing.empty()) return;
+    if (until(end) <= kPause) break;
+    std::this_thread::sleep_for(kPause);
+  }
+  std::vector<std::string> names;
+  for (const State* task : missing) names.push_back(task->address.described());
+  fail<DeadlineExceededError>("[{}] {} {} not reached within {} ms", kName, fmt::join(names, ", "),
+                              names.size() == 1 ? "was" : "were", limit.count());
+}
+
+void Cluster::watch() {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (stopping_.wait_for(lock, options_.heartbeat, [this] { return stopped_; })) return;
+    }
+    std::vector<std::unique_ptr<rpc::Call>> calls;
+    for (const auto& task : tasks_)
+      calls.push_back(task->attach(run_, {.limit = options_.heartbeat}));
+    for (std::size_t i = 0; i < calls.size(); ++i) look_at(*tasks_[i], *calls[i]);
+  }
+}
+
+void Cluster::look_at(State& task, rpc::Call& call) {
+  const std::string name = task.address.described();
+  try {
+    const auto reply = parse<proto::AttachReply>(call.wait(), kAttach);
+    if (reply.incarnation() != task.incarnation) {
+      const bool lost = task.address.type == "ps" && !reply.restored();
+      if (lost)
+        logging::warn("[{}] {} was restarted without a journal, and has lost its variables", kName,
+                      name);
+      else
+        logging::info("[{}] {} was restarted", kName, name);
+    } else if (!task.reachable) {
+      logging::info("[{}] {} is reachable again", kName, name);
+    }
+    task.incarnation = reply.incarnation();
+    task.reachable = true;
+  } catch (const Error& error) {
+    if (std::exchange(task.reachable, false))
+      logging::warn("[{}] {} is not reachable: {}", kName, name, error.what());
+  }
+}
+
+void Cluster::shutdown() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(stopped_, true)) return;
+  }
+  stopping_.notify_all();
+  thread_.join();
+  end_run();
+}
+
+void Cluster::end_run() noexcept {
+  proto::EndRequest request;
+  request.set_run(run_);
+  std::vector<std::pair<const State*, std::unique_ptr<rpc::Call>>> calls;
+  const auto attempt = [](const State& task, const auto& action) {
+    try {
+      action();
+    } catch (const std::exception& error) {
+      logging::debug("[{}] {} was not reached at the end: {}", kName, task.address.described(),
+                     error.what());
+    }
+  };
+  for (const auto& task : tasks_)
+    attempt(*task, [&] {
+      calls.emplace_back(task.get(),
+                         task->channel->start(kEnd, message_of(request), {.limit = kEndLimit}));
+    });
+  for (const auto& [task, call] : calls) attempt(*task, [&] { call->wait(); });
+}
+
+}  // namespace tandem::ps

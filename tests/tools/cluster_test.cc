@@ -1,0 +1,303 @@
+// `tandem run --ps`: clusters of real processes, which are killed and attacked.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "comm/rendezvous/socket.h"
+#include "comm/rendezvous/url.h"
+#include "rpc/grpc/grpc_transport.h"
+#include "support/errors.h"
+#include "support/expects.h"
+#include "support/files.h"
+#include "support/waiting.h"
+#include "tools/command.h"
+#include "tools/run_job.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::any_error_of;
+using testing::contains;
+using testing::eventually;
+using testing::expect_failure;
+using testing::expect_parts;
+using testing::Process;
+using testing::Result;
+using testing::run;
+using testing::script;
+using testing::TemporaryDirectory;
+using testing::Words;
+using testing::write_file;
+using namespace std::chrono_literals;
+
+Words cluster_options(Words more = {}) {
+  Words options = {"--chief", "--workers", "2", "--ps", "2", "--bind", "none"};
+  options.insert(options.end(), more.begin(), more.end());
+  return options;
+}
+
+// A job that trains until stop().
+class TrainingCluster {
+ public:
+  explicit TrainingCluster(const Words& options) {
+    Words arguments = {"run"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    arguments.insert(arguments.end(), {"--", TANDEM_CLUSTER_PROGRAM, stop_file().string()});
+    process_.emplace(arguments, Process::Options{.environment = {{"OMP_NUM_THREADS", "1"}}});
+  }
+
+  struct Task {
+    pid_t process = 0;
+    std::string address;
+  };
+  // The processes that a task has had so far.
+  std::vector<Task> processes(const std::string& task) const {
+    const std::string out = process_->out();
+    const std::regex line("\\[" + task + "\\] process ([0-9]+) at (\\S+)\n");
+    std::vector<Task> found;
+    for (std::sregex_iterator each(out.begin(), out.end(), line), end; each != end; ++each)
+      found.push_back({std::stoi((*each)[1]), (*each)[2]});
+    return found;
+  }
+  int finished() const {
+    const std::string out = process_->out();
+    const std::string word = "[chief:0] finished ";
+    const auto at = out.rfind(word);
+    return at == std::string::npos ? 0 : std::atoi(out.c_str() + at + word.size());
+  }
+  // Waits until `more` further closures have finished.
+  void make_progress(int more = 200) const {
+    const int before = finished();
+    ASSERT_TRUE(eventually([&] { return finished() >= before + more; })) << process_->err();
+  }
+  // Kills a task, and waits until it has been restarted.
+  void kill_task(const std::string& task) const {
+    const std::vector<Task> before = processes(task);
+    ASSERT_FALSE(before.empty()) << process_->out();
+    ::kill(before.back().process, SIGKILL);
+    ASSERT_TRUE(eventually([&] { return processes(task).size() == before.size() + 1; }))
+        << process_->err();
+    EXPECT_EQ(processes(task).back().address, before.back().address);
+  }
+  Process& process() { return *process_; }
+  // Ends the job. Every closure has had its update once.
+  void stop() {
+    write_file(stop_file(), "");
+    const Result result = process_->wait();
+    EXPECT_EQ(result.status, 0) << result.err;
+    std::smatch found;
+    ASSERT_TRUE(std::regex_search(
+        result.out, found,
+        std::regex("\\[chief:0\\] ([0-9]+) of ([0-9]+) updates, version ([0-9]+)")))
+        << result.out;
+    EXPECT_EQ(found[1], found[2]);
+    EXPECT_EQ(found[3], found[2]);
+  }
+
+ private:
+  fs::path stop_file() const { return folder_ / "stop"; }
+  TemporaryDirectory folder_;
+  std::optional<Process> process_;
+};
+
+class RunCluster : public ::testing::Test {
+ protected:
+  void SetUp() override { TANDEM_REQUIRE(rpc::has_grpc(), "grpc"); }
+};
+
+TEST_F(RunCluster, TasksServeTheChief) {
+  TrainingCluster job(cluster_options());
+  job.make_progress();
+  for (const char* task : {"chief:0", "worker:0", "worker:1", "ps:0", "ps:1"})
+    EXPECT_EQ(job.processes(task).size(), 1u) << task;
+  job.stop();
+  EXPECT_FALSE(contains(job.process().err(), "was killed")) << job.process().err();
+}
+
+TEST_F(RunCluster, KilledTasksContinue) {
+  const TemporaryDirectory folder;
+  TrainingCluster job(cluster_options({"--journals", folder.path().string()}));
+  job.make_progress();
+  for (const char* task : {"ps:1", "worker:0", "ps:1", "ps:0", "worker:1", "worker:0"}) {
+    job.kill_task(task);
+    job.make_progress();
+  }
+  const std::string journal = fs::directory_iterator(folder.path())->path().string();
+  EXPECT_TRUE(fs::exists(journal + "/ps-0")) << journal;
+  job.stop();
+  const std::string err = job.process().err();
+  EXPECT_TRUE(std::regex_search(
+      err, std::regex("tandem: rank 4, ps:1, \\(process [0-9]+ on localhost\\) was killed by "
+                      "signal 9 \\(Killed\\); restart 2 of 10\n")))
+      << err;
+  expect_parts(err, {"[ps:1] ", "[ParameterServer] restored 1 variables"});
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST_F(RunCluster, TlsProtectsTheConnections) {
+  TrainingCluster job(cluster_options({"--tls"}));
+  job.make_progress();
+  job.kill_task("ps:1");
+  job.make_progress();
+  job.stop();
+}
+
+// Addresses of this machine that only the script knows.
+TEST_F(RunCluster, TasksOfOtherHostsAreRestarted) {
+  const TemporaryDirectory folder;
+  write_file(folder / "ssh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
+  fs::permissions(folder / "ssh", fs::perms::owner_all);
+  TrainingCluster job(
+      cluster_options({"--hosts", "127.0.0.2:2,127.0.0.3:3", "--ssh", (folder / "ssh").string()}));
+  job.make_progress();
+  for (const char* task : {"worker:0", "ps:1"}) {
+    job.kill_task(task);
+    job.make_progress();
+  }
+  EXPECT_TRUE(contains(job.processes("ps:1").back().address, "127.0.0.3:"));
+  job.stop();
+}
+
+// --- other processes ---
+
+TEST_F(RunCluster, PeersWithoutTheTokenGetNothing) {
+  TrainingCluster job(cluster_options());
+  job.make_progress();
+  for (const char* task : {"ps:1", "worker:0"}) {
+    const Endpoint endpoint = parse_endpoint(job.processes(task).back().address);
+    const auto channel = rpc::make_grpc_channel({.host = endpoint.host,
+                                                 .port = endpoint.port,
+                                                 .task = task,
+                                                 .caller = "chief:0",
+                                                 .token = "a guess"});
+    for (const char* method : {"ParameterServer/Read", "ParameterServer/Apply", "Worker/Run",
+                               "Worker/Probe", "Task/Attach", "Task/End", "unknown"})
+      expect_parts(any_error_of([&] { channel->call(method, {}, {.limit = 60s}); }),
+                   {"FailedPreconditionError", "the token is not that of this job"});
+  }
+  job.make_progress();
+  job.stop();
+}
+
+TEST_F(RunCluster, GarbageAndFloodsDoNoHarm) {
+  TrainingCluster job(cluster_options());
+  job.make_progress();
+  const Clock::time_point end = Clock::now() + testing::kPatience;
+  std::vector<Socket> open;
+  for (const char* task : {"ps:1", "worker:0", "worker:1"}) {
+    const Endpoint endpoint = parse_endpoint(job.processes(task).back().address);
+    for (int i = 0; i < 200; ++i) {
+      open.push_back(connect_to(endpoint, end));
+      const std::string garbage(static_cast<std::size_t>(i) * 37, static_cast<char>(i));
+      any_error_of([&] { send_all(open.back(), garbage, end); });
+    }
+  }
+  job.make_progress();
+  open.clear();
+  job.make_progress();
+  job.stop();
+}
+
+// --- the launcher alone ---
+
+// The shell's test whether this is a task of the type.
+std::string task_is(const std::string& type, const std::string& then) {
+  return "case $TF_CONFIG in *'\"type\":\"" + type + "\"'*) " + then + ";; esac; ";
+}
+
+TEST(RunTasks, TheExitCodeIsTheChiefs) {
+  for (const int code : {0, 3}) {
+    const Result result = run(script(
+        cluster_options(), task_is("chief", "exit " + std::to_string(code)) + "exec sleep 1000"));
+    EXPECT_EQ(result.status, code) << result.err;
+    EXPECT_EQ(contains(result.err, "rank 0, chief:0, (process "), code != 0) << result.err;
+  }
+}
+
+TEST(RunTasks, TheEvaluatorMayFinish) {
+  const TemporaryDirectory folder;
+  const std::string ended = (folder / "chief-ended").string();
+  const Result result =
+      run(script(cluster_options({"--evaluator"}),
+                 task_is("chief", "touch " + ended + "; exit 0") +
+                     task_is("evaluator", "while [ ! -e " + ended +
+                                              " ]; do sleep 0.01; done; sleep 0.3; "
+                                              "echo evaluated; exit 0") +
+                     "exec sleep 1000"));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "[evaluator:0] evaluated\n");
+}
+
+TEST(RunTasks, RestartsAreLimited) {
+  const Result result = run(script(cluster_options({"--max-restarts", "1"}),
+                                   task_is("ps", "echo no luck >&2; exit 5") + "exec sleep 1000"));
+  EXPECT_EQ(result.status, 5);
+  EXPECT_TRUE(std::regex_search(
+      result.err, std::regex("tandem: rank [34], ps:[01], \\(process [0-9]+ on localhost\\) "
+                             "exited with code 5; restart 1 of 1\n")))
+      << result.err;
+  EXPECT_TRUE(std::regex_search(
+      result.err, std::regex("AbortedError: \\[run\\] rank [34], ps:[01], \\(process [0-9]+ on "
+                             "localhost\\) exited with code 5 and was restarted 1 times after")))
+      << result.err;
+  const Result none = run(script(cluster_options({"--max-restarts", "0"}),
+                                 task_is("worker", "exit 6") + "exec sleep 1000"));
+  EXPECT_EQ(none.status, 6);
+  EXPECT_FALSE(contains(none.err, "; restart")) << none.err;
+}
+
+TEST(RunTasks, ASignalEndsTasksWithoutRestarts) {
+  Process job(script(cluster_options(), "echo ready; exec sleep 1000"), {});
+  ASSERT_TRUE(eventually([&] { return testing::sorted_lines(job.out()).size() == 5; }));
+  job.kill(SIGTERM);
+  const Result result = job.wait();
+  EXPECT_EQ(result.status, 128 + SIGTERM);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(RunTasks, AKilledLaunchersJournalsAreRemovedByTheNext) {
+  const TemporaryDirectory folder;
+  const Words options = cluster_options({"--journals", folder.path().string()});
+  const auto journals = [&] {
+    return std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator());
+  };
+  Process killed(script(options, task_is("ps", "touch $TANDEM_PS_JOURNAL/$RANK") +
+                                     "echo ready; exec sleep 1000"),
+                 {});
+  ASSERT_TRUE(eventually([&] { return testing::sorted_lines(killed.out()).size() == 5; }));
+  EXPECT_EQ(journals(), 1);
+  EXPECT_EQ(run(script(options, task_is("chief", "exit 0") + "exec sleep 1000")).status, 0);
+  EXPECT_EQ(journals(), 1) << "of the job that still runs";
+  killed.kill(SIGKILL);
+  killed.wait();
+  EXPECT_EQ(run(script(options, task_is("chief", "exit 0") + "exec sleep 1000")).status, 0);
+  EXPECT_EQ(journals(), 0);
+}
+
+TEST(RunTasks, RefuseBadOptions) {
+  const auto refuse = [](const Words& options, const std::string& part) {
+    expect_failure(run(script(options, "true")), "InvalidArgumentError", part);
+  };
+  const std::string requires_chief =
+      "[run] --ps requires --workers and --chief, which schedules the functions of the workers";
+  refuse({"--ps", "1"}, requires_chief);
+  refuse({"--ps", "1", "--workers", "2"}, requires_chief);
+  refuse({"--ps", "1", "--chief"}, requires_chief);
+  refuse({"--evaluator"}, "[run] --evaluator requires --workers or --chief");
+  for (const Words& option :
+       {Words{"--tls"}, Words{"--max-restarts", "1"}, Words{"--journals", "/"}}) {
+    Words options = {"--workers", "2"};
+    options.insert(options.end(), option.begin(), option.end());
+    refuse(options, "[run] --max-restarts, --journals and --tls require --ps");
+  }
+  expect_failure(run(script(cluster_options({"--journals", "/nowhere"}), "true")), "NotFoundError",
+                 "[run] cannot make a directory for journals in '/nowhere'");
+}
+
+}  // namespace
+}  // namespace tandem
