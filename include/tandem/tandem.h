@@ -43,6 +43,7 @@
 #include "tandem/optimizers.h"
 #include "tandem/parallel.h"
 #include "tandem/parameter_server.h"
+#include "tandem/partitioners.h"
 #include "tandem/profiler.h"
 #include "tandem/random.h"
 #include "tandem/registered_datasets.h"

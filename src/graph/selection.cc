@@ -1,6 +1,7 @@
 #include "graph/selection.h"
 
 #include <unordered_set>
+#include <utility>
 
 #include "core/status.h"
 #include "graph/control_flow.h"
@@ -21,7 +22,7 @@ void for_each_used(const Node& node, F&& visit) {
 
 using Nodes = std::unordered_set<const Node*>;
 
-Nodes ancestors(std::span<const Node* const> outputs, bool freezes) {
+Nodes ancestors(std::span<const Node* const> outputs, bool freezes, const Nodes& fed) {
   Nodes found;
   std::vector<const Node*> open;
   const auto add = [&](const Node& node) {
@@ -31,6 +32,7 @@ Nodes ancestors(std::span<const Node* const> outputs, bool freezes) {
   while (!open.empty()) {
     const Node& node = *open.back();
     open.pop_back();
+    if (fed.count(&node) > 0) continue;
     for_each_used(node, add);
     if (node.initializer) add(*node.initializer);
     if (node.counted) add(*node.counted->counter);
@@ -73,13 +75,15 @@ std::vector<const Node*> Selection::variables() const {
   return handles;
 }
 
-Selection select_nodes(const GraphImpl& graph, std::span<const Node* const> outputs, bool freezes) {
+Selection select_nodes(const GraphImpl& graph, std::span<const Node* const> outputs, bool freezes,
+                       std::unordered_set<const Node*> fed) {
   Selection selection;
+  selection.fed = std::move(fed);
   selection.freezes = freezes;
   const bool all = outputs.empty() && !freezes;
   const Nodes kept = all               ? Nodes()
                      : outputs.empty() ? without_initializers(graph)
-                                       : ancestors(outputs, freezes);
+                                       : ancestors(outputs, freezes, selection.fed);
   for (const auto& node : graph.nodes()) {
     if (!all && kept.count(node.get()) == 0) continue;
     if (freezes) refuse_writes(*node);

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "graph/graph.h"
@@ -13,6 +14,8 @@ struct Selection {
   std::vector<const Node*> nodes;  // in the order of the graph
   // The values of variables that are written as constants, by handle.
   std::unordered_map<const Node*, Tensor> values;
+  // Nodes of one output that are written as placeholders, without what they depend on.
+  std::unordered_set<const Node*> fed;
   bool freezes = false;  // whether all variables are written as constants
   // Whether attributes that this program computes for every run are sent with each run. Otherwise
   // nodes that have such attributes are refused.
@@ -23,8 +26,10 @@ struct Selection {
 };
 
 // Selects `outputs` and the nodes that they depend on, or all nodes if `outputs` is empty.
-// `freezes`: leaves out initializers of variables and nodes that only these use. Throws
-// InvalidArgumentError if a node writes a variable that becomes a constant.
-Selection select_nodes(const GraphImpl& graph, std::span<const Node* const> outputs, bool freezes);
+// `freezes`: leaves out initializers of variables and nodes that only these use. `fed`: see
+// Selection; if there are `outputs`. Throws InvalidArgumentError if a node writes a variable that
+// becomes a constant.
+Selection select_nodes(const GraphImpl& graph, std::span<const Node* const> outputs, bool freezes,
+                       std::unordered_set<const Node*> fed = {});
 
 }  // namespace tandem

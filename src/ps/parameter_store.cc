@@ -5,9 +5,11 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "ps/rows.h"
 #include "ps/tensor_message.h"
 #include "runtime/variable_name.h"
 #include "runtime/variable_storage.h"
+#include "tandem/array.h"
 
 namespace tandem::ps {
 
@@ -51,7 +53,7 @@ struct ParameterStore::Update {
   std::vector<RefPtr<Entry>> entries;  // in the order of their ids
   RefPtr<Entry> first;                 // the first variable of the operation
   proto::Part part;
-  std::unique_ptr<PartProgram> program;
+  std::unique_ptr<UpdateProgram> program;
   std::set<std::uint64_t> closures;  // which have applied it
 
   // Locks all variables, in the same order for all updates.
@@ -121,6 +123,16 @@ ParameterStore::Read ParameterStore::read(VariableId id) const {
   return {found->value(), found->version};
 }
 
+ParameterStore::Read ParameterStore::read_rows(VariableId id, const Tensor& numbers) const {
+  const RefPtr<Entry> found = entry(id);
+  const TensorSpec& spec = found->spec();
+  row_numbers(numbers, spec.shape.rank() > 0 ? spec.shape[0] : 0,
+              "ParameterServer: variable " + quoted_name(found->name(), spec));
+  const EagerOnHost eager;
+  const std::lock_guard lock(found->mutex);
+  return {gather(found->value(), numbers), found->version};
+}
+
 void ParameterStore::assign(VariableId id, const Tensor& value) {
   const RefPtr<Entry> found = entry(id);
   found->check(impl_of(value), "a value");
@@ -135,7 +147,7 @@ void ParameterStore::add_update(std::uint64_t function, std::uint32_t index,
                                 const proto::Part& part) {
   auto made = std::make_shared<Update>();
   std::map<VariableId, RefPtr<Entry>> used;
-  made->program = std::make_unique<PartProgram>(
+  made->program = std::make_unique<UpdateProgram>(
       part, [&](std::span<const Shard> shards, const TensorSpec& spec) -> RefPtr<Resource> {
         if (shards.size() != 1)
           fail<InvalidArgumentError>(
@@ -195,8 +207,7 @@ ParameterStore::Applied ParameterStore::apply(std::uint64_t function, std::uint3
         applied.mutable_attributes()->Add(attributes.begin(), attributes.end());
       },
       inputs);
-  std::vector<Tensor> none;
-  found->program->run(inputs, attributes, none);
+  found->program->run(inputs, attributes);
   found->closures.insert(closure);
   for (const auto& entry : found->entries) ++entry->version;
   return result;

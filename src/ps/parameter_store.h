@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "ps/part_program.h"
 #include "ps/records.h"
+#include "ps/update_program.h"
 
 namespace tandem::ps {
 
@@ -37,6 +37,9 @@ class ParameterStore {
   };
   // Throws NotFoundError if there is no such variable.
   Read read(VariableId id) const;
+  // Rows along the first axis. `numbers`: of int64 and one axis, in any order. Throws
+  // InvalidArgumentError if there is no such row.
+  Read read_rows(VariableId id, const Tensor& numbers) const;
   // Throws InvalidArgumentError for a value of another spec.
   void assign(VariableId id, const Tensor& value);
 
@@ -47,7 +50,8 @@ class ParameterStore {
     bool repeated = false;      // it was applied before, so nothing happened
     std::uint64_t version = 0;  // of the first variable, before the update
   };
-  // Applies an update for a closure, at most once. `attributes`: as PartProgram::run().
+  // Applies an update for a closure, at most once. `inputs` and `attributes`: as
+  // UpdateProgram::run().
   Applied apply(std::uint64_t function, std::uint32_t index, std::uint64_t closure,
                 std::span<const Tensor> inputs, std::span<const proto::RunAttributes> attributes);
   // No closure below this one is sent any more: its updates need not be remembered.

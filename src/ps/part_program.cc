@@ -133,6 +133,14 @@ void PartProgram::run(std::span<const Tensor> inputs,
   program_for(inputs).run(inputs, outputs);
 }
 
+std::shared_ptr<const void> PartProgram::attributes_of(
+    const Node& node, std::span<const proto::RunAttributes> attributes) {
+  set_attributes(attributes);
+  std::shared_ptr<const void> attrs = node.op->attrs().copy(node.attrs.get());
+  if (node.attr_update) (*node.attr_update)(const_cast<void*>(attrs.get()));
+  return attrs;
+}
+
 // The shape rule has checked the attributes of the part, so others may only be numbers that no size
 // or address depends on.
 void PartProgram::set_attributes(std::span<const proto::RunAttributes> attributes) {

@@ -28,11 +28,16 @@ class PartProgram {
 
   const std::string& name() const { return name_; }
   std::size_t num_inputs() const { return feeds_.size(); }
+  const Node& feed(std::size_t index) const { return *feeds_[index].node; }
   // `inputs`: one per feed. `attributes`: one per node of Part::attributes; they may differ from
   // the part's in real numbers and in the number of the step. Throws InvalidArgumentError for
   // inputs and attributes that do not suit the part.
   void run(std::span<const Tensor> inputs, std::span<const proto::RunAttributes> attributes,
            std::vector<Tensor>& outputs);
+
+  // The attributes that the node has in a run with `attributes`.
+  std::shared_ptr<const void> attributes_of(const Node& node,
+                                            std::span<const proto::RunAttributes> attributes);
 
  private:
   Node& node_at(std::uint32_t index) const;

@@ -70,22 +70,47 @@ Pending<void> ServerClient::create(std::span<const NewVariable> variables) {
   return Pending<void>([wait = start(kCreate, std::move(request))] { wait(); });
 }
 
+namespace {
+
+// The variables of a reply, in the order of the request.
+std::vector<ParameterStore::Read> values_of(const rpc::Message& message, const char* method,
+                                            std::size_t count) {
+  const auto reply = parse<proto::ReadReply>(message, method);
+  if (reply.specs_size() != reply.versions_size() ||
+      static_cast<std::size_t>(reply.specs_size()) != count)
+    fail_parsing(method, message.header.size());
+  AttachedTensors values(message.attachments, method);
+  std::vector<ParameterStore::Read> read;
+  for (int i = 0; i < reply.specs_size(); ++i)
+    read.push_back({values.next(reply.specs(i)), reply.versions(i)});
+  values.end();
+  return read;
+}
+
+}  // namespace
+
 Pending<std::vector<ParameterStore::Read>> ServerClient::read(std::span<const VariableId> ids) {
   proto::ReadRequest header;
   header.mutable_ids()->Add(ids.begin(), ids.end());
   return Pending<std::vector<ParameterStore::Read>>(
       [wait = start(kRead, message_of(header)), count = ids.size()] {
-        const rpc::Message message = wait();
-        const auto reply = parse<proto::ReadReply>(message, kRead);
-        if (reply.specs_size() != reply.versions_size() ||
-            static_cast<std::size_t>(reply.specs_size()) != count)
-          fail_parsing(kRead, message.header.size());
-        AttachedTensors values(message.attachments, kRead);
-        std::vector<ParameterStore::Read> read;
-        for (int i = 0; i < reply.specs_size(); ++i)
-          read.push_back({values.next(reply.specs(i)), reply.versions(i)});
-        values.end();
-        return read;
+        return values_of(wait(), kRead, count);
+      });
+}
+
+Pending<std::vector<ParameterStore::Read>> ServerClient::read_rows(
+    std::span<const RowsOfVariable> variables) {
+  proto::ReadRowsRequest header;
+  rpc::Message request;
+  for (const RowsOfVariable& variable : variables) {
+    proto::ReadRowsRequest::Rows& made = *header.add_variables();
+    made.set_id(variable.id);
+    *made.mutable_numbers() = attach(variable.rows, request);
+  }
+  request.header = header.SerializeAsString();
+  return Pending<std::vector<ParameterStore::Read>>(
+      [wait = start(kReadRows, std::move(request)), count = variables.size()] {
+        return values_of(wait(), kReadRows, count);
       });
 }
 

@@ -46,6 +46,12 @@ class ServerClient {
   };
   Pending<void> create(std::span<const NewVariable> variables);
   Pending<std::vector<ParameterStore::Read>> read(std::span<const VariableId> ids);
+  struct RowsOfVariable {
+    VariableId id = 0;
+    Tensor rows;  // of int64
+  };
+  // See ParameterStore::read_rows().
+  Pending<std::vector<ParameterStore::Read>> read_rows(std::span<const RowsOfVariable> variables);
   Pending<void> assign(VariableId id, const Tensor& value);
   // The updates of a function, by index, whose variables are on this server.
   Pending<void> add_updates(std::uint64_t function,

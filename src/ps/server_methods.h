@@ -5,6 +5,7 @@ namespace tandem::ps {
 
 inline constexpr const char* kCreate = "ParameterServer/Create";
 inline constexpr const char* kRead = "ParameterServer/Read";
+inline constexpr const char* kReadRows = "ParameterServer/ReadRows";
 inline constexpr const char* kAssign = "ParameterServer/Assign";
 inline constexpr const char* kAddUpdates = "ParameterServer/AddUpdates";
 inline constexpr const char* kApply = "ParameterServer/Apply";

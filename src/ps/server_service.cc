@@ -15,17 +15,32 @@ rpc::Message create(ParameterStore& store, const rpc::Message& request) {
   return message_of(proto::CreateReply());
 }
 
-rpc::Message read(ParameterStore& store, const rpc::Message& request) {
-  const auto header = parse<proto::ReadRequest>(request, kRead);
+rpc::Message reply_with(const std::vector<ParameterStore::Read>& all) {
   proto::ReadReply reply;
   rpc::Message message;
-  for (const std::uint64_t id : header.ids()) {
-    const ParameterStore::Read read = store.read(id);
+  for (const ParameterStore::Read& read : all) {
     *reply.add_specs() = attach(read.value, message);
     reply.add_versions(read.version);
   }
   message.header = reply.SerializeAsString();
   return message;
+}
+
+rpc::Message read(ParameterStore& store, const rpc::Message& request) {
+  const auto header = parse<proto::ReadRequest>(request, kRead);
+  std::vector<ParameterStore::Read> all;
+  for (const std::uint64_t id : header.ids()) all.push_back(store.read(id));
+  return reply_with(all);
+}
+
+rpc::Message read_rows(ParameterStore& store, const rpc::Message& request) {
+  const auto header = parse<proto::ReadRowsRequest>(request, kReadRows);
+  AttachedTensors numbers(request.attachments, kReadRows);
+  std::vector<ParameterStore::Read> all;
+  for (const proto::ReadRowsRequest::Rows& rows : header.variables())
+    all.push_back(store.read_rows(rows.id(), numbers.next(rows.numbers())));
+  numbers.end();
+  return reply_with(all);
 }
 
 rpc::Message assign(ParameterStore& store, const rpc::Message& request) {
@@ -74,6 +89,7 @@ void serve(rpc::Server& server, ParameterStore& store) {
   };
   handle(kCreate, create);
   handle(kRead, read);
+  handle(kReadRows, read_rows);
   handle(kAssign, assign);
   handle(kAddUpdates, add_updates);
   handle(kApply, apply);

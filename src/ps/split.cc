@@ -7,6 +7,7 @@
 #include "core/status.h"
 #include "graph/selection.h"
 #include "graph/structural_ops.h"
+#include "ps/lookups.h"
 #include "ps/update_part.h"
 #include "runtime/serialize.h"
 
@@ -27,7 +28,9 @@ bool is_elementwise(const Node& update) {
 class Splitter {
  public:
   Splitter(const TracedFunction& function, const ShardsOf& shards_of)
-      : function_(function), shards_of_(shards_of) {}
+      : function_(function),
+        shards_of_(shards_of),
+        row_gradients_([this](const Node::Input& tensor) { return fetch_from_worker(tensor); }) {}
 
   SplitFunction run() {
     result_.message.set_results(static_cast<std::uint32_t>(function_.fetches.size()));
@@ -35,6 +38,8 @@ class Splitter {
     fetches_ = function_.fetches;
     for (const auto& node : function_.graph->nodes())
       if (writes(*node)) add_update(*node);
+    for (const proto::RowGradient& message : row_gradients_.messages())
+      *result_.message.add_row_gradients() = message;
     write_worker();
     return std::move(result_);
   }
@@ -94,7 +99,9 @@ class Splitter {
                   .rows = rows_of(shards),
                   .shard = shards[shard],
                   .id_of = id_of,
-                  .fetch = [this](const Node::Input& tensor) { return fetch_from_worker(tensor); }},
+                  .fetch = [this](const Node::Input& tensor) { return fetch_from_worker(tensor); },
+                  .row_gradient =
+                      [this](const Node::Input& tensor) { return row_gradients_.find(tensor); }},
                  *result_.message.add_updates())
           .write();
     }
@@ -128,25 +135,59 @@ class Splitter {
     for (const Node::Input& feed : function_.feeds) outputs.push_back(feed.node);
     Selection selection;
     if (!outputs.empty()) selection = select_nodes(*function_.graph, outputs, false);
+    for (const Node* node : selection.nodes) check(*node);
+    std::vector<Node::Input> feeds = function_.feeds;
+    const auto lookups = write_lookups(selection);
+    if (!lookups.empty()) {
+      selection = select_nodes(*function_.graph, outputs, false, {lookups.begin(), lookups.end()});
+      for (const Node* lookup : lookups) feeds.push_back({const_cast<Node*>(lookup), 0});
+    }
+    write_part(selection, feeds, fetches_, *result_.message.mutable_worker());
+    for (const Node* node : selection.nodes)
+      if (has_run_attributes(*node) && selection.fed.count(node) == 0)
+        result_.worker_attributes.push_back(node);
+  }
+
+  // Writes the rows that the worker reads. Returns the nodes that are fed with them.
+  std::vector<const Node*> write_lookups(const Selection& needed) {
+    std::vector<const Node*> lookups;
+    std::vector<Node::Input> indices;
+    std::vector<const Node*> outputs;
+    for (const LookedUpVariable& variable : find_lookups(needed.nodes, fetches_, function_.feeds)) {
+      proto::RowRead& read = *result_.message.add_row_reads();
+      write_shards(shards_of(*variable.handle), *read.mutable_shards());
+      for (const Node* lookup : variable.lookups) {
+        read.add_indices(static_cast<std::uint32_t>(indices.size()));
+        indices.push_back(lookup->inputs[1]);
+        lookups.push_back(lookup);
+      }
+    }
+    if (lookups.empty()) return lookups;
+    for (const Node::Input& index : indices) outputs.push_back(index.node);
+    for (const Node::Input& feed : function_.feeds) outputs.push_back(feed.node);
+    write_part(select_nodes(*function_.graph, outputs, false), function_.feeds, indices,
+               *result_.message.mutable_indices());
+    return lookups;
+  }
+
+  void write_part(Selection selection, std::span<const Node::Input> feeds,
+                  std::span<const Node::Input> fetches, proto::Part& part) const {
     selection.sends_attributes = true;
     std::unordered_map<const Node*, std::uint32_t> ids;
     for (const Node* node : selection.nodes)
       ids.emplace(node, static_cast<std::uint32_t>(ids.size()));
-    proto::Part& part = *result_.message.mutable_worker();
     part.set_name(function_.name);
     for (const Node* node : selection.nodes) {
-      check(*node);
+      if (selection.fed.count(node) > 0) continue;
       if (node->op == &kVarHandle) {
         proto::Part::Variable& variable = *part.add_variables();
         variable.set_node(ids.at(node));
         write_shards(shards_of(*node), *variable.mutable_shards());
       }
-      if (!has_run_attributes(*node)) continue;
-      part.add_attributes(ids.at(node));
-      result_.worker_attributes.push_back(node);
+      if (has_run_attributes(*node)) part.add_attributes(ids.at(node));
     }
-    for (const Node::Input& feed : function_.feeds) part.add_feeds(ids.at(feed.node));
-    for (const Node::Input& fetch : fetches_) {
+    for (const Node::Input& feed : feeds) part.add_feeds(ids.at(feed.node));
+    for (const Node::Input& fetch : fetches) {
       proto::Part::Fetch& made = *part.add_fetches();
       made.set_node(ids.at(fetch.node));
       made.set_output(static_cast<std::uint32_t>(fetch.output));
@@ -174,6 +215,7 @@ class Splitter {
 
   const TracedFunction& function_;
   const ShardsOf& shards_of_;
+  RowGradients row_gradients_;
   std::vector<Node::Input> fetches_;
   SplitFunction result_;
 };

@@ -78,9 +78,17 @@ Node& UpdatePart::placeholder(const Node::Input& input) {
         of_.function, of_.node.name, of_.node.op->name, spec.shape.to_string());
   Node& made =
       graph_->add(kPlaceholder, SpecAttrs{spec.dtype, here(spec.shape)}, {}, {.name = "value"});
-  message_.mutable_part()->add_feeds(static_cast<std::uint32_t>(made.id));
+  proto::Part& part = *message_.mutable_part();
   proto::Update::Input& sent = *message_.add_inputs();
-  sent.set_fetch(of_.fetch(input));
+  std::optional<std::uint32_t> row_gradient;
+  if (has_rows(spec.shape)) row_gradient = of_.row_gradient(input);
+  if (row_gradient) {
+    part.add_sparse_feeds(static_cast<std::uint32_t>(part.feeds_size()));
+    sent.set_row_gradient(*row_gradient);
+  } else {
+    sent.set_fetch(of_.fetch(input));
+  }
+  part.add_feeds(static_cast<std::uint32_t>(made.id));
   if (divided(spec.shape)) {
     sent.mutable_rows()->set_first(of_.shard.first_row);
     sent.mutable_rows()->set_count(of_.shard.rows);
@@ -88,11 +96,16 @@ Node& UpdatePart::placeholder(const Node::Input& input) {
   return made;
 }
 
-// Whether a shard of the variable uses only its own rows of an operand of this shape. Operands of
-// fewer axes, and of one row, are broadcast to all rows.
+// Whether an operand of this shape has the rows of the variable. Operands of fewer axes, and of one
+// row, are broadcast to all rows.
+bool UpdatePart::has_rows(const Shape& shape) const {
+  const Shape& variable = of_.node.inputs[0].node->outputs[0].shape;
+  return shape.rank() > 0 && shape.rank() == variable.rank() && shape[0] == of_.rows;
+}
+
+// Whether the shard uses only its own rows of such an operand.
 bool UpdatePart::divided(const Shape& shape) const {
-  return of_.shard.rows != of_.rows &&
-         shape.rank() == of_.node.inputs[0].node->outputs[0].shape.rank() && shape[0] == of_.rows;
+  return of_.shard.rows != of_.rows && has_rows(shape);
 }
 
 Shape UpdatePart::here(const Shape& shape) const {

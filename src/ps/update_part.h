@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "graph/graph.h"
@@ -24,6 +25,8 @@ class UpdatePart {
     std::function<VariableId(const Node& handle)> id_of;
     // Adds a fetch to the worker's part, and returns its index.
     std::function<std::uint32_t(const Node::Input&)> fetch;
+    // The index of a row gradient of the function; none if the tensor is not one.
+    std::function<std::optional<std::uint32_t>(const Node::Input&)> row_gradient;
   };
   UpdatePart(const Of& of, proto::Update& message);
 
@@ -35,6 +38,7 @@ class UpdatePart {
   bool belongs_here(const Node& value) const;
   Node& handle(const Node& of);
   Node& placeholder(const Node::Input& input);
+  bool has_rows(const Shape& shape) const;
   bool divided(const Shape& shape) const;
   Shape here(const Shape& shape) const;
 

@@ -3,10 +3,8 @@
 #include <utility>
 
 #include "core/status.h"
-#include "device/device_manager.h"
-#include "runtime/placement.h"
+#include "ps/rows.h"
 #include "tandem/array.h"
-#include "tandem/autodiff.h"
 #include "tensor/tensor_buffers.h"
 
 namespace tandem::ps {
@@ -18,14 +16,6 @@ Tensor elements_of(const Tensor& value, const Shard& shard) {
              ? value
              : slice_rows(value, shard.first_row, shard.first_row + shard.rows);
 }
-
-// Runs operations eagerly on the CPU, without gradients.
-class EagerOnHost {
- private:
-  BuildingScope eager_{nullptr};
-  NoGradScope no_grad_;
-  OnDevice host_{DeviceManager::get().host()};
-};
 
 }  // namespace
 

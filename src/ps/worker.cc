@@ -6,19 +6,13 @@
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "ps/random_number.h"
+#include "ps/row_gradient.h"
+#include "ps/row_reads.h"
+#include "ps/rows.h"
 #include "runtime/generator.h"
 
 namespace tandem::ps {
 namespace {
-
-// A view of rows along the first axis.
-Tensor make_rows(const Tensor& tensor, std::int64_t first, std::int64_t count) {
-  Shape shape = tensor.shape();
-  shape.set(0, count);
-  const Shape before = shape_of({.rows = first}, shape);
-  return make_view(tensor, shape,
-                   before.num_elements() * static_cast<std::int64_t>(size_of(tensor.dtype())));
-}
 
 // A variable as it was read before a run.
 class ReadVariable final : public Resource {
@@ -45,7 +39,7 @@ class ReadVariable final : public Resource {
       return;
     }
     if (!value_.defined()) value_ = make_tensor(device(), spec_.shape, spec_.dtype);
-    copy_into(make_rows(value_, shard.first_row, shard.rows), value);
+    copy_into(view_rows(value_, shard.first_row, shard.rows), value);
   }
   void release() { value_ = {}; }
 
@@ -60,7 +54,12 @@ class ReadVariable final : public Resource {
 class Worker::Function {
  public:
   Function(const proto::Function& message, std::size_t num_servers)
-      : message_(message), reads_(num_servers), updates_(num_servers) {
+      : message_(message),
+        reads_(num_servers),
+        row_reads_(message, num_servers),
+        updates_(num_servers) {
+    for (const proto::RowGradient& gradient : message.row_gradients())
+      row_gradients_.push_back(std::make_unique<RowGradient>(gradient, message.worker()));
     part_.emplace(message.worker(), [&](std::span<const Shard> shards, const TensorSpec& spec) {
       const RefPtr<ReadVariable> variable = make_ref<ReadVariable>(shards.front().id, spec);
       for (const Shard& shard : shards) {
@@ -72,10 +71,12 @@ class Worker::Function {
     });
     for (int i = 0; i < message.updates_size(); ++i)
       updates_[server_of_update(message.updates(i))].push_back(i);
-    if (part_->num_inputs() < message.arguments() ||
+    if (part_->num_inputs() < message.arguments() + row_reads_.num_feeds() ||
         static_cast<std::uint32_t>(message.worker().fetches_size()) < message.results())
       fail<InvalidArgumentError>("[{}] more arguments or results than the graph has", name());
     message_.mutable_worker()->clear_graph();
+    message_.clear_indices();
+    message_.clear_row_gradients();
   }
 
   const std::string& name() const { return part_->name(); }
@@ -84,7 +85,7 @@ class Worker::Function {
   std::vector<Tensor> run(const FunctionRun& run, std::vector<Tensor> inputs,
                           const std::vector<std::shared_ptr<ServerClient>>& servers) {
     const std::lock_guard lock(running_);
-    read(servers);
+    read(servers, inputs);
     std::vector<Tensor> outputs;
     {
       Generator generator(run.random);
@@ -127,19 +128,25 @@ class Worker::Function {
         server = of_variable;
       }
     for (const proto::Update::Input& input : update.inputs())
-      if (input.fetch() >= static_cast<std::uint32_t>(message_.worker().fetches_size()))
-        fail<InvalidArgumentError>("[{}] update '{}' uses result {}, which does not exist", name(),
-                                   update.part().name(), input.fetch());
+      if (input.has_row_gradient()
+              ? input.row_gradient() >= row_gradients_.size()
+              : input.fetch() >= static_cast<std::uint32_t>(message_.worker().fetches_size()))
+        fail<InvalidArgumentError>("[{}] update '{}' uses a result that does not exist", name(),
+                                   update.part().name());
     if (!server)
       fail<InvalidArgumentError>("[{}] update '{}' writes no variable", name(),
                                  update.part().name());
     return *server;
   }
 
-  void read(const std::vector<std::shared_ptr<ServerClient>>& servers) {
+  // Adds the rows that are looked up to the inputs.
+  void read(const std::vector<std::shared_ptr<ServerClient>>& servers,
+            std::vector<Tensor>& inputs) {
     std::vector<std::pair<Reads*, Pending<std::vector<ParameterStore::Read>>>> pending;
     for (std::size_t i = 0; i < servers.size(); ++i)
       if (!reads_[i].ids.empty()) pending.emplace_back(&reads_[i], servers[i]->read(reads_[i].ids));
+    const std::vector<Tensor> rows = row_reads_.read(inputs, servers);
+    inputs.insert(inputs.end(), rows.begin(), rows.end());
     for (auto& [reads, call] : pending) {
       std::vector<ParameterStore::Read> values = call.wait();
       for (std::size_t i = 0; i < values.size(); ++i)
@@ -163,13 +170,18 @@ class Worker::Function {
 
   std::vector<ServerClient::Update> updates_of(const FunctionRun& run,
                                                const std::vector<Tensor>& outputs) const {
+    std::vector<RowGradient::Rows> row_gradients;
+    for (const auto& gradient : row_gradients_) row_gradients.push_back(gradient->rows(outputs));
     std::vector<ServerClient::Update> result;
     auto attributes = run.update_attributes.begin();
     for (const proto::Update& message : message_.updates()) {
       ServerClient::Update& update = result.emplace_back();
       update.index = static_cast<std::uint32_t>(result.size() - 1);
       for (const proto::Update::Input& input : message.inputs())
-        update.inputs.push_back(input_of(input, outputs[input.fetch()]));
+        if (input.has_row_gradient())
+          add_rows(input, row_gradients[input.row_gradient()], update.inputs);
+        else
+          update.inputs.push_back(input_of(input, outputs[input.fetch()]));
       for (int i = 0; i < message.part().attributes_size(); ++i) {
         if (attributes == run.update_attributes.end())
           fail<InvalidArgumentError>("[{}] the attributes of an update are missing", name());
@@ -187,12 +199,29 @@ class Worker::Function {
     if (first < 0 || count < 0 || first > rows || count > rows - first)
       fail<InvalidArgumentError>("[{}] an update uses {} rows from {} of a result of {} rows",
                                  name(), count, first, rows);
-    return make_rows(result, first, count);
+    return view_rows(result, first, count);
+  }
+
+  // The row numbers and the rows that are in the shard of an update.
+  void add_rows(const proto::Update::Input& input, const RowGradient::Rows& gradient,
+                std::vector<Tensor>& to) const {
+    Shard shard{.rows = kMaxElements};
+    if (input.has_rows()) shard = {.first_row = input.rows().first(), .rows = input.rows().count()};
+    if (shard.first_row < 0 || shard.first_row > kMaxElements || shard.rows < 0 ||
+        shard.rows > kMaxElements)
+      fail<InvalidArgumentError>("[{}] an update uses {} rows from {}", name(), shard.rows,
+                                 shard.first_row);
+    RowsOfShard rows = rows_in(shard, gradient.numbers);
+    const std::int64_t count = rows.numbers.size();
+    to.push_back(std::move(rows.numbers));
+    to.push_back(view_rows(gradient.values, rows.first, count));
   }
 
   proto::Function message_;
   std::optional<PartProgram> part_;
-  std::vector<Reads> reads_;               // by server
+  std::vector<Reads> reads_;  // by server
+  RowReads row_reads_;
+  std::vector<std::unique_ptr<RowGradient>> row_gradients_;
   std::vector<std::vector<int>> updates_;  // by server: indices
   std::mutex running_;
 };

@@ -109,7 +109,11 @@ class GraphWriter {
       node.counted->update(const_cast<void*>(attrs.get()), 0);
       to.set_counter(id(&handle_beside(node, *node.counted->counter)));
     }
-    for (const AttrField& field : type.save(attrs.get())) {
+    write_fields(type.save(attrs.get()), to);
+  }
+
+  static void write_fields(const AttrFields& fields, proto::Node& to) {
+    for (const AttrField& field : fields) {
       proto::Attribute& attribute = *to.add_attributes();
       attribute.set_name(field.name);
       attribute.mutable_integers()->Add(field.integers.begin(), field.integers.end());
@@ -152,7 +156,20 @@ class GraphWriter {
     }
   }
 
+  // A placeholder for the node.
+  void write_fed(const Node& node, proto::Node& to) const {
+    const TensorSpec& spec = node.outputs.at(0);
+    to.set_name(node.name);
+    to.set_op(std::string(kPlaceholder.name));
+    const SpecAttrs attrs{spec.dtype, spec.shape};
+    write_fields(attrs_type<SpecAttrs>().save(&attrs), to);
+    write_spec(spec, *to.add_outputs());
+    write_device(node.requested, *to.mutable_requested());
+    to.set_requested_text(node.requested_text);
+  }
+
   void write_node(const Node& node, proto::Node& to) const {
+    if (selection_.fed.count(&node) > 0) return write_fed(node, to);
     if (node.control) write_control(node, *to.mutable_control());
     if (node.outside && !frozen(node)) to.set_outside(id(node.outside));
     if (const Node* before = last_written(*node.graph, node.random_before.get()))

@@ -1,9 +1,11 @@
-// Any bytes as a part of a function: a part that runs on zeros, or a typed error.
+// Any bytes as a function or a part of one: it runs on zeros, or there is a typed error.
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "core/status.h"
 #include "ps/parameter_store.h"
+#include "ps/worker.h"
 #include "tandem/creation.h"
 
 namespace {
@@ -17,10 +19,20 @@ void run(const tandem::ps::proto::Part& part, const tandem::ps::proto::RunAttrib
       if (store.num_variables() < kMaxVariables)
         store.create(shard.id(), "v", tandem::zeros({static_cast<std::int64_t>(shard.id() % 5)}));
   store.add_update(0, 0, part);
-  const std::vector<tandem::Tensor> inputs(static_cast<std::size_t>(part.feeds_size()),
-                                           tandem::zeros({3}));
+  std::vector<tandem::Tensor> inputs(static_cast<std::size_t>(part.feeds_size()),
+                                     tandem::zeros({3}));
+  for (int i = 0; i < part.sparse_feeds_size(); ++i)
+    inputs.insert(inputs.begin(), tandem::range(0.0, 3.0, 1.0, {.dtype = tandem::int64}));
   const std::size_t changing = part.attributes_size() == 1 ? 1 : 0;
   store.apply(0, 0, 0, inputs, {&attributes, changing});
+}
+
+void run(const tandem::ps::proto::Function& function) {
+  tandem::ps::Worker worker({});
+  worker.add_function(0, function);
+  worker.run({.function = 0,
+              .arguments = std::vector<tandem::Tensor>(std::min(function.arguments(), 8u),
+                                                       tandem::zeros({3}))});
 }
 
 }  // namespace
@@ -28,12 +40,16 @@ void run(const tandem::ps::proto::Part& part, const tandem::ps::proto::RunAttrib
 // The second half is the attributes of the run.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   tandem::ps::proto::Part part;
+  tandem::ps::proto::Function function;
   tandem::ps::proto::RunAttributes attributes;
   const std::size_t half = size / 2;
-  if (!part.ParseFromArray(bytes, static_cast<int>(size - half))) return 0;
   static_cast<void>(attributes.ParseFromArray(bytes + (size - half), static_cast<int>(half)));
   try {
-    run(part, attributes);
+    if (function.ParseFromArray(bytes, static_cast<int>(size))) run(function);
+  } catch (const tandem::Error&) {
+  }
+  try {
+    if (part.ParseFromArray(bytes, static_cast<int>(size - half))) run(part, attributes);
   } catch (const tandem::Error&) {
   }
   return 0;

@@ -70,6 +70,38 @@ TEST_F(ParameterServer, HoldsVariables) {
   EXPECT_EQ(read[1].version, 1u);
 }
 
+TEST_F(ParameterServer, ReadsRows) {
+  ServerClient server = client();
+  const std::vector<ServerClient::NewVariable> variables = {
+      {.id = 3, .name = "a", .value = constant({{1.0f, 2.0f}, {3.0f, 4.0f}, {5.0f, 6.0f}})},
+      {.id = 9, .name = "b", .value = constant({10, 20, 30})},
+      {.id = 10, .name = "scalar", .value = constant(5)}};
+  server.create(variables).wait();
+  const auto numbers = [](std::initializer_list<std::int64_t> list) {
+    return constant(std::vector<std::int64_t>(list));
+  };
+  const auto rows = [&](VariableId id, const Tensor& of) {
+    const ServerClient::RowsOfVariable asked{.id = id, .rows = of};
+    return server.read_rows({&asked, 1}).wait()[0].value;
+  };
+  const std::vector<ServerClient::RowsOfVariable> asked = {{.id = 9, .rows = numbers({2, 0})},
+                                                           {.id = 3, .rows = numbers({1, 1, 0})}};
+  const auto read = server.read_rows(asked).wait();
+  ASSERT_EQ(read.size(), 2u);
+  EXPECT_EQ(read[0].value.to_vector<std::int32_t>(), (std::vector<std::int32_t>{30, 10}));
+  EXPECT_EQ(read[1].value.to_vector<float>(), (std::vector<float>{3, 4, 3, 4, 1, 2}));
+  EXPECT_EQ(rows(3, numbers({})).shape(), Shape({0, 2}));
+  const auto refused = [&](VariableId id, const Tensor& of, const std::string& text) {
+    expect_error<InvalidArgumentError>([&] { rows(id, of); }, text);
+  };
+  refused(3, numbers({0, 3}),
+          "[ParameterServer: variable 'a'] expected row numbers of [0, 3), got 3 at position 1");
+  refused(3, numbers({-1}), "expected row numbers of [0, 3), got -1 at position 0");
+  refused(10, numbers({0}), "expected row numbers of [0, 0), got 0 at position 0");
+  refused(3, constant({1}), "expected row numbers of int64 and one axis, got (1,) of int32");
+  expect_error<NotFoundError>([&] { rows(4, numbers({0})); }, "there is no variable 4 here");
+}
+
 TEST_F(ParameterServer, ErrorsKeepTheirTypes) {
   ServerClient server = client();
   const VariableId missing = 4;
@@ -97,7 +129,7 @@ TEST_F(ParameterServer, DamagedCallsAreRefused) {
   const auto call = [&](const char* method, rpc::Message message) {
     raw->call(method, std::move(message), {.limit = 20s});
   };
-  for (const char* method : {kCreate, kRead, kAssign, kAddUpdates, kApply})
+  for (const char* method : {kCreate, kRead, kReadRows, kAssign, kAddUpdates, kApply})
     expect_error<DataLossError>([&] { call(method, {.header = "\xff\xff\xff"}); },
                                 "is truncated or corrupt");
   rpc::Message message;

@@ -12,10 +12,15 @@ extern const OpDef kReshape, kExpandDims, kSqueeze, kIdentity, kStopGradient;  /
 extern const OpDef kTranspose, kBroadcastTo, kTile, kReverse;                  // rearrange.cc
 extern const OpDef kSlice, kStridedSlice;                                      // slice.cc
 extern const OpDef kPad, kSliceGrad;                                           // pad.cc
+extern const OpDef kGather, kGatherGrad;                                       // index.cc
 
 // Converts `axis`, which may be negative, to 0 .. rank-1. Throws InvalidArgumentError "[op]
 // expected an axis ...".
 int normalize_axis(const OpDef& op, std::int64_t axis, int rank);
+
+// Adds each row of `rows` to the row of a tensor of zeros, of shape `shape`, that its index says:
+// the sums have the order of the indices.
+Tensor add_to_rows(const Tensor& rows, const Tensor& indices, const Shape& shape);
 
 // "(1, -1)"
 std::string text_of(const Dims& dims);

@@ -210,6 +210,8 @@ void gather_grad_gradient(GradContext& c) {
   if (c.needs_grad(0)) c.set_grad(0, gather(c.grad(), c.input(1), c.attrs<GatherGradAttrs>().axis));
 }
 
+}  // namespace
+
 const OpDef kGatherGrad = {.name = "GatherGrad",
                            .attrs = &attrs_type<GatherGradAttrs>,
                            .infer = infer_gather_grad,
@@ -217,11 +219,15 @@ const OpDef kGatherGrad = {.name = "GatherGrad",
                            .cpu_kernel = gather_grad_kernel,
                            .saved_inputs = 1u << 1};
 
+namespace {
+
 void gather_gradient(GradContext& c) {
   if (c.needs_grad(0))
     c.set_grad(0, run(kGatherGrad, {&c.grad(), &c.input(1)},
                       GatherGradAttrs{c.attrs<GatherAttrs>().axis, c.input_spec(0).shape}));
 }
+
+}  // namespace
 
 const OpDef kGather = {.name = "GatherV2",
                        .attrs = &attrs_type<GatherAttrs>,
@@ -229,6 +235,8 @@ const OpDef kGather = {.name = "GatherV2",
                        .gradient = gather_gradient,
                        .cpu_kernel = gather_kernel,
                        .saved_inputs = 1u << 1};
+
+namespace {
 
 // --- OneHot ---
 
@@ -273,6 +281,10 @@ const OpDef kOneHot = {.name = "OneHot",
 
 Tensor gather(const Tensor& params, const Tensor& indices, std::int64_t axis) {
   return run(kGather, {&params, &indices}, GatherAttrs{axis});
+}
+
+Tensor add_to_rows(const Tensor& rows, const Tensor& indices, const Shape& shape) {
+  return run(kGatherGrad, {&rows, &indices}, GatherGradAttrs{0, shape});
 }
 
 Tensor nn::embedding_lookup(const Tensor& table, const Tensor& indices) {

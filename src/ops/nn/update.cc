@@ -262,6 +262,11 @@ void apply(const Lamb& rule, const Tensor& variable, const Tensor& m, const Tens
            const Tensor& gradient) {
   run_rule(kLamb, {&variable, &m, &v, &gradient}, rule);
 }
+bool skips_zeros(const OpDef& op, const void* attrs) {
+  if (&op == &kGradientDescent)
+    return static_cast<const GradientDescent*>(attrs)->weight_decay == 0;
+  return &op == &kAdagrad && static_cast<const Adagrad*>(attrs)->weight_decay == 0;
+}
 Tensor scalar_of_step(const StepScalar& scalar) { return run(kStepScalar, {}, scalar); }
 
 }  // namespace update

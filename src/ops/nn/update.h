@@ -9,6 +9,7 @@
 // writes together with the variable (graph/passes/keep_casts.cc).
 #pragma once
 
+#include "op/op.h"
 #include "ops/nn/update_rules.h"
 #include "tandem/tensor.h"
 
@@ -31,6 +32,10 @@ void apply(const Adagrad& rule, const Tensor& variable, const Tensor& accumulato
            const Tensor& gradient);
 void apply(const Lamb& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
            const Tensor& gradient);
+
+// Whether the operation, an update with these attributes, changes neither the variable nor its
+// slots where the gradient is 0.
+bool skips_zeros(const OpDef& op, const void* attrs);
 
 // A scalar (float64, on the host) that changes with every step, such as the learning rate. In a
 // program its attributes are updated like those of the rules.
