@@ -174,6 +174,13 @@ struct FunctionCall {
   void add_to_key(const std::shared_ptr<ElementPass>& pass) { passes.push_back(pass); }
 };
 
+// A function as traced for the arguments of a call.
+struct TracedCall {
+  std::shared_ptr<const TracedFunction> function;
+  std::vector<Tensor> inputs;                        // the tensors among the arguments
+  std::vector<std::shared_ptr<ElementPass>> passes;  // of the iterators among the arguments
+};
+
 // The traces and programs of one function: the last kMaxPrograms that were used.
 class FunctionTraces {
  public:
@@ -241,47 +248,29 @@ class Function {
     Shared& shared = *shared_;
     if (detail::FunctionTraces::tracing()) return shared.callable(detail::passed(args)...);
 
-    using detail::visit_tensors;
-    const auto no_key = [](const auto&) {};
     detail::FunctionCall call = detail::FunctionTraces::start_call();
-    const auto collect = [&](Tensor& tensor) {
-      call.add_to_key(std::uint64_t{tensor.defined()});
-      if (tensor.defined()) call.inputs.push_back(tensor);
-    };
-    const auto key = [&](const auto& part) { call.add_to_key(part); };
-    std::tuple<Args&...> given(const_cast<Args&>(args)...);  // visitors do not change them
-    visit_tensors(given, collect, key);
-
+    collect(call, args...);
     const auto body = [&](std::vector<Tensor> symbols) {
-      std::tuple<detail::Held<Args>...> held(args...);
-      std::size_t next = 0;
-      const auto replace = [&](Tensor& tensor) {
-        if (tensor.defined()) tensor = std::move(symbols[next++]);
-      };
-      visit_tensors(held, replace, no_key);
-      const auto called = [&](const auto&... argument) -> Result {
-        return shared.callable(detail::passed(argument)...);
-      };
-      std::vector<Tensor> outputs;
-      if constexpr (std::is_void_v<Result>) {
-        std::apply(called, held);
-      } else {
-        const auto traced = std::make_shared<Result>(std::apply(called, held));
-        const auto give = [&](Tensor& tensor) {
-          if (!tensor.defined()) return;
-          outputs.push_back(tensor);
-          tensor = tensor.detach();  // the stored result must not keep records
-        };
-        visit_tensors(*traced, give, no_key);
-        call.result = traced;
-      }
-      return outputs;
+      return trace_body<Result>(call, std::move(symbols), args...);
     };
     if (!shared.traces.run(call, std::ref(body))) {
       detail::FunctionTraces::keep(std::move(call));
       return shared.callable(detail::passed(args)...);
     }
     return detail::result_of<Result>(std::move(call));
+  }
+
+  /// For Tandem's own code: the function as traced for these arguments, which does not run.
+  template <class... Args>
+  detail::TracedCall trace(const Args&... args) const {
+    using Result = std::invoke_result_t<F&, typename detail::Passed<Args>::type...>;
+    detail::FunctionCall call;
+    collect(call, args...);
+    const auto body = [&](std::vector<Tensor> symbols) {
+      return trace_body<Result>(call, std::move(symbols), args...);
+    };
+    auto function = shared_->traces.trace(call, std::ref(body));
+    return {std::move(function), std::move(call.inputs), std::move(call.passes)};
   }
 
   /// Number of signatures with a trace.
@@ -294,6 +283,52 @@ class Function {
     F callable;
     detail::FunctionTraces traces;
   };
+
+  // Adds the arguments to the inputs and the key of the call.
+  template <class... Args>
+  static void collect(detail::FunctionCall& call, const Args&... args) {
+    using detail::visit_tensors;
+    const auto collect_tensor = [&](Tensor& tensor) {
+      call.add_to_key(std::uint64_t{tensor.defined()});
+      if (tensor.defined()) call.inputs.push_back(tensor);
+    };
+    const auto key = [&](const auto& part) { call.add_to_key(part); };
+    std::tuple<Args&...> given(const_cast<Args&>(args)...);  // visitors do not change them
+    visit_tensors(given, collect_tensor, key);
+  }
+
+  // Calls the callable with `symbols` instead of the tensors of the arguments. Returns the tensors
+  // of its result, and sets the call's.
+  template <class Result, class... Args>
+  std::vector<Tensor> trace_body(detail::FunctionCall& call, std::vector<Tensor> symbols,
+                                 const Args&... args) const {
+    using detail::visit_tensors;
+    const auto no_key = [](const auto&) {};
+    std::tuple<detail::Held<Args>...> held(args...);
+    std::size_t next = 0;
+    const auto replace = [&](Tensor& tensor) {
+      if (tensor.defined()) tensor = std::move(symbols[next++]);
+    };
+    visit_tensors(held, replace, no_key);
+    const auto called = [&](const auto&... argument) -> Result {
+      return shared_->callable(detail::passed(argument)...);
+    };
+    std::vector<Tensor> outputs;
+    if constexpr (std::is_void_v<Result>) {
+      std::apply(called, held);
+    } else {
+      const auto traced = std::make_shared<Result>(std::apply(called, held));
+      const auto give = [&](Tensor& tensor) {
+        if (!tensor.defined()) return;
+        outputs.push_back(tensor);
+        tensor = tensor.detach();  // the stored result must not keep records
+      };
+      visit_tensors(*traced, give, no_key);
+      call.result = traced;
+    }
+    return outputs;
+  }
+
   std::shared_ptr<Shared> shared_;
 };
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "core/status.h"
-#include "data/node.h"
+#include "data/description.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::data {
@@ -153,6 +153,12 @@ class BatchNode final : public InputNode {
       for (ComponentSpec& component : *spec)
         component.shape = component.shape.with_leading(even ? size_ : -1);
     return spec;
+  }
+  proto::Stage describe(StageWriter& writer) const override {
+    proto::Stage stage = writer.stage(input());
+    stage.mutable_batch()->set_size(size_);
+    stage.mutable_batch()->set_drop_remainder(options_.drop_remainder);
+    return stage;
   }
   NodePtr shard_files(const FileShard& shard) const override {
     FileShard inside = shard;

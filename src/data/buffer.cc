@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "core/status.h"
-#include "data/node.h"
+#include "data/description.h"
 
 namespace tandem::data {
 namespace {
@@ -69,6 +69,11 @@ class CacheNode final : public InputNode {
   explicit CacheNode(NodePtr input) : InputNode(std::move(input)), cache_(this->input()) {}
   StreamPtr<Example> elements(std::uint64_t) const override {
     return std::make_unique<CacheStream>(cache_);
+  }
+  proto::Stage describe(StageWriter& writer) const override {
+    proto::Stage stage = writer.stage(input());
+    stage.mutable_cache();
+    return stage;
   }
 
  private:
@@ -146,6 +151,13 @@ class ZipNode final : public DatasetNode {
     }
     return joined;
   }
+  proto::Stage describe(StageWriter& writer) const override {
+    std::vector<const DatasetNode*> pointers;
+    for (const NodePtr& input : inputs_) pointers.push_back(input.get());
+    proto::Stage stage = writer.stage(pointers);
+    stage.mutable_zip();
+    return stage;
+  }
   NodePtr shard_files(const FileShard& shard) const override {
     std::vector<NodePtr> sharded;
     for (const NodePtr& input : inputs_) {
@@ -163,14 +175,10 @@ class ZipNode final : public DatasetNode {
 
 NodePtr cache_node(NodePtr input) { return std::make_shared<CacheNode>(std::move(input)); }
 
-NodePtr zip_node(const std::vector<Dataset>& datasets) {
-  if (datasets.empty()) fail<InvalidArgumentError>("[zip] expected at least one dataset, got none");
-  std::vector<NodePtr> inputs;
+NodePtr zip_node(std::vector<NodePtr> inputs) {
+  if (inputs.empty()) fail<InvalidArgumentError>("[zip] expected at least one dataset, got none");
   int depth = 0;
-  for (const Dataset& dataset : datasets) {
-    inputs.push_back(dataset.node());
-    depth = std::max(depth, dataset.node()->depth() + 1);
-  }
+  for (const NodePtr& input : inputs) depth = std::max(depth, input->depth() + 1);
   return std::make_shared<ZipNode>(std::move(inputs), depth);
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/status.h"
-#include "data/node.h"
+#include "data/description.h"
 #include "tandem/creation.h"
 
 namespace tandem::data {
@@ -109,6 +109,9 @@ class SampledNode final : public DatasetNode {
   Spec spec() const override {
     if (rows()) return rows()->spec();
     return std::vector<ComponentSpec>{{int64, Shape::scalar()}};
+  }
+  proto::Stage describe(StageWriter&) const override {
+    refuse_stage("DataLoader", "its sampler is part of this program");
   }
 
  private:

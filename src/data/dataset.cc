@@ -19,6 +19,15 @@ NodePtr DatasetNode::sharded(const FileShard& shard) const {
   return sharded_;
 }
 
+std::vector<ComponentSpec> spec_like(const Example& example) {
+  std::vector<ComponentSpec> spec;
+  for (const Tensor& component : example) {
+    spec.push_back({component.dtype(), component.shape()});
+    if (component.rank() > 0) spec.back().shape.set(0, -1);
+  }
+  return spec;
+}
+
 struct Iterator::State final : ElementPass {
   NodePtr node;               // owns the data that the stream reads
   StreamPtr<Example> stream;  // null after the end
@@ -68,12 +77,7 @@ struct Iterator::State final : ElementPass {
       fail<FailedPreconditionError>(
           "[Iterator] expected an element whose dtypes and shapes are those of the others, got the "
           "end of a dataset whose element_spec() is not known");
-    std::vector<ComponentSpec> found;
-    for (const Tensor& component : *ahead) {
-      found.push_back({component.dtype(), component.shape()});
-      if (component.rank() > 0) found.back().shape.set(0, -1);
-    }
-    return found;
+    return spec_like(*ahead);
   }
 };
 
@@ -140,7 +144,11 @@ Dataset Dataset::from_generator(std::function<GeneratorFn()> make_generator) {
 Dataset Dataset::from_files(std::vector<std::string> files, ReadFileFn read) {
   return Dataset(files_node(std::move(files), std::move(read)));
 }
-Dataset Dataset::zip(const std::vector<Dataset>& datasets) { return Dataset(zip_node(datasets)); }
+Dataset Dataset::zip(const std::vector<Dataset>& datasets) {
+  std::vector<NodePtr> inputs;
+  for (const Dataset& dataset : datasets) inputs.push_back(dataset.node());
+  return Dataset(zip_node(std::move(inputs)));
+}
 
 Dataset Dataset::map(MapFn fn, MapOptions options) const {
   return Dataset(map_node(node(), std::move(fn), options));

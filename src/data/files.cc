@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/status.h"
-#include "data/node.h"
+#include "data/description.h"
 
 namespace tandem::data {
 namespace {
@@ -57,6 +57,9 @@ class FilesNode final : public DatasetNode {
   }
   std::int64_t cardinality() const override { return kUnknownCardinality; }
   Spec spec() const override { return std::nullopt; }
+  proto::Stage describe(StageWriter&) const override {
+    refuse_stage("from_files", "its function is part of this program");
+  }
   NodePtr shard_files(const FileShard& shard) const override {
     if (!shard.batched) return nullptr;  // no global batch is known
     if (static_cast<std::int64_t>(files_.size()) < shard.workers)

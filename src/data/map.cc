@@ -10,7 +10,7 @@
 
 #include "core/parallel.h"
 #include "core/status.h"
-#include "data/node.h"
+#include "data/description.h"
 #include "data/splitmix.h"
 #include "runtime/generator.h"
 
@@ -220,6 +220,9 @@ class MapNode final : public InputNode {
     return std::make_unique<MapStream>(input().elements(epoch), keyed);
   }
   Spec spec() const override { return std::nullopt; }
+  proto::Stage describe(StageWriter&) const override {
+    refuse_stage("map", "its function is part of this program");
+  }
 
  private:
   // The elements at one position differ between workers, so the workers get different seeds.
@@ -258,6 +261,9 @@ class FilterNode final : public InputNode {
   std::int64_t cardinality() const override {
     const std::int64_t input_size = input().cardinality();
     return input_size == 0 ? 0 : kUnknownCardinality;
+  }
+  proto::Stage describe(StageWriter&) const override {
+    refuse_stage("filter", "its function is part of this program");
   }
 
  private:

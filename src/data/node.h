@@ -12,6 +12,11 @@
 
 namespace tandem::data {
 
+class StageWriter;  // data/description.h
+namespace proto {
+class Stage;
+}
+
 using Spec = std::optional<std::vector<ComponentSpec>>;
 
 // Tensors whose rows (indices of the first axis) are the elements of a dataset.
@@ -59,6 +64,9 @@ class DatasetNode {
   virtual std::int64_t cardinality() const = 0;
   virtual Spec spec() const = 0;
   virtual AutoShardPolicy auto_shard_policy() const { return AutoShardPolicy::kAuto; }
+  // The stage of a description (data/description.h). Adds the inputs to the writer. Throws
+  // UnimplementedError if another program cannot run it.
+  virtual proto::Stage describe(StageWriter& writer) const = 0;
 
   // The same pipeline over the files of one worker, in batches of its share of the global batch.
   // Null if the pipeline does not batch elements of files. The result is cached.
@@ -116,6 +124,9 @@ StreamPtr<Example> row_stream(StreamPtr<std::int64_t> indices, const RowSource& 
 std::uint64_t transformation_seed(const std::optional<std::uint64_t>& given,
                                   const DatasetNode& input);
 
+// The spec of elements like this one, with first axes of any size.
+std::vector<ComponentSpec> spec_like(const Example& example);
+
 // Detached copies on the host. Throws InvalidArgumentError for a symbolic tensor.
 Example on_host(const Example& example);
 
@@ -124,7 +135,7 @@ NodePtr tensors_node(const Example& tensors);
 NodePtr slices_node(const Example& tensors);
 NodePtr generator_node(std::function<GeneratorFn()> make_generator);
 NodePtr files_node(std::vector<std::string> files, ReadFileFn read);
-NodePtr zip_node(const std::vector<Dataset>& datasets);
+NodePtr zip_node(std::vector<NodePtr> inputs);
 NodePtr map_node(NodePtr input, MapFn fn, MapOptions options);
 NodePtr filter_node(NodePtr input, FilterFn fn);
 NodePtr shuffle_node(NodePtr input, std::int64_t buffer_size, ShuffleOptions options);

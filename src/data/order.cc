@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "core/status.h"
-#include "data/node.h"
+#include "data/description.h"
 #include "data/splitmix.h"
 #include "runtime/generator.h"
 
@@ -34,6 +34,11 @@ class OrderNode final : public InputNode {
   }
   std::int64_t cardinality() const override {
     return transform_.cardinality(input().cardinality());
+  }
+  proto::Stage describe(StageWriter& writer) const override {
+    proto::Stage stage = writer.stage(input());
+    transform_.describe(stage);
+    return stage;
   }
 
  private:
@@ -84,6 +89,7 @@ struct Take {
     if (input == kInfiniteCardinality) return count;
     return input == kUnknownCardinality ? kUnknownCardinality : std::min(input, count);
   }
+  void describe(proto::Stage& stage) const { stage.set_take(count == kAll ? -1 : count); }
 };
 
 // --- skip and shard: every `step`-th element from the `first`-th on ---
@@ -102,7 +108,7 @@ class EveryStream final : public ItemStream<Item> {
     if (count <= 0) return 0;
     std::int64_t span;
     if (__builtin_mul_overflow(count - 1, step_, &span) ||
-        __builtin_add_overflow(span, pending_ + 1, &span))
+        __builtin_add_overflow(span, pending_, &span) || __builtin_add_overflow(span, 1, &span))
       span = std::numeric_limits<std::int64_t>::max();
     const std::int64_t passed = input_->skip(span);
     const std::int64_t skipped = passed <= pending_ ? 0 : (passed - pending_ - 1) / step_ + 1;
@@ -125,6 +131,10 @@ struct Every {
   std::int64_t cardinality(std::int64_t input) const {
     if (input < 0) return input;
     return input > first ? (input - first - 1) / step + 1 : 0;
+  }
+  void describe(proto::Stage& stage) const {
+    stage.mutable_every()->set_first(first);
+    stage.mutable_every()->set_step(step);
   }
 };
 
@@ -208,6 +218,7 @@ struct Repeat {
     std::int64_t total;
     return __builtin_mul_overflow(input, count, &total) ? kInfiniteCardinality : total;
   }
+  void describe(proto::Stage& stage) const { stage.set_repeat(count); }
 };
 
 // --- shuffle ---
@@ -251,6 +262,11 @@ struct Shuffle {
                                                  mix(seed, reshuffle ? epoch : 0));
   }
   std::int64_t cardinality(std::int64_t input) const { return input; }
+  void describe(proto::Stage& stage) const {
+    stage.mutable_shuffle()->set_buffer_size(buffer_size);
+    stage.mutable_shuffle()->set_seed(seed);
+    stage.mutable_shuffle()->set_reshuffle_each_iteration(reshuffle);
+  }
 };
 
 // --- with_auto_shard ---
@@ -267,6 +283,11 @@ class AutoShardNode final : public InputNode {
     return input().indices(epoch);
   }
   AutoShardPolicy auto_shard_policy() const override { return policy_; }
+  proto::Stage describe(StageWriter& writer) const override {
+    proto::Stage stage = writer.stage(input());
+    stage.set_auto_shard(static_cast<std::uint32_t>(policy_));
+    return stage;
+  }
 
  private:
   NodePtr over(NodePtr input, const FileShard&) const override {

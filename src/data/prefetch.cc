@@ -8,7 +8,7 @@
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/status.h"
-#include "data/node.h"
+#include "data/description.h"
 #include "device/copy_ahead.h"
 #include "tensor/tensor_impl.h"
 
@@ -123,6 +123,12 @@ class PrefetchNode final : public InputNode {
       : InputNode(std::move(input)), buffer_size_(buffer_size), device_(device) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     return std::make_unique<PrefetchStream>(input().elements(epoch), buffer_size_, device_);
+  }
+  proto::Stage describe(StageWriter& writer) const override {
+    proto::Stage stage = writer.stage(input());
+    stage.mutable_prefetch()->set_buffer_size(buffer_size_);
+    if (device_) stage.mutable_prefetch()->set_device(device_->full_name());
+    return stage;
   }
 
  private:

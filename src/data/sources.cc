@@ -3,7 +3,7 @@
 
 #include "core/parallel.h"
 #include "core/status.h"
-#include "data/node.h"
+#include "data/description.h"
 #include "graph/graph.h"
 #include "tensor/tensor_impl.h"
 
@@ -122,6 +122,11 @@ class SlicesNode final : public DatasetNode {
   }
   std::int64_t cardinality() const override { return rows_.rows(); }
   Spec spec() const override { return rows_.spec(); }
+  proto::Stage describe(StageWriter& writer) const override {
+    proto::Stage stage = writer.stage();
+    writer.set_tensors(rows_.tensors(), *stage.mutable_from_tensor_slices());
+    return stage;
+  }
 
  private:
   RowSource rows_;
@@ -153,6 +158,11 @@ class TensorsNode final : public DatasetNode {
     Spec spec(std::in_place);
     for (const Tensor& tensor : example_) spec->push_back({tensor.dtype(), tensor.shape()});
     return spec;
+  }
+  proto::Stage describe(StageWriter& writer) const override {
+    proto::Stage stage = writer.stage();
+    writer.set_tensors(example_.components(), *stage.mutable_from_tensors());
+    return stage;
   }
 
  private:
@@ -189,6 +199,9 @@ class GeneratorNode final : public DatasetNode {
   }
   std::int64_t cardinality() const override { return kUnknownCardinality; }
   Spec spec() const override { return std::nullopt; }
+  proto::Stage describe(StageWriter&) const override {
+    refuse_stage("from_generator", "its function is part of this program");
+  }
 
  private:
   std::function<GeneratorFn()> make_;

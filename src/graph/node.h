@@ -30,6 +30,8 @@ class Resource : public RefCounted {
   // The current elements. Throws FailedPreconditionError "Attempting to use uninitialized value
   // NAME".
   virtual Tensor value() = 0;
+  // Whether gradients with respect to value() are recorded.
+  virtual bool tracked() { return static_cast<bool>(impl_of(value()).grad); }
   // The elements for a program that writes them, in memory that no reader shares.
   virtual Tensor writable() = 0;
 

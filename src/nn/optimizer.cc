@@ -121,11 +121,19 @@ std::unique_ptr<Optimizer::Impl::State> Optimizer::Impl::make_state(
   auto state = std::make_unique<State>(State{variable, {}});
   const std::string of =
       variable.name().empty() ? fmt::format("variable_{}", order_.size()) : variable.name();
-  const ColocateWith beside(impl.storage().value(0));
-  for (const SlotSpec& slot : slots())
-    state->slots.push_back(impl.make_slot(
-        full(variable.shape(), slot.initial_value, {.dtype = update::slot_dtype(variable.dtype())}),
-        fmt::format("{}/{}/{}", name_, of, slot.name)));
+  const auto make_slots = [&] {
+    for (const SlotSpec& slot : slots())
+      state->slots.push_back(impl.make_slot(full(variable.shape(), slot.initial_value,
+                                                 {.dtype = update::slot_dtype(variable.dtype())}),
+                                            fmt::format("{}/{}/{}", name_, of, slot.name)));
+  };
+  if (impl.of_graph()) {
+    const ColocateWith beside(impl.storage().value(0));
+    make_slots();
+  } else {
+    const OnDevice on(impl.storage().home(0));
+    make_slots();
+  }
   return state;
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/log.h"
 #include "core/status.h"
+#include "graph/graph.h"
 
 namespace tandem::ps {
 namespace {
@@ -24,6 +25,12 @@ std::uint64_t incarnation_of(WorkerClient& worker) {
 
 }  // namespace
 
+struct Coordinator::WorkersIterator {
+  std::uint64_t id;
+  data::DatasetDescription dataset;
+  data::IterateOptions start;
+};
+
 class Coordinator::RunClosure final : public Closure {
  public:
   RunClosure(Coordinator& coordinator, FunctionRun run_)
@@ -34,6 +41,7 @@ class Coordinator::RunClosure final : public Closure {
   }
 
   FunctionRun run;
+  std::vector<std::shared_ptr<const WorkersIterator>> iterators;
   const std::shared_ptr<RemoteResult> result = std::make_shared<RemoteResult>();
 
  private:
@@ -50,6 +58,12 @@ struct Coordinator::WorkerThread {
   // Used by the thread.
   std::uint64_t incarnation = 0;      // 0: not known
   std::set<std::uint64_t> functions;  // that this incarnation has
+  struct OwnIterator {
+    std::weak_ptr<const WorkersIterator> iterator;
+    data::IterateOptions position;  // after the last closure that finished
+    bool made = false;              // whether this incarnation has it
+  };
+  std::map<std::uint64_t, OwnIterator> iterators;
   std::thread thread;
   std::mutex mutex;                          // guards the following
   WorkerClient::Running* running = nullptr;  // may be cancelled
@@ -78,15 +92,37 @@ void Coordinator::add_function(std::uint64_t id, proto::Function function) {
   functions_.try_emplace(id, std::move(kept));
 }
 
+void Coordinator::add_iterator(std::uint64_t id, data::DatasetDescription dataset,
+                               const data::IterateOptions& start) {
+  if (building)
+    fail<FailedPreconditionError>(
+        "[ClusterCoordinator] iterating over a dataset of the workers is not supported inside of "
+        "td::function or in graph mode: make the iterator outside, and pass it as an argument");
+  auto made = std::make_shared<const WorkersIterator>(id, std::move(dataset), start);
+  const std::lock_guard lock(mutex_);
+  iterators_.try_emplace(id, std::move(made));
+}
+
+void Coordinator::remove_iterator(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  iterators_.erase(id);
+}
+
 std::shared_ptr<RemoteResult> Coordinator::schedule(FunctionRun run) {
+  const auto closure = std::make_shared<RunClosure>(*this, std::move(run));
   {
     const std::lock_guard lock(mutex_);
-    if (!functions_.contains(run.function))
-      fail<NotFoundError>("[ClusterCoordinator] function {} was not added", run.function);
-    run.closure = next_closure_++;
-    open_.insert(run.closure);
+    if (!functions_.contains(closure->run.function))
+      fail<NotFoundError>("[ClusterCoordinator] function {} was not added", closure->run.function);
+    for (const std::uint64_t id : closure->run.iterators) {
+      const auto found = iterators_.find(id);
+      if (found == iterators_.end())
+        fail<NotFoundError>("[ClusterCoordinator] iterator {} was not added", id);
+      closure->iterators.push_back(found->second);
+    }
+    closure->run.closure = next_closure_++;
+    open_.insert(closure->run.closure);
   }
-  const auto closure = std::make_shared<RunClosure>(*this, std::move(run));
   try {
     queue_.schedule(closure);
   } catch (...) {
@@ -126,7 +162,7 @@ void Coordinator::serve(WorkerThread& worker) {
 
 void Coordinator::run(WorkerThread& worker, const std::shared_ptr<RunClosure>& closure) {
   try {
-    closure->result->set(run_on(worker, closure->run));
+    closure->result->set(run_on(worker, *closure));
     finish(closure->run.closure);
     {
       const std::lock_guard lock(mutex_);
@@ -158,9 +194,11 @@ void Coordinator::run(WorkerThread& worker, const std::shared_ptr<RunClosure>& c
   recover(worker);
 }
 
-std::vector<Tensor> Coordinator::run_on(WorkerThread& worker, FunctionRun& run) {
+std::vector<Tensor> Coordinator::run_on(WorkerThread& worker, RunClosure& closure) {
+  FunctionRun& run = closure.run;
   if (worker.incarnation == 0) worker.incarnation = incarnation_of(worker.client);
   send_function(worker, run.function);
+  send_iterators(worker, closure);
   run.finished_below = finished_below();
   WorkerClient::Running running =
       worker.client.run(run, worker.incarnation, {.limit = options_.run_limit});
@@ -176,7 +214,12 @@ std::vector<Tensor> Coordinator::run_on(WorkerThread& worker, FunctionRun& run) 
     WorkerThread& worker;
   } const cancellable(worker, running);
   if (queue_.cancelling()) running.cancel();
-  return running.wait();
+  RunResult result = running.wait();
+  for (const auto& [id, position] : result.taken) {
+    const auto own = worker.iterators.find(id);
+    if (own != worker.iterators.end()) own->second.position = position;
+  }
+  return std::move(result.tensors);
 }
 
 void Coordinator::send_function(WorkerThread& worker, std::uint64_t id) {
@@ -190,8 +233,29 @@ void Coordinator::send_function(WorkerThread& worker, std::uint64_t id) {
   worker.functions.insert(id);
 }
 
+void Coordinator::send_iterators(WorkerThread& worker, const RunClosure& closure) {
+  std::vector<std::uint64_t> removed;
+  std::erase_if(worker.iterators, [&](const auto& entry) {
+    const bool expired = entry.second.iterator.expired();
+    if (expired && entry.second.made) removed.push_back(entry.first);
+    return expired;
+  });
+  if (!removed.empty()) worker.client.remove_iterators(removed, {.limit = options_.run_limit});
+  for (const auto& iterator : closure.iterators) {
+    WorkerThread::OwnIterator& own =
+        worker.iterators
+            .try_emplace(iterator->id, WorkerThread::OwnIterator{iterator, iterator->start})
+            .first->second;
+    if (own.made) continue;
+    worker.client.add_iterator(iterator->id, iterator->dataset, own.position,
+                               {.limit = options_.run_limit});
+    own.made = true;
+  }
+}
+
 void Coordinator::recover(WorkerThread& worker) {
   worker.functions.clear();
+  for (auto& [id, own] : worker.iterators) own.made = false;
   worker.incarnation = 0;
   auto end = std::chrono::steady_clock::now() + options_.recovery_limit;
   while (!stopped_) {

@@ -29,6 +29,15 @@ namespace tandem::ps {
 //
 // A closure may run more than once, but its updates are applied once (ParameterStore).
 //
+// Each worker has its own iterator over a whole dataset of add_iterator(), and closures take the
+// next elements of their worker's. The position after the last closure that finished on a worker is
+// kept here. When the worker was lost, its iterator continues there: no element is left out, and
+// none is taken again by a closure that finishes. A closure that was lost takes elements of the
+// worker that repeats it, and the lost worker gives those that the closure took there to its next
+// one. (If the worker had sent the closure's updates before it was lost, these elements count twice
+// and those of the repetition do not count.) Elements of a closure that failed or was cancelled
+// are not given again, unless the worker is lost before it finishes another one.
+//
 // Thread-safe.
 class Coordinator {
  public:
@@ -50,6 +59,13 @@ class Coordinator {
 
   // Adds a function, whose updates the servers have already. A worker gets it before it runs it.
   void add_function(std::uint64_t id, proto::Function function);
+  // Adds an iterator, which each worker makes for itself before it runs the first closure with this
+  // id among its iterators, and makes again after it was lost. It starts at `start`. Throws
+  // FailedPreconditionError while a function is traced or a graph is built.
+  void add_iterator(std::uint64_t id, data::DatasetDescription dataset,
+                    const data::IterateOptions& start = {});
+  // Closures that were scheduled still use it. Its id is not used again.
+  void remove_iterator(std::uint64_t id);
   // Adds a closure to the queue; waits while that is full. Sets `closure` and `finished_below` of
   // the run. Throws the error of an earlier closure (ClosureQueue).
   std::shared_ptr<RemoteResult> schedule(FunctionRun run);
@@ -67,12 +83,14 @@ class Coordinator {
  private:
   class RunClosure;
   struct WorkerThread;
+  struct WorkersIterator;
 
   void cancel_running();
   void serve(WorkerThread& worker);
   void run(WorkerThread& worker, const std::shared_ptr<RunClosure>& closure);
-  std::vector<Tensor> run_on(WorkerThread& worker, FunctionRun& run);
+  std::vector<Tensor> run_on(WorkerThread& worker, RunClosure& closure);
   void send_function(WorkerThread& worker, std::uint64_t id);
+  void send_iterators(WorkerThread& worker, const RunClosure& closure);
   // Waits until the worker answers again. Reports an error after each recovery limit.
   void recover(WorkerThread& worker);
   void finish(std::uint64_t closure);
@@ -84,6 +102,7 @@ class Coordinator {
   std::atomic<bool> stopped_ = false;
   mutable std::mutex mutex_;  // guards the following
   std::map<std::uint64_t, std::shared_ptr<const proto::Function>> functions_;
+  std::map<std::uint64_t, std::shared_ptr<const WorkersIterator>> iterators_;
   std::set<std::uint64_t> open_;  // closures that have not ended
   std::uint64_t next_closure_ = 0;
   Counts counts_;

@@ -136,7 +136,12 @@ void ParameterStore::add_update(std::uint64_t function, std::uint32_t index,
   auto made = std::make_shared<Update>();
   std::map<VariableId, RefPtr<Entry>> used;
   made->program = std::make_unique<PartProgram>(
-      part, [&](VariableId id, const TensorSpec& spec) -> RefPtr<Resource> {
+      part, [&](std::span<const Shard> shards, const TensorSpec& spec) -> RefPtr<Resource> {
+        if (shards.size() != 1)
+          fail<InvalidArgumentError>(
+              "[ParameterServer] update '{}' writes {} shards of a variable; expected one",
+              part.name(), shards.size());
+        const VariableId id = shards.front().id;
         const RefPtr<Entry> found = entry(id);
         found->check(spec, "an update");
         used.emplace(id, found);

@@ -26,9 +26,7 @@ AttrFields fields_of(const proto::RunAttributes& attributes) {
 
 }  // namespace
 
-PartProgram::PartProgram(
-    const proto::Part& part,
-    const std::function<RefPtr<Resource>(VariableId, const TensorSpec&)>& resource_of)
+PartProgram::PartProgram(const proto::Part& part, const ResourceOf& resource_of)
     : name_(part.name()),
       updates_(part.updates()),
       graph_(deserialize_nodes(part.graph())),
@@ -58,14 +56,14 @@ Node& PartProgram::node_at(std::uint32_t index) const {
   return *graph_->nodes()[index];
 }
 
-void PartProgram::bind_variables(
-    const proto::Part& part,
-    const std::function<RefPtr<Resource>(VariableId, const TensorSpec&)>& resource_of) {
+void PartProgram::bind_variables(const proto::Part& part, const ResourceOf& resource_of) {
   for (const proto::Part::Variable& variable : part.variables()) {
     Node& node = node_at(variable.node());
     if (node.op != &kVarHandle)
       fail<InvalidArgumentError>("[{}] node '{}' is not a variable", name_, node.name);
-    node.resource = resource_of(variable.id(), node.outputs[0]);
+    const std::vector<Shard> shards =
+        read_shards(variable.shards(), rows_of(node.outputs[0].shape), name_);
+    node.resource = resource_of(shards, node.outputs[0]);
     const Device& device = node.resource->device();
     node.requested = device.name();
     node.requested_text = device.full_name();

@@ -8,20 +8,23 @@
 #include <string>
 #include <vector>
 
+#include "graph/graph.h"
 #include "graph/program.h"
-#include "ps/split.h"
+#include "ps/shards.h"
 
 namespace tandem::ps {
+
+// The memory of a variable, or of one that is divided into these shards.
+using ResourceOf = std::function<RefPtr<Resource>(std::span<const Shard>, const TensorSpec&)>;
 
 // Keeps a program per set of input sizes and devices, at most kMaxPrograms. One run at a time.
 class PartProgram {
  public:
   static constexpr std::size_t kMaxPrograms = 16;
 
-  // `resource_of`: the memory of a variable. Throws DataLossError or InvalidArgumentError for a
-  // message that is not valid: it may come from anyone.
-  PartProgram(const proto::Part& part,
-              const std::function<RefPtr<Resource>(VariableId, const TensorSpec&)>& resource_of);
+  // Throws DataLossError or InvalidArgumentError for a message that is not valid: it may come from
+  // anyone.
+  PartProgram(const proto::Part& part, const ResourceOf& resource_of);
 
   const std::string& name() const { return name_; }
   std::size_t num_inputs() const { return feeds_.size(); }
@@ -33,9 +36,7 @@ class PartProgram {
 
  private:
   Node& node_at(std::uint32_t index) const;
-  void bind_variables(
-      const proto::Part& part,
-      const std::function<RefPtr<Resource>(VariableId, const TensorSpec&)>& resource_of);
+  void bind_variables(const proto::Part& part, const ResourceOf& resource_of);
   void take_attributes(const proto::Part& part);
   void check_inputs(std::span<const Tensor> inputs) const;
   void set_attributes(std::span<const proto::RunAttributes> attributes);

@@ -1,13 +1,13 @@
 #include "ps/split.h"
 
 #include <algorithm>
-#include <map>
 #include <unordered_map>
 #include <utility>
 
 #include "core/status.h"
 #include "graph/selection.h"
 #include "graph/structural_ops.h"
+#include "ps/update_part.h"
 #include "runtime/serialize.h"
 
 namespace tandem::ps {
@@ -19,105 +19,20 @@ bool writes(const Node& node) {
   return false;
 }
 
-bool has_run_attributes(const Node& node) { return node.attr_update && !node.op->exchange_key; }
-
-// Whether the tensor is an element-wise function of the variable of `handle`, and perhaps of
-// others.
-bool combines(const Node& node, const Node& handle) {
-  if (node.op == &kReadVariable) return node.inputs[0].node == &handle;
-  return node.op->chain.op != ChainOp::kNone && !has_run_attributes(node) &&
-         std::any_of(node.inputs.begin(), node.inputs.end(),
-                     [&](const Node::Input& input) { return combines(*input.node, handle); });
+// Whether the operation acts on each element of its variables, and of the other operands, alone.
+bool is_elementwise(const Node& update) {
+  return update.op == &kAssignVariable || (update.op->traits & kElementwise) != 0;
 }
-
-// The graph of one update.
-class UpdateGraph {
- public:
-  // `id_of`: of the variable of a handle. `fetch`: adds a fetch to the worker's part.
-  UpdateGraph(const TracedFunction& function, const Node& node, proto::Update& message,
-              std::function<VariableId(const Node&)> id_of,
-              std::function<std::uint32_t(const Node::Input&)> fetch)
-      : function_(function),
-        node_(node),
-        message_(message),
-        id_of_(std::move(id_of)),
-        fetch_(std::move(fetch)),
-        graph_(make_ref<GraphImpl>()) {}
-
-  void write() {
-    proto::Part& part = *message_.mutable_part();
-    part.set_name(node_.name);
-    part.set_updates(true);
-    const Node& made = copy(node_);
-    if (has_run_attributes(node_)) part.add_attributes(static_cast<std::uint32_t>(made.id));
-    part.set_graph(serialize_nodes(*graph_));
-  }
-
- private:
-  Node& copy(const Node& node) {
-    std::vector<Node::Input> inputs;
-    for (const Node::Input& input : node.inputs) inputs.push_back({&source(input), 0});
-    return graph_->restore(*node.op, node.attrs, std::move(inputs), node.outputs,
-                           {.name = node.name});
-  }
-
-  // The node in this graph that has the value of `input`.
-  Node& source(const Node::Input& input) {
-    const auto found = made_.find({input.node, input.output});
-    if (found != made_.end()) return *found->second;
-    Node& made = input.node->op == &kVarHandle ? handle(*input.node)
-                 : belongs_here(*input.node)   ? copy(*input.node)
-                                               : placeholder(input);
-    made_.emplace(std::pair{input.node, input.output}, &made);
-    return made;
-  }
-
-  // An assigned value that is computed from the variable's present one, such as that of
-  // assign_add(), is computed where the variable is. Else concurrent updates would be lost.
-  bool belongs_here(const Node& value) const {
-    return node_.op == &kAssignVariable && combines(value, *node_.inputs[0].node);
-  }
-
-  Node& handle(const Node& of) {
-    Node& made = graph_->variable(of.outputs[0], {.name = of.name});
-    proto::Part::Variable& variable = *message_.mutable_part()->add_variables();
-    variable.set_node(static_cast<std::uint32_t>(made.id));
-    variable.set_id(id_of_(of));
-    return made;
-  }
-
-  Node& placeholder(const Node::Input& input) {
-    const TensorSpec& spec = input.node->outputs[static_cast<std::size_t>(input.output)];
-    if (!spec.shape.fully_defined())
-      fail<UnimplementedError>(
-          "[{}] operation '{}' ({}) writes a variable with a value of shape {}, which has to be "
-          "known",
-          function_.name, node_.name, node_.op->name, spec.shape.to_string());
-    Node& made =
-        graph_->add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {}, {.name = "value"});
-    message_.mutable_part()->add_feeds(static_cast<std::uint32_t>(made.id));
-    message_.add_inputs(fetch_(input));
-    return made;
-  }
-
-  const TracedFunction& function_;
-  const Node& node_;
-  proto::Update& message_;
-  std::function<VariableId(const Node&)> id_of_;
-  std::function<std::uint32_t(const Node::Input&)> fetch_;
-  RefPtr<GraphImpl> graph_;
-  std::map<std::pair<const Node*, int>, Node*> made_;
-};
 
 class Splitter {
  public:
-  Splitter(const TracedFunction& function, const std::function<VariableId(const Resource&)>& id_of)
-      : function_(function), id_of_(id_of) {}
+  Splitter(const TracedFunction& function, const ShardsOf& shards_of)
+      : function_(function), shards_of_(shards_of) {}
 
   SplitFunction run() {
     result_.message.set_results(static_cast<std::uint32_t>(function_.fetches.size()));
     read_elements();
-    for (const Node::Input& fetch : function_.fetches) fetch_from_worker(fetch);
+    fetches_ = function_.fetches;
     for (const auto& node : function_.graph->nodes())
       if (writes(*node)) add_update(*node);
     write_worker();
@@ -148,25 +63,63 @@ class Splitter {
 
   // Returns the index of the fetch.
   std::uint32_t fetch_from_worker(const Node::Input& tensor) {
-    fetches_.push_back(tensor);
-    return static_cast<std::uint32_t>(fetches_.size() - 1);
+    const auto found = std::find(fetches_.begin(), fetches_.end(), tensor);
+    const auto index = static_cast<std::uint32_t>(found - fetches_.begin());
+    if (found == fetches_.end()) fetches_.push_back(tensor);
+    return index;
   }
 
   void add_update(const Node& node) {
     if (node.control)
       refuse("operation '{}' ({}) writes variables in a branch or loop: do it outside of them",
              node.name, node.op->name);
-    result_.update_attributes.push_back(has_run_attributes(node) ? &node : nullptr);
-    UpdateGraph(
-        function_, node, *result_.message.add_updates(),
-        [this](const Node& handle) { return id_of(handle); },
-        [this](const Node::Input& tensor) { return fetch_from_worker(tensor); })
-        .write();
+    const std::vector<Shard> shards = shards_of(*node.inputs[0].node);
+    if (shards.size() > 1 && !is_elementwise(node))
+      refuse(
+          "operation '{}' ({}) updates variable '{}', which has {} shards, as a whole: give it one "
+          "shard (ParameterServerOptions::variable_partitioner) or use another optimizer",
+          node.name, node.op->name, node.inputs[0].node->name, shards.size());
+    std::vector<std::pair<const Node*, std::vector<Shard>>> written;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.inputs[i].node->op == &kVarHandle)
+        written.emplace_back(node.inputs[i].node, shards_beside(node, i, shards));
+    for (std::size_t shard = 0; shard < shards.size(); ++shard) {
+      result_.update_attributes.push_back(has_run_attributes(node) ? &node : nullptr);
+      const auto id_of = [&](const Node& handle) {
+        const auto of_handle = [&](const auto& pair) { return pair.first == &handle; };
+        return std::find_if(written.begin(), written.end(), of_handle)->second[shard].id;
+      };
+      UpdatePart({.function = function_.name,
+                  .node = node,
+                  .rows = rows_of(shards),
+                  .shard = shards[shard],
+                  .id_of = id_of,
+                  .fetch = [this](const Node::Input& tensor) { return fetch_from_worker(tensor); }},
+                 *result_.message.add_updates())
+          .write();
+    }
   }
 
-  VariableId id_of(const Node& handle) const {
+  // The shards of the variable that is input `i` of an update: alike and on the same servers as
+  // `first`, those of its first variable.
+  std::vector<Shard> shards_beside(const Node& update, std::size_t i,
+                                   const std::vector<Shard>& first) const {
+    const Node& handle = *update.inputs[i].node;
+    std::vector<Shard> shards = shards_of(handle);
+    const auto beside = [](const Shard& a, const Shard& b) {
+      return server_of(a.id) == server_of(b.id) && a.rows == b.rows;
+    };
+    if (!std::equal(shards.begin(), shards.end(), first.begin(), first.end(), beside))
+      refuse(
+          "operation '{}' ({}) updates variables '{}' and '{}', which are not on the same server, "
+          "or not divided alike",
+          update.name, update.op->name, update.inputs[0].node->name, handle.name);
+    return shards;
+  }
+
+  std::vector<Shard> shards_of(const Node& handle) const {
     if (!handle.resource) refuse("variable '{}' belongs to the graph of a session", handle.name);
-    return id_of_(*handle.resource);
+    return shards_of_(*handle.resource);
   }
 
   void write_worker() {
@@ -186,7 +139,7 @@ class Splitter {
       if (node->op == &kVarHandle) {
         proto::Part::Variable& variable = *part.add_variables();
         variable.set_node(ids.at(node));
-        variable.set_id(id_of(*node));
+        write_shards(shards_of(*node), *variable.mutable_shards());
       }
       if (!has_run_attributes(*node)) continue;
       part.add_attributes(ids.at(node));
@@ -220,16 +173,15 @@ class Splitter {
   }
 
   const TracedFunction& function_;
-  const std::function<VariableId(const Resource&)>& id_of_;
+  const ShardsOf& shards_of_;
   std::vector<Node::Input> fetches_;
   SplitFunction result_;
 };
 
 }  // namespace
 
-SplitFunction split(const TracedFunction& function,
-                    const std::function<VariableId(const Resource&)>& id_of) {
-  return Splitter(function, id_of).run();
+SplitFunction split(const TracedFunction& function, const ShardsOf& shards_of) {
+  return Splitter(function, shards_of).run();
 }
 
 proto::RunAttributes attributes_of_run(const Node& node) {

@@ -1,24 +1,14 @@
 // Splits a traced function into the part that a worker runs and the updates that servers apply.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "op/attribute_fields.h"
-#include "ps/proto/function.pb.h"
+#include "ps/shards.h"
 #include "runtime/traced_function.h"
 
 namespace tandem::ps {
-
-// A variable of a parameter server strategy. The same in all tasks. The upper half is the index of
-// the server that holds it.
-using VariableId = std::uint64_t;
-
-constexpr VariableId variable_id(std::uint32_t server, std::uint32_t number) {
-  return VariableId{server} << 32 | number;
-}
-constexpr std::uint32_t server_of(VariableId id) { return static_cast<std::uint32_t>(id >> 32); }
 
 struct SplitFunction {
   proto::Function message;
@@ -28,16 +18,22 @@ struct SplitFunction {
   std::vector<const Node*> update_attributes;
 };
 
+// The shards of a captured variable, in the order of their rows. Throws if it is not a variable of
+// the servers.
+using ShardsOf = std::function<std::vector<Shard>(const Resource&)>;
+
 // An operation that writes a variable is an update. All else runs on the worker, which reads each
 // variable once, before it runs; but a value that is assigned and depends element by element on the
-// variable's present one (assign_add) is part of the update. `id_of` returns the id of a captured
-// variable, and throws if it has none.
+// variable's present one (assign_add) is part of the update.
+//
+// An update of a variable with several shards becomes one update per shard, with the rows of the
+// shard of all operands that have the variable's rows.
 //
 // Throws UnimplementedError, with the operation's name, for a function that reads a variable after
-// an update of it, that writes variables in branches or loops, or that takes elements from
-// iterators that are not arguments.
-SplitFunction split(const TracedFunction& function,
-                    const std::function<VariableId(const Resource&)>& id_of);
+// an update of it, that writes variables in branches or loops, that takes elements from iterators
+// that are not arguments, that updates variables of several servers in one operation, or that
+// updates a variable of several shards by an operation that does not act element by element.
+SplitFunction split(const TracedFunction& function, const ShardsOf& shards_of);
 
 // The attributes of the node in a run that starts now.
 proto::RunAttributes attributes_of_run(const Node& node);

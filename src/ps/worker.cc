@@ -11,6 +11,15 @@
 namespace tandem::ps {
 namespace {
 
+// A view of rows along the first axis.
+Tensor make_rows(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  Shape shape = tensor.shape();
+  shape.set(0, count);
+  const Shape before = shape_of({.rows = first}, shape);
+  return make_view(tensor, shape,
+                   before.num_elements() * static_cast<std::int64_t>(size_of(tensor.dtype())));
+}
+
 // A variable as it was read before a run.
 class ReadVariable final : public Resource {
  public:
@@ -24,12 +33,19 @@ class ReadVariable final : public Resource {
   Tensor writable() override {
     fail<InternalError>("[Worker] the worker's part of a function writes {}", name_);
   }
-  void set(Tensor value) {
-    if (value.dtype() != spec_.dtype || value.shape() != spec_.shape)
+  // A variable of one shard is not copied.
+  void set(const Shard& shard, Tensor value) {
+    const Shape shape = shape_of(shard, spec_.shape);
+    if (value.dtype() != spec_.dtype || value.shape() != shape)
       fail<InvalidArgumentError>("[Worker] expected {} of shape {} and dtype {}, got {} and {}",
-                                 name_, spec_.shape.to_string(), name_of(spec_.dtype),
+                                 name_, shape.to_string(), name_of(spec_.dtype),
                                  value.shape().to_string(), name_of(value.dtype()));
-    value_ = std::move(value);
+    if (shard.rows == rows_of(spec_.shape)) {
+      value_ = std::move(value);
+      return;
+    }
+    if (!value_.defined()) value_ = make_tensor(device(), spec_.shape, spec_.dtype);
+    copy_into(make_rows(value_, shard.first_row, shard.rows), value);
   }
   void release() { value_ = {}; }
 
@@ -45,11 +61,13 @@ class Worker::Function {
  public:
   Function(const proto::Function& message, std::size_t num_servers)
       : message_(message), reads_(num_servers), updates_(num_servers) {
-    part_.emplace(message.worker(), [&](VariableId id, const TensorSpec& spec) {
-      const RefPtr<ReadVariable> variable = make_ref<ReadVariable>(id, spec);
-      Reads& reads = reads_[checked_server(id)];
-      reads.ids.push_back(id);
-      reads.variables.push_back(variable);
+    part_.emplace(message.worker(), [&](std::span<const Shard> shards, const TensorSpec& spec) {
+      const RefPtr<ReadVariable> variable = make_ref<ReadVariable>(shards.front().id, spec);
+      for (const Shard& shard : shards) {
+        Reads& reads = reads_[checked_server(shard.id)];
+        reads.ids.push_back(shard.id);
+        reads.targets.push_back({variable, shard});
+      }
       return RefPtr<Resource>(variable);
     });
     for (int i = 0; i < message.updates_size(); ++i)
@@ -74,7 +92,7 @@ class Worker::Function {
       part_->run(inputs, run.worker_attributes, outputs);
     }
     for (Reads& reads : reads_)
-      for (const auto& variable : reads.variables) variable->release();
+      for (const Reads::Target& target : reads.targets) target.variable->release();
     apply(run, outputs, servers);
     outputs.resize(message_.results());
     return outputs;
@@ -83,7 +101,11 @@ class Worker::Function {
  private:
   struct Reads {
     std::vector<VariableId> ids;
-    std::vector<RefPtr<ReadVariable>> variables;
+    struct Target {
+      RefPtr<ReadVariable> variable;
+      Shard shard;
+    };
+    std::vector<Target> targets;  // of the values
   };
 
   std::size_t checked_server(VariableId id) const {
@@ -96,17 +118,18 @@ class Worker::Function {
 
   std::size_t server_of_update(const proto::Update& update) const {
     std::optional<std::size_t> server;
-    for (const proto::Part::Variable& variable : update.part().variables()) {
-      const std::size_t of_variable = checked_server(variable.id());
-      if (server && *server != of_variable)
-        fail<InvalidArgumentError>("[{}] update '{}' writes variables of servers {} and {}", name(),
-                                   update.part().name(), *server, of_variable);
-      server = of_variable;
-    }
-    for (const std::uint32_t fetch : update.inputs())
-      if (fetch >= static_cast<std::uint32_t>(message_.worker().fetches_size()))
+    for (const proto::Part::Variable& variable : update.part().variables())
+      for (const proto::Shard& shard : variable.shards()) {
+        const std::size_t of_variable = checked_server(shard.id());
+        if (server && *server != of_variable)
+          fail<InvalidArgumentError>("[{}] update '{}' writes variables of servers {} and {}",
+                                     name(), update.part().name(), *server, of_variable);
+        server = of_variable;
+      }
+    for (const proto::Update::Input& input : update.inputs())
+      if (input.fetch() >= static_cast<std::uint32_t>(message_.worker().fetches_size()))
         fail<InvalidArgumentError>("[{}] update '{}' uses result {}, which does not exist", name(),
-                                   update.part().name(), fetch);
+                                   update.part().name(), input.fetch());
     if (!server)
       fail<InvalidArgumentError>("[{}] update '{}' writes no variable", name(),
                                  update.part().name());
@@ -120,7 +143,7 @@ class Worker::Function {
     for (auto& [reads, call] : pending) {
       std::vector<ParameterStore::Read> values = call.wait();
       for (std::size_t i = 0; i < values.size(); ++i)
-        reads->variables[i]->set(std::move(values[i].value));
+        reads->targets[i].variable->set(reads->targets[i].shard, std::move(values[i].value));
     }
   }
 
@@ -145,7 +168,8 @@ class Worker::Function {
     for (const proto::Update& message : message_.updates()) {
       ServerClient::Update& update = result.emplace_back();
       update.index = static_cast<std::uint32_t>(result.size() - 1);
-      for (const std::uint32_t fetch : message.inputs()) update.inputs.push_back(outputs[fetch]);
+      for (const proto::Update::Input& input : message.inputs())
+        update.inputs.push_back(input_of(input, outputs[input.fetch()]));
       for (int i = 0; i < message.part().attributes_size(); ++i) {
         if (attributes == run.update_attributes.end())
           fail<InvalidArgumentError>("[{}] the attributes of an update are missing", name());
@@ -153,6 +177,17 @@ class Worker::Function {
       }
     }
     return result;
+  }
+
+  // The rows of a result of the worker's part that an update needs.
+  Tensor input_of(const proto::Update::Input& input, const Tensor& result) const {
+    if (!input.has_rows()) return result;
+    const std::int64_t first = input.rows().first(), count = input.rows().count();
+    const std::int64_t rows = result.rank() > 0 ? result.dim(0) : 0;
+    if (first < 0 || count < 0 || first > rows || count > rows - first)
+      fail<InvalidArgumentError>("[{}] an update uses {} rows from {} of a result of {} rows",
+                                 name(), count, first, rows);
+    return make_rows(result, first, count);
   }
 
   proto::Function message_;
@@ -173,18 +208,51 @@ void Worker::add_function(std::uint64_t id, const proto::Function& function) {
 }
 
 void Worker::add_iterator(std::uint64_t id, data::Iterator iterator) {
+  auto made = std::make_shared<SharedIterator>();
+  made->iterator = std::move(iterator);
   const std::lock_guard lock(mutex_);
-  iterators_[id] = std::move(iterator);
+  iterators_[id] = std::move(made);
 }
 
-data::Iterator Worker::iterator(std::uint64_t id) const {
+void Worker::remove_iterator(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  iterators_.erase(id);
+}
+
+std::shared_ptr<Worker::SharedIterator> Worker::iterator(std::uint64_t id) const {
   const std::lock_guard lock(mutex_);
   const auto found = iterators_.find(id);
   if (found == iterators_.end()) fail<NotFoundError>("[Worker] there is no iterator {} here", id);
   return found->second;
 }
 
-std::vector<Tensor> Worker::run(const FunctionRun& run) {
+std::vector<IteratorPosition> Worker::take_elements(const FunctionRun& run,
+                                                    const Function& function,
+                                                    std::vector<Tensor>& inputs) const {
+  std::map<std::uint64_t, data::IterateOptions> taken;
+  for (const proto::Element& element : function.message().elements()) {
+    if (element.iterator() >= run.iterators.size())
+      fail<InvalidArgumentError>("[{}] expected more than {} iterators", function.name(),
+                                 run.iterators.size());
+    const std::uint64_t id = run.iterators[element.iterator()];
+    const std::shared_ptr<SharedIterator> shared = iterator(id);
+    const std::lock_guard lock(shared->mutex);
+    const data::NextExample next = shared->iterator.next();
+    if (!next)
+      fail<OutOfRangeError>("[{}] End of sequence: an iterator has no element left for the call",
+                            function.name());
+    if (next->size() != element.tensors())
+      fail<InvalidArgumentError>("[{}] expected an element of {} components, got {}",
+                                 function.name(), element.tensors(), next->size());
+    inputs.insert(inputs.end(), next->begin(), next->end());
+    taken[id] = shared->iterator.position();
+  }
+  std::vector<IteratorPosition> positions;
+  for (const auto& [id, position] : taken) positions.push_back({id, position});
+  return positions;
+}
+
+RunResult Worker::run(const FunctionRun& run) {
   std::shared_ptr<Function> function;
   {
     const std::lock_guard lock(mutex_);
@@ -198,20 +266,10 @@ std::vector<Tensor> Worker::run(const FunctionRun& run) {
     fail<InvalidArgumentError>("[{}] expected {} arguments, got {}", function->name(),
                                message.arguments(), run.arguments.size());
   std::vector<Tensor> inputs = run.arguments;
-  for (const proto::Element& element : message.elements()) {
-    if (element.iterator() >= run.iterators.size())
-      fail<InvalidArgumentError>("[{}] expected more than {} iterators", function->name(),
-                                 run.iterators.size());
-    const data::NextExample next = iterator(run.iterators[element.iterator()]).next();
-    if (!next)
-      fail<OutOfRangeError>("[{}] End of sequence: an iterator has no element left for the call",
-                            function->name());
-    if (next->size() != element.tensors())
-      fail<InvalidArgumentError>("[{}] expected an element of {} components, got {}",
-                                 function->name(), element.tensors(), next->size());
-    inputs.insert(inputs.end(), next->begin(), next->end());
-  }
-  return function->run(run, std::move(inputs), servers_);
+  RunResult result;
+  result.taken = take_elements(run, *function, inputs);
+  result.tensors = function->run(run, std::move(inputs), servers_);
+  return result;
 }
 
 }  // namespace tandem::ps

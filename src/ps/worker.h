@@ -10,6 +10,7 @@
 #include "ps/part_program.h"
 #include "ps/server_client.h"
 #include "tandem/data.h"
+#include "tandem/random.h"
 
 namespace tandem::ps {
 
@@ -23,6 +24,17 @@ struct FunctionRun {
   random::GeneratorState random;         // of its random operations
   std::vector<proto::RunAttributes> worker_attributes;
   std::vector<proto::RunAttributes> update_attributes;  // of the updates that have any
+};
+
+// Where an iterator is after a run.
+struct IteratorPosition {
+  std::uint64_t iterator = 0;
+  data::IterateOptions position;
+};
+
+struct RunResult {
+  std::vector<Tensor> tensors;
+  std::vector<IteratorPosition> taken;  // the iterators whose elements the run took
 };
 
 // Thread-safe. Runs of one function wait for each other.
@@ -41,22 +53,31 @@ class Worker {
   void add_function(std::uint64_t id, const proto::Function& function);
   // The iterator replaces an earlier one with this id.
   void add_iterator(std::uint64_t id, data::Iterator iterator);
+  void remove_iterator(std::uint64_t id);
 
-  // Reads the variables, runs the worker's part, applies the updates, and returns the results.
+  // Takes the elements, reads the variables, runs the worker's part, applies the updates, and
+  // returns the results.
   // Throws NotFoundError for an unknown function or iterator, OutOfRangeError at the end of an
   // iterator, errors of the function, and UnavailableError if a server cannot be reached.
-  std::vector<Tensor> run(const FunctionRun& run);
+  RunResult run(const FunctionRun& run);
 
  private:
   class Function;
+  struct SharedIterator {
+    std::mutex mutex;  // guards the following
+    data::Iterator iterator;
+  };
 
-  data::Iterator iterator(std::uint64_t id) const;
+  std::shared_ptr<SharedIterator> iterator(std::uint64_t id) const;
+  // Adds the elements that a run takes to its inputs.
+  std::vector<IteratorPosition> take_elements(const FunctionRun& run, const Function& function,
+                                              std::vector<Tensor>& inputs) const;
 
   const std::uint64_t incarnation_;
   std::vector<std::shared_ptr<ServerClient>> servers_;
   mutable std::mutex mutex_;  // guards the following
   std::map<std::uint64_t, std::shared_ptr<Function>> functions_;
-  std::map<std::uint64_t, data::Iterator> iterators_;
+  std::map<std::uint64_t, std::shared_ptr<SharedIterator>> iterators_;
 };
 
 }  // namespace tandem::ps

@@ -8,6 +8,8 @@ namespace {
 
 constexpr const char* kProbe = "Worker/Probe";
 constexpr const char* kAddFunction = "Worker/AddFunction";
+constexpr const char* kAddIterator = "Worker/AddIterator";
+constexpr const char* kRemoveIterators = "Worker/RemoveIterators";
 constexpr const char* kRun = "Worker/Run";
 
 rpc::Message probe(Worker& worker, const rpc::Message&) {
@@ -20,6 +22,24 @@ rpc::Message add_function(Worker& worker, const rpc::Message& request) {
   const auto header = parse<proto::AddFunctionRequest>(request, kAddFunction);
   worker.add_function(header.id(), header.function());
   return message_of(proto::AddFunctionReply());
+}
+
+rpc::Message add_iterator(Worker& worker, const rpc::Message& request) {
+  const auto header = parse<proto::AddIteratorRequest>(request, kAddIterator);
+  AttachedTensors attached(request.attachments, kAddIterator);
+  std::vector<Tensor> tensors;
+  for (const proto::TensorSpec& spec : header.tensors()) tensors.push_back(attached.next(spec));
+  attached.end();
+  const data::Dataset dataset = data::dataset_of(header.dataset(), tensors, {});
+  worker.add_iterator(header.id(), dataset.iterate({.epoch = header.start().epoch(),
+                                                    .skip = header.start().skip()}));
+  return message_of(proto::AddIteratorReply());
+}
+
+rpc::Message remove_iterators(Worker& worker, const rpc::Message& request) {
+  const auto header = parse<proto::RemoveIteratorsRequest>(request, kRemoveIterators);
+  for (const std::uint64_t id : header.ids()) worker.remove_iterator(id);
+  return message_of(proto::RemoveIteratorsReply());
 }
 
 rpc::Message run(Worker& worker, const rpc::Message& request) {
@@ -42,7 +62,14 @@ rpc::Message run(Worker& worker, const rpc::Message& request) {
     run.arguments.push_back(arguments.next(spec));
   arguments.end();
   rpc::Message message;
-  for (const Tensor& result : worker.run(run)) *reply.add_results() = attach(result, message);
+  const RunResult result = worker.run(run);
+  for (const Tensor& tensor : result.tensors) *reply.add_results() = attach(tensor, message);
+  for (const auto& [iterator, position] : result.taken) {
+    proto::RunReply::Taken& taken = *reply.add_taken();
+    taken.set_iterator(iterator);
+    taken.mutable_position()->set_epoch(position.epoch);
+    taken.mutable_position()->set_skip(position.skip);
+  }
   message.header = reply.SerializeAsString();
   return message;
 }
@@ -57,6 +84,8 @@ void serve(rpc::Server& server, Worker& worker) {
   };
   handle(kProbe, probe);
   handle(kAddFunction, add_function);
+  handle(kAddIterator, add_iterator);
+  handle(kRemoveIterators, remove_iterators);
   handle(kRun, run);
 }
 
@@ -71,6 +100,27 @@ void WorkerClient::add_function(std::uint64_t id, const proto::Function& functio
   header.set_id(id);
   *header.mutable_function() = function;
   channel_->call(kAddFunction, message_of(header), options);
+}
+
+void WorkerClient::add_iterator(std::uint64_t id, const data::DatasetDescription& dataset,
+                                const data::IterateOptions& start,
+                                const rpc::CallOptions& options) {
+  proto::AddIteratorRequest header;
+  rpc::Message request;
+  header.set_id(id);
+  *header.mutable_dataset() = dataset.message;
+  for (const Tensor& tensor : dataset.tensors) *header.add_tensors() = attach(tensor, request);
+  header.mutable_start()->set_epoch(start.epoch);
+  header.mutable_start()->set_skip(start.skip);
+  request.header = header.SerializeAsString();
+  channel_->call(kAddIterator, std::move(request), options);
+}
+
+void WorkerClient::remove_iterators(std::span<const std::uint64_t> ids,
+                                    const rpc::CallOptions& options) {
+  proto::RemoveIteratorsRequest header;
+  header.mutable_ids()->Add(ids.begin(), ids.end());
+  channel_->call(kRemoveIterators, message_of(header), options);
 }
 
 WorkerClient::Running WorkerClient::run(const FunctionRun& run, std::uint64_t incarnation,
@@ -91,16 +141,20 @@ WorkerClient::Running WorkerClient::run(const FunctionRun& run, std::uint64_t in
   return Running(channel_->start(kRun, std::move(request), options));
 }
 
-std::vector<Tensor> WorkerClient::Running::wait() {
+RunResult WorkerClient::Running::wait() {
   const rpc::Message message = call_->wait();
   const auto reply = parse<proto::RunReply>(message, kRun);
   if (reply.restarted())
     throw WorkerRestartedError("[Worker] was restarted since it got the function");
   AttachedTensors values(message.attachments, kRun);
-  std::vector<Tensor> results;
-  for (const proto::TensorSpec& spec : reply.results()) results.push_back(values.next(spec));
+  RunResult result;
+  for (const proto::TensorSpec& spec : reply.results()) result.tensors.push_back(values.next(spec));
   values.end();
-  return results;
+  for (const proto::RunReply::Taken& taken : reply.taken())
+    result.taken.push_back(
+        {.iterator = taken.iterator(),
+         .position = {.epoch = taken.position().epoch(), .skip = taken.position().skip()}});
+  return result;
 }
 
 }  // namespace tandem::ps

@@ -1,6 +1,7 @@
 // The calls of a worker.
 #pragma once
 
+#include "data/description.h"
 #include "ps/worker.h"
 #include "rpc/server.h"
 
@@ -26,12 +27,16 @@ class WorkerClient {
   std::uint64_t probe(const rpc::CallOptions& options);
   void add_function(std::uint64_t id, const proto::Function& function,
                     const rpc::CallOptions& options);
+  // The worker makes an iterator over the dataset, which replaces an earlier one with this id.
+  void add_iterator(std::uint64_t id, const data::DatasetDescription& dataset,
+                    const data::IterateOptions& start, const rpc::CallOptions& options);
+  void remove_iterators(std::span<const std::uint64_t> ids, const rpc::CallOptions& options);
   // A run under way. It can be cancelled, and then throws AbortedError.
   class Running {
    public:
     explicit Running(std::unique_ptr<rpc::Call> call) : call_(std::move(call)) {}
     // The results, or the worker's error. Throws WorkerRestartedError. Call it once.
-    std::vector<Tensor> wait();
+    RunResult wait();
     void cancel() { call_->cancel(); }  // from any thread, also during wait()
 
    private:

@@ -133,8 +133,7 @@ struct Trace : TracedFunction {
   bool note_captured(const GraphImpl& nodes) {
     bool branches = false;
     for (const auto& node : nodes.nodes()) {
-      if (const Tensor tensor = captured_by(*node); tensor.defined() && !is_tracked(tensor))
-        untracked.push_back(node.get());
+      if (captures_floats(*node) && !captures_tracked(*node)) untracked.push_back(node.get());
       if (!node->control) continue;
       branches = true;
       for (const tandem::Body& body : node->control->bodies) note_captured(*body.graph);
@@ -142,10 +141,13 @@ struct Trace : TracedFunction {
     return branches;
   }
 
-  // The tensor that a node captured, if it may be tracked; else undefined.
-  static Tensor captured_by(const Node& node) {
-    Tensor tensor = node.resource ? node.resource->value() : node.value;
-    return tensor.defined() && is_floating(tensor.dtype()) ? tensor : Tensor();
+  // Whether a node captured a tensor that may be tracked.
+  static bool captures_floats(const Node& node) {
+    if (node.resource) return is_floating(node.resource->spec().dtype);
+    return node.value.defined() && is_floating(node.value.dtype());
+  }
+  static bool captures_tracked(const Node& node) {
+    return node.resource ? node.resource->tracked() : is_tracked(node.value);
   }
 
   // Whether the trace is still valid: no captured tensor has become tracked since. Only tapes track
@@ -153,7 +155,7 @@ struct Trace : TracedFunction {
   bool current() {
     const std::lock_guard lock(running);
     return std::none_of(untracked.begin(), untracked.end(), [](const Node* node) {
-      return (!node->resource || live_tapes > 0) && is_tracked(captured_by(*node));
+      return (!node->resource || live_tapes > 0) && captures_tracked(*node);
     });
   }
 

@@ -38,6 +38,7 @@ class StoredResource final : public Resource {
   Device& device() const override { return variable_->storage().home(reader_); }
   const TensorSpec& spec() const override { return spec_; }
   Tensor value() override { return storage().value(reader_); }
+  bool tracked() override { return static_cast<bool>(storage().edge(reader_)); }
   Tensor writable() override {
     return cast_ ? storage().writable_with_cast(reader_, *cast_) : storage().writable(reader_);
   }
@@ -231,8 +232,7 @@ Tensor VariableImpl::trace_read(const Tensor& handle, std::size_t reader) {
   symbol_of(handle).node->leaf = storage_->leaf(reader);
   Tensor value = storage_->of_reader(reader, run(kReadVariable, {&handle}));
   // A tape watches it although it is not trainable.
-  if (!is_tracked(value) && !of_graph())
-    impl_of(value).grad = impl_of(storage_->value(reader)).grad;
+  if (!is_tracked(value) && !of_graph()) impl_of(value).grad = storage_->edge(reader);
   return value;
 }
 

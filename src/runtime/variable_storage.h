@@ -60,6 +60,8 @@ class VariableStorage {
   // The elements on home(), with the reader's leaf. Called for each run of a program that reads the
   // variable, and when copies are enumerated.
   virtual Tensor value(std::size_t reader) = 0;
+  // The gradient edge of value(): that of the leaf, or of a tape that watches the elements.
+  virtual GradEdge edge(std::size_t reader) { return impl_of(value(reader)).grad; }
   // The elements on device(), with the reader's leaf. Called when an operation reads them.
   virtual Tensor read(std::size_t reader) { return value(reader); }
   // The elements on home(), in memory that nothing else refers to, for an operation or a program

@@ -206,10 +206,29 @@ void BatchTrainer::add_statistics(std::size_t replica, const distribute::BatchSp
 
 void BatchTrainer::run(StepProgram& program, const GlobalBatch& batch,
                        const StepRunner::Step& step) {
-  const auto results = program.run(*runner_, batch, key_, step);
-  auto result = results.begin();
+  std::vector<std::size_t> replicas;
   for (std::size_t replica = 0; replica < batch.size(); ++replica)
-    if (!batch[replica].empty()) add_statistics(replica, batch.split(), *result++);
+    if (!batch[replica].empty()) replicas.push_back(replica);
+  when_done([this, wait = program.start(*runner_, batch, key_, step),
+             replicas = std::move(replicas), split = batch.split()] {
+    const StepProgram::Results results = wait();
+    for (std::size_t i = 0; i < replicas.size(); ++i)
+      add_statistics(replicas[i], split, results[i]);
+  });
+}
+
+void BatchTrainer::when_done(std::function<void()> end) {
+  started_.push_back(std::move(end));
+  const RemoteSteps* remote = runner_->remote_steps();
+  wait_for_all_but(remote ? remote->steps_ahead() : 0);
+}
+
+void BatchTrainer::wait_for_all_but(std::size_t ahead) {
+  while (started_.size() > ahead) {
+    const std::function<void()> end = std::move(started_.front());
+    started_.pop_front();
+    end();
+  }
 }
 
 std::vector<Tensor> BatchTrainer::by_parts(const data::Example& share,
@@ -265,7 +284,7 @@ void BatchTrainer::test(const GlobalBatch& batch) {
   });
 }
 
-Tensor BatchTrainer::predict(const GlobalBatch& batch) {
+void BatchTrainer::predict(const GlobalBatch& batch, std::function<void(Tensor)> take) {
   GlobalBatch parts = batch;
   for (std::size_t replica = 0; replica < parts.size(); ++replica)
     if (data::Example& part = parts[replica]; !part.empty())
@@ -275,9 +294,18 @@ Tensor BatchTrainer::predict(const GlobalBatch& batch) {
     NoGradScope no_grad;
     return {model_.layer(examples.components(), {.training = false})};
   };
+  std::function<StepProgram::Results()> wait;
   // A model that is not compiled has no program for predict().
-  const auto results = model_.predict_step ? model_.predict_step->run(*runner_, parts, key_, step)
-                                           : runner_->run(parts, step);
+  if (model_.predict_step)
+    wait = model_.predict_step->start(*runner_, parts, key_, step);
+  else
+    wait = [results = runner_->run(parts, step)] { return results; };
+  when_done([this, wait = std::move(wait), take = std::move(take), parts = std::move(parts)] {
+    take(in_order(parts, wait()));
+  });
+}
+
+Tensor BatchTrainer::in_order(const GlobalBatch& parts, const StepProgram::Results& results) const {
   NoGradScope no_grad;
   const DeviceScope host("/cpu:0");
   std::vector<Tensor> outputs;

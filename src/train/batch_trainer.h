@@ -1,6 +1,8 @@
 // Runs single batches through a model, on every replica.
 #pragma once
 
+#include <deque>
+#include <functional>
 #include <vector>
 
 #include "tandem/data.h"
@@ -30,8 +32,12 @@ class BatchTrainer {
   std::vector<Tensor> train_on_replica(const data::Example& examples);
   // Forward pass only; updates the statistics.
   void test(const GlobalBatch& batch);
-  // The outputs for the batch, in its order, on the host.
-  Tensor predict(const GlobalBatch& batch);
+  // Passes the outputs for the batch, in its order and on the host, to `take`.
+  void predict(const GlobalBatch& batch, std::function<void(Tensor)> take);
+  // Waits until the functions above have done what they were called for, which they start only if
+  // steps run in other processes. Throws the first error. Call it before using statistics() and
+  // the results of predict().
+  void finish() { wait_for_all_but(0); }
 
   Statistics& statistics() { return statistics_; }
 
@@ -48,6 +54,11 @@ class BatchTrainer {
   // Adds the statistics that the step of a local replica returned.
   void add_statistics(std::size_t replica, const distribute::BatchSplit& split,
                       const std::vector<Tensor>& statistics);
+  // The outputs of predict() in the order of the examples, over all processes.
+  Tensor in_order(const GlobalBatch& parts, const StepProgram::Results& results) const;
+  // Adds the end of a step that was started. Waits if there are more than should be under way.
+  void when_done(std::function<void()> end);
+  void wait_for_all_but(std::size_t ahead);
   // Runs `step` through `program` and adds the statistics that it returns.
   void run(StepProgram& program, const GlobalBatch& batch, const StepRunner::Step& step);
   // One weighted loss per example: the mean over positions, or their sum if the loss is a sum.
@@ -65,6 +76,7 @@ class BatchTrainer {
   int parts_ = 1;  // per replica, see runtime/replica_invariance.h
   Statistics statistics_;
   std::string key_;  // identifies the trainable variables and the frozen layers
+  std::deque<std::function<void()>> started_;  // steps that run in other processes, in order
 };
 
 // Builds a model without variables for the elements of `data`, under the strategy that it was

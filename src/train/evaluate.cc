@@ -59,6 +59,7 @@ std::map<std::string, double> Model::evaluate(const data::Dataset& data,
         trainer.test(batch);
         bar.step(done, batch.split().total, [&] { return trainer.statistics().own_logs(); });
       });
+  trainer.finish();
   std::map<std::string, double> result = trainer.statistics().logs();
   bar.end(result);
   return result;
@@ -81,9 +82,10 @@ Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options)
   for_each_batch(
       data, options, bar, "predict", [&] { return trainer.batches_to_predict(data); },
       [&](const GlobalBatch& batch, std::int64_t done) {
-        outputs.push_back(trainer.predict(batch));
+        trainer.predict(batch, [&](Tensor output) { outputs.push_back(std::move(output)); });
         bar.step(done, batch.split().total, [] { return callbacks::Logs(); });
       });
+  trainer.finish();
   bar.end({});
   NoGradScope no_grad;
   const DeviceScope host("/cpu:0");

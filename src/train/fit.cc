@@ -32,7 +32,8 @@ class FitLoop {
         trainer_(prepare(), "fit"),
         progress_{.epoch = options.initial_epoch,
                   .data = {.pass = std::max(impl_.passes, options.initial_epoch)},
-                  .statistics = trainer_.statistics()},
+                  .statistics = trainer_.statistics(),
+                  .finish_steps = [this] { trainer_.finish(); }},
         bar_(impl_.is_chief() ? options.verbose : 0) {
     for (const Callback& callback : options.callbacks)
       (callback->runs_last() ? last_ : progress_.callbacks).push_back(callback);
@@ -98,6 +99,7 @@ class FitLoop {
     const bool whole = run_steps();
     if (progress_.step == 0)
       throw InvalidArgumentError("[fit] the data is empty: it has no batches");
+    trainer_.finish();
     Logs logs = progress_.statistics.logs();
     if (validation_.defined()) validate(logs);
     bar_.end(logs);
@@ -193,6 +195,7 @@ class FitLoop {
   }
 
   void end_batch() {
+    if (batch_logs_) trainer_.finish();
     const Logs logs = batch_logs_ ? progress_.statistics.logs() : Logs();
     for_each([&](auto& callback) { callback.on_batch_end(model_, progress_.step - 1, logs); });
   }
@@ -205,6 +208,7 @@ class FitLoop {
       if (!batch) break;
       tester.test(*batch);
     }
+    tester.finish();
     if (tester.statistics().empty())
       throw InvalidArgumentError("[fit] the validation data is empty: it has no batches");
     logs.merge(tester.statistics().logs("val_"));

@@ -209,7 +209,7 @@ void Model::save_weights(const std::filesystem::path& path) const {
 void Model::load_weights(const std::filesystem::path& path) {
   const std::vector<Variable> targets = variables();
   const CheckpointReader reader(path);
-  const std::string prefix = weights_prefix(reader);
+  const std::string prefix = weights_prefix(reader, targets);
   std::map<std::string, Tensor> tensors;
   for (const auto& [name, tensor] : reader.tensors())
     if (name.starts_with(prefix)) tensors.emplace(name.substr(prefix.size()), reader.read(name));

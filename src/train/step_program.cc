@@ -13,10 +13,27 @@ StepProgram::StepProgram(std::string what, bool run_eagerly, std::shared_ptr<Pro
       run_eagerly_(run_eagerly),
       traces_({.name = what, .input_signature = {}}, std::move(memory)) {}
 
-std::vector<std::vector<Tensor>> StepProgram::run(StepRunner& runner, const GlobalBatch& batch,
-                                                  std::string_view key,
-                                                  const StepRunner::Step& step) {
-  if (run_eagerly_ || detail::FunctionTraces::tracing()) return runner.run(batch, step);
+namespace {
+
+using Results = StepProgram::Results;
+
+std::function<Results()> ready(Results results) {
+  return [results = std::move(results)]() mutable { return std::move(results); };
+}
+
+Results by_replica(std::vector<Tensor> outputs, std::size_t replicas) {
+  const std::size_t each = outputs.size() / replicas;
+  Results results(replicas);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    results[i / each].push_back(std::move(outputs[i]));
+  return results;
+}
+
+}  // namespace
+
+std::function<Results()> StepProgram::start(StepRunner& runner, const GlobalBatch& batch,
+                                            std::string_view key, const StepRunner::Step& step) {
+  if (run_eagerly_ || detail::FunctionTraces::tracing()) return ready(runner.run(batch, step));
   detail::FunctionCall call = detail::FunctionTraces::start_call();
   call.add_to_key(key);
   const distribute::BatchSplit& split = batch.split();
@@ -43,16 +60,19 @@ std::vector<std::vector<Tensor>> StepProgram::run(StepRunner& runner, const Glob
       outputs.insert(outputs.end(), results.begin(), results.end());
     return outputs;
   };
+  if (RemoteSteps* remote = runner.remote_steps()) {
+    auto traced = traces_.trace(call, std::ref(body));
+    return [wait = remote->start(std::move(traced), std::move(call.inputs)), replicas] {
+      return by_replica(wait(), replicas);
+    };
+  }
   if (!traces_.run(call, std::ref(body))) {
     detail::FunctionTraces::keep(std::move(call));
-    return runner.run(batch, step);
+    return ready(runner.run(batch, step));
   }
-  const std::size_t each = call.outputs.size() / replicas;
-  std::vector<std::vector<Tensor>> results(replicas);
-  for (std::size_t i = 0; i < call.outputs.size(); ++i)
-    results[i / each].push_back(std::move(call.outputs[i]));
+  Results results = by_replica(std::move(call.outputs), replicas);
   detail::FunctionTraces::keep(std::move(call));
-  return results;
+  return ready(std::move(results));
 }
 
 }  // namespace tandem

@@ -14,6 +14,8 @@
 
 namespace tandem {
 
+struct TracedFunction;  // runtime/traced_function.h
+
 // A global batch, split into one part per replica of this process. The replica of an empty part is
 // inactive. If a part has examples but the count of its split is 0, its replica is a padding
 // replica.
@@ -25,6 +27,17 @@ class BatchSource {
   virtual ~BatchSource() = default;
   // None at the end of the epoch. All processes reach the end after the same number of batches.
   virtual std::optional<GlobalBatch> next() = 0;
+};
+
+// Runs steps in other processes.
+class RemoteSteps {
+ public:
+  virtual ~RemoteSteps() = default;
+  // Starts `step` with `inputs`. The returned function waits for its results and throws its error.
+  virtual std::function<std::vector<Tensor>()> start(std::shared_ptr<const TracedFunction> step,
+                                                     std::vector<Tensor> inputs) = 0;
+  // How many steps should be under way, so that all processes are busy.
+  virtual std::size_t steps_ahead() const = 0;
 };
 
 // Runs training steps on the replicas of a strategy, which implements it.
@@ -51,6 +64,9 @@ class StepRunner {
   // concurrently; in a trace one after the other. Returns the results in the order of these
   // replicas. Throws the first replica's error once all have stopped.
   virtual std::vector<std::vector<Tensor>> run(const GlobalBatch& parts, const Step& step) = 0;
+
+  // Where traced steps run; null: on this process's replicas, by run().
+  virtual RemoteSteps* remote_steps() { return nullptr; }
 
   // The runner of the strategy whose scope is open on this thread; null if there is none.
   static std::shared_ptr<StepRunner> in_scope();

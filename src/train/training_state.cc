@@ -197,6 +197,7 @@ std::string layout_over_workers(const Named& tensors,
 void save_training_state(const Model& model, const std::filesystem::path& path,
                          const std::map<std::string, std::string>& config, CheckpointSaver& saver) {
   const TrainingProgress& progress = progress_of(model, "save");
+  progress.finish_steps();
   const DeviceScope host("/cpu:0");
   Named tensors;
   put_all(tensors, kModel, values_of(model.variables()));
@@ -285,8 +286,13 @@ bool load_training_state(Model& model, const std::filesystem::path& path,
   return true;
 }
 
-std::string weights_prefix(const CheckpointReader& checkpoint) {
-  return checkpoint.metadata().contains(kTrainingState) ? kModel : "";
+std::string weights_prefix(const CheckpointReader& checkpoint,
+                           const std::vector<Variable>& variables) {
+  if (checkpoint.metadata().contains(kTrainingState)) return kModel;
+  if (variables.empty()) return {};
+  const std::string& name = variables.front().name();
+  const auto& tensors = checkpoint.tensors();
+  return !tensors.contains(name) && tensors.contains(kModel + name) ? kModel : "";
 }
 
 }  // namespace tandem

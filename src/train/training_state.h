@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,8 +25,9 @@ struct TrainingProgress {
   std::int64_t epoch = 0;  // the present one
   std::int64_t step = 0;   // completed steps of the epoch
   DataPosition data;
-  Statistics& statistics;  // of those steps
-  History history;         // of the epochs before
+  Statistics& statistics;              // of those steps
+  std::function<void()> finish_steps;  // waits for steps that run in other processes
+  History history;                     // of the epochs before
   std::vector<callbacks::Callback> callbacks;
 };
 
@@ -43,7 +45,9 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
 bool load_training_state(Model& model, const std::filesystem::path& path,
                          const std::map<std::string, std::string>& config, bool must_exist);
 
-// The prefix of the names of a checkpoint's weights: empty unless it is a training state.
-std::string weights_prefix(const CheckpointReader& checkpoint);
+// The prefix of the names of these variables in a checkpoint: "model/" in a training state and in a
+// Checkpoint with such a group, else none.
+std::string weights_prefix(const CheckpointReader& checkpoint,
+                           const std::vector<Variable>& variables);
 
 }  // namespace tandem

@@ -9,19 +9,20 @@
 #include <map>
 #include <set>
 
-#include "distribute/multi_worker_training.h"
+#include "distribute/checkpoint_training.h"
 #include "support/files.h"
 
 namespace tandem {
 namespace {
 
-using callbacks::Callback;
 using callbacks::TrainingCheckpoint;
 using distribute::DefaultStrategy;
 using distribute::MirroredStrategy;
 using distribute::MultiWorkerMirroredStrategy;
-using distribute::Strategy;
 using testing::batches;
+using testing::elsewhere;
+using testing::train_and_save;
+using testing::TrainingRun;
 using testing::ChildProcess;
 using testing::make_model;
 using testing::numbers_of;
@@ -30,71 +31,21 @@ using testing::TemporaryDirectory;
 using testing::text_of;
 using testing::values_of;
 
-std::vector<double> state_of(const Model& model) {
-  std::vector<double> numbers;
-  for (const Variable& variable : model.variables())
-    for (double value : values_of(variable.value())) numbers.push_back(value);
-  for (const Variable& variable : model.optimizer().variables())
-    for (double value : values_of(variable.value())) numbers.push_back(value);
-  return numbers;
-}
-
-struct TrainingRun {
-  std::filesystem::path path;
-  std::int64_t epochs = 2;
-  bool resume = false;
-  bool background = false;
-  bool moments = false;
-};
-
-// Trains to the end of `epochs`, saves, and returns the weights, slots and losses.
-std::string train(const Strategy& strategy, const TrainingRun& run) {
-  random::set_seed(4);
-  Sequential model = make_model(strategy, {.moments = run.moments});
-  const History history = model.fit(
-      batches(),
-      {.epochs = run.epochs,
-       .callbacks = {TrainingCheckpoint(
-           run.path, {.save_freq = 3, .resume = run.resume, .background = run.background})},
-       .verbose = 0});
-  std::vector<double> numbers = state_of(model);
-  for (double loss : history.at("loss")) numbers.push_back(loss);
-  return text_of(numbers);
-}
-
 std::string train_by(const std::string& how, const TrainingRun& run) {
   if (how == "workers") {
     const auto results = run_workers(2, [&](int) {
-      return train(
+      return train_and_save(
           MultiWorkerMirroredStrategy({.timeout = testing::kFarAway, .devices = {"/cpu:0"}}), run);
     });
     EXPECT_EQ(results[0], results[1]);
     return results[0];
   }
   ChildProcess process([&] {
-    if (how == "default") return train(DefaultStrategy(), run);
+    if (how == "default") return train_and_save(DefaultStrategy(), run);
     config::set_logical_cpus(2);
-    return train(MirroredStrategy({.devices = {"/cpu:0", "/cpu:1"}}), run);
+    return train_and_save(MirroredStrategy({.devices = {"/cpu:0", "/cpu:1"}}), run);
   });
   return process.result();
-}
-
-// Runs `body`, which may use tensors, in another process: this one starts no threads, because it
-// forks workers.
-void elsewhere(const std::function<void()>& body) {
-  ChildProcess process([&] {
-    body();
-    return std::string(::testing::Test::HasFailure() ? "failed" : "passed");
-  });
-  EXPECT_EQ(process.result(), "passed");
-}
-
-void expect_close(const std::string& text, const std::string& expected, const std::string& what) {
-  const std::vector<double> a = numbers_of(text), b = numbers_of(expected);
-  ASSERT_GT(b.size(), 100u) << expected;
-  ASSERT_EQ(a.size(), b.size()) << text.substr(0, 300);
-  for (std::size_t i = 0; i < a.size(); ++i)
-    EXPECT_NEAR(a[i], b[i], 1e-6 * std::fmax(1.0, std::abs(b[i]))) << what << ", number " << i;
 }
 
 TEST(CheckpointUnderStrategies, WorkersWriteAFileEach) {
@@ -118,38 +69,6 @@ TEST(CheckpointUnderStrategies, WorkersWriteAFileEach) {
         }
     EXPECT_EQ(writers.size(), 2u);
   });
-}
-
-// Saved under each, resumed under each: equal weights at once, and after more training the bits of
-// an uninterrupted run if replica counts agree, else its numbers up to rounding.
-TEST(CheckpointUnderStrategies, ResumesUnderAnyOther) {
-  const TemporaryDirectory directory;
-  const std::vector<std::string> ways = {"default", "mirrored", "workers"};
-  std::map<std::string, std::string> whole;
-  for (const std::string& way : ways) {
-    whole[way] = train_by(way, {.path = directory / ("whole-" + way), .epochs = 4});
-    train_by(way, {.path = directory / way, .epochs = 2});
-  }
-  for (const std::string& from : ways) {
-    const std::string saved = train_by(from, {.path = directory / "again", .epochs = 2});
-    for (const std::string& to : ways) {
-      const std::string what = from + " to " + to;
-      for (const std::int64_t epochs : {2, 4}) {
-        const std::filesystem::path copy = directory / (from + "-" + to + std::to_string(epochs));
-        elsewhere([&] {
-          convert_checkpoint(directory / from, copy, {.shards = static_cast<int>(epochs) - 1});
-        });
-        const std::string result = train_by(to, {.path = copy, .epochs = epochs, .resume = true});
-        if (epochs == 2) {
-          EXPECT_EQ(result, saved) << what << ": nothing is left to do";
-        } else if ((from == "default") == (to == "default")) {  // equally many replicas
-          EXPECT_EQ(result, whole[to]) << what;
-        } else {
-          expect_close(result, whole[to], what);
-        }
-      }
-    }
-  }
 }
 
 TEST(CheckpointUnderStrategies, WeightsOfATrainingStateLoad) {

@@ -13,9 +13,9 @@ void run(const tandem::ps::proto::Part& part, const tandem::ps::proto::RunAttrib
   constexpr std::size_t kMaxVariables = 8;
   tandem::ps::ParameterStore store;
   for (const auto& variable : part.variables())
-    if (store.num_variables() < kMaxVariables)
-      store.create(variable.id(), "v",
-                   tandem::zeros({static_cast<std::int64_t>(variable.id() % 5)}));
+    for (const auto& shard : variable.shards())
+      if (store.num_variables() < kMaxVariables)
+        store.create(shard.id(), "v", tandem::zeros({static_cast<std::int64_t>(shard.id() % 5)}));
   store.add_update(0, 0, part);
   const std::vector<tandem::Tensor> inputs(static_cast<std::size_t>(part.feeds_size()),
                                            tandem::zeros({3}));

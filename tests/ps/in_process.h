@@ -1,40 +1,25 @@
 // Runs a function as a coordinator, a worker and servers would, in one thread.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/status.h"
-#include "device/device_manager.h"
-#include "ps/parameter_store.h"
-#include "ps/part_program.h"
-#include "runtime/generator.h"
+#include "ps/direct_channel.h"
+#include "ps/server_methods.h"
+#include "ps/server_service.h"
+#include "ps/split.h"
+#include "ps/tensor_message.h"
+#include "ps/worker.h"
 #include "tandem/tandem.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::ps::testing {
-
-// A variable as a worker read it before a run.
-class PulledVariable final : public Resource {
- public:
-  PulledVariable(VariableId id, const TensorSpec& spec) : id(id), spec_(spec) {}
-  const void* identity() const override { return this; }
-  const std::string& name() const override { return name_; }
-  Device& device() const override { return DeviceManager::get().host(); }
-  const TensorSpec& spec() const override { return spec_; }
-  Tensor value() override { return pulled; }
-  Tensor writable() override { fail<InternalError>("a worker wrote a variable"); }
-
-  const VariableId id;
-  Tensor pulled;
-
- private:
-  TensorSpec spec_;
-  std::string name_ = "pulled";
-};
 
 // The trace of a callable for these arguments.
 template <class F>
@@ -47,70 +32,99 @@ std::shared_ptr<const TracedFunction> trace(F callable, const std::vector<Tensor
       call, [&](std::vector<Tensor> inputs) -> std::vector<Tensor> { return callable(inputs); });
 }
 
+// Variable 3, not divided, for functions with one variable.
+inline std::vector<Shard> variable_3(const Resource& variable) {
+  return one_shard(3, variable.spec().shape);
+}
+
 class InProcess {
  public:
-  explicit InProcess(std::shared_ptr<const TracedFunction> traced) : traced_(std::move(traced)) {
-    // The variables move to the store with their present elements.
-    function_ = split(*traced_, [this](const Resource& variable) {
-      const auto [at, added] = ids_.try_emplace(variable.identity(), ids_.size());
-      if (added) store.create(at->second, variable.name(), const_cast<Resource&>(variable).value());
-      names_.emplace(variable.name(), at->second);
-      return at->second;
-    });
-    worker_ = std::make_unique<PartProgram>(
-        function_.message.worker(), [this](VariableId id, const TensorSpec& spec) {
-          return RefPtr<Resource>(pulled_.emplace_back(make_ref<PulledVariable>(id, spec)));
-        });
-    for (int i = 0; i < function_.message.updates_size(); ++i)
-      store.add_update(0, static_cast<std::uint32_t>(i), function_.message.updates(i).part());
+  static constexpr std::uint64_t kFunction = 1;
+
+  // The variables move to the servers with their present elements. Those with at least as many rows
+  // get `shards` shards, on the servers in turn. Function 1 is added.
+  explicit InProcess(std::shared_ptr<const TracedFunction> traced, std::size_t num_servers = 1,
+                     std::int64_t shards = 1)
+      : stores(num_servers), servers(num_servers), traced_(std::move(traced)), shards_(shards) {
+    std::vector<std::shared_ptr<ServerClient>> clients;
+    for (std::size_t i = 0; i < num_servers; ++i) {
+      serve(servers[i], stores[i]);
+      servers[i].on_reply = [this](const std::string& method, const rpc::Message& reply) {
+        if (method != kApply) return;
+        const auto header = parse<proto::ApplyReply>(reply, kApply);
+        for (const auto& result : header.results()) repeated += result.repeated_call();
+      };
+      clients.push_back(std::make_shared<ServerClient>(std::make_shared<DirectChannel>(servers[i]),
+                                                       ServerClient::Limits()));
+    }
+    worker.emplace(std::move(clients));
+    function_ = split(*traced_, [this](const Resource& variable) { return shards_of(variable); });
+    for (int i = 0; i < function_.message.updates_size(); ++i) {
+      const proto::Update& update = function_.message.updates(i);
+      stores[server_of(update)].add_update(kFunction, static_cast<std::uint32_t>(i), update.part());
+    }
+    worker->add_function(kFunction, function_.message);
   }
 
   // Runs closure `closure`, `times` times. Returns the results.
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs, std::uint64_t closure, int times = 1) {
-    std::vector<proto::RunAttributes> of_worker, of_updates;
+  std::vector<Tensor> run(const std::vector<Tensor>& arguments, std::uint64_t closure,
+                          int times = 1, const std::vector<std::uint64_t>& iterators = {}) {
+    FunctionRun run{.function = kFunction,
+                    .closure = closure,
+                    .arguments = arguments,
+                    .iterators = iterators,
+                    .random = {.seed = 7, .offset = closure << 32}};
     for (const Node* node : function_.worker_attributes)
-      of_worker.push_back(attributes_of_run(*node));
+      run.worker_attributes.push_back(attributes_of_run(*node));
     for (const Node* node : function_.update_attributes)
-      of_updates.push_back(node ? attributes_of_run(*node) : proto::RunAttributes());
+      if (node) run.update_attributes.push_back(attributes_of_run(*node));
     for (const auto& action : traced_->graph->after_run()) action();
-    std::vector<Tensor> outputs;
-    for (int time = 0; time < times; ++time) {
-      for (const auto& variable : pulled_) variable->pulled = store.read(variable->id).value;
-      Generator generator({.seed = 7, .offset = closure << 32});
-      const GeneratorScope scope(generator);
-      worker_->run(inputs, of_worker, outputs);
-      for (int i = 0; i < function_.message.updates_size(); ++i)
-        apply(i, closure, outputs, of_updates[static_cast<std::size_t>(i)]);
-    }
-    outputs.resize(function_.message.results());
-    return outputs;
+    std::vector<Tensor> results;
+    for (int time = 0; time < times; ++time) results = worker->run(run);
+    return results;
   }
 
-  Tensor variable(const std::string& name) { return store.read(names_.at(name)).value; }
+  // The elements of a variable.
+  Tensor variable(const std::string& name) const {
+    std::vector<Tensor> parts;
+    for (const Shard& shard : variables_.at(name))
+      parts.push_back(stores[server_of(shard.id)].read(shard.id).value);
+    return parts.size() == 1 ? parts[0] : concat(parts, 0);
+  }
   const proto::Function& message() const { return function_.message; }
 
-  ParameterStore store;
-  int repeated = 0;
+  std::vector<ParameterStore> stores;
+  std::vector<DirectServer> servers;
+  std::optional<Worker> worker;
+  int repeated = 0;  // updates that had been applied before
 
  private:
-  void apply(int i, std::uint64_t closure, const std::vector<Tensor>& outputs,
-             const proto::RunAttributes& attributes) {
-    const proto::Update& update = function_.message.updates(i);
-    std::vector<Tensor> values;
-    for (const std::uint32_t fetch : update.inputs()) values.push_back(outputs[fetch]);
-    const bool has = update.part().attributes_size() > 0;
-    repeated += store
-                    .apply(0, static_cast<std::uint32_t>(i), closure, values,
-                           {&attributes, has ? std::size_t{1} : 0})
-                    .repeated;
+  std::vector<Shard> shards_of(const Resource& variable) {
+    const auto [at, added] = by_identity_.try_emplace(variable.identity());
+    if (!added) return at->second;
+    const Tensor value = const_cast<Resource&>(variable).value();
+    const std::int64_t rows = rows_of(value.shape());
+    const std::int64_t count = value.rank() > 0 && rows >= shards_ ? shards_ : 1;
+    std::int64_t row = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t size = rows / count + (i < rows % count ? 1 : 0);
+      const auto server = static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(stores.size());
+      const Shard shard{.id = variable_id(server, next_++), .first_row = row, .rows = size};
+      stores[server].create(shard.id, variable.name(),
+                            count == 1 ? value : slice_rows(value, row, row + size));
+      at->second.push_back(shard);
+      row += size;
+    }
+    variables_.emplace(variable.name(), at->second);
+    return at->second;
   }
 
   std::shared_ptr<const TracedFunction> traced_;
-  std::map<const void*, VariableId> ids_;
-  std::map<std::string, VariableId> names_;
+  std::int64_t shards_;
+  std::uint32_t next_ = 0;
+  std::map<const void*, std::vector<Shard>> by_identity_;
+  std::map<std::string, std::vector<Shard>> variables_;
   SplitFunction function_;
-  std::vector<RefPtr<PulledVariable>> pulled_;
-  std::unique_ptr<PartProgram> worker_;
 };
 
 }  // namespace tandem::ps::testing

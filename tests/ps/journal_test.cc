@@ -31,7 +31,7 @@ proto::Part assign_add() {
         return std::vector<Tensor>();
       },
       {zeros({2})});
-  return split(*traced, [](const Resource&) { return VariableId{3}; }).message.updates(0).part();
+  return split(*traced, testing::variable_3).message.updates(0).part();
 }
 
 void add(ParameterStore& store, std::uint64_t closure, double value = 1) {
@@ -98,7 +98,7 @@ TEST_F(Journaled, TrainingContinuesWithTheSameBits) {
       const auto [at, added] = ids.try_emplace(variable.identity(), ids.size());
       if (added)
         process->store.create(at->second, variable.name(), const_cast<Resource&>(variable).value());
-      return at->second;
+      return one_shard(at->second, variable.spec().shape);
     });
     process->store.add_update(0, 0, function.message.updates(0).part());
     for (std::uint64_t step = 0; step < 6; ++step) {

@@ -24,7 +24,7 @@ void add_assign_add(ParameterStore& store, std::int64_t size) {
         return std::vector<Tensor>();
       },
       {zeros({size})});
-  const SplitFunction function = split(*traced, [](const Resource&) { return VariableId{3}; });
+  const SplitFunction function = split(*traced, testing::variable_3);
   store.add_update(0, 0, function.message.updates(0).part());
 }
 

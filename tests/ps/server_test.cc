@@ -128,7 +128,7 @@ proto::Part assign_add(std::int64_t size) {
         return std::vector<Tensor>();
       },
       {zeros({size})});
-  return split(*traced, [](const Resource&) { return VariableId{3}; }).message.updates(0).part();
+  return split(*traced, testing::variable_3).message.updates(0).part();
 }
 
 TEST_F(ParameterServer, AppliesUpdatesOfAClosureOnce) {

@@ -108,7 +108,8 @@ TEST(Split, RepeatedClosuresUpdateOnce) {
     EXPECT_EQ(a.variable(variable.name()).to_vector<float>(),
               b.variable(variable.name()).to_vector<float>())
         << variable.name();
-  EXPECT_EQ(b.store.num_remembered(), 3u * static_cast<std::size_t>(b.message().updates_size()));
+  EXPECT_EQ(b.stores[0].num_remembered(),
+            3u * static_cast<std::size_t>(b.message().updates_size()));
 }
 
 TEST(Split, EachUpdateIsOneOperationOnItsVariableAndSlots) {
@@ -199,7 +200,7 @@ TEST(Split, InputsAreChecked) {
       trace([](const auto& inputs) { return std::vector<Tensor>{inputs[0] * 2.0}; }, {ones({2})});
   InProcess run(traced);
   EXPECT_EQ(run.run({ones({2})}, 0)[0].to_vector<float>(), (std::vector<float>{2, 2}));
-  expect_error<InvalidArgumentError>([&] { run.run({}, 1); }, "[step] expected 1 inputs, got 0");
+  expect_error<InvalidArgumentError>([&] { run.run({}, 1); }, "[step] expected 1 arguments, got 0");
   expect_error<InvalidArgumentError>([&] { run.run({ones({3})}, 1); },
                                      "expected input 0 of shape (2,) and dtype float32, got (3,)");
 }
@@ -214,12 +215,12 @@ TEST(Split, ElementsOfIteratorsAreInputs) {
     const Tensor first = numbers.next()[0];
     return std::vector<Tensor>{inputs[0] * numbers.next()[0] - first};
   }));
+  run.worker->add_iterator(4, data::Dataset::from_tensor_slices(constant({5.0f, 7.0f})).iterate());
   ASSERT_EQ(run.message().elements_size(), 2);
   EXPECT_EQ(run.message().elements(0).iterator(), 0u);
   EXPECT_EQ(run.message().elements(0).tensors(), 1u);
   EXPECT_EQ(run.message().arguments(), 1u);
-  EXPECT_EQ(run.run({ones({2}), constant(5.0f), constant(7.0f)}, 0)[0].to_vector<float>(),
-            (std::vector<float>{2, 2}));
+  EXPECT_EQ(run.run({ones({2})}, 0, 1, {4})[0].to_vector<float>(), (std::vector<float>{2, 2}));
 }
 
 TEST(Split, AttributesOfARunMayChangeNumbersOnly) {
@@ -235,7 +236,7 @@ TEST(Split, AttributesOfARunMayChangeNumbersOnly) {
   const SplitFunction function = split(*traced, [&](const Resource& variable) {
     const VariableId id = store.num_variables();
     store.create(id, variable.name(), const_cast<Resource&>(variable).value());
-    return id;
+    return one_shard(id, variable.spec().shape);
   });
   store.add_update(0, 0, function.message.updates(0).part());
   ASSERT_TRUE(function.update_attributes[0]);
@@ -264,8 +265,8 @@ TEST(Split, CorruptPartsAreRefused) {
         return std::vector<Tensor>{inputs[0] * 2.0};
       },
       {ones({2})});
-  const auto zero = [](const Resource&) -> VariableId { return 0; };
-  const SplitFunction function = split(*traced, zero);
+  const SplitFunction function =
+      split(*traced, [](const Resource& variable) { return one_shard(0, variable.spec().shape); });
   ParameterStore store;
   store.create(0, "w", zeros({2}));
   const proto::Part& good = function.message.updates(0).part();
@@ -279,7 +280,13 @@ TEST(Split, CorruptPartsAreRefused) {
   refused([](proto::Part& part) { part.set_feeds(0, part.variables(0).node()); });
   refused([](proto::Part& part) { part.add_attributes(99); });
   refused([](proto::Part& part) { part.mutable_variables(0)->set_node(99); });
-  refused([](proto::Part& part) { part.mutable_variables(0)->set_id(5); });
+  refused([](proto::Part& part) { part.mutable_variables(0)->mutable_shards(0)->set_id(5); });
+  refused([](proto::Part& part) { part.mutable_variables(0)->mutable_shards(0)->set_rows(1); });
+  refused([](proto::Part& part) { part.mutable_variables(0)->clear_shards(); });
+  refused([](proto::Part& part) {
+    part.mutable_variables(0)->mutable_shards(0)->set_rows(1);
+    part.mutable_variables(0)->add_shards()->set_rows(1);
+  });
   refused([](proto::Part& part) { part.clear_variables(); });
   refused([](proto::Part& part) { part.add_fetches()->set_output(4); });
   store.add_update(1, 0, good);

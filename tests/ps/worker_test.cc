@@ -56,8 +56,9 @@ class Cluster {
     traced_ = std::move(traced);
     std::uint32_t next = 0;
     function_ = split(*traced_, [&](const Resource& variable) {
+      const Shape& shape = variable.spec().shape;
       const auto [at, added] = ids_.try_emplace(variable.identity(), 0);
-      if (!added) return at->second;
+      if (!added) return one_shard(at->second, shape);
       // Slots are with their variables: all variables of one layer are on one server.
       const std::uint32_t server = variable.name().find("b/") == std::string::npos ? 0 : 1;
       at->second = variable_id(server, next++);
@@ -66,13 +67,13 @@ class Cluster {
                                            .name = variable.name(),
                                            .value = const_cast<Resource&>(variable).value()};
       clients[server]->create({&made, 1}).wait();
-      return at->second;
+      return one_shard(at->second, shape);
     });
     for (int i = 0; i < function_.message.updates_size(); ++i) {
       const proto::Part& part = function_.message.updates(i).part();
       const std::pair<std::uint32_t, const proto::Part*> update{static_cast<std::uint32_t>(i),
                                                                 &part};
-      clients[server_of(part.variables(0).id())]->add_updates(id, {&update, 1}).wait();
+      clients[server_of(function_.message.updates(i))]->add_updates(id, {&update, 1}).wait();
     }
     for (WorkerClient& worker : workers) worker.add_function(id, function_.message, kLimit);
   }
@@ -93,7 +94,7 @@ class Cluster {
   }
 
   std::vector<Tensor> run(std::size_t worker, const FunctionRun& run) {
-    return workers[worker].run(run, worker_states[worker]->incarnation(), kLimit).wait();
+    return workers[worker].run(run, worker_states[worker]->incarnation(), kLimit).wait().tensors;
   }
   Tensor variable(const std::string& name) {
     const VariableId id = ids_by_name.at(name);

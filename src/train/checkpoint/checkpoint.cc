@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <exception>
 
 #include "core/log.h"
@@ -8,6 +7,7 @@
 #include "tandem/device.h"
 #include "tandem/random.h"
 #include "train/checkpoint/file_errors.h"
+#include "train/checkpoint/numbered_files.h"
 #include "train/checkpoint/restore.h"
 #include "train/checkpoint/saver.h"
 
@@ -133,20 +133,9 @@ std::filesystem::path CheckpointManager::save(std::int64_t step,
 }
 
 std::vector<std::filesystem::path> CheckpointManager::checkpoints() const {
-  constexpr std::string_view kSuffix = ".safetensors";
-  const std::string prefix = options_.name + "-";
-  std::vector<std::pair<std::int64_t, std::filesystem::path>> found;
-  for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
-    std::int64_t step = 0;
-    const char* const end = name.data() + name.size() - kSuffix.size();
-    const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, step);
-    if (error == std::errc() && stop == end && step >= 0) found.emplace_back(step, entry.path());
-  }
-  std::sort(found.begin(), found.end());
   std::vector<std::filesystem::path> paths;
-  for (const auto& [step, path] : found) paths.push_back(path);
+  for (auto& [step, path] : numbered_files(directory_, options_.name))
+    paths.push_back(std::move(path));
   return paths;
 }
 

@@ -1,0 +1,174 @@
+#include "data/description.h"
+
+#include <utility>
+
+#include "core/status.h"
+
+namespace tandem::data {
+namespace {
+
+// Limits of what one message may make: streams call each other, and some have threads.
+constexpr int kMaxStages = 256;
+constexpr std::int64_t kMaxStreams = 4096;
+
+template <class... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  fail<InvalidArgumentError>("[Dataset] the description is not valid: {}",
+                             fmt::format(format, std::forward<Args>(args)...));
+}
+
+Example tensors_at(const proto::Stage::Tensors& message, std::span<const Tensor> tensors) {
+  std::vector<Tensor> found;
+  for (const std::uint32_t index : message.tensors()) {
+    if (index >= tensors.size())
+      refuse("expected a tensor below {}, got {}", tensors.size(), index);
+    found.push_back(tensors[index]);
+  }
+  return Example(std::move(found));
+}
+
+NodePtr prefetch_of(const proto::Stage::Prefetch& stage, NodePtr input) {
+  if (stage.device().empty()) return prefetch_node(std::move(input), stage.buffer_size());
+  return prefetch_to_device_node(std::move(input), stage.device(), stage.buffer_size());
+}
+
+NodePtr every_of(const proto::Stage::Every& stage, NodePtr input) {
+  if (stage.step() == 1) return skip_node(std::move(input), stage.first());
+  return shard_node(std::move(input), stage.step(), stage.first());
+}
+
+NodePtr auto_shard_of(std::uint32_t policy, NodePtr input) {
+  if (policy > static_cast<std::uint32_t>(AutoShardPolicy::kOff))
+    refuse("unknown sharding policy {}", policy);
+  return auto_shard_node(std::move(input), static_cast<AutoShardPolicy>(policy));
+}
+
+NodePtr transformation_of(const proto::Stage& stage, NodePtr input) {
+  using Stage = proto::Stage;
+  switch (stage.kind_case()) {
+    case Stage::kShuffle: {
+      const Stage::Shuffle& shuffle = stage.shuffle();
+      return shuffle_node(
+          std::move(input), shuffle.buffer_size(),
+          {.seed = shuffle.seed(), .reshuffle_each_iteration = shuffle.reshuffle_each_iteration()});
+    }
+    case Stage::kBatch:
+      return batch_node(std::move(input), stage.batch().size(),
+                        {.drop_remainder = stage.batch().drop_remainder()});
+    case Stage::kRepeat: return repeat_node(std::move(input), stage.repeat());
+    case Stage::kTake: return take_node(std::move(input), stage.take());
+    case Stage::kEvery: return every_of(stage.every(), std::move(input));
+    case Stage::kCache: return cache_node(std::move(input));
+    case Stage::kPrefetch: return prefetch_of(stage.prefetch(), std::move(input));
+    case Stage::kAutoShard: return auto_shard_of(stage.auto_shard(), std::move(input));
+    default: refuse("a stage of an unknown kind");
+  }
+}
+
+// The node of a stage. `registered` makes the node of a registered dataset.
+NodePtr node_of(const proto::Stage& stage, std::vector<NodePtr> inputs,
+                std::span<const Tensor> tensors,
+                const std::function<NodePtr(const std::string& name)>& registered) {
+  const auto expect_inputs = [&](std::size_t count) {
+    if (inputs.size() != count) refuse("a stage of {} inputs, expected {}", inputs.size(), count);
+  };
+  switch (stage.kind_case()) {
+    case proto::Stage::kFromTensors:
+      expect_inputs(0);
+      return tensors_node(tensors_at(stage.from_tensors(), tensors));
+    case proto::Stage::kFromTensorSlices:
+      expect_inputs(0);
+      return slices_node(tensors_at(stage.from_tensor_slices(), tensors));
+    case proto::Stage::kRegistered: expect_inputs(0); return registered(stage.registered().name());
+    case proto::Stage::kZip: return zip_node(std::move(inputs));
+    default: expect_inputs(1); return transformation_of(stage, std::move(inputs[0]));
+  }
+}
+
+}  // namespace
+
+Dataset dataset_of(const proto::Dataset& message, std::span<const Tensor> tensors,
+                   const distribute::InputContext& context) {
+  if (message.stages().empty() || message.stages_size() > kMaxStages)
+    refuse("expected 1 to {} stages, got {}", kMaxStages, message.stages_size());
+  const PipelineScope scope;
+  std::vector<NodePtr> nodes;
+  std::vector<std::int64_t> streams;  // that one pass over the node opens
+  for (const proto::Stage& stage : message.stages()) {
+    std::vector<NodePtr> inputs;
+    std::int64_t& opened = streams.emplace_back(1);
+    for (const std::uint32_t index : stage.inputs()) {
+      if (index >= nodes.size())
+        refuse("stage {} has input {}, which does not precede it", nodes.size(), index);
+      inputs.push_back(nodes[index]);
+      opened += streams[index];
+    }
+    if (opened > kMaxStreams) refuse("a pass opens more than {} streams", kMaxStreams);
+    nodes.push_back(
+        node_of(stage, std::move(inputs), tensors, [&](const std::string& name) -> NodePtr {
+          return call_dataset_fn(registered_fn(name), context).node();
+        }));
+  }
+  return Dataset(nodes.back());
+}
+
+std::uint32_t StageWriter::add(const DatasetNode& node) {
+  const auto found = stages_.find(&node);
+  if (found != stages_.end()) return found->second;
+  proto::Stage stage = node.describe(*this);
+  if (to_.message.stages_size() == kMaxStages)
+    fail<UnimplementedError>("[Dataset] a pipeline of more than {} stages cannot be described",
+                             kMaxStages);
+  std::vector<NodePtr> inputs;
+  for (const std::uint32_t index : stage.inputs()) inputs.push_back(rebuilt_[index]);
+  rebuilt_.push_back(node_of(stage, std::move(inputs), to_.tensors, [&](const std::string&) {
+    return NodePtr(NodePtr(), &node);
+  }));  // which outlives the writer
+  *to_.message.add_stages() = std::move(stage);
+  const auto index = static_cast<std::uint32_t>(rebuilt_.size() - 1);
+  stages_.emplace(&node, index);
+  return index;
+}
+
+proto::Stage StageWriter::stage(std::span<const DatasetNode* const> inputs) {
+  proto::Stage stage;
+  for (const DatasetNode* input : inputs) stage.add_inputs(add(*input));
+  return stage;
+}
+
+void StageWriter::set_tensors(std::span<const Tensor> tensors, proto::Stage::Tensors& to) {
+  for (const Tensor& tensor : tensors) {
+    to.add_tensors(static_cast<std::uint32_t>(to_.tensors.size()));
+    to_.tensors.push_back(tensor);
+  }
+}
+
+std::vector<ComponentSpec> StageWriter::spec_of(const DatasetNode& node) const {
+  if (Spec spec = rebuilt_[stages_.at(&node)]->spec()) return *spec;
+  const PipelineScope scope;
+  Example first;
+  if (!node.elements(0)->next(first))
+    fail<FailedPreconditionError>(
+        "[Dataset] expected an element whose dtypes and shapes are those of the others, got none: "
+        "the element_spec() of the dataset is not known");
+  return spec_like(first);
+}
+
+void refuse_stage(std::string_view stage, std::string_view reason) {
+  fail<UnimplementedError>(
+      "[{}] a dataset with this stage cannot be sent to workers, because {}. Register the dataset "
+      "in the workers' program, data::register_dataset(NAME, ...), and use "
+      "data::registered_dataset(NAME)",
+      stage, reason);
+}
+
+DatasetDescription describe(const Dataset& dataset) {
+  DatasetDescription description;
+  const PipelineScope scope;
+  StageWriter writer(description);
+  writer.add(*dataset.node());
+  description.element_spec = writer.spec_of(*dataset.node());
+  return description;
+}
+
+}  // namespace tandem::data

@@ -1,0 +1,122 @@
+// Datasets by name.
+#include "tandem/registered_datasets.h"
+
+#include <map>
+#include <mutex>
+
+#include "core/status.h"
+#include "data/description.h"
+#include "runtime/variable_impl.h"
+
+namespace tandem::data {
+namespace {
+
+class Registry {
+ public:
+  static Registry& get() {
+    static Registry registry;
+    return registry;
+  }
+  void add(const std::string& name, DatasetFn make) {
+    const std::lock_guard lock(mutex_);
+    if (!functions_.try_emplace(name, std::move(make)).second)
+      fail<AlreadyExistsError>("[register_dataset] a dataset '{}' is registered already", name);
+  }
+  // Empty if there is none.
+  DatasetFn find(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = functions_.find(name);
+    return found == functions_.end() ? DatasetFn() : found->second;
+  }
+
+ private:
+  mutable std::mutex mutex_;  // guards the following
+  std::map<std::string, DatasetFn> functions_;
+};
+
+class NoVariables final : public VariableCreator {
+ public:
+  RefPtr<VariableImpl> create(const Tensor&, VariableOptions options) override {
+    fail<InvalidArgumentError>(
+        "Creating variables in `dataset_fn` is not allowed. Variable '{}' was made by the function "
+        "of a dataset",
+        options.name);
+  }
+};
+
+// Makes this program's dataset when it is first needed.
+class RegisteredNode final : public DatasetNode {
+ public:
+  RegisteredNode(std::string name, std::vector<ComponentSpec> spec)
+      : DatasetNode(0), name_(std::move(name)), spec_(std::move(spec)) {}
+  StreamPtr<Example> elements(std::uint64_t epoch) const override { return made().elements(epoch); }
+  std::int64_t cardinality() const override {
+    return is_here() ? made().cardinality() : kUnknownCardinality;
+  }
+  Spec spec() const override {
+    if (!spec_.empty()) return spec_;
+    return is_here() ? made().spec() : std::nullopt;
+  }
+  NodePtr shard_files(const FileShard& shard) const override { return made().shard_files(shard); }
+  AutoShardPolicy auto_shard_policy() const override {
+    return is_here() ? made().auto_shard_policy() : AutoShardPolicy::kAuto;
+  }
+  proto::Stage describe(StageWriter& writer) const override {
+    proto::Stage stage = writer.stage();
+    stage.mutable_registered()->set_name(name_);
+    return stage;
+  }
+
+ private:
+  bool is_here() const { return Registry::get().find(name_) != nullptr; }
+  const DatasetNode& made() const {
+    const std::lock_guard lock(mutex_);
+    if (!made_) made_ = call_dataset_fn(registered_fn(name_), {}).node();
+    return *made_;
+  }
+
+  std::string name_;
+  std::vector<ComponentSpec> spec_;
+  mutable std::mutex mutex_;  // guards the following
+  mutable NodePtr made_;
+};
+
+}  // namespace
+
+DatasetFn registered_fn(const std::string& name) {
+  DatasetFn found = Registry::get().find(name);
+  if (!found)
+    fail<NotFoundError>(
+        "[registered_dataset] no dataset '{}' is registered in this program: call "
+        "data::register_dataset() first; a program that only refers to it passes its element_spec",
+        name);
+  return found;
+}
+
+Dataset call_dataset_fn(const DatasetFn& make, const distribute::InputContext& context) {
+  const PipelineScope scope;
+  NoVariables creator;
+  const VariableCreatorScope no_variables(&creator);
+  Dataset dataset = make(context);
+  if (!dataset.defined())
+    fail<InvalidArgumentError>(
+        "[Dataset] expected the function of a dataset to return one, got an undefined dataset");
+  return dataset;
+}
+
+void register_dataset(const std::string& name, DatasetFn make) {
+  if (name.empty())
+    fail<InvalidArgumentError>("[register_dataset] expected a name, got an empty one");
+  if (!make)
+    fail<InvalidArgumentError>("[register_dataset] expected a function for '{}', got an empty one",
+                               name);
+  Registry::get().add(name, std::move(make));
+}
+
+Dataset registered_dataset(const std::string& name, std::vector<ComponentSpec> element_spec) {
+  if (name.empty())
+    fail<InvalidArgumentError>("[registered_dataset] expected a name, got an empty one");
+  return Dataset(std::make_shared<RegisteredNode>(name, std::move(element_spec)));
+}
+
+}  // namespace tandem::data

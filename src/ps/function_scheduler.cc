@@ -1,0 +1,64 @@
+#include "ps/function_scheduler.h"
+
+#include "core/status.h"
+#include "graph/graph.h"
+#include "ps/split.h"
+#include "runtime/generator.h"
+#include "runtime/variable_name.h"
+
+namespace tandem::ps {
+namespace {
+
+// The state of the random operations of a call that starts now. Advances the thread's generator as
+// a call that runs here would.
+random::GeneratorState random_state_of_call(const TracedFunction& function) {
+  const random::GeneratorState state = Generator::current().state();
+  random::GeneratorState next = state;
+  next.offset += function.random_count;
+  if (function.last_random) next.offset += function.last_random->total();
+  Generator::current().set_state(next);
+  return state;
+}
+
+}  // namespace
+
+const FunctionScheduler::Sent& FunctionScheduler::send(
+    const std::shared_ptr<const TracedFunction>& function) {
+  const auto found = sent_.find(function.get());
+  if (found != sent_.end()) return found->second;
+  SplitFunction parts = split(*function, [&](const Resource& variable) {
+    std::vector<Shard> shards = servers_->find(variable.identity());
+    if (shards.empty())
+      fail<FailedPreconditionError>(
+          "[{}] uses variable {}, which is not on the parameter servers: create it in the scope of "
+          "the ParameterServerStrategy",
+          function->name, quoted_name(variable.name(), variable.spec()));
+    return shards;
+  });
+  Sent sent{.function = function,
+            .id = sent_.size(),
+            .worker_attributes = std::move(parts.worker_attributes),
+            .update_attributes = std::move(parts.update_attributes)};
+  servers_->add_updates(sent.id, parts.message);
+  coordinator_.add_function(sent.id, std::move(parts.message));
+  return sent_.emplace(function.get(), std::move(sent)).first->second;
+}
+
+std::shared_ptr<RemoteResult> FunctionScheduler::schedule(
+    const std::shared_ptr<const TracedFunction>& function, std::vector<Tensor> arguments,
+    std::vector<std::uint64_t> iterators) {
+  const std::lock_guard lock(mutex_);
+  const Sent& sent = send(function);
+  FunctionRun run{.function = sent.id,
+                  .arguments = std::move(arguments),
+                  .iterators = std::move(iterators),
+                  .random = random_state_of_call(*function)};
+  for (const Node* node : sent.worker_attributes)
+    run.worker_attributes.push_back(attributes_of_run(*node));
+  for (const Node* node : sent.update_attributes)
+    if (node) run.update_attributes.push_back(attributes_of_run(*node));
+  for (const auto& action : function->graph->after_run()) action();
+  return coordinator_.schedule(std::move(run));
+}
+
+}  // namespace tandem::ps

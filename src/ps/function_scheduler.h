@@ -1,0 +1,46 @@
+// Schedules traced functions on the workers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "ps/coordinator.h"
+#include "ps/variable_servers.h"
+
+namespace tandem::ps {
+
+// Sends each function once to the servers and, by the coordinator, to the workers. Thread-safe.
+class FunctionScheduler {
+ public:
+  FunctionScheduler(std::shared_ptr<VariableServers> servers, Coordinator& coordinator)
+      : servers_(std::move(servers)), coordinator_(coordinator) {}
+
+  // Schedules a call with these tensors among the arguments. `iterators`: the coordinator's, in the
+  // order of the iterators among the arguments. The learning rates, step numbers and random numbers
+  // of the call are the next ones of this process, as if the function ran here.
+  //
+  // Throws FailedPreconditionError for a function that uses variables of other strategies,
+  // UnimplementedError as split(), and as Coordinator::schedule().
+  std::shared_ptr<RemoteResult> schedule(const std::shared_ptr<const TracedFunction>& function,
+                                         std::vector<Tensor> arguments,
+                                         std::vector<std::uint64_t> iterators);
+
+ private:
+  struct Sent {
+    std::shared_ptr<const TracedFunction> function;  // keeps the nodes below
+    std::uint64_t id = 0;
+    std::vector<const Node*> worker_attributes, update_attributes;  // SplitFunction
+  };
+
+  const Sent& send(const std::shared_ptr<const TracedFunction>& function);
+
+  const std::shared_ptr<VariableServers> servers_;
+  Coordinator& coordinator_;
+  std::mutex mutex_;  // one call at a time
+  std::map<const TracedFunction*, Sent> sent_;
+};
+
+}  // namespace tandem::ps

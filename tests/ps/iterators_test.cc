@@ -1,0 +1,259 @@
+// Datasets of the workers: closures that take elements from iterators, and workers that are
+// restarted in the middle. Each worker is a server in this process.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "data/description.h"
+#include "data/pipelines.h"
+#include "ps/coordinator.h"
+#include "ps/in_process.h"
+#include "ps/server_service.h"
+#include "rpc/grpc/grpc_transport.h"
+#include "support/expects.h"
+#include "support/tensors.h"
+
+namespace tandem::ps {
+namespace {
+
+using namespace std::chrono_literals;
+using data::Dataset;
+using data::describe;
+using data::Example;
+using tandem::testing::elements_of;
+using tandem::testing::expect_error;
+using tandem::testing::numbers;
+
+// One server and two workers, and the function that returns the next element and adds 1 to v.
+class WorkersIterators : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kWorkers = 2;
+
+  void SetUp() override {
+    TANDEM_REQUIRE(rpc::has_grpc(), "grpc");
+    server_ = rpc::make_grpc_server({.token = "secret"});
+    serve(*server_, store);
+    server_->start();
+    for (std::size_t i = 0; i < kWorkers; ++i) start_worker(i, 0);
+    Variable v(constant(0.0f), {.name = "v"});
+    data::Iterator elements = numbers(1).iterate();
+    tandem::detail::FunctionTraces traces({.name = "step"});
+    tandem::detail::FunctionCall call;
+    call.passes = {elements.pass()};
+    const auto traced = traces.trace(call, [&](const std::vector<Tensor>&) {
+      v.assign_add(ones({}));
+      return std::vector<Tensor>{elements.next()[0] + 0};
+    });
+    function_ = split(*traced, [](const Resource&) { return VariableId{3}; });
+    store.create(3, "v", zeros({}));
+    store.add_update(0, 0, function_.message.updates(0).part());
+  }
+
+  void start_worker(std::size_t i, std::uint16_t port) {
+    const auto client = std::make_shared<ServerClient>(channel(server_->port(), "ps:0"),
+                                                       ServerClient::Limits{.call = 10s});
+    states_[i] = std::make_unique<Worker>(std::vector{client});
+    workers_[i] = rpc::make_grpc_server({.port = port, .token = "secret"});
+    serve(*workers_[i], *states_[i]);
+    workers_[i]->start();
+  }
+  void stop_worker(std::size_t i) {
+    ports_[i] = workers_[i]->port();
+    workers_[i]->stop(0ms);
+    workers_[i].reset();
+  }
+  void restart_worker(std::size_t i) {
+    stop_worker(i);
+    start_worker(i, ports_[i]);
+  }
+
+  static std::shared_ptr<rpc::Channel> channel(std::uint16_t port, std::string task) {
+    return rpc::make_grpc_channel({.host = "127.0.0.1",
+                                   .port = port,
+                                   .task = std::move(task),
+                                   .caller = "test",
+                                   .token = "secret"});
+  }
+  std::unique_ptr<Coordinator> coordinator(std::size_t workers = kWorkers) {
+    std::vector<Coordinator::WorkerTask> tasks;
+    for (std::size_t i = 0; i < workers; ++i) {
+      const std::string name = fmt::format("worker:{}", i);
+      tasks.push_back({.name = name, .channel = channel(workers_[i]->port(), name)});
+    }
+    auto made = std::make_unique<Coordinator>(std::move(tasks), Coordinator::Options{});
+    made->add_function(0, function_.message);
+    return made;
+  }
+  static std::shared_ptr<RemoteResult> take(Coordinator& from, std::uint64_t iterator = 7) {
+    return from.schedule({.function = 0, .iterators = {iterator}});
+  }
+  static int value(const std::shared_ptr<RemoteResult>& result) {
+    return result->wait(20s)[0].item<std::int32_t>();
+  }
+  static std::vector<std::int32_t> take_some(Coordinator& from, int count) {
+    std::vector<std::int32_t> values;
+    for (int i = 0; i < count; ++i) values.push_back(value(take(from)));
+    return values;
+  }
+
+  ParameterStore store;
+  std::unique_ptr<rpc::Server> server_;
+  std::unique_ptr<Worker> states_[kWorkers];
+  std::unique_ptr<rpc::Server> workers_[kWorkers];
+  std::uint16_t ports_[kWorkers] = {};
+  SplitFunction function_;
+};
+
+Dataset shuffled() { return numbers(12).shuffle(5, {.seed = 3}).repeat(3); }
+
+TEST_F(WorkersIterators, EveryWorkerTakesAllElementsInOrder) {
+  constexpr int kElements = 200;
+  const auto coordinated = coordinator();
+  coordinated->add_iterator(7, describe(numbers(kElements).repeat()));
+  std::vector<std::shared_ptr<RemoteResult>> results;
+  for (int i = 0; i < kElements; ++i) results.push_back(take(*coordinated));
+  std::map<int, int> times;
+  for (const auto& result : results) ++times[value(result)];
+  // Element 0 to n-1 of one worker and 0 to m-1 of the other.
+  int seen = 0;
+  for (const auto& [element, count] : times) {
+    EXPECT_LE(count, 2);
+    seen += count;
+  }
+  EXPECT_EQ(seen, kElements);
+  EXPECT_EQ(times.begin()->first, 0);
+  EXPECT_EQ(times.rbegin()->first, static_cast<int>(times.size()) - 1);
+}
+
+TEST_F(WorkersIterators, RestartedWorkerContinuesWhereItWas) {
+  const auto coordinated = coordinator(1);
+  coordinated->add_iterator(7, describe(shuffled()));
+  std::vector<std::int32_t> taken = take_some(*coordinated, 7);
+  restart_worker(0);
+  for (const int element : take_some(*coordinated, 13)) taken.push_back(element);
+  restart_worker(0);
+  for (const int element : take_some(*coordinated, 16)) taken.push_back(element);
+  EXPECT_EQ(taken, elements_of(shuffled()));
+  take(*coordinated);
+  expect_error<OutOfRangeError>([&] { coordinated->join(); }, "[step] End of sequence");
+}
+
+// The worker dies when it has taken the element, and before it has sent the update.
+TEST_F(WorkersIterators, ElementOfALostClosureIsTakenAgain) {
+  const auto coordinated = coordinator(1);
+  coordinated->add_iterator(7, describe(shuffled()));
+  std::vector<std::int32_t> taken = take_some(*coordinated, 4);
+  const std::uint16_t port = server_->port();
+  server_->stop(0ms);
+  const auto lost = take(*coordinated);
+  std::this_thread::sleep_for(
+      50ms);  // probably enough: else it takes no element, which is the same
+  stop_worker(0);
+  server_ = rpc::make_grpc_server({.port = port, .token = "secret"});
+  serve(*server_, store);
+  server_->start();
+  start_worker(0, ports_[0]);
+  taken.push_back(value(lost));
+  for (const int element : take_some(*coordinated, 5)) taken.push_back(element);
+  std::vector<std::int32_t> expected = elements_of(shuffled());
+  expected.resize(taken.size());
+  EXPECT_EQ(taken, expected);
+  EXPECT_EQ(store.read(3).value.item<float>(), static_cast<float>(taken.size()));
+}
+
+// Each worker's closures have consecutive elements, whatever happens.
+TEST_F(WorkersIterators, RestartsLeaveOutAndRepeatNoElement) {
+  constexpr int kClosures = 300;
+  const auto coordinated = coordinator();
+  coordinated->add_iterator(7, describe(numbers(kClosures)));
+  std::vector<std::shared_ptr<RemoteResult>> results;
+  for (int i = 0; i < kClosures; ++i) {
+    results.push_back(take(*coordinated));
+    if (i % 60 == 30) {
+      while (coordinated->counts().finished < i - 20) std::this_thread::sleep_for(1ms);
+      restart_worker(static_cast<std::size_t>(i / 60) % kWorkers);
+    }
+  }
+  std::map<int, int> times;
+  for (const auto& result : results) ++times[value(result)];
+  int both = 0, one = 0;  // elements of both workers, and of one
+  while (times.contains(both) && times[both] == 2) ++both;
+  while (times.contains(both + one) && times[both + one] == 1) ++one;
+  EXPECT_EQ(2 * both + one, kClosures);
+  EXPECT_EQ(static_cast<int>(times.size()), both + one);
+  EXPECT_EQ(store.read(3).value.item<float>(), static_cast<float>(kClosures));
+  EXPECT_GE(coordinated->counts().lost_workers, 3);
+}
+
+TEST_F(WorkersIterators, StartAtAPositionOfAnEpoch) {
+  const auto coordinated = coordinator(1);
+  const Dataset dataset = numbers(12).shuffle(12, {.seed = 9});
+  coordinated->add_iterator(7, describe(dataset), {.epoch = 4, .skip = 2});
+  EXPECT_EQ(take_some(*coordinated, 10), elements_of(dataset.iterate({.epoch = 4, .skip = 2})));
+}
+
+TEST_F(WorkersIterators, RegisteredDatasetIsThatOfTheWorkersProgram) {
+  std::atomic<int> made = 0;
+  data::register_dataset("squares", [&](const distribute::InputContext& context) {
+    EXPECT_EQ(context.num_input_pipelines, 1);
+    EXPECT_EQ(context.input_pipeline_id, 0);
+    ++made;
+    return numbers(20).map([](const Example& e) { return Example(e[0] * e[0]); });
+  });
+  const auto coordinated = coordinator(1);
+  coordinated->add_iterator(
+      7, describe(data::registered_dataset("squares", {{int32, Shape::scalar()}})));
+  EXPECT_EQ(take_some(*coordinated, 3), (std::vector<std::int32_t>{0, 1, 4}));
+  restart_worker(0);
+  EXPECT_EQ(take_some(*coordinated, 2), (std::vector<std::int32_t>{9, 16}));
+  EXPECT_EQ(made, 2);
+  coordinated->add_iterator(
+      8, describe(data::registered_dataset("cubes", {{int32, Shape::scalar()}})));
+  take(*coordinated, 8);
+  expect_error<NotFoundError>([&] { coordinated->join(); }, "no dataset 'cubes' is registered");
+}
+
+TEST_F(WorkersIterators, RemovedIteratorLeavesTheWorker) {
+  const auto coordinated = coordinator(1);
+  coordinated->add_iterator(7, describe(numbers(4)));
+  coordinated->add_iterator(8, describe(numbers(4)));
+  const auto queued = take(*coordinated);
+  coordinated->remove_iterator(7);
+  EXPECT_EQ(value(queued), 0);
+  expect_error<NotFoundError>([&] { take(*coordinated); }, "iterator 7 was not added");
+  EXPECT_EQ(value(take(*coordinated, 8)), 0);
+  const FunctionRun run{.function = 0, .iterators = {7}};
+  expect_error<NotFoundError>([&] { states_[0]->run(run); }, "there is no iterator 7 here");
+}
+
+TEST_F(WorkersIterators, AreNotMadeInATracedFunction) {
+  const auto coordinated = coordinator(1);
+  const auto dataset = describe(numbers(4));
+  const auto f = function([&](const Tensor& x) {
+    coordinated->add_iterator(7, dataset);
+    return x + 1.0;
+  });
+  expect_error<FailedPreconditionError>([&] { f(zeros({})); },
+                                        "is not supported inside of td::function or in graph mode");
+}
+
+TEST_F(WorkersIterators, CallWithADamagedDescriptionIsAnError) {
+  WorkerClient client(channel(workers_[0]->port(), "worker:0"));
+  const rpc::CallOptions limit{.limit = 20s, .wait_for_server = true};
+  data::DatasetDescription description = describe(numbers(4).batch(2));
+  description.tensors.clear();
+  expect_error<InvalidArgumentError>([&] { client.add_iterator(1, description, {}, limit); },
+                                     "expected a tensor below 0, got 0");
+  description = describe(numbers(4).batch(2));
+  expect_error<InvalidArgumentError>(
+      [&] { client.add_iterator(1, description, {.skip = -3}, limit); },
+      "expected to skip at least 0 elements, got -3");
+  client.add_iterator(1, description, {.skip = 1}, limit);
+}
+
+}  // namespace
+}  // namespace tandem::ps

@@ -1,0 +1,206 @@
+// ParameterServerStrategy and ClusterCoordinator, compared with training on one device.
+#include <gtest/gtest.h>
+
+#include "ps/local_cluster.h"
+#include "support/expects.h"
+#include "support/tensors.h"
+
+namespace tandem::ps {
+namespace {
+
+using distribute::ClusterCoordinator;
+using distribute::ParameterServerStrategy;
+using distribute::RemoteValue;
+using tandem::testing::expect_error;
+using testing::LocalCluster;
+
+class ParameterServers : public ::testing::Test {
+ protected:
+  void SetUp() override { TANDEM_REQUIRE(rpc::has_grpc(), "grpc"); }
+};
+
+std::vector<float> values(const Tensor& tensor) { return tensor.to_vector<float>(); }
+
+TEST_F(ParameterServers, VariablesAreSpreadOverTheServersInTurn) {
+  const LocalCluster cluster(2, 1);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  const auto scope = strategy.scope();
+  const Variable a(constant({1.f, 2.f})), b(constant({3.f})), c(constant({4.f}));
+  EXPECT_EQ(cluster.stores[0]->num_variables(), 2u);
+  EXPECT_EQ(cluster.stores[1]->num_variables(), 1u);
+  EXPECT_EQ(values(a.value()), (std::vector<float>{1, 2}));
+}
+
+TEST_F(ParameterServers, ProgramsOfTheChiefReadAndAssign) {
+  const LocalCluster cluster(2, 1);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  const auto scope = strategy.scope();
+  Variable a(constant({1.f, 2.f}));
+  a.assign(constant({5.f, 6.f}));
+  a.assign_add(constant({1.f, 1.f}));
+  EXPECT_EQ(values(a.value()), (std::vector<float>{6, 7}));
+  const auto twice = function([&](const Tensor& x) { return a.value() * x; });
+  EXPECT_EQ(values(twice(constant({2.f, 2.f}))), (std::vector<float>{12, 14}));
+  const auto update = function([&](const Tensor& x) { a.assign(x); });
+  expect_error<FailedPreconditionError>(
+      [&] {
+        update(constant({0.f, 0.f}));
+      },
+      "expected ClusterCoordinator::schedule()");
+}
+
+TEST_F(ParameterServers, EagerStepsOfTheChiefEqualOneDevice) {
+  const LocalCluster cluster(2, 1);
+  const auto train = [](int steps) {
+    random::set_seed(3);
+    Variable w(random::normal({4, 2}));
+    optimizers::Optimizer adam = optimizers::Adam({.learning_rate = 0.1});
+    for (int i = 0; i < steps; ++i) {
+      GradientTape tape;
+      const Tensor loss = reduce_sum(square(matmul(ones({3, 4}), w)));
+      adam.apply_gradients(tape.gradient(loss, std::vector<Variable>{w}), {w});
+    }
+    return values(w.value());
+  };
+  const std::vector<float> expected = train(5);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  const auto scope = strategy.scope();
+  EXPECT_EQ(train(5), expected);
+}
+
+// A model with dropout and batch normalization, whose steps run one after the other.
+struct Trained {
+  std::vector<float> losses;
+  std::vector<std::vector<float>> weights;
+};
+
+template <class RunStep>
+Trained train_in_order(const RunStep& run) {
+  random::set_seed(7);
+  Sequential model({layers::Dense(8, {.activation = "relu", .input_shape = Shape{4}}),
+                    layers::BatchNormalization(), layers::Dropout(0.3), layers::Dense(1)});
+  optimizers::Optimizer adam =
+      optimizers::Adam({.learning_rate = optimizers::schedules::exponential_decay(0.05, 2, 0.5)});
+  const Tensor x = random::normal({16, 4}), y = random::normal({16, 1});
+  const auto step = function([&](const Tensor& inputs, const Tensor& targets) {
+    GradientTape tape;
+    const Tensor loss = reduce_mean(square(model(inputs, {.training = true}) - targets));
+    adam.apply_gradients(tape.gradient(loss, model.trainable_variables()),
+                         model.trainable_variables());
+    return loss;
+  });
+  Trained trained;
+  for (int i = 0; i < 6; ++i) trained.losses.push_back(run(step, x, y).template item<float>());
+  for (const Variable& variable : model.variables()) trained.weights.push_back(values(variable));
+  return trained;
+}
+
+TEST_F(ParameterServers, ScheduledStepsInOrderEqualOneDevice) {
+  const Trained expected = train_in_order([](auto& step, auto& x, auto& y) { return step(x, y); });
+  const LocalCluster cluster(2, 2);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  const auto scope = strategy.scope();
+  ClusterCoordinator coordinator(strategy);
+  const Trained trained = train_in_order([&](auto& step, auto& x, auto& y) {
+    const RemoteValue loss = coordinator.schedule(step, x, y);
+    coordinator.join();
+    EXPECT_EQ(loss.status(), distribute::RemoteValueStatus::kReady);
+    return loss.fetch();
+  });
+  EXPECT_EQ(trained.losses, expected.losses);
+  EXPECT_EQ(trained.weights, expected.weights);
+}
+
+TEST_F(ParameterServers, ManyCallsOfSeveralWorkersAreAllApplied) {
+  LocalCluster cluster(2, 3);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  const auto scope = strategy.scope();
+  ClusterCoordinator coordinator(strategy);
+  Variable sum(zeros({3}));
+  const auto add = function([&](const Tensor& x) {
+    sum.assign_add(x);
+    return x * 2.0;
+  });
+  std::vector<RemoteValue> results;
+  for (int i = 0; i < 200; ++i) {
+    results.push_back(coordinator.schedule(add, full({3}, static_cast<double>(i))));
+    if (i == 60) cluster.stop_worker(1);
+    if (i == 120) cluster.restart_worker(1);
+  }
+  coordinator.join();
+  EXPECT_TRUE(coordinator.done());
+  EXPECT_EQ(values(sum.value()), std::vector<float>(3, 199 * 100));
+  const std::vector<Tensor> fetched = coordinator.fetch(results);
+  EXPECT_EQ(values(fetched[150]), std::vector<float>(3, 300));
+}
+
+TEST_F(ParameterServers, AnErrorIsThrownOnceAndTheCoordinatorGoesOn) {
+  const LocalCluster cluster(1, 2);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  const auto scope = strategy.scope();
+  ClusterCoordinator coordinator(strategy);
+  Variable table(ones({4, 2}));
+  const auto look_up = function([&](const Tensor& ids) { return gather(table.value(), ids); });
+  const RemoteValue bad = coordinator.schedule(look_up, constant({9}));
+  expect_error<InvalidArgumentError>([&] { coordinator.join(); }, "9");
+  expect_error<InvalidArgumentError>([&] { bad.fetch(); }, "9");
+  const RemoteValue good = coordinator.schedule(look_up, constant({1}));
+  coordinator.join();
+  EXPECT_EQ(values(good.fetch()), (std::vector<float>{1, 1}));
+}
+
+TEST_F(ParameterServers, RefusesForeignVariablesAndStrategies) {
+  const LocalCluster cluster(1, 1);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  Variable local(ones({2}), {.name = "local"});
+  ClusterCoordinator coordinator(strategy);
+  const auto read = function([&](const Tensor& x) { return local.value() + x; }, {.name = "read"});
+  expect_error<FailedPreconditionError>([&] { coordinator.schedule(read, ones({2})); },
+                                        "[read] uses variable 'local'");
+  expect_error<InvalidArgumentError>(
+      [] { ClusterCoordinator(distribute::MirroredStrategy()); },
+      "Only ParameterServerStrategy is supported to work with ClusterCoordinator currently.");
+  expect_error<FailedPreconditionError>([] { RemoteValue().fetch(); }, "empty value");
+}
+
+// --- fit, evaluate, predict ---
+
+struct Data {
+  Tensor x, y;
+};
+
+Data make_data() {
+  random::set_seed(11);
+  const Tensor x = random::normal({96, 4});
+  return {x, reduce_sum(x, {.axis = {1}, .keepdims = true})};
+}
+
+Sequential make_model() {
+  random::set_seed(5);
+  Sequential model(
+      {layers::Dense(16, {.activation = "relu", .input_shape = Shape{4}}), layers::Dense(1)});
+  model.compile(
+      {.optimizer = optimizers::Adam({.learning_rate = 0.02}), .loss = "mse", .metrics = {"mae"}});
+  return model;
+}
+
+TEST_F(ParameterServers, FitLearnsAndEvaluateAndPredictAreExact) {
+  const LocalCluster cluster(2, 3);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  const Data data = make_data();
+  Sequential model;
+  {
+    const auto scope = strategy.scope();
+    model = make_model();
+  }
+  const History history = model.fit(data.x, data.y, {.epochs = 25, .verbose = 0, .batch_size = 16});
+  EXPECT_LT(history.history.at("loss").back(), 0.2 * history.history.at("loss").front());
+  const auto evaluated = model.evaluate(data.x, data.y, {.verbose = 0, .batch_size = 10});
+  const Tensor predicted = model.predict(data.x, {.verbose = 0, .batch_size = 7});
+  const Tensor errors = predicted - data.y;
+  EXPECT_NEAR(evaluated.at("loss"), reduce_mean(square(errors)).item<float>(), 1e-6);
+  EXPECT_NEAR(evaluated.at("mae"), reduce_mean(abs(errors)).item<float>(), 1e-6);
+}
+
+}  // namespace
+}  // namespace tandem::ps
