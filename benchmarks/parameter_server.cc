@@ -38,7 +38,7 @@ Workload mlp512() {
               },
           .data = Dataset::from_tensor_slices(
                       {td::random::uniform({4096, 784}),
-                       td::cast(td::random::uniform({4096}, {.minval = 0.0, .maxval = 10.0}),
+                       td::cast(td::random::uniform({4096}, 0.0, 10.0),
                                 td::int32)})
                       .shuffle(4096)
                       .repeat()
@@ -48,7 +48,7 @@ Workload mlp512() {
 Workload recommender() {
   constexpr std::int64_t kRows = 2'000'000;
   td::random::set_seed(1);
-  return {.model = td::Sequential({td::layers::Embedding(kRows, 16, {.input_length = 8}),
+  return {.model = td::Sequential({td::layers::Embedding(kRows, 16, {.input_shape = {8}}),
                                    td::layers::Flatten(),
                                    td::layers::Dense(64, {.activation = "relu"}),
                                    td::layers::Dense(1)}),
@@ -57,8 +57,7 @@ Workload recommender() {
                 return td::reduce_mean(td::square(outputs - targets));
               },
           .data = Dataset::from_tensor_slices(
-                      {td::cast(td::random::uniform({65536, 8}, {.minval = 0.0,
-                                                                 .maxval = double{kRows}}),
+                      {td::cast(td::random::uniform({65536, 8}, 0.0, double{kRows}),
                                 td::int32),
                        td::random::normal({65536, 1})})
                       .shuffle(65536)
@@ -75,7 +74,7 @@ int number_after(int argc, char** argv, const std::string& option, int otherwise
 }  // namespace
 
 int main(int argc, char** argv) {
-  td::config::set_num_threads(1);
+  td::config::set_intra_op_parallelism_threads(1);
   const td::distribute::TFConfigClusterResolver cluster;
   if (cluster.task_type() == "worker" || cluster.task_type() == "ps") {
     td::distribute::Server(cluster).join();

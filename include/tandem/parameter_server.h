@@ -18,6 +18,7 @@
 #include "tandem/data.h"
 #include "tandem/distribute.h"
 #include "tandem/function.h"
+#include "tandem/partitioners.h"
 #include "tandem/registered_datasets.h"
 
 /// Parameter servers, for Tandem's own code.
