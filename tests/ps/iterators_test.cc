@@ -48,7 +48,7 @@ class WorkersIterators : public ::testing::Test {
       v.assign_add(ones({}));
       return std::vector<Tensor>{elements.next()[0] + 0};
     });
-    function_ = split(*traced, [](const Resource&) { return VariableId{3}; });
+    function_ = split(*traced, [](const Resource& v) { return one_shard(3, v.spec().shape); });
     store.create(3, "v", zeros({}));
     store.add_update(0, 0, function_.message.updates(0).part());
   }

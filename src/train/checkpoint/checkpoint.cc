@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <exception>
 
 #include "core/log.h"
