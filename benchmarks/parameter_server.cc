@@ -28,37 +28,34 @@ struct Workload {
 
 Workload mlp512() {
   td::random::set_seed(1);
-  return {.model = td::Sequential(
-              {td::layers::Dense(512, {.activation = "relu", .input_shape = {784}}),
-               td::layers::Dense(512, {.activation = "relu"}), td::layers::Dense(10)}),
-          .loss =
-              [](const td::Tensor& targets, const td::Tensor& outputs) {
-                return td::reduce_mean(
-                    td::nn::sparse_softmax_cross_entropy(targets, outputs));
-              },
-          .data = Dataset::from_tensor_slices(
-                      {td::random::uniform({4096, 784}),
-                       td::cast(td::random::uniform({4096}, 0.0, 10.0),
-                                td::int32)})
-                      .shuffle(4096)
-                      .repeat()
-                      .batch(64)};
+  return {
+      .model =
+          td::Sequential({td::layers::Dense(512, {.activation = "relu", .input_shape = {784}}),
+                          td::layers::Dense(512, {.activation = "relu"}), td::layers::Dense(10)}),
+      .loss =
+          [](const td::Tensor& targets, const td::Tensor& outputs) {
+            return td::reduce_mean(td::nn::sparse_softmax_cross_entropy(targets, outputs));
+          },
+      .data =
+          Dataset::from_tensor_slices({td::random::uniform({4096, 784}),
+                                       td::cast(td::random::uniform({4096}, 0.0, 10.0), td::int32)})
+              .shuffle(4096)
+              .repeat()
+              .batch(64)};
 }
 
 Workload recommender() {
   constexpr std::int64_t kRows = 2'000'000;
   td::random::set_seed(1);
-  return {.model = td::Sequential({td::layers::Embedding(kRows, 16, {.input_shape = {8}}),
-                                   td::layers::Flatten(),
-                                   td::layers::Dense(64, {.activation = "relu"}),
-                                   td::layers::Dense(1)}),
+  return {.model = td::Sequential(
+              {td::layers::Embedding(kRows, 16, {.input_shape = {8}}), td::layers::Flatten(),
+               td::layers::Dense(64, {.activation = "relu"}), td::layers::Dense(1)}),
           .loss =
               [](const td::Tensor& targets, const td::Tensor& outputs) {
                 return td::reduce_mean(td::square(outputs - targets));
               },
           .data = Dataset::from_tensor_slices(
-                      {td::cast(td::random::uniform({65536, 8}, 0.0, double{kRows}),
-                                td::int32),
+                      {td::cast(td::random::uniform({65536, 8}, 0.0, double{kRows}), td::int32),
                        td::random::normal({65536, 1})})
                       .shuffle(65536)
                       .repeat()

@@ -56,7 +56,7 @@ class ParameterServerImpl final : public distribute::StrategyImpl, private Remot
   const std::shared_ptr<VariableServers> servers_;
   Coordinator coordinator_;
   FunctionScheduler scheduler_;
-  mutable std::mutex mutex_;                           // guards the following
+  mutable std::mutex mutex_;                               // guards the following
   std::map<const ElementPass*, std::uint64_t> iterators_;  // of the workers
   std::uint64_t next_iterator_ = 0;
 };

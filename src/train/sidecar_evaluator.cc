@@ -15,8 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-SidecarEvaluator::SidecarEvaluator(Model model, data::Dataset data,
-                                   std::filesystem::path directory,
+SidecarEvaluator::SidecarEvaluator(Model model, data::Dataset data, std::filesystem::path directory,
                                    SidecarEvaluatorOptions options)
     : model_(std::move(model)),
       data_(std::move(data)),
@@ -38,9 +37,8 @@ std::optional<SidecarEvaluator::Found> SidecarEvaluator::newest() const {
 }
 
 SidecarEvaluation SidecarEvaluator::evaluate(const Found& found) {
-  SidecarEvaluation result{
-      .number = found.number,
-      .metrics = model_.evaluate(data_, {.steps = options_.steps})};
+  SidecarEvaluation result{.number = found.number,
+                           .metrics = model_.evaluate(data_, {.steps = options_.steps})};
   std::string text;
   for (const auto& [name, value] : result.metrics) text += fmt::format(" {}: {:.6g}", name, value);
   logging::info("[SidecarEvaluator] checkpoint {}:{}", found.number, text);

@@ -27,9 +27,9 @@ const std::vector<std::string> kWays = {"default", "mirrored", "workers", "centr
 std::string train_by(const std::string& way, const TrainingRun& run) {
   if (way == "workers") {
     const auto results = run_workers(2, [&](int) {
-      return train_and_save(distribute::MultiWorkerMirroredStrategy(
-                                {.timeout = kFarAway, .devices = {"/cpu:0"}}),
-                            run);
+      return train_and_save(
+          distribute::MultiWorkerMirroredStrategy({.timeout = kFarAway, .devices = {"/cpu:0"}}),
+          run);
     });
     EXPECT_EQ(results[0], results[1]);
     return results[0];
@@ -66,8 +66,8 @@ class CheckpointMoves : public ::testing::Test {
 
 // Saved under each, resumed under each: equal weights at once. After more training, synchronous
 // strategies have the bits of an uninterrupted run if replica counts agree, else its numbers up to
-// rounding; from the checkpoint of parameter servers, which is never the same twice, they have those
-// of each other.
+// rounding; from the checkpoint of parameter servers, which is never the same twice, they have
+// those of each other.
 TEST_F(CheckpointMoves, EveryPairOfStrategies) {
   const TemporaryDirectory directory;
   std::map<std::string, std::string> whole, saved;

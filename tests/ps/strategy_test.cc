@@ -99,10 +99,10 @@ Trained train_in_order(const RunStep& run) {
   return trained;
 }
 
-TEST_F(ParameterServers, ScheduledStepsInOrderEqualOneDevice) {
+void expect_steps_in_order_to_equal_one_device(const distribute::ParameterServerOptions& options) {
   const Trained expected = train_in_order([](auto& step, auto& x, auto& y) { return step(x, y); });
   const LocalCluster cluster(2, 2);
-  const ParameterServerStrategy strategy = cluster.strategy();
+  const ParameterServerStrategy strategy = cluster.strategy(options);
   const auto scope = strategy.scope();
   ClusterCoordinator coordinator(strategy);
   const Trained trained = train_in_order([&](auto& step, auto& x, auto& y) {
@@ -113,6 +113,15 @@ TEST_F(ParameterServers, ScheduledStepsInOrderEqualOneDevice) {
   });
   EXPECT_EQ(trained.losses, expected.losses);
   EXPECT_EQ(trained.weights, expected.weights);
+}
+
+TEST_F(ParameterServers, ScheduledStepsInOrderEqualOneDevice) {
+  expect_steps_in_order_to_equal_one_device({});
+}
+
+TEST_F(ParameterServers, ScheduledStepsWithShardsEqualOneDevice) {
+  expect_steps_in_order_to_equal_one_device(
+      {.variable_partitioner = distribute::FixedShardsPartitioner({.num_shards = 3})});
 }
 
 TEST_F(ParameterServers, ManyCallsOfSeveralWorkersAreAllApplied) {

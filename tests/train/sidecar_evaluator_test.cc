@@ -19,7 +19,8 @@ using testing::TemporaryDirectory;
 
 Sequential make_model(std::uint64_t seed) {
   random::set_seed(seed);
-  Sequential model({layers::Dense(4, {.activation = "relu", .input_shape = {3}}), layers::Dense(1)});
+  Sequential model(
+      {layers::Dense(4, {.activation = "relu", .input_shape = {3}}), layers::Dense(1)});
   model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1}), .loss = "mse"});
   return model;
 }

@@ -1,0 +1,47 @@
+"""Asynchronous training with parameter servers, against TensorFlow's."""
+
+import collections
+import re
+import statistics
+
+from bench_parts.common import BUILD, ROOT, output_of, table
+
+MODELS = {"mlp512": 200, "recommender": 400}  # steps per cycle
+WORKERS = [1, 2, 4]
+SERVERS = 2
+
+
+def command_of(program, model, workers, python):
+    steps = ["--steps", str(MODELS[model])]
+    if program == "tensorflow":
+        return [python, ROOT / "benchmarks/peers/tf_parameter_server.py", model, "--ps", str(SERVERS), "--workers",
+                str(workers), *steps, "--cycles", "3"]
+    return [ROOT / "build/release/tools/tandem", "run", "--ps", str(SERVERS), "--workers", str(workers), "--chief",
+            "--", BUILD / "parameter_server", model, *steps, "--cycles", "3"]
+
+
+def measure_servers(options):
+    """Steps per second, one record per program, model and number of workers."""
+    for model in MODELS:
+        for workers in WORKERS:
+            for program in ["tandem", *(["tensorflow"] if options.tensorflow else [])]:
+                output = output_of(command_of(program, model, workers, options.tensorflow),
+                                   {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"})
+                found = [float(value) for value in re.findall(r"steps_per_second ([0-9.]+)", output)]
+                yield {"program": program, "part": "servers", "case": model, "workers": workers,
+                       "steps_per_second": statistics.median(found)}
+
+
+def print_servers(records):
+    by_case = collections.defaultdict(lambda: collections.defaultdict(list))
+    for record in records:
+        if record.get("part") == "servers":
+            by_case[record["case"], record["workers"]][record["program"]].append(record["steps_per_second"])
+    rows = []
+    for (case, workers), found in by_case.items():
+        ours, theirs = (statistics.median(found[program]) if found[program] else None
+                        for program in ("tandem", "tensorflow"))
+        rows.append([case, str(workers), f"{ours:.0f}", f"{theirs:.0f}" if theirs else "-",
+                     f"{ours / theirs:.2f}" if theirs else "-"])
+    table(f"Asynchronous training with {SERVERS} parameter servers, one thread per task, steps per second",
+          ["model", "workers", "tandem", "tensorflow", "ratio"], rows)
