@@ -24,7 +24,8 @@ class Doubling {
           return std::vector<Tensor>{inputs[0] * 2.0};
         },
         {zeros({2})});
-    function_ = split(*traced, [](const Resource&) { return kId; });
+    function_ = split(
+        *traced, [](const Resource& variable) { return one_shard(kId, variable.spec().shape); });
   }
 
   // Creates v = 0 and the update on the servers, and adds the function to a coordinator.

@@ -80,7 +80,7 @@ class InProcess {
       if (node) run.update_attributes.push_back(attributes_of_run(*node));
     for (const auto& action : traced_->graph->after_run()) action();
     std::vector<Tensor> results;
-    for (int time = 0; time < times; ++time) results = worker->run(run);
+    for (int time = 0; time < times; ++time) results = worker->run(run).tensors;
     return results;
   }
 

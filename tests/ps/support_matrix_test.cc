@@ -47,7 +47,7 @@ std::vector<double> train_by_fit(const distribute::Strategy& strategy, bool eage
 Tensor train_on(const Sequential& model, const data::Example& examples, std::int64_t total) {
   GradientTape tape;
   const Tensor losses = losses::sparse_categorical_crossentropy(
-      examples[1], model(examples[0], {.training = true}), true);
+      examples[1], model(examples[0], {.training = true}), {.from_logits = true});
   const Tensor loss = nn::compute_average_loss(losses, {.global_batch_size = total});
   optimizers::Optimizer optimizer = model.optimizer();
   optimizer.apply_gradients(tape.gradient(loss, model.trainable_variables()),
@@ -84,9 +84,8 @@ std::vector<double> train_by_schedule(const ParameterServerStrategy& strategy) {
   Sequential model = make_model(strategy);
   const auto scope = strategy.scope();
   distribute::ClusterCoordinator coordinator(strategy);
-  const auto step = function([&](const data::Example& examples) {
-    return train_on(model, examples, examples[0].dim(0));
-  });
+  const auto step = function(
+      [&](const data::Example& examples) { return train_on(model, examples, examples[0].dim(0)); });
   for (int epoch = 0; epoch < kEpochs; ++epoch)
     for (const data::Example& examples : batches()) coordinator.schedule(step, examples);
   coordinator.join();
