@@ -288,7 +288,7 @@ def check_multi_worker(build, options):
 def check_parameter_server(build, options):
     program = str(build.resolve() / "11_parameter_server")
     out, err = run(options.launcher, ["run", "--ps", "2", "--workers", "2", "--chief", "--", program])
-    losses = re.findall(r"^(?:\[chief 0\] )?([0-9.e-]+)$", out, re.MULTILINE)
+    losses = re.findall(r"^(?:\[chief:0\] )?([0-9.e-]+)$", out, re.MULTILINE)
     expect(len(losses) == 1 and float(losses[0]) < 0.1, "the loss is below 0.1", out, err)
 
 
@@ -296,7 +296,7 @@ def check_train_and_evaluate(build, options):
     """Under the launcher two workers train and a third task evaluates. Alone, a second run has nothing left to train."""
     command, before = [], ""
     if options.launcher:
-        command, before = [options.launcher, "run", "--workers", "2", "--evaluator", "--"], r"\[evaluator 0\] "
+        command, before = [options.launcher, "run", "--workers", "2", "--evaluator", "--"], r"\[evaluator:0\] "
     program, *arguments = [*command, str(build.resolve() / "07_train_and_evaluate")]
     with tempfile.TemporaryDirectory() as work:
         for _ in range(1 if options.launcher else 2):

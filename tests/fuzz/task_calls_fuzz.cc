@@ -23,7 +23,7 @@ const RecordedJob& job() {
 
 // The header of a call is damaged, or all its attachments have another size.
 void check(std::size_t index, std::span<const std::uint8_t> edits, std::size_t attachments) {
-  LocalTasks tasks;
+  DirectTasks tasks;
   const auto& calls = job().calls();
   for (std::size_t i = 0; i < index; ++i)
     if (calls[i].first != ps::kEnd)

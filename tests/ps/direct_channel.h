@@ -32,13 +32,15 @@ class DirectServer final : public rpc::Server {
   rpc::Message call(const std::string& method, const rpc::Message& request) {
     Traffic& traffic = by_method[method];
     ++traffic.calls;
+    if (on_request) on_request(method, request);
     rpc::Message reply = handlers_.at(method)(Context(), transferred(request, traffic.sent));
     if (on_reply) on_reply(method, reply);
     return transferred(reply, traffic.received);
   }
 
   std::map<std::string, Traffic> by_method;
-  std::function<void(const std::string& method, const rpc::Message& reply)> on_reply;
+  using Observer = std::function<void(const std::string& method, const rpc::Message& message)>;
+  Observer on_request, on_reply;
 
  private:
   class Context final : public rpc::CallContext {

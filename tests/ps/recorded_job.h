@@ -1,26 +1,29 @@
 // The calls and journal records of a small job, from which tests and fuzzers make damaged ones.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "data/description.h"
 #include "ps/chief_watch.h"
+#include "ps/direct_channel.h"
 #include "ps/in_process.h"
-#include "ps/local_calls.h"
 #include "ps/server_client.h"
 #include "ps/server_service.h"
+#include "ps/split.h"
 #include "ps/tensor_message.h"
 #include "ps/worker_service.h"
 
 namespace tandem::ps::testing {
 
 // A parameter server, a worker and what they know of the chief.
-struct LocalTasks {
-  LocalTasks()
+struct DirectTasks {
+  DirectTasks()
       : watch("ps", 0, {}),
-        worker({std::make_shared<ServerClient>(std::make_shared<LocalChannel>(server),
+        worker({std::make_shared<ServerClient>(std::make_shared<DirectChannel>(server),
                                                ServerClient::Limits())}) {
     serve(server, store);
     serve(server, watch);
@@ -29,7 +32,7 @@ struct LocalTasks {
 
   ParameterStore store;
   ChiefWatch watch;
-  LocalServer server;
+  DirectServer server;
   Worker worker;
 };
 
@@ -37,23 +40,12 @@ struct LocalTasks {
 class RecordedJob final : public ChangeLog {
  public:
   RecordedJob() {
-    Variable v(ones({2}), {.name = "v"});
-    optimizers::Optimizer sgd = optimizers::SGD({.learning_rate = 0.5});
-    const auto traced = trace(
-        [&](const auto& inputs) {
-          GradientTape tape;
-          const Tensor loss = reduce_sum(square(v.value() * inputs[0]));
-          const std::vector<Variable> variables = {v};
-          sgd.apply_gradients(tape.gradient(loss, variables), variables);
-          return std::vector<Tensor>{loss};
-        },
-        {ones({2})});
-    LocalTasks tasks;
+    DirectTasks tasks;
     tasks.store.set_log(this);
-    tasks.server.observe = [this](const std::string& method, const rpc::Message& request) {
+    tasks.server.on_request = [this](const std::string& method, const rpc::Message& request) {
       calls_.emplace_back(method, request);
     };
-    run(tasks, *traced);
+    run(tasks);
     tasks.store.set_log(nullptr);
     for (Record& record : tasks.store.capture([] {})) records_.push_back(std::move(record));
   }
@@ -67,34 +59,71 @@ class RecordedJob final : public ChangeLog {
   }
 
  private:
-  void run(LocalTasks& tasks, const TracedFunction& traced) {
-    const auto channel = std::make_shared<LocalChannel>(tasks.server);
+  // Looks up rows of a table by the next element of the data, and trains them.
+  class Training {
+   public:
+    Training() { table_(constant({{0}})); }
+    std::shared_ptr<const TracedFunction> trace() {
+      data::Iterator elements = data().iterate();
+      detail::FunctionTraces traces({.name = "step"});
+      detail::FunctionCall call;
+      call.inputs = {ones({2})};
+      call.passes = {elements.pass()};
+      return traces.trace(call, [&](const std::vector<Tensor>& inputs) {
+        GradientTape tape;
+        const Tensor loss =
+            reduce_sum(square(table_(elements.next()[0]) * inputs[0] - bias_.value()));
+        const std::vector<Variable> variables = {table_.trainable_variables()[0], bias_};
+        sgd_.apply_gradients(tape.gradient(loss, variables), variables);
+        return std::vector<Tensor>{loss};
+      });
+    }
+    static data::Dataset data() {
+      return data::Dataset::from_tensor_slices({constant({{1, 2}, {3, 1}, {0, 2}})}).repeat();
+    }
+
+   private:
+    Layer table_ = layers::Embedding(4, 2, {.name = "table"});
+    Variable bias_ = Variable(zeros({2}), {.name = "bias"});
+    optimizers::Optimizer sgd_ = optimizers::SGD({.learning_rate = 0.5, .momentum = 0.9});
+  };
+
+  static void run(DirectTasks& tasks) {
+    const auto channel = std::make_shared<DirectChannel>(tasks.server);
     ServerClient server(channel, {});
     WorkerClient worker(channel);
     proto::AttachRequest attach;
     attach.set_type("ps");
     attach.set_run(7);
     channel->call(kAttach, message_of(attach), {});
+
+    Training training;
     std::map<const void*, VariableId> ids;
-    const SplitFunction function = split(traced, [&](const Resource& variable) {
+    const auto traced = training.trace();
+    const SplitFunction function = split(*traced, [&](const Resource& variable) {
       const auto [at, added] = ids.try_emplace(variable.identity(), ids.size());
       const ServerClient::NewVariable created{at->second, variable.name(),
                                               const_cast<Resource&>(variable).value()};
       if (added) server.create({&created, 1}).wait();
-      return at->second;
+      return one_shard(at->second, variable.spec().shape);
     });
     std::vector<std::pair<std::uint32_t, const proto::Part*>> updates;
     for (const proto::Update& update : function.message.updates())
       updates.emplace_back(static_cast<std::uint32_t>(updates.size()), &update.part());
     server.add_updates(0, updates).wait();
     worker.add_function(0, function.message, {});
-    FunctionRun one{.function = 0, .arguments = {ones({2})}};
+    worker.add_iterator(5, data::describe(Training::data()), {}, {});
+
+    FunctionRun one{.function = 0, .arguments = {ones({2})}, .iterators = {5}};
     for (const Node* node : function.worker_attributes)
       one.worker_attributes.push_back(attributes_of_run(*node));
     for (const Node* node : function.update_attributes)
       if (node) one.update_attributes.push_back(attributes_of_run(*node));
     for (; one.closure < 3; ++one.closure) worker.run(one, worker.probe({}), {}).wait();
-    server.assign(0, zeros({2})).wait();
+    const VariableId first = 0;
+    server.assign(first, server.read({&first, 1}).wait()[0].value).wait();
+    const std::uint64_t iterator = 5;
+    worker.remove_iterators({&iterator, 1}, {});
     proto::EndRequest end;
     end.set_run(7);
     channel->call(kEnd, message_of(end), {});
