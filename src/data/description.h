@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <map>
 #include <span>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "data/node.h"
 #include "data/proto/dataset.pb.h"
+#include "data/refuse_stage.h"
 #include "tandem/registered_datasets.h"
 
 namespace tandem::data {
@@ -32,6 +33,10 @@ DatasetDescription describe(const Dataset& dataset);
 // that is not registered, and the errors of registered functions.
 Dataset dataset_of(const proto::Dataset& message, std::span<const Tensor> tensors,
                    const distribute::InputContext& context);
+
+// A dataset that only other programs have. Functions may be traced for an iterator over it, whose
+// next() otherwise throws FailedPreconditionError. REQUIRES: shapes of known rank.
+Dataset dataset_elsewhere(std::vector<ComponentSpec> element_spec);
 
 // Calls a function that makes a dataset: on the host, without gradients. Throws
 // InvalidArgumentError "Creating variables in `dataset_fn` is not allowed." if it makes variables,
@@ -64,8 +69,5 @@ class StageWriter {
   std::map<const DatasetNode*, std::uint32_t> stages_;
   std::vector<NodePtr> rebuilt_;  // by stage; their specs are those that the receiver finds
 };
-
-// Throws UnimplementedError: other programs cannot run this stage, for this reason.
-[[noreturn]] void refuse_stage(std::string_view stage, std::string_view reason);
 
 }  // namespace tandem::data

@@ -2,29 +2,26 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "graph/program.h"
 #include "ps/split.h"
+#include "runtime/graph_programs.h"
 
 namespace tandem::ps {
 
-// Keeps a program per set of input sizes and devices, at most kMaxPrograms. One run at a time.
+// One run at a time.
 class PartProgram {
  public:
-  static constexpr std::size_t kMaxPrograms = 16;
-
   // `resource_of`: the memory of a variable. Throws DataLossError or InvalidArgumentError for a
   // message that is not valid: it may come from anyone.
   PartProgram(const proto::Part& part,
               const std::function<RefPtr<Resource>(VariableId, const TensorSpec&)>& resource_of);
 
-  const std::string& name() const { return name_; }
-  std::size_t num_inputs() const { return feeds_.size(); }
+  const std::string& name() const { return programs_.name(); }
+  std::size_t num_inputs() const { return programs_.feeds().size(); }
   // `inputs`: one per feed. `attributes`: one per node of Part::attributes; they may differ from
   // the part's in real numbers and in the number of the step. Throws InvalidArgumentError for
   // inputs and attributes that do not suit the part.
@@ -32,22 +29,15 @@ class PartProgram {
            std::vector<Tensor>& outputs);
 
  private:
-  Node& node_at(std::uint32_t index) const;
   void bind_variables(
       const proto::Part& part,
       const std::function<RefPtr<Resource>(VariableId, const TensorSpec&)>& resource_of);
   void take_attributes(const proto::Part& part);
-  void check_inputs(std::span<const Tensor> inputs) const;
   void set_attributes(std::span<const proto::RunAttributes> attributes);
-  Program& program_for(std::span<const Tensor> inputs);
 
-  std::string name_;
-  bool updates_;
   RefPtr<GraphImpl> graph_;
-  std::vector<Node::Input> feeds_, fetches_;
+  GraphPrograms programs_;
   std::vector<std::shared_ptr<AttrFields>> attributes_;  // of the latest run
-  std::map<std::string, std::unique_ptr<Program>> programs_;
-  std::shared_ptr<ProgramMemory> memory_;
 };
 
 }  // namespace tandem::ps
