@@ -32,7 +32,9 @@ std::shared_ptr<const TracedFunction> trace(std::string_view stage, const MapFn&
       });
 }
 
-void check(const TracedFunction& traced) {
+void check(const TracedFunction& traced, bool may_be_random) {
+  if (!may_be_random && (traced.random_count > 0 || traced.last_random))
+    fail<UnimplementedError>("it uses random numbers, which do not depend on the element here");
   if (!traced.elements.empty()) fail<UnimplementedError>("it takes elements from an iterator");
   for (const auto& node : traced.graph->nodes())
     if (node->op == &kVarHandle) fail<UnimplementedError>("it uses variable '{}'", node->name);
@@ -72,12 +74,12 @@ Spec spec_of(const std::vector<Node::Input>& fetches) {
 }  // namespace
 
 proto::ElementFunction trace_function(std::string_view stage, const MapFn& function,
-                                      const std::vector<ComponentSpec>& spec) {
+                                      const std::vector<ComponentSpec>& spec, bool may_be_random) {
   const PipelineScope scope;
   const NoVariablesScope no_variables;
   try {
     const std::shared_ptr<const TracedFunction> traced = trace(stage, function, spec);
-    check(*traced);
+    check(*traced, may_be_random);
     return message_of(*traced);
   } catch (const Error& error) {
     refuse_stage(stage, fmt::format("its function cannot be traced: {}", error.what()));

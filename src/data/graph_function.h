@@ -13,11 +13,12 @@
 
 namespace tandem::data {
 
-// Traces a function for elements of this spec, as td::function does. `stage`: for messages. Throws
+// Traces a function for elements of this spec, as td::function does. `stage`: for messages.
+// `may_be_random`: whether the stage has a random generator for each element. Throws
 // UnimplementedError, which says why, for a function that cannot be a graph, such as one that reads
 // elements in C++, variables or iterators.
 proto::ElementFunction trace_function(std::string_view stage, const MapFn& function,
-                                      const std::vector<ComponentSpec>& spec);
+                                      const std::vector<ComponentSpec>& spec, bool may_be_random);
 
 // The function of a graph. Thread-safe: calls run at the same time.
 class GraphFunction {

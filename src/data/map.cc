@@ -231,7 +231,7 @@ class MapNode final : public InputNode {
     proto::Stage stage = writer.stage(input());
     proto::Stage::Map& map = *stage.mutable_map();
     *map.mutable_function() =
-        graph_ ? graph_->message() : trace_function("map", fn_, writer.spec_of(input()));
+        graph_ ? graph_->message() : trace_function("map", fn_, writer.spec_of(input()), true);
     map.set_num_parallel_calls(options_.num_parallel_calls);
     map.set_deterministic(options_.deterministic);
     map.set_seed(seed_);
@@ -300,7 +300,8 @@ class FilterNode final : public InputNode {
     if (!graph_ && !operations_)
       refuse_stage("filter", "its function returns a C++ bool: let it return a tensor");
     *stage.mutable_filter()->mutable_function() =
-        graph_ ? graph_->message() : trace_function("filter", operations_, writer.spec_of(input()));
+        graph_ ? graph_->message()
+               : trace_function("filter", operations_, writer.spec_of(input()), false);
     return stage;
   }
 

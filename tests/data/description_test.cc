@@ -240,6 +240,9 @@ TEST(Description, FunctionThatIsNoGraphIsRefused) {
       [] { describe(numbers(4).filter([](const Example&) { return true; })); },
       "[filter] a dataset with this stage cannot be sent to workers, because its function returns "
       "a C++ bool: let it return a tensor");
+  expect_error<UnimplementedError>(
+      [] { describe(numbers(4).filter([](const Example&) { return random::uniform({}) > 0.5; })); },
+      "it uses random numbers, which do not depend on the element here");
 }
 
 TEST(Description, FilesOfKnownFormatsTravelAsPaths) {
