@@ -211,6 +211,8 @@ inline constexpr std::int64_t kUnknownCardinality = -2;
 using MapFn = std::function<Example(const Example&)>;
 /// Predicate of Dataset::filter().
 using FilterFn = std::function<bool(const Example&)>;
+/// Predicate of Dataset::filter() as operations: returns a bool scalar.
+using TensorFilterFn = std::function<Tensor(const Example&)>;
 class Dataset;
 /// Function of Dataset::from_files(): the elements of one file.
 using ReadFileFn = std::function<Dataset(const std::string& file)>;
@@ -291,8 +293,14 @@ class Dataset {
   /// they repeat in a resumed run. With several parallel calls fn must be thread-safe. As
   /// tf.data.Dataset.map.
   Dataset map(MapFn fn, MapOptions options = {}) const;
-  /// Keeps the elements for which fn returns true. As tf.data.Dataset.filter.
+  /// @{
+  /// Keeps the elements for which fn returns true. A predicate that returns a tensor can be sent to
+  /// the workers of a parameter server strategy; the iterator throws InvalidArgumentError
+  /// "`predicate` return type must be convertible to a scalar boolean tensor. Got ..." if it is no
+  /// bool scalar. As tf.data.Dataset.filter.
   Dataset filter(FilterFn fn) const;
+  Dataset filter(TensorFilterFn fn) const;
+  /// @}
   /// Randomizes the order: each element is sampled from a buffer of the next `buffer_size`
   /// elements. As tf.data.Dataset.shuffle.
   Dataset shuffle(std::int64_t buffer_size, ShuffleOptions options = {}) const;

@@ -47,6 +47,15 @@ Tensor read_idx(const std::string& path);
 /// 32 red, green and blue planes. Images are channels-last: [n, 32, 32, 3].
 LabelledImages read_cifar10(const std::string& path);
 
+/// @{
+/// The examples of one file, for data::Dataset::from_files(): {image, label} of a file in the
+/// format of read_cifar10(), and {row} for the rows (indices of the first axis) of an IDX file.
+/// A dataset of from_files() with one of these functions can be sent to the workers of a parameter
+/// server strategy, which read the files of these paths on their machines.
+data::Dataset cifar10_examples(const std::string& path);
+data::Dataset idx_rows(const std::string& path);
+/// @}
+
 /// Loads MNIST, or a dataset in the same format (Fashion-MNIST), from four files in `directory`:
 /// train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
 /// t10k-labels-idx1-ubyte, each with or without ".gz". Images are [n, 28, 28, 1].

@@ -177,8 +177,8 @@ struct FunctionCall {
 // A function as traced for the arguments of a call.
 struct TracedCall {
   std::shared_ptr<const TracedFunction> function;
-  std::vector<Tensor> inputs;                        // the tensors among the arguments
-  std::vector<std::shared_ptr<ElementPass>> passes;  // of the iterators among the arguments
+  std::vector<Tensor> inputs{};                        // the tensors among the arguments
+  std::vector<std::shared_ptr<ElementPass>> passes{};  // of the iterators among the arguments
 };
 
 // The traces and programs of one function: the last kMaxPrograms that were used.

@@ -7,7 +7,7 @@
 /// td::data::register_dataset("train", [](const td::distribute::InputContext&) {
 ///   return Dataset::from_generator(read_logs).shuffle(10'000, {.seed = 1}).repeat().batch(64);
 /// });
-/// td::distribute::Server(cluster).join();
+/// ...                                                    // serves the coordinator
 ///
 /// // The coordinator's program:
 /// auto batches = coordinator.create_per_worker_dataset(td::data::registered_dataset(
@@ -51,7 +51,8 @@ void register_dataset(const std::string& name, DatasetFn make);
 /// NotFoundError if it has none.
 ///
 /// `element_spec`: the dtypes and shapes of the elements; unknown sizes are -1. They are needed
-/// where the dataset is not registered; empty: those of this program's dataset.
+/// where the dataset is not registered; empty: those of this program's dataset. Throws
+/// InvalidArgumentError for an empty name and an unknown rank.
 Dataset registered_dataset(const std::string& name, std::vector<ComponentSpec> element_spec = {});
 
 }  // namespace tandem::data

@@ -154,6 +154,9 @@ Dataset Dataset::map(MapFn fn, MapOptions options) const {
   return Dataset(map_node(node(), std::move(fn), options));
 }
 Dataset Dataset::filter(FilterFn fn) const { return Dataset(filter_node(node(), std::move(fn))); }
+Dataset Dataset::filter(TensorFilterFn fn) const {
+  return Dataset(filter_node(node(), std::move(fn)));
+}
 Dataset Dataset::shuffle(std::int64_t buffer_size, ShuffleOptions options) const {
   return Dataset(shuffle_node(node(), buffer_size, options));
 }

@@ -3,13 +3,14 @@
 #include <utility>
 
 #include "core/status.h"
+#include "data/graph_function.h"
 
 namespace tandem::data {
 namespace {
 
-// Limits of what one message may make: streams call each other, and some have threads.
+// Limits of what one message may make.
 constexpr int kMaxStages = 256;
-constexpr std::int64_t kMaxStreams = 4096;
+constexpr std::int64_t kMaxStreams = 4096;  // with the threads of maps
 
 template <class... Args>
 [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
@@ -43,6 +44,13 @@ NodePtr auto_shard_of(std::uint32_t policy, NodePtr input) {
   return auto_shard_node(std::move(input), static_cast<AutoShardPolicy>(policy));
 }
 
+NodePtr map_of(const proto::Stage::Map& stage, NodePtr input) {
+  return map_node(
+      std::move(input), std::make_shared<GraphFunction>(stage.function(), "map"),
+      {.num_parallel_calls = stage.num_parallel_calls(), .deterministic = stage.deterministic()},
+      stage.seed());
+}
+
 NodePtr transformation_of(const proto::Stage& stage, NodePtr input) {
   using Stage = proto::Stage;
   switch (stage.kind_case()) {
@@ -61,6 +69,10 @@ NodePtr transformation_of(const proto::Stage& stage, NodePtr input) {
     case Stage::kCache: return cache_node(std::move(input));
     case Stage::kPrefetch: return prefetch_of(stage.prefetch(), std::move(input));
     case Stage::kAutoShard: return auto_shard_of(stage.auto_shard(), std::move(input));
+    case Stage::kMap: return map_of(stage.map(), std::move(input));
+    case Stage::kFilter:
+      return filter_node(std::move(input),
+                         std::make_shared<GraphFunction>(stage.filter().function(), "filter"));
     default: refuse("a stage of an unknown kind");
   }
 }
@@ -80,12 +92,47 @@ NodePtr node_of(const proto::Stage& stage, std::vector<NodePtr> inputs,
       expect_inputs(0);
       return slices_node(tensors_at(stage.from_tensor_slices(), tensors));
     case proto::Stage::kRegistered: expect_inputs(0); return registered(stage.registered().name());
+    case proto::Stage::kFiles:
+      expect_inputs(0);
+      return files_node({stage.files().paths().begin(), stage.files().paths().end()},
+                        stage.files().format());
     case proto::Stage::kZip: return zip_node(std::move(inputs));
     default: expect_inputs(1); return transformation_of(stage, std::move(inputs[0]));
   }
 }
 
+class ElsewhereStream final : public ItemStream<Example> {
+ public:
+  bool next(Example&) override {
+    fail<FailedPreconditionError>(
+        "[Iterator] the elements of a dataset of workers are not in this program: pass its "
+        "iterator "
+        "to a function that a worker runs");
+  }
+};
+
+class ElsewhereNode final : public DatasetNode {
+ public:
+  explicit ElsewhereNode(std::vector<ComponentSpec> spec)
+      : DatasetNode(0), spec_(std::move(spec)) {}
+  StreamPtr<Example> elements(std::uint64_t) const override {
+    return std::make_unique<ElsewhereStream>();
+  }
+  std::int64_t cardinality() const override { return kUnknownCardinality; }
+  Spec spec() const override { return spec_; }
+  proto::Stage describe(StageWriter&) const override {
+    refuse_stage("create_per_worker_dataset", "its elements are on the workers already");
+  }
+
+ private:
+  std::vector<ComponentSpec> spec_;
+};
+
 }  // namespace
+
+Dataset dataset_elsewhere(std::vector<ComponentSpec> element_spec) {
+  return Dataset(std::make_shared<ElsewhereNode>(std::move(element_spec)));
+}
 
 Dataset dataset_of(const proto::Dataset& message, std::span<const Tensor> tensors,
                    const distribute::InputContext& context) {
@@ -103,7 +150,8 @@ Dataset dataset_of(const proto::Dataset& message, std::span<const Tensor> tensor
       inputs.push_back(nodes[index]);
       opened += streams[index];
     }
-    if (opened > kMaxStreams) refuse("a pass opens more than {} streams", kMaxStreams);
+    opened += stage.map().num_parallel_calls();
+    if (opened > kMaxStreams) refuse("a pass opens more than {} streams and threads", kMaxStreams);
     nodes.push_back(
         node_of(stage, std::move(inputs), tensors, [&](const std::string& name) -> NodePtr {
           return call_dataset_fn(registered_fn(name), context).node();
@@ -152,14 +200,6 @@ std::vector<ComponentSpec> StageWriter::spec_of(const DatasetNode& node) const {
         "[Dataset] expected an element whose dtypes and shapes are those of the others, got none: "
         "the element_spec() of the dataset is not known");
   return spec_like(first);
-}
-
-void refuse_stage(std::string_view stage, std::string_view reason) {
-  fail<UnimplementedError>(
-      "[{}] a dataset with this stage cannot be sent to workers, because {}. Register the dataset "
-      "in the workers' program, data::register_dataset(NAME, ...), and use "
-      "data::registered_dataset(NAME)",
-      stage, reason);
 }
 
 DatasetDescription describe(const Dataset& dataset) {

@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <map>
 #include <span>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "data/node.h"
 #include "data/proto/dataset.pb.h"
+#include "data/refuse_stage.h"
 #include "tandem/registered_datasets.h"
 
 namespace tandem::data {
@@ -33,9 +34,15 @@ DatasetDescription describe(const Dataset& dataset);
 Dataset dataset_of(const proto::Dataset& message, std::span<const Tensor> tensors,
                    const distribute::InputContext& context);
 
+<<<<<<< HEAD
 // A dataset whose elements are in other programs: it has a spec, and taking an element throws
 // FailedPreconditionError.
 Dataset elements_elsewhere(std::vector<ComponentSpec> spec);
+=======
+// A dataset that only other programs have. Functions may be traced for an iterator over it, whose
+// next() otherwise throws FailedPreconditionError. REQUIRES: shapes of known rank.
+Dataset dataset_elsewhere(std::vector<ComponentSpec> element_spec);
+>>>>>>> 68d9f83a3f9147ae8c4798c974b8ee8b65c71b58
 
 // Calls a function that makes a dataset: on the host, without gradients. Throws
 // InvalidArgumentError "Creating variables in `dataset_fn` is not allowed." if it makes variables,
@@ -68,8 +75,5 @@ class StageWriter {
   std::map<const DatasetNode*, std::uint32_t> stages_;
   std::vector<NodePtr> rebuilt_;  // by stage; their specs are those that the receiver finds
 };
-
-// Throws UnimplementedError: other programs cannot run this stage, for this reason.
-[[noreturn]] void refuse_stage(std::string_view stage, std::string_view reason);
 
 }  // namespace tandem::data

@@ -1,11 +1,37 @@
 // The elements of files, one file after the other.
-#include <algorithm>
+#include <array>
 
 #include "core/status.h"
 #include "data/description.h"
+#include "tandem/datasets.h"
 
 namespace tandem::data {
 namespace {
+
+// A function of from_files() that every program has.
+struct FileFormat {
+  using Read = Dataset (*)(const std::string& path);
+
+  std::string_view name;
+  Read read;
+  std::vector<ComponentSpec> spec;  // empty: it depends on the file
+};
+
+const std::array<FileFormat, 2>& formats() {
+  static const std::array<FileFormat, 2> all = {
+      FileFormat{
+          "cifar10", datasets::cifar10_examples, {{uint8, {32, 32, 3}}, {int64, Shape::scalar()}}},
+      FileFormat{"idx", datasets::idx_rows, {}}};
+  return all;
+}
+
+// The format that the function reads; null if it is another function.
+const FileFormat* format_of(const ReadFileFn& read) {
+  const auto* function = read.target<FileFormat::Read>();
+  for (const FileFormat& format : formats())
+    if (function && *function == format.read) return &format;
+  return nullptr;
+}
 
 class FilesStream final : public ItemStream<Example> {
  public:
@@ -51,14 +77,23 @@ class FilesStream final : public ItemStream<Example> {
 class FilesNode final : public DatasetNode {
  public:
   FilesNode(std::vector<std::string> files, ReadFileFn read)
-      : DatasetNode(0), files_(std::move(files)), read_(std::move(read)) {}
+      : DatasetNode(0),
+        files_(std::move(files)),
+        read_(std::move(read)),
+        format_(format_of(read_)) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     return std::make_unique<FilesStream>(files_, read_, epoch);
   }
   std::int64_t cardinality() const override { return kUnknownCardinality; }
-  Spec spec() const override { return std::nullopt; }
-  proto::Stage describe(StageWriter&) const override {
-    refuse_stage("from_files", "its function is part of this program");
+  Spec spec() const override {
+    return format_ && !format_->spec.empty() ? Spec(format_->spec) : std::nullopt;
+  }
+  proto::Stage describe(StageWriter& writer) const override {
+    if (!format_) refuse_stage("from_files", "its function is part of this program");
+    proto::Stage stage = writer.stage();
+    for (const std::string& file : files_) stage.mutable_files()->add_paths(file);
+    stage.mutable_files()->set_format(std::string(format_->name));
+    return stage;
   }
   NodePtr shard_files(const FileShard& shard) const override {
     if (!shard.batched) return nullptr;  // no global batch is known
@@ -81,6 +116,7 @@ class FilesNode final : public DatasetNode {
  private:
   std::vector<std::string> files_;
   ReadFileFn read_;
+  const FileFormat* format_;
 };
 
 }  // namespace
@@ -90,6 +126,12 @@ NodePtr files_node(std::vector<std::string> files, ReadFileFn read) {
     fail<InvalidArgumentError>("[from_files] expected at least one file, got none");
   if (!read) fail<InvalidArgumentError>("[from_files] expected a function, got an empty one");
   return std::make_shared<FilesNode>(std::move(files), std::move(read));
+}
+
+NodePtr files_node(std::vector<std::string> files, std::string_view format) {
+  for (const FileFormat& known : formats())
+    if (known.name == format) return files_node(std::move(files), ReadFileFn(known.read));
+  fail<InvalidArgumentError>("[from_files] unknown file format '{}'", format);
 }
 
 }  // namespace tandem::data

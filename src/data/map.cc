@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "core/status.h"
 #include "data/description.h"
+#include "data/graph_function.h"
 #include "data/splitmix.h"
 #include "runtime/generator.h"
 
@@ -211,27 +212,41 @@ class ParallelMapStream final : public ItemStream<Example> {
 
 class MapNode final : public InputNode {
  public:
-  MapNode(NodePtr input, MapFn fn, MapOptions options, std::uint64_t seed)
-      : InputNode(std::move(input)), fn_(std::move(fn)), options_(options), seed_(seed) {}
+  // `graph`: `fn` as a graph; null if it is a function of this program.
+  MapNode(NodePtr input, MapFn fn, std::shared_ptr<const GraphFunction> graph, MapOptions options,
+          std::uint64_t seed)
+      : InputNode(std::move(input)),
+        fn_(std::move(fn)),
+        graph_(std::move(graph)),
+        options_(options),
+        seed_(seed) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     const KeyedMap keyed(fn_, mix(seed_, epoch));
     if (options_.num_parallel_calls > 1)
       return std::make_unique<ParallelMapStream>(input().elements(epoch), keyed, options_);
     return std::make_unique<MapStream>(input().elements(epoch), keyed);
   }
-  Spec spec() const override { return std::nullopt; }
-  proto::Stage describe(StageWriter&) const override {
-    refuse_stage("map", "its function is part of this program");
+  Spec spec() const override { return graph_ ? graph_->spec() : std::nullopt; }
+  proto::Stage describe(StageWriter& writer) const override {
+    proto::Stage stage = writer.stage(input());
+    proto::Stage::Map& map = *stage.mutable_map();
+    *map.mutable_function() =
+        graph_ ? graph_->message() : trace_function("map", fn_, writer.spec_of(input()), true);
+    map.set_num_parallel_calls(options_.num_parallel_calls);
+    map.set_deterministic(options_.deterministic);
+    map.set_seed(seed_);
+    return stage;
   }
 
  private:
   // The elements at one position differ between workers, so the workers get different seeds.
   NodePtr over(NodePtr input, const FileShard& shard) const override {
-    return std::make_shared<MapNode>(std::move(input), fn_, options_,
+    return std::make_shared<MapNode>(std::move(input), fn_, graph_, options_,
                                      mix(seed_, static_cast<std::uint64_t>(shard.worker)));
   }
 
   MapFn fn_;
+  std::shared_ptr<const GraphFunction> graph_;
   MapOptions options_;
   std::uint64_t seed_;
 };
@@ -252,9 +267,27 @@ class FilterStream final : public ItemStream<Example> {
   const FilterFn& fn_;
 };
 
+// Whether the predicate of a filter has returned true.
+bool is_true(const Tensor& result) {
+  if (!result.defined() || result.dtype() != bool_ || result.rank() != 0)
+    fail<InvalidArgumentError>(
+        "[filter] `predicate` return type must be convertible to a scalar boolean tensor. Got {}",
+        result.defined() ? fmt::format("shape {} and dtype {}", result.shape().to_string(),
+                                       name_of(result.dtype()))
+                         : std::string("an undefined tensor"));
+  return result.item<bool>();
+}
+
 class FilterNode final : public InputNode {
  public:
-  FilterNode(NodePtr input, FilterFn fn) : InputNode(std::move(input)), fn_(std::move(fn)) {}
+  // `operations`: returns the result of `fn` as a tensor; empty if `fn` is C++. `graph`: the same
+  // as a graph; null if it is a function of this program.
+  FilterNode(NodePtr input, FilterFn fn, MapFn operations,
+             std::shared_ptr<const GraphFunction> graph)
+      : InputNode(std::move(input)),
+        fn_(std::move(fn)),
+        operations_(std::move(operations)),
+        graph_(std::move(graph)) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     return std::make_unique<FilterStream>(input().elements(epoch), fn_);
   }
@@ -262,32 +295,67 @@ class FilterNode final : public InputNode {
     const std::int64_t input_size = input().cardinality();
     return input_size == 0 ? 0 : kUnknownCardinality;
   }
-  proto::Stage describe(StageWriter&) const override {
-    refuse_stage("filter", "its function is part of this program");
+  proto::Stage describe(StageWriter& writer) const override {
+    proto::Stage stage = writer.stage(input());
+    if (!graph_ && !operations_)
+      refuse_stage("filter", "its function returns a C++ bool: let it return a tensor");
+    *stage.mutable_filter()->mutable_function() =
+        graph_ ? graph_->message()
+               : trace_function("filter", operations_, writer.spec_of(input()), false);
+    return stage;
   }
 
  private:
   NodePtr over(NodePtr input, const FileShard&) const override {
-    return std::make_shared<FilterNode>(std::move(input), fn_);
+    return std::make_shared<FilterNode>(std::move(input), fn_, operations_, graph_);
   }
 
   FilterFn fn_;
+  MapFn operations_;
+  std::shared_ptr<const GraphFunction> graph_;
 };
+
+void check(const MapOptions& options) {
+  if (options.num_parallel_calls < 1)
+    fail<InvalidArgumentError>("[map] expected num_parallel_calls of at least 1, got {}",
+                               options.num_parallel_calls);
+}
 
 }  // namespace
 
 NodePtr map_node(NodePtr input, MapFn fn, MapOptions options) {
   if (!fn) fail<InvalidArgumentError>("[map] expected a function, got an empty one");
-  if (options.num_parallel_calls < 1)
-    fail<InvalidArgumentError>("[map] expected num_parallel_calls of at least 1, got {}",
-                               options.num_parallel_calls);
+  check(options);
   const std::uint64_t seed = transformation_seed({}, *input);
-  return std::make_shared<MapNode>(std::move(input), std::move(fn), options, seed);
+  return std::make_shared<MapNode>(std::move(input), std::move(fn), nullptr, options, seed);
+}
+
+NodePtr map_node(NodePtr input, std::shared_ptr<const GraphFunction> graph, MapOptions options,
+                 std::uint64_t seed) {
+  check(options);
+  MapFn fn = [graph](const Example& element) { return (*graph)(element); };
+  return std::make_shared<MapNode>(std::move(input), std::move(fn), std::move(graph), options,
+                                   seed);
 }
 
 NodePtr filter_node(NodePtr input, FilterFn fn) {
   if (!fn) fail<InvalidArgumentError>("[filter] expected a function, got an empty one");
-  return std::make_shared<FilterNode>(std::move(input), std::move(fn));
+  return std::make_shared<FilterNode>(std::move(input), std::move(fn), nullptr, nullptr);
+}
+
+NodePtr filter_node(NodePtr input, TensorFilterFn fn) {
+  if (!fn) fail<InvalidArgumentError>("[filter] expected a function, got an empty one");
+  return std::make_shared<FilterNode>(
+      std::move(input), [fn](const Example& element) { return is_true(fn(element)); },
+      [fn](const Example& element) { return Example(fn(element)); }, nullptr);
+}
+
+NodePtr filter_node(NodePtr input, std::shared_ptr<const GraphFunction> graph) {
+  if (graph->message().fetches_size() != 1)
+    fail<InvalidArgumentError>("[filter] expected a function with one result, got {}",
+                               graph->message().fetches_size());
+  FilterFn fn = [graph](const Example& element) { return is_true((*graph)(element)[0]); };
+  return std::make_shared<FilterNode>(std::move(input), std::move(fn), nullptr, std::move(graph));
 }
 
 }  // namespace tandem::data

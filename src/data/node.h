@@ -12,7 +12,8 @@
 
 namespace tandem::data {
 
-class StageWriter;  // data/description.h
+class GraphFunction;  // data/graph_function.h
+class StageWriter;    // data/description.h
 namespace proto {
 class Stage;
 }
@@ -138,6 +139,7 @@ NodePtr files_node(std::vector<std::string> files, ReadFileFn read);
 NodePtr zip_node(std::vector<NodePtr> inputs);
 NodePtr map_node(NodePtr input, MapFn fn, MapOptions options);
 NodePtr filter_node(NodePtr input, FilterFn fn);
+NodePtr filter_node(NodePtr input, TensorFilterFn fn);
 NodePtr shuffle_node(NodePtr input, std::int64_t buffer_size, ShuffleOptions options);
 NodePtr batch_node(NodePtr input, std::int64_t batch_size, BatchOptions options);
 NodePtr repeat_node(NodePtr input, std::int64_t count);
@@ -148,5 +150,10 @@ NodePtr cache_node(NodePtr input);
 NodePtr prefetch_node(NodePtr input, std::int64_t buffer_size);
 NodePtr prefetch_to_device_node(NodePtr input, std::string_view device, std::int64_t buffer_size);
 NodePtr auto_shard_node(NodePtr input, AutoShardPolicy policy);
+// The same for a description, with a function as a graph and the seed of the map that it describes.
+NodePtr map_node(NodePtr input, std::shared_ptr<const GraphFunction> graph, MapOptions options,
+                 std::uint64_t seed);
+NodePtr filter_node(NodePtr input, std::shared_ptr<const GraphFunction> graph);
+NodePtr files_node(std::vector<std::string> files, std::string_view format);
 
 }  // namespace tandem::data

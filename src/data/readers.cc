@@ -255,6 +255,11 @@ LabelledImages read_cifar10(const std::string& path) {
   return data::parse_cifar10(data::read_file("read_cifar10", path), path);
 }
 
+data::Dataset cifar10_examples(const std::string& path) { return read_cifar10(path).dataset(); }
+data::Dataset idx_rows(const std::string& path) {
+  return data::Dataset::from_tensor_slices(read_idx(path));
+}
+
 TrainTest mnist(const std::string& directory) {
   const PipelineScope scope;
   return {.train = read_mnist_split(directory, "train"),

@@ -6,7 +6,7 @@
 
 #include "core/status.h"
 #include "data/description.h"
-#include "runtime/variable_impl.h"
+#include "data/no_variables.h"
 
 namespace tandem::data {
 namespace {
@@ -32,16 +32,6 @@ class Registry {
  private:
   mutable std::mutex mutex_;  // guards the following
   std::map<std::string, DatasetFn> functions_;
-};
-
-class NoVariables final : public VariableCreator {
- public:
-  RefPtr<VariableImpl> create(const Tensor&, VariableOptions options) override {
-    fail<InvalidArgumentError>(
-        "Creating variables in `dataset_fn` is not allowed. Variable '{}' was made by the function "
-        "of a dataset",
-        options.name);
-  }
 };
 
 // Makes this program's dataset when it is first needed.
@@ -95,8 +85,7 @@ DatasetFn registered_fn(const std::string& name) {
 
 Dataset call_dataset_fn(const DatasetFn& make, const distribute::InputContext& context) {
   const PipelineScope scope;
-  NoVariables creator;
-  const VariableCreatorScope no_variables(&creator);
+  const NoVariablesScope no_variables;
   Dataset dataset = make(context);
   if (!dataset.defined())
     fail<InvalidArgumentError>(
@@ -116,6 +105,10 @@ void register_dataset(const std::string& name, DatasetFn make) {
 Dataset registered_dataset(const std::string& name, std::vector<ComponentSpec> element_spec) {
   if (name.empty())
     fail<InvalidArgumentError>("[registered_dataset] expected a name, got an empty one");
+  for (const ComponentSpec& component : element_spec)
+    if (!component.shape.known())
+      fail<InvalidArgumentError>(
+          "[registered_dataset] expected shapes of known rank, got an unknown one for '{}'", name);
   return Dataset(std::make_shared<RegisteredNode>(name, std::move(element_spec)));
 }
 

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+<<<<<<< HEAD
 #include "graph/graph.h"
 #include "graph/program.h"
 #include "ps/shards.h"
@@ -29,6 +29,23 @@ class PartProgram {
   const std::string& name() const { return name_; }
   std::size_t num_inputs() const { return feeds_.size(); }
   const Node& feed(std::size_t index) const { return *feeds_[index].node; }
+=======
+#include "ps/split.h"
+#include "runtime/graph_programs.h"
+
+namespace tandem::ps {
+
+// One run at a time.
+class PartProgram {
+ public:
+  // `resource_of`: the memory of a variable. Throws DataLossError or InvalidArgumentError for a
+  // message that is not valid: it may come from anyone.
+  PartProgram(const proto::Part& part,
+              const std::function<RefPtr<Resource>(VariableId, const TensorSpec&)>& resource_of);
+
+  const std::string& name() const { return programs_.name(); }
+  std::size_t num_inputs() const { return programs_.feeds().size(); }
+>>>>>>> 68d9f83a3f9147ae8c4798c974b8ee8b65c71b58
   // `inputs`: one per feed. `attributes`: one per node of Part::attributes; they may differ from
   // the part's in real numbers and in the number of the step. Throws InvalidArgumentError for
   // inputs and attributes that do not suit the part.
@@ -40,20 +57,20 @@ class PartProgram {
                                             std::span<const proto::RunAttributes> attributes);
 
  private:
+<<<<<<< HEAD
   Node& node_at(std::uint32_t index) const;
   void bind_variables(const proto::Part& part, const ResourceOf& resource_of);
+=======
+  void bind_variables(
+      const proto::Part& part,
+      const std::function<RefPtr<Resource>(VariableId, const TensorSpec&)>& resource_of);
+>>>>>>> 68d9f83a3f9147ae8c4798c974b8ee8b65c71b58
   void take_attributes(const proto::Part& part);
-  void check_inputs(std::span<const Tensor> inputs) const;
   void set_attributes(std::span<const proto::RunAttributes> attributes);
-  Program& program_for(std::span<const Tensor> inputs);
 
-  std::string name_;
-  bool updates_;
   RefPtr<GraphImpl> graph_;
-  std::vector<Node::Input> feeds_, fetches_;
+  GraphPrograms programs_;
   std::vector<std::shared_ptr<AttrFields>> attributes_;  // of the latest run
-  std::map<std::string, std::unique_ptr<Program>> programs_;
-  std::shared_ptr<ProgramMemory> memory_;
 };
 
 }  // namespace tandem::ps

@@ -341,7 +341,8 @@ TEST(StepArguments, InvalidOnesAreRefused) {
                                      "[map] expected");
   expect_error<InvalidArgumentError>([&] { ten.iterate({.skip = -1}); }, "got -1");
   EXPECT_THROW(ten.map(nullptr), InvalidArgumentError);
-  EXPECT_THROW(ten.filter(nullptr), InvalidArgumentError);
+  EXPECT_THROW(ten.filter(data::FilterFn()), InvalidArgumentError);
+  EXPECT_THROW(ten.filter(data::TensorFilterFn()), InvalidArgumentError);
   EXPECT_THROW(Dataset::zip({}), InvalidArgumentError);
   EXPECT_THROW(Dataset::from_generator(nullptr), InvalidArgumentError);
 }

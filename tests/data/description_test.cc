@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "data/files.h"
 #include "data/pipelines.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
@@ -122,6 +123,153 @@ TEST(Description, ElementSpecIsKnownOrThatOfTheFirstElement) {
   EXPECT_EQ(given[0].shape, Shape({-1, 2}));
 }
 
+Dataset with_pairs(int count) {
+  return Dataset::from_tensor_slices({range(count), range(2 * count).reshape({count, 2})});
+}
+
+TEST(Description, MapsTravelAsGraphs) {
+  const Tensor table = constant({5, 3, 8, 1, 9, 2, 7, 4, 6, 0});
+  const Dataset dataset = numbers(10).map([table](const Example& e) {
+    return Example{gather(table, e[0]) * 10 + e[0], e[0]};
+  });
+  expect_same(dataset);
+  expect_same(dataset.shuffle(7, {.seed = 3}).batch(3).repeat(3));
+  expect_same(numbers(40).map([](const Example& e) { return Example(e[0] * e[0]); },
+                              {.num_parallel_calls = 4}));
+  // A map after a map, of batches whose last one is smaller.
+  expect_same(with_pairs(10)
+                  .batch(4)
+                  .map([](const Example& e) {
+                    return Example{reduce_sum(e[1], {.axis = {1}}), e[0]};
+                  })
+                  .map([](const Example& e) { return Example(e[0] - e[1]); }));
+  // Sizes that the function itself depends on.
+  expect_same(with_pairs(10).batch(4).map([](const Example& e) {
+    return Example(concat({reshape(e[1], {-1}), e[0]}, 0));
+  }));
+}
+
+TEST(Description, RandomNumbersOfAMapDependOnEpochAndPosition) {
+  const Dataset dataset = numbers(9).shuffle(4, {.seed = 1}).map([](const Example& e) {
+    const Tensor noise = random::uniform({2}, 0, 100) + random::normal({2});
+    return Example(cast(noise * 1000.0, int32) + e[0]);
+  });
+  EXPECT_NE(elements_of(dataset, 0), elements_of(dataset, 1));
+  expect_same(dataset);
+  expect_same(dataset.repeat(2).batch(4));
+}
+
+TEST(Description, ControlFlowOfAMapTravels) {
+  expect_same(numbers(9).map(
+      [](const Example& e) {
+        return Example(cond(
+            e[0] > 4, [&] { return e[0] * 100; }, [&] { return e[0] - 1; }));
+      },
+      {.num_parallel_calls = 3}));
+}
+
+TEST(Description, FiltersOfTensorsTravel) {
+  const Dataset dataset =
+      numbers(30).filter([](const Example& e) { return (e[0] / 3) * 3 == e[0]; });
+  EXPECT_EQ(elements_of(dataset), testing::count_up(0, 30, 3));
+  expect_same(dataset);
+  expect_same(dataset.map([](const Example& e) { return Example(e[0] + 1); }).batch(4));
+  expect_error<InvalidArgumentError>(
+      [] { numbers(3).filter([](const Example& e) { return e[0] + 1; }).iterate().next(); },
+      "`predicate` return type must be convertible to a scalar boolean tensor. Got shape () and "
+      "dtype int32");
+}
+
+TEST(Description, DescriptionOfARebuiltPipelineIsTheSame) {
+  const DatasetDescription first =
+      describe(with_pairs(12)
+                   .filter([](const Example& e) { return e[0] > 3; })
+                   .map([](const Example& e) { return Example(e[1]); }, {.num_parallel_calls = 2})
+                   .batch(2));
+  const Dataset rebuilt = dataset_of(first.message, first.tensors, {});
+  EXPECT_EQ(describe(rebuilt).message.SerializeAsString(), first.message.SerializeAsString());
+}
+
+TEST(Description, ElementSpecOfAMapIsKnown) {
+  int called = 0;
+  const auto spec = describe(with_pairs(10).batch(4).map([&](const Example& e) {
+                      ++called;
+                      return Example{cast(e[1], float32), reduce_sum(e[1])};
+                    })).element_spec;
+  EXPECT_EQ(called, 1);
+  ASSERT_EQ(spec.size(), 2u);
+  EXPECT_EQ(spec[0].dtype, float32);
+  EXPECT_EQ(spec[0].shape, Shape({-1, 2}));
+  EXPECT_EQ(spec[1].shape, Shape::scalar());
+}
+
+TEST(Description, FunctionIsTracedForADatasetElsewhere) {
+  Iterator elements = dataset_elsewhere(describe(with_pairs(8).batch(4)).element_spec).iterate();
+  const auto sum = function([](Iterator& batches) { return reduce_sum(batches.next()[1]); });
+  expect_error<FailedPreconditionError>(
+      [&] { sum(elements); }, "the elements of a dataset of workers are not in this program");
+  EXPECT_EQ(sum.num_traces(), 1u);
+  expect_error<UnimplementedError>(
+      [&] {
+        describe(dataset_elsewhere({{int32, {-1}}}));
+      },
+      "its elements are on the workers already");
+}
+
+TEST(Description, FunctionThatIsNoGraphIsRefused) {
+  const auto refuse = [](const MapFn& fn, const char* why) {
+    expect_error<UnimplementedError>([&] { describe(numbers(4).map(fn)); },
+                                     "[map] a dataset with this stage");
+    expect_error<UnimplementedError>([&] { describe(numbers(4).map(fn)); }, why);
+  };
+  refuse([](const Example& e) { return Example(constant(e[0].item<std::int32_t>())); },
+         "its function cannot be traced: ");
+  const Variable v(constant(3), {.name = "offset"});
+  refuse([v](const Example& e) { return Example(e[0] + v); }, "it uses variable 'offset'");
+  refuse(
+      [](const Example& e) {
+        const Variable made(constant(3), {.name = "made"});
+        return Example(e[0] + made);
+      },
+      "Creating variables in `dataset_fn` is not allowed.");
+  Iterator others = numbers(4).iterate();
+  refuse([others](const Example&) mutable { return Example(others.next()[0]); },
+         "it takes elements from an iterator");
+  refuse([](const Example&) { return Example(Tensor()); }, "it returns an undefined tensor");
+  expect_error<UnimplementedError>(
+      [] { describe(numbers(4).filter([](const Example&) { return true; })); },
+      "[filter] a dataset with this stage cannot be sent to workers, because its function returns "
+      "a C++ bool: let it return a tensor");
+  expect_error<UnimplementedError>(
+      [] { describe(numbers(4).filter([](const Example&) { return random::uniform({}) > 0.5; })); },
+      "it uses random numbers, which do not depend on the element here");
+}
+
+TEST(Description, FilesOfKnownFormatsTravelAsPaths) {
+  const testing::TemporaryFolder folder;
+  std::vector<std::string> paths;
+  for (const std::uint8_t first : {1, 50, 90})
+    paths.push_back(folder.write(fmt::format("{}.idx", first),
+                                 testing::idx_file(0x09, {3}, {first, 7, 8})));  // int32 rows
+  const Dataset dataset = Dataset::from_files(paths, datasets::idx_rows);
+  EXPECT_EQ(elements_of(dataset), (std::vector<std::int32_t>{1, 7, 8, 50, 7, 8, 90, 7, 8}));
+  expect_same(dataset);
+  expect_same(dataset.map([](const Example& e) { return Example(e[0] * 2); }).batch(4));
+
+  const Dataset images = Dataset::from_files({folder / "absent"}, datasets::cifar10_examples);
+  const auto spec = describe(images.batch(8).map([](const Example& e) {
+                      return Example{cast(e[0], float32) / 255.0, e[1]};
+                    })).element_spec;  // without the file
+  EXPECT_EQ(spec[0].shape, Shape({-1, 32, 32, 3}));
+  EXPECT_EQ(spec[0].dtype, float32);
+  EXPECT_EQ(spec[1].dtype, int64);
+  expect_error<NotFoundError>([&] { sent(images).iterate().next(); }, "absent: no such file");
+  proto::Dataset message = describe(images).message;
+  message.mutable_stages(0)->mutable_files()->set_format("png");
+  expect_error<InvalidArgumentError>([&] { dataset_of(message, {}, {}); },
+                                     "unknown file format 'png'");
+}
+
 TEST(Description, StagesWithFunctionsNameThemselves) {
   const auto expect_refusal = [](const Dataset& dataset, const char* stage) {
     expect_error<UnimplementedError>([&] { describe(dataset.batch(2)); },
@@ -160,6 +308,8 @@ TEST(RegisteredDataset, WrongUseIsAnError) {
   expect_error<InvalidArgumentError>([&] { register_dataset("other", {}); },
                                      "expected a function for 'other'");
   expect_error<InvalidArgumentError>([] { registered_dataset(""); }, "expected a name");
+  expect_error<InvalidArgumentError>([] { registered_dataset("a", {{.dtype = int32}}); },
+                                     "expected shapes of known rank");
   expect_error<NotFoundError>([] { registered_dataset("absent").iterate(); },
                               "no dataset 'absent' is registered in this program");
   register_dataset("undefined", [](const distribute::InputContext&) { return Dataset(); });
@@ -226,11 +376,37 @@ TEST(DamagedDescription, StreamsAndStagesAreLimited) {
   expect_refused(message, "expected 1 to 256 stages, got 301");
 }
 
+TEST(DamagedDescription, FunctionsAreChecked) {
+  proto::Dataset message =
+      message_of(numbers(4).map([](const Example& e) { return Example(e[0] + 1); }));
+  const proto::Dataset good = message;
+  proto::Stage::Map& map = *message.mutable_stages(1)->mutable_map();
+  map.set_num_parallel_calls(5000);
+  expect_refused(message, "a pass opens more than 4096 streams and threads");
+  map.set_num_parallel_calls(0);
+  expect_refused(message, "expected num_parallel_calls of at least 1, got 0");
+  map.set_num_parallel_calls(1);
+  map.mutable_function()->set_feeds(0, 77);
+  expect_refused(message, "[map] expected a node below");
+  message = good;
+  message.mutable_stages(1)->mutable_map()->mutable_function()->set_graph("x");
+  const Tensor other[] = {zeros({4, 2})};
+  expect_error<DataLossError>([&] { dataset_of(message, other, {}); }, "truncated or corrupt");
+  // Elements that the function is not for.
+  expect_error<InvalidArgumentError>([&] { dataset_of(good, other, {}).iterate().next(); },
+                                     "[map] expected input 0 of shape ()");
+}
+
 // Changed bytes give a dataset or a typed error.
 TEST(DamagedDescription, ChangedBytesDoNotCrash) {
   const DatasetDescription description =
       describe(Dataset::zip({numbers(8).shuffle(4, {.seed = 1}).repeat(2).skip(1).shard(2, 1),
-                             numbers(8).batch(2).cache().prefetch(2).take(3)}));
+                             numbers(8)
+                                 .batch(2)
+                                 .map([](const Example& e) { return Example(-e[0]); })
+                                 .cache()
+                                 .prefetch(2)
+                                 .take(3)}));
   const std::string bytes = description.message.SerializeAsString();
   std::mt19937 random(3);
   int valid = 0;

@@ -189,6 +189,24 @@ TEST_F(WorkersIterators, RestartsLeaveOutAndRepeatNoElement) {
   EXPECT_GE(coordinated->counts().lost_workers, 3);
 }
 
+TEST_F(WorkersIterators, FunctionsOfAPipelineTravelWithIt) {
+  const Dataset dataset = numbers(20)
+                              .shuffle(20, {.seed = 2})
+                              .filter([](const Example& e) { return e[0] > 3; })
+                              .map(
+                                  [](const Example& e) {
+                                    return Example(e[0] * 100 + random::uniform_int({}, 0, 100));
+                                  },
+                                  {.num_parallel_calls = 2})
+                              .prefetch(3);
+  const auto coordinated = coordinator(1);
+  coordinated->add_iterator(7, describe(dataset));
+  std::vector<std::int32_t> taken = take_some(*coordinated, 9);
+  restart_worker(0);
+  for (const int element : take_some(*coordinated, 7)) taken.push_back(element);
+  EXPECT_EQ(taken, elements_of(dataset));
+}
+
 TEST_F(WorkersIterators, StartAtAPositionOfAnEpoch) {
   const auto coordinated = coordinator(1);
   const Dataset dataset = numbers(12).shuffle(12, {.seed = 9});

@@ -1,0 +1,124 @@
+#include "data/graph_function.h"
+
+#include <unordered_map>
+
+#include "core/status.h"
+#include "data/no_variables.h"
+#include "data/refuse_stage.h"
+#include "graph/structural_ops.h"
+#include "runtime/serialize.h"
+#include "runtime/traced_function.h"
+
+namespace tandem::data {
+namespace {
+
+std::shared_ptr<const TracedFunction> trace(std::string_view stage, const MapFn& function,
+                                            const std::vector<ComponentSpec>& spec) {
+  FunctionOptions options{.name = std::string(stage)};
+  tandem::detail::FunctionCall call;
+  for (const ComponentSpec& component : spec) {
+    options.input_signature.push_back({component.shape, component.dtype});
+    Shape shape = component.shape;
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if (shape[axis] < 0) shape.set(axis, 1);
+    call.inputs.push_back(make_tensor(DeviceManager::get().host(), shape, component.dtype));
+  }
+  return tandem::detail::FunctionTraces(std::move(options))
+      .trace(call, [&](std::vector<Tensor> inputs) {
+        std::vector<Tensor> outputs = function(Example(std::move(inputs))).components();
+        for (const Tensor& output : outputs)
+          if (!output.defined()) fail<InvalidArgumentError>("it returns an undefined tensor");
+        return outputs;
+      });
+}
+
+void check(const TracedFunction& traced, bool may_be_random) {
+  if (!may_be_random && (traced.random_count > 0 || traced.last_random))
+    fail<UnimplementedError>("it uses random numbers, which do not depend on the element here");
+  if (!traced.elements.empty()) fail<UnimplementedError>("it takes elements from an iterator");
+  for (const auto& node : traced.graph->nodes())
+    if (node->op == &kVarHandle) fail<UnimplementedError>("it uses variable '{}'", node->name);
+}
+
+proto::ElementFunction message_of(const TracedFunction& traced) {
+  std::vector<const Node*> outputs;
+  for (const Node::Input& fetch : traced.fetches) outputs.push_back(fetch.node);
+  for (const Node::Input& feed : traced.feeds) outputs.push_back(feed.node);
+  const Selection selection = select_nodes(*traced.graph, outputs, false);
+  std::unordered_map<const Node*, std::uint32_t> ids;
+  for (const Node* node : selection.nodes)
+    ids.emplace(node, static_cast<std::uint32_t>(ids.size()));
+  proto::ElementFunction message;
+  message.set_graph(serialize_nodes(*traced.graph, selection));
+  for (const Node::Input& feed : traced.feeds) message.add_feeds(ids.at(feed.node));
+  for (const Node::Input& fetch : traced.fetches) {
+    proto::ElementFunction::Output& output = *message.add_fetches();
+    output.set_node(ids.at(fetch.node));
+    output.set_output(static_cast<std::uint32_t>(fetch.output));
+  }
+  return message;
+}
+
+Spec spec_of(const std::vector<Node::Input>& fetches) {
+  Spec spec(std::in_place);
+  for (const Node::Input& fetch : fetches) {
+    const TensorSpec& output = fetch.node->outputs[static_cast<std::size_t>(fetch.output)];
+    if (!output.shape.known()) return std::nullopt;
+    ComponentSpec& component = spec->emplace_back(ComponentSpec{output.dtype, output.shape});
+    for (int axis = 0; axis < output.shape.rank(); ++axis)
+      if (output.shape[axis] < 0) component.shape.set(axis, -1);
+  }
+  return spec;
+}
+
+}  // namespace
+
+proto::ElementFunction trace_function(std::string_view stage, const MapFn& function,
+                                      const std::vector<ComponentSpec>& spec, bool may_be_random) {
+  const PipelineScope scope;
+  const NoVariablesScope no_variables;
+  try {
+    const std::shared_ptr<const TracedFunction> traced = trace(stage, function, spec);
+    check(*traced, may_be_random);
+    return message_of(*traced);
+  } catch (const Error& error) {
+    refuse_stage(stage, fmt::format("its function cannot be traced: {}", error.what()));
+  }
+}
+
+GraphFunction::GraphFunction(proto::ElementFunction message, std::string stage)
+    : message_(std::move(message)), stage_(std::move(stage)) {
+  idle_.push_back(make_programs());
+  spec_ = spec_of(idle_.back()->fetches());
+}
+
+std::unique_ptr<GraphPrograms> GraphFunction::make_programs() const {
+  RefPtr<GraphImpl> graph = deserialize_nodes(message_.graph());
+  for (const auto& node : graph->nodes())
+    if (node->op == &kVarHandle)
+      fail<InvalidArgumentError>("[{}] the function has a variable, '{}'", stage_, node->name);
+  GraphPrograms::Options options{.name = stage_,
+                                 .feeds = {message_.feeds().begin(), message_.feeds().end()}};
+  for (const proto::ElementFunction::Output& fetch : message_.fetches())
+    options.fetches.push_back({fetch.node(), fetch.output()});
+  return std::make_unique<GraphPrograms>(std::move(graph), options);
+}
+
+Example GraphFunction::operator()(const Example& element) const {
+  std::unique_ptr<GraphPrograms> programs;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      programs = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  if (!programs) programs = make_programs();
+  std::vector<Tensor> results;
+  programs->run(element.components(), results);
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(programs));
+  return Example(std::move(results));
+}
+
+}  // namespace tandem::data

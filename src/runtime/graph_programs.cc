@@ -1,0 +1,87 @@
+#include "runtime/graph_programs.h"
+
+#include "core/status.h"
+#include "graph/structural_ops.h"
+#include "runtime/placer.h"
+
+namespace tandem {
+namespace {
+
+void add_number(std::string& key, std::uint64_t number) {
+  key.append(reinterpret_cast<const char*>(&number), sizeof(number));
+}
+
+}  // namespace
+
+GraphPrograms::GraphPrograms(RefPtr<GraphImpl> graph, const Options& options)
+    : graph_(std::move(graph)),
+      name_(options.name),
+      updates_(options.updates),
+      memory_(ProgramMemory::make()) {
+  for (const std::uint32_t index : options.feeds) {
+    Node& node = node_at(index);
+    if (node.op != &kPlaceholder)
+      fail<InvalidArgumentError>("[{}] node '{}' is fed, but is not a placeholder", name_,
+                                 node.name);
+    feeds_.push_back({&node, 0});
+  }
+  for (const Output& fetch : options.fetches) {
+    Node& node = node_at(fetch.node);
+    if (fetch.output >= node.outputs.size() || node.op == &kVarHandle)
+      fail<InvalidArgumentError>("[{}] output {} of node '{}' cannot be fetched", name_,
+                                 fetch.output, node.name);
+    fetches_.push_back({&node, static_cast<int>(fetch.output)});
+  }
+}
+
+Node& GraphPrograms::node_at(std::uint32_t index) const {
+  if (index >= graph_->nodes().size())
+    fail<InvalidArgumentError>("[{}] expected a node below {}, got {}", name_,
+                               graph_->nodes().size(), index);
+  return *graph_->nodes()[index];
+}
+
+void GraphPrograms::check(std::span<const Tensor> inputs) const {
+  if (inputs.size() != feeds_.size())
+    fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", name_, feeds_.size(),
+                               inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const TensorSpec& spec = feeds_[i].node->outputs[0];
+    if (inputs[i].dtype() != spec.dtype || !spec.shape.matches(inputs[i].shape()))
+      fail<InvalidArgumentError>("[{}] expected input {} of shape {} and dtype {}, got {} and {}",
+                                 name_, i, spec.shape.to_string(), name_of(spec.dtype),
+                                 inputs[i].shape().to_string(), name_of(inputs[i].dtype()));
+  }
+}
+
+Program& GraphPrograms::program_for(std::span<const Tensor> inputs) {
+  std::string key;
+  for (const Tensor& input : inputs) {
+    add_number(key, static_cast<std::uint64_t>(input.rank()));
+    for (const std::int64_t size : input.shape()) add_number(key, static_cast<std::uint64_t>(size));
+    add_number(key, reinterpret_cast<std::uintptr_t>(&impl_of(input).device()));
+  }
+  const auto found = programs_.find(key);
+  if (found != programs_.end()) return *found->second;
+  KnownSizes sizes;
+  LowerOptions options{
+      .feeds = feeds_, .fetches = fetches_, .all_updates = updates_, .sizes = &sizes};
+  for (const Tensor& input : inputs) {
+    options.feed_specs.push_back(impl_of(input));
+    options.feed_devices.push_back(&impl_of(input).device());
+  }
+  options.devices = place_graph(*graph_);
+  options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
+  auto program = std::make_unique<Program>(
+      lower(*graph_, options),
+      ProgramOptions{.name = fmt::format("'{}'", name_), .memory = memory_});
+  if (programs_.size() == kMaxPrograms) programs_.erase(programs_.begin());
+  return *programs_.emplace(std::move(key), std::move(program)).first->second;
+}
+
+void GraphPrograms::run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) {
+  check(inputs);
+  program_for(inputs).run(inputs, outputs);
+}
+
+}  // namespace tandem
