@@ -34,15 +34,9 @@ DatasetDescription describe(const Dataset& dataset);
 Dataset dataset_of(const proto::Dataset& message, std::span<const Tensor> tensors,
                    const distribute::InputContext& context);
 
-<<<<<<< HEAD
-// A dataset whose elements are in other programs: it has a spec, and taking an element throws
-// FailedPreconditionError.
-Dataset elements_elsewhere(std::vector<ComponentSpec> spec);
-=======
 // A dataset that only other programs have. Functions may be traced for an iterator over it, whose
 // next() otherwise throws FailedPreconditionError. REQUIRES: shapes of known rank.
 Dataset dataset_elsewhere(std::vector<ComponentSpec> element_spec);
->>>>>>> 68d9f83a3f9147ae8c4798c974b8ee8b65c71b58
 
 // Calls a function that makes a dataset: on the host, without gradients. Throws
 // InvalidArgumentError "Creating variables in `dataset_fn` is not allowed." if it makes variables,

@@ -53,7 +53,7 @@ class PerWorkerDataset::State {
  public:
   State(std::shared_ptr<ps::ParameterServerImpl> impl, data::DatasetDescription dataset)
       : impl_(std::move(impl)),
-        iterator_(data::elements_elsewhere(dataset.element_spec).iterate()),
+        iterator_(data::dataset_elsewhere(dataset.element_spec).iterate()),
         id_(impl_->add_iterator(std::move(dataset), iterator_.pass())) {}
   ~State() { impl_->remove_iterator(id_); }
   State(const State&) = delete;

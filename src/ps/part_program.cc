@@ -30,18 +30,8 @@ GraphPrograms::Options options_of(const proto::Part& part) {
 
 }  // namespace
 
-<<<<<<< HEAD
 PartProgram::PartProgram(const proto::Part& part, const ResourceOf& resource_of)
-    : name_(part.name()),
-      updates_(part.updates()),
-      graph_(deserialize_nodes(part.graph())),
-      memory_(ProgramMemory::make()) {
-=======
-PartProgram::PartProgram(
-    const proto::Part& part,
-    const std::function<RefPtr<Resource>(VariableId, const TensorSpec&)>& resource_of)
     : graph_(deserialize_nodes(part.graph())), programs_(graph_, options_of(part)) {
->>>>>>> 68d9f83a3f9147ae8c4798c974b8ee8b65c71b58
   bind_variables(part, resource_of);
   take_attributes(part);
 }
@@ -50,15 +40,10 @@ void PartProgram::bind_variables(const proto::Part& part, const ResourceOf& reso
   for (const proto::Part::Variable& variable : part.variables()) {
     Node& node = programs_.node_at(variable.node());
     if (node.op != &kVarHandle)
-<<<<<<< HEAD
-      fail<InvalidArgumentError>("[{}] node '{}' is not a variable", name_, node.name);
-    const std::vector<Shard> shards =
-        read_shards(variable.shards(), rows_of(node.outputs[0].shape), name_);
-    node.resource = resource_of(shards, node.outputs[0]);
-=======
       fail<InvalidArgumentError>("[{}] node '{}' is not a variable", name(), node.name);
-    node.resource = resource_of(variable.id(), node.outputs[0]);
->>>>>>> 68d9f83a3f9147ae8c4798c974b8ee8b65c71b58
+    const std::vector<Shard> shards =
+        read_shards(variable.shards(), rows_of(node.outputs[0].shape), name());
+    node.resource = resource_of(shards, node.outputs[0]);
     const Device& device = node.resource->device();
     node.requested = device.name();
     node.requested_text = device.full_name();

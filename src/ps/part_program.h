@@ -7,45 +7,24 @@
 #include <string>
 #include <vector>
 
-<<<<<<< HEAD
-#include "graph/graph.h"
-#include "graph/program.h"
 #include "ps/shards.h"
+#include "runtime/graph_programs.h"
 
 namespace tandem::ps {
 
 // The memory of a variable, or of one that is divided into these shards.
 using ResourceOf = std::function<RefPtr<Resource>(std::span<const Shard>, const TensorSpec&)>;
 
-// Keeps a program per set of input sizes and devices, at most kMaxPrograms. One run at a time.
+// One run at a time.
 class PartProgram {
  public:
-  static constexpr std::size_t kMaxPrograms = 16;
-
   // Throws DataLossError or InvalidArgumentError for a message that is not valid: it may come from
   // anyone.
   PartProgram(const proto::Part& part, const ResourceOf& resource_of);
 
-  const std::string& name() const { return name_; }
-  std::size_t num_inputs() const { return feeds_.size(); }
-  const Node& feed(std::size_t index) const { return *feeds_[index].node; }
-=======
-#include "ps/split.h"
-#include "runtime/graph_programs.h"
-
-namespace tandem::ps {
-
-// One run at a time.
-class PartProgram {
- public:
-  // `resource_of`: the memory of a variable. Throws DataLossError or InvalidArgumentError for a
-  // message that is not valid: it may come from anyone.
-  PartProgram(const proto::Part& part,
-              const std::function<RefPtr<Resource>(VariableId, const TensorSpec&)>& resource_of);
-
   const std::string& name() const { return programs_.name(); }
   std::size_t num_inputs() const { return programs_.feeds().size(); }
->>>>>>> 68d9f83a3f9147ae8c4798c974b8ee8b65c71b58
+  const Node& feed(std::size_t index) const { return *programs_.feeds()[index].node; }
   // `inputs`: one per feed. `attributes`: one per node of Part::attributes; they may differ from
   // the part's in real numbers and in the number of the step. Throws InvalidArgumentError for
   // inputs and attributes that do not suit the part.
@@ -57,14 +36,7 @@ class PartProgram {
                                             std::span<const proto::RunAttributes> attributes);
 
  private:
-<<<<<<< HEAD
-  Node& node_at(std::uint32_t index) const;
   void bind_variables(const proto::Part& part, const ResourceOf& resource_of);
-=======
-  void bind_variables(
-      const proto::Part& part,
-      const std::function<RefPtr<Resource>(VariableId, const TensorSpec&)>& resource_of);
->>>>>>> 68d9f83a3f9147ae8c4798c974b8ee8b65c71b58
   void take_attributes(const proto::Part& part);
   void set_attributes(std::span<const proto::RunAttributes> attributes);
 
