@@ -327,9 +327,9 @@ struct MultiWorkerMirroredOptions {
 ///
 /// The cluster and this process's task come from TF_CONFIG, else from the variables of a launcher
 /// (tandem run, torchrun, mpirun, Slurm). Without either, and in an evaluator task, the process is
-/// a cluster of one. The first worker (the chief, if the cluster has one) listens at its address in
-/// TF_CONFIG. Workers on several hosts need the job's secret in TANDEM_JOB_TOKEN
-/// (docs/processes.md).
+/// a cluster of one. The workers meet at the server of TANDEM_RENDEZVOUS; without one, the first
+/// worker (the chief, if the cluster has one) listens at its address in TF_CONFIG. Workers on
+/// several hosts need the job's secret in TANDEM_JOB_TOKEN (docs/processes.md).
 ///
 /// All workers run the same program. They create the same variables, which get the chief's initial
 /// values, and take the same steps. They also save at the same time, because reading an on-read

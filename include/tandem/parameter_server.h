@@ -14,9 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/cluster.h"
 #include "tandem/data.h"
 #include "tandem/distribute.h"
 #include "tandem/function.h"
+#include "tandem/partitioners.h"
+#include "tandem/registered_datasets.h"
 
 /// Parameter servers, for Tandem's own code.
 namespace tandem::ps {
@@ -36,6 +39,12 @@ struct ParameterServerOptions {
   /// the shards of the optimizer's slots, beside those of their variable. Default: one shard.
   /// Variables without axes always have one.
   Partitioner variable_partitioner{};
+  ClusterSecurity security{};  ///< token and TLS, as those of the servers
+  /// How long the constructor waits for the tasks.
+  std::chrono::milliseconds start_limit = std::chrono::minutes(10);
+  /// How long a read or an assignment in this process waits for a parameter server that is
+  /// restarted or cut off.
+  std::chrono::milliseconds server_limit = std::chrono::minutes(2);
   /// How long a call may run on a worker. Then it fails with DeadlineExceededError.
   std::chrono::milliseconds run_limit = std::chrono::hours(1);
   /// How long a lost worker may stay lost. Then schedule(), join() or done() throw
@@ -59,6 +68,15 @@ struct ParameterServerOptions {
 ///   batches under way.
 class ParameterServerStrategy : public Strategy {
  public:
+  /// Connects to the workers and servers of the cluster, of which this process is the chief, and
+  /// waits for them. The job ends when the last handle to the strategy, and the last model that
+  /// trains under it, is gone: Server::join() of the other tasks returns.
+  ///
+  /// Throws InvalidArgumentError for a cluster without workers or parameter servers and for another
+  /// task than the chief; DeadlineExceededError that names the tasks that have not answered within
+  /// `start_limit`; FailedPreconditionError if a task has another token or serves another chief.
+  explicit ParameterServerStrategy(const ClusterResolver& cluster,
+                                   const ParameterServerOptions& options = {});
   /// For Tandem's own code.
   explicit ParameterServerStrategy(std::shared_ptr<ps::ParameterServerImpl> impl);
 };
@@ -90,6 +108,26 @@ class RemoteValue {
   std::shared_ptr<ps::RemoteResult> result_;
 };
 
+/// A dataset that each worker iterates over for itself. An argument of ClusterCoordinator::
+/// schedule(); the function gets a data::Iterator of the worker that runs it. A handle.
+class PerWorkerDataset {
+ public:
+  /// A value without a dataset.
+  PerWorkerDataset() = default;
+  /// Dtypes and shapes of the components of the elements.
+  std::vector<data::ComponentSpec> element_spec() const { return iterator().element_spec(); }
+
+  /// For Tandem's own code.
+  class State;
+  /// For Tandem's own code.
+  explicit PerWorkerDataset(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  /// For Tandem's own code: the iterator that stands for those of the workers in a trace.
+  const data::Iterator& iterator() const;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
 /// Schedules functions on the workers of a ParameterServerStrategy. All objects for one strategy
 /// are the same coordinator. As tf.distribute.coordinator.ClusterCoordinator. Thread-safe.
 ///
@@ -113,8 +151,21 @@ class ClusterCoordinator {
   /// other variables; and the error of an earlier call.
   template <class F, class... Args>
   RemoteValue schedule(const Function<F>& function, const Args&... args) {
-    return start([&] { return function.trace(args...); });
+    return start([&] { return function.trace(traced(args)...); });
   }
+
+  /// @{
+  /// Sends a dataset to the workers, each of which iterates over all of it, from its beginning, at
+  /// its own pace; shuffle and repeat it, and choose the number of calls. `make` is called once, in
+  /// this process. The pipeline is sent with its tensors; files are read by the workers, under the
+  /// same paths. A worker that was restarted continues where it was. (TensorFlow's begins again.)
+  /// As tf.distribute.coordinator.ClusterCoordinator.create_per_worker_dataset.
+  ///
+  /// Throws UnimplementedError, which names the transformation, for a pipeline with a C++ function
+  /// that cannot be traced, such as a generator: use data::registered_dataset().
+  PerWorkerDataset create_per_worker_dataset(const data::Dataset& dataset);
+  PerWorkerDataset create_per_worker_dataset(const data::DatasetFn& make);
+  /// @}
 
   /// Waits until all calls have ended. Throws the error of a call.
   void join();
@@ -128,6 +179,13 @@ class ClusterCoordinator {
   /// @}
 
  private:
+  template <class T>
+  static const T& traced(const T& argument) {
+    return argument;
+  }
+  static const data::Iterator& traced(const PerWorkerDataset& dataset) {
+    return dataset.iterator();
+  }
   RemoteValue start(const std::function<tandem::detail::TracedCall()>& trace);
 
   std::shared_ptr<ps::ParameterServerImpl> impl_;

@@ -171,4 +171,35 @@ DatasetDescription describe(const Dataset& dataset) {
   return description;
 }
 
+namespace {
+
+class NodeElsewhere final : public DatasetNode {
+ public:
+  explicit NodeElsewhere(std::vector<ComponentSpec> spec)
+      : DatasetNode(0), spec_(std::move(spec)) {}
+  StreamPtr<Example> elements(std::uint64_t) const override { return std::make_unique<Stream>(); }
+  std::int64_t cardinality() const override { return kUnknownCardinality; }
+  Spec spec() const override { return spec_; }
+  proto::Stage describe(StageWriter&) const override {
+    refuse_stage("elements of another program", "they are not in this one");
+  }
+
+ private:
+  struct Stream final : ItemStream<Example> {
+    bool next(Example&) override {
+      throw FailedPreconditionError(
+          "[Dataset] the elements are in another program: the function that takes them has to run "
+          "there (ClusterCoordinator::schedule())");
+    }
+  };
+
+  std::vector<ComponentSpec> spec_;
+};
+
+}  // namespace
+
+Dataset elements_elsewhere(std::vector<ComponentSpec> spec) {
+  return Dataset(std::make_shared<const NodeElsewhere>(std::move(spec)));
+}
+
 }  // namespace tandem::data

@@ -33,6 +33,10 @@ DatasetDescription describe(const Dataset& dataset);
 Dataset dataset_of(const proto::Dataset& message, std::span<const Tensor> tensors,
                    const distribute::InputContext& context);
 
+// A dataset whose elements are in other programs: it has a spec, and taking an element throws
+// FailedPreconditionError.
+Dataset elements_elsewhere(std::vector<ComponentSpec> spec);
+
 // Calls a function that makes a dataset: on the host, without gradients. Throws
 // InvalidArgumentError "Creating variables in `dataset_fn` is not allowed." if it makes variables,
 // and for an undefined dataset.

@@ -34,7 +34,9 @@ WorkerConfig place_in(const TfConfig& config) {
   if (config.cluster.empty() || !config.trains() || config.num_workers() == 1) return worker_config;
   worker_config.worker = config.rank();
   worker_config.num_workers = config.num_workers();
-  worker_config.url = fmt::format("tcp://{}?rank={}&world_size={}", config.first_address(),
+  const bool outside = cluster_environment().has_server_for(worker_config.num_workers);
+  worker_config.url = fmt::format("{}?rank={}&world_size={}",
+                                  outside ? "env://" : "tcp://" + config.first_address(),
                                   worker_config.worker, worker_config.num_workers);
   for (const char* type : {"chief", "worker"})
     if (config.count(type) > 0)

@@ -1,5 +1,6 @@
 // ParameterServerStrategy and ClusterCoordinator.
 #include "core/status.h"
+#include "data/description.h"
 #include "graph/graph.h"
 #include "ps/strategy.h"
 #include "tandem/parameter_server.h"
@@ -10,6 +11,10 @@ namespace {
 constexpr std::chrono::milliseconds kResultLimit = std::chrono::hours(24);
 
 }  // namespace
+
+ParameterServerStrategy::ParameterServerStrategy(const ClusterResolver& cluster,
+                                                 const ParameterServerOptions& options)
+    : Strategy(ps::connect(cluster, options)) {}
 
 ParameterServerStrategy::ParameterServerStrategy(std::shared_ptr<ps::ParameterServerImpl> impl)
     : Strategy(std::move(impl)) {}
@@ -42,6 +47,34 @@ Tensor RemoteValue::fetch() const {
   return std::move(tensors.front());
 }
 
+// --- PerWorkerDataset ---
+
+class PerWorkerDataset::State {
+ public:
+  State(std::shared_ptr<ps::ParameterServerImpl> impl, data::DatasetDescription dataset)
+      : impl_(std::move(impl)),
+        iterator_(data::elements_elsewhere(dataset.element_spec).iterate()),
+        id_(impl_->add_iterator(std::move(dataset), iterator_.pass())) {}
+  ~State() { impl_->remove_iterator(id_); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  const data::Iterator& iterator() const { return iterator_; }
+
+ private:
+  std::shared_ptr<ps::ParameterServerImpl> impl_;
+  data::Iterator iterator_;
+  std::uint64_t id_;
+};
+
+const data::Iterator& PerWorkerDataset::iterator() const {
+  if (!state_)
+    throw FailedPreconditionError(
+        "[PerWorkerDataset] expected the result of "
+        "ClusterCoordinator::create_per_worker_dataset(), got an empty value");
+  return state_->iterator();
+}
+
 // --- ClusterCoordinator ---
 
 ClusterCoordinator::ClusterCoordinator(const Strategy& strategy)
@@ -62,7 +95,19 @@ RemoteValue ClusterCoordinator::start(const std::function<tandem::detail::Traced
     const StrategyScope scope(impl_);
     call = trace();
   }
-  return RemoteValue(impl_->scheduler().schedule(call.function, std::move(call.inputs), {}));
+  std::vector<std::uint64_t> iterators;
+  for (const auto& pass : call.passes) iterators.push_back(impl_->iterator_of(*pass));
+  return RemoteValue(
+      impl_->scheduler().schedule(call.function, std::move(call.inputs), std::move(iterators)));
+}
+
+PerWorkerDataset ClusterCoordinator::create_per_worker_dataset(const data::Dataset& dataset) {
+  return PerWorkerDataset(
+      std::make_shared<PerWorkerDataset::State>(impl_, data::describe(dataset)));
+}
+
+PerWorkerDataset ClusterCoordinator::create_per_worker_dataset(const data::DatasetFn& make) {
+  return create_per_worker_dataset(data::call_dataset_fn(make, {}));
 }
 
 void ClusterCoordinator::join() { impl_->coordinator().join(); }

@@ -30,8 +30,10 @@ std::int64_t num_shards(const distribute::Partitioner& partitioner, const Tensor
 
 ParameterServerImpl::ParameterServerImpl(std::vector<std::shared_ptr<ServerClient>> servers,
                                          std::vector<Coordinator::WorkerTask> workers,
-                                         const distribute::ParameterServerOptions& options)
+                                         const distribute::ParameterServerOptions& options,
+                                         std::unique_ptr<Cluster> cluster)
     : StrategyImpl(kName),
+      cluster_(std::move(cluster)),
       devices_{&DeviceManager::get().host()},
       options_(options),
       num_workers_(workers.size()),
@@ -41,6 +43,36 @@ ParameterServerImpl::ParameterServerImpl(std::vector<std::shared_ptr<ServerClien
       scheduler_(servers_, coordinator_) {}
 
 ParameterServerImpl::~ParameterServerImpl() = default;
+
+std::uint64_t ParameterServerImpl::add_iterator(data::DatasetDescription dataset,
+                                                const std::shared_ptr<ElementPass>& pass) {
+  std::uint64_t id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    id = next_iterator_++;
+    iterators_.emplace(pass.get(), id);
+  }
+  coordinator_.add_iterator(id, std::move(dataset));
+  return id;
+}
+
+void ParameterServerImpl::remove_iterator(std::uint64_t id) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(iterators_, [id](const auto& entry) { return entry.second == id; });
+  }
+  coordinator_.remove_iterator(id);
+}
+
+std::uint64_t ParameterServerImpl::iterator_of(const ElementPass& pass) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = iterators_.find(&pass);
+  if (found == iterators_.end())
+    throw InvalidArgumentError(
+        "[ClusterCoordinator] an iterator of this process is among the arguments, expected the "
+        "result of create_per_worker_dataset()");
+  return found->second;
+}
 
 RefPtr<VariableImpl> ParameterServerImpl::create(const Tensor& initial_value,
                                                  VariableOptions options) {
@@ -78,6 +110,20 @@ void ParameterServerImpl::abort(const char*) {
     coordinator_.join();
   } catch (const Error&) {
   }
+}
+
+std::shared_ptr<ParameterServerImpl> connect(const distribute::ClusterResolver& resolver,
+                                             const distribute::ParameterServerOptions& options) {
+  auto cluster = std::make_unique<Cluster>(
+      resolver, Cluster::Options{.security = options.security, .start_limit = options.start_limit});
+  std::vector<std::shared_ptr<ServerClient>> servers;
+  for (const Cluster::Task& task : cluster->servers())
+    servers.push_back(std::make_shared<ServerClient>(
+        task.channel, ServerClient::Limits{.call = options.server_limit}));
+  std::vector<Coordinator::WorkerTask> workers;
+  for (const Cluster::Task& task : cluster->workers()) workers.push_back({task.name, task.channel});
+  return std::make_shared<ParameterServerImpl>(std::move(servers), std::move(workers), options,
+                                               std::move(cluster));
 }
 
 }  // namespace tandem::ps

@@ -1,10 +1,13 @@
 // The implementation of ParameterServerStrategy.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "distribute/strategy_impl.h"
+#include "ps/cluster.h"
 #include "ps/function_scheduler.h"
 #include "tandem/parameter_server.h"
 
@@ -13,12 +16,21 @@ namespace tandem::ps {
 // One replica per call, which runs on a worker.
 class ParameterServerImpl final : public distribute::StrategyImpl, private RemoteSteps {
  public:
+  // `cluster`: to which the tasks belong, which ends with this object; null: none.
   ParameterServerImpl(std::vector<std::shared_ptr<ServerClient>> servers,
                       std::vector<Coordinator::WorkerTask> workers,
-                      const distribute::ParameterServerOptions& options);
+                      const distribute::ParameterServerOptions& options,
+                      std::unique_ptr<Cluster> cluster = nullptr);
   ~ParameterServerImpl() override;
 
   Coordinator& coordinator() { return coordinator_; }
+  // Sends a dataset to the workers. Returns the id of their iterators over it, which functions
+  // refer to by `pass` when they are traced.
+  std::uint64_t add_iterator(data::DatasetDescription dataset,
+                             const std::shared_ptr<ElementPass>& pass);
+  void remove_iterator(std::uint64_t id);
+  // Throws InvalidArgumentError for a pass of this process.
+  std::uint64_t iterator_of(const ElementPass& pass) const;
   FunctionScheduler& scheduler() { return scheduler_; }
 
   // The device of calls that are not scheduled, and of tensors of the results.
@@ -37,12 +49,20 @@ class ParameterServerImpl final : public distribute::StrategyImpl, private Remot
                                              std::vector<Tensor> inputs) override;
   std::size_t steps_ahead() const override;
 
+  const std::unique_ptr<Cluster> cluster_;
   const std::vector<Device*> devices_;
   const distribute::ParameterServerOptions options_;
   const std::size_t num_workers_;
   const std::shared_ptr<VariableServers> servers_;
   Coordinator coordinator_;
   FunctionScheduler scheduler_;
+  mutable std::mutex mutex_;                           // guards the following
+  std::map<const ElementPass*, std::uint64_t> iterators_;  // of the workers
+  std::uint64_t next_iterator_ = 0;
 };
+
+// Connects to the tasks of a cluster.
+std::shared_ptr<ParameterServerImpl> connect(const distribute::ClusterResolver& resolver,
+                                             const distribute::ParameterServerOptions& options);
 
 }  // namespace tandem::ps

@@ -11,6 +11,7 @@
     check.py BUILD_FOLDER twins
     check.py BUILD_FOLDER multi_worker [--launcher TANDEM] [--ranks N]
     check.py BUILD_FOLDER train_and_evaluate [--launcher TANDEM]
+    check.py BUILD_FOLDER parameter_server --launcher TANDEM
     check.py BUILD_FOLDER process_groups [--launcher TANDEM]
     check.py BUILD_FOLDER ddp [--launcher torchrun | --launcher PATH_OF_TANDEM]
 
@@ -284,6 +285,13 @@ def check_multi_worker(build, options):
         expect(not os.listdir(pathlib.Path(together, "backup")), "the backup is gone when training is through")
 
 
+def check_parameter_server(build, options):
+    program = str(build.resolve() / "11_parameter_server")
+    out, err = run(options.launcher, ["run", "--ps", "2", "--workers", "2", "--chief", "--", program])
+    losses = re.findall(r"^(?:\[chief 0\] )?([0-9.e-]+)$", out, re.MULTILINE)
+    expect(len(losses) == 1 and float(losses[0]) < 0.1, "the loss is below 0.1", out, err)
+
+
 def check_train_and_evaluate(build, options):
     """Under the launcher two workers train and a third task evaluates. Alone, a second run has nothing left to train."""
     command, before = [], ""
@@ -363,7 +371,7 @@ CHECKS = {"devices": check_devices, "session_towers": check_session_towers, "mem
           "mixed_precision": check_mixed_precision, "fit_mirrored": check_fit_mirrored,
           "custom_loop": check_custom_loop, "multi_worker": check_multi_worker,
           "train_and_evaluate": check_train_and_evaluate, "process_groups": check_process_groups, "ddp": check_ddp,
-          "twins": check_twins}
+          "parameter_server": check_parameter_server, "twins": check_twins}
 
 
 def main():

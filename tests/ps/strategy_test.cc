@@ -1,6 +1,10 @@
 // ParameterServerStrategy and ClusterCoordinator, compared with training on one device.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <numeric>
+#include <vector>
+
 #include "ps/local_cluster.h"
 #include "support/expects.h"
 #include "support/tensors.h"
@@ -161,6 +165,52 @@ TEST_F(ParameterServers, RefusesForeignVariablesAndStrategies) {
       [] { ClusterCoordinator(distribute::MirroredStrategy()); },
       "Only ParameterServerStrategy is supported to work with ClusterCoordinator currently.");
   expect_error<FailedPreconditionError>([] { RemoteValue().fetch(); }, "empty value");
+}
+
+TEST_F(ParameterServers, WorkersTakeElementsOfTheirOwnDatasets) {
+  LocalCluster cluster(1, 2);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  const auto scope = strategy.scope();
+  ClusterCoordinator coordinator(strategy);
+  Variable sum(zeros({}));
+  const auto numbers = [](const distribute::InputContext& context) {
+    EXPECT_EQ(context.num_input_pipelines, 1);
+    std::vector<float> values(1000);
+    std::iota(values.begin(), values.end(), 1.0f);
+    return data::Dataset::from_tensor_slices({constant(values)});
+  };
+  const distribute::PerWorkerDataset data = coordinator.create_per_worker_dataset(numbers);
+  ASSERT_EQ(data.element_spec().size(), 1u);
+  const auto step = function([&](data::Iterator& elements) {
+    const Tensor value = elements.next()[0];
+    sum.assign_add(value);
+    return value;
+  });
+  std::vector<RemoteValue> results;
+  for (int i = 0; i < 50; ++i) {
+    results.push_back(coordinator.schedule(step, data));
+    if (i == 20) cluster.stop_worker(0);
+    if (i == 25) cluster.restart_worker(0);
+  }
+  coordinator.join();
+  // Each worker has counted from 1 without leaving a number out.
+  std::map<float, int> times;
+  float total = 0;
+  for (const RemoteValue& result : results) {
+    const float value = result.fetch().item<float>();
+    ++times[value];
+    total += value;
+  }
+  float expected = 1;
+  for (const auto& [value, count] : times) {
+    EXPECT_EQ(value, expected++);
+    EXPECT_LE(count, 2);
+  }
+  EXPECT_EQ(sum.value().item<float>(), total);
+  const data::Iterator local = data::Dataset::from_tensor_slices({ones({3})}).iterate();
+  const auto cast_step = function([](data::Iterator& elements) { return elements.next()[0]; });
+  expect_error<InvalidArgumentError>([&] { coordinator.schedule(cast_step, local); },
+                                     "create_per_worker_dataset()");
 }
 
 // --- fit, evaluate, predict ---

@@ -13,6 +13,7 @@
 #include "support/errors.h"
 #include "support/expects.h"
 #include "support/files.h"
+#include "support/hosts.h"
 #include "support/waiting.h"
 #include "tools/command.h"
 #include "tools/run_job.h"
@@ -161,6 +162,29 @@ TEST_F(RunCluster, TasksOfOtherHostsAreRestarted) {
   }
   EXPECT_TRUE(contains(job.processes("ps:1").back().address, "127.0.0.3:"));
   job.stop();
+}
+
+// The second host, with the variable's server and a worker, is cut off until the chief notices.
+TEST_F(RunCluster, ANetworkFailureHeals) {
+  const testing::Hosts hosts;
+  TANDEM_REQUIRE(hosts.connected(), "netns");
+  const TemporaryDirectory folder;
+  hosts.write_remote_shell(folder / "shell");
+  TrainingCluster job(cluster_options(
+      {"--hosts", testing::Hosts::address(0) + ":2," + testing::Hosts::address(1) + ":3", "--ssh",
+       (folder / "shell").string()}));
+  job.make_progress();
+  EXPECT_TRUE(contains(job.processes("ps:1").back().address, testing::Hosts::address(1)));
+  ASSERT_TRUE(hosts.cut(1));
+  const auto logged = [&](const std::string& part) {
+    return eventually([&] { return contains(job.process().err(), part); });
+  };
+  EXPECT_TRUE(logged("ps:1 (" + job.processes("ps:1").back().address + ") is not reachable: "));
+  ASSERT_TRUE(hosts.plug_in(1));
+  EXPECT_TRUE(logged("is reachable again"));
+  job.make_progress();
+  job.stop();
+  EXPECT_FALSE(contains(job.process().err(), "restart 1 of")) << job.process().err();
 }
 
 // --- other processes ---

@@ -216,8 +216,7 @@ INSTANTIATE_TEST_SUITE_P(All, HostsTraining,
 class HostsInTraining : public ::testing::TestWithParam<TrainingApi> {};
 
 // The second host's network is cut during training: every rank must fail with an error that names a
-// rank on the other side, or the job's server there. MultiWorkerMirroredStrategy uses TF_CONFIG,
-// where rank 0 runs the server.
+// rank on the other side, or the job's server there.
 TEST_P(HostsInTraining, ANetworkFailureIsAnErrorOnEveryRank) {
   TANDEM_REQUIRE(has_gloo(), "gloo");
   if (is_a_rank()) {
@@ -247,8 +246,7 @@ TEST_P(HostsInTraining, ANetworkFailureIsAnErrorOnEveryRank) {
   for (int rank = 0; rank < 2; ++rank) {
     const std::string text = testing::read_file(folder / ("result" + std::to_string(rank)));
     EXPECT_TRUE(text.starts_with("UnavailableError") || text.starts_with("AbortedError")) << text;
-    const bool by_tf_config = GetParam().name == "MultiWorker";
-    const char* other = rank == 0 ? "rank 1" : by_tf_config ? "rank 0" : "the rendezvous server";
+    const char* other = rank == 0 ? "rank 1" : "the rendezvous server";
     EXPECT_NE(text.find(fmt::format("{} (process ", other)), std::string::npos) << text;
   }
   ASSERT_TRUE(hosts.plug_in(1));  // so that the launcher's agent there exits

@@ -26,6 +26,9 @@ struct ClusterEnvironment {
   // Whether all ranks are on this host.
   bool on_one_host() const { return size && local_size && *size == *local_size; }
   bool on_several_hosts() const { return size && local_size && *size > *local_size; }
+  // Whether the server serves a job of this size. A launcher's server is for the job of all ranks
+  // that the launcher started; a job of another size is a different one.
+  bool has_server_for(int job_size) const { return server && size.value_or(job_size) == job_size; }
 };
 
 // Reads the variables of one launcher: the first in the order above that sets rank and size. Throws

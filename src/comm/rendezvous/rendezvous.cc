@@ -31,12 +31,6 @@ struct RankAndSize {
   int rank = 0, size = 1;
 };
 
-// Whether the server of the environment serves this job. A launcher's server is for the job of all
-// ranks that the launcher started; a job of another size is a different one.
-bool has_server(const ClusterEnvironment& environment, int size) {
-  return environment.server && environment.size.value_or(size) == size;
-}
-
 // With env://, a process can be each rank only once at a time, because MASTER_PORT identifies one
 // job.
 class EnvUse {
@@ -152,7 +146,7 @@ class TcpJob final : public Job {
 
   void meet_by_env(const ClusterEnvironment& environment, const std::string& token) {
     env_ = std::make_unique<EnvUse>(place_.rank);
-    if (has_server(environment, place_.size))
+    if (environment.has_server_for(place_.size))
       return meet_outside(*environment.server, token, environment.master);
     // On ports that several jobs may use, a job is identified by its launcher's name for it.
     const std::string name = environment.ports.size() > 1 ? environment.job : "";
@@ -357,7 +351,7 @@ const char* name_of(RendezvousUrl::Scheme scheme) {
 }
 
 void require_address(const ClusterEnvironment& environment, int size) {
-  if (has_server(environment, size)) return;
+  if (environment.has_server_for(size)) return;
   if (environment.master.empty()) fail_for_want_of("MASTER_ADDR");
   if (environment.ports.empty()) fail_for_want_of("MASTER_PORT");
 }
