@@ -32,14 +32,15 @@ UpdateProgram::UpdateProgram(const proto::Part& part, const ResourceOf& resource
 void UpdateProgram::find_update() {
   if (sparse_.size() != 1 || !sparse_[0]) return;
   const Node& gradient = program_.feed(0);
+  const auto is_variable = [&](const Node::Input& input) {
+    return input.node->op == &kVarHandle &&
+           input.node->outputs[0].shape == gradient.outputs[0].shape;
+  };
   for (const auto& node : gradient.graph->nodes()) {
     if (is_source(*node->op)) continue;
-    const bool only =
-        !update_ && node->inputs.back().node == &gradient &&
-        std::all_of(node->inputs.begin(), node->inputs.end() - 1, [&](const Node::Input& input) {
-          return input.node->op == &kVarHandle &&
-                 input.node->outputs[0].shape == gradient.outputs[0].shape;
-        });
+    const std::vector<Node::Input>& inputs = node->inputs;
+    const bool only = !update_ && !inputs.empty() && inputs.back().node == &gradient &&
+                      std::all_of(inputs.begin(), inputs.end() - 1, is_variable);
     update_ = only ? node.get() : nullptr;
     if (!only) return;
   }

@@ -24,8 +24,8 @@ namespace tandem::ps::testing {
 // The trace of a callable for these arguments.
 template <class F>
 std::shared_ptr<const TracedFunction> trace(F callable, const std::vector<Tensor>& arguments,
-                                            std::string name = "step") {
-  detail::FunctionTraces traces({.name = std::move(name)});
+                                            const FunctionOptions& options = {.name = "step"}) {
+  detail::FunctionTraces traces(options);
   detail::FunctionCall call;
   call.inputs = arguments;
   return traces.trace(

@@ -198,6 +198,64 @@ TEST_F(Tables, ScaledGradients) {
              }});
 }
 
+// Batches of several sizes run one trace.
+TEST_F(Tables, BatchesOfUnknownSize) {
+  const auto step = [](const Variable& table, optimizers::Optimizer& optimizer,
+                       const Tensor& words) {
+    const Tensor rows = gather(table, words, 0);
+    const Tensor loss = reduce_sum(square(rows) * 0.3) + reduce_sum(gather(table, words + 0, 0));
+    optimizer.minimize(loss, {table});
+    return loss;
+  };
+  const FunctionOptions options{.name = "step",
+                                .input_signature = {{.shape = {-1, 2}, .dtype = int32}}};
+  Variable one(ones({kRows, kColumns}), {.name = "table"}), many(one.value(), {.name = "table"});
+  auto of_one = optimizers::SGD({.learning_rate = 0.1, .clipping = {.clipvalue = 0.9}}),
+       of_many = optimizers::SGD({.learning_rate = 0.1, .clipping = {.clipvalue = 0.9}});
+  InProcess run(trace([&](const Tensors& in) { return Tensors{step(many, of_many, in[0])}; },
+                      {constant({{1, 2}})}, options),
+                2, 2);
+  ASSERT_EQ(run.message().row_gradients_size(), 1);
+  ASSERT_TRUE(run.message().row_gradients(0).has_formula());
+  const auto function =
+      tandem::function([&](const Tensor& words) { return step(one, of_one, words); });
+  const Tensors batches = {constant({{1, 2}, {29, 2}}), constant({{2, 2}}),
+                           zeros({0, 2}, {.dtype = int32}), constant({{1, 2}, {7, 3}, {3, 7}})};
+  for (std::size_t i = 0; i < batches.size(); ++i)
+    EXPECT_EQ(run.run({batches[i]}, i)[0].item<float>(), function(batches[i]).item<float>());
+  EXPECT_EQ(run.variable("table").to_vector<float>(), one.value().to_vector<float>());
+}
+
+// Updates that a program writes by hand: the server puts the rows into a whole gradient.
+TEST_F(Tables, AssignedGradients) {
+  using Change = std::function<Tensor(const Tensor&)>;
+  const auto compare = [](const Change& change, bool sends_rows) {
+    const auto step = [&](Variable& table, const Tensor& words) {
+      GradientTape tape;
+      const Tensor loss = weighted(gather(table, words, 0));
+      table.assign_sub(change(tape.gradient(loss, table)));
+      return loss;
+    };
+    Variable one(ones({kRows, kColumns}), {.name = "table"}), many(one.value(), {.name = "table"});
+    InProcess run(trace([&](const Tensors& in) { return Tensors{step(many, in[0])}; }, {words()}),
+                  2, 3);
+    EXPECT_EQ(run.message().updates(0).inputs(0).has_row_gradient(), sends_rows);
+    const auto function = tandem::function([&](const Tensor& words) { return step(one, words); });
+    for (std::uint64_t i = 0; i < 3; ++i)
+      EXPECT_EQ(run.run({words()}, i)[0].item<float>(), function(words()).item<float>());
+    EXPECT_EQ(run.variable("table").to_vector<float>(), one.value().to_vector<float>());
+  };
+  compare([](const Tensor& g) { return g * 0.1; }, true);
+  compare([](const Tensor& g) { return -(g / 3.0) * constant({1.0f, 2.0f, 3.0f, 4.0f}); }, true);
+  compare([](const Tensor& g) { return g * 0.5 + cast(cast(g, float64), float32); }, true);
+  // Elements that are 0 do not stay 0, or the factor differs from row to row.
+  compare([](const Tensor& g) { return g + 0.1; }, false);
+  compare([](const Tensor& g) { return clip_by_value(g, 0.01, 1.0); }, false);
+  compare([](const Tensor& g) { return exp(g); }, false);
+  compare([](const Tensor& g) { return 2.0 / (g + 1.0); }, false);
+  compare([](const Tensor& g) { return g * reshape(range(0.0, 30.0), {kRows, 1}); }, false);
+}
+
 // Where the pattern is not met, whole variables and gradients travel.
 TEST_F(Tables, OtherUsesReadTheWholeTable) {
   const Options whole{.reads_rows = false, .sends_rows = false};
