@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -45,6 +46,18 @@ struct ParameterServerOptions {
   /// How long a read or an assignment in this process waits for a parameter server that is
   /// restarted or cut off.
   std::chrono::milliseconds server_limit = std::chrono::minutes(2);
+  /// How often a variable may be written, by other calls, between the moment when a call reads it
+  /// and the moment when its update arrives. A server refuses an update that is more stale; the
+  /// worker then computes the call again, on the same elements, from the present variables.
+  /// Default: as often as it happens, or 0 if calls_per_update is larger than 1.
+  std::optional<std::int64_t> max_staleness{};
+  /// The synchronous mode: an update happens once this many calls have contributed, with the mean
+  /// of their gradients. With N workers and C calls per update, N - C workers are backups: an
+  /// update does not wait for the slowest ones, which compute again from the new variables.
+  /// (TensorFlow's SyncReplicasOptimizer drops their gradients.) Updates that wait for calls when
+  /// join() returns happen with later ones. The learning rate and step number of C calls, in the
+  /// order of schedule(), are those of one step.
+  int calls_per_update = 1;
   /// How long a call may run on a worker. Then it fails with DeadlineExceededError.
   std::chrono::milliseconds run_limit = std::chrono::hours(1);
   /// How long a lost worker may stay lost. Then schedule(), join() or done() throw
@@ -128,6 +141,19 @@ class PerWorkerDataset {
   std::shared_ptr<State> state_;
 };
 
+/// Counters of a coordinator since its start.
+struct ClusterStatistics {
+  std::int64_t calls_finished = 0;  ///< calls that have returned
+  std::int64_t calls_repeated = 0;  ///< runs that were lost with their worker, and repeated
+  std::int64_t workers_lost = 0;    ///< how often a worker was lost
+  /// Updates that were applied, or that wait for other calls (calls_per_update).
+  std::int64_t updates = 0;
+  /// How often a call was computed again because of max_staleness.
+  std::int64_t calls_recomputed = 0;
+  double mean_staleness = 0.0;     ///< writes by others between the read and the update
+  std::int64_t max_staleness = 0;  ///< the largest number of these
+};
+
 /// Schedules functions on the workers of a ParameterServerStrategy. All objects for one strategy
 /// are the same coordinator. As tf.distribute.coordinator.ClusterCoordinator. Thread-safe.
 ///
@@ -171,6 +197,9 @@ class ClusterCoordinator {
   void join();
   /// Whether all calls have ended. Throws the error of a call.
   bool done();
+
+  /// Counters of this strategy's coordinator.
+  ClusterStatistics statistics() const;
 
   /// @{
   /// Waits for the values and returns their tensors.

@@ -114,6 +114,20 @@ void ClusterCoordinator::join() { impl_->coordinator().join(); }
 
 bool ClusterCoordinator::done() { return impl_->coordinator().done(); }
 
+ClusterStatistics ClusterCoordinator::statistics() const {
+  const ps::Coordinator::Counts counts = impl_->coordinator().counts();
+  const ps::Staleness& staleness = counts.staleness;
+  return {.calls_finished = counts.finished,
+          .calls_repeated = counts.put_back,
+          .workers_lost = counts.lost_workers,
+          .updates = static_cast<std::int64_t>(staleness.updates),
+          .calls_recomputed = static_cast<std::int64_t>(staleness.recomputed),
+          .mean_staleness = staleness.updates == 0 ? 0.0
+                                                   : static_cast<double>(staleness.sum) /
+                                                         static_cast<double>(staleness.updates),
+          .max_staleness = static_cast<std::int64_t>(staleness.max)};
+}
+
 std::vector<Tensor> ClusterCoordinator::fetch(const std::vector<RemoteValue>& values) const {
   std::vector<Tensor> tensors;
   tensors.reserve(values.size());

@@ -215,6 +215,10 @@ std::vector<Tensor> Coordinator::run_on(WorkerThread& worker, RunClosure& closur
   } const cancellable(worker, running);
   if (queue_.cancelling()) running.cancel();
   RunResult result = running.wait();
+  {
+    const std::lock_guard lock(mutex_);
+    counts_.staleness.add(result.staleness);
+  }
   for (const auto& [id, position] : result.taken) {
     const auto own = worker.iterators.find(id);
     if (own != worker.iterators.end()) own->second.position = position;

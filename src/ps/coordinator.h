@@ -77,6 +77,7 @@ class Coordinator {
     std::int64_t finished = 0;
     std::int64_t put_back = 0;      // closures that lost their worker
     std::int64_t lost_workers = 0;  // a worker that is lost twice counts twice
+    Staleness staleness;            // of the updates of finished closures
   };
   Counts counts() const;
 

@@ -22,7 +22,7 @@ random::GeneratorState random_state_of_call(const TracedFunction& function) {
 
 }  // namespace
 
-const FunctionScheduler::Sent& FunctionScheduler::send(
+FunctionScheduler::Sent& FunctionScheduler::send(
     const std::shared_ptr<const TracedFunction>& function) {
   const auto found = sent_.find(function.get());
   if (found != sent_.end()) return found->second;
@@ -48,16 +48,21 @@ std::shared_ptr<RemoteResult> FunctionScheduler::schedule(
     const std::shared_ptr<const TracedFunction>& function, std::vector<Tensor> arguments,
     std::vector<std::uint64_t> iterators) {
   const std::lock_guard lock(mutex_);
-  const Sent& sent = send(function);
+  Sent& sent = send(function);
   FunctionRun run{.function = sent.id,
                   .arguments = std::move(arguments),
                   .iterators = std::move(iterators),
+                  .max_staleness = options_.max_staleness,
+                  .contributions = options_.contributions,
                   .random = random_state_of_call(*function)};
   for (const Node* node : sent.worker_attributes)
     run.worker_attributes.push_back(attributes_of_run(*node));
   for (const Node* node : sent.update_attributes)
     if (node) run.update_attributes.push_back(attributes_of_run(*node));
-  for (const auto& action : function->graph->after_run()) action();
+  if (++sent.calls_of_step >= options_.contributions) {
+    sent.calls_of_step = 0;
+    for (const auto& action : function->graph->after_run()) action();
+  }
   return coordinator_.schedule(std::move(run));
 }
 

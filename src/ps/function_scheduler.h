@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "ps/coordinator.h"
@@ -15,12 +16,18 @@ namespace tandem::ps {
 // Sends each function once to the servers and, by the coordinator, to the workers. Thread-safe.
 class FunctionScheduler {
  public:
-  FunctionScheduler(std::shared_ptr<VariableServers> servers, Coordinator& coordinator)
-      : servers_(std::move(servers)), coordinator_(coordinator) {}
+  struct Options {
+    std::optional<std::uint64_t> max_staleness;  // FunctionRun
+    std::uint32_t contributions = 1;
+  };
+  FunctionScheduler(std::shared_ptr<VariableServers> servers, Coordinator& coordinator,
+                    const Options& options)
+      : servers_(std::move(servers)), coordinator_(coordinator), options_(options) {}
 
   // Schedules a call with these tensors among the arguments. `iterators`: the coordinator's, in the
   // order of the iterators among the arguments. The learning rates, step numbers and random numbers
-  // of the call are the next ones of this process, as if the function ran here.
+  // of the call are the next ones of this process, as if the function ran here; but calls whose
+  // updates are averaged have those of one step.
   //
   // Throws FailedPreconditionError for a function that uses variables of other strategies,
   // UnimplementedError as split(), and as Coordinator::schedule().
@@ -33,12 +40,14 @@ class FunctionScheduler {
     std::shared_ptr<const TracedFunction> function;  // keeps the nodes below
     std::uint64_t id = 0;
     std::vector<const Node*> worker_attributes, update_attributes;  // SplitFunction
+    std::uint32_t calls_of_step = 0;
   };
 
-  const Sent& send(const std::shared_ptr<const TracedFunction>& function);
+  Sent& send(const std::shared_ptr<const TracedFunction>& function);
 
   const std::shared_ptr<VariableServers> servers_;
   Coordinator& coordinator_;
+  const Options options_;
   std::mutex mutex_;  // one call at a time
   std::map<const TracedFunction*, Sent> sent_;
 };

@@ -1,6 +1,7 @@
 #include "ps/parameter_store.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/log.h"
 #include "core/status.h"
@@ -49,12 +50,19 @@ class ParameterStore::Entry final : public Resource {
   std::unique_ptr<VariableStorage> storage_;
 };
 
+struct ParameterStore::Contribution {
+  std::vector<Tensor> inputs;
+  std::vector<proto::RunAttributes> attributes;
+  std::uint32_t contributions = 0;  // until the update happens
+};
+
 struct ParameterStore::Update {
   std::vector<RefPtr<Entry>> entries;  // in the order of their ids
   RefPtr<Entry> first;                 // the first variable of the operation
   proto::Part part;
   std::unique_ptr<UpdateProgram> program;
-  std::set<std::uint64_t> closures;  // which have applied it
+  std::set<std::uint64_t> closures;               // which have applied it or contributed to it
+  std::map<std::uint64_t, Contribution> waiting;  // by closure
 
   // Locks all variables, in the same order for all updates.
   std::vector<std::unique_lock<std::mutex>> lock() const {
@@ -187,30 +195,74 @@ std::shared_ptr<ParameterStore::Update> ParameterStore::update(std::uint64_t fun
 
 ParameterStore::Applied ParameterStore::apply(std::uint64_t function, std::uint32_t index,
                                               std::uint64_t closure, std::span<const Tensor> inputs,
-                                              std::span<const proto::RunAttributes> attributes) {
+                                              std::span<const proto::RunAttributes> attributes,
+                                              const ApplyOptions& options) {
   const std::shared_ptr<Update> found = update(function, index);
   const std::shared_lock changing(changing_);
   const auto locks = found->lock();
   const std::uint64_t finished = finished_below_.load();
   found->closures.erase(found->closures.begin(), found->closures.lower_bound(finished));
   Applied result{.version = found->first->version};
-  if (closure < finished || found->closures.contains(closure)) {
-    result.repeated = true;
-    return result;
-  }
+  // A version from the future is none of this variable: there was an assignment of an old one.
+  if (options.read_version && *options.read_version < result.version)
+    result.staleness = result.version - *options.read_version;
+  result.repeated = closure < finished || found->closures.contains(closure);
+  result.stale =
+      !result.repeated && options.max_staleness && result.staleness > *options.max_staleness;
+  count(result);
+  if (result.repeated || result.stale) return result;
+  found->program->check(inputs);
   note(
       [&](proto::JournalRecord& record) {
         proto::JournalRecord::Applied& applied = *record.mutable_applied();
         applied.set_function(function);
         applied.set_index(index);
         applied.set_closure(closure);
+        applied.set_contributions(options.contributions);
         applied.mutable_attributes()->Add(attributes.begin(), attributes.end());
       },
       inputs);
-  found->program->run(inputs, attributes);
+  if (options.contributions > 1) {
+    contribute(*found, closure, inputs, attributes, options.contributions);
+  } else {
+    found->program->run(inputs, attributes);
+    for (const auto& entry : found->entries) ++entry->version;
+  }
   found->closures.insert(closure);
-  for (const auto& entry : found->entries) ++entry->version;
   return result;
+}
+
+void ParameterStore::contribute(Update& update, std::uint64_t closure,
+                                std::span<const Tensor> inputs,
+                                std::span<const proto::RunAttributes> attributes,
+                                std::uint32_t contributions) {
+  update.waiting[closure] = {.inputs = {inputs.begin(), inputs.end()},
+                             .attributes = {attributes.begin(), attributes.end()},
+                             .contributions = contributions};
+  if (update.waiting.size() < contributions) return;
+  const auto waiting = std::exchange(update.waiting, {});
+  std::vector<std::vector<Tensor>> all;
+  for (const auto& [of, contribution] : waiting) all.push_back(contribution.inputs);
+  update.program->run(update.program->mean(all), waiting.begin()->second.attributes);
+  for (const auto& entry : update.entries) ++entry->version;
+}
+
+void ParameterStore::count(const Applied& applied) {
+  const std::lock_guard lock(counting_);
+  if (applied.repeated) {
+    ++counts_.repeated;
+  } else if (applied.stale) {
+    ++counts_.stale;
+  } else {
+    ++counts_.applied;
+    counts_.staleness_sum += applied.staleness;
+    counts_.staleness_max = std::max(counts_.staleness_max, applied.staleness);
+  }
+}
+
+ParameterStore::Counts ParameterStore::counts() const {
+  const std::lock_guard lock(counting_);
+  return counts_;
 }
 
 void ParameterStore::finish_below(std::uint64_t closure) {
@@ -220,6 +272,21 @@ void ParameterStore::finish_below(std::uint64_t closure) {
   std::uint64_t before = finished_below_.load();
   while (before < closure && !finished_below_.compare_exchange_weak(before, closure)) {
   }
+}
+
+Record ParameterStore::record_of(const UpdateId& id, std::uint64_t closure,
+                                 const Contribution& contribution) {
+  Record record;
+  proto::JournalRecord::Applied& applied = *record.header.mutable_applied();
+  applied.set_function(id.first);
+  applied.set_index(id.second);
+  applied.set_closure(closure);
+  applied.set_contributions(contribution.contributions);
+  applied.mutable_attributes()->Add(contribution.attributes.begin(), contribution.attributes.end());
+  rpc::Message message;
+  for (const Tensor& input : contribution.inputs) *applied.add_inputs() = attach(input, message);
+  record.attachments = std::move(message.attachments);
+  return record;
 }
 
 std::vector<Record> ParameterStore::capture(const std::function<void()>& begin) const {
@@ -241,7 +308,10 @@ std::vector<Record> ParameterStore::capture(const std::function<void()>& begin) 
     written.set_function(id.first);
     written.set_index(id.second);
     *written.mutable_part() = update->part;
-    written.mutable_closures()->Add(update->closures.begin(), update->closures.end());
+    for (const std::uint64_t closure : update->closures)
+      if (!update->waiting.contains(closure)) written.add_closures(closure);
+    for (const auto& [closure, contribution] : update->waiting)
+      records.push_back(record_of(id, closure, contribution));
   }
   records.emplace_back().header.set_finished_below(finished_below_.load());
   return records;
@@ -269,7 +339,8 @@ void ParameterStore::restore(const proto::JournalRecord& record,
       for (const proto::TensorSpec& spec : applied.inputs()) inputs.push_back(tensors.next(spec));
       const std::vector<proto::RunAttributes> attributes(applied.attributes().begin(),
                                                          applied.attributes().end());
-      apply(applied.function(), applied.index(), applied.closure(), inputs, attributes);
+      apply(applied.function(), applied.index(), applied.closure(), inputs, attributes,
+            {.contributions = applied.contributions()});
     } else if (record.record_case() == proto::JournalRecord::kFinishedBelow) {
       finish_below(record.finished_below());
     }

@@ -47,7 +47,8 @@ struct RowReads::Request {
 };
 
 std::vector<Tensor> RowReads::read(std::span<const Tensor> inputs,
-                                   std::span<const std::shared_ptr<ServerClient>> servers) {
+                                   std::span<const std::shared_ptr<ServerClient>> servers,
+                                   std::map<VariableId, std::uint64_t>& versions) {
   if (!indices_) return {};
   std::vector<Tensor> indices;
   indices_->run(inputs, {}, indices);
@@ -72,7 +73,7 @@ std::vector<Tensor> RowReads::read(std::span<const Tensor> inputs,
       ++result;
     }
   }
-  ask(requests, servers);
+  ask(requests, servers, versions);
   const EagerOnHost eager;
   std::vector<Tensor> feeds;
   for (std::size_t i = 0; i < variables_.size(); ++i) {
@@ -84,7 +85,8 @@ std::vector<Tensor> RowReads::read(std::span<const Tensor> inputs,
 }
 
 void RowReads::ask(std::vector<Request>& requests,
-                   std::span<const std::shared_ptr<ServerClient>> servers) {
+                   std::span<const std::shared_ptr<ServerClient>> servers,
+                   std::map<VariableId, std::uint64_t>& versions) {
   std::vector<std::pair<Request*, Pending<std::vector<ParameterStore::Read>>>> pending;
   for (std::size_t i = 0; i < servers.size(); ++i)
     if (!requests[i].rows.empty())
@@ -97,6 +99,7 @@ void RowReads::ask(std::vector<Request>& requests,
         fail<InvalidArgumentError>("[Worker] expected {} rows of variable {}, got shape {}",
                                    expected, request->rows[i].id,
                                    values[i].value.shape().to_string());
+      versions[request->rows[i].id] = values[i].version;
       *request->results[i] = std::move(values[i].value);
     }
   }

@@ -1,6 +1,8 @@
 // The rows that a worker's part looks up in variables.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -18,9 +20,10 @@ class RowReads {
 
   std::size_t num_feeds() const;
   // The last feeds of the worker's part, whose first ones are `inputs`: the rows of each look-up,
-  // in the order of its indices. Asks each server once.
+  // in the order of its indices. Asks each server once. Sets the versions of the shards.
   std::vector<Tensor> read(std::span<const Tensor> inputs,
-                           std::span<const std::shared_ptr<ServerClient>> servers);
+                           std::span<const std::shared_ptr<ServerClient>> servers,
+                           std::map<VariableId, std::uint64_t>& versions);
 
  private:
   struct Variable {
@@ -29,7 +32,8 @@ class RowReads {
   };
   struct Request;
   static void ask(std::vector<Request>& requests,
-                  std::span<const std::shared_ptr<ServerClient>> servers);
+                  std::span<const std::shared_ptr<ServerClient>> servers,
+                  std::map<VariableId, std::uint64_t>& versions);
 
   std::optional<PartProgram> indices_;  // none if there are no variables
   std::vector<Variable> variables_;

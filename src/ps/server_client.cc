@@ -137,19 +137,22 @@ Pending<void> ServerClient::add_updates(
 
 Pending<std::vector<ParameterStore::Applied>> ServerClient::apply(std::uint64_t function,
                                                                   std::uint64_t closure,
-                                                                  std::uint64_t finished_below,
+                                                                  const ApplyRules& rules,
                                                                   std::span<const Update> updates) {
   proto::ApplyRequest header;
   rpc::Message request;
   header.set_function(function);
   header.set_closure(closure);
-  header.set_finished_below(finished_below);
+  header.set_finished_below(rules.finished_below);
+  if (rules.max_staleness) header.set_max_staleness(*rules.max_staleness);
+  header.set_contributions(rules.contributions);
   for (const Update& update : updates) {
     proto::ApplyRequest::Applied& made = *header.add_updates();
     made.set_index(update.index);
     for (const Tensor& input : update.inputs) *made.add_inputs() = attach(input, request);
     for (const proto::RunAttributes& attributes : update.attributes)
       *made.add_attributes() = attributes;
+    if (update.read_version) made.set_read_version(*update.read_version);
   }
   request.header = header.SerializeAsString();
   return Pending<std::vector<ParameterStore::Applied>>(
@@ -160,7 +163,10 @@ Pending<std::vector<ParameterStore::Applied>> ServerClient::apply(std::uint64_t 
           fail_parsing(kApply, message.header.size());
         std::vector<ParameterStore::Applied> applied;
         for (const proto::ApplyReply::Result& result : reply.results())
-          applied.push_back({.repeated = result.repeated_call(), .version = result.version()});
+          applied.push_back({.repeated = result.repeated_call(),
+                             .stale = result.stale(),
+                             .version = result.version(),
+                             .staleness = result.staleness()});
         return applied;
       });
 }

@@ -61,11 +61,17 @@ class ServerClient {
     std::uint32_t index = 0;
     std::vector<Tensor> inputs;
     std::vector<proto::RunAttributes> attributes;
+    std::optional<std::uint64_t> read_version;
   };
-  // Applies updates for a closure, each at most once. No closure below `finished_below` is sent any
-  // more.
+  // How the updates of a run are applied; see ParameterStore::ApplyOptions.
+  struct ApplyRules {
+    std::uint64_t finished_below = 0;  // no closure below this one is sent any more
+    std::optional<std::uint64_t> max_staleness;
+    std::uint32_t contributions = 1;
+  };
+  // Applies updates for a closure, each at most once.
   Pending<std::vector<ParameterStore::Applied>> apply(std::uint64_t function, std::uint64_t closure,
-                                                      std::uint64_t finished_below,
+                                                      const ApplyRules& rules,
                                                       std::span<const Update> updates);
 
  private:

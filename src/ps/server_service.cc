@@ -1,5 +1,7 @@
 #include "ps/server_service.h"
 
+#include <algorithm>
+
 #include "ps/server_methods.h"
 #include "ps/tensor_message.h"
 
@@ -62,6 +64,8 @@ rpc::Message add_updates(ParameterStore& store, const rpc::Message& request) {
 rpc::Message apply(ParameterStore& store, const rpc::Message& request) {
   const auto header = parse<proto::ApplyRequest>(request, kApply);
   store.finish_below(header.finished_below());
+  ApplyOptions options{.contributions = std::max(header.contributions(), 1u)};
+  if (header.has_max_staleness()) options.max_staleness = header.max_staleness();
   AttachedTensors values(request.attachments, kApply);
   proto::ApplyReply reply;
   for (const proto::ApplyRequest::Applied& update : header.updates()) {
@@ -69,11 +73,15 @@ rpc::Message apply(ParameterStore& store, const rpc::Message& request) {
     for (const proto::TensorSpec& spec : update.inputs()) inputs.push_back(values.next(spec));
     const std::vector<proto::RunAttributes> attributes(update.attributes().begin(),
                                                        update.attributes().end());
-    const ParameterStore::Applied applied =
-        store.apply(header.function(), update.index(), header.closure(), inputs, attributes);
+    options.read_version.reset();
+    if (update.has_read_version()) options.read_version = update.read_version();
+    const ParameterStore::Applied applied = store.apply(
+        header.function(), update.index(), header.closure(), inputs, attributes, options);
     proto::ApplyReply::Result& result = *reply.add_results();
     result.set_repeated_call(applied.repeated);
     result.set_version(applied.version);
+    result.set_stale(applied.stale);
+    result.set_staleness(applied.staleness);
   }
   values.end();
   return message_of(reply);

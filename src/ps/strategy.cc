@@ -26,6 +26,22 @@ std::int64_t num_shards(const distribute::Partitioner& partitioner, const Tensor
   return shards;
 }
 
+FunctionScheduler::Options scheduling_of(const distribute::ParameterServerOptions& options) {
+  if (options.calls_per_update < 1)
+    fail<InvalidArgumentError>("[{}] expected calls_per_update of at least 1, got {}", kName,
+                               options.calls_per_update);
+  if (options.max_staleness && *options.max_staleness < 0)
+    fail<InvalidArgumentError>("[{}] expected max_staleness of at least 0, got {}", kName,
+                               *options.max_staleness);
+  FunctionScheduler::Options result{.contributions =
+                                        static_cast<std::uint32_t>(options.calls_per_update)};
+  if (options.max_staleness)
+    result.max_staleness = static_cast<std::uint64_t>(*options.max_staleness);
+  else if (options.calls_per_update > 1)
+    result.max_staleness = 0;
+  return result;
+}
+
 }  // namespace
 
 ParameterServerImpl::ParameterServerImpl(std::vector<std::shared_ptr<ServerClient>> servers,
@@ -40,7 +56,7 @@ ParameterServerImpl::ParameterServerImpl(std::vector<std::shared_ptr<ServerClien
       servers_(std::make_shared<VariableServers>(std::move(servers))),
       coordinator_(std::move(workers), {.run_limit = options.run_limit,
                                         .recovery_limit = options.worker_recovery_limit}),
-      scheduler_(servers_, coordinator_) {}
+      scheduler_(servers_, coordinator_, scheduling_of(options)) {}
 
 ParameterServerImpl::~ParameterServerImpl() = default;
 

@@ -10,6 +10,8 @@
 #include "ps/rows.h"
 #include "runtime/dispatch.h"
 #include "tandem/array.h"
+#include "tandem/creation.h"
+#include "tandem/math.h"
 
 namespace tandem::ps {
 
@@ -46,13 +48,63 @@ void UpdateProgram::find_update() {
   }
 }
 
-void UpdateProgram::run(std::span<const Tensor> inputs,
-                        std::span<const proto::RunAttributes> attributes) {
+void UpdateProgram::check(std::span<const Tensor> inputs) const {
   const auto expected =
       sparse_.size() + static_cast<std::size_t>(std::count(sparse_.begin(), sparse_.end(), true));
   if (inputs.size() != expected)
     fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", program_.name(), expected,
                                inputs.size());
+  std::size_t taken = 0;
+  for (std::size_t feed = 0; feed < sparse_.size(); ++feed) {
+    const Tensor& input = inputs[taken++];
+    if (sparse_[feed]) {
+      sparse_input(feed, input, inputs[taken++]);
+      continue;
+    }
+    const TensorSpec& spec = program_.feed(feed).outputs[0];
+    if (input.dtype() != spec.dtype || !spec.shape.matches(input.shape()))
+      fail<InvalidArgumentError>("[{}] expected input {} of shape {} and dtype {}, got {} and {}",
+                                 program_.name(), feed, spec.shape.to_string(), name_of(spec.dtype),
+                                 input.shape().to_string(), name_of(input.dtype()));
+  }
+}
+
+std::vector<Tensor> UpdateProgram::mean(std::span<const std::vector<Tensor>> inputs) const {
+  const EagerOnHost eager;
+  const auto count = static_cast<double>(inputs.size());
+  std::vector<Tensor> result;
+  for (std::size_t feed = 0; feed < sparse_.size(); ++feed) {
+    const std::size_t at = result.size();
+    if (sparse_[feed]) {
+      std::vector<Tensor> numbers, rows;
+      for (const auto& contribution : inputs) {
+        numbers.push_back(contribution[at]);
+        rows.push_back(contribution[at + 1]);
+      }
+      const TensorSpec& spec = program_.feed(feed).outputs[0];
+      const LookedUp all = look_up(numbers, spec.shape[0]);
+      const auto num_rows = static_cast<std::int64_t>(all.rows.size());
+      Tensor sum = zeros(shape_of({.rows = num_rows}, spec.shape), {.dtype = spec.dtype});
+      for (std::size_t i = 0; i < rows.size(); ++i)
+        put_rows(sum, row_numbers(cast(all.positions[i], int64), num_rows, program_.name()),
+                 gather(sum, all.positions[i]) + rows[i]);
+      result.push_back(constant(all.rows, {.dtype = int64}));
+      result.push_back(sum / count);
+      continue;
+    }
+    Tensor sum = inputs.front()[at];
+    if (is_floating(sum.dtype())) {
+      for (const auto& contribution : inputs.subspan(1)) sum = sum + contribution[at];
+      sum = sum / count;
+    }
+    result.push_back(std::move(sum));
+  }
+  return result;
+}
+
+void UpdateProgram::run(std::span<const Tensor> inputs,
+                        std::span<const proto::RunAttributes> attributes) {
+  check(inputs);
   std::vector<Tensor> feeds;
   std::size_t taken = 0;
   for (std::size_t feed = 0; feed < sparse_.size(); ++feed) {

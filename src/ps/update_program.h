@@ -20,6 +20,12 @@ class UpdateProgram {
   // if it throws InvalidArgumentError.
   void run(std::span<const Tensor> inputs, std::span<const proto::RunAttributes> attributes);
 
+  // Throws InvalidArgumentError for inputs that do not suit the update.
+  void check(std::span<const Tensor> inputs) const;
+  // The mean of several inputs, summed in their order; of integers the first ones. A sparse mean
+  // has the rows of all. REQUIRES: check() of each.
+  std::vector<Tensor> mean(std::span<const std::vector<Tensor>> inputs) const;
+
  private:
   // Row numbers, which ascend, and the rows.
   struct SparseInput {

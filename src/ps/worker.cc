@@ -53,6 +53,8 @@ class ReadVariable final : public Resource {
 
 class Worker::Function {
  public:
+  static constexpr int kMaxAttempts = 1000;
+
   Function(const proto::Function& message, std::size_t num_servers)
       : message_(message),
         reads_(num_servers),
@@ -82,21 +84,31 @@ class Worker::Function {
   const std::string& name() const { return part_->name(); }
   const proto::Function& message() const { return message_; }
 
-  std::vector<Tensor> run(const FunctionRun& run, std::vector<Tensor> inputs,
-                          const std::vector<std::shared_ptr<ServerClient>>& servers) {
+  // Computes again from new elements as long as updates are refused because they are stale. The
+  // others have been applied then, and are answered as repeated.
+  void run(const FunctionRun& run, const std::vector<Tensor>& arguments,
+           const std::vector<std::shared_ptr<ServerClient>>& servers, RunResult& result) {
     const std::lock_guard lock(running_);
-    read(servers, inputs);
-    std::vector<Tensor> outputs;
-    {
-      Generator generator(run.random);
-      const GeneratorScope scope(generator);
-      part_->run(inputs, run.worker_attributes, outputs);
+    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+      if (attempt > 0) ++result.staleness.recomputed;
+      std::vector<Tensor> inputs = arguments;
+      versions_.clear();
+      read(servers, inputs);
+      {
+        Generator generator(run.random);
+        const GeneratorScope scope(generator);
+        part_->run(inputs, run.worker_attributes, result.tensors);
+      }
+      for (Reads& reads : reads_)
+        for (const Reads::Target& target : reads.targets) target.variable->release();
+      if (!apply(run, result.tensors, servers, result.staleness)) continue;
+      result.tensors.resize(message_.results());
+      return;
     }
-    for (Reads& reads : reads_)
-      for (const Reads::Target& target : reads.targets) target.variable->release();
-    apply(run, outputs, servers);
-    outputs.resize(message_.results());
-    return outputs;
+    fail<AbortedError>(
+        "[{}] the updates of a call were more stale than {} in {} attempts: use fewer workers or a "
+        "larger max_staleness",
+        name(), *run.max_staleness, kMaxAttempts);
   }
 
  private:
@@ -145,27 +157,39 @@ class Worker::Function {
     std::vector<std::pair<Reads*, Pending<std::vector<ParameterStore::Read>>>> pending;
     for (std::size_t i = 0; i < servers.size(); ++i)
       if (!reads_[i].ids.empty()) pending.emplace_back(&reads_[i], servers[i]->read(reads_[i].ids));
-    const std::vector<Tensor> rows = row_reads_.read(inputs, servers);
+    const std::vector<Tensor> rows = row_reads_.read(inputs, servers, versions_);
     inputs.insert(inputs.end(), rows.begin(), rows.end());
     for (auto& [reads, call] : pending) {
       std::vector<ParameterStore::Read> values = call.wait();
-      for (std::size_t i = 0; i < values.size(); ++i)
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        versions_[reads->ids[i]] = values[i].version;
         reads->targets[i].variable->set(reads->targets[i].shard, std::move(values[i].value));
+      }
     }
   }
 
-  void apply(const FunctionRun& run, const std::vector<Tensor>& outputs,
-             const std::vector<std::shared_ptr<ServerClient>>& servers) {
+  // Returns false if an update was refused because it is stale.
+  bool apply(const FunctionRun& run, const std::vector<Tensor>& outputs,
+             const std::vector<std::shared_ptr<ServerClient>>& servers, Staleness& staleness) {
     const std::vector<ServerClient::Update> all = updates_of(run, outputs);
+    const ServerClient::ApplyRules rules{.finished_below = run.finished_below,
+                                         .max_staleness = run.max_staleness,
+                                         .contributions = run.contributions};
     std::vector<Pending<std::vector<ParameterStore::Applied>>> pending;
     for (std::size_t i = 0; i < servers.size(); ++i) {
       std::vector<ServerClient::Update> updates;
       for (const int index : updates_[i]) updates.push_back(all[static_cast<std::size_t>(index)]);
       if (!updates.empty())
-        pending.push_back(
-            servers[i]->apply(run.function, run.closure, run.finished_below, updates));
+        pending.push_back(servers[i]->apply(run.function, run.closure, rules, updates));
     }
-    for (auto& call : pending) call.wait();
+    bool all_applied = true;
+    for (auto& call : pending)
+      for (const ParameterStore::Applied& applied : call.wait()) {
+        all_applied = all_applied && !applied.stale;
+        if (applied.stale || applied.repeated) continue;
+        staleness.add({.updates = 1, .sum = applied.staleness, .max = applied.staleness});
+      }
+    return all_applied;
   }
 
   std::vector<ServerClient::Update> updates_of(const FunctionRun& run,
@@ -177,6 +201,8 @@ class Worker::Function {
     for (const proto::Update& message : message_.updates()) {
       ServerClient::Update& update = result.emplace_back();
       update.index = static_cast<std::uint32_t>(result.size() - 1);
+      const auto version = versions_.find(message.part().variables(0).shards(0).id());
+      if (version != versions_.end()) update.read_version = version->second;
       for (const proto::Update::Input& input : message.inputs())
         if (input.has_row_gradient())
           add_rows(input, row_gradients[input.row_gradient()], update.inputs);
@@ -224,6 +250,7 @@ class Worker::Function {
   std::vector<std::unique_ptr<RowGradient>> row_gradients_;
   std::vector<std::vector<int>> updates_;  // by server: indices
   std::mutex running_;
+  std::map<VariableId, std::uint64_t> versions_;  // of the shards that the present run has read
 };
 
 Worker::Worker(std::vector<std::shared_ptr<ServerClient>> servers)
@@ -297,7 +324,7 @@ RunResult Worker::run(const FunctionRun& run) {
   std::vector<Tensor> inputs = run.arguments;
   RunResult result;
   result.taken = take_elements(run, *function, inputs);
-  result.tensors = function->run(run, std::move(inputs), servers_);
+  function->run(run, inputs, servers_, result);
   return result;
 }
 

@@ -1,10 +1,12 @@
 // A worker: runs closures with the variables of the servers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "ps/part_program.h"
@@ -20,10 +22,26 @@ struct FunctionRun {
   std::uint64_t closure = 0;         // see ParameterStore::apply()
   std::uint64_t finished_below = 0;  // see ParameterStore::finish_below()
   std::vector<Tensor> arguments;
-  std::vector<std::uint64_t> iterators;  // by index in the arguments
-  random::GeneratorState random;         // of its random operations
+  std::vector<std::uint64_t> iterators;        // by index in the arguments
+  std::optional<std::uint64_t> max_staleness;  // of its updates; else it is computed again
+  std::uint32_t contributions = 1;             // see ApplyOptions
+  random::GeneratorState random;               // of its random operations
   std::vector<proto::RunAttributes> worker_attributes;
   std::vector<proto::RunAttributes> update_attributes;  // of the updates that have any
+};
+
+// The staleness of updates, in writes of the variable since it was read.
+struct Staleness {
+  std::uint64_t updates = 0;       // that were applied
+  std::uint64_t sum = 0, max = 0;  // of these
+  std::uint64_t recomputed = 0;    // how often calls were computed again because of it
+
+  void add(const Staleness& other) {
+    updates += other.updates;
+    sum += other.sum;
+    max = std::max(max, other.max);
+    recomputed += other.recomputed;
+  }
 };
 
 // Where an iterator is after a run.
@@ -34,6 +52,7 @@ struct IteratorPosition {
 
 struct RunResult {
   std::vector<Tensor> tensors;
+  Staleness staleness;
   std::vector<IteratorPosition> taken;  // the iterators whose elements the run took
 };
 

@@ -57,6 +57,8 @@ rpc::Message run(Worker& worker, const rpc::Message& request) {
       .random = {.seed = header.seed(), .offset = header.random_offset()},
       .worker_attributes = {header.worker_attributes().begin(), header.worker_attributes().end()},
       .update_attributes = {header.update_attributes().begin(), header.update_attributes().end()}};
+  if (header.has_max_staleness()) run.max_staleness = header.max_staleness();
+  run.contributions = std::max(header.contributions(), 1u);
   AttachedTensors arguments(request.attachments, kRun);
   for (const proto::TensorSpec& spec : header.arguments())
     run.arguments.push_back(arguments.next(spec));
@@ -70,6 +72,10 @@ rpc::Message run(Worker& worker, const rpc::Message& request) {
     taken.mutable_position()->set_epoch(position.epoch);
     taken.mutable_position()->set_skip(position.skip);
   }
+  reply.set_updates(result.staleness.updates);
+  reply.set_staleness_sum(result.staleness.sum);
+  reply.set_staleness_max(result.staleness.max);
+  reply.set_recomputed(result.staleness.recomputed);
   message.header = reply.SerializeAsString();
   return message;
 }
@@ -131,6 +137,8 @@ WorkerClient::Running WorkerClient::run(const FunctionRun& run, std::uint64_t in
   header.set_function(run.function);
   header.set_closure(run.closure);
   header.set_finished_below(run.finished_below);
+  if (run.max_staleness) header.set_max_staleness(*run.max_staleness);
+  header.set_contributions(run.contributions);
   for (const Tensor& argument : run.arguments) *header.add_arguments() = attach(argument, request);
   header.mutable_iterators()->Add(run.iterators.begin(), run.iterators.end());
   header.set_seed(run.random.seed);
@@ -150,6 +158,10 @@ RunResult WorkerClient::Running::wait() {
   RunResult result;
   for (const proto::TensorSpec& spec : reply.results()) result.tensors.push_back(values.next(spec));
   values.end();
+  result.staleness = {.updates = reply.updates(),
+                      .sum = reply.staleness_sum(),
+                      .max = reply.staleness_max(),
+                      .recomputed = reply.recomputed()};
   for (const proto::RunReply::Taken& taken : reply.taken())
     result.taken.push_back(
         {.iterator = taken.iterator(),

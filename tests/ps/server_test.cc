@@ -118,7 +118,7 @@ TEST_F(ParameterServer, ErrorsKeepTheirTypes) {
   const ServerClient::Update unknown{.index = 7};
   expect_error<NotFoundError>(
       [&] {
-        server.apply(1, 0, 0, {&unknown, 1}).wait();
+        server.apply(1, 0, {}, {&unknown, 1}).wait();
       },
       "update 7 of function 1 is not known here");
 }
@@ -171,9 +171,9 @@ TEST_F(ParameterServer, AppliesUpdatesOfAClosureOnce) {
   const std::pair<std::uint32_t, const proto::Part*> indexed{0, &part};
   server.add_updates(0, {&indexed, 1}).wait();
   const std::vector<ServerClient::Update> updates = {{.index = 0, .inputs = {ones({2})}}};
-  EXPECT_FALSE(server.apply(0, 7, 0, updates).wait()[0].repeated);
-  EXPECT_TRUE(server.apply(0, 7, 0, updates).wait()[0].repeated);
-  EXPECT_EQ(server.apply(0, 8, 8, updates).wait()[0].version, 1u);
+  EXPECT_FALSE(server.apply(0, 7, {}, updates).wait()[0].repeated);
+  EXPECT_TRUE(server.apply(0, 7, {}, updates).wait()[0].repeated);
+  EXPECT_EQ(server.apply(0, 8, {.finished_below = 8}, updates).wait()[0].version, 1u);
   EXPECT_EQ(store.read(3).value.to_vector<float>(), (std::vector<float>{2, 2}));
   EXPECT_EQ(store.num_remembered(), 1u);
 }
@@ -193,7 +193,7 @@ TEST_F(ParameterServer, CallsAreRepeatedWhenTheConnectionIsLost) {
     workers.emplace_back([&, worker] {
       const std::vector<ServerClient::Update> updates = {{.index = 0, .inputs = {ones({1000})}}};
       for (std::uint64_t closure = worker; closure < kClosures; closure += 2) {
-        server.apply(0, closure, 0, updates).wait();
+        server.apply(0, closure, {}, updates).wait();
         ++finished;
       }
     });
