@@ -31,8 +31,9 @@ namespace tandem::estimator {
 
 /// Tasks that a stand-alone client starts on this machine.
 struct ClusterSpec {
-  int workers = 1;         ///< number of workers, without the chief; they train synchronously
-  bool chief = false;      ///< whether to add a chief, which trains with the workers
+  int workers = 1;         ///< number of workers, without the chief
+  bool chief = false;      ///< whether to add a chief; parameter servers need one
+  int ps = 0;              ///< number of parameter servers
   bool evaluator = false;  ///< whether to add an evaluator
 };
 
@@ -93,6 +94,8 @@ struct Evaluation {
 ///
 /// - A chief or worker trains under `train_distribute`'s strategy and saves checkpoints. If the
 ///   cluster has no evaluator, the workers evaluate each checkpoint together.
+/// - In a cluster with parameter servers the chief alone does so, under a ParameterServerStrategy;
+///   workers and servers run a distribute::Server until it ends the job.
 /// - An evaluator evaluates the newest checkpoint repeatedly, up to the last one. Throws
 ///   DeadlineExceededError if no checkpoint appears for evaluator_timeout.
 /// - Without a cluster, the process trains and evaluates in turn.

@@ -20,6 +20,7 @@ std::vector<ClusterTask> tasks_of(const ClusterSpec& spec) {
   std::vector<ClusterTask> tasks;
   if (spec.chief) tasks.push_back({"chief", 0});
   for (int worker = 0; worker < spec.workers; ++worker) tasks.push_back({"worker", worker});
+  for (int server = 0; server < spec.ps; ++server) tasks.push_back({"ps", server});
   if (spec.evaluator) tasks.push_back({"evaluator", 0});
   return tasks;
 }

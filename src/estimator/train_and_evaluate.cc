@@ -1,6 +1,8 @@
 #include "estimator/train_and_evaluate.h"
+
 #include "comm/rendezvous/tf_config.h"
 #include "core/status.h"
+#include "tandem/cluster.h"
 
 namespace tandem::estimator {
 namespace {
@@ -34,6 +36,9 @@ Estimator::Estimator(EstimatorOptions options) : options_(std::move(options)) {
   if (options_.cluster && options_.cluster->workers < (options_.cluster->chief ? 0 : 1))
     reject("expected a cluster of at least one chief or worker, got {} workers",
            options_.cluster->workers);
+  if (options_.cluster && options_.cluster->ps > 0 &&
+      !(options_.cluster->chief && options_.cluster->workers > 0))
+    reject("expected a chief and at least one worker in a cluster with parameter servers");
 }
 
 std::optional<Evaluation> train_and_evaluate(const Estimator& estimator, const TrainSpec& train,
@@ -48,6 +53,10 @@ std::optional<Evaluation> train_and_evaluate(const Estimator& estimator, const T
   const bool has_evaluator = cluster && cluster->count("evaluator") > 0;
   check(train, evaluate, has_evaluator);
   if (cluster && cluster->type == "evaluator") return run_evaluator(call);
+  if (cluster && cluster->count("ps") > 0 && cluster->type != "chief") {
+    distribute::Server(distribute::TFConfigClusterResolver()).join();
+    return std::nullopt;
+  }
   if (cluster && !cluster->trains())
     reject("a task of type '{}' neither trains nor evaluates", cluster->type);
   return run_training(call, !has_evaluator);

@@ -2,6 +2,7 @@
 #include "core/status.h"
 #include "estimator/train_and_evaluate.h"
 #include "train/model_impl.h"
+#include "train/training_state.h"
 
 namespace tandem::estimator {
 namespace {
@@ -44,6 +45,7 @@ class Checkpoints final : public callbacks::CallbackBase {
 
  private:
   void save(Model& model) {
+    impl_of(model, "train_and_evaluate").progress->finish_steps();
     model.save_weights(directory_.weights(step_));
     record_.latest = step_;
     if (writes_) {

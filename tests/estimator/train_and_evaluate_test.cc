@@ -8,6 +8,8 @@
 #include <cstdlib>
 
 #include "estimator/model_directory.h"
+#include "rpc/grpc/grpc_transport.h"
+#include "support/expects.h"
 #include "support/files.h"
 #include "support/forked_ranks.h"
 #include "support/tensors.h"
@@ -16,6 +18,7 @@
 #include "tandem/comm.h"
 #include "tandem/config.h"
 #include "tandem/parallel.h"
+#include "tandem/parameter_server.h"
 #include "tandem/random.h"
 
 namespace tandem {
@@ -192,6 +195,30 @@ TEST(TrainAndEvaluate, AStandAloneClientStartsTheTasks) {
     ASSERT_TRUE(last);
     expect_close(*last, expected);
   }
+}
+
+// The chief trains on parameter servers, and another process evaluates its checkpoints.
+TEST(TrainAndEvaluate, ParameterServers) {
+  TANDEM_REQUIRE(rpc::has_grpc(), "grpc");
+  const TemporaryDirectory folder;
+  const double expected = alone(folder, 50).metrics.at("loss");
+  for (const bool evaluator : {true, false}) {
+    EstimatorOptions options = options_in(folder, evaluator ? "evaluator" : "alone");
+    options.model_fn = make_plain_model;
+    options.train_distribute = [] {
+      return distribute::ParameterServerStrategy(distribute::TFConfigClusterResolver());
+    };
+    options.cluster = {.workers = 2, .chief = true, .ps = 2, .evaluator = evaluator};
+    const auto last = train_and_evaluate(Estimator(options), until(50), kEvaluate);
+    ASSERT_TRUE(last);
+    EXPECT_EQ(last->global_step, 50);
+    // Steps of two workers are not in a fixed order, so the numbers are near.
+    EXPECT_NEAR(last->metrics.at("loss"), expected, 0.05);
+  }
+  EstimatorOptions options = options_in(folder, "refused");
+  options.cluster = {.workers = 2, .ps = 1};
+  expect_error<InvalidArgumentError>([&] { Estimator{options}; },
+                                     "expected a chief and at least one worker");
 }
 
 TEST(TrainAndEvaluate, TwoRunsGiveTheSameBits) {
