@@ -2,10 +2,12 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -68,23 +70,48 @@ class Stack {
 
 // An execution context, with the information that AddressSanitizer needs.
 struct Context {
-  ucontext_t machine{};  // the sanitizer reads its stack's size before there is one
   const void* stack = nullptr;
   std::size_t stack_bytes = 0;
+  void (*begin)() = nullptr;  // where it begins; null once it has
+  jmp_buf machine{};          // where it goes on
 };
 
-// `last`: `from` will never run again. Returns when another context switches to `from`.
+// Runs `begin` on its stack.
+void begin_context(Context& context) {
+  ucontext_t machine{};  // the sanitizer reads its stack's size before there is one
+  getcontext(&machine);
+  machine.uc_stack.ss_sp = const_cast<void*>(context.stack);
+  machine.uc_stack.ss_size = context.stack_bytes;
+  machine.uc_link = nullptr;
+  makecontext(&machine, std::exchange(context.begin, nullptr), 0);
+  setcontext(&machine);
+}
+
+// `last`: `from` will never run again. Returns when another context switches to `from`. Threads
+// switch at every shuffle, so it makes no system call, as swapcontext() would for the signal mask.
 void switch_context(Context& from, Context& to, bool last = false) {
 #if defined(__SANITIZE_ADDRESS__)
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(last ? nullptr : &fake_stack, to.stack, to.stack_bytes);
 #endif
   static_cast<void>(last);
-  swapcontext(&from.machine, &to.machine);
+  if (_setjmp(from.machine) == 0) {
+    if (to.begin) begin_context(to);
+    _longjmp(to.machine, 1);
+  }
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
 }
+
+struct Fiber;
+
+struct Meeting {
+  std::string_view intrinsic;
+  unsigned mask, arrived;
+  Values values;
+  std::vector<Fiber*> waiting;
+};
 
 // Runs threads of the grid, one after another. A waiting thread keeps its fiber.
 struct Fiber {
@@ -94,19 +121,14 @@ struct Fiber {
   }
   std::unique_ptr<Stack> memory;
   Context context;
-  unsigned thread = 0;              // index in the block
-  const char* waits_for = nullptr;  // null if it does not wait
-  unsigned mask = 0;                // the warp mask that it waits for
+  unsigned thread = 0;               // index in the block
+  uint3 index{};                     // the same as threadIdx
+  const char* waits_for = nullptr;   // null if it does not wait
+  unsigned mask = 0;                 // the warp mask that it waits for
+  std::shared_ptr<Meeting> meeting;  // its last, whose values it may still read
 };
 
 struct Cancelled {};  // unwinds the waiting threads when another has failed
-
-struct Meeting {
-  std::string_view intrinsic;
-  unsigned mask, arrived;
-  Values values;
-  std::vector<Fiber*> waiting;
-};
 
 // The shared memory of all kernels.
 class SharedMemory {
@@ -178,9 +200,12 @@ class Grid {
 
   void barrier() {
     const unsigned thread = current_->thread;
-    if (returned_count_ > 0)
+    if (returned_count_ > 0) {
+      unsigned other = 0;
+      while ((gone_[other / kLanes] >> other % kLanes & 1u) == 0) ++other;
       fail(fmt::format("thread {} reaches __syncthreads(), and thread {} has returned", thread,
-                       std::find(returned_.begin(), returned_.end(), true) - returned_.begin()));
+                       other));
+    }
     if (at_barrier_.size() + 1 < count_) {
       at_barrier_.push_back(current_);
       wait("__syncthreads()", 0);
@@ -190,36 +215,36 @@ class Grid {
     }
   }
 
-  Values exchange(const char* intrinsic, unsigned mask, std::uint64_t mine) {
-    const unsigned thread = current_->thread, warp = thread / kLanes, lane = thread % kLanes;
+  const Values& exchange(const char* intrinsic, unsigned mask, std::uint64_t mine) {
+    Fiber& me = *current_;
+    const unsigned warp = me.thread / kLanes, lane = me.thread % kLanes;
     if ((mask >> lane & 1u) == 0)
       fail(fmt::format("lane {} calls {} with mask {:#x}, which it is not in", lane, intrinsic,
                        mask));
-    for (unsigned other = 0; other < kLanes; ++other) {
-      const unsigned number = warp * kLanes + other;
-      if ((mask >> other & 1u) != 0 && (number >= count_ || returned_[number]))
-        fail(fmt::format("lane {} calls {} with mask {:#x}, and lane {} {}", lane, intrinsic, mask,
-                         other, number >= count_ ? "does not exist" : "has returned"));
+    if (const unsigned missing = mask & gone_[warp]) {
+      const int other = std::countr_zero(missing);
+      fail(fmt::format("lane {} calls {} with mask {:#x}, and lane {} {}", lane, intrinsic, mask,
+                       other, warp * kLanes + other >= count_ ? "does not exist" : "has returned"));
     }
     std::vector<std::shared_ptr<Meeting>>& open = meetings_[warp];
     const auto found = std::find_if(open.begin(), open.end(), [&](const auto& each) {
       return each->mask == mask && each->intrinsic == intrinsic;
     });
-    std::shared_ptr<Meeting> meeting;
     if (found != open.end())
-      meeting = *found;
+      me.meeting = *found;
     else
-      meeting = open.emplace_back(new Meeting{intrinsic, mask, 0, {}, {}});
-    meeting->arrived |= 1u << lane;
-    meeting->values[lane] = mine;
-    if (meeting->arrived == mask) {
-      std::erase(open, meeting);
-      ready_.insert(ready_.end(), meeting->waiting.begin(), meeting->waiting.end());
+      me.meeting = open.emplace_back(new Meeting{intrinsic, mask, 0, {}, {}});
+    Meeting& meeting = *me.meeting;
+    meeting.arrived |= 1u << lane;
+    meeting.values[lane] = mine;
+    if (meeting.arrived == mask) {
+      std::erase(open, me.meeting);
+      ready_.insert(ready_.end(), meeting.waiting.begin(), meeting.waiting.end());
     } else {
-      meeting->waiting.push_back(current_);
+      meeting.waiting.push_back(&me);
       wait(intrinsic, mask);
     }
-    return meeting->values;
+    return meeting.values;
   }
 
   int lane() const { return static_cast<int>(current_->thread % kLanes); }
@@ -238,19 +263,15 @@ class Grid {
 
   void run_block() {
     next_ = 0;
-    returned_.assign(count_, false);
     returned_count_ = 0;
-    meetings_.assign((count_ + kLanes - 1) / kLanes, {});
+    gone_.assign((count_ + kLanes - 1) / kLanes, 0);
+    if (const unsigned last = count_ % kLanes; last > 0) gone_.back() = ~0u << last;
+    meetings_.assign(gone_.size(), {});
     while (returned_count_ < count_ && !failure_) {
-      if (!ready_.empty()) {
-        Fiber* const next = ready_.front();
-        ready_.pop_front();
+      if (Fiber* const next = next_fiber())
         resume(*next);
-      } else if (next_ < count_) {
-        resume(idle_fiber());
-      } else {
+      else
         failure_ = std::make_exception_ptr(KernelError(stand_still()));
-      }
     }
     if (!failure_) return;
     for (const std::unique_ptr<Fiber>& fiber : fibers_)
@@ -269,6 +290,14 @@ class Grid {
     return text + fmt::format(" {} of {} threads have returned", returned_count_, count_);
   }
 
+  // A fiber that can go on or start a thread; null if there is none.
+  Fiber* next_fiber() {
+    if (ready_.empty()) return next_ < count_ ? &idle_fiber() : nullptr;
+    Fiber* const next = ready_.front();
+    ready_.pop_front();
+    return next;
+  }
+
   Fiber& idle_fiber() {
     if (!idle_.empty()) {
       Fiber* const fiber = idle_.back();
@@ -283,17 +312,8 @@ class Grid {
       stacks().pop_back();
     }
     Fiber& fiber = *fibers_.emplace_back(std::make_unique<Fiber>(std::move(stack)));
-    prepare(fiber.context);
+    fiber.context.begin = [] { running->run_fiber(); };
     return fiber;
-  }
-
-  static void prepare(Context& context) {
-    getcontext(&context.machine);
-    context.machine.uc_stack.ss_sp = const_cast<void*>(context.stack);
-    context.machine.uc_stack.ss_size = context.stack_bytes;
-    context.machine.uc_link = nullptr;
-    makecontext(
-        &context.machine, [] { running->run_fiber(); }, 0);
   }
 
   void resume(Fiber& fiber) {
@@ -303,7 +323,12 @@ class Grid {
 
   void run_fiber() {
 #if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(nullptr, &scheduler_.stack, &scheduler_.stack_bytes);
+    Context before;
+    __sanitizer_finish_switch_fiber(nullptr, &before.stack, &before.stack_bytes);
+    if (!scheduler_.stack) {  // it started the first fiber
+      scheduler_.stack = before.stack;
+      scheduler_.stack_bytes = before.stack_bytes;
+    }
 #endif
     Fiber& me = *current_;
     while (!ending_) {
@@ -315,14 +340,11 @@ class Grid {
     std::abort();
   }
 
-  void set_thread_index(unsigned thread) const {
-    threadIdx = {thread % threads_.x, thread / threads_.x % threads_.y,
-                 thread / threads_.x / threads_.y};
-  }
-
   void run_thread(Fiber& me, unsigned thread) {
     me.thread = thread;
-    set_thread_index(thread);
+    me.index = {thread % threads_.x, thread / threads_.x % threads_.y,
+                thread / threads_.x / threads_.y};
+    threadIdx = me.index;
     try {
       body_();
       check_return(thread);
@@ -330,7 +352,7 @@ class Grid {
     } catch (...) {
       if (!failure_) failure_ = std::current_exception();
     }
-    returned_[thread] = true;
+    gone_[thread / kLanes] |= 1u << thread % kLanes;
     ++returned_count_;
   }
 
@@ -350,10 +372,11 @@ class Grid {
     Fiber& me = *current_;
     me.waits_for = what;
     me.mask = mask;
-    switch_context(me.context, scheduler_);
+    current_ = failure_ ? nullptr : next_fiber();
+    switch_context(me.context, current_ ? current_->context : scheduler_);
     me.waits_for = nullptr;
     if (failure_) throw Cancelled();
-    set_thread_index(me.thread);
+    threadIdx = me.index;
   }
 
   const dim3 blocks_, threads_;
@@ -368,8 +391,8 @@ class Grid {
 
   // The state of the current block.
   unsigned next_ = 0;  // the next thread to start, in order_
-  std::vector<bool> returned_;
   unsigned returned_count_ = 0;
+  std::vector<unsigned> gone_;  // per warp, the lanes that have returned or do not exist
   std::deque<Fiber*> ready_;
   std::vector<Fiber*> at_barrier_;
   std::vector<std::vector<std::shared_ptr<Meeting>>> meetings_;  // per warp
@@ -393,7 +416,7 @@ void run_grid(dim3 blocks, dim3 threads, const std::function<void()>& thread) {
 
 void block_barrier() { running->barrier(); }
 
-Values exchange(const char* intrinsic, unsigned mask, std::uint64_t mine) {
+const Values& exchange(const char* intrinsic, unsigned mask, std::uint64_t mine) {
   return running->exchange(intrinsic, mask, mine);
 }
 

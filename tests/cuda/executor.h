@@ -40,8 +40,9 @@ void block_barrier();
 
 using Values = std::array<std::uint64_t, kLanes>;
 // Waits until all lanes in `mask` have called this with the same mask and name, and returns their
-// values. The caller must be in the mask, and no lane of it may have returned.
-Values exchange(const char* intrinsic, unsigned mask, std::uint64_t mine);
+// values, which are valid until the lane's next call. The caller must be in the mask, and no lane
+// of it may have returned.
+const Values& exchange(const char* intrinsic, unsigned mask, std::uint64_t mine);
 
 int my_lane();
 

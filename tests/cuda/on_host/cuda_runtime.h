@@ -67,7 +67,7 @@ T shuffle(const char* intrinsic, unsigned mask, T value, int from, bool inside) 
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t));
   std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
-  const Values all = exchange(intrinsic, mask, bits);
+  const Values& all = exchange(intrinsic, mask, bits);
   if (!inside) return value;
   if ((mask >> from & 1u) == 0)
     throw KernelError(std::string(intrinsic) + " reads lane " + std::to_string(from) +
@@ -77,7 +77,7 @@ T shuffle(const char* intrinsic, unsigned mask, T value, int from, bool inside) 
 }
 
 inline unsigned ballot(const char* intrinsic, unsigned mask, bool predicate) {
-  const Values all = exchange(intrinsic, mask, predicate ? 1 : 0);
+  const Values& all = exchange(intrinsic, mask, predicate ? 1 : 0);
   unsigned result = 0;
   for (int lane = 0; lane < kLanes; ++lane)
     if ((mask >> lane & 1u) != 0 && all[static_cast<std::size_t>(lane)] != 0) result |= 1u << lane;
