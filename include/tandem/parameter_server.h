@@ -146,7 +146,8 @@ struct ClusterStatistics {
   std::int64_t calls_finished = 0;  ///< calls that have returned
   std::int64_t calls_repeated = 0;  ///< runs that were lost with their worker, and repeated
   std::int64_t workers_lost = 0;    ///< how often a worker was lost
-  /// Updates that were applied, or that wait for other calls (calls_per_update).
+  /// Updates that were applied, or that wait for other calls (calls_per_update), of the calls that
+  /// have returned: not those of runs that were lost with their worker.
   std::int64_t updates = 0;
   /// How often a call was computed again because of max_staleness.
   std::int64_t calls_recomputed = 0;
@@ -182,9 +183,10 @@ class ClusterCoordinator {
 
   /// @{
   /// Sends a dataset to the workers, each of which iterates over all of it, from its beginning, at
-  /// its own pace; shuffle and repeat it, and choose the number of calls. `make` is called once, in
-  /// this process. The pipeline is sent with its tensors; files are read by the workers, under the
-  /// same paths. A worker that was restarted continues where it was. (TensorFlow's begins again.)
+  /// its own pace; shuffle and repeat it, and choose the number of calls. The order of a shuffle is
+  /// different on each worker, unless it was given a seed. `make` is called once, in this process.
+  /// The pipeline is sent with its tensors; files are read by the workers, under the same paths. A
+  /// worker that was restarted continues where it was. (TensorFlow's begins again.)
   /// As tf.distribute.coordinator.ClusterCoordinator.create_per_worker_dataset.
   ///
   /// Throws UnimplementedError, which names the transformation, for a pipeline with a C++ function

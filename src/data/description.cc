@@ -4,6 +4,7 @@
 
 #include "core/status.h"
 #include "data/graph_function.h"
+#include "data/splitmix.h"
 
 namespace tandem::data {
 namespace {
@@ -200,6 +201,17 @@ std::vector<ComponentSpec> StageWriter::spec_of(const DatasetNode& node) const {
         "[Dataset] expected an element whose dtypes and shapes are those of the others, got none: "
         "the element_spec() of the dataset is not known");
   return spec_like(first);
+}
+
+DatasetDescription for_worker(DatasetDescription description, int worker) {
+  if (worker == 0) return description;
+  const auto key = static_cast<std::uint64_t>(worker);
+  for (proto::Stage& stage : *description.message.mutable_stages()) {
+    if (stage.has_map()) stage.mutable_map()->set_seed(mix(stage.map().seed(), key));
+    if (stage.has_shuffle() && stage.shuffle().seed_is_default())
+      stage.mutable_shuffle()->set_seed(mix(stage.shuffle().seed(), key));
+  }
+  return description;
 }
 
 DatasetDescription describe(const Dataset& dataset) {

@@ -28,6 +28,11 @@ struct DatasetDescription {
 // NotFoundError and FailedPreconditionError if the element spec cannot be found.
 DatasetDescription describe(const Dataset& dataset);
 
+// The same pipeline for one of several workers that iterate over all of it: shuffles for which no
+// seed was given, and random maps, have other random numbers on each. Worker 0 has those of this
+// process.
+DatasetDescription for_worker(DatasetDescription description, int worker);
+
 // The pipeline of a description, which may come from anyone. Makes the registered datasets that it
 // uses. Throws InvalidArgumentError for a message that is not valid, NotFoundError for a dataset
 // that is not registered, and the errors of registered functions.

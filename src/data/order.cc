@@ -255,7 +255,7 @@ class ShuffleStream final : public ItemStream<Item> {
 struct Shuffle {
   std::int64_t buffer_size;
   std::uint64_t seed;
-  bool reshuffle;
+  bool reshuffle, seed_is_default;
   template <class Item>
   StreamPtr<Item> open(const DatasetNode& input, std::uint64_t epoch) const {
     return std::make_unique<ShuffleStream<Item>>(input.open<Item>(epoch), buffer_size,
@@ -266,6 +266,7 @@ struct Shuffle {
     stage.mutable_shuffle()->set_buffer_size(buffer_size);
     stage.mutable_shuffle()->set_seed(seed);
     stage.mutable_shuffle()->set_reshuffle_each_iteration(reshuffle);
+    stage.mutable_shuffle()->set_seed_is_default(seed_is_default);
   }
 };
 
@@ -335,7 +336,8 @@ NodePtr shuffle_node(NodePtr input, std::int64_t buffer_size, ShuffleOptions opt
     fail<InvalidArgumentError>("[shuffle] expected a buffer of at least 1 element, got {}",
                                buffer_size);
   const std::uint64_t seed = transformation_seed(options.seed, *input);
-  return order_node(std::move(input), Shuffle{buffer_size, seed, options.reshuffle_each_iteration});
+  return order_node(std::move(input), Shuffle{buffer_size, seed, options.reshuffle_each_iteration,
+                                              !options.seed.has_value()});
 }
 
 }  // namespace tandem::data

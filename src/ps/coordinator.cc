@@ -251,8 +251,8 @@ void Coordinator::send_iterators(WorkerThread& worker, const RunClosure& closure
             .try_emplace(iterator->id, WorkerThread::OwnIterator{iterator, iterator->start})
             .first->second;
     if (own.made) continue;
-    worker.client.add_iterator(iterator->id, iterator->dataset, own.position,
-                               {.limit = options_.run_limit});
+    worker.client.add_iterator(iterator->id, data::for_worker(iterator->dataset, worker.index),
+                               own.position, {.limit = options_.run_limit});
     own.made = true;
   }
 }

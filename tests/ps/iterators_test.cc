@@ -207,6 +207,49 @@ TEST_F(WorkersIterators, FunctionsOfAPipelineTravelWithIt) {
   EXPECT_EQ(taken, elements_of(dataset));
 }
 
+std::vector<std::int32_t> taken_by(int worker, const Dataset& dataset) {
+  const data::DatasetDescription own = data::for_worker(describe(dataset), worker);
+  return elements_of(data::dataset_of(own.message, own.tensors, {}));
+}
+
+// Else two workers of the same speed would compute the gradients of the same batches.
+TEST_F(WorkersIterators, WorkersHaveTheirOwnRandomNumbersUnlessSeedsAreGiven) {
+  const Dataset shuffled = numbers(20).shuffle(20), seeded = numbers(20).shuffle(20, {.seed = 2});
+  const Dataset mapped = seeded.map(
+      [](const Example& e) { return Example(e[0] * 0 + random::uniform_int({}, 0, 1000)); });
+  for (const Dataset& dataset : {shuffled, mapped}) {
+    EXPECT_EQ(taken_by(0, dataset), elements_of(dataset));
+    EXPECT_EQ(taken_by(1, dataset), taken_by(1, dataset));
+    EXPECT_NE(taken_by(1, dataset), taken_by(0, dataset));
+    EXPECT_NE(taken_by(1, dataset), taken_by(2, dataset));
+  }
+  EXPECT_EQ(taken_by(1, seeded), elements_of(seeded));
+}
+
+TEST_F(WorkersIterators, RestartedWorkersKeepTheirOwnOrders) {
+  constexpr int kClosures = 24;
+  const auto coordinated = coordinator();
+  const Dataset shuffled = numbers(kClosures).shuffle(kClosures);
+  coordinated->add_iterator(7, describe(shuffled));
+  const std::vector<std::int32_t> first = taken_by(0, shuffled), second = taken_by(1, shuffled);
+  std::vector<std::int32_t> taken;
+  for (int half = 0; half < 2; ++half) {
+    for (const int element : take_some(*coordinated, kClosures / 2)) taken.push_back(element);
+    for (std::size_t i = 0; i < kWorkers; ++i) restart_worker(i);
+  }
+  // An interleaving of the beginnings of both orders: try all ways.
+  std::set<std::size_t> of_first = {0};
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    std::set<std::size_t> next;
+    for (const std::size_t from : of_first) {
+      if (first[from] == taken[i]) next.insert(from + 1);
+      if (second[i - from] == taken[i]) next.insert(from);
+    }
+    of_first = std::move(next);
+  }
+  EXPECT_FALSE(of_first.empty());
+}
+
 TEST_F(WorkersIterators, StartAtAPositionOfAnEpoch) {
   const auto coordinated = coordinator(1);
   const Dataset dataset = numbers(12).shuffle(12, {.seed = 9});

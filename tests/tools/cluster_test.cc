@@ -3,7 +3,6 @@
 
 #include <csignal>
 #include <filesystem>
-#include <map>
 #include <regex>
 #include <sstream>
 
@@ -15,6 +14,7 @@
 #include "support/files.h"
 #include "support/hosts.h"
 #include "support/waiting.h"
+#include "tools/cluster_job.h"
 #include "tools/command.h"
 #include "tools/run_job.h"
 
@@ -23,6 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::any_error_of;
+using testing::cluster_options;
+using testing::ClusterJob;
 using testing::contains;
 using testing::eventually;
 using testing::expect_failure;
@@ -36,60 +38,17 @@ using testing::Words;
 using testing::write_file;
 using namespace std::chrono_literals;
 
-Words cluster_options(Words more = {}) {
-  Words options = {"--chief", "--workers", "2", "--ps", "2", "--bind", "none"};
-  options.insert(options.end(), more.begin(), more.end());
-  return options;
-}
-
 // A job that trains until stop().
-class TrainingCluster {
+class TrainingCluster : public ClusterJob {
  public:
   explicit TrainingCluster(const Words& options) {
-    Words arguments = {"run"};
-    arguments.insert(arguments.end(), options.begin(), options.end());
-    arguments.insert(arguments.end(), {"--", TANDEM_CLUSTER_PROGRAM, stop_file().string()});
-    process_.emplace(arguments, Process::Options{.environment = {{"OMP_NUM_THREADS", "1"}}});
+    start(options, {TANDEM_CLUSTER_PROGRAM, stop_file().string()});
   }
 
-  struct Task {
-    pid_t process = 0;
-    std::string address;
-  };
-  // The processes that a task has had so far.
-  std::vector<Task> processes(const std::string& task) const {
-    const std::string out = process_->out();
-    const std::regex line("\\[" + task + "\\] process ([0-9]+) at (\\S+)\n");
-    std::vector<Task> found;
-    for (std::sregex_iterator each(out.begin(), out.end(), line), end; each != end; ++each)
-      found.push_back({std::stoi((*each)[1]), (*each)[2]});
-    return found;
-  }
-  int finished() const {
-    const std::string out = process_->out();
-    const std::string word = "[chief:0] finished ";
-    const auto at = out.rfind(word);
-    return at == std::string::npos ? 0 : std::atoi(out.c_str() + at + word.size());
-  }
-  // Waits until `more` further closures have finished.
-  void make_progress(int more = 200) const {
-    const int before = finished();
-    ASSERT_TRUE(eventually([&] { return finished() >= before + more; })) << process_->err();
-  }
-  // Kills a task, and waits until it has been restarted.
-  void kill_task(const std::string& task) const {
-    const std::vector<Task> before = processes(task);
-    ASSERT_FALSE(before.empty()) << process_->out();
-    ::kill(before.back().process, SIGKILL);
-    ASSERT_TRUE(eventually([&] { return processes(task).size() == before.size() + 1; }))
-        << process_->err();
-    EXPECT_EQ(processes(task).back().address, before.back().address);
-  }
-  Process& process() { return *process_; }
   // Ends the job. Every closure has had its update once.
   void stop() {
     write_file(stop_file(), "");
-    const Result result = process_->wait();
+    const Result result = process().wait();
     EXPECT_EQ(result.status, 0) << result.err;
     std::smatch found;
     ASSERT_TRUE(std::regex_search(
@@ -103,7 +62,6 @@ class TrainingCluster {
  private:
   fs::path stop_file() const { return folder_ / "stop"; }
   TemporaryDirectory folder_;
-  std::optional<Process> process_;
 };
 
 class RunCluster : public ::testing::Test {
