@@ -7,12 +7,17 @@ servers). Every task computes with one thread. Prints one line per cycle: "steps
 """
 
 import argparse
+import ctypes
 import json
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 import time
+
+PR_SET_PDEATHSIG = 1
+prctl = ctypes.CDLL(None).prctl
 
 
 def free_ports(count):
@@ -35,6 +40,7 @@ def import_tensorflow():
 
 
 def serve(spec, kind, index):
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     tf = import_tensorflow()
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=2)
     tf.distribute.Server(tf.train.ClusterSpec(spec), job_name=kind, task_index=index, protocol="grpc",
@@ -114,6 +120,8 @@ def main():
         print("steps_per_second", options.steps / (time.perf_counter() - begin), flush=True)
     print("loss", float(last.fetch()), file=sys.stderr)
     sys.stderr.flush()
+    for task in tasks:
+        task.kill()  # TensorFlow's servers never end
     os._exit(0)
 
 
