@@ -4,8 +4,8 @@
 
 #include "core/atomic_file.h"
 #include "core/log.h"
+#include "core/random_number.h"
 #include "core/status.h"
-#include "ps/random_number.h"
 #include "ps/tensor_message.h"
 
 namespace tandem::ps {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "core/log.h"
+#include "core/random_number.h"
 #include "core/status.h"
 #include "ps/chief_watch.h"
-#include "ps/random_number.h"
 #include "ps/tensor_message.h"
 
 namespace tandem::ps {

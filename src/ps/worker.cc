@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/random_number.h"
 #include "core/status.h"
 #include "device/device_manager.h"
-#include "ps/random_number.h"
 #include "ps/row_gradient.h"
 #include "ps/row_reads.h"
 #include "ps/rows.h"

@@ -12,9 +12,9 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <random>
 #include <sstream>
 
+#include "core/random_number.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -44,11 +44,6 @@ std::optional<ProcessState> read_state(std::int32_t pid) {
 
 // Names: tandem-NAMESPACE-PID-START-RANDOM.
 constexpr const char* kPrefix = "tandem-";
-
-std::uint64_t random_number() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
 
 #ifdef MADV_COLLAPSE
 constexpr int kMadviseCollapse = MADV_COLLAPSE;

@@ -1,10 +1,10 @@
-// Random numbers that identify an object among all of a cluster.
+// Random numbers that identify an object among those of all processes.
 #pragma once
 
 #include <cstdint>
 #include <random>
 
-namespace tandem::ps {
+namespace tandem {
 
 // Never 0.
 inline std::uint64_t random_number() {
@@ -12,4 +12,4 @@ inline std::uint64_t random_number() {
   return (std::uint64_t{device()} << 32 | device()) | 1;
 }
 
-}  // namespace tandem::ps
+}  // namespace tandem
