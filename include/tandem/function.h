@@ -298,7 +298,7 @@ class Function {
   }
 
   // Calls the callable with `symbols` instead of the tensors of the arguments. Returns the tensors
-  // of its result, and sets the call's.
+  // of its result, and keeps the result in the call.
   template <class Result, class... Args>
   std::vector<Tensor> trace_body(detail::FunctionCall& call, std::vector<Tensor> symbols,
                                  const Args&... args) const {

@@ -54,9 +54,10 @@ struct ParameterServerOptions {
   /// The synchronous mode: an update happens once this many calls have contributed, with the mean
   /// of their gradients. With N workers and C calls per update, N - C workers are backups: an
   /// update does not wait for the slowest ones, which compute again from the new variables.
-  /// (TensorFlow's SyncReplicasOptimizer drops their gradients.) Updates that wait for calls when
-  /// join() returns happen with later ones. The learning rate and step number of C calls, in the
-  /// order of schedule(), are those of one step.
+  /// (TensorFlow's SyncReplicasOptimizer drops their gradients.) The C calls of an update are calls
+  /// of one trace: a call with arguments of other shapes contributes to another update. Updates
+  /// that wait for calls when join() returns happen with later ones. The learning rate and step
+  /// number of C calls of a trace, in the order of schedule(), are those of one step.
   int calls_per_update = 1;
   /// How long a call may run on a worker. Then it fails with DeadlineExceededError.
   std::chrono::milliseconds run_limit = std::chrono::hours(1);
@@ -108,8 +109,8 @@ class RemoteValue {
   RemoteValue() = default;
   RemoteValueStatus status() const;  ///< whether the call has ended
   /// Waits for the call, and returns the tensor of its result. Throws the call's error;
-  /// AbortedError if it was cancelled because another call failed; InvalidArgumentError if the
-  /// result does not consist of one tensor.
+  /// AbortedError if it was cancelled because another call failed; DeadlineExceededError after 24
+  /// hours; InvalidArgumentError if the result does not consist of one tensor.
   Tensor fetch() const;
   /// The same for results of several tensors, which are returned in their order.
   std::vector<Tensor> fetch_all() const;
@@ -169,8 +170,8 @@ class ClusterCoordinator {
   explicit ClusterCoordinator(const Strategy& strategy);
 
   /// Schedules a call of a traced function, and returns at once unless 262,144 calls wait already.
-  /// The function is traced here, for the arguments of its first call; each call sends the tensors
-  /// among the arguments to the worker. Its variables must be the strategy's.
+  /// The function is traced here, once per signature as if it were called; each call sends the
+  /// tensors among the arguments to the worker. Its variables must be the strategy's.
   ///
   /// The function reads each variable as it was when the call started. Throws UnimplementedError
   /// for a function that reads a variable after it has updated it, that updates variables in

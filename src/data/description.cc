@@ -107,8 +107,7 @@ class ElsewhereStream final : public ItemStream<Example> {
   bool next(Example&) override {
     fail<FailedPreconditionError>(
         "[Iterator] the elements of a dataset of workers are not in this program: pass its "
-        "iterator "
-        "to a function that a worker runs");
+        "iterator to a function that a worker runs");
   }
 };
 

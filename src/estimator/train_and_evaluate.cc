@@ -53,12 +53,13 @@ std::optional<Evaluation> train_and_evaluate(const Estimator& estimator, const T
   const bool has_evaluator = cluster && cluster->count("evaluator") > 0;
   check(train, evaluate, has_evaluator);
   if (cluster && cluster->type == "evaluator") return run_evaluator(call);
-  if (cluster && cluster->count("ps") > 0 && cluster->type != "chief") {
-    distribute::Server(distribute::TFConfigClusterResolver()).join();
-    return std::nullopt;
+  if (cluster && cluster->count("ps") > 0) {
+    if (cluster->count("chief") == 0) reject("a cluster with parameter servers needs a chief");
+    if (cluster->type != "chief") {
+      distribute::Server(distribute::TFConfigClusterResolver()).join();
+      return std::nullopt;
+    }
   }
-  if (cluster && !cluster->trains())
-    reject("a task of type '{}' neither trains nor evaluates", cluster->type);
   return run_training(call, !has_evaluator);
 }
 

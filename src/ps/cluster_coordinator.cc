@@ -6,12 +6,6 @@
 #include "tandem/parameter_server.h"
 
 namespace tandem::distribute {
-namespace {
-
-constexpr std::chrono::milliseconds kResultLimit = std::chrono::hours(24);
-
-}  // namespace
-
 ParameterServerStrategy::ParameterServerStrategy(const ClusterResolver& cluster,
                                                  const ParameterServerOptions& options)
     : Strategy(ps::connect(cluster, options)) {}
@@ -37,7 +31,9 @@ RemoteValueStatus RemoteValue::status() const {
   return RemoteValueStatus::kReady;
 }
 
-std::vector<Tensor> RemoteValue::fetch_all() const { return result().wait(kResultLimit); }
+std::vector<Tensor> RemoteValue::fetch_all() const {
+  return result().wait(ps::RemoteResult::kLimit);
+}
 
 Tensor RemoteValue::fetch() const {
   std::vector<Tensor> tensors = fetch_all();

@@ -211,7 +211,8 @@ ParameterStore::Applied ParameterStore::apply(std::uint64_t function, std::uint3
       !result.repeated && options.max_staleness && result.staleness > *options.max_staleness;
   count(result);
   if (result.repeated || result.stale) return result;
-  found->program->check(inputs);
+  // An update that waits for others must not fail when it happens, because of this closure's part.
+  if (options.contributions > 1) found->program->check(inputs);
   note(
       [&](proto::JournalRecord& record) {
         proto::JournalRecord::Applied& applied = *record.mutable_applied();
@@ -240,10 +241,10 @@ void ParameterStore::contribute(Update& update, std::uint64_t closure,
                              .attributes = {attributes.begin(), attributes.end()},
                              .contributions = contributions};
   if (update.waiting.size() < contributions) return;
-  const auto waiting = std::exchange(update.waiting, {});
   std::vector<std::vector<Tensor>> all;
-  for (const auto& [of, contribution] : waiting) all.push_back(contribution.inputs);
-  update.program->run(update.program->mean(all), waiting.begin()->second.attributes);
+  for (const auto& [of, contribution] : update.waiting) all.push_back(contribution.inputs);
+  update.program->run(update.program->mean(all), update.waiting.begin()->second.attributes);
+  update.waiting.clear();
   for (const auto& entry : update.entries) ++entry->version;
 }
 

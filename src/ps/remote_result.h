@@ -14,6 +14,9 @@ namespace tandem::ps {
 // Thread-safe.
 class RemoteResult {
  public:
+  // How long users of the public API wait for a result.
+  static constexpr std::chrono::milliseconds kLimit = std::chrono::hours(24);
+
   enum class State {
     kNotReady,  // the closure is queued or runs
     kAborted,   // it was cancelled or has failed

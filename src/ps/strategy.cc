@@ -11,7 +11,6 @@ namespace tandem::ps {
 namespace {
 
 constexpr const char* kName = "ParameterServerStrategy";
-constexpr std::chrono::milliseconds kResultLimit = std::chrono::hours(24);
 // One closure runs while the next is on its way.
 constexpr std::size_t kStepsPerWorker = 2;
 
@@ -113,8 +112,15 @@ void ParameterServerImpl::run_step(const std::function<void(int)>& step,
 
 std::function<std::vector<Tensor>()> ParameterServerImpl::start(
     std::shared_ptr<const TracedFunction> step, std::vector<Tensor> inputs) {
-  return [result = scheduler_.schedule(step, std::move(inputs), {})] {
-    return result->wait(kResultLimit);
+  return [this, result = scheduler_.schedule(step, std::move(inputs), {})] {
+    try {
+      return result->wait(RemoteResult::kLimit);
+    } catch (...) {
+      // The error of the call that failed first, which may have cancelled this one. It is thrown
+      // here, and not by a later loop.
+      coordinator_.join();
+      throw;
+    }
   };
 }
 

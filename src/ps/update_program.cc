@@ -48,12 +48,16 @@ void UpdateProgram::find_update() {
   }
 }
 
-void UpdateProgram::check(std::span<const Tensor> inputs) const {
+void UpdateProgram::check_count(std::span<const Tensor> inputs) const {
   const auto expected =
       sparse_.size() + static_cast<std::size_t>(std::count(sparse_.begin(), sparse_.end(), true));
   if (inputs.size() != expected)
     fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", program_.name(), expected,
                                inputs.size());
+}
+
+void UpdateProgram::check(std::span<const Tensor> inputs) const {
+  check_count(inputs);
   std::size_t taken = 0;
   for (std::size_t feed = 0; feed < sparse_.size(); ++feed) {
     const Tensor& input = inputs[taken++];
@@ -104,7 +108,7 @@ std::vector<Tensor> UpdateProgram::mean(std::span<const std::vector<Tensor>> inp
 
 void UpdateProgram::run(std::span<const Tensor> inputs,
                         std::span<const proto::RunAttributes> attributes) {
-  check(inputs);
+  check_count(inputs);
   std::vector<Tensor> feeds;
   std::size_t taken = 0;
   for (std::size_t feed = 0; feed < sparse_.size(); ++feed) {

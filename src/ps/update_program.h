@@ -27,6 +27,7 @@ class UpdateProgram {
   std::vector<Tensor> mean(std::span<const std::vector<Tensor>> inputs) const;
 
  private:
+  void check_count(std::span<const Tensor> inputs) const;
   // Row numbers, which ascend, and the rows.
   struct SparseInput {
     std::span<const std::int64_t> numbers;

@@ -53,7 +53,7 @@ std::vector<Shard> VariableServers::create_like(const std::vector<Shard>& like,
                                                 const std::string& name, const Tensor& value) {
   std::vector<Shard> shards = like;
   const std::int64_t rows = rows_of(value.shape());
-  if (rows != like.back().first_row + like.back().rows) shards = {{.first_row = 0, .rows = rows}};
+  if (rows != rows_of(like)) shards = {{.first_row = 0, .rows = rows}};
   {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < shards.size(); ++i) shards[i].id = next_id(server_of(like[i].id));

@@ -278,6 +278,17 @@ TEST(TrainAndEvaluate, AFailedTaskIsReported) {
       "Process 2 terminated with the following error: NotFoundError: the test data is not there");
 }
 
+TEST(TrainAndEvaluate, ParameterServersNeedAChief) {
+  const TemporaryDirectory folder;
+  setenv("TF_CONFIG",
+         R"({"cluster": {"worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]},
+             "task": {"type": "worker", "index": 0}})",
+         1);
+  expect_error<InvalidArgumentError>(
+      [&] { train_and_evaluate(Estimator(options_in(folder, "run")), until(8), kEvaluate); },
+      "a cluster with parameter servers needs a chief");
+}
+
 TEST(TrainAndEvaluate, AnEvaluatorTimesOut) {
   const TemporaryDirectory folder;
   setenv("TF_CONFIG",

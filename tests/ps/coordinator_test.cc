@@ -4,11 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <optional>
 
 #include "ps/in_process.h"
-#include "ps/server_service.h"
-#include "rpc/grpc/grpc_transport.h"
+#include "ps/local_cluster.h"
 #include "support/expects.h"
 #include "support/tensors.h"
 
@@ -17,6 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using tandem::testing::expect_error;
+using testing::LocalCluster;
 using testing::trace;
 
 // One server and two workers, and the function v += value; return value * 2.
@@ -26,10 +26,6 @@ class Coordinated : public ::testing::Test {
 
   void SetUp() override {
     TANDEM_REQUIRE(rpc::has_grpc(), "grpc");
-    server_ = rpc::make_grpc_server({.token = "secret"});
-    serve(*server_, store);
-    server_->start();
-    for (std::size_t i = 0; i < kWorkers; ++i) start_worker(i, 0);
     Variable v(zeros({2}), {.name = "v"});
     const auto traced = trace(
         [&](const auto& inputs) {
@@ -38,48 +34,25 @@ class Coordinated : public ::testing::Test {
         },
         {zeros({2})});
     function_ = split(*traced, testing::variable_3);
-    store.create(3, "v", zeros({2}));
-    store.add_update(0, 0, function_.message.updates(0).part());
+    start_cluster(20s);
   }
 
-  void start_worker(std::size_t i, std::uint16_t port) {
-    const auto client = std::make_shared<ServerClient>(channel(server_->port(), "ps:0"),
-                                                       ServerClient::Limits{.call = 10s});
-    states_[i] = std::make_unique<Worker>(std::vector{client});
-    workers_[i] = rpc::make_grpc_server({.port = port, .token = "secret"});
-    serve(*workers_[i], *states_[i]);
-    workers_[i]->start();
+  void start_cluster(std::chrono::milliseconds server_limit) {
+    cluster.emplace(1, kWorkers, server_limit);
+    store().create(3, "v", zeros({2}));
+    store().add_update(0, 0, function_.message.updates(0).part());
   }
-  void restart_worker(std::size_t i) {
-    const std::uint16_t port = workers_[i]->port();
-    workers_[i]->stop(0ms);
-    workers_[i].reset();
-    start_worker(i, port);
-  }
-
-  static std::shared_ptr<rpc::Channel> channel(std::uint16_t port, std::string task) {
-    return rpc::make_grpc_channel({.host = "127.0.0.1",
-                                   .port = port,
-                                   .task = std::move(task),
-                                   .caller = "test",
-                                   .token = "secret"});
-  }
+  ParameterStore& store() { return *cluster->stores[0]; }
   std::unique_ptr<Coordinator> coordinator(const Coordinator::Options& options = {}) {
-    std::vector<Coordinator::WorkerTask> tasks;
-    for (std::size_t i = 0; i < kWorkers; ++i) {
-      const std::string name = fmt::format("worker:{}", i);
-      tasks.push_back({.name = name, .channel = channel(workers_[i]->port(), name)});
-    }
-    auto made = std::make_unique<Coordinator>(std::move(tasks), options);
+    auto made = std::make_unique<Coordinator>(cluster->tasks(), options);
     made->add_function(0, function_.message);
     return made;
   }
   static FunctionRun add(double value) { return {.function = 0, .arguments = {full({2}, value)}}; }
 
-  ParameterStore store;
-  std::unique_ptr<rpc::Server> server_;
-  std::unique_ptr<Worker> states_[kWorkers];
-  std::unique_ptr<rpc::Server> workers_[kWorkers];
+  std::optional<LocalCluster> cluster;
+
+ private:
   SplitFunction function_;
 };
 
@@ -94,7 +67,7 @@ TEST_F(Coordinated, ClosuresRunAndReturnTheirResults) {
     EXPECT_EQ(result.state(), RemoteResult::State::kReady);
     EXPECT_EQ(result.wait(0ms)[0].to_vector<float>()[0], static_cast<float>(2 * i));
   }
-  EXPECT_EQ(store.read(3).value.to_vector<float>()[1], 49.0f * 50 / 2);
+  EXPECT_EQ(store().read(3).value.to_vector<float>()[1], 49.0f * 50 / 2);
   EXPECT_EQ(coordinated->counts().finished, 50);
 }
 
@@ -112,21 +85,11 @@ TEST_F(Coordinated, ErrorOfAFunctionIsThrownOnceAndTheNextClosuresRun) {
 }
 
 TEST_F(Coordinated, LostServerIsAnError) {
-  for (std::size_t i = 0; i < kWorkers; ++i) {
-    const auto client = std::make_shared<ServerClient>(channel(server_->port(), "ps:0"),
-                                                       ServerClient::Limits{.call = 300ms});
-    const std::uint16_t port = workers_[i]->port();
-    workers_[i]->stop(0ms);
-    states_[i] = std::make_unique<Worker>(std::vector{client});
-    workers_[i] = rpc::make_grpc_server({.port = port, .token = "secret"});
-    serve(*workers_[i], *states_[i]);
-    workers_[i]->start();
-  }
+  start_cluster(300ms);
   const auto coordinated = coordinator();
   coordinated->schedule(add(1));
   coordinated->join();
-  server_->stop(0ms);
-  server_.reset();
+  cluster->stop_server(0);
   coordinated->schedule(add(1));
   EXPECT_THROW(coordinated->join(), Error);
 }
@@ -141,11 +104,11 @@ TEST_F(Coordinated, RestartedWorkersLoseAndRepeatNoUpdate) {
     results.push_back(coordinated->schedule(add(1)));
     if (i % 80 == 40) {
       while (coordinated->counts().finished < i - 20) std::this_thread::sleep_for(1ms);
-      restart_worker(static_cast<std::size_t>(i / 80) % kWorkers);
+      cluster->restart_worker(static_cast<std::size_t>(i / 80) % kWorkers);
     }
   }
   coordinated->join();
-  const ParameterStore::Read read = store.read(3);
+  const ParameterStore::Read read = store().read(3);
   EXPECT_EQ(read.version, static_cast<std::uint64_t>(kClosures));
   EXPECT_EQ(read.value.to_vector<float>()[0], static_cast<float>(kClosures));
   EXPECT_EQ(coordinated->counts().finished, kClosures);
@@ -155,19 +118,15 @@ TEST_F(Coordinated, RestartedWorkersLoseAndRepeatNoUpdate) {
 
 TEST_F(Coordinated, WorkerThatStaysAwayIsReplacedByTheOther) {
   const auto coordinated = coordinator();
-  workers_[0]->stop(0ms);
-  workers_[0].reset();
+  cluster->stop_worker(0);
   for (int i = 0; i < 20; ++i) coordinated->schedule(add(1));
   coordinated->join();
-  EXPECT_EQ(store.read(3).version, 20u);
+  EXPECT_EQ(store().read(3).version, 20u);
 }
 
 TEST_F(Coordinated, WorkersThatStayAwayAreAnErrorAfterTheLimit) {
   const auto coordinated = coordinator({.recovery_limit = 200ms});
-  for (std::size_t i = 0; i < kWorkers; ++i) {
-    workers_[i]->stop(0ms);
-    workers_[i].reset();
-  }
+  for (std::size_t i = 0; i < kWorkers; ++i) cluster->stop_worker(i);
   const auto lost = coordinated->schedule(add(1));
   expect_error<UnavailableError>([&] { coordinated->join(); },
                                  "was lost and has not come back within 200 ms");
@@ -189,17 +148,14 @@ TEST_F(Coordinated, ServersForgetFinishedClosuresAfterAnError) {
   }
   for (int i = 0; i < 5; ++i) coordinated->schedule(add(1));
   coordinated->join();
-  EXPECT_LE(store.num_remembered(), 5u);
+  EXPECT_LE(store().num_remembered(), 5u);
 }
 
 TEST_F(Coordinated, EndCancelsWhatIsQueued) {
   std::shared_ptr<RemoteResult> last;
   {
     const auto coordinated = coordinator();
-    for (std::size_t i = 0; i < kWorkers; ++i) {
-      workers_[i]->stop(0ms);
-      workers_[i].reset();
-    }
+    for (std::size_t i = 0; i < kWorkers; ++i) cluster->stop_worker(i);
     last = coordinated->schedule(add(1));
   }
   EXPECT_EQ(last->state(), RemoteResult::State::kAborted);

@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
 #include "data/description.h"
 #include "data/pipelines.h"
-#include "ps/coordinator.h"
 #include "ps/in_process.h"
-#include "ps/server_service.h"
-#include "rpc/grpc/grpc_transport.h"
+#include "ps/local_cluster.h"
 #include "support/expects.h"
 #include "support/tensors.h"
 
@@ -27,6 +26,7 @@ using data::Example;
 using tandem::testing::elements_of;
 using tandem::testing::expect_error;
 using tandem::testing::numbers;
+using testing::LocalCluster;
 
 // One server and two workers, and the function that returns the next element and adds 1 to v.
 class WorkersIterators : public ::testing::Test {
@@ -35,10 +35,7 @@ class WorkersIterators : public ::testing::Test {
 
   void SetUp() override {
     TANDEM_REQUIRE(rpc::has_grpc(), "grpc");
-    server_ = rpc::make_grpc_server({.token = "secret"});
-    serve(*server_, store);
-    server_->start();
-    for (std::size_t i = 0; i < kWorkers; ++i) start_worker(i, 0);
+    cluster.emplace(1, kWorkers);
     Variable v(constant(0.0f), {.name = "v"});
     data::Iterator elements = numbers(1).iterate();
     tandem::detail::FunctionTraces traces({.name = "step"});
@@ -48,42 +45,15 @@ class WorkersIterators : public ::testing::Test {
       v.assign_add(ones({}));
       return std::vector<Tensor>{elements.next()[0] + 0};
     });
-    function_ = split(*traced, [](const Resource& v) { return one_shard(3, v.spec().shape); });
-    store.create(3, "v", zeros({}));
-    store.add_update(0, 0, function_.message.updates(0).part());
+    function_ = split(*traced, testing::variable_3);
+    store().create(3, "v", zeros({}));
+    store().add_update(0, 0, function_.message.updates(0).part());
   }
 
-  void start_worker(std::size_t i, std::uint16_t port) {
-    const auto client = std::make_shared<ServerClient>(channel(server_->port(), "ps:0"),
-                                                       ServerClient::Limits{.call = 10s});
-    states_[i] = std::make_unique<Worker>(std::vector{client});
-    workers_[i] = rpc::make_grpc_server({.port = port, .token = "secret"});
-    serve(*workers_[i], *states_[i]);
-    workers_[i]->start();
-  }
-  void stop_worker(std::size_t i) {
-    ports_[i] = workers_[i]->port();
-    workers_[i]->stop(0ms);
-    workers_[i].reset();
-  }
-  void restart_worker(std::size_t i) {
-    stop_worker(i);
-    start_worker(i, ports_[i]);
-  }
-
-  static std::shared_ptr<rpc::Channel> channel(std::uint16_t port, std::string task) {
-    return rpc::make_grpc_channel({.host = "127.0.0.1",
-                                   .port = port,
-                                   .task = std::move(task),
-                                   .caller = "test",
-                                   .token = "secret"});
-  }
+  ParameterStore& store() { return *cluster->stores[0]; }
   std::unique_ptr<Coordinator> coordinator(std::size_t workers = kWorkers) {
-    std::vector<Coordinator::WorkerTask> tasks;
-    for (std::size_t i = 0; i < workers; ++i) {
-      const std::string name = fmt::format("worker:{}", i);
-      tasks.push_back({.name = name, .channel = channel(workers_[i]->port(), name)});
-    }
+    std::vector<Coordinator::WorkerTask> tasks = cluster->tasks();
+    tasks.resize(workers);
     auto made = std::make_unique<Coordinator>(std::move(tasks), Coordinator::Options{});
     made->add_function(0, function_.message);
     return made;
@@ -100,11 +70,7 @@ class WorkersIterators : public ::testing::Test {
     return values;
   }
 
-  ParameterStore store;
-  std::unique_ptr<rpc::Server> server_;
-  std::unique_ptr<Worker> states_[kWorkers];
-  std::unique_ptr<rpc::Server> workers_[kWorkers];
-  std::uint16_t ports_[kWorkers] = {};
+  std::optional<LocalCluster> cluster;
   SplitFunction function_;
 };
 
@@ -133,9 +99,9 @@ TEST_F(WorkersIterators, RestartedWorkerContinuesWhereItWas) {
   const auto coordinated = coordinator(1);
   coordinated->add_iterator(7, describe(shuffled()));
   std::vector<std::int32_t> taken = take_some(*coordinated, 7);
-  restart_worker(0);
+  cluster->restart_worker(0);
   for (const int element : take_some(*coordinated, 13)) taken.push_back(element);
-  restart_worker(0);
+  cluster->restart_worker(0);
   for (const int element : take_some(*coordinated, 16)) taken.push_back(element);
   EXPECT_EQ(taken, elements_of(shuffled()));
   take(*coordinated);
@@ -147,22 +113,19 @@ TEST_F(WorkersIterators, ElementOfALostClosureIsTakenAgain) {
   const auto coordinated = coordinator(1);
   coordinated->add_iterator(7, describe(shuffled()));
   std::vector<std::int32_t> taken = take_some(*coordinated, 4);
-  const std::uint16_t port = server_->port();
-  server_->stop(0ms);
+  cluster->stop_server(0);
   const auto lost = take(*coordinated);
   std::this_thread::sleep_for(
       50ms);  // probably enough: else it takes no element, which is the same
-  stop_worker(0);
-  server_ = rpc::make_grpc_server({.port = port, .token = "secret"});
-  serve(*server_, store);
-  server_->start();
-  start_worker(0, ports_[0]);
+  cluster->stop_worker(0);
+  cluster->start_server(0);
+  cluster->start_worker(0);
   taken.push_back(value(lost));
   for (const int element : take_some(*coordinated, 5)) taken.push_back(element);
   std::vector<std::int32_t> expected = elements_of(shuffled());
   expected.resize(taken.size());
   EXPECT_EQ(taken, expected);
-  EXPECT_EQ(store.read(3).value.item<float>(), static_cast<float>(taken.size()));
+  EXPECT_EQ(store().read(3).value.item<float>(), static_cast<float>(taken.size()));
 }
 
 // Each worker's closures have consecutive elements, whatever happens.
@@ -175,7 +138,7 @@ TEST_F(WorkersIterators, RestartsLeaveOutAndRepeatNoElement) {
     results.push_back(take(*coordinated));
     if (i % 60 == 30) {
       while (coordinated->counts().finished < i - 20) std::this_thread::sleep_for(1ms);
-      restart_worker(static_cast<std::size_t>(i / 60) % kWorkers);
+      cluster->restart_worker(static_cast<std::size_t>(i / 60) % kWorkers);
     }
   }
   std::map<int, int> times;
@@ -185,7 +148,7 @@ TEST_F(WorkersIterators, RestartsLeaveOutAndRepeatNoElement) {
   while (times.contains(both + one) && times[both + one] == 1) ++one;
   EXPECT_EQ(2 * both + one, kClosures);
   EXPECT_EQ(static_cast<int>(times.size()), both + one);
-  EXPECT_EQ(store.read(3).value.item<float>(), static_cast<float>(kClosures));
+  EXPECT_EQ(store().read(3).value.item<float>(), static_cast<float>(kClosures));
   EXPECT_GE(coordinated->counts().lost_workers, 3);
 }
 
@@ -202,7 +165,7 @@ TEST_F(WorkersIterators, FunctionsOfAPipelineTravelWithIt) {
   const auto coordinated = coordinator(1);
   coordinated->add_iterator(7, describe(dataset));
   std::vector<std::int32_t> taken = take_some(*coordinated, 9);
-  restart_worker(0);
+  cluster->restart_worker(0);
   for (const int element : take_some(*coordinated, 7)) taken.push_back(element);
   EXPECT_EQ(taken, elements_of(dataset));
 }
@@ -235,7 +198,7 @@ TEST_F(WorkersIterators, RestartedWorkersKeepTheirOwnOrders) {
   std::vector<std::int32_t> taken;
   for (int half = 0; half < 2; ++half) {
     for (const int element : take_some(*coordinated, kClosures / 2)) taken.push_back(element);
-    for (std::size_t i = 0; i < kWorkers; ++i) restart_worker(i);
+    for (std::size_t i = 0; i < kWorkers; ++i) cluster->restart_worker(i);
   }
   // An interleaving of the beginnings of both orders: try all ways.
   std::set<std::size_t> of_first = {0};
@@ -269,7 +232,7 @@ TEST_F(WorkersIterators, RegisteredDatasetIsThatOfTheWorkersProgram) {
   coordinated->add_iterator(
       7, describe(data::registered_dataset("squares", {{int32, Shape::scalar()}})));
   EXPECT_EQ(take_some(*coordinated, 3), (std::vector<std::int32_t>{0, 1, 4}));
-  restart_worker(0);
+  cluster->restart_worker(0);
   EXPECT_EQ(take_some(*coordinated, 2), (std::vector<std::int32_t>{9, 16}));
   EXPECT_EQ(made, 2);
   coordinated->add_iterator(
@@ -288,7 +251,7 @@ TEST_F(WorkersIterators, RemovedIteratorLeavesTheWorker) {
   expect_error<NotFoundError>([&] { take(*coordinated); }, "iterator 7 was not added");
   EXPECT_EQ(value(take(*coordinated, 8)), 0);
   const FunctionRun run{.function = 0, .iterators = {7}};
-  expect_error<NotFoundError>([&] { states_[0]->run(run); }, "there is no iterator 7 here");
+  expect_error<NotFoundError>([&] { cluster->worker(0).run(run); }, "there is no iterator 7 here");
 }
 
 TEST_F(WorkersIterators, AreNotMadeInATracedFunction) {
@@ -303,7 +266,7 @@ TEST_F(WorkersIterators, AreNotMadeInATracedFunction) {
 }
 
 TEST_F(WorkersIterators, CallWithADamagedDescriptionIsAnError) {
-  WorkerClient client(channel(workers_[0]->port(), "worker:0"));
+  WorkerClient client(cluster->channel_to_worker(0));
   const rpc::CallOptions limit{.limit = 20s, .wait_for_server = true};
   data::DatasetDescription description = describe(numbers(4).batch(2));
   description.tensors.clear();

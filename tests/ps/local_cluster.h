@@ -20,43 +20,71 @@ namespace tandem::ps::testing {
 
 class LocalCluster {
  public:
-  LocalCluster(std::size_t servers, std::size_t workers) {
+  // `server_limit`: how long workers wait for a server.
+  LocalCluster(std::size_t servers, std::size_t workers,
+               std::chrono::milliseconds server_limit = std::chrono::seconds(20))
+      : server_limit_(server_limit), servers_(servers), workers_(workers) {
     for (std::size_t i = 0; i < servers; ++i) {
       stores.push_back(std::make_unique<ParameterStore>());
-      servers_.push_back(rpc::make_grpc_server({.token = "secret"}));
-      serve(*servers_[i], *stores[i]);
-      servers_[i]->start();
+      start_server(i);
     }
-    workers_.resize(workers);
-    for (std::size_t i = 0; i < workers; ++i) start_worker(i, 0);
+    for (std::size_t i = 0; i < workers; ++i) start_worker(i);
   }
 
   distribute::ParameterServerStrategy strategy(
       const distribute::ParameterServerOptions& options = {}) const {
-    std::vector<Coordinator::WorkerTask> tasks;
-    for (std::size_t i = 0; i < workers_.size(); ++i) {
-      std::string name = fmt::format("worker:{}", i);
-      auto to_worker = channel(workers_[i].server->port(), name);
-      tasks.push_back({.name = std::move(name), .channel = std::move(to_worker)});
-    }
     return distribute::ParameterServerStrategy(
-        std::make_shared<ParameterServerImpl>(clients(), std::move(tasks), options));
+        std::make_shared<ParameterServerImpl>(clients(), tasks(), options));
+  }
+  // The workers, for a coordinator.
+  std::vector<Coordinator::WorkerTask> tasks() const {
+    std::vector<Coordinator::WorkerTask> made;
+    for (std::size_t i = 0; i < workers_.size(); ++i)
+      made.push_back({.name = fmt::format("worker:{}", i), .channel = channel_to_worker(i)});
+    return made;
+  }
+  std::shared_ptr<rpc::Channel> channel_to_worker(std::size_t i) const {
+    return channel(workers_[i].task.port, fmt::format("worker:{}", i));
   }
 
-  void stop_worker(std::size_t i) {
-    workers_[i].server->stop(std::chrono::milliseconds(0));
-    workers_[i].port = workers_[i].server->port();
-    workers_[i].server.reset();
+  Worker& worker(std::size_t i) { return *workers_[i].worker; }
+
+  // A task that is stopped and started again has the same port. A server keeps its store, a worker
+  // keeps nothing.
+  void stop_worker(std::size_t i) { workers_[i].task.stop(); }
+  void start_worker(std::size_t i) {
+    workers_[i].worker = std::make_unique<Worker>(clients());
+    workers_[i].task.start(*workers_[i].worker);
   }
-  void restart_worker(std::size_t i) { start_worker(i, workers_[i].port); }
+  void restart_worker(std::size_t i) {
+    stop_worker(i);
+    start_worker(i);
+  }
+  void stop_server(std::size_t i) { servers_[i].stop(); }
+  void start_server(std::size_t i) { servers_[i].start(*stores[i]); }
 
   std::vector<std::unique_ptr<ParameterStore>> stores;
 
  private:
-  struct RunningWorker {
-    std::unique_ptr<Worker> worker;
-    std::unique_ptr<rpc::Server> server;
+  struct Task {
     std::uint16_t port = 0;
+    std::unique_ptr<rpc::Server> server;
+
+    template <class Served>
+    void start(Served& served) {
+      server = rpc::make_grpc_server({.port = port, .token = "secret"});
+      serve(*server, served);
+      server->start();
+      port = server->port();
+    }
+    void stop() {
+      server->stop(std::chrono::milliseconds(0));
+      server.reset();
+    }
+  };
+  struct WorkerTask {
+    std::unique_ptr<Worker> worker;
+    Task task;
   };
 
   static std::shared_ptr<rpc::Channel> channel(std::uint16_t port, std::string task) {
@@ -71,21 +99,14 @@ class LocalCluster {
     std::vector<std::shared_ptr<ServerClient>> made;
     for (std::size_t i = 0; i < servers_.size(); ++i)
       made.push_back(
-          std::make_shared<ServerClient>(channel(servers_[i]->port(), fmt::format("ps:{}", i)),
-                                         ServerClient::Limits{.call = std::chrono::seconds(20)}));
+          std::make_shared<ServerClient>(channel(servers_[i].port, fmt::format("ps:{}", i)),
+                                         ServerClient::Limits{.call = server_limit_}));
     return made;
   }
 
-  void start_worker(std::size_t i, std::uint16_t port) {
-    RunningWorker& made = workers_[i];
-    made.worker = std::make_unique<Worker>(clients());
-    made.server = rpc::make_grpc_server({.port = port, .token = "secret"});
-    serve(*made.server, *made.worker);
-    made.server->start();
-  }
-
-  std::vector<std::unique_ptr<rpc::Server>> servers_;
-  std::vector<RunningWorker> workers_;
+  const std::chrono::milliseconds server_limit_;
+  std::vector<Task> servers_;
+  std::vector<WorkerTask> workers_;
 };
 
 }  // namespace tandem::ps::testing

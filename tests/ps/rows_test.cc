@@ -256,7 +256,7 @@ TEST_F(Tables, AssignedGradients) {
   compare([](const Tensor& g) { return g * reshape(range(0.0, 30.0), {kRows, 1}); }, false);
 }
 
-// Where the pattern is not met, whole variables and gradients travel.
+// Where the pattern is not met, whole variables are read and whole gradients are sent.
 TEST_F(Tables, OtherUsesReadTheWholeTable) {
   const Options whole{.reads_rows = false, .sends_rows = false};
   // As tied embeddings.
@@ -338,7 +338,7 @@ TEST_F(Tables, CorruptFunctionsAreErrors) {
   EXPECT_GT(refused, 100);
 }
 
-// Rows travel, not tables: the bytes of a step do not depend on the size of the table.
+// Rows are read and sent, not tables: the bytes of a step do not depend on the size of the table.
 TEST_F(Tables, BytesOfAStepAreThoseOfItsRows) {
   const auto bytes = [](std::int64_t rows, const MakeOptimizer& make, const Tensor& words) {
     Variable table(ones({rows, 64}), {.name = "table"});

@@ -138,7 +138,7 @@ TEST_F(ParameterServers, ManyCallsOfSeveralWorkersAreAllApplied) {
   for (int i = 0; i < 200; ++i) {
     results.push_back(coordinator.schedule(add, full({3}, static_cast<double>(i))));
     if (i == 60) cluster.stop_worker(1);
-    if (i == 120) cluster.restart_worker(1);
+    if (i == 120) cluster.start_worker(1);
   }
   coordinator.join();
   EXPECT_TRUE(coordinator.done());
@@ -199,7 +199,7 @@ TEST_F(ParameterServers, WorkersTakeElementsOfTheirOwnDatasets) {
   for (int i = 0; i < 50; ++i) {
     results.push_back(coordinator.schedule(step, data));
     if (i == 20) cluster.stop_worker(0);
-    if (i == 25) cluster.restart_worker(0);
+    if (i == 25) cluster.start_worker(0);
   }
   coordinator.join();
   // Each worker has counted from 1 without leaving a number out.
@@ -244,7 +244,7 @@ Sequential make_model() {
 }
 
 TEST_F(ParameterServers, FitLearnsAndEvaluateAndPredictAreExact) {
-  const LocalCluster cluster(2, 3);
+  LocalCluster cluster(2, 3);
   const ParameterServerStrategy strategy = cluster.strategy();
   const Data data = make_data();
   Sequential model;
@@ -254,11 +254,33 @@ TEST_F(ParameterServers, FitLearnsAndEvaluateAndPredictAreExact) {
   }
   const History history = model.fit(data.x, data.y, {.epochs = 25, .verbose = 0, .batch_size = 16});
   EXPECT_LT(history.history.at("loss").back(), 0.2 * history.history.at("loss").front());
+  cluster.stop_worker(1);
   const auto evaluated = model.evaluate(data.x, data.y, {.verbose = 0, .batch_size = 10});
   const Tensor predicted = model.predict(data.x, {.verbose = 0, .batch_size = 7});
   const Tensor errors = predicted - data.y;
   EXPECT_NEAR(evaluated.at("loss"), reduce_mean(square(errors)).item<float>(), 1e-6);
   EXPECT_NEAR(evaluated.at("mae"), reduce_mean(abs(errors)).item<float>(), 1e-6);
+}
+
+// The error of a batch is thrown by the loop that runs it, and by no later one.
+TEST_F(ParameterServers, AFailedEvaluationLeavesNoError) {
+  const LocalCluster cluster(1, 2);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  Sequential model;
+  {
+    const auto scope = strategy.scope();
+    model = Sequential(
+        {layers::Embedding(4, 3, {.input_shape = {2}}), layers::Flatten(), layers::Dense(1)});
+    model.compile({.optimizer = "sgd", .loss = "mse"});
+  }
+  const Tensor ids = constant(std::vector<std::int32_t>(24, 1)).reshape({12, 2});
+  const Tensor bad = ids + 8, targets = ones({12, 1});
+  expect_error<InvalidArgumentError>([&] { model.evaluate(bad, targets, {.batch_size = 2}); },
+                                     "[0, 4), got 9");
+  EXPECT_GT(model.evaluate(ids, targets, {.batch_size = 2}).at("loss"), 0.0);
+  expect_error<InvalidArgumentError>([&] { model.predict(bad, {.batch_size = 2}); },
+                                     "[0, 4), got 9");
+  EXPECT_EQ(model.fit(ids, targets, {.epochs = 1, .verbose = 0}).epoch.size(), 1u);
 }
 
 }  // namespace
