@@ -1,0 +1,376 @@
+#include "graph/stablehlo/builder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "core/status.h"
+#include "tandem/dtype.h"
+
+namespace tandem::stablehlo {
+namespace {
+
+constexpr std::array<std::string_view, 10> kElements = {"f32", "f64", "f16", "bf16", "i32",
+                                                        "i64", "ui8", "i1",  "ui32", "ui64"};
+constexpr std::array<int, 10> kBits = {32, 64, 16, 16, 32, 64, 8, 8, 32, 64};
+
+template <class Items, class Text>
+std::string listed(const Items& items, const Text& text) {
+  std::string all;
+  for (const auto& item : items) {
+    if (!all.empty()) all += ", ";
+    all += text(item);
+  }
+  return all;
+}
+
+std::string operand_names(std::span<const Value> operands) {
+  return listed(operands, [](const Value& operand) { return operand.name; });
+}
+
+std::string operand_types(std::span<const Value> operands) {
+  return listed(operands, [](const Value& operand) { return operand.type.text(); });
+}
+std::string result_types(std::span<const Type> results) {
+  return listed(results, [](const Type& type) { return type.text(); });
+}
+
+// A number as MLIR's literal of the element type. Floating ones are written as their bits.
+std::string number_text(double number, Element element) {
+  switch (element) {
+    case Element::kF32:
+      return fmt::format("0x{:08X}", std::bit_cast<std::uint32_t>(static_cast<float>(number)));
+    case Element::kF64: return fmt::format("0x{:016X}", std::bit_cast<std::uint64_t>(number));
+    case Element::kF16: return fmt::format("0x{:04X}", Half(static_cast<float>(number)).bits);
+    case Element::kBF16: return fmt::format("0x{:04X}", BFloat16(static_cast<float>(number)).bits);
+    case Element::kBool: return number != 0.0 ? "true" : "false";
+    default: return fmt::format("{}", static_cast<std::int64_t>(number));
+  }
+}
+
+Axes filled(std::size_t count, std::int64_t value) { return Axes(count, value); }
+
+std::string window_text(const Window& window) {
+  return fmt::format("window_strides = {}, padding = {}", array_text(window.strides),
+                     pairs_text(window.low, window.high));
+}
+
+const Axes& or_ones(const Axes& given, const Axes& ones) { return given.empty() ? ones : given; }
+
+}  // namespace
+
+Element element_of(DType dtype) { return static_cast<Element>(dtype); }
+bool is_floating(Element element) { return element <= Element::kBF16; }
+int bits_of(Element element) { return kBits[static_cast<std::size_t>(element)]; }
+
+std::string Type::text() const {
+  std::string text = "tensor<";
+  for (const std::int64_t size : shape) text += fmt::format("{}x", size);
+  text += kElements[static_cast<std::size_t>(element)];
+  text += '>';
+  return text;
+}
+
+std::string array_text(std::span<const std::int64_t> numbers) {
+  if (numbers.empty()) return "array<i64>";
+  return fmt::format("array<i64: {}>", fmt::join(numbers, ", "));
+}
+
+std::string pairs_text(std::span<const std::int64_t> first, std::span<const std::int64_t> second) {
+  if (first.empty()) return "dense<> : tensor<0x2xi64>";
+  std::string rows;
+  for (std::size_t i = 0; i < first.size(); ++i)
+    rows += fmt::format("{}[{}, {}]", i > 0 ? ", " : "", first[i], second[i]);
+  return fmt::format("dense<[{}]> : tensor<{}x2xi64>", rows, first.size());
+}
+
+Shape without(const Shape& shape, const Axes& axes) {
+  Axes kept;
+  for (const std::int64_t axis : other_axes(shape, axes))
+    kept.push_back(shape[static_cast<int>(axis)]);
+  return Shape(std::span<const std::int64_t>(kept));
+}
+
+Shape with_ones(const Shape& shape, const Axes& axes) {
+  Shape result = shape;
+  for (const std::int64_t axis : axes) result.set(static_cast<int>(axis), 1);
+  return result;
+}
+
+Axes other_axes(const Shape& shape, const Axes& axes) {
+  Axes others;
+  for (std::int64_t axis = 0; axis < shape.rank(); ++axis)
+    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) others.push_back(axis);
+  return others;
+}
+
+Axes all_axes(const Shape& shape) {
+  Axes axes(static_cast<std::size_t>(shape.rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
+
+std::vector<Value> Builder::add(std::string_view operation, std::span<const Value> operands,
+                                std::span<const std::string> regions, std::string_view attributes,
+                                std::span<const Type> results) {
+  std::vector<Value> made;
+  for (const Type& type : results) made.push_back({new_name(), type});
+  const bool has_dialect = operation.find('.') != std::string_view::npos;
+  text_ += fmt::format("{}{}\"{}{}\"({})", operand_names(made), made.empty() ? "" : " = ",
+                       has_dialect ? "" : "stablehlo.", operation, operand_names(operands));
+  if (!regions.empty()) text_ += fmt::format(" ({})", fmt::join(regions, ", "));
+  if (!attributes.empty()) text_ += fmt::format(" {{{}}}", attributes);
+  text_ += fmt::format(" : ({}) -> ({})\n", operand_types(operands), result_types(results));
+  return made;
+}
+
+std::string Builder::new_name() { return fmt::format("%{}", next_++); }
+
+Value Builder::add(std::string_view operation, std::span<const Value> operands,
+                   std::string_view attributes, const Type& result) {
+  return add(operation, operands, {}, attributes, {&result, 1}).front();
+}
+
+std::string Builder::region(std::span<const Type> arguments,
+                            const std::function<std::vector<Value>(std::span<const Value>)>& body) {
+  std::string outside = std::move(text_);
+  text_.clear();
+  std::vector<Value> given;
+  std::string list;
+  for (const Type& type : arguments) {
+    given.push_back({new_name(), type});
+    list += fmt::format("{}{}: {}", list.empty() ? "" : ", ", given.back().name, type.text());
+  }
+  text_ = arguments.empty() ? "{\n" : fmt::format("{{\n^bb0({}):\n", list);
+  const std::vector<Value> returned = body(given);
+  add("return", returned, {}, "", {});
+  text_ += "}";
+  return std::exchange(text_, std::move(outside));
+}
+
+// --- constants ---
+
+Value Builder::constant(double number, const Type& type) {
+  return add("constant", {},
+             fmt::format("value = dense<{}> : {}", number_text(number, type.element), type.text()),
+             type);
+}
+
+Value Builder::integer(std::uint64_t number, const Type& type) {
+  const std::string text = type.element == Element::kI32 || type.element == Element::kI64
+                               ? fmt::format("{}", static_cast<std::int64_t>(number))
+                               : fmt::format("{}", number);
+  return add("constant", {}, fmt::format("value = dense<{}> : {}", text, type.text()), type);
+}
+
+Value Builder::literal(const TensorSpec& spec, const std::byte* elements) {
+  const std::int64_t count = spec.shape.num_elements();
+  if (spec.dtype == bool_) {  // MLIR packs booleans into bits, so they come as bytes
+    const Value bytes = literal({uint8, spec.shape}, elements);
+    return compare("NE", bytes, like(bytes, 0));
+  }
+  std::string text;
+  if (count > 0) {
+    const std::size_t size = static_cast<std::size_t>(count) * size_of(spec.dtype);
+    text.reserve(2 * size + 4);
+    text = "\"0x";
+    for (std::size_t i = 0; i < size; ++i)
+      fmt::format_to(std::back_inserter(text), "{:02X}", std::to_integer<unsigned>(elements[i]));
+    text += '"';
+  }
+  const Type type(spec);
+  return add("constant", {}, fmt::format("value = dense<{}> : {}", text, type.text()), type);
+}
+
+Value Builder::iota(const Type& type, int axis) {
+  return add("iota", {}, fmt::format("iota_dimension = {} : i64", axis), type);
+}
+
+// --- element by element ---
+
+Value Builder::unary(std::string_view operation, const Value& x) {
+  return add(operation, {&x, 1}, "", x.type);
+}
+
+Value Builder::binary(std::string_view operation, const Value& a, const Value& b) {
+  return add(operation, std::array{a, b}, "", a.type);
+}
+
+Value Builder::compare(std::string_view direction, const Value& a, const Value& b) {
+  return add("compare", std::array{a, b},
+             fmt::format("comparison_direction = #stablehlo<comparison_direction {}>", direction),
+             {Element::kBool, a.shape()});
+}
+
+Value Builder::select(const Value& condition, const Value& a, const Value& b) {
+  return add("select", std::array{condition, a, b}, "", a.type);
+}
+
+Value Builder::convert(const Value& x, Element element) {
+  if (x.element() == element) return x;
+  return add("convert", {&x, 1}, "", {element, x.shape()});
+}
+
+// --- shapes ---
+
+Value Builder::broadcast(const Value& x, const Shape& shape, const Axes& axes) {
+  if (x.shape() == shape) return x;
+  return add("broadcast_in_dim", {&x, 1},
+             fmt::format("broadcast_dimensions = {}", array_text(axes)), {x.element(), shape});
+}
+
+Value Builder::broadcast_to(const Value& x, const Shape& shape) {
+  Axes axes = all_axes(x.shape());
+  for (std::int64_t& axis : axes) axis += shape.rank() - x.rank();
+  return broadcast(x, shape, axes);
+}
+
+Value Builder::reshape(const Value& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  return add("reshape", {&x, 1}, "", {x.element(), shape});
+}
+
+Value Builder::transpose(const Value& x, const Axes& permutation) {
+  Shape shape = x.shape();
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    shape.set(axis, x.shape()[static_cast<int>(permutation[static_cast<std::size_t>(axis)])]);
+  return add("transpose", {&x, 1}, fmt::format("permutation = {}", array_text(permutation)),
+             {x.element(), shape});
+}
+
+Value Builder::slice(const Value& x, const Axes& begin, const Axes& end, const Axes& strides) {
+  const Axes ones = filled(begin.size(), 1);
+  const Axes& steps = or_ones(strides, ones);
+  Shape shape = x.shape();
+  for (std::size_t i = 0; i < begin.size(); ++i)
+    shape.set(static_cast<int>(i), (end[i] - begin[i] + steps[i] - 1) / steps[i]);
+  return add("slice", {&x, 1},
+             fmt::format("start_indices = {}, limit_indices = {}, strides = {}", array_text(begin),
+                         array_text(end), array_text(steps)),
+             {x.element(), shape});
+}
+
+Value Builder::pad(const Value& x, const Value& padding, const Axes& low, const Axes& high,
+                   const Axes& interior) {
+  const Axes zeros = filled(low.size(), 0);
+  const Axes& between = interior.empty() ? zeros : interior;
+  Shape shape = x.shape();
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    const std::int64_t size = shape[static_cast<int>(i)];
+    shape.set(static_cast<int>(i),
+              low[i] + high[i] + size + std::max<std::int64_t>(size - 1, 0) * between[i]);
+  }
+  return add("pad", std::array{x, padding},
+             fmt::format("edge_padding_low = {}, edge_padding_high = {}, interior_padding = {}",
+                         array_text(low), array_text(high), array_text(between)),
+             {x.element(), shape});
+}
+
+Value Builder::reverse(const Value& x, const Axes& axes) {
+  return add("reverse", {&x, 1}, fmt::format("dimensions = {}", array_text(axes)), x.type);
+}
+
+Value Builder::concatenate(std::span<const Value> parts, std::int64_t axis) {
+  Shape shape = parts[0].shape();
+  std::int64_t size = 0;
+  for (const Value& part : parts) size += part.shape()[static_cast<int>(axis)];
+  shape.set(static_cast<int>(axis), size);
+  return add("concatenate", parts, fmt::format("dimension = {} : i64", axis),
+             {parts[0].element(), shape});
+}
+
+// --- reductions ---
+
+Value Builder::reduce(std::string_view operation, const Value& x, const Value& start,
+                      const Axes& axes) {
+  const Type scalar(x.element(), Shape::scalar());
+  const std::string body =
+      region(std::array{scalar, scalar}, [&](std::span<const Value> both) -> std::vector<Value> {
+        return {binary(operation, both[0], both[1])};
+      });
+  const Type result(x.element(), without(x.shape(), axes));
+  return add("reduce", std::array{x, start}, {&body, 1},
+             fmt::format("dimensions = {}", array_text(axes)), {&result, 1})
+      .front();
+}
+
+Value Builder::sum(const Value& x, const Axes& axes) {
+  const bool narrow = is_floating(x.element()) && bits_of(x.element()) == 16;
+  const Value wide = narrow ? convert(x, Element::kF32) : x;
+  return reduce("add", wide, constant(0.0, {wide.element(), Shape::scalar()}), axes);
+}
+
+Value Builder::reduce_window(std::string_view operation, const Value& x, const Value& start,
+                             const Window& window) {
+  const Type scalar(x.element(), Shape::scalar());
+  const std::string body =
+      region(std::array{scalar, scalar}, [&](std::span<const Value> both) -> std::vector<Value> {
+        return {binary(operation, both[0], both[1])};
+      });
+  const Axes ones = filled(window.size.size(), 1);
+  Shape shape = x.shape();
+  for (std::size_t i = 0; i < window.size.size(); ++i) {
+    const std::int64_t covered = (window.size[i] - 1) * or_ones(window.dilations, ones)[i] + 1;
+    const std::int64_t padded = shape[static_cast<int>(i)] + window.low[i] + window.high[i];
+    shape.set(static_cast<int>(i),
+              padded < covered ? 0 : (padded - covered) / window.strides[i] + 1);
+  }
+  const Type result(x.element(), shape);
+  return add("reduce_window", std::array{x, start}, {&body, 1},
+             fmt::format("window_dimensions = {}, window_dilations = {}, base_dilations = {}, {}",
+                         array_text(window.size), array_text(or_ones(window.dilations, ones)),
+                         array_text(ones), window_text(window)),
+             {&result, 1})
+      .front();
+}
+
+// --- products ---
+
+Value Builder::dot(const Value& a, const Value& b, const DotAxes& axes, Element result) {
+  Axes sizes;
+  for (const std::int64_t axis : axes.batch_a) sizes.push_back(a.shape()[static_cast<int>(axis)]);
+  const auto add_others = [&](const Value& x, Axes used, const Axes& contracted) {
+    used.insert(used.end(), contracted.begin(), contracted.end());
+    for (const std::int64_t axis : other_axes(x.shape(), used))
+      sizes.push_back(x.shape()[static_cast<int>(axis)]);
+  };
+  add_others(a, axes.batch_a, axes.contracted_a);
+  add_others(b, axes.batch_b, axes.contracted_b);
+  const bool narrow = is_floating(a.element()) && bits_of(a.element()) == 16;
+  const Element sum = narrow ? Element::kF32 : a.element();
+  const Value product =
+      add("dot_general", std::array{a, b},
+          fmt::format("dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [{}], "
+                      "rhs_batching_dimensions = [{}], lhs_contracting_dimensions = [{}], "
+                      "rhs_contracting_dimensions = [{}]>, precision_config = "
+                      "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]",
+                      fmt::join(axes.batch_a, ", "), fmt::join(axes.batch_b, ", "),
+                      fmt::join(axes.contracted_a, ", "), fmt::join(axes.contracted_b, ", ")),
+          {sum, Shape(std::span<const std::int64_t>(sizes))});
+  return convert(product, result);
+}
+
+Value Builder::convolution(const Value& x, const Value& filter, std::string_view layout,
+                           const Window& window, std::int64_t groups, const Type& result) {
+  const Axes ones = filled(window.strides.size(), 1);
+  const bool narrow = is_floating(x.element()) && bits_of(x.element()) == 16;
+  const Type sums(narrow ? Element::kF32 : x.element(), result.shape);
+  const Value made =
+      add("convolution", std::array{x, filter},
+          fmt::format("dimension_numbers = #stablehlo.conv<{}>, lhs_dilation = {}, rhs_dilation = "
+                      "{}, {}, feature_group_count = {} : i64, batch_group_count = 1 : i64, "
+                      "precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision "
+                      "HIGHEST>]",
+                      layout, array_text(or_ones(window.base_dilations, ones)),
+                      array_text(or_ones(window.dilations, ones)), window_text(window), groups),
+          sums);
+  return convert(made, result.element);
+}
+
+}  // namespace tandem::stablehlo

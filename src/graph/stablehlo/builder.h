@@ -1,0 +1,144 @@
+// Writes the operations of a StableHLO function as text. Uses features of StableHLO 1.13 at most.
+//
+// https://openxla.org/stablehlo/spec
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/tensor_impl.h"
+
+namespace tandem::stablehlo {
+
+// Element types: those of tensors, and unsigned integers for random bits.
+enum class Element : std::uint8_t { kF32, kF64, kF16, kBF16, kI32, kI64, kU8, kBool, kU32, kU64 };
+Element element_of(DType dtype);
+bool is_floating(Element element);
+int bits_of(Element element);
+
+struct Type {
+  Type(Element its_element, const Shape& its_shape) : element(its_element), shape(its_shape) {}
+  Type(const TensorSpec& spec) : Type(element_of(spec.dtype), spec.shape) {}  // NOLINT: implicit
+
+  // "tensor<2x3xf32>"
+  std::string text() const;
+  Element element;
+  Shape shape;
+};
+
+// A result of an operation.
+struct Value {
+  std::string name;  // "%12"
+  Type type;
+
+  const Shape& shape() const { return type.shape; }
+  Element element() const { return type.element; }
+  int rank() const { return type.shape.rank(); }
+};
+
+using Axes = std::vector<std::int64_t>;
+
+// "array<i64: 1, 2>"
+std::string array_text(std::span<const std::int64_t> numbers);
+// A table of rows of two numbers, "dense<[[1, 2], [3, 4]]> : tensor<2x2xi64>".
+std::string pairs_text(std::span<const std::int64_t> first, std::span<const std::int64_t> second);
+
+// How a convolution or a pooling window moves over two axes.
+struct Window {
+  Axes size;  // of the window in every axis of the operand; not for convolutions
+  Axes strides;
+  Axes low, high;            // padding
+  Axes dilations = {};       // of the window; empty: 1
+  Axes base_dilations = {};  // of the operand; empty: 1
+};
+
+// The axes of a product: pairs of batch axes and of contracted axes. The result has the batch axes,
+// the other axes of `a`, the other axes of `b`.
+struct DotAxes {
+  Axes batch_a = {}, batch_b = {};
+  Axes contracted_a, contracted_b;
+};
+
+// The operands of binary functions have the same shape; nothing is broadcast unless said so.
+class Builder {
+ public:
+  // The text so far. Nothing may be added after it.
+  std::string take() { return std::move(text_); }
+
+  // Any operation, in MLIR's generic form. `operation`: of StableHLO, or with a dialect
+  // ("chlo.erf"). `attributes`: without braces. `regions`: their text, see region().
+  Value add(std::string_view operation, std::span<const Value> operands,
+            std::string_view attributes, const Type& result);
+  std::vector<Value> add(std::string_view operation, std::span<const Value> operands,
+                         std::span<const std::string> regions, std::string_view attributes,
+                         std::span<const Type> results);
+  // A region with arguments. `body` adds its operations and returns what the region returns.
+  std::string region(std::span<const Type> arguments,
+                     const std::function<std::vector<Value>(std::span<const Value>)>& body);
+
+  // Constants. A number is rounded to the element type, as static_cast does.
+  Value constant(double number, const Type& type);
+  Value integer(std::uint64_t number, const Type& type);
+  Value like(const Value& value, double number) { return constant(number, value.type); }
+  // Elements from host memory.
+  Value literal(const TensorSpec& spec, const std::byte* elements);
+  // 0, 1, 2 and so on along `axis`.
+  Value iota(const Type& type, int axis);
+
+  // Element by element. `operation` is a name of StableHLO: "add", "tanh".
+  Value unary(std::string_view operation, const Value& x);
+  Value binary(std::string_view operation, const Value& a, const Value& b);
+  Value compare(std::string_view direction, const Value& a, const Value& b);  // "LT"
+  Value select(const Value& condition, const Value& a, const Value& b);
+  Value convert(const Value& x, Element element);
+  Value add(const Value& a, const Value& b) { return binary("add", a, b); }
+  Value subtract(const Value& a, const Value& b) { return binary("subtract", a, b); }
+  Value multiply(const Value& a, const Value& b) { return binary("multiply", a, b); }
+  Value divide(const Value& a, const Value& b) { return binary("divide", a, b); }
+  Value scale(const Value& x, double number) { return multiply(x, like(x, number)); }
+
+  // Shapes.
+  Value broadcast(const Value& x, const Shape& shape, const Axes& axes);  // axis i -> axes[i]
+  // As NumPy: to the last axes; sizes of 1 are repeated.
+  Value broadcast_to(const Value& x, const Shape& shape);
+  Value reshape(const Value& x, const Shape& shape);
+  Value transpose(const Value& x, const Axes& permutation);
+  Value slice(const Value& x, const Axes& begin, const Axes& end, const Axes& strides = {});
+  Value pad(const Value& x, const Value& padding, const Axes& low, const Axes& high,
+            const Axes& interior = {});
+  Value reverse(const Value& x, const Axes& axes);
+  Value concatenate(std::span<const Value> parts, std::int64_t axis);
+
+  // Sums and other reductions over `axes`, which the result does not have. It accumulates in
+  // the type of `x`.
+  Value reduce(std::string_view operation, const Value& x, const Value& start, const Axes& axes);
+  // A sum in float32 if `x` has 16 bits; the result has the type of the sum.
+  Value sum(const Value& x, const Axes& axes);
+  Value reduce_window(std::string_view operation, const Value& x, const Value& start,
+                      const Window& window);
+
+  // Products. 16-bit operands are accumulated in float32; the result has element type `result`.
+  Value dot(const Value& a, const Value& b, const DotAxes& axes, Element result);
+  // `layout`: "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]".
+  Value convolution(const Value& x, const Value& filter, std::string_view layout,
+                    const Window& window, std::int64_t groups, const Type& result);
+
+ private:
+  std::string new_name();
+
+  std::string text_;
+  int next_ = 0;
+};
+
+// The shape of `x` without `axes`, and with sizes of 1 there.
+Shape without(const Shape& shape, const Axes& axes);
+Shape with_ones(const Shape& shape, const Axes& axes);
+// The axes of a shape that are not among `axes`.
+Axes other_axes(const Shape& shape, const Axes& axes);
+Axes all_axes(const Shape& shape);
+
+}  // namespace tandem::stablehlo

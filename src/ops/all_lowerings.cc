@@ -1,0 +1,27 @@
+// Lists every lowering to StableHLO.
+#include <algorithm>
+#include <vector>
+
+#include "ops/lowering_list.h"
+
+namespace tandem::stablehlo {
+namespace {
+
+std::span<const Lowering> list_lowerings() {
+  static const std::vector<Lowering> lowerings = [] {
+    std::vector<Lowering> all;
+    for (LoweringList (*family)() : {elementwise_lowerings, reduce_lowerings, matmul_lowerings}) {
+      const LoweringList list = family();
+      all.insert(all.end(), list.begin(), list.end());
+    }
+    std::sort(all.begin(), all.end(),
+              [](const Lowering& a, const Lowering& b) { return a.op < b.op; });
+    return all;
+  }();
+  return lowerings;
+}
+
+[[maybe_unused]] const bool registered = all_lowerings.set(list_lowerings);
+
+}  // namespace
+}  // namespace tandem::stablehlo
