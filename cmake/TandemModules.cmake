@@ -45,6 +45,15 @@ else()
   message(STATUS "Without the grpc backend: no gRPC here (Debian: libgrpc++-dev)")
 endif()
 
+# The header of the PJRT C API comes with a plug-in: scripts/setup --tpu puts one into the build tree.
+find_path(PJRT_HEADERS pjrt_c_api.h HINTS ${PROJECT_SOURCE_DIR}/build/pjrt/include)
+if(PJRT_HEADERS)
+  tandem_module(pjrt device/pjrt/module ${CMAKE_DL_LIBS})
+  target_include_directories(tandem_pjrt SYSTEM PRIVATE ${PJRT_HEADERS})
+else()
+  message(STATUS "Without the pjrt backend: no header of the PJRT C API here (scripts/setup --tpu)")
+endif()
+
 include(${PROJECT_SOURCE_DIR}/cmake/TandemCuda.cmake)
 
 # It has no kernels, so it needs only the headers and the runtime library of CUDA.

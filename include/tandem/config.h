@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 /// Configuration of devices, memory and threads.
@@ -40,6 +41,13 @@ struct DeviceDetails {
   std::optional<std::string> pci_bus_id{};                  ///< real GPUs only
   std::optional<std::pair<int, int>> compute_capability{};  ///< real GPUs only
   bool emulated = false;                                    ///< whether this is an emulated GPU
+  /// @{
+  /// TPUs only: platform of the plug-in ("tpu", "cpu"), position in the mesh of chips (empty if the
+  /// plug-in has none), and core of that chip.
+  std::string platform{};
+  std::vector<std::int64_t> coordinates{};
+  std::int64_t core_on_chip = 0;
+  /// @}
 };
 
 /// One logical device of set_logical_device_configuration(). As
@@ -104,6 +112,20 @@ void set_logical_cpus(int count);
 /// only on machines without a real one, and CUDA_VISIBLE_DEVICES applies to them. Their memory is
 /// not reserved; it uses host memory as it is allocated.
 void set_emulated_gpus(int count, std::int64_t memory_mib = 4096);
+
+/// Value of an option of a PJRT plug-in.
+using PluginOption = std::variant<std::string, std::int64_t, bool, float>;
+/// Loads a PJRT plug-in, whose devices are then TPU:0, TPU:1 and so on, whatever hardware it is for.
+/// They run traced functions under distribute::TPUStrategy (tandem/tpu.h). The environment variable
+/// TANDEM_PJRT_PLUGIN=path does the same without options; the call takes precedence. Must be called
+/// before the devices are initialized, else throws RuntimeError. docs/tpu.md has the plug-ins.
+///
+/// `options` are the plug-in's, by name: {{"cpu_device_count", 8}}. Throws NotFoundError for a file
+/// that does not exist, InvalidArgumentError for one that is not a plug-in, FailedPreconditionError
+/// for one of another version of the PJRT C API, UnavailableError if this build has no PJRT, and the
+/// plug-in's own errors.
+void load_pjrt_plugin(const std::string& path,
+                      const std::map<std::string, PluginOption>& options = {});
 
 /// Whether an operation whose device does not exist, or has no kernel for it, runs on another
 /// device instead of throwing. Default: true. May be changed at any time. As

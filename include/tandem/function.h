@@ -181,6 +181,9 @@ struct TracedCall {
   std::vector<std::shared_ptr<ElementPass>> passes{};  // of the iterators among the arguments
 };
 
+// The module of a traced function; see Function::stablehlo().
+std::string stablehlo_text(const TracedCall& call);
+
 // The traces and programs of one function: the last kMaxPrograms that were used.
 class FunctionTraces {
  public:
@@ -271,6 +274,16 @@ class Function {
     };
     auto function = shared_->traces.trace(call, std::ref(body));
     return {std::move(function), std::move(call.inputs), std::move(call.passes)};
+  }
+
+  /// The function, as traced for these arguments, as the text of a StableHLO module: the program
+  /// that a device of a PJRT plug-in would compile. Nothing runs. Its parameters are the tensors
+  /// among the arguments, elements of iterators, variables, and numbers that each run computes; its
+  /// results are the tensors of the result and the new elements of written variables. Throws
+  /// UnimplementedError for an operation that docs/operations.md lists without StableHLO.
+  template <class... Args>
+  std::string stablehlo(const Args&... args) const {
+    return detail::stablehlo_text(trace(args...));
   }
 
   /// Number of signatures with a trace.

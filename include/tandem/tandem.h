@@ -51,4 +51,5 @@
 #include "tandem/shape.h"
 #include "tandem/sidecar_evaluator.h"
 #include "tandem/tensor.h"
+#include "tandem/tpu.h"
 #include "tandem/variable.h"

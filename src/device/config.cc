@@ -97,6 +97,11 @@ void set_emulated_gpus(int count, std::int64_t memory_mib) {
   manager().set_emulated_gpus(count, memory_mib);
 }
 
+void load_pjrt_plugin(const std::string& path,
+                      const std::map<std::string, PluginOption>& options) {
+  manager().load_pjrt_plugin(path, options);
+}
+
 void set_intra_op_parallelism_threads(int threads) { manager().set_intra_op_parallelism(threads); }
 
 int get_intra_op_parallelism_threads() { return manager().intra_op_parallelism(); }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "core/status.h"
 #include "device/copy_ahead.h"
@@ -43,6 +44,9 @@ void read_from(Device& from, void* to_memory, const void* from_memory, std::size
   });
   if (NativeGpu* gpu = as_native(from)) return gpu->read(to_memory, from_memory, bytes, written);
   written.wait();
+  // Streams that run inline have done the copy on return.
+  if (from.stream().execution() == Stream::Execution::kInline)
+    return from.copy_to_host(to_memory, from_memory, bytes);
   std::memcpy(to_memory, from_memory, bytes);
 }
 
@@ -57,10 +61,16 @@ void copy_between(Device& to, void* to_memory, Device& from, const void* from_me
     read_from(from, to_memory, from_memory, bytes, from.stream().record());
     return;
   }
-  TANDEM_ASSERT(to.backend() == from.backend());
+  if (to.backend() != from.backend()) {
+    std::vector<std::byte> staged(bytes);
+    read_from(from, staged.data(), from_memory, bytes, from.stream().record());
+    host_to_device(to, to_memory, staged.data(), bytes);
+    to.stream().synchronize();  // before the staging memory goes
+    return;
+  }
   const auto copy = [&] {
     const StreamSpan span(to, [&] { return copy_event("copy from " + from.full_name(), bytes); });
-    to.copy_from_peer(to_memory, from_memory, bytes);
+    to.copy_from_peer(to_memory, from, from_memory, bytes);
   };
   if (&to == &from) return copy();
   to.stream().wait(from.stream().record());

@@ -11,8 +11,8 @@
 
 namespace tandem {
 
-enum class DeviceType : std::uint8_t { kCpu, kGpu };
-enum class DeviceBackend : std::uint8_t { kCpu, kEmulatedGpu, kCuda };
+enum class DeviceType : std::uint8_t { kCpu, kGpu, kTpu };
+enum class DeviceBackend : std::uint8_t { kCpu, kEmulatedGpu, kCuda, kPjrt };
 
 // Lives as long as the process, because tensors hold plain pointers to it. Thread-safe.
 class Device {
@@ -25,7 +25,9 @@ class Device {
   // "/job:localhost/replica:0/task:0/device:GPU:0"
   const std::string& full_name() const { return full_name_; }
   DeviceType type() const {
-    return backend_ == DeviceBackend::kCpu ? DeviceType::kCpu : DeviceType::kGpu;
+    return backend_ == DeviceBackend::kCpu    ? DeviceType::kCpu
+           : backend_ == DeviceBackend::kPjrt ? DeviceType::kTpu
+                                              : DeviceType::kGpu;
   }
   DeviceBackend backend() const { return backend_; }
   int index() const { return *name_.id; }
@@ -45,9 +47,10 @@ class Device {
   virtual Stream& start_copy_ahead() = 0;
   // As copy_from_host(), on that stream.
   virtual void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) = 0;
-  // Enqueues on stream() a copy between memory of this device and memory of a peer of the same
-  // backend.
-  virtual void copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) = 0;
+  // Enqueues on stream() a copy to memory of this device from memory of a peer of the same backend,
+  // which may be this device.
+  virtual void copy_from_peer(void* to, Device& peer, const void* peer_memory,
+                              std::size_t bytes) = 0;
 
  protected:
   Device(DeviceName name, DeviceBackend backend, int intra_op_threads)

@@ -6,6 +6,7 @@
 
 #include "device/cpu/cpu_device.h"
 #include "device/device_settings.h"
+#include "device/pjrt/pjrt_device.h"
 
 namespace tandem {
 
@@ -16,8 +17,8 @@ struct DeviceManager::State {
   // Immutable once `initialized` is set, and then read without the lock.
   std::atomic<bool> initialized{false};
   std::vector<std::unique_ptr<Device>> owned;
-  std::vector<Device*> devices;  // CPUs, then GPUs
-  std::size_t num_cpus = 0;
+  std::vector<Device*> devices;  // CPUs, then GPUs, then TPUs
+  std::size_t num_cpus = 0, num_gpus = 0;
 };
 
 DeviceManager::DeviceManager() : state_(*new State) {}
@@ -89,6 +90,11 @@ void DeviceManager::set_emulated_gpus(int count, std::int64_t memory_mib) {
   state_.settings.set_emulated_gpus(count, memory_mib);
 }
 
+void DeviceManager::load_pjrt_plugin(const std::string& path, const pjrt::Options& options) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  state_.settings.load_plugin(path, options);
+}
+
 void DeviceManager::set_intra_op_parallelism(int threads) {
   const std::lock_guard<std::mutex> lock(state_.mutex);
   state_.settings.set_intra_op(threads);
@@ -117,10 +123,13 @@ void DeviceManager::initialize(std::string_view by) {
     made.push_back(std::make_unique<CpuDevice>(local_device_name("CPU", i), cpu_threads));
   for (const DeviceSettings::LogicalGpu& each : gpus)
     made.push_back(each.gpu->make_device(each.options));
+  for (const PjrtDeviceOptions& each : state_.settings.logical_tpus())
+    made.push_back(std::make_unique<PjrtDevice>(each));
   state_.settings.freeze(by);
   state_.owned = std::move(made);
   for (const auto& device : state_.owned) state_.devices.push_back(device.get());
   state_.num_cpus = static_cast<std::size_t>(cpus);
+  state_.num_gpus = gpus.size();
   state_.initialized.store(true, std::memory_order_release);
 }
 
@@ -131,7 +140,10 @@ std::span<Device* const> DeviceManager::devices(std::string_view by) {
 
 std::span<Device* const> DeviceManager::devices(DeviceType type, std::string_view by) {
   const std::span<Device* const> all = devices(by);
-  return type == DeviceType::kCpu ? all.first(state_.num_cpus) : all.subspan(state_.num_cpus);
+  if (type == DeviceType::kCpu) return all.first(state_.num_cpus);
+  const std::span<Device* const> accelerators = all.subspan(state_.num_cpus);
+  return type == DeviceType::kGpu ? accelerators.first(state_.num_gpus)
+                                  : accelerators.subspan(state_.num_gpus);
 }
 
 Device* DeviceManager::find(const DeviceName& name) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "device/pjrt/client.h"
 #include "tandem/config.h"
 
 namespace tandem {
@@ -37,6 +38,7 @@ class DeviceManager {
   void set_logical_devices(const config::PhysicalDevice& device,
                            std::span<const config::LogicalDeviceConfiguration> configuration);
   void set_emulated_gpus(int count, std::int64_t memory_mib);
+  void load_pjrt_plugin(const std::string& path, const pjrt::Options& options);
   void set_intra_op_parallelism(int threads);
   int intra_op_parallelism();
 
@@ -44,7 +46,7 @@ class DeviceManager {
   void initialize(std::string_view by);
   bool initialized() const;
 
-  // The logical devices, initialised if necessary: CPU:0, CPU:1, ..., then GPU:0, ...
+  // The logical devices, initialised if necessary: CPU:0, CPU:1, ..., then GPU:0, ..., TPU:0, ...
   std::span<Device* const> devices(std::string_view by);
   std::span<Device* const> devices(DeviceType type, std::string_view by);
   // The device of a fully specified name; null if there is none.

@@ -37,6 +37,11 @@ std::optional<bool> forced_growth() {
   return env_bool("TF_FORCE_GPU_ALLOW_GROWTH");
 }
 
+// The number at the end of "/physical_device:TPU:3".
+int index_of(const PhysicalDevice& device) {
+  return std::stoi(device.name.substr(device.name.rfind(':') + 1));
+}
+
 void check_cpu(std::span<const LogicalDeviceConfiguration> configuration) {
   for (const LogicalDeviceConfiguration& each : configuration) {
     if (each.memory_limit)
@@ -91,6 +96,10 @@ std::vector<PhysicalDevice> DeviceSettings::physical(std::string_view type) cons
     const int count = static_cast<int>(gpus().size());
     for (int i = 0; i < count; ++i) devices.push_back(physical_device("GPU", i));
   }
+  if ((type.empty() || type == "TPU") && plugin()) {
+    const int count = static_cast<int>(plugin()->devices().size());
+    for (int i = 0; i < count; ++i) devices.push_back(physical_device("TPU", i));
+  }
   return devices;
 }
 
@@ -113,6 +122,15 @@ std::shared_ptr<const PhysicalGpu> DeviceSettings::gpu_of(const PhysicalDevice& 
 config::DeviceDetails DeviceSettings::details(const PhysicalDevice& device) const {
   check_exists(device);
   if (device.device_type == "GPU") return gpu_of(device)->details();
+  if (device.device_type == "TPU") {
+    const int index = index_of(device);
+    const pjrt::DeviceInfo& info = plugin()->devices()[static_cast<std::size_t>(index)];
+    return {.device_name = info.kind,
+            .memory_bytes = memory_of(*plugin(), index),
+            .platform = plugin()->plugin().platform,
+            .coordinates = info.coordinates,
+            .core_on_chip = info.core_on_chip};
+  }
   return {.device_name = cpu_model_name(), .memory_bytes = physical_memory()};
 }
 
@@ -153,6 +171,36 @@ std::vector<PhysicalDevice> DeviceSettings::visible(std::string_view type) const
   if (!visible_) return there;
   std::vector<PhysicalDevice> result = *visible_;
   std::erase_if(result, [&](const PhysicalDevice& each) { return !contains(there, each); });
+  return result;
+}
+
+const std::shared_ptr<pjrt::Client>& DeviceSettings::plugin() const {
+  if (!plugin_ && !frozen_by_)
+    if (const std::optional<std::string> path = env_string("TANDEM_PJRT_PLUGIN"))
+      plugin_ = pjrt::load_client(*path, {});
+  return plugin_;
+}
+
+void DeviceSettings::load_plugin(const std::string& path, const pjrt::Options& options) {
+  std::pair request(path, options);
+  if (plugin_request_ == request) return;
+  refuse_if_frozen("The PJRT plug-in cannot be modified after being initialized",
+                   "load_pjrt_plugin");
+  if (path.empty())
+    fail<InvalidArgumentError>("[load_pjrt_plugin] expected the path of a plug-in, got none");
+  plugin_ = pjrt::load_client(path, options);
+  plugin_request_ = std::move(request);
+}
+
+std::vector<PjrtDeviceOptions> DeviceSettings::logical_tpus() const {
+  std::vector<PjrtDeviceOptions> result;
+  for (const PhysicalDevice& device : visible("TPU")) {
+    const int index = index_of(device);
+    result.push_back({.name = local_device_name("TPU", static_cast<int>(result.size())),
+                      .client = plugin(),
+                      .client_index = index,
+                      .memory_limit = memory_of(*plugin(), index)});
+  }
   return result;
 }
 
@@ -248,6 +296,11 @@ const DeviceSettings::Configurations* DeviceSettings::configurations_of(
 void DeviceSettings::set_logical(const PhysicalDevice& device,
                                  std::span<const LogicalDeviceConfiguration> configuration) {
   check_exists(device);
+  if (device.device_type == "TPU")
+    fail<InvalidArgumentError>(
+        "[set_logical_device_configuration] expected a CPU or a GPU, got {}: a plug-in's device "
+        "cannot be split",
+        device.name);
   if (device.device_type == "CPU")
     check_cpu(configuration);
   else

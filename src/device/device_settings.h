@@ -11,6 +11,7 @@
 
 #include "device/discovery.h"
 #include "device/physical_gpu.h"
+#include "device/pjrt/pjrt_device.h"
 #include "tandem/config.h"
 
 namespace tandem {
@@ -33,6 +34,7 @@ class DeviceSettings {
   void set_logical(const config::PhysicalDevice& device,
                    std::span<const config::LogicalDeviceConfiguration> configuration);
   void set_emulated_gpus(int count, std::int64_t memory_mib);
+  void load_plugin(const std::string& path, const pjrt::Options& options);
   void set_intra_op(int threads);
   int intra_op() const { return intra_op_; }
 
@@ -44,6 +46,8 @@ class DeviceSettings {
   };
   // Throws InvalidArgumentError if the settings contradict each other.
   std::vector<LogicalGpu> logical_gpus() const;
+  // The visible devices of the PJRT plug-in.
+  std::vector<PjrtDeviceOptions> logical_tpus() const;
   // The number of threads of one operation, for `devices` devices that share the cores.
   int threads_for(std::size_t devices) const;
 
@@ -54,6 +58,9 @@ class DeviceSettings {
   using Configurations = std::vector<config::LogicalDeviceConfiguration>;
 
   PhysicalGpus gpus() const { return frozen_by_ ? frozen_gpus_ : discover_gpus(emulated_); }
+  // The client of the plug-in that was loaded, or that TANDEM_PJRT_PLUGIN names; null if there is
+  // none.
+  const std::shared_ptr<pjrt::Client>& plugin() const;
   std::shared_ptr<const PhysicalGpu> gpu_of(const config::PhysicalDevice& device) const;
   void check_exists(const config::PhysicalDevice& device) const;
   void refuse_if_frozen(std::string_view what, std::string_view setter) const;
@@ -74,6 +81,8 @@ class DeviceSettings {
   int intra_op_ = 0;
   std::optional<std::string> frozen_by_;
   PhysicalGpus frozen_gpus_;
+  mutable std::shared_ptr<pjrt::Client> plugin_;
+  std::optional<std::pair<std::string, pjrt::Options>> plugin_request_;
 };
 
 }  // namespace tandem

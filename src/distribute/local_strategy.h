@@ -27,8 +27,10 @@ class LocalStrategy : public StrategyImpl {
   bool requires_all_replicas() const override { return connections_->requires_all_replicas(); }
   void abort(const char* reason) override { connections_->abort(0, reason); }
 
- private:
+ protected:
   void run_step(const std::function<void(int replica)>& step, const BatchSplit& split) override;
+
+ private:
   // Which local replicas take part in a step. Throws InvalidArgumentError if the batch has no
   // examples.
   std::vector<bool> find_participants(const BatchSplit& split) const;

@@ -139,12 +139,14 @@ Tensor reduce_values(StrategyImpl& strategy, ReduceOp op, const PerReplica<Tenso
 Tensor Strategy::reduce(ReduceOp op, const PerReplica<Tensor>& value,
                         std::optional<std::int64_t> axis) const {
   require_cross_replica("reduce");
+  impl_->check_reduce(op, "reduce");
   check(value, "reduce");
   return reduce_values(*impl_, op, value, axis);
 }
 
 Tensor Strategy::reduce(ReduceOp op, const Tensor& value, std::optional<std::int64_t> axis) const {
   require_cross_replica("reduce");
+  impl_->check_reduce(op, "reduce");
   return reduce_values(*impl_, op, PerReplica<Tensor>(std::vector<Tensor>{value}), axis);
 }
 

@@ -39,6 +39,12 @@ class StrategyImpl : public VariableCreator,
   // and in the scope of another strategy ("Mixing different ...").
   void require_cross_replica(const char* method) const;
 
+  // Throws InvalidArgumentError if the strategy does not reduce values by `op`.
+  virtual void check_reduce(ReduceOp op, const char* method) const {
+    static_cast<void>(op);
+    static_cast<void>(method);
+  }
+
   // Splits rows of a global batch as `split` says. `batch` holds its rows from `begin` on.
   GlobalBatch split_rows(const data::Example& batch, BatchSplit split, std::int64_t begin);
 

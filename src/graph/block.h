@@ -16,6 +16,7 @@ namespace tandem {
 
 struct Block;
 struct BlockOperation;
+struct CompiledRegion;  // graph/compiled_region.h
 struct Control;
 
 // A tensor of a block, on one device.
@@ -51,7 +52,8 @@ struct BlockOperation {
   std::shared_ptr<const void> attrs;
   std::shared_ptr<const AttrUpdate> attr_update;
   std::shared_ptr<const CollectiveMember> member;
-  std::shared_ptr<Control> control;  // runs other blocks
+  std::shared_ptr<Control> control;        // runs other blocks
+  std::shared_ptr<CompiledRegion> region;  // of several devices
   Device* device = nullptr;
   std::vector<Value*> inputs;
   std::vector<Value*> outputs;
@@ -62,6 +64,8 @@ struct BlockOperation {
 
   bool has(std::uint32_t traits) const { return (op->traits & traits) != 0; }
   bool mutates(std::size_t input) const;
+  // Whether it runs while no other operation does, and has inputs and outputs on several devices.
+  bool runs_alone() const { return control || region; }
   // The same operation with equal attributes.
   bool does_as(const BlockOperation& other) const;
 };

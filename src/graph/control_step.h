@@ -35,20 +35,20 @@ struct BodyBuilder {
   std::function<std::unique_ptr<BodyProgram>(Block body, std::string name)> build_during_run;
 };
 
-// Runs on the program's thread while no other step runs. Carried values of a loop alternate between
-// the operation's outputs and the extra buffers after them, or are kept for the gradient.
-class ControlStep {
+// Carried values of a loop alternate between the operation's outputs and the extra buffers after
+// them, or are kept for the gradient.
+class ControlStep final : public LoneStep {
  public:
   // Builds the programs of the bodies. `step`: the operation's step, whose context has the
   // addresses of each run.
   ControlStep(const BlockOperation& operation, ProgramStep& step, BodyBuilder builder);
-  ~ControlStep();
+  ~ControlStep() override;
   ControlStep(const ControlStep&) = delete;
   ControlStep& operator=(const ControlStep&) = delete;
 
-  const BlockOperation& operation() const;
+  const BlockOperation& operation() const override;
   // Throws what a body or the element source throws.
-  void run();
+  void run() override;
 
  private:
   struct Impl;

@@ -6,6 +6,7 @@
 
 #include "core/status.h"
 #include "graph/block.h"
+#include "graph/compiled_region.h"
 #include "graph/graph.h"
 #include "graph/lower_body.h"
 #include "graph/structural_ops.h"
@@ -24,6 +25,7 @@ const OpDef kCopy = {.name = "_Copy"};
 
 bool BlockOperation::mutates(std::size_t input) const {
   if (control) return control->writes[input];
+  if (region) return region->writes[input];
   return input < 32 ? (op->mutated_inputs >> input & 1u) != 0 : op->mutated_inputs == kAllTensors;
 }
 
@@ -50,8 +52,7 @@ class Lowering {
   Block run() {
     mark_needed();
     bind_feeds();
-    for (const auto& node : graph_.nodes())
-      if (needed_[static_cast<std::size_t>(node->id)]) lower_node(*node);
+    lower_nodes();
     for (const Node::Input& fetch : options_.fetches) block_.fetches.push_back(fetched(fetch));
     if (options_.sizes) *options_.sizes = sizes_;
     check_total();
@@ -131,6 +132,39 @@ class Lowering {
       return *fed_[static_cast<std::size_t>(at - options_.feeds.begin())];
     return *values_[static_cast<std::size_t>(tensor.node->id)].at(
         static_cast<std::size_t>(tensor.output));
+  }
+
+  void lower_nodes() {
+    const bool compiled = std::any_of(options_.devices.begin(), options_.devices.end(),
+                                      [](const Device* device) { return runs_compiled(*device); });
+    if (!compiled) {
+      for (const auto& node : graph_.nodes())
+        if (needed_[static_cast<std::size_t>(node->id)]) lower_node(*node);
+      return;
+    }
+    const NeededNodes nodes{graph_, needed_, options_.devices, options_.feeds, options_.fetches};
+    for (const RegionItem& item : find_regions(nodes))
+      item.node ? lower_node(*item.node) : add_region(nodes, item.region);
+  }
+
+  void add_region(const NeededNodes& nodes, const std::shared_ptr<const RegionNodes>& region) {
+    LoweredRegion lowered = lower_region(
+        nodes, region, sizes_,
+        [this](const Node::Input& tensor, Device& device, const Node& user) -> Value& {
+          return on_device(value_of(tensor), device, user);
+        });
+    BlockOperation& operation = *block_.operations.emplace_back(std::make_unique<BlockOperation>());
+    operation.op = &kCompiledRegion;
+    operation.device = region->devices[0];
+    operation.name = lowered.region->module.name;
+    operation.region = std::move(lowered.region);
+    operation.inputs = std::move(lowered.inputs);
+    for (const LoweredRegion::Output& output : lowered.outputs) {
+      auto& made = values_[static_cast<std::size_t>(output.tensor.node->id)];
+      made.resize(output.tensor.node->outputs.size());
+      made[static_cast<std::size_t>(output.tensor.output)] =
+          &computed(operation, output.spec, *output.device);
+    }
   }
 
   void lower_node(const Node& node) {

@@ -39,14 +39,14 @@ class Planner {
  private:
   // Operations of one device run one after another, those of different devices in parallel. So a
   // value that another device reads is live until the end of the run. No other operation runs
-  // during control flow.
+  // while one runs alone.
   void find_lives() {
     for (std::size_t i = 0; i < block_.operations.size(); ++i) {
       const BlockOperation& operation = *block_.operations[i];
       const int now = static_cast<int>(i);
       for (const Value* input : operation.inputs) {
         Life& life = lives_[&input->root()];
-        const bool in_order = input->device == operation.device || operation.control;
+        const bool in_order = input->device == operation.device || operation.runs_alone();
         life.end = in_order ? std::max(life.end, now) : kForever;
       }
       for (const Value* output : operation.outputs) lives_[output] = {now, now};

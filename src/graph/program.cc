@@ -18,6 +18,7 @@
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
 #include "graph/program_values.h"
+#include "graph/region_step.h"
 #include "graph/schedule_collectives.h"
 #include "tensor/tensor_impl.h"
 
@@ -38,13 +39,13 @@ std::shared_ptr<const void> own_attrs(const BlockOperation& operation) {
 
 // The program of a function, a session or a model, or of a body in one of these.
 struct Program::Impl final : BodyProgram {
-  // Consecutive steps, or one control flow step. Attributes are updated when the section starts,
+  // Consecutive steps, or one that runs alone. Attributes are updated when the section starts,
   // because earlier control flow may have run random operations or optimizer steps.
   struct Section {
     std::unique_ptr<Lanes> lanes;
-    std::unique_ptr<ControlStep> control;
+    std::unique_ptr<LoneStep> lone;
     std::vector<std::pair<void*, const AttrUpdate*>> attr_updates;
-    std::vector<VariableUse*> written;  // by the control flow step
+    std::vector<VariableUse*> written;  // by control flow
   };
 
   Block block;
@@ -122,10 +123,9 @@ struct Program::Impl final : BodyProgram {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const BlockOperation& operation = *block.operations[i];
       fill_step(operation, *steps[i]);
-      if (operation.control) {
+      if (operation.runs_alone()) {
         end_stretch();
-        sections.emplace_back().control =
-            std::make_unique<ControlStep>(operation, *steps[i], body_builder(team));
+        sections.emplace_back().lone = lone_step(operation, *steps[i], team);
         continue;
       }
       stretch.push_back(steps[i].get());
@@ -138,13 +138,19 @@ struct Program::Impl final : BodyProgram {
     }
     end_stretch();
     for (Section& section : sections) {
-      if (!section.control) continue;
-      const BlockOperation& operation = section.control->operation();
+      if (!section.lone || !section.lone->operation().control) continue;
+      const BlockOperation& operation = section.lone->operation();
       for (std::size_t i = 0; i < operation.inputs.size(); ++i)
         if (const auto use = variables.find(&operation.inputs[i]->root());
             operation.mutates(i) && use != variables.end())
           section.written.push_back(use->second.get());
     }
+  }
+
+  std::unique_ptr<LoneStep> lone_step(const BlockOperation& operation, ProgramStep& step,
+                                      LaneTeam& team) const {
+    if (operation.region) return std::make_unique<RegionStep>(operation, step);
+    return std::make_unique<ControlStep>(operation, step, body_builder(team));
   }
 
   BodyBuilder body_builder(LaneTeam& team) const {
@@ -327,22 +333,22 @@ struct Program::Impl final : BodyProgram {
     for (auto& [value, result] : results) bind(*result);
     for (CollectiveGroup* group : groups) group->begin();
     for (Section& section : sections) {
-      if (!section.control) {
+      if (!section.lone) {
         for (const auto& [attrs, attr_update] : section.attr_updates) (*attr_update)(attrs);
         section.lanes->run();
         continue;
       }
       // A body writes a copy if something else refers to the variable, so drop the reference.
       for (VariableUse* use : section.written) use->value = {};
-      run_control(*section.control);
+      run_alone(*section.lone);
       for (VariableUse* use : section.written) bind(*use);
     }
     for (auto& [value, use] : variables) use->value = {};
   }
 
-  void run_control(ControlStep& control) {
+  void run_alone(LoneStep& step) {
     try {
-      control.run();
+      step.run();
     } catch (const std::exception& cause) {
       for (CollectiveGroup* group : groups) group->abort(cause.what());
       throw;

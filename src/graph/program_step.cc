@@ -22,7 +22,7 @@ std::vector<std::unique_ptr<ProgramStep>> make_steps(const Block& block) {
       step.copy_bytes = operation->outputs[0]->bytes();
     } else if (operation->op == &kCollectiveWait) {
       step.started = step_of.at(operation->inputs[0]->producer);
-    } else if (!operation->control) {
+    } else if (!operation->runs_alone()) {
       step.kernel = find_kernel(*operation->op, operation->device->backend());
       TANDEM_ASSERT(step.kernel);
     }

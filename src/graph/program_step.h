@@ -33,6 +33,15 @@ struct ProgramStep {
   const BlockOperation* operation = nullptr;
 };
 
+// An operation that the program's thread runs while no other step runs (BlockOperation::runs_alone).
+class LoneStep {
+ public:
+  virtual ~LoneStep() = default;
+  virtual const BlockOperation& operation() const = 0;
+  // Throws the errors of the operation.
+  virtual void run() = 0;
+};
+
 // One step per operation of `block`, which must outlive them. Their contexts are empty.
 std::vector<std::unique_ptr<ProgramStep>> make_steps(const Block& block);
 

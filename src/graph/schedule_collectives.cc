@@ -66,7 +66,7 @@ class Scheduler {
     for (const Value* fetch : block_.fetches) wanted.insert(&fetch->root());
     for (std::size_t i = count_; i-- > 0;) {
       const BlockOperation& operation = *block_.operations[i];
-      updates_[i] = !operation.control && !operation.member &&
+      updates_[i] = !operation.runs_alone() && !operation.member &&
                     std::none_of(operation.outputs.begin(), operation.outputs.end(),
                                  [&](const Value* output) { return wanted.contains(output); });
       if (updates_[i]) continue;
@@ -258,7 +258,7 @@ class Scheduler {
       pending.clear();
     };
     for (std::size_t i : order) {
-      if (operations[i]->control) place_pending();
+      if (operations[i]->runs_alone()) place_pending();
       place(i);
       if (const auto waits = together_.find(i); waits != together_.end())
         pending.insert(pending.end(), waits->second.begin(), waits->second.end());

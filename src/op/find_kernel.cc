@@ -9,6 +9,7 @@ KernelFn find_kernel(const OpDef& op, DeviceBackend backend) {
     case DeviceBackend::kCpu: return op.cpu_kernel;
     case DeviceBackend::kEmulatedGpu: return op.gpu ? op.cpu_kernel : nullptr;
     case DeviceBackend::kCuda: return cuda_kernel_of(op);
+    case DeviceBackend::kPjrt: return nullptr;  // compiles whole programs
   }
   return nullptr;
 }

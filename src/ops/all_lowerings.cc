@@ -10,7 +10,11 @@ namespace {
 std::span<const Lowering> list_lowerings() {
   static const std::vector<Lowering> lowerings = [] {
     std::vector<Lowering> all;
-    for (LoweringList (*family)() : {elementwise_lowerings, reduce_lowerings, matmul_lowerings}) {
+    for (LoweringList (*family)() : 
+         {elementwise_lowerings, reduce_lowerings, matmul_lowerings, array_lowerings,
+          activation_lowerings, dense_lowerings, softmax_lowerings, conv_lowerings, pool_lowerings,
+          norm_lowerings, update_lowerings, random_lowerings, dropout_lowerings,
+          attention_lowerings, scan_lowerings}) {
       const LoweringList list = family();
       all.insert(all.end(), list.begin(), list.end());
     }

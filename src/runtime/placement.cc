@@ -50,10 +50,10 @@ bool has_kernel(const OpDef& op, const Device& device) {
   return (op.traits & kView) != 0 || find_kernel(op, device.backend()) != nullptr;
 }
 
-// The devices that match a name, GPUs before CPUs, by index.
+// The devices that match a name, GPUs before CPUs before TPUs, by index.
 std::vector<Device*> matching(const DeviceName& name, std::string_view by) {
   std::vector<Device*> found;
-  for (DeviceType type : {DeviceType::kGpu, DeviceType::kCpu})
+  for (DeviceType type : {DeviceType::kGpu, DeviceType::kCpu, DeviceType::kTpu})
     for (Device* device : DeviceManager::get().devices(type, by))
       if (is_specification(name, device->name())) found.push_back(device);
   return found;

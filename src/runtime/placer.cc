@@ -54,7 +54,7 @@ class Placer {
  private:
   static KnownDevices known_devices() {
     KnownDevices known;
-    for (DeviceType type : {DeviceType::kGpu, DeviceType::kCpu})
+    for (DeviceType type : {DeviceType::kGpu, DeviceType::kCpu, DeviceType::kTpu})
       for (Device* device : DeviceManager::get().devices(type, "Session"))
         known.devices.push_back(device);
     if (known.devices.empty()) throw FailedPreconditionError("No devices are registered");

@@ -14,6 +14,7 @@ std::string names_of(DeviceTypes types) {
   std::string names;
   if ((types & bit_of(DeviceType::kGpu)) != 0) names += "GPU";
   if ((types & bit_of(DeviceType::kCpu)) != 0) names += names.empty() ? "CPU" : " CPU";
+  if ((types & bit_of(DeviceType::kTpu)) != 0) names += names.empty() ? "TPU" : " TPU";
   return names;
 }
 
@@ -26,8 +27,13 @@ std::vector<Device*> KnownDevices::matching(const DeviceName& name) const {
 
 DeviceTypes KnownDevices::types_of(const OpDef& op) const {
   constexpr DeviceTypes kCpu = bit_of(DeviceType::kCpu), kGpu = bit_of(DeviceType::kGpu);
-  if (is_source(op) || (op.traits & kView) != 0) return kCpu | kGpu;
-  DeviceTypes types = find_kernel(op, DeviceBackend::kCpu) ? kCpu : 0;
+  // An operation that cannot be compiled is an error when the program is made: moving it to a CPU
+  // would split the program.
+  const bool any_tpu = std::ranges::any_of(
+      devices, [](const Device* device) { return device->type() == DeviceType::kTpu; });
+  const DeviceTypes tpu = any_tpu ? bit_of(DeviceType::kTpu) : 0;
+  if (is_source(op) || (op.traits & kView) != 0) return kCpu | kGpu | tpu;
+  DeviceTypes types = (find_kernel(op, DeviceBackend::kCpu) ? kCpu : 0) | tpu;
   bool any_gpu = false;
   for (const Device* device : devices) {
     if (device->type() != DeviceType::kGpu) continue;
@@ -45,7 +51,8 @@ PlacementGroups::PlacementGroups(const GraphImpl& graph, const KnownDevices& dev
     parents_.push_back(node->id);
     PlacementGroup& group = groups_.emplace_back();
     // Control flow has no kernel. Its bodies are placed separately.
-    group.types = node->control ? bit_of(DeviceType::kCpu) | bit_of(DeviceType::kGpu)
+    group.types = node->control ? bit_of(DeviceType::kCpu) | bit_of(DeviceType::kGpu) |
+                                      bit_of(DeviceType::kTpu)
                                 : devices.types_of(*node->op);
     group.members.push_back(node.get());
     Device* device = static_cast<std::size_t>(node->id) < assigned.size()

@@ -27,7 +27,7 @@ void CpuDevice::copy_to_host(void* host, const void* device_memory, std::size_t 
   std::memcpy(host, device_memory, bytes);
 }
 
-void CpuDevice::copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) {
+void CpuDevice::copy_from_peer(void* to, Device&, const void* peer_memory, std::size_t bytes) {
   if (bytes == 0) return;
   std::memcpy(to, peer_memory, bytes);
 }

@@ -99,7 +99,7 @@ void EmulatedGpu::copy_to_host(void* host, const void* device_memory, std::size_
   stream_.enqueue([=] { std::memcpy(host, device_memory, bytes); });
 }
 
-void EmulatedGpu::copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) {
+void EmulatedGpu::copy_from_peer(void* to, Device&, const void* peer_memory, std::size_t bytes) {
   if (bytes == 0) return;
   stream_.enqueue([=] { std::memcpy(to, peer_memory, bytes); });
 }

@@ -285,6 +285,34 @@ Value Builder::concatenate(std::span<const Value> parts, std::int64_t axis) {
              {parts[0].element(), shape});
 }
 
+Value Builder::gather(const Value& x, const Value& indices, const Axes& offset_axes,
+                      std::int64_t axis, const Axes& sizes, const Type& result) {
+  return add("gather", std::array{x, indices},
+             fmt::format("dimension_numbers = #stablehlo.gather<offset_dims = [{}], "
+                         "collapsed_slice_dims = [{}], start_index_map = [{}], index_vector_dim = "
+                         "{}>, slice_sizes = {}, indices_are_sorted = false",
+                         fmt::join(offset_axes, ", "), axis, axis, indices.rank(),
+                         array_text(sizes)),
+             result);
+}
+
+Value Builder::scatter_add(const Value& x, const Value& indices, const Value& updates,
+                           const Axes& window_axes, std::int64_t axis) {
+  const Type scalar(x.element(), Shape::scalar());
+  const std::string body =
+      region(std::array{scalar, scalar}, [&](std::span<const Value> both) -> std::vector<Value> {
+        return {binary("add", both[0], both[1])};
+      });
+  return add("scatter", std::array{x, indices, updates}, {&body, 1},
+             fmt::format("scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = "
+                         "[{}], inserted_window_dims = [{}], scatter_dims_to_operand_dims = [{}], "
+                         "index_vector_dim = {}>, indices_are_sorted = false, unique_indices = "
+                         "false",
+                         fmt::join(window_axes, ", "), axis, axis, indices.rank()),
+             {&x.type, 1})
+      .front();
+}
+
 // --- reductions ---
 
 Value Builder::reduce(std::string_view operation, const Value& x, const Value& start,
@@ -357,20 +385,39 @@ Value Builder::dot(const Value& a, const Value& b, const DotAxes& axes, Element 
 }
 
 Value Builder::convolution(const Value& x, const Value& filter, std::string_view layout,
-                           const Window& window, std::int64_t groups, const Type& result) {
+                           const Window& window, Groups groups, const Type& result) {
   const Axes ones = filled(window.strides.size(), 1);
   const bool narrow = is_floating(x.element()) && bits_of(x.element()) == 16;
   const Type sums(narrow ? Element::kF32 : x.element(), result.shape);
   const Value made =
       add("convolution", std::array{x, filter},
           fmt::format("dimension_numbers = #stablehlo.conv<{}>, lhs_dilation = {}, rhs_dilation = "
-                      "{}, {}, feature_group_count = {} : i64, batch_group_count = 1 : i64, "
+                      "{}, {}, feature_group_count = {} : i64, batch_group_count = {} : i64, "
                       "precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision "
                       "HIGHEST>]",
                       layout, array_text(or_ones(window.base_dilations, ones)),
-                      array_text(or_ones(window.dilations, ones)), window_text(window), groups),
+                      array_text(or_ones(window.dilations, ones)), window_text(window), groups.of_features,
+                      groups.of_batch),
           sums);
   return convert(made, result.element);
+}
+
+Value bound(Builder& build, Element element, bool greatest) {
+  const Type type(element, Shape::scalar());
+  const auto of = [&]<class T>(T) {
+    using Limits = std::numeric_limits<T>;
+    return build.integer(static_cast<std::uint64_t>(greatest ? Limits::max() : Limits::min()),
+                         type);
+  };
+  switch (element) {
+    case Element::kI32: return of(std::int32_t());
+    case Element::kI64: return of(std::int64_t());
+    case Element::kU8: return of(std::uint8_t());
+    default: {
+      const double infinity = std::numeric_limits<double>::infinity();
+      return build.constant(greatest ? infinity : -infinity, type);
+    }
+  }
 }
 
 }  // namespace tandem::stablehlo

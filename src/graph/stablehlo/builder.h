@@ -112,6 +112,14 @@ class Builder {
             const Axes& interior = {});
   Value reverse(const Value& x, const Axes& axes);
   Value concatenate(std::span<const Value> parts, std::int64_t axis);
+  // Slices of `x` of these sizes, with size 1 along `axis`, where each index selects one. The result
+  // has the axes of the indices in the place of `axis`; `offset_axes` are its others. Indices are
+  // clamped.
+  Value gather(const Value& x, const Value& indices, const Axes& offset_axes, std::int64_t axis,
+               const Axes& sizes, const Type& result);
+  // The opposite: adds slices of `updates` to `x`. Slices that are out of range are ignored.
+  Value scatter_add(const Value& x, const Value& indices, const Value& updates,
+                    const Axes& window_axes, std::int64_t axis);
 
   // Sums and other reductions over `axes`, which the result does not have. It accumulates in
   // the type of `x`.
@@ -124,8 +132,11 @@ class Builder {
   // Products. 16-bit operands are accumulated in float32; the result has element type `result`.
   Value dot(const Value& a, const Value& b, const DotAxes& axes, Element result);
   // `layout`: "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]".
+  struct Groups {
+    std::int64_t of_features = 1, of_batch = 1;
+  };
   Value convolution(const Value& x, const Value& filter, std::string_view layout,
-                    const Window& window, std::int64_t groups, const Type& result);
+                    const Window& window, Groups groups, const Type& result);
 
  private:
   std::string new_name();
@@ -133,6 +144,9 @@ class Builder {
   std::string text_;
   int next_ = 0;
 };
+
+// The least or the greatest number of an element type: infinities of floating ones.
+Value bound(Builder& build, Element element, bool greatest);
 
 // The shape of `x` without `axes`, and with sizes of 1 there.
 Shape without(const Shape& shape, const Axes& axes);

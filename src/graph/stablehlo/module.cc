@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cctype>
 #include <map>
 
 #include "core/status.h"
-#include "device/device_manager.h"
 #include "graph/check_numerics.h"
 #include "graph/control_flow.h"
+#include "graph/stablehlo/run_numbers.h"
 #include "graph/structural_ops.h"
 
 namespace tandem::stablehlo {
@@ -19,100 +18,18 @@ namespace {
 // A constant with more bytes becomes a parameter, so that the text stays small.
 constexpr std::size_t kMostLiteralBytes = 4096;
 
-constexpr int kKeyParts = 4;
-
 // Equal for all handles of a variable, also those of bodies.
 const void* key_of(const Node& handle) {
   return handle.resource ? handle.resource->identity()
                          : static_cast<const void*>(&outermost(handle));
 }
 
-// The parameters that hold the numbers of a run. Each number is a value of its own, defined at the
-// start of the function, where the lengths of the parameters are known.
-class NumberParameters final : public RunParameters {
- public:
-  explicit NumberParameters(Module& module) : module_(module) {}
-
-  Value number(RunNumber number, Element element) override {
-    const bool wide = element == Element::kF64;
-    std::vector<RunNumber>& numbers = wide ? module_.doubles : module_.numbers;
-    const auto same = [&](const RunNumber& other) {
-      return other.node->attr_update == number.node->attr_update &&
-             other.node->op == number.node->op && other.of == number.of &&
-             number.node->op->attrs().equal(other.attrs.get(), number.attrs.get());
-    };
-    const auto found = std::find_if(numbers.begin(), numbers.end(), same);
-    const auto index = found - numbers.begin();
-    if (found == numbers.end()) numbers.push_back(std::move(number));
-    return {fmt::format("%{}_{}", wide ? "double" : "number", index),
-            {wide ? Element::kF64 : Element::kF32, Shape::scalar()}};
-  }
-
-  Key key(RunKey key) override {
-    const std::size_t index = module_.keys.size();
-    module_.keys.push_back(std::move(key));
-    const auto part = [index](int column) {
-      return Value{fmt::format("%key_{}_{}", index, column), {Element::kU64, Shape::scalar()}};
-    };
-    return {part(0), part(1), part(2), part(3)};
-  }
-
-  // Adds the parameters to the module, and returns the text that defines the numbers.
-  std::string define() {
-    std::string text =
-        numbers("number", module_.numbers.size(), Parameter::Kind::kNumbers, float32);
-    text += numbers("double", module_.doubles.size(), Parameter::Kind::kDoubles, float64);
-    return text + keys();
-  }
-
- private:
-  std::string numbers(const char* name, std::size_t count, Parameter::Kind kind, DType dtype) {
-    if (count == 0) return {};
-    const TensorSpec spec{dtype, {static_cast<std::int64_t>(count)}};
-    const std::string all = add_parameter(kind, spec);
-    const std::string row = Type(TensorSpec{dtype, {1}}).text();
-    const std::string scalar = Type(TensorSpec{dtype, Shape::scalar()}).text();
-    std::string text;
-    for (std::size_t i = 0; i < count; ++i)
-      text += fmt::format(
-          "%{0}_row_{1} = \"stablehlo.slice\"({2}) {{start_indices = array<i64: {1}>, "
-          "limit_indices = array<i64: {3}>, strides = array<i64: 1>}} : ({4}) -> {5}\n"
-          "%{0}_{1} = \"stablehlo.reshape\"(%{0}_row_{1}) : ({5}) -> {6}\n",
-          name, i, all, i + 1, Type(spec).text(), row, scalar);
-    return text;
-  }
-
-  std::string keys() {
-    if (module_.keys.empty()) return {};
-    const TensorSpec spec{int64, {static_cast<std::int64_t>(module_.keys.size()), kKeyParts}};
-    const std::string all = add_parameter(Parameter::Kind::kKeys, spec);
-    std::string text;
-    for (std::size_t i = 0; i < module_.keys.size(); ++i)
-      for (int column = 0; column < kKeyParts; ++column)
-        text += fmt::format(
-            "%key_cell_{0}_{1} = \"stablehlo.slice\"({2}) {{start_indices = array<i64: {0}, {1}>, "
-            "limit_indices = array<i64: {3}, {4}>, strides = array<i64: 1, 1>}} : ({5}) -> "
-            "tensor<1x1xi64>\n"
-            "%key_bits_{0}_{1} = \"stablehlo.reshape\"(%key_cell_{0}_{1}) : (tensor<1x1xi64>) -> "
-            "tensor<i64>\n"
-            "%key_{0}_{1} = \"stablehlo.bitcast_convert\"(%key_bits_{0}_{1}) : (tensor<i64>) -> "
-            "tensor<ui64>\n",
-            i, column, all, i + 1, column + 1, Type(spec).text());
-    return text;
-  }
-
-  std::string add_parameter(Parameter::Kind kind, const TensorSpec& spec) {
-    module_.parameters.push_back({.kind = kind, .spec = spec});
-    return fmt::format("%arg{}", module_.parameters.size() - 1);
-  }
-
-  Module& module_;
-};
-
 class GraphLowering {
  public:
   GraphLowering(const GraphImpl& graph, const ModuleOptions& options)
-      : options_(options), sizes_(options.sizes), numbers_(module_) {
+      : options_(options),
+        sizes_(options.sizes ? *options.sizes : KnownSizes()),
+        numbers_(module_) {
     sizes_.set_count(graph.sizes().count());
     module_.name = options.name;
   }
@@ -131,6 +48,7 @@ class GraphLowering {
       results.push_back(variables_.at(key_of(*handle)));
     }
     write_text(results);
+    if (options_.sizes) *options_.sizes = sizes_;
     return std::move(module_);
   }
 
@@ -165,7 +83,7 @@ class GraphLowering {
     parameter_of_[key] = module_.parameters.size();
     const Node& outside = handle.resource ? handle : outermost(handle);
     Value elements = add_parameter(
-        {.kind = Parameter::Kind::kVariable, .spec = handle.outputs[0], .handle = &outside});
+        {.kind = Parameter::Kind::kVariable, .spec = handle.outputs[0], .node = &outside});
     return variables_.emplace(key, std::move(elements)).first->second;
   }
 
@@ -177,13 +95,11 @@ class GraphLowering {
 
   Value constant(const Node& node) {
     const TensorSpec& spec = node.outputs[0];
-    if (!node.value.defined() && node.literal.size() <= kMostLiteralBytes)
+    const bool differs = std::find(options_.differing.begin(), options_.differing.end(), &node) !=
+                         options_.differing.end();
+    if (!differs && !node.value.defined() && node.literal.size() <= kMostLiteralBytes)
       return build_.literal(spec, node.literal.data());
-    Tensor value = node.value;
-    if (!value.defined())
-      value = from_host(DeviceManager::get().host(), spec.shape, spec.dtype, node.literal.data());
-    return add_parameter(
-        {.kind = Parameter::Kind::kConstant, .spec = spec, .constant = std::move(value)});
+    return add_parameter({.kind = Parameter::Kind::kConstant, .spec = spec, .node = &node});
   }
 
   // --- nodes ---
@@ -207,8 +123,7 @@ class GraphLowering {
     else if (node.op == &kAssignVariable)
       write_variable(*node.inputs[0].node, value_of(node.inputs[1]));
     else if (node.control)
-      fail<UnimplementedError>("[{}] '{}' cannot be lowered to StableHLO", node.op->name,
-                               node.name);
+      lower_control(node);
     else
       lower_operation(node);
   }
@@ -242,6 +157,125 @@ class GraphLowering {
       values_.insert_or_assign({&node, static_cast<int>(i)}, std::move(results[i]));
     for (const auto& [input, value] : context.writes())
       write_variable(*node.inputs[input].node, value);
+  }
+
+  // --- control flow ---
+
+  [[noreturn]] void refuse(const Node& node, const char* why) const {
+    fail<UnimplementedError>("[{}] '{}' in '{}' cannot be lowered to StableHLO: {}", node.op->name,
+                             node.name, options_.name, why);
+  }
+
+  void lower_control(const Node& node) {
+    const ControlFlow& flow = *node.control;
+    if (flow.random) refuse(node, "it runs random operations");
+    std::vector<const Node*> written;  // variables
+    std::vector<Value> inputs;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool is_memory = node.mutates(i);
+      if (is_memory) written.push_back(node.inputs[i].node);
+      inputs.push_back(is_memory ? variable(*node.inputs[i].node) : value_of(node.inputs[i]));
+    }
+    switch (flow.kind) {
+      case ControlFlow::Kind::kCond:
+      case ControlFlow::Kind::kCondGradient: return lower_branches(node, inputs, written);
+      case ControlFlow::Kind::kWhile: return lower_while(node, inputs, written);
+      case ControlFlow::Kind::kForEach: refuse(node, "the elements of a dataset are on the host");
+      case ControlFlow::Kind::kWhileGradient:
+        refuse(node, "the gradient of a loop needs as much memory as the loop has iterations");
+    }
+  }
+
+  // The results of a body, and then the elements of `written` after it.
+  std::vector<Value> lower_body(const Body& body, const std::vector<Value>& frame,
+                                const std::vector<const Node*>& written) {
+    std::vector<Node::Input> feeds;
+    for (const Body::FrameFeed& feed : body.feeds) {
+      feeds.push_back(feed.tensor);
+      sizes_.bind(feed.tensor.node->outputs[0].shape, frame.at(feed.from).shape(),
+                  feed.tensor.node->name);
+      values_.insert_or_assign({feed.tensor.node, feed.tensor.output}, frame[feed.from]);
+    }
+    for (const Node* node : needed_nodes(*body.graph, feeds, body.fetches, body.updates))
+      lower_node(*node);
+    std::vector<Value> results;
+    for (const Node::Input& fetch : body.fetches) results.push_back(value_of(fetch));
+    for (const Node* handle : written) results.push_back(variables_.at(key_of(*handle)));
+    return results;
+  }
+
+  // The region of a body whose arguments are the carried values and the written variables.
+  std::string region_of(const Body& body, std::vector<Value> frame, std::size_t carried,
+                        const std::vector<Type>& arguments,
+                        const std::vector<const Node*>& written, bool returns_variables,
+                        std::vector<Value>& results) {
+    const auto outside = variables_;
+    std::string region = build_.region(arguments, [&](std::span<const Value> given) {
+      for (std::size_t i = 0; i < given.size(); ++i)
+        (i < carried ? frame.at(i) : variables_.at(key_of(*written[i - carried]))) = given[i];
+      results = lower_body(body, frame, returns_variables ? written : std::vector<const Node*>());
+      return results;
+    });
+    for (const auto& [key, value] : outside) variables_.at(key) = value;
+    return region;
+  }
+
+  // Makes the first results the outputs of the node, and the others the elements of the variables.
+  void take_results(const Node& node, const std::vector<Value>& results,
+                    const std::vector<const Node*>& written) {
+    const std::size_t outputs = node.outputs.size();
+    for (std::size_t i = 0; i < outputs; ++i) {
+      sizes_.bind(node.outputs[i].shape, results[i].shape(), node.name);
+      values_.insert_or_assign({&node, static_cast<int>(i)}, results[i]);
+    }
+    for (std::size_t i = 0; i < written.size(); ++i)
+      write_variable(*written[i], results[outputs + i]);
+  }
+
+  static std::vector<Type> types_of(const std::vector<Value>& values) {
+    std::vector<Type> types;
+    for (const Value& value : values) types.push_back(value.type);
+    return types;
+  }
+
+  void lower_branches(const Node& node, const std::vector<Value>& frame,
+                      const std::vector<const Node*>& written) {
+    std::vector<std::string> regions;
+    std::vector<Type> types;
+    for (const Body& body : node.control->bodies) {
+      std::vector<Value> results;
+      regions.push_back(region_of(body, frame, 0, {}, written, true, results));
+      const std::vector<Type> made = types_of(results);
+      for (std::size_t i = 0; i < types.size(); ++i)
+        if (!(types[i].shape == made[i].shape))
+          fail<InvalidArgumentError>(
+              "[{}] the branches give output {} different shapes, {} and {}: one program computes "
+              "one shape",
+              node.op->name, i, types[i].shape.to_string(), made[i].shape.to_string());
+      types = made;
+    }
+    take_results(node, build_.add("if", {&frame[0], 1}, regions, "", types), written);
+  }
+
+  void lower_while(const Node& node, const std::vector<Value>& inputs,
+                   const std::vector<const Node*>& written) {
+    const ControlFlow& flow = *node.control;
+    if (flow.maximum_iterations >= 0) refuse(node, "it has a limit of iterations");
+    std::vector<Value> carried(inputs.begin(),
+                               inputs.begin() + static_cast<std::ptrdiff_t>(flow.carried));
+    for (const Node* handle : written) carried.push_back(variable(*handle));
+    const std::vector<Type> types = types_of(carried);
+    std::vector<Value> condition, results;
+    const std::vector<std::string> regions = {
+        region_of(flow.bodies[0], inputs, flow.carried, types, written, false, condition),
+        region_of(flow.bodies[1], inputs, flow.carried, types, written, true, results)};
+    for (std::size_t i = 0; i < types.size(); ++i)
+      if (!(types[i].shape == results[i].shape()))
+        fail<InvalidArgumentError>(
+            "[{}] loop variable {} enters the loop with shape {}, but has shape {} after one "
+            "iteration",
+            node.op->name, i, types[i].shape.to_string(), results[i].shape().to_string());
+    take_results(node, build_.add("while", carried, regions, "", types), written);
   }
 
   // --- text ---
@@ -310,43 +344,6 @@ std::vector<const Node*> needed_nodes(const GraphImpl& graph, std::span<const No
 
 Module lower_module(const GraphImpl& graph, const ModuleOptions& options) {
   return GraphLowering(graph, options).run();
-}
-
-namespace {
-
-// The attributes of the replica's node in this run.
-std::shared_ptr<const void> updated(const Node& node, const std::shared_ptr<const void>& attrs) {
-  std::shared_ptr<const void> copy = node.op->attrs().copy(attrs.get());
-  if (node.attr_update) (*node.attr_update)(const_cast<void*>(copy.get()));
-  return copy;
-}
-
-}  // namespace
-
-std::vector<double> numbers_of_run(std::span<const RunNumber> numbers,
-                                   const NodeOfReplica& node_of) {
-  std::vector<double> values;
-  for (const RunNumber& number : numbers)
-    values.push_back(number.of(updated(node_of(*number.node), number.attrs).get()));
-  return values;
-}
-
-std::vector<std::int64_t> keys_of_run(std::span<const RunKey> keys, const NodeOfReplica& node_of) {
-  std::vector<std::int64_t> parts;
-  for (const RunKey& key : keys) {
-    const Node& node = node_of(*key.node);
-    // The key and the offset are the replica's own; sizes do not matter to them.
-    const std::shared_ptr<const void> attrs = updated(node, node.attrs);
-    std::int64_t offset = 0;
-    for (const AttrField& field : node.op->attrs().save(attrs.get()))
-      if (field.name == "offset") offset = field.integers.at(0);
-    const RandomKey random = node.op->exchange_key(const_cast<void*>(attrs.get()), {});
-    for (const std::uint64_t part :
-         {random.seed, random.number, static_cast<std::uint64_t>(random.stream)})
-      parts.push_back(std::bit_cast<std::int64_t>(part));
-    parts.push_back(offset);
-  }
-  return parts;
 }
 
 }  // namespace tandem::stablehlo

@@ -13,8 +13,8 @@ namespace tandem::stablehlo {
 struct Parameter {
   enum class Kind {
     kFeed,      // feed number `index`
-    kVariable,  // the elements of the variable of `handle`
-    kConstant,  // `constant`
+    kVariable,  // the elements of the variable of `node`, a VarHandleOp
+    kConstant,  // the elements of `node`, a Const
     kNumbers,   // Module::numbers, float32
     kDoubles,   // Module::doubles, float64
     kKeys,      // Module::keys, int64 [keys, 4]: the parts of KeyValues, as bits
@@ -22,8 +22,7 @@ struct Parameter {
   Kind kind = Kind::kFeed;
   TensorSpec spec;
   std::size_t index = 0;
-  const Node* handle = nullptr;
-  Tensor constant{};
+  const Node* node = nullptr;
 };
 
 // The function returns the fetches, and then the new elements of the written variables. The
@@ -45,7 +44,8 @@ struct ModuleOptions {
   std::vector<Node::Input> feeds;      // the other tensors that the nodes use
   std::vector<TensorSpec> feed_specs;  // fully defined
   std::vector<Node::Input> fetches;
-  KnownSizes sizes{};  // those that the feeds do not tell
+  std::vector<const Node*> differing;  // constants that differ between the replicas
+  KnownSizes* sizes = nullptr;         // adds those that it infers; may be null
 };
 
 // The nodes that the fetches depend on, and with `updates` all that have effects, without those
@@ -56,12 +56,5 @@ std::vector<const Node*> needed_nodes(const GraphImpl& graph, std::span<const No
 // Throws UnimplementedError, which names the operation and its node, for an operation without a
 // lowering.
 Module lower_module(const GraphImpl& graph, const ModuleOptions& options);
-
-// The numbers of a run in the form of their parameters. `node_of` gives the replica's node for one
-// of the module.
-using NodeOfReplica = std::function<const Node&(const Node& node)>;
-std::vector<double> numbers_of_run(std::span<const RunNumber> numbers,
-                                   const NodeOfReplica& node_of);
-std::vector<std::int64_t> keys_of_run(std::span<const RunKey> keys, const NodeOfReplica& node_of);
 
 }  // namespace tandem::stablehlo

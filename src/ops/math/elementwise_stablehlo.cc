@@ -1,6 +1,5 @@
-// Element-wise operations in StableHLO. As in the kernels, 16-bit elements are computed in float32.
-#include "graph/stablehlo/expression.h"
-#include "ops/lowering_list.h"
+// Element-wise operations in StableHLO.
+#include "ops/lowering_support.h"
 
 namespace tandem::stablehlo {
 namespace {
@@ -8,18 +7,11 @@ namespace {
 using Unary = Expression (*)(const Expression&);
 using Binary = Expression (*)(const Expression&, const Expression&);
 
-bool is_narrow(Element element) { return is_floating(element) && bits_of(element) == 16; }
 bool is_integer(const Expression& x) { return !is_floating(x.element()); }
 
 // Input `index`, widened and repeated to the shape of the output.
 Expression operand(Context& c, std::size_t index) {
-  Value value = c.input(index);
-  if (is_narrow(value.element())) value = c.build.convert(value, Element::kF32);
-  return {c.build, c.build.broadcast_to(value, c.output().shape)};
-}
-
-void finish(Context& c, const Expression& result) {
-  c.result(result.as(element_of(c.output().dtype)).value());
+  return {c.build, c.build.broadcast_to(widened(c, index).value(), c.output().shape)};
 }
 
 template <Unary kFormula>

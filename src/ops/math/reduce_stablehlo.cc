@@ -1,9 +1,5 @@
 // Reductions in StableHLO. Sums of 16-bit elements are computed in float32, as in the kernels.
-#include <algorithm>
-#include <limits>
-
-#include "graph/stablehlo/expression.h"
-#include "ops/lowering_list.h"
+#include "ops/lowering_support.h"
 #include "ops/math/broadcast.h"
 #include "ops/math/reduce.h"
 
@@ -28,25 +24,16 @@ std::int64_t elements_along(const Shape& shape, const Axes& axes) {
   return count;
 }
 
-// The result in the shape and the element type of the output.
-void finish(Context& c, const Value& result) {
-  c.result(
-      c.build.convert(c.build.reshape(result, c.output().shape), element_of(c.output().dtype)));
-}
-
 void lower_sum(Context& c) { finish(c, c.build.sum(c.input(0), axes_of(c))); }
 
 void lower_mean(Context& c) {
   const Axes axes = axes_of(c);
   const Expression sum(c.build, c.build.sum(c.input(0), axes));
-  finish(c, (sum / static_cast<double>(elements_along(c.input(0).shape(), axes))).value());
+  finish(c, sum / static_cast<double>(elements_along(c.input(0).shape(), axes)));
 }
 
 void lower_norm(Context& c) {
-  const Expression x(c.build, c.input(0));
-  const bool narrow = bits_of(x.element()) == 16;
-  const Expression wide = narrow ? x.as(Element::kF32) : x;
-  finish(c, sqrt(square(wide).sum(axes_of(c))).value());
+  finish(c, sqrt(square(widened(c, 0)).sum(axes_of(c))));
 }
 
 void lower_prod(Context& c) {
@@ -54,25 +41,6 @@ void lower_prod(Context& c) {
   if (is_floating(x.element()) && bits_of(x.element()) == 16) x = c.build.convert(x, Element::kF32);
   const Value one = c.build.constant(1.0, {x.element(), Shape::scalar()});
   finish(c, c.build.reduce("multiply", x, one, axes_of(c)));
-}
-
-// The least or the greatest number of an element type.
-Value bound(Builder& build, Element element, bool greatest) {
-  const Type type(element, Shape::scalar());
-  const auto of = [&]<class T>(T) {
-    using Limits = std::numeric_limits<T>;
-    return build.integer(static_cast<std::uint64_t>(greatest ? Limits::max() : Limits::min()),
-                         type);
-  };
-  switch (element) {
-    case Element::kI32: return of(std::int32_t());
-    case Element::kI64: return of(std::int64_t());
-    case Element::kU8: return of(std::uint8_t());
-    default: {
-      const double infinity = std::numeric_limits<double>::infinity();
-      return build.constant(greatest ? infinity : -infinity, type);
-    }
-  }
 }
 
 void lower_max(Context& c) {

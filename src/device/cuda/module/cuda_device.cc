@@ -168,7 +168,7 @@ void CudaDevice::copy_to_host(void* host, const void* device_memory, std::size_t
   if (bytes > 0) staging_.copy_out(host, device_memory, bytes, stream_);
 }
 
-void CudaDevice::copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) {
+void CudaDevice::copy_from_peer(void* to, Device&, const void* peer_memory, std::size_t bytes) {
   if (bytes == 0) return;
   make_current(ordinal());
   // CUDA finds the GPUs from the addresses.

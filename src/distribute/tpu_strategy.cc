@@ -1,0 +1,69 @@
+// TPUStrategy: replicas that are traced like those of MirroredStrategy, and whose devices run the
+// traces as one compiled program (graph/compiled_region.h).
+#include "tandem/tpu.h"
+
+#include "core/status.h"
+#include "device/device_manager.h"
+#include "distribute/local_strategy.h"
+#include "graph/graph.h"
+
+namespace tandem::distribute {
+namespace {
+
+constexpr const char* kName = "TPUStrategy";
+
+std::vector<Device*> tpus(const std::vector<std::string>& names) {
+  std::vector<Device*> devices;
+  if (names.empty()) {
+    const auto all = DeviceManager::get().devices(DeviceType::kTpu, kName);
+    devices.assign(all.begin(), all.end());
+  } else {
+    devices = replica_devices(names, kName);
+    for (const Device* device : devices)
+      if (device->type() != DeviceType::kTpu)
+        fail<InvalidArgumentError>("[{}] expected TPUs, got {}", kName, device->full_name());
+  }
+  if (devices.empty())
+    fail<NotFoundError>(
+        "TPUs not found in the cluster. Load the PJRT plug-in of an accelerator by "
+        "config::load_pjrt_plugin() or TANDEM_PJRT_PLUGIN; available devices are {}",
+        DeviceManager::get().describe_devices());
+  return devices;
+}
+
+class TpuImpl final : public LocalStrategy {
+ public:
+  explicit TpuImpl(const std::vector<Device*>& devices)
+      : LocalStrategy(kName, devices, connect_threads(devices, local_plan_for({}, devices))) {}
+
+  void check_reduce(ReduceOp op, const char* method) const override {
+    if (op != ReduceOp::kSum && op != ReduceOp::kMean)
+      fail<InvalidArgumentError>(
+          "reduce_op={} is not supported. Currently we only support ReduceOp.SUM and "
+          "ReduceOp.MEAN in TPUStrategy. (in {}())",
+          op == ReduceOp::kMin ? "MIN" : op == ReduceOp::kMax ? "MAX" : "PRODUCT", method);
+  }
+
+ private:
+  void run_step(const std::function<void(int)>& step, const BatchSplit& split) override {
+    if (!building)
+      fail<UnimplementedError>(
+          "TPUStrategy.run(fn, ...) does not support pure eager execution. please make sure "
+          "`strategy.run` is called inside a `tandem::function` (fit: run_eagerly must be false)");
+    for (std::size_t i = 1; split.total >= 0 && i < split.counts.size(); ++i)
+      if (split.counts[i] != split.counts[0])
+        fail<InvalidArgumentError>(
+            "[TPUStrategy] a batch of {} examples does not divide evenly over {} replicas, which "
+            "run one program for tensors of one shape: choose another batch size, and "
+            "drop_remainder in Dataset::batch()",
+            split.total, devices().size());
+    LocalStrategy::run_step(step, split);
+  }
+};
+
+}  // namespace
+
+TPUStrategy::TPUStrategy(const TPUStrategyOptions& options)
+    : Strategy(std::make_shared<TpuImpl>(tpus(options.devices))) {}
+
+}  // namespace tandem::distribute

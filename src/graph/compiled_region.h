@@ -1,0 +1,93 @@
+// The parts of a graph that devices run as one compiled program each, instead of operation by
+// operation: those on the devices of a PJRT plug-in.
+//
+// The nodes of several devices become one module if they are the same on each, which is how the
+// replicas of a strategy are traced. Collectives between them are operations of the module. Other
+// nodes of a device become a module of their own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/stablehlo/module.h"
+
+namespace tandem {
+
+struct Value;  // graph/block.h
+
+// The nodes of a region, by replica. Node i of a replica corresponds to node i of the others.
+struct RegionNodes {
+  std::vector<Device*> devices;                 // one per replica
+  std::vector<std::vector<const Node*>> nodes;  // in program order
+  // For each replica: its node for a node of the first replica, also for nodes outside of the
+  // region whose tensors it uses.
+  std::vector<std::unordered_map<const Node*, const Node*>> counterparts;
+  std::vector<const Node*> differing;  // constants of the first replica that differ in others
+};
+
+// Nodes in an order in which they can be lowered: single ones, and regions.
+struct RegionItem {
+  const Node* node = nullptr;
+  std::shared_ptr<const RegionNodes> region;  // if `node` is null
+};
+
+// The part of a graph that a program runs.
+struct NeededNodes {
+  const GraphImpl& graph;
+  std::vector<bool> needed;  // by id
+  std::span<Device* const> devices;
+  std::span<const Node::Input> feeds, fetches;
+};
+
+// Orders the needed nodes of a graph. Throws UnimplementedError if replicas with collectives
+// differ; the message has the first difference.
+std::vector<RegionItem> find_regions(const NeededNodes& nodes);
+
+// Whether a device runs compiled regions.
+bool runs_compiled(const Device& device);
+
+// A region in a block. The operation's inputs and outputs are those of all replicas.
+struct CompiledRegion {
+  std::shared_ptr<const RegionNodes> nodes;
+  stablehlo::Module module;
+  struct Replica {
+    // By parameter of the module that is a feed or a variable: the operation's input.
+    std::vector<std::size_t> input_of;
+    // By result of the module: the operation's output, or for a written variable its input.
+    std::vector<std::size_t> output_of;
+  };
+  std::vector<Replica> replicas;
+  std::vector<bool> writes;  // by input: whether it is memory of a variable that is written
+
+  const Node& node_of(std::size_t replica, const Node& node) const {
+    return *nodes->counterparts[replica].at(&node);
+  }
+};
+
+// The operation of a region in a block.
+extern const OpDef kCompiledRegion;
+
+// A region with the values of the block that it uses.
+struct LoweredRegion {
+  struct Output {
+    Node::Input tensor;
+    TensorSpec spec;
+    Device* device = nullptr;
+  };
+  std::shared_ptr<CompiledRegion> region;
+  std::vector<Value*> inputs;
+  std::vector<Output> outputs;
+};
+
+// Lowers a region. `value_on`: the value of a tensor on a device, for a node. Adds the sizes that it
+// infers. Throws what stablehlo::lower_module() throws.
+using ValueOn = std::function<Value&(const Node::Input& tensor, Device& device, const Node& user)>;
+LoweredRegion lower_region(const NeededNodes& nodes, std::shared_ptr<const RegionNodes> region,
+                           KnownSizes& sizes, const ValueOn& value_on);
+
+}  // namespace tandem

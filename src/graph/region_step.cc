@@ -1,0 +1,144 @@
+#include "graph/region_step.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "device/device_manager.h"
+#include "device/pjrt/pjrt_device.h"
+#include "graph/compiled_region.h"
+#include "graph/stablehlo/run_numbers.h"
+
+namespace tandem {
+
+struct RegionStep::Impl {
+  using Kind = stablehlo::Parameter::Kind;
+  using Arguments = std::vector<std::shared_ptr<pjrt::Buffer>>;
+
+  const BlockOperation& operation;
+  ProgramStep& step;
+  const CompiledRegion& region;
+  std::unique_ptr<pjrt::Executable> executable;
+  std::vector<Arguments> constants;  // by replica and parameter; null for other parameters
+
+  Impl(const BlockOperation& made_of, ProgramStep& its_step)
+      : operation(made_of), step(its_step), region(*made_of.region) {
+    pjrt::CompileOptions options{.name = region.module.name};
+    const auto& written = region.module.written;
+    for (std::size_t i = 0; i < region.module.parameters.size(); ++i) {
+      const TensorSpec& spec = region.module.parameters[i].spec;
+      options.parameters.push_back(
+          {spec.dtype, spec.shape, std::find(written.begin(), written.end(), i) != written.end()});
+    }
+    for (const TensorSpec& spec : region.module.fetches)
+      options.results.push_back({spec.dtype, spec.shape});
+    for (const std::size_t parameter : written)
+      options.results.push_back(options.parameters[parameter]);
+    for (std::size_t replica = 0; replica < region.replicas.size(); ++replica)
+      options.devices.push_back(device(replica).client_index());
+    executable = device(0).client().compile(region.module.text, options);
+    for (std::size_t replica = 0; replica < region.replicas.size(); ++replica)
+      constants.push_back(upload_constants(replica));
+  }
+
+  PjrtDevice& device(std::size_t replica) const {
+    return static_cast<PjrtDevice&>(*region.nodes->devices[replica]);
+  }
+
+  Arguments upload_constants(std::size_t replica) const {
+    Arguments uploaded;
+    for (const stablehlo::Parameter& parameter : region.module.parameters) {
+      uploaded.emplace_back();
+      if (parameter.kind != Kind::kConstant) continue;
+      const Node& node = region.node_of(replica, *parameter.node);
+      Device& host = DeviceManager::get().host();
+      const Tensor value = node.value.defined()
+                               ? copy_to_device(node.value, host)
+                               : from_host(host, parameter.spec.shape, parameter.spec.dtype,
+                                           node.literal.data());
+      uploaded.back() = send(replica, parameter.spec, impl_of(value).data(),
+                             std::make_shared<const Tensor>(value));
+    }
+    return uploaded;
+  }
+
+  std::shared_ptr<pjrt::Buffer> send(std::size_t replica, const TensorSpec& spec, const void* host,
+                                     std::shared_ptr<const void> keep) const {
+    return device(replica).client().from_host(host, spec.dtype, spec.shape,
+                                              device(replica).client_index(), std::move(keep));
+  }
+
+  template <class T>
+  std::shared_ptr<pjrt::Buffer> send_numbers(std::size_t replica, const TensorSpec& spec,
+                                             std::vector<T> numbers) const {
+    auto kept = std::make_shared<const std::vector<T>>(std::move(numbers));
+    return send(replica, spec, kept->data(), kept);
+  }
+
+  std::byte* input(std::size_t replica, std::size_t parameter) const {
+    const auto index = region.replicas[replica].input_of[parameter];
+    return static_cast<std::byte*>(step.context.inputs[static_cast<int>(index)].data);
+  }
+
+  Arguments arguments(std::size_t replica) const {
+    const stablehlo::Module& module = region.module;
+    const stablehlo::NodeOfReplica node_of = [&](const Node& node) -> const Node& {
+      return region.node_of(replica, node);
+    };
+    Arguments given;
+    for (std::size_t i = 0; i < module.parameters.size(); ++i) {
+      const stablehlo::Parameter& parameter = module.parameters[i];
+      const TensorSpec& spec = parameter.spec;
+      switch (parameter.kind) {
+        case Kind::kFeed:
+          given.push_back(device(replica).contents().buffer(input(replica, i), spec.dtype, spec.shape));
+          break;
+        case Kind::kVariable:
+          given.push_back(region.writes[region.replicas[replica].input_of[i]]
+                              ? device(replica).contents().take(input(replica, i), spec.dtype,
+                                                                spec.shape)
+                              : device(replica).contents().buffer(input(replica, i), spec.dtype, spec.shape));
+          break;
+        case Kind::kConstant: given.push_back(constants[replica][i]); break;
+        case Kind::kNumbers: {
+          const std::vector<double> numbers = numbers_of_run(module.numbers, node_of);
+          given.push_back(send_numbers(replica, spec,
+                                       std::vector<float>(numbers.begin(), numbers.end())));
+          break;
+        }
+        case Kind::kDoubles:
+          given.push_back(send_numbers(replica, spec, numbers_of_run(module.doubles, node_of)));
+          break;
+        case Kind::kKeys:
+          given.push_back(send_numbers(replica, spec, keys_of_run(module.keys, node_of)));
+          break;
+      }
+    }
+    return given;
+  }
+
+  void run() {
+    std::vector<Arguments> given;
+    for (std::size_t replica = 0; replica < region.replicas.size(); ++replica)
+      given.push_back(arguments(replica));
+    const auto results = executable->run(std::move(given));
+    for (std::size_t replica = 0; replica < results.size(); ++replica) {
+      const std::size_t fetches = region.module.fetches.size();
+      for (std::size_t i = 0; i < results[replica].size(); ++i) {
+        const auto at = static_cast<int>(region.replicas[replica].output_of[i]);
+        const auto& views = i < fetches ? step.context.outputs : step.context.inputs;
+        device(replica).contents().set(static_cast<std::byte*>(views[at].data),
+                                       results[replica][i]);
+      }
+    }
+  }
+};
+
+RegionStep::RegionStep(const BlockOperation& operation, ProgramStep& step)
+    : impl_(std::make_unique<Impl>(operation, step)) {}
+RegionStep::~RegionStep() = default;
+
+const BlockOperation& RegionStep::operation() const { return impl_->operation; }
+void RegionStep::run() { impl_->run(); }
+
+}  // namespace tandem

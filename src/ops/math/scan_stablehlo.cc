@@ -1,0 +1,138 @@
+// Positions, running sums and products, moments and sequences in StableHLO.
+#include <vector>
+
+#include "ops/lowering_support.h"
+#include "ops/math/reduce.h"
+
+namespace tandem::stablehlo {
+namespace {
+
+// --- positions of extrema ---
+
+// The first element that equals the extremum; a NaN is the extremum.
+void lower_arg(Context& c, std::string_view operation, Value start) {
+  const Expression x(c.build, c.input(0));
+  const int axis = resolve_axis(c.op(), c.attrs<AxisAttrs>().axis, x.shape().rank());
+  const Axes others = other_axes(x.shape(), {axis});
+  const Value best = c.build.reduce(operation, x.value(), start, {axis});
+  const Expression repeated = x.repeat(best, others);
+  Expression found = x.compare("EQ", repeated);
+  if (is_floating(x.element()))
+    found = found.binary("or", x.compare("NE", x).binary("and", repeated.compare("NE", repeated)));
+  const Expression position(c.build, c.build.iota({Element::kI64, x.shape()}, axis));
+  const Expression candidates = position.where(
+      found, position.like(static_cast<double>(x.shape()[axis])));
+  const Value most = c.build.integer(static_cast<std::uint64_t>(x.shape()[axis]),
+                                     {Element::kI64, Shape::scalar()});
+  finish(c, c.build.reduce("minimum", candidates.value(), most, {axis}));
+}
+
+void lower_arg_max(Context& c) {
+  lower_arg(c, "maximum", bound(c.build, c.input(0).element(), false));
+}
+void lower_arg_min(Context& c) {
+  lower_arg(c, "minimum", bound(c.build, c.input(0).element(), true));
+}
+
+// --- running sums and products, by doubling ---
+
+// `x` moved by `by` along the axis, with `fill` where nothing is moved to.
+Value moved(Context& c, const Value& x, std::int64_t axis, std::int64_t by, double fill) {
+  Axes low(static_cast<std::size_t>(x.rank()), 0), high = low;
+  low[static_cast<std::size_t>(axis)] = by;
+  high[static_cast<std::size_t>(axis)] = -by;
+  return c.build.pad(x, c.build.constant(fill, {x.element(), Shape::scalar()}), low, high);
+}
+
+// Each element combined with all before it along the axis, or after it.
+Value scanned(Context& c, std::string_view operation, Value x, std::int64_t axis, double neutral,
+              bool from_end) {
+  const std::int64_t count = x.shape()[static_cast<int>(axis)];
+  for (std::int64_t by = 1; by < count; by *= 2)
+    x = c.build.binary(operation, x, moved(c, x, axis, from_end ? -by : by, neutral));
+  return x;
+}
+
+void lower_cumsum(Context& c) {
+  const auto& attrs = c.attrs<CumsumAttrs>();
+  const Value x = widened(c, 0).value();
+  const int axis = resolve_axis(c.op(), attrs.axis, x.rank());
+  finish(c, scanned(c, "add", x, axis, 0.0, attrs.reverse));
+}
+
+// Data [a, b, c] and the gradient of the products over b. Each element gets the product of the
+// others: of those before it and of those after it.
+void lower_prod_grad(Context& c) {
+  const Value x = widened(c, 0).value();
+  if (x.shape()[1] == 0) return finish(c, x);
+  const auto others = [&](bool after) {
+    const Value shifted = moved(c, x, 1, after ? -1 : 1, 1.0);
+    return Expression(c.build, scanned(c, "multiply", shifted, 1, 1.0, after));
+  };
+  const Expression products = others(false) * others(true);
+  finish(c, products * products.repeat(widened(c, 1).value()));
+}
+
+// --- moments ---
+
+void lower_variance(Context& c) {
+  const Expression x = widened(c, 0);
+  const std::uint32_t mask = reduced_axes(c.op(), c.attrs<ReduceAttrs>(), x.shape().rank());
+  Axes axes;
+  double count = 1.0;
+  for (int axis = 0; axis < x.shape().rank(); ++axis) {
+    if ((mask >> axis & 1u) == 0) continue;
+    axes.push_back(axis);
+    count *= static_cast<double>(x.shape()[axis]);
+  }
+  const Expression mean = x.sum(axes) / count;
+  const Expression distance = x - x.repeat(mean.value(), other_axes(x.shape(), axes));
+  finish(c, 0, (square(distance).sum(axes) / count).value());
+  finish(c, 1, mean.value());
+}
+
+void lower_scaled_distance(Context& c) {
+  const Value x = c.input(0);
+  const Expression wide(c.build, c.build.convert(x, c.input(1).element()));
+  finish(c, (wide - wide.repeat(c.input(1))) * wide.repeat(c.input(2)));
+}
+
+void lower_all_finite(Context& c) {
+  const Value all = c.build.constant(1.0, {Element::kBool, Shape::scalar()});
+  Value finite = all;
+  for (std::size_t i = 0; i < c.num_inputs(); ++i) {
+    const Value& x = c.input(i);
+    const Value each = c.build.add("is_finite", {&x, 1}, "", {Element::kBool, x.shape()});
+    finite = c.build.binary("and", finite,
+                            c.build.reduce("and", each, all, all_axes(x.shape())));
+  }
+  c.result(finite);
+}
+
+// --- sequences, which the host computes in double ---
+
+void lower_sequence(Context& c) {
+  const TensorSpec& spec = c.output();
+  std::vector<std::byte> elements(static_cast<std::size_t>(spec.shape.num_elements()) *
+                                  size_of(spec.dtype));
+  KernelContext kernel;
+  kernel.op = c.node().op;
+  kernel.attrs_data = c.node().attrs.get();
+  kernel.outputs.push_back({elements.data(), spec.dtype, spec.shape});
+  if (!elements.empty()) c.node().op->cpu_kernel(kernel);
+  c.result(c.build.literal(spec, elements.data()));
+}
+
+constexpr Lowering kLowerings[] = {
+    {"AllFinite", lower_all_finite}, {"ArgMax", lower_arg_max},
+    {"ArgMin", lower_arg_min},       {"Cumsum", lower_cumsum},
+    {"LinSpace", lower_sequence},    {"ProdGrad", lower_prod_grad},
+    {"Range", lower_sequence},       {"ScaledDistance", lower_scaled_distance},
+    {"Variance", lower_variance},
+};
+
+}  // namespace
+
+LoweringList scan_lowerings() { return kLowerings; }
+
+}  // namespace tandem::stablehlo
