@@ -97,8 +97,7 @@ void set_emulated_gpus(int count, std::int64_t memory_mib) {
   manager().set_emulated_gpus(count, memory_mib);
 }
 
-void load_pjrt_plugin(const std::string& path,
-                      const std::map<std::string, PluginOption>& options) {
+void load_pjrt_plugin(const std::string& path, const std::map<std::string, PluginOption>& options) {
   manager().load_pjrt_plugin(path, options);
 }
 

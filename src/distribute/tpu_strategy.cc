@@ -41,7 +41,10 @@ class TpuImpl final : public LocalStrategy {
       fail<InvalidArgumentError>(
           "reduce_op={} is not supported. Currently we only support ReduceOp.SUM and "
           "ReduceOp.MEAN in TPUStrategy. (in {}())",
-          op == ReduceOp::kMin ? "MIN" : op == ReduceOp::kMax ? "MAX" : "PRODUCT", method);
+          op == ReduceOp::kMin   ? "MIN"
+          : op == ReduceOp::kMax ? "MAX"
+                                 : "PRODUCT",
+          method);
   }
 
  private:

@@ -46,8 +46,8 @@ class Comparison {
 
  private:
   void compare(const Node& a, const Node& b) {
-    if (a.op != b.op || a.inputs.size() != b.inputs.size() ||
-        !a.attr_update != !b.attr_update || !a.control != !b.control)
+    if (a.op != b.op || a.inputs.size() != b.inputs.size() || !a.attr_update != !b.attr_update ||
+        !a.control != !b.control)
       return differ(a, b);
     for (std::size_t i = 0; i < a.outputs.size(); ++i)
       if (a.outputs[i].dtype != b.outputs[i].dtype || !(a.outputs[i].shape == b.outputs[i].shape))

@@ -148,11 +148,11 @@ class Lowering {
   }
 
   void add_region(const NeededNodes& nodes, const std::shared_ptr<const RegionNodes>& region) {
-    LoweredRegion lowered = lower_region(
-        nodes, region, sizes_,
-        [this](const Node::Input& tensor, Device& device, const Node& user) -> Value& {
-          return on_device(value_of(tensor), device, user);
-        });
+    LoweredRegion lowered =
+        lower_region(nodes, region, sizes_,
+                     [this](const Node::Input& tensor, Device& device, const Node& user) -> Value& {
+                       return on_device(value_of(tensor), device, user);
+                     });
     BlockOperation& operation = *block_.operations.emplace_back(std::make_unique<BlockOperation>());
     operation.op = &kCompiledRegion;
     operation.device = region->devices[0];

@@ -77,8 +77,7 @@ class RegionLowering {
         .sizes = &sizes,
     };
     for (std::size_t i = 0; i < feeds_.size(); ++i)
-      options.feed_specs.push_back(
-          value_on_(feeds_[i], *region_->devices[0], *users_[i]).spec);
+      options.feed_specs.push_back(value_on_(feeds_[i], *region_->devices[0], *users_[i]).spec);
     lowered_.region->module = stablehlo::lower_module(nodes_.graph, options);
   }
 
@@ -96,9 +95,8 @@ class RegionLowering {
       auto& inputs = lowered_.region->replicas[replica].input_of;
       inputs.push_back(lowered_.inputs.size());
       if (!is_variable && parameter.kind != Kind::kFeed) continue;  // not of the block
-      const Node::Input tensor = is_variable
-                                     ? Node::Input{const_cast<Node*>(parameter.node), 0}
-                                     : feeds_[parameter.index];
+      const Node::Input tensor =
+          is_variable ? Node::Input{const_cast<Node*>(parameter.node), 0} : feeds_[parameter.index];
       const Node& user = is_variable ? *parameter.node : *users_[parameter.index];
       lowered_.inputs.push_back(
           &value_on_(counterpart(replica, tensor), *region_->devices[replica], user));
@@ -110,8 +108,8 @@ class RegionLowering {
     auto& made = lowered_.region->replicas[replica];
     for (std::size_t i = 0; i < fetches_.size(); ++i) {
       made.output_of.push_back(lowered_.outputs.size());
-      lowered_.outputs.push_back({counterpart(replica, fetches_[i]), module().fetches[i],
-                                  region_->devices[replica]});
+      lowered_.outputs.push_back(
+          {counterpart(replica, fetches_[i]), module().fetches[i], region_->devices[replica]});
     }
     for (const std::size_t parameter : module().written)
       made.output_of.push_back(made.input_of[parameter]);

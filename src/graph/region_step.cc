@@ -52,10 +52,10 @@ struct RegionStep::Impl {
       if (parameter.kind != Kind::kConstant) continue;
       const Node& node = region.node_of(replica, *parameter.node);
       Device& host = DeviceManager::get().host();
-      const Tensor value = node.value.defined()
-                               ? copy_to_device(node.value, host)
-                               : from_host(host, parameter.spec.shape, parameter.spec.dtype,
-                                           node.literal.data());
+      const Tensor value =
+          node.value.defined()
+              ? copy_to_device(node.value, host)
+              : from_host(host, parameter.spec.shape, parameter.spec.dtype, node.literal.data());
       uploaded.back() = send(replica, parameter.spec, impl_of(value).data(),
                              std::make_shared<const Tensor>(value));
     }
@@ -91,19 +91,20 @@ struct RegionStep::Impl {
       const TensorSpec& spec = parameter.spec;
       switch (parameter.kind) {
         case Kind::kFeed:
-          given.push_back(device(replica).contents().buffer(input(replica, i), spec.dtype, spec.shape));
+          given.push_back(
+              device(replica).contents().buffer(input(replica, i), spec.dtype, spec.shape));
           break;
         case Kind::kVariable:
-          given.push_back(region.writes[region.replicas[replica].input_of[i]]
-                              ? device(replica).contents().take(input(replica, i), spec.dtype,
-                                                                spec.shape)
-                              : device(replica).contents().buffer(input(replica, i), spec.dtype, spec.shape));
+          given.push_back(
+              region.writes[region.replicas[replica].input_of[i]]
+                  ? device(replica).contents().take(input(replica, i), spec.dtype, spec.shape)
+                  : device(replica).contents().buffer(input(replica, i), spec.dtype, spec.shape));
           break;
         case Kind::kConstant: given.push_back(constants[replica][i]); break;
         case Kind::kNumbers: {
           const std::vector<double> numbers = numbers_of_run(module.numbers, node_of);
-          given.push_back(send_numbers(replica, spec,
-                                       std::vector<float>(numbers.begin(), numbers.end())));
+          given.push_back(
+              send_numbers(replica, spec, std::vector<float>(numbers.begin(), numbers.end())));
           break;
         }
         case Kind::kDoubles:

@@ -10,7 +10,7 @@ namespace {
 std::span<const Lowering> list_lowerings() {
   static const std::vector<Lowering> lowerings = [] {
     std::vector<Lowering> all;
-    for (LoweringList (*family)() : 
+    for (LoweringList (*family)() :
          {elementwise_lowerings, reduce_lowerings, matmul_lowerings, array_lowerings,
           activation_lowerings, dense_lowerings, softmax_lowerings, conv_lowerings, pool_lowerings,
           norm_lowerings, update_lowerings, random_lowerings, dropout_lowerings,

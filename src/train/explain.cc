@@ -214,7 +214,8 @@ class Explainer {
   // purpose.
   static std::string fallback_reason(const BlockOperation& operation, const GraphImpl& graph,
                                      const Device& device) {
-    if (operation.device->type() != DeviceType::kCpu || operation.op == &kCopy || operation.runs_alone())
+    if (operation.device->type() != DeviceType::kCpu || operation.op == &kCopy ||
+        operation.runs_alone())
       return {};
     const Node* node = graph.find(operation.name);
     const std::string requested = node ? node->requested.type.value_or("") : "";

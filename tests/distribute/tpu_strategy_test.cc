@@ -100,5 +100,123 @@ TEST_F(TpuStrategy, FitsLikeMirrored) {
   EXPECT_NEAR(compiled.accuracy, mirrored.accuracy, 0.01);
 }
 
+Sequential normalised() {
+  return Sequential({
+      layers::Conv2D(4, {3, 3}, {.padding = "same", .use_bias = false, .input_shape = {12, 12, 1}}),
+      layers::BatchNormalization(),
+      layers::Activation("relu"),
+      layers::AveragePooling2D({2, 2}),
+      layers::Flatten(),
+      layers::Dropout(0.3),
+      layers::Dense(5),
+  });
+}
+
+// The moments of a batch are those of a replica's part under both strategies, and dropout has the
+// same random numbers.
+TEST_F(TpuStrategy, FitsLikeMirroredWithBatchStatisticsDropoutAndAdam) {
+  const auto adam = [] { return optimizers::Adam({.learning_rate = 1e-3}); };
+  const Trained compiled = train(TPUStrategy(), normalised, adam());
+  const Trained mirrored = train(cpus(), normalised, adam());
+  expect_close(compiled.weights, mirrored.weights, 1e-4);
+}
+
+template <class E, class F>
+void expect_error(F&& body, const std::string& text) {
+  const std::string message = testing::error_of<E>(body);
+  EXPECT_NE(message.find(text), std::string::npos) << message;
+}
+
+struct Line {
+  Variable w, b;
+  Line() {
+    w = Variable(zeros({3, 1}), {.name = "w"});
+    b = Variable(zeros({1}), {.name = "b"});
+  }
+};
+
+// Trains by a loop of the caller's own; returns the mean losses of the steps.
+std::vector<float> custom_loop(const Strategy& strategy, std::vector<std::vector<float>>& weights) {
+  random::set_seed(4);
+  const Tensor x = random::normal({64, 3});
+  const Tensor y = matmul(x, constant({{1.0f}, {-2.0f}, {0.5f}}));
+  std::unique_ptr<Line> line;
+  optimizers::Optimizer optimizer;
+  {
+    auto scope = strategy.scope();
+    line = std::make_unique<Line>();
+    optimizer = optimizers::SGD({.learning_rate = 0.1});
+  }
+  const auto step = [&](const data::Example& batch) {
+    GradientTape tape;
+    const Tensor error = matmul(batch[0], line->w.value()) + line->b.value() - batch[1];
+    const Tensor loss = nn::compute_average_loss(reduce_mean(square(error), {.axis = Dims{1}}));
+    const std::vector<Variable> variables = {line->w, line->b};
+    optimizer.apply_gradients(tape.gradient(loss, variables), variables);
+    return loss;
+  };
+  const auto train_step = function([&](const PerReplica<data::Example>& batch) {
+    return strategy.reduce(ReduceOp::kSum, strategy.run(step, batch));
+  });
+  std::vector<float> losses;
+  for (int epoch = 0; epoch < 3; ++epoch)
+    for (const auto& batch : strategy.experimental_distribute_dataset(
+             data::Dataset::from_tensor_slices({x, y}).batch(16)))
+      losses.push_back(train_step(batch).item<float>());
+  weights = {line->w.value().to_vector<float>(), line->b.value().to_vector<float>()};
+  return losses;
+}
+
+TEST_F(TpuStrategy, RunsCustomLoopsInTracedFunctions) {
+  std::vector<std::vector<float>> compiled, mirrored;
+  const std::vector<float> losses = custom_loop(TPUStrategy(), compiled),
+                           expected = custom_loop(cpus(), mirrored);
+  ASSERT_EQ(losses.size(), expected.size());
+  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-5);
+  EXPECT_LT(losses.back(), 0.1 * losses.front());
+  expect_close(compiled, mirrored, 1e-5);
+}
+
+TEST_F(TpuStrategy, KeepsVariablesOnTheDevices) {
+  const TPUStrategy strategy;
+  auto scope = strategy.scope();
+  Variable v(constant({1.0f, 2.0f}), {.name = "v"});
+  EXPECT_EQ(v.device(), "/job:localhost/replica:0/task:0/device:TPU:0");
+  v.assign(constant({3.0f, 4.0f}));
+  EXPECT_EQ(v.value().to_vector<float>(), (std::vector<float>{3, 4}));
+  v.assign_add(constant({1.0f, 1.0f}));
+  EXPECT_EQ((v.value() * 2.0).to_vector<float>(), (std::vector<float>{8, 10}));
+}
+
+TEST_F(TpuStrategy, SaysWhatItDoesNotSupport) {
+  const TPUStrategy strategy;
+  expect_error<UnimplementedError>(
+      [&] { strategy.run([] { return zeros({1}); }); },
+      "TPUStrategy.run(fn, ...) does not support pure eager execution.");
+  expect_error<InvalidArgumentError>(
+      [&] { strategy.reduce(ReduceOp::kMax, zeros({1})); },
+      "reduce_op=MAX is not supported. Currently we only support ReduceOp.SUM and "
+      "ReduceOp.MEAN in TPUStrategy.");
+  const auto shuffled =
+      function([&](const Tensor& x) { return strategy.run([&] { return random::shuffle(x); }); });
+  expect_error<UnimplementedError>([&] { shuffled(zeros({4})); }, "[RandomPermutation]");
+  expect_error<InvalidArgumentError>([] { TPUStrategy({.devices = {"/cpu:0"}}); },
+                                     "expected TPUs, got");
+}
+
+// Replicas run one program.
+TEST_F(TpuStrategy, RefusesReplicasThatDiffer) {
+  const TPUStrategy strategy;
+  auto scope = strategy.scope();
+  Variable v(zeros({2}), {.name = "v", .aggregation = VariableAggregation::kSum});
+  const auto step = function([&] {
+    strategy.run([&] {
+      const Tensor x = ones({2});
+      v.assign(distribute::replica_id_in_sync_group() == 2 ? x * 2.0 : x + 1.0);
+    });
+  });
+  expect_error<UnimplementedError>([&] { step(); }, "must run the same operations");
+}
+
 }  // namespace
 }  // namespace tandem

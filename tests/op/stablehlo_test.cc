@@ -25,8 +25,7 @@ stablehlo::Module lower(const detail::TracedCall& traced, const std::string& nam
   const TracedFunction& function = *traced.function;
   stablehlo::ModuleOptions options{
       .name = name,
-      .nodes =
-          stablehlo::needed_nodes(*function.graph, function.feeds, function.fetches, true),
+      .nodes = stablehlo::needed_nodes(*function.graph, function.feeds, function.fetches, true),
       .feeds = function.feeds,
       .fetches = function.fetches};
   for (const Tensor& input : traced.inputs) options.feed_specs.push_back(impl_of(input));
@@ -76,7 +75,8 @@ std::vector<Tensor> run_module(pjrt::Client& client, const stablehlo::Module& mo
             send(client, parameter.spec, stablehlo::numbers_of_run(module.doubles, same).data()));
         break;
       case Kind::kKeys:
-        arguments.push_back(send(client, parameter.spec, stablehlo::keys_of_run(module.keys, same).data()));
+        arguments.push_back(
+            send(client, parameter.spec, stablehlo::keys_of_run(module.keys, same).data()));
         break;
     }
   }
@@ -89,8 +89,8 @@ std::vector<Tensor> run_module(pjrt::Client& client, const stablehlo::Module& mo
     std::vector<std::byte> bytes(
         static_cast<std::size_t>(buffer->shape().num_elements()) * size_of(buffer->dtype()) + 1);
     buffer->to_host(bytes.data(), bytes.size());
-    results.push_back(from_host(DeviceManager::get().host(), buffer->shape(), buffer->dtype(),
-                                bytes.data()));
+    results.push_back(
+        from_host(DeviceManager::get().host(), buffer->shape(), buffer->dtype(), bytes.data()));
   }
   return results;
 }
@@ -160,8 +160,8 @@ Step step_of(const bench::OperationCase& what, DType dtype) {
     for (const Tensor& source : sources) tape.watch(source);
     std::vector<Tensor> results = {what.call({given, what.shapes[0], dtype})};
     if (what.backward && !sources.empty())
-      for (Tensor& gradient : tape.gradient(
-               results[0], sources, {.output_gradient = bench::make_slope(results[0])}))
+      for (Tensor& gradient :
+           tape.gradient(results[0], sources, {.output_gradient = bench::make_slope(results[0])}))
         results.push_back(gradient);
     return results;
   };

@@ -20,9 +20,7 @@ inline std::string plugin_path(const char* variable, const char* file) {
   const auto path = std::filesystem::path(TANDEM_SOURCE_DIR) / "build/pjrt" / file;
   return std::filesystem::exists(path) ? path.string() : std::string();
 }
-inline std::string first_plugin() {
-  return plugin_path("TANDEM_PJRT_PLUGIN", "xla_cpu_pjrt.so");
-}
+inline std::string first_plugin() { return plugin_path("TANDEM_PJRT_PLUGIN", "xla_cpu_pjrt.so"); }
 // One that was built with a later version of the PJRT C API.
 inline std::string second_plugin() {
   return plugin_path("TANDEM_SECOND_PJRT_PLUGIN", "pjrt_c_api_cpu_plugin.so");

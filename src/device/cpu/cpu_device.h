@@ -30,8 +30,7 @@ class CpuDevice final : public Device {
   void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override {
     copy_from_host(device_memory, host, bytes);
   }
-  void copy_from_peer(void* to, Device& peer, const void* peer_memory,
-                      std::size_t bytes) override;
+  void copy_from_peer(void* to, Device& peer, const void* peer_memory, std::size_t bytes) override;
 
  private:
   InlineStream stream_;

@@ -24,8 +24,7 @@ class EmulatedGpu final : public Device {
   Stream& start_copy_ahead() override;
   // All copies are stored in the queue.
   void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override;
-  void copy_from_peer(void* to, Device& peer, const void* peer_memory,
-                      std::size_t bytes) override;
+  void copy_from_peer(void* to, Device& peer, const void* peer_memory, std::size_t bytes) override;
 
  private:
   // Called when an allocation finds no room: frees idle memory and memory held by queued work.

@@ -23,7 +23,7 @@ namespace tandem::pjrt {
 
 struct PluginInfo {
   std::string path;
-  int api_major = 0, api_minor = 0;  // version of the PJRT C API that it was built for
+  int api_major = 0, api_minor = 0;        // version of the PJRT C API that it was built for
   std::string platform, platform_version;  // "cpu", "tpu", "cuda"
   // Versions of StableHLO; zeros if the plug-in does not tell.
   std::array<std::int64_t, 3> stablehlo_current{}, stablehlo_minimum{};

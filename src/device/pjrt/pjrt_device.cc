@@ -157,8 +157,8 @@ namespace {
 class ReservedAddresses final : public RegionSource {
  public:
   void* take(std::size_t bytes) override {
-    void* const region = mmap(nullptr, bytes, PROT_NONE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const region =
+        mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return region == MAP_FAILED ? nullptr : region;
   }
   void give_back(void* region, std::size_t bytes) noexcept override { munmap(region, bytes); }

@@ -61,7 +61,7 @@ class PjrtContents {
 struct PjrtDeviceOptions {
   DeviceName name;
   std::shared_ptr<pjrt::Client> client;
-  int client_index = 0;          // in Client::devices()
+  int client_index = 0;           // in Client::devices()
   std::int64_t memory_limit = 0;  // bytes
   int intra_op_threads = 1;
 };
@@ -79,8 +79,7 @@ class PjrtDevice final : public Device {
   void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override {
     copy_from_host(device_memory, host, bytes);
   }
-  void copy_from_peer(void* to, Device& peer, const void* peer_memory,
-                      std::size_t bytes) override;
+  void copy_from_peer(void* to, Device& peer, const void* peer_memory, std::size_t bytes) override;
 
   pjrt::Client& client() const { return *client_; }
   int client_index() const { return client_index_; }

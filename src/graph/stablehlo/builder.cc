@@ -287,13 +287,13 @@ Value Builder::concatenate(std::span<const Value> parts, std::int64_t axis) {
 
 Value Builder::gather(const Value& x, const Value& indices, const Axes& offset_axes,
                       std::int64_t axis, const Axes& sizes, const Type& result) {
-  return add("gather", std::array{x, indices},
-             fmt::format("dimension_numbers = #stablehlo.gather<offset_dims = [{}], "
-                         "collapsed_slice_dims = [{}], start_index_map = [{}], index_vector_dim = "
-                         "{}>, slice_sizes = {}, indices_are_sorted = false",
-                         fmt::join(offset_axes, ", "), axis, axis, indices.rank(),
-                         array_text(sizes)),
-             result);
+  return add(
+      "gather", std::array{x, indices},
+      fmt::format("dimension_numbers = #stablehlo.gather<offset_dims = [{}], "
+                  "collapsed_slice_dims = [{}], start_index_map = [{}], index_vector_dim = "
+                  "{}>, slice_sizes = {}, indices_are_sorted = false",
+                  fmt::join(offset_axes, ", "), axis, axis, indices.rank(), array_text(sizes)),
+      result);
 }
 
 Value Builder::scatter_add(const Value& x, const Value& indices, const Value& updates,
@@ -396,8 +396,8 @@ Value Builder::convolution(const Value& x, const Value& filter, std::string_view
                       "precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision "
                       "HIGHEST>]",
                       layout, array_text(or_ones(window.base_dilations, ones)),
-                      array_text(or_ones(window.dilations, ones)), window_text(window), groups.of_features,
-                      groups.of_batch),
+                      array_text(or_ones(window.dilations, ones)), window_text(window),
+                      groups.of_features, groups.of_batch),
           sums);
   return convert(made, result.element);
 }

@@ -43,7 +43,8 @@ void lower_reduce(Context& c) {
   for (std::size_t i = 0; i < c.num_inputs(); ++i) {
     const Value& x = c.input(i);
     const bool narrow = is_floating(x.element()) && bits_of(x.element()) == 16;
-    Expression sum(c.build, all_reduce(c, narrow ? c.build.convert(x, Element::kF32) : x, operation));
+    Expression sum(c.build,
+                   all_reduce(c, narrow ? c.build.convert(x, Element::kF32) : x, operation));
     if (attrs.op == ReduceOp::kMean) sum = sum / static_cast<double>(ranks_of(c));
     c.result(i, sum.as(x.element()).value());
   }
@@ -55,8 +56,7 @@ void lower_broadcast(Context& c) {
   const Value root = c.build.integer(
       static_cast<std::uint64_t>(c.attrs<CollectiveBroadcastAttrs>().root), rank.type);
   // The other ranks add nothing. Not a product with 0, which would be NaN for infinities.
-  const Value is_root =
-      c.build.broadcast(c.build.compare("EQ", rank, root), x.shape(), {});
+  const Value is_root = c.build.broadcast(c.build.compare("EQ", rank, root), x.shape(), {});
   const bool is_bool = x.element() == Element::kBool;
   const Value zero = c.build.like(x, 0.0);
   c.result(all_reduce(c, c.build.select(is_root, x, zero), is_bool ? "or" : "add"));

@@ -206,9 +206,8 @@ class GraphLowering {
 
   // The region of a body whose arguments are the carried values and the written variables.
   std::string region_of(const Body& body, std::vector<Value> frame, std::size_t carried,
-                        const std::vector<Type>& arguments,
-                        const std::vector<const Node*>& written, bool returns_variables,
-                        std::vector<Value>& results) {
+                        const std::vector<Type>& arguments, const std::vector<const Node*>& written,
+                        bool returns_variables, std::vector<Value>& results) {
     const auto outside = variables_;
     std::string region = build_.region(arguments, [&](std::span<const Value> given) {
       for (std::size_t i = 0; i < given.size(); ++i)

@@ -37,13 +37,13 @@ RunParameters::Key NumberParameters::key(RunKey key) {
 }
 
 std::string NumberParameters::define() {
-  std::string text =
-      numbers("number", module_.numbers.size(), Parameter::Kind::kNumbers, float32);
+  std::string text = numbers("number", module_.numbers.size(), Parameter::Kind::kNumbers, float32);
   text += numbers("double", module_.doubles.size(), Parameter::Kind::kDoubles, float64);
   return text + keys();
 }
 
-std::string NumberParameters::numbers(const char* name, std::size_t count, Parameter::Kind kind, DType dtype) {
+std::string NumberParameters::numbers(const char* name, std::size_t count, Parameter::Kind kind,
+                                      DType dtype) {
   if (count == 0) return {};
   const TensorSpec spec{dtype, {static_cast<std::int64_t>(count)}};
   const std::string all = add_parameter(kind, spec);

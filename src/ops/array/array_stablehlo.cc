@@ -73,8 +73,7 @@ void lower_strided_slice(Context& c) {
 }
 
 void lower_pad(Context& c) {
-  const Value value =
-      c.build.constant(c.real("value"), {c.input(0).element(), Shape::scalar()});
+  const Value value = c.build.constant(c.real("value"), {c.input(0).element(), Shape::scalar()});
   c.result(c.build.pad(c.input(0), value, c.integers("before"), c.integers("after")));
 }
 
@@ -101,8 +100,7 @@ void lower_pack(Context& c) {
   Shape row = c.output().shape;
   row.set(static_cast<int>(axis), 1);
   std::vector<Value> rows;
-  for (std::size_t i = 0; i < c.num_inputs(); ++i)
-    rows.push_back(c.build.reshape(c.input(i), row));
+  for (std::size_t i = 0; i < c.num_inputs(); ++i) rows.push_back(c.build.reshape(c.input(i), row));
   c.result(c.build.concatenate(rows, axis));
 }
 
@@ -145,8 +143,8 @@ void lower_gather_grad(Context& c) {
   for (std::int64_t i = 0; i < gradient.rank(); ++i)
     if (i < axis || i >= axis + indices.rank()) window_axes.push_back(i);
   const Value wide = widened(c, gradient).value();
-  const Value sums = c.build.scatter_add(
-      c.build.constant(0.0, {wide.element(), c.output().shape}), indices, wide, window_axes, axis);
+  const Value sums = c.build.scatter_add(c.build.constant(0.0, {wide.element(), c.output().shape}),
+                                         indices, wide, window_axes, axis);
   finish(c, sums);
 }
 

@@ -32,9 +32,7 @@ void lower_mean(Context& c) {
   finish(c, sum / static_cast<double>(elements_along(c.input(0).shape(), axes)));
 }
 
-void lower_norm(Context& c) {
-  finish(c, sqrt(square(widened(c, 0)).sum(axes_of(c))));
-}
+void lower_norm(Context& c) { finish(c, sqrt(square(widened(c, 0)).sum(axes_of(c)))); }
 
 void lower_prod(Context& c) {
   Value x = c.input(0);

@@ -20,8 +20,8 @@ void lower_arg(Context& c, std::string_view operation, Value start) {
   if (is_floating(x.element()))
     found = found.binary("or", x.compare("NE", x).binary("and", repeated.compare("NE", repeated)));
   const Expression position(c.build, c.build.iota({Element::kI64, x.shape()}, axis));
-  const Expression candidates = position.where(
-      found, position.like(static_cast<double>(x.shape()[axis])));
+  const Expression candidates =
+      position.where(found, position.like(static_cast<double>(x.shape()[axis])));
   const Value most = c.build.integer(static_cast<std::uint64_t>(x.shape()[axis]),
                                      {Element::kI64, Shape::scalar()});
   finish(c, c.build.reduce("minimum", candidates.value(), most, {axis}));
@@ -103,8 +103,7 @@ void lower_all_finite(Context& c) {
   for (std::size_t i = 0; i < c.num_inputs(); ++i) {
     const Value& x = c.input(i);
     const Value each = c.build.add("is_finite", {&x, 1}, "", {Element::kBool, x.shape()});
-    finite = c.build.binary("and", finite,
-                            c.build.reduce("and", each, all, all_axes(x.shape())));
+    finite = c.build.binary("and", finite, c.build.reduce("and", each, all, all_axes(x.shape())));
   }
   c.result(finite);
 }

@@ -3,8 +3,8 @@
 #include <numbers>
 
 #include "ops/lowering_support.h"
-#include "ops/nn/activation_formulas.h"
 #include "ops/nn/activation.h"
+#include "ops/nn/activation_formulas.h"
 
 namespace tandem::stablehlo {
 namespace {

@@ -31,8 +31,8 @@ class Attention {
   // [batch, positions, heads, depth] -> [batch, kv_heads, group, positions, depth].
   Value by_head(const Value& x) const {
     const Shape& s = x.shape();
-    const Value grouped = c_.build.reshape(
-        widened(c_, x).value(), {s[0], s[1], sizes.kv_heads, sizes.group(), s[3]});
+    const Value grouped =
+        c_.build.reshape(widened(c_, x).value(), {s[0], s[1], sizes.kv_heads, sizes.group(), s[3]});
     return c_.build.transpose(grouped, {0, 2, 3, 1, 4});
   }
   // The opposite, as an output.
@@ -45,31 +45,30 @@ class Attention {
 
   // The scores [batch, heads, queries, keys]; -inf where a query may not attend to a key.
   Expression scores() const {
-    Expression scores(c_.build,
-                      flat(product_with_keys(query_, key_, 4, 3)));
+    Expression scores(c_.build, flat(product_with_keys(query_, key_, 4, 3)));
     scores = scores * c_.attrs<AttentionAttrs>().softmax_scale;
     if (mask_) scores = masked(scores);
     if (!c_.attrs<AttentionAttrs>().causal) return scores;
     const Type index(Element::kI64, scores.shape());
-    const Expression visible(c_.build, c_.build.compare("GE", c_.build.iota(index, 2),
-                                                        c_.build.iota(index, 3)));
+    const Expression visible(
+        c_.build, c_.build.compare("GE", c_.build.iota(index, 2), c_.build.iota(index, 3)));
     return scores.where(visible, scores.like(-kInfinity));
   }
 
   // [batch, kv_heads, group, queries, a] x [batch, kv_heads, keys, a] -> [.., queries, keys].
   Value product_with_keys(const Value& a, const Value& b, std::int64_t axis_a,
                           std::int64_t axis_b) const {
-    return c_.build.dot(a, b,
-                        {.batch_a = {0, 1}, .batch_b = {0, 1}, .contracted_a = {axis_a},
-                         .contracted_b = {axis_b}},
-                        a.element());
+    return c_.build.dot(
+        a, b,
+        {.batch_a = {0, 1}, .batch_b = {0, 1}, .contracted_a = {axis_a}, .contracted_b = {axis_b}},
+        a.element());
   }
   // [.., group, queries, keys] and [.., group, queries, depth] -> [batch, kv_heads, keys, depth].
   Value sum_over_queries(const Value& weights, const Value& x) const {
-    return c_.build.dot(weights, x,
-                        {.batch_a = {0, 1}, .batch_b = {0, 1}, .contracted_a = {2, 3},
-                         .contracted_b = {2, 3}},
-                        x.element());
+    return c_.build.dot(
+        weights, x,
+        {.batch_a = {0, 1}, .batch_b = {0, 1}, .contracted_a = {2, 3}, .contracted_b = {2, 3}},
+        x.element());
   }
 
   Shape flat_shape() const { return {sizes.batch, sizes.heads, sizes.queries, sizes.keys}; }
@@ -87,8 +86,7 @@ class Attention {
   Expression dropped(const Expression& weights) const {
     const auto& attrs = c_.attrs<AttentionAttrs>();
     if (attrs.rate == 0.0) return weights;
-    if (!kept_)
-      kept_ = flat(kept_elements(c_, attrs.threshold(), flat_shape().num_elements()));
+    if (!kept_) kept_ = flat(kept_elements(c_, attrs.threshold(), flat_shape().num_elements()));
     return (weights * attrs.scale()).where({c_.build, *kept_}, weights.like(0.0));
   }
 
@@ -122,14 +120,12 @@ void lower_attention(Context& c) {
   const Expression largest(c.build, c.build.reduce("maximum", scores.value(), least, {3}));
   // A row without visible keys has the weights 0.
   const Expression none = largest.like(0.0);
-  const Expression offset =
-      none.where(largest.compare("EQ", largest.like(-kInfinity)), largest);
+  const Expression offset = none.where(largest.compare("EQ", largest.like(-kInfinity)), largest);
   const Expression weights = exp(scores - Attention::along_rows(offset, scores));
   const Expression sums = weights.sum({3});
   const Expression blind = sums.compare("EQ", sums.like(0.0));
   const Expression scale = none.where(blind, 1.0 / sums);
-  const Expression used =
-      attention.dropped(weights) * Attention::along_rows(scale, weights);
+  const Expression used = attention.dropped(weights) * Attention::along_rows(scale, weights);
   attention.finish_by_head(
       0, attention.product_with_keys(attention.grouped(used.value()), attention.value(), 4, 2));
   finish(c, 1, largest.like(kInfinity).where(blind, largest + log(sums)).value());
@@ -141,8 +137,7 @@ void lower_attention_grad(Context& c) {
   const double softmax_scale = c.attrs<AttentionAttrs>().softmax_scale;
   const Value dy = attention.by_head(c.input(0));
   const Expression scores = attention.scores();
-  const Expression weights =
-      exp(scores - Attention::along_rows(widened(c, 5), scores));
+  const Expression weights = exp(scores - Attention::along_rows(widened(c, 5), scores));
   const Value used = attention.grouped(attention.dropped(weights).value());
   const Expression dweights = attention.dropped(
       {c.build, attention.flat(attention.product_with_keys(dy, attention.value(), 4, 3))});

@@ -25,9 +25,9 @@ void lower_conv(Context& c) {
                       .low = {conv.pad_top, conv.pad_left},
                       .high = {conv.pad_bottom, conv.pad_right},
                       .dilations = {conv.dilation_h, conv.dilation_w}};
-  Expression y(c.build, convolve(c, c.input(0), c.input(1),
-                                 "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", window,
-                                 {.of_features = conv.groups}));
+  Expression y(c.build,
+               convolve(c, c.input(0), c.input(1), "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]",
+                        window, {.of_features = conv.groups}));
   if (c.num_inputs() == 3) y = y + y.repeat(widened(c, 2).value());
   finish(c, activated(y, c.attrs<ConvAttrs>().activation));
 }
@@ -66,8 +66,7 @@ void lower_backprop_input(Context& c) {
                       .high = {rows.second, columns.second},
                       .dilations = {conv.dilation_h, conv.dilation_w},
                       .base_dilations = {conv.stride_h, conv.stride_w}};
-  const Value reversed =
-      c.build.reverse(exchanged_channels(c, kernel, conv.groups), {0, 1});
+  const Value reversed = c.build.reverse(exchanged_channels(c, kernel, conv.groups), {0, 1});
   finish(c, convolve(c, dy, reversed, "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", window,
                      {.of_features = conv.groups}));
 }

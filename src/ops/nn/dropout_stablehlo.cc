@@ -18,9 +18,9 @@ Value kept_elements(Context& c, std::uint32_t threshold, std::int64_t count) {
   const Value words = random_words(b, key, b.divide(key.offset, block), count / kDropoutBlock + 2);
   const Value flat = b.reshape(words, Shape{words.shape().num_elements()});
   const Value skipped = b.convert(b.binary("remainder", key.offset, block), Element::kI64);
-  const Value mine = b.add("dynamic_slice", std::array{flat, skipped},
-                           "slice_sizes = " + array_text(Axes{count}),
-                           {flat.element(), Shape{count}});
+  const Value mine =
+      b.add("dynamic_slice", std::array{flat, skipped}, "slice_sizes = " + array_text(Axes{count}),
+            {flat.element(), Shape{count}});
   return b.compare("GE", mine, b.integer(threshold, mine.type));
 }
 

@@ -80,10 +80,10 @@ void lower_batch_norm_grad(Context& c) {
   const double rows = elements_along(x, axes);
   const Expression slope = -(scale * inverse * inverse * products / rows);
   const Expression shift = -(scale * dbeta / rows);
-  finish(c, 0,
-         (dy * x.repeat(scale.value()) + distance * x.repeat(slope.value()) +
-          x.repeat(shift.value()))
-             .value());
+  finish(
+      c, 0,
+      (dy * x.repeat(scale.value()) + distance * x.repeat(slope.value()) + x.repeat(shift.value()))
+          .value());
   finish(c, 1, (products * inverse).value());
   finish(c, 2, dbeta.value());
 }
@@ -111,17 +111,20 @@ void lower_layer_norm_grad(Context& c) {
   const Expression normal = (x - per_row(x, mean)) * per_row(x, inverse);
   const Expression slope = dy * per_channel(c, x, c.input(2));
   const Expression share = mean_along(slope, last), product = mean_along(slope * normal, last);
-  finish(c, 0,
-         (per_row(x, inverse) * (slope - per_row(x, share) - normal * per_row(x, product)))
-             .value());
+  finish(
+      c, 0,
+      (per_row(x, inverse) * (slope - per_row(x, share) - normal * per_row(x, product))).value());
   finish(c, 1, (dy * normal).sum(rows).value());
   finish(c, 2, dy.sum(rows).value());
 }
 
 constexpr Lowering kLowerings[] = {
-    {"BatchNormInference", lower_inference}, {"BatchNormMoments", lower_moments},
-    {"FusedBatchNormGradV3", lower_batch_norm_grad}, {"FusedBatchNormV3", lower_batch_norm},
-    {"LayerNorm", lower_layer_norm}, {"LayerNormGrad", lower_layer_norm_grad},
+    {"BatchNormInference", lower_inference},
+    {"BatchNormMoments", lower_moments},
+    {"FusedBatchNormGradV3", lower_batch_norm_grad},
+    {"FusedBatchNormV3", lower_batch_norm},
+    {"LayerNorm", lower_layer_norm},
+    {"LayerNormGrad", lower_layer_norm_grad},
 };
 
 }  // namespace

@@ -34,8 +34,8 @@ Value reduce_windows(Context& c, const Pool& p, std::string_view operation, cons
                       .strides = {1, p.stride_h, p.stride_w, 1},
                       .low = padding_before(p),
                       .high = padding_after(p)};
-  return c.build.reduce_window(operation, x, c.build.constant(start, {x.element(), Shape::scalar()}),
-                               window);
+  return c.build.reduce_window(operation, x,
+                               c.build.constant(start, {x.element(), Shape::scalar()}), window);
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -48,26 +48,27 @@ void lower_max(Context& c) {
 // One pixel of every window: row `i` and column `j` of the window.
 Value pixels(Context& c, const Pool& p, const Value& image, std::int64_t i, std::int64_t j) {
   const Shape& s = image.shape();
-  return c.build.slice(image, {0, i, j, 0},
-                       {s[0], i + (p.oh - 1) * p.stride_h + 1, j + (p.ow - 1) * p.stride_w + 1, s[3]},
-                       {1, p.stride_h, p.stride_w, 1});
+  return c.build.slice(
+      image, {0, i, j, 0},
+      {s[0], i + (p.oh - 1) * p.stride_h + 1, j + (p.ow - 1) * p.stride_w + 1, s[3]},
+      {1, p.stride_h, p.stride_w, 1});
 }
 
 // The opposite: the values at that pixel of every window, zeros elsewhere, without the padding.
 Value placed(Context& c, const Pool& p, const Value& values, std::int64_t i, std::int64_t j) {
   const std::int64_t top = i - p.pad_top, left = j - p.pad_left;
   const Value zero = c.build.constant(0.0, {values.element(), Shape::scalar()});
-  return c.build.pad(values, zero, {0, top, left, 0},
-                     {0, p.h - top - ((p.oh - 1) * p.stride_h + 1),
-                      p.w - left - ((p.ow - 1) * p.stride_w + 1), 0},
-                     {0, p.stride_h - 1, p.stride_w - 1, 0});
+  return c.build.pad(
+      values, zero, {0, top, left, 0},
+      {0, p.h - top - ((p.oh - 1) * p.stride_h + 1), p.w - left - ((p.ow - 1) * p.stride_w + 1), 0},
+      {0, p.stride_h - 1, p.stride_w - 1, 0});
 }
 
 // Calls `visit` with each pixel of a window, and whether it is the window's maximum: the first one
 // that is not below the result, as in the kernel.
-void for_maxima(
-    Context& c, const Pool& p, const Value& x, const Value& y,
-    const std::function<void(std::int64_t i, std::int64_t j, const Expression& is_maximum)>& visit) {
+void for_maxima(Context& c, const Pool& p, const Value& x, const Value& y,
+                const std::function<void(std::int64_t i, std::int64_t j,
+                                         const Expression& is_maximum)>& visit) {
   const bool pads = padding_before(p) != Axes(4, 0) || padding_after(p) != Axes(4, 0);
   const Value image = padded(c, p, x, -kInfinity);
   const Value ones = c.build.constant(1.0, {Element::kBool, {1, p.h, p.w, 1}});
@@ -99,8 +100,7 @@ void lower_max_grad(Context& c) {
 void lower_max_grad_grad(Context& c) {
   const Pool p = shape_of(c, c.input(0).shape());
   const Value gradient = padded(c, p, widened(c, 2).value(), 0.0);
-  Expression sum(c.build,
-                 c.build.constant(0.0, {gradient.element(), c.output().shape}));
+  Expression sum(c.build, c.build.constant(0.0, {gradient.element(), c.output().shape}));
   for_maxima(c, p, widened(c, 0).value(), widened(c, 1).value(),
              [&](std::int64_t i, std::int64_t j, const Expression& is_maximum) {
                const Expression here(c.build, pixels(c, p, gradient, i, j));
@@ -130,11 +130,11 @@ void lower_average_grad(Context& c) {
   const Expression scale = 1.0 / Expression(c.build, counts(c, p, dy.element()));
   const Value zero = c.build.constant(0.0, {dy.element(), Shape::scalar()});
   const std::int64_t top = p.window_h - 1 - p.pad_top, left = p.window_w - 1 - p.pad_left;
-  const Value spread = c.build.pad(
-      (dy * dy.repeat(scale.value())).value(), zero, {0, top, left, 0},
-      {0, padding_after(p.h, 1, p.window_h, (p.oh - 1) * p.stride_h + 1, top),
-       padding_after(p.w, 1, p.window_w, (p.ow - 1) * p.stride_w + 1, left), 0},
-      {0, p.stride_h - 1, p.stride_w - 1, 0});
+  const Value spread =
+      c.build.pad((dy * dy.repeat(scale.value())).value(), zero, {0, top, left, 0},
+                  {0, padding_after(p.h, 1, p.window_h, (p.oh - 1) * p.stride_h + 1, top),
+                   padding_after(p.w, 1, p.window_w, (p.ow - 1) * p.stride_w + 1, left), 0},
+                  {0, p.stride_h - 1, p.stride_w - 1, 0});
   const Window window{.size = {1, p.window_h, p.window_w, 1},
                       .strides = {1, 1, 1, 1},
                       .low = {0, 0, 0, 0},
@@ -143,8 +143,10 @@ void lower_average_grad(Context& c) {
 }
 
 constexpr Lowering kLowerings[] = {
-    {"AvgPool", lower_average},           {"AvgPoolGrad", lower_average_grad},
-    {"MaxPool", lower_max},               {"MaxPoolGrad", lower_max_grad},
+    {"AvgPool", lower_average},
+    {"AvgPoolGrad", lower_average_grad},
+    {"MaxPool", lower_max},
+    {"MaxPoolGrad", lower_max_grad},
     {"MaxPoolGradGrad", lower_max_grad_grad},
 };
 

@@ -14,8 +14,8 @@ Axes last_axis(const Expression& x) { return {x.shape().rank() - 1}; }
 Expression row_sums(const Expression& x) { return x.sum(last_axis(x)); }
 
 Expression row_max(Context& c, const Expression& x) {
-  const Value least = c.build.constant(-std::numeric_limits<double>::infinity(),
-                                       {x.element(), Shape::scalar()});
+  const Value least =
+      c.build.constant(-std::numeric_limits<double>::infinity(), {x.element(), Shape::scalar()});
   return {c.build, c.build.reduce("maximum", x.value(), least, last_axis(x))};
 }
 

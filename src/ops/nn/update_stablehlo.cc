@@ -19,7 +19,10 @@ class Update {
   using Rule = typename Step::Rule;
 
   explicit Update(Context& c)
-      : c_(c), rule(c.attrs<Rule>()), variable(widened(c, 0)), gradient(widened(c, Step::kSlots + 1)) {
+      : c_(c),
+        rule(c.attrs<Rule>()),
+        variable(widened(c, 0)),
+        gradient(widened(c, Step::kSlots + 1)) {
     if (rule.grad_scale != 1.0) gradient = gradient * rule.grad_scale;
   }
 
@@ -27,8 +30,7 @@ class Update {
   // A number of the step, repeated to the variable's shape.
   template <double Step::*kMember>
   Expression number() const {
-    return variable.repeat(
-        c_.number<Rule, number_of<Step, kMember>>(variable.element()));
+    return variable.repeat(c_.number<Rule, number_of<Step, kMember>>(variable.element()));
   }
   // The variable after decoupled weight decay.
   Expression kept() const {
@@ -74,12 +76,11 @@ void lower_damped_momentum(Context& c) {
   const double decay = u.rule.weight_decay;
   const bool after = u.rule.decay_after_momentum;
   const Expression slope = with_decay(u.gradient, after ? 0.0 : decay, u.variable);
-  const Expression buffer =
-      u.rule.momentum * u.slot(0) + u.number<&Step::take>() * slope;
+  const Expression buffer = u.rule.momentum * u.slot(0) + u.number<&Step::take>() * slope;
   const Expression direction = u.rule.nesterov ? slope + u.rule.momentum * buffer : buffer;
-  u.write(u.variable - u.number<&Step::rate>() *
-                           with_decay(direction, after ? decay : 0.0, u.variable),
-          {buffer});
+  u.write(
+      u.variable - u.number<&Step::rate>() * with_decay(direction, after ? decay : 0.0, u.variable),
+      {buffer});
 }
 
 void lower_adam(Context& c) {
@@ -131,12 +132,12 @@ void lower_lamb(Context& c) {
   const Expression m = u.slot(0) + (slope * step.share - u.slot(0)) * step.take_1;
   const Expression v = u.slot(1) + (slope * slope - u.slot(1)) * step.take_2;
   const Expression direction =
-      m * u.number<&Step::correct_1>() /
-          (sqrt(v * u.number<&Step::correct_2>()) + u.rule.epsilon) +
+      m * u.number<&Step::correct_1>() / (sqrt(v * u.number<&Step::correct_2>()) + u.rule.epsilon) +
       u.rule.weight_decay * u.variable;
   Expression rate(c.build, c.number<update::Lamb, lamb_rate>(u.variable.element()));
   if (u.rule.scaled) {
-    const Expression of_variable = square(u.variable).sum(all), of_step = square(direction).sum(all);
+    const Expression of_variable = square(u.variable).sum(all),
+                     of_step = square(direction).sum(all);
     const Expression both = (of_variable > 0.0).binary("and", of_step > 0.0);
     rate = rate * sqrt(of_variable / of_step).where(both, rate.like(1.0));
   }

@@ -37,8 +37,8 @@ Value random_words(Builder& build, const KeyValues& key, const Value& first, std
   const auto exclusive_or = [&](const Value& a, const Value& b, const Value& c) {
     return build.binary("xor", build.binary("xor", a, b), c);
   };
-  const Value blocks_before = build.multiply(
-      build.add(repeated(first), build.iota(wide, 0)), build.integer(kColumns, wide));
+  const Value blocks_before = build.multiply(build.add(repeated(first), build.iota(wide, 0)),
+                                             build.integer(kColumns, wide));
   const Value counter = build.add(blocks_before, build.iota(wide, 1));
   const Value stream = shifted(build, "shift_left", low_half(build, key.stream), 16);
 

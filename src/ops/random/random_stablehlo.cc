@@ -27,8 +27,7 @@ Expression rows(Context& c, const Value& words, std::int64_t begin, std::int64_t
 
 // Sets the output to the first elements of `blocks`, in order.
 void finish_elements(Context& c, const Value& blocks) {
-  const std::int64_t all = blocks.shape().num_elements(),
-                     count = c.output().shape.num_elements();
+  const std::int64_t all = blocks.shape().num_elements(), count = c.output().shape.num_elements();
   const Value flat = c.build.slice(c.build.reshape(blocks, Shape{all}), {0}, {count});
   finish(c, flat);
 }
@@ -62,8 +61,8 @@ std::int64_t elements_per_block(const Context& c) {
 
 Expression uniform(Context& c, double low, double range, double top) {
   const Value words = words_for(c, elements_per_block(c));
-  const Expression unit = is_double(c) ? unit_double(c, joined(c, words))
-                                       : unit_float(c, {c.build, words});
+  const Expression unit =
+      is_double(c) ? unit_double(c, joined(c, words)) : unit_float(c, {c.build, words});
   const Expression value = low + unit * range;
   return value.where(value < top, value.like(top));
 }
@@ -82,11 +81,9 @@ Direction unit_vector(Context& c, const Expression& words) {
   const Expression turned(
       c.build, c.build.add("bitcast_convert", std::array{shift_left(c, words, 2).value()}, "",
                            {Element::kI32, words.shape()}));
-  const Expression x =
-      turned.as(Element::kF32) * static_cast<double>(0x1p-32f * 1.57079632679f);
+  const Expression x = turned.as(Element::kF32) * static_cast<double>(0x1p-32f * 1.57079632679f);
   const Expression z = x * x;
-  const Expression s =
-      ((-1.9515295891e-4 * z + 8.3321608736e-3) * z - 1.6666654611e-1) * z * x + x;
+  const Expression s = ((-1.9515295891e-4 * z + 8.3321608736e-3) * z - 1.6666654611e-1) * z * x + x;
   const Expression co =
       ((2.443315711809948e-5 * z - 1.388731625493765e-3) * z + 4.166664568298827e-2) * z * z -
       0.5 * z + 1.0;
@@ -103,9 +100,8 @@ Direction unit_vector(Context& c, const Expression& words) {
 Value interleaved(Context& c, const Expression& first, const Expression& second) {
   const Shape& s = first.shape();
   const Shape row{s[0], s[1], 1, s[2]};
-  return c.build.concatenate(std::array{c.build.reshape(first.value(), row),
-                                        c.build.reshape(second.value(), row)},
-                             2);
+  return c.build.concatenate(
+      std::array{c.build.reshape(first.value(), row), c.build.reshape(second.value(), row)}, 2);
 }
 
 Value float_normal(Context& c, const Value& words, double mean, double stddev) {
@@ -182,22 +178,19 @@ void lower_uniform_int(Context& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
   const Value words = words_for(c, 2 * std::int64_t{kColumns});
   const Expression below = high_product(c, joined(c, words), attrs.integers());
-  const Expression low(c.build, c.build.integer(static_cast<std::uint64_t>(attrs.low),
-                                                below.value().type));
-  const Expression number(c.build,
-                          c.build.add("bitcast_convert", std::array{(low + below).value()}, "",
-                                      {Element::kI64, below.shape()}));
+  const Expression low(c.build,
+                       c.build.integer(static_cast<std::uint64_t>(attrs.low), below.value().type));
+  const Expression number(c.build, c.build.add("bitcast_convert", std::array{(low + below).value()},
+                                               "", {Element::kI64, below.shape()}));
   finish_elements(c, number.value());
 }
 
-void lower_permutation(Context& c) {
-  c.refuse("its shuffle swaps elements one after the other");
-}
+void lower_permutation(Context& c) { c.refuse("its shuffle swaps elements one after the other"); }
 
 constexpr Lowering kLowerings[] = {
-    {"RandomBernoulli", lower_bernoulli},     {"RandomPermutation", lower_permutation},
-    {"RandomStandardNormal", lower_normal},   {"RandomUniform", lower_uniform},
-    {"RandomUniformInt", lower_uniform_int},  {"TruncatedNormal", lower_truncated_normal},
+    {"RandomBernoulli", lower_bernoulli},    {"RandomPermutation", lower_permutation},
+    {"RandomStandardNormal", lower_normal},  {"RandomUniform", lower_uniform},
+    {"RandomUniformInt", lower_uniform_int}, {"TruncatedNormal", lower_truncated_normal},
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace tandem::pjrt {
 
 // Whether the plug-in's table of functions has this one. Tables of older versions end earlier.
-#define TANDEM_PJRT_HAS(api, Function)                                                       \
+#define TANDEM_PJRT_HAS(api, Function) \
   ((api).struct_size >= offsetof(PJRT_Api, Function) + sizeof((api).Function) && (api).Function)
 
 // Throws the exception for an error of the plug-in and frees it. `what`: what failed, for the

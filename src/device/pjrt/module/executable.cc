@@ -41,8 +41,8 @@ std::string compile_options_proto(const PluginClient& client, const CompileOptio
     if (std::ranges::count(options.devices, device) > 1)
       fail<InvalidArgumentError>("[PJRT] two replicas of '{}' are on device {}", options.name,
                                  device);
-    add_number(ids, 1, static_cast<std::uint64_t>(
-                           client.devices()[static_cast<std::size_t>(device)].id));
+    add_number(ids, 1,
+               static_cast<std::uint64_t>(client.devices()[static_cast<std::size_t>(device)].id));
   }
   std::string assignment, build, proto;
   add_number(assignment, 1, options.devices.size());
@@ -153,13 +153,12 @@ class PluginExecutable final : public Executable {
   // A plug-in may abort the process for arguments that do not suit the program.
   void check_arguments(const std::vector<Buffers>& arguments) const {
     if (arguments.size() != options_.devices.size())
-      fail<InvalidArgumentError>("[PJRT] '{}' has {} replicas, got arguments for {}",
-                                 options_.name, options_.devices.size(), arguments.size());
+      fail<InvalidArgumentError>("[PJRT] '{}' has {} replicas, got arguments for {}", options_.name,
+                                 options_.devices.size(), arguments.size());
     for (std::size_t replica = 0; replica < arguments.size(); ++replica) {
       if (arguments[replica].size() != options_.parameters.size())
-        fail<InvalidArgumentError>("[PJRT] '{}' has {} parameters, got {} arguments",
-                                   options_.name, options_.parameters.size(),
-                                   arguments[replica].size());
+        fail<InvalidArgumentError>("[PJRT] '{}' has {} parameters, got {} arguments", options_.name,
+                                   options_.parameters.size(), arguments[replica].size());
       for (std::size_t i = 0; i < options_.parameters.size(); ++i)
         check_argument(arguments[replica][i].get(), replica, i);
     }
@@ -188,8 +187,7 @@ class PluginExecutable final : public Executable {
     std::vector<std::int64_t> kept;
     for (std::size_t i = 0; i < options_.parameters.size(); ++i)
       if (options_.parameters[i].donated &&
-          std::ranges::any_of(arguments,
-                              [i](const Buffers& of) { return of[i].use_count() > 1; }))
+          std::ranges::any_of(arguments, [i](const Buffers& of) { return of[i].use_count() > 1; }))
         kept.push_back(static_cast<std::int64_t>(i));
     return kept;
   }
@@ -198,9 +196,9 @@ class PluginExecutable final : public Executable {
     std::vector<Buffers> results(made.size());
     for (std::size_t replica = 0; replica < made.size(); ++replica)
       for (std::size_t i = 0; i < made[replica].size(); ++i)
-        results[replica].push_back(std::make_shared<PluginBuffer>(
-            client_, made[replica][i], options_.results[i].dtype, options_.results[i].shape,
-            options_.devices[replica]));
+        results[replica].push_back(
+            std::make_shared<PluginBuffer>(client_, made[replica][i], options_.results[i].dtype,
+                                           options_.results[i].shape, options_.devices[replica]));
     return results;
   }
 

@@ -31,8 +31,8 @@ GetApi find_entry(const std::string& path) {
   void* entry = dlsym(library, "GetPjrtApi");
   if (!entry) {
     dlclose(library);
-    fail<InvalidArgumentError>(
-        "[PJRT] '{}' is not a PJRT plug-in: it has no function GetPjrtApi", path);
+    fail<InvalidArgumentError>("[PJRT] '{}' is not a PJRT plug-in: it has no function GetPjrtApi",
+                               path);
   }
   return reinterpret_cast<GetApi>(entry);
 }

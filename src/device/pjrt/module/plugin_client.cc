@@ -196,8 +196,8 @@ std::shared_ptr<Buffer> PluginClient::from_host(const void* host, DType dtype, c
   auto buffer =
       std::make_shared<PluginBuffer>(shared_from_this(), args.buffer, dtype, shape, device);
   if (!args.done_with_host_buffer) return buffer;
-  auto kept = std::make_unique<KeptHost>(
-      KeptHost{&api_, args.done_with_host_buffer, std::move(keep)});
+  auto kept =
+      std::make_unique<KeptHost>(KeptHost{&api_, args.done_with_host_buffer, std::move(keep)});
   auto on_ready = TANDEM_PJRT_ARGS(PJRT_Event_OnReady);
   on_ready.event = args.done_with_host_buffer;
   on_ready.callback = release_host;
