@@ -24,6 +24,7 @@ json describe(const config::PhysicalDevice& device) {
     entry["compute_capability"] =
         fmt::format("{}.{}", details.compute_capability->first, details.compute_capability->second);
   if (details.pci_bus_id) entry["pci_bus_id"] = *details.pci_bus_id;
+  if (!details.platform.empty()) entry["platform"] = details.platform;
   return entry;
 }
 
@@ -34,6 +35,8 @@ void print_table(const json& report) {
     std::string notes = device["emulated"].get<bool>() ? "emulated" : "";
     if (device.contains("compute_capability"))
       notes += "compute capability " + device["compute_capability"].get<std::string>();
+    if (device.contains("platform"))
+      notes += "PJRT platform " + device["platform"].get<std::string>();
     std::cout << fmt::format("{:<28}{:<36}{:>8} MiB  {}\n", device["name"].get<std::string>(),
                              device["device_name"].get<std::string>(),
                              device["memory_bytes"].get<std::int64_t>() >> 20, notes);

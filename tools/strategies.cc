@@ -10,6 +10,7 @@
 
 #include "tandem/config.h"
 #include "tandem/errors.h"
+#include "tandem/tpu.h"
 
 namespace tandem::tools {
 namespace {
@@ -49,7 +50,8 @@ void check(const StrategyChoice& choice) {
     throw InvalidArgumentError("[" + choice.command + "] " + message);
   };
   if (choice.strategy == "default" && !choice.devices.empty())
-    reject("--devices requires --strategy one_device, mirrored, central_storage or multi_worker");
+    reject(
+        "--devices requires --strategy one_device, mirrored, central_storage, tpu or multi_worker");
   if (const std::size_t count = devices_of(choice).size();
       choice.strategy == "one_device" && count > 1)
     reject(fmt::format("expected one device for --strategy one_device, got {}", count));
@@ -64,11 +66,12 @@ distribute::Strategy make_strategy(const StrategyChoice& choice) {
   if (choice.strategy == "mirrored") return distribute::MirroredStrategy({.devices = devices});
   if (choice.strategy == "central_storage")
     return distribute::CentralStorageStrategy({.compute_devices = devices});
+  if (choice.strategy == "tpu") return distribute::TPUStrategy({.devices = devices});
   if (choice.strategy == "multi_worker")
     return distribute::MultiWorkerMirroredStrategy({.devices = devices});
   throw InvalidArgumentError("[" + choice.command +
-                             "] expected --strategy default, one_device, mirrored, central_storage "
-                             "or multi_worker, got '" +
+                             "] expected --strategy default, one_device, mirrored, "
+                             "central_storage, tpu or multi_worker, got '" +
                              choice.strategy + "'");
 }
 

@@ -10,7 +10,7 @@ namespace tandem::tools {
 
 struct StrategyChoice {
   std::string command;  // for messages: "train"
-  // Or "one_device", "mirrored", "central_storage", "multi_worker".
+  // Or "one_device", "mirrored", "central_storage", "tpu", "multi_worker".
   std::string strategy = "default";
   std::string devices;  // comma-separated
 };

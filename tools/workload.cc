@@ -19,8 +19,8 @@ void add_workload_options(CLI::App& command, Workload& workload, const std::stri
   command
       .add_option(
           "--strategy", workload.placement.strategy,
-          "Distribution strategy: default, one_device, mirrored, central_storage, or multi_worker "
-          "under tandem run")
+          "Distribution strategy: default, one_device, mirrored, central_storage, tpu (with a PJRT "
+          "plug-in in TANDEM_PJRT_PLUGIN), or multi_worker under tandem run")
       ->capture_default_str();
   command.add_option("--devices", workload.placement.devices,
                      "Devices to use, comma-separated, e.g. /gpu:0,/gpu:1");
