@@ -1,7 +1,8 @@
 // One training step of a case in Tandem, timed; prints a JSON line. The data is random and in
 // memory, the step is forward, backward and SGD with momentum. With --replicas N, N replicas of
 // --threads threads each take the case's batch EACH, under a MirroredStrategy. With --traced 1 the
-// step is a traced function. With --device gpu, all of it, data included, is on the first GPU.
+// step is a traced function. With --device gpu, all of it, data included, is on the first GPU. With
+// --device tpu, the replicas are devices of the PJRT plug-in in TANDEM_PJRT_PLUGIN, and --traced is 1.
 // With --parts P sums are replica-invariant, over P parts of a batch. With --check K the line has
 // the losses of the first K steps. With --serve 1 the program prepares itself, prints a line, and
 // then measures once per line of input.
@@ -69,10 +70,17 @@ void run_alone(const bench::BenchOptions& options, const ModelCase& what, double
     measure("tandem", step);
 }
 
-void run_mirrored(const bench::BenchOptions& options, const ModelCase& what, double startup_ms) {
+td::distribute::Strategy make_strategy(const bench::BenchOptions& options) {
+  const bool tpu = options.device == "tpu";
   std::vector<std::string> devices;
-  for (int i = 0; i < options.replicas; ++i) devices.push_back("/cpu:" + std::to_string(i));
-  td::distribute::MirroredStrategy strategy({.devices = devices});
+  for (int i = 0; i < options.replicas; ++i)
+    devices.push_back((tpu ? "/device:TPU:" : "/cpu:") + std::to_string(i));
+  if (tpu) return td::distribute::TPUStrategy({.devices = devices});
+  return td::distribute::MirroredStrategy({.devices = devices});
+}
+
+void run_replicas(const bench::BenchOptions& options, const ModelCase& what, double startup_ms) {
+  const td::distribute::Strategy strategy = make_strategy(options);
   td::Model model;
   td::optimizers::Optimizer optimizer;
   {
@@ -129,8 +137,8 @@ int main(int argc, char** argv) {
   td::config::set_intra_op_parallelism_threads(options.threads * options.replicas);
   (td::ones({1}) + td::ones({1})).item<float>();
   const double startup_ms = bench::since_start_ms();
-  if (options.replicas == 1)
+  if (options.replicas == 1 && options.device != "tpu")
     run_alone(options, what, startup_ms);
   else
-    run_mirrored(options, what, startup_ms);
+    run_replicas(options, what, startup_ms);
 }
