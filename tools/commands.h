@@ -9,6 +9,7 @@ namespace tandem::tools {
 
 void add_agent_command(CLI::App& app);
 void add_checkpoint_command(CLI::App& app);
+void add_compile_command(CLI::App& app);
 void add_devices_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
 void add_rendezvous_command(CLI::App& app);

@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   tandem::tools::add_devices_command(app);
   tandem::tools::add_train_command(app);
   tandem::tools::add_explain_command(app);
+  tandem::tools::add_compile_command(app);
   tandem::tools::add_checkpoint_command(app);
   tandem::tools::add_run_command(app);
   tandem::tools::add_rendezvous_command(app);

@@ -127,6 +127,13 @@ using PluginOption = std::variant<std::string, std::int64_t, bool, float>;
 void load_pjrt_plugin(const std::string& path,
                       const std::map<std::string, PluginOption>& options = {});
 
+/// The same for devices that this machine need not have: those of a topology that the plug-in knows by
+/// name, such as "v5e:2x2" of libtpu. explain() then compiles steps for them; nothing runs there, and
+/// a tensor on such a device can only be copied back. Some plug-ins end the process for a program
+/// that they cannot compile. `tandem compile` does this in a process of its own. Throws the plug-in's
+/// error for a topology that it does not know.
+void load_pjrt_topology(const std::string& path, const std::string& topology);
+
 /// Whether an operation whose device does not exist, or has no kernel for it, runs on another
 /// device instead of throwing. Default: true. May be changed at any time. As
 /// tf.config.set_soft_device_placement.

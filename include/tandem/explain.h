@@ -66,6 +66,22 @@ struct Explanation {
     /// @}
   };
 
+  /// A program that the devices of a PJRT plug-in run as a whole. Its operations are not listed
+  /// above; sizes are those that the plug-in's compiler tells, of one replica.
+  struct ProgramEntry {
+    std::string name;                  ///< name of the last operation
+    std::vector<std::string> devices;  ///< devices of the replicas
+    std::string stablehlo;             ///< the program's text
+    std::int64_t arguments = 0;        ///< variables, inputs and constants
+    std::int64_t outputs = 0;          ///< results, with the new elements of variables
+    std::int64_t aliased = 0;          ///< part of the arguments that outputs reuse
+    std::int64_t temporaries = 0;      ///< everything between
+    std::int64_t code = 0;             ///< generated code
+    double flops = 0.0;                ///< floating-point operations per step
+    /// Memory of a step.
+    std::int64_t total() const { return arguments + outputs - aliased + temporaries + code; }
+  };
+
   std::int64_t batch = 0;                      ///< global batch size
   int num_replicas = 1;                        ///< number of replicas
   std::vector<std::string> replica_devices{};  ///< device of each replica
@@ -74,6 +90,7 @@ struct Explanation {
   std::vector<DeviceEntry> devices{};          ///< devices that the step uses
   std::vector<CollectiveEntry> collectives{};  ///< collectives of the step
   std::vector<FallbackEntry> fallbacks{};      ///< operations that fall back to the CPU
+  std::vector<ProgramEntry> programs{};        ///< compiled programs of the step
 
   /// Formats everything as tables; of the operations only those of the first replica.
   std::string to_string() const;
@@ -90,7 +107,8 @@ std::ostream& operator<<(std::ostream& out, const Explanation& explanation);
 /// tensor, and values that loops keep for gradients.
 ///
 /// Throws FailedPreconditionError for a model that is not compiled, InvalidArgumentError for a
-/// batch that does not fit the model, and ResourceExhaustedError if the variables do not fit.
+/// batch that does not fit the model, and ResourceExhaustedError if the variables do not fit. Under
+/// TPUStrategy also the errors of the plug-in's compiler.
 Explanation explain(const Model& model, const data::Example& batch);
 
 }  // namespace tandem

@@ -277,8 +277,9 @@ class Function {
   }
 
   /// The function, as traced for these arguments, as the text of a StableHLO module: the program
-  /// that a device of a PJRT plug-in would compile. Nothing runs. Its parameters are the tensors
-  /// among the arguments, elements of iterators, variables, and numbers that each run computes; its
+  /// that a device of a PJRT plug-in would compile. Nothing runs. If parts of the function are placed
+  /// on such devices, as under TPUStrategy, the modules of these parts. The parameters are the tensors
+  /// among the arguments, elements of iterators, variables, and numbers that each run computes; the
   /// results are the tensors of the result and the new elements of written variables. Throws
   /// UnimplementedError for an operation that docs/operations.md lists without StableHLO.
   template <class... Args>

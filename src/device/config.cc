@@ -98,7 +98,13 @@ void set_emulated_gpus(int count, std::int64_t memory_mib) {
 }
 
 void load_pjrt_plugin(const std::string& path, const std::map<std::string, PluginOption>& options) {
-  manager().load_pjrt_plugin(path, options);
+  manager().load_pjrt_plugin({.path = path, .options = options});
+}
+
+void load_pjrt_topology(const std::string& path, const std::string& topology) {
+  if (topology.empty())
+    fail<InvalidArgumentError>("[load_pjrt_topology] expected the name of a topology, got none");
+  manager().load_pjrt_plugin({.path = path, .topology = topology});
 }
 
 void set_intra_op_parallelism_threads(int threads) { manager().set_intra_op_parallelism(threads); }

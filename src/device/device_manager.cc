@@ -90,9 +90,9 @@ void DeviceManager::set_emulated_gpus(int count, std::int64_t memory_mib) {
   state_.settings.set_emulated_gpus(count, memory_mib);
 }
 
-void DeviceManager::load_pjrt_plugin(const std::string& path, const pjrt::Options& options) {
+void DeviceManager::load_pjrt_plugin(const PluginRequest& request) {
   const std::lock_guard<std::mutex> lock(state_.mutex);
-  state_.settings.load_plugin(path, options);
+  state_.settings.load_plugin(request);
 }
 
 void DeviceManager::set_intra_op_parallelism(int threads) {

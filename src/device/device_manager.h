@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "device/pjrt/client.h"
+#include "device/pjrt/pjrt_device.h"
 #include "tandem/config.h"
 
 namespace tandem {
@@ -38,7 +38,7 @@ class DeviceManager {
   void set_logical_devices(const config::PhysicalDevice& device,
                            std::span<const config::LogicalDeviceConfiguration> configuration);
   void set_emulated_gpus(int count, std::int64_t memory_mib);
-  void load_pjrt_plugin(const std::string& path, const pjrt::Options& options);
+  void load_pjrt_plugin(const PluginRequest& request);
   void set_intra_op_parallelism(int threads);
   int intra_op_parallelism();
 

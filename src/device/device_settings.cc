@@ -181,15 +181,15 @@ const std::shared_ptr<pjrt::Client>& DeviceSettings::plugin() const {
   return plugin_;
 }
 
-void DeviceSettings::load_plugin(const std::string& path, const pjrt::Options& options) {
-  std::pair request(path, options);
+void DeviceSettings::load_plugin(const PluginRequest& request) {
   if (plugin_request_ == request) return;
   refuse_if_frozen("The PJRT plug-in cannot be modified after being initialized",
                    "load_pjrt_plugin");
-  if (path.empty())
+  if (request.path.empty())
     fail<InvalidArgumentError>("[load_pjrt_plugin] expected the path of a plug-in, got none");
-  plugin_ = pjrt::load_client(path, options);
-  plugin_request_ = std::move(request);
+  plugin_ = request.topology.empty() ? pjrt::load_client(request.path, request.options)
+                                     : pjrt::load_compiler(request.path, request.topology);
+  plugin_request_ = request;
 }
 
 std::vector<PjrtDeviceOptions> DeviceSettings::logical_tpus() const {

@@ -34,7 +34,7 @@ class DeviceSettings {
   void set_logical(const config::PhysicalDevice& device,
                    std::span<const config::LogicalDeviceConfiguration> configuration);
   void set_emulated_gpus(int count, std::int64_t memory_mib);
-  void load_plugin(const std::string& path, const pjrt::Options& options);
+  void load_plugin(const PluginRequest& request);
   void set_intra_op(int threads);
   int intra_op() const { return intra_op_; }
 
@@ -82,7 +82,7 @@ class DeviceSettings {
   std::optional<std::string> frozen_by_;
   PhysicalGpus frozen_gpus_;
   mutable std::shared_ptr<pjrt::Client> plugin_;
-  std::optional<std::pair<std::string, pjrt::Options>> plugin_request_;
+  std::optional<PluginRequest> plugin_request_;
 };
 
 }  // namespace tandem

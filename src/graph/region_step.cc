@@ -11,6 +11,31 @@
 
 namespace tandem {
 
+namespace {
+
+PjrtDevice& device_of(const CompiledRegion& region, std::size_t replica) {
+  return static_cast<PjrtDevice&>(*region.nodes->devices[replica]);
+}
+
+}  // namespace
+
+std::unique_ptr<pjrt::Executable> compile_region(const CompiledRegion& region) {
+  pjrt::CompileOptions options{.name = region.module.name};
+  const auto& written = region.module.written;
+  for (std::size_t i = 0; i < region.module.parameters.size(); ++i) {
+    const TensorSpec& spec = region.module.parameters[i].spec;
+    options.parameters.push_back(
+        {spec.dtype, spec.shape, std::find(written.begin(), written.end(), i) != written.end()});
+  }
+  for (const TensorSpec& spec : region.module.fetches)
+    options.results.push_back({spec.dtype, spec.shape});
+  for (const std::size_t parameter : written)
+    options.results.push_back(options.parameters[parameter]);
+  for (std::size_t replica = 0; replica < region.replicas.size(); ++replica)
+    options.devices.push_back(device_of(region, replica).client_index());
+  return device_of(region, 0).client().compile(region.module.text, options);
+}
+
 struct RegionStep::Impl {
   using Kind = stablehlo::Parameter::Kind;
   using Arguments = std::vector<std::shared_ptr<pjrt::Buffer>>;
@@ -23,27 +48,12 @@ struct RegionStep::Impl {
 
   Impl(const BlockOperation& made_of, ProgramStep& its_step)
       : operation(made_of), step(its_step), region(*made_of.region) {
-    pjrt::CompileOptions options{.name = region.module.name};
-    const auto& written = region.module.written;
-    for (std::size_t i = 0; i < region.module.parameters.size(); ++i) {
-      const TensorSpec& spec = region.module.parameters[i].spec;
-      options.parameters.push_back(
-          {spec.dtype, spec.shape, std::find(written.begin(), written.end(), i) != written.end()});
-    }
-    for (const TensorSpec& spec : region.module.fetches)
-      options.results.push_back({spec.dtype, spec.shape});
-    for (const std::size_t parameter : written)
-      options.results.push_back(options.parameters[parameter]);
-    for (std::size_t replica = 0; replica < region.replicas.size(); ++replica)
-      options.devices.push_back(device(replica).client_index());
-    executable = device(0).client().compile(region.module.text, options);
+    executable = compile_region(region);
     for (std::size_t replica = 0; replica < region.replicas.size(); ++replica)
       constants.push_back(upload_constants(replica));
   }
 
-  PjrtDevice& device(std::size_t replica) const {
-    return static_cast<PjrtDevice&>(*region.nodes->devices[replica]);
-  }
+  PjrtDevice& device(std::size_t replica) const { return device_of(region, replica); }
 
   Arguments upload_constants(std::size_t replica) const {
     Arguments uploaded;

@@ -3,9 +3,14 @@
 
 #include <memory>
 
+#include "device/pjrt/client.h"
+#include "graph/compiled_region.h"
 #include "graph/program_step.h"
 
 namespace tandem {
+
+// Compiles the module of a region for its devices. Throws the plug-in's errors.
+std::unique_ptr<pjrt::Executable> compile_region(const CompiledRegion& region);
 
 // The executable of the region's module, and what each run passes to it. Results stay in the
 // memory of the devices; the memory of a written variable becomes that of its new elements.

@@ -8,6 +8,7 @@
 #include "graph/collective.h"
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
+#include "graph/region_step.h"
 #include "graph/schedule_collectives.h"
 #include "graph/structural_ops.h"
 #include "op/find_kernel.h"
@@ -168,6 +169,7 @@ class Explainer {
   void read_operations(const Block& block, const GraphImpl& graph) {
     const Device& device = device_of(0);
     for (const auto& operation : block.operations) {
+      if (operation->region) read_program(*operation->region);
       Explanation::OperationEntry entry{.name = operation->name,
                                         .type = std::string(operation->op->name),
                                         .device = operation->device->full_name()};
@@ -179,6 +181,21 @@ class Explainer {
         result_.fallbacks.push_back({entry.name, entry.type, entry.device, reason});
       result_.operations.push_back(std::move(entry));
     }
+  }
+
+  void read_program(const CompiledRegion& region) {
+    Explanation::ProgramEntry entry{
+        .name = region.module.name, .devices = {}, .stablehlo = region.module.text};
+    for (const Device* device : region.nodes->devices) entry.devices.push_back(device->full_name());
+    const auto compiled = compile_region(region);
+    const pjrt::CompiledMemory memory = compiled->memory();
+    entry.arguments = memory.arguments;
+    entry.outputs = memory.outputs;
+    entry.aliased = memory.aliased;
+    entry.temporaries = memory.temporaries;
+    entry.code = memory.code;
+    entry.flops = compiled->flops();
+    result_.programs.push_back(std::move(entry));
   }
 
   // Each collective has one operation per rank's device. Reads only the first rank's.

@@ -88,6 +88,17 @@ void add_fallbacks(std::string& text, const Explanation& explanation) {
     add(text, "{:<44}{:<42}{}\n", fallback.operation, fallback.type, fallback.reason);
 }
 
+void add_programs(std::string& text, const Explanation& explanation) {
+  if (explanation.programs.empty()) return;
+  add(text, "\n{:<34}{:>9}{:>12}{:>12}{:>12}{:>12}{:>12}{:>10}\n", "compiled program", "replicas",
+      "arguments", "outputs", "in place", "temporaries", "code", "GFLOP");
+  for (const auto& program : explanation.programs)
+    add(text, "{:<34}{:>9}{:>12}{:>12}{:>12}{:>12}{:>12}{:>10.3f}\n", program.name,
+        program.devices.size(), size_text(program.arguments), size_text(program.outputs),
+        size_text(program.aliased), size_text(program.temporaries), size_text(program.code),
+        program.flops * 1e-9);
+}
+
 }  // namespace
 
 std::string Explanation::to_string() const {
@@ -97,6 +108,7 @@ std::string Explanation::to_string() const {
   add_operations(text, *this);
   add_collectives(text, *this);
   add_fallbacks(text, *this);
+  add_programs(text, *this);
   return text;
 }
 

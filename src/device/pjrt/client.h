@@ -119,4 +119,9 @@ using Options = std::map<std::string, Option>;
 // no module tandem_pjrt, and the plug-in's own errors.
 std::shared_ptr<Client> load_client(const std::string& path, const Options& options);
 
+// The same for devices that this machine need not have: those of a topology that the plug-in knows
+// by name, such as "v5e:2x2". Its programs can be compiled but not run, and its devices hold no
+// buffers: both throw UnimplementedError.
+std::shared_ptr<Client> load_compiler(const std::string& path, const std::string& topology);
+
 }  // namespace tandem::pjrt

@@ -95,6 +95,14 @@ class PjrtDevice final : public Device {
   std::unique_ptr<Memory> memory_;
 };
 
+// Which plug-in is loaded.
+struct PluginRequest {
+  std::string path;
+  pjrt::Options options{};
+  std::string topology{};  // of a compiler; empty for a client
+  friend bool operator==(const PluginRequest&, const PluginRequest&) = default;
+};
+
 // Bytes of a device; the host's memory if the plug-in does not tell.
 std::int64_t memory_of(const pjrt::Client& client, int device);
 

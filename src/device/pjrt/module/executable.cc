@@ -34,15 +34,17 @@ void add_bytes(std::string& out, unsigned field, const std::string& bytes) {
 // DeviceAssignmentProto { int32 replica_count = 1; int32 computation_count = 2;
 //                         repeated ComputationDevice computation_devices = 3; }
 // ComputationDevice { repeated int64 replica_device_ids = 1; }
-std::string compile_options_proto(const PluginClient& client, const CompileOptions& options) {
+std::string compile_options_proto(const std::vector<DeviceInfo>& devices,
+                                  const CompileOptions& options) {
   std::string ids;
   for (const int device : options.devices) {
-    static_cast<void>(client.handle(device));  // checks it
+    if (device < 0 || static_cast<std::size_t>(device) >= devices.size())
+      fail<InvalidArgumentError>("[PJRT] '{}': expected devices below {}, got {}", options.name,
+                                 devices.size(), device);
     if (std::ranges::count(options.devices, device) > 1)
       fail<InvalidArgumentError>("[PJRT] two replicas of '{}' are on device {}", options.name,
                                  device);
-    add_number(ids, 1,
-               static_cast<std::uint64_t>(client.devices()[static_cast<std::size_t>(device)].id));
+    add_number(ids, 1, static_cast<std::uint64_t>(devices[static_cast<std::size_t>(device)].id));
   }
   std::string assignment, build, proto;
   add_number(assignment, 1, options.devices.size());
@@ -53,6 +55,51 @@ std::string compile_options_proto(const PluginClient& client, const CompileOptio
   add_bytes(build, 9, assignment);
   add_bytes(proto, 3, build);
   return proto;
+}
+
+PJRT_Program program_of(std::string& code) {
+  static constexpr std::string_view kFormat = "mlir";
+  PJRT_Program program{};
+  program.struct_size = PJRT_Program_STRUCT_SIZE;
+  program.code = code.data();
+  program.code_size = code.size();
+  program.format = kFormat.data();
+  program.format_size = kFormat.size();
+  return program;
+}
+
+CompiledMemory memory_of(const PJRT_Api& api, PJRT_Executable* executable) {
+  if (!TANDEM_PJRT_HAS(api, PJRT_Executable_GetCompiledMemoryStats)) return {};
+  auto args = TANDEM_PJRT_ARGS(PJRT_Executable_GetCompiledMemoryStats);
+  args.executable = executable;
+  try {
+    check(api, api.PJRT_Executable_GetCompiledMemoryStats(&args), "reading memory statistics");
+  } catch (const UnimplementedError&) {
+    return {};
+  }
+  return {.arguments = args.argument_size_in_bytes,
+          .outputs = args.output_size_in_bytes,
+          .temporaries = args.temp_size_in_bytes,
+          .code = args.generated_code_size_in_bytes,
+          .aliased = args.alias_size_in_bytes};
+}
+
+double flops_of(const PJRT_Api& api, PJRT_Executable* executable) {
+  if (!TANDEM_PJRT_HAS(api, PJRT_Executable_GetCostAnalysis)) return 0.0;
+  auto args = TANDEM_PJRT_ARGS(PJRT_Executable_GetCostAnalysis);
+  args.executable = executable;
+  try {
+    check(api, api.PJRT_Executable_GetCostAnalysis(&args), "reading the cost analysis");
+  } catch (const UnimplementedError&) {
+    return 0.0;
+  }
+  for (std::size_t i = 0; i < args.num_properties; ++i) {
+    const PJRT_NamedValue& value = args.properties[i];
+    if (std::string_view(value.name, value.name_size) == "flops" &&
+        value.type == PJRT_NamedValue_kFloat)
+      return static_cast<double>(value.float_value);
+  }
+  return 0.0;
 }
 
 namespace {
@@ -115,39 +162,8 @@ class PluginExecutable final : public Executable {
     return take(made);
   }
 
-  CompiledMemory memory() const override {
-    if (!TANDEM_PJRT_HAS(api_, PJRT_Executable_GetCompiledMemoryStats)) return {};
-    auto args = TANDEM_PJRT_ARGS(PJRT_Executable_GetCompiledMemoryStats);
-    args.executable = executable_;
-    try {
-      check(api_, api_.PJRT_Executable_GetCompiledMemoryStats(&args), "reading memory statistics");
-    } catch (const UnimplementedError&) {
-      return {};
-    }
-    return {.arguments = args.argument_size_in_bytes,
-            .outputs = args.output_size_in_bytes,
-            .temporaries = args.temp_size_in_bytes,
-            .code = args.generated_code_size_in_bytes,
-            .aliased = args.alias_size_in_bytes};
-  }
-
-  double flops() const override {
-    if (!TANDEM_PJRT_HAS(api_, PJRT_Executable_GetCostAnalysis)) return 0.0;
-    auto args = TANDEM_PJRT_ARGS(PJRT_Executable_GetCostAnalysis);
-    args.executable = executable_;
-    try {
-      check(api_, api_.PJRT_Executable_GetCostAnalysis(&args), "reading the cost analysis");
-    } catch (const UnimplementedError&) {
-      return 0.0;
-    }
-    for (std::size_t i = 0; i < args.num_properties; ++i) {
-      const PJRT_NamedValue& value = args.properties[i];
-      if (std::string_view(value.name, value.name_size) == "flops" &&
-          value.type == PJRT_NamedValue_kFloat)
-        return static_cast<double>(value.float_value);
-    }
-    return 0.0;
-  }
+  CompiledMemory memory() const override { return memory_of(api_, executable_); }
+  double flops() const override { return flops_of(api_, executable_); }
 
  private:
   // A plug-in may abort the process for arguments that do not suit the program.

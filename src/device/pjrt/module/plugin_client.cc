@@ -47,13 +47,10 @@ PJRT_NamedValue named_value(const std::string& name, const Option& option) {
   return value;
 }
 
-DeviceInfo describe(const PJRT_Api& api, PJRT_Device* device) {
-  DeviceInfo info;
-  auto description_args = TANDEM_PJRT_ARGS(PJRT_Device_GetDescription);
-  description_args.device = device;
-  check(api, api.PJRT_Device_GetDescription(&description_args), "describing a device");
-  PJRT_DeviceDescription* const description = description_args.device_description;
+}  // namespace
 
+DeviceInfo describe(const PJRT_Api& api, PJRT_DeviceDescription* description) {
+  DeviceInfo info;
   auto id = TANDEM_PJRT_ARGS(PJRT_DeviceDescription_Id);
   id.device_description = description;
   check(api, api.PJRT_DeviceDescription_Id(&id), "describing a device");
@@ -66,11 +63,6 @@ DeviceInfo describe(const PJRT_Api& api, PJRT_Device* device) {
   text.device_description = description;
   check(api, api.PJRT_DeviceDescription_ToString(&text), "describing a device");
   info.description.assign(text.to_string, text.to_string_size);
-  auto local = TANDEM_PJRT_ARGS(PJRT_Device_LocalHardwareId);
-  local.device = device;
-  check(api, api.PJRT_Device_LocalHardwareId(&local), "describing a device");
-  info.local_hardware_id = local.local_hardware_id;
-
   auto attributes = TANDEM_PJRT_ARGS(PJRT_DeviceDescription_Attributes);
   attributes.device_description = description;
   check(api, api.PJRT_DeviceDescription_Attributes(&attributes), "describing a device");
@@ -82,7 +74,20 @@ DeviceInfo describe(const PJRT_Api& api, PJRT_Device* device) {
     if (name == "core_on_chip" && value.type == PJRT_NamedValue_kInt64)
       info.core_on_chip = value.int64_value;
   }
+  return info;
+}
 
+namespace {
+
+DeviceInfo describe_device(const PJRT_Api& api, PJRT_Device* device) {
+  auto description = TANDEM_PJRT_ARGS(PJRT_Device_GetDescription);
+  description.device = device;
+  check(api, api.PJRT_Device_GetDescription(&description), "describing a device");
+  DeviceInfo info = describe(api, description.device_description);
+  auto local = TANDEM_PJRT_ARGS(PJRT_Device_LocalHardwareId);
+  local.device = device;
+  check(api, api.PJRT_Device_LocalHardwareId(&local), "describing a device");
+  info.local_hardware_id = local.local_hardware_id;
   auto memories = TANDEM_PJRT_ARGS(PJRT_Device_AddressableMemories);
   memories.device = device;
   check(api, api.PJRT_Device_AddressableMemories(&memories), "describing a device");
@@ -133,7 +138,7 @@ void PluginClient::find_devices() {
   check(api_, api_.PJRT_Client_AddressableDevices(&args), "listing the devices");
   for (std::size_t i = 0; i < args.num_addressable_devices; ++i) {
     handles_.push_back(args.addressable_devices[i]);
-    devices_.push_back(describe(api_, handles_.back()));
+    devices_.push_back(describe_device(api_, handles_.back()));
   }
 }
 
@@ -209,15 +214,9 @@ std::shared_ptr<Buffer> PluginClient::from_host(const void* host, DType dtype, c
 
 std::unique_ptr<Executable> PluginClient::compile(std::string_view module,
                                                   const CompileOptions& options) {
-  const std::string proto = compile_options_proto(*this, options);
+  const std::string proto = compile_options_proto(devices_, options);
   std::string code(module);
-  constexpr std::string_view kFormat = "mlir";
-  PJRT_Program program{};
-  program.struct_size = PJRT_Program_STRUCT_SIZE;
-  program.code = code.data();
-  program.code_size = code.size();
-  program.format = kFormat.data();
-  program.format_size = kFormat.size();
+  const PJRT_Program program = program_of(code);
   auto args = TANDEM_PJRT_ARGS(PJRT_Client_Compile);
   args.client = client_;
   args.program = &program;
@@ -266,10 +265,3 @@ std::shared_ptr<Buffer> PluginBuffer::copy_to(int device) {
 }
 
 }  // namespace tandem::pjrt
-
-// The module's factory.
-extern "C" __attribute__((visibility("default"))) void tandem_load_pjrt(
-    const std::string& path, const tandem::pjrt::Options& options,
-    std::shared_ptr<tandem::pjrt::Client>* client) {
-  *client = std::make_shared<tandem::pjrt::PluginClient>(tandem::pjrt::load_plugin(path), options);
-}

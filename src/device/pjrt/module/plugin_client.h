@@ -11,6 +11,8 @@
 namespace tandem::pjrt {
 
 PJRT_Buffer_Type type_of(DType dtype);
+// Without the properties that only devices of this machine have.
+DeviceInfo describe(const PJRT_Api& api, PJRT_DeviceDescription* description);
 
 // Lives as long as its buffers and executables.
 class PluginClient final : public Client, public std::enable_shared_from_this<PluginClient> {
