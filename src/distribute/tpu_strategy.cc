@@ -53,13 +53,6 @@ class TpuImpl final : public LocalStrategy {
       fail<UnimplementedError>(
           "TPUStrategy.run(fn, ...) does not support pure eager execution. please make sure "
           "`strategy.run` is called inside a `tandem::function` (fit: run_eagerly must be false)");
-    for (std::size_t i = 1; split.total >= 0 && i < split.counts.size(); ++i)
-      if (split.counts[i] != split.counts[0])
-        fail<InvalidArgumentError>(
-            "[TPUStrategy] a batch of {} examples does not divide evenly over {} replicas, which "
-            "run one program for tensors of one shape: choose another batch size, and "
-            "drop_remainder in Dataset::batch()",
-            split.total, devices().size());
     LocalStrategy::run_step(step, split);
   }
 };

@@ -18,6 +18,7 @@ struct Block;
 struct BlockOperation;
 struct CompiledRegion;  // graph/compiled_region.h
 struct Control;
+struct HostCollective;  // graph/host_collective.h
 
 // A tensor of a block, on one device.
 struct Value {
@@ -54,6 +55,7 @@ struct BlockOperation {
   std::shared_ptr<const CollectiveMember> member;
   std::shared_ptr<Control> control;        // runs other blocks
   std::shared_ptr<CompiledRegion> region;  // of several devices
+  std::shared_ptr<const HostCollective> host_collective;
   Device* device = nullptr;
   std::vector<Value*> inputs;
   std::vector<Value*> outputs;
@@ -65,7 +67,7 @@ struct BlockOperation {
   bool has(std::uint32_t traits) const { return (op->traits & traits) != 0; }
   bool mutates(std::size_t input) const;
   // Whether it runs while no other operation does, and has inputs and outputs on several devices.
-  bool runs_alone() const { return control || region; }
+  bool runs_alone() const { return control || region || host_collective; }
   // The same operation with equal attributes.
   bool does_as(const BlockOperation& other) const;
 };
@@ -77,6 +79,10 @@ struct Block {
 
   Value& add_value(const TensorSpec& spec, Device& device, Value::Kind kind);
 };
+
+// Throws ResourceExhaustedError if the values have more bytes than can be addressed, so that the
+// memory plan can add sizes.
+void check_total_bytes(const Block& block);
 
 // A lowered body, and the index in the frame (graph/control_flow.h) of each of its feeds.
 struct BodyBlock {

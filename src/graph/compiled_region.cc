@@ -35,46 +35,42 @@ class Comparison {
   Comparison(const std::vector<const Node*>& a, const std::vector<const Node*>& b,
              std::vector<const Node*>& differing)
       : differing_(differing) {
-    if (a.size() != b.size())
-      difference_ = fmt::format("one has {} operations and the other {}", a.size(), b.size());
-    for (std::size_t i = 0; i < a.size() && difference_.empty(); ++i) compare(*a[i], *b[i]);
+    same_ = a.size() == b.size();
+    for (std::size_t i = 0; i < a.size() && same_; ++i) same_ = compare(*a[i], *b[i]);
   }
 
-  // Empty if they are the same.
-  const std::string& difference() const { return difference_; }
+  bool same() const { return same_; }
   NodeMap& counterparts() { return counterparts_; }
 
  private:
-  void compare(const Node& a, const Node& b) {
+  bool compare(const Node& a, const Node& b) {
     if (a.op != b.op || a.inputs.size() != b.inputs.size() || !a.attr_update != !b.attr_update ||
         !a.control != !b.control)
-      return differ(a, b);
+      return false;
     for (std::size_t i = 0; i < a.outputs.size(); ++i)
       if (a.outputs[i].dtype != b.outputs[i].dtype || !(a.outputs[i].shape == b.outputs[i].shape))
-        return differ(a, b);
+        return false;
     if (a.op == &kConst) {
       pair(a, b);
       if (a.literal != b.literal || !same_tensor(a.value, b.value)) differing_.push_back(&a);
-      return;
+      return true;
     }
-    if (!same_attrs(a, b)) return differ(a, b);
+    if (!same_attrs(a, b)) return false;
     for (std::size_t i = 0; i < a.inputs.size(); ++i)
       if (a.inputs[i].output != b.inputs[i].output || !pair(*a.inputs[i].node, *b.inputs[i].node))
-        return differ(a, b);
+        return false;
     pair(a, b);
-    if (a.control) compare_bodies(*a.control, *b.control);
+    return !a.control || same_bodies(*a.control, *b.control);
   }
 
-  void compare_bodies(const ControlFlow& a, const ControlFlow& b) {
-    for (std::size_t i = 0; i < a.bodies.size() && difference_.empty(); ++i) {
+  bool same_bodies(const ControlFlow& a, const ControlFlow& b) {
+    for (std::size_t i = 0; i < a.bodies.size(); ++i) {
       const auto &nodes_a = a.bodies[i].graph->nodes(), &nodes_b = b.bodies[i].graph->nodes();
-      if (nodes_a.size() != nodes_b.size()) {
-        difference_ = "a body of control flow has another number of operations";
-        return;
-      }
-      for (std::size_t k = 0; k < nodes_a.size() && difference_.empty(); ++k)
-        compare(*nodes_a[k], *nodes_b[k]);
+      if (nodes_a.size() != nodes_b.size()) return false;
+      for (std::size_t k = 0; k < nodes_a.size(); ++k)
+        if (!compare(*nodes_a[k], *nodes_b[k])) return false;
     }
+    return true;
   }
 
   static bool same_tensor(const Tensor& a, const Tensor& b) {
@@ -97,28 +93,34 @@ class Comparison {
     return counterparts_.try_emplace(&a, &b).first->second == &b;
   }
 
-  void differ(const Node& a, const Node& b) {
-    difference_ = fmt::format("'{}' ({}) is '{}' ({}) on the other, or has other inputs or sizes",
-                              a.name, a.op->name, b.name, b.op->name);
-  }
-
   std::vector<const Node*>& differing_;
   NodeMap counterparts_;
-  std::string difference_;
+  bool same_ = true;
 };
 
 // --- finding regions ---
 
 class RegionFinder {
  public:
-  explicit RegionFinder(const NeededNodes& nodes) : nodes_(nodes) {}
+  RegionFinder(const NeededNodes& needed, const LowerOptions& options)
+      : needed_(needed), options_(options) {}
 
   std::vector<RegionItem> run() {
     find_stages();
+    if (!have_same_collectives()) {
+      host_runs_collectives_ = true;
+      find_collectives();
+      find_stages();
+    }
     std::vector<RegionItem> items;
-    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-      for (const Node* node : stages_[stage].others) items.push_back({.node = node});
-      add_regions(stages_[stage].by_device, items);
+    for (const Stage& stage : stages_) {
+      for (const Node* node : stage.others)
+        if (!is_host_collective(*node)) items.push_back({.node = node});
+      for (const Node* node : stage.others)
+        if (is_host_collective(*node) && node->member->rank == 0)
+          items.push_back(
+              {.node = nullptr, .region = nullptr, .collective = collective_of_.at(node)});
+      add_regions(stage.by_device, items);
     }
     return items;
   }
@@ -131,29 +133,73 @@ class RegionFinder {
   };
 
   Device& device_of(const Node& node) const {
-    return *nodes_.devices[static_cast<std::size_t>(node.id)];
+    return *options_.devices[static_cast<std::size_t>(node.id)];
   }
-  bool is_compiled(const Node& node) const {
+  bool on_compiled_device(const Node& node) const {
     return !is_source(*node.op) && runs_compiled(device_of(node));
   }
+  bool is_host_collective(const Node& node) const {
+    return host_runs_collectives_ && node.member && on_compiled_device(node);
+  }
+  bool is_compiled(const Node& node) const {
+    return on_compiled_device(node) && !is_host_collective(node);
+  }
   bool is_fed(const Node::Input& tensor) const {
-    return std::find(nodes_.feeds.begin(), nodes_.feeds.end(), tensor) != nodes_.feeds.end();
+    return std::find(options_.feeds.begin(), options_.feeds.end(), tensor) != options_.feeds.end();
+  }
+
+  // The k-th collective of each rank of a group, by the node of each rank.
+  void find_collectives() {
+    std::map<const CollectiveGroup*, std::map<int, std::vector<const Node*>>> ranks_of;
+    for (const auto& node : needed_.graph().nodes())
+      if (needed_.contains(*node) && is_host_collective(*node))
+        ranks_of[node->member->group.get()][node->member->rank].push_back(node.get());
+    for (const auto& [group, ranks] : ranks_of)
+      for (std::size_t k = 0; k < ranks.at(0).size(); ++k) {
+        std::vector<const Node*> together;
+        for (const auto& [rank, nodes] : ranks)
+          if (k < nodes.size()) together.push_back(nodes[k]);
+        if (together.size() != static_cast<std::size_t>(group->size()))
+          fail<UnimplementedError>(
+              "[{}] '{}': the replicas of a compiled step have other numbers of collectives",
+              together[0]->op->name, together[0]->name);
+        for (const Node* node : together) collective_of_[node] = together;
+      }
+  }
+
+  // The stages, until all ranks of a host collective are in the same one.
+  void find_stages() {
+    for (;;) {
+      stages_.clear();
+      const std::vector<std::size_t> stage_of = stages_of_nodes();
+      bool together = true;
+      for (const auto& [node, ranks] : collective_of_)
+        for (const Node* other : ranks) {
+          std::size_t& least = least_stage_[node];
+          const std::size_t stage = stage_of[static_cast<std::size_t>(other->id)];
+          together = together && stage_of[static_cast<std::size_t>(node->id)] >= stage;
+          least = std::max(least, stage);
+        }
+      if (together) return;
+    }
   }
 
   // The first stage in which a node can be: after all that it uses. A variable is used in program
   // order.
-  void find_stages() {
+  std::vector<std::size_t> stages_of_nodes() {
     const std::unordered_set<const Node*> constants = constants_of_others();
-    std::vector<std::size_t> stage_of(nodes_.graph.nodes().size(), 0);
+    std::vector<std::size_t> stage_of(needed_.graph().nodes().size(), 0);
     std::map<const Node*, std::size_t> last_use;  // by handle
-    for (const auto& node : nodes_.graph.nodes()) {
-      if (!is_needed(*node) || (node->op == &kConst && constants.count(node.get()) == 0)) continue;
+    for (const auto& node : needed_.graph().nodes()) {
+      if (!needed_.contains(*node) || (node->op == &kConst && constants.count(node.get()) == 0))
+        continue;
       const bool compiled = is_compiled(*node);
-      std::size_t stage = 0;
+      const auto least = least_stage_.find(node.get());
+      std::size_t stage = least == least_stage_.end() ? 0 : least->second;
       const auto after = [&](const Node& other) {
         const bool same_region =
             compiled && is_compiled(other) && &device_of(*node) == &device_of(other);
-        const bool waits = is_compiled(other) && !same_region;
+        const bool waits = (is_compiled(other) && !same_region) || is_host_collective(other);
         stage = std::max(stage, stage_of[static_cast<std::size_t>(other.id)] + (waits ? 1 : 0));
       };
       for (const Node::Input& input : node->inputs) {
@@ -167,18 +213,15 @@ class RegionFinder {
       stage_of[static_cast<std::size_t>(node->id)] = stage;
       add_to_stage(stage, *node, compiled);
     }
-  }
-
-  bool is_needed(const Node& node) const {
-    return nodes_.needed[static_cast<std::size_t>(node.id)];
+    return stage_of;
   }
 
   // The constants that something outside of regions uses.
   std::unordered_set<const Node*> constants_of_others() const {
     std::unordered_set<const Node*> found;
-    for (const Node::Input& fetch : nodes_.fetches) found.insert(fetch.node);
-    for (const auto& node : nodes_.graph.nodes())
-      if (is_needed(*node) && !is_compiled(*node))
+    for (const Node::Input& fetch : options_.fetches) found.insert(fetch.node);
+    for (const auto& node : needed_.graph().nodes())
+      if (needed_.contains(*node) && !is_compiled(*node))
         for (const Node::Input& input : node->inputs) found.insert(input.node);
     return found;
   }
@@ -210,55 +253,67 @@ class RegionFinder {
     return 0;
   }
 
-  void add_regions(const std::map<Device*, std::vector<const Node*>>& by_device,
-                   std::vector<RegionItem>& items) const {
-    if (by_device.empty()) return;
-    std::vector<std::pair<Device*, const std::vector<const Node*>*>> replicas;
-    std::size_t ranks = 0;
-    for (const auto& [device, nodes] : by_device) {
-      replicas.emplace_back(device, &nodes);
-      ranks = std::max(ranks, group_size(nodes));
-    }
+  using Replicas = std::vector<std::pair<Device*, const std::vector<const Node*>*>>;
+
+  // In the order of their ranks, else of their devices.
+  static Replicas replicas_of(const std::map<Device*, std::vector<const Node*>>& by_device) {
+    Replicas replicas;
+    for (const auto& [device, nodes] : by_device) replicas.emplace_back(device, &nodes);
     std::sort(replicas.begin(), replicas.end(), [](const auto& a, const auto& b) {
       return std::pair(rank_of(*a.second), a.first->index()) <
              std::pair(rank_of(*b.second), b.first->index());
     });
-    auto all = std::make_shared<RegionNodes>();
-    std::string difference;
+    return replicas;
+  }
+
+  // The region of these replicas; null if they differ.
+  static std::shared_ptr<RegionNodes> region_of(const Replicas& replicas) {
+    auto region = std::make_shared<RegionNodes>();
     for (const auto& [device, nodes] : replicas) {
-      Comparison comparison(*replicas[0].second, *nodes, all->differing);
-      if (difference.empty()) difference = comparison.difference();
-      all->devices.push_back(device);
-      all->nodes.push_back(*nodes);
-      all->counterparts.push_back(std::move(comparison.counterparts()));
+      Comparison comparison(*replicas[0].second, *nodes, region->differing);
+      if (!comparison.same()) return nullptr;
+      region->devices.push_back(device);
+      region->nodes.push_back(*nodes);
+      region->counterparts.push_back(std::move(comparison.counterparts()));
     }
-    if (ranks > 0 && difference.empty() && ranks != replicas.size())
-      difference = fmt::format("only {} of {} replicas run it", replicas.size(), ranks);
-    if (difference.empty()) {
+    return region;
+  }
+
+  // Whether the replicas are the same, with all ranks, wherever there are collectives.
+  bool have_same_collectives() const {
+    return std::ranges::all_of(stages_, [](const Stage& stage) {
+      std::size_t ranks = 0;
+      for (const auto& [device, nodes] : stage.by_device)
+        ranks = std::max(ranks, group_size(nodes));
+      return ranks == 0 ||
+             (ranks == stage.by_device.size() && region_of(replicas_of(stage.by_device)));
+    });
+  }
+
+  static void add_regions(const std::map<Device*, std::vector<const Node*>>& by_device,
+                          std::vector<RegionItem>& items) {
+    if (by_device.empty()) return;
+    const Replicas replicas = replicas_of(by_device);
+    if (auto all = region_of(replicas)) {
       items.push_back({.node = nullptr, .region = std::move(all)});
       return;
     }
-    if (ranks > 0)
-      fail<UnimplementedError>(
-          "[{}] the replicas of a compiled step must run the same operations on tensors of the "
-          "same shapes: {}",
-          replicas[0].first->full_name(), difference);
-    for (const auto& [device, nodes] : replicas) {
-      auto single = std::make_shared<RegionNodes>();
-      Comparison comparison(*nodes, *nodes, single->differing);
-      single->devices.push_back(device);
-      single->nodes.push_back(*nodes);
-      single->counterparts.push_back(std::move(comparison.counterparts()));
-      items.push_back({.node = nullptr, .region = std::move(single)});
-    }
+    for (const auto& replica : replicas)
+      items.push_back({.node = nullptr, .region = region_of({replica})});
   }
 
-  const NeededNodes& nodes_;
+  const NeededNodes& needed_;
+  const LowerOptions& options_;
+  bool host_runs_collectives_ = false;
+  std::map<const Node*, std::vector<const Node*>> collective_of_;  // the nodes of all ranks
+  std::map<const Node*, std::size_t> least_stage_;                 // of host collectives
   std::vector<Stage> stages_;
 };
 
 }  // namespace
 
-std::vector<RegionItem> find_regions(const NeededNodes& nodes) { return RegionFinder(nodes).run(); }
+std::vector<RegionItem> find_regions(const NeededNodes& needed, const LowerOptions& options) {
+  return RegionFinder(needed, options).run();
+}
 
 }  // namespace tandem

@@ -13,12 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "graph/graph.h"
+#include "graph/needed_nodes.h"
 #include "graph/stablehlo/module.h"
 
 namespace tandem {
-
-struct Value;  // graph/block.h
 
 // The nodes of a region, by replica. Node i of a replica corresponds to node i of the others.
 struct RegionNodes {
@@ -30,23 +28,17 @@ struct RegionNodes {
   std::vector<const Node*> differing;  // constants of the first replica that differ in others
 };
 
-// Nodes in an order in which they can be lowered: single ones, and regions.
+// Nodes in an order in which they can be lowered: a single one, a region, or a collective that the
+// host runs.
 struct RegionItem {
   const Node* node = nullptr;
-  std::shared_ptr<const RegionNodes> region;  // if `node` is null
+  std::shared_ptr<const RegionNodes> region{};
+  std::vector<const Node*> collective{};  // the node of each rank
 };
 
-// The part of a graph that a program runs.
-struct NeededNodes {
-  const GraphImpl& graph;
-  std::vector<bool> needed;  // by id
-  std::span<Device* const> devices;
-  std::span<const Node::Input> feeds, fetches;
-};
-
-// Orders the needed nodes of a graph. Throws UnimplementedError if replicas with collectives
-// differ; the message has the first difference.
-std::vector<RegionItem> find_regions(const NeededNodes& nodes);
+// Orders the needed nodes of a graph. If replicas with collectives differ, as they do for a last
+// batch that does not divide evenly, the host runs the collectives between their regions.
+std::vector<RegionItem> find_regions(const NeededNodes& needed, const LowerOptions& options);
 
 // Whether a device runs compiled regions.
 bool runs_compiled(const Device& device);
@@ -87,7 +79,8 @@ struct LoweredRegion {
 // Lowers a region. `value_on`: the value of a tensor on a device, for a node. Adds the sizes that it
 // infers. Throws what stablehlo::lower_module() throws.
 using ValueOn = std::function<Value&(const Node::Input& tensor, Device& device, const Node& user)>;
-LoweredRegion lower_region(const NeededNodes& nodes, std::shared_ptr<const RegionNodes> region,
-                           KnownSizes& sizes, const ValueOn& value_on);
+LoweredRegion lower_region(const NeededNodes& needed, const LowerOptions& options,
+                           std::shared_ptr<const RegionNodes> region, KnownSizes& sizes,
+                           const ValueOn& value_on);
 
 }  // namespace tandem

@@ -73,7 +73,7 @@ void add_devices(const Block& block, std::vector<const Device*>& devices) {
       devices.push_back(device);
   };
   for (const auto& operation : block.operations) {
-    if (operation->region) continue;
+    if (operation->region || operation->host_collective) continue;
     if (!operation->control) {
       add(operation->device);
       continue;

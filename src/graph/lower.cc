@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -8,32 +7,12 @@
 #include "graph/block.h"
 #include "graph/compiled_region.h"
 #include "graph/graph.h"
+#include "graph/host_collective.h"
 #include "graph/lower_body.h"
+#include "graph/needed_nodes.h"
 #include "graph/structural_ops.h"
 
 namespace tandem {
-
-Value& Block::add_value(const TensorSpec& spec, Device& device, Value::Kind kind) {
-  Value& value = *values.emplace_back(std::make_unique<Value>());
-  value.spec = spec;
-  value.device = &device;
-  value.kind = kind;
-  return value;
-}
-
-const OpDef kCopy = {.name = "_Copy"};
-
-bool BlockOperation::mutates(std::size_t input) const {
-  if (control) return control->writes[input];
-  if (region) return region->writes[input];
-  return input < 32 ? (op->mutated_inputs >> input & 1u) != 0 : op->mutated_inputs == kAllTensors;
-}
-
-bool BlockOperation::does_as(const BlockOperation& other) const {
-  if (op != other.op) return false;
-  if (!attrs || !other.attrs) return !attrs && !other.attrs;  // attributes without fields are null
-  return op->attrs().equal(attrs.get(), other.attrs.get());
-}
 
 namespace {
 
@@ -43,66 +22,23 @@ class Lowering {
       : graph_(graph),
         options_(options),
         sizes_(options.sizes ? *options.sizes : KnownSizes()),
-        needed_(graph.nodes().size(), false),
-        last_use_(graph.nodes().size()),
+        needed_(graph, options),
         values_(graph.nodes().size()) {
     sizes_.set_count(graph.sizes().count());
   }
 
   Block run() {
-    mark_needed();
     bind_feeds();
     lower_nodes();
     for (const Node::Input& fetch : options_.fetches) block_.fetches.push_back(fetched(fetch));
     if (options_.sizes) *options_.sizes = sizes_;
-    check_total();
+    check_total_bytes(block_);
     return std::move(block_);
   }
 
  private:
-  // Checks for overflow here, so that the memory plan can add sizes.
-  void check_total() const {
-    constexpr std::size_t kMostBytes = std::numeric_limits<std::size_t>::max() / 2;
-    std::size_t total = 0;
-    for (const auto& value : block_.values) {
-      const std::size_t bytes = value->bytes();
-      if (bytes > kMostBytes - total)
-        fail<ResourceExhaustedError>(
-            "[Graph] the values of a program have more bytes than can be addressed; one has shape "
-            "{} and dtype {}",
-            value->spec.shape.to_string(), name_of(value->spec.dtype));
-      total += bytes;
-    }
-  }
-
   bool is_fed(const Node::Input& tensor) const {
     return std::find(options_.feeds.begin(), options_.feeds.end(), tensor) != options_.feeds.end();
-  }
-
-  void need(const Node& node) { needed_[static_cast<std::size_t>(node.id)] = true; }
-  int& last_use(const Node::Input& tensor) {
-    auto& uses = last_use_[static_cast<std::size_t>(tensor.node->id)];
-    uses.resize(tensor.node->outputs.size(), -1);
-    return uses[static_cast<std::size_t>(tensor.output)];
-  }
-
-  // From the last node to the first, because inputs have smaller ids.
-  void mark_needed() {
-    for (const Node::Input& fetch : options_.fetches) {
-      if (!is_fed(fetch)) need(*fetch.node);
-      last_use(fetch) = std::numeric_limits<int>::max();
-    }
-    for (const Node* target : options_.targets) need(*target);
-    for (auto node = graph_.nodes().rbegin(); node != graph_.nodes().rend(); ++node) {
-      if (options_.all_updates && has_effects(**node)) need(**node);
-      if (!needed_[static_cast<std::size_t>((*node)->id)]) continue;
-      for (const Node::Input& input : (*node)->inputs) {
-        if (!is_fed(input)) need(*input.node);
-        last_use(input) = std::max(last_use(input), (*node)->id);
-      }
-      for (const Node* control : (*node)->control_inputs) need(*control);
-      if ((*node)->control && (*node)->control->needs_record()) need(*(*node)->control->forward);
-    }
   }
 
   void bind_feeds() {
@@ -139,17 +75,40 @@ class Lowering {
                                       [](const Device* device) { return runs_compiled(*device); });
     if (!compiled) {
       for (const auto& node : graph_.nodes())
-        if (needed_[static_cast<std::size_t>(node->id)]) lower_node(*node);
+        if (needed_.contains(*node)) lower_node(*node);
       return;
     }
-    const NeededNodes nodes{graph_, needed_, options_.devices, options_.feeds, options_.fetches};
-    for (const RegionItem& item : find_regions(nodes))
-      item.node ? lower_node(*item.node) : add_region(nodes, item.region);
+    for (const RegionItem& item : find_regions(needed_, options_)) {
+      if (item.node) lower_node(*item.node);
+      if (item.region) add_region(item.region);
+      if (!item.collective.empty()) add_host_collective(item.collective);
+    }
   }
 
-  void add_region(const NeededNodes& nodes, const std::shared_ptr<const RegionNodes>& region) {
+  // `ranks`: the node of each rank.
+  void add_host_collective(const std::vector<const Node*>& ranks) {
+    BlockOperation& operation = *block_.operations.emplace_back(std::make_unique<BlockOperation>());
+    operation.op = &kHostCollective;
+    operation.device = options_.devices[static_cast<std::size_t>(ranks[0]->id)];
+    operation.name = ranks[0]->name;
+    auto collective = std::make_shared<HostCollective>();
+    collective->op = ranks[0]->op;
+    collective->attrs = sizes_.fill_in(*ranks[0]->op, ranks[0]->attrs);
+    collective->num_ranks = ranks.size();
+    operation.host_collective = std::move(collective);
+    for (const Node* node : ranks) {
+      Device& device = *options_.devices[static_cast<std::size_t>(node->id)];
+      for (const Node::Input& input : node->inputs)
+        operation.inputs.push_back(&on_device(value_of(input), device, *node));
+      for (const TensorSpec& output : node->outputs)
+        values_[static_cast<std::size_t>(node->id)].push_back(
+            &computed(operation, {output.dtype, sizes_(output.shape)}, device));
+    }
+  }
+
+  void add_region(const std::shared_ptr<const RegionNodes>& region) {
     LoweredRegion lowered =
-        lower_region(nodes, region, sizes_,
+        lower_region(needed_, options_, region, sizes_,
                      [this](const Node::Input& tensor, Device& device, const Node& user) -> Value& {
                        return on_device(value_of(tensor), device, user);
                      });
@@ -374,8 +333,9 @@ class Lowering {
   }
   void keep_reads_of(Value& memory, const Node& writer) {
     for (const Node::Input& read : std::exchange(reads_[&memory.root()], {})) {
-      if (last_use(read) < writer.id) continue;
-      if (last_use(read) == writer.id && !reads_what_it_writes(writer, read, memory)) continue;
+      if (needed_.last_use(read) < writer.id) continue;
+      if (needed_.last_use(read) == writer.id && !reads_what_it_writes(writer, read, memory))
+        continue;
       Value*& value = values_[static_cast<std::size_t>(read.node->id)][0];
       value = &copy(*value, *value->device, read.node->name + "/kept");
     }
@@ -458,8 +418,7 @@ class Lowering {
   const GraphImpl& graph_;
   const LowerOptions& options_;
   KnownSizes sizes_;
-  std::vector<bool> needed_;
-  std::vector<std::vector<int>> last_use_;   // of each output: the id of its last consumer
+  NeededNodes needed_;
   std::vector<std::vector<Value*>> values_;  // of each node
   std::vector<Value*> fed_;
   std::map<std::pair<Value*, Device*>, Value*> moved_;

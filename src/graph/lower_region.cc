@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "graph/block.h"
 #include "graph/compiled_region.h"
 #include "graph/structural_ops.h"
 
@@ -10,9 +9,9 @@ namespace {
 
 class RegionLowering {
  public:
-  RegionLowering(const NeededNodes& nodes, std::shared_ptr<const RegionNodes> region,
-                 const ValueOn& value_on)
-      : nodes_(nodes), region_(std::move(region)), value_on_(value_on) {}
+  RegionLowering(const NeededNodes& needed, const LowerOptions& options,
+                 std::shared_ptr<const RegionNodes> region, const ValueOn& value_on)
+      : needed_(needed), options_(options), region_(std::move(region)), value_on_(value_on) {}
 
   LoweredRegion run(KnownSizes& sizes) {
     lowered_.region = std::make_shared<CompiledRegion>();
@@ -48,9 +47,9 @@ class RegionLowering {
   void find_fetches() {
     std::unordered_set<const Node*> inside;
     for (const auto& nodes : region_->nodes) inside.insert(nodes.begin(), nodes.end());
-    std::vector<Node::Input> used(nodes_.fetches.begin(), nodes_.fetches.end());
-    for (const auto& node : nodes_.graph.nodes())
-      if (nodes_.needed[static_cast<std::size_t>(node->id)] && inside.count(node.get()) == 0)
+    std::vector<Node::Input> used(options_.fetches.begin(), options_.fetches.end());
+    for (const auto& node : needed_.graph().nodes())
+      if (needed_.contains(*node) && inside.count(node.get()) == 0)
         used.insert(used.end(), node->inputs.begin(), node->inputs.end());
     const auto is_used = [&](const Node::Input& tensor) {
       return std::find(used.begin(), used.end(), tensor) != used.end();
@@ -78,7 +77,7 @@ class RegionLowering {
     };
     for (std::size_t i = 0; i < feeds_.size(); ++i)
       options.feed_specs.push_back(value_on_(feeds_[i], *region_->devices[0], *users_[i]).spec);
-    lowered_.region->module = stablehlo::lower_module(nodes_.graph, options);
+    lowered_.region->module = stablehlo::lower_module(needed_.graph(), options);
   }
 
   Node::Input counterpart(std::size_t replica, const Node::Input& tensor) const {
@@ -115,7 +114,8 @@ class RegionLowering {
       made.output_of.push_back(made.input_of[parameter]);
   }
 
-  const NeededNodes& nodes_;
+  const NeededNodes& needed_;
+  const LowerOptions& options_;
   std::shared_ptr<const RegionNodes> region_;
   const ValueOn& value_on_;
   std::vector<Node::Input> feeds_, fetches_;  // of the first replica
@@ -125,9 +125,10 @@ class RegionLowering {
 
 }  // namespace
 
-LoweredRegion lower_region(const NeededNodes& nodes, std::shared_ptr<const RegionNodes> region,
-                           KnownSizes& sizes, const ValueOn& value_on) {
-  return RegionLowering(nodes, std::move(region), value_on).run(sizes);
+LoweredRegion lower_region(const NeededNodes& needed, const LowerOptions& options,
+                           std::shared_ptr<const RegionNodes> region, KnownSizes& sizes,
+                           const ValueOn& value_on) {
+  return RegionLowering(needed, options, std::move(region), value_on).run(sizes);
 }
 
 }  // namespace tandem

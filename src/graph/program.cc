@@ -14,6 +14,7 @@
 #include "graph/arena_parts.h"
 #include "graph/collective.h"
 #include "graph/control_step.h"
+#include "graph/host_collective.h"
 #include "graph/lanes.h"
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
@@ -150,6 +151,7 @@ struct Program::Impl final : BodyProgram {
   std::unique_ptr<LoneStep> lone_step(const BlockOperation& operation, ProgramStep& step,
                                       LaneTeam& team) const {
     if (operation.region) return std::make_unique<RegionStep>(operation, step);
+    if (operation.host_collective) return std::make_unique<HostCollectiveStep>(operation, step);
     return std::make_unique<ControlStep>(operation, step, body_builder(team));
   }
 

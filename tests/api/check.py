@@ -292,6 +292,19 @@ def check_parameter_server(build, options):
     expect(len(losses) == 1 and float(losses[0]) < 0.1, "the loss is below 0.1", out, err)
 
 
+def check_tpu(build, options):
+    plugin = pathlib.Path(os.environ.get("TANDEM_PJRT_PLUGIN") or options.plugin)
+    if not plugin.exists():
+        if "pjrt" in os.environ.get("TANDEM_CI_EXPECTS", "").split(","):
+            sys.exit("pjrt is missing, and TANDEM_CI_EXPECTS says that this machine has it")
+        print("there is no PJRT plug-in on this machine")
+        sys.exit(SKIPPED)
+    out, err = run(build / "12_tpu", [str(plugin)])
+    replicas, accuracy = out.splitlines()
+    expect(replicas == "4", "four replicas are in sync", out, err)
+    expect(float(accuracy) > 0.9, "accuracy above 0.9", out, err)
+
+
 def check_train_and_evaluate(build, options):
     """Under the launcher two workers train and a third task evaluates. Alone, a second run has nothing left to train."""
     command, before = [], ""
@@ -323,6 +336,7 @@ def check_twins(build, options):
         run(build.resolve() / "09_one_device", cwd=work)
         expect(len(weights_of(pathlib.Path(work, "ddp.safetensors"))) == 4, "09_one_device saves four tensors")
         run(build.resolve() / "10_one_device", cwd=work)
+        run(build.resolve() / "12_one_device", cwd=work)
         run(build.resolve() / "06_one_device", cwd=work)
         run(build.resolve() / "06_multi_worker", cwd=other)
         expect(weights_of(pathlib.Path(work, "multi_worker.safetensors"))
@@ -371,7 +385,7 @@ CHECKS = {"devices": check_devices, "session_towers": check_session_towers, "mem
           "mixed_precision": check_mixed_precision, "fit_mirrored": check_fit_mirrored,
           "custom_loop": check_custom_loop, "multi_worker": check_multi_worker,
           "train_and_evaluate": check_train_and_evaluate, "process_groups": check_process_groups, "ddp": check_ddp,
-          "parameter_server": check_parameter_server, "twins": check_twins}
+          "parameter_server": check_parameter_server, "tpu": check_tpu, "twins": check_twins}
 
 
 def main():
@@ -383,6 +397,7 @@ def main():
     parser.add_argument("--fake-cuda")
     parser.add_argument("--mnist", type=pathlib.Path)
     parser.add_argument("--synthetic", action="store_true")
+    parser.add_argument("--plugin")
     parser.add_argument("--launcher")
     parser.add_argument("--ranks", type=int, default=2)
     options = parser.parse_args()

@@ -13,7 +13,7 @@ import re
 import sys
 
 LIMIT = 10
-TWINS = {"04", "06", "09", "10"}
+TWINS = {"04", "06", "09", "10", "12"}
 UNTIL = {"10": "td::Tensor mean = hvd::allreduce("}
 
 
