@@ -90,12 +90,17 @@ struct RegionStep::Impl {
     return static_cast<std::byte*>(step.context.inputs[static_cast<int>(index)].data);
   }
 
-  Arguments arguments(std::size_t replica) const {
+  // Whether the program writes its result into the parameter's memory.
+  bool is_taken(std::size_t replica, std::size_t parameter) const {
+    return region.module.parameters[parameter].kind == Kind::kVariable &&
+           region.writes[region.replicas[replica].input_of[parameter]];
+  }
+
+  void add_arguments(std::size_t replica, Arguments& given) const {
     const stablehlo::Module& module = region.module;
     const stablehlo::NodeOfReplica node_of = [&](const Node& node) -> const Node& {
       return region.node_of(replica, node);
     };
-    Arguments given;
     for (std::size_t i = 0; i < module.parameters.size(); ++i) {
       const stablehlo::Parameter& parameter = module.parameters[i];
       const TensorSpec& spec = parameter.spec;
@@ -106,7 +111,7 @@ struct RegionStep::Impl {
           break;
         case Kind::kVariable:
           given.push_back(
-              region.writes[region.replicas[replica].input_of[i]]
+              is_taken(replica, i)
                   ? device(replica).contents().take(input(replica, i), spec.dtype, spec.shape)
                   : device(replica).contents().buffer(input(replica, i), spec.dtype, spec.shape));
           break;
@@ -125,14 +130,31 @@ struct RegionStep::Impl {
           break;
       }
     }
-    return given;
+  }
+
+  // Puts the variables back that add_arguments() has taken. If the plug-in has used up their memory
+  // nevertheless, reading them is its error.
+  void give_back(const std::vector<Arguments>& given) const {
+    for (std::size_t replica = 0; replica < given.size(); ++replica)
+      for (std::size_t i = 0; i < given[replica].size(); ++i)
+        if (is_taken(replica, i))
+          device(replica).contents().set(input(replica, i), given[replica][i]);
+  }
+
+  std::vector<Arguments> start() const {
+    std::vector<Arguments> given(region.replicas.size());
+    try {
+      for (std::size_t replica = 0; replica < given.size(); ++replica)
+        add_arguments(replica, given[replica]);
+      return executable->run(given);
+    } catch (...) {
+      give_back(given);
+      throw;
+    }
   }
 
   void run() {
-    std::vector<Arguments> given;
-    for (std::size_t replica = 0; replica < region.replicas.size(); ++replica)
-      given.push_back(arguments(replica));
-    const auto results = executable->run(std::move(given));
+    const std::vector<Arguments> results = start();
     for (std::size_t replica = 0; replica < results.size(); ++replica) {
       const std::size_t fetches = region.module.fetches.size();
       for (std::size_t i = 0; i < results[replica].size(); ++i) {

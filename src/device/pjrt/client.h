@@ -51,8 +51,8 @@ class Buffer {
   virtual DType dtype() const = 0;
   virtual const Shape& shape() const = 0;
   virtual int device() const = 0;  // index in Client::devices()
-  // Copies the elements to host memory, in row-major order. Waits for them; throws the error of what
-  // computes them. `bytes`: at least those of the elements.
+  // Copies the elements to host memory, in row-major order. Waits for them; throws the error of
+  // what computes them. `bytes`: at least those of the elements.
   virtual void to_host(void* host, std::size_t bytes) = 0;
   // A copy on another device of the client.
   virtual std::shared_ptr<Buffer> copy_to(int device) = 0;
@@ -71,9 +71,10 @@ class Executable {
   using Buffers = std::vector<std::shared_ptr<Buffer>>;
   // Starts the program on its devices. `arguments`: by replica, by parameter. The results, by
   // replica and output, may not be computed yet. A parameter with tf.aliasing_output takes the
-  // memory of its argument if nothing else refers to the buffer; the caller gives up such a buffer.
-  // Throws InvalidArgumentError for arguments of other counts, types or devices.
-  virtual std::vector<Buffers> run(std::vector<Buffers> arguments) = 0;
+  // memory of its argument if nothing but `arguments` refers to the buffer. Such a buffer cannot
+  // be used again, unless the call throws. Throws InvalidArgumentError for arguments of other
+  // counts, types or devices.
+  virtual std::vector<Buffers> run(const std::vector<Buffers>& arguments) = 0;
   virtual CompiledMemory memory() const = 0;
   // Floating-point operations per run and replica; 0 if the plug-in does not tell.
   virtual double flops() const = 0;
@@ -99,11 +100,11 @@ class Client {
   virtual const std::vector<DeviceInfo>& devices() const = 0;
   // Nothing if the plug-in does not tell.
   virtual std::optional<MemoryStats> memory_stats(int device) const = 0;
-  // Copies elements in row-major order to a device. Does not wait: `keep` keeps them alive, unchanged,
-  // until the copy is complete.
+  // Copies elements in row-major order to a device. Does not wait: `keep` keeps them alive,
+  // unchanged, until the copy is complete.
   virtual std::shared_ptr<Buffer> from_host(const void* host, DType dtype, const Shape& shape,
                                             int device, std::shared_ptr<const void> keep) = 0;
-  // Compiles the text of a StableHLO module.
+  // Compiles a StableHLO module, in its textual form.
   virtual std::unique_ptr<Executable> compile(std::string_view module,
                                               const CompileOptions& options) = 0;
 };

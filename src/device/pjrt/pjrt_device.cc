@@ -153,7 +153,7 @@ void PjrtContents::set(std::byte* at, std::shared_ptr<pjrt::Buffer> buffer) {
 
 namespace {
 
-// Addresses without memory behind them: any access is an error.
+// Addresses that have no memory: any access is an error.
 class ReservedAddresses final : public RegionSource {
  public:
   void* take(std::size_t bytes) override {

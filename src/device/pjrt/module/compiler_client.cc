@@ -26,7 +26,7 @@ class CompiledProgram final : public Executable {
     static_cast<void>(api_.PJRT_Executable_Destroy(&args));
   }
 
-  std::vector<Buffers> run(std::vector<Buffers>) override { refuse("running a program"); }
+  std::vector<Buffers> run(const std::vector<Buffers>&) override { refuse("running a program"); }
   CompiledMemory memory() const override { return memory_of(api_, executable_); }
   double flops() const override { return flops_of(api_, executable_); }
 
@@ -37,8 +37,10 @@ class CompiledProgram final : public Executable {
 
 class CompilerClient final : public Client {
  public:
-  CompilerClient(const Plugin& plugin, const std::string& topology)
-      : api_(*plugin.api), info_(plugin.info) {
+  explicit CompilerClient(const Plugin& plugin) : api_(*plugin.api), info_(plugin.info) {}
+
+  // Apart from the constructor, so that a failure frees the topology.
+  void open(const std::string& topology) {
     if (!TANDEM_PJRT_HAS(api_, PJRT_TopologyDescription_Create) ||
         !TANDEM_PJRT_HAS(api_, PJRT_Compile))
       fail<UnimplementedError>("[PJRT] '{}' cannot compile for a topology", info_.path);
@@ -60,6 +62,7 @@ class CompilerClient final : public Client {
       devices_.push_back(describe(api_, devices.descriptions[i]));
   }
   ~CompilerClient() override {
+    if (!topology_) return;
     auto args = TANDEM_PJRT_ARGS(PJRT_TopologyDescription_Destroy);
     args.topology = topology_;
     static_cast<void>(api_.PJRT_TopologyDescription_Destroy(&args));
@@ -97,7 +100,9 @@ class CompilerClient final : public Client {
 }  // namespace
 
 std::shared_ptr<Client> make_compiler(const Plugin& plugin, const std::string& topology) {
-  return std::make_shared<CompilerClient>(plugin, topology);
+  auto client = std::make_shared<CompilerClient>(plugin);
+  client->open(topology);
+  return client;
 }
 
 }  // namespace tandem::pjrt

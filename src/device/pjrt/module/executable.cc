@@ -108,7 +108,10 @@ class PluginExecutable final : public Executable {
  public:
   PluginExecutable(std::shared_ptr<const PluginClient> client, PJRT_LoadedExecutable* handle,
                    const CompileOptions& options)
-      : client_(std::move(client)), api_(client_->api()), handle_(handle), options_(options) {
+      : client_(std::move(client)), api_(client_->api()), handle_(handle), options_(options) {}
+
+  // Apart from the constructor, so that a failure frees the handle.
+  void open() {
     auto args = TANDEM_PJRT_ARGS(PJRT_LoadedExecutable_GetExecutable);
     args.loaded_executable = handle_;
     check(api_, api_.PJRT_LoadedExecutable_GetExecutable(&args), "reading a compiled program");
@@ -132,7 +135,7 @@ class PluginExecutable final : public Executable {
     static_cast<void>(api_.PJRT_LoadedExecutable_Destroy(&args));
   }
 
-  std::vector<Buffers> run(std::vector<Buffers> arguments) override {
+  std::vector<Buffers> run(const std::vector<Buffers>& arguments) override {
     check_arguments(arguments);
     const std::vector<std::int64_t> kept = not_donated(arguments);
     const std::size_t replicas = options_.devices.size();
@@ -230,7 +233,9 @@ class PluginExecutable final : public Executable {
 std::unique_ptr<Executable> make_executable(std::shared_ptr<const PluginClient> client,
                                             PJRT_LoadedExecutable* handle,
                                             const CompileOptions& options) {
-  return std::make_unique<PluginExecutable>(std::move(client), handle, options);
+  auto executable = std::make_unique<PluginExecutable>(std::move(client), handle, options);
+  executable->open();
+  return executable;
 }
 
 }  // namespace tandem::pjrt

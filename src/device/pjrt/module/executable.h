@@ -10,14 +10,14 @@
 
 namespace tandem::pjrt {
 
-// A serialised CompileOptionsProto of XLA. Throws InvalidArgumentError for devices that are not among
-// `devices` or appear twice.
+// A serialised CompileOptionsProto of XLA. Throws InvalidArgumentError for devices that are not
+// among `devices` or appear twice.
 std::string compile_options_proto(const std::vector<DeviceInfo>& devices,
                                   const CompileOptions& options);
 // StableHLO text. Refers to `code`.
 PJRT_Program program_of(std::string& code);
 
-// What a plug-in tells of a compiled program.
+// These return what a plug-in tells of a compiled program.
 CompiledMemory memory_of(const PJRT_Api& api, PJRT_Executable* executable);
 double flops_of(const PJRT_Api& api, PJRT_Executable* executable);
 

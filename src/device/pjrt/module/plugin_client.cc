@@ -102,8 +102,9 @@ DeviceInfo describe_device(const PJRT_Api& api, PJRT_Device* device) {
 
 }  // namespace
 
-PluginClient::PluginClient(const Plugin& plugin, const Options& options)
-    : api_(*plugin.api), info_(plugin.info) {
+PluginClient::PluginClient(const Plugin& plugin) : api_(*plugin.api), info_(plugin.info) {}
+
+void PluginClient::open(const Options& options) {
   create(options);
   auto platform = TANDEM_PJRT_ARGS(PJRT_Client_PlatformName);
   platform.client = client_;
@@ -117,6 +118,7 @@ PluginClient::PluginClient(const Plugin& plugin, const Options& options)
 }
 
 PluginClient::~PluginClient() {
+  if (!client_) return;
   auto args = TANDEM_PJRT_ARGS(PJRT_Client_Destroy);
   args.client = client_;
   static_cast<void>(api_.PJRT_Client_Destroy(&args));
@@ -207,7 +209,11 @@ std::shared_ptr<Buffer> PluginClient::from_host(const void* host, DType dtype, c
   on_ready.event = args.done_with_host_buffer;
   on_ready.callback = release_host;
   on_ready.user_arg = kept.get();
-  check(api_, api_.PJRT_Event_OnReady(&on_ready), "waiting for a copy");
+  if (PJRT_Error* const error = api_.PJRT_Event_OnReady(&on_ready)) {
+    // The copy still reads the host memory.
+    await(api_, args.done_with_host_buffer, "waiting for a copy");
+    throw_error(api_, error, "waiting for a copy");
+  }
   static_cast<void>(kept.release());  // release_host() frees it
   return buffer;
 }

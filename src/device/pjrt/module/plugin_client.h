@@ -17,10 +17,13 @@ DeviceInfo describe(const PJRT_Api& api, PJRT_DeviceDescription* description);
 // Lives as long as its buffers and executables.
 class PluginClient final : public Client, public std::enable_shared_from_this<PluginClient> {
  public:
-  PluginClient(const Plugin& plugin, const Options& options);
+  explicit PluginClient(const Plugin& plugin);
   ~PluginClient() override;
   PluginClient(const PluginClient&) = delete;
   PluginClient& operator=(const PluginClient&) = delete;
+
+  // Creates the plug-in's client. Apart from the constructor, so that a failure frees it.
+  void open(const Options& options);
 
   const PluginInfo& plugin() const override { return info_; }
   const std::vector<DeviceInfo>& devices() const override { return devices_; }

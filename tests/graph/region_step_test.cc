@@ -1,0 +1,66 @@
+// Compiled regions whose plug-in fails while a program runs.
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "support/errors.h"
+#include "support/expects.h"
+#include "support/fake_pjrt.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+// The fake does not add: a program's result is its first argument.
+class FailingRegions : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    TANDEM_REQUIRE(*TANDEM_FAKE_PJRT_PLUGIN, "pjrt");
+    plugin = std::make_unique<testing::FakePlugin>();
+    config::load_pjrt_plugin(plugin->path);
+  }
+  static Variable variable_there() {
+    DeviceScope there("TPU:1");
+    return Variable(constant({1.0f, 2.0f, 3.0f}));
+  }
+
+  std::unique_ptr<testing::FakePlugin> plugin;
+};
+
+// The step takes the variable's memory; without a result, the variable has its old value.
+TEST_F(FailingRegions, VariablesKeepTheirValues) {
+  Variable variable = variable_there();
+  auto step = function([&] {
+    DeviceScope there("TPU:1");
+    variable.assign_add(ones({3}));
+  });
+  step();
+  for (const char* failing :
+       {"PJRT_LoadedExecutable_Execute", "PJRT_Client_BufferFromHostBuffer"}) {
+    // On the host only, so that the step has to upload it.
+    variable.assign(constant({4.0f, 5.0f, 6.0f}));
+    (*plugin)->fail_in(failing, 8);
+    const std::string error = testing::any_error_of([&] { step(); });
+    testing::expect_parts(error, {"ResourceExhaustedError: [PJRT] ", ": it fails"});
+    (*plugin)->failing.clear();
+    EXPECT_EQ(variable.value().to_vector<float>(), (std::vector<float>{4, 5, 6})) << failing;
+    step();
+  }
+}
+
+// A failure that is known later is thrown where a result is read.
+TEST_F(FailingRegions, ResultsReportFailures) {
+  auto step = function([](const Tensor& x) {
+    DeviceScope there("TPU:0");
+    return x + 1.0f;
+  });
+  const Tensor x = ones({3});
+  (*plugin)->fail_in("results", 13);
+  const std::string error = testing::any_error_of([&] { step(x).to_vector<float>(); });
+  testing::expect_parts(error, {"InternalError: [PJRT] copying a tensor to the host: it fails"});
+  (*plugin)->failing.clear();
+  EXPECT_EQ(step(x).to_vector<float>(), (std::vector<float>{1, 1, 1}));
+}
+
+}  // namespace
+}  // namespace tandem
