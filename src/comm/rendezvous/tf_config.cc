@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "core/env.h"
+#include "core/json_text.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -18,14 +18,6 @@ constexpr std::size_t kMaxTasks = 100'000;
 template <class... Args>
 [[noreturn]] void reject(fmt::format_string<Args...> format, Args&&... args) {
   throw InvalidArgumentError("[TF_CONFIG] " + fmt::format(format, std::forward<Args>(args)...));
-}
-
-// A value for messages: its beginning, with invalid UTF-8 replaced.
-std::string shown(const json& value) {
-  constexpr std::size_t kMost = 80;
-  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-  return text;
 }
 
 bool is_type(const std::string& name) {
@@ -122,18 +114,7 @@ const std::string& TfConfig::first_address() const {
 }
 
 TfConfig parse_tf_config(const std::string& text) {
-  constexpr int kMaxDepth = 8;  // far more than valid input has; limits the recursion of printing
-  bool deep = false;
-  const json root = json::parse(
-      text,
-      [&](int depth, json::parse_event_t, const json&) {
-        deep = deep || depth > kMaxDepth;
-        return !deep;
-      },
-      /*allow_exceptions=*/false);
-  if (deep) reject("expected JSON of the form that TensorFlow describes, got deeper nesting");
-  if (root.is_discarded()) reject("expected JSON, got '{}'", text);
-  if (!root.is_object()) reject("expected a JSON object, got {}", shown(root));
+  const json root = parse_json_variable("TF_CONFIG", text);
   TfConfig config;
   if (const auto cluster = root.find("cluster"); cluster != root.end())
     parse_cluster(*cluster, config);
