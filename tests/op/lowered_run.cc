@@ -155,9 +155,9 @@ void expect_lowered(const std::string& name, const Step& step, const Tensors& in
 }
 
 Tensor slope_of(const Tensor& result) {
-  // From -57 / 64 to 69 / 64, which all dtypes represent, so that the slopes are the same everywhere.
+  // From -57 / 64 to 63 / 64, which all dtypes represent, so that slopes are the same for each.
   const Tensor positions = range(0.0, static_cast<double>(result.size()));
-  const Tensor mixed = floor_mod(positions * 37.0, full({}, 64.0));
+  const Tensor mixed = floor_mod(positions * 37.0, full({}, 61.0));
   return cast(reshape((mixed * 2.0 - 57.0) / 64.0, result.shape()), result.dtype());
 }
 
