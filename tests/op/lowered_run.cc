@@ -133,12 +133,24 @@ void expect_near(const Tensor& got, const Tensor& expected, const LoweredOptions
   }
 }
 
+std::vector<InputSpec> signature_of(const Tensors& inputs, const LoweredOptions& options) {
+  std::vector<InputSpec> signature;
+  if (!options.traces_sizes) return signature;
+  for (const Tensor& input : inputs) {
+    Shape shape = input.shape();
+    if (shape.rank() > 0) shape.set(0, -1);
+    signature.push_back({shape, input.dtype()});
+  }
+  return signature;
+}
+
 }  // namespace
 
 void expect_lowered(const std::string& name, const Step& step, const Tensors& inputs,
                     const LoweredOptions& options) {
   pjrt::Client& client = client_of(options.plugin);
-  const auto on_cpu = function(step, {.name = name});
+  const auto on_cpu =
+      function(step, {.name = name, .input_signature = signature_of(inputs, options)});
   const detail::TracedCall call = on_cpu.trace(inputs);
   const Module module = lower(call, name);
   const std::unique_ptr<pjrt::Executable> executable = compile(client, module);

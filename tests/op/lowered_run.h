@@ -22,6 +22,7 @@ struct LoweredOptions {
   double ulps = 4.0;
   double sums = 32.0;
   int runs = 1;
+  bool traces_sizes = false;  // traces inputs of any sizes, which are known when it is lowered
   std::string plugin = first_plugin();
 };
 

@@ -259,6 +259,32 @@ TEST_F(LoweredSlow, Indices) {
   }
 }
 
+// Sequences and means depend on them.
+TEST_F(LoweredSlow, SizesThatTheTraceDoesNotKnow) {
+  expect_lowered("sizes",
+                 [](const Tensors& in) {
+                   const std::int64_t rows = in[0].shape()[0];
+                   return Tensors{range(rows), range(rows, {.dtype = float32}), zeros({rows, 2}),
+                                  reduce_mean(in[0]), nn::dropout(in[0], 0.4)};
+                 },
+                 {random::normal({7, 3})}, {.traces_sizes = true});
+}
+
+TEST_F(LoweredSlow, Sequences) {
+  expect_lowered("sequences",
+                 [](const Tensors&) {
+                   return Tensors{range(-3.0, 4.0, 0.3),
+                                  range(-3.0, 4.0, 0.3, {.dtype = bfloat16}),
+                                  range(200.0, 0.0, -7.0, {.dtype = uint8}),
+                                  range(5'000'000'000.0, 5'000'000'004.0, 1.0, {.dtype = int64}),
+                                  linspace(0.0, 1.0, 1),
+                                  linspace(0.1, 0.7, 2),
+                                  linspace(-1.0, 0.7, 3000),
+                                  linspace(-1.0, 0.7, 30, {.dtype = float64})};
+                 },
+                 {});
+}
+
 // --- random numbers ---
 
 // The random bits are the same. Numbers differ by functions of the plug-in, whose errors are
