@@ -12,6 +12,7 @@
 #include "core/env.h"
 #include "core/module.h"
 #include "device/physical_gpu.h"
+#include "graph/stablehlo/lowering.h"
 #include "op/cuda_kernels.h"
 #include "op/find_kernel.h"
 #include "support/expects.h"
@@ -41,25 +42,31 @@ std::set<std::string_view> on_cuda() {
 
 std::string page() {
   const std::set<std::string_view> cuda = on_cuda();
-  int count = 0, kernels = 0;
+  int count = 0, kernels = 0, lowerings = 0;
   std::string rows;
   for (const OpDef* op : all_ops()) {
     if ((op->traits & kView) != 0) continue;  // has no kernel
     const auto on_gpu = [op](bool there) { return there ? "yes" : op->gpu ? "" : "host"; };
     ++count;
     kernels += cuda.contains(op->name) ? 1 : 0;
-    rows += fmt::format(
-        "| {} | {} | {} | {} |\n", op->name, find_kernel(*op, DeviceBackend::kCpu) ? "yes" : "",
-        on_gpu(find_kernel(*op, DeviceBackend::kEmulatedGpu)), on_gpu(cuda.contains(op->name)));
+    const bool lowered = stablehlo::lowering_of(*op) != nullptr;
+    lowerings += lowered ? 1 : 0;
+    rows += fmt::format("| {} | {} | {} | {} | {} |\n", op->name,
+                        find_kernel(*op, DeviceBackend::kCpu) ? "yes" : "",
+                        on_gpu(find_kernel(*op, DeviceBackend::kEmulatedGpu)),
+                        on_gpu(cuda.contains(op->name)), lowered ? "yes" : "");
   }
   return fmt::format(
       "# Operations\n\n"
       "The table shows the backends that have a kernel for each operation. An operation without a "
       "kernel for GPUs runs on\nthe CPU ([devices.md](devices.md)). \"host\": the operation always "
-      "runs on the host, as in TensorFlow. The test\n`tests/op/backends_test.cc` makes this page, "
-      "and fails if it is out of date. CUDA has kernels for {} of {} operations.\n\n"
-      "| operation | CPU | emulated GPU | CUDA |\n| --- | --- | --- | --- |\n{}",
-      kernels, count, rows);
+      "runs on the host, as in TensorFlow. StableHLO: the\noperation has a lowering, so that "
+      "programs with it are compiled for TPUs and other devices of PJRT plug-ins. The test\n"
+      "`tests/op/backends_test.cc` makes this page, and fails if it is out of date.\nOf "
+      "{} operations, {} have CUDA kernels and {} have lowerings.\n\n"
+      "| operation | CPU | emulated GPU | CUDA | StableHLO |\n| --- | --- | --- | --- | --- "
+      "|\n{}",
+      count, kernels, lowerings, rows);
 }
 
 TEST(Backends, TheOperationsPageIsUpToDate) {

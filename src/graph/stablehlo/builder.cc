@@ -217,6 +217,10 @@ Value Builder::convert(const Value& x, Element element) {
   return add("convert", {&x, 1}, "", {element, x.shape()});
 }
 
+Value Builder::bitcast(const Value& x, Element element) {
+  return add("bitcast_convert", {&x, 1}, "", {element, x.shape()});
+}
+
 // --- shapes ---
 
 Value Builder::broadcast(const Value& x, const Shape& shape, const Axes& axes) {
@@ -311,6 +315,20 @@ Value Builder::scatter_add(const Value& x, const Value& indices, const Value& up
                          fmt::join(window_axes, ", "), axis, axis, indices.rank()),
              {&x.type, 1})
       .front();
+}
+
+Value Builder::dynamic_slice(const Value& x, std::span<const Value> begin, const Axes& sizes) {
+  std::vector<Value> operands = {x};
+  operands.insert(operands.end(), begin.begin(), begin.end());
+  return add("dynamic_slice", operands, fmt::format("slice_sizes = {}", array_text(sizes)),
+             {x.element(), Shape(std::span<const std::int64_t>(sizes))});
+}
+
+Value Builder::dynamic_update_slice(const Value& x, const Value& part,
+                                    std::span<const Value> begin) {
+  std::vector<Value> operands = {x, part};
+  operands.insert(operands.end(), begin.begin(), begin.end());
+  return add("dynamic_update_slice", operands, "", x.type);
 }
 
 // --- reductions ---

@@ -66,7 +66,7 @@ struct DotAxes {
 // The operands of binary functions have the same shape; nothing is broadcast unless said so.
 class Builder {
  public:
-  // The text so far. Nothing may be added after it.
+  // The operations so far, as MLIR. Nothing may be added after it.
   std::string take() { return std::move(text_); }
 
   // Any operation, in MLIR's generic form. `operation`: of StableHLO, or with a dialect
@@ -95,6 +95,8 @@ class Builder {
   Value compare(std::string_view direction, const Value& a, const Value& b);  // "LT"
   Value select(const Value& condition, const Value& a, const Value& b);
   Value convert(const Value& x, Element element);
+  // The same bits as elements of another type of that size.
+  Value bitcast(const Value& x, Element element);
   Value add(const Value& a, const Value& b) { return binary("add", a, b); }
   Value subtract(const Value& a, const Value& b) { return binary("subtract", a, b); }
   Value multiply(const Value& a, const Value& b) { return binary("multiply", a, b); }
@@ -120,6 +122,11 @@ class Builder {
   // The opposite: adds slices of `updates` to `x`. Slices that are out of range are ignored.
   Value scatter_add(const Value& x, const Value& indices, const Value& updates,
                     const Axes& window_axes, std::int64_t axis);
+
+  // The part of `x` of these sizes that begins at `begin`, a scalar of an integer type per axis; and
+  // `x` with such a part replaced. A begin is clamped so that the part is inside.
+  Value dynamic_slice(const Value& x, std::span<const Value> begin, const Axes& sizes);
+  Value dynamic_update_slice(const Value& x, const Value& part, std::span<const Value> begin);
 
   // Sums and other reductions over `axes`, which the result does not have. It accumulates in
   // the type of `x`.

@@ -300,6 +300,8 @@ class GraphLowering {
     std::string symbol = options_.name;
     for (char& c : symbol)
       if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+    if (symbol.empty() || std::isdigit(static_cast<unsigned char>(symbol[0])) != 0)
+      symbol.insert(0, 1, '_');
     module_.text = fmt::format(
         "module @{} attributes {{mhlo.num_replicas = {} : i32, mhlo.num_partitions = 1 : i32}} {{\n"
         "func.func public @main({}) -> ({}) {{\n{}{}\"func.return\"({}) : ({}) -> ()\n}}\n}}\n",

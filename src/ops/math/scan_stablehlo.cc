@@ -1,7 +1,8 @@
 // Positions, running sums and products, moments and sequences in StableHLO.
-#include <vector>
+#include <array>
 
 #include "ops/lowering_support.h"
+#include "ops/math/creation.h"
 #include "ops/math/reduce.h"
 
 namespace tandem::stablehlo {
@@ -108,25 +109,33 @@ void lower_all_finite(Context& c) {
   c.result(finite);
 }
 
-// --- sequences, which the host computes in double ---
+// --- sequences ---
 
-void lower_sequence(Context& c) {
-  const TensorSpec& spec = c.output();
-  std::vector<std::byte> elements(static_cast<std::size_t>(spec.shape.num_elements()) *
-                                  size_of(spec.dtype));
-  KernelContext kernel;
-  kernel.op = c.node().op;
-  kernel.attrs_data = c.node().attrs.get();
-  kernel.outputs.push_back({elements.data(), spec.dtype, spec.shape});
-  if (!elements.empty()) c.node().op->cpu_kernel(kernel);
-  c.result(c.build.literal(spec, elements.data()));
+// start + i step, computed in 64 bits as in the kernels.
+Expression sequence(Context& c) {
+  const auto& attrs = c.attrs<SequenceAttrs>();
+  const Element wide = is_floating(c.output().dtype) ? Element::kF64 : Element::kI64;
+  const Expression positions(c.build, c.build.iota({wide, c.output().shape}, 0));
+  return attrs.start + positions * attrs.step;
+}
+
+void lower_range(Context& c) { finish(c, sequence(c)); }
+
+void lower_linspace(Context& c) {
+  const auto& attrs = c.attrs<SequenceAttrs>();
+  const Expression numbers = sequence(c);
+  if (attrs.count < 2) return finish(c, numbers);
+  const Value last = numbers.like(attrs.last).value();
+  const Value others = c.build.slice(numbers.value(), {0}, {attrs.count - 1});
+  finish(c, c.build.concatenate(
+                std::array{others, c.build.slice(last, {attrs.count - 1}, {attrs.count})}, 0));
 }
 
 constexpr Lowering kLowerings[] = {
     {"AllFinite", lower_all_finite}, {"ArgMax", lower_arg_max},
     {"ArgMin", lower_arg_min},       {"Cumsum", lower_cumsum},
-    {"LinSpace", lower_sequence},    {"ProdGrad", lower_prod_grad},
-    {"Range", lower_sequence},       {"ScaledDistance", lower_scaled_distance},
+    {"LinSpace", lower_linspace},    {"ProdGrad", lower_prod_grad},
+    {"Range", lower_range},          {"ScaledDistance", lower_scaled_distance},
     {"Variance", lower_variance},
 };
 

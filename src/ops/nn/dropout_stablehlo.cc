@@ -3,8 +3,6 @@
 // replicas run one program.
 #include "ops/nn/dropout_stablehlo.h"
 
-#include <array>
-
 #include "ops/lowering_support.h"
 #include "ops/nn/dropout.h"
 #include "ops/random/philox_stablehlo.h"

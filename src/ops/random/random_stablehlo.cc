@@ -78,9 +78,7 @@ struct Direction {
   Expression cosine, sine;
 };
 Direction unit_vector(Context& c, const Expression& words) {
-  const Expression turned(
-      c.build, c.build.add("bitcast_convert", std::array{shift_left(c, words, 2).value()}, "",
-                           {Element::kI32, words.shape()}));
+  const Expression turned(c.build, c.build.bitcast(shift_left(c, words, 2).value(), Element::kI32));
   const Expression x = turned.as(Element::kF32) * static_cast<double>(0x1p-32f * 1.57079632679f);
   const Expression z = x * x;
   const Expression s = ((-1.9515295891e-4 * z + 8.3321608736e-3) * z - 1.6666654611e-1) * z * x + x;
@@ -160,32 +158,62 @@ void lower_bernoulli(Context& c) {
   finish_elements(c, (hit * static_cast<double>(ones.one)).value());
 }
 
-// The high half of the product of 64-bit numbers, from 32-bit parts.
-Expression high_product(Context& c, const Expression& bits, std::uint64_t count) {
-  const auto number = [&](std::uint64_t value) {
-    return Expression(c.build, c.build.integer(value, bits.value().type));
-  };
-  constexpr std::uint64_t kLow = 0xffff'ffffu;
-  const Expression high = shift_right(c, bits, 32), low = bits.binary("and", number(kLow));
-  const Expression b0 = number(count & kLow), b1 = number(count >> 32);
-  const Expression p01 = low * b1, p10 = high * b0;
-  const Expression carry = shift_right(c, low * b0, 32) + p01.binary("and", number(kLow)) +
-                           p10.binary("and", number(kLow));
-  return high * b1 + shift_right(c, p01, 32) + shift_right(c, p10, 32) + shift_right(c, carry, 32);
+// The high half of the product of 64-bit numbers, from 32-bit parts: random bits scaled to
+// [0, count), as random_below().
+Expression random_below(Context& c, const Expression& count, const Expression& bits) {
+  const Expression mask(c.build, c.build.integer(0xffff'ffffu, bits.value().type));
+  const auto low = [&](const Expression& x) { return x.binary("and", mask); };
+  const auto high = [&](const Expression& x) { return shift_right(c, x, 32); };
+  const Expression p01 = low(bits) * high(count), p10 = high(bits) * low(count);
+  const Expression carry = high(low(bits) * low(count)) + low(p01) + low(p10);
+  return high(bits) * high(count) + high(p01) + high(p10) + high(carry);
 }
 
 void lower_uniform_int(Context& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
-  const Value words = words_for(c, 2 * std::int64_t{kColumns});
-  const Expression below = high_product(c, joined(c, words), attrs.integers());
-  const Expression low(c.build,
-                       c.build.integer(static_cast<std::uint64_t>(attrs.low), below.value().type));
-  const Expression number(c.build, c.build.add("bitcast_convert", std::array{(low + below).value()},
-                                               "", {Element::kI64, below.shape()}));
-  finish_elements(c, number.value());
+  const Expression bits = joined(c, words_for(c, 2 * std::int64_t{kColumns}));
+  const auto number = [&](std::uint64_t value) {
+    return Expression(c.build, c.build.integer(value, bits.value().type));
+  };
+  const Expression result = number(static_cast<std::uint64_t>(attrs.low)) +
+                            random_below(c, number(attrs.integers()), bits);
+  finish_elements(c, c.build.bitcast(result.value(), Element::kI64));
 }
 
-void lower_permutation(Context& c) { c.refuse("its shuffle swaps elements one after the other"); }
+// The element that the kernel's shuffle swaps each element with: at most the element itself.
+Value swapped_positions(Context& c, std::int64_t count) {
+  const Value bits = rows(c, joined(c, words_for(c, kColumns)).value(), 0, 2).value();
+  const Value flat = c.build.reshape(bits, Shape{bits.shape().num_elements()});
+  const Expression mine(c.build, c.build.slice(flat, {0}, {count}));
+  const Expression positions(c.build, c.build.iota(mine.value().type, 0));
+  return c.build.bitcast(random_below(c, positions + 1.0, mine).value(), Element::kI64);
+}
+
+// The Fisher-Yates shuffle from the last element to the first, one swap after the other.
+void lower_permutation(Context& c) {
+  Builder& b = c.build;
+  const std::int64_t count = c.output().shape.num_elements();
+  const Value sorted = b.iota(c.output(), 0);
+  if (count < 2) return c.result(sorted);
+  const Type index(Element::kI64, Shape::scalar());
+  const std::array start = {b.constant(static_cast<double>(count - 1), index),
+                            swapped_positions(c, count), sorted};
+  const std::array types = {start[0].type, start[1].type, start[2].type};
+  const auto is_left = [&](std::span<const Value> state) -> std::vector<Value> {
+    return {b.compare("GT", state[0], b.constant(0.0, index))};
+  };
+  const auto swap = [&](std::span<const Value> state) -> std::vector<Value> {
+    const Value &at = state[0], &elements = state[2];
+    const Value other = b.reshape(b.dynamic_slice(state[1], {&at, 1}, {1}), Shape::scalar());
+    const Value mine = b.dynamic_slice(elements, {&at, 1}, {1});
+    const Value theirs = b.dynamic_slice(elements, {&other, 1}, {1});
+    const Value half = b.dynamic_update_slice(elements, theirs, {&at, 1});
+    return {b.subtract(at, b.constant(1.0, index)), state[1],
+            b.dynamic_update_slice(half, mine, {&other, 1})};
+  };
+  const std::array regions = {b.region(types, is_left), b.region(types, swap)};
+  c.result(b.add("while", start, regions, "", types)[2]);
+}
 
 constexpr Lowering kLowerings[] = {
     {"RandomBernoulli", lower_bernoulli},    {"RandomPermutation", lower_permutation},

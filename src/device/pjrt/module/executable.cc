@@ -26,9 +26,19 @@ void add_bytes(std::string& out, unsigned field, const std::string& bytes) {
   out += bytes;
 }
 
+// OptionOverrideProto { bool bool_field = 2; }; a map entry has the key in field 1, the value in 2.
+void add_override(std::string& out, const char* option, bool value) {
+  std::string boolean, entry;
+  add_number(boolean, 2, value ? 1 : 0);
+  add_bytes(entry, 1, option);
+  add_bytes(entry, 2, boolean);
+  add_bytes(out, 7, entry);
+}
+
 }  // namespace
 
-// CompileOptionsProto { ExecutableBuildOptionsProto executable_build_options = 3; }
+// CompileOptionsProto { ExecutableBuildOptionsProto executable_build_options = 3;
+//                       map<string, OptionOverrideProto> env_option_overrides = 7; }
 // ExecutableBuildOptionsProto { int64 num_replicas = 4; int64 num_partitions = 5;
 //                               DeviceAssignmentProto device_assignment = 9; }
 // DeviceAssignmentProto { int32 replica_count = 1; int32 computation_count = 2;
@@ -54,6 +64,8 @@ std::string compile_options_proto(const std::vector<DeviceInfo>& devices,
   add_number(build, 5, 1);
   add_bytes(build, 9, assignment);
   add_bytes(proto, 3, build);
+  // On CPUs, XLA's maximum ignores a NaN by default, unlike StableHLO's.
+  if (client.plugin().platform == "cpu") add_override(proto, "xla_cpu_enable_fast_min_max", false);
   return proto;
 }
 
