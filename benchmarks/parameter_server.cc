@@ -1,7 +1,9 @@
 // Steps per second of asynchronous training with parameter servers. Every task runs this program:
 //
 //     tandem run --ps 2 --workers N --chief -- parameter_server MODEL [--steps 200] [--cycles 5]
+//         [--calls 1]
 //
+// Each worker gets this many calls at the same time.
 // mlp512: 784-512-512-10 on batches of 64, SGD. recommender: a table of 2,000,000 rows of 16, eight
 // ids per example, a dense layer of 64 and one of 1, on batches of 256, SGD with sparse updates.
 // Every task computes with one thread. Prints one line per cycle: "steps_per_second VALUE".
@@ -82,7 +84,8 @@ int main(int argc, char** argv) {
   const int cycles = number_after(argc, argv, "--cycles", 5);
   const td::distribute::ParameterServerStrategy strategy(
       cluster, {.variable_partitioner = td::distribute::MinSizePartitioner(
-                    {.min_shard_bytes = 8 << 20, .max_shards = 2})});
+                    {.min_shard_bytes = 8 << 20, .max_shards = 2}),
+                .calls_per_worker = number_after(argc, argv, "--calls", 1)});
   td::distribute::ClusterCoordinator coordinator(strategy);
   Workload workload;
   td::optimizers::Optimizer optimizer;

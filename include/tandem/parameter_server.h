@@ -59,6 +59,10 @@ struct ParameterServerOptions {
   /// that wait for calls when join() returns happen with later ones. The learning rate and step
   /// number of C calls of a trace, in the order of schedule(), are those of one step.
   int calls_per_update = 1;
+  /// How many calls a worker gets at the same time. With two, it reads the variables for one call
+  /// while it computes another, whose updates the one does not see: they count in the staleness.
+  /// Results do not depend on the worker's order of calls otherwise. TensorFlow's get one.
+  int calls_per_worker = 1;
   /// How long a call may run on a worker. Then it fails with DeadlineExceededError.
   std::chrono::milliseconds run_limit = std::chrono::hours(1);
   /// How long a lost worker may stay lost. Then schedule(), join() or done() throw
@@ -142,6 +146,27 @@ class PerWorkerDataset {
   std::shared_ptr<State> state_;
 };
 
+/// A tensor for each worker. An argument of ClusterCoordinator::schedule(); the function gets that
+/// of the worker that runs it. As tf.distribute.coordinator's PerWorkerValues. A handle.
+class PerWorkerValues {
+ public:
+  /// A value without tensors.
+  PerWorkerValues() = default;
+  /// The tensor of a worker. Throws OutOfRangeError if there is no such worker.
+  Tensor value(std::size_t worker) const;
+
+  /// For Tandem's own code.
+  class State;
+  /// For Tandem's own code.
+  explicit PerWorkerValues(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  /// For Tandem's own code: the tensor that stands for those of the workers in a trace.
+  const Tensor& tensor() const;
+
+ private:
+  const State& state() const;
+  std::shared_ptr<State> state_;
+};
+
 /// Counters of a coordinator since its start.
 struct ClusterStatistics {
   std::int64_t calls_finished = 0;  ///< calls that have returned
@@ -196,6 +221,11 @@ class ClusterCoordinator {
   PerWorkerDataset create_per_worker_dataset(const data::DatasetFn& make);
   /// @}
 
+  /// Calls `make` for each worker, in this process, and keeps the tensors here: a call is sent with
+  /// that of its worker, so choose small ones. A call that is repeated on another worker gets that
+  /// worker's. Throws InvalidArgumentError if the tensors differ in dtype or shape.
+  PerWorkerValues create_per_worker_values(const std::function<Tensor(int worker)>& make);
+
   /// Waits until all calls have ended. Throws the error of a call.
   void join();
   /// Whether all calls have ended. Throws the error of a call.
@@ -218,6 +248,7 @@ class ClusterCoordinator {
   static const data::Iterator& traced(const PerWorkerDataset& dataset) {
     return dataset.iterator();
   }
+  static const Tensor& traced(const PerWorkerValues& values) { return values.tensor(); }
   RemoteValue start(const std::function<tandem::detail::TracedCall()>& trace);
 
   std::shared_ptr<ps::ParameterServerImpl> impl_;

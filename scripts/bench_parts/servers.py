@@ -22,7 +22,7 @@ def command_of(program, model, workers, python):
 
 def measure_servers(options):
     """Steps per second, one record per program, model and number of workers."""
-    for model in MODELS:
+    for model in options.models:
         for workers in WORKERS:
             for program in ["tandem", *(["tensorflow"] if options.tensorflow else [])]:
                 output = output_of(command_of(program, model, workers, options.tensorflow),

@@ -71,6 +71,47 @@ const data::Iterator& PerWorkerDataset::iterator() const {
   return state_->iterator();
 }
 
+// --- PerWorkerValues ---
+
+class PerWorkerValues::State {
+ public:
+  State(std::shared_ptr<ps::ParameterServerImpl> impl, std::vector<Tensor> values)
+      : tensor(values.front().detach()),
+        values_(std::make_shared<const std::vector<Tensor>>(std::move(values))),
+        impl_(std::move(impl)) {
+    impl_->add_values(tensor, values_);
+  }
+  ~State() { impl_->remove_values(tensor); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  const std::vector<Tensor>& values() const { return *values_; }
+
+  const Tensor tensor;  // of this object alone
+
+ private:
+  std::shared_ptr<const std::vector<Tensor>> values_;
+  std::shared_ptr<ps::ParameterServerImpl> impl_;
+};
+
+const PerWorkerValues::State& PerWorkerValues::state() const {
+  if (!state_)
+    throw FailedPreconditionError(
+        "[PerWorkerValues] expected the result of "
+        "ClusterCoordinator::create_per_worker_values(), got an empty value");
+  return *state_;
+}
+
+const Tensor& PerWorkerValues::tensor() const { return state().tensor; }
+
+Tensor PerWorkerValues::value(std::size_t worker) const {
+  const std::vector<Tensor>& values = state().values();
+  if (worker >= values.size())
+    fail<OutOfRangeError>("[PerWorkerValues] expected a worker below {}, got {}", values.size(),
+                          worker);
+  return values[worker];
+}
+
 // --- ClusterCoordinator ---
 
 ClusterCoordinator::ClusterCoordinator(const Strategy& strategy)
@@ -93,8 +134,9 @@ RemoteValue ClusterCoordinator::start(const std::function<tandem::detail::Traced
   }
   std::vector<std::uint64_t> iterators;
   for (const auto& pass : call.passes) iterators.push_back(impl_->iterator_of(*pass));
-  return RemoteValue(
-      impl_->scheduler().schedule(call.function, std::move(call.inputs), std::move(iterators)));
+  std::vector<ps::Coordinator::WorkersArgument> workers = impl_->workers_arguments(call.inputs);
+  return RemoteValue(impl_->scheduler().schedule(call.function, std::move(call.inputs),
+                                                 std::move(iterators), std::move(workers)));
 }
 
 PerWorkerDataset ClusterCoordinator::create_per_worker_dataset(const data::Dataset& dataset) {
@@ -104,6 +146,21 @@ PerWorkerDataset ClusterCoordinator::create_per_worker_dataset(const data::Datas
 
 PerWorkerDataset ClusterCoordinator::create_per_worker_dataset(const data::DatasetFn& make) {
   return create_per_worker_dataset(data::call_dataset_fn(make, {}));
+}
+
+PerWorkerValues ClusterCoordinator::create_per_worker_values(
+    const std::function<Tensor(int worker)>& make) {
+  std::vector<Tensor> values;
+  for (std::size_t i = 0; i < impl_->num_workers(); ++i) {
+    const Tensor& value = values.emplace_back(make(static_cast<int>(i)).detach());
+    if (value.dtype() != values[0].dtype() || value.shape() != values[0].shape())
+      fail<InvalidArgumentError>(
+          "[ClusterCoordinator] expected a value of shape {} and dtype {} for worker {}, as for "
+          "worker 0, got {} and {}",
+          values[0].shape().to_string(), name_of(values[0].dtype()), i, value.shape().to_string(),
+          name_of(value.dtype()));
+  }
+  return PerWorkerValues(std::make_shared<PerWorkerValues::State>(impl_, std::move(values)));
 }
 
 void ClusterCoordinator::join() { impl_->coordinator().join(); }

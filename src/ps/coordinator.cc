@@ -1,5 +1,6 @@
 #include "ps/coordinator.h"
 
+#include <condition_variable>
 #include <utility>
 
 #include "core/log.h"
@@ -33,14 +34,15 @@ struct Coordinator::WorkersIterator {
 
 class Coordinator::RunClosure final : public Closure {
  public:
-  RunClosure(Coordinator& coordinator, FunctionRun run_)
-      : run(std::move(run_)), coordinator_(coordinator) {}
+  RunClosure(Coordinator& coordinator, FunctionRun run_, std::vector<WorkersArgument> workers_)
+      : run(std::move(run_)), workers(std::move(workers_)), coordinator_(coordinator) {}
   void cancel(const std::exception_ptr& why) noexcept override {
     coordinator_.finish(run.closure);
     result->abort(why);
   }
 
   FunctionRun run;
+  const std::vector<WorkersArgument> workers;
   std::vector<std::shared_ptr<const WorkersIterator>> iterators;
   const std::shared_ptr<RemoteResult> result = std::make_shared<RemoteResult>();
 
@@ -48,25 +50,28 @@ class Coordinator::RunClosure final : public Closure {
   Coordinator& coordinator_;
 };
 
-struct Coordinator::WorkerThread {
-  WorkerThread(int index_, WorkerTask task)
+struct Coordinator::WorkerState {
+  WorkerState(int index_, WorkerTask task)
       : index(index_), name(std::move(task.name)), client(std::move(task.channel)) {}
 
   const int index;
   const std::string name;
   WorkerClient client;
-  // Used by the thread.
+  std::vector<std::thread> threads;
+  std::mutex starting;                // guards the following
   std::uint64_t incarnation = 0;      // 0: not known
   std::set<std::uint64_t> functions;  // that this incarnation has
   struct OwnIterator {
     std::weak_ptr<const WorkersIterator> iterator;
-    data::IterateOptions position;  // after the last closure that finished
+    data::IterateOptions position;  // after the closures that finished
     bool made = false;              // whether this incarnation has it
   };
   std::map<std::uint64_t, OwnIterator> iterators;
-  std::thread thread;
-  std::mutex mutex;                          // guards the following
-  WorkerClient::Running* running = nullptr;  // may be cancelled
+  std::mutex mutex;  // guards the following
+  std::condition_variable back;
+  bool lost = false;                         // until recover() has ended
+  std::size_t closures = 0;                  // that run here
+  std::set<WorkerClient::Running*> running;  // may be cancelled
 };
 
 Coordinator::Coordinator(std::vector<WorkerTask> workers, const Options& options)
@@ -75,15 +80,17 @@ Coordinator::Coordinator(std::vector<WorkerTask> workers, const Options& options
     throw InvalidArgumentError("[ClusterCoordinator] expected at least one worker, got none");
   for (WorkerTask& task : workers)
     workers_.push_back(
-        std::make_unique<WorkerThread>(static_cast<int>(workers_.size()), std::move(task)));
+        std::make_unique<WorkerState>(static_cast<int>(workers_.size()), std::move(task)));
   for (const auto& worker : workers_)
-    worker->thread = std::thread([this, state = worker.get()] { serve(*state); });
+    for (std::size_t i = 0; i < options.closures_per_worker; ++i)
+      worker->threads.emplace_back([this, state = worker.get()] { serve(*state); });
 }
 
 Coordinator::~Coordinator() {
   stopped_ = true;
   queue_.stop();
-  for (const auto& worker : workers_) worker->thread.join();
+  for (const auto& worker : workers_)
+    for (std::thread& thread : worker->threads) thread.join();
 }
 
 void Coordinator::add_function(std::uint64_t id, proto::Function function) {
@@ -108,8 +115,9 @@ void Coordinator::remove_iterator(std::uint64_t id) {
   iterators_.erase(id);
 }
 
-std::shared_ptr<RemoteResult> Coordinator::schedule(FunctionRun run) {
-  const auto closure = std::make_shared<RunClosure>(*this, std::move(run));
+std::shared_ptr<RemoteResult> Coordinator::schedule(FunctionRun run,
+                                                    std::vector<WorkersArgument> workers) {
+  const auto closure = std::make_shared<RunClosure>(*this, std::move(run), std::move(workers));
   {
     const std::lock_guard lock(mutex_);
     if (!functions_.contains(closure->run.function))
@@ -150,17 +158,51 @@ std::uint64_t Coordinator::finished_below() const {
 void Coordinator::cancel_running() {
   for (const auto& worker : workers_) {
     const std::lock_guard lock(worker->mutex);
-    if (worker->running) worker->running->cancel();
+    for (WorkerClient::Running* running : worker->running) running->cancel();
   }
 }
 
-void Coordinator::serve(WorkerThread& worker) {
-  while (!stopped_)
+void Coordinator::serve(WorkerState& worker) {
+  while (!stopped_) {
+    {
+      std::unique_lock lock(worker.mutex);
+      if (!worker.back.wait_for(lock, kTakeLimit, [&] { return !worker.lost; })) continue;
+    }
     if (const auto closure = queue_.take(worker.index, kTakeLimit))
       run(worker, std::static_pointer_cast<RunClosure>(closure));
+  }
 }
 
-void Coordinator::run(WorkerThread& worker, const std::shared_ptr<RunClosure>& closure) {
+void Coordinator::run(WorkerState& worker, const std::shared_ptr<RunClosure>& closure) {
+  {
+    const std::lock_guard lock(worker.mutex);
+    if (worker.lost) {
+      queue_.put_back(closure);
+      return;
+    }
+    ++worker.closures;
+  }
+  const bool here = run_to_end(worker, closure);
+  bool newly_lost = false, ready = false;
+  {
+    const std::lock_guard lock(worker.mutex);
+    --worker.closures;
+    newly_lost = !here && !worker.lost;
+    worker.lost = worker.lost || !here;
+    ready = worker.lost && worker.closures == 0;
+  }
+  if (!here) {
+    {
+      const std::lock_guard lock(mutex_);
+      ++counts_.put_back;
+      if (newly_lost) ++counts_.lost_workers;
+    }
+    queue_.put_back(closure);
+  }
+  if (ready) recover(worker);
+}
+
+bool Coordinator::run_to_end(WorkerState& worker, const std::shared_ptr<RunClosure>& closure) {
   try {
     closure->result->set(run_on(worker, *closure));
     finish(closure->run.closure);
@@ -169,49 +211,51 @@ void Coordinator::run(WorkerThread& worker, const std::shared_ptr<RunClosure>& c
       ++counts_.finished;
     }
     queue_.finished();
-    return;
   } catch (const rpc::PeerUnavailableError& error) {
     logging::warn("[ClusterCoordinator] {} was lost: {}. Another worker runs its closure",
                   worker.name, error.what());
+    return false;
   } catch (const WorkerRestartedError& error) {
     logging::warn("[ClusterCoordinator] {} was restarted", worker.name);
+    return false;
   } catch (const std::exception&) {
     const std::exception_ptr error = std::current_exception();
     if (queue_.cancelling()) {
       queue_.put_back(closure);  // which cancels it
-      return;
+    } else {
+      closure->cancel(error);
+      queue_.failed(error);
     }
-    closure->cancel(error);
-    queue_.failed(error);
-    return;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    ++counts_.put_back;
-    ++counts_.lost_workers;
-  }
-  queue_.put_back(closure);
-  recover(worker);
+  return true;
 }
 
-std::vector<Tensor> Coordinator::run_on(WorkerThread& worker, RunClosure& closure) {
+WorkerClient::Running Coordinator::start_on(WorkerState& worker, RunClosure& closure) {
   FunctionRun& run = closure.run;
+  const std::lock_guard lock(worker.starting);
   if (worker.incarnation == 0) worker.incarnation = incarnation_of(worker.client);
   send_function(worker, run.function);
   send_iterators(worker, closure);
+  for (const WorkersArgument& argument : closure.workers)
+    run.arguments.at(argument.index) = argument.values->at(static_cast<std::size_t>(worker.index));
   run.finished_below = finished_below();
-  WorkerClient::Running running =
-      worker.client.run(run, worker.incarnation, {.limit = options_.run_limit});
+  return worker.client.run(run, worker.incarnation, {.limit = options_.run_limit});
+}
+
+std::vector<Tensor> Coordinator::run_on(WorkerState& worker, RunClosure& closure) {
+  WorkerClient::Running running = start_on(worker, closure);
   struct Cancellable {
-    Cancellable(WorkerThread& worker_, WorkerClient::Running& running) : worker(worker_) {
+    Cancellable(WorkerState& worker_, WorkerClient::Running& running_)
+        : worker(worker_), running(&running_) {
       const std::lock_guard lock(worker.mutex);
-      worker.running = &running;
+      worker.running.insert(running);
     }
     ~Cancellable() {
       const std::lock_guard lock(worker.mutex);
-      worker.running = nullptr;
+      worker.running.erase(running);
     }
-    WorkerThread& worker;
+    WorkerState& worker;
+    WorkerClient::Running* running;
   } const cancellable(worker, running);
   if (queue_.cancelling()) running.cancel();
   RunResult result = running.wait();
@@ -219,14 +263,19 @@ std::vector<Tensor> Coordinator::run_on(WorkerThread& worker, RunClosure& closur
     const std::lock_guard lock(mutex_);
     counts_.staleness.add(result.staleness);
   }
+  const std::lock_guard lock(worker.starting);
   for (const auto& [id, position] : result.taken) {
     const auto own = worker.iterators.find(id);
-    if (own != worker.iterators.end()) own->second.position = position;
+    if (own == worker.iterators.end()) continue;
+    // Results may arrive in another order than the elements were taken.
+    data::IterateOptions& last = own->second.position;
+    if (std::pair(position.epoch, position.skip) > std::pair(last.epoch, last.skip))
+      last = position;
   }
   return std::move(result.tensors);
 }
 
-void Coordinator::send_function(WorkerThread& worker, std::uint64_t id) {
+void Coordinator::send_function(WorkerState& worker, std::uint64_t id) {
   if (worker.functions.contains(id)) return;
   std::shared_ptr<const proto::Function> function;
   {
@@ -237,7 +286,7 @@ void Coordinator::send_function(WorkerThread& worker, std::uint64_t id) {
   worker.functions.insert(id);
 }
 
-void Coordinator::send_iterators(WorkerThread& worker, const RunClosure& closure) {
+void Coordinator::send_iterators(WorkerState& worker, const RunClosure& closure) {
   std::vector<std::uint64_t> removed;
   std::erase_if(worker.iterators, [&](const auto& entry) {
     const bool expired = entry.second.iterator.expired();
@@ -246,9 +295,9 @@ void Coordinator::send_iterators(WorkerThread& worker, const RunClosure& closure
   });
   if (!removed.empty()) worker.client.remove_iterators(removed, {.limit = options_.run_limit});
   for (const auto& iterator : closure.iterators) {
-    WorkerThread::OwnIterator& own =
+    WorkerState::OwnIterator& own =
         worker.iterators
-            .try_emplace(iterator->id, WorkerThread::OwnIterator{iterator, iterator->start})
+            .try_emplace(iterator->id, WorkerState::OwnIterator{iterator, iterator->start})
             .first->second;
     if (own.made) continue;
     worker.client.add_iterator(iterator->id, data::for_worker(iterator->dataset, worker.index),
@@ -257,7 +306,8 @@ void Coordinator::send_iterators(WorkerThread& worker, const RunClosure& closure
   }
 }
 
-void Coordinator::recover(WorkerThread& worker) {
+void Coordinator::recover(WorkerState& worker) {
+  const std::lock_guard starting(worker.starting);  // no other thread wants it now
   worker.functions.clear();
   for (auto& [id, own] : worker.iterators) own.made = false;
   worker.incarnation = 0;
@@ -272,6 +322,9 @@ void Coordinator::recover(WorkerThread& worker) {
     try {
       worker.incarnation = incarnation_of(worker.client);
       logging::info("[ClusterCoordinator] {} is back", worker.name);
+      const std::lock_guard lock(worker.mutex);
+      worker.lost = false;
+      worker.back.notify_all();
       return;
     } catch (const Error&) {
       std::this_thread::sleep_for(kTakeLimit);

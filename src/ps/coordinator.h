@@ -18,9 +18,10 @@
 
 namespace tandem::ps {
 
-// One thread per worker, which sends it one closure at a time. How a closure ends:
+// Each worker has as many threads as closures that it gets at the same time, by default one. How a
+// closure ends:
 //
-//   the worker cannot be reached, or is lost   another worker runs it; the thread waits for the
+//   the worker cannot be reached, or is lost   another worker runs it; the threads wait for the
 //                                              worker to come back
 //   a worker stays lost                        UnavailableError of schedule(), join() or done(),
 //                                              once after each recovery limit
@@ -45,6 +46,7 @@ class Coordinator {
     std::chrono::milliseconds run_limit = std::chrono::hours(1);       // of one closure
     std::chrono::milliseconds recovery_limit = std::chrono::hours(1);  // of a lost worker
     std::size_t queue_capacity = ClosureQueue::kCapacity;
+    std::size_t closures_per_worker = 1;  // at the same time; at least 1
   };
   struct WorkerTask {
     std::string name;  // for messages: "worker 0 (HOST:PORT)"
@@ -66,9 +68,16 @@ class Coordinator {
                     const data::IterateOptions& start = {});
   // Closures that were scheduled still use it. Its id is not used again.
   void remove_iterator(std::uint64_t id);
+  // An argument that is another tensor on each worker.
+  struct WorkersArgument {
+    std::size_t index = 0;                              // in FunctionRun::arguments
+    std::shared_ptr<const std::vector<Tensor>> values;  // by worker
+  };
   // Adds a closure to the queue; waits while that is full. Sets `closure` and `finished_below` of
-  // the run. Throws the error of an earlier closure (ClosureQueue).
-  std::shared_ptr<RemoteResult> schedule(FunctionRun run);
+  // the run, and, when a worker runs it, the arguments of `workers`. Throws the error of an earlier
+  // closure (ClosureQueue).
+  std::shared_ptr<RemoteResult> schedule(FunctionRun run,
+                                         std::vector<WorkersArgument> workers = {});
   void join() { queue_.join(); }
   bool done() { return queue_.done(); }
 
@@ -83,22 +92,26 @@ class Coordinator {
 
  private:
   class RunClosure;
-  struct WorkerThread;
+  struct WorkerState;
   struct WorkersIterator;
 
   void cancel_running();
-  void serve(WorkerThread& worker);
-  void run(WorkerThread& worker, const std::shared_ptr<RunClosure>& closure);
-  std::vector<Tensor> run_on(WorkerThread& worker, RunClosure& closure);
-  void send_function(WorkerThread& worker, std::uint64_t id);
-  void send_iterators(WorkerThread& worker, const RunClosure& closure);
-  // Waits until the worker answers again. Reports an error after each recovery limit.
-  void recover(WorkerThread& worker);
+  void serve(WorkerState& worker);
+  void run(WorkerState& worker, const std::shared_ptr<RunClosure>& closure);
+  // Returns false if the worker was lost.
+  bool run_to_end(WorkerState& worker, const std::shared_ptr<RunClosure>& closure);
+  std::vector<Tensor> run_on(WorkerState& worker, RunClosure& closure);
+  WorkerClient::Running start_on(WorkerState& worker, RunClosure& closure);
+  void send_function(WorkerState& worker, std::uint64_t id);
+  void send_iterators(WorkerState& worker, const RunClosure& closure);
+  // Waits until the worker answers again. Reports an error after each recovery limit. REQUIRES: no
+  // closure runs there.
+  void recover(WorkerState& worker);
   void finish(std::uint64_t closure);
   std::uint64_t finished_below() const;
 
   const Options options_;
-  std::vector<std::unique_ptr<WorkerThread>> workers_;
+  std::vector<std::unique_ptr<WorkerState>> workers_;
   ClosureQueue queue_;
   std::atomic<bool> stopped_ = false;
   mutable std::mutex mutex_;  // guards the following

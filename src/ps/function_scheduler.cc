@@ -46,7 +46,7 @@ FunctionScheduler::Sent& FunctionScheduler::send(
 
 std::shared_ptr<RemoteResult> FunctionScheduler::schedule(
     const std::shared_ptr<const TracedFunction>& function, std::vector<Tensor> arguments,
-    std::vector<std::uint64_t> iterators) {
+    std::vector<std::uint64_t> iterators, std::vector<Coordinator::WorkersArgument> workers) {
   const std::lock_guard lock(mutex_);
   Sent& sent = send(function);
   FunctionRun run{.function = sent.id,
@@ -63,7 +63,7 @@ std::shared_ptr<RemoteResult> FunctionScheduler::schedule(
     sent.calls_of_step = 0;
     for (const auto& action : function->graph->after_run()) action();
   }
-  return coordinator_.schedule(std::move(run));
+  return coordinator_.schedule(std::move(run), std::move(workers));
 }
 
 }  // namespace tandem::ps

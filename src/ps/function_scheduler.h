@@ -25,15 +25,17 @@ class FunctionScheduler {
       : servers_(std::move(servers)), coordinator_(coordinator), options_(options) {}
 
   // Schedules a call with these tensors among the arguments. `iterators`: the coordinator's, in the
-  // order of the iterators among the arguments. The call gets the learning rates, step numbers
-  // and random numbers that it would have if the function ran here. The learning rates and step
-  // numbers of calls whose updates are averaged are those of one step.
+  // order of the iterators among the arguments. `workers`: arguments that differ between workers.
+  // The call gets the learning rates, step numbers and random numbers that it would have if the
+  // function ran here. The learning rates and step numbers of calls whose updates are averaged are
+  // those of one step.
   //
   // Throws FailedPreconditionError for a function that uses variables of other strategies,
   // UnimplementedError as split(), and as Coordinator::schedule().
   std::shared_ptr<RemoteResult> schedule(const std::shared_ptr<const TracedFunction>& function,
                                          std::vector<Tensor> arguments,
-                                         std::vector<std::uint64_t> iterators);
+                                         std::vector<std::uint64_t> iterators,
+                                         std::vector<Coordinator::WorkersArgument> workers = {});
 
  private:
   struct Sent {

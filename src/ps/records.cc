@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <fstream>
 #include <string>
 
+#include "core/crc32c.h"
 #include "core/file_error.h"
 #include "core/status.h"
 #include "rpc/frame.h"
@@ -18,18 +18,14 @@
 namespace tandem::ps {
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'t', 'd', 'j', 'o', 'u', 'r', 'n', '1'};
+constexpr std::array<char, 8> kMagic = {'t', 'd', 'j', 'o', 'u', 'r', 'n', '2'};
 
 // Before each frame.
 struct RecordPrefix {
   std::uint64_t bytes = 0;
-  std::uint32_t checksum = 0;  // of the frame
+  std::uint32_t checksum = 0;  // CRC-32C of the frame
   std::uint32_t reserved = 0;
 };
-
-std::uint32_t add_checksum(std::uint32_t checksum, const void* data, std::size_t bytes) {
-  return static_cast<std::uint32_t>(crc32_z(checksum, static_cast<const Bytef*>(data), bytes));
-}
 
 }  // namespace
 
@@ -59,12 +55,11 @@ void RecordWriter::append(const proto::JournalRecord& record,
                              .attachments = std::move(attachments)};
   const std::string head = rpc::frame_prefix(message, 0);
   RecordPrefix prefix{.bytes = rpc::frame_bytes(message)};
-  prefix.checksum = add_checksum(0, head.data(), head.size());
+  prefix.checksum = add_crc32c(0, head.data(), head.size());
   std::vector<iovec> pieces = {{&prefix, sizeof(prefix)},
                                {const_cast<char*>(head.data()), head.size()}};
   for (const rpc::Attachment& attachment : message.attachments) {
-    prefix.checksum =
-        add_checksum(prefix.checksum, attachment.bytes.data(), attachment.bytes.size());
+    prefix.checksum = add_crc32c(prefix.checksum, attachment.bytes.data(), attachment.bytes.size());
     pieces.push_back({const_cast<std::byte*>(attachment.bytes.data()), attachment.bytes.size()});
   }
   for (std::size_t i = 0; i < pieces.size();) {
@@ -108,7 +103,7 @@ Records read_records(const std::filesystem::path& path) {
     if (prefix.bytes > size - at) break;
     std::vector<std::byte> bytes(prefix.bytes);
     file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    if (add_checksum(0, bytes.data(), bytes.size()) != prefix.checksum) break;
+    if (add_crc32c(0, bytes.data(), bytes.size()) != prefix.checksum) break;
     const std::span<const std::byte> piece = bytes;
     rpc::Frame frame = rpc::parse_frame({&piece, 1});
     Record& record = result.records.emplace_back();

@@ -49,9 +49,12 @@ struct RowReads::Request {
 std::vector<Tensor> RowReads::read(std::span<const Tensor> inputs,
                                    std::span<const std::shared_ptr<ServerClient>> servers,
                                    std::map<VariableId, std::uint64_t>& versions) {
-  if (!indices_) return {};
+  if (variables_.empty()) return {};
   std::vector<Tensor> indices;
-  indices_->run(inputs, {}, indices);
+  {
+    const std::lock_guard lock(computing_);
+    indices_->run(inputs, {}, indices);
+  }
   std::vector<LookedUp> looked_up;
   std::vector<std::vector<Tensor>> parts;  // by variable and shard
   std::vector<Request> requests(servers.size());

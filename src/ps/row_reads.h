@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -12,7 +13,7 @@
 
 namespace tandem::ps {
 
-// Reads these rows alone: first a part of the function computes the indices. One run at a time.
+// Reads these rows alone: first a part of the function computes the indices. Thread-safe.
 class RowReads {
  public:
   // Throws InvalidArgumentError for a message that is not valid.
@@ -35,8 +36,9 @@ class RowReads {
                   std::span<const std::shared_ptr<ServerClient>> servers,
                   std::map<VariableId, std::uint64_t>& versions);
 
-  std::optional<PartProgram> indices_;  // none if there are no variables
   std::vector<Variable> variables_;
+  std::mutex computing_;                // held while the following runs
+  std::optional<PartProgram> indices_;  // none if there are no variables
 };
 
 }  // namespace tandem::ps

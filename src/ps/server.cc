@@ -1,3 +1,5 @@
+#include <malloc.h>
+
 #include <filesystem>
 
 #include "core/env.h"
@@ -17,6 +19,14 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLastReplies{5000};
+
+// Messages of the same large sizes come again and again. By default the system gets their memory
+// back each time, and has to clear the pages of the next ones.
+void keep_memory_of_messages() {
+  constexpr int kLargestKept = 32 << 20;  // glibc's limit
+  mallopt(M_MMAP_THRESHOLD, kLargestKept);
+  mallopt(M_TRIM_THRESHOLD, 8 * kLargestKept);
+}
 
 const ClusterResolver& checked(const ClusterResolver& cluster, const ServerOptions& options) {
   if (cluster.task_type() != "worker" && cluster.task_type() != "ps")
@@ -91,6 +101,7 @@ class Server::Impl {
         role_(make_role(cluster, options)),
         watch_(cluster.task_type(), cluster.task_id(), journal_of(cluster, options)),
         server_(connections_.make_server(options.bind_address)) {
+    keep_memory_of_messages();
     role_->serve(*server_);
     ps::serve(*server_, watch_);
     server_->start();

@@ -11,9 +11,6 @@ namespace tandem::ps {
 namespace {
 
 constexpr const char* kName = "ParameterServerStrategy";
-// One closure runs while the next is on its way.
-constexpr std::size_t kStepsPerWorker = 2;
-
 std::int64_t num_shards(const distribute::Partitioner& partitioner, const TensorSpec& spec,
                         const std::string& name) {
   if (!partitioner || spec.shape.rank() == 0 || spec.shape[0] == 0) return 1;
@@ -41,6 +38,15 @@ FunctionScheduler::Options scheduling_of(const distribute::ParameterServerOption
   return result;
 }
 
+Coordinator::Options coordination_of(const distribute::ParameterServerOptions& options) {
+  if (options.calls_per_worker < 1)
+    fail<InvalidArgumentError>("[{}] expected calls_per_worker of at least 1, got {}", kName,
+                               options.calls_per_worker);
+  return {.run_limit = options.run_limit,
+          .recovery_limit = options.worker_recovery_limit,
+          .closures_per_worker = static_cast<std::size_t>(options.calls_per_worker)};
+}
+
 }  // namespace
 
 ParameterServerImpl::ParameterServerImpl(std::vector<std::shared_ptr<ServerClient>> servers,
@@ -53,8 +59,7 @@ ParameterServerImpl::ParameterServerImpl(std::vector<std::shared_ptr<ServerClien
       options_(options),
       num_workers_(workers.size()),
       servers_(std::make_shared<VariableServers>(std::move(servers))),
-      coordinator_(std::move(workers), {.run_limit = options.run_limit,
-                                        .recovery_limit = options.worker_recovery_limit}),
+      coordinator_(std::move(workers), coordination_of(options)),
       scheduler_(servers_, coordinator_, scheduling_of(options)) {}
 
 ParameterServerImpl::~ParameterServerImpl() = default;
@@ -87,6 +92,28 @@ std::uint64_t ParameterServerImpl::iterator_of(const ElementPass& pass) const {
         "[ClusterCoordinator] an iterator of this process is among the arguments, expected the "
         "result of create_per_worker_dataset()");
   return found->second;
+}
+
+void ParameterServerImpl::add_values(const Tensor& tensor,
+                                     std::shared_ptr<const std::vector<Tensor>> values) {
+  const std::lock_guard lock(mutex_);
+  values_.emplace(&impl_of(tensor), std::move(values));
+}
+
+void ParameterServerImpl::remove_values(const Tensor& tensor) {
+  const std::lock_guard lock(mutex_);
+  values_.erase(&impl_of(tensor));
+}
+
+std::vector<Coordinator::WorkersArgument> ParameterServerImpl::workers_arguments(
+    std::span<const Tensor> inputs) const {
+  std::vector<Coordinator::WorkersArgument> arguments;
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto found = values_.find(&impl_of(inputs[i]));
+    if (found != values_.end()) arguments.push_back({i, found->second});
+  }
+  return arguments;
 }
 
 RefPtr<VariableImpl> ParameterServerImpl::create(const Tensor& initial_value,
@@ -124,7 +151,10 @@ std::function<std::vector<Tensor>()> ParameterServerImpl::start(
   };
 }
 
-std::size_t ParameterServerImpl::steps_ahead() const { return kStepsPerWorker * num_workers_; }
+// Beside the closures that run, each worker's next one is ready.
+std::size_t ParameterServerImpl::steps_ahead() const {
+  return (static_cast<std::size_t>(options_.calls_per_worker) + 1) * num_workers_;
+}
 
 // The steps of a loop that failed end, and their errors are not those of the next loop.
 void ParameterServerImpl::abort(const char*) {

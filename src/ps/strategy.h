@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "distribute/strategy_impl.h"
@@ -31,7 +32,14 @@ class ParameterServerImpl final : public distribute::StrategyImpl, private Remot
   void remove_iterator(std::uint64_t id);
   // Throws InvalidArgumentError for a pass of this process.
   std::uint64_t iterator_of(const ElementPass& pass) const;
+  // The tensors of the workers for which `tensor` stands, in this process alone, when functions are
+  // traced.
+  void add_values(const Tensor& tensor, std::shared_ptr<const std::vector<Tensor>> values);
+  void remove_values(const Tensor& tensor);
+  // Those among the inputs of a trace.
+  std::vector<Coordinator::WorkersArgument> workers_arguments(std::span<const Tensor> inputs) const;
   FunctionScheduler& scheduler() { return scheduler_; }
+  std::size_t num_workers() const { return num_workers_; }
 
   // The device of calls that are not scheduled, and of tensors of the results.
   const std::vector<Device*>& devices() const override { return devices_; }
@@ -59,6 +67,7 @@ class ParameterServerImpl final : public distribute::StrategyImpl, private Remot
   mutable std::mutex mutex_;                               // guards the following
   std::map<const ElementPass*, std::uint64_t> iterators_;  // of the workers
   std::uint64_t next_iterator_ = 0;
+  std::map<const TensorImpl*, std::shared_ptr<const std::vector<Tensor>>> values_;  // of workers
 };
 
 // Connects to the tasks of a cluster.

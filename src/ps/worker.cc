@@ -87,21 +87,14 @@ class Worker::Function {
   // Computes again from new elements as long as updates are refused because they are stale. The
   // others have been applied then, and are answered as repeated.
   void run(const FunctionRun& run, const std::vector<Tensor>& arguments,
-           const std::vector<std::shared_ptr<ServerClient>>& servers, RunResult& result) {
-    const std::lock_guard lock(running_);
+           const std::vector<std::shared_ptr<ServerClient>>& servers, const Cancelled& cancelled,
+           RunResult& result) {
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+      if (cancelled()) fail<AbortedError>("[{}] the call was cancelled", name());
       if (attempt > 0) ++result.staleness.recomputed;
-      std::vector<Tensor> inputs = arguments;
-      versions_.clear();
-      read(servers, inputs);
-      {
-        Generator generator(run.random);
-        const GeneratorScope scope(generator);
-        part_->run(inputs, run.worker_attributes, result.tensors);
-      }
-      for (Reads& reads : reads_)
-        for (const Reads::Target& target : reads.targets) target.variable->release();
-      if (!apply(run, result.tensors, servers, result.staleness)) continue;
+      Values values = read(servers, arguments);
+      const std::vector<ServerClient::Update> updates = compute(run, values, result.tensors);
+      if (!apply(run, updates, servers, result.staleness)) continue;
       result.tensors.resize(message_.results());
       return;
     }
@@ -119,6 +112,13 @@ class Worker::Function {
       Shard shard;
     };
     std::vector<Target> targets;  // of the values
+  };
+  using Versions = std::map<VariableId, std::uint64_t>;
+  // The results of read().
+  struct Values {
+    std::vector<Tensor> inputs;                  // of the worker's part
+    std::vector<std::vector<Tensor>> variables;  // by server, as Reads::targets
+    Versions versions;                           // of the shards
   };
 
   std::size_t checked_server(VariableId id) const {
@@ -151,27 +151,47 @@ class Worker::Function {
     return *server;
   }
 
-  // Adds the rows that are looked up to the inputs.
-  void read(const std::vector<std::shared_ptr<ServerClient>>& servers,
-            std::vector<Tensor>& inputs) {
-    std::vector<std::pair<Reads*, Pending<std::vector<ParameterStore::Read>>>> pending;
+  // The inputs are the arguments, and the rows that are looked up.
+  Values read(const std::vector<std::shared_ptr<ServerClient>>& servers,
+              const std::vector<Tensor>& arguments) {
+    std::vector<std::pair<std::size_t, Pending<std::vector<ParameterStore::Read>>>> pending;
     for (std::size_t i = 0; i < servers.size(); ++i)
-      if (!reads_[i].ids.empty()) pending.emplace_back(&reads_[i], servers[i]->read(reads_[i].ids));
-    const std::vector<Tensor> rows = row_reads_.read(inputs, servers, versions_);
-    inputs.insert(inputs.end(), rows.begin(), rows.end());
-    for (auto& [reads, call] : pending) {
-      std::vector<ParameterStore::Read> values = call.wait();
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        versions_[reads->ids[i]] = values[i].version;
-        reads->targets[i].variable->set(reads->targets[i].shard, std::move(values[i].value));
+      if (!reads_[i].ids.empty()) pending.emplace_back(i, servers[i]->read(reads_[i].ids));
+    Values values{.inputs = arguments, .variables = {reads_.size(), std::vector<Tensor>()}};
+    const std::vector<Tensor> rows = row_reads_.read(arguments, servers, values.versions);
+    values.inputs.insert(values.inputs.end(), rows.begin(), rows.end());
+    for (auto& [server, call] : pending)
+      for (ParameterStore::Read& read : call.wait()) {
+        std::vector<Tensor>& of_server = values.variables[server];
+        values.versions[reads_[server].ids[of_server.size()]] = read.version;
+        of_server.push_back(std::move(read.value));
       }
+    return values;
+  }
+
+  // Runs the worker's part, and releases the values.
+  std::vector<ServerClient::Update> compute(const FunctionRun& run, Values& values,
+                                            std::vector<Tensor>& outputs) {
+    const std::lock_guard lock(computing_);
+    for (std::size_t server = 0; server < reads_.size(); ++server)
+      for (std::size_t i = 0; i < values.variables[server].size(); ++i) {
+        const Reads::Target& target = reads_[server].targets[i];
+        target.variable->set(target.shard, std::move(values.variables[server][i]));
+      }
+    {
+      Generator generator(run.random);
+      const GeneratorScope scope(generator);
+      part_->run(values.inputs, run.worker_attributes, outputs);
     }
+    for (Reads& reads : reads_)
+      for (const Reads::Target& target : reads.targets) target.variable->release();
+    return updates_of(run, outputs, values.versions);
   }
 
   // Returns false if an update was refused because it is stale.
-  bool apply(const FunctionRun& run, const std::vector<Tensor>& outputs,
-             const std::vector<std::shared_ptr<ServerClient>>& servers, Staleness& staleness) {
-    const std::vector<ServerClient::Update> all = updates_of(run, outputs);
+  bool apply(const FunctionRun& run, const std::vector<ServerClient::Update>& all,
+             const std::vector<std::shared_ptr<ServerClient>>& servers,
+             Staleness& staleness) const {
     const ServerClient::ApplyRules rules{.finished_below = run.finished_below,
                                          .max_staleness = run.max_staleness,
                                          .contributions = run.contributions};
@@ -193,7 +213,8 @@ class Worker::Function {
   }
 
   std::vector<ServerClient::Update> updates_of(const FunctionRun& run,
-                                               const std::vector<Tensor>& outputs) const {
+                                               const std::vector<Tensor>& outputs,
+                                               const Versions& versions) const {
     std::vector<RowGradient::Rows> row_gradients;
     for (const auto& gradient : row_gradients_) row_gradients.push_back(gradient->rows(outputs));
     std::vector<ServerClient::Update> result;
@@ -201,8 +222,8 @@ class Worker::Function {
     for (const proto::Update& message : message_.updates()) {
       ServerClient::Update& update = result.emplace_back();
       update.index = static_cast<std::uint32_t>(result.size() - 1);
-      const auto version = versions_.find(message.part().variables(0).shards(0).id());
-      if (version != versions_.end()) update.read_version = version->second;
+      const auto version = versions.find(message.part().variables(0).shards(0).id());
+      if (version != versions.end()) update.read_version = version->second;
       for (const proto::Update::Input& input : message.inputs())
         if (input.has_row_gradient())
           add_rows(input, row_gradients[input.row_gradient()], update.inputs);
@@ -244,13 +265,47 @@ class Worker::Function {
   }
 
   proto::Function message_;
-  std::optional<PartProgram> part_;
   std::vector<Reads> reads_;  // by server
   RowReads row_reads_;
-  std::vector<std::unique_ptr<RowGradient>> row_gradients_;
   std::vector<std::vector<int>> updates_;  // by server: indices
-  std::mutex running_;
-  std::map<VariableId, std::uint64_t> versions_;  // of the shards that the present run has read
+  std::mutex computing_;                   // held while the following run
+  std::optional<PartProgram> part_;
+  std::vector<std::unique_ptr<RowGradient>> row_gradients_;
+};
+
+// The place of a run that has taken elements among such runs.
+class Worker::Turn {
+ public:
+  explicit Turn(Worker& worker) : worker_(worker) {
+    const std::lock_guard lock(worker_.mutex_);
+    number_ = worker_.next_turn_++;
+    worker_.turns_.insert(number_);
+  }
+  ~Turn() {
+    {
+      const std::lock_guard lock(worker_.mutex_);
+      worker_.turns_.erase(number_);
+    }
+    worker_.turn_ended_.notify_all();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  // Waits until the runs before it have ended. Returns false if `cancelled` becomes true.
+  bool wait(const Cancelled& cancelled) const {
+    std::unique_lock lock(worker_.mutex_);
+    while (*worker_.turns_.begin() != number_) {
+      if (cancelled()) return false;
+      worker_.turn_ended_.wait_for(lock, kLookAround);
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kLookAround{100};
+
+  Worker& worker_;
+  std::uint64_t number_ = 0;
 };
 
 Worker::Worker(std::vector<std::shared_ptr<ServerClient>> servers)
@@ -308,7 +363,7 @@ std::vector<IteratorPosition> Worker::take_elements(const FunctionRun& run,
   return positions;
 }
 
-RunResult Worker::run(const FunctionRun& run) {
+RunResult Worker::run(const FunctionRun& run, const Cancelled& cancelled) {
   std::shared_ptr<Function> function;
   {
     const std::lock_guard lock(mutex_);
@@ -323,8 +378,15 @@ RunResult Worker::run(const FunctionRun& run) {
                                message.arguments(), run.arguments.size());
   std::vector<Tensor> inputs = run.arguments;
   RunResult result;
-  result.taken = take_elements(run, *function, inputs);
-  function->run(run, inputs, servers_, result);
+  std::optional<Turn> turn;
+  if (message.elements_size() > 0) {
+    const std::lock_guard one(taking_);
+    result.taken = take_elements(run, *function, inputs);
+    turn.emplace(*this);
+  }
+  function->run(run, inputs, servers_, cancelled, result);
+  if (turn && !turn->wait(cancelled))
+    fail<AbortedError>("[{}] the call was cancelled", function->name());
   return result;
 }
 

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "ps/part_program.h"
@@ -56,7 +59,9 @@ struct RunResult {
   std::vector<IteratorPosition> taken;  // the iterators whose elements the run took
 };
 
-// Thread-safe. Runs of one function wait for each other.
+// Thread-safe. A run reads variables and applies updates while another one computes; those of one
+// function compute one after the other. Runs that take elements end in the order in which they took
+// them.
 class Worker {
  public:
   // `servers`: by their index.
@@ -74,11 +79,14 @@ class Worker {
   void add_iterator(std::uint64_t id, data::Iterator iterator);
   void remove_iterator(std::uint64_t id);
 
+  using Cancelled = std::function<bool()>;
   // Takes the elements, reads the variables, runs the worker's part, applies the updates, and
   // returns the results.
   // Throws NotFoundError for an unknown function or iterator, OutOfRangeError at the end of an
-  // iterator, errors of the function, and UnavailableError if a server cannot be reached.
-  RunResult run(const FunctionRun& run);
+  // iterator, errors of the function, UnavailableError if a server cannot be reached, and
+  // AbortedError if `cancelled` is true before it computes, again, or while it waits to end.
+  RunResult run(
+      const FunctionRun& run, const Cancelled& cancelled = [] { return false; });
 
  private:
   class Function;
@@ -86,6 +94,8 @@ class Worker {
     std::mutex mutex;  // guards the following
     data::Iterator iterator;
   };
+
+  class Turn;
 
   std::shared_ptr<SharedIterator> iterator(std::uint64_t id) const;
   // Adds the elements that a run takes to its inputs.
@@ -97,6 +107,10 @@ class Worker {
   mutable std::mutex mutex_;  // guards the following
   std::map<std::uint64_t, std::shared_ptr<Function>> functions_;
   std::map<std::uint64_t, std::shared_ptr<SharedIterator>> iterators_;
+  std::mutex taking_;                   // one run at a time takes elements and its turn
+  std::condition_variable turn_ended_;  // with mutex_
+  std::set<std::uint64_t> turns_;       // of runs that have not ended
+  std::uint64_t next_turn_ = 0;
 };
 
 }  // namespace tandem::ps

@@ -12,19 +12,19 @@ constexpr const char* kAddIterator = "Worker/AddIterator";
 constexpr const char* kRemoveIterators = "Worker/RemoveIterators";
 constexpr const char* kRun = "Worker/Run";
 
-rpc::Message probe(Worker& worker, const rpc::Message&) {
+rpc::Message probe(Worker& worker, const rpc::Message&, const rpc::CallContext&) {
   proto::ProbeReply reply;
   reply.set_incarnation(worker.incarnation());
   return message_of(reply);
 }
 
-rpc::Message add_function(Worker& worker, const rpc::Message& request) {
+rpc::Message add_function(Worker& worker, const rpc::Message& request, const rpc::CallContext&) {
   const auto header = parse<proto::AddFunctionRequest>(request, kAddFunction);
   worker.add_function(header.id(), header.function());
   return message_of(proto::AddFunctionReply());
 }
 
-rpc::Message add_iterator(Worker& worker, const rpc::Message& request) {
+rpc::Message add_iterator(Worker& worker, const rpc::Message& request, const rpc::CallContext&) {
   const auto header = parse<proto::AddIteratorRequest>(request, kAddIterator);
   AttachedTensors attached(request.attachments, kAddIterator);
   std::vector<Tensor> tensors;
@@ -36,13 +36,14 @@ rpc::Message add_iterator(Worker& worker, const rpc::Message& request) {
   return message_of(proto::AddIteratorReply());
 }
 
-rpc::Message remove_iterators(Worker& worker, const rpc::Message& request) {
+rpc::Message remove_iterators(Worker& worker, const rpc::Message& request,
+                              const rpc::CallContext&) {
   const auto header = parse<proto::RemoveIteratorsRequest>(request, kRemoveIterators);
   for (const std::uint64_t id : header.ids()) worker.remove_iterator(id);
   return message_of(proto::RemoveIteratorsReply());
 }
 
-rpc::Message run(Worker& worker, const rpc::Message& request) {
+rpc::Message run(Worker& worker, const rpc::Message& request, const rpc::CallContext& context) {
   const auto header = parse<proto::RunRequest>(request, kRun);
   proto::RunReply reply;
   if (header.incarnation() != worker.incarnation()) {
@@ -64,7 +65,7 @@ rpc::Message run(Worker& worker, const rpc::Message& request) {
     run.arguments.push_back(arguments.next(spec));
   arguments.end();
   rpc::Message message;
-  const RunResult result = worker.run(run);
+  const RunResult result = worker.run(run, [&context] { return context.cancelled(); });
   for (const Tensor& tensor : result.tensors) *reply.add_results() = attach(tensor, message);
   for (const auto& [iterator, position] : result.taken) {
     proto::RunReply::Taken& taken = *reply.add_taken();
@@ -84,9 +85,10 @@ rpc::Message run(Worker& worker, const rpc::Message& request) {
 
 void serve(rpc::Server& server, Worker& worker) {
   const auto handle = [&](const char* method, auto function) {
-    server.handle(method, [&worker, function](const rpc::CallContext&, rpc::Message request) {
-      return function(worker, request);
-    });
+    server.handle(method,
+                  [&worker, function](const rpc::CallContext& context, rpc::Message request) {
+                    return function(worker, request, context);
+                  });
   };
   handle(kProbe, probe);
   handle(kAddFunction, add_function);

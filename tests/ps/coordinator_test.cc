@@ -94,11 +94,13 @@ TEST_F(Coordinated, LostServerIsAnError) {
   EXPECT_THROW(coordinated->join(), Error);
 }
 
+class ClosuresPerWorker : public Coordinated, public ::testing::WithParamInterface<std::size_t> {};
+
 // Workers are stopped and started again while they run closures. Each closure's update is applied
 // once.
-TEST_F(Coordinated, RestartedWorkersLoseAndRepeatNoUpdate) {
-  constexpr int kClosures = 400;
-  const auto coordinated = coordinator();
+TEST_P(ClosuresPerWorker, RestartedWorkersLoseAndRepeatNoUpdate) {
+  constexpr int kClosures = 400, kRestarts = 5;
+  const auto coordinated = coordinator({.closures_per_worker = GetParam()});
   std::vector<std::shared_ptr<RemoteResult>> results;
   for (int i = 0; i < kClosures; ++i) {
     results.push_back(coordinated->schedule(add(1)));
@@ -111,10 +113,16 @@ TEST_F(Coordinated, RestartedWorkersLoseAndRepeatNoUpdate) {
   const ParameterStore::Read read = store().read(3);
   EXPECT_EQ(read.version, static_cast<std::uint64_t>(kClosures));
   EXPECT_EQ(read.value.to_vector<float>()[0], static_cast<float>(kClosures));
-  EXPECT_EQ(coordinated->counts().finished, kClosures);
-  EXPECT_GE(coordinated->counts().lost_workers, 3);
+  const Coordinator::Counts counts = coordinated->counts();
+  EXPECT_EQ(counts.finished, kClosures);
+  EXPECT_GE(counts.lost_workers, 3);
+  EXPECT_LE(counts.lost_workers, kRestarts);
+  EXPECT_GE(counts.put_back, counts.lost_workers);
+  EXPECT_LE(counts.put_back, counts.lost_workers * static_cast<std::int64_t>(GetParam()));
   for (const auto& result : results) EXPECT_EQ(result->state(), RemoteResult::State::kReady);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, ClosuresPerWorker, ::testing::Values(1, 3));
 
 TEST_F(Coordinated, WorkerThatStaysAwayIsReplacedByTheOther) {
   const auto coordinated = coordinator();

@@ -51,10 +51,12 @@ class WorkersIterators : public ::testing::Test {
   }
 
   ParameterStore& store() { return *cluster->stores[0]; }
-  std::unique_ptr<Coordinator> coordinator(std::size_t workers = kWorkers) {
+  std::unique_ptr<Coordinator> coordinator(std::size_t workers = kWorkers,
+                                           std::size_t closures_per_worker = 1) {
     std::vector<Coordinator::WorkerTask> tasks = cluster->tasks();
     tasks.resize(workers);
-    auto made = std::make_unique<Coordinator>(std::move(tasks), Coordinator::Options{});
+    auto made = std::make_unique<Coordinator>(
+        std::move(tasks), Coordinator::Options{.closures_per_worker = closures_per_worker});
     made->add_function(0, function_.message);
     return made;
   }
@@ -128,10 +130,13 @@ TEST_F(WorkersIterators, ElementOfALostClosureIsTakenAgain) {
   EXPECT_EQ(store().read(3).value.item<float>(), static_cast<float>(taken.size()));
 }
 
+class ClosuresWithIterators : public WorkersIterators,
+                              public ::testing::WithParamInterface<std::size_t> {};
+
 // Each worker's closures have consecutive elements, whatever happens.
-TEST_F(WorkersIterators, RestartsLeaveOutAndRepeatNoElement) {
+TEST_P(ClosuresWithIterators, RestartsLeaveOutAndRepeatNoElement) {
   constexpr int kClosures = 300;
-  const auto coordinated = coordinator();
+  const auto coordinated = coordinator(kWorkers, GetParam());
   coordinated->add_iterator(7, describe(numbers(kClosures)));
   std::vector<std::shared_ptr<RemoteResult>> results;
   for (int i = 0; i < kClosures; ++i) {
@@ -151,6 +156,8 @@ TEST_F(WorkersIterators, RestartsLeaveOutAndRepeatNoElement) {
   EXPECT_EQ(store().read(3).value.item<float>(), static_cast<float>(kClosures));
   EXPECT_GE(coordinated->counts().lost_workers, 3);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, ClosuresWithIterators, ::testing::Values(1, 3));
 
 TEST_F(WorkersIterators, FunctionsOfAPipelineTravelWithIt) {
   const Dataset dataset = numbers(20)

@@ -22,9 +22,9 @@ class StaleUpdates : public ::testing::Test {
 };
 
 // v = v * 0.5 + x is not commutative: only steps that see each other's results give this value.
-TEST_F(StaleUpdates, ABoundOfZeroMakesCallsSerial) {
+void expect_serial_calls(const distribute::ParameterServerOptions& options) {
   const LocalCluster cluster(1, 3);
-  const ParameterServerStrategy strategy = cluster.strategy({.max_staleness = 0});
+  const ParameterServerStrategy strategy = cluster.strategy(options);
   const auto scope = strategy.scope();
   ClusterCoordinator coordinator(strategy);
   Variable count(zeros({})), highest(zeros({}));
@@ -43,6 +43,11 @@ TEST_F(StaleUpdates, ABoundOfZeroMakesCallsSerial) {
   EXPECT_EQ(statistics.calls_finished, 120);
   EXPECT_EQ(statistics.max_staleness, 0);
   EXPECT_EQ(statistics.updates, 240);
+}
+
+TEST_F(StaleUpdates, ABoundOfZeroMakesCallsSerial) {
+  expect_serial_calls({.max_staleness = 0});
+  expect_serial_calls({.max_staleness = 0, .calls_per_worker = 3});
 }
 
 TEST_F(StaleUpdates, StalenessIsMeasured) {
@@ -158,6 +163,8 @@ TEST_F(StaleUpdates, RefusesBadOptions) {
                                      "expected calls_per_update of at least 1, got 0");
   expect_error<InvalidArgumentError>([&] { cluster.strategy({.max_staleness = -1}); },
                                      "expected max_staleness of at least 0, got -1");
+  expect_error<InvalidArgumentError>([&] { cluster.strategy({.calls_per_worker = 0}); },
+                                     "expected calls_per_worker of at least 1, got 0");
 }
 
 }  // namespace

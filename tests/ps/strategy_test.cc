@@ -176,6 +176,39 @@ TEST_F(ParameterServers, RefusesForeignVariablesAndStrategies) {
   expect_error<FailedPreconditionError>([] { RemoteValue().fetch(); }, "empty value");
 }
 
+TEST_F(ParameterServers, ACallGetsTheValueOfItsWorker) {
+  LocalCluster cluster(1, 2);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  const auto scope = strategy.scope();
+  ClusterCoordinator coordinator(strategy);
+  const auto values_from = [&](float first) {
+    return coordinator.create_per_worker_values(
+        [first](int worker) { return constant(first + static_cast<float>(worker)); });
+  };
+  const distribute::PerWorkerValues ones = values_from(1), tens = values_from(10);
+  EXPECT_EQ(tens.value(1).item<float>(), 11);
+  const auto step =
+      function([](const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d) {
+        return stack({a, b, c, d});
+      });
+  // The second worker is away, then the first.
+  for (const int worker : {0, 1}) {
+    cluster.stop_worker(static_cast<std::size_t>(1 - worker));
+    const auto w = static_cast<float>(worker);
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(values(coordinator.schedule(step, tens, constant(5.f), ones, tens).fetch()),
+                (std::vector<float>{10 + w, 5, 1 + w, 10 + w}));
+    cluster.start_worker(static_cast<std::size_t>(1 - worker));
+  }
+  expect_error<InvalidArgumentError>(
+      [&] { coordinator.create_per_worker_values([](int worker) { return zeros({worker + 1}); }); },
+      "expected a value of shape (1,) and dtype float32 for worker 1, as for worker 0, got (2,)");
+  expect_error<OutOfRangeError>([&] { tens.value(2); }, "expected a worker below 2, got 2");
+  expect_error<FailedPreconditionError>(
+      [&] { coordinator.schedule(step, distribute::PerWorkerValues(), ones, ones, ones); },
+      "create_per_worker_values(), got an empty value");
+}
+
 TEST_F(ParameterServers, WorkersTakeElementsOfTheirOwnDatasets) {
   LocalCluster cluster(1, 2);
   const ParameterServerStrategy strategy = cluster.strategy();

@@ -266,5 +266,28 @@ TEST_F(Workers, ReportWhatIsWrong) {
   }
 }
 
+// Every update is stale, because the variable is written whenever one arrives.
+TEST(Worker, ACancelledCallIsNotComputedAgain) {
+  Variable v(ones({}), {.name = "v"});
+  testing::InProcess run(testing::trace(
+      [&](const auto& inputs) {
+        v.assign(reduce_sum(matmul(reshape(v.value() + inputs[0], {1, 1}), ones({1, 1}))));
+        return std::vector<Tensor>{inputs[0] + 0.0};
+      },
+      {ones({})}));
+  int updates = 0, asked = 0;
+  run.servers[0].on_request = [&](const std::string& method, const rpc::Message&) {
+    if (method != kApply) return;
+    run.stores[0].assign(variable_id(0, 0), ones({}));
+    ++updates;
+  };
+  const FunctionRun stale{
+      .function = testing::InProcess::kFunction, .arguments = {ones({})}, .max_staleness = 0};
+  tandem::testing::expect_error<AbortedError>(
+      [&] { run.worker->run(stale, [&] { return ++asked > 5; }); },
+      "[step] the call was cancelled");
+  EXPECT_EQ(updates, 5);
+}
+
 }  // namespace
 }  // namespace tandem::ps

@@ -1,12 +1,14 @@
 // Training with parameter servers, for tests of clusters of processes:
 //
-//   cluster_training_program loop STEPS     a perceptron in a loop of its own, with noisy labels
-//   cluster_training_program fit DIRECTORY  LeNet by fit(), on the MNIST of DIRECTORY
+//   cluster_training_program loop STEPS         a perceptron in a loop of its own, noisy labels
+//   cluster_training_program recommender STEPS  a table of 2,000,000 rows, in two shards
+//   cluster_training_program fit DIRECTORY      LeNet by fit(), on the MNIST of DIRECTORY
 //
 // Each task prints "process PID at ADDRESS". The chief prints "finished N" from time to time, and
 // at the end a line "NAME VALUE" for each result.
 #include <unistd.h>
 
+#include <fstream>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -89,6 +91,67 @@ void train_in_a_loop(const ParameterServerStrategy& strategy, int steps) {
   print(coordinator.statistics());
 }
 
+// The bytes that have passed the loopback of this network namespace.
+std::int64_t loopback_bytes() {
+  std::ifstream devices("/proc/self/net/dev");
+  for (std::string name; devices >> name;) {
+    std::int64_t received = 0;
+    if (name == "lo:" && devices >> received) return received;
+  }
+  throw td::NotFoundError("there is no loopback");
+}
+
+// 1024 examples of eight rows each, none of which occurs twice, are learned by heart. Batches of
+// several sizes look up, and update, different numbers of rows.
+void train_recommender(const ParameterServerStrategy& strategy, int steps) {
+  constexpr std::int64_t kRows = 2'000'000, kExamples = 1024, kRowsOfExample = 8, kWidth = 16;
+  ClusterCoordinator coordinator(strategy);
+  td::random::set_seed(1);
+  const td::Tensor ids =
+      td::reshape(td::range(kExamples * kRowsOfExample) * (kRows / (kExamples * kRowsOfExample)),
+                  {kExamples, kRowsOfExample});
+  const Examples all = {ids, td::random::normal({kExamples, 1})};
+  td::Sequential model;
+  td::optimizers::Optimizer adagrad;
+  {
+    const auto scope = strategy.scope();
+    model = td::Sequential({td::layers::Embedding(kRows, kWidth, {.input_shape = {kRowsOfExample}}),
+                            td::layers::Flatten(), td::layers::Dense(16, {.activation = "relu"}),
+                            td::layers::Dense(1)});
+    adagrad = td::optimizers::Adagrad({.learning_rate = 0.1});
+  }
+  const auto loss_of = [&](const Examples& examples) {
+    return td::reduce_mean(td::square(model(examples.x) - examples.y));
+  };
+  const auto step = td::function([&](td::data::Iterator& batches) {
+    const auto batch = batches.next();
+    td::GradientTape tape;
+    const td::Tensor loss = loss_of({batch[0], batch[1]});
+    adagrad.apply_gradients(tape.gradient(loss, model.trainable_variables()),
+                            model.trainable_variables());
+    return loss;
+  });
+  const auto whole_loss = td::function([&](const td::Tensor& x, const td::Tensor& y) {
+    return loss_of({x, y});
+  });
+  std::cout << "first_loss " << whole_loss(all.x, all.y).item<float>() << std::endl;
+  for (const std::int64_t batch : {8, 32, 128}) {
+    const auto data = coordinator.create_per_worker_dataset(
+        td::data::Dataset::from_tensor_slices({all.x, all.y}).shuffle(1024).repeat().batch(batch));
+    const auto run = [&](int count) {
+      for (int i = 0; i < count; ++i) coordinator.schedule(step, data);
+      coordinator.join();
+    };
+    run(10);  // each worker has the function and the dataset then
+    const std::int64_t before = loopback_bytes();
+    run(steps);
+    std::cout << "bytes_per_step_of_" << batch * kRowsOfExample << "_rows "
+              << (loopback_bytes() - before) / steps << std::endl;
+  }
+  std::cout << "last_loss " << whole_loss(all.x, all.y).item<float>() << std::endl;
+  print(coordinator.statistics());
+}
+
 void fit_lenet(const ParameterServerStrategy& strategy, const std::string& directory) {
   constexpr std::int64_t kEpochs = 2, kBatch = 128;
   const auto [train, test] = td::datasets::mnist(directory);
@@ -125,9 +188,13 @@ void fit_lenet(const ParameterServerStrategy& strategy, const std::string& direc
 
 void train(const td::distribute::ClusterResolver& cluster, const std::string& how,
            const std::string& argument) {
-  const ParameterServerStrategy strategy(cluster);
+  const ParameterServerStrategy strategy(
+      cluster, {.variable_partitioner = td::distribute::MinSizePartitioner(
+                    {.min_shard_bytes = 1 << 20, .max_shards = 2})});
   if (how == "loop")
     train_in_a_loop(strategy, std::stoi(argument));
+  else if (how == "recommender")
+    train_recommender(strategy, std::stoi(argument));
   else
     fit_lenet(strategy, argument);
 }

@@ -1,4 +1,4 @@
-// Training with parameter servers in processes that are killed and cut off.
+// Training with parameter servers in processes, which are killed and cut off.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -142,15 +142,21 @@ TEST_F(ClusterTrainingSlow, KilledTasksLoseNoUpdate) {
 
 // --- a network failure ---
 
+// The options of a cluster whose chief and first worker are on the first host, and whose other
+// worker and servers are on the second.
+Words options_on_two_hosts(const testing::Hosts& hosts, const testing::TemporaryDirectory& folder) {
+  hosts.write_remote_shell(folder / "shell");
+  return cluster_options({"--hosts",
+                          testing::Hosts::address(0) + ":2," + testing::Hosts::address(1) + ":3",
+                          "--ssh", (folder / "shell").string()});
+}
+
 // The second host, with both servers and a worker, is cut off for five seconds.
 TEST_F(ClusterTrainingSlow, ANetworkFailureHealsOnTwoHosts) {
   const testing::Hosts hosts;
   TANDEM_REQUIRE(hosts.connected(), "netns");
   const testing::TemporaryDirectory folder;
-  hosts.write_remote_shell(folder / "shell");
-  ClusterJob job = loop(cluster_options(
-      {"--hosts", testing::Hosts::address(0) + ":2," + testing::Hosts::address(1) + ":3", "--ssh",
-       (folder / "shell").string()}));
+  ClusterJob job = loop(options_on_two_hosts(hosts, folder));
   job.make_progress();
   ASSERT_TRUE(hosts.cut(1));
   std::this_thread::sleep_for(5s);
@@ -160,15 +166,64 @@ TEST_F(ClusterTrainingSlow, ANetworkFailureHealsOnTwoHosts) {
   EXPECT_FALSE(contains(job.process().err(), "restart 1 of")) << job.process().err();
 }
 
+// --- large tables ---
+
+// All tasks are in a network namespace of this test, whose loopback counts their bytes.
+TEST_F(ClusterTrainingSlow, BytesOfARecommenderAreThoseOfTheRowsThatItTouches) {
+  const testing::Hosts alone(1);
+  TANDEM_REQUIRE(alone.connected(), "netns");
+  constexpr int kSteps = 100;
+  ClusterJob job(cluster_options(),
+                 {TANDEM_CLUSTER_TRAINING, "recommender", std::to_string(kSteps)});
+  const Result result = job.process().wait();
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_LT(value(result, "last_loss"), 0.5 * value(result, "first_loss"));
+  EXPECT_EQ(value(result, "calls_finished"), 3 * (kSteps + 10));
+  const auto bytes = [&](int rows) {
+    return value(result, "bytes_per_step_of_" + std::to_string(rows) + "_rows");
+  };
+  std::cout << bytes(64) << ", " << bytes(256) << " and " << bytes(1024) << " bytes" << std::endl;
+  // A row passes with its number, to the worker and back. The rest of a step, with the
+  // dense layers and the headers, does not depend on their number.
+  constexpr double kBytesOfRow = 2 * (8 + 16 * 4);
+  EXPECT_NEAR((bytes(256) - bytes(64)) / (256 - 64), kBytesOfRow, 0.1 * kBytesOfRow);
+  EXPECT_NEAR((bytes(1024) - bytes(256)) / (1024 - 256), kBytesOfRow, 0.1 * kBytesOfRow);
+}
+
+// --- the example ---
+
+TEST_F(ClusterTrainingSlow, ExampleRunsOnTwoHosts) {
+  const std::string example = TANDEM_PARAMETER_SERVER_EXAMPLE;
+  TANDEM_REQUIRE(!example.empty(), "examples");
+  const testing::Hosts hosts;
+  TANDEM_REQUIRE(hosts.connected(), "netns");
+  const testing::TemporaryDirectory folder;
+  ClusterJob job(options_on_two_hosts(hosts, folder), {example});
+  const Result result = job.process().wait();
+  ASSERT_EQ(result.status, 0) << result.err;
+  const std::string prefix = "[chief:0] ";
+  ASSERT_TRUE(result.out.starts_with(prefix)) << result.out;
+  EXPECT_LT(std::stod(result.out.substr(prefix.size())), 0.1) << result.out;
+}
+
 // --- real data ---
 
-TEST_F(ClusterTrainingSlow, LenetLearnsMnistByFit) {
+void expect_lenet_learns_mnist(const Words& options) {
   const auto folder = testing::data_folder("mnist");
   TANDEM_REQUIRE(!folder.empty(), "mnist");
-  ClusterJob job(cluster_options(), {TANDEM_CLUSTER_TRAINING, "fit", folder.string()});
+  ClusterJob job(options, {TANDEM_CLUSTER_TRAINING, "fit", folder.string()});
   const Result result = job.process().wait();
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_GT(value(result, "test_accuracy"), 0.98);
+}
+
+TEST_F(ClusterTrainingSlow, LenetLearnsMnistByFit) { expect_lenet_learns_mnist(cluster_options()); }
+
+TEST_F(ClusterTrainingSlow, LenetLearnsMnistByFitOnTwoHosts) {
+  const testing::Hosts hosts;
+  TANDEM_REQUIRE(hosts.connected(), "netns");
+  const testing::TemporaryDirectory folder;
+  expect_lenet_learns_mnist(options_on_two_hosts(hosts, folder));
 }
 
 }  // namespace

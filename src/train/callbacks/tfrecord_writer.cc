@@ -1,23 +1,13 @@
 #include "train/callbacks/tfrecord_writer.h"
 
-#include <array>
 #include <cerrno>
 
+#include "core/crc32c.h"
 #include "core/file_error.h"
 #include "core/status.h"
 
 namespace tandem {
 namespace {
-
-constexpr std::array<std::uint32_t, 256> kTable = [] {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = crc & 1u ? (crc >> 1) ^ 0x82f63b78u : crc >> 1;
-    table[byte] = crc;
-  }
-  return table;
-}();
 
 // TFRecord masks checksums, since data may itself contain checksums.
 std::uint32_t masked(std::uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
@@ -28,13 +18,6 @@ std::string_view bytes_of(const T& value) {
 }
 
 }  // namespace
-
-std::uint32_t crc32c(std::string_view bytes) {
-  std::uint32_t crc = ~0u;
-  for (const char byte : bytes)
-    crc = kTable[(crc ^ static_cast<unsigned char>(byte)) & 0xffu] ^ (crc >> 8);
-  return ~crc;
-}
 
 TFRecordWriter::TFRecordWriter(std::filesystem::path path)
     : path_(std::move(path)), out_(path_, std::ios::binary | std::ios::trunc) {

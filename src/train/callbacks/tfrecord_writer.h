@@ -8,9 +8,6 @@
 
 namespace tandem {
 
-// The CRC-32C (Castagnoli) of `bytes`.
-std::uint32_t crc32c(std::string_view bytes);
-
 // Not thread-safe.
 class TFRecordWriter {
  public:
