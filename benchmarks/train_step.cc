@@ -2,10 +2,10 @@
 // memory, the step is forward, backward and SGD with momentum. With --replicas N, N replicas of
 // --threads threads each take the case's batch EACH, under a MirroredStrategy. With --traced 1 the
 // step is a traced function. With --device gpu, all of it, data included, is on the first GPU. With
-// --device tpu, the replicas are devices of the PJRT plug-in in TANDEM_PJRT_PLUGIN, and --traced is 1.
-// With --parts P sums are replica-invariant, over P parts of a batch. With --check K the line has
-// the losses of the first K steps. With --serve 1 the program prepares itself, prints a line, and
-// then measures once per line of input.
+// --device tpu, the replicas are devices of the PJRT plug-in in TANDEM_PJRT_PLUGIN, and --traced is
+// 1. With --parts P sums are replica-invariant, over P parts of a batch. With --check K the line
+// has the losses of the first K steps. With --serve 1 the program prepares itself, prints a line,
+// and then measures once per line of input.
 #include <tandem/tandem.h>
 
 #include <cstdint>

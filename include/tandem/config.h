@@ -115,23 +115,24 @@ void set_emulated_gpus(int count, std::int64_t memory_mib = 4096);
 
 /// Value of an option of a PJRT plug-in.
 using PluginOption = std::variant<std::string, std::int64_t, bool, float>;
-/// Loads a PJRT plug-in, whose devices are then TPU:0, TPU:1 and so on, whatever hardware it is for.
-/// They run traced functions under distribute::TPUStrategy (tandem/tpu.h). The environment variable
-/// TANDEM_PJRT_PLUGIN=path does the same without options; the call takes precedence. Must be called
-/// before the devices are initialized, else throws RuntimeError. docs/tpu.md has the plug-ins.
+/// Loads a PJRT plug-in, whose devices are then TPU:0, TPU:1 and so on, whatever hardware it is
+/// for. They run traced functions under distribute::TPUStrategy (tandem/tpu.h). The environment
+/// variable TANDEM_PJRT_PLUGIN=path does the same without options; the call takes precedence. Must
+/// be called before the devices are initialized, else throws RuntimeError. docs/tpu.md has the
+/// plug-ins.
 ///
 /// `options` are the plug-in's, by name: {{"cpu_device_count", 8}}. Throws NotFoundError for a file
 /// that does not exist, InvalidArgumentError for one that is not a plug-in, FailedPreconditionError
-/// for one of another version of the PJRT C API, UnavailableError if this build has no PJRT, and the
-/// plug-in's own errors.
+/// for one of another version of the PJRT C API, UnavailableError if this build has no PJRT, and
+/// the plug-in's own errors.
 void load_pjrt_plugin(const std::string& path,
                       const std::map<std::string, PluginOption>& options = {});
 
-/// The same for devices that this machine need not have: those of a topology that the plug-in knows by
-/// name, such as "v5e:2x2" of libtpu. explain() then compiles steps for them; nothing runs there, and
-/// a tensor on such a device can only be copied back. Some plug-ins end the process for a program
-/// that they cannot compile. `tandem compile` does this in a process of its own. Throws the plug-in's
-/// error for a topology that it does not know.
+/// The same for devices that this machine need not have: those of a topology that the plug-in knows
+/// by name, such as "v5e:2x2" of libtpu. explain() then compiles steps for them; nothing runs
+/// there, and a tensor on such a device can only be copied back. Some plug-ins end the process for
+/// a program that they cannot compile. `tandem compile` does this in a process of its own. Throws
+/// the plug-in's error for a topology that it does not know.
 void load_pjrt_topology(const std::string& path, const std::string& topology);
 
 /// Whether an operation whose device does not exist, or has no kernel for it, runs on another

@@ -276,12 +276,12 @@ class Function {
     return {std::move(function), std::move(call.inputs), std::move(call.passes)};
   }
 
-  /// The function, as traced for these arguments, as the text of a StableHLO module: the program
-  /// that a device of a PJRT plug-in would compile. Nothing runs. If parts of the function are placed
-  /// on such devices, as under TPUStrategy, the modules of these parts. The parameters are the tensors
-  /// among the arguments, elements of iterators, variables, and numbers that each run computes; the
-  /// results are the tensors of the result and the new elements of written variables. Throws
-  /// UnimplementedError for an operation that docs/operations.md lists without StableHLO.
+  /// The function, as traced for these arguments, as a StableHLO module in text form: the program
+  /// that a device of a PJRT plug-in would compile. Nothing runs. If parts of the function are
+  /// placed on such devices, as under TPUStrategy, the modules of these parts. The parameters are
+  /// the tensors among the arguments, elements of iterators, variables, and numbers that each run
+  /// computes; the results are the tensors of the result and the new elements of written variables.
+  /// Throws UnimplementedError for an operation that docs/operations.md lists without StableHLO.
   template <class... Args>
   std::string stablehlo(const Args&... args) const {
     return detail::stablehlo_text(trace(args...));

@@ -1,6 +1,6 @@
 /// @file
-/// TPUs, and any other accelerator with a PJRT plug-in (config::load_pjrt_plugin): training steps are
-/// compiled for them as a whole. As tf.distribute.TPUStrategy.
+/// TPUs, and any other accelerator with a PJRT plug-in (config::load_pjrt_plugin): training steps
+/// are compiled for them as a whole. As tf.distribute.TPUStrategy.
 #pragma once
 
 #include <string>
@@ -18,13 +18,14 @@ struct TPUStrategyOptions {
 };
 
 /// One replica per TPU core in one process, with a copy of every variable on each. The steps of all
-/// replicas are one compiled program, which also reduces the gradients. As tf.distribute.TPUStrategy.
+/// replicas are one compiled program, which also reduces the gradients. As
+/// tf.distribute.TPUStrategy.
 ///
 /// - run() needs a traced function around it, as fit() has; else it throws UnimplementedError
 ///   "TPUStrategy.run(fn, ...) does not support pure eager execution. ...".
 /// - If the replicas run the same operations on tensors of the same shapes, their steps are one
-///   program. Else, as for a last batch that does not divide evenly, each replica has programs of its
-///   own, and the host reduces between them: the results are the same, and the step is slower.
+///   program. Else, as for a last batch that does not divide evenly, each replica has programs of
+///   its own, and the host reduces between them: the results are the same, and the step is slower.
 /// - Every operation of the step must have a lowering to StableHLO (docs/operations.md), else
 ///   UnimplementedError names it.
 /// - reduce() supports kSum and kMean, else InvalidArgumentError "reduce_op=... is not supported.

@@ -6,14 +6,12 @@
 // nodes of a device become a module of their own.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "graph/needed_nodes.h"
+#include "graph/node.h"
 #include "graph/stablehlo/module.h"
 
 namespace tandem {
@@ -27,18 +25,6 @@ struct RegionNodes {
   std::vector<std::unordered_map<const Node*, const Node*>> counterparts;
   std::vector<const Node*> differing;  // constants of the first replica that differ in others
 };
-
-// Nodes in an order in which they can be lowered: a single one, a region, or a collective that the
-// host runs.
-struct RegionItem {
-  const Node* node = nullptr;
-  std::shared_ptr<const RegionNodes> region{};
-  std::vector<const Node*> collective{};  // the node of each rank
-};
-
-// Orders the needed nodes of a graph. If replicas with collectives differ, as they do for a last
-// batch that does not divide evenly, the host runs the collectives between their regions.
-std::vector<RegionItem> find_regions(const NeededNodes& needed, const LowerOptions& options);
 
 // Whether a device runs compiled regions.
 bool runs_compiled(const Device& device);
@@ -63,24 +49,5 @@ struct CompiledRegion {
 
 // The operation of a region in a block.
 extern const OpDef kCompiledRegion;
-
-// A region with the values of the block that it uses.
-struct LoweredRegion {
-  struct Output {
-    Node::Input tensor;
-    TensorSpec spec;
-    Device* device = nullptr;
-  };
-  std::shared_ptr<CompiledRegion> region;
-  std::vector<Value*> inputs;
-  std::vector<Output> outputs;
-};
-
-// Lowers a region. `value_on`: the value of a tensor on a device, for a node. Adds the sizes that it
-// infers. Throws what stablehlo::lower_module() throws.
-using ValueOn = std::function<Value&(const Node::Input& tensor, Device& device, const Node& user)>;
-LoweredRegion lower_region(const NeededNodes& needed, const LowerOptions& options,
-                           std::shared_ptr<const RegionNodes> region, KnownSizes& sizes,
-                           const ValueOn& value_on);
 
 }  // namespace tandem

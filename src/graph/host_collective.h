@@ -1,5 +1,5 @@
-// Collectives that the host runs for devices that only run compiled programs (graph/compiled_region.h),
-// where the ranks' programs differ.
+// Collectives that the host runs for devices that only run compiled programs
+// (graph/compiled_region.h), where the ranks' programs differ.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-// One collective of all ranks, which are in one process. The operation's inputs and outputs are those
-// of the ranks, in their order.
+// One collective of all ranks, which are in one process. The operation's inputs and outputs are
+// those of the ranks, in their order.
 struct HostCollective {
   const OpDef* op = nullptr;  // of graph/collective.h
   std::shared_ptr<const void> attrs;

@@ -5,10 +5,11 @@
 
 #include "core/status.h"
 #include "graph/block.h"
-#include "graph/compiled_region.h"
+#include "graph/find_regions.h"
 #include "graph/graph.h"
 #include "graph/host_collective.h"
 #include "graph/lower_body.h"
+#include "graph/lower_region.h"
 #include "graph/needed_nodes.h"
 #include "graph/structural_ops.h"
 

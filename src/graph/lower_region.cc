@@ -1,7 +1,9 @@
+#include "graph/lower_region.h"
+
 #include <algorithm>
 #include <unordered_set>
 
-#include "graph/compiled_region.h"
+#include "graph/stablehlo/lower_module.h"
 #include "graph/structural_ops.h"
 
 namespace tandem {

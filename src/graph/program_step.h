@@ -33,7 +33,8 @@ struct ProgramStep {
   const BlockOperation* operation = nullptr;
 };
 
-// An operation that the program's thread runs while no other step runs (BlockOperation::runs_alone).
+// An operation that the program's thread runs while no other step runs
+// (BlockOperation::runs_alone).
 class LoneStep {
  public:
   virtual ~LoneStep() = default;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "graph/stablehlo/collective_lowerings.h"
 #include "ops/lowering_list.h"
 
 namespace tandem::stablehlo {
@@ -9,7 +10,8 @@ namespace {
 
 std::span<const Lowering> list_lowerings() {
   static const std::vector<Lowering> lowerings = [] {
-    std::vector<Lowering> all;
+    const std::span<const Lowering> collectives = collective_lowerings();
+    std::vector<Lowering> all(collectives.begin(), collectives.end());
     for (LoweringList (*family)() :
          {elementwise_lowerings, reduce_lowerings, matmul_lowerings, array_lowerings,
           activation_lowerings, dense_lowerings, softmax_lowerings, conv_lowerings, pool_lowerings,

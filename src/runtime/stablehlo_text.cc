@@ -2,7 +2,7 @@
 #include "core/status.h"
 #include "graph/block.h"
 #include "graph/compiled_region.h"
-#include "graph/stablehlo/module.h"
+#include "graph/stablehlo/lower_module.h"
 #include "runtime/placer.h"
 #include "runtime/traced_function.h"
 #include "tandem/function.h"

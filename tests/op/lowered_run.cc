@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "device/device_manager.h"
-#include "graph/stablehlo/module.h"
+#include "graph/stablehlo/lower_module.h"
 #include "graph/stablehlo/run_numbers.h"
 #include "runtime/traced_function.h"
 #include "tandem/tandem.h"

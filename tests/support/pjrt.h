@@ -13,8 +13,8 @@
 
 namespace tandem::testing {
 
-// The path of a plug-in: that of the environment variable, else one that scripts/setup --tpu has put
-// into the build tree. Empty if there is none.
+// The path of a plug-in: that of the environment variable, else one that scripts/setup --tpu has
+// put into the build tree. Empty if there is none.
 inline std::string plugin_path(const char* variable, const char* file) {
   if (const char* set = std::getenv(variable); set && *set) return set;
   const auto path = std::filesystem::path(TANDEM_SOURCE_DIR) / "build/pjrt" / file;

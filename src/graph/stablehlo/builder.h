@@ -114,17 +114,17 @@ class Builder {
             const Axes& interior = {});
   Value reverse(const Value& x, const Axes& axes);
   Value concatenate(std::span<const Value> parts, std::int64_t axis);
-  // Slices of `x` of these sizes, with size 1 along `axis`, where each index selects one. The result
-  // has the axes of the indices in the place of `axis`; `offset_axes` are its others. Indices are
-  // clamped.
+  // Slices of `x` of these sizes, with size 1 along `axis`, where each index selects one. The
+  // result has the axes of the indices in the place of `axis`; `offset_axes` are its others.
+  // Indices are clamped.
   Value gather(const Value& x, const Value& indices, const Axes& offset_axes, std::int64_t axis,
                const Axes& sizes, const Type& result);
   // The opposite: adds slices of `updates` to `x`. Slices that are out of range are ignored.
   Value scatter_add(const Value& x, const Value& indices, const Value& updates,
                     const Axes& window_axes, std::int64_t axis);
 
-  // The part of `x` of these sizes that begins at `begin`, a scalar of an integer type per axis; and
-  // `x` with such a part replaced. A begin is clamped so that the part is inside.
+  // The part of `x` of these sizes that begins at `begin`, a scalar of an integer type per axis;
+  // and `x` with such a part replaced. A begin is clamped so that the part is inside.
   Value dynamic_slice(const Value& x, std::span<const Value> begin, const Axes& sizes);
   Value dynamic_update_slice(const Value& x, const Value& part, std::span<const Value> begin);
 

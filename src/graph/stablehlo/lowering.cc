@@ -3,26 +3,17 @@
 #include <algorithm>
 
 #include "core/status.h"
-#include "graph/stablehlo/collective_lowerings.h"
 
 namespace tandem::stablehlo {
 
 constinit Registered<std::span<const Lowering>()> all_lowerings("stablehlo::all_lowerings");
 
-namespace {
-
-LowerFn find(std::span<const Lowering> sorted, std::string_view name) {
-  const auto found =
-      std::lower_bound(sorted.begin(), sorted.end(), name,
-                       [](const Lowering& a, std::string_view wanted) { return a.op < wanted; });
-  return found != sorted.end() && found->op == name ? found->lower : nullptr;
-}
-
-}  // namespace
-
 LowerFn lowering_of(const OpDef& op) {
-  if (const LowerFn found = find(collective_lowerings(), op.name)) return found;
-  return find(all_lowerings(), op.name);
+  const std::span<const Lowering> sorted = all_lowerings();
+  const auto found =
+      std::lower_bound(sorted.begin(), sorted.end(), op.name,
+                       [](const Lowering& a, std::string_view wanted) { return a.op < wanted; });
+  return found != sorted.end() && found->op == op.name ? found->lower : nullptr;
 }
 
 Context::Context(Builder& to, RunParameters& parameters, const Node& node,

@@ -88,7 +88,8 @@ class Context {
   // Throws UnimplementedError "[Op] ... cannot be lowered to StableHLO: WHY".
   [[noreturn]] void refuse(std::string_view why) const;
 
-  // What the lowering has set. Throws InternalError if it differs from what the operation has.
+  // The results that the lowering has set. Throws InternalError if they differ from those of the
+  // operation.
   std::vector<Value> take_results();
   // The input's index, and its new elements.
   const std::vector<std::pair<std::size_t, Value>>& writes() const { return writes_; }

@@ -19,7 +19,7 @@ class NumberParameters final : public RunParameters {
 
   Value number(RunNumber number, Element element) override;
   Key key(RunKey key) override;
-  // Adds the parameters to the module, and returns the text that defines the numbers.
+  // Adds the parameters to the module, and returns the lines that define the numbers.
   std::string define();
 
  private:

@@ -1,5 +1,5 @@
-// Activations and their gradients in StableHLO. Inputs of gradients: the gradient of the result, and
-// what the forward operation saved.
+// Activations and their gradients in StableHLO. Inputs of gradients: the gradient of the result,
+// and what the forward operation saved.
 #include <numbers>
 
 #include "ops/lowering_support.h"

@@ -78,7 +78,7 @@ class CompilerClient final : public Client {
 
   std::unique_ptr<Executable> compile(std::string_view module,
                                       const CompileOptions& options) override {
-    const std::string proto = compile_options_proto(devices_, options);
+    const std::string proto = compile_options_proto(info_, devices_, options);
     std::string code(module);
     const PJRT_Program program = program_of(code);
     auto args = TANDEM_PJRT_ARGS(PJRT_Compile);

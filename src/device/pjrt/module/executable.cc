@@ -6,6 +6,7 @@
 
 #include "core/status.h"
 #include "device/pjrt/module/check.h"
+#include "device/pjrt/module/plugin_buffer.h"
 
 namespace tandem::pjrt {
 namespace {
@@ -44,7 +45,7 @@ void add_override(std::string& out, const char* option, bool value) {
 // DeviceAssignmentProto { int32 replica_count = 1; int32 computation_count = 2;
 //                         repeated ComputationDevice computation_devices = 3; }
 // ComputationDevice { repeated int64 replica_device_ids = 1; }
-std::string compile_options_proto(const std::vector<DeviceInfo>& devices,
+std::string compile_options_proto(const PluginInfo& plugin, const std::vector<DeviceInfo>& devices,
                                   const CompileOptions& options) {
   std::string ids;
   for (const int device : options.devices) {
@@ -65,7 +66,7 @@ std::string compile_options_proto(const std::vector<DeviceInfo>& devices,
   add_bytes(build, 9, assignment);
   add_bytes(proto, 3, build);
   // On CPUs, XLA's maximum ignores a NaN by default, unlike StableHLO's.
-  if (client.plugin().platform == "cpu") add_override(proto, "xla_cpu_enable_fast_min_max", false);
+  if (plugin.platform == "cpu") add_override(proto, "xla_cpu_enable_fast_min_max", false);
   return proto;
 }
 
@@ -118,7 +119,7 @@ namespace {
 
 class PluginExecutable final : public Executable {
  public:
-  PluginExecutable(std::shared_ptr<const PluginClient> client, PJRT_LoadedExecutable* handle,
+  PluginExecutable(std::shared_ptr<const ClientHandle> client, PJRT_LoadedExecutable* handle,
                    const CompileOptions& options)
       : client_(std::move(client)), api_(client_->api()), handle_(handle), options_(options) {}
 
@@ -233,7 +234,7 @@ class PluginExecutable final : public Executable {
     return results;
   }
 
-  std::shared_ptr<const PluginClient> client_;
+  std::shared_ptr<const ClientHandle> client_;
   const PJRT_Api& api_;
   PJRT_LoadedExecutable* handle_;
   PJRT_Executable* executable_ = nullptr;
@@ -242,7 +243,7 @@ class PluginExecutable final : public Executable {
 
 }  // namespace
 
-std::unique_ptr<Executable> make_executable(std::shared_ptr<const PluginClient> client,
+std::unique_ptr<Executable> make_executable(std::shared_ptr<const ClientHandle> client,
                                             PJRT_LoadedExecutable* handle,
                                             const CompileOptions& options) {
   auto executable = std::make_unique<PluginExecutable>(std::move(client), handle, options);

@@ -5,14 +5,15 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "device/pjrt/module/plugin_client.h"
+#include "device/pjrt/module/client_handle.h"
 
 namespace tandem::pjrt {
 
 // A serialised CompileOptionsProto of XLA. Throws InvalidArgumentError for devices that are not
 // among `devices` or appear twice.
-std::string compile_options_proto(const std::vector<DeviceInfo>& devices,
+std::string compile_options_proto(const PluginInfo& plugin, const std::vector<DeviceInfo>& devices,
                                   const CompileOptions& options);
 // StableHLO text. Refers to `code`.
 PJRT_Program program_of(std::string& code);
@@ -23,7 +24,7 @@ double flops_of(const PJRT_Api& api, PJRT_Executable* executable);
 
 // Takes over `handle`. Throws InternalError if the program has another number of results than the
 // options say.
-std::unique_ptr<Executable> make_executable(std::shared_ptr<const PluginClient> client,
+std::unique_ptr<Executable> make_executable(std::shared_ptr<const ClientHandle> client,
                                             PJRT_LoadedExecutable* handle,
                                             const CompileOptions& options);
 

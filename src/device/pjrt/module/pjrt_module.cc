@@ -8,11 +8,5 @@ extern "C" __attribute__((visibility("default"))) void tandem_load_pjrt(
     std::shared_ptr<tandem::pjrt::Client>* client) {
   using namespace tandem::pjrt;  // NOLINT: the module
   const Plugin& plugin = load_plugin(path);
-  if (!topology.empty()) {
-    *client = make_compiler(plugin, topology);
-    return;
-  }
-  auto opened = std::make_shared<PluginClient>(plugin);
-  opened->open(options);
-  *client = std::move(opened);
+  *client = topology.empty() ? make_client(plugin, options) : make_compiler(plugin, topology);
 }

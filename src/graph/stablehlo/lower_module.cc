@@ -1,4 +1,4 @@
-#include "graph/stablehlo/module.h"
+#include "graph/stablehlo/lower_module.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 namespace tandem::stablehlo {
 namespace {
 
-// A constant with more bytes becomes a parameter, so that the text stays small.
+// A constant with more bytes becomes a parameter, so that the module stays small.
 constexpr std::size_t kMostLiteralBytes = 4096;
 
 // Equal for all handles of a variable, also those of bodies.

@@ -1,0 +1,32 @@
+// Lowers compiled regions (graph/compiled_region.h).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "graph/compiled_region.h"
+#include "graph/needed_nodes.h"
+
+namespace tandem {
+
+// A region with the values of the block that it uses.
+struct LoweredRegion {
+  struct Output {
+    Node::Input tensor;
+    TensorSpec spec;
+    Device* device = nullptr;
+  };
+  std::shared_ptr<CompiledRegion> region;
+  std::vector<Value*> inputs;
+  std::vector<Output> outputs;
+};
+
+// Lowers a region. `value_on`: the value of a tensor on a device, for a node. Adds the sizes that
+// it infers. Throws what stablehlo::lower_module() throws.
+using ValueOn = std::function<Value&(const Node::Input& tensor, Device& device, const Node& user)>;
+LoweredRegion lower_region(const NeededNodes& needed, const LowerOptions& options,
+                           std::shared_ptr<const RegionNodes> region, KnownSizes& sizes,
+                           const ValueOn& value_on);
+
+}  // namespace tandem
