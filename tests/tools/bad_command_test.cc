@@ -69,8 +69,8 @@ TEST(BadCommand, BadArgumentsAreOneLineAndExitCodeTwo) {
   refuse({"--data", "mnist:"}, "InvalidArgumentError", "got 'mnist:'");
   refuse({"--data", "mnist:/no/such/directory"}, "NotFoundError", "/no/such/directory");
   refuse({"--strategy", "magic"}, "InvalidArgumentError",
-         "expected --strategy default, one_device, mirrored, central_storage or multi_worker, got "
-         "'magic'");
+         "expected --strategy default, one_device, mirrored, central_storage, tpu or multi_worker, "
+         "got 'magic'");
   refuse({"--optimizer", "magic"}, "InvalidArgumentError",
          "expected one of: sgd, adam, adamw, rmsprop, adagrad, lamb; got 'magic'");
   refuse({"--dtype", "float8"}, "InvalidArgumentError",
