@@ -14,10 +14,12 @@
 namespace tandem::testing {
 
 // The path of a plug-in: that of the environment variable, else one that scripts/setup --tpu has
-// put into the build tree. Empty if there is none.
+// put into the build tree. Empty if there is none, or if this build has no PJRT.
 inline std::string plugin_path(const char* variable, const char* file) {
+  const std::filesystem::path directory = TANDEM_PJRT_PLUGINS;
+  if (directory.empty()) return {};
   if (const char* set = std::getenv(variable); set && *set) return set;
-  const auto path = std::filesystem::path(TANDEM_SOURCE_DIR) / "build/pjrt" / file;
+  const auto path = directory / file;
   return std::filesystem::exists(path) ? path.string() : std::string();
 }
 inline std::string first_plugin() { return plugin_path("TANDEM_PJRT_PLUGIN", "xla_cpu_pjrt.so"); }
