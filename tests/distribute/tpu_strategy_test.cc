@@ -197,9 +197,6 @@ TEST_F(TpuStrategy, SaysWhatItDoesNotSupport) {
       [&] { strategy.reduce(ReduceOp::kMax, zeros({1})); },
       "reduce_op=MAX is not supported. Currently we only support ReduceOp.SUM and "
       "ReduceOp.MEAN in TPUStrategy.");
-  const auto shuffled =
-      function([&](const Tensor& x) { return strategy.run([&] { return random::shuffle(x); }); });
-  expect_error<UnimplementedError>([&] { shuffled(zeros({4})); }, "[RandomPermutation]");
   expect_error<InvalidArgumentError>([] { TPUStrategy({.devices = {"/cpu:0"}}); },
                                      "expected TPUs, got");
 }
