@@ -34,7 +34,8 @@ using testing::write_file;
 TEST(BadCommand, RefusesCommandLinesThatDoNotParse) {
   expect_failure(
       run({}), "InvalidArgumentError",
-      "[command line] expected a command: devices, train, explain, checkpoint, run, rendezvous\n");
+      "[command line] expected a command: devices, train, explain, compile, checkpoint, run, "
+      "rendezvous\n");
   expect_failure(run({"train", "--epochs", "many"}), "InvalidArgumentError", "--epochs");
 }
 
@@ -43,7 +44,7 @@ TEST(BadCommand, SuggestsSimilarNames) {
     expect_failure(run(arguments), "InvalidArgumentError", "[command line] " + message + "\n");
   };
   const std::string commands =
-      "expected a command: devices, train, explain, checkpoint, run, rendezvous; got ";
+      "expected a command: devices, train, explain, compile, checkpoint, run, rendezvous; got ";
   refuse({"trian"}, commands + "'trian'; did you mean 'train'?");
   refuse({"frobnicate"}, commands + "'frobnicate'");
   refuse({"train", "--modle", "lenet"},
