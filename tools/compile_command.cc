@@ -20,20 +20,14 @@
 
 #include "commands.h"
 #include "files.h"
-#include "images.h"
-#include "models.h"
 #include "tandem/config.h"
-#include "tandem/creation.h"
-#include "tandem/device.h"
-#include "tandem/explain.h"
+#include "training_step.h"
 #include "workload.h"
 
 namespace tandem::tools {
 namespace {
 
 using json = nlohmann::ordered_json;
-
-constexpr std::int64_t kSteps = 1000;  // any length of training: the result does not depend on it
 
 struct CompileOptions {
   Workload workload;
@@ -68,21 +62,7 @@ Explanation compile_step(const CompileOptions& options) {
   config::load_pjrt_topology(plugin_of(options), topology_of(options));
   Workload workload = options.workload;
   workload.placement.strategy = "tpu";
-  const Recipe recipe = recipe_for(workload.model);
-  const ImageSpec data = image_spec(workload.data, "compile");
-  const std::int64_t batch = workload.batch.value_or(recipe.batch);
-  const distribute::Strategy strategy = make_strategy(workload.placement);
-  Model model;
-  {
-    const auto scope = strategy.scope();
-    model = make_model(workload.model, data.image, data.classes);
-    model.compile({.optimizer = make_optimizer(recipe, workload.optimizer, std::nullopt, kSteps),
-                   .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
-                   .metrics = {"accuracy"},
-                   .dtype = workload.dtype});
-  }
-  const DeviceScope host("/cpu:0");
-  return explain(model, {zeros(data.image.with_leading(batch)), zeros({batch}, {.dtype = int64})});
+  return explain_step(workload, "compile");
 }
 
 json as_json(const CompileOptions& options, const Explanation& explanation) {

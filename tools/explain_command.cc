@@ -1,23 +1,16 @@
-#include "tandem/explain.h"
-
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "images.h"
-#include "models.h"
-#include "tandem/creation.h"
-#include "tandem/device.h"
+#include "training_step.h"
 #include "workload.h"
 
 namespace tandem::tools {
 namespace {
 
 using json = nlohmann::ordered_json;
-
-constexpr std::int64_t kSteps = 1000;  // any length of training: the result does not depend on it
 
 struct ExplainOptions {
   Workload workload;
@@ -72,29 +65,10 @@ json as_json(const Explanation& explanation, const Workload& workload) {
   return report;
 }
 
-// A batch of zeros on the host, where datasets produce batches.
-data::Example batch_of(const Shape& image, std::int64_t examples) {
-  const DeviceScope host("/cpu:0");
-  return {zeros(image.with_leading(examples)), zeros({examples}, {.dtype = int64})};
-}
-
 void explain_training(const ExplainOptions& options) {
   const Workload& workload = options.workload;
   check(workload);
-  const Recipe recipe = recipe_for(workload.model);
-  const std::int64_t batch = workload.batch.value_or(recipe.batch);
-  const ImageSpec data = image_spec(workload.data, "explain");
-  const distribute::Strategy strategy = make_strategy(workload.placement);
-  Model model;
-  {
-    const auto scope = strategy.scope();
-    model = make_model(workload.model, data.image, data.classes);
-    model.compile({.optimizer = make_optimizer(recipe, workload.optimizer, std::nullopt, kSteps),
-                   .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
-                   .metrics = {"accuracy"},
-                   .dtype = workload.dtype});
-  }
-  const Explanation explanation = explain(model, batch_of(data.image, batch));
+  const Explanation explanation = explain_step(workload, "explain");
   if (options.as_json) {
     std::cout << as_json(explanation, workload).dump(2) << '\n';
     return;

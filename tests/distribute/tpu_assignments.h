@@ -1,4 +1,4 @@
-// What TensorFlow's DeviceAssignment.build() returns. Written by tpu_assignments.py.
+// The assignments that TensorFlow's DeviceAssignment.build() returns. Written by tpu_assignments.py.
 #pragma once
 
 #include "tandem/tpu_system.h"
