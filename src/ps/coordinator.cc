@@ -1,5 +1,6 @@
 #include "ps/coordinator.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <utility>
 
@@ -63,15 +64,17 @@ struct Coordinator::WorkerState {
   std::set<std::uint64_t> functions;  // that this incarnation has
   struct OwnIterator {
     std::weak_ptr<const WorkersIterator> iterator;
-    data::IterateOptions position;  // after the closures that finished
-    bool made = false;              // whether this incarnation has it
+    bool made = false;  // whether this incarnation has it
   };
   std::map<std::uint64_t, OwnIterator> iterators;
-  std::mutex mutex;  // guards the following
-  std::condition_variable back;
-  bool lost = false;                         // until recover() has ended
-  std::size_t closures = 0;                  // that run here
-  std::set<WorkerClient::Running*> running;  // may be cancelled
+  std::mutex mutex;                 // guards the following
+  std::condition_variable changed;  // a closure ended, or the worker is back
+  bool lost = false;                // until recover() has ended
+  // The closures that run here, and their calls, which may be cancelled. Null: not started, or
+  // ended.
+  std::map<std::uint64_t, WorkerClient::Running*> closures;
+  // By iterator: the position after the closures that finished.
+  std::map<std::uint64_t, data::IterateOptions> positions;
 };
 
 Coordinator::Coordinator(std::vector<WorkerTask> workers, const Options& options)
@@ -158,7 +161,8 @@ std::uint64_t Coordinator::finished_below() const {
 void Coordinator::cancel_running() {
   for (const auto& worker : workers_) {
     const std::lock_guard lock(worker->mutex);
-    for (WorkerClient::Running* running : worker->running) running->cancel();
+    for (const auto& [closure, running] : worker->closures)
+      if (running) running->cancel();
   }
 }
 
@@ -166,7 +170,7 @@ void Coordinator::serve(WorkerState& worker) {
   while (!stopped_) {
     {
       std::unique_lock lock(worker.mutex);
-      if (!worker.back.wait_for(lock, kTakeLimit, [&] { return !worker.lost; })) continue;
+      if (!worker.changed.wait_for(lock, kTakeLimit, [&] { return !worker.lost; })) continue;
     }
     if (const auto closure = queue_.take(worker.index, kTakeLimit))
       run(worker, std::static_pointer_cast<RunClosure>(closure));
@@ -180,16 +184,17 @@ void Coordinator::run(WorkerState& worker, const std::shared_ptr<RunClosure>& cl
       queue_.put_back(closure);
       return;
     }
-    ++worker.closures;
+    worker.closures.emplace(closure->run.closure, nullptr);
   }
   const bool here = run_to_end(worker, closure);
   bool newly_lost = false, ready = false;
   {
     const std::lock_guard lock(worker.mutex);
-    --worker.closures;
+    worker.closures.erase(closure->run.closure);
     newly_lost = !here && !worker.lost;
     worker.lost = worker.lost || !here;
-    ready = worker.lost && worker.closures == 0;
+    ready = worker.lost && worker.closures.empty();
+    worker.changed.notify_all();
   }
   if (!here) {
     {
@@ -242,37 +247,60 @@ WorkerClient::Running Coordinator::start_on(WorkerState& worker, RunClosure& clo
   return worker.client.run(run, worker.incarnation, {.limit = options_.run_limit});
 }
 
-std::vector<Tensor> Coordinator::run_on(WorkerState& worker, RunClosure& closure) {
+RunResult Coordinator::call(WorkerState& worker, RunClosure& closure) {
   WorkerClient::Running running = start_on(worker, closure);
   struct Cancellable {
-    Cancellable(WorkerState& worker_, WorkerClient::Running& running_)
-        : worker(worker_), running(&running_) {
-      const std::lock_guard lock(worker.mutex);
-      worker.running.insert(running);
+    Cancellable(WorkerState& worker_, std::uint64_t id_, WorkerClient::Running* running)
+        : worker(worker_), id(id_) {
+      set(running);
     }
-    ~Cancellable() {
+    ~Cancellable() { set(nullptr); }
+    void set(WorkerClient::Running* running) const {
       const std::lock_guard lock(worker.mutex);
-      worker.running.erase(running);
+      worker.closures.at(id) = running;
     }
     WorkerState& worker;
-    WorkerClient::Running* running;
-  } const cancellable(worker, running);
+    const std::uint64_t id;
+  } const cancellable(worker, closure.run.closure, &running);
   if (queue_.cancelling()) running.cancel();
-  RunResult result = running.wait();
+  return running.wait();
+}
+
+std::vector<Tensor> Coordinator::run_on(WorkerState& worker, RunClosure& closure) {
+  RunResult result = call(worker, closure);
   {
     const std::lock_guard lock(mutex_);
     counts_.staleness.add(result.staleness);
   }
-  const std::lock_guard lock(worker.starting);
-  for (const auto& [id, position] : result.taken) {
-    const auto own = worker.iterators.find(id);
-    if (own == worker.iterators.end()) continue;
-    // Results may arrive in another order than the elements were taken.
-    data::IterateOptions& last = own->second.position;
-    if (std::pair(position.epoch, position.skip) > std::pair(last.epoch, last.skip))
-      last = position;
-  }
+  if (!result.taken.empty()) advance_iterators(worker, closure, result.taken);
   return std::move(result.tensors);
+}
+
+void Coordinator::advance_iterators(WorkerState& worker, const RunClosure& closure,
+                                    const std::vector<TakenElements>& taken) {
+  std::unique_lock lock(worker.mutex);
+  const auto in_order = [&] {
+    return std::all_of(taken.begin(), taken.end(), [&](const TakenElements& elements) {
+      return worker.positions[elements.iterator] == elements.before;
+    });
+  };
+  // Those that took elements before this one did are among them.
+  std::set<std::uint64_t> others;
+  for (const auto& [id, running] : worker.closures)
+    if (id != closure.run.closure) others.insert(id);
+  const auto others_ended = [&] {
+    std::erase_if(others, [&](std::uint64_t id) { return !worker.closures.contains(id); });
+    return others.empty();
+  };
+  worker.changed.wait(lock, [&] { return in_order() || worker.lost || others_ended(); });
+  if (!in_order() && worker.lost)
+    throw rpc::PeerUnavailableError("a closure that took elements earlier was lost");
+  for (const TakenElements& elements : taken) {
+    data::IterateOptions& last = worker.positions[elements.iterator];
+    const data::IterateOptions& next = elements.after;
+    if (std::pair(next.epoch, next.skip) > std::pair(last.epoch, last.skip)) last = next;
+  }
+  worker.changed.notify_all();
 }
 
 void Coordinator::send_function(WorkerState& worker, std::uint64_t id) {
@@ -288,20 +316,28 @@ void Coordinator::send_function(WorkerState& worker, std::uint64_t id) {
 
 void Coordinator::send_iterators(WorkerState& worker, const RunClosure& closure) {
   std::vector<std::uint64_t> removed;
-  std::erase_if(worker.iterators, [&](const auto& entry) {
-    const bool expired = entry.second.iterator.expired();
-    if (expired && entry.second.made) removed.push_back(entry.first);
-    return expired;
-  });
+  {
+    const std::lock_guard lock(worker.mutex);
+    std::erase_if(worker.iterators, [&](const auto& entry) {
+      const bool expired = entry.second.iterator.expired();
+      if (expired && entry.second.made) removed.push_back(entry.first);
+      if (expired) worker.positions.erase(entry.first);
+      return expired;
+    });
+  }
   if (!removed.empty()) worker.client.remove_iterators(removed, {.limit = options_.run_limit});
   for (const auto& iterator : closure.iterators) {
     WorkerState::OwnIterator& own =
-        worker.iterators
-            .try_emplace(iterator->id, WorkerState::OwnIterator{iterator, iterator->start})
+        worker.iterators.try_emplace(iterator->id, WorkerState::OwnIterator{iterator})
             .first->second;
     if (own.made) continue;
+    data::IterateOptions position;
+    {
+      const std::lock_guard lock(worker.mutex);
+      position = worker.positions.try_emplace(iterator->id, iterator->start).first->second;
+    }
     worker.client.add_iterator(iterator->id, data::for_worker(iterator->dataset, worker.index),
-                               own.position, {.limit = options_.run_limit});
+                               position, {.limit = options_.run_limit});
     own.made = true;
   }
 }
@@ -324,7 +360,7 @@ void Coordinator::recover(WorkerState& worker) {
       logging::info("[ClusterCoordinator] {} is back", worker.name);
       const std::lock_guard lock(worker.mutex);
       worker.lost = false;
-      worker.back.notify_all();
+      worker.changed.notify_all();
       return;
     } catch (const Error&) {
       std::this_thread::sleep_for(kTakeLimit);

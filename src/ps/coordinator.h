@@ -101,6 +101,12 @@ class Coordinator {
   // Returns false if the worker was lost.
   bool run_to_end(WorkerState& worker, const std::shared_ptr<RunClosure>& closure);
   std::vector<Tensor> run_on(WorkerState& worker, RunClosure& closure);
+  // Waits until the closures that took elements before these have ended. Throws
+  // rpc::PeerUnavailableError if one of them was lost: the worker gives its elements, and these,
+  // again.
+  void advance_iterators(WorkerState& worker, const RunClosure& closure,
+                         const std::vector<TakenElements>& taken);
+  RunResult call(WorkerState& worker, RunClosure& closure);
   WorkerClient::Running start_on(WorkerState& worker, RunClosure& closure);
   void send_function(WorkerState& worker, std::uint64_t id);
   void send_iterators(WorkerState& worker, const RunClosure& closure);

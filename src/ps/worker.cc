@@ -337,10 +337,9 @@ std::shared_ptr<Worker::SharedIterator> Worker::iterator(std::uint64_t id) const
   return found->second;
 }
 
-std::vector<IteratorPosition> Worker::take_elements(const FunctionRun& run,
-                                                    const Function& function,
-                                                    std::vector<Tensor>& inputs) const {
-  std::map<std::uint64_t, data::IterateOptions> taken;
+std::vector<TakenElements> Worker::take_elements(const FunctionRun& run, const Function& function,
+                                                 std::vector<Tensor>& inputs) const {
+  std::map<std::uint64_t, TakenElements> taken;
   for (const proto::Element& element : function.message().elements()) {
     if (element.iterator() >= run.iterators.size())
       fail<InvalidArgumentError>("[{}] expected more than {} iterators", function.name(),
@@ -348,6 +347,8 @@ std::vector<IteratorPosition> Worker::take_elements(const FunctionRun& run,
     const std::uint64_t id = run.iterators[element.iterator()];
     const std::shared_ptr<SharedIterator> shared = iterator(id);
     const std::lock_guard lock(shared->mutex);
+    TakenElements& of_iterator =
+        taken.try_emplace(id, TakenElements{id, shared->iterator.position(), {}}).first->second;
     const data::NextExample next = shared->iterator.next();
     if (!next)
       fail<OutOfRangeError>("[{}] End of sequence: an iterator has no element left for the call",
@@ -356,11 +357,11 @@ std::vector<IteratorPosition> Worker::take_elements(const FunctionRun& run,
       fail<InvalidArgumentError>("[{}] expected an element of {} components, got {}",
                                  function.name(), element.tensors(), next->size());
     inputs.insert(inputs.end(), next->begin(), next->end());
-    taken[id] = shared->iterator.position();
+    of_iterator.after = shared->iterator.position();
   }
-  std::vector<IteratorPosition> positions;
-  for (const auto& [id, position] : taken) positions.push_back({id, position});
-  return positions;
+  std::vector<TakenElements> result;
+  for (const auto& [id, of_iterator] : taken) result.push_back(of_iterator);
+  return result;
 }
 
 RunResult Worker::run(const FunctionRun& run, const Cancelled& cancelled) {

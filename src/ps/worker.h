@@ -47,16 +47,16 @@ struct Staleness {
   }
 };
 
-// Where an iterator is after a run.
-struct IteratorPosition {
+// Where an iterator was before and after a run took its elements.
+struct TakenElements {
   std::uint64_t iterator = 0;
-  data::IterateOptions position;
+  data::IterateOptions before, after;
 };
 
 struct RunResult {
   std::vector<Tensor> tensors;
   Staleness staleness;
-  std::vector<IteratorPosition> taken;  // the iterators whose elements the run took
+  std::vector<TakenElements> taken;
 };
 
 // Thread-safe. A run reads variables and applies updates while another one computes; those of one
@@ -99,8 +99,8 @@ class Worker {
 
   std::shared_ptr<SharedIterator> iterator(std::uint64_t id) const;
   // Adds the elements that a run takes to its inputs.
-  std::vector<IteratorPosition> take_elements(const FunctionRun& run, const Function& function,
-                                              std::vector<Tensor>& inputs) const;
+  std::vector<TakenElements> take_elements(const FunctionRun& run, const Function& function,
+                                           std::vector<Tensor>& inputs) const;
 
   const std::uint64_t incarnation_;
   std::vector<std::shared_ptr<ServerClient>> servers_;

@@ -12,6 +12,15 @@ constexpr const char* kAddIterator = "Worker/AddIterator";
 constexpr const char* kRemoveIterators = "Worker/RemoveIterators";
 constexpr const char* kRun = "Worker/Run";
 
+void fill(proto::Position& message, const data::IterateOptions& position) {
+  message.set_epoch(position.epoch);
+  message.set_skip(position.skip);
+}
+
+data::IterateOptions position_of(const proto::Position& message) {
+  return {.epoch = message.epoch(), .skip = message.skip()};
+}
+
 rpc::Message probe(Worker& worker, const rpc::Message&, const rpc::CallContext&) {
   proto::ProbeReply reply;
   reply.set_incarnation(worker.incarnation());
@@ -31,8 +40,7 @@ rpc::Message add_iterator(Worker& worker, const rpc::Message& request, const rpc
   for (const proto::TensorSpec& spec : header.tensors()) tensors.push_back(attached.next(spec));
   attached.end();
   const data::Dataset dataset = data::dataset_of(header.dataset(), tensors, {});
-  worker.add_iterator(header.id(), dataset.iterate({.epoch = header.start().epoch(),
-                                                    .skip = header.start().skip()}));
+  worker.add_iterator(header.id(), dataset.iterate(position_of(header.start())));
   return message_of(proto::AddIteratorReply());
 }
 
@@ -67,11 +75,11 @@ rpc::Message run(Worker& worker, const rpc::Message& request, const rpc::CallCon
   rpc::Message message;
   const RunResult result = worker.run(run, [&context] { return context.cancelled(); });
   for (const Tensor& tensor : result.tensors) *reply.add_results() = attach(tensor, message);
-  for (const auto& [iterator, position] : result.taken) {
+  for (const TakenElements& elements : result.taken) {
     proto::RunReply::Taken& taken = *reply.add_taken();
-    taken.set_iterator(iterator);
-    taken.mutable_position()->set_epoch(position.epoch);
-    taken.mutable_position()->set_skip(position.skip);
+    taken.set_iterator(elements.iterator);
+    fill(*taken.mutable_before(), elements.before);
+    fill(*taken.mutable_after(), elements.after);
   }
   reply.set_updates(result.staleness.updates);
   reply.set_staleness_sum(result.staleness.sum);
@@ -118,8 +126,7 @@ void WorkerClient::add_iterator(std::uint64_t id, const data::DatasetDescription
   header.set_id(id);
   *header.mutable_dataset() = dataset.message;
   for (const Tensor& tensor : dataset.tensors) *header.add_tensors() = attach(tensor, request);
-  header.mutable_start()->set_epoch(start.epoch);
-  header.mutable_start()->set_skip(start.skip);
+  fill(*header.mutable_start(), start);
   request.header = header.SerializeAsString();
   channel_->call(kAddIterator, std::move(request), options);
 }
@@ -165,9 +172,9 @@ RunResult WorkerClient::Running::wait() {
                       .max = reply.staleness_max(),
                       .recomputed = reply.recomputed()};
   for (const proto::RunReply::Taken& taken : reply.taken())
-    result.taken.push_back(
-        {.iterator = taken.iterator(),
-         .position = {.epoch = taken.position().epoch(), .skip = taken.position().skip()}});
+    result.taken.push_back({.iterator = taken.iterator(),
+                            .before = position_of(taken.before()),
+                            .after = position_of(taken.after())});
   return result;
 }
 

@@ -70,8 +70,9 @@ function(tandem_test_on_fake_cuda name gpus filter)
                        ENVIRONMENT LD_LIBRARY_PATH=${folder} ENVIRONMENT_MODIFICATION FAKE_CUDA_GPUS=set:${gpus})
 endfunction()
 
+# Devices of PJRT plug-ins have nothing to do with GPUs.
 foreach(name ops autodiff graph)
-  tandem_test_on_fake_cuda(${name} 2 -*Slow.*:*Hosts*:${not_here})
+  tandem_test_on_fake_cuda(${name} 2 -*Slow.*:*Hosts*:FailingRegions*:${not_here})
 endforeach()
 # Tests that make models and batches, but for those that look at files, messages and the host alone, and
 # those that take half a minute and more (of the benchmarks' cases, LeNet and ResNet-20).
@@ -84,7 +85,7 @@ tandem_test_on_fake_cuda(train 2 -*Slow.*:${left_out}:${not_here})
 tandem_test_on_fake_cuda(data 2 PrefetchToDevice*:-*.RejectsInvalid*:*.EqualsPrefetchOnACpu)
 tandem_test_on_fake_cuda(runtime 4 -*Slow.*:*Hosts*)
 # Between processes, tensors go through the host: that is tested with emulated GPUs.
-tandem_test_on_fake_cuda(distribute 2 -*Slow.*:*Hosts*:MultiWorker*)
+tandem_test_on_fake_cuda(distribute 2 -*Slow.*:*Hosts*:MultiWorker*:Tpu*)
 tandem_test_on_fake_cuda(parallel 4 DataParallel*:Devices/DataParallel*:Criterion*:MemoryBalance*)
 tandem_test_on_fake_cuda(amp 2 Autocast*:Fused*:LARC*:Initialize*:ScaleLoss*:DTypePolicy*:GradScaler*:LossScaleOptimizer*:PolicyTraining*)
 # Between GPUs: of one process, and with a process each.

@@ -1,4 +1,4 @@
-// The assignments that TensorFlow's DeviceAssignment.build() returns. Written by tpu_assignments.py.
+// The assignments of DeviceAssignment.build() in TensorFlow. Written by tpu_assignments.py.
 #pragma once
 
 #include "tandem/tpu_system.h"

@@ -62,7 +62,7 @@ def braces(numbers):
     return "{" + ", ".join(map(str, numbers)) + "}"
 
 
-print("""// The assignments that TensorFlow's DeviceAssignment.build() returns. Written by tpu_assignments.py.
+print("""// The assignments of DeviceAssignment.build() in TensorFlow. Written by tpu_assignments.py.
 #pragma once
 
 #include "tandem/tpu_system.h"

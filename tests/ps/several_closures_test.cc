@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "data/description.h"
@@ -24,7 +25,7 @@ using tandem::testing::expect_error;
 using tandem::testing::numbers;
 using testing::LocalCluster;
 
-// Counts the runs under way.
+// Counts the runs under way. May lose the reply to the first run, after that to the second came.
 class CountingChannel final : public rpc::Channel {
  public:
   explicit CountingChannel(std::shared_ptr<rpc::Channel> channel) : channel_(std::move(channel)) {}
@@ -32,28 +33,40 @@ class CountingChannel final : public rpc::Channel {
                                    const rpc::CallOptions& options) override {
     auto call = channel_->start(method, std::move(request), options);
     if (method != "Worker/Run") return call;
-    return std::make_unique<Counted>(std::move(call), running);
+    return std::make_unique<Counted>(std::move(call), *this, runs_++);
   }
 
   std::atomic<int> running = 0;
+  std::atomic<bool> lose_first_reply = false;
 
  private:
   class Counted final : public rpc::Call {
    public:
-    Counted(std::unique_ptr<rpc::Call> call, std::atomic<int>& running)
-        : call_(std::move(call)), running_(running) {
-      ++running_;
+    Counted(std::unique_ptr<rpc::Call> call, CountingChannel& channel, int run)
+        : call_(std::move(call)), channel_(channel), run_(run) {
+      ++channel_.running;
     }
-    ~Counted() override { --running_; }
+    ~Counted() override { --channel_.running; }
     bool done() const override { return call_->done(); }
-    rpc::Message wait() override { return call_->wait(); }
+    rpc::Message wait() override {
+      rpc::Message reply = call_->wait();
+      ++channel_.replies_;
+      if (run_ == 0 && channel_.lose_first_reply) {
+        EXPECT_TRUE(eventually([&] { return channel_.replies_ == 2; }));
+        std::this_thread::sleep_for(50ms);  // the coordinator has probably seen the second
+        throw rpc::PeerUnavailableError("the reply was lost");
+      }
+      return reply;
+    }
     void cancel() override { call_->cancel(); }
 
    private:
     std::unique_ptr<rpc::Call> call_;
-    std::atomic<int>& running_;
+    CountingChannel& channel_;
+    const int run_;
   };
 
+  std::atomic<int> runs_ = 0, replies_ = 0;
   std::shared_ptr<rpc::Channel> channel_;
 };
 
@@ -162,6 +175,19 @@ TEST_F(SeveralClosures, LostWorkerCountsOnceAndItsClosuresEach) {
   EXPECT_EQ(counts.lost_workers, 1);
   EXPECT_EQ(counts.put_back, 3);
   EXPECT_EQ(counts.staleness.updates, 5u);
+}
+
+// Else the worker would continue after the second element, or give it twice.
+TEST_F(SeveralClosures, AReplyThatOvertookALostOneIsLostToo) {
+  coordinate(2);
+  channel->lose_first_reply = true;
+  const auto first = schedule(1), second = schedule(1);
+  const std::set<int> elements = {value(first), value(second)};
+  EXPECT_EQ(elements, (std::set<int>{0, 1}));
+  EXPECT_EQ(value(schedule(1)), 2);
+  const Coordinator::Counts counts = coordinator->counts();
+  EXPECT_EQ(counts.lost_workers, 1);
+  EXPECT_EQ(counts.put_back, 2);
 }
 
 TEST_F(SeveralClosures, AnErrorCancelsTheOthersOfItsWorker) {
