@@ -166,6 +166,13 @@ void expect_lowered(const std::string& name, const Step& step, const Tensors& in
   }
 }
 
+Tensors run_lowered(const std::string& name, const Step& step, const Tensors& inputs) {
+  pjrt::Client& client = client_of(first_plugin());
+  const Module module = lower(function(step, {.name = name}).trace(inputs), name);
+  const std::unique_ptr<pjrt::Executable> executable = compile(client, module);
+  return run(client, *executable, module, inputs);
+}
+
 Tensor slope_of(const Tensor& result) {
   // From -57 / 64 to 63 / 64, which all dtypes represent, so that slopes are the same for each.
   const Tensor positions = range(0.0, static_cast<double>(result.size()));

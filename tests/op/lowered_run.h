@@ -31,6 +31,9 @@ struct LoweredOptions {
 void expect_lowered(const std::string& name, const Step& step, const Tensors& inputs,
                     const LoweredOptions& options = {});
 
+// The results of one run of the trace, lowered.
+Tensors run_lowered(const std::string& name, const Step& step, const Tensors& inputs);
+
 struct LoweredCase {
   std::string name;
   Tensors inputs;

@@ -204,6 +204,35 @@ TEST_F(LoweredNetworksSlow, LayersAndLosses) {
   for (const DType dtype : {float32, bfloat16}) expect_lowered(layer_cases(dtype));
 }
 
+// The results and gradients of a normalisation.
+Tensors normalised(const Tensors& in, bool by_row) {
+  GradientTape tape;
+  for (const Tensor& input : in) tape.watch(input);
+  Tensors results = {by_row ? nn::layer_norm(in[0], in[1], in[2])
+                            : nn::batch_norm_training(in[0], in[1], in[2]).y};
+  for (Tensor& gradient : testing::gradients_of(tape, results[0], in))
+    results.push_back(std::move(gradient));
+  return results;
+}
+
+double largest(const Tensor& x) { return reduce_max(abs(x)).item<double>(); }
+
+// Compared with float64, because the kernels of float32 round the mean.
+TEST_F(LoweredNetworksSlow, NormalisationsOfNumbersFarFromZero) {
+  const Tensors inputs = {data({512, 512}) + 1000.0, data({512}), data({512})};
+  Tensors wide;
+  for (const Tensor& input : inputs) wide.push_back(cast(input, float64));
+  for (const bool by_row : {true, false}) {
+    const testing::Step step = [by_row](const Tensors& in) { return normalised(in, by_row); };
+    const Tensors results = testing::run_lowered("normalised", step, inputs), expected = step(wide);
+    ASSERT_EQ(results.size(), expected.size());
+    for (std::size_t i = 0; i < results.size(); ++i)
+      EXPECT_LE(largest(cast(results[i], float64) - expected[i]),
+                16.0 * 0x1p-23 * largest(expected[i]))
+          << (by_row ? "layer_norm" : "batch_norm") << ", result " << i;
+  }
+}
+
 // --- optimizers ---
 
 struct Named {

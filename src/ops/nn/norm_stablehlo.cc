@@ -27,34 +27,51 @@ Expression mean_along(const Expression& x, const Axes& axes) {
   return x.sum(axes) / std::max(1.0, elements_along(x, axes));
 }
 
-// --- batch normalisation; moments are per channel, over all other axes ---
-
+// The mean along axes, the distances from it, and the population variance.
 struct Moments {
-  Expression mean, variance;
+  Expression mean, distance, variance;
 };
-Moments moments_of(const Expression& x) {
-  const Axes axes = leading_axes(x.shape());
-  const Expression mean = mean_along(x, axes);
-  return {mean, mean_along(square(x - x.repeat(mean.value())), axes)};
+// A sum of numbers that are far from 0 has an error that is large beside the distances. So the mean
+// of the distances from a first mean corrects it, in the pass that computes the variance.
+Moments moments_along(const Expression& x, const Axes& axes) {
+  const Axes others = other_axes(x.shape(), axes);
+  const Expression first = mean_along(x, axes);
+  const Expression distance = x - x.repeat(first.value(), others);
+  const Expression error = mean_along(distance, axes);
+  const Expression variance = mean_along(square(distance), axes) - square(error);
+  return {first + error, distance - x.repeat(error.value(), others),
+          variance.binary("maximum", variance.like(0.0))};
 }
 
-Expression normalised(Context& c, const Expression& x, const Moments& moments) {
-  const Expression scale = Expression(c.build, c.build.convert(c.input(1), x.element())) /
-                           sqrt(moments.variance + epsilon_of(c));
-  return (x - x.repeat(moments.mean.value())) * x.repeat(scale.value()) +
-         per_channel(c, x, c.input(2));
+// The distances in a gradient, from the mean that the forward pass has rounded: `rounding` is the
+// mean of `rough`, and the distances are `rough` - `rounding`.
+struct Distances {
+  Expression rough, rounding;
+};
+Distances distances_along(const Expression& x, const Expression& mean, const Axes& axes) {
+  const Expression rough = x - x.repeat(mean.value(), other_axes(x.shape(), axes));
+  return {rough, mean_along(rough, axes)};
+}
+
+// --- batch normalisation; moments are per channel, over all other axes ---
+
+Expression normalised(Context& c, const Expression& distance, const Expression& variance) {
+  const Expression scale = Expression(c.build, c.build.convert(c.input(1), distance.element())) /
+                           sqrt(variance + epsilon_of(c));
+  return distance * distance.repeat(scale.value()) + per_channel(c, distance, c.input(2));
 }
 
 void lower_batch_norm(Context& c) {
   const Expression x = widened(c, 0);
-  const Moments moments = moments_of(x);
-  finish(c, 0, normalised(c, x, moments).value());
+  const Moments moments = moments_along(x, leading_axes(x.shape()));
+  finish(c, 0, normalised(c, moments.distance, moments.variance).value());
   finish(c, 1, moments.mean.value());
   finish(c, 2, moments.variance.value());
 }
 
 void lower_moments(Context& c) {
-  const Moments moments = moments_of(widened(c, 0));
+  const Expression x = widened(c, 0);
+  const Moments moments = moments_along(x, leading_axes(x.shape()));
   finish(c, 0, moments.mean.value());
   finish(c, 1, moments.variance.value());
 }
@@ -64,7 +81,7 @@ void lower_inference(Context& c) {
   const auto moment = [&](std::size_t input) {
     return Expression(c.build, c.build.convert(c.input(input), x.element()));
   };
-  finish(c, normalised(c, x, {moment(3), moment(4)}));
+  finish(c, normalised(c, x - x.repeat(moment(3).value()), moment(4)));
 }
 
 void lower_batch_norm_grad(Context& c) {
@@ -73,17 +90,16 @@ void lower_batch_norm_grad(Context& c) {
   const auto channel = [&](std::size_t input) {
     return Expression(c.build, c.build.convert(c.input(input), x.element()));
   };
-  const Expression distance = x - x.repeat(channel(3).value());
-  const Expression dbeta = dy.sum(axes), products = (dy * distance).sum(axes);
+  const auto [rough, rounding] = distances_along(x, channel(3), axes);
+  const Expression dbeta = dy.sum(axes), products = (dy * rough).sum(axes) - rounding * dbeta;
   const Expression inverse = 1.0 / sqrt(channel(4) + epsilon_of(c));
   const Expression scale = channel(2) * inverse;
   const double rows = elements_along(x, axes);
   const Expression slope = -(scale * inverse * inverse * products / rows);
-  const Expression shift = -(scale * dbeta / rows);
-  finish(
-      c, 0,
-      (dy * x.repeat(scale.value()) + distance * x.repeat(slope.value()) + x.repeat(shift.value()))
-          .value());
+  const Expression shift = -(scale * dbeta / rows) - slope * rounding;
+  finish(c, 0,
+         (dy * x.repeat(scale.value()) + rough * x.repeat(slope.value()) + x.repeat(shift.value()))
+             .value());
   finish(c, 1, (products * inverse).value());
   finish(c, 2, dbeta.value());
 }
@@ -92,25 +108,25 @@ void lower_batch_norm_grad(Context& c) {
 
 void lower_layer_norm(Context& c) {
   const Expression x = widened(c, 0);
-  const Axes last = {x.shape().rank() - 1};
-  const Expression mean = mean_along(x, last);
-  const Expression distance = x - per_row(x, mean);
-  const Expression inverse = 1.0 / sqrt(mean_along(square(distance), last) + epsilon_of(c));
+  const Moments moments = moments_along(x, {x.shape().rank() - 1});
+  const Expression inverse = 1.0 / sqrt(moments.variance + epsilon_of(c));
   finish(c, 0,
-         (distance * per_row(x, inverse) * per_channel(c, x, c.input(1)) +
+         (moments.distance * per_row(x, inverse) * per_channel(c, x, c.input(1)) +
           per_channel(c, x, c.input(2)))
              .value());
-  finish(c, 1, mean.value());
+  finish(c, 1, moments.mean.value());
   finish(c, 2, inverse.value());
 }
 
 void lower_layer_norm_grad(Context& c) {
   const Expression dy = widened(c, 0), x = widened(c, 1);
-  const Expression mean = widened(c, 3), inverse = widened(c, 4);
+  const Expression inverse = widened(c, 4);
   const Axes last = {x.shape().rank() - 1}, rows = leading_axes(x.shape());
-  const Expression normal = (x - per_row(x, mean)) * per_row(x, inverse);
+  const auto [rough, rounding] = distances_along(x, widened(c, 3), last);
+  const Expression normal = (rough - per_row(x, rounding)) * per_row(x, inverse);
   const Expression slope = dy * per_channel(c, x, c.input(2));
-  const Expression share = mean_along(slope, last), product = mean_along(slope * normal, last);
+  const Expression share = mean_along(slope, last);
+  const Expression product = inverse * (mean_along(slope * rough, last) - rounding * share);
   finish(
       c, 0,
       (per_row(x, inverse) * (slope - per_row(x, share) - normal * per_row(x, product))).value());
