@@ -61,7 +61,7 @@ bool is_unknown_size(std::int64_t number);
 // Whether it is an unknown size itself.
 bool names_unknown_size(std::int64_t number);
 
-// Calls visit(std::int64_t&) for each integer of the attributes.
+// Calls visit(std::int64_t&) for each integer of the attributes that may be a size.
 template <class F>
 void visit_attr_integers(const AttrsType& type, void* attrs, const F& visit) {
   type.visit_integers(

@@ -21,8 +21,9 @@ struct AttrsType {
   bool (*equal)(const void* a, const void* b);
   std::size_t (*hash)(const void* attrs);
   std::string (*print)(const void* attrs);
-  // Calls visit(user, number) for every 64-bit integer in `attrs`, including those of shapes and
-  // lists. It may change them.
+  // Calls visit(user, number) for every std::int64_t in `attrs`, including those of shapes and
+  // lists: they may be sizes, also unknown ones (graph/symbolic_shape.h). It may change them. A
+  // number that may have any value, and so be mistaken for an unknown size, is a std::uint64_t.
   void (*visit_integers)(void* attrs, void (*visit)(void* user, std::int64_t& number), void* user);
   // The fields by name, for serialisation.
   AttrFields (*save)(const void* attrs);

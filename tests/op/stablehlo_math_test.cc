@@ -314,7 +314,8 @@ TEST_F(LoweredSlow, RandomIntegers) {
                    return Tensors{
                        random::uniform_int({5, 129}, 0, 200, {.dtype = uint8}),
                        random::uniform_int({33}, -2'000'000'000, 2'000'000'000, {.dtype = int32}),
-                       random::uniform_int({33}, -500'000'000'000, kFar, {.dtype = int64}),
+                       random::uniform_int({33}, -kFar, 3, {.dtype = int64}),
+                       random::uniform_int({33}, -(1LL << 40), kFar, {.dtype = int64}),
                        random::permutation(0),
                        random::permutation(1),
                        random::permutation(2),

@@ -167,6 +167,26 @@ TEST(UnknownSizes, MustBeKnownIfTheyDetermineTheNumberOfTensors) {
             "there are, or axes of them, depends on them");
 }
 
+// Unknown sizes are represented by numbers of this magnitude, the first one by -2^40.
+TEST(UnknownSizes, AreNotMistakenForBoundsOfRandomIntegers) {
+  constexpr std::int64_t kFirst = -(std::int64_t{1} << 40), kLow = -9'000'000'000'000'000'000;
+  const auto sample = [](const Tensor& x) {
+    const Shape shape{x.shape()[0]};
+    return std::vector<Tensor>{random::uniform_int(shape, kFirst, 5, {.dtype = int64}),
+                               random::uniform_int(shape, kFirst - 1, kFirst, {.dtype = int64}),
+                               random::uniform_int(shape, kLow, kFirst, {.dtype = int64})};
+  };
+  const auto traced = function(sample, {.input_signature = {{{-1}}}});
+  for (const std::int64_t size : {3, 5}) {
+    random::set_seed(7);
+    const std::vector<Tensor> expected = sample(zeros({size}));
+    random::set_seed(7);
+    const std::vector<Tensor> got = traced(zeros({size}));
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_EQ(got[i].to_vector<std::int64_t>(), expected[i].to_vector<std::int64_t>());
+  }
+}
+
 TEST(UnknownSizes, DenseLayersOverPositionsAreTrained) {
   const Variable w(random::normal({4, 2}));
   const auto step = [&](const Tensor& x) {

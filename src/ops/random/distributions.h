@@ -92,7 +92,7 @@ struct Bernoulli {
 };
 
 struct UniformInt {
-  std::int64_t low;
+  std::uint64_t low;
   std::uint64_t count;
   static constexpr int kElements = 2 * kColumns;
 
@@ -100,8 +100,7 @@ struct UniformInt {
     for (int row = 0; row < 2; ++row)
       for (int j = 0; j < kColumns; ++j) {
         const std::uint64_t bits = std::uint64_t{words[2 * row][j]} << 32 | words[2 * row + 1][j];
-        out[row * kColumns + j] =
-            static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + random_below(count, bits));
+        out[row * kColumns + j] = static_cast<std::int64_t>(low + random_below(count, bits));
       }
   }
 };

@@ -231,8 +231,8 @@ Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high,
   if (options.dtype != int64)
     check_number("RandomUniformInt", options.dtype, static_cast<double>(high - 1));
   RandomAttrs attrs = next_attrs(shape, options);
-  attrs.low = low;
-  attrs.high = high;
+  attrs.low = static_cast<std::uint64_t>(low);
+  attrs.high = static_cast<std::uint64_t>(high);
   return named(run(kUniformInt, {}, attrs), options.name);
 }
 

@@ -93,15 +93,14 @@ struct Bernoulli {
 };
 
 struct UniformInt {
-  std::int64_t low;
+  std::uint64_t low;
   std::uint64_t count;
   static constexpr int kRows = 2;
   __device__ void fill(const Word& words, std::int64_t (&rows)[kRows]) const {
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
       const std::uint64_t bits = std::uint64_t{words[2 * row]} << 32 | words[2 * row + 1];
-      rows[row] =
-          static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + random_below(count, bits));
+      rows[row] = static_cast<std::int64_t>(low + random_below(count, bits));
     }
   }
 };

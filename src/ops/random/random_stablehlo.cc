@@ -175,8 +175,7 @@ void lower_uniform_int(Context& c) {
   const auto number = [&](std::uint64_t value) {
     return Expression(c.build, c.build.integer(value, bits.value().type));
   };
-  const Expression result = number(static_cast<std::uint64_t>(attrs.low)) +
-                            random_below(c, number(attrs.integers()), bits);
+  const Expression result = number(attrs.low) + random_below(c, number(attrs.integers()), bits);
   finish_elements(c, c.build.bitcast(result.value(), Element::kI64));
 }
 
