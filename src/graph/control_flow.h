@@ -56,6 +56,9 @@ class RandomSequence {
   virtual std::uint64_t total() const = 0;
   // Sets these counts to 0: the next run may not include all of these nodes.
   virtual void reset() = 0;
+  // A compiled program has run the node, with `count` random operations. Those of the control flow
+  // in its bodies count as 0.
+  virtual void took(std::uint64_t count) = 0;
 };
 
 // A graph that a node runs.

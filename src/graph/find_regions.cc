@@ -60,6 +60,7 @@ class Comparison {
   }
 
   bool same_bodies(const ControlFlow& a, const ControlFlow& b) {
+    if (a.maximum_iterations != b.maximum_iterations) return false;
     for (std::size_t i = 0; i < a.bodies.size(); ++i) {
       const auto &nodes_a = a.bodies[i].graph->nodes(), &nodes_b = b.bodies[i].graph->nodes();
       if (nodes_a.size() != nodes_b.size()) return false;
@@ -204,6 +205,10 @@ class RegionFinder {
         if (input.node->op == &kVarHandle) stage = std::max(stage, last_use[input.node]);
       }
       for (const Node* control : node->control_inputs) after(*control);
+      // The numbers of random operations depend on how many there were before.
+      if (node->random_before)
+        if (const Node* before = owner_of(needed_.graph(), node->random_before.get()))
+          after(*before);
       for (const Node::Input& input : node->inputs)
         if (input.node->op == &kVarHandle) last_use[input.node] = stage;
       stage_of[static_cast<std::size_t>(node->id)] = stage;

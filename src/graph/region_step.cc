@@ -31,6 +31,8 @@ std::unique_ptr<pjrt::Executable> compile_region(const CompiledRegion& region) {
     options.results.push_back({spec.dtype, spec.shape});
   for (const std::size_t parameter : written)
     options.results.push_back(options.parameters[parameter]);
+  for (std::size_t i = 0; i < region.module.counted.size(); ++i)
+    options.results.push_back({DType::kInt64, Shape::scalar()});
   for (std::size_t replica = 0; replica < region.replicas.size(); ++replica)
     options.devices.push_back(device_of(region, replica).client_index());
   return device_of(region, 0).client().compile(region.module.text, options);
@@ -96,11 +98,14 @@ struct RegionStep::Impl {
            region.writes[region.replicas[replica].input_of[parameter]];
   }
 
+  stablehlo::NodeOfReplica nodes_of(std::size_t replica) const {
+    return
+        [this, replica](const Node& node) -> const Node& { return region.node_of(replica, node); };
+  }
+
   void add_arguments(std::size_t replica, Arguments& given) const {
     const stablehlo::Module& module = region.module;
-    const stablehlo::NodeOfReplica node_of = [&](const Node& node) -> const Node& {
-      return region.node_of(replica, node);
-    };
+    const stablehlo::NodeOfReplica node_of = nodes_of(replica);
     for (std::size_t i = 0; i < module.parameters.size(); ++i) {
       const stablehlo::Parameter& parameter = module.parameters[i];
       const TensorSpec& spec = parameter.spec;
@@ -126,7 +131,7 @@ struct RegionStep::Impl {
           given.push_back(send_numbers(replica, spec, numbers_of_run(module.doubles, node_of)));
           break;
         case Kind::kKeys:
-          given.push_back(send_numbers(replica, spec, keys_of_run(module.keys, node_of)));
+          given.push_back(send_numbers(replica, spec, keys_of_run(module, node_of)));
           break;
       }
     }
@@ -153,16 +158,28 @@ struct RegionStep::Impl {
     }
   }
 
+  // Later random operations depend on them, so the host waits.
+  void read_counts(std::size_t replica, const Arguments& results) const {
+    const std::size_t first = region.replicas[replica].output_of.size();
+    for (std::size_t i = 0; i < region.module.counted.size(); ++i) {
+      std::int64_t count = 0;
+      results[first + i]->to_host(&count, sizeof count);
+      set_count(region.module, i, count, nodes_of(replica));
+    }
+  }
+
   void run() {
     const std::vector<Arguments> results = start();
     for (std::size_t replica = 0; replica < results.size(); ++replica) {
       const std::size_t fetches = region.module.fetches.size();
-      for (std::size_t i = 0; i < results[replica].size(); ++i) {
-        const auto at = static_cast<int>(region.replicas[replica].output_of[i]);
+      const std::vector<std::size_t>& output_of = region.replicas[replica].output_of;
+      for (std::size_t i = 0; i < output_of.size(); ++i) {
+        const auto at = static_cast<int>(output_of[i]);
         const auto& views = i < fetches ? step.context.outputs : step.context.inputs;
         device(replica).contents().set(static_cast<std::byte*>(views[at].data),
                                        results[replica][i]);
       }
+      read_counts(replica, results[replica]);
     }
   }
 };

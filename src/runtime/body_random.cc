@@ -56,6 +56,12 @@ std::uint64_t BodyRandomSequence::total() const {
   return taken_ + (before_ ? before_->total() : 0);
 }
 
+void BodyRandomSequence::took(std::uint64_t count) {
+  taken_ = count;
+  for (std::size_t body = 0; body < bodies_.size(); ++body)
+    for_each_inside(body, [](BodyRandomSequence& inside) { inside.took(0); });
+}
+
 void BodyRandomSequence::reset() {
   taken_ = 0;
   if (before_) before_->reset();

@@ -22,6 +22,7 @@ class BodyRandomSequence final : public RandomSequence {
   void restore(std::size_t body, const RandomMark& mark) override;
   std::uint64_t total() const override;
   void reset() override;
+  void took(std::uint64_t count) override;
 
  private:
   // Calls visit for the control flow of a body that uses random numbers, last to first.

@@ -177,6 +177,36 @@ TEST_F(TpuStrategy, RunsCustomLoopsInTracedFunctions) {
   expect_close(compiled, mirrored, 1e-5);
 }
 
+// Random numbers after a loop, on the host and in the next run, depend on how often the program on
+// the device has run its body.
+std::vector<float> random_numbers(const char* device) {
+  random::set_seed(5);
+  const auto noise = [] { return random::uniform({2}); };
+  const auto step = function([&](const Tensor& count) {
+    std::vector<Tensor> looped;
+    {
+      DeviceScope there(device);
+      looped = while_loop([&](const auto& v) { return less(v[0], count); },
+                          [&](const auto& v) {
+                            return std::vector<Tensor>{v[0] + 1, v[1] * 0.5 + noise()};
+                          },
+                          {zeros({}, {.dtype = int64}), noise()});
+    }
+    DeviceScope here("/cpu:0");
+    return concat({looped[1], noise()}, 0);
+  });
+  std::vector<float> numbers;
+  for (const std::int64_t count : {3, 0, 5})
+    for (const float number : step(constant(count, {.dtype = int64})).to_vector<float>())
+      numbers.push_back(number);
+  for (const float number : noise().to_vector<float>()) numbers.push_back(number);
+  return numbers;
+}
+
+TEST_F(TpuStrategy, CountsTheRandomNumbersOfLoops) {
+  EXPECT_EQ(random_numbers("TPU:1"), random_numbers("/cpu:0"));
+}
+
 TEST_F(TpuStrategy, KeepsVariablesOnTheDevices) {
   const TPUStrategy strategy;
   auto scope = strategy.scope();

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "device/device_manager.h"
+#include "graph/control_flow.h"
 #include "graph/stablehlo/lower_module.h"
 #include "graph/stablehlo/run_numbers.h"
 #include "runtime/traced_function.h"
@@ -61,7 +62,7 @@ std::vector<std::byte> elements_of(const Module& module, const Parameter& parame
     }
     case Kind::kDoubles:
       return copied(stablehlo::numbers_of_run(module.doubles, same).data(), spec);
-    case Kind::kKeys: return copied(stablehlo::keys_of_run(module.keys, same).data(), spec);
+    case Kind::kKeys: return copied(stablehlo::keys_of_run(module, same).data(), spec);
   }
   return {};
 }
@@ -76,10 +77,12 @@ std::unique_ptr<pjrt::Executable> compile(pjrt::Client& client, const Module& mo
     options.parameters[written].donated = true;
     options.results.push_back(options.parameters[written]);
   }
+  for (std::size_t i = 0; i < module.counted.size(); ++i)
+    options.results.push_back({DType::kInt64, Shape::scalar()});
   return client.compile(module.text, options);
 }
 
-// The fetches, and then the new elements of the written variables.
+// All results of the module.
 Tensors run(pjrt::Client& client, pjrt::Executable& executable, const Module& module,
             const Tensors& inputs) {
   std::vector<std::shared_ptr<pjrt::Buffer>> arguments;
@@ -101,6 +104,13 @@ Tensors run(pjrt::Client& client, pjrt::Executable& executable, const Module& mo
 }
 
 // --- comparing results ---
+
+// How many random operations the last run on the CPU ran in control flow.
+Tensor count_of(const Node& node) {
+  const std::uint64_t before = node.random_before ? node.random_before->total() : 0;
+  return constant(static_cast<std::int64_t>(node.control->random->total() - before),
+                  {.dtype = int64});
+}
 
 // The distance between numbers around 1.
 double unit_of(DType dtype) {
@@ -159,6 +169,7 @@ void expect_lowered(const std::string& name, const Step& step, const Tensors& in
     Tensors expected = on_cpu(inputs);
     for (const std::size_t written : module.written)
       expected.push_back(module.parameters[written].node->resource->value());
+    for (const Node* counted : module.counted) expected.push_back(count_of(*counted));
     ASSERT_EQ(results.size(), expected.size()) << name;
     for (std::size_t k = 0; k < results.size(); ++k)
       expect_near(results[k], expected[k], options,

@@ -23,7 +23,8 @@ struct RunNumber {
   double (*of)(const void* attrs) = nullptr;
 };
 
-// The key of a random operation in each run.
+// The key of a random operation in each run; of control flow, how far the numbers of its random
+// operations are shifted, as its number.
 struct RunKey {
   const Node* node = nullptr;
   std::shared_ptr<const void> attrs;

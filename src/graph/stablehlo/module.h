@@ -24,8 +24,9 @@ struct Parameter {
   const Node* node = nullptr;
 };
 
-// The function returns the fetches, and then the new elements of the written variables. The
-// parameter of a written variable is donated: its memory becomes that of the result.
+// The function returns the fetches, then the new elements of the written variables, and then how
+// many random operations ran in each control flow that has any (int64 scalars). The parameter of a
+// written variable is donated: its memory becomes that of the result.
 struct Module {
   std::string name;
   std::string text;
@@ -34,6 +35,7 @@ struct Module {
   std::vector<std::size_t> written;  // parameters
   std::vector<RunNumber> numbers, doubles;
   std::vector<RunKey> keys;
+  std::vector<const Node*> counted;  // control flow whose random operations are counted
 };
 
 }  // namespace tandem::stablehlo

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "graph/control_flow.h"
+
 namespace tandem::stablehlo {
 namespace {
 
@@ -102,10 +104,22 @@ std::vector<double> numbers_of_run(std::span<const RunNumber> numbers,
   return values;
 }
 
-std::vector<std::int64_t> keys_of_run(std::span<const RunKey> keys, const NodeOfReplica& node_of) {
+void set_count(const Module& module, std::size_t index, std::int64_t count,
+               const NodeOfReplica& node_of) {
+  node_of(*module.counted[index]).control->random->took(static_cast<std::uint64_t>(count));
+}
+
+std::vector<std::int64_t> keys_of_run(const Module& module, const NodeOfReplica& node_of) {
+  for (std::size_t i = 0; i < module.counted.size(); ++i) set_count(module, i, 0, node_of);
   std::vector<std::int64_t> parts;
-  for (const RunKey& key : keys) {
+  for (const RunKey& key : module.keys) {
     const Node& node = node_of(*key.node);
+    if (node.control) {
+      const std::uint64_t before = node.random_before ? node.random_before->total() : 0;
+      const std::uint64_t first = node.control->offset_before + before;
+      parts.insert(parts.end(), {0, std::bit_cast<std::int64_t>(first), 0, 0});
+      continue;
+    }
     // The key and the offset are the replica's own; sizes do not matter to them.
     const std::shared_ptr<const void> attrs = updated(node, node.attrs);
     std::int64_t offset = 0;

@@ -35,6 +35,10 @@ class NumberParameters final : public RunParameters {
 using NodeOfReplica = std::function<const Node&(const Node& node)>;
 std::vector<double> numbers_of_run(std::span<const RunNumber> numbers,
                                    const NodeOfReplica& node_of);
-std::vector<std::int64_t> keys_of_run(std::span<const RunKey> keys, const NodeOfReplica& node_of);
+// Those of random operations begin as if no control flow of the module ran any before them.
+std::vector<std::int64_t> keys_of_run(const Module& module, const NodeOfReplica& node_of);
+// Tells the sequence of Module::counted[index] how many random operations the run has counted.
+void set_count(const Module& module, std::size_t index, std::int64_t count,
+               const NodeOfReplica& node_of);
 
 }  // namespace tandem::stablehlo
