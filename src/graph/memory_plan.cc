@@ -165,6 +165,21 @@ bool packs(const BlockOperation& operation) {
   return operation.member->group->packs(operation.member->rank);
 }
 
+Buckets make_buckets(const Block& block) {
+  Buckets buckets;
+  std::vector<std::int64_t> counts;
+  for (const auto& operation : block.operations) {
+    if (!packs(*operation)) continue;
+    counts.clear();
+    for (const Value* output : operation->outputs)
+      counts.push_back(output->spec.shape.num_elements());
+    const CollectiveMember& member = *operation->member;
+    buckets.emplace(operation.get(), member.group->make_bucket(member.rank, counts,
+                                                               operation->outputs[0]->spec.dtype));
+  }
+  return buckets;
+}
+
 MemoryPlan plan_memory(Block& block) { return Planner(block).run(); }
 
 std::string describe_values(const Block& block, const MemoryPlan& plan, const Device& device) {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "comm/bucket.h"
 #include "graph/block.h"
 
 namespace tandem {
@@ -29,6 +30,9 @@ struct MemoryPlan {
 
 // Whether the operation reduces values that are packed in a bucket (comm/bucket.h).
 bool packs(const BlockOperation& operation);
+// The bucket of each collective that packs.
+using Buckets = std::unordered_map<const BlockOperation*, Bucket>;
+Buckets make_buckets(const Block& block);
 
 // Makes outputs views of inputs that are not used afterwards if the operation allows it (kInPlace).
 // Allocates every other computed value so that no two values that are live at the same time

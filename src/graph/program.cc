@@ -30,12 +30,6 @@ namespace {
 // a gradient, which would then use their memory twice.
 constexpr std::size_t kMaxStagingBytes = std::size_t{256} << 20;
 
-// The attributes of a step: a copy of the program's own if each run updates them.
-std::shared_ptr<const void> own_attrs(const BlockOperation& operation) {
-  if (!operation.attrs || !operation.attr_update) return operation.attrs;
-  return operation.op->attrs().copy(operation.attrs.get());
-}
-
 }  // namespace
 
 // The program of a function, a session or a model, or of a body in one of these.
@@ -56,7 +50,7 @@ struct Program::Impl final : BodyProgram {
       own_arenas;  // none for a body, which uses those of the enclosing program
   ProgramArenas& arenas;
   ArenaParts parts;
-  std::unordered_map<const BlockOperation*, Bucket> buckets;  // of collectives
+  Buckets buckets;
   std::optional<LaneTeam> own_team;
   std::vector<std::unique_ptr<ProgramStep>> steps;  // one per operation
   std::vector<Section> sections;
@@ -86,7 +80,7 @@ struct Program::Impl final : BodyProgram {
     schedule_collectives(block);
     plan = plan_memory(block);
     for (const auto& [device, bytes] : plan.arena_bytes) parts.take(*device, bytes);
-    make_buckets();
+    buckets = make_buckets(block);
     make_results();
     if (!team) team = &own_team.emplace(block);
     steps = make_steps(block);
@@ -166,21 +160,8 @@ struct Program::Impl final : BodyProgram {
     return {.build = build, .build_during_run = build_during_run};
   }
 
-  void make_buckets() {
-    std::vector<std::int64_t> counts;
-    for (const auto& operation : block.operations) {
-      if (!packs(*operation)) continue;
-      counts.clear();
-      for (const Value* output : operation->outputs)
-        counts.push_back(output->spec.shape.num_elements());
-      const CollectiveMember& member = *operation->member;
-      buckets.emplace(operation.get(), member.group->make_bucket(
-                                           member.rank, counts, operation->outputs[0]->spec.dtype));
-    }
-  }
-
   void fill_step(const BlockOperation& operation, ProgramStep& step) {
-    step.attrs = own_attrs(operation);
+    step.attrs = operation.attrs_of_a_program();
     step.context.op = operation.op;
     step.context.workspace = &workspace_for(*operation.device);
     step.context.attrs_data = step.attrs.get();
@@ -381,9 +362,35 @@ struct Program::Impl final : BodyProgram {
     for (const auto& [value, result] : results)
       if (const External& external = result->external; external.staging)
         external.copy(impl_of(tensor_of(*result)).data(), external.staging.get());
+    set_fetches(given, fetches);
+  }
+
+  void set_fetches(std::span<const Tensor> given, std::vector<Tensor>& fetches) {
     fetches.clear();
     fetches.reserve(block.fetches.size());
     for (const Value* fetch : block.fetches) fetches.push_back(fetched(*fetch, given));
+  }
+
+  // The compiled region that is the whole program; null if there is more.
+  RegionStep* only_region() const {
+    const bool is_region =
+        sections.size() == 1 && sections[0].lone && sections[0].lone->operation().region;
+    return is_region ? static_cast<RegionStep*>(sections[0].lone.get()) : nullptr;
+  }
+
+  void run_in_order(RegionStep& region, std::span<ProgramRun> runs,
+                    const std::function<void()>& after_each) {
+    for (auto& [value, use] : variables) bind(*use);
+    std::vector<RegionRun> collected;
+    for (const ProgramRun& run : runs) {
+      for (std::size_t i = 0; i < run.feeds.size(); ++i) bind_feed(i, impl_of(run.feeds[i]).data());
+      for (auto& [value, result] : results) bind(*result);
+      collected.push_back(region.next_run());
+      set_fetches(run.feeds, *run.fetches);
+      after_each();
+    }
+    region.run(collected);
+    for (auto& [value, use] : variables) use->value = {};
   }
 
   const std::byte* memory_of(const Value& fetch, std::span<std::byte* const> given) const {
@@ -432,6 +439,16 @@ Program::~Program() = default;
 
 void Program::run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches) {
   impl_->run(feeds, fetches);
+}
+void Program::run_in_order(std::span<ProgramRun> runs, const std::function<void()>& after_each) {
+  if (RegionStep* const region = impl_->only_region()) {
+    impl_->with_arenas([&] { impl_->run_in_order(*region, runs, after_each); });
+    return;
+  }
+  for (const ProgramRun& each : runs) {
+    run(each.feeds, *each.fetches);
+    after_each();
+  }
 }
 std::vector<Tensor> Program::run(std::span<const Tensor> feeds) {
   std::vector<Tensor> fetches;

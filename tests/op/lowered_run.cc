@@ -9,6 +9,7 @@
 
 #include "device/device_manager.h"
 #include "graph/stablehlo/lower_module.h"
+#include "graph/stablehlo/module_text.h"
 #include "graph/stablehlo/run_numbers.h"
 #include "runtime/traced_function.h"
 #include "tandem/tandem.h"
@@ -76,7 +77,7 @@ std::unique_ptr<pjrt::Executable> compile(pjrt::Client& client, const Module& mo
     options.parameters[written].donated = true;
     options.results.push_back(options.parameters[written]);
   }
-  return client.compile(module.text, options);
+  return client.compile(stablehlo::text_of(module), options);
 }
 
 // The fetches, and then the new elements of the written variables.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 
 #include "core/status.h"
@@ -32,6 +31,7 @@ class GraphLowering {
         numbers_(module_) {
     sizes_.set_count(graph.sizes().count());
     module_.name = options.name;
+    module_.num_replicas = options.num_replicas;
   }
 
   Module run() {
@@ -47,7 +47,7 @@ class GraphLowering {
       module_.written.push_back(parameter_of_.at(key_of(*handle)));
       results.push_back(variables_.at(key_of(*handle)));
     }
-    write_text(results);
+    write_body(results);
     if (options_.sizes) *options_.sizes = sizes_;
     return std::move(module_);
   }
@@ -277,35 +277,10 @@ class GraphLowering {
     take_results(node, build_.add("while", carried, regions, "", types), written);
   }
 
-  // --- text ---
-
-  void write_text(const std::vector<Value>& results) {
+  void write_body(const std::vector<Value>& results) {
     const std::string definitions = numbers_.define();
-    std::string arguments, types, names;
-    for (std::size_t i = 0; i < module_.parameters.size(); ++i) {
-      const auto written = std::find(module_.written.begin(), module_.written.end(), i);
-      std::string donation;
-      if (written != module_.written.end())
-        donation = fmt::format(
-            " {{tf.aliasing_output = {} : i32}}",
-            module_.fetches.size() + static_cast<std::size_t>(written - module_.written.begin()));
-      arguments += fmt::format("{}%arg{}: {}{}", i > 0 ? ", " : "", i,
-                               Type(module_.parameters[i].spec).text(), donation);
-    }
-    for (const Value& result : results) {
-      const char* separator = types.empty() ? "" : ", ";
-      types += separator + result.type.text();
-      names += separator + result.name;
-    }
-    std::string symbol = options_.name;
-    for (char& c : symbol)
-      if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-    if (symbol.empty() || std::isdigit(static_cast<unsigned char>(symbol[0])) != 0)
-      symbol.insert(0, 1, '_');
-    module_.text = fmt::format(
-        "module @{} attributes {{mhlo.num_replicas = {} : i32, mhlo.num_partitions = 1 : i32}} {{\n"
-        "func.func public @main({}) -> ({}) {{\n{}{}\"func.return\"({}) : ({}) -> ()\n}}\n}}\n",
-        symbol, options_.num_replicas, arguments, types, definitions, build_.take(), names, types);
+    build_.add("func.return", results, {}, "", {});
+    module_.body = definitions + build_.take();
   }
 
   using TensorKey = std::pair<const Node*, int>;

@@ -27,8 +27,9 @@ struct Parameter {
 // The function returns the fetches, and then the new elements of the written variables. The
 // parameter of a written variable is donated: its memory becomes that of the result.
 struct Module {
-  std::string name;
-  std::string text;
+  std::string name;      // in messages
+  int num_replicas = 1;  // that run it, with collectives between them
+  std::string body;      // of the function: its operations, which use %arg0 and so on
   std::vector<Parameter> parameters;
   std::vector<TensorSpec> fetches;
   std::vector<std::size_t> written;  // parameters
