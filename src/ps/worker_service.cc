@@ -2,15 +2,10 @@
 
 #include "ps/proto/worker_calls.pb.h"
 #include "ps/tensor_message.h"
+#include "ps/worker_methods.h"
 
 namespace tandem::ps {
 namespace {
-
-constexpr const char* kProbe = "Worker/Probe";
-constexpr const char* kAddFunction = "Worker/AddFunction";
-constexpr const char* kAddIterator = "Worker/AddIterator";
-constexpr const char* kRemoveIterators = "Worker/RemoveIterators";
-constexpr const char* kRun = "Worker/Run";
 
 void fill(proto::Position& message, const data::IterateOptions& position) {
   message.set_epoch(position.epoch);
