@@ -8,6 +8,7 @@
 
 #include "core/status.h"
 #include "device/allocator.h"
+#include "device/memory_report.h"
 #include "graph/collective.h"
 
 namespace tandem {
@@ -156,6 +157,31 @@ class Planner {
   MemoryPlan plan_;
 };
 
+// The shapes of the feeds, and the largest values that are allocated on the device.
+std::string describe_values(const Block& block, const MemoryPlan& plan, const Device& device) {
+  std::vector<const Value*> feeds, placed;
+  for (const auto& value : block.values) {
+    if (value->kind == Value::Kind::kFeed) feeds.push_back(value.get());
+    if (value->device == &device && plan.allocations.count(value.get()) > 0)
+      placed.push_back(value.get());
+  }
+  std::stable_sort(feeds.begin(), feeds.end(),
+                   [](const Value* a, const Value* b) { return a->index < b->index; });
+  std::stable_sort(placed.begin(), placed.end(),
+                   [](const Value* a, const Value* b) { return a->bytes() > b->bytes(); });
+  feeds.resize(std::min(feeds.size(), kMostDescribed));
+  placed.resize(std::min(placed.size(), kMostDescribed));
+  std::vector<std::string> shapes, largest;
+  for (const Value* feed : feeds) shapes.push_back(feed->spec.shape.to_string());
+  for (const Value* value : placed)
+    largest.push_back(fmt::format("{} {} {} of {}", value->producer->op->name,
+                                  value->spec.shape.to_string(), name_of(value->spec.dtype),
+                                  mebibytes(static_cast<std::int64_t>(value->bytes()))));
+  return fmt::format("with inputs of shapes {} (largest values: {})",
+                     shapes.empty() ? "none" : fmt::format("{}", fmt::join(shapes, ", ")),
+                     largest.empty() ? "none" : fmt::format("{}", fmt::join(largest, ", ")));
+}
+
 }  // namespace
 
 bool packs(const BlockOperation& operation) {
@@ -182,28 +208,13 @@ Buckets make_buckets(const Block& block) {
 
 MemoryPlan plan_memory(Block& block) { return Planner(block).run(); }
 
-std::string describe_values(const Block& block, const MemoryPlan& plan, const Device& device) {
-  std::vector<const Value*> feeds, placed;
-  for (const auto& value : block.values) {
-    if (value->kind == Value::Kind::kFeed) feeds.push_back(value.get());
-    if (value->device == &device && plan.allocations.count(value.get()) > 0)
-      placed.push_back(value.get());
-  }
-  std::stable_sort(feeds.begin(), feeds.end(),
-                   [](const Value* a, const Value* b) { return a->index < b->index; });
-  std::stable_sort(placed.begin(), placed.end(),
-                   [](const Value* a, const Value* b) { return a->bytes() > b->bytes(); });
-  feeds.resize(std::min(feeds.size(), kMostDescribed));
-  placed.resize(std::min(placed.size(), kMostDescribed));
-  std::vector<std::string> shapes, largest;
-  for (const Value* feed : feeds) shapes.push_back(feed->spec.shape.to_string());
-  for (const Value* value : placed)
-    largest.push_back(fmt::format("{} {} {} of {}", value->producer->op->name,
-                                  value->spec.shape.to_string(), name_of(value->spec.dtype),
-                                  mebibytes(static_cast<std::int64_t>(value->bytes()))));
-  return fmt::format("with inputs of shapes {} (largest values: {})",
-                     shapes.empty() ? "none" : fmt::format("{}", fmt::join(shapes, ", ")),
-                     largest.empty() ? "none" : fmt::format("{}", fmt::join(largest, ", ")));
+void throw_no_room(const std::string& name, const Block& block, const MemoryPlan& plan,
+                   Device& device, std::size_t bytes) {
+  throw_out_of_memory(device, {.what = fmt::format("the values of a run of {} {}",
+                                                   name.empty() ? "a program" : name,
+                                                   describe_values(block, plan, device)),
+                               .op = {},
+                               .bytes = bytes});
 }
 
 }  // namespace tandem

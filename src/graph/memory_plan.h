@@ -40,8 +40,9 @@ Buckets make_buckets(const Block& block);
 // none either: they are computed and read in their bucket.
 MemoryPlan plan_memory(Block& block);
 
-// For an out-of-memory error: the shapes of the feeds, and the largest values that are allocated on
-// the device.
-std::string describe_values(const Block& block, const MemoryPlan& plan, const Device& device);
+// Throws the out-of-memory error of a program, whose values have `bytes` on the device: with the
+// shapes of the feeds, and the largest of these values. `name`: empty if it has none.
+[[noreturn]] void throw_no_room(const std::string& name, const Block& block, const MemoryPlan& plan,
+                                Device& device, std::size_t bytes);
 
 }  // namespace tandem

@@ -9,7 +9,6 @@
 #include "core/parallel.h"
 #include "core/status.h"
 #include "device/copy.h"
-#include "device/memory_report.h"
 #include "device/native_gpu.h"
 #include "graph/arena_parts.h"
 #include "graph/collective.h"
@@ -253,7 +252,8 @@ struct Program::Impl final : BodyProgram {
       run();
       return;
     }
-    if (Device* full = own_arenas->take()) throw_no_room(*full);
+    if (Device* full = own_arenas->take())
+      throw_no_room(name, block, plan, *full, own_arenas->bytes_on(*full));
     struct GiveBack {
       ProgramArenas& arenas;
       ~GiveBack() { arenas.give_back(); }
@@ -265,15 +265,6 @@ struct Program::Impl final : BodyProgram {
       own_arenas->free();  // so that a smaller program fits
       throw;
     }
-  }
-
-  [[noreturn]] void throw_no_room(Device& device) const {
-    const std::size_t bytes = own_arenas->bytes_on(device);
-    throw_out_of_memory(device, {.what = fmt::format("the values of a run of {} {}",
-                                                     name.empty() ? "a program" : name,
-                                                     describe_values(block, plan, device)),
-                                 .op = {},
-                                 .bytes = bytes});
   }
 
   void bind_feed(std::size_t feed, std::byte* memory) {
