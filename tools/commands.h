@@ -14,6 +14,7 @@ void add_devices_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
 void add_rendezvous_command(CLI::App& app);
 void add_run_command(CLI::App& app);
+void add_top_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 
 }  // namespace tandem::tools

@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
   tandem::tools::add_compile_command(app);
   tandem::tools::add_checkpoint_command(app);
   tandem::tools::add_run_command(app);
+  tandem::tools::add_top_command(app);
   tandem::tools::add_rendezvous_command(app);
   tandem::tools::add_agent_command(app);
   try {

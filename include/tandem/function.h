@@ -34,6 +34,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -205,6 +206,9 @@ class FunctionTraces {
   // Sets the outputs of the call; traces `body` if there is no trace for its inputs and key.
   // Returns false if the caller must run the callable instead.
   bool run(FunctionCall& call, const Body& body);
+  // The same for calls of one signature, in this order. Devices that run compiled programs run all
+  // of them as one program if the function needs no other device.
+  bool run_in_order(std::span<FunctionCall> calls, const Body& body);
   // The trace for the inputs and the key of the call, which does not run.
   std::shared_ptr<const TracedFunction> trace(FunctionCall& call, const Body& body);
   std::size_t num_traces() const;

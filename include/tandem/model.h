@@ -76,6 +76,12 @@ struct CompileOptions {
   /// Runs each step eagerly. By default fit(), evaluate() and predict() trace their step once per
   /// batch size (tandem/function.h), and host code in layers runs only then.
   bool run_eagerly = false;
+  /// Batches per execution of fit(), evaluate() and predict(), at least 1. Under TPUStrategy,
+  /// consecutive batches of the same sizes are one program, a loop on the devices, so that the host
+  /// has less to do. At the end of an epoch, an execution has the batches that are left. Callbacks
+  /// run after each execution: on_batch_end() gets the number of its last batch. As
+  /// steps_per_execution of tf.keras.Model.compile.
+  std::int64_t steps_per_execution = 1;
 };
 
 /// Training history: per epoch "loss", the metrics and, with validation data, "val_loss", ... As

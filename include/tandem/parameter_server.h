@@ -173,11 +173,13 @@ struct ClusterStatistics {
   std::int64_t calls_repeated = 0;  ///< runs that were lost with their worker, and repeated
   std::int64_t workers_lost = 0;    ///< how often a worker was lost
   /// Updates that were applied, or that wait for other calls (calls_per_update), of the calls that
-  /// have returned: not those of runs that were lost with their worker.
+  /// have returned.
   std::int64_t updates = 0;
   /// How often a call was computed again because of max_staleness.
   std::int64_t calls_recomputed = 0;
-  double mean_staleness = 0.0;     ///< writes by others between the read and the update
+  /// Writes by others between the read and the update. Those of runs that were lost with their
+  /// worker are not known.
+  double mean_staleness = 0.0;
   std::int64_t max_staleness = 0;  ///< the largest number of these
 };
 

@@ -40,7 +40,8 @@ using DatasetFn = std::function<Dataset(const distribute::InputContext&)>;
 
 /// Registers a dataset in this process. `make` is called whenever a pipeline that uses the name is
 /// built here. It must return the same elements in every process and after a restart, so that a
-/// worker that is restarted continues where it was.
+/// worker that is restarted continues where it was. Shuffles for which it gives no seed, and random
+/// maps, have other random numbers on each worker.
 ///
 /// Throws InvalidArgumentError for an empty name and an empty function, and AlreadyExistsError if
 /// the name is taken. Thread-safe.

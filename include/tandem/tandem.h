@@ -12,6 +12,7 @@
 #include "tandem/callbacks.h"
 #include "tandem/checkpoint.h"
 #include "tandem/cluster.h"
+#include "tandem/cluster_status.h"
 #include "tandem/comm.h"
 #include "tandem/config.h"
 #include "tandem/control_flow.h"

@@ -3,10 +3,12 @@
 /// are compiled for them as a whole. As tf.distribute.TPUStrategy.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tandem/distribute.h"
+#include "tandem/tpu_system.h"
 
 namespace tandem::distribute {
 
@@ -15,6 +17,9 @@ struct TPUStrategyOptions {
   /// Devices, with one replica each. Default: all TPUs. Throws InvalidArgumentError "No duplicates
   /// allowed in `devices` argument: (...)" and for devices that do not exist.
   std::vector<std::string> devices{};
+  /// Instead of `devices`: the cores of the replicas, of this process. Throws UnimplementedError for
+  /// replicas with more than one core.
+  std::optional<DeviceAssignment> device_assignment{};
 };
 
 /// One replica per TPU core in one process, with a copy of every variable on each. The steps of all
@@ -37,6 +42,9 @@ class TPUStrategy : public Strategy {
  public:
   /// Makes a replica on each device. Throws NotFoundError if there is no TPU.
   explicit TPUStrategy(const TPUStrategyOptions& options = {});
+  /// The same for the TPUs of a system. Throws UnimplementedError unless it is attached to this
+  /// host.
+  explicit TPUStrategy(const TPUClusterResolver& resolver, const TPUStrategyOptions& options = {});
 };
 
 }  // namespace tandem::distribute

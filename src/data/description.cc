@@ -4,7 +4,7 @@
 
 #include "core/status.h"
 #include "data/graph_function.h"
-#include "data/splitmix.h"
+#include "data/worker_seeds.h"
 
 namespace tandem::data {
 namespace {
@@ -81,7 +81,7 @@ NodePtr transformation_of(const proto::Stage& stage, NodePtr input) {
 // The node of a stage. `registered` makes the node of a registered dataset.
 NodePtr node_of(const proto::Stage& stage, std::vector<NodePtr> inputs,
                 std::span<const Tensor> tensors,
-                const std::function<NodePtr(const std::string& name)>& registered) {
+                const std::function<NodePtr(const proto::Stage::Registered&)>& registered) {
   const auto expect_inputs = [&](std::size_t count) {
     if (inputs.size() != count) refuse("a stage of {} inputs, expected {}", inputs.size(), count);
   };
@@ -92,7 +92,7 @@ NodePtr node_of(const proto::Stage& stage, std::vector<NodePtr> inputs,
     case proto::Stage::kFromTensorSlices:
       expect_inputs(0);
       return slices_node(tensors_at(stage.from_tensor_slices(), tensors));
-    case proto::Stage::kRegistered: expect_inputs(0); return registered(stage.registered().name());
+    case proto::Stage::kRegistered: expect_inputs(0); return registered(stage.registered());
     case proto::Stage::kFiles:
       expect_inputs(0);
       return files_node({stage.files().paths().begin(), stage.files().paths().end()},
@@ -153,8 +153,9 @@ Dataset dataset_of(const proto::Dataset& message, std::span<const Tensor> tensor
     opened += stage.map().num_parallel_calls();
     if (opened > kMaxStreams) refuse("a pass opens more than {} streams and threads", kMaxStreams);
     nodes.push_back(
-        node_of(stage, std::move(inputs), tensors, [&](const std::string& name) -> NodePtr {
-          return call_dataset_fn(registered_fn(name), context).node();
+        node_of(stage, std::move(inputs), tensors, [&](const proto::Stage::Registered& made) {
+          const WorkerSeedScope seeds(made.worker());
+          return call_dataset_fn(registered_fn(made.name()), context).node();
         }));
   }
   return Dataset(nodes.back());
@@ -169,9 +170,10 @@ std::uint32_t StageWriter::add(const DatasetNode& node) {
                              kMaxStages);
   std::vector<NodePtr> inputs;
   for (const std::uint32_t index : stage.inputs()) inputs.push_back(rebuilt_[index]);
-  rebuilt_.push_back(node_of(stage, std::move(inputs), to_.tensors, [&](const std::string&) {
-    return NodePtr(NodePtr(), &node);
-  }));  // which outlives the writer
+  rebuilt_.push_back(
+      node_of(stage, std::move(inputs), to_.tensors, [&](const proto::Stage::Registered&) {
+        return NodePtr(NodePtr(), &node);
+      }));  // which outlives the writer
   *to_.message.add_stages() = std::move(stage);
   const auto index = static_cast<std::uint32_t>(rebuilt_.size() - 1);
   stages_.emplace(&node, index);
@@ -203,12 +205,12 @@ std::vector<ComponentSpec> StageWriter::spec_of(const DatasetNode& node) const {
 }
 
 DatasetDescription for_worker(DatasetDescription description, int worker) {
-  if (worker == 0) return description;
   const auto key = static_cast<std::uint64_t>(worker);
   for (proto::Stage& stage : *description.message.mutable_stages()) {
-    if (stage.has_map()) stage.mutable_map()->set_seed(mix(stage.map().seed(), key));
+    if (stage.has_map()) stage.mutable_map()->set_seed(seed_of_worker(stage.map().seed(), key));
     if (stage.has_shuffle() && stage.shuffle().seed_is_default())
-      stage.mutable_shuffle()->set_seed(mix(stage.shuffle().seed(), key));
+      stage.mutable_shuffle()->set_seed(seed_of_worker(stage.shuffle().seed(), key));
+    if (stage.has_registered()) stage.mutable_registered()->set_worker(key);
   }
   return description;
 }

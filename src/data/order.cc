@@ -5,15 +5,17 @@
 #include "core/status.h"
 #include "data/description.h"
 #include "data/splitmix.h"
+#include "data/worker_seeds.h"
 #include "runtime/generator.h"
 
 namespace tandem::data {
 
 std::uint64_t transformation_seed(const std::optional<std::uint64_t>& given,
                                   const DatasetNode& input) {
-  return given ? *given
-               : mix(Generator::process().state().seed,
-                     static_cast<std::uint64_t>(input.depth()) + 1);
+  if (given) return *given;
+  const auto depth = static_cast<std::uint64_t>(input.depth());
+  return seed_of_worker(mix(Generator::process().state().seed, depth + 1),
+                        WorkerSeedScope::current());
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include "core/status.h"
 #include "data/description.h"
 #include "data/no_variables.h"
+#include "data/worker_seeds.h"
 
 namespace tandem::data {
 namespace {
@@ -61,13 +62,17 @@ class RegisteredNode final : public DatasetNode {
   bool is_here() const { return Registry::get().find(name_) != nullptr; }
   const DatasetNode& made() const {
     const std::lock_guard lock(mutex_);
-    if (!made_) made_ = call_dataset_fn(registered_fn(name_), {}).node();
+    if (!made_) {
+      const WorkerSeedScope seeds(worker_);
+      made_ = call_dataset_fn(registered_fn(name_), {}).node();
+    }
     return *made_;
   }
 
   std::string name_;
   std::vector<ComponentSpec> spec_;
-  mutable std::mutex mutex_;  // guards the following
+  std::uint64_t worker_ = WorkerSeedScope::current();  // of the dataset that uses it
+  mutable std::mutex mutex_;                           // guards the following
   mutable NodePtr made_;
 };
 

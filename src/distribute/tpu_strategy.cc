@@ -5,12 +5,36 @@
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "distribute/local_strategy.h"
+#include "distribute/tpu_system.h"
 #include "graph/graph.h"
 
 namespace tandem::distribute {
 namespace {
 
 constexpr const char* kName = "TPUStrategy";
+
+// The devices that the options name; empty for all TPUs.
+std::vector<std::string> names_of(const TPUStrategyOptions& options) {
+  if (!options.device_assignment) return options.devices;
+  if (!options.devices.empty())
+    fail<InvalidArgumentError>("[{}] expected either devices or a device_assignment, got both",
+                               kName);
+  const DeviceAssignment& assignment = *options.device_assignment;
+  if (assignment.num_cores_per_replica() != 1)
+    fail<UnimplementedError>("[{}] expected replicas of one core, got {} cores per replica", kName,
+                             assignment.num_cores_per_replica());
+  std::vector<std::string> names;
+  for (int replica = 0; replica < assignment.num_replicas(); ++replica) {
+    const int task =
+        assignment.topology().task_ordinal_at_coordinates(assignment.coordinates(replica, 0));
+    if (task != 0)
+      fail<InvalidArgumentError>(
+          "[{}] expected replicas on the TPUs of this process, task 0; replica {} is on task {}",
+          kName, replica, task);
+    names.push_back(fmt::format("TPU:{}", assignment.tpu_ordinal(replica)));
+  }
+  return names;
+}
 
 std::vector<Device*> tpus(const std::vector<std::string>& names) {
   std::vector<Device*> devices;
@@ -60,6 +84,9 @@ class TpuImpl final : public LocalStrategy {
 }  // namespace
 
 TPUStrategy::TPUStrategy(const TPUStrategyOptions& options)
-    : Strategy(std::make_shared<TpuImpl>(tpus(options.devices))) {}
+    : Strategy(std::make_shared<TpuImpl>(tpus(names_of(options)))) {}
+
+TPUStrategy::TPUStrategy(const TPUClusterResolver& resolver, const TPUStrategyOptions& options)
+    : TPUStrategy((require_local(resolver, kName), options)) {}
 
 }  // namespace tandem::distribute

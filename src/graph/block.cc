@@ -23,6 +23,10 @@ bool BlockOperation::mutates(std::size_t input) const {
   return input < 32 ? (op->mutated_inputs >> input & 1u) != 0 : op->mutated_inputs == kAllTensors;
 }
 
+std::shared_ptr<const void> BlockOperation::attrs_of_a_program() const {
+  return attrs && attr_update ? op->attrs().copy(attrs.get()) : attrs;
+}
+
 bool BlockOperation::does_as(const BlockOperation& other) const {
   if (op != other.op) return false;
   if (!attrs || !other.attrs) return !attrs && !other.attrs;  // attributes without fields are null

@@ -68,6 +68,8 @@ struct BlockOperation {
   bool mutates(std::size_t input) const;
   // Whether it runs while no other operation does, and has inputs and outputs on several devices.
   bool runs_alone() const { return control || region || host_collective; }
+  // The attributes for a program: a copy of its own if each run updates them.
+  std::shared_ptr<const void> attrs_of_a_program() const;
   // The same operation with equal attributes.
   bool does_as(const BlockOperation& other) const;
 };

@@ -8,6 +8,7 @@
 
 #include "core/status.h"
 #include "device/allocator.h"
+#include "device/memory_report.h"
 #include "graph/collective.h"
 
 namespace tandem {
@@ -156,17 +157,7 @@ class Planner {
   MemoryPlan plan_;
 };
 
-}  // namespace
-
-bool packs(const BlockOperation& operation) {
-  if (operation.op != &kCollectiveReduce || operation.outputs.empty()) return false;
-  for (const Value* output : operation.outputs)
-    if (output->spec.dtype != operation.outputs[0]->spec.dtype) return false;
-  return operation.member->group->packs(operation.member->rank);
-}
-
-MemoryPlan plan_memory(Block& block) { return Planner(block).run(); }
-
+// The shapes of the feeds, and the largest values that are allocated on the device.
 std::string describe_values(const Block& block, const MemoryPlan& plan, const Device& device) {
   std::vector<const Value*> feeds, placed;
   for (const auto& value : block.values) {
@@ -189,6 +180,41 @@ std::string describe_values(const Block& block, const MemoryPlan& plan, const De
   return fmt::format("with inputs of shapes {} (largest values: {})",
                      shapes.empty() ? "none" : fmt::format("{}", fmt::join(shapes, ", ")),
                      largest.empty() ? "none" : fmt::format("{}", fmt::join(largest, ", ")));
+}
+
+}  // namespace
+
+bool packs(const BlockOperation& operation) {
+  if (operation.op != &kCollectiveReduce || operation.outputs.empty()) return false;
+  for (const Value* output : operation.outputs)
+    if (output->spec.dtype != operation.outputs[0]->spec.dtype) return false;
+  return operation.member->group->packs(operation.member->rank);
+}
+
+Buckets make_buckets(const Block& block) {
+  Buckets buckets;
+  std::vector<std::int64_t> counts;
+  for (const auto& operation : block.operations) {
+    if (!packs(*operation)) continue;
+    counts.clear();
+    for (const Value* output : operation->outputs)
+      counts.push_back(output->spec.shape.num_elements());
+    const CollectiveMember& member = *operation->member;
+    buckets.emplace(operation.get(), member.group->make_bucket(member.rank, counts,
+                                                               operation->outputs[0]->spec.dtype));
+  }
+  return buckets;
+}
+
+MemoryPlan plan_memory(Block& block) { return Planner(block).run(); }
+
+void throw_no_room(const std::string& name, const Block& block, const MemoryPlan& plan,
+                   Device& device, std::size_t bytes) {
+  throw_out_of_memory(device, {.what = fmt::format("the values of a run of {} {}",
+                                                   name.empty() ? "a program" : name,
+                                                   describe_values(block, plan, device)),
+                               .op = {},
+                               .bytes = bytes});
 }
 
 }  // namespace tandem

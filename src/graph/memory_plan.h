@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "comm/bucket.h"
 #include "graph/block.h"
 
 namespace tandem {
@@ -29,6 +30,9 @@ struct MemoryPlan {
 
 // Whether the operation reduces values that are packed in a bucket (comm/bucket.h).
 bool packs(const BlockOperation& operation);
+// The bucket of each collective that packs.
+using Buckets = std::unordered_map<const BlockOperation*, Bucket>;
+Buckets make_buckets(const Block& block);
 
 // Makes outputs views of inputs that are not used afterwards if the operation allows it (kInPlace).
 // Allocates every other computed value so that no two values that are live at the same time
@@ -36,8 +40,9 @@ bool packs(const BlockOperation& operation);
 // none either: they are computed and read in their bucket.
 MemoryPlan plan_memory(Block& block);
 
-// For an out-of-memory error: the shapes of the feeds, and the largest values that are allocated on
-// the device.
-std::string describe_values(const Block& block, const MemoryPlan& plan, const Device& device);
+// Throws the out-of-memory error of a program, whose values have `bytes` on the device: with the
+// shapes of the feeds, and the largest of these values. `name`: empty if it has none.
+[[noreturn]] void throw_no_room(const std::string& name, const Block& block, const MemoryPlan& plan,
+                                Device& device, std::size_t bytes);
 
 }  // namespace tandem

@@ -9,7 +9,6 @@
 #include "core/parallel.h"
 #include "core/status.h"
 #include "device/copy.h"
-#include "device/memory_report.h"
 #include "device/native_gpu.h"
 #include "graph/arena_parts.h"
 #include "graph/collective.h"
@@ -29,12 +28,6 @@ namespace {
 // Upper bound on the staging memory for feeds and results. Larger ones are mostly tensors kept for
 // a gradient, which would then use their memory twice.
 constexpr std::size_t kMaxStagingBytes = std::size_t{256} << 20;
-
-// The attributes of a step: a copy of the program's own if each run updates them.
-std::shared_ptr<const void> own_attrs(const BlockOperation& operation) {
-  if (!operation.attrs || !operation.attr_update) return operation.attrs;
-  return operation.op->attrs().copy(operation.attrs.get());
-}
 
 }  // namespace
 
@@ -56,7 +49,7 @@ struct Program::Impl final : BodyProgram {
       own_arenas;  // none for a body, which uses those of the enclosing program
   ProgramArenas& arenas;
   ArenaParts parts;
-  std::unordered_map<const BlockOperation*, Bucket> buckets;  // of collectives
+  Buckets buckets;
   std::optional<LaneTeam> own_team;
   std::vector<std::unique_ptr<ProgramStep>> steps;  // one per operation
   std::vector<Section> sections;
@@ -86,7 +79,7 @@ struct Program::Impl final : BodyProgram {
     schedule_collectives(block);
     plan = plan_memory(block);
     for (const auto& [device, bytes] : plan.arena_bytes) parts.take(*device, bytes);
-    make_buckets();
+    buckets = make_buckets(block);
     make_results();
     if (!team) team = &own_team.emplace(block);
     steps = make_steps(block);
@@ -166,21 +159,8 @@ struct Program::Impl final : BodyProgram {
     return {.build = build, .build_during_run = build_during_run};
   }
 
-  void make_buckets() {
-    std::vector<std::int64_t> counts;
-    for (const auto& operation : block.operations) {
-      if (!packs(*operation)) continue;
-      counts.clear();
-      for (const Value* output : operation->outputs)
-        counts.push_back(output->spec.shape.num_elements());
-      const CollectiveMember& member = *operation->member;
-      buckets.emplace(operation.get(), member.group->make_bucket(
-                                           member.rank, counts, operation->outputs[0]->spec.dtype));
-    }
-  }
-
   void fill_step(const BlockOperation& operation, ProgramStep& step) {
-    step.attrs = own_attrs(operation);
+    step.attrs = operation.attrs_of_a_program();
     step.context.op = operation.op;
     step.context.workspace = &workspace_for(*operation.device);
     step.context.attrs_data = step.attrs.get();
@@ -272,7 +252,8 @@ struct Program::Impl final : BodyProgram {
       run();
       return;
     }
-    if (Device* full = own_arenas->take()) throw_no_room(*full);
+    if (Device* full = own_arenas->take())
+      throw_no_room(name, block, plan, *full, own_arenas->bytes_on(*full));
     struct GiveBack {
       ProgramArenas& arenas;
       ~GiveBack() { arenas.give_back(); }
@@ -284,15 +265,6 @@ struct Program::Impl final : BodyProgram {
       own_arenas->free();  // so that a smaller program fits
       throw;
     }
-  }
-
-  [[noreturn]] void throw_no_room(Device& device) const {
-    const std::size_t bytes = own_arenas->bytes_on(device);
-    throw_out_of_memory(device, {.what = fmt::format("the values of a run of {} {}",
-                                                     name.empty() ? "a program" : name,
-                                                     describe_values(block, plan, device)),
-                                 .op = {},
-                                 .bytes = bytes});
   }
 
   void bind_feed(std::size_t feed, std::byte* memory) {
@@ -381,9 +353,36 @@ struct Program::Impl final : BodyProgram {
     for (const auto& [value, result] : results)
       if (const External& external = result->external; external.staging)
         external.copy(impl_of(tensor_of(*result)).data(), external.staging.get());
+    set_fetches(given, fetches);
+  }
+
+  void set_fetches(std::span<const Tensor> given, std::vector<Tensor>& fetches) {
     fetches.clear();
     fetches.reserve(block.fetches.size());
     for (const Value* fetch : block.fetches) fetches.push_back(fetched(*fetch, given));
+  }
+
+  // The compiled region that is the whole program, and can loop. Else null.
+  RegionStep* only_region() const {
+    const bool is_one = sections.size() == 1 && sections[0].lone;
+    if (!is_one || !sections[0].lone->operation().region) return nullptr;
+    auto* const region = static_cast<RegionStep*>(sections[0].lone.get());
+    return region->can_loop() ? region : nullptr;
+  }
+
+  void run_in_order(RegionStep& region, std::span<ProgramRun> runs,
+                    const std::function<void()>& after_each) {
+    for (auto& [value, use] : variables) bind(*use);
+    std::vector<RegionRun> collected;
+    for (const ProgramRun& run : runs) {
+      for (std::size_t i = 0; i < run.feeds.size(); ++i) bind_feed(i, impl_of(run.feeds[i]).data());
+      for (auto& [value, result] : results) bind(*result);
+      collected.push_back(region.next_run());
+      set_fetches(run.feeds, *run.fetches);
+      after_each();
+    }
+    region.run(collected);
+    for (auto& [value, use] : variables) use->value = {};
   }
 
   const std::byte* memory_of(const Value& fetch, std::span<std::byte* const> given) const {
@@ -432,6 +431,14 @@ Program::~Program() = default;
 
 void Program::run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches) {
   impl_->run(feeds, fetches);
+}
+void Program::run_in_order(std::span<ProgramRun> runs, const std::function<void()>& after_each) {
+  if (RegionStep* const region = impl_->only_region())
+    return impl_->with_arenas([&] { impl_->run_in_order(*region, runs, after_each); });
+  for (const ProgramRun& each : runs) {
+    run(each.feeds, *each.fetches);
+    after_each();
+  }
 }
 std::vector<Tensor> Program::run(std::span<const Tensor> feeds) {
   std::vector<Tensor> fetches;

@@ -2,6 +2,7 @@
 // variables and results are fixed when the program is built. A run allocates only its results.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,6 +16,12 @@ namespace tandem {
 struct ProgramOptions {
   std::string name;                       // of the function or model, for messages
   std::shared_ptr<ProgramMemory> memory;  // null for memory of its own
+};
+
+// One of several runs.
+struct ProgramRun {
+  std::span<const Tensor> feeds;
+  std::vector<Tensor>* fetches = nullptr;
 };
 
 class Program {
@@ -32,6 +39,10 @@ class Program {
   // values do not fit.
   void run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches);
   std::vector<Tensor> run(std::span<const Tensor> feeds);
+  // Does as run() for each, and calls `after_each` after each. If the whole program is one compiled
+  // region, its devices run all of them as one program: `after_each` is then called before that,
+  // when the numbers of the next run may change.
+  void run_in_order(std::span<ProgramRun> runs, const std::function<void()>& after_each);
 
  private:
   struct Impl;

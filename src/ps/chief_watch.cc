@@ -86,6 +86,15 @@ void ChiefWatch::wait(std::chrono::milliseconds limit) {
   }
 }
 
+void ChiefWatch::describe(proto::StatusReply& reply) const {
+  reply.set_task(name_);
+  reply.set_incarnation(incarnation_);
+  const std::lock_guard lock(mutex_);
+  reply.set_attached(run_ != 0 && !ended_);
+  const auto silence = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - heard_);
+  reply.set_chief_silence_ms(static_cast<std::uint64_t>(silence.count()));
+}
+
 void serve(rpc::Server& server, ChiefWatch& watch) {
   server.handle(kAttach, [&watch](const rpc::CallContext&, const rpc::Message& request) {
     return message_of(watch.attach(parse<proto::AttachRequest>(request, kAttach)));

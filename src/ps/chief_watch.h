@@ -29,6 +29,8 @@ class ChiefWatch {
   // Waits until the run has ended. Throws UnavailableError if the chief was not heard of for
   // `limit`.
   void wait(std::chrono::milliseconds limit);
+  // Sets the task, its incarnation, and what it knows of the chief.
+  void describe(proto::StatusReply& reply) const;
 
  private:
   void keep(std::uint64_t run) const;
@@ -36,7 +38,7 @@ class ChiefWatch {
   const std::string name_;
   const std::filesystem::path file_;
   const std::uint64_t incarnation_;
-  std::mutex mutex_;  // guards the following
+  mutable std::mutex mutex_;  // guards the following
   std::condition_variable changed_;
   std::uint64_t run_ = 0;  // 0: none yet
   bool restored_ = false;

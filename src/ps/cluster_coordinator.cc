@@ -175,9 +175,9 @@ ClusterStatistics ClusterCoordinator::statistics() const {
           .workers_lost = counts.lost_workers,
           .updates = static_cast<std::int64_t>(staleness.updates),
           .calls_recomputed = static_cast<std::int64_t>(staleness.recomputed),
-          .mean_staleness = staleness.updates == 0 ? 0.0
-                                                   : static_cast<double>(staleness.sum) /
-                                                         static_cast<double>(staleness.updates),
+          .mean_staleness = staleness.measured == 0 ? 0.0
+                                                    : static_cast<double>(staleness.sum) /
+                                                          static_cast<double>(staleness.measured),
           .max_staleness = static_cast<std::int64_t>(staleness.max)};
 }
 

@@ -268,11 +268,9 @@ RunResult Coordinator::call(WorkerState& worker, RunClosure& closure) {
 
 std::vector<Tensor> Coordinator::run_on(WorkerState& worker, RunClosure& closure) {
   RunResult result = call(worker, closure);
-  {
-    const std::lock_guard lock(mutex_);
-    counts_.staleness.add(result.staleness);
-  }
   if (!result.taken.empty()) advance_iterators(worker, closure, result.taken);
+  const std::lock_guard lock(mutex_);
+  counts_.staleness.add(result.staleness);
   return std::move(result.tensors);
 }
 

@@ -5,11 +5,14 @@
 #include "core/env.h"
 #include "core/log.h"
 #include "core/status.h"
+#include "device/allocator.h"
+#include "device/device_manager.h"
 #include "ps/chief_watch.h"
 #include "ps/directory_lock.h"
 #include "ps/journal.h"
 #include "ps/server_service.h"
 #include "ps/task_connections.h"
+#include "ps/task_meter.h"
 #include "ps/worker_service.h"
 #include "tandem/cluster.h"
 
@@ -54,6 +57,8 @@ class Role {
   virtual ~Role() = default;
   // REQUIRES: before server.start(). The role has to outlive the server.
   virtual void serve(rpc::Server& server) = 0;
+  // Sets the numbers of this role that the calls do not show.
+  virtual void describe(ps::proto::StatusReply& reply) const = 0;
 };
 
 class ParameterServerRole final : public Role {
@@ -64,6 +69,17 @@ class ParameterServerRole final : public Role {
     journal_.emplace(directory, store_, ps::Journal::Options());
   }
   void serve(rpc::Server& server) override { ps::serve(server, store_); }
+  void describe(ps::proto::StatusReply& reply) const override {
+    const ps::ParameterStore::Counts counts = store_.counts();
+    reply.set_updates(static_cast<std::uint64_t>(counts.applied));
+    reply.set_repeated(static_cast<std::uint64_t>(counts.repeated));
+    reply.set_stale(static_cast<std::uint64_t>(counts.stale));
+    reply.set_staleness_sum(counts.staleness_sum);
+    reply.set_staleness_max(counts.staleness_max);
+    reply.set_variables(store_.num_variables());
+    const AllocatorStats memory = DeviceManager::get().host().allocator().stats();
+    reply.set_variable_bytes(static_cast<std::uint64_t>(memory.bytes_of(MemoryTag::kWeights)));
+  }
 
  private:
   std::optional<ps::DirectoryLock> lock_;
@@ -74,17 +90,19 @@ class ParameterServerRole final : public Role {
 class WorkerRole final : public Role {
  public:
   WorkerRole(const ClusterResolver& cluster, const ps::TaskConnections& connections,
-             milliseconds limit)
-      : worker_(servers_of(cluster, connections, limit)) {}
+             milliseconds limit, ps::TaskMeter& meter)
+      : worker_(servers_of(cluster, connections, limit, meter)) {}
   void serve(rpc::Server& server) override { ps::serve(server, worker_); }
+  void describe(ps::proto::StatusReply&) const override {}
 
  private:
   static std::vector<std::shared_ptr<ps::ServerClient>> servers_of(
-      const ClusterResolver& cluster, const ps::TaskConnections& connections, milliseconds limit) {
+      const ClusterResolver& cluster, const ps::TaskConnections& connections, milliseconds limit,
+      ps::TaskMeter& meter) {
     std::vector<std::shared_ptr<ps::ServerClient>> servers;
     for (const ps::TaskAddress& task : ps::tasks_of(cluster.cluster_spec(), "ps"))
       servers.push_back(std::make_shared<ps::ServerClient>(
-          connections.connect(task), ps::ServerClient::Limits{.call = limit}));
+          ps::measured(connections.connect(task), meter), ps::ServerClient::Limits{.call = limit}));
     return servers;
   }
 
@@ -100,10 +118,15 @@ class Server::Impl {
         connections_(checked(cluster, options), options.security),
         role_(make_role(cluster, options)),
         watch_(cluster.task_type(), cluster.task_id(), journal_of(cluster, options)),
-        server_(connections_.make_server(options.bind_address)) {
+        server_(ps::measured(connections_.make_server(options.bind_address), meter_)) {
     keep_memory_of_messages();
     role_->serve(*server_);
     ps::serve(*server_, watch_);
+    ps::serve_status(*server_, [this](ps::proto::StatusReply& reply) {
+      watch_.describe(reply);
+      meter_.describe(reply);
+      role_->describe(reply);
+    });
     server_->start();
     logging::info("[Server] {}:{} listens at port {}", cluster.task_type(), cluster.task_id(),
                   server_->port());
@@ -120,11 +143,12 @@ class Server::Impl {
   std::unique_ptr<Role> make_role(const ClusterResolver& cluster, const ServerOptions& options) {
     if (cluster.task_type() == "ps")
       return std::make_unique<ParameterServerRole>(journal_of(cluster, options));
-    return std::make_unique<WorkerRole>(cluster, connections_, options.server_limit);
+    return std::make_unique<WorkerRole>(cluster, connections_, options.server_limit, meter_);
   }
 
   const milliseconds chief_limit_;
   const ps::TaskConnections connections_;
+  ps::TaskMeter meter_;
   const std::unique_ptr<Role> role_;
   ps::ChiefWatch watch_;
   const std::unique_ptr<rpc::Server> server_;  // uses the others

@@ -95,6 +95,7 @@ class Worker::Function {
       Values values = read(servers, arguments);
       const std::vector<ServerClient::Update> updates = compute(run, values, result.tensors);
       if (!apply(run, updates, servers, result.staleness)) continue;
+      result.staleness.updates = updates.size();
       result.tensors.resize(message_.results());
       return;
     }
@@ -207,7 +208,7 @@ class Worker::Function {
       for (const ParameterStore::Applied& applied : call.wait()) {
         all_applied = all_applied && !applied.stale;
         if (applied.stale || applied.repeated) continue;
-        staleness.add({.updates = 1, .sum = applied.staleness, .max = applied.staleness});
+        staleness.add({.measured = 1, .sum = applied.staleness, .max = applied.staleness});
       }
     return all_applied;
   }

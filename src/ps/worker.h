@@ -35,12 +35,14 @@ struct FunctionRun {
 
 // The staleness of updates, in writes of the variable since it was read.
 struct Staleness {
-  std::uint64_t updates = 0;       // that were applied
-  std::uint64_t sum = 0, max = 0;  // of these
-  std::uint64_t recomputed = 0;    // how often calls were computed again because of it
+  std::uint64_t updates = 0;   // that were applied, by this run or by one that was lost
+  std::uint64_t measured = 0;  // those of this run, of which the following is known
+  std::uint64_t sum = 0, max = 0;
+  std::uint64_t recomputed = 0;  // how often calls were computed again because of it
 
   void add(const Staleness& other) {
     updates += other.updates;
+    measured += other.measured;
     sum += other.sum;
     max = std::max(max, other.max);
     recomputed += other.recomputed;

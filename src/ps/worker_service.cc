@@ -2,15 +2,10 @@
 
 #include "ps/proto/worker_calls.pb.h"
 #include "ps/tensor_message.h"
+#include "ps/worker_methods.h"
 
 namespace tandem::ps {
 namespace {
-
-constexpr const char* kProbe = "Worker/Probe";
-constexpr const char* kAddFunction = "Worker/AddFunction";
-constexpr const char* kAddIterator = "Worker/AddIterator";
-constexpr const char* kRemoveIterators = "Worker/RemoveIterators";
-constexpr const char* kRun = "Worker/Run";
 
 void fill(proto::Position& message, const data::IterateOptions& position) {
   message.set_epoch(position.epoch);
@@ -82,6 +77,7 @@ rpc::Message run(Worker& worker, const rpc::Message& request, const rpc::CallCon
     fill(*taken.mutable_after(), elements.after);
   }
   reply.set_updates(result.staleness.updates);
+  reply.set_measured(result.staleness.measured);
   reply.set_staleness_sum(result.staleness.sum);
   reply.set_staleness_max(result.staleness.max);
   reply.set_recomputed(result.staleness.recomputed);
@@ -168,6 +164,7 @@ RunResult WorkerClient::Running::wait() {
   for (const proto::TensorSpec& spec : reply.results()) result.tensors.push_back(values.next(spec));
   values.end();
   result.staleness = {.updates = reply.updates(),
+                      .measured = reply.measured(),
                       .sum = reply.staleness_sum(),
                       .max = reply.staleness_max(),
                       .recomputed = reply.recomputed()};

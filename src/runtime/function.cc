@@ -7,20 +7,14 @@
 
 #include "core/log.h"
 #include "core/status.h"
-#include "graph/program.h"
-#include "graph/structural_ops.h"
 #include "op/live_tapes.h"
 #include "op/numerics.h"
 #include "runtime/autocast.h"
+#include "runtime/function_trace.h"
 #include "runtime/placement.h"
-#include "runtime/placer.h"
 #include "runtime/replica_context.h"
 #include "runtime/replica_invariance.h"
-#include "runtime/trace.h"
-#include "runtime/trace_gradient.h"
 #include "runtime/trace_mark.h"
-#include "runtime/traced_function.h"
-#include "tandem/device.h"
 
 namespace tandem::detail {
 namespace {
@@ -54,189 +48,6 @@ void add_surroundings(FunctionCall& call) {
 void add_shape(FunctionCall& call, const Shape& shape) {
   call.add_to_key(static_cast<std::uint64_t>(shape.rank()));
   for (std::int64_t size : shape) call.add_to_key(static_cast<std::uint64_t>(size));
-}
-
-// Whether the tensor is tracked and may have a gradient.
-bool wants_gradient(const Tensor& tensor) {
-  return grad_mode && is_tracked(tensor) && is_floating(tensor.dtype());
-}
-
-struct ArgumentSpec {
-  TensorSpec spec;
-  bool tracked = false;
-};
-
-struct TraceProgram;
-
-// The memory of a function's programs, and of their backward programs, which run between them.
-struct Memories {
-  std::shared_ptr<ProgramMemory> forward, backward = ProgramMemory::make();
-};
-
-struct Trace : TracedFunction {
-  std::size_t number = 0;                   // index of the trace in the function
-  std::shared_ptr<TraceGradient> gradient;  // null if runs are not recorded
-  bool replayed = true;                     // false if calls run the callable eagerly
-  std::vector<const Node*> untracked;       // captured tensors without a gradient
-  std::mutex running;                       // one run at a time
-
-  // Returns whether the callable created variables.
-  bool make(const std::vector<ArgumentSpec>& inputs,
-            std::span<const std::shared_ptr<ElementPass>> passes, const FunctionTraces::Body& body,
-            bool may_make_variables) {
-    TraceFrame frame{.outside = &Generator::current(),
-                     .name = name,
-                     .may_make_variables = may_make_variables,
-                     .passes = passes};
-    graph = make_ref<GraphImpl>();
-    feeds.clear();
-    fetches.clear();
-    untracked.clear();
-    replayed = true;
-    const BuildingScope scope(graph.get());
-    Generator generator({.seed = 0, .offset = 0});
-    const GeneratorScope generator_scope(generator);
-    struct FrameScope {
-      explicit FrameScope(TraceFrame& frame) { trace_frame = &frame; }
-      ~FrameScope() { trace_frame = nullptr; }
-    } const frame_scope(frame);
-    std::vector<Tensor> symbols;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const TensorSpec& spec = inputs[i].spec;
-      Node& node = graph->add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {},
-                              {.name = fmt::format("args_{}", i)});
-      feeds.push_back({&node, 0});
-      symbols.push_back(graph->tensor(node));
-      if (inputs[i].tracked) symbols.back().set_requires_grad();
-    }
-    const std::vector<Tensor> outputs = body(symbols);
-    for (const Tensor& output : outputs) fetches.push_back(graph->input_of(output));
-    elements = std::move(frame.elements);
-    for (const TracedElement& element : elements)
-      for (const Tensor& tensor : element.tensors) {
-        feeds.push_back(graph->input_of(tensor));
-        symbols.push_back(tensor);
-      }
-    random_count = generator.state().offset;
-    last_random = generator.last_random();
-    if (!grad_mode) return frame.made_variables;
-    const bool branches = note_captured(*graph);
-    gradient = make_trace_gradient(*graph, symbols, outputs);
-    if (branches && gradient) {
-      replayed = false;  // the backward pass of control flow must be in the same program
-      gradient = nullptr;
-    }
-    return frame.made_variables;
-  }
-
-  // Returns whether there is control flow.
-  bool note_captured(const GraphImpl& nodes) {
-    bool branches = false;
-    for (const auto& node : nodes.nodes()) {
-      if (captures_floats(*node) && !captures_tracked(*node)) untracked.push_back(node.get());
-      if (!node->control) continue;
-      branches = true;
-      for (const tandem::Body& body : node->control->bodies) note_captured(*body.graph);
-    }
-    return branches;
-  }
-
-  // Whether a node captured a tensor that may be tracked.
-  static bool captures_floats(const Node& node) {
-    if (node.resource) return is_floating(node.resource->spec().dtype);
-    return node.value.defined() && is_floating(node.value.dtype());
-  }
-  static bool captures_tracked(const Node& node) {
-    return node.resource ? node.resource->tracked() : is_tracked(node.value);
-  }
-
-  // Whether the trace is still valid: no captured tensor has become tracked since. Only tapes track
-  // variables that are not trainable.
-  bool current() {
-    const std::lock_guard lock(running);
-    return std::none_of(untracked.begin(), untracked.end(), [](const Node* node) {
-      return (!node->resource || live_tapes > 0) && captures_tracked(*node);
-    });
-  }
-
-  // Takes the elements of a run and adds them to the inputs of the call.
-  void take_elements(FunctionCall& call) const;
-  void prepare(TraceProgram& prepared, const std::vector<Tensor>& inputs,
-               const Memories& memories) const;
-  void run(TraceProgram& prepared, FunctionCall& call);
-};
-
-// The program of a trace for inputs of certain sizes on certain devices.
-struct TraceProgram {
-  std::shared_ptr<Trace> trace;
-  std::unique_ptr<Program> program;
-  std::shared_ptr<ProgramGradient> gradient;  // null if runs are not recorded
-  std::uint64_t last_use = 0;
-};
-
-void Trace::take_elements(FunctionCall& call) const {
-  std::vector<Tensor> taken;
-  for (const TracedElement& element : elements) {
-    ElementPass& pass = element.captured ? *element.captured : *call.passes[element.argument];
-    if (!pass.next(taken))
-      fail<OutOfRangeError>("[{}] End of sequence: an iterator has no element left for the call",
-                            name);
-    if (taken.size() != element.tensors.size())
-      fail<InvalidArgumentError>("[{}] expected an element of {} components, as traced, got {}",
-                                 name, element.tensors.size(), taken.size());
-    for (std::size_t i = 0; i < taken.size(); ++i) {
-      const TensorSpec& spec = impl_of(element.tensors[i]);
-      if (taken[i].dtype() != spec.dtype || !spec.shape.matches(taken[i].shape()))
-        fail<InvalidArgumentError>(
-            "[{}] component {} of an element differs from what was traced: expected shape {} and "
-            "dtype {}, got {} and {}",
-            name, i, spec.shape.to_string(), name_of(spec.dtype), taken[i].shape().to_string(),
-            name_of(taken[i].dtype()));
-      call.inputs.push_back(std::move(taken[i]));
-    }
-  }
-}
-
-void Trace::prepare(TraceProgram& prepared, const std::vector<Tensor>& inputs,
-                    const Memories& memories) const {
-  std::unique_lock<std::mutex> lock;
-  KnownSizes sizes;
-  LowerOptions options{.feeds = feeds, .fetches = fetches, .all_updates = true, .sizes = &sizes};
-  for (const Tensor& input : inputs) {
-    options.feed_specs.push_back(impl_of(input));
-    options.feed_devices.push_back(&impl_of(input).device());
-  }
-  if (gradient) {
-    lock = std::unique_lock(gradient->graph_mutex());
-    const auto& kept = gradient->fetches();
-    options.fetches.insert(options.fetches.end(), kept.begin(), kept.end());
-  }
-  PlacerOptions placing;
-  placing.log_device_placement = debugging::get_log_device_placement();
-  options.devices = place_graph(*graph, placing);
-  options.devices_of = [placing](const GraphImpl& body) { return place_graph(body, placing); };
-  prepared.program = std::make_unique<Program>(
-      lower(*graph, options),
-      ProgramOptions{.name = fmt::format("'{}'", name), .memory = memories.forward});
-  if (gradient)
-    prepared.gradient = gradient->for_program(
-        sizes, {.name = fmt::format("the gradient of '{}'", name), .memory = memories.backward});
-}
-
-void Trace::run(TraceProgram& prepared, FunctionCall& call) {
-  const std::lock_guard lock(running);
-  const random::GeneratorState before = Generator::current().state();
-  prepared.program->run(call.inputs, call.outputs);
-  for (const auto& action : graph->after_run()) action();
-  if (random_count > 0 || last_random) {
-    random::GeneratorState state = Generator::current().state();
-    state.offset += random_count + (last_random ? last_random->total() : 0);
-    Generator::current().set_state(state);
-  }
-  if (!prepared.gradient) return;
-  const std::span<Tensor> all(call.outputs), outputs = all.first(fetches.size());
-  prepared.gradient->record(call.inputs, outputs, all.subspan(fetches.size()), before);
-  call.outputs.resize(fetches.size());
 }
 
 }  // namespace
@@ -432,13 +243,24 @@ void FunctionTraces::keep(FunctionCall call) {
 }
 
 bool FunctionTraces::run(FunctionCall& call, const Body& body) {
-  const std::shared_ptr<TraceProgram> prepared = impl_->prepare(call, body);
-  call.result = prepared->trace->result;
-  if (prepared->program) {
-    log_call(prepared->trace->name, prepared->trace->number);
-    prepared->trace->run(*prepared, call);
+  return run_in_order({&call, 1}, body);
+}
+
+bool FunctionTraces::run_in_order(std::span<FunctionCall> calls, const Body& body) {
+  std::shared_ptr<TraceProgram> prepared;
+  for (FunctionCall& call : calls) {
+    auto own = impl_->prepare(call, body);
+    TANDEM_ASSERT(!prepared || own == prepared);
+    prepared = std::move(own);
+    call.result = prepared->trace->result;
   }
-  return prepared->program != nullptr;
+  if (!prepared->program) return false;
+  log_call(prepared->trace->name, prepared->trace->number);
+  if (calls.size() == 1)
+    prepared->trace->run(*prepared, calls[0]);
+  else
+    prepared->trace->run_in_order(*prepared, calls);
+  return true;
 }
 
 }  // namespace tandem::detail

@@ -3,6 +3,7 @@
 #include "graph/block.h"
 #include "graph/compiled_region.h"
 #include "graph/stablehlo/lower_module.h"
+#include "graph/stablehlo/module_text.h"
 #include "runtime/placer.h"
 #include "runtime/traced_function.h"
 #include "tandem/function.h"
@@ -34,7 +35,7 @@ std::string text_of_regions(const TracedCall& call, const std::vector<Device*>& 
                                : devices[static_cast<std::size_t>(function.feeds[i].node->id)]);
   std::string text;
   for (const auto& operation : lower(*function.graph, options).operations)
-    if (operation->region) text += operation->region->module.text;
+    if (operation->region) text += stablehlo::text_of(operation->region->module);
   return text;
 }
 
@@ -46,14 +47,13 @@ std::string stablehlo_text(const TracedCall& call) {
   if (std::any_of(devices.begin(), devices.end(),
                   [](const Device* device) { return runs_compiled(*device); }))
     return text_of_regions(call, devices);
-  return stablehlo::lower_module(*function.graph,
-                                 {.name = function.name,
-                                  .nodes = stablehlo::needed_nodes(*function.graph, function.feeds,
-                                                                   function.fetches, true),
-                                  .feeds = function.feeds,
-                                  .feed_specs = feed_specs(call),
-                                  .fetches = function.fetches})
-      .text;
+  return stablehlo::text_of(stablehlo::lower_module(
+      *function.graph,
+      {.name = function.name,
+       .nodes = stablehlo::needed_nodes(*function.graph, function.feeds, function.fetches, true),
+       .feeds = function.feeds,
+       .feed_specs = feed_specs(call),
+       .fetches = function.fetches}));
 }
 
 }  // namespace tandem::detail

@@ -1,5 +1,6 @@
 #include "train/batch_trainer.h"
 
+#include <iterator>
 #include <optional>
 
 #include "core/status.h"
@@ -55,6 +56,16 @@ void check_batch(const Model::Impl& model, const data::Example& batch, std::size
   }
   if (batch[0].dim(0) == 0)
     fail<InvalidArgumentError>("[{}] expected batches of at least one example, got 0", what);
+}
+
+std::vector<GlobalBatch> take_batches(BatchSource& batches, std::int64_t count) {
+  std::vector<GlobalBatch> taken;
+  while (std::ssize(taken) < count) {
+    std::optional<GlobalBatch> batch = batches.next();
+    if (!batch) break;
+    taken.push_back(std::move(*batch));
+  }
+  return taken;
 }
 
 void build_for(Model::Impl& model, const data::Dataset& data, const char* what) {
@@ -204,17 +215,20 @@ void BatchTrainer::add_statistics(std::size_t replica, const distribute::BatchSp
   }
 }
 
-void BatchTrainer::run(StepProgram& program, const GlobalBatch& batch,
+void BatchTrainer::run(StepProgram& program, std::span<const GlobalBatch> batches,
                        const StepRunner::Step& step) {
-  std::vector<std::size_t> replicas;
-  for (std::size_t replica = 0; replica < batch.size(); ++replica)
-    if (!batch[replica].empty()) replicas.push_back(replica);
-  when_done([this, wait = program.start(*runner_, batch, key_, step),
-             replicas = std::move(replicas), split = batch.split()] {
-    const StepProgram::Results results = wait();
-    for (std::size_t i = 0; i < replicas.size(); ++i)
-      add_statistics(replicas[i], split, results[i]);
-  });
+  auto waits = program.start(*runner_, batches, key_, step);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    std::vector<std::size_t> replicas;
+    for (std::size_t replica = 0; replica < batches[i].size(); ++replica)
+      if (!batches[i][replica].empty()) replicas.push_back(replica);
+    when_done([this, wait = std::move(waits[i]), replicas = std::move(replicas),
+               split = batches[i].split()] {
+      const StepProgram::Results results = wait();
+      for (std::size_t j = 0; j < replicas.size(); ++j)
+        add_statistics(replicas[j], split, results[j]);
+    });
+  }
 }
 
 void BatchTrainer::when_done(std::function<void()> end) {
@@ -273,36 +287,40 @@ std::vector<Tensor> BatchTrainer::train_on_replica(const data::Example& examples
   return by_parts(examples, [this](const data::Example& part) { return train_on(part); });
 }
 
-void BatchTrainer::train(const GlobalBatch& batch) {
-  run(*model_.train_step, batch,
+void BatchTrainer::train(std::span<const GlobalBatch> batches) {
+  run(*model_.train_step, batches,
       [this](const data::Example& examples) { return train_on_replica(examples); });
 }
 
-void BatchTrainer::test(const GlobalBatch& batch) {
-  run(*model_.test_step, batch, [this](const data::Example& examples) {
+void BatchTrainer::test(std::span<const GlobalBatch> batches) {
+  run(*model_.test_step, batches, [this](const data::Example& examples) {
     return by_parts(examples, [this](const data::Example& part) { return test_on(part); });
   });
 }
 
-void BatchTrainer::predict(const GlobalBatch& batch, std::function<void(Tensor)> take) {
-  GlobalBatch parts = batch;
-  for (std::size_t replica = 0; replica < parts.size(); ++replica)
-    if (data::Example& part = parts[replica]; !part.empty())
-      part = data::Example(std::vector<Tensor>(
-          part.begin(), part.begin() + static_cast<std::ptrdiff_t>(model_.num_inputs)));
+void BatchTrainer::predict(std::span<const GlobalBatch> batches,
+                           const std::function<void(Tensor)>& take) {
+  std::vector<GlobalBatch> inputs(batches.begin(), batches.end());
+  for (GlobalBatch& parts : inputs)
+    for (std::size_t replica = 0; replica < parts.size(); ++replica)
+      if (data::Example& part = parts[replica]; !part.empty())
+        part = data::Example(std::vector<Tensor>(
+            part.begin(), part.begin() + static_cast<std::ptrdiff_t>(model_.num_inputs)));
   const auto step = [&](const data::Example& examples) -> std::vector<Tensor> {
     NoGradScope no_grad;
     return {model_.layer(examples.components(), {.training = false})};
   };
-  std::function<StepProgram::Results()> wait;
+  std::vector<std::function<StepProgram::Results()>> waits;
   // A model that is not compiled has no program for predict().
   if (model_.predict_step)
-    wait = model_.predict_step->start(*runner_, parts, key_, step);
+    waits = model_.predict_step->start(*runner_, inputs, key_, step);
   else
-    wait = [results = runner_->run(parts, step)] { return results; };
-  when_done([this, wait = std::move(wait), take = std::move(take), parts = std::move(parts)] {
-    take(in_order(parts, wait()));
-  });
+    for (const GlobalBatch& parts : inputs)
+      waits.push_back([results = runner_->run(parts, step)] { return results; });
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    when_done([this, wait = std::move(waits[i]), take, parts = std::move(inputs[i])] {
+      take(in_order(parts, wait()));
+    });
 }
 
 Tensor BatchTrainer::in_order(const GlobalBatch& parts, const StepProgram::Results& results) const {

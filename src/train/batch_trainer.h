@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "tandem/data.h"
@@ -24,16 +25,16 @@ class BatchTrainer {
                                        const data::IterateOptions& options = {}) const;
   // The same for predict(), which ignores all components after the inputs.
   std::unique_ptr<BatchSource> batches_to_predict(const data::Dataset& data) const;
-  // Forward pass, backward pass and optimizer step on a global batch of inputs, targets and
-  // perhaps sample weights.
-  void train(const GlobalBatch& batch);
+  // Forward pass, backward pass and optimizer step on each global batch of inputs, targets and
+  // perhaps sample weights, in one execution if they have the same sizes.
+  void train(std::span<const GlobalBatch> batches);
   // The training step of one replica on its part of the batch; returns the statistics. In the
   // replica-invariant mode it returns those of each part; every replica has equally many parts.
   std::vector<Tensor> train_on_replica(const data::Example& examples);
   // Forward pass only; updates the statistics.
-  void test(const GlobalBatch& batch);
-  // Passes the outputs for the batch, in its order and on the host, to `take`.
-  void predict(const GlobalBatch& batch, std::function<void(Tensor)> take);
+  void test(std::span<const GlobalBatch> batches);
+  // Passes the outputs for each batch, in its order and on the host, to `take`.
+  void predict(std::span<const GlobalBatch> batches, const std::function<void(Tensor)>& take);
   // Waits until the functions above have done what they were called for, which they start only if
   // steps run in other processes. Throws the first error. Call it before using statistics() and
   // the results of predict().
@@ -60,7 +61,8 @@ class BatchTrainer {
   void when_done(std::function<void()> end);
   void wait_for_all_but(std::size_t ahead);
   // Runs `step` through `program` and adds the statistics that it returns.
-  void run(StepProgram& program, const GlobalBatch& batch, const StepRunner::Step& step);
+  void run(StepProgram& program, std::span<const GlobalBatch> batches,
+           const StepRunner::Step& step);
   // One weighted loss per example: the mean over positions, or their sum if the loss is a sum.
   Tensor example_losses(const BatchComponents& parts, const Tensor& outputs) const;
   // The sum of the losses, then each metric's statistics, in float64.
@@ -78,6 +80,9 @@ class BatchTrainer {
   std::string key_;  // identifies the trainable variables and the frozen layers
   std::deque<std::function<void()>> started_;  // steps that run in other processes, in order
 };
+
+// The next batches, at most `count`.
+std::vector<GlobalBatch> take_batches(BatchSource& batches, std::int64_t count);
 
 // Builds a model without variables for the elements of `data`, under the strategy that it was
 // compiled under.

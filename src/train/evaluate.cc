@@ -1,4 +1,8 @@
 // evaluate() and predict().
+#include <algorithm>
+#include <iterator>
+#include <span>
+
 #include "core/status.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
@@ -12,11 +16,12 @@
 namespace tandem {
 namespace {
 
-// Calls `step` for at most options.steps batches, from the source that `batches` opens. Throws
-// InvalidArgumentError if there is no batch.
+// Calls `step` for at most options.steps batches, from the source that `batches` opens, up to
+// `at_once` of them at a time. Throws InvalidArgumentError if there is no batch.
 template <class Batches, class Step>
 void for_each_batch(const data::Dataset& data, const EvaluateOptions& options, ProgressBar& bar,
-                    const char* what, const Batches& batches, const Step& step) {
+                    const char* what, std::int64_t at_once, const Batches& batches,
+                    const Step& step, const ProgressBar::MetricsFunction& logs) {
   if (options.steps && *options.steps < 1)
     fail<InvalidArgumentError>("[{}] expected steps of at least 1, got {}", what, *options.steps);
   std::optional<std::int64_t> total = options.steps;
@@ -24,9 +29,16 @@ void for_each_batch(const data::Dataset& data, const EvaluateOptions& options, P
   bar.begin({}, total, 0);
   const auto source = batches();
   std::int64_t done = 0;
-  for (std::optional<GlobalBatch> batch;
-       (!options.steps || done < *options.steps) && (batch = source->next()); ++done)
-    step(*batch, done + 1);
+  while (!options.steps || done < *options.steps) {
+    const std::int64_t left = options.steps ? *options.steps - done : at_once;
+    const std::vector<GlobalBatch> taken = take_batches(*source, std::min(at_once, left));
+    if (taken.empty()) break;
+    done += std::ssize(taken);
+    step(taken);
+    std::int64_t examples = 0;
+    for (const GlobalBatch& batch : taken) examples += batch.split().total;
+    bar.step(done, examples, logs);
+  }
   if (done == 0) fail<InvalidArgumentError>("[{}] the data is empty: it has no batches", what);
 }
 
@@ -54,11 +66,10 @@ std::map<std::string, double> Model::evaluate(const data::Dataset& data,
   BatchTrainer trainer(impl, "evaluate");
   ProgressBar bar(impl.is_chief() ? options.verbose : 0);
   for_each_batch(
-      data, options, bar, "evaluate", [&] { return trainer.batches(data); },
-      [&](const GlobalBatch& batch, std::int64_t done) {
-        trainer.test(batch);
-        bar.step(done, batch.split().total, [&] { return trainer.statistics().own_logs(); });
-      });
+      data, options, bar, "evaluate", impl.steps_per_execution,
+      [&] { return trainer.batches(data); },
+      [&](std::span<const GlobalBatch> batches) { trainer.test(batches); },
+      [&] { return trainer.statistics().own_logs(); });
   trainer.finish();
   std::map<std::string, double> result = trainer.statistics().logs();
   bar.end(result);
@@ -80,11 +91,12 @@ Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options)
   ProgressBar bar(impl.is_chief() ? options.verbose : 0);
   std::vector<Tensor> outputs;
   for_each_batch(
-      data, options, bar, "predict", [&] { return trainer.batches_to_predict(data); },
-      [&](const GlobalBatch& batch, std::int64_t done) {
-        trainer.predict(batch, [&](Tensor output) { outputs.push_back(std::move(output)); });
-        bar.step(done, batch.split().total, [] { return callbacks::Logs(); });
-      });
+      data, options, bar, "predict", impl.steps_per_execution,
+      [&] { return trainer.batches_to_predict(data); },
+      [&](std::span<const GlobalBatch> batches) {
+        trainer.predict(batches, [&](Tensor output) { outputs.push_back(std::move(output)); });
+      },
+      [] { return callbacks::Logs(); });
   trainer.finish();
   bar.end({});
   NoGradScope no_grad;

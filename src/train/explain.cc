@@ -10,6 +10,7 @@
 #include "graph/passes/passes.h"
 #include "graph/region_step.h"
 #include "graph/schedule_collectives.h"
+#include "graph/stablehlo/module_text.h"
 #include "graph/structural_ops.h"
 #include "op/find_kernel.h"
 #include "runtime/generator.h"
@@ -185,7 +186,7 @@ class Explainer {
 
   void read_program(const CompiledRegion& region) {
     Explanation::ProgramEntry entry{
-        .name = region.module.name, .devices = {}, .stablehlo = region.module.text};
+        .name = region.module.name, .devices = {}, .stablehlo = stablehlo::text_of(region.module)};
     for (const Device* device : region.nodes->devices) entry.devices.push_back(device->full_name());
     const auto compiled = compile_region(region);
     const pjrt::CompiledMemory memory = compiled->memory();

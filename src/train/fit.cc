@@ -1,5 +1,8 @@
 // fit(): the training loop.
 #include <algorithm>
+#include <iterator>
+#include <limits>
+#include <span>
 
 #include "core/log.h"
 #include "core/profile.h"
@@ -17,6 +20,7 @@ namespace {
 using callbacks::Callback;
 using callbacks::Logs;
 
+constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 constexpr const char* kNoData = "[fit] expected a dataset, got an undefined one";
 
 class FitLoop {
@@ -118,23 +122,44 @@ class FitLoop {
 
   // Returns whether the epoch was complete.
   bool run_steps() {
-    while (!options_.steps_per_epoch || progress_.step < *options_.steps_per_epoch) {
-      const std::optional<GlobalBatch> batch = next_batch();
-      if (!batch) {
-        if (options_.steps_per_epoch)
-          logging::warn("[fit] the data ended after {} of {} steps", progress_.step,
-                        *options_.steps_per_epoch);
-        return true;
+    bool more = true;
+    while (more && progress_.step < options_.steps_per_epoch.value_or(kAll)) {
+      const DataPosition before = progress_.data;
+      const std::vector<GlobalBatch> batches = next_batches(more);
+      if (batches.empty()) break;
+      if (impl_.stop) {
+        progress_.data = before;
+        return false;
       }
-      if (impl_.stop) return false;
-      train(*batch);
-      ++progress_.step;
-      ++progress_.data.batch;
-      bar_.step(progress_.step, batch->split().total,
-                [&] { return progress_.statistics.own_logs(); });
+      train(batches);
+      std::int64_t examples = 0;
+      for (const GlobalBatch& batch : batches) examples += batch.split().total;
+      progress_.step += static_cast<std::int64_t>(batches.size());
+      bar_.step(progress_.step, examples, [&] { return progress_.statistics.own_logs(); });
       end_batch();
     }
+    if (more) return true;
+    if (options_.steps_per_epoch)
+      logging::warn("[fit] the data ended after {} of {} steps", progress_.step,
+                    *options_.steps_per_epoch);
+    else if (progress_.data.batch > 0)
+      progress_.data = {.pass = progress_.data.pass + 1};
     return true;
+  }
+
+  // The batches of the next execution. Sets `more` to false if the data of the epoch has ended.
+  std::vector<GlobalBatch> next_batches(bool& more) {
+    const std::int64_t left = options_.steps_per_epoch.value_or(kAll) - progress_.step;
+    const auto steps = static_cast<std::size_t>(std::min(impl_.steps_per_execution, left));
+    std::vector<GlobalBatch> batches;
+    while (batches.size() < steps) {
+      std::optional<GlobalBatch> batch = next_batch();
+      more = batch.has_value();
+      if (!more) break;
+      ++progress_.data.batch;
+      batches.push_back(std::move(*batch));
+    }
+    return batches;
   }
 
   // The next batch of the epoch; none if the data has ended. An epoch with a fixed number of steps
@@ -148,9 +173,8 @@ class FitLoop {
       std::optional<GlobalBatch> batch = next_of(*batches_);
       if (batch) return batch;
       batches_.reset();
-      if (at.batch == 0) return std::nullopt;  // there is no data
+      if (at.batch == 0 || !options_.steps_per_epoch) return std::nullopt;
       at = {.pass = at.pass + 1};
-      if (!options_.steps_per_epoch) return std::nullopt;
     }
   }
 
@@ -160,13 +184,13 @@ class FitLoop {
     return batches.next();
   }
 
-  void train(const GlobalBatch& batch) {
+  void train(std::span<const GlobalBatch> batches) {
     const profile::Span span([&] {
       return profile::Event{.name = "train step",
                             .lane = profile::Lane::kSteps,
                             .node = fmt::format("step {}", progress_.step)};
     });
-    trainer_.train(batch);
+    trainer_.train(batches);
   }
 
   // Checks that all workers run the same steps. If a callback of one worker asks for batch
@@ -203,10 +227,11 @@ class FitLoop {
   void validate(Logs& logs) {
     BatchTrainer tester(impl_, "fit");
     const auto batches = tester.batches(validation_);
-    for (std::int64_t step = 0; step != options_.validation_steps.value_or(-1); ++step) {
-      const std::optional<GlobalBatch> batch = batches->next();
-      if (!batch) break;
-      tester.test(*batch);
+    std::int64_t left = options_.validation_steps.value_or(kAll);
+    for (std::vector<GlobalBatch> taken; left > 0; left -= std::ssize(taken)) {
+      taken = take_batches(*batches, std::min(impl_.steps_per_execution, left));
+      if (taken.empty()) break;
+      tester.test(taken);
     }
     tester.finish();
     if (tester.statistics().empty())

@@ -159,6 +159,9 @@ void Model::compile(CompileOptions options) {
     fail<InvalidArgumentError>(
         "[compile] loss '{}' has reduction kNone, expected a reduction to a scalar",
         options.loss.name());
+  if (options.steps_per_execution < 1)
+    fail<InvalidArgumentError>("[compile] expected steps_per_execution of at least 1, got {}",
+                               options.steps_per_execution);
   std::vector<metrics::Metric> metrics = std::move(options.metrics);
   const std::size_t weighted_from = metrics.size();
   metrics.insert(metrics.end(), options.weighted_metrics.begin(), options.weighted_metrics.end());
@@ -183,6 +186,7 @@ void Model::compile(CompileOptions options) {
   impl.train_step = program("fit");
   impl.test_step = program("evaluate");
   impl.predict_step = program("predict");
+  impl.steps_per_execution = options.steps_per_execution;
   impl.metric_sizes.clear();
   impl.compiled = true;
 }

@@ -37,6 +37,7 @@ struct Model::Impl {
   VariableCreator* creator = nullptr;
   // The programs of the steps; compile() makes new ones.
   std::unique_ptr<StepProgram> train_step, test_step, predict_step;
+  std::int64_t steps_per_execution = 1;
   // The number of statistics of each metric; empty before the first step.
   std::vector<std::size_t> metric_sizes;
 

@@ -61,7 +61,8 @@ struct Trained {
 };
 
 Trained train(const Strategy& strategy, const std::function<Sequential()>& make,
-              const optimizers::Optimizer& optimizer, std::int64_t examples = 160) {
+              const optimizers::Optimizer& optimizer, std::int64_t examples = 160,
+              std::int64_t steps_per_execution = 1) {
   random::set_seed(3);
   Sequential model;
   {
@@ -69,7 +70,8 @@ Trained train(const Strategy& strategy, const std::function<Sequential()>& make,
     model = make();
     model.compile({.optimizer = optimizer,
                    .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
-                   .metrics = {"accuracy"}});
+                   .metrics = {"accuracy"},
+                   .steps_per_execution = steps_per_execution});
   }
   const History history = model.fit(images(examples, 16), {.epochs = 5, .verbose = 0});
   Trained trained{.weights = weights_of(model)};
@@ -88,6 +90,18 @@ Sequential convolutional() {
   });
 }
 
+Sequential normalised() {
+  return Sequential({
+      layers::Conv2D(4, {3, 3}, {.padding = "same", .use_bias = false, .input_shape = {12, 12, 1}}),
+      layers::BatchNormalization(),
+      layers::Activation("relu"),
+      layers::AveragePooling2D({2, 2}),
+      layers::Flatten(),
+      layers::Dropout(0.3),
+      layers::Dense(5),
+  });
+}
+
 TEST_F(TpuStrategy, FitsLikeMirrored) {
   const TPUStrategy tpus;
   EXPECT_EQ(tpus.num_replicas_in_sync(), kReplicas);
@@ -100,16 +114,16 @@ TEST_F(TpuStrategy, FitsLikeMirrored) {
   EXPECT_NEAR(compiled.accuracy, mirrored.accuracy, 0.01);
 }
 
-Sequential normalised() {
-  return Sequential({
-      layers::Conv2D(4, {3, 3}, {.padding = "same", .use_bias = false, .input_shape = {12, 12, 1}}),
-      layers::BatchNormalization(),
-      layers::Activation("relu"),
-      layers::AveragePooling2D({2, 2}),
-      layers::Flatten(),
-      layers::Dropout(0.3),
-      layers::Dense(5),
-  });
+// The loop on the devices has the numbers of each step: random ones, and those of the optimizer.
+TEST_F(TpuStrategy, ExecutionsOfSeveralStepsDoTheSame) {
+  const auto adam = [] { return optimizers::Adam({.learning_rate = 1e-3}); };
+  constexpr std::int64_t kExamples = 157;  // the last one of 10 batches is smaller
+  const Trained one = train(TPUStrategy(), normalised, adam(), kExamples);
+  const Trained four = train(TPUStrategy(), normalised, adam(), kExamples, 4);
+  expect_close(four.weights, one.weights, 1e-6);
+  for (std::size_t i = 0; i < one.losses.size(); ++i)
+    EXPECT_NEAR(four.losses[i], one.losses[i], 1e-6);
+  EXPECT_EQ(four.accuracy, one.accuracy);
 }
 
 // The moments of a batch are those of a replica's part under both strategies, and dropout has the
@@ -165,6 +179,37 @@ std::vector<float> custom_loop(const Strategy& strategy, std::vector<std::vector
       losses.push_back(train_step(batch).item<float>());
   weights = {line->w.value().to_vector<float>(), line->b.value().to_vector<float>()};
   return losses;
+}
+
+TEST_F(TpuStrategy, ReplicasAreWhereTheAssignmentSays) {
+  const distribute::Topology topology = tpu::initialize_tpu_system();
+  const distribute::DeviceAssignment two(topology, {{{3, 0, 0, 0}}, {{1, 0, 0, 0}}});
+  const TPUStrategy strategy(distribute::TPUClusterResolver("local"), {.device_assignment = two});
+  EXPECT_EQ(strategy.num_replicas_in_sync(), 2);
+  auto scope = strategy.scope();
+  const Variable variable(ones({2}));
+  EXPECT_NE(variable.device().find("TPU:3"), std::string::npos) << variable.device();
+}
+
+TEST_F(TpuStrategy, RefusesAssignmentsThatItCannotUse) {
+  using testing::error_of;
+  const distribute::Topology topology = tpu::initialize_tpu_system();
+  const auto pairs = distribute::DeviceAssignment::build(
+      topology, {.computation_shape = {2, 1, 1, 1}, .num_replicas = 2});
+  EXPECT_EQ(error_of<UnimplementedError>([&] { TPUStrategy({.device_assignment = pairs}); }),
+            "[TPUStrategy] expected replicas of one core, got 2 cores per replica");
+  const auto one = distribute::DeviceAssignment::build(topology);
+  EXPECT_EQ(error_of<InvalidArgumentError>(
+                [&] { TPUStrategy({.devices = {"TPU:0"}, .device_assignment = one}); }),
+            "[TPUStrategy] expected either devices or a device_assignment, got both");
+  const distribute::Topology tasks({2, 1, 1, 1}, {{{0, 0, 0, 0}}, {{1, 0, 0, 0}}});
+  const distribute::DeviceAssignment other(tasks, {{{1, 0, 0, 0}}});
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { TPUStrategy({.device_assignment = other}); }),
+            "[TPUStrategy] expected replicas on the TPUs of this process, task 0; replica 0 is on "
+            "task 1");
+  const std::string remote = error_of<UnimplementedError>(
+      [] { TPUStrategy(distribute::TPUClusterResolver("grpc://10.0.0.1:8470")); });
+  EXPECT_EQ(remote.find("[TPUStrategy] cannot connect to the remote TPU"), 0u) << remote;
 }
 
 TEST_F(TpuStrategy, RunsCustomLoopsInTracedFunctions) {

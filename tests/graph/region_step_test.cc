@@ -48,6 +48,44 @@ TEST_F(FailingRegions, VariablesKeepTheirValues) {
   }
 }
 
+// Calls a step `times` times in order. Returns whether it ran as a program.
+bool call_in_order(detail::FunctionTraces& traces, std::size_t times, const Tensor& x,
+                   Variable& variable) {
+  std::vector<detail::FunctionCall> calls(times);
+  for (detail::FunctionCall& call : calls) call.inputs = {x};
+  return traces.run_in_order(calls, [&](const std::vector<Tensor>& inputs) {
+    DeviceScope there("TPU:1");
+    variable.assign_add(inputs[0]);
+    return std::vector<Tensor>{inputs[0] * 2.0f};
+  });
+}
+
+TEST_F(FailingRegions, CallsInOrderAreOneExecution) {
+  Variable variable = variable_there();
+  detail::FunctionTraces traces({.name = "step"});
+  const Tensor x = ones({3}).to("TPU:1");
+  for (const std::size_t times : {1u, 4u, 4u, 2u}) {
+    const int before = (*plugin)->executions;
+    EXPECT_TRUE(call_in_order(traces, times, x, variable));
+    EXPECT_EQ((*plugin)->executions, before + 1);
+  }
+  EXPECT_EQ(traces.num_traces(), 1u);
+}
+
+TEST_F(FailingRegions, VariablesKeepTheirValuesAfterCallsInOrder) {
+  Variable variable = variable_there();
+  detail::FunctionTraces traces({.name = "step"});
+  const Tensor x = ones({3}).to("TPU:1");
+  for (const char* failing : {"PJRT_Client_Compile", "PJRT_LoadedExecutable_Execute"}) {
+    variable.assign(constant({4.0f, 5.0f, 6.0f}));
+    (*plugin)->fail_in(failing, 8);
+    EXPECT_NE(testing::any_error_of([&] { call_in_order(traces, 3, x, variable); }), "");
+    (*plugin)->failing.clear();
+    EXPECT_EQ(variable.value().to_vector<float>(), (std::vector<float>{4, 5, 6})) << failing;
+    EXPECT_TRUE(call_in_order(traces, 3, x, variable));
+  }
+}
+
 // A failure that is known later is thrown where a result is read.
 TEST_F(FailingRegions, ResultsReportFailures) {
   auto step = function([](const Tensor& x) {

@@ -144,6 +144,17 @@ TEST(ProcessGroup, MismatchesOfSomeRanksNameRanksOfTheJob) {
   }
 }
 
+// Its connections may be reset before the others have handed them to Gloo.
+TEST(ProcessGroup, ARankMayLeaveBeforeTheOthersHaveJoined) {
+  TANDEM_REQUIRE(has_gloo(), "gloo");
+  for (int i = 0; i < 20; ++i)
+    expect_group({.size = 4, .backend = "gloo"}, [](int rank) {
+      const comm::ProcessGroup group = comm::new_group({3, 1});
+      if (rank % 2 == 0) return;
+      EXPECT_EQ(comm::all_reduce(constant(1), {.group = group}).item<std::int32_t>(), 2);
+    });
+}
+
 // "auto" does not use shared memory if there is room for only a few groups.
 TEST(ProcessGroup, AutoTakesGlooWhereSharedMemoryIsSmall) {
   TANDEM_REQUIRE(has_gloo(), "gloo");

@@ -10,6 +10,7 @@
 #include "device/device_manager.h"
 #include "graph/control_flow.h"
 #include "graph/stablehlo/lower_module.h"
+#include "graph/stablehlo/module_text.h"
 #include "graph/stablehlo/run_numbers.h"
 #include "runtime/traced_function.h"
 #include "tandem/tandem.h"
@@ -79,7 +80,7 @@ std::unique_ptr<pjrt::Executable> compile(pjrt::Client& client, const Module& mo
   }
   for (std::size_t i = 0; i < module.counted.size(); ++i)
     options.results.push_back({DType::kInt64, Shape::scalar()});
-  return client.compile(module.text, options);
+  return client.compile(stablehlo::text_of(module), options);
 }
 
 // All results of the module.

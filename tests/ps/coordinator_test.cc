@@ -115,6 +115,7 @@ TEST_P(ClosuresPerWorker, RestartedWorkersLoseAndRepeatNoUpdate) {
   EXPECT_EQ(read.value.to_vector<float>()[0], static_cast<float>(kClosures));
   const Coordinator::Counts counts = coordinated->counts();
   EXPECT_EQ(counts.finished, kClosures);
+  EXPECT_EQ(counts.staleness.updates, static_cast<std::uint64_t>(kClosures));
   EXPECT_GE(counts.lost_workers, 3);
   EXPECT_LE(counts.lost_workers, kRestarts);
   EXPECT_GE(counts.put_back, counts.lost_workers);

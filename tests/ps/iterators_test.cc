@@ -194,6 +194,14 @@ TEST_F(WorkersIterators, WorkersHaveTheirOwnRandomNumbersUnlessSeedsAreGiven) {
     EXPECT_NE(taken_by(1, dataset), taken_by(2, dataset));
   }
   EXPECT_EQ(taken_by(1, seeded), elements_of(seeded));
+  data::register_dataset("shuffled",
+                         [](const distribute::InputContext&) { return numbers(20).shuffle(20); });
+  data::register_dataset("nested", [](const distribute::InputContext&) {
+    return data::registered_dataset("shuffled");
+  });
+  for (const char* name : {"shuffled", "nested"})
+    for (const int worker : {0, 1, 2})
+      EXPECT_EQ(taken_by(worker, data::registered_dataset(name)), taken_by(worker, shuffled));
 }
 
 TEST_F(WorkersIterators, RestartedWorkersKeepTheirOwnOrders) {

@@ -14,6 +14,7 @@
 #include "ps/server_client.h"
 #include "ps/server_service.h"
 #include "ps/split.h"
+#include "ps/task_meter.h"
 #include "ps/tensor_message.h"
 #include "ps/worker_service.h"
 
@@ -28,6 +29,7 @@ struct DirectTasks {
     serve(server, store);
     serve(server, watch);
     serve(server, worker);
+    serve_status(server, [this](proto::StatusReply& reply) { watch.describe(reply); });
   }
 
   ParameterStore store;
@@ -124,6 +126,7 @@ class RecordedJob final : public ChangeLog {
     server.assign(first, server.read({&first, 1}).wait()[0].value).wait();
     const std::uint64_t iterator = 5;
     worker.remove_iterators({&iterator, 1}, {});
+    channel->call(kStatus, message_of(proto::StatusRequest()), {});
     proto::EndRequest end;
     end.set_run(7);
     channel->call(kEnd, message_of(end), {});

@@ -167,6 +167,7 @@ void start_transfer(PJRT_Client_BufferFromHostBuffer_Args* args) {
 }
 
 void run(const PJRT_LoadedExecutable_Execute_Args* args) {
+  ++script.executions;
   const PJRT_ExecuteOptions& options = *args->options;
   script.not_donatable.assign(
       options.non_donatable_input_indices,

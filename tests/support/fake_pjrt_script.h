@@ -32,7 +32,8 @@ struct FakePjrt {
   bool late_transfers = false;    // host memory is read by finish_transfers(), or if it is needed
   void (*finish_transfers)() = nullptr;
 
-  int live = 0;  // objects of the plug-in that have not been destroyed
+  int live = 0;        // objects of the plug-in that have not been destroyed
+  int executions = 0;  // of programs
   std::map<std::string, std::string> options;  // of the last client, "int64 3"
   std::string compile_options;                 // of the last program
   std::vector<std::int64_t> not_donatable;     // of the last run

@@ -34,7 +34,7 @@ using testing::write_file;
 TEST(BadCommand, RefusesCommandLinesThatDoNotParse) {
   expect_failure(
       run({}), "InvalidArgumentError",
-      "[command line] expected a command: devices, train, explain, compile, checkpoint, run, "
+      "[command line] expected a command: devices, train, explain, compile, checkpoint, run, top, "
       "rendezvous\n");
   expect_failure(run({"train", "--epochs", "many"}), "InvalidArgumentError", "--epochs");
 }
@@ -44,7 +44,8 @@ TEST(BadCommand, SuggestsSimilarNames) {
     expect_failure(run(arguments), "InvalidArgumentError", "[command line] " + message + "\n");
   };
   const std::string commands =
-      "expected a command: devices, train, explain, compile, checkpoint, run, rendezvous; got ";
+      "expected a command: devices, train, explain, compile, checkpoint, run, top, rendezvous; "
+      "got ";
   refuse({"trian"}, commands + "'trian'; did you mean 'train'?");
   refuse({"frobnicate"}, commands + "'frobnicate'");
   refuse({"train", "--modle", "lenet"},

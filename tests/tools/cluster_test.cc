@@ -158,7 +158,7 @@ TEST_F(RunCluster, PeersWithoutTheTokenGetNothing) {
                                                  .caller = "chief:0",
                                                  .token = "a guess"});
     for (const char* method : {"ParameterServer/Read", "ParameterServer/Apply", "Worker/Run",
-                               "Worker/Probe", "Task/Attach", "Task/End", "unknown"})
+                               "Worker/Probe", "Task/Attach", "Task/Status", "Task/End", "unknown"})
       expect_parts(any_error_of([&] { channel->call(method, {}, {.limit = 60s}); }),
                    {"FailedPreconditionError", "the token is not that of this job"});
   }

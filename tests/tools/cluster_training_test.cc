@@ -28,6 +28,7 @@ using testing::Words;
 using namespace std::chrono_literals;
 
 constexpr int kSteps = 1000;
+constexpr int kVariables = 8;  // of the loop: three layers and two counters
 
 class ClusterTrainingSlow : public ::testing::Test {
  protected:
@@ -54,6 +55,7 @@ double expect_every_step_once(ClusterJob& job) {
   EXPECT_EQ(result.status, 0) << result.err;
   for (const char* name : {"counter_0", "counter_1", "calls_finished"})
     EXPECT_EQ(value(result, name), kSteps) << name;
+  EXPECT_EQ(value(result, "updates"), kSteps * kVariables);
   const double loss = value(result, "last_loss");
   std::cout << "loss " << loss << ", staleness " << value(result, "mean_staleness")
             << " on average and at most " << value(result, "max_staleness") << ", "

@@ -83,7 +83,7 @@ class GraphLowering : private RunParameters {
   void lower_while_gradient(const Node& node, const std::vector<Value>& inputs);
 
   // Text.
-  void write_text(const std::vector<Value>& results);
+  void write_body(const std::vector<Value>& results);
 
   const ModuleOptions& options_;
   KnownSizes sizes_;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "core/status.h"
 #include "graph/check_numerics.h"
@@ -28,6 +27,7 @@ GraphLowering::GraphLowering(const GraphImpl& graph, const ModuleOptions& option
     : options_(options), sizes_(options.sizes ? *options.sizes : KnownSizes()), numbers_(module_) {
   sizes_.set_count(graph.sizes().count());
   module_.name = options.name;
+  module_.num_replicas = options.num_replicas;
 }
 
 Module GraphLowering::run() {
@@ -45,7 +45,7 @@ Module GraphLowering::run() {
     results.push_back(variables_.at(key_of(*handle)));
   }
   for (const Value& count : counts_) results.push_back(build_.bitcast(count, Element::kI64));
-  write_text(results);
+  write_body(results);
   if (options_.sizes) *options_.sizes = sizes_;
   return std::move(module_);
 }
@@ -180,35 +180,10 @@ void GraphLowering::lower_operation(const Node& node) {
     write_variable(*node.inputs[input].node, value);
 }
 
-// --- text ---
-
-void GraphLowering::write_text(const std::vector<Value>& results) {
+void GraphLowering::write_body(const std::vector<Value>& results) {
   const std::string definitions = numbers_.define();
-  std::string arguments, types, names;
-  for (std::size_t i = 0; i < module_.parameters.size(); ++i) {
-    const auto written = std::find(module_.written.begin(), module_.written.end(), i);
-    std::string donation;
-    if (written != module_.written.end())
-      donation = fmt::format(
-          " {{tf.aliasing_output = {} : i32}}",
-          module_.fetches.size() + static_cast<std::size_t>(written - module_.written.begin()));
-    arguments += fmt::format("{}%arg{}: {}{}", i > 0 ? ", " : "", i,
-                             Type(module_.parameters[i].spec).text(), donation);
-  }
-  for (const Value& result : results) {
-    const char* separator = types.empty() ? "" : ", ";
-    types += separator + result.type.text();
-    names += separator + result.name;
-  }
-  std::string symbol = options_.name;
-  for (char& c : symbol)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-  if (symbol.empty() || std::isdigit(static_cast<unsigned char>(symbol[0])) != 0)
-    symbol.insert(0, 1, '_');
-  module_.text = fmt::format(
-      "module @{} attributes {{mhlo.num_replicas = {} : i32, mhlo.num_partitions = 1 : i32}} {{\n"
-      "func.func public @main({}) -> ({}) {{\n{}{}\"func.return\"({}) : ({}) -> ()\n}}\n}}\n",
-      symbol, options_.num_replicas, arguments, types, definitions, build_.take(), names, types);
+  build_.add("func.return", results, {}, "", {});
+  module_.body = definitions + build_.take();
 }
 
 std::vector<const Node*> needed_nodes(const GraphImpl& graph, std::span<const Node::Input> feeds,

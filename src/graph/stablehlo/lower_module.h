@@ -11,9 +11,8 @@
 namespace tandem::stablehlo {
 
 struct ModuleOptions {
-  std::string name =
-      "module";          // in messages; other characters than letters become '_' in the module
-  int num_replicas = 1;  // that run the module, with collectives between them
+  std::string name = "module";         // in messages
+  int num_replicas = 1;                // that run the module, with collectives between them
   std::vector<const Node*> nodes;      // in program order; needed_nodes() finds them
   std::vector<Node::Input> feeds;      // the other tensors that the nodes use
   std::vector<TensorSpec> feed_specs;  // fully defined

@@ -28,8 +28,9 @@ struct Parameter {
 // many random operations ran in each control flow that has any (int64 scalars). The parameter of a
 // written variable is donated: its memory becomes that of the result.
 struct Module {
-  std::string name;
-  std::string text;
+  std::string name;      // in messages
+  int num_replicas = 1;  // that run it, with collectives between them
+  std::string body;      // of the function: its operations, which use %arg0 and so on
   std::vector<Parameter> parameters;
   std::vector<TensorSpec> fetches;
   std::vector<std::size_t> written;  // parameters

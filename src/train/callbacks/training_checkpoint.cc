@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "core/log.h"
 #include "core/status.h"
 #include "train/model_impl.h"
@@ -35,9 +37,15 @@ class CheckpointImpl final : public CallbackBase {
     load_training_state(model, path_, policy_.config, policy_.must_exist);
   }
 
+  void on_epoch_begin(Model& model, std::int64_t) override {
+    steps_ = impl_of(model, "save").progress->step;
+  }
+
   void on_batch_end(Model& model, std::int64_t batch, const Logs&) override {
     saver_.poll();
-    const bool due = policy_.save_freq && (batch + 1) % *policy_.save_freq == 0;
+    // An execution may have several steps.
+    const std::int64_t before = std::exchange(steps_, batch + 1);
+    const bool due = policy_.save_freq && steps_ / *policy_.save_freq > before / *policy_.save_freq;
     if (due || impl_of(model, "save").stop) save(model);
   }
 
@@ -63,6 +71,7 @@ class CheckpointImpl final : public CallbackBase {
   std::filesystem::path path_;
   Policy policy_;
   CheckpointSaver saver_;
+  std::int64_t steps_ = 0;  // of the epoch
 };
 
 }  // namespace

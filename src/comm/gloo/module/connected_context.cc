@@ -30,13 +30,22 @@ class ConnectedPair final : public tcp::Pair {
   ~ConnectedPair() override { close(); }
 
   // False if an unknown process connected first: the pair may have read from it and is unusable.
+  // If the peer has closed the connection, what uses the pair throws.
   bool connect_by(const Socket& socket) {
     const std::lock_guard lock(m_);
     if (state_ != LISTENING) return false;
     // Closing its last descriptor also ends Gloo's polling of the listening socket.
     if (dup3(socket.descriptor(), fd_, O_CLOEXEC) < 0)
       fail<UnavailableError>("[gloo] dup3: {}", std::strerror(errno));
-    handleConnected();
+    try {
+      handleConnected();
+    } catch (const std::exception& error) {
+      // The peer left again, and the socket has no address any more. Gloo would expect that its loop
+      // polls the socket, and end the process.
+      ::close(fd_);
+      fd_ = -1;
+      signalException(std::make_exception_ptr(gloo::IoException(error.what())));
+    }
     return true;
   }
 

@@ -1,0 +1,69 @@
+// A trace of a function, and its programs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "graph/program.h"
+#include "runtime/trace_gradient.h"
+#include "runtime/traced_function.h"
+#include "tandem/function.h"
+
+namespace tandem::detail {
+
+// Whether the tensor is tracked and may have a gradient.
+bool wants_gradient(const Tensor& tensor);
+
+struct ArgumentSpec {
+  TensorSpec spec;
+  bool tracked = false;
+};
+
+struct TraceProgram;
+
+// The memory of a function's programs, and of their backward programs, which run between them.
+struct Memories {
+  std::shared_ptr<ProgramMemory> forward, backward = ProgramMemory::make();
+};
+
+struct Trace : TracedFunction {
+  std::size_t number = 0;                   // index of the trace in the function
+  std::shared_ptr<TraceGradient> gradient;  // null if runs are not recorded
+  bool replayed = true;                     // false if calls run the callable eagerly
+
+  // Returns whether the callable created variables.
+  bool make(const std::vector<ArgumentSpec>& inputs,
+            std::span<const std::shared_ptr<ElementPass>> passes, const FunctionTraces::Body& body,
+            bool may_make_variables);
+  // Whether the trace is still valid: no captured tensor has become tracked since. Only tapes track
+  // variables that are not trainable.
+  bool current();
+  // Takes the elements of a run and adds them to the inputs of the call.
+  void take_elements(FunctionCall& call) const;
+  void prepare(TraceProgram& prepared, const std::vector<Tensor>& inputs,
+               const Memories& memories) const;
+  void run(TraceProgram& prepared, FunctionCall& call);
+  // Runs calls for which the same program was prepared.
+  void run_in_order(TraceProgram& prepared, std::span<FunctionCall> calls);
+
+ private:
+  bool note_captured(const GraphImpl& nodes);
+  void end_run() const;
+
+  std::vector<const Node*> untracked_;  // captured tensors without a gradient
+  std::mutex running_;                  // one run at a time
+};
+
+// The program of a trace for inputs of certain sizes on certain devices.
+struct TraceProgram {
+  std::shared_ptr<Trace> trace;
+  std::unique_ptr<Program> program;
+  std::shared_ptr<ProgramGradient> gradient;  // null if runs are not recorded
+  std::uint64_t last_use = 0;
+};
+
+}  // namespace tandem::detail
