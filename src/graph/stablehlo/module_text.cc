@@ -50,9 +50,9 @@ std::string text_of(const FunctionText& function) {
     const auto donated = std::find(function.donated.begin(), function.donated.end(), i);
     std::string donation;
     if (donated != function.donated.end())
-      donation =
-          fmt::format(" {{tf.aliasing_output = {} : i32}}",
-                      function.first_written + static_cast<std::size_t>(donated - function.donated.begin()));
+      donation = fmt::format(
+          " {{tf.aliasing_output = {} : i32}}",
+          function.first_written + static_cast<std::size_t>(donated - function.donated.begin()));
     arguments +=
         fmt::format("{}%arg{}: {}{}", i > 0 ? ", " : "", i, function.arguments[i].text(), donation);
   }

@@ -40,8 +40,8 @@ class ConnectedPair final : public tcp::Pair {
     try {
       handleConnected();
     } catch (const std::exception& error) {
-      // The peer left again, and the socket has no address any more. Gloo would expect that its loop
-      // polls the socket, and end the process.
+      // The peer left again, and the socket has no address any more. Gloo would expect that its
+      // loop polls the socket, and end the process.
       ::close(fd_);
       fd_ = -1;
       signalException(std::make_exception_ptr(gloo::IoException(error.what())));
