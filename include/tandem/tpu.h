@@ -17,8 +17,8 @@ struct TPUStrategyOptions {
   /// Devices, with one replica each. Default: all TPUs. Throws InvalidArgumentError "No duplicates
   /// allowed in `devices` argument: (...)" and for devices that do not exist.
   std::vector<std::string> devices{};
-  /// Instead of `devices`: the cores of the replicas, of this process. Throws UnimplementedError for
-  /// replicas with more than one core.
+  /// Instead of `devices`: the cores of the replicas, of this process. Throws UnimplementedError
+  /// for replicas with more than one core.
   std::optional<DeviceAssignment> device_assignment{};
 };
 
