@@ -25,9 +25,9 @@ const char* name_of(TaskState state);
 /// A task, at one point in time. Counters are 0 where the task has another role, and for a task
 /// that has not answered; they start anew when the task does.
 struct TaskStatus {
-  std::string type;                              ///< "worker", "ps", "chief"
+  std::string type{};                            ///< "worker", "ps", "chief"
   int index = 0;                                 ///< among the tasks of its type
-  std::string address;                           ///< HOST:PORT
+  std::string address{};                         ///< HOST:PORT
   TaskState state = TaskState::kGone;            ///< at this time
   std::string reason{};                          ///< why it is late or gone
   bool answered = false;                         ///< whether the numbers are known
