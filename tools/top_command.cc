@@ -104,7 +104,7 @@ class Top {
       replace_file(options_.output, text, "[top] cannot write '" + options_.output + "'");
       return;
     }
-    // To the corner; what is left of the previous table is cleared.
+    // Moves the cursor to the top left corner, and clears the previous table.
     if (in_place_) std::cout << "\033[H\033[2J";
     std::cout << text << std::flush;
   }

@@ -206,8 +206,8 @@ class FunctionTraces {
   // Sets the outputs of the call; traces `body` if there is no trace for its inputs and key.
   // Returns false if the caller must run the callable instead.
   bool run(FunctionCall& call, const Body& body);
-  // The same for calls of one signature, in this order. Devices that run compiled programs run all
-  // of them as one program if the function needs no other device.
+  // The same for calls of one signature, in this order. If all operations of the function are on
+  // devices that run compiled programs, the calls are one program there.
   bool run_in_order(std::span<FunctionCall> calls, const Body& body);
   // The trace for the inputs and the key of the call, which does not run.
   std::shared_ptr<const TracedFunction> trace(FunctionCall& call, const Body& body);

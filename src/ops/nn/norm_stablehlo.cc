@@ -32,7 +32,7 @@ struct Moments {
   Expression mean, distance, variance;
 };
 // A sum of numbers that are far from 0 has an error that is large beside the distances. So the mean
-// of the distances from a first mean corrects it, in the pass that computes the variance.
+// of the distances is added to the first mean. The pass for the variance computes it, too.
 Moments moments_along(const Expression& x, const Axes& axes) {
   const Axes others = other_axes(x.shape(), axes);
   const Expression first = mean_along(x, axes);
