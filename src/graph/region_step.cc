@@ -8,6 +8,7 @@
 #include "device/device_manager.h"
 #include "device/pjrt/pjrt_device.h"
 #include "graph/compiled_region.h"
+#include "graph/stablehlo/axes.h"
 #include "graph/stablehlo/module_text.h"
 #include "graph/stablehlo/run_numbers.h"
 
@@ -21,7 +22,7 @@ PjrtDevice& device_of(const CompiledRegion& region, std::size_t replica) {
 
 // The shape of the numbers of some runs.
 Shape shape_of_runs(const TensorSpec& spec, int times) {
-  return times == 1 ? spec.shape : stablehlo::with_runs(times, spec.shape);
+  return times == 1 ? spec.shape : stablehlo::stacked(times, spec.shape);
 }
 
 }  // namespace

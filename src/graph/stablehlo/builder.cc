@@ -8,7 +8,6 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "core/status.h"
 #include "tandem/dtype.h"
@@ -88,32 +87,6 @@ std::string pairs_text(std::span<const std::int64_t> first, std::span<const std:
   for (std::size_t i = 0; i < first.size(); ++i)
     rows += fmt::format("{}[{}, {}]", i > 0 ? ", " : "", first[i], second[i]);
   return fmt::format("dense<[{}]> : tensor<{}x2xi64>", rows, first.size());
-}
-
-Shape without(const Shape& shape, const Axes& axes) {
-  Axes kept;
-  for (const std::int64_t axis : other_axes(shape, axes))
-    kept.push_back(shape[static_cast<int>(axis)]);
-  return Shape(std::span<const std::int64_t>(kept));
-}
-
-Shape with_ones(const Shape& shape, const Axes& axes) {
-  Shape result = shape;
-  for (const std::int64_t axis : axes) result.set(static_cast<int>(axis), 1);
-  return result;
-}
-
-Axes other_axes(const Shape& shape, const Axes& axes) {
-  Axes others;
-  for (std::int64_t axis = 0; axis < shape.rank(); ++axis)
-    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) others.push_back(axis);
-  return others;
-}
-
-Axes all_axes(const Shape& shape) {
-  Axes axes(static_cast<std::size_t>(shape.rank()));
-  std::iota(axes.begin(), axes.end(), 0);
-  return axes;
 }
 
 std::vector<Value> Builder::add(std::string_view operation, std::span<const Value> operands,
@@ -302,11 +275,7 @@ Value Builder::gather(const Value& x, const Value& indices, const Axes& offset_a
 
 Value Builder::scatter_add(const Value& x, const Value& indices, const Value& updates,
                            const Axes& window_axes, std::int64_t axis) {
-  const Type scalar(x.element(), Shape::scalar());
-  const std::string body =
-      region(std::array{scalar, scalar}, [&](std::span<const Value> both) -> std::vector<Value> {
-        return {binary("add", both[0], both[1])};
-      });
+  const std::string body = combination("add", x.element());
   return add("scatter", std::array{x, indices, updates}, {&body, 1},
              fmt::format("scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = "
                          "[{}], inserted_window_dims = [{}], scatter_dims_to_operand_dims = [{}], "
@@ -331,15 +300,42 @@ Value Builder::dynamic_update_slice(const Value& x, const Value& part,
   return add("dynamic_update_slice", operands, "", x.type);
 }
 
+namespace {
+
+// Where the row of an index begins.
+std::vector<Value> begin_of_row(Builder& build, const Value& rows, const Value& index) {
+  std::vector<Value> begin = {index};
+  while (static_cast<int>(begin.size()) < rows.rank())
+    begin.push_back(build.integer(0, index.type));
+  return begin;
+}
+
+}  // namespace
+
+Value Builder::row(const Value& rows, const Value& index) {
+  const Shape one = with_ones(rows.shape(), {0});
+  const Value part =
+      dynamic_slice(rows, begin_of_row(*this, rows, index), Axes(one.begin(), one.end()));
+  return reshape(part, without(one, {0}));
+}
+
+Value Builder::with_row(const Value& rows, const Value& index, const Value& elements) {
+  return dynamic_update_slice(rows, reshape(elements, stacked(1, elements.shape())),
+                              begin_of_row(*this, rows, index));
+}
+
 // --- reductions ---
+
+std::string Builder::combination(std::string_view operation, Element element) {
+  const Type scalar(element, Shape::scalar());
+  return region(std::array{scalar, scalar}, [&](std::span<const Value> both) {
+    return std::vector<Value>{binary(operation, both[0], both[1])};
+  });
+}
 
 Value Builder::reduce(std::string_view operation, const Value& x, const Value& start,
                       const Axes& axes) {
-  const Type scalar(x.element(), Shape::scalar());
-  const std::string body =
-      region(std::array{scalar, scalar}, [&](std::span<const Value> both) -> std::vector<Value> {
-        return {binary(operation, both[0], both[1])};
-      });
+  const std::string body = combination(operation, x.element());
   const Type result(x.element(), without(x.shape(), axes));
   return add("reduce", std::array{x, start}, {&body, 1},
              fmt::format("dimensions = {}", array_text(axes)), {&result, 1})
@@ -354,11 +350,7 @@ Value Builder::sum(const Value& x, const Axes& axes) {
 
 Value Builder::reduce_window(std::string_view operation, const Value& x, const Value& start,
                              const Window& window) {
-  const Type scalar(x.element(), Shape::scalar());
-  const std::string body =
-      region(std::array{scalar, scalar}, [&](std::span<const Value> both) -> std::vector<Value> {
-        return {binary(operation, both[0], both[1])};
-      });
+  const std::string body = combination(operation, x.element());
   const Axes ones = filled(window.size.size(), 1);
   Shape shape = x.shape();
   for (std::size_t i = 0; i < window.size.size(); ++i) {

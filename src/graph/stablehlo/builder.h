@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/stablehlo/axes.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::stablehlo {
@@ -39,8 +40,6 @@ struct Value {
   Element element() const { return type.element; }
   int rank() const { return type.shape.rank(); }
 };
-
-using Axes = std::vector<std::int64_t>;
 
 // "array<i64: 1, 2>"
 std::string array_text(std::span<const std::int64_t> numbers);
@@ -128,6 +127,11 @@ class Builder {
   Value dynamic_slice(const Value& x, std::span<const Value> begin, const Axes& sizes);
   Value dynamic_update_slice(const Value& x, const Value& part, std::span<const Value> begin);
 
+  // The element of `rows` at `index` along the first axis, without that axis; and `rows` with
+  // `elements` there. `index`: a scalar of an integer type.
+  Value row(const Value& rows, const Value& index);
+  Value with_row(const Value& rows, const Value& index, const Value& elements);
+
   // Sums and other reductions over `axes`, which the result does not have. It accumulates in
   // the type of `x`.
   Value reduce(std::string_view operation, const Value& x, const Value& start, const Axes& axes);
@@ -147,6 +151,8 @@ class Builder {
 
  private:
   std::string new_name();
+  // The region of a reduction: two scalars, which it combines by a binary operation.
+  std::string combination(std::string_view operation, Element element);
 
   std::string text_;
   int next_ = 0;
@@ -154,12 +160,5 @@ class Builder {
 
 // The least or the greatest number of an element type: infinities of floating ones.
 Value bound(Builder& build, Element element, bool greatest);
-
-// The shape of `x` without `axes`, and with sizes of 1 there.
-Shape without(const Shape& shape, const Axes& axes);
-Shape with_ones(const Shape& shape, const Axes& axes);
-// The axes of a shape that are not among `axes`.
-Axes other_axes(const Shape& shape, const Axes& axes);
-Axes all_axes(const Shape& shape);
 
 }  // namespace tandem::stablehlo

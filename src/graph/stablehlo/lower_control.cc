@@ -22,33 +22,9 @@ std::vector<Type> types_of(const std::vector<Value>& values) {
   return types;
 }
 
-// Rows of the type, as many as a loop may have iterations; at least one.
+// The values of a type in the iterations of a loop; at least one, so that there is a row.
 Type rows_of(const Type& type, std::int64_t iterations) {
-  Dims sizes = {std::max<std::int64_t>(1, iterations)};
-  for (const std::int64_t size : type.shape) sizes.push_back(size);
-  return {type.element, Shape(sizes)};
-}
-
-// The first elements of a row.
-std::vector<Value> begin_of(Builder& build, const Value& row, const Value& rows) {
-  std::vector<Value> begin(static_cast<std::size_t>(rows.rank()), build.integer(0, index_type()));
-  begin[0] = row;
-  return begin;
-}
-
-Value with_row(Builder& build, const Value& rows, const Value& row, const Value& elements) {
-  Shape shape = rows.shape();
-  shape.set(0, 1);
-  return build.dynamic_update_slice(rows, build.reshape(elements, shape),
-                                    begin_of(build, row, rows));
-}
-
-Value row_of(Builder& build, const Value& rows, const Value& row) {
-  const Shape& shape = rows.shape();
-  Axes sizes(shape.begin(), shape.end());
-  sizes[0] = 1;
-  const Value found = build.dynamic_slice(rows, begin_of(build, row, rows), sizes);
-  return build.reshape(found, without(shape, {0}));
+  return {type.element, stacked(std::max<std::int64_t>(1, iterations), type.shape)};
 }
 
 }  // namespace
@@ -258,10 +234,10 @@ std::vector<Value> GraphLowering::lower_iteration(const LoopState& loop,
   const std::vector<Value> frame = bind_state(loop, state);
   if (loop.shift) scope_.shift = build_.add(*scope_.shift, random_count(loop.node, 0));
   for (const auto& [i, rows] : loop.kept)
-    next[rows] = with_row(build_, state[rows], state[*loop.iterations], state[i]);
+    next[rows] = build_.with_row(state[rows], state[*loop.iterations], state[i]);
   if (loop.shifts)
     next[*loop.shifts] =
-        with_row(build_, state[*loop.shifts], state[*loop.iterations], *scope_.shift);
+        build_.with_row(state[*loop.shifts], state[*loop.iterations], *scope_.shift);
   const std::vector<Value> results = lower_body(loop.flow().bodies[1], frame, loop.written);
   std::copy(results.begin(), results.end(), next.begin());
   if (loop.shift) next[*loop.shift] = build_.add(*scope_.shift, random_count(loop.node, 1));
@@ -326,11 +302,11 @@ void GraphLowering::lower_while_gradient(const Node& node, const std::vector<Val
   const auto iteration = [&](std::span<const Value> state) {
     const Value row = build_.subtract(state.back(), build_.integer(1, index_type()));
     std::vector<Value> frame(flow.elements, row);  // in the place of those that nothing reads
-    for (const auto& [i, rows] : record.kept) frame[i] = row_of(build_, rows, row);
+    for (const auto& [i, rows] : record.kept) frame[i] = build_.row(rows, row);
     frame.insert(frame.end(), state.begin(), state.end() - 1);
     frame.insert(frame.end(), inputs.begin() + static_cast<std::ptrdiff_t>(flow.carried),
                  inputs.end());
-    if (record.shifts) scope_.shift = row_of(build_, *record.shifts, row);
+    if (record.shifts) scope_.shift = build_.row(*record.shifts, row);
     std::vector<Value> results = lower_body(flow.bodies[0], frame, {});
     results.push_back(row);
     return results;

@@ -68,8 +68,8 @@ std::string in_module(const std::string& name, const Module& module, const std::
       name, module.num_replicas, functions);
 }
 
-Type with_runs(int runs, const Type& type) {
-  return {type.element, stablehlo::with_runs(runs, type.shape)};
+Type stacked(int runs, const Type& type) {
+  return {type.element, stablehlo::stacked(runs, type.shape)};
 }
 
 // Builds the function that calls "step" in a loop.
@@ -100,13 +100,13 @@ class Loop {
       const Type type(parameter.spec);
       argument_of.push_back(function.arguments.size());
       if (parameter.kind != Parameter::Kind::kFeed) {
-        outside_.push_back(add_argument(
-            function, differs_per_run(parameter.kind) ? with_runs(times_, type) : type));
+        outside_.push_back(
+            add_argument(function, differs_per_run(parameter.kind) ? stacked(times_, type) : type));
         continue;
       }
       std::vector<Value> runs;
       for (int run = 0; run < times_; ++run)
-        runs.push_back(build_.reshape(add_argument(function, type), with_runs(1, type).shape));
+        runs.push_back(build_.reshape(add_argument(function, type), stacked(1, type).shape));
       outside_.push_back(build_.concatenate(runs, 0));
     }
     for (const std::size_t parameter : module_.written)
@@ -118,7 +118,7 @@ class Loop {
     const Type counter(Element::kI32, Shape::scalar());
     std::vector<Value> start = {build_.integer(0, counter)};
     for (const TensorSpec& fetch : module_.fetches)
-      start.push_back(build_.constant(0, with_runs(times_, Type(fetch))));
+      start.push_back(build_.constant(0, stacked(times_, Type(fetch))));
     for (const std::size_t parameter : module_.written) start.push_back(outside_[parameter]);
     std::vector<Type> types;
     for (const Value& value : start) types.push_back(value.type);
@@ -132,36 +132,22 @@ class Loop {
     return build_.add("while", start, regions, "", types);
   }
 
-  static std::vector<Value> begin_of(Builder& build, const Value& run, int rank) {
-    std::vector<Value> begin = {run};
-    while (static_cast<int>(begin.size()) < rank) begin.push_back(build.integer(0, run.type));
-    return begin;
-  }
-
   std::vector<Value> run_step(std::span<const Value> given) {
     const Value& run = given[0];
     const std::size_t fetches = module_.fetches.size();
     std::vector<Value> arguments = outside_;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const Parameter& parameter = module_.parameters[i];
-      if (parameter.kind != Parameter::Kind::kFeed && !differs_per_run(parameter.kind)) continue;
-      const Value& all = outside_[i];
-      Axes sizes(all.shape().begin(), all.shape().end());
-      sizes[0] = 1;
-      arguments[i] =
-          build_.reshape(build_.dynamic_slice(all, begin_of(build_, run, all.rank()), sizes),
-                         parameter.spec.shape);
+      if (parameter.kind == Parameter::Kind::kFeed || differs_per_run(parameter.kind))
+        arguments[i] = build_.row(outside_[i], run);
     }
     for (std::size_t i = 0; i < module_.written.size(); ++i)
       arguments[module_.written[i]] = given[1 + fetches + i];
     std::vector<Value> next = {build_.add(run, build_.integer(1, run.type))};
     const std::vector<Value> results =
         build_.add("func.call", arguments, {}, "callee = @step", result_types(module_));
-    for (std::size_t i = 0; i < fetches; ++i) {
-      const Value& all = given[1 + i];
-      const Value row = build_.reshape(results[i], with_runs(1, results[i].type).shape);
-      next.push_back(build_.dynamic_update_slice(all, row, begin_of(build_, run, all.rank())));
-    }
+    for (std::size_t i = 0; i < fetches; ++i)
+      next.push_back(build_.with_row(given[1 + i], run, results[i]));
     next.insert(next.end(), results.begin() + static_cast<std::ptrdiff_t>(fetches), results.end());
     return next;
   }
@@ -194,12 +180,6 @@ class Loop {
 bool differs_per_run(Parameter::Kind kind) {
   using Kind = Parameter::Kind;
   return kind == Kind::kNumbers || kind == Kind::kDoubles || kind == Kind::kKeys;
-}
-
-Shape with_runs(int runs, const Shape& shape) {
-  Dims sizes = {runs};
-  for (const std::int64_t size : shape) sizes.push_back(size);
-  return Shape(sizes);
 }
 
 std::string text_of(const Module& module) {

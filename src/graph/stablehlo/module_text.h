@@ -13,14 +13,12 @@ std::string text_of(const Module& module);
 
 // Whether the host computes the parameter before each run.
 bool differs_per_run(Parameter::Kind kind);
-// The shape of a parameter or a result of some runs: an axis more, the first one.
-Shape with_runs(int runs, const Shape& shape);
 
 // A module that runs the function `times` times in a loop; each run reads what the one before has
 // written. The parameters are those of the module, but for:
 //
 //   a feed                      `times` parameters, one per run
-//   numbers, doubles and keys   with_runs(times, shape)
+//   numbers, doubles and keys   one, whose first axis is that of the runs
 //
 // The results are the fetches of each run, run by run, and then the new elements of the written
 // variables. REQUIRES: it counts no random operations.
