@@ -236,7 +236,27 @@ TEST_F(PjrtFailures, FailsWhileAProgramRuns) {
   const auto results = program->run({{send(*client, {1, 2, 3})}});
   for (int reader = 0; reader < 2; ++reader)
     EXPECT_EQ(testing::any_error_of([&] { values_of(*results[0][0]); }),
-              "AbortedError: [PJRT] copying a tensor to the host: it fails");
+              "AbortedError: [PJRT] computing a tensor: it fails");
+}
+
+TEST_F(PjrtFailures, DoesNotFinishAProgram) {
+  setenv("TANDEM_PJRT_TIMEOUT", "1", 1);
+  const auto client = load();
+  {
+    const auto results = compile(*client)->run({{send(*client, {1, 2, 3})}});
+    (*plugin)->late_elements = true;
+    EXPECT_EQ(testing::any_error_of([&] { values_of(*results[0][0]); }),
+              "DeadlineExceededError: [PJRT] computing a tensor: the device has not finished "
+              "within 1 s (TANDEM_PJRT_TIMEOUT)");
+  }
+  const int unfinished = (*plugin)->live;
+  (*plugin)->finish_elements();
+  EXPECT_EQ((*plugin)->live, unfinished - 1) << "the event is not freed";
+}
+
+TEST_F(PjrtFailures, HasAnInvalidTimeLimit) {
+  setenv("TANDEM_PJRT_TIMEOUT", "soon", 1);
+  expect_parts(loading_error(), {"InvalidArgumentError: ", "TANDEM_PJRT_TIMEOUT", "soon"});
 }
 
 TEST_F(PjrtFailures, DoesNotTellItsMemory) {

@@ -95,7 +95,7 @@ TEST_F(FailingRegions, ResultsReportFailures) {
   const Tensor x = ones({3});
   (*plugin)->fail_in("results", 13);
   const std::string error = testing::any_error_of([&] { step(x).to_vector<float>(); });
-  testing::expect_parts(error, {"InternalError: [PJRT] copying a tensor to the host: it fails"});
+  testing::expect_parts(error, {"InternalError: [PJRT] computing a tensor: it fails"});
   (*plugin)->failing.clear();
   EXPECT_EQ(step(x).to_vector<float>(), (std::vector<float>{1, 1, 1}));
 }

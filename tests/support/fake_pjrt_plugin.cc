@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "support/fake_pjrt_script.h"
@@ -143,6 +144,12 @@ void finish(PJRT_Buffer& buffer) {
   if (buffer.transferred->callback) buffer.transferred->callback(nullptr, buffer.transferred->user);
 }
 
+std::vector<PJRT_Event*> late_elements;
+
+void finish_elements() {
+  for (PJRT_Event* event : std::exchange(late_elements, {})) event->callback(nullptr, event->user);
+}
+
 void finish_transfers() {
   while (!in_transfer.empty()) finish(*in_transfer.back());
 }
@@ -207,7 +214,10 @@ FAKE(PJRT_Event_Await, {
 FAKE(PJRT_Event_OnReady, {
   args->event->callback = args->callback;
   args->event->user = args->user_arg;
-  if (args->event->ready) args->callback(nullptr, args->user_arg);
+  if (!args->event->ready) return nullptr;
+  PJRT_Error* failure = nullptr;
+  if (args->event->failed) failure = new PJRT_Error(script.code, script.message);
+  args->callback(failure, args->user_arg);
 })
 
 FAKE(PJRT_Client_Create, {
@@ -278,6 +288,12 @@ FAKE(PJRT_Buffer_CopyToDevice, {
   finish(*args->buffer);
   args->dst_buffer->elements = args->buffer->elements;
 })
+FAKE(PJRT_Buffer_ReadyEvent, {
+  args->event = new PJRT_Event;
+  args->event->failed = args->buffer->failed;
+  args->event->ready = !script.late_elements;
+  if (script.late_elements) late_elements.push_back(args->event);
+})
 FAKE(PJRT_Buffer_ToHostBuffer, {
   finish(*args->src);
   std::memcpy(args->dst, args->src->elements.data(),
@@ -342,6 +358,7 @@ PJRT_Api make_table() {
   SET(PJRT_Executable_GetCompiledMemoryStats);
   SET(PJRT_Buffer_Destroy);
   SET(PJRT_Buffer_CopyToDevice);
+  SET(PJRT_Buffer_ReadyEvent);
   SET(PJRT_Buffer_ToHostBuffer);
   SET(PJRT_TopologyDescription_Create);
   SET(PJRT_TopologyDescription_Destroy);
@@ -364,6 +381,7 @@ __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
 
 __attribute__((visibility("default"))) tandem::testing::FakePjrt* fake_pjrt() {
   script.finish_transfers = &finish_transfers;
+  script.finish_elements = &finish_elements;
   return &script;
 }
 

@@ -31,6 +31,8 @@ struct FakePjrt {
   std::int64_t memory_limit = 0;  // 0: it does not tell
   bool late_transfers = false;    // host memory is read by finish_transfers(), or if it is needed
   void (*finish_transfers)() = nullptr;
+  bool late_elements = false;  // no buffer has its elements until finish_elements()
+  void (*finish_elements)() = nullptr;
 
   int live = 0;        // objects of the plug-in that have not been destroyed
   int executions = 0;  // of programs

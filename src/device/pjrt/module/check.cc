@@ -39,14 +39,4 @@ void throw_error(const PJRT_Api& api, PJRT_Error* error, std::string_view what) 
   }
 }
 
-void await(const PJRT_Api& api, PJRT_Event* event, std::string_view what) {
-  auto args = TANDEM_PJRT_ARGS(PJRT_Event_Await);
-  args.event = event;
-  PJRT_Error* error = api.PJRT_Event_Await(&args);
-  auto destroy_args = TANDEM_PJRT_ARGS(PJRT_Event_Destroy);
-  destroy_args.event = event;
-  check(api, api.PJRT_Event_Destroy(&destroy_args), "destroying an event");
-  check(api, error, what);
-}
-
 }  // namespace tandem::pjrt

@@ -31,9 +31,6 @@ Args make_args(std::size_t struct_size) {
   return args;
 }
 
-// Waits for an event and frees it. Throws the error of what it stands for.
-void await(const PJRT_Api& api, PJRT_Event* event, std::string_view what);
-
 }  // namespace tandem::pjrt
 
 // PJRT_Foo_Args args = TANDEM_PJRT_ARGS(PJRT_Foo)

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/env.h"
 #include "core/status.h"
 #include "device/pjrt/module/check.h"
 
@@ -87,7 +88,10 @@ DeviceInfo describe_device(const PJRT_Api& api, PJRT_Device* device) {
 
 }  // namespace
 
-ClientHandle::ClientHandle(const Plugin& plugin) : api_(*plugin.api), info_(plugin.info) {}
+ClientHandle::ClientHandle(const Plugin& plugin)
+    : api_(*plugin.api),
+      info_(plugin.info),
+      time_limit_(env_int("TANDEM_PJRT_TIMEOUT", 1).value_or(3600)) {}
 
 void ClientHandle::open(const Options& options) {
   create(options);

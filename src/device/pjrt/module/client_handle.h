@@ -3,6 +3,7 @@
 
 #include <pjrt_c_api.h>
 
+#include <chrono>
 #include <vector>
 
 #include "device/pjrt/module/plugin.h"
@@ -27,6 +28,8 @@ class ClientHandle {
   PJRT_Client* get() const { return client_; }
   const PluginInfo& plugin() const { return info_; }
   const std::vector<DeviceInfo>& devices() const { return devices_; }
+  // How long a program may run before a wait for its results fails (TANDEM_PJRT_TIMEOUT).
+  std::chrono::seconds time_limit() const { return time_limit_; }
   // Throws InvalidArgumentError for an index that is out of range.
   PJRT_Device* device(int index) const;
 
@@ -36,6 +39,7 @@ class ClientHandle {
 
   const PJRT_Api& api_;
   PluginInfo info_;
+  std::chrono::seconds time_limit_;
   PJRT_Client* client_ = nullptr;
   std::vector<PJRT_Device*> handles_;
   std::vector<DeviceInfo> devices_;

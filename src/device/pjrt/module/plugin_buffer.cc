@@ -4,6 +4,7 @@
 
 #include "core/status.h"
 #include "device/pjrt/module/check.h"
+#include "device/pjrt/module/event.h"
 
 namespace tandem::pjrt {
 
@@ -17,6 +18,7 @@ void PluginBuffer::to_host(void* host, std::size_t bytes) {
   const std::size_t needed = static_cast<std::size_t>(shape_.num_elements()) * size_of(dtype_);
   if (bytes < needed)
     fail<InvalidArgumentError>("[PJRT] expected host memory of {} bytes, got {}", needed, bytes);
+  wait_for_elements();
   // Row-major, whatever the layout on the device is.
   std::vector<std::int64_t> minor_to_major;
   for (int axis = shape_.rank(); axis-- > 0;) minor_to_major.push_back(axis);
@@ -33,7 +35,15 @@ void PluginBuffer::to_host(void* host, std::size_t bytes) {
   args.dst_size = bytes;
   const PJRT_Api& api = client_->api();
   check(api, api.PJRT_Buffer_ToHostBuffer(&args), "copying a tensor to the host");
-  await(api, args.event, "copying a tensor to the host");
+  await(api, args.event, "copying a tensor to the host");  // for ever: it writes to `host`
+}
+
+void PluginBuffer::wait_for_elements() const {
+  auto args = TANDEM_PJRT_ARGS(PJRT_Buffer_ReadyEvent);
+  args.buffer = handle_;
+  const PJRT_Api& api = client_->api();
+  check(api, api.PJRT_Buffer_ReadyEvent(&args), "computing a tensor");
+  await_for(api, args.event, "computing a tensor", client_->time_limit());
 }
 
 std::shared_ptr<Buffer> PluginBuffer::copy_to(int device) {

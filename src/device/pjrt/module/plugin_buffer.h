@@ -32,6 +32,9 @@ class PluginBuffer final : public Buffer {
   const ClientHandle* client() const { return client_.get(); }
 
  private:
+  // Throws the error of what computes the elements.
+  void wait_for_elements() const;
+
   std::shared_ptr<const ClientHandle> client_;
   PJRT_Buffer* handle_;
   DType dtype_;

@@ -4,6 +4,7 @@
 
 #include "core/status.h"
 #include "device/pjrt/module/check.h"
+#include "device/pjrt/module/event.h"
 #include "device/pjrt/module/executable.h"
 #include "device/pjrt/module/plugin_buffer.h"
 
@@ -22,23 +23,6 @@ PJRT_Buffer_Type type_of(DType dtype) {
     case DType::kBool: return PJRT_Buffer_Type_PRED;
   }
   return PJRT_Buffer_Type_INVALID;
-}
-
-struct KeptHost {
-  const PJRT_Api* api;
-  PJRT_Event* event;
-  std::shared_ptr<const void> keep;
-};
-
-// Called once the plug-in does not need the host memory any more.
-void release_host(PJRT_Error* error, void* user) {
-  const std::unique_ptr<KeptHost> kept(static_cast<KeptHost*>(user));
-  auto destroy_error = TANDEM_PJRT_ARGS(PJRT_Error_Destroy);
-  destroy_error.error = error;  // the buffer reports it
-  if (error) kept->api->PJRT_Error_Destroy(&destroy_error);
-  auto destroy = TANDEM_PJRT_ARGS(PJRT_Event_Destroy);
-  destroy.event = kept->event;
-  static_cast<void>(kept->api->PJRT_Event_Destroy(&destroy));
 }
 
 class PluginClient final : public Client {
@@ -79,19 +63,10 @@ class PluginClient final : public Client {
           fmt::format("copying a tensor of shape {} and dtype {} to {}", shape.to_string(),
                       name_of(dtype), devices()[static_cast<std::size_t>(device)].description));
     auto buffer = std::make_shared<PluginBuffer>(client_, args.buffer, dtype, shape, device);
-    if (!args.done_with_host_buffer) return buffer;
-    auto kept =
-        std::make_unique<KeptHost>(KeptHost{&api_, args.done_with_host_buffer, std::move(keep)});
-    auto on_ready = TANDEM_PJRT_ARGS(PJRT_Event_OnReady);
-    on_ready.event = args.done_with_host_buffer;
-    on_ready.callback = release_host;
-    on_ready.user_arg = kept.get();
-    if (PJRT_Error* const error = api_.PJRT_Event_OnReady(&on_ready)) {
-      // The copy still reads the host memory.
-      await(api_, args.done_with_host_buffer, "waiting for a copy");
-      throw_error(api_, error, "waiting for a copy");
-    }
-    static_cast<void>(kept.release());  // release_host() frees it
+    // If the copy fails, the buffer reports it.
+    if (args.done_with_host_buffer)
+      when_ready(api_, args.done_with_host_buffer, "waiting for a copy",
+                 [keep = std::move(keep)](const std::exception_ptr&) {});
     return buffer;
   }
 
