@@ -5,6 +5,7 @@
 //   --model transformer --data FILE          a text, cut into characters
 //   --precision NAME    a dtype policy, or O1 or O2 of amp::initialize
 //   --dtype NAME        of O1 and O2: bfloat16 or float16
+//   --strategy NAME     as of `tandem train`
 //   --epochs N --seed N
 #include <tandem/tandem.h>
 
@@ -20,13 +21,14 @@
 #include "cases.h"
 #include "images.h"
 #include "models.h"
+#include "strategies.h"
 
 namespace {
 
 namespace td = tandem;
 
 struct Options {
-  std::string model = "lenet", data, precision = "float32";
+  std::string model = "lenet", data, precision = "float32", strategy = "default";
   td::DType dtype = td::bfloat16;
   std::int64_t epochs = 1;
   std::uint64_t seed = 1;
@@ -40,6 +42,7 @@ Options parse(int argc, char** argv) {
     if (key == "--data") options.data = value;
     if (key == "--precision") options.precision = value;
     if (key == "--dtype") options.dtype = value == "float16" ? td::float16 : td::bfloat16;
+    if (key == "--strategy") options.strategy = value;
     if (key == "--epochs") options.epochs = std::stol(value);
     if (key == "--seed") options.seed = std::stoull(value);
   }
@@ -108,6 +111,9 @@ int main(int argc, char** argv) {
   td::random::set_seed(options.seed);
   const bool by_level = options.precision[0] == 'O';
   const bool text = options.model == "transformer";
+  const td::distribute::Strategy strategy =
+      td::tools::make_strategy({.command = "accuracy", .strategy = options.strategy});
+  const auto scope = strategy.scope();
   Task task = text ? text_task(options) : image_task(options);
   if (by_level)
     td::amp::initialize(task.model, task.optimizer,
@@ -118,7 +124,9 @@ int main(int argc, char** argv) {
                       .dtype = by_level ? td::DTypePolicy() : td::DTypePolicy(options.precision)});
   task.model.fit(task.train, {.epochs = options.epochs, .verbose = 0});
   const auto result = task.model.evaluate(task.test, {.verbose = 0});
-  std::printf("{\"model\": \"%s\", \"precision\": \"%s\", \"loss\": %.5f, \"accuracy\": %.4f}\n",
-              options.model.c_str(), options.precision.c_str(), result.at("loss"),
-              result.at("accuracy"));
+  std::printf(
+      "{\"model\": \"%s\", \"precision\": \"%s\", \"strategy\": \"%s\", \"loss\": %.5f, "
+      "\"accuracy\": %.4f}\n",
+      options.model.c_str(), options.precision.c_str(), options.strategy.c_str(), result.at("loss"),
+      result.at("accuracy"));
 }

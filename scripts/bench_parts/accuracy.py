@@ -1,4 +1,5 @@
-"""The accuracy of models that are trained in each precision with one seed, on the data sets of $TANDEM_DATA."""
+"""The accuracy of models that are trained in each precision, and by TPUStrategy, with one seed, on the data sets of
+$TANDEM_DATA."""
 
 import gzip
 import json
@@ -8,12 +9,13 @@ import sys
 import tempfile
 
 from bench_parts.common import BUILD, ROOT, output_of, table
+from bench_parts.compiled import plugin
 
 EPOCHS = {"lenet": 3, "resnet20": 10, "transformer": 1}
 GPU = "float16 on a GPU"  # emulated if there is none
 
 
-def precisions():
+def trainings():
     """Name, arguments, environment."""
     yield "float32", ["--precision", "float32"], {}
     yield "mixed_bfloat16", ["--precision", "mixed_bfloat16"], {}
@@ -23,6 +25,8 @@ def precisions():
     yield f"mixed_float16, {GPU}", ["--precision", "mixed_float16"], emulated
     for level in ("O1", "O2"):
         yield f"{level}, {GPU}", ["--precision", level, "--dtype", "float16"], emulated
+    if os.path.exists(plugin()):
+        yield "float32, TPUStrategy", ["--strategy", "tpu"], {"TANDEM_PJRT_PLUGIN": plugin()}
 
 
 def data_of(model, folder, work):
@@ -42,7 +46,7 @@ def measure_accuracy():
     with tempfile.TemporaryDirectory() as work:
         for model, epochs in EPOCHS.items():
             data = data_of(model, folder, work)
-            for name, arguments, environment in precisions():
+            for name, arguments, environment in trainings():
                 command = [BUILD / "accuracy", "--model", model, "--data", data, "--epochs", str(epochs), *arguments]
                 result = json.loads(output_of(command, environment, timeout=3600))
                 print(f"{model} {name}: loss {result['loss']}, accuracy {result['accuracy']}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Training steps that a PJRT plug-in compiles, against the same steps in JAX."""
+"""Training steps that a PJRT plug-in compiles, against the same steps in JAX and on Tandem's CPUs."""
 
 import collections
 import json
@@ -9,22 +9,30 @@ from bench_parts.common import BUILD, ROOT, output_of, table
 
 CASES = ["mlp512", "lenet64", "resnet20", "transformer4"]
 REPLICAS = [1, 4]
-PLUGIN = ROOT / "build/pjrt/pjrt_c_api_cpu_plugin.so"  # of XLA's version that is the nearest to JAX's
+CORES = len(os.sched_getaffinity(0))
+
+
+def plugin():
+    """The path of the plug-in: of the two of scripts/setup --tpu, the one whose XLA is closer to JAX's."""
+    return os.environ.get("TANDEM_PJRT_PLUGIN") or str(ROOT / "build/pjrt/pjrt_c_api_cpu_plugin.so")
 
 
 def command_of(program, case, replicas, options):
     words = ["--case", case, "--replicas", str(replicas), "--seconds", str(options.seconds)]
     if program == "jax":
         return [options.jax, ROOT / "benchmarks/peers/jax_step.py", *words]
-    return [BUILD / "train_step", *words, "--device", "tpu", "--traced", "1", "--threads", "1"]
+    step = [BUILD / "train_step", *words, "--traced", "1"]
+    if program == "cpus":
+        return [*step, "--threads", str(max(1, CORES // replicas))]
+    return [*step, "--device", "tpu", "--threads", "1"]
 
 
 def measure_compiled(options):
     """Milliseconds per step, one record per program, case and number of replicas; each has the case's batch."""
-    environment = {"TANDEM_PJRT_PLUGIN": os.environ.get("TANDEM_PJRT_PLUGIN") or str(PLUGIN)}
+    environment = {"TANDEM_PJRT_PLUGIN": plugin()}
     for case in CASES:
         for replicas in REPLICAS:
-            for program in ["tandem", *(["jax"] if options.jax else [])]:
+            for program in ["tandem", "cpus", *(["jax"] if options.jax else [])]:
                 line = output_of(command_of(program, case, replicas, options), environment).splitlines()[-1]
                 yield {"program": program, "part": "compiled", "case": case, "replicas": replicas,
                        "ms": json.loads(line)["ms"]}
@@ -38,8 +46,10 @@ def print_compiled(records):
     rows = []
     for (case, replicas), found in by_case.items():
         ours = statistics.median(found["tandem"])
-        theirs = statistics.median(found["jax"]) if found["jax"] else None
-        rows.append([case, str(replicas), f"{ours:.1f}", f"{theirs:.1f}" if theirs else "-",
-                     f"{ours / theirs:.2f}" if theirs else "-"])
+        row = [case, str(replicas), f"{ours:.1f}"]
+        for program in ("jax", "cpus"):
+            other = statistics.median(found[program]) if found[program] else None
+            row += [f"{other:.1f}", f"{ours / other:.2f}"] if other else ["-", "-"]
+        rows.append(row)
     table("Training steps compiled by XLA for CPU devices, ms per step",
-          ["case", "replicas", "tandem", "jax", "tandem / jax"], rows)
+          ["case", "replicas", "tandem", "jax", "tandem / jax", "traced, CPUs", "tandem / traced"], rows)

@@ -9,7 +9,7 @@
 
 #include "distribute/multi_worker_training.h"
 #include "ps/local_cluster.h"
-#include "support/expects.h"
+#include "support/pjrt.h"
 
 namespace tandem::ps {
 namespace {
@@ -17,6 +17,7 @@ namespace {
 using distribute::ParameterServerStrategy;
 using tandem::testing::batches;
 using tandem::testing::ChildProcess;
+using tandem::testing::first_plugin;
 using tandem::testing::kFarAway;
 using tandem::testing::make_model;
 using tandem::testing::numbers_of;
@@ -112,6 +113,11 @@ std::vector<double> train(const Cell& cell) {
   ChildProcess process([&] {
     config::set_logical_cpus(2);
     const std::vector<std::string> devices = {"/cpu:0", "/cpu:1"};
+    if (name == "TPUStrategy") {
+      config::load_pjrt_plugin(first_plugin());
+      return text_of(
+          train_under(distribute::TPUStrategy({.devices = {"/device:TPU:0", "/device:TPU:1"}})));
+    }
     if (name == "DefaultStrategy") return text_of(train_under(distribute::DefaultStrategy()));
     if (name == "OneDeviceStrategy")
       return text_of(train_under(distribute::OneDeviceStrategy("/cpu:1")));
@@ -133,6 +139,7 @@ TEST_P(SupportMatrix, Trains) {
   const auto& [name, loop, how] = GetParam();
   const bool servers = name == "ParameterServerStrategy";
   if (servers) TANDEM_REQUIRE(rpc::has_grpc(), "grpc");
+  if (name == "TPUStrategy") TANDEM_REQUIRE(!first_plugin().empty(), "pjrt");
   const std::vector<double> result = train(GetParam());
   ASSERT_GT(result.size(), 100u);
   // Steps that several workers run at the same time have no fixed order.
@@ -146,16 +153,24 @@ TEST_P(SupportMatrix, Trains) {
     EXPECT_NEAR(result[i], expected[i], 1e-5 * std::fmax(1.0, std::abs(expected[i]))) << i;
 }
 
+std::string cell_name(const ::testing::TestParamInfo<Cell>& cell) {
+  const auto& [name, loop, how] = cell.param;
+  return name + "_" + loop + "_" + how;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Strategies, SupportMatrix,
     ::testing::Combine(::testing::Values("DefaultStrategy", "OneDeviceStrategy", "MirroredStrategy",
                                          "MultiWorkerMirroredStrategy", "CentralStorageStrategy",
                                          "ParameterServerStrategy"),
                        ::testing::Values("fit", "loop"), ::testing::Values("eager", "traced")),
-    [](const auto& info) {
-      return std::get<0>(info.param) + "_" + std::get<1>(info.param) + "_" +
-             std::get<2>(info.param);
-    });
+    cell_name);
+// Devices of PJRT plug-ins run what is compiled.
+INSTANTIATE_TEST_SUITE_P(Compiled, SupportMatrix,
+                         ::testing::Combine(::testing::Values("TPUStrategy"),
+                                            ::testing::Values("fit", "loop"),
+                                            ::testing::Values("traced")),
+                         cell_name);
 
 }  // namespace
 }  // namespace tandem::ps
