@@ -32,6 +32,21 @@ TEST_P(Crc32c, ContinuesAtAnyByte) {
   }
 }
 
+// Long inputs are computed in several streams.
+TEST_P(Crc32c, LongInputsContinueAtAnyByte) {
+  std::string bytes;
+  for (int i = 0; i < 50'000; ++i) bytes += static_cast<char>(i * 37 + i / 251);
+  std::uint32_t expected = 0;
+  for (std::size_t at = 0; at < bytes.size(); at += 100)
+    expected = GetParam()(expected, bytes.data() + at, 100);
+  for (const std::size_t size : {0, 1, 4095, 12287, 12288, 12289, 24583, 36864, 49999}) {
+    const std::uint32_t before = GetParam()(7, bytes.data(), size);
+    EXPECT_EQ(before, detail::add_crc32c_by_tables(7, bytes.data(), size)) << size;
+    const std::uint32_t begin = GetParam()(0, bytes.data(), size);
+    EXPECT_EQ(GetParam()(begin, bytes.data() + size, bytes.size() - size), expected) << size;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Crc32c, ::testing::Values(add_crc32c, detail::add_crc32c_by_tables));
 
 }  // namespace
