@@ -54,13 +54,13 @@ void Journal::restore() {
   }
   if (!latest) return;
   generation_ = std::max(*latest, last_log);
-  const Records state = read_records(file("state", *latest));
+  const Records state = read_records(file("state", *latest), *latest);
   if (!state.complete || state.records.empty() || !state.records.back().header.end_of_state())
     fail<DataLossError>("[ParameterServer] '{}' is damaged", file("state", *latest).string());
   for (const Record& record : state.records) store_.restore(record.header, record.attachments);
   for (std::uint64_t log = *latest; log <= last_log; ++log) {
     if (!fs::exists(file("log", log))) continue;
-    const Records changes = read_records(file("log", log));
+    const Records changes = read_records(file("log", log), log);
     if (!changes.complete && log != last_log)
       fail<DataLossError>("[ParameterServer] '{}' is damaged", file("log", log).string());
     for (const Record& record : changes.records) store_.restore(record.header, record.attachments);
@@ -76,6 +76,12 @@ void Journal::append(const proto::JournalRecord& record, std::vector<rpc::Attach
     grown_.notify_all();
 }
 
+std::unique_ptr<RecordWriter> Journal::begin_log(std::uint64_t generation) const {
+  std::error_code ignored;  // there may be no spare file
+  fs::rename(directory_ / "spare", file("log", generation), ignored);
+  return std::make_unique<RecordWriter>(file("log", generation), generation);
+}
+
 void Journal::compact() {
   const std::lock_guard one(compacting_);
   std::uint64_t next = 0;
@@ -83,18 +89,20 @@ void Journal::compact() {
   const std::vector<Record> state = store_.capture([&] {
     const std::lock_guard lock(mutex_);
     next = generation_ + 1;
-    log_ = std::make_unique<RecordWriter>(file("log", next));
+    if (log_) log_->finish();
+    log_ = begin_log(next);
     generation_ = next;
   });
   const fs::path path = file("state", next);
   const fs::path beside = path.string() + ".tmp";
   std::uint64_t bytes = 0;
   {
-    RecordWriter writer(beside);
+    RecordWriter writer(beside, next);
     for (const Record& record : state) writer.append(record.header, record.attachments);
     proto::JournalRecord end;
     end.set_end_of_state(true);
     writer.append(end, {});
+    writer.finish();
     writer.sync();  // the files that it replaces are removed
     bytes = writer.bytes();
   }
@@ -109,10 +117,10 @@ void Journal::remove_before(std::uint64_t generation) const {
   for (const fs::directory_entry& entry : fs::directory_iterator(directory_)) {
     const std::string name = entry.path().filename();
     std::uint64_t number = 0;
-    if ((std::sscanf(name.c_str(), "state-%lu", &number) == 1 ||
-         std::sscanf(name.c_str(), "log-%lu", &number) == 1) &&
-        number < generation)
+    if (std::sscanf(name.c_str(), "state-%lu", &number) == 1 && number < generation)
       fs::remove(entry.path(), ignored);
+    if (std::sscanf(name.c_str(), "log-%lu", &number) == 1 && number < generation)
+      fs::rename(entry.path(), directory_ / "spare", ignored);
   }
 }
 

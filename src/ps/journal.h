@@ -2,6 +2,7 @@
 //
 //   state-G   what the store held when log G began: written beside, then renamed
 //   log-G     what has changed since, appended before it is applied
+//   spare     a log that is not needed any more, for the next one
 //
 // The bytes are written to the system before a change is acknowledged, so the death of the process
 // loses nothing that was acknowledged. The death of the host may.
@@ -43,6 +44,7 @@ class Journal final : public ChangeLog {
 
  private:
   void restore();
+  std::unique_ptr<RecordWriter> begin_log(std::uint64_t generation) const;
   void remove_before(std::uint64_t generation) const;
   void compact_when_large();
   std::filesystem::path file(const char* kind, std::uint64_t generation) const;

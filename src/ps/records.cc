@@ -18,24 +18,39 @@
 namespace tandem::ps {
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'t', 'd', 'j', 'o', 'u', 'r', 'n', '2'};
+constexpr std::array<char, 8> kMagic = {'t', 'd', 'j', 'o', 'u', 'r', 'n', '3'};
+
+struct FileStart {
+  std::array<char, 8> magic = kMagic;
+  std::uint64_t generation = 0;
+};
 
 // Before each frame.
 struct RecordPrefix {
   std::uint64_t bytes = 0;
-  std::uint32_t checksum = 0;  // CRC-32C of the frame
+  std::uint32_t checksum = 0;  // CRC-32C of the frame, continued from the generation's bits
   std::uint32_t reserved = 0;
 };
 
 }  // namespace
 
-RecordWriter::RecordWriter(std::filesystem::path path) : path_(std::move(path)) {
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+RecordWriter::RecordWriter(std::filesystem::path path, std::uint64_t generation)
+    : path_(std::move(path)), generation_(generation) {
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   if (descriptor_ < 0)
     throw_file_error("[ParameterServer] cannot create '" + path_.string() + "'", errno);
-  if (::write(descriptor_, kMagic.data(), kMagic.size()) != static_cast<ssize_t>(kMagic.size()))
+  const FileStart start{.generation = generation};
+  if (::write(descriptor_, &start, sizeof(start)) != static_cast<ssize_t>(sizeof(start))) {
+    const int error = errno;
+    ::close(descriptor_);
+    throw_file_error("[ParameterServer] cannot write '" + path_.string() + "'", error);
+  }
+  bytes_ = sizeof(start);
+}
+
+void RecordWriter::finish() {
+  if (::ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0)
     throw_file_error("[ParameterServer] cannot write '" + path_.string() + "'", errno);
-  bytes_ = kMagic.size();
 }
 
 void RecordWriter::sync() {
@@ -55,7 +70,7 @@ void RecordWriter::append(const proto::JournalRecord& record,
                              .attachments = std::move(attachments)};
   const std::string head = rpc::frame_prefix(message, 0);
   RecordPrefix prefix{.bytes = rpc::frame_bytes(message)};
-  prefix.checksum = add_crc32c(0, head.data(), head.size());
+  prefix.checksum = add_crc32c(static_cast<std::uint32_t>(generation_), head.data(), head.size());
   std::vector<iovec> pieces = {{&prefix, sizeof(prefix)},
                                {const_cast<char*>(head.data()), head.size()}};
   for (const rpc::Attachment& attachment : message.attachments) {
@@ -81,19 +96,18 @@ void RecordWriter::append(const proto::JournalRecord& record,
   bytes_ += sizeof(prefix) + prefix.bytes;
 }
 
-Records read_records(const std::filesystem::path& path) {
+Records read_records(const std::filesystem::path& path, std::uint64_t generation) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw_file_error("[ParameterServer] cannot open '" + path.string() + "'", errno);
   const std::uint64_t size = std::filesystem::file_size(path);
-  std::array<char, kMagic.size()> magic{};
-  Records result;
-  if (!file.read(magic.data(), magic.size())) {
-    result.complete = false;  // created, but not written
-    return result;
-  }
-  if (magic != kMagic)
+  FileStart start;
+  Records result{.complete = false};
+  if (!file.read(reinterpret_cast<char*>(&start), sizeof(start))) return result;
+  if (start.magic != kMagic)
     fail<DataLossError>("[ParameterServer] '{}' is not a journal", path.string());
-  std::uint64_t at = magic.size();
+  if (start.generation != generation) return result;  // an old file, which was not begun again
+  result.complete = true;
+  std::uint64_t at = sizeof(start);
   while (at < size) {
     RecordPrefix prefix;
     result.complete = false;
@@ -103,7 +117,8 @@ Records read_records(const std::filesystem::path& path) {
     if (prefix.bytes > size - at) break;
     std::vector<std::byte> bytes(prefix.bytes);
     file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    if (add_crc32c(0, bytes.data(), bytes.size()) != prefix.checksum) break;
+    const auto seed = static_cast<std::uint32_t>(generation);
+    if (add_crc32c(seed, bytes.data(), bytes.size()) != prefix.checksum) break;
     const std::span<const std::byte> piece = bytes;
     rpc::Frame frame = rpc::parse_frame({&piece, 1});
     Record& record = result.records.emplace_back();

@@ -46,7 +46,7 @@ void check_file(std::span<const std::uint8_t> edits) {
   TANDEM_ASSERT(file >= 0);
   const std::string path = fmt::format("/proc/self/fd/{}", file);
   {
-    ps::RecordWriter writer(path);
+    ps::RecordWriter writer(path, 5);
     for (const ps::Record& record : job().records())
       writer.append(record.header, record.attachments);
   }
@@ -55,7 +55,7 @@ void check_file(std::span<const std::uint8_t> edits) {
   fuzz::damage(bytes, edits);
   std::ofstream(path, std::ios::binary) << bytes;
   try {
-    const ps::Records records = ps::read_records(path);
+    const ps::Records records = ps::read_records(path, 5);
     TANDEM_ASSERT(records.records.size() <= job().records().size());
   } catch (const DataLossError&) {
   }

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "ps/in_process.h"
@@ -163,24 +165,61 @@ TEST_F(Journaled, ChangeThatCannotBeJournaledIsNotApplied) {
   EXPECT_THROW(process.store.create(4, "large", zeros({1 << 20})), ResourceExhaustedError);
   EXPECT_EQ(process.store.num_variables(), 1u);
   add(process.store, 1);  // there is room for a small record
-  EXPECT_EQ(read_records(disk.path() / "ps-0" / fmt::format("log-{}", process.journal.generation()))
-                .records.size(),
-            4u);
+  const std::uint64_t generation = process.journal.generation();
+  const fs::path log = disk.path() / "ps-0" / fmt::format("log-{}", generation);
+  EXPECT_EQ(read_records(log, generation).records.size(), 4u);
 }
 
 TEST_F(Journaled, RecordThatWasCutOffIsLeftOut) {
   fs::path log;
+  std::uint64_t generation = 0;
   {
     Process process(folder());
     process.store.create(3, "v", zeros({2}));
     process.store.add_update(0, 0, assign_add());
     for (std::uint64_t i = 0; i < 3; ++i) add(process.store, i);
-    log = folder() / fmt::format("log-{}", process.journal.generation());
+    generation = process.journal.generation();
+    log = folder() / fmt::format("log-{}", generation);
   }
   fs::resize_file(log, fs::file_size(log) - 5);
-  EXPECT_FALSE(read_records(log).complete);
+  EXPECT_FALSE(read_records(log, generation).complete);
   Process again(folder());
   EXPECT_EQ(again.store.read(3).version, 2u);
+}
+
+// A new log is written over an old one, whose records after it do not count.
+TEST_F(Journaled, OldLogIsUsedAgain) {
+  std::set<ino_t> files;
+  std::uint64_t closure = 0;
+  for (int round = 0; round < 6; ++round) {
+    Process process(folder());
+    if (round == 0) {
+      process.store.create(3, "v", zeros({2}));
+      process.store.add_update(0, 0, assign_add());
+    }
+    EXPECT_EQ(process.store.read(3).value.to_vector<float>()[0], closure);
+    struct stat status {};
+    const fs::path log = folder() / fmt::format("log-{}", process.journal.generation());
+    ASSERT_EQ(stat(log.c_str(), &status), 0);
+    EXPECT_GT(status.st_size, round < 2 ? 0 : 1000) << "with old records";
+    files.insert(status.st_ino);
+    for (int i = 0; i < 40 - 6 * round; ++i) add(process.store, closure++);
+  }
+  EXPECT_EQ(files.size(), 2u);
+}
+
+TEST_F(Journaled, OldLogThatWasNotBegunAgainIsEmpty) {
+  std::uint64_t generation = 0;
+  {
+    Process process(folder());
+    process.store.create(3, "v", zeros({2}));
+    process.journal.compact();
+    generation = process.journal.generation();
+  }
+  // The process died after it had renamed the spare file.
+  fs::rename(folder() / "spare", folder() / fmt::format("log-{}", generation + 1));
+  Process again(folder());
+  EXPECT_EQ(again.store.num_variables(), 1u);
 }
 
 TEST_F(Journaled, DamagedStateIsAnError) {
