@@ -12,7 +12,7 @@ rpc::Message create(ParameterStore& store, const rpc::Message& request) {
   const auto header = parse<proto::CreateRequest>(request, kCreate);
   AttachedTensors values(request.attachments, kCreate);
   for (const proto::CreateRequest::Variable& variable : header.variables())
-    store.create(variable.id(), variable.name(), values.next(variable.spec()));
+    store.create(variable.id(), variable.name(), values.next_to_keep(variable.spec()));
   values.end();
   return message_of(proto::CreateReply());
 }
@@ -48,7 +48,7 @@ rpc::Message read_rows(ParameterStore& store, const rpc::Message& request) {
 rpc::Message assign(ParameterStore& store, const rpc::Message& request) {
   const auto header = parse<proto::AssignRequest>(request, kAssign);
   AttachedTensors values(request.attachments, kAssign);
-  const Tensor value = values.next(header.spec());
+  const Tensor value = values.next_to_keep(header.spec());
   values.end();
   store.assign(header.id(), value);
   return message_of(proto::AssignReply());

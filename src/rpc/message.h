@@ -12,12 +12,14 @@ namespace tandem::rpc {
 // Received attachments start at a multiple of this.
 inline constexpr std::size_t kAlignment = 64;
 
-// Bytes that are not copied when they are sent. `owner` keeps them in memory, and they must not
-// change until the call has ended. A received attachment is one block of memory of its own, aligned
-// to kAlignment; `owner` alone owns it.
+// `owner` keeps the bytes in memory, and they must not change until the call has ended. A received
+// attachment is one block of memory of its own, aligned to kAlignment; `owner` alone owns it.
 struct Attachment {
   std::shared_ptr<const void> owner;
   std::span<const std::byte> bytes;
+  // Received from a task of this host, which has a limited amount of such memory and uses it again
+  // when `owner` is gone.
+  bool lent = false;
 };
 
 struct Message {

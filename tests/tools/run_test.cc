@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -286,6 +287,17 @@ TEST(Run, EndsWithItsRanks) {
   const Result result = run(script({}, "setsid sleep 1000 & echo started"));
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.out, "[0] started\n");
+}
+
+// A rank makes a file as Segment does, and is killed.
+TEST(Run, RemovesTheSharedMemoryOfKilledRanks) {
+  const Result result = run(script(
+      {"-n", "1"},
+      "f=/dev/shm/tandem-$(stat -L -c %i /proc/self/ns/pid)-$$-$(cut -d' ' -f22 /proc/$$/stat)-7b; "
+      "touch $f; echo $f; kill -9 $$"));
+  ASSERT_TRUE(contains(result.out, "/dev/shm/tandem-")) << result.out << result.err;
+  const std::string file = result.out.substr(4, result.out.find('\n') - 4);
+  EXPECT_FALSE(std::filesystem::exists(file)) << file;
 }
 
 TEST(Run, RanksFindEachOther) {

@@ -13,6 +13,8 @@
 #include <map>
 #include <tuple>
 
+#include "comm/shm/segment.h"
+
 extern char** environ;
 
 namespace tandem::tools {
@@ -116,6 +118,7 @@ LocalHost::LocalHost() : descriptors_(descriptor_limit()) {}
 LocalHost::~LocalHost() {
   for (RunningRank& running : ranks_)
     if (!running.status) end(running);
+  sweep_segments();  // of ranks that were killed
 }
 
 std::vector<int> LocalHost::reserve_ports(std::size_t count) {

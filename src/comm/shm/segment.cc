@@ -93,17 +93,22 @@ bool ProcessIdentity::alive() const {
   return state && state->start_time == start_time && state->state != 'Z' && state->state != 'X';
 }
 
+std::optional<ProcessIdentity> Segment::maker_of(const std::string& name) {
+  const std::string prefix = fmt::format("/{}", kPrefix);
+  unsigned long long space = 0, start = 0, number = 0;
+  int pid = 0;
+  if (name.rfind(prefix, 0) != 0 || std::sscanf(name.c_str() + prefix.size(), "%llu-%d-%llu-%llx",
+                                                &space, &pid, &start, &number) != 4)
+    return std::nullopt;
+  return ProcessIdentity{pid, start, space};
+}
+
 void sweep_segments() {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
-    const std::string name = entry.path().filename().string();
-    unsigned long long space = 0, start = 0, number = 0;
-    int pid = 0;
-    if (name.rfind(kPrefix, 0) != 0 ||
-        std::sscanf(name.c_str() + std::strlen(kPrefix), "%llu-%d-%llu-%llx", &space, &pid, &start,
-                    &number) != 4)
-      continue;
-    if (!ProcessIdentity{pid, start, space}.alive()) shm_unlink(("/" + name).c_str());
+    const std::string name = fmt::format("/{}", entry.path().filename().string());
+    const std::optional<ProcessIdentity> maker = Segment::maker_of(name);
+    if (maker && !maker->alive()) shm_unlink(name.c_str());
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -33,6 +34,8 @@ class Segment {
   // Opens a segment of another process of this host and user. Throws UnavailableError if it does
   // not exist here, DataLossError if the file is not one that create() makes.
   static Segment open(const std::string& name, std::size_t bytes);
+  // The process that created the segment of this name; nothing for another name.
+  static std::optional<ProcessIdentity> maker_of(const std::string& name);
   // Removes the name, in the process that created it.
   ~Segment();
   Segment(Segment&& other) noexcept;

@@ -14,7 +14,8 @@ namespace tandem::rpc {
 bool has_grpc();
 
 // Both throw UnavailableError if there is no gRPC, and InvalidArgumentError for options that cannot
-// work. Every attachment is copied once, by the receiver.
+// work. Every attachment is copied once: by the receiver, or by the sender into memory that it
+// shares with a receiver on the same host (rpc/shared_memory).
 std::unique_ptr<Server> make_grpc_server(ServerOptions options);
 std::unique_ptr<Channel> make_grpc_channel(ChannelOptions options);
 

@@ -51,8 +51,9 @@ class GrpcChannel final : public Channel {
       : options_(std::move(options)),
         credential_(credential_of(options_.token)),
         address_(to_string(Endpoint{options_.host, options_.port})),
-        channel_(grpc::CreateCustomChannel(address_, credentials_of(options_),
-                                           arguments_of(options_))) {}
+        channel_(
+            grpc::CreateCustomChannel(address_, credentials_of(options_), arguments_of(options_))),
+        memory_(std::make_shared<PeerMemory>(options_.largest_message)) {}
 
   std::unique_ptr<Call> start(const std::string& method, Message request,
                               const CallOptions& options) override {
@@ -65,10 +66,11 @@ class GrpcChannel final : public Channel {
     if (frame_bytes(request) > options_.largest_message)
       fail<ResourceExhaustedError>("{}: the request has {} bytes, more than the limit of {}",
                                    description, frame_bytes(request), options_.largest_message);
-    auto call = std::make_unique<StartedCall>(channel_, std::move(description), options);
+    auto call = std::make_unique<StartedCall>(channel_, memory_, std::move(description), options);
     call->context().AddMetadata(kCredentialKey, credential_);
     call->context().AddMetadata(kCallerKey, options_.caller);
-    call->start(std::string(kPathPrefix) + method, to_buffer(std::move(request), 0));
+    if (!announcement().empty()) call->context().AddMetadata(kProcessKey, announcement());
+    call->start(std::string(kPathPrefix) + method, std::move(request));
     return call;
   }
 
@@ -76,6 +78,7 @@ class GrpcChannel final : public Channel {
   const ChannelOptions options_;
   const std::string credential_, address_;
   const std::shared_ptr<grpc::Channel> channel_;
+  const std::shared_ptr<PeerMemory> memory_;
 };
 
 }  // namespace

@@ -11,7 +11,17 @@
 
 namespace tandem::rpc::grpc_module {
 
-ServedCall::ServedCall(Service& service, const grpc::GenericCallbackServerContext& context)
+namespace {
+
+std::string text_of(const grpc::GenericCallbackServerContext& context, const char* key) {
+  const auto found = context.client_metadata().find(key);
+  if (found == context.client_metadata().end()) return {};
+  return {found->second.data(), found->second.size()};
+}
+
+}  // namespace
+
+ServedCall::ServedCall(Service& service, grpc::GenericCallbackServerContext& context)
     : service_(service), deadline_(context.deadline()), method_(context.method()) {
   if (!proves_membership(context)) {
     Finish({grpc::StatusCode::UNAUTHENTICATED, kRefusal});
@@ -22,9 +32,9 @@ ServedCall::ServedCall(Service& service, const grpc::GenericCallbackServerContex
     return;
   }
   method_.erase(0, kPathPrefix.size());
-  const auto caller = context.client_metadata().find(kCallerKey);
-  if (caller != context.client_metadata().end())
-    caller_.assign(caller->second.data(), caller->second.size());
+  caller_ = text_of(context, kCallerKey);
+  neighbor_ = neighbor(text_of(context, kProcessKey));
+  if (neighbor_) context.AddTrailingMetadata(kProcessKey, announcement());
   StartRead(&request_);
 }
 
@@ -53,10 +63,20 @@ std::chrono::milliseconds ServedCall::remaining() const {
 
 void ServedCall::run() noexcept {
   try {
-    if (cancelled_)
+    if (cancelled_) {
       Finish(grpc::Status::CANCELLED);
+      return;
+    }
+    Frame request = from_buffer(request_);
+    request_.Clear();
+    take_shared(request, service_.areas);
+    const std::size_t bytes = frame_bytes(request.message);
+    if (bytes > service_.options.largest_message)
+      Finish({grpc::StatusCode::RESOURCE_EXHAUSTED,
+              fmt::format("the request has {} bytes, more than the server's limit of {}", bytes,
+                          service_.options.largest_message)});
     else
-      send(reply_of_handler(), 0);
+      send({.message = reply_to(std::move(request))});
   } catch (const Error& error) {
     send(error);
   } catch (const std::bad_alloc&) {
@@ -69,14 +89,12 @@ void ServedCall::run() noexcept {
   }
 }
 
-Message ServedCall::reply_of_handler() {
-  Frame frame = from_buffer(request_);
-  request_.Clear();
-  if (frame.outcome != 0) fail<DataLossError>("[rpc] a reply was received as a request");
+Message ServedCall::reply_to(Frame request) {
+  if (request.outcome != 0) fail<DataLossError>("[rpc] a reply was received as a request");
   const auto handler = service_.handlers.find(method_);
   if (handler == service_.handlers.end())
     fail<NotFoundError>("[rpc] the server has no method '{}'", method_);
-  Message reply = handler->second(*this, std::move(frame.message));
+  Message reply = handler->second(*this, std::move(request.message));
   if (frame_bytes(reply) > service_.options.largest_message)
     fail<ResourceExhaustedError>(
         "[rpc] the reply of '{}' has {} bytes, more than the server's limit of {}", method_,
@@ -84,11 +102,21 @@ Message ServedCall::reply_of_handler() {
   return reply;
 }
 
-void ServedCall::send(Message message, std::uint32_t outcome) {
-  reply_ = to_buffer(std::move(message), outcome);
+void ServedCall::send(Frame frame) {
+  if (neighbor_)
+    sent_ =
+        service_.sender.share(frame, {*neighbor_, std::chrono::steady_clock::now() + remaining()});
+  reply_ = to_buffer(std::move(frame));
   StartWriteAndFinish(&reply_, grpc::WriteOptions(), grpc::Status::OK);
 }
 
-void ServedCall::send(const Error& error) { send({.header = error.what()}, code_of(error)); }
+void ServedCall::send(const Error& error) {
+  send({.outcome = code_of(error), .message = {.header = error.what()}});
+}
+
+void ServedCall::OnDone() {
+  if (cancelled_) sent_.revoke();
+  delete this;
+}
 
 }  // namespace tandem::rpc::grpc_module

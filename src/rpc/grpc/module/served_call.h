@@ -6,10 +6,12 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "rpc/grpc/module/handler_threads.h"
 #include "rpc/server.h"
+#include "rpc/shared_memory/shared_memory.h"
 #include "tandem/errors.h"
 
 namespace tandem::rpc::grpc_module {
@@ -19,6 +21,8 @@ struct Service {
   ServerOptions options;
   std::string credential;
   std::map<std::string, Handler> handlers = {};
+  SharedSender sender = {};
+  PeerAreas areas = {};
   HandlerThreads threads;
 };
 
@@ -26,11 +30,11 @@ struct Service {
 // caller has proved that it knows the job's token, its message is not read.
 class ServedCall final : public grpc::ServerGenericBidiReactor, private CallContext {
  public:
-  ServedCall(Service& service, const grpc::GenericCallbackServerContext& context);
+  ServedCall(Service& service, grpc::GenericCallbackServerContext& context);
 
   void OnReadDone(bool ok) override;
   void OnCancel() override { cancelled_ = true; }
-  void OnDone() override { delete this; }
+  void OnDone() override;
 
  private:
   const std::string& caller() const override { return caller_; }
@@ -39,13 +43,15 @@ class ServedCall final : public grpc::ServerGenericBidiReactor, private CallCont
 
   bool proves_membership(const grpc::GenericCallbackServerContext& context) const;
   void run() noexcept;
-  Message reply_of_handler();
-  void send(Message message, std::uint32_t outcome);
+  Message reply_to(Frame request);
+  void send(Frame frame);
   void send(const Error& error);
 
   Service& service_;
   const std::chrono::system_clock::time_point deadline_;
   std::string method_, caller_;
+  std::optional<ProcessIdentity> neighbor_;  // the caller, if it shares memory with this process
+  SharedSender::Sent sent_;
   grpc::ByteBuffer request_, reply_;
   std::atomic<bool> cancelled_ = false;
 };

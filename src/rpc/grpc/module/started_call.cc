@@ -9,9 +9,10 @@
 
 namespace tandem::rpc::grpc_module {
 
-StartedCall::StartedCall(std::shared_ptr<grpc::Channel> channel, std::string description,
-                         const CallOptions& options)
+StartedCall::StartedCall(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<PeerMemory> memory,
+                         std::string description, const CallOptions& options)
     : channel_(std::move(channel)),
+      memory_(std::move(memory)),
       description_(std::move(description)),
       limit_(options.limit),
       stub_(channel_) {
@@ -25,15 +26,27 @@ StartedCall::~StartedCall() {
   wait_for_end();
 }
 
-void StartedCall::start(const std::string& path, grpc::ByteBuffer request) {
-  request_ = std::move(request);
-  stub_.UnaryCall(&context_, path, {}, &request_, &reply_, [this](grpc::Status status) {
-    request_.Clear();
-    const std::lock_guard lock(mutex_);
-    status_ = std::move(status);
-    done_ = true;
-    ended_.notify_all();
-  });
+void StartedCall::start(const std::string& path, Message request) {
+  Frame frame{.message = std::move(request)};
+  sent_ = memory_->share(frame, limit_);
+  request_ = to_buffer(std::move(frame));
+  stub_.UnaryCall(&context_, path, {}, &request_, &reply_,
+                  [this](grpc::Status status) { end(std::move(status)); });
+}
+
+void StartedCall::end(grpc::Status status) {
+  request_.Clear();
+  sent_.revoke();  // what the server has not taken, it will not take
+  const auto& metadata = context_.GetServerTrailingMetadata();
+  const auto process = metadata.find(kProcessKey);
+  if (status.ok() && process != metadata.end())
+    memory_->met({process->second.data(), process->second.size()});
+  else
+    memory_->lost();
+  const std::lock_guard lock(mutex_);
+  status_ = std::move(status);
+  done_ = true;
+  ended_.notify_all();
 }
 
 bool StartedCall::done() const {
@@ -64,8 +77,11 @@ Message StartedCall::wait() {
   Frame frame;
   try {
     frame = from_buffer(reply_);
+    memory_->take(frame);
   } catch (const DataLossError& error) {
     fail<DataLossError>("{}: {}", description_, error.what());
+  } catch (const ResourceExhaustedError& error) {
+    fail<ResourceExhaustedError>("{}: {}", description_, error.what());
   }
   reply_.Clear();
   if (frame.outcome != 0) throw_error(frame.outcome, frame.message.header);

@@ -11,6 +11,8 @@
 #include <string>
 
 #include "rpc/channel.h"
+#include "rpc/frame.h"
+#include "rpc/grpc/module/peer_memory.h"
 
 namespace tandem::rpc::grpc_module {
 
@@ -19,27 +21,30 @@ namespace tandem::rpc::grpc_module {
 class StartedCall final : public Call {
  public:
   // `description` begins every error message.
-  StartedCall(std::shared_ptr<grpc::Channel> channel, std::string description,
-              const CallOptions& options);
+  StartedCall(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<PeerMemory> memory,
+              std::string description, const CallOptions& options);
   ~StartedCall() override;
 
   grpc::ClientContext& context() { return context_; }
-  void start(const std::string& path, grpc::ByteBuffer request);
+  void start(const std::string& path, Message request);
 
   bool done() const override;
   Message wait() override;
   void cancel() override;
 
  private:
+  void end(grpc::Status status);
   void wait_for_end();
   [[noreturn]] void fail_with_status() const;
 
   const std::shared_ptr<grpc::Channel> channel_;
+  const std::shared_ptr<PeerMemory> memory_;
   const std::string description_;
   const std::chrono::milliseconds limit_;
   grpc::GenericStub stub_;
   grpc::ClientContext context_;
   grpc::ByteBuffer request_, reply_;
+  SharedSender::Sent sent_;
   mutable std::mutex mutex_;
   std::condition_variable ended_;
   // Guarded by the mutex.

@@ -21,11 +21,11 @@ grpc::Slice slice_of(Attachment attachment) {
 
 }  // namespace
 
-grpc::ByteBuffer to_buffer(Message message, std::uint32_t outcome) {
+grpc::ByteBuffer to_buffer(Frame frame) {
   std::vector<grpc::Slice> slices;
-  slices.reserve(1 + message.attachments.size());
-  slices.emplace_back(frame_prefix(message, outcome));
-  for (Attachment& each : message.attachments)
+  slices.reserve(1 + frame.message.attachments.size());
+  slices.emplace_back(frame_prefix(frame.message, frame.outcome));
+  for (Attachment& each : frame.message.attachments)
     if (!each.bytes.empty()) slices.push_back(slice_of(std::move(each)));
   return grpc::ByteBuffer(slices.data(), slices.size());
 }

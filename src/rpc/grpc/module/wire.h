@@ -16,10 +16,11 @@ namespace tandem::rpc::grpc_module {
 inline constexpr std::string_view kPathPrefix = "/tandem.Rpc/";
 inline constexpr const char* kCallerKey = "tandem-caller";
 inline constexpr const char* kCredentialKey = "tandem-credential-bin";
+inline constexpr const char* kProcessKey = "tandem-process";  // announcement(), in both directions
 inline constexpr const char* kRefusal = "the token is not that of this job";
 
 // Refers to the attachments' bytes and shares their ownership.
-grpc::ByteBuffer to_buffer(Message message, std::uint32_t outcome);
+grpc::ByteBuffer to_buffer(Frame frame);
 // Throws DataLossError for anything but a frame.
 Frame from_buffer(const grpc::ByteBuffer& buffer);
 
