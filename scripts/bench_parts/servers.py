@@ -9,6 +9,7 @@ from bench_parts.common import BUILD, ROOT, output_of, table
 MODELS = {"mlp512": 200, "recommender": 400}  # steps per cycle
 WORKERS = [1, 2, 4]
 SERVERS = 2
+PROGRAMS = {"tandem": 1, "tandem, two calls": 2, "tensorflow": 1}  # calls per worker
 
 
 def command_of(program, model, workers, python):
@@ -17,14 +18,16 @@ def command_of(program, model, workers, python):
         return [python, ROOT / "benchmarks/peers/tf_parameter_server.py", model, "--ps", str(SERVERS), "--workers",
                 str(workers), *steps, "--cycles", "3"]
     return [ROOT / "build/release/tools/tandem", "run", "--ps", str(SERVERS), "--workers", str(workers), "--chief",
-            "--", BUILD / "parameter_server", model, *steps, "--cycles", "3"]
+            "--", BUILD / "parameter_server", model, *steps, "--cycles", "3", "--calls", str(PROGRAMS[program])]
 
 
 def measure_servers(options):
     """Steps per second, one record per program, model and number of workers."""
     for model in options.models:
         for workers in WORKERS:
-            for program in ["tandem", *(["tensorflow"] if options.tensorflow else [])]:
+            for program in PROGRAMS:
+                if program == "tensorflow" and not options.tensorflow:
+                    continue
                 output = output_of(command_of(program, model, workers, options.tensorflow),
                                    {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"})
                 found = [float(value) for value in re.findall(r"steps_per_second ([0-9.]+)", output)]
@@ -39,9 +42,9 @@ def print_servers(records):
             by_case[record["case"], record["workers"]][record["program"]].append(record["steps_per_second"])
     rows = []
     for (case, workers), found in by_case.items():
-        ours, theirs = (statistics.median(found[program]) if found[program] else None
-                        for program in ("tandem", "tensorflow"))
-        rows.append([case, str(workers), f"{ours:.0f}", f"{theirs:.0f}" if theirs else "-",
-                     f"{ours / theirs:.2f}" if theirs else "-"])
+        one, two, theirs = (statistics.median(found[program]) if found[program] else None for program in PROGRAMS)
+        row = [case, str(workers), f"{one:.0f}", f"{two:.0f}"]
+        rows.append([*row, f"{theirs:.0f}", f"{one / theirs:.2f}", f"{two / theirs:.2f}"] if theirs
+                    else [*row, "-", "-", "-"])
     table(f"Asynchronous training with {SERVERS} parameter servers, one thread per task, steps per second",
-          ["model", "workers", "tandem", "tensorflow", "ratio"], rows)
+          ["model", "workers", *PROGRAMS, "ratio", "ratio, two calls"], rows)

@@ -19,7 +19,8 @@ void when_ready(const PJRT_Api& api, PJRT_Event* event, std::string_view what,
 // Waits for an event and frees it. Throws the error of what it stands for.
 void await(const PJRT_Api& api, PJRT_Event* event, std::string_view what);
 
-// The same, but throws DeadlineExceededError after `limit`. The event is then freed when it happens.
+// The same, but throws DeadlineExceededError after `limit`. The event is then freed when it
+// happens.
 void await_for(const PJRT_Api& api, PJRT_Event* event, std::string_view what,
                std::chrono::seconds limit);
 
