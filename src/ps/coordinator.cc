@@ -27,6 +27,11 @@ std::uint64_t incarnation_of(WorkerClient& worker) {
 
 }  // namespace
 
+struct Coordinator::WorkersFunction {
+  std::uint64_t id;
+  proto::Function message;
+};
+
 struct Coordinator::WorkersIterator {
   std::uint64_t id;
   data::DatasetDescription dataset;
@@ -44,6 +49,7 @@ class Coordinator::RunClosure final : public Closure {
 
   FunctionRun run;
   const std::vector<WorkersArgument> workers;
+  std::shared_ptr<const WorkersFunction> function;
   std::vector<std::shared_ptr<const WorkersIterator>> iterators;
   const std::shared_ptr<RemoteResult> result = std::make_shared<RemoteResult>();
 
@@ -59,9 +65,9 @@ struct Coordinator::WorkerState {
   const std::string name;
   WorkerClient client;
   std::vector<std::thread> threads;
-  std::mutex starting;                // guards the following
-  std::uint64_t incarnation = 0;      // 0: not known
-  std::set<std::uint64_t> functions;  // that this incarnation has
+  std::mutex starting;                                                      // guards the following
+  std::uint64_t incarnation = 0;                                            // 0: not known
+  std::map<std::uint64_t, std::weak_ptr<const WorkersFunction>> functions;  // of this incarnation
   struct OwnIterator {
     std::weak_ptr<const WorkersIterator> iterator;
     bool made = false;  // whether this incarnation has it
@@ -96,10 +102,15 @@ Coordinator::~Coordinator() {
     for (std::thread& thread : worker->threads) thread.join();
 }
 
-void Coordinator::add_function(std::uint64_t id, proto::Function function) {
-  auto kept = std::make_shared<const proto::Function>(std::move(function));
+std::weak_ptr<const void> Coordinator::add_function(std::uint64_t id, proto::Function function) {
+  auto made = std::make_shared<const WorkersFunction>(id, std::move(function));
   const std::lock_guard lock(mutex_);
-  functions_.try_emplace(id, std::move(kept));
+  return functions_.try_emplace(id, std::move(made)).first->second;
+}
+
+void Coordinator::remove_function(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  functions_.erase(id);
 }
 
 void Coordinator::add_iterator(std::uint64_t id, data::DatasetDescription dataset,
@@ -123,8 +134,10 @@ std::shared_ptr<RemoteResult> Coordinator::schedule(FunctionRun run,
   const auto closure = std::make_shared<RunClosure>(*this, std::move(run), std::move(workers));
   {
     const std::lock_guard lock(mutex_);
-    if (!functions_.contains(closure->run.function))
+    const auto function = functions_.find(closure->run.function);
+    if (function == functions_.end())
       fail<NotFoundError>("[ClusterCoordinator] function {} was not added", closure->run.function);
+    closure->function = function->second;
     for (const std::uint64_t id : closure->run.iterators) {
       const auto found = iterators_.find(id);
       if (found == iterators_.end())
@@ -239,7 +252,7 @@ WorkerClient::Running Coordinator::start_on(WorkerState& worker, RunClosure& clo
   FunctionRun& run = closure.run;
   const std::lock_guard lock(worker.starting);
   if (worker.incarnation == 0) worker.incarnation = incarnation_of(worker.client);
-  send_function(worker, run.function);
+  send_function(worker, closure);
   send_iterators(worker, closure);
   for (const WorkersArgument& argument : closure.workers)
     run.arguments.at(argument.index) = argument.values->at(static_cast<std::size_t>(worker.index));
@@ -301,15 +314,17 @@ void Coordinator::advance_iterators(WorkerState& worker, const RunClosure& closu
   worker.changed.notify_all();
 }
 
-void Coordinator::send_function(WorkerState& worker, std::uint64_t id) {
-  if (worker.functions.contains(id)) return;
-  std::shared_ptr<const proto::Function> function;
-  {
-    const std::lock_guard lock(mutex_);
-    function = functions_.at(id);
-  }
-  worker.client.add_function(id, *function, {.limit = options_.run_limit});
-  worker.functions.insert(id);
+void Coordinator::send_function(WorkerState& worker, const RunClosure& closure) {
+  const WorkersFunction& function = *closure.function;
+  if (worker.functions.contains(function.id)) return;
+  std::vector<std::uint64_t> removed;
+  std::erase_if(worker.functions, [&](const auto& entry) {
+    if (entry.second.expired()) removed.push_back(entry.first);
+    return entry.second.expired();
+  });
+  if (!removed.empty()) worker.client.remove_functions(removed, {.limit = options_.run_limit});
+  worker.client.add_function(function.id, function.message, {.limit = options_.run_limit});
+  worker.functions.emplace(function.id, closure.function);
 }
 
 void Coordinator::send_iterators(WorkerState& worker, const RunClosure& closure) {

@@ -60,7 +60,10 @@ class Coordinator {
   Coordinator& operator=(const Coordinator&) = delete;
 
   // Adds a function, whose updates the servers have already. A worker gets it before it runs it.
-  void add_function(std::uint64_t id, proto::Function function);
+  // The result expires when the function was removed and no closure uses it any more.
+  std::weak_ptr<const void> add_function(std::uint64_t id, proto::Function function);
+  // Closures that were scheduled still use it. Its id is not used again.
+  void remove_function(std::uint64_t id);
   // Adds an iterator, which each worker makes for itself before it runs the first closure with this
   // id among its iterators, and makes again after it was lost. It starts at `start`. Throws
   // FailedPreconditionError while a function is traced or a graph is built.
@@ -93,6 +96,7 @@ class Coordinator {
  private:
   class RunClosure;
   struct WorkerState;
+  struct WorkersFunction;
   struct WorkersIterator;
 
   void cancel_running();
@@ -108,7 +112,7 @@ class Coordinator {
                          const std::vector<TakenElements>& taken);
   RunResult call(WorkerState& worker, RunClosure& closure);
   WorkerClient::Running start_on(WorkerState& worker, RunClosure& closure);
-  void send_function(WorkerState& worker, std::uint64_t id);
+  void send_function(WorkerState& worker, const RunClosure& closure);
   void send_iterators(WorkerState& worker, const RunClosure& closure);
   // Waits until the worker answers again. Reports an error after each recovery limit. REQUIRES: no
   // closure runs there.
@@ -121,7 +125,7 @@ class Coordinator {
   ClosureQueue queue_;
   std::atomic<bool> stopped_ = false;
   mutable std::mutex mutex_;  // guards the following
-  std::map<std::uint64_t, std::shared_ptr<const proto::Function>> functions_;
+  std::map<std::uint64_t, std::shared_ptr<const WorkersFunction>> functions_;
   std::map<std::uint64_t, std::shared_ptr<const WorkersIterator>> iterators_;
   std::set<std::uint64_t> open_;  // closures that have not ended
   std::uint64_t next_closure_ = 0;

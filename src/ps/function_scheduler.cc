@@ -25,7 +25,8 @@ random::GeneratorState random_state_of_call(const TracedFunction& function) {
 FunctionScheduler::Sent& FunctionScheduler::send(
     const std::shared_ptr<const TracedFunction>& function) {
   const auto found = sent_.find(function.get());
-  if (found != sent_.end()) return found->second;
+  if (found != sent_.end() && found->second.function.lock() == function) return found->second;
+  remove_expired();
   SplitFunction parts = split(*function, [&](const Resource& variable) {
     std::vector<Shard> shards = servers_->find(variable.identity());
     if (shards.empty())
@@ -36,12 +37,29 @@ FunctionScheduler::Sent& FunctionScheduler::send(
     return shards;
   });
   Sent sent{.function = function,
-            .id = sent_.size(),
+            .used = {},
+            .id = next_id_++,
             .worker_attributes = std::move(parts.worker_attributes),
             .update_attributes = std::move(parts.update_attributes)};
   servers_->add_updates(sent.id, parts.message);
-  coordinator_.add_function(sent.id, std::move(parts.message));
+  sent.used = coordinator_.add_function(sent.id, std::move(parts.message));
   return sent_.emplace(function.get(), std::move(sent)).first->second;
+}
+
+void FunctionScheduler::remove_expired() {
+  std::erase_if(sent_, [&](const auto& entry) {
+    const Sent& sent = entry.second;
+    if (!sent.function.expired()) return false;
+    coordinator_.remove_function(sent.id);
+    gone_.emplace(sent.id, sent.used);
+    return true;
+  });
+  std::vector<std::uint64_t> unused;
+  for (const auto& [id, used] : gone_)
+    if (used.expired()) unused.push_back(id);
+  if (unused.empty()) return;
+  servers_->remove_updates(unused);
+  for (const std::uint64_t id : unused) gone_.erase(id);
 }
 
 std::shared_ptr<RemoteResult> FunctionScheduler::schedule(

@@ -13,7 +13,8 @@
 
 namespace tandem::ps {
 
-// Sends each function once to the servers and, by the coordinator, to the workers. Thread-safe.
+// Sends each function once to the servers and, by the coordinator, to the workers. A function that
+// is gone here is removed there when another one is sent. Thread-safe.
 class FunctionScheduler {
  public:
   struct Options {
@@ -39,19 +40,24 @@ class FunctionScheduler {
 
  private:
   struct Sent {
-    std::shared_ptr<const TracedFunction> function;  // keeps the nodes below
+    std::weak_ptr<const TracedFunction> function;  // keeps the nodes below
+    std::weak_ptr<const void> used;                // expires: Coordinator::add_function()
     std::uint64_t id = 0;
     std::vector<const Node*> worker_attributes, update_attributes;  // SplitFunction
     std::uint32_t calls_of_step = 0;
   };
 
   Sent& send(const std::shared_ptr<const TracedFunction>& function);
+  void remove_expired();
 
   const std::shared_ptr<VariableServers> servers_;
   Coordinator& coordinator_;
   const Options options_;
   std::mutex mutex_;  // one call at a time
   std::map<const TracedFunction*, Sent> sent_;
+  // By id: functions that are gone here, and whether closures still use them.
+  std::map<std::uint64_t, std::weak_ptr<const void>> gone_;
+  std::uint64_t next_id_ = 0;
 };
 
 }  // namespace tandem::ps

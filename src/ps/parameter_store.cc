@@ -183,6 +183,16 @@ void ParameterStore::add_update(std::uint64_t function, std::uint32_t index,
   updates_.emplace(std::pair{function, index}, std::move(made));
 }
 
+void ParameterStore::remove_updates(std::uint64_t function) {
+  const std::shared_lock changing(changing_);
+  const std::lock_guard lock(mutex_);
+  const auto first = updates_.lower_bound({function, 0});
+  const auto last = updates_.upper_bound({function, UINT32_MAX});
+  if (first == last) return;
+  note([&](proto::JournalRecord& record) { record.set_removed_updates(function); });
+  updates_.erase(first, last);
+}
+
 std::shared_ptr<ParameterStore::Update> ParameterStore::update(std::uint64_t function,
                                                                std::uint32_t index) const {
   const std::shared_lock lock(mutex_);
@@ -344,6 +354,8 @@ void ParameterStore::restore(const proto::JournalRecord& record,
             {.contributions = applied.contributions()});
     } else if (record.record_case() == proto::JournalRecord::kFinishedBelow) {
       finish_below(record.finished_below());
+    } else if (record.record_case() == proto::JournalRecord::kRemovedUpdates) {
+      remove_updates(record.removed_updates());
     }
   } catch (const DataLossError&) {
     throw;
@@ -355,6 +367,11 @@ void ParameterStore::restore(const proto::JournalRecord& record,
 std::size_t ParameterStore::num_variables() const {
   const std::shared_lock lock(mutex_);
   return entries_.size();
+}
+
+std::size_t ParameterStore::num_updates() const {
+  const std::shared_lock lock(mutex_);
+  return updates_.size();
 }
 
 std::size_t ParameterStore::num_remembered() const {

@@ -57,6 +57,8 @@ class ParameterStore {
 
   // Adds update `index` of a function; again: nothing happens. Its variables must exist.
   void add_update(std::uint64_t function, std::uint32_t index, const proto::Part& part);
+  // Removes the updates of a function that no closure uses any more.
+  void remove_updates(std::uint64_t function);
 
   struct Applied {
     bool repeated = false;        // it was applied before, so nothing happened
@@ -82,6 +84,7 @@ class ParameterStore {
   void restore(const proto::JournalRecord& record, std::span<const rpc::Attachment> attachments);
 
   std::size_t num_variables() const;
+  std::size_t num_updates() const;
   std::size_t num_remembered() const;  // applied updates
 
   // Counters of apply() since the start.

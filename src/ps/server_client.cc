@@ -135,6 +135,12 @@ Pending<void> ServerClient::add_updates(
   return Pending<void>([wait = start(kAddUpdates, message_of(header))] { wait(); });
 }
 
+Pending<void> ServerClient::remove_updates(std::span<const std::uint64_t> functions) {
+  proto::RemoveUpdatesRequest header;
+  header.mutable_functions()->Add(functions.begin(), functions.end());
+  return Pending<void>([wait = start(kRemoveUpdates, message_of(header))] { wait(); });
+}
+
 Pending<std::vector<ParameterStore::Applied>> ServerClient::apply(std::uint64_t function,
                                                                   std::uint64_t closure,
                                                                   const ApplyRules& rules,

@@ -56,6 +56,7 @@ class ServerClient {
   // The updates of a function, by index, whose variables are on this server.
   Pending<void> add_updates(std::uint64_t function,
                             std::span<const std::pair<std::uint32_t, const proto::Part*>> updates);
+  Pending<void> remove_updates(std::span<const std::uint64_t> functions);
 
   struct Update {
     std::uint32_t index = 0;

@@ -61,6 +61,12 @@ rpc::Message add_updates(ParameterStore& store, const rpc::Message& request) {
   return message_of(proto::AddUpdatesReply());
 }
 
+rpc::Message remove_updates(ParameterStore& store, const rpc::Message& request) {
+  const auto header = parse<proto::RemoveUpdatesRequest>(request, kRemoveUpdates);
+  for (const std::uint64_t function : header.functions()) store.remove_updates(function);
+  return message_of(proto::RemoveUpdatesReply());
+}
+
 rpc::Message apply(ParameterStore& store, const rpc::Message& request) {
   const auto header = parse<proto::ApplyRequest>(request, kApply);
   store.finish_below(header.finished_below());
@@ -100,6 +106,7 @@ void serve(rpc::Server& server, ParameterStore& store) {
   handle(kReadRows, read_rows);
   handle(kAssign, assign);
   handle(kAddUpdates, add_updates);
+  handle(kRemoveUpdates, remove_updates);
   handle(kApply, apply);
 }
 

@@ -112,6 +112,12 @@ void VariableServers::add_updates(std::uint64_t function, const proto::Function&
   for (Pending<void>& call : pending) call.wait();
 }
 
+void VariableServers::remove_updates(std::span<const std::uint64_t> functions) {
+  std::vector<Pending<void>> pending;
+  for (const auto& server : servers_) pending.push_back(server->remove_updates(functions));
+  for (Pending<void>& call : pending) call.wait();
+}
+
 void VariableServers::add(const void* identity, std::vector<Shard> shards) {
   const std::lock_guard lock(mutex_);
   variables_[identity] = std::move(shards);

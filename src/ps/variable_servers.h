@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -31,6 +32,8 @@ class VariableServers {
 
   // Adds the updates of a function to the servers of their variables.
   void add_updates(std::uint64_t function, const proto::Function& message);
+  // Removes those of functions that no closure uses any more.
+  void remove_updates(std::span<const std::uint64_t> functions);
 
   // The variable that a trace refers to by `identity`.
   void add(const void* identity, std::vector<Shard> shards);

@@ -319,6 +319,16 @@ void Worker::add_function(std::uint64_t id, const proto::Function& function) {
   functions_.try_emplace(id, std::move(made));
 }
 
+void Worker::remove_function(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  functions_.erase(id);
+}
+
+std::size_t Worker::num_functions() const {
+  const std::lock_guard lock(mutex_);
+  return functions_.size();
+}
+
 void Worker::add_iterator(std::uint64_t id, data::Iterator iterator) {
   auto made = std::make_shared<SharedIterator>();
   made->iterator = std::move(iterator);

@@ -77,6 +77,9 @@ class Worker {
   // runs. Throws InvalidArgumentError for variables of a server that does not exist, and for an
   // update of variables on several servers.
   void add_function(std::uint64_t id, const proto::Function& function);
+  // Runs that have begun still use it.
+  void remove_function(std::uint64_t id);
+  std::size_t num_functions() const;
   // The iterator replaces an earlier one with this id.
   void add_iterator(std::uint64_t id, data::Iterator iterator);
   void remove_iterator(std::uint64_t id);

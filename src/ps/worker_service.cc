@@ -28,6 +28,13 @@ rpc::Message add_function(Worker& worker, const rpc::Message& request, const rpc
   return message_of(proto::AddFunctionReply());
 }
 
+rpc::Message remove_functions(Worker& worker, const rpc::Message& request,
+                              const rpc::CallContext&) {
+  const auto header = parse<proto::RemoveFunctionsRequest>(request, kRemoveFunctions);
+  for (const std::uint64_t id : header.ids()) worker.remove_function(id);
+  return message_of(proto::RemoveFunctionsReply());
+}
+
 rpc::Message add_iterator(Worker& worker, const rpc::Message& request, const rpc::CallContext&) {
   const auto header = parse<proto::AddIteratorRequest>(request, kAddIterator);
   AttachedTensors attached(request.attachments, kAddIterator);
@@ -97,6 +104,7 @@ void serve(rpc::Server& server, Worker& worker) {
   };
   handle(kProbe, probe);
   handle(kAddFunction, add_function);
+  handle(kRemoveFunctions, remove_functions);
   handle(kAddIterator, add_iterator);
   handle(kRemoveIterators, remove_iterators);
   handle(kRun, run);
@@ -113,6 +121,13 @@ void WorkerClient::add_function(std::uint64_t id, const proto::Function& functio
   header.set_id(id);
   *header.mutable_function() = function;
   channel_->call(kAddFunction, message_of(header), options);
+}
+
+void WorkerClient::remove_functions(std::span<const std::uint64_t> ids,
+                                    const rpc::CallOptions& options) {
+  proto::RemoveFunctionsRequest header;
+  header.mutable_ids()->Add(ids.begin(), ids.end());
+  channel_->call(kRemoveFunctions, message_of(header), options);
 }
 
 void WorkerClient::add_iterator(std::uint64_t id, const data::DatasetDescription& dataset,

@@ -27,6 +27,7 @@ class WorkerClient {
   std::uint64_t probe(const rpc::CallOptions& options);
   void add_function(std::uint64_t id, const proto::Function& function,
                     const rpc::CallOptions& options);
+  void remove_functions(std::span<const std::uint64_t> ids, const rpc::CallOptions& options);
   // The worker makes an iterator over the dataset, which replaces an earlier one with this id.
   void add_iterator(std::uint64_t id, const data::DatasetDescription& dataset,
                     const data::IterateOptions& start, const rpc::CallOptions& options);

@@ -143,6 +143,22 @@ TEST_F(Journaled, KeepsContributionsThatWait) {
   EXPECT_EQ(third.store.read(3).version, 1u);
 }
 
+TEST_F(Journaled, RemovedUpdatesStayRemoved) {
+  {
+    Process process(folder());
+    process.store.create(3, "v", zeros({2}));
+    for (const std::uint64_t function : {0, 7}) process.store.add_update(function, 0, assign_add());
+    add(process.store, 0);
+    process.store.remove_updates(0);
+    process.store.remove_updates(5);  // there is none
+    EXPECT_EQ(process.store.num_updates(), 1u);
+  }
+  Process again(folder());
+  EXPECT_EQ(again.store.num_updates(), 1u);
+  EXPECT_EQ(again.store.read(3).version, 1u);
+  EXPECT_THROW(add(again.store, 1), NotFoundError);
+}
+
 TEST_F(Journaled, CompactsWhenTheLogIsLarge) {
   Process process(folder(), 20'000);
   const std::uint64_t first = process.journal.generation();

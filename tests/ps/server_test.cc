@@ -129,7 +129,8 @@ TEST_F(ParameterServer, DamagedCallsAreRefused) {
   const auto call = [&](const char* method, rpc::Message message) {
     raw->call(method, std::move(message), {.limit = 20s});
   };
-  for (const char* method : {kCreate, kRead, kReadRows, kAssign, kAddUpdates, kApply})
+  for (const char* method :
+       {kCreate, kRead, kReadRows, kAssign, kAddUpdates, kRemoveUpdates, kApply})
     expect_error<DataLossError>([&] { call(method, {.header = "\xff\xff\xff"}); },
                                 "is truncated or corrupt");
   rpc::Message message;

@@ -11,6 +11,7 @@
 #include "data/pipelines.h"
 #include "ps/in_process.h"
 #include "ps/local_cluster.h"
+#include "ps/proto/worker_calls.pb.h"
 #include "support/expects.h"
 #include "support/tensors.h"
 #include "support/waiting.h"
@@ -25,7 +26,7 @@ using tandem::testing::expect_error;
 using tandem::testing::numbers;
 using testing::LocalCluster;
 
-// Counts the runs under way. May lose the reply to the first run, after that to the second came.
+// Counts the runs under way. May lose the first reply with element 0, after that of another run.
 class CountingChannel final : public rpc::Channel {
  public:
   explicit CountingChannel(std::shared_ptr<rpc::Channel> channel) : channel_(std::move(channel)) {}
@@ -33,17 +34,17 @@ class CountingChannel final : public rpc::Channel {
                                    const rpc::CallOptions& options) override {
     auto call = channel_->start(method, std::move(request), options);
     if (method != "Worker/Run") return call;
-    return std::make_unique<Counted>(std::move(call), *this, runs_++);
+    return std::make_unique<Counted>(std::move(call), *this);
   }
 
   std::atomic<int> running = 0;
-  std::atomic<bool> lose_first_reply = false;
+  std::atomic<bool> lose_first_element = false;
 
  private:
   class Counted final : public rpc::Call {
    public:
-    Counted(std::unique_ptr<rpc::Call> call, CountingChannel& channel, int run)
-        : call_(std::move(call)), channel_(channel), run_(run) {
+    Counted(std::unique_ptr<rpc::Call> call, CountingChannel& channel)
+        : call_(std::move(call)), channel_(channel) {
       ++channel_.running;
     }
     ~Counted() override { --channel_.running; }
@@ -51,7 +52,8 @@ class CountingChannel final : public rpc::Channel {
     rpc::Message wait() override {
       rpc::Message reply = call_->wait();
       ++channel_.replies_;
-      if (run_ == 0 && channel_.lose_first_reply) {
+      if (channel_.lose_first_element && element_of(reply) == 0) {
+        channel_.lose_first_element = false;
         EXPECT_TRUE(eventually([&] { return channel_.replies_ == 2; }));
         std::this_thread::sleep_for(50ms);  // the coordinator has probably seen the second
         throw rpc::PeerUnavailableError("the reply was lost");
@@ -63,10 +65,15 @@ class CountingChannel final : public rpc::Channel {
    private:
     std::unique_ptr<rpc::Call> call_;
     CountingChannel& channel_;
-    const int run_;
   };
 
-  std::atomic<int> runs_ = 0, replies_ = 0;
+  static int element_of(const rpc::Message& reply) {
+    AttachedTensors results(reply.attachments, "a test");
+    const auto header = parse<proto::RunReply>(reply, "a test");
+    return results.next(header.results(0)).item<std::int32_t>();
+  }
+
+  std::atomic<int> replies_ = 0;
   std::shared_ptr<rpc::Channel> channel_;
 };
 
@@ -180,7 +187,7 @@ TEST_F(SeveralClosures, LostWorkerCountsOnceAndItsClosuresEach) {
 // Else the worker would continue after the second element, or give it twice.
 TEST_F(SeveralClosures, AReplyThatOvertookALostOneIsLostToo) {
   coordinate(2);
-  channel->lose_first_reply = true;
+  channel->lose_first_element = true;
   const auto first = schedule(0), second = schedule(0);
   const std::set<int> elements = {value(first), value(second)};
   EXPECT_EQ(elements, (std::set<int>{0, 1}));

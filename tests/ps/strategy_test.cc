@@ -53,6 +53,35 @@ TEST_F(ParameterServers, ProgramsOfTheChiefReadAndAssign) {
       "expected ClusterCoordinator::schedule()");
 }
 
+// Closures of a function that is gone still run.
+TEST_F(ParameterServers, FunctionsThatAreGoneAreRemovedFromTheTasks) {
+  LocalCluster cluster(2, 1);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  const auto scope = strategy.scope();
+  Variable a(constant({1.f, 2.f})), b(constant({3.f}));
+  ClusterCoordinator coordinator(strategy);
+  constexpr int kFunctions = 12;
+  const auto kept = function([&](const Tensor& x) { b.assign_add(x); });
+  coordinator.schedule(kept, constant({1.f}));
+  for (int i = 0; i < kFunctions; ++i) {
+    const auto added = function([&, i](const Tensor& x) {
+      a.assign_add(x * static_cast<double>(i));
+      b.assign_add(constant({1.f}));
+    });
+    for (int call = 0; call < 3; ++call) coordinator.schedule(added, constant({1.f, 1.f}));
+    if (i % 2 == 0) coordinator.join();
+  }
+  coordinator.join();
+  coordinator.schedule(kept, constant({1.f}));
+  coordinator.join();
+  EXPECT_EQ(values(a.value()), (std::vector<float>{1 + 3 * 66, 2 + 3 * 66}));
+  EXPECT_EQ(values(b.value()), std::vector<float>{3 + 2 + 3 * kFunctions});
+  // Those of `kept`, of the last function, and of those whose closures had not ended.
+  EXPECT_LE(cluster.stores[0]->num_updates(), 3u);
+  EXPECT_LE(cluster.stores[1]->num_updates(), 4u);
+  EXPECT_LE(cluster.worker(0).num_functions(), 4u);
+}
+
 TEST_F(ParameterServers, EagerStepsOfTheChiefEqualOneDevice) {
   const LocalCluster cluster(2, 1);
   const auto train = [](int steps) {
