@@ -30,17 +30,15 @@ class RefCounted {
   mutable std::atomic<std::int32_t> count_{0};
 };
 
-/// A counted pointer to a RefCounted. As thread-safe as shared_ptr: the count is atomic, the
-/// pointer itself is not.
-template <class T>
 /// A pointer to a RefCounted that holds a reference. As thread-safe as std::shared_ptr: the count
 /// is atomic, the pointer is not. As c10::intrusive_ptr.
+template <class T>
 class RefPtr {
  public:
   RefPtr() = default;
   /// Adds a reference to the object, if not null.
   RefPtr(T* pointer) noexcept : pointer_(pointer) {  // NOLINT: implicit, as for raw `new`
-    if (pointer_) pointer_->retain();
+    if (pointer_) pointer_->RefCounted::retain();    // whatever T calls so
   }
   /// Adds a reference.
   RefPtr(const RefPtr& other) noexcept : RefPtr(other.pointer_) {}
@@ -59,7 +57,7 @@ class RefPtr {
   }
   /// Removes the reference.
   ~RefPtr() {
-    if (pointer_) pointer_->release();
+    if (pointer_) pointer_->RefCounted::release();
   }
 
   T* get() const noexcept { return pointer_; }  ///< the pointer

@@ -41,7 +41,7 @@ class ReadVariable final : public Resource {
     if (!value_.defined()) value_ = make_tensor(device(), spec_.shape, spec_.dtype);
     copy_into(view_rows(value_, shard.first_row, shard.rows), value);
   }
-  void release() { value_ = {}; }
+  void clear() { value_ = {}; }
 
  private:
   std::string name_;
@@ -185,7 +185,7 @@ class Worker::Function {
       part_->run(values.inputs, run.worker_attributes, outputs);
     }
     for (Reads& reads : reads_)
-      for (const Reads::Target& target : reads.targets) target.variable->release();
+      for (const Reads::Target& target : reads.targets) target.variable->clear();
     return updates_of(run, outputs, values.versions);
   }
 

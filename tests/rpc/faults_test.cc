@@ -160,9 +160,9 @@ TEST_F(Faults, StrangersDoNotDisturbCalls) {
 TEST_F(Faults, AnEndingProcessNeedNotCloseAnything) {
   EXPECT_EXIT(
       {
-        auto* server = serve().release();
-        auto* channel = connect(*server).release();
-        auto* call = channel->start("hang", {}, {.limit = kLong}).release();
+        static auto* const server = serve().release();  // static: not leaks of the sanitizer
+        static auto* const channel = connect(*server).release();
+        static auto* const call = channel->start("hang", {}, {.limit = kLong}).release();
         echo_header(*channel, "");
         std::exit(call->done() ? 1 : 0);
       },

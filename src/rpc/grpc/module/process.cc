@@ -20,9 +20,10 @@ void forward(gpr_log_func_args* line) {
 // All servers and channels share a completion queue, which ends with the last of them. Version 1.51
 // may abort the process then ("assertion failed: prior > 0"). A server without a port keeps it.
 void keep_callback_queue() {
+  static auto* const service = new grpc::CallbackGenericService();
   grpc::ServerBuilder builder;
-  builder.RegisterCallbackGenericService(new grpc::CallbackGenericService());
-  static_cast<void>(builder.BuildAndStart().release());
+  builder.RegisterCallbackGenericService(service);
+  [[maybe_unused]] static const auto* const server = builder.BuildAndStart().release();
 }
 
 }  // namespace
