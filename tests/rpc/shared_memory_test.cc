@@ -237,6 +237,14 @@ TEST_F(SharedMemoryCalls, AreLeftOutIfTheEnvironmentSaysSo) {
   EXPECT_EQ(used().areas, 0);
 }
 
+TEST_F(SharedMemoryCalls, AreAnErrorIfTheEnvironmentIsInvalid) {
+  setenv("TANDEM_RPC_SHARED_MEMORY", "perhaps", 1);
+  expect_parts(error_of<InvalidArgumentError>([] { serve(); }),
+               {"TANDEM_RPC_SHARED_MEMORY", "perhaps"});
+  expect_parts(error_of<InvalidArgumentError>([] { make_grpc_channel(to_port(1)); }),
+               {"TANDEM_RPC_SHARED_MEMORY"});
+}
+
 TEST_F(SharedMemoryCalls, GiveTheMemoryOfLostCallsBack) {
   const auto server = serve();
   const auto channel = connect(*server);

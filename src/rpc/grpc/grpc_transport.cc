@@ -5,6 +5,7 @@
 
 #include "core/module.h"
 #include "core/status.h"
+#include "rpc/shared_memory/shared_memory.h"
 
 namespace tandem::rpc {
 namespace {
@@ -20,6 +21,7 @@ constexpr Module kServers = module_with("tandem_make_grpc_server");
 constexpr Module kChannels = module_with("tandem_make_grpc_channel");
 
 void check_limits(std::size_t largest_message, std::chrono::milliseconds silence_limit) {
+  announcement();  // throws for an invalid environment, which gRPC's threads could not
   // gRPC's own limits are of this type.
   if (largest_message < 1 || largest_message > INT_MAX)
     fail<InvalidArgumentError>("[rpc] expected a largest message of 1 to {} bytes, got {}", INT_MAX,
