@@ -31,8 +31,8 @@ Expression mean_along(const Expression& x, const Axes& axes) {
 struct Moments {
   Expression mean, distance, variance;
 };
-// A sum of numbers that are far from 0 has an error that is large beside the distances. So the mean
-// of the distances is added to the first mean. The pass for the variance computes it, too.
+// The rounding error of a mean is large compared with the deviations if the numbers are far from 0.
+// Adding the mean of the deviations corrects it. One pass computes that mean and the variance.
 Moments moments_along(const Expression& x, const Axes& axes) {
   const Axes others = other_axes(x.shape(), axes);
   const Expression first = mean_along(x, axes);

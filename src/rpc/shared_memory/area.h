@@ -1,5 +1,5 @@
 // Memory in which a task puts attachments for other tasks of its host. A block in it belongs to the
-// sender until it is sent, then to the receiver, which marks it free in the end.
+// sender until the receiver takes it. The receiver marks it free in the end.
 #pragma once
 
 #include <chrono>

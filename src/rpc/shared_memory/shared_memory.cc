@@ -39,7 +39,7 @@ std::string text_of(const std::string& area, const std::vector<SharedAttachment>
   return text;
 }
 
-// Reads numbers and text from the begin of a string.
+// Reads numbers and text from the beginning of a string.
 class Reader {
  public:
   explicit Reader(std::string_view text) : rest_(text) {}

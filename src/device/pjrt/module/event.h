@@ -1,4 +1,4 @@
-// Events of a plug-in: what it does meanwhile has happened.
+// Events of a plug-in, which happen when its asynchronous work is done.
 #pragma once
 
 #include <pjrt_c_api.h>
