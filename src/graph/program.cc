@@ -17,6 +17,7 @@
 #include "graph/lanes.h"
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
+#include "graph/program_results.h"
 #include "graph/program_values.h"
 #include "graph/region_step.h"
 #include "graph/schedule_collectives.h"
@@ -57,7 +58,7 @@ struct Program::Impl final : BodyProgram {
   std::unordered_map<const Value*, External> feeds;
   std::vector<External*> feed_of;  // null if the feed is unused
   std::unordered_map<const Value*, std::unique_ptr<VariableUse>> variables;
-  std::unordered_map<const Value*, std::unique_ptr<ProgramResult>> results;
+  ProgramResults results;
   bool staged = false;  // whether stage_unstable_addresses() has run
 
   Impl(Block source, ProgramOptions options, LaneTeam* team)
@@ -65,11 +66,12 @@ struct Program::Impl final : BodyProgram {
         name(std::move(options.name)),
         own_arenas(options.memory ? std::move(options.memory) : ProgramMemory::make()),
         arenas(*own_arenas),
-        parts({arenas, {}}) {
+        parts({arenas, {}}),
+        results(arenas, std::move(options.result_memory)) {
     make(team);
   }
   Impl(Block source, LaneTeam& team, const ArenaRegion& place)
-      : block(std::move(source)), arenas(place.arenas), parts(place) {
+      : block(std::move(source)), arenas(place.arenas), parts(place), results(arenas, {}) {
     make(&team);
   }
 
@@ -80,7 +82,7 @@ struct Program::Impl final : BodyProgram {
     plan = plan_memory(block);
     for (const auto& [device, bytes] : plan.arena_bytes) parts.take(*device, bytes);
     buckets = make_buckets(block);
-    make_results();
+    results.add_fetches(block, parts);
     if (!team) team = &own_team.emplace(block);
     steps = make_steps(block);
     make_sections(*team);
@@ -88,18 +90,6 @@ struct Program::Impl final : BodyProgram {
       if (feed_of.size() <= static_cast<std::size_t>(value->index))
         feed_of.resize(static_cast<std::size_t>(value->index) + 1, nullptr);
       feed_of[static_cast<std::size_t>(value->index)] = &external;
-    }
-  }
-
-  void make_results() {
-    for (const Value* fetch : block.fetches) {
-      const Value& root = fetch->root();
-      if (root.kind != Value::Kind::kComputed) continue;
-      auto& result = results[&root];
-      if (result) continue;
-      const std::size_t arena = parts.arena_on(*root.device);
-      result = std::make_unique<ProgramResult>(
-          ProgramResult{.external = {&root}, .arena = arena, .number = arenas.add_result(arena)});
     }
   }
 
@@ -184,8 +174,8 @@ struct Program::Impl final : BodyProgram {
     const Value& root = value.root();
     switch (root.kind) {
       case Value::Kind::kComputed:
-        if (const auto result = results.find(&root); result != results.end())
-          result->second->external.bindings.push_back(binding);
+        if (ProgramResult* const result = results.find(root))
+          result->external.bindings.push_back(binding);
         else if (const auto packed = plan.packed.find(&root); packed != plan.packed.end())
           binding.set(static_cast<std::byte*>(
               buckets.at(packed->second.collective).array(packed->second.array).data));
@@ -216,26 +206,6 @@ struct Program::Impl final : BodyProgram {
   static void bind(VariableUse& use) {
     use.value = use.written ? use.resource->writable() : use.resource->value();
     use.external.bind(impl_of(use.value).data());
-  }
-
-  void bind(ProgramResult& result) {
-    if (result.given) {
-      result.external.bind(result.given);
-      return;
-    }
-    const Value& value = *result.external.value;
-    Tensor& tensor = tensor_of(result);
-    const bool reusable =
-        tensor.defined() && impl_of(tensor).unique() && impl_of(tensor).storage->unique();
-    if (reusable)
-      impl_of(tensor).grad = {};  // an earlier user may have tracked it
-    else
-      tensor = make_tensor(*value.device, value.spec.shape, value.spec.dtype);
-    result.external.bind(impl_of(tensor).data());
-  }
-
-  Tensor& tensor_of(const ProgramResult& result) const {
-    return arenas.result(result.arena, result.number);
   }
 
   void bind_arenas() {
@@ -290,7 +260,7 @@ struct Program::Impl final : BodyProgram {
       bytes += external.value->bytes();
     };
     for (auto& [value, external] : feeds) add(external);
-    for (auto& [value, result] : results) add(result->external);
+    results.for_each_external(add);
     if (bytes > kMaxStagingBytes) return;
     const MemoryTagScope tag(MemoryTag::kActivations);
     for (External* external : moving) {
@@ -304,7 +274,7 @@ struct Program::Impl final : BodyProgram {
   // REQUIRES: the feeds are bound.
   void run_sections() {
     for (auto& [value, use] : variables) bind(*use);
-    for (auto& [value, result] : results) bind(*result);
+    results.bind();
     for (CollectiveGroup* group : groups) group->begin();
     for (Section& section : sections) {
       if (!section.lone) {
@@ -329,19 +299,6 @@ struct Program::Impl final : BodyProgram {
     }
   }
 
-  Tensor fetched(const Value& fetch, std::span<const Tensor> given) {
-    const Value& root = fetch.root();
-    Tensor whole;
-    switch (root.kind) {
-      case Value::Kind::kComputed: whole = tensor_of(*results.at(&root)); break;
-      case Value::Kind::kConstant: whole = root.constant; break;
-      case Value::Kind::kFeed: whole = given[static_cast<std::size_t>(root.index)]; break;
-      default: TANDEM_ASSERT(false);
-    }
-    if (root.kind == Value::Kind::kComputed && &fetch == &root) return whole;
-    return make_view(whole, fetch.spec.shape, fetch.offset);
-  }
-
   void run(std::span<const Tensor> given, std::vector<Tensor>& fetches) {
     with_arenas([&] { run_with_arenas(given, fetches); });
   }
@@ -350,16 +307,8 @@ struct Program::Impl final : BodyProgram {
     stage_unstable_addresses();
     for (std::size_t i = 0; i < given.size(); ++i) bind_feed(i, impl_of(given[i]).data());
     run_sections();
-    for (const auto& [value, result] : results)
-      if (const External& external = result->external; external.staging)
-        external.copy(impl_of(tensor_of(*result)).data(), external.staging.get());
-    set_fetches(given, fetches);
-  }
-
-  void set_fetches(std::span<const Tensor> given, std::vector<Tensor>& fetches) {
-    fetches.clear();
-    fetches.reserve(block.fetches.size());
-    for (const Value* fetch : block.fetches) fetches.push_back(fetched(*fetch, given));
+    results.copy_from_staging();
+    results.fetch(block, given, fetches);
   }
 
   // The compiled region that is the whole program, and can loop. Else null.
@@ -376,23 +325,13 @@ struct Program::Impl final : BodyProgram {
     std::vector<RegionRun> collected;
     for (const ProgramRun& run : runs) {
       for (std::size_t i = 0; i < run.feeds.size(); ++i) bind_feed(i, impl_of(run.feeds[i]).data());
-      for (auto& [value, result] : results) bind(*result);
+      results.bind();
       collected.push_back(region.next_run());
-      set_fetches(run.feeds, *run.fetches);
+      results.fetch(block, run.feeds, *run.fetches);
       after_each();
     }
     region.run(collected);
     for (auto& [value, use] : variables) use->value = {};
-  }
-
-  const std::byte* memory_of(const Value& fetch, std::span<std::byte* const> given) const {
-    const Value& root = fetch.root();
-    switch (root.kind) {
-      case Value::Kind::kComputed: return results.at(&root)->external.bound + fetch.offset;
-      case Value::Kind::kConstant: return impl_of(root.constant).data() + fetch.offset;
-      case Value::Kind::kFeed: return given[static_cast<std::size_t>(root.index)] + fetch.offset;
-      default: TANDEM_ASSERT(false); return nullptr;
-    }
   }
 
   void run_at(std::span<std::byte* const> given,
@@ -404,18 +343,11 @@ struct Program::Impl final : BodyProgram {
                           std::span<const Destination> destinations) {
     stage_unstable_addresses();
     for (std::size_t i = 0; i < given.size(); ++i) bind_feed(i, given[i]);
-    for (auto& [value, result] : results) result->given = nullptr;
-    for (std::size_t i = 0; i < destinations.size(); ++i) {
-      const Value& fetch = *block.fetches[i];
-      if (const auto result = results.find(&fetch); result != results.end() &&
-                                                    !result->second->given &&
-                                                    fetch.device == destinations[i].device)
-        result->second->given = destinations[i].memory;
-    }
+    results.give(block, destinations);
     run_sections();
     for (std::size_t i = 0; i < destinations.size(); ++i) {
       const Value& fetch = *block.fetches[i];
-      const std::byte* from = memory_of(fetch, given);
+      const std::byte* from = results.memory_of(fetch, given);
       if (from != destinations[i].memory)
         copy_between(*destinations[i].device, destinations[i].memory, *fetch.device, from,
                      fetch.bytes());

@@ -38,11 +38,4 @@ struct VariableUse {
   Tensor value;  // during a run
 };
 
-// A value that leaves the program. Its memory is reused if no tensor refers to it any more.
-struct ProgramResult {
-  External external;
-  std::size_t arena = 0, number = 0;  // see ProgramMemory::Arena::result()
-  std::byte* given = nullptr;         // during a run, the memory to write to
-};
-
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #include "ps/part_program.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/status.h"
 #include "graph/structural_ops.h"
@@ -19,10 +20,11 @@ AttrFields fields_of(const proto::RunAttributes& attributes) {
   return fields;
 }
 
-GraphPrograms::Options options_of(const proto::Part& part) {
+GraphPrograms::Options options_of(const proto::Part& part, ResultMemory result_memory) {
   GraphPrograms::Options options{.name = part.name(),
                                  .feeds = {part.feeds().begin(), part.feeds().end()},
-                                 .updates = part.updates()};
+                                 .updates = part.updates(),
+                                 .result_memory = std::move(result_memory)};
   for (const proto::Part::Fetch& fetch : part.fetches())
     options.fetches.push_back({fetch.node(), fetch.output()});
   return options;
@@ -30,8 +32,10 @@ GraphPrograms::Options options_of(const proto::Part& part) {
 
 }  // namespace
 
-PartProgram::PartProgram(const proto::Part& part, const ResourceOf& resource_of)
-    : graph_(deserialize_nodes(part.graph())), programs_(graph_, options_of(part)) {
+PartProgram::PartProgram(const proto::Part& part, const ResourceOf& resource_of,
+                         ResultMemory result_memory)
+    : graph_(deserialize_nodes(part.graph())),
+      programs_(graph_, options_of(part, std::move(result_memory))) {
   bind_variables(part, resource_of);
   take_attributes(part);
 }

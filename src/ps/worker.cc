@@ -55,14 +55,18 @@ class Worker::Function {
  public:
   static constexpr int kMaxAttempts = 1000;
 
-  Function(const proto::Function& message, std::size_t num_servers)
+  using Servers = std::vector<std::shared_ptr<ServerClient>>;
+
+  Function(const proto::Function& message, const Servers& servers)
       : message_(message),
-        reads_(num_servers),
-        row_reads_(message, num_servers),
-        updates_(num_servers) {
+        reads_(servers.size()),
+        row_reads_(message, servers.size()),
+        updates_(servers.size()) {
     for (const proto::RowGradient& gradient : message.row_gradients())
       row_gradients_.push_back(std::make_unique<RowGradient>(gradient, message.worker()));
-    part_.emplace(message.worker(), [&](std::span<const Shard> shards, const TensorSpec& spec) {
+    for (int i = 0; i < message.updates_size(); ++i)
+      updates_[server_of_update(message.updates(i))].push_back(i);
+    const auto resource_of = [&](std::span<const Shard> shards, const TensorSpec& spec) {
       const RefPtr<ReadVariable> variable = make_ref<ReadVariable>(shards.front().id, spec);
       for (const Shard& shard : shards) {
         Reads& reads = reads_[checked_server(shard.id)];
@@ -70,9 +74,8 @@ class Worker::Function {
         reads.targets.push_back({variable, shard});
       }
       return RefPtr<Resource>(variable);
-    });
-    for (int i = 0; i < message.updates_size(); ++i)
-      updates_[server_of_update(message.updates(i))].push_back(i);
+    };
+    part_.emplace(message.worker(), resource_of, memory_of_inputs(servers));
     if (part_->num_inputs() < message.arguments() + row_reads_.num_feeds() ||
         static_cast<std::uint32_t>(message.worker().fetches_size()) < message.results())
       fail<InvalidArgumentError>("[{}] more arguments or results than the graph has", name());
@@ -86,9 +89,8 @@ class Worker::Function {
 
   // Computes again from new elements as long as updates are refused because they are stale. The
   // others have been applied then, and are answered as repeated.
-  void run(const FunctionRun& run, const std::vector<Tensor>& arguments,
-           const std::vector<std::shared_ptr<ServerClient>>& servers, const Cancelled& cancelled,
-           RunResult& result) {
+  void run(const FunctionRun& run, const std::vector<Tensor>& arguments, const Servers& servers,
+           const Cancelled& cancelled, RunResult& result) {
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       if (cancelled()) fail<AbortedError>("[{}] the call was cancelled", name());
       if (attempt > 0) ++result.staleness.recomputed;
@@ -122,6 +124,20 @@ class Worker::Function {
     Versions versions;                           // of the shards
   };
 
+  // The inputs of updates are computed in memory that their servers share.
+  ResultMemory memory_of_inputs(const Servers& servers) const {
+    std::map<std::size_t, std::shared_ptr<ServerClient>> receivers;  // by fetch
+    for (std::size_t server = 0; server < updates_.size(); ++server)
+      for (const int index : updates_[server])
+        for (const proto::Update::Input& input : message_.updates(index).inputs())
+          if (!input.has_row_gradient() && !input.has_rows())
+            receivers.emplace(input.fetch(), servers[server]);
+    return [receivers](std::size_t fetch, std::size_t bytes) -> std::shared_ptr<void> {
+      const auto receiver = receivers.find(fetch);
+      return receiver == receivers.end() ? nullptr : receiver->second->reserve(bytes);
+    };
+  }
+
   std::size_t checked_server(VariableId id) const {
     const std::size_t server = server_of(id);
     if (server >= reads_.size())
@@ -153,8 +169,7 @@ class Worker::Function {
   }
 
   // The inputs are the arguments, and the rows that are looked up.
-  Values read(const std::vector<std::shared_ptr<ServerClient>>& servers,
-              const std::vector<Tensor>& arguments) {
+  Values read(const Servers& servers, const std::vector<Tensor>& arguments) {
     std::vector<std::pair<std::size_t, Pending<std::vector<ParameterStore::Read>>>> pending;
     for (std::size_t i = 0; i < servers.size(); ++i)
       if (!reads_[i].ids.empty()) pending.emplace_back(i, servers[i]->read(reads_[i].ids));
@@ -191,8 +206,7 @@ class Worker::Function {
 
   // Returns false if an update was refused because it is stale.
   bool apply(const FunctionRun& run, const std::vector<ServerClient::Update>& all,
-             const std::vector<std::shared_ptr<ServerClient>>& servers,
-             Staleness& staleness) const {
+             const Servers& servers, Staleness& staleness) const {
     const ServerClient::ApplyRules rules{.finished_below = run.finished_below,
                                          .max_staleness = run.max_staleness,
                                          .contributions = run.contributions};
@@ -314,7 +328,7 @@ Worker::Worker(std::vector<std::shared_ptr<ServerClient>> servers)
 Worker::~Worker() = default;
 
 void Worker::add_function(std::uint64_t id, const proto::Function& function) {
-  auto made = std::make_shared<Function>(function, servers_.size());
+  auto made = std::make_shared<Function>(function, servers_);
   const std::lock_guard lock(mutex_);
   functions_.try_emplace(id, std::move(made));
 }

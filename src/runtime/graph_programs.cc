@@ -17,6 +17,7 @@ GraphPrograms::GraphPrograms(RefPtr<GraphImpl> graph, const Options& options)
     : graph_(std::move(graph)),
       name_(options.name),
       updates_(options.updates),
+      result_memory_(options.result_memory),
       memory_(ProgramMemory::make()) {
   for (const std::uint32_t index : options.feeds) {
     Node& node = node_at(index);
@@ -74,7 +75,8 @@ Program& GraphPrograms::program_for(std::span<const Tensor> inputs) {
   options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
   auto program = std::make_unique<Program>(
       lower(*graph_, options),
-      ProgramOptions{.name = fmt::format("'{}'", name_), .memory = memory_});
+      ProgramOptions{
+          .name = fmt::format("'{}'", name_), .memory = memory_, .result_memory = result_memory_});
   if (programs_.size() == kMaxPrograms) programs_.erase(programs_.begin());
   return *programs_.emplace(std::move(key), std::move(program)).first->second;
 }

@@ -26,7 +26,8 @@ class GraphPrograms {
     std::string name;                  // for messages
     std::vector<std::uint32_t> feeds;  // placeholders, by their index in the graph
     std::vector<Output> fetches;
-    bool updates = false;  // whether it writes its variables
+    bool updates = false;             // whether it writes its variables
+    ResultMemory result_memory = {};  // see ProgramOptions
   };
 
   // Throws InvalidArgumentError for feeds and fetches that the graph does not have. `graph` does
@@ -49,6 +50,7 @@ class GraphPrograms {
   RefPtr<GraphImpl> graph_;
   std::string name_;
   bool updates_;
+  ResultMemory result_memory_;
   std::vector<Node::Input> feeds_, fetches_;
   std::map<std::string, std::unique_ptr<Program>> programs_;
   std::shared_ptr<ProgramMemory> memory_;

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <optional>
@@ -101,6 +102,46 @@ TEST(SharedMemory, ARevokedBlockCannotBeTaken) {
   EXPECT_NE(area.put(bytes, to_this_process())->offset, again->offset);
   expect_parts(error_of<DataLossError>([&] { areas.take(area.name(), *again); }),
                {"1048576 bytes"});
+}
+
+TEST(SharedMemory, ReservedMemoryIsSentWithoutACopy) {
+  const auto area = std::make_shared<Area>();
+  PeerAreas areas;
+  std::shared_ptr<std::byte> memory = area->reserve(kLarge);
+  const std::span<const std::byte> whole(memory.get(), kLarge);
+  std::ranges::copy(random_bytes(kLarge, 1), memory.get());
+  const auto place = area->put(whole, to_this_process());
+  std::optional<Attachment> taken = areas.take(area->name(), *place);
+  EXPECT_TRUE(same_bytes(taken->bytes, random_bytes(kLarge, 1)));
+  *memory ^= std::byte{1};
+  EXPECT_EQ(taken->bytes[0], *memory);
+  // Copied: while a receiver has the memory, and a part of it.
+  for (const std::span<const std::byte> bytes : {whole, whole.first(kLarge / 2)}) {
+    const Attachment copy = areas.take(area->name(), *area->put(bytes, to_this_process()));
+    EXPECT_TRUE(same_bytes(copy.bytes, bytes));
+    *memory ^= std::byte{1};
+    EXPECT_NE(copy.bytes[0], *memory);
+    taken.reset();
+  }
+  EXPECT_EQ(area->put(whole, to_this_process())->offset, place->offset);
+}
+
+TEST(SharedMemory, ReservedMemoryHasNoOtherUse) {
+  const auto area = std::make_shared<Area>();
+  PeerAreas areas;
+  std::shared_ptr<std::byte> memory = area->reserve(kLarge);
+  const auto bytes = random_bytes(kLarge, 1);
+  const auto place = area->put({memory.get(), kLarge}, to_this_process());
+  areas.take(area->name(), *place);
+  const auto other = area->put(bytes, to_this_process());
+  EXPECT_NE(other->offset, place->offset);
+  constexpr std::size_t kHuge = std::size_t{100} << 20;
+  const std::shared_ptr<std::byte> huge = area->reserve(kHuge);
+  EXPECT_TRUE(huge);
+  EXPECT_FALSE(area->reserve(kHuge)) << "the memory that is reserved was given back";
+  areas.take(area->name(), *area->put({memory.get(), kLarge}, to_this_process()));
+  memory.reset();
+  EXPECT_EQ(area->put(bytes, to_this_process())->offset, place->offset);
 }
 
 TEST(SharedMemory, AttachmentsWithoutRoomStayInTheFrame) {
@@ -224,6 +265,24 @@ TEST_F(SharedMemoryCalls, BeginWithTheSecond) {
     EXPECT_TRUE(same_bytes(reply.attachments[0].bytes, random_bytes(kLarge, 1)));
   }
   EXPECT_EQ(used().areas, 1);
+}
+
+TEST_F(SharedMemoryCalls, SendReservedMemory) {
+  const auto server = serve();
+  auto channel = connect(*server);
+  EXPECT_FALSE(channel->reserve(kLarge)) << "before the server has announced itself";
+  channel->call("echo", large_message(), {.limit = kLong});
+  EXPECT_FALSE(channel->reserve(SharedSender::kLeast - 1));
+  std::shared_ptr<std::byte> memory = channel->reserve(kLarge);
+  ASSERT_TRUE(memory);
+  std::ranges::copy(random_bytes(kLarge, 2), memory.get());
+  for (int i = 0; i < 3; ++i) {
+    const Message request{"", {{memory, {memory.get(), kLarge}}}};
+    const Message reply = channel->call("echo", request, {.limit = kLong});
+    EXPECT_TRUE(same_bytes(reply.attachments[0].bytes, random_bytes(kLarge, 2)));
+  }
+  channel.reset();
+  std::ranges::copy(random_bytes(kLarge, 3), memory.get());
 }
 
 TEST_F(SharedMemoryCalls, AreLeftOutIfTheEnvironmentSaysSo) {

@@ -33,6 +33,10 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
               std::atomic<std::uint32_t>::is_always_lock_free);
 
 BlockStart& start_of(void* memory) { return *static_cast<BlockStart*>(memory); }
+std::byte* data_of(void* memory) { return static_cast<std::byte*>(memory) + sizeof(BlockStart); }
+bool is_free(void* memory) {
+  return bits_of(start_of(memory).state.load(std::memory_order_acquire)) == kFree;
+}
 
 // Blocks of about the same size can replace each other.
 std::size_t capacity_for(std::size_t bytes) {
@@ -59,27 +63,42 @@ Area::Area()
 
 Area::~Area() { static_cast<Status*>(status_.get())->ended.store(1, std::memory_order_release); }
 
+std::shared_ptr<std::byte> Area::reserve(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Block* const block = find(bytes);
+  if (!block) return nullptr;
+  block->reserved = bytes;
+  std::byte* const data = data_of(block->memory.get());
+  return {data, [area = shared_from_this(), offset = offset_of(*block)](std::byte*) {
+            area->end_reservation(offset);
+          }};
+}
+
+void Area::end_reservation(std::uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  blocks_.at(offset).reserved = 0;
+}
+
 std::optional<BlockPlace> Area::put(std::span<const std::byte> bytes, const Delivery& delivery) {
-  BlockPlace place{.bytes = bytes.size()};
+  BlockPlace place;
   std::shared_ptr<void> memory;  // reclaim() may erase the block during the copy
   {
     const std::lock_guard lock(mutex_);
-    const std::size_t needed = sizeof(BlockStart) + bytes.size();
-    Block* block = find_free(needed);
-    if (!block) block = add(needed);
-    if (!block) {
-      reclaim();
-      block = add(needed);
-    }
+    if (Block* const own = reserved_at(bytes); own && is_free(own->memory.get()))
+      return send(*own, bytes.size(), delivery);
+    Block* const block = find(bytes.size());
     if (!block) return std::nullopt;
-    block->delivery = delivery;
     memory = block->memory;
-    place.offset = static_cast<std::uint64_t>(arena_->offset_of(memory.get(), needed));
-    place.sequence = ++sequence_;
-    start_of(memory.get()).state = state_of(place.sequence, kSent);
+    place = send(*block, bytes.size(), delivery);
   }
-  std::memcpy(static_cast<std::byte*>(memory.get()) + sizeof(BlockStart), bytes.data(),
-              bytes.size());
+  std::memcpy(data_of(memory.get()), bytes.data(), bytes.size());
+  return place;
+}
+
+BlockPlace Area::send(Block& block, std::size_t bytes, const Delivery& delivery) {
+  block.delivery = delivery;
+  const BlockPlace place{offset_of(block), ++sequence_, bytes};
+  start_of(block.memory.get()).state = state_of(place.sequence, kSent);
   return place;
 }
 
@@ -92,14 +111,34 @@ void Area::revoke(const BlockPlace& place) {
       .state.compare_exchange_strong(sent, state_of(place.sequence, kFree));
 }
 
+std::uint64_t Area::offset_of(const Block& block) const {
+  return static_cast<std::uint64_t>(arena_->offset_of(block.memory.get(), sizeof(BlockStart)));
+}
+
+// The block of which the bytes are the reserved memory; null if there is none.
+Area::Block* Area::reserved_at(std::span<const std::byte> bytes) {
+  const std::int64_t offset = arena_->offset_of(bytes.data(), bytes.size());
+  if (offset < static_cast<std::int64_t>(sizeof(BlockStart))) return nullptr;
+  const auto found = blocks_.find(static_cast<std::uint64_t>(offset) - sizeof(BlockStart));
+  const bool is_whole = found != blocks_.end() && found->second.reserved == bytes.size();
+  return is_whole ? &found->second : nullptr;
+}
+
+Area::Block* Area::find(std::size_t bytes) {
+  const std::size_t needed = sizeof(BlockStart) + bytes;
+  if (Block* const free = find_free(needed)) return free;
+  if (Block* const added = add(needed)) return added;
+  reclaim();
+  return add(needed);
+}
+
 // The smallest one that is large enough and not much larger.
 Area::Block* Area::find_free(std::size_t bytes) {
   Block* best = nullptr;
   for (auto& [offset, block] : blocks_) {
-    if (block.capacity < bytes || block.capacity / 2 > bytes) continue;
+    if (block.capacity < bytes || block.capacity / 2 > bytes || block.reserved > 0) continue;
     if (best && best->capacity <= block.capacity) continue;
-    if (bits_of(start_of(block.memory.get()).state.load(std::memory_order_acquire)) == kFree)
-      best = &block;
+    if (is_free(block.memory.get())) best = &block;
   }
   return best;
 }
@@ -110,7 +149,7 @@ Area::Block* Area::add(std::size_t bytes) {
   if (!memory) return nullptr;
   new (memory.get()) BlockStart;
   const auto offset = static_cast<std::uint64_t>(arena_->offset_of(memory.get(), capacity));
-  return &blocks_.insert_or_assign(offset, Block{std::move(memory), capacity, {}}).first->second;
+  return &blocks_.insert_or_assign(offset, Block{std::move(memory), capacity}).first->second;
 }
 
 // Gives the memory of free blocks back, and that of blocks whose receivers cannot take or free
@@ -119,6 +158,7 @@ void Area::reclaim() {
   const auto now = std::chrono::steady_clock::now();
   std::erase_if(blocks_, [&](auto& entry) {
     const Block& block = entry.second;
+    if (block.reserved > 0) return false;
     std::atomic<std::uint64_t>& state = start_of(block.memory.get()).state;
     std::uint64_t seen = state.load(std::memory_order_acquire);
     if (bits_of(seen) == kFree || !block.delivery.receiver.alive()) return true;

@@ -31,8 +31,8 @@ struct Delivery {
   std::chrono::steady_clock::time_point deadline;
 };
 
-// The sender's side. Thread-safe.
-class Area {
+// The sender's side. Thread-safe. Reserved memory keeps it alive.
+class Area : public std::enable_shared_from_this<Area> {
  public:
   // The address space of an area. Memory is committed as it is used, and kept.
   static constexpr std::size_t kBytes = std::size_t{256} << 20;
@@ -44,7 +44,11 @@ class Area {
   Area& operator=(const Area&) = delete;
 
   const std::string& name() const { return segment_->name(); }
-  // Copies the bytes into a block. Nothing if there is no room.
+  // Memory of which put() makes a block without a copy, if it is given all of it. Null if there is
+  // no room. REQUIRES: the area belongs to a shared_ptr.
+  std::shared_ptr<std::byte> reserve(std::size_t bytes);
+  // Puts the bytes into a block, by a copy unless they are reserved and not with a receiver.
+  // Nothing if there is no room.
   std::optional<BlockPlace> put(std::span<const std::byte> bytes, const Delivery& delivery);
   // Takes back a block that no receiver has taken; otherwise does nothing.
   void revoke(const BlockPlace& place);
@@ -53,10 +57,17 @@ class Area {
   struct Block {
     std::shared_ptr<void> memory;
     std::size_t capacity;
-    Delivery delivery;
+    Delivery delivery = {};
+    std::size_t reserved = 0;  // the size of the reserved memory
   };
+  Block* reserved_at(std::span<const std::byte> bytes);
+  void end_reservation(std::uint64_t offset);
+  // A block for that many bytes; null if there is no room.
+  Block* find(std::size_t bytes);
   Block* find_free(std::size_t bytes);
   Block* add(std::size_t bytes);
+  BlockPlace send(Block& block, std::size_t bytes, const Delivery& delivery);
+  std::uint64_t offset_of(const Block& block) const;
   void reclaim();
 
   const std::shared_ptr<const Segment> segment_;

@@ -158,6 +158,11 @@ std::shared_ptr<Area> SharedSender::area() {
   return area_;
 }
 
+std::shared_ptr<std::byte> SharedSender::reserve(std::size_t bytes) {
+  const std::shared_ptr<Area> place = bytes < kLeast ? nullptr : area();
+  return place ? place->reserve(bytes) : nullptr;
+}
+
 SharedSender::Sent SharedSender::share(Frame& frame, const Delivery& delivery) {
   Sent sent;
   std::vector<Attachment>& attachments = frame.message.attachments;

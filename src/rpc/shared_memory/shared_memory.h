@@ -49,6 +49,8 @@ class SharedSender {
   // Moves attachments of at least kLeast bytes into shared memory, as far as there is room: the
   // frame then begins with their places.
   Sent share(Frame& frame, const Delivery& delivery);
+  // See Area::reserve(). Null for fewer than kLeast bytes.
+  std::shared_ptr<std::byte> reserve(std::size_t bytes);
 
   static constexpr std::size_t kLeast = std::size_t{64} << 10;
 

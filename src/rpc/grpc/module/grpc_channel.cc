@@ -74,6 +74,8 @@ class GrpcChannel final : public Channel {
     return call;
   }
 
+  std::shared_ptr<std::byte> reserve(std::size_t bytes) override { return memory_->reserve(bytes); }
+
  private:
   const ChannelOptions options_;
   const std::string credential_, address_;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -27,6 +28,9 @@ class PeerMemory {
     const std::optional<ProcessIdentity> server = get();
     if (!server) return {};
     return sender_.share(frame, {*server, std::chrono::steady_clock::now() + limit});
+  }
+  std::shared_ptr<std::byte> reserve(std::size_t bytes) {
+    return get() ? sender_.reserve(bytes) : nullptr;
   }
   // See take_shared(). Throws ResourceExhaustedError for a reply that is too large.
   void take(Frame& reply) {
