@@ -73,9 +73,28 @@ __attribute__((target("avx512f,avx512bw"))) inline void narrow_step_32(const flo
 }
 TANDEM_CONVERSION(narrow_32, "avx512f,avx512bw", float, BFloat16, 32, narrow_step_32)
 
-bool has_narrow_32() {
-  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
-  return has;
+// By the instruction for BFloat16. It would round subnormal numbers to 0.
+#define TANDEM_NARROW_BFLOAT16_ISA "avx512f,avx512bw,avx512dq,avx512bf16"
+__attribute__((target(TANDEM_NARROW_BFLOAT16_ISA))) inline void narrow_step_bfloat16(const float* x,
+                                                                                     BFloat16* y) {
+  constexpr int kSubnormal = 0x20;
+  const __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
+  const int subnormal =
+      _mm512_fpclass_ps_mask(low, kSubnormal) | _mm512_fpclass_ps_mask(high, kSubnormal);
+  if (subnormal != 0) [[unlikely]]
+    return narrow_step_32(x, y);
+  _mm512_storeu_si512(y, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+}
+TANDEM_CONVERSION(narrow_bfloat16, TANDEM_NARROW_BFLOAT16_ISA, float, BFloat16, 32,
+                  narrow_step_bfloat16)
+
+using NarrowBFloat16 = void (*)(const float* from, BFloat16* to, std::int64_t count);
+NarrowBFloat16 fastest_narrow() {
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw"))
+    return convert<float, BFloat16>;
+  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bf16"))
+    return narrow_bfloat16;
+  return narrow_32;
 }
 
 // How many numbers an instruction converts; 0 if there is none. Processors with AVX2 have F16C, for
@@ -109,9 +128,11 @@ void narrow(const float* from, Half* to, std::int64_t count) {
 void widen(const BFloat16* from, float* to, std::int64_t count) { convert(from, to, count); }
 void narrow(const float* from, BFloat16* to, std::int64_t count) {
 #if defined(__x86_64__)
-  if (has_narrow_32()) return narrow_32(from, to, count);
-#endif
+  static const NarrowBFloat16 fastest = fastest_narrow();
+  fastest(from, to, count);
+#else
   convert(from, to, count);
+#endif
 }
 
 }  // namespace tandem

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "ops/nn_reference.h"
+#include "tandem/autodiff.h"
 #include "tandem/device.h"
 #include "tandem/nn.h"
 
@@ -86,6 +88,36 @@ TEST(Activation, KeepsNaN) {
       EXPECT_TRUE(
           std::isnan(values_of(c.op(constant(std::vector<double>{nan}, {.dtype = dtype})))[0]));
     }
+}
+
+// ReLU of 16-bit numbers is computed on their bits.
+template <class T>
+void check_relu_of_all_numbers() {
+  std::vector<float> all(65536), slopes(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i] = static_cast<float>(std::bit_cast<T>(static_cast<std::uint16_t>(i)));
+    slopes[i] = static_cast<float>(i % 251) - 125.0f;
+  }
+  const Tensor x = constant(all, {.dtype = dtype_of<T>});
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = nn::relu(x);
+  const Tensor dx =
+      tape.gradient(y, x, {.output_gradient = constant(slopes, {.dtype = dtype_of<T>})});
+  const std::vector<T> numbers = x.to_vector<T>(), values = y.to_vector<T>(),
+                       gradients = dx.to_vector<T>();
+  const auto bits = [](T number) { return std::bit_cast<std::uint16_t>(number); };
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (std::isnan(all[i]))
+      ASSERT_TRUE(std::isnan(static_cast<float>(values[i]))) << i;
+    else
+      ASSERT_EQ(bits(values[i]), bits(all[i] < 0.0f ? T(0.0f) : numbers[i])) << i;  // -0 remains
+    ASSERT_EQ(bits(gradients[i]), bits(T(all[i] > 0.0f ? slopes[i] : 0.0f))) << i;
+  }
+}
+TEST(Activation, ReluOf16BitNumbersFollowsTheFormulaForAllOfThem) {
+  check_relu_of_all_numbers<BFloat16>();
+  check_relu_of_all_numbers<Half>();
 }
 
 TEST(Activation, HandlesEmptyTensors) {

@@ -50,6 +50,11 @@ TANDEM_MULTIVERSION void reverse_row(T* __restrict__ output, const T* input, std
 }
 
 template <class T>
+TANDEM_MULTIVERSION void fill_row(T* output, T value, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) output[i] = value;
+}
+
+template <class T>
 void copy_row(T* output, const T* input, std::int64_t count, std::int64_t stride) {
   if (stride == 1) {
     // For short rows (the channels of an image), a call of memcpy costs more than the loop.
@@ -58,7 +63,7 @@ void copy_row(T* output, const T* input, std::int64_t count, std::int64_t stride
     else
       std::memcpy(output, input, static_cast<std::size_t>(count) * sizeof(T));
   } else if (stride == 0) {
-    std::fill_n(output, count, *input);
+    fill_row(output, *input, count);
   } else if (stride == -1) {
     reverse_row(output, input, count);
   } else {
@@ -83,16 +88,40 @@ void transpose_block(std::uint32_t* output, std::int64_t output_stride, const st
   for (int i = 0; i < 4; ++i) std::memcpy(output + i * output_stride, &row[i], sizeof(Quad));
 }
 
+// An 8 x 8 block of 2-byte elements: interleaves rows by elements, by pairs, and by fours.
+using Octet = std::uint16_t __attribute__((vector_size(16)));
+void transpose_block(std::uint16_t* output, std::int64_t output_stride, const std::uint16_t* input,
+                     std::int64_t input_stride) {
+  Octet row[8], pairs[8], fours[8];
+  for (int i = 0; i < 8; ++i) std::memcpy(&row[i], input + i * input_stride, sizeof(Octet));
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = __builtin_shufflevector(row[i], row[i + 1], 0, 8, 1, 9, 2, 10, 3, 11);
+    pairs[i + 1] = __builtin_shufflevector(row[i], row[i + 1], 4, 12, 5, 13, 6, 14, 7, 15);
+  }
+  for (int half = 0; half < 8; half += 4)
+    for (int i = half; i < half + 2; ++i) {
+      Octet* const to = fours + half + 2 * (i - half);
+      to[0] = __builtin_shufflevector(pairs[i], pairs[i + 2], 0, 1, 8, 9, 2, 3, 10, 11);
+      to[1] = __builtin_shufflevector(pairs[i], pairs[i + 2], 4, 5, 12, 13, 6, 7, 14, 15);
+    }
+  for (int i = 0; i < 4; ++i) {
+    row[2 * i] = __builtin_shufflevector(fours[i], fours[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    row[2 * i + 1] = __builtin_shufflevector(fours[i], fours[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+  for (int i = 0; i < 8; ++i) std::memcpy(output + i * output_stride, &row[i], sizeof(Octet));
+}
+
 // output[r, c] = input[c, r] for one tile. Rows are `output_stride` and `input_stride` apart.
 template <class T>
 void transpose_tile(T* output, std::int64_t output_stride, const T* input,
                     std::int64_t input_stride, std::int64_t rows, std::int64_t columns) {
   std::int64_t full_rows = 0, full_columns = 0;
-  if constexpr (sizeof(T) == 4) {
-    full_rows = rows / 4 * 4;
-    full_columns = columns / 4 * 4;
-    for (std::int64_t r = 0; r < full_rows; r += 4)
-      for (std::int64_t c = 0; c < full_columns; c += 4)
+  if constexpr (sizeof(T) == 4 || sizeof(T) == 2) {
+    constexpr std::int64_t kBlock = 16 / sizeof(T);
+    full_rows = rows / kBlock * kBlock;
+    full_columns = columns / kBlock * kBlock;
+    for (std::int64_t r = 0; r < full_rows; r += kBlock)
+      for (std::int64_t c = 0; c < full_columns; c += kBlock)
         transpose_block(output + r * output_stride + c, output_stride, input + c * input_stride + r,
                         input_stride);
   }

@@ -1,10 +1,14 @@
 // Activations that can be fused into other operations.
 #pragma once
 
+#include <cstdint>
+#include <type_traits>
+
 #include "core/multiversion.h"
 #include "core/parallel.h"
 #include "ops/formula/activations.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/float_chunks.h"
 #include "tandem/nn.h"
 
 namespace tandem::nn {
@@ -23,16 +27,37 @@ inline bool is_fused(Activation activation) {
   }
 }
 
+// ReLU on the bits of 16-bit numbers (BFloat16 or Half), which need no conversion. The bits of the
+// numbers above 0 are 1 to those of infinity, and of the numbers below 0 the same plus 0x8000. The
+// others (zeros and NaN) are treated as by the formula.
+template <class T>
+struct ReluBits {
+  static constexpr std::uint16_t kInfinity = std::is_same_v<T, Half> ? 0x7c00 : 0x7f80;
+  TANDEM_INLINED static std::uint16_t value(std::uint16_t x, std::uint16_t = 0) {
+    return static_cast<std::uint16_t>(x - 0x8001u) < kInfinity ? std::uint16_t{0} : x;
+  }
+  TANDEM_INLINED static std::uint16_t gradient(std::uint16_t dy, std::uint16_t y, std::uint16_t) {
+    return static_cast<std::uint16_t>(y - 1u) < kInfinity ? dy : std::uint16_t{0};
+  }
+};
+
 template <class T, class F>
 [[gnu::always_inline]] inline void replace_each(T* y, std::int64_t count, const F& f) {
-  for (std::int64_t i = 0; i < count; ++i) y[i] = store_as<T>(f(static_cast<Compute<T>>(y[i])));
+  write_floats(y, count, [=](std::int64_t i) { return f(static_cast<Compute<T>>(y[i])); });
 }
 
 template <class T>
 TANDEM_MULTIVERSION void activate_range(Activation activation, T* y, std::int64_t count) {
   using C = Compute<T>;
   switch (activation) {
-    case Activation::kRelu: return replace_each(y, count, [](C x) { return cpu::Relu::value(x); });
+    case Activation::kRelu:
+      if constexpr (is_16_bit_floating<T>) {
+        auto* bits = reinterpret_cast<std::uint16_t*>(y);
+        for (std::int64_t i = 0; i < count; ++i) bits[i] = ReluBits<T>::value(bits[i]);
+        return;
+      } else {
+        return replace_each(y, count, [](C x) { return cpu::Relu::value(x); });
+      }
     case Activation::kRelu6:
       return replace_each(y, count, [](C x) { return cpu::Relu6::value(x); });
     case Activation::kElu:

@@ -3,6 +3,7 @@
 
 #include "core/multiversion.h"
 #include "core/parallel.h"
+#include "core/widen.h"
 #include "op/record.h"
 #include "ops/formula/functions.h"
 #include "ops/math/binary.h"
@@ -40,10 +41,6 @@ TANDEM_MULTIVERSION void add_chunks(const A* a, const T* b, Compute<T>* sum, std
   for (std::int64_t i = 0; i < count; ++i)
     sum[i] = cpu::Add()(static_cast<Compute<T>>(a[i]), static_cast<Compute<T>>(b[i]));
 }
-template <class T>
-TANDEM_MULTIVERSION void store_chunk(const Compute<T>* sum, T* out, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) out[i] = store_as<T>(sum[i]);
-}
 
 void add_n_kernel(KernelContext& c) {
   switch_numeric(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
@@ -64,7 +61,7 @@ void add_n_kernel(KernelContext& c) {
         else
           add_chunks(input(0), input(1), sum, count);
         for (int n = 2; n < c.inputs.size(); ++n) add_chunks(sum, input(n), sum, count);
-        if constexpr (!kSumsInOutput) store_chunk(sum, out + begin, count);
+        if constexpr (!kSumsInOutput) narrow(sum, out + begin, count);
       }
     });
   });

@@ -143,9 +143,13 @@ void eye_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<EyeAttrs>();
   switch_dtype(attrs.dtype, [&]<class T>(TypeTag<T>) {
     T* out = c.outputs[0].as<T>();
-    fill_elements(out, 0.0, attrs.rows * attrs.columns);
-    for (std::int64_t i = 0; i < std::min(attrs.rows, attrs.columns); ++i)
-      out[i * attrs.columns + i] = to_element<T>(1.0);
+    const std::int64_t rows = attrs.rows, columns = attrs.columns;
+    const std::int64_t grain = std::max<std::int64_t>(1, kElementwiseGrain / (columns + 1));
+    parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+      fill_elements(out + begin * columns, 0.0, (end - begin) * columns);
+      for (std::int64_t i = begin; i < std::min(end, columns); ++i)
+        out[i * columns + i] = to_element<T>(1.0);
+    });
   });
 }
 

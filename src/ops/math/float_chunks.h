@@ -87,16 +87,19 @@ void load_floats(const T* from, Compute<T>* to, std::int64_t count) {
     std::copy_n(from, count, to);
 }
 
-// out[i] = value(i) for i in [0, count). REQUIRES: count <= kFloatChunk if T is Half.
+// out[i] = value(i) for i in [0, count). value(i) may read out[i].
 template <class T, class Value>
 TANDEM_INLINED void write_floats(T* out, std::int64_t count, const Value& value) {
-  if constexpr (std::is_same_v<T, Half>) {
+  if constexpr (is_16_bit_floating<T>) {
     alignas(64) float wide[kFloatChunk];
-    for (std::int64_t i = 0; i < count; ++i) wide[i] = value(i);
-    narrow(wide, out, count);
+    for (std::int64_t begin = 0; begin < count; begin += kFloatChunk) {
+      const std::int64_t size = std::min(kFloatChunk, count - begin);
+      for (std::int64_t i = 0; i < size; ++i) wide[i] = value(begin + i);
+      narrow(wide, out + begin, size);
+    }
   } else {
 #pragma GCC ivdep
-    for (std::int64_t i = 0; i < count; ++i) out[i] = store_as<T>(value(i));
+    for (std::int64_t i = 0; i < count; ++i) out[i] = value(i);
   }
 }
 

@@ -111,9 +111,23 @@ TANDEM_MULTIVERSION void gradient_loop(const T* dy, const T* saved, T* dx, std::
   for (std::int64_t i = 0; i < count; ++i) dx[i] = A::gradient(dy[i], saved[i], alpha);
 }
 
+// Whether a 16-bit activation is computed on bits (ReluBits).
+template <class A, class T>
+inline constexpr bool is_on_bits = std::is_same_v<A, cpu::Relu>&& is_16_bit_floating<T>;
+template <class T>
+const std::uint16_t* bits_of(const T* x) {
+  return reinterpret_cast<const std::uint16_t*>(x);
+}
+template <class T>
+std::uint16_t* bits_of(T* x) {
+  return reinterpret_cast<std::uint16_t*>(x);
+}
+
 template <class A, class T>
 void value_range(const T* x, T* y, std::int64_t count, Compute<T> alpha) {
-  if constexpr (is_16_bit_floating<T>)
+  if constexpr (is_on_bits<A, T>)
+    value_loop<nn::ReluBits<T>>(bits_of(x), bits_of(y), count, std::uint16_t{0});
+  else if constexpr (is_16_bit_floating<T>)
     loop_on_floats(
         [alpha](const float* in, float* out, std::int64_t n) { value_loop<A>(in, out, n, alpha); },
         y, count, x);
@@ -123,7 +137,10 @@ void value_range(const T* x, T* y, std::int64_t count, Compute<T> alpha) {
 
 template <class A, class T>
 void gradient_range(const T* dy, const T* saved, T* dx, std::int64_t count, Compute<T> alpha) {
-  if constexpr (is_16_bit_floating<T>)
+  if constexpr (is_on_bits<A, T>)
+    gradient_loop<nn::ReluBits<T>>(bits_of(dy), bits_of(saved), bits_of(dx), count,
+                                   std::uint16_t{0});
+  else if constexpr (is_16_bit_floating<T>)
     loop_on_floats([alpha](const float* in, const float* kept, float* out,
                            std::int64_t n) { gradient_loop<A>(in, kept, out, n, alpha); },
                    dx, count, dy, saved);

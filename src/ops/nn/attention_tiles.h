@@ -12,6 +12,7 @@
 #include "core/multiversion.h"
 #include "core/parallel.h"
 #include "core/vector_math.h"
+#include "ops/math/float_chunks.h"
 #include "ops/math/gemm.h"
 #include "ops/math/rows.h"
 #include "ops/nn/attention.h"
@@ -70,8 +71,8 @@ constexpr std::int64_t tile_buffer(std::int64_t elements) {
 template <class T>
 TANDEM_MULTIVERSION void store_rows(const Compute<T>* from, Compute<T> factor, HeadRows<T> rows) {
   for (std::int64_t i = 0; i < rows.count; ++i)
-    for (std::int64_t j = 0; j < rows.depth; ++j)
-      rows.data[i * rows.stride + j] = store_as<T>(from[i * rows.depth + j] * factor);
+    write_floats(rows.data + i * rows.stride, rows.depth,
+                 [=](std::int64_t j) { return from[i * rows.depth + j] * factor; });
 }
 
 // c = a . b or c += a . b. For doubles, `spare` must have room for c.

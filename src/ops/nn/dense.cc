@@ -6,6 +6,7 @@
 #include "op/record.h"
 #include "ops/math/activation_math.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/float_chunks.h"
 #include "ops/math/matrix_product.h"
 #include "ops/nn/activation.h"
 #include "ops/nn/columns.h"
@@ -96,9 +97,9 @@ TANDEM_MULTIVERSION void bias_add_rows(const T* x, const T* bias, T* y, std::int
                                        std::int64_t columns) {
   using C = Compute<T>;
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j)
-      y[i * columns + j] =
-          store_as<T>(static_cast<C>(x[i * columns + j]) + static_cast<C>(bias[j]));
+    write_floats(y + i * columns, columns, [=](std::int64_t j) {
+      return static_cast<C>(x[i * columns + j]) + static_cast<C>(bias[j]);
+    });
 }
 
 void bias_add_kernel(KernelContext& c) {
