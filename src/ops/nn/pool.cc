@@ -104,8 +104,9 @@ TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, c
                                             const T* y, const T* dy,
                                             std::conditional_t<kTiles, T, Compute<T>>* dx) {
   using C = Compute<T>;
+  constexpr bool kRounds = kTiles && is_16_bit_floating<T>;
   alignas(64) C rest[kChunk];
-  alignas(64) C share[kChunk];
+  alignas(64) C shares[kRounds ? kChunk : 1];
   FloatReader<T> pixels, results;
   const std::int64_t channels = p.channels;
   if constexpr (!kTiles) std::fill_n(dx, p.h * p.w * channels, C(0));
@@ -122,17 +123,20 @@ TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, c
             const auto* pixel =
                 pixels.read(x + ((image * p.h + iy) * p.w + ix) * channels + start, count);
             auto* out = dx + (iy * p.w + ix) * channels + start;
+#pragma GCC ivdep
             for (std::int64_t c = 0; c < count; ++c) {
               const bool below = static_cast<C>(pixel[c]) < static_cast<C>(best[c]);
-              share[c] = below ? C(0) : rest[c];
+              const C share = below ? C(0) : rest[c];
               rest[c] = below ? rest[c] : C(0);
+              if constexpr (kRounds)
+                shares[c] = share;
+              else if constexpr (kTiles)
+                out[c] = share;
+              else
+                out[c] += share;
             }
-            if constexpr (kTiles) {
-              write_floats(out, count, [&](std::int64_t c) { return share[c]; });
-            } else {
-#pragma GCC ivdep
-              for (std::int64_t c = 0; c < count; ++c) out[c] += share[c];
-            }
+            if constexpr (kRounds)
+              write_floats(out, count, [&](std::int64_t c) { return shares[c]; });
           }
       }
     }
