@@ -70,8 +70,8 @@ class Channel {
   // ChannelOptions::largest_message, InvalidArgumentError for a limit that is not positive.
   virtual std::unique_ptr<Call> start(const std::string& method, Message request,
                                       const CallOptions& options) = 0;
-  // Memory of that many bytes from which start() sends an attachment that is all of it without a
-  // copy, to one call at a time. Null if there is none: for few bytes, and for other hosts.
+  // Memory of that many bytes. start() does not copy an attachment that is exactly this memory, in
+  // one call at a time. Null if there is none: for few bytes, and for servers on other hosts.
   virtual std::shared_ptr<std::byte> reserve(std::size_t) { return nullptr; }
   Message call(const std::string& method, Message request, const CallOptions& options) {
     return start(method, std::move(request), options)->wait();

@@ -44,11 +44,11 @@ class Area : public std::enable_shared_from_this<Area> {
   Area& operator=(const Area&) = delete;
 
   const std::string& name() const { return segment_->name(); }
-  // Memory of which put() makes a block without a copy, if it is given all of it. Null if there is
-  // no room. REQUIRES: the area belongs to a shared_ptr.
+  // Memory within a block, which put() does not copy if it gets all of it. Null if there is no
+  // room. REQUIRES: the area belongs to a shared_ptr.
   std::shared_ptr<std::byte> reserve(std::size_t bytes);
-  // Puts the bytes into a block, by a copy unless they are reserved and not with a receiver.
-  // Nothing if there is no room.
+  // Copies the bytes into a block, unless they are reserved memory that no receiver has. Nothing if
+  // there is no room.
   std::optional<BlockPlace> put(std::span<const std::byte> bytes, const Delivery& delivery);
   // Takes back a block that no receiver has taken; otherwise does nothing.
   void revoke(const BlockPlace& place);
