@@ -1,8 +1,6 @@
 #include "ops/nn/pool.h"
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 
 #include "core/multiversion.h"
 #include "core/parallel.h"
@@ -105,8 +103,7 @@ TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, c
                                             std::conditional_t<kTiles, T, Compute<T>>* dx) {
   using C = Compute<T>;
   constexpr bool kRounds = kTiles && is_16_bit_floating<T>;
-  alignas(64) C rest[kChunk];
-  alignas(64) C shares[kRounds ? kChunk : 1];
+  alignas(64) C rest[kChunk], shares[kRounds ? kChunk : 1];
   FloatReader<T> pixels, results;
   const std::int64_t channels = p.channels;
   if constexpr (!kTiles) std::fill_n(dx, p.h * p.w * channels, C(0));
