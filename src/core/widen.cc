@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/bfloat16_step.h"
 #include "core/multiversion.h"
 
 #if defined(__x86_64__)
@@ -73,28 +74,13 @@ __attribute__((target("avx512f,avx512bw"))) inline void narrow_step_32(const flo
 }
 TANDEM_CONVERSION(narrow_32, "avx512f,avx512bw", float, BFloat16, 32, narrow_step_32)
 
-// By the instruction for BFloat16. It would round subnormal numbers to 0.
-#define TANDEM_NARROW_BFLOAT16_ISA "avx512f,avx512bw,avx512dq,avx512bf16"
-__attribute__((target(TANDEM_NARROW_BFLOAT16_ISA))) inline void narrow_step_bfloat16(const float* x,
-                                                                                     BFloat16* y) {
-  constexpr int kSubnormal = 0x20;
-  const __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
-  const int subnormal =
-      _mm512_fpclass_ps_mask(low, kSubnormal) | _mm512_fpclass_ps_mask(high, kSubnormal);
-  if (subnormal != 0) [[unlikely]]
-    return narrow_step_32(x, y);
-  _mm512_storeu_si512(y, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
-}
-TANDEM_CONVERSION(narrow_bfloat16, TANDEM_NARROW_BFLOAT16_ISA, float, BFloat16, 32,
-                  narrow_step_bfloat16)
+TANDEM_CONVERSION(narrow_in_registers, TANDEM_BFLOAT16_ISA, float, BFloat16, 32, narrow_step)
 
 using NarrowBFloat16 = void (*)(const float* from, BFloat16* to, std::int64_t count);
 NarrowBFloat16 fastest_narrow() {
-  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw"))
-    return convert<float, BFloat16>;
-  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bf16"))
-    return narrow_bfloat16;
-  return narrow_32;
+  if (has_bfloat16_instructions()) return narrow_in_registers;
+  const bool vectors = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+  return vectors ? narrow_32 : convert<float, BFloat16>;
 }
 
 // How many numbers an instruction converts; 0 if there is none. Processors with AVX2 have F16C, for
@@ -108,6 +94,19 @@ int numbers_per_instruction() {
 #endif
 
 }  // namespace
+
+#if defined(__x86_64__)
+bool has_bfloat16_instructions() {
+  // The parts of x86-64-v4 that a processor or a virtual machine could lack; clang 14 cannot ask for
+  // the whole.
+  static const bool supported =
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
+  return supported;
+}
+void narrow_32_exactly(const float* from, BFloat16* to) { narrow_32(from, to, 32); }
+#endif
 
 void widen(const Half* from, float* to, std::int64_t count) {
 #if defined(__x86_64__)

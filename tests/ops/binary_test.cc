@@ -282,6 +282,30 @@ TEST(Binary, LargeTensorsAreTheSameForAnyNumberOfThreads) {
   }
 }
 
+// For lengths around those of vectors, and for products that are subnormal, zero, infinite or NaN.
+TEST(Binary, SixteenBitResultsAreRoundedOnce) {
+  const std::vector<double> specials = {1e-20, -3e-20, 1e-38, -2e-39, 0.0,  -0.0,     1.0,
+                                        -1.5,  3.14,   1e20,  -3e38,  1e30, INFINITY, NAN};
+  for (const DType dtype : {bfloat16, float16})
+    for (std::int64_t count = 1; count <= 100; ++count) {
+      std::vector<double> left, right;
+      for (std::int64_t i = 0; i < count; ++i) {
+        left.push_back(specials[static_cast<std::size_t>(i * 5 + count) % specials.size()]);
+        right.push_back(specials[static_cast<std::size_t>(i * 3) % specials.size()]);
+      }
+      const Tensor a = cast(constant(left, {.dtype = float32}), dtype);
+      const Tensor b = cast(constant(right, {.dtype = float32}), dtype);
+      const Tensor expected = cast(cast(a, float32) * cast(b, float32), dtype);
+      const auto results = values_of(a * b), values = values_of(expected);
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        if (std::isnan(values[i]))
+          ASSERT_TRUE(std::isnan(results[i])) << left[i] << " * " << right[i];
+        else
+          ASSERT_EQ(results[i], values[i]) << left[i] << " * " << right[i];
+      }
+    }
+}
+
 TEST(AddN, SumsInOrderInEveryDtype) {
   for (DType dtype : {float32, float64, float16, bfloat16, int32, int64, uint8}) {
     std::vector<Tensor> tensors;

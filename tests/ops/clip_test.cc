@@ -73,5 +73,17 @@ TEST(Clip, NormsOfSixteenBitTensorsDoNotOverflow) {
   testing::expect_tensor(clip_by_norm(x, 1000.0), float16, {4}, std::vector<double>(4, 500.0));
 }
 
+TEST(Clip, SixteenBitGradientsAreThoseOfFloat32) {
+  const Tensor x = random_tensor(Shape({40}), 1, -2, 2, bfloat16);
+  const auto gradient = [](const Tensor& at) {
+    GradientTape tape;
+    tape.watch(at);
+    return tape.gradient(reduce_sum(cast(square(clip_by_norm(at, 1.0)), float32)), at);
+  };
+  const Tensor mine = gradient(x), wide = gradient(cast(x, float32));
+  EXPECT_EQ(mine.dtype(), bfloat16);
+  testing::expect_tensor(cast(mine, float32), float32, Shape({40}), values_of(wide), 1e-2);
+}
+
 }  // namespace
 }  // namespace tandem

@@ -37,6 +37,8 @@ const std::vector<Case>& cases() {
       {{2, 5, 5, 1}, {.window = 3, .strides = 1, .padding = kSame}, {2, 5, 5, 1}},
       {{1, 6, 7, 2}, {.window = {2, 3}, .strides = nn::Pair(1, 2)}, {1, 5, 3, 2}},
       {{1, 7, 7, 2}, {.window = 2, .strides = 3}, {1, 2, 2, 2}},  // gaps between windows
+      {{1, 4, 7, 3}, {.window = {2, 7}, .strides = nn::Pair(1, 1)}, {1, 3, 1, 3}},
+      {{1, 7, 9, 35}, {.window = 5, .strides = 2, .padding = kSame}, {1, 4, 5, 35}},
       {{1, 4, 4, 300}, {}, {1, 2, 2, 300}}};
   return all;
 }

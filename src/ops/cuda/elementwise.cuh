@@ -1,4 +1,4 @@
-// Element-wise kernels with one or two operands. An operation is a type whose objects are called on
+// Element-wise kernels with one to three operands. An operation is a type whose objects are called on
 // the GPU with elements in their compute type.
 #pragma once
 
@@ -79,6 +79,33 @@ void binary_on(KernelContext& c, const Op& op = {}) {
     launch(c, {.blocks = blocks_for(size)}, binary_strided<T, Out, Op>, a.as<const T>(),
            b.as<const T>(), y, strides, size, op);
   }
+}
+
+template <class T, class Op>
+__global__ void __launch_bounds__(kThreads)
+    ternary_elements(const T* a, const T* b, const T* c, T* y, std::int64_t size, Op op) {
+  constexpr int kCount = kPackOf<T, T>;
+  const MyPack<kCount> mine(size);
+  if (mine.count == 0) return;
+  const auto first = load_pack<kCount>(a, mine.begin, mine.count);
+  const auto second = load_pack<kCount>(b, mine.begin, mine.count);
+  const auto third = load_pack<kCount>(c, mine.begin, mine.count);
+  Pack<T, kCount> out;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    out.at[i] = store_as<T>(op(load_as(first.at[i]), load_as(second.at[i]), load_as(third.at[i])));
+  store_pack(y, mine.begin, mine.count, out);
+}
+
+// The context's three inputs and its result have one shape and dtype.
+template <class Op, class T>
+void ternary_on(KernelContext& c, const Op& op = {}) {
+  const std::int64_t size = c.outputs[0].size();
+  if (size == 0) return;
+  constexpr int kCount = kPackOf<T, T>;
+  launch(c, {.blocks = blocks_for((size + kCount - 1) / kCount)}, ternary_elements<T, Op>,
+         c.inputs[0].as<const T>(), c.inputs[1].as<const T>(), c.inputs[2].as<const T>(),
+         c.outputs[0].as<T>(), size, op);
 }
 
 }  // namespace tandem::cuda

@@ -27,6 +27,17 @@ struct AccumulatorType<Op, C> {
 template <class Op, class T>
 using AccumulatorOf = typename AccumulatorType<Op, ComputeOf<T>>::type;
 
+// The type of the result: T, or the compute type where Op::kWideResult.
+template <class Op, class T>
+struct ResultType {
+  using type = T;
+};
+template <class Op, class T>
+requires requires { Op::kWideResult; }
+struct ResultType<Op, T> {
+  using type = ComputeOf<T>;
+};
+
 // An element of the tensor, or a partial result of an earlier pass.
 template <class Op, class T, class In>
 __device__ __forceinline__ AccumulatorOf<Op, T> accumulated(const Op& op, const ReducePass& pass,
@@ -46,10 +57,11 @@ __device__ __forceinline__ AccumulatorOf<Op, T> accumulated(const Op& op, const 
 template <class Op, class T>
 __device__ void store_reduced(const Op& op, const ReducePass& pass, void* out, std::int64_t at,
                               const AccumulatorOf<Op, T>& value) {
+  using Result = typename ResultType<Op, T>::type;
   if (!pass.last)
     static_cast<AccumulatorOf<Op, T>*>(out)[at] = value;
   else if constexpr (std::is_same_v<AccumulatorOf<Op, T>, ComputeOf<T>>)
-    static_cast<T*>(out)[at] = store_as<T>(op.finish(value, pass.reduced));
+    static_cast<Result*>(out)[at] = store_as<Result>(op.finish(value, pass.reduced));
   else
     op.store(at, value);
 }
@@ -126,7 +138,8 @@ void launch_pass(KernelContext& c, const ReducePass& pass, const void* x, void* 
   }
 }
 
-// Reduces `x` over the axes of `mask` (bit i for axis i) into `out`. T is the type of both.
+// Reduces `x` over the axes of `mask` (bit i for axis i) into `out`. T is the type of
+// the elements.
 template <class T, class Op>
 void reduce_on(KernelContext& c, const TensorView& x, std::uint32_t mask, const TensorView& out,
                const Op& op = {}) {

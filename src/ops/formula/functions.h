@@ -172,6 +172,13 @@ struct SigmoidCrossEntropy {
     return (x < C(0) ? C(0) : x) - x * z + prim::log1p(prim::exp(-prim::fabs(x)));
   }
 };
+// The gradient by x, for the gradient g of the loss.
+struct SigmoidCrossEntropyGrad {
+  template <class C>
+  TANDEM_DEVICE C operator()(C g, C x, C z) const {
+    return g * (prim::sigmoid(x) - z);
+  }
+};
 
 #define TANDEM_COMPARISON(Name, expression)         \
   struct Name {                                     \

@@ -42,6 +42,8 @@ struct Mean : Sum {
   }
 };
 struct EuclideanNorm : Sum {
+  // The result has the compute type.
+  static constexpr bool kWideResult = true;
   template <class C>
   TANDEM_DEVICE static C load(C x) {
     return x * x;

@@ -43,7 +43,7 @@ struct ReluBits {
 
 template <class T, class F>
 [[gnu::always_inline]] inline void replace_each(T* y, std::int64_t count, const F& f) {
-  write_floats(y, count, [=](std::int64_t i) { return f(static_cast<Compute<T>>(y[i])); });
+  write_elements(y, count, [=](std::int64_t i) { return f(static_cast<Compute<T>>(y[i])); });
 }
 
 template <class T>

@@ -71,45 +71,35 @@ void run_binary_with_number(KernelContext& c, const BinaryLoops& loops, const vo
 
 namespace binary_detail {
 
-// The loops. Output element i depends only on input elements i, so `out` may be `a` (GCC ivdep).
-// Static, because the resolver of its versions would otherwise be an exported symbol.
-template <class Op, class T, class Out>
-TANDEM_MULTIVERSION static void plain_loop(const T* a, const T* b, Out* out, std::int64_t count) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<Out>(Op()(a[i], b[i]));
-}
-template <class Op, class T, class Out>
-TANDEM_MULTIVERSION static void plain_loop(const T* a, T b, Out* out, std::int64_t count) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<Out>(Op()(a[i], b));
-}
-template <class Op, class T, class Out>
-TANDEM_MULTIVERSION static void plain_loop(T a, const T* b, Out* out, std::int64_t count) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<Out>(Op()(a, b[i]));
+// Output element i depends only on input elements i, so `out` may be `a`. Static, because the
+// resolver of its versions would otherwise be an exported symbol.
+template <class Op, class A, class B, class Out>
+TANDEM_MULTIVERSION static void plain_loop(A a, B b, Out* out, std::int64_t count) {
+  write_elements(out, count,
+                 [=](std::int64_t i) { return Op()(element_of(a, i), element_of(b, i)); });
 }
 
 // Pointers are tensors; the others are numbers.
 template <class Op, class A, class B, class Out>
 void loop(A a, B b, Out* out, std::int64_t count) {
-  using T = std::remove_cv_t<std::remove_pointer_t<A>>;
+  using T = std::remove_cv_t<std::remove_pointer_t<std::conditional_t<std::is_pointer_v<A>, A, B>>>;
   constexpr bool kTensors = std::is_pointer_v<A> && std::is_pointer_v<B>;
   constexpr bool kRange = has_float_range<Op, T>;
   if constexpr (kTensors && kRange) {
     loop_in_range<Op>(
-        [](const T* x, const T* y, Out* z, std::int64_t n) { plain_loop<Op, T>(x, y, z, n); }, out,
+        [](const T* x, const T* y, Out* z, std::int64_t n) { plain_loop<Op>(x, y, z, n); }, out,
         count, a, b);
   } else if constexpr (kTensors || !(kRange || needs_tensors<Op>)) {
-    plain_loop<Op, T>(a, b, out, count);
+    plain_loop<Op>(a, b, out, count);
   } else {
     alignas(64) T numbers[kFloatChunk];
     for (std::int64_t begin = 0; begin < count; begin += kFloatChunk) {
       const std::int64_t size = std::min(kFloatChunk, count - begin);
       if constexpr (std::is_pointer_v<A>) {
-        if (begin == 0) std::fill_n(numbers, size, b);
+        if (begin == 0) std::fill_n(numbers, size, static_cast<T>(b));
         loop<Op, const T*, const T*>(a + begin, numbers, out + begin, size);
       } else {
-        if (begin == 0) std::fill_n(numbers, size, a);
+        if (begin == 0) std::fill_n(numbers, size, static_cast<T>(a));
         loop<Op, const T*, const T*>(numbers, b + begin, out + begin, size);
       }
     }
@@ -120,7 +110,7 @@ template <class Op, class T, class Out>
 void tensor_tensor(const void* left, const void* right, void* result, std::int64_t count) {
   const T *a = static_cast<const T*>(left), *b = static_cast<const T*>(right);
   Out* out = static_cast<Out*>(result);
-  if constexpr (is_16_bit_floating<T>)
+  if constexpr (needs_chunks<Op, T>)
     loop_on_floats(
         [](const float* x, const float* y, auto* z, std::int64_t n) { loop<Op>(x, y, z, n); }, out,
         count, a, b);
@@ -133,7 +123,7 @@ void tensor_number(const void* left, const void* right, void* result, std::int64
   const T* a = static_cast<const T*>(left);
   const auto b = static_cast<Compute<T>>(*static_cast<const T*>(right));
   Out* out = static_cast<Out*>(result);
-  if constexpr (is_16_bit_floating<T>)
+  if constexpr (needs_chunks<Op, T>)
     loop_on_floats([b](const float* x, auto* z, std::int64_t n) { loop<Op>(x, b, z, n); }, out,
                    count, a);
   else
@@ -145,7 +135,7 @@ void number_tensor(const void* left, const void* right, void* result, std::int64
   const auto a = static_cast<Compute<T>>(*static_cast<const T*>(left));
   const T* b = static_cast<const T*>(right);
   Out* out = static_cast<Out*>(result);
-  if constexpr (is_16_bit_floating<T>)
+  if constexpr (needs_chunks<Op, T>)
     loop_on_floats([a](const float* y, auto* z, std::int64_t n) { loop<Op>(a, y, z, n); }, out,
                    count, b);
   else

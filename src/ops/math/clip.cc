@@ -26,15 +26,17 @@ void infer_clip(InferContext& c) {
   c.add_output(c.dtype(0), c.shape(0));
 }
 
-template <class C>
-TANDEM_MULTIVERSION void plain_clip(const C* x, C low, C high, C* out, std::int64_t count) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) out[i] = cpu::AtMost()(cpu::AtLeast()(x[i], low), high);
+template <class T>
+TANDEM_MULTIVERSION void plain_clip(const T* x, Compute<T> low, Compute<T> high, T* out,
+                                    std::int64_t count) {
+  write_elements(out, count, [=](std::int64_t i) {
+    return cpu::AtMost()(cpu::AtLeast()(element_of(x, i), low), high);
+  });
 }
 
 template <class T>
 void clip_loop(const T* x, Compute<T> low, Compute<T> high, T* out, std::int64_t count) {
-  if constexpr (is_16_bit_floating<T>)
+  if constexpr (std::is_same_v<T, Half>)
     loop_on_floats([=](const float* in, float* result,
                        std::int64_t n) { plain_clip(in, low, high, result, n); },
                    out, count, x);

@@ -52,7 +52,7 @@ TANDEM_MULTIVERSION void sum_columns(const T* x, T* out, std::int64_t rows, std:
   for (std::int64_t row = 0; row < rows; ++row, x += step, out += step) {
     const auto* from = reader.read(x, count);
     for (std::int64_t i = 0; i < count; ++i) sums[i] = cpu::Add()(sums[i], static_cast<C>(from[i]));
-    write_floats(out, count, [&](std::int64_t i) { return sums[i]; });
+    write_elements(out, count, [&](std::int64_t i) { return sums[i]; });
   }
 }
 

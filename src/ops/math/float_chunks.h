@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/bfloat16_step.h"
+#include "core/multiversion.h"
 #include "core/vector_math.h"
 #include "core/widen.h"
 #include "ops/formula/functions.h"
@@ -17,14 +19,17 @@ namespace tandem {
 
 // The number of elements per chunk: the converted operands stay in the first-level cache.
 inline constexpr std::int64_t kFloatChunk = 512;
+// The same for loops over arrays that may be larger than the caches. Memory is read and written in
+// turns with the arithmetic, and longer turns would wait for it.
+inline constexpr std::int64_t kStreamChunk = 128;
 
 // Runs `loop(inputs as float..., result, count)` over chunks of 16-bit elements. The result is
 // float, or bool if `out` is. It may overwrite an input.
 template <class Loop, class Out, class... In>
 void loop_on_floats(const Loop& loop, Out* out, std::int64_t count, const In*... inputs) {
-  alignas(64) float wide[sizeof...(In)][kFloatChunk];
-  for (std::int64_t begin = 0; begin < count; begin += kFloatChunk) {
-    const std::int64_t size = std::min(kFloatChunk, count - begin);
+  alignas(64) float wide[sizeof...(In)][kStreamChunk];
+  for (std::int64_t begin = 0; begin < count; begin += kStreamChunk) {
+    const std::int64_t size = std::min(kStreamChunk, count - begin);
     int n = 0;
     (widen(inputs + begin, wide[n++], size), ...);
     const auto run = [&](auto* result) {
@@ -87,21 +92,65 @@ void load_floats(const T* from, Compute<T>* to, std::int64_t count) {
     std::copy_n(from, count, to);
 }
 
-// out[i] = value(i) for i in [0, count). value(i) may read out[i].
-template <class T, class Value>
-TANDEM_INLINED void write_floats(T* out, std::int64_t count, const Value& value) {
-  if constexpr (is_16_bit_floating<T>) {
-    alignas(64) float wide[kFloatChunk];
-    for (std::int64_t begin = 0; begin < count; begin += kFloatChunk) {
-      const std::int64_t size = std::min(kFloatChunk, count - begin);
-      for (std::int64_t i = 0; i < size; ++i) wide[i] = value(begin + i);
-      narrow(wide, out + begin, size);
+#if defined(__x86_64__)
+// As write_rows(). REQUIRES: has_bfloat16_instructions()
+template <class Value>
+__attribute__((target(TANDEM_BFLOAT16_ISA))) void write_in_registers(BFloat16* out,
+                                                                     std::int64_t count,
+                                                                     std::int64_t width,
+                                                                     Value value) {
+  alignas(64) float wide[32];  // in registers: GCC unrolls the loops over it
+  for (std::int64_t row = 0; row < count; row += width) {
+    const std::int64_t length = std::min(width, count - row);
+    std::int64_t j = 0;
+    for (; j + 32 <= length; j += 32) {
+      for (int i = 0; i < 32; ++i) wide[i] = value(row + j + i, j + i);
+      narrow_step(wide, out + row + j);
     }
-  } else {
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < count; ++i) out[i] = value(i);
+    if (j == length) continue;
+    for (std::int64_t i = j; i < length; ++i) wide[i - j] = value(row + i, i);
+    narrow(wide, out + row + j, length - j);
   }
 }
+#endif
+
+// out[i] = value(i, j) for i in [0, count), in rows of `width`, of which i is element j. value(i, j)
+// may read out[i].
+template <class T, class Value>
+TANDEM_INLINED void write_rows(T* out, std::int64_t count, std::int64_t width, const Value& value) {
+#if defined(__x86_64__)
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (has_bfloat16_instructions()) return write_in_registers(out, count, width, value);
+#endif
+  for (std::int64_t row = 0; row < count; row += width) {
+    const std::int64_t length = std::min(width, count - row);
+    if constexpr (is_16_bit_floating<T>) {
+      alignas(64) float wide[kStreamChunk];
+      for (std::int64_t j = 0; j < length; j += kStreamChunk) {
+        const std::int64_t size = std::min(kStreamChunk, length - j);
+        for (std::int64_t i = 0; i < size; ++i) wide[i] = value(row + j + i, j + i);
+        narrow(wide, out + row + j, size);
+      }
+    } else {
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < length; ++j) out[row + j] = static_cast<T>(value(row + j, j));
+    }
+  }
+}
+
+// out[i] = value(i) for i in [0, count). value(i) may read out[i].
+template <class T, class Value>
+TANDEM_INLINED void write_elements(T* out, std::int64_t count, const Value& value) {
+  write_rows(out, count, count, [value](std::int64_t i, std::int64_t) { return value(i); });
+}
+
+// Element i of an operand, which is an array or a number.
+template <class T>
+TANDEM_INLINED Compute<T> element_of(const T* x, std::int64_t i) {
+  return static_cast<Compute<T>>(x[i]);
+}
+template <class T>
+requires std::is_arithmetic_v<T> TANDEM_INLINED T element_of(T x, std::int64_t) { return x; }
 
 // Specialised for formulas that change only the sign: the same on the bits of 16-bit numbers.
 template <class Op>
@@ -158,6 +207,12 @@ concept FormulaWithRange = requires {
 };
 template <class Op, class T>
 inline constexpr bool has_float_range = std::is_same_v<T, float>&& FormulaWithRange<Op>;
+
+// Whether the loops of a formula convert chunks of elements to float first. Loops convert BFloat16
+// elements themselves.
+template <class Op, class T>
+inline constexpr bool needs_chunks = std::is_same_v<T, Half> ||
+                                     (std::is_same_v<T, BFloat16> && FormulaWithRange<Op>);
 
 // Formulas whose loops do not vectorise if an operand is a number, because GCC moves conditions on
 // the number out of the loop.

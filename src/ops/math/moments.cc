@@ -13,6 +13,8 @@ namespace {
 
 Tensor widened(const Tensor& x) { return cast(x, wide_dtype(x.dtype())); }
 
+Tensor wide_norm(const Tensor& x) { return run(kEuclideanNorm, {&x}, ReduceAttrs::of({})); }
+
 Tensor wide_variance(const Tensor& x, const ReduceOptions& options) {
   const Tensor* input = &x;
   return run_op(kVariance, {&input, 1}, ReduceAttrs::of(options))[0];
@@ -49,7 +51,7 @@ Tensor global_norm(TensorList tensors) {
   std::vector<Tensor> norms;
   norms.reserve(tensors.size());
   for (const Tensor& tensor : tensors)
-    if (tensor.defined()) norms.push_back(cast(norm(widened(tensor)), dtype));
+    if (tensor.defined()) norms.push_back(cast(wide_norm(tensor), dtype));
   if (norms.empty())
     fail<InvalidArgumentError>("[global_norm] expected at least one defined tensor, got none");
   return norms.size() == 1 ? norms[0] : norm(stack(norms));
@@ -59,8 +61,7 @@ namespace {
 
 // x * clip_norm / max(norm, clip_norm), rounded to x's dtype once.
 Tensor scaled_down(const Tensor& x, const Tensor& norm, double clip_norm) {
-  const Tensor wide = widened(x);
-  return cast(wide * cast(clip_norm / maximum(norm, clip_norm), wide.dtype()), x.dtype());
+  return scaled(x, cast(clip_norm / maximum(norm, clip_norm), wide_dtype(x.dtype())));
 }
 
 }  // namespace
@@ -68,7 +69,7 @@ Tensor scaled_down(const Tensor& x, const Tensor& norm, double clip_norm) {
 Tensor clip_by_norm(const Tensor& x, double clip_norm) {
   if (!(clip_norm > 0.0))
     fail<InvalidArgumentError>("[clip_by_norm] expected a clip_norm above 0, got {}", clip_norm);
-  return scaled_down(x, norm(widened(x)), clip_norm);
+  return scaled_down(x, wide_norm(x), clip_norm);
 }
 
 ClippedTensors clip_by_global_norm(TensorList tensors, double clip_norm) {

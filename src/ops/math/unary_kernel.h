@@ -23,12 +23,11 @@ void infer_unary(InferContext& c) {
 
 namespace unary_detail {
 
-// `out` may be `x` (GCC ivdep). Static, because the resolver of its versions would otherwise be an
-// exported symbol.
+// `out` may be `x`. Static, because the resolver of its versions would otherwise be an exported
+// symbol.
 template <class Op, class T, class Out>
 TANDEM_MULTIVERSION static void plain_loop(const T* x, Out* out, std::int64_t count) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<Out>(Op()(x[i]));
+  write_elements(out, count, [=](std::int64_t i) { return Op()(element_of(x, i)); });
 }
 
 template <class Op, class T, class Out>
@@ -38,7 +37,7 @@ void loop(const T* x, Out* out, std::int64_t count) {
                                           reinterpret_cast<std::uint16_t*>(out), count);
   else if constexpr (std::is_same_v<T, bool>)  // GCC does not vectorise the negation of bools
     plain_loop<Op>(reinterpret_cast<const std::uint8_t*>(x), out, count);
-  else if constexpr (is_16_bit_floating<T>)
+  else if constexpr (needs_chunks<Op, T>)
     loop_on_floats(
         [](const float* wide, auto* result, std::int64_t n) { loop<Op>(wide, result, n); }, out,
         count, x);

@@ -13,6 +13,7 @@
 #include "ops/math/rows.h"
 #include "runtime/dispatch.h"
 #include "tandem/array.h"
+#include "tandem/creation.h"
 #include "tandem/math.h"
 
 namespace tandem {
@@ -204,8 +205,9 @@ TANDEM_MULTIVERSION void distances(const T* x, const Compute<T>* mean, const Com
   for_float_chunks<T>(count, [&](std::int64_t begin, std::int64_t size) {
     const auto* from = reader.read(x + begin, size);
     const C *means = mean + begin, *scales = scale + begin;
-    write_floats(y + begin, size,
-                 [=](std::int64_t i) { return (static_cast<C>(from[i]) - means[i]) * scales[i]; });
+    write_elements(y + begin, size, [=](std::int64_t i) {
+      return (static_cast<C>(from[i]) - means[i]) * scales[i];
+    });
   });
 }
 
@@ -216,8 +218,8 @@ TANDEM_MULTIVERSION void distances(const T* x, Compute<T> mean, Compute<T> scale
   FloatReader<T> reader;
   for_float_chunks<T>(count, [&](std::int64_t begin, std::int64_t size) {
     const auto* from = reader.read(x + begin, size);
-    write_floats(y + begin, size,
-                 [=](std::int64_t i) { return (static_cast<C>(from[i]) - mean) * scale; });
+    write_elements(y + begin, size,
+                   [=](std::int64_t i) { return (static_cast<C>(from[i]) - mean) * scale; });
   });
 }
 
@@ -244,10 +246,10 @@ void scaled_distance_kernel(KernelContext& c) {
 void scaled_distance_gradient(GradContext& c) {
   const DType wide = c.input_spec(1).dtype;
   const Shape& statistics = c.input_spec(1).shape;
+  if (c.needs_grad(0)) c.set_grad(0, scaled(c.grad(), c.input(2)));
+  if (!c.needs_grad(1) && !c.needs_grad(2)) return;
   const Tensor dy = cast(c.grad(), wide);
-  const Tensor slope = dy * c.input(2);
-  if (c.needs_grad(0)) c.set_grad(0, cast(slope, c.input_spec(0).dtype));
-  if (c.needs_grad(1)) c.set_grad(1, negative(sum_to_shape(slope, statistics)));
+  if (c.needs_grad(1)) c.set_grad(1, negative(sum_to_shape(dy * c.input(2), statistics)));
   if (c.needs_grad(2))
     c.set_grad(2, sum_to_shape(dy * (cast(c.input(0), wide) - c.input(1)), statistics));
 }
@@ -269,6 +271,10 @@ const OpDef kScaledDistance = {.name = "ScaledDistance",
 
 Tensor scaled_distance(const Tensor& x, const Tensor& mean, const Tensor& scale) {
   return run(kScaledDistance, {&x, &mean, &scale});
+}
+
+Tensor scaled(const Tensor& x, const Tensor& scale) {
+  return x.dtype() == scale.dtype() ? x * scale : scaled_distance(x, zeros_like(scale), scale);
 }
 
 }  // namespace tandem

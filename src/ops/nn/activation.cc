@@ -99,16 +99,16 @@ struct Details<cpu::GeluTanh> {
 // Results may overwrite the first operand (kInPlace), element by element (GCC ivdep).
 
 template <class A, class T>
-TANDEM_MULTIVERSION void value_loop(const T* x, T* y, std::int64_t count, T alpha) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) y[i] = A::value(x[i], alpha);
+TANDEM_MULTIVERSION void value_loop(const T* x, T* y, std::int64_t count, Compute<T> alpha) {
+  write_elements(y, count, [=](std::int64_t i) { return A::value(element_of(x, i), alpha); });
 }
 
 template <class A, class T>
 TANDEM_MULTIVERSION void gradient_loop(const T* dy, const T* saved, T* dx, std::int64_t count,
-                                       T alpha) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) dx[i] = A::gradient(dy[i], saved[i], alpha);
+                                       Compute<T> alpha) {
+  write_elements(dx, count, [=](std::int64_t i) {
+    return A::gradient(element_of(dy, i), element_of(saved, i), alpha);
+  });
 }
 
 // Whether a 16-bit activation is computed on bits (ReluBits).
@@ -127,7 +127,7 @@ template <class A, class T>
 void value_range(const T* x, T* y, std::int64_t count, Compute<T> alpha) {
   if constexpr (is_on_bits<A, T>)
     value_loop<nn::ReluBits<T>>(bits_of(x), bits_of(y), count, std::uint16_t{0});
-  else if constexpr (is_16_bit_floating<T>)
+  else if constexpr (std::is_same_v<T, Half>)
     loop_on_floats(
         [alpha](const float* in, float* out, std::int64_t n) { value_loop<A>(in, out, n, alpha); },
         y, count, x);
@@ -140,7 +140,7 @@ void gradient_range(const T* dy, const T* saved, T* dx, std::int64_t count, Comp
   if constexpr (is_on_bits<A, T>)
     gradient_loop<nn::ReluBits<T>>(bits_of(dy), bits_of(saved), bits_of(dx), count,
                                    std::uint16_t{0});
-  else if constexpr (is_16_bit_floating<T>)
+  else if constexpr (std::is_same_v<T, Half>)
     loop_on_floats([alpha](const float* in, const float* kept, float* out,
                            std::int64_t n) { gradient_loop<A>(in, kept, out, n, alpha); },
                    dx, count, dy, saved);

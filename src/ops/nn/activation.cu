@@ -38,6 +38,10 @@ void sigmoid_cross_entropy_kernel(KernelContext& c) {
   switch_floating(c.inputs[0].dtype,
                   [&]<class T>(Type<T>) { binary_on<SigmoidCrossEntropy, T>(c); });
 }
+void sigmoid_cross_entropy_grad_kernel(KernelContext& c) {
+  switch_floating(c.inputs[0].dtype,
+                  [&]<class T>(Type<T>) { ternary_on<SigmoidCrossEntropyGrad, T>(c); });
+}
 
 }  // namespace
 
@@ -61,7 +65,8 @@ KernelList activation_kernels() {
       {"GeluGrad", on_gpu<gradient_kernel<Gelu>>},
       {"GeluTanh", on_gpu<value_kernel<GeluTanh>>},
       {"GeluTanhGrad", on_gpu<gradient_kernel<GeluTanh>>},
-      {"SigmoidCrossEntropyWithLogits", on_gpu<sigmoid_cross_entropy_kernel>}};
+      {"SigmoidCrossEntropyWithLogits", on_gpu<sigmoid_cross_entropy_kernel>},
+      {"SigmoidCrossEntropyWithLogitsGrad", on_gpu<sigmoid_cross_entropy_grad_kernel>}};
   return kernels;
 }
 

@@ -71,8 +71,8 @@ constexpr std::int64_t tile_buffer(std::int64_t elements) {
 template <class T>
 TANDEM_MULTIVERSION void store_rows(const Compute<T>* from, Compute<T> factor, HeadRows<T> rows) {
   for (std::int64_t i = 0; i < rows.count; ++i)
-    write_floats(rows.data + i * rows.stride, rows.depth,
-                 [=](std::int64_t j) { return from[i * rows.depth + j] * factor; });
+    write_elements(rows.data + i * rows.stride, rows.depth,
+                   [=](std::int64_t j) { return from[i * rows.depth + j] * factor; });
 }
 
 // c = a . b or c += a . b. For doubles, `spare` must have room for c.

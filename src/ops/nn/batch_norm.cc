@@ -94,12 +94,9 @@ TANDEM_MULTIVERSION void normalise_range(const T* x, T* y, std::int64_t count, s
                                          const Compute<T>* mean, const Compute<T>* scale,
                                          const Compute<T>* shift) {
   using C = Compute<T>;
-  for (std::int64_t i = 0; i < count; i += width) {
-    const std::int64_t length = std::min(width, count - i);
-    write_floats(y + i, length, [=](std::int64_t j) {
-      return (static_cast<C>(x[i + j]) - mean[j]) * scale[j] + shift[j];
-    });
-  }
+  write_rows(y, count, width, [=](std::int64_t i, std::int64_t j) {
+    return (static_cast<C>(x[i]) - mean[j]) * scale[j] + shift[j];
+  });
 }
 
 // Normalises the whole tensor by the given moments, which are in double.
@@ -247,13 +244,10 @@ TANDEM_MULTIVERSION void gradient_range(const T* dy, const T* x, T* dx, std::int
                                         const Compute<T>* scale, const Compute<T>* slope,
                                         const Compute<T>* shift) {
   using C = Compute<T>;
-  for (std::int64_t i = 0; i < count; i += width) {
-    const std::int64_t length = std::min(width, count - i);
-    write_floats(dx + i, length, [=](std::int64_t j) {
-      return static_cast<C>(dy[i + j]) * scale[j] +
-             (static_cast<C>(x[i + j]) - mean[j]) * slope[j] + shift[j];
-    });
-  }
+  write_rows(dx, count, width, [=](std::int64_t i, std::int64_t j) {
+    return static_cast<C>(dy[i]) * scale[j] + (static_cast<C>(x[i]) - mean[j]) * slope[j] +
+           shift[j];
+  });
 }
 
 template <class T>

@@ -146,7 +146,7 @@ TANDEM_MULTIVERSION void sparse_grad_rows(std::int64_t rows, std::int64_t column
           [=](std::int64_t r, std::int64_t first, std::int64_t count, const C* p) {
             const C slope = static_cast<C>(dloss[r]);
             T* out = dx + r * columns + first;
-            write_floats(out, count, [=](std::int64_t j) { return slope * p[j]; });
+            write_elements(out, count, [=](std::int64_t j) { return slope * p[j]; });
             const std::int64_t label = labels[r] - first;
             if (label >= 0 && label < count) out[label] = store_as<T>(slope * (p[label] - C(1)));
           });
@@ -168,7 +168,7 @@ TANDEM_MULTIVERSION void dense_grad_rows(std::int64_t rows, std::int64_t columns
             const C slope = static_cast<C>(dloss[r]);
             const C total = totals[r];
             const T* label = labels + r * columns + first;
-            write_floats(dx + r * columns + first, count, [=](std::int64_t j) {
+            write_elements(dx + r * columns + first, count, [=](std::int64_t j) {
               return slope * (p[j] * total - static_cast<C>(label[j]));
             });
           });
@@ -271,9 +271,9 @@ template <class T>
 TANDEM_MULTIVERSION void sigmoid_range(const T* logits, const T* labels, T* loss,
                                        std::int64_t count) {
   using C = Compute<T>;
-  for (std::int64_t i = 0; i < count; ++i)
-    loss[i] = store_as<T>(
-        cpu::SigmoidCrossEntropy()(static_cast<C>(logits[i]), static_cast<C>(labels[i])));
+  write_elements(loss, count, [=](std::int64_t i) {
+    return cpu::SigmoidCrossEntropy()(static_cast<C>(logits[i]), static_cast<C>(labels[i]));
+  });
 }
 
 void sigmoid_kernel(KernelContext& c) {
@@ -285,9 +285,38 @@ void sigmoid_kernel(KernelContext& c) {
   });
 }
 
+void infer_sigmoid_grad(InferContext& c) {
+  check_dtype(c.op().name, kFloating, c.dtype(0));
+  check_probabilities(c, 1, 0);
+  check_probabilities(c, 2, 0);
+  c.add_output(c.dtype(0), c.shape(0));
+}
+
+template <class T>
+TANDEM_MULTIVERSION void sigmoid_grad_range(const T* dloss, const T* logits, const T* labels, T* dx,
+                                            std::int64_t count) {
+  using C = Compute<T>;
+  write_elements(dx, count, [=](std::int64_t i) {
+    return cpu::SigmoidCrossEntropyGrad()(static_cast<C>(dloss[i]), static_cast<C>(logits[i]),
+                                          static_cast<C>(labels[i]));
+  });
+}
+
+void sigmoid_grad_kernel(KernelContext& c) {
+  switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+    const auto *dloss = c.inputs[0].as<const T>(), *logits = c.inputs[1].as<const T>(),
+               *labels = c.inputs[2].as<const T>();
+    parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+      sigmoid_grad_range(dloss + begin, logits + begin, labels + begin,
+                         c.outputs[0].as<T>() + begin, end - begin);
+    });
+  });
+}
+
 void sigmoid_gradient(GradContext& c) {
   const Tensor &x = c.input(0), &z = c.input(1), &g = c.grad();
-  if (c.needs_grad(0)) c.set_grad(0, g * (sigmoid(x) - z));
+  if (c.needs_grad(0))
+    c.set_grad(0, grad_mode ? g * (sigmoid(x) - z) : run(kSigmoidCrossEntropyGrad, {&g, &x, &z}));
   if (c.needs_grad(1)) c.set_grad(1, -(g * x));
 }
 
@@ -323,6 +352,10 @@ const OpDef kSigmoidCrossEntropy = {.name = "SigmoidCrossEntropyWithLogits",
                                     .autocast = kAutocastFloat32,
                                     .chain = {ChainOp::kSigmoidCrossEntropy},
                                     .saved_inputs = 0b11};
+const OpDef kSigmoidCrossEntropyGrad = {.name = "SigmoidCrossEntropyWithLogitsGrad",
+                                        .infer = infer_sigmoid_grad,
+                                        .cpu_kernel = sigmoid_grad_kernel,
+                                        .traits = kElementwise | kInPlace};
 
 namespace nn {
 

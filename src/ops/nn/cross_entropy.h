@@ -27,5 +27,7 @@ extern const OpDef kSparseSoftmaxCrossEntropy, kSoftmaxCrossEntropy;
 extern const OpDef kSparseSoftmaxCrossEntropyGrad, kSoftmaxCrossEntropyGrad;
 // Inputs: logits and labels of one shape. Output: the loss per element.
 extern const OpDef kSigmoidCrossEntropy;
+// Inputs: the loss's gradient, logits and labels of one shape. Output: the logits' gradient.
+extern const OpDef kSigmoidCrossEntropyGrad;
 
 }  // namespace tandem

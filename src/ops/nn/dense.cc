@@ -96,10 +96,9 @@ template <class T>
 TANDEM_MULTIVERSION void bias_add_rows(const T* x, const T* bias, T* y, std::int64_t rows,
                                        std::int64_t columns) {
   using C = Compute<T>;
-  for (std::int64_t i = 0; i < rows; ++i)
-    write_floats(y + i * columns, columns, [=](std::int64_t j) {
-      return static_cast<C>(x[i * columns + j]) + static_cast<C>(bias[j]);
-    });
+  write_rows(y, rows * columns, columns, [=](std::int64_t i, std::int64_t j) {
+    return static_cast<C>(x[i]) + static_cast<C>(bias[j]);
+  });
 }
 
 void bias_add_kernel(KernelContext& c) {

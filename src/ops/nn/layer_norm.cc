@@ -73,7 +73,7 @@ TANDEM_MULTIVERSION void normalise_rows(std::int64_t rows, std::int64_t columns,
     const C inverse = C(1) / std::sqrt(scale * squares.total() + static_cast<C>(epsilon));
     for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
       const auto* value = reader.read(x + begin, count);
-      write_floats(y + begin, count, [=](std::int64_t j) {
+      write_elements(y + begin, count, [=](std::int64_t j) {
         return (static_cast<C>(value[j]) - mean) * inverse * gamma[begin + j] + beta[begin + j];
       });
     });
@@ -141,7 +141,7 @@ TANDEM_MULTIVERSION void gradient_rows(std::int64_t rows, std::int64_t columns, 
     for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
       const auto *slope = slopes.read(dy + begin, count), *value = values.read(x + begin, count);
       const C* weight = gamma + begin;
-      write_floats(dx + begin, count, [=](std::int64_t j) {
+      write_elements(dx + begin, count, [=](std::int64_t j) {
         const C normal = (static_cast<C>(value[j]) - mean) * inverse;
         return inverse * (static_cast<C>(slope[j]) * weight[j] - sum - normal * product);
       });

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "op/fields.h"
+#include "op/op.h"
 #include "ops/nn/window.h"
 #include "tandem/nn.h"
 #include "tandem/shape.h"
@@ -63,5 +64,12 @@ struct PoolWindow {
         right(std::min(p.w, ox * p.stride_w - p.pad_left + p.window_w)) {}
   constexpr std::int64_t count() const { return (bottom - top) * (right - left); }
 };
+
+// The kernels on the CPU, in pool_kernels.cc.
+void max_pool_kernel(KernelContext& c);
+void max_pool_grad_kernel(KernelContext& c);
+void max_pool_grad_grad_kernel(KernelContext& c);
+void avg_pool_kernel(KernelContext& c);
+void avg_pool_grad_kernel(KernelContext& c);
 
 }  // namespace tandem

@@ -83,8 +83,8 @@ TANDEM_MULTIVERSION void softmax_rows(std::int64_t rows, std::int64_t columns, c
     for_exp(rows, columns, x, largest,
             [&](std::int64_t r, std::int64_t first, std::int64_t count, const C* e) {
               const C scale = sums[r];
-              write_floats(y + r * columns + first, count,
-                           [=](std::int64_t j) { return e[j] * scale; });
+              write_elements(y + r * columns + first, count,
+                             [=](std::int64_t j) { return e[j] * scale; });
             });
   }
 }
@@ -100,8 +100,8 @@ TANDEM_MULTIVERSION void log_softmax_rows(std::int64_t rows, std::int64_t column
     const C most = largest[r], shift = vec::log(sums[r]);
     for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
       const auto* row = reader.read(x + r * columns + begin, count);
-      write_floats(y + r * columns + begin, count,
-                   [=](std::int64_t j) { return (static_cast<C>(row[j]) - most) - shift; });
+      write_elements(y + r * columns + begin, count,
+                     [=](std::int64_t j) { return (static_cast<C>(row[j]) - most) - shift; });
     });
   }
 }
@@ -122,7 +122,7 @@ TANDEM_MULTIVERSION void softmax_grad_rows(std::int64_t rows, std::int64_t colum
     const C sum = products.total();
     for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
       const auto *slope = slopes.read(dy + begin, count), *value = values.read(y + begin, count);
-      write_floats(dx + begin, count, [=](std::int64_t j) {
+      write_elements(dx + begin, count, [=](std::int64_t j) {
         return (static_cast<C>(slope[j]) - sum) * static_cast<C>(value[j]);
       });
     });
@@ -149,8 +149,8 @@ TANDEM_MULTIVERSION void log_softmax_grad_rows(std::int64_t rows, std::int64_t c
             const std::int64_t at = r * columns + first;
             const auto* slope = reader.read(dy + at, count);
             const C sum = sums[r];
-            write_floats(dx + at, count,
-                         [=](std::int64_t j) { return static_cast<C>(slope[j]) - e[j] * sum; });
+            write_elements(dx + at, count,
+                           [=](std::int64_t j) { return static_cast<C>(slope[j]) - e[j] * sum; });
           });
 }
 
@@ -259,7 +259,7 @@ Tensor along_axis(const OpDef& op, const Tensor& x, std::int64_t axis) {
 OpList softmax_ops() {
   return list_of<kSoftmax, kSoftmaxGrad, kLogSoftmax, kLogSoftmaxGrad, kSparseSoftmaxCrossEntropy,
                  kSparseSoftmaxCrossEntropyGrad, kSoftmaxCrossEntropy, kSoftmaxCrossEntropyGrad,
-                 kSigmoidCrossEntropy>();
+                 kSigmoidCrossEntropy, kSigmoidCrossEntropyGrad>();
 }
 
 namespace nn {

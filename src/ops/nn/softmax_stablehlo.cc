@@ -91,10 +91,16 @@ void lower_sigmoid(Context& c) {
   finish(c, x.binary("maximum", x.like(0.0)) - x * z + log1p(exp(-abs(x))));
 }
 
+void lower_sigmoid_grad(Context& c) {
+  const Expression g = widened(c, 0), x = widened(c, 1), z = widened(c, 2);
+  finish(c, g * (sigmoid(x) - z));
+}
+
 constexpr Lowering kLowerings[] = {
     {"LogSoftmax", lower_log_softmax},
     {"LogSoftmaxGrad", lower_log_softmax_grad},
     {"SigmoidCrossEntropyWithLogits", lower_sigmoid},
+    {"SigmoidCrossEntropyWithLogitsGrad", lower_sigmoid_grad},
     {"Softmax", lower_softmax},
     {"SoftmaxCrossEntropyWithLogits", lower_dense},
     {"SoftmaxCrossEntropyWithLogitsGrad", lower_dense_grad},
