@@ -9,7 +9,7 @@ from bench_parts.common import BUILD, ROOT, output_of, table
 MODELS = {"mlp512": 200, "recommender": 400}  # steps per cycle
 WORKERS = [1, 2, 4]
 SERVERS = 2
-PROGRAMS = {"tandem": 1, "tandem, two calls": 2, "tensorflow": 1}  # calls per worker
+PROGRAMS = {"tandem": 1, "tandem, two calls": 2, "tandem, three calls": 3, "tensorflow": 1}  # calls per worker
 
 
 def command_of(program, model, workers, python):
@@ -42,9 +42,10 @@ def print_servers(records):
             by_case[record["case"], record["workers"]][record["program"]].append(record["steps_per_second"])
     rows = []
     for (case, workers), found in by_case.items():
-        one, two, theirs = (statistics.median(found[program]) if found[program] else None for program in PROGRAMS)
-        row = [case, str(workers), f"{one:.0f}", f"{two:.0f}"]
-        rows.append([*row, f"{theirs:.0f}", f"{one / theirs:.2f}", f"{two / theirs:.2f}"] if theirs
-                    else [*row, "-", "-", "-"])
-    table(f"Asynchronous training with {SERVERS} parameter servers, one thread per task, steps per second",
-          ["model", "workers", *PROGRAMS, "ratio", "ratio, two calls"], rows)
+        *ours, theirs = (statistics.median(found[program]) if found[program] else None for program in PROGRAMS)
+        rates = [f"{rate:.0f}" if rate else "-" for rate in [*ours, theirs]]
+        ratios = [f"{rate / theirs:.2f}" if theirs else "-" for rate in ours]
+        rows.append([case, str(workers), *rates, *ratios])
+    headings = [f"ratio, {calls}" for calls in list(PROGRAMS.values())[:-1]]
+    table(f"Asynchronous training with {SERVERS} parameter servers, one thread per task: steps per second, ratios to "
+          "TensorFlow's", ["model", "workers", *PROGRAMS, *headings], rows)

@@ -97,8 +97,8 @@ int numbers_per_instruction() {
 
 #if defined(__x86_64__)
 bool has_bfloat16_instructions() {
-  // The parts of x86-64-v4 that a processor or a virtual machine could lack; clang 14 cannot ask for
-  // the whole.
+  // The parts of x86-64-v4 that a processor or a virtual machine could lack; clang 14 cannot ask
+  // for the whole.
   static const bool supported =
       __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&

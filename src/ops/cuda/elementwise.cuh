@@ -1,5 +1,5 @@
-// Element-wise kernels with one to three operands. An operation is a type whose objects are called on
-// the GPU with elements in their compute type.
+// Element-wise kernels with one to three operands. An operation is a type whose objects are called
+// on the GPU with elements in their compute type.
 #pragma once
 
 #include <utility>

@@ -138,8 +138,7 @@ void launch_pass(KernelContext& c, const ReducePass& pass, const void* x, void* 
   }
 }
 
-// Reduces `x` over the axes of `mask` (bit i for axis i) into `out`. T is the type of
-// the elements.
+// Reduces `x` over the axes of `mask` (bit i for axis i) into `out`. T: the elements' type.
 template <class T, class Op>
 void reduce_on(KernelContext& c, const TensorView& x, std::uint32_t mask, const TensorView& out,
                const Op& op = {}) {

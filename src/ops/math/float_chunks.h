@@ -114,8 +114,8 @@ __attribute__((target(TANDEM_BFLOAT16_ISA))) void write_in_registers(BFloat16* o
 }
 #endif
 
-// out[i] = value(i, j) for i in [0, count), in rows of `width`, of which i is element j. value(i, j)
-// may read out[i].
+// out[i] = value(i, j) for i in [0, count), in rows of `width`, of which i is element j. value(i,
+// j) may read out[i].
 template <class T, class Value>
 TANDEM_INLINED void write_rows(T* out, std::int64_t count, std::int64_t width, const Value& value) {
 #if defined(__x86_64__)

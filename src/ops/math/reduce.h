@@ -53,8 +53,8 @@ inline DType wide_dtype(DType dtype) { return size_of(dtype) == 2 ? float32 : dt
 // and wide_dtype(). Computed in that dtype.
 Tensor scaled_distance(const Tensor& x, const Tensor& mean, const Tensor& scale);
 
-// x * scale in x's dtype. The scale has wide_dtype() and a shape that broadcasts to x's. Computed in
-// that dtype.
+// x * scale in x's dtype. The scale has wide_dtype() and a shape that broadcasts to x's. Computed
+// in that dtype.
 Tensor scaled(const Tensor& x, const Tensor& scale);
 
 extern const OpDef kArgMax, kArgMin, kCumsum, kVariance, kScaledDistance;

@@ -18,7 +18,7 @@ constexpr std::int64_t kChunk = 256;
 // channels. If several pixels are equal, the first one in row-major order is the maximum, as in
 // TensorFlow. The maximum of a window with a NaN is NaN.
 
-// Of equal pixels the earlier one.
+// Takes the earlier one of equal pixels.
 struct MaxOfPixels {
   static constexpr bool kAssociative = true;
   template <class C>

@@ -10,33 +10,48 @@ HandlerThreads::HandlerThreads(int threads, int waiting)
 }
 
 HandlerThreads::~HandlerThreads() {
-  {
-    const std::lock_guard lock(mutex_);
-    ends_ = true;
-  }
-  changed_.notify_all();
+  const std::lock_guard lock(mutex_);
+  ends_ = true;
+  while (Idle* const thread = last_idle()) thread->changed.notify_one();
 }
 
 bool HandlerThreads::submit(std::function<void()> task) {
+  Idle* thread = nullptr;
   {
     const std::lock_guard lock(mutex_);
     if (waiting_.size() >= most_waiting_) return false;
     waiting_.push_back(std::move(task));
+    thread = last_idle();
   }
-  changed_.notify_one();
+  if (thread) thread->changed.notify_one();
   return true;
 }
 
+HandlerThreads::Idle* HandlerThreads::last_idle() {
+  if (idle_.empty()) return nullptr;
+  Idle* const last = idle_.back();
+  idle_.pop_back();
+  last->woken = true;
+  return last;
+}
+
 void HandlerThreads::work() {
+  Idle me;
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return ends_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
-    const auto task = std::move(waiting_.front());
-    waiting_.pop_front();
-    lock.unlock();
-    task();
-    lock.lock();
+    if (!waiting_.empty()) {
+      const auto task = std::move(waiting_.front());
+      waiting_.pop_front();
+      lock.unlock();
+      task();
+      lock.lock();
+    } else if (ends_) {
+      return;
+    } else {
+      me.woken = false;
+      idle_.push_back(&me);
+      me.changed.wait(lock, [&] { return me.woken; });
+    }
   }
 }
 

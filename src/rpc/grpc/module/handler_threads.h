@@ -11,6 +11,7 @@
 
 namespace tandem::rpc::grpc_module {
 
+// A task goes to the thread that became idle last, whose memory is most likely in the caches.
 class HandlerThreads {
  public:
   // `waiting`: the largest number of tasks that wait for a thread.
@@ -21,12 +22,18 @@ class HandlerThreads {
   bool submit(std::function<void()> task);
 
  private:
+  struct Idle {
+    std::condition_variable changed;
+    bool woken = false;
+  };
+
   void work();
+  Idle* last_idle();  // null if all are busy. With the mutex held.
 
   const std::size_t most_waiting_;
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;
+  std::vector<Idle*> idle_;  // threads, in the order in which they became idle
   bool ends_ = false;
   std::vector<std::jthread> threads_;  // the last member: they use the others
 };
