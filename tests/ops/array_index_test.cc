@@ -93,9 +93,9 @@ TEST(Gather, GradientHasAGradient) {
 }
 
 // For any number of threads, the sums are bitwise those in the order of the indices.
-template <class T, class Sum>
+template <class T, class Sum, std::size_t kRows, std::size_t kWidth>
 void expect_sums_in_order() {
-  constexpr std::size_t kCount = 20'000, kRows = 500, kWidth = 7;
+  constexpr std::size_t kCount = 20'000;
   std::vector<std::int32_t> chosen(kCount);
   for (std::size_t i = 0; i < kCount; ++i)
     chosen[i] = static_cast<std::int32_t>((i * i * 31 + i) % kRows);
@@ -117,10 +117,14 @@ void expect_sums_in_order() {
 }
 
 TEST(Gather, SumsGradientsInTheOrderOfTheIndices) {
-  expect_sums_in_order<float, float>();
-  expect_sums_in_order<double, double>();
-  expect_sums_in_order<Half, float>();
-  expect_sums_in_order<BFloat16, float>();
+  expect_sums_in_order<float, float, 500, 7>();
+  expect_sums_in_order<double, double, 500, 7>();
+  expect_sums_in_order<Half, float, 500, 7>();
+  expect_sums_in_order<BFloat16, float, 500, 7>();
+  // Several blocks of rows in 16-bit types.
+  expect_sums_in_order<Half, float, 70'000, 3>();
+  expect_sums_in_order<BFloat16, float, 32'768, 4>();
+  expect_sums_in_order<BFloat16, float, 70'001, 1>();
 }
 
 TEST(OneHot, MarksIndices) {

@@ -1,6 +1,8 @@
 // Operations that select elements by indices.
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <span>
 
 #include "core/multiversion.h"
 #include "core/parallel.h"
@@ -129,79 +131,137 @@ void infer_gather_grad(InferContext& c) {
 }
 
 // Adds row i of `gradient` to row indices[i] of `sums`, if that is in [begin, end).
-template <class Sum, class T, class Index>
-TANDEM_MULTIVERSION void add_rows(Sum* sums, const T* gradient, const Index* indices,
+template <class T, class Index>
+TANDEM_MULTIVERSION void add_rows(T* sums, const T* gradient, const Index* indices,
                                   std::int64_t count, std::int64_t columns, std::int64_t begin,
                                   std::int64_t end) {
   if (columns == 1) {
     for (std::int64_t i = 0; i < count; ++i)
-      if (indices[i] >= begin && indices[i] < end)
-        sums[indices[i]] += static_cast<Sum>(gradient[i]);
+      if (indices[i] >= begin && indices[i] < end) sums[indices[i]] += gradient[i];
     return;
   }
   for (std::int64_t i = 0; i < count; ++i) {
     if (indices[i] < begin || indices[i] >= end) continue;
     const T* from = gradient + i * columns;
-    Sum* to = sums + indices[i] * columns;
-    for (std::int64_t k = 0; k < columns; ++k) to[k] += static_cast<Sum>(from[k]);
+    T* to = sums + indices[i] * columns;
+    for (std::int64_t k = 0; k < columns; ++k) to[k] += from[k];
   }
 }
 
 // Each thread owns a range of the output and adds to it in the order of the indices, so that the
-// sums do not depend on the number of threads. 16-bit types are summed in float32, in blocks of
-// rows whose sums stay in the cache.
-template <class T, class Sum, class Index>
-void scatter_add(KernelContext& c, const Index* indices) {
-  const Shape& shape = c.outputs[0].shape;
-  const AxisSplit split(shape,
-                        normalize_axis(*c.op, c.attrs<GatherGradAttrs>().axis, shape.rank()));
-  const std::int64_t count = c.inputs[1].size(), total = c.outputs[0].size();
-  const T* gradient = c.inputs[0].as<T>();
-  T* output = c.outputs[0].as<T>();
-  const auto add_to = [&](Sum* sums, std::int64_t begin, std::int64_t end) {
-    std::fill(sums, sums + (end - begin) * split.inner, Sum(0));
+// sums do not depend on the number of threads.
+template <class T, class Index>
+void scatter_add(const AxisSplit& split, const T* gradient, const Index* indices,
+                 std::int64_t count, T* output) {
+  const std::int64_t rows = split.outer * split.size;
+  const std::int64_t work = split.outer * count * split.inner + rows * split.inner;
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, rows * 16 * 1024 / std::max<std::int64_t>(work, 1));
+  parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    T* sums = output + begin * split.inner;
+    std::fill(sums, sums + (end - begin) * split.inner, T(0));
     for (std::int64_t outer = begin / split.size; outer * split.size < end; ++outer) {
       const std::int64_t first = outer * split.size;
       add_rows(sums + (first - begin) * split.inner, gradient + outer * count * split.inner,
                indices, count, split.inner, std::max(begin - first, std::int64_t{0}),
                std::min(end - first, split.size));
     }
-  };
-  const std::int64_t rows = split.outer * split.size;
-  if constexpr (std::is_same_v<T, Sum>) {
-    const std::int64_t work = split.outer * count * split.inner;
-    const std::int64_t grain =
-        std::max<std::int64_t>(1, rows * 16 * 1024 / std::max<std::int64_t>(work + total, 1));
-    parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
-      add_to(output + begin * split.inner, begin, end);
-    });
-  } else {
-    // Every block reads all indices of its rows.
-    constexpr std::int64_t kCached = 64 * 1024;
-    const std::int64_t block =
-        std::clamp<std::int64_t>(std::max(kCached, 8 * count) / split.inner, 1, rows);
-    const std::int64_t blocks = (rows + block - 1) / block;
-    const int threads = static_cast<int>(std::min<std::int64_t>(intra_op_threads(), blocks));
-    const std::int64_t size = block * split.inner;
-    auto* sums =
-        static_cast<Sum*>(c.scratch(static_cast<std::size_t>(threads * size) * sizeof(Sum)));
-    parallel_for(threads, 1, [&](std::int64_t thread, std::int64_t last) {
-      for (; thread < last; ++thread)
-        for (std::int64_t i = thread; i < blocks; i += threads) {
-          const std::int64_t begin = i * block, end = std::min(rows, begin + block);
-          add_to(sums + thread * size, begin, end);
-          narrow(sums + thread * size, output + begin * split.inner, (end - begin) * split.inner);
-        }
-    });
+  });
+}
+
+// The positions in `indices` by the block of 2^shift rows that they refer to, in order. Indices
+// outside of [0, size) are left out.
+class PositionsByBlock {
+ public:
+  template <class Index>
+  PositionsByBlock(KernelContext& c, const Index* indices, std::int64_t count, std::int64_t size,
+                   int shift)
+      : ends_(scratch_of(c, (size >> shift) + 2)), positions_(scratch_of(c, count)) {
+    std::fill_n(ends_, (size >> shift) + 2, 0);
+    const auto each = [&](const auto& use) {
+      for (std::int64_t i = 0; i < count; ++i)
+        if (indices[i] >= 0 && indices[i] < size)
+          use(i, static_cast<std::int64_t>(indices[i]) >> shift);
+    };
+    each([&](std::int64_t, std::int64_t block) { ++ends_[block + 1]; });
+    for (std::int64_t block = 0; block <= size >> shift; ++block) ends_[block + 1] += ends_[block];
+    // Each block's begin advances to its end.
+    each([&](std::int64_t i, std::int64_t block) { positions_[ends_[block]++] = i; });
+  }
+  std::span<const std::int64_t> in(std::int64_t block) const {
+    const std::int64_t begin = block == 0 ? 0 : ends_[block - 1];
+    return {positions_ + begin, static_cast<std::size_t>(ends_[block] - begin)};
+  }
+
+ private:
+  static std::int64_t* scratch_of(KernelContext& c, std::int64_t count) {
+    return static_cast<std::int64_t*>(
+        c.scratch(static_cast<std::size_t>(count) * sizeof(std::int64_t)));
+  }
+
+  std::int64_t *ends_, *positions_;
+};
+
+// As add_rows(), for some positions.
+template <class T, class Index>
+TANDEM_MULTIVERSION void add_rows_at(float* sums, const T* gradient, const Index* indices,
+                                     std::span<const std::int64_t> positions,
+                                     std::int64_t columns) {
+  if (columns == 1) {
+    for (const std::int64_t i : positions) sums[indices[i]] += static_cast<float>(gradient[i]);
+    return;
+  }
+  for (const std::int64_t i : positions) {
+    const T* from = gradient + i * columns;
+    float* to = sums + indices[i] * columns;
+    for (std::int64_t k = 0; k < columns; ++k) to[k] += static_cast<float>(from[k]);
   }
 }
 
+// The same sums in float32, in blocks of rows that stay in the cache. (Wide types need no other
+// memory for sums, and sorting their indices would take longer than reading them per thread.)
+template <class T, class Index>
+void scatter_add_wide(KernelContext& c, const AxisSplit& split, const T* gradient,
+                      const Index* indices, std::int64_t count, T* output) {
+  constexpr std::uint64_t kCached = 64 * 1024;
+  const auto inner = static_cast<std::uint64_t>(split.inner);
+  const int shift = std::countr_zero(std::bit_floor(std::max<std::uint64_t>(kCached / inner, 1)));
+  const std::int64_t rows = std::min(std::int64_t{1} << shift, split.size);  // per block
+  const std::int64_t blocks = (split.size + rows - 1) / rows;
+  const PositionsByBlock positions(c, indices, count, split.size, shift);
+  const std::int64_t work = split.outer * (split.size + count) * split.inner;
+  const std::int64_t threads =
+      std::clamp<std::int64_t>(work / kElementwiseGrain, 1,
+                               std::min<std::int64_t>(intra_op_threads(), split.outer * blocks));
+  auto* all_sums = static_cast<float*>(
+      c.scratch(static_cast<std::size_t>(threads * rows * split.inner) * sizeof(float)));
+  parallel_for(threads, 1, [&](std::int64_t thread, std::int64_t last) {
+    for (; thread < last; ++thread)
+      for (std::int64_t i = thread; i < split.outer * blocks; i += threads) {
+        const std::int64_t outer = i / blocks, block = i % blocks, begin = block * rows;
+        const std::int64_t elements = (std::min(split.size, begin + rows) - begin) * split.inner;
+        float* sums = all_sums + thread * rows * split.inner;
+        std::fill_n(sums, elements, 0.0f);
+        add_rows_at(sums - begin * split.inner, gradient + outer * count * split.inner, indices,
+                    positions.in(block), split.inner);
+        narrow(sums, output + (outer * split.size + begin) * split.inner, elements);
+      }
+  });
+}
+
 void gather_grad_kernel(KernelContext& c) {
+  const Shape& shape = c.outputs[0].shape;
   if (c.outputs[0].size() == 0) return;
+  const AxisSplit split(shape,
+                        normalize_axis(*c.op, c.attrs<GatherGradAttrs>().axis, shape.rank()));
+  const std::int64_t count = c.inputs[1].size();
   with_indices(c.inputs[1], [&](const auto* indices) {
-    switch_floating(c.outputs[0].dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      scatter_add<T, std::conditional_t<sizeof(T) == 2, float, T>>(c, indices);
+    switch_floating(c.outputs[0].dtype, [&]<class T>(TypeTag<T>) {
+      const T* gradient = c.inputs[0].as<T>();
+      if constexpr (is_16_bit_floating<T>)
+        scatter_add_wide(c, split, gradient, indices, count, c.outputs[0].as<T>());
+      else
+        scatter_add(split, gradient, indices, count, c.outputs[0].as<T>());
     });
   });
 }
