@@ -251,6 +251,17 @@ void for_rows(const Pool& p, const Body& body) {
   });
 }
 
+template <class Op>
+void combine_kernel(KernelContext& c) {
+  const TensorView &x = c.inputs[0], &y = c.outputs[0];
+  if (y.size() == 0) return;
+  const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
+  switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
+    for_rows(pool,
+             [&](std::int64_t row) { combine_row<Op>(pool, row, x.as<const T>(), y.as<T>()); });
+  });
+}
+
 // Calls body(image) for the n images.
 template <class Body>
 void for_images(const Pool& p, const Body& body) {
@@ -260,8 +271,8 @@ void for_images(const Pool& p, const Body& body) {
                });
 }
 
-// Calls body(image, dx of the image) with dx in the compute type, and then rounds dx to the output
-// of type T.
+// Calls body(image, dx) for each image, with its gradient dx in the compute type. Then rounds dx to
+// the output.
 template <class T, class Body>
 void for_image_gradients(KernelContext& context, const Pool& p, T* dx, const Body& body) {
   using C = Compute<T>;
@@ -280,16 +291,7 @@ void for_image_gradients(KernelContext& context, const Pool& p, T* dx, const Bod
 
 }  // namespace
 
-void max_pool_kernel(KernelContext& c) {
-  const TensorView &x = c.inputs[0], &y = c.outputs[0];
-  if (y.size() == 0) return;
-  const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
-  switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
-    for_rows(pool, [&](std::int64_t row) {
-      combine_row<MaxOfPixels>(pool, row, x.as<const T>(), y.as<T>());
-    });
-  });
-}
+void max_pool_kernel(KernelContext& c) { combine_kernel<MaxOfPixels>(c); }
 
 void max_pool_grad_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.inputs[1], &dy = c.inputs[2], &dx = c.outputs[0];
@@ -319,16 +321,7 @@ void max_pool_grad_grad_kernel(KernelContext& c) {
   });
 }
 
-void avg_pool_kernel(KernelContext& c) {
-  const TensorView &x = c.inputs[0], &y = c.outputs[0];
-  if (y.size() == 0) return;
-  const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
-  switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
-    for_rows(pool, [&](std::int64_t row) {
-      combine_row<SumOfPixels>(pool, row, x.as<const T>(), y.as<T>());
-    });
-  });
-}
+void avg_pool_kernel(KernelContext& c) { combine_kernel<SumOfPixels>(c); }
 
 void avg_pool_grad_kernel(KernelContext& c) {
   const TensorView &dy = c.inputs[0], &dx = c.outputs[0];
