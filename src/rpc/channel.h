@@ -37,6 +37,9 @@ struct ChannelOptions {
   std::optional<std::string> root_certificate = {};
   std::string certificate_host = {};  // expected in the server's certificate; empty: `host`
   std::size_t largest_message = std::size_t{1} << 30;
+  // From the second call on, calls of a server of the same host and user go over a Unix socket, and
+  // large attachments through shared memory.
+  bool local_transport = true;
   // A server whose host does not answer during a call fails the call after this time.
   std::chrono::milliseconds silence_limit{20'000};
 };

@@ -10,9 +10,11 @@ namespace tandem::rpc {
 namespace {
 
 using namespace testing;
-using Calls = Rpc;
+class Calls : public RpcOver {};
+TANDEM_OVER_ALL_TRANSPORTS(Calls);
+using RpcOptions = Rpc;
 
-TEST_F(Calls, BigMessagesAreEqualInBothDirections) {
+TEST_P(Calls, BigMessagesAreEqualInBothDirections) {
   const auto server = serve();
   const auto channel = connect(*server);
   const auto large = random_bytes(std::size_t{64} << 20, 1), odd = random_bytes(100'003, 2);
@@ -29,7 +31,51 @@ TEST_F(Calls, BigMessagesAreEqualInBothDirections) {
   EXPECT_NE(reply.attachments[0].bytes.data(), request.attachments[0].bytes.data());
 }
 
-TEST_F(Calls, AnAttachmentIsReleasedWhenTheCallHasEnded) {
+TEST_P(Calls, ManySmallAttachmentsAreEqualInBothDirections) {
+  const auto server = serve();
+  const auto channel = connect(*server);
+  for (const std::size_t count : {std::size_t{60}, std::size_t{3000}}) {
+    Message request;
+    for (std::size_t i = 0; i < count; ++i)
+      request.attachments.push_back(attachment_of(random_bytes(1000 + i % 7, 1)));
+    const Message reply = channel->call("echo", request, {.limit = kLong});
+    ASSERT_EQ(reply.attachments.size(), count);
+    for (std::size_t i = 0; i < count; ++i)
+      EXPECT_TRUE(same_bytes(reply.attachments[i].bytes, random_bytes(1000 + i % 7, 1)));
+  }
+}
+
+TEST_P(Calls, LargeRepliesOfManyPartsArrive) {
+  const auto server =
+      serve({}, {{"make", [](const CallContext&, Message request) {
+                    Message reply;
+                    for (int i = 0; i < std::stoi(request.header); ++i)
+                      reply.attachments.push_back(attachment_of(random_bytes(1000, 1)));
+                    return reply;
+                  }}});
+  const auto channel = connect(*server);
+  for (const int count : {90, 95, 100, 3000}) {
+    const Message reply = channel->call("make", {std::to_string(count)}, {.limit = kLong});
+    ASSERT_EQ(reply.attachments.size(), static_cast<std::size_t>(count));
+    for (const Attachment& each : reply.attachments)
+      EXPECT_TRUE(same_bytes(each.bytes, random_bytes(1000, 1)));
+  }
+}
+
+TEST_P(Calls, RepliesMayWaitWithoutKeepingTheServerBusy) {
+  const auto server = serve({.threads = 2});
+  const auto channel = connect(*server);
+  std::vector<std::unique_ptr<Call>> calls;
+  for (std::uint32_t i = 0; i < 100; ++i)
+    calls.push_back(
+        channel->start("echo", {"", {attachment_of(random_bytes(50'000, i))}}, {.limit = kLong}));
+  const auto other = connect(*server);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(echo_header(*other, "other"), "other");
+  for (std::uint32_t i = 0; i < 100; ++i)
+    EXPECT_TRUE(same_bytes(calls[i]->wait().attachments[0].bytes, random_bytes(50'000, i)));
+}
+
+TEST_P(Calls, AnAttachmentIsReleasedWhenTheCallHasEnded) {
   const auto server = serve();
   const auto channel = connect(*server);
   Attachment sent = attachment_of(random_bytes(1 << 20, 3));
@@ -41,7 +87,7 @@ TEST_F(Calls, AnAttachmentIsReleasedWhenTheCallHasEnded) {
   EXPECT_TRUE(same_bytes(reply.attachments[0].bytes, random_bytes(1 << 20, 3)));
 }
 
-TEST_F(Calls, AReceivedAttachmentOutlivesItsMessageAndTheServer) {
+TEST_P(Calls, AReceivedAttachmentOutlivesItsMessageAndTheServer) {
   auto server = serve();
   const auto channel = connect(*server);
   Attachment kept;
@@ -54,7 +100,7 @@ TEST_F(Calls, AReceivedAttachmentOutlivesItsMessageAndTheServer) {
   EXPECT_TRUE(same_bytes(kept.bytes, random_bytes(5000, 4)));
 }
 
-TEST_F(Calls, ThousandsOfSmallOnesFromSeveralThreads) {
+TEST_P(Calls, ThousandsOfSmallOnesFromSeveralThreads) {
   std::atomic<int> served = 0;
   const auto server = serve({.threads = 4}, {{"count", [&](const CallContext&, Message request) {
                                                 ++served;
@@ -77,7 +123,7 @@ TEST_F(Calls, ThousandsOfSmallOnesFromSeveralThreads) {
   EXPECT_EQ(served, kThreads * kCalls);
 }
 
-TEST_F(Calls, SeveralAreInFlight) {
+TEST_P(Calls, SeveralAreInFlight) {
   std::atomic<int> arrived = 0;
   const auto server = serve({.threads = 3}, {{"meet", [&](const CallContext&, Message request) {
                                                 ++arrived;
@@ -95,7 +141,7 @@ TEST_F(Calls, SeveralAreInFlight) {
   expect_parts(error_of<FailedPreconditionError>([&] { calls[1]->wait(); }), {"was taken before"});
 }
 
-TEST_F(Calls, HandlersRunOnTheThreadsOfTheServerOnly) {
+TEST_P(Calls, HandlersRunOnTheThreadsOfTheServerOnly) {
   std::mutex mutex;
   std::set<std::thread::id> threads;
   std::atomic<int> running = 0, most = 0;
@@ -111,11 +157,11 @@ TEST_F(Calls, HandlersRunOnTheThreadsOfTheServerOnly) {
   std::vector<std::unique_ptr<Call>> calls;
   for (int i = 0; i < 50; ++i) calls.push_back(channel->start("work", {}, {.limit = kLong}));
   for (const auto& call : calls) call->wait();
-  EXPECT_LE(threads.size(), 2u);
+  EXPECT_LE(threads.size(), 3u);
   EXPECT_LE(most, 2);
 }
 
-TEST_F(Calls, TheHandlerKnowsTheCallerAndTheRemainingTime) {
+TEST_P(Calls, TheHandlerKnowsTheCallerAndTheRemainingTime) {
   const auto server = serve(
       {}, {{"look", [](const CallContext& context, Message) {
               return Message{context.caller() + " " + std::to_string(context.remaining().count()) +
@@ -130,7 +176,7 @@ TEST_F(Calls, TheHandlerKnowsTheCallerAndTheRemainingTime) {
   EXPECT_LE(remaining, 101'000);  // gRPC sends it in whole seconds, rounded up
 }
 
-TEST_F(Calls, TandemsErrorsArriveWithTypeAndMessage) {
+TEST_P(Calls, TandemsErrorsArriveWithTypeAndMessage) {
   const std::string long_text(100'000, 'x');
   const std::vector<std::function<void()>> errors = {[] { throw InvalidArgumentError("a"); },
                                                      [] { throw NotFoundError("b"); },
@@ -165,7 +211,7 @@ TEST_F(Calls, TandemsErrorsArriveWithTypeAndMessage) {
   }
 }
 
-TEST_F(Calls, OtherExceptionsAndUnknownMethodsAreErrors) {
+TEST_P(Calls, OtherExceptionsAndUnknownMethodsAreErrors) {
   const auto server = serve({}, {{"fail", [](const CallContext&, Message request) -> Message {
                                     if (request.header == "number") throw 7;
                                     if (request.header == "memory") throw std::bad_alloc();
@@ -184,7 +230,7 @@ TEST_F(Calls, OtherExceptionsAndUnknownMethodsAreErrors) {
   EXPECT_EQ(echo_header(*channel, "still there"), "still there");
 }
 
-TEST_F(Calls, OptionsThatCannotWorkAreErrors) {
+TEST_F(RpcOptions, OptionsThatCannotWorkAreErrors) {
   const auto server_error = [](ServerOptions options) {
     return error_of<InvalidArgumentError>([&] { make_grpc_server(std::move(options)); });
   };
@@ -213,7 +259,7 @@ TEST_F(Calls, OptionsThatCannotWorkAreErrors) {
                {"call of 'm' on task /job:ps/task:0 (127.0.0.1:1)", "positive time limit"});
 }
 
-TEST_F(Calls, AServerIsUsedInOrder) {
+TEST_F(RpcOptions, AServerIsUsedInOrder) {
   const auto server = make_grpc_server({.token = kToken});
   expect_parts(error_of<FailedPreconditionError>([&] { server->port(); }), {"has not started"});
   server->handle("a", echo);
@@ -227,7 +273,7 @@ TEST_F(Calls, AServerIsUsedInOrder) {
   server->stop(kLong);
 }
 
-TEST_F(Calls, AnAddressThatCannotBeUsedIsAnError) {
+TEST_F(RpcOptions, AnAddressThatCannotBeUsedIsAnError) {
   const auto server = serve();
   expect_parts(error_of<AlreadyExistsError>([&] { serve({.port = server->port()}); }),
                {"another job or program listens there"});

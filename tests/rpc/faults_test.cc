@@ -15,6 +15,8 @@ namespace {
 
 using namespace testing;
 using Faults = Rpc;
+class FaultsOver : public RpcOver {};
+TANDEM_OVER_ALL_TRANSPORTS(FaultsOver);
 using tandem::testing::Arrivals;
 using tandem::testing::ChildProcess;
 
@@ -28,13 +30,12 @@ ChildProcess serve_in_process(std::uint16_t port, const Arrivals& arrivals, int 
   });
 }
 
-TEST_F(Faults, AChannelHealsAfterItsServerWasKilled) {
+TEST_P(FaultsOver, AChannelHealsAfterItsServerWasKilled) {
   const std::uint16_t port = tandem::testing::free_port();
   const Arrivals arrivals;
   const ChildProcess first = serve_in_process(port, arrivals, 0);
   const ChildProcess second = serve_in_process(port, arrivals, 1);
-  const auto channel = make_grpc_channel(to_port(port));
-  EXPECT_EQ(channel->call("echo", {"a"}, {.limit = kLong, .wait_for_server = true}).header, "a");
+  const auto channel = connect(to_port(port));
   const auto running = channel->start("hang", {}, {.limit = kLong});
   echo_header(*channel, "");  // the other has been sent before
   first.kill(SIGKILL);
@@ -73,13 +74,12 @@ TEST_F(Faults, AServerThatDoesNotListenYet) {
 }
 
 // Models a host that died or is cut off.
-TEST_F(Faults, AStoppedServerIsNoticedWithinTheLimitOfSilence) {
+TEST_P(FaultsOver, AStoppedServerIsNoticedWithinTheLimitOfSilence) {
   const std::uint16_t port = tandem::testing::free_port();
   const ChildProcess server = serve_in_process(port, {}, 0);
   ChannelOptions options = to_port(port);
   options.silence_limit = milliseconds(1000);
-  const auto channel = make_grpc_channel(options);
-  channel->call("echo", {}, {.limit = kLong, .wait_for_server = true});
+  const auto channel = connect(options);
   const auto running = channel->start("hang", {}, {.limit = kLong});
   echo_header(*channel, "");
   server.kill(SIGSTOP);

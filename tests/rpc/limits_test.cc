@@ -8,12 +8,13 @@ namespace tandem::rpc {
 namespace {
 
 using namespace testing;
-using Limits = Rpc;
+class Limits : public RpcOver {};
+TANDEM_OVER_ALL_TRANSPORTS(Limits);
 using Clock = std::chrono::steady_clock;
 
 Message bytes(std::size_t count) { return {"", {attachment_of(random_bytes(count, 1))}}; }
 
-TEST_F(Limits, ACallEndsAtItsTimeLimit) {
+TEST_P(Limits, ACallEndsAtItsTimeLimit) {
   std::atomic<bool> cancelled = false;
   const auto server = serve({}, {{"wait", [&](const CallContext& context, Message) -> Message {
                                     eventually([&] { return context.cancelled(); });
@@ -30,7 +31,7 @@ TEST_F(Limits, ACallEndsAtItsTimeLimit) {
   EXPECT_EQ(echo_header(*channel, "next"), "next");
 }
 
-TEST_F(Limits, LargerMessagesAreErrors) {
+TEST_P(Limits, LargerMessagesAreErrors) {
   constexpr std::size_t kLimit = 100'000;
   const auto make = [](const CallContext&, Message request) {
     return bytes(std::stoul(request.header));
@@ -40,7 +41,7 @@ TEST_F(Limits, LargerMessagesAreErrors) {
   const auto small = [](std::uint16_t port) {
     ChannelOptions options = to_port(port);
     options.largest_message = kLimit;
-    return make_grpc_channel(options);
+    return connect(options);
   };
   const std::string frame = std::to_string(kLimit + 24);  // the attachment's, and 24 bytes
   // The request: of the channel's limit, and of the server's.
@@ -67,7 +68,7 @@ TEST_F(Limits, LargerMessagesAreErrors) {
   EXPECT_EQ(echo_header(*small_channel, "next"), "next");
 }
 
-TEST_F(Limits, ACancelledCallEndsAtOnce) {
+TEST_P(Limits, ACancelledCallEndsAtOnce) {
   std::atomic<int> started = 0, cancelled = 0;
   const auto server = serve({}, {{"wait", [&](const CallContext& context, Message) -> Message {
                                     ++started;
@@ -92,7 +93,7 @@ TEST_F(Limits, ACancelledCallEndsAtOnce) {
   EXPECT_EQ(call->wait().header, "late");
 }
 
-TEST_F(Limits, ABusyServerRefusesCalls) {
+TEST_P(Limits, ABusyServerRefusesCalls) {
   std::atomic<bool> runs = false, ends = false;
   const auto server =
       serve({.threads = 1, .waiting_calls = 1}, {{"wait", [&](const CallContext&, Message request) {
@@ -116,7 +117,7 @@ TEST_F(Limits, ABusyServerRefusesCalls) {
   EXPECT_EQ(waits.wait().header, "b");
 }
 
-TEST_F(Limits, StoppingWaitsForRunningCalls) {
+TEST_P(Limits, StoppingWaitsForRunningCalls) {
   std::atomic<bool> runs = false, ends = false;
   const auto server = serve({}, {{"wait", [&](const CallContext&, Message request) {
                                     runs = true;
@@ -141,7 +142,7 @@ TEST_F(Limits, StoppingWaitsForRunningCalls) {
   EXPECT_EQ(running->wait().header, "done");
 }
 
-TEST_F(Limits, StoppingCancelsCallsThatRunLonger) {
+TEST_P(Limits, StoppingCancelsCallsThatRunLonger) {
   std::atomic<int> started = 0;
   const auto server =
       serve({.threads = 4}, {{"wait", [&](const CallContext& context, Message request) {

@@ -286,7 +286,7 @@ TEST_F(SharedMemoryCalls, SendReservedMemory) {
 }
 
 TEST_F(SharedMemoryCalls, AreLeftOutIfTheEnvironmentSaysSo) {
-  setenv("TANDEM_RPC_SHARED_MEMORY", "false", 1);
+  setenv("TANDEM_RPC_LOCAL_TRANSPORT", "false", 1);
   const auto server = serve();
   const auto channel = connect(*server);
   for (int i = 0; i < 3; ++i) {
@@ -294,14 +294,13 @@ TEST_F(SharedMemoryCalls, AreLeftOutIfTheEnvironmentSaysSo) {
     EXPECT_TRUE(same_bytes(reply.attachments[0].bytes, random_bytes(kLarge, 1)));
   }
   EXPECT_EQ(used().areas, 0);
+  EXPECT_EQ(unix_connections(), 0);
 }
 
 TEST_F(SharedMemoryCalls, AreAnErrorIfTheEnvironmentIsInvalid) {
-  setenv("TANDEM_RPC_SHARED_MEMORY", "perhaps", 1);
-  expect_parts(error_of<InvalidArgumentError>([] { serve(); }),
-               {"TANDEM_RPC_SHARED_MEMORY", "perhaps"});
+  setenv("TANDEM_RPC_LOCAL_TRANSPORT", "perhaps", 1);
   expect_parts(error_of<InvalidArgumentError>([] { make_grpc_channel(to_port(1)); }),
-               {"TANDEM_RPC_SHARED_MEMORY"});
+               {"TANDEM_RPC_LOCAL_TRANSPORT", "perhaps"});
 }
 
 TEST_F(SharedMemoryCalls, GiveTheMemoryOfLostCallsBack) {

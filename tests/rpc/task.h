@@ -8,10 +8,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <random>
+#include <set>
 #include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +85,55 @@ inline ChannelOptions to_port(std::uint16_t port) {
 inline std::unique_ptr<Channel> connect(const Server& server) {
   return make_grpc_channel(to_port(server.port()));
 }
+
+// The sockets of this process that are bound to addresses of Unix servers, and are connected.
+inline int unix_connections() {
+  std::set<std::string> own;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const std::string target = std::filesystem::read_symlink(entry.path(), ignored).string();
+    if (target.starts_with("socket:[")) own.insert(target.substr(8, target.size() - 9));
+  }
+  int count = 0;
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    std::istringstream fields(line);
+    std::string number, references, protocol, flags, type, state, inode, path;
+    fields >> number >> references >> protocol >> flags >> type >> state >> inode >> path;
+    count += state == "03" && path.starts_with("@tandem-rpc-") && own.contains(inode);
+  }
+  return count;
+}
+
+enum class Transport { kGrpc, kUnixSocket };
+
+// Tests that hold over every transport.
+class RpcOver : public Rpc, public ::testing::WithParamInterface<Transport> {
+ protected:
+  static ChannelOptions to_port(std::uint16_t port) {
+    ChannelOptions options = testing::to_port(port);
+    options.local_transport = GetParam() == Transport::kUnixSocket;
+    return options;
+  }
+  // A channel that uses the transport from its first call on. Its server has method "echo".
+  static std::unique_ptr<Channel> connect(const ChannelOptions& options) {
+    auto channel = make_grpc_channel(options);
+    channel->call("echo", {}, {.limit = kLong, .wait_for_server = true});
+    return channel;
+  }
+  static std::unique_ptr<Channel> connect(const Server& server) {
+    auto channel = connect(to_port(server.port()));
+    EXPECT_EQ(unix_connections() > 0, GetParam() == Transport::kUnixSocket);
+    return channel;
+  }
+};
+
+inline std::string name_of(const ::testing::TestParamInfo<Transport>& info) {
+  return info.param == Transport::kGrpc ? "Grpc" : "UnixSocket";
+}
+#define TANDEM_OVER_ALL_TRANSPORTS(suite) \
+  INSTANTIATE_TEST_SUITE_P(Over, suite,   \
+                           ::testing::Values(Transport::kGrpc, Transport::kUnixSocket), name_of)
 
 inline std::string echo_header(Channel& channel, const std::string& header) {
   return channel.call("echo", {.header = header}, {.limit = kLong}).header;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <climits>
 
+#include "core/env.h"
 #include "core/module.h"
 #include "core/status.h"
-#include "rpc/shared_memory/shared_memory.h"
 
 namespace tandem::rpc {
 namespace {
@@ -21,7 +21,6 @@ constexpr Module kServers = module_with("tandem_make_grpc_server");
 constexpr Module kChannels = module_with("tandem_make_grpc_channel");
 
 void check_limits(std::size_t largest_message, std::chrono::milliseconds silence_limit) {
-  announcement();  // throws for an invalid environment, which gRPC's threads could not
   // gRPC's own limits are of this type.
   if (largest_message < 1 || largest_message > INT_MAX)
     fail<InvalidArgumentError>("[rpc] expected a largest message of 1 to {} bytes, got {}", INT_MAX,
@@ -60,6 +59,7 @@ std::unique_ptr<Channel> make_grpc_channel(ChannelOptions options) {
   if (!std::all_of(options.caller.begin(), options.caller.end(), printable))
     fail<InvalidArgumentError>("[rpc] expected a caller of printable ASCII, got '{}'",
                                options.caller);
+  if (!env_bool("TANDEM_RPC_LOCAL_TRANSPORT").value_or(true)) options.local_transport = false;
   if (options.root_certificate)
     check_certificate(*options.root_certificate, "the root certificate");
   using Factory = Channel* (*)(ChannelOptions*);

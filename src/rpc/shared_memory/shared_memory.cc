@@ -8,7 +8,6 @@
 #include <fstream>
 #include <utility>
 
-#include "core/env.h"
 #include "core/log.h"
 #include "core/status.h"
 
@@ -109,7 +108,7 @@ std::string host_text() {
 
 std::string make_announcement() {
   const std::string host = host_text();
-  if (host.empty() || !env_bool("TANDEM_RPC_SHARED_MEMORY").value_or(true)) return {};
+  if (host.empty()) return {};
   const ProcessIdentity self = ProcessIdentity::self();
   return fmt::format("{}:{}-{}-{}", host, self.pid, self.start_time, self.space);
 }

@@ -25,7 +25,7 @@ namespace tandem::rpc {
 //   and for each of them its index among all attachments u32, and its BlockPlace as three u64
 inline constexpr std::uint32_t kInSharedMemory = 1u << 31;
 
-// This process, for its peers. Empty with TANDEM_RPC_SHARED_MEMORY=false.
+// This process, for its peers. Empty where processes of a host cannot recognize each other.
 const std::string& announcement();
 // The process that announced itself with this text, if it is one of the same host, network
 // namespace, /dev/shm and user; otherwise nothing.

@@ -53,34 +53,42 @@ class GrpcChannel final : public Channel {
         address_(to_string(Endpoint{options_.host, options_.port})),
         channel_(
             grpc::CreateCustomChannel(address_, credentials_of(options_), arguments_of(options_))),
-        memory_(std::make_shared<PeerMemory>(options_.largest_message)) {}
+        server_(std::make_shared<Neighbor>(options_, credential_)) {}
 
   std::unique_ptr<Call> start(const std::string& method, Message request,
                               const CallOptions& options) override {
     check_process();
-    std::string description =
-        fmt::format("[rpc] call of '{}' on task {} ({})", method, options_.task, address_);
-    if (options.limit.count() <= 0)
-      fail<InvalidArgumentError>("{}: expected a positive time limit, got {} ms", description,
-                                 options.limit.count());
-    if (frame_bytes(request) > options_.largest_message)
-      fail<ResourceExhaustedError>("{}: the request has {} bytes, more than the limit of {}",
-                                   description, frame_bytes(request), options_.largest_message);
-    auto call = std::make_unique<StartedCall>(channel_, memory_, std::move(description), options);
+    CallDescription description(method, options_.task, address_, options.limit);
+    check(request, description);
+    Frame frame{.message = std::move(request)};
+    SharedSender::Sent sent = server_->share(frame, options.limit);
+    if (auto call = server_->start(method, frame, sent, description)) return call;
+    auto call = std::make_unique<StartedCall>(channel_, server_, std::move(description),
+                                              options.wait_for_server);
     call->context().AddMetadata(kCredentialKey, credential_);
     call->context().AddMetadata(kCallerKey, options_.caller);
-    if (!announcement().empty()) call->context().AddMetadata(kProcessKey, announcement());
-    call->start(std::string(kPathPrefix) + method, std::move(request));
+    if (options_.local_transport && !announcement().empty())
+      call->context().AddMetadata(kProcessKey, announcement());
+    call->start(std::string(kPathPrefix) + method, std::move(frame), std::move(sent));
     return call;
   }
 
-  std::shared_ptr<std::byte> reserve(std::size_t bytes) override { return memory_->reserve(bytes); }
+  std::shared_ptr<std::byte> reserve(std::size_t bytes) override { return server_->reserve(bytes); }
 
  private:
+  void check(const Message& request, const CallDescription& description) const {
+    if (description.limit().count() <= 0)
+      fail<InvalidArgumentError>("{}: expected a positive time limit, got {} ms",
+                                 description.text(), description.limit().count());
+    if (const std::size_t bytes = frame_bytes(request); bytes > options_.largest_message)
+      description.fail_too_large(fmt::format("the request has {} bytes, more than the limit of {}",
+                                             bytes, options_.largest_message));
+  }
+
   const ChannelOptions options_;
   const std::string credential_, address_;
   const std::shared_ptr<grpc::Channel> channel_;
-  const std::shared_ptr<PeerMemory> memory_;
+  const std::shared_ptr<Neighbor> server_;
 };
 
 }  // namespace

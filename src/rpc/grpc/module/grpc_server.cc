@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "comm/rendezvous/socket.h"
+#include "core/log.h"
 #include "core/status.h"
 #include "rpc/credential.h"
 #include "rpc/grpc/module/process.h"
@@ -48,9 +49,10 @@ void set_limits(grpc::ServerBuilder& builder, const ServerOptions& options) {
 class GrpcServer final : public Server, private grpc::CallbackGenericService {
  public:
   explicit GrpcServer(ServerOptions options)
-      : service_{.options = std::move(options),
-                 .credential = credential_of(service_.options.token),
-                 .threads = {service_.options.threads, service_.options.waiting_calls}} {}
+      : parts_{.service = {.options = std::move(options),
+                           .credential = credential_of(parts_.service.options.token)},
+               .threads = {parts_.service.options.threads, parts_.service.options.waiting_calls},
+               .unix_server = nullptr} {}
 
   ~GrpcServer() override { stop(std::chrono::milliseconds(0)); }
 
@@ -58,7 +60,7 @@ class GrpcServer final : public Server, private grpc::CallbackGenericService {
     const std::lock_guard lock(mutex_);
     if (port_ != 0)
       fail<FailedPreconditionError>("[rpc] handler of '{}': the server has started", method);
-    if (!service_.handlers.emplace(method, std::move(handler)).second)
+    if (!parts_.service.handlers.emplace(method, std::move(handler)).second)
       fail<AlreadyExistsError>("[rpc] method '{}' has a handler", method);
   }
 
@@ -66,13 +68,14 @@ class GrpcServer final : public Server, private grpc::CallbackGenericService {
     check_process();
     const std::lock_guard lock(mutex_);
     if (port_ != 0) fail<FailedPreconditionError>("[rpc] the server was started before");
-    const ServerOptions& options = service_.options;
+    const ServerOptions& options = parts_.service.options;
     grpc::ServerBuilder builder;
     set_limits(builder, options);
     int port = 0;
     builder.AddListeningPort(to_string(Endpoint{options.host, options.port}),
                              credentials_of(options), &port);
     builder.RegisterCallbackGenericService(this);
+    parts_.unix_server = make_unix_server();
     server_ = builder.BuildAndStart();
     if (!server_ || port <= 0) fail_to_listen();
     port_ = static_cast<std::uint16_t>(port);
@@ -87,25 +90,38 @@ class GrpcServer final : public Server, private grpc::CallbackGenericService {
   void stop(std::chrono::milliseconds limit) override {
     const std::lock_guard lock(mutex_);
     if (!server_) return;
+    if (parts_.unix_server) parts_.unix_server->begin_to_stop(Clock::now() + limit);
     server_->Shutdown(std::chrono::system_clock::now() + limit);
+    if (parts_.unix_server) parts_.unix_server->wait();
     server_.reset();
+    parts_.unix_server.reset();
   }
 
  private:
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override {
-    return new ServedCall(service_, *context);
+    return new ServedCall(parts_, *context);
+  }
+
+  std::unique_ptr<UnixServer> make_unix_server() {
+    if (announcement().empty()) return nullptr;
+    try {
+      return std::make_unique<UnixServer>(parts_.service, parts_.threads);
+    } catch (const Error& error) {
+      logging::warn("[rpc] tasks of this host call over TCP: {}", error.what());
+      return nullptr;
+    }
   }
 
   // gRPC does not say why, so this tries the same.
   [[noreturn]] void fail_to_listen() {
-    const Endpoint endpoint{service_.options.host, service_.options.port};
+    const Endpoint endpoint{parts_.service.options.host, parts_.service.options.port};
     listen_on(endpoint, "the server");
     fail<UnavailableError>("[rpc] the server cannot listen on {}", to_string(endpoint));
   }
 
   mutable std::mutex mutex_;
-  Service service_;
+  ServerParts parts_;
   std::uint16_t port_ = 0;
   std::unique_ptr<grpc::Server> server_;  // uses the others
 };

@@ -5,32 +5,30 @@
 
 #include <atomic>
 #include <chrono>
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
-#include "rpc/grpc/module/handler_threads.h"
 #include "rpc/server.h"
+#include "rpc/service/handler_threads.h"
+#include "rpc/service/service.h"
 #include "rpc/shared_memory/shared_memory.h"
-#include "tandem/errors.h"
+#include "rpc/unix_socket/unix_server.h"
 
 namespace tandem::rpc::grpc_module {
 
-// The parts of a server that all of its calls use.
-struct Service {
-  ServerOptions options;
-  std::string credential;
-  std::map<std::string, Handler> handlers = {};
-  SharedSender sender = {};
-  PeerAreas areas = {};
-  HandlerThreads threads;
+// The parts of a server that its calls use.
+struct ServerParts {
+  Service service;
+  HandlerThreads threads;                   // they use the service
+  std::unique_ptr<UnixServer> unix_server;  // null: there is none
 };
 
 // Owned by gRPC, which calls the On... functions on its own threads; they never wait. Until the
 // caller has proved that it knows the job's token, its message is not read.
 class ServedCall final : public grpc::ServerGenericBidiReactor, private CallContext {
  public:
-  ServedCall(Service& service, grpc::GenericCallbackServerContext& context);
+  ServedCall(ServerParts& server, grpc::GenericCallbackServerContext& context);
 
   void OnReadDone(bool ok) override;
   void OnCancel() override { cancelled_ = true; }
@@ -42,12 +40,10 @@ class ServedCall final : public grpc::ServerGenericBidiReactor, private CallCont
   bool cancelled() const override { return cancelled_; }
 
   bool proves_membership(const grpc::GenericCallbackServerContext& context) const;
-  void run() noexcept;
-  Message reply_to(Frame request);
+  void run();
   void send(Frame frame);
-  void send(const Error& error);
 
-  Service& service_;
+  ServerParts& server_;
   const std::chrono::system_clock::time_point deadline_;
   std::string method_, caller_;
   std::optional<ProcessIdentity> neighbor_;  // the caller, if it shares memory with this process

@@ -3,21 +3,19 @@
 #include <utility>
 
 #include "core/status.h"
-#include "rpc/error_code.h"
 #include "rpc/grpc/module/process.h"
 #include "rpc/grpc/module/wire.h"
 
 namespace tandem::rpc::grpc_module {
 
-StartedCall::StartedCall(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<PeerMemory> memory,
-                         std::string description, const CallOptions& options)
+StartedCall::StartedCall(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<Neighbor> server,
+                         CallDescription description, bool wait_for_server)
     : channel_(std::move(channel)),
-      memory_(std::move(memory)),
+      server_(std::move(server)),
       description_(std::move(description)),
-      limit_(options.limit),
       stub_(channel_) {
-  context_.set_deadline(std::chrono::system_clock::now() + options.limit);
-  context_.set_wait_for_ready(options.wait_for_server);
+  context_.set_deadline(std::chrono::system_clock::now() + description_.limit());
+  context_.set_wait_for_ready(wait_for_server);
 }
 
 StartedCall::~StartedCall() {
@@ -26,10 +24,9 @@ StartedCall::~StartedCall() {
   wait_for_end();
 }
 
-void StartedCall::start(const std::string& path, Message request) {
-  Frame frame{.message = std::move(request)};
-  sent_ = memory_->share(frame, limit_);
-  request_ = to_buffer(std::move(frame));
+void StartedCall::start(const std::string& path, Frame request, SharedSender::Sent sent) {
+  sent_ = std::move(sent);
+  request_ = to_buffer(std::move(request));
   stub_.UnaryCall(&context_, path, {}, &request_, &reply_,
                   [this](grpc::Status status) { end(std::move(status)); });
 }
@@ -37,16 +34,22 @@ void StartedCall::start(const std::string& path, Message request) {
 void StartedCall::end(grpc::Status status) {
   request_.Clear();
   sent_.revoke();  // what the server has not taken, it will not take
-  const auto& metadata = context_.GetServerTrailingMetadata();
-  const auto process = metadata.find(kProcessKey);
-  if (status.ok() && process != metadata.end())
-    memory_->met({process->second.data(), process->second.size()});
+  if (status.ok())
+    server_->met(announced(kProcessKey), announced(kSocketKey));
   else
-    memory_->lost();
+    server_->lost();
   const std::lock_guard lock(mutex_);
   status_ = std::move(status);
   done_ = true;
   ended_.notify_all();
+}
+
+// A text of the server, which may have none.
+std::string_view StartedCall::announced(const char* key) const {
+  const auto& metadata = context_.GetServerTrailingMetadata();
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) return {};
+  return {found->second.data(), found->second.size()};
 }
 
 bool StartedCall::done() const {
@@ -71,39 +74,32 @@ void StartedCall::wait_for_end() {
 Message StartedCall::wait() {
   check_process();
   wait_for_end();
-  if (std::exchange(taken_, true))
-    fail<FailedPreconditionError>("{}: its result was taken before", description_);
+  if (std::exchange(taken_, true)) description_.fail_taken();
   if (!status_.ok()) fail_with_status();
   Frame frame;
   try {
     frame = from_buffer(reply_);
-    memory_->take(frame);
   } catch (const DataLossError& error) {
-    fail<DataLossError>("{}: {}", description_, error.what());
-  } catch (const ResourceExhaustedError& error) {
-    fail<ResourceExhaustedError>("{}: {}", description_, error.what());
+    description_.fail_damaged(error.what());
   }
   reply_.Clear();
-  if (frame.outcome != 0) throw_error(frame.outcome, frame.message.header);
-  return std::move(frame.message);
+  return server_->message_of(std::move(frame), description_);
 }
 
 void StartedCall::fail_with_status() const {
   const std::string& detail = status_.error_message();
   switch (status_.error_code()) {
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-      fail<CallDeadlineError>("{} did not end within {} ms", description_, limit_.count());
+    case grpc::StatusCode::DEADLINE_EXCEEDED: description_.fail_late();
     case grpc::StatusCode::UNAUTHENTICATED:
-      fail<FailedPreconditionError>("{}: the server refuses this task: {}", description_, detail);
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:
-      fail<ResourceExhaustedError>("{}: {}", description_, detail);
+      fail<FailedPreconditionError>("{}: the server refuses this task: {}", description_.text(),
+                                    detail);
+    case grpc::StatusCode::RESOURCE_EXHAUSTED: description_.fail_too_large(detail);
     case grpc::StatusCode::CANCELLED:
-      if (cancelled_) fail<AbortedError>("{} was cancelled", description_);
+      if (cancelled_) description_.fail_cancelled();
       break;
     default: break;
   }
-  fail<PeerUnavailableError>("{}: the server cannot be reached, or the connection was lost: {}",
-                             description_, detail);
+  description_.fail_unreachable(detail);
 }
 
 }  // namespace tandem::rpc::grpc_module

@@ -9,10 +9,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
+#include "rpc/call_outcome.h"
 #include "rpc/channel.h"
 #include "rpc/frame.h"
-#include "rpc/grpc/module/peer_memory.h"
+#include "rpc/unix_socket/neighbor.h"
 
 namespace tandem::rpc::grpc_module {
 
@@ -20,13 +22,13 @@ namespace tandem::rpc::grpc_module {
 // last to use the connection, gRPC's thread would wait for itself.
 class StartedCall final : public Call {
  public:
-  // `description` begins every error message.
-  StartedCall(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<PeerMemory> memory,
-              std::string description, const CallOptions& options);
+  StartedCall(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<Neighbor> server,
+              CallDescription description, bool wait_for_server);
   ~StartedCall() override;
 
   grpc::ClientContext& context() { return context_; }
-  void start(const std::string& path, Message request);
+  // `sent`: the blocks of the request.
+  void start(const std::string& path, Frame request, SharedSender::Sent sent);
 
   bool done() const override;
   Message wait() override;
@@ -34,13 +36,13 @@ class StartedCall final : public Call {
 
  private:
   void end(grpc::Status status);
+  std::string_view announced(const char* key) const;
   void wait_for_end();
   [[noreturn]] void fail_with_status() const;
 
   const std::shared_ptr<grpc::Channel> channel_;
-  const std::shared_ptr<PeerMemory> memory_;
-  const std::string description_;
-  const std::chrono::milliseconds limit_;
+  const std::shared_ptr<Neighbor> server_;
+  const CallDescription description_;
   grpc::GenericStub stub_;
   grpc::ClientContext context_;
   grpc::ByteBuffer request_, reply_;

@@ -17,6 +17,7 @@ inline constexpr std::string_view kPathPrefix = "/tandem.Rpc/";
 inline constexpr const char* kCallerKey = "tandem-caller";
 inline constexpr const char* kCredentialKey = "tandem-credential-bin";
 inline constexpr const char* kProcessKey = "tandem-process";  // announcement(), in both directions
+inline constexpr const char* kSocketKey = "tandem-socket";    // UnixAddress::text(), of a server
 inline constexpr const char* kRefusal = "the token is not that of this job";
 
 // Refers to the attachments' bytes and shares their ownership.
