@@ -36,12 +36,12 @@ struct ServerOptions {
   std::uint16_t port = 0;               // 0: any free port
   std::string token;                    // the job's; calls of tasks that do not know it are refused
   std::optional<TlsIdentity> tls = {};  // connections are not encrypted without it
-  int threads = 8;                      // that run handlers
+  int threads = 8;                      // handlers that run at the same time
   int waiting_calls = 1024;             // for a thread; more get ResourceExhaustedError
   int calls_per_connection = 256;       // at the same time; clients hold back more
   std::size_t largest_message = std::size_t{1} << 30;
   std::size_t memory_limit = std::size_t{4} << 30;  // for the buffers of all connections
-  // A connection whose peer does not answer is closed after this time.
+  // A connection over the network whose peer does not answer is closed after this time.
   std::chrono::milliseconds silence_limit{20'000};
 };
 

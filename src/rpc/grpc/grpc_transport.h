@@ -1,4 +1,5 @@
-// Remote procedure calls over gRPC (HTTP/2 over TCP). A process that is forked after its parent has
+// Remote procedure calls over gRPC (HTTP/2 over TCP), and between tasks of one host over Unix
+// sockets (ChannelOptions::local_transport). A process that is forked after its parent has
 // used it cannot use it: every call then throws FailedPreconditionError. Its parent's servers and
 // channels must not be destroyed there.
 #pragma once
@@ -14,8 +15,8 @@ namespace tandem::rpc {
 bool has_grpc();
 
 // Both throw UnavailableError if there is no gRPC, and InvalidArgumentError for options that cannot
-// work. Every attachment is copied once: by the receiver, or by the sender into memory that it
-// shares with a receiver on the same host (rpc/shared_memory).
+// work. An attachment of 64 KiB and more is copied once: by the receiver, or by the sender into
+// memory that it shares with a receiver on the same host (rpc/shared_memory).
 std::unique_ptr<Server> make_grpc_server(ServerOptions options);
 std::unique_ptr<Channel> make_grpc_channel(ChannelOptions options);
 
