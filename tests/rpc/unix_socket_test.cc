@@ -25,13 +25,13 @@ std::string bytes_of(const Packet& packet) {
 
 const std::vector<std::byte> kBytes = random_bytes(100, 1);
 const std::vector<Packet> kPackets = {
-    {.kind = PacketKind::kHello, .limit = 7, .texts = {"secret", "", "me"}},
-    {.kind = PacketKind::kRequest, .call = 1, .limit = 9, .texts = {"echo"}, .bytes = kBytes},
+    {.kind = PacketKind::kHello, .limit = 7, .strings = {"secret", "", "me"}},
+    {.kind = PacketKind::kRequest, .call = 1, .limit = 9, .strings = {"echo"}, .bytes = kBytes},
     {.kind = PacketKind::kCancel, .call = 2},
     {.kind = PacketKind::kPing},
     {.kind = PacketKind::kPart, .call = 3, .bytes = kBytes},
     {.kind = PacketKind::kReply, .call = ~std::uint64_t{0}, .bytes = kBytes},
-    {.kind = PacketKind::kRefusal, .call = 5, .texts = {"no"}},
+    {.kind = PacketKind::kRefusal, .call = 5, .strings = {"no"}},
     {.kind = PacketKind::kPong}};
 
 TEST(UnixPackets, AreReadAsTheyWereWritten) {
@@ -41,7 +41,7 @@ TEST(UnixPackets, AreReadAsTheyWereWritten) {
     EXPECT_EQ(read.kind, packet.kind);
     EXPECT_EQ(read.call, packet.call);
     EXPECT_EQ(read.limit, packet.limit);
-    EXPECT_EQ(read.texts, packet.texts);
+    EXPECT_EQ(read.strings, packet.strings);
     EXPECT_TRUE(same_bytes(read.bytes, packet.bytes));
   }
 }
@@ -157,7 +157,7 @@ TEST_F(UnixSocket, ClosesTheConnectionOfATaskWithAnotherToken) {
 TEST_F(UnixSocket, ClosesConnectionsWithWrongPackets) {
   const std::string hello = packet_prefix({.kind = PacketKind::kHello,
                                            .limit = 1000,
-                                           .texts = {service_.credential, "me", announcement()}});
+                                           .strings = {service_.credential, "me", announcement()}});
   const auto packet = [](PacketKind kind) {
     return bytes_of(*std::find_if(kPackets.begin(), kPackets.end(),
                                   [&](const Packet& each) { return each.kind == kind; }));

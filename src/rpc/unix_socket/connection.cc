@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 // A cancellation waits that long for room in the socket.
 constexpr milliseconds kPatience{1'000};
 
-// Of the remaining time, rounded up.
+// The remaining time, rounded up.
 int poll_limit(Clock::time_point end) {
   const auto left = std::chrono::ceil<milliseconds>(end - Clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
@@ -38,7 +38,7 @@ std::shared_ptr<Connection> Connection::open(const UnixAddress& address, Options
   const std::string hello =
       packet_prefix({.kind = PacketKind::kHello,
                      .limit = options.largest_reply,
-                     .texts = {options.credential, options.caller, announcement()}});
+                     .strings = {options.credential, options.caller, announcement()}});
   auto made = std::make_shared<Connection>(std::move(socket), std::move(interrupt), address.calls,
                                            std::move(options));
   return made->send(hello, false) ? made : nullptr;
@@ -82,7 +82,7 @@ std::shared_ptr<Exchange> Connection::start(const std::string& method, const Fra
                                             milliseconds limit) {
   Packet packet{.kind = PacketKind::kRequest,
                 .limit = static_cast<std::uint64_t>(limit.count()),
-                .texts = {method}};
+                .strings = {method}};
   if (packet_overhead(packet.kind) + method.size() + frame_bytes(request.message) >
       kMostPacketBytes)
     return nullptr;
@@ -213,7 +213,7 @@ void Connection::handle(const Packet& packet) {
     case PacketKind::kRefusal: {
       const std::lock_guard lock(mutex_);
       if (!exchange || exchange->end != Exchange::End::kNone) return;
-      exchange->why = packet.texts[0];
+      exchange->why = packet.strings[0];
       return finish(*exchange, Exchange::End::kLost);
     }
     default:

@@ -40,7 +40,7 @@ class Connection {
     std::string credential, caller;
     std::size_t largest_reply = 0;
     std::chrono::milliseconds silence_limit{0};  // a server that does not answer is lost after it
-    std::shared_ptr<PeerAreas> areas;            // of attachments that nobody waits for
+    std::shared_ptr<PeerAreas> areas;            // of replies that have no caller any more
   };
   // Null if the server cannot be reached in this way.
   static std::shared_ptr<Connection> open(const UnixAddress& address, Options options);
@@ -54,7 +54,7 @@ class Connection {
   bool wait(Exchange& exchange, Clock::time_point end);
   // Ends it, and the server no longer answers; false if it has ended.
   bool cancel(Exchange& exchange);
-  // Frees the attachments in shared memory of a reply that nobody wants.
+  // Frees the attachments in shared memory of a reply that is not used.
   void discard(std::span<const std::byte> reply);
   bool is_lost() const;
 

@@ -21,7 +21,7 @@ class Neighbor : public std::enable_shared_from_this<Neighbor> {
  public:
   Neighbor(const ChannelOptions& options, std::string credential);
 
-  // A call has ended in which the server announced itself with these texts (announcement(),
+  // A call has ended in which the server announced itself with these strings (announcement(),
   // UnixAddress); or one that has failed, after which another process may listen at the address.
   void met(std::string_view process, std::string_view socket);
   void lost();

@@ -11,11 +11,11 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 struct Start {
-  std::uint32_t kind = 0, texts = 0;
+  std::uint32_t kind = 0, strings = 0;
   std::uint64_t call = 0, limit = 0;
 };
 
-std::uint32_t texts_of(PacketKind kind) {
+std::uint32_t strings_of(PacketKind kind) {
   switch (kind) {
     case PacketKind::kHello: return 3;
     case PacketKind::kRequest:
@@ -35,18 +35,18 @@ void require(bool condition, const char* wrong) {
 }  // namespace
 
 std::size_t packet_overhead(PacketKind kind) {
-  return sizeof(Start) + texts_of(kind) * sizeof(std::uint32_t);
+  return sizeof(Start) + strings_of(kind) * sizeof(std::uint32_t);
 }
 
 std::string packet_prefix(const Packet& packet) {
-  const std::uint32_t count = texts_of(packet.kind);
+  const std::uint32_t count = strings_of(packet.kind);
   const Start start{static_cast<std::uint32_t>(packet.kind), count, packet.call, packet.limit};
   std::string prefix(reinterpret_cast<const char*>(&start), sizeof(start));
   for (std::uint32_t i = 0; i < count; ++i) {
-    const auto size = static_cast<std::uint32_t>(packet.texts[i].size());
+    const auto size = static_cast<std::uint32_t>(packet.strings[i].size());
     prefix.append(reinterpret_cast<const char*>(&size), sizeof(size));
   }
-  for (std::uint32_t i = 0; i < count; ++i) prefix += packet.texts[i];
+  for (std::uint32_t i = 0; i < count; ++i) prefix += packet.strings[i];
   return prefix;
 }
 
@@ -58,14 +58,14 @@ Packet parse_packet(std::span<const std::byte> bytes) {
               start.kind <= static_cast<std::uint32_t>(PacketKind::kPong),
           "its kind does not exist");
   Packet packet{static_cast<PacketKind>(start.kind), start.call, start.limit};
-  require(start.texts == texts_of(packet.kind), "it has another number of texts");
+  require(start.strings == strings_of(packet.kind), "it has another number of strings");
   require(bytes.size() >= packet_overhead(packet.kind), "it ends within the sizes");
-  std::array<std::uint32_t, std::tuple_size_v<decltype(packet.texts)>> sizes = {};
-  std::memcpy(sizes.data(), bytes.data() + sizeof(start), start.texts * sizeof(std::uint32_t));
+  std::array<std::uint32_t, std::tuple_size_v<decltype(packet.strings)>> sizes = {};
+  std::memcpy(sizes.data(), bytes.data() + sizeof(start), start.strings * sizeof(std::uint32_t));
   bytes = bytes.subspan(packet_overhead(packet.kind));
-  for (std::uint32_t i = 0; i < start.texts; ++i) {
-    require(bytes.size() >= sizes[i], "the texts have fewer bytes than announced");
-    packet.texts[i] = {reinterpret_cast<const char*>(bytes.data()), sizes[i]};
+  for (std::uint32_t i = 0; i < start.strings; ++i) {
+    require(bytes.size() >= sizes[i], "the strings have fewer bytes than announced");
+    packet.strings[i] = {reinterpret_cast<const char*>(bytes.data()), sizes[i]};
     bytes = bytes.subspan(sizes[i]);
   }
   require(bytes.empty() || has_bytes(packet.kind), "bytes follow its end");

@@ -1,6 +1,6 @@
 // The packets of a connection over a Unix socket, all numbers in little-endian order:
 //
-//   kind u32, number of texts u32, call u64, limit u64, the size of each text u32, the texts, bytes
+//   kind u32, number of strings u32, call u64, limit u64, the size of each text u32, the strings, bytes
 //
 // A caller's first packet is a hello. A reply that is larger than a packet comes in parts: those
 // before the last have kind kPart.
@@ -17,7 +17,7 @@ namespace tandem::rpc {
 
 enum class PacketKind : std::uint32_t {
   // From the caller.
-  kHello = 1,  // limit: the bytes of the largest reply; texts: credential, caller, announcement()
+  kHello = 1,  // limit: the bytes of the largest reply; strings: credential, caller, announcement()
   kRequest,    // limit: the call's time in milliseconds; text: the method; bytes: a frame
   kCancel,
   kPing,
@@ -33,13 +33,13 @@ struct Packet {
   PacketKind kind = PacketKind::kPing;
   std::uint64_t call = 0;
   std::uint64_t limit = 0;
-  std::array<std::string_view, 3> texts = {};
+  std::array<std::string_view, 3> strings = {};
   std::span<const std::byte> bytes = {};
 };
 
 // The size of the largest packet, which fits into a socket's buffer.
 inline constexpr std::size_t kMostPacketBytes = std::size_t{96} << 10;
-// Its bytes beside `bytes` and the texts.
+// Its bytes beside `bytes` and the strings.
 std::size_t packet_overhead(PacketKind kind);
 
 // All bytes of a packet before its `bytes`.

@@ -59,7 +59,7 @@ class ServedUnixCall final : public CallContext {
       : connection_(std::move(connection)),
         running_(std::move(running)),
         call_(packet.call),
-        method_(packet.texts[0]),
+        method_(packet.strings[0]),
         deadline_(Clock::now() + milliseconds(std::min(packet.limit, kLongestMs))),
         request_(parse_frame({&packet.bytes, 1})) {}
 
@@ -149,7 +149,7 @@ bool ServerConnection::handle(const Packet& packet) {
 }
 
 bool ServerConnection::greet(const Packet& packet) {
-  const auto& [credential, caller, announced] = packet.texts;
+  const auto& [credential, caller, announced] = packet.strings;
   if (greeted_ || !same_credential(server_->service.credential, credential)) return false;
   caller_ = caller;
   neighbor_ = neighbor(announced);
@@ -172,7 +172,7 @@ void ServerConnection::start(const Packet& packet) {
   }
   if (has_room && server_->threads.submit_from_source([call] { call->run(); })) return;
   forget(packet.call);
-  reply(packet.call, std::string(packet.texts[0]), service.busy());
+  reply(packet.call, std::string(packet.strings[0]), service.busy());
 }
 
 void ServerConnection::cancel(std::uint64_t call) {
@@ -189,7 +189,7 @@ void ServerConnection::forget(std::uint64_t call) {
 }
 
 void ServerConnection::refuse(std::uint64_t call, std::string_view why) {
-  send(packet_prefix({.kind = PacketKind::kRefusal, .call = call, .texts = {why}}));
+  send(packet_prefix({.kind = PacketKind::kRefusal, .call = call, .strings = {why}}));
 }
 
 void ServerConnection::reply(std::uint64_t call, const std::string& method, Frame frame) {
