@@ -47,6 +47,9 @@ FunctionScheduler::Sent& FunctionScheduler::send(
 }
 
 void FunctionScheduler::remove_expired() {
+  // First, so that the functions that used these variables are seen to be gone below.
+  const std::vector<VariableId> dropped = servers_->take_dropped();
+  dropped_.insert(dropped_.end(), dropped.begin(), dropped.end());
   std::erase_if(sent_, [&](const auto& entry) {
     const Sent& sent = entry.second;
     if (!sent.function.expired()) return false;
@@ -57,9 +60,11 @@ void FunctionScheduler::remove_expired() {
   std::vector<std::uint64_t> unused;
   for (const auto& [id, used] : gone_)
     if (used.expired()) unused.push_back(id);
-  if (unused.empty()) return;
-  servers_->remove_updates(unused);
+  if (!unused.empty()) servers_->remove_updates(unused);
   for (const std::uint64_t id : unused) gone_.erase(id);
+  if (!gone_.empty() || dropped_.empty()) return;  // a closure may still use them
+  servers_->remove(dropped_);
+  dropped_.clear();
 }
 
 std::shared_ptr<RemoteResult> FunctionScheduler::schedule(

@@ -13,8 +13,8 @@
 
 namespace tandem::ps {
 
-// Sends each function once to the servers and, by the coordinator, to the workers. A function that
-// is gone here is removed there when another one is sent. Thread-safe.
+// Sends each function once to the servers and, by the coordinator, to the workers. Functions and
+// variables that are gone here are removed there when another function is sent. Thread-safe.
 class FunctionScheduler {
  public:
   struct Options {
@@ -57,6 +57,7 @@ class FunctionScheduler {
   std::map<const TracedFunction*, Sent> sent_;
   // By id: functions that are gone here, and whether closures still use them.
   std::map<std::uint64_t, std::weak_ptr<const void>> gone_;
+  std::vector<VariableId> dropped_;  // variables of functions that are gone
   std::uint64_t next_id_ = 0;
 };
 

@@ -151,6 +151,17 @@ void ParameterStore::assign(VariableId id, const Tensor& value) {
   ++found->version;
 }
 
+void ParameterStore::remove(VariableId id) {
+  RefPtr<Entry> last;  // its memory is freed after the lock
+  const std::shared_lock changing(changing_);
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return;
+  note([&](proto::JournalRecord& record) { record.set_removed_variable(id); });
+  last = std::move(found->second);
+  entries_.erase(found);
+}
+
 void ParameterStore::add_update(std::uint64_t function, std::uint32_t index,
                                 const proto::Part& part) {
   auto made = std::make_shared<Update>();
@@ -356,6 +367,8 @@ void ParameterStore::restore(const proto::JournalRecord& record,
       finish_below(record.finished_below());
     } else if (record.record_case() == proto::JournalRecord::kRemovedUpdates) {
       remove_updates(record.removed_updates());
+    } else if (record.record_case() == proto::JournalRecord::kRemovedVariable) {
+      remove(record.removed_variable());
     }
   } catch (const DataLossError&) {
     throw;

@@ -54,6 +54,8 @@ class ParameterStore {
   Read read_rows(VariableId id, const Tensor& numbers) const;
   // Throws InvalidArgumentError for a value of another spec.
   void assign(VariableId id, const Tensor& value);
+  // Does nothing if there is no such variable. REQUIRES: its updates were removed.
+  void remove(VariableId id);
 
   // Adds update `index` of a function; again: nothing happens. Its variables must exist.
   void add_update(std::uint64_t function, std::uint32_t index, const proto::Part& part);

@@ -28,7 +28,7 @@ RemoteStorage::RemoteStorage(std::shared_ptr<VariableServers> servers, std::vect
   servers_->add(this, shards_);
 }
 
-RemoteStorage::~RemoteStorage() { servers_->remove(this); }
+RemoteStorage::~RemoteStorage() { servers_->drop(this); }
 
 Tensor RemoteStorage::value(std::size_t reader) {
   return of_reader(reader, servers_->read(shards_, spec_));

@@ -123,6 +123,12 @@ Pending<void> ServerClient::assign(VariableId id, const Tensor& value) {
   return Pending<void>([wait = start(kAssign, std::move(request))] { wait(); });
 }
 
+Pending<void> ServerClient::remove(std::span<const VariableId> ids) {
+  proto::RemoveRequest header;
+  header.mutable_ids()->Add(ids.begin(), ids.end());
+  return Pending<void>([wait = start(kRemove, message_of(header))] { wait(); });
+}
+
 Pending<void> ServerClient::add_updates(
     std::uint64_t function, std::span<const std::pair<std::uint32_t, const proto::Part*>> updates) {
   proto::AddUpdatesRequest header;

@@ -57,6 +57,7 @@ class ServerClient {
   // See ParameterStore::read_rows().
   Pending<std::vector<ParameterStore::Read>> read_rows(std::span<const RowsOfVariable> variables);
   Pending<void> assign(VariableId id, const Tensor& value);
+  Pending<void> remove(std::span<const VariableId> ids);
   // The updates of a function, by index, whose variables are on this server.
   Pending<void> add_updates(std::uint64_t function,
                             std::span<const std::pair<std::uint32_t, const proto::Part*>> updates);

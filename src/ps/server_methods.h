@@ -7,6 +7,7 @@ inline constexpr const char* kCreate = "ParameterServer/Create";
 inline constexpr const char* kRead = "ParameterServer/Read";
 inline constexpr const char* kReadRows = "ParameterServer/ReadRows";
 inline constexpr const char* kAssign = "ParameterServer/Assign";
+inline constexpr const char* kRemove = "ParameterServer/Remove";
 inline constexpr const char* kAddUpdates = "ParameterServer/AddUpdates";
 inline constexpr const char* kRemoveUpdates = "ParameterServer/RemoveUpdates";
 inline constexpr const char* kApply = "ParameterServer/Apply";

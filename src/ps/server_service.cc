@@ -54,6 +54,12 @@ rpc::Message assign(ParameterStore& store, const rpc::Message& request) {
   return message_of(proto::AssignReply());
 }
 
+rpc::Message remove(ParameterStore& store, const rpc::Message& request) {
+  const auto header = parse<proto::RemoveRequest>(request, kRemove);
+  for (const std::uint64_t id : header.ids()) store.remove(id);
+  return message_of(proto::RemoveReply());
+}
+
 rpc::Message add_updates(ParameterStore& store, const rpc::Message& request) {
   const auto header = parse<proto::AddUpdatesRequest>(request, kAddUpdates);
   for (const proto::AddUpdatesRequest::Indexed& update : header.updates())
@@ -105,6 +111,7 @@ void serve(rpc::Server& server, ParameterStore& store) {
   handle(kRead, read);
   handle(kReadRows, read_rows);
   handle(kAssign, assign);
+  handle(kRemove, remove);
   handle(kAddUpdates, add_updates);
   handle(kRemoveUpdates, remove_updates);
   handle(kApply, apply);

@@ -123,9 +123,26 @@ void VariableServers::add(const void* identity, std::vector<Shard> shards) {
   variables_[identity] = std::move(shards);
 }
 
-void VariableServers::remove(const void* identity) {
+void VariableServers::drop(const void* identity) {
   const std::lock_guard lock(mutex_);
-  variables_.erase(identity);
+  const auto found = variables_.find(identity);
+  if (found == variables_.end()) return;
+  for (const Shard& shard : found->second) dropped_.push_back(shard.id);
+  variables_.erase(found);
+}
+
+std::vector<VariableId> VariableServers::take_dropped() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(dropped_, {});
+}
+
+void VariableServers::remove(std::span<const VariableId> shards) {
+  std::vector<std::vector<VariableId>> of_server(servers_.size());
+  for (const VariableId id : shards) of_server[server_of(id)].push_back(id);
+  std::vector<Pending<void>> pending;
+  for (std::size_t i = 0; i < servers_.size(); ++i)
+    if (!of_server[i].empty()) pending.push_back(servers_[i]->remove(of_server[i]));
+  for (Pending<void>& call : pending) call.wait();
 }
 
 std::vector<Shard> VariableServers::find(const void* identity) const {

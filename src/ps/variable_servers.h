@@ -37,7 +37,12 @@ class VariableServers {
 
   // The variable that a trace refers to by `identity`.
   void add(const void* identity, std::vector<Shard> shards);
-  void remove(const void* identity);
+  // It is no longer used by this process. Calls no server.
+  void drop(const void* identity);
+  // The shards that were dropped since the last call. The caller removes them once no closure uses
+  // them.
+  std::vector<VariableId> take_dropped();
+  void remove(std::span<const VariableId> shards);
   // Empty if it is not a variable of these servers.
   std::vector<Shard> find(const void* identity) const;
 
@@ -50,6 +55,7 @@ class VariableServers {
   std::uint32_t next_server_ = 0;
   std::uint32_t next_number_ = 0;
   std::unordered_map<const void*, std::vector<Shard>> variables_;
+  std::vector<VariableId> dropped_;
 };
 
 }  // namespace tandem::ps

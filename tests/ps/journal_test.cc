@@ -143,6 +143,25 @@ TEST_F(Journaled, KeepsContributionsThatWait) {
   EXPECT_EQ(third.store.read(3).version, 1u);
 }
 
+TEST_F(Journaled, RemovedVariablesStayRemoved) {
+  {
+    Process process(folder());
+    for (const VariableId id : {3, 4}) process.store.create(id, "v", zeros({2}));
+    process.store.add_update(0, 0, assign_add());
+    add(process.store, 0);
+    process.store.remove_updates(0);
+    process.store.remove(3);
+    process.store.remove(5);  // there is none
+    EXPECT_EQ(process.store.num_variables(), 1u);
+  }
+  for (int restart = 0; restart < 2; ++restart) {  // from the log, then from a state
+    Process again(folder());
+    EXPECT_EQ(again.store.num_variables(), 1u);
+    EXPECT_THROW(again.store.read(3), NotFoundError);
+    EXPECT_EQ(again.store.read(4).version, 0u);
+  }
+}
+
 TEST_F(Journaled, RemovedUpdatesStayRemoved) {
   {
     Process process(folder());

@@ -68,6 +68,10 @@ TEST_F(ParameterServer, HoldsVariables) {
   read = server.read(ids).wait();
   EXPECT_EQ(read[1].value.item<std::int64_t>(), -1);
   EXPECT_EQ(read[1].version, 1u);
+  const std::vector<VariableId> removed = {3, 10, 77};
+  for (int repeated = 0; repeated < 2; ++repeated) server.remove(removed).wait();
+  EXPECT_EQ(store.num_variables(), 1u);
+  expect_error<NotFoundError>([&] { server.read(ids).wait(); }, "there is no variable 10 here");
 }
 
 TEST_F(ParameterServer, ReadsRows) {
@@ -130,7 +134,7 @@ TEST_F(ParameterServer, DamagedCallsAreRefused) {
     raw->call(method, std::move(message), {.limit = 20s});
   };
   for (const char* method :
-       {kCreate, kRead, kReadRows, kAssign, kAddUpdates, kRemoveUpdates, kApply})
+       {kCreate, kRead, kReadRows, kAssign, kRemove, kAddUpdates, kRemoveUpdates, kApply})
     expect_error<DataLossError>([&] { call(method, {.header = "\xff\xff\xff"}); },
                                 "is truncated or corrupt");
   rpc::Message message;

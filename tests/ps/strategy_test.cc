@@ -82,6 +82,43 @@ TEST_F(ParameterServers, FunctionsThatAreGoneAreRemovedFromTheTasks) {
   EXPECT_LE(cluster.worker(0).num_functions(), 4u);
 }
 
+// With the slots of their optimizers. Closures that use them still run.
+TEST_F(ParameterServers, VariablesThatAreGoneAreRemovedFromTheServers) {
+  LocalCluster cluster(2, 1);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  const auto scope = strategy.scope();
+  ClusterCoordinator coordinator(strategy);
+  Variable kept(constant({1.f, 2.f}));
+  const auto variables = [&] {
+    return cluster.stores[0]->num_variables() + cluster.stores[1]->num_variables();
+  };
+  std::vector<RemoteValue> losses;
+  for (int model = 0; model < 10; ++model) {
+    Variable weight(constant({3.f, 4.f}));
+    optimizers::Optimizer sgd = optimizers::SGD({.learning_rate = 0.5, .momentum = 0.9});
+    const auto step = function([&](const Tensor& x) {
+      GradientTape tape;
+      const Tensor loss = reduce_sum(weight.value() * x * kept.value());
+      sgd.apply_gradients(tape.gradient(loss, std::vector<Variable>{weight}), {weight});
+      return loss;
+    });
+    for (int call = 0; call < 3; ++call)
+      losses.push_back(coordinator.schedule(step, constant({1.f, 1.f})));
+    if (model == 4) {
+      coordinator.join();
+      EXPECT_LE(variables(), 1u + 2 * 5);
+    }
+  }
+  coordinator.join();
+  const auto last = function([&](const Tensor& x) { kept.assign_add(x); });
+  coordinator.schedule(last, constant({1.f, 1.f}));
+  coordinator.join();
+  EXPECT_EQ(variables(), 1u);
+  EXPECT_EQ(values(kept.value()), (std::vector<float>{2, 3}));
+  for (std::size_t i = 0; i < losses.size(); i += 3)
+    EXPECT_EQ(losses[i].fetch().item<float>(), 3 + 2 * 4);
+}
+
 TEST_F(ParameterServers, EagerStepsOfTheChiefEqualOneDevice) {
   const LocalCluster cluster(2, 1);
   const auto train = [](int steps) {

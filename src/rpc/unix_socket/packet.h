@@ -1,6 +1,7 @@
 // The packets of a connection over a Unix socket, all numbers in little-endian order:
 //
-//   kind u32, number of strings u32, call u64, limit u64, the size of each text u32, the strings, bytes
+//   kind u32, number of strings u32, call u64, limit u64, the size of each string u32, the strings,
+//   the bytes
 //
 // A caller's first packet is a hello. A reply that is larger than a packet comes in parts: those
 // before the last have kind kPart.
@@ -17,14 +18,14 @@ namespace tandem::rpc {
 
 enum class PacketKind : std::uint32_t {
   // From the caller.
-  kHello = 1,  // limit: the bytes of the largest reply; strings: credential, caller, announcement()
-  kRequest,    // limit: the call's time in milliseconds; text: the method; bytes: a frame
+  kHello = 1,  // limit: the bytes of the largest reply; strings: credential, caller, announcement
+  kRequest,    // limit: the call's time in milliseconds; string: the method; bytes: a frame
   kCancel,
   kPing,
   // From the server.
   kPart,     // bytes: of the reply's frame
   kReply,    // bytes: the end of the reply's frame
-  kRefusal,  // of a call whose handler has not run, or has been cancelled; text: the reason
+  kRefusal,  // of a call whose handler has not run, or has been cancelled; string: the reason
   kPong,
 };
 
