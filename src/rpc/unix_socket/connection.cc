@@ -51,14 +51,19 @@ Connection::Connection(Socket socket, Socket interrupt, int most_calls, Options 
       options_(std::move(options)),
       buffer_(kMostPacketBytes) {}
 
-// False if there is no room, after kPatience if it waits, or if the connection is lost.
+// False if there is no room, after kPatience if it waits, or if the connection is lost. Replies that
+// have arrived before are still read then.
 bool Connection::send(const std::string& packet, bool waits) {
   const Clock::time_point end = Clock::now() + kPatience;
   while (::send(socket_.descriptor(), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) <
          0) {
     if (errno == EINTR) continue;
-    if (!is_full(errno)) lose(std::strerror(errno));
-    if (!is_full(errno) || !waits || Clock::now() >= end) return false;
+    if (!is_full(errno)) {
+      const std::lock_guard lock(mutex_);
+      lost_ = true;
+      return false;
+    }
+    if (!waits || Clock::now() >= end) return false;
     pollfd writable = {socket_.descriptor(), POLLOUT, 0};
     poll(&writable, 1, poll_limit(end));
   }
@@ -148,7 +153,7 @@ bool Connection::cancel(Exchange& exchange) {
       const ssize_t written = write(interrupt_.descriptor(), &one, sizeof(one));
   }
   const std::string packet = packet_prefix({.kind = PacketKind::kCancel, .call = exchange.call});
-  if (!send(packet, true)) lose("the server reads nothing");
+  if (!send(packet, true) && !is_lost()) lose("the server reads nothing");
   return true;
 }
 
@@ -167,10 +172,9 @@ void Connection::finish(Exchange& exchange, Exchange::End end) {
 // Waits for a packet until `end`, and handles it. For the thread that reads.
 void Connection::read(Clock::time_point end) {
   if (receive()) return;
-  const std::optional<Clock::time_point> next = check_silence();
-  if (!next) return;
+  const Clock::time_point next = check_silence();
   pollfd sources[] = {{socket_.descriptor(), POLLIN, 0}, {interrupt_.descriptor(), POLLIN, 0}};
-  poll(sources, 2, poll_limit(std::min(end, *next)));
+  poll(sources, 2, poll_limit(std::min(end, next)));
   std::uint64_t count;
   if (sources[1].revents) [[maybe_unused]]
     const ssize_t taken = ::read(interrupt_.descriptor(), &count, sizeof(count));
@@ -240,25 +244,23 @@ void Connection::discard(std::span<const std::byte> reply) {
   }
 }
 
-// The next time for this check; nothing if the connection is lost.
-std::optional<Clock::time_point> Connection::check_silence() {
+// Returns the next time for this check.
+Clock::time_point Connection::check_silence() {
   const milliseconds half = options_.silence_limit / 2;
   const Clock::time_point now = Clock::now();
   bool is_lost = false;
   {
     const std::lock_guard lock(mutex_);
-    if (lost_) return std::nullopt;
     const Clock::time_point next = pinged_.value_or(heard_) + half;
     if (now < next) return next;
     is_lost = pinged_.has_value();
     pinged_ = now;
   }
-  if (is_lost) {
+  if (is_lost)
     lose(fmt::format("no answer within {} ms", options_.silence_limit.count()));
-    return std::nullopt;
-  }
-  send(packet_prefix({.kind = PacketKind::kPing}), false);
-  return now + half;
+  else
+    send(packet_prefix({.kind = PacketKind::kPing}), false);
+  return is_lost ? now : now + half;
 }
 
 void Connection::lose(const std::string& why) {

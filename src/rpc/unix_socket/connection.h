@@ -68,7 +68,7 @@ class Connection {
   void handle(const Packet& packet);
   void add_reply(Exchange& exchange, const Packet& packet);
   void finish(Exchange& exchange, Exchange::End end);
-  std::optional<Clock::time_point> check_silence();
+  Clock::time_point check_silence();
   void hand_over();
   void lose(const std::string& why);
 
@@ -80,7 +80,8 @@ class Connection {
   mutable std::mutex mutex_;  // guards the following
   std::map<std::uint64_t, std::shared_ptr<Exchange>> calls_;
   std::uint64_t last_call_ = 0;
-  bool reading_ = false, lost_ = false;
+  bool reading_ = false;
+  bool lost_ = false;        // no call begins any more
   Clock::time_point heard_;  // the last packet of the server, or the first of these calls
   std::optional<Clock::time_point> pinged_;  // since then
 };

@@ -76,9 +76,8 @@ void Neighbor::met(std::string_view process, std::string_view socket) {
   const std::optional<ProcessIdentity> identity = neighbor(process);
   const std::lock_guard lock(mutex_);
   if (!identity) return server_.reset();
-  if (!server_) server_.emplace();
-  server_->process = *identity;
-  if (server_->connection) return;
+  if (server_ && server_->connection && server_->socket == socket) return;
+  server_.emplace(*identity, std::string(socket));
   if (const auto address = UnixAddress::parse(socket))
     server_->connection = Connection::open(*address, options_);
 }

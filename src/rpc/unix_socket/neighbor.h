@@ -39,6 +39,7 @@ class Neighbor : public std::enable_shared_from_this<Neighbor> {
  private:
   struct Server {
     ProcessIdentity process;
+    std::string socket;                      // UnixAddress::text()
     std::shared_ptr<Connection> connection;  // null: it cannot be reached by a Unix socket
   };
   std::optional<Server> server() const;

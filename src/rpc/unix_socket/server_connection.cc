@@ -113,9 +113,11 @@ void ServerConnection::close() {
 
 void ServerConnection::ready() {
   const std::shared_ptr<ServerConnection> self = shared_from_this();
-  if (!flush() || !receive()) return close();
-  const std::lock_guard lock(mutex_);  // so that the last to arm knows what is unsent
-  if (!lost_) server_->threads.arm(*this, !unsent_.empty());
+  if (flush() && receive()) {
+    const std::lock_guard lock(mutex_);  // so that the last to arm knows what is unsent
+    if (!lost_) return server_->threads.arm(*this, !unsent_.empty());
+  }
+  close();
 }
 
 // Until a call has arrived or there is nothing to read. False if the connection has ended.
@@ -197,9 +199,11 @@ void ServerConnection::reply(std::uint64_t call, const std::string& method, Fram
   const std::size_t bytes = frame_bytes(frame.message);
   if (bytes > most && server_->queued_bytes + bytes > server_->service.options.memory_limit)
     frame = server_->service.no_memory(method);
-  std::string all;
-  append_frame(all, frame);
-  std::string_view rest = all;
+  std::string whole = packet_prefix({.kind = PacketKind::kReply, .call = call});
+  append_frame(whole, frame);
+  if (whole.size() <= kMostPacketBytes) return send(std::move(whole));
+  std::string_view rest = whole;
+  rest.remove_prefix(packet_overhead(PacketKind::kReply));
   while (true) {
     const bool last = rest.size() <= most;
     std::string packet =
@@ -237,6 +241,7 @@ bool ServerConnection::write(const std::string& packet) {
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) return false;
     lost_ = true;
+    shutdown(socket_.descriptor(), SHUT_RDWR);  // ready() sees the end
     return true;
   }
   return true;
