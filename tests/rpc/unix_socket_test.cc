@@ -113,6 +113,11 @@ class UnixSocket : public ::testing::Test {
   }
   // A connection without a greeting.
   Socket connect_raw() { return connect_to(*UnixAddress::parse(server().address())); }
+  std::string hello() const {
+    return packet_prefix({.kind = PacketKind::kHello,
+                          .limit = 1'000'000,
+                          .strings = {service_.credential, "me", announcement()}});
+  }
   static bool send_raw(const Socket& socket, const std::string& packet) {
     return send(socket.descriptor(), packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
   }
@@ -155,23 +160,20 @@ TEST_F(UnixSocket, ClosesTheConnectionOfATaskWithAnotherToken) {
 }
 
 TEST_F(UnixSocket, ClosesConnectionsWithWrongPackets) {
-  const std::string hello = packet_prefix({.kind = PacketKind::kHello,
-                                           .limit = 1000,
-                                           .strings = {service_.credential, "me", announcement()}});
   const auto packet = [](PacketKind kind) {
     return bytes_of(*std::find_if(kPackets.begin(), kPackets.end(),
                                   [&](const Packet& each) { return each.kind == kind; }));
   };
   const std::vector<std::vector<std::string>> conversations = {
       {"garbage"},
-      {packet(PacketKind::kHello)},              // the wrong credential
-      {packet(PacketKind::kPing)},               // before the greeting
-      {packet(PacketKind::kRequest)},            // before the greeting
-      {hello, hello},                            // greets twice
-      {hello, packet(PacketKind::kReply)},       // a server's
-      {hello, packet(PacketKind::kRequest)},     // without a frame
-      {hello, std::string(100'000, 'x')},        // too large
-      {hello, packet(PacketKind::kPing), "x"}};  // garbage later
+      {packet(PacketKind::kHello)},                // the wrong credential
+      {packet(PacketKind::kPing)},                 // before the greeting
+      {packet(PacketKind::kRequest)},              // before the greeting
+      {hello(), hello()},                          // greets twice
+      {hello(), packet(PacketKind::kReply)},       // a server's
+      {hello(), packet(PacketKind::kRequest)},     // without a frame
+      {hello(), std::string(100'000, 'x')},        // too large
+      {hello(), packet(PacketKind::kPing), "x"}};  // garbage later
   for (const auto& packets : conversations) {
     const Socket socket = connect_raw();
     ASSERT_TRUE(socket.is_open());
@@ -282,12 +284,42 @@ TEST_F(UnixSocket, RepliesThatFindNoRoomAreLimited) {
   EXPECT_GE(refused, 1);
 }
 
+TEST_F(UnixSocket, RepliesOfLostConnectionsNeedNoRoom) {
+  service_.options.memory_limit = 900'000;
+  service_.handlers["make"] = [](const CallContext&, Message) {
+    Message reply;
+    for (int i = 0; i < 800; ++i) reply.attachments.push_back(attachment_of(random_bytes(1000, 1)));
+    return reply;
+  };
+  const auto neighbor = meet();
+  const auto outcome = [&] {
+    return tandem::testing::any_error_of([&] { start(*neighbor, "make")->wait(); });
+  };
+  const Socket reads_nothing = connect_raw();
+  std::string request = packet_prefix(
+      {.kind = PacketKind::kRequest, .call = 1, .limit = 1'000'000, .strings = {"make"}});
+  append_frame(request, {});
+  send_raw(reads_nothing, hello());
+  send_raw(reads_nothing, request);
+  EXPECT_TRUE(eventually([&] {
+    char byte;
+    return recv(reads_nothing.descriptor(), &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
+  }));
+  int refused = 0;  // in a row: its handler has returned, and the reply waits for room
+  EXPECT_TRUE(eventually([&] {
+    refused = outcome().starts_with("ResourceExhaustedError") ? refused + 1 : 0;
+    return refused == 20;
+  }));
+  send_raw(reads_nothing, "garbage");  // so the server closes the connection
+  EXPECT_TRUE(eventually([&] { return outcome() == "no error"; }));
+}
+
 TEST_F(UnixSocket, AStoppedServerIsNoLongerUsed) {
   const auto neighbor = meet();
   EXPECT_EQ(echo_header(*neighbor, "a"), "a");
   server_.reset();
   EXPECT_TRUE(eventually([&] { return start(*neighbor, "echo") == nullptr; }));
-  EXPECT_EQ(unix_connections(), 0);
+  EXPECT_TRUE(eventually([&] { return unix_connections() == 0; }));
   neighbor->met(announcement(), server().address());
   EXPECT_EQ(echo_header(*neighbor, "b"), "b");
 }

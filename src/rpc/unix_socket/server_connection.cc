@@ -46,6 +46,12 @@ bool ServerCalls::has_stopped() const {
   return stops_at_ && Clock::now() >= *stops_at_;
 }
 
+bool ServerCalls::try_to_queue(std::size_t bytes) {
+  if (queued_.fetch_add(bytes) + bytes <= service.options.memory_limit) return true;
+  queued_ -= bytes;
+  return false;
+}
+
 void ServerCalls::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return running_ == 0; });
@@ -85,7 +91,7 @@ class ServedUnixCall final : public CallContext {
                                       frame_bytes(reply.message), connection.largest_reply_));
       if (connection.neighbor_)
         sent = service.sender.share(reply, {*connection.neighbor_, Clock::now() + remaining()});
-      if (!cancelled()) connection.reply(call_, method_, std::move(reply));
+      if (!cancelled()) connection.reply(call_, method_, reply);
     }
     if (connection.server_->has_stopped()) connection.refuse(call_, "the server has stopped");
     if (cancelled()) sent.revoke();
@@ -104,6 +110,10 @@ class ServedUnixCall final : public CallContext {
 
 ServerConnection::ServerConnection(std::shared_ptr<ServerCalls> server, Socket socket)
     : server_(std::move(server)), socket_(std::move(socket)), buffer_(kMostPacketBytes) {}
+
+ServerConnection::~ServerConnection() {
+  for (const std::string& packet : unsent_) server_->unqueue(packet.size());
+}
 
 void ServerConnection::close() {
   lost_ = true;
@@ -194,32 +204,29 @@ void ServerConnection::refuse(std::uint64_t call, std::string_view why) {
   send(packet_prefix({.kind = PacketKind::kRefusal, .call = call, .strings = {why}}));
 }
 
-void ServerConnection::reply(std::uint64_t call, const std::string& method, Frame frame) {
-  const std::size_t most = kMostPacketBytes - packet_overhead(PacketKind::kReply);
-  const std::size_t bytes = frame_bytes(frame.message);
-  if (bytes > most && server_->queued_bytes + bytes > server_->service.options.memory_limit)
-    frame = server_->service.no_memory(method);
+void ServerConnection::reply(std::uint64_t call, const std::string& method, const Frame& frame) {
   std::string whole = packet_prefix({.kind = PacketKind::kReply, .call = call});
   append_frame(whole, frame);
   if (whole.size() <= kMostPacketBytes) return send(std::move(whole));
+  if (!server_->try_to_queue(whole.size())) return reply(call, method, Service::no_memory(method));
+  const std::size_t overhead = packet_overhead(PacketKind::kReply);
   std::string_view rest = whole;
-  rest.remove_prefix(packet_overhead(PacketKind::kReply));
-  while (true) {
-    const bool last = rest.size() <= most;
-    std::string packet =
-        packet_prefix({.kind = last ? PacketKind::kReply : PacketKind::kPart, .call = call});
-    packet += rest.substr(0, most);
+  for (rest.remove_prefix(overhead); !rest.empty();) {
+    const std::string_view part = rest.substr(0, kMostPacketBytes - overhead);
+    rest.remove_prefix(part.size());
+    std::string packet = packet_prefix(
+        {.kind = rest.empty() ? PacketKind::kReply : PacketKind::kPart, .call = call});
+    packet += part;
     send(std::move(packet));
-    if (last) return;
-    rest.remove_prefix(most);
   }
+  server_->unqueue(whole.size());  // send() has counted those that wait
 }
 
 // Without waiting: what finds no room is sent later.
 void ServerConnection::send(std::string packet) {
   const std::lock_guard lock(mutex_);
   if (lost_ || (unsent_.empty() && write(packet))) return;
-  server_->queued_bytes += packet.size();
+  server_->queue(packet.size());
   unsent_.push_back(std::move(packet));
   server_->threads.arm(*this, true);
 }
@@ -228,7 +235,7 @@ void ServerConnection::send(std::string packet) {
 bool ServerConnection::flush() {
   const std::lock_guard lock(mutex_);
   while (!unsent_.empty() && write(unsent_.front())) {
-    server_->queued_bytes -= unsent_.front().size();
+    server_->unqueue(unsent_.front().size());
     unsent_.pop_front();
   }
   return !lost_;

@@ -34,13 +34,19 @@ class ServerCalls {
   // Until all have ended.
   void wait();
 
+  // Count the bytes of replies that wait for room in a socket. The first returns false if there
+  // would be more than ServerOptions::memory_limit.
+  bool try_to_queue(std::size_t bytes);
+  void queue(std::size_t bytes) { queued_ += bytes; }
+  void unqueue(std::size_t bytes) { queued_ -= bytes; }
+
   Service& service;
   HandlerThreads& threads;
-  std::atomic<std::size_t> queued_bytes = 0;  // of replies that wait for room in a socket
 
  private:
   void end();
 
+  std::atomic<std::size_t> queued_ = 0;
   mutable std::mutex mutex_;  // guards the following
   std::condition_variable changed_;
   int running_ = 0;
@@ -53,6 +59,7 @@ class ServerConnection final : public Source,
                                public std::enable_shared_from_this<ServerConnection> {
  public:
   ServerConnection(std::shared_ptr<ServerCalls> server, Socket socket);
+  ~ServerConnection() override;
 
   int descriptor() const override { return socket_.descriptor(); }
   void ready() override;
@@ -71,7 +78,7 @@ class ServerConnection final : public Source,
   void cancel(std::uint64_t call);
   void forget(std::uint64_t call);
   void refuse(std::uint64_t call, std::string_view why);
-  void reply(std::uint64_t call, const std::string& method, Frame frame);
+  void reply(std::uint64_t call, const std::string& method, const Frame& frame);
   void send(std::string packet);
   bool flush();
   bool write(const std::string& packet);
