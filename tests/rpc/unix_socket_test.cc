@@ -85,11 +85,7 @@ TEST(UnixAddress, IsReadAsItWasWritten) {
 // A server without gRPC, and connections to it.
 class UnixSocket : public ::testing::Test {
  protected:
-  UnixSocket() : UnixSocket({}) {}
-  explicit UnixSocket(ServerOptions options)
-      : service_{.options = std::move(options), .credential = credential_of(kToken)} {
-    service_.handlers = {{"echo", echo}, {"hang", hang}};
-  }
+  UnixSocket() { service_.handlers = {{"echo", echo}, {"hang", hang}}; }
 
   UnixServer& server() {
     if (!threads_) threads_.emplace(service_.options.threads, service_.options.waiting_calls);
@@ -128,7 +124,7 @@ class UnixSocket : public ::testing::Test {
     });
   }
 
-  Service service_;
+  Service service_{.options = {}, .credential = credential_of(kToken)};
   std::optional<HandlerThreads> threads_;
   std::optional<UnixServer> server_;
 };

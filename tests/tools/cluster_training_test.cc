@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <iostream>
 #include <numeric>
 #include <random>
@@ -170,10 +171,12 @@ TEST_F(ClusterTrainingSlow, ANetworkFailureHealsOnTwoHosts) {
 
 // --- large tables ---
 
-// All tasks are in a network namespace of this test, whose loopback counts their bytes.
+// All tasks are in a network namespace of this test, whose loopback counts their bytes. They call
+// each other over it as tasks of different hosts do.
 TEST_F(ClusterTrainingSlow, BytesOfARecommenderAreThoseOfTheRowsThatItTouches) {
   const testing::Hosts alone(1);
   TANDEM_REQUIRE(alone.connected(), "netns");
+  setenv("TANDEM_RPC_LOCAL_TRANSPORT", "false", 1);
   constexpr int kSteps = 100;
   ClusterJob job(cluster_options(),
                  {TANDEM_CLUSTER_TRAINING, "recommender", std::to_string(kSteps)});

@@ -51,8 +51,8 @@ Connection::Connection(Socket socket, Socket interrupt, int most_calls, Options 
       options_(std::move(options)),
       buffer_(kMostPacketBytes) {}
 
-// False if there is no room, after kPatience if it waits, or if the connection is lost. Replies that
-// have arrived before are still read then.
+// False if there is no room, after kPatience if it waits, or if the connection is lost. Replies
+// that have arrived before are still read then.
 bool Connection::send(const std::string& packet, bool waits) {
   const Clock::time_point end = Clock::now() + kPatience;
   while (::send(socket_.descriptor(), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) <

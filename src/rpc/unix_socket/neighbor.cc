@@ -77,7 +77,7 @@ void Neighbor::met(std::string_view process, std::string_view socket) {
   const std::lock_guard lock(mutex_);
   if (!identity) return server_.reset();
   if (server_ && server_->connection && server_->socket == socket) return;
-  server_.emplace(*identity, std::string(socket));
+  server_ = Server{*identity, std::string(socket), nullptr};
   if (const auto address = UnixAddress::parse(socket))
     server_->connection = Connection::open(*address, options_);
 }

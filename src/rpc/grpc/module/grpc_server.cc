@@ -10,7 +10,6 @@
 #include "comm/rendezvous/socket.h"
 #include "core/log.h"
 #include "core/status.h"
-#include "rpc/credential.h"
 #include "rpc/grpc/module/process.h"
 #include "rpc/grpc/module/served_call.h"
 #include "rpc/grpc/module/wire.h"
@@ -48,12 +47,7 @@ void set_limits(grpc::ServerBuilder& builder, const ServerOptions& options) {
 
 class GrpcServer final : public Server, private grpc::CallbackGenericService {
  public:
-  explicit GrpcServer(ServerOptions options)
-      : parts_{.service = {.options = std::move(options),
-                           .credential = credential_of(parts_.service.options.token)},
-               .threads = {parts_.service.options.threads, parts_.service.options.waiting_calls},
-               .unix_server = nullptr} {}
-
+  explicit GrpcServer(const ServerOptions& options) : parts_(options) {}
   ~GrpcServer() override { stop(std::chrono::milliseconds(0)); }
 
   void handle(const std::string& method, rpc::Handler handler) override {
@@ -132,5 +126,5 @@ class GrpcServer final : public Server, private grpc::CallbackGenericService {
 extern "C" __attribute__((visibility("default"))) tandem::rpc::Server* tandem_make_grpc_server(
     tandem::rpc::ServerOptions* options) {
   tandem::rpc::grpc_module::check_process();
-  return new tandem::rpc::grpc_module::GrpcServer(std::move(*options));
+  return new tandem::rpc::grpc_module::GrpcServer(*options);
 }

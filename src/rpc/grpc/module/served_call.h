@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "rpc/credential.h"
 #include "rpc/server.h"
 #include "rpc/service/handler_threads.h"
 #include "rpc/service/service.h"
@@ -19,6 +20,10 @@ namespace tandem::rpc::grpc_module {
 
 // The parts of a server that its calls use.
 struct ServerParts {
+  explicit ServerParts(const ServerOptions& options)
+      : service{.options = options, .credential = credential_of(options.token)},
+        threads(options.threads, options.waiting_calls) {}
+
   Service service;
   HandlerThreads threads;                   // they use the service
   std::unique_ptr<UnixServer> unix_server;  // null: there is none
