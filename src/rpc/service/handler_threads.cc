@@ -48,14 +48,12 @@ HandlerThreads::~HandlerThreads() {
 }
 
 bool HandlerThreads::submit(std::function<void()> task) {
-  if (!add(std::move(task))) return false;
+  if (!submit_from_source(std::move(task))) return false;
   wake();
   return true;
 }
 
-bool HandlerThreads::submit_from_source(std::function<void()> task) { return add(std::move(task)); }
-
-bool HandlerThreads::add(std::function<void()> task) {
+bool HandlerThreads::submit_from_source(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
   if (waiting_.size() >= most_waiting_) return false;
   waiting_.push_back(std::move(task));

@@ -49,7 +49,6 @@ class HandlerThreads {
 
  private:
   void work();
-  bool add(std::function<void()> task);
   bool run_one();  // false if no task can run now
   void wait_for_event();
   void wake();

@@ -1,5 +1,6 @@
 #include "rpc/unix_socket/neighbor.h"
 
+#include <optional>
 #include <utility>
 
 #include "core/status.h"
@@ -65,8 +66,7 @@ class UnixCall final : public Call {
 }  // namespace
 
 Neighbor::Neighbor(const ChannelOptions& options, std::string credential)
-    : largest_message_(options.largest_message),
-      options_{.credential = std::move(credential),
+    : options_{.credential = std::move(credential),
                .caller = options.caller,
                .largest_reply = options.largest_message,
                .silence_limit = options.silence_limit,
@@ -77,9 +77,12 @@ void Neighbor::met(std::string_view process, std::string_view socket) {
   const std::lock_guard lock(mutex_);
   if (!identity) return server_.reset();
   if (server_ && server_->connection && server_->socket == socket) return;
-  server_ = Server{*identity, std::string(socket), nullptr};
-  if (const auto address = UnixAddress::parse(socket))
-    server_->connection = Connection::open(*address, options_);
+  const auto address = UnixAddress::parse(socket);
+  server_ = std::make_shared<const Server>(Server{
+      .process = *identity,
+      .socket = std::string(socket),
+      .connection = address ? Connection::open(*address, options_) : nullptr,
+  });
 }
 
 void Neighbor::lost() {
@@ -87,13 +90,13 @@ void Neighbor::lost() {
   server_.reset();
 }
 
-std::optional<Neighbor::Server> Neighbor::server() const {
+std::shared_ptr<const Neighbor::Server> Neighbor::server() const {
   const std::lock_guard lock(mutex_);
   return server_;
 }
 
 SharedSender::Sent Neighbor::share(Frame& request, std::chrono::milliseconds limit) {
-  const std::optional<Server> known = server();
+  const std::shared_ptr<const Server> known = server();
   if (!known) return {};
   return sender_.share(request, {known->process, Clock::now() + limit});
 }
@@ -105,7 +108,7 @@ std::shared_ptr<std::byte> Neighbor::reserve(std::size_t bytes) {
 std::unique_ptr<Call> Neighbor::start(const std::string& method, const Frame& request,
                                       const SharedSender::Sent& sent,
                                       const CallDescription& description) {
-  const std::optional<Server> known = server();
+  const std::shared_ptr<const Server> known = server();
   if (!known || !known->connection) return nullptr;
   std::shared_ptr<Exchange> exchange =
       known->connection->start(method, request, description.limit());
@@ -119,11 +122,11 @@ std::unique_ptr<Call> Neighbor::start(const std::string& method, const Frame& re
 
 Message Neighbor::message_of(Frame reply, const CallDescription& description) {
   try {
-    take_shared(reply, *areas_);
+    take_shared(reply, *options_.areas);
   } catch (const DataLossError& error) {
     description.fail_damaged(error.what());
   }
-  return description.message_of(std::move(reply), largest_message_);
+  return description.message_of(std::move(reply), options_.largest_reply);
 }
 
 }  // namespace tandem::rpc

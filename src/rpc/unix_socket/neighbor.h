@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -42,14 +41,12 @@ class Neighbor : public std::enable_shared_from_this<Neighbor> {
     std::string socket;                      // UnixAddress::text()
     std::shared_ptr<Connection> connection;  // null: it cannot be reached by a Unix socket
   };
-  std::optional<Server> server() const;
+  std::shared_ptr<const Server> server() const;
 
-  const std::size_t largest_message_;
   const Connection::Options options_;
   SharedSender sender_;
-  const std::shared_ptr<PeerAreas> areas_ = options_.areas;
   mutable std::mutex mutex_;
-  std::optional<Server> server_;
+  std::shared_ptr<const Server> server_;  // null: no neighbor is known
 };
 
 }  // namespace tandem::rpc

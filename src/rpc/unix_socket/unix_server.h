@@ -23,7 +23,7 @@ class UnixServer {
   ~UnixServer();
 
   // UnixAddress::text(), for callers.
-  const std::string& address() const { return address_text_; }
+  std::string address() const { return address_.text(); }
   // Refuses new calls, and cancels those that run longer than until `end`.
   void begin_to_stop(Clock::time_point end);
   // Returns when all handlers have returned. REQUIRES: begin_to_stop().
@@ -34,7 +34,6 @@ class UnixServer {
 
   const std::shared_ptr<ServerCalls> calls_;
   const UnixAddress address_;
-  const std::string address_text_ = address_.text();
   const std::shared_ptr<Listener> listener_;
 };
 
