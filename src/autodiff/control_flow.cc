@@ -31,7 +31,7 @@ const OpDef& op_of(ControlFlow::Kind kind) {
   return kWhileGradient;
 }
 
-[[maybe_unused]] const bool registered = control_flow_op.set(op_of);
+[[maybe_unused]] const bool control_flow_registered = control_flow_op.set(op_of);
 
 std::vector<TensorSpec> specs_of(const std::vector<Tensor>& tensors) {
   std::vector<TensorSpec> specs;

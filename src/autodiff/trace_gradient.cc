@@ -229,7 +229,7 @@ std::shared_ptr<TraceGradient> record_trace(GraphImpl& graph, std::span<const Te
   return std::make_shared<RecordedTrace>(graph, std::move(record));
 }
 
-[[maybe_unused]] const bool registered = make_trace_gradient.set(record_trace);
+[[maybe_unused]] const bool trace_gradient_registered = make_trace_gradient.set(record_trace);
 
 }  // namespace
 }  // namespace tandem

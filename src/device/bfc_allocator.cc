@@ -31,7 +31,7 @@ constexpr std::size_t kFirstRegion = std::size_t{2} << 20;
 constexpr std::size_t kMaxInternalFragmentation = std::size_t{128} << 20;
 constexpr double kBackOff = 0.9;
 constexpr int kMaxWarnings = 10;
-constexpr int kSpins = 100;
+constexpr int kLockSpins = 100;
 
 std::size_t round_up(std::size_t bytes) { return (bytes + kUnit - 1) & ~(kUnit - 1); }
 std::size_t round_down(std::size_t bytes) { return bytes & ~(kUnit - 1); }
@@ -61,7 +61,7 @@ BfcAllocator::~BfcAllocator() {
 // The lock is held for tens of nanoseconds, so a short spin is worthwhile.
 std::unique_lock<std::mutex> BfcAllocator::lock() const {
   std::unique_lock<std::mutex> held(mutex_, std::try_to_lock);
-  for (int i = 0; i < kSpins && !held.owns_lock(); ++i) {
+  for (int i = 0; i < kLockSpins && !held.owns_lock(); ++i) {
     pause_core();
     static_cast<void>(held.try_lock());
   }

@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "core/status.h"
 #include "device/cpu/cpu_device.h"
+#include "device/gpu_memory.h"
 #include "device/mmap_memory.h"
 
 namespace tandem {
@@ -18,8 +19,6 @@ using config::LogicalDeviceConfiguration;
 using config::PhysicalDevice;
 
 namespace {
-
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 bool contains(const std::vector<PhysicalDevice>& devices, const PhysicalDevice& device) {
   return std::find(devices.begin(), devices.end(), device) != devices.end();

@@ -7,8 +7,6 @@
 namespace tandem {
 namespace {
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-
 // The reserve in MiB that the environment sets.
 std::optional<std::int64_t> forced_reserve(const GpuMemory& memory) {
   for (const char* name : {"TANDEM_DEVICE_MIN_SYS_MEMORY_IN_MB", "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"})

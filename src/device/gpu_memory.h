@@ -5,6 +5,8 @@
 
 namespace tandem {
 
+inline constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
 struct GpuMemory {
   std::int64_t total = 0;      // bytes
   std::int64_t available = 0;  // bytes, of the total

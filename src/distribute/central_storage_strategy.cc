@@ -13,7 +13,7 @@
 namespace tandem::distribute {
 namespace {
 
-constexpr const char* kName = "CentralStorageStrategy";
+constexpr const char* kCentralStorage = "CentralStorageStrategy";
 
 std::unique_ptr<ReplicaConnections> connect(const std::vector<Device*>& devices, Device& home) {
   return connect_threads(
@@ -32,7 +32,7 @@ std::size_t writer_of(const std::vector<Device*>& devices, Device& home) {
 class CentralStorageImpl final : public LocalStrategy {
  public:
   CentralStorageImpl(const std::vector<Device*>& compute_devices, Device& parameter_device)
-      : LocalStrategy(kName, compute_devices, connect(compute_devices, parameter_device),
+      : LocalStrategy(kCentralStorage, compute_devices, connect(compute_devices, parameter_device),
                       writer_of(compute_devices, parameter_device)),
         parameter_device_(parameter_device) {}
 
@@ -70,9 +70,9 @@ class CentralStorageImpl final : public LocalStrategy {
 
 std::shared_ptr<CentralStorageImpl> make(const CentralStorageOptions& options) {
   const std::vector<Device*> devices =
-      replica_devices(options.compute_devices, kName, "compute_devices");
+      replica_devices(options.compute_devices, kCentralStorage, "compute_devices");
   Device& parameters = !options.parameter_device.empty()
-                           ? resolve_device(options.parameter_device, kName)
+                           ? resolve_device(options.parameter_device, kCentralStorage)
                        : devices.size() == 1 ? *devices.front()
                                              : DeviceManager::get().host();
   std::vector<std::string> names;

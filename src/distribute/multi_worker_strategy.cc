@@ -11,7 +11,7 @@
 namespace tandem::distribute {
 namespace {
 
-constexpr const char* kName = "MultiWorkerMirroredStrategy";
+constexpr const char* kMultiWorker = "MultiWorkerMirroredStrategy";
 
 const char* backend_of(Communication communication) {
   switch (communication) {
@@ -30,7 +30,7 @@ WorkerConfig place_in(const TfConfig& config) {
   if (config.type == "ps")
     fail<InvalidArgumentError>(
         "[{}] this process is a task of type 'ps', expected 'chief', 'worker' or 'evaluator'",
-        kName);
+        kMultiWorker);
   if (config.cluster.empty() || !config.trains() || config.num_workers() == 1) return worker_config;
   worker_config.worker = config.rank();
   worker_config.num_workers = config.num_workers();
@@ -67,10 +67,10 @@ std::shared_ptr<Job> meet(const WorkerConfig& worker_config,
 
 std::shared_ptr<MultiWorkerStrategy> make(const MultiWorkerMirroredOptions& options) {
   if (options.timeout <= std::chrono::milliseconds(0))
-    fail<InvalidArgumentError>("[{}] expected a positive timeout, got {} ms", kName,
+    fail<InvalidArgumentError>("[{}] expected a positive timeout, got {} ms", kMultiWorker,
                                options.timeout.count());
   WorkerConfig worker_config = find_worker_config();
-  std::vector<Device*> devices = replica_devices(options.devices, kName);
+  std::vector<Device*> devices = replica_devices(options.devices, kMultiWorker);
   if (worker_config.num_workers == 1) {
     auto threads = connect_threads(devices, local_plan_for({}, devices));
     return std::make_shared<MultiWorkerStrategy>(std::move(worker_config), std::move(devices),
@@ -101,7 +101,7 @@ WorkerConfig find_worker_config() {
     worker_config.chief = rank == 0;
   };
   if (comm::is_initialized()) {
-    worker_config.job = comm::detail::default_group(kName)->job();
+    worker_config.job = comm::detail::default_group(kMultiWorker)->job();
     be(worker_config.job->rank(), worker_config.job->size());
     return worker_config;
   }

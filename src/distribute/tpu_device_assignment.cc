@@ -11,7 +11,7 @@
 namespace tandem::distribute {
 namespace {
 
-constexpr const char* kName = "DeviceAssignment";
+constexpr const char* kAssignment = "DeviceAssignment";
 constexpr std::size_t kRank = 4;
 
 using Extents = std::array<std::int64_t, kRank>;
@@ -39,7 +39,7 @@ struct Tiling {
 
 void check_positive(const char* name, const std::array<int, kRank>& numbers) {
   if (std::any_of(numbers.begin(), numbers.end(), [](int n) { return n < 1; }))
-    fail<InvalidArgumentError>("[{}] {} must be positive; got {}={}", kName, name, name,
+    fail<InvalidArgumentError>("[{}] {} must be positive; got {}={}", kAssignment, name, name,
                                numpy_text(numbers));
 }
 
@@ -47,8 +47,8 @@ Tiling tiling_of(const Topology& topology, const DeviceAssignmentOptions& option
   check_positive("computation_shape", options.computation_shape);
   check_positive("computation_stride", options.computation_stride);
   if (options.num_replicas < 1)
-    fail<InvalidArgumentError>("[{}] num_replicas must be positive; got num_replicas={}", kName,
-                               options.num_replicas);
+    fail<InvalidArgumentError>("[{}] num_replicas must be positive; got num_replicas={}",
+                               kAssignment, options.num_replicas);
   Tiling t{.mesh = widened(topology.mesh_shape()),
            .shape = widened(options.computation_shape),
            .stride = widened(options.computation_stride),
@@ -63,13 +63,13 @@ Tiling tiling_of(const Topology& topology, const DeviceAssignmentOptions& option
   }
   if (!fits)
     fail<InvalidArgumentError>(
-        "[{}] computation footprint {} does not fit in TPU topology shape {}", kName,
+        "[{}] computation footprint {} does not fit in TPU topology shape {}", kAssignment,
         numpy_text(t.footprint), numpy_text(t.mesh));
   if (t.num_replicas > product(t.counts))
     fail<InvalidArgumentError>(
         "[{}] requested {} replicas but only {} replicas with shape {} and computation_stride {} "
         "fit in a TPU mesh of shape {}",
-        kName, t.num_replicas, product(t.counts), numpy_text(t.shape), numpy_text(t.stride),
+        kAssignment, t.num_replicas, product(t.counts), numpy_text(t.shape), numpy_text(t.stride),
         numpy_text(t.mesh));
   return t;
 }
@@ -149,13 +149,13 @@ Assignment in_task_order(const Topology& topology, const Tiling& t) {
   if (product(t.stride) != 1)
     fail<InvalidArgumentError>(
         "[{}] expected computation_stride [1 1 1 1] for a topology with missing devices, got {}",
-        kName, numpy_text(t.stride));
+        kAssignment, numpy_text(t.stride));
   const std::int64_t available = std::int64_t{topology.num_tasks()} * topology.num_tpus_per_task();
   const std::int64_t cores = product(t.shape);
   if (t.num_replicas * cores > available)
     fail<InvalidArgumentError>(
-        "[{}] requested {} replicas with shape {} but the topology has only {} devices", kName,
-        t.num_replicas, numpy_text(t.shape), available);
+        "[{}] requested {} replicas with shape {} but the topology has only {} devices",
+        kAssignment, t.num_replicas, numpy_text(t.shape), available);
   Assignment assignment;
   for (const auto& task : topology.device_coordinates())
     for (const TPUCoordinates& coordinates : task) {
@@ -175,13 +175,13 @@ DeviceAssignment::DeviceAssignment(Topology topology, Assignment core_assignment
   const std::size_t cores = core_assignment_.empty() ? 0 : core_assignment_[0].size();
   if (cores == 0)
     fail<InvalidArgumentError>("[{}] expected at least one replica with at least one core, got {}",
-                               kName, core_assignment_.empty() ? "no replica" : "no core");
+                               kAssignment, core_assignment_.empty() ? "no replica" : "no core");
   for (std::size_t replica = 0; replica < core_assignment_.size(); ++replica) {
     if (core_assignment_[replica].size() != cores)
       fail<InvalidArgumentError>(
           "[{}] core_assignment must be a rank 3 numpy array, got {} cores of replica 0 and {} of "
           "replica {}",
-          kName, cores, core_assignment_[replica].size(), replica);
+          kAssignment, cores, core_assignment_[replica].size(), replica);
     for (const TPUCoordinates& coordinates : core_assignment_[replica])
       topology_.tpu_device_name_at_coordinates(coordinates);  // throws
   }
@@ -196,7 +196,7 @@ DeviceAssignment DeviceAssignment::build(const Topology& topology,
     fail<InvalidArgumentError>(
         "[{}] device_order_mode=DeviceOrderMode.RING is not compatible with the 3D tiling current "
         "topology.  Try setting device_order_mode=DeviceOrderMode.AUTO",
-        kName);
+        kAssignment);
   const bool ring = tiles && options.device_order_mode != DeviceOrderMode::kMesh;
   return {topology, ring ? rings(t) : mesh(t)};
 }
@@ -205,7 +205,8 @@ const TPUCoordinates& DeviceAssignment::coordinates(int replica, int logical_cor
   if (replica < 0 || replica >= num_replicas() || logical_core < 0 ||
       logical_core >= num_cores_per_replica())
     fail<OutOfRangeError>("[{}] expected one of {} replicas and {} logical cores, got {} and {}",
-                          kName, num_replicas(), num_cores_per_replica(), replica, logical_core);
+                          kAssignment, num_replicas(), num_cores_per_replica(), replica,
+                          logical_core);
   return core_assignment_[static_cast<std::size_t>(replica)]
                          [static_cast<std::size_t>(logical_core)];
 }
@@ -232,7 +233,7 @@ std::vector<int> DeviceAssignment::lookup_replicas(int task_id, int logical_core
       replicas.push_back(r);
   if (replicas.empty())
     fail<InvalidArgumentError>(
-        "[{}] Can not find any replica in task: {} contains logical_core: {}", kName, task_id,
+        "[{}] Can not find any replica in task: {} contains logical_core: {}", kAssignment, task_id,
         logical_core);
   return replicas;
 }

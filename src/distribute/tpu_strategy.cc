@@ -11,18 +11,18 @@
 namespace tandem::distribute {
 namespace {
 
-constexpr const char* kName = "TPUStrategy";
+constexpr const char* kTpuStrategy = "TPUStrategy";
 
 // The devices that the options name; empty for all TPUs.
 std::vector<std::string> names_of(const TPUStrategyOptions& options) {
   if (!options.device_assignment) return options.devices;
   if (!options.devices.empty())
     fail<InvalidArgumentError>("[{}] expected either devices or a device_assignment, got both",
-                               kName);
+                               kTpuStrategy);
   const DeviceAssignment& assignment = *options.device_assignment;
   if (assignment.num_cores_per_replica() != 1)
-    fail<UnimplementedError>("[{}] expected replicas of one core, got {} cores per replica", kName,
-                             assignment.num_cores_per_replica());
+    fail<UnimplementedError>("[{}] expected replicas of one core, got {} cores per replica",
+                             kTpuStrategy, assignment.num_cores_per_replica());
   std::vector<std::string> names;
   for (int replica = 0; replica < assignment.num_replicas(); ++replica) {
     const int task =
@@ -30,7 +30,7 @@ std::vector<std::string> names_of(const TPUStrategyOptions& options) {
     if (task != 0)
       fail<InvalidArgumentError>(
           "[{}] expected replicas on the TPUs of this process, task 0; replica {} is on task {}",
-          kName, replica, task);
+          kTpuStrategy, replica, task);
     names.push_back(fmt::format("TPU:{}", assignment.tpu_ordinal(replica)));
   }
   return names;
@@ -39,13 +39,13 @@ std::vector<std::string> names_of(const TPUStrategyOptions& options) {
 std::vector<Device*> tpus(const std::vector<std::string>& names) {
   std::vector<Device*> devices;
   if (names.empty()) {
-    const auto all = DeviceManager::get().devices(DeviceType::kTpu, kName);
+    const auto all = DeviceManager::get().devices(DeviceType::kTpu, kTpuStrategy);
     devices.assign(all.begin(), all.end());
   } else {
-    devices = replica_devices(names, kName);
+    devices = replica_devices(names, kTpuStrategy);
     for (const Device* device : devices)
       if (device->type() != DeviceType::kTpu)
-        fail<InvalidArgumentError>("[{}] expected TPUs, got {}", kName, device->full_name());
+        fail<InvalidArgumentError>("[{}] expected TPUs, got {}", kTpuStrategy, device->full_name());
   }
   if (devices.empty())
     fail<NotFoundError>(
@@ -58,7 +58,8 @@ std::vector<Device*> tpus(const std::vector<std::string>& names) {
 class TpuImpl final : public LocalStrategy {
  public:
   explicit TpuImpl(const std::vector<Device*>& devices)
-      : LocalStrategy(kName, devices, connect_threads(devices, local_plan_for({}, devices))) {}
+      : LocalStrategy(kTpuStrategy, devices,
+                      connect_threads(devices, local_plan_for({}, devices))) {}
 
   void check_reduce(ReduceOp op, const char* method) const override {
     if (op != ReduceOp::kSum && op != ReduceOp::kMean)
@@ -87,6 +88,6 @@ TPUStrategy::TPUStrategy(const TPUStrategyOptions& options)
     : Strategy(std::make_shared<TpuImpl>(tpus(names_of(options)))) {}
 
 TPUStrategy::TPUStrategy(const TPUClusterResolver& resolver, const TPUStrategyOptions& options)
-    : TPUStrategy((require_local(resolver, kName), options)) {}
+    : TPUStrategy((require_local(resolver, kTpuStrategy), options)) {}
 
 }  // namespace tandem::distribute

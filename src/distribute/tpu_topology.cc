@@ -10,7 +10,7 @@
 namespace tandem::distribute {
 namespace {
 
-constexpr const char* kName = "Topology";
+constexpr const char* kTopology = "Topology";
 
 template <class Numbers>
 bool all_positive(const Numbers& numbers) {
@@ -24,7 +24,7 @@ std::size_t num_cores(const std::array<int, 4>& mesh_shape) {
     cores *= static_cast<std::size_t>(size);  // at most 2^20 * 2^31
     if (cores > kMaxTpuCores)
       fail<InvalidArgumentError>("[{}] expected a mesh of at most {} cores, got `mesh_shape={}`",
-                                 kName, kMaxTpuCores, numpy_text(mesh_shape));
+                                 kTopology, kMaxTpuCores, numpy_text(mesh_shape));
   }
   return cores;
 }
@@ -35,7 +35,7 @@ void check_devices_per_task(const std::vector<std::vector<TPUCoordinates>>& coor
       fail<InvalidArgumentError>(
           "[{}] `device_coordinates` must be a rank 3 int32 array with minor dimension equal to "
           "the `mesh_shape` rank, got {} devices of task 0 and {} of task {}",
-          kName, coordinates[0].size(), coordinates[task].size(), task);
+          kTopology, coordinates[0].size(), coordinates[task].size(), task);
 }
 
 bool is_within(const TPUCoordinates& coordinates, const std::array<int, 4>& mesh_shape) {
@@ -47,32 +47,33 @@ bool is_within(const TPUCoordinates& coordinates, const std::array<int, 4>& mesh
 void check_device(const TPUCoordinates& coordinates, const std::array<int, 4>& mesh_shape) {
   if (std::any_of(coordinates.begin(), coordinates.end(), [](int n) { return n < 0; }))
     fail<InvalidArgumentError>("[{}] All values in `device_coordinates` must be >= 0, got {}",
-                               kName, numpy_text(coordinates));
+                               kTopology, numpy_text(coordinates));
   if (!is_within(coordinates, mesh_shape))
     fail<InvalidArgumentError>("[{}] expected `device_coordinates` within `mesh_shape={}`, got {}",
-                               kName, numpy_text(mesh_shape), numpy_text(coordinates));
+                               kTopology, numpy_text(mesh_shape), numpy_text(coordinates));
 }
 
 // Checks the counts of a message; the constructor checks the coordinates.
 void check_message(const proto::TopologyProto& message) {
   if (message.mesh_shape_size() != 4 || !all_positive(message.mesh_shape()))
     fail<InvalidArgumentError>(
-        "[{}] `mesh_shape` must be a vector of size 4 with positive entries; got {}", kName,
+        "[{}] `mesh_shape` must be a vector of size 4 with positive entries; got {}", kTopology,
         numpy_text(message.mesh_shape()));
   const std::int64_t tasks = message.num_tasks(), devices = message.num_tpu_devices_per_task();
-  if (tasks < 0) fail<InvalidArgumentError>("[{}] `num_tasks` must be >= 0; got {}", kName, tasks);
+  if (tasks < 0)
+    fail<InvalidArgumentError>("[{}] `num_tasks` must be >= 0; got {}", kTopology, tasks);
   if (devices < 0)
-    fail<InvalidArgumentError>("[{}] `num_tpu_devices_per_task` must be >= 0; got {}", kName,
+    fail<InvalidArgumentError>("[{}] `num_tpu_devices_per_task` must be >= 0; got {}", kTopology,
                                devices);
   const std::int64_t rows = message.device_coordinates_size() / 4;
   if (message.device_coordinates_size() % 4 != 0 || tasks * devices != rows)
     fail<InvalidArgumentError>(
         "[{}] `device_coordinates` must have shape num_tasks ({}) * num_tpu_devices_per_task ({}) "
         "* len(mesh_shape) ([{}]); got shape {}",
-        kName, tasks, devices, fmt::join(message.mesh_shape(), ", "),
+        kTopology, tasks, devices, fmt::join(message.mesh_shape(), ", "),
         message.device_coordinates_size());
   if (devices == 0 && tasks > static_cast<std::int64_t>(kMaxTpuCores))
-    fail<InvalidArgumentError>("[{}] expected at most {} tasks, got `num_tasks` {}", kName,
+    fail<InvalidArgumentError>("[{}] expected at most {} tasks, got `num_tasks` {}", kTopology,
                                kMaxTpuCores, tasks);
 }
 
@@ -87,8 +88,8 @@ Topology::Topology(const std::array<int, 4>& mesh_shape,
     : mesh_shape_(mesh_shape), device_coordinates_(std::move(device_coordinates)) {
   if (!all_positive(mesh_shape_))
     fail<InvalidArgumentError>(
-        "[{}] `mesh_shape` must be a sequence of 4 positive entries; got `mesh_shape={}`", kName,
-        numpy_text(mesh_shape_));
+        "[{}] `mesh_shape` must be a sequence of 4 positive entries; got `mesh_shape={}`",
+        kTopology, numpy_text(mesh_shape_));
   check_devices_per_task(device_coordinates_);
   devices_.resize(num_cores(mesh_shape_));
   for (int task = 0; task < num_tasks(); ++task)
@@ -100,7 +101,7 @@ Topology::Topology(const std::array<int, 4>& mesh_shape,
       if (device.task >= 0)
         fail<InvalidArgumentError>(
             "[{}] expected one device at {}, got device {} of task {} and device {} of task {}",
-            kName, numpy_text(coordinates), device.ordinal, device.task, ordinal, task);
+            kTopology, numpy_text(coordinates), device.ordinal, device.task, ordinal, task);
       device = {.task = task, .ordinal = ordinal};
     }
 }
@@ -110,7 +111,7 @@ Topology Topology::parse(std::string_view serialized) {
   if (serialized.size() > INT_MAX ||
       !message.ParseFromArray(serialized.data(), static_cast<int>(serialized.size())))
     fail<InvalidArgumentError>(
-        "[{}] expected a serialized TopologyProto, got {} bytes of another form", kName,
+        "[{}] expected a serialized TopologyProto, got {} bytes of another form", kTopology,
         serialized.size());
   check_message(message);
   std::array<int, 4> mesh_shape{};
@@ -153,7 +154,7 @@ std::vector<TPUCoordinates> Topology::missing_devices() const {
 
 std::size_t Topology::index(const TPUCoordinates& coordinates) const {
   if (!is_within(coordinates, mesh_shape_))
-    fail<OutOfRangeError>("[{}] expected coordinates within `mesh_shape={}`, got {}", kName,
+    fail<OutOfRangeError>("[{}] expected coordinates within `mesh_shape={}`, got {}", kTopology,
                           numpy_text(mesh_shape_), numpy_text(coordinates));
   std::size_t index = 0;
   for (std::size_t axis = 0; axis < mesh_shape_.size(); ++axis)
@@ -165,7 +166,7 @@ std::size_t Topology::index(const TPUCoordinates& coordinates) const {
 const Topology::Device& Topology::device_at(const TPUCoordinates& coordinates) const {
   const Device& device = devices_[index(coordinates)];
   if (device.task < 0)
-    fail<NotFoundError>("[{}] the device at {} is missing", kName, numpy_text(coordinates));
+    fail<NotFoundError>("[{}] the device at {} is missing", kTopology, numpy_text(coordinates));
   return device;
 }
 

@@ -27,7 +27,7 @@ std::span<const Lowering> list_lowerings() {
   return lowerings;
 }
 
-[[maybe_unused]] const bool registered = all_lowerings.set(list_lowerings);
+[[maybe_unused]] const bool lowerings_registered = all_lowerings.set(list_lowerings);
 
 }  // namespace
 }  // namespace tandem::stablehlo

@@ -25,7 +25,7 @@ std::span<const OpDef* const> list_ops() {
   return ops;
 }
 
-[[maybe_unused]] const bool registered = all_ops.set(list_ops);
+[[maybe_unused]] const bool ops_registered = all_ops.set(list_ops);
 
 }  // namespace
 }  // namespace tandem

@@ -14,15 +14,13 @@
 namespace tandem::parallel {
 namespace {
 
-constexpr const char* kName = "DistributedDataParallel";
-
 // Presents this rank as a replica of its job, so that random numbers and weights depend on its
 // position in the job.
 class RankAsReplica final : public ReplicaContext {
  public:
   RankAsReplica(Communicator& communicator, const TracedRank& traced, std::int64_t examples)
       : communicator_(communicator), traced_(traced) {
-    static const auto mark = std::make_shared<const StrategyMark>(StrategyMark{kName});
+    static const auto mark = std::make_shared<const StrategyMark>(StrategyMark{kDdp});
     strategy_ = mark;
     replica_id_ = communicator.rank();
     num_replicas_ = communicator.size();
@@ -52,7 +50,7 @@ class RankAsReplica final : public ReplicaContext {
   }
 
   std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>&, ReduceOp) override {
-    fail<InternalError>("[{}] gradients are averaged after the last part", kName);
+    fail<InternalError>("[{}] gradients are averaged after the last part", kDdp);
   }
   void run_for_idle_replicas(const std::function<void()>&) override {}
   void add_to_key(std::string& key) const override {
@@ -73,13 +71,12 @@ void DistributedDataParallel::State::require_parts() const {
                      : options_.strict ? "with the option strict"
                      : !sync_          ? "under no_sync()"
                                        : nullptr;
-  if (what)
-    fail<UnimplementedError>("[{}] replica-invariant steps {} (for_each_part)", kName, what);
+  if (what) fail<UnimplementedError>("[{}] replica-invariant steps {} (for_each_part)", kDdp, what);
   for (std::size_t i = 0; i < leaves_.size(); ++i)
     if (leaf(i).grad.defined())
       fail<FailedPreconditionError>(
           "[{}] expected no gradient before for_each_part(), {} has one: call zero_grad() first",
-          kName, quoted_name(parameters_[i]));
+          kDdp, quoted_name(parameters_[i]));
 }
 
 std::vector<Tensor> DistributedDataParallel::State::for_each_part(

@@ -19,21 +19,19 @@
 namespace tandem::parallel {
 namespace {
 
-constexpr const char* kName = "DistributedDataParallel";
-
 std::vector<Variable> trainable(const Model& module) {
   if (!module.built())
     fail<FailedPreconditionError>(
         "[{}] Modules with uninitialized parameters can't be used with `DistributedDataParallel`. "
         "Run a dummy forward pass to correctly initialize the modules, or give the first layer an "
         "input_shape",
-        kName);
+        kDdp);
   std::vector<Variable> parameters = module.trainable_variables();
   if (parameters.empty())
     fail<InvalidArgumentError>(
         "[{}] DistributedDataParallel is not needed when a module doesn't have any parameter that "
         "requires a gradient.",
-        kName);
+        kDdp);
   return parameters;
 }
 
@@ -49,13 +47,13 @@ Device& device_of(const std::vector<Variable>& variables) {
     VariableImpl& impl = variable.impl();
     if (impl.of_graph() || impl.distributed())
       fail<InvalidArgumentError>(
-          "[{}] {} belongs to a {}; expected variables made outside of strategies and graphs",
-          kName, quoted_name(variable), impl.of_graph() ? "graph" : "strategy");
+          "[{}] {} belongs to a {}; expected variables made outside of strategies and graphs", kDdp,
+          quoted_name(variable), impl.of_graph() ? "graph" : "strategy");
     Device& device = impl.device();
     if (!found) found = &device;
     if (found != &device)
       fail<InvalidArgumentError>(
-          "[{}] expected the variables of one device, got {} on {} and others on {}", kName,
+          "[{}] expected the variables of one device, got {} on {} and others on {}", kDdp,
           quoted_name(variable), device.full_name(), found->full_name());
   }
   return *found;
@@ -63,14 +61,14 @@ Device& device_of(const std::vector<Variable>& variables) {
 
 GradientReduction reduction_of(const DistributedDataParallelOptions& options) {
   if (options.bucket_cap_mib < 1)
-    fail<InvalidArgumentError>("[{}] expected a bucket_cap_mib of at least 1, got {}", kName,
+    fail<InvalidArgumentError>("[{}] expected a bucket_cap_mib of at least 1, got {}", kDdp,
                                options.bucket_cap_mib);
   return {.sizes = {.others = static_cast<std::size_t>(options.bucket_cap_mib) << 20}};
 }
 
 std::shared_ptr<comm::ProcessGroupImpl> own_group(const comm::ProcessGroup& group, Device& device) {
-  const auto outer = comm::detail::group_of(group, kName);
-  outer->require_use(kName);
+  const auto outer = comm::detail::group_of(group, kDdp);
+  outer->require_use(kDdp);
   return std::make_shared<comm::ProcessGroupImpl>(*outer, outer->ranks(), outer->name() + "/ddp",
                                                   outer->duplicate(device));
 }
@@ -100,7 +98,7 @@ DistributedDataParallel::State::State(Model module, const DistributedDataParalle
     traced_->set_hook(hook_, group_, false);
   }
   const std::vector<Variable> variables = module_.variables();
-  check_same_variables(*communicator_, variables, kName, names_);
+  check_same_variables(*communicator_, variables, kDdp, names_);
   broadcast_variables(*communicator_, variables, 0);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     leaves_.push_back(parameters_[i].impl().leaf());
@@ -150,7 +148,7 @@ EagerSync& DistributedDataParallel::State::eager() {
 
 void DistributedDataParallel::State::require_usable() const {
   if (!failure_.empty())
-    fail<FailedPreconditionError>("[{}] an earlier step has failed: {}", kName, failure_);
+    fail<FailedPreconditionError>("[{}] an earlier step has failed: {}", kDdp, failure_);
 }
 
 // --- forward ---
@@ -168,7 +166,7 @@ Tensor DistributedDataParallel::State::forward(std::span<const Tensor> inputs,
           "[{}] expected eager steps inside join(), got a traced one: a rank that has exhausted "
           "its inputs runs no program; call it outside td::function, or give every rank the same "
           "number of steps (DistributedSampler)",
-          kName);
+          kDdp);
     traced_->forward(options_.average_by_examples ? examples : -1,
                      options_.broadcast_buffers && sync_ ? buffers_ : std::vector<Variable>());
     return module_(inputs, options);
@@ -224,7 +222,7 @@ void DistributedDataParallel::State::require_kind(Kind kind) const {
       fail<InvalidArgumentError>(
           "[{}] ranks diverged: rank {} is in {}, rank {} in {}; every rank must run forward and "
           "backward the same number of times",
-          kName, names_[communicator_->rank()], name(kind), names_[rank], name(theirs));
+          kDdp, names_[communicator_->rank()], name(kind), names_[rank], name(theirs));
   }
 }
 
@@ -262,7 +260,7 @@ void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& lea
     fail<RuntimeError>(
         "[{}] Expected to mark a variable ready only once: {} was marked as unused, because the "
         "outputs of the model do not depend on it",
-        kName, quoted_name(parameters_[index]));
+        kDdp, quoted_name(parameters_[index]));
   unweighted_.push_back(index);
   if (!reduction_.delayed && (weighted_ || announcements_.test())) weight_gradients();
 }
@@ -366,7 +364,7 @@ std::string DistributedDataParallel::State::unused_parameters() const {
   return fmt::format(
       "[{}] Expected to have finished reduction: parameters that did not receive a gradient in "
       "this step{}",
-      kName, missing);
+      kDdp, missing);
 }
 
 std::string DistributedDataParallel::State::unused_parameters_on(int rank) const {
@@ -427,8 +425,7 @@ void DistributedDataParallel::State::shadow_steps() {
     const std::vector<int> active = active_ranks();
     if (active.empty()) return;
     if (joining_->throw_on_early_termination)
-      fail<RuntimeError>("[{}] Rank {} exhausted all inputs.", kName,
-                         names_[communicator_->rank()]);
+      fail<RuntimeError>("[{}] Rank {} exhausted all inputs.", kDdp, names_[communicator_->rank()]);
     const Kind kind = announced(active.front()).kind;
     require_kind(kind);
     if (kind == Kind::kForward) {

@@ -18,6 +18,8 @@
 
 namespace tandem::parallel {
 
+inline constexpr const char* kDdp = "DistributedDataParallel";  // in messages
+
 // How gradients are reduced, where the options of DistributedDataParallel leave it open.
 struct GradientReduction {
   BucketSizes sizes{};

@@ -14,7 +14,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr const char* kName = "ParameterServerStrategy";
 constexpr milliseconds kEndLimit{5000};
 constexpr milliseconds kPause{50};
 
@@ -43,17 +42,18 @@ Cluster::Cluster(const distribute::ClusterResolver& resolver, const Options& opt
     : options_(options), run_(random_number()) {
   const distribute::ClusterSpec& spec = resolver.cluster_spec();
   if (spec.empty())
-    fail<InvalidArgumentError>("[{}] Cluster spec must be non-empty in `ClusterResolver`.", kName);
+    fail<InvalidArgumentError>("[{}] Cluster spec must be non-empty in `ClusterResolver`.",
+                               kParameterServer);
   if (resolver.task_type() == "ps" || resolver.task_type() == "worker")
     fail<InvalidArgumentError>(
-        "[{}] this process is a task of type '{}', which runs a Server; expected 'chief'", kName,
-        resolver.task_type());
+        "[{}] this process is a task of type '{}', which runs a Server; expected 'chief'",
+        kParameterServer, resolver.task_type());
   for (const char* type : {"ps", "worker"})
     if (tasks_of(spec, type).empty())
-      fail<InvalidArgumentError>("[{}] There must be at least one {}.", kName, type);
+      fail<InvalidArgumentError>("[{}] There must be at least one {}.", kParameterServer, type);
   for (const milliseconds limit : {options.start_limit, options.heartbeat})
     if (limit <= milliseconds(0))
-      fail<InvalidArgumentError>("[{}] expected a positive time limit, got {} ms", kName,
+      fail<InvalidArgumentError>("[{}] expected a positive time limit, got {} ms", kParameterServer,
                                  limit.count());
   const TaskConnections connections(resolver, options.security);
   for (const char* type : {"ps", "worker"})
@@ -100,8 +100,9 @@ void Cluster::attach_all(milliseconds limit) {
   }
   std::vector<std::string> names;
   for (const State* task : missing) names.push_back(task->address.described());
-  fail<DeadlineExceededError>("[{}] {} {} not reached within {} ms", kName, fmt::join(names, ", "),
-                              names.size() == 1 ? "was" : "were", limit.count());
+  fail<DeadlineExceededError>("[{}] {} {} not reached within {} ms", kParameterServer,
+                              fmt::join(names, ", "), names.size() == 1 ? "was" : "were",
+                              limit.count());
 }
 
 void Cluster::watch() {
@@ -124,18 +125,18 @@ void Cluster::look_at(State& task, rpc::Call& call) {
     if (reply.incarnation() != task.incarnation) {
       const bool lost = task.address.type == "ps" && !reply.restored();
       if (lost)
-        logging::warn("[{}] {} was restarted without a journal, and has lost its variables", kName,
-                      name);
+        logging::warn("[{}] {} was restarted without a journal, and has lost its variables",
+                      kParameterServer, name);
       else
-        logging::info("[{}] {} was restarted", kName, name);
+        logging::info("[{}] {} was restarted", kParameterServer, name);
     } else if (!task.reachable) {
-      logging::info("[{}] {} is reachable again", kName, name);
+      logging::info("[{}] {} is reachable again", kParameterServer, name);
     }
     task.incarnation = reply.incarnation();
     task.reachable = true;
   } catch (const Error& error) {
     if (std::exchange(task.reachable, false))
-      logging::warn("[{}] {} is not reachable: {}", kName, name, error.what());
+      logging::warn("[{}] {} is not reachable: {}", kParameterServer, name, error.what());
   }
 }
 
@@ -157,8 +158,8 @@ void Cluster::end_run() noexcept {
     try {
       action();
     } catch (const std::exception& error) {
-      logging::debug("[{}] {} was not reached at the end: {}", kName, task.address.described(),
-                     error.what());
+      logging::debug("[{}] {} was not reached at the end: {}", kParameterServer,
+                     task.address.described(), error.what());
     }
   };
   for (const auto& task : tasks_)

@@ -14,6 +14,8 @@
 
 namespace tandem::ps {
 
+inline constexpr const char* kParameterServer = "ParameterServerStrategy";  // in messages
+
 // Begins a run with all tasks, shows them that the chief is alive, and ends the run. Thread-safe.
 class Cluster {
  public:

@@ -4,13 +4,13 @@
 
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "ps/cluster.h"
 #include "ps/remote_storage.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::ps {
 namespace {
 
-constexpr const char* kName = "ParameterServerStrategy";
 std::int64_t num_shards(const distribute::Partitioner& partitioner, const TensorSpec& spec,
                         const std::string& name) {
   if (!partitioner || spec.shape.rank() == 0 || spec.shape[0] == 0) return 1;
@@ -18,17 +18,17 @@ std::int64_t num_shards(const distribute::Partitioner& partitioner, const Tensor
   if (shards < 1 || shards > spec.shape[0])
     fail<InvalidArgumentError>(
         "[{}] variable_partitioner gave {} shards for variable '{}' of shape {}, expected 1 to {}",
-        kName, shards, name, spec.shape.to_string(), spec.shape[0]);
+        kParameterServer, shards, name, spec.shape.to_string(), spec.shape[0]);
   return shards;
 }
 
 FunctionScheduler::Options scheduling_of(const distribute::ParameterServerOptions& options) {
   if (options.calls_per_update < 1)
-    fail<InvalidArgumentError>("[{}] expected calls_per_update of at least 1, got {}", kName,
-                               options.calls_per_update);
+    fail<InvalidArgumentError>("[{}] expected calls_per_update of at least 1, got {}",
+                               kParameterServer, options.calls_per_update);
   if (options.max_staleness && *options.max_staleness < 0)
-    fail<InvalidArgumentError>("[{}] expected max_staleness of at least 0, got {}", kName,
-                               *options.max_staleness);
+    fail<InvalidArgumentError>("[{}] expected max_staleness of at least 0, got {}",
+                               kParameterServer, *options.max_staleness);
   FunctionScheduler::Options result{.contributions =
                                         static_cast<std::uint32_t>(options.calls_per_update)};
   if (options.max_staleness)
@@ -40,8 +40,8 @@ FunctionScheduler::Options scheduling_of(const distribute::ParameterServerOption
 
 Coordinator::Options coordination_of(const distribute::ParameterServerOptions& options) {
   if (options.calls_per_worker < 1)
-    fail<InvalidArgumentError>("[{}] expected calls_per_worker of at least 1, got {}", kName,
-                               options.calls_per_worker);
+    fail<InvalidArgumentError>("[{}] expected calls_per_worker of at least 1, got {}",
+                               kParameterServer, options.calls_per_worker);
   return {.run_limit = options.run_limit,
           .recovery_limit = options.worker_recovery_limit,
           .closures_per_worker = static_cast<std::size_t>(options.calls_per_worker)};
@@ -53,7 +53,7 @@ ParameterServerImpl::ParameterServerImpl(std::vector<std::shared_ptr<ServerClien
                                          std::vector<Coordinator::WorkerTask> workers,
                                          const distribute::ParameterServerOptions& options,
                                          std::unique_ptr<Cluster> cluster)
-    : StrategyImpl(kName),
+    : StrategyImpl(kParameterServer),
       cluster_(std::move(cluster)),
       devices_{&DeviceManager::get().host()},
       options_(options),

@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-constexpr const char* kName = "for_each_part";
+constexpr const char* kForEachPart = "for_each_part";
 
 // --- which parts ---
 
@@ -32,7 +32,7 @@ std::vector<BatchPart> local_parts(std::int64_t examples, const ReplicaContext* 
         "[{}] expected a number of examples that is a multiple of the {} parts of this replica, "
         "got "
         "{}",
-        kName, each, examples);
+        kForEachPart, each, examples);
   std::vector<BatchPart> parts = parts_of_replica(!replica ? examples
                                                   : known  ? replica->global_examples()
                                                            : examples * ranks,
@@ -45,7 +45,7 @@ std::vector<BatchPart> local_parts(std::int64_t examples, const ReplicaContext* 
     fail<InvalidArgumentError>(
         "[{}] expected the {} examples of parts {} to {} of {}, got {}: in the replica-invariant "
         "mode a batch is split by its parts, which distributed datasets and BatchSplit::even() do",
-        kName, mine, rank * each, (rank + 1) * each - 1, invariant_parts(), examples);
+        kForEachPart, mine, rank * each, (rank + 1) * each - 1, invariant_parts(), examples);
   if (!known && replica->example_offset() < 0)
     for (BatchPart& part : parts) part.offset = -1;
   return parts;
@@ -53,18 +53,18 @@ std::vector<BatchPart> local_parts(std::int64_t examples, const ReplicaContext* 
 
 std::int64_t count_examples(const std::vector<Tensor>& examples) {
   if (examples.empty() || examples.front().rank() < 1)
-    fail<InvalidArgumentError>("[{}] expected tensors with a batch axis, got {}", kName,
+    fail<InvalidArgumentError>("[{}] expected tensors with a batch axis, got {}", kForEachPart,
                                examples.empty() ? "none" : "a scalar");
   const std::int64_t count = examples.front().dim(0);
   if (count < 0)
     fail<UnimplementedError>(
         "[{}] the replica-invariant mode needs batches of known sizes, got {}: leave out "
         "input_signature",
-        kName, examples.front().shape().to_string());
+        kForEachPart, examples.front().shape().to_string());
   for (const Tensor& component : examples)
     if (component.rank() < 1 || component.dim(0) != count)
-      fail<InvalidArgumentError>("[{}] expected tensors of {} examples each, got shape {}", kName,
-                                 count, component.shape().to_string());
+      fail<InvalidArgumentError>("[{}] expected tensors of {} examples each, got shape {}",
+                                 kForEachPart, count, component.shape().to_string());
   return count;
 }
 
@@ -94,7 +94,7 @@ struct PartsState {
       fail<UnimplementedError>(
           "[{}] a traced function inside a part runs an optimizer step or assigns to variables: "
           "call {}() inside the function instead",
-          kName, kName);
+          kForEachPart, kForEachPart);
   }
 };
 
@@ -166,13 +166,13 @@ class PartContext final : public ReplicaContext {
     fail<UnimplementedError>(
         "[{}] all_reduce is not supported inside a part, since parts run one after the other. "
         "Return the values instead: {}() returns their sum",
-        kName, kName);
+        kForEachPart, kForEachPart);
   }
 
   Tensor broadcast(const Tensor&) override {
     fail<UnimplementedError>(
         "[{}] broadcast is not supported inside a part, since parts run one after the other",
-        kName);
+        kForEachPart);
   }
 
   std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables,
@@ -182,12 +182,12 @@ class PartContext final : public ReplicaContext {
       fail<FailedPreconditionError>(
           "[{}] an optimizer steps inside a part, but DistributedDataParallel averages gradients "
           "after the last part. Call step() after {}()",
-          kName, kName);
+          kForEachPart, kForEachPart);
     if (std::exchange(step_.synced, true))
       fail<UnimplementedError>(
           "[{}] expected one optimizer step per part, got a second one: the first is applied after "
           "the last part. Call {}() once per optimizer step",
-          kName, kName);
+          kForEachPart, kForEachPart);
     begin_gradients(variables);
     std::unique_ptr<GradientSync> replicas;
     if (ReplicaContext* replica = step_.replica; step_.last() && replica)
@@ -229,7 +229,8 @@ class PartContext final : public ReplicaContext {
       step_.gradients = std::vector<TreeSum>(variables.size());
     } else if (!same_variables(step_.variables, variables)) {
       fail<InvalidArgumentError>(
-          "[{}] expected the optimizer step of each part to update the same variables", kName);
+          "[{}] expected the optimizer step of each part to update the same variables",
+          kForEachPart);
     }
   }
 
@@ -241,7 +242,7 @@ class PartContext final : public ReplicaContext {
 std::vector<std::vector<Tensor>> run_parts(const std::vector<Tensor>& examples,
                                            ReplicaContext* replica, const PartStep& step) {
   if (const ReplicaContext* context = ReplicaContext::current(); context && context->part() >= 0)
-    fail<RuntimeError>("[{}] was called inside a part", kName);
+    fail<RuntimeError>("[{}] was called inside a part", kForEachPart);
   const std::int64_t count = count_examples(examples);
   PartsState shared{.replica = replica, .parts = local_parts(count, replica)};
   std::vector<std::vector<Tensor>> results;
@@ -275,8 +276,8 @@ std::vector<Tensor> sum_over_parts(const std::vector<Tensor>& examples, ReplicaC
   for (const std::vector<Tensor>& values : run_parts(examples, replica, step)) {
     if (sums.empty()) sums.resize(values.size());
     if (sums.size() != values.size())
-      fail<InvalidArgumentError>("[{}] expected each part to return {} tensors, got {}", kName,
-                                 sums.size(), values.size());
+      fail<InvalidArgumentError>("[{}] expected each part to return {} tensors, got {}",
+                                 kForEachPart, sums.size(), values.size());
     for (std::size_t i = 0; i < values.size(); ++i) sums[i].add(values[i].detach());
   }
   std::vector<Tensor> totals;

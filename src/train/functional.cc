@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-using Node = SymbolicInput::Node;
+using LayerNode = SymbolicInput::Node;
 
 std::vector<Shape> shapes_of(const std::vector<SymbolicInput>& inputs) {
   std::vector<Shape> shapes;
@@ -18,11 +18,11 @@ std::vector<Shape> shapes_of(const std::vector<SymbolicInput>& inputs) {
 
 // `output` and the nodes it depends on, in topological order. Iterative, because a model may be
 // thousands of layers deep.
-std::vector<const Node*> in_order(const SymbolicInput& output) {
-  std::vector<const Node*> order;
-  std::unordered_map<const Node*, bool> seen;
+std::vector<const LayerNode*> in_order(const SymbolicInput& output) {
+  std::vector<const LayerNode*> order;
+  std::unordered_map<const LayerNode*, bool> seen;
   struct Frame {
-    const Node* node;
+    const LayerNode* node;
     std::size_t next_input;
   };
   std::vector<Frame> stack{{output.node().get(), 0}};
@@ -30,7 +30,7 @@ std::vector<const Node*> in_order(const SymbolicInput& output) {
   while (!stack.empty()) {
     Frame& frame = stack.back();
     if (frame.next_input < frame.node->inputs.size()) {
-      const Node* input = frame.node->inputs[frame.next_input++].node().get();
+      const LayerNode* input = frame.node->inputs[frame.next_input++].node().get();
       if (!seen[input]) {
         seen[input] = true;
         stack.push_back({input, 0});
@@ -50,7 +50,7 @@ const Shape& SymbolicInput::shape() const { return node_->shape; }
 SymbolicInput Input(const Shape& shape, std::string name) {
   if (!shape.known())
     throw InvalidArgumentError("[Input] expected the shape of one example, got an unknown shape");
-  auto node = std::make_shared<Node>();
+  auto node = std::make_shared<LayerNode>();
   node->shape = shape.with_leading(-1);
   node->name = std::move(name);
   return SymbolicInput(std::move(node));
@@ -61,7 +61,7 @@ SymbolicInput Layer::operator()(const SymbolicInput& input) const {
 }
 
 SymbolicInput Layer::operator()(const std::vector<SymbolicInput>& inputs) const {
-  auto node = std::make_shared<Node>();
+  auto node = std::make_shared<LayerNode>();
   node->shape = base().output_shape(shapes_of(inputs));
   node->layer = *this;
   node->inputs = inputs;
@@ -71,7 +71,7 @@ SymbolicInput Layer::operator()(const std::vector<SymbolicInput>& inputs) const 
 FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs,
                                  const SymbolicInput& output)
     : LayerBase(""), input_shapes_(shapes_of(inputs)) {
-  std::unordered_map<const Node*, std::size_t> slots;
+  std::unordered_map<const LayerNode*, std::size_t> slots;
   for (const SymbolicInput& input : inputs) {
     if (input.node()->layer.defined())
       fail<InvalidArgumentError>(
@@ -81,7 +81,7 @@ FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs,
       fail<InvalidArgumentError>("[Functional] an input of shape {} is given twice",
                                  input.shape().to_string());
   }
-  for (const Node* node : in_order(output)) {
+  for (const LayerNode* node : in_order(output)) {
     if (slots.contains(node)) continue;
     if (!node->layer.defined())
       fail<InvalidArgumentError>(

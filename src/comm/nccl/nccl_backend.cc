@@ -6,15 +6,15 @@
 namespace tandem {
 namespace {
 
-constexpr Module kModule = {.backend = "nccl",
-                            .file = "libtandem_nccl.so",
-                            .factory = "tandem_make_nccl_backend",
-                            .library = "libnccl-dev, with the CUDA toolkit,",
-                            .runtime = "libnccl2"};
+constexpr Module kNcclModule = {.backend = "nccl",
+                                .file = "libtandem_nccl.so",
+                                .factory = "tandem_make_nccl_backend",
+                                .library = "libnccl-dev, with the CUDA toolkit,",
+                                .runtime = "libnccl2"};
 
 }  // namespace
 
-bool has_nccl() { return can_load(kModule); }
+bool has_nccl() { return can_load(kNcclModule); }
 
 std::unique_ptr<Backend> make_nccl_backend(NcclOptions options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
@@ -26,7 +26,7 @@ std::unique_ptr<Backend> make_nccl_backend(NcclOptions options) {
         "[nccl] expected a device whose memory CUDA or the host reaches, got {}",
         options.device ? options.device->full_name() : "none");
   using Factory = Backend* (*)(NcclOptions*);
-  const auto factory = reinterpret_cast<Factory>(load_factory(kModule));
+  const auto factory = reinterpret_cast<Factory>(load_factory(kNcclModule));
   return std::unique_ptr<Backend>(factory(&options));
 }
 

@@ -12,11 +12,11 @@
 namespace tandem {
 namespace {
 
-constexpr Module kModule = {.backend = "nccl",
-                            .file = "libtandem_nccl.so",
-                            .factory = "tandem_make_nccl_clique",
-                            .library = "libnccl-dev, with the CUDA toolkit,",
-                            .runtime = "libnccl2"};
+constexpr Module kCliqueModule = {.backend = "nccl",
+                                  .file = "libtandem_nccl.so",
+                                  .factory = "tandem_make_nccl_clique",
+                                  .library = "libnccl-dev, with the CUDA toolkit,",
+                                  .runtime = "libnccl2"};
 
 }  // namespace
 
@@ -31,7 +31,7 @@ std::string why_no_nccl(std::span<Device* const> devices) {
   if (devices.size() < 2) return "there is only one replica";
   if (const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING"); blocking && *blocking == '1')
     return "CUDA_LAUNCH_BLOCKING=1 makes one GPU wait for the others before their part is launched";
-  if (!can_load(kModule)) return "this build has no NCCL, or this machine has no libnccl";
+  if (!can_load(kCliqueModule)) return "this build has no NCCL, or this machine has no libnccl";
   return {};
 }
 
@@ -47,7 +47,7 @@ std::shared_ptr<NcclClique> nccl_clique(const std::vector<Device*>& devices,
   NcclCliqueOptions options{.gpus = {}, .time_limit = time_limit};
   for (Device* device : devices) options.gpus.push_back(as_native(*device));
   using Factory = NcclClique* (*)(NcclCliqueOptions*);
-  clique.reset(reinterpret_cast<Factory>(load_factory(kModule))(&options));
+  clique.reset(reinterpret_cast<Factory>(load_factory(kCliqueModule))(&options));
   known = clique;
   return clique;
 }

@@ -26,7 +26,7 @@ constexpr off_t kDataLock = off_t{1} << 40, kOwnerLock = kDataLock + 1;
 constexpr std::uint32_t kRemoved = 0xffffffff;  // instead of a value's length
 
 // checksum of the rest, length of the key, length of the value
-constexpr std::size_t kHeadBytes = 3 * sizeof(std::uint32_t);
+constexpr std::size_t kRecordHead = 3 * sizeof(std::uint32_t);
 
 [[noreturn]] void fail_on(const std::string& path, const char* what) {
   fail<UnavailableError>("[FileStore] '{}': {}: {}", path, what, std::strerror(errno));
@@ -61,17 +61,17 @@ std::string record_of(const std::string& key, std::optional<std::string_view> va
 
 // Applies the record at the front of `bytes` and returns its size; 0 if it is incomplete.
 std::size_t apply(std::string_view bytes, KeyValues& values) {
-  if (bytes.size() < kHeadBytes) return 0;
+  if (bytes.size() < kRecordHead) return 0;
   const std::size_t key_bytes = word(bytes, 1);
   const bool removed = word(bytes, 2) == kRemoved;
   const std::size_t value_bytes = removed ? 0 : word(bytes, 2);
-  const std::size_t size = kHeadBytes + key_bytes + value_bytes;
+  const std::size_t size = kRecordHead + key_bytes + value_bytes;
   if (size > bytes.size() || word(bytes, 0) != checksum(bytes.substr(4, size - 4))) return 0;
-  const std::string key(bytes.substr(kHeadBytes, key_bytes));
+  const std::string key(bytes.substr(kRecordHead, key_bytes));
   if (removed) {
     values.remove(key);
   } else {
-    values.set(key, bytes.substr(kHeadBytes + key_bytes, value_bytes));
+    values.set(key, bytes.substr(kRecordHead + key_bytes, value_bytes));
   }
   return size;
 }

@@ -20,15 +20,16 @@ constexpr std::size_t kSecretBytes = 32;
 constexpr const char* kAdvice =
     "remove it, or set the environment variable TANDEM_JOB_TOKEN to the same secret for all ranks";
 
-[[noreturn]] void fail_on(const std::string& path, const char* what) {
+[[noreturn]] void fail_on_secret(const std::string& path, const char* what) {
   fail<UnavailableError>("[rendezvous] '{}': {}: {}; {}", path, what, std::strerror(errno),
                          kAdvice);
 }
 
 Socket open_folder(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) fail_on(path, "cannot make the folder");
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    fail_on_secret(path, "cannot make the folder");
   Socket folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!folder.is_open()) fail_on(path, "cannot open the folder");
+  if (!folder.is_open()) fail_on_secret(path, "cannot open the folder");
   require_private(folder, path, kAdvice);
   return folder;
 }
@@ -39,7 +40,7 @@ void make_secret(const Socket& folder, const std::string& path) {
   const std::string draft = fmt::format("secret.{}.{}", getpid(), fmt::ptr(&bytes));
   const Socket file(openat(folder.descriptor(), draft.c_str(),
                            O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file.is_open()) fail_on(path, "cannot make a file there");
+  if (!file.is_open()) fail_on_secret(path, "cannot make a file there");
   const bool written =
       write(file.descriptor(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
   const bool there = written && (linkat(folder.descriptor(), draft.c_str(), folder.descriptor(),
@@ -48,7 +49,7 @@ void make_secret(const Socket& folder, const std::string& path) {
   const int error = errno;
   unlinkat(folder.descriptor(), draft.c_str(), 0);
   errno = error;
-  if (!there) fail_on(path, "cannot write the secret");
+  if (!there) fail_on_secret(path, "cannot write the secret");
 }
 
 }  // namespace
@@ -65,7 +66,7 @@ std::string local_secret_in(const std::string& path) {
     make_secret(folder, path);
     file = open_secret();
   }
-  if (!file.is_open()) fail_on(path + "/secret", "cannot open it");
+  if (!file.is_open()) fail_on_secret(path + "/secret", "cannot open it");
   require_private(file, path + "/secret", kAdvice);
   std::array<char, kSecretBytes> bytes = {};
   if (read(file.descriptor(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))

@@ -9,11 +9,11 @@
 namespace tandem {
 namespace {
 
-constexpr Module kModule = {.backend = "cuda",
-                            .file = "libtandem_cuda.so",
-                            .factory = "tandem_discover_cuda",
-                            .library = "of NVIDIA's CUDA toolkit",
-                            .runtime = "of NVIDIA's cuBLAS"};
+constexpr Module kCudaModule = {.backend = "cuda",
+                                .file = "libtandem_cuda.so",
+                                .factory = "tandem_discover_cuda",
+                                .library = "of NVIDIA's CUDA toolkit",
+                                .runtime = "of NVIDIA's cuBLAS"};
 
 // The driver library is installed with the driver, never with the toolkit.
 bool driver_present() { return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr; }
@@ -27,7 +27,7 @@ PhysicalGpus discover_cuda() {
   if (!driver_present()) return gpus;
   try {
     using Factory = void (*)(PhysicalGpus*);
-    reinterpret_cast<Factory>(load_factory(kModule))(&gpus);
+    reinterpret_cast<Factory>(load_factory(kCudaModule))(&gpus);
   } catch (const UnavailableError& error) {
     gpus.clear();
     logging::warn("GPUs are not used: {}", error.what());

@@ -5,11 +5,11 @@
 namespace tandem::pjrt {
 namespace {
 
-constexpr Module kModule = {.backend = "pjrt",
-                            .file = "libtandem_pjrt.so",
-                            .factory = "tandem_load_pjrt",
-                            .library = "of the PJRT C API (scripts/setup --tpu)",
-                            .runtime = "of a PJRT plug-in"};
+constexpr Module kPjrtModule = {.backend = "pjrt",
+                                .file = "libtandem_pjrt.so",
+                                .factory = "tandem_load_pjrt",
+                                .library = "of the PJRT C API (scripts/setup --tpu)",
+                                .runtime = "of a PJRT plug-in"};
 
 // `topology`: of a compiler; empty for a client.
 std::shared_ptr<Client> load(const std::string& path, const Options& options,
@@ -17,7 +17,7 @@ std::shared_ptr<Client> load(const std::string& path, const Options& options,
   using Factory =
       void (*)(const std::string&, const Options&, const std::string&, std::shared_ptr<Client>*);
   std::shared_ptr<Client> client;
-  reinterpret_cast<Factory>(load_factory(kModule))(path, options, topology, &client);
+  reinterpret_cast<Factory>(load_factory(kPjrtModule))(path, options, topology, &client);
   return client;
 }
 

@@ -81,7 +81,7 @@ void lower_gather(Context& c) {
   }
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kCollectiveLowerings[] = {
     {"CollectiveBroadcast", lower_broadcast},
     {"CollectiveGather", lower_gather},
     {"CollectiveReduce", lower_reduce},
@@ -89,6 +89,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> collective_lowerings() { return kLowerings; }
+std::span<const Lowering> collective_lowerings() { return kCollectiveLowerings; }
 
 }  // namespace tandem::stablehlo

@@ -158,7 +158,7 @@ void lower_one_hot(Context& c) {
                           c.build.constant(c.real("off"), c.output())));
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kArrayLowerings[] = {
     {"BroadcastTo", lower_broadcast_to},
     {"ConcatV2", lower_concat},
     {"GatherGrad", lower_gather_grad},
@@ -178,6 +178,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-LoweringList array_lowerings() { return kLowerings; }
+LoweringList array_lowerings() { return kArrayLowerings; }
 
 }  // namespace tandem::stablehlo

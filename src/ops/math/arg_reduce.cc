@@ -40,7 +40,7 @@ struct Below {
   }
 };
 
-constexpr std::int64_t kLanes = 32;     // elements of a run that are compared together
+constexpr std::int64_t kCompared = 32;  // elements of a run that are compared together
 constexpr std::int64_t kColumns = 256;  // interleaved runs that are processed together
 
 // The position of the extremum in a run of adjacent elements. Finds the extremum first and then the
@@ -50,11 +50,11 @@ TANDEM_MULTIVERSION std::int64_t arg_of_run(const T* x, std::int64_t length) {
   using C = Compute<T>;
   C best = static_cast<C>(x[0]);
   std::int64_t k = 1;
-  if (length >= 2 * kLanes) {
-    std::array<C, kLanes> lanes;
-    for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] = static_cast<C>(x[j]);
-    for (k = kLanes; k + kLanes <= length; k += kLanes)
-      for (std::int64_t j = 0; j < kLanes; ++j) {
+  if (length >= 2 * kCompared) {
+    std::array<C, kCompared> lanes;
+    for (std::int64_t j = 0; j < kCompared; ++j) lanes[j] = static_cast<C>(x[j]);
+    for (k = kCompared; k + kCompared <= length; k += kCompared)
+      for (std::int64_t j = 0; j < kCompared; ++j) {
         const C value = static_cast<C>(x[k + j]);
         lanes[j] = Op::beats(value, lanes[j]) ? value : lanes[j];
       }
@@ -69,9 +69,9 @@ TANDEM_MULTIVERSION std::int64_t arg_of_run(const T* x, std::int64_t length) {
     return value == best || (value != value && best != best);
   };
   std::int64_t at = 0;
-  for (; at + kLanes <= length; at += kLanes) {
+  for (; at + kCompared <= length; at += kCompared) {
     int here = 0;
-    for (std::int64_t j = 0; j < kLanes; ++j) here |= found(at + j);
+    for (std::int64_t j = 0; j < kCompared; ++j) here |= found(at + j);
     if (here != 0) break;
   }
   while (!found(at)) ++at;

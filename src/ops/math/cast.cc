@@ -77,7 +77,7 @@ const OpDef kCast = {.name = "Cast",
 }  // namespace
 
 namespace {
-[[maybe_unused]] const bool registered = cast_tensor.set(cast);
+[[maybe_unused]] const bool cast_registered = cast_tensor.set(cast);
 }  // namespace
 
 Tensor cast(const Tensor& x, DType dtype) {

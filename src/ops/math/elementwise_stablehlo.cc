@@ -163,7 +163,7 @@ void lower_eye(Context& c) {
 void lower_identity(Context& c) { c.result(c.input(0)); }
 void lower_reshape(Context& c) { c.result(c.build.reshape(c.input(0), c.output().shape)); }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kElementwiseLowerings[] = {
     {"Abs", lower_unary<absolute>},
     {"AddN", lower_add_n},
     {"AddScalar", lower_scalar<add>},
@@ -237,6 +237,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-LoweringList elementwise_lowerings() { return kLowerings; }
+LoweringList elementwise_lowerings() { return kElementwiseLowerings; }
 
 }  // namespace tandem::stablehlo

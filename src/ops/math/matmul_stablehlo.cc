@@ -28,13 +28,13 @@ void lower_matmul(Context& c) {
   c.result(c.build.dot(a, b, axes, element_of(c.output().dtype)));
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kMatmulLowerings[] = {
     {"BatchMatMulV2", lower_matmul},
     {"MatMul", lower_matmul},
 };
 
 }  // namespace
 
-LoweringList matmul_lowerings() { return kLowerings; }
+LoweringList matmul_lowerings() { return kMatmulLowerings; }
 
 }  // namespace tandem::stablehlo

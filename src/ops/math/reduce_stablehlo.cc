@@ -64,7 +64,7 @@ void lower_sum_to_shape(Context& c) {
   finish(c, c.build.sum(c.input(0), axes));
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kReduceLowerings[] = {
     {"All", lower_all},   {"Any", lower_any},   {"EuclideanNorm", lower_norm},
     {"Max", lower_max},   {"Mean", lower_mean}, {"Min", lower_min},
     {"Prod", lower_prod}, {"Sum", lower_sum},   {"SumToShape", lower_sum_to_shape},
@@ -72,6 +72,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-LoweringList reduce_lowerings() { return kLowerings; }
+LoweringList reduce_lowerings() { return kReduceLowerings; }
 
 }  // namespace tandem::stablehlo

@@ -131,7 +131,7 @@ void lower_linspace(Context& c) {
                 std::array{others, c.build.slice(last, {attrs.count - 1}, {attrs.count})}, 0));
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kScanLowerings[] = {
     {"AllFinite", lower_all_finite}, {"ArgMax", lower_arg_max},
     {"ArgMin", lower_arg_min},       {"Cumsum", lower_cumsum},
     {"LinSpace", lower_linspace},    {"ProdGrad", lower_prod_grad},
@@ -141,6 +141,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-LoweringList scan_lowerings() { return kLowerings; }
+LoweringList scan_lowerings() { return kScanLowerings; }
 
 }  // namespace tandem::stablehlo

@@ -233,17 +233,6 @@ const OpDef ActivationOp<A>::kGrad = {.name = Details<A>::kGradName,
                                       .chain = {kChainGradOp<A>, ChainForm::kActivation},
                                       .saved_inputs = 0b11};
 
-struct ActivationName {
-  std::string_view name;
-  nn::Activation activation;
-};
-using enum nn::Activation;
-constexpr ActivationName kActivationNames[] = {
-    {"linear", kLinear},  {"relu", kRelu}, {"relu6", kRelu6},       {"leaky_relu", kLeakyRelu},
-    {"elu", kElu},        {"selu", kSelu}, {"gelu", kGelu},         {"swish", kSwish},
-    {"silu", kSwish},     {"tanh", kTanh}, {"softplus", kSoftplus}, {"sigmoid", kSigmoid},
-    {"softmax", kSoftmax}};
-
 }  // namespace
 
 OpList activation_ops() {
@@ -259,6 +248,30 @@ OpList activation_ops() {
 }
 
 namespace nn {
+namespace {
+
+struct ActivationName {
+  std::string_view name;
+  Activation activation;
+};
+constexpr std::array<ActivationName, 13> activation_names() {
+  using enum Activation;
+  return {{{"linear", kLinear},
+           {"relu", kRelu},
+           {"relu6", kRelu6},
+           {"leaky_relu", kLeakyRelu},
+           {"elu", kElu},
+           {"selu", kSelu},
+           {"gelu", kGelu},
+           {"swish", kSwish},
+           {"silu", kSwish},
+           {"tanh", kTanh},
+           {"softplus", kSoftplus},
+           {"sigmoid", kSigmoid},
+           {"softmax", kSoftmax}}};
+}
+
+}  // namespace
 
 Tensor relu(const Tensor& x) { return ActivationOp<cpu::Relu>::apply(x); }
 Tensor relu6(const Tensor& x) { return ActivationOp<cpu::Relu6>::apply(x); }
@@ -281,9 +294,9 @@ Activation activation_from_name(std::string_view name) {
   std::string lower(name);
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return std::tolower(c); });
-  if (lower.empty()) return kLinear;
+  if (lower.empty()) return Activation::kLinear;
   std::string known;
-  for (const ActivationName& entry : kActivationNames) {
+  for (const ActivationName& entry : activation_names()) {
     if (entry.name == lower) return entry.activation;
     known += known.empty() ? "" : ", ";
     known += entry.name;
@@ -292,6 +305,7 @@ Activation activation_from_name(std::string_view name) {
 }
 
 Tensor activate(const Tensor& x, Activation activation) {
+  using enum Activation;
   switch (activation) {
     case kLinear: return x;
     case kRelu: return relu(x);
@@ -310,6 +324,7 @@ Tensor activate(const Tensor& x, Activation activation) {
 }
 
 Tensor fused_activation_gradient(Activation activation, Tensor dy, const Tensor& y) {
+  using enum Activation;
   switch (activation) {
     case kLinear: return dy;
     case kRelu:

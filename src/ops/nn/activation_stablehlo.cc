@@ -92,7 +92,7 @@ Expression gelu_tanh_grad(const Expression& dy, const Expression& x, double) {
 
 Expression elu_value(const Expression& x, double alpha) { return elu(x, alpha); }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kActivationLowerings[] = {
     {"Elu", lower_value<elu_value>},
     {"EluGrad", lower_gradient<elu_grad>},
     {"Gelu", lower_value<gelu>},
@@ -115,6 +115,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-LoweringList activation_lowerings() { return kLowerings; }
+LoweringList activation_lowerings() { return kActivationLowerings; }
 
 }  // namespace tandem::stablehlo

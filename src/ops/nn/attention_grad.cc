@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::int64_t kQueries = 128, kKeys = 256;  // per tile
+constexpr std::int64_t kTileQueries = 128, kTileKeys = 256;  // per tile
 
 // sum(dy * y) of each query and head, [batch, heads, queries].
 template <class T>
@@ -59,8 +59,8 @@ struct BackwardTask {
   const C* deltas;
   const AttentionAttrs& attrs = c.attrs<AttentionAttrs>();
 
-  std::int64_t tile_rows() const { return std::min(kQueries, s.queries); }
-  std::int64_t tile_columns() const { return std::min(kKeys, s.keys); }
+  std::int64_t tile_rows() const { return std::min(kTileQueries, s.queries); }
+  std::int64_t tile_columns() const { return std::min(kTileKeys, s.keys); }
   std::int64_t most() const {
     return std::max({tile_rows() * tile_columns(), tile_rows() * s.depth,
                      tile_columns() * std::max(s.depth, s.value_depth)});
@@ -86,13 +86,13 @@ struct BackwardTask {
     b.key = pieces.take(tile_buffer<T>(tile_columns() * s.depth));
     b.value = pieces.take(tile_buffer<T>(tile_columns() * s.value_depth));
     b.spare = pieces.take(spare_elements<C>(most()));
-    const std::int64_t first = range.row * kQueries,
-                       rows = std::min(s.queries, range.row_end * kQueries) - first;
+    const std::int64_t first = range.row * kTileQueries,
+                       rows = std::min(s.queries, range.row_end * kTileQueries) - first;
     C* const dquery = pieces.take(0);  // the remaining memory: the rows of all heads
     if (range.of_queries) std::fill_n(dquery, (range.head_end - range.head) * rows * s.depth, C(0));
 
     for (std::int64_t block = range.column; block < range.column_end; ++block) {
-      const std::int64_t column = block * kKeys, columns = std::min(kKeys, s.keys - column);
+      const std::int64_t column = block * kTileKeys, columns = std::min(kTileKeys, s.keys - column);
       const auto keys = as_tile(
           HeadRows<const T>(c.inputs[2], range.batch, range.kv_head, column, columns), b.key);
       const auto values = as_tile(
@@ -100,8 +100,8 @@ struct BackwardTask {
       std::fill_n(b.dkey, columns * s.depth, C(0));
       std::fill_n(b.dvalue, columns * s.value_depth, C(0));
       for (std::int64_t head = range.head; head < range.head_end; ++head)
-        for (std::int64_t row = first; row < first + rows; row += kQueries) {
-          const std::int64_t some = std::min(kQueries, s.queries - row);
+        for (std::int64_t row = first; row < first + rows; row += kTileQueries) {
+          const std::int64_t some = std::min(kTileQueries, s.queries - row);
           const std::int64_t seen = attrs.causal ? std::min(columns, row + some - column) : columns;
           if (seen <= 0) continue;
           const TilePlace at{range.batch, head, row, some, column, seen};
@@ -194,7 +194,8 @@ void attention_grad_kernel(KernelContext& c) {
                                 begin, end);
                  });
     const BackwardTask<T> task{c, s, mask, deltas};
-    const std::int64_t rows = blocks_of(s.queries, kQueries), columns = blocks_of(s.keys, kKeys);
+    const std::int64_t rows = blocks_of(s.queries, kTileQueries),
+                       columns = blocks_of(s.keys, kTileKeys);
     const std::int64_t kv_heads = s.batch * s.kv_heads, group = s.group();
     if (kv_heads >= intra_op_threads()) {
       for_tasks<C>(c, kv_heads, task.elements(group * s.queries), [&](std::int64_t i, C* memory) {

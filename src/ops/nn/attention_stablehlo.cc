@@ -9,7 +9,7 @@
 namespace tandem::stablehlo {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kInfiniteScore = std::numeric_limits<double>::infinity();
 
 // The operands, as [batch, kv_heads, group, positions, depth]; keys and values have no group.
 class Attention {
@@ -52,7 +52,7 @@ class Attention {
     const Type index(Element::kI64, scores.shape());
     const Expression visible(
         c_.build, c_.build.compare("GE", c_.build.iota(index, 2), c_.build.iota(index, 3)));
-    return scores.where(visible, scores.like(-kInfinity));
+    return scores.where(visible, scores.like(-kInfiniteScore));
   }
 
   // [batch, kv_heads, group, queries, a] x [batch, kv_heads, keys, a] -> [.., queries, keys].
@@ -98,7 +98,7 @@ class Attention {
 
   Expression masked(const Expression& scores) const {
     if (mask_->element() == Element::kBool)
-      return scores.where(scores.repeat(*mask_), scores.like(-kInfinity));
+      return scores.where(scores.repeat(*mask_), scores.like(-kInfiniteScore));
     return scores + scores.repeat(widened(c_, *mask_).value());
   }
 
@@ -116,11 +116,12 @@ class Attention {
 void lower_attention(Context& c) {
   const Attention attention(c, 0, 3);
   const Expression scores = attention.scores();
-  const Value least = c.build.constant(-kInfinity, {scores.element(), Shape::scalar()});
+  const Value least = c.build.constant(-kInfiniteScore, {scores.element(), Shape::scalar()});
   const Expression largest(c.build, c.build.reduce("maximum", scores.value(), least, {3}));
   // A row without visible keys has the weights 0.
   const Expression none = largest.like(0.0);
-  const Expression offset = none.where(largest.compare("EQ", largest.like(-kInfinity)), largest);
+  const Expression offset =
+      none.where(largest.compare("EQ", largest.like(-kInfiniteScore)), largest);
   const Expression weights = exp(scores - Attention::along_rows(offset, scores));
   const Expression sums = weights.sum({3});
   const Expression blind = sums.compare("EQ", sums.like(0.0));
@@ -128,7 +129,7 @@ void lower_attention(Context& c) {
   const Expression used = attention.dropped(weights) * Attention::along_rows(scale, weights);
   attention.finish_by_head(
       0, attention.product_with_keys(attention.grouped(used.value()), attention.value(), 4, 2));
-  finish(c, 1, largest.like(kInfinity).where(blind, largest + log(sums)).value());
+  finish(c, 1, largest.like(kInfiniteScore).where(blind, largest + log(sums)).value());
 }
 
 // Inputs: the result's gradient, query, key, value, the result, log-sums, and optionally a mask.
@@ -152,7 +153,7 @@ void lower_attention_grad(Context& c) {
   attention.finish_heads_first(2, attention.sum_over_queries(used, dy));
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kAttentionLowerings[] = {
     {"ScaledDotProductAttention", lower_attention},
     {"ScaledDotProductAttentionDropout", lower_attention},
     {"ScaledDotProductAttentionDropoutGrad", lower_attention_grad},
@@ -161,6 +162,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-LoweringList attention_lowerings() { return kLowerings; }
+LoweringList attention_lowerings() { return kAttentionLowerings; }
 
 }  // namespace tandem::stablehlo

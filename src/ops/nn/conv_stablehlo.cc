@@ -88,7 +88,7 @@ void lower_backprop_filter(Context& c) {
                      {.of_batch = conv.groups}));
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kConvLowerings[] = {
     {"Conv2D", lower_conv},
     {"Conv2DBackpropFilter", lower_backprop_filter},
     {"Conv2DBackpropInput", lower_backprop_input},
@@ -97,6 +97,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-LoweringList conv_lowerings() { return kLowerings; }
+LoweringList conv_lowerings() { return kConvLowerings; }
 
 }  // namespace tandem::stablehlo

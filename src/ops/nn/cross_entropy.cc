@@ -18,7 +18,7 @@
 namespace tandem {
 namespace {
 
-Shape rows_of(const Shape& logits) {
+Shape shape_of_labels(const Shape& logits) {
   Dims dims;
   for (int i = 0; i + 1 < logits.rank(); ++i) dims.push_back(logits[i]);
   return Shape(dims);
@@ -37,9 +37,9 @@ void check_classes(InferContext& c, int labels, const Shape& logits) {
   if (!is_integer(c.dtype(labels)))
     fail<InvalidArgumentError>("[{}] expected labels of an integer dtype, got {}", c.op().name,
                                name_of(c.dtype(labels)));
-  if (!(c.shape(labels) == rows_of(logits)))
+  if (!(c.shape(labels) == shape_of_labels(logits)))
     fail<InvalidArgumentError>("[{}] expected labels of shape {} for logits of shape {}, got {}",
-                               c.op().name, rows_of(logits).to_string(), logits.to_string(),
+                               c.op().name, shape_of_labels(logits).to_string(), logits.to_string(),
                                c.shape(labels).to_string());
 }
 
@@ -52,8 +52,8 @@ void check_probabilities(InferContext& c, int labels, int logits) {
 }
 
 void add_loss_outputs(InferContext& c) {
-  c.add_output(c.dtype(0), rows_of(c.shape(0)));
-  c.add_output(statistics_dtype(c.dtype(0)), rows_of(c.shape(0)));
+  c.add_output(c.dtype(0), shape_of_labels(c.shape(0)));
+  c.add_output(statistics_dtype(c.dtype(0)), shape_of_labels(c.shape(0)));
 }
 
 void check_position(InferContext& c) {
@@ -79,7 +79,7 @@ void infer_dense(InferContext& c) {
 }
 
 void check_rows(InferContext& c) {
-  const Shape rows = rows_of(c.shape(1));
+  const Shape rows = shape_of_labels(c.shape(1));
   if (c.dtype(0) != c.dtype(1) || !(c.shape(0) == rows) || !(c.shape(3) == rows) ||
       c.dtype(3) != statistics_dtype(c.dtype(1)))
     fail<InvalidArgumentError>("[{}] expected a gradient of {} {}, got {} {}", c.op().name,

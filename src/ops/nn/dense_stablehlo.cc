@@ -26,7 +26,7 @@ void lower_bias_add_grad(Context& c) {
   finish(c, c.build.sum(c.input(0), leading_axes(c.input(0).shape())));
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kDenseLowerings[] = {
     {"BiasAdd", lower_bias_add},
     {"BiasAddGrad", lower_bias_add_grad},
     {"FusedMatMul", lower_fused_matmul},
@@ -35,6 +35,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-LoweringList dense_lowerings() { return kLowerings; }
+LoweringList dense_lowerings() { return kDenseLowerings; }
 
 }  // namespace tandem::stablehlo

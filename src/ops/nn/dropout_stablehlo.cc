@@ -67,13 +67,13 @@ void lower_dropout_grad(Context& c) {
        c.attrs<DropoutGradAttrs>().scale());
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kDropoutLowerings[] = {
     {"Dropout", lower_dropout},
     {"DropoutGrad", lower_dropout_grad},
 };
 
 }  // namespace
 
-LoweringList dropout_lowerings() { return kLowerings; }
+LoweringList dropout_lowerings() { return kDropoutLowerings; }
 
 }  // namespace tandem::stablehlo

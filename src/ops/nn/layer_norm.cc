@@ -25,7 +25,7 @@ std::int64_t rows_in_block(std::int64_t columns) {
   return std::max<std::int64_t>(16, 16384 / columns);
 }
 
-Shape rows_of(const Shape& x) {
+Shape shape_of_rows(const Shape& x) {
   Dims dims;
   for (int i = 0; i + 1 < x.rank(); ++i) dims.push_back(x[i]);
   return Shape(dims);
@@ -46,7 +46,8 @@ void infer_layer_norm(InferContext& c) {
   const Shape& x = c.shape(0);
   check_scale_and_shift(c, x.dim(-1));
   c.add_output(c.dtype(0), x);
-  for (int output = 1; output < 3; ++output) c.add_output(statistics_dtype(c.dtype(0)), rows_of(x));
+  for (int output = 1; output < 3; ++output)
+    c.add_output(statistics_dtype(c.dtype(0)), shape_of_rows(x));
 }
 
 template <class T>
@@ -107,7 +108,7 @@ void infer_layer_norm_grad(InferContext& c) {
                                c.shape(0).to_string());
   check_channel_parameter(c, 2, x.dim(-1));
   for (int input : {3, 4})
-    if (!(c.shape(input) == rows_of(x)) || c.dtype(input) != statistics_dtype(c.dtype(0)))
+    if (!(c.shape(input) == shape_of_rows(x)) || c.dtype(input) != statistics_dtype(c.dtype(0)))
       fail<InvalidArgumentError>("[{}] expected one statistic per row of {}, got {} {}",
                                  c.op().name, x.to_string(), name_of(c.dtype(input)),
                                  c.shape(input).to_string());

@@ -137,7 +137,7 @@ void lower_layer_norm_grad(Context& c) {
   finish(c, 2, dy.sum(rows).value());
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kNormLowerings[] = {
     {"BatchNormInference", lower_inference},
     {"BatchNormMoments", lower_moments},
     {"FusedBatchNormGradV3", lower_batch_norm_grad},
@@ -148,6 +148,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-LoweringList norm_lowerings() { return kLowerings; }
+LoweringList norm_lowerings() { return kNormLowerings; }
 
 }  // namespace tandem::stablehlo

@@ -12,7 +12,7 @@ namespace tandem {
 namespace {
 
 // Channels per chunk: a chunk fits into a kernel's buffer on the stack.
-constexpr std::int64_t kChunk = 256;
+constexpr std::int64_t kPoolChunk = 256;
 
 // The kernels below compute the output row `row` (of n * oh), or all rows of image `image`, for all
 // channels. If several pixels are equal, the first one in row-major order is the maximum, as in
@@ -86,11 +86,11 @@ template <class Op, class T>
 TANDEM_MULTIVERSION void combine_row(const Pool& p, std::int64_t row, const T* x, T* y) {
   using C = Compute<T>;
   const std::int64_t image = row / p.oh, oy = row % p.oh;
-  alignas(64) C wide[is_16_bit_floating<T> ? kChunk : 1];
+  alignas(64) C wide[is_16_bit_floating<T> ? kPoolChunk : 1];
   for (std::int64_t ox = 0; ox < p.ow; ++ox) {
     const PoolWindow window(p, oy, ox);
-    for (std::int64_t start = 0; start < p.channels; start += kChunk) {
-      const std::int64_t count = std::min(kChunk, p.channels - start);
+    for (std::int64_t start = 0; start < p.channels; start += kPoolChunk) {
+      const std::int64_t count = std::min(kPoolChunk, p.channels - start);
       const T* from = x + image * p.h * p.w * p.channels + start;
       T* out = y + (row * p.ow + ox) * p.channels + start;
       C* result = nullptr;
@@ -150,7 +150,7 @@ TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, c
                                             std::conditional_t<kTiles, T, Compute<T>>* dx) {
   using C = Compute<T>;
   constexpr bool kRounds = kTiles && is_16_bit_floating<T>;
-  alignas(64) C rest[kChunk], shares[2][kRounds ? kChunk : 1];
+  alignas(64) C rest[kPoolChunk], shares[2][kRounds ? kPoolChunk : 1];
   FloatReader<T> pixels, results;
   const std::int64_t channels = p.channels;
   if constexpr (!kTiles) std::fill_n(dx, p.h * p.w * channels, C(0));
@@ -158,8 +158,8 @@ TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, c
     for (std::int64_t ox = 0; ox < p.ow; ++ox) {
       const PoolWindow window(p, oy, ox);
       const std::int64_t at = ((image * p.oh + oy) * p.ow + ox) * channels;
-      for (std::int64_t start = 0; start < channels; start += kChunk) {
-        const std::int64_t count = std::min(kChunk, channels - start);
+      for (std::int64_t start = 0; start < channels; start += kPoolChunk) {
+        const std::int64_t count = std::min(kPoolChunk, channels - start);
         const auto* best = results.read(y + at + start, count);
         load_floats(dy + at + start, rest, count);
         for (std::int64_t iy = window.top; iy < window.bottom; ++iy) {
@@ -224,8 +224,8 @@ TANDEM_MULTIVERSION void average_gradient_image(const Pool& p, std::int64_t imag
     for (std::int64_t ox = 0; ox < p.ow; ++ox) {
       const PoolWindow window(p, oy, ox);
       const C scale = C(1) / static_cast<C>(window.count());
-      for (std::int64_t start = 0; start < channels; start += kChunk) {
-        const std::int64_t count = std::min(kChunk, channels - start);
+      for (std::int64_t start = 0; start < channels; start += kPoolChunk) {
+        const std::int64_t count = std::min(kPoolChunk, channels - start);
         const auto* slope =
             reader.read(dy + ((image * p.oh + oy) * p.ow + ox) * channels + start, count);
         for (std::int64_t iy = window.top; iy < window.bottom; ++iy)

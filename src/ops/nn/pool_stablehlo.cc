@@ -142,7 +142,7 @@ void lower_average_grad(Context& c) {
   finish(c, c.build.reduce_window("add", spread, zero, window));
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kPoolLowerings[] = {
     {"AvgPool", lower_average},
     {"AvgPoolGrad", lower_average_grad},
     {"MaxPool", lower_max},
@@ -152,6 +152,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-LoweringList pool_lowerings() { return kLowerings; }
+LoweringList pool_lowerings() { return kPoolLowerings; }
 
 }  // namespace tandem::stablehlo

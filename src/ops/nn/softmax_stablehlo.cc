@@ -96,7 +96,7 @@ void lower_sigmoid_grad(Context& c) {
   finish(c, g * (sigmoid(x) - z));
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kSoftmaxLowerings[] = {
     {"LogSoftmax", lower_log_softmax},
     {"LogSoftmaxGrad", lower_log_softmax_grad},
     {"SigmoidCrossEntropyWithLogits", lower_sigmoid},
@@ -111,6 +111,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-LoweringList softmax_lowerings() { return kLowerings; }
+LoweringList softmax_lowerings() { return kSoftmaxLowerings; }
 
 }  // namespace tandem::stablehlo

@@ -149,7 +149,7 @@ void lower_step_scalar(Context& c) {
   c.result(c.number<update::StepScalar, value_of_step>(Element::kF64));
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kUpdateLowerings[] = {
     {"ApplyAdagradV2", lower_adagrad},
     {"ApplyAdam", lower_adam},
     {"ApplyCenteredRMSProp", lower_rms_prop<true, false>},
@@ -165,6 +165,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-LoweringList update_lowerings() { return kLowerings; }
+LoweringList update_lowerings() { return kUpdateLowerings; }
 
 }  // namespace tandem::stablehlo

@@ -214,7 +214,7 @@ void lower_permutation(Context& c) {
   c.result(b.add("while", start, regions, "", types)[2]);
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kRandomLowerings[] = {
     {"RandomBernoulli", lower_bernoulli},    {"RandomPermutation", lower_permutation},
     {"RandomStandardNormal", lower_normal},  {"RandomUniform", lower_uniform},
     {"RandomUniformInt", lower_uniform_int}, {"TruncatedNormal", lower_truncated_normal},
@@ -222,6 +222,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-LoweringList random_lowerings() { return kLowerings; }
+LoweringList random_lowerings() { return kRandomLowerings; }
 
 }  // namespace tandem::stablehlo
