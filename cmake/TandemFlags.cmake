@@ -36,3 +36,9 @@ function(tandem_precompile target)
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
 endfunction()
+
+# Parts that are not built, and what would build them: one line at the end of the configuration, which the scripts
+# print.
+function(tandem_left_out what)
+  set_property(GLOBAL APPEND PROPERTY TANDEM_LEFT_OUT "${what}")
+endfunction()

@@ -1,7 +1,6 @@
 # Backends that need optional libraries: each is a shared module beside libtandem, which loads it when
 # first used. Their sources are in directories named `module`; no other code includes the library. The
-# target tandem_modules builds the modules whose libraries this machine has.
-add_custom_target(tandem_modules)
+# modules whose libraries this machine has are in the global property TANDEM_MODULES.
 
 function(tandem_module name folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
@@ -16,8 +15,8 @@ function(tandem_module_of name sources)
   set_target_properties(tandem_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
                         INSTALL_RPATH "$ORIGIN"
                         LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:tandem>)
-  install(TARGETS tandem_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  add_dependencies(tandem_modules tandem_${name})
+  add_dependencies(installed tandem_${name})
+  install(TARGETS tandem_${name} OPTIONAL LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   set_property(GLOBAL APPEND PROPERTY TANDEM_MODULES tandem_${name})
 endfunction()
 
@@ -31,7 +30,7 @@ if(GLOO_HEADERS AND GLOO_LIBRARY)
     target_include_directories(tandem_gloo SYSTEM PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/comm/gloo/compat)
   endif()
 else()
-  message(STATUS "Without the gloo backend: no Gloo here (Debian: libgloo-dev)")
+  tandem_left_out("the gloo backend (Debian: libgloo-dev)")
 endif()
 
 # The CMake package of Debian's gRPC looks for Protobuf in another way than the rest of the build.
@@ -39,10 +38,10 @@ find_path(GRPC_HEADERS grpcpp/generic/generic_stub.h)
 find_library(GRPC_LIBRARY grpc++)
 find_library(GPR_LIBRARY gpr)
 if(GRPC_HEADERS AND GRPC_LIBRARY AND GPR_LIBRARY)
-  tandem_module(grpc rpc/grpc/module ${GRPC_LIBRARY} ${GPR_LIBRARY})
+  tandem_module(grpc rpc/grpc/module tandem_ps ${GRPC_LIBRARY} ${GPR_LIBRARY})
   target_include_directories(tandem_grpc SYSTEM PRIVATE ${GRPC_HEADERS})
 else()
-  message(STATUS "Without the grpc backend: no gRPC here (Debian: libgrpc++-dev)")
+  tandem_left_out("the grpc backend (Debian: libgrpc++-dev)")
 endif()
 
 # The header of the PJRT C API comes with a plug-in: scripts/setup --tpu puts one into the build tree.
@@ -51,20 +50,22 @@ find_path(PJRT_HEADERS pjrt_c_api.h HINTS ${PROJECT_SOURCE_DIR}/build/pjrt/inclu
 if(PJRT_HEADERS AND NOT TANDEM_SANITIZE)
   tandem_module(pjrt device/pjrt/module ${CMAKE_DL_LIBS})
   target_include_directories(tandem_pjrt SYSTEM PRIVATE ${PJRT_HEADERS})
-else()
-  message(STATUS "Without the pjrt backend: no header of the PJRT C API here (scripts/setup --tpu)")
+elseif(NOT TANDEM_SANITIZE)
+  tandem_left_out("the pjrt backend (scripts/setup --tpu)")
 endif()
 
 include(${PROJECT_SOURCE_DIR}/cmake/TandemCuda.cmake)
 
 # It has no kernels, so it needs only the headers and the runtime library of CUDA.
-find_path(NCCL_HEADERS nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
-if(CUDAToolkit_FOUND AND NCCL_HEADERS AND NCCL_LIBRARY)
-  tandem_module(nccl comm/nccl/module CUDA::cudart_static ${NCCL_LIBRARY})
-  target_include_directories(tandem_nccl SYSTEM PRIVATE ${NCCL_HEADERS} ${CUDAToolkit_INCLUDE_DIRS})
-else()
-  message(STATUS "Without the nccl backend: no CUDA toolkit or no NCCL here")
+if(CUDAToolkit_FOUND)
+  find_path(NCCL_HEADERS nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+  if(NCCL_HEADERS AND NCCL_LIBRARY)
+    tandem_module(nccl comm/nccl/module CUDA::cudart_static ${NCCL_LIBRARY})
+    target_include_directories(tandem_nccl SYSTEM PRIVATE ${NCCL_HEADERS} ${CUDAToolkit_INCLUDE_DIRS})
+  else()
+    tandem_left_out("the nccl backend (NCCL 2 beside the CUDA toolkit)")
+  endif()
 endif()
 
 set(MPI_CXX_SKIP_MPICXX ON)
@@ -72,7 +73,7 @@ find_package(MPI QUIET COMPONENTS CXX)
 if(MPI_CXX_FOUND)
   tandem_module(mpi comm/mpi/module -Wl,--as-needed MPI::MPI_CXX)
 else()
-  message(STATUS "Without the mpi backend: no MPI here (Debian: libopenmpi-dev)")
+  tandem_left_out("the mpi backend (Debian: libopenmpi-dev)")
 endif()
 
 # load_factory() reports a missing module differently if this build was configured to contain it.

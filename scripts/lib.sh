@@ -3,7 +3,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
 # Configures a preset and builds it, or some of its targets: build_preset release [-DNAME=VALUE ...]
-# [-- TARGET ...]. Uses ccache if it is installed. Prints CMake's output only on errors.
+# [-- TARGET ...]. Uses ccache if it is installed. Prints what this machine lacks for other parts of the
+# build, and CMake's output only on errors.
 build_preset() {
   local preset=$1 settings=() targets=() log
   shift
@@ -26,6 +27,7 @@ build_preset() {
     rm -f "$log"
     return 1
   fi
+  sed -n 's/^-- Left out:/Left out of the build:/p' "$log"
   rm -f "$log"
   cmake --build --preset "$preset" ${targets[@]+"${targets[@]}"}
 }

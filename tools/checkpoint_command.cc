@@ -10,6 +10,7 @@
 #include <iostream>
 #include <memory>
 
+#include "command_line.h"
 #include "commands.h"
 #include "tandem/creation.h"
 #include "tandem/device.h"

@@ -1,13 +1,17 @@
-// The `tandem` command.
+#include "command_line.h"
+
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <iostream>
 
-#include "commands.h"
 #include "tandem/errors.h"
 #include "unexpected.h"
 
+namespace tandem::tools {
 namespace {
 
 constexpr int kFailure = 2;
@@ -21,7 +25,19 @@ int report(const char* kind, std::string message) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+void require_whole_number(CLI::Option& option, std::int64_t least) {
+  option.check(CLI::Validator(
+      [least, name = option.get_name()](const std::string& text) -> std::string {
+        std::int64_t value = 0;
+        const char* end = text.data() + text.size();
+        const auto parsed = std::from_chars(text.data(), end, value);
+        if (parsed.ec == std::errc() && parsed.ptr == end && value >= least) return "";
+        return fmt::format("expected a whole number of at least {}, got '{}'", least, text);
+      },
+      "", "whole number"));
+}
+
+int run_command_line(int argc, char** argv, void (*add_commands)(CLI::App& app)) {
   // A write past the file size limit then fails with an error instead of killing the process.
   std::signal(SIGXFSZ, SIG_IGN);
 
@@ -29,27 +45,17 @@ int main(int argc, char** argv) {
   app.name("tandem");
   app.set_version_flag("--version", "tandem " TANDEM_VERSION);
   app.require_subcommand(1);
-  tandem::tools::add_devices_command(app);
-  tandem::tools::add_train_command(app);
-  tandem::tools::add_explain_command(app);
-  tandem::tools::add_compile_command(app);
-  tandem::tools::add_checkpoint_command(app);
-  tandem::tools::add_run_command(app);
-  tandem::tools::add_top_command(app);
-  tandem::tools::add_rendezvous_command(app);
-  tandem::tools::add_agent_command(app);
+  add_commands(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& e) {
     return e.get_exit_code();  // the command has printed its message
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    const bool unexpected =
-        dynamic_cast<const CLI::ExtrasError*>(&e) || tandem::tools::lacks_command(app);
-    return report(
-        "InvalidArgumentError",
-        "[command line] " + (unexpected ? tandem::tools::describe_unexpected(app) : e.what()));
-  } catch (const tandem::Error& e) {
+    const bool unexpected = dynamic_cast<const CLI::ExtrasError*>(&e) || lacks_command(app);
+    return report("InvalidArgumentError",
+                  "[command line] " + (unexpected ? describe_unexpected(app) : e.what()));
+  } catch (const Error& e) {
     return report(e.kind(), e.what());
   } catch (const std::bad_alloc&) {
     return report("ResourceExhaustedError", "[tandem] out of memory");
@@ -58,3 +64,5 @@ int main(int argc, char** argv) {
   }
   return 0;
 }
+
+}  // namespace tandem::tools

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -18,8 +19,10 @@
 #include <thread>
 #include <vector>
 
+#include "command_line.h"
 #include "commands.h"
 #include "files.h"
+#include "programs.h"
 #include "tandem/config.h"
 #include "training_step.h"
 #include "workload.h"
@@ -47,8 +50,11 @@ std::string topology_of(const CompileOptions& options) {
 }
 
 std::string plugin_of(const CompileOptions& options) {
-  if (!options.plugin.empty()) return options.plugin;
-  if (const char* path = std::getenv("TPU_LIBRARY_PATH"); path && *path) return path;
+  const char* libtpu = std::getenv("TPU_LIBRARY_PATH");
+  const std::string path = options.plugin.empty() && libtpu ? libtpu : options.plugin;
+  if (!path.empty() && !std::filesystem::exists(path))
+    throw NotFoundError(fmt::format("[compile] there is no plug-in '{}'", path));
+  if (!path.empty()) return path;
   throw NotFoundError(
       "[compile] compiling for TPUs needs libtpu, which is not part of Tandem: install it (pip "
       "install libtpu), and give the path of its libtpu.so by --plugin or TPU_LIBRARY_PATH");
@@ -195,8 +201,7 @@ void compile_in_child(const CompileOptions& options) {
 
 void add_compile_command(CLI::App& app) {
   const auto options = std::make_shared<CompileOptions>();
-  CLI::App* command = app.add_subcommand(
-      "compile", "Compile a training step for TPUs that this machine need not have");
+  CLI::App* command = app.add_subcommand(kCompile.command, kCompile.help);
   add_workload_options(*command, options->workload,
                        "Dataset: synthetic, mnist or cifar10 (no files are read)");
   command

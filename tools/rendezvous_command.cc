@@ -9,9 +9,10 @@
 #include <iostream>
 #include <memory>
 
+#include "command_line.h"
 #include "commands.h"
+#include "programs.h"
 #include "tandem/rendezvous.h"
-#include "workload.h"
 
 namespace tandem::tools {
 namespace {
@@ -52,8 +53,7 @@ void serve(const Options& options) {
 
 void add_rendezvous_command(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "rendezvous", "Run the rendezvous server of a job until the job has ended");
+  CLI::App* command = app.add_subcommand(kRendezvous.command, kRendezvous.help);
   require_whole_number(
       *command->add_option("-n,--ranks", options->ranks, "Number of ranks of the job")->required(),
       1);

@@ -1,16 +1,16 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "command_line.h"
 #include "commands.h"
+#include "programs.h"
 #include "run/launcher.h"
-#include "workload.h"
 
 namespace tandem::tools {
 
 void add_run_command(CLI::App& app) {
   const auto options = std::make_shared<RunOptions>();
-  CLI::App* command =
-      app.add_subcommand("run", "Launch a program on one or more hosts, one process per rank");
+  CLI::App* command = app.add_subcommand(kRun.command, kRun.help);
   require_whole_number(
       *command->add_option("-n,--ranks", options->ranks,
                            "Number of processes (default: the hosts' slots, or 1)"),

@@ -14,6 +14,7 @@
 
 #include "commands.h"
 #include "files.h"
+#include "programs.h"
 #include "tandem/cluster_status.h"
 #include "tandem/errors.h"
 #include "top/formats.h"
@@ -126,8 +127,7 @@ class Top {
 
 void add_top_command(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "top", "Show what the tasks of a cluster are doing, until it is interrupted");
+  CLI::App* command = app.add_subcommand(kTop.command, kTop.help);
   const auto add_tasks = [&](const char* name, std::vector<std::string>& addresses,
                              const char* help) {
     command->add_option(name, addresses, help)->delimiter(',');

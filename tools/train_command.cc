@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "command_line.h"
 #include "commands.h"
 #include "files.h"
 #include "images.h"

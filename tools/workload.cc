@@ -1,11 +1,8 @@
 #include "workload.h"
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
-#include <charconv>
 
-#include "tandem/errors.h"
+#include "command_line.h"
 
 namespace tandem::tools {
 
@@ -36,17 +33,5 @@ void add_workload_options(CLI::App& command, Workload& workload, const std::stri
 }
 
 void check(const Workload& workload) { check(workload.placement); }
-
-void require_whole_number(CLI::Option& option, std::int64_t least) {
-  option.check(CLI::Validator(
-      [least, name = option.get_name()](const std::string& text) -> std::string {
-        std::int64_t value = 0;
-        const char* end = text.data() + text.size();
-        const auto parsed = std::from_chars(text.data(), end, value);
-        if (parsed.ec == std::errc() && parsed.ptr == end && value >= least) return "";
-        return fmt::format("expected a whole number of at least {}, got '{}'", least, text);
-      },
-      "", "whole number"));
-}
 
 }  // namespace tandem::tools

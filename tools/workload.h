@@ -9,8 +9,7 @@
 
 namespace CLI {
 class App;
-class Option;
-}  // namespace CLI
+}
 
 namespace tandem::tools {
 
@@ -26,9 +25,5 @@ struct Workload {
 void add_workload_options(CLI::App& command, Workload& workload, const std::string& data_help);
 // Throws InvalidArgumentError for options that contradict each other.
 void check(const Workload& workload);
-
-// Restricts `option` to 64-bit integers of at least `least`. CLI11 itself parses "-1" as an
-// unsigned number, and clamps numbers that are too large.
-void require_whole_number(CLI::Option& option, std::int64_t least);
 
 }  // namespace tandem::tools

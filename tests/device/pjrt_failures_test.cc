@@ -18,7 +18,7 @@ using testing::expect_parts;
 class PjrtFailures : public ::testing::Test {
  protected:
   void SetUp() override {
-    TANDEM_REQUIRE(*TANDEM_FAKE_PJRT_PLUGIN, "pjrt");
+    TANDEM_REQUIRE(testing::FakePlugin::is_there(), "pjrt");
     plugin = std::make_unique<testing::FakePlugin>();
   }
   std::shared_ptr<pjrt::Client> load(const pjrt::Options& options = {}) const {

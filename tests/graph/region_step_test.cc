@@ -15,7 +15,7 @@ namespace {
 class FailingRegions : public ::testing::Test {
  protected:
   void SetUp() override {
-    TANDEM_REQUIRE(*TANDEM_FAKE_PJRT_PLUGIN, "pjrt");
+    TANDEM_REQUIRE(testing::FakePlugin::is_there(), "pjrt");
     plugin = std::make_unique<testing::FakePlugin>();
     config::load_pjrt_plugin(plugin->path);
   }

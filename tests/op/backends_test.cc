@@ -15,6 +15,7 @@
 #include "graph/stablehlo/lowering.h"
 #include "op/cuda_kernels.h"
 #include "op/find_kernel.h"
+#include "support/built.h"
 #include "support/expects.h"
 #include "tandem/errors.h"
 
@@ -70,7 +71,7 @@ std::string page() {
 }
 
 TEST(Backends, TheOperationsPageIsUpToDate) {
-  if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
+  TANDEM_REQUIRE(testing::built_module("cuda"), "cuda");
   const std::string path = std::string(TANDEM_SOURCE_DIR) + "/docs/operations.md";
   if (env_bool("TANDEM_WRITE_OPERATIONS").value_or(false)) std::ofstream(path) << page();
   std::ifstream file(path);
@@ -80,7 +81,7 @@ TEST(Backends, TheOperationsPageIsUpToDate) {
 
 // Kernels are registered by name and looked up by operation.
 TEST(Backends, EveryCudaKernelHasAnOperation) {
-  if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
+  TANDEM_REQUIRE(testing::built_module("cuda"), "cuda");
   for (const OpDef* op : all_ops()) EXPECT_EQ(find_kernel(*op, DeviceBackend::kCuda), nullptr);
   register_cuda_kernels(cuda_kernels());
   for (const CudaKernel& each : cuda_kernels()) {
@@ -91,11 +92,13 @@ TEST(Backends, EveryCudaKernelHasAnOperation) {
 }
 
 // Needs CUDA's headers: tests/cuda, and the operations with a fake of CUDA.
-TEST(Backends, CudaKernelsAreTestedOnTheHost) { TANDEM_REQUIRE(TANDEM_FAKE_CUDA_BUILT, "cuda"); }
+TEST(Backends, CudaKernelsAreTestedOnTheHost) {
+  TANDEM_REQUIRE(testing::built_fake_cuda(), "cuda");
+}
 
 // Placement on emulated GPUs then equals placement on real GPUs.
 TEST(Backends, EmulatedGpusHaveTheOperationsThatCudaHas) {
-  if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
+  TANDEM_REQUIRE(testing::built_module("cuda"), "cuda");
   const std::set<std::string_view> cuda = on_cuda();
   for (const OpDef* op : all_ops())
     if ((op->traits & kView) == 0) {
@@ -109,8 +112,9 @@ TEST(WithBrokenDriver, LogsAWarningAndHasNoGpu) {
   ::testing::internal::CaptureStderr();
   EXPECT_TRUE(discover_cuda().empty());
   const std::string said = ::testing::internal::GetCapturedStderr();
-  const std::string why = TANDEM_CUDA_BUILT ? "the NVIDIA driver does not work"
-                                            : "this build of Tandem has no cuda backend";
+  const std::string why = testing::built_module("cuda")
+                              ? "the NVIDIA driver does not work"
+                              : "this build of Tandem has no cuda backend";
   EXPECT_NE(said.find("GPUs are not used: [cuda] " + why), std::string::npos) << said;
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`cmake --install` works after `scripts/demo`: what it takes from the build folder is built by the
-targets that the demo builds.
+"""`cmake --install` takes all that it can after `scripts/build`: every file that it takes from the build folder is
+built by the target that scripts/build builds.
 
     install_test.py SOURCE_FOLDER BUILD_FOLDER
 """
@@ -23,17 +23,17 @@ def installed_files():
     return {pathlib.Path(f) for f in found if not f.endswith(".cmake")}
 
 
-def demo_targets():
-    command = re.search(r"^build_preset release -- ([^#\n]*)", (SOURCE / "scripts/demo").read_text(), re.MULTILINE)
+def targets():
+    command = re.search(r"^build_preset release .*-- ([^#\n]*)", (SOURCE / "scripts/build").read_text(), re.MULTILINE)
     return command.group(1).split()
 
 
 class Install(unittest.TestCase):
-    def test_takes_what_the_demo_builds(self):
+    def test_takes_what_is_built(self):
         if not (BUILD / "build.ninja").exists():
             self.skipTest("not built by ninja")
         files = installed_files()
-        commands = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", *demo_targets()], check=True,
+        commands = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", *targets()], check=True,
                                   capture_output=True, text=True).stdout
         built = {(BUILD / word).resolve() for word in commands.split() if "=" not in word}
         self.assertIn(BUILD / "tools/tandem", files)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/pjrt/client.h"
+#include "support/built.h"
 #include "support/expects.h"
 
 namespace tandem::testing {
@@ -16,10 +17,9 @@ namespace tandem::testing {
 // The path of a plug-in: that of the environment variable, else one that scripts/setup --tpu has
 // put into the build tree. Empty if there is none, or if this build has no PJRT.
 inline std::string plugin_path(const char* variable, const char* file) {
-  const std::filesystem::path directory = TANDEM_PJRT_PLUGINS;
-  if (directory.empty()) return {};
+  if (!built_module("pjrt")) return {};
   if (const char* set = std::getenv(variable); set && *set) return set;
-  const auto path = directory / file;
+  const auto path = std::filesystem::path(TANDEM_SOURCE_DIR "/build/pjrt") / file;
   return std::filesystem::exists(path) ? path.string() : std::string();
 }
 inline std::string first_plugin() { return plugin_path("TANDEM_PJRT_PLUGIN", "xla_cpu_pjrt.so"); }

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "support/built.h"
 #include "support/expects.h"
 #include "support/files.h"
 #include "tools/command.h"
@@ -42,6 +43,7 @@ TEST(Compile, RefusesOtherTargets) {
 
 // Opening a pipe waits for a writer, and there is none.
 TEST(Compile, StopsACompilerThatHangs) {
+  TANDEM_REQUIRE(testing::built_module("pjrt"), "pjrt");
   const TemporaryDirectory folder;
   const std::string pipe = (folder / "plugin.so").string();
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);

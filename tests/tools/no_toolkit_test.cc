@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "support/built.h"
 #include "support/expects.h"
 #include "support/files.h"
 #include "support/mount_namespace.h"
@@ -53,7 +54,7 @@ bool there_is_cublas() {
 }
 
 TEST(NoToolkit, ABuildWithTheModuleRunsWithoutTheToolkit) {
-  if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
+  TANDEM_REQUIRE(testing::built_module("cuda"), "cuda");
   const nlohmann::json with = results_of_training();
   TANDEM_REQUIRE(hide_toolkit(), "mount");
   ASSERT_FALSE(there_is_cublas()) << "the toolkit is elsewhere as well";
@@ -62,7 +63,7 @@ TEST(NoToolkit, ABuildWithTheModuleRunsWithoutTheToolkit) {
 
 // There is a driver, but no cuBLAS.
 TEST(NoToolkit, AMissingLibraryIsReported) {
-  if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
+  TANDEM_REQUIRE(testing::built_module("cuda"), "cuda");
   TANDEM_REQUIRE(hide_toolkit(), "mount");
   const Result result =
       run({"devices"}, {.environment = {{"LD_LIBRARY_PATH", TANDEM_BROKEN_DRIVER}}});

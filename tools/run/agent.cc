@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "programs.h"
 #include "run/local_host.h"
 #include "run/ssh_host.h"
 
@@ -120,8 +121,7 @@ void serve() {
 }  // namespace
 
 void add_agent_command(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("agent", "Start ranks for a `tandem run` on another machine");
+  CLI::App* command = app.add_subcommand(kAgent.command, kAgent.help);
   command->group("");  // internal: hidden in --help
   command->callback([] {
     try {
