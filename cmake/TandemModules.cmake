@@ -11,7 +11,7 @@ function(tandem_module_of name sources)
   add_library(tandem_${name} MODULE ${sources})
   target_include_directories(tandem_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(tandem_${name} PRIVATE tandem tandem_flags OpenMP::OpenMP_CXX Threads::Threads fmt::fmt
-                                               spdlog::spdlog ${ARGN})
+                                               ${ARGN})
   set_target_properties(tandem_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
                         INSTALL_RPATH "$ORIGIN"
                         LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:tandem>)

@@ -1,60 +1,57 @@
 #include "core/log.h"
 
-#include <spdlog/logger.h>
-#include <spdlog/sinks/stdout_sinks.h>
-
+#include <algorithm>
 #include <array>
-#include <memory>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
 
 #include "core/env.h"
 
 namespace tandem::logging {
 namespace {
 
-struct LevelName {
-  const char* name;
-  spdlog::level::level_enum level;
-};
 // In the order of Level.
-constexpr std::array<LevelName, 5> kLevels = {{{"debug", spdlog::level::debug},
-                                               {"info", spdlog::level::info},
-                                               {"warn", spdlog::level::warn},
-                                               {"error", spdlog::level::err},
-                                               {"off", spdlog::level::off}}};
+constexpr std::array<const char*, 5> kSettings = {"debug", "info", "warn", "error", "off"};
+constexpr std::array<const char*, 5> kShown = {"debug", "info", "warning", "error", "off"};
 
-// Never destroyed: threads may log while the process exits.
-spdlog::logger& logger() {
-  static spdlog::logger* const instance = [] {
-    auto* made = new spdlog::logger("tandem", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("%Y-%m-%d %H:%M:%S.%e %n %l: %v");
-    made->set_level(spdlog::level::info);
-    if (const auto wanted = env_string("TANDEM_LOG_LEVEL")) {
-      bool found = false;
-      for (const LevelName& each : kLevels)
-        if (*wanted == each.name) {
-          made->set_level(each.level);
-          found = true;
-        }
-      if (!found)
-        made->warn(
-            "TANDEM_LOG_LEVEL: expected debug, info, warn, error or off, got '{}'; using info",
-            *wanted);
-    }
-    return made;
-  }();
-  return *instance;
+// One call of fwrite, which locks stderr, so that lines of several threads do not mix. It is lost
+// if stderr is closed.
+void print(Level level, const std::string& message) {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const auto since = std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch());
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  std::array<char, 32> time{};
+  std::strftime(time.data(), time.size(), "%Y-%m-%d %H:%M:%S", &local);
+  const std::string line =
+      fmt::format("{}.{:03} tandem {}: {}\n", time.data(), since.count() % 1000,
+                  kShown[static_cast<std::size_t>(level)], message);
+  std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
-spdlog::level::level_enum of(Level level) {
-  return kLevels.at(static_cast<std::size_t>(level)).level;
+Level level_of_environment() {
+  const auto wanted = env_string("TANDEM_LOG_LEVEL");
+  if (!wanted) return Level::kInfo;
+  const auto* const found = std::find(kSettings.begin(), kSettings.end(), *wanted);
+  if (found != kSettings.end()) return static_cast<Level>(found - kSettings.begin());
+  print(Level::kWarn,
+        fmt::format(
+            "TANDEM_LOG_LEVEL: expected debug, info, warn, error or off, got '{}'; using info",
+            *wanted));
+  return Level::kInfo;
 }
 
 }  // namespace
 
-bool enabled(Level level) { return logger().should_log(of(level)); }
+bool enabled(Level level) {
+  static const Level lowest = level_of_environment();
+  return level >= lowest;
+}
 
 void write(Level level, const std::string& message) {
-  logger().log(of(level), spdlog::string_view_t(message));
+  if (enabled(level)) print(level, message);
 }
 
 }  // namespace tandem::logging

@@ -18,13 +18,13 @@ set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
 add_library(fake_cudart SHARED cuda/executor.cc cuda/shared_memory.cc cuda/fake_cuda.cc cuda/module/fake_gpus.cc)
 target_include_directories(fake_cudart PRIVATE cuda/on_host ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
 target_include_directories(fake_cudart SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-target_link_libraries(fake_cudart PRIVATE tandem tandem_flags OpenMP::OpenMP_CXX fmt::fmt spdlog::spdlog)
+target_link_libraries(fake_cudart PRIVATE tandem tandem_flags OpenMP::OpenMP_CXX fmt::fmt)
 set_target_properties(fake_cudart PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${folder})
 add_library(fake_tandem_cuda MODULE ${sources} ${kernels} cuda/fake_cublas.cc)
 target_include_directories(fake_tandem_cuda PRIVATE cuda/on_host ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
 target_include_directories(fake_tandem_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS}
                            $<$<BOOL:${CUDNN_HEADERS}>:${CUDNN_HEADERS}>)
-target_link_libraries(fake_tandem_cuda PRIVATE fake_cudart tandem tandem_flags OpenMP::OpenMP_CXX fmt::fmt spdlog::spdlog)
+target_link_libraries(fake_tandem_cuda PRIVATE fake_cudart tandem tandem_flags OpenMP::OpenMP_CXX fmt::fmt)
 # Symbols that the fake lacks fail at link time: a module that does not load would leave the tests
 # to the CPU.
 target_link_options(fake_cudart PRIVATE -Wl,-z,defs)
@@ -38,7 +38,7 @@ if(NCCL_HEADERS)
   add_library(fake_tandem_nccl MODULE ${nccl_sources} cuda/nccl/fake_nccl.cc cuda/nccl/segment.cc)
   target_include_directories(fake_tandem_nccl PRIVATE ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
   target_include_directories(fake_tandem_nccl SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_HEADERS})
-  target_link_libraries(fake_tandem_nccl PRIVATE fake_cudart tandem tandem_flags fmt::fmt spdlog::spdlog)
+  target_link_libraries(fake_tandem_nccl PRIVATE fake_cudart tandem tandem_flags fmt::fmt)
   set_target_properties(fake_tandem_nccl PROPERTIES OUTPUT_NAME tandem_nccl CXX_VISIBILITY_PRESET hidden
                         LIBRARY_OUTPUT_DIRECTORY ${folder})
   add_dependencies(fake_tandem_cuda fake_tandem_nccl)
@@ -97,7 +97,7 @@ file(GLOB program_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/progr
 add_executable(fake_programs_test ${program_tests})
 target_include_directories(fake_programs_test PRIVATE ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
 target_include_directories(fake_programs_test SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-target_link_libraries(fake_programs_test PRIVATE fake_cudart tandem tandem_flags fmt::fmt spdlog::spdlog GTest::gtest
+target_link_libraries(fake_programs_test PRIVATE fake_cudart tandem tandem_flags fmt::fmt GTest::gtest
                                                  GTest::gtest_main)
 add_dependencies(fake_programs_test fake_tandem_cuda fake_driver)
 gtest_discover_tests(fake_programs_test TEST_PREFIX fake_cuda.programs. TEST_LIST fake_cuda_programs_tests
