@@ -138,7 +138,7 @@ SizeTrials::SizeTrials(const SymbolicSizes& sizes, const OpDef& op, AttrsRef att
 void SizeTrials::note(AttrsRef attrs, std::span<const TensorSpec* const> inputs, bool outer) {
   const auto visit_attrs = [&](const auto& visit) {
     // The cast is safe: this visitor does not write.
-    if (attrs.data) visit_attr_integers(*attrs.type, const_cast<void*>(attrs.data), visit);
+    if (attrs.data) attrs.type->visit_integers(const_cast<void*>(attrs.data), visit);
   };
   const auto add_known = [&](std::int64_t number) {
     if (number > 1 && known_.size() < kMaxKnown && !contains(known_, number))
@@ -333,8 +333,9 @@ bool any_unknown(AttrsRef attrs, std::span<const TensorSpec* const> inputs) {
     if (!input->shape.fully_defined()) return true;
   bool found = false;
   // The cast is safe: this visitor does not write.
-  visit_attr_integers(*attrs.type, const_cast<void*>(attrs.data),
-                      [&](std::int64_t& number) { found = found || is_unknown_size(number); });
+  attrs.type->visit_integers(const_cast<void*>(attrs.data), [&](std::int64_t& number) {
+    found = found || is_unknown_size(number);
+  });
   return found;
 }
 

@@ -23,10 +23,10 @@ std::int64_t index_of(std::int64_t number) {
 template <class F>
 void visit_sizes(const AskedRule& asked, const F& visit) {
   if (asked.attrs)
-    visit_attr_integers(asked.op->attrs(), const_cast<void*>(asked.attrs.get()),
-                        [&](std::int64_t& number) {
-                          if (is_unknown_size(number)) visit(number);
-                        });
+    asked.op->attrs().visit_integers(const_cast<void*>(asked.attrs.get()),
+                                     [&](std::int64_t& number) {
+                                       if (is_unknown_size(number)) visit(number);
+                                     });
   for (const TensorSpec& input : asked.inputs)
     for (std::int64_t size : input.shape)
       if (is_unknown_size(size)) visit(size);
@@ -130,7 +130,7 @@ std::shared_ptr<const void> KnownSizes::fill_in(const OpDef& op,
   const AttrsType& type = op.attrs();
   bool any = false;
   if (attrs)
-    visit_attr_integers(type, const_cast<void*>(attrs.get()),
+    type.visit_integers(const_cast<void*>(attrs.get()),
                         [&](std::int64_t& number) { any = any || is_unknown_size(number); });
   return any ? with_sizes(type, attrs.get(), *this) : attrs;
 }

@@ -61,14 +61,6 @@ bool is_unknown_size(std::int64_t number);
 // Whether it is an unknown size itself.
 bool names_unknown_size(std::int64_t number);
 
-// Calls visit(std::int64_t&) for each integer of the attributes that may be a size.
-template <class F>
-void visit_attr_integers(const AttrsType& type, void* attrs, const F& visit) {
-  type.visit_integers(
-      attrs, [](void* user, std::int64_t& number) { (*static_cast<const F*>(user))(number); },
-      const_cast<F*>(&visit));
-}
-
 // A copy of `attrs`, with replacement(number) for each number that is_unknown_size().
 template <class F>
 std::shared_ptr<const void> with_sizes(const AttrsType& type, const void* attrs,
@@ -76,7 +68,7 @@ std::shared_ptr<const void> with_sizes(const AttrsType& type, const void* attrs,
   std::shared_ptr<const void> copy = type.copy(attrs);
   if (!copy) return copy;
   // The cast is safe: nothing else refers to the copy yet.
-  visit_attr_integers(type, const_cast<void*>(copy.get()), [&](std::int64_t& number) {
+  type.visit_integers(const_cast<void*>(copy.get()), [&](std::int64_t& number) {
     if (is_unknown_size(number)) number = replacement(number);
   });
   return copy;

@@ -1,5 +1,5 @@
-// TANDEM_FIELDS lists the members of an attribute struct. The runtime compares, hashes, prints and
-// stores attributes by that list (op/attributes.h).
+// TANDEM_FIELDS lists the members of an attribute struct. The runtime compares and stores
+// attributes by that list (op/attributes.h).
 #pragma once
 
 // In a struct: defines fields(f), which calls f("member", member) for each of up to 27 members.

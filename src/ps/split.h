@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "op/attribute_fields.h"
+#include "op/attributes.h"
 #include "ps/shards.h"
 #include "runtime/traced_function.h"
 
