@@ -15,6 +15,10 @@ Value& Block::add_value(const TensorSpec& spec, Device& device, Value::Kind kind
   return value;
 }
 
+// Not inline: many files destroy blocks.
+Value::~Value() = default;
+BlockOperation::~BlockOperation() = default;
+
 const OpDef kCopy = {.name = "_Copy"};
 
 bool BlockOperation::mutates(std::size_t input) const {

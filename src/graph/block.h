@@ -40,6 +40,8 @@ struct Value {
   Value* base = nullptr;  // never itself a view
   std::int64_t offset = 0;
 
+  ~Value();
+
   // The value that owns the memory of this one.
   Value& root() { return base ? *base : *this; }
   const Value& root() const { return base ? *base : *this; }
@@ -64,6 +66,7 @@ struct BlockOperation {
   const BlockOperation* copied_from = nullptr;
   std::string name;  // of the node that was lowered to it
 
+  ~BlockOperation();
   bool has(std::uint32_t traits) const { return (op->traits & traits) != 0; }
   bool mutates(std::size_t input) const;
   // Whether it runs while no other operation does, and has inputs and outputs on several devices.

@@ -70,10 +70,12 @@ std::string shapes_of(const InferContext& c) {
 
 }  // namespace
 
-void InferContext::refuse_shape(const Shape& shape) const {
-  fail<InvalidArgumentError>(
-      "[{}] expected a result of at most {} elements, got shape {} (inputs: {})", op_.name,
-      kMaxElements, shape.to_string(), shapes_of(*this));
+void InferContext::add_output(DType dtype, const Shape& shape) {
+  if (shape.too_large()) [[unlikely]]
+    fail<InvalidArgumentError>(
+        "[{}] expected a result of at most {} elements, got shape {} (inputs: {})", op_.name,
+        kMaxElements, shape.to_string(), shapes_of(*this));
+  outputs.push_back({dtype, shape});
 }
 
 void InferContext::refuse_size(std::int64_t a, char with, std::int64_t b) const {

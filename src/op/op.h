@@ -92,11 +92,7 @@ class InferContext {
     return *static_cast<const A*>(attrs_.data);
   }
   // Throws InvalidArgumentError if the shape is too large for a tensor.
-  void add_output(DType dtype, const Shape& shape) {
-    if (shape.too_large()) [[unlikely]]
-      refuse_shape(shape);
-    outputs.push_back({dtype, shape});
-  }
+  void add_output(DType dtype, const Shape& shape);
   // Computes sizes from others. Throw InvalidArgumentError if the result exceeds kMaxElements.
   // REQUIRES: arguments are not negative.
   std::int64_t product(std::int64_t a, std::int64_t b) const {
@@ -123,7 +119,6 @@ class InferContext {
     return *inputs[input];
   }
   [[noreturn]] void missing_input(int input) const;
-  [[noreturn]] void refuse_shape(const Shape& shape) const;
   [[noreturn]] void refuse_size(std::int64_t a, char with, std::int64_t b) const;
 
   const OpDef& op_;
