@@ -1,13 +1,13 @@
 #include "unexpected.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string_view>
 #include <vector>
 
+#include "core/joined.h"
 #include "core/nearest.h"
 
 namespace tandem::tools {
@@ -27,7 +27,7 @@ std::string unknown_command(const CLI::App& app, const std::vector<std::string>&
   for (const CLI::App* command :
        app.get_subcommands([](const CLI::App* each) { return !each->get_group().empty(); }))
     commands.push_back(command->get_name());
-  const std::string list = fmt::format("a command: {}", fmt::join(commands, ", "));
+  const std::string list = fmt::format("a command: {}", joined(commands, ", "));
   if (left.empty()) return "expected " + list;
   return fmt::format("expected {}; got '{}'{}", list, left.front(),
                      suggestion(left.front(), commands));

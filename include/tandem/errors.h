@@ -15,6 +15,7 @@ class Error : public std::runtime_error {
  public:
   /// An error of type `kind`.
   Error(const char* kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  ~Error() override;
   /// Name of the type, for example "InvalidArgumentError". what() is the message only.
   const char* kind() const noexcept { return kind_; }
 
@@ -27,6 +28,7 @@ class Error : public std::runtime_error {
   class Name : public Error {                                            \
    public:                                                               \
     explicit Name(const std::string& message) : Error(#Name, message) {} \
+    ~Name() override;                                                    \
   }
 /// @endcond
 

@@ -1,6 +1,5 @@
 #include "tandem/dtype.h"
-
-#include <fmt/ranges.h>
+#include "core/joined.h"
 
 #include <array>
 #include <ostream>
@@ -20,7 +19,7 @@ std::string_view name_of(DType dtype) { return kNames.at(static_cast<std::size_t
 DType dtype_from_name(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i)
     if (kNames[i] == name) return static_cast<DType>(i);
-  fail<InvalidArgumentError>("[DType] expected one of {}, got '{}'", fmt::join(kNames, ", "), name);
+  fail<InvalidArgumentError>("[DType] expected one of {}, got '{}'", joined(kNames, ", "), name);
 }
 
 std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name_of(dtype); }

@@ -17,7 +17,7 @@ constexpr std::array<const char*, 5> kShown = {"debug", "info", "warning", "erro
 
 // One call of fwrite, which locks stderr, so that lines of several threads do not mix. It is lost
 // if stderr is closed.
-void print(Level level, const std::string& message) {
+void print(Level level, fmt::string_view format, fmt::format_args args) {
   const auto now = std::chrono::system_clock::now();
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
   const auto since = std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch());
@@ -27,7 +27,7 @@ void print(Level level, const std::string& message) {
   std::strftime(time.data(), time.size(), "%Y-%m-%d %H:%M:%S", &local);
   const std::string line =
       fmt::format("{}.{:03} tandem {}: {}\n", time.data(), since.count() % 1000,
-                  kShown[static_cast<std::size_t>(level)], message);
+                  kShown[static_cast<std::size_t>(level)], fmt::vformat(format, args));
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
@@ -37,21 +37,16 @@ Level level_of_environment() {
   const auto* const found = std::find(kSettings.begin(), kSettings.end(), *wanted);
   if (found != kSettings.end()) return static_cast<Level>(found - kSettings.begin());
   print(Level::kWarn,
-        fmt::format(
-            "TANDEM_LOG_LEVEL: expected debug, info, warn, error or off, got '{}'; using info",
-            *wanted));
+        "TANDEM_LOG_LEVEL: expected debug, info, warn, error or off, got '{}'; using info",
+        fmt::make_format_args(*wanted));
   return Level::kInfo;
 }
 
 }  // namespace
 
-bool enabled(Level level) {
+void write(Level level, fmt::string_view format, fmt::format_args args) {
   static const Level lowest = level_of_environment();
-  return level >= lowest;
-}
-
-void write(Level level, const std::string& message) {
-  if (enabled(level)) print(level, message);
+  if (level >= lowest) print(level, format, args);
 }
 
 }  // namespace tandem::logging

@@ -5,33 +5,27 @@
 
 #include <fmt/format.h>
 
-#include <string>
-#include <utility>
-
 namespace tandem::logging {
 
 enum class Level { kDebug, kInfo, kWarn, kError, kOff };
 
-bool enabled(Level level);
-void write(Level level, const std::string& message);
+void write(Level level, fmt::string_view format, fmt::format_args args);
 
 template <class... Args>
-void debug(fmt::format_string<Args...> format, Args&&... args) {
-  if (enabled(Level::kDebug))
-    write(Level::kDebug, fmt::format(format, std::forward<Args>(args)...));
+void debug(fmt::format_string<const Args&...> format, const Args&... args) {
+  write(Level::kDebug, format, fmt::make_format_args(args...));
 }
 template <class... Args>
-void info(fmt::format_string<Args...> format, Args&&... args) {
-  if (enabled(Level::kInfo)) write(Level::kInfo, fmt::format(format, std::forward<Args>(args)...));
+void info(fmt::format_string<const Args&...> format, const Args&... args) {
+  write(Level::kInfo, format, fmt::make_format_args(args...));
 }
 template <class... Args>
-void warn(fmt::format_string<Args...> format, Args&&... args) {
-  if (enabled(Level::kWarn)) write(Level::kWarn, fmt::format(format, std::forward<Args>(args)...));
+void warn(fmt::format_string<const Args&...> format, const Args&... args) {
+  write(Level::kWarn, format, fmt::make_format_args(args...));
 }
 template <class... Args>
-void error(fmt::format_string<Args...> format, Args&&... args) {
-  if (enabled(Level::kError))
-    write(Level::kError, fmt::format(format, std::forward<Args>(args)...));
+void error(fmt::format_string<const Args&...> format, const Args&... args) {
+  write(Level::kError, format, fmt::make_format_args(args...));
 }
 
 }  // namespace tandem::logging

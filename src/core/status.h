@@ -3,18 +3,21 @@
 
 #include <fmt/format.h>
 
-#include <string>
-#include <utility>
-
 #include "tandem/errors.h"
 
 namespace tandem {
 
+// Throws `E`, a class of tandem/errors.h, with a formatted message. Not inline: hundreds of files
+// throw.
+template <class E>
+[[noreturn, gnu::cold]] void throw_formatted(fmt::string_view format, fmt::format_args args);
+
 // Throws `E` with a formatted message: fail<InvalidArgumentError>("[MatMul] expected {}, got {}",
 // a, b).
 template <class E, class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw E(fmt::format(format, std::forward<Args>(args)...));
+[[noreturn, gnu::always_inline]] inline void fail(fmt::format_string<const Args&...> format,
+                                                  const Args&... args) {
+  throw_formatted<E>(format, fmt::make_format_args(args...));
 }
 
 }  // namespace tandem

@@ -1,9 +1,8 @@
 #include "device/device_manager.h"
 
-#include <fmt/ranges.h>
-
 #include <atomic>
 
+#include "core/joined.h"
 #include "device/cpu/cpu_device.h"
 #include "device/device_settings.h"
 #include "device/pjrt/pjrt_device.h"
@@ -157,7 +156,7 @@ Device& DeviceManager::host() { return *devices("the first use of the host").fro
 std::string DeviceManager::describe_devices() {
   std::vector<std::string_view> names;
   for (const Device* device : devices("a device listing")) names.push_back(device->full_name());
-  return fmt::format("[{}]", fmt::join(names, ", "));
+  return fmt::format("[{}]", joined(names, ", "));
 }
 
 std::vector<std::string> DeviceManager::describe_mapping() {

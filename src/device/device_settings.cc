@@ -1,11 +1,10 @@
 #include "device/device_settings.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <set>
 
 #include "core/env.h"
+#include "core/joined.h"
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/status.h"
@@ -108,7 +107,7 @@ void DeviceSettings::check_exists(const PhysicalDevice& device) const {
   std::vector<std::string> names;
   for (const PhysicalDevice& each : all) names.push_back(each.name);
   fail<InvalidArgumentError>("Unrecognized device: '{}' of type '{}'; there are [{}]", device.name,
-                             device.device_type, fmt::join(names, ", "));
+                             device.device_type, joined(names, ", "));
 }
 
 std::shared_ptr<const PhysicalGpu> DeviceSettings::gpu_of(const PhysicalDevice& device) const {

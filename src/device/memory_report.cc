@@ -1,10 +1,9 @@
 #include "device/memory_report.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <vector>
 
+#include "core/joined.h"
 #include "core/status.h"
 #include "device/device_manager.h"
 
@@ -44,7 +43,7 @@ std::string describe_by_tag(const BytesByTag& bytes) {
   for (int tag : tags)
     parts.push_back(fmt::format("{} {}", name_of(static_cast<MemoryTag>(tag)),
                                 mebibytes(bytes[static_cast<std::size_t>(tag)])));
-  return parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", "));
+  return parts.empty() ? "nothing" : joined(parts, ", ");
 }
 
 std::string what_to_try(std::int64_t bytes, const AllocatorStats& stats,
@@ -71,7 +70,7 @@ std::string what_to_try(std::int64_t bytes, const AllocatorStats& stats,
         fmt::format("{}, which has {} free", alternative->device, mebibytes(alternative->free)));
   else
     ideas.push_back("more devices");
-  return fmt::format("Try {}.", fmt::join(ideas, "; "));
+  return fmt::format("Try {}.", joined(ideas, "; "));
 }
 
 void throw_out_of_memory(Device& device, const FailedRequest& request) {

@@ -1,8 +1,8 @@
 // CentralStorageStrategy: one thread per device, and one copy of each variable.
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "core/joined.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
@@ -80,7 +80,7 @@ std::shared_ptr<CentralStorageImpl> make(const CentralStorageOptions& options) {
   logging::info(
       "ParameterServerStrategy (CentralStorageStrategy if you are using a single machine) with "
       "compute_devices = [{}], variable_device = '{}'",
-      fmt::join(names, ", "), parameters.full_name());
+      joined(names, ", "), parameters.full_name());
   return std::make_shared<CentralStorageImpl>(devices, parameters);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/nccl/nccl_clique.h"
+#include "core/joined.h"
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/profile.h"
@@ -56,7 +57,7 @@ std::vector<Device*> replica_devices(const std::vector<std::string>& names, cons
     Device& device = resolve_device(name, who);
     if (std::find(devices.begin(), devices.end(), &device) != devices.end())
       fail<InvalidArgumentError>("No duplicates allowed in `{}` argument: ({})", argument,
-                                 fmt::join(names, ", "));
+                                 joined(names, ", "));
     devices.push_back(&device);
   }
   return devices;

@@ -1,7 +1,6 @@
 #include "distribute/strategy_impl.h"
 
-#include <fmt/ranges.h>
-
+#include "core/joined.h"
 #include "core/status.h"
 #include "runtime/replica_context.h"
 #include "tandem/array.h"
@@ -15,7 +14,7 @@ StrategyImpl::StrategyImpl(std::string name, const std::vector<Device*>& devices
   for (const Device* device : devices)
     names.push_back(fmt::format("{}:{}", *device->name().type, device->index()));
   mark_ = std::make_shared<const StrategyMark>(
-      StrategyMark{names.empty() ? name_ : fmt::format("{}({})", name_, fmt::join(names, ", "))});
+      StrategyMark{names.empty() ? name_ : fmt::format("{}({})", name_, joined(names, ", "))});
 }
 
 void StrategyImpl::run(const std::function<void(int)>& step, const BatchSplit& split) {

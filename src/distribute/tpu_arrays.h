@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "core/joined.h"
+
 namespace tandem::distribute {
 
 // As NumPy prints an array of one axis: "[ 2 10  1]".
@@ -16,7 +18,7 @@ std::string numpy_text(const Numbers& numbers) {
   for (const auto& number : numbers) width = std::max(width, fmt::formatted_size("{}", number));
   std::vector<std::string> words;
   for (const auto& number : numbers) words.push_back(fmt::format("{:>{}}", number, width));
-  return fmt::format("[{}]", fmt::join(words, " "));
+  return fmt::format("[{}]", joined(words, " "));
 }
 
 }  // namespace tandem::distribute

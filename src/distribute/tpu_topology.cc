@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "core/joined.h"
 #include "core/status.h"
 #include "distribute/proto/topology.pb.h"
 #include "distribute/tpu_arrays.h"
@@ -70,7 +71,7 @@ void check_message(const proto::TopologyProto& message) {
     fail<InvalidArgumentError>(
         "[{}] `device_coordinates` must have shape num_tasks ({}) * num_tpu_devices_per_task ({}) "
         "* len(mesh_shape) ([{}]); got shape {}",
-        kTopology, tasks, devices, fmt::join(message.mesh_shape(), ", "),
+        kTopology, tasks, devices, joined(message.mesh_shape(), ", "),
         message.device_coordinates_size());
   if (devices == 0 && tasks > static_cast<std::int64_t>(kMaxTpuCores))
     fail<InvalidArgumentError>("[{}] expected at most {} tasks, got `num_tasks` {}", kTopology,

@@ -1,11 +1,10 @@
 #include "graph/memory_plan.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <limits>
 #include <unordered_set>
 
+#include "core/joined.h"
 #include "core/status.h"
 #include "device/allocator.h"
 #include "device/memory_report.h"
@@ -178,8 +177,8 @@ std::string describe_values(const Block& block, const MemoryPlan& plan, const De
                                   value->spec.shape.to_string(), name_of(value->spec.dtype),
                                   mebibytes(static_cast<std::int64_t>(value->bytes()))));
   return fmt::format("with inputs of shapes {} (largest values: {})",
-                     shapes.empty() ? "none" : fmt::format("{}", fmt::join(shapes, ", ")),
-                     largest.empty() ? "none" : fmt::format("{}", fmt::join(largest, ", ")));
+                     shapes.empty() ? "none" : joined(shapes, ", "),
+                     largest.empty() ? "none" : joined(largest, ", "));
 }
 
 }  // namespace

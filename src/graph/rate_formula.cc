@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/joined.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -43,7 +44,7 @@ void check_piecewise(const RateFormula& f) {
                                f.integers.size() + 1, f.integers.size(), f.reals.size());
   if (!std::ranges::is_sorted(f.integers))
     fail<InvalidArgumentError>("[{}] expected boundaries in rising order, got {}", f.kind->name,
-                               fmt::join(f.integers, ", "));
+                               joined(f.integers, ", "));
 }
 
 double piecewise_at(const RateFormula& f, std::int64_t step) {

@@ -19,6 +19,7 @@
 #include "comm/shm/shm_bytes.h"
 #include "comm/signature.h"
 #include "core/env.h"
+#include "core/joined.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "device/native_gpu.h"
@@ -242,7 +243,7 @@ std::unique_ptr<Communicator> connect_gpus(Job& job, Device& device,
 void check_backend(const std::string& name) {
   if (std::find(kBackends.begin(), kBackends.end(), name) == kBackends.end())
     fail<InvalidArgumentError>("[connect] Invalid backend: '{}'; expected one of {}", name,
-                               fmt::join(kBackends, ", "));
+                               joined(kBackends, ", "));
 }
 
 std::string choose_backend(Job& job, const ConnectOptions& options) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/joined.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "group/connect.h"
@@ -51,7 +52,7 @@ int ProcessGroupImpl::rank_of(int job_rank, std::string_view op) const {
   const auto found = std::find(ranks_.begin(), ranks_.end(), job_rank);
   if (found == ranks_.end())
     fail<InvalidArgumentError>("[{}] Global rank {} is not part of group [{}]", op, job_rank,
-                               fmt::join(ranks_, ", "));
+                               joined(ranks_, ", "));
   return static_cast<int>(found - ranks_.begin());
 }
 
@@ -61,7 +62,7 @@ void ProcessGroupImpl::require_use(std::string_view op) const {
                                   op);
   if (rank_ < 0)
     fail<InvalidArgumentError>("[{}] this process, global rank {}, is not part of group [{}]", op,
-                               job_->rank(), fmt::join(ranks_, ", "));
+                               job_->rank(), joined(ranks_, ", "));
 }
 
 const std::shared_ptr<Communicator>& ProcessGroupImpl::shared_communicator() {
@@ -87,7 +88,7 @@ std::unique_ptr<Communicator> ProcessGroupImpl::duplicate(Device& device) {
   fail<UnimplementedError>(
       "[process group] group [{}] works on {}; {} needs a group of all ranks. Move what it works "
       "on",
-      fmt::join(ranks_, ", "), own.device().full_name(), device.full_name());
+      joined(ranks_, ", "), own.device().full_name(), device.full_name());
 }
 
 void ProcessGroupImpl::keep(std::shared_ptr<PendingWork> pending) {

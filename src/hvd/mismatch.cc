@@ -1,15 +1,14 @@
 // Messages for ranks that submitted different operations by one name. They begin as Horovod's do.
 #include <algorithm>
 
+#include "core/joined.h"
 #include "core/status.h"
 #include "hvd/negotiation.h"
 
 namespace tandem::hvd {
 namespace {
 
-std::string text_of(const Dims& shape) {
-  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
-}
+std::string text_of(const Dims& shape) { return fmt::format("[{}]", joined(shape, ", ")); }
 
 // Two ranks whose requests differ.
 struct RequestPair {
@@ -129,8 +128,7 @@ std::string describe_problem(const Request& request, std::size_t ranks) {
     }
     if (request.splits.size() != ranks || rows != request.shapes[0][0] || negative)
       return fmt::format("[alltoall] '{}': expected {} splits that add up to {} rows, got [{}]",
-                         request.name, ranks, request.shapes[0][0],
-                         fmt::join(request.splits, ", "));
+                         request.name, ranks, request.shapes[0][0], joined(request.splits, ", "));
   }
   return {};
 }

@@ -1,6 +1,7 @@
 // The operations on tensors that tandem/hvd.h declares.
 #include <algorithm>
 
+#include "core/joined.h"
 #include "core/status.h"
 #include "hvd/submit.h"
 #include "hvd/world.h"
@@ -24,7 +25,7 @@ int rank_in_set(const ProcessSetCoordinator& coordinator, int rank, std::string_
   const auto found = std::find(coordinator.ranks().begin(), coordinator.ranks().end(), rank);
   if (found == coordinator.ranks().end())
     fail<InvalidArgumentError>("[{}] expected a root among the ranks [{}], got {}", what,
-                               fmt::join(coordinator.ranks(), ", "), rank);
+                               joined(coordinator.ranks(), ", "), rank);
   return static_cast<int>(found - coordinator.ranks().begin());
 }
 

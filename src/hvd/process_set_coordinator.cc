@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/joined.h"
 #include "core/log.h"
 #include "core/profile.h"
 #include "core/status.h"
@@ -30,7 +31,7 @@ std::string shut_down_text(const std::vector<int>& finished) {
       "was caused by an "
       "exception, you should see the exception in the log before the first shutdown message. "
       "Finished: rank {}.",
-      fmt::join(finished, ", "));
+      joined(finished, ", "));
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/joined.h"
+
 namespace tandem::hvd {
 
 bool StallWatch::time_to_check(Clock::time_point now) const {
@@ -56,7 +58,7 @@ std::string missing_ranks(std::span<const Negotiation::Partial> partials,
   for (auto& [rank, of_rank] : names) {
     const bool more = of_rank.size() > kMostNames;
     if (more) of_rank.resize(kMostNames);
-    text += fmt::format("\n{}: [{}{}]", rank, fmt::join(of_rank, ", "), more ? " ..." : "");
+    text += fmt::format("\n{}: [{}{}]", rank, joined(of_rank, ", "), more ? " ..." : "");
   }
   return text;
 }

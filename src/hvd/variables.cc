@@ -1,6 +1,7 @@
 // Broadcasts and gathers variables and objects.
 #include <cstring>
 
+#include "core/joined.h"
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "hvd/submit.h"
@@ -49,7 +50,7 @@ void broadcast_variables(const std::vector<Variable>& variables, int root_rank,
   const auto root = std::find(coordinator->ranks().begin(), coordinator->ranks().end(), root_rank);
   if (root == coordinator->ranks().end())
     fail<InvalidArgumentError>("[broadcast_variables] expected a root among the ranks [{}], got {}",
-                               fmt::join(coordinator->ranks(), ", "), root_rank);
+                               joined(coordinator->ranks(), ", "), root_rank);
   std::vector<Tensor> values;
   for (const Variable& variable : variables) values.push_back(variable.value().detach());
   auto operation =

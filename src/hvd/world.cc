@@ -12,6 +12,7 @@
 #include "comm/process/group_name.h"
 #include "comm/rendezvous/cluster_environment.h"
 #include "core/env.h"
+#include "core/joined.h"
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/status.h"
@@ -189,7 +190,7 @@ std::shared_ptr<ProcessSet::State> World::add_set(const std::vector<int>& ranks)
   // Digests, since the lists themselves would take memory quadratic in the number of ranks.
   const std::vector<std::string> digests =
       exchange_bytes(*communicator_, subgroup_name("", ranks, 0));
-  const std::string named = fmt::format("{}", fmt::join(ranks, ", "));
+  const std::string named = joined(ranks, ", ");
   const auto other = std::find_if(digests.begin(), digests.end(),
                                   [&](const auto& digest) { return digest != digests[0]; });
   if (other != digests.end()) {
@@ -355,7 +356,7 @@ std::shared_ptr<ProcessSetCoordinator> coordinator_of(const ProcessSet& set) {
   if (here->ended()) throw AbortedError(kEnded);
   fail<InvalidArgumentError>(
       "[hvd] rank {} is not in process set {} (ranks [{}]), or the set was removed", here->rank(),
-      state.id, fmt::join(state.ranks, ", "));
+      state.id, joined(state.ranks, ", "));
 }
 
 void init(const InitOptions& options) {

@@ -1,6 +1,5 @@
-#include <fmt/ranges.h>
-
 #include "autodiff/engine.h"
+#include "core/joined.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
@@ -282,13 +281,13 @@ void Optimizer::Impl::report_missing(std::span<const Tensor> gradients,
     fail<InvalidArgumentError>(
         "[{}] No gradients provided for any variable: [{}]. The loss does not depend on them, or "
         "it was computed while gradients were not recorded",
-        name_, fmt::join(missing, ", "));
+        name_, joined(missing, ", "));
   const std::lock_guard lock(mutex_);
   if (std::exchange(missing_reported_, true)) return;
   logging::warn(
       "[{}] Gradients do not exist for variables [{}] when minimizing the loss. They are not "
       "updated.",
-      name_, fmt::join(missing, ", "));
+      name_, joined(missing, ", "));
 }
 
 namespace {

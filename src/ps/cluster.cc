@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/joined.h"
 #include "core/log.h"
 #include "core/random_number.h"
 #include "core/status.h"
@@ -101,7 +102,7 @@ void Cluster::attach_all(milliseconds limit) {
   std::vector<std::string> names;
   for (const State* task : missing) names.push_back(task->address.described());
   fail<DeadlineExceededError>("[{}] {} {} not reached within {} ms", kParameterServer,
-                              fmt::join(names, ", "), names.size() == 1 ? "was" : "were",
+                              joined(names, ", "), names.size() == 1 ? "was" : "were",
                               limit.count());
 }
 

@@ -27,7 +27,7 @@ Message CallDescription::message_of(Frame reply, std::size_t largest) const {
 }
 
 void CallDescription::fail_late() const {
-  fail<CallDeadlineError>("{} did not end within {} ms", text_, limit_.count());
+  throw CallDeadlineError(fmt::format("{} did not end within {} ms", text_, limit_.count()));
 }
 void CallDescription::fail_cancelled() const { fail<AbortedError>("{} was cancelled", text_); }
 void CallDescription::fail_taken() const {
@@ -40,8 +40,8 @@ void CallDescription::fail_too_large(const std::string& why) const {
   fail<ResourceExhaustedError>("{}: {}", text_, why);
 }
 void CallDescription::fail_unreachable(const std::string& why) const {
-  fail<PeerUnavailableError>("{}: the server cannot be reached, or the connection was lost: {}",
-                             text_, why);
+  throw PeerUnavailableError(
+      fmt::format("{}: the server cannot be reached, or the connection was lost: {}", text_, why));
 }
 
 }  // namespace tandem::rpc

@@ -1,9 +1,8 @@
 #include "runtime/placer.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
+#include "core/joined.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
@@ -157,7 +156,7 @@ class Placer {
       return fmt::format(
           "Node had no OpKernel registered to support this operation: Operation was {} and inputs "
           "were [{}].{}",
-          node.op->name, fmt::join(inputs, ", "), groups_.describe(node));
+          node.op->name, joined(inputs, ", "), groups_.describe(node));
     }
     // The member whose request cannot be met: this node, or one that it is colocated with.
     const Node* asking = &node;

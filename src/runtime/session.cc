@@ -1,11 +1,11 @@
 // Session: places a graph, builds a program per combination of feeds and fetches, and runs it.
-#include <fmt/ranges.h>
 
 #include <map>
 #include <mutex>
 #include <set>
 #include <unordered_set>
 
+#include "core/joined.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
@@ -306,8 +306,7 @@ struct Session::Impl {
         "Attempting to use uninitialized value {}. The graph was read from bytes that hold {} "
         "variable{} by name only, without values: '{}'. Serialize it in the program that has them "
         "with SerializeOptions{{.freeze_variables = true}}.",
-        missing.front(), missing.size(), missing.size() == 1 ? "" : "s",
-        fmt::join(missing, "', '"));
+        missing.front(), missing.size(), missing.size() == 1 ? "" : "s", joined(missing, "', '"));
   }
 
   // --- fetches and feeds ---

@@ -1,12 +1,12 @@
 // Prints an Explanation as tables.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <iterator>
 #include <map>
 #include <ostream>
 #include <set>
 
+#include "core/joined.h"
 #include "tandem/explain.h"
 
 namespace tandem {
@@ -46,7 +46,7 @@ void add_variables(std::string& text, const Explanation& explanation) {
     std::vector<std::string> devices;
     for (const std::string& device : variable.devices) devices.push_back(short_name(device));
     add(text, "{:<44}{:<10}{:<20}{:>12}  {}\n", variable.name, name_of(variable.dtype),
-        variable.shape.to_string(), variable.bytes, fmt::join(devices, ", "));
+        variable.shape.to_string(), variable.bytes, joined(devices, ", "));
   }
 }
 
@@ -76,7 +76,7 @@ void add_collectives(std::string& text, const Explanation& explanation) {
   for (const auto& collective : explanation.collectives) {
     total += collective.bytes;
     add(text, "{:<14}{:>12}{:>10}  {}\n", collective.type, collective.bytes, collective.replicas,
-        fmt::join(collective.variables, ", "));
+        joined(collective.variables, ", "));
   }
   add(text, "each replica sends {} bytes per step\n", total);
 }

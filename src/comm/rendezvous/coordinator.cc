@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/joined.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -162,9 +163,7 @@ WireMessage Coordinator::workers() const {
   for (std::size_t rank = 0; rank < members_.size(); ++rank)
     if (members_[rank].state != State::kPresent || members_[rank].role != Role::kWorker)
       others.push_back(rank);
-  return {.type = MessageType::kWorkers,
-          .number = epoch_,
-          .value = fmt::format("{}", fmt::join(others, " "))};
+  return {.type = MessageType::kWorkers, .number = epoch_, .value = joined(others, " ")};
 }
 
 // Names a limited number of ranks, to keep the message short in a job of thousands.

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/env.h"
+#include "core/joined.h"
 #include "core/json_text.h"
 #include "core/status.h"
 
@@ -52,7 +53,7 @@ void check_cluster(const TfConfig& config) {
       reject(
           "Disallowed task type found in cluster spec. Allowed types are {} and the cluster spec "
           "is {}.",
-          fmt::join(kTypes, ", "), shown(config.cluster));
+          joined(kTypes, ", "), shown(config.cluster));
   if (config.count("chief") > 1) reject("There must be at most one 'chief' job.");
   if (config.count("evaluator") > 1) reject("There must be at most one 'evaluator' job.");
   if (!config.cluster.empty() && config.num_workers() + config.count("evaluator") == 0)
@@ -74,7 +75,7 @@ int parse_index(const json& index) {
 
 [[noreturn]] void reject_type(const json& type) {
   reject("Unrecognized task_type: {}, valid task types are: {}.", shown(type),
-         fmt::join(kTypes, ", "));
+         joined(kTypes, ", "));
 }
 
 void parse_task(const json& task, TfConfig& config) {

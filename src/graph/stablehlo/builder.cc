@@ -1,7 +1,6 @@
 #include "graph/stablehlo/builder.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/joined.h"
 #include "core/status.h"
 #include "tandem/dtype.h"
 
@@ -78,7 +78,7 @@ std::string Type::text() const {
 
 std::string array_text(std::span<const std::int64_t> numbers) {
   if (numbers.empty()) return "array<i64>";
-  return fmt::format("array<i64: {}>", fmt::join(numbers, ", "));
+  return fmt::format("array<i64: {}>", joined(numbers, ", "));
 }
 
 std::string pairs_text(std::span<const std::int64_t> first, std::span<const std::int64_t> second) {
@@ -97,7 +97,7 @@ std::vector<Value> Builder::add(std::string_view operation, std::span<const Valu
   const bool has_dialect = operation.find('.') != std::string_view::npos;
   text_ += fmt::format("{}{}\"{}{}\"({})", operand_names(made), made.empty() ? "" : " = ",
                        has_dialect ? "" : "stablehlo.", operation, operand_names(operands));
-  if (!regions.empty()) text_ += fmt::format(" ({})", fmt::join(regions, ", "));
+  if (!regions.empty()) text_ += fmt::format(" ({})", joined(regions, ", "));
   if (!attributes.empty()) text_ += fmt::format(" {{{}}}", attributes);
   text_ += fmt::format(" : ({}) -> ({})\n", operand_types(operands), result_types(results));
   return made;
@@ -264,13 +264,12 @@ Value Builder::concatenate(std::span<const Value> parts, std::int64_t axis) {
 
 Value Builder::gather(const Value& x, const Value& indices, const Axes& offset_axes,
                       std::int64_t axis, const Axes& sizes, const Type& result) {
-  return add(
-      "gather", std::array{x, indices},
-      fmt::format("dimension_numbers = #stablehlo.gather<offset_dims = [{}], "
-                  "collapsed_slice_dims = [{}], start_index_map = [{}], index_vector_dim = "
-                  "{}>, slice_sizes = {}, indices_are_sorted = false",
-                  fmt::join(offset_axes, ", "), axis, axis, indices.rank(), array_text(sizes)),
-      result);
+  return add("gather", std::array{x, indices},
+             fmt::format("dimension_numbers = #stablehlo.gather<offset_dims = [{}], "
+                         "collapsed_slice_dims = [{}], start_index_map = [{}], index_vector_dim = "
+                         "{}>, slice_sizes = {}, indices_are_sorted = false",
+                         joined(offset_axes, ", "), axis, axis, indices.rank(), array_text(sizes)),
+             result);
 }
 
 Value Builder::scatter_add(const Value& x, const Value& indices, const Value& updates,
@@ -281,7 +280,7 @@ Value Builder::scatter_add(const Value& x, const Value& indices, const Value& up
                          "[{}], inserted_window_dims = [{}], scatter_dims_to_operand_dims = [{}], "
                          "index_vector_dim = {}>, indices_are_sorted = false, unique_indices = "
                          "false",
-                         fmt::join(window_axes, ", "), axis, axis, indices.rank()),
+                         joined(window_axes, ", "), axis, axis, indices.rank()),
              {&x.type, 1})
       .front();
 }
@@ -388,8 +387,8 @@ Value Builder::dot(const Value& a, const Value& b, const DotAxes& axes, Element 
                       "rhs_batching_dimensions = [{}], lhs_contracting_dimensions = [{}], "
                       "rhs_contracting_dimensions = [{}]>, precision_config = "
                       "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]",
-                      fmt::join(axes.batch_a, ", "), fmt::join(axes.batch_b, ", "),
-                      fmt::join(axes.contracted_a, ", "), fmt::join(axes.contracted_b, ", ")),
+                      joined(axes.batch_a, ", "), joined(axes.batch_b, ", "),
+                      joined(axes.contracted_a, ", "), joined(axes.contracted_b, ", ")),
           {sum, Shape(std::span<const std::int64_t>(sizes))});
   return convert(product, result);
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/joined.h"
 #include "core/parallel.h"
 #include "core/status.h"
 #include "op/record.h"
@@ -204,7 +205,7 @@ void infer_split(InferContext& c) {
   if (!valid || left != 0)
     fail<InvalidArgumentError>(
         "[SplitV] expected sizes that add up to {} (axis {} of shape {}), got {} adding up to {}",
-        shape[axis], axis, shape.to_string(), fmt::format("{}", fmt::join(attrs.sizes, "+")),
+        shape[axis], axis, shape.to_string(), joined(attrs.sizes, "+"),
         std::accumulate(attrs.sizes.begin(), attrs.sizes.end(), 0.0));
   for (const std::int64_t size : attrs.sizes) {
     shape.set(axis, size);

@@ -1,4 +1,5 @@
 // Operations that change only the shape. Their results are views that share storage.
+#include "core/joined.h"
 #include "core/status.h"
 #include "op/record.h"
 #include "ops/array/array_ops.h"
@@ -16,7 +17,7 @@ int normalize_axis(const OpDef& op, std::int64_t axis, int rank) {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
-std::string text_of(const Dims& dims) { return fmt::format("({})", fmt::join(dims.span(), ", ")); }
+std::string text_of(const Dims& dims) { return fmt::format("({})", joined(dims.span(), ", ")); }
 
 namespace {
 
