@@ -14,13 +14,13 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "command_line.h"
 #include "commands.h"
+#include "core/json.h"
 #include "files.h"
 #include "programs.h"
 #include "tandem/config.h"
@@ -29,8 +29,6 @@
 
 namespace tandem::tools {
 namespace {
-
-using json = nlohmann::ordered_json;
 
 struct CompileOptions {
   Workload workload;
@@ -71,12 +69,12 @@ Explanation compile_step(const CompileOptions& options) {
   return explain_step(workload, "compile");
 }
 
-json as_json(const CompileOptions& options, const Explanation& explanation) {
-  json report = {{"model", options.workload.model},
+Json as_json(const CompileOptions& options, const Explanation& explanation) {
+  Json report = {{"model", options.workload.model},
                  {"target", options.target},
                  {"batch", explanation.batch},
                  {"replicas", explanation.num_replicas},
-                 {"programs", json::array()}};
+                 {"programs", Json::Array()}};
   for (const auto& program : explanation.programs)
     report["programs"].push_back({{"name", program.name},
                                   {"replicas", program.devices.size()},
@@ -99,7 +97,7 @@ void compile_here(const CompileOptions& options) {
     if (!file) throw UnavailableError(fmt::format("[compile] cannot write '{}'", options.output));
   }
   if (options.as_json) {
-    std::cout << as_json(options, explanation).dump(2) << '\n';
+    std::cout << as_json(options, explanation).dump({.indent = 2}) << '\n';
     return;
   }
   const auto mebibytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };

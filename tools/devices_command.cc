@@ -3,19 +3,17 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "core/json.h"
 #include "tandem/config.h"
 
 namespace tandem::tools {
 namespace {
 
-using json = nlohmann::ordered_json;
-
-json describe(const config::PhysicalDevice& device) {
+Json describe(const config::PhysicalDevice& device) {
   const config::DeviceDetails details = config::get_device_details(device);
-  json entry = {{"name", device.name},
+  Json entry = {{"name", device.name},
                 {"type", device.device_type},
                 {"device_name", details.device_name},
                 {"memory_bytes", details.memory_bytes},
@@ -28,34 +26,34 @@ json describe(const config::PhysicalDevice& device) {
   return entry;
 }
 
-void print_table(const json& report) {
+void print_table(const Json& report) {
   std::cout << fmt::format("{:<28}{:<36}{:>12}  {}\n", "physical device", "description", "memory",
                            "notes");
-  for (const json& device : report["physical_devices"]) {
-    std::string notes = device["emulated"].get<bool>() ? "emulated" : "";
-    if (device.contains("compute_capability"))
-      notes += "compute capability " + device["compute_capability"].get<std::string>();
-    if (device.contains("platform"))
-      notes += "PJRT platform " + device["platform"].get<std::string>();
-    std::cout << fmt::format("{:<28}{:<36}{:>8} MiB  {}\n", device["name"].get<std::string>(),
-                             device["device_name"].get<std::string>(),
-                             device["memory_bytes"].get<std::int64_t>() >> 20, notes);
+  for (const Json& device : report.at("physical_devices").array()) {
+    std::string notes = device.at("emulated").boolean() ? "emulated" : "";
+    if (const Json* capability = device.find("compute_capability"))
+      notes += "compute capability " + capability->text();
+    if (const Json* platform = device.find("platform"))
+      notes += "PJRT platform " + platform->text();
+    std::cout << fmt::format("{:<28}{:<36}{:>8} MiB  {}\n", device.at("name").text(),
+                             device.at("device_name").text(),
+                             device.at("memory_bytes").integer() >> 20, notes);
   }
   std::cout << "\nlogical device\n";
-  for (const json& device : report["logical_devices"])
-    std::cout << device["name"].get<std::string>() << '\n';
+  for (const Json& device : report.at("logical_devices").array())
+    std::cout << device.at("name").text() << '\n';
 }
 
 void list_devices(bool as_json) {
-  json report = {{"physical_devices", json::array()},
-                 {"logical_devices", json::array()},
+  Json report = {{"physical_devices", Json::Array()},
+                 {"logical_devices", Json::Array()},
                  {"version", TANDEM_VERSION}};
   for (const config::PhysicalDevice& device : config::list_physical_devices())
     report["physical_devices"].push_back(describe(device));
   for (const config::LogicalDevice& device : config::list_logical_devices())
     report["logical_devices"].push_back({{"name", device.name}, {"type", device.device_type}});
   if (as_json) {
-    std::cout << report.dump(2) << '\n';
+    std::cout << report.dump({.indent = 2}) << '\n';
   } else {
     print_table(report);
   }

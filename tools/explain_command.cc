@@ -1,30 +1,28 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "core/json.h"
 #include "training_step.h"
 #include "workload.h"
 
 namespace tandem::tools {
 namespace {
 
-using json = nlohmann::ordered_json;
-
 struct ExplainOptions {
   Workload workload;
   bool as_json = false;
 };
 
-json sizes_of(const Shape& shape) { return std::vector<std::int64_t>(shape.begin(), shape.end()); }
+Json sizes_of(const Shape& shape) { return Json::Array(shape.begin(), shape.end()); }
 
-json as_json(const Explanation& explanation, const Workload& workload) {
-  json report = {{"model", workload.model},     {"strategy", workload.placement.strategy},
+Json as_json(const Explanation& explanation, const Workload& workload) {
+  Json report = {{"model", workload.model},     {"strategy", workload.placement.strategy},
                  {"batch", explanation.batch},  {"replicas", explanation.replica_devices},
-                 {"devices", json::array()},    {"variables", json::array()},
-                 {"operations", json::array()}, {"collectives", json::array()},
-                 {"fallbacks", json::array()}};
+                 {"devices", Json::Array()},    {"variables", Json::Array()},
+                 {"operations", Json::Array()}, {"collectives", Json::Array()},
+                 {"fallbacks", Json::Array()}};
   for (const auto& device : explanation.devices)
     report["devices"].push_back({{"device", device.device},
                                  {"limit", device.limit},
@@ -44,7 +42,7 @@ json as_json(const Explanation& explanation, const Workload& workload) {
                                    {"bytes", variable.bytes},
                                    {"devices", variable.devices}});
   for (const auto& operation : explanation.operations) {
-    json shapes = json::array();
+    Json::Array shapes;
     for (const Shape& shape : operation.outputs) shapes.push_back(sizes_of(shape));
     report["operations"].push_back({{"name", operation.name},
                                     {"type", operation.type},
@@ -70,7 +68,7 @@ void explain_training(const ExplainOptions& options) {
   check(workload);
   const Explanation explanation = explain_step(workload, "explain");
   if (options.as_json) {
-    std::cout << as_json(explanation, workload).dump(2) << '\n';
+    std::cout << as_json(explanation, workload).dump({.indent = 2}) << '\n';
     return;
   }
   std::cout << explanation;

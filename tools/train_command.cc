@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "command_line.h"
 #include "commands.h"
+#include "core/json.h"
 #include "files.h"
 #include "images.h"
 #include "models.h"
@@ -145,8 +145,8 @@ std::vector<double> epochs_of(const History& history, const std::string& name) {
 }
 
 // The report of a training run, complete or interrupted.
-nlohmann::ordered_json report_of(const History& history, const Stopwatch& stopwatch,
-                                 const Model& model, const distribute::Strategy& strategy) {
+Json report_of(const History& history, const Stopwatch& stopwatch, const Model& model,
+               const distribute::Strategy& strategy) {
   return {{"train_loss", epochs_of(history, "loss")},
           {"train_accuracy", epochs_of(history, "accuracy")},
           {"samples_per_second", stopwatch.examples_per_second()},
@@ -156,9 +156,10 @@ nlohmann::ordered_json report_of(const History& history, const Stopwatch& stopwa
           {"version", TANDEM_VERSION}};
 }
 
-void write_report(const std::string& path, const nlohmann::ordered_json& report) {
+void write_report(const std::string& path, const Json& report) {
   if (path.empty()) return;
-  replace_file(path, report.dump(2) + "\n", "[train] cannot write the report '" + path + "'");
+  replace_file(path, report.dump({.indent = 2}) + "\n",
+               "[train] cannot write the report '" + path + "'");
 }
 
 std::string signal_name(int signal) {
@@ -167,7 +168,7 @@ std::string signal_name(int signal) {
 }
 
 void report_interruption(const TrainOptions& options, int signal, const Stopwatch& stopwatch,
-                         nlohmann::ordered_json& report) {
+                         Json& report) {
   const std::string how =
       options.checkpoint.empty()
           ? std::string("its state was not saved; use --checkpoint FILE to save it")

@@ -4,16 +4,15 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "core/json.h"
+
 namespace tandem::profile {
 namespace {
-
-using json = nlohmann::ordered_json;
 
 struct LaneName {
   const char* category;
@@ -109,9 +108,9 @@ class Lines {
     out_.write(text_.data(), text_.size());
     text_.clear();
   }
-  void add(const json& event) {
+  void add(const Json& event) {
     text(first_ ? "\n" : ",\n");
-    text(event.dump(-1, ' ', false, json::error_handler_t::replace));
+    text(event.dump());
     first_ = false;
   }
   void name(const char* what, const TraceRow& row, const std::string& name) {
@@ -137,7 +136,7 @@ class Lines {
 
 void write_event(Lines& lines, const Event& event, const TraceRow& row, std::int64_t start) {
   const auto microseconds = [](std::int64_t ns) { return static_cast<double>(ns) / 1000.0; };
-  json args = json::object();
+  Json args = Json::Object();
   if (!event.node.empty()) args["node"] = event.node;
   if (!event.shapes.empty()) args["shapes"] = event.shapes;
   if (event.bytes >= 0) args["bytes"] = event.bytes;

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "core/env.h"
-#include "core/json_text.h"
+#include "core/json.h"
 #include "core/status.h"
 
 namespace tandem::distribute {
@@ -14,13 +14,13 @@ namespace {
 constexpr std::string_view kScheme = "grpc://";
 constexpr int kDefaultPort = 8470;
 
-std::string member(const nlohmann::json& root, const char* name) {
-  const auto found = root.find(name);
-  if (found == root.end()) return "";
+std::string member(const Json& root, const char* name) {
+  const Json* found = root.find(name);
+  if (!found) return "";
   if (!found->is_string())
     fail<InvalidArgumentError>("[TPU_CONFIG] expected a string for '{}', got {}", name,
                                shown(*found));
-  return found->get<std::string>();
+  return found->text();
 }
 
 int port_of(std::string_view digits) {
@@ -53,8 +53,8 @@ std::string parse_endpoint(std::string_view endpoint) {
 }  // namespace
 
 std::optional<TpuNode> parse_tpu_config(const std::string& text) {
-  const nlohmann::json root = parse_json_variable("TPU_CONFIG", text);
-  if (root.empty()) return std::nullopt;
+  const Json root = parse_json_variable("TPU_CONFIG", text);
+  if (root.object().empty()) return std::nullopt;
   TpuNode node = {.name = member(root, "tpu_node_name"),
                   .zone = member(root, "zone"),
                   .project = member(root, "project")};

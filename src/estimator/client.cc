@@ -1,15 +1,13 @@
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "comm/rendezvous/socket.h"
+#include "core/json.h"
 #include "core/status.h"
 #include "estimator/train_and_evaluate.h"
 #include "tandem/parallel.h"
 
 namespace tandem::estimator {
 namespace {
-
-using nlohmann::json;
 
 struct ClusterTask {
   std::string type;
@@ -30,7 +28,7 @@ std::vector<ClusterTask> tasks_of(const ClusterSpec& spec) {
 std::optional<Evaluation> run_client(const TrainAndEvaluateCall& call) {
   const std::vector<ClusterTask> tasks = tasks_of(*call.options.cluster);
   std::vector<Socket> reserved;  // keeps the ports reserved while the tasks run
-  json cluster = json::object();
+  Json cluster;
   for (const ClusterTask& each : tasks) {
     reserved.push_back(reserve_port("127.0.0.1"));
     cluster[each.type].push_back(fmt::format("127.0.0.1:{}", port_of(reserved.back())));
@@ -41,7 +39,7 @@ std::optional<Evaluation> run_client(const TrainAndEvaluateCall& call) {
   parallel::spawn(
       [&](int rank, int) {
         const ClusterTask& own = tasks[static_cast<std::size_t>(rank)];
-        const json config = {{"cluster", cluster},
+        const Json config = {{"cluster", cluster},
                              {"task", {{"type", own.type}, {"index", own.index}}}};
         setenv("TF_CONFIG", config.dump().c_str(), 1);
         train_and_evaluate(estimator, call.train, call.evaluate);

@@ -6,16 +6,14 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "core/atomic_file.h"
 #include "core/file_error.h"
+#include "core/json.h"
 #include "core/status.h"
 
 namespace tandem::estimator {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::string_view kPrefix = "model-", kSuffix = ".safetensors";
 
@@ -36,10 +34,10 @@ void make(const std::filesystem::path& directory) {
   fail<DataLossError>("[train_and_evaluate] '{}' is damaged: {}", what, why);
 }
 
-std::int64_t step_in(const json& value, const std::string& what) {
-  if (!value.is_number_integer() || value.get<std::int64_t>() < 0)
+std::int64_t step_in(const Json& value, const std::string& what) {
+  if (!value.is_count() || value.count() > INT64_MAX)
     damaged(what, "expected the number of a step");
-  return value.get<std::int64_t>();
+  return value.integer();
 }
 
 std::optional<std::int64_t> step_of(const std::string& name) {
@@ -55,25 +53,26 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 
 TrainingRecord parse_record(const std::string& text, const std::string& what) {
   try {
-    const json record = json::parse(text);
+    const Json record = Json::parse(text, "it");
     TrainingRecord result = {.latest = step_in(record.at("latest"), what), .rounds = {}};
-    for (const json& round : record.at("rounds")) result.rounds.push_back(step_in(round, what));
-    if (const json& finished = record.at("finished"); !finished.is_null())
+    for (const Json& round : record.at("rounds").array())
+      result.rounds.push_back(step_in(round, what));
+    if (const Json& finished = record.at("finished"); !finished.is_null())
       result.finished = step_in(finished, what);
     return result;
-  } catch (const json::exception& error) {
+  } catch (const JsonError& error) {
     damaged(what, error.what());
   }
 }
 
 Evaluation parse_evaluation(const std::string& text, const std::string& what) {
   try {
-    const json line = json::parse(text);
+    const Json line = Json::parse(text, "it");
     Evaluation result = {.global_step = step_in(line.at("global_step"), what), .metrics = {}};
-    for (const auto& [name, value] : line.at("metrics").items())  // null stands for NaN
-      result.metrics[name] = value.is_null() ? std::nan("") : value.get<double>();
+    for (const auto& [name, value] : line.at("metrics").object())  // null stands for NaN
+      result.metrics[name] = value.is_null() ? std::nan("") : value.number();
     return result;
-  } catch (const json::exception& error) {
+  } catch (const JsonError& error) {
     damaged(what, error.what());
   }
 }
@@ -91,7 +90,7 @@ TrainingRecord ModelDirectory::read_record() const {
 }
 
 void ModelDirectory::write_record(const TrainingRecord& record) const {
-  json fields = {{"latest", record.latest}, {"rounds", record.rounds}, {"finished", nullptr}};
+  Json fields = {{"finished", nullptr}, {"latest", record.latest}, {"rounds", record.rounds}};
   if (record.finished) fields["finished"] = *record.finished;
   const std::string text = fields.dump();
   AtomicFile file(path_ / "checkpoint");
@@ -119,7 +118,7 @@ void ModelDirectory::append(const std::string& name, const Evaluation& evaluatio
   make(file.parent_path());
   errno = 0;
   std::ofstream out(file, std::ios::app);
-  out << json{{"global_step", evaluation.global_step}, {"metrics", evaluation.metrics}}.dump()
+  out << Json{{"global_step", evaluation.global_step}, {"metrics", evaluation.metrics}}.dump()
       << std::endl;
   if (!out)
     throw_file_error(fmt::format("[train_and_evaluate] cannot write to '{}'", file.string()),

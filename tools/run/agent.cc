@@ -5,17 +5,15 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "core/json.h"
 #include "programs.h"
 #include "run/local_host.h"
 #include "run/ssh_host.h"
 
 namespace tandem::tools {
 namespace {
-
-using json = nlohmann::json;
 
 void write_line(const std::string& text) {
   std::string_view rest = text;
@@ -42,29 +40,34 @@ class RankEventSender final : public RankEvents {
   void lost(const std::string&) override {}
 };
 
-RankSpec spec_of(const json& item) {
-  RankSpec spec = {.rank = item.at("rank"),
-                   .local_rank = item.at("local_rank"),
-                   .local_size = item.at("local_size"),
-                   .bind = item.at("bind"),
-                   .program = item.at("program"),
+int integer_in(const Json& object, std::string_view name) {
+  return static_cast<int>(object.at(name).integer());
+}
+
+RankSpec spec_of(const Json& item) {
+  RankSpec spec = {.rank = integer_in(item, "rank"),
+                   .local_rank = integer_in(item, "local_rank"),
+                   .local_size = integer_in(item, "local_size"),
+                   .bind = item.at("bind").boolean(),
+                   .program = {},
                    .environment = {}};
-  for (const auto& [name, value] : item.at("environment").items())
-    spec.environment.emplace_back(name, value.get<std::string>());
-  if (item.contains("journals")) spec.journals = item.at("journals").get<std::string>();
+  for (const Json& word : item.at("program").array()) spec.program.push_back(word.text());
+  for (const auto& [name, value] : item.at("environment").object())
+    spec.environment.emplace_back(name, value.text());
+  if (const Json* journals = item.find("journals")) spec.journals = journals->text();
   if (spec.program.empty() || spec.local_size < 1)
     throw InvalidArgumentError("[agent] expected a rank with a program");
   return spec;
 }
 
-void start(LocalHost& host, const json& request) {
+void start(LocalHost& host, const Json& request) {
   try {
-    const std::string directory = request.at("directory");
+    const std::string directory = request.at("directory").text();
     if (chdir(directory.c_str()) != 0)
       throw NotFoundError(
           fmt::format("[run] cannot enter '{}': {}", directory, std::strerror(errno)));
     std::vector<RankSpec> ranks;
-    for (const json& item : request.at("ranks")) ranks.push_back(spec_of(item));
+    for (const Json& item : request.at("ranks").array()) ranks.push_back(spec_of(item));
     host.start(ranks);
     write_line("S\n");
   } catch (const Error& error) {
@@ -73,17 +76,17 @@ void start(LocalHost& host, const json& request) {
 }
 
 void obey(LocalHost& host, const std::string& line) {
-  const json request = json::parse(line);
-  const std::string what = request.at("do");
+  const Json request = Json::parse(line, "the request");
+  const std::string what = request.at("do").text();
   if (what == "ports") {
     std::string answer = "P";
-    for (const int port : host.reserve_ports(request.at("count")))
+    for (const int port : host.reserve_ports(request.at("count").count()))
       answer += fmt::format(" {}", port);
     write_line(answer + "\n");
   } else if (what == "start") {
     start(host, request);
   } else if (what == "signal") {
-    host.send_signal(request.at("number"));
+    host.send_signal(integer_in(request, "number"));
   }
 }
 
@@ -126,7 +129,7 @@ void add_agent_command(CLI::App& app) {
   command->callback([] {
     try {
       serve();
-    } catch (const nlohmann::json::exception& error) {
+    } catch (const JsonError& error) {
       throw InvalidArgumentError(std::string("[agent] ") + error.what());
     }
   });

@@ -10,11 +10,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <sstream>
 
+#include "core/json.h"
 #include "tandem/errors.h"
 
 namespace tandem::tools {
@@ -198,13 +198,13 @@ bool is_this_host(const std::string& name) {
 
 Environment environment_of(const JobPlan& plan, const PlannedRank& rank, const Addresses& addresses,
                            const std::string& token) {
-  nlohmann::ordered_json cluster = nlohmann::ordered_json::object();
+  Json cluster;
   for (const PlannedRank& each : plan.ranks)
     cluster[each.task.type].push_back(
         fmt::format("{}:{}", addresses.hosts[each.host],
                     addresses.task_ports[static_cast<std::size_t>(each.rank)]));
-  const nlohmann::ordered_json config = {
-      {"cluster", cluster}, {"task", {{"type", rank.task.type}, {"index", rank.task.index}}}};
+  const Json config = {{"cluster", cluster},
+                       {"task", {{"type", rank.task.type}, {"index", rank.task.index}}}};
   Environment result = {{"RANK", std::to_string(rank.rank)},
                         {"LOCAL_RANK", std::to_string(rank.local_rank)},
                         {"WORLD_SIZE", std::to_string(plan.ranks.size())},

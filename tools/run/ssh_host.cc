@@ -6,15 +6,15 @@
 
 #include <chrono>
 #include <csignal>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
+
+#include "core/json.h"
 
 namespace tandem::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using json = nlohmann::json;
 
 constexpr auto kFarewellLimit = std::chrono::seconds(5);
 
@@ -54,10 +54,10 @@ std::string quoted(const std::string& text) {
   _exit(127);
 }
 
-json describe(const RankSpec& spec) {
-  json environment = json::object();
+Json describe(const RankSpec& spec) {
+  Json environment = Json::Object();
   for (const auto& [name, value] : spec.environment) environment[name] = value;
-  json all = {{"rank", spec.rank}, {"local_rank", spec.local_rank}, {"local_size", spec.local_size},
+  Json all = {{"rank", spec.rank}, {"local_rank", spec.local_rank}, {"local_size", spec.local_size},
               {"bind", spec.bind}, {"program", spec.program},       {"environment", environment}};
   if (spec.journals) all["journals"] = *spec.journals;
   return all;
@@ -94,7 +94,7 @@ SshHost::~SshHost() {
 
 std::vector<int> SshHost::reserve_ports(std::size_t count) {
   wait_for_answer(kAgentHello);
-  send(json({{"do", "ports"}, {"count", count}}).dump());
+  send(Json{{"do", "ports"}, {"count", count}}.dump());
   std::istringstream answer(wait_for_answer("P").substr(1));
   std::vector<int> ports;
   for (int port = 0; answer >> port;) ports.push_back(port);
@@ -105,12 +105,12 @@ std::vector<int> SshHost::reserve_ports(std::size_t count) {
 }
 
 void SshHost::send_start(const std::vector<RankSpec>& ranks) {
-  json list = json::array();
+  Json::Array list;
   for (const RankSpec& spec : ranks) list.push_back(describe(spec));
   std::array<char, 4096> directory = {};
   const bool known = getcwd(directory.data(), directory.size()) != nullptr;
-  send(json({{"do", "start"}, {"ranks", list}, {"directory", known ? directory.data() : "/"}})
-           .dump(-1, ' ', false, json::error_handler_t::replace));
+  send(
+      Json{{"do", "start"}, {"ranks", list}, {"directory", known ? directory.data() : "/"}}.dump());
 }
 
 // handle() takes the answer, because events may precede it.
@@ -124,7 +124,7 @@ void SshHost::start(const std::vector<RankSpec>& ranks) {
 }
 
 void SshHost::send_signal(int number) {
-  if (!reported_) send(json({{"do", "signal"}, {"number", number}}).dump());
+  if (!reported_) send(Json{{"do", "signal"}, {"number", number}}.dump());
 }
 
 void SshHost::add_polled(std::vector<pollfd>& polled) const {

@@ -5,13 +5,11 @@
 
 #include "core/env.h"
 #include "core/joined.h"
-#include "core/json_text.h"
+#include "core/json.h"
 #include "core/status.h"
 
 namespace tandem {
 namespace {
-
-using json = nlohmann::json;
 
 constexpr std::array<const char*, 4> kTypes = {"chief", "worker", "ps", "evaluator"};
 constexpr std::size_t kMaxTasks = 100'000;
@@ -25,22 +23,22 @@ bool is_type(const std::string& name) {
   return std::find(kTypes.begin(), kTypes.end(), name) != kTypes.end();
 }
 
-std::vector<std::string> parse_addresses(const std::string& type, const json& list) {
-  if (!list.is_array() || list.size() > kMaxTasks)
+std::vector<std::string> parse_addresses(const std::string& type, const Json& list) {
+  if (!list.is_array() || list.array().size() > kMaxTasks)
     reject("expected a list of HOST:PORT for the tasks of type '{}', got {}", type, shown(list));
   std::vector<std::string> addresses;
-  for (const json& address : list) {
-    if (!address.is_string() || address.get_ref<const std::string&>().empty())
+  for (const Json& address : list.array()) {
+    if (!address.is_string() || address.text().empty())
       reject("expected HOST:PORT for task {} of type '{}', got {}", addresses.size(), type,
              shown(address));
-    addresses.push_back(address.get<std::string>());
+    addresses.push_back(address.text());
   }
   return addresses;
 }
 
-void parse_cluster(const json& cluster, TfConfig& config) {
+void parse_cluster(const Json& cluster, TfConfig& config) {
   if (!cluster.is_object()) reject("expected an object for 'cluster', got {}", shown(cluster));
-  for (const auto& [type, list] : cluster.items()) {
+  for (const auto& [type, list] : cluster.object()) {
     auto addresses = parse_addresses(type, list);
     if (is_type(type) && addresses.empty()) continue;
     config.cluster[type] = std::move(addresses);
@@ -61,11 +59,10 @@ void check_cluster(const TfConfig& config) {
 }
 
 // Kubernetes and others write the index as a string.
-int parse_index(const json& index) {
-  if (index.is_number_unsigned() && index.get<std::uint64_t>() < kMaxTasks)
-    return static_cast<int>(index.get<std::uint64_t>());
+int parse_index(const Json& index) {
+  if (index.is_count() && index.count() < kMaxTasks) return static_cast<int>(index.count());
   if (index.is_string()) {
-    const auto& digits = index.get_ref<const std::string&>();
+    const std::string& digits = index.text();
     if (!digits.empty() && digits.size() < 6 &&
         std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }))
       return std::stoi(digits);
@@ -73,19 +70,19 @@ int parse_index(const json& index) {
   reject("expected a whole number for the task's index, got {}", shown(index));
 }
 
-[[noreturn]] void reject_type(const json& type) {
+[[noreturn]] void reject_type(const Json& type) {
   reject("Unrecognized task_type: {}, valid task types are: {}.", shown(type),
          joined(kTypes, ", "));
 }
 
-void parse_task(const json& task, TfConfig& config) {
+void parse_task(const Json& task, TfConfig& config) {
   if (!task.is_object()) reject("expected an object for 'task', got {}", shown(task));
-  if (!task.contains("type") || !task.contains("index"))
+  const Json *type = task.find("type"), *index = task.find("index");
+  if (!type || !index)
     reject("When `cluster_spec` is given, you must also specify `task_type` and `task_id`.");
-  const json& type = task["type"];
-  if (!type.is_string()) reject_type(type);
-  config.type = type.get<std::string>();
-  config.index = parse_index(task["index"]);
+  if (!type->is_string()) reject_type(*type);
+  config.type = type->text();
+  config.index = parse_index(*index);
 }
 
 void check_task(const TfConfig& config) {
@@ -115,12 +112,11 @@ const std::string& TfConfig::first_address() const {
 }
 
 TfConfig parse_tf_config(const std::string& text) {
-  const json root = parse_json_variable("TF_CONFIG", text);
+  const Json root = parse_json_variable("TF_CONFIG", text);
   TfConfig config;
-  if (const auto cluster = root.find("cluster"); cluster != root.end())
-    parse_cluster(*cluster, config);
+  if (const Json* cluster = root.find("cluster")) parse_cluster(*cluster, config);
   check_cluster(config);
-  if (const auto task = root.find("task"); task != root.end())
+  if (const Json* task = root.find("task"))
     parse_task(*task, config);
   else if (!config.cluster.empty())
     reject("When `cluster_spec` is given, you must also specify `task_type` and `task_id`.");

@@ -2,17 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <set>
-#include <vector>
 
 #include "train/checkpoint/file_errors.h"
 
 namespace tandem {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::array<std::pair<DType, const char*>, 8> kDTypeNames = {{{float32, "F32"},
                                                                        {float64, "F64"},
@@ -31,39 +25,24 @@ const char* format_name(DType dtype) {
       ->second;
 }
 
-json parse_object(const std::string& text, const std::string& what, const std::string& part) {
-  // The JSON library accepts duplicate keys.
-  std::vector<std::set<std::string>> keys;
-  std::optional<std::string> doubled;
-  const auto watch = [&](int, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys.back().insert(key).second) doubled = key;
-    }
-    return true;
-  };
-  json value;
+Json parse_object(const std::string& text, const std::string& what, const std::string& part) {
   try {
-    value = json::parse(text, watch);
-  } catch (const json::exception& e) {
-    fail_damaged(what, fmt::format("{} is not JSON ({:.200})", part, e.what()));
+    Json value = Json::parse(text, part);
+    if (!value.is_object()) fail_damaged(what, fmt::format("{} is not a JSON object", part));
+    return value;
+  } catch (const JsonError& e) {
+    fail_damaged(what, e.what());
   }
-  if (!value.is_object()) fail_damaged(what, fmt::format("{} is not a JSON object", part));
-  if (doubled) fail_damaged(what, fmt::format("{} has '{}' twice", part, *doubled));
-  return value;
 }
 
-const json& member(const json& object, const char* key, const std::string& what,
+const Json& member(const Json& object, const char* key, const std::string& what,
                    const std::string& part) {
-  const auto found = object.is_object() ? object.find(key) : object.end();
-  if (!object.is_object() || found == object.end())
-    fail_damaged(what, fmt::format("{} has no '{}'", part, key));
+  const Json* found = object.find(key);
+  if (!found) fail_damaged(what, fmt::format("{} has no '{}'", part, key));
   return *found;
 }
 
-DType parse_dtype(const json& value, const std::string& what, const std::string& part) {
+DType parse_dtype(const Json& value, const std::string& what, const std::string& part) {
   const std::string name = parse_string(value, what, fmt::format("the dtype of {}", part));
   const auto known = std::find_if(kDTypeNames.begin(), kDTypeNames.end(),
                                   [&](const auto& candidate) { return candidate.second == name; });
@@ -74,17 +53,16 @@ DType parse_dtype(const json& value, const std::string& what, const std::string&
   return known->first;
 }
 
-Shape parse_shape(const json& value, const std::string& what, const std::string& part) {
-  const auto is_size = [](const json& size) { return size.is_number_unsigned(); };
-  if (!value.is_array() || !std::all_of(value.begin(), value.end(), is_size))
+Shape parse_shape(const Json& value, const std::string& what, const std::string& part) {
+  if (!value.is_array() || !std::ranges::all_of(value.array(), &Json::is_count))
     fail_damaged(what, fmt::format("the shape of {} is not a list of sizes", part));
-  if (value.size() > static_cast<std::size_t>(kMaxRank))
+  if (value.array().size() > static_cast<std::size_t>(kMaxRank))
     fail<InvalidArgumentError>("[load] '{}': {} has {} axes, expected at most {}", what, part,
-                               value.size(), kMaxRank);
+                               value.array().size(), kMaxRank);
   Dims sizes;
   std::int64_t elements = 1;
-  for (const json& size : value) {
-    const auto count = size.get<std::uint64_t>();
+  for (const Json& size : value.array()) {
+    const auto count = size.count();
     if (count > INT64_MAX ||
         __builtin_mul_overflow(elements, std::max<std::uint64_t>(count, 1), &elements))
       fail_damaged(what, fmt::format("{} has more elements than can be counted", part));
@@ -96,14 +74,14 @@ Shape parse_shape(const json& value, const std::string& what, const std::string&
   return shape;
 }
 
-std::uint64_t parse_count(const json& value, const std::string& what, const std::string& part) {
-  if (!value.is_number_unsigned()) fail_damaged(what, fmt::format("{} is not a number", part));
-  return value.get<std::uint64_t>();
+std::uint64_t parse_count(const Json& value, const std::string& what, const std::string& part) {
+  if (!value.is_count()) fail_damaged(what, fmt::format("{} is not a number", part));
+  return value.count();
 }
 
-std::string parse_string(const json& value, const std::string& what, const std::string& part) {
+std::string parse_string(const Json& value, const std::string& what, const std::string& part) {
   if (!value.is_string()) fail_damaged(what, fmt::format("{} is not a string", part));
-  return value.get<std::string>();
+  return value.text();
 }
 
 std::uint32_t parse_crc(const std::string& digits, const std::string& what,
@@ -115,8 +93,8 @@ std::uint32_t parse_crc(const std::string& digits, const std::string& what,
 
 std::string quoted(const std::string& text, const std::string& what) {
   try {
-    return json(text).dump();
-  } catch (const json::exception& e) {
+    return Json(text).dump({.strict = true});
+  } catch (const JsonError& e) {
     fail<InvalidArgumentError>("[save] '{}': a name or metadata is not UTF-8 ({})", what, e.what());
   }
 }

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "core/json.h"
 #include "tandem/dtype.h"
 #include "tandem/shape.h"
 
@@ -20,20 +20,17 @@ const char* format_name(DType dtype);
 // "its header" or "tensor 'x'".
 //
 // An object without duplicate keys.
-nlohmann::json parse_object(const std::string& text, const std::string& what,
-                            const std::string& part);
+Json parse_object(const std::string& text, const std::string& what, const std::string& part);
 // Throws InvalidArgumentError for a dtype that Tandem does not have.
-DType parse_dtype(const nlohmann::json& value, const std::string& what, const std::string& part);
+DType parse_dtype(const Json& value, const std::string& what, const std::string& part);
 // Sizes whose product is countable. Throws InvalidArgumentError for more than kMaxRank axes.
-Shape parse_shape(const nlohmann::json& value, const std::string& what, const std::string& part);
+Shape parse_shape(const Json& value, const std::string& what, const std::string& part);
 // The value of `key` in an object.
-const nlohmann::json& member(const nlohmann::json& object, const char* key, const std::string& what,
-                             const std::string& part);
+const Json& member(const Json& object, const char* key, const std::string& what,
+                   const std::string& part);
 // A whole number of at least 0.
-std::uint64_t parse_count(const nlohmann::json& value, const std::string& what,
-                          const std::string& part);
-std::string parse_string(const nlohmann::json& value, const std::string& what,
-                         const std::string& part);
+std::uint64_t parse_count(const Json& value, const std::string& what, const std::string& part);
+std::string parse_string(const Json& value, const std::string& what, const std::string& part);
 // Eight hexadecimal digits in lower case.
 std::uint32_t parse_crc(const std::string& digits, const std::string& what,
                         const std::string& part);

@@ -1,8 +1,8 @@
 #include "train/checkpoint/index.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "train/checkpoint/file_errors.h"
 #include "train/checkpoint/header_json.h"
 #include "train/checkpoint/safetensors.h"
@@ -10,8 +10,6 @@
 
 namespace tandem {
 namespace {
-
-using nlohmann::json;
 
 constexpr const char* kFormat = "tandem.checkpoint";
 constexpr std::uint64_t kVersion = 1;
@@ -34,16 +32,16 @@ std::uint32_t text_crc(std::string text, std::size_t at) {
   return crc_of(0, text.data(), text.size());
 }
 
-json description_of(const CheckpointTensor& tensor) {
-  json slices = json::array();
+Json description_of(const CheckpointTensor& tensor) {
+  Json::Array slices;
   for (const CheckpointSlice& slice : tensor.slices) {
-    json crcs = json::array();
+    Json::Array crcs;
     for (const std::uint32_t crc : slice.chunk_crcs) crcs.push_back(fmt::format("{:08x}", crc));
-    slices.push_back({{"file", slice.file},
-                      {"begin", slice.begin},
+    slices.push_back({{"begin", slice.begin},
+                      {"crc32", std::move(crcs)},
+                      {"file", slice.file},
                       {"offset", list_of(slice.range.offset.span())},
-                      {"shape", list_of(slice.range.shape.dims().span())},
-                      {"crc32", std::move(crcs)}});
+                      {"shape", list_of(slice.range.shape.dims().span())}});
   }
   return {{"dtype", format_name(tensor.dtype)},
           {"shape", list_of(tensor.shape.dims().span())},
@@ -51,7 +49,7 @@ json description_of(const CheckpointTensor& tensor) {
 }
 
 // A file beside the index: the names of an index from elsewhere lead to no other directory.
-std::string parse_name(const json& value, const std::string& what) {
+std::string parse_name(const Json& value, const std::string& what) {
   std::string name = parse_string(value, what, "the name of a file");
   if (name.empty() || name == "." || name == ".." ||
       name.find_first_of(std::string_view("/\0", 2)) != std::string::npos)
@@ -61,10 +59,10 @@ std::string parse_name(const json& value, const std::string& what) {
   return name;
 }
 
-std::map<std::string, std::string> parse_strings(const json& value, const std::string& what) {
+std::map<std::string, std::string> parse_strings(const Json& value, const std::string& what) {
   if (!value.is_object()) fail_damaged(what, "its metadata is not an object of strings");
   std::map<std::string, std::string> strings;
-  for (const auto& [key, string] : value.items())
+  for (const auto& [key, string] : value.object())
     strings.emplace(key, parse_string(string, what, fmt::format("metadata '{}'", key)));
   return strings;
 }
@@ -74,19 +72,19 @@ class IndexParser {
   IndexParser(const std::string& text, const std::string& what) : text_(text), what_(what) {}
 
   CheckpointIndex parse() {
-    const json root = parse_object(text_, what_, "the index");
+    const Json root = parse_object(text_, what_, "the index");
     check_format(root);
     index_.metadata = parse_strings(member(root, "metadata", what_, "the index"), what_);
     parse_files(member(root, "files", what_, "the index"));
-    const json& tensors = member(root, "tensors", what_, "the index");
+    const Json& tensors = member(root, "tensors", what_, "the index");
     if (!tensors.is_object()) fail_damaged(what_, "its tensors are not an object");
-    for (const auto& [name, value] : tensors.items())
+    for (const auto& [name, value] : tensors.object())
       index_.tensors.emplace(name, parse_tensor(value, fmt::format("tensor '{}'", name)));
     return std::move(index_);
   }
 
  private:
-  void check_format(const json& root) const {
+  void check_format(const Json& root) const {
     const std::string format =
         parse_string(member(root, "format", what_, "the index"), what_, "the format");
     if (format != kFormat)
@@ -108,27 +106,28 @@ class IndexParser {
                                       actual, expected));
   }
 
-  void parse_files(const json& files) {
+  void parse_files(const Json& files) {
     if (!files.is_array()) fail_damaged(what_, "its files are not a list");
-    if (files.size() > kMaxFiles)
-      fail_damaged(what_,
-                   fmt::format("it has {} files, expected at most {}", files.size(), kMaxFiles));
-    for (const json& file : files)
+    if (files.array().size() > kMaxFiles)
+      fail_damaged(what_, fmt::format("it has {} files, expected at most {}", files.array().size(),
+                                      kMaxFiles));
+    for (const Json& file : files.array())
       index_.files.push_back(
           {.path = parse_name(member(file, "name", what_, "a file"), what_),
            .bytes = parse_count(member(file, "bytes", what_, "a file"), what_, "a file's size")});
   }
 
-  CheckpointTensor parse_tensor(const json& value, const std::string& part) const {
+  CheckpointTensor parse_tensor(const Json& value, const std::string& part) const {
     CheckpointTensor tensor{.dtype = parse_dtype(member(value, "dtype", what_, part), what_, part),
                             .shape = parse_shape(member(value, "shape", what_, part), what_, part)};
-    const json& slices = member(value, "slices", what_, part);
+    const Json& slices = member(value, "slices", what_, part);
     if (!slices.is_array()) fail_damaged(what_, fmt::format("the slices of {} are no list", part));
-    for (const json& slice : slices) tensor.slices.push_back(parse_slice(slice, tensor, part));
+    for (const Json& slice : slices.array())
+      tensor.slices.push_back(parse_slice(slice, tensor, part));
     return tensor;
   }
 
-  CheckpointSlice parse_slice(const json& value, const CheckpointTensor& tensor,
+  CheckpointSlice parse_slice(const Json& value, const CheckpointTensor& tensor,
                               const std::string& part) const {
     const Shape offset = parse_shape(member(value, "offset", what_, part), what_, part);
     CheckpointSlice slice{
@@ -147,11 +146,11 @@ class IndexParser {
     if (bytes > file.bytes || slice.begin > file.bytes - bytes)
       fail_damaged(what_, fmt::format("{} has {} bytes from byte {} of '{}', which has {}", part,
                                       bytes, slice.begin, file.path.string(), file.bytes));
-    const json& crcs = member(value, "crc32", what_, part);
-    if (!crcs.is_array() || crcs.size() != (bytes + kChunkBytes - 1) / kChunkBytes)
+    const Json& crcs = member(value, "crc32", what_, part);
+    if (!crcs.is_array() || crcs.array().size() != (bytes + kChunkBytes - 1) / kChunkBytes)
       fail_damaged(what_, fmt::format("{} has a slice of {} bytes with checksums for another size",
                                       part, bytes));
-    for (const json& crc : crcs)
+    for (const Json& crc : crcs.array())
       slice.chunk_crcs.push_back(
           parse_crc(parse_string(crc, what_, part), what_, fmt::format("a checksum of {}", part)));
     return slice;
@@ -204,16 +203,16 @@ bool is_weight_map(const std::string& text) {
 }
 
 WeightMap parse_weight_map(const std::string& text, const std::string& what) {
-  const json root = parse_object(text, what, "the index");
+  const Json root = parse_object(text, what, "the index");
   WeightMap map;
-  if (const auto metadata = root.find("metadata"); metadata != root.end()) {
+  if (const Json* metadata = root.find("metadata")) {
     if (!metadata->is_object()) fail_damaged(what, "its metadata is not an object");
-    for (const auto& [key, value] : metadata->items())  // numbers, too
-      map.metadata.emplace(key, value.is_string() ? value.get<std::string>() : value.dump());
+    for (const auto& [key, value] : metadata->object())  // numbers, too
+      map.metadata.emplace(key, value.is_string() ? value.text() : value.dump());
   }
-  const json& weights = member(root, "weight_map", what, "the index");
+  const Json& weights = member(root, "weight_map", what, "the index");
   if (!weights.is_object()) fail_damaged(what, "its weight_map is not an object");
-  for (const auto& [name, file] : weights.items()) map.files.emplace(name, parse_name(file, what));
+  for (const auto& [name, file] : weights.object()) map.files.emplace(name, parse_name(file, what));
   return map;
 }
 

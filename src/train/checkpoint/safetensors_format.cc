@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "train/checkpoint/file_errors.h"
 #include "train/checkpoint/header_json.h"
 
@@ -14,8 +14,6 @@ namespace tandem {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little endian");
-
-using nlohmann::json;
 
 // Metadata key of the CRC-32 of header and data, in eight hexadecimal digits. Computed with
 // these digits as zeros.
@@ -33,9 +31,9 @@ class HeaderParser {
       : text_(std::move(text)), data_bytes_(data_bytes), what_(what) {}
 
   SafetensorsHeader parse() {
-    const json header = parse_object(text_, what_, "its header");
+    const Json header = parse_object(text_, what_, "its header");
     SafetensorsHeader result;
-    for (const auto& [name, value] : header.items()) {
+    for (const auto& [name, value] : header.object()) {
       if (name == kMetadataEntry)
         parse_metadata(value, result);
       else
@@ -64,23 +62,23 @@ class HeaderParser {
                    fmt::format("its tensors take {} bytes, but it has {}", end, data_bytes_));
   }
 
-  void parse_metadata(const json& value, SafetensorsHeader& result) const {
+  void parse_metadata(const Json& value, SafetensorsHeader& result) const {
     if (!value.is_object()) fail_damaged(what_, "its metadata is not an object of strings");
-    for (const auto& [key, string] : value.items())
+    for (const auto& [key, string] : value.object())
       result.metadata.emplace(key, parse_string(string, what_, fmt::format("metadata '{}'", key)));
   }
 
-  SafetensorsEntry parse_entry(const std::string& name, const json& value) const {
+  SafetensorsEntry parse_entry(const std::string& name, const Json& value) const {
     const std::string part = fmt::format("tensor '{}'", name);
     SafetensorsEntry entry{.name = name,
                            .dtype = parse_dtype(member(value, "dtype", what_, part), what_, part),
                            .shape = parse_shape(member(value, "shape", what_, part), what_, part)};
-    const json& offsets = member(value, "data_offsets", what_, part);
-    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
-        !offsets[1].is_number_unsigned())
+    const Json& offsets = member(value, "data_offsets", what_, part);
+    if (!offsets.is_array() || offsets.array().size() != 2 || !offsets.array()[0].is_count() ||
+        !offsets.array()[1].is_count())
       fail_damaged(what_, fmt::format("the offsets of tensor '{}' are not two numbers", name));
-    entry.begin = offsets[0].get<std::uint64_t>();
-    entry.end = offsets[1].get<std::uint64_t>();
+    entry.begin = offsets.array()[0].count();
+    entry.end = offsets.array()[1].count();
     const auto elements = static_cast<std::uint64_t>(entry.shape.num_elements());
     if (elements > data_bytes_ || entry.end < entry.begin || entry.end > data_bytes_ ||
         entry.end - entry.begin != elements * size_of(entry.dtype))
@@ -147,10 +145,9 @@ HeaderText make_safetensors_header(const std::vector<SafetensorsEntry>& entries,
   header.checksum_at = header.text.size() + checksum_field("").size() - 1;
   header.text += checksum_field(kNoChecksum) + "}";
   for (const SafetensorsEntry& entry : entries) {
-    const json description = {
-        {"dtype", format_name(entry.dtype)},
-        {"shape", std::vector<std::int64_t>(entry.shape.begin(), entry.shape.end())},
-        {"data_offsets", {entry.begin, entry.end}}};
+    const Json description = {{"data_offsets", Json::Array{entry.begin, entry.end}},
+                              {"dtype", format_name(entry.dtype)},
+                              {"shape", Json::Array(entry.shape.begin(), entry.shape.end())}};
     header.text += fmt::format(",{}:{}", quoted(entry.name, what), description.dump());
   }
   header.text += "}";
