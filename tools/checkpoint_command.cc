@@ -3,14 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 
-#include "command_line.h"
 #include "commands.h"
 #include "tandem/creation.h"
 #include "tandem/device.h"
@@ -159,44 +157,40 @@ void convert(const Options& options) {
 
 }  // namespace
 
-void add_checkpoint_command(CLI::App& app) {
+void add_checkpoint_command(Command program) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("checkpoint", "List, show, verify, convert and compare checkpoints");
-  command->require_subcommand(1);
+  Command command =
+      program.command("checkpoint", "List, show, verify, convert and compare checkpoints");
+  command.requires_command();
   const auto add = [&](const char* name, const char* description, const char* positional,
                        const char* what) {
-    CLI::App* sub = command->add_subcommand(name, description);
-    sub->add_option(positional, options->path, what)->required();
-    return sub;
+    Command made = command.command(name, description);
+    made.option(positional, options->path, what).required();
+    return made;
   };
   add("ls", "List the checkpoints of a directory with their steps and sizes", "directory",
       "Directory")
-      ->callback([options] { list(options->path); });
+      .runs([options] { list(options->path); });
   add("show", "List the tensors of a checkpoint with dtypes, shapes, slices and files", "path",
       "Checkpoint: a safetensors file or an index")
-      ->callback([options] { show(options->path); });
+      .runs([options] { show(options->path); });
   add("verify", "Check the checksums, slices and dtypes of a checkpoint", "path", "Checkpoint")
-      ->callback([options] { verify(options->path); });
-  CLI::App* converter = add("convert", "Write a checkpoint in another number of files or dtype",
-                            "from", "Checkpoint to read");
-  converter->add_option("to", options->other, "Checkpoint to write")->required();
-  require_whole_number(
-      *converter
-           ->add_option("--shards", options->shards,
-                        "Number of files that tensors are divided over; 1: one safetensors file")
-           ->capture_default_str(),
-      1);
-  converter->add_option("--dtype", options->dtype, "Dtype of all floating-point tensors");
-  converter->add_option("--prefix", options->prefix,
-                        "Only tensors whose names begin so, without this beginning: model/");
-  converter->callback([options] { convert(*options); });
-  CLI::App* comparer =
+      .runs([options] { verify(options->path); });
+  Command converter = add("convert", "Write a checkpoint in another number of files or dtype",
+                          "from", "Checkpoint to read");
+  converter.option("to", options->other, "Checkpoint to write").required();
+  converter
+      .option("--shards", options->shards,
+              "Number of files that tensors are divided over; 1: one safetensors file")
+      .at_least(1);
+  converter.option("--dtype", options->dtype, "Dtype of all floating-point tensors");
+  converter.option("--prefix", options->prefix,
+                   "Only tensors whose names begin so, without this beginning: model/");
+  converter.runs([options] { convert(*options); });
+  Command comparer =
       add("diff", "Compare two checkpoints; exits with 1 if they differ", "path", "Checkpoint");
-  comparer->add_option("other", options->other, "Checkpoint to compare with")->required();
-  comparer->callback([options] {
-    if (const int code = diff(options->path, options->other)) throw CLI::RuntimeError(code);
-  });
+  comparer.option("other", options->other, "Checkpoint to compare with").required();
+  comparer.runs([options] { return diff(options->path, options->other); });
 }
 
 }  // namespace tandem::tools

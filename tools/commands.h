@@ -1,20 +1,18 @@
 // The subcommands of `tandem`. Each function adds one to the command line.
 #pragma once
 
-namespace CLI {
-class App;
-}
+#include "options.h"
 
 namespace tandem::tools {
 
-void add_agent_command(CLI::App& app);
-void add_checkpoint_command(CLI::App& app);
-void add_compile_command(CLI::App& app);
-void add_devices_command(CLI::App& app);
-void add_explain_command(CLI::App& app);
-void add_rendezvous_command(CLI::App& app);
-void add_run_command(CLI::App& app);
-void add_top_command(CLI::App& app);
-void add_train_command(CLI::App& app);
+void add_agent_command(Command program);
+void add_checkpoint_command(Command program);
+void add_compile_command(Command program);
+void add_devices_command(Command program);
+void add_explain_command(Command program);
+void add_rendezvous_command(Command program);
+void add_run_command(Command program);
+void add_top_command(Command program);
+void add_train_command(Command program);
 
 }  // namespace tandem::tools

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -18,7 +17,6 @@
 #include <thread>
 #include <vector>
 
-#include "command_line.h"
 #include "commands.h"
 #include "core/json.h"
 #include "files.h"
@@ -88,7 +86,7 @@ Json as_json(const CompileOptions& options, const Explanation& explanation) {
   return report;
 }
 
-void compile_here(const CompileOptions& options) {
+int compile_here(const CompileOptions& options) {
   const Explanation explanation = compile_step(options);
   if (!options.output.empty()) {
     std::ofstream file(options.output);
@@ -98,7 +96,7 @@ void compile_here(const CompileOptions& options) {
   }
   if (options.as_json) {
     std::cout << as_json(options, explanation).dump({.indent = 2}) << '\n';
-    return;
+    return 0;
   }
   const auto mebibytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   std::cout << fmt::format("{} compiled for {}: {} replicas, global batch {}\n",
@@ -111,6 +109,7 @@ void compile_here(const CompileOptions& options) {
         program.name, mebibytes(program.total()), mebibytes(program.arguments),
         mebibytes(program.outputs), mebibytes(program.aliased), mebibytes(program.temporaries),
         mebibytes(program.code), program.flops * 1e-9);
+  return 0;
 }
 
 // --- in the parent process: a compiler may end its process ---
@@ -180,7 +179,7 @@ int wait_for(pid_t child, std::int64_t time_limit) {
   return status;
 }
 
-void compile_in_child(const CompileOptions& options) {
+int compile_in_child(const CompileOptions& options) {
   static_cast<void>(topology_of(options));  // the cheap errors first
   static_cast<void>(plugin_of(options));
   const Captured output = capture(), errors = capture();
@@ -190,32 +189,30 @@ void compile_in_child(const CompileOptions& options) {
         fmt::format("[compile] the compiler ended its process by signal {} ({}): {}",
                     WTERMSIG(status), strsignal(WTERMSIG(status)), last_line(text_of(errors))));
   std::cout << text_of(output) << std::flush;
-  if (WEXITSTATUS(status) == 0) return;
-  std::cerr << last_line(text_of(errors)) << '\n';
-  throw CLI::RuntimeError(WEXITSTATUS(status));
+  if (WEXITSTATUS(status) != 0) std::cerr << last_line(text_of(errors)) << '\n';
+  return WEXITSTATUS(status);
 }
 
 }  // namespace
 
-void add_compile_command(CLI::App& app) {
+void add_compile_command(Command program) {
   const auto options = std::make_shared<CompileOptions>();
-  CLI::App* command = app.add_subcommand(kCompile.command, kCompile.help);
-  add_workload_options(*command, options->workload,
+  Command command = program.command(kCompile.command, kCompile.help);
+  add_workload_options(command, options->workload,
                        "Dataset: synthetic, mnist or cifar10 (no files are read)");
   command
-      ->add_option("--target", options->target,
-                   "Topology to compile for, with one replica per core: tpu:v5e:2x2")
-      ->required();
-  command->add_option("--plugin", options->plugin,
-                      "PJRT plug-in that compiles (default: TPU_LIBRARY_PATH)");
-  command->add_option("--output", options->output, "File for the StableHLO text of the step");
-  require_whole_number(*command->add_option("--time-limit", options->time_limit,
-                                            "Seconds after which the compiler is stopped"),
-                       1);
-  command->add_flag("--json", options->as_json, "Print JSON instead of text");
-  command->add_flag("--in-this-process", options->here)->group("");  // hidden
-  command->callback(
-      [options] { options->here ? compile_here(*options) : compile_in_child(*options); });
+      .option("--target", options->target,
+              "Topology to compile for, with one replica per core: tpu:v5e:2x2")
+      .required();
+  command.option("--plugin", options->plugin,
+                 "PJRT plug-in that compiles (default: TPU_LIBRARY_PATH)");
+  command.option("--output", options->output, "File for the StableHLO text of the step");
+  command.option("--time-limit", options->time_limit, "Seconds after which the compiler is stopped")
+      .at_least(1);
+  command.flag("--json", options->as_json, "Print JSON instead of text");
+  command.flag("--in-this-process", options->here, "").hidden();
+  command.runs(
+      [options] { return options->here ? compile_here(*options) : compile_in_child(*options); });
 }
 
 }  // namespace tandem::tools

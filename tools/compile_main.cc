@@ -1,7 +1,6 @@
 // The program of `tandem compile`.
-#include "command_line.h"
 #include "commands.h"
 
 int main(int argc, char** argv) {
-  return tandem::tools::run_command_line(argc, argv, tandem::tools::add_compile_command);
+  return tandem::tools::run_program(argc, argv, tandem::tools::add_compile_command);
 }

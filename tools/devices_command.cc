@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 
@@ -61,11 +60,11 @@ void list_devices(bool as_json) {
 
 }  // namespace
 
-void add_devices_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("devices", "List the available devices");
+void add_devices_command(Command program) {
+  Command command = program.command("devices", "List the available devices");
   const auto as_json = std::make_shared<bool>(false);
-  command->add_flag("--json", *as_json, "Print JSON instead of tables");
-  command->callback([as_json] { list_devices(*as_json); });
+  command.flag("--json", *as_json, "Print JSON instead of tables");
+  command.runs([as_json] { list_devices(*as_json); });
 }
 
 }  // namespace tandem::tools

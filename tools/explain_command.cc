@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 
@@ -76,14 +75,14 @@ void explain_training(const ExplainOptions& options) {
 
 }  // namespace
 
-void add_explain_command(CLI::App& app) {
+void add_explain_command(Command program) {
   const auto options = std::make_shared<ExplainOptions>();
-  CLI::App* command = app.add_subcommand(
+  Command command = program.command(
       "explain", "Show placement, memory and communication of a training step without running it");
-  add_workload_options(*command, options->workload,
+  add_workload_options(command, options->workload,
                        "Dataset: synthetic, mnist or cifar10 (no files are read)");
-  command->add_flag("--json", options->as_json, "Print JSON instead of tables");
-  command->callback([options] { explain_training(*options); });
+  command.flag("--json", options->as_json, "Print JSON instead of tables");
+  command.runs([options] { explain_training(*options); });
 }
 
 }  // namespace tandem::tools

@@ -2,17 +2,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <iostream>
 #include <memory>
 
-#include "command_line.h"
 #include "commands.h"
 #include "programs.h"
 #include "tandem/rendezvous.h"
+#include "workload.h"
 
 namespace tandem::tools {
 namespace {
@@ -51,25 +50,16 @@ void serve(const Options& options) {
 
 }  // namespace
 
-void add_rendezvous_command(CLI::App& app) {
+void add_rendezvous_command(Command program) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(kRendezvous.command, kRendezvous.help);
-  require_whole_number(
-      *command->add_option("-n,--ranks", options->ranks, "Number of ranks of the job")->required(),
-      1);
-  command
-      ->add_option("--address", options->address,
-                   "Address to listen on: loopback for ranks on this machine only, 0.0.0.0 for all "
-                   "interfaces (requires a secret in TANDEM_JOB_TOKEN)")
-      ->capture_default_str();
-  require_whole_number(
-      *command->add_option("--port", options->port, "Port to listen on; 0 chooses a free port")
-           ->capture_default_str(),
-      0);
-  command
-      ->add_option("--join-timeout", options->join_timeout, "Seconds to wait for all ranks to join")
-      ->capture_default_str();
-  command->callback([options] { serve(*options); });
+  Command command = program.command(kRendezvous.command, kRendezvous.help);
+  command.option("-n,--ranks", options->ranks, "Number of ranks of the job").required().at_least(1);
+  command.option("--address", options->address,
+                 "Address to listen on: loopback for ranks on this machine only, 0.0.0.0 for all "
+                 "interfaces (requires a secret in TANDEM_JOB_TOKEN)");
+  command.option("--port", options->port, "Port to listen on; 0 chooses a free port").at_least(0);
+  command.option("--join-timeout", options->join_timeout, "Seconds to wait for all ranks to join");
+  command.runs([options] { serve(*options); });
 }
 
 }  // namespace tandem::tools

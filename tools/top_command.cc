@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -28,7 +27,7 @@ using distribute::TaskStatus;
 
 struct Options {
   std::vector<std::string> chief, workers, servers;
-  int process = 0;  // 0: this process's environment
+  std::optional<int> process;  // not given: this process's environment
   bool once = false;
   double interval = 2.0, timeout = 2.0;  // seconds
   std::string format;                    // empty: table on a terminal, else lines
@@ -61,9 +60,9 @@ ClusterSpec cluster_of(const Options& options) {
        {std::pair{"chief", &options.chief}, std::pair{"worker", &options.workers},
         std::pair{"ps", &options.servers}})
     if (!addresses->empty()) cluster[type] = *addresses;
-  if (!cluster.empty() && options.process != 0)
+  if (!cluster.empty() && options.process)
     throw InvalidArgumentError("[top] expected addresses or --process, got both");
-  if (options.process != 0) take_environment_of(options.process);
+  if (options.process) take_environment_of(*options.process);
   if (cluster.empty()) cluster = distribute::TFConfigClusterResolver().cluster_spec();
   if (cluster.empty())
     throw InvalidArgumentError(
@@ -125,36 +124,33 @@ class Top {
 
 }  // namespace
 
-void add_top_command(CLI::App& app) {
+void add_top_command(Command program) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(kTop.command, kTop.help);
-  const auto add_tasks = [&](const char* name, std::vector<std::string>& addresses,
-                             const char* help) {
-    command->add_option(name, addresses, help)->delimiter(',');
-  };
-  add_tasks("--chief", options->chief, "HOST:PORT of the chief");
-  add_tasks("--worker", options->workers,
-            "HOST:PORT of each worker, comma-separated (default: the cluster of TF_CONFIG)");
-  add_tasks("--ps", options->servers, "HOST:PORT of each parameter server, comma-separated");
+  Command command = program.command(kTop.command, kTop.help);
+  command.option("--chief", options->chief, "HOST:PORT of the chief").comma_separated();
   command
-      ->add_option("--process", options->process,
-                   "Process of a task on this host, whose cluster and token are used")
-      ->check(CLI::PositiveNumber);
-  command->add_flag("--once", options->once, "Show one interval");
-  command->add_option("--interval", options->interval, "Seconds from one answer to the next")
-      ->capture_default_str();
-  command->add_option("--timeout", options->timeout, "Seconds after which a missing answer is late")
-      ->capture_default_str();
+      .option("--worker", options->workers,
+              "HOST:PORT of each worker, comma-separated (default: the cluster of TF_CONFIG)")
+      .comma_separated();
+  command.option("--ps", options->servers, "HOST:PORT of each parameter server, comma-separated")
+      .comma_separated();
   command
-      ->add_option("--format", options->format,
-                   "table, lines or prometheus (default: a table on a terminal, else lines)")
-      ->check(CLI::IsMember({"table", "lines", "prometheus"}));
-  command->add_option("--output", options->output,
-                      "File that is replaced at each interval (default: stdout)");
-  command->add_option("--root-certificate", options->root_certificate,
-                      "PEM file that the tasks' certificates are checked with (default: as "
-                      "TANDEM_TLS says)");
-  command->callback([options] { Top(*options).run(); });
+      .option("--process", options->process,
+              "Process of a task on this host, whose cluster and token are used")
+      .at_least(1);
+  command.flag("--once", options->once, "Show one interval");
+  command.option("--interval", options->interval, "Seconds from one answer to the next");
+  command.option("--timeout", options->timeout, "Seconds after which a missing answer is late");
+  command
+      .option("--format", options->format,
+              "table, lines or prometheus (default: a table on a terminal, else lines)")
+      .one_of({"table", "lines", "prometheus"});
+  command.option("--output", options->output,
+                 "File that is replaced at each interval (default: stdout)");
+  command.option("--root-certificate", options->root_certificate,
+                 "PEM file that the tasks' certificates are checked with (default: as TANDEM_TLS "
+                 "says)");
+  command.runs([options] { Top(*options).run(); });
 }
 
 }  // namespace tandem::tools

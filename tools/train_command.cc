@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -9,7 +8,6 @@
 #include <memory>
 #include <optional>
 
-#include "command_line.h"
 #include "commands.h"
 #include "core/json.h"
 #include "files.h"
@@ -247,43 +245,34 @@ int train(const TrainOptions& options) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app) {
+void add_train_command(Command program) {
   const auto options = std::make_shared<TrainOptions>();
-  CLI::App* command = app.add_subcommand("train", "Train a model and evaluate it");
-  add_workload_options(*command, options->workload,
+  Command command = program.command("train", "Train a model and evaluate it");
+  add_workload_options(command, options->workload,
                        "Dataset: synthetic, mnist:DIRECTORY or cifar10:DIRECTORY");
-  require_whole_number(
-      *command->add_option("--epochs", options->epochs, "Number of passes over the training data")
-           ->capture_default_str(),
-      0);
-  command->add_option("--lr", options->learning_rate,
-                      "Learning rate (default: depends on the model and the optimizer)");
-  require_whole_number(
-      *command
-           ->add_option("--seed", options->seed,
-                        "Random seed for initialization, shuffling, dropout and synthetic data")
-           ->capture_default_str(),
-      0);
-  require_whole_number(
-      *command->add_option("--limit", options->limit, "Train on the first N images only"), 1);
-  command->add_option("--checkpoint", options->checkpoint,
-                      "Save the state of training to this file");
-  require_whole_number(
-      *command->add_option("--checkpoint-steps", options->checkpoint_steps,
-                           "Save a checkpoint every N steps, in addition to the end of each epoch"),
-      1);
-  command->add_flag("--resume", options->resume, "Resume training from the checkpoint");
-  command->add_option("--report", options->report,
-                      "Write losses, metrics and timings to this file as JSON");
-  command->add_option("--trace", options->trace,
-                      "Write a profile of the whole run to this file as a Chrome trace");
-  command->add_flag("--check-numerics", options->check_numerics,
-                    "Stop with an error at the first operation that produces NaN or infinity");
-  command->add_flag("--profile", options->profile,
-                    "Print the total time of each operation per device");
-  command->callback([options] {
-    if (const int code = train(*options)) throw CLI::RuntimeError(code);
-  });
+  command.option("--epochs", options->epochs, "Number of passes over the training data")
+      .at_least(0);
+  command.option("--lr", options->learning_rate,
+                 "Learning rate (default: depends on the model and the optimizer)");
+  command
+      .option("--seed", options->seed,
+              "Random seed for initialization, shuffling, dropout and synthetic data")
+      .at_least(0);
+  command.option("--limit", options->limit, "Train on the first N images only").at_least(1);
+  command.option("--checkpoint", options->checkpoint, "Save the state of training to this file");
+  command
+      .option("--checkpoint-steps", options->checkpoint_steps,
+              "Save a checkpoint every N steps, in addition to the end of each epoch")
+      .at_least(1);
+  command.flag("--resume", options->resume, "Resume training from the checkpoint");
+  command.option("--report", options->report,
+                 "Write losses, metrics and timings to this file as JSON");
+  command.option("--trace", options->trace,
+                 "Write a profile of the whole run to this file as a Chrome trace");
+  command.flag("--check-numerics", options->check_numerics,
+               "Stop with an error at the first operation that produces NaN or infinity");
+  command.flag("--profile", options->profile, "Print the total time of each operation per device");
+  command.runs([options] { return train(*options); });
 }
 
 }  // namespace tandem::tools

@@ -5,11 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "options.h"
 #include "strategies.h"
-
-namespace CLI {
-class App;
-}
 
 namespace tandem::tools {
 
@@ -22,7 +19,7 @@ struct Workload {
 };
 
 // Adds the options that set `workload`, which must outlive parsing. `data_help`: help of --data.
-void add_workload_options(CLI::App& command, Workload& workload, const std::string& data_help);
+void add_workload_options(Command command, Workload& workload, const std::string& data_help);
 // Throws InvalidArgumentError for options that contradict each other.
 void check(const Workload& workload);
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <sys/signalfd.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <iostream>
 
@@ -123,10 +122,10 @@ void serve() {
 
 }  // namespace
 
-void add_agent_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(kAgent.command, kAgent.help);
-  command->group("");  // internal: hidden in --help
-  command->callback([] {
+void add_agent_command(Command program) {
+  Command command = program.command(kAgent.command, kAgent.help);
+  command.hidden();  // internal
+  command.runs([] {
     try {
       serve();
     } catch (const JsonError& error) {
