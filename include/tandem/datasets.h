@@ -71,9 +71,9 @@ struct SyntheticDigitsOptions {
   std::int64_t test = 2'000;    ///< number of test images
   std::uint64_t seed = 0;       ///< random seed
 };
-/// Generates images of handwriting-like digits: strokes in several styles per digit, distorted,
-/// with varying thickness and contrast, and with noise. About as hard as MNIST: a linear classifier
-/// reaches less than 0.93, a small convolutional network more than 0.97. Images are [n, 28, 28, 1].
+/// Generates images of digits: one glyph per digit, rotated, slanted, bent and shifted, of varying
+/// size, thickness and contrast, with noise. About as hard as MNIST: a linear classifier reaches
+/// less than 0.93, a small convolutional network more than 0.97. Images are [n, 28, 28, 1].
 /// Image i of a split depends on the seed and i only.
 TrainTest synthetic_digits(const SyntheticDigitsOptions& options = {});
 
