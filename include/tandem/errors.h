@@ -15,7 +15,7 @@ class Error : public std::runtime_error {
  public:
   /// An error of type `kind`.
   Error(const char* kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
-  ~Error() override;
+  ~Error() override;  ///< out of line, as those of all errors: many files throw
   /// Name of the type, for example "InvalidArgumentError". what() is the message only.
   const char* kind() const noexcept { return kind_; }
 

@@ -19,7 +19,7 @@ class JsonError : public std::runtime_error {
  public:
   explicit JsonError(const std::string& message, bool deep = false)
       : std::runtime_error(message), too_deep(deep) {}
-  bool too_deep;  // the text has more levels than the caller accepts
+  bool too_deep;  // more levels than the caller accepts
 };
 
 struct JsonStyle {
@@ -32,7 +32,7 @@ class Json {
  public:
   struct Member;
   using Array = std::vector<Json>;
-  using Object = std::vector<Member>;  // in the order of the text or of insertion
+  using Object = std::vector<Member>;  // in the order of parsing or insertion
 
   Json() = default;
   Json(std::nullptr_t) {}

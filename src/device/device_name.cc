@@ -240,16 +240,4 @@ DeviceName nest(const DeviceName& outer, const DeviceName& inner) {
   return result;
 }
 
-std::string canonicalize(std::string_view text, std::string_view base) {
-  const std::optional<DeviceName> base_name = DeviceName::parse_full(base);
-  if (!base_name)
-    fail<InvalidArgumentError>("Could not parse basename: {} into a device specification.", base);
-  if (!base_name->fully_specified())
-    fail<InvalidArgumentError>("Basename: {} should be fully specified.", base);
-  std::optional<DeviceName> name = DeviceName::parse_local(text);
-  if (!name) name = DeviceName::parse_full(text);
-  if (!name) fail<InvalidArgumentError>("Could not parse {} into a device specification.", text);
-  return nest(*base_name, *name).to_string();
-}
-
 }  // namespace tandem

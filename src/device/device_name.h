@@ -27,7 +27,6 @@ struct DeviceName {
   // X into a device specification." for invalid strings and for any other type.
   static DeviceName parse(std::string_view text);
 
-  bool fully_specified() const { return job && replica && task && type && id; }
   // Omits missing components; a type without an id prints as /device:TYPE:*.
   std::string to_string() const;
   friend bool operator==(const DeviceName&, const DeviceName&) = default;
@@ -47,9 +46,5 @@ void merge(DeviceName& target, const DeviceName& other, bool soft);
 void merge_override(DeviceName& target, const DeviceName& other);
 // The effective name in nested scopes: components that `inner` sets override those of `outer`.
 DeviceName nest(const DeviceName& outer, const DeviceName& inner);
-// `text` (local or full form) completed from the fully specified `base`. Throws
-// InvalidArgumentError "Could not parse basename: ...", "Basename: ... should be fully specified.",
-// as TensorFlow does.
-std::string canonicalize(std::string_view text, std::string_view base);
 
 }  // namespace tandem

@@ -19,7 +19,7 @@ namespace tandem {
 // The serialised form of a field: its name with a list of numbers.
 struct AttrField {
   std::string name;
-  std::vector<std::int64_t> integers = {};  // also booleans, enumerations, texts and shapes
+  std::vector<std::int64_t> integers = {};  // also booleans, enumerations, strings and shapes
   std::vector<double> reals = {};
   bool known_shape = true;  // false for a shape of unknown rank
   friend bool operator==(const AttrField&, const AttrField&) = default;

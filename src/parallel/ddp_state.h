@@ -66,7 +66,6 @@ class DistributedDataParallel::State {
   EagerSync& eager();
   void require_usable() const;
   void prepare_forward();
-  void record_reachable(const Tensor& output);
 
   void announce(Kind kind);
   StepAnnouncement announced(int rank) const;

@@ -16,33 +16,15 @@ std::exception_ptr error(const char* text) {
 
 ClosureQueue::~ClosureQueue() { stop(); }
 
-std::size_t ClosureQueue::size() const {
-  std::size_t total = queue_.size();
-  for (const auto& [worker, queue] : of_worker_) total += queue.size();
-  return total;
-}
+bool ClosureQueue::empty() const { return running_ == 0 && queue_.empty(); }
 
-bool ClosureQueue::empty() const { return running_ == 0 && size() == 0; }
-
-void ClosureQueue::schedule(std::shared_ptr<Closure> closure) { add(queue_, std::move(closure)); }
-
-void ClosureQueue::schedule_on(int worker, std::shared_ptr<Closure> closure) {
-  std::deque<std::shared_ptr<Closure>>* queue = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    queue = &of_worker_[worker];  // remains where it is
-  }
-  add(*queue, std::move(closure));
-}
-
-void ClosureQueue::add(std::deque<std::shared_ptr<Closure>>& queue,
-                       std::shared_ptr<Closure> closure) {
+void ClosureQueue::schedule(std::shared_ptr<Closure> closure) {
   Lock lock(mutex_);
-  changed_.wait(lock, [&] { return stopped_ || error_ || size() < capacity_; });
+  changed_.wait(lock, [&] { return stopped_ || error_ || queue_.size() < capacity_; });
   throw_pending(lock);
   if (stopped_)
     throw FailedPreconditionError("[ClusterCoordinator] schedule was called after the end");
-  queue.push_back(std::move(closure));
+  queue_.push_back(std::move(closure));
   changed_.notify_all();
 }
 
@@ -76,8 +58,6 @@ void ClosureQueue::throw_pending(Lock& lock) {
 
 void ClosureQueue::cancel_queued(const std::exception_ptr& why) {
   for (auto& closure : std::exchange(queue_, {})) closure->cancel(why);
-  for (auto& [worker, queue] : of_worker_)
-    for (auto& closure : std::exchange(queue, {})) closure->cancel(why);
 }
 
 void ClosureQueue::stop() {
@@ -90,14 +70,12 @@ void ClosureQueue::stop() {
   cancel_running_();
 }
 
-std::shared_ptr<Closure> ClosureQueue::take(int worker, std::chrono::milliseconds limit) {
+std::shared_ptr<Closure> ClosureQueue::take(std::chrono::milliseconds limit) {
   Lock lock(mutex_);
-  auto& own = of_worker_[worker];
-  const auto ready = [&] { return stopped_ || (!error_ && (!own.empty() || !queue_.empty())); };
+  const auto ready = [&] { return stopped_ || (!error_ && !queue_.empty()); };
   if (!changed_.wait_for(lock, limit, ready) || stopped_) return nullptr;
-  auto& queue = own.empty() ? queue_ : own;
-  std::shared_ptr<Closure> closure = std::move(queue.front());
-  queue.pop_front();
+  std::shared_ptr<Closure> closure = std::move(queue_.front());
+  queue_.pop_front();
   ++running_;
   changed_.notify_all();
   return closure;
@@ -116,20 +94,6 @@ void ClosureQueue::finished() {
 }
 
 void ClosureQueue::put_back(std::shared_ptr<Closure> closure) {
-  put_back_in(queue_, std::move(closure));
-}
-
-void ClosureQueue::put_back_on(int worker, std::shared_ptr<Closure> closure) {
-  std::deque<std::shared_ptr<Closure>>* queue = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    queue = &of_worker_[worker];
-  }
-  put_back_in(*queue, std::move(closure));
-}
-
-void ClosureQueue::put_back_in(std::deque<std::shared_ptr<Closure>>& queue,
-                               std::shared_ptr<Closure> closure) {
   const std::lock_guard lock(mutex_);
   TANDEM_ASSERT(running_ > 0);
   --running_;
@@ -138,7 +102,7 @@ void ClosureQueue::put_back_in(std::deque<std::shared_ptr<Closure>>& queue,
         "The corresponding function was cancelled while attempting to recover from worker "
         "failure."));
   else
-    queue.push_front(std::move(closure));  // it is the oldest
+    queue_.push_front(std::move(closure));  // it is the oldest
   changed_.notify_all();
 }
 

@@ -7,7 +7,6 @@
 #include <deque>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 
@@ -38,11 +37,9 @@ class ClosureQueue {
 
   // --- the coordinator ---
 
-  // Adds a closure that any worker may run. Waits while the queue is full. Throws the pending
+  // Adds a closure. Waits while the queue is full. Throws the pending
   // error, and FailedPreconditionError after stop().
   void schedule(std::shared_ptr<Closure> closure);
-  // Adds a closure that only `worker` may run, before those for any worker.
-  void schedule_on(int worker, std::shared_ptr<Closure> closure);
   // Waits until all closures have finished. Throws the pending error.
   void join();
   // Whether all closures have finished. Throws the pending error.
@@ -52,17 +49,15 @@ class ClosureQueue {
 
   // --- the threads of the workers ---
 
-  // The next closure for this worker, which is then running. Null after `limit`, after stop(), and
+  // The next closure, which is then running. Null after `limit`, after stop(), and
   // while an error is pending.
-  std::shared_ptr<Closure> take(int worker, std::chrono::milliseconds limit);
+  std::shared_ptr<Closure> take(std::chrono::milliseconds limit);
   // Whether running closures should be cancelled, because an error is thrown or the queue stops.
   bool cancelling() const;
   // The next three end the run of a closure that take() returned.
   void finished();
   // The worker was lost: another one runs the closure. While an error is pending it is cancelled.
   void put_back(std::shared_ptr<Closure> closure);
-  // `worker`: as in schedule_on().
-  void put_back_on(int worker, std::shared_ptr<Closure> closure);
   // The closure failed. Only the first error is kept.
   void failed(std::exception_ptr error);
   // The same for an error that is of no closure. It is dropped if nothing is queued or running.
@@ -71,10 +66,7 @@ class ClosureQueue {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  void add(std::deque<std::shared_ptr<Closure>>& queue, std::shared_ptr<Closure> closure);
-  void put_back_in(std::deque<std::shared_ptr<Closure>>& queue, std::shared_ptr<Closure> closure);
   bool empty() const;  // nothing is queued or running
-  std::size_t size() const;
   void cancel_queued(const std::exception_ptr& why);
   void throw_pending(Lock& lock);
 
@@ -83,7 +75,6 @@ class ClosureQueue {
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Closure>> queue_;
-  std::map<int, std::deque<std::shared_ptr<Closure>>> of_worker_;
   std::size_t running_ = 0;
   std::exception_ptr error_;
   bool throwing_ = false;  // waiting for running closures, to throw `error_`

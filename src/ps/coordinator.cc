@@ -185,7 +185,7 @@ void Coordinator::serve(WorkerState& worker) {
       std::unique_lock lock(worker.mutex);
       if (!worker.changed.wait_for(lock, kTakeLimit, [&] { return !worker.lost; })) continue;
     }
-    if (const auto closure = queue_.take(worker.index, kTakeLimit))
+    if (const auto closure = queue_.take(kTakeLimit))
       run(worker, std::static_pointer_cast<RunClosure>(closure));
   }
 }

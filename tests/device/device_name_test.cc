@@ -94,12 +94,6 @@ TEST(DeviceName, UserFormsNameATypeThatThereIs) {
   EXPECT_EQ(full("/device:xpu:0").type, "xpu");  // the grammar accepts any type
 }
 
-TEST(DeviceName, FullySpecifiedNamesHaveEveryField) {
-  EXPECT_TRUE(full("/job:w/replica:0/task:0/device:GPU:0").fully_specified());
-  EXPECT_FALSE(full("/job:w/replica:0/task:0/device:GPU").fully_specified());
-  EXPECT_FALSE(full("/job:w/replica:0/device:GPU:0").fully_specified());
-}
-
 TEST(DeviceName, ASpecificationHasEqualOrFewerFields) {
   EXPECT_TRUE(is_specification(full("/device:GPU"), full("/job:w/device:GPU:1")));
   EXPECT_TRUE(is_specification(full(""), full("/gpu:0")));
@@ -174,19 +168,6 @@ TEST(DeviceName, InnerScopeWinsFieldByField) {
   EXPECT_EQ(nest(full("/gpu:1"), full("/job:w")).to_string(), "/job:w/device:GPU:1");
   EXPECT_EQ(nest(full("/gpu:1"), full("")).to_string(), "/device:GPU:1");
   EXPECT_EQ(nest(full("/gpu:1"), full("/device:CPU")).to_string(), "/device:CPU:1");
-}
-
-TEST(DeviceName, CanonicalNamesTakeMissingFieldsFromTheBase) {
-  const char* base = "/job:localhost/replica:0/task:0/device:CPU:0";
-  EXPECT_EQ(canonicalize("GPU:1", base), "/job:localhost/replica:0/task:0/device:GPU:1");
-  EXPECT_EQ(canonicalize("/task:3", base), "/job:localhost/replica:0/task:3/device:CPU:0");
-  EXPECT_EQ(canonicalize("/gpu:2/job:w", base), "/job:w/replica:0/task:0/device:GPU:2");
-  EXPECT_EQ(error_of<InvalidArgumentError>([] { canonicalize("GPU:1", "nonsense"); }),
-            "Could not parse basename: nonsense into a device specification.");
-  EXPECT_EQ(error_of<InvalidArgumentError>([] { canonicalize("GPU:1", "/job:a"); }),
-            "Basename: /job:a should be fully specified.");
-  EXPECT_EQ(error_of<InvalidArgumentError>([&] { canonicalize("GPU", base); }),
-            "Could not parse GPU into a device specification.");
 }
 
 }  // namespace

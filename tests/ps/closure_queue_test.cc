@@ -48,15 +48,13 @@ std::string error_of(const std::function<void()>& call) {
   return {};
 }
 
-TEST(ClosureQueue, GivesEachWorkerItsOwnClosuresFirst) {
+TEST(ClosureQueue, GivesClosuresInOrder) {
   ClosureQueue queue;
   queue.schedule(named(0));
   queue.schedule(named(1));
-  queue.schedule_on(1, named(2));
-  EXPECT_EQ(number_of(queue.take(1, kLimit)), 2);
-  EXPECT_EQ(number_of(queue.take(1, kLimit)), 0);
-  EXPECT_EQ(number_of(queue.take(0, kLimit)), 1);
-  EXPECT_EQ(queue.take(0, kSoon), nullptr);
+  EXPECT_EQ(number_of(queue.take(kLimit)), 0);
+  EXPECT_EQ(number_of(queue.take(kLimit)), 1);
+  EXPECT_EQ(queue.take(kSoon), nullptr);
 }
 
 TEST(ClosureQueue, IsDoneWhenNothingIsQueuedOrRunning) {
@@ -64,25 +62,20 @@ TEST(ClosureQueue, IsDoneWhenNothingIsQueuedOrRunning) {
   EXPECT_TRUE(queue.done());
   queue.schedule(named(0));
   EXPECT_FALSE(queue.done());
-  queue.take(0, kLimit);
+  queue.take(kLimit);
   EXPECT_FALSE(queue.done());
   queue.finished();
   EXPECT_TRUE(queue.done());
   queue.join();
 }
 
-TEST(ClosureQueue, LostClosureIsTheNextOfAnyWorker) {
+TEST(ClosureQueue, LostClosureIsTheNext) {
   ClosureQueue queue;
   queue.schedule(named(0));
   queue.schedule(named(1));
-  queue.schedule_on(0, named(2));
-  const auto own = queue.take(0, kLimit), shared = queue.take(0, kLimit);
-  queue.put_back_on(0, own);
-  queue.put_back(shared);
-  EXPECT_EQ(number_of(queue.take(1, kLimit)), 0);
-  EXPECT_EQ(number_of(queue.take(1, kLimit)), 1);
-  EXPECT_EQ(queue.take(1, kSoon), nullptr);
-  EXPECT_EQ(number_of(queue.take(0, kLimit)), 2);
+  queue.put_back(queue.take(kLimit));
+  EXPECT_EQ(number_of(queue.take(kLimit)), 0);
+  EXPECT_EQ(number_of(queue.take(kLimit)), 1);
 }
 
 TEST(ClosureQueue, FirstErrorIsThrownOnceAndTheQueueIsUsableAgain) {
@@ -91,24 +84,24 @@ TEST(ClosureQueue, FirstErrorIsThrownOnceAndTheQueueIsUsableAgain) {
   queue.schedule(named(0));
   queue.schedule(named(1));
   queue.schedule(waiting);
-  queue.take(0, kLimit);
-  queue.take(1, kLimit);
+  queue.take(kLimit);
+  queue.take(kLimit);
   queue.failed(failure("first"));
   queue.failed(failure("second"));
-  EXPECT_EQ(queue.take(0, kSoon), nullptr);  // nothing starts while an error is pending
+  EXPECT_EQ(queue.take(kSoon), nullptr);  // nothing starts while an error is pending
   EXPECT_EQ(error_of([&] { queue.join(); }), "first");
   EXPECT_EQ(waiting->why(),
             "The corresponding function is cancelled. Please reschedule the function.");
   EXPECT_TRUE(queue.done());
   queue.schedule(named(3));
-  EXPECT_EQ(number_of(queue.take(0, kLimit)), 3);
+  EXPECT_EQ(number_of(queue.take(kLimit)), 3);
 }
 
 TEST(ClosureQueue, ErrorIsThrownByScheduleAndByDone) {
   for (const bool by_schedule : {true, false}) {
     ClosureQueue queue;
     queue.schedule(named(0));
-    queue.take(0, kLimit);
+    queue.take(kLimit);
     queue.failed(failure("it failed"));
     EXPECT_EQ(error_of([&] { by_schedule ? queue.schedule(named(1)) : void(queue.done()); }),
               "it failed");
@@ -121,8 +114,8 @@ TEST(ClosureQueue, ErrorIsThrownWhenNothingRunsAnyMore) {
   queue.schedule(named(0));
   const auto lost = named(1);
   queue.schedule(lost);
-  queue.take(0, kLimit);
-  const auto taken = queue.take(1, kLimit);
+  queue.take(kLimit);
+  const auto taken = queue.take(kLimit);
   queue.failed(failure("it failed"));
   EXPECT_FALSE(queue.cancelling());
   std::atomic<bool> thrown = false;
@@ -151,20 +144,21 @@ TEST(ClosureQueue, ScheduleWaitsWhileTheQueueIsFull) {
   });
   std::this_thread::sleep_for(kSoon);
   EXPECT_FALSE(scheduled);
-  queue.take(0, kLimit);
+  queue.take(kLimit);
   coordinator.join();
   EXPECT_TRUE(scheduled);
 }
 
 TEST(ClosureQueue, StopEndsEveryWait) {
-  ClosureQueue queue;
+  ClosureQueue queue, ended;
   const auto waiting = named(0);
-  queue.schedule_on(1, waiting);
-  std::thread worker([&] { EXPECT_EQ(queue.take(0, kLimit), nullptr); });
+  ended.schedule(waiting);
+  ended.stop();
+  EXPECT_EQ(waiting->why(), "The coordinator has ended.");
+  std::thread worker([&] { EXPECT_EQ(queue.take(kLimit), nullptr); });
   std::this_thread::sleep_for(kSoon);
   queue.stop();
   worker.join();
-  EXPECT_EQ(waiting->why(), "The coordinator has ended.");
   EXPECT_TRUE(queue.cancelling());
   EXPECT_THROW(queue.schedule(named(1)), FailedPreconditionError);
 }
@@ -180,7 +174,7 @@ TEST(ClosureQueue, ManyWorkersFinishEveryClosureOnce) {
     workers.emplace_back([&, worker] {
       unsigned random = static_cast<unsigned>(worker) + 1;
       while (!end) {
-        auto closure = queue.take(worker, kSoon);
+        auto closure = queue.take(kSoon);
         if (!closure) continue;
         random = random * 1664525u + 1013904223u;
         if (random >> 30 == 0) {

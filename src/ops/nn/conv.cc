@@ -166,14 +166,14 @@ void conv_kernel(KernelContext& c) {
   onednn::finish(y, wide);
 }
 
-void set_to_zero(const TensorView& view) {
+void set_rows_to_zero(const TensorView& view) {
   const std::size_t bytes = static_cast<std::size_t>(view.size()) * size_of(view.dtype);
   if (bytes > 0) std::memset(view.data, 0, bytes);
 }
 
 void backprop_input_kernel(KernelContext& c) {
   const TensorView &dy = c.inputs[0], &kernel = c.inputs[1], &dx = c.outputs[0];
-  if (dx.size() == 0 || dy.size() == 0) return set_to_zero(dx);
+  if (dx.size() == 0 || dy.size() == 0) return set_rows_to_zero(dx);
   const ConvShape conv =
       conv_shape("", c.attrs<ConvAttrs>(), onednn::compute_dtype(dy.dtype), dx.shape, kernel.shape);
   if (dy.dtype == float64)
@@ -186,7 +186,7 @@ void backprop_input_kernel(KernelContext& c) {
 
 void backprop_filter_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &dy = c.inputs[1], &dkernel = c.outputs[0];
-  if (x.size() == 0 || dy.size() == 0) return set_to_zero(dkernel);
+  if (x.size() == 0 || dy.size() == 0) return set_rows_to_zero(dkernel);
   const ConvShape conv =
       conv_shape("", c.attrs<ConvAttrs>(), onednn::compute_dtype(x.dtype), x.shape, dkernel.shape);
   if (x.dtype == float64)

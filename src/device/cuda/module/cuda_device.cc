@@ -105,8 +105,6 @@ CudaDevice::CudaDevice(int ordinal, const LogicalGpuOptions& options)
       staging_(ordinal),
       stream_(ordinal, options.priority),
       allocator_(allocator_options(options, *this), std::make_unique<CudaMemory>(ordinal)) {
-  check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal),
-        "cudaDeviceGetAttribute");
   Peers::get().join(ordinal);
 }
 

@@ -39,11 +39,9 @@ class CudaDevice final : public NativeGpu {
   }
   std::unique_ptr<RecordedWork> record_work(const std::function<void(void* native_stream)>& enqueue,
                                             std::unique_ptr<RecordedWork> earlier) override;
-  int multiprocessors() const { return multiprocessors_; }
   Fault* fault() const { return stream_.fault(); }
 
  private:
-  int multiprocessors_ = 0;
   PinnedStaging staging_;
   CudaStream stream_;
   // Created at their first use.
