@@ -94,8 +94,7 @@ bool keeps_zeros(const Node& node) {
     case ChainOp::kMul: return true;
     case ChainOp::kDiv: return form == ChainForm::kPlain || form == ChainForm::kNumberRight;
     case ChainOp::kMove: return form == ChainForm::kCast;
-    case ChainOp::kAtLeast: {
-      if (form != ChainForm::kClip) return false;
+    case ChainOp::kClip: {
       const auto& attrs = node.attrs_as<ClipAttrs>();
       return attrs.low <= 0.0 && attrs.high >= 0.0;
     }

@@ -58,6 +58,11 @@ TEST_P(Chains, FusedOperationsEqualUnfusedOnes) {
       [](const Tensor& x) { return reciprocal(x); },
       [](const Tensor& x) { return exp(x); },
       [](const Tensor& x) { return expm1(x); },
+      [](const Tensor& x) { return sin(x); },
+      [](const Tensor& x) { return cos(x); },
+      [](const Tensor& x) { return pow(x, 2.0); },
+      [](const Tensor& x) { return pow(x, 3.0); },
+      [](const Tensor& x) { return pow(abs(x), 1.7); },
       [](const Tensor& x) { return log(abs(x)); },
       [](const Tensor& x) { return log1p(abs(x)); },
       [](const Tensor& x) { return tanh(x); },
@@ -93,6 +98,10 @@ TEST_P(Chains, FusedOperationsEqualUnfusedOnes) {
       [](const Tensor& x, const Tensor& y) { return maximum(x, y); },
       [](const Tensor& x, const Tensor& y) { return minimum(x, y); },
       [](const Tensor& x, const Tensor& y) { return squared_difference(x, y); },
+      [](const Tensor& x, const Tensor& y) { return pow(abs(x), y); },
+      [](const Tensor& x, const Tensor& y) { return floor_divide(x, y); },
+      [](const Tensor& x, const Tensor& y) { return floor_mod(x, y); },
+      [](const Tensor& x, const Tensor& y) { return nn::sigmoid_cross_entropy(x, y); },
       [](const Tensor& x, const Tensor& y) { return where(equal(x, y), x, y); },
       [](const Tensor& x, const Tensor& y) { return where(less(x, y), x, -y); },
       [](const Tensor& x, const Tensor& y) { return where(less_equal(x, y), x, -y); },
@@ -121,9 +130,12 @@ TEST_P(Chains, FusedOperationsEqualUnfusedOnes) {
   }
 }
 
-TEST_P(Chains, ExcludeUnsupportedOperations) {
-  expect_the_same([](const Tensors& in) -> Tensors { return {sin(in[0] * 0.5) + 1.0}; },
-                  {random_values({3, 1003}, GetParam())});
+TEST_P(Chains, ExcludeUnsupportedDTypes) {
+  expect_the_same(
+      [](const Tensors& in) -> Tensors {
+        return {cast(cast(in[0] * 0.5, int32) * 3, GetParam()) + 1.0};
+      },
+      {random_values({3, 1003}, GetParam())});
 }
 
 TEST_P(Chains, FusedGradientsOfActivationsEqualUnfusedOnes) {

@@ -74,6 +74,32 @@ void switch_any(DType dtype, const F& f) {
   switch_numeric(dtype, f);
 }
 
+// The same for all dtypes in a kernel.
+template <class F>
+__device__ __forceinline__ void on_elements(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::kFloat64: return f(Type<double>());
+    case DType::kFloat16: return f(Type<__half>());
+    case DType::kBFloat16: return f(Type<__nv_bfloat16>());
+    case DType::kInt32: return f(Type<std::int32_t>());
+    case DType::kInt64: return f(Type<std::int64_t>());
+    case DType::kUInt8: return f(Type<std::uint8_t>());
+    case DType::kBool: return f(Type<bool>());
+    default: return f(Type<float>());
+  }
+}
+
+// Converts a number to an element, as Cast does.
+template <class T, class C>
+__device__ __forceinline__ T element_of(C number) {
+  if constexpr (std::is_same_v<T, bool>)
+    return number != C{0};
+  else if constexpr (std::is_same_v<T, std::uint8_t> && std::is_floating_point_v<C>)
+    return static_cast<T>(static_cast<std::int32_t>(number));  // wraps, as from int32
+  else
+    return store_as<T>(number);
+}
+
 // Calls f(Type<U>()) with a type of 1 to 16 bytes, for kernels that only move elements.
 template <class F>
 void switch_bytes(std::size_t bytes, const F& f) {
@@ -203,5 +229,17 @@ struct MyPack {
                                : size - begin < kCount ? size - begin
                                                        : kCount)) {}
 };
+
+// Stores numbers as the thread's elements of `to`.
+template <int kCount, class C>
+__device__ __forceinline__ void store_numbers(void* to, DType dtype, const MyPack<kCount>& mine,
+                                              const C (&numbers)[kCount]) {
+  on_elements(dtype, [&]<class T>(Type<T>) {
+    Pack<T, kCount> pack;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) pack.at[i] = element_of<T>(numbers[i]);
+    store_pack(static_cast<T*>(to), mine.begin, mine.count, pack);
+  });
+}
 
 }  // namespace tandem::cuda

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "ops/cuda/elements.cuh"
-#include "ops/cuda/elementwise.cuh"
 
 namespace tandem::cuda {
 
@@ -36,12 +35,11 @@ class Numbers {
 };
 
 template <class C>
-struct Widen {
-  template <class V>
-  __device__ C operator()(V x) const {
-    return static_cast<C>(x);
-  }
-};
+__global__ void __launch_bounds__(kThreads)
+    convert_numbers(Numbers from, C* to, std::int64_t size) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < size) to[i] = from.at<C>(i);
+}
 
 // The elements as type C, for kernels that read them many times. Converted in scratch memory if
 // they have another type.
@@ -49,10 +47,10 @@ template <class C>
 const C* converted_on(KernelContext& c, const TensorView& view) {
   constexpr DType kWanted = sizeof(C) == 8 ? DType::kFloat64 : DType::kFloat32;
   if (view.dtype == kWanted) return view.as<const C>();
-  C* copy = static_cast<C*>(c.scratch(static_cast<std::size_t>(view.size()) * sizeof(C)));
-  switch_floating(view.dtype, [&]<class T>(Type<T>) {
-    run_unary(c, view.as<const T>(), copy, view.size(), Widen<C>());
-  });
+  const std::int64_t size = view.size();
+  C* copy = static_cast<C*>(c.scratch(static_cast<std::size_t>(size) * sizeof(C)));
+  if (size > 0)
+    launch(c, {.blocks = blocks_for(size)}, convert_numbers<C>, Numbers(view), copy, size);
   return copy;
 }
 

@@ -132,17 +132,12 @@ struct Minimum {
     return a != a ? a : smaller;
   }
 };
-// max(a, b), but a NaN on the left is kept.
-struct AtLeast {
+// NaN stays NaN.
+struct Clip {
   template <class C>
-  TANDEM_DEVICE C operator()(C x, C low) const {
-    return x < low ? low : x;
-  }
-};
-struct AtMost {
-  template <class C>
-  TANDEM_DEVICE C operator()(C x, C high) const {
-    return x > high ? high : x;
+  TANDEM_DEVICE C operator()(C x, C low, C high) const {
+    const C raised = x < low ? low : x;
+    return raised > high ? high : raised;
   }
 };
 struct SquaredDifference {
@@ -210,6 +205,7 @@ TANDEM_COMPARISON(LogicalOr, a || b);
   }
 
 TANDEM_UNARY(Square, Mul()(x, x));
+TANDEM_UNARY(Cube, Mul()(Mul()(x, x), x));
 TANDEM_UNARY(Sqrt, prim::sqrt(x));
 TANDEM_UNARY(Rsqrt, prim::rsqrt(x));
 TANDEM_UNARY(Reciprocal, C{1} / x);

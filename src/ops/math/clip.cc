@@ -29,9 +29,8 @@ void infer_clip(InferContext& c) {
 template <class T>
 TANDEM_MULTIVERSION void plain_clip(const T* x, Compute<T> low, Compute<T> high, T* out,
                                     std::int64_t count) {
-  write_elements(out, count, [=](std::int64_t i) {
-    return cpu::AtMost()(cpu::AtLeast()(element_of(x, i), low), high);
-  });
+  write_elements(out, count,
+                 [=](std::int64_t i) { return cpu::Clip()(element_of(x, i), low, high); });
 }
 
 template <class T>
@@ -72,7 +71,7 @@ const OpDef kClipByValue = {.name = "ClipByValue",
                             .gradient = clip_gradient,
                             .cpu_kernel = clip_kernel,
                             .traits = kElementwise | kInPlace,
-                            .chain = {ChainOp::kAtLeast, ChainForm::kClip},
+                            .chain = {ChainOp::kClip, ChainForm::kClip},
                             .saved_inputs = 0b1};
 
 Tensor clip_by_value(const Tensor& x, double low, double high) {

@@ -1,37 +1,11 @@
-// The kernels of compare.cc on a GPU.
-#include "ops/cuda/elementwise.cuh"
+// The kernel of where() on a GPU. The others of compare.cc are chains of one step
+// (ops/cuda/chain.h).
+#include "ops/cuda/elements.cuh"
 #include "ops/cuda/kernel_list.h"
-#include "ops/formula/functions.h"
-#include "ops/math/scalar_attrs.h"
+#include "ops/cuda/strides.h"
 
 namespace tandem::cuda {
 namespace {
-
-template <class Op, class C>
-struct WithNumber {
-  C number;
-  __device__ bool operator()(C x) const { return Op()(x, number); }
-};
-
-template <class Op>
-void numeric(KernelContext& c) {
-  switch_numeric(c.inputs[0].dtype, [&]<class T>(Type<T>) { binary_on<Op, T, bool>(c); });
-}
-template <class Op>
-void any(KernelContext& c) {
-  switch_any(c.inputs[0].dtype, [&]<class T>(Type<T>) { binary_on<Op, T, bool>(c); });
-}
-template <class Op>
-void with_number(KernelContext& c) {
-  const double number = c.attrs<ScalarAttrs>().scalar;
-  switch_any(c.inputs[0].dtype, [&]<class T>(Type<T>) {
-    unary_on<WithNumber<Op, ComputeOf<T>>, T, bool>(c, {rounded_to<T>(number)});
-  });
-}
-template <class Op>
-void logical(KernelContext& c) {
-  binary_on<Op, bool>(c);
-}
 
 // Elements are only moved, so that an unsigned integer of their size serves for any dtype.
 template <class U>
@@ -66,21 +40,7 @@ void select_kernel(KernelContext& c) {
 }  // namespace
 
 KernelList compare_kernels() {
-  static constexpr CudaKernel kernels[] = {
-      {"Equal", on_gpu<any<Equal>>},
-      {"NotEqual", on_gpu<any<NotEqual>>},
-      {"Less", on_gpu<numeric<Less>>},
-      {"LessEqual", on_gpu<numeric<LessEqual>>},
-      {"Greater", on_gpu<numeric<Greater>>},
-      {"GreaterEqual", on_gpu<numeric<GreaterEqual>>},
-      {"EqualScalar", on_gpu<with_number<Equal>>},
-      {"LessScalar", on_gpu<with_number<Less>>},
-      {"LessEqualScalar", on_gpu<with_number<LessEqual>>},
-      {"GreaterScalar", on_gpu<with_number<Greater>>},
-      {"GreaterEqualScalar", on_gpu<with_number<GreaterEqual>>},
-      {"LogicalAnd", on_gpu<logical<LogicalAnd>>},
-      {"LogicalOr", on_gpu<logical<LogicalOr>>},
-      {"SelectV2", on_gpu<select_kernel>}};
+  static constexpr CudaKernel kernels[] = {{"SelectV2", on_gpu<select_kernel>}};
   return kernels;
 }
 

@@ -14,13 +14,13 @@ namespace {
 struct SquarePower {
   template <class C>
   C operator()(C base, C) const {
-    return cpu::Mul()(base, base);
+    return cpu::Square()(base);
   }
 };
 struct CubePower {
   template <class C>
   C operator()(C base, C) const {
-    return cpu::Mul()(cpu::Mul()(base, base), base);
+    return cpu::Cube()(base);
   }
 };
 
@@ -81,6 +81,7 @@ const OpDef kPowScalar = {.name = "PowScalar",
                           .cpu_kernel = pow_kernel,
                           .traits = kElementwise | kInPlace,
                           .autocast = kAutocastFloat32OnGpus,
+                          .chain = {ChainOp::kPow, ChainForm::kPower},
                           .saved_inputs = 0b1};
 const OpDef kFloorDiv = binary_op<cpu::FloorDiv>("FloorDiv");
 const OpDef kFloorMod = binary_op<cpu::FloorMod>("FloorMod", floor_mod_gradient, {.inputs = 0b11});

@@ -42,7 +42,7 @@ struct PlainResult {
 // The loaded inputs of a chain, except the first `given`.
 template <int kPack>
 struct TileInputs {
-  RawPack<kPack> inputs[kTileInputs];
+  RawPack<float, kPack> inputs[kTileInputs];
   __device__ TileInputs(const Chain& chain, int given, std::int64_t at) {
     load_inputs(chain, given, at, kPack, inputs);
   }

@@ -355,7 +355,8 @@ const OpDef kSigmoidCrossEntropy = {.name = "SigmoidCrossEntropyWithLogits",
 const OpDef kSigmoidCrossEntropyGrad = {.name = "SigmoidCrossEntropyWithLogitsGrad",
                                         .infer = infer_sigmoid_grad,
                                         .cpu_kernel = sigmoid_grad_kernel,
-                                        .traits = kElementwise | kInPlace};
+                                        .traits = kElementwise | kInPlace,
+                                        .chain = {ChainOp::kSigmoidCrossEntropyGrad}};
 
 namespace nn {
 

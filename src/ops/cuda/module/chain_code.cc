@@ -10,12 +10,76 @@
 namespace tandem::cuda {
 namespace {
 
-// A scalar operand, rounded as in the operations' own kernels.
-float rounded_to(DType dtype, double number) {
+// A scalar operand, as an element of this dtype holds it.
+double rounded_to(DType dtype, double number) {
   const auto wide = static_cast<float>(number);
-  if (dtype == DType::kFloat16) return static_cast<float>(Half(wide));
-  if (dtype == DType::kBFloat16) return static_cast<float>(BFloat16(wide));
-  return wide;
+  switch (dtype) {
+    case DType::kFloat32: return wide;
+    case DType::kFloat16: return static_cast<float>(Half(wide));
+    case DType::kBFloat16: return static_cast<float>(BFloat16(wide));
+    default: return number;  // the shape rule has checked that integers hold it
+  }
+}
+
+// The number of inputs of an operation whose form is not kSum. Files may give it more.
+int inputs_of(const ChainRole& role) {
+  if (role.form != ChainForm::kPlain && role.form != ChainForm::kActivation) return 1;
+  switch (role.op) {
+#define TANDEM_CASE(Name) case ChainOp::k##Name:
+    TANDEM_CHAIN_UNARY_FEW(TANDEM_CASE)
+    TANDEM_CHAIN_UNARY_MORE(TANDEM_CASE)
+    TANDEM_CHAIN_ACTIVATION_FEW(TANDEM_CASE)
+    TANDEM_CHAIN_ACTIVATION_MORE(TANDEM_CASE)
+#undef TANDEM_CASE
+    return 1;
+    case ChainOp::kSelect:
+    case ChainOp::kSigmoidCrossEntropyGrad: return 3;
+    default: return 2;
+  }
+}
+
+// The step of an operation on operands of one dtype in these places. REQUIRES: its form is not
+// kSum.
+ChainStep step_of(const ChainRole& role, const void* attrs, DType dtype, DType result,
+                  std::span<const std::uint8_t> places) {
+  ChainStep step = {.op = role.op};
+  std::copy(places.begin(), places.end(), step.operands);
+  int numbers = 0;
+  const auto set_operand = [&](int operand, double number) {
+    step.operands[operand] = static_cast<std::uint8_t>(kNumber + numbers);
+    step.numbers[numbers++] = rounded_to(dtype, number);
+  };
+  const auto scalar = [&] { return static_cast<const ScalarAttrs*>(attrs)->scalar; };
+  switch (role.form) {
+    case ChainForm::kPlain:
+    case ChainForm::kSum: break;
+    case ChainForm::kNumberRight: set_operand(1, scalar()); break;
+    case ChainForm::kNumberLeft:
+      step.operands[1] = step.operands[0];
+      set_operand(0, scalar());
+      break;
+    case ChainForm::kActivation:
+      step.numbers[0] = static_cast<const ActivationAttrs*>(attrs)->alpha;
+      break;
+    case ChainForm::kCast:
+      if (result != DType::kBool) break;
+      step.op = ChainOp::kNotEqual;
+      set_operand(1, 0.0);
+      break;
+    case ChainForm::kClip:
+      set_operand(1, static_cast<const ClipAttrs*>(attrs)->low);
+      set_operand(2, static_cast<const ClipAttrs*>(attrs)->high);
+      break;
+    case ChainForm::kPower:
+      if (scalar() == 2.0)
+        step.op = ChainOp::kSquare;
+      else if (scalar() == 3.0)
+        step.op = ChainOp::kCube;
+      else
+        set_operand(1, scalar());
+      break;
+  }
+  return step;
 }
 
 class Translation {
@@ -77,17 +141,6 @@ class Translation {
     return operand.external ? dtypes_[index] : members_[index].dtype;
   }
 
-  void add_clip(std::size_t i) {
-    const auto& member = members_[i];
-    const auto& attrs = *static_cast<const ClipAttrs*>(member.attrs.get());
-    add({.op = ChainOp::kAtLeast,
-         .operands = {place_of(i, 0), kNumber, kNowhere},
-         .number = rounded_to(member.dtype, attrs.low)});
-    add({.op = ChainOp::kAtMost,
-         .operands = {kLast, kNumber, kNowhere},
-         .number = rounded_to(member.dtype, attrs.high)});
-  }
-
   void add_sum(std::size_t i, ChainOp op) {
     const std::size_t count = members_[i].inputs.size();
     if (count == 1)
@@ -100,39 +153,14 @@ class Translation {
 
   void translate(std::size_t i, const ChainRole& role) {
     const auto& member = members_[i];
-    const auto number_of = [&] {
-      return rounded_to(dtype_of(member.inputs[0]),
-                        static_cast<const ScalarAttrs*>(member.attrs.get())->scalar);
-    };
-    const auto place = [&](std::size_t operand) { return place_of(i, operand); };
-    switch (role.form) {
-      case ChainForm::kPlain:
-        add({role.op,
-             {place(0), member.inputs.size() > 1 ? place(1) : std::uint8_t{kNowhere},
-              member.inputs.size() > 2 ? place(2) : std::uint8_t{kNowhere}}});
-        break;
-      case ChainForm::kNumberRight:
-        add({.op = role.op, .operands = {place(0), kNumber, kNowhere}, .number = number_of()});
-        break;
-      case ChainForm::kNumberLeft:
-        add({.op = role.op, .operands = {kNumber, place(0), kNowhere}, .number = number_of()});
-        break;
-      case ChainForm::kActivation: {
-        const auto& attrs = *static_cast<const ActivationAttrs*>(member.attrs.get());
-        add({.op = role.op,
-             .operands = {place(0), member.inputs.size() > 1 ? place(1) : std::uint8_t{kNowhere},
-                          kNowhere},
-             .number = static_cast<float>(attrs.alpha)});
-        break;
-      }
-      case ChainForm::kCast:
-        if (member.dtype == DType::kBool)
-          add({.op = ChainOp::kNotEqual, .operands = {place(0), kNumber, kNowhere}});
-        else
-          add({.op = ChainOp::kMove, .operands = {place(0), kNowhere, kNowhere}});
-        break;
-      case ChainForm::kClip: add_clip(i); break;
-      case ChainForm::kSum: add_sum(i, role.op); break;
+    if (role.form == ChainForm::kSum) {
+      add_sum(i, role.op);
+    } else {
+      std::uint8_t places[3];
+      const auto count = static_cast<std::size_t>(inputs_of(role));
+      for (std::size_t k = 0; k < count; ++k) places[k] = place_of(i, k);
+      add(step_of(role, member.attrs.get(), dtype_of(member.inputs[0]), member.dtype,
+                  {places, count}));
     }
     if (!fits_) return;
     ChainStep& last = code_.step[code_.steps - 1];
@@ -178,6 +206,19 @@ Chain chain_of(const ElementChain& chain, const TensorView* given,
   for (const TensorView& view : views)
     result->input[result->inputs++] = {view.data, view.dtype, view.size() == 1};
   return *result;
+}
+
+Chain chain_of(const KernelContext& c) {
+  Chain result{.steps = 1, .inputs = inputs_of(c.op->chain)};
+  std::uint8_t places[3];
+  for (int n = 0; n < result.inputs; ++n) {
+    const TensorView& view = c.inputs[n];
+    places[n] = static_cast<std::uint8_t>(kInput + n);
+    result.input[n] = {view.data, view.dtype, view.size() == 1};
+  }
+  result.step[0] = step_of(c.op->chain, c.attrs_data, c.inputs[0].dtype, c.outputs[0].dtype,
+                           {places, static_cast<std::size_t>(result.inputs)});
+  return result;
 }
 
 }  // namespace tandem::cuda

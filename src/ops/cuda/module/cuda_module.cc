@@ -14,22 +14,19 @@ void register_chains();                // chain.cu
 void register_fused_tiled();           // batch_norm.cu
 // Each is defined in the .cu file of that name.
 KernelList creation_kernels();
-KernelList unary_kernels();
-KernelList arithmetic_kernels();
+KernelList chain_kernels();
+KernelList add_n_kernels();
 KernelList compare_kernels();
-KernelList cast_kernels();
 KernelList reduce_kernels();
 KernelList variance_kernels();
 KernelList prod_grad_kernels();
 KernelList matmul_kernels();
 KernelList dense_kernels();
-KernelList activation_kernels();
 KernelList softmax_kernels();
 KernelList update_kernels();
 KernelList rearrange_kernels();
 KernelList join_kernels();
 KernelList index_kernels();
-KernelList power_kernels();
 KernelList arg_reduce_kernels();
 KernelList cumsum_kernels();
 KernelList batch_norm_kernels();
@@ -47,14 +44,13 @@ KernelList attention_kernels();
 namespace {
 
 constexpr KernelList (*kFamilies[])() = {
-    creation_kernels,    unary_kernels,      arithmetic_kernels, compare_kernels,
-    cast_kernels,        reduce_kernels,     matmul_kernels,     dense_kernels,
-    activation_kernels,  softmax_kernels,    update_kernels,     rearrange_kernels,
-    join_kernels,        index_kernels,      power_kernels,      arg_reduce_kernels,
-    cumsum_kernels,      batch_norm_kernels, layer_norm_kernels, pool_kernels,
-    dropout_kernels,     lamb_kernels,       all_finite_kernels, pad_kernels,
-    gather_grad_kernels, random_kernels,     conv_kernels,       attention_kernels,
-    variance_kernels,    prod_grad_kernels};
+    creation_kernels,   chain_kernels,       add_n_kernels,      compare_kernels,
+    reduce_kernels,     matmul_kernels,      dense_kernels,      softmax_kernels,
+    update_kernels,     rearrange_kernels,   join_kernels,       index_kernels,
+    arg_reduce_kernels, cumsum_kernels,      batch_norm_kernels, layer_norm_kernels,
+    pool_kernels,       dropout_kernels,     lamb_kernels,       all_finite_kernels,
+    pad_kernels,        gather_grad_kernels, random_kernels,     conv_kernels,
+    attention_kernels,  variance_kernels,    prod_grad_kernels};
 
 KernelList all_kernels() {
   static const std::vector<CudaKernel> kernels = [] {
