@@ -6,45 +6,33 @@
 namespace tandem::cuda {
 namespace {
 
+constexpr int kPack = 8;  // 16 bytes of the 16-bit types
+
 // y[i] = value(i).
-template <class T, class Value>
-__global__ void __launch_bounds__(kThreads) make_elements(T* y, std::int64_t size, Value value) {
-  constexpr int kCount = kPackOf<T>;
-  const MyPack<kCount> mine(size);
+template <class Value>
+__global__ void __launch_bounds__(kThreads)
+    make_elements(void* y, DType dtype, std::int64_t size, Value value) {
+  const MyPack<kPack> mine(size);
   if (mine.count == 0) return;
-  Pack<T, kCount> out;
+  decltype(value(0)) numbers[kPack];
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) out.at[i] = store_as<T>(value(mine.begin + i));
-  store_pack(y, mine.begin, mine.count, out);
+  for (int i = 0; i < kPack; ++i) numbers[i] = value(mine.begin + i);
+  store_numbers(y, dtype, mine, numbers);
 }
 
-template <class T, class Value>
+template <class Value>
 void make(KernelContext& c, const Value& value) {
-  const std::int64_t size = c.outputs[0].size();
-  if (size == 0) return;
-  constexpr int kCount = kPackOf<T>;
-  launch(c, {.blocks = blocks_for((size + kCount - 1) / kCount)}, make_elements<T, Value>,
-         c.outputs[0].as<T>(), size, value);
+  const TensorView& y = c.outputs[0];
+  const std::int64_t size = y.size();
+  if (size > 0)
+    launch(c, {.blocks = blocks_for((size + kPack - 1) / kPack)}, make_elements<Value>, y.data,
+           y.dtype, size, value);
 }
 
-template <class C>
 struct Constant {
-  C value;
-  __device__ C operator()(std::int64_t) const { return value; }
+  double value;
+  __device__ double operator()(std::int64_t) const { return value; }
 };
-
-void fill_kernel(KernelContext& c) {
-  switch_any(c.outputs[0].dtype, [&]<class T>(Type<T>) {
-    make<T>(c, Constant<ComputeOf<T>>{rounded_to<T>(c.attrs<FillAttrs>().value)});
-  });
-}
-
-void element_count_kernel(KernelContext& c) {
-  const auto count = static_cast<double>(c.attrs<ElementCountAttrs>().sizes.num_elements());
-  switch_any(c.outputs[0].dtype,
-             [&]<class T>(Type<T>) { make<T>(c, Constant<ComputeOf<T>>{rounded_to<T>(count)}); });
-}
-
 struct IntegerSequence {
   std::int64_t start, step;
   __device__ std::int64_t operator()(std::int64_t i) const { return start + i * step; }
@@ -58,34 +46,34 @@ struct FloatSequence {
                                    : __dadd_rn(start, __dmul_rn(static_cast<double>(i), step));
   }
 };
+struct Identity {
+  std::int64_t columns;
+  __device__ float operator()(std::int64_t i) const {
+    return i / columns == i % columns ? 1.0f : 0.0f;
+  }
+};
+
+void fill_kernel(KernelContext& c) { make(c, Constant{c.attrs<FillAttrs>().value}); }
+
+void element_count_kernel(KernelContext& c) {
+  make(c, Constant{static_cast<double>(c.attrs<ElementCountAttrs>().sizes.num_elements())});
+}
 
 void range_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<SequenceAttrs>();
-  switch_numeric(attrs.dtype, [&]<class T>(Type<T>) {
-    if constexpr (std::is_integral_v<T>)
-      make<T>(c, IntegerSequence{static_cast<std::int64_t>(attrs.start),
-                                 static_cast<std::int64_t>(attrs.step)});
-    else
-      make<T>(c, FloatSequence{attrs.start, attrs.step, 0.0, 0});
-  });
+  if (is_floating(attrs.dtype))
+    make(c, FloatSequence{attrs.start, attrs.step, 0.0, 0});
+  else
+    make(c, IntegerSequence{static_cast<std::int64_t>(attrs.start),
+                            static_cast<std::int64_t>(attrs.step)});
 }
 
 void linspace_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<SequenceAttrs>();
-  switch_floating(attrs.dtype, [&]<class T>(Type<T>) {
-    make<T>(c, FloatSequence{attrs.start, attrs.step, attrs.last, attrs.count});
-  });
+  make(c, FloatSequence{attrs.start, attrs.step, attrs.last, attrs.count});
 }
 
-struct Identity {
-  std::int64_t columns;
-  __device__ int operator()(std::int64_t i) const { return i / columns == i % columns ? 1 : 0; }
-};
-
-void eye_kernel(KernelContext& c) {
-  const auto& attrs = c.attrs<EyeAttrs>();
-  switch_any(attrs.dtype, [&]<class T>(Type<T>) { make<T>(c, Identity{attrs.columns}); });
-}
+void eye_kernel(KernelContext& c) { make(c, Identity{c.attrs<EyeAttrs>().columns}); }
 
 }  // namespace
 
