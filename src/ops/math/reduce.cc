@@ -11,7 +11,6 @@
 #include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/float_chunks.h"
-#include "ops/math/prod_grad.h"
 #include "ops/math/reduce_engine.h"
 #include "ops/math/sum_to_shape.h"
 #include "ops/op_list.h"
@@ -258,60 +257,30 @@ Dims axes_in_front(std::uint32_t mask, int rank) {
 Tensor products_of_others(const Tensor& rows, bool after) {
   const std::int64_t count = rows.dim(0);
   const auto moved = [&](const Tensor& x, std::int64_t by) {
-    const Tensor fill = ones({by, x.dim(1)}, {.dtype = x.dtype()});
-    return after ? concat({slice_rows(x, by, count), fill}, 0)
-                 : concat({fill, slice_rows(x, 0, count - by)}, 0);
+    return after ? pad(slice_rows(x, by, count), {{0, by}, {0, 0}}, 1.0)
+                 : pad(slice_rows(x, 0, count - by), {{by, 0}, {0, 0}}, 1.0);
   };
   Tensor products = moved(rows, 1);
   for (std::int64_t by = 1; by < count - 1; by *= 2) products = products * moved(products, by);
   return products;
 }
 
-// The data of a product as [a, b, c], of which axis 1 is reduced: a view, or a copy in which the
-// axes of the mask come first.
-struct ProductAxes {
-  Shape merged;  // [a, b, c]
-  Dims order;    // the axes of the copy
-  bool copied = true;
-
-  // A view if the axes of the mask are neighbours, unless `in_front`.
-  ProductAxes(const Shape& shape, std::uint32_t mask, bool in_front)
-      : merged{1, 1, 1}, order(axes_in_front(mask, shape.rank())) {
-    int group = in_front ? 3 : 0;  // before the reduced axes, among them, after them
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      const bool reduced = (mask >> axis & 1u) != 0;
-      if (shape[axis] != 1 && reduced != (group == 1)) ++group;
-      if (group < 3) merged.set(group, merged[group] * shape[axis]);
-    }
-    copied = group >= 3;
-    if (!copied) return;
-    const std::int64_t others = reduced_shape(shape, mask, false).num_elements();
-    merged = {1, shape.num_elements() / others, others};
-  }
-};
-
 // The derivative of a product by an element is the product of the other elements.
 void prod_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
-  const Shape& shape = x.shape();
   if (x.size() == 0) return c.set_grad(0, zeros_like(x));
-  const std::uint32_t mask = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), shape.rank());
-  const ProductAxes axes(shape, mask, grad_mode);
-  const Tensor in_order = axes.copied ? transpose(x, axes.order) : x;
-  Tensor dx;
-  if (grad_mode) {
-    const Tensor rows = reshape(in_order, {axes.merged[1], axes.merged[2]});
-    dx = products_of_others(rows, false) * products_of_others(rows, true) *
-         reshape(c.grad(), {1, axes.merged[2]});
-  } else {
-    const Tensor data = reshape(in_order, axes.merged);
-    const Tensor slope = reshape(c.grad(), {axes.merged[0], 1, axes.merged[2]});
-    dx = run(kProdGrad, {&data, &slope});
-  }
-  dx = reshape(dx, in_order.shape());
-  Dims back = axes.order;
-  for (int i = 0; i < axes.order.size(); ++i) back[static_cast<int>(axes.order[i])] = i;
-  c.set_grad(0, axes.copied ? transpose(dx, back) : dx);
+  const int rank = x.rank();
+  const std::uint32_t mask = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), rank);
+  const std::int64_t columns = reduced_shape(x.shape(), mask, false).num_elements();
+  const DType wide = wide_dtype(x.dtype());
+  const Dims order = axes_in_front(mask, rank);
+  const Tensor in_order = transpose(cast(x, wide), order);
+  const Tensor rows = reshape(in_order, {x.size() / columns, columns});
+  const Tensor others = products_of_others(rows, false) * products_of_others(rows, true) *
+                        reshape(cast(c.grad(), wide), {1, columns});
+  Dims back = order;
+  for (int i = 0; i < rank; ++i) back[static_cast<int>(order[i])] = i;
+  c.set_grad(0, cast(transpose(reshape(others, in_order.shape()), back), x.dtype()));
 }
 
 // The gradient is x / norm, and 0 where the norm is 0.
@@ -410,7 +379,7 @@ Tensor norm(const Tensor& x, const ReduceOptions& options) {
 
 OpList reduce_ops() {
   return list_of<kSum, kMean, kProd, kMax, kMin, kAny, kAll, kEuclideanNorm, kSumToShape, kArgMax,
-                 kArgMin, kCumsum, kProdGrad, kVariance, kScaledDistance>();
+                 kArgMin, kCumsum, kVariance, kScaledDistance>();
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Positions, running sums and products, moments and sequences in StableHLO.
+// Positions, running sums, moments and sequences in StableHLO.
 #include <array>
 
 #include "ops/lowering_support.h"
@@ -35,43 +35,20 @@ void lower_arg_min(Context& c) {
   lower_arg(c, "minimum", bound(c.build, c.input(0).element(), true));
 }
 
-// --- running sums and products, by doubling ---
-
-// `x` moved by `by` along the axis, with `fill` where nothing is moved to.
-Value moved(Context& c, const Value& x, std::int64_t axis, std::int64_t by, double fill) {
-  Axes low(static_cast<std::size_t>(x.rank()), 0), high = low;
-  low[static_cast<std::size_t>(axis)] = by;
-  high[static_cast<std::size_t>(axis)] = -by;
-  return c.build.pad(x, c.build.constant(fill, {x.element(), Shape::scalar()}), low, high);
-}
-
-// Each element combined with all before it along the axis, or after it.
-Value scanned(Context& c, std::string_view operation, Value x, std::int64_t axis, double neutral,
-              bool from_end) {
-  const std::int64_t count = x.shape()[static_cast<int>(axis)];
-  for (std::int64_t by = 1; by < count; by *= 2)
-    x = c.build.binary(operation, x, moved(c, x, axis, from_end ? -by : by, neutral));
-  return x;
-}
+// --- running sums, by doubling ---
 
 void lower_cumsum(Context& c) {
   const auto& attrs = c.attrs<CumsumAttrs>();
-  const Value x = widened(c, 0).value();
+  Value x = widened(c, 0).value();
   const int axis = resolve_axis(c.op(), attrs.axis, x.rank());
-  finish(c, scanned(c, "add", x, axis, 0.0, attrs.reverse));
-}
-
-// Data [a, b, c] and the gradient of the products over b. Each element gets the product of the
-// others: of those before it and of those after it.
-void lower_prod_grad(Context& c) {
-  const Value x = widened(c, 0).value();
-  if (x.shape()[1] == 0) return finish(c, x);
-  const auto others = [&](bool after) {
-    const Value shifted = moved(c, x, 1, after ? -1 : 1, 1.0);
-    return Expression(c.build, scanned(c, "multiply", shifted, 1, 1.0, after));
-  };
-  const Expression products = others(false) * others(true);
-  finish(c, products * products.repeat(widened(c, 1).value()));
+  const Value zero = c.build.constant(0.0, {x.element(), Shape::scalar()});
+  for (std::int64_t by = 1; by < x.shape()[axis]; by *= 2) {
+    Axes low(static_cast<std::size_t>(x.rank()), 0), high = low;
+    low[static_cast<std::size_t>(axis)] = attrs.reverse ? -by : by;
+    high[static_cast<std::size_t>(axis)] = attrs.reverse ? by : -by;
+    x = c.build.binary("add", x, c.build.pad(x, zero, low, high));
+  }
+  finish(c, x);
 }
 
 // --- moments ---
@@ -132,10 +109,13 @@ void lower_linspace(Context& c) {
 }
 
 constexpr Lowering kScanLowerings[] = {
-    {"AllFinite", lower_all_finite}, {"ArgMax", lower_arg_max},
-    {"ArgMin", lower_arg_min},       {"Cumsum", lower_cumsum},
-    {"LinSpace", lower_linspace},    {"ProdGrad", lower_prod_grad},
-    {"Range", lower_range},          {"ScaledDistance", lower_scaled_distance},
+    {"AllFinite", lower_all_finite},
+    {"ArgMax", lower_arg_max},
+    {"ArgMin", lower_arg_min},
+    {"Cumsum", lower_cumsum},
+    {"LinSpace", lower_linspace},
+    {"Range", lower_range},
+    {"ScaledDistance", lower_scaled_distance},
     {"Variance", lower_variance},
 };
 

@@ -19,7 +19,6 @@ KernelList add_n_kernels();
 KernelList compare_kernels();
 KernelList reduce_kernels();
 KernelList variance_kernels();
-KernelList prod_grad_kernels();
 KernelList matmul_kernels();
 KernelList dense_kernels();
 KernelList softmax_kernels();
@@ -50,7 +49,7 @@ constexpr KernelList (*kFamilies[])() = {
     arg_reduce_kernels, cumsum_kernels,      batch_norm_kernels, layer_norm_kernels,
     pool_kernels,       dropout_kernels,     lamb_kernels,       all_finite_kernels,
     pad_kernels,        gather_grad_kernels, random_kernels,     conv_kernels,
-    attention_kernels,  variance_kernels,    prod_grad_kernels};
+    attention_kernels,  variance_kernels};
 
 KernelList all_kernels() {
   static const std::vector<CudaKernel> kernels = [] {
