@@ -2,6 +2,8 @@
 // chosen at load time. The library runs on any x86-64 and vectorises for the current CPU.
 #pragma once
 
+#include <type_traits>
+
 // Goes before a function (template) with a hot loop. Functions that it calls must be inlinable.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(TANDEM_NO_FUNCTION_CLONES)
@@ -15,3 +17,29 @@
 // vectorisation, and its body is compiled for the baseline instruction set, so it may round
 // differently.
 #define TANDEM_INLINED [[gnu::always_inline]] inline
+
+namespace tandem {
+
+// Calls kLoop, which is TANDEM_INLINED, in its version for the processor. Static, because the
+// resolver would otherwise be an exported symbol.
+template <auto kLoop, class... Args>
+TANDEM_MULTIVERSION static void run_version(Args... args) {
+  kLoop(args...);
+}
+
+// Whether loops on elements of type T are compiled for several instruction sets: those that are
+// computed in float. Versions for integers and doubles would make the library much larger, and no
+// training faster.
+template <class T>
+inline constexpr bool has_versions = std::is_same_v<T, float> || !std::is_arithmetic_v<T>;
+
+// Calls kLoop, which is TANDEM_INLINED, for elements of type T.
+template <class T, auto kLoop, class... Args>
+void run_loop(Args... args) {
+  if constexpr (has_versions<T>)
+    run_version<kLoop>(args...);
+  else
+    kLoop(args...);
+}
+
+}  // namespace tandem

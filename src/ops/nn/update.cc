@@ -1,13 +1,14 @@
 #include "ops/nn/update.h"
 
+#include <array>
 #include <bit>
 #include <cmath>
 
 #include "core/multiversion.h"
 #include "core/parallel.h"
 #include "core/status.h"
-#include "op/dtype_switch.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/float_chunks.h"
 #include "ops/math/rows.h"
 #include "ops/nn/update_steps.h"
 #include "ops/op_list.h"
@@ -36,103 +37,124 @@ void infer_update(InferContext& c) {
   }
 }
 
-// Calls f(gradient, copy) with input `index` and the 16-bit copy of a float32 variable after it.
-// The copy is a null void* if there is none; if there is one, the gradient may have its dtype.
-template <class T, class F>
-void switch_copy(const KernelContext& c, int index, const F& f) {
-  const TensorView& gradient = c.inputs[index];
-  if constexpr (std::is_same_v<T, float>) {
-    const auto with = [&]<class Copy>(Copy* copy) {
-      gradient.dtype == float32 ? f(gradient.as<const float>(), copy)
-                                : f(gradient.as<const Copy>(), copy);
-    };
-    if (index + 1 < c.inputs.size()) {
-      const TensorView& copy = c.inputs[index + 1];
-      return copy.dtype == bfloat16 ? with(copy.as<BFloat16>()) : with(copy.as<Half>());
+// A chunk of a floating tensor as numbers of the type that it is computed in.
+template <class C>
+class Chunk {
+ public:
+  // The elements: the tensor's memory; or 16-bit ones, converted, which are valid until the next
+  // call and at most kFloatChunk.
+  C* read(const TensorView& from, std::int64_t begin, std::int64_t count) {
+    if constexpr (std::is_same_v<C, float>) {
+      if (from.dtype == bfloat16) return widened(from.as<BFloat16>() + begin, count);
+      if (from.dtype == float16) return widened(from.as<Half>() + begin, count);
     }
+    return from.as<C>() + begin;
   }
-  f(gradient.as<const T>(), static_cast<void*>(nullptr));
+
+ private:
+  template <class T>
+  C* widened(const T* from, std::int64_t count) {
+    widen(from, wide_, count);
+    return wide_;
+  }
+  alignas(64) C wide_[kFloatChunk];
+};
+
+// Rounds new numbers of a variable to its elements, or to those of its copy. Numbers that are not
+// rounded have been computed in place.
+template <class C>
+void write(const C* numbers, const TensorView& to, std::int64_t begin, std::int64_t count) {
+  if constexpr (std::is_same_v<C, float>) {
+    if (to.dtype == bfloat16) narrow(numbers, to.as<BFloat16>() + begin, count);
+    if (to.dtype == float16) narrow(numbers, to.as<Half>() + begin, count);
+  }
+}
+// The tensor to write: the 16-bit copy of a float32 variable, which is the input after the
+// gradient, or the variable if there is no copy.
+const TensorView& result_of(const KernelContext& c, int gradient) {
+  return c.inputs[gradient + 1 < c.inputs.size() ? gradient + 1 : 0];
 }
 
-// `copy`: null if Copy is void.
-template <int kSlots, class T, class Gradient, class Copy, class Step>
-TANDEM_MULTIVERSION void update_range(T* variable, Compute<T>* const* slot_data,
-                                      const Gradient* gradient, Copy* copy, double grad_scale,
-                                      std::int64_t begin, std::int64_t end, Step step) {
-  using C = Compute<T>;
-  const C scale = static_cast<C>(grad_scale);
-  C* const slot_0 = kSlots > 0 ? slot_data[0] : nullptr;
-  C* const slot_1 = kSlots > 1 ? slot_data[1] : nullptr;
-  C* const slot_2 = kSlots > 2 ? slot_data[2] : nullptr;
+// Calls body(at, count) for chunks of [begin, end): small ones if 16-bit elements are converted.
+template <class Body>
+void for_chunks(const KernelContext& c, int gradient, std::int64_t begin, std::int64_t end,
+                const Body& body) {
+  const bool converts =
+      size_of(c.inputs[gradient].dtype) == 2 || size_of(result_of(c, gradient).dtype) == 2;
+  const std::int64_t chunk = converts ? kFloatChunk : end - begin;
+  for (; begin < end; begin += chunk) body(begin, std::min(chunk, end - begin));
+}
+
+template <class C, class Step>
+TANDEM_INLINED void update_chunk(C* variable, std::array<C*, 3> slot_data, const C* gradient,
+                                 C scale, std::int64_t count, Step step) {
+  constexpr int kSlots = Step::kSlots;
+  const auto [slot_0, slot_1, slot_2] = slot_data;
 #pragma GCC ivdep
-  for (std::int64_t i = begin; i < end; ++i) {
+  for (std::int64_t i = 0; i < count; ++i) {
     C slots[3];
     if constexpr (kSlots > 0) slots[0] = slot_0[i];
     if constexpr (kSlots > 1) slots[1] = slot_1[i];
     if constexpr (kSlots > 2) slots[2] = slot_2[i];
-    const C updated = step(static_cast<C>(variable[i]), static_cast<C>(gradient[i]) * scale, slots);
-    variable[i] = store_as<T>(updated);
-    if constexpr (!std::is_void_v<Copy>) copy[i] = store_as<Copy>(updated);
+    variable[i] = step(variable[i], gradient[i] * scale, slots);
     if constexpr (kSlots > 0) slot_0[i] = slots[0];
     if constexpr (kSlots > 1) slot_1[i] = slots[1];
     if constexpr (kSlots > 2) slot_2[i] = slots[2];
   }
 }
 
+// Calls f(C()) with the type that a variable is computed in.
+template <class F>
+void switch_compute(DType dtype, const F& f) {
+  dtype == float64 ? f(double()) : f(float());
+}
+
 template <template <class> class StepOf>
 void update_kernel(KernelContext& c) {
-  constexpr int kSlots = StepOf<float>::kSlots;
+  constexpr int kSlots = StepOf<float>::kSlots, kGradient = kSlots + 1;
   const auto& rule = c.attrs<typename StepOf<float>::Rule>();
-  switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
-    Compute<T>* slots[3] = {};
-    for (int i = 0; i < kSlots; ++i) slots[i] = c.inputs[i + 1].template as<Compute<T>>();
-    const StepOf<Compute<T>> step(rule);
-    switch_copy<T>(c, kSlots + 1, [&](const auto* gradient, auto* copy) {
-      parallel_for(c.inputs[0].size(), kElementwiseGrain,
-                   [&](std::int64_t begin, std::int64_t end) {
-                     update_range<kSlots>(c.inputs[0].template as<T>(), slots, gradient, copy,
-                                          rule.grad_scale, begin, end, step);
-                   });
+  switch_compute(c.inputs[0].dtype, [&]<class C>(C) {
+    const StepOf<C> step(rule);
+    parallel_for(c.inputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+      Chunk<C> variable, gradient;
+      for_chunks(c, kGradient, begin, end, [&](std::int64_t at, std::int64_t count) {
+        std::array<C*, 3> slots = {};
+        for (int i = 0; i < kSlots; ++i) slots[i] = c.inputs[i + 1].template as<C>() + at;
+        C* numbers = variable.read(c.inputs[0], at, count);
+        run_loop<C, update_chunk<C, StepOf<C>>>(numbers, slots,
+                                                gradient.read(c.inputs[kGradient], at, count),
+                                                static_cast<C>(rule.grad_scale), count, step);
+        write(numbers, result_of(c, kGradient), at, count);
+      });
     });
   });
 }
 
 // --- LAMB: first the moments and both norms, then the update that the norms scale ---
 
-template <class T, class Gradient>
-TANDEM_MULTIVERSION void lamb_moments(cpu::LambStep<Compute<T>> step, const T* variable,
-                                      Compute<T>* m, Compute<T>* v, const Gradient* gradient,
-                                      std::int64_t count, double* variable_norm,
-                                      double* direction_norm) {
-  using C = Compute<T>;
+// Adds the squares of the variable and of the direction to `norms`.
+template <class C>
+TANDEM_INLINED void lamb_moments(cpu::LambStep<C> step, const C* variable, C* m, C* v,
+                                 const C* gradient, std::int64_t count, RowSum<C>* norms) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
-    const C g = step.slope(static_cast<C>(gradient[i]), static_cast<C>(variable[i]));
+    const C g = step.slope(gradient[i], variable[i]);
     m[i] = step.first_moment(m[i], g);
     v[i] = step.second_moment(v[i], g);
   }
-  *variable_norm = static_cast<double>(row_sum<C>(count, [variable](std::int64_t i) {
-    return static_cast<C>(variable[i]) * static_cast<C>(variable[i]);
-  }));
-  *direction_norm = static_cast<double>(row_sum<C>(count, [&](std::int64_t i) {
-    const C r = step.direction(static_cast<C>(variable[i]), m[i], v[i]);
+  norms[0].add(count, [variable](std::int64_t i) { return variable[i] * variable[i]; });
+  norms[1].add(count, [&](std::int64_t i) {
+    const C r = step.direction(variable[i], m[i], v[i]);
     return r * r;
-  }));
+  });
 }
 
-template <class T, class Copy>
-TANDEM_MULTIVERSION void lamb_apply(cpu::LambStep<Compute<T>> step, double rate, T* variable,
-                                    const Compute<T>* m, const Compute<T>* v, Copy* copy,
-                                    std::int64_t begin, std::int64_t end) {
-  using C = Compute<T>;
-  const C factor = static_cast<C>(rate);
+template <class C>
+TANDEM_INLINED void lamb_apply(cpu::LambStep<C> step, C rate, C* variable, const C* m, const C* v,
+                               std::int64_t count) {
 #pragma GCC ivdep
-  for (std::int64_t i = begin; i < end; ++i) {
-    const C old = static_cast<C>(variable[i]);
-    const C updated = old - factor * step.direction(old, m[i], v[i]);
-    variable[i] = store_as<T>(updated);
-    if constexpr (!std::is_void_v<Copy>) copy[i] = store_as<Copy>(updated);
-  }
+  for (std::int64_t i = 0; i < count; ++i)
+    variable[i] -= rate * step.direction(variable[i], m[i], v[i]);
 }
 
 // The ratio of the norms, whose squares are the sums over the blocks.
@@ -148,6 +170,7 @@ double lamb_ratio(const Lamb& rule, const double* norms, std::int64_t blocks) {
 }
 
 void lamb_kernel(KernelContext& c) {
+  constexpr int kGradient = 3;
   const auto& rule = c.attrs<Lamb>();
   const std::int64_t count = c.inputs[0].size();
   // The norms are summed in order in blocks of a fixed size, so that they do not depend on the
@@ -156,21 +179,29 @@ void lamb_kernel(KernelContext& c) {
   const std::int64_t blocks = (count + kBlock - 1) / kBlock;
   auto* norms =
       static_cast<double*>(c.scratch(static_cast<std::size_t>(2 * blocks) * sizeof(double)));
-  switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
-    const cpu::LambStep<Compute<T>> step(rule);
-    T* variable = c.inputs[0].as<T>();
-    Compute<T>*m = c.inputs[1].as<Compute<T>>(), *v = c.inputs[2].as<Compute<T>>();
-    switch_copy<T>(c, 3, [&](const auto* gradient, auto* copy) {
-      parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t b = begin; b < end; ++b) {
-          const std::int64_t at = b * kBlock;
-          lamb_moments(step, variable + at, m + at, v + at, gradient + at,
-                       std::min(kBlock, count - at), norms + 2 * b, norms + 2 * b + 1);
-        }
-      });
-      const double rate = rule.learning_rate * lamb_ratio(rule, norms, blocks);
-      parallel_for(count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-        lamb_apply(step, rate, variable, m, v, copy, begin, end);
+  switch_compute(c.inputs[0].dtype, [&]<class C>(C) {
+    const cpu::LambStep<C> step(rule);
+    C *m = c.inputs[1].as<C>(), *v = c.inputs[2].as<C>();
+    parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+      Chunk<C> variable, gradient;
+      for (std::int64_t b = begin; b < end; ++b) {
+        RowSum<C> sums[2];
+        for_chunks(c, kGradient, b * kBlock, std::min((b + 1) * kBlock, count),
+                   [&](std::int64_t at, std::int64_t size) {
+                     run_loop<C, lamb_moments<C>>(
+                         step, variable.read(c.inputs[0], at, size), m + at, v + at,
+                         gradient.read(c.inputs[kGradient], at, size), size, sums);
+                   });
+        for (int i = 0; i < 2; ++i) norms[2 * b + i] = static_cast<double>(sums[i].total());
+      }
+    });
+    const C rate = static_cast<C>(rule.learning_rate * lamb_ratio(rule, norms, blocks));
+    parallel_for(count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+      Chunk<C> variable;
+      for_chunks(c, kGradient, begin, end, [&](std::int64_t at, std::int64_t size) {
+        C* numbers = variable.read(c.inputs[0], at, size);
+        run_loop<C, lamb_apply<C>>(step, rate, numbers, m + at, v + at, size);
+        write(numbers, result_of(c, kGradient), at, size);
       });
     });
   });
