@@ -22,7 +22,7 @@ struct NonFinite {
 NonFinite count(const TensorView& view) {
   NonFinite found;
   if (!is_floating(view.dtype)) return found;
-  switch_floating(view.dtype, [&](auto tag) {
+  switch_dtype(view.dtype, [&](auto tag) {
     const auto* elements = view.as<typename decltype(tag)::type>();
     for (std::int64_t i = 0; i < view.size(); ++i) {
       const auto element = static_cast<double>(elements[i]);

@@ -27,15 +27,15 @@ decltype(auto) switch_dtype(DType dtype, F&& f) {
   fail<InternalError>("not a dtype: {}", static_cast<int>(dtype));
 }
 
-// The same for floating types only. REQUIRES: is_floating(dtype), which shape rules check.
+// The same for floating types that CPU kernels compute with. REQUIRES: is_floating(dtype), which
+// shape rules check; and not float16 (InFloat32).
 template <class F>
 decltype(auto) switch_floating(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kFloat32: return f(TypeTag<float>());
     case DType::kFloat64: return f(TypeTag<double>());
-    case DType::kFloat16: return f(TypeTag<Half>());
     case DType::kBFloat16: return f(TypeTag<BFloat16>());
-    default: fail<InternalError>("not a floating dtype: {}", name_of(dtype));
+    default: fail<InternalError>("not a dtype of floating kernels: {}", name_of(dtype));
   }
 }
 

@@ -43,11 +43,13 @@ void tiled_kernel(KernelContext& c) {
   attrs.inner.op->tiled_kernel(inner, Chains(attrs, c));
 }
 
-// On CUDA, chains without a kernel are not fused.
+// On CUDA, chains without a kernel are not fused. CPU kernels convert whole float16 tensors, so
+// that chains could not run in between.
 bool takes_chains(const BlockOperation& operation) {
   if (!operation.op->tiled_kernel || !is_pure(operation) || operation.attr_update) return false;
-  return operation.device->backend() != DeviceBackend::kCuda ||
-         (cuda_chains() && cuda_chains()->tiles(operation));
+  return operation.device->backend() != DeviceBackend::kCuda
+             ? operation.outputs[0]->spec.dtype != float16
+             : cuda_chains() && cuda_chains()->tiles(operation);
 }
 bool fits(const BlockOperation& chain) {
   return chain.device->backend() != DeviceBackend::kCuda ||

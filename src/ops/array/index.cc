@@ -13,6 +13,7 @@
 #include "ops/array/array_ops.h"
 #include "ops/array/index.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/in_float32.h"
 #include "ops/math/number.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
@@ -252,6 +253,7 @@ void scatter_add_wide(KernelContext& c, const AxisSplit& split, const T* gradien
 void gather_grad_kernel(KernelContext& c) {
   const Shape& shape = c.outputs[0].shape;
   if (c.outputs[0].size() == 0) return;
+  const InFloat32 in_float32(c);
   const AxisSplit split(shape,
                         normalize_axis(*c.op, c.attrs<GatherGradAttrs>().axis, shape.rank()));
   const std::int64_t count = c.inputs[1].size();

@@ -27,12 +27,11 @@ inline bool is_fused(Activation activation) {
   }
 }
 
-// ReLU on the bits of 16-bit numbers (BFloat16 or Half), which need no conversion. The bits of the
-// numbers above 0 are 1 to those of infinity, and of the numbers below 0 the same plus 0x8000. The
-// others (zeros and NaN) are treated as by the formula.
-template <class T>
+// ReLU on the bits of BFloat16, which need no conversion. The bits of the numbers above 0 are 1 to
+// those of infinity, and of the numbers below 0 the same plus 0x8000. The others (zeros and NaN)
+// are treated as by the formula.
 struct ReluBits {
-  static constexpr std::uint16_t kInfinity = std::is_same_v<T, Half> ? 0x7c00 : 0x7f80;
+  static constexpr std::uint16_t kInfinity = 0x7f80;
   TANDEM_INLINED static std::uint16_t value(std::uint16_t x, std::uint16_t = 0) {
     return static_cast<std::uint16_t>(x - 0x8001u) < kInfinity ? std::uint16_t{0} : x;
   }
@@ -51,9 +50,9 @@ TANDEM_MULTIVERSION void activate_range(Activation activation, T* y, std::int64_
   using C = Compute<T>;
   switch (activation) {
     case Activation::kRelu:
-      if constexpr (is_16_bit_floating<T>) {
+      if constexpr (std::is_same_v<T, BFloat16>) {
         auto* bits = reinterpret_cast<std::uint16_t*>(y);
-        for (std::int64_t i = 0; i < count; ++i) bits[i] = ReluBits<T>::value(bits[i]);
+        for (std::int64_t i = 0; i < count; ++i) bits[i] = ReluBits::value(bits[i]);
         return;
       } else {
         return replace_each(y, count, [](C x) { return cpu::Relu::value(x); });

@@ -8,6 +8,7 @@
 #include "ops/formula/functions.h"
 #include "ops/math/binary.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/in_float32.h"
 #include "runtime/dispatch.h"
 #include "tandem/math.h"
 
@@ -43,6 +44,7 @@ TANDEM_MULTIVERSION void add_chunks(const A* a, const T* b, Compute<T>* sum, std
 }
 
 void add_n_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   switch_numeric(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     constexpr bool kSumsInOutput = std::is_same_v<T, Compute<T>>;
     T* out = c.outputs[0].as<T>();

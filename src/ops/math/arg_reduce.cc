@@ -5,6 +5,7 @@
 #include "core/multiversion.h"
 #include "core/parallel.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/in_float32.h"
 #include "ops/math/reduce.h"
 #include "runtime/dispatch.h"
 
@@ -99,6 +100,7 @@ TANDEM_MULTIVERSION void args_of_columns(const T* x, std::int64_t length, std::i
 
 template <class Op>
 void arg_reduce_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   const Shape& shape = c.inputs[0].shape;
   const int axis = resolve_axis(c.op->name, c.attrs<AxisAttrs>().axis, shape.rank());
   const std::int64_t length = shape[axis];

@@ -15,6 +15,7 @@
 #include "ops/math/chain_ops.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/float_chunks.h"
+#include "ops/math/in_float32.h"
 #include "ops/math/number.h"
 #include "ops/math/scalar_attrs.h"
 
@@ -174,7 +175,8 @@ inline constexpr BinaryLoops loops_of =
 // Result: void for the operands' type, or bool. kDTypes: as in the shape rule.
 template <class Op, class Result, DTypeSet kDTypes>
 void binary_kernel(KernelContext& c) {
-  switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+  const InFloat32 in_float32(c);
+  switch_computed(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0)
       run_binary(c, binary_detail::loops_of<Op, T, Result>);
   });
@@ -183,9 +185,11 @@ void binary_kernel(KernelContext& c) {
 // The operation on a tensor and the number in its ScalarAttrs.
 template <class Op, ScalarSide kSide, class Result, DTypeSet kDTypes>
 void scalar_kernel(KernelContext& c) {
-  switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+  const double scalar = rounded(c.inputs[0].dtype, c.attrs<ScalarAttrs>().scalar);
+  const InFloat32 in_float32(c);
+  switch_computed(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0) {
-      const T number = to_element<T>(c.attrs<ScalarAttrs>().scalar);
+      const T number = to_element<T>(scalar);
       run_binary_with_number(c, binary_detail::loops_of<Op, T, Result>, &number,
                              kSide == ScalarSide::kLeft);
     }

@@ -4,6 +4,7 @@
 #include "core/widen.h"
 #include "op/record.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/in_float32.h"
 #include "ops/op_list.h"
 #include "runtime/autocast.h"
 #include "runtime/dispatch.h"
@@ -49,9 +50,10 @@ void cast_loop(const void* from, void* to, std::int64_t count) {
 
 void cast_kernel(KernelContext& c) {
   using Loop = void (*)(const void*, void*, std::int64_t);
+  const InFloat32 in_float32(c);
   const DType from = c.inputs[0].dtype, to = c.outputs[0].dtype;
-  const Loop loop = switch_dtype(from, [&]<class From>(TypeTag<From>) {
-    return switch_dtype(to, []<class To>(TypeTag<To>) -> Loop { return cast_loop<To, From>; });
+  const Loop loop = switch_computed(from, [&]<class From>(TypeTag<From>) {
+    return switch_computed(to, []<class To>(TypeTag<To>) -> Loop { return cast_loop<To, From>; });
   });
   const auto in_bytes = static_cast<std::int64_t>(size_of(from)),
              out_bytes = static_cast<std::int64_t>(size_of(to));

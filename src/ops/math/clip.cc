@@ -6,6 +6,7 @@
 #include "ops/math/binary.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/float_chunks.h"
+#include "ops/math/in_float32.h"
 #include "ops/math/number.h"
 #include "ops/math/scalar_attrs.h"
 #include "runtime/dispatch.h"
@@ -27,31 +28,23 @@ void infer_clip(InferContext& c) {
 }
 
 template <class T>
-TANDEM_MULTIVERSION void plain_clip(const T* x, Compute<T> low, Compute<T> high, T* out,
+TANDEM_MULTIVERSION void clip_range(const T* x, Compute<T> low, Compute<T> high, T* out,
                                     std::int64_t count) {
   write_elements(out, count,
                  [=](std::int64_t i) { return cpu::Clip()(element_of(x, i), low, high); });
 }
 
-template <class T>
-void clip_loop(const T* x, Compute<T> low, Compute<T> high, T* out, std::int64_t count) {
-  if constexpr (std::is_same_v<T, Half>)
-    loop_on_floats([=](const float* in, float* result,
-                       std::int64_t n) { plain_clip(in, low, high, result, n); },
-                   out, count, x);
-  else
-    plain_clip(x, low, high, out, count);
-}
-
 void clip_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<ClipAttrs>();
+  const DType dtype = c.inputs[0].dtype;
+  const InFloat32 in_float32(c);
   switch_numeric(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     const T* x = c.inputs[0].as<const T>();
     T* out = c.outputs[0].as<T>();
-    const auto low = static_cast<Compute<T>>(to_element<T>(attrs.low));
-    const auto high = static_cast<Compute<T>>(to_element<T>(attrs.high));
+    const auto low = static_cast<Compute<T>>(to_element<T>(rounded(dtype, attrs.low)));
+    const auto high = static_cast<Compute<T>>(to_element<T>(rounded(dtype, attrs.high)));
     parallel_for(c.inputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      clip_loop<T>(x + begin, low, high, out + begin, end - begin);
+      clip_range<T>(x + begin, low, high, out + begin, end - begin);
     });
   });
 }

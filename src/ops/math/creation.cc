@@ -9,6 +9,7 @@
 #include "ops/math/creation.h"
 #include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/in_float32.h"
 #include "ops/math/number.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
@@ -92,7 +93,8 @@ TANDEM_MULTIVERSION void range_loop(T* out, double start, double step, std::int6
 
 void range_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<SequenceAttrs>();
-  switch_numeric(attrs.dtype, [&]<class T>(TypeTag<T>) {
+  const InFloat32 in_float32(c);
+  switch_numeric(c.outputs[0].dtype, [&]<class T>(TypeTag<T>) {
     T* out = c.outputs[0].as<T>();
     parallel_for(attrs.count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
       if constexpr (std::integral<T>) {
@@ -118,7 +120,8 @@ void infer_linspace(InferContext& c) {
 
 void linspace_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<SequenceAttrs>();
-  switch_floating(attrs.dtype, [&]<class T>(TypeTag<T>) {
+  const InFloat32 in_float32(c);
+  switch_floating(c.outputs[0].dtype, [&]<class T>(TypeTag<T>) {
     T* out = c.outputs[0].as<T>();
     parallel_for(attrs.count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {

@@ -7,6 +7,7 @@
 #include "ops/formula/functions.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/float_chunks.h"
+#include "ops/math/in_float32.h"
 #include "ops/math/reduce.h"
 #include "runtime/dispatch.h"
 
@@ -20,24 +21,12 @@ void infer_cumsum(InferContext& c) {
 }
 
 // The sums along one run of elements at distance `step`: 1, or -1 from the last to the first.
-template <class From, class To>
-Compute<From> sum_run(const From* x, To* out, std::int64_t length, std::int64_t step,
-                      Compute<From> sum) {
+template <class T>
+void sum_run(const T* x, T* out, std::int64_t length, std::int64_t step) {
+  Compute<T> sum{0};
   for (std::int64_t k = 0; k < length; ++k, x += step, out += step) {
-    sum = cpu::Add()(sum, static_cast<Compute<From>>(*x));
-    *out = store_as<To>(sum);
-  }
-  return sum;
-}
-inline void sum_run(const Half* x, Half* out, std::int64_t length, std::int64_t step, float sum) {
-  alignas(64) float wide[kFloatChunk];
-  for (std::int64_t done = 0; done < length; done += kFloatChunk) {
-    const std::int64_t count = std::min(kFloatChunk, length - done);
-    const std::int64_t begin = step > 0 ? done : -(done + count - 1);
-    widen(x + begin, wide, count);
-    float* first = step > 0 ? wide : wide + count - 1;
-    sum = sum_run<float, float>(first, first, count, step, sum);
-    narrow(wide, out + begin, count);
+    sum = cpu::Add()(sum, static_cast<Compute<T>>(*x));
+    *out = store_as<T>(sum);
   }
 }
 
@@ -48,10 +37,8 @@ TANDEM_MULTIVERSION void sum_columns(const T* x, T* out, std::int64_t rows, std:
   using C = Compute<T>;
   alignas(64) C sums[kFloatChunk];
   std::fill_n(sums, count, C{0});
-  FloatReader<T> reader;
   for (std::int64_t row = 0; row < rows; ++row, x += step, out += step) {
-    const auto* from = reader.read(x, count);
-    for (std::int64_t i = 0; i < count; ++i) sums[i] = cpu::Add()(sums[i], static_cast<C>(from[i]));
+    for (std::int64_t i = 0; i < count; ++i) sums[i] = cpu::Add()(sums[i], static_cast<C>(x[i]));
     write_elements(out, count, [&](std::int64_t i) { return sums[i]; });
   }
 }
@@ -63,6 +50,7 @@ void cumsum_kernel(KernelContext& c) {
   const std::int64_t length = shape[axis];
   const std::int64_t inner = shape.without_leading(axis + 1).num_elements();
   if (c.inputs[0].size() == 0) return;
+  const InFloat32 in_float32(c);
   switch_numeric(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     const T* x = c.inputs[0].as<const T>();
     T* out = c.outputs[0].as<T>();
@@ -76,7 +64,7 @@ void cumsum_kernel(KernelContext& c) {
             if (attrs.reverse) at += (length - 1) * inner;
             const std::int64_t step = attrs.reverse ? -inner : inner;
             if (inner == 1)
-              sum_run(x + at, out + at, length, step, Compute<T>{0});
+              sum_run(x + at, out + at, length, step);
             else
               sum_columns(x + at, out + at, length, step, count);
             begin += count;

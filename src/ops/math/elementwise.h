@@ -29,7 +29,7 @@ inline Out store_as(V value) {
     return static_cast<Out>(value);
 }
 
-// Calls f(TypeTag<T>()) with the element type of a dtype. REQUIRES: it is not bool.
+// Calls f(TypeTag<T>()) with the element type of a dtype. REQUIRES: it is not bool or float16.
 template <class F>
 decltype(auto) switch_numeric(DType dtype, F&& f) {
   switch (dtype) {
@@ -38,6 +38,12 @@ decltype(auto) switch_numeric(DType dtype, F&& f) {
     case DType::kUInt8: return f(TypeTag<std::uint8_t>());
     default: return switch_floating(dtype, f);
   }
+}
+
+// The same for bool as well.
+template <class F>
+decltype(auto) switch_computed(DType dtype, F&& f) {
+  return dtype == bool_ ? f(TypeTag<bool>()) : switch_numeric(dtype, f);
 }
 
 // A set of dtypes, as a bit mask.

@@ -1,4 +1,4 @@
-// Element-wise loops on 16-bit elements, and on operands of which a vectorised formula does not
+// Element-wise loops on bfloat16 elements, and on operands of which a vectorised formula does not
 // hold.
 #pragma once
 
@@ -23,7 +23,7 @@ inline constexpr std::int64_t kFloatChunk = 512;
 // turns with the arithmetic, and longer turns would wait for it.
 inline constexpr std::int64_t kStreamChunk = 128;
 
-// Runs `loop(inputs as float..., result, count)` over chunks of 16-bit elements. The result is
+// Runs `loop(inputs as float..., result, count)` over chunks of bfloat16 elements. The result is
 // float, or bool if `out` is. It may overwrite an input.
 template <class Loop, class Out, class... In>
 void loop_on_floats(const Loop& loop, Out* out, std::int64_t count, const In*... inputs) {
@@ -45,42 +45,6 @@ void loop_on_floats(const Loop& loop, Out* out, std::int64_t count, const In*...
       run(out + begin);
     }
   }
-}
-
-// Gives elements as numbers for arithmetic. Half elements are converted, kFloatChunk at a time;
-// loops convert BFloat16 elements themselves.
-template <class T>
-class FloatReader {
- public:
-  static constexpr bool kConverts = std::is_same_v<T, Half>;
-  using Number = std::conditional_t<kConverts, float, T>;
-
-  // The most elements per call, of `count`.
-  static std::int64_t chunk_of(std::int64_t count) {
-    return kConverts ? std::min(count, kFloatChunk) : count;
-  }
-  // Valid until the next call. REQUIRES: the elements do not change between calls.
-  const Number* read(const T* from, std::int64_t count) {
-    if constexpr (kConverts) {
-      if (from != last_) widen(from, wide_, count);  // a row that fits is converted once
-      last_ = from;
-      return wide_;
-    } else {
-      return from;
-    }
-  }
-
- private:
-  alignas(64) float wide_[kConverts ? kFloatChunk : 1];
-  const T* last_ = nullptr;
-};
-
-// Calls body(begin, count) for chunks of [0, size) that a FloatReader<T> can read.
-template <class T, class Body>
-TANDEM_INLINED void for_float_chunks(std::int64_t size, const Body& body) {
-  const std::int64_t chunk = FloatReader<T>::chunk_of(size);
-  for (std::int64_t begin = 0; begin < size; begin += chunk)
-    body(begin, std::min(chunk, size - begin));
 }
 
 // Copies elements in their compute type.
@@ -208,11 +172,10 @@ concept FormulaWithRange = requires {
 template <class Op, class T>
 inline constexpr bool has_float_range = std::is_same_v<T, float>&& FormulaWithRange<Op>;
 
-// Whether the loops of a formula convert chunks of elements to float first. Loops convert BFloat16
-// elements themselves.
+// Whether the loops of a formula convert chunks of elements to float first. Other loops convert
+// BFloat16 elements themselves.
 template <class Op, class T>
-inline constexpr bool needs_chunks = std::is_same_v<T, Half> ||
-                                     (std::is_same_v<T, BFloat16> && FormulaWithRange<Op>);
+inline constexpr bool needs_chunks = std::is_same_v<T, BFloat16>&& FormulaWithRange<Op>;
 
 // Formulas whose loops do not vectorise if an operand is a number, because GCC moves conditions on
 // the number out of the loop.

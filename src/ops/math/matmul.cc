@@ -1,8 +1,10 @@
 #include "core/status.h"
 #include "op/record.h"
 #include "ops/math/broadcast.h"
+#include "ops/math/in_float32.h"
 #include "ops/math/matmul_attrs.h"
 #include "ops/math/matrix_product.h"
+#include "ops/onednn/onednn.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
 #include "runtime/trace.h"
@@ -48,6 +50,7 @@ void infer_matmul(InferContext& c) {
 
 void matmul_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<MatMulAttrs>();
+  const InFloat32 in_float32(c, !onednn::computes(bfloat16));
   matrix_product(c, {.transpose_a = attrs.transpose_a, .transpose_b = attrs.transpose_b},
                  c.inputs[0], c.inputs[1], nullptr, c.outputs[0]);
 }

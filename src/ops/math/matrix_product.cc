@@ -4,7 +4,6 @@
 #include "ops/math/activation_math.h"
 #include "ops/math/gemm.h"
 #include "ops/onednn/onednn.h"
-#include "ops/onednn/widen.h"
 
 namespace tandem {
 namespace {
@@ -59,15 +58,9 @@ void matrix_product(KernelContext& context, const MatrixProduct& product, const 
     return plain_product(context, product, batch, m, n, k, a.as<const double>(),
                          b.as<const double>(), bias ? bias->as<const double>() : nullptr,
                          c.as<double>());
-  const void* wide_a = onednn::widened(context, a);
-  const void* wide_b = onednn::widened(context, b);
-  const void* wide_bias = bias ? onednn::widened(context, *bias) : nullptr;
-  void* wide_c = onednn::wide_output(context, c);
-  const DType dtype = onednn::compute_dtype(c.dtype);
-  if (dtype == float32 && (k == 0 || batch.count * m * n * k <= kSmallProduct)) {
-    plain_product(context, product, batch, m, n, k, static_cast<const float*>(wide_a),
-                  static_cast<const float*>(wide_b), static_cast<const float*>(wide_bias),
-                  static_cast<float*>(wide_c));
+  if (c.dtype == float32 && (k == 0 || batch.count * m * n * k <= kSmallProduct)) {
+    plain_product(context, product, batch, m, n, k, a.as<const float>(), b.as<const float>(),
+                  bias ? bias->as<const float>() : nullptr, c.as<float>());
   } else if (k == 0) {
     // bfloat16 with k = 0: the bias and the activation only, rounded once.
     for (std::int64_t i = 0; i < c.size(); ++i) {
@@ -79,7 +72,7 @@ void matrix_product(KernelContext& context, const MatrixProduct& product, const 
     // A vector and its transpose have the same layout in memory. oneDNN does not distinguish them
     // and would reuse the primitive that it made for the other one.
     onednn::matmul(context,
-                   {.dtype = dtype,
+                   {.dtype = c.dtype,
                     .batch_a = batch.a,
                     .batch_b = batch.b,
                     .m = m,
@@ -88,10 +81,9 @@ void matrix_product(KernelContext& context, const MatrixProduct& product, const 
                     .transpose_a = product.transpose_a && m > 1 && k > 1,
                     .transpose_b = product.transpose_b && n > 1 && k > 1,
                     .bias = bias != nullptr},
-                   wide_a, wide_b, wide_bias, wide_c);
-    nn::activate_in_place(product.activation, dtype, wide_c, c.size());
+                   a.data, b.data, bias ? bias->data : nullptr, c.data);
+    nn::activate_in_place(product.activation, c.dtype, c.data, c.size());
   }
-  onednn::finish(c, wide_c);
 }
 
 }  // namespace tandem

@@ -22,4 +22,9 @@ T to_element(double value) {
     return static_cast<T>(value);
 }
 
+// The number that a kernel computes with instead of `value` if it computes float16 in float32.
+inline double rounded(DType dtype, double value) {
+  return dtype == float16 ? static_cast<float>(to_element<Half>(value)) : value;
+}
+
 }  // namespace tandem

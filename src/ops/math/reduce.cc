@@ -10,7 +10,7 @@
 #include "ops/math/broadcast.h"
 #include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
-#include "ops/math/float_chunks.h"
+#include "ops/math/in_float32.h"
 #include "ops/math/reduce_engine.h"
 #include "ops/math/sum_to_shape.h"
 #include "ops/op_list.h"
@@ -85,8 +85,12 @@ namespace {
 // the same on every machine, so that the order of the sum is, too.
 constexpr int kLanes = 64;
 
-template <class Op, class T, class C>
-TANDEM_MULTIVERSION void plain_runs(const T* x, std::int64_t runs, std::int64_t length, C* out) {
+template <class Op, class T>
+TANDEM_MULTIVERSION void runs_loop(const void* input, std::int64_t runs, std::int64_t length,
+                                   void* accumulators) {
+  using C = Compute<T>;
+  const T* x = static_cast<const T*>(input);
+  C* out = static_cast<C*>(accumulators);
   for (std::int64_t run = 0; run < runs; ++run, x += length) {
     if (length < kLanes) {
       C sum = Op::template neutral<C>();
@@ -109,30 +113,6 @@ TANDEM_MULTIVERSION void plain_runs(const T* x, std::int64_t runs, std::int64_t 
   }
 }
 
-template <class Op, class T>
-void runs_loop(const void* input, std::int64_t runs, std::int64_t length, void* accumulators) {
-  using C = Compute<T>;
-  const T* x = static_cast<const T*>(input);
-  C* out = static_cast<C*>(accumulators);
-  FloatReader<T> reader;
-  if constexpr (!FloatReader<T>::kConverts) {
-    plain_runs<Op>(x, runs, length, out);
-  } else if (length <= kFloatChunk) {
-    const std::int64_t group = kFloatChunk / std::max<std::int64_t>(length, 1);
-    for (std::int64_t run = 0; run < runs; run += group) {
-      const std::int64_t count = std::min(group, runs - run);
-      plain_runs<Op>(reader.read(x + run * length, count * length), count, length, out + run);
-    }
-  } else {
-    for (std::int64_t run = 0; run < runs; ++run, x += length)
-      for_float_chunks<T>(length, [&](std::int64_t begin, std::int64_t count) {
-        C part;
-        plain_runs<Op>(reader.read(x + begin, count), 1, count, &part);
-        out[run] = begin == 0 ? part : Op::combine(out[run], part);
-      });
-  }
-}
-
 template <class Op, class T, class C>
 TANDEM_MULTIVERSION void plain_rows(const T* x, std::int64_t rows, std::int64_t stride,
                                     std::int64_t columns, C* __restrict__ sums) {
@@ -151,24 +131,9 @@ template <class Op, class T>
 void rows_loop(const void* input, std::int64_t rows, std::int64_t stride, std::int64_t columns,
                bool fresh, void* accumulators) {
   using C = Compute<T>;
-  const T* x = static_cast<const T*>(input);
   C* sums = static_cast<C*>(accumulators);
   if (fresh) std::fill_n(sums, columns, Op::template neutral<C>());
-  FloatReader<T> reader;
-  if constexpr (!FloatReader<T>::kConverts) {
-    plain_rows<Op>(x, rows, stride, columns, sums);
-  } else if (stride == columns && 2 * columns <= kFloatChunk) {
-    const std::int64_t group = kFloatChunk / columns;
-    for (std::int64_t row = 0; row < rows; row += group) {
-      const std::int64_t count = std::min(group, rows - row);
-      plain_rows<Op>(reader.read(x + row * stride, count * columns), count, columns, columns, sums);
-    }
-  } else {
-    for (std::int64_t row = 0; row < rows; ++row)
-      for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
-        plain_rows<Op>(reader.read(x + row * stride + begin, count), 1, 0, count, sums + begin);
-      });
-  }
+  plain_rows<Op>(static_cast<const T*>(input), rows, stride, columns, sums);
 }
 
 template <class Op, class T>
@@ -205,7 +170,8 @@ template <class Op, DTypeSet kDTypes>
 void reduce_kernel(KernelContext& c) {
   const std::uint32_t mask =
       reduced_axes(c.op->name, c.attrs<ReduceAttrs>(), c.inputs[0].shape.rank());
-  switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+  const InFloat32 in_float32(c);
+  switch_computed(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0)
       run_reduce(c, mask, kLoops<Op, T>, c.outputs[0].data);
   });
@@ -320,6 +286,7 @@ void infer_sum_to_shape(InferContext& c) {
 
 void sum_to_shape_kernel(KernelContext& c) {
   const std::uint32_t mask = repeated_axes(c.inputs[0].shape, c.outputs[0].shape);
+  const InFloat32 in_float32(c);
   switch_numeric(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     run_reduce(c, mask, kLoops<cpu::Sum, T>, c.outputs[0].data);
   });

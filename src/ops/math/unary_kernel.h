@@ -11,6 +11,7 @@
 #include "ops/math/chain_ops.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/float_chunks.h"
+#include "ops/math/in_float32.h"
 
 namespace tandem {
 
@@ -52,7 +53,8 @@ void loop(const T* x, Out* out, std::int64_t count) {
 // Result: the result's type; void for the input's type. kDTypes: as in the shape rule.
 template <class Op, DTypeSet kDTypes, class Result>
 void unary_kernel(KernelContext& c) {
-  switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+  const InFloat32 in_float32(c);
+  switch_computed(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0) {
       using Out = std::conditional_t<std::is_void_v<Result>, T, Result>;
       const T* x = c.inputs[0].as<const T>();

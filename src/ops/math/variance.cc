@@ -8,6 +8,7 @@
 #include "ops/math/broadcast.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/float_chunks.h"
+#include "ops/math/in_float32.h"
 #include "ops/math/reduce.h"
 #include "ops/math/reduce_engine.h"
 #include "ops/math/rows.h"
@@ -70,15 +71,8 @@ TANDEM_MULTIVERSION void runs_loop(const void* input, std::int64_t runs, std::in
                                    void* accumulators) {
   const T* x = static_cast<const T*>(input);
   auto* out = static_cast<Moments*>(accumulators);
-  FloatReader<T> reader;
   for (std::int64_t run = 0; run < runs; ++run, x += length)
-    for_float_chunks<T>(length, [&](std::int64_t begin, std::int64_t count) {
-      const Moments part = moments_of<Compute<T>>(reader.read(x + begin, count), count);
-      if (begin == 0)
-        out[run] = part;
-      else
-        out[run].join(part, part.count / (out[run].count + part.count));
-    });
+    out[run] = moments_of<Compute<T>>(x, length);
 }
 
 // The moments of each column are computed in two passes over the rows, then joined.
@@ -92,21 +86,16 @@ TANDEM_MULTIVERSION void rows_loop(const void* input, std::int64_t rows, std::in
   if (rows == 0) return;
   alignas(64) C means[kReduceColumns] = {}, rests[kReduceColumns] = {},
                 squares[kReduceColumns] = {};
-  FloatReader<T> reader;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const auto* from = reader.read(x + row * stride, columns);
-    for (std::int64_t i = 0; i < columns; ++i) means[i] += static_cast<C>(from[i]);
-  }
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t i = 0; i < columns; ++i) means[i] += static_cast<C>(x[row * stride + i]);
   const C scale = C(1) / static_cast<C>(rows);
   for (std::int64_t i = 0; i < columns; ++i) means[i] *= scale;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const auto* from = reader.read(x + row * stride, columns);
+  for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t i = 0; i < columns; ++i) {
-      const C distance = static_cast<C>(from[i]) - means[i];
+      const C distance = static_cast<C>(x[row * stride + i]) - means[i];
       rests[i] += distance;
       squares[i] += distance * distance;
     }
-  }
   const auto count = static_cast<double>(rows);
   const double share = count / (out[0].count + count);
   for (std::int64_t i = 0; i < columns; ++i)
@@ -148,6 +137,7 @@ constexpr ReduceLoops kLoops = {runs_loop<T>,
                                 sizeof(Result<Compute<T>>)};
 
 void variance_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   const std::uint32_t mask =
       reduced_axes(c.op->name, c.attrs<ReduceAttrs>(), c.inputs[0].shape.rank());
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
@@ -200,32 +190,22 @@ void infer_scaled_distance(InferContext& c) {
 template <class T>
 TANDEM_MULTIVERSION void distances(const T* x, const Compute<T>* mean, const Compute<T>* scale,
                                    T* y, std::int64_t count) {
-  using C = Compute<T>;
-  FloatReader<T> reader;
-  for_float_chunks<T>(count, [&](std::int64_t begin, std::int64_t size) {
-    const auto* from = reader.read(x + begin, size);
-    const C *means = mean + begin, *scales = scale + begin;
-    write_elements(y + begin, size, [=](std::int64_t i) {
-      return (static_cast<C>(from[i]) - means[i]) * scales[i];
-    });
+  write_elements(y, count, [=](std::int64_t i) {
+    return (static_cast<Compute<T>>(x[i]) - mean[i]) * scale[i];
   });
 }
 
 template <class T>
 TANDEM_MULTIVERSION void distances(const T* x, Compute<T> mean, Compute<T> scale, T* y,
                                    std::int64_t count) {
-  using C = Compute<T>;
-  FloatReader<T> reader;
-  for_float_chunks<T>(count, [&](std::int64_t begin, std::int64_t size) {
-    const auto* from = reader.read(x + begin, size);
-    write_elements(y + begin, size,
-                   [=](std::int64_t i) { return (static_cast<C>(from[i]) - mean) * scale; });
-  });
+  write_elements(y, count,
+                 [=](std::int64_t i) { return (static_cast<Compute<T>>(x[i]) - mean) * scale; });
 }
 
 void scaled_distance_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &statistics = c.inputs[1], &y = c.outputs[0];
   if (x.size() == 0) return;
+  const InFloat32 in_float32(c);
   const BroadcastPlan plan(x.shape, std::array{&x.shape, &statistics.shape});
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     using C = Compute<T>;

@@ -14,6 +14,7 @@
 #include "ops/math/chain_ops.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/float_chunks.h"
+#include "ops/math/in_float32.h"
 #include "ops/onednn/onednn.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
@@ -111,9 +112,9 @@ TANDEM_MULTIVERSION void gradient_loop(const T* dy, const T* saved, T* dx, std::
   });
 }
 
-// Whether a 16-bit activation is computed on bits (ReluBits).
+// A bfloat16 ReLU is computed on bits (ReluBits).
 template <class A, class T>
-inline constexpr bool is_on_bits = std::is_same_v<A, cpu::Relu>&& is_16_bit_floating<T>;
+inline constexpr bool is_on_bits = std::is_same_v<A, cpu::Relu>&& std::is_same_v<T, BFloat16>;
 template <class T>
 const std::uint16_t* bits_of(const T* x) {
   return reinterpret_cast<const std::uint16_t*>(x);
@@ -126,11 +127,7 @@ std::uint16_t* bits_of(T* x) {
 template <class A, class T>
 void value_range(const T* x, T* y, std::int64_t count, Compute<T> alpha) {
   if constexpr (is_on_bits<A, T>)
-    value_loop<nn::ReluBits<T>>(bits_of(x), bits_of(y), count, std::uint16_t{0});
-  else if constexpr (std::is_same_v<T, Half>)
-    loop_on_floats(
-        [alpha](const float* in, float* out, std::int64_t n) { value_loop<A>(in, out, n, alpha); },
-        y, count, x);
+    value_loop<nn::ReluBits>(bits_of(x), bits_of(y), count, std::uint16_t{0});
   else
     value_loop<A>(x, y, count, alpha);
 }
@@ -138,12 +135,7 @@ void value_range(const T* x, T* y, std::int64_t count, Compute<T> alpha) {
 template <class A, class T>
 void gradient_range(const T* dy, const T* saved, T* dx, std::int64_t count, Compute<T> alpha) {
   if constexpr (is_on_bits<A, T>)
-    gradient_loop<nn::ReluBits<T>>(bits_of(dy), bits_of(saved), bits_of(dx), count,
-                                   std::uint16_t{0});
-  else if constexpr (std::is_same_v<T, Half>)
-    loop_on_floats([alpha](const float* in, const float* kept, float* out,
-                           std::int64_t n) { gradient_loop<A>(in, kept, out, n, alpha); },
-                   dx, count, dy, saved);
+    gradient_loop<nn::ReluBits>(bits_of(dy), bits_of(saved), bits_of(dx), count, std::uint16_t{0});
   else
     gradient_loop<A>(dy, saved, dx, count, alpha);
 }
@@ -166,6 +158,7 @@ template <class A>
 struct ActivationOp {
   static void kernel(KernelContext& c) {
     const double alpha = c.attrs<ActivationAttrs>().alpha;
+    const InFloat32 in_float32(c);
     switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
       const T* x = c.inputs[0].as<const T>();
       T* y = c.outputs[0].as<T>();
@@ -178,6 +171,7 @@ struct ActivationOp {
 
   static void gradient_kernel(KernelContext& c) {
     const double alpha = c.attrs<ActivationAttrs>().alpha;
+    const InFloat32 in_float32(c);
     switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
       const T *dy = c.inputs[0].as<const T>(), *saved = c.inputs[1].as<const T>();
       T* dx = c.outputs[0].as<T>();

@@ -14,6 +14,7 @@
 #include "core/vector_math.h"
 #include "ops/math/float_chunks.h"
 #include "ops/math/gemm.h"
+#include "ops/math/in_float32.h"
 #include "ops/math/rows.h"
 #include "ops/nn/attention.h"
 #include "ops/nn/dropout_range.h"

@@ -9,6 +9,7 @@
 #include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/float_chunks.h"
+#include "ops/math/in_float32.h"
 #include "ops/nn/batch_norm.h"
 #include "ops/nn/columns.h"
 #include "ops/nn/layer_norm.h"
@@ -134,6 +135,7 @@ void infer_training(InferContext& c) {
 }
 
 void tiled_training(KernelContext& c, const TileHooks& hooks) {
+  const InFloat32 in_float32(c);
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   const ColumnBlocks blocks = blocks_of(x);
   double *mean = take<double>(c, blocks.columns), *variance = take<double>(c, blocks.columns);
@@ -293,6 +295,7 @@ void training_grad(KernelContext& c, const TileHooks& hooks) {
 }
 
 void tiled_training_grad(KernelContext& c, const TileHooks& hooks) {
+  const InFloat32 in_float32(c);
   switch_floating(c.inputs[1].dtype, [&]<class T>(TypeTag<T>) { training_grad<T>(c, hooks); });
 }
 
@@ -307,6 +310,7 @@ void infer_moments(InferContext& c) {
 }
 
 void moments_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   const TensorView& x = c.inputs[0];
   const std::int64_t columns = x.shape.dim(-1);
   double *mean = take<double>(c, columns), *variance = take<double>(c, columns);
@@ -344,6 +348,7 @@ void infer_inference(InferContext& c) {
 void tiled_inference(KernelContext& c, const TileHooks& hooks) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   if (x.size() == 0) return;
+  const InFloat32 in_float32(c);
   const double *gamma = converted<double>(c, c.inputs[1]),
                *beta = converted<double>(c, c.inputs[2]), *mean = converted<double>(c, c.inputs[3]),
                *variance = converted<double>(c, c.inputs[4]);

@@ -8,13 +8,13 @@
 #include "ops/array/array_ops.h"
 #include "ops/math/activation_math.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/in_float32.h"
 #include "ops/nn/activation.h"
 #include "ops/nn/conv.h"
 #include "ops/nn/conv_plain.h"
 #include "ops/nn/dense.h"
 #include "ops/nn/window.h"
 #include "ops/onednn/onednn.h"
-#include "ops/onednn/widen.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
 #include "runtime/gradient_buffer.h"
@@ -149,21 +149,18 @@ void infer_backprop_filter(InferContext& c) {
 void conv_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &kernel = c.inputs[1], &y = c.outputs[0];
   if (y.size() == 0) return;
+  const InFloat32 in_float32(c, !onednn::computes(bfloat16));
   const auto& attrs = c.attrs<ConvAttrs>();
   const bool bias = c.inputs.size() == 3;
-  const ConvShape conv =
-      conv_shape("", attrs, onednn::compute_dtype(x.dtype), x.shape, kernel.shape);
+  const ConvShape conv = conv_shape("", attrs, x.dtype, x.shape, kernel.shape);
   if (x.dtype == float64) {
     plain_conv_forward(conv, x.as<const double>(), kernel.as<const double>(),
                        bias ? c.inputs[2].as<const double>() : nullptr, y.as<double>());
     nn::activate_in_place(attrs.activation, y.as<double>(), y.size());
     return;
   }
-  void* wide = onednn::wide_output(c, y);
-  onednn::conv_forward(c, conv, onednn::widened(c, x), onednn::widened(c, kernel),
-                       bias ? onednn::widened(c, c.inputs[2]) : nullptr, wide);
-  nn::activate_in_place(attrs.activation, conv.dtype, wide, y.size());
-  onednn::finish(y, wide);
+  onednn::conv_forward(c, conv, x.data, kernel.data, bias ? c.inputs[2].data : nullptr, y.data);
+  nn::activate_in_place(attrs.activation, y.dtype, y.data, y.size());
 }
 
 void set_rows_to_zero(const TensorView& view) {
@@ -174,27 +171,23 @@ void set_rows_to_zero(const TensorView& view) {
 void backprop_input_kernel(KernelContext& c) {
   const TensorView &dy = c.inputs[0], &kernel = c.inputs[1], &dx = c.outputs[0];
   if (dx.size() == 0 || dy.size() == 0) return set_rows_to_zero(dx);
-  const ConvShape conv =
-      conv_shape("", c.attrs<ConvAttrs>(), onednn::compute_dtype(dy.dtype), dx.shape, kernel.shape);
+  const InFloat32 in_float32(c, !onednn::computes(bfloat16));
+  const ConvShape conv = conv_shape("", c.attrs<ConvAttrs>(), dy.dtype, dx.shape, kernel.shape);
   if (dy.dtype == float64)
     return plain_conv_backward_input(conv, dy.as<const double>(), kernel.as<const double>(),
                                      dx.as<double>());
-  void* wide = onednn::wide_output(c, dx);
-  onednn::conv_backward_input(c, conv, onednn::widened(c, dy), onednn::widened(c, kernel), wide);
-  onednn::finish(dx, wide);
+  onednn::conv_backward_input(c, conv, dy.data, kernel.data, dx.data);
 }
 
 void backprop_filter_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &dy = c.inputs[1], &dkernel = c.outputs[0];
   if (x.size() == 0 || dy.size() == 0) return set_rows_to_zero(dkernel);
-  const ConvShape conv =
-      conv_shape("", c.attrs<ConvAttrs>(), onednn::compute_dtype(x.dtype), x.shape, dkernel.shape);
+  const InFloat32 in_float32(c, !onednn::computes(bfloat16));
+  const ConvShape conv = conv_shape("", c.attrs<ConvAttrs>(), x.dtype, x.shape, dkernel.shape);
   if (x.dtype == float64)
     return plain_conv_backward_filter(conv, x.as<const double>(), dy.as<const double>(),
                                       dkernel.as<double>());
-  void* wide = onednn::wide_output(c, dkernel);
-  onednn::conv_backward_filter(c, conv, onednn::widened(c, x), onednn::widened(c, dy), wide);
-  onednn::finish(dkernel, wide);
+  onednn::conv_backward_filter(c, conv, x.data, dy.data, dkernel.data);
 }
 
 Tensor backprop_input(const ConvAttrs& attrs, const Tensor& dy, const Tensor& kernel,

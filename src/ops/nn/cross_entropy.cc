@@ -7,6 +7,7 @@
 #include "op/dtype_switch.h"
 #include "op/record.h"
 #include "ops/formula/functions.h"
+#include "ops/math/in_float32.h"
 #include "ops/nn/exp_rows.h"
 #include "ops/nn/norm_math.h"
 #include "runtime/dispatch.h"
@@ -175,6 +176,7 @@ TANDEM_MULTIVERSION void dense_grad_rows(std::int64_t rows, std::int64_t columns
 }
 
 void sparse_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   const TensorView &logits = c.inputs[0], &loss = c.outputs[0];
   const std::int64_t columns = logits.shape.dim(-1);
   const std::int64_t* labels = classes_of(c, c.inputs[1], columns);
@@ -191,6 +193,7 @@ void sparse_kernel(KernelContext& c) {
 }
 
 void sparse_grad_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   const TensorView& logits = c.inputs[1];
   const std::int64_t columns = logits.shape.dim(-1);
   const std::int64_t* labels = classes_of(c, c.inputs[2], columns);
@@ -205,6 +208,7 @@ void sparse_grad_kernel(KernelContext& c) {
 }
 
 void dense_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   const TensorView &logits = c.inputs[0], &loss = c.outputs[0];
   const std::int64_t columns = logits.shape.dim(-1);
   switch_floating(logits.dtype, [&]<class T>(TypeTag<T>) {
@@ -219,6 +223,7 @@ void dense_kernel(KernelContext& c) {
 }
 
 void dense_grad_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   const TensorView& logits = c.inputs[1];
   const std::int64_t columns = logits.shape.dim(-1);
   switch_floating(logits.dtype, [&]<class T>(TypeTag<T>) {
@@ -277,6 +282,7 @@ TANDEM_MULTIVERSION void sigmoid_range(const T* logits, const T* labels, T* loss
 }
 
 void sigmoid_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     const T *logits = c.inputs[0].as<const T>(), *labels = c.inputs[1].as<const T>();
     parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -303,6 +309,7 @@ TANDEM_MULTIVERSION void sigmoid_grad_range(const T* dloss, const T* logits, con
 }
 
 void sigmoid_grad_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     const auto *dloss = c.inputs[0].as<const T>(), *logits = c.inputs[1].as<const T>(),
                *labels = c.inputs[2].as<const T>();

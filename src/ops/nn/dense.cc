@@ -7,9 +7,11 @@
 #include "ops/math/activation_math.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/float_chunks.h"
+#include "ops/math/in_float32.h"
 #include "ops/math/matrix_product.h"
 #include "ops/nn/activation.h"
 #include "ops/nn/columns.h"
+#include "ops/onednn/onednn.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
 #include "runtime/gradient_buffer.h"
@@ -51,6 +53,7 @@ void infer_fused_matmul(InferContext& c) {
 }
 
 void fused_matmul_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c, !onednn::computes(bfloat16));
   matrix_product(c, {.activation = c.attrs<FusedMatMulAttrs>().activation}, as_rows(c.inputs[0]),
                  c.inputs[1], c.inputs.size() == 3 ? &c.inputs[2] : nullptr, as_rows(c.outputs[0]));
 }
@@ -102,6 +105,7 @@ TANDEM_MULTIVERSION void bias_add_rows(const T* x, const T* bias, T* y, std::int
 }
 
 void bias_add_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   const TensorView x = as_rows(c.inputs[0]);
   const std::int64_t rows = x.shape[0], columns = x.shape[1];
   if (x.size() == 0) return;
@@ -135,6 +139,7 @@ TANDEM_MULTIVERSION void sum_block(const ColumnBlocks& blocks, std::int64_t bloc
 }
 
 void bias_add_grad_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   const TensorView x = as_rows(c.inputs[0]);
   const std::int64_t columns = x.shape[1];
   if (columns == 0) return;

@@ -11,6 +11,7 @@
 #include "op/dtype_switch.h"
 #include "op/record.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/in_float32.h"
 #include "ops/op_list.h"
 #include "ops/random/distributions.h"
 #include "runtime/dispatch.h"
@@ -94,6 +95,7 @@ void drop_block(std::uint64_t mask, std::int64_t first, const T* x, T* y, std::i
 }
 
 void dropout_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   const auto& attrs = c.attrs<DropoutAttrs>();
   const RandomKey random_key = attrs.random_key();
   const std::uint32_t threshold = attrs.threshold();
@@ -139,6 +141,7 @@ void infer_dropout_grad(InferContext& c) {
 }
 
 void dropout_grad_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   const auto& attrs = c.attrs<DropoutGradAttrs>();
   const TensorView& dy = c.inputs[0];
   const auto* masks = c.inputs[1].as<const std::uint64_t>();

@@ -29,12 +29,11 @@ template <class T, class Use>
                                            const Compute<T>* offset, const Use& use) {
   using C = Compute<T>;
   alignas(64) C e[kExpChunk];
-  FloatReader<T> reader;
   if (columns >= kLanes) {
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t start = 0; start < columns; start += kExpChunk) {
         const std::int64_t count = std::min(kExpChunk, columns - start);
-        const auto* from = reader.read(x + r * columns + start, count);
+        const T* from = x + r * columns + start;
         const C shift = offset[r];
         for (std::int64_t j = 0; j < count; ++j) e[j] = vec::exp(static_cast<C>(from[j]) - shift);
         use(r, start, count, e);
@@ -44,7 +43,7 @@ template <class T, class Use>
   const std::int64_t group = kExpChunk / columns;
   for (std::int64_t first = 0; first < rows; first += group) {
     const std::int64_t count = std::min(group, rows - first);
-    const auto* from = reader.read(x + first * columns, count * columns);
+    const T* from = x + first * columns;
     for (std::int64_t r = 0; r < count; ++r)
       for (std::int64_t j = 0; j < columns; ++j)
         e[r * columns + j] = static_cast<C>(from[r * columns + j]) - offset[first + r];
@@ -59,14 +58,9 @@ template <class T>
 [[gnu::always_inline]] inline void exp_sums(std::int64_t rows, std::int64_t columns, const T* x,
                                             Compute<T>* largest, Compute<T>* sums) {
   using C = Compute<T>;
-  FloatReader<T> reader;
   for (std::int64_t r = 0; r < rows; ++r) {
-    largest[r] = -std::numeric_limits<C>::infinity();
-    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
-      const auto* row = reader.read(x + r * columns + begin, count);
-      const C here = row_max<C>(count, [row](std::int64_t j) { return static_cast<C>(row[j]); });
-      largest[r] = here > largest[r] ? here : largest[r];
-    });
+    const T* row = x + r * columns;
+    largest[r] = row_max<C>(columns, [row](std::int64_t j) { return static_cast<C>(row[j]); });
     sums[r] = C(0);
   }
   for_exp(rows, columns, x, largest,

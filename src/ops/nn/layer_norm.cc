@@ -9,6 +9,7 @@
 #include "op/dtype_switch.h"
 #include "op/record.h"
 #include "ops/math/float_chunks.h"
+#include "ops/math/in_float32.h"
 #include "ops/math/rows.h"
 #include "ops/nn/norm_math.h"
 #include "runtime/dispatch.h"
@@ -56,27 +57,16 @@ TANDEM_MULTIVERSION void normalise_rows(std::int64_t rows, std::int64_t columns,
                                         T* y, Compute<T>* means, Compute<T>* inverses) {
   using C = Compute<T>;
   const C scale = C(1) / static_cast<C>(columns);
-  FloatReader<T> reader;
   for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
-    RowSum<C> sum, squares;
-    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
-      const auto* value = reader.read(x + begin, count);
-      sum.add(count, [=](std::int64_t j) { return static_cast<C>(value[j]); });
+    const C mean =
+        scale * row_sum<C>(columns, [=](std::int64_t j) { return static_cast<C>(x[j]); });
+    const C squares = row_sum<C>(columns, [=](std::int64_t j) {
+      const C distance = static_cast<C>(x[j]) - mean;
+      return distance * distance;
     });
-    const C mean = scale * sum.total();
-    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
-      const auto* value = reader.read(x + begin, count);
-      squares.add(count, [=](std::int64_t j) {
-        const C distance = static_cast<C>(value[j]) - mean;
-        return distance * distance;
-      });
-    });
-    const C inverse = C(1) / std::sqrt(scale * squares.total() + static_cast<C>(epsilon));
-    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
-      const auto* value = reader.read(x + begin, count);
-      write_elements(y + begin, count, [=](std::int64_t j) {
-        return (static_cast<C>(value[j]) - mean) * inverse * gamma[begin + j] + beta[begin + j];
-      });
+    const C inverse = C(1) / std::sqrt(scale * squares + static_cast<C>(epsilon));
+    write_elements(y, columns, [=](std::int64_t j) {
+      return (static_cast<C>(x[j]) - mean) * inverse * gamma[j] + beta[j];
     });
     means[row] = mean;
     inverses[row] = inverse;
@@ -86,6 +76,7 @@ TANDEM_MULTIVERSION void normalise_rows(std::int64_t rows, std::int64_t columns,
 void layer_norm_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   if (x.size() == 0) return;
+  const InFloat32 in_float32(c);
   const std::int64_t columns = x.shape.dim(-1);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     using C = Compute<T>;
@@ -126,34 +117,24 @@ TANDEM_MULTIVERSION void gradient_rows(std::int64_t rows, std::int64_t columns, 
   std::fill_n(dgamma, columns, C(0));
   std::fill_n(dbeta, columns, C(0));
   const C scale = C(1) / static_cast<C>(columns);
-  FloatReader<T> slopes, values;
   for (std::int64_t row = 0; row < rows; ++row, x += columns, dy += columns, dx += columns) {
     const C mean = means[row], inverse = inverses[row];
     RowSum<C> sums, products;
-    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
-      const auto *slope = slopes.read(dy + begin, count), *value = values.read(x + begin, count);
-      const C* weight = gamma + begin;
-      sums.add(count, [=](std::int64_t j) { return static_cast<C>(slope[j]) * weight[j]; });
-      products.add(count, [=](std::int64_t j) {
-        return static_cast<C>(slope[j]) * weight[j] * ((static_cast<C>(value[j]) - mean) * inverse);
-      });
+    sums.add(columns, [=](std::int64_t j) { return static_cast<C>(dy[j]) * gamma[j]; });
+    products.add(columns, [=](std::int64_t j) {
+      return static_cast<C>(dy[j]) * gamma[j] * ((static_cast<C>(x[j]) - mean) * inverse);
     });
     const C sum = scale * sums.total(), product = scale * products.total();
-    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
-      const auto *slope = slopes.read(dy + begin, count), *value = values.read(x + begin, count);
-      const C* weight = gamma + begin;
-      write_elements(dx + begin, count, [=](std::int64_t j) {
-        const C normal = (static_cast<C>(value[j]) - mean) * inverse;
-        return inverse * (static_cast<C>(slope[j]) * weight[j] - sum - normal * product);
-      });
-      C *to_gamma = dgamma + begin, *to_beta = dbeta + begin;
-#pragma GCC ivdep
-      for (std::int64_t j = 0; j < count; ++j) {
-        const C here = static_cast<C>(slope[j]);
-        to_gamma[j] += here * ((static_cast<C>(value[j]) - mean) * inverse);
-        to_beta[j] += here;
-      }
+    write_elements(dx, columns, [=](std::int64_t j) {
+      const C normal = (static_cast<C>(x[j]) - mean) * inverse;
+      return inverse * (static_cast<C>(dy[j]) * gamma[j] - sum - normal * product);
     });
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < columns; ++j) {
+      const C here = static_cast<C>(dy[j]);
+      dgamma[j] += here * ((static_cast<C>(x[j]) - mean) * inverse);
+      dbeta[j] += here;
+    }
   }
 }
 
@@ -188,6 +169,7 @@ void layer_norm_grad(KernelContext& c) {
 }
 
 void layer_norm_grad_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
   switch_floating(c.inputs[1].dtype, [&]<class T>(TypeTag<T>) { layer_norm_grad<T>(c); });
 }
 

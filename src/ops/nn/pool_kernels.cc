@@ -6,6 +6,7 @@
 #include "op/dtype_switch.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/float_chunks.h"
+#include "ops/math/in_float32.h"
 #include "ops/nn/pool.h"
 
 namespace tandem {
@@ -67,18 +68,14 @@ TANDEM_INLINED void combine_four(const From* pixel, std::int64_t channels, std::
 template <class Op, class T, class C>
 TANDEM_INLINED void combine_window(const Pool& p, const PoolWindow& window, const T* x,
                                    std::int64_t count, C* result) {
-  FloatReader<T> reader;
   for (std::int64_t iy = window.top; iy < window.bottom; ++iy) {
     const T* pixel = x + (iy * p.w + window.left) * p.channels;
     std::int64_t left = window.right - window.left;
-    if constexpr (!FloatReader<T>::kConverts) {
-      for (; left >= 4; left -= 4, pixel += 4 * p.channels)
-        combine_four<Op>(pixel, p.channels, count, result);
-      for (; left >= 2; left -= 2, pixel += 2 * p.channels)
-        combine_two<Op>(pixel, p.channels, count, result);
-    }
-    for (; left > 0; --left, pixel += p.channels)
-      combine_one<Op>(reader.read(pixel, count), count, result);
+    for (; left >= 4; left -= 4, pixel += 4 * p.channels)
+      combine_four<Op>(pixel, p.channels, count, result);
+    for (; left >= 2; left -= 2, pixel += 2 * p.channels)
+      combine_two<Op>(pixel, p.channels, count, result);
+    for (; left > 0; --left, pixel += p.channels) combine_one<Op>(pixel, count, result);
   }
 }
 
@@ -151,7 +148,6 @@ TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, c
   using C = Compute<T>;
   constexpr bool kRounds = kTiles && is_16_bit_floating<T>;
   alignas(64) C rest[kPoolChunk], shares[2][kRounds ? kPoolChunk : 1];
-  FloatReader<T> pixels, results;
   const std::int64_t channels = p.channels;
   if constexpr (!kTiles) std::fill_n(dx, p.h * p.w * channels, C(0));
   for (std::int64_t oy = 0; oy < p.oh; ++oy)
@@ -160,29 +156,28 @@ TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, c
       const std::int64_t at = ((image * p.oh + oy) * p.ow + ox) * channels;
       for (std::int64_t start = 0; start < channels; start += kPoolChunk) {
         const std::int64_t count = std::min(kPoolChunk, channels - start);
-        const auto* best = results.read(y + at + start, count);
+        const T* best = y + at + start;
         load_floats(dy + at + start, rest, count);
         for (std::int64_t iy = window.top; iy < window.bottom; ++iy) {
           const std::int64_t first = (iy * p.w + window.left) * channels + start;
           const T* pixel = x + image * p.h * p.w * channels + first;
           auto* out = dx + first;
           std::int64_t left = window.right - window.left;
-          if constexpr (!FloatReader<T>::kConverts)
-            for (; left >= 2; left -= 2, pixel += 2 * channels, out += 2 * channels) {
-              if constexpr (kRounds) {
-                share_two<true>(pixel, best, channels, count, rest, shares[0], shares[1]);
-                narrow(shares[0], out, count);
-                narrow(shares[1], out + channels, count);
-              } else {
-                share_two<kTiles>(pixel, best, channels, count, rest, out, out + channels);
-              }
+          for (; left >= 2; left -= 2, pixel += 2 * channels, out += 2 * channels) {
+            if constexpr (kRounds) {
+              share_two<true>(pixel, best, channels, count, rest, shares[0], shares[1]);
+              narrow(shares[0], out, count);
+              narrow(shares[1], out + channels, count);
+            } else {
+              share_two<kTiles>(pixel, best, channels, count, rest, out, out + channels);
             }
+          }
           for (; left > 0; --left, pixel += channels, out += channels) {
             if constexpr (kRounds) {
-              share_one<true>(pixels.read(pixel, count), best, count, rest, shares[0]);
+              share_one<true>(pixel, best, count, rest, shares[0]);
               narrow(shares[0], out, count);
             } else {
-              share_one<kTiles>(pixels.read(pixel, count), best, count, rest, out);
+              share_one<kTiles>(pixel, best, count, rest, out);
             }
           }
         }
@@ -218,7 +213,6 @@ TANDEM_MULTIVERSION void average_gradient_image(const Pool& p, std::int64_t imag
                                                 Compute<T>* dx) {
   using C = Compute<T>;
   const std::int64_t channels = p.channels;
-  FloatReader<T> reader;
   std::fill_n(dx, p.h * p.w * channels, C(0));
   for (std::int64_t oy = 0; oy < p.oh; ++oy)
     for (std::int64_t ox = 0; ox < p.ow; ++ox) {
@@ -226,8 +220,7 @@ TANDEM_MULTIVERSION void average_gradient_image(const Pool& p, std::int64_t imag
       const C scale = C(1) / static_cast<C>(window.count());
       for (std::int64_t start = 0; start < channels; start += kPoolChunk) {
         const std::int64_t count = std::min(kPoolChunk, channels - start);
-        const auto* slope =
-            reader.read(dy + ((image * p.oh + oy) * p.ow + ox) * channels + start, count);
+        const T* slope = dy + ((image * p.oh + oy) * p.ow + ox) * channels + start;
         for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
           for (std::int64_t ix = window.left; ix < window.right; ++ix) {
             C* out = dx + (iy * p.w + ix) * channels + start;
@@ -255,6 +248,7 @@ template <class Op>
 void combine_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   if (y.size() == 0) return;
+  const InFloat32 in_float32(c);
   const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     for_rows(pool,
@@ -296,6 +290,7 @@ void max_pool_kernel(KernelContext& c) { combine_kernel<MaxOfPixels>(c); }
 void max_pool_grad_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.inputs[1], &dy = c.inputs[2], &dx = c.outputs[0];
   if (dx.size() == 0) return;
+  const InFloat32 in_float32(c);
   const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     const T *pixels = x.as<const T>(), *results = y.as<const T>(), *slopes = dy.as<const T>();
@@ -313,6 +308,7 @@ void max_pool_grad_kernel(KernelContext& c) {
 void max_pool_grad_grad_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.inputs[1], &g = c.inputs[2], &out = c.outputs[0];
   if (out.size() == 0) return;
+  const InFloat32 in_float32(c);
   const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     for_rows(pool, [&](std::int64_t row) {
@@ -326,6 +322,7 @@ void avg_pool_kernel(KernelContext& c) { combine_kernel<SumOfPixels>(c); }
 void avg_pool_grad_kernel(KernelContext& c) {
   const TensorView &dy = c.inputs[0], &dx = c.outputs[0];
   if (dx.size() == 0) return;
+  const InFloat32 in_float32(c);
   const Pool pool = pool_of("", c.attrs<PoolAttrs>(), dx.shape);
   switch_floating(dx.dtype, [&]<class T>(TypeTag<T>) {
     for_image_gradients(c, pool, dx.as<T>(), [&](std::int64_t image, Compute<T>* gradient) {

@@ -4,6 +4,7 @@
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"
+#include "ops/math/in_float32.h"
 #include "ops/nn/cross_entropy.h"
 #include "ops/nn/exp_rows.h"
 #include "ops/op_list.h"
@@ -94,15 +95,11 @@ TANDEM_MULTIVERSION void log_softmax_rows(std::int64_t rows, std::int64_t column
                                           T* y) {
   using C = Compute<T>;
   C largest[kExpRows], sums[kExpRows];
-  FloatReader<T> reader;
   exp_sums(rows, columns, x, largest, sums);
-  for (std::int64_t r = 0; r < rows; ++r) {
+  for (std::int64_t r = 0; r < rows; ++r, x += columns, y += columns) {
     const C most = largest[r], shift = vec::log(sums[r]);
-    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
-      const auto* row = reader.read(x + r * columns + begin, count);
-      write_elements(y + r * columns + begin, count,
-                     [=](std::int64_t j) { return (static_cast<C>(row[j]) - most) - shift; });
-    });
+    write_elements(y, columns,
+                   [=](std::int64_t j) { return (static_cast<C>(x[j]) - most) - shift; });
   }
 }
 
@@ -110,21 +107,11 @@ template <class T>
 TANDEM_MULTIVERSION void softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy,
                                            const T* y, T* dx) {
   using C = Compute<T>;
-  FloatReader<T> slopes, values;
   for (std::int64_t r = 0; r < rows; ++r, dy += columns, y += columns, dx += columns) {
-    RowSum<C> products;
-    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
-      const auto *slope = slopes.read(dy + begin, count), *value = values.read(y + begin, count);
-      products.add(count, [=](std::int64_t j) {
-        return static_cast<C>(slope[j]) * static_cast<C>(value[j]);
-      });
-    });
-    const C sum = products.total();
-    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
-      const auto *slope = slopes.read(dy + begin, count), *value = values.read(y + begin, count);
-      write_elements(dx + begin, count, [=](std::int64_t j) {
-        return (static_cast<C>(slope[j]) - sum) * static_cast<C>(value[j]);
-      });
+    const C sum = row_sum<C>(
+        columns, [=](std::int64_t j) { return static_cast<C>(dy[j]) * static_cast<C>(y[j]); });
+    write_elements(dx, columns, [=](std::int64_t j) {
+      return (static_cast<C>(dy[j]) - sum) * static_cast<C>(y[j]);
     });
   }
 }
@@ -134,20 +121,15 @@ TANDEM_MULTIVERSION void log_softmax_grad_rows(std::int64_t rows, std::int64_t c
                                                const T* y, T* dx) {
   using C = Compute<T>;
   C sums[kExpRows], none[kExpRows];
-  FloatReader<T> reader;
   for (std::int64_t r = 0; r < rows; ++r) {
-    RowSum<C> sum;
-    for_float_chunks<T>(columns, [&](std::int64_t begin, std::int64_t count) {
-      const auto* row = reader.read(dy + r * columns + begin, count);
-      sum.add(count, [row](std::int64_t j) { return static_cast<C>(row[j]); });
-    });
-    sums[r] = sum.total();
+    const T* row = dy + r * columns;
+    sums[r] = row_sum<C>(columns, [row](std::int64_t j) { return static_cast<C>(row[j]); });
     none[r] = C(0);
   }
   for_exp(rows, columns, y, none,
           [&](std::int64_t r, std::int64_t first, std::int64_t count, const C* e) {
             const std::int64_t at = r * columns + first;
-            const auto* slope = reader.read(dy + at, count);
+            const T* slope = dy + at;
             const C sum = sums[r];
             write_elements(dx + at, count,
                            [=](std::int64_t j) { return static_cast<C>(slope[j]) - e[j] * sum; });
@@ -159,6 +141,7 @@ template <class Rows>
 void for_rows(KernelContext& c, const Rows& rows) {
   const TensorView& y = c.outputs[0];
   if (y.size() == 0) return;
+  const InFloat32 in_float32(c);
   const std::int64_t columns = y.shape.dim(-1);
   switch_floating(y.dtype, [&]<class T>(TypeTag<T> tag) {
     for_row_blocks(row_count(y.shape), columns, [&](std::int64_t first, std::int64_t count) {

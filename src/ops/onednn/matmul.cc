@@ -1,7 +1,8 @@
 // Matrix products.
+#include "core/parallel.h"
+#include "core/widen.h"
 #include "ops/onednn/parts.h"
 #include "ops/onednn/primitive.h"
-#include "ops/onednn/widen.h"
 
 namespace tandem::onednn {
 namespace {
@@ -240,7 +241,10 @@ void run_long_sum(KernelContext& context, const LongSumPlan& plan, const MatMul&
   });
   if (along != Along::kSum) return;
   add_parts(sum, others, count - 1, result);
-  if (shape.dtype != float32) convert(sum, static_cast<BFloat16*>(c), result);
+  if (shape.dtype != float32)
+    parallel_for(result, 16384, [&](std::int64_t begin, std::int64_t end) {
+      narrow(sum + begin, static_cast<BFloat16*>(c) + begin, end - begin);
+    });
 }
 
 }  // namespace

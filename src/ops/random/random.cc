@@ -5,6 +5,7 @@
 #include "core/multiversion.h"
 #include "core/parallel.h"
 #include "ops/math/elementwise.h"
+#include "ops/math/in_float32.h"
 #include "ops/math/number.h"
 #include "ops/op_list.h"
 #include "ops/random/distributions.h"
@@ -90,8 +91,9 @@ Compute<T> largest_below(double low, double high) {
 
 double largest_uniform(const RandomAttrs& attrs) {
   double largest = 0.0;
-  switch_floating(attrs.dtype, [&]<class T>(TypeTag<T>) {
-    largest = static_cast<double>(largest_below<T>(attrs.a, attrs.b));
+  switch_dtype(attrs.dtype, [&]<class T>(TypeTag<T>) {
+    if constexpr (std::floating_point<Compute<T>>)
+      largest = static_cast<double>(largest_below<T>(attrs.a, attrs.b));
   });
   return largest;
 }
@@ -100,7 +102,8 @@ namespace {
 
 void uniform_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
-  switch_floating(attrs.dtype, [&]<class T>(TypeTag<T>) {
+  const InFloat32 in_float32(c);
+  switch_floating(c.outputs[0].dtype, [&]<class T>(TypeTag<T>) {
     using C = Compute<T>;
     fill_random<T, C>(c, Uniform<C>{static_cast<C>(attrs.a), static_cast<C>(attrs.b - attrs.a),
                                     static_cast<C>(largest_uniform(attrs))});
@@ -110,7 +113,8 @@ void uniform_kernel(KernelContext& c) {
 template <template <class> class Distribution>
 void normal_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
-  switch_floating(attrs.dtype, [&]<class T>(TypeTag<T>) {
+  const InFloat32 in_float32(c);
+  switch_floating(c.outputs[0].dtype, [&]<class T>(TypeTag<T>) {
     using C = Compute<T>;
     fill_random<T, C>(c, Distribution<C>{static_cast<C>(attrs.a), static_cast<C>(attrs.b)});
   });
@@ -119,7 +123,9 @@ void normal_kernel(KernelContext& c) {
 void bernoulli_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
   const Bernoulli distribution = {attrs.ones()};
-  switch_dtype(attrs.dtype, [&]<class T>(TypeTag<T>) { fill_random<T, float>(c, distribution); });
+  const InFloat32 in_float32(c);
+  switch_computed(c.outputs[0].dtype,
+                  [&]<class T>(TypeTag<T>) { fill_random<T, float>(c, distribution); });
 }
 
 void uniform_int_kernel(KernelContext& c) {

@@ -1,0 +1,32 @@
+// Float16 in CPU kernels, which compute it in float32.
+#pragma once
+
+#include "op/op.h"
+
+namespace tandem {
+
+// While it lives, the context's float16 tensors are float32 tensors in scratch memory: the inputs
+// converted, and the outputs to be rounded at its end. Goes before the switch of kernels that
+// compute, so that these need no loops on float16. Kernels that only move elements do without.
+class InFloat32 {
+ public:
+  // `bfloat16_too`: the same for bfloat16.
+  explicit InFloat32(KernelContext& context, bool bfloat16_too = false);
+  ~InFloat32();
+  InFloat32(const InFloat32&) = delete;
+  InFloat32& operator=(const InFloat32&) = delete;
+
+ private:
+  struct Original {
+    TensorView* view;
+    DType dtype;
+    void* data;
+  };
+  template <class Part>
+  static void convert(const Original& original, const Part& part);
+
+  InlineList<Original> originals_;
+  int inputs_ = 0;  // come first
+};
+
+}  // namespace tandem
