@@ -27,11 +27,10 @@ TANDEM_MULTIVERSION static void run_version(Args... args) {
   kLoop(args...);
 }
 
-// Whether loops on elements of type T are compiled for several instruction sets: those that are
-// computed in float. Versions for integers and doubles would make the library much larger, and no
-// training faster.
+// Whether loops on elements of type T are compiled for several instruction sets. Versions for
+// integers would make the library larger, and no training faster.
 template <class T>
-inline constexpr bool has_versions = std::is_same_v<T, float> || !std::is_arithmetic_v<T>;
+inline constexpr bool has_versions = !std::is_integral_v<T>;
 
 // Calls kLoop, which is TANDEM_INLINED, for elements of type T.
 template <class T, auto kLoop, class... Args>

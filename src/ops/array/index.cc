@@ -133,9 +133,8 @@ void infer_gather_grad(InferContext& c) {
 
 // Adds row i of `gradient` to row indices[i] of `sums`, if that is in [begin, end).
 template <class T, class Index>
-TANDEM_MULTIVERSION void add_rows(T* sums, const T* gradient, const Index* indices,
-                                  std::int64_t count, std::int64_t columns, std::int64_t begin,
-                                  std::int64_t end) {
+TANDEM_INLINED void add_rows(T* sums, const T* gradient, const Index* indices, std::int64_t count,
+                             std::int64_t columns, std::int64_t begin, std::int64_t end) {
   if (columns == 1) {
     for (std::int64_t i = 0; i < count; ++i)
       if (indices[i] >= begin && indices[i] < end) sums[indices[i]] += gradient[i];
@@ -163,9 +162,10 @@ void scatter_add(const AxisSplit& split, const T* gradient, const Index* indices
     std::fill(sums, sums + (end - begin) * split.inner, T(0));
     for (std::int64_t outer = begin / split.size; outer * split.size < end; ++outer) {
       const std::int64_t first = outer * split.size;
-      add_rows(sums + (first - begin) * split.inner, gradient + outer * count * split.inner,
-               indices, count, split.inner, std::max(begin - first, std::int64_t{0}),
-               std::min(end - first, split.size));
+      run_loop<T, add_rows<T, Index>>(sums + (first - begin) * split.inner,
+                                      gradient + outer * count * split.inner, indices, count,
+                                      split.inner, std::max(begin - first, std::int64_t{0}),
+                                      std::min(end - first, split.size));
     }
   });
 }

@@ -46,7 +46,7 @@ template <class T, class F>
 }
 
 template <class T>
-TANDEM_MULTIVERSION void activate_range(Activation activation, T* y, std::int64_t count) {
+TANDEM_INLINED void activate_range(Activation activation, T* y, std::int64_t count) {
   using C = Compute<T>;
   switch (activation) {
     case Activation::kRelu:
@@ -73,7 +73,7 @@ template <class T>
 void activate_in_place(Activation activation, T* y, std::int64_t count) {
   if (activation == Activation::kLinear) return;
   parallel_for(count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-    activate_range(activation, y + begin, end - begin);
+    run_loop<T, activate_range<T>>(activation, y + begin, end - begin);
   });
 }
 // The same for the results of oneDNN, which are float32 or bfloat16.

@@ -32,12 +32,12 @@ void infer_add_n(InferContext& c) {
 constexpr std::int64_t kChunk = 2048;
 
 template <class T>
-TANDEM_MULTIVERSION void load_chunk(const T* x, Compute<T>* sum, std::int64_t count) {
+TANDEM_INLINED void load_chunk(const T* x, Compute<T>* sum, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) sum[i] = static_cast<Compute<T>>(x[i]);
 }
 // `sum` may be `a`.
 template <class A, class T>
-TANDEM_MULTIVERSION void add_chunks(const A* a, const T* b, Compute<T>* sum, std::int64_t count) {
+TANDEM_INLINED void add_chunks(const A* a, const T* b, Compute<T>* sum, std::int64_t count) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i)
     sum[i] = cpu::Add()(static_cast<Compute<T>>(a[i]), static_cast<Compute<T>>(b[i]));
@@ -59,10 +59,11 @@ void add_n_kernel(KernelContext& c) {
           sum = wide.data();
         const auto input = [&](int n) { return c.inputs[n].as<const T>() + begin; };
         if (c.inputs.size() == 1)
-          load_chunk(input(0), sum, count);
+          run_loop<T, load_chunk<T>>(input(0), sum, count);
         else
-          add_chunks(input(0), input(1), sum, count);
-        for (int n = 2; n < c.inputs.size(); ++n) add_chunks(sum, input(n), sum, count);
+          run_loop<T, add_chunks<T, T>>(input(0), input(1), sum, count);
+        for (int n = 2; n < c.inputs.size(); ++n)
+          run_loop<T, add_chunks<Compute<T>, T>>(sum, input(n), sum, count);
         if constexpr (!kSumsInOutput) narrow(sum, out + begin, count);
       }
     });

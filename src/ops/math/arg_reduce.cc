@@ -44,10 +44,10 @@ struct Below {
 constexpr std::int64_t kCompared = 32;  // elements of a run that are compared together
 constexpr std::int64_t kColumns = 256;  // interleaved runs that are processed together
 
-// The position of the extremum in a run of adjacent elements. Finds the extremum first and then the
-// first element that equals it, so that neither loop carries a position.
+// The position of the extremum in each run of adjacent elements. Finds the extremum first and then
+// the first element that equals it, so that neither loop carries a position.
 template <class Op, class T>
-TANDEM_MULTIVERSION std::int64_t arg_of_run(const T* x, std::int64_t length) {
+TANDEM_INLINED std::int64_t arg_of_run(const T* x, std::int64_t length) {
   using C = Compute<T>;
   C best = static_cast<C>(x[0]);
   std::int64_t k = 1;
@@ -79,11 +79,17 @@ TANDEM_MULTIVERSION std::int64_t arg_of_run(const T* x, std::int64_t length) {
   return at;
 }
 
+template <class Op, class T>
+TANDEM_INLINED void args_of_runs(const T* x, std::int64_t runs, std::int64_t length,
+                                 std::int64_t* out) {
+  for (std::int64_t i = 0; i < runs; ++i) out[i] = arg_of_run<Op>(x + i * length, length);
+}
+
 // The positions in `count` (at most kColumns) interleaved runs, which begin at adjacent elements
 // and have the stride `stride`.
 template <class Op, class T>
-TANDEM_MULTIVERSION void args_of_columns(const T* x, std::int64_t length, std::int64_t stride,
-                                         std::int64_t count, std::int64_t* out) {
+TANDEM_INLINED void args_of_columns(const T* x, std::int64_t length, std::int64_t stride,
+                                    std::int64_t count, std::int64_t* out) {
   using C = Compute<T>;
   std::array<C, kColumns> best;
   std::array<std::int64_t, kColumns> at{};
@@ -111,16 +117,14 @@ void arg_reduce_kernel(KernelContext& c) {
     const std::int64_t grain =
         std::max<std::int64_t>(1, kElementwiseGrain / std::max<std::int64_t>(length, 1));
     parallel_for(c.outputs[0].size(), grain, [&](std::int64_t begin, std::int64_t end) {
-      if (inner == 1) {
-        for (std::int64_t i = begin; i < end; ++i)
-          out[i] = arg_of_run<Op, T>(x + i * length, length);
-        return;
-      }
+      if (inner == 1)
+        return run_loop<T, args_of_runs<Op, T>>(x + begin * length, end - begin, length,
+                                                out + begin);
       while (begin < end) {
         const std::int64_t column = begin % inner;
         const std::int64_t count = std::min({inner - column, end - begin, kColumns});
-        args_of_columns<Op, T>(x + begin / inner * length * inner + column, length, inner, count,
-                               out + begin);
+        run_loop<T, args_of_columns<Op, T>>(x + begin / inner * length * inner + column, length,
+                                            inner, count, out + begin);
         begin += count;
       }
     });

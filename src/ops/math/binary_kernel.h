@@ -72,10 +72,9 @@ void run_binary_with_number(KernelContext& c, const BinaryLoops& loops, const vo
 
 namespace binary_detail {
 
-// Output element i depends only on input elements i, so `out` may be `a`. Static, because the
-// resolver of its versions would otherwise be an exported symbol.
+// Output element i depends only on input elements i, so `out` may be `a`.
 template <class Op, class A, class B, class Out>
-TANDEM_MULTIVERSION static void plain_loop(A a, B b, Out* out, std::int64_t count) {
+TANDEM_INLINED void plain_loop(A a, B b, Out* out, std::int64_t count) {
   write_elements(out, count,
                  [=](std::int64_t i) { return Op()(element_of(a, i), element_of(b, i)); });
 }
@@ -88,10 +87,12 @@ void loop(A a, B b, Out* out, std::int64_t count) {
   constexpr bool kRange = has_float_range<Op, T>;
   if constexpr (kTensors && kRange) {
     loop_in_range<Op>(
-        [](const T* x, const T* y, Out* z, std::int64_t n) { plain_loop<Op>(x, y, z, n); }, out,
-        count, a, b);
+        [](const T* x, const T* y, Out* z, std::int64_t n) {
+          run_loop<T, plain_loop<Op, const T*, const T*, Out>>(x, y, z, n);
+        },
+        out, count, a, b);
   } else if constexpr (kTensors || !(kRange || needs_tensors<Op>)) {
-    plain_loop<Op>(a, b, out, count);
+    run_loop<T, plain_loop<Op, A, B, Out>>(a, b, out, count);
   } else {
     alignas(64) T numbers[kFloatChunk];
     for (std::int64_t begin = 0; begin < count; begin += kFloatChunk) {

@@ -32,7 +32,7 @@ inline To convert(From value) {
 }
 
 template <class To, class From>
-TANDEM_MULTIVERSION void plain_cast(const From* from, To* __restrict__ to, std::int64_t count) {
+TANDEM_INLINED void plain_cast(const From* from, To* __restrict__ to, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = convert<To>(from[i]);
 }
 
@@ -45,7 +45,7 @@ void cast_loop(const void* from, void* to, std::int64_t count) {
   else if constexpr (std::is_same_v<From, float> && is_16_bit_floating<To>)
     narrow(x, out, count);
   else
-    plain_cast(x, out, count);
+    run_loop<std::conditional_t<has_versions<To>, To, From>, plain_cast<To, From>>(x, out, count);
 }
 
 void cast_kernel(KernelContext& c) {

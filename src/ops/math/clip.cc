@@ -28,8 +28,8 @@ void infer_clip(InferContext& c) {
 }
 
 template <class T>
-TANDEM_MULTIVERSION void clip_range(const T* x, Compute<T> low, Compute<T> high, T* out,
-                                    std::int64_t count) {
+TANDEM_INLINED void clip_range(const T* x, Compute<T> low, Compute<T> high, T* out,
+                               std::int64_t count) {
   write_elements(out, count,
                  [=](std::int64_t i) { return cpu::Clip()(element_of(x, i), low, high); });
 }
@@ -44,7 +44,7 @@ void clip_kernel(KernelContext& c) {
     const auto low = static_cast<Compute<T>>(to_element<T>(rounded(dtype, attrs.low)));
     const auto high = static_cast<Compute<T>>(to_element<T>(rounded(dtype, attrs.high)));
     parallel_for(c.inputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      clip_range<T>(x + begin, low, high, out + begin, end - begin);
+      run_loop<T, clip_range<T>>(x + begin, low, high, out + begin, end - begin);
     });
   });
 }

@@ -85,8 +85,8 @@ void infer_range(InferContext& c) {
 }
 
 template <class T>
-TANDEM_MULTIVERSION void range_loop(T* out, double start, double step, std::int64_t begin,
-                                    std::int64_t end) {
+TANDEM_INLINED void range_loop(T* out, double start, double step, std::int64_t begin,
+                               std::int64_t end) {
   for (std::int64_t i = begin; i < end; ++i)
     out[i] = store_as<T>(start + static_cast<double>(i) * step);
 }
@@ -102,7 +102,7 @@ void range_kernel(KernelContext& c) {
                    step = static_cast<std::int64_t>(attrs.step);
         for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<T>(start + i * step);
       } else {
-        range_loop(out, attrs.start, attrs.step, begin, end);
+        run_loop<T, range_loop<T>>(out, attrs.start, attrs.step, begin, end);
       }
     });
   });

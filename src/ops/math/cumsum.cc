@@ -32,8 +32,8 @@ void sum_run(const T* x, T* out, std::int64_t length, std::int64_t step) {
 
 // The sums down `count` (at most kFloatChunk) columns. `step` leads from one row to the next.
 template <class T>
-TANDEM_MULTIVERSION void sum_columns(const T* x, T* out, std::int64_t rows, std::int64_t step,
-                                     std::int64_t count) {
+TANDEM_INLINED void sum_columns(const T* x, T* out, std::int64_t rows, std::int64_t step,
+                                std::int64_t count) {
   using C = Compute<T>;
   alignas(64) C sums[kFloatChunk];
   std::fill_n(sums, count, C{0});
@@ -66,7 +66,7 @@ void cumsum_kernel(KernelContext& c) {
             if (inner == 1)
               sum_run(x + at, out + at, length, step);
             else
-              sum_columns(x + at, out + at, length, step, count);
+              run_loop<T, sum_columns<T>>(x + at, out + at, length, step, count);
             begin += count;
           }
         });

@@ -65,7 +65,7 @@ void matrix_product(KernelContext& context, const MatrixProduct& product, const 
     // bfloat16 with k = 0: the bias and the activation only, rounded once.
     for (std::int64_t i = 0; i < c.size(); ++i) {
       float value = bias ? static_cast<float>(bias->as<const BFloat16>()[i % n]) : 0.0f;
-      nn::activate_range(product.activation, &value, 1);
+      run_loop<float, nn::activate_range<float>>(product.activation, &value, 1);
       c.as<BFloat16>()[i] = BFloat16(value);
     }
   } else {

@@ -86,8 +86,8 @@ namespace {
 constexpr int kLanes = 64;
 
 template <class Op, class T>
-TANDEM_MULTIVERSION void runs_loop(const void* input, std::int64_t runs, std::int64_t length,
-                                   void* accumulators) {
+TANDEM_INLINED void runs_loop(const void* input, std::int64_t runs, std::int64_t length,
+                              void* accumulators) {
   using C = Compute<T>;
   const T* x = static_cast<const T*>(input);
   C* out = static_cast<C*>(accumulators);
@@ -114,8 +114,8 @@ TANDEM_MULTIVERSION void runs_loop(const void* input, std::int64_t runs, std::in
 }
 
 template <class Op, class T, class C>
-TANDEM_MULTIVERSION void plain_rows(const T* x, std::int64_t rows, std::int64_t stride,
-                                    std::int64_t columns, C* __restrict__ sums) {
+TANDEM_INLINED void plain_rows(const T* x, std::int64_t rows, std::int64_t stride,
+                               std::int64_t columns, C* __restrict__ sums) {
   const auto at = [&](std::int64_t i) { return Op::load(static_cast<C>(x[i])); };
   std::int64_t row = 0;
   for (; row + 4 <= rows; row += 4, x += 4 * stride)  // in the same order as one by one
@@ -133,7 +133,7 @@ void rows_loop(const void* input, std::int64_t rows, std::int64_t stride, std::i
   using C = Compute<T>;
   C* sums = static_cast<C*>(accumulators);
   if (fresh) std::fill_n(sums, columns, Op::template neutral<C>());
-  plain_rows<Op>(static_cast<const T*>(input), rows, stride, columns, sums);
+  run_loop<T, plain_rows<Op, T, C>>(static_cast<const T*>(input), rows, stride, columns, sums);
 }
 
 template <class Op, class T>
@@ -162,8 +162,12 @@ void finish_loop(const void* accumulators, std::int64_t count, std::int64_t redu
 }
 
 template <class Op, class T>
-constexpr ReduceLoops kLoops = {runs_loop<Op, T>,       rows_loop<Op, T>, combine_loop<Op, T>,
-                                finish_loop<Op, T>,     sizeof(T),        sizeof(Compute<T>),
+constexpr ReduceLoops kLoops = {run_loop<T, runs_loop<Op, T>>,
+                                rows_loop<Op, T>,
+                                combine_loop<Op, T>,
+                                finish_loop<Op, T>,
+                                sizeof(T),
+                                sizeof(Compute<T>),
                                 sizeof(ResultOf<Op, T>)};
 
 template <class Op, DTypeSet kDTypes>

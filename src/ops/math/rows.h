@@ -1,5 +1,5 @@
 // Vectorised reductions over contiguous rows. Sums are kept in lanes and combined in a fixed order.
-// Inlined, with their terms, into their callers (functions with TANDEM_MULTIVERSION).
+// Inlined, with their terms, into their callers (loops of run_loop()).
 #pragma once
 
 #include <cstdint>

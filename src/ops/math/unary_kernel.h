@@ -24,18 +24,17 @@ void infer_unary(InferContext& c) {
 
 namespace unary_detail {
 
-// `out` may be `x`. Static, because the resolver of its versions would otherwise be an exported
-// symbol.
+// `out` may be `x`.
 template <class Op, class T, class Out>
-TANDEM_MULTIVERSION static void plain_loop(const T* x, Out* out, std::int64_t count) {
+TANDEM_INLINED void plain_loop(const T* x, Out* out, std::int64_t count) {
   write_elements(out, count, [=](std::int64_t i) { return Op()(element_of(x, i)); });
 }
 
 template <class Op, class T, class Out>
 void loop(const T* x, Out* out, std::int64_t count) {
   if constexpr (is_16_bit_floating<T> && ChangesSign<Op>)
-    plain_loop<typename SignOf<Op>::Bits>(reinterpret_cast<const std::uint16_t*>(x),
-                                          reinterpret_cast<std::uint16_t*>(out), count);
+    run_loop<T, plain_loop<typename SignOf<Op>::Bits, std::uint16_t, std::uint16_t>>(
+        reinterpret_cast<const std::uint16_t*>(x), reinterpret_cast<std::uint16_t*>(out), count);
   else if constexpr (std::is_same_v<T, bool>)  // GCC does not vectorise the negation of bools
     plain_loop<Op>(reinterpret_cast<const std::uint8_t*>(x), out, count);
   else if constexpr (needs_chunks<Op, T>)
@@ -43,9 +42,11 @@ void loop(const T* x, Out* out, std::int64_t count) {
         [](const float* wide, auto* result, std::int64_t n) { loop<Op>(wide, result, n); }, out,
         count, x);
   else if constexpr (has_float_range<Op, T>)
-    loop_in_range<Op>(plain_loop<Op, T, Out>, out, count, x);
+    loop_in_range<Op>([](const T* in, Out* result,
+                         std::int64_t n) { run_loop<T, plain_loop<Op, T, Out>>(in, result, n); },
+                      out, count, x);
   else
-    plain_loop<Op>(x, out, count);
+    run_loop<T, plain_loop<Op, T, Out>>(x, out, count);
 }
 
 }  // namespace unary_detail

@@ -67,8 +67,8 @@ TANDEM_INLINED Moments moments_of(const T* x, std::int64_t count) {
 }
 
 template <class T>
-TANDEM_MULTIVERSION void runs_loop(const void* input, std::int64_t runs, std::int64_t length,
-                                   void* accumulators) {
+TANDEM_INLINED void runs_loop(const void* input, std::int64_t runs, std::int64_t length,
+                              void* accumulators) {
   const T* x = static_cast<const T*>(input);
   auto* out = static_cast<Moments*>(accumulators);
   for (std::int64_t run = 0; run < runs; ++run, x += length)
@@ -77,8 +77,8 @@ TANDEM_MULTIVERSION void runs_loop(const void* input, std::int64_t runs, std::in
 
 // The moments of each column are computed in two passes over the rows, then joined.
 template <class T>
-TANDEM_MULTIVERSION void rows_loop(const void* input, std::int64_t rows, std::int64_t stride,
-                                   std::int64_t columns, bool fresh, void* accumulators) {
+TANDEM_INLINED void rows_loop(const void* input, std::int64_t rows, std::int64_t stride,
+                              std::int64_t columns, bool fresh, void* accumulators) {
   using C = Compute<T>;
   const T* x = static_cast<const T*>(input);
   auto* out = static_cast<Moments*>(accumulators);
@@ -128,8 +128,8 @@ void finish_loop(const void* accumulators, std::int64_t count, std::int64_t, voi
 }
 
 template <class T>
-constexpr ReduceLoops kLoops = {runs_loop<T>,
-                                rows_loop<T>,
+constexpr ReduceLoops kLoops = {run_loop<T, runs_loop<T>>,
+                                run_loop<T, rows_loop<T>>,
                                 combine_loop,
                                 finish_loop<Compute<T>>,
                                 sizeof(T),
@@ -188,16 +188,16 @@ void infer_scaled_distance(InferContext& c) {
 }
 
 template <class T>
-TANDEM_MULTIVERSION void distances(const T* x, const Compute<T>* mean, const Compute<T>* scale,
-                                   T* y, std::int64_t count) {
+TANDEM_INLINED void distances(const T* x, const Compute<T>* mean, const Compute<T>* scale, T* y,
+                              std::int64_t count) {
   write_elements(y, count, [=](std::int64_t i) {
     return (static_cast<Compute<T>>(x[i]) - mean[i]) * scale[i];
   });
 }
 
 template <class T>
-TANDEM_MULTIVERSION void distances(const T* x, Compute<T> mean, Compute<T> scale, T* y,
-                                   std::int64_t count) {
+TANDEM_INLINED void distances_from_number(const T* x, Compute<T> mean, Compute<T> scale, T* y,
+                                          std::int64_t count) {
   write_elements(y, count,
                  [=](std::int64_t i) { return (static_cast<Compute<T>>(x[i]) - mean) * scale; });
 }
@@ -215,9 +215,11 @@ void scaled_distance_kernel(KernelContext& c) {
                     [&](std::int64_t at, const BroadcastPlan::Offsets& from, std::int64_t length) {
                       const T* data = x.as<const T>() + at;
                       if (plan.inner_stride(1) == 0)
-                        distances(data, mean[from[1]], scale[from[1]], y.as<T>() + at, length);
+                        run_loop<T, distances_from_number<T>>(data, mean[from[1]], scale[from[1]],
+                                                              y.as<T>() + at, length);
                       else
-                        distances(data, mean + from[1], scale + from[1], y.as<T>() + at, length);
+                        run_loop<T, distances<T>>(data, mean + from[1], scale + from[1],
+                                                  y.as<T>() + at, length);
                     });
     });
   });

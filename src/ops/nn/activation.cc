@@ -100,13 +100,13 @@ struct Details<cpu::GeluTanh> {
 // Results may overwrite the first operand (kInPlace), element by element (GCC ivdep).
 
 template <class A, class T>
-TANDEM_MULTIVERSION void value_loop(const T* x, T* y, std::int64_t count, Compute<T> alpha) {
+TANDEM_INLINED void value_loop(const T* x, T* y, std::int64_t count, Compute<T> alpha) {
   write_elements(y, count, [=](std::int64_t i) { return A::value(element_of(x, i), alpha); });
 }
 
 template <class A, class T>
-TANDEM_MULTIVERSION void gradient_loop(const T* dy, const T* saved, T* dx, std::int64_t count,
-                                       Compute<T> alpha) {
+TANDEM_INLINED void gradient_loop(const T* dy, const T* saved, T* dx, std::int64_t count,
+                                  Compute<T> alpha) {
   write_elements(dx, count, [=](std::int64_t i) {
     return A::gradient(element_of(dy, i), element_of(saved, i), alpha);
   });
@@ -127,17 +127,19 @@ std::uint16_t* bits_of(T* x) {
 template <class A, class T>
 void value_range(const T* x, T* y, std::int64_t count, Compute<T> alpha) {
   if constexpr (is_on_bits<A, T>)
-    value_loop<nn::ReluBits>(bits_of(x), bits_of(y), count, std::uint16_t{0});
+    run_loop<T, value_loop<nn::ReluBits, std::uint16_t>>(bits_of(x), bits_of(y), count,
+                                                         std::uint16_t{0});
   else
-    value_loop<A>(x, y, count, alpha);
+    run_loop<T, value_loop<A, T>>(x, y, count, alpha);
 }
 
 template <class A, class T>
 void gradient_range(const T* dy, const T* saved, T* dx, std::int64_t count, Compute<T> alpha) {
   if constexpr (is_on_bits<A, T>)
-    gradient_loop<nn::ReluBits>(bits_of(dy), bits_of(saved), bits_of(dx), count, std::uint16_t{0});
+    run_loop<T, gradient_loop<nn::ReluBits, std::uint16_t>>(bits_of(dy), bits_of(saved),
+                                                            bits_of(dx), count, std::uint16_t{0});
   else
-    gradient_loop<A>(dy, saved, dx, count, alpha);
+    run_loop<T, gradient_loop<A, T>>(dy, saved, dx, count, alpha);
 }
 
 void infer_activation(InferContext& c) {

@@ -10,8 +10,8 @@ constexpr std::int64_t kTileQueries = 128, kTileKeys = 256;  // per tile
 
 // sum(dy * y) of each query and head, [batch, heads, queries].
 template <class T>
-TANDEM_MULTIVERSION void row_products(const AttentionSizes& s, const T* dy, const T* y,
-                                      Compute<T>* deltas, std::int64_t begin, std::int64_t end) {
+TANDEM_INLINED void row_products(const AttentionSizes& s, const T* dy, const T* y,
+                                 Compute<T>* deltas, std::int64_t begin, std::int64_t end) {
   using C = Compute<T>;
   for (std::int64_t position = begin; position < end; ++position)  // of [batch, queries]
     for (std::int64_t head = 0; head < s.heads; ++head) {
@@ -27,8 +27,8 @@ TANDEM_MULTIVERSION void row_products(const AttentionSizes& s, const T* dy, cons
 // Converts scores to weights in place, and the gradients of weights to those of scores. `kept`
 // holds dropout's factors; null if there is no dropout.
 template <class C>
-TANDEM_MULTIVERSION void score_gradient(std::int64_t columns, C log_sum, C delta, const C* kept,
-                                        C* weights, C* gradient) {
+TANDEM_INLINED void score_gradient(std::int64_t columns, C log_sum, C delta, const C* kept,
+                                   C* weights, C* gradient) {
   for (std::int64_t j = 0; j < columns; ++j) weights[j] = vec::exp(weights[j] - log_sum);
   if (!kept) {
     for (std::int64_t j = 0; j < columns; ++j) gradient[j] = weights[j] * (gradient[j] - delta);
@@ -110,16 +110,16 @@ struct BackwardTask {
         }
       if (!range.of_keys) continue;
       const C scale = static_cast<C>(attrs.softmax_scale);
-      store_rows<T>(b.dkey, scale,
-                    HeadRows<T>(c.outputs[1], range.batch, range.kv_head, column, columns));
-      store_rows<T>(b.dvalue, C(1),
-                    HeadRows<T>(c.outputs[2], range.batch, range.kv_head, column, columns));
+      run_loop<T, store_rows<T>>(
+          b.dkey, scale, HeadRows<T>(c.outputs[1], range.batch, range.kv_head, column, columns));
+      run_loop<T, store_rows<T>>(
+          b.dvalue, C(1), HeadRows<T>(c.outputs[2], range.batch, range.kv_head, column, columns));
     }
     if (!range.of_queries) return;
     for (std::int64_t head = range.head; head < range.head_end; ++head)
-      store_rows<T>(dquery + (head - range.head) * rows * s.depth,
-                    static_cast<C>(attrs.softmax_scale),
-                    HeadRows<T>(c.outputs[0], range.batch, head, first, rows));
+      run_loop<T, store_rows<T>>(dquery + (head - range.head) * rows * s.depth,
+                                 static_cast<C>(attrs.softmax_scale),
+                                 HeadRows<T>(c.outputs[0], range.batch, head, first, rows));
   }
 
  private:
@@ -137,7 +137,7 @@ struct BackwardTask {
     const Tile<const C> weighed{b.weights, at.columns}, slopes{b.gradient, at.columns};
     tile_product({.m = at.rows, .n = at.columns, .k = s.depth, .transpose_b = true}, queries, keys,
                  weights, b.spare);
-    mask_scores<T>(attrs, mask, at, b.weights);
+    run_loop<T, mask_scores<T>>(attrs, mask, at, b.weights);
     tile_product({.m = at.rows, .n = at.columns, .k = s.value_depth, .transpose_b = true}, dy,
                  values, gradient, b.spare);
     const std::int64_t first_row = (at.batch * s.heads + at.head) * s.queries + at.row;
@@ -146,12 +146,12 @@ struct BackwardTask {
       if (attrs.rate > 0.0) {
         const std::int64_t first = position_of(attrs, s, at, i);
         std::fill_n(b.kept, at.columns, C(1));
-        dropout_range(attrs.random_key(), attrs.threshold(), attrs.scale(), b.kept, b.kept, first,
-                      first + at.columns);
+        run_loop<C, dropout_range<C>>(attrs.random_key(), attrs.threshold(), attrs.scale(), b.kept,
+                                      b.kept, first, first + at.columns);
       }
-      score_gradient(at.columns, log_sums[i], deltas[first_row + i],
-                     attrs.rate > 0.0 ? b.kept : nullptr, b.weights + i * at.columns,
-                     b.gradient + i * at.columns);
+      run_loop<C, score_gradient<C>>(at.columns, log_sums[i], deltas[first_row + i],
+                                     attrs.rate > 0.0 ? b.kept : nullptr,
+                                     b.weights + i * at.columns, b.gradient + i * at.columns);
     }
     if (range.of_keys) {
       tile_product({.m = at.columns,
@@ -191,8 +191,8 @@ void attention_grad_kernel(KernelContext& c) {
     parallel_for(s.batch * s.queries,
                  std::max<std::int64_t>(1, kElementwiseGrain / (s.heads * s.value_depth)),
                  [&](std::int64_t begin, std::int64_t end) {
-                   row_products(s, c.inputs[0].as<const T>(), c.inputs[4].as<const T>(), deltas,
-                                begin, end);
+                   run_loop<T, row_products<T>>(s, c.inputs[0].as<const T>(),
+                                                c.inputs[4].as<const T>(), deltas, begin, end);
                  });
     const BackwardTask<T> task{c, s, mask, deltas};
     const std::int64_t rows = blocks_of(s.queries, kTileQueries),

@@ -11,8 +11,8 @@ constexpr std::int64_t kQueries = 128, kKeys = 512;  // per tile, whose scores s
 // Replaces scores by exp(score - running maximum), and rescales each row's sum and `result` to the
 // new maximum.
 template <class C>
-TANDEM_MULTIVERSION void take_in(std::int64_t rows, std::int64_t columns, C* scores, C* largest,
-                                 C* sums, std::int64_t depth, C* result) {
+TANDEM_INLINED void take_in(std::int64_t rows, std::int64_t columns, C* scores, C* largest, C* sums,
+                            std::int64_t depth, C* result) {
   for (std::int64_t i = 0; i < rows; ++i) {
     C* row = scores + i * columns;
     const C here = row_max<C>(columns, [row](std::int64_t j) { return row[j]; });
@@ -72,14 +72,14 @@ struct ForwardTask {
           as_tile(HeadRows<const T>(value, batch, kv_head, column, columns), value_buffer);
       tile_product({.m = rows, .n = columns, .k = s.depth, .transpose_b = true}, queries, keys,
                    Tile<C>{scores, columns}, spare);
-      mask_scores<T>(attrs, mask, at, scores);
-      take_in(rows, columns, scores, largest, sums, s.value_depth, result);
+      run_loop<T, mask_scores<T>>(attrs, mask, at, scores);
+      run_loop<C, take_in<C>>(rows, columns, scores, largest, sums, s.value_depth, result);
       if (attrs.rate > 0.0)
         for (std::int64_t i = 0; i < rows; ++i) {
           const std::int64_t first = position_of(attrs, s, at, i);
           C* const weights = scores + i * columns;
-          dropout_range(attrs.random_key(), attrs.threshold(), attrs.scale(), weights, weights,
-                        first, first + columns);
+          run_loop<C, dropout_range<C>>(attrs.random_key(), attrs.threshold(), attrs.scale(),
+                                        weights, weights, first, first + columns);
         }
       tile_product({.m = rows, .n = s.value_depth, .k = columns, .accumulate = true},
                    Tile<const C>{scores, columns}, values, Tile<C>{result, s.value_depth}, spare);
@@ -88,8 +88,8 @@ struct ForwardTask {
     for (std::int64_t i = 0; i < rows; ++i) {
       const bool blind = sums[i] == C(0);
       logs[i] = blind ? std::numeric_limits<C>::infinity() : largest[i] + std::log(sums[i]);
-      store_rows<T>(result + i * s.value_depth, blind ? C(0) : C(1) / sums[i],
-                    HeadRows<T>(y, batch, head, row + i, 1));
+      run_loop<T, store_rows<T>>(result + i * s.value_depth, blind ? C(0) : C(1) / sums[i],
+                                 HeadRows<T>(y, batch, head, row + i, 1));
     }
   }
 };

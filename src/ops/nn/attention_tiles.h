@@ -70,7 +70,7 @@ constexpr std::int64_t tile_buffer(std::int64_t elements) {
 }
 
 template <class T>
-TANDEM_MULTIVERSION void store_rows(const Compute<T>* from, Compute<T> factor, HeadRows<T> rows) {
+TANDEM_INLINED void store_rows(const Compute<T>* from, Compute<T> factor, HeadRows<T> rows) {
   for (std::int64_t i = 0; i < rows.count; ++i)
     write_elements(rows.data + i * rows.stride, rows.depth,
                    [=](std::int64_t j) { return from[i * rows.depth + j] * factor; });
@@ -108,8 +108,8 @@ struct TilePlace {
 
 // Scales the scores and applies the mask; masked scores become minus infinity.
 template <class T>
-TANDEM_MULTIVERSION void mask_scores(const AttentionAttrs& attrs, const AttentionMask& mask,
-                                     const TilePlace& at, Compute<T>* scores) {
+TANDEM_INLINED void mask_scores(const AttentionAttrs& attrs, const AttentionMask& mask,
+                                const TilePlace& at, Compute<T>* scores) {
   using C = Compute<T>;
   constexpr C kNever = -std::numeric_limits<C>::infinity();
   const C scale = static_cast<C>(attrs.softmax_scale);

@@ -44,8 +44,8 @@ ColumnBlocks blocks_of(const TensorView& x) {
 // The means of a block and the sums of squared distances from them. Takes two passes over a block
 // that fits into the cache.
 template <class T>
-TANDEM_MULTIVERSION void block_moments(const ColumnBlocks& blocks, std::int64_t block, const T* x,
-                                       Compute<T>* means, Compute<T>* squares, Compute<T>* wide) {
+TANDEM_INLINED void block_moments(ColumnBlocks blocks, std::int64_t block, const T* x,
+                                  Compute<T>* means, Compute<T>* squares, Compute<T>* wide) {
   using C = Compute<T>;
   blocks.sum_block(block, means,
                    [x](std::int64_t i, std::int64_t) { return static_cast<C>(x[i]); });
@@ -68,8 +68,8 @@ void moments(KernelContext& c, const ColumnBlocks& blocks, const T* x, double* m
   C* squares = take<C>(c, blocks.blocks * blocks.columns);
   C* wide = take<C>(c, blocks.blocks * blocks.width);
   blocks.for_blocks([&](std::int64_t block) {
-    block_moments(blocks, block, x, means + block * blocks.columns,
-                  squares + block * blocks.columns, wide + block * blocks.width);
+    run_loop<T, block_moments<T>>(blocks, block, x, means + block * blocks.columns,
+                                  squares + block * blocks.columns, wide + block * blocks.width);
   });
   const double rows = static_cast<double>(blocks.rows);
   std::fill_n(mean, blocks.columns, 0.0);
@@ -91,9 +91,9 @@ void moments(KernelContext& c, const ColumnBlocks& blocks, const T* x, double* m
 
 // y = (x - mean) * scale + shift in rows of `width`, with one parameter per column.
 template <class T>
-TANDEM_MULTIVERSION void normalise_range(const T* x, T* y, std::int64_t count, std::int64_t width,
-                                         const Compute<T>* mean, const Compute<T>* scale,
-                                         const Compute<T>* shift) {
+TANDEM_INLINED void normalise_range(const T* x, T* y, std::int64_t count, std::int64_t width,
+                                    const Compute<T>* mean, const Compute<T>* scale,
+                                    const Compute<T>* shift) {
   using C = Compute<T>;
   write_rows(y, count, width, [=](std::int64_t i, std::int64_t j) {
     return (static_cast<C>(x[i]) - mean[j]) * scale[j] + shift[j];
@@ -116,7 +116,7 @@ void normalise(KernelContext& c, const TileHooks& hooks, const ColumnBlocks& blo
   }
   blocks.for_blocks([&](std::int64_t block) {
     const std::int64_t at = blocks.begin(block), count = blocks.rows_in(block) * blocks.columns;
-    normalise_range(x + at, y + at, count, blocks.width, means, scales, shifts);
+    run_loop<T, normalise_range<T>>(x + at, y + at, count, blocks.width, means, scales, shifts);
     hooks.after(at, count);
   });
 }
@@ -228,9 +228,9 @@ void infer_training_grad(InferContext& c) {
 
 // The sums of dy and of dy * (x - mean) over a block.
 template <class T>
-TANDEM_MULTIVERSION void block_gradient_sums(const ColumnBlocks& blocks, std::int64_t block,
-                                             const T* dy, const T* x, const Compute<T>* mean,
-                                             Compute<T>* sums, Compute<T>* products) {
+TANDEM_INLINED void block_gradient_sums(ColumnBlocks blocks, std::int64_t block, const T* dy,
+                                        const T* x, const Compute<T>* mean, Compute<T>* sums,
+                                        Compute<T>* products) {
   using C = Compute<T>;
   blocks.sum_block(
       block, sums, [dy](std::int64_t i, std::int64_t) { return static_cast<C>(dy[i]); }, products,
@@ -241,10 +241,10 @@ TANDEM_MULTIVERSION void block_gradient_sums(const ColumnBlocks& blocks, std::in
 
 // dx = scale * dy + slope * (x - mean) + shift; dx may be dy.
 template <class T>
-TANDEM_MULTIVERSION void gradient_range(const T* dy, const T* x, T* dx, std::int64_t count,
-                                        std::int64_t width, const Compute<T>* mean,
-                                        const Compute<T>* scale, const Compute<T>* slope,
-                                        const Compute<T>* shift) {
+TANDEM_INLINED void gradient_range(const T* dy, const T* x, T* dx, std::int64_t count,
+                                   std::int64_t width, const Compute<T>* mean,
+                                   const Compute<T>* scale, const Compute<T>* slope,
+                                   const Compute<T>* shift) {
   using C = Compute<T>;
   write_rows(dx, count, width, [=](std::int64_t i, std::int64_t j) {
     return static_cast<C>(dy[i]) * scale[j] + (static_cast<C>(x[i]) - mean[j]) * slope[j] +
@@ -266,8 +266,8 @@ void training_grad(KernelContext& c, const TileHooks& hooks) {
   C *sums = take<C>(c, blocks.blocks * columns), *products = take<C>(c, blocks.blocks * columns);
   blocks.for_blocks([&](std::int64_t block) {
     hooks.before(blocks.begin(block), blocks.rows_in(block) * columns);
-    block_gradient_sums(blocks, block, dy, x, means, sums + block * columns,
-                        products + block * columns);
+    run_loop<T, block_gradient_sums<T>>(blocks, block, dy, x, means, sums + block * columns,
+                                        products + block * columns);
   });
   double *dbeta = take<double>(c, columns), *dgamma = take<double>(c, columns);
   blocks.add_blocks(sums, dbeta);
@@ -285,7 +285,8 @@ void training_grad(KernelContext& c, const TileHooks& hooks) {
   T* dx = c.outputs[0].as<T>();
   blocks.for_blocks([&](std::int64_t block) {
     const std::int64_t at = blocks.begin(block), count = blocks.rows_in(block) * columns;
-    gradient_range(dy + at, x + at, dx + at, count, width, means, scales, slopes, shifts);
+    run_loop<T, gradient_range<T>>(dy + at, x + at, dx + at, count, width, means, scales, slopes,
+                                   shifts);
     hooks.after(at, count);
   });
   for (std::int64_t i = 0; i < columns; ++i)

@@ -119,8 +119,8 @@ const std::int64_t* classes_of(KernelContext& c, const TensorView& labels, std::
 }
 
 template <class T>
-TANDEM_MULTIVERSION void log_sums(std::int64_t rows, std::int64_t columns, const T* x,
-                                  Compute<T>* logs) {
+TANDEM_INLINED void log_sums(std::int64_t rows, std::int64_t columns, const T* x,
+                             Compute<T>* logs) {
   using C = Compute<T>;
   C largest[kExpRows], sums[kExpRows];
   exp_sums(rows, columns, x, largest, sums);
@@ -128,8 +128,8 @@ TANDEM_MULTIVERSION void log_sums(std::int64_t rows, std::int64_t columns, const
 }
 
 template <class T>
-TANDEM_MULTIVERSION void dense_losses(std::int64_t rows, std::int64_t columns, const T* x,
-                                      const T* labels, const Compute<T>* logs, T* loss) {
+TANDEM_INLINED void dense_losses(std::int64_t rows, std::int64_t columns, const T* x,
+                                 const T* labels, const Compute<T>* logs, T* loss) {
   using C = Compute<T>;
   for (std::int64_t r = 0; r < rows; ++r, x += columns, labels += columns)
     loss[r] = store_as<T>(row_sum<C>(columns, [=](std::int64_t j) {
@@ -139,9 +139,9 @@ TANDEM_MULTIVERSION void dense_losses(std::int64_t rows, std::int64_t columns, c
 
 // dlogits = dloss * (softmax(logits) - 1 at the label).
 template <class T>
-TANDEM_MULTIVERSION void sparse_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss,
-                                          const T* x, const std::int64_t* labels,
-                                          const Compute<T>* logs, T* dx) {
+TANDEM_INLINED void sparse_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss,
+                                     const T* x, const std::int64_t* labels, const Compute<T>* logs,
+                                     T* dx) {
   using C = Compute<T>;
   for_exp(rows, columns, x, logs,
           [=](std::int64_t r, std::int64_t first, std::int64_t count, const C* p) {
@@ -155,9 +155,8 @@ TANDEM_MULTIVERSION void sparse_grad_rows(std::int64_t rows, std::int64_t column
 
 // dlogits = dloss * (softmax(logits) * sum(labels) - labels).
 template <class T>
-TANDEM_MULTIVERSION void dense_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss,
-                                         const T* x, const T* labels, const Compute<T>* logs,
-                                         T* dx) {
+TANDEM_INLINED void dense_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss,
+                                    const T* x, const T* labels, const Compute<T>* logs, T* dx) {
   using C = Compute<T>;
   C totals[kExpRows];
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -185,7 +184,7 @@ void sparse_kernel(KernelContext& c) {
     const T* x = logits.as<const T>();
     C* logs = c.outputs[1].as<C>();
     for_row_blocks(loss.size(), columns, [&](std::int64_t first, std::int64_t rows) {
-      log_sums(rows, columns, x + first * columns, logs + first);
+      run_loop<T, log_sums<T>>(rows, columns, x + first * columns, logs + first);
       for (std::int64_t r = first; r < first + rows; ++r)
         loss.as<T>()[r] = store_as<T>(logs[r] - static_cast<C>(x[r * columns + labels[r]]));
     });
@@ -199,10 +198,10 @@ void sparse_grad_kernel(KernelContext& c) {
   const std::int64_t* labels = classes_of(c, c.inputs[2], columns);
   switch_floating(logits.dtype, [&]<class T>(TypeTag<T>) {
     for_row_blocks(row_count(logits.shape), columns, [&](std::int64_t first, std::int64_t rows) {
-      sparse_grad_rows(rows, columns, c.inputs[0].as<const T>() + first,
-                       logits.as<const T>() + first * columns, labels + first,
-                       c.inputs[3].as<const Compute<T>>() + first,
-                       c.outputs[0].as<T>() + first * columns);
+      run_loop<T, sparse_grad_rows<T>>(rows, columns, c.inputs[0].as<const T>() + first,
+                                       logits.as<const T>() + first * columns, labels + first,
+                                       c.inputs[3].as<const Compute<T>>() + first,
+                                       c.outputs[0].as<T>() + first * columns);
     });
   });
 }
@@ -215,9 +214,9 @@ void dense_kernel(KernelContext& c) {
     const T *x = logits.as<const T>(), *labels = c.inputs[1].as<const T>();
     auto* logs = c.outputs[1].as<Compute<T>>();
     for_row_blocks(loss.size(), columns, [&](std::int64_t first, std::int64_t rows) {
-      log_sums(rows, columns, x + first * columns, logs + first);
-      dense_losses(rows, columns, x + first * columns, labels + first * columns, logs + first,
-                   loss.as<T>() + first);
+      run_loop<T, log_sums<T>>(rows, columns, x + first * columns, logs + first);
+      run_loop<T, dense_losses<T>>(rows, columns, x + first * columns, labels + first * columns,
+                                   logs + first, loss.as<T>() + first);
     });
   });
 }
@@ -229,9 +228,10 @@ void dense_grad_kernel(KernelContext& c) {
   switch_floating(logits.dtype, [&]<class T>(TypeTag<T>) {
     for_row_blocks(row_count(logits.shape), columns, [&](std::int64_t first, std::int64_t rows) {
       const std::int64_t at = first * columns;
-      dense_grad_rows(rows, columns, c.inputs[0].as<const T>() + first, logits.as<const T>() + at,
-                      c.inputs[2].as<const T>() + at, c.inputs[3].as<const Compute<T>>() + first,
-                      c.outputs[0].as<T>() + at);
+      run_loop<T, dense_grad_rows<T>>(rows, columns, c.inputs[0].as<const T>() + first,
+                                      logits.as<const T>() + at, c.inputs[2].as<const T>() + at,
+                                      c.inputs[3].as<const Compute<T>>() + first,
+                                      c.outputs[0].as<T>() + at);
     });
   });
 }
@@ -273,8 +273,7 @@ void infer_sigmoid(InferContext& c) {
 }
 
 template <class T>
-TANDEM_MULTIVERSION void sigmoid_range(const T* logits, const T* labels, T* loss,
-                                       std::int64_t count) {
+TANDEM_INLINED void sigmoid_range(const T* logits, const T* labels, T* loss, std::int64_t count) {
   using C = Compute<T>;
   write_elements(loss, count, [=](std::int64_t i) {
     return cpu::SigmoidCrossEntropy()(static_cast<C>(logits[i]), static_cast<C>(labels[i]));
@@ -286,7 +285,8 @@ void sigmoid_kernel(KernelContext& c) {
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     const T *logits = c.inputs[0].as<const T>(), *labels = c.inputs[1].as<const T>();
     parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      sigmoid_range(logits + begin, labels + begin, c.outputs[0].as<T>() + begin, end - begin);
+      run_loop<T, sigmoid_range<T>>(logits + begin, labels + begin, c.outputs[0].as<T>() + begin,
+                                    end - begin);
     });
   });
 }
@@ -299,8 +299,8 @@ void infer_sigmoid_grad(InferContext& c) {
 }
 
 template <class T>
-TANDEM_MULTIVERSION void sigmoid_grad_range(const T* dloss, const T* logits, const T* labels, T* dx,
-                                            std::int64_t count) {
+TANDEM_INLINED void sigmoid_grad_range(const T* dloss, const T* logits, const T* labels, T* dx,
+                                       std::int64_t count) {
   using C = Compute<T>;
   write_elements(dx, count, [=](std::int64_t i) {
     return cpu::SigmoidCrossEntropyGrad()(static_cast<C>(dloss[i]), static_cast<C>(logits[i]),
@@ -314,8 +314,8 @@ void sigmoid_grad_kernel(KernelContext& c) {
     const auto *dloss = c.inputs[0].as<const T>(), *logits = c.inputs[1].as<const T>(),
                *labels = c.inputs[2].as<const T>();
     parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      sigmoid_grad_range(dloss + begin, logits + begin, labels + begin,
-                         c.outputs[0].as<T>() + begin, end - begin);
+      run_loop<T, sigmoid_grad_range<T>>(dloss + begin, logits + begin, labels + begin,
+                                         c.outputs[0].as<T>() + begin, end - begin);
     });
   });
 }

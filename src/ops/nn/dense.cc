@@ -96,8 +96,8 @@ void infer_bias_add(InferContext& c) {
 }
 
 template <class T>
-TANDEM_MULTIVERSION void bias_add_rows(const T* x, const T* bias, T* y, std::int64_t rows,
-                                       std::int64_t columns) {
+TANDEM_INLINED void bias_add_rows(const T* x, const T* bias, T* y, std::int64_t rows,
+                                  std::int64_t columns) {
   using C = Compute<T>;
   write_rows(y, rows * columns, columns, [=](std::int64_t i, std::int64_t j) {
     return static_cast<C>(x[i]) + static_cast<C>(bias[j]);
@@ -112,8 +112,9 @@ void bias_add_kernel(KernelContext& c) {
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     parallel_for(rows, std::max<std::int64_t>(1, kElementwiseGrain / columns),
                  [&](std::int64_t begin, std::int64_t end) {
-                   bias_add_rows(x.as<const T>() + begin * columns, c.inputs[1].as<const T>(),
-                                 c.outputs[0].as<T>() + begin * columns, end - begin, columns);
+                   run_loop<T, bias_add_rows<T>>(
+                       x.as<const T>() + begin * columns, c.inputs[1].as<const T>(),
+                       c.outputs[0].as<T>() + begin * columns, end - begin, columns);
                  });
   });
 }
@@ -132,8 +133,8 @@ void infer_bias_add_grad(InferContext& c) {
 }
 
 template <class T>
-TANDEM_MULTIVERSION void sum_block(const ColumnBlocks& blocks, std::int64_t block, const T* x,
-                                   Compute<T>* sums) {
+TANDEM_INLINED void sum_block(ColumnBlocks blocks, std::int64_t block, const T* x,
+                              Compute<T>* sums) {
   blocks.sum_block(block, sums,
                    [x](std::int64_t i, std::int64_t) { return static_cast<Compute<T>>(x[i]); });
 }
@@ -151,7 +152,7 @@ void bias_add_grad_kernel(KernelContext& c) {
     auto* partial =
         static_cast<C*>(c.scratch(static_cast<std::size_t>(blocks.blocks * columns) * sizeof(C)));
     blocks.for_blocks([&](std::int64_t block) {
-      sum_block(blocks, block, x.as<const T>(), partial + block * columns);
+      run_loop<T, sum_block<T>>(blocks, block, x.as<const T>(), partial + block * columns);
     });
     blocks.add_blocks(partial, totals);
     for (std::int64_t j = 0; j < columns; ++j) c.outputs[0].as<T>()[j] = store_as<T>(totals[j]);

@@ -66,8 +66,8 @@ TANDEM_MULTIVERSION std::uint64_t mask_of(const std::uint32_t* words, std::uint3
 // y = scaled x where the mask has a bit, else 0, for `count` elements from bit `first` on. y may be
 // x (GCC ivdep).
 template <class C>
-TANDEM_MULTIVERSION void apply_mask(std::uint64_t mask, std::int64_t first, const C* x, C* y,
-                                    std::int64_t count, C scale) {
+TANDEM_INLINED void apply_mask(std::uint64_t mask, std::int64_t first, const C* x, C* y,
+                               std::int64_t count, C scale) {
   if (count == kDropoutBlock) {
     for (int half = 0; half < 2; ++half, x += 32, y += 32) {
       const auto bits = static_cast<std::uint32_t>(mask >> 32 * half);
@@ -87,10 +87,10 @@ void drop_block(std::uint64_t mask, std::int64_t first, const T* x, T* y, std::i
   if constexpr (is_16_bit_floating<T>) {
     alignas(64) float wide[kDropoutBlock];
     widen(x, wide, count);
-    apply_mask(mask, first, wide, wide, count, static_cast<float>(scale));
+    run_loop<T, apply_mask<float>>(mask, first, wide, wide, count, static_cast<float>(scale));
     narrow(wide, y, count);
   } else {
-    apply_mask(mask, first, x, y, count, static_cast<T>(scale));
+    run_loop<T, apply_mask<T>>(mask, first, x, y, count, static_cast<T>(scale));
   }
 }
 

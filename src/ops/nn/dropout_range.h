@@ -13,9 +13,9 @@ namespace tandem {
 // y = 0 or scaled x, for the elements [begin, end) of the global tensor. x and y point to element
 // `begin`; they may be equal.
 template <class T>
-TANDEM_MULTIVERSION void dropout_range(const RandomKey& random_key, std::uint32_t threshold,
-                                       double scale, const T* x, T* y, std::int64_t begin,
-                                       std::int64_t end) {
+TANDEM_INLINED void dropout_range(const RandomKey& random_key, std::uint32_t threshold,
+                                  double scale, const T* x, T* y, std::int64_t begin,
+                                  std::int64_t end) {
   using C = Compute<T>;
   constexpr std::int64_t kBlock = kDropoutBlock;
   alignas(64) Words words;

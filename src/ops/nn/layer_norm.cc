@@ -52,9 +52,9 @@ void infer_layer_norm(InferContext& c) {
 }
 
 template <class T>
-TANDEM_MULTIVERSION void normalise_rows(std::int64_t rows, std::int64_t columns, double epsilon,
-                                        const T* x, const Compute<T>* gamma, const Compute<T>* beta,
-                                        T* y, Compute<T>* means, Compute<T>* inverses) {
+TANDEM_INLINED void normalise_rows(std::int64_t rows, std::int64_t columns, double epsilon,
+                                   const T* x, const Compute<T>* gamma, const Compute<T>* beta,
+                                   T* y, Compute<T>* means, Compute<T>* inverses) {
   using C = Compute<T>;
   const C scale = C(1) / static_cast<C>(columns);
   for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
@@ -83,9 +83,10 @@ void layer_norm_kernel(KernelContext& c) {
     const C *gamma = converted<C>(c, c.inputs[1]), *beta = converted<C>(c, c.inputs[2]);
     const std::int64_t grain = std::max<std::int64_t>(1, kElementwiseGrain / columns);
     parallel_for(x.size() / columns, grain, [&](std::int64_t begin, std::int64_t end) {
-      normalise_rows(end - begin, columns, c.attrs<NormAttrs>().epsilon,
-                     x.as<const T>() + begin * columns, gamma, beta, y.as<T>() + begin * columns,
-                     c.outputs[1].as<C>() + begin, c.outputs[2].as<C>() + begin);
+      run_loop<T, normalise_rows<T>>(end - begin, columns, c.attrs<NormAttrs>().epsilon,
+                                     x.as<const T>() + begin * columns, gamma, beta,
+                                     y.as<T>() + begin * columns, c.outputs[1].as<C>() + begin,
+                                     c.outputs[2].as<C>() + begin);
     });
   });
 }
@@ -109,10 +110,10 @@ void infer_layer_norm_grad(InferContext& c) {
 
 // Computes dx of some rows, and their sums for the gradients of gamma and beta.
 template <class T>
-TANDEM_MULTIVERSION void gradient_rows(std::int64_t rows, std::int64_t columns, const T* dy,
-                                       const T* x, const Compute<T>* gamma, const Compute<T>* means,
-                                       const Compute<T>* inverses, T* dx, Compute<T>* dgamma,
-                                       Compute<T>* dbeta) {
+TANDEM_INLINED void gradient_rows(std::int64_t rows, std::int64_t columns, const T* dy, const T* x,
+                                  const Compute<T>* gamma, const Compute<T>* means,
+                                  const Compute<T>* inverses, T* dx, Compute<T>* dgamma,
+                                  Compute<T>* dbeta) {
   using C = Compute<T>;
   std::fill_n(dgamma, columns, C(0));
   std::fill_n(dbeta, columns, C(0));
@@ -150,10 +151,11 @@ void layer_norm_grad(KernelContext& c) {
   parallel_for(blocks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t block = first; block < last; ++block) {
       const std::int64_t row = block * block_rows, at = row * columns;
-      gradient_rows(std::min(block_rows, rows - row), columns, c.inputs[0].as<const T>() + at,
-                    x.as<const T>() + at, gamma, c.inputs[3].as<const C>() + row,
-                    c.inputs[4].as<const C>() + row, c.outputs[0].as<T>() + at,
-                    gammas + block * columns, betas + block * columns);
+      run_loop<T, gradient_rows<T>>(std::min(block_rows, rows - row), columns,
+                                    c.inputs[0].as<const T>() + at, x.as<const T>() + at, gamma,
+                                    c.inputs[3].as<const C>() + row,
+                                    c.inputs[4].as<const C>() + row, c.outputs[0].as<T>() + at,
+                                    gammas + block * columns, betas + block * columns);
     }
   });
   double *dgamma = take<double>(c, columns), *dbeta = take<double>(c, columns);

@@ -80,7 +80,7 @@ TANDEM_INLINED void combine_window(const Pool& p, const PoolWindow& window, cons
 }
 
 template <class Op, class T>
-TANDEM_MULTIVERSION void combine_row(const Pool& p, std::int64_t row, const T* x, T* y) {
+TANDEM_INLINED void combine_row(Pool p, std::int64_t row, const T* x, T* y) {
   using C = Compute<T>;
   const std::int64_t image = row / p.oh, oy = row % p.oh;
   alignas(64) C wide[is_16_bit_floating<T> ? kPoolChunk : 1];
@@ -142,9 +142,8 @@ TANDEM_INLINED void share_two(const From* pixel, const From* best, std::int64_t 
 // result. If the result is NaN, that is a NaN. kTiles: each pixel is in one window, so that sums
 // need no wider type.
 template <bool kTiles, class T>
-TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, const T* x,
-                                            const T* y, const T* dy,
-                                            std::conditional_t<kTiles, T, Compute<T>>* dx) {
+TANDEM_INLINED void max_gradient_image(Pool p, std::int64_t image, const T* x, const T* y,
+                                       const T* dy, std::conditional_t<kTiles, T, Compute<T>>* dx) {
   using C = Compute<T>;
   constexpr bool kRounds = kTiles && is_16_bit_floating<T>;
   alignas(64) C rest[kPoolChunk], shares[2][kRounds ? kPoolChunk : 1];
@@ -187,8 +186,8 @@ TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, c
 
 // Selects the elements of g at the positions of the maxima of x.
 template <class T>
-TANDEM_MULTIVERSION void gather_maxima_row(const Pool& p, std::int64_t row, const T* x, const T* y,
-                                           const T* g, T* out) {
+TANDEM_INLINED void gather_maxima_row(Pool p, std::int64_t row, const T* x, const T* y, const T* g,
+                                      T* out) {
   using C = Compute<T>;
   const std::int64_t image = row / p.oh, oy = row % p.oh, channels = p.channels;
   for (std::int64_t ox = 0; ox < p.ow; ++ox) {
@@ -209,8 +208,8 @@ TANDEM_MULTIVERSION void gather_maxima_row(const Pool& p, std::int64_t row, cons
 }
 
 template <class T>
-TANDEM_MULTIVERSION void average_gradient_image(const Pool& p, std::int64_t image, const T* dy,
-                                                Compute<T>* dx) {
+TANDEM_INLINED void average_gradient_image(Pool p, std::int64_t image, const T* dy,
+                                           Compute<T>* dx) {
   using C = Compute<T>;
   const std::int64_t channels = p.channels;
   std::fill_n(dx, p.h * p.w * channels, C(0));
@@ -251,8 +250,9 @@ void combine_kernel(KernelContext& c) {
   const InFloat32 in_float32(c);
   const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
-    for_rows(pool,
-             [&](std::int64_t row) { combine_row<Op>(pool, row, x.as<const T>(), y.as<T>()); });
+    for_rows(pool, [&](std::int64_t row) {
+      run_loop<T, combine_row<Op, T>>(pool, row, x.as<const T>(), y.as<T>());
+    });
   });
 }
 
@@ -296,11 +296,11 @@ void max_pool_grad_kernel(KernelContext& c) {
     const T *pixels = x.as<const T>(), *results = y.as<const T>(), *slopes = dy.as<const T>();
     if (!pool.tiles())
       return for_image_gradients(c, pool, dx.as<T>(), [&](std::int64_t image, Compute<T>* out) {
-        max_gradient_image<false>(pool, image, pixels, results, slopes, out);
+        run_loop<T, max_gradient_image<false, T>>(pool, image, pixels, results, slopes, out);
       });
     for_images(pool, [&](std::int64_t image) {
       T* out = dx.as<T>() + image * pool.h * pool.w * pool.channels;
-      max_gradient_image<true>(pool, image, pixels, results, slopes, out);
+      run_loop<T, max_gradient_image<true, T>>(pool, image, pixels, results, slopes, out);
     });
   });
 }
@@ -312,7 +312,8 @@ void max_pool_grad_grad_kernel(KernelContext& c) {
   const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     for_rows(pool, [&](std::int64_t row) {
-      gather_maxima_row(pool, row, x.as<const T>(), y.as<const T>(), g.as<const T>(), out.as<T>());
+      run_loop<T, gather_maxima_row<T>>(pool, row, x.as<const T>(), y.as<const T>(),
+                                        g.as<const T>(), out.as<T>());
     });
   });
 }
@@ -326,7 +327,7 @@ void avg_pool_grad_kernel(KernelContext& c) {
   const Pool pool = pool_of("", c.attrs<PoolAttrs>(), dx.shape);
   switch_floating(dx.dtype, [&]<class T>(TypeTag<T>) {
     for_image_gradients(c, pool, dx.as<T>(), [&](std::int64_t image, Compute<T>* gradient) {
-      average_gradient_image(pool, image, dy.as<const T>(), gradient);
+      run_loop<T, average_gradient_image<T>>(pool, image, dy.as<const T>(), gradient);
     });
   });
 }

@@ -62,7 +62,7 @@ TANDEM_INLINED void softmax_in_place(std::int64_t rows, std::int64_t columns, co
 }
 
 template <class T>
-TANDEM_MULTIVERSION void softmax_rows(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
+TANDEM_INLINED void softmax_rows(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
   using C = Compute<T>;
   if constexpr (std::is_same_v<C, T>) {
     const std::int64_t group = std::max<std::int64_t>(1, kExpChunk / columns);  // in the cache
@@ -91,8 +91,7 @@ TANDEM_MULTIVERSION void softmax_rows(std::int64_t rows, std::int64_t columns, c
 }
 
 template <class T>
-TANDEM_MULTIVERSION void log_softmax_rows(std::int64_t rows, std::int64_t columns, const T* x,
-                                          T* y) {
+TANDEM_INLINED void log_softmax_rows(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
   using C = Compute<T>;
   C largest[kExpRows], sums[kExpRows];
   exp_sums(rows, columns, x, largest, sums);
@@ -104,8 +103,8 @@ TANDEM_MULTIVERSION void log_softmax_rows(std::int64_t rows, std::int64_t column
 }
 
 template <class T>
-TANDEM_MULTIVERSION void softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy,
-                                           const T* y, T* dx) {
+TANDEM_INLINED void softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy,
+                                      const T* y, T* dx) {
   using C = Compute<T>;
   for (std::int64_t r = 0; r < rows; ++r, dy += columns, y += columns, dx += columns) {
     const C sum = row_sum<C>(
@@ -117,8 +116,8 @@ TANDEM_MULTIVERSION void softmax_grad_rows(std::int64_t rows, std::int64_t colum
 }
 
 template <class T>
-TANDEM_MULTIVERSION void log_softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy,
-                                               const T* y, T* dx) {
+TANDEM_INLINED void log_softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy,
+                                          const T* y, T* dx) {
   using C = Compute<T>;
   C sums[kExpRows], none[kExpRows];
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -152,24 +151,27 @@ void for_rows(KernelContext& c, const Rows& rows) {
 
 void softmax_kernel(KernelContext& c) {
   for_rows(c, [&]<class T>(TypeTag<T>, std::int64_t rows, std::int64_t columns, std::int64_t at) {
-    softmax_rows(rows, columns, c.inputs[0].as<const T>() + at, c.outputs[0].as<T>() + at);
+    run_loop<T, softmax_rows<T>>(rows, columns, c.inputs[0].as<const T>() + at,
+                                 c.outputs[0].as<T>() + at);
   });
 }
 void log_softmax_kernel(KernelContext& c) {
   for_rows(c, [&]<class T>(TypeTag<T>, std::int64_t rows, std::int64_t columns, std::int64_t at) {
-    log_softmax_rows(rows, columns, c.inputs[0].as<const T>() + at, c.outputs[0].as<T>() + at);
+    run_loop<T, log_softmax_rows<T>>(rows, columns, c.inputs[0].as<const T>() + at,
+                                     c.outputs[0].as<T>() + at);
   });
 }
 void softmax_grad_kernel(KernelContext& c) {
   for_rows(c, [&]<class T>(TypeTag<T>, std::int64_t rows, std::int64_t columns, std::int64_t at) {
-    softmax_grad_rows(rows, columns, c.inputs[0].as<const T>() + at, c.inputs[1].as<const T>() + at,
-                      c.outputs[0].as<T>() + at);
+    run_loop<T, softmax_grad_rows<T>>(rows, columns, c.inputs[0].as<const T>() + at,
+                                      c.inputs[1].as<const T>() + at, c.outputs[0].as<T>() + at);
   });
 }
 void log_softmax_grad_kernel(KernelContext& c) {
   for_rows(c, [&]<class T>(TypeTag<T>, std::int64_t rows, std::int64_t columns, std::int64_t at) {
-    log_softmax_grad_rows(rows, columns, c.inputs[0].as<const T>() + at,
-                          c.inputs[1].as<const T>() + at, c.outputs[0].as<T>() + at);
+    run_loop<T, log_softmax_grad_rows<T>>(rows, columns, c.inputs[0].as<const T>() + at,
+                                          c.inputs[1].as<const T>() + at,
+                                          c.outputs[0].as<T>() + at);
   });
 }
 

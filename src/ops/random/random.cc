@@ -42,9 +42,8 @@ void infer_random(InferContext& c) {
 // Fills the blocks [begin, end) of the `count` elements of `out`. The distribution is passed by
 // value, so that writes cannot alias it.
 template <class T, class C, class Distribution>
-TANDEM_MULTIVERSION void fill_blocks(const RandomKey random_key, const Distribution distribution,
-                                     T* out, std::int64_t count, std::int64_t begin,
-                                     std::int64_t end) {
+TANDEM_INLINED void fill_blocks(const RandomKey random_key, const Distribution distribution, T* out,
+                                std::int64_t count, std::int64_t begin, std::int64_t end) {
   alignas(64) Words words;
   alignas(64) C elements[Distribution::kElements];
   for (std::int64_t block = begin; block < end; ++block) {
@@ -63,7 +62,7 @@ void fill_random(KernelContext& c, const Distribution& distribution) {
   const std::int64_t count = c.outputs[0].size();
   const std::int64_t blocks = (count + Distribution::kElements - 1) / Distribution::kElements;
   parallel_for(blocks, 4096 / Distribution::kElements, [&](std::int64_t begin, std::int64_t end) {
-    fill_blocks<T, C>(random_key, distribution, out, count, begin, end);
+    run_loop<T, fill_blocks<T, C, Distribution>>(random_key, distribution, out, count, begin, end);
   });
 }
 
