@@ -9,6 +9,10 @@ endfunction()
 tandem_add_flags(-Wall -Wextra -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math)
 # Messages name source files relative to the source tree.
 tandem_add_flags(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+if(CMAKE_UNITY_BUILD)
+  # GCC takes a source file for a header, whose types should not have members of unnamed namespaces.
+  tandem_add_flags(-Wno-subobject-linkage)
+endif()
 if(TANDEM_WERROR)
   tandem_add_flags(-Werror)
 endif()

@@ -67,7 +67,7 @@ def build(root, folder, architectures):
     """Builds in `folder`. Returns (programs, modules), each as (path, name in the bundle)."""
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
     environment = {**os.environ, "CCACHE_BASEDIR": str(root), "CCACHE_NOHASHDIR": "1"}
-    must(["cmake", "--preset", "release", "-B", folder, f"-DCMAKE_CUDA_ARCHITECTURES={architectures}",
+    must(["cmake", "--preset", "release", "-B", folder, "-DTANDEM_CUDA=ON", f"-DCMAKE_CUDA_ARCHITECTURES={architectures}",
           "-DTANDEM_BUILD_BENCHMARKS=ON", "-DCMAKE_CUDA_FLAGS=-lineinfo", *launcher], cwd=root, env=environment)
     tests = [f"{name}_test" for name in [*ON_GPU, *CONFORMANCE]]
     examples = [name for name in PROGRAMS if (root / f"examples/{name}.cpp").exists()]

@@ -9,7 +9,7 @@
 namespace tandem::comm {
 namespace {
 
-std::shared_ptr<ProcessGroupImpl> usable(const ProcessGroup& group, std::string_view op) {
+std::shared_ptr<ProcessGroupImpl> usable_eagerly(const ProcessGroup& group, std::string_view op) {
   if (building) fail<UnimplementedError>("[{}] cannot be part of a traced function or graph", op);
   auto impl = detail::group_of(group, op);
   impl->require_use(op);
@@ -20,13 +20,13 @@ std::shared_ptr<ProcessGroupImpl> usable(const ProcessGroup& group, std::string_
 
 std::vector<std::string> all_gather_object(const std::string& object,
                                            const CollectiveOptions& options) {
-  const auto group = usable(options.group, "all_gather_object");
+  const auto group = usable_eagerly(options.group, "all_gather_object");
   return exchange_bytes(group->communicator(), object);
 }
 
 std::string broadcast_object(const std::string& object, int source,
                              const CollectiveOptions& options) {
-  const auto group = usable(options.group, "broadcast_object");
+  const auto group = usable_eagerly(options.group, "broadcast_object");
   const int root = group->rank_of(source, "broadcast_object");
   const auto own = static_cast<std::int64_t>(object.size());
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(group->size()));

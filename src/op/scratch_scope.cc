@@ -8,25 +8,25 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kScratchAlignment = 256;
 
-thread_local ScratchScope* innermost = nullptr;
+thread_local ScratchScope* innermost_scratch = nullptr;
 
 }  // namespace
 
 ScratchScope::ScratchScope(void* memory, std::size_t bytes, bool measures)
-    : previous_(std::exchange(innermost, this)),
+    : previous_(std::exchange(innermost_scratch, this)),
       memory_(static_cast<std::byte*>(memory)),
       bytes_(bytes),
       measures_(measures) {}
 
-ScratchScope::~ScratchScope() { innermost = previous_; }
+ScratchScope::~ScratchScope() { innermost_scratch = previous_; }
 
-ScratchScope* ScratchScope::current() { return innermost; }
+ScratchScope* ScratchScope::current() { return innermost_scratch; }
 
 void* ScratchScope::take(std::size_t bytes) {
   const std::size_t at = taken_;
-  taken_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  taken_ += (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
   needed_ = std::max(needed_, taken_);
   if (measures_) return nullptr;
   if (taken_ > bytes_)

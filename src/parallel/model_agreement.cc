@@ -22,7 +22,7 @@ std::string describe(const std::vector<Variable>& variables) {
   return text;
 }
 
-std::vector<Described> read(std::string_view text) {
+std::vector<Described> read_described(std::string_view text) {
   std::vector<Described> variables;
   const auto next = [&](char end) {
     const std::size_t at = std::min(text.find(end), text.size());
@@ -44,9 +44,10 @@ std::vector<Described> read(std::string_view text) {
 void check_same_variables(Communicator& communicator, const std::vector<Variable>& variables,
                           std::string_view op, const RankNames& names) {
   const std::vector<std::string> descriptions = exchange_bytes(communicator, describe(variables));
-  const std::vector<Described> first = read(descriptions[0]);
+  const std::vector<Described> first = read_described(descriptions[0]);
   for (int rank = 1; rank < communicator.size(); ++rank) {
-    const std::vector<Described> other = read(descriptions[static_cast<std::size_t>(rank)]);
+    const std::vector<Described> other =
+        read_described(descriptions[static_cast<std::size_t>(rank)]);
     const std::string process = rank == communicator.rank()
                                     ? std::string("this process")
                                     : fmt::format("process {}", names[rank]);

@@ -1,4 +1,4 @@
-// The program of `tandem run`, `tandem rendezvous`, and `tandem agent`, which `tandem run` starts on other hosts.
+// The program of `tandem run`, `tandem rendezvous`, and `tandem agent` (on other hosts).
 #include "commands.h"
 
 int main(int argc, char** argv) {

@@ -32,7 +32,7 @@ Shape shape_of_rows(const Shape& x) {
   return Shape(dims);
 }
 
-void check_data(InferContext& c, int input) {
+void check_layer_data(InferContext& c, int input) {
   check_dtype(c.op().name, kFloating, c.dtype(input));
   const Shape& x = c.shape(input);
   if (x.rank() < 1 || x.dim(-1) == 0)
@@ -42,7 +42,7 @@ void check_data(InferContext& c, int input) {
 }
 
 void infer_layer_norm(InferContext& c) {
-  check_data(c, 0);
+  check_layer_data(c, 0);
   check_epsilon(c);
   const Shape& x = c.shape(0);
   check_scale_and_shift(c, x.dim(-1));
@@ -92,7 +92,7 @@ void layer_norm_kernel(KernelContext& c) {
 }
 
 void infer_layer_norm_grad(InferContext& c) {
-  check_data(c, 1);
+  check_layer_data(c, 1);
   const Shape& x = c.shape(1);
   if (!(c.shape(0) == x) || c.dtype(0) != c.dtype(1))
     fail<InvalidArgumentError>("[{}] expected a gradient like the data, {} {}, got {} {}",

@@ -17,8 +17,6 @@ ncclRedOp_t op_of(ReduceOp op) {
   return ncclSum;
 }
 
-std::size_t elements(const Buffer& buffer) { return static_cast<std::size_t>(buffer.count); }
-
 // The calls on one communicator.
 struct NcclCalls {
   ncclComm_t comm;

@@ -11,6 +11,8 @@
 
 namespace tandem::nccl_backend {
 
+inline std::size_t elements(const Buffer& buffer) { return static_cast<std::size_t>(buffer.count); }
+
 ncclDataType_t type_of(DType dtype);
 
 // Enqueues the part of rank `rank` on `stream`. `in` and `out`: see Collective; memory that the GPU

@@ -10,8 +10,6 @@ namespace tandem::nccl_backend {
 namespace {
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-std::size_t elements(const Buffer& buffer) { return static_cast<std::size_t>(buffer.count); }
-
 // The size of a rank's announcement: its call, and the counts per rank of an all-to-all.
 std::size_t announcement_bytes(int size) {
   return sizeof(Announcement) + index(size) * sizeof(TransferCounts);
