@@ -33,7 +33,7 @@ class Components(unittest.TestCase):
         shutil.rmtree(project, ignore_errors=True)
         project.mkdir()
         (project / "CMakeLists.txt").write_text(PROJECT.format(components=components))
-        result = subprocess.run(["cmake", "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}"],
+        result = subprocess.run(["cmake", "-G", "Ninja", "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}"],
                                 capture_output=True, text=True)
         return result.returncode, " ".join((result.stdout + result.stderr).split())
 

@@ -160,7 +160,8 @@ Tensors normalised_step(const Tensors& in) {
 }
 
 class NormalisationPasses : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(DTypes, NormalisationPasses, ::testing::Values(float32, float16, bfloat16),
+// Kernels on CPUs convert whole tensors of float16, so that tiles have no kernel.
+INSTANTIATE_TEST_SUITE_P(DTypes, NormalisationPasses, ::testing::Values(float32, bfloat16),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST_P(NormalisationPasses, BatchNormalisationIsFusedWithItsNeighbours) {

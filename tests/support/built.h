@@ -1,4 +1,4 @@
-// What this build contains beside the library. The tests are the same programs, whatever it is.
+// Modules and fakes that a build may have. The tests are the same programs with and without them.
 #pragma once
 
 #include <filesystem>

@@ -34,7 +34,7 @@ using testing::write_file;
 TEST(BadCommand, RefusesCommandLinesThatDoNotParse) {
   expect_failure(
       run({}), "InvalidArgumentError",
-      "[command line] expected a command: devices, train, explain, compile, checkpoint, run, top, "
+      "[command line] expected a command: devices, train, explain, checkpoint, run, top, compile, "
       "rendezvous\n");
   expect_failure(run({"train", "--epochs", "many"}), "InvalidArgumentError", "--epochs");
 }
@@ -44,7 +44,7 @@ TEST(BadCommand, SuggestsSimilarNames) {
     expect_failure(run(arguments), "InvalidArgumentError", "[command line] " + message + "\n");
   };
   const std::string commands =
-      "expected a command: devices, train, explain, compile, checkpoint, run, top, rendezvous; "
+      "expected a command: devices, train, explain, checkpoint, run, top, compile, rendezvous; "
       "got ";
   refuse({"trian"}, commands + "'trian'; did you mean 'train'?");
   refuse({"frobnicate"}, commands + "'frobnicate'");
