@@ -60,14 +60,7 @@ std::size_t size_of(cudaDataType_t type) {
   return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
 }
 
-bool has_bias(const Product& product) {
-  return product.epilogue == CUBLASLT_EPILOGUE_BIAS ||
-         product.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
-}
-bool has_relu(const Product& product) {
-  return product.epilogue == CUBLASLT_EPILOGUE_RELU ||
-         product.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
-}
+bool has_bias(const Product& product) { return product.epilogue == CUBLASLT_EPILOGUE_BIAS; }
 
 // The combinations in the table of cublasLtMatmul()'s documentation that have floating types and
 // the same type for all matrices.
@@ -106,7 +99,7 @@ cublasStatus_t examine(const Product& product, const Matrix& a, const Matrix& b,
     if (product.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
     if (reinterpret_cast<std::uintptr_t>(product.bias) % 16 != 0)
       return CUBLAS_STATUS_NOT_SUPPORTED;
-  } else if (!has_relu(product) && product.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+  } else if (product.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   return CUBLAS_STATUS_SUCCESS;
@@ -160,7 +153,6 @@ struct Multiply {
                      static_cast<C>(from_c[n * c.stride + static_cast<std::int64_t>(j) * c.leading +
                                            static_cast<std::int64_t>(i)]);
           if (has_bias(product)) value += static_cast<C>(static_cast<const T*>(product.bias)[i]);
-          if (has_relu(product) && value < C{0}) value = C{0};
           to[n * d.stride + static_cast<std::int64_t>(j) * d.leading +
              static_cast<std::int64_t>(i)] = static_cast<T>(value);
         }

@@ -16,12 +16,11 @@ struct BlasProduct {
   bool transpose_a = false, transpose_b = false;
   std::int64_t batch = 1, stride_a = 0, stride_b = 0;
   const void* bias = nullptr;  // [n], added to each row; not supported for float64
-  bool relu = false;           // applied to the result; not supported for float64
   bool tf32 = false;           // allows TF32 for float32
 };
 
 // 16-bit types accumulate in float32. Returns false without computing if cuBLAS supports the
-// product only without its bias or ReLU. REQUIRES: m, n, k and batch are positive.
+// product only without its bias. REQUIRES: m, n, k and batch are positive.
 [[nodiscard]] bool blas_product(KernelContext& context, const BlasProduct& product, const void* a,
                                 const void* b, void* c);
 

@@ -2,6 +2,8 @@
 // when it runs.
 #pragma once
 
+#include <algorithm>
+
 #include "op/op.h"
 #include "ops/attention_sizes.h"
 #include "ops/conv_shape.h"
@@ -13,11 +15,25 @@ enum class ConvPass : std::uint8_t { kForward, kBackwardInput, kBackwardFilter }
 
 struct CudnnConv {
   ConvPass pass = ConvPass::kForward;
-  ConvShape shape;
-  bool bias = false;                                    // forward: [out], added to y
+  ConvShape shape;    // with as much padding after as before: see with_even_padding()
+  bool bias = false;  // forward: [out], added to y
   nn::Activation activation = nn::Activation::kLinear;  // forward: linear, ReLU or ReLU6, on y
   auto operator<=>(const CudnnConv&) const = default;
 };
+
+// The same convolution of a larger image: what the padding has more on one side than on the other
+// is part of the image, as in TensorFlow. (Some engines of cuDNN, seen with 9.19, take two sizes of
+// padding and compute with the first alone.)
+inline ConvShape with_even_padding(ConvShape s) {
+  const auto even = [](std::int64_t& size, std::int64_t& before, std::int64_t& after) {
+    const std::int64_t both = std::min(before, after);
+    size += before + after - 2 * both;
+    before = after = both;
+  };
+  even(s.h, s.pad_top, s.pad_bottom);
+  even(s.w, s.pad_left, s.pad_right);
+  return s;
+}
 
 // Images are channels-last (NHWC), as everywhere in Tandem. The kernel is [out, kh, kw, in /
 // groups].

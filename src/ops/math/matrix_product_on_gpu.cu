@@ -61,10 +61,10 @@ void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product,
                            const TensorView& c, bool tf32) {
   if (c.size() == 0) return;
   const auto [m, n, k, batch] = ProductSizes(product, a.shape, b.shape, c.shape);
-  const bool relu = product.activation == nn::Activation::kRelu;
-  const bool aligned = !bias || reinterpret_cast<std::uintptr_t>(bias->data) % 16 == 0;
-  bool in_product = k > 0 && c.dtype != float64 && aligned &&
-                    (relu || product.activation == nn::Activation::kLinear);
+  // The pass of an activation adds the bias, too. (cuBLAS has ReLU, but may make 0 of NaN.)
+  bool in_product = bias && k > 0 && c.dtype != float64 &&
+                    product.activation == nn::Activation::kLinear &&
+                    reinterpret_cast<std::uintptr_t>(bias->data) % 16 == 0;
   if (k == 0) {
     check(cudaMemsetAsync(c.data, 0, static_cast<std::size_t>(c.size()) * size_of(c.dtype),
                           stream_of(context)),
@@ -83,8 +83,7 @@ void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product,
                         .batch = together,
                         .stride_a = size_a == 1 ? 0 : m * k,
                         .stride_b = size_b == 1 ? 0 : n * k,
-                        .bias = in_product && bias ? bias->data : nullptr,
-                        .relu = in_product && relu,
+                        .bias = in_product ? bias->data : nullptr,
                         .tf32 = tf32};
     const auto bytes = static_cast<std::int64_t>(size_of(c.dtype));
     for (std::int64_t i = 0; i < batch.count; i += together) {
@@ -94,10 +93,9 @@ void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product,
                             b.as<const std::byte>() + at_b * n * k * bytes,
                             c.as<std::byte>() + i * m * n * bytes);
       };
-      while (!run()) {  // only layers fuse a bias or ReLU; they have a single product
+      while (!run()) {  // only layers fuse a bias; they have a single product
         in_product = false;
         each.bias = nullptr;
-        each.relu = false;
       }
     }
   }

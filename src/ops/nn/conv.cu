@@ -54,6 +54,53 @@ struct KernelMatrix {
   }
 };
 
+// to [n, to_h, to_w, channels] = the part of from [n, h, w, channels] that begins at (row, column),
+// and zeros outside of it. One thread per element.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    move_images(const T* from, std::int64_t h, std::int64_t w, std::int64_t row,
+                std::int64_t column, std::int64_t channels, T* to, std::int64_t to_h,
+                std::int64_t to_w, std::int64_t elements) {
+  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (index >= elements) return;
+  const std::int64_t pixel = index / channels, x = pixel % to_w + column,
+                     y = pixel / to_w % to_h + row, image = pixel / (to_w * to_h);
+  const bool inside = y >= 0 && y < h && x >= 0 && x < w;
+  to[index] = inside ? from[((image * h + y) * w + x) * channels + index % channels] : T{};
+}
+
+// The images that cuDNN sees, which have a border of zeros where padding is not even.
+struct EvenImages {
+  ConvShape given, even;
+
+  explicit EvenImages(const ConvShape& s) : given(s), even(with_even_padding(s)) {}
+
+  bool same() const { return given.h == even.h && given.w == even.w; }
+  std::int64_t top() const { return given.pad_top - even.pad_top; }
+  std::int64_t left() const { return given.pad_left - even.pad_left; }
+  std::int64_t elements() const { return even.n * even.h * even.w * even.in; }
+  void* scratch(KernelContext& c) const {
+    return c.scratch(static_cast<std::size_t>(elements()) * size_of(even.dtype));
+  }
+  // `x`, or a copy with the border.
+  void* widened(KernelContext& c, const TensorView& x) const {
+    if (same()) return x.data;
+    void* to = scratch(c);
+    switch_floating(even.dtype, [&]<class T>(Type<T>) {
+      launch(c, {.blocks = blocks_for(elements())}, move_images<T>, x.as<const T>(), given.h,
+             given.w, -top(), -left(), even.in, static_cast<T*>(to), even.h, even.w, elements());
+    });
+    return to;
+  }
+  // Copies to `x` without the border.
+  void narrow(KernelContext& c, const void* from, const TensorView& x) const {
+    switch_floating(even.dtype, [&]<class T>(Type<T>) {
+      launch(c, {.blocks = blocks_for(x.size())}, move_images<T>, static_cast<const T*>(from),
+             even.h, even.w, top(), left(), even.in, x.as<T>(), given.h, given.w, x.size());
+    });
+  }
+};
+
 unsigned alignment_of(const TensorView& view) {
   const auto address = reinterpret_cast<std::uintptr_t>(view.data);
   return 1u << std::min(4, std::countr_zero(address));
@@ -83,7 +130,8 @@ bool try_cudnn_forward(KernelContext& c, const ConvShape& shape, const TensorVie
       bias ? common_alignment(x, kernel, y, *bias) : common_alignment(x, kernel, y);
   const bool known = activation == nn::Activation::kLinear || activation == nn::Activation::kRelu ||
                      activation == nn::Activation::kRelu6;
-  CudnnConv conv = {.shape = shape,
+  const EvenImages images(shape);
+  CudnnConv conv = {.shape = images.even,
                     .bias = bias != nullptr,
                     .activation = known ? activation : nn::Activation::kLinear};
   CudnnPlan* plan = cudnn_plan(c, conv, alignment);
@@ -101,7 +149,10 @@ bool try_cudnn_forward(KernelContext& c, const ConvShape& shape, const TensorVie
     transpose_on(c, matrix.dtype, kernel.data, matrix.taps, matrix.out, taps);
   }
   cudnn_run(c, *plan,
-            {.x = x.data, .kernel = taps, .y = y.data, .bias = conv.bias ? bias->data : nullptr});
+            {.x = images.widened(c, x),
+             .kernel = taps,
+             .y = y.data,
+             .bias = conv.bias ? bias->data : nullptr});
   const TensorView* left = in_plan ? nullptr : bias;
   const nn::Activation after = in_plan && known ? nn::Activation::kLinear : activation;
   if (left || after != nn::Activation::kLinear) add_bias(c, y, left, after, y);
@@ -133,7 +184,8 @@ void backprop_input_kernel(KernelContext& c) {
   if (is_matrix_product(shape))
     return matrix_product_on_gpu(c, {.transpose_b = true}, as_rows(dy), as_matrix(kernel), nullptr,
                                  as_rows(dx), tf32_convolutions());
-  CudnnPlan* plan = cudnn_plan(c, {.pass = ConvPass::kBackwardInput, .shape = shape},
+  const EvenImages images(shape);
+  CudnnPlan* plan = cudnn_plan(c, {.pass = ConvPass::kBackwardInput, .shape = images.even},
                                common_alignment(dy, kernel, dx));
   if (plan) {
     const KernelMatrix matrix(shape);
@@ -142,7 +194,10 @@ void backprop_input_kernel(KernelContext& c) {
       taps = matrix.scratch(c);
       transpose_on(c, matrix.dtype, kernel.data, matrix.taps, matrix.out, taps);
     }
-    return cudnn_run(c, *plan, {.x = dx.data, .kernel = taps, .y = dy.data});
+    void* to = images.same() ? dx.data : images.scratch(c);
+    cudnn_run(c, *plan, {.x = to, .kernel = taps, .y = dy.data});
+    if (to != dx.data) images.narrow(c, to, dx);
+    return;
   }
   switch_floating(dy.dtype, [&]<class T>(Type<T>) {
     launch(c, {.blocks = blocks_for(dx.size())}, conv_backward_input_direct<T>, shape,
@@ -157,12 +212,13 @@ void backprop_filter_kernel(KernelContext& c) {
   if (is_matrix_product(shape))
     return matrix_product_on_gpu(c, {.transpose_a = true}, as_rows(x), as_rows(dy), nullptr,
                                  as_matrix(dkernel), tf32_convolutions());
-  CudnnPlan* plan = cudnn_plan(c, {.pass = ConvPass::kBackwardFilter, .shape = shape},
+  const EvenImages images(shape);
+  CudnnPlan* plan = cudnn_plan(c, {.pass = ConvPass::kBackwardFilter, .shape = images.even},
                                common_alignment(x, dy, dkernel));
   if (plan) {
     const KernelMatrix matrix(shape);
     void* taps = matrix.same_in_both() ? dkernel.data : matrix.scratch(c);
-    cudnn_run(c, *plan, {.x = x.data, .kernel = taps, .y = dy.data});
+    cudnn_run(c, *plan, {.x = images.widened(c, x), .kernel = taps, .y = dy.data});
     if (taps != dkernel.data)
       transpose_on(c, matrix.dtype, taps, matrix.out, matrix.taps, dkernel.data);
     return;

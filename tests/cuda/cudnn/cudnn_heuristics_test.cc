@@ -20,33 +20,33 @@ ConvShape shape_of(std::int64_t size, std::int64_t in, std::int64_t out, Window 
                    nn::Padding padding = nn::Padding::kSame, std::int64_t groups = 1) {
   const nn::WindowAxis axis =
       nn::place_windows(size, window.size, window.stride, window.dilation, padding);
-  return {.n = 8,
-          .h = size,
-          .w = size,
-          .in = in,
-          .kh = window.size,
-          .kw = window.size,
-          .out = out,
-          .groups = groups,
-          .oh = axis.output,
-          .ow = axis.output,
-          .stride_h = window.stride,
-          .stride_w = window.stride,
-          .dilation_h = window.dilation,
-          .dilation_w = window.dilation,
-          .pad_top = axis.pad_begin,
-          .pad_bottom = axis.pad_end,
-          .pad_left = axis.pad_begin,
-          .pad_right = axis.pad_end};
+  return with_even_padding({.n = 8,
+                            .h = size,
+                            .w = size,
+                            .in = in,
+                            .kh = window.size,
+                            .kw = window.size,
+                            .out = out,
+                            .groups = groups,
+                            .oh = axis.output,
+                            .ow = axis.output,
+                            .stride_h = window.stride,
+                            .stride_w = window.stride,
+                            .dilation_h = window.dilation,
+                            .dilation_w = window.dilation,
+                            .pad_top = axis.pad_begin,
+                            .pad_bottom = axis.pad_end,
+                            .pad_left = axis.pad_begin,
+                            .pad_right = axis.pad_end});
 }
 
 const std::vector<ConvShape>& shapes() {
   static const std::vector<ConvShape> all = {
       shape_of(28, 1, 6, {5}),                              // LeNet
       shape_of(14, 6, 16, {5}, nn::Padding::kValid),        // LeNet
-      shape_of(224, 3, 64, {7, 2}),                         // ResNet: more padding after
+      shape_of(224, 3, 64, {7, 2}),                         // ResNet
       shape_of(56, 64, 64, {3}),                            // ResNet
-      shape_of(56, 128, 128, {3, 2}),                       // ResNet: more padding after
+      shape_of(56, 128, 128, {3, 2}),                       // ResNet
       shape_of(56, 256, 512, {1, 2}, nn::Padding::kValid),  // ResNet
       shape_of(12, 5, 7, {2}),                              // odd channels, even window
       shape_of(20, 16, 16, {3, 1, 2}),                      // dilated

@@ -22,7 +22,7 @@ using Four = std::array<std::int64_t, 4>;
 using Two = std::array<std::int64_t, 2>;
 
 // 3x2 windows, SAME padding, strides of 2, images of 8x7 in 2 groups.
-ConvShape shape_of(DType dtype) {
+ConvShape given_shape(DType dtype) {
   return {.dtype = dtype,
           .n = 2,
           .h = 8,
@@ -41,18 +41,36 @@ ConvShape shape_of(DType dtype) {
           .pad_left = 0,
           .pad_right = 1};
 }
+ConvShape shape_of(DType dtype) { return with_even_padding(given_shape(dtype)); }
 
-TEST(CudnnDescription, HasChannelsLastAndBothPaddings) {
+TEST(CudnnShape, HasTheUnevenPartOfPaddingInItsImage) {
+  ConvShape expected = given_shape(float32);
+  expected.h = 9;
+  expected.pad_bottom = 0;
+  expected.w = 8;
+  expected.pad_right = 0;
+  EXPECT_EQ(with_even_padding(given_shape(float32)), expected);
+  ConvShape shape = expected;
+  shape.pad_top = shape.pad_bottom = 2;
+  EXPECT_EQ(with_even_padding(shape), shape);
+  shape.pad_top = 3;
+  shape.pad_left = 1;
+  expected.h = 10;
+  expected.pad_top = expected.pad_bottom = 2;
+  expected.w = 9;
+  EXPECT_EQ(with_even_padding(shape), expected);
+}
+
+TEST(CudnnDescription, HasChannelsLast) {
   const ConvDescription description = describe({.shape = shape_of(bfloat16)});
-  EXPECT_EQ(description.x.sizes, (Four{2, 4, 8, 7}));
-  EXPECT_EQ(description.x.strides, (Four{8 * 7 * 4, 1, 7 * 4, 4}));
+  EXPECT_EQ(description.x.sizes, (Four{2, 4, 9, 8}));
+  EXPECT_EQ(description.x.strides, (Four{9 * 8 * 4, 1, 8 * 4, 4}));
   EXPECT_EQ(description.kernel.sizes, (Four{6, 2, 3, 2}));  // in / groups
   EXPECT_EQ(description.kernel.strides, (Four{3 * 2 * 2, 1, 2 * 2, 2}));
   EXPECT_EQ(description.y.sizes, (Four{2, 6, 4, 4}));
   EXPECT_EQ(description.y.strides, (Four{4 * 4 * 6, 1, 4 * 6, 6}));
   EXPECT_EQ(description.bias.sizes, (Four{1, 6, 1, 1}));
-  EXPECT_EQ(description.pads_before, (Two{0, 0}));
-  EXPECT_EQ(description.pads_after, (Two{1, 1}));
+  EXPECT_EQ(description.pads, (Two{0, 0}));
   EXPECT_EQ(description.strides, (Two{2, 2}));
   EXPECT_EQ(description.dilations, (Two{1, 1}));
   EXPECT_EQ(description.x.type, CUDNN_DATA_BFLOAT16);
@@ -168,7 +186,7 @@ class CudnnPlans : public ::testing::Test {
 TEST_F(CudnnPlans, ComputeWhatTheCpuComputes) {
   const ConvShape shape = shape_of(float64);
   const std::int64_t taps = 3 * 2 * 2, out = 6;
-  std::vector<double> x(448), kernel(72), bias(6), y(192), as_cudnn(72);
+  std::vector<double> x(576), kernel(72), bias(6), y(192), as_cudnn(72);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i % 13) - 6;
   for (std::size_t i = 0; i < kernel.size(); ++i) kernel[i] = static_cast<double>(i % 7) - 3;
   for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<double>(i) - 2;

@@ -96,6 +96,15 @@ class Convolution {
     require(x_.sizes[0] == y_.sizes[0] && y_.sizes[1] == kernel_.sizes[0] &&
                 x_.sizes[1] % kernel_.sizes[1] == 0,
             kShapes);
+    // Some engines of cuDNN ignore the padding after the image.
+    require(what.all<std::int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS) == pads_,
+            CUDNN_STATUS_NOT_SUPPORTED);
+    for (std::size_t i = 0; i < 2; ++i)
+      require(y_.sizes[i + 2] ==
+                  (x_.sizes[i + 2] + 2 * pads_[i] - dilations_[i] * (kernel_.sizes[i + 2] - 1) -
+                   1) / strides_[i] +
+                      1,
+              kShapes);
   }
 
   Operation forward() const {

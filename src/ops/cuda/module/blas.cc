@@ -42,7 +42,7 @@ cublasComputeType_t compute_type_of(const BlasProduct& product) {
 struct Problem {
   DType dtype;
   std::int64_t m, n, k, batch, stride_a, stride_b;
-  bool transpose_a, transpose_b, bias, relu, tf32;
+  bool transpose_a, transpose_b, bias, tf32;
   unsigned align_a, align_b, align_c, align_bias;  // in bytes
   auto operator<=>(const Problem&) const = default;
 };
@@ -103,11 +103,10 @@ struct Description {
     product.reset(made);
     set(CUBLASLT_MATMUL_DESC_TRANSA, of.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, of.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (of.bias || of.relu)
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE, !of.bias  ? CUBLASLT_EPILOGUE_RELU
-                                         : of.relu ? CUBLASLT_EPILOGUE_RELU_BIAS
-                                                   : CUBLASLT_EPILOGUE_BIAS);
-    if (of.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, of.bias);
+    if (of.bias) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, of.bias);
+    }
   }
 
   template <class V>
@@ -132,7 +131,7 @@ class Blas {
 
   cublasLtHandle_t handle() const { return handle_; }
 
-  // Returns nullopt if cuBLAS has no such product with an epilogue; it may have one without.
+  // Returns nullopt if cuBLAS has no such product with a bias; it may have one without.
   std::optional<ChosenAlgorithm> choose(const Problem& problem, const Description& description) {
     const std::lock_guard lock(mutex_);
     const auto found = choices_.find(problem);
@@ -166,7 +165,7 @@ class Blas {
         description.c.get(), description.c.get(), made, 1, &result, &found);
     if (status == CUBLAS_STATUS_SUCCESS && found > 0)
       return ChosenAlgorithm{result.algo, result.workspaceSize};
-    if (!problem.bias && !problem.relu)
+    if (!problem.bias)
       fail<InternalError>("[cuda] cuBLAS has no product of {} x {} by {} x {} of {}: {}", problem.m,
                           problem.k, problem.k, problem.n, name_of(problem.dtype),
                           cublasLtGetStatusName(status));
@@ -193,7 +192,6 @@ bool blas_product(KernelContext& context, const BlasProduct& product, const void
                            .transpose_a = product.transpose_a,
                            .transpose_b = product.transpose_b,
                            .bias = product.bias != nullptr,
-                           .relu = product.relu,
                            .tf32 = product.tf32,
                            .align_a = alignment_of(a),
                            .align_b = alignment_of(b),

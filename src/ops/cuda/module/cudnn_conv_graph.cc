@@ -35,8 +35,8 @@ class ConvMaker {
     made.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, description_.compute);
     made.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
     made.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2});
-    made.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, description_.pads_before);
-    made.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, description_.pads_after);
+    made.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, description_.pads);
+    made.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, description_.pads);
     made.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, description_.strides);
     made.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, description_.dilations);
     return GraphMaker::finished(made, "a convolution");
@@ -130,8 +130,7 @@ ConvDescription describe(const CudnnConv& conv) {
           .kernel = tensor(kIdKernel, type, s.out, s.in / s.groups, s.kh, s.kw),
           .y = tensor(kIdY, type, s.n, s.out, s.oh, s.ow),
           .bias = tensor(kIdBias, type, 1, s.out, 1, 1),
-          .pads_before = {s.pad_top, s.pad_left},
-          .pads_after = {s.pad_bottom, s.pad_right},
+          .pads = {s.pad_top, s.pad_left},
           .strides = {s.stride_h, s.stride_w},
           .dilations = {s.dilation_h, s.dilation_w},
           .compute = s.dtype == float64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT};

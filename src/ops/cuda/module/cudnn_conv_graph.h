@@ -14,7 +14,7 @@ inline constexpr std::int64_t kIdX = 1, kIdKernel = 2, kIdY = 3, kIdBias = 4;
 // The description of a convolution. Pairs are of rows and columns.
 struct ConvDescription {
   TensorDescription x, kernel, y, bias;
-  std::array<std::int64_t, 2> pads_before, pads_after, strides, dilations;
+  std::array<std::int64_t, 2> pads, strides, dilations;
   cudnnDataType_t compute;  // the type in which sums are accumulated
 };
 ConvDescription describe(const CudnnConv& conv);
