@@ -11,7 +11,8 @@ import tempfile
 
 # The parts of the build that are packed. ON_GPU: the tests of these folders run with a GPU as the default device, as
 # they do on the fake of CUDA (tests/cuda/FakeCuda.cmake); {folder: filter}.
-FAST = "-*Slow.*:*Hosts*"
+# Left out: tests of threads, and those whose many processes each start CUDA.
+FAST = "-*Slow.*:*Hosts*:*AnyTeam:*AnyNumberOfThreads:*AKillLeavesTheLastOneWhole:*OnAnyReplicas:*BatchesOfFewExamples*"
 ON_GPU = {"ops": FAST, "autodiff": FAST, "runtime": FAST, "graph": FAST, "nn": FAST, "train": FAST,
           "distribute": f"{FAST}:MultiWorker*", "data": "PrefetchToDevice*:-*.RejectsInvalid*:*.EqualsPrefetchOnACpu"}
 CONFORMANCE = ["device", "comm"]

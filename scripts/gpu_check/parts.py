@@ -155,7 +155,8 @@ def driver_mib(check, field):
 
 def memory_of(check, name, arguments, before):
     """The memory that Tandem reports as reserved and the driver as used, in each state."""
-    program = Served(check, f"memory_options {name}", [HERE / "bin/memory_options", *arguments])
+    command = ["env", "-u", "TANDEM_FORCE_GPU_ALLOW_GROWTH", HERE / "bin/memory_options", *arguments]
+    program = Served(check, f"memory_options {name}", command)
     states = {}
     try:
         said = program.line(60)
@@ -245,7 +246,7 @@ def prefixes(check, tool):
     _, usage = check.run([tool, "--help"], 60)
     options = [option for option in OPTIONS if option.split("=")[0] in usage]
     prefix = {kind: [tool, "--tool", kind, "--error-exitcode=9", *options] for kind in ("memcheck", "racecheck")}
-    size = ["--device", "gpu", "--dtype", "float32", "--seconds", "0", "--size", 64, "--elements", 4096]
+    size = ["--device", "gpu", "--dtype", "float32", "--seconds", "0", "--size", 64, "--elements", 2**20]
     good, text = check.run([*prefix["memcheck"], HERE / "bin/ceilings", *size], 100)
     if not good:
         check.keep_log("compute-sanitizer over ceilings", text)

@@ -99,9 +99,11 @@ TEST(PrefetchToDevice, TakingAnElementDoesNotWaitForTheDevice) {
   testing::use_gpus(1, 64);
   data::Iterator iterator = numbers(3).batch(1).prefetch_to_device("/gpu:0").iterate();
   const auto first = iterator.next();
+  const DeviceScope gpu("/gpu:0");
+  // Loads the kernel, for which CUDA may wait for the device.
+  EXPECT_EQ((first[0] + first[0]).to_vector<std::int32_t>(), std::vector<std::int32_t>{0});
   std::promise<void> open;
   impl_of(first[0]).device().stream().enqueue([held = open.get_future().share()] { held.wait(); });
-  const DeviceScope gpu("/gpu:0");
   const Tensor second = iterator.next()[0] + first[0];
   const Tensor third = iterator.next()[0] + second;
   EXPECT_FALSE(iterator.next());

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "support/errors.h"
+#include "support/gpus.h"
 #include "support/invariance.h"
 #include "support/waiting.h"
 
@@ -81,7 +82,7 @@ TEST(ReplicaInvariance, ATransformerHasTheSameBitsOnAnyReplicas) {
 TEST(ReplicaInvariance, GpusHaveTheSameBits) {
   const auto on_gpus = [](int replicas) {
     return ChildProcess([&] {
-             config::set_emulated_gpus(2);
+             testing::use_gpus(2, 1024);
              if (replicas == 0) return fit_invariant(distribute::OneDeviceStrategy("/gpu:0"), {});
              std::vector<std::string> devices;
              for (int i = 0; i < replicas; ++i) devices.push_back("/gpu:" + std::to_string(i));

@@ -252,6 +252,8 @@ TEST(Metrics, UpdatesDoNotWaitForTheDevice) {
   Metric metric = metrics::SparseCategoricalAccuracy();
   const Tensor y_true = constant({1, 1}).to("/gpu:0"),
                y_pred = constant({{0.1, 0.9}, {0.9, 0.1}}).to("/gpu:0");
+  metric.update(y_true, y_pred);  // loads the kernels, for which CUDA may wait for the device
+  EXPECT_EQ(metric.result(), 0.5);
   std::promise<void> updated;
   std::promise<bool> in_time;
   impl_of(y_pred).device().stream().enqueue([&] {

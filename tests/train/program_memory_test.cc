@@ -49,7 +49,7 @@ TEST(ModelMemory, StepsOfAllKindsAndSizesShareOneArena) {
 // A step takes more than half of the device's memory, so a second arena would not fit.
 TEST(ModelMemory, ABatchThatFitsOnceFitsInAllSteps) {
   // Real GPUs also hold workspaces and staging buffers.
-  const std::int64_t mib = testing::has_real_gpus() ? 32 : 23;
+  const std::int64_t mib = testing::has_real_gpus() ? 64 : 23;
   testing::use_gpus(1, mib);
   const DeviceScope gpu("/gpu:0");
   Model model = compiled({layers::Conv2D(32, 3, {.activation = "relu", .input_shape = {28, 28, 1}}),
