@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "comm/rendezvous/file_store.h"
-#include "comm/rendezvous/memory_store.h"
 #include "comm/rendezvous/tcp_server.h"
 #include "comm/rendezvous/tcp_store.h"
 #include "comm/rendezvous/wire.h"
@@ -54,35 +53,10 @@ class Tcp final : public StoreKind {
   TcpServer server_{{.secret = "secret"}};
 };
 
-// Threads of one process share one MemoryStore.
-class MemoryStoreKind final : public StoreKind {
- public:
-  std::unique_ptr<Store> another() override { return std::make_unique<Shared>(store_); }
-
- private:
-  class Shared final : public Store {
-   public:
-    explicit Shared(MemoryStore& store) : store_(store) {}
-    void set(const std::string& key, std::string_view value) override { store_.set(key, value); }
-    std::string get(const std::string& key, TimePoint deadline) override {
-      return store_.get(key, deadline);
-    }
-    std::int64_t add(const std::string& key, std::int64_t delta) override {
-      return store_.add(key, delta);
-    }
-    bool remove(const std::string& key) override { return store_.remove(key); }
-
-   private:
-    MemoryStore& store_;
-  };
-  MemoryStore store_;
-};
-
 class EveryStore : public ::testing::TestWithParam<const char*> {
  protected:
   EveryStore() {
     const std::string kind = GetParam();
-    if (kind == "memory") kind_ = std::make_unique<MemoryStoreKind>();
     if (kind == "file") kind_ = std::make_unique<FileStoreKind>();
     if (kind == "tcp") kind_ = std::make_unique<Tcp>();
     store_ = kind_->another();
@@ -168,7 +142,7 @@ TEST_P(EveryStore, AddsOfManyThreadsAreAllCounted) {
   EXPECT_EQ(store_->add("count", 0), 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, EveryStore, ::testing::Values("memory", "file", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryStore, ::testing::Values("file", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(FileStore, IsSharedByProcessesThatAreKilledWhileTheyWrite) {

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -13,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "comm/gloo/module/announcements.h"
 #include "comm/gloo/module/data_exchange.h"
 #include "comm/gloo/module/engine.h"
 #include "comm/gloo/module/mesh.h"
@@ -57,6 +58,58 @@ class GlooOperation : public BackendOperation, public GlooEngine::Task {
   std::exception_ptr error_;
   mutable std::mutex mutex_;
   mutable std::condition_variable has_ended_;
+};
+
+// The announcements that ranks exchange before the data of one collective, with the small data that
+// they include. One thread at a time.
+class Announcements {
+ public:
+  static constexpr std::size_t kMessageBytes = sizeof(Announcement) + kSmallBytes;
+
+  // Posts the receives. If a connection is broken, check() reports it.
+  Announcements(const Mesh& mesh, std::uint64_t sequence);
+
+  // Throws Broken if a receive could not be posted.
+  void check() const;
+  std::byte* message_of(int rank) const {
+    return messages_.get() + static_cast<std::size_t>(rank) * kMessageBytes;
+  }
+  // Sends this rank's message to all others. Throws Broken.
+  void send(std::size_t bytes);
+  // These two throw Broken.
+  bool all_received();
+  bool all_sent() { return sent_.complete(); }
+  // The ranks whose messages have not arrived.
+  std::vector<int> missing() const;
+  bool waits_for(int peer) const { return transfers_.waits_for(peer); }
+
+ private:
+  const Mesh& mesh_;
+  std::unique_ptr<std::byte[]> messages_;  // by rank
+  GlooTransfers transfers_;
+  std::vector<Transfers::Id> received_;  // by rank; unused for this rank
+  int first_missing_ = 0;                // the messages of lower ranks have arrived
+  TransferSet sent_;
+  std::optional<Broken> broken_;
+};
+
+// Receives that are posted before their collectives are called. Gloo sends nothing until the
+// receiver has posted a receive; posting it only when the collective is called would cost a round
+// trip. One thread at a time.
+class PostedAnnouncements {
+ public:
+  explicit PostedAnnouncements(const Mesh& mesh);
+
+  // REQUIRES: called once per collective, in order from sequence 0.
+  std::unique_ptr<Announcements> take();
+  // Posts receives for the next collectives.
+  void post();
+
+ private:
+  const Mesh& mesh_;
+  const std::size_t ahead_;
+  std::uint64_t next_ = 0;  // to post
+  std::deque<std::unique_ptr<Announcements>> posted_;
 };
 
 // Ranks first exchange announcements of their calls. Each rank then knows which ranks are missing

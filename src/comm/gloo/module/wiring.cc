@@ -25,8 +25,6 @@ constexpr std::size_t kLengthBytes = sizeof(std::uint32_t);
 constexpr std::size_t kMaxDoorBytes = 1024;
 constexpr char kFinished = '!';
 
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
 // Sends a few bytes on a new or idle connection: they fit into its buffer, or it is broken.
 bool send_short(const Socket& socket, std::string_view bytes) {
   return send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==

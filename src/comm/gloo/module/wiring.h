@@ -56,6 +56,8 @@ class Wiring {
   std::vector<Socket> take_sockets();
 
  private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
   struct Peer {
     Socket socket;
     enum class Stage {

@@ -5,13 +5,26 @@
 #include <limits>
 
 #include "comm/combine.h"
-#include "comm/mpi/module/types.h"
 #include "core/status.h"
 
 namespace tandem::mpi_backend {
 namespace {
 
 constexpr std::int64_t kWindowBytes = 4 << 20;  // per window, all ranks' slices together
+
+MPI_Datatype type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32: return MPI_FLOAT;
+    case DType::kFloat64: return MPI_DOUBLE;
+    case DType::kFloat16:
+    case DType::kBFloat16: return MPI_UINT16_T;
+    case DType::kInt32: return MPI_INT32_T;
+    case DType::kInt64: return MPI_INT64_T;
+    case DType::kUInt8:
+    case DType::kBool: break;
+  }
+  return MPI_UINT8_T;
+}
 
 // MPI counts are int.
 int count_of(std::string_view what, std::int64_t count) {
@@ -86,6 +99,40 @@ std::int64_t concatenate_counts(std::span<const Buffer> buffers, std::vector<int
 bool same_place(const Buffer& a, const Buffer& b) { return a.count > 0 && a.data == b.data; }
 
 }  // namespace
+
+Transfers::Id MpiTransfers::send(int peer, int phase, const std::byte* data, std::size_t bytes) {
+  MpiTransfer& transfer = transfers_.emplace_back();
+  transfer.sends = true;
+  check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag_ + phase, among_,
+                  &transfer.request),
+        "MPI_Isend");
+  return transfers_.size() - 1;
+}
+
+Transfers::Id MpiTransfers::receive(int peer, int phase, std::byte* data, std::size_t bytes) {
+  check(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag_ + phase, among_,
+                  &transfers_.emplace_back().request),
+        "MPI_Irecv");
+  return transfers_.size() - 1;
+}
+
+bool MpiTransfers::complete(Id id) {
+  MPI_Request& request = transfers_[id].request;
+  int done = 1;
+  if (request != MPI_REQUEST_NULL) check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  return done != 0;
+}
+
+bool MpiTransfers::cancel() noexcept {
+  bool all = true;
+  for (MpiTransfer& transfer : transfers_) {
+    if (transfer.request == MPI_REQUEST_NULL) continue;
+    int done = 0;
+    if (!transfer.sends) MPI_Cancel(&transfer.request);
+    all = MPI_Test(&transfer.request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done && all;
+  }
+  return all;
+}
 
 void MpiQueue::advance(const MpiCollective& last) {
   const MpiCollective* before = nullptr;

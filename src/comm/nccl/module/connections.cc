@@ -1,10 +1,15 @@
 #include "comm/nccl/module/connections.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
 #include <future>
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/log.h"
 #include "core/status.h"
@@ -18,6 +23,8 @@ constexpr const char* kLeft = "it was stopped, and its results are undefined";
 constexpr seconds kGoodbye{5}, kAbort{10};
 // after this time, a launch is assumed to have no waiter that checks the peers
 constexpr seconds kUnattended{1};
+constexpr std::chrono::milliseconds kPause{50};  // between the watch's checks
+constexpr seconds kExitLimit{5};
 
 // Aborting frees memory, and CUDA then waits for all kernels on the GPU, including hung kernels of
 // other communicators. All are therefore aborted as one group, on a thread of their own.
@@ -71,6 +78,60 @@ bool finalize_all(const std::vector<ncclComm_t>& comms) noexcept {
 }
 
 }  // namespace
+
+// The thread that monitors NCCL's work on GPUs. Starts with the first connections and ends with the
+// process. Thread-safe.
+class Connections::Watch {
+ public:
+  static Watch& get() {
+    static auto* const watch = new Watch;
+    return *watch;
+  }
+
+  void add(Connections& connections) {
+    const std::lock_guard lock(mutex_);
+    watched_.push_back(&connections);
+    changed_.notify_one();
+  }
+  // When this returns, the watch no longer uses the connections.
+  void remove(Connections& connections) {
+    const std::lock_guard lock(mutex_);
+    std::erase(watched_, &connections);
+  }
+
+ private:
+  // CUDA shuts down at exit, after the handlers that are registered after its initialisation.
+  Watch() {
+    std::atexit([] { get().stop(); });
+    std::thread thread([this] { run(); });
+    pthread_setname_np(thread.native_handle(), "nccl-watch");
+    thread.detach();
+  }
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return !watched_.empty() || stopped_; });
+      if (stopped_) return;
+      for (Connections* connections : watched_) connections->look(Clock::now());
+      lock.unlock();
+      std::this_thread::sleep_for(kPause);
+      lock.lock();
+    }
+  }
+
+  void stop() noexcept {
+    const std::unique_lock lock(mutex_, kExitLimit);
+    if (!lock) return;
+    stopped_ = true;
+    changed_.notify_one();
+  }
+
+  std::timed_mutex mutex_;
+  std::condition_variable_any changed_;
+  std::vector<Connections*> watched_;
+  bool stopped_ = false;
+};
 
 Connections::Connections(Options options) : options_(std::move(options)) {
   Watch::get().add(*this);

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "comm/nccl/module/connection.h"
-#include "comm/nccl/module/watch.h"
 #include "device/shared_failure.h"
 #include "tandem/errors.h"
 
@@ -38,10 +37,11 @@ class NcclLaunch {
 };
 
 // For a clique: the connections of all its GPUs. For a group: its own connection and those of its
-// messages. Thread-safe. The watch (watch.h) polls the launched work, whatever the program does
-// meanwhile. If a launch fails or exceeds the time limit, all connections are aborted so that the
-// GPUs can continue. Results are then undefined, and every later call throws the error.
-class Connections final : public Watch::Client {
+// messages. Thread-safe. A thread polls the launched work, whatever the program does meanwhile:
+// nothing else notices that a launched collective never completes on a GPU. If a launch fails or
+// exceeds the time limit, all connections are aborted so that the GPUs can continue. Results are
+// then undefined, and every later call throws the error.
+class Connections {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -55,7 +55,7 @@ class Connections final : public Watch::Client {
 
   explicit Connections(Options options);
   // Tells the peers that this rank leaves, which takes a few seconds at most.
-  ~Connections() override;
+  ~Connections();
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
 
@@ -83,7 +83,10 @@ class Connections final : public Watch::Client {
   void abort(std::exception_ptr error) noexcept;
 
  private:
-  void look(Clock::time_point now) noexcept override;
+  class Watch;
+
+  // Checks the work. Called periodically, on the watch's thread.
+  void look(Clock::time_point now) noexcept;
   void throw_if_failed() const;
   AbortedError error_during(const NcclLaunch& launch, const Error& error) const;
   // The error that the connections have failed with, or null.
