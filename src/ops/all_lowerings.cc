@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "graph/stablehlo/collective_lowerings.h"
 #include "ops/lowering_list.h"
 
 namespace tandem::stablehlo {
@@ -10,13 +9,12 @@ namespace {
 
 std::span<const Lowering> list_lowerings() {
   static const std::vector<Lowering> lowerings = [] {
-    const std::span<const Lowering> collectives = collective_lowerings();
-    std::vector<Lowering> all(collectives.begin(), collectives.end());
+    std::vector<Lowering> all;
     for (LoweringList (*family)() :
          {elementwise_lowerings, reduce_lowerings, matmul_lowerings, array_lowerings,
           activation_lowerings, dense_lowerings, softmax_lowerings, conv_lowerings, pool_lowerings,
           norm_lowerings, update_lowerings, random_lowerings, dropout_lowerings,
-          attention_lowerings, scan_lowerings}) {
+          attention_lowerings, scan_lowerings, collective_lowerings}) {
       const LoweringList list = family();
       all.insert(all.end(), list.begin(), list.end());
     }

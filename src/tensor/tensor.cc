@@ -5,6 +5,7 @@
 #include "core/status.h"
 #include "device/copy.h"
 #include "device/device_manager.h"
+#include "device/memory_report.h"
 #include "tensor/symbolic_advice.h"
 #include "tensor/tensor_impl.h"
 
@@ -34,6 +35,31 @@ void symbolic_tensor() {
 }
 
 }  // namespace detail
+
+RefPtr<Storage> Storage::allocate(Device& device, const Shape& shape, DType dtype,
+                                  std::string_view op) {
+  if (shape.too_large()) [[unlikely]]
+    fail<InvalidArgumentError>("[{}] expected a tensor of at most {} elements, got shape {}",
+                               op.empty() ? "Tensor" : op, kMaxElements, shape.to_string());
+  const std::size_t bytes = static_cast<std::size_t>(shape.num_elements()) * size_of(dtype);
+  void* memory = device.allocator().allocate(bytes);
+  if (!memory && bytes > 0) [[unlikely]]
+    throw_out_of_memory(device, {.what = fmt::format("tensor with shape {} and dtype {}",
+                                                     shape.to_string(), name_of(dtype)),
+                                 .op = op,
+                                 .bytes = bytes});
+  return RefPtr<Storage>(new Storage(device, static_cast<std::byte*>(memory), bytes));
+}
+
+RefPtr<Storage> Storage::adopt(Device& device, std::shared_ptr<void> owner, void* data,
+                               std::size_t bytes) {
+  return RefPtr<Storage>(
+      new Storage(device, static_cast<std::byte*>(data), bytes, std::move(owner)));
+}
+
+Storage::~Storage() {
+  if (data_ && !owner_) device_->allocator().deallocate(data_);
+}
 
 Tensor make_tensor(Device& device, const Shape& shape, DType dtype, std::string_view op) {
   RefPtr<TensorImpl> impl(new TensorImpl);

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "graph/collective.h"
-#include "graph/stablehlo/collective_lowerings.h"
 #include "graph/stablehlo/expression.h"
+#include "graph/stablehlo/lowering.h"
 
 namespace tandem::stablehlo {
 namespace {

@@ -117,6 +117,8 @@ struct Lowering {
   LowerFn lower;
 };
 
+// The lowerings of collectives (graph/collective.h).
+std::span<const Lowering> collective_lowerings();
 // All lowerings, sorted by the operation's name. ops/all_lowerings.cc registers the list.
 extern constinit Registered<std::span<const Lowering>()> all_lowerings;
 // Returns null if the operation has none.

@@ -1,11 +1,24 @@
-// Shared by the kernels of attention.
+// The operations of attention, their attributes, and what their kernels share.
 #pragma once
 
 #include "op/op.h"
 #include "ops/attention_sizes.h"
-#include "ops/nn/attention_attrs.h"
+#include "ops/nn/dropout.h"
 
 namespace tandem {
+
+// Attributes of the operations and of their gradients. Dropout applies to the weights
+// [batch, heads, queries, keys] of the global batch; a rate of 0 uses no random numbers.
+struct AttentionAttrs : DropoutAttrs {
+  bool causal = false;
+  double softmax_scale = 1.0;
+  template <class F>
+  void fields(F&& f) const {
+    DropoutAttrs::fields(f);
+    f("causal", causal);
+    f("scale", softmax_scale);
+  }
+};
 
 // A mask with strides: element [b, h, i, j] is at the sum of each index times its stride. A stride
 // is 0 if the mask is broadcast along the axis.

@@ -5,11 +5,52 @@
 #include <exception>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "device/cuda/module/check.h"
 #include "device/gpu_policy.h"
 
 namespace tandem::cuda {
+
+// A pool of CUDA events, for one GPU. Thread-safe.
+class CudaStream::EventPool {
+ public:
+  explicit EventPool(int ordinal) : ordinal_(ordinal) {}
+  ~EventPool() {
+    for (cudaEvent_t event : free_) cudaEventDestroy(event);
+  }
+  EventPool(const EventPool&) = delete;
+  EventPool& operator=(const EventPool&) = delete;
+
+  cudaEvent_t take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        cudaEvent_t event = free_.back();
+        free_.pop_back();
+        return event;
+      }
+    }
+    make_current(ordinal_);
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    return event;
+  }
+
+  void give_back(cudaEvent_t event) noexcept {
+    try {
+      const std::lock_guard lock(mutex_);
+      free_.push_back(event);
+    } catch (const std::bad_alloc&) {
+      cudaEventDestroy(event);
+    }
+  }
+
+ private:
+  const int ordinal_;
+  std::mutex mutex_;
+  std::vector<cudaEvent_t> free_;
+};
 
 // A stream's host tasks, numbered from 1 in queue order, and its first unreported failure: of a
 // task, a kernel, or several streams.
@@ -88,7 +129,15 @@ class CudaStream::RecordedEvent final : public StreamEvent::State {
   RecordedEvent(const RecordedEvent&) = delete;
   RecordedEvent& operator=(const RecordedEvent&) = delete;
 
-  bool done() const override { return passed(event_); }
+  bool done() const override {
+    const cudaError_t result = cudaEventQuery(event_);
+    if (result == cudaErrorNotReady) {
+      cudaGetLastError();  // not an error: clears it, so that the next call does not return it
+      return false;
+    }
+    check(result, "cudaEventQuery");
+    return true;
+  }
   void wait() override {
     check(cudaEventSynchronize(event_), "cudaEventSynchronize");
     tasks_->rethrow(number_);

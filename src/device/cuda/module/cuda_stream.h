@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 
-#include "device/cuda/module/event_pool.h"
 #include "device/cuda/module/fault.h"
 #include "device/shared_failure.h"
 #include "device/stream.h"
@@ -39,6 +38,7 @@ class CudaStream final : public Stream {
   Fault* fault() const;
 
  private:
+  class EventPool;
   class Tasks;
   class RecordedEvent;
 
