@@ -1,14 +1,15 @@
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "core/status.h"
 #include "graph/block.h"
 #include "graph/find_regions.h"
 #include "graph/graph.h"
 #include "graph/host_collective.h"
-#include "graph/lower_body.h"
 #include "graph/lower_region.h"
 #include "graph/needed_nodes.h"
 #include "graph/structural_ops.h"
@@ -16,6 +17,65 @@
 namespace tandem {
 
 namespace {
+
+LowerOptions options_of(const Body& body, const LowerOptions& around) {
+  LowerOptions options{.fetches = body.fetches,
+                       .devices = around.devices_of(*body.graph),
+                       .devices_of = around.devices_of,
+                       .all_updates = body.updates};
+  options.resource_of = [outside = around.resource_of](const Node& handle) {
+    return handle.outside->resource ? handle.outside->resource : outside(*handle.outside);
+  };
+  for (const Body::FrameFeed& feed : body.feeds) options.feeds.push_back(feed.tensor);
+  return options;
+}
+
+void add_devices(const ControlFlow& flow, const LowerOptions& options,
+                 std::vector<Device*>& devices) {
+  for (const Body& body : flow.bodies) {
+    for (Device* device : options.devices_of(*body.graph)) devices.push_back(device);
+    for (const auto& node : body.graph->nodes())
+      if (node->control) add_devices(*node->control, options, devices);
+  }
+}
+
+// Lowers the bodies of one node (graph/control_flow.h), whose operations are placed once. Copyable,
+// and valid as long as the node's graph. Loops over elements lower their body again for elements of
+// other sizes or on other devices.
+class BodyLowering {
+ public:
+  // `around`: the options for the graph of the node.
+  BodyLowering(std::shared_ptr<const ControlFlow> flow, const LowerOptions& around)
+      : flow_(std::move(flow)) {
+    for (const Body& body : flow_->bodies) options_.push_back(options_of(body, around));
+  }
+
+  // `sizes`: the known sizes of the node's graph. Throws what lower() throws.
+  BodyBlock lower(std::size_t body, const KnownSizes& sizes, const Frame& frame) const {
+    LowerOptions options = options_[body];
+    KnownSizes known = sizes;
+    options.sizes = &known;
+    BodyBlock made;
+    for (const Body::FrameFeed& feed : flow_->bodies[body].feeds) {
+      options.feed_specs.push_back(frame[feed.from].spec);
+      options.feed_devices.push_back(frame[feed.from].device);
+      made.feeds.push_back(feed.from);
+    }
+    made.block = tandem::lower(*flow_->bodies[body].graph, options);
+    return made;
+  }
+
+  // The devices that the bodies and their nested bodies use.
+  std::vector<Device*> devices() const {
+    std::vector<Device*> devices;
+    add_devices(*flow_, options_.front(), devices);
+    return devices;
+  }
+
+ private:
+  std::shared_ptr<const ControlFlow> flow_;
+  std::vector<LowerOptions> options_;  // of each body, without those that differ between runs
+};
 
 class Lowering {
  public:

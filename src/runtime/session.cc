@@ -1,8 +1,11 @@
 // Session: places a graph, builds a program per combination of feeds and fetches, and runs it.
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
+#include <string>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "core/joined.h"
@@ -10,16 +13,77 @@
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "graph/control_flow.h"
+#include "graph/node.h"
 #include "graph/program.h"
 #include "graph/structural_ops.h"
 #include "runtime/generator.h"
 #include "runtime/placer.h"
-#include "runtime/session_state.h"
 #include "runtime/variable_impl.h"
 #include "tandem/graph.h"
 
 namespace tandem {
 namespace {
+
+// The memory of one variable of a graph in one session.
+class SessionVariable final : public Resource {
+ public:
+  SessionVariable(const Node& handle, Device& device) : handle_(handle), device_(device) {}
+
+  const void* identity() const override { return this; }
+  const std::string& name() const override { return handle_.name; }
+  Device& device() const override { return device_; }
+  const TensorSpec& spec() const override { return handle_.outputs[0]; }
+
+  Tensor value() override {
+    if (!initialized_)
+      fail<FailedPreconditionError>(
+          "Attempting to use uninitialized value {}. Run graph.initializer() first, or make the "
+          "session with SessionOptions{{.initialize_variables = true}}.",
+          handle_.name);
+    return value_;
+  }
+
+  // May be called before the first assignment, which overwrites all elements.
+  Tensor writable() override {
+    if (!value_.defined()) {
+      const MemoryTagScope tag(MemoryTag::kWeights);
+      value_ = make_tensor(device_, spec().shape, spec().dtype, handle_.op->name);
+    }
+    return value_;
+  }
+
+  bool initialized() const { return initialized_; }
+  void set_initialized() { initialized_ = true; }
+  const Node& handle() const { return handle_; }
+
+ private:
+  const Node& handle_;
+  Device& device_;
+  Tensor value_;
+  bool initialized_ = false;
+};
+
+// The state of a session between runs: the elements of its variables.
+class SessionState {
+ public:
+  // The variable's memory, created on `device` at the first call.
+  RefPtr<SessionVariable> variable(const Node& handle, Device& device) {
+    RefPtr<SessionVariable>& variable = variables_[&handle];
+    if (!variable) variable = make_ref<SessionVariable>(handle, device);
+    return variable;
+  }
+  // The value of an int64 scalar, either a variable of the session or a captured one.
+  std::int64_t count(const Node& handle) const {
+    Resource& resource = handle.resource ? *handle.resource : *variables_.at(&handle);
+    std::int64_t count = 0;
+    to_host(resource.value(), &count);
+    return count;
+  }
+  void clear() { variables_.clear(); }
+
+ private:
+  std::unordered_map<const Node*, RefPtr<SessionVariable>> variables_;
+};
 
 // The maximum number of programs of a session. There is one per combination of feeds, their sizes
 // and devices, and fetches. The least recently used one is evicted.
