@@ -1,14 +1,19 @@
+#include <fcntl.h>
 #include <malloc.h>
+#include <sys/file.h>
 
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
 
+#include "comm/rendezvous/socket.h"
 #include "core/env.h"
+#include "core/file_error.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "device/allocator.h"
 #include "device/device_manager.h"
 #include "ps/chief_watch.h"
-#include "ps/directory_lock.h"
 #include "ps/journal.h"
 #include "ps/server_service.h"
 #include "ps/task_connections.h"
@@ -51,6 +56,29 @@ std::filesystem::path journal_of(const ClusterResolver& cluster, const ServerOpt
   return directory / fmt::format("ps-{}", cluster.task_id());
 }
 
+// Creates a directory if it does not exist, and holds it for this process alone, until the process
+// dies or the object is destroyed.
+class DirectoryLock {
+ public:
+  // Throws FailedPreconditionError if another process holds the directory, and as
+  // core/file_error.h.
+  explicit DirectoryLock(const std::filesystem::path& directory) {
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    if (error)
+      throw_file_error("[Server] cannot create '" + directory.string() + "'", error.value());
+    directory_ = Socket(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!directory_.is_open())
+      throw_file_error("[Server] cannot open '" + directory.string() + "'", errno);
+    if (flock(directory_.descriptor(), LOCK_EX | LOCK_NB) != 0)
+      fail<FailedPreconditionError>("[Server] the journal in '{}' is in use by another process",
+                                    directory.string());
+  }
+
+ private:
+  Socket directory_;  // any descriptor
+};
+
 // A task's content and the calls that it answers.
 class Role {
  public:
@@ -82,7 +110,7 @@ class ParameterServerRole final : public Role {
   }
 
  private:
-  std::optional<ps::DirectoryLock> lock_;
+  std::optional<DirectoryLock> lock_;
   ps::ParameterStore store_;
   std::optional<ps::Journal> journal_;
 };

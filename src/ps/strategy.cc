@@ -1,15 +1,88 @@
 #include "ps/strategy.h"
 
+#include <array>
+#include <string>
 #include <utility>
 
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "graph/graph.h"
 #include "ps/cluster.h"
-#include "ps/remote_storage.h"
+#include "ps/split.h"
+#include "ps/variable_servers.h"
+#include "runtime/generator.h"
+#include "runtime/placement.h"
+#include "runtime/variable_name.h"
+#include "runtime/variable_storage.h"
+#include "tandem/autodiff.h"
+#include "tensor/tensor_buffers.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::ps {
 namespace {
+
+// The storage of a variable on parameter servers. Each read gets the elements from there, onto the
+// CPU. Functions that are scheduled on workers do not read them here (ps/split.h). An update that
+// this process makes reads the elements, changes them and assigns them: one that a worker makes at
+// the same time may be lost.
+class RemoteStorage final : public VariableStorage {
+ public:
+  RemoteStorage(std::shared_ptr<VariableServers> servers, std::vector<Shard> shards,
+                std::string name, const TensorSpec& spec, bool trainable)
+      : VariableStorage(std::array{&DeviceManager::get().host()}, 1, trainable),
+        servers_(std::move(servers)),
+        shards_(std::move(shards)),
+        name_(std::move(name)),
+        spec_(spec) {
+    servers_->add(this, shards_);
+  }
+  ~RemoteStorage() override { servers_->drop(this); }
+
+  const VariableServers& servers() const { return *servers_; }
+
+  Device& home(std::size_t) const override { return device(0); }
+  const void* identity(std::size_t) const override { return this; }
+  Tensor value(std::size_t reader) override {
+    return of_reader(reader, servers_->read(shards_, spec_));
+  }
+  GradEdge edge(std::size_t reader) override { return {leaf(reader), 0, true}; }
+  Tensor writable(std::size_t) override {
+    fail<FailedPreconditionError>(
+        "[ParameterServerStrategy] a function that updates variable {} was called, expected "
+        "ClusterCoordinator::schedule(): the variable is on parameter servers",
+        quoted_name(name_, spec_));
+  }
+  void store(std::size_t, const Tensor& value) override { servers_->assign(shards_, value); }
+  bool update(VariableImpl&, std::size_t, const VariableUpdate& update, const Tensor& gradient,
+              std::span<VariableStorage* const> slots) override {
+    if (building) return false;
+    const NoGradScope no_grad;
+    const auto read = [](RemoteStorage& storage) {
+      return exclusive_on(storage.device(0),
+                          storage.servers_->read(storage.shards_, storage.spec_));
+    };
+    std::array<Tensor, kMaxSlots> of_slots;
+    for (std::size_t i = 0; i < slots.size(); ++i)
+      of_slots[i] = read(static_cast<RemoteStorage&>(*slots[i]));
+    const Tensor elements = read(*this);
+    update.apply(elements, gradient, {of_slots.data(), slots.size()});
+    store(0, elements);
+    for (std::size_t i = 0; i < slots.size(); ++i) slots[i]->store(0, of_slots[i]);
+    return true;
+  }
+  std::unique_ptr<VariableStorage> make_like(const Tensor& initial_value, bool trainable,
+                                             MemoryTag) const override {
+    return std::make_unique<RemoteStorage>(
+        servers_, servers_->create_like(shards_, name_ + "/slot", initial_value), name_ + "/slot",
+        impl_of(initial_value), trainable);
+  }
+
+ private:
+  const std::shared_ptr<VariableServers> servers_;
+  const std::vector<Shard> shards_;
+  const std::string name_;
+  const TensorSpec spec_;
+};
 
 std::int64_t num_shards(const distribute::Partitioner& partitioner, const TensorSpec& spec,
                         const std::string& name) {
@@ -47,7 +120,85 @@ Coordinator::Options coordination_of(const distribute::ParameterServerOptions& o
           .closures_per_worker = static_cast<std::size_t>(options.calls_per_worker)};
 }
 
+// The state of the random operations of a call that starts now. Advances the thread's generator as
+// a call that runs here would.
+random::GeneratorState random_state_of_call(const TracedFunction& function) {
+  const random::GeneratorState state = Generator::current().state();
+  random::GeneratorState next = state;
+  next.offset += function.random_count;
+  if (function.last_random) next.offset += function.last_random->total();
+  Generator::current().set_state(next);
+  return state;
+}
+
 }  // namespace
+
+FunctionScheduler::Sent& FunctionScheduler::send(
+    const std::shared_ptr<const TracedFunction>& function) {
+  const auto found = sent_.find(function.get());
+  if (found != sent_.end() && found->second.function.lock() == function) return found->second;
+  remove_expired();
+  SplitFunction parts = split(*function, [&](const Resource& variable) {
+    std::vector<Shard> shards = servers_->find(variable.identity());
+    if (shards.empty())
+      fail<FailedPreconditionError>(
+          "[{}] uses variable {}, which is not on the parameter servers: create it in the scope of "
+          "the ParameterServerStrategy",
+          function->name, quoted_name(variable.name(), variable.spec()));
+    return shards;
+  });
+  Sent sent{.function = function,
+            .used = {},
+            .id = next_id_++,
+            .worker_attributes = std::move(parts.worker_attributes),
+            .update_attributes = std::move(parts.update_attributes)};
+  servers_->add_updates(sent.id, parts.message);
+  sent.used = coordinator_.add_function(sent.id, std::move(parts.message));
+  return sent_.emplace(function.get(), std::move(sent)).first->second;
+}
+
+void FunctionScheduler::remove_expired() {
+  // First, so that the functions that used these variables are seen to be gone below.
+  const std::vector<VariableId> dropped = servers_->take_dropped();
+  dropped_.insert(dropped_.end(), dropped.begin(), dropped.end());
+  std::erase_if(sent_, [&](const auto& entry) {
+    const Sent& sent = entry.second;
+    if (!sent.function.expired()) return false;
+    coordinator_.remove_function(sent.id);
+    gone_.emplace(sent.id, sent.used);
+    return true;
+  });
+  std::vector<std::uint64_t> unused;
+  for (const auto& [id, used] : gone_)
+    if (used.expired()) unused.push_back(id);
+  if (!unused.empty()) servers_->remove_updates(unused);
+  for (const std::uint64_t id : unused) gone_.erase(id);
+  if (!gone_.empty() || dropped_.empty()) return;  // a closure may still use them
+  servers_->remove(dropped_);
+  dropped_.clear();
+}
+
+std::shared_ptr<RemoteResult> FunctionScheduler::schedule(
+    const std::shared_ptr<const TracedFunction>& function, std::vector<Tensor> arguments,
+    std::vector<std::uint64_t> iterators, std::vector<Coordinator::WorkersArgument> workers) {
+  const std::lock_guard lock(mutex_);
+  Sent& sent = send(function);
+  FunctionRun run{.function = sent.id,
+                  .arguments = std::move(arguments),
+                  .iterators = std::move(iterators),
+                  .max_staleness = options_.max_staleness,
+                  .contributions = options_.contributions,
+                  .random = random_state_of_call(*function)};
+  for (const Node* node : sent.worker_attributes)
+    run.worker_attributes.push_back(attributes_of_run(*node));
+  for (const Node* node : sent.update_attributes)
+    if (node) run.update_attributes.push_back(attributes_of_run(*node));
+  if (++sent.calls_of_step >= options_.contributions) {
+    sent.calls_of_step = 0;
+    for (const auto& action : function->graph->after_run()) action();
+  }
+  return coordinator_.schedule(std::move(run), std::move(workers));
+}
 
 ParameterServerImpl::ParameterServerImpl(std::vector<std::shared_ptr<ServerClient>> servers,
                                          std::vector<Coordinator::WorkerTask> workers,

@@ -1,15 +1,25 @@
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
 
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "comm/rendezvous/socket.h"
 #include "core/status.h"
+#include "rpc/call_outcome.h"
+#include "rpc/channel.h"
 #include "rpc/credential.h"
+#include "rpc/frame.h"
 #include "rpc/grpc/module/process.h"
-#include "rpc/grpc/module/started_call.h"
 #include "rpc/grpc/module/wire.h"
+#include "rpc/unix_socket/neighbor.h"
 
 namespace tandem::rpc::grpc_module {
 namespace {
@@ -44,6 +54,121 @@ grpc::ChannelArguments arguments_of(const ChannelOptions& options) {
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   return arguments;
 }
+
+// A call under way, on the caller's side. gRPC reports the end on one of its threads. This object
+// outlives that report: were the report the last to use the connection, gRPC's thread would wait
+// for itself.
+class StartedCall final : public Call {
+ public:
+  StartedCall(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<Neighbor> server,
+              CallDescription description, bool wait_for_server)
+      : channel_(std::move(channel)),
+        server_(std::move(server)),
+        description_(std::move(description)),
+        stub_(channel_) {
+    context_.set_deadline(std::chrono::system_clock::now() + description_.limit());
+    context_.set_wait_for_ready(wait_for_server);
+  }
+
+  ~StartedCall() override {
+    if (done()) return;
+    context_.TryCancel();
+    wait_for_end();
+  }
+
+  grpc::ClientContext& context() { return context_; }
+  // `sent`: the blocks of the request.
+  void start(const std::string& path, Frame request, SharedSender::Sent sent) {
+    sent_ = std::move(sent);
+    request_ = to_buffer(std::move(request));
+    stub_.UnaryCall(&context_, path, {}, &request_, &reply_,
+                    [this](grpc::Status status) { end(std::move(status)); });
+  }
+
+  bool done() const override {
+    const std::lock_guard lock(mutex_);
+    return done_;
+  }
+
+  Message wait() override {
+    check_process();
+    wait_for_end();
+    if (std::exchange(taken_, true)) description_.fail_taken();
+    if (!status_.ok()) fail_with_status();
+    Frame frame;
+    try {
+      frame = from_buffer(reply_);
+    } catch (const DataLossError& error) {
+      description_.fail_damaged(error.what());
+    }
+    reply_.Clear();
+    return server_->message_of(std::move(frame), description_);
+  }
+
+  void cancel() override {
+    {
+      const std::lock_guard lock(mutex_);
+      cancelled_ = true;
+    }
+    context_.TryCancel();
+  }
+
+ private:
+  void end(grpc::Status status) {
+    request_.Clear();
+    sent_.revoke();  // what the server has not taken, it will not take
+    if (status.ok())
+      server_->met(announced(kProcessKey), announced(kSocketKey));
+    else
+      server_->lost();
+    const std::lock_guard lock(mutex_);
+    status_ = std::move(status);
+    done_ = true;
+    ended_.notify_all();
+  }
+
+  // A text of the server, which may have none.
+  std::string_view announced(const char* key) const {
+    const auto& metadata = context_.GetServerTrailingMetadata();
+    const auto found = metadata.find(key);
+    if (found == metadata.end()) return {};
+    return {found->second.data(), found->second.size()};
+  }
+  // gRPC ends the call at its time limit.
+  void wait_for_end() {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [&] { return done_; });
+  }
+
+  [[noreturn]] void fail_with_status() const {
+    const std::string& detail = status_.error_message();
+    switch (status_.error_code()) {
+      case grpc::StatusCode::DEADLINE_EXCEEDED: description_.fail_late();
+      case grpc::StatusCode::UNAUTHENTICATED:
+        fail<FailedPreconditionError>("{}: the server refuses this task: {}", description_.text(),
+                                      detail);
+      case grpc::StatusCode::RESOURCE_EXHAUSTED: description_.fail_too_large(detail);
+      case grpc::StatusCode::CANCELLED:
+        if (cancelled_) description_.fail_cancelled();
+        break;
+      default: break;
+    }
+    description_.fail_unreachable(detail);
+  }
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::shared_ptr<Neighbor> server_;
+  const CallDescription description_;
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::ByteBuffer request_, reply_;
+  SharedSender::Sent sent_;
+  mutable std::mutex mutex_;
+  std::condition_variable ended_;
+  // Guarded by the mutex.
+  bool done_ = false, cancelled_ = false, taken_ = false;
+  grpc::Status status_;
+};
 
 class GrpcChannel final : public Channel {
  public:

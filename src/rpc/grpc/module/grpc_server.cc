@@ -1,19 +1,29 @@
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "comm/rendezvous/socket.h"
 #include "core/log.h"
 #include "core/status.h"
+#include "rpc/credential.h"
 #include "rpc/grpc/module/process.h"
-#include "rpc/grpc/module/served_call.h"
 #include "rpc/grpc/module/wire.h"
 #include "rpc/server.h"
+#include "rpc/service/handler_threads.h"
+#include "rpc/service/service.h"
+#include "rpc/shared_memory/shared_memory.h"
+#include "rpc/unix_socket/unix_server.h"
 
 namespace tandem::rpc::grpc_module {
 namespace {
@@ -44,6 +54,105 @@ void set_limits(grpc::ServerBuilder& builder, const ServerOptions& options) {
   // Clients send pings, too; by default they would be disconnected for that.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
 }
+
+std::string text_of(const grpc::GenericCallbackServerContext& context, const char* key) {
+  const auto found = context.client_metadata().find(key);
+  if (found == context.client_metadata().end()) return {};
+  return {found->second.data(), found->second.size()};
+}
+
+// The parts of a server that its calls use.
+struct ServerParts {
+  explicit ServerParts(const ServerOptions& options)
+      : service{.options = options, .credential = credential_of(options.token)},
+        threads(options.threads, options.waiting_calls) {}
+
+  Service service;
+  HandlerThreads threads;                   // they use the service
+  std::unique_ptr<UnixServer> unix_server;  // null: there is none
+};
+
+// A call that the server has received. Owned by gRPC, which calls the On... functions on its own
+// threads; they never wait. Until the caller has proved that it knows the job's token, its message
+// is not read.
+class ServedCall final : public grpc::ServerGenericBidiReactor, private CallContext {
+ public:
+  ServedCall(ServerParts& server, grpc::GenericCallbackServerContext& context)
+      : server_(server), deadline_(context.deadline()), method_(context.method()) {
+    if (!proves_membership(context)) {
+      Finish({grpc::StatusCode::UNAUTHENTICATED, kRefusal});
+      return;
+    }
+    if (!method_.starts_with(kPathPrefix)) {
+      Finish({grpc::StatusCode::UNIMPLEMENTED, "this is a server of Tandem"});
+      return;
+    }
+    method_.erase(0, kPathPrefix.size());
+    caller_ = text_of(context, kCallerKey);
+    neighbor_ = neighbor(text_of(context, kProcessKey));
+    if (neighbor_) context.AddTrailingMetadata(kProcessKey, announcement());
+    if (neighbor_ && server.unix_server)
+      context.AddTrailingMetadata(kSocketKey, server.unix_server->address());
+    StartRead(&request_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {  // cancelled, larger than the limit, or there is no message
+      Finish({grpc::StatusCode::INVALID_ARGUMENT, "expected a message"});
+      return;
+    }
+    if (!server_.threads.submit([this] { run(); })) send(server_.service.busy());
+  }
+  void OnCancel() override { cancelled_ = true; }
+  void OnDone() override {
+    if (cancelled_) sent_.revoke();
+    delete this;
+  }
+
+ private:
+  const std::string& caller() const override { return caller_; }
+  std::chrono::milliseconds remaining() const override {
+    return std::max(std::chrono::milliseconds(0),
+                    std::chrono::duration_cast<std::chrono::milliseconds>(
+                        deadline_ - std::chrono::system_clock::now()));
+  }
+  bool cancelled() const override { return cancelled_; }
+
+  bool proves_membership(const grpc::GenericCallbackServerContext& context) const {
+    const auto [first, last] = context.client_metadata().equal_range(kCredentialKey);
+    return first != last && std::next(first) == last &&
+           same_credential(server_.service.credential,
+                           {first->second.data(), first->second.size()});
+  }
+
+  void run() {
+    if (cancelled_) {
+      Finish(grpc::Status::CANCELLED);
+      return;
+    }
+    send(server_.service.answer(method_, *this, [this] {
+      Frame request = from_buffer(request_);
+      request_.Clear();
+      return request;
+    }));
+  }
+
+  void send(Frame frame) {
+    if (neighbor_)
+      sent_ = server_.service.sender.share(
+          frame, {*neighbor_, std::chrono::steady_clock::now() + remaining()});
+    reply_ = to_buffer(std::move(frame));
+    StartWriteAndFinish(&reply_, grpc::WriteOptions(), grpc::Status::OK);
+  }
+
+  ServerParts& server_;
+  const std::chrono::system_clock::time_point deadline_;
+  std::string method_, caller_;
+  std::optional<ProcessIdentity> neighbor_;  // the caller, if it shares memory with this process
+  SharedSender::Sent sent_;
+  grpc::ByteBuffer request_, reply_;
+  std::atomic<bool> cancelled_ = false;
+};
 
 class GrpcServer final : public Server, private grpc::CallbackGenericService {
  public:
