@@ -1,5 +1,7 @@
 #include "device/device_manager.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
 
 #include "core/joined.h"

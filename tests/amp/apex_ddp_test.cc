@@ -7,7 +7,7 @@
 #include "support/process_groups.h"
 #include "tandem/apex.h"
 
-namespace tandem {
+namespace tandem::apex_ddp_test {
 namespace {
 
 using apex::parallel::DistributedDataParallel;
@@ -154,4 +154,4 @@ TEST(ApexDistributedDataParallel, RefusesOptionsOutsideOfTheirRange) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::apex_ddp_test

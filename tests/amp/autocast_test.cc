@@ -6,7 +6,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::autocast_test {
 namespace {
 
 using testing::error_of;
@@ -159,4 +159,4 @@ TEST(Autocast, RefusesOtherDTypesAndDevices) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::autocast_test

@@ -10,7 +10,7 @@
 #include "tandem/apex.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::fused_optimizers_test {
 namespace {
 
 namespace fused = apex::optimizers;
@@ -316,4 +316,4 @@ TEST(LARC, RefusesAnOptimizerThatHasSlots) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::fused_optimizers_test

@@ -7,7 +7,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::initialize_test {
 namespace {
 
 using testing::error_of;
@@ -162,4 +162,4 @@ TEST(DTypePolicy, FitTrainsUnderItEagerlyAndTraced) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::initialize_test

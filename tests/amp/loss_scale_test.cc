@@ -7,7 +7,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::loss_scale_test {
 namespace {
 
 using testing::error_of;
@@ -206,4 +206,4 @@ TEST(LossScaleOptimizer, RefusesOptionsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::loss_scale_test

@@ -13,7 +13,7 @@
 #include "support/workers.h"
 #include "tandem/amp.h"
 
-namespace tandem {
+namespace tandem::overflow_test {
 namespace {
 
 using testing::examples;
@@ -113,4 +113,4 @@ TEST(Overflow, OnOneWorkerSkipsTheStepOnAll) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::overflow_test

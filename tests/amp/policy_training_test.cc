@@ -8,7 +8,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::policy_training_test {
 namespace {
 
 using testing::values_of;
@@ -76,4 +76,4 @@ TEST(PolicyTraining, TheLossScaleIsRestoredFromACheckpoint) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::policy_training_test

@@ -13,7 +13,7 @@
 #include "support/tensors.h"
 #include "tandem/apex.h"
 
-namespace tandem {
+namespace tandem::sync_batch_norm_test {
 namespace {
 
 using apex::parallel::convert_syncbn_model;
@@ -393,4 +393,4 @@ TEST(SyncBatchNorm, RefusesGraphsForSessions) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sync_batch_norm_test

@@ -7,7 +7,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::control_flow_gradient_test {
 namespace {
 
 using testing::expect_error;
@@ -306,4 +306,4 @@ TEST(ControlFlowGradient, UnsupportedGradientsThrow) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::control_flow_gradient_test

@@ -8,7 +8,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::engine_test {
 namespace {
 
 GradEdge edge_of(const Variable& variable) { return impl_of(variable.value()).grad; }
@@ -286,4 +286,4 @@ TEST(Engine, ZeroGradBreaksTheCycleOfARecordedBackwardPass) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::engine_test

@@ -2,7 +2,7 @@
 
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::gradients_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -97,4 +97,4 @@ TEST(Gradients, TapesWorkWhileAGraphIsBuilt) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gradients_test

@@ -4,7 +4,7 @@
 
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::tape_test {
 namespace {
 
 float at(const Tensor& tensor) { return tensor.item<float>(); }
@@ -258,4 +258,4 @@ TEST(Tensor, DetachRemovesTheGradientEdge) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tape_test

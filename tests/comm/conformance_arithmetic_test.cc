@@ -8,7 +8,7 @@
 #include "comm/numbers.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::conformance_arithmetic_test {
 namespace {
 
 // Numbers whose sums are rounded.
@@ -158,4 +158,4 @@ TEST_P(Conformance, TheSameBitsEveryRun) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::conformance_arithmetic_test

@@ -9,7 +9,7 @@
 #include "support/forked_ranks.h"
 #include "support/forked_store.h"
 
-namespace tandem {
+namespace tandem::conformance_gloo {
 namespace {
 
 TestBackend gloo() {
@@ -41,4 +41,4 @@ INSTANTIATE_TEST_SUITE_P(Gloo, Conformance,
                          name_of_ranks);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::conformance_gloo

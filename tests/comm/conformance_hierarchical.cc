@@ -15,7 +15,7 @@
 #include "support/forked_store.h"
 #include "tandem/config.h"
 
-namespace tandem {
+namespace tandem::conformance_hierarchical {
 namespace {
 
 constexpr std::chrono::minutes kLimit(5);
@@ -179,4 +179,4 @@ INSTANTIATE_TEST_SUITE_P(HierarchicalShmGloo, Conformance,
                          name_of_ranks);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::conformance_hierarchical

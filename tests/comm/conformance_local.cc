@@ -7,7 +7,7 @@
 #include "device/device_manager.h"
 #include "tandem/config.h"
 
-namespace tandem {
+namespace tandem::conformance_local {
 namespace {
 
 TestBackend threads() {
@@ -33,4 +33,4 @@ INSTANTIATE_TEST_SUITE_P(Local, Conformance,
                          name_of_ranks);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::conformance_local

@@ -8,7 +8,7 @@
 #include "device/device_manager.h"
 #include "support/mpirun.h"
 
-namespace tandem {
+namespace tandem::conformance_mpi {
 namespace {
 
 // If there are several groups, each runs on a thread of its own.
@@ -42,4 +42,4 @@ INSTANTIATE_TEST_SUITE_P(Mpi, Conformance,
                          name_of_ranks);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::conformance_mpi

@@ -12,7 +12,7 @@
 #include "support/gpus.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::conformance_nccl {
 namespace {
 
 NcclOptions options_of(std::shared_ptr<Store> store, int rank, int size) {
@@ -104,4 +104,4 @@ TEST(Nccl, WantsADeviceThatItReaches) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::conformance_nccl

@@ -8,7 +8,7 @@
 #include "comm/numbers.h"
 #include "support/waiting.h"
 
-namespace tandem {
+namespace tandem::conformance_progress_test {
 namespace {
 
 // Reads memory that another thread may be writing, hidden from ThreadSanitizer: a real program
@@ -90,4 +90,4 @@ TEST_P(Conformance, AllCompletesWhileTheRanksCompute) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::conformance_progress_test

@@ -9,7 +9,7 @@
 #include "support/forked_ranks.h"
 #include "support/forked_store.h"
 
-namespace tandem {
+namespace tandem::conformance_shm {
 namespace {
 
 TestBackend shared_memory() {
@@ -40,4 +40,4 @@ INSTANTIATE_TEST_SUITE_P(Shm, Conformance,
                          name_of_ranks);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::conformance_shm

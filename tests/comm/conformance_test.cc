@@ -12,7 +12,7 @@
 #include "comm/numbers.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::conformance_test {
 namespace {
 
 constexpr std::int64_t kLengths[] = {0, 1, 7, 1021, 65'539, 400'003};
@@ -445,4 +445,4 @@ TEST_P(Conformance, RefusesInvalidArguments) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::conformance_test

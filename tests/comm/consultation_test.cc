@@ -10,7 +10,7 @@
 #include "support/forked_store.h"
 #include "support/waiting.h"
 
-namespace tandem {
+namespace tandem::consultation_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -66,4 +66,4 @@ TEST(Consultation, ARankZeroThatDoesNotComeIsMissing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::consultation_test

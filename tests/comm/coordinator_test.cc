@@ -10,7 +10,7 @@
 #include "comm/rendezvous/wire.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::coordinator_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -382,4 +382,4 @@ TEST(Coordinator, NamesFewOfManyThatAreMissing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::coordinator_test

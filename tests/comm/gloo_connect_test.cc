@@ -16,7 +16,7 @@
 #include "support/expects.h"
 #include "support/processes.h"
 
-namespace tandem {
+namespace tandem::gloo_connect_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -155,4 +155,4 @@ TEST_F(GlooConnect, RanksThatAreFarApart) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gloo_connect_test

@@ -11,7 +11,7 @@
 #include "support/errors.h"
 #include "support/expects.h"
 
-namespace tandem {
+namespace tandem::gloo_faults_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -124,4 +124,4 @@ TEST_F(GlooFaults, DoesNotChangeTheSigpipeHandler) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gloo_faults_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::group_name_test {
 namespace {
 
 // Group names are parts of store keys, whose length is limited.
@@ -34,4 +34,4 @@ TEST(GroupName, DiffersForEveryGroup) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::group_name_test

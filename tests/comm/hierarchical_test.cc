@@ -24,7 +24,7 @@
 #include "support/waiting.h"
 #include "tandem/config.h"
 
-namespace tandem {
+namespace tandem::hierarchical_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -339,4 +339,4 @@ TEST(HierarchicalThreads, RefuseACommunicatorInTheWrongPlace) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hierarchical_test

@@ -17,7 +17,7 @@
 #include "support/waiting.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::hosts_test {
 namespace {
 
 using testing::ChildProcess;
@@ -112,4 +112,4 @@ TEST(Hosts, PortsThatRunOutWhileAGroupConnectsAreATypedErrorOfAll) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hosts_test

@@ -9,7 +9,7 @@
 #include "support/errors.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::local_group_gpus_test {
 namespace {
 
 using testing::check_all_reduce;
@@ -173,4 +173,4 @@ TEST(OnGpuLocalGroup, AConnectionThatFailsIsAnErrorAndMadeAnew) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::local_group_gpus_test

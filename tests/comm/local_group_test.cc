@@ -12,7 +12,7 @@
 #include "support/errors.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::local_group_test {
 namespace {
 
 using testing::check_all_reduce;
@@ -260,4 +260,4 @@ TEST(LocalGroup, AStepAfterAFailedOneStartsClean) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::local_group_test

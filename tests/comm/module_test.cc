@@ -9,7 +9,7 @@
 #include "support/mpirun.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::module_test {
 namespace {
 
 TEST(Module, OneThatIsNotThereNamesThePackage) {
@@ -75,4 +75,4 @@ TEST(Mpi, WithoutMpirunThereIsNoGroup) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::module_test

@@ -20,7 +20,7 @@
 #include "support/mpirun.h"
 #include "support/waiting.h"
 
-namespace tandem {
+namespace tandem::mpi_faults_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -281,4 +281,4 @@ TEST_F(MpiFaults, AJobThatTakesItselfForAnother) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mpi_faults_test

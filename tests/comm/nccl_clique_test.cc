@@ -16,7 +16,7 @@
 #include "support/gpus.h"
 #include "support/waiting.h"
 
-namespace tandem {
+namespace tandem::nccl_clique_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -153,4 +153,4 @@ TEST_F(OnGpuLocalFaults, AGpuThatComputesDoesNotHang) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nccl_clique_test

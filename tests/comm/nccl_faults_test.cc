@@ -9,7 +9,7 @@
 #include "support/errors.h"
 #include "support/gpus.h"
 
-namespace tandem {
+namespace tandem::nccl_faults_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -134,4 +134,4 @@ TEST_F(OnGpuNcclFakeFaults, AMessageThatHangsIsStopped) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nccl_faults_test

@@ -11,7 +11,7 @@
 #include "support/gpus.h"
 #include "support/waiting.h"
 
-namespace tandem {
+namespace tandem::process_faults_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -428,4 +428,4 @@ INSTANTIATE_TEST_SUITE_P(OnGpuNccl, ProcessFaults, ::testing::Values(BackendFaul
                          backend_of);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::process_faults_test

@@ -13,7 +13,7 @@
 #include "support/forked_ranks.h"
 #include "support/waiting.h"
 
-namespace tandem {
+namespace tandem::progress_engine_test {
 namespace {
 
 using testing::eventually;
@@ -148,4 +148,4 @@ TEST(ProgressEngine, StartsAnewInAForkedProcess) {
 #endif
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::progress_engine_test

@@ -19,7 +19,7 @@
 #include "comm/rendezvous_job.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::rendezvous_failures_test {
 namespace {
 
 using testing::ChildProcess;
@@ -244,4 +244,4 @@ TEST_F(Failures, OfAJobWhoseRanksAreThreadsOfAProcess) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rendezvous_failures_test

@@ -19,7 +19,7 @@
 #include "support/waiting.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::rendezvous_secrets_test {
 namespace {
 
 using testing::ChildProcess;
@@ -154,4 +154,4 @@ TEST_F(RendezvousSecrets, NamesAWrongTokenToTheRanksThatWait) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rendezvous_secrets_test

@@ -19,7 +19,7 @@
 #include "comm/rendezvous/wire.h"
 #include "comm/rendezvous_job.h"
 
-namespace tandem {
+namespace tandem::rendezvous_server_test {
 namespace {
 
 using comm::RendezvousServer;
@@ -354,4 +354,4 @@ TEST_F(FewDescriptors, OfAnOutsideServerAreTooFewForAThousandRanks) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rendezvous_server_test

@@ -28,7 +28,7 @@
 #include "support/waiting.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::rendezvous_test {
 namespace {
 
 using testing::ChildProcess;
@@ -377,4 +377,4 @@ TEST_F(Rendezvous, WhatACrashedJobLeftInTheFileDoesNoHarm) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rendezvous_test

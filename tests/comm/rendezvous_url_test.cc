@@ -8,7 +8,7 @@
 #include "comm/rendezvous/cluster_environment.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::rendezvous_url_test {
 namespace {
 
 std::string refusal(const std::string& url) {
@@ -223,4 +223,4 @@ TEST(PortsOfAJob, AreDifferentPorts) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rendezvous_url_test

@@ -10,7 +10,7 @@
 #include "comm/shm/layout.h"
 #include "comm/shm/segment.h"
 
-namespace tandem::shm {
+namespace tandem::shm::shm_arena_test {
 namespace {
 
 constexpr std::size_t kHuge = Segment::kHugePage;
@@ -101,4 +101,4 @@ TEST(ShmArena, IsWhatItHas) {
 }
 
 }  // namespace
-}  // namespace tandem::shm
+}  // namespace tandem::shm::shm_arena_test

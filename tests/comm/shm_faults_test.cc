@@ -17,7 +17,7 @@
 #include "support/waiting.h"
 #include "tandem/config.h"
 
-namespace tandem {
+namespace tandem::shm_faults_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -317,4 +317,4 @@ TEST(ShmGroup, MemoryIsGivenBack) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::shm_faults_test

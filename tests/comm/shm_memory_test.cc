@@ -23,7 +23,7 @@
 #include "support/errors.h"
 #include "support/mount_namespace.h"
 
-namespace tandem {
+namespace tandem::shm_memory_test {
 namespace {
 
 using testing::Arrivals;
@@ -222,4 +222,4 @@ TEST(ShmMemory, LeavesNoFilesIfAJobFailsWhileAGroupConnects) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::shm_memory_test

@@ -19,7 +19,7 @@
 #include "support/waiting.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::store_test {
 namespace {
 
 using testing::any_error_of;
@@ -303,4 +303,4 @@ TEST(TcpStore, ReportsThatItsServerIsGone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::store_test

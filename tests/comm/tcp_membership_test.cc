@@ -16,7 +16,7 @@
 #include "support/waiting.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::tcp_membership_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -109,4 +109,4 @@ TEST(Joining, ReportsThatRankZeroIsGone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tcp_membership_test

@@ -17,7 +17,7 @@
 #include "support/waiting.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::tcp_server_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -236,4 +236,4 @@ TEST(FindServer, DistinguishesServersFromOtherPeers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tcp_server_test

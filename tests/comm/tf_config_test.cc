@@ -7,7 +7,7 @@
 #include "support/tensors.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::tf_config_test {
 namespace {
 
 using testing::expect_error;
@@ -111,4 +111,4 @@ TEST(TfConfig, ComesFromTheEnvironment) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tf_config_test

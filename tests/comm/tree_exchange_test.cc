@@ -10,7 +10,7 @@
 
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::tree_exchange_test {
 namespace {
 
 std::deque<TreeExchange> ranks_of(int size) {
@@ -93,4 +93,4 @@ TEST(TreeExchange, RefusesANeighbourThatLeavesRanksOut) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tree_exchange_test

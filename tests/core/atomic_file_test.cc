@@ -13,7 +13,7 @@
 #include "support/waiting.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::atomic_file_test {
 namespace {
 
 using testing::Arrivals;
@@ -140,4 +140,4 @@ TEST(AtomicFile, AReadOnlyDiskIsAFailedPrecondition) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::atomic_file_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace tandem {
+namespace tandem::crc32c_test {
 namespace {
 
 using Add = std::uint32_t (*)(std::uint32_t before, const void* data, std::size_t bytes);
@@ -50,4 +50,4 @@ TEST_P(Crc32c, LongInputsContinueAtAnyByte) {
 INSTANTIATE_TEST_SUITE_P(All, Crc32c, ::testing::Values(add_crc32c, detail::add_crc32c_by_tables));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::crc32c_test

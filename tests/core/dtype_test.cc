@@ -7,7 +7,7 @@
 
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::dtype_test {
 namespace {
 
 TEST(DType, NamesAndSizes) {
@@ -38,4 +38,4 @@ TEST(DType, UnknownNameListsTheTypesThereAre) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dtype_test

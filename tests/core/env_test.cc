@@ -7,7 +7,7 @@
 #include "support/errors.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::env_test {
 namespace {
 
 using testing::error_of;
@@ -49,4 +49,4 @@ TEST(Env, BooleansHaveSeveralSpellings) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::env_test

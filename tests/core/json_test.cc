@@ -4,7 +4,7 @@
 
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::json_test {
 namespace {
 
 Json parse(const std::string& text) { return Json::parse(text, "it"); }
@@ -71,4 +71,4 @@ TEST(Json, OfVariablesIsAnObject) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::json_test

@@ -8,7 +8,7 @@
 
 #include "support/errors.h"
 
-namespace tandem {
+namespace tandem::parallel_test {
 namespace {
 
 using testing::error_of;
@@ -70,4 +70,4 @@ TEST(Parallel, BudgetsNest) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::parallel_test

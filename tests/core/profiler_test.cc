@@ -12,7 +12,7 @@
 #include "support/trace.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::profiler_test {
 namespace {
 
 using testing::read_trace;
@@ -231,4 +231,4 @@ TEST(Profiler, TellsWhenTheFileCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::profiler_test

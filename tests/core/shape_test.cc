@@ -8,7 +8,7 @@
 #include "support/errors.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::shape_test {
 namespace {
 
 using testing::error_of;
@@ -110,4 +110,4 @@ TEST(Dims, HoldAtMostEight) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::shape_test

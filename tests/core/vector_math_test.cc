@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace tandem {
+namespace tandem::vector_math_test {
 namespace {
 
 // The distance from the correctly rounded result in units in the last place of that result.
@@ -205,4 +205,4 @@ TEST(VectorMath, FmodIsExactUpToTheLargestQuotient) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::vector_math_test

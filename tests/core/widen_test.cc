@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-namespace tandem {
+namespace tandem::widen_test {
 namespace {
 
 template <class T>
@@ -61,4 +61,4 @@ TYPED_TEST(Widen, ConvertsAnyCountAndNoMore) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::widen_test

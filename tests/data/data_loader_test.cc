@@ -12,7 +12,7 @@
 #include "tandem/errors.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::data_loader_test {
 namespace {
 
 using data::DataLoader;
@@ -251,4 +251,4 @@ TEST(DataLoader, RejectsInvalidOptions) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_loader_test

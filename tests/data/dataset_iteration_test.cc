@@ -10,7 +10,7 @@
 #include "tandem/math.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::dataset_iteration_test {
 namespace {
 
 using data::Dataset;
@@ -147,4 +147,4 @@ TEST(Cache, ComputesEachElementOnce) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dataset_iteration_test

@@ -10,7 +10,7 @@
 #include "tandem/function.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::dataset_test {
 namespace {
 
 using data::Dataset;
@@ -376,4 +376,4 @@ TEST(Batch, SharesConsecutiveRows) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dataset_test

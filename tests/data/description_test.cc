@@ -11,7 +11,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem::data {
+namespace tandem::data::description_test {
 namespace {
 
 using testing::batches_of;
@@ -429,4 +429,4 @@ TEST(DamagedDescription, ChangedBytesDoNotCrash) {
 }
 
 }  // namespace
-}  // namespace tandem::data
+}  // namespace tandem::data::description_test

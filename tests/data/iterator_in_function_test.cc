@@ -8,7 +8,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::iterator_in_function_test {
 namespace {
 
 using data::Dataset;
@@ -248,4 +248,4 @@ TEST(IteratorInFunction, EveryReplicaTakesAnElement) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::iterator_in_function_test

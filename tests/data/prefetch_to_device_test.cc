@@ -13,7 +13,7 @@
 #include "tandem/math.h"
 #include "tensor/tensor_impl.h"
 
-namespace tandem {
+namespace tandem::prefetch_to_device_test {
 namespace {
 
 using data::Dataset;
@@ -129,4 +129,4 @@ TEST(PrefetchToDevice, RejectsInvalidArguments) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::prefetch_to_device_test

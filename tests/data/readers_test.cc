@@ -11,7 +11,7 @@
 #include "tandem/datasets.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::readers_test {
 namespace {
 
 using testing::Bytes;
@@ -299,4 +299,4 @@ TEST(RealData, Cifar10HasItsClassesInEqualParts) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::readers_test

@@ -8,7 +8,7 @@
 #include "tandem/datasets.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::synthetic_digits_test {
 namespace {
 
 TEST(SyntheticDigits, HaveMnistsShape) {
@@ -110,4 +110,4 @@ TEST(SyntheticDigitsSlow, AreHardForALinearClassifier) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::synthetic_digits_test

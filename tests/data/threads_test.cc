@@ -14,7 +14,7 @@
 #include "tandem/errors.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::threads_test {
 namespace {
 
 using data::Dataset;
@@ -169,4 +169,4 @@ TEST(Threads, MayIterateOverOneDataset) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::threads_test

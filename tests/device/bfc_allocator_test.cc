@@ -10,7 +10,7 @@
 #include "device/bfc_model.h"
 #include "device/mmap_memory.h"
 
-namespace tandem {
+namespace tandem::bfc_allocator_test {
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
@@ -281,4 +281,4 @@ TEST(BfcAllocatorDeathTest, UseAfterFreeIsSeenByTheSanitizer) {
 #endif
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bfc_allocator_test

@@ -9,7 +9,7 @@
 #include "device/bfc_allocator.h"
 #include "device/bfc_model.h"
 
-namespace tandem {
+namespace tandem::bfc_property_test {
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
@@ -176,4 +176,4 @@ TEST(BfcAllocatorProperty, MillionsOfOperationsLeaveNoTrace) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bfc_property_test

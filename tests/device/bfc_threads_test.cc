@@ -11,7 +11,7 @@
 #include "device/bfc_allocator.h"
 #include "device/mmap_memory.h"
 
-namespace tandem {
+namespace tandem::bfc_threads_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -145,4 +145,4 @@ TEST(BfcThreads, TheDrainedThreadIsNotWaitedFor) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bfc_threads_test

@@ -13,7 +13,7 @@
 #include "support/errors.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::config_test {
 namespace {
 
 using testing::error_of;
@@ -390,4 +390,4 @@ TEST(Config, TheManagerFindsFullNamesOnly) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::config_test

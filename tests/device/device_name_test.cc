@@ -5,7 +5,7 @@
 #include "support/errors.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::device_name_test {
 namespace {
 
 using testing::error_of;
@@ -171,4 +171,4 @@ TEST(DeviceName, InnerScopeWinsFieldByField) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_name_test

@@ -13,7 +13,7 @@
 #include "device/emulated/emulated_gpu.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::device_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -80,4 +80,4 @@ TEST(Device, RegionsAreReleasedAfterTheWorkThatUsesThem) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_test

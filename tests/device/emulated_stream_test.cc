@@ -15,7 +15,7 @@
 #include "support/waiting.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::emulated_stream_test {
 namespace {
 
 using testing::error_of;
@@ -339,4 +339,4 @@ TEST(EmulatedStreamDeathTest, WaitingWhileTheProcessEndsIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::emulated_stream_test

@@ -1,7 +1,7 @@
 // Runs the suite on emulated GPUs and on the machine's.
 #include "device/gpu_conformance.h"
 
-namespace tandem {
+namespace tandem::gpu_conformance_test {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(Emulated, GpuConformance,
@@ -13,4 +13,4 @@ INSTANTIATE_TEST_SUITE_P(OnGpuCuda, GpuConformance,
                          name_of_gpus);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gpu_conformance_test

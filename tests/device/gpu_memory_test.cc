@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-namespace tandem {
+namespace tandem::gpu_memory_test {
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
@@ -58,4 +58,4 @@ TEST(GpuMemory, TheEnvironmentSetsAnotherReserve) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gpu_memory_test

@@ -12,7 +12,7 @@
 #include "tandem/config.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::gpu_options_test {
 namespace {
 
 using testing::error_of;
@@ -174,4 +174,4 @@ TEST(VirtualDevicePriority, InTheRangeOfTheGpu) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gpu_options_test

@@ -7,7 +7,7 @@
 #include "tandem/config.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::memory_report_test {
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
@@ -84,4 +84,4 @@ TEST(MemoryReport, TheErrorHasAllStatistics) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::memory_report_test

@@ -10,7 +10,7 @@
 #include "support/fake_pjrt.h"
 #include "tandem/config.h"
 
-namespace tandem {
+namespace tandem::pjrt_failures_test {
 namespace {
 
 using testing::expect_parts;
@@ -352,4 +352,4 @@ TEST_F(PjrtFailures, FailedPluginsDoNotChangeTheDevices) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pjrt_failures_test

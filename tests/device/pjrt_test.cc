@@ -12,7 +12,7 @@
 #include "support/pjrt.h"
 #include "tandem/config.h"
 
-namespace tandem {
+namespace tandem::pjrt_test {
 namespace {
 
 using pjrt::Client;
@@ -243,4 +243,4 @@ TEST_F(PjrtDevices, HoldTensorsByAddress) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pjrt_test

@@ -13,7 +13,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::central_storage_test {
 namespace {
 
 using distribute::CentralStorageStrategy;
@@ -376,4 +376,4 @@ TEST(CentralStorageStrategy, AReplicasErrorIsThrownAndTrainingCanContinue) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::central_storage_test

@@ -9,7 +9,7 @@
 #include "support/trace.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::central_variable_test {
 namespace {
 
 using distribute::CentralStorageStrategy;
@@ -409,4 +409,4 @@ TEST(CentralVariable, AReadAndAnUpdateInOneBranchOfATracedStepAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::central_variable_test

@@ -12,7 +12,7 @@
 #include "distribute/checkpoint_training.h"
 #include "support/files.h"
 
-namespace tandem {
+namespace tandem::checkpoint_test {
 namespace {
 
 using callbacks::TrainingCheckpoint;
@@ -172,4 +172,4 @@ TEST(CheckpointUnderStrategies, AKillLeavesTheLastOneWhole) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_test

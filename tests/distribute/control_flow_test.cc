@@ -7,7 +7,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::control_flow_test {
 namespace {
 
 using distribute::MirroredStrategy;
@@ -243,4 +243,4 @@ TEST(ControlFlowOfReplicas, CollectivesInABranchOfAReplicaAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::control_flow_test

@@ -9,7 +9,7 @@
 #include "support/workers.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::file_sharding_test {
 namespace {
 
 using data::AutoShardPolicy;
@@ -225,4 +225,4 @@ TEST(FileSharding, ABatchNeedsAnExampleForEachWorker) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::file_sharding_test

@@ -14,7 +14,7 @@
 #include "tandem/model.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::fit_test {
 namespace {
 
 using callbacks::Callback;
@@ -249,4 +249,4 @@ TEST(FitUnderStrategy, WeightsLoadUnderAnyOther) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::fit_test

@@ -6,7 +6,7 @@
 #include "support/nccl.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::memory_test {
 namespace {
 
 constexpr std::int64_t kParameterBytes = (128 * 256 + 256 + 256 + 1) * 4;
@@ -50,4 +50,4 @@ TEST(MirroredMemory, SumsOnACpuForUnlikeDevicesAreWorkspace) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::memory_test

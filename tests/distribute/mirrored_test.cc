@@ -8,7 +8,7 @@
 #include "support/waiting.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::mirrored_test {
 namespace {
 
 using distribute::MirroredStrategy;
@@ -417,4 +417,4 @@ TEST(CrossDeviceOps, RefuseNegativePacks) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mirrored_test

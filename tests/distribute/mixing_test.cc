@@ -6,7 +6,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::mixing_test {
 namespace {
 
 using distribute::MirroredStrategy;
@@ -150,4 +150,4 @@ TEST(CrossReplicaContext, MustBeThatOfTheCalledStrategy) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mixing_test

@@ -7,7 +7,7 @@
 #include "support/expects.h"
 #include "support/mpirun.h"
 
-namespace tandem {
+namespace tandem::multi_worker_backends_test {
 namespace {
 
 using distribute::Communication;
@@ -62,4 +62,4 @@ TEST(MultiWorkerOverMpi, FitEqualsOneProcess) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::multi_worker_backends_test

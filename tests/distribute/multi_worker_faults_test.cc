@@ -15,7 +15,7 @@
 #include "support/workers.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::multi_worker_faults_test {
 namespace {
 
 using callbacks::Callback;
@@ -351,4 +351,4 @@ TEST(MultiWorkerFaults, AWrongTfConfigIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::multi_worker_faults_test

@@ -7,7 +7,7 @@
 #include "support/workers.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::multi_worker_server_test {
 namespace {
 
 using distribute::MultiWorkerMirroredStrategy;
@@ -52,4 +52,4 @@ TEST(MultiWorkerServer, IsNotUsedIfItServesOtherTasksToo) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::multi_worker_server_test

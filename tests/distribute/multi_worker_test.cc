@@ -3,7 +3,7 @@
 #include "support/files.h"
 #include "support/gpus.h"
 
-namespace tandem {
+namespace tandem::multi_worker_test {
 namespace {
 
 using distribute::MultiWorkerMirroredStrategy;
@@ -438,4 +438,4 @@ TEST(MultiWorker, EveryWorkerMaySave) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::multi_worker_test

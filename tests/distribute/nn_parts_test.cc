@@ -5,7 +5,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::nn_parts_test {
 namespace {
 
 using distribute::MirroredStrategy;
@@ -213,4 +213,4 @@ TEST(NnInReplicas, BuildingALayerThrows) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nn_parts_test

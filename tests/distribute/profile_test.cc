@@ -7,7 +7,7 @@
 #include "support/trace.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::profile_test {
 namespace {
 
 using distribute::MirroredStrategy;
@@ -114,4 +114,4 @@ TEST(Profile, ShowsReplicasOfTracedStepsOnGpus) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::profile_test

@@ -8,7 +8,7 @@
 #include "support/invariance.h"
 #include "support/waiting.h"
 
-namespace tandem {
+namespace tandem::replica_invariance_test {
 namespace {
 
 using distribute::for_each_part;
@@ -285,4 +285,4 @@ TEST(ReplicaInvariance, AStepSeesItsPartAsAReplica) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::replica_invariance_test

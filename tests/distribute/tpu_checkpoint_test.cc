@@ -8,7 +8,7 @@
 #include "distribute/checkpoint_training.h"
 #include "support/pjrt.h"
 
-namespace tandem {
+namespace tandem::tpu_checkpoint_test {
 namespace {
 
 using distribute::MirroredStrategy;
@@ -60,4 +60,4 @@ TEST_F(TpuCheckpoints, MoveToAndFromMirrored) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tpu_checkpoint_test

@@ -8,7 +8,7 @@
 #include "support/errors.h"
 #include "tandem/tpu_system.h"
 
-namespace tandem {
+namespace tandem::tpu_cluster_resolver_test {
 namespace {
 
 using distribute::TPUClusterResolver;
@@ -175,4 +175,4 @@ TEST_F(TpuClusterResolver, DoesNotConnectToRemoteTpus) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tpu_cluster_resolver_test

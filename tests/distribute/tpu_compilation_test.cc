@@ -8,7 +8,7 @@
 #include "cases.h"
 #include "support/expects.h"
 
-namespace tandem {
+namespace tandem::tpu_compilation_test {
 namespace {
 
 class TpuCompilationSlow : public ::testing::TestWithParam<const char*> {};
@@ -41,4 +41,4 @@ INSTANTIATE_TEST_SUITE_P(Targets, TpuCompilationSlow,
                          ::testing::Values("v4:2x2x1", "v5e:2x2", "v6e:2x2"));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tpu_compilation_test

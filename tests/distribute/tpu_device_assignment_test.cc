@@ -11,7 +11,7 @@
 #include "support/errors.h"
 #include "tandem/tpu_system.h"
 
-namespace tandem {
+namespace tandem::tpu_device_assignment_test {
 namespace {
 
 using distribute::DeviceAssignment;
@@ -196,4 +196,4 @@ TEST(TpuDeviceAssignment, ChecksTheAssignmentThatIsGiven) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tpu_device_assignment_test

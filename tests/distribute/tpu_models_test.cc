@@ -7,7 +7,7 @@
 #include "cases.h"
 #include "support/pjrt.h"
 
-namespace tandem {
+namespace tandem::tpu_models_test {
 namespace {
 
 using distribute::MirroredStrategy;
@@ -72,4 +72,4 @@ INSTANTIATE_TEST_SUITE_P(All, TpuModelsSlow,
                          ::testing::Values("mlp512", "lenet64", "resnet20", "transformer4"));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tpu_models_test

@@ -8,7 +8,7 @@
 #include "support/pjrt.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::tpu_strategy_test {
 namespace {
 
 using distribute::MirroredStrategy;
@@ -307,4 +307,4 @@ TEST_F(TpuStrategy, GivesEveryExampleOfAnUnevenLastBatchItsWeight) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tpu_strategy_test

@@ -9,7 +9,7 @@
 #include "tandem/tandem.h"
 #include "tandem/tpu_system.h"
 
-namespace tandem {
+namespace tandem::tpu_system_test {
 namespace {
 
 using distribute::DeviceAssignment;
@@ -131,4 +131,4 @@ TEST_F(TpuSystemWithPlugin, WarnsOfAnUnknownSystem) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tpu_system_test

@@ -7,7 +7,7 @@
 #include "support/errors.h"
 #include "tandem/tpu_system.h"
 
-namespace tandem {
+namespace tandem::tpu_topology_test {
 namespace {
 
 using distribute::Topology;
@@ -191,4 +191,4 @@ TEST(TpuTopology, OfAttachedCoresRefusesAMeshThatIsTooLarge) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tpu_topology_test

@@ -9,7 +9,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::traced_test {
 namespace {
 
 using distribute::MirroredStrategy;
@@ -369,4 +369,4 @@ TEST(TracedStrategy, GradientsThatOnlyALaterReplicaHasAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::traced_test

@@ -21,7 +21,7 @@
 #include "tandem/parameter_server.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::train_and_evaluate_test {
 namespace {
 
 using estimator::Estimator;
@@ -329,4 +329,4 @@ TEST(TrainAndEvaluate, RefusesInvalidArguments) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::train_and_evaluate_test

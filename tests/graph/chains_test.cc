@@ -9,7 +9,7 @@
 #include "support/errors.h"
 #include "support/gpus.h"
 
-namespace tandem {
+namespace tandem::chains_test {
 namespace {
 
 using testing::error_of;
@@ -254,4 +254,4 @@ TEST(Chains, OfEmptyTensorsAreEmpty) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::chains_test

@@ -7,7 +7,7 @@
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
 
-namespace tandem {
+namespace tandem::control_flow_test {
 namespace {
 
 using Tensors = std::vector<Tensor>;
@@ -99,4 +99,4 @@ TEST(ControlFlowBlock, TheMemoryOfItsOperandsIsNotShared) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::control_flow_test

@@ -4,7 +4,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::freeze_test {
 namespace {
 
 using testing::expect_error;
@@ -176,4 +176,4 @@ TEST(SerializedGraph, OutputsAreWrittenWithTheirDependencies) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::freeze_test

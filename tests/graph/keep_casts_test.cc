@@ -10,7 +10,7 @@
 #include "support/gpus.h"
 #include "support/tensors.h"
 
-namespace tandem {
+namespace tandem::keep_casts_test {
 namespace {
 
 using testing::random_tensor;
@@ -287,4 +287,4 @@ TEST(KeptCasts, OfAConvertedVariableAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::keep_casts_test

@@ -13,7 +13,7 @@
 #include "sync/external_group.h"
 #include "sync/traced_sync.h"
 
-namespace tandem {
+namespace tandem::packed_collective_test {
 namespace {
 
 using Tensors = std::vector<Tensor>;
@@ -124,4 +124,4 @@ TEST(PackedCollective, UpdatesWaitOnlyForTheirOwnGradients) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::packed_collective_test

@@ -12,7 +12,7 @@
 #include "graph/passes/element_chain.h"
 #include "support/gpus.h"
 
-namespace tandem {
+namespace tandem::passes_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -284,4 +284,4 @@ TEST(MemoryPlan, ElementwiseResultsReuseTheirOperandsMemory) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::passes_test

@@ -6,7 +6,7 @@
 #include "support/gpus.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::program_memory_test {
 namespace {
 
 Device& gpu() {
@@ -86,4 +86,4 @@ TEST(ProgramMemory, AProgramThatDoesNotFitTakesNoArena) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::program_memory_test

@@ -8,7 +8,7 @@
 #include "support/fake_pjrt.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::region_step_test {
 namespace {
 
 // The fake does not add: a program's result is its first argument.
@@ -101,4 +101,4 @@ TEST_F(FailingRegions, ResultsReportFailures) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::region_step_test

@@ -8,7 +8,7 @@
 #include "graph/program.h"
 #include "support/tensors.h"
 
-namespace tandem {
+namespace tandem::result_memory_test {
 namespace {
 
 using testing::values_of;
@@ -49,4 +49,4 @@ TEST(ResultMemory, HasTheResultsOfARun) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::result_memory_test

@@ -12,7 +12,7 @@
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
-namespace tandem {
+namespace tandem::collectives_test {
 namespace {
 
 using testing::error_of;
@@ -330,4 +330,4 @@ TEST(CollectiveArguments, InvalidOnesAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::collectives_test

@@ -11,7 +11,7 @@
 #include "support/forked_store.h"
 #include "support/waiting.h"
 
-namespace tandem {
+namespace tandem::connect_test {
 namespace {
 
 // A rank that shares only a store with the others.
@@ -53,4 +53,4 @@ TEST(Connect, ManyChoicesOfABackendTakeNoMoreOfTheStoreThanOne) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::connect_test

@@ -19,7 +19,7 @@
 #include "support/waiting.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::hosts_test {
 namespace {
 
 using testing::ChildProcess;
@@ -266,4 +266,4 @@ INSTANTIATE_TEST_SUITE_P(All, BetweenHosts,
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hosts_test

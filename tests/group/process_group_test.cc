@@ -16,7 +16,7 @@
 #include "tandem/function.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::process_group_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -361,4 +361,4 @@ TEST(MonitoredBarrier, WithoutRankZero) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::process_group_test

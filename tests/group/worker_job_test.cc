@@ -20,7 +20,7 @@
 #include "support/waiting.h"
 #include "tandem/rendezvous.h"
 
-namespace tandem {
+namespace tandem::worker_job_test {
 namespace {
 
 using testing::error_of;
@@ -193,4 +193,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, WorkerJob, ::testing::Values("shm", "gloo"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::worker_job_test

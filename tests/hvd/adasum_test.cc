@@ -10,7 +10,7 @@
 #include "support/waiting.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::adasum_test {
 namespace {
 
 using testing::expect_close;
@@ -121,4 +121,4 @@ TEST(HvdAdasum, TheOptimizerReducesTheChangesOfEachRank) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::adasum_test

@@ -19,7 +19,7 @@
 #include "core/status.h"
 #include "hvd/negotiation.h"
 
-namespace tandem {
+namespace tandem::control_plane_test {
 namespace {
 
 struct Traffic {
@@ -272,4 +272,4 @@ TEST(ControlPlane, NothingIsQuadraticInTheRanks) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::control_plane_test

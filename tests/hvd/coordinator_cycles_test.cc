@@ -10,7 +10,7 @@
 #include "hvd/process_set_coordinator.h"
 #include "support/waiting.h"
 
-namespace tandem::hvd {
+namespace tandem::hvd::coordinator_cycles_test {
 namespace {
 
 // The communicator of a single rank. Broadcasts complete when the test says so; other
@@ -116,4 +116,4 @@ TEST(HvdCoordinatorCycles, TheNextCycleBeginsWhileCollectivesRun) {
 }
 
 }  // namespace
-}  // namespace tandem::hvd
+}  // namespace tandem::hvd::coordinator_cycles_test

@@ -3,7 +3,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::gradients_test {
 namespace {
 
 using testing::expect_error;
@@ -79,4 +79,4 @@ TEST(HvdGradients, AVariableWithoutGradientAnywhereStays) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gradients_test

@@ -8,7 +8,7 @@
 #include "hvd/stall.h"
 #include "support/tensors.h"
 
-namespace tandem::hvd {
+namespace tandem::hvd::negotiation_test {
 namespace {
 
 Request request(const std::string& name, Dims shape = {2, 3}, DType dtype = float32) {
@@ -338,4 +338,4 @@ TEST(HvdAutotune, EndsWithTheBestSample) {
 }
 
 }  // namespace
-}  // namespace tandem::hvd
+}  // namespace tandem::hvd::negotiation_test

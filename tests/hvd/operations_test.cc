@@ -9,7 +9,7 @@
 #include "tandem/device.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::operations_test {
 namespace {
 
 using testing::expect_error;
@@ -288,4 +288,4 @@ TEST(HvdOperations, RunsOverGlooAndSharedMemory) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::operations_test

@@ -10,7 +10,7 @@
 #include "tandem/comm.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::process_set_coordinator_test {
 namespace {
 
 using testing::Arrivals;
@@ -426,4 +426,4 @@ TEST(HvdCoordinator, AutotuneLogsItsSamples) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::process_set_coordinator_test

@@ -14,7 +14,7 @@
 #include "support/waiting.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::training_test {
 namespace {
 
 using testing::expect_close;
@@ -395,4 +395,4 @@ TEST(HvdTraining, ReplicaInvariantSumsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::training_test

@@ -10,7 +10,7 @@
 #include "tandem/math.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::attention_test {
 namespace {
 
 using testing::expect_error;
@@ -186,4 +186,4 @@ TEST(PositionEmbedding, AddsOneRowPerPosition) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::attention_test

@@ -7,7 +7,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::control_flow_training_test {
 namespace {
 
 using testing::expect_error;
@@ -277,4 +277,4 @@ TEST(ControlFlowTraining, StepsInLoopsAndBranchesCount) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::control_flow_training_test

@@ -7,7 +7,7 @@
 #include "tandem/initializers.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::initializers_test {
 namespace {
 
 using testing::expect_error;
@@ -90,4 +90,4 @@ TEST(Initializers, AreFoundByName) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::initializers_test

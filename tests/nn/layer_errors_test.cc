@@ -6,7 +6,7 @@
 #include "tandem/math.h"
 #include "tandem/model.h"
 
-namespace tandem {
+namespace tandem::layer_errors_test {
 namespace {
 
 using testing::expect_error;
@@ -107,4 +107,4 @@ TEST(ForgottenBatch, TheErrorSuggestsBatch) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::layer_errors_test

@@ -9,7 +9,7 @@
 #include "tandem/math.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::layer_gradients_test {
 namespace {
 
 using testing::random_tensor;
@@ -146,4 +146,4 @@ TEST(LayerGradients, EmbeddingSumsTheGradientsOfARow) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::layer_gradients_test

@@ -9,7 +9,7 @@
 #include "tandem/math.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::layers_test {
 namespace {
 
 using testing::expect_error;
@@ -396,4 +396,4 @@ TEST(Layers, KnownModelsHaveTheKnownNumberOfParameters) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::layers_test

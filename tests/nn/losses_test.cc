@@ -11,7 +11,7 @@
 #include "support/tensors.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::losses_test {
 namespace {
 
 using testing::expect_error;
@@ -329,4 +329,4 @@ TEST(Losses, BinaryCrossentropyOfCertainSixteenBitProbabilitiesIsFinite) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::losses_test

@@ -16,7 +16,7 @@
 #include "tandem/math.h"
 #include "tensor/tensor_impl.h"
 
-namespace tandem {
+namespace tandem::metrics_test {
 namespace {
 
 using metrics::Metric;
@@ -284,4 +284,4 @@ TEST(Metrics, AreFoundByNameAndKeepIt) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::metrics_test

@@ -15,7 +15,7 @@
 #include "tandem/math.h"
 #include "tensor/tensor_impl.h"
 
-namespace tandem {
+namespace tandem::optimizers_test {
 namespace {
 
 using namespace optimizers;
@@ -430,4 +430,4 @@ TEST(Optimizers, SlotsAreOnTheDeviceOfTheirVariable) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::optimizers_test

@@ -7,7 +7,7 @@
 #include "support/tensors.h"
 #include "tandem/optimizers.h"
 
-namespace tandem {
+namespace tandem::schedules_test {
 namespace {
 
 using namespace optimizers;
@@ -88,4 +88,4 @@ TEST(Schedules, BadOptionsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::schedules_test

@@ -10,7 +10,7 @@
 #include "support/errors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::unknown_sizes_test {
 namespace {
 
 using testing::error_of;
@@ -177,4 +177,4 @@ TEST(UnknownBatches, TheNumberOfClassesMayBeUnknown) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::unknown_sizes_test

@@ -19,7 +19,7 @@
 #include "support/expects.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::backends_test {
 namespace {
 
 constexpr Module kCuda = {.backend = "cuda",
@@ -127,4 +127,4 @@ TEST(Backends, KernelsOfUnknownOperationsAreRejected) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backends_test

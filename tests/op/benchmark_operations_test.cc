@@ -11,7 +11,7 @@
 #include "operation_cases.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::benchmark_operations_test {
 namespace {
 
 // Operations without a case, and why.
@@ -81,4 +81,4 @@ TEST(BenchmarkOperations, HaveNamesOfTheirOwnAndAnExpressionForPyTorch) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::benchmark_operations_test

@@ -8,7 +8,7 @@
 #include "support/errors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::stablehlo_control_test {
 namespace {
 
 using testing::expect_lowered, testing::Step, testing::Tensors;
@@ -214,4 +214,4 @@ TEST_F(LoweredControlFlow, ConditionsHaveNoControlFlowWithRandomNumbers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::stablehlo_control_test

@@ -10,7 +10,7 @@
 #include "ops/nn/all_finite.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::stablehlo_math_test {
 namespace {
 
 using testing::expect_lowered, testing::LoweredCase, testing::LoweredOptions, testing::Tensors;
@@ -326,4 +326,4 @@ TEST_F(LoweredSlow, RandomIntegers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::stablehlo_math_test

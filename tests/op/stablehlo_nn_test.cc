@@ -11,7 +11,7 @@
 #include "ops/nn/batch_norm.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::stablehlo_nn_test {
 namespace {
 
 using nn::Padding;
@@ -295,4 +295,4 @@ TEST_F(LoweredNetworksSlow, Optimizers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::stablehlo_nn_test

@@ -12,7 +12,7 @@
 #include "operation_cases.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::stablehlo_test {
 namespace {
 
 using testing::LoweredOptions, testing::Tensors;
@@ -104,4 +104,4 @@ TEST(Lowerings, ExistForEveryOperationThatHasNoReasonToBeLeftOut) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::stablehlo_test

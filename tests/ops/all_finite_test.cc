@@ -9,7 +9,7 @@
 #include "tandem/errors.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::all_finite_test {
 namespace {
 
 using testing::values_of;
@@ -62,4 +62,4 @@ TEST(AllFinite, RefusesNoTensorsAndIntegers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::all_finite_test

@@ -9,7 +9,7 @@
 #include "tandem/errors.h"
 #include "tandem/nn.h"
 
-namespace tandem {
+namespace tandem::array_index_test {
 namespace {
 
 using testing::error_of;
@@ -150,4 +150,4 @@ TEST(OneHot, RejectsValuesThatTheDtypeCannotHold) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::array_index_test

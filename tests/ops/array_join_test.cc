@@ -7,7 +7,7 @@
 #include "tandem/autodiff.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::array_join_test {
 namespace {
 
 using testing::error_of;
@@ -115,4 +115,4 @@ TEST(JoinGradients, MatchDifferences) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::array_join_test

@@ -10,7 +10,7 @@
 #include "tandem/device.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::array_shape_test {
 namespace {
 
 using testing::error_of;
@@ -324,4 +324,4 @@ TEST(Pad, TakesEveryNumberThatTheTypeHolds) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::array_shape_test

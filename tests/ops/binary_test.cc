@@ -7,7 +7,7 @@
 #include "support/thread_counts.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::binary_test {
 namespace {
 
 using testing::epsilon_of;
@@ -372,4 +372,4 @@ TEST(Binary, FloorDivideAgreesWithFloorMod) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::binary_test

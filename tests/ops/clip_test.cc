@@ -5,7 +5,7 @@
 #include "support/gradient_check.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::clip_test {
 namespace {
 
 using testing::expect_error;
@@ -86,4 +86,4 @@ TEST(Clip, SixteenBitGradientsAreThoseOfFloat32) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::clip_test

@@ -3,7 +3,7 @@
 #include "support/gradient_check.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::compare_test {
 namespace {
 
 using testing::expect_error;
@@ -170,4 +170,4 @@ TEST(Cast, GradientComesBackInTheSourceDtype) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::compare_test

@@ -2,7 +2,7 @@
 
 #include "support/tensors.h"
 
-namespace tandem {
+namespace tandem::creation_test {
 namespace {
 
 using testing::expect_error;
@@ -138,4 +138,4 @@ TEST(Creation, EyeHasOnesOnItsDiagonal) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::creation_test

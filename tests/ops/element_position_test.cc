@@ -13,7 +13,7 @@
 #include "tandem/math.h"
 #include "tandem/nn.h"
 
-namespace tandem {
+namespace tandem::element_position_test {
 namespace {
 
 using testing::random_tensor;
@@ -144,4 +144,4 @@ TEST(Quotients, OfAnySizeHaveExactRemainders) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::element_position_test

@@ -7,7 +7,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::grouped_update_test {
 namespace {
 
 using optimizers::Optimizer;
@@ -127,4 +127,4 @@ TEST(GroupedUpdate, GroupsOnlyCompatibleUpdates) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::grouped_update_test

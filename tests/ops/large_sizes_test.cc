@@ -8,7 +8,7 @@
 #include "support/errors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::large_sizes_test {
 namespace {
 
 using testing::error_of;
@@ -110,4 +110,4 @@ TEST(LargeSizes, AreRefusedIfNegative) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::large_sizes_test

@@ -14,7 +14,7 @@
 #include "tandem/math.h"
 #include "tandem/nn.h"
 
-namespace tandem {
+namespace tandem::long_axes_test {
 namespace {
 
 using testing::expect_tensor;
@@ -210,4 +210,4 @@ TEST(LongAxes, TransposesOfLargePlanesMoveEveryElement) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::long_axes_test

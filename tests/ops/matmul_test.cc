@@ -10,7 +10,7 @@
 #include "tandem/math.h"
 #include "tandem/nn.h"
 
-namespace tandem {
+namespace tandem::matmul_test {
 namespace {
 
 using testing::expect_error;
@@ -255,4 +255,4 @@ TEST(MatMul, ExplainsBadInput) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::matmul_test

@@ -9,7 +9,7 @@
 #include "tandem/device.h"
 #include "tandem/nn.h"
 
-namespace tandem {
+namespace tandem::nn_activation_test {
 namespace {
 
 using nn::Activation;
@@ -170,4 +170,4 @@ TEST(Activation, TheGradientOfGeluHasNoSubnormalNumbers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nn_activation_test

@@ -11,7 +11,7 @@
 #include "tandem/nn.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::nn_attention_test {
 namespace {
 
 using testing::expect_error;
@@ -329,4 +329,4 @@ TEST(Attention, ExplainsBadInput) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nn_attention_test

@@ -9,7 +9,7 @@
 #include "tandem/config.h"
 #include "tandem/nn.h"
 
-namespace tandem {
+namespace tandem::nn_conv_gpu_test {
 namespace {
 
 using nn::Conv2DOptions;
@@ -98,4 +98,4 @@ TEST(OnGpuConv2D, IsDeterministic) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nn_conv_gpu_test

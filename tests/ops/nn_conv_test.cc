@@ -10,7 +10,7 @@
 #include "tandem/math.h"
 #include "tandem/nn.h"
 
-namespace tandem {
+namespace tandem::nn_conv_test {
 namespace {
 
 using nn::Activation;
@@ -330,4 +330,4 @@ TEST(Conv2D, ExplainsBadInput) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nn_conv_test

@@ -8,7 +8,7 @@
 #include "tandem/math.h"
 #include "tandem/nn.h"
 
-namespace tandem {
+namespace tandem::nn_dense_test {
 namespace {
 
 using nn::Activation;
@@ -167,4 +167,4 @@ TEST(BiasAdd, AddsAlongTheLastAxisAndSumsTheGradient) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nn_dense_test

@@ -13,7 +13,7 @@
 #include "tandem/nn.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::nn_dropout_test {
 namespace {
 
 using testing::expect_error;
@@ -172,4 +172,4 @@ TEST(Dropout, ARateJustBelowOneDropsNearlyAll) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nn_dropout_test

@@ -8,7 +8,7 @@
 #include "tandem/math.h"
 #include "tandem/nn.h"
 
-namespace tandem {
+namespace tandem::nn_norm_test {
 namespace {
 
 using testing::expect_error;
@@ -273,4 +273,4 @@ TEST(LayerNorm, ExplainsBadInput) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nn_norm_test

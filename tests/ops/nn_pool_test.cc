@@ -7,7 +7,7 @@
 #include "tandem/math.h"
 #include "tandem/nn.h"
 
-namespace tandem {
+namespace tandem::nn_pool_test {
 namespace {
 
 using nn::Padding;
@@ -196,4 +196,4 @@ TEST(Pool, ExplainsBadInput) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nn_pool_test

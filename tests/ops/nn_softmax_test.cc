@@ -8,7 +8,7 @@
 #include "tandem/math.h"
 #include "tandem/nn.h"
 
-namespace tandem {
+namespace tandem::nn_softmax_test {
 namespace {
 
 using testing::expect_error;
@@ -188,4 +188,4 @@ TEST(SigmoidCrossEntropy, AgreesWithTheDefinitionAndItsGradients) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nn_softmax_test

@@ -9,7 +9,7 @@
 #include "tandem/errors.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::print_test {
 namespace {
 
 std::string text(const Tensor& tensor) {
@@ -131,4 +131,4 @@ TEST(Printing, ShowsSixteenBitNumbersByTheirShortestDigits) {
 TEST(Printing, RejectsAnUndefinedTensor) { EXPECT_THROW(text(Tensor()), FailedPreconditionError); }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::print_test

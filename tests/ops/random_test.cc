@@ -14,7 +14,7 @@
 #include "tandem/nn.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::random_test {
 namespace {
 
 using testing::expect_error;
@@ -311,4 +311,4 @@ TEST(Random, InvalidArgumentsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::random_test

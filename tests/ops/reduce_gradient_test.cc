@@ -13,7 +13,7 @@
 #include "tandem/function.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::reduce_gradient_test {
 namespace {
 
 using testing::epsilon_of;
@@ -141,4 +141,4 @@ TEST(ReduceGradient, OfVariancesInTracesOfUnknownSizes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::reduce_gradient_test

@@ -8,7 +8,7 @@
 #include "support/thread_counts.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::reduce_test {
 namespace {
 
 using testing::epsilon_of;
@@ -447,4 +447,4 @@ TEST(Reduce, ManyExtremaShareTheGradientInFloat16) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::reduce_test

@@ -13,7 +13,7 @@
 #include "tandem/math.h"
 #include "tandem/nn.h"
 
-namespace tandem {
+namespace tandem::reference_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -261,4 +261,4 @@ TEST(Reference, OperationsAgreeInEveryDtype) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::reference_test

@@ -7,7 +7,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::tensor_methods_test {
 namespace {
 
 using testing::expect_error;
@@ -194,4 +194,4 @@ TEST(Shorthands, CoverTheCommonCases) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tensor_methods_test

@@ -5,7 +5,7 @@
 #include "support/gradient_check.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::unary_test {
 namespace {
 
 using testing::epsilon_of;
@@ -130,4 +130,4 @@ TEST(Unary, RejectsOtherDtypes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::unary_test

@@ -7,7 +7,7 @@
 #include "support/thread_counts.h"
 #include "tandem/math.h"
 
-namespace tandem {
+namespace tandem::update_test {
 namespace {
 
 using testing::expect_error;
@@ -240,4 +240,4 @@ TEST(Update, ExplainsBadInput) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::update_test

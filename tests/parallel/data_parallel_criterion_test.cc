@@ -2,7 +2,7 @@
 #include "parallel/data_parallel_models.h"
 #include "support/tensors.h"
 
-namespace tandem {
+namespace tandem::data_parallel_criterion_test {
 namespace {
 
 using parallel::DataParallelCriterion;
@@ -137,4 +137,4 @@ TEST_F(Criterion, ChecksItsTargets) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_parallel_criterion_test

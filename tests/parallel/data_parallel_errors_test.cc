@@ -4,7 +4,7 @@
 #include "parallel/data_parallel_models.h"
 #include "support/tensors.h"
 
-namespace tandem {
+namespace tandem::data_parallel_errors_test {
 namespace {
 
 using parallel::DataParallel;
@@ -176,4 +176,4 @@ TEST(DataParallelErrors, OneDeviceIsAPlainCallThere) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_parallel_errors_test

@@ -2,7 +2,7 @@
 #include "parallel/data_parallel_models.h"
 #include "support/tensors.h"
 
-namespace tandem {
+namespace tandem::data_parallel_test {
 namespace {
 
 using parallel::DataParallel;
@@ -308,4 +308,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, DataParallelOn, ::testing::Values("cpu", "gpu"
                          [](const auto& param) { return std::string(param.param) + "s"; });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_parallel_test

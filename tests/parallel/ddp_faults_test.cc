@@ -10,7 +10,7 @@
 #include "support/waiting.h"
 #include "tandem/ddp.h"
 
-namespace tandem {
+namespace tandem::ddp_faults_test {
 namespace {
 
 using parallel::DistributedDataParallel;
@@ -259,4 +259,4 @@ TEST(DistributedDataParallelFaults, StepsThatCannotBeTracedThrow) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ddp_faults_test

@@ -9,7 +9,7 @@
 #include "support/tensors.h"
 #include "tandem/ddp.h"
 
-namespace tandem {
+namespace tandem::ddp_hooks_test {
 namespace {
 
 using parallel::CommHook;
@@ -338,4 +338,4 @@ TEST(CommHooks, InvalidHooksAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ddp_hooks_test

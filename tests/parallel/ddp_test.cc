@@ -8,7 +8,7 @@
 #include "support/tensors.h"
 #include "tensor/tensor_impl.h"
 
-namespace tandem {
+namespace tandem::ddp_test {
 namespace {
 
 using parallel::DistributedDataParallel;
@@ -353,4 +353,4 @@ TEST(DistributedDataParallel, NoSyncAroundATracedStepIsAnotherTrace) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ddp_test

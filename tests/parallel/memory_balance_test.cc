@@ -5,7 +5,7 @@
 
 #include "parallel/data_parallel_models.h"
 
-namespace tandem {
+namespace tandem::memory_balance_test {
 namespace {
 
 using parallel::DataParallel;
@@ -157,4 +157,4 @@ TEST(MemoryBalance, EqualGpusGiveNoWarning) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::memory_balance_test

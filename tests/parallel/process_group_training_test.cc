@@ -4,7 +4,7 @@
 #include "parallel/ddp_models.h"
 #include "support/process_groups.h"
 
-namespace tandem {
+namespace tandem::process_group_training_test {
 namespace {
 
 using testing::Examples;
@@ -74,4 +74,4 @@ TEST(ProcessGroupTraining, TwoRunsGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::process_group_training_test

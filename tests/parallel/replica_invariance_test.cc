@@ -5,7 +5,7 @@
 #include "support/invariance.h"
 #include "support/process_groups.h"
 
-namespace tandem {
+namespace tandem::replica_invariance_test {
 namespace {
 
 using parallel::DistributedDataParallel;
@@ -143,4 +143,4 @@ TEST(DdpReplicaInvariance, UnsupportedStepsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::replica_invariance_test

@@ -19,7 +19,7 @@
 #include "tandem/math.h"
 #include "tandem/parallel.h"
 
-namespace tandem {
+namespace tandem::spawn_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -226,4 +226,4 @@ TEST(Spawn, RefusesAProcessWithThreads) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::spawn_test

@@ -9,7 +9,7 @@
 #include "ps/local_cluster.h"
 #include "support/expects.h"
 
-namespace tandem::ps {
+namespace tandem::ps::checkpoint_moves_test {
 namespace {
 
 using tandem::testing::ChildProcess;
@@ -104,4 +104,4 @@ TEST_F(CheckpointMoves, EveryPairOfStrategies) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::checkpoint_moves_test

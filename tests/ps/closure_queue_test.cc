@@ -9,7 +9,7 @@
 
 #include "core/status.h"
 
-namespace tandem::ps {
+namespace tandem::ps::closure_queue_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -193,4 +193,4 @@ TEST(ClosureQueue, ManyWorkersFinishEveryClosureOnce) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::closure_queue_test

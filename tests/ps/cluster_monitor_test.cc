@@ -14,7 +14,7 @@
 #include "support/tensors.h"
 #include "tandem/cluster_status.h"
 
-namespace tandem::ps {
+namespace tandem::ps::cluster_monitor_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -138,4 +138,4 @@ TEST_F(Monitor, RefusesBadOptions) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::cluster_monitor_test

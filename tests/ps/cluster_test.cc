@@ -17,7 +17,7 @@
 #include "support/waiting.h"
 #include "tandem/cluster.h"
 
-namespace tandem::ps {
+namespace tandem::ps::cluster_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -382,4 +382,4 @@ TEST_F(InOneProcess, CertificatesComeFromFiles) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::cluster_test

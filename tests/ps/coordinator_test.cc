@@ -11,7 +11,7 @@
 #include "support/expects.h"
 #include "support/tensors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::coordinator_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -172,4 +172,4 @@ TEST_F(Coordinated, EndCancelsWhatIsQueued) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::coordinator_test

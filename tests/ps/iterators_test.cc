@@ -16,7 +16,7 @@
 #include "support/expects.h"
 #include "support/tensors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::iterators_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -295,4 +295,4 @@ TEST_F(WorkersIterators, CallWithADamagedDescriptionIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::iterators_test

@@ -17,7 +17,7 @@
 #include "support/small_disk.h"
 #include "support/tensors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::journal_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -314,4 +314,4 @@ TEST_F(Journaled, KilledProcessLosesNothingThatItAcknowledged) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::journal_test

@@ -9,7 +9,7 @@
 #include "ps/in_process.h"
 #include "support/tensors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::parameter_store_test {
 namespace {
 
 using tandem::testing::expect_error;
@@ -182,4 +182,4 @@ TEST(ParameterStore, AveragesContributionsInTheOrderOfTheClosures) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::parameter_store_test

@@ -6,7 +6,7 @@
 #include "support/tensors.h"
 #include "tandem/parameter_server.h"
 
-namespace tandem::distribute {
+namespace tandem::distribute::partitioners_test {
 namespace {
 
 using tandem::testing::expect_error;
@@ -66,4 +66,4 @@ TEST(Partitioners, AreOptionsOfTheStrategy) {
 }
 
 }  // namespace
-}  // namespace tandem::distribute
+}  // namespace tandem::distribute::partitioners_test

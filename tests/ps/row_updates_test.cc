@@ -8,7 +8,7 @@
 #include "support/files.h"
 #include "support/tensors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::row_updates_test {
 namespace {
 
 using tandem::testing::expect_error;
@@ -155,4 +155,4 @@ TEST_F(RowUpdates, AreJournaledAsRows) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::row_updates_test

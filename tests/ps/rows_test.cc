@@ -6,7 +6,7 @@
 #include "ps/in_process.h"
 #include "support/tensors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::rows_test {
 namespace {
 
 using tandem::testing::expect_error;
@@ -372,4 +372,4 @@ TEST_F(Tables, BytesOfAStepAreThoseOfItsRows) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::rows_test

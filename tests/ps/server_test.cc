@@ -14,7 +14,7 @@
 #include "support/expects.h"
 #include "support/tensors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::server_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -226,4 +226,4 @@ TEST_F(ParameterServer, MissingServerIsAnErrorAfterTheLimit) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::server_test

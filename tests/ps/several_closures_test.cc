@@ -16,7 +16,7 @@
 #include "support/tensors.h"
 #include "support/waiting.h"
 
-namespace tandem::ps {
+namespace tandem::ps::several_closures_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -215,4 +215,4 @@ TEST_F(SeveralClosures, AnErrorCancelsTheOthersOfItsWorker) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::several_closures_test

@@ -9,7 +9,7 @@
 #include "support/expects.h"
 #include "support/tensors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::sharded_strategy_test {
 namespace {
 
 using distribute::ClusterCoordinator;
@@ -130,4 +130,4 @@ TEST_F(ShardedUpdates, UpdatesOfWorkersAtTheSameTimeAddUp) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::sharded_strategy_test

@@ -8,7 +8,7 @@
 #include "ps/in_process.h"
 #include "support/tensors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::shards_test {
 namespace {
 
 using tandem::testing::expect_error;
@@ -213,4 +213,4 @@ TEST(Shards, UpdateOfVariablesOfSeveralServersIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::shards_test

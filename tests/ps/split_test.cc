@@ -8,7 +8,7 @@
 #include "ps/in_process.h"
 #include "support/tensors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::split_test {
 namespace {
 
 using tandem::testing::expect_error;
@@ -296,4 +296,4 @@ TEST(Split, CorruptPartsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::split_test

@@ -7,7 +7,7 @@
 #include "support/expects.h"
 #include "support/tensors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::staleness_test {
 namespace {
 
 using distribute::ClusterCoordinator;
@@ -168,4 +168,4 @@ TEST_F(StaleUpdates, RefusesBadOptions) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::staleness_test

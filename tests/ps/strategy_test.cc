@@ -9,7 +9,7 @@
 #include "support/expects.h"
 #include "support/tensors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::strategy_test {
 namespace {
 
 using distribute::ClusterCoordinator;
@@ -383,4 +383,4 @@ TEST_F(ParameterServers, AFailedEvaluationLeavesNoError) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::strategy_test

@@ -11,7 +11,7 @@
 #include "ps/local_cluster.h"
 #include "support/pjrt.h"
 
-namespace tandem::ps {
+namespace tandem::ps::support_matrix_test {
 namespace {
 
 using distribute::ParameterServerStrategy;
@@ -173,4 +173,4 @@ INSTANTIATE_TEST_SUITE_P(Compiled, SupportMatrix,
                          cell_name);
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::support_matrix_test

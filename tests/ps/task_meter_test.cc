@@ -10,7 +10,7 @@
 #include "support/waiting.h"
 #include "tandem/errors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::task_meter_test {
 namespace {
 
 using tandem::testing::eventually;
@@ -84,4 +84,4 @@ TEST_F(Metered, KnowsHowLongClosuresRun) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::task_meter_test

@@ -10,7 +10,7 @@
 #include "support/expects.h"
 #include "support/tensors.h"
 
-namespace tandem::ps {
+namespace tandem::ps::worker_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -290,4 +290,4 @@ TEST(Worker, ACancelledCallIsNotComputedAgain) {
 }
 
 }  // namespace
-}  // namespace tandem::ps
+}  // namespace tandem::ps::worker_test

@@ -6,7 +6,7 @@
 
 #include "rpc/task.h"
 
-namespace tandem::rpc {
+namespace tandem::rpc::calls_test {
 namespace {
 
 using namespace testing;
@@ -282,4 +282,4 @@ TEST_F(RpcOptions, AnAddressThatCannotBeUsedIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem::rpc
+}  // namespace tandem::rpc::calls_test

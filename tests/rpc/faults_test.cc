@@ -10,7 +10,7 @@
 #include "rpc/task.h"
 #include "support/processes.h"
 
-namespace tandem::rpc {
+namespace tandem::rpc::faults_test {
 namespace {
 
 using namespace testing;
@@ -186,4 +186,4 @@ TEST_F(Faults, AForkedProcessGetsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem::rpc
+}  // namespace tandem::rpc::faults_test

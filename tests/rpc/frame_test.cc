@@ -4,7 +4,7 @@
 
 #include "rpc/task.h"
 
-namespace tandem::rpc {
+namespace tandem::rpc::frame_test {
 namespace {
 
 using namespace testing;
@@ -63,4 +63,4 @@ TEST(Frame, WithOtherSizesIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem::rpc
+}  // namespace tandem::rpc::frame_test

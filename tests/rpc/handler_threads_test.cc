@@ -13,7 +13,7 @@
 
 #include "support/waiting.h"
 
-namespace tandem::rpc {
+namespace tandem::rpc::handler_threads_test {
 namespace {
 
 using tandem::testing::eventually;
@@ -141,4 +141,4 @@ TEST(HandlerThreads, ForgetSources) {
 }
 
 }  // namespace
-}  // namespace tandem::rpc
+}  // namespace tandem::rpc::handler_threads_test

@@ -4,7 +4,7 @@
 
 #include "rpc/task.h"
 
-namespace tandem::rpc {
+namespace tandem::rpc::limits_test {
 namespace {
 
 using namespace testing;
@@ -163,4 +163,4 @@ TEST_P(Limits, StoppingCancelsCallsThatRunLonger) {
 }
 
 }  // namespace
-}  // namespace tandem::rpc
+}  // namespace tandem::rpc::limits_test

@@ -5,7 +5,7 @@
 #include "rpc/credential.h"
 #include "rpc/task.h"
 
-namespace tandem::rpc {
+namespace tandem::rpc::security_test {
 namespace {
 
 using namespace testing;
@@ -140,4 +140,4 @@ TEST(Certificate, BadInputIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem::rpc
+}  // namespace tandem::rpc::security_test

@@ -14,7 +14,7 @@
 #include "rpc/task.h"
 #include "support/processes.h"
 
-namespace tandem::rpc {
+namespace tandem::rpc::shared_memory_test {
 namespace {
 
 using namespace testing;
@@ -367,4 +367,4 @@ TEST_F(SharedMemoryCalls, GoOnWithANewServer) {
 }
 
 }  // namespace
-}  // namespace tandem::rpc
+}  // namespace tandem::rpc::shared_memory_test

@@ -10,7 +10,7 @@
 #include "rpc/unix_socket/neighbor.h"
 #include "rpc/unix_socket/unix_server.h"
 
-namespace tandem::rpc {
+namespace tandem::rpc::unix_socket_test {
 namespace {
 
 using namespace testing;
@@ -377,4 +377,4 @@ TEST_F(SilentServer, RequestsThatFindNoRoomAreNotSent) {
 }
 
 }  // namespace
-}  // namespace tandem::rpc
+}  // namespace tandem::rpc::unix_socket_test

@@ -6,7 +6,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::control_flow_session_test {
 namespace {
 
 using testing::expect_error;
@@ -163,4 +163,4 @@ TEST(ControlFlowSession, VariablesCannotBeCreatedInABranch) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::control_flow_session_test

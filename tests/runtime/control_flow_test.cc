@@ -5,7 +5,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::control_flow_test {
 namespace {
 
 using testing::expect_error;
@@ -400,4 +400,4 @@ TEST(ControlFlow, GradientsCanBeComputedOutsideTheFunction) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::control_flow_test

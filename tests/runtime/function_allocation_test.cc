@@ -46,7 +46,7 @@ void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(m
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
-namespace tandem {
+namespace tandem::function_allocation_test {
 namespace {
 
 TEST(FunctionAllocation, AReplayedCallAllocatesNothing) {
@@ -113,4 +113,4 @@ TEST(FunctionAllocation, AReplayedLoopAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::function_allocation_test

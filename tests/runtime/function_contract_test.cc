@@ -6,7 +6,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::function_contract_test {
 namespace {
 
 using testing::expect_error;
@@ -219,4 +219,4 @@ TEST(FunctionContract, NestedResultsAndAbsentTensors) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::function_contract_test

@@ -8,7 +8,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::function_gradient_test {
 namespace {
 
 using testing::random_tensor;
@@ -375,4 +375,4 @@ TEST(FunctionGradient, RunsWhereTheVariablesAre) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::function_gradient_test

@@ -5,7 +5,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::function_outside_training_test {
 namespace {
 
 enum class Mode { kTape, kMinimize, kBackward };
@@ -136,4 +136,4 @@ TEST(FunctionOutsideTraining, MemoryDoesNotGrow) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::function_outside_training_test

@@ -4,7 +4,7 @@
 
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::function_test {
 namespace {
 
 TEST(Function, IsTracedOnceForEachSignature) {
@@ -141,4 +141,4 @@ TEST(Function, TrainsAsEagerlyWithAdam) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::function_test

@@ -15,7 +15,7 @@
 #include "support/run_graph.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::gradient_graphs_test {
 namespace {
 
 using testing::error_of;
@@ -126,4 +126,4 @@ TEST(GradientGraphs, ThatWereTamperedWithRunOrAreRejected) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gradient_graphs_test

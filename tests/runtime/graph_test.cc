@@ -8,7 +8,7 @@
 #include "support/gpus.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::graph_test {
 namespace {
 
 using testing::error_of;
@@ -162,4 +162,4 @@ TEST(Graph, UpdatesWithoutUpdatesAreAnError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::graph_test

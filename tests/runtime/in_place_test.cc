@@ -8,7 +8,7 @@
 #include "support/gpus.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::in_place_test {
 namespace {
 
 Tensor add_over(Tensor first, const Tensor& second) {
@@ -47,4 +47,4 @@ TEST(InPlace, DoesNotReuseMemoryThatAGradientReads) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::in_place_test

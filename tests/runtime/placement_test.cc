@@ -8,7 +8,7 @@
 #include "support/gpus.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::placement_test {
 namespace {
 
 using testing::error_of;
@@ -240,4 +240,4 @@ TEST(Tensor, ReadingAsAnotherTypeIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::placement_test

@@ -7,7 +7,7 @@
 #include "support/gpus.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::placer_test {
 namespace {
 
 const std::string kProcess = "/job:localhost/replica:0/task:0";
@@ -375,4 +375,4 @@ TEST(Placer, OperationsWithoutAKernel) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::placer_test

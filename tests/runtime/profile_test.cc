@@ -5,7 +5,7 @@
 #include "support/trace.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::profile_test {
 namespace {
 
 using testing::read_trace;
@@ -165,4 +165,4 @@ TEST(Profile, IsValidIfStoppedDuringWork) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::profile_test

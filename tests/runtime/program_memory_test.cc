@@ -7,7 +7,7 @@
 #include "support/gpus.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::program_memory_test {
 namespace {
 
 using nn::softmax;
@@ -239,4 +239,4 @@ TEST(ProgramMemory, ASessionRunsOnEmptyValues) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::program_memory_test

@@ -12,7 +12,7 @@
 #include "support/errors.h"
 #include "support/gpus.h"
 
-namespace tandem {
+namespace tandem::random_programs_test {
 namespace {
 
 using testing::RandomProgram;
@@ -121,4 +121,4 @@ TEST(RandomPrograms, OperationsOnSeveralDevicesAreEqual) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::random_programs_test

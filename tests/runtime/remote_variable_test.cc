@@ -19,7 +19,7 @@
 #include "runtime/variable_impl.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::remote_variable_test {
 namespace {
 
 // Owns tensors that only its thread uses. Arguments and results are copied.
@@ -295,4 +295,4 @@ TEST(RemoteVariable, TracedAssignmentsReachTheServer) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::remote_variable_test

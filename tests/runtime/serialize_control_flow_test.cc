@@ -7,7 +7,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::serialize_control_flow_test {
 namespace {
 
 using testing::expect_error;
@@ -186,4 +186,4 @@ TEST(SerializedControlFlow, ChangedNodesAreReadOrRejected) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::serialize_control_flow_test

@@ -6,7 +6,7 @@
 #include "support/errors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::serialize_test {
 namespace {
 
 using testing::error_of;
@@ -246,4 +246,4 @@ TEST(SerializedGraph, OtherFormatsAreReported) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::serialize_test

@@ -7,7 +7,7 @@
 #include "support/gpus.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::session_test {
 namespace {
 
 using testing::error_of;
@@ -342,4 +342,4 @@ TEST(SessionTowers, FailOnOneGpuWithoutSoftPlacement) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::session_test

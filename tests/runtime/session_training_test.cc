@@ -4,7 +4,7 @@
 #include "support/gpus.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::session_training_test {
 namespace {
 
 constexpr int kSteps = 50;
@@ -186,4 +186,4 @@ TEST(SessionTraining, TrainsCapturedVariables) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::session_training_test

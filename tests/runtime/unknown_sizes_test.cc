@@ -7,7 +7,7 @@
 #include "support/errors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::unknown_sizes_test {
 namespace {
 
 using testing::error_of;
@@ -202,4 +202,4 @@ TEST(UnknownSizes, DenseLayersOverPositionsAreTrained) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::unknown_sizes_test

@@ -4,7 +4,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::unnamed_variables_test {
 namespace {
 
 using testing::expect_error;
@@ -36,4 +36,4 @@ TEST(UnnamedVariables, NamedOnesAreIdentifiedByName) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::unnamed_variables_test

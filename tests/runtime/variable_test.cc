@@ -7,7 +7,7 @@
 #include "tandem/tandem.h"
 #include "tensor/tensor_impl.h"
 
-namespace tandem {
+namespace tandem::variable_test {
 namespace {
 
 TEST(Variable, AReaderKeepsTheValueItRead) {
@@ -76,4 +76,4 @@ TEST(Variable, IsOnTheDeviceOfTheScope) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::variable_test

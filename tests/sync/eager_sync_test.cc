@@ -16,7 +16,7 @@
 #include "support/waiting.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::eager_sync_test {
 namespace {
 
 using testing::values_of;
@@ -127,4 +127,4 @@ INSTANTIATE_TEST_SUITE_P(Communicators, EagerSyncTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "packing" : "inPlace"; });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::eager_sync_test

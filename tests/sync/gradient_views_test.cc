@@ -7,7 +7,7 @@
 #include "device/device_manager.h"
 #include "support/forked_store.h"
 
-namespace tandem {
+namespace tandem::gradient_views_test {
 namespace {
 
 class GradientViewsTest : public ::testing::Test {
@@ -72,4 +72,4 @@ TEST_F(GradientViewsTest, MayOutliveTheCommunicator) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gradient_views_test

@@ -8,7 +8,7 @@
 #include "device/device_manager.h"
 #include "tandem/errors.h"
 
-namespace tandem {
+namespace tandem::reducer_test {
 namespace {
 
 std::vector<GradientInfo> floats(std::initializer_list<std::int64_t> counts) {
@@ -228,4 +228,4 @@ TEST(Bucket, HeldMemoryIsUnchangedAfterItIsReplaced) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::reducer_test

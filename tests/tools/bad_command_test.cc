@@ -14,7 +14,7 @@
 #include "tandem/checkpoint.h"
 #include "tools/command.h"
 
-namespace tandem {
+namespace tandem::bad_command_test {
 namespace {
 
 using testing::Bytes;
@@ -335,4 +335,4 @@ TEST(BadCommand, AFileSizeLimitLeavesTheOldCheckpoint) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bad_command_test

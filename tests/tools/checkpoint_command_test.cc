@@ -7,7 +7,7 @@
 #include "tandem/tandem.h"
 #include "tools/command.h"
 
-namespace tandem {
+namespace tandem::checkpoint_command_test {
 namespace {
 
 using testing::expect_failure;
@@ -123,4 +123,4 @@ TEST_F(CheckpointCommand, ErrorsAreOneLine) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_command_test

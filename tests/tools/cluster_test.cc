@@ -18,7 +18,7 @@
 #include "tools/command.h"
 #include "tools/run_job.h"
 
-namespace tandem {
+namespace tandem::cluster_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -282,4 +282,4 @@ TEST(RunTasks, RefuseBadOptions) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cluster_test

@@ -17,7 +17,7 @@
 #include "support/waiting.h"
 #include "tools/cluster_job.h"
 
-namespace tandem {
+namespace tandem::cluster_training_test {
 namespace {
 
 using testing::cluster_options;
@@ -232,4 +232,4 @@ TEST_F(ClusterTrainingSlow, LenetLearnsMnistByFitOnTwoHosts) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cluster_training_test

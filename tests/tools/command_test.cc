@@ -15,7 +15,7 @@
 #include "support/waiting.h"
 #include "tools/command.h"
 
-namespace tandem {
+namespace tandem::command_test {
 namespace {
 
 using testing::Process;
@@ -292,4 +292,4 @@ TEST(CommandSlow, Resnet20LearnsCifar10) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::command_test

@@ -13,7 +13,7 @@
 #include "support/files.h"
 #include "tools/command.h"
 
-namespace tandem {
+namespace tandem::compile_test {
 namespace {
 
 using testing::expect_failure;
@@ -83,4 +83,4 @@ TEST(CompileErrorSlow, ReportsThatATopologyIsUnknown) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::compile_test

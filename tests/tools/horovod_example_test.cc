@@ -7,7 +7,7 @@
 #include "support/mpirun.h"
 #include "tools/command.h"
 
-namespace tandem {
+namespace tandem::horovod_example_test {
 namespace {
 
 using testing::read_file;
@@ -52,4 +52,4 @@ TEST(HorovodExampleSlow, RunsUnderMpirun) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::horovod_example_test

@@ -19,7 +19,7 @@
 #include "tandem/tandem.h"
 #include "tools/command.h"
 
-namespace tandem {
+namespace tandem::hosts_training_test {
 namespace {
 
 using testing::Hosts;
@@ -257,4 +257,4 @@ INSTANTIATE_TEST_SUITE_P(All, HostsInTraining, ::testing::ValuesIn(kApis),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hosts_training_test

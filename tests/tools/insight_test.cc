@@ -7,7 +7,7 @@
 #include "support/trace.h"
 #include "tools/command.h"
 
-namespace tandem {
+namespace tandem::insight_test {
 namespace {
 
 using nlohmann::json;
@@ -109,4 +109,4 @@ TEST(ExplainCommand, BadArgumentsAreOneLineAndExitCodeTwo) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::insight_test

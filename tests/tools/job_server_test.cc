@@ -10,7 +10,7 @@
 #include "tools/command.h"
 #include "tools/run_job.h"
 
-namespace tandem {
+namespace tandem::job_server_test {
 namespace {
 
 using testing::contains;
@@ -133,4 +133,4 @@ TEST_F(RendezvousCommand, RefusesBadOptionsInOneLine) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::job_server_test

@@ -12,7 +12,7 @@
 #include "support/waiting.h"
 #include "tools/command.h"
 
-namespace tandem {
+namespace tandem::multi_worker_command_test {
 namespace {
 
 using testing::read_file;
@@ -143,4 +143,4 @@ TEST(MultiWorkerTraining, AKilledRankLeavesNoProcesses) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::multi_worker_command_test

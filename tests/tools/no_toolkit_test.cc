@@ -14,7 +14,7 @@
 #include "support/mount_namespace.h"
 #include "tools/command.h"
 
-namespace tandem {
+namespace tandem::no_toolkit_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -97,4 +97,4 @@ TEST(NoToolkit, TheLibraryWithoutTheModuleGivesTheSameResults) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::no_toolkit_test

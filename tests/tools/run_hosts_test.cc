@@ -12,7 +12,7 @@
 #include "tools/command.h"
 #include "tools/run_job.h"
 
-namespace tandem {
+namespace tandem::run_hosts_test {
 namespace {
 
 using testing::contains;
@@ -197,4 +197,4 @@ TEST_F(Hosts, NamesTooLongForTfConfigAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::run_hosts_test

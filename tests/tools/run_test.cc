@@ -15,7 +15,7 @@
 #include "tools/command.h"
 #include "tools/run_job.h"
 
-namespace tandem {
+namespace tandem::run_test {
 namespace {
 
 using testing::contains;
@@ -362,4 +362,4 @@ TEST(Run, RefusesBadOptionsInOneLine) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::run_test

@@ -15,7 +15,7 @@
 #include "tools/command.h"
 #include "top/formats.h"
 
-namespace tandem {
+namespace tandem::top_test {
 namespace {
 
 using distribute::TaskState;
@@ -296,4 +296,4 @@ TEST(Top, RefusesBadOptions) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::top_test

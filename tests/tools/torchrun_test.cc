@@ -8,7 +8,7 @@
 #include "support/files.h"
 #include "support/processes.h"
 
-namespace tandem {
+namespace tandem::torchrun_test {
 namespace {
 
 using testing::free_port;
@@ -41,4 +41,4 @@ TEST(TorchrunSlow, WithTheStoreOnAnotherPort) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::torchrun_test

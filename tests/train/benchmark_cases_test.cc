@@ -8,7 +8,7 @@
 
 #include "cases.h"
 
-namespace tandem {
+namespace tandem::benchmark_cases_test {
 namespace {
 
 constexpr int kSteps = 8;
@@ -58,4 +58,4 @@ INSTANTIATE_TEST_SUITE_P(All, BenchmarkCases,
                          testing::Values("mlp64", "lenet64", "resnet20", "transformer4"));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::benchmark_cases_test

@@ -14,7 +14,7 @@
 #include "tandem/model.h"
 #include "train/callbacks/tfrecord_writer.h"
 
-namespace tandem {
+namespace tandem::callbacks_test {
 namespace {
 
 using callbacks::Callback;
@@ -330,4 +330,4 @@ TEST(ProgressBar, PrintsPlainLinesWithoutATerminal) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::callbacks_test

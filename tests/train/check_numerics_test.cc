@@ -15,7 +15,7 @@
 #include "tandem/model.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::check_numerics_test {
 namespace {
 
 using debugging::CheckNumericsScope;
@@ -129,4 +129,4 @@ TEST(CheckNumerics, AllowsInfinitiesInMasks) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::check_numerics_test

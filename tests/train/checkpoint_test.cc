@@ -20,7 +20,7 @@
 #include "train/checkpoint/saver.h"
 #include "train/checkpoint/tensor_range.h"
 
-namespace tandem {
+namespace tandem::checkpoint_test {
 namespace {
 
 using testing::ChildProcess;
@@ -370,4 +370,4 @@ TEST(Checkpoint, AKillLeavesTheLastOneWhole) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_test

@@ -5,7 +5,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::checkpoint_variables_test {
 namespace {
 
 using testing::expect_error;
@@ -110,4 +110,4 @@ TEST(CheckpointManager, KeepsTheNewest) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_variables_test

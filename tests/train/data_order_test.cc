@@ -11,7 +11,7 @@
 #include "tandem/model.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::data_order_test {
 namespace {
 
 using callbacks::Callback;
@@ -218,4 +218,4 @@ TEST(EndlessData, RequiresANumberOfSteps) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_order_test

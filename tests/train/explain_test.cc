@@ -16,7 +16,7 @@
 #include "support/trace.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::explain_test {
 namespace {
 
 using testing::read_trace;
@@ -340,4 +340,4 @@ TEST(Explain, CountsBodiesOfControlFlow) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::explain_test

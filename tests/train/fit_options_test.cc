@@ -9,7 +9,7 @@
 #include "tandem/math.h"
 #include "tandem/model.h"
 
-namespace tandem {
+namespace tandem::fit_options_test {
 namespace {
 
 using data::Dataset;
@@ -211,4 +211,4 @@ TEST(Layers, TakeTrainingAsAnArgument) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::fit_options_test

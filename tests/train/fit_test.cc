@@ -11,7 +11,7 @@
 #include "tandem/model.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::fit_test {
 namespace {
 
 using data::Dataset;
@@ -401,4 +401,4 @@ TEST(Predict, JoinsBatchesInOrder) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::fit_test

@@ -5,7 +5,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::memory_test {
 namespace {
 
 using config::MemoryByTag;
@@ -146,4 +146,4 @@ TEST(MemoryTags, TheOperationThatRanOutIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::memory_test

@@ -11,7 +11,7 @@
 #include "tandem/math.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::model_test {
 namespace {
 
 using testing::expect_error;
@@ -264,4 +264,4 @@ TEST(History, NamesTheMetricsItHas) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::model_test

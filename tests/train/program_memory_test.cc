@@ -5,7 +5,7 @@
 #include "support/gpus.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::program_memory_test {
 namespace {
 
 using testing::error_of;
@@ -82,4 +82,4 @@ TEST(ModelMemory, ABatchThatDoesNotFitThrowsAndASmallerOneFits) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::program_memory_test

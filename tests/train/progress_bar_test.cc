@@ -9,7 +9,7 @@
 #include <chrono>
 #include <thread>
 
-namespace tandem {
+namespace tandem::progress_bar_test {
 namespace {
 
 // Makes stderr a terminal while it lives.
@@ -238,4 +238,4 @@ TEST(ProgressBar, KeepsAllMetricsInTheLastLineOfAnEpoch) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::progress_bar_test

@@ -10,7 +10,7 @@
 #include "tandem/model.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::resume_test {
 namespace {
 
 using callbacks::Callback;
@@ -320,4 +320,4 @@ TEST(TrainingCheckpoint, RefusesEveryAlteredTensor) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::resume_test

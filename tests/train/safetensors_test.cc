@@ -16,7 +16,7 @@
 #include "tandem/errors.h"
 #include "tensor/tensor_impl.h"
 
-namespace tandem {
+namespace tandem::safetensors_test {
 namespace {
 
 using testing::expect_error;
@@ -285,4 +285,4 @@ TEST(RestoreVariables, NamesMissingExtraAndMismatchedTensors) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::safetensors_test

@@ -10,7 +10,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::sidecar_evaluator_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -92,4 +92,4 @@ TEST(SidecarEvaluator, EndsWithoutCheckpoints) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sidecar_evaluator_test

@@ -7,7 +7,7 @@
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::steps_per_execution_test {
 namespace {
 
 using testing::expect_error;
@@ -126,4 +126,4 @@ TEST(StepsPerExecution, FewerThanOneAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::steps_per_execution_test

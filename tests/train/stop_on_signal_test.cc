@@ -9,7 +9,7 @@
 #include "tandem/model.h"
 #include "tandem/random.h"
 
-namespace tandem {
+namespace tandem::stop_on_signal_test {
 namespace {
 
 using callbacks::Logs;
@@ -137,4 +137,4 @@ TEST(StopOnSignal, RefusesInvalidArguments) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::stop_on_signal_test

@@ -6,7 +6,7 @@
 #include "support/thread_counts.h"
 #include "tandem/tandem.h"
 
-namespace tandem {
+namespace tandem::threads_test {
 namespace {
 
 // The weights of a convolutional network after some steps.
@@ -36,4 +36,4 @@ TEST(Threads, AConvolutionalNetTrainsToTheSameBitsWithAnyTeam) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::threads_test
