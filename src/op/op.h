@@ -204,9 +204,11 @@ using GradFn = void (*)(GradContext&);
 enum OpTraits : std::uint32_t {
   kNoTraits = 0,
   kElementwise = 1u << 0,  // output element i depends only on input elements i (after broadcasting)
-  kInPlace = 1u << 1,      // output 0 may share the memory of input 0 if shapes and dtypes agree
-  kStateful = 1u << 2,     // two runs may differ (random): never merged, folded or dropped
-  kView = 1u << 3,         // output 0 shares input 0's storage (see view_offset); no kernel
+  // Output 0 may share the memory of input 0 if shapes and dtypes agree, that of element-wise
+  // operations of any such input: element i is written when all elements i have been read.
+  kInPlace = 1u << 1,
+  kStateful = 1u << 2,  // two runs may differ (random): never merged, folded or dropped
+  kView = 1u << 3,      // output 0 shares input 0's storage (see view_offset); no kernel
   kCommutative = 1u << 4,
   kMetadata = 1u << 5,        // placed on its input's device; too little work to copy the input
   kIdentityIfSame = 1u << 6,  // output 0 is input 0 if their shapes agree; removed from programs

@@ -27,15 +27,14 @@ void infer_add_n(InferContext& c) {
   c.add_output(dtype, shape);
 }
 
-// Elements of all inputs that are summed at a time, so that the sums stay in the L1 cache. The sums
-// are kept in the output unless they are wider than its elements.
+// Elements of all inputs that are summed at a time, so that the sums stay in the L1 cache.
 constexpr std::int64_t kChunk = 2048;
 
 template <class T>
 TANDEM_INLINED void load_chunk(const T* x, Compute<T>* sum, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) sum[i] = static_cast<Compute<T>>(x[i]);
 }
-// `sum` may be `a`.
+// `sum` may be `a` or `b`.
 template <class A, class T>
 TANDEM_INLINED void add_chunks(const A* a, const T* b, Compute<T>* sum, std::int64_t count) {
 #pragma GCC ivdep
@@ -46,25 +45,27 @@ TANDEM_INLINED void add_chunks(const A* a, const T* b, Compute<T>* sum, std::int
 void add_n_kernel(KernelContext& c) {
   const InFloat32 in_float32(c);
   switch_numeric(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
-    constexpr bool kSumsInOutput = std::is_same_v<T, Compute<T>>;
+    constexpr bool kWide = !std::is_same_v<T, Compute<T>>;
+    const int last = c.inputs.size() - 1;
     T* out = c.outputs[0].as<T>();
     parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      alignas(64) std::array<Compute<T>, kSumsInOutput ? 1 : kChunk> wide;
+      alignas(64) std::array<Compute<T>, kChunk> sums;
       for (; begin < end; begin += kChunk) {
         const std::int64_t count = std::min(kChunk, end - begin);
-        Compute<T>* sum = nullptr;
-        if constexpr (kSumsInOutput)
-          sum = out + begin;
-        else
-          sum = wide.data();
         const auto input = [&](int n) { return c.inputs[n].as<const T>() + begin; };
-        if (c.inputs.size() == 1)
-          run_loop<T, load_chunk<T>>(input(0), sum, count);
+        // The output may be any of the inputs, so only the last addition writes to it.
+        const auto to = [&](int n) {
+          if constexpr (!kWide)
+            if (n == last) return out + begin;
+          return sums.data();
+        };
+        if (last == 0)
+          run_loop<T, load_chunk<T>>(input(0), to(0), count);
         else
-          run_loop<T, add_chunks<T, T>>(input(0), input(1), sum, count);
-        for (int n = 2; n < c.inputs.size(); ++n)
-          run_loop<T, add_chunks<Compute<T>, T>>(sum, input(n), sum, count);
-        if constexpr (!kSumsInOutput) narrow(sum, out + begin, count);
+          run_loop<T, add_chunks<T, T>>(input(0), input(1), to(1), count);
+        for (int n = 2; n <= last; ++n)
+          run_loop<T, add_chunks<Compute<T>, T>>(sums.data(), input(n), to(n), count);
+        if constexpr (kWide) narrow(sums.data(), out + begin, count);
       }
     });
   });
