@@ -85,8 +85,8 @@ class SessionState {
   std::unordered_map<const Node*, RefPtr<SessionVariable>> variables_;
 };
 
-// The maximum number of programs of a session. There is one per combination of feeds, their sizes
-// and devices, and fetches. The least recently used one is evicted.
+// The maximum number of programs of a session. There is one per combination of feeds, their dtypes,
+// sizes and devices, and fetches. The least recently used one is evicted.
 constexpr std::size_t kMaxPrograms = 64;
 
 // The arguments of one run: feeds, tensors to fetch and nodes to run.
@@ -100,8 +100,9 @@ struct RunRequest {
   std::string key() const {
     std::string key;
     for (std::size_t i = 0; i < feeds.size(); ++i)
-      key += fmt::format("{}:{}={}@{};", feeds[i].node->id, feeds[i].output,
-                         values[i].shape().to_string(), values[i].device());
+      key += fmt::format("{}:{}={}{}@{};", feeds[i].node->id, feeds[i].output,
+                         name_of(values[i].dtype()), values[i].shape().to_string(),
+                         values[i].device());
     key += '>';
     for (const Node::Input& fetch : fetches)
       key += fmt::format("{}:{};", fetch.node->id, fetch.output);

@@ -111,6 +111,28 @@ TEST(Session, InvalidFetchesAndFeedsAreRefused) {
   EXPECT_EQ(error_of<RuntimeError>([&] { session.run(y); }), "Attempted to use a closed Session.");
 }
 
+// Also once the session has a program for a feed of this shape.
+TEST(Session, AFeedOfAnotherDtypeIsRefusedInEveryRun) {
+  Graph graph;
+  Tensor x, y, z;
+  {
+    const GraphScope building(graph);
+    x = placeholder(float32, {4}, "x");
+    y = x * 2.0;
+    z = y + 1.0;
+  }
+  Session session(graph);
+  session.run({{x, ones({4})}}, z);
+  session.run({{y, ones({4})}}, z);
+  for (const DType dtype : {float64, float16, bfloat16, int64, int32, uint8, bool_})
+    for (const Tensor& fed : {x, y})
+      EXPECT_NE(error_of<InvalidArgumentError>([&] {
+                  session.run({{fed, ones({4}, {.dtype = dtype})}}, z);
+                }).find(fmt::format("[Session] cannot feed a value of dtype {}", name_of(dtype))),
+                std::string::npos);
+  EXPECT_EQ(session.run({{x, ones({4})}}, z).to_vector<float>(), Floats(4, 3.0f));
+}
+
 TEST(Session, VariablesAreInitialisedExplicitly) {
   Graph graph;
   Variable v, doubled;
