@@ -11,13 +11,6 @@ using tandem::optimizers::Clipping;
 using tandem::optimizers::make_optimizer;
 using tandem::optimizers::Optimizer;
 
-template <class Options>
-void check_betas(const char* optimizer, const Options& options) {
-  for (const double beta : {options.beta_1, options.beta_2})
-    if (!(beta >= 0.0 && beta < 1.0))
-      fail<InvalidArgumentError>("[{}] expected betas in [0, 1), got {}", optimizer, beta);
-}
-
 void check_not_negative(const char* optimizer, const char* what, double value) {
   if (!(value >= 0.0))
     fail<InvalidArgumentError>("[{}] expected a {} of 0 or more, got {}", optimizer, what, value);
@@ -28,8 +21,6 @@ void check_not_negative(const char* optimizer, const char* what, double value) {
 namespace optimizers {
 
 Optimizer FusedAdam(const FusedAdamOptions& options, std::vector<Variable> parameters) {
-  check_betas("fused_adam", options);
-  check_not_negative("fused_adam", "weight_decay", options.weight_decay);
   const update::Adam rule{.beta_1 = options.beta_1,
                           .beta_2 = options.beta_2,
                           .epsilon = options.epsilon,
@@ -42,8 +33,6 @@ Optimizer FusedAdam(const FusedAdamOptions& options, std::vector<Variable> param
 }
 
 Optimizer FusedLAMB(const FusedLAMBOptions& options, std::vector<Variable> parameters) {
-  check_betas("fused_lamb", options);
-  check_not_negative("fused_lamb", "weight_decay", options.weight_decay);
   check_not_negative("fused_lamb", "max_grad_norm", options.max_grad_norm);
   Clipping clipping;
   if (options.max_grad_norm > 0.0) clipping.global_clipnorm = options.max_grad_norm;
@@ -60,8 +49,6 @@ Optimizer FusedLAMB(const FusedLAMBOptions& options, std::vector<Variable> param
 }
 
 Optimizer FusedSGD(const FusedSGDOptions& options, std::vector<Variable> parameters) {
-  check_not_negative("fused_sgd", "momentum", options.momentum);
-  check_not_negative("fused_sgd", "weight_decay", options.weight_decay);
   if (options.nesterov && (options.momentum == 0.0 || options.dampening != 0.0))
     fail<InvalidArgumentError>(
         "[fused_sgd] Nesterov momentum requires a momentum and zero dampening, got a momentum of "

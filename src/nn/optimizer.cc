@@ -59,10 +59,26 @@ void check_clipping(const std::string& optimizer, const Clipping& clipping) {
 Optimizer::Impl::Impl(std::string name, LearningRate rate, const Clipping& clipping,
                       std::vector<Variable> parameters)
     : name_(std::move(name)),
-      rate_(std::make_shared<LearningRate>(std::move(rate))),
+      rate_(std::make_shared<LearningRate>(0.0)),
       clipping_(clipping),
       parameters_(std::move(parameters)) {
   check_clipping(name_, clipping_);
+  set_learning_rate(rate);
+}
+
+void Optimizer::Impl::set_learning_rate(const LearningRate& rate) {
+  if (!rate.scheduled()) rate_at(name_, rate, 0);
+  *rate_ = rate;
+}
+
+double Optimizer::Impl::rate_at(const std::string& name, const LearningRate& rate,
+                                std::int64_t step) {
+  const double value = rate.at(step);
+  if (!(value >= 0.0 && std::isfinite(value)))
+    fail<InvalidArgumentError>("[{}] expected a finite learning rate of 0 or more, got {}{}", name,
+                               value,
+                               rate.scheduled() ? fmt::format(" in step {}", step) : std::string());
+  return value;
 }
 
 // --- slots ---
@@ -230,8 +246,9 @@ void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> 
         "of optimizers::schedules",
         name);
   };
-  counted->update = [rate = rate_, set_step = step_setter()](void* attrs, std::int64_t count) {
-    set_step({.learning_rate = rate->at(count), .number = count + 1}, attrs);
+  counted->update = [rate = rate_, name = name_, set_step = step_setter()](void* attrs,
+                                                                           std::int64_t count) {
+    set_step({.learning_rate = rate_at(name, *rate, count), .number = count + 1}, attrs);
   };
   for (std::size_t i = before; i < building->nodes().size(); ++i) {
     Node& node = *building->nodes()[i];

@@ -85,7 +85,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   std::int64_t iterations() const;
   double learning_rate() const { return rate_->at(scheduled() ? iterations() : 0); }
   bool scheduled() const { return rate_->scheduled(); }
-  void set_learning_rate(const LearningRate& rate) { *rate_ = rate; }
+  void set_learning_rate(const LearningRate& rate);
   std::vector<Variable> variables() const;
   // Null without loss scaling.
   LossScale* loss_scale() const { return loss_scales_.empty() ? nullptr : loss_scales_[0].get(); }
@@ -144,8 +144,10 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   static Variable make_step_counter(const VariableImpl& like);
   std::unique_ptr<State> make_state(const Variable& variable) const;
   void clip(std::vector<Tensor>& gradients) const;
+  // Throws InvalidArgumentError "[name] ..." for a rate that would make NaN of weights.
+  static double rate_at(const std::string& name, const LearningRate& rate, std::int64_t step);
   StepInfo step_at(std::int64_t count) const {
-    return {.learning_rate = rate_->at(count), .number = count + 1};
+    return {.learning_rate = rate_at(name_, *rate_, count), .number = count + 1};
   }
   // Updates the copies of local replica `copy`.
   void update_copy(std::size_t copy, std::span<State* const> states,

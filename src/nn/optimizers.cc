@@ -22,8 +22,6 @@ Optimizer make(const char* name, const Options& options, std::vector<Variable> p
 template <class Rule, class Options>
 Optimizer make_adaptive(const char* name, const Options& options, std::vector<Variable> parameters,
                         double weight_decay) {
-  expect_fraction(name, "beta_1", options.beta_1);
-  expect_fraction(name, "beta_2", options.beta_2);
   return make<Rule>(name, options, std::move(parameters),
                     Rule{.beta_1 = options.beta_1,
                          .beta_2 = options.beta_2,
@@ -32,10 +30,17 @@ Optimizer make_adaptive(const char* name, const Options& options, std::vector<Va
                     {{"momentum"}, {"velocity"}}, apply_with_two_slots<Rule>);
 }
 
+void expect_momentum(const char* optimizer, double value) {
+  if (!(value >= 0.0 && value <= 1.0))
+    fail<InvalidArgumentError>("[{}] expected momentum in [0, 1], got {}", optimizer, value);
+}
+
 }  // namespace
 
 Optimizer SGD(const SGDOptions& options, std::vector<Variable> parameters) {
-  expect_fraction("sgd", "momentum", options.momentum);
+  expect_momentum("sgd", options.momentum);
+  if (options.nesterov && options.momentum == 0.0)
+    fail<InvalidArgumentError>("[sgd] Nesterov momentum requires a momentum, got 0");
   if (options.momentum == 0.0)
     return make<update::GradientDescent>(
         "sgd", options, std::move(parameters), {.weight_decay = options.weight_decay}, {},
@@ -61,8 +66,7 @@ Optimizer LAMB(const LAMBOptions& options, std::vector<Variable> parameters) {
 }
 
 Optimizer RMSprop(const RMSpropOptions& options, std::vector<Variable> parameters) {
-  expect_fraction("rmsprop", "rho", options.rho);
-  expect_fraction("rmsprop", "momentum", options.momentum);
+  expect_momentum("rmsprop", options.momentum);
   const update::RmsProp rule{
       .rho = options.rho, .momentum = options.momentum, .epsilon = options.epsilon};
   std::vector<SlotSpec> slots = {{"velocity"}};

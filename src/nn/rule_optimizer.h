@@ -1,6 +1,7 @@
 // Optimizers with one of the rules of ops/nn/update.h.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <span>
 #include <utility>
@@ -62,11 +63,36 @@ class RuleOptimizer final : public Optimizer::Impl {
   Apply apply_;
 };
 
+// Throws InvalidArgumentError "[optimizer] expected ..." for arguments that make NaN of weights.
+template <class Rule>
+void check_rule(const char* optimizer, const Rule& rule) {
+  const auto below_one = [&](const char* what, double value) {
+    if (!(value >= 0.0 && value < 1.0))
+      fail<InvalidArgumentError>("[{}] expected {} in [0, 1), got {}", optimizer, what, value);
+  };
+  const auto not_negative = [&](const char* what, double value) {
+    if (!(value >= 0.0 && std::isfinite(value)))
+      fail<InvalidArgumentError>("[{}] expected a finite {} of 0 or more, got {}", optimizer, what,
+                                 value);
+  };
+  not_negative("weight_decay", rule.weight_decay);
+  if constexpr (requires { rule.gradient_decay; })
+    not_negative("weight_decay", rule.gradient_decay);
+  if constexpr (requires { rule.epsilon; }) not_negative("epsilon", rule.epsilon);
+  if constexpr (requires { rule.momentum; }) not_negative("momentum", rule.momentum);
+  if constexpr (requires { rule.rho; }) below_one("rho", rule.rho);
+  if constexpr (requires { rule.beta_1; }) {
+    below_one("beta_1", rule.beta_1);
+    below_one("beta_2", rule.beta_2);
+  }
+}
+
 template <class Rule>
 Optimizer make_optimizer(const char* name, const LearningRate& rate, const Clipping& clipping,
                          std::vector<Variable> parameters, const Rule& rule,
                          std::vector<Optimizer::Impl::SlotSpec> slots,
                          typename RuleOptimizer<Rule>::Apply apply) {
+  check_rule(name, rule);
   return Optimizer(std::make_shared<RuleOptimizer<Rule>>(
       name, rate, clipping, std::move(parameters), rule, std::move(slots), apply));
 }
@@ -81,11 +107,6 @@ template <class Rule>
 void apply_with_one_slot(const Rule& rule, const Tensor& variable, const Tensor& gradient,
                          std::span<const Tensor> slots) {
   update::apply(rule, variable, slots[0], gradient);
-}
-
-inline void expect_fraction(const char* optimizer, const char* what, double value) {
-  if (!(value >= 0.0 && value <= 1.0))
-    fail<InvalidArgumentError>("[{}] expected {} in [0, 1], got {}", optimizer, what, value);
 }
 
 }  // namespace tandem::optimizers

@@ -237,15 +237,16 @@ TEST(FusedSGD, RefusesWhatPyTorchRefuses) {
   for (const std::string& text : {refused({.nesterov = true}),
                                   refused({.momentum = 0.9, .dampening = 0.1, .nesterov = true})})
     testing::expect_parts(text, {"Nesterov momentum requires a momentum and zero dampening"});
-  testing::expect_parts(refused({.momentum = -0.1}), {"[fused_sgd] expected a momentum of 0"});
-  testing::expect_parts(refused({.weight_decay = -1.0}), {"expected a weight_decay of 0"});
+  testing::expect_parts(refused({.momentum = -0.1}),
+                        {"[fused_sgd] expected a finite momentum of 0"});
+  testing::expect_parts(refused({.weight_decay = -1.0}), {"expected a finite weight_decay of 0"});
 }
 
 TEST(FusedOptimizers, RefuseBetasOutsideOfTheirRange) {
   EXPECT_EQ(error_of<InvalidArgumentError>([] { fused::FusedAdam({.beta_1 = 1.0}); }),
-            "[fused_adam] expected betas in [0, 1), got 1");
+            "[fused_adam] expected beta_1 in [0, 1), got 1");
   EXPECT_EQ(error_of<InvalidArgumentError>([] { fused::FusedLAMB({.beta_2 = -0.5}); }),
-            "[fused_lamb] expected betas in [0, 1), got -0.5");
+            "[fused_lamb] expected beta_2 in [0, 1), got -0.5");
 }
 
 // --- LARC ---

@@ -63,7 +63,8 @@ void each(Values& w, const Values& g, const F& f) {
 TEST(Optimizers, SgdWithMomentumNesterovAndDecay) {
   for (double momentum : {0.0, 0.9})
     for (bool nesterov : {false, true})
-      for (double decay : {0.0, 0.05})
+      for (double decay : {0.0, 0.05}) {
+        if (nesterov && momentum == 0.0) continue;  // refused
         expect_follows(
             [&] {
               return SGD({.learning_rate = 0.1,
@@ -76,10 +77,11 @@ TEST(Optimizers, SgdWithMomentumNesterovAndDecay) {
                 each(w, g, [&](double& x, double d, std::size_t i) {
                   x -= 0.1 * decay * x;
                   m[i] = momentum * m[i] - 0.1 * d;
-                  x += nesterov && momentum > 0 ? momentum * m[i] - 0.1 * d : m[i];
+                  x += nesterov ? momentum * m[i] - 0.1 * d : m[i];
                 });
               };
             });
+      }
 }
 
 Rule adam_rule(double rate, double b1, double b2, double epsilon, double decay) {
@@ -337,11 +339,37 @@ TEST(Optimizers, BadOptionsAreRefused) {
     expect_error<InvalidArgumentError>(make, text);
   };
   refused([] { SGD({.momentum = 1.5}); }, "[sgd] expected momentum in [0, 1], got 1.5");
-  refused([] { Adam({.beta_1 = -0.1}); }, "[adam] expected beta_1 in [0, 1], got -0.1");
+  refused([] { SGD({.nesterov = true}); }, "[sgd] Nesterov momentum requires a momentum, got 0");
+  refused([] { SGD({.weight_decay = -1.0}); },
+          "[sgd] expected a finite weight_decay of 0 or more, got -1");
+  refused([] { Adam({.beta_1 = -0.1}); }, "[adam] expected beta_1 in [0, 1), got -0.1");
+  refused([] { Adam({.beta_1 = 1.0}); }, "[adam] expected beta_1 in [0, 1), got 1");
+  refused([] { LAMB({.beta_2 = NAN}); }, "[lamb] expected beta_2 in [0, 1), got nan");
+  refused([] { RMSprop({.rho = 1.0}); }, "[rmsprop] expected rho in [0, 1), got 1");
+  refused([] { Adagrad({.epsilon = -1.0}); },
+          "[adagrad] expected a finite epsilon of 0 or more, got -1");
+  refused([] { Adam({.learning_rate = NAN}); },
+          "[adam] expected a finite learning rate of 0 or more, got nan");
+  refused([] { SGD().set_learning_rate(-0.1); },
+          "[sgd] expected a finite learning rate of 0 or more, got -0.1");
   refused([] { Adagrad({.initial_accumulator_value = -1.0}); },
           "[adagrad] expected an initial accumulator of 0 or more, got -1");
   refused([] { from_name("adamm"); },
           "[optimizers] expected one of: sgd, adam, adamw, rmsprop, adagrad, lamb; got 'adamm'");
+}
+
+TEST(Optimizers, AScheduleThatEndsInNaNIsAnErrorOfItsStep) {
+  const Variable w(ones({2}));
+  SGDOptions options;
+  options.learning_rate =
+      LearningRate::Schedule([](std::int64_t step) { return step < 2 ? 0.5 : NAN; });
+  Optimizer optimizer = SGD(options, {w});
+  const auto step = [&] { optimizer.apply_gradients({ones({2})}, {w}); };
+  step();
+  step();
+  expect_error<InvalidArgumentError>(
+      step, "[sgd] expected a finite learning rate of 0 or more, got nan in step 2");
+  EXPECT_EQ(values_of(w.value()), (std::vector<double>{0.0, 0.0}));
 }
 
 TEST(Optimizers, AreFoundByName) {
