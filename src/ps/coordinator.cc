@@ -76,6 +76,12 @@ class Coordinator::RunClosure final : public Closure {
   void cancel(const std::exception_ptr& why) noexcept override {
     coordinator_.finish(run.closure);
     result->abort(why);
+    release();
+  }
+  // It does not run again. Before join() returns, so that then its function can be removed.
+  void release() {
+    function.reset();
+    iterators.clear();
   }
 
   FunctionRun run;
@@ -255,6 +261,7 @@ bool Coordinator::run_to_end(WorkerState& worker, const std::shared_ptr<RunClosu
   try {
     closure->result->set(run_on(worker, *closure));
     finish(closure->run.closure);
+    closure->release();
     {
       const std::lock_guard lock(mutex_);
       ++counts_.finished;
