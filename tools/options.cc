@@ -181,6 +181,8 @@ int report(const char* kind, std::string message) {
 int run_program(int argc, char** argv, const std::function<void(Command)>& add_commands) {
   // A write past the file size limit then fails with an error instead of killing the process.
   std::signal(SIGXFSZ, SIG_IGN);
+  // If the parent ignores it, so do its programs, and processes that they start leave no status.
+  std::signal(SIGCHLD, SIG_DFL);
 
   CLI::App app("Train models on one or more devices");
   app.name("tandem");

@@ -1,5 +1,8 @@
 #include "core/log.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -43,6 +46,16 @@ Level level_of_environment() {
 }
 
 }  // namespace
+
+// Runs when the library is loaded. If the standard descriptors are closed, the next files and
+// sockets would have their numbers, and messages for stderr would go into them.
+[[gnu::constructor]] static void open_standard_descriptors() {
+  for (int standard = STDIN_FILENO; standard <= STDERR_FILENO; ++standard) {
+    if (fcntl(standard, F_GETFD) >= 0) continue;
+    const int opened = open("/dev/null", O_RDWR);  // the lowest free one
+    if (opened > standard) close(opened);
+  }
+}
 
 void write(Level level, fmt::string_view format, fmt::format_args args) {
   static const Level lowest = level_of_environment();

@@ -19,13 +19,18 @@
 
 namespace tandem {
 
-// The cores that this process may use (affinity mask and OMP_NUM_THREADS), at least 1.
+// The cores that this process may use (affinity mask, OMP_NUM_THREADS and OMP_THREAD_LIMIT), at
+// least 1.
 int available_cores();
 
 // The number of threads of the calling thread's parallel loops.
 int intra_op_threads();
 
-// Sets the calling thread's team size during its lifetime. For one thread.
+// Whether the calling thread's loops and oneDNN's have teams of `threads` without a ThreadBudget.
+bool has_team(int threads);
+
+// Sets the calling thread's team size during its lifetime: at most `threads`, and no more than
+// OpenMP is sure to give. For one thread. Afterwards OpenMP has the host's settings again.
 class ThreadBudget {
  public:
   explicit ThreadBudget(int threads);
@@ -35,6 +40,8 @@ class ThreadBudget {
 
  private:
   int previous_;
+  int omp_threads_;
+  bool omp_dynamic_;
 };
 
 // Keeps the first exception of a loop's threads, since exceptions must not leave an OpenMP region.

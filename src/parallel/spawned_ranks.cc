@@ -20,9 +20,11 @@ namespace {
 
 constexpr std::size_t kLongestText = 32 << 10;  // fits in a pipe's buffer: write() never blocks
 
-struct RankErrorHeader {
+// A rank writes it when its function has ended; an error's text follows.
+struct RankReport {
   std::int64_t time = 0;
-  std::int64_t secondary = 0;
+  std::int32_t failed = 0;
+  std::int32_t secondary = 0;
 };
 
 RankError current_error() {
@@ -41,10 +43,9 @@ RankError current_error() {
   return error;
 }
 
-void write_error(int pipe, const RankError& error) {
-  const RankErrorHeader header = {error.time.time_since_epoch().count(), error.secondary};
-  std::string bytes(reinterpret_cast<const char*>(&header), sizeof(header));
-  bytes += error.text.substr(0, kLongestText);
+void write_report(int pipe, const RankReport& report, const std::string& text) {
+  std::string bytes(reinterpret_cast<const char*>(&report), sizeof(report));
+  bytes += text.substr(0, kLongestText);
   // The write fails only if the parent is gone, and then this process is killed too.
   [[maybe_unused]] const ssize_t written = write(pipe, bytes.data(), bytes.size());
 }
@@ -54,9 +55,11 @@ void write_error(int pipe, const RankError& error) {
   int code = 0;
   try {
     body();
+    write_report(pipe, {}, "");
   } catch (...) {
     const RankError error = current_error();
-    write_error(pipe, error);  // first, because the other ranks' errors follow from this one
+    // First, because the other ranks' errors follow from this one.
+    write_report(pipe, {error.time.time_since_epoch().count(), true, error.secondary}, error.text);
     report(error.text);
     code = 1;
   }
@@ -113,10 +116,10 @@ void SpawnedRank::poll() {
   const pid_t ended = waitpid(process_, &status, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR)) return;
   process_ = -1;
-  // If another caller has reaped the process, its status is unknown.
-  status_ = ended > 0 ? status : W_EXITCODE(1, 0);
   ended_at_ = Clock::now();
-  read_error();
+  const bool returned = read_report();
+  // There is no status if the host ignores SIGCHLD or has reaped the process.
+  status_ = ended > 0 ? status : W_EXITCODE(returned ? 0 : 1, 0);
   close_pipe();
 }
 
@@ -126,18 +129,20 @@ void SpawnedRank::stop(int signal) {
   kill(process_, signal);
 }
 
-void SpawnedRank::read_error() {
-  std::string bytes(sizeof(RankErrorHeader) + kLongestText, '\0');
+bool SpawnedRank::read_report() {
+  std::string bytes(sizeof(RankReport) + kLongestText, '\0');
   // Non-blocking: a process that the rank has started may hold the pipe open.
   fcntl(pipe_, F_SETFL, O_NONBLOCK);
   const ssize_t count = read(pipe_, bytes.data(), bytes.size());
-  if (count < static_cast<ssize_t>(sizeof(RankErrorHeader))) return;
-  RankErrorHeader header;
-  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (count < static_cast<ssize_t>(sizeof(RankReport))) return false;
+  RankReport report;
+  std::memcpy(&report, bytes.data(), sizeof(report));
+  if (!report.failed) return true;
   error_ = RankError{
-      .time = Clock::time_point(Clock::duration(header.time)),
-      .secondary = header.secondary != 0,
-      .text = bytes.substr(sizeof(header), static_cast<std::size_t>(count) - sizeof(header))};
+      .time = Clock::time_point(Clock::duration(report.time)),
+      .secondary = report.secondary != 0,
+      .text = bytes.substr(sizeof(report), static_cast<std::size_t>(count) - sizeof(report))};
+  return false;
 }
 
 void SpawnedRank::close_pipe() {

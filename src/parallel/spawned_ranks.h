@@ -48,7 +48,8 @@ class SpawnedRank {
   [[noreturn]] void throw_error() const;
 
  private:
-  void read_error();
+  // Whether the function has returned; takes the error that it has thrown.
+  bool read_report();
   void close_pipe();
 
   int rank_;

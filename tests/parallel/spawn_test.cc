@@ -39,6 +39,23 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
+// A host may ignore its children, or reap them itself: then waitpid() knows nothing of a rank.
+TEST(Spawn, KnowsHowRanksOfAHostThatIgnoresItsChildrenEnd) {
+  signal(SIGCHLD, SIG_IGN);
+  spawn([](int, int) {}, {.nprocs = 2});
+  EXPECT_EQ(error_of<ProcessRaisedError>([] {
+              spawn(
+                  [](int rank, int) {
+                    if (rank == 1) throw NotFoundError("no data");
+                  },
+                  {.nprocs = 2});
+            }),
+            "[spawn] -- Process 1 terminated with the following error: NotFoundError: no data");
+  EXPECT_EQ(
+      error_of<ProcessExitedError>([] { spawn([](int, int) { raise(SIGKILL); }, {.nprocs = 1}); }),
+      "[spawn] process 0 terminated with exit code 1");
+}
+
 TEST(Spawn, RanksFindEachOther) {
   for (const int size : {1, 2, 3, 4}) {
     const TemporaryDirectory folder;

@@ -30,6 +30,7 @@ class Process {
     std::vector<std::pair<std::string, std::string>> environment;
     rlim_t file_size_limit = RLIM_INFINITY;
     std::optional<rlimit> descriptor_limit{};
+    bool ignores_ended_children = false;  // as if its parent ignored SIGCHLD
   };
 
   explicit Process(const std::vector<std::string>& arguments, const Options& options) {
@@ -45,6 +46,7 @@ class Process {
       const rlimit limit{options.file_size_limit, RLIM_INFINITY};
       setrlimit(RLIMIT_FSIZE, &limit);
     }
+    if (options.ignores_ended_children) signal(SIGCHLD, SIG_IGN);
     if (options.descriptor_limit) setrlimit(RLIMIT_NOFILE, &*options.descriptor_limit);
     dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
     dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);

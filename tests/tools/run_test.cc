@@ -117,6 +117,12 @@ TEST(Run, DividesTheCores) {
   EXPECT_EQ(run(script({"-n", "64"}, "true")).status, 0);  // more ranks than cores
 }
 
+TEST(Run, EndsWithItsRanksIfItsParentIgnoresThem) {
+  const Process::Options ignored = {.ignores_ended_children = true};
+  EXPECT_EQ(run(script({"-n", "2"}, "exit 3"), ignored).status, 3);
+  EXPECT_EQ(run(script({"-n", "2"}, "exit 0"), ignored).status, 0);
+}
+
 TEST(Run, ForwardsOutputLineByLine) {
   const Result result = run(script({"-n", "2"},
                                    "for i in $(seq 200); do echo line $i of $RANK; "
