@@ -1,8 +1,8 @@
 #include "autodiff/engine.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "core/status.h"
@@ -91,8 +91,11 @@ class BackwardEngine {
     };
   }
 
-  // Finds all nodes that the roots depend on, in the order of the pass: latest recorded first.
+  // Finds all nodes that the roots depend on, in the order of the pass: latest recorded first. If
+  // there are sources, without the history before them, which leads to none.
   void collect() {
+    std::uint64_t first = pass_.sources.empty() ? 0 : std::numeric_limits<std::uint64_t>::max();
+    for (const GradEdge& source : pass_.sources) first = std::min(first, node_of(source)->sequence);
     std::vector<OpNode*> stack;
     const auto reach = [&](const GradEdge& edge) {
       GradNode* node = node_of(edge);
@@ -101,7 +104,7 @@ class BackwardEngine {
         return;
       }
       auto* op_node = static_cast<OpNode*>(node);
-      if (op_node->visited) return;
+      if (op_node->visited || op_node->sequence < first) return;
       op_node->visited = true;
       nodes_.emplace_back(op_node);
       if (!ends_at(node)) stack.push_back(op_node);
@@ -111,28 +114,29 @@ class BackwardEngine {
     while (!stack.empty()) {
       OpNode* node = stack.back();
       stack.pop_back();
-      if (node->released)
-        fail<RuntimeError>(
-            "[backward] trying to backpropagate through '{}' a second time, but its saved tensors "
-            "were freed by the first pass. "
-            "Use a persistent tape, or BackwardOptions{{.retain_graph = true}}.",
-            node->op->name);
       for (const auto& input : node->inputs)
         if (input.edge) reach(input.edge);
     }
     std::sort(nodes_.begin(), nodes_.end(),
               [](const auto& a, const auto& b) { return a->sequence > b->sequence; });
     if (!pass_.sources.empty()) keep_paths_to_sources();
+    for (const auto& node : nodes_)
+      if (node->released && passes(node.get()) && !ends_at(node.get()))
+        fail<RuntimeError>(
+            "[backward] trying to backpropagate through '{}' a second time, but its saved tensors "
+            "were freed by the first pass. "
+            "Use a persistent tape, or BackwardOptions{{.retain_graph = true}}.",
+            node->op->name);
   }
 
   // Nodes from which no source can be reached need no gradient.
   void keep_paths_to_sources() {
     for (auto node = nodes_.rbegin(); node != nodes_.rend();
          ++node) {  // earliest first, so that inputs are decided before
-      bool needed = sources_of_.count(node->get()) > 0;
+      bool passes = false;
       for (const auto& input : (*node)->inputs)
-        if (input.edge && leads_to_source(node_of(input.edge))) needed = true;
-      if (needed) needed_.insert(node->get());
+        if (input.edge && leads_to_source(node_of(input.edge))) passes = true;
+      if (passes || sources_of_.count(node->get()) > 0) needed_.emplace(node->get(), passes);
     }
   }
 
@@ -143,6 +147,12 @@ class BackwardEngine {
     return pass_.stop_at_sources && sources_of_.count(node) > 0;
   }
   bool wanted(GradNode* node) const { return pass_.sources.empty() || leads_to_source(node); }
+  // Whether the gradients of its inputs are wanted.
+  bool passes(const OpNode* node) const {
+    if (pass_.sources.empty()) return true;
+    const auto found = needed_.find(node);
+    return found != needed_.end() && found->second;
+  }
 
   // Adds in place if only this pass refers to the sum.
   static void accumulate(Tensor& sum, const Tensor& gradient) {
@@ -215,7 +225,7 @@ class BackwardEngine {
       return;
     }
     input_grads_.assign(node.inputs.size(), Tensor());
-    if (any && wanted(&node)) {
+    if (any && passes(&node)) {
       OnDeviceOf on(node);
       const PointerScope<OpNode> of(differentiated, &node);
       GradContext context(node, input_grads_);
@@ -232,7 +242,7 @@ class BackwardEngine {
       input_grads_[i] = {};
       arrived(edge);
     }
-    if (!pass_.retain_graph && !pass_.create_graph) node.free_saved();
+    if (!pass_.retain_graph && !pass_.create_graph && passes(&node)) node.free_saved();
   }
 
   // Checks that the gradient has the input's dtype and shape. Unknown sizes are checked when the
@@ -256,7 +266,8 @@ class BackwardEngine {
   std::vector<Tensor> results_;
   std::vector<RefPtr<OpNode>> nodes_;  // kept while the pass frees the edges between them
   std::unordered_map<GradNode*, std::vector<std::size_t>> sources_of_;
-  std::unordered_set<GradNode*> needed_;
+  // Nodes that lead to a source or are one, and whether they lead to another one.
+  std::unordered_map<const GradNode*, bool> needed_;
   std::unordered_map<Leaf*, LeafSlot> leaves_;
   std::vector<Tensor> input_grads_;
 };

@@ -17,6 +17,8 @@ std::atomic<std::uint64_t> next_sequence{1};
 
 }  // namespace
 
+std::uint64_t new_sequence() { return next_sequence.fetch_add(1, std::memory_order_relaxed); }
+
 OpNode::~OpNode() { free_saved(); }
 
 void OpNode::free_saved() {
@@ -73,7 +75,7 @@ OpNode& record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> i
   RefPtr<OpNode> node(new OpNode);
   node->op = &op;
   node->device = device;
-  node->sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  node->sequence = new_sequence();
   node->attrs = attrs.type->copy(attrs.data);
   if (checks_numerics() && called_layer) [[unlikely]]
     node->layer = std::make_shared<const std::string>(*called_layer);

@@ -13,9 +13,11 @@ namespace tandem {
 
 // A recorded operation, or a leaf (op == nullptr). Nodes form a graph from results to leaves
 // through their input edges. Not thread-safe: one backward pass at a time over a graph.
+std::uint64_t new_sequence();
+
 struct GradNode : GradNodeBase {
   const OpDef* op = nullptr;
-  // Increases in the order of recording, over all threads. A node's inputs have smaller numbers, so
+  // new_sequence(), which increases in the order of recording, over all threads. A node's inputs have smaller numbers, so
   // decreasing order is a topological order for the backward pass.
   std::uint64_t sequence = 0;
 
@@ -58,7 +60,7 @@ struct OpNode final : GradNode {
 
 // A tensor that accumulates gradients: a variable's value or a watched tensor.
 struct Leaf final : GradNode {
-  explicit Leaf(Device* where) : device(where) {}
+  explicit Leaf(Device* where) : device(where) { sequence = new_sequence(); }
 
   Device* device;  // of the tensor and its gradient; null if symbolic
   Tensor grad;     // accumulated by backward()

@@ -79,6 +79,54 @@ TEST(GradientTape, IntermediatesAreSourcesToo) {
   EXPECT_FLOAT_EQ(at(tape.gradient(z, y)), 18.0f);
 }
 
+// As TensorFlow's tapes, which stop at their sources.
+TEST(GradientTape, DoesNotGoThroughTheRecordsOfEarlierTapes) {
+  Tensor z = constant(1.0);
+  for (int step = 0; step < 6; ++step) {
+    GradientTape tape;
+    tape.watch(z);
+    z = z - 0.1 * tape.gradient(z * z, z);  // recorded, too
+  }
+  EXPECT_FLOAT_EQ(at(z), 0.262144f);
+
+  Tensor y;
+  {
+    GradientTape tape;
+    const Tensor a = constant(1.0);
+    tape.watch(a);
+    y = a * 3.0;
+  }
+  for (int i = 0; i < 3; ++i) {
+    GradientTape tape;
+    tape.watch(y);
+    EXPECT_FLOAT_EQ(at(tape.gradient(y * y, y)), 6.0f);
+  }
+}
+
+TEST(GradientTape, SourcesBeforeAnotherSourceHaveTheirGradients) {
+  const Tensor a = constant(2.0);
+  GradientTape tape;
+  tape.watch(a);
+  const Tensor b = a * a, c = b * 3.0, d = c * c;
+  const auto gradients = tape.gradient(d, std::vector<Tensor>{a, c, b});
+  EXPECT_FLOAT_EQ(at(gradients[0]), 4.0f * 9 * 8);  // d = 9 a^4
+  EXPECT_FLOAT_EQ(at(gradients[1]), 24.0f);
+  EXPECT_FLOAT_EQ(at(gradients[2]), 2.0f * 9 * 4);
+}
+
+// A pass frees what it has gone through, and no more.
+TEST(GradientTape, LeavesOtherRecordsToTheirOwnBackwardPass) {
+  Tensor a = constant(2.0);
+  a.set_requires_grad();
+  const Tensor b = a * a, other = b * 5.0;
+  {
+    GradientTape tape;
+    EXPECT_FLOAT_EQ(at(tape.gradient(b * b + other.detach(), b)), 8.0f);
+  }
+  other.backward();
+  EXPECT_FLOAT_EQ(at(a.grad()), 20.0f);
+}
+
 TEST(GradientTape, NestedTapesGiveHigherOrders) {
   const Tensor x = constant(2.0);
   GradientTape outer;
