@@ -20,15 +20,11 @@
 namespace tandem::optimizers {
 namespace {
 
-// One copy on the host per replica of this process.
 Variable make_state(const Tensor& value, const char* name) {
-  const ReplicaContext* context = ReplicaContext::current();
-  const std::size_t replicas =
-      context ? static_cast<std::size_t>(context->num_local_replicas()) : std::size_t{1};
-  const std::vector<Device*> hosts(replicas, &DeviceManager::get().host());
-  return Variable(make_ref<VariableImpl>(
-      value, hosts, VariableOptions{.name = name, .trainable = false}, MemoryTag::kOptimizer,
-      nullptr, context ? context->shared_strategy() : nullptr));
+  Device* const host = &DeviceManager::get().host();
+  return Variable(make_ref<VariableImpl>(value, std::span(&host, 1),
+                                         VariableOptions{.name = name, .trainable = false},
+                                         MemoryTag::kOptimizer, nullptr, nullptr));
 }
 
 }  // namespace
@@ -55,21 +51,28 @@ void LossScale::configure(const LossScaleOptions& options) {
 std::size_t LossScale::copy() {
   if (building && building->for_sessions)
     fail<UnimplementedError>("[{}] graphs for sessions do not support loss scaling", what_);
+  const ReplicaContext* context = ReplicaContext::current();
+  const auto replicas =
+      context ? static_cast<std::size_t>(context->num_local_replicas()) : std::size_t{1};
   {
     const std::lock_guard lock(mutex_);
+    NoGradScope no_grad;
+    const BuildingScope eager(nullptr);
+    const DeviceScope on_host("/cpu:0");
     if (!scale_.defined()) {
-      NoGradScope no_grad;
-      const BuildingScope eager(nullptr);
-      const DeviceScope on_host("/cpu:0");
       const double initial = std::min(options_.initial_scale, options_.max_scale);
       scale_ = make_state(full(Shape::scalar(), initial, {.dtype = float32}), "loss_scale");
       good_steps_ = make_state(zeros(Shape::scalar(), {.dtype = int32}), "good_steps");
     }
+    // It may have been made or restored outside of replicas. They have a copy each from their
+    // first use on.
+    if (replicas > 1 && scale_.impl().storage().num_readers() == 1)
+      for (const Variable& state : {scale_, good_steps_})
+        state.impl().copy_for_replicas(std::vector<Device*>(replicas, &DeviceManager::get().host()),
+                                       context->shared_strategy());
   }
-  const ReplicaContext* context = ReplicaContext::current();
   if (!context) return 0;
   const std::size_t copies = scale_.impl().storage().num_readers();
-  const auto replicas = static_cast<std::size_t>(context->num_local_replicas());
   if (copies != replicas)
     fail<FailedPreconditionError>(
         "[{}] its state was made for {} replica(s), and is used by a strategy of {}: use it under "
@@ -114,16 +117,18 @@ void LossScale::update(const Tensor& finite) {
   good_steps.write(mine, where(logical_and(finite, logical_not(grows)), good, none));
 }
 
-void LossScale::set(double scale, std::int64_t good_steps) {
-  static_cast<void>(copy());
-  const BuildingScope eager(nullptr);
+void LossScale::set(double scale, std::optional<std::int64_t> good_steps) {
+  const std::size_t mine = copy();
+  NoGradScope no_grad;
   const DeviceScope on_host("/cpu:0");
-  const Tensor new_scale = full(Shape::scalar(), scale, {.dtype = float32});
-  const Tensor steps = full(Shape::scalar(), static_cast<double>(good_steps), {.dtype = int32});
-  for (std::size_t copy = 0; copy < scale_.impl().storage().num_readers(); ++copy) {
-    scale_.impl().write(copy, new_scale);
-    good_steps_.impl().write(copy, steps);
-  }
+  const auto write = [&](Variable& state, double value) {
+    const Tensor values = full(Shape::scalar(), value, {.dtype = state.dtype()});
+    if (ReplicaContext::current()) return state.impl().write(mine, values);
+    for (std::size_t copy = 0; copy < state.impl().storage().num_readers(); ++copy)
+      state.impl().write(copy, values);
+  };
+  write(scale_, scale);
+  if (good_steps) write(good_steps_, static_cast<double>(*good_steps));
 }
 
 std::int64_t LossScale::good_steps() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,8 +27,9 @@ class LossScale {
   void unscale(std::vector<Tensor>& gradients);
   // Changes the state after a step. `finite`: a bool scalar, whether the gradients were finite.
   void update(const Tensor& finite);
-  // Replaces the state in all replicas.
-  void set(double scale, std::int64_t good_steps = 0);
+  // Replaces the state, in a graph in each of its runs: of the calling replica, and outside of
+  // replicas of all.
+  void set(double scale, std::optional<std::int64_t> good_steps = {});
   // Outside graphs.
   double value() { return scale().item<float>(); }
   std::int64_t good_steps();

@@ -188,12 +188,17 @@ std::vector<Optimizer::Impl::State*> Optimizer::Impl::states_of(
   return states;
 }
 
-std::vector<Variable> Optimizer::Impl::variables() const {
+std::vector<Variable> Optimizer::Impl::variables_of_steps() const {
   const std::lock_guard lock(mutex_);
   std::vector<Variable> result;
   if (iterations_.defined()) result.push_back(iterations_);
   for (const State* state : order_)
     result.insert(result.end(), state->slots.begin(), state->slots.end());
+  return result;
+}
+
+std::vector<Variable> Optimizer::Impl::variables() const {
+  std::vector<Variable> result = variables_of_steps();
   for (const auto& scale : loss_scales_)
     for (Variable& variable : scale->variables()) result.push_back(std::move(variable));
   return result;

@@ -87,6 +87,8 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   bool scheduled() const { return rate_->scheduled(); }
   void set_learning_rate(const LearningRate& rate);
   std::vector<Variable> variables() const;
+  // Without those of loss scales, which belong to whatever strategy uses them.
+  std::vector<Variable> variables_of_steps() const;
   // Null without loss scaling.
   LossScale* loss_scale() const { return loss_scales_.empty() ? nullptr : loss_scales_[0].get(); }
   // One for each loss (amp::initialize).

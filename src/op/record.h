@@ -11,14 +11,15 @@
 
 namespace tandem {
 
-// A recorded operation, or a leaf (op == nullptr). Nodes form a graph from results to leaves
-// through their input edges. Not thread-safe: one backward pass at a time over a graph.
+// Increases from call to call, over all threads.
 std::uint64_t new_sequence();
 
+// A recorded operation, or a leaf (op == nullptr). Nodes form a graph from results to leaves
+// through their input edges. Not thread-safe: one backward pass at a time over a graph.
 struct GradNode : GradNodeBase {
   const OpDef* op = nullptr;
-  // new_sequence(), which increases in the order of recording, over all threads. A node's inputs have smaller numbers, so
-  // decreasing order is a topological order for the backward pass.
+  // In the order of recording. A node's inputs have smaller numbers, so decreasing order is a
+  // topological order for the backward pass.
   std::uint64_t sequence = 0;
 
   ~GradNode() override = default;

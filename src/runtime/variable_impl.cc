@@ -276,6 +276,15 @@ void VariableImpl::convert(DType dtype) {
   spec_.dtype = dtype;
 }
 
+void VariableImpl::copy_for_replicas(std::span<Device* const> readers,
+                                     std::shared_ptr<const StrategyMark> strategy) {
+  TANDEM_ASSERT(!of_graph_ && storage_->num_readers() == 1 && readers.size() > 1);
+  storage_ = copy_per_replica(storage_->value(0), readers, options_.trainable,
+                              options_.trainable ? MemoryTag::kWeights : MemoryTag::kOptimizer);
+  distributed_ = true;
+  strategy_ = std::move(strategy);
+}
+
 Variable VariableImpl::make_slot(const Tensor& initial_value, std::string name) {
   VariableOptions options{
       .name = std::move(name), .trainable = false, .synchronization = options_.synchronization};

@@ -87,6 +87,11 @@ class VariableImpl final : public RefCounted {
   // Converts the elements of every copy. REQUIRES: no optimizer has slots of the variable.
   void convert(DType dtype);
 
+  // Gives a variable of one copy one for each replica, with its elements. REQUIRES: it is not of a
+  // graph, and no replica uses it yet.
+  void copy_for_replicas(std::span<Device* const> readers,
+                         std::shared_ptr<const StrategyMark> strategy);
+
   // Creates a non-trainable variable for the same readers on the same devices.
   Variable make_slot(const Tensor& initial_value, std::string name);
 

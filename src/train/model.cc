@@ -169,8 +169,10 @@ void Model::compile(CompileOptions options) {
   const bool as_built = !StepRunner::in_scope() && impl.built_under;
   const std::shared_ptr<StepRunner> runner = as_built ? impl.built_under : StepRunner::current();
   if (built()) require_ownership(*runner, variables(), "model");
-  require_ownership(*runner, options.optimizer.get().variables(), "optimizer");
-  impl.optimizer = options.optimizer.get();
+  const optimizers::Optimizer& optimizer = options.optimizer.get();
+  if (!optimizer.defined()) throw FailedPreconditionError("[compile] the optimizer is undefined");
+  require_ownership(*runner, optimizer.impl()->variables_of_steps(), "optimizer");
+  impl.optimizer = optimizer;
   if (options.dtype.defined()) impl.layer.base().set_dtype_policy(options.dtype);
   if (computes_in_float16(impl.layer) && !impl.optimizer.impl()->loss_scale())
     impl.optimizer = optimizers::LossScaleOptimizer(impl.optimizer);

@@ -143,6 +143,51 @@ TEST(GradScaler, ItsStateIsRestored) {
             "disabled instance of GradScaler.");
 }
 
+TEST(GradScaler, ANewScaleIsSetInEveryRunOfATrace) {
+  Line line;
+  amp::GradScaler scaler({.init_scale = 8.0, .growth_interval = 100});
+  const auto step = function([&](const Tensor& x) {
+    line.optimizer.zero_grad();
+    const Tensor loss = reduce_sum(line.weight.value() * x);
+    scaler.scale(loss).backward();
+    scaler.step(line.optimizer);
+    scaler.update(128.0);
+    return loss;
+  });
+  for (int i = 0; i < 3; ++i) {
+    step(ones({2}));
+    EXPECT_EQ(scaler.get_scale(), 128.0);
+    scaler.load_state_dict({{"scale", 512.0},
+                            {"growth_factor", 2.0},
+                            {"backoff_factor", 0.5},
+                            {"growth_interval", 100.0},
+                            {"_growth_tracker", 7.0}});
+  }
+  step(ones({2}));
+  EXPECT_EQ(scaler.state_dict().at("_growth_tracker"), 7.0) << "as torch.amp's";
+}
+
+// Each replica sets the scale of its own steps, while others still use theirs.
+TEST(GradScaler, ANewScaleInReplicasIsTheReplicasOwn) {
+  config::set_logical_cpus(4);
+  const distribute::MirroredStrategy strategy(
+      {.devices = {"/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3"}});
+  const auto scope = strategy.scope();
+  const Variable weight(ones({2}));
+  optimizers::Optimizer optimizer = optimizers::SGD(0.5, {weight});
+  amp::GradScaler scaler({.init_scale = 8.0});
+  for (int i = 0; i < 200; ++i)
+    strategy.run([&] {
+      optimizer.zero_grad();
+      scaler.scale(reduce_sum(weight.value()) * 0.25).backward();
+      scaler.step(optimizer);
+      scaler.update(i % 2 == 0 ? 1024.0 : 2.0);
+    });
+  const auto copies = strategy.run([&] { return weight.value(); });
+  for (std::size_t replica = 0; replica < 4; ++replica)
+    EXPECT_EQ(values_of(copies[replica]), std::vector<double>({-99, -99}));
+}
+
 TEST(GradScaler, DisabledPassesEverythingThrough) {
   Line line;
   amp::GradScaler scaler({.enabled = false});
@@ -192,6 +237,51 @@ TEST(LossScaleOptimizer, OneReplicaWithAnInfSkipsTheStepOnAll) {
   EXPECT_EQ(optimizer.loss_scale(), 32768.0);
   step(-1);
   EXPECT_EQ(values_of(weight), std::vector<double>({0.5, 0.5}));
+}
+
+// State that is read, saved or restored before training is that of every replica.
+TEST(LossScaleOptimizer, ItsStateMayBeUsedBeforeReplicasUseIt) {
+  config::set_logical_cpus(4);
+  const distribute::MirroredStrategy strategy(
+      {.devices = {"/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3"}});
+  const auto scope = strategy.scope();
+  const Variable weight(ones({2}));
+  auto optimizer = optimizers::LossScaleOptimizer(optimizers::SGD(0.5, {weight}));
+  EXPECT_EQ(optimizer.loss_scale(), 65536.0);
+  std::vector<Variable> state = optimizer.variables();
+  ASSERT_EQ(state.size(), 2u);
+  state[0].assign(full(Shape::scalar(), 8.0));
+  for (const bool traced : {false, true}) {
+    const auto step = [&](const Tensor& x) {
+      optimizer.minimize(reduce_sum(weight.value() * x) * 0.25, {weight});
+    };
+    const auto replayed = function(step);
+    for (const double x : {1.0, kInf})
+      strategy.run([&] { traced ? replayed(full({2}, x)) : step(full({2}, x)); });
+  }
+  EXPECT_EQ(optimizer.loss_scale(), 2.0);
+  EXPECT_EQ(values_of(state[0]), std::vector<double>{2.0});
+  EXPECT_EQ(values_of(weight), std::vector<double>({0.0, 0.0}));
+}
+
+TEST(LossScaleOptimizer, IsCompiledInTheScopeOfAStrategy) {
+  config::set_logical_cpus(2);
+  for (const bool mirrored : {false, true}) {
+    const distribute::Strategy strategy =
+        mirrored
+            ? distribute::Strategy(distribute::MirroredStrategy({.devices = {"/cpu:0", "/cpu:1"}}))
+            : distribute::Strategy(
+                  distribute::CentralStorageStrategy({.compute_devices = {"/cpu:0", "/cpu:1"}}));
+    const auto scope = strategy.scope();
+    Model model = Sequential({layers::Dense(1, {.use_bias = false, .input_shape = {2}})});
+    auto optimizer = optimizers::LossScaleOptimizer(optimizers::Adam());
+    EXPECT_EQ(optimizer.variables().size(), 2u);
+    model.compile({.optimizer = optimizer, .loss = losses::MeanSquaredError()});
+    const History history =
+        model.fit(ones({8, 2}), ones({8, 1}), {.epochs = 2, .verbose = 0, .batch_size = 4});
+    EXPECT_EQ(optimizer.iterations(), 4);
+    EXPECT_LT(history.history.at("loss")[1], history.history.at("loss")[0]);
+  }
 }
 
 TEST(LossScaleOptimizer, RefusesOptionsOutOfRange) {

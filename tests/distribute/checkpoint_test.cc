@@ -16,6 +16,7 @@ namespace tandem::checkpoint_test {
 namespace {
 
 using callbacks::TrainingCheckpoint;
+using distribute::CentralStorageStrategy;
 using distribute::DefaultStrategy;
 using distribute::MirroredStrategy;
 using distribute::MultiWorkerMirroredStrategy;
@@ -43,7 +44,10 @@ std::string train_by(const std::string& how, const TrainingRun& run) {
   ChildProcess process([&] {
     if (how == "default") return train_and_save(DefaultStrategy(), run);
     config::set_logical_cpus(2);
-    return train_and_save(MirroredStrategy({.devices = {"/cpu:0", "/cpu:1"}}), run);
+    const std::vector<std::string> cpus = {"/cpu:0", "/cpu:1"};
+    if (how == "central")
+      return train_and_save(CentralStorageStrategy({.compute_devices = cpus}), run);
+    return train_and_save(MirroredStrategy({.devices = cpus}), run);
   });
   return process.result();
 }
@@ -104,6 +108,23 @@ TEST(CheckpointUnderStrategies, BackgroundSavesAreTheSame) {
       for (const auto& [name, tensor] : a.tensors)
         EXPECT_EQ(values_of(b.tensors.at(name)), values_of(tensor)) << way << ' ' << name;
     });
+  }
+}
+
+// With its loss scale, which no replica has used when it is restored.
+TEST(CheckpointUnderStrategies, TrainingInFloat16Resumes) {
+  for (const char* way : {"default", "mirrored", "central", "workers"}) {
+    SCOPED_TRACE(way);
+    const TemporaryDirectory directory;
+    TrainingRun run{.path = directory / "whole", .epochs = 4, .dtype = "mixed_float16"};
+    const std::vector<double> expected = numbers_of(train_by(way, run));
+    ASSERT_GT(expected.size(), 100u);
+    run.path = directory / "parts";
+    run.epochs = 2;
+    train_by(way, run);
+    run.epochs = 4;
+    run.resume = true;
+    EXPECT_EQ(numbers_of(train_by(way, run)), expected);
   }
 }
 

@@ -26,12 +26,13 @@ struct TrainingRun {
   bool resume = false;
   bool background = false;
   bool moments = false;
+  DTypePolicy dtype = {};
 };
 
 // Trains to the end of `epochs`, saves, and returns the weights, slots and losses.
 inline std::string train_and_save(const distribute::Strategy& strategy, const TrainingRun& run) {
   random::set_seed(4);
-  Sequential model = make_model(strategy, {.moments = run.moments});
+  Sequential model = make_model(strategy, {.moments = run.moments, .dtype = run.dtype});
   const History history = model.fit(
       batches(),
       {.epochs = run.epochs,

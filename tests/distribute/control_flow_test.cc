@@ -189,7 +189,7 @@ TEST(ControlFlowOfReplicas, AWaitOnEachSideOfALoop) {
   config::set_logical_cpus(2);
   const MirroredStrategy two({.devices = {"/cpu:0", "/cpu:1"}});
   Variable sum;
-  auto descent = optimizers::SGD({.learning_rate = -1.0});
+  auto descent = optimizers::SGD({.learning_rate = 1.0});
   {
     auto scope = two.scope();
     sum = Variable(zeros({}));
@@ -205,7 +205,7 @@ TEST(ControlFlowOfReplicas, AWaitOnEachSideOfALoop) {
     });
     return two.reduce(ReduceOp::kSum, each);
   });
-  for (int i = 1; i < 6; ++i) EXPECT_EQ(step(ones({600, 600})).item<float>(), 2 * (601 * i + 3));
+  for (int i = 1; i < 6; ++i) EXPECT_EQ(step(ones({600, 600})).item<float>(), 2 * (3 - 601 * i));
 }
 
 TEST(ControlFlowOfReplicas, OnEmulatedGpus) {

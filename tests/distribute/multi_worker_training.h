@@ -29,6 +29,7 @@ inline data::Dataset batches() {
 struct Config {
   bool run_eagerly = false;
   bool moments = false;
+  DTypePolicy dtype = {};
   distribute::Communication communication = distribute::Communication::kAuto;
 };
 
@@ -42,6 +43,7 @@ inline Sequential make_model(const distribute::Strategy& strategy, const Config&
   model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}),
                  .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
                  .metrics = {"accuracy", "sparse_top_k_categorical_accuracy"},
+                 .dtype = config.dtype,
                  .run_eagerly = config.run_eagerly});
   return model;
 }
