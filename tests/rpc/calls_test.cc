@@ -123,6 +123,16 @@ TEST_P(Calls, ThousandsOfSmallOnesFromSeveralThreads) {
   EXPECT_EQ(served, kThreads * kCalls);
 }
 
+TEST_P(Calls, AReplyThatHasArrivedIsTakenAfterTheLimit) {
+  const auto server = serve();
+  const auto channel = connect(*server);
+  channel->call("echo", {"first"}, {.limit = kLong});
+  const std::chrono::seconds limit(2);
+  const auto call = channel->start("echo", {"second"}, {.limit = limit});
+  std::this_thread::sleep_for(limit + std::chrono::milliseconds(100));
+  EXPECT_EQ(call->wait().header, "second");
+}
+
 TEST_P(Calls, SeveralAreInFlight) {
   std::atomic<int> arrived = 0;
   const auto server = serve({.threads = 3}, {{"meet", [&](const CallContext&, Message request) {

@@ -220,7 +220,7 @@ TEST_F(TopOfCluster, AStoppedTaskIsLateUntilItContinues) {
   const pid_t worker = process("worker:1");
   kill(worker, SIGSTOP);
   EXPECT_TRUE(eventually([&] {
-    auto tasks = once("5");
+    auto tasks = once("2");
     EXPECT_EQ(tasks["worker:1"]["state"], "late");
     return serves(tasks["worker:0"]["state"]) && tasks["ps:0"]["state"] == "ready";
   }));

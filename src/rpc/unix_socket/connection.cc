@@ -118,7 +118,9 @@ bool Connection::wait(Exchange& exchange, Clock::time_point end) {
   }
   exchange.waits = false;
   hand_over();
-  return exchange.end != Exchange::End::kNone;
+  lock.unlock();
+  // A reply that has arrived counts, also if the limit has passed before anybody read it.
+  return has_ended(exchange);
 }
 
 bool Connection::has_ended(Exchange& exchange) {
