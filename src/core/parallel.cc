@@ -13,9 +13,9 @@ namespace {
 thread_local int team_size = 0;  // 0: not set, use all cores
 std::atomic<int> core_limit = std::numeric_limits<int>::max();
 
-// The part of `threads` that a team of the calling thread is sure to get. OpenMP may give less than
-// what is asked for, and oneDNN, which plans for omp_get_max_threads(), then leaves out a part of
-// the result.
+// The part of `threads` that a team of the calling thread is sure to get. OpenMP may give fewer
+// threads than it is asked for. oneDNN plans for omp_get_max_threads() and leaves out a part of the
+// result if the team is smaller.
 int sure_team(int threads) {
   // OMP_MAX_ACTIVE_LEVELS, and a host's parallel region.
   if (omp_get_active_level() >= omp_get_max_active_levels()) return 1;

@@ -72,7 +72,7 @@ std::vector<Described> read_described(std::string_view text) {
 }
 
 // Throws InvalidArgumentError, the same on every rank, if names, dtypes or shapes differ from those
-// of the group's first rank. `op` and `names` (of the ranks) go in the message.
+// of the group's first rank. The message has `op` and the ranks' names.
 void check_same_variables(Communicator& communicator, const std::vector<Variable>& variables,
                           std::string_view op, const RankNames& names) {
   const std::vector<std::string> descriptions = exchange_bytes(communicator, describe(variables));
