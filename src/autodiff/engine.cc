@@ -191,7 +191,7 @@ class BackwardEngine {
     LeafSlot& slot = leaves_[leaf];
     if (--slot.expected > 0 || !slot.gradient.defined()) return;
     if (pass_.sources.empty()) {
-      accumulate(leaf->grad, slot.gradient);
+      accumulate(leaf->grad_to_accumulate(), slot.gradient);
       slot.gradient = {};
       for (const auto& hook : leaf->on_grad_ready) hook(*leaf);
     } else {

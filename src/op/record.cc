@@ -14,10 +14,41 @@ constinit thread_local int live_tapes = 0;
 namespace {
 
 std::atomic<std::uint64_t> next_sequence{1};
+constinit thread_local TracedGradients* traced_gradients = nullptr;
 
 }  // namespace
 
 std::uint64_t new_sequence() { return next_sequence.fetch_add(1, std::memory_order_relaxed); }
+
+const Tensor& Leaf::grad() const {
+  if (traced_gradients && grad_.defined() && !traced_gradients->has(*this))
+    throw FailedPreconditionError(
+        "[grad] this gradient was computed outside of the function that uses it: compute it inside "
+        "of it, or call zero_grad() inside of it first");
+  return grad_;
+}
+
+Tensor& Leaf::grad_to_accumulate() {
+  static_cast<void>(grad());
+  if (traced_gradients) traced_gradients->add(*this);
+  return grad_;
+}
+
+void Leaf::set_grad(Tensor gradient) {
+  if (traced_gradients) traced_gradients->add(*this);
+  grad_ = std::move(gradient);
+}
+
+TracedGradients::TracedGradients() { traced_gradients = this; }
+
+TracedGradients::~TracedGradients() {
+  traced_gradients = nullptr;
+  for (auto& [_, earlier] : earlier_) earlier.leaf->grad_ = std::move(earlier.gradient);
+}
+
+void TracedGradients::add(Leaf& leaf) {
+  if (!has(leaf)) earlier_.emplace(&leaf, Earlier{RefPtr<Leaf>(&leaf), leaf.grad_});
+}
 
 OpNode::~OpNode() { free_saved(); }
 

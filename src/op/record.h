@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "op/op.h"
@@ -63,11 +64,41 @@ struct OpNode final : GradNode {
 struct Leaf final : GradNode {
   explicit Leaf(Device* where) : device(where) { sequence = new_sequence(); }
 
+  // Accumulated by backward(). Throws FailedPreconditionError in a trace if it is from before: each
+  // run would read the elements that it has now.
+  const Tensor& grad() const;
+  Tensor& grad_to_accumulate();  // the same, to change it
+  void set_grad(Tensor gradient);
+
   Device* device;  // of the tensor and its gradient; null if symbolic
-  Tensor grad;     // accumulated by backward()
   // Called during a backward() pass when this leaf's gradient in `grad` is complete. Called on the
   // thread of the pass, in an order that depends on the graph alone.
   std::vector<std::function<void(Leaf&)>> on_grad_ready;
+
+ private:
+  friend class TracedGradients;
+  Tensor grad_;
+};
+
+// The gradients that a function gives to leaves while this thread traces it. They are of its runs:
+// afterwards each leaf has its earlier gradient again.
+class TracedGradients {
+ public:
+  TracedGradients();
+  ~TracedGradients();
+  TracedGradients(const TracedGradients&) = delete;
+  TracedGradients& operator=(const TracedGradients&) = delete;
+
+  // Returns whether the gradient of `leaf` is the trace's.
+  bool has(const Leaf& leaf) const { return earlier_.count(&leaf) > 0; }
+  void add(Leaf& leaf);
+
+ private:
+  struct Earlier {
+    RefPtr<Leaf> leaf;
+    Tensor gradient;
+  };
+  std::unordered_map<const Leaf*, Earlier> earlier_;
 };
 
 // The argument of gradient functions. They read the saved tensors and set the gradient of each

@@ -42,11 +42,11 @@ Tensor& Tensor::set_requires_grad(bool required) {
 
 Tensor Tensor::grad() const {
   const Leaf* leaf = leaf_of(*this);
-  return leaf ? leaf->grad : Tensor();
+  return leaf ? leaf->grad() : Tensor();
 }
 
 void Tensor::zero_grad() {
-  if (Leaf* leaf = leaf_of(*this)) leaf->grad = {};
+  if (Leaf* leaf = leaf_of(*this)) leaf->set_grad({});
 }
 
 Tensor Tensor::detach() const { return make_alias(*this); }

@@ -226,7 +226,7 @@ void Variable::assign_sub(const Tensor& delta) {
 
 Tensor Variable::grad() const {
   const auto& leaf = impl().leaf();
-  return leaf ? leaf->grad : Tensor();
+  return leaf ? leaf->grad() : Tensor();
 }
 
 void Variable::set_grad(const Tensor& gradient) {
@@ -238,11 +238,11 @@ void Variable::set_grad(const Tensor& gradient) {
         "[set_grad] variable {} has shape {} and dtype {}, got shape {} and dtype {}",
         quoted_name(*this), shape().to_string(), name_of(dtype()), gradient.shape().to_string(),
         name_of(gradient.dtype()));
-  leaf->grad = gradient;
+  leaf->set_grad(gradient);
 }
 
 void Variable::zero_grad() {
-  if (const auto& leaf = impl().leaf()) leaf->grad = {};
+  if (const auto& leaf = impl().leaf()) leaf->set_grad({});
 }
 
 std::ostream& operator<<(std::ostream& out, const Variable& variable) {

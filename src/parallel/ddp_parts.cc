@@ -73,7 +73,7 @@ void DistributedDataParallel::State::require_parts() const {
                                        : nullptr;
   if (what) fail<UnimplementedError>("[{}] replica-invariant steps {} (for_each_part)", kDdp, what);
   for (std::size_t i = 0; i < leaves_.size(); ++i)
-    if (leaf(i).grad.defined())
+    if (leaf(i).grad().defined())
       fail<FailedPreconditionError>(
           "[{}] expected no gradient before for_each_part(), {} has one: call zero_grad() first",
           kDdp, quoted_name(parameters_[i]));
@@ -92,8 +92,11 @@ std::vector<Tensor> DistributedDataParallel::State::for_each_part(
   try {
     values = sum_over_parts(examples.components(), &replica, [&](const std::vector<Tensor>& part) {
       std::vector<Tensor> result = step(data::Example(part));
-      for (std::size_t i = 0; i < leaves_.size(); ++i)
-        gradients[i].add(std::exchange(leaf(i).grad, {}));
+      for (std::size_t i = 0; i < leaves_.size(); ++i) {
+        Tensor gradient = leaf(i).grad();
+        leaf(i).set_grad({});
+        gradients[i].add(std::move(gradient));
+      }
       return result;
     });
     set_sync(true);
@@ -113,7 +116,7 @@ void DistributedDataParallel::State::average_parts(std::vector<TreeSum>& gradien
     for (std::size_t i = 0; i < gradients.size(); ++i) sync->ready(i, gradients[i].total());
     const std::vector<Tensor> sums = *sync->finish();
     for (std::size_t i = 0; i < sums.size(); ++i)
-      if (sums[i].defined()) leaf(i).grad = sums[i] / static_cast<double>(invariant_parts());
+      if (sums[i].defined()) leaf(i).set_grad(sums[i] / static_cast<double>(invariant_parts()));
   } catch (const std::exception& error) {
     failure_ = error.what();
     throw;

@@ -128,11 +128,6 @@ std::vector<Variable> trainable(const Model& module) {
   return parameters;
 }
 
-// Whether `tensor` belongs to the graph that this thread builds.
-bool is_of_trace(const Tensor& tensor) {
-  return tensor.defined() && is_symbolic(tensor) && symbol_of(tensor).node->graph == building;
-}
-
 // The device of all variables. Throws if they are on several.
 Device& device_of(const std::vector<Variable>& variables) {
   Device* found = nullptr;
@@ -323,7 +318,7 @@ void DistributedDataParallel::State::require_kind(Kind kind) const {
 
 // The gradient's place in its bucket, unless there is a gradient already to accumulate into.
 Tensor DistributedDataParallel::State::gradient_buffer(std::size_t index) {
-  if (building || !sync_ || leaf(index).grad.defined()) return {};
+  if (building || !sync_ || leaf(index).grad().defined()) return {};
   if (!in_pass_) begin_pass();
   return eager_->gradient_buffer(index);
 }
@@ -336,14 +331,14 @@ void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& lea
       after_backward([this](bool completed) {
         if (!completed) return traced_->abort();
         for (std::size_t i = 0; i < leaves_.size(); ++i)  // gradients accumulated under no_sync()
-          if (const Tensor& gradient = this->leaf(i).grad; is_of_trace(gradient))
+          if (const Tensor& gradient = this->leaf(i).grad(); gradient.defined())
             traced_->ready(i, gradient);
         const std::vector<Tensor> averages = traced_->finish();
         for (std::size_t i = 0; i < averages.size(); ++i)
-          if (averages[i].defined()) this->leaf(i).grad = averages[i];
+          if (averages[i].defined()) this->leaf(i).set_grad(averages[i]);
       });
     }
-    traced_->ready(index, leaf.grad);
+    traced_->ready(index, leaf.grad());
     return;
   }
   touched_[index] = 1;
@@ -403,7 +398,7 @@ void DistributedDataParallel::State::weight_gradients() {
 }
 
 void DistributedDataParallel::State::send(std::size_t index) {
-  const Tensor gradient = leaf(index).grad;
+  const Tensor gradient = leaf(index).grad();
   if (gradient.defined())
     eager_->ready(index, gradient, weight_);
   else
@@ -444,7 +439,7 @@ void DistributedDataParallel::State::end_pass(bool completed) {
 void DistributedDataParallel::State::finish_step() {
   std::vector<Tensor> reduced = eager_->finish(touched_);
   for (std::size_t i = 0; i < leaves_.size(); ++i)
-    if (reduced[i].defined()) leaf(i).grad = std::move(reduced[i]);
+    if (reduced[i].defined()) leaf(i).set_grad(std::move(reduced[i]));
 }
 
 // The error message of the strict mode; empty if every rank had every gradient.

@@ -84,7 +84,7 @@ class Worker::Function {
     message_.clear_row_gradients();
   }
 
-  const std::string& name() const { return part_->name(); }
+  const std::string& name() const { return message_.worker().name(); }
   const proto::Function& message() const { return message_; }
 
   // Computes again from new elements as long as updates are refused because they are stale. The

@@ -47,6 +47,7 @@ bool Trace::make(const std::vector<ArgumentSpec>& inputs,
     explicit FrameScope(TraceFrame& frame) { trace_frame = &frame; }
     ~FrameScope() { trace_frame = nullptr; }
   } const frame_scope(frame);
+  const TracedGradients traced_gradients;
   std::vector<Tensor> symbols;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const TensorSpec& spec = inputs[i].spec;

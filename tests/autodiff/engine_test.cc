@@ -52,7 +52,7 @@ TEST(RunBackward, CallsTheHooksOfLeaves) {
   const Variable w(constant(4.0));
   std::vector<float> seen;
   w.impl().leaf()->on_grad_ready.push_back(
-      [&](Leaf& leaf) { seen.push_back(leaf.grad.item<float>()); });
+      [&](Leaf& leaf) { seen.push_back(leaf.grad().item<float>()); });
   (w * w).backward();
   EXPECT_EQ(seen, (std::vector<float>{8.0f}));
 }

@@ -83,6 +83,33 @@ TEST(FunctionGradient, BackwardAccumulatesInLeavesAndCallsTheirHooks) {
   EXPECT_EQ(calls, 2);
 }
 
+TEST(FunctionGradient, GradientsComputedInsideAreOfTheRunsOnly) {
+  Variable w(constant({2.0, 3.0}));
+  const Tensor x = constant({1.0, 5.0});
+  const Unary twice = [&](const Tensor& slope) {
+    w.zero_grad();
+    for (int i = 0; i < 2; ++i) reduce_sum(w.value() * slope).backward();
+    return w.grad();
+  };
+  EXPECT_EQ(values_of(function(twice)(x)), std::vector<double>({2.0, 10.0}));
+  EXPECT_FALSE(w.grad().defined());
+
+  // A gradient from before is there again, and is nothing that runs accumulate into or read.
+  reduce_sum(w.value() * 7.0).backward();
+  EXPECT_EQ(values_of(function(twice)(x)), std::vector<double>({2.0, 10.0}));
+  const Unary accumulates = [&](const Tensor& slope) {
+    reduce_sum(w.value() * slope).backward();
+    return w.grad();
+  };
+  const Unary reads = [&](const Tensor& factor) { return w.grad() * factor; };
+  for (const Unary& use : {accumulates, reads})
+    testing::expect_error<FailedPreconditionError>(
+        [&] { function(use)(x); },
+        "[grad] this gradient was computed outside of the function that uses it: compute it inside "
+        "of it, or call zero_grad() inside of it first");
+  EXPECT_EQ(values_of(w.grad()), std::vector<double>({7.0, 7.0}));
+}
+
 TEST(FunctionGradient, ACallIsRecordedAsOneOperation) {
   const Variable w(constant({2.0, 3.0}));
   const auto twice = function([](const Tensor& x) { return x * 2.0; });
