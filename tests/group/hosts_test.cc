@@ -226,7 +226,7 @@ TEST_P(BetweenHostsOfMpirun, ACutCableIsATypedErrorThatNamesThePeer) {
   const std::string place = (folder / "").string();
   setenv("TANDEM_TEST_FOLDER", place.c_str(), 1);
   ChildProcess mpirun([&] {
-    become_mpirun(cluster().ranks(), options(hosts, folder));
+    become_mpirun(cluster().ranks(), folder, options(hosts, folder));
     return "";
   });
   wait_for_files(place, "/busy", cluster().ranks());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/mpi/mpi_backend.h"
+#include "support/files.h"
 #include "support/forked_ranks.h"
 
 namespace tandem {
@@ -29,9 +30,14 @@ inline bool can_use_mpirun() {
   return found && has_mpi();
 }
 
+// Where Open MPI puts its files. It makes a folder for all jobs of a user by default, and fails if
+// another job makes or removes it at the same time.
+constexpr const char* kSessionFolder = "OMPI_MCA_orte_tmpdir_base";
+
 // Replaces this process by mpirun, which runs the calling test as each of `ranks` ranks. In those,
-// started_by_mpirun() is true.
-inline void become_mpirun(int ranks, const std::vector<std::string>& options = {}) {
+// started_by_mpirun() is true. `folder`: for Open MPI's files.
+inline void become_mpirun(int ranks, const testing::TemporaryDirectory& folder,
+                          const std::vector<std::string>& options = {}) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const std::string filter =
       std::string("--gtest_filter=") + test->test_suite_name() + "." + test->name();
@@ -41,6 +47,7 @@ inline void become_mpirun(int ranks, const std::vector<std::string>& options = {
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   setenv("TANDEM_CI_EXPECTS", "", 1);
+  setenv(kSessionFolder, folder.path().c_str(), 1);
   // Open MPI leaks memory, much of it from plug-ins that it has unloaded, so that suppressions
   // cannot name them.
   const char* sanitizer = std::getenv("ASAN_OPTIONS");
@@ -58,7 +65,8 @@ inline void become_mpirun(int ranks, const std::vector<std::string>& options = {
 
 // The exit code of mpirun: 0 if every rank passed.
 inline int run_this_test_by_mpirun(int ranks, const std::vector<std::string>& options = {}) {
-  return run_processes(1, [&](int) { become_mpirun(ranks, options); }).front();
+  const testing::TemporaryDirectory folder;
+  return run_processes(1, [&](int) { become_mpirun(ranks, folder, options); }).front();
 }
 
 }  // namespace tandem

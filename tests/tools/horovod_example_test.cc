@@ -43,7 +43,8 @@ TEST(HorovodExampleSlow, RunsUnderMpirun) {
          {std::pair{"2", "ranks 2 mean rank 0.5\n"}, {"4", "ranks 4 mean rank 1.5\n"}}) {
       const TemporaryDirectory folder;
       const std::string out = (folder / "out").string(), err = (folder / "err").string();
-      const std::string command = std::string("HOROVOD_CPU_OPERATIONS=") + backend +
+      const std::string command = kSessionFolder + ("=" + folder.path().string()) +
+                                  " HOROVOD_CPU_OPERATIONS=" + backend +
                                   " mpirun --allow-run-as-root --oversubscribe -np " + ranks + " " +
                                   kExample + " >" + out + " 2>" + err;
       EXPECT_EQ(std::system(command.c_str()), 0) << read_file(err);
