@@ -8,13 +8,14 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <vector>
 
 #if defined(__SANITIZE_THREAD__)
 #include <thread>
-#include <vector>
 #endif
 
 namespace tandem {
@@ -26,11 +27,14 @@ int available_cores();
 // The number of threads of the calling thread's parallel loops.
 int intra_op_threads();
 
-// Whether the calling thread's loops and oneDNN's have teams of `threads` without a ThreadBudget.
-bool has_team(int threads);
+// Whether the calling thread's loops and oneDNN's have teams of `threads`, and its floating-point
+// exceptions do not trap, without a ThreadBudget.
+bool may_compute(int threads);
 
 // Sets the calling thread's team size during its lifetime: at most `threads`, and no more than
-// OpenMP is sure to give. For one thread. Afterwards OpenMP has the host's settings again.
+// OpenMP is sure to give. For one thread. The thread and its team have no floating-point traps
+// meanwhile: vector loops compute elements that they do not select, and padding. Afterwards OpenMP
+// and the threads have the host's settings again.
 class ThreadBudget {
  public:
   explicit ThreadBudget(int threads);
@@ -42,6 +46,8 @@ class ThreadBudget {
   int previous_;
   int omp_threads_;
   bool omp_dynamic_;
+  // With traps: the host's of the calling thread, then of each thread of its team.
+  std::vector<std::fenv_t> host_;
 };
 
 // Keeps the first exception of a loop's threads, since exceptions must not leave an OpenMP region.

@@ -20,7 +20,7 @@ namespace tandem {
 namespace {
 
 void run_inline(KernelFn kernel, KernelContext& context, const Device& device) {
-  if (has_team(device.intra_op_threads())) {
+  if (may_compute(device.intra_op_threads())) {
     kernel(context);
     return;
   }
