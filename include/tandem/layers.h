@@ -72,7 +72,10 @@ class LayerBase {
   /// Sets declared_input_shape().
   void declare_input_shape(const Shape& shape) { declared_input_shape_ = shape; }
   bool trainable() const { return trainable_; }  ///< whether training updates the layer
-  /// Freezes or unfreezes the layer and its child layers. As Keras's `trainable`.
+  /// Freezes or unfreezes the variables of the layer and of its child layers, also those that are
+  /// made later. Frozen variables have no gradients: backward() computes none, and optimizers pass
+  /// them over. As Keras's `trainable`, but the last call decides: a child that is unfrozen after
+  /// its parent is trained. Not while replicas use the layer.
   void set_trainable(bool trainable);
   /// The dtypes of the layer; by default the process's policy when it was created.
   const DTypePolicy& dtype_policy() const { return dtype_policy_; }

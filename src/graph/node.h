@@ -18,12 +18,15 @@ class GraphImpl;
 struct CollectiveMember;  // graph/collective.h
 struct ControlFlow;       // graph/control_flow.h
 class RandomSequence;
+class VariableImpl;
 
 // Memory of one copy of a variable, as programs refer to it. It outlives runs.
 class Resource : public RefCounted {
  public:
   // Equal for all Resources of the same memory.
   virtual const void* identity() const = 0;
+  // The variable whose elements they are; null if there is none.
+  virtual VariableImpl* variable() const { return nullptr; }
   virtual const std::string& name() const = 0;
   virtual Device& device() const = 0;
   virtual const TensorSpec& spec() const = 0;

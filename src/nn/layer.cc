@@ -47,22 +47,21 @@ Shape with_unknown_batch(const Shape& shape) {
   return result;
 }
 
-using LayerVisit = std::function<void(const LayerBase&, bool trainable)>;
+using LayerVisit = std::function<void(const LayerBase&)>;
 
-void visit_tree(const LayerBase& layer, bool trainable, std::unordered_set<const LayerBase*>& seen,
+void visit_tree(const LayerBase& layer, std::unordered_set<const LayerBase*>& seen,
                 const LayerVisit& visit) {
   if (!seen.insert(&layer).second) return;
-  trainable = trainable && layer.trainable();
-  visit(layer, trainable);
-  for (const Layer& child : layer.children()) visit_tree(child.base(), trainable, seen, visit);
+  visit(layer);
+  for (const Layer& child : layer.children()) visit_tree(child.base(), seen, visit);
 }
 
 template <class Keep>
 std::vector<Variable> variables_where(const Layer& root, const Keep& keep) {
   std::vector<Variable> result;
-  for_each_layer(root, [&](const LayerBase& layer, bool trainable) {
+  for_each_layer(root, [&](const LayerBase& layer) {
     for (const Variable& variable : layer.own_variables())
-      if (keep(trainable && variable.trainable())) result.push_back(variable);
+      if (keep(variable.trainable())) result.push_back(variable);
   });
   return result;
 }
@@ -182,13 +181,14 @@ void rethrow_as(const LayerBase& layer, std::span<const Tensor> inputs, const Er
 
 void for_each_layer(const Layer& root, const LayerVisit& visit) {
   std::unordered_set<const LayerBase*> seen;
-  visit_tree(root.base(), true, seen, visit);
+  visit_tree(root.base(), seen, visit);
 }
 
 std::vector<Layer> LayerBase::children() const { return {}; }
 
 void LayerBase::set_trainable(bool trainable) {
   trainable_ = trainable;
+  for (const Variable& variable : variables_) variable.impl().set_frozen(!trainable);
   for (const Layer& child : children()) child.base().set_trainable(trainable);
 }
 
@@ -213,7 +213,9 @@ void LayerBase::ensure_built(std::span<const Shape> input_shapes) {
   assign_unique_names(inside, label());
   for (const Layer& child : inside) {
     LayerBase& layer = child.base();
-    if (!layer.built()) layer.set_path(path_.empty() ? layer.name() : path_ + "/" + layer.name());
+    if (layer.built()) continue;
+    layer.set_path(path_.empty() ? layer.name() : path_ + "/" + layer.name());
+    if (!trainable_) layer.set_trainable(false);
   }
   try {
     const OutsideTrace outside_trace;
@@ -232,12 +234,13 @@ Variable LayerBase::add_weight(const std::string& name, const Shape& shape,
   Variable& made = variables_.emplace_back(
       initializer(shape, dtype.value_or(dtype_policy_.variable_dtype())), std::move(options));
   made.impl().set_of_layer();
+  made.impl().set_frozen(!trainable_);
   return made;
 }
 
 void LayerBase::convert_dtype_policy(const DTypePolicy& policy) {
   for (const Variable& variable : variables_)
-    if (variable.trainable() && is_floating(variable.dtype()))
+    if (variable.impl().options().trainable && is_floating(variable.dtype()))
       variable.impl().convert(policy.variable_dtype());
   dtype_policy_ = policy;
 }

@@ -7,9 +7,7 @@
 
 namespace tandem {
 
-// Calls `visit` once for `root` and for each layer inside it, parents first. `trainable` is true if
-// the layer and all of its parents are trainable.
-void for_each_layer(const Layer& root,
-                    const std::function<void(const LayerBase& layer, bool trainable)>& visit);
+// Calls `visit` once for `root` and for each layer inside it, parents first.
+void for_each_layer(const Layer& root, const std::function<void(const LayerBase& layer)>& visit);
 
 }  // namespace tandem

@@ -166,7 +166,7 @@ const std::string& Variable::device() const {
   return variable.of_graph() ? symbol_of(storage.value(0)).node->requested_text
                              : storage.home(variable.local_index()).full_name();
 }
-bool Variable::trainable() const { return impl().options().trainable; }
+bool Variable::trainable() const { return impl().trainable(); }
 VariableSynchronization Variable::synchronization() const {
   return impl().options().synchronization;
 }

@@ -172,7 +172,6 @@ DistributedDataParallel::State::State(Model module, const DistributedDataParalle
       options_(options),
       reduction_(std::move(reduction)),
       parameters_(trainable(module_)),
-      buffers_(module_.non_trainable_variables()),
       device_(&device_of(module_.variables())),
       group_(own_group(options.process_group, *device_)),
       communicator_(group_->shared_communicator()),
@@ -185,6 +184,8 @@ DistributedDataParallel::State::State(Model module, const DistributedDataParalle
     hook_ = reduction_.hook;
     traced_->set_hook(hook_, group_, false);
   }
+  for (const Variable& variable : module_.non_trainable_variables())
+    (variable.impl().options().trainable ? frozen_ : buffers_).push_back(variable);
   const std::vector<Variable> variables = module_.variables();
   check_same_variables(*communicator_, variables, kDdp, names_);
   broadcast_variables(*communicator_, variables, 0);
@@ -237,6 +238,12 @@ EagerSync& DistributedDataParallel::State::eager() {
 void DistributedDataParallel::State::require_usable() const {
   if (!failure_.empty())
     fail<FailedPreconditionError>("[{}] an earlier step has failed: {}", kDdp, failure_);
+  for (const Variable& variable : frozen_)
+    if (variable.trainable())
+      fail<FailedPreconditionError>(
+          "[{}] variable {} was frozen when DistributedDataParallel was made: its gradients would "
+          "not be averaged. Unfreeze it before",
+          kDdp, quoted_name(variable));
 }
 
 // --- forward ---

@@ -92,6 +92,7 @@ class DistributedDataParallel::State {
   DistributedDataParallelOptions options_;
   GradientReduction reduction_;
   std::vector<Variable> parameters_, buffers_;
+  std::vector<Variable> frozen_;  // when this was made
   std::vector<RefPtr<Leaf>> leaves_;
   Device* device_ = nullptr;
   std::shared_ptr<comm::ProcessGroupImpl> group_;

@@ -8,6 +8,7 @@
 #include "op/record.h"
 #include "runtime/placer.h"
 #include "runtime/trace.h"
+#include "runtime/variable_impl.h"
 #include "tandem/device.h"
 
 namespace tandem::detail {
@@ -65,6 +66,8 @@ bool Trace::make(const std::vector<ArgumentSpec>& inputs,
       feeds.push_back(graph->input_of(tensor));
       symbols.push_back(tensor);
     }
+  frozen_.clear();
+  note_frozen(*graph, frame);
   random_count = generator.state().offset;
   last_random = generator.last_random();
   if (!grad_mode) return frame.made_variables;
@@ -89,8 +92,26 @@ bool Trace::note_captured(const GraphImpl& nodes) {
   return branches;
 }
 
+void Trace::note_frozen(const GraphImpl& nodes, const TraceFrame& frame) {
+  for (const auto& node : nodes.nodes()) {
+    if (const VariableImpl* variable = node->resource ? node->resource->variable() : nullptr) {
+      const auto changed = frame.frozen_before.find(variable);
+      frozen_.emplace(variable,
+                      changed != frame.frozen_before.end() ? changed->second : variable->frozen());
+    }
+    if (!node->control) continue;
+    for (const tandem::Body& body : node->control->bodies) note_frozen(*body.graph, frame);
+  }
+}
+
 bool Trace::current() {
   const std::lock_guard lock(running_);
+  if (const std::uint64_t freezes = VariableImpl::freezes(); freezes != freezes_) {
+    if (std::any_of(frozen_.begin(), frozen_.end(),
+                    [](const auto& entry) { return entry.first->frozen() != entry.second; }))
+      return false;
+    freezes_ = freezes;
+  }
   return std::none_of(untracked_.begin(), untracked_.end(), [](const Node* node) {
     return (!node->resource || live_tapes > 0) && captures_tracked(*node);
   });

@@ -6,12 +6,18 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "graph/program.h"
 #include "runtime/trace_gradient.h"
 #include "runtime/traced_function.h"
 #include "tandem/function.h"
+
+namespace tandem {
+class VariableImpl;
+struct TraceFrame;
+}  // namespace tandem
 
 namespace tandem::detail {
 
@@ -39,8 +45,8 @@ struct Trace : TracedFunction {
   bool make(const std::vector<ArgumentSpec>& inputs,
             std::span<const std::shared_ptr<ElementPass>> passes, const FunctionTraces::Body& body,
             bool may_make_variables);
-  // Whether the trace is still valid: no captured tensor has become tracked since. Only tapes track
-  // variables that are not trainable.
+  // Whether the trace is still valid: no captured tensor has become tracked since, and the same
+  // variables are frozen. Only tapes track variables that are not trainable.
   bool current();
   // Takes the elements of a run and adds them to the inputs of the call.
   void take_elements(FunctionCall& call) const;
@@ -52,10 +58,13 @@ struct Trace : TracedFunction {
 
  private:
   bool note_captured(const GraphImpl& nodes);
+  void note_frozen(const GraphImpl& nodes, const TraceFrame& frame);
   void end_run() const;
 
-  std::vector<const Node*> untracked_;  // captured tensors without a gradient
-  std::mutex running_;                  // one run at a time
+  std::vector<const Node*> untracked_;                    // captured tensors without a gradient
+  std::unordered_map<const VariableImpl*, bool> frozen_;  // whether variables were, at the start
+  std::uint64_t freezes_ = 0;  // VariableImpl::freezes() when frozen_ was compared
+  std::mutex running_;         // one run at a time
 };
 
 // The program of a trace for inputs of certain sizes on certain devices.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "graph/element_pass.h"
@@ -11,6 +12,8 @@
 #include "runtime/generator.h"
 
 namespace tandem {
+
+class VariableImpl;
 
 // Adds `op` to the graph that the thread builds and returns symbolic results. Records it for
 // gradients as a run would. REQUIRES: building.
@@ -36,6 +39,8 @@ struct TraceFrame {
   bool made_variables = false;
   std::span<const std::shared_ptr<ElementPass>> passes{};  // in the arguments
   std::vector<TracedElement> elements{};                   // in the order of their use
+  // Variables that the function itself freezes or unfreezes, and whether they were frozen.
+  std::unordered_map<const VariableImpl*, bool> frozen_before{};
 };
 extern constinit thread_local TraceFrame* trace_frame;  // null outside traces
 

@@ -1,6 +1,7 @@
 #include "runtime/variable_impl.h"
 
 #include <array>
+#include <atomic>
 #include <optional>
 
 #include "core/status.h"
@@ -10,12 +11,14 @@
 #include "runtime/dispatch.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
+#include "runtime/trace.h"
 #include "runtime/variable_name.h"
 
 namespace tandem {
 namespace {
 
 thread_local VariableCreator* current_creator = nullptr;
+std::atomic<std::uint64_t> freezes_of_all{0};
 
 // The storage, for a program that was traced when the variable had this dtype.
 VariableStorage& storage_of(const VariableImpl& variable, DType traced) {
@@ -34,6 +37,7 @@ class StoredResource final : public Resource {
       : StoredResource(std::move(variable), reader, {}) {}
 
   const void* identity() const override { return variable_->storage().identity(reader_); }
+  VariableImpl* variable() const override { return variable_.get(); }
   const std::string& name() const override { return variable_->options().name; }
   Device& device() const override { return variable_->storage().home(reader_); }
   const TensorSpec& spec() const override { return spec_; }
@@ -100,6 +104,7 @@ class CopyForReads final : public Resource {
         elements_(std::move(elements)) {}
 
   const void* identity() const override { return &variable_->storage().leaf(reader_); }
+  VariableImpl* variable() const override { return variable_.get(); }
   const std::string& name() const override { return variable_->options().name; }
   Device& device() const override { return variable_->storage().device(reader_); }
   const TensorSpec& spec() const override { return spec_; }
@@ -265,6 +270,21 @@ Tensor VariableImpl::memory(std::size_t reader) {
       building->handle(make_ref<StoredResource>(RefPtr<VariableImpl>(this), reader)));
 }
 
+void VariableImpl::set_frozen(bool frozen) {
+  if (frozen == frozen_) return;
+  if (trace_frame) trace_frame->frozen_before.emplace(this, frozen_);
+  frozen_ = frozen;
+  storage_->set_frozen(frozen);
+  freezes_of_all.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::uint64_t VariableImpl::freezes() { return freezes_of_all.load(std::memory_order_relaxed); }
+
+void VariableImpl::replace_storage(std::unique_ptr<VariableStorage> storage) {
+  storage_ = std::move(storage);
+  if (frozen_) storage_->set_frozen(true);
+}
+
 void VariableImpl::convert(DType dtype) {
   if (dtype == spec_.dtype) return;
   require_elements();
@@ -272,15 +292,16 @@ void VariableImpl::convert(DType dtype) {
     fail<UnimplementedError>("[Variable] {} belongs to a graph and cannot be converted to {}",
                              quoted_name(*this), name_of(dtype));
   const Tensor converted = cast_tensor(storage_->value(0), dtype);
-  storage_ = storage_->make_like(converted, options_.trainable, MemoryTag::kWeights);
+  replace_storage(storage_->make_like(converted, options_.trainable, MemoryTag::kWeights));
   spec_.dtype = dtype;
 }
 
 void VariableImpl::copy_for_replicas(std::span<Device* const> readers,
                                      std::shared_ptr<const StrategyMark> strategy) {
   TANDEM_ASSERT(!of_graph_ && storage_->num_readers() == 1 && readers.size() > 1);
-  storage_ = copy_per_replica(storage_->value(0), readers, options_.trainable,
-                              options_.trainable ? MemoryTag::kWeights : MemoryTag::kOptimizer);
+  replace_storage(
+      copy_per_replica(storage_->value(0), readers, options_.trainable,
+                       options_.trainable ? MemoryTag::kWeights : MemoryTag::kOptimizer));
   distributed_ = true;
   strategy_ = std::move(strategy);
 }

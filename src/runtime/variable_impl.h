@@ -1,6 +1,7 @@
 // The implementation of Variable.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,6 +33,13 @@ class VariableImpl final : public RefCounted {
 
   const VariableOptions& options() const { return options_; }
   const TensorSpec& spec() const { return spec_; }
+  // Whether training updates it now.
+  bool trainable() const { return options_.trainable && !frozen_; }
+  bool frozen() const { return frozen_; }
+  // A frozen variable has no gradients. REQUIRES: no replica uses it meanwhile.
+  void set_frozen(bool frozen);
+  // The number of changes of frozen() of all variables.
+  static std::uint64_t freezes();
   // Whether the elements belong to sessions.
   bool of_graph() const { return of_graph_; }
   bool distributed() const { return distributed_; }
@@ -96,6 +104,7 @@ class VariableImpl final : public RefCounted {
   Variable make_slot(const Tensor& initial_value, std::string name);
 
  private:
+  void replace_storage(std::unique_ptr<VariableStorage> storage);
   Tensor trace_read(const Tensor& handle, std::size_t reader);
   // Throws FailedPreconditionError for a variable of a graph unless the thread builds that graph.
   void require_elements() const;
@@ -107,6 +116,7 @@ class VariableImpl final : public RefCounted {
   bool of_graph_ = false;
   bool distributed_ = false;
   bool of_layer_ = false;
+  bool frozen_ = false;
   bool remote_ = false;
   std::shared_ptr<WorkerCollectives> workers_;
   std::shared_ptr<const StrategyMark> strategy_;

@@ -100,6 +100,11 @@ class ReplicaCopies final : public VariableStorage {
     bool current = false;
   };
 
+  void leaves_changed() override {
+    for (std::size_t i = 0; i < copies_.size(); ++i)
+      copies_[i] = of_reader(i, make_alias(copies_[i]));
+  }
+
   Tensor unshared(std::size_t reader) {
     Tensor& copy = copies_[reader];
     if (shared(impl_of(copy))) copy = of_reader(reader, clone_to(copy, device(reader), tag_));
@@ -186,7 +191,18 @@ VariableStorage::VariableStorage(std::span<Device* const> readers, std::size_t n
     : num_places_(num_places), writer_(writer) {
   TANDEM_ASSERT(num_places == 1 || num_places == readers.size());
   for (Device* device : readers)
-    readers_.push_back({device, trainable ? make_ref<Leaf>(device) : RefPtr<Leaf>()});
+    readers_.push_back({device, trainable ? make_ref<Leaf>(device) : RefPtr<Leaf>(), {}});
+}
+
+void VariableStorage::set_frozen(bool frozen) {
+  for (Reader& reader : readers_) {
+    RefPtr<Leaf>&from = frozen ? reader.leaf : reader.frozen,
+    &to = frozen ? reader.frozen : reader.leaf;
+    if (!from) continue;
+    from->set_grad({});
+    to = std::move(from);
+  }
+  leaves_changed();
 }
 
 std::vector<Device*> VariableStorage::reader_devices() const {

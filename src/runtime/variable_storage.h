@@ -48,8 +48,11 @@ class VariableStorage {
   std::size_t num_places() const { return num_places_; }
   // The device that a reader computes on. REQUIRES: not of a graph.
   Device& device(std::size_t reader) const { return *readers_[reader].device; }
-  // Null if the variable is not trainable.
+  // Null if the variable is not trainable, or frozen.
   const RefPtr<Leaf>& leaf(std::size_t reader) const { return readers_[reader].leaf; }
+  // Takes the leaves from the readers, without gradients, or gives them back. Tensors that were
+  // read before keep them.
+  void set_frozen(bool frozen);
   // Whether this reader applies an update that all readers request.
   bool applies(std::size_t reader) const { return num_places_ > 1 || reader == writer_; }
 
@@ -86,6 +89,8 @@ class VariableStorage {
                                                      MemoryTag tag) const = 0;
 
  protected:
+  // leaf() of all readers has changed.
+  virtual void leaves_changed() {}
   std::vector<Device*> reader_devices() const;
   std::size_t writer() const { return writer_; }
   // `value` with the reader's leaf.
@@ -97,7 +102,7 @@ class VariableStorage {
  private:
   struct Reader {
     Device* device;
-    RefPtr<Leaf> leaf;
+    RefPtr<Leaf> leaf, frozen;  // at most one of them
   };
 
   friend class VariableImpl;

@@ -96,9 +96,8 @@ BatchTrainer::BatchTrainer(Model::Impl& model, std::string what)
   }
   // A frozen layer may compute a different function (dropout, batch norm), even without
   // trainable variables.
-  for_each_layer(model.layer, [this](const LayerBase& layer, bool) {
-    key_.push_back(layer.trainable() ? '1' : '0');
-  });
+  for_each_layer(model.layer,
+                 [this](const LayerBase& layer) { key_.push_back(layer.trainable() ? '1' : '0'); });
 }
 
 BatchTrainer::BatchComponents BatchTrainer::components_of(const data::Example& batch) const {

@@ -48,7 +48,7 @@ void require_ownership(const StepRunner& runner, const std::vector<Variable>& va
 
 bool computes_in_float16(const Layer& model) {
   bool found = false;
-  for_each_layer(model, [&](const LayerBase& layer, bool) {
+  for_each_layer(model, [&](const LayerBase& layer) {
     found = found || layer.dtype_policy().compute_dtype() == float16;
   });
   return found;

@@ -76,6 +76,48 @@ TEST(DistributedDataParallel, RanksEqualOneProcess) {
                  [&](int rank) { expect_near(train_together(rank, ranks), train_alone()); });
 }
 
+TEST(DistributedDataParallel, AFrozenLayerIsNotTrained) {
+  for (const bool traced : {false, true})
+    expect_group({.size = 2}, [&](int rank) {
+      const Examples data = examples(8, static_cast<std::uint64_t>(rank));
+      const DistributedDataParallel model(perceptron(5));
+      const Layer first = model.module().layers()[0];
+      auto optimizer =
+          optimizers::AdamW({.learning_rate = 0.1, .weight_decay = 0.5}, model.parameters());
+      const auto eager = [&](const Tensor& x, const Tensor& y) {
+        step([&](const Tensor& input) { return model(input, {.training = true}); }, optimizer,
+             {x, y});
+        return x;
+      };
+      const auto program = function(eager);
+      const auto train = [&] { traced ? program(data.x, data.y) : eager(data.x, data.y); };
+      const auto kernel = [&] { return first.variables()[0].value().to_vector<float>(); };
+      train();
+      first.set_trainable(false);
+      const std::vector<float> before = kernel();
+      const Weights others = weights_of(model.module());
+      train();
+      EXPECT_EQ(kernel(), before);
+      EXPECT_NE(weights_of(model.module()), others);
+      first.set_trainable(true);
+      train();
+      EXPECT_NE(kernel(), before);
+    });
+}
+
+TEST(DistributedDataParallel, ALayerThatWasFrozenBeforeStaysSo) {
+  expect_group({.size = 2}, [&](int) {
+    const Sequential net = perceptron(5);
+    net.layers()[0].set_trainable(false);
+    const DistributedDataParallel model(net);
+    EXPECT_EQ(model.parameters().size(), 4U);
+    model(examples(2).x);
+    net.layers()[0].set_trainable(true);
+    testing::expect_error<FailedPreconditionError>(
+        [&] { model(examples(2).x); }, "was frozen when DistributedDataParallel was made");
+  });
+}
+
 TEST(DistributedDataParallel, SmallBucketsAndOtherBackendsGiveTheSame) {
   TANDEM_REQUIRE(has_gloo(), "gloo");
   expect_group({.size = 3, .backend = "gloo"}, [&](int rank) {

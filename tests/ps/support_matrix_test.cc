@@ -33,15 +33,33 @@ std::vector<double> weights_of(const Model& model) {
   return numbers;
 }
 
-double loss_of(Model& model) { return model.evaluate(batches()).at("loss"); }
+// A change of the model after half of its epochs.
+enum class Change { kNone, kFreezing };
 
-std::vector<double> train_by_fit(const distribute::Strategy& strategy, bool eager) {
+// Trains half of the epochs by train(first, end), then the others after the change. Returns the
+// weights and the loss.
+template <class Train>
+std::vector<double> train_in_halves(Sequential& model, Change change, const Train& train) {
+  train(0, kEpochs / 2);
+  const auto first_kernel = [&] {
+    return tandem::testing::values_of(model.layers()[0].variables()[0].value());
+  };
+  const std::vector<double> frozen = first_kernel();
+  if (change == Change::kFreezing) model.layers()[0].set_trainable(false);
+  train(kEpochs / 2, kEpochs);
+  if ((first_kernel() == frozen) != (change == Change::kFreezing))
+    throw InternalError("the first layer's kernel is not as it should be");
+  std::vector<double> numbers = weights_of(model);
+  numbers.push_back(model.evaluate(batches()).at("loss"));
+  return numbers;
+}
+
+std::vector<double> train_by_fit(const distribute::Strategy& strategy, bool eager, Change change) {
   random::set_seed(4);
   Sequential model = make_model(strategy, {.run_eagerly = eager});
-  model.fit(batches(), {.epochs = kEpochs, .verbose = 0});
-  std::vector<double> numbers = weights_of(model);
-  numbers.push_back(loss_of(model));
-  return numbers;
+  return train_in_halves(model, change, [&](int first, int end) {
+    model.fit(batches(), {.epochs = end, .initial_epoch = first, .verbose = 0});
+  });
 }
 
 // The step of a custom loop: returns the loss of a replica's examples, as its part of the batch's.
@@ -56,7 +74,7 @@ Tensor train_on(const Sequential& model, const data::Example& examples, std::int
   return loss.detach();
 }
 
-std::vector<double> train_by_loop(const distribute::Strategy& strategy, bool eager) {
+std::vector<double> train_by_loop(const distribute::Strategy& strategy, bool eager, Change change) {
   random::set_seed(4);
   Sequential model = make_model(strategy);
   const auto scope = strategy.scope();
@@ -71,37 +89,35 @@ std::vector<double> train_by_loop(const distribute::Strategy& strategy, bool eag
                                                examples));
   };
   const auto traced = function(step);
-  for (int epoch = 0; epoch < kEpochs; ++epoch)
-    for (const Examples& examples : data)
-      static_cast<void>(eager ? step(examples) : traced(examples));
-  std::vector<double> numbers = weights_of(model);
-  numbers.push_back(loss_of(model));
-  return numbers;
+  return train_in_halves(model, change, [&](int first, int end) {
+    for (int epoch = first; epoch < end; ++epoch)
+      for (const Examples& examples : data)
+        static_cast<void>(eager ? step(examples) : traced(examples));
+  });
 }
 
 // On parameter servers, a traced loop schedules its steps; an eager one runs in the chief.
-std::vector<double> train_by_schedule(const ParameterServerStrategy& strategy) {
+std::vector<double> train_by_schedule(const ParameterServerStrategy& strategy, Change change) {
   random::set_seed(4);
   Sequential model = make_model(strategy);
   const auto scope = strategy.scope();
   distribute::ClusterCoordinator coordinator(strategy);
   const auto step = function(
       [&](const data::Example& examples) { return train_on(model, examples, examples[0].dim(0)); });
-  for (int epoch = 0; epoch < kEpochs; ++epoch)
-    for (const data::Example& examples : batches()) coordinator.schedule(step, examples);
-  coordinator.join();
-  std::vector<double> numbers = weights_of(model);
-  numbers.push_back(loss_of(model));
-  return numbers;
+  return train_in_halves(model, change, [&](int first, int end) {
+    for (int epoch = first; epoch < end; ++epoch)
+      for (const data::Example& examples : batches()) coordinator.schedule(step, examples);
+    coordinator.join();
+  });
 }
 
 using Cell = std::tuple<std::string, std::string, std::string>;  // strategy, loop, how it runs
 
-std::vector<double> train(const Cell& cell) {
+std::vector<double> train(const Cell& cell, Change change) {
   const auto& [name, loop, how] = cell;
   const bool eager = how == "eager", fits = loop == "fit";
   const auto train_under = [&](const distribute::Strategy& strategy) {
-    return fits ? train_by_fit(strategy, eager) : train_by_loop(strategy, eager);
+    return fits ? train_by_fit(strategy, eager, change) : train_by_loop(strategy, eager, change);
   };
   if (name == "MultiWorkerMirroredStrategy") {
     const auto results = run_workers(2, [&](int) {
@@ -127,7 +143,7 @@ std::vector<double> train(const Cell& cell) {
       return text_of(train_under(distribute::CentralStorageStrategy({.compute_devices = devices})));
     const testing::LocalCluster cluster(2, 2);
     const ParameterServerStrategy strategy = cluster.strategy();
-    if (!fits && !eager) return text_of(train_by_schedule(strategy));
+    if (!fits && !eager) return text_of(train_by_schedule(strategy, change));
     return text_of(train_under(strategy));
   });
   return numbers_of(process.result());
@@ -135,23 +151,27 @@ std::vector<double> train(const Cell& cell) {
 
 class SupportMatrix : public ::testing::TestWithParam<Cell> {};
 
-TEST_P(SupportMatrix, Trains) {
-  const auto& [name, loop, how] = GetParam();
+// Compares with eager training on one device.
+void expect_to_train(const Cell& cell, Change change) {
+  const auto& [name, loop, how] = cell;
   const bool servers = name == "ParameterServerStrategy";
   if (servers) TANDEM_REQUIRE(rpc::has_grpc(), "grpc");
   if (name == "TPUStrategy") TANDEM_REQUIRE(!first_plugin().empty(), "pjrt");
-  const std::vector<double> result = train(GetParam());
+  const std::vector<double> result = train(cell, change);
   ASSERT_GT(result.size(), 100u);
   // Steps that several workers run at the same time have no fixed order.
   if (servers && how == "traced") {
     EXPECT_LT(result.back(), 1.0) << "loss; 1.1 is that of guesses";
     return;
   }
-  const std::vector<double> expected = train({"DefaultStrategy", loop, "eager"});
+  const std::vector<double> expected = train({"DefaultStrategy", loop, "eager"}, change);
   ASSERT_EQ(result.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i)
     EXPECT_NEAR(result[i], expected[i], 1e-5 * std::fmax(1.0, std::abs(expected[i]))) << i;
 }
+
+TEST_P(SupportMatrix, Trains) { expect_to_train(GetParam(), Change::kNone); }
+TEST_P(SupportMatrix, FreezesALayer) { expect_to_train(GetParam(), Change::kFreezing); }
 
 std::string cell_name(const ::testing::TestParamInfo<Cell>& cell) {
   const auto& [name, loop, how] = cell.param;
