@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/errors.h"
 #include "tandem/function.h"
 #include "tandem/tensor.h"
 
@@ -44,9 +45,9 @@ class Example {
   explicit Example(std::vector<Tensor> components) : components_(std::move(components)) {}
 
   /// @{
-  /// Component `index`. REQUIRES: index < size().
-  const Tensor& operator[](std::size_t index) const { return components_[index]; }
-  Tensor& operator[](std::size_t index) { return components_[index]; }
+  /// Component `index`. Throws OutOfRangeError unless index < size().
+  const Tensor& operator[](std::size_t index) const { return components_[checked(index)]; }
+  Tensor& operator[](std::size_t index) { return components_[checked(index)]; }
   /// @}
   std::size_t size() const { return components_.size(); }  ///< number of components
   bool empty() const { return components_.empty(); }       ///< whether there are no components
@@ -60,6 +61,10 @@ class Example {
   void push_back(Tensor component) { components_.push_back(std::move(component)); }
 
  private:
+  std::size_t checked(std::size_t index) const {
+    return tandem::detail::checked_index("Example", index, components_.size());
+  }
+
   std::vector<Tensor> components_;
 };
 

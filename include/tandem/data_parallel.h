@@ -72,9 +72,12 @@ class PerDevice {
             std::shared_ptr<DeviceGroup> group)
       : values_(std::move(values)), sizes_(std::move(sizes)), dim_(dim), group_(std::move(group)) {}
 
-  std::size_t size() const { return values_.size(); }              ///< number of values
-  const std::vector<T>& values() const { return values_; }         ///< the values
-  const T& operator[](std::size_t i) const { return values_[i]; }  ///< the value of a device
+  std::size_t size() const { return values_.size(); }       ///< number of values
+  const std::vector<T>& values() const { return values_; }  ///< the values
+  /// The value of a device. Throws OutOfRangeError unless i < size().
+  const T& operator[](std::size_t i) const {
+    return values_[tandem::detail::checked_index("PerDevice", i, values_.size())];
+  }
   /// Sizes of the parts along dim(): the number of examples per device.
   const std::vector<std::int64_t>& sizes() const { return sizes_; }
   std::int64_t dim() const { return dim_; }  ///< the axis that was split

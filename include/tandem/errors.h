@@ -5,6 +5,7 @@
 /// a bug in Tandem.
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 
@@ -60,5 +61,18 @@ TANDEM_DEFINE_ERROR(RuntimeError);
 TANDEM_DEFINE_ERROR(InternalError);
 
 #undef TANDEM_DEFINE_ERROR
+
+namespace detail {
+
+[[noreturn]] void fail_index(const char* what, std::size_t index, std::size_t size);
+
+// Returns `index`. Throws OutOfRangeError "[what] expected an index below SIZE, got INDEX".
+inline std::size_t checked_index(const char* what, std::size_t index, std::size_t size) {
+  if (index >= size) [[unlikely]]
+    fail_index(what, index, size);
+  return index;
+}
+
+}  // namespace detail
 
 }  // namespace tandem

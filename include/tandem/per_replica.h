@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/errors.h"
 #include "tandem/function.h"
 
 namespace tandem {
@@ -58,17 +59,21 @@ class PerReplica {
   std::size_t size() const { return values_.size(); }       ///< number of values
   const std::vector<T>& values() const { return values_; }  ///< the values
   /// @{
-  /// The value of a replica.
-  const T& operator[](std::size_t replica) const { return values_[replica]; }
-  T& operator[](std::size_t replica) { return values_[replica]; }
+  /// The value of a replica. Throws OutOfRangeError unless replica < size().
+  const T& operator[](std::size_t replica) const { return values_[checked(replica)]; }
+  T& operator[](std::size_t replica) { return values_[checked(replica)]; }
   /// @}
-  /// Whether the replica had examples.
-  bool present(std::size_t replica) const { return present_[replica] != 0; }
+  /// Whether the replica had examples. Throws OutOfRangeError unless replica < size().
+  bool present(std::size_t replica) const { return present_[checked(replica)] != 0; }
   const BatchSplit& split() const { return split_; }  ///< how the batch was split
   /// For Tandem's own code.
   const std::shared_ptr<const StrategyMark>& strategy() const { return strategy_; }
 
  private:
+  std::size_t checked(std::size_t replica) const {
+    return tandem::detail::checked_index("PerReplica", replica, values_.size());
+  }
+
   std::vector<T> values_;
   std::vector<char> present_;
   BatchSplit split_;

@@ -27,4 +27,8 @@ TANDEM_ERROR(UnimplementedError);
 TANDEM_ERROR(RuntimeError);
 TANDEM_ERROR(InternalError);
 
+void detail::fail_index(const char* what, std::size_t index, std::size_t size) {
+  fail<OutOfRangeError>("[{}] expected an index below {}, got {}", what, size, index);
+}
+
 }  // namespace tandem

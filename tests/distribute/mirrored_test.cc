@@ -208,6 +208,13 @@ TEST(Mirrored, SplitsUnevenBatchesEvenly) {
   EXPECT_EQ(parts, (std::vector<std::vector<std::int32_t>>{{0, 1}, {2, 3}, {4}, {5}}));
 }
 
+TEST(PerReplicaValues, AnIndexBeyondTheReplicasIsAnError) {
+  PerReplica<int> values(std::vector<int>{1, 2});
+  const std::string expected = "[PerReplica] expected an index below 2, got 31";
+  testing::expect_error<OutOfRangeError>([&] { values[31]; }, expected);
+  testing::expect_error<OutOfRangeError>([&] { static_cast<void>(values.present(31)); }, expected);
+}
+
 TEST(BatchSplit, SizesDifferByAtMostOne) {
   const auto split = distribute::BatchSplit::even(4, 3);
   EXPECT_EQ(split.counts, (std::vector<std::int64_t>{2, 1, 1}));
