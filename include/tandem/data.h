@@ -8,9 +8,9 @@
 /// @endcode
 ///
 /// The examples are a pure function of the dataset and the epoch. Shuffles and the random
-/// operations inside maps depend on the seed, the epoch and the element's position only. A training
-/// run that stores an iterator's position() can continue with iterate(position) exactly where it
-/// stopped.
+/// operations inside maps depend on the seed, the epoch, the element's position and the shard()
+/// before them only, so that shards have different random numbers. A training run that stores an
+/// iterator's position() can continue with iterate(position) exactly where it stopped.
 ///
 /// Pipelines run on "/cpu:0" and record no gradients, whatever scopes the caller has opened.
 #pragma once

@@ -4,6 +4,7 @@
 
 #include "core/status.h"
 #include "data/description.h"
+#include "data/splitmix.h"
 
 namespace tandem::data {
 namespace {
@@ -136,6 +137,12 @@ class ZipNode final : public DatasetNode {
         smallest = smallest < 0 ? size : std::min(smallest, size);
     }
     return smallest;
+  }
+  std::uint64_t shard_seed() const override {
+    std::uint64_t seed = 0;
+    for (const NodePtr& input : inputs_)
+      if (const std::uint64_t shard = input->shard_seed(); shard != 0) seed = mix(seed, shard);
+    return seed;
   }
   AutoShardPolicy auto_shard_policy() const override {
     for (const NodePtr& input : inputs_)

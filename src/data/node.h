@@ -77,6 +77,9 @@ class DatasetNode {
   // The number of transformations from the source to this one. It enters the default seeds, so that
   // the random transformations of one pipeline differ.
   int depth() const { return depth_; }
+  // Enters the default seeds of later transformations, so that shards have different
+  // random numbers; 0 for a whole pipeline and for shard 0.
+  virtual std::uint64_t shard_seed() const { return 0; }
   std::uint64_t next_epoch() const { return next_epoch_.fetch_add(1, std::memory_order_relaxed); }
 
   template <class Item>
@@ -104,6 +107,7 @@ class InputNode : public DatasetNode {
   std::int64_t cardinality() const override { return input_->cardinality(); }
   Spec spec() const override { return input_->spec(); }
   AutoShardPolicy auto_shard_policy() const override { return input_->auto_shard_policy(); }
+  std::uint64_t shard_seed() const override { return input_->shard_seed(); }
   const DatasetNode& input() const { return *input_; }
   NodePtr shard_files(const FileShard& shard) const override {
     NodePtr input = input_->shard_files(shard);
@@ -120,8 +124,8 @@ class InputNode : public DatasetNode {
 // The rows at `indices`. `rows` must outlive the stream.
 StreamPtr<Example> row_stream(StreamPtr<std::int64_t> indices, const RowSource& rows);
 
-// The seed of a random transformation: the given one, or one derived from the process's seed and
-// the transformation's depth.
+// The seed of a random transformation: the given one, or one derived from the process's seed, the
+// transformation's depth and the shard of its input.
 std::uint64_t transformation_seed(const std::optional<std::uint64_t>& given,
                                   const DatasetNode& input);
 

@@ -14,8 +14,9 @@ std::uint64_t transformation_seed(const std::optional<std::uint64_t>& given,
                                   const DatasetNode& input) {
   if (given) return *given;
   const auto depth = static_cast<std::uint64_t>(input.depth());
-  return seed_of_worker(mix(Generator::process().state().seed, depth + 1),
-                        WorkerSeedScope::current());
+  const std::uint64_t seed = mix(Generator::process().state().seed, depth + 1);
+  const std::uint64_t shard = input.shard_seed();
+  return seed_of_worker(shard == 0 ? seed : mix(seed, shard), WorkerSeedScope::current());
 }
 
 namespace {
@@ -41,6 +42,12 @@ class OrderNode final : public InputNode {
     proto::Stage stage = writer.stage(input());
     transform_.describe(stage);
     return stage;
+  }
+  std::uint64_t shard_seed() const override {
+    const std::uint64_t before = input().shard_seed();
+    if constexpr (requires { transform_.shard(); })
+      return transform_.shard() == 0 ? before : mix(before, transform_.shard());
+    return before;
   }
 
  private:
@@ -126,6 +133,8 @@ class EveryStream final : public ItemStream<Item> {
 
 struct Every {
   std::int64_t first, step;
+  // Shard 0 has the seeds of a whole pipeline; skip() is no shard.
+  std::uint64_t shard() const { return step > 1 ? static_cast<std::uint64_t>(first) : 0; }
   template <class Item>
   StreamPtr<Item> open(const DatasetNode& input, std::uint64_t epoch) const {
     return std::make_unique<EveryStream<Item>>(input.open<Item>(epoch), first, step);

@@ -189,6 +189,36 @@ TEST_P(Steps, ShardTakesEveryNthElement) {
   EXPECT_EQ(elements_of(source(5).shard(1, 0)), count_up(0, 5));
 }
 
+TEST(Example, AnIndexBeyondItsComponentsIsAnError) {
+  data::Example example{ones({2}), zeros({2})};
+  testing::expect_error<OutOfRangeError>([&] { example[2]; },
+                                         "[Example] expected an index below 2, got 2");
+}
+
+TEST(Datasets, RandomTransformationsDifferBetweenShards) {
+  const auto numbers = [](std::int64_t shard, bool skips) {
+    random::set_seed(3);
+    data::Dataset data = data::Dataset::from_tensor_slices({range(32)});
+    data = skips ? data.skip(shard) : data.shard(4, shard);
+    std::vector<double> values;
+    data = data.take(8).map(
+        [](const data::Example&) { return data::Example(random::normal({}, 0.0, 1.0)); });
+    for (const data::Example& example : data)
+      values.push_back(static_cast<double>(example[0].item<float>()));
+    return values;
+  };
+  const auto whole = numbers(0, true);
+  EXPECT_EQ(numbers(0, false), whole) << "shard 0 has the numbers of a whole pipeline";
+  EXPECT_EQ(numbers(3, true), whole) << "skip() is no shard";
+  for (const std::int64_t shard : {1, 2, 3}) {
+    EXPECT_EQ(numbers(shard, false), numbers(shard, false));
+    for (std::int64_t other = 0; other < shard; ++other) {
+      const auto mine = numbers(shard, false), theirs = numbers(other, false);
+      for (std::size_t i = 0; i < mine.size(); ++i) EXPECT_NE(mine[i], theirs[i]);
+    }
+  }
+}
+
 TEST_P(Steps, RepeatYieldsTheElementsAgain) {
   EXPECT_EQ(elements_of(source(3).repeat(2)), (Values{0, 1, 2, 0, 1, 2}));
   EXPECT_EQ(elements_of(source(3).repeat(0)), Values());
