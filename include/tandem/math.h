@@ -252,8 +252,8 @@ struct ClippedTensors {
   std::vector<Tensor> tensors{};  ///< the scaled tensors
   Tensor norm{};                  ///< the global norm before clipping
 };
-/// Scales all tensors by clip_norm / max(global_norm, clip_norm). Undefined tensors stay undefined.
-/// As tf.clip_by_global_norm.
+/// Scales all tensors by clip_norm / max(global_norm, clip_norm); an infinite norm makes all NaN.
+/// Undefined tensors stay undefined. As tf.clip_by_global_norm.
 ClippedTensors clip_by_global_norm(TensorList tensors, double clip_norm);
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "support/gradient_check.h"
 #include "tandem/math.h"
@@ -62,6 +63,17 @@ TEST(Clip, ByGlobalNormScalesAllEqually) {
   EXPECT_FALSE(clipped.tensors[1].defined());
   expect_tensor(clipped.tensors[2], float16, Shape({1}), {0.8}, 1e-3);
   expect_tensor(clip_by_global_norm(tensors, 6.0).tensors[0], float32, Shape({2}), {3.0, 0.0});
+}
+
+// As TensorFlow: one overflowed gradient must not silently stop all others.
+TEST(Clip, AnInfiniteGlobalNormMakesAllNaN) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double value : {infinity, 3e30}) {
+    const ClippedTensors clipped =
+        clip_by_global_norm(std::vector{constant({value, 1.0}), constant({2.0})}, 1.0);
+    for (const Tensor& tensor : clipped.tensors)
+      for (const double element : testing::values_of(tensor)) EXPECT_TRUE(std::isnan(element));
+  }
 }
 
 // The norm of float16 gradients may be far beyond float16.

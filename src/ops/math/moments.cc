@@ -59,9 +59,13 @@ Tensor global_norm(TensorList tensors) {
 
 namespace {
 
-// x * clip_norm / max(norm, clip_norm), rounded to x's dtype once.
-Tensor scaled_down(const Tensor& x, const Tensor& norm, double clip_norm) {
-  return scaled(x, cast(clip_norm / maximum(norm, clip_norm), wide_dtype(x.dtype())));
+Tensor clip_factor(const Tensor& norm, double clip_norm) {
+  return clip_norm / maximum(norm, clip_norm);
+}
+
+// x * factor, rounded to x's dtype once.
+Tensor scaled_by(const Tensor& x, const Tensor& factor) {
+  return scaled(x, cast(factor, wide_dtype(x.dtype())));
 }
 
 }  // namespace
@@ -69,7 +73,7 @@ Tensor scaled_down(const Tensor& x, const Tensor& norm, double clip_norm) {
 Tensor clip_by_norm(const Tensor& x, double clip_norm) {
   if (!(clip_norm > 0.0))
     fail<InvalidArgumentError>("[clip_by_norm] expected a clip_norm above 0, got {}", clip_norm);
-  return scaled_down(x, wide_norm(x), clip_norm);
+  return scaled_by(x, clip_factor(wide_norm(x), clip_norm));
 }
 
 ClippedTensors clip_by_global_norm(TensorList tensors, double clip_norm) {
@@ -78,10 +82,11 @@ ClippedTensors clip_by_global_norm(TensorList tensors, double clip_norm) {
                                clip_norm);
   ClippedTensors result;
   result.norm = global_norm(tensors);
+  // NaN for an infinite norm, or it would make zeros of the finite gradients.
+  const Tensor factor = clip_factor(result.norm, clip_norm) + (result.norm - result.norm);
   result.tensors.reserve(tensors.size());
   for (const Tensor& tensor : tensors)
-    result.tensors.push_back(tensor.defined() ? scaled_down(tensor, result.norm, clip_norm)
-                                              : Tensor());
+    result.tensors.push_back(tensor.defined() ? scaled_by(tensor, factor) : Tensor());
   return result;
 }
 
