@@ -77,6 +77,26 @@ TEST(Safetensors, KeepsNamesShapesBytesAndMetadata) {
   EXPECT_EQ(directory.count_files(), 1u);
 }
 
+// Python's library copies the metadata, with our checksum, and writes a header of its own.
+TEST(Safetensors, LoadsAFileThatAnotherProgramHasChanged) {
+  const std::string bytes = saved(sample());
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  const auto header = nlohmann::json::parse(bytes.substr(8, length));
+  ASSERT_TRUE(header["__metadata__"].contains("tandem.crc32"));
+  std::string theirs = header.dump();
+  theirs.resize((theirs.size() + 7) / 8 * 8, ' ');
+  std::string data = bytes.substr(8 + length);
+  const std::uint64_t bias = header["a/bias"]["data_offsets"][0];
+  const float changed = 9.0f;
+  std::memcpy(data.data() + bias, &changed, sizeof(changed));
+  length = theirs.size();
+  const TensorFile loaded =
+      parse(std::string(reinterpret_cast<const char*>(&length), 8) + theirs + data);
+  EXPECT_EQ(loaded.tensors.at("a/bias").to_vector<float>(), (std::vector<float>{9, -2, 3.5}));
+  EXPECT_EQ(loaded.metadata, sample().metadata);
+}
+
 TEST(Safetensors, KeepsEveryDType) {
   const TemporaryDirectory directory;
   for (DType dtype : {float32, float64, float16, bfloat16, int32, int64, uint8, bool_}) {
@@ -182,7 +202,7 @@ TEST(Safetensors, BadHeadersAreDataLoss) {
       "{\"a\":{" + entry + ":[0,2]},\"a\":{" + entry + ":[0,2]}}",
       "{\"a\":{" + entry + ":[0,2]},\"__metadata__\":{\"k\":1}}",
       "{\"a\":{" + entry + ":[0,2]},\"__metadata__\":3}",
-      "{\"a\":{" + entry + ":[0,2]},\"__metadata__\":{\"tandem.crc32\":\"xyz\"}}",
+      "{\"a\":{" + entry + ":[0,2]},\"__metadata__\":{\"tandem.crc32\":\"xyz\"}}        ",
       R"({"a":{"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,2]}})",
       R"({"a":{"dtype":"U8","shape":[4294967296,4294967296,0],"data_offsets":[0,2]}})",
       R"({"a":{"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,2]}})",

@@ -20,6 +20,9 @@ static_assert(std::endian::native == std::endian::little, "the format is little 
 constexpr const char* kChecksum = "tandem.crc32";
 constexpr const char* kNoChecksum = "00000000";
 constexpr std::size_t kAlignment = 8;
+// The checksum counts only if the header's JSON is padded by so much. Other programs copy the
+// metadata of a file that they change, but pad the header to the alignment alone.
+constexpr std::size_t kMark = 8;
 
 std::string checksum_field(const std::string& digits) {
   return fmt::format("\"{}\":\"{}\"", kChecksum, digits);
@@ -90,7 +93,8 @@ class HeaderParser {
   void take_checksum(SafetensorsHeader& result) {
     const auto found = result.metadata.find(kChecksum);
     if (found != result.metadata.end()) {
-      result.checksum = parse_crc(found->second, what_, "its checksum");
+      if (text_.size() - text_.rfind('}') > kMark)
+        result.checksum = parse_crc(found->second, what_, "its checksum");
       const std::size_t at = text_.find(checksum_field(found->second));
       const std::string neutral = checksum_field(kNoChecksum);
       if (at != std::string::npos) text_.replace(at, neutral.size(), neutral);
@@ -151,7 +155,8 @@ HeaderText make_safetensors_header(const std::vector<SafetensorsEntry>& entries,
     header.text += fmt::format(",{}:{}", quoted(entry.name, what), description.dump());
   }
   header.text += "}";
-  header.text.resize((header.text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  const std::size_t size = header.text.size() + kMark;
+  header.text.resize((size + kAlignment - 1) / kAlignment * kAlignment, ' ');
   return header;
 }
 
