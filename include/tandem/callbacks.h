@@ -77,10 +77,13 @@ class Callback {
 struct ModelCheckpointOptions {
   std::string monitor = "val_loss";  ///< metric that decides which epoch is best
   bool save_best_only = false;       ///< save only when the monitored metric has improved
-  std::string mode = "auto";         ///< "min", "max", or "auto": chosen by the metric's name
+  std::string mode = "auto";         ///< "min", "max", or "auto": as the metric says
 };
 /// Saves the weights after each epoch. "{epoch}" in the path is replaced by the number of the
-/// epoch, from 1. As tf.keras.callbacks.ModelCheckpoint with save_weights_only.
+/// epoch, from 1, and the name of a metric in braces by its value. Folders are made. Before the
+/// first step, fit() throws InvalidArgumentError for another name in braces, and with mode "auto"
+/// for a metric that does not know its direction (MetricBase::larger_is_better()). As
+/// tf.keras.callbacks.ModelCheckpoint with save_weights_only.
 Callback ModelCheckpoint(const std::filesystem::path& path,
                          const ModelCheckpointOptions& options = {});
 
@@ -89,11 +92,12 @@ struct EarlyStoppingOptions {
   std::string monitor = "val_loss";   ///< metric to watch
   double min_delta = 0.0;             ///< smallest change that counts as an improvement
   std::int64_t patience = 0;          ///< epochs without improvement after which training stops
-  std::string mode = "auto";          ///< "min", "max", or "auto": chosen by the metric's name
+  std::string mode = "auto";          ///< "min", "max", or "auto": as the metric says
   std::optional<double> baseline{};   ///< value that the metric has to improve on
-  bool restore_best_weights = false;  ///< restore the weights of the best epoch
+  bool restore_best_weights = false;  ///< restore those of the best epoch, however training ends
 };
-/// Stops training when the monitored metric has stopped improving. As
+/// Stops training when the monitored metric has stopped improving. With mode "auto", fit() throws
+/// InvalidArgumentError for a metric that does not know its direction. As
 /// tf.keras.callbacks.EarlyStopping.
 Callback EarlyStopping(const EarlyStoppingOptions& options = {});
 
@@ -106,7 +110,7 @@ struct ReduceLROnPlateauOptions {
   std::string monitor = "val_loss";  ///< metric to watch
   double factor = 0.1;               ///< factor by which the rate is multiplied
   std::int64_t patience = 10;        ///< epochs without improvement after which the rate is reduced
-  std::string mode = "auto";         ///< "min", "max", or "auto": chosen by the metric's name
+  std::string mode = "auto";         ///< "min", "max", or "auto": as the metric says
   double min_delta = 1e-4;           ///< smallest change that counts as an improvement
   std::int64_t cooldown = 0;         ///< epochs to wait after a reduction
   double min_lr = 0.0;               ///< lower bound of the rate
@@ -119,7 +123,8 @@ Callback ReduceLROnPlateau(const ReduceLROnPlateauOptions& options = {});
 /// batch, which waits for the devices. As tf.keras.callbacks.TerminateOnNaN.
 Callback TerminateOnNaN();
 
-/// Writes one CSV row of metrics per epoch. `append` keeps the rows of an existing file. As
+/// Writes one CSV row of metrics per epoch. `append` keeps the rows of an existing file; fit()
+/// throws InvalidArgumentError before the first step if its columns are others. As
 /// tf.keras.callbacks.CSVLogger.
 Callback CSVLogger(const std::filesystem::path& path, bool append = false);
 

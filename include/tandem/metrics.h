@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,8 @@ class MetricBase {
                                          const Tensor& sample_weight) const = 0;
   /// The metric's value for the sums of statistics.
   virtual double result(const std::vector<Tensor>& sums) const = 0;
+  /// Whether a larger value is better, for callbacks with mode "auto"; none: they need a mode.
+  virtual std::optional<bool> larger_is_better() const { return std::nullopt; }
 };
 
 /// A metric with its accumulated state. A shared handle. update() is thread-safe, so that replicas

@@ -35,7 +35,8 @@ Tensor weighted(std::string_view what, const Tensor& values, const Tensor& sampl
 class MeanMetric : public MetricBase {
  public:
   using Values = std::function<Tensor(const Tensor& y_true, const Tensor& y_pred)>;
-  MeanMetric(const char* what, Values values) : what_(what), values_(std::move(values)) {}
+  MeanMetric(const char* what, bool larger_is_better, Values values)
+      : what_(what), larger_is_better_(larger_is_better), values_(std::move(values)) {}
 
   std::vector<Tensor> statistics(const Tensor& y_true, const Tensor& y_pred,
                                  const Tensor& sample_weight) const override {
@@ -51,9 +52,11 @@ class MeanMetric : public MetricBase {
     const double count = sums[1].item<double>();
     return count == 0.0 ? 0.0 : sums[0].item<double>() / count;
   }
+  std::optional<bool> larger_is_better() const override { return larger_is_better_; }
 
  private:
   const char* what_;
+  bool larger_is_better_;
   Values values_;
 };
 
@@ -122,6 +125,7 @@ class PositivesMetric : public MetricBase {
     const double all = sums[1].item<double>();
     return all == 0.0 ? 0.0 : sums[0].item<double>() / all;
   }
+  std::optional<bool> larger_is_better() const override { return true; }
 
  private:
   const char* what_;
@@ -173,13 +177,17 @@ class AucMetric : public MetricBase {
     const double all = true_positives * false_positives;
     return all == 0.0 ? 0.0 : area / all;
   }
+  std::optional<bool> larger_is_better() const override { return true; }
 
  private:
   int thresholds_;
 };
 
-Metric mean_metric(std::string name, const char* what, MeanMetric::Values values) {
-  return {std::move(name), std::make_shared<MeanMetric>(what, std::move(values))};
+Metric fraction_of_hits(std::string name, const char* what, MeanMetric::Values values) {
+  return {std::move(name), std::make_shared<MeanMetric>(what, true, std::move(values))};
+}
+Metric mean_error(std::string name, const char* what, MeanMetric::Values values) {
+  return {std::move(name), std::make_shared<MeanMetric>(what, false, std::move(values))};
 }
 
 }  // namespace
@@ -309,38 +317,38 @@ void Metric::reset() {
   state.sums.clear();
 }
 
-Metric Accuracy(std::string name) { return mean_metric(std::move(name), "accuracy", hits); }
+Metric Accuracy(std::string name) { return fraction_of_hits(std::move(name), "accuracy", hits); }
 
 Metric SparseCategoricalAccuracy(std::string name) {
-  return mean_metric(std::move(name), "sparse_categorical_accuracy", sparse_hits);
+  return fraction_of_hits(std::move(name), "sparse_categorical_accuracy", sparse_hits);
 }
 
 Metric CategoricalAccuracy(std::string name) {
-  return mean_metric(std::move(name), "categorical_accuracy", categorical_hits);
+  return fraction_of_hits(std::move(name), "categorical_accuracy", categorical_hits);
 }
 
 Metric BinaryAccuracy(double threshold, std::string name) {
-  return mean_metric(std::move(name), "binary_accuracy",
-                     [threshold](const Tensor& y_true, const Tensor& y_pred) {
-                       return binary_hits(y_true, y_pred, threshold);
-                     });
+  return fraction_of_hits(std::move(name), "binary_accuracy",
+                          [threshold](const Tensor& y_true, const Tensor& y_pred) {
+                            return binary_hits(y_true, y_pred, threshold);
+                          });
 }
 
 Metric SparseTopKCategoricalAccuracy(std::int64_t k, std::string name) {
   if (k < 1)
     fail<InvalidArgumentError>(
         "[sparse_top_k_categorical_accuracy] expected k of 1 or more, got {}", k);
-  return mean_metric(
+  return fraction_of_hits(
       std::move(name), "sparse_top_k_categorical_accuracy",
       [k](const Tensor& y_true, const Tensor& y_pred) { return top_k_hits(y_true, y_pred, k); });
 }
 
 Metric MeanSquaredError(std::string name) {
-  return mean_metric(std::move(name), "mean_squared_error", losses::mse);
+  return mean_error(std::move(name), "mean_squared_error", losses::mse);
 }
 
 Metric MeanAbsoluteError(std::string name) {
-  return mean_metric(std::move(name), "mean_absolute_error", losses::mae);
+  return mean_error(std::move(name), "mean_absolute_error", losses::mae);
 }
 
 Metric Precision(double threshold, std::string name) {

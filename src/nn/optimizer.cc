@@ -69,6 +69,7 @@ Optimizer::Impl::Impl(std::string name, LearningRate rate, const Clipping& clipp
 void Optimizer::Impl::set_learning_rate(const LearningRate& rate) {
   if (!rate.scheduled()) rate_at(name_, rate, 0);
   *rate_ = rate;
+  if (rate.scheduled()) schedule_ = rate;
 }
 
 double Optimizer::Impl::rate_at(const std::string& name, const LearningRate& rate,

@@ -85,6 +85,8 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   std::int64_t iterations() const;
   double learning_rate() const { return rate_->at(scheduled() ? iterations() : 0); }
   bool scheduled() const { return rate_->scheduled(); }
+  // The last schedule, which a fixed rate may have replaced; none if there was none.
+  const std::optional<LearningRate>& schedule() const { return schedule_; }
   void set_learning_rate(const LearningRate& rate);
   std::vector<Variable> variables() const;
   // Without those of loss scales, which belong to whatever strategy uses them.
@@ -168,6 +170,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
 
   std::string name_;
   std::shared_ptr<LearningRate> rate_;  // shared with graphs, and with with_trust()'s optimizer
+  std::optional<LearningRate> schedule_;
   Clipping clipping_;
   std::vector<Variable> parameters_;
   std::vector<std::shared_ptr<LossScale>> loss_scales_;  // empty: no loss scaling

@@ -40,6 +40,7 @@ Optimizer::Impl::Impl(const Impl& other, const TrustRatio& trust)
     : std::enable_shared_from_this<Impl>(),
       name_(other.name_),
       rate_(other.rate_),
+      schedule_(other.schedule_),
       clipping_(other.clipping_),
       parameters_(other.parameters_),
       loss_scales_(other.loss_scales_),

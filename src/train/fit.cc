@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <set>
 #include <span>
 
 #include "core/log.h"
@@ -41,6 +42,13 @@ class FitLoop {
         bar_(impl_.is_chief() ? options.verbose : 0) {
     for (const Callback& callback : options.callbacks)
       (callback->runs_last() ? last_ : progress_.callbacks).push_back(callback);
+    std::set<std::string> names;
+    for (const char* prefix : {"", "val_"}) {
+      if (*prefix != '\0' && !validation_.defined()) continue;
+      names.insert(fmt::format("{}loss", prefix));
+      for (const metrics::Metric& metric : impl_.metrics) names.insert(prefix + metric.name());
+    }
+    progress_.log_names.assign(names.begin(), names.end());
     impl_.progress = &progress_;
     impl_.stop = false;
   }

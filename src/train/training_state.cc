@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/status.h"
+#include "nn/optimizer_impl.h"
 #include "tandem/checkpoint.h"
 #include "tandem/creation.h"
 #include "tandem/device.h"
@@ -31,6 +32,7 @@ constexpr const char* kHistoryEpochs = "history_epochs";
 constexpr const char* kCallbacks = "callbacks/";
 constexpr const char* kConfig = "config.";
 constexpr const char* kLearningRate = "learning_rate";
+constexpr const char* kReplacedSchedule = "learning_rate_in_place_of_schedule";
 constexpr const char* kLayout = "tensors";
 
 void put_all(Named& to, const std::string& prefix, const Named& tensors) {
@@ -194,6 +196,11 @@ std::string layout_over_workers(const Named& tensors,
 
 }  // namespace
 
+std::vector<std::string> log_names(const Model& model) {
+  const TrainingProgress* progress = impl_of(model, "fit").progress;
+  return progress ? progress->log_names : std::vector<std::string>();
+}
+
 void save_training_state(const Model& model, const std::filesystem::path& path,
                          const std::map<std::string, std::string>& config, CheckpointSaver& saver) {
   const TrainingProgress& progress = progress_of(model, "save");
@@ -222,9 +229,12 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
       {"random.seed", std::to_string(generator.seed)},
       {"random.offset", std::to_string(generator.offset)},
       {kLayout, layout_over_workers(tensors, workers)}};
-  // A schedule is part of the program, but a fixed learning rate may have been set by a callback.
-  if (!model.optimizer().scheduled())
-    metadata[kLearningRate] = fmt::format("{}", model.optimizer().learning_rate());
+  // A schedule is part of the program, but a fixed learning rate may have been set by a callback,
+  // also in place of a schedule.
+  const optimizers::Optimizer::Impl& optimizer = model.optimizer().defined_impl();
+  if (!optimizer.scheduled())
+    metadata[optimizer.schedule() ? kReplacedSchedule : kLearningRate] =
+        fmt::format("{}", optimizer.learning_rate());
   for (const auto& [key, value] : config) metadata[kConfig + key] = value;
 
   std::vector<TensorToSave> to_save;
@@ -253,8 +263,13 @@ bool load_training_state(Model& model, const std::filesystem::path& path,
   const random::GeneratorState generator = {
       .seed = parse_number<std::uint64_t>(file, "random.seed", what),
       .offset = parse_number<std::uint64_t>(file, "random.offset", what)};
-  std::optional<double> rate;
-  if (!model.optimizer().scheduled()) rate = parse_number<double>(file, kLearningRate, what);
+  const std::optional<optimizers::LearningRate>& schedule =
+      model.optimizer().defined_impl().schedule();
+  const optimizers::LearningRate rate =
+      !schedule ? parse_number<double>(file, kLearningRate, what)
+      : file.metadata.contains(kReplacedSchedule)
+          ? optimizers::LearningRate(parse_number<double>(file, kReplacedSchedule, what))
+          : *schedule;
   const Named weights = group(file.tensors, kModel), slots = group(file.tensors, kOptimizer);
   const std::vector<Variable> variables = model.variables();
   check_variables(variables, weights, what);
@@ -275,10 +290,7 @@ bool load_training_state(Model& model, const std::filesystem::path& path,
     progress.history.history[name] = values.to_vector<double>();
   if (const auto epochs = file.tensors.find(kHistoryEpochs); epochs != file.tensors.end())
     progress.history.epoch = epochs->second.to_vector<std::int64_t>();
-  if (rate) {
-    optimizers::Optimizer optimizer = model.optimizer();
-    optimizer.set_learning_rate(*rate);
-  }
+  model.optimizer().defined_impl().set_learning_rate(rate);
   random::set_state(generator);
   progress.epoch = epoch;
   progress.step = step;

@@ -29,7 +29,11 @@ struct TrainingProgress {
   std::function<void()> finish_steps;  // waits for steps that run in other processes
   History history;                     // of the epochs before
   std::vector<callbacks::Callback> callbacks;
+  std::vector<std::string> log_names;  // of the metrics of an epoch, sorted
 };
+
+// TrainingProgress::log_names; empty outside fit().
+std::vector<std::string> log_names(const Model& model);
 
 // Saves the variables of the model and its optimizer, the random generator, the callbacks' states
 // and the progress of fit(). Saves every replica's copy of variables whose copies differ, so that

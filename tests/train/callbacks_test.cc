@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <cstring>
+#include <fstream>
 #include <limits>
 
 #include "core/crc32c.h"
@@ -24,10 +25,12 @@ using testing::read_file;
 using testing::TemporaryDirectory;
 
 // A model with one variable. `schedule` is its optimizer's learning rate.
-Sequential small_model(double rate = 0.1) {
+Sequential small_model(double rate = 0.1, std::vector<metrics::Metric> metrics = {}) {
   Sequential model(
       {layers::Dense(1, {.use_bias = false, .kernel_initializer = "zeros", .input_shape = {1}})});
-  model.compile({.optimizer = optimizers::SGD({.learning_rate = rate}), .loss = "mse"});
+  model.compile({.optimizer = optimizers::SGD({.learning_rate = rate}),
+                 .loss = "mse",
+                 .metrics = std::move(metrics)});
   return model;
 }
 
@@ -45,6 +48,7 @@ class Replay final : public callbacks::CallbackBase {
   Replay(Callback callback, std::vector<double> values)
       : callback_(std::move(callback)), values_(std::move(values)) {}
   void on_train_begin(Model& model) override { callback_->on_train_begin(model); }
+  void on_train_end(Model& model) override { callback_->on_train_end(model); }
   void on_epoch_begin(Model& model, std::int64_t epoch) override {
     callback_->on_epoch_begin(model, epoch);
   }
@@ -112,7 +116,7 @@ TEST(EarlyStopping, StopsAfterItsPatience) {
 }
 
 TEST(EarlyStopping, MaximizesAccuracies) {
-  Sequential model = small_model();
+  Sequential model = small_model(0.1, {"accuracy"});
   int epochs = 0;
   auto stopping = callbacks::EarlyStopping({.monitor = "val_accuracy", .patience = 1});
   const auto feed =
@@ -140,6 +144,81 @@ TEST(EarlyStopping, RestoresTheBestWeights) {
   ASSERT_EQ(weights.size(), 4u);
   EXPECT_NE(weights[1], weights[3]);
   EXPECT_EQ(model.variables()[0].value().to_vector<float>()[0], weights[1]);
+}
+
+TEST(EarlyStopping, RestoresTheBestWeightsHoweverTrainingEnds) {
+  for (const bool stopped : {false, true}) {
+    SCOPED_TRACE(stopped);
+    Sequential model = small_model();
+    const auto replay = std::make_shared<Replay>(
+        callbacks::EarlyStopping({.patience = 9, .restore_best_weights = true}),
+        std::vector<double>{1.0, 0.5, 0.6, 0.7});
+    std::vector<float> weights;
+    const auto record =
+        callbacks::LambdaCallback({.on_epoch_end = [&](Model& m, std::int64_t epoch, const Logs&) {
+          weights.push_back(m.variables()[0].value().to_vector<float>()[0]);
+          if (stopped && epoch == 2) m.stop_training();
+        }});
+    fit(model, 4, {record, Callback(replay)});
+    ASSERT_EQ(weights.size(), stopped ? 3U : 4U);
+    EXPECT_EQ(model.variables()[0].value().to_vector<float>()[0], weights[1]);
+  }
+}
+
+// Counts something: whether more of it is better, its author must say.
+class Count final : public metrics::MetricBase {
+ public:
+  explicit Count(std::optional<bool> larger_is_better) : larger_is_better_(larger_is_better) {}
+  std::vector<Tensor> statistics(const Tensor&, const Tensor&, const Tensor&) const override {
+    return {ones({})};
+  }
+  double result(const std::vector<Tensor>&) const override { return 1.0; }
+  std::optional<bool> larger_is_better() const override { return larger_is_better_; }
+
+ private:
+  std::optional<bool> larger_is_better_;
+};
+
+TEST(Monitors, TakeTheDirectionFromTheMetric) {
+  // The metric is the same in each epoch but improves by the order of the values here.
+  const auto epochs = [](const std::string& name, std::optional<bool> larger,
+                         const std::string& mode, const std::vector<double>& values) {
+    Sequential model = small_model(0.1, {{name, std::make_shared<Count>(larger)}});
+    const Callback stopping =
+        callbacks::EarlyStopping({.monitor = "val_" + name, .patience = 1, .mode = mode});
+    std::size_t count = 0;
+    const auto feed = callbacks::LambdaCallback(
+        {.on_train_begin = [&](Model& m) { stopping->on_train_begin(m); },
+         .on_epoch_end =
+             [&](Model& m, std::int64_t epoch, const Logs&) {
+               stopping->on_epoch_end(
+                   m, epoch, {{"val_" + name, values.at(static_cast<std::size_t>(epoch))}});
+               ++count;
+             }});
+    fit(model, 4, {feed});
+    return count;
+  };
+  const std::vector<double> rising = {1.0, 2.0, 3.0, 4.0};
+  EXPECT_EQ(epochs("iou", true, "auto", rising), 4U);
+  EXPECT_EQ(epochs("iou", false, "auto", rising), 2U);
+  EXPECT_EQ(epochs("iou", std::nullopt, "max", rising), 4U);
+  EXPECT_EQ(epochs("vaccine_error", false, "auto", rising), 2U) << "a name says nothing";
+  const std::string expected =
+      "cannot tell whether 'val_iou' is better if it is larger: expected a mode of 'max' or 'min', "
+      "got 'auto'";
+  expect_error<InvalidArgumentError>([&] { epochs("iou", std::nullopt, "auto", rising); },
+                                     "[EarlyStopping] " + expected);
+  for (const Callback& callback :
+       {callbacks::ReduceLROnPlateau({.monitor = "val_iou"}),
+        callbacks::ModelCheckpoint("w", {.monitor = "val_iou", .save_best_only = true})}) {
+    Sequential model = small_model(0.1, {{"iou", std::make_shared<Count>(std::nullopt)}});
+    expect_error<InvalidArgumentError>([&] { fit(model, 1, {callback}); }, expected);
+  }
+  for (const char* name : {"accuracy", "sparse_categorical_accuracy", "categorical_accuracy",
+                           "binary_accuracy", "auc", "precision", "recall"})
+    EXPECT_EQ(metrics::from_name(name).base().larger_is_better(), true) << name;
+  for (const char* name : {"mse", "mae"})
+    EXPECT_EQ(metrics::from_name(name).base().larger_is_better(), false) << name;
 }
 
 TEST(EarlyStopping, WithoutItsMetricTrainingContinues) {
@@ -190,8 +269,22 @@ TEST(ModelCheckpoint, FormatsThePath) {
   expect_error<InvalidArgumentError>(
       [&] { fit(model, 1, {callbacks::ModelCheckpoint(directory / "{nothing}")}); },
       "[ModelCheckpoint] the path");
-  expect_error<NotFoundError>(
-      [&] { fit(model, 1, {callbacks::ModelCheckpoint(directory / "none" / "w")}); }, "none");
+}
+
+TEST(ModelCheckpoint, MakesFoldersAndChecksThePathBeforeTheFirstStep) {
+  const TemporaryDirectory directory;
+  Sequential model = small_model();
+  fit(model, 2, {callbacks::ModelCheckpoint(directory / "a" / "b" / "{epoch}" / "w")});
+  EXPECT_TRUE(std::filesystem::exists(directory / "a" / "b" / "1" / "w"));
+  EXPECT_TRUE(std::filesystem::exists(directory / "a" / "b" / "2" / "w"));
+  const std::int64_t steps = model.optimizer().iterations();
+  expect_error<InvalidArgumentError>(
+      [&] { fit(model, 1, {callbacks::ModelCheckpoint(directory / "{val_f1}")}, true); },
+      "in braces it may name epoch, loss, val_loss");
+  std::ofstream(directory / "file") << "x";
+  EXPECT_THROW(fit(model, 1, {callbacks::ModelCheckpoint(directory / "file" / "{epoch}" / "w")}),
+               Error);
+  EXPECT_EQ(model.optimizer().iterations(), steps);
 }
 
 TEST(ModelCheckpoint, KeepsTheBestOnly) {
@@ -241,6 +334,18 @@ TEST(CSVLogger, WritesOneLinePerEpoch) {
   expect_error<NotFoundError>(
       [&] { fit(model, 1, {callbacks::CSVLogger(directory / "none" / "log.csv")}); },
       "[CSVLogger]");
+}
+
+TEST(CSVLogger, RefusesToAppendUnderOtherColumns) {
+  const TemporaryDirectory directory;
+  Sequential model = small_model();
+  fit(model, 1, {callbacks::CSVLogger(directory / "log.csv")});
+  const std::string text = read_file(directory / "log.csv");
+  expect_error<InvalidArgumentError>(
+      [&] { fit(model, 1, {callbacks::CSVLogger(directory / "log.csv", true)}, true); },
+      "has the columns epoch,loss, and the rows to append have epoch,loss,val_loss");
+  EXPECT_EQ(model.optimizer().iterations(), 2) << "it is known before the first step";
+  EXPECT_EQ(read_file(directory / "log.csv"), text);
 }
 
 TEST(TerminateOnNaN, StopsTrainingWhenTheLossIsNaN) {

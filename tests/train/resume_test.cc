@@ -176,6 +176,43 @@ TEST(Resume, RestoresTheStateOfOtherCallbacks) {
   }
 }
 
+// A rate that a callback has set in place of a schedule.
+TEST(Resume, RestoresARateThatReplacedASchedule) {
+  const auto program = [] {
+    auto made = std::make_unique<Program>();
+    made->model.compile(
+        {.optimizer = optimizers::Adam(
+             {.learning_rate = optimizers::schedules::exponential_decay(0.01, 2, 0.9)}),
+         .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+         .metrics = {"accuracy"}});
+    return made;
+  };
+  // From the second epoch on.
+  const auto replacing = [] {
+    return callbacks::LambdaCallback({.on_epoch_begin = [](Model& model, std::int64_t epoch) {
+      optimizers::Optimizer optimizer = model.optimizer();
+      if (epoch == 1) optimizer.set_learning_rate(optimizer.learning_rate() * 0.5);
+    }});
+  };
+  const auto whole = program();
+  const Outcome expected = outcome(*whole, {replacing()});
+  for (std::int64_t steps : {3, 7, 12}) {
+    const TemporaryDirectory directory;
+    EXPECT_THROW(
+        program()->fit({replacing(),
+                        callbacks::BackupAndRestore(directory / "backup", {.save_freq = 1}),
+                        crash_after(steps)}),
+        std::runtime_error);
+    const auto resumed = program();
+    // Within the second epoch its begin is called again, but the rate is restored before.
+    const std::vector<Callback> callbacks =
+        steps == 7
+            ? std::vector<Callback>{callbacks::BackupAndRestore(directory / "backup")}
+            : std::vector<Callback>{replacing(), callbacks::BackupAndRestore(directory / "backup")};
+    EXPECT_EQ(outcome(*resumed, callbacks).weights, expected.weights) << "after " << steps;
+  }
+}
+
 TEST(TrainingCheckpoint, IsKeptAndResumedFromOnRequest) {
   const TemporaryDirectory directory;
   const std::filesystem::path path = directory / "state.safetensors";

@@ -5,6 +5,7 @@
 #include "core/status.h"
 #include "tandem/callbacks.h"
 #include "train/model_impl.h"
+#include "train/training_state.h"
 
 namespace tandem::callbacks {
 namespace {
@@ -20,6 +21,8 @@ class CSVLoggerImpl final : public CallbackBase {
     std::error_code error;
     const auto size = std::filesystem::file_size(path_, error);
     header_ = !(append_ && !error && size > 0);
+    const std::vector<std::string> names = log_names(model);
+    if (!header_ && !names.empty()) check_header(header_of(names));
     errno = 0;
     out_ = std::ofstream(path_, append_ ? std::ios::app : std::ios::trunc);
     if (!out_) fail_to_write();
@@ -27,12 +30,13 @@ class CSVLoggerImpl final : public CallbackBase {
 
   void on_epoch_end(Model&, std::int64_t epoch, const Logs& logs) override {
     if (!writes_) return;
-    std::string names = "epoch", metrics = std::to_string(epoch);
+    std::vector<std::string> names;
+    std::string metrics = std::to_string(epoch);
     for (const auto& [name, value] : logs) {
-      names += fmt::format(",{}", name);
+      names.push_back(name);
       metrics += fmt::format(",{}", value);
     }
-    if (header_) out_ << names << '\n';
+    if (header_) out_ << header_of(names) << '\n';
     header_ = false;
     errno = 0;
     out_ << metrics << '\n' << std::flush;
@@ -42,6 +46,20 @@ class CSVLoggerImpl final : public CallbackBase {
   void on_train_end(Model&) override { out_.close(); }
 
  private:
+  static std::string header_of(const std::vector<std::string>& names) {
+    std::string header = "epoch";
+    for (const std::string& name : names) header += "," + name;
+    return header;
+  }
+  void check_header(const std::string& expected) const {
+    std::string found;
+    std::getline(std::ifstream(path_), found);
+    if (found != expected)
+      fail<InvalidArgumentError>(
+          "[CSVLogger] '{}' has the columns {}, and the rows to append have {}: expected another "
+          "file",
+          path_.string(), found, expected);
+  }
   [[noreturn]] void fail_to_write() const {
     throw_file_error(fmt::format("[CSVLogger] cannot write '{}'", path_.string()), errno);
   }

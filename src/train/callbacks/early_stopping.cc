@@ -21,7 +21,8 @@ class EarlyStoppingImpl final : public CallbackBase {
                                  options.patience);
   }
 
-  void on_train_begin(Model&) override {
+  void on_train_begin(Model& model) override {
+    monitor_.begin(model);
     wait_ = 0;
     best_ = monitor_.worst();
     best_weights_.clear();
@@ -43,7 +44,12 @@ class EarlyStoppingImpl final : public CallbackBase {
     model.stop_training();
     logging::info("[EarlyStopping] epoch {}: '{}' has not improved for {} epochs", epoch + 1,
                   options_.monitor, wait_);
-    if (options_.restore_best_weights) restore_weights(model);
+  }
+
+  // However training ends.
+  void on_train_end(Model& model) override {
+    if (best_weights_.empty()) return;
+    for (Variable variable : model.variables()) variable.assign(best_weights_.at(variable.name()));
   }
 
   State state() const override {
@@ -66,9 +72,6 @@ class EarlyStoppingImpl final : public CallbackBase {
   void keep_weights(const Model& model) {
     for (const Variable& variable : model.variables())
       best_weights_[variable.name()] = variable.value().detach();
-  }
-  void restore_weights(const Model& model) const {
-    for (Variable variable : model.variables()) variable.assign(best_weights_.at(variable.name()));
   }
 
   EarlyStoppingOptions options_;

@@ -51,7 +51,8 @@ class PlateauImpl final : public CallbackBase {
                                  options.factor);
   }
 
-  void on_train_begin(Model&) override {
+  void on_train_begin(Model& model) override {
+    monitor_.begin(model);
     best_ = monitor_.worst();
     wait_ = cooldown_ = 0;
   }

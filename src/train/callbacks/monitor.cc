@@ -1,26 +1,22 @@
 #include "train/callbacks/monitor.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
 #include "core/log.h"
 #include "core/status.h"
+#include "train/model_impl.h"
 
 namespace tandem::callbacks {
 namespace {
 
-bool is_larger_better(const std::string& callback, const std::string& monitored,
-                      const std::string& mode) {
+std::optional<bool> larger_is_better(const std::string& callback, const std::string& mode) {
   if (mode == "max") return true;
   if (mode == "min") return false;
   if (mode != "auto")
     fail<InvalidArgumentError>("[{}] expected mode 'auto', 'min' or 'max', got '{}'", callback,
                                mode);
-  constexpr std::array<const char*, 4> kLargerIsBetter = {"acc", "auc", "precision", "recall"};
-  return std::any_of(kLargerIsBetter.begin(), kLargerIsBetter.end(),
-                     [&](const char* part) { return monitored.find(part) != std::string::npos; });
+  return std::nullopt;
 }
 
 }  // namespace
@@ -29,8 +25,21 @@ Monitor::Monitor(std::string callback, std::string monitored, const std::string&
                  double min_delta)
     : callback_(std::move(callback)),
       monitored_(std::move(monitored)),
-      larger_is_better_(is_larger_better(callback_, monitored_, mode)),
+      larger_is_better_(larger_is_better(callback_, mode)),
       min_delta_(std::abs(min_delta)) {}
+
+void Monitor::begin(const Model& model) {
+  if (larger_is_better_) return;
+  const std::string name = monitored_.starts_with("val_") ? monitored_.substr(4) : monitored_;
+  if (name == "loss") larger_is_better_ = false;
+  for (const metrics::Metric& metric : compiled_impl_of(model, callback_.c_str()).metrics)
+    if (metric.name() == name) larger_is_better_ = metric.base().larger_is_better();
+  if (!larger_is_better_)
+    fail<InvalidArgumentError>(
+        "[{}] cannot tell whether '{}' is better if it is larger: expected a mode of 'max' or "
+        "'min', got 'auto'",
+        callback_, monitored_);
+}
 
 std::optional<double> Monitor::value(const Logs& logs) {
   const auto found = logs.find(monitored_);
@@ -47,12 +56,12 @@ std::optional<double> Monitor::value(const Logs& logs) {
 }
 
 bool Monitor::improves(double value, double best) const {
-  return larger_is_better_ ? value - min_delta_ > best : value + min_delta_ < best;
+  return *larger_is_better_ ? value - min_delta_ > best : value + min_delta_ < best;
 }
 
 double Monitor::worst() const {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return larger_is_better_ ? -kInfinity : kInfinity;
+  return *larger_is_better_ ? -kInfinity : kInfinity;
 }
 
 }  // namespace tandem::callbacks

@@ -10,11 +10,14 @@ namespace tandem::callbacks {
 
 class Monitor {
  public:
-  // `mode`: "min", "max" or "auto" (larger is better for accuracies, AUC, precision and recall).
-  // Throws InvalidArgumentError for another. `callback` goes in messages.
+  // `mode`: "min", "max" or "auto" (as the metric says; a loss is better if it is smaller). Throws
+  // InvalidArgumentError for another. `callback` goes in messages.
   Monitor(std::string callback, std::string monitored, const std::string& mode,
           double min_delta = 0.0);
 
+  // Asks the model's metric for the direction. Throws InvalidArgumentError if the mode is "auto"
+  // and the metric does not know it. Called before the other functions.
+  void begin(const Model& model);
   // The metric's value. If the logs do not have it: none, with a warning the first time.
   std::optional<double> value(const Logs& logs);
   // Whether `value` is better than `best` by more than min_delta.
@@ -23,7 +26,7 @@ class Monitor {
 
  private:
   std::string callback_, monitored_;
-  bool larger_is_better_;
+  std::optional<bool> larger_is_better_;  // none: mode "auto", before begin()
   double min_delta_;
   bool warned_ = false;
 };
