@@ -111,7 +111,7 @@ class GradScaler {
   void step(optimizers::Optimizer& optimizer);
   /// Changes the scale after the steps of all optimizers: reduces it if one of them was skipped. A
   /// `new_scale` replaces it. Throws FailedPreconditionError "No inf checks were recorded prior to
-  /// update."
+  /// update.", and InvalidArgumentError for a new scale that is not positive and finite.
   void update(std::optional<double> new_scale = std::nullopt);
 
   double get_scale() const;                  ///< the scale; 1 if not enabled
@@ -124,7 +124,9 @@ class GradScaler {
   /// not enabled.
   std::map<std::string, double> state_dict() const;
   /// Restores scale and tracker. Throws InvalidArgumentError "The source state dict is empty,
-  /// possibly because it was saved from a disabled instance of GradScaler." or for missing values.
+  /// possibly because it was saved from a disabled instance of GradScaler." or for missing values,
+  /// and FailedPreconditionError for other factors than those of an update() that was traced; the
+  /// state is unchanged then.
   void load_state_dict(const std::map<std::string, double>& state);
   /// The state as variables, for checkpoints; empty if not enabled.
   std::vector<Variable> variables() const;

@@ -77,11 +77,11 @@ Optimizer LARC(const Optimizer& optimizer, const LARCOptions& options) {
   if (!optimizer.defined()) throw FailedPreconditionError("[LARC] an undefined optimizer was used");
   check_not_negative("LARC", "trust_coefficient", options.trust_coefficient);
   check_not_negative("LARC", "eps", options.eps);
-  if (!optimizer.variables().empty())
+  if (const auto slots = optimizer.defined_impl().variables_of_steps(); !slots.empty())
     fail<FailedPreconditionError>(
         "[LARC] expected an optimizer without slots, got {} with {} variables: wrap it before its "
         "first step",
-        optimizer.name(), optimizer.variables().size());
+        optimizer.name(), slots.size());
   return Optimizer(
       optimizer.impl()->with_trust(
           {.coefficient = options.trust_coefficient, .clip = options.clip, .epsilon = options.eps}),

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <mutex>
 
 #include "core/status.h"
@@ -20,6 +21,17 @@ LossScaleOptions options_of(const GradScalerOptions& options) {
           .growth_factor = options.growth_factor,
           .backoff_factor = options.backoff_factor,
           .growth_interval = options.growth_interval};
+}
+
+double checked_scale(double scale) {
+  if (!(scale > 0.0 && std::isfinite(scale)))
+    fail<InvalidArgumentError>("[GradScaler] expected a positive, finite scale, got {}", scale);
+  return scale;
+}
+
+void refuse_float16(const Tensor& gradient) {
+  if (gradient.defined() && gradient.dtype() == float16)
+    throw InvalidArgumentError("[GradScaler] Attempting to unscale FP16 gradients.");
 }
 
 int this_replica() {
@@ -80,11 +92,10 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   std::vector<Tensor> gradients;
   for (const Variable& parameter : parameters) {
     gradients.push_back(parameter.grad());
-    if (gradients.back().defined() && gradients.back().dtype() == float16)
-      throw InvalidArgumentError("[GradScaler] Attempting to unscale FP16 gradients.");
+    refuse_float16(gradients.back());
   }
-  progress.unscaled = optimizers::are_finite(gradients);
   state_->scale.unscale(gradients);
+  progress.unscaled = optimizers::are_finite(gradients);
   for (std::size_t i = 0; i < gradients.size(); ++i)
     if (gradients[i].defined()) Variable(parameters[i]).set_grad(gradients[i]);
 }
@@ -95,6 +106,8 @@ void GradScaler::step(Optimizer& optimizer) {
   if (progress.stepped)
     throw FailedPreconditionError(
         "[GradScaler] step() has already been called since the last update().");
+  if (!progress.unscaled.defined())
+    for (const Variable& parameter : optimizer.parameters()) refuse_float16(parameter.grad());
   LossScaledStep step{.scale = &state_->scale, .unscaled = progress.unscaled};
   optimizer.step(&step);
   if (!step.finite.defined())
@@ -105,6 +118,7 @@ void GradScaler::step(Optimizer& optimizer) {
 
 void GradScaler::update(std::optional<double> new_scale) {
   if (!state_->options.enabled) return;
+  if (new_scale) checked_scale(*new_scale);
   State::Optimizers done;
   {
     const std::lock_guard lock(state_->mutex);
@@ -155,9 +169,11 @@ void GradScaler::load_state_dict(const std::map<std::string, double>& state) {
   options.growth_factor = value("growth_factor");
   options.backoff_factor = value("backoff_factor");
   options.growth_interval = static_cast<std::int64_t>(value("growth_interval"));
+  const double scale = checked_scale(value("scale"));
+  const auto good_steps = static_cast<std::int64_t>(value("_growth_tracker"));
   state_->scale.configure(options_of(options));
   state_->options = options;
-  state_->scale.set(value("scale"), static_cast<std::int64_t>(value("_growth_tracker")));
+  state_->scale.set(scale, good_steps);
 }
 
 std::vector<Variable> GradScaler::variables() const {

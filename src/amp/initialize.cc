@@ -138,8 +138,8 @@ void initialize(const std::vector<Layer>& models, const std::vector<Optimizer>& 
   for (const Optimizer& optimizer : optimizers) {
     std::vector<std::shared_ptr<LossScale>> scales;
     for (int loss = 0; loss < options.num_losses; ++loss)
-      scales.push_back(std::make_shared<LossScale>("amp", scale));
-    optimizer.defined_impl().set_loss_scales(std::move(scales));
+      scales.push_back(std::make_shared<LossScale>("amp", scale, loss));
+    optimizer.defined_impl().set_loss_scales(std::move(scales), /*plain_steps=*/true);
   }
 }
 

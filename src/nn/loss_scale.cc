@@ -1,5 +1,7 @@
 #include "nn/loss_scale.h"
 
+#include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -20,7 +22,7 @@
 namespace tandem::optimizers {
 namespace {
 
-Variable make_state(const Tensor& value, const char* name) {
+Variable make_state(const Tensor& value, const std::string& name) {
   Device* const host = &DeviceManager::get().host();
   return Variable(make_ref<VariableImpl>(value, std::span(&host, 1),
                                          VariableOptions{.name = name, .trainable = false},
@@ -29,7 +31,8 @@ Variable make_state(const Tensor& value, const char* name) {
 
 }  // namespace
 
-LossScale::LossScale(const char* what, const LossScaleOptions& options) : what_(what) {
+LossScale::LossScale(const char* what, const LossScaleOptions& options, int number)
+    : what_(what), suffix_(number == 0 ? std::string() : fmt::format("_{}", number)) {
   configure(options);
 }
 
@@ -45,6 +48,13 @@ void LossScale::configure(const LossScaleOptions& options) {
          static_cast<double>(options.growth_interval));
   expect(options.min_scale >= 0.0 && options.min_scale <= options.max_scale,
          "a min_scale of 0 or more, and not above max_scale", options.min_scale);
+  if (traced_ && (options.growth_factor != options_.growth_factor ||
+                  options.backoff_factor != options_.backoff_factor ||
+                  options.growth_interval != options_.growth_interval))
+    fail<FailedPreconditionError>(
+        "[{}] the growth and backoff factors and the growth interval are constants of functions "
+        "that were traced: set them before the first call",
+        what_);
   options_ = options;
 }
 
@@ -61,8 +71,9 @@ std::size_t LossScale::copy() {
     const DeviceScope on_host("/cpu:0");
     if (!scale_.defined()) {
       const double initial = std::min(options_.initial_scale, options_.max_scale);
-      scale_ = make_state(full(Shape::scalar(), initial, {.dtype = float32}), "loss_scale");
-      good_steps_ = make_state(zeros(Shape::scalar(), {.dtype = int32}), "good_steps");
+      scale_ =
+          make_state(full(Shape::scalar(), initial, {.dtype = float32}), "loss_scale" + suffix_);
+      good_steps_ = make_state(zeros(Shape::scalar(), {.dtype = int32}), "good_steps" + suffix_);
     }
     // It may have been made or restored outside of replicas. They have a copy each from their
     // first use on.
@@ -104,14 +115,20 @@ void LossScale::unscale(std::vector<Tensor>& gradients) {
 void LossScale::update(const Tensor& finite) {
   const std::size_t mine = copy();
   if (!options_.dynamic) return;
+  if (building) traced_ = true;
   NoGradScope no_grad;
   const DeviceScope on_host("/cpu:0");
   VariableImpl &scale = scale_.impl(), &good_steps = good_steps_.impl();
   const Tensor before = scale.read(mine);
   const Tensor good = good_steps.read(mine) + ones(Shape::scalar(), {.dtype = int32});
-  const Tensor grows = greater_equal(good, static_cast<double>(options_.growth_interval));
+  const auto interval =
+      std::min<std::int64_t>(options_.growth_interval, std::numeric_limits<std::int32_t>::max());
+  const Tensor grows = greater_equal(good, static_cast<double>(interval));
   const Tensor grown = minimum(before * options_.growth_factor, options_.max_scale);
-  const Tensor reduced = maximum(before * options_.backoff_factor, options_.min_scale);
+  // A scale of zero would remain zero.
+  const double least =
+      std::max(options_.min_scale, static_cast<double>(std::numeric_limits<float>::min()));
+  const Tensor reduced = maximum(before * options_.backoff_factor, least);
   const Tensor none = zeros(Shape::scalar(), {.dtype = int32});
   scale.write(mine, where(finite, where(grows, grown, before), reduced));
   good_steps.write(mine, where(logical_and(finite, logical_not(grows)), good, none));

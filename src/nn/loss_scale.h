@@ -1,9 +1,11 @@
 // The scale of a loss in float16, and how it changes with the gradients.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tandem/optimizers.h"
@@ -14,10 +16,12 @@ namespace tandem::optimizers {
 // replicas see the same reduced gradients, so their states stay equal. Each replica uses its own.
 class LossScale {
  public:
-  // Throws InvalidArgumentError for options out of range. `what`: in messages.
-  LossScale(const char* what, const LossScaleOptions& options);
+  // Throws InvalidArgumentError for options out of range. `what`: in messages. `number`: among the
+  // scales of an optimizer, for the variables' names.
+  LossScale(const char* what, const LossScaleOptions& options, int number = 0);
 
-  // Replaces the options. Throws as the constructor.
+  // Replaces the options. Throws as the constructor, and FailedPreconditionError for other factors
+  // or another interval after an update was traced.
   void configure(const LossScaleOptions& options);
   // The scale of the calling replica, a float32 scalar. In a graph, the value in each run.
   Tensor scale() { return scale_of(copy()); }
@@ -34,7 +38,7 @@ class LossScale {
   double value() { return scale().item<float>(); }
   std::int64_t good_steps();
 
-  // "loss_scale" and "good_steps", for checkpoints.
+  // "loss_scale" and "good_steps", for checkpoints; "loss_scale_1" and so on of a further scale.
   std::vector<Variable> variables();
 
  private:
@@ -43,8 +47,10 @@ class LossScale {
   std::size_t copy();
 
   const char* what_;
+  std::string suffix_;  // of its variables' names
   LossScaleOptions options_;
-  std::mutex mutex_;  // guards the creation
+  std::atomic<bool> traced_ = false;  // an update of it
+  std::mutex mutex_;                  // guards the creation
   Variable scale_;
   Variable good_steps_;
 };

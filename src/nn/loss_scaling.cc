@@ -36,16 +36,35 @@ std::optional<LossScaledStep> Optimizer::Impl::own_scaled_step() {
     step.unscaled = std::move(found->second);
     unscaled_.erase(found);
   }
+  scaled_.erase(this_replica());
   return step;
+}
+
+void Optimizer::Impl::note_scaled() {
+  const std::lock_guard lock(mutex_);
+  scaled_.insert(this_replica());
+}
+
+void Optimizer::Impl::note_step(std::span<const Tensor> gradients) {
+  if (!plain_steps_) return;
+  const std::size_t replica = this_replica();
+  {
+    const std::lock_guard lock(mutex_);
+    if (scaled_.count(replica) + delayed_.count(replica) + unscaled_.count(replica) > 0) return;
+  }
+  const Tensor finite = are_finite(gradients);
+  const std::lock_guard lock(mutex_);
+  if (finite.defined()) unscaled_[replica] = finite;
 }
 
 void Optimizer::Impl::take_scaled_step(std::span<State* const> states,
                                        std::vector<Tensor> gradients,
                                        const std::vector<Variable>& variables,
                                        GradientExchange* exchange, LossScaledStep& scaled) {
+  if (!scaled.unscaled.defined()) scaled.scale->unscale(gradients);
+  // After the division, which overflows where the scale is tiny.
   scaled.finite = are_finite(gradients);
   if (!scaled.finite.defined()) return;
-  if (!scaled.unscaled.defined()) scaled.scale->unscale(gradients);
   clip(gradients);
   cond(
       scaled.finite, [&] { update_replicas(states, gradients, variables, exchange); }, [] {});
@@ -60,9 +79,9 @@ void Optimizer::Impl::take_scaled_step(std::span<State* const> states,
 void Optimizer::Impl::unscale_and_add(LossScale& scale, std::span<const Tensor> earlier) {
   std::vector<Tensor> gradients;
   for (const Variable& variable : parameters_) gradients.push_back(variable.grad());
-  const Tensor finite = are_finite(gradients);
   NoGradScope no_grad;
   scale.unscale(gradients);
+  const Tensor finite = are_finite(gradients);
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     Tensor& sum = gradients[i];
     if (!earlier.empty() && earlier[i].defined())

@@ -33,6 +33,7 @@ void Optimizer::step(LossScaledStep* scaled) {
         "[{}] step() needs parameters, got none: pass them to the optimizer's factory", name());
   std::vector<Tensor> gradients;
   for (const Variable& variable : variables) gradients.push_back(variable.grad());
+  if (!scaled) impl_->note_step(gradients);
   impl_->apply(std::move(gradients), variables, {}, exchange_.get(), Impl::Missing::kExpected,
                scaled);
 }
@@ -52,7 +53,9 @@ void Optimizer::build(const std::vector<Variable>& variables) { defined_impl().b
 
 Tensor Optimizer::scale_loss(const Tensor& loss) const {
   LossScale* scale = defined_impl().loss_scale();
-  return scale ? scale->scaled(loss) : loss;
+  if (!scale) return loss;
+  impl_->note_scaled();
+  return scale->scaled(loss);
 }
 
 double Optimizer::loss_scale() const {

@@ -95,9 +95,16 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   LossScale* loss_scale() const { return loss_scales_.empty() ? nullptr : loss_scales_[0].get(); }
   // One for each loss (amp::initialize).
   const std::vector<std::shared_ptr<LossScale>>& loss_scales() const { return loss_scales_; }
-  void set_loss_scales(std::vector<std::shared_ptr<LossScale>> scales) {
+  // `plain_steps`: step() takes gradients as they are if nothing has scaled the loss, as Apex does.
+  // Otherwise it divides all.
+  void set_loss_scales(std::vector<std::shared_ptr<LossScale>> scales, bool plain_steps = false) {
     loss_scales_ = std::move(scales);
+    plain_steps_ = plain_steps;
   }
+  // The calling replica has scaled a loss.
+  void note_scaled();
+  // The replica's next step() gets these gradients.
+  void note_step(std::span<const Tensor> gradients);
   // Divides grad() of the parameters by the scale before the replica's next step.
   void unscale_parameters();
   // After the backward pass of a loss with `scale` (amp::scale_loss). `earlier`: grad() before,
@@ -174,6 +181,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   Clipping clipping_;
   std::vector<Variable> parameters_;
   std::vector<std::shared_ptr<LossScale>> loss_scales_;  // empty: no loss scaling
+  bool plain_steps_ = false;
   std::optional<TrustRatio> trust_;
 
   mutable std::mutex mutex_;  // guards the following
@@ -184,6 +192,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   // By replica: LossScaledStep::unscaled of the next step.
   std::unordered_map<std::size_t, Tensor> unscaled_;
   std::unordered_set<std::size_t> delayed_;  // replicas whose grad() is scaled
+  std::unordered_set<std::size_t> scaled_;   // replicas that have scaled a loss since their step
 };
 
 }  // namespace tandem::optimizers

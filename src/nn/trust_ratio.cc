@@ -44,6 +44,7 @@ Optimizer::Impl::Impl(const Impl& other, const TrustRatio& trust)
       clipping_(other.clipping_),
       parameters_(other.parameters_),
       loss_scales_(other.loss_scales_),
+      plain_steps_(other.plain_steps_),
       trust_(trust) {
   if (other.trust_)
     fail<FailedPreconditionError>("[LARC] expected an optimizer without trust ratios, got {}",

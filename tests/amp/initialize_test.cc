@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "support/errors.h"
+#include "support/files.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
@@ -101,6 +102,63 @@ TEST(ScaleLoss, LeavesUnscaledGradientsAndSkipsOverflows) {
     EXPECT_EQ(values_of(kernel), std::vector<double>({0.5, 0.5}));
     EXPECT_EQ(optimizer.loss_scale(), 32768.0);
   }
+}
+
+TEST(ScaleLoss, AStepWithoutItTakesTheGradientsAsTheyAre) {
+  for (const bool traced : {false, true}) {
+    SCOPED_TRACE(traced);
+    const Variable weight(ones({2}));
+    auto optimizer = optimizers::SGD(0.5, {weight});
+    amp::initialize(std::vector<Layer>{}, {optimizer});
+    const auto plain = [&](const Tensor& x) {
+      optimizer.zero_grad();
+      const Tensor loss = reduce_sum(weight.value() * x);
+      loss.backward();
+      optimizer.step();
+      return loss;
+    };
+    const auto by_method = [&](const Tensor& x) {
+      optimizer.zero_grad();
+      const Tensor loss = optimizer.scale_loss(reduce_sum(weight.value() * x));
+      loss.backward();
+      optimizer.step();
+      return loss;
+    };
+    const auto traced_plain = function(plain);
+    const auto traced_by_method = function(by_method);
+    traced ? traced_plain(ones({2})) : plain(ones({2}));
+    EXPECT_EQ(values_of(weight), std::vector<double>({0.5, 0.5})) << "as Apex";
+    traced ? traced_by_method(ones({2})) : by_method(ones({2}));
+    EXPECT_EQ(values_of(weight), std::vector<double>({0.0, 0.0}));
+    const Tensor infinite = full({2}, std::numeric_limits<double>::infinity());
+    traced ? traced_plain(infinite) : plain(infinite);
+    EXPECT_EQ(values_of(weight), std::vector<double>({0.0, 0.0})) << "an overflow is skipped";
+  }
+}
+
+TEST(ScaleLoss, TheStateOfSeveralLossesIsSaved) {
+  const testing::TemporaryDirectory directory;
+  const auto optimizer_of = [] {
+    auto optimizer = optimizers::SGD(0.5, {Variable(ones({2}), {.name = "w"})});
+    amp::initialize(std::vector<Layer>{}, {optimizer}, {.num_losses = 2});
+    return optimizer;
+  };
+  auto first = optimizer_of(), second = optimizer_of();
+  {
+    const auto scaled = amp::scale_loss(
+        reduce_sum(first.parameters()[0].value() * std::numeric_limits<double>::infinity()), first,
+        {.loss_id = 1});
+    scaled.backward();
+  }
+  first.step();
+  std::vector<std::string> names;
+  for (const Variable& variable : first.variables()) names.push_back(variable.name());
+  EXPECT_EQ(names, (std::vector<std::string>{"iterations", "loss_scale", "good_steps",
+                                             "loss_scale_1", "good_steps_1"}));
+  second.build(second.parameters());
+  Checkpoint({{"optimizer", first.variables()}}).save(directory / "state");
+  Checkpoint({{"optimizer", second.variables()}}).restore(directory / "state");
+  EXPECT_EQ(values_of(second.variables()[3].value()), values_of(first.variables()[3].value()));
 }
 
 TEST(ScaleLoss, GradientsOfSeveralLossesAdd) {

@@ -1,6 +1,7 @@
 // GradScaler, LossScaleOptimizer and scale_loss: constants, skipped steps, errors.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "support/errors.h"
@@ -127,6 +128,69 @@ TEST(GradScaler, RefusesFloat16Gradients) {
   reduce_sum(weight.value()).backward();
   EXPECT_EQ(error_of<InvalidArgumentError>([&] { scaler.unscale_(optimizer); }),
             "[GradScaler] Attempting to unscale FP16 gradients.");
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { scaler.step(optimizer); }),
+            "[GradScaler] Attempting to unscale FP16 gradients.");
+}
+
+TEST(GradScaler, ABadScaleOrStateChangesNothing) {
+  amp::GradScaler scaler({.init_scale = 4.0});
+  const auto state = scaler.state_dict();
+  for (const double scale : {-1.0, 0.0, kInf, std::nan("")})
+    EXPECT_THROW(scaler.update(scale), InvalidArgumentError) << scale;
+  auto incomplete = state, negative = state;
+  incomplete["growth_factor"] = 8.0;
+  incomplete.erase("_growth_tracker");
+  negative["scale"] = -2.0;
+  EXPECT_THROW(scaler.load_state_dict(incomplete), InvalidArgumentError);
+  EXPECT_THROW(scaler.load_state_dict(negative), InvalidArgumentError);
+  EXPECT_EQ(scaler.state_dict(), state);
+}
+
+TEST(GradScaler, FactorsOfATraceCannotChange) {
+  Line line;
+  amp::GradScaler scaler({.init_scale = 4.0});
+  const auto step = function([&](const Tensor& x) {
+    line.optimizer.zero_grad();
+    const Tensor loss = reduce_sum(line.weight.value() * x);
+    scaler.scale(loss).backward();
+    scaler.step(line.optimizer);
+    scaler.update();
+    return loss;
+  });
+  auto state = scaler.state_dict();
+  state["growth_factor"] = 10.0;
+  scaler.load_state_dict(state);
+  step(ones({2}));
+  state["growth_factor"] = 20.0;
+  EXPECT_NE(error_of<FailedPreconditionError>([&] {
+              scaler.load_state_dict(state);
+            }).find("are constants of functions that were traced"),
+            std::string::npos);
+}
+
+// torch users switch growth off by 1 << 40.
+TEST(GradScaler, AnIntervalMayBeLargerThanInt32) {
+  Line line;
+  amp::GradScaler scaler({.init_scale = 4.0, .growth_interval = std::int64_t{1} << 40});
+  scaler.scale(line.loss(1.0)).backward();
+  scaler.step(line.optimizer);
+  scaler.update();
+  EXPECT_EQ(scaler.get_scale(), 4.0);
+}
+
+TEST(GradScaler, AScaleNeverBecomesZero) {
+  Line line;
+  amp::GradScaler scaler;
+  const auto step = [&](double x) {
+    line.optimizer.zero_grad();
+    scaler.scale(line.loss(x)).backward();
+    scaler.step(line.optimizer);
+    scaler.update();
+  };
+  for (int i = 0; i < 200; ++i) step(kInf);
+  EXPECT_GT(scaler.get_scale(), 0.0);
+  step(1.0);
+  for (const double weight : values_of(line.weight)) EXPECT_TRUE(std::isfinite(weight));
 }
 
 TEST(GradScaler, ItsStateIsRestored) {
