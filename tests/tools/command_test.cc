@@ -267,19 +267,10 @@ TEST(CommandSlow, LenetLearnsMnistOnTwoReplicas) {
       0.985);
 }
 
-TEST(CommandSlow, LenetLearnsMnistOnTwoEmulatedGpus) {
-  const auto folder = testing::data_folder("mnist");
-  TANDEM_REQUIRE(!folder.empty(), "mnist");
-  EXPECT_GT(
-      test_accuracy({"--model", "lenet", "--data", "mnist:" + folder.string(), "--strategy",
-                     "mirrored", "--devices", "/gpu:0,/gpu:1", "--batch", "128", "--epochs", "2"},
-                    {.environment = {{"TANDEM_EMULATED_GPUS", "2"}}}),
-      0.985);
-}
-
-TEST(CommandSlow, LenetLearnsSyntheticDigits) {
+TEST(CommandSlow, LenetLearnsSyntheticDigitsOnTwoEmulatedGpus) {
   EXPECT_GT(test_accuracy({"--model", "lenet", "--strategy", "mirrored", "--devices",
-                           "/cpu:0,/cpu:1", "--batch", "128", "--epochs", "2", "--seed", "1"}),
+                           "/gpu:0,/gpu:1", "--batch", "128", "--epochs", "2", "--seed", "1"},
+                          {.environment = {{"TANDEM_EMULATED_GPUS", "2"}}}),
             0.97);
 }
 
