@@ -10,6 +10,7 @@
 #include "op/live_tapes.h"
 #include "op/numerics.h"
 #include "runtime/autocast.h"
+#include "runtime/example_weights.h"
 #include "runtime/function_trace.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
@@ -29,6 +30,9 @@ void add_surroundings(FunctionCall& call) {
   const std::uint64_t recording = !grad_mode ? 0 : live_tapes > 0 ? 2 : 1;
   call.add_to_key(recording << 1 | (checks_numerics() ? 1 : 0));
   call.add_to_key(static_cast<std::uint64_t>(invariant_parts()));
+  call.add_to_key(std::uint64_t{weighted_by_examples});
+  // Reads of weights in a layer with a mixed policy are casts.
+  call.add_to_key(weight_dtype ? 1 + static_cast<std::uint64_t>(*weight_dtype) : 0);
   const auto casts = autocast_settings();
   call.add_to_key(!casts ? std::uint64_t{0}
                          : 1 + (static_cast<std::uint64_t>(casts->dtype) << 1 |

@@ -6,6 +6,7 @@
 
 #include "support/tensors.h"
 #include "tandem/autodiff.h"
+#include "tandem/function.h"
 #include "tandem/math.h"
 #include "tandem/random.h"
 
@@ -350,6 +351,40 @@ class Residual final : public LayerBase {
   Layer first_ = layers::Dense(8);
   Layer second_ = layers::Dense(4);
 };
+
+// A layer whose call runs a function, which reads the layer's weight.
+class Scaled final : public LayerBase {
+ public:
+  Scaled() : LayerBase("scaled") {}
+  std::string kind() const override { return "scaled"; }
+  bool casts_inputs() const override { return false; }
+  void build(std::span<const Shape>) override {
+    weight = add_weight("w", {}, initializers::ones());
+  }
+  Tensor call(std::span<const Tensor> inputs, const CallOptions&) override {
+    return times(inputs[0]);
+  }
+  Shape output_shape(std::span<const Shape> shapes) const override { return shapes[0]; }
+
+  Variable weight;
+  std::function<Tensor(const Tensor&)> times = function([this](const Tensor& x) {
+    return cast(weight.value(), x.dtype()) * x + cast(weight.value() * (1.0 / 3.0), x.dtype());
+  });
+};
+
+TEST(Layers, AFunctionInALayerIsTracedForItsPolicy) {
+  const auto layer = std::make_shared<Scaled>();
+  layer->set_dtype_policy(DTypePolicy("mixed_bfloat16"));
+  const Layer handle = layer;
+  const Tensor x = ones({1});
+  // The third is rounded to bfloat16 in the layer, and not outside of it.
+  const auto inside = [&] { return values_of(handle(x))[0]; };
+  const auto outside = [&] { return values_of(layer->times(x))[0]; };
+  const double rounded = inside();
+  EXPECT_NE(rounded, outside());
+  EXPECT_EQ(inside(), rounded);
+  EXPECT_NEAR(outside(), 4.0 / 3.0, 1e-7);
+}
 
 TEST(Layers, AUsersLayerBuildsItsChildren) {
   const Layer alone = std::make_shared<Residual>();

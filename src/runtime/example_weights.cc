@@ -1,4 +1,4 @@
-#include "sync/example_weights.h"
+#include "runtime/example_weights.h"
 
 namespace tandem {
 
