@@ -88,14 +88,16 @@ Tensor full(const Shape& shape, double value, const CreationOptions& options = {
 Tensor zeros_like(const Tensor& tensor);
 Tensor ones_like(const Tensor& tensor);
 /// @}
-/// Returns 0, 1, ..., limit - 1; int32 by default. As tf.range.
+/// Returns 0, 1, ..., limit - 1; int32 by default. As tf.range, but empty for a negative limit.
 Tensor range(std::int64_t limit, const CreationOptions& options = {.dtype = int32});
-/// Returns start, start + delta, ... up to but without `limit`; float32 by default. As tf.range.
+/// Returns start, start + delta, ... up to but without `limit`; float32 by default. Throws
+/// InvalidArgumentError for bounds that are NaN. As tf.range, but empty if delta leads away from
+/// the limit.
 Tensor range(double start, double limit, double delta = 1.0, const CreationOptions& options = {});
 /// Returns `count` evenly spaced values from `start` to `stop`, both included. As tf.linspace.
 Tensor linspace(double start, double stop, std::int64_t count, const CreationOptions& options = {});
 /// Returns a `rows` x `columns` matrix (square if columns is -1) with ones on the main diagonal and
-/// zeros elsewhere. As tf.eye.
+/// zeros elsewhere. Throws InvalidArgumentError for other negative columns. As tf.eye.
 Tensor eye(std::int64_t rows, std::int64_t columns = -1, const CreationOptions& options = {});
 
 }  // namespace tandem

@@ -37,8 +37,8 @@ Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_mod(const Tensor& a, const Tensor& b);
 /// @}
 /// a to the power of b. Throws InvalidArgumentError for a negative exponent of integers. The
-/// gradient with respect to b is zero where a <= 0, and the one with respect to a is zero where
-/// both are zero.
+/// gradient with respect to b is zero where a <= 0 and the result is finite. The one with respect
+/// to a is zero where both are zero.
 Tensor pow(const Tensor& a, const Tensor& b);
 /// @{
 /// Element-wise maximum and minimum. NaN if either operand is NaN. Where both are equal, the

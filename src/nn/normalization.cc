@@ -46,11 +46,21 @@ class NormalizationLayer : public UnaryLayer {
     return x;
   }
 
+  // Without a variable of its own, in the dtype of the other one.
+  Tensor gamma() const { return scale_ ? gamma_.value() : like_other(gamma_, center_, beta_); }
+  Tensor beta() const { return center_ ? beta_.value() : like_other(beta_, scale_, gamma_); }
+
   double epsilon_;
   Variable gamma_;
   Variable beta_;
 
  private:
+  Tensor like_other(const Variable& constant, bool has_other, const Variable& other) const {
+    const DType dtype = has_other ? other.dtype() : dtype_policy().variable_dtype();
+    const Tensor value = constant.value();
+    return value.dtype() == dtype ? value : cast(value, dtype);
+  }
+
   bool scale_;
   bool center_;
 };
@@ -93,8 +103,8 @@ class BatchNormalizationLayer final : public NormalizationLayer {
     if (training && synchronized_) return normalize_over_ranks(x);
     const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
     if (!training || empty)
-      return nn::batch_norm_inference(x, gamma_, beta_, mean_, variance_, epsilon_);
-    nn::BatchNormResult result = nn::batch_norm_training(x, gamma_, beta_, epsilon_);
+      return nn::batch_norm_inference(x, gamma(), beta(), mean_, variance_, epsilon_);
+    nn::BatchNormResult result = nn::batch_norm_training(x, gamma(), beta(), epsilon_);
     NoGradScope no_grad;
     follow(mean_, result.mean);
     follow(variance_, result.variance);
@@ -113,7 +123,8 @@ class BatchNormalizationLayer final : public NormalizationLayer {
           "[{}] Expected more than 1 value per channel when training, got input size {}", label(),
           x.shape().to_string());
     const SyncMoments moments = sync_moments(x, *synchronized_, label());
-    Tensor y = nn::batch_norm_inference(x, gamma_, beta_, moments.mean, moments.variance, epsilon_);
+    Tensor y =
+        nn::batch_norm_inference(x, gamma(), beta(), moments.mean, moments.variance, epsilon_);
     NoGradScope no_grad;
     const DType dtype = moments.mean.dtype();
     // If no rank has an example, the moving averages stay what they are.
@@ -147,7 +158,7 @@ class LayerNormalizationLayer final : public NormalizationLayer {
 
  private:
   Tensor run(const Tensor& x, const CallOptions&) override {
-    return nn::layer_norm(x, gamma_, beta_, epsilon_);
+    return nn::layer_norm(x, gamma(), beta(), epsilon_);
   }
 };
 

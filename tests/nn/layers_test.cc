@@ -352,6 +352,29 @@ class Residual final : public LayerBase {
   Layer second_ = layers::Dense(4);
 };
 
+// A missing gamma or beta is that of a layer whose variables are untouched, in every dtype.
+TEST(Layers, NormalizationsWithoutAVariableComputeInTheirDType) {
+  const Tensor x = random_tensor({4, 3}, 1);
+  for (const char* policy : {"float32", "float64", "float16", "bfloat16", "mixed_bfloat16"})
+    for (const bool scale : {false, true})
+      for (const bool center : {false, true})
+        for (const bool training : {false, true}) {
+          SCOPED_TRACE(std::string(policy) + (scale ? " scale" : "") + (center ? " center" : ""));
+          const auto compare = [&](const auto& make) {
+            const Layer part = make(scale, center), whole = make(true, true);
+            for (const Layer& layer : {part, whole})
+              layer.base().set_dtype_policy(DTypePolicy(policy));
+            const Tensor mine = part(x, {.training = training});
+            expect_tensor(mine, DTypePolicy(policy).compute_dtype(), x.shape(),
+                          values_of(whole(x, {.training = training})), 0.0);
+          };
+          compare(
+              [](bool s, bool c) { return layers::BatchNormalization({.center = c, .scale = s}); });
+          compare(
+              [](bool s, bool c) { return layers::LayerNormalization({.center = c, .scale = s}); });
+        }
+}
+
 // A layer whose call runs a function, which reads the layer's weight.
 class Scaled final : public LayerBase {
  public:

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "support/tensors.h"
 
 namespace tandem::creation_test {
@@ -113,6 +115,8 @@ TEST(Creation, RangeExcludesItsLimit) {
   expect_tensor(range(3.0, 0.0, -1.0), float32, Shape({3}), {3, 2, 1});
   expect_tensor(range(5.0, 0.0), float32, Shape({0}), {});
   EXPECT_EQ(range(100000).to_vector<int>()[99999], 99999);
+  expect_error<InvalidArgumentError>([] { range(0.0, std::nan("")); },
+                                     "[Range] expected bounds that are numbers, got 0 and nan");
   expect_error<InvalidArgumentError>([] { range(0.0, 1.0, 0.0); },
                                      "[Range] expected a finite delta other than 0");
   expect_error<InvalidArgumentError>([] { range(300, {.dtype = uint8}); },
@@ -130,6 +134,8 @@ TEST(Creation, LinspaceIncludesBothEnds) {
 
 TEST(Creation, EyeHasOnesOnItsDiagonal) {
   expect_tensor(eye(2), float32, Shape({2, 2}), {1, 0, 0, 1});
+  expect_error<InvalidArgumentError>([] { eye(3, -3); },
+                                     "[Eye] expected columns of at least 0, or -1 for a square");
   expect_tensor(eye(2, 3, {.dtype = int32}), int32, Shape({2, 3}), {1, 0, 0, 0, 1, 0});
   expect_tensor(eye(3, 1), float32, Shape({3, 1}), {1, 0, 0});
   expect_tensor(eye(0), float32, Shape({0, 0}), {});

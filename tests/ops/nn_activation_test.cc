@@ -153,11 +153,24 @@ TEST(Activation, EluOfASmallAlphaHasTheSlopeOfItsBranch) {
       tape.watch(x);
       const Tensor y = nn::elu(x, alpha);
       expect_tensor(tape.gradient(y, x), dtype, {4},
-                    {alpha * std::exp(-1.0), alpha * std::exp(-2.0), 1, 1}, 1e-7);
+                    {alpha * std::exp(-1.0), alpha * std::exp(-2.0), alpha, 1}, 1e-7);
     }
 }
 
 // They would slow down the products of a layer before it many times.
+// As Keras and PyTorch: zero belongs to alpha * (exp(x) - 1).
+TEST(Activation, TheGradientOfEluAtZeroIsAlpha) {
+  for (const double alpha : {0.0, 0.3, 1.0, 2.0})
+    for (const DType dtype : {float32, float64, float16, bfloat16}) {
+      const Variable x(constant({-0.0, 0.0, 1e-4, 1.0}, {.dtype = dtype}));
+      GradientTape tape;
+      const Tensor y = reduce_sum(nn::elu(x.value(), alpha));
+      const std::vector<double> slopes = testing::values_of(tape.gradient(y, x));
+      for (std::size_t i = 0; i < 4; ++i)
+        EXPECT_NEAR(slopes[i], i < 2 ? alpha : 1.0, 2e-3) << alpha << ' ' << name_of(dtype);
+    }
+}
+
 TEST(Activation, TheGradientOfGeluHasNoSubnormalNumbers) {
   const DeviceScope cpu("/cpu:0");  // whose operations are slow on subnormal numbers
   std::vector<double> points;

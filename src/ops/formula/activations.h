@@ -52,7 +52,7 @@ struct Elu {
   }
   template <class T>
   TANDEM_DEVICE static T gradient(T dy, T y, T alpha) {
-    return prim::copysign(T(1), y) < T(0) ? dy * (y + alpha) : dy;
+    return y <= T(0) ? dy * (y + alpha) : dy;
   }
 };
 

@@ -199,6 +199,9 @@ Tensor range(std::int64_t limit, const CreationOptions& options) {
 }
 
 Tensor range(double start, double limit, double delta, const CreationOptions& options) {
+  if (std::isnan(start) || std::isnan(limit))
+    fail<InvalidArgumentError>("[Range] expected bounds that are numbers, got {} and {}", start,
+                               limit);
   if (delta == 0.0 || !std::isfinite(delta))
     fail<InvalidArgumentError>("[Range] expected a finite delta other than 0, got {}", delta);
   const double count = std::max(0.0, std::ceil((limit - start) / delta));
@@ -217,7 +220,10 @@ Tensor linspace(double start, double stop, std::int64_t count, const CreationOpt
 }
 
 Tensor eye(std::int64_t rows, std::int64_t columns, const CreationOptions& options) {
-  return named(run(kEye, {}, EyeAttrs{rows, columns < 0 ? rows : columns, options.dtype}),
+  if (columns < -1 && !is_unknown_size(columns))
+    fail<InvalidArgumentError>("[Eye] expected columns of at least 0, or -1 for a square, got {}",
+                               columns);
+  return named(run(kEye, {}, EyeAttrs{rows, columns == -1 ? rows : columns, options.dtype}),
                options.name);
 }
 

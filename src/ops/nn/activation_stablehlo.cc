@@ -38,11 +38,8 @@ Expression leaky_relu_grad(const Expression& dy, const Expression& x, double alp
   return dy.where(x > 0.0, alpha * dy);
 }
 
-// The sign bit of the result tells the branch: 1 / -0 is negative.
 Expression elu_grad(const Expression& dy, const Expression& y, double alpha) {
-  const Expression negative =
-      (y < 0.0).binary("or", y.compare("EQ", zero_like(y)).binary("and", 1.0 / y < 0.0));
-  return (dy * (y + alpha)).where(negative, dy);
+  return (dy * (y + alpha)).where(y.compare("LE", zero_like(y)), dy);
 }
 
 constexpr double kSeluScale = 1.0507009873554804934193349852946;
