@@ -48,7 +48,7 @@ class EarlyStoppingImpl final : public CallbackBase {
 
   // However training ends.
   void on_train_end(Model& model) override {
-    if (best_weights_.empty()) return;
+    if (!options_.restore_best_weights || best_weights_.empty()) return;
     for (Variable variable : model.variables()) variable.assign(best_weights_.at(variable.name()));
   }
 
