@@ -1,18 +1,11 @@
 #include "core/parallel.h"
 
-#include <sched.h>
-
-#include <atomic>
-#include <limits>
-
-#include "core/core_limit.h"
 #include "core/float_traps.h"
 
 namespace tandem {
 namespace {
 
 thread_local int team_size = 0;  // 0: not set, use all cores
-std::atomic<int> core_limit = std::numeric_limits<int>::max();
 
 // The part of `threads` that a team of the calling thread is sure to get. OpenMP may give fewer
 // threads than it is asked for. oneDNN plans for omp_get_max_threads() and leaves out a part of the
@@ -35,20 +28,6 @@ void in_team(std::vector<std::fenv_t>& environments, const Set& set) {
 }
 
 }  // namespace
-
-int available_cores() {
-  static const int cores = [] {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    // OMP_NUM_THREADS and OMP_THREAD_LIMIT, where set, are limits too.
-    const int limit = std::max(1, std::min(omp_get_max_threads(), omp_get_thread_limit()));
-    if (sched_getaffinity(0, sizeof(set), &set) != 0) return limit;
-    return std::clamp(CPU_COUNT(&set), 1, limit);
-  }();
-  return std::min(cores, core_limit.load(std::memory_order_relaxed));
-}
-
-void limit_available_cores(int cores) { core_limit = std::max(1, cores); }
 
 int intra_op_threads() { return team_size > 0 ? team_size : available_cores(); }
 

@@ -14,15 +14,13 @@
 #include <mutex>
 #include <vector>
 
+#include "core/available_cores.h"
+
 #if defined(__SANITIZE_THREAD__)
 #include <thread>
 #endif
 
 namespace tandem {
-
-// The cores that this process may use (affinity mask, OMP_NUM_THREADS and OMP_THREAD_LIMIT), at
-// least 1.
-int available_cores();
 
 // The number of threads of the calling thread's parallel loops.
 int intra_op_threads();

@@ -10,7 +10,7 @@
 
 #include "comm/rendezvous/handshake.h"
 #include "comm/rendezvous/socket.h"
-#include "core/core_limit.h"
+#include "core/available_cores.h"
 #include "core/env.h"
 #include "core/parallel.h"
 #include "core/status.h"
