@@ -69,27 +69,27 @@ bool works_in_place(CollectiveKind kind) {
 std::shared_ptr<CollectiveWork> CheckedCommunicator::all_reduce(std::span<const Buffer> parts,
                                                                 ReduceOp op) {
   check_reducible("all_reduce", parts);
-  return start({.kind = CollectiveKind::kAllReduce, .in = parts, .counts = parts, .op = op});
+  return launch({.kind = CollectiveKind::kAllReduce, .in = parts, .counts = parts, .op = op});
 }
 
 std::shared_ptr<CollectiveWork> CheckedCommunicator::reduce(std::span<const Buffer> parts,
                                                             ReduceOp op, int root) {
   check_reducible("reduce", parts);
   check_root("reduce", root, size());
-  return start(
+  return launch(
       {.kind = CollectiveKind::kReduce, .in = parts, .counts = parts, .op = op, .root = root});
 }
 
 std::shared_ptr<CollectiveWork> CheckedCommunicator::broadcast(std::span<const Buffer> parts,
                                                                int root) {
   check_root("broadcast", root, size());
-  return start({.kind = CollectiveKind::kBroadcast, .in = parts, .counts = parts, .root = root});
+  return launch({.kind = CollectiveKind::kBroadcast, .in = parts, .counts = parts, .root = root});
 }
 
 std::shared_ptr<CollectiveWork> CheckedCommunicator::all_gather(const Buffer& mine,
                                                                 std::span<const Buffer> gathered) {
   check_shares("all_gather", gathered, mine, rank(), size());
-  return start(
+  return launch(
       {.kind = CollectiveKind::kAllGather, .in = {&mine, 1}, .out = gathered, .counts = gathered});
 }
 
@@ -98,34 +98,34 @@ std::shared_ptr<CollectiveWork> CheckedCommunicator::reduce_scatter(std::span<co
                                                                     ReduceOp op) {
   check_reducible("reduce_scatter", parts);
   check_shares("reduce_scatter", parts, mine, rank(), size());
-  return start({.kind = CollectiveKind::kReduceScatter,
-                .in = parts,
-                .out = {&mine, 1},
-                .counts = parts,
-                .op = op});
+  return launch({.kind = CollectiveKind::kReduceScatter,
+                 .in = parts,
+                 .out = {&mine, 1},
+                 .counts = parts,
+                 .op = op});
 }
 
 std::shared_ptr<CollectiveWork> CheckedCommunicator::all_to_all(std::span<const Buffer> sent,
                                                                 std::span<const Buffer> received) {
   check_shares("all_to_all", received, size());
   check_shares("all_to_all", sent, received[static_cast<std::size_t>(rank())], rank(), size());
-  return start({.kind = CollectiveKind::kAllToAll, .in = sent, .out = received, .counts = sent});
+  return launch({.kind = CollectiveKind::kAllToAll, .in = sent, .out = received, .counts = sent});
 }
 
 std::shared_ptr<CollectiveWork> CheckedCommunicator::send(const Buffer& buffer, int peer) {
   check_peer("send", peer, rank(), size());
   const std::span<const Buffer> one(&buffer, 1);
-  return start({.kind = CollectiveKind::kSend, .in = one, .counts = one, .root = peer});
+  return launch({.kind = CollectiveKind::kSend, .in = one, .counts = one, .root = peer});
 }
 
 std::shared_ptr<CollectiveWork> CheckedCommunicator::recv(const Buffer& buffer, int peer) {
   check_peer("recv", peer, rank(), size());
   const std::span<const Buffer> one(&buffer, 1);
-  return start({.kind = CollectiveKind::kRecv, .out = one, .counts = one, .root = peer});
+  return launch({.kind = CollectiveKind::kRecv, .out = one, .counts = one, .root = peer});
 }
 
 std::shared_ptr<CollectiveWork> CheckedCommunicator::barrier() {
-  return start({.kind = CollectiveKind::kBarrier});
+  return launch({.kind = CollectiveKind::kBarrier});
 }
 
 void CheckedCommunicator::exchange(const void* mine, std::size_t bytes, void* gathered) {
@@ -142,7 +142,7 @@ std::shared_ptr<CollectiveWork> CheckedCommunicator::start_exchange(const void* 
   for (int peer = 0; peer < size(); ++peer)
     all.push_back(
         {static_cast<std::byte*>(gathered) + static_cast<std::size_t>(peer) * bytes, count, uint8});
-  return start({.kind = CollectiveKind::kExchange, .in = {&own, 1}, .out = all, .counts = all});
+  return launch({.kind = CollectiveKind::kExchange, .in = {&own, 1}, .out = all, .counts = all});
 }
 
 std::unique_ptr<Communicator> CheckedCommunicator::split(std::span<const int> ranks) {

@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "comm/signature.h"
+#include "core/threads.h"
 
 namespace tandem {
 
@@ -47,10 +48,16 @@ class CheckedCommunicator : public Communicator {
   std::unique_ptr<Communicator> split(std::span<const int> ranks) final;
 
  private:
+  std::shared_ptr<CollectiveWork> launch(const CheckedCall& call) {
+    process_.expect_this("process group");
+    return start(call);
+  }
   // The spans are valid during the call.
   virtual std::shared_ptr<CollectiveWork> start(const CheckedCall& call) = 0;
   // `place`: the index of this rank in `ranks`.
   virtual std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int place) = 0;
+
+  OwnProcess process_;
 };
 
 }  // namespace tandem

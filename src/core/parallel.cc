@@ -1,16 +1,66 @@
 #include "core/parallel.h"
 
+#include <pthread.h>
+
+#include <filesystem>
+#include <latch>
+
 #include "core/float_traps.h"
+#include "core/threads.h"
 
 namespace tandem {
 namespace {
 
 thread_local int team_size = 0;  // 0: not set, use all cores
 
+// A forked process has no team if its parent had one, and OpenMP would wait for it. It computes
+// with one thread.
+bool forks_with_threads = false;
+bool teamless = false;
+const bool watches_forks =
+    pthread_atfork(
+        [] {
+          std::error_code none;
+          const std::filesystem::directory_iterator threads("/proc/self/task", none);
+          forks_with_threads = none || std::distance(begin(threads), end(threads)) > 1;
+        },
+        nullptr,
+        [] {
+          if (!forks_with_threads) return;
+          teamless = true;
+          team_size = 0;
+          limit_available_cores(1);
+        }) == 0;
+
+// Starts the threads of a team for a moment: the OpenMP library ends the process where it cannot
+// start one.
+void expect_threads(int threads) {
+  std::latch started(threads);
+  std::vector<std::thread> others;
+  const auto end = [&](std::ptrdiff_t missing) {
+    started.count_down(missing);
+    for (std::thread& thread : others) thread.join();
+  };
+  try {
+    for (int i = 1; i < threads; ++i)
+      others.push_back(start_thread([&started] { started.arrive_and_wait(); }));
+  } catch (...) {
+    end(threads - std::ssize(others));
+    throw;
+  }
+  end(1);
+}
+
 // The part of `threads` that a team of the calling thread is sure to get. OpenMP may give fewer
 // threads than it is asked for. oneDNN plans for omp_get_max_threads() and leaves out a part of the
 // result if the team is smaller.
 int sure_team(int threads) {
+  if (teamless) return 1;
+  thread_local int expected = 1;  // the largest team of this thread so far
+  if (threads > expected) [[unlikely]] {
+    expect_threads(threads);
+    expected = threads;
+  }
   // OMP_MAX_ACTIVE_LEVELS, and a host's parallel region.
   if (omp_get_active_level() >= omp_get_max_active_levels()) return 1;
   const int limit = omp_get_thread_limit();  // OMP_THREAD_LIMIT

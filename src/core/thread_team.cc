@@ -3,17 +3,24 @@
 namespace tandem {
 
 ThreadTeam::ThreadTeam(int count) {
-  for (int member = 1; member < count; ++member)
-    threads_.emplace_back([this, member] { work(member); });
+  try {
+    for (int member = 1; member < count; ++member)
+      threads_.push_back(start_thread([this, member] { work(member); }));
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
-ThreadTeam::~ThreadTeam() {
+ThreadTeam::~ThreadTeam() { stop(); }
+
+void ThreadTeam::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  started_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  started_->notify_all();
+  for (std::thread& thread : threads_) process_.join(thread);
 }
 
 // Runs follow each other within microseconds: yields for a while before sleeping.
@@ -30,29 +37,30 @@ void ThreadTeam::wait(std::condition_variable& changed, const Ready& ready) {
 void ThreadTeam::work(int member) {
   std::uint64_t seen = 0;
   while (true) {
-    wait(started_, [&] { return stopping_ || round_.load(std::memory_order_acquire) != seen; });
+    wait(*started_, [&] { return stopping_ || round_.load(std::memory_order_acquire) != seen; });
     if (stopping_) return;
     seen = round_.load(std::memory_order_acquire);
     (*task_)(member);
     if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       { std::lock_guard lock(mutex_); }
-      finished_.notify_all();
+      finished_->notify_all();
     }
   }
 }
 
 void ThreadTeam::run(const std::function<void(int)>& task) {
   if (!threads_.empty()) {
+    process_.expect_this("threads of replicas and devices");
     {
       std::lock_guard lock(mutex_);
       task_ = &task;
       running_.store(static_cast<int>(threads_.size()), std::memory_order_release);
       round_.fetch_add(1, std::memory_order_release);
     }
-    started_.notify_all();
+    started_->notify_all();
   }
   task(0);
-  wait(finished_, [&] { return running_.load(std::memory_order_acquire) == 0; });
+  wait(*finished_, [&] { return running_.load(std::memory_order_acquire) == 0; });
 }
 
 }  // namespace tandem

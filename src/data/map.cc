@@ -10,6 +10,7 @@
 
 #include "core/parallel.h"
 #include "core/status.h"
+#include "core/threads.h"
 #include "data/description.h"
 #include "data/graph_function.h"
 #include "data/splitmix.h"
@@ -68,23 +69,24 @@ class ParallelMapStream final : public ItemStream<Example> {
       stop_ = true;
     }
     cancelled_ = true;
-    may_pull_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
+    may_pull_->notify_all();
+    for (std::thread& worker : workers_) process_.join(worker);
   }
 
   bool next(Example& item) override {
+    process_.expect_this("map");
     if (workers_.empty())
       for (int i = 0; i < options_.num_parallel_calls; ++i)
-        workers_.emplace_back([this] { work(); });
+        workers_.push_back(start_thread([this] { work(); }));
     while (taken_ == current_.results.size()) {
       if (current_.error) std::rethrow_exception(std::exchange(current_.error, nullptr));
       std::unique_lock lock(mutex_);
-      wait_for(done_, lock,
+      wait_for(*done_, lock,
                [&] { return take_finished_chunk() || (input_ended_ && chunks_.empty()); });
       if (taken_ == current_.results.size() && !current_.error && input_ended_ && chunks_.empty())
         return false;
       lock.unlock();
-      may_pull_.notify_one();
+      may_pull_->notify_one();
     }
     item = std::move(current_.results[taken_++]);
     return true;
@@ -125,7 +127,7 @@ class ParallelMapStream final : public ItemStream<Example> {
     const auto capacity = 2 * static_cast<std::size_t>(options_.num_parallel_calls);
     std::unique_lock lock(mutex_);
     for (;;) {
-      may_pull_.wait(
+      may_pull_->wait(
           lock, [&] { return stop_ || input_ended_ || (!pulling_ && chunks_.size() < capacity); });
       if (stop_ || input_ended_) return;
       // Queued before its elements are pulled, so that chunks are in the input's order.
@@ -144,9 +146,9 @@ class ParallelMapStream final : public ItemStream<Example> {
       next_position_ += static_cast<std::int64_t>(elements.size());
       lock.unlock();
       if (ended)
-        may_pull_.notify_all();
+        may_pull_->notify_all();
       else
-        may_pull_.notify_one();
+        may_pull_->notify_one();
 
       const auto start = std::chrono::steady_clock::now();
       chunk->results = std::move(elements);
@@ -159,7 +161,7 @@ class ParallelMapStream final : public ItemStream<Example> {
       else if (taken > 8 * kShortChunk)
         chunk_size_ = std::max<std::size_t>(1, size / 2);
       chunk->done = true;
-      done_.notify_one();
+      done_->notify_one();
     }
   }
 
@@ -198,12 +200,13 @@ class ParallelMapStream final : public ItemStream<Example> {
   KeyedMap fn_;
   MapOptions options_;
   std::vector<std::thread> workers_;
+  OwnProcess process_;
   std::atomic<bool> cancelled_{false};
   MappedChunk current_;  // used by the consumer only
   std::size_t taken_ = 0;
 
   std::mutex mutex_;  // guards the following
-  std::condition_variable may_pull_, done_;
+  Condition may_pull_, done_;
   std::deque<std::shared_ptr<MappedChunk>> chunks_;
   std::size_t chunk_size_ = 1;
   std::int64_t next_position_ = 0;

@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/status.h"
+#include "core/threads.h"
 #include "data/description.h"
 #include "device/copy_ahead.h"
 #include "tensor/tensor_impl.h"
@@ -29,14 +30,15 @@ class PrefetchStream final : public ItemStream<Example> {
       stop_ = true;
     }
     cancelled_ = true;
-    space_.notify_one();
-    if (producer_.joinable()) producer_.join();
+    space_->notify_one();
+    if (producer_.joinable()) process_.join(producer_);
   }
 
   bool next(Example& item) override {
-    if (!producer_.joinable()) producer_ = std::thread([this] { produce(); });
+    process_.expect_this("prefetch");
+    if (!producer_.joinable()) producer_ = start_thread([this] { produce(); });
     std::unique_lock lock(mutex_);
-    wait_for(filled_, lock, [&] { return !buffer_.empty() || ended_; });
+    wait_for(*filled_, lock, [&] { return !buffer_.empty() || ended_; });
     if (buffer_.empty()) {
       if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
       return false;
@@ -44,7 +46,7 @@ class PrefetchStream final : public ItemStream<Example> {
     Made made = std::move(buffer_.front());
     buffer_.pop_front();
     lock.unlock();
-    space_.notify_one();
+    space_->notify_one();
     made.copies.join();
     item = std::move(made.example);
     return true;
@@ -76,7 +78,7 @@ class PrefetchStream final : public ItemStream<Example> {
       }
       std::unique_lock lock(mutex_);
       if (more) {
-        space_.wait(lock, [&] { return stop_ || buffer_.size() < capacity_; });
+        space_->wait(lock, [&] { return stop_ || buffer_.size() < capacity_; });
         if (stop_) return;
         buffer_.push_back(std::move(made));
       } else {
@@ -84,7 +86,7 @@ class PrefetchStream final : public ItemStream<Example> {
         ended_ = true;
       }
       lock.unlock();
-      filled_.notify_one();
+      filled_->notify_one();
       if (!more) return;
     }
   }
@@ -108,10 +110,11 @@ class PrefetchStream final : public ItemStream<Example> {
   std::size_t capacity_;
   Device* device_;
   std::thread producer_;
+  OwnProcess process_;
   std::atomic<bool> cancelled_{false};
 
   std::mutex mutex_;  // guards the following
-  std::condition_variable space_, filled_;
+  Condition space_, filled_;
   std::deque<Made> buffer_;
   std::exception_ptr error_;
   bool ended_ = false, stop_ = false;

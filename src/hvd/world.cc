@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/status.h"
+#include "core/threads.h"
 #include "device/cpu/cpu_device.h"
 #include "device/device_manager.h"
 #include "group/connect.h"
@@ -114,7 +115,7 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
   for (int rank = 0; rank < size_; ++rank) everyone[static_cast<std::size_t>(rank)] = rank;
   global_ = add_set(everyone);
   for (const std::vector<int>& ranks : options.process_sets) add_set(ranks);
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread([this] { run(); });
 }
 
 World::~World() { shut_down(std::chrono::milliseconds(0)); }

@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/random_number.h"
 #include "core/status.h"
+#include "core/threads.h"
 #include "ps/chief_watch.h"
 #include "ps/tensor_message.h"
 
@@ -65,7 +66,7 @@ Cluster::Cluster(const distribute::ClusterResolver& resolver, const Options& opt
     end_run();
     throw;
   }
-  thread_ = std::thread([this] { watch(); });
+  thread_ = start_thread([this] { watch(); });
 }
 
 Cluster::~Cluster() { shutdown(); }

@@ -8,6 +8,7 @@
 #include "core/file_error.h"
 #include "core/log.h"
 #include "core/status.h"
+#include "core/threads.h"
 
 namespace tandem::ps {
 
@@ -23,7 +24,7 @@ Journal::Journal(fs::path directory, ParameterStore& store, const Options& optio
   restore();
   store_.set_log(this);
   compact();  // begins a log, and ends a restored one that may be cut off
-  thread_ = std::thread([this] { compact_when_large(); });
+  thread_ = start_thread([this] { compact_when_large(); });
 }
 
 Journal::~Journal() {

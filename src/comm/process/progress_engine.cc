@@ -10,6 +10,7 @@
 
 #include "core/log.h"
 #include "core/parallel.h"
+#include "core/threads.h"
 
 namespace tandem {
 
@@ -71,7 +72,7 @@ void ProgressEngine::add(Client& client) noexcept {
     asleep_.store(false, std::memory_order_relaxed);
     changed_.notify_all();
     if (thread_.joinable()) return;
-    thread_ = std::thread([this, generation = generation_] { run(generation); });
+    thread_ = start_thread([this, generation = generation_] { run(generation); });
     pthread_setname_np(thread_.native_handle(), "tandem-progress");
   } catch (const std::exception& error) {
     logging::warn("[communicator] collectives advance in their owners' calls alone: {}",

@@ -12,6 +12,7 @@
 
 #include "comm/host_identity.h"
 #include "core/status.h"
+#include "core/threads.h"
 
 namespace tandem {
 namespace {
@@ -34,7 +35,7 @@ TcpMembership::TcpMembership(ServerConnection connection, TcpMembershipOptions o
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!wake_.is_open()) fail<ResourceExhaustedError>("[membership] cannot open an eventfd");
   join(limit);
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread([this] { run(); });
 }
 
 TcpMembership::~TcpMembership() { stop(); }

@@ -23,6 +23,7 @@
 #include "comm/rendezvous/wire.h"
 #include "core/log.h"
 #include "core/status.h"
+#include "core/threads.h"
 
 namespace tandem {
 namespace {
@@ -88,7 +89,7 @@ class TcpServer::Loop {
     if (!wake_.is_open()) fail<ResourceExhaustedError>("[rendezvous] cannot open an eventfd");
     begin_job(0);
     first_job_.missing = coordinator_->alive();
-    thread_ = std::thread([this] { run(); });
+    thread_ = start_thread([this] { run(); });
   }
 
   ~Loop() {

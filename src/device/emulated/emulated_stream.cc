@@ -19,6 +19,7 @@
 #include "core/core_yield.h"
 #include "core/parallel.h"
 #include "core/status.h"
+#include "core/threads.h"
 
 namespace tandem {
 namespace {
@@ -36,6 +37,7 @@ class EmulatedStream::Queue {
  public:
   // `waits`: the task waits for other streams, which is no work.
   void push(std::function<void()> task, std::size_t bytes = 0, bool waits = false) {
+    process_.expect_this("emulated GPU");
     const std::lock_guard<std::mutex> lock(mutex_);
     pending_.push_back({std::move(task), bytes, waits});
     held_.fetch_add(bytes);
@@ -46,6 +48,7 @@ class EmulatedStream::Queue {
   // Waits until a task that holds `bytes` may be queued.
   void wait_for_room(std::size_t bytes) {
     if (stream_thread) return;
+    process_.expect_this("emulated GPU");
     while (!has_room(bytes) && !halted()) {
       const std::uint64_t done = done_.load(), under_way = queued() - done;
       wait_done(done + (under_way + 1) / 2);
@@ -59,6 +62,7 @@ class EmulatedStream::Queue {
 
   // Blocks until task `number` is done or the process exits.
   void wait_done(std::uint64_t number) {
+    if (!process_.is_this()) return;
     for (int i = 0; i < kSpins && !done(number); ++i) pause_core();
     if (done(number)) return;
     std::unique_lock<std::mutex> lock(mutex_);
@@ -74,6 +78,7 @@ class EmulatedStream::Queue {
     if (done(number) && !failed_.load()) return;
     if (on_worker())
       fail<InternalError>("[Stream] a task waits for its own stream, which would never end");
+    process_.expect_this("emulated GPU");
     wait_done(number);
     if (!done(number))
       fail<UnavailableError>("[Stream] waiting for a device while the process exits");
@@ -134,6 +139,8 @@ class EmulatedStream::Queue {
     closed_ = true;
     work_.notify_one();
   }
+
+  void join(std::thread& worker) { process_.join(worker); }
 
   static void add(const std::shared_ptr<Queue>& queue) {
     const std::lock_guard<std::mutex> lock(all().mutex);
@@ -204,7 +211,7 @@ class EmulatedStream::Queue {
   }
 
   void await_halt(std::chrono::steady_clock::time_point deadline) {
-    if (on_worker()) return;
+    if (on_worker() || !process_.is_this()) return;
     std::unique_lock<std::mutex> lock(mutex_);
     parking_.wait_until(lock, deadline, [&] { return parked_; });
   }
@@ -240,6 +247,7 @@ class EmulatedStream::Queue {
     failed_.store(true);
   }
 
+  OwnProcess process_;
   std::mutex mutex_;
   std::condition_variable work_, progress_, parking_;
   std::vector<QueuedTask> pending_;
@@ -272,17 +280,17 @@ class EmulatedStream::QueueEvent final : public StreamEvent::State {
 };
 
 EmulatedStream::EmulatedStream(int intra_op_threads, const std::string& thread_name)
-    : queue_(std::make_shared<Queue>()), thread_([queue = queue_, intra_op_threads] {
+    : queue_(std::make_shared<Queue>()), thread_(start_thread([queue = queue_, intra_op_threads] {
         const ThreadBudget budget(intra_op_threads);
         queue->work();
-      }) {
+      })) {
   pthread_setname_np(thread_.native_handle(), thread_name.c_str());
   Queue::add(queue_);
 }
 
 EmulatedStream::~EmulatedStream() {
   queue_->close();
-  thread_.join();
+  queue_->join(thread_);
   Queue::remove(queue_);
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/file_error.h"
 #include "core/status.h"
+#include "core/threads.h"
 #include "device/device_manager.h"
 #include "tensor/tensor_impl.h"
 #include "train/checkpoint/safetensors.h"
@@ -122,8 +123,9 @@ struct CheckpointSaver::Pending {
   std::string part;                            // the name of this process's file; empty: `path`
 
   std::thread thread;
+  OwnProcess process;
   std::mutex mutex;
-  std::condition_variable changed;
+  Condition changed;
   bool written = false;      // guarded by mutex
   CheckpointIndex index;     // of the part
   std::exception_ptr error;  // of the write
@@ -141,7 +143,7 @@ struct CheckpointSaver::Pending {
     tensors.clear();  // variables may be updated in place again
     const std::lock_guard lock(mutex);
     written = true;
-    changed.notify_all();
+    changed->notify_all();
   }
   bool is_written() {
     const std::lock_guard lock(mutex);
@@ -186,7 +188,7 @@ CheckpointSaver::CheckpointSaver(const CheckpointOptions& options) : options_(op
 CheckpointSaver::~CheckpointSaver() { discard(); }
 
 void CheckpointSaver::discard() {
-  if (pending_) pending_->thread.join();
+  if (pending_) pending_->process.join(pending_->thread);
   pending_.reset();
 }
 
@@ -243,7 +245,7 @@ void CheckpointSaver::start(std::unique_ptr<Pending> pending) {
   for (TensorToSave& tensor : pending->tensors)
     tensor.value = copy_to_device(tensor.value, DeviceManager::get().host());
   pending_ = std::move(pending);
-  pending_->thread = std::thread([&save = *pending_] { save.write(); });
+  pending_->thread = start_thread([&save = *pending_] { save.write(); });
 }
 
 void CheckpointSaver::poll() {
@@ -258,9 +260,10 @@ void CheckpointSaver::poll() {
 
 void CheckpointSaver::wait() {
   if (!pending_) return;
+  pending_->process.expect_this("save");
   {
     std::unique_lock lock(pending_->mutex);
-    if (!pending_->changed.wait_for(lock, options_.timeout, [&] { return pending_->written; }))
+    if (!pending_->changed->wait_for(lock, options_.timeout, [&] { return pending_->written; }))
       fail<DeadlineExceededError>("[save] '{}' was not written within {} ms",
                                   pending_->path.string(), options_.timeout.count());
   }
