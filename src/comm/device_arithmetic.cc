@@ -9,7 +9,7 @@ namespace {
 
 // Set before the first such device exists, and read only afterwards.
 NativeArithmetic& native() {
-  static NativeArithmetic arithmetic;
+  static auto& arithmetic = *new NativeArithmetic;
   return arithmetic;
 }
 

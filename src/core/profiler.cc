@@ -18,6 +18,7 @@
 #include "core/log.h"
 #include "core/profile.h"
 #include "core/status.h"
+#include "core/thread_object.h"
 #include "core/trace_file.h"
 
 namespace tandem {
@@ -173,10 +174,7 @@ std::int64_t now() {
       .count();
 }
 
-void record(Event event) {
-  thread_local EventWriter writer;
-  writer.add(std::move(event));
-}
+void record(Event event) { thread_object<EventWriter>().add(std::move(event)); }
 
 void Span::begin(Event event) {
   event_ = new Event(std::move(event));

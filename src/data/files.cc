@@ -18,7 +18,7 @@ struct FileFormat {
 };
 
 const std::array<FileFormat, 2>& formats() {
-  static const std::array<FileFormat, 2> all = {
+  static const auto& all = *new const std::array<FileFormat, 2>{
       FileFormat{
           "cifar10", datasets::cifar10_examples, {{uint8, {32, 32, 3}}, {int64, Shape::scalar()}}},
       FileFormat{"idx", datasets::idx_rows, {}}};

@@ -15,7 +15,7 @@ namespace {
 class Registry {
  public:
   static Registry& get() {
-    static Registry registry;
+    static auto& registry = *new Registry;
     return registry;
   }
   void add(const std::string& name, DatasetFn make) {

@@ -120,7 +120,7 @@ Replica& first_active(const std::vector<Replica*>& replicas) {
 }  // namespace
 
 void LocalStrategy::enter(Replica& replica, const std::function<void()>& step) {
-  static RefuseVariables refuse;
+  static auto& refuse = *new RefuseVariables;
   const OnDevice on(replica.device());
   const CurrentStrategyScope strategy(this);
   const ReplicaContextScope context(&replica);

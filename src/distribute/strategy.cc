@@ -85,7 +85,8 @@ class DefaultImpl final : public StrategyImpl {
   DefaultImpl() : StrategyImpl("DefaultStrategy") {}
   bool is_default() const override { return true; }
   const std::vector<Device*>& devices() const override {
-    static const std::vector<Device*> devices = {&place_constant("DefaultStrategy")};
+    static const auto& devices =
+        *new const std::vector<Device*>{&place_constant("DefaultStrategy")};
     return devices;
   }
   RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) override {
@@ -100,7 +101,7 @@ class DefaultImpl final : public StrategyImpl {
 }  // namespace
 
 const std::shared_ptr<StrategyImpl>& default_strategy() {
-  static const std::shared_ptr<StrategyImpl> strategy = std::make_shared<DefaultImpl>();
+  static const auto& strategy = *new const std::shared_ptr<StrategyImpl>(new DefaultImpl);
   return strategy;
 }
 

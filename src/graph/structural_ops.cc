@@ -50,13 +50,13 @@ const OpDef kAssignVariable = {.name = "AssignVariableOp",
 const OpDef kNoOp = {.name = "NoOp", .infer = [](InferContext&) {}, .traits = kStateful};
 
 std::span<const OpDef* const> structural_ops() {
-  static const std::vector<const OpDef*> ops = [] {
+  static const auto& ops = *new const std::vector<const OpDef*>([] {
     std::vector<const OpDef*> all = {&kPlaceholder,    &kConst, &kVarHandle,    &kReadVariable,
                                      &kAssignVariable, &kNoOp,  &kCheckNumerics};
     const auto collectives = collective_ops();
     all.insert(all.end(), collectives.begin(), collectives.end());
     return all;
-  }();
+  }());
   return ops;
 }
 

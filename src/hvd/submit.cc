@@ -13,7 +13,7 @@ namespace tandem::hvd {
 std::string name_or_next(const std::string& name, std::string_view kind) {
   if (!name.empty()) return name;
   static std::mutex mutex;
-  static std::map<std::string, std::uint64_t, std::less<>> counts;
+  static auto& counts = *new std::map<std::string, std::uint64_t, std::less<>>;
   const std::lock_guard lock(mutex);
   return fmt::format("{}.noname.{}", kind,
                      ++counts.try_emplace(std::string(kind), 0).first->second);

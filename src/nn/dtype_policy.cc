@@ -10,7 +10,7 @@ namespace {
 std::mutex policy_mutex;
 
 DTypePolicy& process_policy() {
-  static DTypePolicy policy("float32");
+  static auto& policy = *new DTypePolicy("float32");
   return policy;
 }
 

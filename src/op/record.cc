@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "core/status.h"
+#include "core/thread_object.h"
 #include "op/live_tapes.h"
 #include "op/numerics.h"
 
@@ -55,9 +56,12 @@ OpNode::~OpNode() { free_saved(); }
 void OpNode::free_saved() {
   // Freeing a node frees the nodes that only it refers to. This is a loop, because a recursion over
   // a long recorded program would overflow the stack.
-  thread_local std::vector<RefPtr<GradNodeBase>> pending;
-  thread_local bool draining = false;
-  const auto keep_for_loop = [](Tensor& tensor) {
+  struct Pending {
+    std::vector<RefPtr<GradNodeBase>> nodes;
+    bool draining = false;
+  };
+  auto& [pending, draining] = thread_object<Pending>();
+  const auto keep_for_loop = [&pending](Tensor& tensor) {
     if (tensor.defined() && tensor.handle()->unique()) {
       GradEdge& edge = impl_of(tensor).grad;
       if (edge.node) pending.push_back(std::move(edge.node));

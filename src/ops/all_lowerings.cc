@@ -8,7 +8,7 @@ namespace tandem::stablehlo {
 namespace {
 
 std::span<const Lowering> list_lowerings() {
-  static const std::vector<Lowering> lowerings = [] {
+  static const auto& lowerings = *new const std::vector<Lowering>([] {
     std::vector<Lowering> all;
     for (LoweringList (*family)() :
          {elementwise_lowerings, reduce_lowerings, matmul_lowerings, array_lowerings,
@@ -21,7 +21,7 @@ std::span<const Lowering> list_lowerings() {
     std::sort(all.begin(), all.end(),
               [](const Lowering& a, const Lowering& b) { return a.op < b.op; });
     return all;
-  }();
+  }());
   return lowerings;
 }
 

@@ -8,7 +8,7 @@ namespace tandem {
 namespace {
 
 std::span<const OpDef* const> list_ops() {
-  static const std::vector<const OpDef*> ops = [] {
+  static const auto& ops = *new const std::vector<const OpDef*>([] {
     std::vector<const OpDef*> all;
     for (OpList (*family)() :
          {creation_ops,   random_ops, binary_ops,    unary_ops, compare_ops, cast_ops,
@@ -21,7 +21,7 @@ std::span<const OpDef* const> list_ops() {
     std::sort(all.begin(), all.end(),
               [](const OpDef* a, const OpDef* b) { return a->name < b->name; });
     return all;
-  }();
+  }());
   return ops;
 }
 

@@ -20,7 +20,8 @@ class RankAsReplica final : public ReplicaContext {
  public:
   RankAsReplica(Communicator& communicator, const TracedRank& traced, std::int64_t examples)
       : communicator_(communicator), traced_(traced) {
-    static const auto mark = std::make_shared<const StrategyMark>(StrategyMark{kDdp});
+    static const auto& mark =
+        *new const std::shared_ptr<const StrategyMark>(new StrategyMark{kDdp});
     strategy_ = mark;
     replica_id_ = communicator.rank();
     num_replicas_ = communicator.size();

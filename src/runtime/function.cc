@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/status.h"
+#include "core/thread_object.h"
 #include "op/live_tapes.h"
 #include "op/numerics.h"
 #include "runtime/autocast.h"
@@ -229,13 +230,7 @@ std::size_t FunctionTraces::num_traces() const {
   return impl_->traces.size();
 }
 
-namespace {
-
-thread_local FunctionCall kept_call;
-
-}  // namespace
-
-FunctionCall FunctionTraces::start_call() { return std::move(kept_call); }
+FunctionCall FunctionTraces::start_call() { return std::move(thread_object<FunctionCall>()); }
 
 void FunctionTraces::keep(FunctionCall call) {
   call.key.clear();
@@ -243,7 +238,7 @@ void FunctionTraces::keep(FunctionCall call) {
   call.outputs.clear();
   call.passes.clear();
   call.result = nullptr;
-  kept_call = std::move(call);
+  thread_object<FunctionCall>() = std::move(call);
 }
 
 bool FunctionTraces::run(FunctionCall& call, const Body& body) {

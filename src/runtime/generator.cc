@@ -30,7 +30,7 @@ void Generator::set_state(const random::GeneratorState& state) {
 Generator& Generator::current() { return current_generator ? *current_generator : process(); }
 
 Generator& Generator::process() {
-  static Generator generator;
+  static auto& generator = *new Generator;
   return generator;
 }
 

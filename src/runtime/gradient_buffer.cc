@@ -4,6 +4,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "core/thread_object.h"
+
 namespace tandem {
 
 constinit thread_local const GradientBufferProvider* gradient_buffers = nullptr;
@@ -11,7 +13,10 @@ constinit thread_local bool gradient_buffer_open = false;
 
 namespace {
 
-thread_local Tensor open_buffer;
+struct OpenBuffer {
+  Tensor tensor;
+};
+Tensor& open_buffer() { return thread_object<OpenBuffer>().tensor; }
 
 struct BufferTable {
   std::mutex mutex;
@@ -52,22 +57,22 @@ GradientBufferScope::GradientBufferScope(const GradContext& context, int input) 
   if (!gradient_buffers) return;
   const auto* node = static_cast<const GradNode*>(context.edge(input).node.get());
   if (!node || node->op) return;
-  open_buffer = (*gradient_buffers)(*static_cast<const Leaf*>(node));
-  gradient_buffer_open = open_buffer.defined();
+  open_buffer() = (*gradient_buffers)(*static_cast<const Leaf*>(node));
+  gradient_buffer_open = open_buffer().defined();
 }
 
 GradientBufferScope::~GradientBufferScope() {
   if (!gradient_buffer_open) return;
   gradient_buffer_open = false;
-  open_buffer = {};
+  open_buffer() = {};
 }
 
 Tensor take_gradient_buffer(const TensorSpec& spec, const Device& device) {
-  const TensorImpl& impl = impl_of(open_buffer);
+  const TensorImpl& impl = impl_of(open_buffer());
   if (impl.dtype != spec.dtype || !(impl.shape == spec.shape) || &impl.device() != &device)
     return {};
   gradient_buffer_open = false;
-  return std::move(open_buffer);
+  return std::move(open_buffer());
 }
 
 }  // namespace tandem

@@ -71,8 +71,8 @@ std::int64_t count_examples(const std::vector<Tensor>& examples) {
 // --- a step ---
 
 const std::shared_ptr<const StrategyMark>& no_strategy() {
-  static const auto mark =
-      std::make_shared<const StrategyMark>(StrategyMark{"the parts of a batch without a strategy"});
+  static const auto& mark = *new const std::shared_ptr<const StrategyMark>(
+      new StrategyMark{"the parts of a batch without a strategy"});
   return mark;
 }
 

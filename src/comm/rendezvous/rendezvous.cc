@@ -56,7 +56,7 @@ class EnvUse {
     return instance;
   }
   static std::set<int>& ranks() {
-    static std::set<int> instance;
+    static auto& instance = *new std::set<int>;
     return instance;
   }
   int rank_;

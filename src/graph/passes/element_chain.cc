@@ -5,6 +5,7 @@
 
 #include "core/parallel.h"
 #include "core/status.h"
+#include "core/thread_object.h"
 #include "graph/passes/rewrite.h"
 #include "op/part_scope.h"
 
@@ -27,7 +28,7 @@ void fused_kernel(KernelContext& c) {
 }
 
 std::optional<CudaChains>& registered() {
-  static std::optional<CudaChains> chains;
+  static auto& chains = *new std::optional<CudaChains>;
   return chains;
 }
 
@@ -139,7 +140,10 @@ void ElementChain::run_tile(std::span<const TensorView> externals, const TensorV
 
 void ElementChain::run(std::span<const TensorView> externals, const TensorView& result,
                        Device* workspace, std::int64_t begin, std::int64_t count) const {
-  thread_local std::vector<std::byte> buffers;
+  struct Buffers {
+    std::vector<std::byte> bytes;
+  };
+  std::vector<std::byte>& buffers = thread_object<Buffers>().bytes;
   buffers.resize(std::max(buffers.size(), static_cast<std::size_t>(buffers_ * kBufferBytes)));
   for (std::int64_t at = begin; at < begin + count; at += kTileElements)
     run_tile(externals, result, workspace, at, std::min(kTileElements, begin + count - at),

@@ -156,12 +156,12 @@ void operation_kernel(KernelContext& c) {
 
 // Every operation with a role in chains has a kernel.
 KernelList chain_kernels() {
-  static const std::vector<CudaKernel> kernels = [] {
+  static const auto& kernels = *new const std::vector<CudaKernel>([] {
     std::vector<CudaKernel> list;
     for (const OpDef* op : all_ops())
       if (is_one_step(op->chain)) list.push_back({op->name, on_gpu<operation_kernel>});
     return list;
-  }();
+  }());
   return kernels;
 }
 

@@ -183,6 +183,7 @@ void attention_grad_kernel(KernelContext& c) {
     for (const TensorView& gradient : c.outputs) set_to_zero(gradient);
     return;
   }
+  const onednn::GemmUse products;
   const InFloat32 in_float32(c);
   const AttentionMask mask = c.inputs.size() == 7 ? AttentionMask(c.inputs[6]) : AttentionMask();
   switch_floating(c.inputs[1].dtype, [&]<class T>(TypeTag<T>) {

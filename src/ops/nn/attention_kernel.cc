@@ -99,6 +99,7 @@ struct ForwardTask {
 void attention_kernel(KernelContext& c) {
   const AttentionSizes s(c.inputs[0].shape, c.inputs[1].shape, c.inputs[2].shape);
   if (c.outputs[0].size() == 0) return;
+  const onednn::GemmUse products;
   const InFloat32 in_float32(c);
   const AttentionMask mask = c.inputs.size() == 4 ? AttentionMask(c.inputs[3]) : AttentionMask();
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <vector>
 
 #include "core/multiversion.h"
 #include "core/parallel.h"
@@ -78,24 +79,34 @@ TANDEM_INLINED void store_rows(const Compute<T>* from, Compute<T> factor, HeadRo
                    [=](std::int64_t j) { return from[i * rows.depth + j] * factor; });
 }
 
-// c = a . b or c += a . b. For doubles, `spare` must have room for c.
+// c = a . b or c += a . b. `spare` has room for c.
+template <class C>
+void plain_product(const onednn::Gemm& shape, Tile<const C> a, Tile<const C> b, Tile<C> c,
+                   C* spare) {
+  const auto oriented = [](Tile<const C> tile, bool transposed) {
+    return transposed ? MatrixRef<const C>{tile.data, 1, tile.stride}
+                      : MatrixRef<const C>{tile.data, tile.stride, 1};
+  };
+  gemm_rows<C>(0, shape.m, shape.n, shape.k, oriented(a, shape.transpose_a),
+               oriented(b, shape.transpose_b), spare);
+  for (std::int64_t i = 0; i < shape.m; ++i)
+    for (std::int64_t j = 0; j < shape.n; ++j) {
+      C& to = c.data[i * c.stride + j];
+      to = (shape.accumulate ? to : C{0}) + spare[i * shape.n + j];
+    }
+}
+
+// The same. For doubles, `spare` must have room for c.
 inline void tile_product(const onednn::Gemm& shape, Tile<const float> a, Tile<const float> b,
                          Tile<float> c, float*) {
-  onednn::gemm(shape, a.data, a.stride, b.data, b.stride, c.data, c.stride);
+  if (onednn::GemmUse::possible()) [[likely]]
+    return onednn::gemm(shape, a.data, a.stride, b.data, b.stride, c.data, c.stride);
+  std::vector<float> spare(static_cast<std::size_t>(shape.m * shape.n));
+  plain_product(shape, a, b, c, spare.data());
 }
 inline void tile_product(const onednn::Gemm& shape, Tile<const double> a, Tile<const double> b,
                          Tile<double> c, double* spare) {
-  const auto oriented = [](Tile<const double> tile, bool transposed) {
-    return transposed ? MatrixRef<const double>{tile.data, 1, tile.stride}
-                      : MatrixRef<const double>{tile.data, tile.stride, 1};
-  };
-  gemm_rows<double>(0, shape.m, shape.n, shape.k, oriented(a, shape.transpose_a),
-                    oriented(b, shape.transpose_b), spare);
-  for (std::int64_t i = 0; i < shape.m; ++i)
-    for (std::int64_t j = 0; j < shape.n; ++j) {
-      double& to = c.data[i * c.stride + j];
-      to = (shape.accumulate ? to : 0.0) + spare[i * shape.n + j];
-    }
+  plain_product(shape, a, b, c, spare);
 }
 template <class C>
 constexpr std::int64_t spare_elements(std::int64_t elements) {

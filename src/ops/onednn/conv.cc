@@ -61,6 +61,7 @@ const void* pack(KernelContext& context, const ConvPlan& plan, const void* kerne
 
 void conv_forward(KernelContext& context, const ConvShape& conv, const void* x, const void* kernel,
                   const void* bias, void* y) {
+  const Use use;
   const auto key = [&] {
     PrimitiveKey key = conv_key(PrimitiveKind::kConvForward, conv);
     key.add(bias != nullptr);
@@ -77,6 +78,7 @@ void conv_forward(KernelContext& context, const ConvShape& conv, const void* x, 
 
 void conv_backward_input(KernelContext& context, const ConvShape& conv, const void* dy,
                          const void* kernel, void* dx) {
+  const Use use;
   const ConvPlan& plan = plan_for<ConvPlan>(
       context, [&] { return conv_key(PrimitiveKind::kConvInput, conv); },
       [&] { return make_conv_backward_input(conv); });

@@ -111,6 +111,7 @@ void add_slices(KernelContext& context, const FilterPlan& plan, std::byte* sums,
 
 void conv_backward_filter(KernelContext& context, const ConvShape& conv, const void* x,
                           const void* dy, void* dkernel) {
+  const Use use;
   const FilterPlan& plan = plan_for<FilterPlan>(
       context, [&] { return conv_key(PrimitiveKind::kConvFilter, conv); },
       [&] { return make_filter_plan(conv); });

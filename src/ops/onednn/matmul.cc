@@ -251,6 +251,7 @@ void run_long_sum(KernelContext& context, const LongSumPlan& plan, const MatMul&
 
 void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
             const void* bias, void* c) {
+  const Use use;
   const bool long_sum = is_long_sum(shape);
   const auto key = [&] {
     PrimitiveKey key(PrimitiveKind::kMatMul, shape.dtype);

@@ -10,12 +10,39 @@
 // would hide errors. Operations apply them to the result, which is still in the cache.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "op/op.h"
 #include "ops/conv_shape.h"
 
 namespace tandem::onednn {
+
+// A use of primitives. oneDNN keeps static objects, which exit() destroys. When it begins to, it
+// waits for the uses under way; later ones block, because the process is about to end. On the
+// thread that calls exit(), and after kExitLimit on others, they throw FailedPreconditionError.
+class Use {
+ public:
+  Use();
+  ~Use();
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+};
+inline constexpr std::chrono::seconds kExitLimit{10};
+
+// The same for a kernel that calls gemm(), whose static objects are destroyed earlier. Where it is
+// not possible() any more, the kernel computes its products itself.
+class GemmUse {
+ public:
+  GemmUse();
+  ~GemmUse();
+  GemmUse(const GemmUse&) = delete;
+  GemmUse& operator=(const GemmUse&) = delete;
+  static bool possible();
+
+ private:
+  bool counts_;
+};
 
 // Whether oneDNN computes with tensors of this dtype directly: float32, and bfloat16 if the CPU has
 // instructions for it. REQUIRED by the calls below.
@@ -44,7 +71,7 @@ struct Gemm {
   bool accumulate = false;
 };
 // Runs on the calling thread and its team. Kernels that distribute tiles over threads call it with
-// a team of one. REQUIRES: no size is 0.
+// a team of one. REQUIRES: no size is 0, and a GemmUse of the kernel.
 void gemm(const Gemm& shape, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
           float* c, std::int64_t ldc);
 

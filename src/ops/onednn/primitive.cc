@@ -1,11 +1,24 @@
 #include "ops/onednn/primitive.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <thread>
+
+#include "core/parallel.h"
+
 namespace tandem::onednn {
 namespace {
 
 dnnl::stream& thread_stream() {
-  thread_local dnnl::stream stream(cpu());
-  return stream;
+  struct Stream {
+    dnnl::stream stream{cpu()};
+  };
+  return thread_object<Stream>().stream;
 }
 
 }  // namespace
@@ -64,5 +77,147 @@ bool computes(DType dtype) {
   static const bool native_bfloat16 = __builtin_cpu_supports("avx512bf16");
   return dtype == float32 || (dtype == bfloat16 && native_bfloat16);
 }
+
+// --- the end of the process ---
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Uses of something that exit() destroys.
+class Uses {
+ public:
+  // Returns false once end() has begun.
+  bool begin() {
+    std::atomic<int>& mine = of_thread();
+    ++mine;
+    if (!ending_) [[likely]]
+      return true;
+    --mine;
+    return false;
+  }
+  void finish() { --of_thread(); }
+  bool ending() const { return ending_; }
+  // Waits for the uses under way, up to kExitLimit.
+  void end() {
+    if (ending_) return;
+    ender_ = std::this_thread::get_id();
+    limit_ = Clock::now() + kExitLimit;
+    ending_ = true;
+    for (const Count& count : counts_)
+      while (count.uses > 0 && Clock::now() < limit_)
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  // In a forked process, which has none of the threads whose uses were under way.
+  void forget() {
+    for (Count& count : counts_) count.uses = 0;
+  }
+  // REQUIRES: ending().
+  void wait_for_the_end() const {
+    if (std::this_thread::get_id() != ender_) std::this_thread::sleep_until(limit_);
+  }
+
+ private:
+  // Each thread counts in one of them, so that they rarely share one.
+  struct alignas(64) Count {
+    std::atomic<int> uses{0};
+  };
+  std::atomic<int>& of_thread() {
+    static constinit std::atomic<std::size_t> threads = 0;
+    static thread_local const std::size_t mine = threads.fetch_add(1) % 64;
+    return counts_[mine].uses;
+  }
+
+  std::array<Count, 64> counts_;
+  std::atomic<bool> ending_ = false;
+  std::thread::id ender_;  // set before `ending_`
+  Clock::time_point limit_;
+};
+
+// Never destroyed: threads go on until the process has ended.
+Uses& primitive_uses() {
+  static auto& uses = *new Uses;
+  return uses;
+}
+Uses& gemm_uses() {
+  static auto& uses = *new Uses;
+  return uses;
+}
+
+// Makes the static objects that oneDNN makes when a primitive of a kind is first created. exit()
+// destroys them after those of the host, which are made later.
+void make_static_objects() {
+  const ThreadBudget alone(1);  // starts no threads
+  const memory::desc image({1, 1, 1, 1}, memory::data_type::f32, memory::format_tag::nhwc),
+      kernel({1, 1, 1, 1}, memory::data_type::f32, memory::format_tag::any);
+  const memory::dims one = {1, 1}, zero = {0, 0};
+  constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+  const auto forward =
+      describe<dnnl::convolution_forward>(attributes(), dnnl::prop_kind::forward_training, kDirect,
+                                          image, kernel, image, one, zero, zero, zero);
+  describe_backward<dnnl::convolution_backward_data>(attributes(), forward, kDirect, image, kernel,
+                                                     image, one, zero, zero, zero);
+  describe_backward<dnnl::convolution_backward_weights>(attributes(), forward, kDirect, image,
+                                                        kernel, image, one, zero, zero, zero);
+  const memory::desc rows({1, 1}, memory::data_type::f32, memory::dims{1, 1});
+  make_reorder(rows, rows);
+  const dnnl::matmul product(describe<dnnl::matmul>(attributes(), rows, rows, rows));
+}
+
+const bool ends_with_the_process = [] {
+  try {
+    make_static_objects();
+  } catch (const std::exception&) {  // for want of memory, say; the first use reports it
+  }
+  const auto forget = [] {
+    primitive_uses().forget();
+    gemm_uses().forget();
+  };
+  return pthread_atfork(nullptr, nullptr, forget) == 0 &&
+         std::atexit([] { primitive_uses().end(); }) == 0;
+}();
+
+}  // namespace
+
+Use::Use() {
+  if (primitive_uses().begin()) [[likely]]
+    return;
+  primitive_uses().wait_for_the_end();
+  fail<FailedPreconditionError>(
+      "[oneDNN] matrix products and convolutions are not possible any more: the process is ending, "
+      "and its libraries are being finalized");
+}
+
+Use::~Use() { primitive_uses().finish(); }
+
+namespace {
+
+// dnnl_sgemm() makes static objects as it meets new cases, and they take long, so they are not made
+// when the library is loaded. An exit of the main thread begins with its thread-local objects: this
+// one is made when the library is loaded.
+struct MainThreadEnd {
+  ~MainThreadEnd() {
+    if (gettid() == getpid()) gemm_uses().end();
+  }
+};
+const bool gemm_ends_with_the_main_thread = [] {
+  static thread_local const MainThreadEnd end;
+  return true;
+}();
+
+}  // namespace
+
+GemmUse::GemmUse() : counts_(gemm_uses().begin()) {}
+
+GemmUse::~GemmUse() {
+  if (!counts_) return;
+  gemm_uses().finish();
+  // For an exit on another thread. Handlers and destructors run in reverse order, so the handler is
+  // registered again, at increasing intervals.
+  static constinit std::atomic<std::uint64_t> ended = 0;
+  if (std::has_single_bit(++ended)) std::atexit([] { gemm_uses().end(); });
+}
+
+bool GemmUse::possible() { return !gemm_uses().ending(); }
 
 }  // namespace tandem::onednn

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "core/thread_object.h"
 #include "ops/onednn/onednn.h"
 
 namespace tandem::onednn {
@@ -138,7 +139,7 @@ template <class Plan, class Make>
 Plan& cached_plan_of_thread(const PrimitiveKey& key, const Make& make) {
   // Limits the memory of programs whose shapes never repeat.
   constexpr std::size_t kMaxPlans = 1024;
-  thread_local std::unordered_map<PrimitiveKey, Plan, PrimitiveKey::Hash> plans;
+  auto& plans = thread_object<std::unordered_map<PrimitiveKey, Plan, PrimitiveKey::Hash>>();
   const auto found = plans.find(key);
   if (found != plans.end()) [[likely]]
     return found->second;

@@ -130,7 +130,7 @@ std::optional<ProcessIdentity> parse_identity(std::string_view text) {
 }  // namespace
 
 const std::string& announcement() {
-  static const std::string text = make_announcement();
+  static const auto& text = *new const std::string(make_announcement());
   return text;
 }
 

@@ -18,7 +18,8 @@ constexpr const char* kIndexKey = "tandem.index";  // metadata of a part: the na
 
 // Whether `name` is that of a part of `path`, of whichever save.
 bool is_part_of(const std::filesystem::path& path, const std::string& name) {
-  static const std::regex suffix(R"(\.[0-9a-f]{8}-[0-9]{5,}-of-[0-9]{5,}\.safetensors)");
+  static const auto& suffix =
+      *new const std::regex(R"(\.[0-9a-f]{8}-[0-9]{5,}-of-[0-9]{5,}\.safetensors)");
   const std::string prefix = path.filename().string();
   return name.starts_with(prefix) &&
          std::regex_match(name.begin() + static_cast<std::ptrdiff_t>(prefix.size()), name.end(),

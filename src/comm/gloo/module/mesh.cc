@@ -109,7 +109,7 @@ std::string address_of_interface(const std::string& name) {
 // One per address, with its thread; all groups of the process share it.
 std::shared_ptr<gloo::transport::tcp::Device> device_at(const GlooOptions& options) {
   static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<gloo::transport::tcp::Device>> devices;
+  static auto& devices = *new std::map<std::string, std::weak_ptr<gloo::transport::tcp::Device>>;
   const std::lock_guard lock(mutex);
   auto& known = devices[options.interface + "/" + options.address];
   if (auto device = known.lock()) return device;

@@ -52,14 +52,14 @@ constexpr KernelList (*kFamilies[])() = {
     attention_kernels,  variance_kernels};
 
 KernelList all_kernels() {
-  static const std::vector<CudaKernel> kernels = [] {
+  static const auto& kernels = *new const std::vector<CudaKernel>([] {
     std::vector<CudaKernel> all;
     for (KernelList (*family)() : kFamilies) {
       const KernelList list = family();
       all.insert(all.end(), list.begin(), list.end());
     }
     return all;
-  }();
+  }());
   return kernels;
 }
 
