@@ -66,17 +66,18 @@ std::vector<Variable> variables_where(const Layer& root, const Keep& keep) {
   return result;
 }
 
-bool casts_any(TensorList inputs, DType dtype) {
-  for (const Tensor& input : inputs)
-    if (is_floating(input.dtype()) && input.dtype() != dtype) return true;
-  return false;
+// Whether a layer that computes in `dtype` casts this input. Under autocast the operations cast
+// what they need in float32, and 16-bit activations stay as they are.
+bool casts(const Tensor& input, DType dtype) {
+  const DType own = input.dtype();
+  return is_floating(own) && own != dtype && !(autocast && dtype == float32 && size_of(own) == 2);
 }
 
 std::vector<Tensor> cast_floating(TensorList inputs, DType dtype) {
   std::vector<Tensor> result;
   result.reserve(inputs.size());
   for (const Tensor& input : inputs)
-    result.push_back(is_floating(input.dtype()) ? cast(input, dtype) : input);
+    result.push_back(casts(input, dtype) ? cast(input, dtype) : input);
   return result;
 }
 
@@ -85,7 +86,8 @@ Tensor call_by_policy(LayerBase& layer, TensorList inputs, const CallOptions& op
   const bool casts_weights = layer.casts_variables() && policy.mixed();
   const WeightDTypeScope weights(casts_weights ? std::optional(policy.compute_dtype())
                                                : std::nullopt);
-  if (!layer.casts_inputs() || !casts_any(inputs, policy.compute_dtype()))
+  const auto needs_cast = [&](const Tensor& x) { return casts(x, policy.compute_dtype()); };
+  if (!layer.casts_inputs() || std::none_of(inputs.begin(), inputs.end(), needs_cast))
     return layer.call(inputs, options);
   return layer.call(cast_floating(inputs, policy.compute_dtype()), options);
 }

@@ -102,7 +102,9 @@ Tensor LossScale::scaled(const Tensor& tensor) {
     fail<InvalidArgumentError>("[{}] expected a floating tensor to scale, got {}", what_,
                                name_of(tensor.dtype()));
   const AutocastScope no_autocast(std::nullopt);
-  return tensor * cast(scale(), tensor.dtype());
+  // As in PyTorch, a scalar in 16 bits becomes float32, which holds the product.
+  const DType dtype = tensor.rank() == 0 && size_of(tensor.dtype()) == 2 ? float32 : tensor.dtype();
+  return cast(tensor, dtype) * cast(scale(), dtype);
 }
 
 void LossScale::unscale(std::vector<Tensor>& gradients) {

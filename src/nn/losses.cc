@@ -3,6 +3,7 @@
 #include "nn/naming.h"
 #include "nn/targets.h"
 #include "ops/math/element_count.h"
+#include "runtime/autocast.h"
 #include "runtime/replica_context.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
@@ -45,19 +46,27 @@ Tensor signs_of(const Tensor& labels) {
   return where(binary, labels * 2.0 - 1.0, labels);
 }
 
+// Autocast computes losses in float32.
+Tensor for_loss(const Tensor& predictions) {
+  return autocast ? at_least_float32(predictions) : predictions;
+}
+
 }  // namespace
 
-Tensor mse(const Tensor& y_true, const Tensor& y_pred) {
+Tensor mse(const Tensor& y_true, const Tensor& predictions) {
+  const Tensor y_pred = for_loss(predictions);
   const Tensor target = like_predictions("mean_squared_error", y_true, y_pred);
   return mean_of_example(squared_difference(y_pred, target));
 }
 
-Tensor mae(const Tensor& y_true, const Tensor& y_pred) {
+Tensor mae(const Tensor& y_true, const Tensor& predictions) {
+  const Tensor y_pred = for_loss(predictions);
   const Tensor target = like_predictions("mean_absolute_error", y_true, y_pred);
   return mean_of_example(abs(y_pred - target));
 }
 
-Tensor huber(const Tensor& y_true, const Tensor& y_pred, double delta) {
+Tensor huber(const Tensor& y_true, const Tensor& predictions, double delta) {
+  const Tensor y_pred = for_loss(predictions);
   if (!(delta > 0.0))
     fail<InvalidArgumentError>("[huber] expected a positive delta, got {}", delta);
   const Tensor error = abs(y_pred - like_predictions("huber", y_true, y_pred));
@@ -66,12 +75,14 @@ Tensor huber(const Tensor& y_true, const Tensor& y_pred, double delta) {
   return mean_of_example(square(quadratic) * 0.5 + (error - quadratic) * delta);
 }
 
-Tensor hinge(const Tensor& y_true, const Tensor& y_pred) {
+Tensor hinge(const Tensor& y_true, const Tensor& predictions) {
+  const Tensor y_pred = for_loss(predictions);
   const Tensor signs = signs_of(like_predictions("hinge", y_true, y_pred));
   return mean_of_example(nn::relu(subtract(1.0, signs * y_pred)));
 }
 
-Tensor kl_divergence(const Tensor& y_true, const Tensor& y_pred) {
+Tensor kl_divergence(const Tensor& y_true, const Tensor& predictions) {
+  const Tensor y_pred = for_loss(predictions);
   expect_classes("kl_divergence", y_pred);
   const Tensor target =
       clip_by_value(like_predictions("kl_divergence", y_true, y_pred), kEpsilon, 1.0);
@@ -79,8 +90,9 @@ Tensor kl_divergence(const Tensor& y_true, const Tensor& y_pred) {
                     {.axis = Dims{-1}});
 }
 
-Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+Tensor binary_crossentropy(const Tensor& y_true, const Tensor& predictions,
                            const CrossentropyOptions& options) {
+  const Tensor y_pred = for_loss(predictions);
   expect_smoothing("binary_crossentropy", options.label_smoothing);
   const Tensor target =
       smoothed(like_predictions("binary_crossentropy", y_true, y_pred), options.label_smoothing, 2);
@@ -93,8 +105,9 @@ Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred,
   return cast(mean_of_example(negative(likelihood)), y_pred.dtype());
 }
 
-Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& predictions,
                                 const CrossentropyOptions& options) {
+  const Tensor y_pred = for_loss(predictions);
   expect_smoothing("categorical_crossentropy", options.label_smoothing);
   expect_classes("categorical_crossentropy", y_pred);
   const Tensor target = smoothed(like_predictions("categorical_crossentropy", y_true, y_pred),
@@ -104,8 +117,9 @@ Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
   return negative(reduce_sum(target * log(inside_unit(y_pred / total)), {.axis = Dims{-1}}));
 }
 
-Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& predictions,
                                        const CrossentropyOptions& options) {
+  const Tensor y_pred = for_loss(predictions);
   if (options.label_smoothing != 0.0)
     fail<InvalidArgumentError>(
         "[sparse_categorical_crossentropy] expected no label smoothing, which needs dense labels; "

@@ -416,7 +416,8 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
   const MemoryTagScope tag(MemoryTag::kGradients);
   BackwardPass pass;
   const Tensor one = ones_like(loss.detach());
-  pass.roots.push_back({impl_of(loss).grad, loss_scale() ? loss_scale()->scaled(one) : one});
+  pass.roots.push_back(
+      {impl_of(loss).grad, loss_scale() ? cast(loss_scale()->scaled(one), one.dtype()) : one});
   for (const Variable& variable : variables) {
     const RefPtr<Leaf>& leaf = variable.impl().leaf();
     if (!leaf)

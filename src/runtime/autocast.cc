@@ -65,6 +65,12 @@ std::optional<AutocastSettings> autocast_settings() {
   return autocast->settings;
 }
 
+Tensor autocast_float32_on_gpus(const Tensor& x) {
+  const bool casts = autocast && autocast->settings.device == DeviceType::kGpu &&
+                     is_castable(x.dtype()) && x.dtype() != float32;
+  return casts ? cast_tensor(x, float32) : x;
+}
+
 AutocastInputs::AutocastInputs(const OpDef& op, std::span<const Tensor* const> inputs) {
   const bool gpu = autocast->settings.device == DeviceType::kGpu;
   switch (gpu ? op.autocast.gpu : op.autocast.cpu) {

@@ -82,6 +82,9 @@ class WeightDTypeScope {
 // The settings of the calling thread, for threads that work for it.
 std::optional<AutocastSettings> autocast_settings();
 
+// The input of a composed operation with kAutocastFloat32OnGpus.
+Tensor autocast_float32_on_gpus(const Tensor& x);
+
 // The inputs of an operation after autocast. REQUIRES: autocast is on.
 class AutocastInputs {
  public:

@@ -3,6 +3,7 @@
 
 #include "op/op.h"
 #include "support/errors.h"
+#include "support/gpus.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
@@ -37,10 +38,11 @@ TEST(Autocast, ListsOfCpusAndGpusDiffer) {
     for (const Tensor& y : {nn::softmax(x), exp(x), reduce_sum(x), log(x), pow(x, 2.0)})
       EXPECT_EQ(y.dtype(), bfloat16);
     EXPECT_EQ(reduce_prod(x).dtype(), float32);
+    for (const Tensor& y : {reduce_logsumexp(x), norm(x)}) EXPECT_EQ(y.dtype(), bfloat16);
   }
   const amp::autocast cast(on("gpu"));
-  for (const Tensor& y :
-       {nn::softmax(x), exp(x), reduce_sum(x), log(x), pow(x, 2.0), reduce_prod(x)})
+  for (const Tensor& y : {nn::softmax(x), exp(x), reduce_sum(x), log(x), pow(x, 2.0),
+                          reduce_prod(x), reduce_logsumexp(x), norm(x)})
     EXPECT_EQ(y.dtype(), float32);
   for (const Tensor& y : {nn::relu(x), tanh(x), reduce_max(x)}) EXPECT_EQ(y.dtype(), bfloat16);
 }
@@ -50,7 +52,74 @@ TEST(Autocast, LossesAreFloat32) {
   for (const char* device : {"cpu", "gpu"}) {
     const amp::autocast cast(on(device));
     EXPECT_EQ(nn::sparse_softmax_cross_entropy(labels, logits).dtype(), float32);
+    EXPECT_EQ(losses::sparse_categorical_crossentropy(labels, logits).dtype(), float32);
+    for (auto* loss : {losses::mse, losses::mae, losses::hinge, losses::kl_divergence})
+      EXPECT_EQ(loss(logits, logits).dtype(), float32);
+    EXPECT_EQ(losses::huber(logits, logits).dtype(), float32);
+    EXPECT_EQ(losses::binary_crossentropy(logits, logits).dtype(), float32);
+    EXPECT_EQ(losses::categorical_crossentropy(logits, logits).dtype(), float32);
+    // Its square is no float16.
+    const Tensor half = full({1, 1}, 300.0, {.dtype = float16});
+    EXPECT_EQ(losses::mse(zeros({1, 1}), half).item<float>(), 90000.0f);
   }
+  EXPECT_EQ(losses::mse(logits, logits).dtype(), bfloat16);
+}
+
+TEST(Autocast, LayersKeepActivationsOf16Bits) {
+  random::set_seed(1);
+  const Tensor image = cast(random::normal({2, 4, 4, 2}), bfloat16);
+  const Tensor row = cast(random::normal({2, 6}), bfloat16);
+  for (const char* device : {"cpu", "gpu"}) {
+    const amp::autocast autocast(on(device));
+    for (Layer layer : {Layer(layers::MaxPooling2D(2)), Layer(layers::AveragePooling2D(2)),
+                        Layer(layers::GlobalAveragePooling2D()), Layer(layers::Flatten()),
+                        Layer(layers::Activation("relu")), Layer(layers::Dropout(0.5)),
+                        Layer(layers::BatchNormalization()), Layer(layers::Reshape({8, 4})),
+                        Layer(layers::Conv2D(2, 3))})
+      EXPECT_EQ(layer(image, {.training = true}).dtype(), bfloat16) << layer.name();
+    EXPECT_EQ(layers::Add()({row, row}).dtype(), bfloat16);
+    EXPECT_EQ(layers::Add()({row, tandem::cast(row, float32)}).dtype(), float32);
+    EXPECT_EQ(layers::Dense(3)(row).dtype(), bfloat16);
+    EXPECT_EQ(layers::Softmax()(row).dtype(), on(device).device_type == "gpu" ? float32 : bfloat16);
+    EXPECT_EQ(layers::LayerNormalization()(row).dtype(),
+              on(device).device_type == "gpu" ? float32 : bfloat16);
+    EXPECT_EQ(layers::Flatten()(tandem::cast(image, float64)).dtype(), float32);
+  }
+  EXPECT_EQ(layers::Flatten()(image).dtype(), float32);
+}
+
+TEST(Autocast, SavesTheMemoryOfActivations) {
+  testing::use_gpus(1);
+  random::set_seed(1);
+  const DeviceScope gpu("/gpu:0");
+  const Tensor x = random::normal({32, 16, 16, 3}), y = random::normal({32, 10});
+  const auto peak = [&](bool lowers, bool traced) {
+    std::vector<Layer> all;
+    for (int block = 0; block < 3; ++block)
+      all.insert(all.end(),
+                 {layers::Conv2D(32, 3, {.padding = "same"}), layers::BatchNormalization(),
+                  layers::Activation("relu"), layers::Dropout(0.1)});
+    all.insert(all.end(), {layers::GlobalAveragePooling2D(), layers::Dense(10)});
+    Sequential model(all);
+    model.build({-1, 16, 16, 3});
+    optimizers::Optimizer optimizer = optimizers::SGD(0.01, model.parameters());
+    const auto body = [&](const Tensor& images, const Tensor& targets) {
+      optimizer.zero_grad();
+      const amp::autocast autocast({.enabled = lowers, .dtype = float16});
+      const Tensor loss = reduce_mean(losses::mse(targets, model(images, true)));
+      loss.backward();
+      optimizer.step();
+      return loss;
+    };
+    const auto step = function(body);
+    for (int i = 0; i < 2; ++i) {
+      if (i == 1) config::reset_memory_stats("GPU:0");
+      (traced ? step(x, y) : body(x, y)).item<float>();
+    }
+    return static_cast<double>(config::get_memory_info("GPU:0").peak);
+  };
+  for (const bool traced : {false, true})
+    EXPECT_LT(peak(true, traced), 0.75 * peak(false, traced)) << traced;
 }
 
 TEST(Autocast, MixedOperandsGetTheWidestDType) {

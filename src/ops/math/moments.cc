@@ -1,6 +1,7 @@
 // Reductions and norms that are composed of other operations.
 #include "core/status.h"
 #include "ops/math/reduce.h"
+#include "runtime/autocast.h"
 #include "runtime/dispatch.h"
 #include "runtime/trace.h"
 #include "tandem/array.h"
@@ -34,7 +35,8 @@ Tensor reduce_std(const Tensor& x, const ReduceOptions& options) {
   return named(cast(root, x.dtype()), options.name);
 }
 
-Tensor reduce_logsumexp(const Tensor& x, const ReduceOptions& options) {
+Tensor reduce_logsumexp(const Tensor& values, const ReduceOptions& options) {
+  const Tensor x = autocast_float32_on_gpus(values);
   const Tensor largest = stop_gradient(reduce_max(x, {.axis = options.axis, .keepdims = true}));
   // inf - inf would be NaN.
   const Tensor shift = where(is_finite(largest), largest, zeros_like(largest));

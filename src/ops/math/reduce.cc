@@ -14,6 +14,7 @@
 #include "ops/math/reduce_engine.h"
 #include "ops/math/sum_to_shape.h"
 #include "ops/op_list.h"
+#include "runtime/autocast.h"
 #include "runtime/dispatch.h"
 #include "runtime/trace.h"
 #include "tandem/array.h"
@@ -344,7 +345,8 @@ Tensor reduce_any(const Tensor& x, const ReduceOptions& options) {
 Tensor reduce_all(const Tensor& x, const ReduceOptions& options) {
   return named(run(kAll, {&x}, ReduceAttrs::of(options)), options.name);
 }
-Tensor norm(const Tensor& x, const ReduceOptions& options) {
+Tensor norm(const Tensor& values, const ReduceOptions& options) {
+  const Tensor x = autocast_float32_on_gpus(values);
   return named(cast(run(kEuclideanNorm, {&x}, ReduceAttrs::of(options)), x.dtype()), options.name);
 }
 
