@@ -187,9 +187,10 @@ struct ClusterStatistics {
 /// are the same coordinator. As tf.distribute.coordinator.ClusterCoordinator. Thread-safe.
 ///
 /// If a worker is lost, another one runs its call, and the worker rejoins when it is back. If a
-/// call fails, the next schedule(), join() or done() throws its error, once; until then all other
-/// calls are cancelled, so that nothing runs when it is thrown. The coordinator can be used again
-/// afterwards.
+/// call fails, the next schedule(), join() or done() throws its error, once. Before, calls that run
+/// end, and those that wait are cancelled, so that nothing runs when it is thrown. Calls that run
+/// 10 seconds longer are cancelled, too; their updates may have been applied, and their errors say
+/// so. The coordinator can be used again afterwards.
 class ClusterCoordinator {
  public:
   /// Throws InvalidArgumentError "Only ParameterServerStrategy is supported to work with

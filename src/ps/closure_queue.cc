@@ -42,15 +42,17 @@ bool ClosureQueue::done() {
 
 void ClosureQueue::throw_pending(Lock& lock) {
   if (!error_) return;
-  throwing_ = true;
-  changed_.notify_all();
   cancel_queued(error<AbortedError>(
       "The corresponding function is cancelled. Please reschedule the function."));
-  lock.unlock();
-  cancel_running_();
-  lock.lock();
-  changed_.wait(lock, [&] { return running_ == 0; });
-  throwing_ = false;
+  const auto ended = [&] { return running_ == 0; };
+  if (!changed_.wait_for(lock, end_limit_, ended)) {
+    cancelling_ = true;
+    lock.unlock();
+    cancel_running_();
+    lock.lock();
+    changed_.wait(lock, ended);
+    cancelling_ = false;
+  }
   const std::exception_ptr pending = std::exchange(error_, nullptr);
   changed_.notify_all();
   if (pending) std::rethrow_exception(pending);
@@ -83,7 +85,7 @@ std::shared_ptr<Closure> ClosureQueue::take(std::chrono::milliseconds limit) {
 
 bool ClosureQueue::cancelling() const {
   const std::lock_guard lock(mutex_);
-  return throwing_ || stopped_;
+  return cancelling_ || stopped_;
 }
 
 void ClosureQueue::finished() {

@@ -29,10 +29,14 @@ class ClosureQueue {
  public:
   static constexpr std::size_t kCapacity = 256 * 1024;
 
-  // `cancel_running` is called, without locks, when cancelling() becomes true.
+  // After an error, running closures have `end_limit` to end: it is unknown whether the updates of
+  // a cancelled one were applied. `cancel_running` is called, without locks, when cancelling()
+  // becomes true.
   explicit ClosureQueue(
-      std::size_t capacity = kCapacity, std::function<void()> cancel_running = [] {})
-      : capacity_(capacity), cancel_running_(std::move(cancel_running)) {}
+      std::size_t capacity = kCapacity,
+      std::chrono::milliseconds end_limit = std::chrono::seconds(10),
+      std::function<void()> cancel_running = [] {})
+      : capacity_(capacity), end_limit_(end_limit), cancel_running_(std::move(cancel_running)) {}
   ~ClosureQueue();
 
   // --- the coordinator ---
@@ -52,7 +56,8 @@ class ClosureQueue {
   // The next closure, which is then running. Null after `limit`, after stop(), and
   // while an error is pending.
   std::shared_ptr<Closure> take(std::chrono::milliseconds limit);
-  // Whether running closures should be cancelled, because an error is thrown or the queue stops.
+  // Whether running closures should be cancelled, because they delay an error too long or the queue
+  // stops.
   bool cancelling() const;
   // The next three end the run of a closure that take() returned.
   void finished();
@@ -71,13 +76,14 @@ class ClosureQueue {
   void throw_pending(Lock& lock);
 
   const std::size_t capacity_;
+  const std::chrono::milliseconds end_limit_;
   const std::function<void()> cancel_running_;
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Closure>> queue_;
   std::size_t running_ = 0;
   std::exception_ptr error_;
-  bool throwing_ = false;  // waiting for running closures, to throw `error_`
+  bool cancelling_ = false;  // the running closures, to throw `error_`
   bool stopped_ = false;
 };
 

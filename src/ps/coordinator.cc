@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "core/status.h"
+#include "core/threads.h"
 #include "graph/graph.h"
 
 namespace tandem::ps {
@@ -121,7 +122,8 @@ struct Coordinator::WorkerState {
 };
 
 Coordinator::Coordinator(std::vector<WorkerTask> workers, const Options& options)
-    : options_(options), queue_(options.queue_capacity, [this] { cancel_running(); }) {
+    : options_(options),
+      queue_(options.queue_capacity, options.end_limit, [this] { cancel_running(); }) {
   if (workers.empty())
     throw InvalidArgumentError("[ClusterCoordinator] expected at least one worker, got none");
   for (WorkerTask& task : workers)
@@ -129,7 +131,7 @@ Coordinator::Coordinator(std::vector<WorkerTask> workers, const Options& options
         std::make_unique<WorkerState>(static_cast<int>(workers_.size()), std::move(task)));
   for (const auto& worker : workers_)
     for (std::size_t i = 0; i < options.closures_per_worker; ++i)
-      worker->threads.emplace_back([this, state = worker.get()] { serve(*state); });
+      worker->threads.push_back(start_thread([this, state = worker.get()] { serve(*state); }));
 }
 
 Coordinator::~Coordinator() {
@@ -275,13 +277,13 @@ bool Coordinator::run_to_end(WorkerState& worker, const std::shared_ptr<RunClosu
     logging::warn("[ClusterCoordinator] {} was restarted", worker.name);
     return false;
   } catch (const std::exception&) {
-    const std::exception_ptr error = std::current_exception();
-    if (queue_.cancelling()) {
-      queue_.put_back(closure);  // which cancels it
-    } else {
-      closure->cancel(error);
-      queue_.failed(error);
-    }
+    std::exception_ptr error = std::current_exception();
+    if (queue_.cancelling())
+      error = std::make_exception_ptr(AbortedError(
+          "The corresponding function was cancelled while it ran. Its updates may have been "
+          "applied."));
+    closure->cancel(error);
+    queue_.failed(error);
   }
   return true;
 }

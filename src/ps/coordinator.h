@@ -76,6 +76,7 @@ class Coordinator {
   struct Options {
     std::chrono::milliseconds run_limit = std::chrono::hours(1);       // of one closure
     std::chrono::milliseconds recovery_limit = std::chrono::hours(1);  // of a lost worker
+    std::chrono::milliseconds end_limit = std::chrono::seconds(10);    // of closures after an error
     std::size_t queue_capacity = ClosureQueue::kCapacity;
     std::size_t closures_per_worker = 1;  // at the same time; at least 1
   };

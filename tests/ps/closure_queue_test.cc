@@ -110,7 +110,7 @@ TEST(ClosureQueue, ErrorIsThrownByScheduleAndByDone) {
 }
 
 TEST(ClosureQueue, ErrorIsThrownWhenNothingRunsAnyMore) {
-  ClosureQueue queue;
+  ClosureQueue queue(10, std::chrono::milliseconds(1));
   queue.schedule(named(0));
   const auto lost = named(1);
   queue.schedule(lost);

@@ -90,9 +90,10 @@ class SeveralClosures : public ::testing::Test {
     cluster->stores[0]->add_update(0, 0, update_.message.updates(0).part());
   }
 
-  void coordinate(std::size_t closures) {
-    coordinator.emplace(std::vector<Coordinator::WorkerTask>{{"worker:0", channel}},
-                        Coordinator::Options{.closures_per_worker = closures});
+  void coordinate(std::size_t closures, std::chrono::milliseconds end_limit = 20s) {
+    coordinator.emplace(
+        std::vector<Coordinator::WorkerTask>{{"worker:0", channel}},
+        Coordinator::Options{.end_limit = end_limit, .closures_per_worker = closures});
     coordinator->add_function(0, update_.message);
     coordinator->add_function(1, split_step([] {}).message);
     coordinator->add_iterator(7, describe(numbers(100)));
@@ -200,7 +201,7 @@ TEST_F(SeveralClosures, AReplyThatOvertookALostOneIsLostToo) {
 }
 
 TEST_F(SeveralClosures, AnErrorCancelsTheOthersOfItsWorker) {
-  coordinate(3);
+  coordinate(3, 100ms);
   cluster->stop_server(0);
   std::vector<std::shared_ptr<RemoteResult>> results;
   for (int i = 0; i < 2; ++i) results.push_back(schedule(0));
@@ -208,10 +209,35 @@ TEST_F(SeveralClosures, AnErrorCancelsTheOthersOfItsWorker) {
   const auto failed = coordinator->schedule(
       {.function = 1, .arguments = {zeros({})}, .iterators = {7}});  // which expects none
   expect_error<InvalidArgumentError>([&] { coordinator->join(); }, "expected 0 arguments, got 1");
-  for (const auto& result : results) EXPECT_EQ(result->state(), RemoteResult::State::kAborted);
+  for (const auto& result : results)
+    expect_error<AbortedError>([&] { result->wait(0s); },
+                               "The corresponding function was cancelled while it ran. Its updates "
+                               "may have been applied.");
   EXPECT_EQ(channel->running, 0);
   cluster->start_server(0);
   EXPECT_GE(value(schedule(0)), 2);
+}
+
+TEST_F(SeveralClosures, AClosureWasAppliedIfAndOnlyIfItHasItsResult) {
+  coordinate(3);
+  int applied = 0;
+  for (int round = 0; round < 8; ++round) {
+    std::vector<std::shared_ptr<RemoteResult>> results;
+    for (int i = 0; i < 12; ++i) try {
+        results.push_back(i == 4 ? coordinator->schedule(
+                                       {.function = 1, .arguments = {zeros({})}, .iterators = {7}})
+                                 : schedule(0));
+      } catch (const InvalidArgumentError&) {  // the error came while this loop was running
+        break;
+      }
+    try {
+      coordinator->join();
+    } catch (const InvalidArgumentError&) {
+    }
+    for (const auto& result : results)
+      applied += result->state() == RemoteResult::State::kReady ? 1 : 0;
+    EXPECT_EQ(cluster->stores[0]->read(3).value.item<float>(), static_cast<float>(applied));
+  }
 }
 
 }  // namespace
