@@ -141,10 +141,10 @@ class GraphScope {
 };
 
 /// Names of operations added while it exists begin with "name/"; if the name is in use, with
-/// "name_1/". Without a graph it has no effect. As tf.name_scope.
+/// "name_1/". An empty name opens the root. Without a graph it has no effect. As tf.name_scope.
 class NameScope {
  public:
-  /// Opens the scope.
+  /// Opens the scope. Throws InvalidArgumentError for a name that TensorFlow does not allow.
   explicit NameScope(std::string_view name);
   /// Closes the scope.
   ~NameScope();

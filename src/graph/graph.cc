@@ -1,6 +1,7 @@
 #include "graph/graph.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/status.h"
 #include "graph/size_trials.h"
@@ -215,7 +216,30 @@ std::string GraphImpl::unique_name(std::string name) {
   return numbered;
 }
 
+namespace {
+
+// TensorFlow's rules. "name:0" is an output of the operation "name".
+void expect_name(std::string_view name, const char* more_first, const char* of) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.';
+  };
+  const auto other = [](char c, const char* more) { return c != 0 && std::strchr(more, c); };
+  const bool valid = !name.empty() && (letter(name[0]) || other(name[0], more_first)) &&
+                     std::all_of(name.begin(), name.end(),
+                                 [&](char c) { return letter(c) || other(c, "_/>-\\"); });
+  if (!valid)
+    fail<InvalidArgumentError>(
+        "[Graph] '{}' is not a valid name of {}: expected letters, digits and the characters "
+        "._/>-\\ that begin with a letter, a digit or '.'",
+        name, of);
+}
+
+}  // namespace
+
+void expect_operation_name(std::string_view name) { expect_name(name, "", "an operation"); }
+
 void GraphImpl::rename(Node& node, std::string_view wanted) {
+  expect_operation_name(wanted);
   by_name_.erase(node.name);
   node.name = unique_name(scoped(wanted));
   by_name_.emplace(node.name, &node);
@@ -228,6 +252,11 @@ void GraphImpl::rename_under(Node& node, const Node& parent, std::string_view su
 }
 
 void GraphImpl::open_name_scope(std::string_view name) {
+  if (name.empty()) {  // the root
+    name_scopes_.emplace_back();
+    return;
+  }
+  expect_name(name, name_scopes_.empty() || name_scopes_.back().empty() ? "" : "_/>-\\", "a scope");
   const std::string unique = unique_name(scoped(name));
   scope_names_.insert(unique);
   name_scopes_.push_back(unique + "/");

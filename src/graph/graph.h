@@ -163,6 +163,9 @@ class AttrUpdateScope {
   const std::shared_ptr<const AttrUpdate>* previous_;
 };
 
+// Throws InvalidArgumentError for a name that TensorFlow does not allow.
+void expect_operation_name(std::string_view name);
+
 inline bool is_symbolic(const Tensor& tensor) { return static_cast<bool>(impl_of(tensor).symbol); }
 inline const Symbol& symbol_of(const Tensor& tensor) {
   return static_cast<const Symbol&>(*impl_of(tensor).symbol);

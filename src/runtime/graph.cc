@@ -256,6 +256,7 @@ ColocateWith::~ColocateWith() = default;
 Tensor placeholder(DType dtype, const Shape& shape, std::string_view name) {
   if (!building)
     throw FailedPreconditionError("[placeholder] placeholders exist in a GraphScope only");
+  if (!name.empty()) expect_operation_name(name);
   const Shape known = shape.known() ? building->sizes().named(shape) : Shape::scalar();
   Node& node = building->add(kPlaceholder, SpecAttrs{dtype, known}, {}, node_options(name));
   return building->tensor(node);

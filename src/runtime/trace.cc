@@ -111,6 +111,7 @@ Tensor new_constant(const Shape& shape, DType dtype, const void* host, std::stri
     log_execution("_EagerConst", device);
     return from_host(device, shape, dtype, host);
   }
+  if (!name.empty()) expect_operation_name(name);
   Node& node = building->add(kConst, SpecAttrs{dtype, shape}, {}, node_options(name));
   const auto* bytes = static_cast<const std::byte*>(host);
   node.literal.assign(bytes,

@@ -33,6 +33,23 @@ TEST(Graph, NamesAreUniqueAndScoped) {
   }
   const NameScope again("tower");
   EXPECT_EQ(name_of_tensor(matmul(a, a)), "tower_1/MatMul");
+  const NameScope root("");
+  EXPECT_EQ(name_of_tensor(constant({1.0}, {.name = "b"})), "b");
+}
+
+TEST(Graph, RefusesNamesAsTensorFlowDoes) {
+  Graph graph;
+  const GraphScope building(graph);
+  for (const std::string name : {"a b", "a:0", "/a", "_a", "a\n", "ä", "-a"}) {
+    for (const auto& use : std::vector<std::function<void()>>{
+             [&] { placeholder(float32, {1}, name); }, [&] { constant({1.0}, {.name = name}); },
+             [&] { const NameScope scope(name); }})
+      EXPECT_NE(error_of<InvalidArgumentError>(use).find("is not a valid name of "),
+                std::string::npos)
+          << name;
+  }
+  for (const std::string name : {"a", "0", ".a", "a/b", "a_b-c>d", "a\\b"})
+    EXPECT_EQ(name_of_tensor(constant({1.0}, {.name = name})), name);
 }
 
 TEST(Graph, NameOptionsTakeEffect) {
