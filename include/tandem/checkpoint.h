@@ -83,8 +83,11 @@ class CheckpointReader {
   explicit CheckpointReader(const std::filesystem::path& path);
 
   const std::map<std::string, CheckpointTensor>& tensors() const;  ///< by name
-  const std::map<std::string, std::string>& metadata() const;      ///< strings
-  const std::vector<CheckpointFile>& files() const;                ///< the files with tensors
+  /// The dtypes of tensors that other programs have saved in one that Tandem does not have, such as
+  /// "I8", by name. at() and read() throw InvalidArgumentError for them.
+  const std::map<std::string, std::string>& foreign() const;
+  const std::map<std::string, std::string>& metadata() const;  ///< strings
+  const std::vector<CheckpointFile>& files() const;            ///< the files with tensors
   /// Whether the tensors are described by an index, and not by the only file.
   bool indexed() const;
   /// Whether all elements have checksums. Other programs' files have none.
@@ -97,7 +100,7 @@ class CheckpointReader {
   /// Reads the elements of a range of a tensor, whatever its slices. Throws OutOfRangeError for a
   /// range that exceeds the tensor, and the errors of read().
   Tensor read(const std::string& name, const TensorRange& range) const;
-  /// Reads all tensors.
+  /// Reads all tensors. Throws InvalidArgumentError if one is foreign().
   TensorFile read_all() const;
 
   /// Reads all files and checks every checksum, that the files' own headers agree with the index,

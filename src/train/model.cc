@@ -219,6 +219,9 @@ void Model::load_weights(const std::filesystem::path& path) {
   std::map<std::string, Tensor> tensors;
   for (const auto& [name, tensor] : reader.tensors())
     if (name.starts_with(prefix)) tensors.emplace(name.substr(prefix.size()), reader.read(name));
+  for (const Variable& target : targets)
+    if (reader.foreign().contains(prefix + target.name()))
+      reader.at(prefix + target.name());  // throws
   restore_variables(targets, tensors, fmt::format("'{}'", path.string()));
 }
 

@@ -228,6 +228,24 @@ TEST(Safetensors, AnUnknownDTypeIsNamed) {
                                      "[load] 'x': tensor 'w' has dtype 'F8_E4M3', expected one of");
 }
 
+// As in quantized checkpoints.
+TEST(Safetensors, OtherTensorsOfAFileWithAnUnknownDTypeAreRead) {
+  const testing::TemporaryDirectory folder;
+  const auto path = folder / "x.safetensors";
+  testing::write_file(path, make_file(R"({"mask":{"dtype":"I8","shape":[2],"data_offsets":[0,2]},)"
+                                      R"("w":{"dtype":"U8","shape":[3],"data_offsets":[2,5]}})",
+                                      std::string("ab\1\2\3", 5)));
+  const CheckpointReader reader(path);
+  EXPECT_EQ(reader.read("w").to(float32).to_vector<float>(), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(reader.tensors().size(), 1u);
+  EXPECT_EQ(reader.foreign(), (std::map<std::string, std::string>{{"mask", "I8"}}));
+  reader.verify();
+  for (const auto& use : std::vector<std::function<void()>>{
+           [&] { reader.read("mask"); }, [&] { reader.at("mask"); }, [&] { reader.read_all(); },
+           [&] { convert_checkpoint(path, folder / "y.safetensors", {}); }})
+    expect_error<InvalidArgumentError>(use, "tensor 'mask' has dtype 'I8', expected one of F32");
+}
+
 // Randomly mutated files give a DataLossError or similar, or are read as a whole.
 TEST(Safetensors, SurvivesMutations) {
   const std::string good = saved(sample());

@@ -22,6 +22,8 @@ TensorToSave slice_of(const CheckpointReader& from, const std::string& name,
 std::vector<TensorToSave> shard_of(const CheckpointReader& from, int shard,
                                    const ConvertOptions& options) {
   std::vector<TensorToSave> tensors;
+  for (const auto& [name, dtype] : from.foreign())
+    if (name.starts_with(options.prefix)) from.at(name);  // throws
   for (const auto& [name, tensor] : from.tensors()) {
     if (!name.starts_with(options.prefix)) continue;
     const std::vector<TensorRange> ranges = divide(tensor.shape, options.shards);

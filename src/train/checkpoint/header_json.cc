@@ -42,15 +42,24 @@ const Json& member(const Json& object, const char* key, const std::string& what,
   return *found;
 }
 
-DType parse_dtype(const Json& value, const std::string& what, const std::string& part) {
-  const std::string name = parse_string(value, what, fmt::format("the dtype of {}", part));
+std::optional<DType> dtype_named(const std::string& name) {
   const auto known = std::find_if(kDTypeNames.begin(), kDTypeNames.end(),
                                   [&](const auto& candidate) { return candidate.second == name; });
-  if (known == kDTypeNames.end())
-    fail<InvalidArgumentError>(
-        "[load] '{}': {} has dtype '{}', expected one of F32, F64, F16, BF16, I32, I64, U8, BOOL",
-        what, part, name);
+  if (known == kDTypeNames.end()) return std::nullopt;
   return known->first;
+}
+
+void fail_dtype(const std::string& name, const std::string& what, const std::string& part) {
+  fail<InvalidArgumentError>(
+      "[load] '{}': {} has dtype '{}', expected one of F32, F64, F16, BF16, I32, I64, U8, BOOL",
+      what, part, name);
+}
+
+DType parse_dtype(const Json& value, const std::string& what, const std::string& part) {
+  const std::string name = parse_string(value, what, fmt::format("the dtype of {}", part));
+  const std::optional<DType> dtype = dtype_named(name);
+  if (!dtype) fail_dtype(name, what, part);
+  return *dtype;
 }
 
 Shape parse_shape(const Json& value, const std::string& what, const std::string& part) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/json.h"
@@ -21,7 +22,11 @@ const char* format_name(DType dtype);
 //
 // An object without duplicate keys.
 Json parse_object(const std::string& text, const std::string& what, const std::string& part);
+// None for a dtype that Tandem does not have.
+std::optional<DType> dtype_named(const std::string& name);
 // Throws InvalidArgumentError for a dtype that Tandem does not have.
+[[noreturn]] void fail_dtype(const std::string& name, const std::string& what,
+                             const std::string& part);
 DType parse_dtype(const Json& value, const std::string& what, const std::string& part);
 // Sizes whose product is countable. Throws InvalidArgumentError for more than kMaxRank axes.
 Shape parse_shape(const Json& value, const std::string& what, const std::string& part);

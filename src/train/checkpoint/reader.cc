@@ -123,6 +123,7 @@ class CheckpointReader::Impl {
   }
 
   const CheckpointIndex& index() const { return index_; }
+  const std::map<std::string, std::string>& foreign() const { return foreign_; }
   bool indexed() const { return indexed_; }
   bool has_checksums() const {
     return (indexed_ && headers_.empty()) ||
@@ -132,6 +133,8 @@ class CheckpointReader::Impl {
 
   const CheckpointTensor& at(const std::string& name) const {
     const auto found = index_.tensors.find(name);
+    if (const auto foreign = foreign_.find(name); foreign != foreign_.end())
+      fail_dtype(foreign->second, path_.string(), fmt::format("tensor '{}'", name));
     if (found == index_.tensors.end())
       fail<NotFoundError>("[load] '{}' has no tensor '{}'", path_.string(), name);
     return found->second;
@@ -153,6 +156,7 @@ class CheckpointReader::Impl {
 
   std::filesystem::path path_;
   CheckpointIndex index_;
+  std::map<std::string, std::string> foreign_;  // dtypes that Tandem does not have, by tensor
   std::vector<std::unique_ptr<OpenFile>> files_;
   std::vector<SafetensorsHeader> headers_;  // of the files; empty if an index of Tandem's is there
   mutable std::vector<bool> verified_;      // whether a file of headers_ was read and checked
@@ -215,21 +219,25 @@ void CheckpointReader::Impl::open_weight_map(const std::string& text) {
       return found != map.files.end() && found->second == file;
     });
   for (const auto& [tensor, file] : map.files)
-    if (!index_.tensors.contains(tensor))
+    if (!index_.tensors.contains(tensor) && !foreign_.contains(tensor))
       fail_damaged(path_.string(),
                    fmt::format("tensor '{}' is missing in its file '{}'", tensor, file));
 }
 
 void CheckpointReader::Impl::add_header(SafetensorsHeader header, std::size_t file,
                                         const std::function<bool(const std::string&)>& has) {
-  for (const SafetensorsEntry& entry : header.entries)
-    if (has(entry.name))
+  for (const SafetensorsEntry& entry : header.entries) {
+    if (!has(entry.name)) continue;
+    if (!entry.foreign.empty())
+      foreign_.emplace(entry.name, entry.foreign);
+    else
       index_.tensors.emplace(
           entry.name, CheckpointTensor{.dtype = entry.dtype,
                                        .shape = entry.shape,
                                        .slices = {{.range = whole(entry.shape),
                                                    .file = file,
                                                    .begin = header.data_begin + entry.begin}}});
+  }
   headers_.resize(files_.size());
   verified_.resize(files_.size());
   headers_[file] = std::move(header);
@@ -332,8 +340,8 @@ void CheckpointReader::Impl::check_header(std::size_t file, const SafetensorsHea
     for (const CheckpointSlice& slice : tensor.slices) {
       if (slice.file != file || slice.range.shape.num_elements() == 0) continue;
       const auto entry = at.find(slice.begin);
-      if (entry == at.end() || entry->second->dtype != tensor.dtype ||
-          !(entry->second->shape == slice.range.shape))
+      if (entry == at.end() || !entry->second->foreign.empty() ||
+          entry->second->dtype != tensor.dtype || !(entry->second->shape == slice.range.shape))
         fail_damaged(files_[file]->name(),
                      fmt::format("its header has no tensor {} {} at byte {} for slice {} of '{}'",
                                  name_of(tensor.dtype), slice.range.shape.to_string(), slice.begin,
@@ -361,6 +369,9 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& path)
 const std::map<std::string, CheckpointTensor>& CheckpointReader::tensors() const {
   return impl_->index().tensors;
 }
+const std::map<std::string, std::string>& CheckpointReader::foreign() const {
+  return impl_->foreign();
+}
 const std::map<std::string, std::string>& CheckpointReader::metadata() const {
   return impl_->index().metadata;
 }
@@ -381,6 +392,7 @@ Tensor CheckpointReader::read(const std::string& name, const TensorRange& range)
 void CheckpointReader::verify() const { impl_->verify(); }
 
 TensorFile CheckpointReader::read_all() const {
+  for (const auto& [name, dtype] : foreign()) at(name);  // throws
   TensorFile file{.metadata = metadata()};
   for (const auto& [name, tensor] : tensors()) file.tensors.emplace(name, read(name));
   return file;

@@ -10,6 +10,7 @@
 #include "device/device_manager.h"
 #include "tensor/tensor_impl.h"
 #include "train/checkpoint/file_errors.h"
+#include "train/checkpoint/header_json.h"
 
 namespace tandem {
 namespace {
@@ -127,6 +128,8 @@ TensorFile read_safetensors(std::istream& in, std::uint64_t size, const std::str
   TensorFile file{.metadata = std::move(header.metadata)};
   std::uint32_t actual = header.header_crc;
   for (const SafetensorsEntry& entry : header.entries) {
+    if (!entry.foreign.empty())
+      fail_dtype(entry.foreign, what, fmt::format("tensor '{}'", entry.name));
     Tensor tensor = make_tensor(DeviceManager::get().host(), entry.shape, entry.dtype);
     std::byte* data = impl_of(tensor).data();
     const auto bytes = static_cast<std::size_t>(entry.end - entry.begin);

@@ -73,8 +73,12 @@ class HeaderParser {
 
   SafetensorsEntry parse_entry(const std::string& name, const Json& value) const {
     const std::string part = fmt::format("tensor '{}'", name);
+    const std::string dtype = parse_string(member(value, "dtype", what_, part), what_,
+                                           fmt::format("the dtype of {}", part));
+    const std::optional<DType> known = dtype_named(dtype);
     SafetensorsEntry entry{.name = name,
-                           .dtype = parse_dtype(member(value, "dtype", what_, part), what_, part),
+                           .dtype = known.value_or(uint8),
+                           .foreign = known ? "" : dtype,
                            .shape = parse_shape(member(value, "shape", what_, part), what_, part)};
     const Json& offsets = member(value, "data_offsets", what_, part);
     if (!offsets.is_array() || offsets.array().size() != 2 || !offsets.array()[0].is_count() ||
@@ -83,8 +87,9 @@ class HeaderParser {
     entry.begin = offsets.array()[0].count();
     entry.end = offsets.array()[1].count();
     const auto elements = static_cast<std::uint64_t>(entry.shape.num_elements());
-    if (elements > data_bytes_ || entry.end < entry.begin || entry.end > data_bytes_ ||
-        entry.end - entry.begin != elements * size_of(entry.dtype))
+    if (entry.end < entry.begin || entry.end > data_bytes_ ||
+        (known &&
+         (elements > data_bytes_ || entry.end - entry.begin != elements * size_of(entry.dtype))))
       fail_damaged(what_, fmt::format("tensor '{}' of {} elements has the offsets [{}, {}] of {}",
                                       name, elements, entry.begin, entry.end, data_bytes_));
     return entry;

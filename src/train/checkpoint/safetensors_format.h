@@ -23,6 +23,7 @@ inline constexpr const char* kMetadataEntry = "__metadata__";
 struct SafetensorsEntry {
   std::string name;
   DType dtype = float32;
+  std::string foreign;  // the dtype in the file, if Tandem does not have it
   Shape shape;
   std::uint64_t begin = 0, end = 0;  // of its bytes, counted from the end of the header
 };
@@ -38,8 +39,8 @@ struct SafetensorsHeader {
 // Reads the next bytes of a file to `to`, and returns their number: less than `bytes` at its end.
 using ReadBytes = std::function<std::size_t(void* to, std::size_t bytes)>;
 
-// `size`: of the whole file. Throws DataLossError, or InvalidArgumentError for a dtype or a rank
-// that Tandem does not have. Never allocates more than `size` justifies, whatever the header
+// `size`: of the whole file. Throws DataLossError, or InvalidArgumentError for a rank that Tandem
+// does not have. Never allocates more than `size` justifies, whatever the header
 // claims.
 SafetensorsHeader read_safetensors_header(const ReadBytes& read, std::uint64_t size,
                                           const std::string& what);
