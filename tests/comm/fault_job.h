@@ -51,6 +51,7 @@ struct FaultJob {
   std::shared_ptr<const Membership> membership;
   DeviceType device = DeviceType::kCpu;
   std::string address;  // for gloo
+  std::string name = "test";
 
   std::unique_ptr<Communicator> join(int rank) const {
     return make_process_communicator(make_backend(rank), device_of(),
@@ -62,7 +63,7 @@ struct FaultJob {
   std::unique_ptr<Backend> make_backend(int rank) const {
     if (backend == std::string_view("gloo"))
       return make_gloo_backend({.store = store,
-                                .name = "test",
+                                .name = name,
                                 .rank = rank,
                                 .size = ranks,
                                 .address = address,
@@ -70,7 +71,7 @@ struct FaultJob {
                                 .membership = membership});
     if (backend == std::string_view("nccl"))
       return make_nccl_backend({.store = store,
-                                .name = "test",
+                                .name = name,
                                 .rank = rank,
                                 .size = ranks,
                                 .device = &device_of(),
@@ -78,7 +79,7 @@ struct FaultJob {
                                 .time_limit = join_limit,
                                 .membership = membership});
     return make_shm_backend({.store = store,
-                             .name = "test",
+                             .name = name,
                              .rank = rank,
                              .size = ranks,
                              .time_limit = join_limit,

@@ -38,6 +38,20 @@ TEST_F(GlooFaults, ARankNeverStarts) {
   EXPECT_EQ(codes, ExitCodes(3, 0));
 }
 
+// When a peer leaves first, Gloo's thread closes the connection, and may still use it when this
+// rank's group is destroyed.
+TEST_F(GlooFaults, GroupsAreDestroyedWhilePeersLeave) {
+  Job job{.backend = "gloo", .ranks = 8, .address = "127.0.0.1"};
+  const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
+    const ThreadBudget one(1);
+    for (int group = 0; group < 100; ++group) {
+      job.name = std::to_string(group);
+      testing::all_reduce(*job.join(rank), 10);
+    }
+  });
+  EXPECT_EQ(codes, ExitCodes(8, 0));
+}
+
 // The membership reports a death later than the connection, but knows which rank failed first.
 TEST_F(GlooFaults, TheMembershipDecidesWhoFailedFirst) {
   const auto membership = std::make_shared<testing::TestMembership>();

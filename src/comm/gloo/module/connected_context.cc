@@ -2,13 +2,16 @@
 
 #include <fcntl.h>
 #include <gloo/transport/tcp/pair.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <future>
 #include <thread>
 #include <utility>
 
+#include "comm/rendezvous/descriptors.h"
 #include "core/status.h"
 
 namespace tandem::gloo_backend {
@@ -23,11 +26,15 @@ constexpr std::chrono::microseconds kPairIsTaken(50);
 class ConnectedPair final : public tcp::Pair {
  public:
   ConnectedPair(tcp::Context* context, tcp::Device* device, int rank,
-                std::chrono::milliseconds time_limit, const std::function<void()>& on_event)
-      : Pair(context, device, rank, time_limit), on_event_(on_event) {}
-  // Closes while the object has this class: the device's thread may be about to call
-  // handleEvents().
-  ~ConnectedPair() override { close(); }
+                std::chrono::milliseconds time_limit, const std::function<void()>& on_event,
+                LoopTick& tick)
+      : Pair(context, device, rank, time_limit), on_event_(on_event), tick_(tick) {}
+  // While the object has this class. close() waits for the device's thread only if that has not
+  // closed the connection itself.
+  ~ConnectedPair() override {
+    close();
+    tick_.wait();
+  }
 
   // False if an unknown process connected first: the pair may have read from it and is unusable.
   // If the peer has closed the connection, what uses the pair throws.
@@ -59,14 +66,39 @@ class ConnectedPair final : public tcp::Pair {
   }
 
  private:
-  const std::function<void()>& on_event_;  // the context's
+  const std::function<void()>& on_event_;  // the context's, as is the tick
+  LoopTick& tick_;
 };
 
 }  // namespace
 
+LoopTick::LoopTick(tcp::Device& device)
+    : device_(device), always_readable_(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!always_readable_.is_open()) fail_out_of_descriptors();
+}
+
+// The device's thread collects the events of all connections at once, of those only that have not
+// been closed, and then handles them. When it handles this one, it is done with earlier ones.
+void LoopTick::wait() {
+  came_ = std::make_shared<std::promise<void>>();
+  std::future<void> tick = came_->get_future();
+  device_.registerDescriptor(always_readable_.descriptor(), EPOLLIN, this);
+  tick.wait();
+}
+
+void LoopTick::handleEvents(int) {
+  const auto came = came_;  // this object may be destroyed before set_value() returns
+  device_.unregisterDescriptor(always_readable_.descriptor(), this);
+  came->set_value();
+}
+
+ConnectedContext::~ConnectedContext() { pairs_.clear(); }
+
 void ConnectedContext::connect(int peer, const Socket& socket) {
   std::unique_ptr<ConnectedPair> pair;
-  do pair = std::make_unique<ConnectedPair>(this, device_.get(), peer, getTimeout(), on_event_);
+  do
+    pair =
+        std::make_unique<ConnectedPair>(this, device_.get(), peer, getTimeout(), on_event_, tick_);
   while (!pair->connect_by(socket));
   pairs_[static_cast<std::size_t>(peer)] = std::move(pair);
 }
