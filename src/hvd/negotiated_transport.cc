@@ -61,7 +61,7 @@ class BucketWork final : public CollectiveWork {
   }
   bool test() override {
     for (const OperationRef& operation : operations_)
-      if (!operation->done.load(std::memory_order_acquire)) return false;
+      if (!coordinator_->poll(*operation)) return false;
     throw_first();
     return true;
   }

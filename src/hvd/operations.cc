@@ -31,7 +31,11 @@ int rank_in_set(const ProcessSetCoordinator& coordinator, int rank, std::string_
 
 }  // namespace
 
-bool poll(const Handle& handle) { return state_of(handle).done.load(std::memory_order_acquire); }
+bool poll(const Handle& handle) {
+  const Handle::State& state = state_of(handle);
+  const auto coordinator = state.coordinator.lock();
+  return coordinator ? coordinator->poll(state) : state.done.load(std::memory_order_acquire);
+}
 
 std::vector<Tensor> synchronize_all(const Handle& handle) {
   Handle::State& state = state_of(handle);

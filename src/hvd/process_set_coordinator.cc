@@ -99,6 +99,13 @@ void ProcessSetCoordinator::wait(const Handle::State& operation) {
   }
 }
 
+bool ProcessSetCoordinator::poll(const Handle::State& operation) {
+  if (operation.done.load(std::memory_order_acquire)) return true;
+  std::unique_lock lock(mutex_);
+  if (!driven_ && !communicator_->allows_any_thread()) drive_cycles(lock, false);
+  return operation.done.load(std::memory_order_acquire);
+}
+
 int ProcessSetCoordinator::join() {
   std::unique_lock lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
@@ -117,7 +124,7 @@ int ProcessSetCoordinator::join() {
 
 ProcessSetCoordinator::TickResult ProcessSetCoordinator::tick() {
   std::unique_lock lock(mutex_);
-  if (driven_ || failure_) return TickResult::kIdle;
+  if (driven_ || failure_ || !communicator_->allows_any_thread()) return TickResult::kIdle;
   const Clock::time_point now = Clock::now();
   const bool under_way = phase_ != Phase::kIdle;
   const bool pending = under_way || !submitted_.empty() || !waiting_.empty();

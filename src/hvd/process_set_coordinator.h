@@ -38,7 +38,8 @@ struct ProcessSetOptions {
 // In a cycle every rank announces the operations it waits for: a bit for each cached one, a request
 // for others. Those that all ranks wait for are run. The next cycle may begin while they run. A
 // thread that waits for an operation runs the cycles itself; otherwise the background thread runs
-// them, and never blocks. Thread-safe. Waiting threads may keep it alive after the World is gone.
+// them, and never blocks. Where the communicator is for its owner's calls alone, the background
+// thread runs none. Thread-safe. Waiting threads may keep it alive after the World is gone.
 class ProcessSetCoordinator : public std::enable_shared_from_this<ProcessSetCoordinator> {
  public:
   // Every rank of the set constructs one.
@@ -58,6 +59,8 @@ class ProcessSetCoordinator : public std::enable_shared_from_this<ProcessSetCoor
   void submit(const OperationRef& operation);
   // Returns when the operation is done.
   void wait(const Handle::State& operation);
+  // Whether it is done. If the background thread may not run cycles, this call runs one.
+  bool poll(const Handle::State& operation);
   int join();
 
   // Called by the background thread: does what is possible without blocking. Operations wait for

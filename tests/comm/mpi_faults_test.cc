@@ -145,6 +145,23 @@ TEST_F(MpiExits, OfTheOthersEndTheJobOfARankThatIsStopped) {
   std::exit(::testing::Test::HasFailure() ? 5 : 4);
 }
 
+// The others are in MPI_Init_thread, from which mpirun would not save them.
+TEST_F(MpiExits, OfTheOthersEndTheJobOfARankThatIsStoppedBeforeItStartsMpi) {
+  if (!started_by_mpirun()) return expect_mpirun(1);
+  const auto job =
+      rendezvous("env://", {.heartbeat = milliseconds(100), .silence = milliseconds(3000)});
+  if (job->rank() == 1) raise(SIGSTOP);
+  make_mpi_backend({.membership = job->membership()});
+  std::exit(6);
+}
+
+TEST_F(MpiExits, OfTheOthersEndTheJobOfARankThatNeverStartsMpi) {
+  if (!started_by_mpirun()) return expect_mpirun(1);
+  if (std::getenv("OMPI_COMM_WORLD_RANK") == std::string("1")) raise(SIGSTOP);
+  make_mpi_backend({.time_limit = milliseconds(2000)});
+  std::exit(6);
+}
+
 TEST_F(MpiFaults, AMismatchIsTheSameErrorOnEveryRank) {
   run([](Communicator& communicator) {
     all_reduce(communicator, 10);

@@ -15,6 +15,14 @@ constexpr Module kMpiModule = {.backend = "mpi",
 
 bool has_mpi() { return can_load(kMpiModule); }
 
+std::string mpi_obstacle(int rank, int size) {
+  Module module = kMpiModule;
+  module.factory = "tandem_mpi_obstacle";
+  std::string text;
+  reinterpret_cast<void (*)(int, int, std::string*)>(load_factory(module))(rank, size, &text);
+  return text;
+}
+
 std::unique_ptr<Backend> make_mpi_backend(MpiOptions options) {
   using Factory = Backend* (*)(MpiOptions*);
   const auto factory = reinterpret_cast<Factory>(load_factory(kMpiModule));

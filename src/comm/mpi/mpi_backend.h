@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 
 #include "comm/membership.h"
 #include "comm/process/backend.h"
@@ -19,6 +20,10 @@ struct MpiOptions {
 
 // Whether this build has the backend and this host has the library.
 bool has_mpi();
+// Why the backend cannot connect this process as this rank of a job: the program has initialised
+// MPI for too few threads, or mpirun did not launch this rank. Empty if it can. Throws
+// UnavailableError if there is no MPI.
+std::string mpi_obstacle(int rank, int size);
 
 // The group of all of the job's ranks. A collective call, made in the same order on every rank.
 // Initialises MPI unless the program has done so; then it also finalises MPI, if all ranks exit
@@ -26,7 +31,8 @@ bool has_mpi();
 //
 // Throws DeadlineExceededError if not all ranks join; FailedPreconditionError if mpirun did not
 // launch this process, gave it another rank or size, or if MPI was initialised with less than
-// MPI_THREAD_SERIALIZED; UnavailableError if there is no MPI.
+// MPI_THREAD_SERIALIZED or is finalised; UnavailableError if there is no MPI. When the program
+// calls MPI_Finalize, open collectives end, and later calls throw AbortedError.
 //
 // MPI cannot cancel collectives. After a failure it may still write to the memory of those that
 // were running, so callers must not free that memory.

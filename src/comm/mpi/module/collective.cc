@@ -144,6 +144,16 @@ void MpiQueue::advance(const MpiCollective& last) {
   while (!collectives_.empty() && collectives_.front()->done_) collectives_.pop_front();
 }
 
+MpiQueue::MpiQueue(MpiGroup& group) : group_(group) { group_.session().add(*this); }
+MpiQueue::~MpiQueue() { group_.session().remove(*this); }
+
+void MpiQueue::end_with_mpi() noexcept {
+  for (MpiCollective* collective : collectives_)
+    if (!collective->done_) collective->release();
+  for (MpiMessage* message : messages_)
+    if (!message->done_) message->release();
+}
+
 void MpiQueue::cancel() noexcept {
   bool all = true;
   for (MpiCollective* collective : collectives_) all = collective->cancel() && all;
@@ -168,7 +178,7 @@ MpiCollective::MpiCollective(MpiGroup& group, MpiQueue& queue, const Collective&
     if (buffer.count > 0) std::memcpy(at, buffer.data, buffer.bytes());
     at += buffer.bytes();
   }
-  const std::lock_guard lock(group_.session().mutex());
+  const auto lock = group_.session().enter();
   post_messages();
   queue_.collectives_.push_back(this);
 }
@@ -197,9 +207,12 @@ void MpiCollective::post_messages() {
 }
 
 MpiCollective::~MpiCollective() {
+  const auto lock = group_.session().enter_if_running();
   std::erase(queue_.collectives_, this);
-  if (done_ || !MpiSession::running()) return;
-  const std::lock_guard lock(group_.session().mutex());
+  if (lock && !done_) release();
+}
+
+void MpiCollective::release() noexcept {
   if (cancel()) return;
   group_.session().skip_finalize();
   keep_for_ever(std::move(memory_));
@@ -207,7 +220,7 @@ MpiCollective::~MpiCollective() {
 
 bool MpiCollective::advance() {
   if (done_) return true;
-  const std::lock_guard lock(group_.session().mutex());
+  const auto lock = group_.session().enter();
   queue_.advance(*this);
   return done_;
 }
@@ -416,7 +429,7 @@ MpiMessage::MpiMessage(MpiGroup& group, MpiQueue& queue, const Collective& colle
       peer_(collective.signature.root),
       tag_(kMessageTags + 2 * static_cast<int>(number % (1 << 13))) {
   count_of(name_of(collective.signature.kind), buffer_.count);
-  const std::lock_guard lock(group_.session().mutex());
+  const auto lock = group_.session().enter();
   if (sends()) {
     *header_ = header_of(buffer_);
     check(MPI_Isend(header_.get(), sizeof(MessageHeader), MPI_BYTE, peer_, tag_, group_.messages(),
@@ -432,9 +445,12 @@ MpiMessage::MpiMessage(MpiGroup& group, MpiQueue& queue, const Collective& colle
 }
 
 MpiMessage::~MpiMessage() {
+  const auto lock = group_.session().enter_if_running();
   std::erase(queue_.messages_, this);
-  if (done_ || !MpiSession::running()) return;
-  const std::lock_guard lock(group_.session().mutex());
+  if (lock && !done_) release();
+}
+
+void MpiMessage::release() noexcept {
   if (cancel()) return;
   group_.session().skip_finalize();
   keep_for_ever(std::move(header_));
@@ -442,7 +458,7 @@ MpiMessage::~MpiMessage() {
 
 bool MpiMessage::advance() {
   if (done_) return true;
-  const std::lock_guard lock(group_.session().mutex());
+  const auto lock = group_.session().enter();
   int done = 0;
   check(MPI_Test(&header_request_, &done, MPI_STATUS_IGNORE), "MPI_Test");
   if (!done) return false;

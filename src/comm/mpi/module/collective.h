@@ -49,6 +49,8 @@ class MpiOperation : public BackendOperation {
   virtual std::string description() const = 0;
   // The group has failed: cancels the MPI calls. Returns whether all could be cancelled.
   virtual bool cancel() noexcept = 0;
+  // The same, for the last time: keeps the memory that MPI may still access.
+  virtual void release() noexcept = 0;
 };
 
 class MpiQueue;
@@ -66,6 +68,7 @@ class MpiCollective final : public MpiOperation {
   bool waits_for(int peer) const override;
   std::string description() const override;
   bool cancel() noexcept override;
+  void release() noexcept override;
 
  private:
   friend class MpiQueue;
@@ -123,8 +126,11 @@ class MpiMessage final : public MpiOperation {
   bool waits_for(int peer) const override { return !done_ && peer == peer_; }
   std::string description() const override;
   bool cancel() noexcept override;
+  void release() noexcept override;
 
  private:
+  friend class MpiQueue;
+
   bool sends() const { return collective_.signature.kind == CollectiveKind::kSend; }
   void start_data();
 
@@ -141,13 +147,17 @@ class MpiMessage final : public MpiOperation {
 };
 
 // The open collectives and messages of a group.
-class MpiQueue {
+class MpiQueue final : public MpiSession::Client {
  public:
-  explicit MpiQueue(MpiGroup& group) : group_(group) {}
+  explicit MpiQueue(MpiGroup& group);
+  ~MpiQueue() override;
+  MpiQueue(const MpiQueue&) = delete;
+  MpiQueue& operator=(const MpiQueue&) = delete;
   // Advances collectives in order, up to `last`.
   void advance(const MpiCollective& last);
   // After a failure: afterwards nothing is running, or MPI is left without MPI_Finalize.
   void cancel() noexcept;
+  void end_with_mpi() noexcept override;
 
  private:
   friend class MpiCollective;

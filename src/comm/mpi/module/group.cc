@@ -28,12 +28,6 @@ MpiGroup::MpiGroup(MpiOptions options)
       rank_(session_.rank()),
       size_(session_.size()) {
   for (int rank = 0; rank < size_; ++rank) world_.push_back(rank);
-  if ((options_.rank >= 0 && options_.rank != rank_) ||
-      (options_.size >= 0 && options_.size != size_))
-    tandem::fail<FailedPreconditionError>(
-        "[mpi] mpirun assigned rank {} of {} to this process, but the job expects rank {} of {}: "
-        "launch the processes with mpirun only",
-        rank_, size_, options_.rank, options_.size);
   messages_ = duplicate(session_, MPI_COMM_WORLD, options_, name_);
   set_up();
 }
@@ -51,7 +45,7 @@ MpiGroup::MpiGroup(MpiGroup& parent, std::span<const int> ranks, const std::stri
   MPI_Group all, some;
   const int tag = static_cast<int>(hash_of(name_) % kSplitTags);
   // Waits only briefly, because all ranks have assembled.
-  std::unique_lock lock(session_.mutex());
+  auto lock = session_.enter();
   check(MPI_Comm_group(parent.messages_, &all), "MPI_Comm_group");
   check(MPI_Group_incl(all, size_, ranks.data(), &some), "MPI_Group_incl");
   if (session_.multithreaded()) lock.unlock();
@@ -73,12 +67,13 @@ void MpiGroup::set_up() {
 namespace {
 
 // The requests of a group that assembles. The destructor cancels those that are incomplete.
-// REQUIRES: the session's mutex whenever MPI is called; the destructor locks it.
+// REQUIRES: the session is entered whenever MPI is called; the destructor enters it.
 struct Roll {
   Roll(MpiSession& of, std::size_t ranks)
       : session(of), theirs(ranks), received(ranks, MPI_REQUEST_NULL), sent(received) {}
   ~Roll() {
-    const std::lock_guard lock(session.mutex());
+    const auto lock = session.enter_if_running();
+    if (!lock) return;
     for (MPI_Request& request : received)
       if (request != MPI_REQUEST_NULL) {
         MPI_Cancel(&request);
@@ -101,7 +96,7 @@ void MpiGroup::assemble(MpiGroup& parent, std::span<const int> ranks) {
   const int tag = kSplitTags + static_cast<int>(id % kSplitTags);
   Roll roll(session_, ranks.size());
   {
-    const std::lock_guard lock(session_.mutex());
+    const auto lock = session_.enter();
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (ranks[i] == parent.rank_) continue;
       check(MPI_Irecv(&roll.theirs[i], sizeof(id), MPI_BYTE, ranks[i], tag, parent.messages_,
@@ -115,7 +110,7 @@ void MpiGroup::assemble(MpiGroup& parent, std::span<const int> ranks) {
   for (;;) {
     std::vector<int> missing, here;
     {
-      const std::lock_guard lock(session_.mutex());
+      const auto lock = session_.enter();
       for (std::size_t i = 0; i < ranks.size(); ++i) {
         int in = 1;
         check(MPI_Test(&roll.received[i], &in, MPI_STATUS_IGNORE), "MPI_Test");
@@ -135,9 +130,8 @@ void MpiGroup::assemble(MpiGroup& parent, std::span<const int> ranks) {
 }
 
 MpiGroup::~MpiGroup() {
-  if (!MpiSession::running()) return;
-  const std::lock_guard lock(session_.mutex());
-  if (failed_) return;  // running calls may still use the communicators
+  const auto lock = session_.enter_if_running();
+  if (!lock || failed_) return;  // running calls may still use the communicators
   try {
     notify_all(GroupFailure::kNone, "");
   } catch (const Error& error) {
@@ -169,7 +163,6 @@ bool MpiGroup::has_left(int rank) const {
 }
 
 void MpiGroup::abort(GroupFailure failure, const std::string& text) noexcept {
-  const std::lock_guard lock(session_.mutex());
   failed_ = true;
   try {
     notify_all(failure, text);

@@ -37,10 +37,11 @@ class MpiGroup {
   MPI_Comm messages() const { return messages_; }  // between two ranks, with announcements
   MPI_Comm data() const { return data_; }          // of collectives
 
-  // Throws the error that another rank has reported. REQUIRES: the session's mutex.
+  // Throws the error that another rank has reported. REQUIRES: the session is entered.
   void look_for_failure();
   // Whether the rank is known to have left for so long that its earlier messages have arrived.
   bool has_left(int rank) const;
+  // REQUIRES: the session is entered.
   void abort(GroupFailure failure, const std::string& text) noexcept;
 
  private:

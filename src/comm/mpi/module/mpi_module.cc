@@ -34,7 +34,7 @@ class MpiBackend final : public Backend {
 
   void check_peers(const BackendOperation& operation) override {
     const auto& waiting = static_cast<const MpiOperation&>(operation);
-    const std::lock_guard lock(group_.session().mutex());
+    const auto lock = group_.session().enter();
     group_.look_for_failure();
     for (int peer = 0; peer < size(); ++peer)
       if (peer != rank() && group_.has_left(peer) && waiting.waits_for(peer))
@@ -43,8 +43,9 @@ class MpiBackend final : public Backend {
   }
 
   void abort(GroupFailure failure, const std::string& text) noexcept override {
+    const auto lock = group_.session().enter_if_running();
+    if (!lock) return;
     group_.abort(failure, text);
-    const std::lock_guard lock(group_.session().mutex());
     queue_.cancel();
   }
 
@@ -68,4 +69,9 @@ class MpiBackend final : public Backend {
 extern "C" __attribute__((visibility("default"))) tandem::Backend* tandem_make_mpi_backend(
     tandem::MpiOptions* options) {
   return new tandem::mpi_backend::MpiBackend(std::move(*options));
+}
+
+extern "C" __attribute__((visibility("default"))) void tandem_mpi_obstacle(int rank, int size,
+                                                                           std::string* text) {
+  *text = tandem::mpi_backend::MpiSession::obstacle(rank, size);
 }

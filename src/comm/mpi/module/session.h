@@ -33,12 +33,17 @@ inline constexpr std::uint64_t kEveryGroup = 0;
 // One per process, never destroyed. If it has initialised MPI, it also finalises it when the
 // process exits with 0 and all ranks do the same. A process that exits with an error, or knows of a
 // failed rank, skips MPI_Finalize, which would block forever; mpirun ends a job whose process exits
-// without it.
+// without it. When the program calls MPI_Finalize, MPI tells this session first: it ends what is
+// under way, and no thread calls MPI from then on.
 class MpiSession {
  public:
-  // Initialises MPI unless it is. The first call waits for all ranks of the job without a limit,
-  // because mpirun detects ranks that do not start.
+  // Initialises MPI unless it is. The first call waits for all ranks of the job. MPI_Init_thread
+  // cannot be interrupted: if the membership fails meanwhile or the time limit passes, the error is
+  // logged and the process ends with kExitCode.
   static MpiSession& get(const MpiOptions& options);
+  static constexpr int kExitCode = 1;
+  // Why MPI cannot connect this process as this rank of a job; -1: any. Empty if it can.
+  static std::string obstacle(int rank, int size);
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
@@ -47,27 +52,42 @@ class MpiSession {
   // The number of ranks on this host according to mpirun; at least 1.
   int local_size() const;
 
-  // One thread at a time calls MPI.
-  std::mutex& mutex() { return mutex_; }
-  // Whether blocking calls may be made without holding mutex().
+  // One thread at a time calls MPI: the one that holds this lock. Throws AbortedError once MPI is
+  // finalised.
+  [[nodiscard]] std::unique_lock<std::mutex> enter();
+  // The same, but does not own the lock once MPI is finalised.
+  [[nodiscard]] std::unique_lock<std::mutex> enter_if_running() noexcept;
+  // Whether blocking calls may be made without having entered.
   bool multithreaded() const { return multithreaded_; }
 
   // The next number of the program's groups, in the order of their creation.
   int next_group() { return groups_++; }
-  // Sends a notice to a rank of the job; needs no action of that rank. REQUIRES: mutex().
+  // Sends a notice to a rank of the job; needs no action of that rank. REQUIRES: enter().
   void send(int rank, const Notice& notice);
-  // Returns and removes the notices for this rank about a group. REQUIRES: mutex().
+  // Returns and removes the notices for this rank about a group. REQUIRES: enter().
   std::vector<Notice> take_notices(std::uint64_t group);
-  // The time since which a rank of the job is known to exit. REQUIRES: mutex().
+  // The time since which a rank of the job is known to exit. REQUIRES: enter().
   std::optional<std::chrono::steady_clock::time_point> ended(int rank) const;
   // Some calls cannot be cancelled, so that MPI_Finalize would block: skips it at exit.
   void skip_finalize() { skips_finalize_ = true; }
-  // Whether communicators can still be freed.
-  static bool running();
+  // A client has operations, which end before MPI does.
+  class Client {
+   public:
+    virtual ~Client() = default;
+    // REQUIRES: enter(); MPI is still running.
+    virtual void end_with_mpi() noexcept = 0;
+  };
+  void add(Client& client);
+  void remove(Client& client);
 
  private:
   explicit MpiSession(const MpiOptions& options);
 
+  // MPI calls end_with_mpi() at the begin of MPI_Finalize.
+  void watch_finalize();
+  void end_with_mpi() noexcept;
+  // Informs ranks that still wait in a collective that this rank will not join it.
+  void say_goodbye();
   // Called when the process exits.
   void end(int status) noexcept;
   // Waits until every rank exits. False if one has failed or the time limit has passed.
@@ -86,10 +106,12 @@ class MpiSession {
   std::vector<std::unique_ptr<SentNotice>> sent_notices_;
   int rank_ = 0, size_ = 1, groups_ = 0;
   bool multithreaded_ = false, skips_finalize_ = false;
+  bool said_goodbye_ = false, finalized_ = false;
+  std::vector<Client*> clients_;
 };
 
 // Duplicates a communicator. A collective call. Throws DeadlineExceededError, which says that
-// `group` did not assemble. REQUIRES: not mutex().
+// `group` did not assemble. REQUIRES: not enter().
 MPI_Comm duplicate(MpiSession& session, MPI_Comm from, const MpiOptions& options,
                    const std::string& group);
 
