@@ -34,6 +34,9 @@ class Membership {
   // Whether a process that this one depends on has failed or aborted. One relaxed load, since wait
   // loops call it continuously.
   virtual bool failed() const noexcept = 0;
+  // While it is set, a worker that has left in good order counts as failed, too: this process waits
+  // for all others.
+  virtual void set_needs_all(bool needs_all) = 0;
   // Throws AbortedError or UnavailableError with the rank, its host and the reason. REQUIRES:
   // failed() has returned true.
   [[noreturn]] virtual void throw_failure() const = 0;

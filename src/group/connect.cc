@@ -32,16 +32,17 @@ using Clock = std::chrono::steady_clock;
 constexpr std::array<std::string_view, 6> kBackends = {"auto", "shm",          "gloo",
                                                        "mpi",  "hierarchical", "nccl"};
 
-// The properties of a rank, from which rank 0 chooses the backend.
+// The properties of a rank, from which rank 0 chooses the backend. Sent as lines.
 struct RankProperties {
-  std::string host;
-  bool mpi = false;
+  std::string backend;            // that it asks for
   std::size_t shared_memory = 0;  // free bytes in /dev/shm
+  std::string host;
+  std::string no_mpi;  // why it cannot use MPI; empty if it can
 };
 
-// Rank 0's answer. All but `place` is equal on all ranks.
+// Rank 0's answer, without which ranks throw an error. All but `place` is equal on all ranks.
 struct BackendChoice {
-  std::string backend;    // the backend that "auto" selects
+  std::string backend;    // not "auto"
   std::string network;    // the backend between hosts
   std::size_t place = 0;  // the local rank
 };
@@ -87,7 +88,7 @@ std::unique_ptr<Backend> make_backend(const std::string& backend, Job& job,
 
 std::string network_of(const std::vector<RankProperties>& properties) {
   const bool mpi = std::all_of(properties.begin(), properties.end(),
-                               [](const RankProperties& rank) { return rank.mpi; });
+                               [](const RankProperties& rank) { return rank.no_mpi.empty(); });
   return mpi ? "mpi" : "gloo";
 }
 
@@ -127,12 +128,45 @@ void warn_of_memory(const std::string& backend, const RankProperties& rank,
 }
 
 RankProperties parse_properties(const std::string& text) {
-  const std::size_t blank = text.find(' ');
-  return {text.substr(blank + 1), text.front() == 'm', std::stoull(text.substr(1, blank - 1))};
+  std::istringstream lines(text);
+  RankProperties rank;
+  std::string bytes;
+  std::getline(lines, rank.backend);
+  std::getline(lines, bytes);
+  std::getline(lines, rank.host);
+  std::getline(lines, rank.no_mpi);
+  rank.shared_memory = std::stoull(bytes);
+  return rank;
 }
 
-// The answers to the ranks: backend, network, place. With `warns`, logs a warning if memory
-// decides.
+// MPI would start, or may serve other processes, where no launcher has chosen it.
+std::string reason_without_mpi(const Job& job, const std::string& backend) {
+  if (backend == "mpi") return mpi_obstacle(job.rank(), job.size());
+  const bool launched = env_string("OMPI_COMM_WORLD_SIZE") || env_string("PMI_SIZE");
+  return launched && has_mpi() ? mpi_obstacle(job.rank(), job.size()) : "not under mpirun";
+}
+
+// The first characters of rank 0's answers.
+constexpr char kChosen = '+', kDiffer = 'd', kNoMpi = 'm';
+
+// The error that every rank throws, if ranks ask for different backends or one that they cannot
+// use. Empty if there is none.
+std::string find_disagreement(const std::vector<RankProperties>& properties) {
+  const std::string& backend = properties.front().backend;
+  for (std::size_t rank = 0; rank < properties.size(); ++rank) {
+    const RankProperties& its = properties[rank];
+    if (its.backend != backend)
+      return fmt::format(
+          "{}[connect] every rank must name the same backend: rank 0 named {}, rank "
+          "{} {}",
+          kDiffer, backend, rank, its.backend);
+    if (backend == "mpi" && !its.no_mpi.empty())
+      return fmt::format("{}[mpi] rank {}: {}", kNoMpi, rank, its.no_mpi);
+  }
+  return "";
+}
+
+// The answers to the ranks. With `warns`, logs a warning if memory decides.
 std::vector<std::string> choose_backends(const std::vector<std::string>& values, bool warns) {
   std::vector<RankProperties> properties;
   std::vector<std::string> host_of;
@@ -140,26 +174,34 @@ std::vector<std::string> choose_backends(const std::vector<std::string>& values,
     properties.push_back(parse_properties(text));
     host_of.push_back(properties.back().host);
   }
+  if (const std::string error = find_disagreement(properties); !error.empty())
+    return std::vector<std::string>(values.size(), error);
   const auto hosts = ranks_by_host(host_of);
   const std::string network = network_of(properties);
-  std::string choice = hosts.size() == 1 ? "shm" : "hierarchical";
-  if (hosts.size() > 1 && hosts.size() == properties.size()) {
-    choice = network;
-  } else if (const std::vector<int>* ranks = short_of_memory(hosts, properties)) {
-    choice = network;
-    if (warns)
-      warn_of_memory(network, properties[static_cast<std::size_t>(ranks->front())], *ranks);
+  std::string choice = properties.front().backend;
+  if (choice == "auto") {
+    choice = hosts.size() == 1 ? "shm" : "hierarchical";
+    if (hosts.size() > 1 && hosts.size() == properties.size()) {
+      choice = network;
+    } else if (const std::vector<int>* ranks = short_of_memory(hosts, properties)) {
+      choice = network;
+      if (warns)
+        warn_of_memory(network, properties[static_cast<std::size_t>(ranks->front())], *ranks);
+    }
   }
   std::vector<std::string> answers(properties.size());
   for (const std::vector<int>& ranks : hosts)
     for (std::size_t place = 0; place < ranks.size(); ++place)
       answers[static_cast<std::size_t>(ranks[place])] =
-          fmt::format("{} {} {}", choice, network, place);
+          fmt::format("{}{} {} {}", kChosen, choice, network, place);
   return answers;
 }
 
-BackendChoice agree_on_backend(Job& job, std::chrono::milliseconds limit, bool warns = false) {
-  const bool mpi = (env_string("OMPI_COMM_WORLD_SIZE") || env_string("PMI_SIZE")) && has_mpi();
+// All ranks meet here before any call that a rank could not stop waiting in, such as
+// MPI_Init_thread.
+BackendChoice agree_on_backend(Job& job, const ConnectOptions& options, bool warns = false) {
+  check_backend(options.backend);
+  const auto limit = options.time_limit;
   const std::string answer =
       consult({.store = *job.store(),
                .name = "connect/" + numbered(job, "seats"),
@@ -171,11 +213,44 @@ BackendChoice agree_on_backend(Job& job, std::chrono::milliseconds limit, bool w
                      return fmt::format("[connect] {} did not call connect() within {} ms",
                                         list_ranks(missing), limit.count());
                    }},
-              fmt::format("{}{} {}", mpi ? "m" : "-", shm_free_bytes(), host_identity()),
+              fmt::format("{}\n{}\n{}\n{}", options.backend, shm_free_bytes(), host_identity(),
+                          reason_without_mpi(job, options.backend)),
               [&](const auto& values) { return choose_backends(values, warns); });
+  if (answer.front() == kDiffer) throw InvalidArgumentError(answer.substr(1));
+  if (answer.front() == kNoMpi) throw FailedPreconditionError(answer.substr(1));
   BackendChoice choice;
-  std::istringstream(answer) >> choice.backend >> choice.network >> choice.place;
+  std::istringstream(answer.substr(1)) >> choice.backend >> choice.network >> choice.place;
   return choice;
+}
+
+class NeedsAll {
+ public:
+  explicit NeedsAll(Membership* membership) : membership_(membership) {
+    if (membership_) membership_->set_needs_all(true);
+  }
+  ~NeedsAll() {
+    if (membership_) membership_->set_needs_all(false);
+  }
+  NeedsAll(const NeedsAll&) = delete;
+  NeedsAll& operator=(const NeedsAll&) = delete;
+
+ private:
+  Membership* const membership_;
+};
+
+// Runs a function that waits for all other ranks. If it fails, tells them why, who would find only
+// that this rank is gone.
+template <class Function>
+auto with_all_ranks(Job& job, const Function& function) {
+  const auto& membership = job.membership();
+  try {
+    const NeedsAll needs(membership.get());
+    return function();
+  } catch (const Error& error) {
+    if (membership && !membership->failed())
+      membership->report(fmt::format("{}: {}", error.kind(), error.what()));
+    throw;
+  }
 }
 
 std::unique_ptr<Communicator> connect_through(std::unique_ptr<Backend> backend, Job& job,
@@ -185,9 +260,8 @@ std::unique_ptr<Communicator> connect_through(std::unique_ptr<Backend> backend, 
 }
 
 // Shared memory inside the hosts, a network between their leaders.
-std::unique_ptr<Communicator> connect_hosts(Job& job, Device& device,
+std::unique_ptr<Communicator> connect_hosts(Job& job, const std::string& network, Device& device,
                                             std::chrono::milliseconds limit) {
-  const std::string network = agree_on_backend(job, limit).network;
   auto all = connect_through(make_backend(network, job, limit), job, device, limit);
   const std::vector<std::string> host_of = exchange_bytes(*all, host_identity());
   const auto hosts = ranks_by_host(host_of);
@@ -221,7 +295,7 @@ std::unique_ptr<Communicator> connect_hosts(Job& job, Device& device,
 }
 
 // Local rank n uses GPU n, unless `device` is a GPU.
-std::unique_ptr<Communicator> connect_gpus(Job& job, Device& device,
+std::unique_ptr<Communicator> connect_gpus(Job& job, std::size_t place, Device& device,
                                            std::chrono::milliseconds limit) {
   NcclOptions options{.store = job.store(),
                       .name = numbered(job, "world"),
@@ -234,7 +308,7 @@ std::unique_ptr<Communicator> connect_gpus(Job& job, Device& device,
   if (const NativeGpu* gpu = as_native(device))
     options.gpu = gpu->ordinal();
   else
-    options.gpu = static_cast<int>(agree_on_backend(job, limit).place);
+    options.gpu = static_cast<int>(place);
   return connect_through(make_nccl_backend(std::move(options)), job, device, limit);
 }
 
@@ -247,17 +321,19 @@ void check_backend(const std::string& name) {
 }
 
 std::string choose_backend(Job& job, const ConnectOptions& options) {
-  check_backend(options.backend);
-  if (options.backend != "auto") return options.backend;
-  return agree_on_backend(job, options.time_limit, true).backend;
+  return with_all_ranks(job, [&] { return agree_on_backend(job, options, true).backend; });
 }
 
 std::unique_ptr<Communicator> connect(Job& job, Device& device, const ConnectOptions& options) {
-  const std::string backend = choose_backend(job, options);
-  if (backend == "nccl") return connect_gpus(job, device, options.time_limit);
-  if (backend == "hierarchical") return connect_hosts(job, device, options.time_limit);
-  return connect_through(make_backend(backend, job, options.time_limit), job, device,
-                         options.time_limit);
+  return with_all_ranks(job, [&]() -> std::unique_ptr<Communicator> {
+    const BackendChoice choice = agree_on_backend(job, options);
+    if (choice.backend == "nccl")
+      return connect_gpus(job, choice.place, device, options.time_limit);
+    if (choice.backend == "hierarchical")
+      return connect_hosts(job, choice.network, device, options.time_limit);
+    return connect_through(make_backend(choice.backend, job, options.time_limit), job, device,
+                           options.time_limit);
+  });
 }
 
 }  // namespace tandem

@@ -24,14 +24,17 @@ struct ConnectOptions {
 // Throws InvalidArgumentError if there is no backend of that name.
 void check_backend(const std::string& name);
 
-// Resolves "auto". A collective call: every rank of the job makes it in the same order and gets the
-// same result. Throws as check_backend() does.
+// Resolves "auto", and checks that all ranks ask for one backend. A collective call: every rank of
+// the job makes it in the same order and gets the same result. Throws as check_backend() does;
+// InvalidArgumentError if ranks ask for different backends; FailedPreconditionError if a rank
+// cannot use it; AbortedError if a rank has left.
 std::string choose_backend(Job& job, const ConnectOptions& options);
 
 // Creates this rank's communicator of all of the job's ranks, on `device`. A collective call.
 // Throws as the backends do: DeadlineExceededError with the ranks that did not join,
 // UnavailableError if the backend's library is missing or ranks cannot reach each other,
-// FailedPreconditionError if the ranks were not launched as the backend requires.
+// FailedPreconditionError if the ranks were not launched as the backend requires. The others throw
+// AbortedError with a rank's error.
 std::unique_ptr<Communicator> connect(Job& job, Device& device, const ConnectOptions& options = {});
 
 }  // namespace tandem

@@ -30,6 +30,7 @@ class TestMembership final : public Membership {
   int rank() const override { return 0; }
   int size() const override { return 2; }
   bool failed() const noexcept override { return failed_->load(std::memory_order_relaxed); }
+  void set_needs_all(bool) override {}
   void throw_failure() const override { throw UnavailableError("rank 7 on host far went away"); }
   void report(const std::string&) override { failed_->store(true); }
   Role role() const override { return Role::kWorker; }

@@ -3,12 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "comm/rendezvous/rendezvous.h"
+#include "comm/rendezvous/socket.h"
+#include "device/device_manager.h"
+#include "support/errors.h"
+#include "support/files.h"
 #include "support/forked_store.h"
+#include "support/processes.h"
 #include "support/waiting.h"
 
 namespace tandem::connect_test {
@@ -50,6 +57,79 @@ TEST(Connect, ManyChoicesOfABackendTakeNoMoreOfTheStoreThanOne) {
   };
   const std::size_t keys = choose();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(choose(), keys);
+}
+
+TEST(Connect, RanksThatAskForDifferentBackendsGetOneError) {
+  const auto store = std::make_shared<ForkedStore>();
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.emplace_back([&, rank] {
+      StoreJob job(rank, 3, store);
+      EXPECT_EQ(testing::error_of<InvalidArgumentError>([&] {
+                  choose_backend(job, {.backend = rank == 1 ? "gloo" : "auto",
+                                       .time_limit = testing::kFarAway});
+                }),
+                "[connect] every rank must name the same backend: rank 0 named auto, rank 1 gloo");
+    });
+  for (std::thread& rank : ranks) rank.join();
+}
+
+class ConnectFaults : public ::testing::Test {
+ protected:
+  // Runs body as each of three ranks of a job; returns what they say.
+  std::vector<std::string> run(const std::function<std::string(Job&)>& body) const {
+    std::vector<testing::ChildProcess> ranks;
+    for (int rank = 0; rank < 3; ++rank)
+      ranks.emplace_back([&, rank] {
+        const auto job = rendezvous(
+            "file://" + (folder_ / "job").string(),
+            {.rank = rank, .world_size = 3, .heartbeat = std::chrono::milliseconds(100)});
+        std::string text = body(*job);
+        job->shut_down();
+        return text;
+      });
+    std::vector<std::string> results;
+    for (testing::ChildProcess& rank : ranks) results.push_back(rank.result());
+    return results;
+  }
+  static void connect_by_gloo(Job& job, std::chrono::milliseconds limit = testing::kFarAway) {
+    connect(job, *DeviceManager::get().devices(DeviceType::kCpu, "test").front(),
+            {.backend = "gloo", .time_limit = limit});
+  }
+
+ private:
+  const testing::TemporaryDirectory folder_;
+};
+
+// The others would wait for their whole time limit.
+TEST_F(ConnectFaults, ARankThatLeavesInGoodOrderBeforeItConnectsIsNamed) {
+  const auto messages = run([](Job& job) {
+    if (job.rank() != 1) connect_by_gloo(job);
+    return std::string("left");
+  });
+  EXPECT_EQ(messages[1], "left");
+  for (const int other : {0, 2})  // the later one gets the error of the other
+    testing::expect_parts(messages[static_cast<std::size_t>(other)],
+                          {"AbortedError: [membership] ", "rank 1 (process ",
+                           "has left the job, and this rank waits for all ranks"});
+}
+
+// Rank 1, which times out first, is not to blame.
+TEST_F(ConnectFaults, TheErrorOfTheFirstRankThatTimesOutReachesTheOthers) {
+  const auto messages = run([](Job& job) {
+    try {
+      if (job.rank() == 2) job.store()->get("never set", Clock::now() + testing::kFarAway);
+      connect_by_gloo(job, job.rank() == 1 ? std::chrono::milliseconds(1000) : testing::kFarAway);
+    } catch (const DeadlineExceededError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  });
+  EXPECT_EQ(messages[1], "[connect] rank 2 did not call connect() within 1000 ms");
+  for (const int other : {0, 2})
+    testing::expect_parts(messages[static_cast<std::size_t>(other)],
+                          {"AbortedError: [membership] rank 1 (process ",
+                           " aborted: DeadlineExceededError: [connect] rank 2 did not call"});
 }
 
 }  // namespace

@@ -54,6 +54,14 @@ std::string lead(const Consultation& with, std::string_view value, const Judge& 
   return answers.front();
 }
 
+// Called where rank 0 has not answered in time.
+std::vector<int> find_missing(const Consultation& with, bool rank_0_is_here) {
+  std::vector<int> missing;
+  for (int rank = 1; rank_0_is_here && rank < with.size; ++rank)
+    if (!find(with.store, Keys(with.name).value(rank), Clock::now())) missing.push_back(rank);
+  return missing.empty() ? std::vector<int>{0} : missing;
+}
+
 // Rank 0 may have arrived later than this rank, and then waits longer.
 std::string await_answer(const Consultation& with) {
   const Keys keys(with.name);
@@ -61,7 +69,7 @@ std::string await_answer(const Consultation& with) {
   const bool rank_0_is_here = find(with.store, keys.here(), Clock::now()).has_value();
   const auto until = rank_0_is_here ? Clock::now() + kGrace : Clock::now();
   if (const auto answer = find(with.store, keys.answer(with.rank), until)) return *answer;
-  return kMissing + with.describe_missing({0});
+  return kMissing + with.describe_missing(find_missing(with, rank_0_is_here));
 }
 
 }  // namespace

@@ -145,7 +145,10 @@ bool Coordinator::handle_member(int rank, const WireMessage& message) {
       send_(member.connection, {.type = MessageType::kReported});
       return true;
     case MessageType::kGoodbye:
-      if (member.state == State::kPresent) member.state = State::kLeft;
+      if (member.state == State::kPresent) {
+        member.state = State::kLeft;
+        if (left_ < 0 && member.role == Role::kWorker) left_ = rank;
+      }
       send_(member.connection, {.type = MessageType::kFarewell});
       return true;
     case MessageType::kContinue:
@@ -170,7 +173,10 @@ WireMessage Coordinator::workers() const {
 WireMessage Coordinator::alive() const {
   constexpr int kNamed = 16;
   WireMessage message = {.type = MessageType::kAlive};
-  if (!assembling()) return message;
+  if (!assembling()) {
+    if (left_ >= 0) message.value = describe(message.rank = left_);
+    return message;
+  }
   for (const int rank : missing_)
     if (++message.number <= kNamed)
       message.value += fmt::format("{}{}", message.number == 1 ? "" : ", ", rank);
@@ -244,6 +250,7 @@ std::string Coordinator::failure() const {
 }
 
 void Coordinator::announce_failure(int rank, bool aborted, const std::string& reason) {
+  left_ = -1;
   const std::string what = fmt::format(fmt::runtime(aborted ? "{} aborted: {}" : "{} is gone: {}"),
                                        describe(rank), reason);
   announce({.type = MessageType::kFailed,

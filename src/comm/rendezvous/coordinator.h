@@ -48,7 +48,7 @@ class Coordinator {
   void close();
   // Whether some ranks have not joined yet.
   bool assembling() const { return !missing_.empty(); }
-  // A kAlive message with the ranks that have not joined.
+  // A kAlive message with the ranks that have not joined; later, the first worker that has left.
   WireMessage alive() const;
   // Whether every rank that has joined has left.
   bool deserted() const;
@@ -103,6 +103,7 @@ class Coordinator {
   std::int64_t epoch_ = 0;
   std::set<int> missing_;               // ranks that have not joined
   std::optional<WireMessage> failure_;  // the first one
+  int left_ = -1;                       // the first worker to leave in this epoch
   int refused_ = 0;                     // number of processes without the secret
   std::string refused_at_;              // the address of the first
 };

@@ -122,6 +122,9 @@ std::optional<WireMessage> TcpMembership::last_verdict() {
 
 void TcpMembership::throw_failure() const {
   const std::scoped_lock lock(mutex_);
+  if (!failed_.load())
+    fail<AbortedError>("[membership] {} has left the job, and this rank waits for all ranks",
+                       left_);
   throw_as(aborted_, failure_);
 }
 
@@ -222,6 +225,8 @@ bool TcpMembership::handle(const WireMessage& message) {
     epoch_.store(std::max<std::int64_t>(std::atoll(message.key.c_str()), epoch()));
     record_failure(message.number != 0, message.value);
   }
+  if (message.type == MessageType::kAlive && message.number == 0 && !message.value.empty())
+    record_departure(message);
   if (message.type == MessageType::kEpoch) epoch_.store(message.number);
   if (message.type == MessageType::kWorkers) take_workers(message);
   if (message.type == MessageType::kReported || message.type == MessageType::kWorkers) {
@@ -234,16 +239,25 @@ bool TcpMembership::handle(const WireMessage& message) {
 
 // Failures that the server reported before this message are known to it.
 void TcpMembership::take_workers(const WireMessage& message) {
-  std::vector<bool> there(static_cast<std::size_t>(options_.size), true);
   std::istringstream others(message.value);
-  for (std::size_t rank = 0; others >> rank;)
-    if (rank < there.size()) there[rank] = false;
   const std::scoped_lock lock(mutex_);
+  absent_.assign(static_cast<std::size_t>(options_.size), false);
+  for (std::size_t rank = 0; others >> rank;)
+    if (rank < absent_.size()) absent_[rank] = true;
   workers_.emplace().epoch = message.number;
-  for (std::size_t rank = 0; rank < there.size(); ++rank)
-    if (there[rank]) workers_->ranks.push_back(static_cast<int>(rank));
+  for (std::size_t rank = 0; rank < absent_.size(); ++rank)
+    if (!absent_[rank]) workers_->ranks.push_back(static_cast<int>(rank));
+  one_left_.store(false);
   epoch_.store(message.number);
   failed_.store(false);
+}
+
+void TcpMembership::record_departure(const WireMessage& message) {
+  const std::scoped_lock lock(mutex_);
+  const auto rank = static_cast<std::size_t>(message.rank);
+  if (one_left_.load() || (rank < absent_.size() && absent_[rank])) return;
+  left_ = message.value;
+  one_left_.store(true);
 }
 
 void TcpMembership::send_pending() {

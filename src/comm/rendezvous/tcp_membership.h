@@ -46,7 +46,12 @@ class TcpMembership final : public Membership {
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
   Role role() const override { return options_.role; }
-  bool failed() const noexcept override { return failed_.load(std::memory_order_relaxed); }
+  bool failed() const noexcept override {
+    return failed_.load(std::memory_order_relaxed) ||
+           (needs_all_.load(std::memory_order_relaxed) > 0 &&
+            one_left_.load(std::memory_order_relaxed));
+  }
+  void set_needs_all(bool needs_all) override { needs_all_ += needs_all ? 1 : -1; }
   [[noreturn]] void throw_failure() const override;
   void report(const std::string& reason) override;
   std::int64_t epoch() const noexcept override { return epoch_.load(std::memory_order_relaxed); }
@@ -74,6 +79,7 @@ class TcpMembership final : public Membership {
   void send_pending();
   void record_failure(bool aborted, const std::string& reason);
   void take_workers(const WireMessage& message);
+  void record_departure(const WireMessage& message);
   // Passes a message to the thread and waits until the server has answered it.
   void post(const WireMessage& message, Clock::time_point deadline);
   void stop();
@@ -83,7 +89,8 @@ class TcpMembership final : public Membership {
   Socket wake_;
   int job_ = 0;
   std::string server_;  // for messages: its pid and host
-  std::atomic<bool> failed_ = false;
+  std::atomic<bool> failed_ = false, one_left_ = false;
+  std::atomic<int> needs_all_ = 0;  // how often it is set
   std::atomic<std::int64_t> epoch_ = 0;
 
   mutable std::mutex mutex_;
@@ -94,6 +101,8 @@ class TcpMembership final : public Membership {
   bool stopping_ = false;  // the thread must end
   bool aborted_ = false;   // of the failure: the rank reported it itself
   std::string failure_;
+  std::string left_;                     // a worker that has left in good order
+  std::vector<bool> absent_;             // the processes without which this one continues
   std::optional<EpochWorkers> workers_;  // the answer to continue_with_survivors()
   std::int64_t continued_epoch_ = -1;    // the last epoch in which this rank has continued
   std::thread thread_;
