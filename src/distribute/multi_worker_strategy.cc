@@ -203,6 +203,7 @@ WorkerConfig find_worker_config() {
   }
   const ClusterEnvironment environment = cluster_environment();
   if (environment.rank && environment.size) {
+    environment.require_one_launcher();
     be(*environment.rank, *environment.size);
     worker_config.url = "env://";
   }

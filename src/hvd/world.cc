@@ -85,6 +85,7 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
     backend_ = group->backend();
     communicator_ = group->duplicate(host_memory());
   } else if (environment.rank && environment.size) {
+    if (!env_rank("HOROVOD_RANK") || !env_rank("HOROVOD_SIZE")) environment.require_one_launcher();
     job_ = rendezvous("env://", {.rank = environment.rank,
                                  .world_size = environment.size,
                                  .timeout = options.timeout,

@@ -165,6 +165,51 @@ TEST_F(Rendezvous, NamesMissingParametersAsTorchDoes) {
             "InvalidArgumentError: [rendezvous] rank is 0 in the URL and 1 in the options");
 }
 
+// The other ranks would look for rank 0 until their time limit.
+TEST_F(Rendezvous, AtAnyPortIsRefused) {
+  for (const char* rank : {"0", "1"}) {
+    const std::string error =
+        "InvalidArgumentError: [rendezvous] expected the port of rank 0, got 0";
+    EXPECT_EQ(refusal(std::string("tcp://127.0.0.1:0?world_size=2&rank=") + rank).find(error), 0u);
+    for (const auto& [name, value] : {std::pair{"MASTER_ADDR", "127.0.0.1"},
+                                      {"MASTER_PORT", "0"},
+                                      {"RANK", rank},
+                                      {"WORLD_SIZE", "2"}})
+      setenv(name, value, 1);
+    EXPECT_EQ(refusal("env://").find(error), 0u);
+  }
+}
+
+// As in a pod of Kubernetes that knows itself as localhost. Nothing says that the other rank is not
+// on this machine.
+TEST_F(Rendezvous, ARankZeroAtTheLoopbackSaysSo) {
+  for (const auto& [name, value] :
+       {std::pair{"MASTER_ADDR", "localhost"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}})
+    setenv(name, value, 1);
+  setenv("MASTER_PORT", std::to_string(port_).c_str(), 1);
+  const std::string hint =
+      "rank 1 of 2 did not join within 500 ms; rank 0 listens on MASTER_ADDR, 'localhost', which "
+      "ranks on other machines cannot reach";
+  EXPECT_NE(refusal("env://", {.timeout = 500ms}).find(hint), std::string::npos);
+  setenv("LOCAL_WORLD_SIZE", "2", 1);
+  EXPECT_EQ(refusal("env://", {.timeout = 500ms}).find(hint), std::string::npos);
+}
+
+TEST_F(Rendezvous, RankZeroMayListenOnAllOfItsAddresses) {
+  setenv("MASTER_PORT", std::to_string(port_).c_str(), 1);
+  setenv("WORLD_SIZE", "2", 1);
+  setenv("TANDEM_JOB_TOKEN", "secret", 1);
+  auto ranks = start(2, [](int rank) {
+    setenv("RANK", std::to_string(rank).c_str(), 1);
+    setenv("MASTER_ADDR", rank == 0 ? "0.0.0.0" : "127.0.0.1", 1);
+    const auto job = rendezvous("env://", {.timeout = testing::kFarAway});
+    const std::string words = talk(*job);
+    job->shut_down();
+    return words;
+  });
+  for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01");
+}
+
 TEST_F(Rendezvous, OfAProcessThatIsThatRankAlreadyIsRefused) {
   setenv("MASTER_ADDR", "127.0.0.1", 1);
   setenv("MASTER_PORT", std::to_string(port_).c_str(), 1);

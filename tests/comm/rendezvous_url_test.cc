@@ -6,6 +6,8 @@
 #include <cstdlib>
 
 #include "comm/rendezvous/cluster_environment.h"
+#include "comm/rendezvous/rendezvous.h"
+#include "support/errors.h"
 #include "tandem/errors.h"
 
 namespace tandem::rendezvous_url_test {
@@ -181,6 +183,45 @@ TEST_F(ClusterVariables, SlurmsAreRead) {
   EXPECT_EQ(cluster_environment().size, 2);
 }
 
+// A shell may still have the variables of an earlier job.
+TEST_F(ClusterVariables, LaunchersThatDisagreeAreRefused) {
+  const auto conflict = [] {
+    return testing::any_error_of([] { cluster_environment().require_one_launcher(); });
+  };
+  set({{"RANK", "0"},
+       {"WORLD_SIZE", "1"},
+       {"OMPI_COMM_WORLD_RANK", "0"},
+       {"OMPI_COMM_WORLD_SIZE", "2"}});
+  EXPECT_EQ(conflict(),
+            "InvalidArgumentError: [rendezvous] two launchers disagree: RANK=0 and WORLD_SIZE=1, "
+            "but OMPI_COMM_WORLD_RANK=0 and OMPI_COMM_WORLD_SIZE=2. Unset RANK and WORLD_SIZE if "
+            "an earlier job has left them in the shell; otherwise set LOCAL_WORLD_SIZE, too");
+  EXPECT_EQ(testing::error_of<InvalidArgumentError>([] {
+              rendezvous("env://");
+            }).find("[rendezvous] two launchers disagree"),
+            0u);
+  set({{"WORLD_SIZE", "2"}});
+  EXPECT_EQ(conflict(), "no error");
+  set({{"RANK", "1"}});
+  EXPECT_NE(conflict().find("RANK=1 and WORLD_SIZE=2"), std::string::npos);
+  // torchrun inside of mpirun.
+  set({{"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "4"}});
+  EXPECT_EQ(conflict(), "no error");
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "LOCAL_WORLD_SIZE"}) unsetenv(name);
+  set({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"WORLD_SIZE", "4"}});
+  EXPECT_NE(conflict().find("SLURM_PROCID=0 and SLURM_NTASKS=2"), std::string::npos);
+  // The script of a batch job starts the ranks itself.
+  set({{"WORLD_SIZE", "2"}});
+  EXPECT_EQ(conflict(), "no error");
+  set({{"SLURM_STEP_ID", "0"}});
+  EXPECT_NE(conflict().find("RANK=1 and WORLD_SIZE=2"), std::string::npos);
+}
+
+TEST_F(ClusterVariables, TheAddressOfRankZeroMayBeAnIpv6AddressInBrackets) {
+  set({{"MASTER_ADDR", "[::1]"}});
+  EXPECT_EQ(cluster_environment().master, "::1");
+}
+
 TEST_F(ClusterVariables, InvalidOnesAreRefused) {
   const auto refusal_of = [] {
     try {
@@ -196,6 +237,9 @@ TEST_F(ClusterVariables, InvalidOnesAreRefused) {
   EXPECT_EQ(refusal_of(), "[Environment] WORLD_SIZE: expected an integer in [1, 1000000], got '0'");
   set({{"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}});
   EXPECT_EQ(refusal_of(), "[rendezvous] port must have value from 0 to 65535 but was 70000.");
+  set({{"MASTER_PORT", " 29500"}});
+  EXPECT_EQ(refusal_of(),
+            "[Environment] MASTER_PORT: expected an integer in [0, 65535], got ' 29500'");
 }
 
 TEST(Slurm, HostsAndTasks) {

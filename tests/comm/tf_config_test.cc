@@ -70,6 +70,17 @@ TEST(TfConfig, AnIndexMayBeAString) {
   EXPECT_EQ(config.index, 1);
 }
 
+TEST(TfConfig, AddressesAreDifferentAndComplete) {
+  const auto workers = [](const std::string& list) {
+    return R"({"cluster": {"worker": [)" + list + R"(]}, "task": {"type": "worker", "index": 0}})";
+  };
+  expect_rejected(workers(R"("a:1", "a:1")"),
+                  "task 0 of type 'worker' and task 1 of type 'worker' have one address, 'a:1'");
+  expect_rejected(workers(R"("a")"), "expected HOST:PORT for task 0 of type 'worker', got 'a'");
+  expect_rejected(workers(R"("a:1", "b:70000")"),
+                  "expected HOST:PORT for task 1 of type 'worker', got 'b:70000'");
+}
+
 TEST(TfConfig, ErrorsNameTheProblem) {
   expect_rejected("{", "expected JSON, got '{'");
   expect_rejected(std::string(100'000, '['), "expected JSON of the form that TensorFlow describes");

@@ -70,32 +70,72 @@ std::optional<Endpoint> outside_server() {
   }
 }
 
+bool has_place(const LauncherVariables& launcher) {
+  return env_string(launcher.rank) && env_string(launcher.size);
+}
+
+// A launcher inside another one, such as torchrun under Slurm, sets LOCAL_WORLD_SIZE. Without it,
+// RANK and WORLD_SIZE have to be what the other launcher says. The script of a batch job is rank 0
+// for Slurm, whatever it starts.
+std::string find_conflict(const ClusterEnvironment& found) {
+  const auto other = std::find_if(kLaunchers.begin() + 1, kLaunchers.end(), has_place);
+  if (other == kLaunchers.end() || found.local_size) return "";
+  const auto rank = number(other->rank, 0), size = number(other->size, 1);
+  const bool is_script = &*other == &kSlurm && !env_string("SLURM_STEP_ID");
+  if (size == found.size && (rank == found.rank || is_script)) return "";
+  return fmt::format("RANK={} and WORLD_SIZE={}, but {}={} and {}={}", *found.rank, *found.size,
+                     other->rank, *rank, other->size, *size);
+}
+
+// The message for a number out of range is PyTorch's.
+std::optional<std::uint16_t> master_port() {
+  const auto text = env_string("MASTER_PORT");
+  const bool is_number = text && text->find_first_not_of("-0123456789") == std::string::npos;
+  const auto port = is_number ? env_int("MASTER_PORT") : env_int("MASTER_PORT", 0, 65535);
+  if (!port) return std::nullopt;
+  if (*port < 0 || *port > 65535)
+    fail<InvalidArgumentError>("[rendezvous] port must have value from 0 to 65535 but was {}.",
+                               *port);
+  return static_cast<std::uint16_t>(*port);
+}
+
+// Without the brackets of an IPv6 address.
+std::string master_address() {
+  const std::string address = text("MASTER_ADDR");
+  const bool brackets = address.starts_with('[') && address.ends_with(']');
+  return brackets ? address.substr(1, address.size() - 2) : address;
+}
+
 }  // namespace
+
+void ClusterEnvironment::require_one_launcher() const {
+  if (!conflict.empty())
+    fail<InvalidArgumentError>(
+        "[rendezvous] two launchers disagree: {}. Unset RANK and WORLD_SIZE if an earlier job has "
+        "left them in the shell; otherwise set LOCAL_WORLD_SIZE, too",
+        conflict);
+}
 
 ClusterEnvironment cluster_environment() {
   ClusterEnvironment result;
-  const auto launcher = std::find_if(
-      kLaunchers.begin(), kLaunchers.end(),
-      [](const LauncherVariables& each) { return env_string(each.rank) && env_string(each.size); });
+  const auto launcher = std::find_if(kLaunchers.begin(), kLaunchers.end(), has_place);
   const LauncherVariables& used = launcher == kLaunchers.end() ? kLaunchers.front() : *launcher;
   result.rank = number(used.rank, 0);
   result.size = number(used.size, 1);
   result.local_rank = number(used.local_rank, 0);
   result.local_size = number(used.local_size, 1);
+  if (launcher == kLaunchers.begin()) result.conflict = find_conflict(result);
   if (&used == &kSlurm) ask_slurm(result);
   if (&used == &kOpenMpi) {
     const std::string job = env_string("PMIX_NAMESPACE").value_or(text("OMPI_MCA_ess_base_jobid"));
     if (!job.empty()) result.job = "mpi " + job;
   }
-  const std::string address = text("MASTER_ADDR");
+  const std::string address = master_address();
   if (!address.empty()) result.master = address;
   // The loopback needs no name, and other hosts cannot connect to it.
   if (result.on_one_host()) result.master = "127.0.0.1";
 
-  const auto port = env_int("MASTER_PORT");
-  if (port && (*port < 0 || *port > 65535))
-    fail<InvalidArgumentError>("[rendezvous] port must have value from 0 to 65535 but was {}.",
-                               *port);
+  const auto port = master_port();
   result.server = outside_server();
   // In that case torchrun's own store listens at MASTER_PORT, with another protocol.
   if (port && env_bool("TORCHELASTIC_USE_AGENT_STORE").value_or(false)) {
@@ -103,7 +143,7 @@ ClusterEnvironment cluster_environment() {
                              text("TORCHELASTIC_RESTART_COUNT"));
     result.ports = ports_of_job(result.job);
   } else if (port) {
-    result.ports = {static_cast<std::uint16_t>(*port)};
+    result.ports = {*port};
   } else if (!result.job.empty()) {
     result.ports = ports_of_job(result.job);
   }

@@ -23,6 +23,12 @@ struct ClusterEnvironment {
   // A rendezvous server outside the ranks, if there is one.
   std::optional<Endpoint> server;
 
+  // The variables of two launchers that disagree, for the message of require_one_launcher().
+  std::string conflict;
+
+  // Throws InvalidArgumentError if two launchers disagree: RANK and WORLD_SIZE of an earlier job
+  // may have stayed in the shell. For users of `rank` and `size`.
+  void require_one_launcher() const;
   // Whether all ranks are on this host.
   bool on_one_host() const { return size && local_size && *size == *local_size; }
   bool on_several_hosts() const { return size && local_size && *size > *local_size; }

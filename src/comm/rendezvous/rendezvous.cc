@@ -1,5 +1,6 @@
 #include "comm/rendezvous/rendezvous.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <set>
@@ -159,6 +160,12 @@ class TcpJob final : public Job {
           "other "
           "machines cannot reach it: use its address, or a name that is known alike on all",
           host);
+    if (place_.rank == 0 && options_.bind_address.empty() && !environment.on_one_host() &&
+        is_loopback(host))
+      hint_ = fmt::format(
+          "rank 0 listens on MASTER_ADDR, '{}', which ranks on other machines cannot reach: for "
+          "those, set it to rank 0's address there, and to 0.0.0.0 on rank 0 alone",
+          host);
     meet_at(environment.master, environment.ports, token, name);
   }
 
@@ -174,6 +181,10 @@ class TcpJob final : public Job {
   void meet_at(const std::string& host, const std::vector<std::uint16_t>& ports,
                const std::string& token, const std::string& name = "") {
     master_ = host;
+    if (place_.size > 1 && std::find(ports.begin(), ports.end(), 0) != ports.end())
+      fail<InvalidArgumentError>(
+          "[rendezvous] expected the port of rank 0, got 0: rank 0 would take any, which the other "
+          "ranks do not know");
     const std::string secret = job_secret(host, token) + name;
     if (place_.rank != 0) return join(host, ports, secret);
     const std::string address = options_.bind_address.empty() ? host : options_.bind_address;
@@ -245,6 +256,7 @@ class TcpJob final : public Job {
                                                                .size = place_.size,
                                                                .role = options_.role,
                                                                .outside = outside_,
+                                                               .hint = hint_,
                                                                .heartbeat = options_.heartbeat,
                                                                .silence = silence_},
                                           limit_);
@@ -320,6 +332,7 @@ class TcpJob final : public Job {
   const std::chrono::milliseconds silence_;
   bool outside_ = false;  // the server is not one of the ranks
   std::string master_;
+  std::string hint_;  // why ranks may not find this one
   std::unique_ptr<EnvUse> env_;
   std::unique_ptr<FileStore> file_;
   std::unique_ptr<TcpServer> server_;  // rank 0's; destroyed after its clients
@@ -361,6 +374,7 @@ RankAndSize place_of(const RendezvousUrl& url, const RendezvousOptions& options,
   auto rank = agreed("rank", url.rank, options.rank);
   auto size = agreed("world_size", url.world_size, options.world_size);
   if (url.scheme == RendezvousUrl::Scheme::kEnv) {
+    if (!rank || !size) environment.require_one_launcher();
     if (!rank) rank = environment.rank;
     if (!size) size = environment.size;
     if (!rank) fail_for_want_of("RANK");

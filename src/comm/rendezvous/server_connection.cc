@@ -11,6 +11,12 @@ namespace {
 
 constexpr auto kAttempt = std::chrono::seconds(5);  // per attempt to reach a silent peer
 
+// Whether a machine answers that is not known to be this one, but no process listens.
+bool refuses_elsewhere(const std::string& host, const std::string& error) {
+  const bool here = host == "localhost" || host == "::1" || host.starts_with("127.");
+  return !here && error.ends_with("Connection refused");
+}
+
 }  // namespace
 
 ServerConnection::ServerConnection(const ServerAddress& address, Clock::time_point deadline) {
@@ -66,8 +72,11 @@ FoundServer find_server(const std::string& host, std::span<const std::uint16_t> 
     const Clock::time_point now = Clock::now();
     if (now >= limit.end)
       fail<DeadlineExceededError>(
-          "[rendezvous] {} is missing: the job's rendezvous was not found at {} within {} ms ({})",
-          whose, to_string({host, ports.front()}), limit.length.count(), last);
+          "[rendezvous] {} is missing: the job's rendezvous was not found at {} within {} ms "
+          "({}){}",
+          whose, to_string({host, ports.front()}), limit.length.count(), last,
+          refuses_elsewhere(host, last) ? "; it may listen on another address, such as its loopback"
+                                        : "");
     std::this_thread::sleep_for(std::min<Clock::duration>(pause, limit.end - now));
   }
 }

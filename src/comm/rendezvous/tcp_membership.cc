@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "comm/host_identity.h"
+#include "core/log.h"
 #include "core/status.h"
 #include "core/threads.h"
 
@@ -18,6 +19,7 @@ namespace tandem {
 namespace {
 
 constexpr auto kReportLimit = std::chrono::seconds(1);
+constexpr auto kHintAfter = std::chrono::seconds(10);
 
 WireMessage heartbeat() { return {.type = MessageType::kHeartbeat}; }
 
@@ -75,7 +77,13 @@ const char* TcpMembership::unknown_server() const {
 std::optional<WireMessage> TcpMembership::await_verdict(Clock::time_point deadline,
                                                         bool& accepted) {
   Clock::time_point heard = Clock::now();
-  while (Clock::now() < deadline) {
+  bool gives_hint = !options_.hint.empty();
+  for (const auto begin = heard; Clock::now() < deadline;) {
+    if (gives_hint && Clock::now() - begin > kHintAfter) {
+      logging::warn("[rendezvous] ranks have not joined for {} s; {}", kHintAfter.count(),
+                    options_.hint);
+      gives_hint = false;
+    }
     auto message = connection_.receive(std::min(deadline, Clock::now() + options_.heartbeat));
     if (!message) {
       if (Clock::now() - heard > options_.silence)
@@ -98,6 +106,7 @@ WireMessage TcpMembership::check_join_timeout(const TimeLimit& limit) {
   if (const auto message = connection_.receive(end)) {
     if (message->type != MessageType::kAlive) return *message;
     what = describe_missing(*message, options_.size, limit.length);
+    if (!options_.hint.empty()) what += "; " + options_.hint;
   }
   try {
     connection_.send({.type = MessageType::kReport, .value = what}, end);

@@ -21,6 +21,8 @@ struct TcpMembershipOptions {
   int rank = 0, size = 1;
   Role role = Role::kWorker;
   bool outside = false;  // the server is not one of the ranks
+  // Logged if ranks do not join for a while, and part of the error at the time limit.
+  std::string hint = {};
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
   // after which this rank or the server counts as dead
   std::chrono::milliseconds silence = std::chrono::seconds(30);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
+#include "comm/rendezvous/url.h"
 #include "core/env.h"
 #include "core/joined.h"
 #include "core/json.h"
@@ -43,6 +45,23 @@ void parse_cluster(const Json& cluster, TfConfig& config) {
     if (is_type(type) && addresses.empty()) continue;
     config.cluster[type] = std::move(addresses);
   }
+}
+
+// Nothing connects to an evaluator.
+void check_addresses(const TfConfig& config) {
+  std::map<std::string, std::string> known;
+  for (const char* type : {"chief", "worker", "ps"})
+    for (int index = 0; index < config.count(type); ++index) {
+      const std::string& address = config.cluster.at(type)[static_cast<std::size_t>(index)];
+      const std::string task = fmt::format("task {} of type '{}'", index, type);
+      try {
+        parse_endpoint(address);
+      } catch (const InvalidArgumentError&) {
+        reject("expected HOST:PORT for {}, got '{}'", task, address);
+      }
+      const auto [other, is_new] = known.emplace(address, task);
+      if (!is_new) reject("{} and {} have one address, '{}'", other->second, task, address);
+    }
 }
 
 void check_cluster(const TfConfig& config) {
@@ -116,6 +135,7 @@ TfConfig parse_tf_config(const std::string& text) {
   TfConfig config;
   if (const Json* cluster = root.find("cluster")) parse_cluster(*cluster, config);
   check_cluster(config);
+  check_addresses(config);
   if (const Json* task = root.find("task"))
     parse_task(*task, config);
   else if (!config.cluster.empty())
