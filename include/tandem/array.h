@@ -28,7 +28,7 @@ Tensor ensure_shape(const Tensor& x, const Shape& shape);
 /// Shares storage. As tf.expand_dims.
 Tensor expand_dims(const Tensor& x, std::int64_t axis);
 /// Removes the given axes, which must have size 1, or all axes of size 1. Shares storage. As
-/// tf.squeeze.
+/// tf.squeeze, but throws InvalidArgumentError without axes where sizes are not known.
 Tensor squeeze(const Tensor& x, const Dims& axes = {});
 /// Permutes the axes: axis i of the result is axis permutation[i] of x. The default reverses the
 /// axes. As tf.transpose.

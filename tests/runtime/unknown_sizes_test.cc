@@ -167,6 +167,26 @@ TEST(UnknownSizes, MustBeKnownIfTheyDetermineTheNumberOfTensors) {
             "there are, or axes of them, depends on them");
 }
 
+// The result of squeeze() would have fewer axes in a run in which the unknown size is 1.
+TEST(UnknownSizes, MustBeKnownIfTheyDetermineWhichAxesAreDropped) {
+  const std::string expected =
+      "[Squeeze] expected axes, because sizes of shape (?, 1, 3) are not known";
+  // Only the shape of squeeze(x) is used.
+  const auto slope = function(
+      [](const Tensor& x) {
+        GradientTape tape;
+        tape.watch(x);
+        return tape.gradient(reduce_sum(squeeze(x) * ones({3})), x);
+      },
+      {.input_signature = {{{-1, 1, 3}}}});
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { slope(ones({1, 1, 3})); }), expected);
+  Graph graph;
+  const GraphScope building(graph);
+  const Tensor x = placeholder(float32, {-1, 1, 3});
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { squeeze(x); }), expected);
+  EXPECT_EQ(squeeze(x, {1}).shape().rank(), 2);
+}
+
 // Unknown sizes are represented by numbers of this magnitude, the first one by -2^40.
 TEST(UnknownSizes, AreNotMistakenForBoundsOfRandomIntegers) {
   constexpr std::int64_t kFirst = -(std::int64_t{1} << 40), kLow = -9'000'000'000'000'000'000;

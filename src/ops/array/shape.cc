@@ -140,7 +140,12 @@ Tensor ensure_shape(const Tensor& x, const Shape& shape) {
 Tensor expand_dims(const Tensor& x, std::int64_t axis) {
   return run(kExpandDims, {&x}, AxesAttrs{{axis}});
 }
-Tensor squeeze(const Tensor& x, const Dims& axes) { return run(kSqueeze, {&x}, AxesAttrs{axes}); }
+Tensor squeeze(const Tensor& x, const Dims& axes) {
+  if (axes.empty() && !x.shape().fully_defined())
+    fail<InvalidArgumentError>("[Squeeze] expected axes, because sizes of shape {} are not known",
+                               x.shape().to_string());
+  return run(kSqueeze, {&x}, AxesAttrs{axes});
+}
 Tensor identity(const Tensor& x, const IdentityOptions& options) {
   return named(run(kIdentity, {&x}), options.name);
 }
