@@ -5,7 +5,6 @@
 // seed S. scripts/soak runs more of them.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -13,37 +12,13 @@
 #include "runtime/random_program.h"
 #include "support/errors.h"
 #include "support/gpus.h"
+#include "support/outcomes.h"
 
 namespace tandem::random_programs_test {
 namespace {
 
 using testing::RandomProgram;
 using testing::Tensors;
-
-std::uint32_t number_of(const char* variable, std::uint32_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text ? static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10)) : otherwise;
-}
-
-// Dtype, shape and the bits of the elements. All NaNs are equal, because the sign of a computed NaN
-// depends on the order of operands in the instruction; and both zeros, because a branch that was
-// not taken adds a gradient of 0.
-std::string bits_of(const Tensor& tensor) {
-  std::string bits(name_of(tensor.dtype()));
-  bits += tensor.shape().to_string();
-  for (const double value : testing::values_of(tensor)) {
-    const double canonical = std::isnan(value) ? std::nan("") : value + 0.0;
-    bits.append(reinterpret_cast<const char*>(&canonical), sizeof(canonical));
-  }
-  return bits;
-}
-
-std::string printable(const std::string& bits) {
-  std::string text;
-  for (const char c : bits.substr(0, 200))
-    text += std::isprint(static_cast<unsigned char>(c)) ? c : '.';
-  return text + " (" + std::to_string(bits.size()) + " bytes)\n";
-}
 
 // A program that runs in one way.
 struct Run {
@@ -143,8 +118,8 @@ std::vector<std::string> bits_of_calls(const Run& run, const RandomProgram& prog
     bits.push_back(error);
     // An eager program runs up to the error, others do not run at all.
     if (error != "no error") return bits;
-    for (const Tensor& result : results) bits.push_back(bits_of(result));
-    for (const Tensor& value : run.variables()) bits.push_back(bits_of(value));
+    for (const Tensor& result : results) bits.push_back(testing::bits_of(result));
+    for (const Tensor& value : run.variables()) bits.push_back(testing::bits_of(value));
   }
   return bits;
 }
@@ -157,30 +132,18 @@ struct Comparison {
 };
 
 void compare(const Comparison& what, const std::vector<Way>& ways) {
-  const std::uint32_t first = number_of("TANDEM_RANDOM_PROGRAMS_FIRST", 1);
-  const std::uint32_t programs = number_of("TANDEM_RANDOM_PROGRAMS", what.programs);
   std::uint32_t failed = 0;
-  for (std::uint32_t seed = first; seed < first + programs; ++seed) {
+  const std::uint32_t programs = testing::for_each_seed(what.programs, [&](std::uint32_t seed) {
     const RandomProgram program(seed, what.options);
     const auto bits = [&](const Way& way) {
       return bits_of_calls(way(seed, what.options), program, what.backward);
     };
     const std::vector<std::string> expected = bits(what.expected);
-    for (const Way& way : ways) {
-      const std::vector<std::string> actual = bits(way);
-      if (actual == expected) continue;
-      std::size_t i = 0;  // the first that differs
-      while (i < std::min(actual.size(), expected.size()) && actual[i] == expected[i]) ++i;
-      const auto text = [i](const std::vector<std::string>& outcomes) {
-        return i < outcomes.size() ? printable(outcomes[i]) : "nothing\n";
-      };
-      ADD_FAILURE() << "TANDEM_RANDOM_PROGRAMS_FIRST=" << seed << ", way " << &way - ways.data()
-                    << ", outcome " << i << ":\n"
-                    << text(actual) << "instead of\n"
-                    << text(expected);
-    }
+    std::vector<std::vector<std::string>> actual;
+    for (const Way& way : ways) actual.push_back(bits(way));
+    testing::expect_equal(seed, actual, expected);
     for (const std::string& outcome : expected) failed += outcome.find("Error: ") < 32;
-  }
+  });
   // Programs that throw compare little.
   EXPECT_LE(failed, programs / 10);
 }
