@@ -1,0 +1,96 @@
+"""Where Tandem is meant to differ from PyTorch. Most of it is TensorFlow's convention."""
+
+import re
+
+import torch
+
+SIXTEEN_BITS = (torch.float16, torch.bfloat16)
+
+
+def has_nan(case):
+    return any(x.isnan().any() for x in case.inputs if x.is_floating_point())
+
+
+def equal_operands(case):
+    a, b = case.inputs if len(case.inputs) == 2 else (case.inputs[0], case.attributes.get("b", case.attributes.get("a")))
+    return bool((a == (b if isinstance(b, torch.Tensor) else float(b))).any())
+
+
+def at_limit(case):
+    return any((case.inputs[0] == float(case.attributes[key])).any() for key in ("low", "high"))
+
+
+def not_positive_base(case):
+    a = case.inputs[0] if "a" not in case.attributes else torch.tensor(float(case.attributes["a"]))
+    return bool((a <= 0).any()) or has_nan(case)
+
+
+def zero_or_nan(case):
+    return bool((case.inputs[0] == 0).any()) or has_nan(case)
+
+
+def improper_probabilities(case):
+    return case.attributes.get("loss") == "kl" and bool((case.inputs[1] > 1).any())
+
+
+# Functions, ways, a condition on the case, and the reason.
+RESULTS = [
+    ("sign", "value", has_nan, "the sign of NaN is NaN"),
+    ("abs", "gradient", has_nan, "the gradient at NaN is NaN"),
+    ("maximum minimum", "gradient", lambda case: equal_operands(case) or has_nan(case),
+     "the gradient of equal operands goes to the first one, see math.h"),
+    ("relu relu6", "gradient", has_nan, "the gradient at NaN is 0"),
+    ("clip_by_value", "gradient", lambda case: at_limit(case) or has_nan(case),
+     "the gradient is 1 at the limits and 0 at NaN, see math.h"),
+    ("elu selu", "gradient", lambda case: zero_or_nan(case) or case.inputs[0].dtype in SIXTEEN_BITS,
+     "the gradient comes from the result: that of selu at 0 is that of positive numbers, NaN stays NaN, and 16-bit results "
+     "are rounded"),
+    ("pow", "gradient second", not_positive_base,
+     "the gradient with respect to the exponent is 0 where the base is not positive, see math.h"),
+    ("norm", "second", zero_or_nan, "the second derivative at 0 is finite"),
+    ("layer_norm", "gradient", lambda case: case.inputs[0].shape[-1] == 1, "the gradient of one element is a rounding of 0"),
+    ("Loss", "gradient second", improper_probabilities, "probabilities are clipped to [epsilon, 1], as in Keras"),
+]
+# Patterns of the message and the functions, and the reason.
+REFUSALS = [
+    ("expected (a|two tensors of one) floating dtype", ".*",
+     "no integers; TensorFlow has some of these for int32: matmul, relu, max_pool2d, round"),
+    ("expected a floating or (signed )?integer dtype, got", ".*", "as in TensorFlow: no arithmetic of bool and no -x of uint8"),
+    ("expected tensors of one dtype", ".*", "as in TensorFlow: no promotion of dtypes"),
+    ("expected dtype bool", "logical_.*|reduce_a.*", "as in TensorFlow: only bool is a truth value"),
+    (r"expected a number that \w+ holds", ".*", "no wrapping of numbers"),
+    ("expected an exponent of at least 0", "pow", "as in TensorFlow: integers have no reciprocals"),
+    (r"expected an axis (in|of) \[0, 0\)", ".*", "a scalar has no axis"),
+    ("of rank 1 or more, got a scalar", ".*softmax", "a scalar has no axis"),
+    (r"rank 2 or more, got shapes", "matmul", "as in TensorFlow: no products of vectors"),
+    (r"expected shapes that agree except along axis|expected an axis of \[-1, 1\), got 1", "concat", "an empty vector is not neutral: PyTorch keeps it for old code"),
+]
+# Arguments that PyTorch refuses: functions, a condition on the case, and the reason.
+ACCEPTED = [
+    (".*", lambda case: bool({"a", "b"} & set(case.attributes)), "a number may be an operand of every binary function"),
+    ("where", lambda case: True, "all operands broadcast"),
+    ("reduce_max|reduce_min", lambda case: case.inputs[0].numel() == 0, "the maximum of nothing is the lowest number"),
+    ("embedding_lookup", lambda case: True, "tables of every rank, as in TensorFlow"),
+]
+
+
+class Exceptions:
+    def __init__(self):
+        self.used = set()
+
+    def cover(self, case, way, outcome, text):
+        """Whether an exception covers this outcome of a case."""
+        if outcome == "refused":
+            found = [reason for message, functions, reason in REFUSALS
+                     if re.search(message, text) and re.fullmatch(functions, case.function)]
+        elif way == "bad arguments":
+            found = [reason for functions, condition, reason in ACCEPTED
+                     if re.fullmatch(functions, case.function) and condition(case)]
+        else:
+            found = [reason for functions, ways, condition, reason in RESULTS
+                     if case.function in functions.split() and way in ways.split() and condition(case)]
+        self.used.update(found)
+        return bool(found)
+
+    def unused(self):
+        return {entry[-1] for entry in [*RESULTS, *REFUSALS, *ACCEPTED]} - self.used

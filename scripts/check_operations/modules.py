@@ -1,0 +1,138 @@
+"""The layers and losses of Tandem for PyTorch's modules. A case's inputs are the module's inputs, then its parameters in
+Tandem's layout; the gradient is with respect to the first ones."""
+
+import torch
+import torch.nn.functional as F
+
+from check_operations.cases import Case, channels_first, channels_last, convolution, need, two
+
+ACTIVATIONS = {"ReLU": "relu", "ReLU6": "relu6", "SELU": "selu", "SiLU": "swish", "Sigmoid": "sigmoid", "Tanh": "tanh",
+               "Softplus": "softplus", "ELU": "elu", "GELU": "gelu", "Softmax": "softmax"}
+LOSSES = {"MSELoss": "mse", "L1Loss": "mae", "HuberLoss": "huber", "BCELoss": "bce", "BCEWithLogitsLoss": "bce_logits",
+          "KLDivLoss": "kl", "CrossEntropyLoss": "sparse"}
+DEFAULTS = {"alpha": 1, "approximate": "none", "beta": 1, "threshold": 20}
+
+
+def given(*parameters):
+    return [parameter for parameter in parameters if parameter is not None]
+
+
+def activation(name, m, x):
+    need(all(getattr(m, key, value) == value for key, value in DEFAULTS.items()), "arguments")
+    need(getattr(m, "dim", -1) in (-1, x.dim() - 1), "another axis")
+    return Case("Activation", [x], m, activation=ACTIVATIONS[name])
+
+
+def loss(name, m, x, y):
+    """PyTorch's means are over elements, Tandem's sums over positions of means over the last axis."""
+    need(m.reduction in ("mean", "sum") and x.dim() > 1, "not reduced, or a vector")
+    need(not any(getattr(m, key, None) for key in ("log_target", "label_smoothing")), "log_target, smoothing")
+    need(getattr(m, "weight", None) is None and getattr(m, "pos_weight", None) is None, "weights")
+    attributes = {"loss": LOSSES[name], "reduction": m.reduction, "delta": getattr(m, "delta", 1.0)}
+    if name == "CrossEntropyLoss":
+        need(not y.is_floating_point() and not (y == m.ignore_index).any(), "probabilities, ignored labels")
+        return Case("Loss", [y, channels_last(x)], lambda y, x: m(channels_first(x), y), [1], **attributes)
+    if name == "KLDivLoss":
+        factor = x.shape[-1] if m.reduction == "mean" else 1
+        return Case("Loss", [y, x.exp()], lambda y, p: m(p.log(), y) * factor, [1], **attributes)
+    factor = 1 / x.shape[-1] if m.reduction == "sum" else 1
+    return Case("Loss", [y, x], lambda y, x: m(x, y) * factor, [1], **attributes)
+
+
+def dense(name, m, x):
+    need(x.dim() > 1, "a vector")
+    return Case("Dense", given(x, m.weight.t(), m.bias), lambda x, w, *b: F.linear(x, w.t(), *b), [0])
+
+
+def conv2d(name, m, x):
+    need(m.padding_mode == "zeros", "padding mode")
+    pad = {} if isinstance(m.padding, str) or not any(m.padding) else {"pad": list(m.padding)}
+    inputs, reference, attributes = convolution(x, m.weight, m.bias, m.stride, m.padding, m.dilation, m.groups, **pad)
+    return Case("Conv2D", inputs, reference, [0], **attributes)
+
+
+def batch_norm(name, m, x):
+    need(x.dim() >= 2 and (m.training or m.track_running_stats), "no moments")
+    moments = [] if m.training else [m.running_mean, m.running_var]
+
+    def reference(x, *p):
+        scale_and_shift, moments = (p[:2], p[2:]) if m.affine else ((None, None), p)
+        return channels_last(F.batch_norm(channels_first(x), *(moments or (None, None)), *scale_and_shift, m.training, 0.0,
+                                          m.eps))
+    return Case("BatchNormalization", [channels_last(x), *given(m.weight, m.bias), *moments], reference, [0],
+                epsilon=m.eps, affine=m.affine, training=m.training)
+
+
+def layer_norm(name, m, x):
+    need(len(m.normalized_shape) == 1, "several axes")
+    return Case("LayerNormalization", given(x, m.weight, m.bias), lambda x, *p: F.layer_norm(
+        x, m.normalized_shape, *p, eps=m.eps), [0], epsilon=m.eps, scale=m.weight is not None, center=m.bias is not None)
+
+
+def embedding(name, m, x):
+    need(m.padding_idx is None and m.max_norm is None, "padding_idx, max_norm")
+    return Case("Embedding", [x, m.weight], F.embedding, [])
+
+
+def pool(name, m, x):
+    need(x.dim() == 4 and not m.ceil_mode and two(m.padding) == [0, 0], "batch axis, ceil_mode, padding")
+    need(two(getattr(m, "dilation", 1)) == [1, 1] and not getattr(m, "divisor_override", None) and
+         not getattr(m, "return_indices", False), "dilation, divisor, indices")
+    return Case("MaxPooling2D" if "Max" in name else "AveragePooling2D", [channels_last(x)],
+                lambda x: channels_last(m(channels_first(x))), window=two(m.kernel_size),
+                strides=two(m.stride or m.kernel_size))
+
+
+def global_pool(name, m, x):
+    need(x.dim() == 4 and two(m.output_size) == [1, 1], "several outputs")
+    return Case("GlobalMaxPooling2D" if "Max" in name else "GlobalAveragePooling2D", [channels_last(x)],
+                lambda x: channels_last(m(channels_first(x))))
+
+
+def zero_pad(name, m, x):
+    left, right, top, bottom = m.padding
+    need(x.dim() == 4 and left == right and top == bottom, "batch axis, uneven padding")
+    return Case("ZeroPadding2D", [channels_last(x)], lambda x: channels_last(m(channels_first(x))), pad=[top, left])
+
+
+def attention(name, m, q, k, v, key_padding_mask=None, attn_mask=None, need_weights=True, **further):
+    need(m.bias_k is None and not m.add_zero_attn and not further, "bias_kv, zero_attn")
+    if q.dim() == 2:
+        q, k, v = (x.unsqueeze(0 if m.batch_first else 1) for x in (q, k, v))
+    batch_first = (lambda x: x) if m.batch_first else (lambda x: x.transpose(0, 1))
+    width, heads, depth = m.embed_dim, m.num_heads, m.embed_dim // m.num_heads
+    n, queries, keys = batch_first(q).shape[0], batch_first(q).shape[1], batch_first(k).shape[1]
+    hidden = torch.zeros(n, heads, queries, keys, dtype=torch.bool)
+    for mask in given(key_padding_mask, attn_mask):
+        need(mask.dtype == torch.bool, "a mask to add")
+        hidden = hidden | (mask.reshape(n, 1, 1, keys) if mask is key_padding_mask else
+                           mask.reshape(n, heads, queries, keys) if mask.dim() == 3 else mask)
+    need(not hidden.all(-1).any(), "a query without keys")
+    masks = [~hidden] if hidden.any() else []
+    weights = m.in_proj_weight.chunk(3) if m._qkv_same_embed_dim else (m.q_proj_weight, m.k_proj_weight, m.v_proj_weight)
+    biases = [None] * 3 if m.in_proj_bias is None else m.in_proj_bias.chunk(3)
+    parameters = []
+    for weight, bias in zip(weights, biases):
+        parameters += [weight.t().reshape(-1, heads, depth), *([] if bias is None else [bias.reshape(heads, depth)])]
+    parameters += given(m.out_proj.weight.t().reshape(heads, depth, width), m.out_proj.bias)
+
+    def reference(q, v, k, *rest):
+        mask = (~rest[0]).reshape(n * heads, queries, keys) if masks else None
+        return batch_first(m(batch_first(q), batch_first(k), batch_first(v), attn_mask=mask, need_weights=False)[0])
+    return Case("MultiHeadAttention", [batch_first(q), batch_first(v), batch_first(k), *masks, *parameters], reference,
+                [0, 1, 2], heads=heads, depth=depth, bias=m.in_proj_bias is not None, inputs=3 + len(masks))
+
+
+ADAPTERS = {**dict.fromkeys(ACTIVATIONS, activation), **dict.fromkeys(LOSSES, loss), "Linear": dense, "Conv2d": conv2d,
+            **dict.fromkeys(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"], batch_norm), "LayerNorm": layer_norm,
+            "Embedding": embedding, "MaxPool2d": pool, "AvgPool2d": pool, "AdaptiveAvgPool2d": global_pool,
+            "AdaptiveMaxPool2d": global_pool, "ZeroPad2d": zero_pad, "MultiheadAttention": attention}
+
+
+def case_of(name, made, dtype, training):
+    """The case of a ModuleInput of module_db."""
+    need(made.forward_input is not None, "no input")
+    constructed, given = made.constructor_input, made.forward_input
+    module = getattr(torch.nn, name)(*constructed.args, **constructed.kwargs)
+    module = module.to(dtype).train(training).requires_grad_(False)
+    return ADAPTERS[name](name, module, *given.args, **given.kwargs)
