@@ -188,6 +188,66 @@ TEST(PjrtPlugin, HasNoEntry) {
       "is not a PJRT plug-in: it has no function GetPjrtApi");
 }
 
+// --- contents ---
+
+class PjrtMemory : public ::testing::Test {
+ protected:
+  void write(std::size_t at, const std::string& text) {
+    contents.write(base + at, text.data(), text.size());
+  }
+  std::string read(std::size_t at, std::size_t bytes) {
+    std::string text(bytes, '\0');
+    contents.read(text.data(), base + at, bytes);
+    return text;
+  }
+
+  std::byte memory[64];  // whose addresses the contents have
+  std::byte* const base = memory;
+  PjrtContents contents{nullptr, 0};
+};
+
+// Programs reuse the memory of values that are dead: a new one may lie inside of an old one.
+TEST_F(PjrtMemory, KeepsATensorInThePlaceOfALargerDeadOne) {
+  write(0, "dead dead dead dead.");
+  write(5, "alive");
+  write(12, "overlaps it");
+  EXPECT_EQ(read(5, 5), "alive");
+  EXPECT_EQ(read(6, 3), "liv");
+  write(0, "dead");
+  write(0, "DE");
+  EXPECT_EQ(read(0, 23), "DEad alivedeoverlaps it");
+}
+
+TEST_F(PjrtMemory, KeepsACopyInThePlaceOfALargerDeadOne) {
+  PjrtContents peer{nullptr, 1};
+  for (PjrtContents* from : {&contents, &peer}) {
+    std::byte* const source = base + 40;
+    from->write(source, "a copy", 6);
+    write(0, "dead dead dead dead.");
+    contents.copy(base + 5, *from, source, 6);  // the whole tensor
+    contents.copy(base + 14, *from, source + 2, 4);
+    write(18, "overlaps it");
+    EXPECT_EQ(read(5, 6), "a copy");
+    EXPECT_EQ(read(0, 18), "dead a copyeadcopy");
+  }
+}
+
+TEST_F(PjrtMemory, CannotBeReadBeforeItIsWritten) {
+  write(4, "four");
+  write(10, "ten");
+  PjrtContents peer{nullptr, 1};
+  for (const auto& [at, bytes] :
+       std::vector<std::pair<std::size_t, std::size_t>>{{0, 4}, {3, 2}, {4, 9}, {11, 3}, {20, 1}}) {
+    EXPECT_EQ(testing::error_of<InternalError>([&, at = at, bytes = bytes] { read(at, bytes); }),
+              "[PJRT] " + std::to_string(bytes) +
+                  " bytes of a device's memory are read, and nothing has written all of them");
+    EXPECT_THROW(peer.copy(base + at, contents, base + at, bytes), InternalError);
+  }
+  contents.erase(base + 5, 2);
+  EXPECT_EQ(read(4, 1) + read(7, 1), "fr");
+  EXPECT_THROW(read(4, 4), InternalError);
+}
+
 // --- devices ---
 
 class PjrtDevices : public ::testing::Test {

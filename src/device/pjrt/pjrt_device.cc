@@ -20,22 +20,46 @@ std::size_t PjrtContents::bytes_of(DType dtype, const Shape& shape) {
 
 void PjrtContents::download(Tensor& tensor) {
   if (tensor.host) return;
-  auto host = std::make_shared<std::vector<std::byte>>(tensor.bytes);
+  const std::size_t all = bytes_of(tensor.buffer->dtype(), tensor.buffer->shape());
+  auto host = std::make_shared<std::vector<std::byte>>(all);
   tensor.buffer->to_host(host->data(), host->size());
   tensor.host = std::move(host);
 }
 
-PjrtContents::Tensors::iterator PjrtContents::holder(const std::byte* begin, std::size_t bytes) {
-  auto found = tensors_.upper_bound(const_cast<std::byte*>(begin));
-  if (found == tensors_.begin()) return tensors_.end();
-  --found;
-  return begin + bytes <= found->first + found->second.bytes ? found : tensors_.end();
+PjrtContents::Tensors::iterator PjrtContents::first_of(const std::byte* begin) {
+  auto at = tensors_.upper_bound(const_cast<std::byte*>(begin));
+  if (at != tensors_.begin() && std::prev(at)->first + std::prev(at)->second.bytes > begin) --at;
+  return at;
 }
 
+PjrtContents::Tensor* PjrtContents::whole(const std::byte* begin, std::size_t bytes) {
+  const auto found = tensors_.find(const_cast<std::byte*>(begin));
+  if (found == tensors_.end()) return nullptr;
+  const Tensor& tensor = found->second;
+  return tensor.bytes == bytes && !tensor.is_part ? &found->second : nullptr;
+}
+
+// Cuts the range off from the tensors there: a part of a tensor may be written, or the place of a
+// dead one, because programs reuse the memory of values.
 void PjrtContents::erase_locked(std::byte* begin, std::size_t bytes) {
-  auto at = tensors_.upper_bound(begin);
-  if (at != tensors_.begin() && std::prev(at)->first + std::prev(at)->second.bytes > begin) --at;
-  while (at != tensors_.end() && at->first < begin + bytes) at = tensors_.erase(at);
+  std::byte* const end = begin + bytes;
+  auto at = first_of(begin);
+  while (at != tensors_.end() && at->first < end) {
+    std::byte* const cut = at->first;
+    Tensor before = std::move(at->second), after = before;
+    std::byte* const cut_end = cut + before.bytes;
+    at = tensors_.erase(at);
+    before.is_part = after.is_part = true;
+    if (cut < begin) {
+      before.bytes = static_cast<std::size_t>(begin - cut);
+      tensors_.emplace(cut, std::move(before));
+    }
+    if (cut_end > end) {
+      after.bytes = static_cast<std::size_t>(cut_end - end);
+      after.offset += static_cast<std::size_t>(end - cut);
+      at = std::next(tensors_.emplace(end, std::move(after)).first);
+    }
+  }
 }
 
 void PjrtContents::erase(std::byte* begin, std::size_t bytes) {
@@ -43,7 +67,6 @@ void PjrtContents::erase(std::byte* begin, std::size_t bytes) {
   erase_locked(begin, bytes);
 }
 
-// Tensors that overlap the new one are dead: programs reuse the memory of values.
 void PjrtContents::put(std::byte* at, Tensor tensor) {
   erase_locked(at, tensor.bytes);
   tensors_.emplace(at, std::move(tensor));
@@ -53,39 +76,23 @@ void PjrtContents::write(std::byte* to, const void* host, std::size_t bytes) {
   if (bytes == 0) return;
   const std::lock_guard lock(mutex_);
   const auto* from = static_cast<const std::byte*>(host);
-  const auto whole = holder(to, bytes);
-  if (whole == tensors_.end() || whole->second.bytes == bytes) {
-    put(to, {.bytes = bytes,
-             .host = std::make_shared<std::vector<std::byte>>(from, from + bytes),
-             .buffer = nullptr});
-    return;
-  }
-  // A part of a tensor. A transfer may still read the old elements.
-  Tensor& tensor = whole->second;
-  download(tensor);
-  tensor.buffer = nullptr;
-  if (tensor.host.use_count() > 1)
-    tensor.host = std::make_shared<std::vector<std::byte>>(*tensor.host);
-  std::memcpy(tensor.host->data() + (to - whole->first), from, bytes);
+  put(to, {.bytes = bytes, .host = std::make_shared<std::vector<std::byte>>(from, from + bytes)});
 }
 
 void PjrtContents::read_locked(void* host, const std::byte* from, std::size_t bytes) {
-  auto* to = static_cast<std::byte*>(host);
-  const auto whole = holder(from, bytes);
-  if (whole != tensors_.end()) {
-    download(whole->second);
-    std::memcpy(to, whole->second.host->data() + (from - whole->first), bytes);
-    return;
-  }
-  // Several tensors, or memory between them.
-  std::memset(to, 0, bytes);
-  for (auto& [at, tensor] : tensors_) {
-    const std::byte* const begin = std::max<const std::byte*>(at, from);
-    const std::byte* const end = std::min<const std::byte*>(at + tensor.bytes, from + bytes);
-    if (begin >= end) continue;
+  auto* const to = static_cast<std::byte*>(host);
+  const std::byte *at = from, *const end = from + bytes;
+  for (auto next = first_of(from); at < end; ++next) {
+    if (next == tensors_.end() || next->first > at)
+      fail<InternalError>(
+          "[PJRT] {} bytes of a device's memory are read, and nothing has written all of them",
+          bytes);
+    Tensor& tensor = next->second;
     download(tensor);
-    std::memcpy(to + (begin - from), tensor.host->data() + (begin - at),
-                static_cast<std::size_t>(end - begin));
+    const std::byte* const upto = std::min<const std::byte*>(next->first + tensor.bytes, end);
+    std::memcpy(to + (at - from), tensor.host->data() + tensor.offset + (at - next->first),
+                static_cast<std::size_t>(upto - at));
+    at = upto;
   }
 }
 
@@ -98,17 +105,14 @@ void PjrtContents::read(void* host, const std::byte* from, std::size_t bytes) {
 void PjrtContents::copy(std::byte* to, PjrtContents& peer, const std::byte* from,
                         std::size_t bytes) {
   if (bytes == 0) return;
-  Tensor shared;
+  Tensor shared{.bytes = bytes};
   {
     const std::lock_guard lock(peer.mutex_);
-    const auto whole = peer.holder(from, bytes);
-    if (whole != peer.tensors_.end() && whole->second.bytes == bytes) {
-      if (&peer != this) download(whole->second);
-      shared = whole->second;
+    if (Tensor* const tensor = peer.whole(from, bytes)) {
+      if (&peer != this) download(*tensor);
+      shared = *tensor;
     } else {
-      shared = {.bytes = bytes,
-                .host = std::make_shared<std::vector<std::byte>>(bytes),
-                .buffer = nullptr};
+      shared.host = std::make_shared<std::vector<std::byte>>(bytes);
       peer.read_locked(shared.host->data(), from, bytes);
     }
   }
@@ -120,16 +124,13 @@ void PjrtContents::copy(std::byte* to, PjrtContents& peer, const std::byte* from
 std::shared_ptr<pjrt::Buffer> PjrtContents::buffer(std::byte* at, DType dtype, const Shape& shape) {
   const std::size_t bytes = bytes_of(dtype, shape);
   const std::lock_guard lock(mutex_);
-  const auto suits = [&](const Tensor& tensor) {
-    return tensor.buffer && tensor.buffer->dtype() == dtype && tensor.buffer->shape() == shape;
-  };
-  const auto whole = holder(at, bytes);
-  if (bytes > 0 && whole != tensors_.end() && whole->first == at && whole->second.bytes == bytes) {
-    Tensor& tensor = whole->second;
-    if (suits(tensor)) return tensor.buffer;
-    download(tensor);
-    tensor.buffer = client_->from_host(tensor.host->data(), dtype, shape, device_, tensor.host);
-    return tensor.buffer;
+  if (Tensor* const tensor = bytes > 0 ? whole(at, bytes) : nullptr) {
+    const bool suits =
+        tensor->buffer && tensor->buffer->dtype() == dtype && tensor->buffer->shape() == shape;
+    if (suits) return tensor->buffer;
+    download(*tensor);
+    tensor->buffer = client_->from_host(tensor->host->data(), dtype, shape, device_, tensor->host);
+    return tensor->buffer;
   }
   auto host = std::make_shared<std::vector<std::byte>>(std::max<std::size_t>(bytes, 1));
   if (bytes > 0) read_locked(host->data(), at, bytes);
@@ -146,7 +147,7 @@ void PjrtContents::set(std::byte* at, std::shared_ptr<pjrt::Buffer> buffer) {
   const std::size_t bytes = bytes_of(buffer->dtype(), buffer->shape());
   if (bytes == 0) return;
   const std::lock_guard lock(mutex_);
-  put(at, {.bytes = bytes, .host = nullptr, .buffer = std::move(buffer)});
+  put(at, {.bytes = bytes, .buffer = std::move(buffer)});
 }
 
 // --- memory ---

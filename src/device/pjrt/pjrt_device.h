@@ -24,7 +24,7 @@ class PjrtContents {
       : client_(std::move(client)), device_(device) {}
 
   void write(std::byte* to, const void* host, std::size_t bytes);
-  // Waits for the elements. Memory that was never written is zeros.
+  // Waits for the elements. Throws InternalError if nothing has written some of them.
   void read(void* host, const std::byte* from, std::size_t bytes);
   // Shares the contents: neither side changes them in place.
   void copy(std::byte* to, PjrtContents& peer, const std::byte* from, std::size_t bytes);
@@ -37,17 +37,23 @@ class PjrtContents {
   void set(std::byte* at, std::shared_ptr<pjrt::Buffer> buffer);
 
  private:
+  // A part of a tensor has the whole one's `host` and `buffer`, so that cutting waits for nothing.
   struct Tensor {
     std::size_t bytes = 0;
-    std::shared_ptr<std::vector<std::byte>> host;  // may be null if there is a buffer
-    std::shared_ptr<pjrt::Buffer> buffer;          // may be null if there are elements on the host
+    std::shared_ptr<std::vector<std::byte>> host = nullptr;  // may be null if there is a buffer
+    // May be null if there are elements on the host.
+    std::shared_ptr<pjrt::Buffer> buffer = nullptr;
+    std::size_t offset = 0;  // of the part
+    bool is_part = false;
   };
   using Tensors = std::map<std::byte*, Tensor>;  // by address; they do not overlap
 
   static std::size_t bytes_of(DType dtype, const Shape& shape);
   static void download(Tensor& tensor);
-  // The tensor that holds the whole range; end() if there is none.
-  Tensors::iterator holder(const std::byte* begin, std::size_t bytes);
+  // The first tensor that ends after `begin`.
+  Tensors::iterator first_of(const std::byte* begin);
+  // The tensor that is exactly this range; null if there is none.
+  Tensor* whole(const std::byte* begin, std::size_t bytes);
   void erase_locked(std::byte* begin, std::size_t bytes);
   void put(std::byte* at, Tensor tensor);
   void read_locked(void* host, const std::byte* from, std::size_t bytes);
