@@ -79,7 +79,7 @@ class Scanner {
   std::string_view rest_;
 };
 
-// Legacy forms exist only for these two types.
+// Legacy forms exist only for two types. Users may write TPUs like these (TensorFlow's guides do).
 bool legacy_type(Scanner& scanner, bool any_case, std::optional<std::string>& type) {
   struct Form {
     const char* type;
@@ -93,7 +93,9 @@ bool legacy_type(Scanner& scanner, bool any_case, std::optional<std::string>& ty
       return true;
     }
   }
-  return false;
+  if (!any_case || !scanner.prefix_in_any_case("/TPU:")) return false;
+  type = "TPU";
+  return true;
 }
 
 std::optional<DeviceName> parse_components(std::string_view text, bool any_case) {

@@ -74,7 +74,8 @@ TEST(DeviceName, UserFormsParseToOneName) {
     EXPECT_EQ(DeviceName::parse(text).to_string(), "/device:GPU:1") << text;
   EXPECT_EQ(DeviceName::parse("/job:localhost/replica:0/task:0/device:cpu:2").to_string(),
             "/job:localhost/replica:0/task:0/device:CPU:2");
-  EXPECT_EQ(DeviceName::parse("/device:tpu:0").type, "TPU");
+  for (const char* text : {"TPU:1", "tpu:1", "/TPU:1", "/tpu:1", "/Tpu:1", "/device:tpu:1"})
+    EXPECT_EQ(DeviceName::parse(text).to_string(), "/device:TPU:1") << text;
   EXPECT_EQ(DeviceName::parse(""), DeviceName());
   EXPECT_EQ(error_of<InvalidArgumentError>([] { DeviceName::parse("gpu1"); }),
             "Could not parse gpu1 into a device specification.");
