@@ -56,6 +56,10 @@ class RendezvousServer {
 
   std::uint16_t port() const;  ///< the port that it listens at
 
+  /// For launchers: the process of rank `rank` has ended. A job that still waits for that rank to
+  /// join fails at once on the others, instead of at their time limit.
+  void rank_ended(int rank);
+
   /// Waits until the first job is over: each rank has left or failed, and at least one has left in
   /// good order. Throws DeadlineExceededError that names the ranks that did not join within
   /// `join_limit`, AbortedError with the first failure if no rank left in good order, and

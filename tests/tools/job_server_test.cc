@@ -39,6 +39,18 @@ TEST(JobServer, OutlivesRankZero) {
         << died.err;
 }
 
+TEST(JobServer, TellsRanksThatAnotherHasEndedWithoutJoining) {
+  const Result result =
+      run(script({"-n", "3", "--grace", "100"},
+                 std::string("trap '' TERM; test $RANK = 1 || exec ") + TANDEM_RENDEZVOUS_PROGRAM));
+  EXPECT_NE(result.status, 0);
+  for (const char* rank : {"0", "2"})
+    EXPECT_TRUE(contains(result.err, std::string("[") + rank +
+                                         "] UnavailableError: [membership] rank 1 is gone: its "
+                                         "process ended before it had joined the job\n"))
+        << result.err;
+}
+
 TEST(JobServer, LetsRanksRendezvousRepeatedly) {
   const std::string program = TANDEM_RENDEZVOUS_PROGRAM;
   const Result result = run(script({"-n", "3"}, program + "; " + program + "; exec " + program));

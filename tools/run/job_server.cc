@@ -96,4 +96,8 @@ std::string JobServer::address_for(const std::string& host) const {
   return fmt::format("{}:{}", address, server_->port());
 }
 
+void JobServer::rank_ended(int rank) {
+  if (server_) server_->rank_ended(rank);
+}
+
 }  // namespace tandem::tools

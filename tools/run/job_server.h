@@ -22,6 +22,8 @@ class JobServer {
   const std::string& token() const { return token_; }
   // HOST:PORT by which a host of the plan reaches the server.
   std::string address_for(const std::string& host) const;
+  // The process of a rank has ended.
+  void rank_ended(int rank);
 
  private:
   std::string token_;

@@ -183,6 +183,8 @@ class JobLauncher {
     } else if (WEXITSTATUS(status) != 0) {
       failed(planned, WEXITSTATUS(status),
              fmt::format("{} exited with code {}", who, WEXITSTATUS(status)));
+    } else if (server_) {
+      server_->rank_ended(rank);
     }
   }
 

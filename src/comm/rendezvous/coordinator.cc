@@ -223,6 +223,11 @@ void Coordinator::tick(TimePoint now) {
   }
 }
 
+void Coordinator::ended(int rank) {
+  if (failure_ || !missing_.contains(rank) || deserted()) return;
+  announce_failure(rank, false, "its process ended before it had joined the job");
+}
+
 void Coordinator::close() {
   if (options_.outside) return announce_failure(kOutside, false, "it was closed");
   if (members_.front().state != State::kLeft) return;

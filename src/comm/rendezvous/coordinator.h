@@ -44,6 +44,9 @@ class Coordinator {
   void dropped(int connection, const std::string& reason);
   // Checks for ranks whose heartbeats are overdue.
   void tick(TimePoint now);
+  // The process of a rank has ended. If the rank has not joined, that is a failure for those that
+  // wait for it.
+  void ended(int rank);
   // The server shuts down: tells the remaining ranks that this is not a crash.
   void close();
   // Whether some ranks have not joined yet.

@@ -30,6 +30,8 @@ RendezvousServer::~RendezvousServer() = default;
 
 std::uint16_t RendezvousServer::port() const { return server_->port(); }
 
+void RendezvousServer::rank_ended(int rank) { server_->rank_ended(rank); }
+
 void RendezvousServer::wait(std::chrono::milliseconds join_limit) {
   server_->wait_for_first_job(TimeLimit(join_limit));
 }

@@ -124,6 +124,11 @@ class TcpServer::Loop {
     if (!first_job_.failure.empty()) fail<AbortedError>("[rendezvous] {}", first_job_.failure);
   }
 
+  void rank_ended(int rank) {
+    const std::scoped_lock lock(mutex_);
+    ended_.push_back(rank);
+  }
+
   void report_failed_start(std::chrono::milliseconds limit) {
     const std::scoped_lock lock(mutex_);
     last_word_until_ = Clock::now() + limit;
@@ -247,6 +252,10 @@ class TcpServer::Loop {
       if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) receive(id, connection, now);
     }
     coordinator_->tick(now);
+    {
+      const std::scoped_lock lock(mutex_);
+      for (const int rank : ended_) coordinator_->ended(rank);
+    }
     sweep(now);
     if ((polled_[1].revents & POLLIN) != 0) accept_all(now);
     tell_progress(now);
@@ -390,6 +399,7 @@ class TcpServer::Loop {
   FirstJobState first_job_;
   std::string broken_;  // why the server ended without a request
   std::optional<Clock::time_point> last_word_until_;
+  std::vector<int> ended_;  // ranks whose processes have ended
   std::thread thread_;
 };
 
@@ -403,6 +413,8 @@ std::uint16_t TcpServer::port() const { return loop_->port(); }
 void TcpServer::wait_for_first_job(const TimeLimit& for_joining) const {
   loop_->wait_for_first_job(for_joining);
 }
+
+void TcpServer::rank_ended(int rank) { loop_->rank_ended(rank); }
 
 void TcpServer::report_failed_start(std::chrono::milliseconds limit) {
   loop_->report_failed_start(limit);

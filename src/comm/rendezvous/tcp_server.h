@@ -40,6 +40,8 @@ class TcpServer {
   // first failure if no rank has left in good order, UnavailableError if the server itself has
   // failed.
   void wait_for_first_job(const TimeLimit& for_joining) const;
+  // REQUIRES: outside. The process of a rank has ended: a job that waits for the rank fails.
+  void rank_ended(int rank);
   // Called when rank 0 ends before all ranks have joined. Ranks that join within `limit` receive
   // the reason. The server ends after that time, or once no rank is missing.
   void report_failed_start(std::chrono::milliseconds limit);
