@@ -6,6 +6,7 @@
 // nodes of a device become a module of their own.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -23,6 +24,8 @@ struct RegionNodes {
   // For each replica: its node for a node of the first replica, also for nodes outside of the
   // region whose tensors it uses.
   std::vector<std::unordered_map<const Node*, const Node*>> counterparts;
+  // For each replica: its counter (GraphImpl::count) for the identity of one of the first replica.
+  std::vector<std::unordered_map<const void*, Resource*>> counters;
   std::vector<const Node*> differing;  // constants of the first replica that differ in others
 };
 
@@ -38,12 +41,18 @@ struct CompiledRegion {
     std::vector<std::size_t> input_of;
     // By result of the module: the operation's output, or for a written variable its input.
     std::vector<std::size_t> output_of;
+    // By parameter: for a written variable of another device, the input that is its memory. The
+    // program gets a copy of the elements, and the host copies the new ones there after each run.
+    std::map<std::size_t, std::size_t> home_of;
   };
   std::vector<Replica> replicas;
   std::vector<bool> writes;  // by input: whether it is memory of a variable that is written
 
   const Node& node_of(std::size_t replica, const Node& node) const {
     return *nodes->counterparts[replica].at(&node);
+  }
+  Resource& counter_of(std::size_t replica, const Resource& counter) const {
+    return *nodes->counters[replica].at(counter.identity());
   }
 };
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/registered.h"
@@ -126,6 +127,14 @@ const Node& outermost(const Node& handle);
 std::vector<Node*> written_handles(const GraphImpl& graph);
 // Computes ControlFlow::effects of a forward node. REQUIRES: the other fields are set.
 bool find_effects(const ControlFlow& flow);
+// Counters (GraphImpl::count).
+void add_to(Resource& counter, std::int64_t runs);
+// Those that the bodies of a forward node advance, each once.
+std::vector<Resource*> counters_of(const ControlFlow& flow);
+// How far a run of the node advances the counter at most; nothing if it is above `limit`, or not
+// known.
+std::optional<std::int64_t> most_counts(const ControlFlow& flow, const Resource& counter,
+                                        std::int64_t limit);
 // The node of `graph` whose bodies the sequence numbers; null if there is none.
 Node* owner_of(const GraphImpl& graph, const RandomSequence* random);
 

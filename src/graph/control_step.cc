@@ -110,7 +110,7 @@ struct ControlStep::Impl {
     body.program->run_at(body.given, destinations);
     const Body& traced = flow.bodies[index];
     if (!traced.updates) return;
-    for (const auto& action : traced.graph->after_run()) action();
+    traced.graph->end_run();
     if (flow.random) flow.random->ran(index, mark);
   }
 

@@ -14,6 +14,7 @@ namespace tandem {
 namespace {
 
 using NodeMap = std::unordered_map<const Node*, const Node*>;
+using CounterMap = std::unordered_map<const void*, Resource*>;
 
 // --- comparing replicas ---
 
@@ -37,11 +38,14 @@ class Comparison {
 
   bool same() const { return same_; }
   NodeMap& counterparts() { return counterparts_; }
+  CounterMap& counters() { return counters_; }
 
  private:
   bool compare(const Node& a, const Node& b) {
     if (a.op != b.op || a.inputs.size() != b.inputs.size() || !a.attr_update != !b.attr_update ||
         !a.control != !b.control)
+      return false;
+    if (a.attr_update && !pair(a.attr_update->counter.get(), b.attr_update->counter.get()))
       return false;
     for (std::size_t i = 0; i < a.outputs.size(); ++i)
       if (a.outputs[i].dtype != b.outputs[i].dtype || !(a.outputs[i].shape == b.outputs[i].shape))
@@ -62,8 +66,13 @@ class Comparison {
   bool same_bodies(const ControlFlow& a, const ControlFlow& b) {
     if (a.maximum_iterations != b.maximum_iterations) return false;
     for (std::size_t i = 0; i < a.bodies.size(); ++i) {
-      const auto &nodes_a = a.bodies[i].graph->nodes(), &nodes_b = b.bodies[i].graph->nodes();
+      const GraphImpl &body_a = *a.bodies[i].graph, &body_b = *b.bodies[i].graph;
+      const auto &nodes_a = body_a.nodes(), &nodes_b = body_b.nodes();
       if (nodes_a.size() != nodes_b.size()) return false;
+      if (!std::ranges::equal(
+              body_a.counters(), body_b.counters(),
+              [this](const auto& x, const auto& y) { return pair(x.get(), y.get()); }))
+        return false;
       for (std::size_t k = 0; k < nodes_a.size(); ++k)
         if (!compare(*nodes_a[k], *nodes_b[k])) return false;
     }
@@ -89,9 +98,14 @@ class Comparison {
   bool pair(const Node& a, const Node& b) {
     return counterparts_.try_emplace(&a, &b).first->second == &b;
   }
+  bool pair(const Resource* a, Resource* b) {
+    if (!a || !b) return a == b;
+    return counters_.try_emplace(a->identity(), b).first->second->identity() == b->identity();
+  }
 
   std::vector<const Node*>& differing_;
   NodeMap counterparts_;
+  CounterMap counters_;
   bool same_ = true;
 };
 
@@ -156,12 +170,25 @@ class RegionFinder {
         std::vector<const Node*> together;
         for (const auto& [rank, nodes] : ranks)
           if (k < nodes.size()) together.push_back(nodes[k]);
-        if (together.size() != static_cast<std::size_t>(group->size()))
+        if (together.size() != static_cast<std::size_t>(group->size())) {
+          check_kinds(*group, *together[0]);
           fail<UnimplementedError>(
               "[{}] '{}': the replicas of a compiled step have other numbers of collectives",
               together[0]->op->name, together[0]->name);
+        }
         for (const Node* node : together) collective_of_[node] = together;
       }
+  }
+
+  // Throws if a rank of the group is on a device that runs operation by operation.
+  void check_kinds(const CollectiveGroup& group, const Node& compiled) const {
+    for (const auto& node : needed_.graph().nodes())
+      if (node->member && node->member->group.get() == &group && !on_compiled_device(*node))
+        fail<UnimplementedError>(
+            "[{}] '{}': one replica is on {} and another on {}: expected all of them on devices "
+            "that run compiled programs, as TPUs do, or none",
+            compiled.op->name, compiled.name, device_of(compiled).full_name(),
+            device_of(*node).full_name());
   }
 
   // The stages, until all ranks of a host collective are in the same one.
@@ -182,11 +209,12 @@ class RegionFinder {
   }
 
   // The first stage in which a node can be: after all that it uses. A variable is used in program
-  // order.
+  // order, and so is a counter, which bodies advance and attributes depend on.
   std::vector<std::size_t> stages_of_nodes() {
     const std::unordered_set<const Node*> constants = constants_of_others();
     std::vector<std::size_t> stage_of(needed_.graph().nodes().size(), 0);
-    std::map<const Node*, std::size_t> last_use;  // by handle
+    std::map<const Node*, std::map<const Device*, const Node*>> last_use;  // by handle
+    std::map<const void*, const Node*> last_advance;                       // by counter
     for (const auto& node : needed_.graph().nodes()) {
       if (!needed_.contains(*node) || (node->op == &kConst && constants.count(node.get()) == 0))
         continue;
@@ -202,15 +230,27 @@ class RegionFinder {
       for (const Node::Input& input : node->inputs) {
         if (is_fed(input)) continue;
         after(*input.node);
-        if (input.node->op == &kVarHandle) stage = std::max(stage, last_use[input.node]);
+        if (input.node->op == &kVarHandle)
+          for (const auto& [device, user] : last_use[input.node]) after(*user);
       }
+      const auto after_advance = [&](const Resource* counter) {
+        if (const auto last = counter ? last_advance.find(counter->identity()) : last_advance.end();
+            last != last_advance.end())
+          after(*last->second);
+      };
+      if (node->attr_update) after_advance(node->attr_update->counter.get());
+      if (node->control)
+        for (const Resource* counter : counters_of(*node->control)) {
+          after_advance(counter);
+          last_advance[counter->identity()] = node.get();
+        }
       for (const Node* control : node->control_inputs) after(*control);
       // The numbers of random operations depend on how many there were before.
       if (node->random_before)
         if (const Node* before = owner_of(needed_.graph(), node->random_before.get()))
           after(*before);
       for (const Node::Input& input : node->inputs)
-        if (input.node->op == &kVarHandle) last_use[input.node] = stage;
+        if (input.node->op == &kVarHandle) last_use[input.node][&device_of(*node)] = node.get();
       stage_of[static_cast<std::size_t>(node->id)] = stage;
       add_to_stage(stage, *node, compiled);
     }
@@ -276,6 +316,7 @@ class RegionFinder {
       region->devices.push_back(device);
       region->nodes.push_back(*nodes);
       region->counterparts.push_back(std::move(comparison.counterparts()));
+      region->counters.push_back(std::move(comparison.counters()));
     }
     return region;
   }

@@ -100,9 +100,14 @@ class GraphImpl final : public RefCounted {
   // the numbers of the forward pass again, so they need the same one.
   std::map<std::array<std::uint64_t, 3>, std::shared_ptr<const RandomSequence>> random_before;
 
-  // Adds an action that the host does after each successful run.
+  // Counts each successful run, after it. `counter`: the memory of an int64 scalar on the host.
+  void count(RefPtr<Resource> counter) { counters_.push_back(std::move(counter)); }
+  const std::vector<RefPtr<Resource>>& counters() const { return counters_; }
+  // Adds an action that the host does after each successful run. Compiled control flow refuses it.
   void after_run(std::function<void()> action) { after_run_.push_back(std::move(action)); }
-  const std::vector<std::function<void()>>& after_run() const { return after_run_; }
+  bool has_actions() const { return !after_run_.empty(); }
+  // Counts a run, and does the actions.
+  void end_run() const;
   // Returns 0, 1, 2 and so on in successive calls for `what`. For example, counts the updates of a
   // variable in one run. A body continues the counts of the enclosing graph.
   int next_of(const void* what) { return tallies_[what]++; }
@@ -124,6 +129,7 @@ class GraphImpl final : public RefCounted {
   std::unordered_map<const void*, Node*> handles_;
   std::vector<Capture> captures_;
   std::shared_ptr<SymbolicSizes> sizes_;
+  std::vector<RefPtr<Resource>> counters_;
   std::vector<std::function<void()>> after_run_;
   std::unordered_map<const void*, int> tallies_;
 };

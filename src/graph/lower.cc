@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -139,10 +141,22 @@ class Lowering {
         if (needed_.contains(*node)) lower_node(*node);
       return;
     }
-    for (const RegionItem& item : find_regions(needed_, options_)) {
+    left_.emplace();
+    const std::vector<RegionItem> items = find_regions(needed_, options_);
+    const auto for_nodes = [](const RegionItem& item, const auto& call) {
+      if (item.node) call(*item.node);
+      for (const Node* node : item.collective) call(*node);
+      if (item.region)
+        for (const auto& nodes : item.region->nodes)
+          for (const Node* node : nodes) call(*node);
+    };
+    for (const RegionItem& item : items)
+      for_nodes(item, [&](const Node& node) { left_->insert(&node); });
+    for (const RegionItem& item : items) {
       if (item.node) lower_node(*item.node);
       if (item.region) add_region(item.region);
       if (!item.collective.empty()) add_host_collective(item.collective);
+      for_nodes(item, [&](const Node& node) { left_->erase(&node); });
     }
   }
 
@@ -168,11 +182,14 @@ class Lowering {
   }
 
   void add_region(const std::shared_ptr<const RegionNodes>& region) {
-    LoweredRegion lowered =
-        lower_region(needed_, options_, region, sizes_,
-                     [this](const Node::Input& tensor, Device& device, const Node& user) -> Value& {
-                       return on_device(value_of(tensor), device, user);
-                     });
+    const RegionValues values{
+        .of = [this](const Node::Input& tensor) -> Value& { return value_of(tensor); },
+        .on = [this](const Node::Input& tensor, Device& device, const Node& user) -> Value& {
+          return on_device(value_of(tensor), device, user);
+        }};
+    LoweredRegion lowered = lower_region(needed_, options_, region, sizes_, values);
+    for (std::size_t i = 0; i < lowered.inputs.size(); ++i)
+      if (lowered.region->writes[i]) keep_reads_of(*lowered.inputs[i], *region->nodes[0].back());
     BlockOperation& operation = *block_.operations.emplace_back(std::make_unique<BlockOperation>());
     operation.op = &kCompiledRegion;
     operation.device = region->devices[0];
@@ -394,12 +411,24 @@ class Lowering {
   }
   void keep_reads_of(Value& memory, const Node& writer) {
     for (const Node::Input& read : std::exchange(reads_[&memory.root()], {})) {
-      if (needed_.last_use(read) < writer.id) continue;
-      if (needed_.last_use(read) == writer.id && !reads_what_it_writes(writer, read, memory))
-        continue;
+      const int last = last_use(read, writer);
+      if (last < writer.id) continue;
+      if (last == writer.id && !reads_what_it_writes(writer, read, memory)) continue;
       Value*& value = values_[static_cast<std::size_t>(read.node->id)][0];
       value = &copy(*value, *value->device, read.node->name + "/kept");
     }
+  }
+
+  // As NeededNodes::last_use(), by the nodes that are left when `writer` is lowered.
+  int last_use(const Node::Input& tensor, const Node& writer) const {
+    const int last = needed_.last_use(tensor);
+    if (!left_ || last == NeededNodes::kFetched) return last;
+    const auto uses = [&](const Node* node) {
+      return std::find(node->inputs.begin(), node->inputs.end(), tensor) != node->inputs.end();
+    };
+    const auto other_uses = [&](const Node* node) { return node != &writer && uses(node); };
+    if (std::any_of(left_->begin(), left_->end(), other_uses)) return NeededNodes::kFetched;
+    return uses(&writer) ? writer.id : -1;
   }
 
   // Whether a body that writes the variable also gets `read` and may use it after the write.
@@ -453,6 +482,9 @@ class Lowering {
   // The value on `device`, for `node`.
   Value& on_device(Value& value, Device& device, const Node& node) {
     if (value.device == &device) return value;
+    // The elements of now, because control flow may write them before the next use.
+    if (value.kind == Value::Kind::kVariable)
+      return copy(copy(value, *value.device, node.name + "/read"), device, node.name + "/recv");
     Value*& moved = moved_[{&value, &device}];
     if (!moved) {
       Value& source = value.root().kind == Value::Kind::kVariable ? snapshot(value, node) : value;
@@ -485,6 +517,9 @@ class Lowering {
   std::map<std::pair<Value*, Device*>, Value*> moved_;
   std::unordered_map<const Value*, std::vector<Node::Input>> reads_;  // of each variable
   std::unordered_map<const Node*, BlockOperation*> operation_of_;     // of control flow nodes
+  // The nodes that find_regions() has ordered and that are not lowered yet. None if all are lowered
+  // in their own order.
+  std::optional<std::unordered_set<const Node*>> left_;
   Block block_;
 };
 

@@ -12,8 +12,8 @@ namespace {
 class RegionLowering {
  public:
   RegionLowering(const NeededNodes& needed, const LowerOptions& options,
-                 std::shared_ptr<const RegionNodes> region, const ValueOn& value_on)
-      : needed_(needed), options_(options), region_(std::move(region)), value_on_(value_on) {}
+                 std::shared_ptr<const RegionNodes> region, const RegionValues& values)
+      : needed_(needed), options_(options), region_(std::move(region)), values_(values) {}
 
   LoweredRegion run(KnownSizes& sizes) {
     lowered_.region = std::make_shared<CompiledRegion>();
@@ -78,7 +78,7 @@ class RegionLowering {
         .sizes = &sizes,
     };
     for (std::size_t i = 0; i < feeds_.size(); ++i)
-      options.feed_specs.push_back(value_on_(feeds_[i], *region_->devices[0], *users_[i]).spec);
+      options.feed_specs.push_back(values_.on(feeds_[i], *region_->devices[0], *users_[i]).spec);
     lowered_.region->module = stablehlo::lower_module(needed_.graph(), options);
   }
 
@@ -93,16 +93,25 @@ class RegionLowering {
     const auto& written = module().written;
     const bool writes = std::find(written.begin(), written.end(), index) != written.end();
     for (std::size_t replica = 0; replica < region_->devices.size(); ++replica) {
-      auto& inputs = lowered_.region->replicas[replica].input_of;
-      inputs.push_back(lowered_.inputs.size());
+      auto& made = lowered_.region->replicas[replica];
+      made.input_of.push_back(lowered_.inputs.size());
       if (!is_variable && parameter.kind != Kind::kFeed) continue;  // not of the block
       const Node::Input tensor =
-          is_variable ? Node::Input{const_cast<Node*>(parameter.node), 0} : feeds_[parameter.index];
+          counterpart(replica, is_variable ? Node::Input{const_cast<Node*>(parameter.node), 0}
+                                           : feeds_[parameter.index]);
       const Node& user = is_variable ? *parameter.node : *users_[parameter.index];
-      lowered_.inputs.push_back(
-          &value_on_(counterpart(replica, tensor), *region_->devices[replica], user));
-      lowered_.region->writes.push_back(writes);
+      Value& value = values_.on(tensor, *region_->devices[replica], user);
+      Value* const home = writes ? &values_.of(tensor) : &value;
+      add_input(value, writes && home == &value);
+      if (home == &value) continue;
+      made.home_of[index] = lowered_.inputs.size();
+      add_input(*home, true);
     }
+  }
+
+  void add_input(Value& value, bool writes) {
+    lowered_.inputs.push_back(&value);
+    lowered_.region->writes.push_back(writes);
   }
 
   void connect_outputs(std::size_t replica) {
@@ -119,7 +128,7 @@ class RegionLowering {
   const NeededNodes& needed_;
   const LowerOptions& options_;
   std::shared_ptr<const RegionNodes> region_;
-  const ValueOn& value_on_;
+  const RegionValues& values_;
   std::vector<Node::Input> feeds_, fetches_;  // of the first replica
   std::vector<const Node*> users_;            // of the feeds
   LoweredRegion lowered_;
@@ -129,8 +138,8 @@ class RegionLowering {
 
 LoweredRegion lower_region(const NeededNodes& needed, const LowerOptions& options,
                            std::shared_ptr<const RegionNodes> region, KnownSizes& sizes,
-                           const ValueOn& value_on) {
-  return RegionLowering(needed, options, std::move(region), value_on).run(sizes);
+                           const RegionValues& values) {
+  return RegionLowering(needed, options, std::move(region), values).run(sizes);
 }
 
 }  // namespace tandem

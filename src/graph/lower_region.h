@@ -22,11 +22,15 @@ struct LoweredRegion {
   std::vector<Output> outputs;
 };
 
-// Lowers a region. `value_on`: the value of a tensor on a device, for a node. Adds the sizes that
-// it infers. Throws what stablehlo::lower_module() throws.
-using ValueOn = std::function<Value&(const Node::Input& tensor, Device& device, const Node& user)>;
+// The values of a block that a region uses.
+struct RegionValues {
+  std::function<Value&(const Node::Input& tensor)> of;
+  // On the device, for a node.
+  std::function<Value&(const Node::Input& tensor, Device& device, const Node& user)> on;
+};
+// Lowers a region. Adds the sizes that it infers. Throws what stablehlo::lower_module() throws.
 LoweredRegion lower_region(const NeededNodes& needed, const LowerOptions& options,
                            std::shared_ptr<const RegionNodes> region, KnownSizes& sizes,
-                           const ValueOn& value_on);
+                           const RegionValues& values);
 
 }  // namespace tandem

@@ -49,7 +49,18 @@ class Resource : public RefCounted {
 
 // Updates a node's attributes at the start of each run, such as a learning rate or the number of
 // the step. Called on the thread that starts the run.
-using AttrUpdate = std::function<void(void* attrs)>;
+struct AttrUpdate {
+  // `more`: how much higher than now `counter` is to be taken. A compiled program counts while it
+  // runs, so the host updates attributes for every count that it may reach.
+  using Fn = std::function<void(void* attrs, std::int64_t more)>;
+
+  explicit AttrUpdate(Fn update_attrs, RefPtr<Resource> depends_on = {})
+      : update(std::move(update_attrs)), counter(std::move(depends_on)) {}
+  void operator()(void* attrs, std::int64_t more = 0) const { update(attrs, more); }
+
+  Fn update;
+  RefPtr<Resource> counter;  // of GraphImpl::counters(); null if the attributes depend on none
+};
 
 struct Node;
 

@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "device/copy.h"
 #include "device/device_manager.h"
 #include "device/pjrt/pjrt_device.h"
 #include "graph/compiled_region.h"
+#include "graph/control_flow.h"
 #include "graph/stablehlo/axes.h"
 #include "graph/stablehlo/module_text.h"
 #include "graph/stablehlo/run_numbers.h"
@@ -45,7 +47,7 @@ std::unique_ptr<pjrt::Executable> compile_region(const CompiledRegion& region, i
     const TensorSpec& spec = module.parameters[parameter].spec;
     options.results.push_back({spec.dtype, spec.shape, true});
   }
-  for (std::size_t i = 0; i < module.counted.size(); ++i)
+  for (std::size_t i = 0; i < module.num_counts(); ++i)
     options.results.push_back({DType::kInt64, Shape::scalar()});
   for (std::size_t replica = 0; replica < region.replicas.size(); ++replica)
     options.devices.push_back(device_of(region, replica).client_index());
@@ -204,25 +206,54 @@ struct RegionStep::Impl {
     }
   }
 
-  // Later random operations depend on them, so the host waits.
+  // Later random operations and attributes depend on them, so the host waits.
   void read_counts(std::size_t replica, Arguments::const_iterator counts) const {
-    for (std::size_t i = 0; i < region.module.counted.size(); ++i) {
+    const auto next = [&] {
       std::int64_t count = 0;
-      counts[static_cast<std::ptrdiff_t>(i)]->to_host(&count, sizeof count);
-      set_count(region.module, i, count, nodes_of(replica));
+      (*counts++)->to_host(&count, sizeof count);
+      return count;
+    };
+    for (std::size_t i = 0; i < region.module.counted.size(); ++i)
+      set_count(region.module, i, next(), nodes_of(replica));
+    for (const Resource* counter : region.module.counters)
+      add_to(region.counter_of(replica, *counter), next());
+  }
+
+  // Copies the elements of written variables of other devices there.
+  void send_home(std::size_t replica, Arguments::const_iterator written) const {
+    for (const std::size_t parameter : region.module.written) {
+      pjrt::Buffer& buffer = **written++;
+      const auto home = region.replicas[replica].home_of.find(parameter);
+      if (home == region.replicas[replica].home_of.end()) continue;
+      const TensorSpec& spec = region.module.parameters[parameter].spec;
+      std::vector<std::byte> elements(static_cast<std::size_t>(spec.shape.num_elements()) *
+                                      size_of(spec.dtype));
+      buffer.to_host(elements.data(), elements.size());
+      Device& device = *operation.inputs[home->second]->device;
+      host_to_device(device, step.context.inputs[static_cast<int>(home->second)].data,
+                     elements.data(), elements.size());
+      device.stream().synchronize();  // before the elements go
     }
   }
 
   void run(const std::vector<RegionRun>& runs) {
     const std::vector<Arguments> results = start(runs);
+    std::vector<Arguments::const_iterator> written;
     for (std::size_t replica = 0; replica < results.size(); ++replica) {
       auto result = results[replica].begin();
       PjrtContents& contents = device(replica).contents();
       for (const RegionRun& run : runs)
         for (std::byte* memory : run.replicas[replica].results) contents.set(memory, *result++);
-      for (const std::size_t parameter : region.module.written)
-        contents.set(input(replica, parameter), *result++);
-      read_counts(replica, result);
+      written.push_back(result);
+      for (const std::size_t parameter : region.module.written) {
+        if (is_taken(replica, parameter)) contents.set(input(replica, parameter), *result);
+        ++result;
+      }
+    }
+    for (std::size_t replica = 0; replica < results.size(); ++replica) {
+      send_home(replica, written[replica]);
+      read_counts(replica,
+                  written[replica] + static_cast<std::ptrdiff_t>(region.module.written.size()));
     }
   }
 };
@@ -235,7 +266,7 @@ const BlockOperation& RegionStep::operation() const { return impl_->operation; }
 void RegionStep::run() { run({next_run()}); }
 void RegionStep::run(const std::vector<RegionRun>& runs) { impl_->run(runs); }
 
-bool RegionStep::can_loop() const { return impl_->region.module.counted.empty(); }
+bool RegionStep::can_loop() const { return impl_->region.module.num_counts() == 0; }
 
 RegionRun RegionStep::next_run() const {
   RegionRun run;

@@ -3,6 +3,7 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "graph/control_flow.h"
 #include "graph/graph.h"
 #include "nn/optimizer_impl.h"
 #include "ops/nn/update.h"
@@ -25,9 +26,6 @@ std::int64_t read_count(const VariableImpl& steps, std::size_t replica) {
     throw FailedPreconditionError(
         "[Optimizer] the step counter is a variable of a graph: fetch it by Session::run()");
   return *steps.storage().value(replica).data<std::int64_t>();
-}
-void increment_count(const VariableImpl& steps, std::size_t replica) {
-  ++*reinterpret_cast<std::int64_t*>(impl_of(steps.storage().writable(replica)).data());
 }
 
 void check_pair(const std::string& optimizer, const Tensor& gradient, const Variable& variable) {
@@ -87,14 +85,13 @@ double Optimizer::Impl::rate_at(const std::string& name, const LearningRate& rat
 // One step's update of any of the variables.
 class Optimizer::Impl::StepUpdate final : public VariableUpdate {
  public:
-  // `of_run` returns the step when a program runs, and keeps `optimizer` alive. Null outside
-  // functions.
-  StepUpdate(const Impl& optimizer, const StepInfo& step, std::function<StepInfo()> of_run)
+  // `of_run` keeps `optimizer` alive. Null outside functions.
+  StepUpdate(const Impl& optimizer, const StepInfo& step, StepOfRun of_run)
       : optimizer_(optimizer), step_(step), of_run_(std::move(of_run)) {}
 
   void apply(const Tensor& variable, const Tensor& gradient,
              std::span<const Tensor> slots) const override {
-    optimizer_.update(in_run_ ? of_run_() : step_, variable, gradient, slots);
+    optimizer_.update(in_run_ ? of_run_(0) : step_, variable, gradient, slots);
   }
 
   std::shared_ptr<const VariableUpdate> for_runs() const override {
@@ -109,7 +106,7 @@ class Optimizer::Impl::StepUpdate final : public VariableUpdate {
  private:
   const Impl& optimizer_;
   StepInfo step_;
-  std::function<StepInfo()> of_run_;
+  StepOfRun of_run_;
   bool in_run_ = false;
 };
 
@@ -270,26 +267,30 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
     update_in_graph(copy, states, gradients);
     return;
   }
-  const VariableImpl& steps = iterations_.impl();
+  VariableImpl& steps = iterations_.impl();
+  const RefPtr<Resource> counter = steps.resource(copy);
   std::int64_t count = read_count(steps, copy);
   // In a program, each run reads the counter's current value and increments it.
   std::shared_ptr<const AttrUpdate> step_update;
-  std::function<StepInfo()> of_run;
+  StepOfRun of_run;
   if (building) {
     const int earlier = building->next_of(steps.storage().identity(copy));
-    of_run = [self = shared_from_this(), &steps, copy, earlier] {
-      return self->step_at(read_count(steps, copy) + earlier);
+    of_run = [self = shared_from_this(), &steps, copy, earlier](std::int64_t more) {
+      return self->step_at(read_count(steps, copy) + earlier + more);
     };
     step_update = std::make_shared<const AttrUpdate>(
-        [of_run, set_step = step_setter()](void* attrs) { set_step(of_run(), attrs); });
-    building->after_run(
-        [self = shared_from_this(), &steps, copy] { increment_count(steps, copy); });
+        [of_run, set_step = step_setter()](void* attrs, std::int64_t more) {
+          set_step(of_run(more), attrs);
+        },
+        counter);
+    building->count(counter);
     count += earlier;
   }
-  const std::vector<Tensor> scaled = trusted(copy, states, gradients, step_at(count), of_run);
+  const std::vector<Tensor> scaled =
+      trusted(copy, states, gradients, step_at(count), {of_run, counter});
   const AttrUpdateScope update_scope(step_update);
   update_states({*this, step_at(count), std::move(of_run)}, copy, states, scaled);
-  if (!building) increment_count(steps, copy);
+  if (!building) add_to(*counter, 1);
 }
 
 void Optimizer::Impl::report_missing(std::span<const Tensor> gradients,

@@ -164,10 +164,16 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   void update_copy(std::size_t copy, std::span<State* const> states,
                    std::span<const Tensor> gradients);
 
-  // The gradients, with trust ratios if there are any. `of_run` as in StepUpdate.
+  // The step when a program runs, if it has taken `more` steps than the counter says.
+  using StepOfRun = std::function<StepInfo(std::int64_t more)>;
+  struct CountedStep {
+    StepOfRun of_run;  // null outside functions
+    RefPtr<Resource> counter;
+  };
+  // The gradients, with trust ratios if there are any.
   std::vector<Tensor> trusted(std::size_t copy, std::span<State* const> states,
                               std::span<const Tensor> gradients, const StepInfo& step,
-                              const std::function<StepInfo()>& of_run) const;
+                              const CountedStep& counted) const;
 
   // The same in a graph for sessions, where a variable of the graph counts the steps.
   void update_in_graph(std::size_t copy, std::span<State* const> states,

@@ -54,16 +54,18 @@ Optimizer::Impl::Impl(const Impl& other, const TrustRatio& trust)
 std::vector<Tensor> Optimizer::Impl::trusted(std::size_t copy, std::span<State* const> states,
                                              std::span<const Tensor> gradients,
                                              const StepInfo& step,
-                                             const std::function<StepInfo()>& of_run) const {
+                                             const CountedStep& counted) const {
   std::vector<Tensor> result(gradients.begin(), gradients.end());
   if (!trust_) return result;
   Tensor rate;
   {
     std::shared_ptr<const AttrUpdate> step_update;
-    if (of_run)
-      step_update = std::make_shared<const AttrUpdate>([of_run](void* attrs) {
-        static_cast<update::StepScalar*>(attrs)->value = of_run().learning_rate;
-      });
+    if (counted.of_run)
+      step_update = std::make_shared<const AttrUpdate>(
+          [of_run = counted.of_run](void* attrs, std::int64_t more) {
+            static_cast<update::StepScalar*>(attrs)->value = of_run(more).learning_rate;
+          },
+          counted.counter);
     const AttrUpdateScope update_scope(step_update);
     const DeviceScope host("/cpu:0");
     rate = update::scalar_of_step({.value = step.learning_rate});

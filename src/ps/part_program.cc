@@ -65,8 +65,8 @@ void PartProgram::take_attributes(const proto::Part& part) {
                                  node.name);
     const auto& fields = attributes_.emplace_back(
         std::make_shared<AttrFields>(node.op->attrs().save(node.attrs.get())));
-    node.attr_update =
-        std::make_shared<const AttrUpdate>([type = &node.op->attrs(), fields](void* attrs) {
+    node.attr_update = std::make_shared<const AttrUpdate>(
+        [type = &node.op->attrs(), fields](void* attrs, std::int64_t) {
           for (const AttrField& field : *fields) type->set(attrs, field);
         });
   }

@@ -195,7 +195,7 @@ std::shared_ptr<RemoteResult> FunctionScheduler::schedule(
     if (node) run.update_attributes.push_back(attributes_of_run(*node));
   if (++sent.calls_of_step >= options_.contributions) {
     sent.calls_of_step = 0;
-    for (const auto& action : function->graph->after_run()) action();
+    function->graph->end_run();
   }
   return coordinator_.schedule(std::move(run), std::move(workers));
 }

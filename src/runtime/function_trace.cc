@@ -167,7 +167,7 @@ void Trace::prepare(TraceProgram& prepared, const std::vector<Tensor>& inputs,
 }
 
 void Trace::end_run() const {
-  for (const auto& action : graph->after_run()) action();
+  graph->end_run();
   if (random_count == 0 && !last_random) return;
   random::GeneratorState state = Generator::current().state();
   state.offset += random_count + (last_random ? last_random->total() : 0);

@@ -196,7 +196,7 @@ class RunPreparation {
     for (const auto& [operation, key] : random)
       operation->attr_update = std::make_shared<const AttrUpdate>(
           [op = operation->op, number = numbers.at(key.number), stream = key.stream,
-           before = operation->random_before](void* attrs) {
+           before = operation->random_before](void* attrs, std::int64_t) {
             const random::GeneratorState now = Generator::current().state();
             const std::uint64_t earlier = before ? before->total() : 0;
             op->exchange_key(attrs, {now.seed, now.offset + number + earlier, stream});
@@ -214,6 +214,11 @@ class RunPreparation {
       if (root.kind != Value::Kind::kVariable) continue;
       auto* variable = dynamic_cast<SessionVariable*>(root.resource.get());
       if (!variable || !seen_.insert(variable).second) continue;
+      if (operation.region)
+        fail<UnimplementedError>(
+            "[Session] variable '{}' is used on {}, which runs compiled programs: sessions do not "
+            "support it; use a function instead",
+            variable->name(), operation.device->full_name());
       const bool assigned = operation.op == &kAssignVariable && i == 0;
       (assigned ? prepared_->assigns : prepared_->reads).emplace_back(variable);
     }
@@ -241,8 +246,8 @@ class RunPreparation {
       auto& attr_update = made[{node->counted.get(), earlier}];
       if (!attr_update)
         attr_update = std::make_shared<const AttrUpdate>(
-            [&state, &counter, counted = node->counted, earlier](void* attrs) {
-              counted->update(attrs, state.count(counter) + earlier);
+            [&state, &counter, counted = node->counted, earlier](void* attrs, std::int64_t more) {
+              counted->update(attrs, state.count(counter) + earlier + more);
             });
       operation->attr_update = attr_update;
     }

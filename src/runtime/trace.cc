@@ -62,12 +62,13 @@ void trace_checks(const OpDef& op, std::span<const Tensor* const> inputs,
 
 std::shared_ptr<const AttrUpdate> key_update(const OpDef& op, const RandomKey& traced,
                                              std::shared_ptr<const RandomSequence> before) {
-  return std::make_shared<const AttrUpdate>([&op, traced, before = std::move(before)](void* attrs) {
-    const random::GeneratorState now = Generator::current().state();
-    const std::uint64_t number =
-        now.offset + traced.number + (before ? before->total() : std::uint64_t{0});
-    op.exchange_key(attrs, {now.seed, number, traced.stream});
-  });
+  return std::make_shared<const AttrUpdate>(
+      [&op, traced, before = std::move(before)](void* attrs, std::int64_t) {
+        const random::GeneratorState now = Generator::current().state();
+        const std::uint64_t number =
+            now.offset + traced.number + (before ? before->total() : std::uint64_t{0});
+        op.exchange_key(attrs, {now.seed, number, traced.stream});
+      });
 }
 
 std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inputs,

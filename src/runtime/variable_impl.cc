@@ -266,8 +266,11 @@ Tensor VariableImpl::memory(std::size_t reader) {
   // The variable belongs to this graph or to an enclosing one.
   if (of_graph()) return building->local(storage_->value(reader));
   if (!building) return storage_->writable(reader);
-  return building->tensor(
-      building->handle(make_ref<StoredResource>(RefPtr<VariableImpl>(this), reader)));
+  return building->tensor(building->handle(resource(reader)));
+}
+
+RefPtr<Resource> VariableImpl::resource(std::size_t reader) {
+  return make_ref<StoredResource>(RefPtr<VariableImpl>(this), reader);
 }
 
 void VariableImpl::set_frozen(bool frozen) {

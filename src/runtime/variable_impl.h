@@ -79,6 +79,8 @@ class VariableImpl final : public RefCounted {
   void write(std::size_t reader, const Tensor& value);
   // A reader's copy, for an operation that writes it in place.
   Tensor memory(std::size_t reader);
+  // A reader's copy, as programs refer to it. REQUIRES: the variable is not of a graph.
+  RefPtr<Resource> resource(std::size_t reader);
   // A read of what `elements` returns, on the reader's device, when a run of the program starts.
   // REQUIRES: building.
   Tensor read_at_start(std::size_t reader, std::function<Tensor()> elements);

@@ -78,7 +78,7 @@ std::unique_ptr<pjrt::Executable> compile(pjrt::Client& client, const Module& mo
     options.parameters[written].donated = true;
     options.results.push_back(options.parameters[written]);
   }
-  for (std::size_t i = 0; i < module.counted.size(); ++i)
+  for (std::size_t i = 0; i < module.num_counts(); ++i)
     options.results.push_back({DType::kInt64, Shape::scalar()});
   return client.compile(stablehlo::text_of(module), options);
 }
@@ -167,10 +167,14 @@ void expect_lowered(const std::string& name, const Step& step, const Tensors& in
   const std::unique_ptr<pjrt::Executable> executable = compile(client, module);
   for (int i = 0; i < options.runs; ++i) {
     const Tensors results = run(client, *executable, module, inputs);
+    Tensors counts;
+    for (Resource* counter : module.counters) counts.push_back(counter->value() * 1.0);
     Tensors expected = on_cpu(inputs);
     for (const std::size_t written : module.written)
       expected.push_back(module.parameters[written].node->resource->value());
     for (const Node* counted : module.counted) expected.push_back(count_of(*counted));
+    for (std::size_t k = 0; k < counts.size(); ++k)
+      expected.push_back(module.counters[k]->value() - counts[k]);
     ASSERT_EQ(results.size(), expected.size()) << name;
     for (std::size_t k = 0; k < results.size(); ++k)
       expect_near(results[k], expected[k], options,

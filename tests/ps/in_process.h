@@ -78,7 +78,7 @@ class InProcess {
       run.worker_attributes.push_back(attributes_of_run(*node));
     for (const Node* node : function_.update_attributes)
       if (node) run.update_attributes.push_back(attributes_of_run(*node));
-    for (const auto& action : traced_->graph->after_run()) action();
+    traced_->graph->end_run();
     std::vector<Tensor> results;
     for (int time = 0; time < times; ++time) results = worker->run(run).tensors;
     return results;

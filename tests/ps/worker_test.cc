@@ -89,7 +89,7 @@ class Cluster {
       run.worker_attributes.push_back(attributes_of_run(*node));
     for (const Node* node : function_.update_attributes)
       if (node) run.update_attributes.push_back(attributes_of_run(*node));
-    for (const auto& action : traced_->graph->after_run()) action();
+    traced_->graph->end_run();
     return run;
   }
 

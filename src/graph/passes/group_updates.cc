@@ -95,11 +95,12 @@ void group(std::vector<std::unique_ptr<BlockOperation>>& operations, std::size_t
   grouped.op = &kGroupedUpdate;
   grouped.attrs = std::move(attrs);
   if (grouped.attr_update)
-    grouped.attr_update =
-        std::make_shared<const AttrUpdate>([of_rule = grouped.attr_update](void* group_attrs) {
+    grouped.attr_update = std::make_shared<const AttrUpdate>(
+        [of_rule = grouped.attr_update](void* group_attrs, std::int64_t more) {
           // Attributes are copied before they are updated, so this run has its own.
           (*of_rule)(
-              const_cast<void*>(static_cast<GroupedUpdateAttrs*>(group_attrs)->rule.attrs.get()));
+              const_cast<void*>(static_cast<GroupedUpdateAttrs*>(group_attrs)->rule.attrs.get()),
+              more);
         });
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,10 +43,13 @@ class GraphLowering : private RunParameters {
     std::optional<Value> shift;
     // RandomSequence::total() of the control flow that has been lowered, by its sequence.
     std::map<const RandomSequence*, Value> totals;
+    // How far control flow that has been lowered has advanced each counter, by its identity.
+    std::map<const void*, Value> advances;
     std::map<const Node*, Record> records;
   };
 
   // Parameters.
+  std::int64_t most_advances(const Node& node, const Resource& counter) const;
   Value number(RunNumber number, Element element) override;
   Key key(RunKey key) override;
   Value shifted(const Node& node, const Value& number);
@@ -63,13 +67,15 @@ class GraphLowering : private RunParameters {
   // Control flow.
   using BodyFn = std::function<std::vector<Value>(std::span<const Value> arguments)>;
   struct LoopState;
-  [[noreturn]] void refuse(const Node& node, const char* why) const;
+  [[noreturn]] void refuse(const Node& node, std::string_view why) const;
   void note_gradients(const Handles& nodes);
   void lower_control(const Node& node);
   std::string region_of(std::span<const Type> arguments, const BodyFn& body);
   std::vector<Value> lower_body(const Body& body, const std::vector<Value>& frame,
                                 const Handles& written);
   void take_results(const Node& node, const std::vector<Value>& results, const Handles& written);
+  Value advance_of(const Resource& counter);
+  void set_advance(Resource& counter, Value advance);
   Value random_count(const Node& node, std::size_t body);
   void set_random_count(const Node& node, const Value& count);
   Record record_of(const Node& node) const;

@@ -1,11 +1,14 @@
 // Branches, loops and their gradients in StableHLO.
 //
 // The host computes the numbers of random operations as if no control flow ran any. The module adds
-// a shift: each run of a body continues where the one before ended.
+// a shift: each run of a body continues where the one before ended. In the same way, the host
+// updates attributes for the counters before the run, and the module counts how far its bodies
+// have advanced them.
 #include <algorithm>
 #include <utility>
 
 #include "core/status.h"
+#include "graph/collective.h"
 #include "graph/graph.h"
 #include "graph/stablehlo/graph_lowering.h"
 #include "graph/stablehlo/lower_module.h"
@@ -29,7 +32,7 @@ Type rows_of(const Type& type, std::int64_t iterations) {
 
 }  // namespace
 
-void GraphLowering::refuse(const Node& node, const char* why) const {
+void GraphLowering::refuse(const Node& node, std::string_view why) const {
   fail<UnimplementedError>("[{}] '{}' in '{}' cannot be lowered to StableHLO: {}", node.op->name,
                            node.name, options_.name, why);
 }
@@ -45,6 +48,9 @@ void GraphLowering::note_gradients(const Handles& nodes) {
 }
 
 void GraphLowering::lower_control(const Node& node) {
+  for (const Body& body : node.control->bodies)
+    if (body.updates && body.graph->has_actions())
+      refuse(node, "the host is to do something after each run of a body");
   Handles written;  // variables
   std::vector<Value> inputs;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -84,7 +90,17 @@ std::vector<Value> GraphLowering::lower_body(const Body& body, const std::vector
   }
   const Handles nodes = needed_nodes(*body.graph, feeds, body.fetches, body.updates);
   note_gradients(nodes);
-  for (const Node* node : nodes) lower_node(*node);
+  for (const Node* node : nodes) {
+    // The host runs the collectives of replicas that differ only outside of control flow.
+    if (node->member && node->member->group->size() != module_.num_replicas)
+      refuse(*node,
+             "the replicas that it is to run on have different programs, as they have for a "
+             "batch that does not divide evenly, and it is in a branch or a loop");
+    lower_node(*node);
+  }
+  if (body.updates)
+    for (const RefPtr<Resource>& counter : body.graph->counters())
+      set_advance(*counter, build_.add(advance_of(*counter), build_.integer(1, index_type())));
   std::vector<Value> results;
   for (const Node::Input& fetch : body.fetches) results.push_back(value_of(fetch));
   for (const Node* handle : written) results.push_back(variables_.at(key_of(*handle)));
@@ -101,6 +117,19 @@ void GraphLowering::take_results(const Node& node, const std::vector<Value>& res
   }
   for (std::size_t i = 0; i < written.size(); ++i)
     write_variable(*written[i], results[outputs + i]);
+}
+
+// How far control flow before has advanced the counter.
+Value GraphLowering::advance_of(const Resource& counter) {
+  const auto found = scope_.advances.find(counter.identity());
+  return found == scope_.advances.end() ? build_.integer(0, index_type()) : found->second;
+}
+
+void GraphLowering::set_advance(Resource& counter, Value advance) {
+  scope_.advances.insert_or_assign(counter.identity(), std::move(advance));
+  const auto same = [&](const Resource* other) { return other->identity() == counter.identity(); };
+  if (std::none_of(module_.counters.begin(), module_.counters.end(), same))
+    module_.counters.push_back(&counter);
 }
 
 // How many random operations a run of the body has run, at its end.
@@ -135,6 +164,7 @@ void GraphLowering::lower_branches(const Node& node, const std::vector<Value>& f
   std::optional<Value> start;
   if (flow.random) start = flow.forward ? *record_of(node).shift : key({&node, {}}).number;
   const bool counts = flow.random && !flow.forward;
+  const std::vector<Resource*> counters = counters_of(flow);
   std::vector<std::string> regions;
   std::vector<Type> types;
   for (std::size_t k = 0; k < flow.bodies.size(); ++k) {
@@ -142,6 +172,7 @@ void GraphLowering::lower_branches(const Node& node, const std::vector<Value>& f
     regions.push_back(region_of({}, [&](std::span<const Value>) {
       scope_.shift = start;
       results = lower_body(flow.bodies[k], frame, written);
+      for (const Resource* counter : counters) results.push_back(advance_of(*counter));
       if (counts) results.push_back(random_count(node, k));
       return results;
     }));
@@ -156,6 +187,8 @@ void GraphLowering::lower_branches(const Node& node, const std::vector<Value>& f
   }
   const std::vector<Value> results = build_.add("if", {&frame[0], 1}, regions, "", types);
   take_results(node, results, written);
+  for (std::size_t i = 0; i < counters.size(); ++i)
+    set_advance(*counters[i], results[node.outputs.size() + written.size() + i]);
   if (!counts) return;
   set_random_count(node, results.back());
   scope_.records[&node].shift = start;
@@ -170,6 +203,7 @@ struct GraphLowering::LoopState {
   const std::vector<Value>& inputs;
   const Handles& written;
   std::vector<Value> start = {};
+  std::map<Resource*, std::size_t> advances = {};
   std::optional<std::size_t> shift = {};         // before the condition
   std::optional<std::size_t> iterations = {};    // so far
   std::map<std::size_t, std::size_t> kept = {};  // rows, by carried value
@@ -189,8 +223,13 @@ GraphLowering::LoopState GraphLowering::start_loop(const Node& node,
   LoopState loop{node, inputs, written};
   const ControlFlow& flow = loop.flow();
   const std::int64_t most = flow.maximum_iterations;
+  if (const GraphImpl& condition = *flow.bodies[0].graph;
+      !written_handles(condition).empty() || !condition.counters().empty())
+    refuse(node, "its condition writes variables");
   loop.start.assign(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(flow.carried));
   for (const Node* handle : written) loop.start.push_back(variable(*handle));
+  for (Resource* counter : counters_of(flow))
+    loop.advances[counter] = loop.add(advance_of(*counter));
   if (flow.random) {
     if (flow.random->bodies()[0].last)
       refuse(node, "its condition has control flow that runs random operations");
@@ -215,6 +254,7 @@ std::vector<Value> GraphLowering::bind_state(const LoopState& loop, std::span<co
   std::copy_n(state.begin(), loop.flow().carried, frame.begin());
   for (std::size_t i = 0; i < loop.written.size(); ++i)
     variables_.at(key_of(*loop.written[i])) = state[loop.flow().carried + i];
+  for (const auto& [counter, place] : loop.advances) set_advance(*counter, state[place]);
   if (loop.shift) scope_.shift = state[*loop.shift];
   return frame;
 }
@@ -240,6 +280,7 @@ std::vector<Value> GraphLowering::lower_iteration(const LoopState& loop,
         build_.with_row(state[*loop.shifts], state[*loop.iterations], *scope_.shift);
   const std::vector<Value> results = lower_body(loop.flow().bodies[1], frame, loop.written);
   std::copy(results.begin(), results.end(), next.begin());
+  for (const auto& [counter, place] : loop.advances) next[place] = advance_of(*counter);
   if (loop.shift) next[*loop.shift] = build_.add(*scope_.shift, random_count(loop.node, 1));
   if (loop.iterations)
     next[*loop.iterations] = build_.add(state[*loop.iterations], build_.integer(1, index_type()));
@@ -249,6 +290,7 @@ std::vector<Value> GraphLowering::lower_iteration(const LoopState& loop,
 // Takes what the loop leaves to later nodes.
 void GraphLowering::end_loop(const LoopState& loop, const std::vector<Value>& results) {
   take_results(loop.node, results, loop.written);
+  for (const auto& [counter, place] : loop.advances) set_advance(*counter, results[place]);
   if (loop.shift) {
     // The condition that ended the loop has run; at the limit it has not.
     Value last = random_count(loop.node, 0);

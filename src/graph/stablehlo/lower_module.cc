@@ -15,6 +15,8 @@ namespace {
 
 // A constant with more bytes becomes a parameter, so that the module stays small.
 constexpr std::size_t kMostLiteralBytes = 4096;
+// The limit for a number that depends on a counter (RunNumber).
+constexpr std::int64_t kMostRows = std::int64_t{1} << 20;
 
 }  // namespace
 
@@ -45,6 +47,7 @@ Module GraphLowering::run() {
     results.push_back(variables_.at(key_of(*handle)));
   }
   for (const Value& count : counts_) results.push_back(build_.bitcast(count, Element::kI64));
+  for (const Resource* counter : module_.counters) results.push_back(advance_of(*counter));
   write_body(results);
   if (options_.sizes) *options_.sizes = sizes_;
   return std::move(module_);
@@ -52,8 +55,30 @@ Module GraphLowering::run() {
 
 // --- parameters ---
 
+// How far control flow of the module advances a counter that `node` depends on, at most.
+std::int64_t GraphLowering::most_advances(const Node& node, const Resource& counter) const {
+  std::int64_t most = 0;
+  for (const Node* other : options_.nodes) {
+    if (!other->control) continue;
+    const auto advances = most_counts(*other->control, counter, kMostRows);
+    if (!advances || (most += *advances) > kMostRows)
+      refuse(node,
+             fmt::format("it depends on how often a loop runs: expected a limit of iterations "
+                         "(WhileOptions::maximum_iterations) for at most {} steps in all",
+                         kMostRows));
+  }
+  return most;
+}
+
 Value GraphLowering::number(RunNumber number, Element element) {
-  return numbers_.number(std::move(number), element);
+  const Node& node = *number.node;
+  const Resource* const counter = node.attr_update->counter.get();
+  const auto advance = counter ? scope_.advances.find(counter->identity()) : scope_.advances.end();
+  if (advance == scope_.advances.end())
+    return build_.reshape(numbers_.number(std::move(number), element), Shape::scalar());
+  const Value row = advance->second;
+  number.rows = 1 + most_advances(node, *counter);
+  return build_.row(numbers_.number(std::move(number), element), row);
 }
 
 RunParameters::Key GraphLowering::key(RunKey key) {
@@ -151,6 +176,7 @@ void GraphLowering::lower_node(const Node& node) {
 }
 
 void GraphLowering::lower_operation(const Node& node) {
+  if (node.counted) refuse(node, "a session counts its steps; use a function instead");
   const std::shared_ptr<const void> attrs = sizes_.fill_in(*node.op, node.attrs);
   InferContext infer(*node.op, AttrsRef(&node.op->attrs(), attrs.get()));
   std::vector<Value> inputs;

@@ -16,11 +16,12 @@
 namespace tandem::stablehlo {
 
 // A number that an attribute update changes in each run, such as a learning rate. The host computes
-// it before the run.
+// it before the run: a row for each value that AttrUpdate's counter may have when it is used.
 struct RunNumber {
   const Node* node = nullptr;
   std::shared_ptr<const void> attrs;  // before the update
   double (*of)(const void* attrs) = nullptr;
+  std::int64_t rows = 1;
 };
 
 // The key of a random operation in each run; of control flow, how far the numbers of its random

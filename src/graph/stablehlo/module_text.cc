@@ -31,7 +31,7 @@ std::vector<Type> result_types(const Module& module) {
   for (const TensorSpec& spec : module.fetches) types.emplace_back(spec);
   for (const std::size_t parameter : module.written)
     types.emplace_back(module.parameters[parameter].spec);
-  types.insert(types.end(), module.counted.size(), Type(Element::kI64, Shape::scalar()));
+  types.insert(types.end(), module.num_counts(), Type(Element::kI64, Shape::scalar()));
   return types;
 }
 

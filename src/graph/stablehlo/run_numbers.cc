@@ -20,13 +20,15 @@ Value NumberParameters::number(RunNumber number, Element element) {
   const auto same = [&](const RunNumber& other) {
     return other.node->attr_update == number.node->attr_update &&
            other.node->op == number.node->op && other.of == number.of &&
+           other.rows == number.rows &&
            number.node->op->attrs().equal(other.attrs.get(), number.attrs.get());
   };
   const auto found = std::find_if(numbers.begin(), numbers.end(), same);
   const auto index = found - numbers.begin();
+  const Shape rows{number.rows};
   if (found == numbers.end()) numbers.push_back(std::move(number));
   return {fmt::format("%{}_{}", wide ? "double" : "number", index),
-          {wide ? Element::kF64 : Element::kF32, Shape::scalar()}};
+          {wide ? Element::kF64 : Element::kF32, rows}};
 }
 
 RunParameters::Key NumberParameters::key(RunKey key) {
@@ -39,25 +41,29 @@ RunParameters::Key NumberParameters::key(RunKey key) {
 }
 
 std::string NumberParameters::define() {
-  std::string text = numbers("number", module_.numbers.size(), Parameter::Kind::kNumbers, float32);
-  text += numbers("double", module_.doubles.size(), Parameter::Kind::kDoubles, float64);
+  std::string text = define("number", module_.numbers, Parameter::Kind::kNumbers, float32);
+  text += define("double", module_.doubles, Parameter::Kind::kDoubles, float64);
   return text + keys();
 }
 
-std::string NumberParameters::numbers(const char* name, std::size_t count, Parameter::Kind kind,
-                                      DType dtype) {
-  if (count == 0) return {};
-  const TensorSpec spec{dtype, {static_cast<std::int64_t>(count)}};
+std::string NumberParameters::define(const char* name, const std::vector<RunNumber>& numbers,
+                                     Parameter::Kind kind, DType dtype) {
+  if (numbers.empty()) return {};
+  std::int64_t length = 0;
+  for (const RunNumber& number : numbers) length += number.rows;
+  const TensorSpec spec{dtype, {length}};
   const std::string all = add_parameter(kind, spec);
-  const std::string row = Type(TensorSpec{dtype, {1}}).text();
-  const std::string scalar = Type(TensorSpec{dtype, Shape::scalar()}).text();
   std::string text;
-  for (std::size_t i = 0; i < count; ++i)
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::int64_t end = begin + numbers[i].rows;
     text += fmt::format(
-        "%{0}_row_{1} = \"stablehlo.slice\"({2}) {{start_indices = array<i64: {1}>, "
-        "limit_indices = array<i64: {3}>, strides = array<i64: 1>}} : ({4}) -> {5}\n"
-        "%{0}_{1} = \"stablehlo.reshape\"(%{0}_row_{1}) : ({5}) -> {6}\n",
-        name, i, all, i + 1, Type(spec).text(), row, scalar);
+        "%{}_{} = \"stablehlo.slice\"({}) {{start_indices = array<i64: {}>, "
+        "limit_indices = array<i64: {}>, strides = array<i64: 1>}} : ({}) -> {}\n",
+        name, i, all, begin, end, Type(spec).text(),
+        Type(TensorSpec{dtype, {numbers[i].rows}}).text());
+    begin = end;
+  }
   return text;
 }
 
@@ -88,9 +94,10 @@ std::string NumberParameters::add_parameter(Parameter::Kind kind, const TensorSp
 namespace {
 
 // The attributes of the replica's node in this run.
-std::shared_ptr<const void> updated(const Node& node, const std::shared_ptr<const void>& attrs) {
+std::shared_ptr<const void> updated(const Node& node, const std::shared_ptr<const void>& attrs,
+                                    std::int64_t more = 0) {
   std::shared_ptr<const void> copy = node.op->attrs().copy(attrs.get());
-  if (node.attr_update) (*node.attr_update)(const_cast<void*>(copy.get()));
+  if (node.attr_update) (*node.attr_update)(const_cast<void*>(copy.get()), more);
   return copy;
 }
 
@@ -100,7 +107,8 @@ std::vector<double> numbers_of_run(std::span<const RunNumber> numbers,
                                    const NodeOfReplica& node_of) {
   std::vector<double> values;
   for (const RunNumber& number : numbers)
-    values.push_back(number.of(updated(node_of(*number.node), number.attrs).get()));
+    for (std::int64_t row = 0; row < number.rows; ++row)
+      values.push_back(number.of(updated(node_of(*number.node), number.attrs, row).get()));
   return values;
 }
 

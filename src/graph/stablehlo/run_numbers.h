@@ -17,13 +17,15 @@ class NumberParameters final : public RunParameters {
  public:
   explicit NumberParameters(Module& module) : module_(module) {}
 
+  // A vector of its rows.
   Value number(RunNumber number, Element element) override;
   Key key(RunKey key) override;
   // Adds the parameters to the module, and returns the lines that define the numbers.
   std::string define();
 
  private:
-  std::string numbers(const char* name, std::size_t count, Parameter::Kind kind, DType dtype);
+  std::string define(const char* name, const std::vector<RunNumber>& numbers, Parameter::Kind kind,
+                     DType dtype);
   std::string keys();
   std::string add_parameter(Parameter::Kind kind, const TensorSpec& spec);
 
