@@ -7,10 +7,10 @@
 
 namespace tandem {
 
-// The cores that this process may use, at least 1: the smallest of the affinity mask, the CPU quota
-// of its cgroup, OMP_NUM_THREADS, OMP_THREAD_LIMIT, and, without OMP_NUM_THREADS, its share of the
-// host where mpirun has started several ranks there. Throws InvalidArgumentError if one of the
-// variables is invalid.
+// The cores that this process may use, at least 1. The limits are the affinity mask, the CPU quota
+// of the cgroup, OMP_NUM_THREADS and OMP_THREAD_LIMIT; the smallest holds. Without OMP_NUM_THREADS,
+// ranks that mpirun has started on one host share its cores. Throws InvalidArgumentError if one of
+// the variables is invalid.
 int available_cores();
 
 // From now on this process uses at most `cores` cores, at least one.

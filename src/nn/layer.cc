@@ -66,8 +66,8 @@ std::vector<Variable> variables_where(const Layer& root, const Keep& keep) {
   return result;
 }
 
-// Whether a layer that computes in `dtype` casts this input. Under autocast the operations cast
-// what they need in float32, and 16-bit activations stay as they are.
+// Whether a layer that computes in `dtype` casts this input. Under autocast, each operation casts
+// its own inputs, so layers in float32 pass 16-bit ones on.
 bool casts(const Tensor& input, DType dtype) {
   const DType own = input.dtype();
   return is_floating(own) && own != dtype && !(autocast && dtype == float32 && size_of(own) == 2);

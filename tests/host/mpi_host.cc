@@ -1,5 +1,5 @@
-// A host that owns MPI: it initialises it at some level, calls it between and during the operations
-// of Tandem, and finalises it before or after it tears Tandem down, or without.
+// A host that owns MPI. It initialises MPI at a thread level, and calls it between and during the
+// operations of Tandem. It finalises MPI before it tears Tandem down, afterwards, or without that.
 //   mpirun -n 2 host_mpi_host LEVEL hvd|group BACKEND before|after|never
 // Two ranks. Counts the calls of MPI's functions by threads other than the main one.
 #include <mpi.h>

@@ -11,10 +11,9 @@ namespace {
 
 constexpr auto kAttempt = std::chrono::seconds(5);  // per attempt to reach a silent peer
 
-// Whether a machine answers that is not known to be this one, but no process listens.
+// Whether another machine answers, but no process listens there.
 bool refuses_elsewhere(const std::string& host, const std::string& error) {
-  const bool here = host == "localhost" || host == "::1" || host.starts_with("127.");
-  return !here && error.ends_with("Connection refused");
+  return error.ends_with("Connection refused") && !is_loopback(host);
 }
 
 }  // namespace
