@@ -55,10 +55,10 @@ class Replay {
         tracked = tracked || is_tracked(*inputs.back());
       }
       if (tracked && node.op->gradient) {
-        OpNode& recorded =
+        const RefPtr<OpNode> recorded =
             record(*node.op, {&node.op->attrs(), node.attrs.get()}, inputs, outputs, nullptr);
         if (!(node.requested == DeviceName()))
-          recorded.requested = std::make_shared<const PlacementRequest>(
+          recorded->requested = std::make_shared<const PlacementRequest>(
               PlacementRequest{node.requested, node.requested_text});
       }
     }

@@ -137,10 +137,10 @@ class EagerReplay {
       outputs.push_back(stand_in(output.saved, output.spec));
     const std::shared_ptr<const void> attrs = attrs_of(*node.op, node.attrs);
     static const NoAttrs none;
-    OpNode& recorded =
+    const RefPtr<OpNode> recorded =
         tandem::record(*node.op, {&node.op->attrs(), attrs ? attrs.get() : &none}, pointers,
                        outputs, building || node.requested ? nullptr : run_.device);
-    recorded.requested = node.requested;
+    recorded->requested = node.requested;
     for (std::size_t k = 0; k < outputs.size(); ++k)
       edges_[{&node, static_cast<int>(k)}] = impl_of(outputs[k]).grad;
   }
@@ -258,10 +258,10 @@ class RecordedProgram final : public ProgramGradient,
     for (const TraceRecord::RootOutput& root : traced.roots())
       results.push_back(make_alias(outputs[root.output]));
     Device& device = impl_of(results.front()).device();
-    OpNode& node = tandem::record(kTracedCall, CallAttrs{shared_from_this(), random, &device},
-                                  inputs, results, &device);
+    const RefPtr<OpNode> node = tandem::record(
+        kTracedCall, CallAttrs{shared_from_this(), random, &device}, inputs, results, &device);
     for (const TraceRecord::KeptTensor& what : traced.kept()) {
-      OpNode::Input& input = node.inputs.emplace_back();
+      OpNode::Input& input = node->inputs.emplace_back();
       input.saved = what.in_run(arguments, kept);
       input.spec = impl_of(input.saved);
     }

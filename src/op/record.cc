@@ -102,8 +102,8 @@ Tensor GradContext::output(int i) const {
   return tensor;
 }
 
-OpNode& record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs,
-               std::span<Tensor> outputs, Device* device) {
+RefPtr<OpNode> record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs,
+                      std::span<Tensor> outputs, Device* device) {
   const auto saves = [](std::uint32_t mask, std::size_t i) {
     return i < 32 ? (mask >> i & 1u) != 0 : mask == kAllTensors;
   };
@@ -131,7 +131,7 @@ OpNode& record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> i
     if (saves(op.saved_outputs, i)) output.saved = make_alias(outputs[i]);
     if (is_floating(tensor.dtype)) tensor.grad = {node, static_cast<std::int32_t>(i)};
   }
-  return *node;
+  return node;
 }
 
 }  // namespace tandem

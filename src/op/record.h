@@ -158,8 +158,9 @@ inline bool is_tracked(const Tensor& tensor) { return static_cast<bool>(impl_of(
 void make_leaf(const Tensor& tensor);
 
 // Records that `op` computed `outputs` from `inputs` on `device` (null if traced). REQUIRES:
-// op.gradient, and a tracked input.
-OpNode& record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs,
-               std::span<Tensor> outputs, Device* device);
+// op.gradient, and a tracked input. Returns the node, to which no output refers if none is
+// floating.
+RefPtr<OpNode> record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs,
+                      std::span<Tensor> outputs, Device* device);
 
 }  // namespace tandem

@@ -207,9 +207,9 @@ void record_control_flow(const Node& node, std::span<const Tensor* const> inputs
   if (!grad_mode || !node.op->gradient || outputs.empty() ||
       std::none_of(inputs.begin(), inputs.end(), tracked))
     return;
-  OpNode& recorded = record(*node.op, NoAttrs(), inputs, outputs, nullptr);
+  const RefPtr<OpNode> recorded = record(*node.op, NoAttrs(), inputs, outputs, nullptr);
   if (!(node.requested == DeviceName()))
-    recorded.requested = std::make_shared<const PlacementRequest>(
+    recorded->requested = std::make_shared<const PlacementRequest>(
         PlacementRequest{node.requested, node.requested_text});
 }
 

@@ -97,9 +97,9 @@ std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inp
   bool tracked = false;
   for (const Tensor* input : inputs) tracked = tracked || is_tracked(*input);
   if (grad_mode && op.gradient && tracked) {
-    OpNode& recorded = record(op, attrs, inputs, outputs, nullptr);
+    const RefPtr<OpNode> recorded = record(op, attrs, inputs, outputs, nullptr);
     if (options.requested)
-      recorded.requested = std::make_shared<const PlacementRequest>(
+      recorded->requested = std::make_shared<const PlacementRequest>(
           PlacementRequest{*options.requested, std::string(options.requested_text)});
   }
   if (checks_numerics()) trace_checks(op, inputs, outputs);
