@@ -5,6 +5,7 @@
 #include "device/device_manager.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
+#include "op/find_kernel.h"
 
 namespace tandem {
 namespace {
@@ -23,24 +24,39 @@ bool can_fold(const BlockOperation& operation) {
   return true;
 }
 
-// Runs the operation's CPU kernel here. Throws what the kernel throws, as a run would.
-void fold(BlockOperation& operation, Device& host) {
+// The kernel that runs would have on a native GPU, where results round as they do in its other
+// kernels; null if the operation is folded by its CPU kernel, here.
+KernelFn native_kernel(const BlockOperation& operation) {
+  const auto is_there = [&](const Value* value) { return value->device == operation.device; };
+  return operation.device->backend() == DeviceBackend::kCuda &&
+                 std::all_of(operation.inputs.begin(), operation.inputs.end(), is_there) &&
+                 std::all_of(operation.outputs.begin(), operation.outputs.end(), is_there)
+             ? find_kernel(*operation.op, DeviceBackend::kCuda)
+             : nullptr;
+}
+
+// Runs the operation. Throws what the kernel throws, as a run would.
+void fold(BlockOperation& operation) {
+  const KernelFn native = native_kernel(operation);
+  Device& device = native ? *operation.device : DeviceManager::get().host();
   KernelContext context;
   context.op = operation.op;
   context.attrs_data = operation.attrs.get();
+  context.workspace = &device;
+  if (native) context.native_stream = device.stream().native_handle();
   std::vector<Tensor> inputs, outputs;
   for (const Value* input : operation.inputs) {
-    inputs.push_back(
-        copy_to_device(make_view(input->root().constant, input->spec.shape, input->offset), host));
+    inputs.push_back(copy_to_device(
+        make_view(input->root().constant, input->spec.shape, input->offset), device));
     const TensorImpl& impl = impl_of(inputs.back());
     context.inputs.push_back({impl.data(), impl.dtype, impl.shape});
   }
   for (const Value* output : operation.outputs) {
-    outputs.push_back(make_tensor(host, output->spec.shape, output->spec.dtype));
+    outputs.push_back(make_tensor(device, output->spec.shape, output->spec.dtype));
     context.outputs.push_back(
         {impl_of(outputs.back()).data(), output->spec.dtype, output->spec.shape});
   }
-  operation.op->cpu_kernel(context);
+  (native ? native : operation.op->cpu_kernel)(context);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Value& output = *operation.outputs[i];
     output.kind = Value::Kind::kConstant;
@@ -55,7 +71,7 @@ void fold_constants(Block& block) {
   std::unordered_set<const BlockOperation*> folded;
   for (const auto& operation : block.operations) {
     if (!can_fold(*operation)) continue;
-    fold(*operation, DeviceManager::get().host());
+    fold(*operation);
     folded.insert(operation.get());
   }
   for (const auto& operation : block.operations)
