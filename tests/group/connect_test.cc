@@ -119,6 +119,9 @@ TEST_F(ConnectFaults, TheErrorOfTheFirstRankThatTimesOutReachesTheOthers) {
   const auto messages = run([](Job& job) {
     try {
       if (job.rank() == 2) job.store()->get("never set", Clock::now() + testing::kFarAway);
+      // A rank that starts late is not what rank 1 waits for.
+      if (job.rank() == 0) job.store()->set("rank 0 has started", "");
+      job.store()->get("rank 0 has started", Clock::now() + testing::kFarAway);
       connect_by_gloo(job, job.rank() == 1 ? std::chrono::milliseconds(1000) : testing::kFarAway);
     } catch (const DeadlineExceededError& error) {
       return std::string(error.what());
