@@ -110,7 +110,7 @@ class Chain {
   int run(int x) {
     for (const auto& step : steps_)
       if (const auto& update = step->operation->attr_update)
-        (*update)(const_cast<void*>(step->attrs.get()));
+        (*update)(const_cast<void*>(step->attrs.get()), 1);
     device_->copy_from_host(steps_.front()->context.inputs[0].data, &x, sizeof(x));
     if (!recorded_->run()) return -1;
     int y = 0;
@@ -205,7 +205,7 @@ TEST(CudaGraphSegment, WhatCannotBeRecordedIsLaunchedOneByOne) {
 // Updates a step to the value of `number` in each run.
 std::shared_ptr<const AttrUpdate> update_from(const int& number) {
   return std::make_shared<const AttrUpdate>(
-      [&number](void* attrs) { static_cast<Added*>(attrs)->number = number; });
+      [&number](void* attrs, std::int64_t) { static_cast<Added*>(attrs)->number = number; });
 }
 
 TEST(CudaGraphSegment, TakeAttributesThatChange) {
