@@ -288,7 +288,9 @@ def over_trainings(check, prefix, outcomes, save):
                                 "--traced", traced, "--dtype", dtype, "--check", 2, "--seconds", "0"], 150)
         return item, "passed" if good else "failed" if check.left() > 0 else "not run", text
 
-    work = [(kind, case, traced, dtype) for kind in prefix for case, traced in TRAININGS for dtype in ("float32", "bfloat16")]
+    # cuBLAS's bfloat16 products on an H100 fail under racecheck, even if it watches no kernel at all.
+    dtypes = {"memcheck": ("float32", "bfloat16"), "racecheck": ("float32",)}
+    work = [(kind, case, traced, dtype) for kind in prefix for case, traced in TRAININGS for dtype in dtypes[kind]]
     with concurrent.futures.ThreadPoolExecutor(check.options.jobs) as pool:
         for (kind, case, traced, dtype), outcome, text in pool.map(train, work):
             name = f"{kind} {case} {dtype}"
