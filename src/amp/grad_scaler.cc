@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "core/status.h"
+#include "graph/graph.h"
 #include "nn/optimizer_impl.h"
 #include "runtime/replica_context.h"
 #include "tandem/amp.h"
@@ -32,6 +33,14 @@ double checked_scale(double scale) {
 void refuse_float16(const Tensor& gradient) {
   if (gradient.defined() && gradient.dtype() == float16)
     throw InvalidArgumentError("[GradScaler] Attempting to unscale FP16 gradients.");
+}
+
+// The result of a check that a traced function has made exists in its runs alone.
+void expect_made_here(const Tensor& finite) {
+  if (finite.defined() && is_symbolic(finite) && !building)
+    throw FailedPreconditionError(
+        "[GradScaler] unscale_(), step() and update() of one iteration belong into one function: "
+        "a traced function has called some of them, and the code outside of it another");
 }
 
 int this_replica() {
@@ -106,6 +115,7 @@ void GradScaler::step(Optimizer& optimizer) {
   if (progress.stepped)
     throw FailedPreconditionError(
         "[GradScaler] step() has already been called since the last update().");
+  expect_made_here(progress.unscaled);
   if (!progress.unscaled.defined())
     for (const Variable& parameter : optimizer.parameters()) refuse_float16(parameter.grad());
   LossScaledStep step{.scale = &state_->scale, .unscaled = progress.unscaled};
@@ -128,6 +138,7 @@ void GradScaler::update(std::optional<double> new_scale) {
   Tensor finite;
   for (const auto& [optimizer, progress] : done) {
     const Tensor& checked = progress.stepped ? progress.finite : progress.unscaled;
+    expect_made_here(checked);
     if (checked.defined()) finite = finite.defined() ? logical_and(finite, checked) : checked;
   }
   if (!finite.defined())

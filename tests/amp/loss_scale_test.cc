@@ -168,6 +168,25 @@ TEST(GradScaler, FactorsOfATraceCannotChange) {
             std::string::npos);
 }
 
+TEST(GradScaler, TheCallsOfAnIterationBelongIntoOneFunction) {
+  Line line;
+  amp::GradScaler scaler({.init_scale = 4.0});
+  const auto error = [&](const auto& call) {
+    return error_of<FailedPreconditionError>(call).find("belong into one function") !=
+           std::string::npos;
+  };
+  function([&] {
+    scaler.scale(line.loss(1.0)).backward();
+    scaler.step(line.optimizer);
+  })();
+  EXPECT_TRUE(error([&] { scaler.update(); }));
+  function([&] {
+    scaler.scale(line.loss(1.0)).backward();
+    scaler.unscale_(line.optimizer);
+  })();
+  EXPECT_TRUE(error([&] { scaler.step(line.optimizer); }));
+}
+
 // torch users switch growth off by 1 << 40.
 TEST(GradScaler, AnIntervalMayBeLargerThanInt32) {
   Line line;
