@@ -9,6 +9,7 @@
 
 #include "distribute/multi_worker_training.h"
 #include "ps/local_cluster.h"
+#include "support/errors.h"
 #include "support/pjrt.h"
 
 namespace tandem::ps::support_matrix_test {
@@ -17,6 +18,7 @@ namespace {
 using distribute::ParameterServerStrategy;
 using tandem::testing::batches;
 using tandem::testing::ChildProcess;
+using tandem::testing::expect_parts;
 using tandem::testing::first_plugin;
 using tandem::testing::kFarAway;
 using tandem::testing::make_model;
@@ -33,8 +35,20 @@ std::vector<double> weights_of(const Model& model) {
   return numbers;
 }
 
-// A change of the model after half of its epochs.
-enum class Change { kNone, kFreezing };
+// A change of the model: after half of its epochs, or of its optimizer before training.
+enum class Change { kNone, kFreezing, kScaling };
+
+Sequential model_for(const distribute::Strategy& strategy, Change change, bool eager = false) {
+  Sequential model = make_model(strategy, {.run_eagerly = eager});
+  if (change != Change::kScaling) return model;
+  const auto scope = strategy.scope();
+  model.compile({.optimizer = optimizers::LossScaleOptimizer(
+                     optimizers::Adam(optimizers::schedules::exponential_decay(0.05, 10, 0.8)),
+                     {.initial_scale = 1024.0, .growth_interval = 5}),
+                 .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                 .run_eagerly = eager});
+  return model;
+}
 
 // Trains half of the epochs by train(first, end), then the others after the change. Returns the
 // weights and the loss.
@@ -56,7 +70,7 @@ std::vector<double> train_in_halves(Sequential& model, Change change, const Trai
 
 std::vector<double> train_by_fit(const distribute::Strategy& strategy, bool eager, Change change) {
   random::set_seed(4);
-  Sequential model = make_model(strategy, {.run_eagerly = eager});
+  Sequential model = model_for(strategy, change, eager);
   return train_in_halves(model, change, [&](int first, int end) {
     model.fit(batches(), {.epochs = end, .initial_epoch = first, .verbose = 0});
   });
@@ -69,14 +83,15 @@ Tensor train_on(const Sequential& model, const data::Example& examples, std::int
       examples[1], model(examples[0], {.training = true}), {.from_logits = true});
   const Tensor loss = nn::compute_average_loss(losses, {.global_batch_size = total});
   optimizers::Optimizer optimizer = model.optimizer();
-  optimizer.apply_gradients(tape.gradient(loss, model.trainable_variables()),
+  const Tensor scaled = optimizer.scale_loss(loss);
+  optimizer.apply_gradients(tape.gradient(scaled, model.trainable_variables()),
                             model.trainable_variables());
   return loss.detach();
 }
 
 std::vector<double> train_by_loop(const distribute::Strategy& strategy, bool eager, Change change) {
   random::set_seed(4);
-  Sequential model = make_model(strategy);
+  Sequential model = model_for(strategy, change);
   const auto scope = strategy.scope();
   const auto data = strategy.experimental_distribute_dataset(batches());
   using Examples = distribute::PerReplica<data::Example>;
@@ -99,7 +114,7 @@ std::vector<double> train_by_loop(const distribute::Strategy& strategy, bool eag
 // On parameter servers, a traced loop schedules its steps; an eager one runs in the chief.
 std::vector<double> train_by_schedule(const ParameterServerStrategy& strategy, Change change) {
   random::set_seed(4);
-  Sequential model = make_model(strategy);
+  Sequential model = model_for(strategy, change);
   const auto scope = strategy.scope();
   distribute::ClusterCoordinator coordinator(strategy);
   const auto step = function(
@@ -113,40 +128,44 @@ std::vector<double> train_by_schedule(const ParameterServerStrategy& strategy, C
 
 using Cell = std::tuple<std::string, std::string, std::string>;  // strategy, loop, how it runs
 
-std::vector<double> train(const Cell& cell, Change change) {
+// Returns the results as text, or the error.
+std::string train_in_a_process(const Cell& cell, Change change) {
   const auto& [name, loop, how] = cell;
   const bool eager = how == "eager", fits = loop == "fit";
   const auto train_under = [&](const distribute::Strategy& strategy) {
-    return fits ? train_by_fit(strategy, eager, change) : train_by_loop(strategy, eager, change);
+    return text_of(fits ? train_by_fit(strategy, eager, change)
+                        : train_by_loop(strategy, eager, change));
   };
   if (name == "MultiWorkerMirroredStrategy") {
     const auto results = run_workers(2, [&](int) {
-      return text_of(train_under(distribute::MultiWorkerMirroredStrategy({.timeout = kFarAway})));
+      return train_under(distribute::MultiWorkerMirroredStrategy({.timeout = kFarAway}));
     });
     EXPECT_EQ(results[0], results[1]);
-    return numbers_of(results[0]);
+    return results[0];
   }
   ChildProcess process([&] {
     config::set_logical_cpus(2);
     const std::vector<std::string> devices = {"/cpu:0", "/cpu:1"};
     if (name == "TPUStrategy") {
       config::load_pjrt_plugin(first_plugin());
-      return text_of(
-          train_under(distribute::TPUStrategy({.devices = {"/device:TPU:0", "/device:TPU:1"}})));
+      return train_under(distribute::TPUStrategy({.devices = {"/device:TPU:0", "/device:TPU:1"}}));
     }
-    if (name == "DefaultStrategy") return text_of(train_under(distribute::DefaultStrategy()));
-    if (name == "OneDeviceStrategy")
-      return text_of(train_under(distribute::OneDeviceStrategy("/cpu:1")));
+    if (name == "DefaultStrategy") return train_under(distribute::DefaultStrategy());
+    if (name == "OneDeviceStrategy") return train_under(distribute::OneDeviceStrategy("/cpu:1"));
     if (name == "MirroredStrategy")
-      return text_of(train_under(distribute::MirroredStrategy({.devices = devices})));
+      return train_under(distribute::MirroredStrategy({.devices = devices}));
     if (name == "CentralStorageStrategy")
-      return text_of(train_under(distribute::CentralStorageStrategy({.compute_devices = devices})));
+      return train_under(distribute::CentralStorageStrategy({.compute_devices = devices}));
     const testing::LocalCluster cluster(2, 2);
     const ParameterServerStrategy strategy = cluster.strategy();
     if (!fits && !eager) return text_of(train_by_schedule(strategy, change));
-    return text_of(train_under(strategy));
+    return train_under(strategy);
   });
-  return numbers_of(process.result());
+  return process.result();
+}
+
+std::vector<double> train(const Cell& cell, Change change) {
+  return numbers_of(train_in_a_process(cell, change));
 }
 
 class SupportMatrix : public ::testing::TestWithParam<Cell> {};
@@ -173,6 +192,16 @@ void expect_to_train(const Cell& cell, Change change) {
 TEST_P(SupportMatrix, Trains) { expect_to_train(GetParam(), Change::kNone); }
 TEST_P(SupportMatrix, FreezesALayer) { expect_to_train(GetParam(), Change::kFreezing); }
 
+class LossScaleMatrix : public SupportMatrix {};
+TEST_P(LossScaleMatrix, ScalesTheLoss) { expect_to_train(GetParam(), Change::kScaling); }
+
+TEST(LossScaleMatrixOfServers, RefusesTracedSteps) {
+  TANDEM_REQUIRE(rpc::has_grpc(), "grpc");
+  for (const char* loop : {"fit", "loop"})
+    expect_parts(train_in_a_process({"ParameterServerStrategy", loop, "traced"}, Change::kScaling),
+                 {"Error: ", "writes variables in a branch or loop: do it outside of them"});
+}
+
 std::string cell_name(const ::testing::TestParamInfo<Cell>& cell) {
   const auto& [name, loop, how] = cell.param;
   return name + "_" + loop + "_" + how;
@@ -187,6 +216,24 @@ INSTANTIATE_TEST_SUITE_P(
     cell_name);
 // Devices of PJRT plug-ins run what is compiled.
 INSTANTIATE_TEST_SUITE_P(Compiled, SupportMatrix,
+                         ::testing::Combine(::testing::Values("TPUStrategy"),
+                                            ::testing::Values("fit", "loop"),
+                                            ::testing::Values("traced")),
+                         cell_name);
+
+// Traced steps on parameter servers update no variables in branches.
+INSTANTIATE_TEST_SUITE_P(
+    Strategies, LossScaleMatrix,
+    ::testing::Combine(::testing::Values("DefaultStrategy", "OneDeviceStrategy", "MirroredStrategy",
+                                         "MultiWorkerMirroredStrategy", "CentralStorageStrategy"),
+                       ::testing::Values("fit", "loop"), ::testing::Values("eager", "traced")),
+    cell_name);
+INSTANTIATE_TEST_SUITE_P(Servers, LossScaleMatrix,
+                         ::testing::Combine(::testing::Values("ParameterServerStrategy"),
+                                            ::testing::Values("fit", "loop"),
+                                            ::testing::Values("eager")),
+                         cell_name);
+INSTANTIATE_TEST_SUITE_P(Compiled, LossScaleMatrix,
                          ::testing::Combine(::testing::Values("TPUStrategy"),
                                             ::testing::Values("fit", "loop"),
                                             ::testing::Values("traced")),
