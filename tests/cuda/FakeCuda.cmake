@@ -85,7 +85,7 @@ tandem_test_on_fake_cuda(train 2 -*Slow.*:${left_out}:${not_here})
 tandem_test_on_fake_cuda(data 2 PrefetchToDevice*:-*.RejectsInvalid*:*.EqualsPrefetchOnACpu)
 tandem_test_on_fake_cuda(runtime 4 -*Slow.*:*Hosts*)
 # Between processes, tensors go through the host: that is tested with emulated GPUs.
-tandem_test_on_fake_cuda(distribute 2 -*Slow.*:*Hosts*:MultiWorker*:Tpu*)
+tandem_test_on_fake_cuda(distribute 2 -*Slow.*:*Hosts*:MultiWorker*:*Tpu*)
 tandem_test_on_fake_cuda(parallel 4 DataParallel*:Devices/DataParallel*:Criterion*:MemoryBalance*)
 tandem_test_on_fake_cuda(amp 2 Autocast*:Fused*:LARC*:Initialize*:ScaleLoss*:DTypePolicy*:GradScaler*:LossScaleOptimizer*:PolicyTraining*)
 # Between GPUs: of one process, and with a process each.
