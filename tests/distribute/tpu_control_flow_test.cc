@@ -6,6 +6,7 @@
 
 #include "support/errors.h"
 #include "support/expects.h"
+#include "support/outcomes.h"
 #include "support/pjrt.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
@@ -438,13 +439,13 @@ class RandomProgram {
 };
 
 TEST_F(TpuControlFlow, RandomProgramsOnMixedDevicesComputeWhatACpuComputes) {
-  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
-    SCOPED_TRACE(seed);
+  testing::for_each_seed(12, [](std::uint32_t seed) {
+    SCOPED_TRACE("TANDEM_RANDOM_PROGRAMS_FIRST=" + std::to_string(seed));
     const std::vector<double> cpu = RandomProgram(seed, {"/cpu:0"}).run(),
                               mixed = RandomProgram(seed, {"/cpu:0", "TPU:0", "TPU:1"}).run();
     ASSERT_EQ(mixed.size(), cpu.size());
     for (std::size_t i = 0; i < cpu.size(); ++i) ASSERT_NEAR(mixed[i], cpu[i], 1e-3) << i;
-  }
+  });
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ class RandomProgram {
       case 0: chosen.assign(chosen.value() * 0.5 + 0.125); return chosen.value();
       case 1: {
         const Tensor read = chosen.value();
-        chosen.assign_add(reduce_mean(tanh(x) + 0.0) * 0.0 + ones_like(read));
+        chosen.assign_add(scalar_of(x) * 0.0 + ones_like(read));
         return read;
       }
       case 2: chosen.assign_sub(like(tanh(x), chosen.value())); return chosen.value() * 0.5;

