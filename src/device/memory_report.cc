@@ -1,5 +1,7 @@
 #include "device/memory_report.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -28,6 +30,17 @@ std::optional<Alternative> alternative_to(const Device& device, std::int64_t byt
 // The tag with the most memory.
 MemoryTag largest_tag(const BytesByTag& bytes) {
   return static_cast<MemoryTag>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin());
+}
+
+// The limits of the process on memory of the host: ", of the process 2048.0 MiB (ulimit -v)". Empty
+// without one.
+std::string limits_of_process() {
+  std::string text;
+  for (const auto& [resource, option] : {std::pair(RLIMIT_AS, "-v"), std::pair(RLIMIT_DATA, "-d")})
+    if (rlimit limit; getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+      text += fmt::format(", of the process {} (ulimit {})",
+                          mebibytes(static_cast<std::int64_t>(limit.rlim_cur)), option);
+  return text;
 }
 
 }  // namespace
@@ -76,16 +89,21 @@ std::string what_to_try(std::int64_t bytes, const AllocatorStats& stats,
 void throw_out_of_memory(Device& device, const FailedRequest& request) {
   const AllocatorStats stats = device.allocator().stats();
   const auto bytes = static_cast<std::int64_t>(request.bytes);
+  const std::string limits =
+      device.backend() == DeviceBackend::kCuda ? std::string() : limits_of_process();
+  const bool by_process = !limits.empty() && bytes <= free_bytes(stats);
   fail<ResourceExhaustedError>(
-      "OOM when allocating {} on {} by allocator {}{}: requested {} ({} bytes), limit {}, in use "
+      "OOM when allocating {} on {} by allocator {}{}: requested {} ({} bytes), limit {}{}, in use "
       "{} "
       "({}), peak {}, reserved {}, largest free block {}, fragmentation {:.0f}%. {}",
       request.what, device.full_name(), device.allocator().name(),
       request.op.empty() ? "" : fmt::format(" for operation {}", request.op), mebibytes(bytes),
-      bytes, mebibytes(stats.bytes_limit), mebibytes(stats.bytes_in_use),
+      bytes, mebibytes(stats.bytes_limit), limits, mebibytes(stats.bytes_in_use),
       describe_by_tag(stats.bytes_by_tag), mebibytes(stats.peak_bytes_in_use),
       mebibytes(stats.bytes_reserved), mebibytes(stats.largest_free_block),
-      100.0 * stats.fragmentation(), what_to_try(bytes, stats, alternative_to(device, bytes)));
+      100.0 * stats.fragmentation(),
+      by_process ? "Try a higher limit of the process; a smaller batch."
+                 : what_to_try(bytes, stats, alternative_to(device, bytes)));
 }
 
 }  // namespace tandem

@@ -1,0 +1,26 @@
+// A host whose address space is limited (ulimit -v) gets an error that names this limit.
+#include <sys/resource.h>
+#include <tandem/tandem.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+int main() {
+  const rlimit limit = {.rlim_cur = rlim_t{1} << 30, .rlim_max = RLIM_INFINITY};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) return 1;
+  std::vector<tandem::Tensor> kept;
+  try {
+    for (int i = 0; i < 32; ++i) kept.push_back(tandem::ones({16, 1024, 1024}));
+  } catch (const tandem::ResourceExhaustedError& error) {
+    const std::string text = error.what();
+    kept.clear();
+    const bool works = tandem::ones({2}).sum().item() == 2.0;
+    std::puts(text.c_str());
+    return works && text.find("of the process 1024.0 MiB (ulimit -v)") != std::string::npos &&
+                   text.find("Try a higher limit of the process") != std::string::npos
+               ? 0
+               : 2;
+  }
+  return 3;
+}
