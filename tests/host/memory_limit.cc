@@ -1,4 +1,4 @@
-// A host whose address space is limited (ulimit -v) gets an error that names this limit.
+// A host whose memory is limited gets an error that names the limit: `ulimit -v` or `ulimit -d`.
 #include <sys/resource.h>
 #include <tandem/tandem.h>
 
@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
-int main() {
+int main(int, char** argv) {
+  const std::string option = argv[1];
   const rlimit limit = {.rlim_cur = rlim_t{1} << 30, .rlim_max = RLIM_INFINITY};
-  if (setrlimit(RLIMIT_AS, &limit) != 0) return 1;
+  if (setrlimit(option == "-v" ? RLIMIT_AS : RLIMIT_DATA, &limit) != 0) return 1;
   std::vector<tandem::Tensor> kept;
   try {
     for (int i = 0; i < 32; ++i) kept.push_back(tandem::ones({16, 1024, 1024}));
@@ -17,7 +18,9 @@ int main() {
     kept.clear();
     const bool works = tandem::ones({2}).sum().item() == 2.0;
     std::puts(text.c_str());
-    return works && text.find("of the process 1024.0 MiB (ulimit -v)") != std::string::npos &&
+    return works &&
+                   text.find("of the process 1024.0 MiB (ulimit " + option + ")") !=
+                       std::string::npos &&
                    text.find("Try a higher limit of the process") != std::string::npos
                ? 0
                : 2;

@@ -9,9 +9,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
+
+#include "support/files.h"
 
 namespace {
 
@@ -32,8 +33,7 @@ void* load(const fs::path& library) {
 // A copy in `folder` with `other` in each place of `name`.
 fs::path renamed(const fs::path& from, const fs::path& folder, const std::string& name,
                  const std::string& other) {
-  std::ifstream in(from, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  std::string bytes = tandem::testing::read_file(from);
   for (std::size_t at = 0; (at = bytes.find(name, at)) != std::string::npos; at += other.size())
     bytes.replace(at, other.size(), other);
   const fs::path to = folder / from.filename();
@@ -51,14 +51,12 @@ int main(int, char** argv) {
   Train* const first = train_of(load(plugin));
   const double expected = first(1);
 
-  char folder[] = "/tmp/tandem_plugin_XXXXXX";
-  if (!mkdtemp(folder)) return 2;
+  const tandem::testing::TemporaryDirectory folder;
   const std::string name = library.filename().string();
   std::string other = name;
   other[other.find("tandem")] = 'T';
-  load(renamed(library, folder, name, other));  // which the second plug-in needs
-  Train* const second = train_of(load(renamed(plugin, folder, name, other)));
-  fs::remove_all(folder);
+  load(renamed(library, folder.path(), name, other));  // which the second plug-in needs
+  Train* const second = train_of(load(renamed(plugin, folder.path(), name, other)));
 
   double alone = second(1), together = 0;
   std::thread other_plugin([&] { together = second(1); });
