@@ -13,7 +13,7 @@ namespace tandem {
 
 /// Returns the elements of x in another shape. One size may be -1 and is then inferred. Shares
 /// storage. As tf.reshape.
-Tensor reshape(const Tensor& x, const Shape& shape);
+[[nodiscard]] Tensor reshape(const Tensor& x, const Shape& shape);
 /// Returns x and checks that it has this shape; sizes of -1 match any. Shares storage. Throws
 /// InvalidArgumentError for another shape. As tf.ensure_shape.
 ///
@@ -23,60 +23,61 @@ Tensor reshape(const Tensor& x, const Shape& shape);
 /// @code
 /// y = td::ensure_shape(y, {x.dim(0), 3});  // as many rows as x
 /// @endcode
-Tensor ensure_shape(const Tensor& x, const Shape& shape);
+[[nodiscard]] Tensor ensure_shape(const Tensor& x, const Shape& shape);
 /// Inserts an axis of size 1 before `axis`; a negative one counts from the end of the result.
 /// Shares storage. As tf.expand_dims.
-Tensor expand_dims(const Tensor& x, std::int64_t axis);
+[[nodiscard]] Tensor expand_dims(const Tensor& x, std::int64_t axis);
 /// Removes the given axes, which must have size 1, or all axes of size 1. Shares storage. As
 /// tf.squeeze, but throws InvalidArgumentError without axes where sizes are not known.
-Tensor squeeze(const Tensor& x, const Dims& axes = {});
+[[nodiscard]] Tensor squeeze(const Tensor& x, const Dims& axes = {});
 /// Permutes the axes: axis i of the result is axis permutation[i] of x. The default reverses the
 /// axes. As tf.transpose.
-Tensor transpose(const Tensor& x, const Dims& permutation = {});
+[[nodiscard]] Tensor transpose(const Tensor& x, const Dims& permutation = {});
 /// Repeats x along axes of size 1 and new leading axes to `shape`. As tf.broadcast_to.
-Tensor broadcast_to(const Tensor& x, const Shape& shape);
+[[nodiscard]] Tensor broadcast_to(const Tensor& x, const Shape& shape);
 /// Options of identity().
 struct IdentityOptions {
   std::string_view name{};  ///< name of the operation in a graph
 };
 /// Returns the tensor itself; in a graph, as an operation with a name of its own. As tf.identity.
-Tensor identity(const Tensor& x, const IdentityOptions& options = {});
+[[nodiscard]] Tensor identity(const Tensor& x, const IdentityOptions& options = {});
 /// Returns the value of x and blocks gradients. As tf.stop_gradient.
-Tensor stop_gradient(const Tensor& x);
+[[nodiscard]] Tensor stop_gradient(const Tensor& x);
 
 /// Joins tensors along an existing axis. As tf.concat.
-Tensor concat(TensorList tensors, std::int64_t axis);
+[[nodiscard]] Tensor concat(TensorList tensors, std::int64_t axis);
 /// Joins tensors of one shape along a new axis. As tf.stack.
-Tensor stack(TensorList tensors, std::int64_t axis = 0);
+[[nodiscard]] Tensor stack(TensorList tensors, std::int64_t axis = 0);
 /// @{
 /// The inverse of concat(): splits `axis` into `parts` equal parts, or into parts of the given
 /// sizes. As tf.split.
-std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis = 0);
-std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes,
-                          std::int64_t axis = 0);
+[[nodiscard]] std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis = 0);
+[[nodiscard]] std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes,
+                                        std::int64_t axis = 0);
 /// @}
 /// The inverse of stack(): removes `axis` and returns one tensor per index of it. As tf.unstack.
-std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis = 0);
+[[nodiscard]] std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis = 0);
 
 /// Returns the part that starts at `begin` and has `size` elements along each axis (-1: up to the
 /// end). Shares storage if only the first axis is cut. As tf.slice.
-Tensor slice(const Tensor& x, const Dims& begin, const Dims& size);
+[[nodiscard]] Tensor slice(const Tensor& x, const Dims& begin, const Dims& size);
 /// Returns rows [begin, end) of the first axis. Shares storage.
-Tensor slice_rows(const Tensor& x, std::int64_t begin, std::int64_t end);
+[[nodiscard]] Tensor slice_rows(const Tensor& x, std::int64_t begin, std::int64_t end);
 
 /// Adds elements of `value` before and after each axis; `paddings` has one pair (before, after) per
 /// axis. As tf.pad with mode CONSTANT.
-Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64_t>>& paddings,
-           double value = 0.0);
+[[nodiscard]] Tensor pad(const Tensor& x,
+                         const std::vector<std::pair<std::int64_t, std::int64_t>>& paddings,
+                         double value = 0.0);
 /// Repeats x `multiples[i]` times along axis i. As tf.tile.
-Tensor tile(const Tensor& x, const Dims& multiples);
+[[nodiscard]] Tensor tile(const Tensor& x, const Dims& multiples);
 /// Reverses the order of the elements along the given axes. As tf.reverse.
-Tensor reverse(const Tensor& x, const Dims& axes);
+[[nodiscard]] Tensor reverse(const Tensor& x, const Dims& axes);
 
 /// Gathers slices of `params` along `axis` at `indices` (int32 or int64, any shape). The result's
 /// shape is params.shape[:axis] + indices.shape + params.shape[axis+1:]. Throws
 /// InvalidArgumentError for an index out of range and names it. As tf.gather.
-Tensor gather(const Tensor& params, const Tensor& indices, std::int64_t axis = 0);
+[[nodiscard]] Tensor gather(const Tensor& params, const Tensor& indices, std::int64_t axis = 0);
 /// Options of one_hot().
 struct OneHotOptions {
   double on = 1.0;        ///< value at the index
@@ -86,6 +87,7 @@ struct OneHotOptions {
 /// Returns indices.shape + [depth] with `on` at each index and `off` elsewhere; an index outside
 /// [0, depth) gives a row of `off`. Throws InvalidArgumentError if the dtype cannot hold `on` or
 /// `off`. As tf.one_hot.
-Tensor one_hot(const Tensor& indices, std::int64_t depth, const OneHotOptions& options = {});
+[[nodiscard]] Tensor one_hot(const Tensor& indices, std::int64_t depth,
+                             const OneHotOptions& options = {});
 
 }  // namespace tandem

@@ -81,8 +81,9 @@ struct ModelCheckpointOptions {
 };
 /// Saves the weights after each epoch. "{epoch}" in the path is replaced by the number of the
 /// epoch, from 1, and the name of a metric in braces by its value. Folders are made. Before the
-/// first step, fit() throws InvalidArgumentError for another name in braces, and with mode "auto"
-/// for a metric that does not know its direction (MetricBase::larger_is_better()). As
+/// first step, fit() throws InvalidArgumentError for another name in braces, for an extension that
+/// Model::save_weights() refuses, and with mode "auto" for a metric that does not know its
+/// direction (MetricBase::larger_is_better()). As
 /// tf.keras.callbacks.ModelCheckpoint with save_weights_only.
 Callback ModelCheckpoint(const std::filesystem::path& path,
                          const ModelCheckpointOptions& options = {});

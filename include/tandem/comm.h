@@ -161,7 +161,7 @@ struct ReduceOptions {
 /// own dtype.) kMin and kMax return NaN if any rank has NaN, as torch.minimum and tf.minimum do;
 /// with nccl, NCCL decides. Throws InvalidArgumentError for bool.
 Work all_reduce_async(Tensor tensor, const ReduceOptions& options = {});
-inline Tensor all_reduce(Tensor tensor, const ReduceOptions& options = {}) {
+[[nodiscard]] inline Tensor all_reduce(Tensor tensor, const ReduceOptions& options = {}) {
   return all_reduce_async(std::move(tensor), options).result();
 }
 /// @}
@@ -170,7 +170,8 @@ inline Tensor all_reduce(Tensor tensor, const ReduceOptions& options = {}) {
 /// Like all_reduce(), but only rank `destination` gets the result; other ranks get their own tensor
 /// back. As torch.distributed.reduce.
 Work reduce_async(Tensor tensor, int destination, const ReduceOptions& options = {});
-inline Tensor reduce(Tensor tensor, int destination, const ReduceOptions& options = {}) {
+[[nodiscard]] inline Tensor reduce(Tensor tensor, int destination,
+                                   const ReduceOptions& options = {}) {
   return reduce_async(std::move(tensor), destination, options).result();
 }
 /// @}
@@ -179,7 +180,8 @@ inline Tensor reduce(Tensor tensor, int destination, const ReduceOptions& option
 /// Returns the tensor of rank `source` on all ranks. On other ranks only the shape and dtype of
 /// `tensor` matter. As torch.distributed.broadcast.
 Work broadcast_async(Tensor tensor, int source, const CollectiveOptions& options = {});
-inline Tensor broadcast(Tensor tensor, int source, const CollectiveOptions& options = {}) {
+[[nodiscard]] inline Tensor broadcast(Tensor tensor, int source,
+                                      const CollectiveOptions& options = {}) {
   return broadcast_async(std::move(tensor), source, options).result();
 }
 /// @}
@@ -187,7 +189,8 @@ inline Tensor broadcast(Tensor tensor, int source, const CollectiveOptions& opti
 /// @{
 /// Returns the tensors of all ranks, in the group's order. As torch.distributed.all_gather.
 Work all_gather_async(const Tensor& tensor, const CollectiveOptions& options = {});
-inline std::vector<Tensor> all_gather(const Tensor& tensor, const CollectiveOptions& options = {}) {
+[[nodiscard]] inline std::vector<Tensor> all_gather(const Tensor& tensor,
+                                                    const CollectiveOptions& options = {}) {
   return all_gather_async(tensor, options).results();
 }
 /// @}
@@ -196,7 +199,8 @@ inline std::vector<Tensor> all_gather(const Tensor& tensor, const CollectiveOpti
 /// Like all_gather(), but concatenates the tensors along the first axis; scalars are stacked into a
 /// vector. As torch.distributed.all_gather_into_tensor.
 Work all_gather_into_tensor_async(const Tensor& tensor, const CollectiveOptions& options = {});
-inline Tensor all_gather_into_tensor(const Tensor& tensor, const CollectiveOptions& options = {}) {
+[[nodiscard]] inline Tensor all_gather_into_tensor(const Tensor& tensor,
+                                                   const CollectiveOptions& options = {}) {
   return all_gather_into_tensor_async(tensor, options).result();
 }
 /// @}
@@ -206,8 +210,8 @@ inline Tensor all_gather_into_tensor(const Tensor& tensor, const CollectiveOptio
 /// dtype; their shapes may differ from each other, but not between ranks. As
 /// torch.distributed.reduce_scatter.
 Work reduce_scatter_async(const std::vector<Tensor>& tensors, const ReduceOptions& options = {});
-inline Tensor reduce_scatter(const std::vector<Tensor>& tensors,
-                             const ReduceOptions& options = {}) {
+[[nodiscard]] inline Tensor reduce_scatter(const std::vector<Tensor>& tensors,
+                                           const ReduceOptions& options = {}) {
   return reduce_scatter_async(tensors, options).result();
 }
 /// @}
@@ -216,7 +220,8 @@ inline Tensor reduce_scatter(const std::vector<Tensor>& tensors,
 /// Like reduce_scatter() on one tensor, which is split along the first axis into equal parts;
 /// throws InvalidArgumentError if it does not divide. As torch.distributed.reduce_scatter_tensor.
 Work reduce_scatter_tensor_async(const Tensor& tensor, const ReduceOptions& options = {});
-inline Tensor reduce_scatter_tensor(const Tensor& tensor, const ReduceOptions& options = {}) {
+[[nodiscard]] inline Tensor reduce_scatter_tensor(const Tensor& tensor,
+                                                  const ReduceOptions& options = {}) {
   return reduce_scatter_tensor_async(tensor, options).result();
 }
 /// @}
@@ -226,8 +231,8 @@ inline Tensor reduce_scatter_tensor(const Tensor& tensor, const ReduceOptions& o
 /// group's order. Shapes may differ, the dtype may not. Waits for the other ranks to learn the
 /// shapes. As torch.distributed.all_to_all.
 Work all_to_all_async(const std::vector<Tensor>& tensors, const CollectiveOptions& options = {});
-inline std::vector<Tensor> all_to_all(const std::vector<Tensor>& tensors,
-                                      const CollectiveOptions& options = {}) {
+[[nodiscard]] inline std::vector<Tensor> all_to_all(const std::vector<Tensor>& tensors,
+                                                    const CollectiveOptions& options = {}) {
   return all_to_all_async(tensors, options).results();
 }
 /// @}
@@ -249,7 +254,8 @@ struct ReceiveOptions {
 /// Receives a tensor from one rank. Throws InvalidArgumentError if shape or dtype are not those
 /// that were sent. As torch.distributed.recv, but returns the tensor.
 Work recv_async(const Shape& shape, int source, const ReceiveOptions& options = {});
-inline Tensor recv(const Shape& shape, int source, const ReceiveOptions& options = {}) {
+[[nodiscard]] inline Tensor recv(const Shape& shape, int source,
+                                 const ReceiveOptions& options = {}) {
   return recv_async(shape, source, options).result();
 }
 /// @}

@@ -64,7 +64,7 @@ struct ConstantOptions {
 /// Returns a tensor of these elements on the current device. Throws InvalidArgumentError for ragged
 /// lists, values that the dtype cannot hold, and shapes with another number of elements. As
 /// tf.constant.
-Tensor constant(const Literal& values, const ConstantOptions& options = {});
+[[nodiscard]] Tensor constant(const Literal& values, const ConstantOptions& options = {});
 
 /// Returns a tensor of the vector's elements, of shape [size] or options.shape. As tf.constant.
 template <class T>
@@ -79,25 +79,39 @@ struct CreationOptions {
 /// @{
 /// Returns a tensor filled with zeros, ones or `value`. An unset shape gives a scalar. As tf.zeros,
 /// tf.ones and tf.fill.
-Tensor zeros(const Shape& shape, const CreationOptions& options = {});
-Tensor ones(const Shape& shape, const CreationOptions& options = {});
-Tensor full(const Shape& shape, double value, const CreationOptions& options = {});
+[[nodiscard]] Tensor zeros(const Shape& shape, const CreationOptions& options = {});
+[[nodiscard]] Tensor ones(const Shape& shape, const CreationOptions& options = {});
+[[nodiscard]] Tensor full(const Shape& shape, double value, const CreationOptions& options = {});
 /// @}
 /// @{
 /// Returns zeros or ones of the tensor's shape and dtype. As tf.zeros_like and tf.ones_like.
-Tensor zeros_like(const Tensor& tensor);
-Tensor ones_like(const Tensor& tensor);
+[[nodiscard]] Tensor zeros_like(const Tensor& tensor);
+[[nodiscard]] Tensor ones_like(const Tensor& tensor);
 /// @}
-/// Returns 0, 1, ..., limit - 1; int32 by default. As tf.range, but empty for a negative limit.
-Tensor range(std::int64_t limit, const CreationOptions& options = {.dtype = int32});
-/// Returns start, start + delta, ... up to but without `limit`; float32 by default. Throws
-/// InvalidArgumentError for bounds that are NaN. As tf.range, but empty if delta leads away from
-/// the limit.
-Tensor range(double start, double limit, double delta = 1.0, const CreationOptions& options = {});
+/// @{
+/// Returns start, start + delta, ... up to but without `limit`; by default int32 for integers and
+/// float32 otherwise. Throws InvalidArgumentError for bounds that are NaN. As tf.range, but empty
+/// if delta leads away from the limit.
+[[nodiscard]] Tensor range(std::int64_t limit, const CreationOptions& options = {.dtype = int32});
+[[nodiscard]] Tensor range(double start, double limit, double delta = 1.0,
+                           const CreationOptions& options = {});
+template <std::floating_point T>
+[[nodiscard]] Tensor range(T limit, const CreationOptions& options = {}) {
+  return range(0.0, static_cast<double>(limit), 1.0, options);
+}
+template <std::integral T, std::integral U, std::integral V = int>
+[[nodiscard]] Tensor range(T start, U limit, V delta = 1,
+                           const CreationOptions& options = {.dtype = int32}) {
+  return range(static_cast<double>(start), static_cast<double>(limit), static_cast<double>(delta),
+               options);
+}
+/// @}
 /// Returns `count` evenly spaced values from `start` to `stop`, both included. As tf.linspace.
-Tensor linspace(double start, double stop, std::int64_t count, const CreationOptions& options = {});
+[[nodiscard]] Tensor linspace(double start, double stop, std::int64_t count,
+                              const CreationOptions& options = {});
 /// Returns a `rows` x `columns` matrix (square if columns is -1) with ones on the main diagonal and
 /// zeros elsewhere. Throws InvalidArgumentError for other negative columns. As tf.eye.
-Tensor eye(std::int64_t rows, std::int64_t columns = -1, const CreationOptions& options = {});
+[[nodiscard]] Tensor eye(std::int64_t rows, std::int64_t columns = -1,
+                         const CreationOptions& options = {});
 
 }  // namespace tandem

@@ -129,9 +129,9 @@ bool poll(const Handle& handle);
 /// operation's error. InvalidArgumentError: ranks submitted different operations under one name
 /// ("Mismatched data types: One rank had type ..."); every rank gets it. AbortedError or
 /// UnavailableError: a rank failed. DeadlineExceededError: ranks did not submit it in time.
-std::vector<Tensor> synchronize_all(const Handle& handle);
+[[nodiscard]] std::vector<Tensor> synchronize_all(const Handle& handle);
 /// Waits for an operation with one result and returns it.
-Tensor synchronize(const Handle& handle);
+[[nodiscard]] Tensor synchronize(const Handle& handle);
 
 /// Options of allreduce().
 struct AllreduceOptions {
@@ -150,14 +150,14 @@ struct AllreduceOptions {
 ///
 /// Throws InvalidArgumentError ("Requested to allreduce, ...") if an operation of this name is
 /// pending.
-Tensor allreduce(const Tensor& tensor, const AllreduceOptions& options = {});
+[[nodiscard]] Tensor allreduce(const Tensor& tensor, const AllreduceOptions& options = {});
 Handle allreduce_async(const Tensor& tensor, const AllreduceOptions& options = {});
 /// @}
 /// @{
 /// Reduces several tensors as one operation, which runs when every rank has submitted all of them.
 /// As hvd.grouped_allreduce.
-std::vector<Tensor> grouped_allreduce(const std::vector<Tensor>& tensors,
-                                      const AllreduceOptions& options = {});
+[[nodiscard]] std::vector<Tensor> grouped_allreduce(const std::vector<Tensor>& tensors,
+                                                    const AllreduceOptions& options = {});
 Handle grouped_allreduce_async(const std::vector<Tensor>& tensors,
                                const AllreduceOptions& options = {});
 /// @}
@@ -170,14 +170,15 @@ struct OperationOptions {
 /// @{
 /// Concatenates the ranks' tensors along the first axis, in which their sizes may differ. As
 /// hvd.allgather.
-Tensor allgather(const Tensor& tensor, const OperationOptions& options = {});
+[[nodiscard]] Tensor allgather(const Tensor& tensor, const OperationOptions& options = {});
 Handle allgather_async(const Tensor& tensor, const OperationOptions& options = {});
 /// @}
 
 /// @{
 /// Returns the tensor of global rank `root_rank`. All ranks pass a tensor of its shape and dtype.
 /// As hvd.broadcast.
-Tensor broadcast(const Tensor& tensor, int root_rank, const OperationOptions& options = {});
+[[nodiscard]] Tensor broadcast(const Tensor& tensor, int root_rank,
+                               const OperationOptions& options = {});
 Handle broadcast_async(const Tensor& tensor, int root_rank, const OperationOptions& options = {});
 /// @}
 
@@ -208,7 +209,7 @@ struct ReducescatterOptions {
 /// @{
 /// Reduces the ranks' tensors and gives each rank one part of the first axis. Sizes of the parts
 /// differ by at most one; larger parts come first. As hvd.reducescatter.
-Tensor reducescatter(const Tensor& tensor, const ReducescatterOptions& options = {});
+[[nodiscard]] Tensor reducescatter(const Tensor& tensor, const ReducescatterOptions& options = {});
 Handle reducescatter_async(const Tensor& tensor, const ReducescatterOptions& options = {});
 /// @}
 

@@ -104,6 +104,10 @@ class LayerBase {
   const std::string& path() const { return path_; }
   void set_path(std::string path) { path_ = std::move(path); }  ///< sets the path
 
+  /// The options of a call without options: Layer::operator().
+  CallOptions default_options() const;
+  void set_training(bool training);  ///< as Layer::train()
+
   /// Builds the layer if it is not built: assigns names and paths to child layers and calls
   /// build(). Throws InvalidArgumentError if the shapes are not the declared ones and if two
   /// children have the same name.
@@ -127,6 +131,8 @@ class LayerBase {
   std::mutex build_mutex_;
   std::atomic<bool> built_ = false;
   bool trainable_ = true;
+  // Shared with the functions that were traced in this mode.
+  std::shared_ptr<std::atomic<bool>> training_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 /// A shared handle to a layer. A layer that is used twice shares its variables.
@@ -147,21 +153,35 @@ class Layer {
   /// Freezes or unfreezes the layer and its child layers.
   void set_trainable(bool trainable) const { base().set_trainable(trainable); }
 
-  /// Calls the layer, and builds it if necessary. Errors of operations in the call name the
-  /// innermost layer ("[block/dense_1] ...") and its inputs.
-  Tensor operator()(const Tensor& input, const CallOptions& options = {}) const;
+  /// @{
+  /// Calls the layer, and builds it if necessary. Without options, a call in the call() of another
+  /// layer has the options of that one, as in Keras; any other has the mode of train() and eval().
+  /// Errors of operations in the call name the innermost layer ("[block/dense_1] ...") and its
+  /// inputs.
+  Tensor operator()(const Tensor& input) const;
+  Tensor operator()(const Tensor& input, const CallOptions& options) const;
+  /// @}
   /// layer(x, true) is layer(x, {.training = true}).
   template <std::same_as<bool> Training>
   Tensor operator()(const Tensor& input, Training training) const {
     return (*this)(input, CallOptions{.training = training});
   }
+  /// @{
   /// Calls a layer with several inputs.
-  Tensor operator()(TensorList inputs, const CallOptions& options = {}) const;
+  Tensor operator()(TensorList inputs) const;
+  Tensor operator()(TensorList inputs, const CallOptions& options) const;
+  /// @}
   /// @{
   /// Adds the layer to a functional model: returns the symbolic result for symbolic inputs.
   SymbolicInput operator()(const SymbolicInput& input) const;
   SymbolicInput operator()(const std::vector<SymbolicInput>& inputs) const;
   /// @}
+
+  /// Sets the mode of calls without options, of this layer and its child layers. As
+  /// torch.nn.Module.train, but the first mode is that of eval(). Functions that were traced in the
+  /// other mode are traced anew.
+  void train(bool training = true) const { base().set_training(training); }
+  void eval() const { train(false); }  ///< train(false)
 
   /// All variables including those of child layers, in the order of creation.
   std::vector<Variable> variables() const;

@@ -92,17 +92,17 @@ Loss Hinge(const LossOptions& options = {});
 /// @{
 /// The losses above as functions: one value per example, with the last axis reduced. As their
 /// namesakes in tf.keras.losses.
-Tensor mse(const Tensor& y_true, const Tensor& y_pred);
-Tensor mae(const Tensor& y_true, const Tensor& y_pred);
-Tensor huber(const Tensor& y_true, const Tensor& y_pred, double delta = 1.0);
-Tensor hinge(const Tensor& y_true, const Tensor& y_pred);
-Tensor kl_divergence(const Tensor& y_true, const Tensor& y_pred);
-Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred,
-                           const CrossentropyOptions& options = {});
-Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
-                                const CrossentropyOptions& options = {});
-Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
-                                       const CrossentropyOptions& options = {});
+[[nodiscard]] Tensor mse(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor mae(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor huber(const Tensor& y_true, const Tensor& y_pred, double delta = 1.0);
+[[nodiscard]] Tensor hinge(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor kl_divergence(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+                                         const CrossentropyOptions& options = {});
+[[nodiscard]] Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+                                              const CrossentropyOptions& options = {});
+[[nodiscard]] Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+                                                     const CrossentropyOptions& options = {});
 /// @}
 
 /// The loss of this name with default options. Throws InvalidArgumentError that lists the names.

@@ -22,45 +22,45 @@ namespace tandem {
 // --- arithmetic ---
 /// @{
 /// Element-wise sum, difference and product.
-Tensor add(const Tensor& a, const Tensor& b);
-Tensor subtract(const Tensor& a, const Tensor& b);
-Tensor multiply(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor add(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor subtract(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor multiply(const Tensor& a, const Tensor& b);
 /// @}
 /// Element-wise quotient. Integers round toward zero; throws InvalidArgumentError for an integer
 /// division by zero.
-Tensor divide(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor divide(const Tensor& a, const Tensor& b);
 /// @{
 /// Quotient rounded toward negative infinity (no gradient), and its remainder: a = floor_divide(a,
 /// b) * b + floor_mod(a, b), as in Python. So floor_divide(1, 0.1) is 9, with a remainder of
 /// 0.0999..., although 1 / 0.1 rounds to 10.
-Tensor floor_divide(const Tensor& a, const Tensor& b);
-Tensor floor_mod(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor floor_divide(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor floor_mod(const Tensor& a, const Tensor& b);
 /// @}
 /// a to the power of b. Throws InvalidArgumentError for a negative exponent of integers. The
 /// gradient with respect to b is zero where a <= 0 and the result is finite. The one with respect
 /// to a is zero where both are zero.
-Tensor pow(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor pow(const Tensor& a, const Tensor& b);
 /// @{
 /// Element-wise maximum and minimum. NaN if either operand is NaN. Where both are equal, the
 /// gradient goes to a.
-Tensor maximum(const Tensor& a, const Tensor& b);
-Tensor minimum(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor maximum(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor minimum(const Tensor& a, const Tensor& b);
 /// @}
-Tensor squared_difference(const Tensor& a, const Tensor& b);  ///< (a - b)^2
+[[nodiscard]] Tensor squared_difference(const Tensor& a, const Tensor& b);  ///< (a - b)^2
 /// Sum of tensors of one shape and dtype, in the given order. As tf.add_n.
-Tensor add_n(TensorList tensors);
+[[nodiscard]] Tensor add_n(TensorList tensors);
 
 /// @{
 /// The same with a number.
-Tensor add(const Tensor& a, double b);
-Tensor subtract(const Tensor& a, double b);
-Tensor subtract(double a, const Tensor& b);
-Tensor multiply(const Tensor& a, double b);
-Tensor divide(const Tensor& a, double b);
-Tensor divide(double a, const Tensor& b);
-Tensor pow(const Tensor& a, double b);
-Tensor maximum(const Tensor& a, double b);
-Tensor minimum(const Tensor& a, double b);
+[[nodiscard]] Tensor add(const Tensor& a, double b);
+[[nodiscard]] Tensor subtract(const Tensor& a, double b);
+[[nodiscard]] Tensor subtract(double a, const Tensor& b);
+[[nodiscard]] Tensor multiply(const Tensor& a, double b);
+[[nodiscard]] Tensor divide(const Tensor& a, double b);
+[[nodiscard]] Tensor divide(double a, const Tensor& b);
+[[nodiscard]] Tensor pow(const Tensor& a, double b);
+[[nodiscard]] Tensor maximum(const Tensor& a, double b);
+[[nodiscard]] Tensor minimum(const Tensor& a, double b);
 /// @}
 
 /// @{
@@ -92,50 +92,50 @@ inline Tensor& operator/=(Tensor& a, double b) { return a = divide(a, b); }
 /// @}
 
 // --- element by element ---
-Tensor negative(const Tensor& x);                                 ///< -x
+[[nodiscard]] Tensor negative(const Tensor& x);                   ///< -x
 inline Tensor operator-(const Tensor& x) { return negative(x); }  ///< -x
-Tensor abs(const Tensor& x);                                      ///< |x|
-Tensor sign(const Tensor& x);        ///< -1, 0 or 1; its gradient is zero
-Tensor square(const Tensor& x);      ///< x^2
-Tensor sqrt(const Tensor& x);        ///< square root
-Tensor rsqrt(const Tensor& x);       ///< 1 / sqrt(x)
-Tensor reciprocal(const Tensor& x);  ///< 1 / x
-Tensor exp(const Tensor& x);         ///< e^x
-Tensor expm1(const Tensor& x);       ///< e^x - 1, accurate near 0
-Tensor log(const Tensor& x);         ///< natural logarithm
-Tensor log1p(const Tensor& x);       ///< log(1 + x), accurate near 0
-Tensor sin(const Tensor& x);         ///< sine
-Tensor cos(const Tensor& x);         ///< cosine
-Tensor tanh(const Tensor& x);        ///< hyperbolic tangent
-Tensor sigmoid(const Tensor& x);     ///< 1 / (1 + exp(-x))
-Tensor erf(const Tensor& x);         ///< error function
+[[nodiscard]] Tensor abs(const Tensor& x);                        ///< |x|
+[[nodiscard]] Tensor sign(const Tensor& x);        ///< -1, 0 or 1; its gradient is zero
+[[nodiscard]] Tensor square(const Tensor& x);      ///< x^2
+[[nodiscard]] Tensor sqrt(const Tensor& x);        ///< square root
+[[nodiscard]] Tensor rsqrt(const Tensor& x);       ///< 1 / sqrt(x)
+[[nodiscard]] Tensor reciprocal(const Tensor& x);  ///< 1 / x
+[[nodiscard]] Tensor exp(const Tensor& x);         ///< e^x
+[[nodiscard]] Tensor expm1(const Tensor& x);       ///< e^x - 1, accurate near 0
+[[nodiscard]] Tensor log(const Tensor& x);         ///< natural logarithm
+[[nodiscard]] Tensor log1p(const Tensor& x);       ///< log(1 + x), accurate near 0
+[[nodiscard]] Tensor sin(const Tensor& x);         ///< sine
+[[nodiscard]] Tensor cos(const Tensor& x);         ///< cosine
+[[nodiscard]] Tensor tanh(const Tensor& x);        ///< hyperbolic tangent
+[[nodiscard]] Tensor sigmoid(const Tensor& x);     ///< 1 / (1 + exp(-x))
+[[nodiscard]] Tensor erf(const Tensor& x);         ///< error function
 /// @{
 /// Round down, up, or to the nearest integer with halves to even. No gradient.
-Tensor floor(const Tensor& x);
-Tensor ceil(const Tensor& x);
-Tensor round(const Tensor& x);
+[[nodiscard]] Tensor floor(const Tensor& x);
+[[nodiscard]] Tensor ceil(const Tensor& x);
+[[nodiscard]] Tensor round(const Tensor& x);
 /// @}
-Tensor is_nan(const Tensor& x);     ///< true for NaN; a bool tensor
-Tensor is_finite(const Tensor& x);  ///< false for NaN and infinities; a bool tensor
+[[nodiscard]] Tensor is_nan(const Tensor& x);     ///< true for NaN; a bool tensor
+[[nodiscard]] Tensor is_finite(const Tensor& x);  ///< false for NaN and infinities; a bool tensor
 /// Converts to another dtype. Floating-point to integer truncates toward zero (unspecified where
 /// out of range), integer to a smaller integer wraps around, and to bool gives x != 0. As tf.cast.
-Tensor cast(const Tensor& x, DType dtype);
+[[nodiscard]] Tensor cast(const Tensor& x, DType dtype);
 
 // --- comparison: bool results ---
 /// @{
 /// Element-wise comparison; the result is a bool tensor.
-Tensor equal(const Tensor& a, const Tensor& b);
-Tensor not_equal(const Tensor& a, const Tensor& b);
-Tensor less(const Tensor& a, const Tensor& b);
-Tensor less_equal(const Tensor& a, const Tensor& b);
-Tensor greater(const Tensor& a, const Tensor& b);
-Tensor greater_equal(const Tensor& a, const Tensor& b);
-Tensor equal(const Tensor& a, double b);
-Tensor not_equal(const Tensor& a, double b);
-Tensor less(const Tensor& a, double b);
-Tensor less_equal(const Tensor& a, double b);
-Tensor greater(const Tensor& a, double b);
-Tensor greater_equal(const Tensor& a, double b);
+[[nodiscard]] Tensor equal(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor not_equal(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor less(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor less_equal(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor greater(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor greater_equal(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor equal(const Tensor& a, double b);
+[[nodiscard]] Tensor not_equal(const Tensor& a, double b);
+[[nodiscard]] Tensor less(const Tensor& a, double b);
+[[nodiscard]] Tensor less_equal(const Tensor& a, double b);
+[[nodiscard]] Tensor greater(const Tensor& a, double b);
+[[nodiscard]] Tensor greater_equal(const Tensor& a, double b);
 /// @}
 /// @{
 /// Element-wise comparison, as in PyTorch and TensorFlow. To compare handles, use
@@ -161,12 +161,12 @@ inline Tensor operator>=(double a, const Tensor& b) { return less_equal(b, a); }
 /// @}
 /// @{
 /// Element-wise logic of bool tensors.
-Tensor logical_and(const Tensor& a, const Tensor& b);
-Tensor logical_or(const Tensor& a, const Tensor& b);
-Tensor logical_not(const Tensor& x);
+[[nodiscard]] Tensor logical_and(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor logical_or(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor logical_not(const Tensor& x);
 /// @}
 /// Elements of a where condition (bool) is true, else of b; all three broadcast. As tf.where.
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
 // --- reductions ---
 /// Optional axes of a reduction; converts from a list such as {0, 2}.
@@ -194,37 +194,37 @@ struct ReduceOptions {
 /// that.) float16 and bfloat16 accumulate in float32. The order of additions depends on the shape
 /// only, so that the bits are the same for any number of threads. Without elements the result is 0
 /// (product: 1; maximum: the lowest value; mean: NaN).
-Tensor reduce_sum(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor reduce_sum(const Tensor& x, const ReduceOptions& options = {});
 /// Mean; floating-point only.
-Tensor reduce_mean(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor reduce_mean(const Tensor& x, const ReduceOptions& options = {});
 /// Product. Second derivatives are correct only if no element is zero.
-Tensor reduce_prod(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor reduce_prod(const Tensor& x, const ReduceOptions& options = {});
 /// @{
 /// Maximum and minimum; NaN if any element is NaN. Equal extremes share the gradient.
-Tensor reduce_max(const Tensor& x, const ReduceOptions& options = {});
-Tensor reduce_min(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor reduce_max(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor reduce_min(const Tensor& x, const ReduceOptions& options = {});
 /// @}
 /// Whether any element is true; bool.
-Tensor reduce_any(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor reduce_any(const Tensor& x, const ReduceOptions& options = {});
 /// Whether all elements are true; bool.
-Tensor reduce_all(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor reduce_all(const Tensor& x, const ReduceOptions& options = {});
 /// @{
 /// Population variance and standard deviation. float16 and bfloat16 are computed in float32. The
 /// gradient of a standard deviation of 0 is zero.
-Tensor reduce_variance(const Tensor& x, const ReduceOptions& options = {});
-Tensor reduce_std(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor reduce_variance(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor reduce_std(const Tensor& x, const ReduceOptions& options = {});
 /// @}
 /// Log(sum(exp(x))), without overflow.
-Tensor reduce_logsumexp(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor reduce_logsumexp(const Tensor& x, const ReduceOptions& options = {});
 /// @{
 /// Index (int64) of the largest or smallest element along `axis`: the first one of equals, and the
 /// first NaN if there is one. Throws InvalidArgumentError for an axis of size 0. As tf.argmax and
 /// tf.argmin.
-Tensor argmax(const Tensor& x, std::int64_t axis = 0);
-Tensor argmin(const Tensor& x, std::int64_t axis = 0);
+[[nodiscard]] Tensor argmax(const Tensor& x, std::int64_t axis = 0);
+[[nodiscard]] Tensor argmin(const Tensor& x, std::int64_t axis = 0);
 /// @}
 /// Cumulative sum along `axis`. As tf.cumsum.
-Tensor cumsum(const Tensor& x, std::int64_t axis = 0);
+[[nodiscard]] Tensor cumsum(const Tensor& x, std::int64_t axis = 0);
 
 // --- matrices ---
 /// Options of matmul(). As the arguments of tf.matmul.
@@ -235,18 +235,18 @@ struct MatMulOptions {
 };
 /// Matrix product of [..., m, k] and [..., k, n]; leading axes broadcast. Floating-point only;
 /// float16 and bfloat16 accumulate in float32. As tf.matmul.
-Tensor matmul(const Tensor& a, const Tensor& b, const MatMulOptions& options = {});
+[[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, const MatMulOptions& options = {});
 
 // --- norms and clipping ---
 /// Euclidean norm over the given axes or all elements. Its gradient at zero is zero. As tf.norm.
-Tensor norm(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor norm(const Tensor& x, const ReduceOptions& options = {});
 /// Euclidean norm of all elements of all tensors; undefined tensors are ignored. A scalar of dtype
 /// float32, or float64 if any tensor is float64. As tf.linalg.global_norm.
-Tensor global_norm(TensorList tensors);
+[[nodiscard]] Tensor global_norm(TensorList tensors);
 /// Limits elements to [low, high]. As tf.clip_by_value.
-Tensor clip_by_value(const Tensor& x, double low, double high);
+[[nodiscard]] Tensor clip_by_value(const Tensor& x, double low, double high);
 /// Scales x so that its norm is at most `clip_norm`. As tf.clip_by_norm.
-Tensor clip_by_norm(const Tensor& x, double clip_norm);
+[[nodiscard]] Tensor clip_by_norm(const Tensor& x, double clip_norm);
 /// Result of clip_by_global_norm().
 struct ClippedTensors {
   std::vector<Tensor> tensors{};  ///< the scaled tensors

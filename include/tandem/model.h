@@ -175,15 +175,25 @@ class Model {
   /// The layer at this index of layers(); negative: from the end. Throws OutOfRangeError.
   Layer get_layer(std::int64_t index) const;
 
-  /// Runs the forward pass, and builds the model if necessary.
-  Tensor operator()(const Tensor& input, const CallOptions& options = {}) const;
+  /// @{
+  /// Runs the forward pass, and builds the model if necessary. Without options, in the mode of
+  /// train() and eval().
+  Tensor operator()(const Tensor& input) const;
+  Tensor operator()(const Tensor& input, const CallOptions& options) const;
+  /// @}
   /// model(x, true) is model(x, {.training = true}).
   template <std::same_as<bool> Training>
   Tensor operator()(const Tensor& input, Training training) const {
     return (*this)(input, CallOptions{.training = training});
   }
+  /// @{
   /// Runs the forward pass with several inputs.
-  Tensor operator()(TensorList inputs, const CallOptions& options = {}) const;
+  Tensor operator()(TensorList inputs) const;
+  Tensor operator()(TensorList inputs, const CallOptions& options) const;
+  /// @}
+  /// As Layer::train(). fit(), evaluate() and predict() have modes of their own.
+  void train(bool training = true) const { layer().train(training); }
+  void eval() const { train(false); }  ///< train(false)
   /// Creates the variables for inputs of this shape, including the batch axis (-1).
   void build(const Shape& input_shape);
   bool built() const;  ///< whether the variables exist
@@ -241,7 +251,7 @@ class Model {
   void stop_training();
 
   /// Writes all variables by name to a safetensors file, which is replaced completely or not at
-  /// all.
+  /// all. Throws InvalidArgumentError for the extension of another format (.h5, .keras, .pt, ...).
   void save_weights(const std::filesystem::path& path) const;
   /// Reads the variables from a checkpoint (tandem/checkpoint.h). Throws NotFoundError or
   /// InvalidArgumentError that names the tensors that differ, and DataLossError for corrupt data.

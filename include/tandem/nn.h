@@ -35,29 +35,32 @@ constexpr Activation last_value(Activation) { return Activation::kSoftmax; }
 /// InvalidArgumentError that lists the names.
 Activation activation_from_name(std::string_view name);
 /// Applies an activation with default parameters.
-Tensor activate(const Tensor& x, Activation activation);
+[[nodiscard]] Tensor activate(const Tensor& x, Activation activation);
 
-Tensor relu(const Tensor& x);                            ///< max(x, 0)
-Tensor relu6(const Tensor& x);                           ///< min(max(x, 0), 6)
-Tensor leaky_relu(const Tensor& x, double alpha = 0.2);  ///< x if x > 0, else alpha * x
-Tensor elu(const Tensor& x, double alpha = 1.0);         ///< x if x > 0, else alpha * (exp(x) - 1)
-Tensor selu(const Tensor& x);                            ///< scaled exponential linear unit
-Tensor gelu(const Tensor& x, bool approximate = false);  ///< x * Phi(x), or its tanh approximation
-Tensor swish(const Tensor& x);                           ///< x * sigmoid(x)
-Tensor softplus(const Tensor& x);                        ///< log(1 + exp(x))
+[[nodiscard]] Tensor relu(const Tensor& x);   ///< max(x, 0)
+[[nodiscard]] Tensor relu6(const Tensor& x);  ///< min(max(x, 0), 6)
+[[nodiscard]] Tensor leaky_relu(const Tensor& x,
+                                double alpha = 0.2);  ///< x if x > 0, else alpha * x
+[[nodiscard]] Tensor elu(const Tensor& x,
+                         double alpha = 1.0);  ///< x if x > 0, else alpha * (exp(x) - 1)
+[[nodiscard]] Tensor selu(const Tensor& x);    ///< scaled exponential linear unit
+[[nodiscard]] Tensor gelu(const Tensor& x,
+                          bool approximate = false);  ///< x * Phi(x), or its tanh approximation
+[[nodiscard]] Tensor swish(const Tensor& x);          ///< x * sigmoid(x)
+[[nodiscard]] Tensor softplus(const Tensor& x);       ///< log(1 + exp(x))
 /// Exp(x) / sum(exp(x)) along an axis.
-Tensor softmax(const Tensor& logits, std::int64_t axis = -1);
+[[nodiscard]] Tensor softmax(const Tensor& logits, std::int64_t axis = -1);
 /// Log(softmax(x)), without overflow.
-Tensor log_softmax(const Tensor& logits, std::int64_t axis = -1);
+[[nodiscard]] Tensor log_softmax(const Tensor& logits, std::int64_t axis = -1);
 
 // --- layers' arithmetic ---
 /// activation(x . weights + bias) over the last axis of x, with shapes [..., in] x [in, out] +
 /// [out]. `bias` may be undefined. Activations that cannot be fused, such as kSoftmax, run as a
 /// separate operation.
-Tensor dense(const Tensor& x, const Tensor& weights, const Tensor& bias = {},
-             Activation activation = Activation::kLinear);
+[[nodiscard]] Tensor dense(const Tensor& x, const Tensor& weights, const Tensor& bias = {},
+                           Activation activation = Activation::kLinear);
 /// Adds a bias over the last axis. As tf.nn.bias_add.
-Tensor bias_add(const Tensor& x, const Tensor& bias);
+[[nodiscard]] Tensor bias_add(const Tensor& x, const Tensor& bias);
 
 /// Padding of convolutions and pooling. As in TensorFlow.
 enum class Padding {
@@ -91,12 +94,12 @@ struct Conv2DOptions {
 };
 /// 2D convolution. x: [n, h, w, in], kernel: [kh, kw, in / groups, out], bias: [out] or undefined.
 /// As tf.nn.conv2d.
-Tensor conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias = {},
-              const Conv2DOptions& options = {});
+[[nodiscard]] Tensor conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias = {},
+                            const Conv2DOptions& options = {});
 /// Depthwise 2D convolution. kernel: [kh, kw, in, multiplier]; the result has in * multiplier
 /// channels. As tf.nn.depthwise_conv2d.
-Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias = {},
-                        const Conv2DOptions& options = {});
+[[nodiscard]] Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel,
+                                      const Tensor& bias = {}, const Conv2DOptions& options = {});
 
 /// Options of pooling.
 struct Pool2DOptions {
@@ -105,13 +108,13 @@ struct Pool2DOptions {
   Padding padding = Padding::kValid;  ///< padding
 };
 /// Max pooling. As tf.nn.max_pool2d.
-Tensor max_pool2d(const Tensor& x, const Pool2DOptions& options = {});
+[[nodiscard]] Tensor max_pool2d(const Tensor& x, const Pool2DOptions& options = {});
 /// Average pooling without padding elements. As tf.nn.avg_pool2d.
-Tensor avg_pool2d(const Tensor& x, const Pool2DOptions& options = {});
+[[nodiscard]] Tensor avg_pool2d(const Tensor& x, const Pool2DOptions& options = {});
 /// @{
 /// Mean or maximum over height and width: [n, c], or [n, 1, 1, c] with keepdims.
-Tensor global_avg_pool2d(const Tensor& x, bool keepdims = false);
-Tensor global_max_pool2d(const Tensor& x, bool keepdims = false);
+[[nodiscard]] Tensor global_avg_pool2d(const Tensor& x, bool keepdims = false);
+[[nodiscard]] Tensor global_max_pool2d(const Tensor& x, bool keepdims = false);
 /// @}
 
 /// Result of batch_norm_training().
@@ -125,15 +128,17 @@ struct BatchNormResult {
 BatchNormResult batch_norm_training(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                                     double epsilon = 1e-3);
 /// Normalizes with the given moments.
-Tensor batch_norm_inference(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                            const Tensor& mean, const Tensor& variance, double epsilon = 1e-3);
+[[nodiscard]] Tensor batch_norm_inference(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                                          const Tensor& mean, const Tensor& variance,
+                                          double epsilon = 1e-3);
 /// Normalizes over the last axis; gamma, beta: [last].
-Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon = 1e-3);
+[[nodiscard]] Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                                double epsilon = 1e-3);
 
 /// Zeroes elements with probability `rate` and scales the others by 1 / (1 - rate). The choice
 /// depends on the seed, the number of the call and the element's position in the GLOBAL batch, so
 /// that it is the same for any number of replicas. As tf.nn.dropout.
-Tensor dropout(const Tensor& x, double rate);
+[[nodiscard]] Tensor dropout(const Tensor& x, double rate);
 
 /// Options of scaled_dot_product_attention().
 struct AttentionOptions {
@@ -156,22 +161,23 @@ struct AttentionOptions {
 /// If kv_heads divides heads, head h uses key head h / (heads / kv_heads) (Ainslie et al., "GQA",
 /// 2023). The scores are not stored, only one number per row (Dao et al., "FlashAttention", 2022).
 /// float16 and bfloat16 accumulate in float32. A query without keys gives zeros, as in PyTorch.
-Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                                    const AttentionOptions& options = {});
+[[nodiscard]] Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key,
+                                                  const Tensor& value,
+                                                  const AttentionOptions& options = {});
 
 /// Rows of `table` [rows, width] at `indices`. As tf.nn.embedding_lookup.
-Tensor embedding_lookup(const Tensor& table, const Tensor& indices);
+[[nodiscard]] Tensor embedding_lookup(const Tensor& table, const Tensor& indices);
 
 // --- per-example losses ---
 /// Crossentropy of class indices: labels int [...], logits [..., classes], result [...]. Throws
 /// InvalidArgumentError for a label out of range and names it. As
 /// tf.nn.sparse_softmax_cross_entropy_with_logits.
-Tensor sparse_softmax_cross_entropy(const Tensor& labels, const Tensor& logits);
+[[nodiscard]] Tensor sparse_softmax_cross_entropy(const Tensor& labels, const Tensor& logits);
 /// Crossentropy of probabilities: labels [..., classes]. As
 /// tf.nn.softmax_cross_entropy_with_logits.
-Tensor softmax_cross_entropy(const Tensor& labels, const Tensor& logits);
+[[nodiscard]] Tensor softmax_cross_entropy(const Tensor& labels, const Tensor& logits);
 /// Element-wise; labels in [0, 1]. As tf.nn.sigmoid_cross_entropy_with_logits.
-Tensor sigmoid_cross_entropy(const Tensor& labels, const Tensor& logits);
+[[nodiscard]] Tensor sigmoid_cross_entropy(const Tensor& labels, const Tensor& logits);
 
 /// Options of compute_average_loss().
 struct AverageLossOptions {
@@ -182,9 +188,10 @@ struct AverageLossOptions {
 };
 /// sum(per_example_loss) / global batch size: the sum of it over the replicas is the batch's mean.
 /// As tf.nn.compute_average_loss.
-Tensor compute_average_loss(const Tensor& per_example_loss, const AverageLossOptions& options = {});
+[[nodiscard]] Tensor compute_average_loss(const Tensor& per_example_loss,
+                                          const AverageLossOptions& options = {});
 /// The sum of the losses divided by the number of replicas in sync. As
 /// tf.nn.scale_regularization_loss.
-Tensor scale_regularization_loss(const Tensor& regularization_loss);
+[[nodiscard]] Tensor scale_regularization_loss(const Tensor& regularization_loss);
 
 }  // namespace tandem::nn

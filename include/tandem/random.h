@@ -37,23 +37,23 @@ struct Options {
   std::string_view name{};  ///< name of the operation in a graph
 };
 /// Normal distribution. As tf.random.normal.
-Tensor normal(const Shape& shape, double mean = 0.0, double stddev = 1.0,
-              const Options& options = {});
+[[nodiscard]] Tensor normal(const Shape& shape, double mean = 0.0, double stddev = 1.0,
+                            const Options& options = {});
 /// Normal distribution; values beyond two standard deviations are sampled again. As
 /// tf.random.truncated_normal.
-Tensor truncated_normal(const Shape& shape, double mean = 0.0, double stddev = 1.0,
-                        const Options& options = {});
+[[nodiscard]] Tensor truncated_normal(const Shape& shape, double mean = 0.0, double stddev = 1.0,
+                                      const Options& options = {});
 /// Uniform distribution over [low, high). As tf.random.uniform.
-Tensor uniform(const Shape& shape, double low = 0.0, double high = 1.0,
-               const Options& options = {});
+[[nodiscard]] Tensor uniform(const Shape& shape, double low = 0.0, double high = 1.0,
+                             const Options& options = {});
 /// Uniform distribution of integers over [low, high). As tf.random.uniform.
-Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high,
-                   const Options& options = {.dtype = int32});
+[[nodiscard]] Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high,
+                                 const Options& options = {.dtype = int32});
 /// Ones with the given probability, else zeros. As torch.bernoulli.
-Tensor bernoulli(const Shape& shape, double probability, const Options& options = {});
+[[nodiscard]] Tensor bernoulli(const Shape& shape, double probability, const Options& options = {});
 /// 0, ..., count-1 in random order; int64. As torch.randperm.
-Tensor permutation(std::int64_t count);
+[[nodiscard]] Tensor permutation(std::int64_t count);
 /// Reorders x randomly along the first axis. As tf.random.shuffle.
-Tensor shuffle(const Tensor& x);
+[[nodiscard]] Tensor shuffle(const Tensor& x);
 
 }  // namespace tandem::random

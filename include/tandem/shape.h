@@ -75,8 +75,10 @@ class Shape {
   bool known() const { return known_; }      ///< whether the rank is known
   bool fully_defined() const;                ///< whether rank and all sizes are known
   int rank() const { return dims_.size(); }  ///< number of axes; 0 for unknown rank
-  /// Size of an axis. REQUIRES: 0 <= axis < rank().
-  std::int64_t operator[](int axis) const { return dims_[axis]; }
+  /// As dim().
+  std::int64_t operator[](int axis) const {
+    return axis >= 0 && axis < rank() ? dims_[axis] : dim(axis);
+  }
   /// Sets the size of an axis. REQUIRES: 0 <= axis < rank().
   void set(int axis, std::int64_t size) { dims_[axis] = size; }
   /// Size of `axis`; negative ones count from the end. Throws InvalidArgumentError for an axis that

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "tandem/dtype.h"
@@ -70,6 +71,17 @@ class AxisIndex {
 class Tensor {
  public:
   Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  /// Does not compile: `x[0] = y` would change a temporary alone.
+  template <class T>
+  void operator=(const T&) && {
+    static_assert(!std::is_same_v<T, T>,
+                  "a part of a tensor cannot be assigned, because operations never change their "
+                  "inputs: make a new tensor with where(), concat(), stack() or pad()");
+  }
 
   /// False for a default-constructed tensor.
   bool defined() const { return static_cast<bool>(impl_); }
@@ -116,9 +128,9 @@ class Tensor {
   /// @{
   /// This tensor on another device or as another dtype; itself if nothing changes. As
   /// torch.Tensor.to.
-  Tensor to(std::string_view device) const;
-  Tensor to(DType dtype) const;
-  Tensor cpu() const { return to("/cpu:0"); }
+  [[nodiscard]] Tensor to(std::string_view device) const;
+  [[nodiscard]] Tensor to(DType dtype) const;
+  [[nodiscard]] Tensor cpu() const { return to("/cpu:0"); }
   /// @}
 
   /// Whether both are handles to the same tensor. (== compares elements, tandem/math.h.)
@@ -127,26 +139,34 @@ class Tensor {
   // --- methods for functions of tandem/math.h and tandem/array.h ---
   /// @{
   /// Reduces over all axes, the given ones, or one (negative: from the end). As reduce_sum() etc.
-  Tensor sum(const Dims& axes = {}, bool keepdims = false) const;
-  Tensor mean(const Dims& axes = {}, bool keepdims = false) const;
-  Tensor max(const Dims& axes = {}, bool keepdims = false) const;
-  Tensor min(const Dims& axes = {}, bool keepdims = false) const;
-  Tensor sum(std::int64_t axis, bool keepdims = false) const { return sum(Dims{axis}, keepdims); }
-  Tensor mean(std::int64_t axis, bool keepdims = false) const { return mean(Dims{axis}, keepdims); }
-  Tensor max(std::int64_t axis, bool keepdims = false) const { return max(Dims{axis}, keepdims); }
-  Tensor min(std::int64_t axis, bool keepdims = false) const { return min(Dims{axis}, keepdims); }
+  [[nodiscard]] Tensor sum(const Dims& axes = {}, bool keepdims = false) const;
+  [[nodiscard]] Tensor mean(const Dims& axes = {}, bool keepdims = false) const;
+  [[nodiscard]] Tensor max(const Dims& axes = {}, bool keepdims = false) const;
+  [[nodiscard]] Tensor min(const Dims& axes = {}, bool keepdims = false) const;
+  [[nodiscard]] Tensor sum(std::int64_t axis, bool keepdims = false) const {
+    return sum(Dims{axis}, keepdims);
+  }
+  [[nodiscard]] Tensor mean(std::int64_t axis, bool keepdims = false) const {
+    return mean(Dims{axis}, keepdims);
+  }
+  [[nodiscard]] Tensor max(std::int64_t axis, bool keepdims = false) const {
+    return max(Dims{axis}, keepdims);
+  }
+  [[nodiscard]] Tensor min(std::int64_t axis, bool keepdims = false) const {
+    return min(Dims{axis}, keepdims);
+  }
   /// @}
-  Tensor argmax(std::int64_t axis) const;                ///< as tandem::argmax()
-  Tensor argmin(std::int64_t axis) const;                ///< as tandem::argmin()
-  Tensor reshape(const Shape& shape) const;              ///< as tandem::reshape()
-  Tensor transpose(const Dims& permutation = {}) const;  ///< as tandem::transpose()
+  [[nodiscard]] Tensor argmax(std::int64_t axis) const;                ///< as tandem::argmax()
+  [[nodiscard]] Tensor argmin(std::int64_t axis) const;                ///< as tandem::argmin()
+  [[nodiscard]] Tensor reshape(const Shape& shape) const;              ///< as tandem::reshape()
+  [[nodiscard]] Tensor transpose(const Dims& permutation = {}) const;  ///< as tandem::transpose()
   /// @{
   /// As the functions of these names in tandem/math.h.
-  Tensor abs() const;
-  Tensor sqrt() const;
-  Tensor exp() const;
-  Tensor log() const;
-  Tensor square() const;
+  [[nodiscard]] Tensor abs() const;
+  [[nodiscard]] Tensor sqrt() const;
+  [[nodiscard]] Tensor exp() const;
+  [[nodiscard]] Tensor log() const;
+  [[nodiscard]] Tensor square() const;
   /// @}
 
   // --- gradients (see tandem/autodiff.h) ---
@@ -166,7 +186,7 @@ class Tensor {
   Tensor grad() const;
   void zero_grad();  ///< clears grad()
   /// The same elements, without a gradient. As torch.Tensor.detach.
-  Tensor detach() const;
+  [[nodiscard]] Tensor detach() const;
 
   /// For Tandem's own code; never null for a defined tensor.
   explicit Tensor(RefPtr<RefCounted> impl) : impl_(std::move(impl)) {}

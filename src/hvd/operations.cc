@@ -194,7 +194,7 @@ void barrier(const ProcessSet& process_set) {
                                                                .dtypes = {},
                                                                .shapes = {},
                                                                .splits = {}});
-  synchronize_all(submitted(std::move(operation)));
+  static_cast<void>(synchronize_all(submitted(std::move(operation))));
 }
 
 int join(const ProcessSet& process_set) { return coordinator_of(process_set)->join(); }

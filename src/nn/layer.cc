@@ -24,6 +24,9 @@
 namespace tandem {
 namespace {
 
+// The options of the call that the thread is in; null outside layers.
+constinit thread_local const CallOptions* enclosing_call = nullptr;
+
 bool compatible(const Shape& a, const Shape& b) {
   if (!a.known() || !b.known()) return true;
   if (a.rank() != b.rank()) return false;
@@ -194,6 +197,11 @@ void LayerBase::set_trainable(bool trainable) {
   for (const Layer& child : children()) child.base().set_trainable(trainable);
 }
 
+void LayerBase::set_training(bool training) {
+  training_->store(training, std::memory_order_relaxed);
+  for (const Layer& child : children()) child.base().set_training(training);
+}
+
 void LayerBase::build(std::span<const Shape> input_shapes) {
   if (children().empty()) return;
   std::vector<Tensor> examples;
@@ -203,7 +211,16 @@ void LayerBase::build(std::span<const Shape> input_shapes) {
     examples.push_back(zeros(shape));
   }
   NoGradScope no_grad;
-  call(examples, {});
+  const CallOptions options;
+  const PointerScope scope(enclosing_call, &options);
+  call(examples, options);
+}
+
+CallOptions LayerBase::default_options() const {
+  if (enclosing_call) return *enclosing_call;
+  const bool training = training_->load(std::memory_order_relaxed);
+  if (trace_frame) trace_frame->flags.emplace_back(training_, training);
+  return {.training = training};
 }
 
 void LayerBase::ensure_built(std::span<const Shape> input_shapes) {
@@ -262,8 +279,14 @@ LayerBase& Layer::base() const {
   return *layer_;
 }
 
+Tensor Layer::operator()(const Tensor& input) const { return (*this)(std::span(&input, 1)); }
+
 Tensor Layer::operator()(const Tensor& input, const CallOptions& options) const {
   return (*this)(std::span(&input, 1), options);
+}
+
+Tensor Layer::operator()(TensorList inputs) const {
+  return (*this)(inputs, base().default_options());
 }
 
 Tensor Layer::operator()(TensorList inputs, const CallOptions& options) const {
@@ -276,6 +299,7 @@ Tensor Layer::operator()(TensorList inputs, const CallOptions& options) const {
       for (const Tensor& input : inputs) shapes.push_back(with_unknown_batch(input.shape()));
       layer.ensure_built(shapes);
     }
+    const PointerScope options_scope(enclosing_call, &options);
     return call_in_dtypes(layer, inputs, options);
   } catch (const Error& error) {
     rethrow_from(layer, inputs, error);

@@ -1,10 +1,12 @@
 // Traces operations: on a thread that builds a graph they become nodes instead of running.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "graph/element_pass.h"
@@ -41,6 +43,8 @@ struct TraceFrame {
   std::vector<TracedElement> elements{};                   // in the order of their use
   // Variables that the function itself freezes or unfreezes, and whether they were frozen.
   std::unordered_map<const VariableImpl*, bool> frozen_before{};
+  // Settings of objects that the function has read, and what they were.
+  std::vector<std::pair<std::shared_ptr<const std::atomic<bool>>, bool>> flags{};
 };
 extern constinit thread_local TraceFrame* trace_frame;  // null outside traces
 

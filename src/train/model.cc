@@ -7,7 +7,7 @@
 #include "graph/program_memory.h"
 #include "nn/layer_tree.h"
 #include "nn/optimizer_impl.h"
-#include "tandem/checkpoint.h"
+#include "train/checkpoint/safetensors.h"
 #include "train/functional.h"
 #include "train/model_impl.h"
 #include "train/training_state.h"
@@ -114,8 +114,14 @@ Layer Model::get_layer(std::int64_t index) const {
   return all[static_cast<std::size_t>(index < 0 ? index + count : index)];
 }
 
+Tensor Model::operator()(const Tensor& input) const { return (*this)(std::span(&input, 1)); }
+
 Tensor Model::operator()(const Tensor& input, const CallOptions& options) const {
   return (*this)(std::span(&input, 1), options);
+}
+
+Tensor Model::operator()(TensorList inputs) const {
+  return (*this)(inputs, impl_of(*this, "call").layer.base().default_options());
 }
 
 Tensor Model::operator()(TensorList inputs, const CallOptions& options) const {
@@ -200,6 +206,7 @@ const optimizers::Optimizer& Model::optimizer() const {
 void Model::stop_training() { impl_of(*this, "stop_training").stop = true; }
 
 void Model::save_weights(const std::filesystem::path& path) const {
+  expect_safetensors_name(path);  // on every worker
   TensorFile file;
   bool writes = true;
   for (const Variable& variable : variables()) {

@@ -42,6 +42,10 @@ TEST(Shape, AxesCountFromBothEnds) {
   EXPECT_EQ(shape.dim(2), 5);
   EXPECT_EQ(shape.dim(-1), 5);
   EXPECT_EQ(shape.dim(-3), 2);
+  EXPECT_EQ(shape[1], 3);
+  EXPECT_EQ(shape[-1], 5);
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { static_cast<void>(shape[3]); }),
+            "[Shape] expected an axis in [-3, 3) of shape (2, 3, 5), got 3");
   EXPECT_EQ(error_of<InvalidArgumentError>([&] { shape.dim(3); }),
             "[Shape] expected an axis in [-3, 3) of shape (2, 3, 5), got 3");
   EXPECT_EQ(error_of<InvalidArgumentError>([&] { shape.dim(-4); }),

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "support/tensors.h"
@@ -224,6 +225,57 @@ TEST(Layers, DropoutDropsOnlyInTraining) {
     EXPECT_TRUE(v == 0.0 || std::abs(v - 4.0) < 1e-6) << v;
   }
   EXPECT_NEAR(dropped, 2500, 150);
+}
+
+int zeros_in(const Tensor& x) {
+  const auto values = values_of(x);
+  return static_cast<int>(std::count(values.begin(), values.end(), 0.0));
+}
+
+// A layer that passes no options on, as a PyTorch module does not.
+class Dropping final : public LayerBase {
+ public:
+  Dropping() : LayerBase("") {}
+  std::string kind() const override { return "dropping"; }
+  std::vector<Layer> children() const override { return {drop_}; }
+  Tensor call(std::span<const Tensor> inputs, const CallOptions&) override {
+    return drop_(inputs[0]);
+  }
+  Shape output_shape(std::span<const Shape> shapes) const override { return shapes[0]; }
+
+ private:
+  Layer drop_ = layers::Dropout(0.5);
+};
+
+TEST(Layers, InnerCallsHaveTheOptionsOfTheEnclosingCall) {
+  const Layer layer(std::make_shared<Dropping>());
+  const Tensor x = ones({20, 20});
+  EXPECT_EQ(zeros_in(layer(x)), 0);
+  EXPECT_GT(zeros_in(layer(x, true)), 0);
+  layer.train();
+  EXPECT_GT(zeros_in(layer(x)), 0);
+  EXPECT_EQ(zeros_in(layer(x, false)), 0);
+  EXPECT_GT(zeros_in(layer.base().children()[0](x)), 0);
+  layer.eval();
+  EXPECT_EQ(zeros_in(layer(x)), 0);
+}
+
+TEST(Layers, FunctionsFollowTrainAndEval) {
+  const Layer layer(std::make_shared<Dropping>());
+  const auto call = function([&](const Tensor& x) { return layer(x); });
+  const auto call_inside = function([&](const Tensor& x) {
+    layer.train();
+    return layer(x);
+  });
+  const Tensor x = ones({20, 20});
+  for (const bool training : {false, true, true, false, true}) {
+    layer.train(training);
+    EXPECT_EQ(zeros_in(call(x)) > 0, training);
+  }
+  for (int i = 0; i < 2; ++i) {
+    layer.eval();
+    EXPECT_GT(zeros_in(call_inside(x)), 0);
+  }
 }
 
 TEST(Layers, RescalingTakesUint8Images) {

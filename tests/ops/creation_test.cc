@@ -114,6 +114,13 @@ TEST(Creation, RangeExcludesItsLimit) {
   expect_tensor(range(1.0, 2.0, 0.25), float32, Shape({4}), {1, 1.25, 1.5, 1.75});
   expect_tensor(range(3.0, 0.0, -1.0), float32, Shape({3}), {3, 2, 1});
   expect_tensor(range(5.0, 0.0), float32, Shape({0}), {});
+  expect_tensor(range(3.0), float32, Shape({3}), {0, 1, 2});
+  expect_tensor(range(2.5F), float32, Shape({3}), {0, 1, 2});
+  expect_tensor(range(2.0, {.dtype = int64}), int64, Shape({2}), {0, 1});
+  expect_tensor(range(2, 5), int32, Shape({3}), {2, 3, 4});
+  expect_tensor(range(std::int64_t{5}, 0, -2), int32, Shape({3}), {5, 3, 1});
+  expect_tensor(range(0, 2, 1, {.dtype = float64}), float64, Shape({2}), {0, 1});
+  expect_tensor(range(0, 1, 0.5), float32, Shape({2}), {0, 0.5});
   EXPECT_EQ(range(100000).to_vector<int>()[99999], 99999);
   expect_error<InvalidArgumentError>([] { range(0.0, std::nan("")); },
                                      "[Range] expected bounds that are numbers, got 0 and nan");

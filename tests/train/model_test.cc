@@ -211,6 +211,9 @@ TEST(Model, WeightsAreLoadedFromTheirFile) {
   second.load_weights(directory / "w");
   EXPECT_EQ(values_of(first(x)), values_of(second(x)));
 
+  for (const char* other : {"w.weights.h5", "w.keras", "w.pt"})
+    expect_error<InvalidArgumentError>([&] { first.save_weights(directory / other); },
+                                       "is the extension of another one: expected '.safetensors'");
   Sequential shorter({layers::Dense(3, {.input_shape = {4}}), layers::Dense(2)});
   expect_error<InvalidArgumentError>([&] { shorter.load_weights(directory / "w"); },
                                      "no variable is named 'batch_normalization/beta'");

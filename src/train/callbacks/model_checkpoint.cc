@@ -7,6 +7,7 @@
 #include "core/status.h"
 #include "train/callbacks/monitor.h"
 #include "train/callbacks/state.h"
+#include "train/checkpoint/safetensors.h"
 #include "train/model_impl.h"
 #include "train/training_state.h"
 
@@ -26,7 +27,7 @@ class ModelCheckpointImpl final : public CallbackBase {
     Logs logs;
     for (const std::string& name : log_names(model)) logs[name] = 0.0;
     if (logs.empty()) return;
-    path_for(0, logs);
+    expect_safetensors_name(path_for(0, logs));
     std::filesystem::path folder = path_.parent_path();
     while (folder.string().find('{') != std::string::npos) folder = folder.parent_path();
     make_folder(model, folder);

@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -172,7 +173,19 @@ std::string safetensors_bytes(const TensorFile& file, const std::string& what) {
   return out.take();
 }
 
+void expect_safetensors_name(const std::filesystem::path& path) {
+  static constexpr std::array<std::string_view, 10> kOthers = {
+      ".h5", ".hdf5", ".keras", ".npy", ".npz", ".onnx", ".pb", ".pt", ".pth", ".tflite"};
+  const std::string extension = path.extension().string();
+  if (std::find(kOthers.begin(), kOthers.end(), extension) != kOthers.end())
+    fail<InvalidArgumentError>(
+        "[save] '{}': the file has the format safetensors, and '{}' is the extension of another "
+        "one: expected '.safetensors', or an extension that says no format",
+        path.string(), extension);
+}
+
 void save_safetensors(const std::filesystem::path& path, const TensorFile& file) {
+  expect_safetensors_name(path);
   const auto tensors = to_write(file.tensors, path.string());
   AtomicFile out(path);
   write_safetensors(out, tensors, file.metadata, path.string());

@@ -37,6 +37,9 @@ struct WrittenFile {
   std::vector<WrittenTensor> tensors;
 };
 
+// Throws InvalidArgumentError for a name that says another format, by which other tools would read
+// the file.
+void expect_safetensors_name(const std::filesystem::path& path);
 // Writes a file with tensors in one pass. `what` names it in messages. Throws InvalidArgumentError
 // for names that the format cannot store.
 WrittenFile write_safetensors(AtomicFile& out, std::vector<TensorToWrite> tensors,

@@ -1,0 +1,4 @@
+// error: +=
+#include <tandem/tandem.h>
+
+void f(tandem::Tensor x) { x[0] += x[1]; }

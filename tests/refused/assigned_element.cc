@@ -1,0 +1,4 @@
+// error: a part of a tensor cannot be assigned
+#include <tandem/tandem.h>
+
+void f(tandem::Tensor x) { x[0] = tandem::zeros({2}); }

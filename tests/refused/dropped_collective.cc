@@ -1,0 +1,4 @@
+// error: nodiscard
+#include <tandem/tandem.h>
+
+void f(const tandem::Tensor& x) { tandem::comm::all_reduce(x); }
