@@ -46,17 +46,33 @@ struct IdentityOptions {
 
 /// Joins tensors along an existing axis. As tf.concat.
 [[nodiscard]] Tensor concat(TensorList tensors, std::int64_t axis);
+/// The same, with the axis as an option.
+[[nodiscard]] inline Tensor concat(TensorList tensors, const AxisOptions& options) {
+  return concat(tensors, options.axis);
+}
 /// Joins tensors of one shape along a new axis. As tf.stack.
 [[nodiscard]] Tensor stack(TensorList tensors, std::int64_t axis = 0);
+/// The same, with the axis as an option.
+[[nodiscard]] inline Tensor stack(TensorList tensors, const AxisOptions& options) {
+  return stack(tensors, options.axis);
+}
 /// @{
 /// The inverse of concat(): splits `axis` into `parts` equal parts, or into parts of the given
 /// sizes. As tf.split.
 [[nodiscard]] std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis = 0);
 [[nodiscard]] std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes,
                                         std::int64_t axis = 0);
+[[nodiscard]] inline std::vector<Tensor> split(const Tensor& x, std::int64_t parts,
+                                               const AxisOptions& options) {
+  return split(x, parts, options.axis);
+}
 /// @}
 /// The inverse of stack(): removes `axis` and returns one tensor per index of it. As tf.unstack.
 [[nodiscard]] std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis = 0);
+/// The same, with the axis as an option.
+[[nodiscard]] inline std::vector<Tensor> unstack(const Tensor& x, const AxisOptions& options) {
+  return unstack(x, options.axis);
+}
 
 /// Returns the part that starts at `begin` and has `size` elements along each axis (-1: up to the
 /// end). Shares storage if only the first axis is cut. As tf.slice.
@@ -78,6 +94,15 @@ struct IdentityOptions {
 /// shape is params.shape[:axis] + indices.shape + params.shape[axis+1:]. Throws
 /// InvalidArgumentError for an index out of range and names it. As tf.gather.
 [[nodiscard]] Tensor gather(const Tensor& params, const Tensor& indices, std::int64_t axis = 0);
+/// The same, with the axis as an option.
+[[nodiscard]] inline Tensor gather(const Tensor& params, const Tensor& indices,
+                                   const AxisOptions& options) {
+  return gather(params, indices, options.axis);
+}
+/// The parts of x for which the bool `mask` is true: the mask's shape is that of x's leading axes,
+/// which become one axis. Reads the mask, so that it throws FailedPreconditionError while a
+/// function is traced. As tf.boolean_mask.
+[[nodiscard]] Tensor boolean_mask(const Tensor& x, const Tensor& mask);
 /// Options of one_hot().
 struct OneHotOptions {
   double on = 1.0;        ///< value at the index
@@ -89,5 +114,8 @@ struct OneHotOptions {
 /// `off`. As tf.one_hot.
 [[nodiscard]] Tensor one_hot(const Tensor& indices, std::int64_t depth,
                              const OneHotOptions& options = {});
+
+/// Writes a tensor and a newline to the standard output, as operator<< does. As tf.print.
+void print(const Tensor& x);
 
 }  // namespace tandem

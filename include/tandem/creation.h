@@ -2,10 +2,13 @@
 /// Tensors from values: constants, ranges and filled tensors. Named as in TensorFlow.
 #pragma once
 
+#include <array>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -55,10 +58,12 @@ class Literal {
 
 /// Options of constant().
 struct ConstantOptions {
-  std::optional<DType> dtype{};  ///< default: by the elements, as Literal says
+  std::optional<DType> dtype{};  ///< default: by the elements
   /// Shape of the result, with as many elements. A single element fills any shape.
   Shape shape{};
-  std::string_view name{};  ///< name of the operation in a graph
+  std::string_view device{};   ///< device of the result; default: the current one
+  bool requires_grad = false;  ///< as Tensor::set_requires_grad()
+  std::string_view name{};     ///< name of the operation in a graph
 };
 
 /// Returns a tensor of these elements on the current device. Throws InvalidArgumentError for ragged
@@ -66,15 +71,100 @@ struct ConstantOptions {
 /// tf.constant.
 [[nodiscard]] Tensor constant(const Literal& values, const ConstantOptions& options = {});
 
-/// Returns a tensor of the vector's elements, of shape [size] or options.shape. As tf.constant.
+namespace detail {
+
+// The kind of a C++ number.
+struct NumberType {
+  std::uint8_t size = 0;  // in bytes
+  bool is_signed = false, floating = false;
+};
 template <class T>
-requires std::is_arithmetic_v<T> Tensor constant(const std::vector<T>& values,
-                                                 const ConstantOptions& options = {});
+constexpr NumberType number_type = {sizeof(T), std::is_signed_v<T>, std::is_floating_point_v<T>};
+
+// constant() of `count` numbers of this type at `numbers`, of shape `shape` unless the options have
+// one.
+Tensor constant_of(const void* numbers, std::size_t count, NumberType type, bool is_bool,
+                   const Shape& shape, const ConstantOptions& options);
+// The same for bools.
+Tensor constant_of(const std::vector<bool>& bools, const Shape& shape,
+                   const ConstantOptions& options);
+[[noreturn]] void fail_ragged(std::size_t first, std::size_t row, std::size_t size);
+
+}  // namespace detail
+
+/// @{
+/// Returns a tensor of these numbers, of shape [size] or options.shape. Without a dtype they keep
+/// theirs; int32 stands for the smaller integers that have no dtype, int64 for unsigned ones of 32
+/// and 64 bits. As tf.constant.
+template <detail::Arithmetic T>
+[[nodiscard]] Tensor constant(std::span<const T> values, const ConstantOptions& options = {}) {
+  return detail::constant_of(values.data(), values.size(), detail::number_type<T>,
+                             std::is_same_v<T, bool>,
+                             Shape{static_cast<std::int64_t>(values.size())}, options);
+}
+template <detail::Arithmetic T>
+[[nodiscard]] Tensor constant(std::span<T> values, const ConstantOptions& options = {}) {
+  return constant(std::span<const T>(values), options);
+}
+template <detail::Arithmetic T, std::size_t kSize>
+[[nodiscard]] Tensor constant(const std::array<T, kSize>& values,
+                              const ConstantOptions& options = {}) {
+  return constant(std::span<const T>(values), options);
+}
+template <detail::Arithmetic T>
+[[nodiscard]] Tensor constant(const std::vector<T>& values, const ConstantOptions& options = {}) {
+  if constexpr (std::is_same_v<T, bool>)
+    return detail::constant_of(values, Shape{static_cast<std::int64_t>(values.size())}, options);
+  else
+    return constant(std::span<const T>(values), options);
+}
+/// @}
+/// The same of the rows of a matrix, of shape [rows, columns]. Throws InvalidArgumentError for rows
+/// of different lengths.
+template <detail::Arithmetic T>
+[[nodiscard]] Tensor constant(const std::vector<std::vector<T>>& rows,
+                              const ConstantOptions& options = {}) {
+  std::vector<T> numbers;
+  const std::size_t columns = rows.empty() ? 0 : rows.front().size();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].size() != columns) detail::fail_ragged(columns, i, rows[i].size());
+    numbers.insert(numbers.end(), rows[i].begin(), rows[i].end());
+  }
+  const Shape shape{static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)};
+  if constexpr (std::is_same_v<T, bool>)
+    return detail::constant_of(numbers, shape, options);
+  else
+    return detail::constant_of(numbers.data(), numbers.size(), detail::number_type<T>, false, shape,
+                               options);
+}
+template <detail::Arithmetic Number>
+Tensor::Tensor(const std::vector<Number>& numbers) : Tensor(constant(numbers)) {}
+template <detail::Arithmetic Number>
+Tensor::Tensor(const std::vector<std::vector<Number>>& rows) : Tensor(constant(rows)) {}
+
+/// A tensor of a copy of the elements at `data`, in row-major order. Unlike torch.from_blob it does
+/// not refer to that memory later. Throws InvalidArgumentError for a null pointer and a shape that
+/// is not fully defined.
+[[nodiscard]] Tensor from_blob(const void* data, const Shape& shape, DType dtype = float32);
+
+/// @{
+/// As constant(), but integers without a dtype are int64. As torch.tensor.
+[[nodiscard]] Tensor tensor(const Literal& values, const ConstantOptions& options = {});
+template <class Numbers>
+requires requires(const Numbers& n) {
+  constant(n);
+} &&(!std::convertible_to<Numbers, Literal>) [[nodiscard]] Tensor
+    tensor(const Numbers& values, const ConstantOptions& options = {}) {
+  return constant(values, options);
+}
+/// @}
 
 /// Options of the functions below.
 struct CreationOptions {
-  DType dtype = float32;    ///< dtype of the result
-  std::string_view name{};  ///< name of the operation in a graph
+  DType dtype = float32;       ///< dtype of the result
+  std::string_view device{};   ///< device of the result; default: the current one
+  bool requires_grad = false;  ///< as Tensor::set_requires_grad()
+  std::string_view name{};     ///< name of the operation in a graph
 };
 /// @{
 /// Returns a tensor filled with zeros, ones or `value`. An unset shape gives a scalar. As tf.zeros,
@@ -82,6 +172,15 @@ struct CreationOptions {
 [[nodiscard]] Tensor zeros(const Shape& shape, const CreationOptions& options = {});
 [[nodiscard]] Tensor ones(const Shape& shape, const CreationOptions& options = {});
 [[nodiscard]] Tensor full(const Shape& shape, double value, const CreationOptions& options = {});
+[[nodiscard]] inline Tensor zeros(const Shape& shape, DType dtype) {
+  return zeros(shape, {.dtype = dtype});
+}
+[[nodiscard]] inline Tensor ones(const Shape& shape, DType dtype) {
+  return ones(shape, {.dtype = dtype});
+}
+[[nodiscard]] inline Tensor full(const Shape& shape, double value, DType dtype) {
+  return full(shape, value, {.dtype = dtype});
+}
 /// @}
 /// @{
 /// Returns zeros or ones of the tensor's shape and dtype. As tf.zeros_like and tf.ones_like.
@@ -105,6 +204,27 @@ template <std::integral T, std::integral U, std::integral V = int>
   return range(static_cast<double>(start), static_cast<double>(limit), static_cast<double>(delta),
                options);
 }
+/// @}
+/// @{
+/// As range(), but int64 for integers. As torch.arange and numpy.arange.
+template <class T, class U = T, class V = int>
+requires std::is_arithmetic_v<T> && std::is_arithmetic_v<U> && std::is_arithmetic_v<V>
+[[nodiscard]] Tensor arange(T start, U limit, V delta = 1) {
+  constexpr bool kIntegers = std::integral<T> && std::integral<U> && std::integral<V>;
+  return range(static_cast<double>(start), static_cast<double>(limit), static_cast<double>(delta),
+               CreationOptions{.dtype = kIntegers ? int64 : float32});
+}
+template <class T>
+requires std::is_arithmetic_v<T>
+[[nodiscard]] Tensor arange(T limit) { return arange(T{0}, limit); }
+template <class T>
+requires std::is_arithmetic_v<T>
+[[nodiscard]] Tensor arange(T limit, const CreationOptions& options) {
+  return range(0.0, static_cast<double>(limit), 1.0, options);
+}
+template <class T>
+requires std::is_arithmetic_v<T>
+[[nodiscard]] Tensor arange(T limit, DType dtype) { return arange(limit, {.dtype = dtype}); }
 /// @}
 /// Returns `count` evenly spaced values from `start` to `stop`, both included. As tf.linspace.
 [[nodiscard]] Tensor linspace(double start, double stop, std::int64_t count,

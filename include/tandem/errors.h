@@ -34,7 +34,30 @@ class Error : public std::runtime_error {
 /// @endcond
 
 /// The caller passed an argument that is never valid.
-TANDEM_DEFINE_ERROR(InvalidArgumentError);
+class InvalidArgumentError : public Error {
+ public:
+  /// An error with this message.
+  explicit InvalidArgumentError(const std::string& message)
+      : InvalidArgumentError("InvalidArgumentError", message) {}
+  ~InvalidArgumentError() override;  ///< out of line, as ~Error()
+
+ protected:
+  using Error::Error;  ///< for subclasses
+};
+/// A tensor has a shape that does not fit.
+class ShapeError : public InvalidArgumentError {
+ public:
+  /// An error with this message.
+  explicit ShapeError(const std::string& message) : InvalidArgumentError("ShapeError", message) {}
+  ~ShapeError() override;  ///< out of line, as ~Error()
+};
+/// A tensor has a dtype that does not fit.
+class DTypeError : public InvalidArgumentError {
+ public:
+  /// An error with this message.
+  explicit DTypeError(const std::string& message) : InvalidArgumentError("DTypeError", message) {}
+  ~DTypeError() override;  ///< out of line, as ~Error()
+};
 /// A file, tensor, device or name does not exist.
 TANDEM_DEFINE_ERROR(NotFoundError);
 /// A name is in use already.

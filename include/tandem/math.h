@@ -7,6 +7,7 @@
 /// and must be representable in it.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -35,6 +36,9 @@ namespace tandem {
 /// 0.0999..., although 1 / 0.1 rounds to 10.
 [[nodiscard]] Tensor floor_divide(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor floor_mod(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor floor_mod(const Tensor& a, double b);
+inline Tensor operator%(const Tensor& a, const Tensor& b) { return floor_mod(a, b); }
+inline Tensor operator%(const Tensor& a, double b) { return floor_mod(a, b); }
 /// @}
 /// a to the power of b. Throws InvalidArgumentError for a negative exponent of integers. The
 /// gradient with respect to b is zero where a <= 0 and the result is finite. The one with respect
@@ -79,16 +83,21 @@ inline Tensor operator/(const Tensor& a, double b) { return divide(a, b); }
 inline Tensor operator/(double a, const Tensor& b) { return divide(a, b); }
 /// @}
 
+namespace detail {
+// a = result, for operators that change `a`.
+Tensor& replace(Tensor& a, Tensor result);
+}  // namespace detail
 /// @{
-/// Makes `a` a handle to the result; other handles keep the old elements.
-inline Tensor& operator+=(Tensor& a, const Tensor& b) { return a = add(a, b); }
-inline Tensor& operator-=(Tensor& a, const Tensor& b) { return a = subtract(a, b); }
-inline Tensor& operator*=(Tensor& a, const Tensor& b) { return a = multiply(a, b); }
-inline Tensor& operator/=(Tensor& a, const Tensor& b) { return a = divide(a, b); }
-inline Tensor& operator+=(Tensor& a, double b) { return a = add(a, b); }
-inline Tensor& operator-=(Tensor& a, double b) { return a = subtract(a, b); }
-inline Tensor& operator*=(Tensor& a, double b) { return a = multiply(a, b); }
-inline Tensor& operator/=(Tensor& a, double b) { return a = divide(a, b); }
+/// Makes `a` a handle to the result; other handles keep the old elements. Under NoGradScope a leaf
+/// stays one, with its grad(), so that `w -= rate * w.grad()` is a step.
+inline Tensor& operator+=(Tensor& a, const Tensor& b) { return detail::replace(a, add(a, b)); }
+inline Tensor& operator-=(Tensor& a, const Tensor& b) { return detail::replace(a, subtract(a, b)); }
+inline Tensor& operator*=(Tensor& a, const Tensor& b) { return detail::replace(a, multiply(a, b)); }
+inline Tensor& operator/=(Tensor& a, const Tensor& b) { return detail::replace(a, divide(a, b)); }
+inline Tensor& operator+=(Tensor& a, double b) { return detail::replace(a, add(a, b)); }
+inline Tensor& operator-=(Tensor& a, double b) { return detail::replace(a, subtract(a, b)); }
+inline Tensor& operator*=(Tensor& a, double b) { return detail::replace(a, multiply(a, b)); }
+inline Tensor& operator/=(Tensor& a, double b) { return detail::replace(a, divide(a, b)); }
 /// @}
 
 // --- element by element ---
@@ -164,7 +173,13 @@ inline Tensor operator>=(double a, const Tensor& b) { return less_equal(b, a); }
 [[nodiscard]] Tensor logical_and(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor logical_or(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor logical_not(const Tensor& x);
+inline Tensor operator&(const Tensor& a, const Tensor& b) { return logical_and(a, b); }
+inline Tensor operator|(const Tensor& a, const Tensor& b) { return logical_or(a, b); }
+inline Tensor operator~(const Tensor& x) { return logical_not(x); }
 /// @}
+/// Whether all elements are equal within atol + rtol * |b|, and the shapes and dtypes are equal.
+/// NaN equals nothing, infinities themselves. Waits for the device. As torch.allclose.
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8);
 /// Elements of a where condition (bool) is true, else of b; all three broadcast. As tf.where.
 [[nodiscard]] Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
@@ -178,6 +193,9 @@ class Axes : public std::optional<Dims> {
   Axes(std::optional<Dims> axes) : std::optional<Dims>(std::move(axes)) {}  // NOLINT: implicit
   /// The given axes.
   Axes(std::initializer_list<std::int64_t> axes) : std::optional<Dims>(std::in_place, axes) {}
+  /// One axis.
+  template <detail::Integer Axis>
+  Axes(Axis axis) : Axes({static_cast<std::int64_t>(axis)}) {}  // NOLINT: implicit
 };
 
 /// Options of reductions. As the arguments of tf.reduce_sum.
@@ -191,11 +209,12 @@ struct ReduceOptions {
 ///
 /// All reductions have the dtype of x, except as noted. Sums of integers wrap around in that dtype,
 /// as in TensorFlow: 300 ones of uint8 give 44. (PyTorch sums integers in int64; cast first for
-/// that.) float16 and bfloat16 accumulate in float32. The order of additions depends on the shape
+/// that.) A sum of bools is their number, int64, and a mean the fraction that is true, float32.
+/// float16 and bfloat16 accumulate in float32. The order of additions depends on the shape
 /// only, so that the bits are the same for any number of threads. Without elements the result is 0
 /// (product: 1; maximum: the lowest value; mean: NaN).
 [[nodiscard]] Tensor reduce_sum(const Tensor& x, const ReduceOptions& options = {});
-/// Mean; floating-point only.
+/// Mean; of floating-point elements or bools.
 [[nodiscard]] Tensor reduce_mean(const Tensor& x, const ReduceOptions& options = {});
 /// Product. Second derivatives are correct only if no element is zero.
 [[nodiscard]] Tensor reduce_prod(const Tensor& x, const ReduceOptions& options = {});
@@ -222,7 +241,28 @@ struct ReduceOptions {
 /// tf.argmin.
 [[nodiscard]] Tensor argmax(const Tensor& x, std::int64_t axis = 0);
 [[nodiscard]] Tensor argmin(const Tensor& x, std::int64_t axis = 0);
+[[nodiscard]] inline Tensor argmax(const Tensor& x, const AxisOptions& options) {
+  return argmax(x, options.axis);
+}
+[[nodiscard]] inline Tensor argmin(const Tensor& x, const AxisOptions& options) {
+  return argmin(x, options.axis);
+}
 /// @}
+/// Values and where they were found.
+struct ValuesAndIndices {
+  Tensor values{};   ///< values
+  Tensor indices{};  ///< positions along the axis
+};
+/// @{
+/// The largest or smallest elements along `axis`, and their positions as argmax() and argmin(). As
+/// torch.max and torch.min with a dimension.
+[[nodiscard]] ValuesAndIndices max(const Tensor& x, std::int64_t axis, bool keepdims = false);
+[[nodiscard]] ValuesAndIndices min(const Tensor& x, std::int64_t axis, bool keepdims = false);
+/// @}
+/// The `k` largest elements along the last axis, the largest first, and their positions (int32),
+/// the smaller position first of equals; NaN counts as largest. Reads x k times. Throws
+/// InvalidArgumentError if the axis has fewer elements. As tf.math.top_k.
+[[nodiscard]] ValuesAndIndices top_k(const Tensor& x, std::int64_t k = 1);
 /// Cumulative sum along `axis`. As tf.cumsum.
 [[nodiscard]] Tensor cumsum(const Tensor& x, std::int64_t axis = 0);
 
@@ -233,9 +273,48 @@ struct MatMulOptions {
   bool transpose_b = false;  ///< whether to transpose the last two axes of b
   std::string_view name{};   ///< name of the operation in a graph
 };
-/// Matrix product of [..., m, k] and [..., k, n]; leading axes broadcast. Floating-point only;
-/// float16 and bfloat16 accumulate in float32. As tf.matmul.
+/// Matrix product of [..., m, k] and [..., k, n]; leading axes broadcast. A vector is a row on the
+/// left and a column on the right, and that axis is removed from the result, as in numpy.matmul; it
+/// cannot be transposed. Floating-point only; float16 and bfloat16 accumulate in float32. As
+/// tf.matmul.
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, const MatMulOptions& options = {});
+
+/// Sum of products by Einstein's convention: `einsum("ij,jk->ik", a, b)` is a matrix product. Each
+/// letter names an axis; letters that are not in the result are summed over. Without "->" the
+/// result has the letters that occur once, in alphabetical order. Throws InvalidArgumentError for
+/// another equation or sizes that differ, and UnimplementedError for a letter twice in one tensor
+/// and for "...". As tf.einsum.
+[[nodiscard]] Tensor einsum(std::string_view equation, TensorList tensors);
+/// The same with the tensors as arguments.
+template <std::convertible_to<const Tensor&>... More>
+[[nodiscard]] Tensor einsum(std::string_view equation, const Tensor& first, const More&... more) {
+  return einsum(equation, TensorList(std::initializer_list<Tensor>{first, more...}));
+}
+
+/// Linear algebra. As tf.linalg and torch.linalg.
+namespace linalg {
+/// The inverse of a square matrix, or of each of a batch [..., n, n] of them; floating-point.
+/// 16-bit dtypes and float32 are computed in double precision. Throws InvalidArgumentError for a
+/// matrix that is singular. Computed on the host:
+/// throws FailedPreconditionError while a function is traced. As tf.linalg.inv.
+[[nodiscard]] Tensor inv(const Tensor& x);
+}  // namespace linalg
+
+/// Options of math::confusion_matrix().
+struct ConfusionMatrixOptions {
+  std::int64_t num_classes = -1;  ///< default: the largest class of both, plus 1, which is read
+  Tensor weights{};               ///< undefined, or one weight per example
+  DType dtype = int32;            ///< dtype of the result
+};
+/// Functions of tf.math that have no other name.
+namespace math {
+/// How many examples of class i (row) were predicted as class j (column): [num_classes,
+/// num_classes]. Labels and predictions are vectors of integers. Throws InvalidArgumentError for a
+/// class out of range. Computed on the host, as linalg::inv(). As
+/// tf.math.confusion_matrix.
+[[nodiscard]] Tensor confusion_matrix(const Tensor& labels, const Tensor& predictions,
+                                      const ConfusionMatrixOptions& options = {});
+}  // namespace math
 
 // --- norms and clipping ---
 /// Euclidean norm over the given axes or all elements. Its gradient at zero is zero. As tf.norm.
@@ -245,6 +324,112 @@ struct MatMulOptions {
 [[nodiscard]] Tensor global_norm(TensorList tensors);
 /// Limits elements to [low, high]. As tf.clip_by_value.
 [[nodiscard]] Tensor clip_by_value(const Tensor& x, double low, double high);
+/// @{
+/// Reductions over one axis or a list of axes: `reduce_sum(x, 1)`, `reduce_mean(x, {0, 1}, true)`.
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_sum(const Tensor& x, Axis axis, bool keepdims = false) {
+  return reduce_sum(x, ReduceOptions{.axis = axis, .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_sum(const Tensor& x, std::initializer_list<Axis> axes,
+                                bool keepdims = false) {
+  return reduce_sum(x, ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_mean(const Tensor& x, Axis axis, bool keepdims = false) {
+  return reduce_mean(x, ReduceOptions{.axis = axis, .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_mean(const Tensor& x, std::initializer_list<Axis> axes,
+                                 bool keepdims = false) {
+  return reduce_mean(x,
+                     ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_prod(const Tensor& x, Axis axis, bool keepdims = false) {
+  return reduce_prod(x, ReduceOptions{.axis = axis, .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_prod(const Tensor& x, std::initializer_list<Axis> axes,
+                                 bool keepdims = false) {
+  return reduce_prod(x,
+                     ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_max(const Tensor& x, Axis axis, bool keepdims = false) {
+  return reduce_max(x, ReduceOptions{.axis = axis, .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_max(const Tensor& x, std::initializer_list<Axis> axes,
+                                bool keepdims = false) {
+  return reduce_max(x, ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_min(const Tensor& x, Axis axis, bool keepdims = false) {
+  return reduce_min(x, ReduceOptions{.axis = axis, .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_min(const Tensor& x, std::initializer_list<Axis> axes,
+                                bool keepdims = false) {
+  return reduce_min(x, ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_any(const Tensor& x, Axis axis, bool keepdims = false) {
+  return reduce_any(x, ReduceOptions{.axis = axis, .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_any(const Tensor& x, std::initializer_list<Axis> axes,
+                                bool keepdims = false) {
+  return reduce_any(x, ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_all(const Tensor& x, Axis axis, bool keepdims = false) {
+  return reduce_all(x, ReduceOptions{.axis = axis, .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_all(const Tensor& x, std::initializer_list<Axis> axes,
+                                bool keepdims = false) {
+  return reduce_all(x, ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_variance(const Tensor& x, Axis axis, bool keepdims = false) {
+  return reduce_variance(x, ReduceOptions{.axis = axis, .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_variance(const Tensor& x, std::initializer_list<Axis> axes,
+                                     bool keepdims = false) {
+  return reduce_variance(
+      x, ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_std(const Tensor& x, Axis axis, bool keepdims = false) {
+  return reduce_std(x, ReduceOptions{.axis = axis, .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_std(const Tensor& x, std::initializer_list<Axis> axes,
+                                bool keepdims = false) {
+  return reduce_std(x, ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_logsumexp(const Tensor& x, Axis axis, bool keepdims = false) {
+  return reduce_logsumexp(x, ReduceOptions{.axis = axis, .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor reduce_logsumexp(const Tensor& x, std::initializer_list<Axis> axes,
+                                      bool keepdims = false) {
+  return reduce_logsumexp(
+      x, ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor norm(const Tensor& x, Axis axis, bool keepdims = false) {
+  return norm(x, ReduceOptions{.axis = axis, .keepdims = keepdims});
+}
+template <detail::Integer Axis>
+[[nodiscard]] Tensor norm(const Tensor& x, std::initializer_list<Axis> axes,
+                          bool keepdims = false) {
+  return norm(x, ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
+}
+/// @}
 /// Scales x so that its norm is at most `clip_norm`. As tf.clip_by_norm.
 [[nodiscard]] Tensor clip_by_norm(const Tensor& x, double clip_norm);
 /// Result of clip_by_global_norm().

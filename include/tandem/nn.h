@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/math.h"
 #include "tandem/tensor.h"
 
 /// Neural-network operations.
@@ -165,6 +166,14 @@ struct AttentionOptions {
                                                   const Tensor& value,
                                                   const AttentionOptions& options = {});
 
+/// Result of moments().
+struct Moments {
+  Tensor mean{};      ///< mean
+  Tensor variance{};  ///< population variance
+};
+/// Mean and population variance over the given axes. As tf.nn.moments.
+Moments moments(const Tensor& x, const Axes& axes, bool keepdims = false);
+
 /// Rows of `table` [rows, width] at `indices`. As tf.nn.embedding_lookup.
 [[nodiscard]] Tensor embedding_lookup(const Tensor& table, const Tensor& indices);
 
@@ -181,10 +190,10 @@ struct AttentionOptions {
 
 /// Options of compute_average_loss().
 struct AverageLossOptions {
+  Tensor sample_weight{};  ///< undefined, or broadcastable to the loss
   /// Number of examples in the global batch. Default: that of the replica context, else the number
   /// of replicas in sync times the number of losses.
   std::optional<std::int64_t> global_batch_size{};
-  Tensor sample_weight{};  ///< undefined, or broadcastable to the loss
 };
 /// sum(per_example_loss) / global batch size: the sum of it over the replicas is the batch's mean.
 /// As tf.nn.compute_average_loss.

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "tandem/tensor.h"
@@ -33,12 +34,26 @@ void set_state(const GeneratorState& state);  ///< restores a state of get_state
 
 /// Options of random operations.
 struct Options {
-  DType dtype = float32;    ///< dtype of the result
+  DType dtype = float32;  ///< dtype of the result
+  /// A seed of this operation besides that of set_seed(): equal calls with other seeds have other
+  /// numbers. As the operation seeds of TensorFlow.
+  std::optional<std::uint64_t> seed{};
   std::string_view name{};  ///< name of the operation in a graph
 };
 /// Normal distribution. As tf.random.normal.
 [[nodiscard]] Tensor normal(const Shape& shape, double mean = 0.0, double stddev = 1.0,
                             const Options& options = {});
+/// Options of normal() and truncated_normal(). As the arguments of tf.random.normal.
+struct NormalOptions {
+  double mean = 0.0;                    ///< mean
+  double stddev = 1.0;                  ///< standard deviation
+  DType dtype = float32;                ///< dtype of the result
+  std::optional<std::uint64_t> seed{};  ///< as Options::seed
+  std::string_view name{};              ///< name of the operation in a graph
+};
+[[nodiscard]] Tensor normal(const Shape& shape, const NormalOptions& options);  ///< as above
+/// As the other truncated_normal().
+[[nodiscard]] Tensor truncated_normal(const Shape& shape, const NormalOptions& options);
 /// Normal distribution; values beyond two standard deviations are sampled again. As
 /// tf.random.truncated_normal.
 [[nodiscard]] Tensor truncated_normal(const Shape& shape, double mean = 0.0, double stddev = 1.0,
@@ -46,6 +61,17 @@ struct Options {
 /// Uniform distribution over [low, high). As tf.random.uniform.
 [[nodiscard]] Tensor uniform(const Shape& shape, double low = 0.0, double high = 1.0,
                              const Options& options = {});
+/// Options of uniform(). As the arguments of tf.random.uniform.
+struct UniformOptions {
+  double minval = 0.0;             ///< lower limit, included
+  std::optional<double> maxval{};  ///< upper limit, excluded; default: 1, for integers required
+  DType dtype = float32;           ///< dtype of the result; an integer one gives integers
+  std::optional<std::uint64_t> seed{};  ///< as Options::seed
+  std::string_view name{};              ///< name of the operation in a graph
+};
+/// Uniform distribution over [minval, maxval) of floating-point numbers or integers. Throws
+/// InvalidArgumentError for integers without maxval. As tf.random.uniform.
+[[nodiscard]] Tensor uniform(const Shape& shape, const UniformOptions& options);
 /// Uniform distribution of integers over [low, high). As tf.random.uniform.
 [[nodiscard]] Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high,
                                  const Options& options = {.dtype = int32});

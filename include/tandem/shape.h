@@ -25,6 +25,11 @@ class Dims {
       : Dims(std::span<const std::int64_t>(values.begin(), values.size())) {}
   /// The given values. Throws InvalidArgumentError for more than kMaxRank.
   explicit Dims(std::span<const std::int64_t> values);
+  /// The values between two iterators. Throws InvalidArgumentError for more than kMaxRank.
+  template <class Iterator>
+  Dims(Iterator begin, Iterator end) {
+    for (; begin != end; ++begin) push_back(static_cast<std::int64_t>(*begin));
+  }
 
   int size() const { return size_; }         ///< number of values
   bool empty() const { return size_ == 0; }  ///< whether there are no values

@@ -4,8 +4,10 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <iosfwd>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +23,22 @@ namespace tandem {
 
 struct TensorImpl;
 class Tensor;
+template <class T, int kRank>
+class TensorAccessor;
+
+namespace detail {
+
+template <class T>
+concept Arithmetic = std::is_arithmetic_v<T>;
+// An integer that is no bool: a position or an axis.
+template <class T>
+concept Integer = std::integral<T> && !std::same_as<T, bool>;
+
+// Always false; for a static_assert that fails when its template is used.
+template <class>
+inline constexpr bool kNever = false;
+
+}  // namespace detail
 
 /// Options of Tensor::backward(). As the arguments of torch.Tensor.backward.
 struct BackwardOptions {
@@ -29,6 +47,11 @@ struct BackwardOptions {
   /// then refers to the leaf: a reference cycle whose memory is kept until zero_grad(), as in
   /// PyTorch. GradientTape::gradient() creates no cycle.
   bool create_graph = false;
+};
+
+/// Options of functions along one axis, where the axis has a default.
+struct AxisOptions {
+  std::int64_t axis = 0;  ///< the axis; negative ones count from the end
 };
 
 /// A range of an axis, as Python's start:stop:step. Negative positions count from the end;
@@ -78,10 +101,18 @@ class Tensor {
   /// Does not compile: `x[0] = y` would change a temporary alone.
   template <class T>
   void operator=(const T&) && {
-    static_assert(!std::is_same_v<T, T>,
+    static_assert(detail::kNever<T>,
                   "a part of a tensor cannot be assigned, because operations never change their "
                   "inputs: make a new tensor with where(), concat(), stack() or pad()");
   }
+  /// @{
+  /// A vector of numbers, or a matrix of rows of equal lengths. As constant()
+  /// (tandem/creation.h, which must be included).
+  template <detail::Arithmetic Number>
+  explicit Tensor(const std::vector<Number>& numbers);
+  template <detail::Arithmetic Number>
+  explicit Tensor(const std::vector<std::vector<Number>>& rows);
+  /// @}
 
   /// False for a default-constructed tensor.
   bool defined() const { return static_cast<bool>(impl_); }
@@ -94,6 +125,13 @@ class Tensor {
   std::int64_t size() const { return shape().num_elements(); }
   /// Size in bytes.
   std::int64_t bytes() const { return size() * static_cast<std::int64_t>(size_of(dtype())); }
+  const Shape& sizes() const { return shape(); }                    ///< as shape()
+  std::int64_t size(std::int64_t axis) const { return dim(axis); }  ///< as dim(axis)
+  std::int64_t dim() const { return rank(); }                       ///< as rank()
+  std::int64_t ndim() const { return rank(); }                      ///< as rank()
+  std::int64_t numel() const { return size(); }                     ///< as size()
+  std::int64_t nbytes() const { return bytes(); }                   ///< as bytes()
+  DType scalar_type() const { return dtype(); }                     ///< as dtype()
   /// Full name of the device that holds the elements.
   const std::string& device() const;
 
@@ -108,10 +146,35 @@ class Tensor {
   /// The only element as a double, for every dtype; an int64 beyond 2^53 is rounded. As
   /// torch.Tensor.item.
   double item() const;
+  /// The only element, as a C++ number or condition: `if (all(a == b))`, `double(loss)`. Throws as
+  /// item().
+  template <detail::Arithmetic Number>
+  explicit operator Number() const {
+    return static_cast<Number>(item());
+  }
   /// The elements, for reading, valid while this tensor exists. Throws InvalidArgumentError if T is
   /// not the dtype's C++ type and for memory that the host cannot access; use cpu() first.
   template <class T>
   const T* data() const;
+  /// data() and size() as a span. Not for bool.
+  template <class T>
+  std::span<const T> span() const {
+    return {data<T>(), static_cast<std::size_t>(size())};
+  }
+  /// The elements, for writing. If other tensors share the memory, or a gradient needs it, this one
+  /// gets memory of its own first: no other tensor changes. Throws as data(). As
+  /// torch.Tensor.data_ptr.
+  template <class T>
+  T* data_ptr();
+  /// As data().
+  template <class T>
+  const T* data_ptr() const {
+    return data<T>();
+  }
+  /// The elements, for reading, as `a[i][j]` of a tensor of kRank axes. Throws InvalidArgumentError
+  /// for another rank, and as data(). As torch.Tensor.accessor.
+  template <class T, int kRank>
+  TensorAccessor<T, kRank> accessor() const;
 
   /// The slice at `index` of the first axis; negative ones count from the end. Shares storage.
   Tensor operator[](std::int64_t index) const;
@@ -123,8 +186,30 @@ class Tensor {
   operator()(const Index&... indices) const {
     return at({AxisIndex(indices)...});
   }
+  /// @{
   /// As operator() with a list of indices.
-  Tensor at(std::initializer_list<AxisIndex> indices) const;
+  [[nodiscard]] Tensor at(std::initializer_list<AxisIndex> indices) const {
+    return at(std::span<const AxisIndex>(indices.begin(), indices.size()));
+  }
+  [[nodiscard]] Tensor at(std::span<const AxisIndex> indices) const;
+  /// @}
+  /// As at().
+  [[nodiscard]] Tensor index(std::initializer_list<AxisIndex> indices) const { return at(indices); }
+  /// The elements of axis 0 for which the bool vector `mask` is true; for a mask of this tensor's
+  /// shape all such elements, as a vector. As boolean_mask().
+  [[nodiscard]] Tensor index(const Tensor& mask) const { return masked_select(mask); }
+  /// The element at this position of each axis. Throws as at() and item<T>().
+  template <class T>
+  T at(std::initializer_list<AxisIndex> position) const {
+    return at(position).template item<T>();
+  }
+  class RowIterator;
+  /// @{
+  /// Iterates over the slices of the first axis, which share storage: `for (Tensor row : matrix)`.
+  /// Throws InvalidArgumentError for a scalar and for a size that is not known.
+  RowIterator begin() const;
+  RowIterator end() const;
+  /// @}
   /// @{
   /// This tensor on another device or as another dtype; itself if nothing changes. As
   /// torch.Tensor.to.
@@ -156,17 +241,158 @@ class Tensor {
     return min(Dims{axis}, keepdims);
   }
   /// @}
-  [[nodiscard]] Tensor argmax(std::int64_t axis) const;                ///< as tandem::argmax()
-  [[nodiscard]] Tensor argmin(std::int64_t axis) const;                ///< as tandem::argmin()
+  [[nodiscard]] Tensor argmax(std::int64_t axis) const;  ///< as tandem::argmax()
+  [[nodiscard]] Tensor argmin(std::int64_t axis) const;  ///< as tandem::argmin()
+  /// @{
+  /// The position of the largest or smallest element of all, in row-major order; int64.
+  [[nodiscard]] Tensor argmax() const { return flatten().argmax(0); }
+  [[nodiscard]] Tensor argmin() const { return flatten().argmin(0); }
+  /// @}
   [[nodiscard]] Tensor reshape(const Shape& shape) const;              ///< as tandem::reshape()
   [[nodiscard]] Tensor transpose(const Dims& permutation = {}) const;  ///< as tandem::transpose()
+  /// Exchanges two axes; negative ones count from the end. As torch.Tensor.transpose.
+  [[nodiscard]] Tensor transpose(std::int64_t axis, std::int64_t other) const;
   /// @{
   /// As the functions of these names in tandem/math.h.
   [[nodiscard]] Tensor abs() const;
   [[nodiscard]] Tensor sqrt() const;
+  [[nodiscard]] Tensor rsqrt() const;
   [[nodiscard]] Tensor exp() const;
   [[nodiscard]] Tensor log() const;
+  [[nodiscard]] Tensor sin() const;
+  [[nodiscard]] Tensor cos() const;
+  [[nodiscard]] Tensor tanh() const;
+  [[nodiscard]] Tensor sigmoid() const;
   [[nodiscard]] Tensor square() const;
+  [[nodiscard]] Tensor sign() const;
+  [[nodiscard]] Tensor floor() const;
+  [[nodiscard]] Tensor ceil() const;
+  [[nodiscard]] Tensor round() const;
+  [[nodiscard]] Tensor pow(double exponent) const;
+  [[nodiscard]] Tensor pow(const Tensor& exponent) const;
+  [[nodiscard]] Tensor matmul(const Tensor& other) const;
+  [[nodiscard]] Tensor cumsum(std::int64_t axis) const;
+  /// @}
+  [[nodiscard]] Tensor relu() const;                          ///< as nn::relu()
+  [[nodiscard]] Tensor softmax(std::int64_t axis) const;      ///< as nn::softmax()
+  [[nodiscard]] Tensor log_softmax(std::int64_t axis) const;  ///< as nn::log_softmax()
+  [[nodiscard]] Tensor clamp(double low, double high) const;  ///< as clip_by_value()
+  [[nodiscard]] Tensor norm() const;                          ///< Euclidean, of all elements
+  [[nodiscard]] Tensor prod() const;                          ///< product of all elements
+  /// @{
+  /// Standard deviation and variance of all elements or along an axis, divided by n - 1, or by n if
+  /// not `unbiased`. As torch.Tensor.std and var; reduce_std() and NumPy divide by n.
+  [[nodiscard]] Tensor std(bool unbiased = true) const;
+  [[nodiscard]] Tensor var(bool unbiased = true) const;
+  template <detail::Integer Axis>
+  [[nodiscard]] Tensor std(Axis axis, bool unbiased = true, bool keepdims = false) const {
+    return std_along(axis, unbiased, keepdims);
+  }
+  template <detail::Integer Axis>
+  [[nodiscard]] Tensor var(Axis axis, bool unbiased = true, bool keepdims = false) const {
+    return var_along(axis, unbiased, keepdims);
+  }
+  /// @}
+  /// Parts of `axis` of equal sizes, the last one smaller if it does not divide: at most `parts`.
+  /// As torch.Tensor.chunk.
+  [[nodiscard]] std::vector<Tensor> chunk(std::int64_t parts, std::int64_t axis = 0) const;
+  [[nodiscard]] Tensor diagonal() const;                          ///< the main diagonal of a matrix
+  [[nodiscard]] Tensor any() const;                               ///< as reduce_any()
+  [[nodiscard]] Tensor all() const;                               ///< as reduce_all()
+  [[nodiscard]] Tensor flatten() const { return reshape({-1}); }  ///< a vector of all elements
+  [[nodiscard]] Tensor view(const Shape& shape) const { return reshape(shape); }  ///< as reshape()
+  /// The shape of `other`.
+  [[nodiscard]] Tensor view_as(const Tensor& other) const { return reshape(other.shape()); }
+  [[nodiscard]] Tensor permute(const Dims& axes) const {
+    return transpose(axes);
+  }                                                           ///< as transpose
+  [[nodiscard]] Tensor T() const { return transpose(); }      ///< the axes in reverse order
+  [[nodiscard]] Tensor t() const { return transpose(); }      ///< as T()
+  [[nodiscard]] Tensor unsqueeze(std::int64_t axis) const;    ///< as expand_dims()
+  [[nodiscard]] Tensor squeeze(const Dims& axes = {}) const;  ///< as tandem::squeeze()
+  [[nodiscard]] Tensor squeeze(std::int64_t axis) const {
+    return squeeze(Dims{axis});
+  }                                                          ///< one axis
+  [[nodiscard]] Tensor expand(const Shape& shape) const;     ///< as broadcast_to()
+  [[nodiscard]] Tensor repeat(const Dims& multiples) const;  ///< as tile()
+  /// Rows [begin, end) of the first axis. As slice_rows().
+  [[nodiscard]] Tensor slice(std::int64_t begin, std::int64_t end) const;
+  /// Positions begin, begin + step, ... before `end` of `axis`. As torch.Tensor.slice.
+  [[nodiscard]] Tensor slice(std::int64_t axis, std::int64_t begin, std::int64_t end,
+                             std::int64_t step = 1) const;
+  /// `length` positions of `axis` from `begin` on. As torch.Tensor.narrow.
+  [[nodiscard]] Tensor narrow(std::int64_t axis, std::int64_t begin, std::int64_t length) const {
+    return slice(axis, begin, begin + length);
+  }
+  /// The slice at `index` of `axis`, which is removed. As torch.Tensor.select.
+  [[nodiscard]] Tensor select(std::int64_t axis, std::int64_t index) const;
+  /// As gather(). As torch.Tensor.index_select.
+  [[nodiscard]] Tensor index_select(std::int64_t axis, const Tensor& indices) const;
+  [[nodiscard]] Tensor masked_select(const Tensor& mask) const;  ///< as boolean_mask()
+  /// This tensor: all are dense and row-major.
+  [[nodiscard]] Tensor contiguous() const { return *this; }
+  bool is_contiguous() const { return defined(); }  ///< true
+  /// A tensor with the same elements. Since operations never change a tensor it shares storage; its
+  /// gradient flows on to this one, as in PyTorch.
+  [[nodiscard]] Tensor clone() const;
+  [[nodiscard]] Tensor numpy() const { return *this; }  ///< this tensor; printing is as NumPy's
+  /// @{
+  /// Element-wise comparison. As equal(), not_equal(), less(), ...
+  [[nodiscard]] Tensor eq(const Tensor& other) const;
+  [[nodiscard]] Tensor ne(const Tensor& other) const;
+  [[nodiscard]] Tensor lt(const Tensor& other) const;
+  [[nodiscard]] Tensor le(const Tensor& other) const;
+  [[nodiscard]] Tensor gt(const Tensor& other) const;
+  [[nodiscard]] Tensor ge(const Tensor& other) const;
+  [[nodiscard]] Tensor eq(double other) const;
+  [[nodiscard]] Tensor ne(double other) const;
+  [[nodiscard]] Tensor lt(double other) const;
+  [[nodiscard]] Tensor le(double other) const;
+  [[nodiscard]] Tensor gt(double other) const;
+  [[nodiscard]] Tensor ge(double other) const;
+  /// @}
+  /// @{
+  /// Arithmetic, as the operators.
+  [[nodiscard]] Tensor add(const Tensor& other) const;
+  [[nodiscard]] Tensor sub(const Tensor& other) const;
+  [[nodiscard]] Tensor mul(const Tensor& other) const;
+  [[nodiscard]] Tensor div(const Tensor& other) const;
+  [[nodiscard]] Tensor add(double other) const;
+  [[nodiscard]] Tensor sub(double other) const;
+  [[nodiscard]] Tensor mul(double other) const;
+  [[nodiscard]] Tensor div(double other) const;
+  [[nodiscard]] Tensor neg() const;
+  /// @}
+  /// @{
+  /// Do not compile: PyTorch's functions that write in place, also for every view of the memory.
+  template <class T>
+  void add_(const T&) const {
+    in_place<T>();
+  }
+  template <class T>
+  void sub_(const T&) const {
+    in_place<T>();
+  }
+  template <class T>
+  void mul_(const T&) const {
+    in_place<T>();
+  }
+  template <class T>
+  void div_(const T&) const {
+    in_place<T>();
+  }
+  template <class T>
+  void fill_(const T&) const {
+    in_place<T>();
+  }
+  template <class T>
+  void copy_(const T&) const {
+    in_place<T>();
+  }
+  template <class T>
+  void clamp_(const T&, const T&) const {
+    in_place<T>();
+  }
   /// @}
 
   // --- gradients (see tandem/autodiff.h) ---
@@ -182,9 +408,38 @@ class Tensor {
   /// The same for a tensor of any shape; `gradient` is the gradient of the final value with respect
   /// to it.
   void backward(const Tensor& gradient, BackwardOptions options = {}) const;
+  /// As set_requires_grad().
+  Tensor& requires_grad_(bool required = true) & { return set_requires_grad(required); }
+  /// As set_requires_grad().
+  Tensor requires_grad_(bool required = true) && { return set_requires_grad(required); }
+  /// Whether backward() accumulates a gradient in grad(), or the tensor has none. As
+  /// torch.Tensor.is_leaf.
+  bool is_leaf() const;
   /// The gradient that backward() has accumulated in this leaf; undefined if there is none.
   Tensor grad() const;
   void zero_grad();  ///< clears grad()
+  /// `w.grad().zero_()` is w.zero_grad(), in PyTorch's words: the next backward() starts from zero.
+  /// Throws FailedPreconditionError for a tensor that grad() has not returned.
+  void zero_() &&;
+  /// Does not compile: write `x = zeros_like(x)`.
+  template <class T = void>
+  void zero_() & {
+    in_place<T>();
+  }
+  /// Calls `hook` with each gradient of this tensor during a backward pass, before it is used or
+  /// accumulated; a hook that returns a defined tensor of the same shape and dtype replaces it. In
+  /// a traced function the hook runs while the function is traced. Throws InvalidArgumentError for
+  /// a tensor without gradient. As torch.Tensor.register_hook.
+  template <class Hook>
+  void register_hook(Hook hook) const {
+    if constexpr (std::is_void_v<std::invoke_result_t<Hook&, const Tensor&>>)
+      add_hook([hook = std::move(hook)](const Tensor& gradient) mutable {
+        hook(gradient);
+        return Tensor();
+      });
+    else
+      add_hook(std::move(hook));
+  }
   /// The same elements, without a gradient. As torch.Tensor.detach.
   [[nodiscard]] Tensor detach() const;
 
@@ -193,14 +448,95 @@ class Tensor {
   const RefPtr<RefCounted>& handle() const { return impl_; }  ///< for Tandem's own code
 
  private:
+  void add_hook(std::function<Tensor(const Tensor& gradient)> hook) const;
+  void check_accessor(int rank) const;
+  Tensor std_along(std::int64_t axis, bool unbiased, bool keepdims) const;
+  Tensor var_along(std::int64_t axis, bool unbiased, bool keepdims) const;
+  template <class T>
+  static void in_place() {
+    static_assert(
+        detail::kNever<T>,
+        "operations never change their inputs: write x = x + y or x += y, which makes x a handle "
+        "to the result, x = zeros_like(x), or Variable::assign()");
+  }
+
   RefPtr<RefCounted> impl_;
 };
+
+/// An iterator over the slices of a tensor's first axis.
+class Tensor::RowIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;  ///< category
+  using value_type = Tensor;                          ///< a slice
+  using difference_type = std::int64_t;               ///< difference
+  using pointer = const Tensor*;                      ///< not used
+  using reference = Tensor;                           ///< slices are made when they are read
+
+  RowIterator() = default;
+  /// At slice `row` of `tensor`.
+  RowIterator(Tensor tensor, std::int64_t row) : tensor_(std::move(tensor)), row_(row) {}
+  Tensor operator*() const { return tensor_[row_]; }  ///< the slice
+  /// @{
+  /// The next slice.
+  RowIterator& operator++() {
+    ++row_;
+    return *this;
+  }
+  RowIterator operator++(int) {
+    RowIterator before = *this;
+    ++row_;
+    return before;
+  }
+  /// @}
+  /// Whether both are at the same position.
+  friend bool operator==(const RowIterator& a, const RowIterator& b) { return a.row_ == b.row_; }
+
+ private:
+  Tensor tensor_;
+  std::int64_t row_ = 0;
+};
+
+/// Reads the elements of a tensor by its indices. Valid while the tensor exists.
+template <class T, int kRank>
+class TensorAccessor {
+ public:
+  /// Reads elements in row-major order with these sizes.
+  TensorAccessor(const T* data, const std::int64_t* sizes) : data_(data), sizes_(sizes) {}
+  std::int64_t size(int axis) const { return sizes_[axis]; }  ///< size of an axis
+  /// The element or the part at this position, which is not checked.
+  decltype(auto) operator[](std::int64_t index) const {
+    if constexpr (kRank == 1) {
+      return static_cast<const T&>(data_[index]);
+    } else {
+      std::int64_t stride = 1;
+      for (int axis = 1; axis < kRank; ++axis) stride *= sizes_[axis];
+      return TensorAccessor<T, kRank - 1>(data_ + index * stride, sizes_ + 1);
+    }
+  }
+
+ private:
+  const T* data_;
+  const std::int64_t* sizes_;
+};
+
+/// @cond
+template <class Element, int kRank>
+TensorAccessor<Element, kRank> Tensor::accessor() const {
+  check_accessor(kRank);
+  return {data<Element>(), shape().begin()};
+}
+/// @endcond
 
 /// A list of tensors as a parameter type: converts from a vector, an array, a span, or a list in
 /// braces ({a, b}). Refers to the tensors, so use it for parameters only.
 class TensorList : public std::span<const Tensor> {
  public:
-  using std::span<const Tensor>::span;
+  /// The tensors of a range. An object that is usable as one tensor is not taken for a list.
+  template <class Range>
+  requires(std::convertible_to<const Range&, std::span<const Tensor>> &&
+           !std::convertible_to<const Range&, const Tensor&>)
+      TensorList(const Range& tensors)  // NOLINT: implicit
+      : span(tensors) {}
   /// The tensors of a span.
   TensorList(std::span<const Tensor> tensors) : span(tensors) {}  // NOLINT: implicit
   /// The tensors of a list in braces.

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tandem/creation.h"
 #include "tandem/ref_counted.h"
 #include "tandem/tensor.h"
 
@@ -30,8 +32,8 @@ enum class VariableAggregation {
 
 /// Options of Variable. As the arguments of tf.Variable.
 struct VariableOptions {
-  std::string name{};     ///< name, for checkpoints and messages
   bool trainable = true;  ///< whether tapes watch it and optimizers update it
+  std::string name{};     ///< name, for checkpoints and messages
   /// When copies are synchronized.
   VariableSynchronization synchronization = VariableSynchronization::kAuto;
   VariableAggregation aggregation = VariableAggregation::kNone;  ///< how copies are reduced
@@ -53,6 +55,15 @@ class Variable {
   Variable() = default;
   /// Creates a variable. In a strategy's scope it gets a copy on each replica.
   explicit Variable(const Tensor& initial_value, VariableOptions options = {});
+  /// @{
+  /// The same of a number or a list of numbers, as constant(); an integer type of 64 bits gives
+  /// int64.
+  explicit Variable(const Literal& initial_value, VariableOptions options = {});
+  template <detail::Integer T>
+  requires(sizeof(T) == sizeof(std::int64_t)) explicit Variable(T initial_value,
+                                                                VariableOptions options = {})
+      : Variable(constant(initial_value, {.dtype = int64}), std::move(options)) {}
+  /// @}
 
   /// False for a default-constructed variable.
   bool defined() const { return static_cast<bool>(impl_); }
@@ -79,6 +90,40 @@ class Variable {
   void assign_add(const Tensor& delta);
   void assign_sub(const Tensor& delta);
   /// @}
+  /// @{
+  /// The same with a number, which takes the variable's dtype and must be representable in it.
+  /// Throws InvalidArgumentError if the variable is no scalar.
+  void assign(double value);
+  void assign_add(double delta);
+  void assign_sub(double delta);
+  /// @}
+  /// @{
+  /// As those of Tensor, of the current value.
+  int rank() const { return shape().rank(); }
+  std::int64_t dim() const { return rank(); }
+  std::int64_t dim(std::int64_t axis) const { return shape().dim(axis); }
+  std::int64_t size() const { return shape().num_elements(); }
+  std::int64_t size(std::int64_t axis) const { return dim(axis); }
+  const Shape& sizes() const { return shape(); }
+  Tensor detach() const { return value().detach(); }
+  template <class T>
+  std::vector<T> to_vector() const {
+    return value().template to_vector<T>();
+  }
+  template <class T>
+  T item() const {
+    return value().template item<T>();
+  }
+  double item() const { return value().item(); }
+  /// @}
+  Tensor numpy() const { return value(); }       ///< as value()
+  Tensor read_value() const { return value(); }  ///< as value()
+  /// Freezes or unfreezes this variable alone, as Layer::set_trainable() does those of a layer: a
+  /// frozen one has no gradients. Throws InvalidArgumentError to unfreeze one that was made with
+  /// trainable = false. Not while replicas use it. As torch.Tensor.requires_grad_.
+  const Variable& requires_grad_(bool required = true) const;
+  bool requires_grad() const { return trainable(); }             ///< as trainable()
+  std::int64_t numel() const { return shape().num_elements(); }  ///< number of elements
 
   /// The gradient that backward() has accumulated (in a replica: the replica's); undefined if there
   /// is none.

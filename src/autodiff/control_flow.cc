@@ -33,15 +33,15 @@ const OpDef& op_of(ControlFlow::Kind kind) {
 
 [[maybe_unused]] const bool control_flow_registered = control_flow_op.set(op_of);
 
-std::vector<TensorSpec> specs_of(const std::vector<Tensor>& tensors) {
-  std::vector<TensorSpec> specs;
+std::vector<TensorType> specs_of(const std::vector<Tensor>& tensors) {
+  std::vector<TensorType> specs;
   specs.reserve(tensors.size());
   for (const Tensor& tensor : tensors) specs.push_back(impl_of(tensor));
   return specs;
 }
 
 // The specs of results that both branches return. Sizes that differ are unknown.
-std::vector<TensorSpec> common_specs(const std::vector<Tensor>& then_results,
+std::vector<TensorType> common_specs(const std::vector<Tensor>& then_results,
                                      const std::vector<Tensor>& else_results) {
   const auto refuse = [](const std::string& then_output, const std::string& else_output) {
     fail<InvalidArgumentError>(
@@ -52,11 +52,11 @@ std::vector<TensorSpec> common_specs(const std::vector<Tensor>& then_results,
   if (then_results.size() != else_results.size())
     refuse(fmt::format("{} tensors", then_results.size()),
            fmt::format("{} tensors", else_results.size()));
-  std::vector<TensorSpec> specs = specs_of(then_results);
+  std::vector<TensorType> specs = specs_of(then_results);
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    const TensorSpec& other = impl_of(else_results[i]);
+    const TensorType& other = impl_of(else_results[i]);
     if (specs[i].dtype != other.dtype || !may_agree(specs[i].shape, other.shape)) {
-      const auto text = [&](const TensorSpec& spec) {
+      const auto text = [&](const TensorType& spec) {
         return fmt::format("tensor {} of shape {} and dtype {}", i, spec.shape.to_string(),
                            name_of(spec.dtype));
       };
@@ -76,7 +76,7 @@ void check_carried(const std::vector<Tensor>& entered, const std::vector<Tensor>
         "loop variables, its body returns {}",
         entered.size(), returned.size());
   for (std::size_t i = 0; i < entered.size(); ++i) {
-    const TensorSpec &before = impl_of(entered[i]), &after = impl_of(returned[i]);
+    const TensorType &before = impl_of(entered[i]), &after = impl_of(returned[i]);
     if (before.dtype != after.dtype)
       fail<InvalidArgumentError>(
           "[while_loop] Input tensor {} enters the loop with dtype {}, but has dtype {} after one "
@@ -106,9 +106,15 @@ std::vector<Tensor> trace_cond(const Tensor& predicate,
   std::vector<TracedBody> branches;
   for (const auto* branch : {&then_fn, &else_fn})
     branches.push_back(trace_body({}, [&](const std::vector<Tensor>&) { return (*branch)(); }));
-  std::vector<TensorSpec> specs = common_specs(branches[0].results, branches[1].results);
+  std::vector<TensorType> specs = common_specs(branches[0].results, branches[1].results);
   return add_control_flow(kIf, {.kind = ControlFlow::Kind::kCond}, {&predicate, 1},
                           std::move(branches), std::move(specs));
+}
+
+void check_loop_vars(const char* what, std::size_t expected, std::size_t got) {
+  if (expected != got)
+    fail<InvalidArgumentError>(
+        "[while_loop] the {} has {} tensors, but there are {} loop variables", what, expected, got);
 }
 
 }  // namespace detail
@@ -127,7 +133,7 @@ std::vector<Tensor> while_loop(
     return result;
   };
   if (building) {
-    std::vector<TensorSpec> specs = specs_of(loop_vars);
+    std::vector<TensorType> specs = specs_of(loop_vars);
     std::vector<TracedBody> bodies;
     bodies.push_back(trace_body(specs, [&](const std::vector<Tensor>& variables) {
       return std::vector<Tensor>{holds(variables)};
@@ -149,10 +155,10 @@ std::vector<Tensor> while_loop(
   return loop_vars;
 }
 
-void trace_for_each(std::shared_ptr<ElementSource> source, std::span<const TensorSpec> element,
+void trace_for_each(std::shared_ptr<ElementSource> source, std::span<const TensorType> element,
                     const BodyFn& body) {
-  std::vector<TensorSpec> specs(element.begin(), element.end());
-  for (TensorSpec& spec : specs) spec.shape = building->sizes().named(spec.shape);
+  std::vector<TensorType> specs(element.begin(), element.end());
+  for (TensorType& spec : specs) spec.shape = building->sizes().named(spec.shape);
   std::vector<TracedBody> bodies;
   bodies.push_back(trace_body(specs, body));
   add_control_flow(

@@ -36,7 +36,7 @@ Node& forward_of(GradContext& c) {
 }
 
 // Adds a placeholder to a body.
-Node& add_placeholder(GraphImpl& graph, const TensorSpec& spec, std::string_view name) {
+Node& add_placeholder(GraphImpl& graph, const TensorType& spec, std::string_view name) {
   return graph.add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {}, {.name = name});
 }
 
@@ -47,7 +47,7 @@ class BackwardBody {
 
   // Adds a tensor that is fed with the gradient of result `i`.
   Tensor add_seed(std::size_t i) {
-    const TensorSpec& spec = impl_of(body_.results[i]);
+    const TensorType& spec = impl_of(body_.results[i]);
     Node& node = add_placeholder(*body_.graph, spec, "gradient");
     Tensor seed = body_.graph->tensor(node);
     if (const GradEdge& edge = impl_of(body_.results[i]).grad) pass_.roots.push_back({edge, seed});
@@ -82,7 +82,7 @@ class BackwardBody {
     return {};
   }
 
-  Tensor zeros_of(const TensorSpec& spec) const {
+  Tensor zeros_of(const TensorType& spec) const {
     const BuildingScope scope(body_.graph.get());
     return zeros(spec.shape, {.dtype = spec.dtype});
   }
@@ -153,7 +153,7 @@ class Inputs {
 };
 
 std::vector<Tensor> add_node(const OpDef& op, ControlFlow flow, const Inputs& inputs,
-                             std::vector<TensorSpec> outputs) {
+                             std::vector<TensorType> outputs) {
   flow.writes.assign(inputs.tensors().size(), false);
   std::vector<Node::Input> sources;
   std::vector<const Tensor*> pointers;
@@ -208,7 +208,7 @@ void if_gradient(GradContext& c) {
   }
   if (wanted.empty()) return;
   ControlFlow grad_flow = gradient_of(ControlFlow::Kind::kCondGradient, forward);
-  std::vector<TensorSpec> specs;
+  std::vector<TensorType> specs;
   specs.reserve(wanted.size());
   for (std::size_t i : wanted) specs.push_back(c.input_spec(static_cast<int>(i)));
   for (std::size_t k = 0; k < branches.size(); ++k) {
@@ -238,11 +238,11 @@ void while_gradient(GradContext& c) {
   grad_flow.elements = flow.carried;
   Body body{.graph = iteration.graph, .updates = false};
   Inputs inputs(c);
-  std::vector<TensorSpec> specs;
+  std::vector<TensorType> specs;
   std::vector<std::size_t> wanted;  // inputs of `forward`, in the order of the carried gradients
 
   for (std::size_t i = 0; i < flow.carried; ++i) {
-    const TensorSpec& spec = c.output_spec(static_cast<int>(i));
+    const TensorType& spec = c.output_spec(static_cast<int>(i));
     if (!is_floating(spec.dtype)) continue;
     const Tensor& given = c.grad(static_cast<int>(i));
     inputs.add(given.defined() ? given : zeros(spec.shape, {.dtype = spec.dtype}));
@@ -261,7 +261,7 @@ void while_gradient(GradContext& c) {
   for (int i = static_cast<int>(flow.carried); i < c.num_inputs(); ++i) {
     const Tensor gradient = backward.gradient(static_cast<std::size_t>(i));
     if (!gradient.defined() || !c.needs_grad(i)) continue;
-    const TensorSpec& spec = c.input_spec(i);
+    const TensorType& spec = c.input_spec(i);
     Node& sum = add_placeholder(*body.graph, spec, "sum");
     body.feeds.push_back({{&sum, 0}, grad_flow.elements + wanted.size()});
     body.fetches.push_back(body.graph->input_of(backward.sum(body.graph->tensor(sum), gradient)));

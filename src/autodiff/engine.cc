@@ -190,6 +190,7 @@ class BackwardEngine {
     auto* leaf = static_cast<Leaf*>(node);
     LeafSlot& slot = leaves_[leaf];
     if (--slot.expected > 0 || !slot.gradient.defined()) return;
+    if (leaf->hooks) leaf->call_hooks(0, slot.gradient);
     if (pass_.sources.empty()) {
       accumulate(leaf->grad_to_accumulate(), slot.gradient);
       slot.gradient = {};
@@ -218,6 +219,7 @@ class BackwardEngine {
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (!node.outputs[i].gradient.defined()) continue;
       any = true;
+      if (node.hooks) node.call_hooks(static_cast<std::int32_t>(i), node.outputs[i].gradient);
       if (!sources_of_.empty()) ready(&node, static_cast<int>(i), node.outputs[i].gradient);
     }
     if (ends_at(&node)) {
@@ -248,7 +250,7 @@ class BackwardEngine {
   // Checks that the gradient has the input's dtype and shape. Unknown sizes are checked when the
   // graph runs.
   void fit(const OpNode& node, std::size_t i) {
-    const TensorSpec& spec = node.inputs[i].spec;
+    const TensorType& spec = node.inputs[i].spec;
     const TensorImpl& gradient = impl_of(input_grads_[i]);
     if (gradient.shape == spec.shape && gradient.dtype == spec.dtype) return;
     if (gradient.dtype == spec.dtype && may_agree(gradient.shape, spec.shape)) {

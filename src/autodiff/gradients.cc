@@ -103,7 +103,7 @@ std::vector<Tensor> gradients_of(const Tensor& target, const std::vector<Node::I
   if (options.unconnected_gradients == UnconnectedGradients::kZero)
     for (std::size_t i = 0; i < sources.size(); ++i)
       if (!result[i].defined()) {
-        const TensorSpec& spec =
+        const TensorType& spec =
             sources[i].node->outputs[static_cast<std::size_t>(sources[i].output)];
         result[i] = zeros(spec.shape, {.dtype = spec.dtype});
       }

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-Tensor zeros_of(const TensorSpec& spec) { return zeros(spec.shape, {.dtype = spec.dtype}); }
+Tensor zeros_of(const TensorType& spec) { return zeros(spec.shape, {.dtype = spec.dtype}); }
 
 }  // namespace
 

@@ -44,9 +44,9 @@ const OpDef kSource = {.name = "_Source",
                        .gradient = [](GradContext& c) { c.set_grad(0, c.grad()); }};
 
 // A tensor with a spec and an edge but without elements, for record().
-Tensor without_elements(const TensorSpec& spec, GradEdge edge = {}) {
+Tensor without_elements(const TensorType& spec, GradEdge edge = {}) {
   RefPtr<TensorImpl> impl(new TensorImpl);
-  static_cast<TensorSpec&>(*impl) = spec;
+  static_cast<TensorType&>(*impl) = spec;
   impl->grad = std::move(edge);
   return Tensor(std::move(impl));
 }
@@ -99,7 +99,7 @@ class EagerReplay {
     const Node& node = *tensor.node;
     if (node.op == &kConst) {
       if (node.value.defined()) return node.value;
-      const TensorSpec& spec = node.outputs[0];
+      const TensorType& spec = node.outputs[0];
       return from_host(*run_.device, spec.shape, spec.dtype, node.literal.data());
     }
     const NoGradScope no_grad;
@@ -121,7 +121,7 @@ class EagerReplay {
   }
 
   void replay(const OpNode& node) {
-    const auto stand_in = [this](const Tensor& saved, const TensorSpec& spec) {
+    const auto stand_in = [this](const Tensor& saved, const TensorType& spec) {
       return saved.defined() ? value_of(saved)
                              : without_elements({spec.dtype, run_.sizes(spec.shape)});
     };

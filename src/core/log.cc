@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 
 #include "core/env.h"
+#include "core/status.h"
+#include "tandem/logging.h"
 
 namespace tandem::logging {
 namespace {
@@ -45,7 +48,30 @@ Level level_of_environment() {
   return Level::kInfo;
 }
 
+// Set by the environment until set_level() is called. Has no destructor, so that threads may log
+// during process exit.
+std::atomic<Level>& lowest_level() {
+  static std::atomic<Level> level{level_of_environment()};
+  return level;
+}
+
 }  // namespace
+
+void set_level(std::string_view level) {
+  std::string wanted(level);
+  for (char& c : wanted)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  for (const auto& names : {kShown, kSettings}) {
+    const auto* const found = std::find(names.begin(), names.end(), wanted);
+    if (found == names.end()) continue;
+    lowest_level() = static_cast<Level>(found - names.begin());
+    return;
+  }
+  fail<InvalidArgumentError>(
+      "[logging] expected level debug, info, warning, error or off, got '{}'", level);
+}
+
+std::string_view get_level() { return kShown[static_cast<std::size_t>(lowest_level().load())]; }
 
 // Runs when the library is loaded. If the standard descriptors are closed, the next files and
 // sockets would have their numbers, and messages for stderr would go into them.
@@ -58,8 +84,7 @@ Level level_of_environment() {
 }
 
 void write(Level level, fmt::string_view format, fmt::format_args args) {
-  static const Level lowest = level_of_environment();
-  if (level >= lowest) print(level, format, args);
+  if (level >= lowest_level().load(std::memory_order_relaxed)) print(level, format, args);
 }
 
 }  // namespace tandem::logging

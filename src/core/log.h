@@ -1,5 +1,6 @@
 // Log lines on stderr: logging::info("prefetch of {} batches", n). The environment variable
-// TANDEM_LOG_LEVEL (debug, info, warn, error, off) sets the minimum level; the default is info.
+// TANDEM_LOG_LEVEL (debug, info, warn, error, off) sets the minimum level, until a program calls
+// set_level() (tandem/logging.h); the default is info.
 // Thread-safe, also during process exit. The namespace is not `log`, which is the logarithm.
 #pragma once
 

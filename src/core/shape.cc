@@ -9,14 +9,14 @@ namespace tandem {
 
 Dims::Dims(std::span<const std::int64_t> values) {
   if (values.size() > kMaxRank)
-    fail<InvalidArgumentError>("[Shape] expected at most {} axes, got {}", kMaxRank, values.size());
+    fail<ShapeError>("[Shape] expected at most {} axes, got {}", kMaxRank, values.size());
   std::copy(values.begin(), values.end(), values_.begin());
   size_ = static_cast<std::int32_t>(values.size());
 }
 
 void Dims::push_back(std::int64_t value) {
   if (size_ == kMaxRank)
-    fail<InvalidArgumentError>("[Shape] expected at most {} axes, got {}", kMaxRank, size_ + 1);
+    fail<ShapeError>("[Shape] expected at most {} axes, got {}", kMaxRank, size_ + 1);
   values_[static_cast<std::size_t>(size_++)] = value;
 }
 
@@ -26,21 +26,19 @@ bool Shape::fully_defined() const {
 
 std::int64_t Shape::dim(std::int64_t axis) const {
   if (!known_)
-    fail<InvalidArgumentError>("[Shape] expected a known rank, got axis {} of {}", axis,
-                               to_string());
+    fail<ShapeError>("[Shape] expected a known rank, got axis {} of {}", axis, to_string());
   if (axis < -rank() || axis >= rank())
-    fail<InvalidArgumentError>("[Shape] expected an axis in [{}, {}) of shape {}, got {}", -rank(),
-                               rank(), to_string(), axis);
+    fail<ShapeError>("[Shape] expected an axis in [{}, {}) of shape {}, got {}", -rank(), rank(),
+                     to_string(), axis);
   return dims_[static_cast<int>(axis < 0 ? axis + rank() : axis)];
 }
 
 void Shape::refuse_size() const {
-  fail<InvalidArgumentError>("[Shape] expected at most {} elements, got shape {}", kMaxElements,
-                             to_string());
+  fail<ShapeError>("[Shape] expected at most {} elements, got shape {}", kMaxElements, to_string());
 }
 
 void Shape::unknown_size() const {
-  fail<InvalidArgumentError>(
+  fail<ShapeError>(
       "[Shape] the number of elements of shape {} is unknown until the "
       "graph runs",
       to_string());

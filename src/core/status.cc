@@ -14,6 +14,8 @@ void throw_formatted(fmt::string_view format, fmt::format_args args) {
   template void throw_formatted<Name>(fmt::string_view format, fmt::format_args args)
 
 TANDEM_ERROR(InvalidArgumentError);
+TANDEM_ERROR(ShapeError);
+TANDEM_ERROR(DTypeError);
 TANDEM_ERROR(NotFoundError);
 TANDEM_ERROR(AlreadyExistsError);
 TANDEM_ERROR(ResourceExhaustedError);

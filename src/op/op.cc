@@ -61,7 +61,7 @@ namespace {
 
 std::string shapes_of(const InferContext& c) {
   std::string text;
-  for (const TensorSpec* input : c.inputs) {
+  for (const TensorType* input : c.inputs) {
     if (!text.empty()) text += ", ";
     text += input->shape.to_string();
   }
@@ -72,15 +72,14 @@ std::string shapes_of(const InferContext& c) {
 
 void InferContext::add_output(DType dtype, const Shape& shape) {
   if (shape.too_large()) [[unlikely]]
-    fail<InvalidArgumentError>(
-        "[{}] expected a result of at most {} elements, got shape {} (inputs: {})", op_.name,
-        kMaxElements, shape.to_string(), shapes_of(*this));
+    fail<ShapeError>("[{}] expected a result of at most {} elements, got shape {} (inputs: {})",
+                     op_.name, kMaxElements, shape.to_string(), shapes_of(*this));
   outputs.push_back({dtype, shape});
 }
 
 void InferContext::refuse_size(std::int64_t a, char with, std::int64_t b) const {
-  fail<InvalidArgumentError>("[{}] expected sizes of at most {}, got {} {} {} (inputs: {})",
-                             op_.name, kMaxElements, a, with, b, shapes_of(*this));
+  fail<ShapeError>("[{}] expected sizes of at most {}, got {} {} {} (inputs: {})", op_.name,
+                   kMaxElements, a, with, b, shapes_of(*this));
 }
 
 constinit Registered<std::span<const OpDef* const>()> all_ops("all_ops");

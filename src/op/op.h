@@ -108,12 +108,12 @@ class InferContext {
     return result;
   }
 
-  InlineList<const TensorSpec*> inputs;
-  InlineList<TensorSpec> outputs;
+  InlineList<const TensorType*> inputs;
+  InlineList<TensorType> outputs;
 
  private:
   // Deserialised graphs may have operations with too few inputs.
-  const TensorSpec& spec(int input) const {
+  const TensorType& spec(int input) const {
     if (input >= inputs.size()) [[unlikely]]
       missing_input(input);
     return *inputs[input];

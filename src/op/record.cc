@@ -29,6 +29,34 @@ const Tensor& Leaf::grad() const {
   return grad_;
 }
 
+Tensor Leaf::own_grad() {
+  if (!grad().defined()) return {};
+  if (TensorImpl& impl = impl_of(grad_); !impl.of_leaf) {
+    if (!grad_.handle()->unique()) {
+      Tensor alias = make_alias(grad_);
+      impl_of(alias).grad = impl.grad;
+      grad_ = std::move(alias);
+    }
+    impl_of(grad_).of_leaf = true;
+  }
+  return grad_;
+}
+
+void GradNode::call_hooks(std::int32_t index, Tensor& gradient) const {
+  for (const Hook& hook : *hooks) {
+    if (hook.index != index) continue;
+    Tensor other = hook.call(gradient);
+    if (!other.defined()) continue;
+    if (other.dtype() != gradient.dtype() || !may_agree(other.shape(), gradient.shape()))
+      fail<InvalidArgumentError>(
+          "[register_hook] expected a hook to return a gradient of shape {} and dtype {}, got {} "
+          "and {}",
+          gradient.shape().to_string(), name_of(gradient.dtype()), other.shape().to_string(),
+          name_of(other.dtype()));
+    gradient = std::move(other);
+  }
+}
+
 Tensor& Leaf::grad_to_accumulate() {
   static_cast<void>(grad());
   if (traced_gradients) traced_gradients->add(*this);

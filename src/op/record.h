@@ -18,12 +18,22 @@ std::uint64_t new_sequence();
 // A recorded operation, or a leaf (op == nullptr). Nodes form a graph from results to leaves
 // through their input edges. Not thread-safe: one backward pass at a time over a graph.
 struct GradNode : GradNodeBase {
+  // Sees the gradient of result `index` in a backward pass; may return another one.
+  struct Hook {
+    std::int32_t index;
+    std::function<Tensor(const Tensor& gradient)> call;
+  };
+
   const OpDef* op = nullptr;
   // In the order of recording. A node's inputs have smaller numbers, so decreasing order is a
   // topological order for the backward pass.
   std::uint64_t sequence = 0;
+  std::unique_ptr<std::vector<Hook>> hooks;  // null if there are none
 
   ~GradNode() override = default;
+  // Calls the hooks of result `index` in order. Throws InvalidArgumentError if one returns a
+  // gradient of another shape or dtype.
+  void call_hooks(std::int32_t index, Tensor& gradient) const;
 };
 
 // The device that a traced operation requested.
@@ -35,11 +45,11 @@ struct PlacementRequest {
 struct OpNode final : GradNode {
   struct Input {
     GradEdge edge;  // null if the input is not tracked
-    TensorSpec spec;
+    TensorType spec;
     Tensor saved;  // undefined if the gradient does not read it
   };
   struct Output {
-    TensorSpec spec;
+    TensorType spec;
     Tensor saved;     // without its edge, which would refer to this node
     Tensor gradient;  // the sum so far, during a backward pass
   };
@@ -67,6 +77,8 @@ struct Leaf final : GradNode {
   // Accumulated by backward(). Throws FailedPreconditionError in a trace if it is from before: each
   // run would read the elements that it has now.
   const Tensor& grad() const;
+  // The same for users, who may call zero_() on it: no other tensor has its TensorImpl.
+  Tensor own_grad();
   Tensor& grad_to_accumulate();  // the same, to change it
   void set_grad(Tensor gradient);
 
@@ -122,10 +134,10 @@ class GradContext {
   const GradEdge& edge(int input) const {
     return node_.inputs[static_cast<std::size_t>(input)].edge;
   }
-  const TensorSpec& input_spec(int i) const {
+  const TensorType& input_spec(int i) const {
     return node_.inputs[static_cast<std::size_t>(i)].spec;
   }
-  const TensorSpec& output_spec(int i) const {
+  const TensorType& output_spec(int i) const {
     return node_.outputs[static_cast<std::size_t>(i)].spec;
   }
   // REQUIRES: the OpDef saves it.

@@ -17,8 +17,8 @@ Leaf* leaf_of(const Tensor& tensor) {
 void make_leaf(const Tensor& tensor) {
   TensorImpl& impl = impl_of(tensor);
   if (!is_floating(impl.dtype))
-    fail<InvalidArgumentError>("[set_requires_grad] only floating tensors have gradients, got {}",
-                               name_of(impl.dtype));
+    fail<DTypeError>("[set_requires_grad] only floating tensors have gradients, got {}",
+                     name_of(impl.dtype));
   impl.grad.node = make_ref<Leaf>(impl.symbol ? nullptr : &impl.device());
 }
 
@@ -40,9 +40,21 @@ Tensor& Tensor::set_requires_grad(bool required) {
   return *this;
 }
 
+bool Tensor::is_leaf() const { return !is_tracked(*this) || leaf_of(*this); }
+
 Tensor Tensor::grad() const {
-  const Leaf* leaf = leaf_of(*this);
-  return leaf ? leaf->grad() : Tensor();
+  Leaf* leaf = leaf_of(*this);
+  return leaf ? leaf->own_grad() : Tensor();
+}
+
+void Tensor::add_hook(std::function<Tensor(const Tensor& gradient)> hook) const {
+  const GradEdge& edge = impl_of(*this).grad;
+  if (!edge)
+    throw InvalidArgumentError(
+        "[register_hook] expected a tensor that requires a gradient; call set_requires_grad()");
+  auto* node = static_cast<GradNode*>(edge.node.get());
+  if (!node->hooks) node->hooks = std::make_unique<std::vector<GradNode::Hook>>();
+  node->hooks->push_back({edge.index, std::move(hook)});
 }
 
 void Tensor::zero_grad() {

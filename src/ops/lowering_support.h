@@ -20,7 +20,7 @@ inline Expression widened(Context& c, std::size_t input) { return widened(c, c.i
 
 // Sets an output: the result in the output's shape, rounded to its element type.
 inline void finish(Context& c, std::size_t output, const Value& result) {
-  const TensorSpec& spec = c.output(output);
+  const TensorType& spec = c.output(output);
   c.result(output, c.build.convert(c.build.reshape(result, spec.shape), element_of(spec.dtype)));
 }
 inline void finish(Context& c, const Value& result) { finish(c, 0, result); }

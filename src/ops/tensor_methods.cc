@@ -1,7 +1,14 @@
 // The methods of Tensor that call free functions.
+#include <algorithm>
+#include <cmath>
+
+#include "core/status.h"
 #include "op/dtype_switch.h"
+#include "op/record.h"
 #include "tandem/array.h"
+#include "tandem/creation.h"
 #include "tandem/math.h"
+#include "tandem/nn.h"
 
 namespace tandem {
 namespace {
@@ -11,6 +18,20 @@ ReduceOptions over(const Dims& axes, bool keepdims) {
   options.keepdims = keepdims;
   if (!axes.empty()) options.axis = axes;
   return options;
+}
+
+// `axis` counted from the start. Throws ShapeError for an axis that does not exist.
+std::size_t axis_of(const Tensor& x, std::int64_t axis) {
+  static_cast<void>(x.dim(axis));
+  return static_cast<std::size_t>(axis < 0 ? axis + x.rank() : axis);
+}
+
+std::int64_t known_size(const Tensor& x, std::int64_t axis, const char* method) {
+  const std::int64_t size = x.dim(axis);
+  if (size < 0)
+    fail<ShapeError>("[{}] expected a known size of axis {}, got shape {}", method, axis,
+                     x.shape().to_string());
+  return size;
 }
 
 }  // namespace
@@ -42,5 +63,132 @@ Tensor Tensor::sqrt() const { return tandem::sqrt(*this); }
 Tensor Tensor::exp() const { return tandem::exp(*this); }
 Tensor Tensor::log() const { return tandem::log(*this); }
 Tensor Tensor::square() const { return tandem::square(*this); }
+Tensor Tensor::rsqrt() const { return tandem::rsqrt(*this); }
+Tensor Tensor::sin() const { return tandem::sin(*this); }
+Tensor Tensor::cos() const { return tandem::cos(*this); }
+Tensor Tensor::tanh() const { return tandem::tanh(*this); }
+Tensor Tensor::sigmoid() const { return tandem::sigmoid(*this); }
+Tensor Tensor::sign() const { return tandem::sign(*this); }
+Tensor Tensor::floor() const { return tandem::floor(*this); }
+Tensor Tensor::ceil() const { return tandem::ceil(*this); }
+Tensor Tensor::round() const { return tandem::round(*this); }
+Tensor Tensor::pow(double exponent) const { return tandem::pow(*this, exponent); }
+Tensor Tensor::pow(const Tensor& exponent) const { return tandem::pow(*this, exponent); }
+Tensor Tensor::matmul(const Tensor& other) const { return tandem::matmul(*this, other); }
+Tensor Tensor::cumsum(std::int64_t axis) const { return tandem::cumsum(*this, axis); }
+Tensor Tensor::relu() const { return nn::relu(*this); }
+Tensor Tensor::softmax(std::int64_t axis) const { return nn::softmax(*this, axis); }
+Tensor Tensor::log_softmax(std::int64_t axis) const { return nn::log_softmax(*this, axis); }
+Tensor Tensor::clamp(double low, double high) const { return clip_by_value(*this, low, high); }
+Tensor Tensor::norm() const { return tandem::norm(*this); }
+Tensor Tensor::prod() const { return reduce_prod(*this); }
+Tensor Tensor::any() const { return reduce_any(*this); }
+Tensor Tensor::all() const { return reduce_all(*this); }
+Tensor Tensor::unsqueeze(std::int64_t axis) const { return expand_dims(*this, axis); }
+Tensor Tensor::squeeze(const Dims& axes) const { return tandem::squeeze(*this, axes); }
+Tensor Tensor::expand(const Shape& shape) const { return broadcast_to(*this, shape); }
+Tensor Tensor::repeat(const Dims& multiples) const { return tile(*this, multiples); }
+Tensor Tensor::masked_select(const Tensor& mask) const { return boolean_mask(*this, mask); }
+Tensor Tensor::clone() const { return identity(*this); }
+Tensor Tensor::index_select(std::int64_t axis, const Tensor& indices) const {
+  return gather(*this, indices, axis);
+}
+Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
+  return slice_rows(*this, begin, end);
+}
+Tensor Tensor::slice(std::int64_t axis, std::int64_t begin, std::int64_t end,
+                     std::int64_t step) const {
+  std::vector<AxisIndex> indices(axis_of(*this, axis), AxisIndex(Slice{}));
+  indices.emplace_back(Slice{begin, end, step});
+  return at(indices);
+}
+Tensor Tensor::select(std::int64_t axis, std::int64_t index) const {
+  std::vector<AxisIndex> indices(axis_of(*this, axis), AxisIndex(Slice{}));
+  indices.emplace_back(index);
+  return at(indices);
+}
+Tensor Tensor::transpose(std::int64_t axis, std::int64_t other) const {
+  Dims order;
+  for (int i = 0; i < rank(); ++i) order.push_back(i);
+  std::swap(order[static_cast<int>(axis_of(*this, axis))],
+            order[static_cast<int>(axis_of(*this, other))]);
+  return tandem::transpose(*this, order);
+}
+Tensor Tensor::eq(const Tensor& other) const { return equal(*this, other); }
+Tensor Tensor::ne(const Tensor& other) const { return not_equal(*this, other); }
+Tensor Tensor::lt(const Tensor& other) const { return less(*this, other); }
+Tensor Tensor::le(const Tensor& other) const { return less_equal(*this, other); }
+Tensor Tensor::gt(const Tensor& other) const { return greater(*this, other); }
+Tensor Tensor::ge(const Tensor& other) const { return greater_equal(*this, other); }
+Tensor Tensor::eq(double other) const { return equal(*this, other); }
+Tensor Tensor::ne(double other) const { return not_equal(*this, other); }
+Tensor Tensor::lt(double other) const { return less(*this, other); }
+Tensor Tensor::le(double other) const { return less_equal(*this, other); }
+Tensor Tensor::gt(double other) const { return greater(*this, other); }
+Tensor Tensor::ge(double other) const { return greater_equal(*this, other); }
+Tensor Tensor::add(const Tensor& other) const { return tandem::add(*this, other); }
+Tensor Tensor::sub(const Tensor& other) const { return subtract(*this, other); }
+Tensor Tensor::mul(const Tensor& other) const { return multiply(*this, other); }
+Tensor Tensor::div(const Tensor& other) const { return divide(*this, other); }
+Tensor Tensor::add(double other) const { return tandem::add(*this, other); }
+Tensor Tensor::sub(double other) const { return subtract(*this, other); }
+Tensor Tensor::mul(double other) const { return multiply(*this, other); }
+Tensor Tensor::div(double other) const { return divide(*this, other); }
+Tensor Tensor::neg() const { return negative(*this); }
+Tensor Tensor::var(bool unbiased) const { return flatten().var_along(0, unbiased, false); }
+Tensor Tensor::std(bool unbiased) const { return flatten().std_along(0, unbiased, false); }
+Tensor Tensor::var_along(std::int64_t axis, bool unbiased, bool keepdims) const {
+  const Tensor variance = reduce_variance(*this, axis, keepdims);
+  const auto n = static_cast<double>(known_size(*this, axis, "var"));
+  return unbiased ? multiply(variance, n / (n - 1.0)) : variance;
+}
+Tensor Tensor::std_along(std::int64_t axis, bool unbiased, bool keepdims) const {
+  const Tensor deviation = reduce_std(*this, axis, keepdims);
+  const auto n = static_cast<double>(known_size(*this, axis, "std"));
+  return unbiased ? multiply(deviation, std::sqrt(n / (n - 1.0))) : deviation;
+}
+std::vector<Tensor> Tensor::chunk(std::int64_t parts, std::int64_t axis) const {
+  const std::int64_t size = known_size(*this, axis, "chunk");
+  if (parts < 1) fail<InvalidArgumentError>("[chunk] expected at least 1 part, got {}", parts);
+  const std::int64_t each = std::max<std::int64_t>(1, (size + parts - 1) / parts);
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t begin = 0; begin < size; begin += each)
+    sizes.push_back(std::min(each, size - begin));
+  if (sizes.empty()) sizes.push_back(0);
+  return split(*this, sizes, axis);
+}
+Tensor Tensor::diagonal() const {
+  if (rank() != 2 || !shape().fully_defined())
+    fail<ShapeError>("[diagonal] expected a matrix of known sizes, got shape {}",
+                     shape().to_string());
+  const Tensor chosen = eye(dim(0), dim(1), {.dtype = bool_});
+  const Tensor rows = reduce_sum(where(chosen, *this, zeros_like(*this)), 1);
+  return slice_rows(rows, 0, std::min(dim(0), dim(1)));
+}
+
+void Tensor::zero_() && {
+  TensorImpl& impl = impl_of(*this);
+  if (!impl.of_leaf)
+    throw FailedPreconditionError(
+        "[zero_] expected a tensor that grad() has returned, and no gradient in a buffer, as under "
+        "DistributedDataParallel; operations never change other tensors: write w.zero_grad() or "
+        "x = zeros_like(x)");
+  Tensor zero = zeros_like(*this);
+  if (!impl.symbol) zero = zero.to(device());
+  const TensorImpl& from = impl_of(zero);
+  impl.storage = from.storage;
+  impl.symbol = from.symbol;
+  impl.offset = from.offset;
+  impl.grad = {};
+}
+
+Tensor& detail::replace(Tensor& a, Tensor result) {
+  const GradEdge& edge = impl_of(a).grad;
+  if (!grad_mode && edge && !edge.of_variable && a.is_leaf()) {
+    if (is_tracked(result)) result = make_alias(result);
+    impl_of(result).grad = edge;
+  }
+  return a = std::move(result);
+}
 
 }  // namespace tandem

@@ -1,10 +1,12 @@
 // Reading and assigning variables, outside strategies and in their replicas.
 #include "tandem/variable.h"
+#include "tandem/creation.h"
 
 #include <ostream>
 
 #include "core/status.h"
 #include "runtime/autocast.h"
+#include "runtime/gradient_buffer.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
 #include "runtime/replica_invariance.h"
@@ -103,7 +105,7 @@ void end_write(ReplicaContext& context, VariableImpl& variable) {
 template <class Combine>
 void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
                  const Combine& combine) {
-  const TensorSpec& spec = variable.spec();
+  const TensorType& spec = variable.spec();
   if (value.dtype() != spec.dtype || !may_agree(value.shape(), spec.shape))
     fail<InvalidArgumentError>(
         "[{}] variable {} has shape {} and dtype {}, got shape {} and dtype {}", what,
@@ -172,6 +174,9 @@ VariableSynchronization Variable::synchronization() const {
 }
 VariableAggregation Variable::aggregation() const { return impl().options().aggregation; }
 
+Variable::Variable(const Literal& initial_value, VariableOptions options)
+    : Variable(constant(initial_value), std::move(options)) {}
+
 Tensor Variable::value() const {
   VariableImpl& variable = impl();
   if (variable_copies) [[unlikely]]
@@ -224,9 +229,33 @@ void Variable::assign_sub(const Tensor& delta) {
   });
 }
 
+const Variable& Variable::requires_grad_(bool required) const {
+  if (required && !impl().options().trainable)
+    fail<InvalidArgumentError>(
+        "[requires_grad_] expected a variable that was made trainable, got {}",
+        quoted_name(impl()));
+  impl().set_frozen(!required);
+  return *this;
+}
+
+namespace {
+
+// A number as a scalar of the variable's dtype.
+Tensor number_for(const Variable& variable, double number) {
+  return full(Shape::scalar(), number, {.dtype = variable.dtype()});
+}
+
+}  // namespace
+
+void Variable::assign(double value) { assign(number_for(*this, value)); }
+void Variable::assign_add(double delta) { assign_add(number_for(*this, delta)); }
+void Variable::assign_sub(double delta) { assign_sub(number_for(*this, delta)); }
+
 Tensor Variable::grad() const {
   const auto& leaf = impl().leaf();
-  return leaf ? leaf->grad() : Tensor();
+  if (!leaf) return {};
+  // A gradient in a buffer stays there: the buffer's tensor is the gradient.
+  return has_gradient_buffer(*leaf) ? leaf->grad() : leaf->own_grad();
 }
 
 void Variable::set_grad(const Tensor& gradient) {

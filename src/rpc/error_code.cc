@@ -34,6 +34,8 @@ constexpr std::array kKinds = {
     Kind{"DataLossError", raise<DataLossError>},
     Kind{"UnimplementedError", raise<UnimplementedError>},
     Kind{"RuntimeError", raise<RuntimeError>},
+    Kind{"ShapeError", raise<ShapeError>},
+    Kind{"DTypeError", raise<DTypeError>},
 };
 
 }  // namespace

@@ -40,6 +40,13 @@ void set_gradient_buffer(const Leaf& leaf, std::function<Tensor()> buffer) {
   all.any.store(!all.by_leaf.empty(), std::memory_order_relaxed);
 }
 
+bool has_gradient_buffer(const Leaf& leaf) {
+  BufferTable& all = table();
+  if (!all.any.load(std::memory_order_relaxed)) return false;
+  const std::scoped_lock lock(all.mutex);
+  return all.by_leaf.count(&leaf) > 0;
+}
+
 Tensor gradient_buffer_of(const Leaf& leaf) {
   BufferTable& all = table();
   if (!all.any.load(std::memory_order_relaxed)) return {};
@@ -67,7 +74,7 @@ GradientBufferScope::~GradientBufferScope() {
   open_buffer() = {};
 }
 
-Tensor take_gradient_buffer(const TensorSpec& spec, const Device& device) {
+Tensor take_gradient_buffer(const TensorType& spec, const Device& device) {
   const TensorImpl& impl = impl_of(open_buffer());
   if (impl.dtype != spec.dtype || !(impl.shape == spec.shape) || &impl.device() != &device)
     return {};

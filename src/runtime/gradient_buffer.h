@@ -13,6 +13,8 @@ namespace tandem {
 void set_gradient_buffer(const Leaf& leaf, std::function<Tensor()> buffer);
 // The buffer from the function of set_gradient_buffer(); undefined if there is none.
 Tensor gradient_buffer_of(const Leaf& leaf);
+// Whether set_gradient_buffer() has given the leaf a function.
+bool has_gradient_buffer(const Leaf& leaf);
 
 // The provider of the pass that the calling thread runs; null if there is none.
 using GradientBufferProvider = std::function<Tensor(const Leaf& leaf)>;
@@ -31,6 +33,6 @@ class GradientBufferScope {
 // For dispatch: takes the buffer if it matches the spec and the device of a result. Each buffer is
 // taken once.
 extern constinit thread_local bool gradient_buffer_open;
-Tensor take_gradient_buffer(const TensorSpec& spec, const Device& device);
+Tensor take_gradient_buffer(const TensorType& spec, const Device& device);
 
 }  // namespace tandem

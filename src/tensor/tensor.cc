@@ -39,8 +39,8 @@ void symbolic_tensor() {
 RefPtr<Storage> Storage::allocate(Device& device, const Shape& shape, DType dtype,
                                   std::string_view op) {
   if (shape.too_large()) [[unlikely]]
-    fail<InvalidArgumentError>("[{}] expected a tensor of at most {} elements, got shape {}",
-                               op.empty() ? "Tensor" : op, kMaxElements, shape.to_string());
+    fail<ShapeError>("[{}] expected a tensor of at most {} elements, got shape {}",
+                     op.empty() ? "Tensor" : op, kMaxElements, shape.to_string());
   const std::size_t bytes = static_cast<std::size_t>(shape.num_elements()) * size_of(dtype);
   void* memory = device.allocator().allocate(bytes);
   if (!memory && bytes > 0) [[unlikely]]
@@ -122,53 +122,80 @@ namespace {
 template <class T>
 void require_dtype(const Tensor& tensor, const char* what) {
   if (tensor.dtype() != dtype_of<T>)
-    fail<InvalidArgumentError>("[{}] the tensor's dtype is {}, asked for as {}; cast it first",
-                               what, name_of(tensor.dtype()), name_of(dtype_of<T>));
+    fail<DTypeError>("[{}] the tensor's dtype is {}, asked for as {}; cast it first", what,
+                     name_of(tensor.dtype()), name_of(dtype_of<T>));
 }
 
 }  // namespace
 
-template <class T>
-std::vector<T> Tensor::to_vector() const {
-  require_dtype<T>(*this, "to_vector");
+template <class Element>
+std::vector<Element> Tensor::to_vector() const {
+  require_dtype<Element>(*this, "to_vector");
   const auto count = static_cast<std::size_t>(size());
-  if constexpr (std::is_same_v<T, bool>) {
+  if constexpr (std::is_same_v<Element, bool>) {
     std::vector<std::uint8_t> bytes(count);
     to_host(*this, bytes.data());
     return std::vector<bool>(bytes.begin(), bytes.end());
   } else {
-    std::vector<T> values(count);
+    std::vector<Element> values(count);
     to_host(*this, values.data());
     return values;
   }
 }
 
-template <class T>
-T Tensor::item() const {
-  require_dtype<T>(*this, "item");
+template <class Element>
+Element Tensor::item() const {
+  require_dtype<Element>(*this, "item");
   if (size() != 1)
-    fail<InvalidArgumentError>("[item] expected a tensor of one element, got shape {}",
-                               shape().to_string());
-  T value{};
+    fail<ShapeError>("[item] expected a tensor of one element, got shape {}", shape().to_string());
+  Element value{};
   to_host(*this, &value);
   return value;
 }
 
-template <class T>
-const T* Tensor::data() const {
-  require_dtype<T>(*this, "data");
+template <class Element>
+const Element* Tensor::data() const {
+  require_dtype<Element>(*this, "data");
   const TensorImpl& impl = impl_of(*this);
   if (!impl.device().host_accessible())
     fail<InvalidArgumentError>(
         "[data] the tensor is on {}, whose memory the host cannot reach; copy it with cpu() first",
         device());
-  return reinterpret_cast<const T*>(impl.data());
+  return reinterpret_cast<const Element*>(impl.data());
+}
+
+template <class Element>
+Element* Tensor::data_ptr() {
+  static_cast<void>(data<Element>());  // checks dtype and memory
+  TensorImpl& impl = impl_of(*this);
+  if (impl_->unique() && impl.storage->unique()) return reinterpret_cast<Element*>(impl.data());
+  Tensor copy = make_tensor(impl.device(), impl.shape, impl.dtype);
+  copy_into(copy, *this);
+  impl_of(copy).grad = impl.grad;
+  *this = std::move(copy);
+  return reinterpret_cast<Element*>(impl_of(*this).data());
+}
+
+void Tensor::check_accessor(int rank) const {
+  if (rank != shape().rank())
+    fail<ShapeError>("[accessor] expected a tensor of {} axes, got shape {}", rank,
+                     shape().to_string());
+}
+
+Tensor::RowIterator Tensor::begin() const { return {*this, 0}; }
+
+Tensor::RowIterator Tensor::end() const {
+  if (rank() == 0 || shape()[0] < 0)
+    fail<ShapeError>("[begin] expected a first axis of known size to iterate over, got shape {}",
+                     shape().to_string());
+  return {*this, shape()[0]};
 }
 
 #define TANDEM_INSTANTIATE(T)                           \
   template std::vector<T> Tensor::to_vector<T>() const; \
   template T Tensor::item<T>() const;                   \
-  template const T* Tensor::data<T>() const;
+  template const T* Tensor::data<T>() const;            \
+  template T* Tensor::data_ptr<T>();
 TANDEM_INSTANTIATE(float)
 TANDEM_INSTANTIATE(double)
 TANDEM_INSTANTIATE(Half)

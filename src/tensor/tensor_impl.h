@@ -55,16 +55,17 @@ struct GradEdge {
   explicit operator bool() const { return static_cast<bool>(node); }
 };
 
-struct TensorSpec {
+struct TensorType {
   DType dtype = float32;
   Shape shape;
 };
 
-struct TensorImpl final : RefCounted, TensorSpec {
+struct TensorImpl final : RefCounted, TensorType {
   std::int64_t offset = 0;    // bytes into the storage
   RefPtr<Storage> storage;    // null if symbolic
   RefPtr<RefCounted> symbol;  // of a symbolic tensor (graph/node.h); null for a concrete one
   GradEdge grad;
+  bool of_leaf = false;  // a leaf's accumulated gradient, as users get it
 
   // Throw FailedPreconditionError if the tensor is symbolic.
   std::byte* data() const { return concrete_storage().data() + offset; }

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
+
+#include "tandem/errors.h"
+#include "tandem/logging.h"
 
 namespace tandem::log_test {
 namespace {
@@ -39,6 +43,39 @@ TEST(Log, UnknownLevelIsAWarning) {
       << text;
   EXPECT_EQ(text.find("hidden"), std::string::npos);
   EXPECT_NE(text.find("shown"), std::string::npos);
+}
+
+TEST(Log, LevelOfTheProgramReplacesThatOfTheEnvironment) {
+  setenv("TANDEM_LOG_LEVEL", "off", 1);
+  EXPECT_EQ(logging::get_level(), "off");
+  logging::set_level("WARNING");
+  EXPECT_EQ(logging::get_level(), "warning");
+  ::testing::internal::CaptureStderr();
+  logging::info("hidden");
+  logging::warn("shown");
+  logging::set_level("debug");
+  logging::debug("also shown");
+  logging::set_level("warn");
+  logging::info("hidden");
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(text.find("hidden"), std::string::npos) << text;
+  EXPECT_NE(text.find("tandem warning: shown\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("tandem debug: also shown\n"), std::string::npos) << text;
+}
+
+TEST(Log, UnknownLevelOfTheProgramIsAnError) {
+  logging::set_level("error");
+  try {
+    logging::set_level("loud");
+    ADD_FAILURE() << "expected an error";
+  } catch (const InvalidArgumentError& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("expected level debug, info, warning, error or off, "
+                        "got 'loud'"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(logging::get_level(), "error");
 }
 
 }  // namespace

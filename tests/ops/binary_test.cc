@@ -100,7 +100,7 @@ TEST(Binary, EveryFloatingDtype) {
   for (DType dtype : testing::kFloatingTypes)
     for (const Case& test : kArithmetic) {
       // Floor division is discontinuous, so this uses numbers whose quotients are exact.
-      const bool jumps = test.op == floor_divide || test.op == floor_mod;
+      const bool jumps = test.op == Binary(floor_divide) || test.op == Binary(floor_mod);
       const Tensor a = jumps ? constant({-7.0, -6.5, 5.25, 8.0}, {.dtype = dtype})
                              : random_tensor(Shape({1003}), 3, -2, 2, dtype);
       const Tensor b = jumps ? constant({2.0, 2.0, -4.0, 0.5}, {.dtype = dtype})

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "support/tensors.h"
 
@@ -148,6 +150,62 @@ TEST(Creation, EyeHasOnesOnItsDiagonal) {
   expect_tensor(eye(0), float32, Shape({0, 0}), {});
   expect_error<InvalidArgumentError>([] { eye(-2); },
                                      "[Eye] expected a shape of sizes of at least 0");
+}
+
+TEST(Constant, TakesSpansArraysAndRows) {
+  const double numbers[] = {1, 2, 3, 4, 5, 6};
+  expect_tensor(constant(std::span(numbers, 6), {.shape = {2, 3}}), float64, {2, 3},
+                {1, 2, 3, 4, 5, 6});
+  expect_tensor(constant(std::array<float, 2>{1, 2}), float32, {2}, {1, 2});
+  expect_tensor(constant(std::vector<std::vector<float>>{{1, 2, 3}, {4, 5, 6}}), float32, {2, 3},
+                {1, 2, 3, 4, 5, 6});
+  expect_tensor(Tensor(std::vector<std::vector<int>>{{1}, {2}}), int32, {2, 1}, {1, 2});
+  expect_tensor(Tensor(std::vector<bool>{true, false}), bool_, {2}, {1, 0});
+  expect_error<ShapeError>(
+      [] {
+        static_cast<void>(constant(std::vector<std::vector<float>>{{1, 2}, {3}}));
+      },
+      "[Const] expected rows of one length, 2 numbers, got 1 in row 1");
+}
+
+TEST(Constant, TakesEveryArithmeticType) {
+  expect_tensor(constant(std::vector<std::int8_t>{-1}), int32, {1}, {-1});
+  expect_tensor(constant(std::vector<std::int16_t>{-300}), int32, {1}, {-300});
+  expect_tensor(constant(std::vector<std::uint16_t>{65535}), int32, {1}, {65535});
+  expect_tensor(constant(std::vector<std::uint32_t>{4294967295u}), int64, {1}, {4294967295.0});
+  expect_tensor(constant(std::vector<long long>{-5}), int64, {1}, {-5});
+  expect_tensor(constant(std::vector<unsigned long long>{5}), int64, {1}, {5});
+  expect_tensor(constant(std::vector<char>{'a'}, {.dtype = uint8}), uint8, {1}, {97});
+  expect_tensor(constant(std::vector<long double>{0.5L}), float64, {1}, {0.5});
+  expect_error<InvalidArgumentError>(
+      [] { static_cast<void>(constant(std::vector<std::uint64_t>{~std::uint64_t{0}})); },
+      "[Const] expected a number that int64 holds");
+}
+
+TEST(Creation, HasTheDtypesOfPyTorchAndNumPy) {
+  expect_tensor(arange(3), int64, {3}, {0, 1, 2});
+  expect_tensor(arange(1, 7, 2), int64, {3}, {1, 3, 5});
+  expect_tensor(arange(0.0, 1.0, 0.5), float32, {2}, {0, 0.5});
+  expect_tensor(arange(2, {.dtype = float64}), float64, {2}, {0, 1});
+  expect_tensor(tensor({1, 2}), int64, {2}, {1, 2});
+  expect_tensor(tensor({1.0, 2.0}), float32, {2}, {1, 2});
+  expect_tensor(tensor(std::vector<double>{1.0}), float64, {1}, {1});
+  const std::vector<float> data = {1, 2, 3, 4};
+  expect_tensor(from_blob(data.data(), {2, 2}), float32, {2, 2}, {1, 2, 3, 4});
+  expect_error<InvalidArgumentError>([] { static_cast<void>(from_blob(nullptr, {2})); },
+                                     "[from_blob] expected a pointer to elements, got null");
+}
+
+TEST(Creation, TakesADtypeADeviceAndGradients) {
+  expect_tensor(zeros({2}, int64), int64, {2}, {0, 0});
+  expect_tensor(full({1}, 3, float64), float64, {1}, {3});
+  EXPECT_TRUE(zeros({2}, {.requires_grad = true}).requires_grad());
+  EXPECT_TRUE(constant({1.0}, {.requires_grad = true}).requires_grad());
+  EXPECT_TRUE(tensor({1.0, 2.0}, {.dtype = float64, .requires_grad = true}).requires_grad());
+  EXPECT_NE(ones({2}, {.device = "/cpu:0"}).device().find("CPU:0"), std::string::npos);
+  expect_error<InvalidArgumentError>(
+      [] { static_cast<void>(zeros({2}, {.dtype = int32, .requires_grad = true})); },
+      "only floating tensors have gradients");
 }
 
 }  // namespace

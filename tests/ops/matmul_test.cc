@@ -234,9 +234,9 @@ TEST(MatMul, ExplainsBadInput) {
       "[MatMul] expected equal inner sizes");
   expect_error<InvalidArgumentError>(
       [] {
-        matmul(ones({3}), ones({3, 2}));
+        matmul(ones(Shape::scalar()), ones({3, 2}));
       },
-      "[MatMul] expected tensors of rank 2 or more, got shapes (3,) and (3, 2)");
+      "[MatMul] expected tensors of rank 2 or more, got shapes () and (3, 2)");
   expect_error<InvalidArgumentError>(
       [] {
         matmul(ones({2, 2, 3}), ones({3, 3, 2}));

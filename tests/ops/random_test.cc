@@ -310,5 +310,33 @@ TEST(Random, InvalidArgumentsAreRefused) {
                                      "[shuffle] expected at least one axis");
 }
 
+TEST(Random, OptionsOfTensorFlow) {
+  random::set_seed(7);
+  const Tensor plain = random::normal({64}, 3.0, 2.0);
+  random::set_seed(7);
+  EXPECT_EQ(values_of(random::normal({64}, {.mean = 3.0, .stddev = 2.0})), values_of(plain));
+  random::set_seed(7);
+  const Tensor classes = random::uniform({100}, {.minval = 0, .maxval = 3, .dtype = int64});
+  random::set_seed(7);
+  EXPECT_EQ(values_of(random::uniform_int({100}, 0, 3, {.dtype = int64})), values_of(classes));
+  expect_error<InvalidArgumentError>(
+      [] { static_cast<void>(random::uniform({2}, {.dtype = int32})); },
+      "[RandomUniformInt] expected maxval for dtype int32, got none");
+}
+
+TEST(Random, SeedsOfOperationsGiveOtherNumbers) {
+  const auto numbers = [](std::optional<std::uint64_t> seed) {
+    random::set_seed(7);
+    return values_of(random::normal({16}, {.seed = seed}));
+  };
+  EXPECT_EQ(numbers(3), numbers(3));
+  EXPECT_NE(numbers(3), numbers(4));
+  EXPECT_NE(numbers(3), numbers(std::nullopt));
+  EXPECT_NE(numbers(0), numbers(std::nullopt));
+  random::set_seed(7);
+  const auto first = values_of(random::normal({16}, {.seed = 3}));
+  EXPECT_NE(values_of(random::normal({16}, {.seed = 3})), first);  // the next call
+}
+
 }  // namespace
 }  // namespace tandem::random_test

@@ -116,7 +116,7 @@ TEST(ReduceGradient, VariancesAroundALargeMeanStayAccurate) {
 }
 
 TEST(ReduceGradient, TheSameBitsForAnyNumberOfThreads) {
-  for (const Reduction reduce : {reduce_variance, reduce_prod})
+  for (const Reduction reduce : {Reduction(reduce_variance), Reduction(reduce_prod)})
     for (const auto& [shape, axes] : sizes())
       for (const DType dtype : {float32, bfloat16})
         testing::expect_same_bits_with_any_team([&] {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "support/gradient_check.h"
 #include "support/tensors.h"
@@ -191,6 +192,267 @@ TEST(Shorthands, CoverTheCommonCases) {
   const Tensor image = layers::Conv2D(4, 3, "relu")(ones({1, 5, 5, 2}));
   EXPECT_EQ(image.shape(), (Shape{1, 3, 3, 4}));
   EXPECT_GE(image.min().item(), 0.0);
+}
+
+TEST(TensorMethods, HaveTheNamesOfPyTorch) {
+  const Tensor x = counting({2, 3, 4});
+  EXPECT_EQ(x.sizes(), Shape({2, 3, 4}));
+  EXPECT_EQ(x.size(-1), 4);
+  EXPECT_EQ(x.dim(), 3);
+  EXPECT_EQ(x.numel(), 24);
+  EXPECT_EQ(x.view({6, -1}).shape(), Shape({6, 4}));
+  EXPECT_EQ(x.flatten().shape(), Shape({24}));
+  EXPECT_EQ(x.permute({2, 0, 1}).contiguous().shape(), Shape({4, 2, 3}));
+  EXPECT_EQ(x.transpose(0, -1).shape(), Shape({4, 3, 2}));
+  EXPECT_EQ(x.T().shape(), Shape({4, 3, 2}));
+  EXPECT_EQ(x.unsqueeze(0).shape(), Shape({1, 2, 3, 4}));
+  EXPECT_EQ(x.unsqueeze(-1).squeeze().shape(), Shape({2, 3, 4}));
+  EXPECT_EQ(x.unsqueeze(1).squeeze(1).shape(), Shape({2, 3, 4}));
+  EXPECT_EQ(values_of(x.permute({2, 0, 1})), values_of(transpose(x, {2, 0, 1})));
+  EXPECT_EQ(values_of(x.transpose(0, 2)), values_of(transpose(x, {2, 1, 0})));
+  EXPECT_EQ(values_of(x.slice(1, 2)), values_of(x[1]));
+  EXPECT_EQ(values_of(x.slice(2, 0, 4, 2)), values_of(x(Slice{}, Slice{}, Slice{0, 4, 2})));
+  EXPECT_EQ(values_of(x.narrow(1, 1, 2)), values_of(x(Slice{}, Slice{1, 3})));
+  EXPECT_EQ(values_of(x.select(1, 2)), values_of(x(Slice{}, 2)));
+  EXPECT_EQ(values_of(x.index({Slice(), 0, Slice{1, 3}})), values_of(x(Slice(), 0, Slice{1, 3})));
+  EXPECT_EQ(values_of(x.index_select(1, constant({2, 0}))),
+            values_of(gather(x, constant({2, 0}), 1)));
+  EXPECT_EQ(x.at<double>({1, 2, 3}), 23.0);
+  EXPECT_EQ(values_of(x.pow(2)), values_of(square(x)));
+  EXPECT_EQ(values_of(x.clamp(3, 5)), values_of(clip_by_value(x, 3, 5)));
+  EXPECT_EQ(values_of(x.eq(3.0)), values_of(equal(x, 3.0)));
+  EXPECT_EQ(x.argmax().item<std::int64_t>(), 23);
+  expect_error<ShapeError>([&] { static_cast<void>(x.select(3, 0)); }, "[Shape] expected an axis");
+}
+
+TEST(TensorMethods, DeviateAsInPyTorch) {
+  const Tensor x = constant({{1.0, 2.0}, {3.0, 8.0}}, {.dtype = float64});
+  expect_tensor(x.var(), float64, Shape::scalar(), {29.0 / 3}, 1e-12);
+  expect_tensor(x.var(false), float64, Shape::scalar(), {7.25}, 1e-12);
+  expect_tensor(x.std(), float64, Shape::scalar(), {std::sqrt(29.0 / 3)}, 1e-12);
+  expect_tensor(x.var(0), float64, {2}, {2, 18}, 1e-12);
+  expect_tensor(x.std(1, false), float64, {2}, {0.5, 2.5}, 1e-12);
+  expect_tensor(x.diagonal(), float64, {2}, {1, 8});
+  const auto parts = counting({5, 2}).chunk(3);
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts[0].shape(), Shape({2, 2}));
+  EXPECT_EQ(parts[2].shape(), Shape({1, 2}));
+}
+
+TEST(TensorMethods, CloneIsATensorOfItsOwn) {
+  const Tensor x = counting({3});
+  Tensor copy = x.clone();
+  EXPECT_FALSE(copy.same_as(x));
+  copy.requires_grad_();
+  EXPECT_FALSE(x.requires_grad());
+  Tensor w = counting({3});
+  w.requires_grad_();
+  w.clone().sum().backward();
+  expect_tensor(w.grad(), float64, {3}, {1, 1, 1});
+}
+
+TEST(TensorMethods, WritesThroughDataPtrReachNoOtherTensor) {
+  const DeviceScope host("/cpu:0");  // whose memory the test reads
+  Tensor x = counting({4});
+  const Tensor same = x, view = x.reshape({2, 2});
+  x.data_ptr<double>()[1] = 10.0;
+  expect_tensor(x, float64, {4}, {0, 10, 2, 3});
+  expect_tensor(same, float64, {4}, {0, 1, 2, 3});
+  expect_tensor(view, float64, {2, 2}, {0, 1, 2, 3});
+  const double* before = x.data<double>();
+  EXPECT_EQ(x.data_ptr<double>(), before);  // no other tensor has this memory
+  // Elements that a gradient needs stay as well.
+  Tensor w = counting({2});
+  w.requires_grad_();
+  Tensor y = w * w;
+  w.data_ptr<double>()[1] = 7.0;
+  y.sum().backward();
+  expect_tensor(w.grad(), float64, {2}, {0, 2});
+  expect_error<DTypeError>([&] { x.data_ptr<float>(); }, "[data] the tensor's dtype is float64");
+}
+
+TEST(TensorMethods, AccessorsSpansAndRowsReadElements) {
+  const DeviceScope host("/cpu:0");  // whose memory the test reads
+  const Tensor x = counting({2, 3, 2});
+  const auto a = x.accessor<double, 3>();
+  for (int i = 0; i < 2; ++i)
+    for (int j = 0; j < 3; ++j)
+      for (int k = 0; k < 2; ++k) EXPECT_EQ(a[i][j][k], i * 6 + j * 2 + k);
+  EXPECT_EQ(x.span<double>().size(), 12u);
+  EXPECT_EQ(x.span<double>()[5], 5.0);
+  double first = 0;
+  std::int64_t rows = 0;
+  for (const Tensor& row : x) first += row.at<double>({0, 0}), ++rows;
+  EXPECT_EQ(first, 6.0);
+  EXPECT_EQ(rows, 2);
+  expect_error<ShapeError>([&] { static_cast<void>(x.accessor<double, 2>()); },
+                           "[accessor] expected a tensor of 2 axes, got shape (2, 3, 2)");
+  expect_error<ShapeError>(
+      [] {
+        for (const Tensor& t : constant(1.0)) static_cast<void>(t);
+      },
+      "[begin] expected a first axis of known size");
+}
+
+TEST(TensorMethods, OneElementIsANumberAndACondition) {
+  EXPECT_EQ(double(constant(1.5)), 1.5);
+  EXPECT_EQ(static_cast<int>(constant({{7}})), 7);
+  if (!all(constant({1, 2}) == constant({1, 2}))) ADD_FAILURE();
+  if (all(constant({1, 2}) == constant({1, 3}))) ADD_FAILURE();
+  expect_error<ShapeError>(
+      [] {
+        static_cast<void>(bool(constant({1, 2})));
+      },
+      "[item] expected a tensor of one element, got shape (2,)");
+}
+
+TEST(TensorOperators, RemainderAndLogicOfMasks) {
+  const Tensor x = constant({-3, -1, 2, 5});
+  expect_tensor(x % 2, int32, {4}, {1, 1, 0, 1});
+  expect_tensor((x > 0) & (x < 5), bool_, {4}, {0, 0, 1, 0});
+  expect_tensor((x > 2) | (x < -2), bool_, {4}, {1, 0, 0, 1});
+  expect_tensor(~(x > 0), bool_, {4}, {1, 1, 0, 0});
+}
+
+TEST(TensorMethods, InferAxesFromNumbersAndLists) {
+  const Tensor x = counting({2, 3});
+  expect_tensor(reduce_sum(x, 1), float64, {2}, {3, 12});
+  expect_tensor(reduce_sum(x, -1, true), float64, {2, 1}, {3, 12});
+  expect_tensor(reduce_sum(x, {0, 1}), float64, Shape::scalar(), {15});
+  expect_tensor(reduce_sum(x, {0}), float64, {3}, {3, 5, 7});
+  expect_tensor(reduce_sum(x, {}), float64, Shape::scalar(), {15});
+  expect_tensor(reduce_max(x, {.axis = 0}), float64, {3}, {3, 4, 5});
+  expect_tensor(reduce_mean(x, {.axis = {0, 1}, .keepdims = true}), float64, {1, 1}, {2.5});
+  expect_tensor(argmax(x, {.axis = 1}), int64, {2}, {2, 2});
+  expect_tensor(sum(x, 0), float64, {3}, {3, 5, 7});
+  expect_tensor(mean(x), float64, Shape::scalar(), {2.5});
+  EXPECT_EQ(split(x, 3, {.axis = 1}).size(), 3u);
+}
+
+TEST(Reductions, CountAndAverageBools) {
+  const Tensor x = constant({true, false, true, true});
+  expect_tensor(x.sum(), int64, Shape::scalar(), {3});
+  expect_tensor(x.mean(), float32, Shape::scalar(), {0.75});
+}
+
+TEST(MatMul, TakesVectorsAsRowsAndColumns) {
+  const Tensor m = counting({2, 3}), v = constant({1.0, 2.0, 3.0}, {.dtype = float64});
+  expect_tensor(matmul(m, v), float64, {2}, {8, 26});
+  expect_tensor(matmul(constant({1.0, 2.0}, {.dtype = float64}), m), float64, {3}, {6, 9, 12});
+  expect_tensor(matmul(v, v), float64, Shape::scalar(), {14});
+  expect_tensor(matmul(counting({2, 2, 3}), v), float64, {2, 2}, {8, 26, 44, 62});
+  expect_gradients([](const std::vector<Tensor>& in) { return matmul(in[0], in[1]); },
+                   {random_tensor({2, 3}, 1), random_tensor({3}, 2)});
+}
+
+TEST(Selection, MaskedElements) {
+  const Tensor x = counting({3, 2});
+  expect_tensor(boolean_mask(x, constant({true, false, true})), float64, {2, 2}, {0, 1, 4, 5});
+  expect_tensor(boolean_mask(x, x > 2), float64, {3}, {3, 4, 5});
+  expect_tensor(x.masked_select(x < 0), float64, {0}, {});
+  expect_error<ShapeError>(
+      [&] {
+        static_cast<void>(boolean_mask(x, constant({true, false})));
+      },
+      "[boolean_mask] expected a mask of the leading axes of shape (3, 2)");
+  expect_error<DTypeError>(
+      [&] {
+        static_cast<void>(boolean_mask(x, constant({1, 0, 1})));
+      },
+      "[boolean_mask] expected a mask of dtype bool");
+}
+
+TEST(Selection, LargestAlongAnAxis) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor x = constant({{1.0, 5.0, 3.0, 5.0}, {-inf, 2.0, -inf, -inf}}, {.dtype = float64});
+  const auto [values, indices] = top_k(x, 3);
+  expect_tensor(values, float64, {2, 3}, {5, 5, 3, 2, -inf, -inf});
+  expect_tensor(indices, int32, {2, 3}, {1, 3, 2, 1, 0, 2});
+  const auto [largest, at] = max(x, 1);
+  expect_tensor(largest, float64, {2}, {5, 2});
+  expect_tensor(at, int64, {2}, {1, 1});
+  const auto [smallest, where] = min(x, 0, true);
+  expect_tensor(smallest, float64, {1, 4}, {-inf, 2, -inf, -inf});
+  expect_tensor(where, int64, {1, 4}, {1, 1, 1, 1});
+  expect_tensor(top_k(constant({{3, 1, 2}}), 2).values, int32, {1, 2}, {3, 2});
+  EXPECT_EQ(top_k(x, 0).values.shape(), Shape({2, 0}));
+  expect_error<InvalidArgumentError>([&] { static_cast<void>(top_k(x, 5)); }, "[top_k] expected k");
+  expect_gradients([](const std::vector<Tensor>& in) { return top_k(in[0], 2).values; },
+                   {random_tensor({3, 4})});
+}
+
+TEST(Einsum, SumsProducts) {
+  const Tensor a = random_tensor({2, 3}, 1), b = random_tensor({3, 4}, 2),
+               c = random_tensor({2, 5, 3}, 3), d = random_tensor({2, 3, 4}, 4);
+  EXPECT_TRUE(allclose(einsum("ij,jk->ik", a, b), matmul(a, b)));
+  EXPECT_TRUE(allclose(einsum("ij,jk", a, b), matmul(a, b)));
+  EXPECT_TRUE(allclose(einsum("ij,jk->ki", a, b), transpose(matmul(a, b))));
+  EXPECT_TRUE(allclose(einsum("bij,bjk->bik", c, d), matmul(c, d)));
+  EXPECT_TRUE(allclose(einsum("bij,bjk->ki", c, d), transpose(reduce_sum(matmul(c, d), 0))));
+  EXPECT_TRUE(allclose(einsum("ij->", a), reduce_sum(a)));
+  EXPECT_TRUE(allclose(einsum("ij->ji", a), transpose(a)));
+  EXPECT_TRUE(
+      allclose(einsum("i,j->ij", b[0], b[1]), matmul(expand_dims(b[0], 1), expand_dims(b[1], 0))));
+  EXPECT_TRUE(allclose(einsum("ij,jk,k->i", a, b, random_tensor({4}, 5)),
+                       matmul(matmul(a, b), random_tensor({4}, 5))));
+  expect_gradients([](const std::vector<Tensor>& in) { return einsum("ij,jk->ki", in[0], in[1]); },
+                   {a, b});
+  expect_error<ShapeError>([&] { static_cast<void>(einsum("ij,jk->ik", a, a)); },
+                           "[einsum] expected one size for 'j', got 3 and 2");
+  expect_error<InvalidArgumentError>([&] { static_cast<void>(einsum("ij->iz", a)); },
+                                     "unexpected 'z' in the result");
+  expect_error<InvalidArgumentError>([&] { static_cast<void>(einsum("ij,jk->ik", a)); },
+                                     "it names 2 tensors for 1");
+  expect_error<UnimplementedError>([&] { static_cast<void>(einsum("ii->i", a)); },
+                                   "one letter for two axes");
+}
+
+TEST(Linalg, InverseTimesMatrixIsTheIdentity) {
+  const Tensor x = random_tensor({2, 4, 4}, 3);
+  EXPECT_TRUE(allclose(matmul(x, linalg::inv(x)),
+                       broadcast_to(eye(4, -1, {.dtype = float64}), {2, 4, 4}), 1e-9, 1e-9));
+  expect_gradients([](const std::vector<Tensor>& in) { return linalg::inv(in[0]); },
+                   {eye(3, -1, {.dtype = float64}) * 3.0 + random_tensor({3, 3}, 1, -1, 1)});
+  // Needs a pivot.
+  expect_tensor(linalg::inv(constant({{0.0, 2.0}, {4.0, 0.0}})), float32, {2, 2},
+                {0, 0.25, 0.5, 0});
+  expect_error<InvalidArgumentError>(
+      [] {
+        static_cast<void>(linalg::inv(constant({{1.0, 2.0}, {2.0, 4.0}})));
+      },
+      "[inv] expected invertible matrices, but matrix 0 is singular");
+  expect_error<ShapeError>(
+      [] {
+        static_cast<void>(linalg::inv(ones({2, 3})));
+      },
+      "[inv] expected square matrices, got shape (2, 3)");
+}
+
+TEST(ConfusionMatrix, CountsPairsOfClasses) {
+  const Tensor labels = constant({0, 1, 2, 1}), predicted = constant({0, 2, 2, 1});
+  expect_tensor(math::confusion_matrix(labels, predicted), int32, {3, 3},
+                {1, 0, 0, 0, 1, 1, 0, 0, 1});
+  expect_tensor(math::confusion_matrix(
+                    labels, predicted,
+                    {.num_classes = 4, .weights = constant({1.0, 0.5, 2.0, 1.0}), .dtype = float32})
+                    .sum(1),
+                float32, {4}, {1, 1.5, 2, 0});
+  expect_error<InvalidArgumentError>(
+      [&] { static_cast<void>(math::confusion_matrix(labels, predicted, {.num_classes = 2})); },
+      "[confusion_matrix] expected classes in [0, 2), got 2");
+}
+
+TEST(Errors, OfShapesAndDtypesHaveTypes) {
+  expect_error<ShapeError>([] { static_cast<void>(ones({2}) + ones({3})); }, "broadcast");
+  expect_error<DTypeError>([] { static_cast<void>(ones({2}) + ones({2}, int64)); }, "one dtype");
+  expect_error<ShapeError>([] { static_cast<void>(matmul(ones({2, 3}), ones({2, 3}))); }, "inner");
+  expect_error<InvalidArgumentError>([] { static_cast<void>(ones({2}) + ones({3})); }, "broadcast");
+  try {
+    static_cast<void>(ones({2}).reshape({3}));
+    ADD_FAILURE();
+  } catch (const InvalidArgumentError& error) {
+    EXPECT_STREQ(error.kind(), "ShapeError");
+  }
 }
 
 }  // namespace

@@ -55,12 +55,12 @@ Tensor take_every_nth(const Tensor& x, int axis, const ResolvedSlice& taken) {
 
 }  // namespace
 
-Tensor Tensor::at(std::initializer_list<AxisIndex> indices) const {
+Tensor Tensor::at(std::span<const AxisIndex> indices) const {
   if (static_cast<int>(indices.size()) > rank())
     fail<InvalidArgumentError>("[at] expected at most {} indices for shape {}, got {}", rank(),
                                shape().to_string(), indices.size());
   // Leading positions give views.
-  const auto* index = indices.begin();
+  auto index = indices.begin();
   Tensor x = *this;
   for (; index != indices.end() && index->single(); ++index) x = x[index->position()];
 
@@ -74,7 +74,7 @@ Tensor Tensor::at(std::initializer_list<AxisIndex> indices) const {
     const AxisIndex& wanted = *index++;
     if (!wanted.single() && takes_all(wanted.slice())) continue;
     if (x.shape()[axis] < 0)
-      fail<InvalidArgumentError>(
+      fail<ShapeError>(
           "[at] the size of axis {} of shape {} is not known before the graph runs; take all of it",
           axis, x.shape().to_string());
     const ResolvedSlice taken = wanted.single() ? slice_at(wanted.position(), x, axis)
@@ -87,9 +87,9 @@ Tensor Tensor::at(std::initializer_list<AxisIndex> indices) const {
     size[axis] = std::max(taken.first, taken.last()) + 1 - begin[axis];
     if (taken.step != 1) strided.emplace_back(axis, taken);
   }
-  if (cut) x = slice(x, begin, size);
+  if (cut) x = tandem::slice(x, begin, size);
   for (const auto& [axis, taken] : strided) x = take_every_nth(x, axis, taken);
-  return removed.empty() ? x : squeeze(x, removed);
+  return removed.empty() ? x : tandem::squeeze(x, removed);
 }
 
 }  // namespace tandem

@@ -82,7 +82,7 @@ std::vector<Tensor> output_gradients(GradContext& c) {
       gradients.push_back(c.grad(i));
       continue;
     }
-    const TensorSpec& spec = c.output_spec(i);
+    const TensorType& spec = c.output_spec(i);
     if (!none.defined() || !(none.shape() == spec.shape))
       none = zeros(spec.shape, {.dtype = spec.dtype});
     gradients.push_back(none);
@@ -95,8 +95,8 @@ void check_join(const InferContext& c) {
     fail<InvalidArgumentError>("[{}] expected at least one tensor, got none", c.op().name);
   for (int i = 1; i < c.num_inputs(); ++i)
     if (c.dtype(i) != c.dtype(0))
-      fail<InvalidArgumentError>("[{}] expected tensors of one dtype, got {} and {}", c.op().name,
-                                 name_of(c.dtype(0)), name_of(c.dtype(i)));
+      fail<DTypeError>("[{}] expected tensors of one dtype, got {} and {}", c.op().name,
+                       name_of(c.dtype(0)), name_of(c.dtype(i)));
 }
 
 // --- ConcatV2 ---
@@ -105,7 +105,7 @@ void infer_concat(InferContext& c) {
   check_join(c);
   Shape shape = c.shape(0);
   if (shape.rank() == 0)
-    fail<InvalidArgumentError>("[ConcatV2] expected tensors of at least one axis, got scalars");
+    fail<ShapeError>("[ConcatV2] expected tensors of at least one axis, got scalars");
   const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, shape.rank());
   std::int64_t total = shape[axis];
   for (int i = 1; i < c.num_inputs(); ++i) {
@@ -115,9 +115,8 @@ void infer_concat(InferContext& c) {
       other.set(axis, shape[axis]);
     }
     if (!(other == shape))
-      fail<InvalidArgumentError>(
-          "[ConcatV2] expected shapes that agree except along axis {}, got {} and {}", axis,
-          shape.to_string(), c.shape(i).to_string());
+      fail<ShapeError>("[ConcatV2] expected shapes that agree except along axis {}, got {} and {}",
+                       axis, shape.to_string(), c.shape(i).to_string());
   }
   shape.set(axis, total);
   c.add_output(c.dtype(0), shape);
@@ -161,8 +160,8 @@ void infer_pack(InferContext& c) {
   check_join(c);
   for (int i = 1; i < c.num_inputs(); ++i)
     if (!(c.shape(i) == c.shape(0)))
-      fail<InvalidArgumentError>("[Pack] expected tensors of one shape, got {} and {}",
-                                 c.shape(0).to_string(), c.shape(i).to_string());
+      fail<ShapeError>("[Pack] expected tensors of one shape, got {} and {}",
+                       c.shape(0).to_string(), c.shape(i).to_string());
   const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, c.shape(0).rank() + 1);
   Dims dims;
   for (int i = 0; i <= c.shape(0).rank(); ++i) {
@@ -203,7 +202,7 @@ void infer_split(InferContext& c) {
     if (valid) left -= size;
   }
   if (!valid || left != 0)
-    fail<InvalidArgumentError>(
+    fail<ShapeError>(
         "[SplitV] expected sizes that add up to {} (axis {} of shape {}), got {} adding up to {}",
         shape[axis], axis, shape.to_string(), joined(attrs.sizes, "+"),
         std::accumulate(attrs.sizes.begin(), attrs.sizes.end(), 0.0));
@@ -303,7 +302,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& size
 std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis) {
   const std::int64_t size = x.shape().dim(axis);
   if (parts <= 0 || size % parts != 0)
-    fail<InvalidArgumentError>(
+    fail<ShapeError>(
         "[SplitV] expected a number of parts that divides {} (axis {} of shape {}), got {}", size,
         axis, x.shape().to_string(), parts);
   return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(parts), size / parts), axis);

@@ -24,7 +24,7 @@ void infer_pad(InferContext& c) {
   for (const std::int64_t count : attrs.before) valid = valid && count >= 0;
   for (const std::int64_t count : attrs.after) valid = valid && count >= 0;
   if (!valid)
-    fail<InvalidArgumentError>(
+    fail<ShapeError>(
         "[Pad] expected {} pairs of counts of at least 0 for shape {}, got {} before and {} after",
         shape.rank(), shape.to_string(), text_of(attrs.before), text_of(attrs.after));
   check_number("Pad", c.dtype(0), attrs.value);
@@ -94,8 +94,8 @@ void infer_slice_grad(InferContext& c) {
     valid = attrs.before[axis] >= 0 && attrs.before[axis] <= whole[axis] &&
             part[axis] <= whole[axis] - attrs.before[axis];
   if (!valid)
-    fail<InvalidArgumentError>("[SliceGrad] expected a part of shape {} from {} on, got shape {}",
-                               whole.to_string(), text_of(attrs.before), part.to_string());
+    fail<ShapeError>("[SliceGrad] expected a part of shape {} from {} on, got shape {}",
+                     whole.to_string(), text_of(attrs.before), part.to_string());
   c.add_output(c.dtype(0), whole);
 }
 

@@ -4,12 +4,14 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <iostream>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "core/status.h"
 #include "op/dtype_switch.h"
+#include "tandem/array.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem {
@@ -309,5 +311,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
            return print<typename decltype(tag)::type>(impl.shape, host.data());
          });
 }
+
+void print(const Tensor& x) { std::cout << x << '\n'; }
 
 }  // namespace tandem

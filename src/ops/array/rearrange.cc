@@ -38,8 +38,8 @@ Dims full_permutation(const OpDef& op, const Dims& given, int rank) {
     valid = !std::exchange(seen[permutation[i]], true);
   }
   if (!valid)
-    fail<InvalidArgumentError>("[Transpose] expected a permutation of the {} axes, got {}", rank,
-                               text_of(given));
+    fail<ShapeError>("[Transpose] expected a permutation of the {} axes, got {}", rank,
+                     text_of(given));
   return permutation;
 }
 
@@ -89,8 +89,8 @@ void infer_broadcast_to(InferContext& c) {
   for (int axis = 0; valid && axis < from.rank(); ++axis)
     valid = from[axis] == 1 || from[axis] == to[axis + added];
   if (!valid)
-    fail<InvalidArgumentError>("[BroadcastTo] expected a shape that {} broadcasts to, got {}",
-                               from.to_string(), to.to_string());
+    fail<ShapeError>("[BroadcastTo] expected a shape that {} broadcasts to, got {}",
+                     from.to_string(), to.to_string());
   c.add_output(c.dtype(0), to);
 }
 
@@ -126,8 +126,8 @@ void infer_tile(InferContext& c) {
   bool valid = multiples.size() == shape.rank();
   for (const std::int64_t multiple : multiples) valid = valid && multiple >= 0;
   if (!valid)
-    fail<InvalidArgumentError>("[Tile] expected {} multiples of at least 0 for shape {}, got {}",
-                               shape.rank(), shape.to_string(), text_of(multiples));
+    fail<ShapeError>("[Tile] expected {} multiples of at least 0 for shape {}, got {}",
+                     shape.rank(), shape.to_string(), text_of(multiples));
   Dims dims;
   for (int axis = 0; axis < shape.rank(); ++axis)
     dims.push_back(c.product(shape[axis], multiples[axis]));
@@ -186,8 +186,8 @@ void infer_reverse(InferContext& c) {
   bool seen[kMaxRank] = {};
   for (const std::int64_t axis : c.attrs<ReverseAttrs>().axes)
     if (std::exchange(seen[normalize_axis(c.op(), axis, c.shape(0).rank())], true))
-      fail<InvalidArgumentError>("[ReverseV2] expected each axis once, got {}",
-                                 text_of(c.attrs<ReverseAttrs>().axes));
+      fail<ShapeError>("[ReverseV2] expected each axis once, got {}",
+                       text_of(c.attrs<ReverseAttrs>().axes));
   c.add_output(c.dtype(0), c.shape(0));
 }
 

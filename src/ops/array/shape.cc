@@ -45,17 +45,16 @@ void infer_reshape(InferContext& c) {
   }
   valid = valid && shape.num_elements() == count;
   if (!valid)
-    fail<InvalidArgumentError>(
-        "[Reshape] expected a shape of {} elements for a tensor of shape {}, got {}", count,
-        c.shape(0).to_string(), text_of(c.attrs<ReshapeAttrs>().shape.dims()));
+    fail<ShapeError>("[Reshape] expected a shape of {} elements for a tensor of shape {}, got {}",
+                     count, c.shape(0).to_string(), text_of(c.attrs<ReshapeAttrs>().shape.dims()));
   c.add_output(c.dtype(0), shape);
 }
 
 void infer_ensure_shape(InferContext& c) {
   const Shape& expected = c.attrs<ReshapeAttrs>().shape;
   if (!expected.matches(c.shape(0)))
-    fail<InvalidArgumentError>("[EnsureShape] expected a tensor of shape {}, got shape {}",
-                               expected.to_string(), c.shape(0).to_string());
+    fail<ShapeError>("[EnsureShape] expected a tensor of shape {}, got shape {}",
+                     expected.to_string(), c.shape(0).to_string());
   c.add_output(c.dtype(0), c.shape(0));
 }
 
@@ -88,8 +87,8 @@ void infer_squeeze(InferContext& c) {
   for (const std::int64_t axis : axes) {
     const int i = normalize_axis(c.op(), axis, shape.rank());
     if (shape[i] != 1)
-      fail<InvalidArgumentError>("[Squeeze] expected axis {} of shape {} to be 1, got {}", axis,
-                                 shape.to_string(), shape[i]);
+      fail<ShapeError>("[Squeeze] expected axis {} of shape {} to be 1, got {}", axis,
+                       shape.to_string(), shape[i]);
     drop[i] = true;
   }
   Dims dims;
@@ -142,8 +141,8 @@ Tensor expand_dims(const Tensor& x, std::int64_t axis) {
 }
 Tensor squeeze(const Tensor& x, const Dims& axes) {
   if (axes.empty() && !x.shape().fully_defined())
-    fail<InvalidArgumentError>("[Squeeze] expected axes, because sizes of shape {} are not known",
-                               x.shape().to_string());
+    fail<ShapeError>("[Squeeze] expected axes, because sizes of shape {} are not known",
+                     x.shape().to_string());
   return run(kSqueeze, {&x}, AxesAttrs{axes});
 }
 Tensor identity(const Tensor& x, const IdentityOptions& options) {

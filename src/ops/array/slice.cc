@@ -30,8 +30,8 @@ void infer_slice(InferContext& c) {
     dims.push_back(size);
   }
   if (!valid)
-    fail<InvalidArgumentError>("[Slice] expected a part of shape {}, got begin {} and size {}",
-                               shape.to_string(), text_of(attrs.begin), text_of(attrs.size));
+    fail<ShapeError>("[Slice] expected a part of shape {}, got begin {} and size {}",
+                     shape.to_string(), text_of(attrs.begin), text_of(attrs.size));
   c.add_output(c.dtype(0), Shape(dims));
 }
 
@@ -88,8 +88,7 @@ void infer_strided_slice(InferContext& c) {
   const Shape& shape = c.shape(0);
   const StridedSliceAttrs& attrs = c.attrs<StridedSliceAttrs>();
   if (shape.rank() == 0)
-    fail<InvalidArgumentError>(
-        "[StridedSlice] expected a tensor of at least one axis, got a scalar");
+    fail<ShapeError>("[StridedSlice] expected a tensor of at least one axis, got a scalar");
   const std::int64_t begin = first_row(attrs, shape);
   if (attrs.shrink) {
     if (begin < 0 || begin >= shape[0])
@@ -99,9 +98,8 @@ void infer_strided_slice(InferContext& c) {
     c.add_output(c.dtype(0), shape.without_leading(1));
   } else {
     if (begin < 0 || attrs.end < begin || attrs.end > shape[0])
-      fail<InvalidArgumentError>(
-          "[StridedSlice] expected rows within [0, {}) of shape {}, got [{}, {})", shape[0],
-          shape.to_string(), attrs.begin, attrs.end);
+      fail<ShapeError>("[StridedSlice] expected rows within [0, {}) of shape {}, got [{}, {})",
+                       shape[0], shape.to_string(), attrs.begin, attrs.end);
     Shape part = shape;
     part.set(0, attrs.end - begin);
     c.add_output(c.dtype(0), part);

@@ -27,8 +27,8 @@ void infer_binary(InferContext& c) {
   const Shape &a = c.shape(0), &b = c.shape(1);
   const DType dtype = c.dtype(0);
   if (dtype != c.dtype(1)) [[unlikely]]
-    fail<InvalidArgumentError>("[{}] expected tensors of one dtype, got {} and {}", c.op().name,
-                               name_of(dtype), name_of(c.dtype(1)));
+    fail<DTypeError>("[{}] expected tensors of one dtype, got {} and {}", c.op().name,
+                     name_of(dtype), name_of(c.dtype(1)));
   check_dtype(c.op().name, kDTypes, dtype);
   const DType result = std::array{kResult..., dtype}[0];
   if (a == b) [[likely]]

@@ -15,8 +15,8 @@ Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b) {
   for (int back = 1; back <= std::min(a.rank(), b.rank()); ++back) {
     const std::int64_t m = a[a.rank() - back], n = b[b.rank() - back];
     if (m != n && m != 1 && n != 1 && m != -1 && n != -1)
-      fail<InvalidArgumentError>("[{}] expected shapes that broadcast together, got {} and {}", op,
-                                 a.to_string(), b.to_string());
+      fail<ShapeError>("[{}] expected shapes that broadcast together, got {} and {}", op,
+                       a.to_string(), b.to_string());
     // If one size is known and not 1, the unknown one must be 1 or the same.
     sizes[rank - back] = m == 1 ? n : n == 1 ? m : std::max(m, n);
   }

@@ -42,11 +42,10 @@ const OpDef kLogicalNot = unary_op<cpu::LogicalNot, kBool>("LogicalNot");
 
 void infer_select(InferContext& c) {
   if (c.dtype(0) != bool_)
-    fail<InvalidArgumentError>("[SelectV2] expected a condition of dtype bool, got {}",
-                               name_of(c.dtype(0)));
+    fail<DTypeError>("[SelectV2] expected a condition of dtype bool, got {}", name_of(c.dtype(0)));
   if (c.dtype(1) != c.dtype(2))
-    fail<InvalidArgumentError>("[SelectV2] expected tensors of one dtype, got {} and {}",
-                               name_of(c.dtype(1)), name_of(c.dtype(2)));
+    fail<DTypeError>("[SelectV2] expected tensors of one dtype, got {} and {}", name_of(c.dtype(1)),
+                     name_of(c.dtype(2)));
   Shape shape =
       c.shape(1) == c.shape(2) ? c.shape(1) : broadcast_shape("SelectV2", c.shape(1), c.shape(2));
   if (!(shape == c.shape(0))) shape = broadcast_shape("SelectV2", c.shape(0), shape);

@@ -1,10 +1,13 @@
 // Tensors from literals and vectors.
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "ops/math/number.h"
+#include "ops/math/placed.h"
 #include "runtime/trace.h"
 #include "tandem/creation.h"
 #include "tensor/tensor_impl.h"
@@ -55,6 +58,12 @@ struct Flattened {
   }
 };
 
+// Whether a dtype has elements of type T.
+template <class T>
+constexpr bool dtype_or_none =
+    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> ||
+    std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::uint8_t> || std::is_same_v<T, bool>;
+
 template <class To>
 To checked_element(double number) {
   check_number("Const", dtype_of<To>, number);
@@ -66,7 +75,8 @@ template <class To, class From>
 To element_from(From value) {
   if constexpr (std::is_same_v<To, From>)
     return value;
-  else if constexpr (std::is_same_v<To, std::int64_t> && std::is_integral_v<From>)
+  else if constexpr (std::is_same_v<To, std::int64_t> && std::is_integral_v<From> &&
+                     !std::is_same_v<From, std::uint64_t>)
     return static_cast<To>(value);
   else
     return checked_element<To>(static_cast<double>(value));
@@ -85,14 +95,14 @@ Tensor build(std::int64_t count, const Shape& own_shape, const ConstantOptions& 
              const F& element) {
   const Shape shape = options.shape.known() ? options.shape : own_shape;
   if (!shape.fully_defined())
-    fail<InvalidArgumentError>("[Const] expected a fully defined shape, got {}", shape.to_string());
+    fail<ShapeError>("[Const] expected a fully defined shape, got {}", shape.to_string());
   if (shape.too_large())
-    fail<InvalidArgumentError>("[Const] expected a shape of at most {} elements, got {}",
-                               kMaxElements, shape.to_string());
+    fail<ShapeError>("[Const] expected a shape of at most {} elements, got {}", kMaxElements,
+                     shape.to_string());
   const std::int64_t size = shape.num_elements();
   if (size != count && count != 1)
-    fail<InvalidArgumentError>("[Const] expected {} elements for shape {}, got {}", size,
-                               shape.to_string(), count);
+    fail<ShapeError>("[Const] expected {} elements for shape {}, got {}", size, shape.to_string(),
+                     count);
   // Not std::vector<T>, because std::vector<bool> has no contiguous elements.
   const auto host = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(size));
   if (count == size)
@@ -105,37 +115,115 @@ Tensor build(std::int64_t count, const Shape& own_shape, const ConstantOptions& 
 }  // namespace
 
 Tensor constant(const Literal& values, const ConstantOptions& options) {
+  const Placed placed(options.device);
   const Flattened flat(values);
-  return switch_dtype(options.dtype.value_or(flat.dtype()), [&]<class T>(TypeTag<T>) {
-    return build<T>(static_cast<std::int64_t>(flat.numbers.size()), Shape(flat.sizes), options,
-                    [&](std::int64_t i) {
-                      return element_from<T>(*flat.numbers[static_cast<std::size_t>(i)]);
-                    });
-  });
+  const Tensor result =
+      switch_dtype(options.dtype.value_or(flat.dtype()), [&]<class T>(TypeTag<T>) {
+        return build<T>(static_cast<std::int64_t>(flat.numbers.size()), Shape(flat.sizes), options,
+                        [&](std::int64_t i) {
+                          return element_from<T>(*flat.numbers[static_cast<std::size_t>(i)]);
+                        });
+      });
+  return placed.mark(result, options.requires_grad);
+}
+
+namespace detail {
+namespace {
+
+// The dtype of C++ numbers of type T.
+template <class T>
+constexpr DType natural_dtype() {
+  if constexpr (std::is_floating_point_v<T>)
+    return sizeof(T) == sizeof(float) ? float32 : float64;
+  else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::uint8_t>)
+    return dtype_of<T>;
+  else
+    return sizeof(T) < sizeof(std::int32_t) || std::is_same_v<T, std::int32_t> ? int32 : int64;
 }
 
 template <class From>
-requires std::is_arithmetic_v<From> Tensor constant(const std::vector<From>& values,
-                                                    const ConstantOptions& options) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  const Shape own_shape = {count};
+Tensor constant_from(const From* numbers, std::size_t count, const Shape& own_shape,
+                     const ConstantOptions& options) {
+  const DType dtype = options.dtype.value_or(natural_dtype<From>());
   const Shape& shape = options.shape.known() ? options.shape : own_shape;
-  if constexpr (!std::is_same_v<From, bool>)  // copied directly, without a second host copy
-    if (options.dtype.value_or(dtype_of<From>) == dtype_of<From> && shape.fully_defined() &&
-        !shape.too_large() && shape.num_elements() == count)
-      return new_constant(shape, dtype_of<From>, values.data(), options.name);
-  return switch_dtype(options.dtype.value_or(dtype_of<From>), [&]<class T>(TypeTag<T>) {
-    return build<T>(count, own_shape, options, [&](std::int64_t i) {
-      return element_from<T>(static_cast<From>(values[static_cast<std::size_t>(i)]));
+  const auto size = static_cast<std::int64_t>(count);
+  if constexpr (dtype_or_none<From>)  // copied directly, without a second host copy
+    if (dtype == dtype_of<From> && shape.fully_defined() && !shape.too_large() &&
+        shape.num_elements() == size)
+      return new_constant(shape, dtype, numbers, options.name);
+  return switch_dtype(dtype, [&]<class T>(TypeTag<T>) {
+    return build<T>(size, own_shape, options, [&](std::int64_t i) {
+      return element_from<T>(numbers[static_cast<std::size_t>(i)]);
     });
   });
 }
 
-template Tensor constant(const std::vector<float>&, const ConstantOptions&);
-template Tensor constant(const std::vector<double>&, const ConstantOptions&);
-template Tensor constant(const std::vector<std::int32_t>&, const ConstantOptions&);
-template Tensor constant(const std::vector<std::int64_t>&, const ConstantOptions&);
-template Tensor constant(const std::vector<std::uint8_t>&, const ConstantOptions&);
-template Tensor constant(const std::vector<bool>&, const ConstantOptions&);
+// Calls f with a null pointer to the type that `type` describes.
+template <class F>
+Tensor with_number_type(NumberType type, const F& f) {
+  if (type.floating) {
+    if (type.size == sizeof(float)) return f(static_cast<const float*>(nullptr));
+    if (type.size == sizeof(double)) return f(static_cast<const double*>(nullptr));
+    return f(static_cast<const long double*>(nullptr));
+  }
+  switch (type.size) {
+    case 1:
+      return type.is_signed ? f(static_cast<const std::int8_t*>(nullptr))
+                            : f(static_cast<const std::uint8_t*>(nullptr));
+    case 2:
+      return type.is_signed ? f(static_cast<const std::int16_t*>(nullptr))
+                            : f(static_cast<const std::uint16_t*>(nullptr));
+    case 4:
+      return type.is_signed ? f(static_cast<const std::int32_t*>(nullptr))
+                            : f(static_cast<const std::uint32_t*>(nullptr));
+    default:
+      return type.is_signed ? f(static_cast<const std::int64_t*>(nullptr))
+                            : f(static_cast<const std::uint64_t*>(nullptr));
+  }
+}
+
+}  // namespace
+
+Tensor constant_of(const void* numbers, std::size_t count, NumberType type, bool is_bool,
+                   const Shape& shape, const ConstantOptions& options) {
+  const Placed placed(options.device);
+  if (is_bool)
+    return placed.mark(constant_from(static_cast<const bool*>(numbers), count, shape, options),
+                       options.requires_grad);
+  return placed.mark(with_number_type(type,
+                                      [&]<class From>(const From*) {
+                                        return constant_from(static_cast<const From*>(numbers),
+                                                             count, shape, options);
+                                      }),
+                     options.requires_grad);
+}
+
+Tensor constant_of(const std::vector<bool>& bools, const Shape& shape,
+                   const ConstantOptions& options) {
+  const auto copy = std::make_unique<bool[]>(bools.size());
+  std::copy(bools.begin(), bools.end(), copy.get());
+  return constant_of(copy.get(), bools.size(), number_type<bool>, true, shape, options);
+}
+
+void fail_ragged(std::size_t first, std::size_t row, std::size_t size) {
+  fail<ShapeError>("[Const] expected rows of one length, {} numbers, got {} in row {}", first, size,
+                   row);
+}
+
+}  // namespace detail
+
+Tensor from_blob(const void* data, const Shape& shape, DType dtype) {
+  if (!shape.fully_defined())
+    fail<ShapeError>("[from_blob] expected a fully defined shape, got {}", shape.to_string());
+  if (!data && shape.num_elements() > 0)
+    throw InvalidArgumentError("[from_blob] expected a pointer to elements, got null");
+  return new_constant(shape, dtype, data, {});
+}
+
+Tensor tensor(const Literal& values, const ConstantOptions& options) {
+  ConstantOptions chosen = options;
+  if (!chosen.dtype && Flattened(values).dtype() == int32) chosen.dtype = int64;
+  return constant(values, chosen);
+}
 
 }  // namespace tandem

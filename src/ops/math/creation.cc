@@ -11,6 +11,7 @@
 #include "ops/math/elementwise.h"
 #include "ops/math/in_float32.h"
 #include "ops/math/number.h"
+#include "ops/math/placed.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
 #include "runtime/trace.h"
@@ -22,8 +23,8 @@ namespace {
 void check_shape(std::string_view op, const Shape& shape) {
   for (std::int64_t size : shape)
     if (size < 0)
-      fail<InvalidArgumentError>("[{}] expected a shape of sizes of at least 0, got {}", op,
-                                 shape.to_string());
+      fail<ShapeError>("[{}] expected a shape of sizes of at least 0, got {}", op,
+                       shape.to_string());
 }
 
 // --- constant fill ---
@@ -175,10 +176,18 @@ const OpDef kEye = {
 
 }  // namespace
 
+namespace {
+
+Tensor make(const OpDef& op, AttrsRef attrs, const CreationOptions& options) {
+  const Placed placed(options.device);
+  return placed.mark(named(run(op, {}, attrs), options.name), options.requires_grad);
+}
+
+}  // namespace
+
 Tensor full(const Shape& shape, double value, const CreationOptions& options) {
-  return named(
-      run(kFill, {}, FillAttrs{shape.known() ? shape : Shape::scalar(), value, options.dtype}),
-      options.name);
+  return make(kFill, FillAttrs{shape.known() ? shape : Shape::scalar(), value, options.dtype},
+              options);
 }
 Tensor zeros(const Shape& shape, const CreationOptions& options) {
   return full(shape, 0.0, options);
@@ -195,7 +204,7 @@ Tensor ones_like(const Tensor& tensor) {
 
 Tensor range(std::int64_t limit, const CreationOptions& options) {
   const std::int64_t count = is_unknown_size(limit) ? limit : std::max<std::int64_t>(0, limit);
-  return named(run(kRange, {}, SequenceAttrs{0.0, 1.0, 0.0, count, options.dtype}), options.name);
+  return make(kRange, SequenceAttrs{0.0, 1.0, 0.0, count, options.dtype}, options);
 }
 
 Tensor range(double start, double limit, double delta, const CreationOptions& options) {
@@ -207,24 +216,21 @@ Tensor range(double start, double limit, double delta, const CreationOptions& op
   const double count = std::max(0.0, std::ceil((limit - start) / delta));
   if (!(count < 0x1p53))
     fail<InvalidArgumentError>("[Range] expected finite bounds, got {} and {}", start, limit);
-  return named(
-      run(kRange, {},
-          SequenceAttrs{start, delta, 0.0, static_cast<std::int64_t>(count), options.dtype}),
-      options.name);
+  return make(kRange,
+              SequenceAttrs{start, delta, 0.0, static_cast<std::int64_t>(count), options.dtype},
+              options);
 }
 
 Tensor linspace(double start, double stop, std::int64_t count, const CreationOptions& options) {
   const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0.0;
-  return named(run(kLinSpace, {}, SequenceAttrs{start, step, stop, count, options.dtype}),
-               options.name);
+  return make(kLinSpace, SequenceAttrs{start, step, stop, count, options.dtype}, options);
 }
 
 Tensor eye(std::int64_t rows, std::int64_t columns, const CreationOptions& options) {
   if (columns < -1 && !is_unknown_size(columns))
     fail<InvalidArgumentError>("[Eye] expected columns of at least 0, or -1 for a square, got {}",
                                columns);
-  return named(run(kEye, {}, EyeAttrs{rows, columns == -1 ? rows : columns, options.dtype}),
-               options.name);
+  return make(kEye, EyeAttrs{rows, columns == -1 ? rows : columns, options.dtype}, options);
 }
 
 OpList creation_ops() { return list_of<kFill, kElementCount, kRange, kLinSpace, kEye>(); }

@@ -10,7 +10,7 @@ void check_dtype(std::string_view op, DTypeSet set, DType dtype) {
                        : set == kNumeric      ? "a floating or integer dtype"
                        : set == set_of(bool_) ? "dtype bool"
                                               : "another dtype";
-  fail<InvalidArgumentError>("[{}] expected {}, got {}", op, wanted, name_of(dtype));
+  fail<DTypeError>("[{}] expected {}, got {}", op, wanted, name_of(dtype));
 }
 
 }  // namespace tandem

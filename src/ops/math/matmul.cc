@@ -8,6 +8,7 @@
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
 #include "runtime/trace.h"
+#include "tandem/array.h"
 #include "tandem/math.h"
 
 namespace tandem {
@@ -18,11 +19,11 @@ void infer_matmul(InferContext& c) {
   const Shape &a = c.shape(0), &b = c.shape(1);
   const std::string_view op = c.op().name;
   if (c.dtype(0) != c.dtype(1) || !is_floating(c.dtype(0)))
-    fail<InvalidArgumentError>("[{}] expected two tensors of one floating dtype, got {} and {}", op,
-                               name_of(c.dtype(0)), name_of(c.dtype(1)));
+    fail<DTypeError>("[{}] expected two tensors of one floating dtype, got {} and {}", op,
+                     name_of(c.dtype(0)), name_of(c.dtype(1)));
   if (a.rank() < 2 || b.rank() < 2)
-    fail<InvalidArgumentError>("[{}] expected tensors of rank 2 or more, got shapes {} and {}", op,
-                               a.to_string(), b.to_string());
+    fail<ShapeError>("[{}] expected tensors of rank 2 or more, got shapes {} and {}", op,
+                     a.to_string(), b.to_string());
   const std::int64_t m = a.dim(attrs.transpose_a ? -1 : -2),
                      ka = a.dim(attrs.transpose_a ? -2 : -1);
   const std::int64_t kb = b.dim(attrs.transpose_b ? -1 : -2),
@@ -32,15 +33,15 @@ void infer_matmul(InferContext& c) {
                        b.to_string(), attrs.transpose_b ? " transposed" : "");
   };
   if (ka != kb)
-    fail<InvalidArgumentError>("[{}] expected equal inner sizes, got {} and {} (shapes {})", op, ka,
-                               kb, shapes());
+    fail<ShapeError>("[{}] expected equal inner sizes, got {} and {} (shapes {})", op, ka, kb,
+                     shapes());
   Dims result;
   const int rank_a = a.rank() - 2, rank_b = b.rank() - 2, rank = std::max(rank_a, rank_b);
   for (int i = 0; i < rank; ++i) {
     const std::int64_t size_a = i < rank - rank_a ? 1 : a[i - (rank - rank_a)];
     const std::int64_t size_b = i < rank - rank_b ? 1 : b[i - (rank - rank_b)];
     if (size_a != size_b && size_a != 1 && size_b != 1)
-      fail<InvalidArgumentError>("[{}] expected leading axes that broadcast, got {}", op, shapes());
+      fail<ShapeError>("[{}] expected leading axes that broadcast, got {}", op, shapes());
     result.push_back(size_a == 1 ? size_b : size_a);
   }
   result.push_back(m);
@@ -94,6 +95,11 @@ const OpDef kBatchMatMul = {.name = "BatchMatMulV2",
 OpList matmul_ops() { return list_of<kMatMul, kBatchMatMul>(); }
 
 Tensor matmul(const Tensor& a, const Tensor& b, const MatMulOptions& options) {
+  // A vector is a row or a column.
+  if (a.rank() == 1 && b.rank() >= 1 && !options.transpose_a)
+    return squeeze(matmul(expand_dims(a, 0), b, options), {b.rank() == 1 ? -1 : -2});
+  if (b.rank() == 1 && a.rank() >= 2 && !options.transpose_b)
+    return squeeze(matmul(a, expand_dims(b, 1), options), {-1});
   const bool matrices = a.rank() <= 2 && b.rank() <= 2;
   return named(
       run(matrices ? kMatMul : kBatchMatMul, {&a, &b},

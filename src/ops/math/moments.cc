@@ -7,6 +7,7 @@
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
+#include "tandem/nn.h"
 
 namespace tandem {
 
@@ -90,6 +91,18 @@ ClippedTensors clip_by_global_norm(TensorList tensors, double clip_norm) {
   for (const Tensor& tensor : tensors)
     result.tensors.push_back(tensor.defined() ? scaled_by(tensor, factor) : Tensor());
   return result;
+}
+
+nn::Moments nn::moments(const Tensor& x, const Axes& axes, bool keepdims) {
+  const ReduceOptions options{.axis = axes, .keepdims = keepdims};
+  return {reduce_mean(x, options), reduce_variance(x, options)};
+}
+
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol) {
+  if (!(a.shape() == b.shape()) || a.dtype() != b.dtype()) return false;
+  const Tensor x = cast(a, float64), y = cast(b.to(a.device()), float64);
+  const Tensor close = less_equal(abs(x - y), add(multiply(abs(y), rtol), atol));
+  return reduce_all(logical_or(equal(x, y), logical_and(close, is_finite(y)))).item<bool>();
 }
 
 }  // namespace tandem

@@ -24,7 +24,7 @@ namespace tandem {
 
 int resolve_axis(std::string_view op, std::int64_t axis, int rank) {
   if (axis < -rank || axis >= rank)
-    fail<InvalidArgumentError>("[{}] expected an axis in [{}, {}), got {}", op, -rank, rank, axis);
+    fail<ShapeError>("[{}] expected an axis in [{}, {}), got {}", op, -rank, rank, axis);
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
@@ -33,8 +33,7 @@ std::uint32_t reduced_axes(std::string_view op, const ReduceAttrs& attrs, int ra
   std::uint32_t mask = 0;
   for (std::int64_t axis : attrs.axes) {
     const std::uint32_t bit = 1u << resolve_axis(op, axis, rank);
-    if ((mask & bit) != 0)
-      fail<InvalidArgumentError>("[{}] expected distinct axes, got {} twice", op, axis);
+    if ((mask & bit) != 0) fail<ShapeError>("[{}] expected distinct axes, got {} twice", op, axis);
     mask |= bit;
   }
   return mask;
@@ -84,7 +83,7 @@ namespace {
 // --- the loops of a formula of ops/formula/reductions.h ---
 // The number of parallel accumulators for a long run, which are combined pairwise at its end. It is
 // the same on every machine, so that the order of the sum is, too.
-constexpr int kLanes = 64;
+constexpr int kReducedLanes = 64;
 
 template <class Op, class T>
 TANDEM_INLINED void runs_loop(const void* input, std::int64_t runs, std::int64_t length,
@@ -93,22 +92,22 @@ TANDEM_INLINED void runs_loop(const void* input, std::int64_t runs, std::int64_t
   const T* x = static_cast<const T*>(input);
   C* out = static_cast<C*>(accumulators);
   for (std::int64_t run = 0; run < runs; ++run, x += length) {
-    if (length < kLanes) {
+    if (length < kReducedLanes) {
       C sum = Op::template neutral<C>();
       for (std::int64_t i = 0; i < length; ++i)
         sum = Op::combine(sum, Op::load(static_cast<C>(x[i])));
       out[run] = sum;
       continue;
     }
-    alignas(64) C lanes[kLanes];
-    for (int j = 0; j < kLanes; ++j) lanes[j] = Op::load(static_cast<C>(x[j]));
-    std::int64_t i = kLanes;
-    for (; i + kLanes <= length; i += kLanes)
-      for (int j = 0; j < kLanes; ++j)
+    alignas(64) C lanes[kReducedLanes];
+    for (int j = 0; j < kReducedLanes; ++j) lanes[j] = Op::load(static_cast<C>(x[j]));
+    std::int64_t i = kReducedLanes;
+    for (; i + kReducedLanes <= length; i += kReducedLanes)
+      for (int j = 0; j < kReducedLanes; ++j)
         lanes[j] = Op::combine(lanes[j], Op::load(static_cast<C>(x[i + j])));
     for (int j = 0; i + j < length; ++j)
       lanes[j] = Op::combine(lanes[j], Op::load(static_cast<C>(x[i + j])));
-    for (int width = kLanes / 2; width > 0; width /= 2)
+    for (int width = kReducedLanes / 2; width > 0; width /= 2)
       for (int j = 0; j < width; ++j) lanes[j] = Op::combine(lanes[j], lanes[j + width]);
     out[run] = lanes[0];
   }
@@ -284,8 +283,8 @@ void infer_sum_to_shape(InferContext& c) {
   for (int axis = 0; valid && axis < to.rank(); ++axis)
     valid = to[axis] == 1 || to[axis] == from[leading + axis];
   if (!valid)
-    fail<InvalidArgumentError>("[SumToShape] expected a shape that broadcasts to {}, got {}",
-                               from.to_string(), to.to_string());
+    fail<ShapeError>("[SumToShape] expected a shape that broadcasts to {}, got {}",
+                     from.to_string(), to.to_string());
   c.add_output(c.dtype(0), to);
 }
 
@@ -325,9 +324,11 @@ const OpDef kSumToShape = {.name = "SumToShape",
                            .traits = kIdentityIfSame};
 
 Tensor reduce_sum(const Tensor& x, const ReduceOptions& options) {
+  if (x.dtype() == bool_) return reduce_sum(cast(x, int64), options);
   return named(run(kSum, {&x}, ReduceAttrs::of(options)), options.name);
 }
 Tensor reduce_mean(const Tensor& x, const ReduceOptions& options) {
+  if (x.dtype() == bool_) return reduce_mean(cast(x, float32), options);
   return named(run(kMean, {&x}, ReduceAttrs::of(options)), options.name);
 }
 Tensor reduce_prod(const Tensor& x, const ReduceOptions& options) {

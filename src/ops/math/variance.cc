@@ -67,8 +67,8 @@ TANDEM_INLINED Moments moments_of(const T* x, std::int64_t count) {
 }
 
 template <class T>
-TANDEM_INLINED void runs_loop(const void* input, std::int64_t runs, std::int64_t length,
-                              void* accumulators) {
+TANDEM_INLINED void variance_runs_loop(const void* input, std::int64_t runs, std::int64_t length,
+                                       void* accumulators) {
   const T* x = static_cast<const T*>(input);
   auto* out = static_cast<Moments*>(accumulators);
   for (std::int64_t run = 0; run < runs; ++run, x += length)
@@ -77,8 +77,8 @@ TANDEM_INLINED void runs_loop(const void* input, std::int64_t runs, std::int64_t
 
 // The moments of each column are computed in two passes over the rows, then joined.
 template <class T>
-TANDEM_INLINED void rows_loop(const void* input, std::int64_t rows, std::int64_t stride,
-                              std::int64_t columns, bool fresh, void* accumulators) {
+TANDEM_INLINED void variance_rows_loop(const void* input, std::int64_t rows, std::int64_t stride,
+                                       std::int64_t columns, bool fresh, void* accumulators) {
   using C = Compute<T>;
   const T* x = static_cast<const T*>(input);
   auto* out = static_cast<Moments*>(accumulators);
@@ -104,7 +104,7 @@ TANDEM_INLINED void rows_loop(const void* input, std::int64_t rows, std::int64_t
                 share);
 }
 
-void combine_loop(void* accumulators, const void* others, std::int64_t count) {
+void variance_combine_loop(void* accumulators, const void* others, std::int64_t count) {
   auto* moments = static_cast<Moments*>(accumulators);
   const auto* more = static_cast<const Moments*>(others);
   for (std::int64_t i = 0; i < count; ++i)
@@ -117,7 +117,8 @@ struct Result {
 };
 
 template <class C>
-void finish_loop(const void* accumulators, std::int64_t count, std::int64_t, void* results) {
+void variance_finish_loop(const void* accumulators, std::int64_t count, std::int64_t,
+                          void* results) {
   const auto* moments = static_cast<const Moments*>(accumulators);
   auto* out = static_cast<Result<C>*>(results);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -128,13 +129,13 @@ void finish_loop(const void* accumulators, std::int64_t count, std::int64_t, voi
 }
 
 template <class T>
-constexpr ReduceLoops kLoops = {run_loop<T, runs_loop<T>>,
-                                run_loop<T, rows_loop<T>>,
-                                combine_loop,
-                                finish_loop<Compute<T>>,
-                                sizeof(T),
-                                sizeof(Moments),
-                                sizeof(Result<Compute<T>>)};
+constexpr ReduceLoops kVarianceLoops = {run_loop<T, variance_runs_loop<T>>,
+                                        run_loop<T, variance_rows_loop<T>>,
+                                        variance_combine_loop,
+                                        variance_finish_loop<Compute<T>>,
+                                        sizeof(T),
+                                        sizeof(Moments),
+                                        sizeof(Result<Compute<T>>)};
 
 void variance_kernel(KernelContext& c) {
   const InFloat32 in_float32(c);
@@ -145,7 +146,7 @@ void variance_kernel(KernelContext& c) {
     const std::int64_t size = c.outputs[0].size();
     auto* results =
         static_cast<Result<C>*>(c.scratch(static_cast<std::size_t>(size) * sizeof(Result<C>)));
-    run_reduce(c, mask, kLoops<T>, results);
+    run_reduce(c, mask, kVarianceLoops<T>, results);
     C *variance = c.outputs[0].as<C>(), *mean = c.outputs[1].as<C>();
     for (std::int64_t i = 0; i < size; ++i) {
       variance[i] = results[i].variance;
@@ -174,16 +175,16 @@ void infer_scaled_distance(InferContext& c) {
   check_dtype(name, kFloating, c.dtype(0));
   for (int input : {1, 2}) {
     if (c.dtype(input) != wide_dtype(c.dtype(0)))
-      fail<InvalidArgumentError>("[{}] expected a mean and a scale of dtype {}, got {}", name,
-                                 name_of(wide_dtype(c.dtype(0))), name_of(c.dtype(input)));
+      fail<DTypeError>("[{}] expected a mean and a scale of dtype {}, got {}", name,
+                       name_of(wide_dtype(c.dtype(0))), name_of(c.dtype(input)));
     if (c.shape(0).fully_defined() && c.shape(input).fully_defined() &&
         !(broadcast_shape(name, c.shape(0), c.shape(input)) == c.shape(0)))
       fail<InvalidArgumentError>("[{}] expected a mean and a scale that broadcast to {}, got {}",
                                  name, c.shape(0).to_string(), c.shape(input).to_string());
   }
   if (!(c.shape(1) == c.shape(2)))
-    fail<InvalidArgumentError>("[{}] expected a mean and a scale of one shape, got {} and {}", name,
-                               c.shape(1).to_string(), c.shape(2).to_string());
+    fail<ShapeError>("[{}] expected a mean and a scale of one shape, got {} and {}", name,
+                     c.shape(1).to_string(), c.shape(2).to_string());
   c.add_output(c.dtype(0), c.shape(0));
 }
 

@@ -31,16 +31,16 @@ void check_operands(InferContext& c, int first) {
   };
   check_dtype(op, kFloating, c.dtype(first));
   if (c.dtype(first + 1) != c.dtype(first) || c.dtype(first + 2) != c.dtype(first))
-    fail<InvalidArgumentError>("[{}] expected query, key and value of one dtype, got {}, {} and {}",
-                               op, name_of(c.dtype(first)), name_of(c.dtype(first + 1)),
-                               name_of(c.dtype(first + 2)));
+    fail<DTypeError>("[{}] expected query, key and value of one dtype, got {}, {} and {}", op,
+                     name_of(c.dtype(first)), name_of(c.dtype(first + 1)),
+                     name_of(c.dtype(first + 2)));
   if (query.rank() != 4 || key.rank() != 4 || value.rank() != 4)
     fail<InvalidArgumentError>(
         "[{}] expected query, key and value of shape (batch, positions, heads, depth), got {}", op,
         shapes());
   const AttentionSizes s(query, key, value);
   if (key[0] != s.batch || value[0] != s.batch)
-    fail<InvalidArgumentError>("[{}] expected one batch size, got shapes {}", op, shapes());
+    fail<ShapeError>("[{}] expected one batch size, got shapes {}", op, shapes());
   if (value[1] != s.keys || value[2] != s.kv_heads)
     fail<InvalidArgumentError>(
         "[{}] expected key and value with the same positions and heads, got {}", op, shapes());
@@ -62,12 +62,12 @@ void check_mask(InferContext& c, int input, const AttentionSizes& s) {
   for (int i = 1; broadcasts && i <= mask.rank(); ++i)
     broadcasts = mask.dim(-i) == 1 || mask.dim(-i) == scores.dim(-i);
   if (!broadcasts)
-    fail<InvalidArgumentError>("[{}] expected a mask that broadcasts to {}, got shape {}",
-                               c.op().name, scores.to_string(), mask.to_string());
+    fail<ShapeError>("[{}] expected a mask that broadcasts to {}, got shape {}", c.op().name,
+                     scores.to_string(), mask.to_string());
   const DType data = c.dtype(0), dtype = c.dtype(input);
   if (dtype != bool_ && dtype != data)
-    fail<InvalidArgumentError>("[{}] expected a mask of dtype bool or {}, got {}", c.op().name,
-                               name_of(data), name_of(dtype));
+    fail<DTypeError>("[{}] expected a mask of dtype bool or {}, got {}", c.op().name, name_of(data),
+                     name_of(dtype));
 }
 
 void check_attrs(InferContext& c) {
@@ -121,7 +121,7 @@ Tensor heads_first(const Tensor& x, std::int64_t kv_heads) {
       reshape(widened(x), {shape[0], shape[1], kv_heads, shape[2] / kv_heads, shape[3]}),
       {0, 2, 3, 1, 4});
 }
-Tensor heads_last(const Tensor& x, const TensorSpec& like) {
+Tensor heads_last(const Tensor& x, const TensorType& like) {
   return cast(reshape(transpose(x, {0, 3, 1, 2, 4}), like.shape), like.dtype);
 }
 
@@ -246,8 +246,8 @@ Tensor nn::scaled_dot_product_attention(const Tensor& query, const Tensor& key, 
   else if (depth > 0)
     attrs.softmax_scale = 1.0 / std::sqrt(static_cast<double>(depth));
   else if (depth < 0)
-    fail<InvalidArgumentError>("[{}] expected a known depth if no scale is given, got shape {}",
-                               kAttention.name, query.shape().to_string());
+    fail<ShapeError>("[{}] expected a known depth if no scale is given, got shape {}",
+                     kAttention.name, query.shape().to_string());
   const bool drops = options.dropout_rate != 0.0;
   attrs.rate = options.dropout_rate;
   if (drops && query.rank() == 4 && key.rank() == 4)

@@ -26,14 +26,14 @@ namespace {
 void check_data(InferContext& c, int input) {
   check_dtype(c.op().name, kFloating, c.dtype(input));
   if (c.shape(input).rank() < 2)
-    fail<InvalidArgumentError>("[{}] expected data of rank 2 or more, got shape {}", c.op().name,
-                               c.shape(input).to_string());
+    fail<ShapeError>("[{}] expected data of rank 2 or more, got shape {}", c.op().name,
+                     c.shape(input).to_string());
 }
 
 void check_not_empty(InferContext& c, const Shape& x) {
   if (x.num_elements() == 0)
-    fail<InvalidArgumentError>("[{}] expected data to take moments of, got shape {}", c.op().name,
-                               x.to_string());
+    fail<ShapeError>("[{}] expected data to take moments of, got shape {}", c.op().name,
+                     x.to_string());
 }
 
 ColumnBlocks blocks_of(const TensorView& x) {

@@ -385,7 +385,7 @@ KernelList batch_norm_kernels() {
 
 // Whether chains can be fused into the operation: its elements must be processed in packs.
 bool takes_chains(const BlockOperation& operation) {
-  const TensorSpec& y = operation.outputs[0]->spec;
+  const TensorType& y = operation.outputs[0]->spec;
   const std::int64_t columns = y.shape.dim(-1);
   return fused_of(*operation.op) && in_chains(y.dtype) &&
          columns % (16 / static_cast<std::int64_t>(size_of(y.dtype))) == 0;

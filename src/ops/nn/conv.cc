@@ -27,7 +27,7 @@ namespace {
 
 void check_conv(std::string_view op, const ConvAttrs& a, const Shape& x, const Shape& kernel) {
   if (x.rank() != 4 || kernel.rank() != 4)
-    fail<InvalidArgumentError>(
+    fail<ShapeError>(
         "[{}] expected images [n, h, w, in] and a kernel [kh, kw, in / groups, out], got shapes "
         "{} and {}",
         op, x.to_string(), kernel.to_string());
@@ -38,17 +38,16 @@ void check_conv(std::string_view op, const ConvAttrs& a, const Shape& x, const S
         std::min(numbers) < 1 ? "of 1 or more" : "below 2^31", a.stride_h, a.stride_w, a.dilation_h,
         a.dilation_w, a.groups);
   if (!x.fully_defined() || !kernel.fully_defined())
-    fail<InvalidArgumentError>("[{}] expected sizes of 0 or more, got shapes {} and {}", op,
-                               text_of(x.dims()), text_of(kernel.dims()));
+    fail<ShapeError>("[{}] expected sizes of 0 or more, got shapes {} and {}", op,
+                     text_of(x.dims()), text_of(kernel.dims()));
   if (kernel.num_elements() == 0)
-    fail<InvalidArgumentError>("[{}] expected a kernel that is not empty, got shape {}", op,
-                               kernel.to_string());
+    fail<ShapeError>("[{}] expected a kernel that is not empty, got shape {}", op,
+                     kernel.to_string());
   if (std::max(kernel[0], kernel[1]) >= nn::kMaxWindow)
-    fail<InvalidArgumentError>(
-        "[{}] expected a kernel below 2^31 in height and width, got shape {}", op,
-        kernel.to_string());
+    fail<ShapeError>("[{}] expected a kernel below 2^31 in height and width, got shape {}", op,
+                     kernel.to_string());
   if (x[3] % a.groups != 0 || x[3] / a.groups != kernel[2] || kernel[3] % a.groups != 0)
-    fail<InvalidArgumentError>(
+    fail<ShapeError>(
         "[{}] expected a kernel of {} input channels and a multiple of {} output channels for "
         "images of shape {} in "
         "{} groups, got shape {}",
@@ -66,7 +65,7 @@ ConvShape conv_shape(std::string_view op, const ConvAttrs& a, DType dtype, const
   const nn::WindowAxis columns =
       nn::place_windows(x[2], kernel[1], a.stride_w, a.dilation_w, a.padding);
   if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
-    fail<InvalidArgumentError>(
+    fail<ShapeError>(
         "[{}] expected images as large as the {}x{} kernel (dilation {}x{}), got shape {}", op,
         kernel[0], kernel[1], a.dilation_h, a.dilation_w, x.to_string());
   return {.dtype = dtype,
@@ -100,14 +99,14 @@ void check_dtypes(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   for (int i = 1; i < c.num_inputs(); ++i)
     if (c.dtype(i) != c.dtype(0))
-      fail<InvalidArgumentError>("[{}] expected one dtype, got {} and {}", c.op().name,
-                                 name_of(c.dtype(0)), name_of(c.dtype(i)));
+      fail<DTypeError>("[{}] expected one dtype, got {} and {}", c.op().name, name_of(c.dtype(0)),
+                       name_of(c.dtype(i)));
 }
 
 void check_result(std::string_view op, const ConvShape& conv, const Shape& dy) {
   if (!(dy == result_of(conv)))
-    fail<InvalidArgumentError>("[{}] expected a gradient of shape {}, got {}", op,
-                               result_of(conv).to_string(), dy.to_string());
+    fail<ShapeError>("[{}] expected a gradient of shape {}, got {}", op,
+                     result_of(conv).to_string(), dy.to_string());
 }
 
 void infer_conv(InferContext& c) {
@@ -115,8 +114,8 @@ void infer_conv(InferContext& c) {
   const ConvShape conv =
       conv_shape(c.op().name, c.attrs<ConvAttrs>(), c.dtype(0), c.shape(0), c.shape(1));
   if (c.num_inputs() == 3 && !(c.shape(2) == Shape{conv.out}))
-    fail<InvalidArgumentError>("[{}] expected a bias of shape ({},), got {}", c.op().name, conv.out,
-                               c.shape(2).to_string());
+    fail<ShapeError>("[{}] expected a bias of shape ({},), got {}", c.op().name, conv.out,
+                     c.shape(2).to_string());
   c.add_output(c.dtype(0), result_of(conv));
 }
 
@@ -125,8 +124,8 @@ void infer_backprop_input(InferContext& c) {
   const auto& attrs = c.attrs<ConvAttrs>();
   const Shape &dy = c.shape(0), &kernel = c.shape(1);
   if (dy.rank() != 4 || kernel.rank() != 4)
-    fail<InvalidArgumentError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name,
-                               dy.to_string(), kernel.to_string());
+    fail<ShapeError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name,
+                     dy.to_string(), kernel.to_string());
   const std::int64_t groups = std::max<std::int64_t>(0, attrs.groups);  // checked in conv_shape
   const Shape x{dy[0], attrs.height, attrs.width, c.product(kernel[2], groups)};
   check_result(c.op().name, conv_shape(c.op().name, attrs, c.dtype(0), x, kernel), dy);
@@ -138,8 +137,8 @@ void infer_backprop_filter(InferContext& c) {
   const auto& attrs = c.attrs<ConvAttrs>();
   const Shape &x = c.shape(0), &dy = c.shape(1);
   if (x.rank() != 4 || dy.rank() != 4)
-    fail<InvalidArgumentError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name,
-                               x.to_string(), dy.to_string());
+    fail<ShapeError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name,
+                     x.to_string(), dy.to_string());
   const Shape kernel{attrs.height, attrs.width, x[3] / std::max<std::int64_t>(1, attrs.groups),
                      dy[3]};
   check_result(c.op().name, conv_shape(c.op().name, attrs, c.dtype(0), x, kernel), dy);
@@ -314,7 +313,7 @@ Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bia
                         const Conv2DOptions& options) {
   const Shape& taps = kernel.shape();
   if (x.rank() != 4 || taps.rank() != 4 || taps[2] != x.dim(3))
-    fail<InvalidArgumentError>(
+    fail<ShapeError>(
         "[DepthwiseConv2D] expected images [n, h, w, in] and a kernel [kh, kw, in, multiplier], "
         "got shapes {} and {}",
         x.shape().to_string(), taps.to_string());

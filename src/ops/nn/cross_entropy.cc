@@ -29,19 +29,19 @@ void check_logits(InferContext& c, int input) {
   check_dtype(c.op().name, kFloating, c.dtype(input));
   const Shape& logits = c.shape(input);
   if (logits.rank() < 1 || logits.dim(-1) == 0)
-    fail<InvalidArgumentError>("[{}] expected logits [..., classes], got shape {}", c.op().name,
-                               logits.to_string());
+    fail<ShapeError>("[{}] expected logits [..., classes], got shape {}", c.op().name,
+                     logits.to_string());
 }
 
 // Checks labels that are class indices.
 void check_classes(InferContext& c, int labels, const Shape& logits) {
   if (!is_integer(c.dtype(labels)))
-    fail<InvalidArgumentError>("[{}] expected labels of an integer dtype, got {}", c.op().name,
-                               name_of(c.dtype(labels)));
+    fail<DTypeError>("[{}] expected labels of an integer dtype, got {}", c.op().name,
+                     name_of(c.dtype(labels)));
   if (!(c.shape(labels) == shape_of_labels(logits)))
-    fail<InvalidArgumentError>("[{}] expected labels of shape {} for logits of shape {}, got {}",
-                               c.op().name, shape_of_labels(logits).to_string(), logits.to_string(),
-                               c.shape(labels).to_string());
+    fail<ShapeError>("[{}] expected labels of shape {} for logits of shape {}, got {}", c.op().name,
+                     shape_of_labels(logits).to_string(), logits.to_string(),
+                     c.shape(labels).to_string());
 }
 
 // Checks labels that are probabilities.

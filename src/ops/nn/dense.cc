@@ -25,27 +25,26 @@ void check_same_dtypes(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   for (int i = 1; i < c.num_inputs(); ++i)
     if (c.dtype(i) != c.dtype(0))
-      fail<InvalidArgumentError>("[{}] expected one dtype, got {} and {}", c.op().name,
-                                 name_of(c.dtype(0)), name_of(c.dtype(i)));
+      fail<DTypeError>("[{}] expected one dtype, got {} and {}", c.op().name, name_of(c.dtype(0)),
+                       name_of(c.dtype(i)));
 }
 
 void check_bias(InferContext& c, int input, std::int64_t size) {
   const Shape& bias = c.shape(input);
   if (bias.rank() != 1 || bias[0] != size)
-    fail<InvalidArgumentError>("[{}] expected a bias of shape ({},), got {}", c.op().name, size,
-                               bias.to_string());
+    fail<ShapeError>("[{}] expected a bias of shape ({},), got {}", c.op().name, size,
+                     bias.to_string());
 }
 
 void infer_fused_matmul(InferContext& c) {
   check_same_dtypes(c);
   const Shape &x = c.shape(0), &weights = c.shape(1);
   if (x.rank() < 2)
-    fail<InvalidArgumentError>("[{}] expected an input of rank 2 or more, got shape {}",
-                               c.op().name, x.to_string());
+    fail<ShapeError>("[{}] expected an input of rank 2 or more, got shape {}", c.op().name,
+                     x.to_string());
   if (weights.rank() != 2 || weights[0] != x.dim(-1))
-    fail<InvalidArgumentError>(
-        "[{}] expected weights of shape ({}, units) for an input of shape {}, got {}", c.op().name,
-        x.dim(-1), x.to_string(), weights.to_string());
+    fail<ShapeError>("[{}] expected weights of shape ({}, units) for an input of shape {}, got {}",
+                     c.op().name, x.dim(-1), x.to_string(), weights.to_string());
   if (c.num_inputs() == 3) check_bias(c, 2, weights[1]);
   Shape result = x;
   result.set(x.rank() - 1, weights[1]);
@@ -89,8 +88,7 @@ void infer_bias_add(InferContext& c) {
   check_same_dtypes(c);
   const Shape& x = c.shape(0);
   if (x.rank() < 1)
-    fail<InvalidArgumentError>("[{}] expected an input of rank 1 or more, got a scalar",
-                               c.op().name);
+    fail<ShapeError>("[{}] expected an input of rank 1 or more, got a scalar", c.op().name);
   check_bias(c, 1, x.dim(-1));
   c.add_output(c.dtype(0), x);
 }
@@ -127,8 +125,7 @@ void bias_add_gradient(GradContext& c) {
 void infer_bias_add_grad(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   if (c.shape(0).rank() < 1)
-    fail<InvalidArgumentError>("[{}] expected an input of rank 1 or more, got a scalar",
-                               c.op().name);
+    fail<ShapeError>("[{}] expected an input of rank 1 or more, got a scalar", c.op().name);
   c.add_output(c.dtype(0), Shape{c.shape(0).dim(-1)});
 }
 

@@ -36,9 +36,8 @@ void check_layer_data(InferContext& c, int input) {
   check_dtype(c.op().name, kFloating, c.dtype(input));
   const Shape& x = c.shape(input);
   if (x.rank() < 1 || x.dim(-1) == 0)
-    fail<InvalidArgumentError>(
-        "[{}] expected data with a last axis to normalise over, got shape {}", c.op().name,
-        x.to_string());
+    fail<ShapeError>("[{}] expected data with a last axis to normalise over, got shape {}",
+                     c.op().name, x.to_string());
 }
 
 void infer_layer_norm(InferContext& c) {

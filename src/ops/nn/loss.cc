@@ -34,7 +34,7 @@ std::int64_t global_batch_size(const AverageLossOptions& options) {
 
 Tensor compute_average_loss(const Tensor& per_example_loss, const AverageLossOptions& options) {
   if (per_example_loss.rank() < 1)
-    fail<InvalidArgumentError>(
+    fail<ShapeError>(
         "[compute_average_loss] expected per-example losses of rank 1 or more, got a scalar");
   const std::int64_t batch = global_batch_size(options);
   const Tensor weighted =

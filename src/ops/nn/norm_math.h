@@ -16,20 +16,19 @@ inline DType statistics_dtype(DType data) { return data == float64 ? float64 : f
 inline void check_channel_parameter(InferContext& c, int input, std::int64_t channels) {
   const DType data = c.dtype(0), dtype = c.dtype(input);
   if (!(c.shape(input) == Shape{channels}))
-    fail<InvalidArgumentError>("[{}] expected parameters of shape ({},), got {}", c.op().name,
-                               channels, c.shape(input).to_string());
+    fail<ShapeError>("[{}] expected parameters of shape ({},), got {}", c.op().name, channels,
+                     c.shape(input).to_string());
   if (dtype != data && dtype != statistics_dtype(data))
-    fail<InvalidArgumentError>("[{}] expected parameters of dtype {} for data of dtype {}, got {}",
-                               c.op().name, name_of(statistics_dtype(data)), name_of(data),
-                               name_of(dtype));
+    fail<DTypeError>("[{}] expected parameters of dtype {} for data of dtype {}, got {}",
+                     c.op().name, name_of(statistics_dtype(data)), name_of(data), name_of(dtype));
 }
 
 // Checks inputs 1 and 2, gamma and beta.
 inline void check_scale_and_shift(InferContext& c, std::int64_t channels) {
   for (int input : {1, 2}) check_channel_parameter(c, input, channels);
   if (c.dtype(1) != c.dtype(2))
-    fail<InvalidArgumentError>("[{}] expected gamma and beta of one dtype, got {} and {}",
-                               c.op().name, name_of(c.dtype(1)), name_of(c.dtype(2)));
+    fail<DTypeError>("[{}] expected gamma and beta of one dtype, got {} and {}", c.op().name,
+                     name_of(c.dtype(1)), name_of(c.dtype(2)));
 }
 
 inline void check_epsilon(InferContext& c) {

@@ -16,21 +16,19 @@ namespace tandem {
 
 Pool pool_of(std::string_view op, const PoolAttrs& a, const Shape& x) {
   if (x.rank() != 4)
-    fail<InvalidArgumentError>("[{}] expected images [n, h, w, c], got shape {}", op,
-                               x.to_string());
+    fail<ShapeError>("[{}] expected images [n, h, w, c], got shape {}", op, x.to_string());
   const auto numbers = {a.window_h, a.window_w, a.stride_h, a.stride_w};
   if (std::min(numbers) < 1 || std::max(numbers) >= nn::kMaxWindow)
     fail<InvalidArgumentError>("[{}] expected a window and strides {}, got {}x{} and {}x{}", op,
                                std::min(numbers) < 1 ? "of 1 or more" : "below 2^31", a.window_h,
                                a.window_w, a.stride_h, a.stride_w);
   if (!x.fully_defined())
-    fail<InvalidArgumentError>("[{}] expected sizes of 0 or more, got shape {}", op,
-                               text_of(x.dims()));
+    fail<ShapeError>("[{}] expected sizes of 0 or more, got shape {}", op, text_of(x.dims()));
   const nn::WindowAxis rows = nn::place_windows(x[1], a.window_h, a.stride_h, 1, a.padding);
   const nn::WindowAxis columns = nn::place_windows(x[2], a.window_w, a.stride_w, 1, a.padding);
   if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
-    fail<InvalidArgumentError>("[{}] expected images as large as the {}x{} window, got shape {}",
-                               op, a.window_h, a.window_w, x.to_string());
+    fail<ShapeError>("[{}] expected images as large as the {}x{} window, got shape {}", op,
+                     a.window_h, a.window_w, x.to_string());
   return {.n = x[0],
           .h = x[1],
           .w = x[2],
@@ -84,8 +82,8 @@ void infer_average_grad(InferContext& c) {
   const auto& attrs = c.attrs<PoolAttrs>();
   const Shape& dy = c.shape(0);
   if (dy.rank() != 4)
-    fail<InvalidArgumentError>("[{}] expected a gradient of rank 4, got shape {}", c.op().name,
-                               dy.to_string());
+    fail<ShapeError>("[{}] expected a gradient of rank 4, got shape {}", c.op().name,
+                     dy.to_string());
   const Shape x{dy[0], attrs.height, attrs.width, dy[3]};
   check_input(c, 0, result_of(pool_of(c.op().name, attrs, x)));
   c.add_output(c.dtype(0), x);
@@ -159,8 +157,8 @@ PoolAttrs attrs_of(const nn::Pool2DOptions& options) {
 // Pools over one window of the image's size.
 Tensor pool_globally(std::string_view name, const OpDef& op, const Tensor& x, bool keepdims) {
   if (x.rank() != 4)
-    fail<InvalidArgumentError>("[{}] expected images [n, h, w, c], got shape {}", name,
-                               x.shape().to_string());
+    fail<ShapeError>("[{}] expected images [n, h, w, c], got shape {}", name,
+                     x.shape().to_string());
   const PoolAttrs attrs = attrs_of({.window = {x.dim(1), x.dim(2)}});
   const Tensor y = run(op, {&x}, attrs);
   return keepdims ? y : reshape(y, {x.dim(0), x.dim(3)});

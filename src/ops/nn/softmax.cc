@@ -21,7 +21,7 @@ namespace {
 void infer_softmax(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   if (c.shape(0).rank() < 1)
-    fail<InvalidArgumentError>("[{}] expected logits of rank 1 or more, got a scalar", c.op().name);
+    fail<ShapeError>("[{}] expected logits of rank 1 or more, got a scalar", c.op().name);
   c.add_output(c.dtype(0), c.shape(0));
 }
 
@@ -228,8 +228,7 @@ const OpDef kLogSoftmaxGrad = {.name = "LogSoftmaxGrad",
 Tensor along_axis(const OpDef& op, const Tensor& x, std::int64_t axis) {
   const int rank = x.rank();
   if (rank > 0 && (axis < -rank || axis >= rank))
-    fail<InvalidArgumentError>("[{}] expected an axis in [{}, {}), got {}", op.name, -rank, rank,
-                               axis);
+    fail<ShapeError>("[{}] expected an axis in [{}, {}), got {}", op.name, -rank, rank, axis);
   if (axis < 0) axis += rank;
   if (axis + 1 >= rank) return run(op, {&x});
   Dims permutation;

@@ -20,7 +20,11 @@ namespace {
 
 // Attributes with the next random key of the thread's generator.
 RandomAttrs next_attrs(const Shape& shape, const random::Options& options) {
-  const RandomKey random_key = Generator::current().next();
+  RandomKey random_key = Generator::current().next();
+  if (options.seed) {  // in the stream, which a traced operation keeps from run to run
+    const std::uint64_t mixed = *options.seed * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
+    random_key.stream ^= static_cast<std::uint32_t>(mixed >> 32) | 1u << 31;
+  }
   return {.shape = shape.known() ? shape : Shape::scalar(),
           .dtype = options.dtype,
           .seed = random_key.seed,
@@ -34,8 +38,8 @@ void infer_random(InferContext& c) {
   check_dtype(c.op().name, kDTypes, attrs.dtype);
   for (std::int64_t size : attrs.shape)
     if (size < 0)
-      fail<InvalidArgumentError>("[{}] expected a shape of sizes of at least 0, got {}",
-                                 c.op().name, attrs.shape.to_string());
+      fail<ShapeError>("[{}] expected a shape of sizes of at least 0, got {}", c.op().name,
+                       attrs.shape.to_string());
   c.add_output(attrs.dtype, attrs.shape);
 }
 
@@ -228,6 +232,27 @@ Tensor uniform(const Shape& shape, double low, double high, const Options& optio
   return named(run(kUniform, {}, attrs), options.name);
 }
 
+Tensor normal(const Shape& shape, const NormalOptions& o) {
+  return normal(shape, o.mean, o.stddev, {.dtype = o.dtype, .seed = o.seed, .name = o.name});
+}
+
+Tensor truncated_normal(const Shape& shape, const NormalOptions& o) {
+  return truncated_normal(shape, o.mean, o.stddev,
+                          {.dtype = o.dtype, .seed = o.seed, .name = o.name});
+}
+
+Tensor uniform(const Shape& shape, const UniformOptions& o) {
+  const Options options{.dtype = o.dtype, .seed = o.seed, .name = o.name};
+  if (!is_integer(o.dtype)) return uniform(shape, o.minval, o.maxval.value_or(1.0), options);
+  if (!o.maxval)
+    fail<InvalidArgumentError>("[RandomUniformInt] expected maxval for dtype {}, got none",
+                               name_of(o.dtype));
+  check_number("RandomUniformInt", int64, o.minval);
+  check_number("RandomUniformInt", int64, *o.maxval);
+  return uniform_int(shape, static_cast<std::int64_t>(o.minval),
+                     static_cast<std::int64_t>(*o.maxval), options);
+}
+
 Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high,
                    const Options& options) {
   if (low >= high)
@@ -257,8 +282,7 @@ Tensor permutation(std::int64_t count) {
 }
 
 Tensor shuffle(const Tensor& x) {
-  if (x.rank() == 0)
-    fail<InvalidArgumentError>("[shuffle] expected at least one axis, got shape ()");
+  if (x.rank() == 0) fail<ShapeError>("[shuffle] expected at least one axis, got shape ()");
   return gather(x, permutation(x.dim(0)));
 }
 

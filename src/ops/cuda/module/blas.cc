@@ -19,8 +19,15 @@ namespace {
 constexpr std::uint64_t kMostWorkspace = std::uint64_t{32} << 20;
 
 void check_blas(cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
-    fail<InternalError>("[cuda] {}: {}", call, cublasLtGetStatusName(status));
+  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return;
+  // cuBLAS's own memory, beside the arenas': other processes may have the rest of the GPU's.
+  if (status == CUBLAS_STATUS_ALLOC_FAILED)
+    fail<ResourceExhaustedError>(
+        "[cuda] {}: {}: the GPU has no memory left for cuBLAS; leave it some with "
+        "config::set_memory_growth() or a memory limit",
+        call, cublasLtGetStatusName(status));
+  fail<InternalError>("[cuda] {}: {}", call, cublasLtGetStatusName(status));
 }
 
 cudaDataType_t type_of(DType dtype) {
