@@ -31,12 +31,12 @@ namespace tandem::amp {
 
 /// Options of autocast.
 struct AutocastOptions {
-  bool enabled = true;  ///< false: autocast is off within the scope
+  /// "cpu" or "gpu" (also "cuda"): whose rules apply. Default: the device on which operations run
+  /// when the scope opens.
+  std::string device_type{};
   /// float16 or bfloat16. Default: float16 on GPUs, bfloat16 on CPUs.
   std::optional<DType> dtype{};
-  /// "cpu" or "gpu": whose rules apply. Default: the device on which operations run when the scope
-  /// opens.
-  std::string device_type{};
+  bool enabled = true;        ///< false: autocast is off within the scope
   bool cache_enabled = true;  ///< whether a weight is cast only once in the outermost scope
 };
 
@@ -61,6 +61,15 @@ class autocast {
   explicit autocast(const AutocastOptions& options = {});
   /// Opens a scope for this dtype.
   explicit autocast(DType dtype) : autocast(AutocastOptions{.dtype = dtype}) {}
+  /// Opens a scope for this device type, and the other arguments in the order of torch.autocast.
+  /// A template, so that options in braces are not a string.
+  template <std::convertible_to<std::string> DeviceType>
+  explicit autocast(const DeviceType& device_type, std::optional<DType> dtype = std::nullopt,
+                    bool enabled = true, bool cache_enabled = true)
+      : autocast(AutocastOptions{.device_type = device_type,
+                                 .dtype = dtype,
+                                 .enabled = enabled,
+                                 .cache_enabled = cache_enabled}) {}
   ~autocast();  ///< closes the scope
   autocast(const autocast&) = delete;
   autocast& operator=(const autocast&) = delete;
@@ -94,6 +103,13 @@ class GradScaler {
  public:
   /// Throws InvalidArgumentError for options out of range.
   explicit GradScaler(const GradScalerOptions& options = {});
+  /// As torch.amp.GradScaler, which takes the device's type first: it serves all devices. Throws
+  /// InvalidArgumentError for a type other than "cpu", "gpu" and "cuda".
+  template <std::convertible_to<std::string> Device>
+  explicit GradScaler(const Device& device, const GradScalerOptions& options = {})
+      : GradScaler(options) {
+    require_device(device);
+  }
 
   /// @{
   /// The loss, or each of several outputs, times the scale.
@@ -132,6 +148,8 @@ class GradScaler {
   std::vector<Variable> variables() const;
 
  private:
+  static void require_device(const std::string& device);
+
   struct State;
   std::shared_ptr<State> state_;
 };

@@ -2,16 +2,20 @@
 /// Losses: functions with one value per example, and objects that reduce them. As tf.keras.losses.
 #pragma once
 
+#include <concepts>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
+#include "tandem/own_copy.h"
 #include "tandem/tensor.h"
 
 /// Losses. As tf.keras.losses.
 namespace tandem::losses {
 
-/// divide by is not the loss's to know there (nn::compute_average_loss; fit does it by itself).
 /// How the values of a batch become the result of a Loss. As tf.keras.losses.Reduction.
 enum class Reduction {
   /// kSumOverBatchSize. Throws inside a strategy's replicas, where the loss does not know the
@@ -22,28 +26,118 @@ enum class Reduction {
   kSumOverBatchSize,  ///< the mean over examples
 };
 
+class Loss;
+struct CrossentropyOptions;
+
+namespace detail {
+
+/// A class of a user's that derives from Loss. The library's own only construct a Loss.
+template <class L>
+concept OwnLoss = std::derived_from<L, Loss> && !std::same_as<L, Loss> && !requires {
+  requires std::same_as<typename L::OfTandem, L>;
+};
+/// A callable (y_true, y_pred). Those of nn, which take (input, target), convert by themselves.
+template <class F>
+concept LossFunction = !std::derived_from<F, Loss> && !requires {
+  typename F::TakesInputFirst;
+}
+&&std::is_invocable_r_v<Tensor, F&, const Tensor&, const Tensor&>;
+
+}  // namespace detail
+
 /// A loss function and its reduction. A value; thread-safe. Arguments are (y_true, y_pred), in
 /// Keras's order; PyTorch's is the opposite. As tf.keras.losses.Loss.
+///
+/// A loss of your own is a function, or a class that overrides call():
+/// @code
+/// class Weighted : public td::losses::Loss {
+///  public:
+///   explicit Weighted(float weight) : weight_(weight) {}
+///   td::Tensor call(const td::Tensor& y_true, const td::Tensor& y_pred) override {
+///     return weight_ * td::losses::mse(y_true, y_pred);
+///   }
+///
+///  private:
+///   float weight_;
+/// };
+/// model.compile({.loss = Weighted(2.0f)});
+/// @endcode
+/// A Loss that is made of such an object holds a copy of it, or shares it with a shared_ptr.
 class Loss {
  public:
-  /// Computes one value per example.
+  /// Computes one value per example, or a scalar: the mean over the examples (the sum with
+  /// Reduction::kSum).
   using Function = std::function<Tensor(const Tensor& y_true, const Tensor& y_pred)>;
   Loss() = default;
+  virtual ~Loss() = default;
+  /// @{
+  /// Copies compute the same.
+  Loss(const Loss&) = default;
+  Loss(Loss&&) noexcept = default;
+  Loss& operator=(const Loss&) = default;
+  Loss& operator=(Loss&&) noexcept = default;
+  /// @}
   /// A custom loss.
   Loss(std::string name, Function per_example, Reduction reduction = Reduction::kAuto)
       : name_(std::move(name)), per_example_(std::move(per_example)), reduction_(reduction) {}
   /// @{
-  /// The loss of this name ("mse", "sparse_categorical_crossentropy", ...) with default options.
-  /// Throws InvalidArgumentError that lists the names.
+  /// The loss of this name ("mse", "sparse_categorical_crossentropy", ...) with default options, or
+  /// the base of a class of your own with this name. A name that is neither throws
+  /// InvalidArgumentError that lists the names when the loss is used or compiled.
   Loss(const char* name);         // NOLINT: a name stands for the loss
   Loss(const std::string& name);  // NOLINT
   /// @}
+  /// The base of a class of your own.
+  Loss(std::string name, Reduction reduction) : name_(std::move(name)), reduction_(reduction) {}
+  /// A function, or another callable.
+  template <class F>
+  requires detail::LossFunction<F> Loss(F function)  // NOLINT: implicit
+      : Loss("loss", Function(std::move(function))) {}
+  /// A function of this namespace with options, such as binary_crossentropy, which gets the default
+  /// ones.
+  template <class Options>
+  Loss(Tensor (*function)(const Tensor&, const Tensor&, const Options&))  // NOLINT: implicit
+      : Loss("loss", [function](const Tensor& y_true, const Tensor& y_pred) {
+          return function(y_true, y_pred, Options());
+        }) {
+    static_assert(std::is_same_v<Options, CrossentropyOptions>,
+                  "a loss takes (y_true, y_pred), and the functions of nn::functional take (input, "
+                  "target): use a class, such as nn::MSELoss(), or a function of losses");
+  }
+  /// @{
+  /// An object of a class that derives from Loss: a copy of it, or the one of the pointer.
+  template <class L>
+  requires detail::OwnLoss<std::remove_cvref_t<L>> Loss(L&& own)  // NOLINT: implicit
+      : Loss(static_cast<const Loss&>(own)) {
+    if (const tandem::detail::OwnCopy copy(&own); copy.outermost())
+      hold(std::make_shared<std::remove_cvref_t<L>>(std::forward<L>(own)));
+  }
+  template <class L>
+  requires detail::OwnLoss<std::remove_cvref_t<L>> Loss& operator=(L&& own) {
+    return *this = Loss(std::forward<L>(own));
+  }
+  template <std::derived_from<Loss> L>
+  Loss(std::shared_ptr<L> own) {  // NOLINT: implicit
+    hold(std::move(own));
+  }
+  /// @}
+
+  /// Overridden by classes of your own, with or without `const`: one value per example, or a
+  /// scalar, as Function. Replicas call it concurrently. Throws FailedPreconditionError if there is
+  /// no loss.
+  /// @{
+  virtual Tensor call(const Tensor& y_true, const Tensor& y_pred);
+  virtual Tensor call(const Tensor& y_true, const Tensor& y_pred) const;
+  /// @}
 
   /// False for a default-constructed loss.
-  bool defined() const { return static_cast<bool>(per_example_); }
+  bool defined() const { return own_ || per_example_ || !name_.empty(); }
   const std::string& name() const { return name_; }   ///< name
   Reduction reduction() const { return reduction_; }  ///< reduction
-  /// One value per example: shape [batch], or [batch, ...] for losses over positions.
+  /// Throws InvalidArgumentError that lists the names if name() is not the name of a loss.
+  void require_known() const;
+  /// One value per example: shape [batch], or [batch, ...] for losses over positions. Throws
+  /// InvalidArgumentError if the arguments are swapped: integers as y_pred, and others as y_true.
   Tensor per_example(const Tensor& y_true, const Tensor& y_pred) const;
   /// The reduced loss: a scalar, or one value per example with kNone. `sample_weight`: undefined,
   /// or one value per example.
@@ -51,9 +145,12 @@ class Loss {
                     const Tensor& sample_weight = {}) const;
 
  private:
+  void hold(std::shared_ptr<Loss> own);
+
   std::string name_;
   Function per_example_;
   Reduction reduction_ = Reduction::kAuto;
+  std::shared_ptr<Loss> own_;  // an object of a derived class
 };
 
 /// Options of crossentropy losses.
@@ -61,33 +158,73 @@ struct CrossentropyOptions {
   bool from_logits = false;                ///< whether y_pred holds logits instead of probabilities
   double label_smoothing = 0.0;            ///< smoothing of labels; not for sparse ones
   Reduction reduction = Reduction::kAuto;  ///< reduction
+  std::string name{};                      ///< default: that of the loss
 };
 /// Options of losses.
 struct LossOptions {
   Reduction reduction = Reduction::kAuto;  ///< reduction
+  std::string name{};                      ///< default: that of the loss
 };
-/// @{
-/// Crossentropy losses. As their namesakes in tf.keras.losses.
-///
-/// Sparse: y_true holds class indices, one axis less than y_pred. Categorical: y_true holds
-/// probabilities (one-hot) in y_pred's shape. Binary: y_true holds 0 or 1 in y_pred's shape.
-Loss SparseCategoricalCrossentropy(const CrossentropyOptions& options = {});
-Loss CategoricalCrossentropy(const CrossentropyOptions& options = {});
-Loss BinaryCrossentropy(const CrossentropyOptions& options = {});
-/// @}
-Loss MeanSquaredError(const LossOptions& options = {});   ///< mean of (y_true - y_pred)^2. As Keras
-Loss MeanAbsoluteError(const LossOptions& options = {});  ///< mean of |y_true - y_pred|. As Keras
-/// Options of Huber().
+/// Crossentropy of class indices: y_true has one axis less than y_pred. As
+/// tf.keras.losses.SparseCategoricalCrossentropy.
+class SparseCategoricalCrossentropy : public Loss {
+ public:
+  using OfTandem = SparseCategoricalCrossentropy;  ///< for Tandem's own code
+  explicit SparseCategoricalCrossentropy(
+      const CrossentropyOptions& options = {});  ///< with these options
+};
+/// Crossentropy of probabilities (one-hot) in y_pred's shape. As
+/// tf.keras.losses.CategoricalCrossentropy.
+class CategoricalCrossentropy : public Loss {
+ public:
+  using OfTandem = CategoricalCrossentropy;  ///< for Tandem's own code
+  explicit CategoricalCrossentropy(
+      const CrossentropyOptions& options = {});  ///< with these options
+};
+/// Crossentropy of 0 or 1 in y_pred's shape. As tf.keras.losses.BinaryCrossentropy.
+class BinaryCrossentropy : public Loss {
+ public:
+  using OfTandem = BinaryCrossentropy;                                   ///< for Tandem's own code
+  explicit BinaryCrossentropy(const CrossentropyOptions& options = {});  ///< with these options
+};
+/// Mean of (y_true - y_pred)^2. As Keras.
+class MeanSquaredError : public Loss {
+ public:
+  using OfTandem = MeanSquaredError;                           ///< for Tandem's own code
+  explicit MeanSquaredError(const LossOptions& options = {});  ///< with these options
+};
+/// Mean of |y_true - y_pred|. As Keras.
+class MeanAbsoluteError : public Loss {
+ public:
+  using OfTandem = MeanAbsoluteError;                           ///< for Tandem's own code
+  explicit MeanAbsoluteError(const LossOptions& options = {});  ///< with these options
+};
+/// Options of Huber.
 struct HuberOptions {
   double delta = 1.0;                      ///< where the loss turns from quadratic to linear
   Reduction reduction = Reduction::kAuto;  ///< reduction
+  std::string name{};                      ///< default: that of the loss
 };
 /// Quadratic for errors up to delta, linear beyond. As tf.keras.losses.Huber.
-Loss Huber(const HuberOptions& options = {});
+class Huber : public Loss {
+ public:
+  using OfTandem = Huber;                            ///< for Tandem's own code
+  explicit Huber(const HuberOptions& options = {});  ///< with these options
+  /// With this delta.
+  explicit Huber(double delta) : Huber(HuberOptions{.delta = delta}) {}
+};
 /// Sum of y_true * log(y_true / y_pred). As Keras.
-Loss KLDivergence(const LossOptions& options = {});
+class KLDivergence : public Loss {
+ public:
+  using OfTandem = KLDivergence;                           ///< for Tandem's own code
+  explicit KLDivergence(const LossOptions& options = {});  ///< with these options
+};
 /// Mean of max(1 - y_true * y_pred, 0); labels 0 become -1. As Keras.
-Loss Hinge(const LossOptions& options = {});
+class Hinge : public Loss {
+ public:
+  using OfTandem = Hinge;                           ///< for Tandem's own code
+  explicit Hinge(const LossOptions& options = {});  ///< with these options
+};
 
 /// @{
 /// The losses above as functions: one value per example, with the last axis reduced. As their

@@ -3,12 +3,15 @@
 /// LAMB.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,6 +30,10 @@ class LearningRate {
   LearningRate(double rate) : rate_(rate) {}  // NOLINT: implicit
   /// A schedule.
   LearningRate(Schedule schedule) : schedule_(std::move(schedule)) {}  // NOLINT: implicit
+  /// A schedule: any callable, such as a lambda.
+  template <class F>
+  requires std::is_invocable_r_v<double, const F&, std::int64_t> LearningRate(F schedule)  // NOLINT
+      : schedule_(std::move(schedule)) {}
   /// The rate of a step.
   double at(std::int64_t step) const { return schedule_ ? schedule_(step) : rate_; }
   bool scheduled() const { return static_cast<bool>(schedule_); }  ///< whether it is a schedule
@@ -38,12 +45,26 @@ class LearningRate {
   Schedule schedule_;
 };
 
-/// Limits on gradients, applied after they have been summed over the replicas. At most one may be
-/// set. As Keras's arguments of these names.
-struct Clipping {
-  std::optional<double> clipvalue{};        ///< limit of the absolute value of each element
-  std::optional<double> clipnorm{};         ///< limit of the norm of each gradient
-  std::optional<double> global_clipnorm{};  ///< limit of the norm of all gradients together
+/// The parameters of an optimizer, as the first argument of its constructor: a vector, or variables
+/// in braces.
+class ParameterList {
+ public:
+  /// @{
+  /// Converts from variables.
+  ParameterList(std::vector<Variable> variables) : variables_(std::move(variables)) {}  // NOLINT
+  ParameterList(std::initializer_list<Variable> variables) : variables_(variables) {}   // NOLINT
+  /// @}
+  /// Does not compile: a tensor is a value that no optimizer can change.
+  template <std::same_as<Tensor> T>
+  ParameterList(std::initializer_list<T>) {  // NOLINT: implicit
+    static_assert(!std::is_same_v<T, T>,
+                  "optimizers update variables, and tensors do not change: make the parameters as "
+                  "td::Variable(tensor)");
+  }
+  std::vector<Variable> take() && { return std::move(variables_); }  ///< the variables
+
+ private:
+  std::vector<Variable> variables_;
 };
 
 /// Options of Optimizer::apply_gradients().
@@ -71,9 +92,24 @@ struct LossScaledStep;
 /// An optimizer. A shared handle. Inside a strategy's replicas, every replica calls it with its own
 /// gradients. They are summed over the replicas, and each replica updates its own copies of the
 /// variables, concurrently. Otherwise not thread-safe. As tf.keras.optimizers.Optimizer.
+///
+/// The types of this header, such as Adam, only construct an Optimizer: they have no members of
+/// their own, and a copy as an Optimizer is the same optimizer.
 class Optimizer {
  public:
   Optimizer() = default;
+  virtual ~Optimizer() = default;
+  /// @{
+  /// Copies refer to the same optimizer.
+  Optimizer(const Optimizer&) = default;
+  Optimizer(Optimizer&&) noexcept = default;
+  Optimizer& operator=(const Optimizer&) = default;
+  Optimizer& operator=(Optimizer&&) noexcept = default;
+  /// @}
+  /// The optimizer that a shared pointer holds, as in std::make_shared<Adam>(1e-3).
+  template <std::derived_from<Optimizer> O>
+  Optimizer(const std::shared_ptr<O>& optimizer)  // NOLINT: implicit
+      : Optimizer(optimizer ? static_cast<const Optimizer&>(*optimizer) : Optimizer()) {}
   bool defined() const { return impl_ != nullptr; }  ///< false for a default-constructed optimizer
   const std::string& name() const;                   ///< name, for example "adam"
 
@@ -85,6 +121,9 @@ class Optimizer {
   /// in shape or dtype, or if the variables were made for different numbers of replicas. Throws
   /// RuntimeError "Mixing different ..." in a replica of another strategy than the variables'.
   void apply_gradients(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
+                       const ApplyOptions& options = {});
+  /// The same for pairs of a gradient and its variable, such as zip() makes.
+  void apply_gradients(const std::vector<std::pair<Tensor, Variable>>& gradients,
                        const ApplyOptions& options = {});
   /// Computes the gradients of the scalar `loss` and takes a step. Each gradient is summed over the
   /// replicas as soon as it is computed. Variables without a gradient as in apply_gradients().
@@ -102,7 +141,7 @@ class Optimizer {
   void unscale_gradients();
 
   /// The API of torch.optim: takes a step with grad() of the parameters that were given to the
-  /// factory. Parameters without a gradient do not change, without a warning, as in PyTorch.
+  /// constructor. Parameters without a gradient do not change, without a warning, as in PyTorch.
   void step();
   void zero_grad();                                 ///< clears grad() of the parameters
   const std::vector<Variable>& parameters() const;  ///< parameters of step() and zero_grad()
@@ -112,7 +151,9 @@ class Optimizer {
   double learning_rate() const;
   /// Whether the learning rate follows a schedule.
   bool scheduled() const;
-  void set_learning_rate(const LearningRate& rate);  ///< sets the rate and replaces a schedule
+  /// Sets the rate and replaces a schedule. With several groups of parameters (tandem/optim.h),
+  /// sets the rate of the first, and changes those of the others by the same factor.
+  void set_learning_rate(const LearningRate& rate);
   /// "iterations" and the slots created so far, named "<optimizer>/<variable>/<slot>".
   std::vector<Variable> variables() const;
   /// Creates the slots of these variables, so that variables() is complete before the first step.
@@ -138,114 +179,205 @@ class Optimizer {
   std::shared_ptr<GradientExchange> exchange_;
 };
 
-/// Adds loss scaling to an optimizer, and returns the optimizer. minimize() then scales the loss,
-/// and every step divides the gradients, after they were summed over the replicas, and skips the
-/// update if they are not finite, on all replicas and processes alike. The scale is among
-/// variables(). As tf.keras.mixed_precision.LossScaleOptimizer. Throws InvalidArgumentError for
-/// options out of range, and FailedPreconditionError if the optimizer has loss scaling.
-Optimizer LossScaleOptimizer(Optimizer optimizer, const LossScaleOptions& options = {});
+/// Pairs of a gradient and its variable, for Optimizer::apply_gradients(). Throws
+/// InvalidArgumentError for lists of different lengths.
+std::vector<std::pair<Tensor, Variable>> zip(const std::vector<Tensor>& gradients,
+                                             const std::vector<Variable>& variables);
 
-/// Options of SGD().
+/// Adds loss scaling to an optimizer, and is that optimizer. minimize() then scales the loss, and
+/// every step divides the gradients, after they were summed over the replicas, and skips the update
+/// if they are not finite, on all replicas and processes alike. The scale is among variables(). As
+/// tf.keras.mixed_precision.LossScaleOptimizer.
+class LossScaleOptimizer : public Optimizer {
+ public:
+  LossScaleOptimizer() = default;
+  /// Throws InvalidArgumentError for options out of range, and FailedPreconditionError if the
+  /// optimizer has loss scaling.
+  explicit LossScaleOptimizer(Optimizer optimizer, const LossScaleOptions& options = {});
+};
+
+/// Options of SGD.
 struct SGDOptions {
   LearningRate learning_rate = 0.01;  ///< learning rate
   double momentum = 0.0;              ///< momentum
   bool nesterov = false;              ///< whether to use Nesterov momentum
   double weight_decay = 0.0;          ///< decoupled weight decay
-  Clipping clipping{};                ///< limits on gradients
+  /// @{
+  /// Limits on gradients, applied after they have been summed over the replicas: of the norm of
+  /// each gradient, of the absolute value of each element, and of the norm of all gradients
+  /// together. At most one may be set.
+  std::optional<double> clipnorm{};
+  std::optional<double> clipvalue{};
+  std::optional<double> global_clipnorm{};
+  /// @}
 };
-/// @{
-/// Stochastic gradient descent. As tf.keras.optimizers.SGD. Every optimizer takes options or only a
-/// learning rate, as in SGD(0.1, model.parameters()). The parameters are for step() and
-/// zero_grad().
-Optimizer SGD(const SGDOptions& options = {}, std::vector<Variable> parameters = {});
-inline Optimizer SGD(const LearningRate& rate, std::vector<Variable> parameters = {}) {
-  return SGD(SGDOptions{.learning_rate = rate}, std::move(parameters));
-}
-/// @}
+/// Stochastic gradient descent. As tf.keras.optimizers.SGD.
+class SGD : public Optimizer {
+ public:
+  SGD();  ///< with default options
+  /// @{
+  /// With options, or only a learning rate. `parameters` are for step() and zero_grad(), and may be
+  /// given first, as in PyTorch. Throws InvalidArgumentError for options out of range.
+  explicit SGD(const SGDOptions& options, std::vector<Variable> parameters = {});
+  explicit SGD(const LearningRate& rate, std::vector<Variable> parameters = {});
+  explicit SGD(ParameterList parameters, const SGDOptions& options = {});
+  SGD(ParameterList parameters, const LearningRate& rate);
+  /// @}
+  /// With a momentum, as SGD(0.01, 0.9).
+  SGD(const LearningRate& rate, double momentum, bool nesterov = false);
+};
 
-/// Options of Adam().
+/// Options of Adam.
 struct AdamOptions {
   LearningRate learning_rate = 1e-3;  ///< learning rate
   double beta_1 = 0.9;                ///< decay rate of the mean of gradients
   double beta_2 = 0.999;              ///< decay rate of the mean of squared gradients
   double epsilon = 1e-7;              ///< added to the denominator
-  Clipping clipping{};                ///< limits on gradients
+  double weight_decay = 0.0;          ///< decoupled weight decay
+  /// @{
+  /// Limits on gradients, applied after they have been summed over the replicas: of the norm of
+  /// each gradient, of the absolute value of each element, and of the norm of all gradients
+  /// together. At most one may be set.
+  std::optional<double> clipnorm{};
+  std::optional<double> clipvalue{};
+  std::optional<double> global_clipnorm{};
+  /// @}
 };
-/// @{
 /// Adam (Kingma and Ba 2015). As tf.keras.optimizers.Adam.
-Optimizer Adam(const AdamOptions& options = {}, std::vector<Variable> parameters = {});
-inline Optimizer Adam(const LearningRate& rate, std::vector<Variable> parameters = {}) {
-  return Adam(AdamOptions{.learning_rate = rate}, std::move(parameters));
-}
-/// @}
+class Adam : public Optimizer {
+ public:
+  Adam();  ///< with default options
+  /// @{
+  /// With options, or only a learning rate. `parameters` are for step() and zero_grad(), and may be
+  /// given first, as in PyTorch. Throws InvalidArgumentError for options out of range.
+  explicit Adam(const AdamOptions& options, std::vector<Variable> parameters = {});
+  explicit Adam(const LearningRate& rate, std::vector<Variable> parameters = {});
+  explicit Adam(ParameterList parameters, const AdamOptions& options = {});
+  Adam(ParameterList parameters, const LearningRate& rate);
+  /// @}
+};
 
-/// Options of AdamW().
+/// Options of AdamW.
 struct AdamWOptions {
   LearningRate learning_rate = 1e-3;  ///< learning rate
+  double weight_decay = 0.004;        ///< decoupled weight decay
   double beta_1 = 0.9;                ///< decay rate of the mean of gradients
   double beta_2 = 0.999;              ///< decay rate of the mean of squared gradients
   double epsilon = 1e-7;              ///< added to the denominator
-  double weight_decay = 0.004;        ///< decoupled weight decay
-  Clipping clipping{};                ///< limits on gradients
+  /// @{
+  /// Limits on gradients, applied after they have been summed over the replicas: of the norm of
+  /// each gradient, of the absolute value of each element, and of the norm of all gradients
+  /// together. At most one may be set.
+  std::optional<double> clipnorm{};
+  std::optional<double> clipvalue{};
+  std::optional<double> global_clipnorm{};
+  /// @}
 };
-/// @{
 /// AdamW (Loshchilov and Hutter 2019). As tf.keras.optimizers.AdamW.
-Optimizer AdamW(const AdamWOptions& options = {}, std::vector<Variable> parameters = {});
-inline Optimizer AdamW(const LearningRate& rate, std::vector<Variable> parameters = {}) {
-  return AdamW(AdamWOptions{.learning_rate = rate}, std::move(parameters));
-}
-/// @}
+class AdamW : public Optimizer {
+ public:
+  AdamW();  ///< with default options
+  /// @{
+  /// With options, or only a learning rate. `parameters` are for step() and zero_grad(), and may be
+  /// given first, as in PyTorch. Throws InvalidArgumentError for options out of range.
+  explicit AdamW(const AdamWOptions& options, std::vector<Variable> parameters = {});
+  explicit AdamW(const LearningRate& rate, std::vector<Variable> parameters = {});
+  explicit AdamW(ParameterList parameters, const AdamWOptions& options = {});
+  AdamW(ParameterList parameters, const LearningRate& rate);
+  /// @}
+};
 
-/// Options of RMSprop().
+/// Options of RMSprop.
 struct RMSpropOptions {
   LearningRate learning_rate = 1e-3;  ///< learning rate
   double rho = 0.9;                   ///< decay rate of the mean of squared gradients
   double momentum = 0.0;              ///< momentum
   double epsilon = 1e-7;              ///< added to the denominator
   bool centered = false;              ///< whether to subtract the squared mean of gradients
-  Clipping clipping{};                ///< limits on gradients
+  double weight_decay = 0.0;          ///< decoupled weight decay
+  /// @{
+  /// Limits on gradients, applied after they have been summed over the replicas: of the norm of
+  /// each gradient, of the absolute value of each element, and of the norm of all gradients
+  /// together. At most one may be set.
+  std::optional<double> clipnorm{};
+  std::optional<double> clipvalue{};
+  std::optional<double> global_clipnorm{};
+  /// @}
 };
-/// @{
 /// RMSprop. As tf.keras.optimizers.RMSprop.
-Optimizer RMSprop(const RMSpropOptions& options = {}, std::vector<Variable> parameters = {});
-inline Optimizer RMSprop(const LearningRate& rate, std::vector<Variable> parameters = {}) {
-  return RMSprop(RMSpropOptions{.learning_rate = rate}, std::move(parameters));
-}
-/// @}
+class RMSprop : public Optimizer {
+ public:
+  RMSprop();  ///< with default options
+  /// @{
+  /// With options, or only a learning rate. `parameters` are for step() and zero_grad(), and may be
+  /// given first, as in PyTorch. Throws InvalidArgumentError for options out of range.
+  explicit RMSprop(const RMSpropOptions& options, std::vector<Variable> parameters = {});
+  explicit RMSprop(const LearningRate& rate, std::vector<Variable> parameters = {});
+  explicit RMSprop(ParameterList parameters, const RMSpropOptions& options = {});
+  RMSprop(ParameterList parameters, const LearningRate& rate);
+  /// @}
+};
 
-/// Options of Adagrad().
+/// Options of Adagrad.
 struct AdagradOptions {
   LearningRate learning_rate = 1e-3;       ///< learning rate
   double initial_accumulator_value = 0.1;  ///< initial value of the sum of squared gradients
   double epsilon = 1e-7;                   ///< added to the denominator
-  Clipping clipping{};                     ///< limits on gradients
+  double weight_decay = 0.0;               ///< decoupled weight decay
+  /// @{
+  /// Limits on gradients, applied after they have been summed over the replicas: of the norm of
+  /// each gradient, of the absolute value of each element, and of the norm of all gradients
+  /// together. At most one may be set.
+  std::optional<double> clipnorm{};
+  std::optional<double> clipvalue{};
+  std::optional<double> global_clipnorm{};
+  /// @}
 };
-/// @{
 /// Adagrad (Duchi et al. 2011). As tf.keras.optimizers.Adagrad.
-Optimizer Adagrad(const AdagradOptions& options = {}, std::vector<Variable> parameters = {});
-inline Optimizer Adagrad(const LearningRate& rate, std::vector<Variable> parameters = {}) {
-  return Adagrad(AdagradOptions{.learning_rate = rate}, std::move(parameters));
-}
-/// @}
+class Adagrad : public Optimizer {
+ public:
+  Adagrad();  ///< with default options
+  /// @{
+  /// With options, or only a learning rate. `parameters` are for step() and zero_grad(), and may be
+  /// given first, as in PyTorch. Throws InvalidArgumentError for options out of range.
+  explicit Adagrad(const AdagradOptions& options, std::vector<Variable> parameters = {});
+  explicit Adagrad(const LearningRate& rate, std::vector<Variable> parameters = {});
+  explicit Adagrad(ParameterList parameters, const AdagradOptions& options = {});
+  Adagrad(ParameterList parameters, const LearningRate& rate);
+  /// @}
+};
 
-/// Options of LAMB().
+/// Options of LAMB.
 struct LAMBOptions {
   LearningRate learning_rate = 1e-3;  ///< learning rate
   double beta_1 = 0.9;                ///< decay rate of the mean of gradients
   double beta_2 = 0.999;              ///< decay rate of the mean of squared gradients
   double epsilon = 1e-6;              ///< added to the denominator; 1e-6, unlike Keras
   double weight_decay = 0.0;          ///< weight decay; a part of the direction that is scaled
-  Clipping clipping{};                ///< limits on gradients
+  /// @{
+  /// Limits on gradients, applied after they have been summed over the replicas: of the norm of
+  /// each gradient, of the absolute value of each element, and of the norm of all gradients
+  /// together. At most one may be set.
+  std::optional<double> clipnorm{};
+  std::optional<double> clipvalue{};
+  std::optional<double> global_clipnorm{};
+  /// @}
 };
-/// @{
 /// LAMB (You et al. 2020, algorithm 2): scales the step of a variable to the variable's norm. As
 /// the paper and apex.optimizers.FusedLAMB, and unlike Keras 3, includes `weight_decay` in the
 /// direction that is scaled.
-Optimizer LAMB(const LAMBOptions& options = {}, std::vector<Variable> parameters = {});
-inline Optimizer LAMB(const LearningRate& rate, std::vector<Variable> parameters = {}) {
-  return LAMB(LAMBOptions{.learning_rate = rate}, std::move(parameters));
-}
-/// @}
+class LAMB : public Optimizer {
+ public:
+  LAMB();  ///< with default options
+  /// @{
+  /// With options, or only a learning rate. `parameters` are for step() and zero_grad(), and may be
+  /// given first, as in PyTorch. Throws InvalidArgumentError for options out of range.
+  explicit LAMB(const LAMBOptions& options, std::vector<Variable> parameters = {});
+  explicit LAMB(const LearningRate& rate, std::vector<Variable> parameters = {});
+  explicit LAMB(ParameterList parameters, const LAMBOptions& options = {});
+  LAMB(ParameterList parameters, const LearningRate& rate);
+  /// @}
+};
 
 /// The optimizer of this name ("sgd", "adam", ...) with default options. Throws
 /// InvalidArgumentError that lists the names.
@@ -279,6 +411,52 @@ struct CosineOptions {
 /// that rate over decay_steps. As Keras's CosineDecay.
 LearningRate cosine_decay(double initial, std::int64_t decay_steps,
                           const CosineOptions& options = {});
+
+/// exponential_decay() as a type. A copy as a LearningRate is the same schedule.
+class ExponentialDecay : public LearningRate {
+ public:
+  /// As exponential_decay().
+  ExponentialDecay(double initial_learning_rate, std::int64_t decay_steps, double decay_rate,
+                   bool staircase = false)
+      : LearningRate(exponential_decay(initial_learning_rate, decay_steps, decay_rate, staircase)) {
+  }
+};
+/// piecewise_constant() as a type.
+class PiecewiseConstantDecay : public LearningRate {
+ public:
+  /// As piecewise_constant().
+  PiecewiseConstantDecay(std::vector<std::int64_t> boundaries, std::vector<double> values)
+      : LearningRate(piecewise_constant(std::move(boundaries), std::move(values))) {}
+};
+/// polynomial_decay() as a type.
+class PolynomialDecay : public LearningRate {
+ public:
+  /// As polynomial_decay().
+  PolynomialDecay(double initial_learning_rate, std::int64_t decay_steps,
+                  double end_learning_rate = 1e-4, double power = 1.0, bool cycle = false)
+      : LearningRate(polynomial_decay(initial_learning_rate, decay_steps, end_learning_rate, power,
+                                      cycle)) {}
+};
+/// inverse_time_decay() as a type.
+class InverseTimeDecay : public LearningRate {
+ public:
+  /// As inverse_time_decay().
+  InverseTimeDecay(double initial_learning_rate, std::int64_t decay_steps, double decay_rate,
+                   bool staircase = false)
+      : LearningRate(
+            inverse_time_decay(initial_learning_rate, decay_steps, decay_rate, staircase)) {}
+};
+/// cosine_decay() as a type.
+class CosineDecay : public LearningRate {
+ public:
+  /// As cosine_decay().
+  CosineDecay(double initial_learning_rate, std::int64_t decay_steps,
+              const CosineOptions& options = {})
+      : LearningRate(cosine_decay(initial_learning_rate, decay_steps, options)) {}
+  /// With the fraction of the rate that remains at the end.
+  CosineDecay(double initial_learning_rate, std::int64_t decay_steps, double alpha)
+      : CosineDecay(initial_learning_rate, decay_steps, CosineOptions{.alpha = alpha}) {}
+};
 
 }  // namespace schedules
 }  // namespace tandem::optimizers

@@ -59,8 +59,8 @@ DistributedDataParallel::DistributedDataParallel(Model module,
     : Base(std::make_shared<Base::State>(
           std::move(module),
           tandem::parallel::DistributedDataParallelOptions{.broadcast_buffers = false,
-                                                           .average_by_examples = false,
-                                                           .process_group = options.process_group},
+                                                           .process_group = options.process_group,
+                                                           .average_by_examples = false},
           reduction_of(options))) {}
 
 }  // namespace tandem::apex::parallel

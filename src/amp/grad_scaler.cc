@@ -78,6 +78,12 @@ struct GradScaler::State {
 GradScaler::GradScaler(const GradScalerOptions& options)
     : state_(std::make_shared<State>(options)) {}
 
+void GradScaler::require_device(const std::string& device) {
+  if (device != "cpu" && device != "gpu" && device != "cuda")
+    fail<InvalidArgumentError>("[GradScaler] expected device 'cpu', 'gpu' or 'cuda', got '{}'",
+                               device);
+}
+
 Tensor GradScaler::scale(const Tensor& loss) {
   return state_->options.enabled ? state_->scale.scaled(loss) : loss;
 }

@@ -25,7 +25,7 @@ namespace {
 Variable make_state(const Tensor& value, const std::string& name) {
   Device* const host = &DeviceManager::get().host();
   return Variable(make_ref<VariableImpl>(value, std::span(&host, 1),
-                                         VariableOptions{.name = name, .trainable = false},
+                                         VariableOptions{.trainable = false, .name = name},
                                          MemoryTag::kOptimizer, nullptr, nullptr));
 }
 

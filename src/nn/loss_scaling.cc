@@ -131,13 +131,13 @@ void Optimizer::Impl::finish_backward(LossScale& scale, std::span<const Tensor> 
   }
 }
 
-Optimizer LossScaleOptimizer(Optimizer optimizer, const LossScaleOptions& options) {
-  Optimizer::Impl& impl = optimizer.defined_impl();
+LossScaleOptimizer::LossScaleOptimizer(Optimizer optimizer, const LossScaleOptions& options)
+    : Optimizer(std::move(optimizer)) {
+  Optimizer::Impl& impl = defined_impl();
   if (impl.loss_scale())
     fail<FailedPreconditionError>("[LossScaleOptimizer] optimizer '{}' has loss scaling already",
                                   impl.name());
   impl.set_loss_scales({std::make_shared<LossScale>("LossScaleOptimizer", options)});
-  return optimizer;
 }
 
 }  // namespace tandem::optimizers

@@ -1,11 +1,15 @@
 #include "tandem/losses.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "nn/naming.h"
 #include "nn/targets.h"
 #include "ops/math/element_count.h"
 #include "runtime/autocast.h"
 #include "runtime/replica_context.h"
 #include "tandem/array.h"
+#include "tandem/creation.h"
 #include "tandem/math.h"
 #include "tandem/nn.h"
 
@@ -131,12 +135,83 @@ Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& predi
                                           options.from_logits ? y_pred : log(inside_unit(y_pred)));
 }
 
-Loss::Loss(const char* name) : Loss(from_name(name)) {}
-Loss::Loss(const std::string& name) : Loss(from_name(name)) {}
+namespace {
+
+using Factory = Loss (*)();
+constexpr NamedEntry<Factory> kTable[] = {
+    {"sparse_categorical_crossentropy", []() -> Loss { return SparseCategoricalCrossentropy(); }},
+    {"categorical_crossentropy", []() -> Loss { return CategoricalCrossentropy(); }},
+    {"binary_crossentropy", []() -> Loss { return BinaryCrossentropy(); }},
+    {"mean_squared_error", []() -> Loss { return MeanSquaredError(); }},
+    {"mse", []() -> Loss { return MeanSquaredError(); }},
+    {"mean_absolute_error", []() -> Loss { return MeanAbsoluteError(); }},
+    {"mae", []() -> Loss { return MeanAbsoluteError(); }},
+    {"huber", []() -> Loss { return Huber(); }},
+    {"kl_divergence", []() -> Loss { return KLDivergence(); }},
+    {"hinge", []() -> Loss { return Hinge(); }},
+};
+
+std::string name_or(const std::string& name, const char* otherwise) {
+  return name.empty() ? otherwise : name;
+}
+
+// A scalar loss as one value for each example of `y_pred`, whose mean (with `sum`: whose sum) it
+// is.
+Tensor for_each_example(const Tensor& loss, const Tensor& y_pred, bool sum) {
+  Dims others;
+  for (int axis = 1; axis < y_pred.rank(); ++axis) others.push_back(axis);
+  Tensor zeros = cast(zeros_like(y_pred), loss.dtype());
+  if (!others.empty()) zeros = reduce_sum(zeros, {.axis = others});
+  return (sum ? loss / element_count({y_pred.dim(0)}, loss.dtype()) : loss) + zeros;
+}
+
+}  // namespace
+
+Loss from_name(std::string_view name) {
+  return find_named(std::span<const NamedEntry<Factory>>(kTable), "losses", name)();
+}
+
+Loss::Loss(const char* name) : Loss(std::string(name)) {}
+Loss::Loss(const std::string& name) : name_(name) {
+  // Another name may be that of a derived class.
+  if (std::ranges::find(kTable, std::string_view(name), &NamedEntry<Factory>::name) !=
+      std::end(kTable))
+    *this = from_name(name);
+}
+
+void Loss::require_known() const {
+  if (!own_ && !per_example_ && !name_.empty()) static_cast<void>(from_name(name_));
+}
+
+void Loss::hold(std::shared_ptr<Loss> own) {
+  if (!own) throw InvalidArgumentError("[Loss] expected a loss, got a null pointer");
+  if (own->own_) own = own->own_;
+  name_ = name_or(own->name_, "loss");
+  reduction_ = own->reduction_;
+  own_ = std::move(own);
+}
+
+Tensor Loss::call(const Tensor& y_true, const Tensor& y_pred) {
+  return std::as_const(*this).call(y_true, y_pred);
+}
+
+Tensor Loss::call(const Tensor& y_true, const Tensor& y_pred) const {
+  require_known();
+  if (!per_example_) throw FailedPreconditionError("[Loss] an undefined loss was used");
+  return per_example_(y_true, y_pred);
+}
 
 Tensor Loss::per_example(const Tensor& y_true, const Tensor& y_pred) const {
-  if (!per_example_) throw FailedPreconditionError("[Loss] an undefined loss was used");
-  return per_example_(y_true, at_least_float32(y_pred));
+  if (own_) return own_->per_example(y_true, y_pred);
+  if (!is_floating(y_pred.dtype()) && is_floating(y_true.dtype()))
+    fail<InvalidArgumentError>(
+        "[{}] expected floating-point predictions as the second argument, got {} there and {} as "
+        "the first: the order is (y_true, y_pred)",
+        name_, name_of(y_pred.dtype()), name_of(y_true.dtype()));
+  // A derived class may override the one without const.
+  const Tensor values = const_cast<Loss*>(this)->call(y_true, at_least_float32(y_pred));
+  if (values.rank() > 0 || y_pred.rank() == 0) return values;
+  return for_each_example(values, y_pred, reduction_ == Reduction::kSum);
 }
 
 Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred,
@@ -155,67 +230,48 @@ Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred,
   return mean ? reduce_mean(values) : reduce_sum(values);
 }
 
-Loss SparseCategoricalCrossentropy(const CrossentropyOptions& options) {
-  return {"sparse_categorical_crossentropy",
+SparseCategoricalCrossentropy::SparseCategoricalCrossentropy(const CrossentropyOptions& options)
+    : Loss(
+          name_or(options.name, "sparse_categorical_crossentropy"),
           [options](const Tensor& y_true, const Tensor& y_pred) {
             return sparse_categorical_crossentropy(y_true, y_pred, options);
           },
-          options.reduction};
-}
+          options.reduction) {}
 
-Loss CategoricalCrossentropy(const CrossentropyOptions& options) {
-  return {"categorical_crossentropy",
+CategoricalCrossentropy::CategoricalCrossentropy(const CrossentropyOptions& options)
+    : Loss(
+          name_or(options.name, "categorical_crossentropy"),
           [options](const Tensor& y_true, const Tensor& y_pred) {
             return categorical_crossentropy(y_true, y_pred, options);
           },
-          options.reduction};
-}
+          options.reduction) {}
 
-Loss BinaryCrossentropy(const CrossentropyOptions& options) {
-  return {"binary_crossentropy",
+BinaryCrossentropy::BinaryCrossentropy(const CrossentropyOptions& options)
+    : Loss(
+          name_or(options.name, "binary_crossentropy"),
           [options](const Tensor& y_true, const Tensor& y_pred) {
             return binary_crossentropy(y_true, y_pred, options);
           },
-          options.reduction};
-}
+          options.reduction) {}
 
-Loss MeanSquaredError(const LossOptions& options) {
-  return {"mean_squared_error", mse, options.reduction};
-}
+MeanSquaredError::MeanSquaredError(const LossOptions& options)
+    : Loss(name_or(options.name, "mean_squared_error"), mse, options.reduction) {}
 
-Loss MeanAbsoluteError(const LossOptions& options) {
-  return {"mean_absolute_error", mae, options.reduction};
-}
+MeanAbsoluteError::MeanAbsoluteError(const LossOptions& options)
+    : Loss(name_or(options.name, "mean_absolute_error"), mae, options.reduction) {}
 
-Loss Huber(const HuberOptions& options) {
-  return {"huber",
+Huber::Huber(const HuberOptions& options)
+    : Loss(
+          name_or(options.name, "huber"),
           [delta = options.delta](const Tensor& y_true, const Tensor& y_pred) {
             return huber(y_true, y_pred, delta);
           },
-          options.reduction};
-}
+          options.reduction) {}
 
-Loss KLDivergence(const LossOptions& options) {
-  return {"kl_divergence", kl_divergence, options.reduction};
-}
+KLDivergence::KLDivergence(const LossOptions& options)
+    : Loss(name_or(options.name, "kl_divergence"), kl_divergence, options.reduction) {}
 
-Loss Hinge(const LossOptions& options) { return {"hinge", hinge, options.reduction}; }
-
-Loss from_name(std::string_view name) {
-  using Factory = Loss (*)();
-  static constexpr NamedEntry<Factory> kTable[] = {
-      {"sparse_categorical_crossentropy", [] { return SparseCategoricalCrossentropy(); }},
-      {"categorical_crossentropy", [] { return CategoricalCrossentropy(); }},
-      {"binary_crossentropy", [] { return BinaryCrossentropy(); }},
-      {"mean_squared_error", [] { return MeanSquaredError(); }},
-      {"mse", [] { return MeanSquaredError(); }},
-      {"mean_absolute_error", [] { return MeanAbsoluteError(); }},
-      {"mae", [] { return MeanAbsoluteError(); }},
-      {"huber", [] { return Huber(); }},
-      {"kl_divergence", [] { return KLDivergence(); }},
-      {"hinge", [] { return Hinge(); }},
-  };
-  return find_named(std::span<const NamedEntry<Factory>>(kTable), "losses", name)();
-}
+Hinge::Hinge(const LossOptions& options)
+    : Loss(name_or(options.name, "hinge"), hinge, options.reduction) {}
 
 }  // namespace tandem::losses

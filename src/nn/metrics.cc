@@ -2,10 +2,13 @@
 // the examples are split into batches.
 #include "tandem/metrics.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "device/device_manager.h"
 #include "nn/naming.h"
@@ -14,6 +17,7 @@
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
 #include "runtime/replica_invariance.h"
+#include "runtime/variable_copies.h"
 #include "runtime/variable_impl.h"
 #include "sync/tree_sum.h"
 #include "tandem/array.h"
@@ -183,27 +187,181 @@ class AucMetric : public MetricBase {
   int thresholds_;
 };
 
-Metric fraction_of_hits(std::string name, const char* what, MeanMetric::Values values) {
-  return {std::move(name), std::make_shared<MeanMetric>(what, true, std::move(values))};
+// The sum of values.
+class SumMetric : public MetricBase {
+ public:
+  std::vector<Tensor> statistics(const Tensor& values, const Tensor&,
+                                 const Tensor& sample_weight) const override {
+    NoGradScope no_grad;
+    const Tensor wide = cast(values, float64);
+    return {reduce_sum(sample_weight.defined() ? weighted("sum", wide, sample_weight) : wide)};
+  }
+  double result(const std::vector<Tensor>& sums) const override { return sums[0].item<double>(); }
+};
+
+std::shared_ptr<MetricBase> fraction_of_hits(const char* what, MeanMetric::Values values) {
+  return std::make_shared<MeanMetric>(what, true, std::move(values));
 }
-Metric mean_error(std::string name, const char* what, MeanMetric::Values values) {
-  return {std::move(name), std::make_shared<MeanMetric>(what, false, std::move(values))};
+std::shared_ptr<MetricBase> mean_error(const char* what, MeanMetric::Values values) {
+  return std::make_shared<MeanMetric>(what, false, std::move(values));
+}
+
+// A value of result() of a user's class as a number.
+double number_of(const std::string& name, const Tensor& result) {
+  if (!result.defined() || result.size() != 1)
+    fail<InvalidArgumentError>(
+        "[metric '{}'] expected a scalar from result(), got {}", name,
+        result.defined() ? "shape " + result.shape().to_string() : "an undefined tensor");
+  return result.item();
 }
 
 }  // namespace
 
-// The sums so far. Each device that contributes statistics has its own, so that adding neither
+// The sums so far; of an object of a user's class, its variables instead. Each device that
+// contributes statistics has its own, so that adding neither
 // waits for a device nor copies between devices. In the replica-invariant mode, each part has its
 // own.
 struct Metric::State {
   std::string name;
-  std::shared_ptr<const MetricBase> base;
+  std::shared_ptr<const MetricBase> base;  // null for an unknown name and for a user's object
   std::shared_ptr<WorkerCollectives>
       workers;  // the other processes with sums; null if there are none
   mutable std::mutex mutex;
   // By part (ReplicaContext::part) and device.
   std::map<std::pair<int, std::string>, std::vector<Tensor>> sums;
+  std::vector<Variable> weights;  // of a user's object
+  std::vector<Tensor> initial;    // their values
 };
+
+namespace {
+
+// The statistics of metrics that a metric of a user's class updates, or the sums for its result(),
+// in place of the metrics' own sums.
+struct NestedSums {
+  struct Entry {
+    const Metric::State* metric;
+    std::vector<Tensor> sums;
+  };
+  std::vector<Entry> entries;  // in the order of the first update
+
+  Entry* find(const Metric::State& metric) {
+    for (Entry& entry : entries)
+      if (entry.metric == &metric) return &entry;
+    return nullptr;
+  }
+};
+
+// Those of the calling thread; null: metrics use their own sums.
+constinit thread_local NestedSums* nested_sums = nullptr;
+
+class NestedSumsScope {
+ public:
+  explicit NestedSumsScope(NestedSums* sums) : previous_(std::exchange(nested_sums, sums)) {}
+  ~NestedSumsScope() { nested_sums = previous_; }
+  NestedSumsScope(const NestedSumsScope&) = delete;
+  NestedSumsScope& operator=(const NestedSumsScope&) = delete;
+
+ private:
+  NestedSums* previous_;
+};
+
+void add_to(std::vector<Tensor>& sums, const std::vector<Tensor>& addends) {
+  sums.resize(addends.size());
+  for (std::size_t i = 0; i < addends.size(); ++i) {
+    const Tensor addend = cast(addends[i].detach(), float64);
+    sums[i] = sums[i].defined() ? sums[i] + addend : addend;
+  }
+}
+
+// A metric of a user's class: the statistics are the variables of add_weight() after update_state()
+// where they were 0 before, and the statistics of the metrics that it updates. Both are copies of
+// the calling thread, so that replicas and traces do not change the object.
+class ObjectMetric final : public MetricBase {
+ public:
+  ObjectMetric(std::shared_ptr<Metric> object, std::shared_ptr<const Metric::State> state)
+      : object_(std::move(object)), state_(std::move(state)) {}
+
+  std::vector<Tensor> statistics(const Tensor& y_true, const Tensor& y_pred,
+                                 const Tensor& sample_weight) const override {
+    NoGradScope no_grad;
+    VariableCopies copies;
+    for (const Variable& weight : state_->weights)
+      copies.add(weight.impl(), zeros(weight.shape(), {.dtype = weight.dtype()}));
+    NestedSums nested;
+    {
+      const VariableCopiesScope copies_scope(&copies);
+      const NestedSumsScope nested_scope(&nested);
+      object_->update_state(y_true, y_pred, sample_weight);
+    }
+    std::vector<Tensor> result;
+    for (const Variable& weight : state_->weights)
+      result.push_back(cast(copies.at(weight.impl()), float64));
+    for (std::vector<Tensor>& sums : in_order(nested))
+      result.insert(result.end(), sums.begin(), sums.end());
+    if (result.empty())
+      fail<FailedPreconditionError>(
+          "[metric '{}'] update_state() keeps nothing that fit() can sum: expected variables of "
+          "add_weight(), or other metrics, got none",
+          state_->name);
+    return result;
+  }
+
+  double result(const std::vector<Tensor>& sums) const override {
+    VariableCopies copies;
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < state_->weights.size(); ++i) {
+      const Tensor& initial = state_->initial[i];
+      copies.add(state_->weights[i].impl(),
+                 cast(cast(initial.cpu(), float64) + sums.at(next++), initial.dtype()));
+    }
+    NestedSums nested;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const Nested& metric : nested_) {
+        nested.entries.push_back({metric.metric, {}});
+        for (std::size_t i = 0; i < metric.size; ++i)
+          nested.entries.back().sums.push_back(sums.at(next++));
+      }
+    }
+    if (next != sums.size())
+      fail<FailedPreconditionError>(
+          "[metric '{}'] expected {} statistics, got {}: call update_state() before result()",
+          state_->name, next, sums.size());
+    const VariableCopiesScope copies_scope(&copies);
+    const NestedSumsScope nested_scope(&nested);
+    return number_of(state_->name, static_cast<detail::MetricResult&>(*object_).result());
+  }
+
+ private:
+  struct Nested {
+    const Metric::State* metric;  // a member of the object
+    std::size_t size;             // the number of its statistics
+  };
+
+  // The statistics in the order of the first call, which all calls have.
+  std::vector<std::vector<Tensor>> in_order(NestedSums& nested) const {
+    const std::lock_guard lock(mutex_);
+    if (nested_.empty())
+      for (const NestedSums::Entry& entry : nested.entries)
+        nested_.push_back({entry.metric, entry.sums.size()});
+    std::vector<std::vector<Tensor>> result;
+    for (const Nested& metric : nested_)
+      if (NestedSums::Entry* entry = nested.find(*metric.metric))
+        result.push_back(std::move(entry->sums));
+    if (result.size() != nested_.size() || nested.entries.size() != nested_.size())
+      fail<UnimplementedError>(
+          "[metric '{}'] update_state() updated {} metrics, expected the {} of its first call",
+          state_->name, nested.entries.size(), nested_.size());
+    return result;
+  }
+
+  std::shared_ptr<Metric> object_;
+  std::shared_ptr<const Metric::State> state_;
+  mutable std::mutex mutex_;  // guards nested_
+  mutable std::vector<Nested> nested_;
+};
+
+}  // namespace
 
 Metric::Metric(std::string name, std::shared_ptr<const MetricBase> base)
     : state_(std::make_shared<State>()) {
@@ -213,10 +371,28 @@ Metric::Metric(std::string name, std::shared_ptr<const MetricBase> base)
     state_->workers = creator->workers();
 }
 
-Metric::Metric(const char* name) : Metric(from_name(name)) {}
-Metric::Metric(const std::string& name) : Metric(from_name(name)) {}
-
 namespace {
+
+using Factory = Metric (*)(std::string name);
+constexpr NamedEntry<Factory> kTable[] = {
+    {"accuracy", [](std::string n) -> Metric { return Accuracy(std::move(n)); }},
+    {"acc", [](std::string n) -> Metric { return Accuracy(std::move(n)); }},
+    {"sparse_categorical_accuracy",
+     [](std::string n) -> Metric { return SparseCategoricalAccuracy(std::move(n)); }},
+    {"categorical_accuracy",
+     [](std::string n) -> Metric { return CategoricalAccuracy(std::move(n)); }},
+    {"binary_accuracy", [](std::string n) -> Metric { return BinaryAccuracy(0.5, std::move(n)); }},
+    {"sparse_top_k_categorical_accuracy",
+     [](std::string n) -> Metric { return SparseTopKCategoricalAccuracy(5, std::move(n)); }},
+    {"mean_squared_error", [](std::string n) -> Metric { return MeanSquaredError(std::move(n)); }},
+    {"mse", [](std::string n) -> Metric { return MeanSquaredError(std::move(n)); }},
+    {"mean_absolute_error",
+     [](std::string n) -> Metric { return MeanAbsoluteError(std::move(n)); }},
+    {"mae", [](std::string n) -> Metric { return MeanAbsoluteError(std::move(n)); }},
+    {"precision", [](std::string n) -> Metric { return Precision(0.5, std::move(n)); }},
+    {"recall", [](std::string n) -> Metric { return Recall(0.5, std::move(n)); }},
+    {"auc", [](std::string n) -> Metric { return AUC(200, std::move(n)); }},
+};
 
 template <class T>
 T& defined_state(const std::shared_ptr<T>& state) {
@@ -226,11 +402,55 @@ T& defined_state(const std::shared_ptr<T>& state) {
 
 }  // namespace
 
+Metric from_name(std::string_view name) {
+  return find_named(std::span<const NamedEntry<Factory>>(kTable), "metrics",
+                    name)(std::string(name));
+}
+
+Metric::Metric(const char* name) : Metric(std::string(name)) {}
+Metric::Metric(const std::string& name) : Metric(name, nullptr) {
+  // Another name may be that of a derived class.
+  if (std::ranges::find(kTable, std::string_view(name), &NamedEntry<Factory>::name) !=
+      std::end(kTable))
+    state_->base = from_name(name).state_->base;
+}
+
+void Metric::hold(std::shared_ptr<Metric> object, bool own) {
+  if (!object) throw InvalidArgumentError("[Metric] expected a metric, got a null pointer");
+  state_ = object->state_;
+  // A pointer to a Metric may hold an object of a user's class.
+  if (!own && (!state_ || state_->base)) return;
+  if (!state_) object->state_ = state_ = std::make_shared<State>();
+  auto held = std::make_shared<State>();
+  held->name = state_->name.empty() ? "metric" : state_->name;
+  held->workers = state_->workers;
+  held->base = std::make_shared<ObjectMetric>(std::move(object), state_);
+  state_ = std::move(held);
+}
+
+Variable Metric::add_weight(const MetricWeightOptions& options) {
+  if (!state_) state_ = std::make_shared<State>();
+  const Tensor initial = options.initializer(options.shape, options.dtype);
+  VariableOptions of_variable;
+  of_variable.name = options.name;
+  of_variable.trainable = false;
+  of_variable.synchronization = VariableSynchronization::kOnRead;
+  of_variable.aggregation = VariableAggregation::kSum;
+  Variable weight(initial, std::move(of_variable));
+  state_->weights.push_back(weight);
+  state_->initial.push_back(initial);
+  return weight;
+}
+
 const std::string& Metric::name() const { return defined_state(state_).name; }
-const MetricBase& Metric::base() const { return *defined_state(state_).base; }
+const MetricBase& Metric::base() const {
+  const State& state = defined_state(state_);
+  if (!state.base) static_cast<void>(from_name(state.name));  // throws
+  return *state.base;
+}
 
 void Metric::update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) {
-  OnDevice on(impl_of(y_pred).device());
+  const OnDeviceOf on(y_pred);
   std::vector<Tensor> statistics = this->statistics(y_true, y_pred, sample_weight);
   if (const ReplicaContext* context = ReplicaContext::current(); context && context->is_padding())
     for (Tensor& statistic : statistics) statistic = zeros_like(statistic);
@@ -246,17 +466,26 @@ void Metric::add_statistics(const std::vector<Tensor>& statistics) {
   State& state = defined_state(state_);
   if (statistics.empty()) return;
   NoGradScope no_grad;
+  if (nested_sums) {  // perhaps in a trace
+    const OnDeviceOf on(statistics.front());
+    NestedSums::Entry* entry = nested_sums->find(state);
+    if (!entry) entry = &nested_sums->entries.emplace_back(NestedSums::Entry{&state, {}});
+    return add_to(entry->sums, statistics);
+  }
   OnDevice on(impl_of(statistics.front()).device());
   const ReplicaContext* context = ReplicaContext::current();
   const int part = context ? context->part() : -1;
   const std::lock_guard lock(state.mutex);
-  std::vector<Tensor>& sums =
-      state.sums[{part, part < 0 ? statistics.front().device() : std::string()}];
-  sums.resize(statistics.size());
-  for (std::size_t i = 0; i < statistics.size(); ++i) {
-    const Tensor addend = cast(statistics[i].detach(), float64);
-    sums[i] = sums[i].defined() ? sums[i] + addend : addend;
-  }
+  add_to(state.sums[{part, part < 0 ? statistics.front().device() : std::string()}], statistics);
+}
+
+void Metric::update_state(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) {
+  update(y_true, y_pred, sample_weight);
+}
+
+double Metric::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) {
+  update_state(y_true, y_pred, sample_weight);
+  return value();
 }
 
 namespace {
@@ -293,9 +522,16 @@ std::vector<Tensor> over_workers(WorkerCollectives& workers, std::vector<Tensor>
 
 }  // namespace
 
-double Metric::result() const {
+double Metric::value() const {
   const State& state = defined_state(state_);
   NoGradScope no_grad;
+  if (!state.base)  // an object of a user's class, which may override the one without const
+    return number_of(state.name,
+                     static_cast<detail::MetricResult&>(const_cast<Metric&>(*this)).result());
+  if (nested_sums) {
+    const NestedSums::Entry* entry = nested_sums->find(state);
+    return entry ? state.base->result(entry->sums) : 0.0;
+  }
   OnDevice on(DeviceManager::get().host());
   const std::lock_guard lock(state.mutex);
   std::vector<Tensor> totals;
@@ -317,74 +553,66 @@ void Metric::reset() {
   state.sums.clear();
 }
 
-Metric Accuracy(std::string name) { return fraction_of_hits(std::move(name), "accuracy", hits); }
-
-Metric SparseCategoricalAccuracy(std::string name) {
-  return fraction_of_hits(std::move(name), "sparse_categorical_accuracy", sparse_hits);
+void Metric::reset_state() {
+  reset();
+  for (std::size_t i = 0; i < state_->weights.size(); ++i)
+    state_->weights[i].assign(state_->initial[i]);
 }
 
-Metric CategoricalAccuracy(std::string name) {
-  return fraction_of_hits(std::move(name), "categorical_accuracy", categorical_hits);
+Tensor detail::MetricResult::result() { return std::as_const(*this).result(); }
+
+Tensor detail::MetricResult::result() const {
+  const auto& metric = static_cast<const Metric&>(*this);
+  static_cast<void>(metric.base());  // throws for an object of a user's class without result()
+  return constant(metric.value(), {.dtype = float64});
 }
 
-Metric BinaryAccuracy(double threshold, std::string name) {
-  return fraction_of_hits(std::move(name), "binary_accuracy",
-                          [threshold](const Tensor& y_true, const Tensor& y_pred) {
-                            return binary_hits(y_true, y_pred, threshold);
-                          });
+Accuracy::Accuracy(MetricName name)
+    : Metric(std::move(name).take(), fraction_of_hits("accuracy", hits)) {}
+SparseCategoricalAccuracy::SparseCategoricalAccuracy(MetricName name)
+    : Metric(std::move(name).take(), fraction_of_hits("sparse_categorical_accuracy", sparse_hits)) {
 }
+CategoricalAccuracy::CategoricalAccuracy(MetricName name)
+    : Metric(std::move(name).take(), fraction_of_hits("categorical_accuracy", categorical_hits)) {}
+MeanSquaredError::MeanSquaredError(MetricName name)
+    : Metric(std::move(name).take(), mean_error("mean_squared_error", losses::mse)) {}
+MeanAbsoluteError::MeanAbsoluteError(MetricName name)
+    : Metric(std::move(name).take(), mean_error("mean_absolute_error", losses::mae)) {}
 
-Metric SparseTopKCategoricalAccuracy(std::int64_t k, std::string name) {
+BinaryAccuracy::BinaryAccuracy(double threshold, std::string name)
+    : Metric(std::move(name),
+             fraction_of_hits("binary_accuracy",
+                              [threshold](const Tensor& y_true, const Tensor& y_pred) {
+                                return binary_hits(y_true, y_pred, threshold);
+                              })) {}
+
+SparseTopKCategoricalAccuracy::SparseTopKCategoricalAccuracy(std::int64_t k, std::string name)
+    : Metric(std::move(name), fraction_of_hits("sparse_top_k_categorical_accuracy",
+                                               [k](const Tensor& y_true, const Tensor& y_pred) {
+                                                 return top_k_hits(y_true, y_pred, k);
+                                               })) {
   if (k < 1)
     fail<InvalidArgumentError>(
         "[sparse_top_k_categorical_accuracy] expected k of 1 or more, got {}", k);
-  return fraction_of_hits(
-      std::move(name), "sparse_top_k_categorical_accuracy",
-      [k](const Tensor& y_true, const Tensor& y_pred) { return top_k_hits(y_true, y_pred, k); });
 }
 
-Metric MeanSquaredError(std::string name) {
-  return mean_error(std::move(name), "mean_squared_error", losses::mse);
-}
+Precision::Precision(double threshold, std::string name)
+    : Metric(std::move(name), std::make_shared<PositivesMetric>(
+                                  "precision", threshold, PositivesMetric::Among::kPredicted)) {}
 
-Metric MeanAbsoluteError(std::string name) {
-  return mean_error(std::move(name), "mean_absolute_error", losses::mae);
-}
+Recall::Recall(double threshold, std::string name)
+    : Metric(std::move(name), std::make_shared<PositivesMetric>("recall", threshold,
+                                                                PositivesMetric::Among::kActual)) {}
 
-Metric Precision(double threshold, std::string name) {
-  return {std::move(name), std::make_shared<PositivesMetric>("precision", threshold,
-                                                             PositivesMetric::Among::kPredicted)};
-}
+AUC::AUC(int num_thresholds, std::string name)
+    : Metric(std::move(name), std::make_shared<AucMetric>(num_thresholds)) {}
 
-Metric Recall(double threshold, std::string name) {
-  return {std::move(name),
-          std::make_shared<PositivesMetric>("recall", threshold, PositivesMetric::Among::kActual)};
-}
+Mean::Mean(MetricName name)
+    : Metric(std::move(name).take(),
+             mean_error("mean", [](const Tensor& values, const Tensor&) { return values; })) {}
+void Mean::update_state(double value) { update_state(constant(value, {.dtype = float64})); }
 
-Metric AUC(int num_thresholds, std::string name) {
-  return {std::move(name), std::make_shared<AucMetric>(num_thresholds)};
-}
-
-Metric from_name(std::string_view name) {
-  using Factory = Metric (*)(std::string name);
-  static constexpr NamedEntry<Factory> kTable[] = {
-      {"accuracy", Accuracy},
-      {"acc", Accuracy},
-      {"sparse_categorical_accuracy", SparseCategoricalAccuracy},
-      {"categorical_accuracy", CategoricalAccuracy},
-      {"binary_accuracy", [](std::string n) { return BinaryAccuracy(0.5, std::move(n)); }},
-      {"sparse_top_k_categorical_accuracy",
-       [](std::string n) { return SparseTopKCategoricalAccuracy(5, std::move(n)); }},
-      {"mean_squared_error", MeanSquaredError},
-      {"mse", MeanSquaredError},
-      {"mean_absolute_error", MeanAbsoluteError},
-      {"mae", MeanAbsoluteError},
-      {"precision", [](std::string n) { return Precision(0.5, std::move(n)); }},
-      {"recall", [](std::string n) { return Recall(0.5, std::move(n)); }},
-      {"auc", [](std::string n) { return AUC(200, std::move(n)); }},
-  };
-  return find_named(std::span<const NamedEntry<Factory>>(kTable), "metrics",
-                    name)(std::string(name));
-}
+Sum::Sum(MetricName name) : Metric(std::move(name).take(), std::make_shared<SumMetric>()) {}
+void Sum::update_state(double value) { update_state(constant(value, {.dtype = float64})); }
 
 }  // namespace tandem::metrics

@@ -39,7 +39,7 @@ void check_pair(const std::string& optimizer, const Tensor& gradient, const Vari
 
 void check_clipping(const std::string& optimizer, const Clipping& clipping) {
   int given = 0;
-  for (const auto& bound : {clipping.clipvalue, clipping.clipnorm, clipping.global_clipnorm}) {
+  for (const auto& bound : {clipping.clipnorm, clipping.clipvalue, clipping.global_clipnorm}) {
     if (!bound) continue;
     ++given;
     if (!(*bound > 0.0))
@@ -56,18 +56,40 @@ void check_clipping(const std::string& optimizer, const Clipping& clipping) {
 
 Optimizer::Impl::Impl(std::string name, LearningRate rate, const Clipping& clipping,
                       std::vector<Variable> parameters)
-    : name_(std::move(name)),
-      rate_(std::make_shared<LearningRate>(0.0)),
-      clipping_(clipping),
-      parameters_(std::move(parameters)) {
+    : name_(std::move(name)), clipping_(clipping) {
   check_clipping(name_, clipping_);
-  set_learning_rate(rate);
+  add_group(rate, parameters);
+}
+
+void Optimizer::Impl::add_group(const LearningRate& rate, const std::vector<Variable>& parameters) {
+  const std::size_t group = groups_.size();
+  groups_.push_back({std::make_shared<LearningRate>(0.0), parameters});
+  for (const Variable& variable : parameters) {
+    const auto [found, added] = group_of_.emplace(&variable.impl(), group);
+    if (!added && found->second != group)
+      fail<InvalidArgumentError>("[{}] parameter {} is in more than one group of parameters", name_,
+                                 quoted_name(variable));
+    parameters_.push_back(variable);
+  }
+  set_group_rate(group, rate);
+}
+
+void Optimizer::Impl::set_group_rate(std::size_t group, const LearningRate& rate) {
+  if (!rate.scheduled()) rate_at(name_, rate, 0);
+  *groups_[group].rate = rate;
+  if (group == 0 && rate.scheduled()) schedule_ = rate;
 }
 
 void Optimizer::Impl::set_learning_rate(const LearningRate& rate) {
-  if (!rate.scheduled()) rate_at(name_, rate, 0);
-  *rate_ = rate;
-  if (rate.scheduled()) schedule_ = rate;
+  if (groups_.size() > 1 && rate.scheduled())
+    fail<UnimplementedError>(
+        "[{}] expected a number as the learning rate of {} groups of parameters, got a schedule",
+        name_, groups_.size());
+  const double before = groups_.size() > 1 ? learning_rate() : 0.0;
+  set_group_rate(0, rate);
+  if (!(before > 0.0)) return;
+  for (std::size_t group = 1; group < groups_.size(); ++group)
+    if (!scheduled(group)) set_group_rate(group, learning_rate(group) * (learning_rate() / before));
 }
 
 double Optimizer::Impl::rate_at(const std::string& name, const LearningRate& rate,
@@ -88,6 +110,8 @@ class Optimizer::Impl::StepUpdate final : public VariableUpdate {
   // `of_run` keeps `optimizer` alive. Null outside functions.
   StepUpdate(const Impl& optimizer, const StepInfo& step, StepOfRun of_run)
       : optimizer_(optimizer), step_(step), of_run_(std::move(of_run)) {}
+
+  std::size_t group() const { return step_.group; }
 
   void apply(const Tensor& variable, const Tensor& gradient,
              std::span<const Tensor> slots) const override {
@@ -132,6 +156,8 @@ std::unique_ptr<Optimizer::Impl::State> Optimizer::Impl::make_state(
     const Variable& variable) const {
   VariableImpl& impl = variable.impl();
   auto state = std::make_unique<State>(State{variable, {}});
+  if (const auto group = group_of_.find(&impl); group != group_of_.end())
+    state->group = group->second;
   const std::string of =
       variable.name().empty() ? fmt::format("variable_{}", order_.size()) : variable.name();
   const auto make_slots = [&] {
@@ -155,7 +181,7 @@ Variable Optimizer::Impl::make_step_counter(const VariableImpl& like) {
   const DeviceScope on_host("/cpu:0");
   const Tensor zero = zeros(Shape::scalar(), {.dtype = int64});
   VariableOptions options{
-      .name = "iterations", .trainable = false, .synchronization = like.options().synchronization};
+      .trainable = false, .name = "iterations", .synchronization = like.options().synchronization};
   if (like.of_graph()) return Variable(make_ref<VariableImpl>(zero, std::move(options)));
   const std::vector<Device*> hosts(like.storage().num_readers(), &DeviceManager::get().host());
   return Variable(make_ref<VariableImpl>(zero, hosts, std::move(options), MemoryTag::kOptimizer,
@@ -229,19 +255,24 @@ void Optimizer::Impl::update_states(const StepUpdate& update, std::size_t copy,
                                     std::span<State* const> states,
                                     std::span<const Tensor> gradients) {
   for (std::size_t i = 0; i < states.size(); ++i)
-    if (gradients[i].defined())
+    if (gradients[i].defined() && states[i]->group == update.group())
       states[i]->variable.impl().update(copy, update, gradients[i], states[i]->slots);
 }
 
 void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> states,
                                       std::span<const Tensor> gradients) {
   if (trust_) throw UnimplementedError("[LARC] graphs for sessions do not support trust ratios");
+  if (groups_.size() > 1)
+    fail<UnimplementedError>(
+        "[{}] graphs for sessions support one group of parameters, got {}; use a td::function",
+        name_, groups_.size());
+  const std::shared_ptr<LearningRate> rate_of_steps = groups_[0].rate;
   VariableImpl& iterations = iterations_.impl();
   const std::size_t before = building->nodes().size();
   update_states({*this, step_at(0), nullptr}, copy, states, gradients);
   auto counted = std::make_shared<CountedAttrUpdate>();
   counted->counter = symbol_of(iterations.memory(copy)).node;
-  counted->formula = [rate = rate_, name = name_]() -> std::optional<RateFormula> {
+  counted->formula = [rate = rate_of_steps, name = name_]() -> std::optional<RateFormula> {
     if (!rate->scheduled()) return std::nullopt;
     if (const auto* formula = rate->schedule().target<RateFormula>()) return *formula;
     fail<UnimplementedError>(
@@ -249,8 +280,8 @@ void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> 
         "of optimizers::schedules",
         name);
   };
-  counted->update = [rate = rate_, name = name_, set_step = step_setter()](void* attrs,
-                                                                           std::int64_t count) {
+  counted->update = [rate = rate_of_steps, name = name_, set_step = step_setter()](
+                        void* attrs, std::int64_t count) {
     set_step({.learning_rate = rate_at(name, *rate, count), .number = count + 1}, attrs);
   };
   for (std::size_t i = before; i < building->nodes().size(); ++i) {
@@ -271,25 +302,28 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
   const RefPtr<Resource> counter = steps.resource(copy);
   std::int64_t count = read_count(steps, copy);
   // In a program, each run reads the counter's current value and increments it.
-  std::shared_ptr<const AttrUpdate> step_update;
-  StepOfRun of_run;
-  if (building) {
-    const int earlier = building->next_of(steps.storage().identity(copy));
-    of_run = [self = shared_from_this(), &steps, copy, earlier](std::int64_t more) {
-      return self->step_at(read_count(steps, copy) + earlier + more);
+  const int earlier = building ? building->next_of(steps.storage().identity(copy)) : 0;
+  count += earlier;
+  if (building) building->count(counter);
+  const auto of_run = [&](std::size_t group) -> StepOfRun {
+    if (!building) return nullptr;
+    return [self = shared_from_this(), &steps, copy, earlier, group](std::int64_t more) {
+      return self->step_at(read_count(steps, copy) + earlier + more, group);
     };
-    step_update = std::make_shared<const AttrUpdate>(
-        [of_run, set_step = step_setter()](void* attrs, std::int64_t more) {
-          set_step(of_run(more), attrs);
-        },
-        counter);
-    building->count(counter);
-    count += earlier;
-  }
+  };
   const std::vector<Tensor> scaled =
-      trusted(copy, states, gradients, step_at(count), {of_run, counter});
-  const AttrUpdateScope update_scope(step_update);
-  update_states({*this, step_at(count), std::move(of_run)}, copy, states, scaled);
+      trusted(copy, states, gradients, step_at(count), {of_run(0), counter});
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    std::shared_ptr<const AttrUpdate> step_update;
+    if (building)
+      step_update = std::make_shared<const AttrUpdate>(
+          [of_run = of_run(group), set_step = step_setter()](void* attrs, std::int64_t more) {
+            set_step(of_run(more), attrs);
+          },
+          counter);
+    const AttrUpdateScope update_scope(step_update);
+    update_states({*this, step_at(count, group), of_run(group)}, copy, states, scaled);
+  }
   if (!building) add_to(*counter, 1);
 }
 

@@ -18,6 +18,27 @@ void Optimizer::apply_gradients(std::vector<Tensor> gradients,
                        Impl::Missing::kReported);
 }
 
+void Optimizer::apply_gradients(const std::vector<std::pair<Tensor, Variable>>& gradients,
+                                const ApplyOptions& options) {
+  std::vector<Tensor> values;
+  std::vector<Variable> variables;
+  for (const auto& [gradient, variable] : gradients) {
+    values.push_back(gradient);
+    variables.push_back(variable);
+  }
+  apply_gradients(std::move(values), variables, options);
+}
+
+std::vector<std::pair<Tensor, Variable>> zip(const std::vector<Tensor>& gradients,
+                                             const std::vector<Variable>& variables) {
+  if (gradients.size() != variables.size())
+    fail<InvalidArgumentError>("[zip] expected a gradient per variable, got {} for {}",
+                               gradients.size(), variables.size());
+  std::vector<std::pair<Tensor, Variable>> pairs;
+  for (std::size_t i = 0; i < gradients.size(); ++i) pairs.emplace_back(gradients[i], variables[i]);
+  return pairs;
+}
+
 void Optimizer::minimize(const Tensor& loss, const std::vector<Variable>& variables) {
   defined_impl().minimize(loss, variables, exchange_.get());
 }
@@ -30,7 +51,7 @@ void Optimizer::step(LossScaledStep* scaled) {
   const std::vector<Variable>& variables = parameters();
   if (variables.empty())
     fail<FailedPreconditionError>(
-        "[{}] step() needs parameters, got none: pass them to the optimizer's factory", name());
+        "[{}] step() needs parameters, got none: pass them to the optimizer's constructor", name());
   std::vector<Tensor> gradients;
   for (const Variable& variable : variables) gradients.push_back(variable.grad());
   if (!scaled) impl_->note_step(gradients);

@@ -18,10 +18,19 @@
 
 namespace tandem::optimizers {
 
+// Limits on gradients, applied after they have been summed over the replicas. At most one may be
+// set.
+struct Clipping {
+  std::optional<double> clipnorm{};         // of the norm of each gradient
+  std::optional<double> clipvalue{};        // of the absolute value of each element
+  std::optional<double> global_clipnorm{};  // of the norm of all gradients together
+};
+
 // How an optimizer reduces its gradients outside strategies (Horovod). Not thread-safe.
 class GradientExchange {
  public:
   virtual ~GradientExchange() = default;
+  // Null: this step's gradients are reduced already.
   virtual std::unique_ptr<GradientSync> start(const std::vector<Variable>& variables) = 0;
   // Calls `update`, which applies the gradients of GradientSync::finish() to `variables`.
   virtual void apply(const std::vector<Variable>& variables, const std::function<void()>& update) {
@@ -51,6 +60,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   struct StepInfo {
     double learning_rate = 0.0;
     std::int64_t number = 1;  // counts from 1
+    std::size_t group = 0;    // of the variables
   };
 
   // Scales the step of each variable to the ratio of the norms of the variable and its gradient
@@ -83,11 +93,22 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   void minimize(const Tensor& loss, const std::vector<Variable>& variables,
                 GradientExchange* exchange);
   std::int64_t iterations() const;
-  double learning_rate() const { return rate_->at(scheduled() ? iterations() : 0); }
-  bool scheduled() const { return rate_->scheduled(); }
+  double learning_rate(std::size_t group = 0) const {
+    const LearningRate& rate = *groups_[group].rate;
+    return rate.at(rate.scheduled() ? iterations() : 0);
+  }
+  bool scheduled(std::size_t group = 0) const { return groups_[group].rate->scheduled(); }
   // The last schedule, which a fixed rate may have replaced; none if there was none.
   const std::optional<LearningRate>& schedule() const { return schedule_; }
+  // Sets the rate of the first group; the others' change by the same factor.
   void set_learning_rate(const LearningRate& rate);
+  // Groups of parameters, each with a learning rate and a rule of its own (tandem/optim.h).
+  // Variables that are in none belong to the first.
+  std::size_t num_groups() const { return groups_.size(); }
+  const std::vector<Variable>& group_parameters(std::size_t group) const {
+    return groups_[group].parameters;
+  }
+  void set_group_rate(std::size_t group, const LearningRate& rate);
   std::vector<Variable> variables() const;
   // Without those of loss scales, which belong to whatever strategy uses them.
   std::vector<Variable> variables_of_steps() const;
@@ -116,6 +137,9 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
 
  protected:
   Impl(const Impl& other, const TrustRatio& trust);
+  // Adds a group. Throws InvalidArgumentError if a parameter is in a group already. REQUIRES: no
+  // step has been taken.
+  void add_group(const LearningRate& rate, const std::vector<Variable>& parameters);
 
   virtual std::vector<SlotSpec> slots() const = 0;
   // Changes `variable` and `slots` (in the order of slots()) in place; all are on one device.
@@ -131,6 +155,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   struct State {
     Variable variable;  // kept alive, so that its address stays unique
     std::vector<Variable> slots;
+    std::size_t group = 0;
   };
 
   std::vector<State*> states_of(const std::vector<Variable>& variables);
@@ -157,8 +182,10 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   void clip(std::vector<Tensor>& gradients) const;
   // Throws InvalidArgumentError "[name] ..." for a rate that would make NaN of weights.
   static double rate_at(const std::string& name, const LearningRate& rate, std::int64_t step);
-  StepInfo step_at(std::int64_t count) const {
-    return {.learning_rate = rate_at(name_, *rate_, count), .number = count + 1};
+  StepInfo step_at(std::int64_t count, std::size_t group = 0) const {
+    return {.learning_rate = rate_at(name_, *groups_[group].rate, count),
+            .number = count + 1,
+            .group = group};
   }
   // Updates the copies of local replica `copy`.
   void update_copy(std::size_t copy, std::span<State* const> states,
@@ -178,11 +205,17 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   // The same in a graph for sessions, where a variable of the graph counts the steps.
   void update_in_graph(std::size_t copy, std::span<State* const> states,
                        std::span<const Tensor> gradients);
+  // Updates the states of the step's group.
   void update_states(const StepUpdate& update, std::size_t copy, std::span<State* const> states,
                      std::span<const Tensor> gradients);
 
   std::string name_;
-  std::shared_ptr<LearningRate> rate_;  // shared with graphs, and with with_trust()'s optimizer
+  struct Group {
+    std::shared_ptr<LearningRate> rate;  // shared with graphs, and with with_trust()'s optimizer
+    std::vector<Variable> parameters;
+  };
+  std::vector<Group> groups_;  // at least one
+  std::unordered_map<const VariableImpl*, std::size_t> group_of_;
   std::optional<LearningRate> schedule_;
   Clipping clipping_;
   std::vector<Variable> parameters_;

@@ -25,12 +25,19 @@ class RuleOptimizer final : public Optimizer::Impl {
                 std::vector<Variable> parameters, const Rule& rule, std::vector<SlotSpec> slots,
                 Apply apply)
       : Impl(name, rate, clipping, std::move(parameters)),
-        rule_(rule),
+        rules_({rule}),
         slots_(std::move(slots)),
         apply_(apply) {}
 
+  // As Impl::add_group(), with the group's rule.
+  void add_group_with(const Rule& rule, const LearningRate& rate,
+                      const std::vector<Variable>& parameters) {
+    rules_.push_back(rule);
+    add_group(rate, parameters);
+  }
+
   std::shared_ptr<Impl> with_trust(TrustRatio trust) const override {
-    Rule rule = rule_;
+    Rule rule = rules_[0];
     trust.weight_decay = std::exchange(rule.weight_decay, 0.0);
     if constexpr (requires { rule.gradient_decay; })
       trust.weight_decay += std::exchange(rule.gradient_decay, 0.0);
@@ -39,13 +46,13 @@ class RuleOptimizer final : public Optimizer::Impl {
 
  private:
   RuleOptimizer(const RuleOptimizer& other, const Rule& rule, const TrustRatio& trust)
-      : Impl(other, trust), rule_(rule), slots_(other.slots_), apply_(other.apply_) {}
+      : Impl(other, trust), rules_({rule}), slots_(other.slots_), apply_(other.apply_) {}
 
   std::vector<SlotSpec> slots() const override { return slots_; }
 
   void update(const StepInfo& step, const Tensor& variable, const Tensor& gradient,
               Slots slots) const override {
-    Rule rule = rule_;
+    Rule rule = rules_[step.group];
     set_step(step, &rule);
     apply_(rule, variable, gradient, slots);
   }
@@ -58,7 +65,7 @@ class RuleOptimizer final : public Optimizer::Impl {
     if constexpr (requires { rule.step; }) rule.step = step.number;
   }
 
-  Rule rule_;
+  std::vector<Rule> rules_;  // by group
   std::vector<SlotSpec> slots_;
   Apply apply_;
 };
@@ -107,6 +114,15 @@ template <class Rule>
 void apply_with_one_slot(const Rule& rule, const Tensor& variable, const Tensor& gradient,
                          std::span<const Tensor> slots) {
   update::apply(rule, variable, slots[0], gradient);
+}
+// The slots of update::RmsProp: the mean square, then the momentum if there is one, and the mean
+// gradient if the rule is centred.
+inline void apply_rms_prop(const update::RmsProp& rule, const Tensor& variable,
+                           const Tensor& gradient, std::span<const Tensor> slots) {
+  const std::size_t mean_at = rule.momentum > 0.0 ? 2 : 1;
+  const Tensor none;
+  update::apply(rule, variable, slots[0], rule.momentum > 0.0 ? slots[1] : none,
+                slots.size() > mean_at ? slots[mean_at] : none, gradient);
 }
 
 }  // namespace tandem::optimizers

@@ -26,8 +26,12 @@ Tensor at_least_float32(const Tensor& predictions) {
 Tensor like_predictions(std::string_view what, const Tensor& y_true, const Tensor& y_pred) {
   const Tensor aligned = with_rank(y_true, y_pred.rank());
   if (!may_agree(aligned.shape(), y_pred.shape()))
-    fail<InvalidArgumentError>("[{}] expected y_true of y_pred's shape {}, got {}", what,
-                               y_pred.shape().to_string(), y_true.shape().to_string());
+    fail<InvalidArgumentError>("[{}] expected y_true of y_pred's shape {}, got {}{}", what,
+                               y_pred.shape().to_string(), y_true.shape().to_string(),
+                               // Labels have fewer axes than predictions.
+                               y_true.rank() > y_pred.rank()
+                                   ? "; if y_true is the prediction: the order is (y_true, y_pred)"
+                                   : "");
   return as_dtype(ensure_shape(aligned, y_pred.shape()), y_pred.dtype());
 }
 

@@ -39,7 +39,8 @@ Tensor scaled(const TrustRatio& trust, const Tensor& variable, const Tensor& gra
 Optimizer::Impl::Impl(const Impl& other, const TrustRatio& trust)
     : std::enable_shared_from_this<Impl>(),
       name_(other.name_),
-      rate_(other.rate_),
+      groups_(other.groups_),
+      group_of_(other.group_of_),
       schedule_(other.schedule_),
       clipping_(other.clipping_),
       parameters_(other.parameters_),
@@ -49,6 +50,10 @@ Optimizer::Impl::Impl(const Impl& other, const TrustRatio& trust)
   if (other.trust_)
     fail<FailedPreconditionError>("[LARC] expected an optimizer without trust ratios, got {}",
                                   name_);
+  if (groups_.size() > 1)
+    fail<UnimplementedError>(
+        "[LARC] expected an optimizer with one group of parameters, got {} with {}", name_,
+        groups_.size());
 }
 
 std::vector<Tensor> Optimizer::Impl::trusted(std::size_t copy, std::span<State* const> states,

@@ -18,7 +18,7 @@ const Tensor& matrix() {
 }
 
 amp::AutocastOptions on(const char* device, DType dtype = bfloat16) {
-  return {.dtype = dtype, .device_type = device};
+  return {.device_type = device, .dtype = dtype};
 }
 
 TEST(Autocast, LowersMatrixProductsAndConvolutions) {
@@ -105,7 +105,7 @@ TEST(Autocast, SavesTheMemoryOfActivations) {
     optimizers::Optimizer optimizer = optimizers::SGD(0.01, model.parameters());
     const auto body = [&](const Tensor& images, const Tensor& targets) {
       optimizer.zero_grad();
-      const amp::autocast autocast({.enabled = lowers, .dtype = float16});
+      const amp::autocast autocast({.dtype = float16, .enabled = lowers});
       const Tensor loss = reduce_mean(losses::mse(targets, model(images, true)));
       loss.backward();
       optimizer.step();
@@ -217,6 +217,13 @@ TEST(Autocast, ReplicasOfAStrategyCarryIt) {
     dtypes[me] = matmul(matrix(), matrix()).dtype();
   });
   EXPECT_EQ(dtypes, std::vector<DType>(2, bfloat16));
+}
+
+TEST(Autocast, TakesTheDeviceTypeFirst) {
+  const amp::autocast cast("cpu", bfloat16);
+  EXPECT_EQ(amp::autocast_dtype(), bfloat16);
+  const amp::autocast off("cpu", bfloat16, /*enabled=*/false);
+  EXPECT_FALSE(amp::is_autocast_enabled());
 }
 
 TEST(Autocast, RefusesOtherDTypesAndDevices) {

@@ -208,8 +208,8 @@ TEST(DTypePolicy, FitTrainsUnderItEagerlyAndTraced) {
     Sequential net = make_net();
     net.compile({.optimizer = optimizers::Adam(0.01),
                  .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
-                 .dtype = policy,
-                 .run_eagerly = eagerly});
+                 .run_eagerly = eagerly,
+                 .dtype = policy});
     const History history = net.fit(x, y, {.epochs = 5, .verbose = 0});
     return history.at("loss").back();
   };

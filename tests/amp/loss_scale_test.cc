@@ -361,7 +361,7 @@ TEST(LossScaleOptimizer, IsCompiledInTheScopeOfAStrategy) {
     EXPECT_EQ(optimizer.variables().size(), 2u);
     model.compile({.optimizer = optimizer, .loss = losses::MeanSquaredError()});
     const History history =
-        model.fit(ones({8, 2}), ones({8, 1}), {.epochs = 2, .verbose = 0, .batch_size = 4});
+        model.fit(ones({8, 2}), ones({8, 1}), {.epochs = 2, .batch_size = 4, .verbose = 0});
     EXPECT_EQ(optimizer.iterations(), 4);
     EXPECT_LT(history.history.at("loss")[1], history.history.at("loss")[0]);
   }

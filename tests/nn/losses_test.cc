@@ -296,9 +296,13 @@ TEST(Losses, MeansAreRefusedInReplicas) {
 TEST(Losses, AreFoundByName) {
   EXPECT_EQ(losses::Loss("mse").name(), "mean_squared_error");
   EXPECT_EQ(losses::Loss(std::string("hinge")).name(), "hinge");
-  expect_error<InvalidArgumentError>([] { losses::Loss("msee"); },
+  expect_error<InvalidArgumentError>([] { losses::from_name("msee"); },
                                      "[losses] expected one of: sparse_categorical_crossentropy");
-  expect_error<InvalidArgumentError>([] { losses::Loss("msee"); }, "got 'msee'");
+  expect_error<InvalidArgumentError>(
+      [] {
+        losses::Loss("msee")(zeros({2, 1}), zeros({2, 1}));
+      },
+      "got 'msee'");
   EXPECT_FALSE(losses::Loss().defined());
 }
 

@@ -271,8 +271,10 @@ TEST(Metrics, AreFoundByNameAndKeepIt) {
   EXPECT_EQ(Metric("mse").name(), "mse");
   EXPECT_EQ(Metric("acc").name(), "acc");
   EXPECT_EQ(metrics::AUC(10, "roc").name(), "roc");
-  expect_error<InvalidArgumentError>([] { Metric("acuracy"); },
+  expect_error<InvalidArgumentError>([] { metrics::from_name("acuracy"); },
                                      "[metrics] expected one of: accuracy, acc");
+  expect_error<InvalidArgumentError>(
+      [] { Metric("acuracy").update(constant({1.0}), constant({1.0})); }, "got 'acuracy'");
   expect_error<InvalidArgumentError>([] { metrics::AUC(1); },
                                      "[auc] expected two or more thresholds, got 1");
   expect_error<FailedPreconditionError>([] { Metric().name(); }, "[Metric]");

@@ -196,12 +196,11 @@ double norm_of(const Values& g) {
 }
 
 // The change that SGD with learning rate 1 makes for gradients a and b.
-std::pair<Values, Values> step_of(const Clipping& clipping, const Values& a, const Values& b) {
+std::pair<Values, Values> step_of(const SGDOptions& options, const Values& a, const Values& b) {
   const std::vector<Variable> variables{Variable(zeros({kSize}, {.dtype = float64})),
                                         Variable(zeros({kSize}, {.dtype = float64})),
                                         Variable(zeros({1}, {.dtype = float64}))};
-  SGD({.learning_rate = 1.0, .clipping = clipping})
-      .apply_gradients({constant(a), constant(b), Tensor()}, variables);
+  SGD(options).apply_gradients({constant(a), constant(b), Tensor()}, variables);
   return {values_of(negative(variables[0])), values_of(negative(variables[1]))};
 }
 
@@ -214,21 +213,65 @@ TEST(Optimizers, ClipGradients) {
   const Values a = gradient_at(1), b = gradient_at(2);
   Values bounded = a;
   for (double& v : bounded) v = std::clamp(v, -0.3, 0.3);
-  expect_near(step_of({.clipvalue = 0.3}, a, b).first, bounded);
-  expect_near(step_of({.clipnorm = 0.5}, a, b).first, clipped_by(0.5, norm_of(a), a));
-  expect_near(step_of({.clipnorm = 0.5}, a, b).second, clipped_by(0.5, norm_of(b), b));
+  expect_near(step_of({.learning_rate = 1.0, .clipvalue = 0.3}, a, b).first, bounded);
+  expect_near(step_of({.learning_rate = 1.0, .clipnorm = 0.5}, a, b).first,
+              clipped_by(0.5, norm_of(a), a));
+  expect_near(step_of({.learning_rate = 1.0, .clipnorm = 0.5}, a, b).second,
+              clipped_by(0.5, norm_of(b), b));
   const double together = std::hypot(norm_of(a), norm_of(b));
-  expect_near(step_of({.global_clipnorm = 0.5}, a, b).first, clipped_by(0.5, together, a));
-  expect_near(step_of({.global_clipnorm = 0.5}, a, b).second, clipped_by(0.5, together, b));
-  expect_near(step_of({.global_clipnorm = 100.0}, a, b).second, b);
+  expect_near(step_of({.learning_rate = 1.0, .global_clipnorm = 0.5}, a, b).first,
+              clipped_by(0.5, together, a));
+  expect_near(step_of({.learning_rate = 1.0, .global_clipnorm = 0.5}, a, b).second,
+              clipped_by(0.5, together, b));
+  expect_near(step_of({.learning_rate = 1.0, .global_clipnorm = 100.0}, a, b).second, b);
 }
 
 TEST(Optimizers, AcceptAtMostOneGradientBound) {
   expect_error<InvalidArgumentError>(
-      [] { SGD({.clipping = {.clipvalue = 1.0, .clipnorm = 1.0}}); },
+      [] { SGD({.clipnorm = 1.0, .clipvalue = 1.0}); },
       "[sgd] expected at most one of clipvalue, clipnorm and global_clipnorm, got 2");
-  expect_error<InvalidArgumentError>([] { Adam({.clipping = {.clipnorm = -1.0}}); },
+  expect_error<InvalidArgumentError>([] { Adam({.clipnorm = -1.0}); },
                                      "[adam] expected a positive bound on gradients, got -1");
+}
+
+// --- the types ---
+
+TEST(Optimizers, AreTypesThatConstructAnOptimizer) {
+  const Variable w(constant({1.0}));
+  const auto rate_of = [](const Optimizer& optimizer) { return optimizer.learning_rate(); };
+  Adam adam(0.5);
+  EXPECT_EQ(rate_of(adam), 0.5);
+  EXPECT_EQ(rate_of(SGD({w}, 0.25)), 0.25);
+  EXPECT_EQ(SGD({w}, {.learning_rate = 0.25}).parameters(), std::vector<Variable>{w});
+  EXPECT_EQ(AdamW(std::vector<Variable>{w}).parameters(), std::vector<Variable>{w});
+  Optimizer copy = adam;
+  copy.set_learning_rate(0.125);
+  EXPECT_EQ(adam.learning_rate(), 0.125);  // the same optimizer
+  const std::unique_ptr<Optimizer> pointer = std::make_unique<RMSprop>(0.5);
+  EXPECT_EQ(pointer->name(), "rmsprop");
+  const Optimizer shared = std::make_shared<Adagrad>(0.5);
+  EXPECT_EQ(shared.name(), "adagrad");
+  copy = SGD(0.5);
+  EXPECT_EQ(copy.name(), "sgd");
+  EXPECT_FALSE(Optimizer().defined());
+}
+
+TEST(Optimizers, SgdTakesAMomentumByPosition) {
+  for (bool nesterov : {false, true}) {
+    const Variable a(constant(start())), b(constant(start()));
+    SGD by_position(0.1, 0.9, nesterov);
+    SGD by_name({.learning_rate = 0.1, .momentum = 0.9, .nesterov = nesterov});
+    for (int step = 1; step <= 3; ++step) {
+      by_position.apply_gradients({constant(gradient_at(step))}, {a});
+      by_name.apply_gradients({constant(gradient_at(step))}, {b});
+    }
+    expect_near(values_of(a), values_of(b));
+  }
+}
+
+TEST(Optimizers, AdamMayDecayWeights) {
+  expect_follows([] { return Adam({.learning_rate = 0.1, .weight_decay = 0.2}); },
+                 [] { return adam_rule(0.1, 0.9, 0.999, 1e-7, 0.2); });
 }
 
 // --- the three APIs: minimize, apply_gradients and step ---
@@ -308,14 +351,14 @@ TEST(Optimizers, StepsWorkInPlace) {
 
 TEST(Optimizers, BadListsAreRefused) {
   const Variable w(ones({2}), {.name = "w"}),
-      fixed(ones({2}), {.name = "fixed", .trainable = false});
+      fixed(ones({2}), {.trainable = false, .name = "fixed"});
   Optimizer optimizer = SGD();
   const auto refused = [](const auto& call, const std::string& text) {
     expect_error<InvalidArgumentError>(call, text);
   };
   refused([&] { optimizer.apply_gradients({}, {w}); },
           "[sgd] expected a gradient for each of 1 variables, got 0");
-  refused([&] { optimizer.apply_gradients({}, {}); },
+  refused([&] { optimizer.apply_gradients({}, std::vector<Variable>()); },
           "[sgd] expected variables to update, got none");
   refused([&] { optimizer.apply_gradients({ones({3})}, {w}); },
           "[sgd] expected a gradient of shape (2,) and dtype float32 for variable 'w', got (3,) "

@@ -67,6 +67,22 @@ TEST(Schedules, CosineDecayEqualsItsFormula) {
       });
 }
 
+TEST(Schedules, AreTypesWithKerassNames) {
+  using namespace schedules;
+  for (std::int64_t step : {0, 3, 7, 20}) {
+    EXPECT_EQ(ExponentialDecay(0.5, 4, 0.9, true).at(step),
+              exponential_decay(0.5, 4, 0.9, true).at(step));
+    EXPECT_EQ(PiecewiseConstantDecay({3, 8}, {1.0, 0.5, 0.1}).at(step),
+              piecewise_constant({3, 8}, {1.0, 0.5, 0.1}).at(step));
+    EXPECT_EQ(PolynomialDecay(0.5, 10, 0.1, 2.0).at(step),
+              polynomial_decay(0.5, 10, 0.1, 2.0).at(step));
+    EXPECT_EQ(InverseTimeDecay(0.5, 4, 0.9).at(step), inverse_time_decay(0.5, 4, 0.9).at(step));
+    EXPECT_EQ(CosineDecay(0.5, 10, 0.1).at(step), cosine_decay(0.5, 10, {.alpha = 0.1}).at(step));
+  }
+  EXPECT_EQ(SGD(ExponentialDecay(0.5, 4, 0.9)).learning_rate(), 0.5);
+  EXPECT_TRUE(Adam([](std::int64_t step) { return 0.1 / double(step + 1); }).scheduled());
+}
+
 TEST(Schedules, BadOptionsAreRefused) {
   const auto refused = [](const auto& make, const std::string& text) {
     expect_error<InvalidArgumentError>(make, text);

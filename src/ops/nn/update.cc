@@ -296,7 +296,9 @@ void apply(const Lamb& rule, const Tensor& variable, const Tensor& m, const Tens
 bool skips_zeros(const OpDef& op, const void* attrs) {
   if (&op == &kGradientDescent)
     return static_cast<const GradientDescent*>(attrs)->weight_decay == 0;
-  return &op == &kAdagrad && static_cast<const Adagrad*>(attrs)->weight_decay == 0;
+  if (&op != &kAdagrad) return false;
+  const auto& rule = *static_cast<const Adagrad*>(attrs);
+  return rule.weight_decay == 0 && rule.gradient_decay == 0;
 }
 Tensor scalar_of_step(const StepScalar& scalar) { return run(kStepScalar, {}, scalar); }
 

@@ -69,24 +69,33 @@ struct Adam {
 //   ms = rho * ms + (1 - rho) g^2
 //   d = rate * g / sqrt(ms + epsilon); centred: mg = rho * mg + (1 - rho) g, and ms - mg^2 for ms
 //   var -= d; with momentum: mom = momentum * mom + d; var -= mom
+// In the form of PyTorch, `outer_epsilon` adds epsilon to the root and keeps the learning rate out
+// of the momentum: d is g / (sqrt(ms) + epsilon), and the step is rate * d, or rate * mom.
+// `gradient_decay` as in Adam.
 struct RmsProp {
   double learning_rate = 1e-3;
   double rho = 0.9;
   double momentum = 0.0;
   double epsilon = 1e-7;
   double weight_decay = 0.0;
+  double gradient_decay = 0.0;
+  bool outer_epsilon = false;
   double grad_scale = 1.0;
-  TANDEM_FIELDS(learning_rate, rho, momentum, epsilon, weight_decay, grad_scale)
+  TANDEM_FIELDS(learning_rate, rho, momentum, epsilon, weight_decay, gradient_decay, outer_epsilon,
+                grad_scale)
 };
 
 // J. Duchi, E. Hazan and Y. Singer, 2011: accumulator += g^2; var -= rate * g / sqrt(accumulator +
-// epsilon). The caller chooses the accumulator's initial value.
+// epsilon). The caller chooses the accumulator's initial value. In the form of PyTorch,
+// `outer_epsilon` adds epsilon to the root instead. `gradient_decay` as in Adam.
 struct Adagrad {
   double learning_rate = 1e-3;
   double epsilon = 1e-7;
   double weight_decay = 0.0;
+  double gradient_decay = 0.0;
+  bool outer_epsilon = false;
   double grad_scale = 1.0;
-  TANDEM_FIELDS(learning_rate, epsilon, weight_decay, grad_scale)
+  TANDEM_FIELDS(learning_rate, epsilon, weight_decay, gradient_decay, outer_epsilon, grad_scale)
 };
 
 // Y. You et al., 2020: Adam's direction r = m^ / (sqrt(v^) + epsilon) + weight_decay * var with

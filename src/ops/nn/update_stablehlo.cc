@@ -96,8 +96,11 @@ void lower_adam(Context& c) {
 void lower_adagrad(Context& c) {
   using Step = cpu::AdagradStep<double>;
   const Update<Step> u(c);
-  const Expression sum = u.slot(0) + u.gradient * u.gradient;
-  u.write(u.kept() - u.number<&Step::rate>() * u.gradient / sqrt(sum + u.rule.epsilon), {sum});
+  const Expression slope = with_decay(u.gradient, u.rule.gradient_decay, u.variable);
+  const Expression sum = u.slot(0) + slope * slope;
+  const Expression root =
+      u.rule.outer_epsilon ? sqrt(sum) + u.rule.epsilon : sqrt(sum + u.rule.epsilon);
+  u.write(u.kept() - u.number<&Step::rate>() * slope / root, {sum});
 }
 
 template <bool kCentred, bool kMomentum>
@@ -105,18 +108,21 @@ void lower_rms_prop(Context& c) {
   using Step = typename cpu::RmsPropSteps<kCentred, kMomentum>::template UpdateStep<double>;
   const Update<Step> u(c);
   const double take = Step(u.rule).take;
-  const Expression g = u.gradient;
+  const bool outer = u.rule.outer_epsilon;
+  const Expression g = with_decay(u.gradient, u.rule.gradient_decay, u.variable);
   std::vector<Expression> slots = {u.slot(0) + (g * g - u.slot(0)) * take};
   Expression square = slots[0];
   if constexpr (kCentred) {
     slots.push_back(u.slot(1) + (g - u.slot(1)) * take);
     square = square - slots[1] * slots[1];
   }
-  Expression drop = u.template number<&Step::rate>() * g / sqrt(square + u.rule.epsilon);
+  Expression drop = outer ? g / (sqrt(square) + u.rule.epsilon)
+                          : u.template number<&Step::rate>() * g / sqrt(square + u.rule.epsilon);
   if constexpr (kMomentum) {
     drop = drop + u.rule.momentum * u.slot(Step::kSlots - 1);
     slots.push_back(drop);
   }
+  if (outer) drop = u.template number<&Step::rate_after>() * drop;
   c.write(0, (u.kept() - drop).as(c.input(0).element()).value());
   for (std::size_t i = 0; i < slots.size(); ++i) c.write(i + 1, slots[i].value());
 }

@@ -112,12 +112,17 @@ struct AdagradStep {
   using Rule = update::Adagrad;
   static constexpr const char* kOp = "ApplyAdagradV2";
   static constexpr int kSlots = 1;
-  C rate, epsilon, keep;
+  C rate, epsilon, outer, keep, decay;
   explicit AdagradStep(const Rule& rule)
-      : rate(C(rule.learning_rate)), epsilon(C(rule.epsilon)), keep(C(kept_of(rule))) {}
+      : rate(C(rule.learning_rate)),
+        epsilon(C(rule.outer_epsilon ? 0.0 : rule.epsilon)),
+        outer(C(rule.outer_epsilon ? rule.epsilon : 0.0)),
+        keep(C(kept_of(rule))),
+        decay(C(rule.gradient_decay)) {}
   TANDEM_DEVICE C operator()(C variable, C gradient, C* slots) const {
-    slots[0] += gradient * gradient;
-    return variable * keep - rate * gradient / prim::sqrt(slots[0] + epsilon);
+    const C slope = with_decay(gradient, decay, variable);
+    slots[0] += slope * slope;
+    return variable * keep - rate * slope / (prim::sqrt(slots[0] + epsilon) + outer);
   }
 };
 
@@ -131,26 +136,32 @@ struct RmsPropSteps {
         kCentred ? (kMomentum ? "ApplyCenteredRMSPropMomentum" : "ApplyCenteredRMSProp")
                  : (kMomentum ? "ApplyRMSPropMomentum" : "ApplyRMSProp");
     static constexpr int kSlots = 1 + kCentred + kMomentum;
-    C rate, take, epsilon, momentum, keep;
+    // `rate_after` multiplies the step if `after`; `rate` multiplies the gradient.
+    C rate, rate_after, after, take, epsilon, outer, momentum, keep, decay;
     explicit UpdateStep(const Rule& rule)
-        : rate(C(rule.learning_rate)),
+        : rate(C(rule.outer_epsilon ? 1.0 : rule.learning_rate)),
+          rate_after(C(rule.learning_rate)),
+          after(C(rule.outer_epsilon)),
           take(C(1.0 - rule.rho)),
-          epsilon(C(rule.epsilon)),
+          epsilon(C(rule.outer_epsilon ? 0.0 : rule.epsilon)),
+          outer(C(rule.outer_epsilon ? rule.epsilon : 0.0)),
           momentum(C(rule.momentum)),
-          keep(C(kept_of(rule))) {}
+          keep(C(kept_of(rule))),
+          decay(C(rule.gradient_decay)) {}
     TANDEM_DEVICE C operator()(C variable, C gradient, C* slots) const {
-      slots[0] += (gradient * gradient - slots[0]) * take;
+      const C slope = with_decay(gradient, decay, variable);
+      slots[0] += (slope * slope - slots[0]) * take;
       C square = slots[0];
       if constexpr (kCentred) {
-        slots[1] += (gradient - slots[1]) * take;
+        slots[1] += (slope - slots[1]) * take;
         square -= slots[1] * slots[1];
       }
-      C drop = rate * gradient / prim::sqrt(square + epsilon);
+      C drop = rate * slope / (prim::sqrt(square + epsilon) + outer);
       if constexpr (kMomentum) {
         drop += momentum * slots[kSlots - 1];
         slots[kSlots - 1] = drop;
       }
-      return variable * keep - drop;
+      return variable * keep - (after != C(0) ? rate_after * drop : drop);
     }
   };
 };

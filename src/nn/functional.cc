@@ -1,0 +1,261 @@
+// PyTorch's functions and losses.
+#include "tandem/functional.h"
+
+#include <string_view>
+
+#include "core/status.h"
+#include "nn/targets.h"
+#include "ops/math/element_count.h"
+#include "tandem/array.h"
+#include "tandem/creation.h"
+#include "tandem/math.h"
+#include "tandem/nn.h"
+
+namespace tandem::nn {
+
+LossReduction::LossReduction(const char* name) {
+  const std::string_view text = name;
+  if (text == "none")
+    value_ = kNone;
+  else if (text == "mean")
+    value_ = kMean;
+  else if (text == "sum")
+    value_ = kSum;
+  else if (text == "batchmean")
+    value_ = kBatchMean;
+  else
+    fail<InvalidArgumentError>("[loss] expected reduction 'none', 'mean' or 'sum', got '{}'", text);
+}
+
+namespace functional {
+namespace {
+
+Tensor reduced(const char* what, const Tensor& values, LossReduction reduction) {
+  switch (reduction.value()) {
+    case LossReduction::kNone: return values;
+    case LossReduction::kMean: return reduce_mean(values);
+    case LossReduction::kSum: return reduce_sum(values);
+    case LossReduction::kBatchMean: break;
+  }
+  fail<InvalidArgumentError>("[{}] expected reduction 'none', 'mean' or 'sum', got 'batchmean'",
+                             what);
+}
+
+// Predictions of 16 bits as float32.
+Tensor predictions(const char* what, const Tensor& input, const Tensor& target) {
+  if (is_floating(input.dtype())) return at_least_float32(input);
+  fail<InvalidArgumentError>(
+      "[{}] expected a floating-point input, got {}{}", what, name_of(input.dtype()),
+      is_floating(target.dtype()) ? " and a target of " + std::string(name_of(target.dtype())) +
+                                        ": the order is (input, target)"
+                                  : "");
+}
+
+// `target` in the dtype of `input`, whose shape it must have.
+Tensor like_input(const char* what, const Tensor& input, const Tensor& target) {
+  if (!may_agree(input.shape(), target.shape()))
+    fail<InvalidArgumentError>("[{}] expected a target of the input's shape {}, got {}", what,
+                               input.shape().to_string(), target.shape().to_string());
+  return target.dtype() == input.dtype() ? target : cast(target, input.dtype());
+}
+
+void expect_classes(const char* what, const Tensor& input) {
+  if (input.rank() == 1 || input.rank() == 2) return;
+  if (input.rank() == 0)
+    fail<InvalidArgumentError>("[{}] expected an input of shape (N, C), got a scalar", what);
+  fail<UnimplementedError>(
+      "[{}] expected an input of shape (N, C), got {}: classes are the last axis in Tandem and the "
+      "second in PyTorch; reshape input and target",
+      what, input.shape().to_string());
+}
+
+Tensor mse(const Tensor& input, const Tensor& target) {
+  const Tensor x = predictions("mse_loss", input, target);
+  return squared_difference(x, like_input("mse_loss", x, target));
+}
+
+Tensor l1(const Tensor& input, const Tensor& target) {
+  const Tensor x = predictions("l1_loss", input, target);
+  return abs(x - like_input("l1_loss", x, target));
+}
+
+// The quadratic part up to `limit` and the linear one beyond, without a branch.
+Tensor huber(const char* what, const Tensor& input, const Tensor& target, double limit) {
+  if (!(limit > 0.0))
+    fail<InvalidArgumentError>("[{}] expected a positive limit, got {}", what, limit);
+  const Tensor x = predictions(what, input, target);
+  const Tensor error = abs(x - like_input(what, x, target));
+  const Tensor quadratic = minimum(error, limit);
+  return square(quadratic) * 0.5 + (error - quadratic) * limit;
+}
+
+Tensor smooth_l1(const Tensor& input, const Tensor& target, double beta) {
+  return beta == 0.0 ? l1(input, target) : huber("smooth_l1_loss", input, target, beta) / beta;
+}
+
+// The logarithm, at least -100. Its gradient is 0 where the probability is 0, instead of NaN.
+Tensor limited_log(const Tensor& probability) {
+  const Tensor positive = greater(probability, 0.0);
+  const Tensor logarithm = log(where(positive, probability, ones_like(probability)));
+  return where(positive, maximum(logarithm, -100.0), zeros_like(probability) - 100.0);
+}
+
+Tensor bce(const Tensor& input, const Tensor& target) {
+  const Tensor x = predictions("binary_cross_entropy", input, target);
+  const Tensor t = like_input("binary_cross_entropy", x, target);
+  return negative(t * limited_log(x) + subtract(1.0, t) * limited_log(subtract(1.0, x)));
+}
+
+Tensor bce_with_logits(const Tensor& input, const Tensor& target) {
+  const Tensor x = predictions("binary_cross_entropy_with_logits", input, target);
+  return sigmoid_cross_entropy(like_input("binary_cross_entropy_with_logits", x, target), x);
+}
+
+Tensor nll(const Tensor& input, const Tensor& target) {
+  const Tensor x = predictions("nll_loss", input, target);
+  expect_classes("nll_loss", x);
+  const Tensor labels = class_labels("nll_loss", target, x);
+  const Tensor is_label =
+      equal(expand_dims(labels, -1), range(x.dim(-1), {.dtype = labels.dtype()}));
+  return negative(reduce_sum(where(is_label, x, zeros_like(x)), {.axis = Dims{-1}}));
+}
+
+Tensor cross_entropy_of(const Tensor& input, const Tensor& target, double smoothing) {
+  const Tensor x = predictions("cross_entropy", input, target);
+  expect_classes("cross_entropy", x);
+  if (!(smoothing >= 0.0 && smoothing <= 1.0))
+    fail<InvalidArgumentError>("[cross_entropy] expected label_smoothing in [0, 1], got {}",
+                               smoothing);
+  const Tensor loss =
+      is_floating(target.dtype())
+          ? softmax_cross_entropy(like_input("cross_entropy", x, target), x)
+          : sparse_softmax_cross_entropy(class_labels("cross_entropy", target, x), x);
+  if (smoothing == 0.0) return loss;
+  return loss * (1.0 - smoothing) - reduce_mean(nn::log_softmax(x), {.axis = -1}) * smoothing;
+}
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& input, const Tensor& target,
+                     const CrossEntropyOptions& options) {
+  return reduced("cross_entropy", cross_entropy_of(input, target, options.label_smoothing),
+                 options.reduction);
+}
+Tensor nll_loss(const Tensor& input, const Tensor& target, const LossOptions& options) {
+  return reduced("nll_loss", nll(input, target), options.reduction);
+}
+Tensor mse_loss(const Tensor& input, const Tensor& target, const LossOptions& options) {
+  return reduced("mse_loss", mse(input, target), options.reduction);
+}
+Tensor l1_loss(const Tensor& input, const Tensor& target, const LossOptions& options) {
+  return reduced("l1_loss", l1(input, target), options.reduction);
+}
+Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const SmoothL1Options& options) {
+  return reduced("smooth_l1_loss", smooth_l1(input, target, options.beta), options.reduction);
+}
+Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberOptions& options) {
+  return reduced("huber_loss", huber("huber_loss", input, target, options.delta),
+                 options.reduction);
+}
+Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const LossOptions& options) {
+  return reduced("binary_cross_entropy", bce(input, target), options.reduction);
+}
+Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
+                                        const LossOptions& options) {
+  return reduced("binary_cross_entropy_with_logits", bce_with_logits(input, target),
+                 options.reduction);
+}
+
+Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& options) {
+  const Tensor x = predictions("kl_div", input, target);
+  const Tensor t = like_input("kl_div", x, target);
+  Tensor values;
+  if (options.log_target) {
+    values = exp(t) * (t - x);
+  } else {
+    // Where the target is 0, its logarithm is that of 1 instead: the product is 0 anyway.
+    const Tensor positive = greater(t, 0.0);
+    values = where(positive, t * (log(where(positive, t, ones_like(t))) - x), zeros_like(t));
+  }
+  if (options.reduction.value() != LossReduction::kBatchMean)
+    return reduced("kl_div", values, options.reduction);
+  const Tensor sum = reduce_sum(values);
+  return values.rank() == 0 ? sum : sum / element_count({values.dim(0)}, sum.dtype());
+}
+
+Tensor silu(const Tensor& x) { return swish(x); }
+Tensor leaky_relu(const Tensor& x, double negative_slope) {
+  return nn::leaky_relu(x, negative_slope);
+}
+Tensor dropout(const Tensor& x, double p, bool training) {
+  return training ? nn::dropout(x, p) : x;
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (weight.rank() != 2)
+    fail<InvalidArgumentError>("[linear] expected a weight of shape (out, in), got {}",
+                               weight.shape().to_string());
+  return dense(x, transpose(weight), bias);
+}
+
+Tensor normalize(const Tensor& x, double p, std::int64_t dim, double eps) {
+  if (!(p > 0.0)) fail<InvalidArgumentError>("[normalize] expected a positive p, got {}", p);
+  const ReduceOptions along{.axis = Dims{dim}, .keepdims = true};
+  // The limit is inside the root, whose gradient at 0 is infinite.
+  if (p == 2.0) return x / sqrt(maximum(reduce_sum(square(x), along), eps * eps));
+  return x / maximum(pow(reduce_sum(pow(abs(x), p), along), 1.0 / p), eps);
+}
+
+}  // namespace functional
+
+Tensor LossModule::operator()(const Tensor& input, const Tensor& target) const {
+  return functional::reduced(name_, elements_(input, target), reduction_);
+}
+
+LossModule::operator losses::Loss() const {
+  const losses::Reduction reduction =
+      reduction_.value() == LossReduction::kMean  ? losses::Reduction::kSumOverBatchSize
+      : reduction_.value() == LossReduction::kSum ? losses::Reduction::kSum
+                                                  : losses::Reduction::kNone;
+  return losses::Loss(
+      name_,
+      [elements = elements_](const Tensor& y_true, const Tensor& y_pred) {
+        return elements(y_pred, y_true);
+      },
+      reduction);
+}
+
+CrossEntropyLoss::CrossEntropyLoss(const functional::CrossEntropyOptions& options)
+    : LossModule(
+          "cross_entropy",
+          [smoothing = options.label_smoothing](const Tensor& input, const Tensor& target) {
+            return functional::cross_entropy_of(input, target, smoothing);
+          },
+          options.reduction) {}
+NLLLoss::NLLLoss(const functional::LossOptions& options)
+    : LossModule("nll_loss", functional::nll, options.reduction) {}
+MSELoss::MSELoss(const functional::LossOptions& options)
+    : LossModule("mse_loss", functional::mse, options.reduction) {}
+L1Loss::L1Loss(const functional::LossOptions& options)
+    : LossModule("l1_loss", functional::l1, options.reduction) {}
+SmoothL1Loss::SmoothL1Loss(const functional::SmoothL1Options& options)
+    : LossModule(
+          "smooth_l1_loss",
+          [beta = options.beta](const Tensor& input, const Tensor& target) {
+            return functional::smooth_l1(input, target, beta);
+          },
+          options.reduction) {}
+HuberLoss::HuberLoss(const functional::HuberOptions& options)
+    : LossModule(
+          "huber_loss",
+          [delta = options.delta](const Tensor& input, const Tensor& target) {
+            return functional::huber("huber_loss", input, target, delta);
+          },
+          options.reduction) {}
+BCELoss::BCELoss(const functional::LossOptions& options)
+    : LossModule("binary_cross_entropy", functional::bce, options.reduction) {}
+BCEWithLogitsLoss::BCEWithLogitsLoss(const functional::LossOptions& options)
+    : LossModule("binary_cross_entropy_with_logits", functional::bce_with_logits,
+                 options.reduction) {}
+
+}  // namespace tandem::nn

@@ -1,0 +1,265 @@
+// PyTorch's optimizers: rules with the options of each group of parameters.
+#include "tandem/optim.h"
+
+#include "nn/rule_optimizer.h"
+
+namespace tandem::optim {
+namespace {
+
+using optimizers::Clipping;
+using optimizers::LearningRate;
+using optimizers::ParameterList;
+using optimizers::RuleOptimizer;
+using SlotSpec = optimizers::Optimizer::Impl::SlotSpec;
+
+template <class Options>
+using Groups = std::vector<ParamsWithOptions<Options>>;
+
+void check_not_negative(const char* optimizer, const char* what, double value) {
+  if (!(value >= 0.0))
+    fail<InvalidArgumentError>("[{}] expected {} of 0 or more, got {}", optimizer, what, value);
+}
+
+// The options of a group, all of which are set.
+SGDOptions merged(const SGDOptions& group, const SGDOptions& rest) {
+  return {.lr = group.lr.value_or(rest.lr.value_or(1e-3)),
+          .momentum = group.momentum.value_or(rest.momentum.value_or(0.0)),
+          .dampening = group.dampening.value_or(rest.dampening.value_or(0.0)),
+          .weight_decay = group.weight_decay.value_or(rest.weight_decay.value_or(0.0)),
+          .nesterov = group.nesterov.value_or(rest.nesterov.value_or(false))};
+}
+
+template <class Options>
+Options merged_adam(const Options& group, const Options& rest, double weight_decay) {
+  return {
+      .lr = group.lr.value_or(rest.lr.value_or(1e-3)),
+      .betas = group.betas.values().value_or(rest.betas.values().value_or(std::pair(0.9, 0.999))),
+      .eps = group.eps.value_or(rest.eps.value_or(1e-8)),
+      .weight_decay = group.weight_decay.value_or(rest.weight_decay.value_or(weight_decay))};
+}
+AdamOptions merged(const AdamOptions& group, const AdamOptions& rest) {
+  return merged_adam(group, rest, 0.0);
+}
+AdamWOptions merged(const AdamWOptions& group, const AdamWOptions& rest) {
+  return merged_adam(group, rest, 0.01);
+}
+
+RMSpropOptions merged(const RMSpropOptions& group, const RMSpropOptions& rest) {
+  return {.lr = group.lr.value_or(rest.lr.value_or(1e-2)),
+          .alpha = group.alpha.value_or(rest.alpha.value_or(0.99)),
+          .eps = group.eps.value_or(rest.eps.value_or(1e-8)),
+          .weight_decay = group.weight_decay.value_or(rest.weight_decay.value_or(0.0)),
+          .momentum = group.momentum.value_or(rest.momentum.value_or(0.0)),
+          .centered = group.centered.value_or(rest.centered.value_or(false))};
+}
+
+AdagradOptions merged(const AdagradOptions& group, const AdagradOptions& rest) {
+  return {.lr = group.lr.value_or(rest.lr.value_or(1e-2)),
+          .lr_decay = group.lr_decay.value_or(rest.lr_decay.value_or(0.0)),
+          .weight_decay = group.weight_decay.value_or(rest.weight_decay.value_or(0.0)),
+          .initial_accumulator_value = group.initial_accumulator_value.value_or(
+              rest.initial_accumulator_value.value_or(0.0)),
+          .eps = group.eps.value_or(rest.eps.value_or(1e-10))};
+}
+
+template <class Options>
+Groups<Options> one_group(ParameterList params) {
+  Groups<Options> groups(1);
+  groups[0].params = std::move(params).take();
+  return groups;
+}
+
+template <class Options>
+void complete(const char* name, Groups<Options>& groups, const Options& defaults) {
+  if (groups.empty())
+    fail<InvalidArgumentError>("[{}] expected parameters, got an empty list", name);
+  for (ParamsWithOptions<Options>& group : groups) {
+    if (group.params.empty())
+      fail<InvalidArgumentError>("[{}] expected parameters, got an empty list", name);
+    group.options = merged(group.options, defaults);
+  }
+}
+
+template <class Options>
+LearningRate rate_of(const Options& options) {
+  if constexpr (requires { options.lr_decay; })
+    if (*options.lr_decay != 0.0)
+      return optimizers::schedules::inverse_time_decay(*options.lr, 1, *options.lr_decay);
+  return *options.lr;
+}
+
+// REQUIRES: the groups are complete.
+template <class Rule, class Options, class RuleOf>
+optimizers::Optimizer make(const char* name, const Groups<Options>& groups, const RuleOf& rule_of,
+                           std::vector<SlotSpec> slots, typename RuleOptimizer<Rule>::Apply apply) {
+  for (const auto& group : groups) optimizers::check_rule(name, rule_of(group.options));
+  auto impl = std::make_shared<RuleOptimizer<Rule>>(name, rate_of(groups[0].options), Clipping(),
+                                                    groups[0].params, rule_of(groups[0].options),
+                                                    std::move(slots), apply);
+  for (std::size_t i = 1; i < groups.size(); ++i)
+    impl->add_group_with(rule_of(groups[i].options), rate_of(groups[i].options), groups[i].params);
+  return optimizers::Optimizer(std::move(impl));
+}
+
+optimizers::Optimizer make_optimizer_of(Groups<SGDOptions> groups, const SGDOptions& defaults) {
+  complete("sgd", groups, defaults);
+  bool has_momentum = false;
+  for (const auto& [params, options] : groups) {
+    if (*options.nesterov && (*options.momentum <= 0.0 || *options.dampening != 0.0))
+      fail<InvalidArgumentError>(
+          "[sgd] Nesterov momentum requires a momentum and zero dampening, got a momentum of {} "
+          "and a dampening of {}",
+          *options.momentum, *options.dampening);
+    has_momentum = has_momentum || *options.momentum != 0.0;
+  }
+  if (!has_momentum)  // decoupled and other weight decay are then the same
+    return make<update::GradientDescent>(
+        "sgd", groups,
+        [](const SGDOptions& options) {
+          return update::GradientDescent{.weight_decay = *options.weight_decay};
+        },
+        {},
+        [](const update::GradientDescent& rule, const Tensor& variable, const Tensor& gradient,
+           std::span<const Tensor>) { update::apply(rule, variable, gradient); });
+  return make<update::DampedMomentum>(
+      "sgd", groups,
+      [](const SGDOptions& options) {
+        return update::DampedMomentum{
+            .momentum = *options.momentum,
+            // Without a momentum, PyTorch does not dampen.
+            .dampening = *options.momentum != 0.0 ? *options.dampening : 0.0,
+            .nesterov = *options.nesterov,
+            .weight_decay = *options.weight_decay};
+      },
+      {{"momentum_buffer"}}, optimizers::apply_with_one_slot<update::DampedMomentum>);
+}
+
+template <class Options>
+optimizers::Optimizer make_adam(const char* name, Groups<Options> groups, const Options& defaults,
+                                bool decoupled) {
+  complete(name, groups, defaults);
+  return make<update::Adam>(
+      name, groups,
+      [decoupled](const Options& options) {
+        return update::Adam{.beta_1 = options.betas.values()->first,
+                            .beta_2 = options.betas.values()->second,
+                            .epsilon = *options.eps,
+                            .weight_decay = decoupled ? *options.weight_decay : 0.0,
+                            .gradient_decay = decoupled ? 0.0 : *options.weight_decay,
+                            .corrected_epsilon = true};
+      },
+      {{"exp_avg"}, {"exp_avg_sq"}}, optimizers::apply_with_two_slots<update::Adam>);
+}
+optimizers::Optimizer make_optimizer_of(Groups<AdamOptions> groups, const AdamOptions& defaults) {
+  return make_adam("adam", std::move(groups), defaults, /*decoupled=*/false);
+}
+optimizers::Optimizer make_optimizer_of(Groups<AdamWOptions> groups, const AdamWOptions& defaults) {
+  return make_adam("adamw", std::move(groups), defaults, /*decoupled=*/true);
+}
+
+optimizers::Optimizer make_optimizer_of(Groups<RMSpropOptions> groups,
+                                        const RMSpropOptions& defaults) {
+  complete("rmsprop", groups, defaults);
+  const RMSpropOptions& first = groups[0].options;
+  for (const auto& [params, options] : groups)
+    if ((*options.momentum == 0.0) != (*first.momentum == 0.0) ||
+        *options.centered != *first.centered)
+      throw UnimplementedError(
+          "[rmsprop] expected a momentum in all groups of parameters or in none, and the same "
+          "value of centered");
+  std::vector<SlotSpec> slots = {{"square_avg"}};
+  if (*first.momentum != 0.0) slots.push_back({"momentum_buffer"});
+  if (*first.centered) slots.push_back({"grad_avg"});
+  return make<update::RmsProp>(
+      "rmsprop", groups,
+      [](const RMSpropOptions& options) {
+        return update::RmsProp{.rho = *options.alpha,
+                               .momentum = *options.momentum,
+                               .epsilon = *options.eps,
+                               .gradient_decay = *options.weight_decay,
+                               .outer_epsilon = true};
+      },
+      std::move(slots), optimizers::apply_rms_prop);
+}
+
+optimizers::Optimizer make_optimizer_of(Groups<AdagradOptions> groups,
+                                        const AdagradOptions& defaults) {
+  complete("adagrad", groups, defaults);
+  const double initial = *groups[0].options.initial_accumulator_value;
+  check_not_negative("adagrad", "initial_accumulator_value", initial);
+  for (const auto& [params, options] : groups) {
+    check_not_negative("adagrad", "lr_decay", *options.lr_decay);
+    if (*options.initial_accumulator_value != initial)
+      throw UnimplementedError(
+          "[adagrad] expected one initial_accumulator_value for all groups of parameters");
+  }
+  return make<update::Adagrad>(
+      "adagrad", groups,
+      [](const AdagradOptions& options) {
+        return update::Adagrad{.epsilon = *options.eps,
+                               .gradient_decay = *options.weight_decay,
+                               .outer_epsilon = true};
+      },
+      {{"sum", initial}}, optimizers::apply_with_one_slot<update::Adagrad>);
+}
+
+}  // namespace
+
+SGD::SGD(ParameterList params, const SGDOptions& options)
+    : SGD(one_group<SGDOptions>(std::move(params)), options) {}
+SGD::SGD(ParameterList params, double lr) : SGD(std::move(params), SGDOptions{.lr = lr}) {}
+SGD::SGD(std::vector<ParamsWithOptions<SGDOptions>> groups, const SGDOptions& defaults)
+    : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
+SGD::SGD(std::vector<ParamsWithOptions<SGDOptions>> groups, double lr)
+    : SGD(std::move(groups), SGDOptions{.lr = lr}) {}
+
+Adam::Adam(ParameterList params, const AdamOptions& options)
+    : Adam(one_group<AdamOptions>(std::move(params)), options) {}
+Adam::Adam(ParameterList params, double lr) : Adam(std::move(params), AdamOptions{.lr = lr}) {}
+Adam::Adam(std::vector<ParamsWithOptions<AdamOptions>> groups, const AdamOptions& defaults)
+    : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
+Adam::Adam(std::vector<ParamsWithOptions<AdamOptions>> groups, double lr)
+    : Adam(std::move(groups), AdamOptions{.lr = lr}) {}
+
+AdamW::AdamW(ParameterList params, const AdamWOptions& options)
+    : AdamW(one_group<AdamWOptions>(std::move(params)), options) {}
+AdamW::AdamW(ParameterList params, double lr) : AdamW(std::move(params), AdamWOptions{.lr = lr}) {}
+AdamW::AdamW(std::vector<ParamsWithOptions<AdamWOptions>> groups, const AdamWOptions& defaults)
+    : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
+AdamW::AdamW(std::vector<ParamsWithOptions<AdamWOptions>> groups, double lr)
+    : AdamW(std::move(groups), AdamWOptions{.lr = lr}) {}
+
+RMSprop::RMSprop(ParameterList params, const RMSpropOptions& options)
+    : RMSprop(one_group<RMSpropOptions>(std::move(params)), options) {}
+RMSprop::RMSprop(ParameterList params, double lr)
+    : RMSprop(std::move(params), RMSpropOptions{.lr = lr}) {}
+RMSprop::RMSprop(std::vector<ParamsWithOptions<RMSpropOptions>> groups,
+                 const RMSpropOptions& defaults)
+    : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
+RMSprop::RMSprop(std::vector<ParamsWithOptions<RMSpropOptions>> groups, double lr)
+    : RMSprop(std::move(groups), RMSpropOptions{.lr = lr}) {}
+
+Adagrad::Adagrad(ParameterList params, const AdagradOptions& options)
+    : Adagrad(one_group<AdagradOptions>(std::move(params)), options) {}
+Adagrad::Adagrad(ParameterList params, double lr)
+    : Adagrad(std::move(params), AdagradOptions{.lr = lr}) {}
+Adagrad::Adagrad(std::vector<ParamsWithOptions<AdagradOptions>> groups,
+                 const AdagradOptions& defaults)
+    : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
+Adagrad::Adagrad(std::vector<ParamsWithOptions<AdagradOptions>> groups, double lr)
+    : Adagrad(std::move(groups), AdagradOptions{.lr = lr}) {}
+
+double ParamGroup::lr() const { return optimizer_.defined_impl().learning_rate(index_); }
+void ParamGroup::set_lr(double lr) { optimizer_.defined_impl().set_group_rate(index_, lr); }
+const std::vector<Variable>& ParamGroup::params() const {
+  return optimizer_.defined_impl().group_parameters(index_);
+}
+
+std::vector<ParamGroup> param_groups(const optimizers::Optimizer& optimizer) {
+  std::vector<ParamGroup> groups;
+  for (std::size_t i = 0; i < optimizer.defined_impl().num_groups(); ++i)
+    groups.emplace_back(optimizer, i);
+  return groups;
+}
+
+}  // namespace tandem::optim

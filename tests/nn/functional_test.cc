@@ -1,0 +1,157 @@
+// PyTorch's functions and losses.
+#include "tandem/functional.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "support/tensors.h"
+#include "tandem/array.h"
+#include "tandem/autodiff.h"
+#include "tandem/math.h"
+
+namespace tandem::functional_test {
+namespace {
+
+namespace F = nn::functional;
+using testing::expect_error;
+using testing::expect_tensor;
+using testing::random_tensor;
+using testing::values_of;
+
+constexpr double kTolerance = 1e-9;
+constexpr std::size_t kRows = 4, kClasses = 3;
+
+struct Logits {
+  Tensor input = random_tensor({kRows, kClasses}, 1), labels = constant({2, 0, 1, 1});
+  std::vector<double> x = values_of(input);
+  std::vector<std::size_t> y = {2, 0, 1, 1};
+  double log_softmax(std::size_t row, std::size_t c) const {
+    double sum = 0.0;
+    for (std::size_t k = 0; k < kClasses; ++k) sum += std::exp(x[row * kClasses + k]);
+    return x[row * kClasses + c] - std::log(sum);
+  }
+};
+
+TEST(Functional, CrossEntropyOfClassIndices) {
+  const Logits data;
+  std::vector<double> each;
+  double sum = 0.0, smooth = 0.0;
+  for (std::size_t row = 0; row < kRows; ++row) {
+    each.push_back(-data.log_softmax(row, data.y[row]));
+    sum += each.back();
+    for (std::size_t c = 0; c < kClasses; ++c)
+      smooth -= (0.2 / kClasses + (c == data.y[row] ? 0.8 : 0.0)) * data.log_softmax(row, c);
+  }
+  EXPECT_NEAR(F::cross_entropy(data.input, data.labels).item(), sum / kRows, kTolerance);
+  EXPECT_NEAR(F::cross_entropy(data.input, data.labels, {.reduction = "sum"}).item(), sum,
+              kTolerance);
+  expect_tensor(F::cross_entropy(data.input, data.labels, {.reduction = "none"}), float64, {kRows},
+                each, kTolerance);
+  EXPECT_NEAR(F::cross_entropy(data.input, data.labels, {.label_smoothing = 0.2}).item(),
+              smooth / kRows, kTolerance);
+  // The same as probabilities.
+  const Tensor dense = one_hot(data.labels, kClasses, {.dtype = float64});
+  EXPECT_NEAR(F::cross_entropy(data.input, dense).item(), sum / kRows, kTolerance);
+  EXPECT_NEAR(F::cross_entropy(data.input, dense, {.label_smoothing = 0.2}).item(), smooth / kRows,
+              kTolerance);
+  EXPECT_NEAR(F::nll_loss(F::log_softmax(data.input, 1), data.labels).item(), sum / kRows,
+              kTolerance);
+}
+
+TEST(Functional, RegressionLossesAreMeansOverAllElements) {
+  const Tensor input = random_tensor({4, 3}, 1), target = random_tensor({4, 3}, 2);
+  const auto x = values_of(input), y = values_of(target);
+  const auto mean = [&](const auto& f) {
+    double sum = 0.0;
+    for (std::size_t i = 0; i < x.size(); ++i) sum += f(std::abs(x[i] - y[i]));
+    return sum / static_cast<double>(x.size());
+  };
+  EXPECT_NEAR(F::mse_loss(input, target).item(), mean([](double d) { return d * d; }), kTolerance);
+  EXPECT_NEAR(F::l1_loss(input, target).item(), mean([](double d) { return d; }), kTolerance);
+  EXPECT_NEAR(F::smooth_l1_loss(input, target, {.beta = 0.5}).item(),
+              mean([](double d) { return d < 0.5 ? d * d / (2 * 0.5) : d - 0.25; }), kTolerance);
+  EXPECT_NEAR(F::huber_loss(input, target, {.delta = 0.5}).item(),
+              mean([](double d) { return d < 0.5 ? d * d / 2 : 0.5 * (d - 0.25); }), kTolerance);
+}
+
+TEST(Functional, BinaryCrossEntropyLimitsLogarithms) {
+  const Tensor p = constant({0.0, 1.0, 0.25}, {.dtype = float64});
+  const Tensor t = constant({1.0, 1.0, 0.0}, {.dtype = float64});
+  expect_tensor(F::binary_cross_entropy(p, t, {.reduction = "none"}), float64, {3},
+                {100.0, 0.0, -std::log(0.75)}, kTolerance);
+  const Tensor logits = random_tensor({5}, 3), targets = random_tensor({5}, 4, 0.0, 1.0);
+  EXPECT_NEAR(F::binary_cross_entropy_with_logits(logits, targets).item(),
+              F::binary_cross_entropy(sigmoid(logits), targets).item(), kTolerance);
+}
+
+TEST(Functional, BinaryCrossEntropyOfCertaintiesHasFiniteGradients) {
+  Tensor p = constant({0.0, 1.0}, {.dtype = float64});
+  p.set_requires_grad();
+  F::binary_cross_entropy(p, constant({1.0, 1.0}, {.dtype = float64})).backward();
+  for (double g : values_of(p.grad())) EXPECT_TRUE(std::isfinite(g));
+}
+
+TEST(Functional, KlDivergenceTakesLogarithms) {
+  const Tensor q = constant({{0.5, 0.5}, {0.25, 0.75}}, {.dtype = float64});
+  const Tensor p = constant({{1.0, 0.0}, {0.5, 0.5}}, {.dtype = float64});
+  const double sum = std::log(1.0 / 0.5) + 0.5 * std::log(0.5 / 0.25) + 0.5 * std::log(0.5 / 0.75);
+  EXPECT_NEAR(F::kl_div(log(q), p).item(), sum / 4.0, kTolerance);
+  EXPECT_NEAR(F::kl_div(log(q), p, {.reduction = "batchmean"}).item(), sum / 2.0, kTolerance);
+  EXPECT_NEAR(F::kl_div(log(q), log(q), {.reduction = "sum", .log_target = true}).item(), 0.0,
+              kTolerance);
+}
+
+TEST(Functional, LinearTakesPyTorchsWeight) {
+  const Tensor x = random_tensor({2, 3}, 1), weight = random_tensor({4, 3}, 2),
+               bias = random_tensor({4}, 3);
+  expect_tensor(F::linear(x, weight, bias), float64, {2, 4},
+                values_of(matmul(x, transpose(weight)) + bias), kTolerance);
+}
+
+TEST(Functional, NormalizesAlongAnAxis) {
+  const Tensor x = constant({{3.0, 4.0}, {0.0, 0.0}}, {.dtype = float64});
+  expect_tensor(F::normalize(x), float64, {2, 2}, {0.6, 0.8, 0.0, 0.0}, kTolerance);
+  expect_tensor(F::normalize(x, 1.0), float64, {2, 2}, {3.0 / 7.0, 4.0 / 7.0, 0.0, 0.0},
+                kTolerance);
+}
+
+TEST(Functional, ActivationsHavePyTorchsDefaults) {
+  const Tensor x = constant({-2.0, 3.0}, {.dtype = float64});
+  expect_tensor(F::leaky_relu(x), float64, {2}, {-0.02, 3.0}, kTolerance);
+  EXPECT_TRUE(F::dropout(x, 0.5, /*training=*/false).same_as(x));
+}
+
+TEST(Functional, MistakesAreNamed) {
+  const Tensor logits = random_tensor({4, 3}, 1), labels = constant({2, 0, 1, 1});
+  expect_error<InvalidArgumentError>([&] { static_cast<void>(F::cross_entropy(labels, logits)); },
+                                     "the order is (input, target)");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        static_cast<void>(F::mse_loss(logits, random_tensor({4, 1}, 2)));
+      },
+      "[mse_loss] expected a target of the input's shape (4, 3), got (4, 1)");
+  expect_error<UnimplementedError>(
+      [&] {
+        static_cast<void>(F::cross_entropy(random_tensor({2, 3, 4}, 1), labels));
+      },
+      "classes are the last axis in Tandem");
+  expect_error<InvalidArgumentError>(
+      [&] { static_cast<void>(F::mse_loss(logits, logits, {.reduction = "avg"})); }, "got 'avg'");
+}
+
+TEST(Functional, LossObjectsTakeTheInputFirst) {
+  const Logits data;
+  EXPECT_EQ(nn::CrossEntropyLoss()(data.input, data.labels).item(),
+            F::cross_entropy(data.input, data.labels).item());
+  EXPECT_EQ(nn::MSELoss({.reduction = "sum"})(data.input, data.input * 2.0).item(),
+            F::mse_loss(data.input, data.input * 2.0, {.reduction = "sum"}).item());
+  // As a losses::Loss, the arguments are in Keras's order.
+  const losses::Loss loss = nn::CrossEntropyLoss();
+  EXPECT_NEAR(loss(data.labels, data.input).item(),
+              F::cross_entropy(data.input, data.labels).item(), kTolerance);
+}
+
+}  // namespace
+}  // namespace tandem::functional_test
