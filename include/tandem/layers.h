@@ -3,197 +3,26 @@
 /// channels-last: [batch, height, width, channels].
 #pragma once
 
-#include <atomic>
 #include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tandem/dtype_policy.h"
 #include "tandem/initializers.h"
+#include "tandem/layer.h"
 #include "tandem/nn.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
 namespace tandem {
-
-/// Options of a call of a layer or model.
-struct CallOptions {
-  /// Training mode: dropout is active, batch normalization uses the batch's moments.
-  bool training = false;
-};
-
-class Layer;
-class SymbolicInput;
-
-/// Base class of layers and models. As tf.keras.layers.Layer. A layer creates its variables in
-/// build(), which runs once, before the first call, with the input's shape (batch axis -1).
-///
-/// Thread safety: replicas may call a layer concurrently. Setting it up (names, paths, variables)
-/// is for one thread; a layer with variables must be built before replicas call it.
-class LayerBase {
- public:
-  /// A layer of this name; empty: named by its model.
-  explicit LayerBase(std::string name)
-      : name_(std::move(name)), dtype_policy_(mixed_precision::global_policy()) {}
-  virtual ~LayerBase() = default;
-  LayerBase(const LayerBase&) = delete;
-  LayerBase& operator=(const LayerBase&) = delete;
-
-  /// Name of the type in snake case ("dense"), from which default names are made.
-  virtual std::string kind() const = 0;
-  /// Creates the variables with add_weight(). The default builds the child layers by a call() on
-  /// zeros (float32, batch size 1), if all sizes are known.
-  virtual void build(std::span<const Shape> input_shapes);
-  /// Computes the layer's result.
-  virtual Tensor call(std::span<const Tensor> inputs, const CallOptions& options) = 0;
-  /// Shape of the result for inputs of these shapes (batch axis -1), for summaries and symbolic
-  /// calls. May be called before the layer is built. Throws InvalidArgumentError "[dense] expected
-  /// ..., got ..." with the layer's name.
-  virtual Shape output_shape(std::span<const Shape> input_shapes) const = 0;
-  /// Child layers, in the order in which their variables are listed.
-  virtual std::vector<Layer> children() const;
-
-  /// Empty until the layer gets a name or becomes part of a model.
-  const std::string& name() const { return name_; }
-  /// The name, or the kind if it has none; for messages.
-  std::string label() const { return name_.empty() ? kind() : name_; }
-  void set_name(std::string name) { name_ = std::move(name); }  ///< sets the name
-  /// Whether the variables exist.
-  bool built() const { return built_.load(std::memory_order_acquire); }
-  /// Shape of one example that the layer expects, without the batch axis; unset if not declared.
-  const Shape& declared_input_shape() const { return declared_input_shape_; }
-  /// Sets declared_input_shape().
-  void declare_input_shape(const Shape& shape) { declared_input_shape_ = shape; }
-  bool trainable() const { return trainable_; }  ///< whether training updates the layer
-  /// Freezes or unfreezes the variables of the layer and of its child layers, also those that are
-  /// made later. Frozen variables have no gradients: backward() computes none, and optimizers pass
-  /// them over. As Keras's `trainable`, but the last call decides: a child that is unfrozen after
-  /// its parent is trained. Not while replicas use the layer.
-  void set_trainable(bool trainable);
-  /// The dtypes of the layer; by default the process's policy when it was created.
-  const DTypePolicy& dtype_policy() const { return dtype_policy_; }
-  /// Sets dtype_policy() of this layer and its child layers. Throws FailedPreconditionError if the
-  /// variables exist and would have another dtype.
-  void set_dtype_policy(const DTypePolicy& policy);
-  /// Sets the policy of this layer alone, and converts its trainable variables to the policy's
-  /// dtype if they exist. Optimizers must not have slots of them yet.
-  void convert_dtype_policy(const DTypePolicy& policy);
-  /// Runs calls of the layer under amp::autocast with this dtype, float16 or bfloat16; unset: not.
-  void set_autocast(std::optional<DType> dtype) { autocast_ = dtype; }
-  const std::optional<DType>& autocast() const { return autocast_; }  ///< set_autocast()'s dtype
-  /// Casts floating results of calls of the layer to this dtype. Default: not.
-  void set_output_dtype(std::optional<DType> dtype) { output_dtype_ = dtype; }
-  /// Dtype that was set by set_output_dtype().
-  const std::optional<DType>& output_dtype() const { return output_dtype_; }
-  /// Whether a call casts floating inputs to dtype_policy().compute_dtype(). Models do not: their
-  /// layers do.
-  virtual bool casts_inputs() const { return true; }
-  /// Whether call() reads the layer's floating variables as dtype_policy().compute_dtype().
-  virtual bool casts_variables() const { return true; }
-  /// Variables of this layer, without those of its child layers.
-  const std::vector<Variable>& own_variables() const { return variables_; }
-  /// Path of the layer in its model ("block_1/dense"), the prefix of its variables' names. Empty
-  /// for the model itself, whose own variables are prefixed by its label().
-  const std::string& path() const { return path_; }
-  void set_path(std::string path) { path_ = std::move(path); }  ///< sets the path
-
-  /// The options of a call without options: Layer::operator().
-  CallOptions default_options() const;
-  void set_training(bool training);  ///< as Layer::train()
-
-  /// Builds the layer if it is not built: assigns names and paths to child layers and calls
-  /// build(). Throws InvalidArgumentError if the shapes are not the declared ones and if two
-  /// children have the same name.
-  void ensure_built(std::span<const Shape> input_shapes);
-
- protected:
-  /// Creates a variable named "path/name" in the current strategy scope. Default of `dtype`: that
-  /// of dtype_policy(). Throws FailedPreconditionError inside a strategy's replica. As Keras's
-  /// add_weight.
-  Variable add_weight(const std::string& name, const Shape& shape, const Initializer& initializer,
-                      VariableOptions options = {}, std::optional<DType> dtype = std::nullopt);
-
- private:
-  std::string name_;
-  std::string path_;
-  DTypePolicy dtype_policy_;
-  std::optional<DType> autocast_;
-  std::optional<DType> output_dtype_;
-  Shape declared_input_shape_;
-  std::vector<Variable> variables_;
-  std::mutex build_mutex_;
-  std::atomic<bool> built_ = false;
-  bool trainable_ = true;
-  // Shared with the functions that were traced in this mode.
-  std::shared_ptr<std::atomic<bool>> training_ = std::make_shared<std::atomic<bool>>(false);
-};
-
-/// A shared handle to a layer. A layer that is used twice shares its variables.
-class Layer {
- public:
-  Layer() = default;
-  /// Wraps a layer, as in std::make_shared<MyLayer>().
-  template <std::derived_from<LayerBase> L>
-  Layer(std::shared_ptr<L> layer)
-      : layer_(std::move(layer)) {}  // NOLINT: from make_shared<MyLayer>()
-
-  bool defined() const { return layer_ != nullptr; }  ///< false for a default-constructed layer
-  /// The layer. Throws FailedPreconditionError if undefined.
-  LayerBase& base() const;
-  const std::shared_ptr<LayerBase>& shared() const { return layer_; }  ///< for Tandem's own code
-  const std::string& name() const { return base().name(); }            ///< as LayerBase::name()
-  bool trainable() const { return base().trainable(); }  ///< as LayerBase::trainable()
-  /// Freezes or unfreezes the layer and its child layers.
-  void set_trainable(bool trainable) const { base().set_trainable(trainable); }
-
-  /// @{
-  /// Calls the layer, and builds it if necessary. Without options, a call in the call() of another
-  /// layer has the options of that one, as in Keras; any other has the mode of train() and eval().
-  /// Errors of operations in the call name the innermost layer ("[block/dense_1] ...") and its
-  /// inputs.
-  Tensor operator()(const Tensor& input) const;
-  Tensor operator()(const Tensor& input, const CallOptions& options) const;
-  /// @}
-  /// layer(x, true) is layer(x, {.training = true}).
-  template <std::same_as<bool> Training>
-  Tensor operator()(const Tensor& input, Training training) const {
-    return (*this)(input, CallOptions{.training = training});
-  }
-  /// @{
-  /// Calls a layer with several inputs.
-  Tensor operator()(TensorList inputs) const;
-  Tensor operator()(TensorList inputs, const CallOptions& options) const;
-  /// @}
-  /// @{
-  /// Adds the layer to a functional model: returns the symbolic result for symbolic inputs.
-  SymbolicInput operator()(const SymbolicInput& input) const;
-  SymbolicInput operator()(const std::vector<SymbolicInput>& inputs) const;
-  /// @}
-
-  /// Sets the mode of calls without options, of this layer and its child layers. As
-  /// torch.nn.Module.train, but the first mode is that of eval(). Functions that were traced in the
-  /// other mode are traced anew.
-  void train(bool training = true) const { base().set_training(training); }
-  void eval() const { train(false); }  ///< train(false)
-
-  /// All variables including those of child layers, in the order of creation.
-  std::vector<Variable> variables() const;
-  /// The variables that training updates.
-  std::vector<Variable> trainable_variables() const;
-  /// The variables that training does not update, such as moving averages and those of frozen
-  /// layers.
-  std::vector<Variable> non_trainable_variables() const;
-
- private:
-  std::shared_ptr<LayerBase> layer_;
-};
 
 /// Layers. As tf.keras.layers.
 namespace layers {
@@ -205,82 +34,110 @@ struct DenseOptions {
   Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
   Initializer bias_initializer = initializers::zeros();             ///< of biases
   Shape input_shape{};  ///< shape of one example; for a model's first layer
-  std::string name{};   ///< name in the model; default: by the type
   DTypePolicy dtype{};  ///< dtypes; default: the process's policy
+  std::string name{};   ///< name in the model; default: by the type
 };
 /// Fully connected layer: activation(x . kernel + bias) over the last axis. As
 /// tf.keras.layers.Dense.
-Layer Dense(std::int64_t units, const DenseOptions& options = {});
-/// Dense(10, "relu") is Dense(10, {.activation = "relu"}).
-template <std::convertible_to<std::string> Activation>
-Layer Dense(std::int64_t units, const Activation& activation) {
-  return Dense(units, DenseOptions{.activation = activation});
-}
+class Dense : public tandem::Layer {
+ public:
+  Dense() = default;  ///< an undefined layer, to be assigned
+  /// A layer with `units` outputs.
+  explicit Dense(std::int64_t units, const DenseOptions& options = {});
+  /// Dense(10, "relu") is Dense(10, {.activation = "relu"}).
+  template <std::convertible_to<std::string> Name>
+  Dense(std::int64_t units, const Name& activation)
+      : Dense(units, DenseOptions{.activation = activation}) {}
+};
 
 /// Options of Conv2D().
 struct Conv2DOptions {
-  std::string activation{};       ///< name of the activation; default: linear
   nn::Pair strides = 1;           ///< stride
   std::string padding = "valid";  ///< "valid" or "same"
   nn::Pair dilation_rate = 1;     ///< spacing of the kernel's elements
   std::int64_t groups = 1;        ///< groups of channels that are convolved separately
+  std::string activation{};       ///< name of the activation; default: linear
   bool use_bias = true;           ///< whether to add a bias
   Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
   Initializer bias_initializer = initializers::zeros();             ///< of biases
   Shape input_shape{};  ///< shape of one example; for a model's first layer
-  std::string name{};   ///< name in the model; default: by the type
   DTypePolicy dtype{};  ///< dtypes; default: the process's policy
+  std::string name{};   ///< name in the model; default: by the type
 };
 /// 2D convolution. As tf.keras.layers.Conv2D.
-Layer Conv2D(std::int64_t filters, nn::Pair kernel_size, const Conv2DOptions& options = {});
-/// Conv2D(32, 3, "relu") is Conv2D(32, 3, {.activation = "relu"}).
-template <std::convertible_to<std::string> Activation>
-Layer Conv2D(std::int64_t filters, nn::Pair kernel_size, const Activation& activation) {
-  return Conv2D(filters, kernel_size, Conv2DOptions{.activation = activation});
-}
+class Conv2D : public tandem::Layer {
+ public:
+  Conv2D() = default;  ///< an undefined layer, to be assigned
+  /// A layer with `filters` output channels.
+  Conv2D(std::int64_t filters, nn::Pair kernel_size, const Conv2DOptions& options = {});
+  /// Conv2D(32, 3, "relu") is Conv2D(32, 3, {.activation = "relu"}).
+  template <std::convertible_to<std::string> Name>
+  Conv2D(std::int64_t filters, nn::Pair kernel_size, const Name& activation)
+      : Conv2D(filters, kernel_size, Conv2DOptions{.activation = activation}) {}
+};
 
 /// Options of DepthwiseConv2D().
 struct DepthwiseConv2DOptions {
-  std::string activation{};           ///< name of the activation; default: linear
   nn::Pair strides = 1;               ///< stride
   std::string padding = "valid";      ///< "valid" or "same"
-  nn::Pair dilation_rate = 1;         ///< spacing of the kernel's elements
   std::int64_t depth_multiplier = 1;  ///< output channels per input channel
+  nn::Pair dilation_rate = 1;         ///< spacing of the kernel's elements
+  std::string activation{};           ///< name of the activation; default: linear
   bool use_bias = true;               ///< whether to add a bias
   Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
   Initializer bias_initializer = initializers::zeros();             ///< of biases
   Shape input_shape{};  ///< shape of one example; for a model's first layer
-  std::string name{};   ///< name in the model; default: by the type
   DTypePolicy dtype{};  ///< dtypes; default: the process's policy
+  std::string name{};   ///< name in the model; default: by the type
 };
 /// Depthwise 2D convolution. As tf.keras.layers.DepthwiseConv2D.
-Layer DepthwiseConv2D(nn::Pair kernel_size, const DepthwiseConv2DOptions& options = {});
+class DepthwiseConv2D : public tandem::Layer {
+ public:
+  DepthwiseConv2D() = default;  ///< an undefined layer, to be assigned
+  /// A layer with one kernel per input channel.
+  explicit DepthwiseConv2D(nn::Pair kernel_size, const DepthwiseConv2DOptions& options = {});
+};
 
 /// Options of MaxPooling2D() and AveragePooling2D().
 struct Pooling2DOptions {
   std::optional<nn::Pair> strides{};  ///< default: pool_size
   std::string padding = "valid";      ///< "valid" or "same"
   Shape input_shape{};                ///< shape of one example; for a model's first layer
-  std::string name{};                 ///< name in the model; default: by the type
   DTypePolicy dtype{};                ///< dtypes; default: the process's policy
+  std::string name{};                 ///< name in the model; default: by the type
 };
 /// Max pooling. As tf.keras.layers.MaxPooling2D.
-Layer MaxPooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
+class MaxPooling2D : public tandem::Layer {
+ public:
+  /// A layer with windows of this size.
+  explicit MaxPooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
+};
 /// Average pooling. As tf.keras.layers.AveragePooling2D.
-Layer AveragePooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
+class AveragePooling2D : public tandem::Layer {
+ public:
+  /// A layer with windows of this size.
+  explicit AveragePooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
+};
 
 /// Options of GlobalAveragePooling2D() and GlobalMaxPooling2D().
 struct GlobalPooling2DOptions {
   bool keepdims = false;  ///< whether to keep height and width as axes of size 1
   Shape input_shape{};    ///< shape of one example; for a model's first layer
-  std::string name{};     ///< name in the model; default: by the type
   DTypePolicy dtype{};    ///< dtypes; default: the process's policy
+  std::string name{};     ///< name in the model; default: by the type
 };
-/// @{
-/// The mean or maximum over height and width. As their namesakes in tf.keras.layers.
-Layer GlobalAveragePooling2D(const GlobalPooling2DOptions& options = {});
-Layer GlobalMaxPooling2D(const GlobalPooling2DOptions& options = {});
-/// @}
+/// The mean over height and width. As tf.keras.layers.GlobalAveragePooling2D.
+class GlobalAveragePooling2D : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit GlobalAveragePooling2D(const GlobalPooling2DOptions& options = {});
+};
+/// The maximum over height and width. As tf.keras.layers.GlobalMaxPooling2D.
+class GlobalMaxPooling2D : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit GlobalMaxPooling2D(const GlobalPooling2DOptions& options = {});
+};
 
 /// Options of BatchNormalization(). As Keras.
 struct BatchNormalizationOptions {
@@ -293,12 +150,16 @@ struct BatchNormalizationOptions {
   /// layer equally often. Batches may have different sizes, also 0.
   bool synchronized = false;
   Shape input_shape{};  ///< shape of one example; for a model's first layer
-  std::string name{};   ///< name in the model; default: by the type
   DTypePolicy dtype{};  ///< dtypes; default: the process's policy
+  std::string name{};   ///< name in the model; default: by the type
 };
 /// Batch normalization over all axes but the last. The moving averages are on-read variables,
 /// averaged over replicas. As tf.keras.layers.BatchNormalization.
-Layer BatchNormalization(const BatchNormalizationOptions& options = {});
+class BatchNormalization : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit BatchNormalization(const BatchNormalizationOptions& options = {});
+};
 
 /// Options of LayerNormalization(). As Keras.
 struct LayerNormalizationOptions {
@@ -306,23 +167,27 @@ struct LayerNormalizationOptions {
   bool center = true;     ///< whether to add beta
   bool scale = true;      ///< whether to multiply by gamma
   Shape input_shape{};    ///< shape of one example; for a model's first layer
-  std::string name{};     ///< name in the model; default: by the type
   DTypePolicy dtype{};    ///< dtypes; default: the process's policy
+  std::string name{};     ///< name in the model; default: by the type
 };
 /// Layer normalization over the last axis. As tf.keras.layers.LayerNormalization.
-Layer LayerNormalization(const LayerNormalizationOptions& options = {});
+class LayerNormalization : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit LayerNormalization(const LayerNormalizationOptions& options = {});
+};
 
 /// Options of MultiHeadAttention(). As Keras.
 struct MultiHeadAttentionOptions {
-  std::int64_t value_dim = 0;    ///< size per head of values; 0: key_dim
-  double dropout = 0.0;          ///< dropout rate of the attention weights
-  bool use_bias = true;          ///< whether projections have biases
-  bool use_causal_mask = false;  ///< whether a position attends only to itself and earlier ones
+  std::int64_t value_dim = 0;  ///< size per head of values; 0: key_dim
+  double dropout = 0.0;        ///< dropout rate of the attention weights
+  bool use_bias = true;        ///< whether projections have biases
   Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
   Initializer bias_initializer = initializers::zeros();             ///< of biases
-  Shape input_shape{};  ///< shape of one example; for a model's first layer
-  std::string name{};   ///< name in the model; default: by the type
-  DTypePolicy dtype{};  ///< dtypes; default: the process's policy
+  bool use_causal_mask = false;  ///< whether a position attends only to itself and earlier ones
+  Shape input_shape{};           ///< shape of one example; for a model's first layer
+  DTypePolicy dtype{};           ///< dtypes; default: the process's policy
+  std::string name{};            ///< name in the model; default: by the type
 };
 /// Multi-head attention over sequences [batch, positions, features]. As
 /// tf.keras.layers.MultiHeadAttention.
@@ -336,70 +201,259 @@ struct MultiHeadAttentionOptions {
 /// Variables have Keras's names and shapes: "query/kernel" [features, num_heads, key_dim],
 /// "query/bias" [num_heads, key_dim], "key/...", "value/...", "attention_output/kernel" [num_heads,
 /// value_dim, features], "attention_output/bias".
-Layer MultiHeadAttention(std::int64_t num_heads, std::int64_t key_dim,
-                         const MultiHeadAttentionOptions& options = {});
+class MultiHeadAttention : public tandem::Layer {
+ public:
+  MultiHeadAttention() = default;  ///< an undefined layer, to be assigned
+  /// A layer of `num_heads` heads with queries and keys of size `key_dim`.
+  MultiHeadAttention(std::int64_t num_heads, std::int64_t key_dim,
+                     const MultiHeadAttentionOptions& options = {});
+};
 
 /// Options that all layers have.
 struct SimpleOptions {
   Shape input_shape{};  ///< shape of one example; for a model's first layer
-  std::string name{};   ///< name in the model; default: by the type
   DTypePolicy dtype{};  ///< dtypes; default: the process's policy
+  std::string name{};   ///< name in the model; default: by the type
 };
 /// Zeroes inputs with probability `rate` in training and scales the others by 1 / (1 - rate). As
 /// tf.keras.layers.Dropout.
-Layer Dropout(double rate, const SimpleOptions& options = {});
+class Dropout : public tandem::Layer {
+ public:
+  Dropout() = default;  ///< an undefined layer, to be assigned
+  /// A layer that zeroes this part of its inputs.
+  explicit Dropout(double rate, const SimpleOptions& options = {});
+};
 /// Flattens all axes but the batch. As tf.keras.layers.Flatten.
-Layer Flatten(const SimpleOptions& options = {});
+class Flatten : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit Flatten(const SimpleOptions& options = {});
+};
 /// Reshapes examples to `target_shape`, without the batch axis; one size may be -1. As
 /// tf.keras.layers.Reshape.
-Layer Reshape(const Shape& target_shape, const SimpleOptions& options = {});
+class Reshape : public tandem::Layer {
+ public:
+  Reshape() = default;  ///< an undefined layer, to be assigned
+  /// A layer whose results have this shape.
+  explicit Reshape(const Shape& target_shape, const SimpleOptions& options = {});
+};
 /// Applies an activation by name (nn::activation_from_name). As tf.keras.layers.Activation.
-Layer Activation(const std::string& activation, const SimpleOptions& options = {});
-Layer ReLU(const SimpleOptions& options = {});  ///< applies nn::relu. As tf.keras.layers.ReLU
+class Activation : public tandem::Layer {
+ public:
+  Activation() = default;  ///< an undefined layer, to be assigned
+  /// A layer that applies the activation of this name.
+  explicit Activation(const std::string& activation, const SimpleOptions& options = {});
+};
+/// Applies nn::relu. As tf.keras.layers.ReLU.
+class ReLU : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit ReLU(const SimpleOptions& options = {});
+};
 /// Applies nn::softmax over the last axis. As tf.keras.layers.Softmax.
-Layer Softmax(const SimpleOptions& options = {});
+class Softmax : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit Softmax(const SimpleOptions& options = {});
+};
 /// Computes x * scale + offset. As tf.keras.layers.Rescaling.
-Layer Rescaling(double scale, double offset = 0.0, const SimpleOptions& options = {});
+class Rescaling : public tandem::Layer {
+ public:
+  Rescaling() = default;  ///< an undefined layer, to be assigned
+  /// A layer with this scale and offset.
+  explicit Rescaling(double scale, double offset = 0.0, const SimpleOptions& options = {});
+  /// The same with an offset of 0.
+  Rescaling(double scale, const SimpleOptions& options) : Rescaling(scale, 0.0, options) {}
+};
 /// Pads height and width with zeros on both sides. As tf.keras.layers.ZeroPadding2D.
-Layer ZeroPadding2D(nn::Pair padding = 1, const SimpleOptions& options = {});
+class ZeroPadding2D : public tandem::Layer {
+ public:
+  /// A layer that adds this many rows and columns on each side.
+  explicit ZeroPadding2D(nn::Pair padding = 1, const SimpleOptions& options = {});
+};
 /// Options of Embedding().
 struct EmbeddingOptions {
   /// Initializer of the table.
   Initializer embeddings_initializer = initializers::random_uniform();
   Shape input_shape{};  ///< shape of one example; for a model's first layer
-  std::string name{};   ///< name in the model; default: by the type
   DTypePolicy dtype{};  ///< dtypes; default: the process's policy
+  std::string name{};   ///< name in the model; default: by the type
 };
 /// Looks up rows of a table [input_dim, output_dim] by integer inputs. As
 /// tf.keras.layers.Embedding.
-Layer Embedding(std::int64_t input_dim, std::int64_t output_dim,
-                const EmbeddingOptions& options = {});
+class Embedding : public tandem::Layer {
+ public:
+  Embedding() = default;  ///< an undefined layer, to be assigned
+  /// A table of `input_dim` rows with `output_dim` elements.
+  Embedding(std::int64_t input_dim, std::int64_t output_dim, const EmbeddingOptions& options = {});
+};
 /// Options of PositionEmbedding().
 struct PositionEmbeddingOptions {
   Initializer initializer = initializers::glorot_uniform();  ///< initializer of the vectors
   Shape input_shape{};  ///< shape of one example; for a model's first layer
-  std::string name{};   ///< name in the model; default: by the type
   DTypePolicy dtype{};  ///< dtypes; default: the process's policy
+  std::string name{};   ///< name in the model; default: by the type
 };
 /// A learned vector per position, [sequence_length, features], broadcast to the shape of the input
 /// [..., positions, features], to be added to it. At most `sequence_length` positions. As
 /// keras_hub.layers.PositionEmbedding.
-Layer PositionEmbedding(std::int64_t sequence_length, const PositionEmbeddingOptions& options = {});
-Layer Add(const SimpleOptions& options = {});  ///< sum of several inputs. As tf.keras.layers.Add
+class PositionEmbedding : public tandem::Layer {
+ public:
+  PositionEmbedding() = default;  ///< an undefined layer, to be assigned
+  /// A layer for sequences of at most this length.
+  explicit PositionEmbedding(std::int64_t sequence_length,
+                             const PositionEmbeddingOptions& options = {});
+};
+/// Sum of several inputs. As tf.keras.layers.Add.
+class Add : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit Add(const SimpleOptions& options = {});
+};
 /// Product of several inputs. As tf.keras.layers.Multiply.
-Layer Multiply(const SimpleOptions& options = {});
+class Multiply : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit Multiply(const SimpleOptions& options = {});
+};
 /// Options of Concatenate().
 struct ConcatenateOptions {
   std::int64_t axis = -1;  ///< axis along which inputs are joined
-  std::string name{};      ///< name in the model; default: by the type
   DTypePolicy dtype{};     ///< dtypes; default: the process's policy
+  std::string name{};      ///< name in the model; default: by the type
 };
 /// Concatenates several inputs. As tf.keras.layers.Concatenate.
-Layer Concatenate(const ConcatenateOptions& options = {});
+class Concatenate : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit Concatenate(const ConcatenateOptions& options = {});
+};
 /// Wraps a function of one tensor; it must not create variables. As tf.keras.layers.Lambda.
-Layer Lambda(std::function<Tensor(const Tensor&)> function, const SimpleOptions& options = {});
+class Lambda : public tandem::Layer {
+ public:
+  Lambda() = default;  ///< an undefined layer, to be assigned
+  /// A layer that calls `function`.
+  explicit Lambda(std::function<Tensor(const Tensor&)> function, const SimpleOptions& options = {});
+};
 /// Several layers in sequence as one layer. As torch.nn.Sequential.
-Layer Stack(const std::vector<Layer>& layers, const SimpleOptions& options = {});
+class Stack : public tandem::Layer {
+ public:
+  Stack() = default;  ///< an undefined layer, to be assigned
+  /// @{
+  /// These layers in sequence. Throws InvalidArgumentError if there are none.
+  explicit Stack(const std::vector<tandem::Layer>& layers, const SimpleOptions& options = {});
+  explicit Stack(std::initializer_list<tandem::Layer> layers, const SimpleOptions& options = {})
+      : Stack(std::vector<tandem::Layer>(layers), options) {}
+  /// @}
+};
+
+/// Options of layers::Layer::add_weight(). As the arguments of Keras's add_weight.
+struct WeightOptions {
+  Shape shape{};                                             ///< shape; required
+  Initializer initializer = initializers::glorot_uniform();  ///< of the value
+  std::optional<DType> dtype{};  ///< default: that of the layer's dtype policy
+  bool trainable = true;         ///< whether training updates it
+  std::string name{};            ///< default: "weight", "weight_1", ...
+};
+
+class CallOfLayer;
+
+/// Base class of your own layers, with Keras's signatures: override build() and call(). As
+/// tf.keras.layers.Layer.
+/// @code
+/// class Linear : public td::layers::Layer {
+///  public:
+///   explicit Linear(std::int64_t units) : units_(units) {}
+///   void build(const td::Shape& input_shape) override {
+///     w_ = add_weight({.shape = {input_shape[-1], units_}, .name = "w"});
+///   }
+///   td::Tensor call(const td::Tensor& inputs) override { return td::matmul(inputs, w_); }
+///
+///  private:
+///   std::int64_t units_;
+///   td::Variable w_;
+/// };
+/// td::Sequential model({Linear(32), td::layers::ReLU(), Linear(1)});
+/// @endcode
+///
+/// An object of the class is called itself (`layer(x)`), or used where a td::Layer is expected,
+/// which holds a copy of it. Copies are one layer: they share the variables, the name and the
+/// settings, whichever is built first; build() runs once for each copy and add_weight() gives the
+/// later ones the variables of the first. All other members are copied. To share them too, make
+/// the layer by std::make_shared<Linear>(32).
+///
+/// Layers that call() uses become child layers when call() first runs, in the order of their first
+/// use. When the layer is built and the sizes of its inputs are known, call() runs once on zeros
+/// with a batch of one for this. It must use all layers that have variables then, in training and
+/// outside it, or children() must list them.
+class Layer : public LayerBase {
+ public:
+  Layer();                                       ///< a layer named by its model
+  explicit Layer(const SimpleOptions& options);  ///< a layer with these options
+  /// A layer of this name.
+  template <std::convertible_to<std::string> Name>
+  explicit Layer(const Name& name) : Layer(SimpleOptions{.name = name}) {}
+
+  /// @{
+  /// Creates the variables, for one input or several (batch axis -1). Default: none.
+  virtual void build(const Shape& input_shape);
+  virtual void build(const std::vector<Shape>& input_shapes);
+  /// @}
+  /// @{
+  /// Computes the result, from one input or several. Override one of them. Throws
+  /// UnimplementedError.
+  virtual Tensor call(const Tensor& inputs);
+  virtual Tensor call(const std::vector<Tensor>& inputs);
+  /// @}
+  /// @{
+  /// The same, where `training` is CallOptions::training.
+  virtual Tensor call(const Tensor& inputs, bool training);
+  virtual Tensor call(const std::vector<Tensor>& inputs, bool training);
+  /// @}
+  /// The shape of the result, for the input's shape (batch axis -1). Default: that of a call() on
+  /// zeros, for which the layer is built.
+  virtual Shape compute_output_shape(const Shape& input_shape) const;
+
+  /// @{
+  /// As those of a td::Layer.
+  Tensor operator()(const Tensor& input) const;
+  Tensor operator()(const Tensor& input, const CallOptions& options) const;
+  template <std::same_as<bool> Training>
+  Tensor operator()(const Tensor& input, Training training) const {
+    return (*this)(input, CallOptions{.training = training});
+  }
+  Tensor operator()(TensorList inputs) const;
+  Tensor operator()(TensorList inputs, const CallOptions& options) const;
+  void train(bool training = true) { set_training(training); }
+  void eval() { set_training(false); }
+  /// @}
+  /// In a functional model write td::Layer(Linear(32))(x): the model keeps the layer.
+  SymbolicInput operator()(const SymbolicInput& input) const = delete;
+
+  /// The name of the class in snake case.
+  std::string kind() const override;
+  /// The layers that call() has used.
+  std::vector<tandem::Layer> children() const override;
+  void build(std::span<const Shape> input_shapes) final;                          ///< calls build()
+  Tensor call(std::span<const Tensor> inputs, const CallOptions& options) final;  ///< calls call()
+  Shape output_shape(
+      std::span<const Shape> input_shapes) const final;  ///< calls compute_output_shape()
+
+ protected:
+  using LayerBase::add_weight;
+  /// Creates a variable, in build(). As Keras's add_weight.
+  Variable add_weight(const WeightOptions& options);
+
+ private:
+  friend class CallOfLayer;
+  struct Found;
+  void adopt(const tandem::Layer& child);
+  void require_known(const tandem::Layer& child);
+  bool has(const tandem::Layer& child) const;
+  std::function<Tensor(TensorList)> trial() const;
+
+  std::shared_ptr<Found> found_;
+};
 
 }  // namespace layers
 }  // namespace tandem

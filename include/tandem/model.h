@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -40,9 +41,20 @@ class SymbolicInput {
   std::shared_ptr<const Node> node_;
 };
 
-/// An input of a functional model. `shape` is that of one example, without the batch axis. As
-/// tf.keras.Input.
+/// Options of Input().
+struct InputOptions {
+  Shape shape{};       ///< shape of one example, without the batch axis; required
+  std::string name{};  ///< for messages
+};
+/// @{
+/// An input of a functional model, or the first element of a Sequential, whose first layer then
+/// expects it. `shape` is that of one example, without the batch axis. As tf.keras.Input.
 SymbolicInput Input(const Shape& shape, std::string name = {});
+template <std::same_as<InputOptions> Options = InputOptions>
+SymbolicInput Input(const Options& options) {
+  return Input(options.shape, options.name);
+}
+/// @}
 
 /// An optimizer, as an object or by name.
 class OptimizerChoice {
@@ -53,6 +65,8 @@ class OptimizerChoice {
   OptimizerChoice(optimizers::Optimizer optimizer) : optimizer_(std::move(optimizer)) {}  // NOLINT
   OptimizerChoice(const char* name) : optimizer_(optimizers::from_name(name)) {}          // NOLINT
   OptimizerChoice(const std::string& name) : optimizer_(optimizers::from_name(name)) {}   // NOLINT
+  template <std::derived_from<optimizers::Optimizer> O>
+  OptimizerChoice(const std::shared_ptr<O>& optimizer) : optimizer_(optimizer) {}  // NOLINT
   /// @}
   const optimizers::Optimizer& get() const { return optimizer_; }  ///< the optimizer
 
@@ -69,19 +83,19 @@ struct CompileOptions {
   /// Metrics that apply sample weights (and class weights). The names of all metrics must be
   /// unique: to use a metric both ways, give it two names.
   std::vector<metrics::Metric> weighted_metrics{};
-  /// Sets the dtype policy of all layers, for example "mixed_bfloat16". Default: unchanged. If a
-  /// layer computes in float16, compile() adds a dynamic loss scale to an optimizer without one, as
-  /// Keras does.
-  DTypePolicy dtype{};
   /// Runs each step eagerly. By default fit(), evaluate() and predict() trace their step once per
   /// batch size (tandem/function.h), and host code in layers runs only then.
   bool run_eagerly = false;
   /// Batches per execution of fit(), evaluate() and predict(), at least 1. Under TPUStrategy,
   /// consecutive batches of the same sizes are one program, a loop on the devices, so that the host
   /// has less to do. At the end of an epoch, an execution has the batches that are left. Callbacks
-  /// run after each execution: on_batch_end() gets the number of its last batch. As
+  /// run after each execution: on_train_batch_end() gets the number of its last batch. As
   /// steps_per_execution of tf.keras.Model.compile.
   std::int64_t steps_per_execution = 1;
+  /// Sets the dtype policy of all layers, for example "mixed_bfloat16". Default: unchanged. If a
+  /// layer computes in float16, compile() adds a dynamic loss scale to an optimizer without one, as
+  /// Keras does.
+  DTypePolicy dtype{};
 };
 
 /// Training history: per epoch "loss", the metrics and, with validation data, "val_loss", ... As
@@ -91,6 +105,13 @@ struct History {
   std::map<std::string, std::vector<double>> history{};  ///< values by name, one per epoch
   /// The values of this name. Throws NotFoundError that lists the names.
   const std::vector<double>& at(const std::string& name) const;
+  /// @{
+  /// Iterates over `history`: `for (const auto& [name, values] : history)`.
+  auto begin() { return history.begin(); }
+  auto end() { return history.end(); }
+  auto begin() const { return history.begin(); }
+  auto end() const { return history.end(); }
+  /// @}
 };
 
 /// Validation data of fit(): batches, or tensors from which fit() makes batches of
@@ -103,6 +124,8 @@ class ValidationData {
   /// Inputs and targets.
   ValidationData(const Tensor& x, const Tensor& y)
       : data_(data::Dataset::from_tensor_slices({x, y})) {}
+  /// The inputs of a model with several, and targets.
+  ValidationData(TensorList inputs, const Tensor& y);
   /// Inputs, targets and sample weights.
   ValidationData(const Tensor& x, const Tensor& y, const Tensor& sample_weight)
       : data_(data::Dataset::from_tensor_slices({x, y, sample_weight})) {}
@@ -121,6 +144,8 @@ class ValidationData {
 struct FitOptions {
   /// Number of the last epoch; trains `epochs - initial_epoch` epochs.
   std::int64_t epochs = 1;
+  /// The GLOBAL batch size, for tensors only. Default: 32.
+  std::optional<std::int64_t> batch_size{};
   std::int64_t initial_epoch = 0;  ///< number of the first epoch, from 0
   /// Batches per epoch. Default: one pass over the data, which must be finite. If set, each epoch
   /// continues where the previous one stopped, and a new pass starts when the data ends, as in
@@ -134,11 +159,9 @@ struct FitOptions {
   std::optional<std::int64_t> validation_steps{};
   /// Batch size of validation_split and of validation_data given as tensors. Default: batch_size.
   std::optional<std::int64_t> validation_batch_size{};
-  std::vector<callbacks::Callback> callbacks{};  ///< default: none
   /// 0: silent. 1: a progress bar (lines if stderr is not a terminal). 2: one line per epoch.
   int verbose = 1;
-  /// The GLOBAL batch size, for tensors only. Default: 32.
-  std::optional<std::int64_t> batch_size{};
+  callbacks::CallbackList callbacks{};  ///< default: none
   /// Seed of the shuffle, for tensors only. Default: derived from random::set_seed()'s seed.
   std::optional<std::int64_t> shuffle_seed{};
   bool shuffle = true;  ///< whether to shuffle in each epoch, for tensors only
@@ -150,12 +173,20 @@ struct FitOptions {
 
 /// Options of Model::evaluate() and Model::predict().
 struct EvaluateOptions {
-  /// At most this many batches. Default: all; the data must be finite.
-  std::optional<std::int64_t> steps{};
-  int verbose = 0;  ///< as FitOptions::verbose
   /// The GLOBAL batch size, for tensors only. Default: 32.
   std::optional<std::int64_t> batch_size{};
+  int verbose = 0;  ///< as FitOptions::verbose
+  /// At most this many batches. Default: all; the data must be finite.
+  std::optional<std::int64_t> steps{};
 };
+
+struct ModelImpl;
+/// The value of a model's flag.
+template <>
+bool TrainableFlag<ModelImpl>::operator()() const;
+/// Freezes or unfreezes a model.
+template <>
+const TrainableFlag<ModelImpl>& TrainableFlag<ModelImpl>::operator=(bool value) const;
 
 /// A model. A shared handle. If its variables were created in a strategy's scope, it trains under
 /// that strategy. As tf.keras.Model.
@@ -166,6 +197,20 @@ class Model {
   Model() = default;
   /// Makes a model of a layer; builds it if the layer declares its input shape.
   explicit Model(Layer layer);
+  /// @{
+  /// The layers between inputs and an output, as Functional. As tf.keras.Model(inputs, outputs).
+  Model(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output,
+        const std::string& name = {});
+  Model(const SymbolicInput& input, const SymbolicInput& output, const std::string& name = {});
+  /// @}
+  /// @{
+  /// Handles to the same model.
+  Model(const Model& other) { *this = other; }
+  Model(Model&& other) noexcept { *this = std::move(other); }
+  Model& operator=(const Model& other);
+  Model& operator=(Model&& other) noexcept;
+  ~Model() = default;
+  /// @}
 
   bool defined() const { return impl_ != nullptr; }  ///< false for a default-constructed model
   const Layer& layer() const;                        ///< the layer that the model consists of
@@ -191,6 +236,9 @@ class Model {
   Tensor operator()(TensorList inputs) const;
   Tensor operator()(TensorList inputs, const CallOptions& options) const;
   /// @}
+  Tensor forward(const Tensor& input) const { return (*this)(input); }  ///< as a call, in PyTorch
+  /// The model's name; empty until it has one or is part of another model.
+  const std::string& name() const { return layer().name(); }
   /// As Layer::train(). fit(), evaluate() and predict() have modes of their own.
   void train(bool training = true) const { layer().train(training); }
   void eval() const { train(false); }  ///< train(false)
@@ -204,11 +252,31 @@ class Model {
   std::vector<Variable> trainable_variables() const;  ///< variables that training updates
   /// Variables that training does not update.
   std::vector<Variable> non_trainable_variables() const;
+  std::vector<Variable> weights() const { return variables(); }  ///< as variables(), in Keras
+  /// As trainable_variables(), in Keras.
+  std::vector<Variable> trainable_weights() const { return trainable_variables(); }
+  /// As non_trainable_variables(), in Keras.
+  std::vector<Variable> non_trainable_weights() const { return non_trainable_variables(); }
   /// Trainable variables, as in PyTorch.
   std::vector<Variable> parameters() const { return trainable_variables(); }
+  /// @{
+  /// As Layer::get_weights(), set_weights(), named_parameters(), state_dict() and
+  /// load_state_dict().
+  std::vector<Tensor> get_weights() const;
+  void set_weights(const std::vector<Tensor>& weights) const;
+  std::vector<std::pair<std::string, Variable>> named_parameters() const;
+  StateDict state_dict() const;
+  void load_state_dict(const std::map<std::string, Tensor>& state) const;
+  /// @}
+  /// Clears the gradients of the trainable variables. As torch.nn.Module.zero_grad.
+  void zero_grad() const;
   std::int64_t count_params() const;  ///< number of elements of all variables
-  /// Writes a table of layers with output shapes and numbers of parameters, and totals.
+  /// @{
+  /// Writes a table of layers with output shapes and numbers of parameters, and totals. Default:
+  /// to the standard output.
   void summary(std::ostream& out) const;
+  void summary() const;
+  /// @}
 
   /// Configures training. May be called outside the strategy's scope. Throws InvalidArgumentError
   /// without a loss, and if the variables of the model or the optimizer were created under another
@@ -224,6 +292,7 @@ class Model {
   /// evaluate() and predict(), without their number of steps).
   History fit(const data::Dataset& data, FitOptions options = {});
   History fit(const Tensor& x, const Tensor& y, FitOptions options = {});
+  History fit(TensorList inputs, const Tensor& y, FitOptions options = {});
   /// @}
   /// @{
   /// Returns the loss and the metrics by name. As tf.keras.Model.evaluate.
@@ -233,22 +302,54 @@ class Model {
   /// Saved weights hold the mean of the copies, so that a model that loads them may give slightly
   /// different results.
   std::map<std::string, double> evaluate(const data::Dataset& data,
-                                         const EvaluateOptions& options = {});
+                                         const EvaluateOptions& options = {}) const;
   std::map<std::string, double> evaluate(const Tensor& x, const Tensor& y,
-                                         const EvaluateOptions& options = {});
+                                         const EvaluateOptions& options = {}) const;
+  std::map<std::string, double> evaluate(TensorList inputs, const Tensor& y,
+                                         const EvaluateOptions& options = {}) const;
   /// @}
   /// @{
   /// Returns the outputs for all inputs, concatenated along the batch axis. Elements of `data` are
   /// inputs or (inputs, ...). As tf.keras.Model.predict.
-  Tensor predict(const data::Dataset& data, const EvaluateOptions& options = {});
-  Tensor predict(const Tensor& x, const EvaluateOptions& options = {});
+  Tensor predict(const data::Dataset& data, const EvaluateOptions& options = {}) const;
+  Tensor predict(const Tensor& x, const EvaluateOptions& options = {}) const;
+  Tensor predict(TensorList inputs, const EvaluateOptions& options = {}) const;
   /// @}
+  /// One training step on this batch. Returns its loss and metrics by name, from before the step.
+  /// As tf.keras.Model.train_on_batch with return_dict.
+  std::map<std::string, double> train_on_batch(const Tensor& x, const Tensor& y,
+                                               const Tensor& sample_weight = {});
+  /// The loss and the metrics of this batch. As tf.keras.Model.test_on_batch with return_dict.
+  std::map<std::string, double> test_on_batch(const Tensor& x, const Tensor& y,
+                                              const Tensor& sample_weight = {}) const;
+  /// The outputs for this batch. As tf.keras.Model.predict_on_batch.
+  Tensor predict_on_batch(const Tensor& x) const;
 
   /// The optimizer. Throws FailedPreconditionError before compile().
   const optimizers::Optimizer& optimizer() const;
-  /// Ends fit() after the current step; for callbacks. The epoch appears in callbacks and the
-  /// history as if it were complete. As Keras's stop_training.
-  void stop_training();
+  /// Whether training updates the model: `model.trainable = false` freezes all of its layers. As
+  /// LayerBase::trainable.
+  TrainableFlag<ModelImpl> trainable;
+  void set_trainable(bool value) const;  ///< as LayerBase::set_trainable()
+  /// The member `stop_training`, which is read as a bool and assigned as one.
+  class StopFlag {
+   public:
+    StopFlag(const StopFlag&) = delete;
+    void operator()() const { *this = true; }  ///< as assigning true
+    /// The value.
+    operator bool() const;                        // NOLINT: it stands for its value
+    const StopFlag& operator=(bool value) const;  ///< sets the value
+    StopFlag& operator=(const StopFlag&) = delete;
+
+   private:
+    friend class Model;
+    StopFlag() = default;
+    ModelImpl* impl_ = nullptr;
+  };
+  /// Ends fit() after the current step; for callbacks: `model.stop_training = true` or
+  /// model.stop_training(). The epoch appears in callbacks and the history as if it were complete.
+  /// As Keras's stop_training.
+  StopFlag stop_training;
 
   /// Writes all variables by name to a safetensors file, which is replaced completely or not at
   /// all. Throws InvalidArgumentError for the extension of another format (.h5, .keras, .pt, ...).
@@ -257,24 +358,52 @@ class Model {
   /// InvalidArgumentError that names the tensors that differ, and DataLossError for corrupt data.
   void load_weights(const std::filesystem::path& path);
 
+  /// The architecture is C++ code and is not saved: does not compile, and says what to write.
+  template <class Path>
+  void save(const Path&) const {
+    static_assert(!std::same_as<Path, Path>,
+                  "a model's architecture is C++ code: write model.save_weights(path), and to load "
+                  "them, make the model by the same code and call model.load_weights(path)");
+  }
+
   /// For Tandem's own code.
-  struct Impl;
+  using Impl = ModelImpl;
   const std::shared_ptr<Impl>& impl() const { return impl_; }  ///< for Tandem's own code
 
  private:
+  friend class Sequential;
+  void refer_to(std::shared_ptr<Impl> impl) noexcept;
+
   std::shared_ptr<Impl> impl_;
 };
 
-/// A model of layers in sequence. As tf.keras.Sequential.
+/// Options of Sequential. As the arguments of tf.keras.Sequential.
+struct SequentialOptions {
+  bool trainable = true;  ///< whether training updates the layers
+  std::string name{};     ///< name of the model, where it is a layer of another one
+};
+
+/// A model of layers in sequence. The first element may be an Input(), which declares the shape of
+/// an example. As tf.keras.Sequential.
 class Sequential : public Model {
  public:
-  Sequential() = default;
+  Sequential() = default;  ///< a model without layers, to be added by add() or assigned
   /// @{
   /// A model of these layers.
-  Sequential(std::initializer_list<Layer> layers)
-      : Sequential(std::vector<Layer>(layers)) {}  // NOLINT
-  explicit Sequential(const std::vector<Layer>& layers);
+  Sequential(std::initializer_list<Layer> layers, const SequentialOptions& options = {})
+      : Sequential(std::vector<Layer>(layers), options) {}  // NOLINT
+  explicit Sequential(const std::vector<Layer>& layers, const SequentialOptions& options = {});
+  template <std::convertible_to<std::string> Name>
+  Sequential(std::initializer_list<Layer> layers, const Name& name)
+      : Sequential(std::vector<Layer>(layers), SequentialOptions{.name = name}) {}
+  template <std::convertible_to<std::string> Name>
+  Sequential(const std::vector<Layer>& layers, const Name& name)
+      : Sequential(layers, SequentialOptions{.name = name}) {}
   /// @}
+  /// Adds a layer at the end. If the model is built, the layer is built, under the strategy of the
+  /// other ones; a compiled model stays compiled. Copies of the model have the layer, too; models
+  /// that were made of this one before do not. As tf.keras.Sequential.add.
+  void add(const Layer& layer);
 };
 
 /// A model of the layers between symbolic inputs and an output. As tf.keras.Model(inputs, outputs).
@@ -282,13 +411,36 @@ class Functional : public Model {
  public:
   /// @{
   /// A model from inputs to an output.
-  Functional(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output);
-  Functional(const SymbolicInput& input, const SymbolicInput& output)
-      : Functional(std::vector<SymbolicInput>{input}, output) {}
+  Functional(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output,
+             const std::string& name = {})
+      : Model(inputs, output, name) {}
+  Functional(const SymbolicInput& input, const SymbolicInput& output, const std::string& name = {})
+      : Model(input, output, name) {}
   /// @}
 };
 
 /// As Model::save_weights().
 void save_weights(const Model& model, const std::filesystem::path& path);
+
+/// Model files, which have the architecture, are not supported: throws UnimplementedError that says
+/// how to load weights, or NotFoundError if there is no such file.
+Model load_model(const std::filesystem::path& path);
+
+/// @{
+/// Writes tensors by name, one tensor, or the state_dict() of a layer or model to a file of any
+/// name. The format is safetensors, not that of torch.save; read it by load(). Throws the errors of
+/// save_safetensors().
+void save(const std::map<std::string, Tensor>& tensors, const std::filesystem::path& path);
+void save(const Tensor& tensor, const std::filesystem::path& path);
+void save(const Layer& layer, const std::filesystem::path& path);
+/// @}
+/// @{
+/// Reads what save() has written, or another safetensors file: returns the tensors by name, sets
+/// one tensor, or loads the state of a layer or model. Throws InvalidArgumentError for a file of
+/// PyTorch and says how to convert it, and the errors of load_safetensors().
+std::map<std::string, Tensor> load(const std::filesystem::path& path);
+void load(Tensor& tensor, const std::filesystem::path& path);
+void load(const Layer& layer, const std::filesystem::path& path);
+/// @}
 
 }  // namespace tandem

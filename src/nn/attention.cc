@@ -162,13 +162,12 @@ class PositionEmbeddingLayer final : public UnaryLayer {
 
 }  // namespace
 
-Layer MultiHeadAttention(std::int64_t num_heads, std::int64_t key_dim,
-                         const MultiHeadAttentionOptions& options) {
-  return std::make_shared<MultiHeadAttentionLayer>(num_heads, key_dim, options);
-}
+MultiHeadAttention::MultiHeadAttention(std::int64_t num_heads, std::int64_t key_dim,
+                                       const MultiHeadAttentionOptions& options)
+    : tandem::Layer(std::make_shared<MultiHeadAttentionLayer>(num_heads, key_dim, options)) {}
 
-Layer PositionEmbedding(std::int64_t sequence_length, const PositionEmbeddingOptions& options) {
-  return std::make_shared<PositionEmbeddingLayer>(sequence_length, options);
-}
+PositionEmbedding::PositionEmbedding(std::int64_t sequence_length,
+                                     const PositionEmbeddingOptions& options)
+    : tandem::Layer(std::make_shared<PositionEmbeddingLayer>(sequence_length, options)) {}
 
 }  // namespace tandem::layers

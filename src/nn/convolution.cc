@@ -37,7 +37,8 @@ class ConvolutionLayer : public UnaryLayer {
   Shape infer(const Shape& x) const final {
     expect_rank(x, 4, kImageAxes);
     if (channels_ >= 0 && x[3] >= 0 && x[3] != channels_)
-      reject(fmt::format("an input of {} channels", channels_), x);
+      fail<InvalidArgumentError>("[{}] expected an input of {} channels, got {}{}", label(),
+                                 channels_, x.to_string(), channels_first_advice(x, channels_));
     const auto& a = attributes_;
     const std::int64_t height =
         num_windows(x[1], kernel_size_.height, a.strides.height, a.dilations.height, a.padding);
@@ -122,12 +123,10 @@ class DepthwiseConv2DLayer final : public ConvolutionLayer {
 
 }  // namespace
 
-Layer Conv2D(std::int64_t filters, nn::Pair kernel_size, const Conv2DOptions& options) {
-  return std::make_shared<Conv2DLayer>(filters, kernel_size, options);
-}
+Conv2D::Conv2D(std::int64_t filters, nn::Pair kernel_size, const Conv2DOptions& options)
+    : tandem::Layer(std::make_shared<Conv2DLayer>(filters, kernel_size, options)) {}
 
-Layer DepthwiseConv2D(nn::Pair kernel_size, const DepthwiseConv2DOptions& options) {
-  return std::make_shared<DepthwiseConv2DLayer>(kernel_size, options);
-}
+DepthwiseConv2D::DepthwiseConv2D(nn::Pair kernel_size, const DepthwiseConv2DOptions& options)
+    : tandem::Layer(std::make_shared<DepthwiseConv2DLayer>(kernel_size, options)) {}
 
 }  // namespace tandem::layers

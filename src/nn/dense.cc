@@ -81,12 +81,11 @@ class EmbeddingLayer final : public UnaryLayer {
 
 }  // namespace
 
-Layer Dense(std::int64_t units, const DenseOptions& options) {
-  return std::make_shared<DenseLayer>(units, options);
-}
+Dense::Dense(std::int64_t units, const DenseOptions& options)
+    : tandem::Layer(std::make_shared<DenseLayer>(units, options)) {}
 
-Layer Embedding(std::int64_t input_dim, std::int64_t output_dim, const EmbeddingOptions& options) {
-  return std::make_shared<EmbeddingLayer>(input_dim, output_dim, options);
-}
+Embedding::Embedding(std::int64_t input_dim, std::int64_t output_dim,
+                     const EmbeddingOptions& options)
+    : tandem::Layer(std::make_shared<EmbeddingLayer>(input_dim, output_dim, options)) {}
 
 }  // namespace tandem::layers

@@ -10,6 +10,7 @@
 #include "nn/layer_base.h"
 #include "nn/layer_tree.h"
 #include "nn/naming.h"
+#include "nn/own_layer.h"
 #include "op/numerics.h"
 #include "runtime/autocast.h"
 #include "runtime/placement.h"
@@ -27,6 +28,17 @@ namespace {
 // The options of the call that the thread is in; null outside layers.
 constinit thread_local const CallOptions* enclosing_call = nullptr;
 
+// Gives a child layer its path under `parent` before it is built, and freezes it with its parent.
+void place(LayerBase& child, const std::string& parent, bool trainable) {
+  if (child.built() && !child.moves()) return;
+  const std::string path = parent.empty() ? child.name() : parent + "/" + child.name();
+  if (child.built())
+    child.move_to(path);
+  else
+    child.set_path(path);
+  if (!trainable) child.set_trainable(false);
+}
+
 bool compatible(const Shape& a, const Shape& b) {
   if (!a.known() || !b.known()) return true;
   if (a.rank() != b.rank()) return false;
@@ -40,8 +52,10 @@ void check_declared_shape(const LayerBase& layer, std::span<const Shape> input_s
   if (!declared.known() || input_shapes.empty()) return;
   const Shape expected = declared.with_leading(-1);
   if (!compatible(expected, input_shapes.front()))
-    fail<InvalidArgumentError>("[{}] expected an input of shape {}, got {}", layer.label(),
-                               expected.to_string(), input_shapes.front().to_string());
+    fail<InvalidArgumentError>(
+        "[{}] expected an input of shape {}, got {}{}", layer.label(), expected.to_string(),
+        input_shapes.front().to_string(),
+        expected.rank() == 4 ? channels_first_advice(input_shapes.front(), expected[3]) : "");
 }
 
 Shape with_unknown_batch(const Shape& shape) {
@@ -52,17 +66,18 @@ Shape with_unknown_batch(const Shape& shape) {
 
 using LayerVisit = std::function<void(const LayerBase&)>;
 
-void visit_tree(const LayerBase& layer, std::unordered_set<const LayerBase*>& seen,
+void visit_tree(const LayerBase& layer, std::unordered_set<const void*>& seen,
                 const LayerVisit& visit) {
-  if (!seen.insert(&layer).second) return;
+  if (!seen.insert(layer.identity()).second) return;
   visit(layer);
   for (const Layer& child : layer.children()) visit_tree(child.base(), seen, visit);
 }
 
 template <class Keep>
-std::vector<Variable> variables_where(const Layer& root, const Keep& keep) {
+std::vector<Variable> variables_where(const LayerBase& root, const Keep& keep) {
   std::vector<Variable> result;
-  for_each_layer(root, [&](const LayerBase& layer) {
+  std::unordered_set<const void*> seen;
+  visit_tree(root, seen, [&](const LayerBase& layer) {
     for (const Variable& variable : layer.own_variables())
       if (keep(variable.trainable())) result.push_back(variable);
   });
@@ -175,6 +190,8 @@ void rethrow_as(const LayerBase& layer, std::span<const Tensor> inputs, const Er
 // path and describes the inputs. Errors that an inner layer has changed are rethrown as they are.
 [[noreturn]] void rethrow_from(const LayerBase& layer, std::span<const Tensor> inputs,
                                const Error& error) {
+  rethrow_as<ShapeError>(layer, inputs, error);
+  rethrow_as<DTypeError>(layer, inputs, error);
   rethrow_as<InvalidArgumentError>(layer, inputs, error);
   rethrow_as<ResourceExhaustedError>(layer, inputs, error);
   rethrow_as<OutOfRangeError>(layer, inputs, error);
@@ -184,21 +201,47 @@ void rethrow_as(const LayerBase& layer, std::span<const Tensor> inputs, const Er
 
 }  // namespace
 
+constinit thread_local const CallOfOwnLayer* own_call = nullptr;
+
 void for_each_layer(const Layer& root, const LayerVisit& visit) {
-  std::unordered_set<const LayerBase*> seen;
+  std::unordered_set<const void*> seen;
   visit_tree(root.base(), seen, visit);
+}
+
+template <>
+bool TrainableFlag<LayerBase>::operator()() const {
+  if (!owner_) throw FailedPreconditionError("[Layer] an undefined layer was used");
+  return owner_->state_->trainable;
+}
+
+template <>
+const TrainableFlag<LayerBase>& TrainableFlag<LayerBase>::operator=(bool value) const {
+  if (!owner_) throw FailedPreconditionError("[Layer] an undefined layer was used");
+  owner_->set_trainable(value);
+  return *this;
+}
+
+LayerBase::LayerBase(std::string name) : state_(std::make_shared<State>()) {
+  state_->name = std::move(name);
+  state_->dtype_policy = mixed_precision::global_policy();
+}
+
+LayerBase& LayerBase::operator=(const LayerBase& other) {
+  state_ = other.state_;
+  ready_.store(other.ready(), std::memory_order_release);
+  return *this;
 }
 
 std::vector<Layer> LayerBase::children() const { return {}; }
 
-void LayerBase::set_trainable(bool trainable) {
-  trainable_ = trainable;
-  for (const Variable& variable : variables_) variable.impl().set_frozen(!trainable);
-  for (const Layer& child : children()) child.base().set_trainable(trainable);
+void LayerBase::set_trainable(bool value) {
+  state_->trainable = value;
+  for (const Variable& variable : state_->variables) variable.impl().set_frozen(!value);
+  for (const Layer& child : children()) child.base().set_trainable(value);
 }
 
 void LayerBase::set_training(bool training) {
-  training_->store(training, std::memory_order_relaxed);
+  state_->training->store(training, std::memory_order_relaxed);
   for (const Layer& child : children()) child.base().set_training(training);
 }
 
@@ -218,60 +261,132 @@ void LayerBase::build(std::span<const Shape> input_shapes) {
 
 CallOptions LayerBase::default_options() const {
   if (enclosing_call) return *enclosing_call;
-  const bool training = training_->load(std::memory_order_relaxed);
-  if (trace_frame) trace_frame->flags.emplace_back(training_, training);
+  const bool training = state_->training->load(std::memory_order_relaxed);
+  if (trace_frame) trace_frame->flags.emplace_back(state_->training, training);
   return {.training = training};
 }
 
 void LayerBase::ensure_built(std::span<const Shape> input_shapes) {
-  if (built()) return;
-  const std::lock_guard lock(build_mutex_);
-  if (built()) return;
+  if (ready()) return;
+  const std::lock_guard lock(state_->build_mutex);
+  if (ready()) return;
   check_declared_shape(*this, input_shapes);
-  const std::vector<Layer> inside = children();
-  assign_unique_names(inside, label());
-  for (const Layer& child : inside) {
-    LayerBase& layer = child.base();
-    if (layer.built()) continue;
-    layer.set_path(path_.empty() ? layer.name() : path_ + "/" + layer.name());
-    if (!trainable_) layer.set_trainable(false);
-  }
+  place_children(children());
+  const bool shared = built();  // another copy of the layer has made the variables
+  if (shared) shared_weights_ = 0;
   try {
     const OutsideTrace outside_trace;
     build(input_shapes);
   } catch (...) {
-    variables_.clear();  // a later attempt creates all of them again
+    shared_weights_.reset();
+    if (!shared) state_->variables.clear();  // a later attempt creates all of them again
     throw;
   }
-  built_.store(true, std::memory_order_release);
+  shared_weights_.reset();
+  state_->built.store(true, std::memory_order_release);
+  ready_.store(true, std::memory_order_release);
+}
+
+void LayerBase::place_children(std::span<const Layer> children) const {
+  assign_unique_names(children, label());
+  for (const Layer& child : children) place(child.base(), path(), state_->trainable);
+}
+
+Tensor LayerBase::call_in_trial(std::span<const Tensor> inputs) {
+  const CallOptions options;
+  const PointerScope<CallOfOwnLayer> own_scope(own_call, nullptr);
+  const PointerScope scope(enclosing_call, &options);
+  return call_in_dtypes(*this, inputs, options);
+}
+
+void LayerBase::mark_built(bool moves) {
+  state_->moves = moves;
+  state_->built.store(true, std::memory_order_release);
+  ready_.store(true, std::memory_order_release);
+}
+
+void LayerBase::move_to(const std::string& path) {
+  state_->path = path;
+  for (const Variable& variable : state_->variables)
+    variable.impl().rename(path + variable.name().substr(state_->prefix.size()));
+  state_->prefix = path;
+  state_->moves = false;
+  for (const Layer& child : children()) child.base().move_to(path + "/" + child.name());
+}
+
+Layer LayerBase::borrowed() const {
+  return std::shared_ptr<LayerBase>(std::shared_ptr<void>(), const_cast<LayerBase*>(this));
+}
+
+Variable LayerBase::next_shared(const std::string& name, const Shape& shape) {
+  const std::vector<Variable>& made = state_->variables;
+  if (*shared_weights_ < made.size()) {
+    const Variable& variable = made[(*shared_weights_)++];
+    if (variable.shape() == shape) return variable;
+  }
+  fail<FailedPreconditionError>(
+      "[{}] copies of a layer share their variables, but build() of this copy asks for a variable "
+      "'{}' of shape {} that the layer does not have; make another layer, not a copy",
+      label(), name, shape.to_string());
 }
 
 Variable LayerBase::add_weight(const std::string& name, const Shape& shape,
                                const Initializer& initializer, VariableOptions options,
                                std::optional<DType> dtype) {
-  options.name = (path_.empty() ? label() : path_) + "/" + name;
-  Variable& made = variables_.emplace_back(
-      initializer(shape, dtype.value_or(dtype_policy_.variable_dtype())), std::move(options));
+  if (shared_weights_) return next_shared(name, shape);
+  state_->prefix = path().empty() ? label() : path();
+  options.name = state_->prefix + "/" + name;
+  Variable& made = state_->variables.emplace_back(
+      initializer(shape, dtype.value_or(dtype_policy().variable_dtype())), std::move(options));
   made.impl().set_of_layer();
-  made.impl().set_frozen(!trainable_);
+  made.impl().set_frozen(!state_->trainable);
   return made;
 }
 
 void LayerBase::convert_dtype_policy(const DTypePolicy& policy) {
-  for (const Variable& variable : variables_)
+  for (const Variable& variable : state_->variables)
     if (variable.impl().options().trainable && is_floating(variable.dtype()))
       variable.impl().convert(policy.variable_dtype());
-  dtype_policy_ = policy;
+  state_->dtype_policy = policy;
 }
 
 void LayerBase::set_dtype_policy(const DTypePolicy& policy) {
-  for (const Variable& variable : variables_)
-    if (is_floating(variable.dtype()) && policy.variable_dtype() != dtype_policy_.variable_dtype())
+  for (const Variable& variable : state_->variables)
+    if (is_floating(variable.dtype()) && policy.variable_dtype() != dtype_policy().variable_dtype())
       fail<FailedPreconditionError>(
           "[{}] the layer has {} variables: its dtype policy cannot become '{}'", label(),
           name_of(variable.dtype()), policy.name());
   for (const Layer& child : children()) child.base().set_dtype_policy(policy);
-  dtype_policy_ = policy;
+  state_->dtype_policy = policy;
+}
+
+std::vector<Variable> LayerBase::variables() const {
+  return variables_where(*this, [](bool) { return true; });
+}
+
+std::vector<Variable> LayerBase::trainable_variables() const {
+  return variables_where(*this, [](bool trainable) { return trainable; });
+}
+
+std::vector<Variable> LayerBase::non_trainable_variables() const {
+  return variables_where(*this, [](bool trainable) { return !trainable; });
+}
+
+Layer::Layer(std::shared_ptr<LayerBase> layer, int) : layer_(std::move(layer)) {
+  trainable.owner_ = layer_.get();
+}
+
+Layer& Layer::operator=(const Layer& other) {
+  layer_ = other.layer_;
+  trainable.owner_ = layer_.get();
+  return *this;
+}
+
+Layer& Layer::operator=(Layer&& other) noexcept {
+  layer_ = std::move(other.layer_);
+  trainable.owner_ = layer_.get();
+  other.trainable.owner_ = other.layer_.get();
+  return *this;
 }
 
 LayerBase& Layer::base() const {
@@ -291,14 +406,18 @@ Tensor Layer::operator()(TensorList inputs) const {
 
 Tensor Layer::operator()(TensorList inputs, const CallOptions& options) const {
   LayerBase& layer = base();
+  const CallOfOwnLayer* const caller = own_call;
+  if (caller) caller->before_child(*this);
+  const PointerScope<CallOfOwnLayer> own_scope(own_call, nullptr);
   const PointerScope<std::string> scope(called_layer,
                                         layer.path().empty() ? &layer.name() : &layer.path());
   try {
-    if (!layer.built()) {
+    if (!layer.ready()) {
       std::vector<Shape> shapes;
       for (const Tensor& input : inputs) shapes.push_back(with_unknown_batch(input.shape()));
       layer.ensure_built(shapes);
     }
+    if (caller) caller->after_building_child(*this);
     const PointerScope options_scope(enclosing_call, &options);
     return call_in_dtypes(layer, inputs, options);
   } catch (const Error& error) {
@@ -306,16 +425,10 @@ Tensor Layer::operator()(TensorList inputs, const CallOptions& options) const {
   }
 }
 
-std::vector<Variable> Layer::variables() const {
-  return variables_where(*this, [](bool) { return true; });
-}
-
-std::vector<Variable> Layer::trainable_variables() const {
-  return variables_where(*this, [](bool trainable) { return trainable; });
-}
-
+std::vector<Variable> Layer::variables() const { return base().variables(); }
+std::vector<Variable> Layer::trainable_variables() const { return base().trainable_variables(); }
 std::vector<Variable> Layer::non_trainable_variables() const {
-  return variables_where(*this, [](bool trainable) { return !trainable; });
+  return base().non_trainable_variables();
 }
 
 }  // namespace tandem

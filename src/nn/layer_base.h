@@ -75,6 +75,14 @@ class UnaryLayer : public KindLayer {
   }
 };
 
+// Advice for images of shape `got` if they must be channels-first: a layer of `channels` got them.
+inline std::string channels_first_advice(const Shape& got, std::int64_t channels) {
+  if (got.rank() != 4 || channels < 0 || got[1] != channels || got[3] == channels || got[3] < 0)
+    return {};
+  return "; the images look channels-first, and layers take (batch, height, width, channels): "
+         "td::transpose(x, {0, 2, 3, 1})";
+}
+
 inline constexpr const char* kImageAxes = "(batch, height, width, channels)";
 
 // The output size of a convolution or pooling along one axis: the number of windows. Returns -1 if

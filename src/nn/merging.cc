@@ -100,24 +100,21 @@ class ConcatenateLayer final : public MergingLayer {
 
 }  // namespace
 
-Layer Add(const SimpleOptions& options) {
-  return std::make_shared<ArithmeticLayer>(
-      "add", [](std::span<const Tensor> inputs) { return add_n(inputs); }, options);
-}
+Add::Add(const SimpleOptions& options)
+    : tandem::Layer(std::make_shared<ArithmeticLayer>(
+          "add", [](std::span<const Tensor> inputs) { return add_n(inputs); }, options)) {}
 
-Layer Multiply(const SimpleOptions& options) {
-  return std::make_shared<ArithmeticLayer>(
-      "multiply",
-      [](std::span<const Tensor> inputs) {
-        Tensor product = inputs.front();
-        for (const Tensor& input : inputs.subspan(1)) product = product * input;
-        return product;
-      },
-      options);
-}
+Multiply::Multiply(const SimpleOptions& options)
+    : tandem::Layer(std::make_shared<ArithmeticLayer>(
+          "multiply",
+          [](std::span<const Tensor> inputs) {
+            Tensor product = inputs.front();
+            for (const Tensor& input : inputs.subspan(1)) product = product * input;
+            return product;
+          },
+          options)) {}
 
-Layer Concatenate(const ConcatenateOptions& options) {
-  return std::make_shared<ConcatenateLayer>(options);
-}
+Concatenate::Concatenate(const ConcatenateOptions& options)
+    : tandem::Layer(std::make_shared<ConcatenateLayer>(options)) {}
 
 }  // namespace tandem::layers

@@ -5,12 +5,12 @@
 namespace tandem {
 
 void assign_unique_names(std::span<const Layer> siblings, const std::string& parent) {
-  std::unordered_set<const LayerBase*> seen;
+  std::unordered_set<const void*> seen;
   std::unordered_set<std::string> taken;
   std::vector<LayerBase*> unnamed;
   for (const Layer& sibling : siblings) {
     LayerBase& layer = sibling.base();
-    if (!seen.insert(&layer).second) continue;
+    if (!seen.insert(layer.identity()).second) continue;
     if (layer.name().empty())
       unnamed.push_back(&layer);
     else if (!taken.insert(layer.name()).second)

@@ -164,15 +164,21 @@ class LayerNormalizationLayer final : public NormalizationLayer {
 
 }  // namespace
 
-Layer BatchNormalization(const BatchNormalizationOptions& options) {
+namespace {
+
+BatchNormalizationSettings settings_of(const BatchNormalizationOptions& options) {
   BatchNormalizationSettings settings{.options = options};
   if (options.synchronized) settings.synchronized.emplace();
-  return make_batch_normalization(settings);
+  return settings;
 }
 
-Layer LayerNormalization(const LayerNormalizationOptions& options) {
-  return std::make_shared<LayerNormalizationLayer>(options);
-}
+}  // namespace
+
+BatchNormalization::BatchNormalization(const BatchNormalizationOptions& options)
+    : tandem::Layer(make_batch_normalization(settings_of(options))) {}
+
+LayerNormalization::LayerNormalization(const LayerNormalizationOptions& options)
+    : tandem::Layer(std::make_shared<LayerNormalizationLayer>(options)) {}
 
 }  // namespace tandem::layers
 

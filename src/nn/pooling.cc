@@ -59,22 +59,20 @@ class GlobalPoolingLayer final : public UnaryLayer {
 
 }  // namespace
 
-Layer MaxPooling2D(nn::Pair pool_size, const Pooling2DOptions& options) {
-  return std::make_shared<PoolingLayer>("max_pooling2d", nn::max_pool2d, pool_size, options);
-}
+MaxPooling2D::MaxPooling2D(nn::Pair pool_size, const Pooling2DOptions& options)
+    : tandem::Layer(
+          std::make_shared<PoolingLayer>("max_pooling2d", nn::max_pool2d, pool_size, options)) {}
 
-Layer AveragePooling2D(nn::Pair pool_size, const Pooling2DOptions& options) {
-  return std::make_shared<PoolingLayer>("average_pooling2d", nn::avg_pool2d, pool_size, options);
-}
+AveragePooling2D::AveragePooling2D(nn::Pair pool_size, const Pooling2DOptions& options)
+    : tandem::Layer(std::make_shared<PoolingLayer>("average_pooling2d", nn::avg_pool2d, pool_size,
+                                                   options)) {}
 
-Layer GlobalAveragePooling2D(const GlobalPooling2DOptions& options) {
-  return std::make_shared<GlobalPoolingLayer>("global_average_pooling2d", nn::global_avg_pool2d,
-                                              options);
-}
+GlobalAveragePooling2D::GlobalAveragePooling2D(const GlobalPooling2DOptions& options)
+    : tandem::Layer(std::make_shared<GlobalPoolingLayer>("global_average_pooling2d",
+                                                         nn::global_avg_pool2d, options)) {}
 
-Layer GlobalMaxPooling2D(const GlobalPooling2DOptions& options) {
-  return std::make_shared<GlobalPoolingLayer>("global_max_pooling2d", nn::global_max_pool2d,
-                                              options);
-}
+GlobalMaxPooling2D::GlobalMaxPooling2D(const GlobalPooling2DOptions& options)
+    : tandem::Layer(std::make_shared<GlobalPoolingLayer>("global_max_pooling2d",
+                                                         nn::global_max_pool2d, options)) {}
 
 }  // namespace tandem::layers

@@ -133,64 +133,61 @@ class LambdaLayer final : public UnaryLayer {
   std::function<Tensor(const Tensor&)> function_;
 };
 
-Layer elementwise(const char* kind, ElementwiseLayer::Function function,
-                  const SimpleOptions& options) {
+tandem::Layer elementwise(const char* kind, ElementwiseLayer::Function function,
+                          const SimpleOptions& options) {
   return std::make_shared<ElementwiseLayer>(kind, std::move(function), options);
+}
+
+ElementwiseLayer::Function drop(double rate) {
+  if (!(rate >= 0.0 && rate < 1.0))
+    fail<InvalidArgumentError>("[dropout] expected a rate in [0, 1), got {}", rate);
+  return [rate](const Tensor& x, const CallOptions& call) {
+    return call.training && rate > 0.0 ? nn::dropout(x, rate) : x;
+  };
+}
+
+ElementwiseLayer::Function activate(const std::string& activation) {
+  const nn::Activation function = nn::activation_from_name(activation);
+  return [function](const Tensor& x, const CallOptions&) { return nn::activate(x, function); };
+}
+
+ElementwiseLayer::Function rescale(double scale, double offset) {
+  return [scale, offset](const Tensor& x, const CallOptions&) {
+    const Tensor scaled = (is_floating(x.dtype()) ? x : cast(x, float32)) * scale;
+    return offset == 0.0 ? scaled : scaled + offset;
+  };
 }
 
 }  // namespace
 
-Layer Dropout(double rate, const SimpleOptions& options) {
-  if (!(rate >= 0.0 && rate < 1.0))
-    fail<InvalidArgumentError>("[dropout] expected a rate in [0, 1), got {}", rate);
-  return elementwise(
-      "dropout",
-      [rate](const Tensor& x, const CallOptions& call) {
-        return call.training && rate > 0.0 ? nn::dropout(x, rate) : x;
-      },
-      options);
+Dropout::Dropout(double rate, const SimpleOptions& options)
+    : tandem::Layer(elementwise("dropout", drop(rate), options)) {}
+
+Activation::Activation(const std::string& activation, const SimpleOptions& options)
+    : tandem::Layer(elementwise("activation", activate(activation), options)) {}
+
+ReLU::ReLU(const SimpleOptions& options)
+    : tandem::Layer(elementwise(
+          "relu", [](const Tensor& x, const CallOptions&) { return nn::relu(x); }, options)) {}
+
+Softmax::Softmax(const SimpleOptions& options)
+    : tandem::Layer(elementwise(
+          "softmax", [](const Tensor& x, const CallOptions&) { return nn::softmax(x); }, options)) {
 }
 
-Layer Activation(const std::string& activation, const SimpleOptions& options) {
-  const nn::Activation function = nn::activation_from_name(activation);
-  return elementwise(
-      "activation",
-      [function](const Tensor& x, const CallOptions&) { return nn::activate(x, function); },
-      options);
-}
+Rescaling::Rescaling(double scale, double offset, const SimpleOptions& options)
+    : tandem::Layer(elementwise("rescaling", rescale(scale, offset), options)) {}
 
-Layer ReLU(const SimpleOptions& options) {
-  return elementwise(
-      "relu", [](const Tensor& x, const CallOptions&) { return nn::relu(x); }, options);
-}
+Flatten::Flatten(const SimpleOptions& options)
+    : tandem::Layer(std::make_shared<FlattenLayer>(options)) {}
 
-Layer Softmax(const SimpleOptions& options) {
-  return elementwise(
-      "softmax", [](const Tensor& x, const CallOptions&) { return nn::softmax(x); }, options);
-}
+Reshape::Reshape(const Shape& target_shape, const SimpleOptions& options)
+    : tandem::Layer(std::make_shared<ReshapeLayer>(target_shape, options)) {}
 
-Layer Rescaling(double scale, double offset, const SimpleOptions& options) {
-  return elementwise(
-      "rescaling",
-      [scale, offset](const Tensor& x, const CallOptions&) {
-        const Tensor scaled = (is_floating(x.dtype()) ? x : cast(x, float32)) * scale;
-        return offset == 0.0 ? scaled : scaled + offset;
-      },
-      options);
-}
+ZeroPadding2D::ZeroPadding2D(nn::Pair padding, const SimpleOptions& options)
+    : tandem::Layer(std::make_shared<ZeroPadding2DLayer>(padding, options)) {}
 
-Layer Flatten(const SimpleOptions& options) { return std::make_shared<FlattenLayer>(options); }
-
-Layer Reshape(const Shape& target_shape, const SimpleOptions& options) {
-  return std::make_shared<ReshapeLayer>(target_shape, options);
-}
-
-Layer ZeroPadding2D(nn::Pair padding, const SimpleOptions& options) {
-  return std::make_shared<ZeroPadding2DLayer>(padding, options);
-}
-
-Layer Lambda(std::function<Tensor(const Tensor&)> function, const SimpleOptions& options) {
-  return std::make_shared<LambdaLayer>(std::move(function), options);
-}
+Lambda::Lambda(std::function<Tensor(const Tensor&)> function, const SimpleOptions& options)
+    : tandem::Layer(std::make_shared<LambdaLayer>(std::move(function), options)) {}
 
 }  // namespace tandem::layers

@@ -7,7 +7,7 @@ namespace {
 
 class StackLayer final : public UnaryLayer {
  public:
-  StackLayer(const std::vector<Layer>& layers, const SimpleOptions& options)
+  StackLayer(const std::vector<tandem::Layer>& layers, const SimpleOptions& options)
       : UnaryLayer("sequential", options), layers_(layers) {
     if (layers.empty())
       fail<InvalidArgumentError>("[sequential] expected at least one layer, got none");
@@ -16,13 +16,13 @@ class StackLayer final : public UnaryLayer {
     if (!options.input_shape.known()) declare_input_shape(first);
   }
 
-  std::vector<Layer> children() const override { return layers_; }
+  std::vector<tandem::Layer> children() const override { return layers_; }
   bool casts_inputs() const override { return false; }
 
  private:
   void make_weights(const Shape& x) override {
     Shape shape = x;
-    for (const Layer& layer : layers_) {
+    for (const tandem::Layer& layer : layers_) {
       layer.base().ensure_built(std::span(&shape, 1));
       shape = layer.base().output_shape(std::span(&shape, 1));
     }
@@ -30,25 +30,25 @@ class StackLayer final : public UnaryLayer {
 
   Tensor run(const Tensor& x, const CallOptions& options) override {
     Tensor value = x;
-    for (const Layer& layer : layers_) value = layer(value, options);
+    for (const tandem::Layer& layer : layers_) value = layer(value, options);
     return value;
   }
 
   Shape infer(const Shape& x) const override {
     Shape shape = x;
-    for (const Layer& layer : layers_) shape = layer.base().output_shape(std::span(&shape, 1));
+    for (const tandem::Layer& layer : layers_)
+      shape = layer.base().output_shape(std::span(&shape, 1));
     return shape;
   }
 
   void check(const Shape&) const override {}  // the layers check their own inputs
 
-  std::vector<Layer> layers_;
+  std::vector<tandem::Layer> layers_;
 };
 
 }  // namespace
 
-Layer Stack(const std::vector<Layer>& layers, const SimpleOptions& options) {
-  return std::make_shared<StackLayer>(layers, options);
-}
+Stack::Stack(const std::vector<tandem::Layer>& layers, const SimpleOptions& options)
+    : tandem::Layer(std::make_shared<StackLayer>(layers, options)) {}
 
 }  // namespace tandem::layers

@@ -1,6 +1,7 @@
-// evaluate() and predict().
+// evaluate(), predict(), and single batches.
 #include <algorithm>
 #include <iterator>
+#include <mutex>
 #include <span>
 
 #include "core/status.h"
@@ -51,6 +52,11 @@ void require_dataset(const data::Dataset& data, const EvaluateOptions& options, 
   require_end(data, options.steps.has_value(), what, "steps");
 }
 
+data::Dataset one_batch(const Tensor& x, const Tensor& y, const Tensor& sample_weight) {
+  return sample_weight.defined() ? data::Dataset::from_tensors({x, y, sample_weight})
+                                 : data::Dataset::from_tensors({x, y});
+}
+
 EvaluateOptions without_batch_size(EvaluateOptions options) {
   options.batch_size.reset();
   return options;
@@ -59,9 +65,10 @@ EvaluateOptions without_batch_size(EvaluateOptions options) {
 }  // namespace
 
 std::map<std::string, double> Model::evaluate(const data::Dataset& data,
-                                              const EvaluateOptions& options) {
+                                              const EvaluateOptions& options) const {
   Impl& impl = compiled_impl_of(*this, "evaluate");
   require_dataset(data, options, "evaluate");
+  const std::lock_guard lock(impl.programs);
   build_for(impl, data, "evaluate");
   BatchTrainer trainer(impl, "evaluate");
   ProgressBar bar(impl.is_chief() ? options.verbose : 0);
@@ -77,16 +84,26 @@ std::map<std::string, double> Model::evaluate(const data::Dataset& data,
 }
 
 std::map<std::string, double> Model::evaluate(const Tensor& x, const Tensor& y,
-                                              const EvaluateOptions& options) {
-  return evaluate(in_batches(data::Dataset::from_tensor_slices({x, y}),
-                             options.batch_size.value_or(kDefaultBatchSize), "evaluate"),
-                  without_batch_size(options));
+                                              const EvaluateOptions& options) const {
+  return evaluate(TensorList(std::span(&x, 1)), y, options);
 }
 
-Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options) {
+std::map<std::string, double> Model::evaluate(TensorList inputs, const Tensor& y,
+                                              const EvaluateOptions& options) const {
+  std::vector<Tensor> components(inputs.begin(), inputs.end());
+  components.push_back(y);
+  return evaluate(
+      in_batches(data::Dataset::from_tensor_slices(data::Example(std::move(components))),
+                 options.batch_size.value_or(kDefaultBatchSize), "evaluate"),
+      without_batch_size(options));
+}
+
+Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options) const {
   Impl& impl = impl_of(*this, "predict");
   require_dataset(data, options, "predict");
+  std::unique_lock lock(impl.programs);
   build_for(impl, data, "predict");
+  if (!impl.compiled) lock.unlock();  // there is no program
   BatchTrainer trainer(impl, "predict");
   ProgressBar bar(impl.is_chief() ? options.verbose : 0);
   std::vector<Tensor> outputs;
@@ -104,10 +121,40 @@ Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options)
   return outputs.size() == 1 ? outputs.front() : concat(outputs, 0);
 }
 
-Tensor Model::predict(const Tensor& x, const EvaluateOptions& options) {
-  return predict(in_batches(data::Dataset::from_tensor_slices({x}),
+Tensor Model::predict(const Tensor& x, const EvaluateOptions& options) const {
+  return predict(TensorList(std::span(&x, 1)), options);
+}
+
+Tensor Model::predict(TensorList inputs, const EvaluateOptions& options) const {
+  const data::Example components(std::vector<Tensor>(inputs.begin(), inputs.end()));
+  return predict(in_batches(data::Dataset::from_tensor_slices(components),
                             options.batch_size.value_or(kDefaultBatchSize), "predict"),
                  without_batch_size(options));
+}
+
+std::map<std::string, double> Model::train_on_batch(const Tensor& x, const Tensor& y,
+                                                    const Tensor& sample_weight) {
+  Impl& impl = compiled_impl_of(*this, "train_on_batch");
+  const data::Dataset data = one_batch(x, y, sample_weight);
+  build_for(impl, data, "train_on_batch");
+  {
+    const VariableCreatorScope creator(impl.creator);
+    impl.optimizer.build(impl.layer.trainable_variables());
+  }
+  BatchTrainer trainer(impl, "train_on_batch");
+  const auto batches = trainer.batches(data);
+  trainer.train(take_batches(*batches, 1));
+  trainer.finish();
+  return trainer.statistics().logs();
+}
+
+std::map<std::string, double> Model::test_on_batch(const Tensor& x, const Tensor& y,
+                                                   const Tensor& sample_weight) const {
+  return evaluate(one_batch(x, y, sample_weight));
+}
+
+Tensor Model::predict_on_batch(const Tensor& x) const {
+  return predict(data::Dataset::from_tensors({x}));
 }
 
 }  // namespace tandem

@@ -23,7 +23,7 @@
 namespace tandem {
 namespace {
 
-std::int64_t bytes_of(const TensorSpec& spec) {
+std::int64_t bytes_of(const TensorType& spec) {
   return spec.shape.num_elements() * static_cast<std::int64_t>(size_of(spec.dtype));
 }
 

@@ -60,6 +60,7 @@ class FitLoop {
   History run() {
     try {
       check_workers_agree();
+      progress_.steps_per_epoch = steps();
       for_each([&](auto& callback) { callback.on_train_begin(model_); });
       while (progress_.epoch < options_.epochs && !impl_.stop) run_epoch();
       for_each([&](auto& callback) { callback.on_train_end(model_); });
@@ -114,6 +115,7 @@ class FitLoop {
     trainer_.finish();
     Logs logs = progress_.statistics.logs();
     if (validation_.defined()) validate(logs);
+    for_each([&](auto& callback) { callback.on_epoch_logs(model_, epoch, logs); });
     bar_.end(logs);
     progress_.history.epoch.push_back(epoch);
     for (const auto& [name, value] : logs) progress_.history.history[name].push_back(value);
@@ -139,6 +141,7 @@ class FitLoop {
         progress_.data = before;
         return false;
       }
+      begin_batch();
       train(batches);
       std::int64_t examples = 0;
       for (const GlobalBatch& batch : batches) examples += batch.split().total;
@@ -226,10 +229,15 @@ class FitLoop {
     return number ? std::to_string(*number) : "all";
   }
 
+  void begin_batch() {
+    for_each([&](auto& callback) { callback.on_train_batch_begin(model_, progress_.step); });
+  }
+
   void end_batch() {
     if (batch_logs_) trainer_.finish();
     const Logs logs = batch_logs_ ? progress_.statistics.logs() : Logs();
-    for_each([&](auto& callback) { callback.on_batch_end(model_, progress_.step - 1, logs); });
+    for_each(
+        [&](auto& callback) { callback.on_train_batch_end(model_, progress_.step - 1, logs); });
   }
 
   void validate(Logs& logs) {
@@ -266,6 +274,7 @@ History fit_on(Model& model, const data::Dataset& data, FitOptions options,
   const data::Dataset validation = validation_batches(options, batch_size);
   if (options.class_weight.empty()) return FitLoop(model, data, validation, options).run();
   if (!data.defined()) throw InvalidArgumentError(kNoData);
+  check_class_weights(options.class_weight);
   const std::size_t num_inputs = compiled_impl_of(model, "fit").num_inputs;
   const data::Dataset weighted =
       data.map([num_inputs, weights = options.class_weight](const data::Example& batch) {
@@ -288,14 +297,20 @@ History Model::fit(const data::Dataset& data, FitOptions options) {
 }
 
 History Model::fit(const Tensor& x, const Tensor& y, FitOptions options) {
+  return fit(TensorList(std::span(&x, 1)), y, std::move(options));
+}
+
+History Model::fit(TensorList inputs, const Tensor& y, FitOptions options) {
   const std::int64_t batch_size = options.batch_size.value_or(kDefaultBatchSize);
-  Tensor trained_x = x, trained_y = y;
-  split_validation(trained_x, trained_y, options);
-  data::Dataset data = data::Dataset::from_tensor_slices({trained_x, trained_y});
+  std::vector<Tensor> components(inputs.begin(), inputs.end());
+  components.push_back(y);
+  split_validation(components, options);
+  const std::int64_t examples = components.front().dim(0);
+  data::Dataset data = data::Dataset::from_tensor_slices(data::Example(std::move(components)));
   if (options.shuffle) {
     std::optional<std::uint64_t> seed;
     if (options.shuffle_seed) seed = static_cast<std::uint64_t>(*options.shuffle_seed);
-    data = data.shuffle(std::max<std::int64_t>(trained_x.dim(0), 1), {.seed = seed});
+    data = data.shuffle(std::max<std::int64_t>(examples, 1), {.seed = seed});
   }
   return fit_on(*this, in_batches(data, batch_size, "fit"), std::move(options), batch_size);
 }

@@ -42,6 +42,18 @@ std::vector<std::int64_t> classes_of(const Tensor& targets) {
 
 }  // namespace
 
+void check_class_weights(const std::map<std::int64_t, double>& weights) {
+  for (const auto& [label, weight] : weights) {
+    if (label < 0)
+      fail<InvalidArgumentError>("[fit] class_weight expected classes of at least 0, got {}",
+                                 label);
+    if (!std::isfinite(weight) || weight < 0.0)
+      fail<InvalidArgumentError>(
+          "[fit] class_weight expected finite weights of at least 0, got {} for class {}", weight,
+          label);
+  }
+}
+
 data::Example with_class_weights(const data::Example& example, std::size_t num_inputs,
                                  const std::map<std::int64_t, double>& weights) {
   if (example.size() != num_inputs + 1)
@@ -81,11 +93,18 @@ data::Dataset validation_batches(const FitOptions& options, std::int64_t batch_s
   return validation.data();
 }
 
-void split_validation(Tensor& x, Tensor& y, FitOptions& options) {
+ValidationData::ValidationData(TensorList inputs, const Tensor& y) {
+  std::vector<Tensor> components(inputs.begin(), inputs.end());
+  components.push_back(y);
+  data_ = data::Dataset::from_tensor_slices(data::Example(std::move(components)));
+}
+
+void split_validation(std::vector<Tensor>& components, FitOptions& options) {
   const double split = std::exchange(options.validation_split, 0.0);
   if (!(split >= 0.0 && split < 1.0))
     fail<InvalidArgumentError>("[fit] expected validation_split in [0, 1), got {}", split);
   if (split == 0.0 || options.validation_data.defined()) return;
+  const Tensor& x = components.front();
   const std::int64_t examples = x.rank() > 0 ? x.dim(0) : 0;
   const auto trained =
       static_cast<std::int64_t>(std::floor(static_cast<double>(examples) * (1.0 - split)));
@@ -94,12 +113,18 @@ void split_validation(Tensor& x, Tensor& y, FitOptions& options) {
         "[fit] {} examples are too few for validation_split {}: it leaves {} for training and {} "
         "for validation",
         examples, split, trained, examples - trained);
-  if (y.rank() < 1 || y.dim(0) != examples)
-    fail<InvalidArgumentError>("[fit] x and y differ in their first axis: shapes {} and {}",
-                               x.shape().to_string(), y.shape().to_string());
-  options.validation_data = {slice_rows(x, trained, examples), slice_rows(y, trained, examples)};
-  x = slice_rows(x, 0, trained);
-  y = slice_rows(y, 0, trained);
+  std::vector<Tensor> validation;
+  for (Tensor& component : components) {
+    if (component.rank() < 1 || component.dim(0) != examples)
+      fail<ShapeError>("[fit] x and y differ in their first axis: shapes {} and {}",
+                       components.front().shape().to_string(), component.shape().to_string());
+    validation.push_back(slice_rows(component, trained, examples));
+    if (&component != &components.front()) component = slice_rows(component, 0, trained);
+  }
+  components.front() = slice_rows(components.front(), 0, trained);
+  const Tensor targets = validation.back();
+  validation.pop_back();
+  options.validation_data = ValidationData(TensorList(validation), targets);
 }
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "tandem/model.h"
 
@@ -17,6 +18,10 @@ data::Dataset in_batches(const data::Dataset& data, std::int64_t batch_size, con
 // that would limit it.
 void require_end(const data::Dataset& data, bool limited, const char* what, const char* option);
 
+// Throws InvalidArgumentError for a negative class and for a weight that is negative, infinite or
+// NaN.
+void check_class_weights(const std::map<std::int64_t, double>& weights);
+
 // Adds the class weight of each target as sample weights. Throws InvalidArgumentError if the
 // example already has weights, or if its targets are not classes.
 data::Example with_class_weights(const data::Example& example, std::size_t num_inputs,
@@ -27,9 +32,9 @@ data::Example with_class_weights(const data::Example& example, std::size_t num_i
 // contradict each other.
 data::Dataset validation_batches(const FitOptions& options, std::int64_t batch_size);
 
-// Moves the last fraction `options.validation_split` of the examples from `x` and `y` to the
-// validation data. Throws InvalidArgumentError if it leaves no examples for training or for
-// validation.
-void split_validation(Tensor& x, Tensor& y, FitOptions& options);
+// Moves the last fraction `options.validation_split` of the examples from the components, which are
+// the inputs and the targets, to the validation data. Throws InvalidArgumentError if it leaves no
+// examples for training or for validation.
+void split_validation(std::vector<Tensor>& components, FitOptions& options);
 
 }  // namespace tandem

@@ -56,6 +56,15 @@ SymbolicInput Input(const Shape& shape, std::string name) {
   return SymbolicInput(std::move(node));
 }
 
+Layer::Layer(const SymbolicInput& input) {
+  if (input.node()->layer.defined())
+    fail<InvalidArgumentError>(
+        "[Layer] expected a layer or an Input(), got the result of layer '{}'; a model of the "
+        "layers between an input and a result is td::Model(input, result)",
+        input.node()->layer.base().label());
+  *this = Layer(std::make_shared<InputLayer>(input));
+}
+
 SymbolicInput Layer::operator()(const SymbolicInput& input) const {
   return (*this)(std::vector<SymbolicInput>{input});
 }
@@ -69,8 +78,8 @@ SymbolicInput Layer::operator()(const std::vector<SymbolicInput>& inputs) const 
 }
 
 FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs,
-                                 const SymbolicInput& output)
-    : LayerBase(""), input_shapes_(shapes_of(inputs)) {
+                                 const SymbolicInput& output, const std::string& name)
+    : LayerBase(name), input_shapes_(shapes_of(inputs)) {
   std::unordered_map<const LayerNode*, std::size_t> slots;
   for (const SymbolicInput& input : inputs) {
     if (input.node()->layer.defined())

@@ -15,13 +15,30 @@ struct SymbolicInput::Node {
   std::string name;  // of an input of a model
 };
 
+// An Input() as an element of a Sequential: declares the input's shape.
+class InputLayer final : public LayerBase {
+ public:
+  explicit InputLayer(const SymbolicInput& input) : LayerBase(input.node()->name) {
+    declare_input_shape(input.shape().without_leading(1));
+  }
+  std::string kind() const override { return "input"; }
+  Tensor call(std::span<const Tensor> inputs, const CallOptions&) override {
+    return inputs.front();
+  }
+  Shape output_shape(std::span<const Shape> input_shapes) const override {
+    return input_shapes.front();
+  }
+  bool casts_inputs() const override { return false; }
+};
+
 // The layers between inputs and an output, as one layer. call() is thread-safe if that of the
 // layers is.
 class FunctionalLayer final : public LayerBase {
  public:
   // Throws InvalidArgumentError if an element of `inputs` is not an Input() or is given twice, or
   // if the output depends on an Input() that is not among them.
-  FunctionalLayer(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output);
+  FunctionalLayer(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output,
+                  const std::string& name);
 
   std::string kind() const override { return "functional"; }
   void build(std::span<const Shape> input_shapes) override;

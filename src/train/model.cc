@@ -7,6 +7,7 @@
 #include "graph/program_memory.h"
 #include "nn/layer_tree.h"
 #include "nn/optimizer_impl.h"
+#include "nn/weights.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/functional.h"
 #include "train/model_impl.h"
@@ -28,11 +29,13 @@ std::vector<Shape> shapes_of(std::span<const Tensor> inputs) {
 
 void require_unique_names(const std::vector<metrics::Metric>& metrics) {
   std::set<std::string> names = {"loss"};
-  for (const metrics::Metric& metric : metrics)
+  for (const metrics::Metric& metric : metrics) {
+    static_cast<void>(metric.base());  // throws for an unknown name
     if (!names.insert(metric.name()).second)
       fail<InvalidArgumentError>(
           "[compile] expected metrics of unique names other than 'loss', got two of '{}'",
           metric.name());
+  }
 }
 
 void require_ownership(const StepRunner& runner, const std::vector<Variable>& variables,
@@ -44,6 +47,13 @@ void require_ownership(const StepRunner& runner, const std::vector<Variable>& va
           "that compile() is for; make the model and the optimizer's variables in one "
           "strategy.scope()",
           variable.name(), whose);
+}
+
+bool has_unique_names(const std::vector<Variable>& variables) {
+  std::set<std::string> names;
+  return std::all_of(variables.begin(), variables.end(), [&](const Variable& variable) {
+    return names.insert(variable.name()).second;
+  });
 }
 
 bool computes_in_float16(const Layer& model) {
@@ -77,14 +87,91 @@ Model::Impl& built_impl_of(const Model& model, const char* what) {
   return impl;
 }
 
-void Model::Impl::build(std::vector<Shape> shapes) {
-  layer.base().ensure_built(shapes);
-  built_under = StepRunner::in_scope();
-  built_by = VariableCreator::current();
-  input_shapes = std::move(shapes);
+template <>
+bool TrainableFlag<ModelImpl>::operator()() const {
+  if (!owner_) throw FailedPreconditionError("[trainable] an undefined model was used");
+  return owner_->layer.trainable;
 }
 
-Model::Model(Layer layer) : impl_(std::make_shared<Impl>()) {
+template <>
+const TrainableFlag<ModelImpl>& TrainableFlag<ModelImpl>::operator=(bool value) const {
+  if (!owner_) throw FailedPreconditionError("[trainable] an undefined model was used");
+  owner_->layer.set_trainable(value);
+  return *this;
+}
+
+Model::StopFlag::operator bool() const { return impl_ && impl_->stop; }
+
+const Model::StopFlag& Model::StopFlag::operator=(bool value) const {
+  if (!impl_) throw FailedPreconditionError("[stop_training] an undefined model was used");
+  impl_->stop = value;
+  return *this;
+}
+
+void Model::Impl::build(std::vector<Shape> shapes) {
+  layer.base().ensure_built(shapes);
+  if (input_shapes.empty()) {
+    built_under = StepRunner::in_scope();
+    built_by = VariableCreator::current();
+  }
+  input_shapes = std::move(shapes);
+  if (!sequential) layers = layer.base().children();
+  // Models that were built before they became layers of this one have variables of equal names.
+  if (!has_unique_names(layer.variables()))
+    for (const Layer& child : layers)
+      if (child.base().path().empty() && !child.base().children().empty())
+        child.base().move_to(child.name());
+}
+
+void Model::Impl::stack(const std::vector<Layer>& all, const std::string& name) {
+  Shape declared;
+  std::vector<Layer> kept;
+  for (const Layer& element : all) {
+    if (!dynamic_cast<const InputLayer*>(&element.base())) {
+      kept.push_back(element);
+      continue;
+    }
+    if (&element != &all.front())
+      throw InvalidArgumentError("[Sequential] expected an Input() only as the first element");
+    declared = element.base().declared_input_shape();
+  }
+  Layer made = layers::Stack(kept, {.name = name});
+  if (!declared.known()) declared = kept.front().base().declared_input_shape();
+  if (declared.known()) made.base().declare_input_shape(declared);
+  if (layer.defined()) {
+    if (!layer.trainable()) made.set_trainable(false);
+    made.base().set_training(layer.base().default_options().training);
+  }
+  sequential = true;
+  layer = std::move(made);
+  layers = std::move(kept);
+  if (!input_shapes.empty()) {
+    const VariableCreatorScope creator(built_by);
+    build(input_shapes);
+  } else if (declared.known()) {
+    build({declared.with_leading(-1)});
+  }
+}
+
+void Model::refer_to(std::shared_ptr<Impl> impl) noexcept {
+  impl_ = std::move(impl);
+  trainable.owner_ = stop_training.impl_ = impl_.get();
+}
+
+Model& Model::operator=(const Model& other) {
+  refer_to(other.impl_);
+  return *this;
+}
+
+Model& Model::operator=(Model&& other) noexcept {
+  if (this == &other) return *this;
+  refer_to(std::move(other.impl_));
+  other.refer_to(nullptr);
+  return *this;
+}
+
+Model::Model(Layer layer) {
+  refer_to(std::make_shared<Impl>());
   impl_->layer = std::move(layer);
   LayerBase& base = impl_->layer.base();
   impl_->layers = base.children();
@@ -150,6 +237,32 @@ std::vector<Variable> Model::non_trainable_variables() const {
   return built_impl_of(*this, "non_trainable_variables").layer.non_trainable_variables();
 }
 
+std::vector<Tensor> Model::get_weights() const { return values_of(variables()); }
+
+void Model::set_weights(const std::vector<Tensor>& weights) const {
+  assign_values(variables(), weights, layer().base().label());
+}
+
+std::vector<std::pair<std::string, Variable>> Model::named_parameters() const {
+  return built_impl_of(*this, "named_parameters").layer.named_parameters();
+}
+
+StateDict Model::state_dict() const {
+  return built_impl_of(*this, "state_dict").layer.state_dict();
+}
+
+void Model::load_state_dict(const std::map<std::string, Tensor>& state) const {
+  built_impl_of(*this, "load_state_dict").layer.load_state_dict(state);
+}
+
+void Model::zero_grad() const {
+  for (Variable variable : trainable_variables()) variable.zero_grad();
+}
+
+void Model::set_trainable(bool value) const {
+  impl_of(*this, "set_trainable").layer.set_trainable(value);
+}
+
 std::int64_t Model::count_params() const {
   std::int64_t count = 0;
   for (const Variable& variable : variables()) count += variable.shape().num_elements();
@@ -161,6 +274,7 @@ void Model::compile(CompileOptions options) {
   if (!options.loss.defined()) throw InvalidArgumentError("[compile] expected a loss, got none");
   if (!options.optimizer.get().defined())
     throw InvalidArgumentError("[compile] expected an optimizer, got an undefined one");
+  options.loss.require_known();
   if (options.loss.reduction() == losses::Reduction::kNone)
     fail<InvalidArgumentError>(
         "[compile] loss '{}' has reduction kNone, expected a reduction to a scalar",
@@ -203,8 +317,6 @@ const optimizers::Optimizer& Model::optimizer() const {
   return compiled_impl_of(*this, "optimizer").optimizer;
 }
 
-void Model::stop_training() { impl_of(*this, "stop_training").stop = true; }
-
 void Model::save_weights(const std::filesystem::path& path) const {
   expect_safetensors_name(path);  // on every worker
   TensorFile file;
@@ -246,30 +358,45 @@ const std::vector<double>& History::at(const std::string& name) const {
                       known.empty() ? "nothing" : known);
 }
 
-Sequential::Sequential(const std::vector<Layer>& layers) {
-  const Layer stack = layers::Stack(layers);
-  if (!layers.empty() && !stack.base().declared_input_shape().known())
-    stack.base().declare_input_shape(layers.front().base().declared_input_shape());
-  Model model(stack);
-  model.impl()->sequential = true;
-  model.impl()->layers = layers;
-  Model::operator=(std::move(model));
+Layer::Layer(const Model& model) : Layer(model.layer()) {}
+
+Sequential::Sequential(const std::vector<Layer>& layers, const SequentialOptions& options) {
+  auto impl = std::make_shared<Impl>();
+  impl->stack(layers, options.name);
+  if (!options.trainable) impl->layer.set_trainable(false);
+  refer_to(std::move(impl));
 }
 
-namespace {
+void Sequential::add(const Layer& layer) {
+  if (!defined()) {
+    auto impl = std::make_shared<Impl>();
+    if (dynamic_cast<const InputLayer*>(&layer.base()))
+      impl->first = layer;  // there is no stack of no layers
+    else
+      impl->stack({layer}, "");
+    return refer_to(std::move(impl));
+  }
+  Impl& impl = *this->impl();
+  std::vector<Layer> all;
+  if (impl.first.defined()) all.push_back(impl.first);
+  all.insert(all.end(), impl.layers.begin(), impl.layers.end());
+  all.push_back(layer);
+  if (impl.layers.empty() && dynamic_cast<const InputLayer*>(&layer.base()))
+    throw InvalidArgumentError("[Sequential] expected an Input() only as the first element");
+  impl.stack(all, impl.layer.defined() ? impl.layer.name() : std::string());
+  impl.first = {};
+}
 
-Model functional_model(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output) {
-  auto layer = std::make_shared<FunctionalLayer>(inputs, output);
+Model::Model(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output,
+             const std::string& name) {
+  const auto layer = std::make_shared<FunctionalLayer>(inputs, output, name);
   const std::vector<Shape> shapes = layer->input_shapes();
-  Model model{Layer(std::move(layer))};
-  model.impl()->num_inputs = shapes.size();
-  if (!model.built()) model.impl()->build(shapes);
-  return model;
+  *this = Model(Layer(layer));
+  impl_->num_inputs = shapes.size();
+  if (!built()) impl_->build(shapes);
 }
 
-}  // namespace
-
-Functional::Functional(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output)
-    : Model(functional_model(inputs, output)) {}
+Model::Model(const SymbolicInput& input, const SymbolicInput& output, const std::string& name)
+    : Model(std::vector<SymbolicInput>{input}, output, name) {}
 
 }  // namespace tandem

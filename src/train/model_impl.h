@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,13 @@ namespace tandem {
 
 struct TrainingProgress;
 
-struct Model::Impl {
+struct ModelImpl {
   Layer layer;
   // The layers of a Sequential in order; for other models the layers inside `layer`.
   std::vector<Layer> layers;
   bool sequential = false;
+  // The Input() of a sequential model without layers.
+  Layer first;
   // The input shapes that the model was built for (batch axis -1); empty before build().
   std::vector<Shape> input_shapes;
   // The strategy in whose scope it was built; null if there was none, or before build().
@@ -49,9 +52,15 @@ struct Model::Impl {
   bool stop = false;
   TrainingProgress* progress = nullptr;
 
+  // predict() and evaluate() of several threads take turns, for the programs are not thread-safe.
+  std::recursive_mutex programs;
+
   // Whether this process writes checkpoints and logs; one process does.
   bool is_chief() const { return !runner || !runner->workers() || runner->workers()->is_chief(); }
   void build(std::vector<Shape> shapes);
+  // Makes `layer` of a sequential model's `layers`, and builds it if the model was built or the
+  // input shape is declared. `options`: of the model.
+  void stack(const std::vector<Layer>& all, const std::string& name);
   // The output shape of each of `layers`; unknown where it cannot be inferred. Empty before
   // build().
   std::vector<Shape> layer_output_shapes() const;

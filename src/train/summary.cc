@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <ostream>
+#include <iostream>
 #include <unordered_set>
 
 #include "core/status.h"
@@ -85,5 +85,7 @@ void Model::summary(std::ostream& out) const {
       << totals("Non-trainable params", non_trainable_variables()) << std::string(width, '_')
       << '\n';
 }
+
+void Model::summary() const { summary(std::cout); }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ struct TrainingProgress {
   std::function<void()> finish_steps;  // waits for steps that run in other processes
   History history;                     // of the epochs before
   std::vector<callbacks::Callback> callbacks;
-  std::vector<std::string> log_names;  // of the metrics of an epoch, sorted
+  std::vector<std::string> log_names;           // of the metrics of an epoch, sorted
+  std::optional<std::int64_t> steps_per_epoch;  // if it is known before the first epoch
 };
 
 // TrainingProgress::log_names; empty outside fit().

@@ -35,6 +35,19 @@ TEST(LayerErrors, NameTheLayerAndItsInput) {
   EXPECT_EQ(model(cast(ones({2, 4}), bfloat16)).dtype(), float32);
 }
 
+TEST(LayerErrors, GuessThatImagesAreChannelsFirst) {
+  const Sequential model({layers::Conv2D(4, 3, {.input_shape = {8, 9, 3}})});
+  const char* advice = "td::transpose(x, {0, 2, 3, 1})";
+  expect_error<InvalidArgumentError>([&] { model(ones({2, 3, 8, 9})); }, advice);
+  expect_error<InvalidArgumentError>([&] { model.get_layer(0)(ones({2, 3, 8, 9})); }, advice);
+  try {
+    model(ones({2, 4, 8, 9}));
+    ADD_FAILURE() << "expected an error";
+  } catch (const InvalidArgumentError& error) {
+    EXPECT_EQ(std::string(error.what()).find("channels-first"), std::string::npos) << error.what();
+  }
+}
+
 TEST(LayerErrors, AreTheSameInATraceAndInAFunctionalModel) {
   const Sequential model = two_layers();
   const Layer second = model.get_layer(1);

@@ -94,7 +94,7 @@ TEST(LayerGradients, Dense) {
 TEST(LayerGradients, Convolutions) {
   expect_gradients(layers::Conv2D(3, 3, {.strides = 2, .padding = "same"}), {2, 5, 4, 2});
   expect_gradients(
-      layers::Conv2D(4, {2, 3}, {.activation = "sigmoid", .dilation_rate = 2, .groups = 2}),
+      layers::Conv2D(4, {2, 3}, {.dilation_rate = 2, .groups = 2, .activation = "sigmoid"}),
       {1, 6, 6, 2});
   expect_gradients(layers::DepthwiseConv2D(3, {.depth_multiplier = 2}), {1, 5, 5, 2});
 }

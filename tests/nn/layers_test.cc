@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/layer_support.h"
 #include "support/tensors.h"
 #include "tandem/autodiff.h"
+#include "tandem/creation.h"
 #include "tandem/function.h"
 #include "tandem/math.h"
 #include "tandem/random.h"
@@ -16,6 +18,8 @@ namespace {
 
 using testing::expect_error;
 using testing::expect_tensor;
+using testing::infer;
+using testing::names_of;
 using testing::random_tensor;
 using testing::values_of;
 
@@ -25,15 +29,6 @@ std::int64_t count_params(const std::vector<Variable>& variables) {
   return count;
 }
 
-std::vector<std::string> names_of(const std::vector<Variable>& variables) {
-  std::vector<std::string> names;
-  for (const Variable& variable : variables) names.push_back(variable.name());
-  return names;
-}
-
-Shape infer(const Layer& layer, const Shape& shape) {
-  return layer.base().output_shape({&shape, 1});
-}
 void build(const Layer& layer, const Shape& shape) { layer.base().ensure_built({&shape, 1}); }
 
 struct Case {
@@ -125,7 +120,7 @@ TEST(Layers, UnknownSizesPassThrough) {
 
 TEST(Layers, ShapeErrorsNameTheLayerAndTheInput) {
   using namespace layers;
-  const auto refused = [](const Layer& layer, const Shape& shape, const std::string& text) {
+  const auto refused = [](const tandem::Layer& layer, const Shape& shape, const std::string& text) {
     expect_error<InvalidArgumentError>([&] { infer(layer, shape); }, text);
     expect_error<InvalidArgumentError>([&] { build(layer, shape); }, text);
   };
@@ -148,7 +143,7 @@ TEST(Layers, ShapeErrorsNameTheLayerAndTheInput) {
 
 TEST(Layers, BuiltLayersRefuseOtherShapes) {
   using namespace layers;
-  const auto refused = [](const Layer& layer, const Shape& first, const Shape& second,
+  const auto refused = [](const tandem::Layer& layer, const Shape& first, const Shape& second,
                           const std::string& text) {
     layer(random_tensor(first, 1, 0.0, 1.0, float32));
     expect_error<InvalidArgumentError>([&] { layer(random_tensor(second, 1, 0.0, 1.0, float32)); },
@@ -162,7 +157,7 @@ TEST(Layers, BuiltLayersRefuseOtherShapes) {
           "[layer_normalization] expected an input whose last axis has 5 elements");
   refused(Stack({Flatten(), Dense(3, {.name = "head"})}), {2, 2, 2}, {2, 2, 3},
           "[head] expected an input whose last axis has 4 elements, got (2, 6)");
-  const Layer declared = Dense(3, {.input_shape = {5}});
+  const tandem::Layer declared = Dense(3, {.input_shape = {5}});
   expect_error<InvalidArgumentError>(
       [&] {
         build(declared, {-1, 4});
@@ -192,7 +187,7 @@ TEST(Layers, BadOptionsAreRefusedAtOnce) {
           "[batch_normalization] expected a momentum in [0, 1], got 1.5");
   refused([] { Stack({}); }, "[sequential] expected at least one layer");
   refused([] { Embedding(0, 3); }, "[embedding] expected positive sizes");
-  expect_error<FailedPreconditionError>([] { Layer().name(); }, "[Layer]");
+  expect_error<FailedPreconditionError>([] { tandem::Layer().name(); }, "[Layer]");
 }
 
 // --- values ---
@@ -494,15 +489,24 @@ TEST(Layers, AFailedBuildLeavesNoVariables) {
 
 TEST(Layers, KnownModelsHaveTheKnownNumberOfParameters) {
   using namespace layers;
-  const Layer lenet = Stack({Conv2D(6, 5, {.activation = "tanh", .padding = "same"}),
-                             AveragePooling2D(), Conv2D(16, 5, {.activation = "tanh"}),
-                             AveragePooling2D(), Flatten(), Dense(120), Dense(84), Dense(10)});
+  const tandem::Layer lenet =
+      Stack({Conv2D(6, 5, {.padding = "same", .activation = "tanh"}), AveragePooling2D(),
+             Conv2D(16, 5, {.activation = "tanh"}), AveragePooling2D(), Flatten(), Dense(120),
+             Dense(84), Dense(10)});
   build(lenet, {-1, 28, 28, 1});
   EXPECT_EQ(count_params(lenet.variables()),
             61'706);  // LeCun et al. 1998, without the trainable pooling
-  const Layer mlp = Stack({Dense(512), Dense(512), Dense(10)});
+  const tandem::Layer mlp = Stack({Dense(512), Dense(512), Dense(10)});
   build(mlp, {-1, 784});
   EXPECT_EQ(count_params(mlp.variables()), 669'706);
+}
+
+TEST(Layers, ATypeIsDeclaredAndAssigned) {
+  layers::Dense dense(4, {.activation = "relu"});
+  layers::Dense later;
+  EXPECT_FALSE(later.defined());
+  later = dense;
+  EXPECT_EQ(later.shared(), dense.shared());
 }
 
 }  // namespace

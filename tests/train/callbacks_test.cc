@@ -37,7 +37,7 @@ Sequential small_model(double rate = 0.1, std::vector<metrics::Metric> metrics =
 History fit(Model& model, std::int64_t epochs, std::vector<Callback> callbacks,
             bool validate = false) {
   const auto data = data::Dataset::from_tensor_slices({ones({4, 1}), ones({4, 1})}).batch(2);
-  FitOptions options = {.epochs = epochs, .callbacks = std::move(callbacks), .verbose = 0};
+  FitOptions options = {.epochs = epochs, .verbose = 0, .callbacks = std::move(callbacks)};
   if (validate) options.validation_data = data;
   return model.fit(data, options);
 }
@@ -68,8 +68,6 @@ TEST(Callbacks, AreCalledInOrder) {
   std::vector<std::string> calls;
   const auto recorder = [&](const std::string& name) {
     return callbacks::LambdaCallback({
-        .on_train_begin = [&calls, name](Model&) { calls.push_back(name + " train begin"); },
-        .on_train_end = [&calls, name](Model&) { calls.push_back(name + " train end"); },
         .on_epoch_begin =
             [&calls, name](Model&, std::int64_t e) {
               calls.push_back(name + " epoch begin " + std::to_string(e));
@@ -79,7 +77,9 @@ TEST(Callbacks, AreCalledInOrder) {
               calls.push_back(name + " epoch end " + std::to_string(e) +
                               (logs.contains("val_loss") ? " validated" : ""));
             },
-        .on_batch_end =
+        .on_train_begin = [&calls, name](Model&) { calls.push_back(name + " train begin"); },
+        .on_train_end = [&calls, name](Model&) { calls.push_back(name + " train end"); },
+        .on_train_batch_end =
             [&calls, name](Model&, std::int64_t b, const Logs& logs) {
               calls.push_back(name + " batch " + std::to_string(b) +
                               (logs.contains("loss") ? " loss" : ""));
@@ -97,10 +97,10 @@ TEST(Callbacks, AreCalledInOrder) {
 
 TEST(Callbacks, StopTrainingEndsAfterTheStep) {
   Sequential model = small_model();
-  const History history =
-      fit(model, 5,
-          {callbacks::LambdaCallback(
-              {.on_batch_end = [](Model& m, std::int64_t, const Logs&) { m.stop_training(); }})});
+  const History history = fit(
+      model, 5,
+      {callbacks::LambdaCallback(
+          {.on_train_batch_end = [](Model& m, std::int64_t, const Logs&) { m.stop_training(); }})});
   EXPECT_EQ(model.optimizer().iterations(), 1);
   EXPECT_EQ(history.epoch.size(), 1u);
   fit(model, 1, {});
@@ -188,13 +188,13 @@ TEST(Monitors, TakeTheDirectionFromTheMetric) {
         callbacks::EarlyStopping({.monitor = "val_" + name, .patience = 1, .mode = mode});
     std::size_t count = 0;
     const auto feed = callbacks::LambdaCallback(
-        {.on_train_begin = [&](Model& m) { stopping->on_train_begin(m); },
-         .on_epoch_end =
+        {.on_epoch_end =
              [&](Model& m, std::int64_t epoch, const Logs&) {
                stopping->on_epoch_end(
                    m, epoch, {{"val_" + name, values.at(static_cast<std::size_t>(epoch))}});
                ++count;
-             }});
+             },
+         .on_train_begin = [&](Model& m) { stopping->on_train_begin(m); }});
     fit(model, 4, {feed});
     return count;
   };
@@ -208,9 +208,9 @@ TEST(Monitors, TakeTheDirectionFromTheMetric) {
       "got 'auto'";
   expect_error<InvalidArgumentError>([&] { epochs("iou", std::nullopt, "auto", rising); },
                                      "[EarlyStopping] " + expected);
-  for (const Callback& callback :
-       {callbacks::ReduceLROnPlateau({.monitor = "val_iou"}),
-        callbacks::ModelCheckpoint("w", {.monitor = "val_iou", .save_best_only = true})}) {
+  for (const Callback& callback : std::initializer_list<Callback>{
+           callbacks::ReduceLROnPlateau({.monitor = "val_iou"}),
+           callbacks::ModelCheckpoint("w", {.monitor = "val_iou", .save_best_only = true})}) {
     Sequential model = small_model(0.1, {{"iou", std::make_shared<Count>(std::nullopt)}});
     expect_error<InvalidArgumentError>([&] { fit(model, 1, {callback}); }, expected);
   }
@@ -354,7 +354,7 @@ TEST(TerminateOnNaN, StopsTrainingWhenTheLossIsNaN) {
   Tensor y = constant({1.0F, 1.0F, std::numeric_limits<float>::infinity(), 1.0F});
   const auto data = data::Dataset::from_tensor_slices({x, reshape(y, {4, 1})}).batch(1).repeat(5);
   const History history =
-      model.fit(data, {.epochs = 3, .callbacks = {callbacks::TerminateOnNaN()}, .verbose = 0});
+      model.fit(data, {.epochs = 3, .verbose = 0, .callbacks = {callbacks::TerminateOnNaN()}});
   EXPECT_EQ(model.optimizer().iterations(), 3);
   EXPECT_EQ(history.epoch.size(), 1U);
   Sequential good = small_model();
@@ -365,6 +365,129 @@ TEST(TerminateOnNaN, StopsTrainingWhenTheLossIsNaN) {
 TEST(Callback, RefusesANullPointer) {
   expect_error<InvalidArgumentError>([] { Callback(std::shared_ptr<callbacks::CallbackBase>()); },
                                      "[Callback] expected a callback, got a null pointer");
+}
+
+// Counts what fit() calls, and stops training at a batch.
+class Counting : public callbacks::Callback {
+ public:
+  explicit Counting(int stop_at = -1) : stop_at_(stop_at) {}
+  void on_train_begin(const Logs& logs) override { calls += logs.empty() ? "b" : "?"; }
+  void on_train_end(const Logs&) override { calls += "e"; }
+  void on_epoch_begin(int epoch, const Logs&) override { calls += std::to_string(epoch) + "<"; }
+  void on_epoch_end(int, const Logs& logs) override { calls += logs.contains("loss") ? ">" : "?"; }
+  void on_train_batch_begin(int batch, const Logs&) override {
+    calls += "(" + std::to_string(batch);
+  }
+  void on_train_batch_end(int batch, const Logs& logs) override {
+    calls += logs.contains("loss") ? ")" : "?";
+    if (batch == stop_at_) model->stop_training = true;
+  }
+  std::string calls;
+
+ private:
+  int stop_at_;
+};
+
+TEST(OwnCallback, IsCalledByPointer) {
+  Sequential model = small_model();
+  const auto counting = std::make_shared<Counting>();
+  fit(model, 2, {counting});
+  EXPECT_EQ(counting->calls, "b0<(0)(1)>1<(0)(1)>e");
+  EXPECT_EQ(counting->model, nullptr);
+}
+
+TEST(OwnCallback, IsCopiedWhenItIsGivenByValue) {
+  Sequential model = small_model();
+  Counting counting(0);
+  const History history = fit(model, 5, {counting});
+  EXPECT_EQ(history.epoch.size(), 1u);  // the copy has stopped training
+  EXPECT_EQ(counting.calls, "");
+}
+
+TEST(OwnCallback, IsTakenInEveryForm) {
+  Sequential model = small_model();
+  const Tensor x = ones({2, 1});
+  const auto first = std::make_shared<Counting>(), second = std::make_shared<Counting>();
+  const callbacks::Callback handle = first;
+  const std::vector<std::shared_ptr<callbacks::Callback>> pointers = {
+      first, std::make_shared<callbacks::EarlyStopping>(
+                 callbacks::EarlyStoppingOptions{.monitor = "loss", .patience = 5})};
+  model.fit(x, x, {.verbose = 0, .callbacks = pointers});
+  model.fit(x, x, {.verbose = 0, .callbacks = {handle, second, callbacks::LambdaCallback({})}});
+  EXPECT_EQ(first->calls, "b0<(0)>eb0<(0)>e");
+  EXPECT_EQ(second->calls, "b0<(0)>e");
+  expect_error<InvalidArgumentError>([] { Callback(std::shared_ptr<Counting>()); },
+                                     "[Callback] expected a callback, got a null pointer");
+}
+
+TEST(OwnCallback, ComputesBatchLogsOnlyIfItReadsThem) {
+  class Epochs : public callbacks::Callback {
+   public:
+    void on_epoch_end(int, const Logs&) override {}
+  };
+  EXPECT_FALSE(Callback(Epochs())->needs_batch_logs());
+  EXPECT_TRUE(Callback(Counting())->needs_batch_logs());
+  EXPECT_FALSE(Callback(callbacks::EarlyStopping())->needs_batch_logs());
+  EXPECT_TRUE(Callback(callbacks::TerminateOnNaN())->needs_batch_logs());
+}
+
+TEST(OwnCallback, ExtendsABuiltInOne) {
+  class Loud : public callbacks::EarlyStopping {
+   public:
+    Loud() : EarlyStopping({.monitor = "loss", .patience = 1}) {}
+    void on_epoch_end(int epoch, const Logs& logs) override {
+      ++epochs;
+      EarlyStopping::on_epoch_end(epoch, {{"loss", 1.0}});
+      EXPECT_TRUE(logs.contains("loss"));
+    }
+    int epochs = 0;
+  };
+  Sequential model = small_model();
+  const auto loud = std::make_shared<Loud>();
+  fit(model, 10, {loud});
+  EXPECT_EQ(loud->epochs, 2);
+}
+
+TEST(LambdaCallback, TakesFunctionsWithAndWithoutTheModel) {
+  Sequential model = small_model();
+  std::string calls;
+  fit(model, 1,
+      {callbacks::LambdaCallback(
+          {.on_epoch_begin = [&](int epoch) { calls += std::to_string(epoch); },
+           .on_epoch_end = [&](int,
+                               const auto& logs) { calls += logs.contains("loss") ? "l" : "?"; },
+           .on_train_begin = [&](const auto&) { calls += "b"; },
+           .on_train_end = [&] { calls += "e"; },
+           .on_train_batch_begin = [&](Model&, std::int64_t) { calls += "("; },
+           .on_train_batch_end = [&](Model&, std::int64_t, const Logs&) { calls += ")"; }})});
+  EXPECT_EQ(calls, "b0()()le");
+}
+
+TEST(LearningRateScheduler, TakesAFunctionOfTheEpoch) {
+  Sequential model = small_model();
+  fit(model, 3, {callbacks::LearningRateScheduler([](int epoch) { return 1.0 / (1 + epoch); })});
+  EXPECT_NEAR(model.optimizer().learning_rate(), 1.0 / 3, 1e-7);
+}
+
+TEST(EarlyStopping, CountsFromAnEpoch) {
+  Sequential model = small_model();
+  const History history = fit(
+      model, 20,
+      {std::make_shared<Replay>(callbacks::EarlyStopping({.patience = 1, .start_from_epoch = 4}),
+                                std::vector<double>(20, 1.0))});
+  EXPECT_EQ(history.epoch.size(), 6u);  // epoch 4 is the first, epoch 5 does not improve on it
+}
+
+TEST(ModelCheckpoint, SavesAfterStepsInsteadOfEpochs) {
+  const TemporaryDirectory folder;
+  Sequential model = small_model();
+  fit(model, 3, {callbacks::ModelCheckpoint(folder / "w{epoch}.safetensors", {.save_freq = 3})});
+  EXPECT_FALSE(std::filesystem::exists(folder / "w1.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "w2.safetensors"));  // after the third step
+  EXPECT_TRUE(std::filesystem::exists(folder / "w3.safetensors"));
+  expect_error<InvalidArgumentError>(
+      [&] { callbacks::ModelCheckpoint(folder / "w", {.save_weights_only = false}); },
+      "architecture is C++ code");
 }
 
 // Parses the records of a TFRecord file, and checks their lengths and checksums.

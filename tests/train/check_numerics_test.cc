@@ -114,7 +114,7 @@ TEST(CheckNumerics, TrainsToTheSameBits) {
     std::optional<CheckNumericsScope> scope;
     if (checked) scope.emplace();
     const Tensor x = testing::random_tensor({20, 4}, 1, -1.0, 1.0, float32);
-    return model.fit(x, slice(x, {0, 0}, {20, 2}), {.epochs = 2, .verbose = 0, .batch_size = 8})
+    return model.fit(x, slice(x, {0, 0}, {20, 2}), {.epochs = 2, .batch_size = 8, .verbose = 0})
         .at("loss");
   };
   EXPECT_EQ(train(true), train(false));

@@ -156,7 +156,7 @@ TEST(DataOrder, InitialEpochBeginsWithThatPass) {
 
 Callback crash_after(std::int64_t steps) {
   return callbacks::LambdaCallback(
-      {.on_batch_end = [left = steps](Model&, std::int64_t, const Logs&) mutable {
+      {.on_train_batch_end = [left = steps](Model&, std::int64_t, const Logs&) mutable {
         if (--left == 0) throw std::runtime_error("crash");
       }});
 }

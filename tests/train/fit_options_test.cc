@@ -134,6 +134,25 @@ TEST(ClassWeight, RefusesSampleWeightsAndOtherTargets) {
       "[fit] class_weight expected targets of class numbers");
 }
 
+TEST(ClassWeight, RefusesWhatIsNoWeightOrClass) {
+  Sequential model = still(0.0);
+  const Tensor x = column({1, 1});
+  const auto fit = [&](const std::map<std::int64_t, double>& weights) {
+    FitOptions options = {.verbose = 0};
+    options.class_weight = weights;
+    model.fit(x, x, options);
+  };
+  expect_error<InvalidArgumentError>(
+      [&] {
+        fit({{0, 1.0}, {1, -0.5}});
+      },
+      "finite weights of at least 0, got -0.5 for class 1");
+  for (const double weight : {std::nan(""), HUGE_VAL})
+    expect_error<InvalidArgumentError>([&] { fit({{1, weight}}); }, "finite weights");
+  expect_error<InvalidArgumentError>([&] { fit({{-1, 1.0}}); }, "classes of at least 0, got -1");
+  EXPECT_NO_THROW(fit({{1, 1.0}, {7, 0.0}})) << "no target is of class 7";
+}
+
 TEST(Metrics, AreWeightedOnlyAsWeightedMetrics) {
   Sequential model = still(0.0, "mse", {"mae"}, {metrics::MeanSquaredError()});
   const Dataset data =

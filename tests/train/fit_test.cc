@@ -138,7 +138,7 @@ TEST(Fit, PlainTensorsAreShuffledByTheSeed) {
     Sequential model = line(optimizers::SGD({.learning_rate = 0.1}));
     model.fit(
         column(points.x), column(points.y),
-        {.epochs = 2, .verbose = 0, .batch_size = 3, .shuffle_seed = seed, .shuffle = shuffle});
+        {.epochs = 2, .batch_size = 3, .verbose = 0, .shuffle_seed = seed, .shuffle = shuffle});
     return model.variables()[0].value().to_vector<float>();
   };
   EXPECT_EQ(weights_after(1, true), weights_after(1, true));
@@ -163,7 +163,7 @@ TEST(Fit, EachEpochHasItsOwnOrder) {
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
   met.clear();
   model.fit(column(numbers), column(numbers),
-            {.epochs = 2, .verbose = 0, .batch_size = 5, .shuffle_seed = 1});
+            {.epochs = 2, .batch_size = 5, .verbose = 0, .shuffle_seed = 1});
   ASSERT_EQ(met.size(), 40u);
   std::vector<double> first(met.begin(), met.begin() + 20), second(met.begin() + 20, met.end());
   EXPECT_NE(first, second);
@@ -207,7 +207,7 @@ TEST(Fit, ATracedStepTrainsAsAnEagerOne) {
                    .run_eagerly = run_eagerly});
     calls = 0;
     const auto history = model.fit(column(numbers), column(numbers),
-                                   {.epochs = 4, .verbose = 0, .batch_size = 8, .shuffle_seed = 1});
+                                   {.epochs = 4, .batch_size = 8, .verbose = 0, .shuffle_seed = 1});
     std::vector<double> metrics = history.at("loss");
     for (double value : history.at("mae")) metrics.push_back(value);
     for (const auto& [name, value] :
@@ -242,6 +242,36 @@ TEST(Fit, TakesTheInputsOfAFunctionalModelSeparately) {
       },
       "[fit] expected elements of 3 to 4 components (inputs, then targets, then perhaps sample "
       "weights), got 2");
+}
+
+TEST(Fit, TakesTensorsForSeveralInputs) {
+  const auto train = [](const auto& fit) {
+    random::set_seed(3);
+    const SymbolicInput a = Input({1}), b = Input({2});
+    Functional model({a, b}, layers::Dense(1)(layers::Concatenate()({a, b})));
+    model.compile({.optimizer = "sgd", .loss = "mse"});
+    return fit(model);
+  };
+  const Tensor x = testing::random_tensor({8, 1}, 1, -1, 1, float32),
+               z = testing::random_tensor({8, 2}, 2, -1, 1, float32), y = full({8, 1}, 3.0);
+  const auto of_tensors = train([&](Functional& model) {
+    return model.fit(
+        {x, z}, y,
+        {.epochs = 2, .batch_size = 2, .validation_split = 0.25, .verbose = 0, .shuffle = false});
+  });
+  const auto of_data = train([&](Functional& model) {
+    const auto all = Dataset::from_tensor_slices({x, z, y});
+    return model.fit(all.take(6).batch(2),
+                     {.epochs = 2, .validation_data = all.skip(6).batch(2), .verbose = 0});
+  });
+  EXPECT_EQ(of_tensors.at("loss"), of_data.at("loss"));
+  EXPECT_EQ(of_tensors.at("val_loss"), of_data.at("val_loss"));
+  train([&](Functional& model) {
+    const auto batches = Dataset::from_tensor_slices({x, z, y}).batch(32);
+    EXPECT_EQ(model.evaluate({x, z}, y).at("loss"), model.evaluate(batches).at("loss"));
+    EXPECT_EQ(model.predict({x, z}).to_vector<float>(), model({x, z}).to_vector<float>());
+    return 0;
+  });
 }
 
 TEST(Fit, BuildsAModelFromTheData) {
@@ -285,7 +315,7 @@ TEST(Fit, RefusesBadData) {
   const auto fit = [&](const Dataset& data) {
     return [&model, &quiet, data] { model.fit(data, quiet); };
   };
-  expect_error<InvalidArgumentError>([&] { model.fit(x, x, {.verbose = 0, .batch_size = 0}); },
+  expect_error<InvalidArgumentError>([&] { model.fit(x, x, {.batch_size = 0, .verbose = 0}); },
                                      "[fit] expected a batch_size of at least 1, got 0");
   expect_error<InvalidArgumentError>([&] { model.evaluate(x, x, {.batch_size = -1}); },
                                      "[evaluate]");
@@ -371,7 +401,7 @@ TEST(Evaluate, CountsEveryExampleOnce) {
   EXPECT_DOUBLE_EQ(result.at("accuracy"), 0.6);
   const double right = std::log(1 + 2 * std::exp(-9.0)), wrong = 9.0 + right;
   EXPECT_NEAR(result.at("loss"), (3 * right + 2 * wrong) / 5, 1e-5);
-  EXPECT_EQ(model.evaluate(logits, constant({0, 1, 0, 0, 0}), {.steps = 1, .batch_size = 2})
+  EXPECT_EQ(model.evaluate(logits, constant({0, 1, 0, 0, 0}), {.batch_size = 2, .steps = 1})
                 .at("accuracy"),
             1.0);
   expect_error<InvalidArgumentError>(

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "support/files.h"
 #include "support/tensors.h"
@@ -10,6 +12,7 @@
 #include "tandem/checkpoint.h"
 #include "tandem/math.h"
 #include "tandem/random.h"
+#include "tandem/utils.h"
 
 namespace tandem::model_test {
 namespace {
@@ -264,6 +267,186 @@ TEST(History, NamesTheMetricsItHas) {
   expect_error<NotFoundError>(
       [&] { history.at("val_loss"); },
       "[History] metric 'val_loss' is not available. Available metrics are: 'accuracy', 'loss'");
+}
+
+TEST(Sequential, GrowsByAdd) {
+  Sequential model;
+  model.add(Input({4}));
+  expect_error<Error>([&] { model(ones({1, 4})); }, "undefined layer");
+  model.add(layers::Dense(3, {.activation = "relu"}));
+  EXPECT_TRUE(model.built());
+  const Variable kernel = model.variables()[0];
+  model.add(layers::Dense(2));
+  EXPECT_EQ(
+      names_of(model.variables()),
+      (std::vector<std::string>{"dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"}));
+  EXPECT_TRUE(model.variables()[0] == kernel);
+  EXPECT_EQ(model(ones({5, 4})).shape(), Shape({5, 2}));
+  EXPECT_EQ(model.layers().size(), 2u);
+  expect_error<InvalidArgumentError>([&] { model.add(Input({2})); }, "only as the first element");
+}
+
+TEST(Sequential, AddsToAModelThatWasBuiltAndCompiled) {
+  Sequential model({layers::Dense(3)});
+  const Sequential copy = model;
+  model(ones({5, 4}));
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  model.fit(ones({4, 4}), ones({4, 3}), {.verbose = 0});
+  model.add(layers::ReLU());
+  model.add(layers::Dense(1));
+  EXPECT_EQ(model.fit(ones({4, 4}), ones({4, 1}), {.verbose = 0}).at("loss").size(), 1u);
+  EXPECT_EQ(model.predict(ones({4, 4})).shape(), Shape({4, 1}));
+  EXPECT_EQ(copy.layers().size(), 3u);
+  model.trainable = false;
+  model.add(layers::Dense(1));
+  EXPECT_TRUE(model.trainable_variables().empty());
+}
+
+TEST(Sequential, BeginsWithAnInput) {
+  const Sequential model({Input({4}), layers::Dense(3)});
+  EXPECT_TRUE(model.built());
+  EXPECT_EQ(model.layers().size(), 1u);
+  EXPECT_EQ(model.count_params(), 15);
+  const SymbolicInput input = Input({4});
+  const SymbolicInput output = layers::Dense(3)(input);
+  expect_error<InvalidArgumentError>(
+      [&] {
+        Sequential({layers::Dense(1), input});
+      },
+      "only as the first element");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        Sequential({output, layers::Dense(1)});
+      },
+      "got the result of layer");
+}
+
+TEST(Model, IsALayerOfAnotherModel) {
+  Sequential base({layers::Dense(3, {.input_shape = {4}, .name = "hidden"})}, {.name = "base"});
+  base.trainable = false;
+  Sequential model({base, layers::Dense(1, {.name = "head"})}, "whole");
+  EXPECT_EQ(model.name(), "whole");
+  EXPECT_EQ(model.trainable_weights().size(), 2u);
+  EXPECT_EQ(model.weights().size(), 4u);
+  EXPECT_EQ(model.get_layer("base").shared(), base.layer().shared());
+  for (const Layer& layer : base.layers()) layer.trainable = true;
+  EXPECT_EQ(model.trainable_weights().size(), 4u);
+  EXPECT_FALSE(base.trainable);
+  base.trainable = true;
+  EXPECT_TRUE(base.trainable());
+  base.set_weights({zeros({4, 3}), ones({3})});
+  EXPECT_EQ(values_of(model.get_weights()[1])[0], 1.0);
+}
+
+TEST(Model, ModelsOfEqualNamesGetPathsInAnotherModel) {
+  const auto part = [](std::int64_t in, const char* name) {
+    return Sequential({layers::Dense(3, {.input_shape = {in}})}, {.name = name});
+  };
+  const Sequential model({part(4, "a"), part(3, "b")});
+  EXPECT_EQ(names_of(model.variables()),
+            (std::vector<std::string>{"a/dense/kernel", "a/dense/bias", "b/dense/kernel",
+                                      "b/dense/bias"}));
+}
+
+TEST(Model, IsMadeOfSymbolicInputs) {
+  const SymbolicInput input = Input({.shape = {4}, .name = "x"});
+  const Model model(input, layers::Dense(2)(layers::Dense(3)(input)), "net");
+  EXPECT_EQ(model.name(), "net");
+  EXPECT_EQ(model(ones({5, 4})).shape(), Shape({5, 2}));
+}
+
+TEST(Model, TrainsOnOneBatch) {
+  Sequential model({layers::Dense(1, {.use_bias = false, .kernel_initializer = "zeros"})});
+  model.compile({.optimizer = optimizers::SGD(0.25), .loss = "mse", .metrics = {"mae"}});
+  const Tensor x = ones({2, 1}), y = ones({2, 1});
+  EXPECT_EQ(model.train_on_batch(x, y).at("loss"), 1.0);
+  EXPECT_EQ(model.optimizer().iterations(), 1);
+  EXPECT_NEAR(model.test_on_batch(x, y).at("mae"), 0.5, 1e-6);
+  EXPECT_NEAR(values_of(model.predict_on_batch(x))[0], 0.5, 1e-6);
+  EXPECT_NEAR(model.train_on_batch(x, y, constant({1.0f, 0.0f})).at("loss"), 0.125, 1e-6);
+}
+
+TEST(Model, AConstModelPredictsFromSeveralThreads) {
+  Sequential model({layers::Dense(2, {.input_shape = {3}})});
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  const Sequential constant_model = model;
+  const Tensor x = ones({4, 3});
+  const std::vector<double> expected = values_of(constant_model.predict(x));
+  std::vector<std::vector<double>> results(4);
+  std::vector<std::thread> threads;
+  for (auto& result : results)
+    threads.emplace_back([&] { result = values_of(constant_model.predict(x)); });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) EXPECT_EQ(result, expected);
+}
+
+TEST(Model, SummaryGoesToTheStandardOutput) {
+  const Sequential model({layers::Dense(2, {.input_shape = {3}})});
+  std::ostringstream written;
+  model.summary(written);
+  ::testing::internal::CaptureStdout();
+  model.summary();
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), written.str());
+}
+
+TEST(Model, FlagsOfAnUndefinedModelThrow) {
+  Model model;
+  expect_error<FailedPreconditionError>([&] { model.trainable = false; }, "undefined model");
+  expect_error<FailedPreconditionError>([&] { model.stop_training = true; }, "undefined model");
+  EXPECT_FALSE(model.stop_training);
+}
+
+TEST(Model, LoadModelSaysWhatToDo) {
+  const TemporaryDirectory folder;
+  expect_error<NotFoundError>([&] { load_model(folder / "none"); }, "there is no file");
+  save(ones({1}), folder / "m");
+  expect_error<UnimplementedError>([&] { load_model(folder / "m"); }, "model.load_weights");
+}
+
+TEST(SaveAndLoad, KeepTensorsAndStates) {
+  const TemporaryDirectory folder;
+  save(ones({2, 3}), folder / "t.pt");
+  Tensor read;
+  load(read, folder / "t.pt");
+  EXPECT_EQ(read.shape(), Shape({2, 3}));
+  Sequential a({layers::Dense(2, {.input_shape = {3}})}),
+      b({layers::Dense(2, {.input_shape = {3}})});
+  save(a.state_dict(), folder / "a.pt");
+  b.load_state_dict(load(folder / "a.pt"));
+  EXPECT_EQ(values_of(a.get_weights()[0]), values_of(b.get_weights()[0]));
+  expect_error<InvalidArgumentError>([&] { load(read, folder / "a.pt"); }, "got 2");
+  const Sequential unbuilt({layers::Dense(2)});
+  expect_error<FailedPreconditionError>([&] { save(unbuilt, folder / "u"); }, "no variables yet");
+}
+
+TEST(SaveAndLoad, RefuseAFileOfPyTorch) {
+  const TemporaryDirectory folder;
+  std::ofstream(folder / "torch.pt") << "PK\3\4archive/data.pkl";
+  expect_error<InvalidArgumentError>([&] { return load(folder / "torch.pt").size(); },
+                                     "safetensors.torch.save_file");
+}
+
+TEST(History, IsIteratedOver) {
+  const History history{.epoch = {0}, .history = {{"loss", {1.0}}, {"mae", {2.0}}}};
+  std::vector<std::string> names;
+  for (const auto& [name, values] : history) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"loss", "mae"}));
+}
+
+TEST(ToCategorical, MakesOneHotRows) {
+  expect_tensor(utils::to_categorical(constant({0, 2})), float32, {2, 3}, {1, 0, 0, 0, 0, 1});
+  expect_tensor(utils::to_categorical(constant({1.0f}, {.shape = {1, 1}}), 2), float32, {1, 2},
+                {0, 1});
+  expect_error<InvalidArgumentError>(
+      [] {
+        return utils::to_categorical(constant({0, 3}), 3);
+      },
+      "expected labels in [0, 3), got 0 to 3");
+  expect_error<InvalidArgumentError>(
+      [] {
+        return utils::to_categorical(ones({2, 2}));
+      },
+      "expected labels of shape (n,)");
 }
 
 }  // namespace

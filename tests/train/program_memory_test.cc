@@ -27,7 +27,7 @@ Model compiled(Sequential model) {
 
 Model lenet() {
   return compiled(
-      {layers::Conv2D(6, 5, {.activation = "relu", .padding = "same", .input_shape = {28, 28, 1}}),
+      {layers::Conv2D(6, 5, {.padding = "same", .activation = "relu", .input_shape = {28, 28, 1}}),
        layers::MaxPooling2D(), layers::Conv2D(16, 5, {.activation = "relu"}),
        layers::MaxPooling2D(), layers::Flatten(), layers::Dense(120, {.activation = "relu"}),
        layers::Dense(84, {.activation = "relu"}), layers::Dense(10)});

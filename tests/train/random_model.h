@@ -85,8 +85,8 @@ struct RandomModel {
     const auto same = [&](nn::Pair size) {
       const char* activations[] = {"linear", "relu", "gelu"};
       return layers::Conv2D(4, size,
-                            {.activation = activations[choices.pick(3)],
-                             .padding = "same",
+                            {.padding = "same",
+                             .activation = activations[choices.pick(3)],
                              .use_bias = choices.pick(2) == 0});
     };
     switch (choices.pick(6)) {

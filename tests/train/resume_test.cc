@@ -53,8 +53,8 @@ struct Program {
   History fit(std::vector<Callback> callbacks = {}) {
     return model.fit(data, {.epochs = kEpochs,
                             .validation_data = data,
-                            .callbacks = std::move(callbacks),
-                            .verbose = 0});
+                            .verbose = 0,
+                            .callbacks = std::move(callbacks)});
   }
   std::vector<std::vector<double>> weights() const {
     std::vector<std::vector<double>> values;
@@ -86,9 +86,10 @@ Outcome unbroken() {
 // Ends the run after `steps` steps, like a crash.
 Callback crash_after(std::int64_t steps) {
   const auto left = std::make_shared<std::int64_t>(steps);
-  return callbacks::LambdaCallback({.on_batch_end = [left](Model&, std::int64_t, const Logs&) {
-    if (--*left == 0) throw std::runtime_error("crash");
-  }});
+  return callbacks::LambdaCallback(
+      {.on_train_batch_end = [left](Model&, std::int64_t, const Logs&) {
+        if (--*left == 0) throw std::runtime_error("crash");
+      }});
 }
 
 void crash(const std::filesystem::path& backup, std::int64_t steps, std::int64_t save_freq) {
@@ -138,7 +139,7 @@ TEST(Resume, ResumesWithinAStoppedEpoch) {
     Program program;
     program.fit({callbacks::BackupAndRestore(directory / "backup"),
                  callbacks::LambdaCallback(
-                     {.on_batch_end = [](Model& model, std::int64_t batch, const Logs&) {
+                     {.on_train_batch_end = [](Model& model, std::int64_t batch, const Logs&) {
                        if (batch == 2) model.stop_training();
                      }})});
     EXPECT_EQ(program.model.optimizer().iterations(), 3);

@@ -70,8 +70,8 @@ TEST(SidecarEvaluator, LoadsWeightsOfModelCheckpoint) {
   Sequential trained = make_model(1);
   trained.fit(batches(),
               {.epochs = 2,
-               .callbacks = {callbacks::ModelCheckpoint(directory / "ckpt-{epoch}.safetensors")},
-               .verbose = 0});
+               .verbose = 0,
+               .callbacks = {callbacks::ModelCheckpoint(directory / "ckpt-{epoch}.safetensors")}});
   SidecarEvaluator evaluator(make_model(2), batches(), directory / ".", {.max_evaluations = 2});
   const SidecarEvaluation last = evaluator.start();
   EXPECT_EQ(last.number, 2);

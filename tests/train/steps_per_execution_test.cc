@@ -20,7 +20,7 @@ data::Dataset examples(std::int64_t count) {
 
 struct Trained {
   std::vector<double> numbers;        // weights, losses, metrics and predictions
-  std::vector<std::int64_t> batches;  // the arguments of on_batch_end()
+  std::vector<std::int64_t> batches;  // the arguments of on_train_batch_end()
 };
 
 void append(std::vector<double>& to, const std::vector<double>& more) {
@@ -43,7 +43,7 @@ Trained train(std::int64_t steps_per_execution, FitOptions options) {
   Trained trained;
   options.verbose = 0;
   options.callbacks.push_back(callbacks::LambdaCallback(
-      {.on_batch_end = [&](Model&, std::int64_t batch, const callbacks::Logs&) {
+      {.on_train_batch_end = [&](Model&, std::int64_t batch, const callbacks::Logs&) {
         trained.batches.push_back(batch);
       }}));
   const History history = model.fit(examples(39), options);
@@ -79,16 +79,16 @@ TEST(StepsPerExecution, CheckpointsAreWrittenByTheExecutionThatReachesTheirStep)
   const std::filesystem::path path = folder / "state";
   std::vector<bool> written;
   Sequential model = model_with(3);
-  model.fit(examples(39),
-            {.epochs = 1,
-             .callbacks = {callbacks::TrainingCheckpoint(path, {.save_freq = 4}),
-                           callbacks::LambdaCallback(
-                               {.on_batch_end =
-                                    [&](Model&, std::int64_t, const callbacks::Logs&) {
-                                      written.push_back(std::filesystem::exists(path));
-                                      std::filesystem::remove_all(path);
-                                    }})},
-             .verbose = 0});
+  model.fit(
+      examples(39),
+      {.epochs = 1,
+       .verbose = 0,
+       .callbacks = {callbacks::TrainingCheckpoint(path, {.save_freq = 4}),
+                     callbacks::LambdaCallback(
+                         {.on_train_batch_end = [&](Model&, std::int64_t, const callbacks::Logs&) {
+                           written.push_back(std::filesystem::exists(path));
+                           std::filesystem::remove_all(path);
+                         }})}});
   // The checkpoint runs last, so the next execution sees it.
   EXPECT_EQ(written, (std::vector<bool>{false, false, true, true}));
 }
@@ -101,20 +101,20 @@ TEST(StepsPerExecution, ResumeAfterTheLastOneThatWasSaved) {
   Sequential whole = model_with(3);
   whole.fit(examples(39), {.epochs = 2, .verbose = 0});
   Sequential stopped = model_with(3);
-  stopped.fit(examples(39),
-              {.epochs = 2,
-               .callbacks = {checkpoint(),
-                             callbacks::LambdaCallback(
-                                 {.on_batch_end =
-                                      [](Model& model, std::int64_t batch, const callbacks::Logs&) {
-                                        if (batch == 9) model.stop_training();
-                                      }})},
-               .verbose = 0});
+  stopped.fit(
+      examples(39),
+      {.epochs = 2,
+       .verbose = 0,
+       .callbacks = {checkpoint(), callbacks::LambdaCallback(
+                                       {.on_train_batch_end = [](Model& model, std::int64_t batch,
+                                                                 const callbacks::Logs&) {
+                                         if (batch == 9) model.stop_training();
+                                       }})}});
   Sequential resumed = model_with(3);
   resumed.fit(examples(39),
               {.epochs = 2,
-               .callbacks = {callbacks::TrainingCheckpoint(folder / "state", {.resume = true})},
-               .verbose = 0});
+               .verbose = 0,
+               .callbacks = {callbacks::TrainingCheckpoint(folder / "state", {.resume = true})}});
   for (std::size_t i = 0; i < whole.variables().size(); ++i)
     EXPECT_EQ(resumed.variables()[i].value().to_vector<float>(),
               whole.variables()[i].value().to_vector<float>());

@@ -32,7 +32,7 @@ struct Program {
                .batch(4);
   }
   History fit(std::vector<callbacks::Callback> callbacks) {
-    return model.fit(data, {.epochs = 3, .callbacks = std::move(callbacks), .verbose = 0});
+    return model.fit(data, {.epochs = 3, .verbose = 0, .callbacks = std::move(callbacks)});
   }
   std::vector<std::vector<double>> weights() const {
     std::vector<std::vector<double>> values;
@@ -44,9 +44,10 @@ struct Program {
 
 // Raises `signal` in step number `step`.
 callbacks::Callback raise_in_step(int signal, int step, int& steps) {
-  return callbacks::LambdaCallback({.on_batch_end = [=, &steps](Model&, std::int64_t, const Logs&) {
-    if (++steps == step) raise(signal);
-  }});
+  return callbacks::LambdaCallback(
+      {.on_train_batch_end = [=, &steps](Model&, std::int64_t, const Logs&) {
+        if (++steps == step) raise(signal);
+      }});
 }
 
 TEST(StopOnSignal, EndsFitAfterTheStepAndResumesToTheSameBits) {

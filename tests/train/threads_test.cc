@@ -12,7 +12,7 @@ namespace {
 // The weights of a convolutional network after some steps.
 std::vector<double> trained_weights(bool run_eagerly) {
   random::set_seed(3);
-  Sequential model({layers::Conv2D(6, 5, {.activation = "relu", .padding = "same"}),
+  Sequential model({layers::Conv2D(6, 5, {.padding = "same", .activation = "relu"}),
                     layers::MaxPooling2D(2), layers::DepthwiseConv2D(3),
                     layers::BatchNormalization(), layers::Conv2D(16, 3, {.activation = "tanh"}),
                     layers::Flatten(), layers::Dense(10)});

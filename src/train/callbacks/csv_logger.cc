@@ -73,8 +73,7 @@ class CSVLoggerImpl final : public CallbackBase {
 
 }  // namespace
 
-Callback CSVLogger(const std::filesystem::path& path, bool append) {
-  return Callback(std::make_shared<CSVLoggerImpl>(path, append));
-}
+CSVLogger::CSVLogger(const std::filesystem::path& path, bool append)
+    : Callback(std::make_shared<CSVLoggerImpl>(path, append)) {}
 
 }  // namespace tandem::callbacks

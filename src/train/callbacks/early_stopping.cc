@@ -30,7 +30,7 @@ class EarlyStoppingImpl final : public CallbackBase {
 
   void on_epoch_end(Model& model, std::int64_t epoch, const Logs& logs) override {
     const std::optional<double> value = monitor_.value(logs);
-    if (!value) return;
+    if (!value || epoch < options_.start_from_epoch) return;
     if (options_.restore_best_weights && best_weights_.empty()) keep_weights(model);
     ++wait_;
     if (monitor_.improves(*value, best_)) {
@@ -83,8 +83,7 @@ class EarlyStoppingImpl final : public CallbackBase {
 
 }  // namespace
 
-Callback EarlyStopping(const EarlyStoppingOptions& options) {
-  return Callback(std::make_shared<EarlyStoppingImpl>(options));
-}
+EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options)
+    : Callback(std::make_shared<EarlyStoppingImpl>(options)) {}
 
 }  // namespace tandem::callbacks

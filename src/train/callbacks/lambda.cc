@@ -3,9 +3,9 @@
 namespace tandem::callbacks {
 namespace {
 
-template <class Function, class... Args>
-void call(const Function& function, Args&&... args) {
-  if (function) function(std::forward<Args>(args)...);
+template <class Hook, class... Args>
+void call(const Hook& hook, Args&&... args) {
+  if (hook) hook(std::forward<Args>(args)...);
 }
 
 class LambdaImpl final : public CallbackBase {
@@ -15,15 +15,18 @@ class LambdaImpl final : public CallbackBase {
   void on_train_begin(Model& model) override { call(options_.on_train_begin, model); }
   void on_train_end(Model& model) override { call(options_.on_train_end, model); }
   void on_epoch_begin(Model& model, std::int64_t epoch) override {
-    call(options_.on_epoch_begin, model, epoch);
+    call(options_.on_epoch_begin, model, epoch, Logs());
   }
   void on_epoch_end(Model& model, std::int64_t epoch, const Logs& logs) override {
     call(options_.on_epoch_end, model, epoch, logs);
   }
-  void on_batch_end(Model& model, std::int64_t batch, const Logs& logs) override {
-    call(options_.on_batch_end, model, batch, logs);
+  void on_train_batch_begin(Model& model, std::int64_t batch) override {
+    call(options_.on_train_batch_begin, model, batch, Logs());
   }
-  bool needs_batch_logs() const override { return static_cast<bool>(options_.on_batch_end); }
+  void on_train_batch_end(Model& model, std::int64_t batch, const Logs& logs) override {
+    call(options_.on_train_batch_end, model, batch, logs);
+  }
+  bool needs_batch_logs() const override { return static_cast<bool>(options_.on_train_batch_end); }
 
  private:
   LambdaOptions options_;
@@ -31,8 +34,7 @@ class LambdaImpl final : public CallbackBase {
 
 }  // namespace
 
-Callback LambdaCallback(LambdaOptions options) {
-  return Callback(std::make_shared<LambdaImpl>(std::move(options)));
-}
+LambdaCallback::LambdaCallback(LambdaOptions options)
+    : Callback(std::make_shared<LambdaImpl>(std::move(options))) {}
 
 }  // namespace tandem::callbacks

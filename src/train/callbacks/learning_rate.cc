@@ -104,12 +104,10 @@ class PlateauImpl final : public CallbackBase {
 
 }  // namespace
 
-Callback LearningRateScheduler(std::function<double(std::int64_t, double)> schedule) {
-  return Callback(std::make_shared<SchedulerImpl>(std::move(schedule)));
-}
+LearningRateScheduler::LearningRateScheduler(std::function<double(std::int64_t, double)> schedule)
+    : Callback(std::make_shared<SchedulerImpl>(std::move(schedule))) {}
 
-Callback ReduceLROnPlateau(const ReduceLROnPlateauOptions& options) {
-  return Callback(std::make_shared<PlateauImpl>(options));
-}
+ReduceLROnPlateau::ReduceLROnPlateau(const ReduceLROnPlateauOptions& options)
+    : Callback(std::make_shared<PlateauImpl>(options)) {}
 
 }  // namespace tandem::callbacks

@@ -2,8 +2,10 @@
 
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "core/file_error.h"
+#include "core/log.h"
 #include "core/status.h"
 #include "train/callbacks/monitor.h"
 #include "train/callbacks/state.h"
@@ -18,12 +20,23 @@ class ModelCheckpointImpl final : public CallbackBase {
  public:
   ModelCheckpointImpl(std::filesystem::path path, const ModelCheckpointOptions& options)
       : path_(std::move(path)),
+        verbose_(options.verbose > 0),
         best_only_(options.save_best_only),
-        monitor_("ModelCheckpoint", options.monitor, options.mode) {}
+        save_freq_(options.save_freq),
+        monitor_("ModelCheckpoint", options.monitor, options.mode) {
+    if (!options.save_weights_only)
+      throw InvalidArgumentError(
+          "[ModelCheckpoint] expected save_weights_only = true: a model's architecture is C++ code "
+          "and is not saved; TrainingCheckpoint saves the weights with the optimizer's state");
+    if (save_freq_ && *save_freq_ < 1)
+      fail<InvalidArgumentError>("[ModelCheckpoint] expected save_freq of at least 1, got {}",
+                                 *save_freq_);
+  }
 
   // The best value remains from fit() to fit().
   void on_train_begin(Model& model) override {
     if (best_only_) monitor_.begin(model);
+    unsaved_ = 0;
     Logs logs;
     for (const std::string& name : log_names(model)) logs[name] = 0.0;
     if (logs.empty()) return;
@@ -33,15 +46,24 @@ class ModelCheckpointImpl final : public CallbackBase {
     make_folder(model, folder);
   }
 
+  void on_epoch_begin(Model&, std::int64_t epoch) override {
+    epoch_ = epoch;
+    steps_ = 0;
+  }
+
+  bool needs_batch_logs() const override { return save_freq_.has_value(); }
+
+  void on_train_batch_end(Model& model, std::int64_t batch, const Logs& logs) override {
+    if (!save_freq_) return;
+    unsaved_ +=
+        batch + 1 - std::exchange(steps_, batch + 1);  // an execution may have several steps
+    if (unsaved_ < *save_freq_) return;
+    unsaved_ = 0;
+    save(model, epoch_, logs);
+  }
+
   void on_epoch_end(Model& model, std::int64_t epoch, const Logs& logs) override {
-    if (best_only_) {
-      const std::optional<double> value = monitor_.value(logs);
-      if (!value || (best_ && !monitor_.improves(*value, *best_))) return;
-      best_ = *value;
-    }
-    const std::filesystem::path path = path_for(epoch, logs);
-    make_folder(model, path.parent_path());
-    model.save_weights(path);
+    if (!save_freq_) save(model, epoch, logs);
   }
 
   State state() const override { return best_ ? State{{"best", number(*best_)}} : State(); }
@@ -51,6 +73,20 @@ class ModelCheckpointImpl final : public CallbackBase {
   }
 
  private:
+  void save(const Model& model, std::int64_t epoch, const Logs& logs) {
+    if (best_only_) {
+      const std::optional<double> value = monitor_.value(logs);
+      if (!value || (best_ && !monitor_.improves(*value, *best_))) return;
+      best_ = *value;
+    }
+    const std::filesystem::path path = path_for(epoch, logs);
+    make_folder(model, path.parent_path());
+    model.save_weights(path);
+    if (verbose_)
+      logging::info("[ModelCheckpoint] epoch {}: saved the weights to '{}'", epoch + 1,
+                    path.string());
+  }
+
   static void make_folder(const Model& model, const std::filesystem::path& folder) {
     if (folder.empty() || !impl_of(model, "ModelCheckpoint").is_chief()) return;
     std::error_code error;
@@ -76,15 +112,20 @@ class ModelCheckpointImpl final : public CallbackBase {
   }
 
   std::filesystem::path path_;
+  bool verbose_;
   bool best_only_;
+  std::optional<std::int64_t> save_freq_;
   Monitor monitor_;
+  std::int64_t epoch_ = 0;
+  std::int64_t steps_ = 0;    // of the epoch
+  std::int64_t unsaved_ = 0;  // steps since the last save
   std::optional<double> best_;
 };
 
 }  // namespace
 
-Callback ModelCheckpoint(const std::filesystem::path& path, const ModelCheckpointOptions& options) {
-  return Callback(std::make_shared<ModelCheckpointImpl>(path, options));
-}
+ModelCheckpoint::ModelCheckpoint(const std::filesystem::path& path,
+                                 const ModelCheckpointOptions& options)
+    : Callback(std::make_shared<ModelCheckpointImpl>(path, options)) {}
 
 }  // namespace tandem::callbacks

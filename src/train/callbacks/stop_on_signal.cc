@@ -97,7 +97,7 @@ class StopOnSignalImpl final : public CallbackBase {
     handlers_.reset();
     handlers_.emplace(options_.signals);
   }
-  void on_batch_end(Model& model, std::int64_t, const Logs&) override {
+  void on_train_batch_end(Model& model, std::int64_t, const Logs&) override {
     const std::shared_ptr<WorkerCollectives> workers =
         impl_of(model, "StopOnSignal").runner->workers();
     if (!workers || exchange_interval_.due()) look(model, workers.get());
@@ -136,8 +136,7 @@ class StopOnSignalImpl final : public CallbackBase {
 
 }  // namespace
 
-Callback StopOnSignal(const StopOnSignalOptions& options) {
-  return Callback(std::make_shared<StopOnSignalImpl>(options));
-}
+StopOnSignal::StopOnSignal(const StopOnSignalOptions& options)
+    : Callback(std::make_shared<StopOnSignalImpl>(options)) {}
 
 }  // namespace tandem::callbacks

@@ -90,8 +90,7 @@ class TensorBoardImpl final : public CallbackBase {
 
 }  // namespace
 
-Callback TensorBoard(const std::filesystem::path& directory) {
-  return Callback(std::make_shared<TensorBoardImpl>(directory));
-}
+TensorBoard::TensorBoard(const std::filesystem::path& directory)
+    : Callback(std::make_shared<TensorBoardImpl>(directory)) {}
 
 }  // namespace tandem::callbacks

@@ -12,7 +12,7 @@ class TerminateOnNaNImpl final : public CallbackBase {
  public:
   bool needs_batch_logs() const override { return true; }
 
-  void on_batch_end(Model& model, std::int64_t batch, const Logs& logs) override {
+  void on_train_batch_end(Model& model, std::int64_t batch, const Logs& logs) override {
     const auto loss = logs.find("loss");
     if (loss == logs.end() || std::isfinite(loss->second)) return;
     logging::warn("[TerminateOnNaN] batch {}: the loss is {}, terminating training", batch,
@@ -23,6 +23,6 @@ class TerminateOnNaNImpl final : public CallbackBase {
 
 }  // namespace
 
-Callback TerminateOnNaN() { return Callback(std::make_shared<TerminateOnNaNImpl>()); }
+TerminateOnNaN::TerminateOnNaN() : Callback(std::make_shared<TerminateOnNaNImpl>()) {}
 
 }  // namespace tandem::callbacks

@@ -41,7 +41,7 @@ class CheckpointImpl final : public CallbackBase {
     steps_ = impl_of(model, "save").progress->step;
   }
 
-  void on_batch_end(Model& model, std::int64_t batch, const Logs&) override {
+  void on_train_batch_end(Model& model, std::int64_t batch, const Logs&) override {
     saver_.poll();
     // An execution may have several steps.
     const std::int64_t before = std::exchange(steps_, batch + 1);
@@ -74,31 +74,32 @@ class CheckpointImpl final : public CallbackBase {
   std::int64_t steps_ = 0;  // of the epoch
 };
 
-}  // namespace
-
-Callback TrainingCheckpoint(const std::filesystem::path& path,
-                            const TrainingCheckpointOptions& options) {
-  return Callback(std::make_shared<CheckpointImpl>("TrainingCheckpoint", path,
-                                                   Policy{.save_freq = options.save_freq,
-                                                          .must_exist = options.resume,
-                                                          .background = options.background,
-                                                          .config = options.config}));
-}
-
-Callback BackupAndRestore(const std::filesystem::path& directory,
-                          const BackupAndRestoreOptions& options) {
+std::filesystem::path backup_in(const std::filesystem::path& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error)
     fail<FailedPreconditionError>("[BackupAndRestore] cannot make the directory '{}': {}",
                                   directory.string(), error.message());
-  return Callback(
-      std::make_shared<CheckpointImpl>("BackupAndRestore", directory / "training.safetensors",
-                                       Policy{.save_freq = options.save_freq,
-                                              .may_exist = true,
-                                              .delete_at_end = options.delete_checkpoint,
-                                              .background = options.background,
-                                              .config = {}}));
+  return directory / "training.safetensors";
 }
+
+}  // namespace
+
+TrainingCheckpoint::TrainingCheckpoint(const std::filesystem::path& path,
+                                       const TrainingCheckpointOptions& options)
+    : Callback(std::make_shared<CheckpointImpl>("TrainingCheckpoint", path,
+                                                Policy{.save_freq = options.save_freq,
+                                                       .must_exist = options.resume,
+                                                       .background = options.background,
+                                                       .config = options.config})) {}
+
+BackupAndRestore::BackupAndRestore(const std::filesystem::path& directory,
+                                   const BackupAndRestoreOptions& options)
+    : Callback(std::make_shared<CheckpointImpl>("BackupAndRestore", backup_in(directory),
+                                                Policy{.save_freq = options.save_freq,
+                                                       .may_exist = true,
+                                                       .delete_at_end = options.delete_checkpoint,
+                                                       .background = options.background,
+                                                       .config = {}})) {}
 
 }  // namespace tandem::callbacks

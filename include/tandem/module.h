@@ -1,0 +1,402 @@
+/// @file
+/// Modules: layers whose parameters exist when they are made, with PyTorch's names. As torch.nn.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tandem/layers.h"
+#include "tandem/tensor.h"
+#include "tandem/variable.h"
+
+namespace tandem::nn {
+
+/// The result of Module::register_parameter(): keep it in a td::Variable.
+class Parameter : public Variable {
+ public:
+  /// The variable.
+  explicit Parameter(Variable variable) : Variable(std::move(variable)) {}
+  /// A td::Tensor would keep the value that the parameter has now: declare a td::Variable.
+  operator Tensor() const = delete;
+};
+
+/// Base class of your own modules: register the parts in the constructor, compute in forward(). As
+/// torch::nn::Module.
+/// @code
+/// struct Net : td::nn::Module {
+///   Net() {
+///     fc1 = register_module("fc1", td::nn::Linear(784, 64));
+///     fc2 = register_module("fc2", td::nn::Linear(64, 10));
+///   }
+///   td::Tensor forward(td::Tensor x) { return fc2(td::nn::relu(fc1(x))); }
+///   td::nn::Linear fc1{nullptr}, fc2{nullptr};
+/// };
+/// Net net;
+/// td::optimizers::SGD optimizer({.learning_rate = 0.1}, net.parameters());
+/// @endcode
+///
+/// A new module is in training mode, as in PyTorch. Copies share parameters, child modules and
+/// mode. Where a td::Layer is expected, as in td::Model(net), calls run forward(), which then takes
+/// one tensor or two.
+class Module : public LayerBase {
+ public:
+  Module();                           ///< a module without a name of its own
+  explicit Module(std::string name);  ///< a module of this name
+  /// @{
+  /// Copies share parameters, child modules and mode.
+  Module(const Module& other) : LayerBase(other), members_(other.members_) {}
+  Module& operator=(const Module& other);
+  /// @}
+
+  /// Makes a part a child of this module: a module such as nn::Linear, a std::shared_ptr of a
+  /// module, or a layer or model. Returns it. Throws InvalidArgumentError for an empty name, one
+  /// with '.' or '/', and one that is taken.
+  template <std::convertible_to<Layer> M>
+  M register_module(const std::string& name, M module) {
+    add_child(name, Layer(module));
+    return module;
+  }
+  /// Makes a parameter with this value. Keep it in a member of type td::Variable.
+  Parameter register_parameter(const std::string& name, const Tensor& value,
+                               bool requires_grad = true);
+  /// Makes a variable that training does not update, such as a moving average.
+  Parameter register_buffer(const std::string& name, const Tensor& value);
+
+  /// The parameters of the module and its children that training updates. Throws
+  /// FailedPreconditionError if a child is a layer that is not built.
+  std::vector<Variable> parameters() const;
+  /// All variables with their names: "fc1.weight". As torch.nn.Module.state_dict.
+  std::vector<std::pair<std::string, Variable>> named_variables() const override;
+  void train(bool on = true) { set_training(on); }                 ///< sets the mode
+  void eval() { set_training(false); }                             ///< train(false)
+  bool is_training() const { return default_options().training; }  ///< the mode
+  void zero_grad();  ///< clears the gradients of parameters()
+
+  std::string kind() const override;             ///< the name of the class in snake case
+  std::vector<Layer> children() const override;  ///< the registered modules
+  void build(std::span<const Shape>) final {}    ///< does nothing
+  /// Calls forward().
+  Tensor call(std::span<const Tensor> inputs, const CallOptions& options) final;
+  /// The shape of forward()'s result for zeros.
+  Shape output_shape(std::span<const Shape> input_shapes) const final;
+
+  /// For Tandem's own code: makes call() run the forward() of the class.
+  template <class M>
+  static void bind_forward(M& module) {
+    Module& base = module;
+    if constexpr (requires(const Tensor& x) {
+                    { module.forward(x) } -> std::convertible_to<Tensor>;
+                  }) {
+      base.arity_ = 1;
+      base.forward_ = [&module](TensorList inputs) -> Tensor { return module.forward(inputs[0]); };
+    } else if constexpr (requires(const Tensor& x) {
+                           { module.forward(x, x) } -> std::convertible_to<Tensor>;
+                         }) {
+      base.arity_ = 2;
+      base.forward_ = [&module](TensorList inputs) -> Tensor {
+        return module.forward(inputs[0], inputs[1]);
+      };
+    }
+  }
+
+ private:
+  struct Members {
+    std::vector<Layer> children;
+  };
+  void add_child(const std::string& name, const Layer& child);
+
+  std::shared_ptr<Members> members_ = std::make_shared<Members>();
+  std::function<Tensor(TensorList)> forward_;  // of this object; copies do not have it
+  std::size_t arity_ = 0;
+};
+
+/// A shared handle to a module, as torch::nn::ModuleHolder: `fc->forward(x)` or `fc(x)`.
+template <std::derived_from<Module> Impl>
+class ModuleHolder {
+ public:
+  /// An empty handle, to be assigned: from nullptr.
+  template <std::same_as<std::nullptr_t> Null>
+  ModuleHolder(Null) {}  // NOLINT: nullptr stands for it
+  /// A handle to this module.
+  explicit ModuleHolder(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+  /// @{
+  /// The module. Throws FailedPreconditionError for an empty handle.
+  Impl* operator->() const { return &**this; }
+  Impl& operator*() const {
+    if (!impl_) refuse_empty();
+    return *impl_;
+  }
+  /// @}
+  const std::shared_ptr<Impl>& ptr() const { return impl_; }  ///< the pointer
+  bool is_empty() const { return impl_ == nullptr; }          ///< whether there is no module
+  explicit operator bool() const { return !is_empty(); }      ///< whether there is a module
+  /// Calls forward().
+  template <class... Args>
+  auto operator()(Args&&... args) const {
+    return (*this)->forward(std::forward<Args>(args)...);
+  }
+  /// The module as a layer.
+  operator Layer() const { return Layer(impl_); }  // NOLINT: a module is a layer
+
+ private:
+  [[noreturn]] static void refuse_empty();
+
+  std::shared_ptr<Impl> impl_;
+};
+
+/// For Tandem's own code.
+[[noreturn]] void refuse_empty_module();
+
+template <std::derived_from<Module> Impl>
+void ModuleHolder<Impl>::refuse_empty() {
+  refuse_empty_module();
+}
+
+/// Options of Linear. As the arguments of torch.nn.Linear.
+struct LinearOptions {
+  bool bias = true;  ///< whether to add a bias
+};
+/// The module of Linear.
+class LinearImpl : public Module {
+ public:
+  /// As Linear.
+  LinearImpl(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options);
+  /// x . weight^T + bias over the last axis.
+  Tensor forward(const Tensor& input) const;
+
+  Variable weight;  ///< [out_features, in_features]
+  Variable bias;    ///< [out_features]; undefined without a bias
+};
+/// Fully connected module. The weight is [out, in], and both start uniform in +-1 / sqrt(in), as in
+/// PyTorch; layers::Dense has a kernel [in, out]. As torch.nn.Linear.
+class Linear : public ModuleHolder<LinearImpl> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  /// A module that maps `in_features` to `out_features`.
+  Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {})
+      : ModuleHolder(std::make_shared<LinearImpl>(in_features, out_features, options)) {}
+  /// The same with `bias` as an argument.
+  template <std::same_as<bool> Bias>
+  Linear(std::int64_t in_features, std::int64_t out_features, Bias bias)
+      : Linear(in_features, out_features, LinearOptions{.bias = bias}) {}
+};
+
+/// A module without parameters that applies a function.
+class FunctionModule : public Module {
+ public:
+  /// `kind`: as Module::kind().
+  FunctionModule(std::string kind, std::function<Tensor(const Tensor&)> function)
+      : kind_(std::move(kind)), function_(std::move(function)) {}
+  Tensor forward(const Tensor& input) const { return function_(input); }  ///< applies the function
+  std::string kind() const override { return kind_; }
+
+ private:
+  std::string kind_;
+  std::function<Tensor(const Tensor&)> function_;
+};
+/// Max(x, 0). As torch.nn.ReLU.
+class ReLU : public ModuleHolder<FunctionModule> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  ReLU();  ///< a module
+};
+/// x if x > 0, else negative_slope * x. As torch.nn.LeakyReLU.
+class LeakyReLU : public ModuleHolder<FunctionModule> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  explicit LeakyReLU(double negative_slope = 0.01);  ///< a module
+};
+/// x if x > 0, else alpha * (exp(x) - 1). As torch.nn.ELU.
+class ELU : public ModuleHolder<FunctionModule> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  explicit ELU(double alpha = 1.0);  ///< a module
+};
+/// x * Phi(x). As torch.nn.GELU.
+class GELU : public ModuleHolder<FunctionModule> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  GELU();  ///< a module
+};
+/// x * sigmoid(x). As torch.nn.SiLU.
+class SiLU : public ModuleHolder<FunctionModule> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  SiLU();  ///< a module
+};
+/// 1 / (1 + exp(-x)). As torch.nn.Sigmoid.
+class Sigmoid : public ModuleHolder<FunctionModule> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  Sigmoid();  ///< a module
+};
+/// Hyperbolic tangent. As torch.nn.Tanh.
+class Tanh : public ModuleHolder<FunctionModule> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  Tanh();  ///< a module
+};
+/// Log(1 + exp(x)). As torch.nn.Softplus.
+class Softplus : public ModuleHolder<FunctionModule> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  Softplus();  ///< a module
+};
+/// x. As torch.nn.Identity.
+class Identity : public ModuleHolder<FunctionModule> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  Identity();  ///< a module
+};
+/// Softmax along the axis `dim`. As torch.nn.Softmax.
+class Softmax : public ModuleHolder<FunctionModule> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  explicit Softmax(std::int64_t dim);  ///< a module
+};
+/// Log(softmax(x)) along the axis `dim`. As torch.nn.LogSoftmax.
+class LogSoftmax : public ModuleHolder<FunctionModule> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  explicit LogSoftmax(std::int64_t dim);  ///< a module
+};
+/// Flattens all axes from `start_dim` on. As torch.nn.Flatten.
+class Flatten : public ModuleHolder<FunctionModule> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  explicit Flatten(std::int64_t start_dim = 1);  ///< a module
+};
+
+/// The module of Dropout.
+class DropoutImpl : public Module {
+ public:
+  explicit DropoutImpl(double p);             ///< as Dropout
+  Tensor forward(const Tensor& input) const;  ///< drops elements in training mode
+
+ private:
+  double p_;
+};
+/// Zeroes inputs with probability `p` in training and scales the others by 1 / (1 - p). As
+/// torch.nn.Dropout.
+class Dropout : public ModuleHolder<DropoutImpl> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  /// A module that drops this part of its inputs.
+  explicit Dropout(double p = 0.5) : ModuleHolder(std::make_shared<DropoutImpl>(p)) {}
+};
+
+/// The module of Embedding.
+class EmbeddingImpl : public Module {
+ public:
+  EmbeddingImpl(std::int64_t num_embeddings, std::int64_t embedding_dim);  ///< as Embedding
+  Tensor forward(const Tensor& input) const;  ///< the rows of `weight` at int32 or int64 indices
+  bool casts_inputs() const override { return false; }
+
+  Variable weight;  ///< [num_embeddings, embedding_dim]
+};
+/// Looks up rows of a table, which starts standard normal. As torch.nn.Embedding.
+class Embedding : public ModuleHolder<EmbeddingImpl> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  /// A table of this size.
+  Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim)
+      : ModuleHolder(std::make_shared<EmbeddingImpl>(num_embeddings, embedding_dim)) {}
+};
+
+/// The module of LayerNorm.
+class LayerNormImpl : public Module {
+ public:
+  LayerNormImpl(std::int64_t features, double eps);  ///< as LayerNorm
+  Tensor forward(const Tensor& input) const;         ///< normalizes over the last axis
+
+  Variable weight;  ///< [features]
+  Variable bias;    ///< [features]
+
+ private:
+  double eps_;
+};
+/// Layer normalization over the last axis. As torch.nn.LayerNorm for one axis.
+class LayerNorm : public ModuleHolder<LayerNormImpl> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  /// A module for inputs of this size along the last axis.
+  explicit LayerNorm(std::int64_t features, double eps = 1e-5)
+      : ModuleHolder(std::make_shared<LayerNormImpl>(features, eps)) {}
+};
+
+/// The module of Sequential.
+class SequentialImpl : public Module {
+ public:
+  SequentialImpl() = default;
+  /// Adds a module or a layer. Its name is its number.
+  void push_back(const Layer& module);
+  /// Adds a module or a layer of this name.
+  void push_back(const std::string& name, const Layer& module) { register_module(name, module); }
+  std::size_t size() const { return children().size(); }  ///< the number of modules
+  Tensor forward(const Tensor& input) const;              ///< calls the modules in sequence
+};
+/// Modules in sequence; layers may be among them. As torch.nn.Sequential.
+class Sequential : public ModuleHolder<SequentialImpl> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  Sequential() : ModuleHolder(std::make_shared<SequentialImpl>()) {}  ///< without modules
+  /// These modules.
+  template <std::convertible_to<Layer>... M>
+  requires(sizeof...(M) > 0 &&
+           !(std::derived_from<M, Sequential> && ...)) explicit Sequential(const M&... modules)
+      : Sequential() {
+    ((*this)->push_back(Layer(modules)), ...);
+  }
+};
+
+/// For Tandem's own code: a module of PyTorch for images [batch, channels, height, width].
+template <class Name>
+struct ChannelsFirst {
+  /// Does not compile.
+  template <class... Args>
+  explicit ChannelsFirst(Args&&...) {
+    static_assert(!std::same_as<Name, Name>,
+                  "images are channels-last here, [batch, height, width, channels]: use "
+                  "td::layers::Conv2D, MaxPooling2D, AveragePooling2D or BatchNormalization, which "
+                  "register_module() takes, too");
+  }
+};
+/// @{
+/// Not here: images are channels-last. They do not compile and say so.
+using Conv2d = ChannelsFirst<struct Conv2dName>;
+using ConvTranspose2d = ChannelsFirst<struct ConvTranspose2dName>;
+using MaxPool2d = ChannelsFirst<struct MaxPool2dName>;
+using AvgPool2d = ChannelsFirst<struct AvgPool2dName>;
+using AdaptiveAvgPool2d = ChannelsFirst<struct AdaptiveAvgPool2dName>;
+using BatchNorm2d = ChannelsFirst<struct BatchNorm2dName>;
+/// @}
+
+/// Initial values of parameters, assigned in place. As torch.nn.init. The kaiming functions do not
+/// exist, because the fans of a Linear, [out, in], and of a layer's kernel, [in, out], differ: see
+/// tandem/initializers.h for those of layers.
+namespace init {
+void zeros_(const Variable& parameter);                   ///< all zeros
+void ones_(const Variable& parameter);                    ///< all ones
+void constant_(const Variable& parameter, double value);  ///< all `value`
+/// Uniform over [low, high).
+void uniform_(const Variable& parameter, double low = 0.0, double high = 1.0);
+/// Normal distribution.
+void normal_(const Variable& parameter, double mean = 0.0, double stddev = 1.0);
+/// @{
+/// Glorot and Bengio 2010, of a matrix; `gain` scales the result. Throws ShapeError for another
+/// rank.
+void xavier_uniform_(const Variable& parameter, double gain = 1.0);
+void xavier_normal_(const Variable& parameter, double gain = 1.0);
+/// @}
+}  // namespace init
+
+}  // namespace tandem::nn

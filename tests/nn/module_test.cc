@@ -1,0 +1,235 @@
+#include "tandem/module.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/files.h"
+#include "support/tensors.h"
+#include "tandem/array.h"
+#include "tandem/autodiff.h"
+#include "tandem/creation.h"
+#include "tandem/math.h"
+#include "tandem/model.h"
+#include "tandem/nn.h"
+#include "tandem/random.h"
+
+namespace tandem::module_test {
+namespace {
+
+using testing::expect_error;
+using testing::values_of;
+
+struct Net : nn::Module {
+  explicit Net(double rate = 0.0) {
+    fc1 = register_module("fc1", nn::Linear(3, 4));
+    drop = register_module("drop", nn::Dropout(rate));
+    fc2 = register_module("fc2", nn::Linear(4, 2, {.bias = false}));
+  }
+  Tensor forward(Tensor x) {
+    x = drop(nn::relu(fc1->forward(x)));
+    return fc2(x);
+  }
+  nn::Linear fc1{nullptr}, fc2{nullptr};
+  nn::Dropout drop{nullptr};
+};
+
+void expect_values(const Tensor& actual, const std::vector<double>& expected,
+                   double tolerance = 1e-6) {
+  const std::vector<double> values = values_of(actual);
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], tolerance);
+}
+
+std::vector<std::string> names_of(const nn::Module& module) {
+  std::vector<std::string> names;
+  for (const auto& [name, variable] : module.named_parameters()) names.push_back(name);
+  return names;
+}
+
+TEST(Module, HasParametersWhenItIsMade) {
+  Net net;
+  EXPECT_EQ(net.parameters().size(), 3u);
+  EXPECT_EQ(names_of(net), (std::vector<std::string>{"fc1.weight", "fc1.bias", "fc2.weight"}));
+  EXPECT_EQ(net.fc1->weight.shape(), Shape({4, 3}));
+  EXPECT_EQ(net.fc1->weight.name(), "fc1/weight");
+  EXPECT_EQ(net.forward(ones({5, 3})).shape(), Shape({5, 2}));
+  EXPECT_FALSE(net.fc2->bias.defined());
+}
+
+TEST(Linear, StartsAsInPyTorchAndComputesOverTheLastAxis) {
+  const nn::Linear linear(100, 50);
+  double largest = 0.0;
+  for (double value : values_of(linear->weight.value()))
+    largest = std::max(largest, std::abs(value));
+  EXPECT_LE(largest, 0.1);
+  EXPECT_GT(largest, 0.09);
+  nn::Linear small(2, 1);
+  small->weight.assign(constant({2.0f, 3.0f}, {.shape = {1, 2}}));
+  small->bias.assign(constant({1.0f}));
+  expect_values(small(ones({2, 2})), {6, 6});
+  EXPECT_EQ(small(ones({4, 5, 2})).shape(), Shape({4, 5, 1}));
+  expect_values(reshape(small(ones({1, 2, 2})), {2}), {6, 6});
+  expect_error<InvalidArgumentError>(
+      [&] {
+        small(ones({2, 3}));
+      },
+      "[linear] expected an input whose last axis has 2 elements");
+}
+
+TEST(Module, BackwardReachesTheParameters) {
+  Net net;
+  reduce_sum(net.forward(ones({5, 3}))).backward();
+  for (const Variable& parameter : net.parameters()) EXPECT_TRUE(parameter.grad().defined());
+  net.zero_grad();
+  EXPECT_FALSE(net.parameters()[0].grad().defined());
+}
+
+TEST(Module, StartsInTrainingModeAndPassesItsModeOn) {
+  Net net(0.5);
+  EXPECT_TRUE(net.is_training());
+  net.eval();
+  EXPECT_FALSE(net.drop->is_training());
+  expect_values(net.drop(ones({3})), {1, 1, 1});
+  net.train();
+  EXPECT_TRUE(net.drop->is_training());
+  const auto values = values_of(net.drop(ones({1000})));
+  EXPECT_GT(std::count(values.begin(), values.end(), 0.0), 300);
+}
+
+TEST(Module, CopiesShareParameters) {
+  Net net;
+  Net copy = net;
+  copy.fc1->bias.assign(full({4}, 3.0));
+  EXPECT_EQ(values_of(net.fc1->bias.value())[0], 3.0);
+  copy.eval();
+  EXPECT_FALSE(net.is_training());
+  EXPECT_EQ(copy.named_parameters().size(), 3u);
+}
+
+TEST(Module, StateDictsHaveDottedNames) {
+  Net a, b;
+  const std::map<std::string, Tensor> state = a.state_dict();
+  EXPECT_TRUE(state.contains("fc1.weight"));
+  b.load_state_dict(state);
+  const Tensor x = ones({2, 3});
+  expect_values(b.forward(x) - a.forward(x), {0, 0, 0, 0});
+  expect_error<InvalidArgumentError>([&] { b.load_state_dict({}); }, "missing: 'fc1.weight'");
+}
+
+TEST(Module, IsSavedByItsNames) {
+  const testing::TemporaryDirectory folder;
+  Net a, b;
+  save(a.state_dict(), folder / "net.pt");
+  load(b, folder / "net.pt");
+  save(b, folder / "b");
+  EXPECT_TRUE(load(folder / "b").contains("fc2.weight"));
+  const Tensor x = ones({2, 3});
+  expect_values(b.forward(x) - a.forward(x), {0, 0, 0, 0});
+}
+
+TEST(Module, IsALayerAndAModel) {
+  Net net;
+  const Model model(net);
+  const Tensor x = ones({2, 3});
+  expect_values(model(x) - net.forward(x), {0, 0, 0, 0});
+  EXPECT_EQ(model.variables().size(), 3u);
+  EXPECT_TRUE(model.state_dict().contains("fc1.bias"));
+  const Sequential stack(
+      {layers::Dense(3), net, layers::Dense(3), std::make_shared<Net>(), nn::Linear(2, 5)});
+  EXPECT_EQ(stack(x).shape(), Shape({2, 5}));
+  EXPECT_EQ(net.fc1->weight.name(), "net/fc1/weight");
+  EXPECT_EQ(stack.trainable_variables().size(), 2u + 3 + 2 + 3 + 2);
+}
+
+TEST(Module, TrainsAsAModel) {
+  Net net;
+  Model model(net);
+  model.compile({.optimizer = optimizers::SGD(0.05), .loss = "mse"});
+  const Tensor x = ones({8, 3}), y = zeros({8, 2});
+  const History history = model.fit(x, y, {.epochs = 20, .verbose = 0});
+  EXPECT_LT(history.at("loss").back(), history.at("loss").front());
+  expect_values(model(x) - net.forward(x), std::vector<double>(16, 0.0));
+}
+
+TEST(Module, ModulesNest) {
+  struct Outer : nn::Module {
+    Outer() {
+      inner = register_module("inner", std::make_shared<Net>());
+      scale = register_parameter("scale", ones({2}));
+    }
+    Tensor forward(const Tensor& x) { return inner->forward(x) * scale; }
+    std::shared_ptr<Net> inner;
+    Variable scale;
+  };
+  const Outer outer;
+  EXPECT_EQ(names_of(outer), (std::vector<std::string>{"scale", "inner.fc1.weight",
+                                                       "inner.fc1.bias", "inner.fc2.weight"}));
+  EXPECT_EQ(outer.inner->fc1->weight.name(), "inner/fc1/weight");
+}
+
+TEST(NnSequential, CallsItsModules) {
+  const auto net = nn::Sequential(nn::Linear(3, 4), nn::ReLU(), nn::Linear(4, 1));
+  EXPECT_EQ(net->parameters().size(), 4u);
+  EXPECT_EQ(net->size(), 3u);
+  EXPECT_EQ(net(ones({2, 3})).shape(), Shape({2, 1}));
+  EXPECT_EQ(names_of(*net)[2], "2.weight");
+  net->push_back(nn::Tanh());
+  EXPECT_LE(values_of(net(ones({1, 3}) * 100.0))[0], 1.0);
+}
+
+TEST(NnSequential, TakesLayers) {
+  const auto net = nn::Sequential(layers::Dense(4), nn::ReLU());
+  expect_error<FailedPreconditionError>([&] { net->parameters(); }, "'0' has no parameters before");
+  net(ones({2, 3}));
+  EXPECT_EQ(net->parameters().size(), 2u);
+}
+
+TEST(Module, RefusesBadNamesAndEmptyHandles) {
+  nn::Module module("m");
+  expect_error<InvalidArgumentError>([&] { module.register_module("a.b", nn::ReLU()); },
+                                     "[m] expected a name without '.' and '/'");
+  module.register_module("a", nn::ReLU());
+  expect_error<InvalidArgumentError>([&] { module.register_module("a", nn::ReLU()); },
+                                     "there is a module 'a' already");
+  const nn::Linear empty{nullptr};
+  expect_error<FailedPreconditionError>(
+      [&] {
+        empty->forward(ones({1, 1}));
+      },
+      "an empty module was used");
+  const Model model(module);
+  expect_error<UnimplementedError>([&] { model(ones({1})); }, "forward");
+}
+
+TEST(NnModules, ComputeTheirFunctions) {
+  const Tensor x = constant({-1.0f, 2.0f}, {.shape = {1, 2}});
+  expect_values(nn::ReLU()(x), {0, 2});
+  expect_values(nn::LeakyReLU(0.5)(x), {-0.5, 2});
+  expect_values(nn::Identity()(x), {-1, 2});
+  expect_values(nn::Softmax(1)(zeros({1, 2})), {0.5, 0.5});
+  EXPECT_EQ(nn::Flatten()(ones({2, 3, 4})).shape(), Shape({2, 12}));
+  EXPECT_EQ(nn::Embedding(5, 3)(constant({1, 4})).shape(), Shape({2, 3}));
+  expect_values(nn::LayerNorm(2)(constant({1.0f, 3.0f}, {.shape = {1, 2}})), {-1, 1}, 1e-4);
+}
+
+TEST(Init, AssignsInitialValues) {
+  random::set_seed(5);
+  const Variable matrix(zeros({64, 32})), vector(zeros({3}));
+  nn::init::xavier_uniform_(matrix);
+  const double limit = std::sqrt(6.0 / 96);
+  EXPECT_LE(abs(matrix).max().item(), limit);
+  EXPECT_GT(abs(matrix).max().item(), 0.9 * limit);
+  nn::init::xavier_normal_(matrix, 2.0);
+  EXPECT_NEAR(matrix.value().std().item(), 2.0 * std::sqrt(2.0 / 96), 0.02);
+  nn::init::constant_(vector, 4.0);
+  EXPECT_EQ(vector.to_vector<float>(), (std::vector<float>{4, 4, 4}));
+  nn::init::zeros_(vector);
+  EXPECT_EQ(vector.to_vector<float>(), (std::vector<float>{0, 0, 0}));
+  testing::expect_error<ShapeError>([&] { nn::init::xavier_uniform_(vector); },
+                                    "[xavier_uniform_] expected a matrix, got shape (3,)");
+}
+
+}  // namespace
+}  // namespace tandem::module_test
