@@ -17,18 +17,21 @@
 /// call throws it again.
 ///
 /// Tensors may be on any device and are not changed; a temporary that is moved in may be reduced in
-/// place. A result is on the device of the corresponding argument. Collectives are not
+/// place. Only the functions under "in place, as PyTorch" change their first argument. A result is
+/// on the device of the corresponding argument. Collectives are not
 /// differentiable. Ranks in arguments are global ranks (of the job), also if a group is given.
 ///
 /// Inside td::function collectives become part of the trace. There, the tensor that all_to_all
 /// receives from a rank has the shape of the tensor sent to it (the run throws InvalidArgumentError
-/// otherwise); object collectives and monitored_barrier throw UnimplementedError.
+/// otherwise); gather, scatter, object collectives and monitored_barrier throw UnimplementedError.
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "tandem/reduce_op.h"
@@ -56,6 +59,15 @@ class ProcessGroup {
   /// Name of the backend in use ("shm", "gloo", ...).
   std::string backend() const;
 
+  /// Options with this group, as in barrier(group) and broadcast(x, 0, group).
+  template <class Options>
+  requires requires(Options options, const ProcessGroup& group) { options.group = group; }
+  operator Options() const {  // NOLINT
+    Options options;
+    options.group = *this;
+    return options;
+  }
+
   /// For Tandem's own code.
   explicit ProcessGroup(std::shared_ptr<ProcessGroupImpl> impl) : impl_(std::move(impl)) {}
   /// For Tandem's own code.
@@ -65,7 +77,7 @@ class ProcessGroup {
   std::shared_ptr<ProcessGroupImpl> impl_;
 };
 
-/// Options of init_process_group().
+/// Options of init_process_group(). In the order of torch.distributed.init_process_group.
 struct InitOptions {
   /// "shm" (one host), "gloo", "mpi" (under mpirun), "hierarchical" (shm within hosts, gloo or mpi
   /// between them) or "nccl". "auto": the fastest backend that supports all ranks.
@@ -74,12 +86,12 @@ struct InitOptions {
   /// their equivalents). `tcp://HOST:PORT` and `file:///PATH` take rank and world_size from these
   /// options or from the URL (`?rank=&world_size=`).
   std::string init_method = "env://";
-  /// @{
-  /// Global rank of this process and number of ranks; default: from init_method.
-  std::optional<int> rank{}, world_size{};
-  /// @}
   /// Timeout of the rendezvous and of every wait for other ranks.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  /// @{
+  /// Number of ranks and global rank of this process; default: from init_method.
+  std::optional<int> world_size{}, rank{};
+  /// @}
   /// A rank that has sent nothing for this long counts as dead, and the job fails. Default: the
   /// environment variable TANDEM_SILENCE_LIMIT in seconds, else 30 s. A rank whose process exits is
   /// detected at once; the limit is for broken networks and stopped processes. Choose it longer
@@ -95,6 +107,34 @@ struct InitOptions {
 /// another job uses the port; DeadlineExceededError that names the ranks that did not join;
 /// FailedPreconditionError if the process has joined a job already.
 void init_process_group(const InitOptions& options = {});
+/// Options of init_process_group(backend, options): members of InitOptions, in the order in which
+/// programs for PyTorch write them after a backend.
+struct RankOptions {
+  std::string init_method = "env://";  ///< as InitOptions::init_method
+  /// @{
+  /// As in InitOptions.
+  std::optional<int> rank{}, world_size{};
+  /// @}
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);  ///< as InitOptions::timeout
+};
+/// @{
+/// The same with a backend, as in init_process_group("gloo"), and with a URL after it.
+template <std::convertible_to<std::string> Backend>
+void init_process_group(const Backend& backend, const RankOptions& options = {}) {
+  init_process_group(InitOptions{.backend = backend,
+                                 .init_method = options.init_method,
+                                 .timeout = options.timeout,
+                                 .world_size = options.world_size,
+                                 .rank = options.rank});
+}
+template <std::convertible_to<std::string> Backend, std::convertible_to<std::string> Url>
+void init_process_group(const Backend& backend, const Url& init_method,
+                        const RankOptions& options = {}) {
+  RankOptions with_url = options;
+  with_url.init_method = init_method;
+  init_process_group(backend, with_url);
+}
+/// @}
 /// Whether init_process_group() has succeeded.
 bool is_initialized();
 /// Shuts down the given group, or all groups, in good order. To the other ranks, a process that
@@ -121,6 +161,7 @@ ProcessGroup new_group(const std::vector<int>& ranks = {});
 /// As torch.distributed.Work.
 class Work {
  public:
+  Work* operator->() { return this; }  ///< this, as in work->wait()
   /// Makes the results visible to the operations that follow. Throws the collective's error.
   void wait();
   /// Whether wait() would return without blocking. Throws the collective's error.
@@ -133,6 +174,8 @@ class Work {
   /// For Tandem's own code.
   Work(std::shared_ptr<ProcessGroupImpl> group, std::shared_ptr<PendingWork> pending)
       : group_(std::move(group)), pending_(std::move(pending)) {}
+  /// For Tandem's own code.
+  PendingWork& pending() const { return *pending_; }
 
  private:
   std::shared_ptr<ProcessGroupImpl> group_;  // may be the collective's memory
@@ -161,7 +204,8 @@ struct ReduceOptions {
 /// own dtype.) kMin and kMax return NaN if any rank has NaN, as torch.minimum and tf.minimum do;
 /// with nccl, NCCL decides. Throws InvalidArgumentError for bool.
 Work all_reduce_async(Tensor tensor, const ReduceOptions& options = {});
-[[nodiscard]] inline Tensor all_reduce(Tensor tensor, const ReduceOptions& options = {}) {
+[[nodiscard("x is not changed: write x = all_reduce(x)")]] inline Tensor all_reduce(
+    Tensor tensor, const ReduceOptions& options = {}) {
   return all_reduce_async(std::move(tensor), options).result();
 }
 /// @}
@@ -170,8 +214,8 @@ Work all_reduce_async(Tensor tensor, const ReduceOptions& options = {});
 /// Like all_reduce(), but only rank `destination` gets the result; other ranks get their own tensor
 /// back. As torch.distributed.reduce.
 Work reduce_async(Tensor tensor, int destination, const ReduceOptions& options = {});
-[[nodiscard]] inline Tensor reduce(Tensor tensor, int destination,
-                                   const ReduceOptions& options = {}) {
+[[nodiscard("x is not changed: write x = reduce(x, rank)")]] inline Tensor reduce(
+    Tensor tensor, int destination, const ReduceOptions& options = {}) {
   return reduce_async(std::move(tensor), destination, options).result();
 }
 /// @}
@@ -180,8 +224,8 @@ Work reduce_async(Tensor tensor, int destination, const ReduceOptions& options =
 /// Returns the tensor of rank `source` on all ranks. On other ranks only the shape and dtype of
 /// `tensor` matter. As torch.distributed.broadcast.
 Work broadcast_async(Tensor tensor, int source, const CollectiveOptions& options = {});
-[[nodiscard]] inline Tensor broadcast(Tensor tensor, int source,
-                                      const CollectiveOptions& options = {}) {
+[[nodiscard("x is not changed: write x = broadcast(x, rank)")]] inline Tensor broadcast(
+    Tensor tensor, int source, const CollectiveOptions& options = {}) {
   return broadcast_async(std::move(tensor), source, options).result();
 }
 /// @}
@@ -189,8 +233,8 @@ Work broadcast_async(Tensor tensor, int source, const CollectiveOptions& options
 /// @{
 /// Returns the tensors of all ranks, in the group's order. As torch.distributed.all_gather.
 Work all_gather_async(const Tensor& tensor, const CollectiveOptions& options = {});
-[[nodiscard]] inline std::vector<Tensor> all_gather(const Tensor& tensor,
-                                                    const CollectiveOptions& options = {}) {
+[[nodiscard("write auto all = all_gather(x)")]] inline std::vector<Tensor> all_gather(
+    const Tensor& tensor, const CollectiveOptions& options = {}) {
   return all_gather_async(tensor, options).results();
 }
 /// @}
@@ -199,8 +243,8 @@ Work all_gather_async(const Tensor& tensor, const CollectiveOptions& options = {
 /// Like all_gather(), but concatenates the tensors along the first axis; scalars are stacked into a
 /// vector. As torch.distributed.all_gather_into_tensor.
 Work all_gather_into_tensor_async(const Tensor& tensor, const CollectiveOptions& options = {});
-[[nodiscard]] inline Tensor all_gather_into_tensor(const Tensor& tensor,
-                                                   const CollectiveOptions& options = {}) {
+[[nodiscard("write auto all = all_gather_into_tensor(x)")]] inline Tensor all_gather_into_tensor(
+    const Tensor& tensor, const CollectiveOptions& options = {}) {
   return all_gather_into_tensor_async(tensor, options).result();
 }
 /// @}
@@ -210,8 +254,8 @@ Work all_gather_into_tensor_async(const Tensor& tensor, const CollectiveOptions&
 /// dtype; their shapes may differ from each other, but not between ranks. As
 /// torch.distributed.reduce_scatter.
 Work reduce_scatter_async(const std::vector<Tensor>& tensors, const ReduceOptions& options = {});
-[[nodiscard]] inline Tensor reduce_scatter(const std::vector<Tensor>& tensors,
-                                           const ReduceOptions& options = {}) {
+[[nodiscard("write auto part = reduce_scatter(parts)")]] inline Tensor reduce_scatter(
+    const std::vector<Tensor>& tensors, const ReduceOptions& options = {}) {
   return reduce_scatter_async(tensors, options).result();
 }
 /// @}
@@ -220,8 +264,8 @@ Work reduce_scatter_async(const std::vector<Tensor>& tensors, const ReduceOption
 /// Like reduce_scatter() on one tensor, which is split along the first axis into equal parts;
 /// throws InvalidArgumentError if it does not divide. As torch.distributed.reduce_scatter_tensor.
 Work reduce_scatter_tensor_async(const Tensor& tensor, const ReduceOptions& options = {});
-[[nodiscard]] inline Tensor reduce_scatter_tensor(const Tensor& tensor,
-                                                  const ReduceOptions& options = {}) {
+[[nodiscard("write auto part = reduce_scatter_tensor(x)")]] inline Tensor reduce_scatter_tensor(
+    const Tensor& tensor, const ReduceOptions& options = {}) {
   return reduce_scatter_tensor_async(tensor, options).result();
 }
 /// @}
@@ -231,8 +275,8 @@ Work reduce_scatter_tensor_async(const Tensor& tensor, const ReduceOptions& opti
 /// group's order. Shapes may differ, the dtype may not. Waits for the other ranks to learn the
 /// shapes. As torch.distributed.all_to_all.
 Work all_to_all_async(const std::vector<Tensor>& tensors, const CollectiveOptions& options = {});
-[[nodiscard]] inline std::vector<Tensor> all_to_all(const std::vector<Tensor>& tensors,
-                                                    const CollectiveOptions& options = {}) {
+[[nodiscard("write auto received = all_to_all(parts)")]] inline std::vector<Tensor> all_to_all(
+    const std::vector<Tensor>& tensors, const CollectiveOptions& options = {}) {
   return all_to_all_async(tensors, options).results();
 }
 /// @}
@@ -254,8 +298,8 @@ struct ReceiveOptions {
 /// Receives a tensor from one rank. Throws InvalidArgumentError if shape or dtype are not those
 /// that were sent. As torch.distributed.recv, but returns the tensor.
 Work recv_async(const Shape& shape, int source, const ReceiveOptions& options = {});
-[[nodiscard]] inline Tensor recv(const Shape& shape, int source,
-                                 const ReceiveOptions& options = {}) {
+[[nodiscard("write x = recv(shape, rank)")]] inline Tensor recv(
+    const Shape& shape, int source, const ReceiveOptions& options = {}) {
   return recv_async(shape, source, options).result();
 }
 /// @}
@@ -265,6 +309,15 @@ Work recv_async(const Shape& shape, int source, const ReceiveOptions& options = 
 Work barrier_async(const CollectiveOptions& options = {});
 inline void barrier(const CollectiveOptions& options = {}) { barrier_async(options).wait(); }
 /// @}
+
+/// Returns the tensors of all ranks on rank `destination`, in the group's order, and nothing on the
+/// other ranks. Shapes may differ, the dtype may not. As torch.distributed.gather.
+[[nodiscard("write auto all = gather(x, rank)")]] std::vector<Tensor> gather(
+    const Tensor& tensor, int destination, const CollectiveOptions& options = {});
+/// Returns the i-th tensor of rank `source` on the group's i-th rank. Shapes may differ, the dtype
+/// may not; other ranks pass an empty list and the dtype. As torch.distributed.scatter.
+[[nodiscard("write auto part = scatter(parts, rank)")]] Tensor scatter(
+    const std::vector<Tensor>& tensors, int source, const ReceiveOptions& options = {});
 
 /// Options of monitored_barrier().
 struct MonitoredBarrierOptions {
@@ -279,11 +332,154 @@ void monitored_barrier(const MonitoredBarrierOptions& options = {});
 // --- strings and other bytes ---
 
 /// Returns the strings of all ranks, in the group's order. As torch.distributed.all_gather_object.
-std::vector<std::string> all_gather_object(const std::string& object,
-                                           const CollectiveOptions& options = {});
+[[nodiscard("write auto all = all_gather_object(text)")]] std::vector<std::string>
+all_gather_object(const std::string& object, const CollectiveOptions& options = {});
 /// Returns the string of rank `source`; those of other ranks are ignored. As
 /// torch.distributed.broadcast_object_list.
-std::string broadcast_object(const std::string& object, int source,
-                             const CollectiveOptions& options = {});
+[[nodiscard("write text = broadcast_object(text, rank)")]] std::string broadcast_object(
+    const std::string& object, int source, const CollectiveOptions& options = {});
+
+// --- in place, as PyTorch ---
+
+/// Options of collectives in place that do not reduce.
+struct InPlaceOptions {
+  ProcessGroup group{};  ///< default: all ranks
+  /// Returns at once; the tensors have their values after Work::wait(), and must not be used
+  /// before.
+  bool async_op = false;
+};
+/// Options of collectives in place that reduce.
+struct InPlaceReduceOptions {
+  ReduceOp op = ReduceOp::kSum;  ///< reduction; kMean divides the sum by the number of ranks
+  ProcessGroup group{};          ///< default: all ranks
+  bool async_op = false;         ///< as InPlaceOptions::async_op
+};
+
+namespace detail {
+Work all_reduce_in_place(Tensor& tensor, const InPlaceReduceOptions& options);
+Work reduce_in_place(Tensor& tensor, int destination, const InPlaceReduceOptions& options);
+Work broadcast_in_place(Tensor& tensor, int source, const InPlaceOptions& options);
+}  // namespace detail
+
+// The functions whose arguments could also be those of the functions above are templates: overload
+// resolution prefers the others.
+
+/// @{
+/// Makes `tensor` the reduction of the ranks' tensors, as torch.distributed.all_reduce(tensor, op)
+/// does. Other Tensors with the same elements keep them, also gradients of variables: write
+/// w.set_grad(all_reduce(w.grad(), op)). The first call with such a tensor logs a warning. The work
+/// that is returned is complete unless async_op is true. all_reduce(x, {.op = op}), without
+/// async_op, returns the result and leaves x unchanged.
+template <std::same_as<ReduceOp> Op>
+Work all_reduce(Tensor& tensor, Op op, const ProcessGroup& group = {}, bool async_op = false) {
+  return detail::all_reduce_in_place(tensor, {.op = op, .group = group, .async_op = async_op});
+}
+template <class = void>
+Work all_reduce(Tensor& tensor, const InPlaceReduceOptions& options) {
+  return detail::all_reduce_in_place(tensor, options);
+}
+/// @}
+/// The reduction, for tensors that cannot be changed: temporaries, constants and variables.
+template <std::same_as<ReduceOp> Op>
+[[nodiscard("a temporary cannot be reduced in place: write y = all_reduce(x, op)")]] Tensor
+all_reduce(const Tensor& tensor, Op op, const ProcessGroup& group = {}) {
+  return all_reduce_async(tensor, {.op = op, .group = group}).result();
+}
+/// Does not compile: a temporary cannot be changed.
+template <class T = void>
+void all_reduce(const Tensor&, const InPlaceReduceOptions&) {
+  static_assert(!std::is_same_v<T, T>,
+                "async_op is for reductions in place, and a temporary cannot be changed: write "
+                "Work work = all_reduce_async(x, {...}), and later y = work.result()");
+}
+
+/// @{
+/// The same for reduce(): rank `destination` gets the result, other ranks' tensors are unchanged.
+template <std::same_as<ReduceOp> Op>
+Work reduce(Tensor& tensor, int destination, Op op, const ProcessGroup& group = {},
+            bool async_op = false) {
+  return detail::reduce_in_place(tensor, destination,
+                                 {.op = op, .group = group, .async_op = async_op});
+}
+template <class = void>
+Work reduce(Tensor& tensor, int destination, const InPlaceReduceOptions& options) {
+  return detail::reduce_in_place(tensor, destination, options);
+}
+/// @}
+/// The reduction, for tensors that cannot be changed.
+template <std::same_as<ReduceOp> Op>
+[[nodiscard("a temporary cannot be reduced in place: write y = reduce(x, rank, op)")]] Tensor
+reduce(const Tensor& tensor, int destination, Op op, const ProcessGroup& group = {}) {
+  return reduce_async(tensor, destination, {.op = op, .group = group}).result();
+}
+
+/// @{
+/// Makes `tensor` that of rank `source`, if async_op is given. broadcast(x, source) returns the
+/// tensor and leaves x unchanged.
+template <class = void>
+Work broadcast(Tensor& tensor, int source, const InPlaceOptions& options) {
+  return detail::broadcast_in_place(tensor, source, options);
+}
+inline Work broadcast(Tensor& tensor, int source, const ProcessGroup& group, bool async_op) {
+  return detail::broadcast_in_place(tensor, source, {.group = group, .async_op = async_op});
+}
+/// @}
+
+/// Fills `tensors` with the tensors of all ranks, in the group's order. `tensors` has one tensor
+/// for each rank, of the shape and dtype of `tensor` or undefined, or is empty; else throws
+/// InvalidArgumentError. As torch.distributed.all_gather, and all_gather_object.
+Work all_gather(std::vector<Tensor>& tensors, const Tensor& tensor,
+                const InPlaceOptions& options = {});
+/// The same for strings.
+void all_gather_object(std::vector<std::string>& objects, const std::string& object,
+                       const CollectiveOptions& options = {});
+/// Fills `output` with all_gather_into_tensor(tensor). `output` has its shape and dtype, or is
+/// undefined; else throws InvalidArgumentError. As torch.distributed.all_gather_into_tensor.
+Work all_gather_into_tensor(Tensor& output, const Tensor& tensor,
+                            const InPlaceOptions& options = {});
+
+/// @{
+/// Fills `output` with this rank's part of the reduction. `output` has its shape and dtype, or is
+/// undefined; else throws InvalidArgumentError. As torch.distributed.reduce_scatter and
+/// reduce_scatter_tensor.
+Work reduce_scatter(Tensor& output, const std::vector<Tensor>& tensors,
+                    const InPlaceReduceOptions& options = {});
+Work reduce_scatter_tensor(Tensor& output, const Tensor& tensor,
+                           const InPlaceReduceOptions& options = {});
+template <std::same_as<ReduceOp> Op>
+Work reduce_scatter(Tensor& output, const std::vector<Tensor>& tensors, Op op,
+                    const ProcessGroup& group = {}, bool async_op = false) {
+  return reduce_scatter(output, tensors, {.op = op, .group = group, .async_op = async_op});
+}
+template <std::same_as<ReduceOp> Op>
+Work reduce_scatter_tensor(Tensor& output, const Tensor& tensor, Op op,
+                           const ProcessGroup& group = {}, bool async_op = false) {
+  return reduce_scatter_tensor(output, tensor, {.op = op, .group = group, .async_op = async_op});
+}
+/// @}
+
+/// Fills `outputs` with the tensors that the ranks have for this one. `outputs` has one tensor for
+/// each rank, of the shape and dtype that is received or undefined, or is empty; else throws
+/// InvalidArgumentError after the exchange. As torch.distributed.all_to_all.
+Work all_to_all(std::vector<Tensor>& outputs, const std::vector<Tensor>& tensors,
+                const InPlaceOptions& options = {});
+
+/// Makes `tensors` the tensors of all ranks on rank `destination`; does not change it on the other
+/// ranks. As torch.distributed.gather.
+void gather(const Tensor& tensor, std::vector<Tensor>& tensors, int destination = 0,
+            const CollectiveOptions& options = {});
+/// Makes `output` the tensor that rank `source` has for this one. Other ranks pass an empty list.
+/// Throws InvalidArgumentError if `output` has another shape or dtype. As
+/// torch.distributed.scatter.
+void scatter(Tensor& output, const std::vector<Tensor>& tensors = {}, int source = 0,
+             const CollectiveOptions& options = {});
+
+/// @{
+/// Receives a tensor of the shape and dtype of `tensor` into `tensor`. Throws InvalidArgumentError
+/// for an undefined tensor, and as recv(shape, source). As torch.distributed.recv and irecv. After
+/// irecv(), `tensor` is on the group's device, and has its elements after Work::wait().
+void recv(Tensor& tensor, int source, const CollectiveOptions& options = {});
+Work irecv(Tensor& tensor, int source, const CollectiveOptions& options = {});
+/// @}
 
 }  // namespace tandem::comm

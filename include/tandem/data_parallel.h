@@ -404,7 +404,7 @@ class DataParallelCriterion {
   }
   /// The same with a weight per example. For losses::Loss only.
   template <class Output>
-  requires std::same_as<Criterion, losses::Loss> Tensor operator()(
+  requires std::derived_from<Criterion, losses::Loss> Tensor operator()(
       const PerDevice<Output>& outputs, const Tensor& targets, const Tensor& sample_weight) const {
     return compute(outputs, std::pair(targets, sample_weight),
                    [&](const Output& output, const std::pair<Tensor, Tensor>& target) {
@@ -413,7 +413,7 @@ class DataParallelCriterion {
   }
 
  private:
-  static constexpr bool kIsLoss = std::is_same_v<Criterion, losses::Loss>;
+  static constexpr bool kIsLoss = std::derived_from<Criterion, losses::Loss>;
 
   template <class Output, class Target, class Call>
   Tensor compute(const PerDevice<Output>& outputs, const Target& targets, const Call& call) const {

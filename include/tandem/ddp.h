@@ -27,8 +27,13 @@
 
 namespace tandem::parallel {
 
-/// Options of DistributedDataParallel.
+/// Options of DistributedDataParallel. In the order of
+/// torch.nn.parallel.DistributedDataParallel.
 struct DistributedDataParallelOptions {
+  /// In each recorded forward pass, rank 0's buffers (non-trainable variables such as moving
+  /// averages) replace those of the other ranks.
+  bool broadcast_buffers = true;
+  comm::ProcessGroup process_group{};  ///< default: all ranks
   /// Size of a gradient bucket. The first bucket is 1 MiB so that communication starts early.
   std::int64_t bucket_cap_mib = 25;
   /// After each recorded forward pass, searches for parameters on which the result does not depend,
@@ -38,14 +43,10 @@ struct DistributedDataParallelOptions {
   /// If a parameter receives no gradient on some rank, backward() throws a RuntimeError on every
   /// rank that names it.
   bool strict = false;
-  /// In each recorded forward pass, rank 0's buffers (non-trainable variables such as moving
-  /// averages) replace those of the other ranks.
-  bool broadcast_buffers = true;
   /// Weights each rank's gradients by its number of examples, the first axis of the model's input.
   /// With a mean loss, uneven batches then get the right weight. If false, every rank has the same
   /// weight, as in PyTorch.
   bool average_by_examples = true;
-  comm::ProcessGroup process_group{};  ///< default: all ranks
 };
 
 // --- communication hooks ---

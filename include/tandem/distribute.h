@@ -4,12 +4,14 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -114,6 +116,16 @@ class StrategyScope {
 
 class DistributedDataset;
 
+/// Component `index` of a batch on each replica. Throws InvalidArgumentError unless the examples
+/// have `count` components.
+PerReplica<Tensor> component(const PerReplica<data::Example>& batch, std::size_t index,
+                             std::size_t count);
+/// Component `index` of a batch of pairs, for `for (const auto& [x, y] : distributed_dataset)`.
+template <std::size_t index>
+PerReplica<Tensor> get(const PerReplica<data::Example>& batch) {
+  return component(batch, index, 2);
+}
+
 /// Base class of strategies: a shared handle. Only one thread at a time may run steps. As
 /// tf.distribute.Strategy.
 class Strategy {
@@ -167,6 +179,28 @@ class Strategy {
       return PerReplica<Result>(std::move(results), split, mark());
     }
   }
+  /// @{
+  /// The same with the arguments in braces, if they have one type, or in a tuple that fn does not
+  /// take itself. As `args` of tf.distribute.Strategy.run.
+  template <class Fn, class T, std::size_t count>
+  auto run(Fn&& fn, T (&&args)[count]) const {
+    return run_elements(fn, args, std::make_index_sequence<count>());
+  }
+  template <class Fn, class... Args>
+  requires(!std::is_invocable_v<Fn&, const std::tuple<Args...>&>) auto run(
+      Fn&& fn, const std::tuple<Args...>& args) const {
+    return run_elements(fn, args, std::index_sequence_for<Args...>());
+  }
+  /// @}
+  /// The same for a function of the two components of a batch.
+  template <class Fn>
+  requires(
+      !std::is_invocable_v<Fn&, const data::Example&> &&
+      std::is_invocable_v<Fn&, const Tensor&,
+                          const Tensor&>) auto run(Fn&& fn,
+                                                   const PerReplica<data::Example>& batch) const {
+    return run(fn, component(batch, 0, 2), component(batch, 1, 2));
+  }
 
   /// @{
   /// Reduces the values of all replicas to one tensor on the first replica's device. Over several
@@ -182,6 +216,11 @@ class Strategy {
   /// in a traced function the processes exchange sizes during the trace, so they must trace at the
   /// same time. As tf.distribute.Strategy.gather.
   Tensor gather(const PerReplica<Tensor>& value, std::int64_t axis) const;
+  /// The values of this process's replicas. As tf.distribute.Strategy.experimental_local_results.
+  template <class T>
+  static const std::vector<T>& experimental_local_results(const PerReplica<T>& value) {
+    return value.values();
+  }
 
   /// Splits the GLOBAL batches of `dataset` evenly over the replicas and copies the parts to their
   /// devices. As tf.distribute.Strategy.experimental_distribute_dataset.
@@ -217,6 +256,13 @@ class Strategy {
     const BatchSplit* found = nullptr;
     ((found = found ? found : split_in(args)), ...);
     return found ? *found : BatchSplit();
+  }
+  template <class Fn, class T, std::size_t... i>
+  auto run_elements(Fn& fn, const T& args, std::index_sequence<i...>) const {
+    if constexpr (std::is_array_v<T>)
+      return run(fn, args[i]...);
+    else
+      return run(fn, std::get<i>(args)...);
   }
   template <class T>
   void check(const PerReplica<T>& value, const char* method) const {
@@ -261,6 +307,10 @@ class MirroredStrategy : public Strategy {
  public:
   /// Makes a replica on each device.
   explicit MirroredStrategy(const MirroredOptions& options = {});
+  /// The same with names of devices, as in MirroredStrategy({"/gpu:0", "/gpu:1"}).
+  template <std::convertible_to<std::string>... Names>
+  requires(sizeof...(Names) > 0) MirroredStrategy(const Names&... devices)  // NOLINT
+      : MirroredStrategy(MirroredOptions{.devices = {devices...}}) {}
 };
 
 /// Options of CentralStorageStrategy.
@@ -297,6 +347,10 @@ class CentralStorageStrategy : public Strategy {
  public:
   /// Makes a replica on each compute device.
   explicit CentralStorageStrategy(const CentralStorageOptions& options = {});
+  /// The same with names of compute devices, as in CentralStorageStrategy({"/gpu:0", "/gpu:1"}).
+  template <std::convertible_to<std::string>... Names>
+  requires(sizeof...(Names) > 0) CentralStorageStrategy(const Names&... compute_devices)  // NOLINT
+      : CentralStorageStrategy(CentralStorageOptions{.compute_devices = {compute_devices...}}) {}
   const std::string& parameter_device() const;  ///< full name of the variables' device
 };
 
@@ -430,3 +484,14 @@ class DistributedDataset {
 };
 
 }  // namespace tandem::distribute
+
+/// @cond
+// A batch of pairs decomposes, as in `for (const auto& [x, y] : distributed_dataset)`.
+template <>
+struct std::tuple_size<tandem::distribute::PerReplica<tandem::data::Example>>
+    : std::integral_constant<std::size_t, 2> {};
+template <std::size_t index>
+struct std::tuple_element<index, tandem::distribute::PerReplica<tandem::data::Example>> {
+  using type = tandem::distribute::PerReplica<tandem::Tensor>;  ///< one component on each replica
+};
+/// @endcond

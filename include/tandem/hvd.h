@@ -5,11 +5,15 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tandem/autodiff.h"
@@ -90,7 +94,6 @@ ProcessSet global_process_set();  ///< the set of all ranks
 
 // --- operations ---
 
-/// of two in number.
 /// How the elements of the ranks are reduced.
 enum Op : std::uint8_t {
   kAverage,  ///< the sum divided by the number of ranks
@@ -104,9 +107,12 @@ constexpr Op last_value(Op) { return kProduct; }  ///< the last enumerator, for 
 
 /// The dtype in which floating-point elements are sent. As hvd.Compression.
 enum class Compression : std::uint8_t {
-  kNone,  ///< their own
-  kFP16,  ///< float16
-  kBF16,  ///< bfloat16
+  kNone,         ///< their own
+  kFP16,         ///< float16
+  kBF16,         ///< bfloat16
+  none = kNone,  ///< as kNone
+  fp16 = kFP16,  ///< as kFP16
+  bf16 = kBF16,  ///< as kBF16
 };
 
 /// A pending operation. A value; copies refer to the same operation.
@@ -129,19 +135,20 @@ bool poll(const Handle& handle);
 /// operation's error. InvalidArgumentError: ranks submitted different operations under one name
 /// ("Mismatched data types: One rank had type ..."); every rank gets it. AbortedError or
 /// UnavailableError: a rank failed. DeadlineExceededError: ranks did not submit it in time.
-[[nodiscard]] std::vector<Tensor> synchronize_all(const Handle& handle);
+[[nodiscard("write auto results = synchronize_all(handle)")]] std::vector<Tensor> synchronize_all(
+    const Handle& handle);
 /// Waits for an operation with one result and returns it.
-[[nodiscard]] Tensor synchronize(const Handle& handle);
+[[nodiscard("write x = synchronize(handle)")]] Tensor synchronize(const Handle& handle);
 
-/// Options of allreduce().
+/// Options of allreduce(). In the order of hvd.allreduce of horovod.tensorflow.
 struct AllreduceOptions {
-  Op op = kAverage;  ///< reduction
-  /// Name; default: the n-th unnamed operation of a kind on each rank are matched.
-  std::string name{};
+  Compression compression = Compression::kNone;  ///< dtype in which elements are sent
+  Op op = kAverage;                              ///< reduction
   double prescale_factor = 1.0;                  ///< factor applied to inputs
   double postscale_factor = 1.0;                 ///< factor applied to the result
-  Compression compression = Compression::kNone;  ///< dtype in which elements are sent
-  ProcessSet process_set{};                      ///< default: all ranks
+  /// Name; default: the n-th unnamed operation of a kind on each rank are matched.
+  std::string name{};
+  ProcessSet process_set{};  ///< default: all ranks
 };
 /// @{
 /// Reduces the ranks' tensors, of one shape and dtype. kAverage divides by the number of ranks in
@@ -150,14 +157,41 @@ struct AllreduceOptions {
 ///
 /// Throws InvalidArgumentError ("Requested to allreduce, ...") if an operation of this name is
 /// pending.
-[[nodiscard]] Tensor allreduce(const Tensor& tensor, const AllreduceOptions& options = {});
+[[nodiscard("x is not changed: write x = allreduce(x)")]] Tensor allreduce(
+    const Tensor& tensor, const AllreduceOptions& options = {});
 Handle allreduce_async(const Tensor& tensor, const AllreduceOptions& options = {});
 /// @}
 /// @{
+/// The same with an operation or a name alone, as in allreduce(x, hvd::kSum).
+template <std::same_as<Op> Operation>
+[[nodiscard("x is not changed: write x = allreduce(x, op)")]] Tensor allreduce(const Tensor& tensor,
+                                                                               Operation op) {
+  return allreduce(tensor, {.op = op});
+}
+template <std::same_as<Op> Operation>
+Handle allreduce_async(const Tensor& tensor, Operation op) {
+  return allreduce_async(tensor, {.op = op});
+}
+template <std::convertible_to<std::string> Name>
+[[nodiscard("x is not changed: write x = allreduce(x, name)")]] Tensor allreduce(
+    const Tensor& tensor, const Name& name) {
+  return allreduce(tensor, {.name = name});
+}
+template <std::convertible_to<std::string> Name>
+Handle allreduce_async(const Tensor& tensor, const Name& name) {
+  return allreduce_async(tensor, {.name = name});
+}
+/// @}
+/// Makes `tensor` the result of allreduce(), and returns it. Other Tensors with the same elements
+/// keep them. As hvd.allreduce_.
+inline Tensor& allreduce_(Tensor& tensor, const AllreduceOptions& options = {}) {
+  return tensor = allreduce(tensor, options);
+}
+/// @{
 /// Reduces several tensors as one operation, which runs when every rank has submitted all of them.
 /// As hvd.grouped_allreduce.
-[[nodiscard]] std::vector<Tensor> grouped_allreduce(const std::vector<Tensor>& tensors,
-                                                    const AllreduceOptions& options = {});
+[[nodiscard("write tensors = grouped_allreduce(tensors)")]] std::vector<Tensor> grouped_allreduce(
+    const std::vector<Tensor>& tensors, const AllreduceOptions& options = {});
 Handle grouped_allreduce_async(const std::vector<Tensor>& tensors,
                                const AllreduceOptions& options = {});
 /// @}
@@ -170,17 +204,41 @@ struct OperationOptions {
 /// @{
 /// Concatenates the ranks' tensors along the first axis, in which their sizes may differ. As
 /// hvd.allgather.
-[[nodiscard]] Tensor allgather(const Tensor& tensor, const OperationOptions& options = {});
+[[nodiscard("write auto all = allgather(x)")]] Tensor allgather(
+    const Tensor& tensor, const OperationOptions& options = {});
 Handle allgather_async(const Tensor& tensor, const OperationOptions& options = {});
+template <std::convertible_to<std::string> Name>
+[[nodiscard("write auto all = allgather(x, name)")]] Tensor allgather(const Tensor& tensor,
+                                                                      const Name& name) {
+  return allgather(tensor, {.name = name});
+}
+template <std::convertible_to<std::string> Name>
+Handle allgather_async(const Tensor& tensor, const Name& name) {
+  return allgather_async(tensor, {.name = name});
+}
 /// @}
 
 /// @{
 /// Returns the tensor of global rank `root_rank`. All ranks pass a tensor of its shape and dtype.
 /// As hvd.broadcast.
-[[nodiscard]] Tensor broadcast(const Tensor& tensor, int root_rank,
-                               const OperationOptions& options = {});
+[[nodiscard("x is not changed: write x = broadcast(x, rank)")]] Tensor broadcast(
+    const Tensor& tensor, int root_rank, const OperationOptions& options = {});
 Handle broadcast_async(const Tensor& tensor, int root_rank, const OperationOptions& options = {});
+template <std::convertible_to<std::string> Name>
+[[nodiscard("x is not changed: write x = broadcast(x, rank, name)")]] Tensor broadcast(
+    const Tensor& tensor, int root_rank, const Name& name) {
+  return broadcast(tensor, root_rank, {.name = name});
+}
+template <std::convertible_to<std::string> Name>
+Handle broadcast_async(const Tensor& tensor, int root_rank, const Name& name) {
+  return broadcast_async(tensor, root_rank, {.name = name});
+}
 /// @}
+/// Makes `tensor` that of rank `root_rank`, and returns it. Other Tensors with the same elements
+/// keep them. As hvd.broadcast_.
+inline Tensor& broadcast_(Tensor& tensor, int root_rank, const OperationOptions& options = {}) {
+  return tensor = broadcast(tensor, root_rank, options);
+}
 
 /// Result of alltoall().
 struct AlltoallResult {
@@ -190,27 +248,38 @@ struct AlltoallResult {
 /// @{
 /// Sends splits[r] consecutive rows of the first axis to rank r and concatenates the received rows.
 /// Default: equal parts. As hvd.alltoall.
-AlltoallResult alltoall(const Tensor& tensor, const std::vector<std::int64_t>& splits = {},
-                        const OperationOptions& options = {});
+[[nodiscard("write auto [rows, splits] = alltoall(x, splits)")]] AlltoallResult alltoall(
+    const Tensor& tensor, const std::vector<std::int64_t>& splits = {},
+    const OperationOptions& options = {});
 Handle alltoall_async(const Tensor& tensor, const std::vector<std::int64_t>& splits = {},
                       const OperationOptions& options = {});
 /// @}
 /// Number of rows from each rank, of a finished alltoall_async().
 std::vector<std::int64_t> received_splits(const Handle& handle);
 
-/// Options of reducescatter().
+/// Options of reducescatter(). In the order of hvd.reducescatter of horovod.tensorflow.
 struct ReducescatterOptions {
   Op op = kAverage;               ///< reduction; not kAdasum
   std::string name{};             ///< name; default as in AllreduceOptions
+  ProcessSet process_set{};       ///< default: all ranks
   double prescale_factor = 1.0;   ///< factor applied to inputs
   double postscale_factor = 1.0;  ///< factor applied to the result
-  ProcessSet process_set{};       ///< default: all ranks
 };
 /// @{
 /// Reduces the ranks' tensors and gives each rank one part of the first axis. Sizes of the parts
 /// differ by at most one; larger parts come first. As hvd.reducescatter.
-[[nodiscard]] Tensor reducescatter(const Tensor& tensor, const ReducescatterOptions& options = {});
+[[nodiscard("write auto part = reducescatter(x)")]] Tensor reducescatter(
+    const Tensor& tensor, const ReducescatterOptions& options = {});
 Handle reducescatter_async(const Tensor& tensor, const ReducescatterOptions& options = {});
+template <std::same_as<Op> Operation>
+[[nodiscard("write auto part = reducescatter(x, op)")]] Tensor reducescatter(const Tensor& tensor,
+                                                                             Operation op) {
+  return reducescatter(tensor, {.op = op});
+}
+template <std::same_as<Op> Operation>
+Handle reducescatter_async(const Tensor& tensor, Operation op) {
+  return reducescatter_async(tensor, {.op = op});
+}
 /// @}
 
 /// Returns once every rank of the set has called it. As hvd.barrier.
@@ -228,13 +297,73 @@ int join(const ProcessSet& process_set = {});
 /// the same shapes and dtypes, in the same order. As hvd.broadcast_variables.
 void broadcast_variables(const std::vector<Variable>& variables, int root_rank = 0,
                          const ProcessSet& process_set = {});
+/// Options of broadcast_variables() and its relatives.
+struct BroadcastOptions {
+  int root_rank = 0;         ///< global rank whose values all ranks get
+  ProcessSet process_set{};  ///< default: all ranks
+};
+/// The same with options.
+inline void broadcast_variables(const std::vector<Variable>& variables,
+                                const BroadcastOptions& options) {
+  broadcast_variables(variables, options.root_rank, options.process_set);
+}
+
+namespace detail {
+// The variables of a list, of a list or map with names, or of an object that has variables().
+template <class Source>
+std::vector<Variable> variables_of(const Source& source) {
+  if constexpr (requires { source.variables(); }) {
+    return source.variables();
+  } else if constexpr (std::is_convertible_v<const Source&, std::vector<Variable>>) {
+    return source;
+  } else {
+    constexpr bool tensors = std::is_same_v<std::decay_t<decltype(source.begin()->second)>, Tensor>;
+    static_assert(
+        !tensors,
+        "the tensors of a state are values: to broadcast them would not change the model. "
+        "Write broadcast_parameters(model, root_rank)");
+    std::vector<Variable> variables;
+    if constexpr (!tensors)
+      for (const auto& named : source) variables.push_back(named.second);
+    return variables;
+  }
+}
+}  // namespace detail
+
+/// @{
+/// As broadcast_variables(), for a model, a layer or an optimizer, for a list of variables or of
+/// names and variables, such as Model::named_parameters(), and for a map of variables by name. As
+/// hvd.broadcast_parameters.
+template <class Source>
+void broadcast_parameters(const Source& parameters, int root_rank = 0,
+                          const ProcessSet& process_set = {}) {
+  broadcast_variables(detail::variables_of(parameters), root_rank, process_set);
+}
+template <class Source>
+void broadcast_parameters(const Source& parameters, const BroadcastOptions& options) {
+  broadcast_variables(detail::variables_of(parameters), options);
+}
+/// @}
+
+/// @{
+/// Copies the step count and the slots of an optimizer from rank `root_rank` to all ranks, and its
+/// learning rate unless it follows a schedule there. Creates the slots of its parameters. Throws
+/// InvalidArgumentError on every rank if ranks have different numbers of slots. As
+/// hvd.broadcast_optimizer_state.
+void broadcast_optimizer_state(optimizers::Optimizer optimizer, int root_rank = 0,
+                               const ProcessSet& process_set = {});
+inline void broadcast_optimizer_state(const optimizers::Optimizer& optimizer,
+                                      const BroadcastOptions& options) {
+  broadcast_optimizer_state(optimizer, options.root_rank, options.process_set);
+}
+/// @}
 
 /// Returns the bytes of rank `root_rank`. As hvd.broadcast_object.
-std::string broadcast_object(const std::string& bytes, int root_rank = 0,
-                             const OperationOptions& options = {});
+[[nodiscard("write x = broadcast_object(x, rank)")]] std::string broadcast_object(
+    const std::string& bytes, int root_rank = 0, const OperationOptions& options = {});
 /// Returns the bytes of all ranks. As hvd.allgather_object.
-std::vector<std::string> allgather_object(const std::string& bytes,
-                                          const OperationOptions& options = {});
+[[nodiscard("write auto all = allgather_object(x)")]] std::vector<std::string> allgather_object(
+    const std::string& bytes, const OperationOptions& options = {});
 /// Returns the value of rank `root_rank`, of a trivially copyable type.
 template <class T>
 requires std::is_trivially_copyable_v<T> T broadcast_object(const T& value, int root_rank = 0,
@@ -250,31 +379,75 @@ requires std::is_trivially_copyable_v<T> T broadcast_object(const T& value, int 
 
 // --- training ---
 
-/// Options of DistributedOptimizer() and DistributedGradientTape.
+/// Options of DistributedOptimizer and DistributedGradientTape. In the order of
+/// hvd.DistributedOptimizer of horovod.torch.
 struct DistributedOptions {
+  /// Parameters with names, as of Model::named_parameters(): checked, but not needed.
+  std::vector<std::pair<std::string, Variable>> named_parameters{};
   Compression compression = Compression::kNone;  ///< dtype in which gradients are sent
   /// Number of calls of minimize(), apply_gradients() or step() over which gradients are
   /// accumulated before they are reduced and applied. Above 1, the step cannot be traced.
   int backward_passes_per_step = 1;
-  /// Whether accumulated gradients are divided by the number of passes.
-  bool average_aggregated_gradients = false;
   /// kAverage, kSum or kAdasum. With kAdasum each rank takes its own optimizer step, and the
   /// changes of the variables are reduced. Such a step cannot be traced.
   Op op = kAverage;
   /// Splits the averaging: gradients are multiplied by 1/f before the sum and by f/size() after it.
   /// kAverage only.
   double gradient_predivide_factor = 1.0;
+  /// Whether accumulated gradients are divided by the number of passes.
+  bool average_aggregated_gradients = false;
   ProcessSet process_set{};  ///< default: all ranks
 };
 
-/// Returns an optimizer that reduces gradients over the ranks before it applies them. minimize()
-/// launches the reduction of a gradient as soon as the backward pass has computed it. Shares its
-/// state with `optimizer`. As hvd.DistributedOptimizer.
+/// An optimizer that reduces gradients over the ranks before it applies them. minimize() launches
+/// the reduction of a gradient as soon as the backward pass has computed it. Shares its state with
+/// `optimizer`. A handle: a copy, also one to an Optimizer, is the same optimizer. As
+/// hvd.DistributedOptimizer.
 ///
 /// A gradient that this rank does not have counts as zeros; a variable without a gradient on any
 /// rank does not change. Clipping applies to the reduced gradients.
-optimizers::Optimizer DistributedOptimizer(const optimizers::Optimizer& optimizer,
-                                           const DistributedOptions& options = {});
+class DistributedOptimizer : public optimizers::Optimizer {
+ public:
+  /// Throws InvalidArgumentError for an undefined optimizer, for invalid options, if two named
+  /// parameters have one name, and if a parameter of the optimizer is not among them.
+  explicit DistributedOptimizer(const optimizers::Optimizer& optimizer,
+                                const DistributedOptions& options = {});
+
+  /// Reduces grad() of the parameters now, to clip or inspect the reduced gradients before the
+  /// step:
+  /// @code
+  /// loss.backward();
+  /// optimizer.synchronize();
+  /// clip(model.parameters());
+  /// { auto skip = optimizer.skip_synchronize(); optimizer.step(); }
+  /// @endcode
+  /// A step outside of skip_synchronize() reduces them once more, and logs a warning. In a
+  /// td::function, both belong inside. With
+  /// backward_passes_per_step above 1, call it after the last of these backward passes, whose
+  /// gradients add up in grad(). Throws FailedPreconditionError without parameters, and
+  /// UnimplementedError with kAdasum.
+  void synchronize();
+
+  /// Steps reduce nothing while it exists.
+  class SkipSynchronize;
+  /// Makes a SkipSynchronize. Throws UnimplementedError with kAdasum.
+  [[nodiscard("write auto skip = optimizer.skip_synchronize()")]] SkipSynchronize skip_synchronize()
+      const;
+};
+
+/// Steps of a DistributedOptimizer reduce nothing while it exists; made by skip_synchronize().
+class DistributedOptimizer::SkipSynchronize {
+ public:
+  /// For Tandem's own code.
+  explicit SkipSynchronize(std::shared_ptr<optimizers::GradientExchange> exchange);
+  /// Steps reduce gradients again.
+  ~SkipSynchronize();
+  SkipSynchronize(const SkipSynchronize&) = delete;
+  SkipSynchronize& operator=(const SkipSynchronize&) = delete;
+
+ private:
+  std::shared_ptr<optimizers::GradientExchange> exchange_;
+};
 
 /// A GradientTape whose gradients are reduced over the ranks. As hvd.DistributedGradientTape.
 class DistributedGradientTape {
@@ -282,29 +455,139 @@ class DistributedGradientTape {
   /// Starts recording.
   explicit DistributedGradientTape(const DistributedOptions& options = {},
                                    GradientTapeOptions tape = {});
-  /// Stops recording.
+  /// Reduces the gradients of a tape that records already. `tape` must outlive it.
+  explicit DistributedGradientTape(GradientTape& tape, const DistributedOptions& options = {});
+  /// Stops recording, unless the tape is another's.
   ~DistributedGradientTape();
   /// @{
   /// Tracks a tensor or a variable. As GradientTape::watch().
   void watch(const Tensor& tensor);
   void watch(const Variable& variable);
   /// @}
+  /// @{
   /// Returns the reduced gradients; undefined where no rank has a gradient. As
   /// GradientTape::gradient().
-  std::vector<Tensor> gradient(const Tensor& target, const std::vector<Variable>& sources);
+  std::vector<Tensor> gradient(const Tensor& target, const std::vector<Variable>& sources,
+                               const GradientOptions& options = {});
+  template <std::same_as<Variable> Source>
+  Tensor gradient(const Tensor& target, const Source& source, const GradientOptions& options = {}) {
+    return gradient(target, std::vector<Variable>{source}, options).front();
+  }
+  /// @}
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// Callbacks of Model::fit() for Horovod jobs.
+/// Callbacks of Model::fit() for Horovod jobs. Every rank has the same ones.
 namespace callbacks {
 
 /// Broadcasts the variables of the model and the optimizer from rank `root_rank` at the start of
 /// training. As hvd.callbacks.BroadcastGlobalVariablesCallback.
-tandem::callbacks::Callback BroadcastGlobalVariables(int root_rank = 0,
-                                                     const ProcessSet& process_set = {});
+class BroadcastGlobalVariables : public tandem::callbacks::Callback {
+ public:
+  /// Makes the callback.
+  explicit BroadcastGlobalVariables(int root_rank = 0, const ProcessSet& process_set = {});
+};
+
+/// Replaces each metric of an epoch, also of its validation, by its average over the ranks, in the
+/// history, for all callbacks and for the progress bar. As
+/// hvd.callbacks.MetricAverageCallback, whose place among the callbacks matters; here it does not.
+class MetricAverageCallback : public tandem::callbacks::Callback {
+ public:
+  /// Makes the callback.
+  explicit MetricAverageCallback(const ProcessSet& process_set = {});
+};
+
+/// A factor of a learning rate: a function of the epoch, which may be a fraction, or a number m,
+/// which means m ^ (epoch - start_epoch).
+class Multiplier {
+ public:
+  /// Exponential decay.
+  Multiplier(double base) : base_(base) {}  // NOLINT: implicit
+  /// A function of the epoch.
+  template <std::invocable<double> Function>
+  Multiplier(Function function) : function_(std::move(function)) {}  // NOLINT: implicit
+  /// The factor in an epoch.
+  double at(double epoch, std::int64_t start_epoch) const;
+
+ private:
+  double base_ = 1.0;
+  std::function<double(double)> function_;
+};
+
+/// Options of LearningRateScheduleCallback. In Horovod's order.
+struct LearningRateScheduleOptions {
+  double initial_lr = 0.0;                  ///< rate that is multiplied; required
+  Multiplier multiplier = 1.0;              ///< factor of the rate
+  std::int64_t start_epoch = 0;             ///< first epoch whose rate is set
+  std::optional<std::int64_t> end_epoch{};  ///< first epoch whose rate is not set; default: none
+  /// Sets the rate at the start of each epoch only; else also before each batch, for the fraction
+  /// of the epoch.
+  bool staircase = true;
+  /// Scales the momentum slots of optimizers::SGD and RMSprop with the rate: they contain it (Goyal
+  /// et al. 2017, section 3).
+  bool momentum_correction = true;
+  /// Batches per epoch, for `staircase = false`; default: those of the data or of fit()'s options.
+  std::optional<std::int64_t> steps_per_epoch{};
+};
+/// Sets the learning rate to initial_lr * multiplier(epoch). fit() throws FailedPreconditionError
+/// if the number of batches is needed and unknown. As hvd.callbacks.LearningRateScheduleCallback,
+/// but the rate is not among the metrics.
+class LearningRateScheduleCallback : public tandem::callbacks::Callback {
+ public:
+  /// Throws InvalidArgumentError unless initial_lr is positive.
+  explicit LearningRateScheduleCallback(const LearningRateScheduleOptions& options);
+  /// @{
+  /// The same with the first options as arguments.
+  LearningRateScheduleCallback(double initial_lr, const Multiplier& multiplier,
+                               LearningRateScheduleOptions options = {});
+  template <std::integral Epoch>
+  LearningRateScheduleCallback(double initial_lr, const Multiplier& multiplier, Epoch start_epoch,
+                               std::optional<std::int64_t> end_epoch = {})
+      : LearningRateScheduleCallback({.initial_lr = initial_lr,
+                                      .multiplier = multiplier,
+                                      .start_epoch = static_cast<std::int64_t>(start_epoch),
+                                      .end_epoch = end_epoch}) {}
+  /// @}
+};
+
+/// Options of LearningRateWarmupCallback. In Horovod's order.
+struct LearningRateWarmupOptions {
+  double initial_lr = 0.0;         ///< rate after the warm-up, usually times size(); required
+  std::int64_t warmup_epochs = 5;  ///< length of the warm-up
+  /// As in LearningRateScheduleOptions.
+  bool momentum_correction = true;
+  /// As in LearningRateScheduleOptions.
+  std::optional<std::int64_t> steps_per_epoch{};
+  int verbose = 0;  ///< above 0: rank 0 logs the end of the warm-up
+};
+/// Raises the learning rate from initial_lr / size() to initial_lr during the first epochs, a
+/// little with each batch (Goyal et al. 2017): initial_lr / size() * (1 + (size() - 1) * epoch /
+/// warmup_epochs), where `epoch` counts the batches up to and including the next. As
+/// hvd.callbacks.LearningRateWarmupCallback.
+class LearningRateWarmupCallback : public tandem::callbacks::Callback {
+ public:
+  /// Throws InvalidArgumentError unless initial_lr and warmup_epochs are positive.
+  explicit LearningRateWarmupCallback(const LearningRateWarmupOptions& options);
+  /// The same with the first option as an argument.
+  explicit LearningRateWarmupCallback(double initial_lr, LearningRateWarmupOptions options = {});
+  /// The same with the first two options as arguments.
+  template <std::integral Epochs>
+  LearningRateWarmupCallback(double initial_lr, Epochs warmup_epochs,
+                             LearningRateWarmupOptions options = {})
+      : LearningRateWarmupCallback(
+            initial_lr, with_epochs(std::move(options), static_cast<std::int64_t>(warmup_epochs))) {
+  }
+
+ private:
+  static LearningRateWarmupOptions with_epochs(LearningRateWarmupOptions options,
+                                               std::int64_t warmup_epochs) {
+    options.warmup_epochs = warmup_epochs;
+    return options;
+  }
+};
 
 }  // namespace callbacks
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <functional>
 #include <string>
 
@@ -32,6 +33,11 @@ struct SpawnOptions {
 /// below 1.
 void spawn(const std::function<void(int rank, int world_size)>& fn,
            const SpawnOptions& options = {});
+/// spawn(fn, {.nprocs = nprocs}).
+template <std::integral Count>
+void spawn(const std::function<void(int rank, int world_size)>& fn, Count nprocs) {
+  spawn(fn, SpawnOptions{.nprocs = static_cast<int>(nprocs)});
+}
 
 /// The function of a rank threw: "[spawn] -- Process 1 terminated with the following error: ..." As
 /// torch.multiprocessing.ProcessRaisedException.

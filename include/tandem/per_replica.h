@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -79,6 +80,22 @@ class PerReplica {
   BatchSplit split_;
   std::shared_ptr<const StrategyMark> strategy_;
 };
+
+/// Prints the value of each replica, in lines as TensorFlow's.
+template <class Traits, class T>
+requires requires(std::basic_ostream<char, Traits>& out, const T& value) { out << value; }
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out,
+                                             const PerReplica<T>& value) {
+  out << "PerReplica:{";
+  for (std::size_t replica = 0; replica < value.size(); ++replica) {
+    out << (replica == 0 ? "" : ",") << "\n  " << replica << ": ";
+    if (value.present(replica))
+      out << value[replica];
+    else
+      out << "none";
+  }
+  return out << "\n}";
+}
 
 /// Lets per-replica values be arguments and results of traced functions (tandem/function.h). The
 /// split of the batch is part of the signature, so that all processes trace at the same time.

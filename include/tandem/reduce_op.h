@@ -16,7 +16,13 @@ enum class ReduceOp : std::uint8_t {
   /// A sum over one fixed binary tree of the ranks in order, each addition rounded to the dtype:
   /// ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). Summing groups of 2, 4, 8, ... ranks first, by the
   /// same tree, gives the same bits.
-  kTreeSum
+  kTreeSum,
+  SUM = kSum,          ///< as kSum
+  MEAN = kMean,        ///< as kMean
+  AVG = kMean,         ///< as kMean
+  MIN = kMin,          ///< as kMin
+  MAX = kMax,          ///< as kMax
+  PRODUCT = kProduct,  ///< as kProduct
 };
 /// The last enumerator, for range checks.
 constexpr ReduceOp last_value(ReduceOp) { return ReduceOp::kTreeSum; }

@@ -1,8 +1,21 @@
+#include "core/status.h"
 #include "data/node.h"
 #include "distribute/strategy_impl.h"
 #include "train/batches_ahead.h"
 
 namespace tandem::distribute {
+
+PerReplica<Tensor> component(const PerReplica<data::Example>& batch, std::size_t index,
+                             std::size_t count) {
+  std::vector<Tensor> tensors;
+  for (const data::Example& example : batch.values()) {
+    if (!example.empty() && example.size() != count)
+      fail<InvalidArgumentError>("[PerReplica] expected examples of {} components, got {}", count,
+                                 example.size());
+    tensors.push_back(example.empty() ? Tensor() : example[index]);
+  }
+  return PerReplica<Tensor>(std::move(tensors), batch.split(), batch.strategy());
+}
 
 DistributedDataset::DistributedDataset(data::Dataset dataset,
                                        std::shared_ptr<StrategyImpl> strategy)

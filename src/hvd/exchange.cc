@@ -1,5 +1,6 @@
 #include "hvd/exchange.h"
 
+#include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "graph/graph.h"
@@ -141,7 +142,40 @@ std::unique_ptr<GradientSync> HorovodExchange::start_reduction(
   return plan.sync->start(false);
 }
 
+void HorovodExchange::require_gradients(const char* what) const {
+  if (options_.op == kAdasum)
+    fail<UnimplementedError>(
+        "[DistributedOptimizer] {} is not supported with op kAdasum, which reduces the changes of "
+        "the variables and not the gradients",
+        what);
+}
+
+void HorovodExchange::synchronize(const std::vector<Variable>& variables) {
+  require_gradients("synchronize()");
+  const NoGradScope no_grad;
+  const int passes = options_.average_aggregated_gradients ? options_.backward_passes_per_step : 1;
+  const auto pass = start_reduction(variables);
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    const Tensor gradient = variables[i].grad();
+    pass->ready(
+        i, gradient.defined() && passes > 1 ? gradient / static_cast<double>(passes) : gradient);
+  }
+  const std::vector<Tensor> reduced = *pass->finish();
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    Variable variable = variables[i];
+    if (reduced[i].defined()) variable.set_grad(reduced[i]);
+  }
+  synchronized_ = true;
+}
+
 std::unique_ptr<GradientSync> HorovodExchange::start(const std::vector<Variable>& variables) {
+  const bool twice = std::exchange(synchronized_, false);
+  if (skips_ > 0) return nullptr;
+  if (twice)
+    logging::warn(
+        "[DistributedOptimizer] step() called outside of skip_synchronize() after synchronize(): "
+        "the gradients are reduced twice. Write auto skip = optimizer.skip_synchronize() before "
+        "step().");
   const bool adds_up = options_.backward_passes_per_step > 1;
   if (!adds_up && options_.op != kAdasum) return start_reduction(variables);
   if (building)

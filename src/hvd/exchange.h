@@ -24,6 +24,14 @@ class HorovodExchange final : public optimizers::GradientExchange {
   // per step or for Adasum.
   std::unique_ptr<GradientSync> start_reduction(const std::vector<Variable>& variables);
 
+  // Replaces grad() of the variables by the reduced gradients.
+  void synchronize(const std::vector<Variable>& variables);
+  // Steps reduce nothing until each of these calls was undone.
+  void skip() { ++skips_; }
+  void undo_skip() { --skips_; }
+  // Throws UnimplementedError with kAdasum, which reduces the changes that steps make.
+  void require_gradients(const char* what) const;
+
  private:
   class LocalPass;
   // The state of one list of variables.
@@ -42,6 +50,8 @@ class HorovodExchange final : public optimizers::GradientExchange {
   std::shared_ptr<ProcessSetCoordinator> coordinator_;
   Request request_;  // template of the gradients' requests, without name, dtype and shape
   std::vector<std::unique_ptr<VariableSync>> syncs_;
+  int skips_ = 0;
+  bool synchronized_ = false;  // by synchronize(), since the last step
 };
 
 }  // namespace tandem::hvd

@@ -1,4 +1,5 @@
 // Broadcasts and gathers variables and objects.
+#include <algorithm>
 #include <cstring>
 
 #include "core/joined.h"
@@ -69,6 +70,26 @@ void broadcast_variables(const std::vector<Variable>& variables, int root_rank,
     Variable variable = variables[i];
     variable.assign(results[i]);
   }
+}
+
+void broadcast_optimizer_state(optimizers::Optimizer optimizer, int root_rank,
+                               const ProcessSet& process_set) {
+  if (const std::vector<Variable> parameters = optimizer.parameters(); !parameters.empty())
+    optimizer.build(parameters);
+  const std::vector<Variable> variables = optimizer.variables();
+  const std::vector<std::string> counts =
+      allgather_object(std::to_string(variables.size()), {.process_set = process_set});
+  if (std::any_of(counts.begin(), counts.end(),
+                  [&](const std::string& count) { return count != counts.front(); }))
+    fail<InvalidArgumentError>(
+        "[broadcast_optimizer_state] expected optimizers with equally many variables, got [{}]: "
+        "give the optimizers their parameters",
+        joined(counts, ", "));
+  broadcast_variables(variables, root_rank, process_set);
+  constexpr double kScheduled = -1.0;  // no rate is negative
+  const double mine = optimizer.scheduled() ? kScheduled : optimizer.learning_rate();
+  const double rate = broadcast_object(mine, root_rank, {.process_set = process_set});
+  if (rate != kScheduled && rate != mine) optimizer.set_learning_rate(rate);
 }
 
 std::string broadcast_object(const std::string& bytes, int root_rank,

@@ -72,7 +72,7 @@ Numbers train(const Strategy& strategy, Traced traced, std::int64_t examples = 2
     const auto scope = strategy.scope();
     model = Sequential({layers::Dense(16, {.activation = "relu", .input_shape = {6}}),
                         layers::Dropout(0.25), layers::Dense(3)});
-    optimizer = optimizers::Adam({.learning_rate = 0.02, .clipping = {.global_clipnorm = 0.5}});
+    optimizer = optimizers::Adam({.learning_rate = 0.02, .global_clipnorm = 0.5});
   }
   random::set_seed(77);
   const auto forward = [&](const Tensor& x, const Tensor& y) {
@@ -315,14 +315,14 @@ TEST_P(CentralStorage, OneReplicasOverflowSkipsTheUpdate) {
 Numbers train_in(const std::filesystem::path& backup, const Strategy& strategy, int crash = -1) {
   Sequential model = make_model(strategy, {.moments = true});
   const auto failing =
-      callbacks::LambdaCallback({.on_batch_end = [&](Model&, std::int64_t, const auto&) {
+      callbacks::LambdaCallback({.on_train_batch_end = [&](Model&, std::int64_t, const auto&) {
         if (--crash == 0) throw std::runtime_error("crash");
       }});
   const auto run = [&] {
     model.fit(batches(),
               {.epochs = 2,
-               .callbacks = {callbacks::BackupAndRestore(backup, {.save_freq = 1}), failing},
-               .verbose = 0});
+               .verbose = 0,
+               .callbacks = {callbacks::BackupAndRestore(backup, {.save_freq = 1}), failing}});
   };
   if (crash > 0)
     EXPECT_THROW(run(), std::runtime_error);

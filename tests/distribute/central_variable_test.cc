@@ -272,7 +272,7 @@ TEST(CentralVariableMemory, IsOnTheParameterDeviceAlone) {
     model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9}),
                    .loss = "mse",
                    .run_eagerly = eagerly});
-    model.fit(ones({32, 128}), ones({32, 1}), {.verbose = 0, .batch_size = 16});
+    model.fit(ones({32, 128}), ones({32, 1}), {.batch_size = 16, .verbose = 0});
     model.evaluate(ones({32, 128}), ones({32, 1}));
     for (const std::string& device : strategy.devices()) {
       const config::MemoryInfo memory = config::get_memory_info(device);

@@ -171,9 +171,9 @@ TEST(CheckpointUnderStrategies, AKillLeavesTheLastOneWhole) {
       Sequential model = make_model(strategy, {.moments = true});
       model.fit(batches(),
                 {.epochs = 1'000'000,
+                 .verbose = 0,
                  .callbacks = {TrainingCheckpoint(
-                     path, {.save_freq = 1, .resume = kill > 0, .background = kill % 2 == 1})},
-                 .verbose = 0});
+                     path, {.save_freq = 1, .resume = kill > 0, .background = kill % 2 == 1})}});
       return std::string();
     };
     {

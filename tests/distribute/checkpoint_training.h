@@ -36,9 +36,9 @@ inline std::string train_and_save(const distribute::Strategy& strategy, const Tr
   const History history = model.fit(
       batches(),
       {.epochs = run.epochs,
+       .verbose = 0,
        .callbacks = {callbacks::TrainingCheckpoint(
-           run.path, {.save_freq = 3, .resume = run.resume, .background = run.background})},
-       .verbose = 0});
+           run.path, {.save_freq = 3, .resume = run.resume, .background = run.background})}});
   std::vector<double> numbers = state_of(model);
   for (double loss : history.at("loss")) numbers.push_back(loss);
   return text_of(numbers);

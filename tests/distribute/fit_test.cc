@@ -60,7 +60,7 @@ Sequential make_model(const Strategy& strategy, bool moments) {
 History train(Model& model, std::vector<Callback> callbacks = {}) {
   return model.fit(
       batches(),
-      {.epochs = 3, .validation_data = batches(), .callbacks = std::move(callbacks), .verbose = 0});
+      {.epochs = 3, .validation_data = batches(), .verbose = 0, .callbacks = std::move(callbacks)});
 }
 
 TEST(FitUnderStrategy, EqualsOneDevice) {
@@ -194,7 +194,7 @@ Outcome outcome(Model& model, std::vector<Callback> callbacks) {
 void stop_after(Model& model, const std::filesystem::path& backup, int steps) {
   int left = steps;
   const auto crash =
-      callbacks::LambdaCallback({.on_batch_end = [&left](Model&, std::int64_t, const Logs&) {
+      callbacks::LambdaCallback({.on_train_batch_end = [&left](Model&, std::int64_t, const Logs&) {
         if (--left == 0) throw std::runtime_error("crash");
       }});
   EXPECT_THROW(train(model, {callbacks::BackupAndRestore(backup, {.save_freq = 1}), crash}),

@@ -26,7 +26,7 @@ void train(const distribute::MirroredStrategy& strategy, std::int64_t gradients 
   model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9}),
                  .loss = "mse",
                  .run_eagerly = true});
-  model.fit(ones({32, 128}), ones({32, 1}), {.verbose = 0, .batch_size = 16});
+  model.fit(ones({32, 128}), ones({32, 1}), {.batch_size = 16, .verbose = 0});
   for (const std::string& device : strategy.devices()) {
     const config::MemoryInfo memory = config::get_memory_info(device);
     EXPECT_GE(memory.by_tag.weights, kParameterBytes) << device;

@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 #include <thread>
 
 #include "runtime/variable_impl.h"
 #include "support/gpus.h"
+#include "support/tensors.h"
 #include "support/waiting.h"
 #include "tandem/tandem.h"
 
@@ -197,6 +199,62 @@ TEST(Mirrored, RunGivesEachReplicaItsValue) {
       [](int value, int shared) { return value + shared + distribute::replica_id_in_sync_group(); },
       mine, 5);
   EXPECT_EQ(result.values(), (std::vector<int>{15, 26}));
+}
+
+TEST(Mirrored, ArgumentsMayBeInBracesOrInATuple) {
+  const MirroredStrategy strategy = two_cpus();
+  const PerReplica<int> mine(std::vector<int>{10, 20});
+  const auto twice = [](int value) { return 2 * value; };
+  const auto difference = [](int a, int b) { return a - b; };
+  const auto sum_of = [](const std::tuple<int, int>& pair) {
+    return std::get<0>(pair) + std::get<1>(pair);
+  };
+  EXPECT_EQ(strategy.run(twice, {mine}).values(), (std::vector<int>{20, 40}));
+  EXPECT_EQ(strategy.run(difference, {mine, mine}).values(), (std::vector<int>{0, 0}));
+  EXPECT_EQ(strategy.run(difference, std::tuple{mine, 1}).values(), (std::vector<int>{9, 19}));
+  EXPECT_EQ(strategy.run(sum_of, std::tuple{3, 4}).values(), (std::vector<int>{7, 7}));
+}
+
+TEST(Mirrored, DevicesMayBeGivenByNameAlone) {
+  config::set_logical_cpus(2);
+  const MirroredStrategy two({"/cpu:0", "/cpu:1"}), one({"/cpu:1"});
+  EXPECT_EQ(two.num_replicas_in_sync(), 2);
+  EXPECT_EQ(one.devices(), std::vector<std::string>{two.devices()[1]});
+  const distribute::CentralStorageStrategy central({"/cpu:0", "/cpu:1"});
+  EXPECT_EQ(central.devices(), two.devices());
+}
+
+TEST(Mirrored, BatchesOfPairsDecompose) {
+  const MirroredStrategy strategy = two_cpus();
+  const auto data = data::Dataset::from_tensor_slices({range(4), range(4) + 10}).batch(3);
+  const auto sum = [](const Tensor& x, const Tensor& y) { return reduce_sum(x) + reduce_sum(y); };
+  std::vector<std::int32_t> sums, again;
+  for (const auto& [x, y] : strategy.experimental_distribute_dataset(data))
+    sums.push_back(strategy.reduce(ReduceOp::kSum, strategy.run(sum, {x, y})).item<std::int32_t>());
+  for (const auto& batch : strategy.experimental_distribute_dataset(data))
+    again.push_back(strategy.reduce(ReduceOp::kSum, strategy.run(sum, batch)).item<std::int32_t>());
+  EXPECT_EQ(sums, (std::vector<std::int32_t>{36, 16}));
+  EXPECT_EQ(again, sums);
+}
+
+TEST(Mirrored, BatchesOfOtherThanPairsDoNotDecompose) {
+  const MirroredStrategy strategy = two_cpus();
+  const auto data = data::Dataset::from_tensor_slices({range(4)}).batch(2);
+  testing::expect_error<InvalidArgumentError>(
+      [&] {
+        for (const auto& [x, y] : strategy.experimental_distribute_dataset(data))
+          static_cast<void>(x.size() + y.size());
+      },
+      "expected examples of 2 components, got 1");
+}
+
+TEST(PerReplicaValues, AreReadAndPrinted) {
+  const MirroredStrategy strategy = two_cpus();
+  const PerReplica<int> values(std::vector<int>{1, 2});
+  EXPECT_EQ(strategy.experimental_local_results(values), (std::vector<int>{1, 2}));
+  std::ostringstream out;
+  out << values;
+  EXPECT_EQ(out.str(), "PerReplica:{\n  0: 1,\n  1: 2\n}");
 }
 
 TEST(Mirrored, SplitsUnevenBatchesEvenly) {

@@ -28,7 +28,7 @@ Variable counter(const Strategy& strategy) {
   auto scope = strategy.scope();
   return Variable(
       constant(0.0),
-      {.name = "counter", .trainable = false, .aggregation = VariableAggregation::kSum});
+      {.trainable = false, .name = "counter", .aggregation = VariableAggregation::kSum});
 }
 
 TEST(MixedStrategies, AVariableIsUsedInReplicasOfItsOwnStrategyAlone) {

@@ -61,7 +61,7 @@ std::string train(int epochs, const std::vector<Callback>& callbacks = {}, bool 
       {.communication = communication, .timeout = testing::kFarAway});
   Sequential model = make_model(strategy, moments);
   const History history =
-      model.fit(batches(), {.epochs = epochs, .callbacks = callbacks, .verbose = 0});
+      model.fit(batches(), {.epochs = epochs, .verbose = 0, .callbacks = callbacks});
   std::vector<double> numbers;
   for (const auto& [name, values] : history.history)
     numbers.insert(numbers.end(), values.begin(), values.end());
@@ -74,10 +74,11 @@ std::string train(int epochs, const std::vector<Callback>& callbacks = {}, bool 
 
 // Calls `act` after step number `steps`.
 Callback after(int steps, std::function<void()> act) {
-  return LambdaCallback({.on_batch_end = [left = std::make_shared<int>(steps),
-                                          act = std::move(act)](Model&, std::int64_t, const Logs&) {
-    if (--*left == 0) act();
-  }});
+  return LambdaCallback(
+      {.on_train_batch_end = [left = std::make_shared<int>(steps), act = std::move(act)](
+                                 Model&, std::int64_t, const Logs&) {
+        if (--*left == 0) act();
+      }});
 }
 std::vector<Callback> none() { return {}; }
 std::vector<Callback> one(const Callback& callback) {

@@ -344,9 +344,9 @@ TEST(MultiWorker, MayShareTheJobOfAProcessGroup) {
     ranks.emplace_back([&directory, rank] {
       unsetenv("TF_CONFIG");
       comm::init_process_group({.init_method = "file://" + (directory / "job").string(),
-                                .rank = rank,
+                                .timeout = testing::kFarAway,
                                 .world_size = 2,
-                                .timeout = testing::kFarAway});
+                                .rank = rank});
       double sum = 0;
       {
         const MultiWorkerMirroredStrategy strategy({.devices = {"/cpu:0"}});
@@ -382,12 +382,12 @@ TEST(MultiWorker, OnReadVariablesAreReadByAllAndMirroredOnesWrittenByAll) {
     Variable mean, sum, mirrored;
     {
       const auto scope = strategy.scope();
-      mean = Variable(zeros({}), {.name = "mean",
-                                  .trainable = false,
+      mean = Variable(zeros({}), {.trainable = false,
+                                  .name = "mean",
                                   .synchronization = VariableSynchronization::kOnRead,
                                   .aggregation = VariableAggregation::kMean});
-      sum = Variable(zeros({}), {.name = "sum",
-                                 .trainable = false,
+      sum = Variable(zeros({}), {.trainable = false,
+                                 .name = "sum",
                                  .synchronization = VariableSynchronization::kOnRead,
                                  .aggregation = VariableAggregation::kSum});
       mirrored = Variable(full({}, worker + 10.0),
@@ -415,9 +415,9 @@ TEST(MultiWorker, EveryWorkerMaySave) {
   const auto results = run_workers(2, [&](int) {
     const MultiWorkerMirroredStrategy strategy({.timeout = testing::kFarAway});
     Sequential model = make_model(strategy, {.moments = true});
-    model.fit(batches(), {.callbacks = {callbacks::ModelCheckpoint(directory / "w{epoch}"),
-                                        callbacks::CSVLogger(directory / "log.csv")},
-                          .verbose = 0});
+    model.fit(batches(), {.verbose = 0,
+                          .callbacks = {callbacks::ModelCheckpoint(directory / "w{epoch}"),
+                                        callbacks::CSVLogger(directory / "log.csv")}});
     model.save_weights(directory / "last");
     std::vector<double> numbers;
     for (const Variable& variable : model.variables())

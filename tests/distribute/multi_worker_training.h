@@ -43,8 +43,8 @@ inline Sequential make_model(const distribute::Strategy& strategy, const Config&
   model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}),
                  .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
                  .metrics = {"accuracy", "sparse_top_k_categorical_accuracy"},
-                 .dtype = config.dtype,
-                 .run_eagerly = config.run_eagerly});
+                 .run_eagerly = config.run_eagerly,
+                 .dtype = config.dtype});
   return model;
 }
 

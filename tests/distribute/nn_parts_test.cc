@@ -50,7 +50,7 @@ Trained train(const distribute::Strategy& strategy) {
     trained.model.base().ensure_built({&shape, 1});
     trained.optimizer =
         optimizers::Adam({.learning_rate = optimizers::schedules::exponential_decay(0.1, 5, 0.9),
-                          .clipping = {.global_clipnorm = 0.5}});
+                          .global_clipnorm = 0.5});
   }
   const auto data = data::Dataset::from_tensor_slices({random_tensor({6, 3}, 1, -1, 1, float32),
                                                        random_tensor({6, 1}, 2, -1, 1, float32)})

@@ -130,7 +130,7 @@ std::string train_in_parts(const Loop& loop, int batch = 16) {
   optimizers::Optimizer optimizer = optimizers::Adam({.learning_rate = 0.01});
   metrics::Metric accuracy = metrics::SparseCategoricalAccuracy();
   const Variable norm(
-      zeros({1}), {.name = "norm", .trainable = false, .aggregation = VariableAggregation::kSum});
+      zeros({1}), {.trainable = false, .name = "norm", .aggregation = VariableAggregation::kSum});
   const auto step = [&](const data::Example& examples) {
     return for_each_part(examples, [&](const data::Example& part) {
       const Tensor outputs = model(part[0], {.training = true});

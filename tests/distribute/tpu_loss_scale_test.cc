@@ -84,8 +84,8 @@ std::vector<double> by_fit(const Strategy& strategy, const std::string& dtype,
         optimizers::LossScaleOptimizer(optimizer, {.initial_scale = 1024.0, .growth_interval = 3});
   model.compile({.optimizer = optimizer,
                  .loss = losses::MeanSquaredError(),
-                 .dtype = dtype.empty() ? "float32" : dtype,
-                 .steps_per_execution = steps_per_execution});
+                 .steps_per_execution = steps_per_execution,
+                 .dtype = dtype.empty() ? "float32" : dtype});
   model.fit(Data(32 + last).batches(8), {.epochs = 3, .verbose = 0});
   return state_of(model, model.optimizer(), model.optimizer().loss_scale());
 }

@@ -127,7 +127,7 @@ TEST(HvdOperations, CompressedElementsAreSentInSixteenBits) {
     for (hvd::Compression compression : {hvd::Compression::kFP16, hvd::Compression::kBF16}) {
       const DType dtype = compression == hvd::Compression::kFP16 ? float16 : bfloat16;
       const Tensor result = hvd::allreduce(tensor_of_rank(rank, {100}, float32),
-                                           {.op = hvd::kSum, .compression = compression});
+                                           {.compression = compression, .op = hvd::kSum});
       ASSERT_EQ(result.dtype(), float32);
       std::vector<double> expected(100);
       for (int r = 0; r < 2; ++r) {
@@ -136,6 +136,33 @@ TEST(HvdOperations, CompressedElementsAreSentInSixteenBits) {
       }
       expect_near(result, values_of(constant(expected, {.dtype = dtype})), 0.0);
     }
+  });
+}
+
+TEST(HvdOperations, AnOperationOrANameIsAnArgument) {
+  expect_hvd(2, [](int rank) {
+    const Tensor mine = constant({1.0f + static_cast<float>(rank), 2.0f});
+    expect_near(hvd::allreduce(mine, hvd::kSum), {3.0, 4.0}, 0.0);
+    expect_near(hvd::allreduce(mine, hvd::kMax), {2.0, 2.0}, 0.0);
+    expect_near(hvd::allreduce(mine, "named"), {1.5, 2.0}, 0.0);
+    expect_near(hvd::synchronize(hvd::allreduce_async(mine, hvd::kProduct)), {2.0, 4.0}, 0.0);
+    expect_near(hvd::reducescatter(mine, hvd::kSum), {rank == 0 ? 3.0 : 4.0}, 0.0);
+    expect_near(hvd::allgather(mine, std::string("gathered")), {1.0, 2.0, 2.0, 2.0}, 0.0);
+    expect_near(hvd::broadcast(mine, 1, "sent"), {2.0, 2.0}, 0.0);
+    expect_near(mine, {1.0 + rank, 2.0}, 0.0);
+  });
+}
+
+TEST(HvdOperations, NamesWithAnUnderscoreChangeTheTensor) {
+  expect_hvd(2, [](int rank) {
+    Tensor x = constant({1.0f + static_cast<float>(rank)});
+    const Tensor before = x;
+    hvd::allreduce_(x);
+    expect_near(x, {1.5}, 0.0);
+    expect_near(before, {1.0 + rank}, 0.0);
+    x = before;
+    hvd::broadcast_(x, 1);
+    expect_near(x, {2.0}, 0.0);
   });
 }
 

@@ -70,10 +70,8 @@ Weights train(int rank, int ranks, Way way, bool adam, int steps,
   const Data data = make_data();
   Sequential model = make_model();
   const std::vector<Variable> variables = model.trainable_variables();
-  optimizers::Optimizer plain =
-      adam ? optimizers::Adam({.learning_rate = 0.02, .clipping = {.global_clipnorm = 1.0}},
-                              variables)
-           : optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}, variables);
+  optimizers::Optimizer plain = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}, variables);
+  if (adam) plain = optimizers::Adam({.learning_rate = 0.02, .global_clipnorm = 1.0}, variables);
   optimizers::Optimizer optimizer = distribute(plain);
   const auto loss_of = [&](const Tensor& x, const Tensor& y, std::int64_t total) {
     return nn::compute_average_loss(nn::sparse_softmax_cross_entropy(y, model(x)),

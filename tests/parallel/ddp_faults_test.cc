@@ -74,7 +74,7 @@ TEST(DistributedDataParallelFaults, ErrorsInASubgroupNameRanksOfTheJob) {
 
     const auto used = std::make_shared<TwoHeads::Used>();
     const DistributedDataParallel model(Model(Layer(std::make_shared<TwoHeads>(used))),
-                                        {.strict = true, .process_group = group});
+                                        {.process_group = group, .strict = true});
     used->second = rank == 1;
     const std::string unused = error_of<RuntimeError>([&] {
       reduce_sum(model(ones({2, 4}))).backward();

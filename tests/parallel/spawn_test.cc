@@ -121,7 +121,7 @@ TEST(Spawn, ARankThatThrowsTerminatesTheOthers) {
   });
   EXPECT_EQ(rank, 1);
   EXPECT_EQ(text.find("[spawn] -- Process 1 terminated with the following error: "
-                      "InvalidArgumentError: [MatMul] expected equal inner sizes"),
+                      "ShapeError: [MatMul] expected equal inner sizes"),
             0u)
       << text;
 }
