@@ -8,12 +8,16 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/tensor.h"
@@ -146,6 +150,56 @@ struct CheckpointOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
 };
 
+/// One group of a Checkpoint: a variable, a list of variables, or an object with variables(), such
+/// as a model, a layer or an optimizer. The variables of an object are those that it has at the
+/// time of each save() and restore(). The group shares the object if it is a handle, as those are.
+class CheckpointGroup {
+ public:
+  /// @{
+  /// These variables.
+  CheckpointGroup(std::vector<Variable> variables)  // NOLINT: implicit
+      : fixed_(true), variables_([variables = std::move(variables)] { return variables; }) {}
+  CheckpointGroup(std::initializer_list<Variable> variables)  // NOLINT: implicit
+      : CheckpointGroup(std::vector<Variable>(variables)) {}
+  CheckpointGroup(const Variable& variable)  // NOLINT: implicit
+      : CheckpointGroup(std::vector<Variable>{variable}) {}
+  /// @}
+  /// The variables of this object. For an optimizer, restore() makes the slots that the checkpoint
+  /// has, as Optimizer::build() does, for trainable floating-point variables of the other groups.
+  template <class Object>
+  requires(!std::same_as<Object, CheckpointGroup> &&
+           requires(const Object& object) {
+             { object.variables() } -> std::convertible_to<std::vector<Variable>>;
+           }) CheckpointGroup(const Object& object)  // NOLINT: implicit
+      : variables_([object] { return object.variables(); }) {
+    if constexpr (requires {
+                    { object.built() } -> std::same_as<bool>;
+                  })
+      built_ = [object] { return object.built(); };
+    if constexpr (requires(Object optimizer, const std::vector<Variable>& of) {
+                    optimizer.build(of);
+                    { optimizer.name() } -> std::convertible_to<std::string>;
+                  }) {
+      name_ = [object] { return std::string(object.name()); };
+      build_ = [object](const std::vector<Variable>& of) {
+        Object optimizer = object;
+        optimizer.build(of);
+      };
+    }
+  }
+
+  /// The variables now. Throws FailedPreconditionError for a model that is not built.
+  std::vector<Variable> variables() const { return variables_(); }
+
+ private:
+  friend class Checkpoint;
+  bool fixed_ = false;
+  std::function<bool()> built_;  // whether it has its variables; empty: yes
+  std::function<std::vector<Variable>()> variables_;
+  std::function<std::string()> name_;                        // of an optimizer
+  std::function<void(const std::vector<Variable>&)> build_;  // of an optimizer
+};
+
 /// Saves and restores groups of variables and the state of the random generator, for training loops
 /// of your own. As tf.train.Checkpoint.
 ///
@@ -156,10 +210,10 @@ struct CheckpointOptions {
 /// Not thread-safe.
 class Checkpoint {
  public:
-  /// `groups`: the variables by group: {{"model", model.variables()}, {"optimizer", ...}}. A tensor
-  /// of the checkpoint is named GROUP/VARIABLE. Throws InvalidArgumentError for two variables of
-  /// one name in a group.
-  explicit Checkpoint(std::map<std::string, std::vector<Variable>> groups,
+  /// `groups`: the variables by group: {{"step", step}, {"optimizer", optimizer}, {"net", model}}.
+  /// A tensor of the checkpoint is named GROUP/VARIABLE. Throws InvalidArgumentError for two
+  /// variables of one name in a group, and so does save() if the variables are those of an object.
+  explicit Checkpoint(std::map<std::string, CheckpointGroup> groups,
                       const CheckpointOptions& options = {});
   /// Waits for a background save. An error of it is logged.
   ~Checkpoint();
@@ -168,14 +222,18 @@ class Checkpoint {
 
   /// Saves a checkpoint with `metadata`, such as a step and the iterator's position. A crash leaves
   /// the old one. In the background, errors are thrown by the next call of save() or wait(); with
-  /// several workers the checkpoint is complete after that call. Throws the errors of
-  /// save_safetensors(), AbortedError if another worker could not write, and DeadlineExceededError.
-  void save(const std::filesystem::path& path,
-            const std::map<std::string, std::string>& metadata = {});
+  /// several workers the checkpoint is complete after that call. Returns the path. Throws the
+  /// errors of save_safetensors(), AbortedError if another worker could not write,
+  /// DeadlineExceededError, and FailedPreconditionError for a model that is not built.
+  std::filesystem::path save(const std::filesystem::path& path,
+                             const std::map<std::string, std::string>& metadata = {});
   /// Waits until the last save is complete. Throws its error.
   void wait();
-  /// Restores the variables and the random generator, and returns the metadata. Throws the errors
-  /// of CheckpointReader and restore_variables(), and changes nothing then.
+  /// Restores the variables and the random generator, and returns the metadata. An empty path
+  /// restores nothing and returns nothing, so that latest_checkpoint() may be passed before there
+  /// is a checkpoint. (With several workers the chief's path counts.) Throws the errors of
+  /// CheckpointReader and restore_variables(), and FailedPreconditionError for a model that is not
+  /// built; then no variable changes.
   std::map<std::string, std::string> restore(const std::filesystem::path& path);
 
  private:
@@ -183,6 +241,11 @@ class Checkpoint {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// The newest checkpoint NAME-STEP.safetensors of a directory; empty if there is none. As
+/// tf.train.latest_checkpoint.
+std::filesystem::path latest_checkpoint(const std::filesystem::path& directory,
+                                        const std::string& name = "ckpt");
 
 /// Options of CheckpointManager.
 struct CheckpointManagerOptions {
@@ -204,18 +267,26 @@ class CheckpointManager {
   /// the entry "step". Throws InvalidArgumentError for a negative step, and the errors of
   /// Checkpoint::save().
   std::filesystem::path save(std::int64_t step, std::map<std::string, std::string> metadata = {});
+  /// Saves a checkpoint whose step is the number of the save, one more than that of the newest
+  /// checkpoint: 1, 2, 3 and so on in an empty directory. As save() of TensorFlow.
+  std::filesystem::path save();
   /// The checkpoints of the directory by step, the oldest first.
   std::vector<std::filesystem::path> checkpoints() const;
-  /// The newest one; none if there is none.
-  std::optional<std::filesystem::path> latest_checkpoint() const;
+  /// The newest one; empty if there is none.
+  std::filesystem::path latest_checkpoint() const;
   /// Restores the newest checkpoint and returns its metadata; none if there is none. As
   /// restore_or_initialize() of TensorFlow.
   std::optional<std::map<std::string, std::string>> restore_latest();
+  /// As restore_latest().
+  std::optional<std::map<std::string, std::string>> restore_or_initialize() {
+    return restore_latest();
+  }
 
  private:
   Checkpoint& checkpoint_;
   std::filesystem::path directory_;
   CheckpointManagerOptions options_;
+  std::int64_t last_step_ = 0;  // of the saves of this manager, which may be in the background
 };
 
 }  // namespace tandem

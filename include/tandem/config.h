@@ -1,13 +1,14 @@
 /// @file
 /// Configuration of devices, memory and threads. As tf.config.
 ///
-/// All setters but set_soft_device_placement() must be called before the runtime is initialized,
-/// which the first operation and any listing of LOGICAL devices do. Later they throw a RuntimeError
-/// that names the call that initialized it; setting the same value again is allowed. Listing
-/// PHYSICAL devices does not initialize the runtime.
+/// All setters but set_soft_device_placement() and run_functions_eagerly() must be called before
+/// the runtime is initialized, which the first operation and any listing of LOGICAL devices do.
+/// Later they throw a RuntimeError that names the call that initialized it; setting the same value
+/// again is allowed. Listing PHYSICAL devices does not initialize the runtime.
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,6 +26,8 @@ struct PhysicalDevice {
   /// Equal name and type.
   friend bool operator==(const PhysicalDevice&, const PhysicalDevice&) = default;
 };
+/// Prints the name.
+std::ostream& operator<<(std::ostream& out, const PhysicalDevice& device);
 
 /// A device on which operations run. As tf.config.LogicalDevice.
 struct LogicalDevice {
@@ -33,6 +36,8 @@ struct LogicalDevice {
   /// Equal name and type.
   friend bool operator==(const LogicalDevice&, const LogicalDevice&) = default;
 };
+/// Prints the name.
+std::ostream& operator<<(std::ostream& out, const LogicalDevice& device);
 
 /// Properties of a physical device. As tf.config.experimental.get_device_details.
 struct DeviceDetails {
@@ -161,6 +166,18 @@ int get_replica_invariant_parts();
 void set_intra_op_parallelism_threads(int threads);
 /// Returns the setting of set_intra_op_parallelism_threads().
 int get_intra_op_parallelism_threads();
+/// Limits how many operations of a device run at the same time. Changes nothing: they run one after
+/// another, within every limit. Throws InvalidArgumentError for a negative number. As
+/// tf.config.threading.set_inter_op_parallelism_threads.
+void set_inter_op_parallelism_threads(int threads);
+
+/// Whether calls of traced functions (tandem/function.h) and the steps of fit(), evaluate() and
+/// predict() run their callables eagerly instead, for debugging: each call runs the host code, and
+/// elements can be read. Default: false. May be changed at any time; functions of parameter server
+/// and TPU strategies are traced all the same. As tf.config.run_functions_eagerly.
+void run_functions_eagerly(bool run_eagerly);
+/// Returns the setting of run_functions_eagerly().
+bool functions_run_eagerly();
 
 /// Bytes in use, by purpose.
 struct MemoryByTag {

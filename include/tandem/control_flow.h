@@ -4,8 +4,9 @@
 /// @code
 /// const Tensor y = td::cond(td::greater(x, 0.0), [&] { return x * x; }, [&] { return -x; });
 /// const auto powers = td::while_loop(
-///     [](const auto& v) { return td::less(v[0], 10); },
-///     [&](const auto& v) { return std::vector<Tensor>{v[0] + 1, v[1] * x}; }, {i, ones({})});
+///     [](Tensor i, Tensor) { return i < 10; },
+///     [&](Tensor i, Tensor power) { return std::vector<Tensor>{i + 1, power * x}; },
+///     {i, ones({})});
 /// @endcode
 ///
 /// Eagerly these are `if` and `while`: the callables run as host code and their operations are
@@ -21,11 +22,14 @@
 /// assigns, and second derivatives.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tandem/function.h"
@@ -47,10 +51,65 @@ std::vector<Tensor> trace_cond(const Tensor& predicate,
                                const std::function<std::vector<Tensor>()>& then_fn,
                                const std::function<std::vector<Tensor>()>& else_fn);
 
-// Result type of a branch: a type made of tensors, as arguments of td::function. A type that
+// Result type of a branch: a type made of tensors, as arguments of td::function. Another type that
 // converts to Tensor becomes Tensor.
 template <class R>
-using BranchResult = std::conditional_t<std::convertible_to<R, Tensor>, Tensor, R>;
+using BranchResult = std::conditional_t<
+    std::convertible_to<R, Tensor> && !kConsistsOfTensors<std::remove_cvref_t<R>>, Tensor, R>;
+
+using LoopCondition = std::function<Tensor(const std::vector<Tensor>&)>;
+using LoopBody = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+// Throws InvalidArgumentError "[while_loop] the WHAT has EXPECTED tensors, there are GOT loop
+// variables" if they differ.
+void check_loop_vars(const char* what, std::size_t expected, std::size_t got);
+
+// A condition or body of while_loop(), by value or by reference.
+template <class F>
+inline constexpr bool kLoopFunction = std::is_invocable_v<F&, const std::vector<Tensor>&> ||
+                                      number_of_tensors<std::remove_reference_t<F>>() > 0;
+
+// Whether both are what while_loop() takes without a template.
+template <class Condition, class Body>
+concept PlainLoop =
+    std::convertible_to<Condition, LoopCondition> && std::convertible_to<Body, LoopBody>;
+
+template <class F>
+decltype(auto) call_loop_function(const char* what, F& fn, const std::vector<Tensor>& loop_vars) {
+  if constexpr (std::invocable<F&, const std::vector<Tensor>&>) {
+    return fn(loop_vars);
+  } else {
+    constexpr std::size_t kCount = number_of_tensors<F>();
+    check_loop_vars(what, kCount, loop_vars.size());
+    return call_with(fn, loop_vars.data(), std::make_index_sequence<kCount>());
+  }
+}
+
+template <class R>
+inline constexpr bool kArrayOfTensors = false;
+template <std::size_t kSize>
+inline constexpr bool kArrayOfTensors<std::array<Tensor, kSize>> = true;
+
+template <class R>
+concept LoopResult = std::convertible_to<R, std::vector<Tensor>> ||
+    std::convertible_to<R, Tensor> || kTupleOfTensors<R> || kArrayOfTensors<R>;
+
+template <LoopResult R>
+std::vector<Tensor> loop_vars_of(R result) {
+  if constexpr (std::convertible_to<R, std::vector<Tensor>>)
+    return result;
+  else if constexpr (std::convertible_to<R, Tensor>)
+    return {static_cast<Tensor>(result)};
+  else
+    return std::apply(
+        [](const auto&... tensor) { return std::vector<Tensor>{static_cast<Tensor>(tensor)...}; },
+        result);
+}
+
+template <class Tuple, std::size_t... I>
+Tuple tuple_of(const std::vector<Tensor>& tensors, std::index_sequence<I...>) {
+  return Tuple(tensors[I]...);
+}
 
 }  // namespace detail
 
@@ -96,9 +155,19 @@ auto cond(const Tensor& predicate, Then&& then_fn, Else&& else_fn) {
   }
 }
 
+/// @{
 /// Calls `body` with the loop variables, and replaces them by its results, while `condition` (a
 /// bool scalar computed from them) is true. Returns the last values. Loop variables keep their
 /// number, dtypes and shapes. As tf.while_loop.
+///
+/// Both callables take one Tensor for each loop variable, up to 8, or a vector of all. The body
+/// returns a vector, an array, a tuple or a pair of tensors, or one Tensor. After a body that
+/// returns a tuple or a pair, the result is a tuple or a pair, else a vector:
+/// @code
+/// const auto [n, power] = td::while_loop(
+///     [](Tensor i, Tensor) { return i < 10; },
+///     [&](Tensor i, Tensor power) { return std::pair{i + 1, power * x}; }, {i, ones({})});
+/// @endcode
 ///
 /// Throws InvalidArgumentError if there are no loop variables, if the condition is not a bool
 /// scalar, and if the body returns other numbers of tensors, dtypes or shapes than it got.
@@ -106,5 +175,39 @@ std::vector<Tensor> while_loop(
     const std::function<Tensor(const std::vector<Tensor>& loop_vars)>& condition,
     const std::function<std::vector<Tensor>(const std::vector<Tensor>& loop_vars)>& body,
     std::vector<Tensor> loop_vars, const WhileOptions& options = {});
+template <class Condition, class Body>
+requires(!detail::PlainLoop<Condition, Body>) auto while_loop(Condition&& condition, Body&& body,
+                                                              std::vector<Tensor> loop_vars,
+                                                              const WhileOptions& options = {}) {
+  static_assert(
+      detail::kLoopFunction<Condition> && detail::kLoopFunction<Body>,
+      "the condition and the body of while_loop() take one Tensor for each loop variable, "
+      "or a const std::vector<Tensor>&");
+  if constexpr (detail::kLoopFunction<Condition> && detail::kLoopFunction<Body>) {
+    using Tensors = std::vector<Tensor>;
+    using Holds = decltype(detail::call_loop_function("condition", condition, loop_vars));
+    using Next = std::remove_cvref_t<decltype(detail::call_loop_function("body", body, loop_vars))>;
+    static_assert(std::convertible_to<Holds, Tensor>,
+                  "the condition of while_loop() returns a Tensor: a bool scalar");
+    static_assert(detail::LoopResult<Next>,
+                  "the body of while_loop() returns the next loop variables: a vector, an array, a "
+                  "tuple or a pair of tensors, or one Tensor");
+    if constexpr (detail::kTupleOfTensors<Next>)
+      detail::check_loop_vars("result of the body", std::tuple_size_v<Next>, loop_vars.size());
+    const detail::LoopCondition holds = [&](const Tensors& variables) -> Tensor {
+      return detail::call_loop_function("condition", condition, variables);
+    };
+    const detail::LoopBody next = [&](const Tensors& variables) {
+      return detail::loop_vars_of(detail::call_loop_function("body", body, variables));
+    };
+    Tensors last = while_loop(holds, next, std::move(loop_vars), options);
+    if constexpr (detail::kTupleOfTensors<Next>)
+      return detail::tuple_of<typename detail::TensorTuple<Next>::type>(
+          last, std::make_index_sequence<std::tuple_size_v<Next>>());
+    else
+      return last;
+  }
+}
+/// @}
 
 }  // namespace tandem

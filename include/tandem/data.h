@@ -4,7 +4,7 @@
 /// @code
 /// auto batches = Dataset::from_tensor_slices({images, labels})
 ///                    .shuffle(10'000, {.seed = 1}).map(scale).batch(128).prefetch(2);
-/// for (const Example& batch : batches) train_step(batch[0], batch[1]);
+/// for (const auto& [x, y] : batches) train_step(x, y);  // or batch[0], batch[1] of an Example
 /// @endcode
 ///
 /// The examples are a pure function of the dataset and the epoch. Shuffles and the random
@@ -15,30 +15,52 @@
 /// Pipelines run on "/cpu:0" and record no gradients, whatever scopes the caller has opened.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <iosfwd>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tandem/errors.h"
 #include "tandem/function.h"
 #include "tandem/tensor.h"
 
+namespace tandem {
+
+/// For Tandem's own code: base of classes of other namespaces that convert to a Tensor, so that the
+/// operators of tensors (tandem/math.h) are found for them.
+struct HasTensorOperators {};
+
+}  // namespace tandem
+
 /// Input pipelines and data loaders.
 namespace tandem::data {
 
 /// One element of a dataset: the components of an example ({image, label}) or of a batch of them.
-class Example {
+///
+/// An example of one component is usable where a tensor is. An example of two components can be
+/// taken apart: `auto [x, y] = example`.
+class Example : private HasTensorOperators {
  public:
   Example() = default;
   /// The given components.
   Example(std::initializer_list<Tensor> components) : components_(components) {}
+  /// The components of these examples one after another; of one example: a copy.
+  template <std::same_as<Example> E>
+  Example(std::initializer_list<E> examples) {
+    for (const Example& example : examples)
+      components_.insert(components_.end(), example.components_.begin(), example.components_.end());
+  }
   /// A single component.
   Example(Tensor component) { components_.push_back(std::move(component)); }  // NOLINT: implicit
   /// The given components.
@@ -60,13 +82,55 @@ class Example {
   /// Appends a component.
   void push_back(Tensor component) { components_.push_back(std::move(component)); }
 
+  /// @{
+  /// The only component, and its properties. Throws InvalidArgumentError for another number of
+  /// components.
+  operator const Tensor&() const { return *only(); }  // NOLINT: implicit
+  const Shape& shape() const { return only()->shape(); }
+  DType dtype() const { return only()->dtype(); }
+  template <class T>
+  T item() const {
+    return only()->item<T>();
+  }
+  double item() const { return only()->item(); }
+  template <class T>
+  std::vector<T> to_vector() const {
+    return only()->to_vector<T>();
+  }
+  /// @}
+
+  /// For Tandem's own code: the components of `auto [x, y]`. Throws InvalidArgumentError unless
+  /// there are two.
+  const Tensor* pair() const;
+
  private:
+  const Tensor* only() const;  // throws InvalidArgumentError unless there is one component
   std::size_t checked(std::size_t index) const {
     return tandem::detail::checked_index("Example", index, components_.size());
   }
 
   std::vector<Tensor> components_;
 };
+
+/// Prints the components: "(1., [2. 3.])".
+std::ostream& operator<<(std::ostream& out, const Example& example);
+
+/// @{
+/// Component I of an example of two components, for `auto [x, y] = example`. Throws
+/// InvalidArgumentError for another number of components.
+template <std::size_t I>
+const Tensor& get(const Example& example) {
+  return example.pair()[I];
+}
+template <std::size_t I>
+Tensor& get(Example& example) {
+  return const_cast<Tensor&>(example.pair()[I]);
+}
+template <std::size_t I>
+Tensor&& get(Example&& example) {
+  return std::move(const_cast<Tensor&>(example.pair()[I]));
+}
+/// @}
 
 /// Lets an Example be an argument of a traced function (tandem/function.h).
 template <class V, class K>
@@ -81,7 +145,17 @@ class NextExample : public std::optional<Example> {
   using std::optional<Example>::optional;
   /// Component `index` of the example. Throws OutOfRangeError at the end of the epoch.
   const Tensor& operator[](std::size_t index) const;
+  /// The example. Throws OutOfRangeError at the end of the epoch.
+  const Example& value() const;
 };
+
+/// Component I of an example of two components, for `auto [x, y] = iterator.next()`. Throws
+/// OutOfRangeError at the end of the epoch, and InvalidArgumentError for another number of
+/// components.
+template <std::size_t I>
+const Tensor& get(const NextExample& example) {
+  return example.value().pair()[I];
+}
 
 /// Selects a pass over a dataset and where it starts.
 struct IterateOptions {
@@ -97,6 +171,25 @@ struct ComponentSpec {
   DType dtype = float32;  ///< dtype
   Shape shape{};          ///< shape
 };
+/// Prints the dtype and the shape: "float32 (-1, 4)".
+std::ostream& operator<<(std::ostream& out, const ComponentSpec& spec);
+
+/// Result of Dataset::element_spec(): dtypes and shapes of the components, or empty if they are not
+/// known.
+class ElementSpec : public std::optional<std::vector<ComponentSpec>> {
+ public:
+  ElementSpec() = default;
+  /// These specs; none: not known.
+  ElementSpec(std::optional<std::vector<ComponentSpec>> specs)  // NOLINT: implicit
+      : std::optional<std::vector<ComponentSpec>>(std::move(specs)) {}
+  /// The specs of the components. Throws FailedPreconditionError if they are not known.
+  const std::vector<ComponentSpec>& value() const;
+  /// The spec of component `index`. Throws FailedPreconditionError if the specs are not known, and
+  /// OutOfRangeError.
+  const ComponentSpec& operator[](std::size_t index) const;
+};
+/// Prints the specs: "(float32 (-1, 4), int64 (-1))", or "unknown".
+std::ostream& operator<<(std::ostream& out, const ElementSpec& spec);
 
 /// Iterates over one epoch of a dataset. A handle: copies share the position. Not thread-safe.
 ///
@@ -199,11 +292,29 @@ inline Iterator::Cursor Iterator::begin() { return Cursor(*this); }
 
 }  // namespace tandem::data
 
+/// @cond
+template <>
+struct std::tuple_size<tandem::data::Example> : std::integral_constant<std::size_t, 2> {};
+template <std::size_t I>
+struct std::tuple_element<I, tandem::data::Example> {
+  using type = tandem::Tensor;
+};
+template <>
+struct std::tuple_size<tandem::data::NextExample> : std::integral_constant<std::size_t, 2> {};
+template <std::size_t I>
+struct std::tuple_element<I, tandem::data::NextExample> {
+  using type = const tandem::Tensor;
+};
+/// @endcond
+
 /// For Tandem's own code: callables may take an iterator by a reference that is not constant.
 template <>
 struct tandem::detail::Passed<tandem::data::Iterator> {
   using type = tandem::data::Iterator&;  ///< how it is passed
 };
+/// For Tandem's own code: an example remains one, although it converts to a tensor.
+template <>
+inline constexpr bool tandem::detail::kConsistsOfTensors<tandem::data::Example> = true;
 
 namespace tandem::data {
 
@@ -211,6 +322,10 @@ namespace tandem::data {
 inline constexpr std::int64_t kInfiniteCardinality = -1;
 /// Dataset::cardinality() if it is not known.
 inline constexpr std::int64_t kUnknownCardinality = -2;
+/// For Dataset::prefetch() and MapOptions::num_parallel_calls: a number that Tandem chooses, 2
+/// elements ahead, and as many parallel calls as there are cores. As tf.data.AUTOTUNE; the numbers
+/// do not change while the pipeline runs.
+inline constexpr int kAutotune = -1;
 
 /// Function of Dataset::map().
 using MapFn = std::function<Example(const Example&)>;
@@ -226,7 +341,8 @@ using GeneratorFn = std::function<std::optional<Example>()>;
 
 /// Options of Dataset::map().
 struct MapOptions {
-  /// Number of threads that run the function; 1: the thread that requests the element.
+  /// Number of threads that run the function; 1: the thread that requests the element; kAutotune:
+  /// one per core.
   int num_parallel_calls = 1;
   /// Keeps the order of the input. If false, elements come as they become ready, and iteration is
   /// no longer a pure function of the epoch.
@@ -263,6 +379,65 @@ struct BatchOptions {
   bool drop_remainder = false;  ///< omit the last batch if it is not full
 };
 
+}  // namespace tandem::data
+
+namespace tandem::detail {
+
+// The components of an example for a function that takes `count` tensors. Throws
+// InvalidArgumentError for another number.
+const Tensor* components_for(const char* stage, const data::Example& element, std::size_t count);
+
+// A result of a function of map().
+template <class R>
+concept MapResult = std::convertible_to<R, data::Example> || std::convertible_to<R, Tensor> ||
+    std::convertible_to<R, std::vector<Tensor>> || kTupleOfTensors<std::remove_cvref_t<R>>;
+
+template <MapResult R>
+data::Example example_of(R&& result) {
+  if constexpr (std::convertible_to<R, data::Example>)
+    return std::forward<R>(result);
+  else if constexpr (std::convertible_to<R, Tensor>)
+    return data::Example(static_cast<Tensor>(std::forward<R>(result)));
+  else if constexpr (std::convertible_to<R, std::vector<Tensor>>)
+    return data::Example(static_cast<std::vector<Tensor>>(std::forward<R>(result)));
+  else
+    return std::apply(
+        [](const auto&... component) { return data::Example{static_cast<Tensor>(component)...}; },
+        result);
+}
+
+// A function of elements made of one whose arguments are the components.
+template <class F>
+auto of_components(const char* stage, F fn) {
+  return [stage, fn = std::move(fn)](const data::Example& element) mutable -> decltype(auto) {
+    if constexpr (std::invocable<F&, const data::Example&>) {
+      return fn(element);
+    } else {
+      constexpr std::size_t kCount = number_of_tensors<F>();
+      return call_with(fn, components_for(stage, element, kCount),
+                       std::make_index_sequence<kCount>());
+    }
+  };
+}
+
+// Whether map() and filter() can call the function.
+template <class F>
+inline constexpr bool kElementFunction = std::is_invocable_v<F&, const data::Example&> ||
+                                         number_of_tensors<F>() > 0;
+
+// An empty std::function remains empty.
+template <class F>
+bool is_empty_function(const F& fn) {
+  if constexpr (requires { fn == nullptr; })
+    return fn == nullptr;
+  else
+    return false;
+}
+
+}  // namespace tandem::detail
+
+namespace tandem::data {
+
 class DatasetNode;
 
 /// A description of a sequence of elements. A value: copies describe the same pipeline, and each
@@ -290,29 +465,120 @@ class Dataset {
   /// }).shuffle(10'000).batch(128)
   /// @endcode
   static Dataset from_files(std::vector<std::string> files, ReadFileFn read);
+  /// @{
+  /// A dataset of int64 scalars from `start` (0) up to, but not including, `stop`, each `step`
+  /// after the one before. Throws InvalidArgumentError for a step of 0. As tf.data.Dataset.range.
+  static Dataset range(std::int64_t stop) { return range(0, stop); }
+  static Dataset range(std::int64_t start, std::int64_t stop, std::int64_t step = 1);
+  /// @}
+  /// @{
   /// Combines the components of the elements of all datasets, up to the end of the shortest. As
   /// tf.data.Dataset.zip.
   static Dataset zip(const std::vector<Dataset>& datasets);
+  template <std::same_as<Dataset>... D>
+  static Dataset zip(const Dataset& first, const Dataset& second, const D&... others) {
+    return zip(std::vector<Dataset>{first, second, others...});
+  }
+  /// @}
 
+  /// @{
   /// Applies fn to each element. Random operations in fn depend on the element's position, so that
   /// they repeat in a resumed run. With several parallel calls fn must be thread-safe. As
   /// tf.data.Dataset.map.
+  ///
+  /// fn takes an Example, or one Tensor for each component, up to 8; the iterator throws
+  /// InvalidArgumentError for elements of another number of components. It returns an Example, a
+  /// Tensor, or a pair, tuple or vector of tensors.
+  /// @code
+  /// dataset.map([](td::Tensor x, td::Tensor y) { return std::pair{x / 255.0, td::one_hot(y, 3)};
+  /// })
+  /// @endcode
   Dataset map(MapFn fn, MapOptions options = {}) const;
+  template <class F>
+  requires(!std::convertible_to<F, MapFn>) Dataset map(F&& fn, MapOptions options = {})
+  const {
+    using Fn = std::decay_t<F>;
+    static_assert(tandem::detail::kElementFunction<Fn>,
+                  "the function of map() takes a const Example&, or one Tensor for each component "
+                  "of the elements: (Tensor), (Tensor, Tensor), ...");
+    if constexpr (tandem::detail::kElementFunction<Fn>) {
+      if (tandem::detail::is_empty_function(fn)) return map(MapFn(), options);
+      auto called = tandem::detail::of_components("map", Fn(std::forward<F>(fn)));
+      using Result = decltype(called(std::declval<const Example&>()));
+      static_assert(tandem::detail::MapResult<Result>,
+                    "the function of map() returns an Example, a Tensor, or a pair, tuple or "
+                    "vector of tensors");
+      if constexpr (tandem::detail::MapResult<Result>)
+        return map(MapFn([called = std::move(called)](const Example& element) mutable {
+                     return tandem::detail::example_of(called(element));
+                   }),
+                   options);
+    }
+    return *this;  // not reached
+  }
+  template <class F, std::same_as<int> N>
+  Dataset map(F&& fn, N num_parallel_calls) const {
+    return map(std::forward<F>(fn), MapOptions{.num_parallel_calls = num_parallel_calls});
+  }
+  /// @}
   /// @{
-  /// Keeps the elements for which fn returns true. A predicate that returns a tensor can be sent to
+  /// Keeps the elements for which fn returns true. fn takes an Example, or one Tensor for each
+  /// component, as that of map(). A predicate that returns a tensor can be sent to
   /// the workers of a parameter server strategy; the iterator throws InvalidArgumentError
   /// "`predicate` return type must be convertible to a scalar boolean tensor. Got ..." if it is no
   /// bool scalar. As tf.data.Dataset.filter.
   Dataset filter(FilterFn fn) const;
   Dataset filter(TensorFilterFn fn) const;
+  template <class F>
+  requires(!std::convertible_to<F, FilterFn> && !std::convertible_to<F, TensorFilterFn>) Dataset
+      filter(F&& fn)
+  const {
+    using Fn = std::decay_t<F>;
+    static_assert(tandem::detail::kElementFunction<Fn>,
+                  "the function of filter() takes a const Example&, or one Tensor for each "
+                  "component of the elements: (Tensor), (Tensor, Tensor), ...");
+    if constexpr (tandem::detail::kElementFunction<Fn>) {
+      if (tandem::detail::is_empty_function(fn)) return filter(FilterFn());
+      auto called = tandem::detail::of_components("filter", Fn(std::forward<F>(fn)));
+      using Result = decltype(called(std::declval<const Example&>()));
+      constexpr bool kTensor = std::convertible_to<Result, Tensor>;
+      static_assert(kTensor || std::convertible_to<Result, bool>,
+                    "the function of filter() returns a bool or a Tensor");
+      if constexpr (kTensor)
+        return filter(TensorFilterFn(std::move(called)));
+      else if constexpr (std::convertible_to<Result, bool>)
+        return filter(FilterFn(std::move(called)));
+    }
+    return *this;  // not reached
+  }
   /// @}
+  /// The elements of this dataset, then those of `other`. The iterator does not check that both
+  /// have the same components. As tf.data.Dataset.concatenate.
+  Dataset concatenate(const Dataset& other) const;
+  /// Adds the number of the element, counted from `start`, as the first component: an int64 scalar.
+  /// As tf.data.Dataset.enumerate.
+  Dataset enumerate(std::int64_t start = 0) const;
   /// Randomizes the order: each element is sampled from a buffer of the next `buffer_size`
   /// elements. As tf.data.Dataset.shuffle.
   Dataset shuffle(std::int64_t buffer_size, ShuffleOptions options = {}) const;
+  /// The same with the first option, `shuffle(100, 1)`.
+  template <std::integral Seed>
+  requires(!std::same_as<Seed, bool>) Dataset
+      shuffle(std::int64_t buffer_size, Seed seed, bool reshuffle_each_iteration = true)
+  const {
+    return shuffle(buffer_size,
+                   ShuffleOptions{.seed = static_cast<std::uint64_t>(seed),
+                                  .reshuffle_each_iteration = reshuffle_each_iteration});
+  }
   /// Stacks `batch_size` consecutive elements along a new first axis. The iterator throws
   /// InvalidArgumentError if elements of one batch differ in shape or dtype. As
   /// tf.data.Dataset.batch.
   Dataset batch(std::int64_t batch_size, BatchOptions options = {}) const;
+  /// The same with the option, `batch(32, true)`.
+  template <std::same_as<bool> Drop>
+  Dataset batch(std::int64_t batch_size, Drop drop_remainder) const {
+    return batch(batch_size, BatchOptions{.drop_remainder = drop_remainder});
+  }
   /// Repeats the dataset `count` times; -1: without end. As tf.data.Dataset.repeat.
   Dataset repeat(std::int64_t count = -1) const;
   /// At most the first `count` elements; -1: all. As tf.data.Dataset.take.
@@ -324,7 +590,7 @@ class Dataset {
   /// Keeps elements in memory once they have been produced. Every epoch then has the elements of
   /// epoch 0. As tf.data.Dataset.cache.
   Dataset cache() const;
-  /// Produces up to `buffer_size` elements ahead on a background thread. As
+  /// Produces up to `buffer_size` elements ahead on a background thread; kAutotune: 2. As
   /// tf.data.Dataset.prefetch.
   Dataset prefetch(std::int64_t buffer_size) const;
   /// Produces up to `buffer_size` elements ahead on a background thread and copies them to
@@ -348,9 +614,13 @@ class Dataset {
   /// Number of elements per epoch, or kInfiniteCardinality, or kUnknownCardinality. As
   /// tf.data.Dataset.cardinality.
   std::int64_t cardinality() const;
+  /// Number of elements per epoch. Throws FailedPreconditionError if it is infinite or not known.
+  /// As len() of a tf.data.Dataset.
+  std::int64_t size() const;
   /// Dtypes and shapes of the components, if they are known without producing an element. They are
-  /// unknown after maps and generators.
-  std::optional<std::vector<ComponentSpec>> element_spec() const;
+  /// unknown after maps and generators, because Tandem does not call a function of yours before you
+  /// ask for an element. (iterate().element_spec() takes them from the first element then.)
+  ElementSpec element_spec() const;
 
   /// Iterates over one epoch. Skipped elements are not passed to maps, unless a later shuffle,
   /// filter or cache needs them. Throws InvalidArgumentError for a negative skip.

@@ -11,6 +11,7 @@
 /// @endcode
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -45,6 +46,16 @@ class IndexedDataset {
  private:
   explicit IndexedDataset(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
   std::shared_ptr<const Source> source_;
+};
+
+/// The examples {x[i], y[i], ...} of tensors: IndexedDataset::from_tensor_slices() as a type. As
+/// torch.utils.data.TensorDataset.
+class TensorDataset : public IndexedDataset {
+ public:
+  /// Examples that are slices along the tensors' first axes.
+  template <std::convertible_to<Tensor>... T>
+  requires(sizeof...(T) > 0) explicit TensorDataset(const T&... tensors)
+      : IndexedDataset(from_tensor_slices(Example{static_cast<Tensor>(tensors)...})) {}
 };
 
 /// Chooses the examples of an epoch and their order. As torch.utils.data.Sampler. A handle: copies

@@ -2,6 +2,10 @@
 /// Data types (dtypes) of tensor elements, and the 16-bit floating-point types that C++20 lacks.
 #pragma once
 
+#if __cplusplus <= 201703L
+#error "Tandem needs C++20: compile with -std=c++20"
+#endif
+
 #include <bit>
 #include <cstddef>
 #include <cstdint>

@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <span>
@@ -59,6 +60,13 @@ struct InputSpec {
   DType dtype = float32;  ///< dtype
 };
 
+/// An InputSpec in the form of tf.TensorSpec: `TensorSpec({-1, 4}, float32)`.
+struct TensorSpec : InputSpec {
+  /// A tensor of this shape and dtype; {}: a scalar.
+  explicit TensorSpec(const Shape& shape_, DType dtype_ = float32)
+      : InputSpec{shape_.known() ? shape_ : Shape::scalar(), dtype_} {}
+};
+
 /// Options of function().
 struct FunctionOptions {
   std::string name{};  ///< name in messages and execution traces
@@ -66,6 +74,10 @@ struct FunctionOptions {
   /// specs only, and a call that does not match throws InvalidArgumentError. Default: one trace per
   /// set of dtypes and shapes.
   std::vector<InputSpec> input_signature{};
+  /// As the option of tf.function. A traced function is always compiled as a whole, by Tandem's own
+  /// compiler (under TPUStrategy by the plug-in's), so `true` states only what happens anyway.
+  /// `false` throws InvalidArgumentError: there is no other way to run a trace.
+  std::optional<bool> jit_compile{};
 };
 
 namespace detail {
@@ -155,6 +167,54 @@ typename Passed<T>::type passed(const T& argument) {
   return const_cast<typename Passed<T>::type>(argument);
 }
 
+// Whether a type that converts to Tensor is a structure of tensors all the same (data::Example).
+template <class T>
+inline constexpr bool kConsistsOfTensors = false;
+
+// Pairs and tuples of what converts to tensors, and the same with tensors.
+template <class R>
+inline constexpr bool kTupleOfTensors = false;
+template <class... T>
+inline constexpr bool kTupleOfTensors<std::tuple<T...>> = (std::is_convertible_v<T, Tensor> && ...);
+template <class A, class B>
+inline constexpr bool kTupleOfTensors<std::pair<A, B>> =
+    std::is_convertible_v<A, Tensor>&& std::is_convertible_v<B, Tensor>;
+template <class R>
+struct TensorTuple;
+template <class... T>
+struct TensorTuple<std::tuple<T...>> {
+  using type = std::tuple<std::conditional_t<true, Tensor, T>...>;
+};
+template <class A, class B>
+struct TensorTuple<std::pair<A, B>> {
+  using type = std::pair<Tensor, Tensor>;
+};
+
+template <std::size_t>
+using TensorAt = const Tensor&;
+template <class F, class Indices>
+inline constexpr bool kTakesTensors = false;
+template <class F, std::size_t... I>
+inline constexpr bool kTakesTensors<F, std::index_sequence<I...>> =
+    std::is_invocable_v<F&, TensorAt<I>...>;
+
+// The number of tensors that the callable takes, from 1 to 8; 0 if it takes something else.
+template <class F, std::size_t kCount = 1>
+constexpr std::size_t number_of_tensors() {
+  if constexpr (kCount > 8)
+    return 0;
+  else if constexpr (kTakesTensors<F, std::make_index_sequence<kCount>>)
+    return kCount;
+  else
+    return number_of_tensors<F, kCount + 1>();
+}
+
+// Calls the callable with the first tensors of an array.
+template <class F, std::size_t... I>
+decltype(auto) call_with(F& callable, const Tensor* tensors, std::index_sequence<I...>) {
+  return callable(tensors[I]...);
+}
+
 // One call of a function: its inputs and outputs.
 struct FunctionCall {
   std::string key;  // signature without the tensors
@@ -212,11 +272,26 @@ class FunctionTraces {
   // The trace for the inputs and the key of the call, which does not run.
   std::shared_ptr<const TracedFunction> trace(FunctionCall& call, const Body& body);
   std::size_t num_traces() const;
+  const FunctionOptions& options() const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// A function's name, and the specs of its arguments and results.
+struct Signature {
+  std::string name;
+  std::vector<InputSpec> inputs, outputs;
+};
+std::ostream& operator<<(std::ostream& out, const Signature& signature);
+Signature signature_of(const TracedCall& call, std::vector<InputSpec> inputs);
+// Tensors that suit the specs, whose elements are not set. Throws InvalidArgumentError unless there
+// are `count`.
+std::vector<Tensor> tensors_like(const std::vector<InputSpec>& specs, std::size_t count);
+
+inline InputSpec spec_of(const InputSpec& spec) { return spec; }
+inline InputSpec spec_of(const Tensor& tensor) { return {tensor.shape(), tensor.dtype()}; }
 
 // The result of a finished call: the traced result with this call's tensors.
 template <class Result>
@@ -236,6 +311,42 @@ Result result_of(FunctionCall call) {
 }
 
 }  // namespace detail
+
+template <class F>
+class Function;
+
+/// A function that is traced for one set of shapes and dtypes: the result of
+/// Function::get_concrete_function(). As ConcreteFunction of TensorFlow. Printing it shows the
+/// signature: "function(float32 (2, 2), int64 ()) -> (float32 (2, 2))".
+template <class F, std::size_t kCount>
+class ConcreteFunction {
+ public:
+  /// Use Function::get_concrete_function() instead.
+  ConcreteFunction(Function<F> function, detail::Signature signature)
+      : function_(std::move(function)), signature_(std::move(signature)) {}
+
+  /// Calls the function. Throws InvalidArgumentError for tensors of other dtypes or shapes.
+  template <class... Args>
+  requires(sizeof...(Args) == kCount && (std::is_convertible_v<const Args&, Tensor> && ...)) auto
+  operator()(const Args&... args) const {
+    return function_(static_cast<Tensor>(args)...);
+  }
+  /// Specs of the arguments. As structured_input_signature of TensorFlow.
+  const std::vector<InputSpec>& inputs() const { return signature_.inputs; }
+  /// Specs of the tensors of the result; -1: a size that depends on the arguments. As
+  /// structured_outputs of TensorFlow.
+  const std::vector<InputSpec>& outputs() const { return signature_.outputs; }
+  const std::string& name() const { return signature_.name; }  ///< name of the function
+
+  /// Prints the signature.
+  friend std::ostream& operator<<(std::ostream& out, const ConcreteFunction& function) {
+    return out << function.signature_;
+  }
+
+ private:
+  Function<F> function_;
+  detail::Signature signature_;
+};
 
 /// A traced callable. Copies share their traces. Thread-safe: calls of one trace, and traces, run
 /// one at a time.
@@ -289,6 +400,35 @@ class Function {
   template <class... Args>
   std::string stablehlo(const Args&... args) const {
     return detail::stablehlo_text(trace(args...));
+  }
+
+  /// Traces the function for tensors of these specs now, and returns what takes such tensors alone.
+  /// Nothing runs. Arguments: an InputSpec (TensorSpec) or a tensor like the one that will be
+  /// passed, for each argument; none: those of FunctionOptions::input_signature. Throws the errors
+  /// of the trace. As get_concrete_function() of tf.function.
+  template <class... Specs>
+  auto get_concrete_function(const Specs&... specs) const {
+    static_assert(((std::is_convertible_v<const Specs&, const InputSpec&> ||
+                    std::is_convertible_v<const Specs&, const Tensor&>)&&...),
+                  "get_concrete_function() takes a TensorSpec, or a tensor, for each argument");
+    constexpr std::size_t kCount = sizeof...(Specs) > 0      ? sizeof...(Specs)
+                                   : std::is_invocable_v<F&> ? 0
+                                                             : detail::number_of_tensors<F>();
+    static_assert(
+        detail::kTakesTensors<F, std::make_index_sequence<kCount>>,
+        "the function does not take as many tensors as get_concrete_function() has specs");
+    FunctionOptions options = shared_->traces.options();
+    if constexpr (sizeof...(Specs) > 0) options.input_signature = {detail::spec_of(specs)...};
+    auto call = [shared = shared_](const auto&... args) {
+      return shared->callable(detail::passed(args)...);
+    };
+    const Function<decltype(call)> traced(std::move(call), options);
+    const std::vector<Tensor> arguments = detail::tensors_like(options.input_signature, kCount);
+    const auto trace_for = [&](const auto&... argument) { return traced.trace(argument...); };
+    detail::Signature signature = detail::signature_of(
+        detail::call_with(trace_for, arguments.data(), std::make_index_sequence<kCount>()),
+        std::move(options.input_signature));
+    return ConcreteFunction<decltype(call), kCount>(traced, std::move(signature));
   }
 
   /// Number of signatures with a trace.

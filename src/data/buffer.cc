@@ -178,7 +178,84 @@ class ZipNode final : public DatasetNode {
   std::vector<NodePtr> inputs_;
 };
 
+// --- concatenate ---
+
+class ConcatenateStream final : public ItemStream<Example> {
+ public:
+  ConcatenateStream(StreamPtr<Example> first, StreamPtr<Example> second)
+      : first_(std::move(first)), second_(std::move(second)) {}
+  bool next(Example& item) override {
+    if (first_) {
+      if (first_->next(item)) return true;
+      first_.reset();
+    }
+    return second_->next(item);
+  }
+  std::int64_t skip(std::int64_t count) override {
+    std::int64_t skipped = 0;
+    if (first_) {
+      skipped = first_->skip(count);
+      if (skipped < count) first_.reset();
+    }
+    return skipped < count ? skipped + second_->skip(count - skipped) : skipped;
+  }
+
+ private:
+  StreamPtr<Example> first_, second_;  // `first_` is null after its end
+};
+
+// The spec that holds for the elements of both; none if they differ in number or dtype.
+Spec common_spec(const Spec& a, const Spec& b) {
+  if (!a || !b || a->size() != b->size()) return std::nullopt;
+  Spec common = a;
+  for (std::size_t i = 0; i < a->size(); ++i) {
+    Shape& shape = (*common)[i].shape;
+    const Shape& other = (*b)[i].shape;
+    if ((*common)[i].dtype != (*b)[i].dtype || shape.rank() != other.rank()) return std::nullopt;
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if (shape[axis] != other[axis]) shape.set(axis, -1);
+  }
+  return common;
+}
+
+class ConcatenateNode final : public DatasetNode {
+ public:
+  ConcatenateNode(NodePtr first, NodePtr second)
+      : DatasetNode(std::max(first->depth(), second->depth()) + 1),
+        first_(std::move(first)),
+        second_(std::move(second)) {}
+  StreamPtr<Example> elements(std::uint64_t epoch) const override {
+    return std::make_unique<ConcatenateStream>(first_->elements(epoch), second_->elements(epoch));
+  }
+  std::int64_t cardinality() const override {
+    const std::int64_t a = first_->cardinality(), b = second_->cardinality();
+    if (a == kInfiniteCardinality || b == kInfiniteCardinality) return kInfiniteCardinality;
+    std::int64_t sum = 0;
+    if (a < 0 || b < 0 || __builtin_add_overflow(a, b, &sum)) return kUnknownCardinality;
+    return sum;
+  }
+  Spec spec() const override { return common_spec(first_->spec(), second_->spec()); }
+  AutoShardPolicy auto_shard_policy() const override {
+    const AutoShardPolicy policy = first_->auto_shard_policy();
+    return policy != AutoShardPolicy::kAuto ? policy : second_->auto_shard_policy();
+  }
+  std::uint64_t shard_seed() const override {
+    const std::uint64_t a = first_->shard_seed(), b = second_->shard_seed();
+    return b == 0 ? a : mix(a, b);
+  }
+  proto::Stage describe(StageWriter&) const override {
+    refuse_stage("concatenate", "the messages have no such stage");
+  }
+
+ private:
+  NodePtr first_, second_;
+};
+
 }  // namespace
+
+NodePtr concatenate_node(NodePtr first, NodePtr second) {
+  return std::make_shared<ConcatenateNode>(std::move(first), std::move(second));
+}
 
 NodePtr cache_node(NodePtr input) { return std::make_shared<CacheNode>(std::move(input)); }
 

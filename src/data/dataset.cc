@@ -1,14 +1,90 @@
 // Dataset and Iterator: the public handles of nodes and streams.
+#include <ostream>
+
+#include "core/available_cores.h"
 #include "core/status.h"
 #include "data/node.h"
 #include "runtime/trace.h"
 
-namespace tandem::data {
+namespace tandem {
 
-const Tensor& NextExample::operator[](std::size_t index) const {
-  if (!has_value()) fail<OutOfRangeError>("[Iterator] the dataset has no next element");
-  return (**this)[index];
+const Tensor* detail::components_for(const char* stage, const data::Example& element,
+                                     std::size_t count) {
+  if (element.size() != count)
+    fail<InvalidArgumentError>(
+        "[{}] the function takes {} tensors, got an element of {} components", stage, count,
+        element.size());
+  return element.components().data();
 }
+
+}  // namespace tandem
+
+namespace tandem::data {
+namespace {
+
+// Writes the items as "(a, b)".
+template <class Items>
+std::ostream& print_list(std::ostream& out, const Items& items) {
+  out << '(';
+  const char* separator = "";
+  for (const auto& item : items) {
+    out << separator << item;
+    separator = ", ";
+  }
+  return out << ')';
+}
+
+}  // namespace
+
+const Tensor* Example::only() const {
+  if (size() != 1)
+    fail<InvalidArgumentError>(
+        "[Example] expected one component where a tensor is expected, got {}: use example[0], "
+        "example[1], ...",
+        size());
+  return components_.data();
+}
+
+const Tensor* Example::pair() const {
+  if (size() != 2)
+    fail<InvalidArgumentError>(
+        "[Example] expected two components for `auto [x, y]`, got {}: use example[0], example[1], "
+        "...",
+        size());
+  return components_.data();
+}
+
+std::ostream& operator<<(std::ostream& out, const Example& example) {
+  return print_list(out, example);
+}
+
+const Example& NextExample::value() const {
+  if (!has_value()) fail<OutOfRangeError>("[Iterator] the dataset has no next element");
+  return **this;
+}
+
+std::ostream& operator<<(std::ostream& out, const ComponentSpec& spec) {
+  return out << spec.dtype << ' ' << spec.shape;
+}
+
+const std::vector<ComponentSpec>& ElementSpec::value() const {
+  if (!has_value())
+    fail<FailedPreconditionError>(
+        "[element_spec] the dtypes and shapes of the elements are not known before one is "
+        "produced, as after map() and from_generator(): use iterate().element_spec(), which takes "
+        "those of the first element");
+  return **this;
+}
+
+const ComponentSpec& ElementSpec::operator[](std::size_t index) const {
+  return value()[tandem::detail::checked_index("element_spec", index, value().size())];
+}
+
+std::ostream& operator<<(std::ostream& out, const ElementSpec& spec) {
+  return spec ? print_list(out, *spec) : out << "unknown";
+}
+
+const Tensor& NextExample::operator[](std::size_t index) const { return value()[index]; }
 
 NodePtr DatasetNode::sharded(const FileShard& shard) const {
   const std::lock_guard lock(mutex_);
@@ -90,7 +166,7 @@ std::shared_ptr<ElementPass> Iterator::pass() const { return state_; }
 
 NextExample Iterator::next() {
   if (!building || state().of_trace) return state().take();
-  std::vector<TensorSpec> specs;
+  std::vector<TensorType> specs;
   for (const ComponentSpec& component : element_spec())
     specs.push_back({component.dtype, component.shape});
   return Example(traced_element(state_, specs));
@@ -132,7 +208,15 @@ Iterator Dataset::iterate(IterateOptions options) const {
 Iterator::Cursor Dataset::begin() const { return iterate({.epoch = node()->next_epoch()}).begin(); }
 
 std::int64_t Dataset::cardinality() const { return node()->cardinality(); }
-std::optional<std::vector<ComponentSpec>> Dataset::element_spec() const { return node()->spec(); }
+std::int64_t Dataset::size() const {
+  const std::int64_t elements = cardinality();
+  if (elements < 0)
+    fail<FailedPreconditionError>(
+        "[Dataset] expected a known number of elements, got one that is {}",
+        elements == kInfiniteCardinality ? "infinite" : "unknown");
+  return elements;
+}
+ElementSpec Dataset::element_spec() const { return node()->spec(); }
 
 Dataset Dataset::from_tensors(const Example& tensors) { return Dataset(tensors_node(tensors)); }
 Dataset Dataset::from_tensor_slices(const Example& tensors) {
@@ -144,6 +228,9 @@ Dataset Dataset::from_generator(std::function<GeneratorFn()> make_generator) {
 Dataset Dataset::from_files(std::vector<std::string> files, ReadFileFn read) {
   return Dataset(files_node(std::move(files), std::move(read)));
 }
+Dataset Dataset::range(std::int64_t start, std::int64_t stop, std::int64_t step) {
+  return Dataset(range_node(start, stop, step));
+}
 Dataset Dataset::zip(const std::vector<Dataset>& datasets) {
   std::vector<NodePtr> inputs;
   for (const Dataset& dataset : datasets) inputs.push_back(dataset.node());
@@ -151,11 +238,18 @@ Dataset Dataset::zip(const std::vector<Dataset>& datasets) {
 }
 
 Dataset Dataset::map(MapFn fn, MapOptions options) const {
+  if (options.num_parallel_calls == kAutotune) options.num_parallel_calls = available_cores();
   return Dataset(map_node(node(), std::move(fn), options));
 }
 Dataset Dataset::filter(FilterFn fn) const { return Dataset(filter_node(node(), std::move(fn))); }
 Dataset Dataset::filter(TensorFilterFn fn) const {
   return Dataset(filter_node(node(), std::move(fn)));
+}
+Dataset Dataset::concatenate(const Dataset& other) const {
+  return Dataset(concatenate_node(node(), other.node()));
+}
+Dataset Dataset::enumerate(std::int64_t start) const {
+  return Dataset(zip_node({count_node(start), node()}));
 }
 Dataset Dataset::shuffle(std::int64_t buffer_size, ShuffleOptions options) const {
   return Dataset(shuffle_node(node(), buffer_size, options));
@@ -171,7 +265,8 @@ Dataset Dataset::shard(std::int64_t num_shards, std::int64_t index) const {
 }
 Dataset Dataset::cache() const { return Dataset(cache_node(node())); }
 Dataset Dataset::prefetch(std::int64_t buffer_size) const {
-  return Dataset(prefetch_node(node(), buffer_size));
+  constexpr std::int64_t kChosen = 2;  // one that is ready while another one is made
+  return Dataset(prefetch_node(node(), buffer_size == kAutotune ? kChosen : buffer_size));
 }
 Dataset Dataset::prefetch_to_device(std::string_view device, std::int64_t buffer_size) const {
   return Dataset(prefetch_to_device_node(node(), device, buffer_size));

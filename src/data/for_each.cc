@@ -38,8 +38,8 @@ class DatasetSource final : public ElementSource {
 };
 
 // The specs for which the loop's body is traced.
-std::vector<TensorSpec> specs_of(const Dataset& dataset) {
-  std::vector<TensorSpec> specs;
+std::vector<TensorType> specs_of(const Dataset& dataset) {
+  std::vector<TensorType> specs;
   for (const data::ComponentSpec& component : dataset.iterate().element_spec())
     specs.push_back({component.dtype, component.shape});
   return specs;

@@ -62,7 +62,7 @@ proto::ElementFunction message_of(const TracedFunction& traced) {
 Spec spec_of(const std::vector<Node::Input>& fetches) {
   Spec spec(std::in_place);
   for (const Node::Input& fetch : fetches) {
-    const TensorSpec& output = fetch.node->outputs[static_cast<std::size_t>(fetch.output)];
+    const TensorType& output = fetch.node->outputs[static_cast<std::size_t>(fetch.output)];
     if (!output.shape.known()) return std::nullopt;
     ComponentSpec& component = spec->emplace_back(ComponentSpec{output.dtype, output.shape});
     for (int axis = 0; axis < output.shape.rank(); ++axis)

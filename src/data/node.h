@@ -138,9 +138,13 @@ Example on_host(const Example& example);
 // Create the nodes. Each checks its arguments.
 NodePtr tensors_node(const Example& tensors);
 NodePtr slices_node(const Example& tensors);
+NodePtr range_node(std::int64_t start, std::int64_t stop, std::int64_t step);
+// The numbers from `start` on, without end.
+NodePtr count_node(std::int64_t start);
 NodePtr generator_node(std::function<GeneratorFn()> make_generator);
 NodePtr files_node(std::vector<std::string> files, ReadFileFn read);
 NodePtr zip_node(std::vector<NodePtr> inputs);
+NodePtr concatenate_node(NodePtr first, NodePtr second);
 NodePtr map_node(NodePtr input, MapFn fn, MapOptions options);
 NodePtr filter_node(NodePtr input, FilterFn fn);
 NodePtr filter_node(NodePtr input, TensorFilterFn fn);

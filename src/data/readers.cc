@@ -96,8 +96,9 @@ class ByteReader {
     const int status = inflate(&zlib_, Z_NO_FLUSH);
     rest_ = rest_.subspan(given - zlib_.avail_in);
     if (status == Z_STREAM_END) {
-      // A gzip file may hold several streams; any other bytes after a stream are corruption.
-      if (rest_.empty())
+      // A gzip file may hold several streams, and zeros after the last, which fill the blocks of a
+      // tape; any other bytes after a stream are corruption.
+      if (std::all_of(rest_.begin(), rest_.end(), [](std::byte b) { return b == std::byte{0}; }))
         ended_ = true;
       else if (!has_gzip_magic(rest_) || inflateReset(&zlib_) != Z_OK)
         fail<DataLossError>("[{}] {}: expected the end of the gzip data, got {} more bytes", op_,

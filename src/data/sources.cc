@@ -1,5 +1,7 @@
 // Sources of elements: tensors in memory, and generators.
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "core/parallel.h"
 #include "core/status.h"
@@ -169,6 +171,66 @@ class TensorsNode final : public DatasetNode {
   Example example_;
 };
 
+// An arithmetic sequence of int64 scalars.
+struct Sequence {
+  std::int64_t start, step;
+  std::int64_t count;  // kInfiniteCardinality: without end
+};
+
+class SequenceStream final : public ItemStream<Example> {
+ public:
+  explicit SequenceStream(const Sequence& sequence) : sequence_(sequence) {}
+  bool next(Example& item) override {
+    if (position_ == sequence_.count) return false;
+    Tensor number = make_tensor(DeviceManager::get().host(), Shape::scalar(), int64);
+    // Wraps around as int64 does in TensorFlow.
+    const std::uint64_t value =
+        static_cast<std::uint64_t>(sequence_.start) +
+        static_cast<std::uint64_t>(sequence_.step) * static_cast<std::uint64_t>(position_++);
+    std::memcpy(impl_of(number).data(), &value, sizeof(value));
+    item = Example(std::move(number));
+    return true;
+  }
+  std::int64_t skip(std::int64_t count) override {
+    const std::int64_t end =
+        sequence_.count < 0 ? std::numeric_limits<std::int64_t>::max() : sequence_.count;
+    const std::int64_t skipped = std::min(count, end - position_);
+    position_ += skipped;
+    return skipped;
+  }
+
+ private:
+  Sequence sequence_;
+  std::int64_t position_ = 0;
+};
+
+class SequenceNode final : public DatasetNode {
+ public:
+  explicit SequenceNode(const Sequence& sequence) : DatasetNode(0), sequence_(sequence) {}
+  StreamPtr<Example> elements(std::uint64_t) const override {
+    return std::make_unique<SequenceStream>(sequence_);
+  }
+  std::int64_t cardinality() const override { return sequence_.count; }
+  Spec spec() const override {
+    return std::vector<ComponentSpec>{{.dtype = int64, .shape = Shape::scalar()}};
+  }
+  proto::Stage describe(StageWriter& writer) const override {
+    constexpr std::int64_t kMaxSent = 1 << 20;
+    if (sequence_.count < 0) refuse_stage("enumerate", "its numbers have no end");
+    if (sequence_.count > kMaxSent)
+      refuse_stage("range", "it has more than a million numbers, which are sent as a tensor");
+    Tensor numbers = make_tensor(DeviceManager::get().host(), Shape{sequence_.count}, int64);
+    auto* const to = reinterpret_cast<std::int64_t*>(impl_of(numbers).data());
+    for (std::int64_t i = 0; i < sequence_.count; ++i) to[i] = sequence_.start + i * sequence_.step;
+    proto::Stage stage = writer.stage();
+    writer.set_tensors({&numbers, 1}, *stage.mutable_from_tensor_slices());
+    return stage;
+  }
+
+ private:
+  Sequence sequence_;
+};
+
 class GeneratorStream final : public ItemStream<Example> {
  public:
   explicit GeneratorStream(const std::function<GeneratorFn()>& make) : make_(make) {}
@@ -236,6 +298,30 @@ NodePtr slices_node(const Example& tensors) {
           tensors[i].shape().to_string());
   }
   return std::make_shared<SlicesNode>(on_host(tensors).components());
+}
+
+NodePtr range_node(std::int64_t start, std::int64_t stop, std::int64_t step) {
+  if (step == 0) fail<InvalidArgumentError>("[range] expected a step other than 0");
+  // The distance of two int64 fits in a uint64.
+  const bool up = step > 0;
+  std::int64_t count = 0;
+  if (up ? start < stop : start > stop) {
+    const auto from = static_cast<std::uint64_t>(up ? start : stop);
+    const auto to = static_cast<std::uint64_t>(up ? stop : start);
+    const std::uint64_t width =
+        up ? static_cast<std::uint64_t>(step) : std::uint64_t{0} - static_cast<std::uint64_t>(step);
+    const std::uint64_t steps = (to - from - 1) / width + 1;
+    if (steps > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      fail<InvalidArgumentError>("[range] expected less than 2^63 numbers, got {} from {} to {}",
+                                 steps, start, stop);
+    count = static_cast<std::int64_t>(steps);
+  }
+  return std::make_shared<SequenceNode>(Sequence{.start = start, .step = step, .count = count});
+}
+
+NodePtr count_node(std::int64_t start) {
+  return std::make_shared<SequenceNode>(
+      Sequence{.start = start, .step = 1, .count = kInfiniteCardinality});
 }
 
 NodePtr generator_node(std::function<GeneratorFn()> make_generator) {

@@ -1,5 +1,7 @@
 #include "tandem/config.h"
 
+#include <ostream>
+
 #include "core/status.h"
 #include "device/busy_share.h"
 #include "device/device_manager.h"
@@ -39,6 +41,14 @@ Device& settled_device(std::string_view name, const char* by) {
 
 std::vector<PhysicalDevice> list_physical_devices(std::string_view device_type) {
   return manager().physical_devices(device_type);
+}
+
+std::ostream& operator<<(std::ostream& out, const PhysicalDevice& device) {
+  return out << device.name;
+}
+
+std::ostream& operator<<(std::ostream& out, const LogicalDevice& device) {
+  return out << device.name;
 }
 
 std::vector<LogicalDevice> list_logical_devices(std::string_view device_type) {
@@ -110,6 +120,12 @@ void load_pjrt_topology(const std::string& path, const std::string& topology) {
 void set_intra_op_parallelism_threads(int threads) { manager().set_intra_op_parallelism(threads); }
 
 int get_intra_op_parallelism_threads() { return manager().intra_op_parallelism(); }
+
+void set_inter_op_parallelism_threads(int threads) {
+  if (threads < 0)
+    fail<InvalidArgumentError>(
+        "[set_inter_op_parallelism_threads] expected at least 0 threads, got {}", threads);
+}
 
 MemoryInfo get_memory_info(std::string_view device) {
   const AllocatorStats stats = settled_device(device, "get_memory_info").allocator().stats();

@@ -25,7 +25,7 @@ class Checkpoints final : public callbacks::CallbackBase {
     if (writes_) directory_.write_record(record_);
   }
 
-  void on_batch_end(Model& model, std::int64_t batch, const callbacks::Logs&) override {
+  void on_train_batch_end(Model& model, std::int64_t batch, const callbacks::Logs&) override {
     step_ = begin_ + batch + 1;
     if ((batch + 1) % call_.options.save_checkpoints_steps == 0) save(model);
   }

@@ -31,7 +31,7 @@ struct Value {
   };
 
   Kind kind = Kind::kComputed;
-  TensorSpec spec;
+  TensorType spec;
   Device* device = nullptr;
   BlockOperation* producer = nullptr;  // kComputed
   int index = 0;                       // kFeed: the feed's; kComputed: the producer's output
@@ -82,7 +82,7 @@ struct Block {
   std::vector<std::unique_ptr<BlockOperation>> operations;  // in the order of the program
   std::vector<Value*> fetches;
 
-  Value& add_value(const TensorSpec& spec, Device& device, Value::Kind kind);
+  Value& add_value(const TensorType& spec, Device& device, Value::Kind kind);
 };
 
 // Throws ResourceExhaustedError if the values have more bytes than can be addressed, so that the
@@ -106,7 +106,7 @@ struct ControlRecord {
 
 // The spec and the device of one tensor of a frame (graph/control_flow.h).
 struct FrameEntry {
-  TensorSpec spec;
+  TensorType spec;
   Device* device = nullptr;
 };
 using Frame = std::vector<FrameEntry>;
@@ -130,7 +130,7 @@ extern const OpDef kCopy;
 // How a graph is lowered to a block.
 struct LowerOptions {
   std::vector<Node::Input> feeds;
-  std::vector<TensorSpec> feed_specs;  // fully defined
+  std::vector<TensorType> feed_specs;  // fully defined
   std::vector<Device*> feed_devices;
   std::vector<Node::Input> fetches;
   std::vector<Device*> devices;  // of each node, indexed by id

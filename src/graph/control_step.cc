@@ -61,7 +61,7 @@ struct ControlStep::Impl {
   std::vector<std::byte*> frame;
   std::vector<BodyProgram::Destination> destinations;
   std::vector<Tensor> element;
-  std::vector<TensorSpec> element_specs;
+  std::vector<TensorType> element_specs;
 
   Impl(const BlockOperation& made_of, ProgramStep& its_step, BodyBuilder its_builder)
       : operation(made_of),
@@ -244,7 +244,7 @@ struct ControlStep::Impl {
                                  operation.op->name, flow.elements, element.size());
     for (const Body::FrameFeed& feed : flow.bodies.back().feeds) {
       if (feed.from >= flow.elements) continue;
-      const TensorSpec& expected = feed.tensor.node->outputs[0];
+      const TensorType& expected = feed.tensor.node->outputs[0];
       const Tensor& got = element[feed.from];
       if (got.dtype() != expected.dtype || !expected.shape.matches(got.shape()))
         fail<InvalidArgumentError>(

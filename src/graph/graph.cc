@@ -44,7 +44,7 @@ Node& GraphImpl::append(const OpDef& op, std::string_view name, const NodeOption
 Node& GraphImpl::add(const OpDef& op, AttrsRef attrs, std::span<const Node::Input> inputs,
                      const NodeOptions& options) {
   InferContext context(op, attrs);
-  std::vector<const TensorSpec*> specs;
+  std::vector<const TensorType*> specs;
   specs.reserve(inputs.size());
   for (const Node::Input& input : inputs) {
     TANDEM_ASSERT(input.node->graph == this);
@@ -55,7 +55,7 @@ Node& GraphImpl::add(const OpDef& op, AttrsRef attrs, std::span<const Node::Inpu
   node.attrs = attrs.type->copy(attrs.data);
   if (attr_updating) node.attr_update = *attr_updating;
   node.inputs.assign(inputs.begin(), inputs.end());
-  for (TensorSpec& output : context.outputs) {
+  for (TensorType& output : context.outputs) {
     output.shape = sizes_->named(output.shape);
     node.outputs.push_back(output);
   }
@@ -63,17 +63,17 @@ Node& GraphImpl::add(const OpDef& op, AttrsRef attrs, std::span<const Node::Inpu
 }
 
 Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
-                         std::vector<Node::Input> inputs, std::vector<TensorSpec> outputs,
+                         std::vector<Node::Input> inputs, std::vector<TensorType> outputs,
                          const NodeOptions& options) {
   static const NoAttrs none;
   const AttrsRef attrs_ref(&op.attrs(), attrs ? attrs.get() : &none);
   InferContext context(op, attrs_ref);
-  std::vector<const TensorSpec*> specs;
+  std::vector<const TensorType*> specs;
   for (const Node::Input& input : inputs)
     specs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
   infer_outputs(context, *sizes_, op, attrs_ref, specs);
   // Sizes that are not known here are checked when the graph runs.
-  const auto agrees = [](const TensorSpec& stored, const TensorSpec& inferred) {
+  const auto agrees = [](const TensorType& stored, const TensorType& inferred) {
     return stored.dtype == inferred.dtype && stored.shape.known() == inferred.shape.known() &&
            may_agree(stored.shape, inferred.shape);
   };
@@ -107,7 +107,7 @@ Node& GraphImpl::constant(const Tensor& value, const NodeOptions& options) {
 Node& GraphImpl::handle(RefPtr<Resource> resource) {
   const auto [at, added] = handles_.try_emplace(resource->identity(), nullptr);
   if (added) {
-    const TensorSpec& spec = resource->spec();
+    const TensorType& spec = resource->spec();
     const Device& device = resource->device();
     const std::string& name = resource->name();
     at->second = &add(kVarHandle, SpecAttrs{spec.dtype, spec.shape}, {},
@@ -119,7 +119,7 @@ Node& GraphImpl::handle(RefPtr<Resource> resource) {
   return *at->second;
 }
 
-Node& GraphImpl::variable(const TensorSpec& spec, const NodeOptions& options) {
+Node& GraphImpl::variable(const TensorType& spec, const NodeOptions& options) {
   return add(kVarHandle, SpecAttrs{spec.dtype, spec.shape}, {}, options);
 }
 
@@ -130,7 +130,7 @@ Node& GraphImpl::group(std::span<Node* const> inputs, const NodeOptions& options
 }
 
 Node& GraphImpl::control(const OpDef& op, std::shared_ptr<const ControlFlow> flow,
-                         std::vector<Node::Input> inputs, std::vector<TensorSpec> outputs,
+                         std::vector<Node::Input> inputs, std::vector<TensorType> outputs,
                          const NodeOptions& options) {
   Node& node = append(op, options.name.empty() ? op.name : options.name, options);
   node.control = std::move(flow);
@@ -173,7 +173,7 @@ Tensor GraphImpl::capture(const Tensor& outside) {
            other.index == edge.index;
   });
   const Capture capture = known != captures_.end() ? *known : captures_.emplace_back([&] {
-    const TensorSpec& spec = from.node->outputs[static_cast<std::size_t>(from.output)];
+    const TensorType& spec = from.node->outputs[static_cast<std::size_t>(from.output)];
     Capture made{.outside = outside};
     made.inside = &add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {}, {.name = "captured"});
     // A leaf ends the backward pass, so the body can use it as it is. Other edges get a new leaf
@@ -189,7 +189,7 @@ Tensor GraphImpl::capture(const Tensor& outside) {
 
 Tensor GraphImpl::tensor(Node& node, int output) {
   RefPtr<TensorImpl> impl(new TensorImpl);
-  static_cast<TensorSpec&>(*impl) = node.outputs.at(static_cast<std::size_t>(output));
+  static_cast<TensorType&>(*impl) = node.outputs.at(static_cast<std::size_t>(output));
   impl->symbol = make_ref<Symbol>(RefPtr<RefCounted>(this), node, output);
   return Tensor(std::move(impl));
 }

@@ -39,18 +39,18 @@ class GraphImpl final : public RefCounted {
   // Adds a node with known outputs, under exactly the name in the options. Throws
   // InvalidArgumentError if the shape rule infers other outputs.
   Node& restore(const OpDef& op, std::shared_ptr<const void> attrs, std::vector<Node::Input> inputs,
-                std::vector<TensorSpec> outputs, const NodeOptions& options);
+                std::vector<TensorType> outputs, const NodeOptions& options);
   // The node for a tensor's elements: one per tensor.
   Node& constant(const Tensor& value, const NodeOptions& options = {});
   // The node for the memory of a variable: one per variable.
   Node& handle(RefPtr<Resource> resource);
   // Adds a variable whose memory belongs to sessions.
-  Node& variable(const TensorSpec& spec, const NodeOptions& options);
+  Node& variable(const TensorType& spec, const NodeOptions& options);
   // Adds a no-op with `inputs` as control inputs.
   Node& group(std::span<Node* const> inputs, const NodeOptions& options);
   // Adds a node that runs other graphs.
   Node& control(const OpDef& op, std::shared_ptr<const ControlFlow> flow,
-                std::vector<Node::Input> inputs, std::vector<TensorSpec> outputs,
+                std::vector<Node::Input> inputs, std::vector<TensorType> outputs,
                 const NodeOptions& options);
 
   // The node output of a symbolic tensor of this graph, or of a constant for a concrete tensor.

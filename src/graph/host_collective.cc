@@ -48,7 +48,7 @@ void HostCollectiveStep::reduce() const {
     for (std::size_t rank = 0; rank < ranks_; ++rank) parts.push_back(read(rank * inputs_ + i));
     for (const Bytes& part : parts) from.push_back(part.data());
     void* const to = parts[0].data();
-    const TensorSpec& spec = operation_.inputs[i]->spec;
+    const TensorType& spec = operation_.inputs[i]->spec;
     combine(from, {&to, 1}, spec.shape.num_elements(), spec.dtype, attrs.op,
             CombineOrder::kInOrder);
     for (std::size_t rank = 0; rank < ranks_; ++rank) write(rank * outputs_ + i, parts[0]);

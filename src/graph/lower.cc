@@ -107,8 +107,8 @@ class Lowering {
   void bind_feeds() {
     for (std::size_t i = 0; i < options_.feeds.size(); ++i) {
       const Node::Input& feed = options_.feeds[i];
-      const TensorSpec& given = options_.feed_specs[i];
-      const TensorSpec& expected = feed.node->outputs[static_cast<std::size_t>(feed.output)];
+      const TensorType& given = options_.feed_specs[i];
+      const TensorType& expected = feed.node->outputs[static_cast<std::size_t>(feed.output)];
       const std::string name = fmt::format("{}:{}", feed.node->name, feed.output);
       if (given.dtype != expected.dtype)
         fail<InvalidArgumentError>(
@@ -175,7 +175,7 @@ class Lowering {
       Device& device = *options_.devices[static_cast<std::size_t>(node->id)];
       for (const Node::Input& input : node->inputs)
         operation.inputs.push_back(&on_device(value_of(input), device, *node));
-      for (const TensorSpec& output : node->outputs)
+      for (const TensorType& output : node->outputs)
         values_[static_cast<std::size_t>(node->id)].push_back(
             &computed(operation, {output.dtype, sizes_(output.shape)}, device));
     }
@@ -271,7 +271,7 @@ class Lowering {
     operation.device = &device;
     operation.name = node.name;
     operation.inputs = std::move(inputs);
-    for (const TensorSpec& spec : infer.outputs) made.push_back(&computed(operation, spec));
+    for (const TensorType& spec : infer.outputs) made.push_back(&computed(operation, spec));
   }
 
   // --- control flow ---
@@ -300,8 +300,8 @@ class Lowering {
     return moved;
   }
 
-  void check_same(const Node& node, std::size_t output, const TensorSpec& expected,
-                  const TensorSpec& got) const {
+  void check_same(const Node& node, std::size_t output, const TensorType& expected,
+                  const TensorType& got) const {
     if (expected.shape == got.shape) return;
     if (node.control->loops())
       fail<InvalidArgumentError>(
@@ -451,10 +451,10 @@ class Lowering {
     return false;
   }
 
-  Value& computed(BlockOperation& operation, const TensorSpec& spec) {
+  Value& computed(BlockOperation& operation, const TensorType& spec) {
     return computed(operation, spec, *operation.device);
   }
-  Value& computed(BlockOperation& operation, const TensorSpec& spec, Device& device) {
+  Value& computed(BlockOperation& operation, const TensorType& spec, Device& device) {
     Value& value = block_.add_value(spec, device, Value::Kind::kComputed);
     value.producer = &operation;
     value.index = static_cast<int>(operation.outputs.size());
@@ -462,7 +462,7 @@ class Lowering {
     return value;
   }
 
-  Value& view(Value& of, const TensorSpec& spec, std::int64_t offset) {
+  Value& view(Value& of, const TensorType& spec, std::int64_t offset) {
     Value& value = block_.add_value(spec, *of.device, Value::Kind::kView);
     value.base = &of.root();
     value.offset = of.offset + offset;

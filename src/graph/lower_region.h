@@ -14,7 +14,7 @@ namespace tandem {
 struct LoweredRegion {
   struct Output {
     Node::Input tensor;
-    TensorSpec spec;
+    TensorType spec;
     Device* device = nullptr;
   };
   std::shared_ptr<CompiledRegion> region;

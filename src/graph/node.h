@@ -29,7 +29,7 @@ class Resource : public RefCounted {
   virtual VariableImpl* variable() const { return nullptr; }
   virtual const std::string& name() const = 0;
   virtual Device& device() const = 0;
-  virtual const TensorSpec& spec() const = 0;
+  virtual const TensorType& spec() const = 0;
   // The current elements. Throws FailedPreconditionError "Attempting to use uninitialized value
   // NAME".
   virtual Tensor value() = 0;
@@ -89,7 +89,7 @@ struct Node {
   int id = 0;  // position in the graph; inputs have smaller ids
   std::vector<Input> inputs;
   std::vector<Node*> control_inputs;
-  std::vector<TensorSpec> outputs;  // unknown sizes are negative (graph/symbolic_shape.h)
+  std::vector<TensorType> outputs;  // unknown sizes are negative (graph/symbolic_shape.h)
 
   // The device that the user requested by scopes; empty if there was no request.
   DeviceName requested;

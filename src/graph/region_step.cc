@@ -23,7 +23,7 @@ PjrtDevice& device_of(const CompiledRegion& region, std::size_t replica) {
 }
 
 // The shape of the numbers of some runs.
-Shape shape_of_runs(const TensorSpec& spec, int times) {
+Shape shape_of_runs(const TensorType& spec, int times) {
   return times == 1 ? spec.shape : stablehlo::stacked(times, spec.shape);
 }
 
@@ -41,10 +41,10 @@ std::unique_ptr<pjrt::Executable> compile_region(const CompiledRegion& region, i
     for (int j = 0; j < arguments; ++j) options.parameters.push_back({spec.dtype, shape, donated});
   }
   for (int run = 0; run < times; ++run)
-    for (const TensorSpec& spec : module.fetches)
+    for (const TensorType& spec : module.fetches)
       options.results.push_back({spec.dtype, spec.shape});
   for (const std::size_t parameter : module.written) {
-    const TensorSpec& spec = module.parameters[parameter].spec;
+    const TensorType& spec = module.parameters[parameter].spec;
     options.results.push_back({spec.dtype, spec.shape, true});
   }
   for (std::size_t i = 0; i < module.num_counts(); ++i)
@@ -101,7 +101,7 @@ struct RegionStep::Impl {
   // Sends the numbers of all runs.
   template <class T, class N>
   std::shared_ptr<pjrt::Buffer> send_numbers(const std::vector<RegionRun>& runs,
-                                             std::size_t replica, const TensorSpec& spec,
+                                             std::size_t replica, const TensorType& spec,
                                              std::vector<N> RegionRun::Replica::*numbers) const {
     auto kept = std::make_shared<std::vector<T>>();
     for (const RegionRun& run : runs) {
@@ -225,7 +225,7 @@ struct RegionStep::Impl {
       pjrt::Buffer& buffer = **written++;
       const auto home = region.replicas[replica].home_of.find(parameter);
       if (home == region.replicas[replica].home_of.end()) continue;
-      const TensorSpec& spec = region.module.parameters[parameter].spec;
+      const TensorType& spec = region.module.parameters[parameter].spec;
       std::vector<std::byte> elements(static_cast<std::size_t>(spec.shape.num_elements()) *
                                       size_of(spec.dtype));
       buffer.to_host(elements.data(), elements.size());

@@ -36,12 +36,12 @@ class Trial {
   Trial(const SymbolicSizes& sizes, std::map<std::int64_t, std::int64_t> chosen)
       : sizes_(sizes), values_(std::move(chosen)) {}
 
-  std::vector<TensorSpec> infer(const OpDef& op, AttrsRef attrs,
-                                std::span<const TensorSpec* const> inputs) {
-    std::vector<TensorSpec> specs;
+  std::vector<TensorType> infer(const OpDef& op, AttrsRef attrs,
+                                std::span<const TensorType* const> inputs) {
+    std::vector<TensorType> specs;
     specs.reserve(inputs.size());
-    for (const TensorSpec* input : inputs) {
-      TensorSpec& spec = specs.emplace_back(*input);
+    for (const TensorType* input : inputs) {
+      TensorType& spec = specs.emplace_back(*input);
       for (int axis = 0; axis < spec.shape.rank(); ++axis)
         if (is_unknown_size(spec.shape[axis])) spec.shape.set(axis, size(spec.shape[axis]));
     }
@@ -53,7 +53,7 @@ class Trial {
       return size(number);
     });
     InferContext context(op, {attrs.type, filled ? filled.get() : attrs.data});
-    for (const TensorSpec& spec : specs) context.inputs.push_back(&spec);
+    for (const TensorType& spec : specs) context.inputs.push_back(&spec);
     op.infer(context);
     return {context.outputs.begin(), context.outputs.end()};
   }
@@ -63,8 +63,8 @@ class Trial {
     const SizeRule* rule = sizes_.rule_of(unknown);
     TANDEM_ASSERT(rule);
     const AskedRule& asked = *rule->asked;
-    std::vector<const TensorSpec*> inputs;
-    for (const TensorSpec& input : asked.inputs) inputs.push_back(&input);
+    std::vector<const TensorType*> inputs;
+    for (const TensorType& input : asked.inputs) inputs.push_back(&input);
     const auto outputs = infer(*asked.op, {&asked.op->attrs(), asked.attrs.get()}, inputs);
     const auto output = static_cast<std::size_t>(rule->output);
     if (output >= outputs.size() || rule->axis >= outputs[output].shape.rank())
@@ -85,11 +85,11 @@ class SizeTrials {
  public:
   struct Answer {
     std::map<std::int64_t, std::int64_t> sizes;  // the trial value of each unknown size
-    std::vector<TensorSpec> outputs;
+    std::vector<TensorType> outputs;
   };
 
   SizeTrials(const SymbolicSizes& sizes, const OpDef& op, AttrsRef attrs,
-             std::span<const TensorSpec* const> inputs);
+             std::span<const TensorType* const> inputs);
 
   // The answers to all accepted trials; at least one. Throws what the rule throws if it accepts no
   // trial, and InvalidArgumentError if the number, ranks or dtypes of the results depend on sizes.
@@ -103,7 +103,7 @@ class SizeTrials {
   using Values = std::vector<std::int64_t>;  // of free_, in order
   using Members = std::vector<std::size_t>;  // indices of free_
 
-  void note(AttrsRef attrs, std::span<const TensorSpec* const> inputs, bool outer);
+  void note(AttrsRef attrs, std::span<const TensorType* const> inputs, bool outer);
   void note_size(std::int64_t size, bool outer);
   bool ask(const Values& values);
   Values uniform(std::int64_t value) const { return Values(free_.size(), value); }
@@ -117,7 +117,7 @@ class SizeTrials {
   const SymbolicSizes& sizes_;
   const OpDef& op_;
   AttrsRef attrs_;
-  std::span<const TensorSpec* const> inputs_;
+  std::span<const TensorType* const> inputs_;
   std::vector<std::int64_t> mentioned_;
   std::vector<std::int64_t> free_;   // the unknown sizes that do not depend on others
   std::vector<std::int64_t> seen_;   // all unknown sizes
@@ -129,13 +129,13 @@ class SizeTrials {
 };
 
 SizeTrials::SizeTrials(const SymbolicSizes& sizes, const OpDef& op, AttrsRef attrs,
-                       std::span<const TensorSpec* const> inputs)
+                       std::span<const TensorType* const> inputs)
     : sizes_(sizes), op_(op), attrs_(attrs), inputs_(inputs) {
   note(attrs, inputs, true);
 }
 
 // Collects the sizes of a call of a rule. `outer`: of the call that is answered.
-void SizeTrials::note(AttrsRef attrs, std::span<const TensorSpec* const> inputs, bool outer) {
+void SizeTrials::note(AttrsRef attrs, std::span<const TensorType* const> inputs, bool outer) {
   const auto visit_attrs = [&](const auto& visit) {
     // The cast is safe: this visitor does not write.
     if (attrs.data) attrs.type->visit_integers(const_cast<void*>(attrs.data), visit);
@@ -147,17 +147,17 @@ void SizeTrials::note(AttrsRef attrs, std::span<const TensorSpec* const> inputs,
   visit_attrs([&](std::int64_t& number) {
     if (names_unknown_size(number)) note_size(number, outer);
   });
-  for (const TensorSpec* input : inputs)
+  for (const TensorType* input : inputs)
     for (std::int64_t size : input->shape)
       if (names_unknown_size(size)) note_size(size, outer);
-  for (const TensorSpec* input : inputs)
+  for (const TensorType* input : inputs)
     for (std::int64_t size : input->shape) add_known(size);
   visit_attrs([&](std::int64_t& number) { add_known(number); });
   // Axes are matched from the first one on or, where operands broadcast, from the last.
   for (const bool from_end : {false, true})
     for (int axis = 0; axis < kMaxRank; ++axis) {
       Members group;
-      for (const TensorSpec* input : inputs) {
+      for (const TensorType* input : inputs) {
         const Shape& shape = input->shape;
         if (axis >= shape.rank()) continue;
         const std::int64_t size = shape[from_end ? shape.rank() - 1 - axis : axis];
@@ -179,8 +179,8 @@ void SizeTrials::note_size(std::int64_t size, bool outer) {
     return;
   }
   const AskedRule& asked = *rule->asked;
-  std::vector<const TensorSpec*> inputs;
-  for (const TensorSpec& input : asked.inputs) inputs.push_back(&input);
+  std::vector<const TensorType*> inputs;
+  for (const TensorType& input : asked.inputs) inputs.push_back(&input);
   note({&asked.op->attrs(), asked.attrs.get()}, inputs, false);
 }
 
@@ -302,7 +302,7 @@ void SizeTrials::vary_pinned() {
 }
 
 void SizeTrials::check_answers() const {
-  const auto alike = [](const TensorSpec& a, const TensorSpec& b) {
+  const auto alike = [](const TensorType& a, const TensorType& b) {
     return a.dtype == b.dtype && a.shape.rank() == b.shape.rank();
   };
   const auto& first = answers_.front().outputs;
@@ -328,8 +328,8 @@ const std::vector<SizeTrials::Answer>& SizeTrials::run() {
   return answers_;
 }
 
-bool any_unknown(AttrsRef attrs, std::span<const TensorSpec* const> inputs) {
-  for (const TensorSpec* input : inputs)
+bool any_unknown(AttrsRef attrs, std::span<const TensorType* const> inputs) {
+  for (const TensorType* input : inputs)
     if (!input->shape.fully_defined()) return true;
   bool found = false;
   // The cast is safe: this visitor does not write.
@@ -363,8 +363,8 @@ std::optional<std::int64_t> common_size(const SizeTrials& trials,
 }  // namespace
 
 void infer_outputs(InferContext& context, SymbolicSizes& sizes, const OpDef& op, AttrsRef attrs,
-                   std::span<const TensorSpec* const> inputs) {
-  for (const TensorSpec* input : inputs) context.inputs.push_back(input);
+                   std::span<const TensorType* const> inputs) {
+  for (const TensorType* input : inputs) context.inputs.push_back(input);
   if (!any_unknown(attrs, inputs)) {
     op.infer(context);
     return;
@@ -374,7 +374,7 @@ void infer_outputs(InferContext& context, SymbolicSizes& sizes, const OpDef& op,
   std::shared_ptr<AskedRule> asked;
   const auto& outputs = answers.front().outputs;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
-    TensorSpec spec = outputs[k];
+    TensorType spec = outputs[k];
     for (int axis = 0; axis < spec.shape.rank(); ++axis) {
       if (const auto size = common_size(trials, answers, k, axis)) {
         spec.shape.set(axis, *size);
@@ -382,7 +382,7 @@ void infer_outputs(InferContext& context, SymbolicSizes& sizes, const OpDef& op,
       }
       if (!asked) {
         asked = std::make_shared<AskedRule>(AskedRule{&op, attrs.type->copy(attrs.data), {}});
-        for (const TensorSpec* input : inputs) asked->inputs.push_back(*input);
+        for (const TensorType* input : inputs) asked->inputs.push_back(*input);
       }
       spec.shape.set(axis, sizes.derived(asked, static_cast<int>(k), axis));
     }

@@ -18,6 +18,6 @@ namespace tandem {
 // rule throws if it accepts no trial, and InvalidArgumentError if the number, ranks or dtypes of
 // the results depend on sizes.
 void infer_outputs(InferContext& context, SymbolicSizes& sizes, const OpDef& op, AttrsRef attrs,
-                   std::span<const TensorSpec* const> inputs);
+                   std::span<const TensorType* const> inputs);
 
 }  // namespace tandem

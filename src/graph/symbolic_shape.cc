@@ -27,7 +27,7 @@ void visit_sizes(const AskedRule& asked, const F& visit) {
                                      [&](std::int64_t& number) {
                                        if (is_unknown_size(number)) visit(number);
                                      });
-  for (const TensorSpec& input : asked.inputs)
+  for (const TensorType& input : asked.inputs)
     for (std::int64_t size : input.shape)
       if (is_unknown_size(size)) visit(size);
 }

@@ -19,7 +19,7 @@ namespace tandem {
 struct AskedRule {
   const OpDef* op;
   std::shared_ptr<const void> attrs;  // null if they have no fields
-  std::vector<TensorSpec> inputs;
+  std::vector<TensorType> inputs;
 };
 
 // How an unknown size depends on others: it is a result of a shape rule, whatever arithmetic the

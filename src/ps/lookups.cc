@@ -184,7 +184,7 @@ class RowGradients::Formula {
     }
     if (is_gradient_of_lookup(node)) {
       add_lookup(node);
-      TensorSpec spec = node.outputs[0];
+      TensorType spec = node.outputs[0];
       spec.shape.set(0, rows_);
       return *sums_.emplace_back(&placeholder(spec));
     }
@@ -194,7 +194,7 @@ class RowGradients::Formula {
                        inputs, {.name = node.name});
   }
 
-  Node& placeholder(const TensorSpec& spec) {
+  Node& placeholder(const TensorType& spec) {
     return graph_->add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {}, {.name = "value"});
   }
 

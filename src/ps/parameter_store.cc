@@ -23,12 +23,12 @@ class ParameterStore::Entry final : public Resource {
   const void* identity() const override { return this; }
   const std::string& name() const override { return name_; }
   Device& device() const override { return storage_->home(0); }
-  const TensorSpec& spec() const override { return spec_; }
+  const TensorType& spec() const override { return spec_; }
   Tensor value() override { return storage_->value(0); }
   Tensor writable() override { return storage_->writable(0); }
   void store(const Tensor& value) { storage_->store(0, value); }
 
-  void check(const TensorSpec& spec, const char* what) const {
+  void check(const TensorType& spec, const char* what) const {
     if (spec.dtype == spec_.dtype && spec.shape == spec_.shape) return;
     fail<InvalidArgumentError>(
         "[ParameterServer] expected {} of shape {} and dtype {} for variable {}, got {} and {}",
@@ -46,7 +46,7 @@ class ParameterStore::Entry final : public Resource {
   }
 
   std::string name_;
-  TensorSpec spec_;
+  TensorType spec_;
   std::unique_ptr<VariableStorage> storage_;
 };
 
@@ -108,7 +108,7 @@ void ParameterStore::create(VariableId id, const std::string& name, const Tensor
     entries_.emplace(id, std::move(made));
     return;
   }
-  const TensorSpec& spec = found->second->spec();
+  const TensorType& spec = found->second->spec();
   if (spec.dtype != value.dtype() || spec.shape != value.shape())
     fail<AlreadyExistsError>(
         "[ParameterServer] variable {} exists with shape {} and dtype {}, and was created again "
@@ -133,7 +133,7 @@ ParameterStore::Read ParameterStore::read(VariableId id) const {
 
 ParameterStore::Read ParameterStore::read_rows(VariableId id, const Tensor& numbers) const {
   const RefPtr<Entry> found = entry(id);
-  const TensorSpec& spec = found->spec();
+  const TensorType& spec = found->spec();
   row_numbers(numbers, spec.shape.rank() > 0 ? spec.shape[0] : 0,
               "ParameterServer: variable " + quoted_name(found->name(), spec));
   const EagerOnHost eager;
@@ -167,7 +167,7 @@ void ParameterStore::add_update(std::uint64_t function, std::uint32_t index,
   auto made = std::make_shared<Update>();
   std::map<VariableId, RefPtr<Entry>> used;
   made->program = std::make_unique<UpdateProgram>(
-      part, [&](std::span<const Shard> shards, const TensorSpec& spec) -> RefPtr<Resource> {
+      part, [&](std::span<const Shard> shards, const TensorType& spec) -> RefPtr<Resource> {
         if (shards.size() != 1)
           fail<InvalidArgumentError>(
               "[ParameterServer] update '{}' writes {} shards of a variable; expected one",

@@ -13,7 +13,7 @@
 namespace tandem::ps {
 
 // The memory of a variable, or of one that is divided into these shards.
-using ResourceOf = std::function<RefPtr<Resource>(std::span<const Shard>, const TensorSpec&)>;
+using ResourceOf = std::function<RefPtr<Resource>(std::span<const Shard>, const TensorType&)>;
 
 // One run at a time.
 class PartProgram {

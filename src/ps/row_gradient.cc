@@ -20,7 +20,7 @@ RowGradient::RowGradient(const proto::RowGradient& message, const proto::Part& w
   for (const std::uint32_t operand : message.operands()) check(operand);
   if (message.has_formula()) {
     formula_.emplace(
-        message.formula(), [&](std::span<const Shard>, const TensorSpec&) -> RefPtr<Resource> {
+        message.formula(), [&](std::span<const Shard>, const TensorType&) -> RefPtr<Resource> {
           fail<InvalidArgumentError>("[{}] a gradient depends on a variable", function_);
         });
     if (message.formula().fetches_size() != 1)

@@ -12,7 +12,7 @@ RowReads::RowReads(const proto::Function& function, std::size_t num_servers) {
   if (function.row_reads().empty()) return;
   const std::string& name = function.worker().name();
   indices_.emplace(function.indices(),
-                   [&](std::span<const Shard>, const TensorSpec&) -> RefPtr<Resource> {
+                   [&](std::span<const Shard>, const TensorType&) -> RefPtr<Resource> {
                      fail<InvalidArgumentError>("[{}] indices depend on a variable", name);
                    });
   for (const proto::RowRead& read : function.row_reads()) {

@@ -28,7 +28,7 @@ namespace {
 class RemoteStorage final : public VariableStorage {
  public:
   RemoteStorage(std::shared_ptr<VariableServers> servers, std::vector<Shard> shards,
-                std::string name, const TensorSpec& spec, bool trainable)
+                std::string name, const TensorType& spec, bool trainable)
       : VariableStorage(std::array{&DeviceManager::get().host()}, 1, trainable),
         servers_(std::move(servers)),
         shards_(std::move(shards)),
@@ -81,10 +81,10 @@ class RemoteStorage final : public VariableStorage {
   const std::shared_ptr<VariableServers> servers_;
   const std::vector<Shard> shards_;
   const std::string name_;
-  const TensorSpec spec_;
+  const TensorType spec_;
 };
 
-std::int64_t num_shards(const distribute::Partitioner& partitioner, const TensorSpec& spec,
+std::int64_t num_shards(const distribute::Partitioner& partitioner, const TensorType& spec,
                         const std::string& name) {
   if (!partitioner || spec.shape.rank() == 0 || spec.shape[0] == 0) return 1;
   const std::int64_t shards = partitioner(spec.shape, spec.dtype);
@@ -269,7 +269,7 @@ std::vector<Coordinator::WorkersArgument> ParameterServerImpl::workers_arguments
 
 RefPtr<VariableImpl> ParameterServerImpl::create(const Tensor& initial_value,
                                                  VariableOptions options) {
-  const TensorSpec& spec = impl_of(initial_value);
+  const TensorType& spec = impl_of(initial_value);
   const bool trainable = options.trainable && is_floating(spec.dtype);
   std::vector<Shard> shards = servers_->create(
       options.name, initial_value, num_shards(options_.variable_partitioner, spec, options.name));

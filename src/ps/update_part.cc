@@ -60,7 +60,7 @@ bool UpdatePart::belongs_here(const Node& value) const {
 }
 
 Node& UpdatePart::handle(const Node& of) {
-  const TensorSpec& spec = of.outputs[0];
+  const TensorType& spec = of.outputs[0];
   Node& made = graph_->variable({spec.dtype, here(spec.shape)}, {.name = of.name});
   proto::Part::Variable& variable = *message_.mutable_part()->add_variables();
   variable.set_node(static_cast<std::uint32_t>(made.id));
@@ -70,7 +70,7 @@ Node& UpdatePart::handle(const Node& of) {
 }
 
 Node& UpdatePart::placeholder(const Node::Input& input) {
-  const TensorSpec& spec = input.node->outputs[static_cast<std::size_t>(input.output)];
+  const TensorType& spec = input.node->outputs[static_cast<std::size_t>(input.output)];
   if (!spec.shape.fully_defined())
     fail<UnimplementedError>(
         "[{}] operation '{}' ({}) writes a variable with a value of shape {}, which has to be "

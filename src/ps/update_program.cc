@@ -65,7 +65,7 @@ void UpdateProgram::check(std::span<const Tensor> inputs) const {
       sparse_input(feed, input, inputs[taken++]);
       continue;
     }
-    const TensorSpec& spec = program_.feed(feed).outputs[0];
+    const TensorType& spec = program_.feed(feed).outputs[0];
     if (input.dtype() != spec.dtype || !spec.shape.matches(input.shape()))
       fail<InvalidArgumentError>("[{}] expected input {} of shape {} and dtype {}, got {} and {}",
                                  program_.name(), feed, spec.shape.to_string(), name_of(spec.dtype),
@@ -85,7 +85,7 @@ std::vector<Tensor> UpdateProgram::mean(std::span<const std::vector<Tensor>> inp
         numbers.push_back(contribution[at]);
         rows.push_back(contribution[at + 1]);
       }
-      const TensorSpec& spec = program_.feed(feed).outputs[0];
+      const TensorType& spec = program_.feed(feed).outputs[0];
       const LookedUp all = look_up(numbers, spec.shape[0]);
       const auto num_rows = static_cast<std::int64_t>(all.rows.size());
       Tensor sum = zeros(shape_of({.rows = num_rows}, spec.shape), {.dtype = spec.dtype});
@@ -127,7 +127,7 @@ void UpdateProgram::run(std::span<const Tensor> inputs,
 
 UpdateProgram::SparseInput UpdateProgram::sparse_input(std::size_t feed, const Tensor& numbers,
                                                        const Tensor& rows) const {
-  const TensorSpec& spec = program_.feed(feed).outputs[0];
+  const TensorType& spec = program_.feed(feed).outputs[0];
   const SparseInput input{row_numbers(numbers, spec.shape[0], program_.name()), rows};
   if (std::adjacent_find(input.numbers.begin(), input.numbers.end(), std::greater_equal<>()) !=
       input.numbers.end())
@@ -141,7 +141,7 @@ UpdateProgram::SparseInput UpdateProgram::sparse_input(std::size_t feed, const T
 }
 
 Tensor UpdateProgram::whole(std::size_t feed, const SparseInput& input) const {
-  const TensorSpec& spec = program_.feed(feed).outputs[0];
+  const TensorType& spec = program_.feed(feed).outputs[0];
   Tensor result = make_tensor(DeviceManager::get().host(), spec.shape, spec.dtype);
   if (impl_of(result).bytes() > 0) std::memset(impl_of(result).data(), 0, impl_of(result).bytes());
   put_rows(result, input.numbers, input.rows);

@@ -77,7 +77,7 @@ void VariableServers::create(const std::vector<Shard>& shards, const std::string
   for (Pending<void>& call : pending) call.wait();
 }
 
-Tensor VariableServers::read(const std::vector<Shard>& shards, const TensorSpec& spec) {
+Tensor VariableServers::read(const std::vector<Shard>& shards, const TensorType& spec) {
   std::vector<Pending<std::vector<ParameterStore::Read>>> pending;
   for (const Shard& shard : shards)
     pending.push_back(servers_[server_of(shard.id)]->read({&shard.id, 1}));

@@ -27,7 +27,7 @@ class VariableServers {
   // sharded on the server of its first shard.
   std::vector<Shard> create_like(const std::vector<Shard>& like, const std::string& name,
                                  const Tensor& value);
-  Tensor read(const std::vector<Shard>& shards, const TensorSpec& spec);
+  Tensor read(const std::vector<Shard>& shards, const TensorType& spec);
   void assign(const std::vector<Shard>& shards, const Tensor& value);
 
   // Adds the updates of a function to the servers of their variables.

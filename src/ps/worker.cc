@@ -17,12 +17,12 @@ namespace {
 // A variable as it was read before a run.
 class ReadVariable final : public Resource {
  public:
-  ReadVariable(VariableId id, const TensorSpec& spec)
+  ReadVariable(VariableId id, const TensorType& spec)
       : name_(fmt::format("variable {}", id)), spec_(spec) {}
   const void* identity() const override { return this; }
   const std::string& name() const override { return name_; }
   Device& device() const override { return DeviceManager::get().host(); }
-  const TensorSpec& spec() const override { return spec_; }
+  const TensorType& spec() const override { return spec_; }
   Tensor value() override { return value_; }
   Tensor writable() override {
     fail<InternalError>("[Worker] the worker's part of a function writes {}", name_);
@@ -45,7 +45,7 @@ class ReadVariable final : public Resource {
 
  private:
   std::string name_;
-  TensorSpec spec_;
+  TensorType spec_;
   Tensor value_;
 };
 
@@ -66,7 +66,7 @@ class Worker::Function {
       row_gradients_.push_back(std::make_unique<RowGradient>(gradient, message.worker()));
     for (int i = 0; i < message.updates_size(); ++i)
       updates_[server_of_update(message.updates(i))].push_back(i);
-    const auto resource_of = [&](std::span<const Shard> shards, const TensorSpec& spec) {
+    const auto resource_of = [&](std::span<const Shard> shards, const TensorType& spec) {
       const RefPtr<ReadVariable> variable = make_ref<ReadVariable>(shards.front().id, spec);
       for (const Shard& shard : shards) {
         Reads& reads = reads_[checked_server(shard.id)];

@@ -21,7 +21,7 @@ class Assembly {
     for (const Tensor& tensor : given) inputs_.push_back(graph_.local(tensor));
   }
 
-  std::vector<Tensor> run(std::vector<TracedBody> traced, std::vector<TensorSpec> outputs) {
+  std::vector<Tensor> run(std::vector<TracedBody> traced, std::vector<TensorType> outputs) {
     for (const TracedBody& body : traced) {
       auto& handles = written_by_.emplace_back();
       for (Node* handle : written_handles(*body.graph)) {
@@ -171,7 +171,7 @@ class Assembly {
 
 }  // namespace
 
-TracedBody trace_body(std::span<const TensorSpec> arguments, const BodyFn& body) {
+TracedBody trace_body(std::span<const TensorType> arguments, const BodyFn& body) {
   TracedBody traced;
   traced.graph = make_ref<GraphImpl>(building);
   GraphImpl& graph = *traced.graph;
@@ -179,7 +179,7 @@ TracedBody trace_body(std::span<const TensorSpec> arguments, const BodyFn& body)
   Generator generator({.seed = 0, .offset = 0});
   const GeneratorScope generator_scope(generator);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const TensorSpec& spec = arguments[i];
+    const TensorType& spec = arguments[i];
     Tensor argument = graph.tensor(graph.add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {},
                                              {.name = fmt::format("args_{}", i)}));
     if (is_floating(spec.dtype)) impl_of(argument).grad = {make_ref<Leaf>(nullptr), 0};
@@ -197,7 +197,7 @@ TracedBody trace_body(std::span<const TensorSpec> arguments, const BodyFn& body)
 
 std::vector<Tensor> add_control_flow(const OpDef& op, ControlFlow flow,
                                      std::span<const Tensor> given, std::vector<TracedBody> bodies,
-                                     std::vector<TensorSpec> outputs) {
+                                     std::vector<TensorType> outputs) {
   return Assembly(op, std::move(flow), given).run(std::move(bodies), std::move(outputs));
 }
 

@@ -21,14 +21,14 @@ struct TracedBody {
 
 // Calls `body` once with symbolic tensors and records its operations in a graph that is nested in
 // the one that the thread builds. REQUIRES: building.
-TracedBody trace_body(std::span<const TensorSpec> arguments, const BodyFn& body);
+TracedBody trace_body(std::span<const TensorType> arguments, const BodyFn& body);
 
 // Adds a node that runs `bodies` to the graph that the thread builds, and records it for gradients.
 // `flow`: the kind and its settings; the other fields are computed here. `given`: the predicate of
 // a branch, or the initial carried values of a loop. Returns the node's outputs, of these specs.
 std::vector<Tensor> add_control_flow(const OpDef& op, ControlFlow flow,
                                      std::span<const Tensor> given, std::vector<TracedBody> bodies,
-                                     std::vector<TensorSpec> outputs);
+                                     std::vector<TensorType> outputs);
 
 // Records for gradients that `node` computes `outputs` from `inputs`, if one of these is tracked.
 void record_control_flow(const Node& node, std::span<const Tensor* const> inputs,

@@ -104,11 +104,11 @@ class GraphReader {
     return op.attrs().load(fields);
   }
 
-  TensorSpec spec_of(const proto::Spec& spec) const {
+  TensorType spec_of(const proto::Spec& spec) const {
     if (spec.dtype() > static_cast<std::uint32_t>(last_value(DType())))
       refuse("unknown dtype {}", spec.dtype());
     if (spec.sizes_size() > kMaxRank) refuse("has an output of {} axes", spec.sizes_size());
-    TensorSpec made{static_cast<DType>(spec.dtype()), Shape()};
+    TensorType made{static_cast<DType>(spec.dtype()), Shape()};
     if (!spec.known()) return made;
     for (std::int64_t size : spec.sizes())
       if (!graph_->sizes().has(size)) refuse("has an output of size {}", size);
@@ -131,7 +131,7 @@ class GraphReader {
   void read(const proto::Node& node) {
     if (node.name().empty() || graph_->find(node.name()))
       refuse("the name is empty or already used");
-    std::vector<TensorSpec> outputs;
+    std::vector<TensorType> outputs;
     for (const proto::Spec& spec : node.outputs()) outputs.push_back(spec_of(spec));
     const DeviceName requested = device_of(node.requested());
     const NodeOptions options{
@@ -203,7 +203,7 @@ class GraphReader {
   }
 
   void read_elements(const proto::Node& node, Node& made) const {
-    const TensorSpec& spec = made.outputs[0];
+    const TensorType& spec = made.outputs[0];
     if (!spec.shape.fully_defined() ||
         node.elements().size() !=
             static_cast<std::size_t>(spec.shape.num_elements()) * size_of(spec.dtype))
@@ -263,7 +263,7 @@ class GraphReader {
   // --- control flow ---
 
   Node& read_control(ControlFlow::Kind kind, const proto::Node& node,
-                     std::vector<TensorSpec> outputs, const NodeOptions& options) {
+                     std::vector<TensorType> outputs, const NodeOptions& options) {
     using Kind = ControlFlow::Kind;
     const bool is_gradient = kind == Kind::kCondGradient || kind == Kind::kWhileGradient;
     const proto::ControlFlow& stored = node.control();
@@ -355,16 +355,16 @@ class GraphReader {
       if (node->op == &kReadVariable) place(*node->inputs[0].node);
   }
 
-  static bool is_flag(const TensorSpec& spec) {
+  static bool is_flag(const TensorType& spec) {
     return spec.dtype == DType::kBool && spec.shape.known() && spec.shape.rank() == 0;
   }
-  static const TensorSpec& spec_of(const Node::Input& tensor) {
+  static const TensorType& spec_of(const Node::Input& tensor) {
     return tensor.node->outputs[static_cast<std::size_t>(tensor.output)];
   }
 
   // Shapes are compared when they are known: when a program is made.
   void check_control(const ControlFlow& flow, const std::vector<Node::Input>& inputs,
-                     const std::vector<TensorSpec>& outputs) const {
+                     const std::vector<TensorType>& outputs) const {
     using Kind = ControlFlow::Kind;
     if (flow.loops() ? inputs.size() < flow.carried
                      : inputs.empty() || !is_flag(spec_of(inputs[0])))

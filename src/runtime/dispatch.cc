@@ -111,7 +111,7 @@ class Dispatch {
       outputs[0] = make_view(*inputs_[0], infer_.outputs[0].shape, offset);
     } else {
       for (std::size_t i = 0; i < outputs.size(); ++i) {
-        const TensorSpec& spec = infer_.outputs[static_cast<int>(i)];
+        const TensorType& spec = infer_.outputs[static_cast<int>(i)];
         if (i == 0 && gradient_buffer_open) [[unlikely]]
           outputs[0] = take_gradient_buffer(spec, *device_);
         if (outputs[i].defined()) continue;
@@ -149,7 +149,7 @@ class Dispatch {
   }
 
   // Whether output 0 may reuse the memory of input 0, which was moved in.
-  bool reusable(const TensorSpec& output, bool records) const {
+  bool reusable(const TensorType& output, bool records) const {
     const TensorImpl& first = impl_of(*inputs_[0]);
     return (op_.traits & kInPlace) != 0 && first.unique() && first.storage->unique() &&
            first.dtype == output.dtype && first.shape == output.shape &&

@@ -1,13 +1,16 @@
 #include "tandem/function.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <mutex>
+#include <ostream>
 #include <unordered_map>
 
 #include "core/log.h"
 #include "core/status.h"
 #include "core/thread_object.h"
+#include "device/device_manager.h"
 #include "op/live_tapes.h"
 #include "op/numerics.h"
 #include "runtime/autocast.h"
@@ -17,6 +20,22 @@
 #include "runtime/replica_context.h"
 #include "runtime/replica_invariance.h"
 #include "runtime/trace_mark.h"
+#include "tandem/config.h"
+
+namespace tandem {
+namespace {
+
+std::atomic<bool> run_eagerly{false};
+
+}  // namespace
+
+void config::run_functions_eagerly(bool eagerly) {
+  run_eagerly.store(eagerly, std::memory_order_relaxed);
+}
+
+bool config::functions_run_eagerly() { return run_eagerly.load(std::memory_order_relaxed); }
+
+}  // namespace tandem
 
 namespace tandem::detail {
 namespace {
@@ -213,6 +232,11 @@ struct FunctionTraces::Impl {
 FunctionTraces::FunctionTraces(FunctionOptions options, std::shared_ptr<ProgramMemory> memory)
     : impl_(std::make_unique<Impl>()) {
   impl_->options = std::move(options);
+  if (impl_->options.jit_compile == false)
+    fail<InvalidArgumentError>(
+        "[{}] jit_compile = false: a traced function is always compiled; leave the option out, or "
+        "call the callable itself",
+        impl_->name());
   impl_->memories.forward = memory ? std::move(memory) : ProgramMemory::make();
 }
 FunctionTraces::~FunctionTraces() = default;
@@ -230,6 +254,8 @@ std::size_t FunctionTraces::num_traces() const {
   return impl_->traces.size();
 }
 
+const FunctionOptions& FunctionTraces::options() const { return impl_->options; }
+
 FunctionCall FunctionTraces::start_call() { return std::move(thread_object<FunctionCall>()); }
 
 void FunctionTraces::keep(FunctionCall call) {
@@ -246,6 +272,7 @@ bool FunctionTraces::run(FunctionCall& call, const Body& body) {
 }
 
 bool FunctionTraces::run_in_order(std::span<FunctionCall> calls, const Body& body) {
+  if (config::functions_run_eagerly()) return false;
   std::shared_ptr<TraceProgram> prepared;
   for (FunctionCall& call : calls) {
     auto own = impl_->prepare(call, body);
@@ -260,6 +287,47 @@ bool FunctionTraces::run_in_order(std::span<FunctionCall> calls, const Body& bod
   else
     prepared->trace->run_in_order(*prepared, calls);
   return true;
+}
+
+Signature signature_of(const TracedCall& call, std::vector<InputSpec> inputs) {
+  Signature signature{.name = call.function->name, .inputs = std::move(inputs), .outputs = {}};
+  for (const Node::Input& fetch : call.function->fetches) {
+    const TensorType& output = fetch.node->outputs[static_cast<std::size_t>(fetch.output)];
+    InputSpec& spec = signature.outputs.emplace_back(InputSpec{output.shape, output.dtype});
+    if (!spec.shape.known()) continue;
+    for (int axis = 0; axis < spec.shape.rank(); ++axis)
+      if (spec.shape[axis] < 0) spec.shape.set(axis, -1);
+  }
+  return signature;
+}
+
+std::ostream& operator<<(std::ostream& out, const Signature& signature) {
+  const auto print = [&](const std::vector<InputSpec>& specs) {
+    out << '(';
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      out << (i > 0 ? ", " : "") << specs[i].dtype << ' ' << specs[i].shape;
+    out << ')';
+  };
+  out << signature.name;
+  print(signature.inputs);
+  out << " -> ";
+  print(signature.outputs);
+  return out;
+}
+
+std::vector<Tensor> tensors_like(const std::vector<InputSpec>& specs, std::size_t count) {
+  if (specs.size() != count)
+    fail<InvalidArgumentError>(
+        "[get_concrete_function] the function takes {} tensors, input_signature has {}", count,
+        specs.size());
+  std::vector<Tensor> tensors;
+  for (const InputSpec& spec : specs) {
+    Shape shape = spec.shape;
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if (shape[axis] < 0) shape.set(axis, 1);
+    tensors.push_back(make_tensor(DeviceManager::get().host(), shape, spec.dtype));
+  }
+  return tensors;
 }
 
 }  // namespace tandem::detail

@@ -51,7 +51,7 @@ bool Trace::make(const std::vector<ArgumentSpec>& inputs,
   const TracedGradients traced_gradients;
   std::vector<Tensor> symbols;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const TensorSpec& spec = inputs[i].spec;
+    const TensorType& spec = inputs[i].spec;
     Node& node = graph->add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {},
                             {.name = fmt::format("args_{}", i)});
     feeds.push_back({&node, 0});
@@ -131,7 +131,7 @@ void Trace::take_elements(FunctionCall& call) const {
       fail<InvalidArgumentError>("[{}] expected an element of {} components, as traced, got {}",
                                  name, element.tensors.size(), taken.size());
     for (std::size_t i = 0; i < taken.size(); ++i) {
-      const TensorSpec& spec = impl_of(element.tensors[i]);
+      const TensorType& spec = impl_of(element.tensors[i]);
       if (taken[i].dtype() != spec.dtype || !spec.shape.matches(taken[i].shape()))
         fail<InvalidArgumentError>(
             "[{}] component {} of an element differs from what was traced: expected shape {} and "

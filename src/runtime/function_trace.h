@@ -25,7 +25,7 @@ namespace tandem::detail {
 bool wants_gradient(const Tensor& tensor);
 
 struct ArgumentSpec {
-  TensorSpec spec;
+  TensorType spec;
   bool tracked = false;
 };
 

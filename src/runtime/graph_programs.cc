@@ -47,7 +47,7 @@ void GraphPrograms::check(std::span<const Tensor> inputs) const {
     fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", name_, feeds_.size(),
                                inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const TensorSpec& spec = feeds_[i].node->outputs[0];
+    const TensorType& spec = feeds_[i].node->outputs[0];
     if (inputs[i].dtype() != spec.dtype || !spec.shape.matches(inputs[i].shape()))
       fail<InvalidArgumentError>("[{}] expected input {} of shape {} and dtype {}, got {} and {}",
                                  name_, i, spec.shape.to_string(), name_of(spec.dtype),

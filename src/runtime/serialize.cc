@@ -29,7 +29,7 @@ void write_device(const DeviceName& name, proto::Device& to) {
   if (name.id) to.set_id(*name.id);
 }
 
-void write_spec(const TensorSpec& spec, proto::Spec& to) {
+void write_spec(const TensorType& spec, proto::Spec& to) {
   to.set_dtype(static_cast<std::uint32_t>(spec.dtype));
   to.set_known(spec.shape.known());
   for (std::int64_t size : spec.shape) to.add_sizes(size);
@@ -158,7 +158,7 @@ class GraphWriter {
 
   // A placeholder for the node.
   void write_fed(const Node& node, proto::Node& to) const {
-    const TensorSpec& spec = node.outputs.at(0);
+    const TensorType& spec = node.outputs.at(0);
     to.set_name(node.name);
     to.set_op(std::string(kPlaceholder.name));
     const SpecAttrs attrs{spec.dtype, spec.shape};
@@ -187,7 +187,7 @@ class GraphWriter {
       if (writes(*control)) to.add_control_inputs(id(control));
     for (const Node* other : node.colocated_with)
       if (writes(*other)) to.add_colocated_with(id(other));
-    for (const TensorSpec& spec : node.outputs) write_spec(spec, *to.add_outputs());
+    for (const TensorType& spec : node.outputs) write_spec(spec, *to.add_outputs());
     // A captured variable was on a device of this program. The constant is placed with its users.
     const bool anywhere = frozen(node) && node.resource;
     write_device(anywhere ? DeviceName() : node.requested, *to.mutable_requested());

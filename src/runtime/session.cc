@@ -32,7 +32,7 @@ class SessionVariable final : public Resource {
   const void* identity() const override { return this; }
   const std::string& name() const override { return handle_.name; }
   Device& device() const override { return device_; }
-  const TensorSpec& spec() const override { return handle_.outputs[0]; }
+  const TensorType& spec() const override { return handle_.outputs[0]; }
 
   Tensor value() override {
     if (!initialized_)

@@ -11,9 +11,9 @@
 namespace tandem::detail {
 namespace {
 
-std::vector<TensorSpec> feed_specs(const TracedCall& call) {
+std::vector<TensorType> feed_specs(const TracedCall& call) {
   const TracedFunction& function = *call.function;
-  std::vector<TensorSpec> specs;
+  std::vector<TensorType> specs;
   for (std::size_t i = 0; i < function.feeds.size(); ++i)
     specs.push_back(i < call.inputs.size() ? impl_of(call.inputs[i])
                                            : function.feeds[i].node->outputs[0]);

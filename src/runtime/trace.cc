@@ -163,7 +163,7 @@ Tensor initial_value(const Tensor& tensor, std::string_view variable) {
 }
 
 std::vector<Tensor> traced_element(const std::shared_ptr<ElementPass>& pass,
-                                   std::span<const TensorSpec> specs) {
+                                   std::span<const TensorType> specs) {
   if (building->outer())
     fail<UnimplementedError>(
         "[Iterator] next() was called in a branch or in the body of a loop, which a traced "

@@ -67,7 +67,7 @@ class OutsideTrace {
 // the element that it takes. Throws UnimplementedError in a branch, in the body of a loop and in
 // the graph of a session. REQUIRES: building.
 std::vector<Tensor> traced_element(const std::shared_ptr<ElementPass>& pass,
-                                   std::span<const TensorSpec> specs);
+                                   std::span<const TensorType> specs);
 
 // Sets the key of a random operation at the start of each run: the number of `traced`, plus the
 // offset of the thread's generator, plus the total of `before`.

@@ -40,7 +40,7 @@ class StoredResource final : public Resource {
   VariableImpl* variable() const override { return variable_.get(); }
   const std::string& name() const override { return variable_->options().name; }
   Device& device() const override { return variable_->storage().home(reader_); }
-  const TensorSpec& spec() const override { return spec_; }
+  const TensorType& spec() const override { return spec_; }
   Tensor value() override { return storage().value(reader_); }
   bool tracked() override { return static_cast<bool>(storage().edge(reader_)); }
   Tensor writable() override {
@@ -56,7 +56,7 @@ class StoredResource final : public Resource {
   VariableStorage& storage() const { return storage_of(*variable_, spec_.dtype); }
 
   RefPtr<VariableImpl> variable_;
-  TensorSpec spec_;
+  TensorType spec_;
   std::size_t reader_;
   std::optional<DType> cast_;
 };
@@ -75,7 +75,7 @@ class CastResource final : public Resource {
   const void* identity() const override { return this; }
   const std::string& name() const override { return variable_->options().name; }
   Device& device() const override { return variable_->storage().home(reader_); }
-  const TensorSpec& spec() const override { return spec_; }
+  const TensorType& spec() const override { return spec_; }
   Tensor value() override {
     return storage_of(*variable_, elements_).cast_copy(reader_, spec_.dtype);
   }
@@ -83,7 +83,7 @@ class CastResource final : public Resource {
 
  private:
   RefPtr<VariableImpl> variable_;
-  TensorSpec spec_;
+  TensorType spec_;
   DType elements_;
   std::size_t reader_;
 };
@@ -107,7 +107,7 @@ class CopyForReads final : public Resource {
   VariableImpl* variable() const override { return variable_.get(); }
   const std::string& name() const override { return variable_->options().name; }
   Device& device() const override { return variable_->storage().device(reader_); }
-  const TensorSpec& spec() const override { return spec_; }
+  const TensorType& spec() const override { return spec_; }
   Tensor value() override {
     static_cast<void>(storage_of(*variable_, spec_.dtype));
     return elements_();
@@ -116,7 +116,7 @@ class CopyForReads final : public Resource {
 
  private:
   RefPtr<VariableImpl> variable_;
-  TensorSpec spec_;
+  TensorType spec_;
   std::size_t reader_;
   std::function<Tensor()> elements_;
 };
@@ -146,7 +146,7 @@ VariableImpl& Variable::impl() const {
   return static_cast<VariableImpl&>(*impl_);
 }
 
-VariableImpl::VariableImpl(std::unique_ptr<VariableStorage> storage, const TensorSpec& spec,
+VariableImpl::VariableImpl(std::unique_ptr<VariableStorage> storage, const TensorType& spec,
                            VariableOptions options, std::shared_ptr<WorkerCollectives> workers,
                            std::shared_ptr<const StrategyMark> strategy)
     : options_(std::move(options)),
@@ -311,7 +311,7 @@ void VariableImpl::copy_for_replicas(std::span<Device* const> readers,
 
 Variable VariableImpl::make_slot(const Tensor& initial_value, std::string name) {
   VariableOptions options{
-      .name = std::move(name), .trainable = false, .synchronization = options_.synchronization};
+      .trainable = false, .name = std::move(name), .synchronization = options_.synchronization};
   if (of_graph()) return Variable(make_ref<VariableImpl>(initial_value, std::move(options)));
   return Variable(make_ref<VariableImpl>(
       storage_->make_like(initial_value, /*trainable=*/false, MemoryTag::kOptimizer),

@@ -18,7 +18,7 @@ class VariableImpl final : public RefCounted {
  public:
   // `workers`: the other processes that have copies of the variable. `strategy`: the strategy whose
   // replicas are the readers.
-  VariableImpl(std::unique_ptr<VariableStorage> storage, const TensorSpec& spec,
+  VariableImpl(std::unique_ptr<VariableStorage> storage, const TensorType& spec,
                VariableOptions options, std::shared_ptr<WorkerCollectives> workers = nullptr,
                std::shared_ptr<const StrategyMark> strategy = nullptr);
   // Copies `initial_value` to each of `devices`, in the order of the replicas. `tag`: the tag that
@@ -32,7 +32,9 @@ class VariableImpl final : public RefCounted {
   VariableImpl(const Tensor& initial_value, VariableOptions options);
 
   const VariableOptions& options() const { return options_; }
-  const TensorSpec& spec() const { return spec_; }
+  // REQUIRES: nothing refers to the variable by its name yet.
+  void rename(std::string name) { options_.name = std::move(name); }
+  const TensorType& spec() const { return spec_; }
   // Whether training updates it now.
   bool trainable() const { return options_.trainable && !frozen_; }
   bool frozen() const { return frozen_; }
@@ -114,7 +116,7 @@ class VariableImpl final : public RefCounted {
              std::span<const Variable> slots);
 
   VariableOptions options_;
-  TensorSpec spec_;
+  TensorType spec_;
   bool of_graph_ = false;
   bool distributed_ = false;
   bool of_layer_ = false;

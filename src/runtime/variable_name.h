@@ -8,6 +8,6 @@
 namespace tandem {
 
 // "'NAME'", or "(unnamed, of shape (3, 4) and dtype float32)".
-std::string quoted_name(const std::string& name, const TensorSpec& spec);
+std::string quoted_name(const std::string& name, const TensorType& spec);
 
 }  // namespace tandem

@@ -51,7 +51,7 @@ void EagerSync::ready(std::size_t index, Tensor gradient, double weight) {
 void EagerSync::zeros(std::size_t index) {
   if (views_) return reducer_.zeros(index);
   const OnDevice on(device_);
-  const TensorSpec& spec = variables_[index]->spec();
+  const TensorType& spec = variables_[index]->spec();
   gradients_[index] = tandem::zeros(spec.shape, {.dtype = spec.dtype});
   reducer_.ready(index, impl_of(gradients_[index]).data());
 }

@@ -13,7 +13,7 @@ bool same_variables(const std::vector<RefPtr<VariableImpl>>& a, const std::vecto
 }
 
 void check_gradient(const Tensor& gradient, const VariableImpl& variable) {
-  const TensorSpec& spec = variable.spec();
+  const TensorType& spec = variable.spec();
   if (may_agree(gradient.shape(), spec.shape) && gradient.dtype() == spec.dtype) return;
   fail<InvalidArgumentError>(
       "[all_reduce] the gradient of {} has shape {} and dtype {}, expected {} and {}",

@@ -51,6 +51,20 @@ Indices up_to(std::int64_t size) {
   return indices;
 }
 
+TEST(TensorDataset, HasTheRowsOfTheTensors) {
+  const data::TensorDataset dataset(constant({{1, 2}, {3, 4}, {5, 6}}), constant({7, 8, 9}));
+  EXPECT_EQ(dataset.size(), 3);
+  const auto [x, y] = dataset[1];
+  EXPECT_EQ(x.to_vector<std::int32_t>(), (Values{3, 4}));
+  EXPECT_EQ(y.item<std::int32_t>(), 8);
+  const data::TensorDataset copy = dataset;
+  Values sums;
+  for (const auto& [xs, ys] : DataLoader(copy, {.batch_size = 2}))
+    sums.push_back(xs[0].to_vector<std::int32_t>()[0] + ys[0].item<std::int32_t>());
+  EXPECT_EQ(sums, (Values{1 + 7, 5 + 9}));
+  EXPECT_THROW(data::TensorDataset(constant({1, 2}), constant({1})), InvalidArgumentError);
+}
+
 // --- samplers ---
 
 TEST(SequentialSampler, ReturnsIndicesInOrder) {

@@ -1,6 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
+#include <sstream>
+#include <tuple>
+#include <utility>
 
 #include "data/pipelines.h"
 #include "support/tensors.h"
@@ -9,6 +14,7 @@
 #include "tandem/errors.h"
 #include "tandem/function.h"
 #include "tandem/math.h"
+#include "tandem/random.h"
 
 namespace tandem::dataset_test {
 namespace {
@@ -346,6 +352,198 @@ TEST(Cardinality, IsKnownWithoutIterating) {
   EXPECT_EQ(Dataset::zip({ten, generated(3)}).cardinality(), data::kUnknownCardinality);
   EXPECT_EQ((*ten.batch(4).element_spec())[0].shape, Shape({-1}));
   EXPECT_EQ((*ten.batch(5).element_spec())[0].shape, Shape({5}));
+}
+
+// --- examples ---
+
+TEST(Example, OfTwoComponentsIsTakenApart) {
+  const Dataset pairs =
+      Dataset::from_tensor_slices({constant({1, 2, 3}), constant({10, 20, 30})}).batch(2);
+  Values xs, ys;
+  for (const auto& [x, y] : pairs) {
+    xs.push_back(x[0].item<std::int32_t>());
+    ys.push_back(y[0].item<std::int32_t>());
+  }
+  EXPECT_EQ(xs, (Values{1, 3}));
+  EXPECT_EQ(ys, (Values{10, 30}));
+  auto iterator = pairs.iterate();
+  const auto [x, y] = iterator.next();
+  EXPECT_EQ(x.to_vector<std::int32_t>(), (Values{1, 2}));
+  EXPECT_EQ(y.to_vector<std::int32_t>(), (Values{10, 20}));
+  auto [x2, y2] = *iterator.next();
+  EXPECT_EQ(x2.item<std::int32_t>() + y2.item<std::int32_t>(), 33);
+  expect_error<OutOfRangeError>([&] { [[maybe_unused]] const auto [a, b] = iterator.next(); },
+                                "no next element");
+}
+
+TEST(Example, OfAnotherNumberOfComponentsIsNotTakenApart) {
+  const Tensor x = constant(1);
+  expect_error<InvalidArgumentError>(
+      [&] {
+        [[maybe_unused]] auto [a, b] = Example{x, x, x};
+      },
+      "two components for `auto [x, y]`, got 3: use example[0]");
+  expect_error<InvalidArgumentError>([&] { [[maybe_unused]] auto [a, b] = Example(x); }, "got 1");
+}
+
+TEST(Example, OfOneComponentIsATensor) {
+  Values values;
+  for (Tensor n : numbers(3)) values.push_back(square(n).item<std::int32_t>());
+  for (const auto& n : numbers(2)) values.push_back((n + 5).item<std::int32_t>());
+  for (auto n : numbers(2)) values.push_back(n.item<std::int32_t>());
+  EXPECT_EQ(values, (Values{0, 1, 4, 5, 6, 0, 1}));
+  const Example two{constant(1), constant(2)};
+  expect_error<InvalidArgumentError>([&] { static_cast<void>(square(two)); },
+                                     "[Example] expected one component where a tensor is "
+                                     "expected, got 2: use example[0]");
+  expect_error<InvalidArgumentError>([&] { static_cast<void>(two.item<std::int32_t>()); }, "got 2");
+}
+
+TEST(Example, InBracesIsACopy) {
+  const Example two{constant(1), constant(2)};
+  EXPECT_EQ(Example{two}.size(), 2u);
+  EXPECT_EQ((Example{two, two}.size()), 4u);
+}
+
+TEST(Example, IsPrinted) {
+  std::ostringstream out;
+  out << Example{constant(1), constant({2, 3})} << Example();
+  EXPECT_EQ(out.str(), "(1, [2 3])()");
+}
+
+Dataset pairs_of(std::int64_t count) { return Dataset::zip({numbers(count), numbers(count)}); }
+
+TEST(Map, PassesTheComponents) {
+  const auto sums = [](const Dataset& dataset) {
+    Values values;
+    for (const Example& e : dataset)
+      values.push_back(e[0].item<std::int32_t>() * 100 + e[1].item<std::int32_t>());
+    return values;
+  };
+  const Values expected = {0, 102, 204};
+  const auto twice = [](const Tensor& x, const Tensor& y) { return Example{x, y * 2}; };
+  EXPECT_EQ(sums(pairs_of(3).map(twice)), expected);
+  EXPECT_EQ(sums(pairs_of(3).map(twice, {.num_parallel_calls = 2})), expected);
+  EXPECT_EQ(sums(pairs_of(3).map(twice, data::kAutotune)), expected);
+  EXPECT_EQ(sums(pairs_of(3).map([](Tensor x, Tensor y) {
+              return std::pair{x, y * 2};
+            })),
+            expected);
+  EXPECT_EQ(sums(pairs_of(3).map([](auto x, auto y) { return std::make_tuple(x, y * 2); })),
+            expected);
+  EXPECT_EQ(sums(pairs_of(3).map([](auto x, auto y) {
+              return std::vector<Tensor>{x, y * 2};
+            })),
+            expected);
+  EXPECT_EQ(sums(pairs_of(3).map([](const Example& e) {
+              return std::pair{e[0], e[1] * 2};
+            })),
+            expected);
+  const std::function<Example(Tensor, Tensor)> held = twice;
+  EXPECT_EQ(sums(pairs_of(3).map(held)), expected);
+  EXPECT_EQ(elements_of(numbers(3).map([](Tensor x) { return x + 1; })), (Values{1, 2, 3}));
+  EXPECT_EQ(elements_of(pairs_of(3).map([](Tensor x, Tensor y) { return x + y; })),
+            (Values{0, 2, 4}));
+  EXPECT_EQ(elements_of(Dataset::zip(numbers(2), numbers(2), numbers(2))
+                            .map([](Tensor x, Tensor y, Tensor z) { return x + y + z; })),
+            (Values{0, 3}));
+}
+
+TEST(Map, OfAnotherNumberOfTensorsThrows) {
+  const auto sum = [](Tensor x, Tensor y) { return x + y; };
+  expect_error<InvalidArgumentError>([&] { numbers(3).map(sum).iterate().next(); },
+                                     "[map] the function takes 2 tensors, got an element of 1 "
+                                     "components");
+  expect_error<InvalidArgumentError>(
+      [&] { pairs_of(3).map([](Tensor x) { return x; }).iterate().next(); },
+      "expected one component where a tensor is expected, got 2");
+  EXPECT_THROW(numbers(3).map(std::function<Tensor(Tensor, Tensor)>()), InvalidArgumentError);
+}
+
+TEST(Filter, PassesTheComponents) {
+  const Dataset pairs = Dataset::zip({numbers(6), numbers(6)});
+  const auto firsts = [](const Dataset& dataset) {
+    return elements_of(dataset.map([](Tensor x, Tensor) { return x; }));
+  };
+  EXPECT_EQ(firsts(pairs.filter([](Tensor x, Tensor) { return x > 3; })), (Values{4, 5}));
+  EXPECT_EQ(firsts(pairs.filter([](Tensor, Tensor y) { return y.item<std::int32_t>() % 2 == 1; })),
+            (Values{1, 3, 5}));
+  EXPECT_EQ(elements_of(numbers(6).filter([](const Tensor& x) { return x < 2; })), (Values{0, 1}));
+  EXPECT_EQ(elements_of(numbers(6).filter([](const auto& x) { return x < 2; })), (Values{0, 1}));
+  EXPECT_THROW(pairs.filter(std::function<bool(Tensor, Tensor)>()), InvalidArgumentError);
+}
+
+std::vector<std::int64_t> longs_of(const Dataset& dataset, std::int64_t skip = 0) {
+  std::vector<std::int64_t> values;
+  for (const auto& n : dataset.iterate({.skip = skip})) values.push_back(n.item<std::int64_t>());
+  return values;
+}
+
+TEST(Range, CountsAsInPython) {
+  using Longs = std::vector<std::int64_t>;
+  EXPECT_EQ(longs_of(Dataset::range(4)), (Longs{0, 1, 2, 3}));
+  EXPECT_EQ(longs_of(Dataset::range(2, 9, 3)), (Longs{2, 5, 8}));
+  EXPECT_EQ(longs_of(Dataset::range(5, 0, -2)), (Longs{5, 3, 1}));
+  EXPECT_EQ(longs_of(Dataset::range(5, 0)), Longs());
+  EXPECT_EQ(longs_of(Dataset::range(2, 9, 3), 1), (Longs{5, 8}));
+  EXPECT_EQ(Dataset::range(2, 9, 3).cardinality(), 3);
+  EXPECT_EQ(Dataset::range(2, 8, 3).size(), 2);
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(longs_of(Dataset::range(kMost).skip(kMost - 2)), (Longs{kMost - 2, kMost - 1}));
+  EXPECT_EQ(Dataset::range(-kMost, kMost, kMost).size(), 2);
+  expect_error<InvalidArgumentError>([&] { Dataset::range(-kMost, kMost); }, "less than 2^63");
+  expect_error<InvalidArgumentError>([] { Dataset::range(0, 3, 0); }, "a step other than 0");
+}
+
+TEST(Concatenate, YieldsOneAfterTheOther) {
+  const Dataset both = numbers(3).concatenate(generated(2));
+  EXPECT_EQ(elements_of(both), (Values{0, 1, 2, 0, 1}));
+  for (const std::int64_t skip : {0, 2, 3, 4, 5, 9}) {
+    Values expected = {0, 1, 2, 0, 1};
+    expected.erase(expected.begin(), expected.begin() + std::min<std::int64_t>(skip, 5));
+    EXPECT_EQ(elements_of(both.iterate({.skip = skip})), expected) << skip;
+  }
+  EXPECT_EQ(both.cardinality(), data::kUnknownCardinality);
+  EXPECT_EQ(numbers(3).concatenate(numbers(2)).size(), 5);
+  EXPECT_EQ(numbers(3).concatenate(numbers(2).repeat()).cardinality(), data::kInfiniteCardinality);
+  EXPECT_EQ(numbers(4).batch(2).concatenate(numbers(3).batch(3)).element_spec()[0].shape,
+            Shape({-1}));
+  EXPECT_FALSE(numbers(4).concatenate(Dataset::range(3)).element_spec());
+}
+
+TEST(Enumerate, AddsTheNumberOfTheElement) {
+  std::vector<std::int64_t> found;
+  for (const auto& [i, x] : numbers(3).skip(1).enumerate(10)) {
+    found.push_back(i.item<std::int64_t>());
+    found.push_back(x.item<std::int32_t>());
+  }
+  EXPECT_EQ(found, (std::vector<std::int64_t>{10, 1, 11, 2}));
+  EXPECT_EQ(numbers(3).enumerate().cardinality(), 3);
+  EXPECT_EQ(numbers(3).repeat().enumerate().cardinality(), data::kInfiniteCardinality);
+  auto later = numbers(3).enumerate().iterate({.skip = 2});
+  EXPECT_EQ(later.next()[0].item<std::int64_t>(), 2);
+}
+
+TEST(ElementSpec, IsPrintedAlsoIfUnknown) {
+  std::ostringstream out;
+  out << pairs_of(4).batch(3).element_spec() << ' ' << numbers(2).map(add_one).element_spec();
+  EXPECT_EQ(out.str(), "(int32 (?,), int32 (?,)) unknown");
+  expect_error<FailedPreconditionError>(
+      [] { static_cast<void>(numbers(2).map(add_one).element_spec().value()); },
+      "are not known before one is produced");
+}
+
+TEST(Size, OfAnUnknownNumberOfElementsThrows) {
+  expect_error<FailedPreconditionError>([] { static_cast<void>(numbers(2).repeat().size()); },
+                                        "got one that is infinite");
+  expect_error<FailedPreconditionError>([] { static_cast<void>(generated(2).size()); }, "unknown");
+}
+
+TEST(Options, ArePositionalToo) {
+  EXPECT_EQ(numbers(10).batch(4, true).size(), 2);
+  EXPECT_EQ(elements_of(numbers(10).shuffle(10, 3)),
+            elements_of(numbers(10).shuffle(10, {.seed = 3})));
+  EXPECT_EQ(elements_of(numbers(4).prefetch(data::kAutotune)), count_up(0, 4));
 }
 
 TEST(StepArguments, InvalidOnesAreRefused) {

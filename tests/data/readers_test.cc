@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <random>
+#include <string>
 
 #include "data/files.h"
 #include "data/formats.h"
@@ -112,10 +113,20 @@ TEST(Idx, ReportsCorruptGzip) {
   Bytes flipped = whole;
   flipped[flipped.size() - 6] ^= 1;  // a bit of the checksum
   expect_error<DataLossError>([&] { parse_idx(flipped); }, "the gzip data is corrupt");
-  Bytes longer = whole;
-  longer.push_back(0);
-  expect_error<DataLossError>([&] { parse_idx(longer); },
-                              "expected the end of the gzip data, got 1 more bytes");
+  for (const Bytes& more : {Bytes{7}, Bytes{0, 0, 7}, Bytes{0x1f}}) {
+    Bytes longer = whole;
+    longer.insert(longer.end(), more.begin(), more.end());
+    expect_error<DataLossError>(
+        [&] { parse_idx(longer); },
+        "expected the end of the gzip data, got " + std::to_string(more.size()) + " more bytes");
+  }
+}
+
+// As gunzip, which ignores the zeros that fill the last block of a tape.
+TEST(Idx, IgnoresZerosAfterGzip) {
+  Bytes file = gzip(idx_file(0x08, {2, 3}, ramp(6)));
+  file.resize(file.size() + 500, 0);
+  EXPECT_EQ(parse_idx(file).to_vector<std::uint8_t>(), ramp(6));
 }
 
 Bytes cifar_file(std::size_t records) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <sstream>
 #include <thread>
 
 #include "core/parallel.h"
@@ -387,6 +388,18 @@ TEST(Config, TheManagerFindsFullNamesOnly) {
   EXPECT_EQ(manager.describe_devices(),
             "[/job:localhost/replica:0/task:0/device:CPU:0, "
             "/job:localhost/replica:0/task:0/device:GPU:0]");
+}
+
+TEST(Config, LimitsOfConcurrentOperationsAreNotNegative) {
+  config::set_inter_op_parallelism_threads(2);
+  EXPECT_NE(refused([] { config::set_inter_op_parallelism_threads(-1); }).find("got -1"),
+            std::string::npos);
+}
+
+TEST(Config, DevicesPrintTheirNames) {
+  std::ostringstream out;
+  out << kGpu1 << ' ' << config::LogicalDevice{.name = "/device:CPU:0", .device_type = "CPU"};
+  EXPECT_EQ(out.str(), "/physical_device:GPU:1 /device:CPU:0");
 }
 
 }  // namespace

@@ -102,12 +102,15 @@ TEST_P(KeepCasts, TrainAsOperationsThatCastEachTime) {
 
 INSTANTIATE_TEST_SUITE_P(
     Optimizers, KeepCasts,
-    ::testing::Values(Case{"SGD", [] { return optimizers::SGD({.learning_rate = 0.1}); }},
-                      Case{"Momentum", [] { return optimizers::SGD({.momentum = 0.9}); }},
-                      Case{"Adam", [] { return optimizers::Adam(0.05); }},
-                      Case{"Adagrad", [] { return optimizers::Adagrad(0.05); }},
-                      Case{"RMSprop", [] { return optimizers::RMSprop(0.05); }},
-                      Case{"LAMB", [] { return optimizers::LAMB(0.05); }}),
+    ::testing::Values(
+        Case{"SGD",
+             []() -> optimizers::Optimizer { return optimizers::SGD({.learning_rate = 0.1}); }},
+        Case{"Momentum",
+             []() -> optimizers::Optimizer { return optimizers::SGD({.momentum = 0.9}); }},
+        Case{"Adam", []() -> optimizers::Optimizer { return optimizers::Adam(0.05); }},
+        Case{"Adagrad", []() -> optimizers::Optimizer { return optimizers::Adagrad(0.05); }},
+        Case{"RMSprop", []() -> optimizers::Optimizer { return optimizers::RMSprop(0.05); }},
+        Case{"LAMB", []() -> optimizers::Optimizer { return optimizers::LAMB(0.05); }}),
     [](const auto& each) { return each.param.name; });
 
 TEST(KeptCasts, OfManyVariablesAreWrittenByOneOperation) {

@@ -15,7 +15,7 @@ int main() {
   td::Sequential model({td::layers::Dense(1, {.input_shape = {2}})});
   model.compile({.optimizer = td::optimizers::SGD(), .loss = td::losses::MeanSquaredError()});
   model.fit(td::ones({8, 2}), td::ones({8, 1}),
-            {.epochs = 2, .callbacks = {td::callbacks::CSVLogger(path)}, .verbose = 1});
+            {.epochs = 2, .verbose = 1, .callbacks = {td::callbacks::CSVLogger(path)}});
   std::ifstream file(path);
   std::string line;
   bool good = static_cast<bool>(std::getline(file, line)) && line == "epoch,loss";

@@ -101,7 +101,7 @@ void train(bool eager) {
                  .run_eagerly = eager});
   const td::Tensor x = td::random::normal({33, 8, 8, 3});
   const td::Tensor y = td::random::uniform_int({33}, 0, 4, {.dtype = td::int64});
-  model.fit(x, y, {.epochs = 2, .verbose = 0, .batch_size = 13});
+  model.fit(x, y, {.epochs = 2, .batch_size = 13, .verbose = 0});
   model.predict(x);
 }
 

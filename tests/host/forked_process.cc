@@ -92,7 +92,7 @@ int main() {
   step();
   const std::string store = "/tmp/tandem_forked_process." + std::to_string(getpid());
   td::comm::init_process_group(
-      {.backend = "shm", .init_method = "file://" + store, .rank = 0, .world_size = 1});
+      {.backend = "shm", .init_method = "file://" + store, .world_size = 1, .rank = 0});
   td::Tensor reduced = td::ones({3});
   reduced = td::comm::all_reduce(reduced);
 

@@ -60,9 +60,9 @@ void train(bool fails) {
   try {
     model.fit(td::ones({8, 8, 8, 1}), labels,
               {.epochs = 2,
+               .verbose = 0,
                .callbacks = {td::callbacks::StopOnSignal(),
-                             td::callbacks::LambdaCallback({.on_epoch_end = fail})},
-               .verbose = 0});
+                             td::callbacks::LambdaCallback({.on_epoch_end = fail})}});
   } catch (const std::runtime_error& error) {
     if (!fails) throw;
   }

@@ -21,7 +21,7 @@ const std::set<std::string_view> kWithoutCase = {
     "GreaterScalar",   "IsFinite",    "IsNan",   "Less",         "LessEqual",
     "LessEqualScalar", "LessScalar",  "NotEqual"};
 
-std::vector<std::byte> some_values(const TensorSpec& spec, std::uint32_t seed) {
+std::vector<std::byte> some_values(const TensorType& spec, std::uint32_t seed) {
   std::mt19937 random(seed);
   const auto size = static_cast<std::size_t>(spec.shape.num_elements());
   std::vector<double> numbers(size);
@@ -61,7 +61,7 @@ bool check(const BlockOperation& operation) {
   bool any = false;
   const std::size_t inputs = operation.has(kElementwise) ? operation.inputs.size() : 1;
   for (std::size_t i = 0; i < std::min(inputs, operation.inputs.size()); ++i) {
-    const TensorSpec &input = operation.inputs[i]->spec, &output = operation.outputs[0]->spec;
+    const TensorType &input = operation.inputs[i]->spec, &output = operation.outputs[0]->spec;
     if (input.dtype != output.dtype || !(input.shape == output.shape)) continue;
     any = true;
     EXPECT_EQ(run(operation, static_cast<int>(i)), run(operation, -1))

@@ -34,11 +34,11 @@ Module lower(const detail::TracedCall& call, const std::string& name) {
 
 // --- running a module ---
 
-std::size_t bytes_of(const TensorSpec& spec) {
+std::size_t bytes_of(const TensorType& spec) {
   return static_cast<std::size_t>(spec.shape.num_elements()) * size_of(spec.dtype);
 }
 
-std::vector<std::byte> copied(const void* elements, const TensorSpec& spec) {
+std::vector<std::byte> copied(const void* elements, const TensorType& spec) {
   std::vector<std::byte> bytes(bytes_of(spec) + 1);  // never empty
   std::memcpy(bytes.data(), elements, bytes_of(spec));
   return bytes;
@@ -48,7 +48,7 @@ std::vector<std::byte> copied(const void* elements, const TensorSpec& spec) {
 std::vector<std::byte> elements_of(const Module& module, const Parameter& parameter,
                                    const Tensors& inputs) {
   using Kind = Parameter::Kind;
-  const TensorSpec& spec = parameter.spec;
+  const TensorType& spec = parameter.spec;
   const auto same = [](const Node& node) -> const Node& { return node; };
   const auto of_tensor = [&](const Tensor& tensor) { return copied(impl_of(tensor).data(), spec); };
   switch (parameter.kind) {
@@ -73,7 +73,7 @@ std::unique_ptr<pjrt::Executable> compile(pjrt::Client& client, const Module& mo
       .name = module.name, .devices = {0}, .parameters = {}, .results = {}};
   for (const Parameter& parameter : module.parameters)
     options.parameters.push_back({parameter.spec.dtype, parameter.spec.shape});
-  for (const TensorSpec& spec : module.fetches) options.results.push_back({spec.dtype, spec.shape});
+  for (const TensorType& spec : module.fetches) options.results.push_back({spec.dtype, spec.shape});
   for (const std::size_t written : module.written) {
     options.parameters[written].donated = true;
     options.results.push_back(options.parameters[written]);

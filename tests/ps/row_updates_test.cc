@@ -113,8 +113,9 @@ TEST_F(RowUpdates, AreJournaledAsRows) {
   constexpr std::int64_t kRows = 10'000, kColumns = 16;
   const tandem::testing::TemporaryDirectory folder;
   Variable v(ones({kRows, kColumns}), {.name = "v"});
-  for (const auto& make : {std::function([] { return optimizers::Adagrad(0.1); }),
-                           std::function([] { return optimizers::Adam(0.1); })}) {
+  for (const auto& make :
+       {std::function([]() -> optimizers::Optimizer { return optimizers::Adagrad(0.1); }),
+        std::function([]() -> optimizers::Optimizer { return optimizers::Adam(0.1); })}) {
     const auto files = folder.path() / fmt::format("ps-{}", make().name());
     auto optimizer = make();
     const auto traced = trace(

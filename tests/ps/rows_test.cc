@@ -79,13 +79,10 @@ const Case kCases[] = {
     {"adam", [] { return optimizers::Adam(0.05); }},
     {"adagrad", [] { return optimizers::Adagrad({.learning_rate = 0.1}); }},
     {"rmsprop", [] { return optimizers::RMSprop({.learning_rate = 0.05}); }},
-    {"clipped_by_value",
-     [] { return optimizers::SGD({.learning_rate = 0.5, .clipping = {.clipvalue = 0.01}}); }},
-    {"clipped_by_norm",
-     [] { return optimizers::SGD({.learning_rate = 0.5, .clipping = {.clipnorm = 0.01}}); }},
-    {"clipped_by_global_norm", [] {
-       return optimizers::Adagrad({.learning_rate = 0.5, .clipping = {.global_clipnorm = 0.01}});
-     }}};
+    {"clipped_by_value", [] { return optimizers::SGD({.learning_rate = 0.5, .clipvalue = 0.01}); }},
+    {"clipped_by_norm", [] { return optimizers::SGD({.learning_rate = 0.5, .clipnorm = 0.01}); }},
+    {"clipped_by_global_norm",
+     [] { return optimizers::Adagrad({.learning_rate = 0.5, .global_clipnorm = 0.01}); }}};
 
 INSTANTIATE_TEST_SUITE_P(All, EmbeddingTraining,
                          ::testing::Combine(::testing::ValuesIn(kCases),
@@ -192,10 +189,9 @@ TEST_F(Tables, ScaledGradients) {
   for (const std::int64_t shards : {1, 2})
     compare([](const Variable& table,
                const Tensors& in) { return weighted(gather(table, in[0], 0)) * 0.25; },
-            {words()},
-            {.shards = shards, .make = [] {
-               return optimizers::Adagrad({.learning_rate = 0.1, .clipping = {.clipvalue = 0.05}});
-             }});
+            {words()}, {.shards = shards, .make = [] {
+                          return optimizers::Adagrad({.learning_rate = 0.1, .clipvalue = 0.05});
+                        }});
 }
 
 // Batches of several sizes run one trace.
@@ -210,8 +206,8 @@ TEST_F(Tables, BatchesOfUnknownSize) {
   const FunctionOptions options{.name = "step",
                                 .input_signature = {{.shape = {-1, 2}, .dtype = int32}}};
   Variable one(ones({kRows, kColumns}), {.name = "table"}), many(one.value(), {.name = "table"});
-  auto of_one = optimizers::SGD({.learning_rate = 0.1, .clipping = {.clipvalue = 0.9}}),
-       of_many = optimizers::SGD({.learning_rate = 0.1, .clipping = {.clipvalue = 0.9}});
+  auto of_one = optimizers::SGD({.learning_rate = 0.1, .clipvalue = 0.9}),
+       of_many = optimizers::SGD({.learning_rate = 0.1, .clipvalue = 0.9});
   InProcess run(trace([&](const Tensors& in) { return Tensors{step(many, of_many, in[0])}; },
                       {constant({{1, 2}})}, options),
                 2, 2);
@@ -301,7 +297,7 @@ TEST_F(Tables, IndicesOutOfRangeAreTheErrorOfGather) {
 // Messages may come from anyone: a change of any byte gives a function that runs, or an error.
 TEST_F(Tables, CorruptFunctionsAreErrors) {
   Variable table(ones({kRows, kColumns}), {.name = "table"});
-  auto sgd = optimizers::SGD({.learning_rate = 0.1, .clipping = {.clipvalue = 0.5}});
+  auto sgd = optimizers::SGD({.learning_rate = 0.1, .clipvalue = 0.5});
   InProcess run(trace(
                     [&](const Tensors& in) {
                       sgd.minimize(weighted(gather(table, in[0] + 0, 0)), {table});

@@ -75,7 +75,7 @@ const Case kCases[] = {
      }},
     {"clipped", [] {
        return optimizers::AdamW(
-           {.learning_rate = 0.01, .weight_decay = 0.1, .clipping = {.global_clipnorm = 0.5}});
+           {.learning_rate = 0.01, .weight_decay = 0.1, .global_clipnorm = 0.5});
      }}};
 
 INSTANTIATE_TEST_SUITE_P(All, ShardedTraining,

@@ -81,12 +81,9 @@ INSTANTIATE_TEST_SUITE_P(
               return optimizers::SGD(
                   {.learning_rate = optimizers::schedules::exponential_decay(0.1, 2, 0.5)});
             }},
-        std::pair<const char*, MakeOptimizer>{"clipped",
-                                              [] {
-                                                return optimizers::Adam(
-                                                    {.learning_rate = 0.01,
-                                                     .clipping = {.global_clipnorm = 0.5}});
-                                              }},
+        std::pair<const char*, MakeOptimizer>{
+            "clipped",
+            [] { return optimizers::Adam({.learning_rate = 0.01, .global_clipnorm = 0.5}); }},
         std::pair<const char*, MakeOptimizer>{
             "adamw",
             [] { return optimizers::AdamW({.learning_rate = 0.01, .weight_decay = 0.1}); }}),

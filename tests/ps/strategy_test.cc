@@ -351,11 +351,11 @@ TEST_F(ParameterServers, FitLearnsAndEvaluateAndPredictAreExact) {
     const auto scope = strategy.scope();
     model = make_model();
   }
-  const History history = model.fit(data.x, data.y, {.epochs = 25, .verbose = 0, .batch_size = 16});
+  const History history = model.fit(data.x, data.y, {.epochs = 25, .batch_size = 16, .verbose = 0});
   EXPECT_LT(history.history.at("loss").back(), 0.2 * history.history.at("loss").front());
   cluster.stop_worker(1);
-  const auto evaluated = model.evaluate(data.x, data.y, {.verbose = 0, .batch_size = 10});
-  const Tensor predicted = model.predict(data.x, {.verbose = 0, .batch_size = 7});
+  const auto evaluated = model.evaluate(data.x, data.y, {.batch_size = 10, .verbose = 0});
+  const Tensor predicted = model.predict(data.x, {.batch_size = 7, .verbose = 0});
   const Tensor errors = predicted - data.y;
   EXPECT_NEAR(evaluated.at("loss"), reduce_mean(square(errors)).item<float>(), 1e-6);
   EXPECT_NEAR(evaluated.at("mae"), reduce_mean(abs(errors)).item<float>(), 1e-6);

@@ -1,6 +1,10 @@
 // Branches and loops: as host code, and in traced functions.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <tuple>
+#include <utility>
+
 #include "support/gpus.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
@@ -397,6 +401,88 @@ TEST(ControlFlow, GradientsCanBeComputedOutsideTheFunction) {
   EXPECT_FLOAT_EQ(f(constant(2.0f)).item<float>(), 144.0f);
   EXPECT_FLOAT_EQ(f(constant(-1.0f)).item<float>(), 162.0f);
   EXPECT_EQ(calls, 1 + 4 + 1);
+}
+
+// --- loops whose callables take the loop variables one by one ---
+
+// 2 to the power of n, eagerly and traced.
+template <class Loop>
+void expect_powers(const Loop& loop) {
+  const auto traced = function(loop);
+  for (const int n : {0, 1, 5}) {
+    const float expected = static_cast<float>(1 << n);
+    EXPECT_EQ(loop(constant(n)).template item<float>(), expected) << n;
+    EXPECT_EQ(traced(constant(n)).template item<float>(), expected) << n;
+  }
+}
+
+TEST(WhileLoop, PassesTheLoopVariables) {
+  expect_powers([](const Tensor& n) {
+    return while_loop([&](Tensor i, Tensor) { return i < n; },
+                      [](Tensor i, Tensor power) {
+                        return Tensors{i + 1, power * 2.0};
+                      },
+                      {constant(0), ones({})})[1];
+  });
+  expect_powers([](const Tensor& n) {
+    return while_loop([&](const Tensors& v) { return v[0] < n; },
+                      [](auto i, auto power) {
+                        return std::array<Tensor, 2>{i + 1, power * 2.0};
+                      },
+                      {constant(0), ones({})})[1];
+  });
+}
+
+TEST(WhileLoop, OfATupleReturnsATuple) {
+  expect_powers([](const Tensor& n) {
+    const auto [i, power] =
+        while_loop([&](Tensor i, Tensor) { return i < n; },
+                   [](Tensor i, Tensor power) { return std::make_tuple(i + 1, power * 2.0); },
+                   {constant(0), ones({})});
+    return power;
+  });
+  expect_powers([](const Tensor& n) {
+    const std::pair<Tensor, Tensor> last =
+        while_loop([&](Tensor i, Tensor) { return i < n; },
+                   [](Tensor i, Tensor power) { return std::pair(i + 1, power * 2.0); },
+                   {constant(0), ones({})});
+    return last.second;
+  });
+}
+
+TEST(WhileLoop, OfOneVariable) {
+  const Tensors last = while_loop([](Tensor i) { return i < 5; }, [](Tensor i) { return i + 2; },
+                                  {constant(0)}, {.maximum_iterations = 2});
+  ASSERT_EQ(last.size(), 1u);
+  EXPECT_EQ(last[0].item<std::int32_t>(), 4);
+}
+
+TEST(WhileLoop, OfAnotherNumberOfVariablesThrows) {
+  const auto both = [](Tensor i, Tensor) { return i < 5; };
+  const auto next = [](Tensor i, Tensor x) { return std::pair(i + 1, x); };
+  expect_error<InvalidArgumentError>([&] { while_loop(both, next, {constant(0)}); },
+                                     "[while_loop] the result of the body has 2 tensors, but there "
+                                     "are 1 loop variables");
+  expect_error<InvalidArgumentError>(
+      [&] { while_loop(both, [](const Tensors& v) { return v; }, {constant(0)}); },
+      "[while_loop] the condition has 2 tensors");
+}
+
+// An example converts to a tensor if it has one component, and remains an example all the same.
+TEST(ControlFlow, BranchesReturnExamples) {
+  const Tensor x = constant({1.0f, 2.0f});
+  const auto branches = [&](const Tensor& which) {
+    return cond(
+        which,
+        [&] {
+          return data::Example{x, x * 2.0};
+        },
+        [&] {
+          return data::Example{x * 3.0, x};
+        });
+  };
+  EXPECT_EQ(branches(flag(true))[1].to_vector<float>(), (std::vector<float>{2, 4}));
+  EXPECT_EQ(function(branches)(flag(false))[0].to_vector<float>(), (std::vector<float>{3, 6}));
 }
 
 }  // namespace

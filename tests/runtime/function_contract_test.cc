@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
+#include <utility>
 
 #include "support/tensors.h"
 #include "tandem/tandem.h"
@@ -216,6 +218,90 @@ TEST(FunctionContract, NestedResultsAndAbsentTensors) {
       parts(std::vector<Tensor>{given[0], Tensor()}, std::string("one")).first[0].item<float>(),
       2.0f);
   EXPECT_EQ(parts.num_traces(), 3u);
+}
+
+// --- concrete functions ---
+
+TEST(ConcreteFunction, IsTracedAtOnceForItsSpecs) {
+  int traces = 0;
+  const auto product = function(
+      [&](const Tensor& x, const Tensor& y) {
+        ++traces;
+        return matmul(x, y);
+      },
+      {.name = "product"});
+  const auto concrete =
+      product.get_concrete_function(TensorSpec({2, -1}, float32), TensorSpec({3, 2}));
+  EXPECT_EQ(traces, 1);
+  EXPECT_EQ(product.num_traces(), 0u);
+  EXPECT_EQ(concrete(ones({2, 3}), ones({3, 2})).to_vector<float>(), (std::vector<float>(4, 3.0f)));
+  EXPECT_EQ(traces, 1);
+  expect_error<InvalidArgumentError>(
+      [&] {
+        concrete(ones({2, 3}), ones({3, 1}));
+      },
+      "[product] tensor 1 of the arguments");
+}
+
+TEST(ConcreteFunction, PrintsItsSignature) {
+  const auto f = function(
+      [](const Tensor& x, const Tensor& n) {
+        return std::pair{x * 2.0, n};
+      },
+      {.name = "f"});
+  const auto concrete =
+      f.get_concrete_function(TensorSpec({-1, 4}, float64), constant(1, {.dtype = int64}));
+  std::ostringstream out;
+  out << concrete;
+  EXPECT_EQ(out.str(), "f(float64 (?, 4), int64 ()) -> (float64 (?, 4), int64 ())");
+  EXPECT_EQ(concrete.inputs().size(), 2u);
+  EXPECT_EQ(concrete.outputs()[0].dtype, float64);
+  EXPECT_EQ(concrete.name(), "f");
+}
+
+TEST(ConcreteFunction, TakesTheSpecsOfTheInputSignature) {
+  const auto f = function([](const Tensor& x) { return x + 1.0; },
+                          {.input_signature = {TensorSpec({}, float32)}});
+  EXPECT_EQ(f.get_concrete_function()(constant(1.0f)).item<float>(), 2.0f);
+  const auto g = function([](const Tensor& x) { return x + 1.0; });
+  expect_error<InvalidArgumentError>([&] { g.get_concrete_function(); },
+                                     "the function takes 1 tensors, input_signature has 0");
+}
+
+TEST(ConcreteFunction, AssignsVariablesInCallsOnly) {
+  Variable v(ones({}), {.name = "v"});
+  const auto f = function([&] {
+    v.assign_add(ones({}));
+    return v.value();
+  });
+  const auto concrete = f.get_concrete_function();
+  EXPECT_EQ(v.value().item<float>(), 1.0f);
+  EXPECT_EQ(concrete().item<float>(), 2.0f);
+  EXPECT_EQ(concrete().item<float>(), 3.0f);
+}
+
+TEST(FunctionContract, JitCompileIsTrueOrAbsent) {
+  const auto twice = [](const Tensor& x) { return x * 2.0; };
+  EXPECT_EQ(function(twice, {.jit_compile = true})(constant(2.0f)).item<float>(), 4.0f);
+  expect_error<InvalidArgumentError>([&] { function(twice, {.jit_compile = false}); },
+                                     "[function] jit_compile = false: a traced function is always "
+                                     "compiled");
+}
+
+TEST(FunctionContract, FunctionsRunEagerlyWhenAsked) {
+  int runs = 0;
+  const auto sum = function([&](const Tensor& x) {
+    ++runs;
+    return x + x.item<float>();  // throws while it is traced
+  });
+  config::run_functions_eagerly(true);
+  EXPECT_TRUE(config::functions_run_eagerly());
+  EXPECT_EQ(sum(constant(1.0f)).item<float>(), 2.0f);
+  EXPECT_EQ(sum(constant(2.0f)).item<float>(), 4.0f);
+  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(sum.num_traces(), 0u);
+  config::run_functions_eagerly(false);
+  expect_error<FailedPreconditionError>([&] { sum(constant(1.0f)); }, "");
 }
 
 }  // namespace

@@ -21,10 +21,10 @@ namespace {
 using testing::error_of;
 
 // A graph with the operation on placeholders of these specs.
-void add_node(std::string_view op, AttrsRef attrs, const std::vector<TensorSpec>& inputs) {
+void add_node(std::string_view op, AttrsRef attrs, const std::vector<TensorType>& inputs) {
   const RefPtr<GraphImpl> graph = make_ref<GraphImpl>();
   std::vector<Node::Input> from;
-  for (const TensorSpec& spec : inputs)
+  for (const TensorType& spec : inputs)
     from.push_back({&graph->add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {}), 0});
   graph->add(*find_op(op), attrs, from);
 }
@@ -63,7 +63,7 @@ TEST(GradientGraphs, GradientsOfBatchNormalisationRequireData) {
 }
 
 TEST(GradientGraphs, UpdatesHaveTheirSlots) {
-  const TensorSpec spec{float32, Shape{4}};
+  const TensorType spec{float32, Shape{4}};
   add_node("ApplyAdam", update::Adam(), {spec, spec, spec, spec});
   EXPECT_EQ(error_of<InvalidArgumentError>([&] {
               add_node("ApplyAdam", update::Adam(), {spec, spec});

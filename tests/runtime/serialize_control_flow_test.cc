@@ -27,7 +27,7 @@ Graph training() {
   const GraphScope scope(graph);
   const Tensor x = placeholder(float32, {-1, 3}, "x"), n = placeholder(float32, {}, "n");
   const Variable w(constant({{0.5f}, {-1.0f}, {2.0f}}), {.name = "w"});
-  Variable runs(zeros({}), {.name = "runs", .trainable = false});
+  Variable runs(zeros({}), {.trainable = false, .name = "runs"});
   optimizers::Optimizer adam =
       optimizers::Adam({.learning_rate = optimizers::schedules::exponential_decay(0.1, 2, 0.5)});
   adam.build({w});

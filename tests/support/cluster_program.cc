@@ -15,7 +15,7 @@ namespace {
 
 using namespace tandem;
 
-void train(const distribute::ClusterResolver& resolver, const std::filesystem::path& stop) {
+void run_chief(const distribute::ClusterResolver& resolver, const std::filesystem::path& stop) {
   const ps::Cluster cluster(resolver, {.start_limit = std::chrono::minutes(3)});
   const auto coordinator = ps::testing::Doubling().coordinate(cluster);
   int closures = 0;
@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
     std::cout << "process " << getpid() << " at "
               << addresses[static_cast<std::size_t>(cluster.task_id())] << std::endl;
     if (cluster.task_type() == "chief")
-      train(cluster, argc > 1 ? argv[1] : "/");
+      run_chief(cluster, argc > 1 ? argv[1] : "/");
     else
       distribute::Server(cluster).join();
     return 0;

@@ -160,7 +160,7 @@ void fit_lenet(const ParameterServerStrategy& strategy, const std::string& direc
     const auto scope = strategy.scope();
     model = td::Sequential({
         td::layers::Conv2D(16, 5,
-                           {.activation = "relu", .padding = "same", .input_shape = {28, 28, 1}}),
+                           {.padding = "same", .activation = "relu", .input_shape = {28, 28, 1}}),
         td::layers::MaxPooling2D(2),
         td::layers::Conv2D(32, 5, {.activation = "relu"}),
         td::layers::MaxPooling2D(2),

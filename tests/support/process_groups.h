@@ -28,9 +28,9 @@ inline comm::InitOptions meeting_in(const TemporaryDirectory& folder, const Grou
                                     int rank) {
   return {.backend = group.backend,
           .init_method = "file://" + (folder / "job").string(),
-          .rank = rank,
+          .timeout = group.timeout,
           .world_size = group.size,
-          .timeout = group.timeout};
+          .rank = rank};
 }
 
 // Runs body(rank) in one process per rank, on one thread, between init_process_group and

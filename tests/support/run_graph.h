@@ -34,7 +34,7 @@ inline bool run_fetches(const GraphImpl& graph, const std::vector<Node::Input>& 
   try {
     for (const auto& node : graph.nodes()) {
       if (node->op != &kPlaceholder) continue;
-      TensorSpec spec = node->outputs[0];
+      TensorType spec = node->outputs[0];
       for (int axis = 0; axis < spec.shape.rank(); ++axis)
         if (spec.shape[axis] < 0) spec.shape.set(axis, 2);
       if (!spec.shape.known() || spec.shape.num_elements() > std::int64_t{1} << 16) return false;

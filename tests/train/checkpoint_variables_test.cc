@@ -109,5 +109,106 @@ TEST(CheckpointManager, KeepsTheNewest) {
       "expected a name without a slash, got 'a/b'");
 }
 
+// --- groups of objects ---
+
+// A loop whose optimizer has no slots before the first step.
+struct ObjectLoop {
+  Variable step{zeros({}, {.dtype = int64}), {.name = "step"}};
+  Sequential net;
+  optimizers::Optimizer optimizer;
+
+  explicit ObjectLoop(optimizers::Optimizer with = optimizers::Adam({.learning_rate = 0.1}))
+      : net({layers::Dense(3, {.input_shape = {2}, .name = "hidden"}),
+             layers::Dense(1, {.name = "last"})}),
+        optimizer(std::move(with)) {}
+  Checkpoint checkpoint() {
+    return Checkpoint({{"step", step}, {"optimizer", optimizer}, {"net", net}});
+  }
+  double train() {
+    const Tensor x = constant({{1.0f, 2.0f}, {3.0f, -1.0f}});
+    GradientTape tape;
+    const Tensor loss = reduce_mean(square(net(x) - 1.0));
+    optimizer.apply_gradients(tape.gradient(loss, net.trainable_variables()),
+                              net.trainable_variables());
+    step.assign_add(ones({}, {.dtype = int64}));
+    return loss.item<float>();
+  }
+};
+
+TEST(CheckpointGroup, OfAnOptimizerMakesTheSlotsOfTheCheckpoint) {
+  const TemporaryDirectory directory;
+  ObjectLoop loop;
+  Checkpoint checkpoint = loop.checkpoint();  // before the optimizer has slots
+  for (int i = 0; i < 3; ++i) loop.train();
+  EXPECT_EQ(checkpoint.save(directory / "c"), directory / "c");
+  const double expected = loop.train();
+  ObjectLoop other;
+  other.checkpoint().restore(directory / "c");
+  EXPECT_EQ(other.step.value().item<std::int64_t>(), 3);
+  EXPECT_EQ(other.optimizer.iterations(), 3);
+  EXPECT_EQ(other.optimizer.variables().size(), loop.optimizer.variables().size());
+  EXPECT_EQ(other.train(), expected);
+  EXPECT_EQ(other.train(), loop.train());
+}
+
+TEST(CheckpointGroup, OfAnOptimizerWithoutSlotsRestoresItsSteps) {
+  const TemporaryDirectory directory;
+  ObjectLoop loop(optimizers::SGD({.learning_rate = 0.1}));
+  loop.train();
+  loop.checkpoint().save(directory / "c");
+  ObjectLoop other(optimizers::SGD({.learning_rate = 0.1}));
+  other.checkpoint().restore(directory / "c");
+  EXPECT_EQ(other.optimizer.iterations(), 1);
+}
+
+TEST(CheckpointGroup, OfAFrozenLayerHasNoSlots) {
+  const TemporaryDirectory directory;
+  const auto train_last = [](ObjectLoop& loop) {
+    const std::vector<Variable> last = loop.net.get_layer("last").trainable_variables();
+    GradientTape tape;
+    const Tensor loss = reduce_mean(square(loop.net(ones({2, 2})) - 1.0));
+    loop.optimizer.apply_gradients(tape.gradient(loss, last), last);
+    return loss.item<float>();
+  };
+  ObjectLoop loop, other;
+  train_last(loop);
+  loop.checkpoint().save(directory / "c");
+  other.checkpoint().restore(directory / "c");
+  EXPECT_EQ(other.optimizer.variables().size(), 5u);  // the steps, and two slots of two variables
+  EXPECT_EQ(train_last(other), train_last(loop));
+}
+
+TEST(CheckpointGroup, OfAModelThatIsNotBuiltThrows) {
+  const TemporaryDirectory directory;
+  const Sequential net({layers::Dense(3)});
+  Checkpoint checkpoint({{"net", net}});
+  EXPECT_TRUE(checkpoint.restore({}).empty());
+  EXPECT_THROW(checkpoint.save(directory / "c"), FailedPreconditionError);
+  net(ones({1, 2}));
+  checkpoint.save(directory / "c");
+  EXPECT_EQ(CheckpointReader(directory / "c").tensors().size(), 2u);
+}
+
+TEST(CheckpointManager, CountsItsSaves) {
+  const TemporaryDirectory directory;
+  ObjectLoop loop;
+  Checkpoint checkpoint = loop.checkpoint();
+  {
+    CheckpointManager manager(checkpoint, directory / "run", {.max_to_keep = 2});
+    EXPECT_TRUE(manager.latest_checkpoint().empty());
+    EXPECT_TRUE(checkpoint.restore(manager.latest_checkpoint()).empty());
+    EXPECT_EQ(manager.save(), directory / "run" / "ckpt-1.safetensors");
+    EXPECT_EQ(manager.save(), directory / "run" / "ckpt-2.safetensors");
+  }
+  CheckpointManager manager(checkpoint, directory / "run", {.max_to_keep = 2});
+  EXPECT_EQ(manager.save(), directory / "run" / "ckpt-3.safetensors");
+  EXPECT_EQ(manager.latest_checkpoint(), directory / "run" / "ckpt-3.safetensors");
+  EXPECT_EQ(manager.checkpoints().size(), 2u);
+  EXPECT_EQ(checkpoint.restore(manager.latest_checkpoint()).at("step"), "3");
+  EXPECT_EQ(latest_checkpoint(directory / "run"), manager.latest_checkpoint());
+  EXPECT_TRUE(latest_checkpoint(directory / "none").empty());
+  EXPECT_TRUE(latest_checkpoint(directory / "run", "other").empty());
+}
+
 }  // namespace
 }  // namespace tandem::checkpoint_variables_test

@@ -88,7 +88,7 @@ class TiledFusion {
   // The chain that computes input 0, has no other user, and can run as late as the operation.
   const BlockOperation* chain_before(const BlockOperation& operation) const {
     const Value& made = *operation.inputs[0];
-    const TensorSpec& output = operation.outputs[0]->spec;
+    const TensorType& output = operation.outputs[0]->spec;
     if (!operation.has(kInPlace) || made.kind != Value::Kind::kComputed || !used_once(made) ||
         made.spec.dtype != output.dtype || !(made.spec.shape == output.shape))
       return nullptr;
@@ -105,7 +105,7 @@ class TiledFusion {
     const auto user = user_.find(&output);
     if (user == user_.end() || !used_once(output)) return nullptr;
     const BlockOperation& taker = *user->second;
-    const TensorSpec& result = taker.outputs[0]->spec;
+    const TensorType& result = taker.outputs[0]->spec;
     if (!is_chain(taker) || taker.device != operation.device ||
         taker.inputs.size() > kMaxInlineTensors || result.dtype != output.spec.dtype ||
         !(result.shape == output.spec.shape) || !fits(taker))

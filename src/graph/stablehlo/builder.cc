@@ -142,7 +142,7 @@ Value Builder::integer(std::uint64_t number, const Type& type) {
   return add("constant", {}, fmt::format("value = dense<{}> : {}", text, type.text()), type);
 }
 
-Value Builder::literal(const TensorSpec& spec, const std::byte* elements) {
+Value Builder::literal(const TensorType& spec, const std::byte* elements) {
   const std::int64_t count = spec.shape.num_elements();
   if (spec.dtype == bool_) {  // MLIR packs booleans into bits, so they come as bytes
     const Value bytes = literal({uint8, spec.shape}, elements);

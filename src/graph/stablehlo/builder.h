@@ -23,7 +23,7 @@ int bits_of(Element element);
 
 struct Type {
   Type(Element its_element, const Shape& its_shape) : element(its_element), shape(its_shape) {}
-  Type(const TensorSpec& spec) : Type(element_of(spec.dtype), spec.shape) {}  // NOLINT: implicit
+  Type(const TensorType& spec) : Type(element_of(spec.dtype), spec.shape) {}  // NOLINT: implicit
 
   // "tensor<2x3xf32>"
   std::string text() const;
@@ -84,7 +84,7 @@ class Builder {
   Value integer(std::uint64_t number, const Type& type);
   Value like(const Value& value, double number) { return constant(number, value.type); }
   // Elements from host memory.
-  Value literal(const TensorSpec& spec, const std::byte* elements);
+  Value literal(const TensorType& spec, const std::byte* elements);
   // 0, 1, 2 and so on along `axis`.
   Value iota(const Type& type, int axis);
 

@@ -110,8 +110,8 @@ Value GraphLowering::add_parameter(Parameter parameter) {
 
 void GraphLowering::bind_feed(std::size_t index) {
   const Node::Input& feed = options_.feeds[index];
-  const TensorSpec& given = options_.feed_specs[index];
-  const TensorSpec& expected = feed.node->outputs[static_cast<std::size_t>(feed.output)];
+  const TensorType& given = options_.feed_specs[index];
+  const TensorType& expected = feed.node->outputs[static_cast<std::size_t>(feed.output)];
   if (given.dtype != expected.dtype || !expected.shape.matches(given.shape))
     fail<InvalidArgumentError>("[{}] expected shape {} and dtype {} for '{}', got {} and {}",
                                options_.name, expected.shape.to_string(), name_of(expected.dtype),
@@ -141,7 +141,7 @@ void GraphLowering::write_variable(const Node& handle, Value value) {
 }
 
 Value GraphLowering::constant(const Node& node) {
-  const TensorSpec& spec = node.outputs[0];
+  const TensorType& spec = node.outputs[0];
   const bool differs = std::find(options_.differing.begin(), options_.differing.end(), &node) !=
                        options_.differing.end();
   if (!differs && !node.value.defined() && node.literal.size() <= kMostLiteralBytes)
@@ -180,14 +180,14 @@ void GraphLowering::lower_operation(const Node& node) {
   const std::shared_ptr<const void> attrs = sizes_.fill_in(*node.op, node.attrs);
   InferContext infer(*node.op, AttrsRef(&node.op->attrs(), attrs.get()));
   std::vector<Value> inputs;
-  std::vector<TensorSpec> specs;
+  std::vector<TensorType> specs;
   for (const Node::Input& input : node.inputs) {
     const bool is_memory = input.node->op == &kVarHandle;
     inputs.push_back(is_memory ? variable(*input.node) : value_of(input));
     specs.push_back(
         {input.node->outputs[static_cast<std::size_t>(input.output)].dtype, inputs.back().shape()});
   }
-  for (const TensorSpec& spec : specs) infer.inputs.push_back(&spec);
+  for (const TensorType& spec : specs) infer.inputs.push_back(&spec);
   node.op->infer(infer);
   for (std::size_t i = 0; i < node.outputs.size(); ++i)
     sizes_.bind(node.outputs[i].shape, infer.outputs[static_cast<int>(i)].shape, node.name);

@@ -15,7 +15,7 @@ struct ModuleOptions {
   int num_replicas = 1;                // that run the module, with collectives between them
   std::vector<const Node*> nodes;      // in program order; needed_nodes() finds them
   std::vector<Node::Input> feeds;      // the other tensors that the nodes use
-  std::vector<TensorSpec> feed_specs;  // fully defined
+  std::vector<TensorType> feed_specs;  // fully defined
   std::vector<Node::Input> fetches;
   std::vector<const Node*> differing;  // constants that differ between the replicas
   KnownSizes* sizes = nullptr;         // adds those that it infers; may be null

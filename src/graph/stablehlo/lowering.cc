@@ -18,7 +18,7 @@ LowerFn lowering_of(const OpDef& op) {
 
 Context::Context(Builder& to, RunParameters& parameters, const Node& node,
                  std::shared_ptr<const void> attrs, std::vector<Value> inputs,
-                 std::vector<TensorSpec> outputs)
+                 std::vector<TensorType> outputs)
     : build(to),
       parameters_(parameters),
       node_(node),
@@ -26,7 +26,7 @@ Context::Context(Builder& to, RunParameters& parameters, const Node& node,
       inputs_(std::move(inputs)),
       outputs_(std::move(outputs)),
       has_result_(outputs_.size(), false) {
-  for (const TensorSpec& output : outputs_) results_.push_back({"", output});
+  for (const TensorType& output : outputs_) results_.push_back({"", output});
   if (attrs_) fields_ = node.op->attrs().save(attrs_.get());
 }
 

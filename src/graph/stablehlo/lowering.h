@@ -53,7 +53,7 @@ class Context {
  public:
   Context(Builder& to, RunParameters& parameters, const Node& node,
           std::shared_ptr<const void> attrs, std::vector<Value> inputs,
-          std::vector<TensorSpec> outputs);
+          std::vector<TensorType> outputs);
 
   Builder& build;
 
@@ -62,7 +62,7 @@ class Context {
   std::size_t num_inputs() const { return inputs_.size(); }
   const Value& input(std::size_t index) const { return inputs_.at(index); }
   // The dtype and shape of an output.
-  const TensorSpec& output(std::size_t index = 0) const { return outputs_.at(index); }
+  const TensorType& output(std::size_t index = 0) const { return outputs_.at(index); }
   std::size_t num_outputs() const { return outputs_.size(); }
   void result(std::size_t index, Value value);
   void result(Value value) { result(0, std::move(value)); }
@@ -104,7 +104,7 @@ class Context {
   const Node& node_;
   std::shared_ptr<const void> attrs_;
   std::vector<Value> inputs_;
-  std::vector<TensorSpec> outputs_;
+  std::vector<TensorType> outputs_;
   std::vector<Value> results_;
   std::vector<bool> has_result_;
   std::vector<std::pair<std::size_t, Value>> writes_;

@@ -19,7 +19,7 @@ struct Parameter {
     kKeys,      // Module::keys, int64 [keys, 4]: the parts of KeyValues, as bits
   };
   Kind kind = Kind::kFeed;
-  TensorSpec spec;
+  TensorType spec;
   std::size_t index = 0;
   const Node* node = nullptr;
 };
@@ -33,7 +33,7 @@ struct Module {
   int num_replicas = 1;  // that run it, with collectives between them
   std::string body;      // of the function: its operations, which use %arg0 and so on
   std::vector<Parameter> parameters;
-  std::vector<TensorSpec> fetches;
+  std::vector<TensorType> fetches;
   std::vector<std::size_t> written;  // parameters
   std::vector<RunNumber> numbers, doubles;
   std::vector<RunKey> keys;

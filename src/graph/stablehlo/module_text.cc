@@ -28,7 +28,7 @@ std::vector<Type> parameter_types(const Module& module) {
 
 std::vector<Type> result_types(const Module& module) {
   std::vector<Type> types;
-  for (const TensorSpec& spec : module.fetches) types.emplace_back(spec);
+  for (const TensorType& spec : module.fetches) types.emplace_back(spec);
   for (const std::size_t parameter : module.written)
     types.emplace_back(module.parameters[parameter].spec);
   types.insert(types.end(), module.num_counts(), Type(Element::kI64, Shape::scalar()));
@@ -117,7 +117,7 @@ class Loop {
   std::vector<Value> run_loop() {
     const Type counter(Element::kI32, Shape::scalar());
     std::vector<Value> start = {build_.integer(0, counter)};
-    for (const TensorSpec& fetch : module_.fetches)
+    for (const TensorType& fetch : module_.fetches)
       start.push_back(build_.constant(0, stacked(times_, Type(fetch))));
     for (const std::size_t parameter : module_.written) start.push_back(outside_[parameter]);
     std::vector<Type> types;

@@ -51,7 +51,7 @@ std::string NumberParameters::define(const char* name, const std::vector<RunNumb
   if (numbers.empty()) return {};
   std::int64_t length = 0;
   for (const RunNumber& number : numbers) length += number.rows;
-  const TensorSpec spec{dtype, {length}};
+  const TensorType spec{dtype, {length}};
   const std::string all = add_parameter(kind, spec);
   std::string text;
   std::int64_t begin = 0;
@@ -61,7 +61,7 @@ std::string NumberParameters::define(const char* name, const std::vector<RunNumb
         "%{}_{} = \"stablehlo.slice\"({}) {{start_indices = array<i64: {}>, "
         "limit_indices = array<i64: {}>, strides = array<i64: 1>}} : ({}) -> {}\n",
         name, i, all, begin, end, Type(spec).text(),
-        Type(TensorSpec{dtype, {numbers[i].rows}}).text());
+        Type(TensorType{dtype, {numbers[i].rows}}).text());
     begin = end;
   }
   return text;
@@ -69,7 +69,7 @@ std::string NumberParameters::define(const char* name, const std::vector<RunNumb
 
 std::string NumberParameters::keys() {
   if (module_.keys.empty()) return {};
-  const TensorSpec spec{int64, {static_cast<std::int64_t>(module_.keys.size()), kKeyParts}};
+  const TensorType spec{int64, {static_cast<std::int64_t>(module_.keys.size()), kKeyParts}};
   const std::string all = add_parameter(Parameter::Kind::kKeys, spec);
   std::string text;
   for (std::size_t i = 0; i < module_.keys.size(); ++i)
@@ -86,7 +86,7 @@ std::string NumberParameters::keys() {
   return text;
 }
 
-std::string NumberParameters::add_parameter(Parameter::Kind kind, const TensorSpec& spec) {
+std::string NumberParameters::add_parameter(Parameter::Kind kind, const TensorType& spec) {
   module_.parameters.push_back({.kind = kind, .spec = spec});
   return fmt::format("%arg{}", module_.parameters.size() - 1);
 }

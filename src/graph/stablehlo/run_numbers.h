@@ -27,7 +27,7 @@ class NumberParameters final : public RunParameters {
   std::string define(const char* name, const std::vector<RunNumber>& numbers, Parameter::Kind kind,
                      DType dtype);
   std::string keys();
-  std::string add_parameter(Parameter::Kind kind, const TensorSpec& spec);
+  std::string add_parameter(Parameter::Kind kind, const TensorType& spec);
 
   Module& module_;
 };

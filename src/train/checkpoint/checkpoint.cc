@@ -32,26 +32,68 @@ std::uint64_t take_number(std::map<std::string, std::string>& metadata, const ch
 }  // namespace
 
 struct Checkpoint::State {
-  State(std::map<std::string, std::vector<Variable>> variables, const CheckpointOptions& options)
-      : groups(std::move(variables)), saver(options) {
-    for (const auto& [group, members] : groups)
-      for (const Variable& variable : members) {
-        if (!named.emplace(fmt::format("{}/{}", group, variable.name()), variable).second)
-          fail<InvalidArgumentError>(
-              "[Checkpoint] two variables of group '{}' are named '{}'; give their layers unique "
-              "names",
-              group, variable.name());
-        if (!workers) workers = variable.impl().workers();
-      }
+  using Tensors = std::map<std::string, Tensor>;
+
+  State(std::map<std::string, CheckpointGroup> checkpointed, const CheckpointOptions& options)
+      : groups(std::move(checkpointed)), saver(options) {
+    std::map<std::string, Variable> named;
+    for (const auto& [name, group] : groups)
+      if (group.fixed_) add(name, group.variables(), named);
   }
 
-  std::map<std::string, std::vector<Variable>> groups;
-  std::map<std::string, Variable> named;  // by the names of their tensors
-  std::shared_ptr<WorkerCollectives> workers;
+  // Adds the variables of a group by the names of their tensors.
+  static void add(const std::string& group, const std::vector<Variable>& variables,
+                  std::map<std::string, Variable>& named) {
+    for (const Variable& variable : variables)
+      if (!named.emplace(fmt::format("{}/{}", group, variable.name()), variable).second)
+        fail<InvalidArgumentError>(
+            "[Checkpoint] two variables of group '{}' are named '{}'; give their layers unique "
+            "names",
+            group, variable.name());
+  }
+
+  std::map<std::string, Variable> named() const {
+    std::map<std::string, Variable> all;
+    for (const auto& [name, group] : groups) add(name, group.variables(), all);
+    return all;
+  }
+
+  // Null if there is only this process.
+  std::shared_ptr<WorkerCollectives> workers() const {
+    for (const auto& [name, group] : groups) {
+      if (group.built_ && !group.built_()) continue;
+      for (const Variable& variable : group.variables())
+        if (auto of_variable = variable.impl().workers()) return of_variable;
+    }
+    return nullptr;
+  }
+
+  // Makes the slots of an optimizer for which there are tensors.
+  void make_slots(const CheckpointGroup& optimizer, Tensors missing) const {
+    for (const Variable& variable : optimizer.variables()) missing.erase(variable.name());
+    if (missing.empty()) return;
+    std::vector<Variable> all, with_slots;
+    for (const auto& [name, group] : groups) {
+      if (group.build_) continue;
+      for (const Variable& variable : group.variables()) {
+        if (!variable.trainable() || !is_floating(variable.dtype())) continue;
+        all.push_back(variable);
+        const std::string slots = fmt::format("{}/{}/", optimizer.name_(), variable.name());
+        const auto first = missing.lower_bound(slots);
+        if (first != missing.end() && first->first.starts_with(slots))
+          with_slots.push_back(variable);
+      }
+    }
+    // An optimizer without slots counts its steps.
+    const std::vector<Variable>& built = with_slots.empty() ? all : with_slots;
+    if (!built.empty()) optimizer.build_(built);
+  }
+
+  std::map<std::string, CheckpointGroup> groups;
   CheckpointSaver saver;
 };
 
-Checkpoint::Checkpoint(std::map<std::string, std::vector<Variable>> groups,
+Checkpoint::Checkpoint(std::map<std::string, CheckpointGroup> groups,
                        const CheckpointOptions& options)
     : state_(std::make_unique<State>(std::move(groups), options)) {}
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
@@ -67,27 +109,32 @@ Checkpoint::~Checkpoint() {
   }
 }
 
-void Checkpoint::save(const std::filesystem::path& path,
-                      const std::map<std::string, std::string>& metadata) {
+std::filesystem::path Checkpoint::save(const std::filesystem::path& path,
+                                       const std::map<std::string, std::string>& metadata) {
   const DeviceScope host("/cpu:0");
   const random::GeneratorState generator = random::get_state();
   std::map<std::string, std::string> all = metadata;
   all[kSeed] = std::to_string(generator.seed);
   all[kOffset] = std::to_string(generator.offset);
   std::vector<TensorToSave> tensors;
-  for (const auto& [name, variable] : state_->named)
+  for (const auto& [name, variable] : state_->named())
     tensors.push_back({.name = name, .value = variable.value()});
-  state_->saver.save(path, std::move(tensors), all, state_->workers);
+  state_->saver.save(path, std::move(tensors), all, state_->workers());
+  return path;
 }
 
 void Checkpoint::wait() { state_->saver.wait(); }
 
-std::map<std::string, std::string> Checkpoint::restore(const std::filesystem::path& path) {
-  TensorFile file = load_checkpoint(path, /*must_exist=*/true, state_->workers).value();
-  const std::string what = fmt::format("'{}'", path.string());
+std::map<std::string, std::string> Checkpoint::restore(const std::filesystem::path& given) {
+  std::string path = given.string();
+  const std::shared_ptr<WorkerCollectives> workers = state_->workers();
+  if (workers) path = workers->broadcast_bytes(path, "path of the checkpoint");
+  if (path.empty()) return {};
+  TensorFile file = load_checkpoint(path, /*must_exist=*/true, workers).value();
+  const std::string what = fmt::format("'{}'", path);
   random::GeneratorState generator;
-  generator.seed = take_number(file.metadata, kSeed, path.string());
-  generator.offset = take_number(file.metadata, kOffset, path.string());
+  generator.seed = take_number(file.metadata, kSeed, path);
+  generator.offset = take_number(file.metadata, kOffset, path);
   std::map<std::string, std::map<std::string, Tensor>> tensors;  // by group
   for (const auto& [name, value] : file.tensors) {
     const std::size_t slash = name.find('/');
@@ -97,12 +144,24 @@ std::map<std::string, std::string> Checkpoint::restore(const std::filesystem::pa
   for (const auto& [group, values] : tensors)
     if (!state_->groups.contains(group))
       fail<InvalidArgumentError>("[load] {}: there is no group '{}'", what, group);
-  for (const auto& [group, variables] : state_->groups)
-    check_variables(variables, tensors[group], what);
-  for (const auto& [group, variables] : state_->groups)
-    restore_variables(variables, tensors[group], what);
+  for (const auto& [name, group] : state_->groups)
+    if (group.build_) state_->make_slots(group, tensors[name]);
+  std::map<std::string, std::vector<Variable>> variables;
+  for (const auto& [name, group] : state_->groups) {
+    variables[name] = group.variables();
+    check_variables(variables[name], tensors[name], what);
+  }
+  for (const auto& [name, of_group] : variables) restore_variables(of_group, tensors[name], what);
   random::set_state(generator);
   return file.metadata;
+}
+
+std::filesystem::path latest_checkpoint(const std::filesystem::path& directory,
+                                        const std::string& name) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(directory, error)) return {};
+  const auto files = numbered_files(directory, name);
+  return files.empty() ? std::filesystem::path() : files.back().second;
 }
 
 CheckpointManager::CheckpointManager(Checkpoint& checkpoint, std::filesystem::path directory,
@@ -122,15 +181,24 @@ std::filesystem::path CheckpointManager::save(std::int64_t step,
                                               std::map<std::string, std::string> metadata) {
   if (step < 0)
     fail<InvalidArgumentError>("[CheckpointManager] expected a step of at least 0, got {}", step);
+  last_step_ = std::max(last_step_, step);
   metadata["step"] = std::to_string(step);
   std::filesystem::path path = directory_ / fmt::format("{}-{}.safetensors", options_.name, step);
   checkpoint_.save(path, metadata);
-  const std::shared_ptr<WorkerCollectives>& workers = checkpoint_.state_->workers;
+  const std::shared_ptr<WorkerCollectives> workers = checkpoint_.state_->workers();
   if (workers && !workers->is_chief()) return path;
   const std::vector<std::filesystem::path> all = checkpoints();
   if (options_.max_to_keep > 0 && all.size() > options_.max_to_keep)
     for (std::size_t i = 0; i < all.size() - options_.max_to_keep; ++i) remove_checkpoint(all[i]);
   return path;
+}
+
+std::filesystem::path CheckpointManager::save() {
+  const auto files = numbered_files(directory_, options_.name);
+  std::int64_t step = std::max(last_step_, files.empty() ? 0 : files.back().first) + 1;
+  if (const auto workers = checkpoint_.state_->workers())
+    step = std::stoll(workers->broadcast_bytes(std::to_string(step), "number of the checkpoint"));
+  return save(step);
 }
 
 std::vector<std::filesystem::path> CheckpointManager::checkpoints() const {
@@ -140,14 +208,13 @@ std::vector<std::filesystem::path> CheckpointManager::checkpoints() const {
   return paths;
 }
 
-std::optional<std::filesystem::path> CheckpointManager::latest_checkpoint() const {
-  const std::vector<std::filesystem::path> all = checkpoints();
-  return all.empty() ? std::nullopt : std::optional(all.back());
+std::filesystem::path CheckpointManager::latest_checkpoint() const {
+  return tandem::latest_checkpoint(directory_, options_.name);
 }
 
 std::optional<std::map<std::string, std::string>> CheckpointManager::restore_latest() {
-  std::string latest = latest_checkpoint().value_or(std::filesystem::path()).string();
-  if (const auto& workers = checkpoint_.state_->workers)
+  std::string latest = latest_checkpoint().string();
+  if (const auto workers = checkpoint_.state_->workers())
     latest = workers->broadcast_bytes(latest, "latest checkpoint");
   if (latest.empty()) return std::nullopt;
   return checkpoint_.restore(latest);

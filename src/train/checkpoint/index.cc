@@ -13,8 +13,8 @@ namespace {
 
 constexpr const char* kFormat = "tandem.checkpoint";
 constexpr std::uint64_t kVersion = 1;
-constexpr const char* kChecksum = "\"checksum\":\"";
-constexpr const char* kNoChecksum = "00000000";
+constexpr const char* kChecksumEntry = "\"checksum\":\"";
+constexpr const char* kNoChecksumYet = "00000000";
 constexpr std::size_t kDigits = 8;
 constexpr std::size_t kMaxFiles = 1 << 16;
 
@@ -28,7 +28,7 @@ std::vector<std::int64_t> list_of(std::span<const std::int64_t> sizes) {
 
 // The CRC-32 of the JSON with zeros in place of the checksum at `at`.
 std::uint32_t text_crc(std::string text, std::size_t at) {
-  text.replace(at, kDigits, kNoChecksum);
+  text.replace(at, kDigits, kNoChecksumYet);
   return crc_of(0, text.data(), text.size());
 }
 
@@ -97,10 +97,10 @@ class IndexParser {
     const std::string digits =
         parse_string(member(root, "checksum", what_, "the index"), what_, "the checksum");
     const std::uint32_t expected = parse_crc(digits, what_, "the checksum of the index");
-    const std::size_t at = text_.find(kChecksum + digits + '"');
-    const std::uint32_t actual = at == std::string::npos
-                                     ? ~expected
-                                     : text_crc(text_, at + std::string_view(kChecksum).size());
+    const std::size_t at = text_.find(kChecksumEntry + digits + '"');
+    const std::uint32_t actual =
+        at == std::string::npos ? ~expected
+                                : text_crc(text_, at + std::string_view(kChecksumEntry).size());
     if (actual != expected)
       fail_damaged(what_, fmt::format("the checksum of the index is {:08x}, expected {:08x}",
                                       actual, expected));
@@ -165,9 +165,9 @@ class IndexParser {
 
 std::string index_text(const CheckpointIndex& index, const std::string& what) {
   std::string text =
-      fmt::format("{{\"format\":\"{}\",\"version\":{},{}", kFormat, kVersion, kChecksum);
+      fmt::format("{{\"format\":\"{}\",\"version\":{},{}", kFormat, kVersion, kChecksumEntry);
   const std::size_t checksum_at = text.size();
-  text += fmt::format("{}\",\n\"metadata\":{{", kNoChecksum);
+  text += fmt::format("{}\",\n\"metadata\":{{", kNoChecksumYet);
   const char* separator = "";
   for (const auto& [key, value] : index.metadata) {
     text += fmt::format("{}\n{}:{}", separator, quoted(key, what), quoted(value, what));

@@ -31,8 +31,8 @@ Device& first_gpu() { return *DeviceManager::get().devices(DeviceType::kGpu, "te
 TEST(BrokenGpus, FailACollectiveBetweenProcesses) {
   comm::init_process_group({.backend = "shm",
                             .init_method = fmt::format("tcp://127.0.0.1:{}", testing::free_port()),
-                            .rank = 0,
-                            .world_size = 1});
+                            .world_size = 1,
+                            .rank = 0});
   const Tensor x = ones({4});
   {
     std::promise<void> reached;  // before that, the GPU's part of the collective is missing

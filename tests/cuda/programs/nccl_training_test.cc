@@ -32,9 +32,10 @@ std::vector<std::vector<float>> train(const std::filesystem::path& backup) {
   for (int i = 0; i < 32; ++i) labels.push_back(i % 3);
   const auto data =
       data::Dataset::from_tensor_slices({random::normal({32, 6}), constant(labels)}).batch(8);
-  model.fit(data, {.epochs = kEpochs,
-                   .callbacks = {callbacks::BackupAndRestore(backup, {.delete_checkpoint = false})},
-                   .verbose = 0});
+  model.fit(data,
+            {.epochs = kEpochs,
+             .verbose = 0,
+             .callbacks = {callbacks::BackupAndRestore(backup, {.delete_checkpoint = false})}});
   std::vector<std::vector<float>> values;
   for (const Variable& variable : model.variables())
     values.push_back(variable.value().to_vector<float>());

@@ -15,8 +15,8 @@ TEST(OneGpuOfTwo, IsTheOneThatNcclUses) {
   config::set_visible_devices({gpus[1]}, "GPU");
   comm::init_process_group({.backend = "nccl",
                             .init_method = fmt::format("tcp://127.0.0.1:{}", testing::free_port()),
-                            .rank = 0,
-                            .world_size = 1});
+                            .world_size = 1,
+                            .rank = 0});
   const Tensor sum = comm::all_reduce(constant({1.0, 2.0}));
   EXPECT_EQ(sum.device(), "/job:localhost/replica:0/task:0/device:GPU:0");
   EXPECT_EQ(sum.to_vector<float>(), (std::vector<float>{1, 2}));

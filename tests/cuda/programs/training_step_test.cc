@@ -89,7 +89,7 @@ Tensor train(const Net& model, optimizers::Optimizer& optimizer, const Tensor& x
 
 Net lenet() {
   return {
-      {layers::Conv2D(4, 5, {.activation = "tanh", .padding = "same"}), layers::AveragePooling2D(),
+      {layers::Conv2D(4, 5, {.padding = "same", .activation = "tanh"}), layers::AveragePooling2D(),
        layers::Conv2D(8, 3, {.activation = "tanh"}), layers::AveragePooling2D(), layers::Flatten(),
        layers::Dense(16, {.activation = "tanh"}), layers::Dropout(0.4), layers::Dense(3)},
       [](const auto& layers, Tensor x) {

@@ -1,0 +1,383 @@
+/// @file
+/// Second names: what PyTorch, NumPy, TensorFlow, Keras and Horovod call things that have another
+/// name in Tandem and are exactly the same. One line each; nothing inside Tandem uses them. The
+/// tables of docs/names.md are made from this file.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tandem/array.h"
+#include "tandem/autodiff.h"
+#include "tandem/autograd.h"
+#include "tandem/checkpoint.h"
+#include "tandem/comm.h"
+#include "tandem/config.h"
+#include "tandem/creation.h"
+#include "tandem/data.h"
+#include "tandem/data_loader.h"
+#include "tandem/data_parallel.h"
+#include "tandem/ddp.h"
+#include "tandem/device.h"
+#include "tandem/distribute.h"
+#include "tandem/function.h"
+#include "tandem/functional.h"
+#include "tandem/hvd.h"
+#include "tandem/initializers.h"
+#include "tandem/layers.h"
+#include "tandem/logging.h"
+#include "tandem/losses.h"
+#include "tandem/math.h"
+#include "tandem/metrics.h"
+#include "tandem/model.h"
+#include "tandem/nn.h"
+#include "tandem/optim.h"
+#include "tandem/optimizers.h"
+#include "tandem/parallel.h"
+#include "tandem/random.h"
+
+// One line each.
+// clang-format off
+
+// --- tensors ---
+
+namespace tandem {
+
+// PyTorch: dtypes
+inline constexpr DType kFloat = float32;    ///< as float32
+inline constexpr DType kFloat32 = float32;  ///< as float32
+inline constexpr DType kDouble = float64;   ///< as float64
+inline constexpr DType kFloat64 = float64;  ///< as float64
+inline constexpr DType kHalf = float16;     ///< as float16
+inline constexpr DType kFloat16 = float16;  ///< as float16
+inline constexpr DType kBFloat16 = bfloat16;  ///< as bfloat16
+inline constexpr DType kInt = int32;        ///< as int32
+inline constexpr DType kInt32 = int32;      ///< as int32
+inline constexpr DType kLong = int64;       ///< as int64
+inline constexpr DType kInt64 = int64;      ///< as int64
+inline constexpr DType kByte = uint8;       ///< as uint8
+inline constexpr DType kUInt8 = uint8;      ///< as uint8
+inline constexpr DType kBool = bool_;       ///< as bool_
+inline constexpr std::nullopt_t None = std::nullopt;  ///< in a Slice: the end of the axis
+
+// PyTorch, NumPy: creation
+[[nodiscard]] inline Tensor randn(const Shape& shape) { return random::normal(shape); }  ///< as random::normal()
+[[nodiscard]] inline Tensor rand(const Shape& shape) { return random::uniform(shape); }  ///< as random::uniform()
+[[nodiscard]] inline Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape) { return random::uniform_int(shape, low, high, {.dtype = int64}); }  ///< as random::uniform_int() of int64
+[[nodiscard]] inline Tensor randint(std::int64_t high, const Shape& shape) { return randint(0, high, shape); }  ///< the same from 0
+[[nodiscard]] inline Tensor randperm(std::int64_t count) { return random::permutation(count); }  ///< as random::permutation()
+[[nodiscard]] inline Tensor randn_like(const Tensor& x) { return random::normal(x.shape(), {.dtype = x.dtype()}); }  ///< as random::normal()
+[[nodiscard]] inline Tensor rand_like(const Tensor& x) { return random::uniform(x.shape(), {.dtype = x.dtype()}); }  ///< as random::uniform()
+[[nodiscard]] inline Tensor full_like(const Tensor& x, double value) { return full(x.shape(), value, x.dtype()); }  ///< as full()
+[[nodiscard]] inline Tensor empty(const Shape& shape, const CreationOptions& options = {}) { return zeros(shape, options); }  ///< as zeros()
+[[nodiscard]] inline Tensor fill(const Shape& shape, double value) { return full(shape, value); }  ///< as full()
+inline void manual_seed(std::uint64_t seed) { random::set_seed(seed); }  ///< as random::set_seed()
+
+// PyTorch: arrays
+[[nodiscard]] inline Tensor cat(TensorList tensors, std::int64_t axis = 0) { return concat(tensors, axis); }  ///< as concat()
+[[nodiscard]] inline Tensor concatenate(TensorList tensors, std::int64_t axis = 0) { return concat(tensors, axis); }  ///< as concat()
+[[nodiscard]] inline Tensor unsqueeze(const Tensor& x, std::int64_t axis) { return expand_dims(x, axis); }  ///< as expand_dims()
+[[nodiscard]] inline Tensor permute(const Tensor& x, const Dims& axes) { return transpose(x, axes); }  ///< as transpose()
+[[nodiscard]] inline Tensor flatten(const Tensor& x) { return x.flatten(); }  ///< as Tensor::flatten()
+[[nodiscard]] inline Tensor flip(const Tensor& x, const Dims& axes) { return reverse(x, axes); }  ///< as reverse()
+[[nodiscard]] inline Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& indices) { return gather(x, indices, axis); }  ///< as gather()
+[[nodiscard]] inline Tensor masked_select(const Tensor& x, const Tensor& mask) { return boolean_mask(x, mask); }  ///< as boolean_mask()
+
+// PyTorch, NumPy: math
+[[nodiscard]] inline Tensor sub(const Tensor& a, const Tensor& b) { return subtract(a, b); }  ///< as subtract()
+[[nodiscard]] inline Tensor mul(const Tensor& a, const Tensor& b) { return multiply(a, b); }  ///< as multiply()
+[[nodiscard]] inline Tensor div(const Tensor& a, const Tensor& b) { return divide(a, b); }  ///< as divide()
+[[nodiscard]] inline Tensor neg(const Tensor& x) { return negative(x); }  ///< as negative()
+[[nodiscard]] inline Tensor power(const Tensor& a, double b) { return pow(a, b); }  ///< as pow()
+[[nodiscard]] inline Tensor mm(const Tensor& a, const Tensor& b) { return matmul(a, b); }  ///< as matmul()
+[[nodiscard]] inline Tensor bmm(const Tensor& a, const Tensor& b) { return matmul(a, b); }  ///< as matmul()
+[[nodiscard]] inline Tensor mv(const Tensor& a, const Tensor& b) { return matmul(a, b); }  ///< as matmul()
+[[nodiscard]] inline Tensor dot(const Tensor& a, const Tensor& b) { return matmul(a, b); }  ///< as matmul()
+[[nodiscard]] inline Tensor clamp(const Tensor& x, double low, double high) { return clip_by_value(x, low, high); }  ///< as clip_by_value()
+[[nodiscard]] inline Tensor clip(const Tensor& x, double low, double high) { return clip_by_value(x, low, high); }  ///< as clip_by_value()
+[[nodiscard]] inline Tensor isnan(const Tensor& x) { return is_nan(x); }  ///< as is_nan()
+[[nodiscard]] inline Tensor isfinite(const Tensor& x) { return is_finite(x); }  ///< as is_finite()
+[[nodiscard]] inline Tensor eq(const Tensor& a, const Tensor& b) { return equal(a, b); }  ///< as equal()
+[[nodiscard]] inline Tensor ne(const Tensor& a, const Tensor& b) { return not_equal(a, b); }  ///< as not_equal()
+[[nodiscard]] inline Tensor lt(const Tensor& a, const Tensor& b) { return less(a, b); }  ///< as less()
+[[nodiscard]] inline Tensor le(const Tensor& a, const Tensor& b) { return less_equal(a, b); }  ///< as less_equal()
+[[nodiscard]] inline Tensor gt(const Tensor& a, const Tensor& b) { return greater(a, b); }  ///< as greater()
+[[nodiscard]] inline Tensor ge(const Tensor& a, const Tensor& b) { return greater_equal(a, b); }  ///< as greater_equal()
+[[nodiscard]] inline Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }  ///< as maximum()
+[[nodiscard]] inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }  ///< as minimum()
+[[nodiscard]] inline Tensor max(const Tensor& x) { return reduce_max(x); }  ///< as reduce_max()
+[[nodiscard]] inline Tensor min(const Tensor& x) { return reduce_min(x); }  ///< as reduce_min()
+template <class... Options> [[nodiscard]] Tensor sum(const Tensor& x, const Options&... options) { return reduce_sum(x, options...); }  ///< as reduce_sum()
+template <class... Options> [[nodiscard]] Tensor mean(const Tensor& x, const Options&... options) { return reduce_mean(x, options...); }  ///< as reduce_mean()
+template <class... Options> [[nodiscard]] Tensor prod(const Tensor& x, const Options&... options) { return reduce_prod(x, options...); }  ///< as reduce_prod()
+template <class... Options> [[nodiscard]] Tensor any(const Tensor& x, const Options&... options) { return reduce_any(x, options...); }  ///< as reduce_any()
+template <class... Options> [[nodiscard]] Tensor all(const Tensor& x, const Options&... options) { return reduce_all(x, options...); }  ///< as reduce_all()
+template <class... Options> [[nodiscard]] Tensor logsumexp(const Tensor& x, const Options&... options) { return reduce_logsumexp(x, options...); }  ///< as reduce_logsumexp()
+[[nodiscard]] inline Tensor sum(const Tensor& x, const ReduceOptions& options) { return reduce_sum(x, options); }  ///< as reduce_sum()
+[[nodiscard]] inline Tensor mean(const Tensor& x, const ReduceOptions& options) { return reduce_mean(x, options); }  ///< as reduce_mean()
+template <detail::Integer Axis> [[nodiscard]] Tensor sum(const Tensor& x, std::initializer_list<Axis> axes, bool keepdims = false) { return reduce_sum(x, axes, keepdims); }  ///< as reduce_sum()
+template <detail::Integer Axis> [[nodiscard]] Tensor mean(const Tensor& x, std::initializer_list<Axis> axes, bool keepdims = false) { return reduce_mean(x, axes, keepdims); }  ///< as reduce_mean()
+[[nodiscard]] inline Tensor inverse(const Tensor& x) { return linalg::inv(x); }  ///< as linalg::inv()
+
+// PyTorch: activations
+using nn::relu;  ///< nn::relu()
+using nn::softmax;  ///< nn::softmax()
+using nn::log_softmax;  ///< nn::log_softmax()
+using nn::gelu;  ///< nn::gelu()
+[[nodiscard]] inline Tensor silu(const Tensor& x) { return nn::swish(x); }  ///< as nn::swish()
+using nn::elu;  ///< nn::elu()
+using nn::selu;  ///< nn::selu()
+using nn::softplus;  ///< nn::softplus()
+
+// PyTorch: gradients
+using NoGradGuard = NoGradScope;  ///< as NoGradScope
+using no_grad = NoGradScope;      ///< as NoGradScope
+inline bool is_grad_enabled() { return grad_enabled(); }  ///< as grad_enabled()
+namespace autograd {
+using AutogradContext = Context;            ///< as Context
+using variable_list = std::vector<Tensor>;  ///< a list of tensors
+}  // namespace autograd
+
+// PyTorch: namespaces
+/// As torch::indexing.
+namespace indexing {
+using tandem::None;
+using tandem::Slice;
+}  // namespace indexing
+
+// TensorFlow: math
+namespace math {
+using tandem::abs; using tandem::add; using tandem::add_n; using tandem::argmax; using tandem::argmin; using tandem::ceil; using tandem::cos; using tandem::cumsum; using tandem::divide; using tandem::equal; using tandem::erf; using tandem::exp; using tandem::expm1; using tandem::floor; using tandem::greater; using tandem::greater_equal; using tandem::is_finite; using tandem::is_nan; using tandem::less; using tandem::less_equal; using tandem::log; using tandem::log1p; using tandem::logical_and; using tandem::logical_not; using tandem::logical_or; using tandem::maximum; using tandem::minimum; using tandem::multiply; using tandem::negative; using tandem::not_equal; using tandem::pow; using tandem::reciprocal; using tandem::reduce_all; using tandem::reduce_any; using tandem::reduce_logsumexp; using tandem::reduce_max; using tandem::reduce_mean; using tandem::reduce_min; using tandem::reduce_prod; using tandem::reduce_std; using tandem::reduce_sum; using tandem::reduce_variance; using tandem::round; using tandem::rsqrt; using tandem::sigmoid; using tandem::sign; using tandem::sin; using tandem::sqrt; using tandem::square; using tandem::squared_difference; using tandem::subtract; using tandem::tanh; using tandem::top_k;
+[[nodiscard]] inline Tensor is_inf(const Tensor& x) { return equal(abs(x), std::numeric_limits<double>::infinity()); }  ///< whether elements are infinite
+using nn::softplus;
+}  // namespace math
+namespace linalg { using tandem::eye; using tandem::global_norm; using tandem::matmul; using tandem::norm; }
+namespace nn {
+using tandem::sigmoid; using tandem::tanh;
+[[nodiscard]] inline Tensor silu(const Tensor& x) { return swish(x); }  ///< as swish()
+[[nodiscard]] inline Tensor softmax_cross_entropy_with_logits(const Tensor& labels, const Tensor& logits) { return softmax_cross_entropy(labels, logits); }  ///< as softmax_cross_entropy()
+[[nodiscard]] inline Tensor sparse_softmax_cross_entropy_with_logits(const Tensor& labels, const Tensor& logits) { return sparse_softmax_cross_entropy(labels, logits); }  ///< as sparse_softmax_cross_entropy()
+[[nodiscard]] inline Tensor sigmoid_cross_entropy_with_logits(const Tensor& labels, const Tensor& logits) { return sigmoid_cross_entropy(labels, logits); }  ///< as sigmoid_cross_entropy()
+using tandem::top_k;
+}  // namespace nn
+
+}  // namespace tandem
+
+// --- training ---
+namespace tandem {
+using nn::functional::binary_cross_entropy;                                 ///< torch
+using nn::functional::binary_cross_entropy_with_logits;                     ///< torch
+using nn::functional::huber_loss;                                           ///< torch
+using nn::functional::kl_div;                                               ///< torch
+using nn::functional::l1_loss;                                              ///< torch
+using nn::functional::mse_loss;                                             ///< torch
+using nn::functional::nll_loss;                                             ///< torch
+using nn::functional::smooth_l1_loss;                                       ///< torch
+using nn::utils::clip_grad_norm_;                                           ///< torch.nn.utils
+using nn::utils::clip_grad_value_;                                          ///< torch.nn.utils
+inline constexpr auto& cross_entropy_loss = nn::functional::cross_entropy;  ///< torch
+
+namespace optim {
+using lr_scheduler::StepLR;                                          ///< libtorch
+using ReduceLROnPlateauScheduler = lr_scheduler::ReduceLROnPlateau;  ///< libtorch
+}  // namespace optim
+
+using optimizers::zip;  ///< Python's zip(gradients, variables)
+
+namespace optimizers {
+/// As from_name(): keras.optimizers.get.
+inline Optimizer get(std::string_view name) { return from_name(name); }
+}  // namespace optimizers
+
+namespace losses {
+/// As from_name(): keras.losses.get.
+inline Loss get(std::string_view name) { return from_name(name); }
+/// @{
+/// The names of Keras's functions.
+[[nodiscard]] inline Tensor mean_squared_error(const Tensor& y_true, const Tensor& y_pred) {
+  return mse(y_true, y_pred);
+}
+[[nodiscard]] inline Tensor mean_absolute_error(const Tensor& y_true, const Tensor& y_pred) {
+  return mae(y_true, y_pred);
+}
+/// @}
+}  // namespace losses
+
+namespace metrics {
+/// As from_name(): keras.metrics.get.
+inline Metric get(std::string_view name) { return from_name(name); }
+}  // namespace metrics
+}  // namespace tandem
+
+// --- models ---
+namespace tandem::layers {
+using tandem::Input;                             ///< as Input(), in Keras
+using MaxPool2D = MaxPooling2D;                  ///< as MaxPooling2D, in Keras
+using AvgPool2D = AveragePooling2D;              ///< as AveragePooling2D, in Keras
+using GlobalAvgPool2D = GlobalAveragePooling2D;  ///< as GlobalAveragePooling2D, in Keras
+using GlobalMaxPool2D = GlobalMaxPooling2D;      ///< as GlobalMaxPooling2D, in Keras
+using Convolution2D = Conv2D;                    ///< as Conv2D, in Keras
+/// As Input(), in Keras.
+template <class... Args>
+SymbolicInput InputLayer(const Shape& shape, const Args&... args) {
+  return Input(shape, args...);
+}
+/// As Input(), in Keras.
+template <std::same_as<InputOptions> Options = InputOptions>
+SymbolicInput InputLayer(const Options& options) {
+  return Input(options);
+}
+}  // namespace tandem::layers
+namespace tandem::initializers {
+inline Initializer Zeros() { return zeros(); }                         ///< as zeros(), in Keras
+inline Initializer Ones() { return ones(); }                           ///< as ones(), in Keras
+inline Initializer Constant(double value) { return constant(value); }  ///< as constant(), in Keras
+/// As random_normal(), in Keras.
+inline Initializer RandomNormal(double mean = 0.0, double stddev = 0.05) {
+  return random_normal(mean, stddev);
+}
+/// As random_uniform(), in Keras.
+inline Initializer RandomUniform(double minval = -0.05, double maxval = 0.05) {
+  return random_uniform(minval, maxval);
+}
+/// As truncated_normal(), in Keras.
+inline Initializer TruncatedNormal(double mean = 0.0, double stddev = 0.05) {
+  return truncated_normal(mean, stddev);
+}
+inline Initializer GlorotUniform() { return glorot_uniform(); }  ///< as glorot_uniform(), in Keras
+inline Initializer GlorotNormal() { return glorot_normal(); }    ///< as glorot_normal(), in Keras
+inline Initializer HeUniform() { return he_uniform(); }          ///< as he_uniform(), in Keras
+inline Initializer HeNormal() { return he_normal(); }            ///< as he_normal(), in Keras
+inline Initializer LecunUniform() { return lecun_uniform(); }    ///< as lecun_uniform(), in Keras
+inline Initializer LecunNormal() { return lecun_normal(); }      ///< as lecun_normal(), in Keras
+}  // namespace tandem::initializers
+
+// --- processes ---
+
+namespace tandem {
+namespace distributed = comm;  // as torch.distributed
+namespace horovod = hvd;       // as Horovod
+}  // namespace tandem
+
+namespace tandem::comm {
+using tandem::ReduceOp;                                ///< as torch.distributed.ReduceOp
+inline constexpr bool is_available() { return true; }  ///< as torch.distributed.is_available
+inline int rank(const ProcessGroup& group = {}) { return get_rank(group); }  ///< get_rank()
+/// get_world_size().
+inline int size(const ProcessGroup& group = {}) { return get_world_size(group); }
+/// ProcessGroup::ranks().
+inline std::vector<int> get_process_group_ranks(const ProcessGroup& group) { return group.ranks(); }
+/// send_async().
+inline Work isend(const Tensor& tensor, int destination, const CollectiveOptions& options = {}) {
+  return send_async(tensor, destination, options);
+}
+/// recv_async().
+inline Work irecv(const Shape& shape, int source, const ReceiveOptions& options = {}) {
+  return recv_async(shape, source, options);
+}
+}  // namespace tandem::comm
+
+namespace tandem::hvd {
+inline constexpr Op Average = kAverage;  ///< kAverage
+inline constexpr Op Sum = kSum;          ///< kSum
+inline constexpr Op Adasum = kAdasum;    ///< kAdasum
+inline constexpr Op Min = kMin;          ///< kMin
+inline constexpr Op Max = kMax;          ///< kMax
+inline constexpr Op Product = kProduct;  ///< kProduct
+namespace callbacks {
+using BroadcastGlobalVariablesCallback = BroadcastGlobalVariables;  ///< as Horovod
+}
+}  // namespace tandem::hvd
+
+namespace tandem::nn {
+namespace parallel = tandem::parallel;  // as torch.nn.parallel
+using tandem::parallel::DataParallel;   ///< as torch.nn.DataParallel
+}  // namespace tandem::nn
+
+/// As torch.multiprocessing.
+namespace tandem::multiprocessing {
+using tandem::parallel::spawn;  ///< as torch.multiprocessing.spawn
+}
+
+namespace tandem::distribute {
+using tandem::ReduceOp;                             ///< as tf.distribute.ReduceOp
+using CommunicationImplementation = Communication;  ///< as tf.distribute.experimental's
+/// As tf.distribute.experimental.
+namespace experimental {
+using distribute::CentralStorageStrategy;       ///< as tf.distribute.experimental's
+using distribute::CommunicationImplementation;  ///< as tf.distribute.experimental's
+using distribute::MultiWorkerMirroredStrategy;  ///< as tf.distribute.experimental's
+}  // namespace experimental
+}  // namespace tandem::distribute
+
+// --- data and runtime ---
+
+namespace tandem::data {
+inline constexpr int AUTOTUNE = kAutotune;                                  ///< as in TensorFlow
+inline constexpr std::int64_t INFINITE_CARDINALITY = kInfiniteCardinality;  ///< as in TensorFlow
+inline constexpr std::int64_t UNKNOWN_CARDINALITY = kUnknownCardinality;    ///< as in TensorFlow
+}  // namespace tandem::data
+
+namespace tandem {
+using device = DeviceScope;  ///< as in TensorFlow
+}  // namespace tandem
+
+/// As tf.config.threading.
+namespace tandem::config::threading {
+using config::get_intra_op_parallelism_threads;
+using config::set_inter_op_parallelism_threads;
+using config::set_intra_op_parallelism_threads;
+}  // namespace tandem::config::threading
+
+/// As tf.config.experimental.
+namespace tandem::config::experimental {
+using config::get_device_details;
+using config::get_memory_growth;
+using config::get_memory_info;
+using config::get_visible_devices;
+using config::list_logical_devices;
+using config::list_physical_devices;
+using config::reset_memory_stats;
+using config::set_memory_growth;
+using config::set_visible_devices;
+using VirtualDeviceConfiguration = LogicalDeviceConfiguration;  ///< as LogicalDeviceConfiguration
+/// As set_logical_device_configuration().
+inline void set_virtual_device_configuration(
+    const PhysicalDevice& physical, const std::vector<LogicalDeviceConfiguration>& devices) {
+  config::set_logical_device_configuration(physical, devices);
+}
+}  // namespace tandem::config::experimental
+
+namespace tandem {
+/// As in PyTorch, but before the first operation.
+inline void set_num_threads(int n) { config::set_intra_op_parallelism_threads(n); }
+}  // namespace tandem
+
+/// As torch.cuda.
+namespace tandem::cuda {
+using tandem::synchronize;  ///< of all devices
+/// Whether there is a GPU.
+inline bool is_available() { return !config::list_physical_devices("GPU").empty(); }
+/// The number of GPUs.
+inline int device_count() { return static_cast<int>(config::list_physical_devices("GPU").size()); }
+}  // namespace tandem::cuda
+
+/// As tf.train.
+namespace tandem::train {
+using tandem::Checkpoint;
+using tandem::CheckpointManager;
+using tandem::CheckpointReader;
+using tandem::latest_checkpoint;
+}  // namespace tandem::train
+
+namespace tandem {
+/// `log::set_level("warning")` is logging::set_level(). (log(x) is the logarithm: a function hides a class.)
+struct log {
+  static void set_level(std::string_view level) { logging::set_level(level); }  ///< as logging::set_level()
+};
+}  // namespace tandem
+// clang-format on
