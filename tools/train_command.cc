@@ -87,7 +87,7 @@ class Stopwatch final : public callbacks::CallbackBase {
 
   void on_train_begin(Model&) override { start_ = Clock::now(); }
   void on_epoch_begin(Model&, std::int64_t epoch) override { epoch_ = epoch; }
-  void on_batch_end(Model&, std::int64_t index, const callbacks::Logs&) override {
+  void on_train_batch_end(Model&, std::int64_t index, const callbacks::Logs&) override {
     steps_ = index + 1;
     trained_ += std::min(batch_, examples_ - index * batch_);
   }

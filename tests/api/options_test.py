@@ -23,7 +23,9 @@ MEMBER = re.compile(r"^  (?!using|friend|struct|enum|static|return)([\w:][^;(=]*
                     re.MULTILINE)
 PLAIN = re.compile(r"bool|int|double|std::")  # types of which {} is a value
 # Results, which users do not construct.
-RESULTS = {"GradBucket", "FunctionCall"}
+RESULTS = {"GradBucket", "FunctionCall", "Signature"}
+# Templates: their instances are members of constructors' arguments.
+TEMPLATES = {"ParamsWithOptions"}
 
 
 def structs():
@@ -41,7 +43,7 @@ def structs():
             name, body = found.groups()
             members = MEMBER.findall(body)
             members.sort(key=lambda member: not PLAIN.match(member[0]))
-            if members and name not in RESULTS and f" {name}(" not in body:
+            if members and name not in RESULTS | TEMPLATES and f" {name}(" not in body:
                 yield "::".join([*open_namespaces, name]), members[0][1]
 
 

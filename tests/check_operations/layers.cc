@@ -66,7 +66,7 @@ std::map<std::string, Operation> layers() {
                                                {.use_bias = c.x.size() > 2, .dtype = dtype});
                          })},
       {"Conv2D", layer_of(1,
-                          [](const Call& c, Policy dtype) {
+                          [](const Call& c, Policy dtype) -> td::Layer {
                             const td::Tensor& kernel = c.x[1];
                             const td::Layer convolution =
                                 layer::Conv2D(kernel.dim(3), {kernel.dim(0), kernel.dim(1)},

@@ -213,8 +213,8 @@ Table reductions() {
       REDUCTION(reduce_std),
       REDUCTION(reduce_sum),
       REDUCTION(reduce_variance),
-      {"argmax", position(argmax)},
-      {"argmin", position(argmin)},
+      {"argmax", position([](const Tensor& x, std::int64_t axis) { return argmax(x, axis); })},
+      {"argmin", position([](const Tensor& x, std::int64_t axis) { return argmin(x, axis); })},
       {"cumsum", call([](const Call& c) { return cumsum(c.x[0], c.integer("axis")); })},
   };
 }

@@ -1,7 +1,16 @@
 // The functions of Tandem that scripts/check-operations compares with PyTorch's, by name.
 #pragma once
 
-#include <tandem/tandem.h>
+#include <tandem/array.h>
+#include <tandem/autodiff.h>
+#include <tandem/creation.h>
+#include <tandem/errors.h>
+#include <tandem/function.h>
+#include <tandem/layers.h>
+#include <tandem/losses.h>
+#include <tandem/math.h>
+#include <tandem/nn.h>
+#include <tandem/random.h>
 
 #include <cstdint>
 #include <functional>

@@ -1,0 +1,1 @@
+// Compiles the header for the programs beside it.

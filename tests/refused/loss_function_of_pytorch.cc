@@ -1,0 +1,4 @@
+// error: (input, target)
+#include <tandem/tandem.h>
+
+void f(tandem::Model model) { model.compile({.loss = tandem::nn::functional::mse_loss}); }

@@ -1,0 +1,7 @@
+// error: deleted
+#include <tandem/tandem.h>
+
+struct Net : tandem::nn::Module {
+  Net() { w = register_parameter("w", tandem::ones({3})); }
+  tandem::Tensor w;
+};
