@@ -134,6 +134,8 @@ class Loss {
   bool defined() const { return own_ || per_example_ || !name_.empty(); }
   const std::string& name() const { return name_; }   ///< name
   Reduction reduction() const { return reduction_; }  ///< reduction
+  /// Whether predictions are probabilities: a crossentropy without from_logits.
+  bool expects_probabilities() const { return expects_probabilities_; }
   /// Throws InvalidArgumentError that lists the names if name() is not the name of a loss.
   void require_known() const;
   /// One value per example: shape [batch], or [batch, ...] for losses over positions. Throws
@@ -144,12 +146,17 @@ class Loss {
   Tensor operator()(const Tensor& y_true, const Tensor& y_pred,
                     const Tensor& sample_weight = {}) const;
 
+ protected:
+  /// A crossentropy.
+  Loss(std::string name, Function per_example, const CrossentropyOptions& options);
+
  private:
   void hold(std::shared_ptr<Loss> own);
 
   std::string name_;
   Function per_example_;
   Reduction reduction_ = Reduction::kAuto;
+  bool expects_probabilities_ = false;
   std::shared_ptr<Loss> own_;  // an object of a derived class
 };
 

@@ -125,7 +125,7 @@ class ValidationData {
   ValidationData(const Tensor& x, const Tensor& y)
       : data_(data::Dataset::from_tensor_slices({x, y})) {}
   /// The inputs of a model with several, and targets.
-  ValidationData(TensorList inputs, const Tensor& y);
+  ValidationData(TensorList inputs, const Tensor& y, const Tensor& sample_weight = {});
   /// Inputs, targets and sample weights.
   ValidationData(const Tensor& x, const Tensor& y, const Tensor& sample_weight)
       : data_(data::Dataset::from_tensor_slices({x, y, sample_weight})) {}
@@ -159,6 +159,10 @@ struct FitOptions {
   std::optional<std::int64_t> validation_steps{};
   /// Batch size of validation_split and of validation_data given as tensors. Default: batch_size.
   std::optional<std::int64_t> validation_batch_size{};
+  /// Evaluates the validation data in every `validation_freq`-th epoch alone. The history has
+  /// values of "val_loss" and so on for these epochs, and callbacks that monitor one pass over the
+  /// others.
+  std::int64_t validation_freq = 1;
   /// 0: silent. 1: a progress bar (lines if stderr is not a terminal). 2: one line per epoch.
   int verbose = 1;
   callbacks::CallbackList callbacks{};  ///< default: none
@@ -169,6 +173,9 @@ struct FitOptions {
   /// 1. Targets are class indices, [batch] or [batch, 1], or one-hot, [batch, classes]. Excludes
   /// sample weights.
   std::map<std::int64_t, double> class_weight{};
+  /// Weight of each example in the loss and the weighted metrics, [examples], for tensors only.
+  /// Default: 1.
+  Tensor sample_weight{};
 };
 
 /// Options of Model::evaluate() and Model::predict().
@@ -176,6 +183,8 @@ struct EvaluateOptions {
   /// The GLOBAL batch size, for tensors only. Default: 32.
   std::optional<std::int64_t> batch_size{};
   int verbose = 0;  ///< as FitOptions::verbose
+  /// As FitOptions::sample_weight; for evaluate() alone.
+  Tensor sample_weight{};
   /// At most this many batches. Default: all; the data must be finite.
   std::optional<std::int64_t> steps{};
 };
@@ -183,13 +192,28 @@ struct EvaluateOptions {
 struct ModelImpl;
 /// The value of a model's flag.
 template <>
-bool TrainableFlag<ModelImpl>::operator()() const;
+bool TrainableFlag<Model>::operator()() const;
 /// Freezes or unfreezes a model.
 template <>
-const TrainableFlag<ModelImpl>& TrainableFlag<ModelImpl>::operator=(bool value) const;
+const TrainableFlag<Model>& TrainableFlag<Model>::operator=(bool value) const;
 
 /// A model. A shared handle. If its variables were created in a strategy's scope, it trains under
 /// that strategy. As tf.keras.Model.
+///
+/// A class that is derived from Model overrides call(), and has the layers as members:
+/// @code
+/// class Classifier : public td::Model {
+///  public:
+///   td::Tensor call(const td::Tensor& inputs, bool training) override {
+///     return logits(dropout(hidden(inputs), training));
+///   }
+///   td::layers::Dense hidden{64, {.activation = "relu"}}, logits{10};
+///   td::layers::Dropout dropout{0.5};
+/// };
+/// @endcode
+/// Layers that call() uses become child layers as those of a layers::Layer. Handles to such a model
+/// refer to the object, which must be kept (or moved) as long as the model is called: calls throw
+/// FailedPreconditionError afterwards. Replicas call the object concurrently.
 ///
 /// Thread safety: calls without training may run concurrently, all others may not.
 class Model {
@@ -209,12 +233,12 @@ class Model {
   Model(Model&& other) noexcept { *this = std::move(other); }
   Model& operator=(const Model& other);
   Model& operator=(Model&& other) noexcept;
-  ~Model() = default;
+  virtual ~Model();
   /// @}
 
-  bool defined() const { return impl_ != nullptr; }  ///< false for a default-constructed model
-  const Layer& layer() const;                        ///< the layer that the model consists of
-  std::vector<Layer> layers() const;                 ///< the child layers of layer()
+  bool defined() const { return impl() != nullptr; }  ///< false for a default-constructed model
+  const Layer& layer() const;                         ///< the layer that the model consists of
+  std::vector<Layer> layers() const;                  ///< the child layers of layer()
   /// The layer of this name in layers(). Throws NotFoundError that lists the names.
   Layer get_layer(std::string_view name) const;
   /// The layer at this index of layers(); negative: from the end. Throws OutOfRangeError.
@@ -235,6 +259,17 @@ class Model {
   /// Runs the forward pass with several inputs.
   Tensor operator()(TensorList inputs) const;
   Tensor operator()(TensorList inputs, const CallOptions& options) const;
+  /// @}
+  /// @{
+  /// The forward pass of a derived class, for one input or several. Override one of them. As
+  /// tf.keras.Model.call. Throws UnimplementedError.
+  virtual Tensor call(const Tensor& inputs);
+  virtual Tensor call(const std::vector<Tensor>& inputs);
+  /// @}
+  /// @{
+  /// The same, where `training` is CallOptions::training.
+  virtual Tensor call(const Tensor& inputs, bool training);
+  virtual Tensor call(const std::vector<Tensor>& inputs, bool training);
   /// @}
   Tensor forward(const Tensor& input) const { return (*this)(input); }  ///< as a call, in PyTorch
   /// The model's name; empty until it has one or is part of another model.
@@ -329,7 +364,7 @@ class Model {
   const optimizers::Optimizer& optimizer() const;
   /// Whether training updates the model: `model.trainable = false` freezes all of its layers. As
   /// LayerBase::trainable.
-  TrainableFlag<ModelImpl> trainable;
+  TrainableFlag<Model> trainable{this};
   void set_trainable(bool value) const;  ///< as LayerBase::set_trainable()
   /// The member `stop_training`, which is read as a bool and assigned as one.
   class StopFlag {
@@ -343,13 +378,13 @@ class Model {
 
    private:
     friend class Model;
-    StopFlag() = default;
-    ModelImpl* impl_ = nullptr;
+    explicit StopFlag(Model* model) : model_(model) {}
+    Model* model_;
   };
   /// Ends fit() after the current step; for callbacks: `model.stop_training = true` or
   /// model.stop_training(). The epoch appears in callbacks and the history as if it were complete.
   /// As Keras's stop_training.
-  StopFlag stop_training;
+  StopFlag stop_training{this};
 
   /// Writes all variables by name to a safetensors file, which is replaced completely or not at
   /// all. Throws InvalidArgumentError for the extension of another format (.h5, .keras, .pt, ...).
@@ -368,13 +403,12 @@ class Model {
 
   /// For Tandem's own code.
   using Impl = ModelImpl;
-  const std::shared_ptr<Impl>& impl() const { return impl_; }  ///< for Tandem's own code
+  const std::shared_ptr<Impl>& impl() const;  ///< for Tandem's own code
 
  private:
   friend class Sequential;
-  void refer_to(std::shared_ptr<Impl> impl) noexcept;
-
-  std::shared_ptr<Impl> impl_;
+  // Made on first use for an object of a derived class.
+  mutable std::shared_ptr<Impl> impl_;
 };
 
 /// Options of Sequential. As the arguments of tf.keras.Sequential.

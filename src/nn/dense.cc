@@ -15,6 +15,7 @@ class DenseLayer final : public UnaryLayer {
     if (units <= 0)
       fail<InvalidArgumentError>("[dense] expected a positive number of units, got {}", units);
   }
+  bool makes_logits() const override { return activation_ == nn::Activation::kLinear; }
 
  private:
   void make_weights(const Shape& x) override {

@@ -22,6 +22,8 @@ class KindLayer : public LayerBase {
   // Whether call() runs a user's function. The errors of other layers leave out the names of
   // operations, which their users did not call.
   virtual bool runs_user_code() const { return false; }
+  // Whether results are of any size and sign, as logits are: a product without an activation.
+  virtual bool makes_logits() const { return false; }
 
  protected:
   // Throws "[<layer>] expected <expected>, got <shape>".

@@ -179,6 +179,11 @@ Loss::Loss(const std::string& name) : name_(name) {
     *this = from_name(name);
 }
 
+Loss::Loss(std::string name, Function per_example, const CrossentropyOptions& options)
+    : Loss(std::move(name), std::move(per_example), options.reduction) {
+  expects_probabilities_ = !options.from_logits;
+}
+
 void Loss::require_known() const {
   if (!own_ && !per_example_ && !name_.empty()) static_cast<void>(from_name(name_));
 }
@@ -236,7 +241,7 @@ SparseCategoricalCrossentropy::SparseCategoricalCrossentropy(const CrossentropyO
           [options](const Tensor& y_true, const Tensor& y_pred) {
             return sparse_categorical_crossentropy(y_true, y_pred, options);
           },
-          options.reduction) {}
+          options) {}
 
 CategoricalCrossentropy::CategoricalCrossentropy(const CrossentropyOptions& options)
     : Loss(
@@ -244,7 +249,7 @@ CategoricalCrossentropy::CategoricalCrossentropy(const CrossentropyOptions& opti
           [options](const Tensor& y_true, const Tensor& y_pred) {
             return categorical_crossentropy(y_true, y_pred, options);
           },
-          options.reduction) {}
+          options) {}
 
 BinaryCrossentropy::BinaryCrossentropy(const CrossentropyOptions& options)
     : Loss(
@@ -252,7 +257,7 @@ BinaryCrossentropy::BinaryCrossentropy(const CrossentropyOptions& options)
           [options](const Tensor& y_true, const Tensor& y_pred) {
             return binary_crossentropy(y_true, y_pred, options);
           },
-          options.reduction) {}
+          options) {}
 
 MeanSquaredError::MeanSquaredError(const LossOptions& options)
     : Loss(name_or(options.name, "mean_squared_error"), mse, options.reduction) {}

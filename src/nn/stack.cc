@@ -18,6 +18,10 @@ class StackLayer final : public UnaryLayer {
 
   std::vector<tandem::Layer> children() const override { return layers_; }
   bool casts_inputs() const override { return false; }
+  bool makes_logits() const override {
+    const auto* last = dynamic_cast<const KindLayer*>(&layers_.back().base());
+    return last && last->makes_logits();
+  }
 
  private:
   void make_weights(const Shape& x) override {

@@ -49,6 +49,11 @@ void require_dataset(const data::Dataset& data, const EvaluateOptions& options, 
   if (options.batch_size)
     fail<InvalidArgumentError>("[{}] batch_size is for plain tensors; batch() the dataset instead",
                                what);
+  if (options.sample_weight.defined())
+    fail<InvalidArgumentError>(
+        "[{}] sample_weight is for evaluate() of plain tensors; a dataset has the weights as the "
+        "last component of its elements",
+        what);
   require_end(data, options.steps.has_value(), what, "steps");
 }
 
@@ -90,12 +95,12 @@ std::map<std::string, double> Model::evaluate(const Tensor& x, const Tensor& y,
 
 std::map<std::string, double> Model::evaluate(TensorList inputs, const Tensor& y,
                                               const EvaluateOptions& options) const {
-  std::vector<Tensor> components(inputs.begin(), inputs.end());
-  components.push_back(y);
-  return evaluate(
-      in_batches(data::Dataset::from_tensor_slices(data::Example(std::move(components))),
-                 options.batch_size.value_or(kDefaultBatchSize), "evaluate"),
-      without_batch_size(options));
+  compiled_impl_of(*this, "evaluate").expect_inputs(inputs.size());
+  EvaluateOptions rest = without_batch_size(options);
+  rest.sample_weight = {};  // part of the examples
+  return evaluate(in_batches(examples_of(inputs, y, options.sample_weight),
+                             options.batch_size.value_or(kDefaultBatchSize), "evaluate"),
+                  rest);
 }
 
 Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options) const {
@@ -126,6 +131,7 @@ Tensor Model::predict(const Tensor& x, const EvaluateOptions& options) const {
 }
 
 Tensor Model::predict(TensorList inputs, const EvaluateOptions& options) const {
+  impl_of(*this, "predict").expect_inputs(inputs.size());
   const data::Example components(std::vector<Tensor>(inputs.begin(), inputs.end()));
   return predict(in_batches(data::Dataset::from_tensor_slices(components),
                             options.batch_size.value_or(kDefaultBatchSize), "predict"),

@@ -82,6 +82,9 @@ class FitLoop {
       fail<InvalidArgumentError>(
           "[fit] expected epochs and initial_epoch of at least 0, got {} and {}", options_.epochs,
           options_.initial_epoch);
+    if (options_.validation_freq < 1)
+      fail<InvalidArgumentError>("[fit] expected validation_freq of at least 1, got {}",
+                                 options_.validation_freq);
     if (options_.verbose < 0 || options_.verbose > 2)
       fail<InvalidArgumentError>("[fit] expected verbose of 0, 1 or 2, got {}", options_.verbose);
     require_end(data_, options_.steps_per_epoch.has_value(), "fit", "steps_per_epoch");
@@ -114,7 +117,7 @@ class FitLoop {
       throw InvalidArgumentError("[fit] the data is empty: it has no batches");
     trainer_.finish();
     Logs logs = progress_.statistics.logs();
-    if (validation_.defined()) validate(logs);
+    if (validation_.defined() && (epoch + 1) % options_.validation_freq == 0) validate(logs);
     for_each([&](auto& callback) { callback.on_epoch_logs(model_, epoch, logs); });
     bar_.end(logs);
     progress_.history.epoch.push_back(epoch);
@@ -211,9 +214,10 @@ class FitLoop {
     const std::shared_ptr<WorkerCollectives> workers = impl_.runner->workers();
     if (!workers) return;
     const std::string mine = fmt::format(
-        "{} to {} epochs, {} steps each, {} validation data ({} steps)", options_.initial_epoch,
-        options_.epochs, number_or_all(options_.steps_per_epoch),
-        validation_.defined() ? "with" : "without", number_or_all(options_.validation_steps));
+        "{} to {} epochs, {} steps each, {} validation data ({} steps, every {} epochs)",
+        options_.initial_epoch, options_.epochs, number_or_all(options_.steps_per_epoch),
+        validation_.defined() ? "with" : "without", number_or_all(options_.validation_steps),
+        options_.validation_freq);
     const std::vector<std::string> all =
         workers->gather_bytes((batch_logs_ ? "1" : "0") + mine, "start of fit");
     for (std::size_t worker = 0; worker < all.size(); ++worker) {
@@ -293,6 +297,10 @@ History Model::fit(const data::Dataset& data, FitOptions options) {
     throw InvalidArgumentError(
         "[fit] validation_split is for plain tensors; for a dataset pass validation_data, such as "
         "data.take(n), and train on data.skip(n)");
+  if (options.sample_weight.defined())
+    throw InvalidArgumentError(
+        "[fit] sample_weight is for plain tensors; a dataset has the weights as the last component "
+        "of its elements");
   return fit_on(*this, data, std::move(options), kDefaultBatchSize);
 }
 
@@ -302,11 +310,12 @@ History Model::fit(const Tensor& x, const Tensor& y, FitOptions options) {
 
 History Model::fit(TensorList inputs, const Tensor& y, FitOptions options) {
   const std::int64_t batch_size = options.batch_size.value_or(kDefaultBatchSize);
-  std::vector<Tensor> components(inputs.begin(), inputs.end());
-  components.push_back(y);
-  split_validation(components, options);
-  const std::int64_t examples = components.front().dim(0);
-  data::Dataset data = data::Dataset::from_tensor_slices(data::Example(std::move(components)));
+  compiled_impl_of(*this, "fit").expect_inputs(inputs.size());
+  std::vector<Tensor> trained(inputs.begin(), inputs.end());
+  Tensor targets = y;
+  split_validation(trained, targets, options);
+  const std::int64_t examples = trained.front().dim(0);
+  data::Dataset data = examples_of(trained, targets, options.sample_weight);
   if (options.shuffle) {
     std::optional<std::uint64_t> seed;
     if (options.shuffle_seed) seed = static_cast<std::uint64_t>(*options.shuffle_seed);

@@ -93,19 +93,22 @@ data::Dataset validation_batches(const FitOptions& options, std::int64_t batch_s
   return validation.data();
 }
 
-ValidationData::ValidationData(TensorList inputs, const Tensor& y) {
+data::Dataset examples_of(TensorList inputs, const Tensor& y, const Tensor& sample_weight) {
   std::vector<Tensor> components(inputs.begin(), inputs.end());
   components.push_back(y);
-  data_ = data::Dataset::from_tensor_slices(data::Example(std::move(components)));
+  if (sample_weight.defined()) components.push_back(sample_weight);
+  return data::Dataset::from_tensor_slices(data::Example(std::move(components)));
 }
 
-void split_validation(std::vector<Tensor>& components, FitOptions& options) {
+ValidationData::ValidationData(TensorList inputs, const Tensor& y, const Tensor& sample_weight)
+    : data_(examples_of(inputs, y, sample_weight)) {}
+
+void split_validation(std::vector<Tensor>& inputs, Tensor& y, FitOptions& options) {
   const double split = std::exchange(options.validation_split, 0.0);
   if (!(split >= 0.0 && split < 1.0))
     fail<InvalidArgumentError>("[fit] expected validation_split in [0, 1), got {}", split);
   if (split == 0.0 || options.validation_data.defined()) return;
-  const Tensor& x = components.front();
-  const std::int64_t examples = x.rank() > 0 ? x.dim(0) : 0;
+  const std::int64_t examples = inputs.front().rank() > 0 ? inputs.front().dim(0) : 0;
   const auto trained =
       static_cast<std::int64_t>(std::floor(static_cast<double>(examples) * (1.0 - split)));
   if (trained == 0 || trained == examples)
@@ -113,18 +116,22 @@ void split_validation(std::vector<Tensor>& components, FitOptions& options) {
         "[fit] {} examples are too few for validation_split {}: it leaves {} for training and {} "
         "for validation",
         examples, split, trained, examples - trained);
-  std::vector<Tensor> validation;
-  for (Tensor& component : components) {
+  const Shape shape = inputs.front().shape();
+  // Keeps the part for training, and returns the one for validation.
+  const auto take = [&](Tensor& component, const char* name) {
     if (component.rank() < 1 || component.dim(0) != examples)
-      fail<ShapeError>("[fit] x and y differ in their first axis: shapes {} and {}",
-                       components.front().shape().to_string(), component.shape().to_string());
-    validation.push_back(slice_rows(component, trained, examples));
-    if (&component != &components.front()) component = slice_rows(component, 0, trained);
-  }
-  components.front() = slice_rows(components.front(), 0, trained);
-  const Tensor targets = validation.back();
-  validation.pop_back();
-  options.validation_data = ValidationData(TensorList(validation), targets);
+      fail<ShapeError>("[fit] x and {} differ in their first axis: shapes {} and {}", name,
+                       shape.to_string(), component.shape().to_string());
+    const Tensor last = slice_rows(component, trained, examples);
+    component = slice_rows(component, 0, trained);
+    return last;
+  };
+  std::vector<Tensor> last_inputs;
+  for (Tensor& input : inputs) last_inputs.push_back(take(input, "another input"));
+  const Tensor last_y = take(y, "y");
+  Tensor last_weights;
+  if (options.sample_weight.defined()) last_weights = take(options.sample_weight, "sample_weight");
+  options.validation_data = ValidationData(TensorList(last_inputs), last_y, last_weights);
 }
 
 }  // namespace tandem

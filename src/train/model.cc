@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "core/log.h"
 #include "core/status.h"
 #include "graph/program_memory.h"
+#include "nn/layer_base.h"
 #include "nn/layer_tree.h"
 #include "nn/optimizer_impl.h"
 #include "nn/weights.h"
@@ -88,28 +90,27 @@ Model::Impl& built_impl_of(const Model& model, const char* what) {
 }
 
 template <>
-bool TrainableFlag<ModelImpl>::operator()() const {
-  if (!owner_) throw FailedPreconditionError("[trainable] an undefined model was used");
-  return owner_->layer.trainable;
+bool TrainableFlag<Model>::operator()() const {
+  return impl_of(*owner_, "trainable").layer.trainable;
 }
 
 template <>
-const TrainableFlag<ModelImpl>& TrainableFlag<ModelImpl>::operator=(bool value) const {
-  if (!owner_) throw FailedPreconditionError("[trainable] an undefined model was used");
-  owner_->layer.set_trainable(value);
+const TrainableFlag<Model>& TrainableFlag<Model>::operator=(bool value) const {
+  impl_of(*owner_, "trainable").layer.set_trainable(value);
   return *this;
 }
 
-Model::StopFlag::operator bool() const { return impl_ && impl_->stop; }
+Model::StopFlag::operator bool() const { return model_->defined() && model_->impl()->stop; }
 
 const Model::StopFlag& Model::StopFlag::operator=(bool value) const {
-  if (!impl_) throw FailedPreconditionError("[stop_training] an undefined model was used");
-  impl_->stop = value;
+  impl_of(*model_, "stop_training").stop = value;
   return *this;
 }
 
 void Model::Impl::build(std::vector<Shape> shapes) {
+  expect_inputs(shapes.size());
   layer.base().ensure_built(shapes);
+  if (own && policy.defined()) layer.base().set_dtype_policy(policy);
   if (input_shapes.empty()) {
     built_under = StepRunner::in_scope();
     built_by = VariableCreator::current();
@@ -153,25 +154,7 @@ void Model::Impl::stack(const std::vector<Layer>& all, const std::string& name) 
   }
 }
 
-void Model::refer_to(std::shared_ptr<Impl> impl) noexcept {
-  impl_ = std::move(impl);
-  trainable.owner_ = stop_training.impl_ = impl_.get();
-}
-
-Model& Model::operator=(const Model& other) {
-  refer_to(other.impl_);
-  return *this;
-}
-
-Model& Model::operator=(Model&& other) noexcept {
-  if (this == &other) return *this;
-  refer_to(std::move(other.impl_));
-  other.refer_to(nullptr);
-  return *this;
-}
-
-Model::Model(Layer layer) {
-  refer_to(std::make_shared<Impl>());
+Model::Model(Layer layer) : impl_(std::make_shared<Impl>()) {
   impl_->layer = std::move(layer);
   LayerBase& base = impl_->layer.base();
   impl_->layers = base.children();
@@ -279,6 +262,12 @@ void Model::compile(CompileOptions options) {
     fail<InvalidArgumentError>(
         "[compile] loss '{}' has reduction kNone, expected a reduction to a scalar",
         options.loss.name());
+  if (const auto* layer = dynamic_cast<const KindLayer*>(&impl.layer.base());
+      layer && layer->makes_logits() && options.loss.expects_probabilities())
+    logging::warn(
+        "[compile] the loss '{}' expects probabilities, and the last layer has no activation: give "
+        "the loss .from_logits = true, or the layer an activation such as \"softmax\"",
+        options.loss.name());
   if (options.steps_per_execution < 1)
     fail<InvalidArgumentError>("[compile] expected steps_per_execution of at least 1, got {}",
                                options.steps_per_execution);
@@ -293,7 +282,10 @@ void Model::compile(CompileOptions options) {
   if (!optimizer.defined()) throw FailedPreconditionError("[compile] the optimizer is undefined");
   require_ownership(*runner, optimizer.impl()->variables_of_steps(), "optimizer");
   impl.optimizer = optimizer;
-  if (options.dtype.defined()) impl.layer.base().set_dtype_policy(options.dtype);
+  if (options.dtype.defined()) {
+    impl.policy = options.dtype;
+    impl.layer.base().set_dtype_policy(options.dtype);
+  }
   if (computes_in_float16(impl.layer) && !impl.optimizer.impl()->loss_scale())
     impl.optimizer = optimizers::LossScaleOptimizer(impl.optimizer);
   impl.loss = std::move(options.loss);
@@ -364,7 +356,7 @@ Sequential::Sequential(const std::vector<Layer>& layers, const SequentialOptions
   auto impl = std::make_shared<Impl>();
   impl->stack(layers, options.name);
   if (!options.trainable) impl->layer.set_trainable(false);
-  refer_to(std::move(impl));
+  impl_ = std::move(impl);
 }
 
 void Sequential::add(const Layer& layer) {
@@ -374,7 +366,8 @@ void Sequential::add(const Layer& layer) {
       impl->first = layer;  // there is no stack of no layers
     else
       impl->stack({layer}, "");
-    return refer_to(std::move(impl));
+    impl_ = std::move(impl);
+    return;
   }
   Impl& impl = *this->impl();
   std::vector<Layer> all;

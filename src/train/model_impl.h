@@ -13,10 +13,13 @@
 
 namespace tandem {
 
+class OwnModelLayer;
 struct TrainingProgress;
 
 struct ModelImpl {
   Layer layer;
+  // `layer`, if it calls an object of a class derived from Model; else null.
+  std::shared_ptr<OwnModelLayer> own;
   // The layers of a Sequential in order; for other models the layers inside `layer`.
   std::vector<Layer> layers;
   bool sequential = false;
@@ -28,6 +31,8 @@ struct ModelImpl {
   std::shared_ptr<StepRunner> built_under;
   VariableCreator* built_by = nullptr;
   std::size_t num_inputs = 1;
+  // That of compile(), also for layers that a model of the user's finds when it is built.
+  DTypePolicy policy;
 
   // Set by compile().
   bool compiled = false;
@@ -58,6 +63,10 @@ struct ModelImpl {
   // Whether this process writes checkpoints and logs; one process does.
   bool is_chief() const { return !runner || !runner->workers() || runner->workers()->is_chief(); }
   void build(std::vector<Shape> shapes);
+  // Sets `num_inputs`, before build(), of a model that may take any number.
+  void expect_inputs(std::size_t count) {
+    if (own && input_shapes.empty()) num_inputs = count;
+  }
   // Makes `layer` of a sequential model's `layers`, and builds it if the model was built or the
   // input shape is declared. `options`: of the model.
   void stack(const std::vector<Layer>& all, const std::string& name);

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "support/files.h"
 #include "support/tensors.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
@@ -52,6 +53,86 @@ TEST(Validation, TakesPlainTensors) {
                                                        .verbose = 0})
                   .at("val_loss")[0],
               (1 + 4) / 2.0, 1e-6);
+}
+
+TEST(Validation, RunsInEveryNthEpoch) {
+  const testing::TemporaryDirectory directory;
+  Sequential model = still(0.0);
+  const Tensor x = column({1, 1}), y = column({3, 3});
+  const History history =
+      model.fit(x, x,
+                {.epochs = 5,
+                 .validation_data = {x, y},
+                 .validation_freq = 2,
+                 .verbose = 0,
+                 // Two evaluations without improvement.
+                 .callbacks = {callbacks::EarlyStopping({.monitor = "val_loss", .patience = 1}),
+                               callbacks::CSVLogger(directory / "log.csv")}});
+  EXPECT_EQ(history.at("loss").size(), 4u);
+  EXPECT_EQ(history.at("val_loss"), (std::vector<double>{9.0, 9.0}));
+  EXPECT_EQ(testing::read_file(directory / "log.csv"),
+            "epoch,loss,val_loss\n0,1,NA\n1,1,9\n2,1,NA\n3,1,9\n");
+  expect_error<InvalidArgumentError>([&] { model.fit(x, x, {.validation_freq = 0}); },
+                                     "[fit] expected validation_freq of at least 1, got 0");
+}
+
+TEST(Compile, WarnsOfALossOfProbabilitiesForLogits) {
+  const auto warns = [](Model model, const losses::Loss& loss) {
+    ::testing::internal::CaptureStderr();
+    model.compile({.loss = loss});
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    return log.find("expects probabilities, and the last layer has no activation") !=
+           std::string::npos;
+  };
+  const Sequential logits({layers::Dense(4, "relu"), layers::Dense(3)});
+  const Sequential probabilities({layers::Dense(3), layers::Softmax()});
+  EXPECT_TRUE(warns(logits, "sparse_categorical_crossentropy"));
+  EXPECT_TRUE(warns(Sequential({layers::Dense(1), logits}), losses::CategoricalCrossentropy()));
+  EXPECT_TRUE(warns(Model(layers::Dense(1)), losses::BinaryCrossentropy()));
+  EXPECT_FALSE(warns(logits, losses::SparseCategoricalCrossentropy({.from_logits = true})));
+  EXPECT_FALSE(warns(logits, "mse"));
+  EXPECT_FALSE(warns(probabilities, "sparse_categorical_crossentropy"));
+  EXPECT_FALSE(warns(Sequential({layers::Dense(1, "sigmoid")}), losses::BinaryCrossentropy()));
+}
+
+TEST(SampleWeight, IsThatOfTheExamples) {
+  Sequential model = still(0.0, "mse", {"mae"}, {metrics::MeanAbsoluteError({.name = "weighted"})});
+  const Tensor x = column({1, 1, 1, 1}), y = column({1, 2, 3, 4});
+  const Tensor weights = constant({1.0F, 0.0F, 2.0F, 1.0F});
+  const History history =
+      model.fit(x, y, {.batch_size = 4, .verbose = 0, .sample_weight = weights});
+  EXPECT_NEAR(history.at("loss")[0], (1 + 18 + 16) / 4.0, 1e-6);
+  EXPECT_NEAR(history.at("mae")[0], 10 / 4.0, 1e-6);
+  EXPECT_NEAR(history.at("weighted")[0], (1 + 6 + 4) / 4.0, 1e-6);
+  EXPECT_NEAR(model.evaluate(x, y, {.sample_weight = weights}).at("loss"), (1 + 18 + 16) / 4.0,
+              1e-6);
+  // The weights of the last half are those of the validation.
+  EXPECT_NEAR(model.fit(x, y, {.validation_split = 0.5, .verbose = 0, .sample_weight = weights})
+                  .at("val_loss")[0],
+              (18 + 16) / 2.0, 1e-6);
+}
+
+TEST(SampleWeight, IsRefusedWhereItWouldBeIgnored) {
+  Sequential model = still(0.0);
+  const Tensor x = column({1, 1}), weights = constant({1.0F, 0.0F});
+  const auto data = Dataset::from_tensors({x, x});
+  const char* const kMessage = "a dataset has the weights as the last component of its elements";
+  expect_error<InvalidArgumentError>([&] { model.fit(data, {.sample_weight = weights}); },
+                                     kMessage);
+  expect_error<InvalidArgumentError>([&] { model.evaluate(data, {.sample_weight = weights}); },
+                                     kMessage);
+  expect_error<InvalidArgumentError>([&] { model.predict(x, {.sample_weight = weights}); },
+                                     kMessage);
+  expect_error<InvalidArgumentError>(
+      [&] {
+        model.fit(x, x, {.verbose = 0, .class_weight = {{0, 1.0}}, .sample_weight = weights});
+      },
+      "class weights and sample weights do not go together");
+  expect_error<ShapeError>(
+      [&] {
+        model.fit(x, x, {.validation_split = 0.5, .sample_weight = constant({1.0F, 1.0F, 1.0F})});
+      },
+      "[fit] x and sample_weight differ in their first axis");
 }
 
 TEST(Validation, SplitsOffTheLastExamplesBeforeShuffling) {

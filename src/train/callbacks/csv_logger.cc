@@ -1,5 +1,6 @@
 #include <cerrno>
 #include <fstream>
+#include <set>
 
 #include "core/file_error.h"
 #include "core/status.h"
@@ -21,8 +22,8 @@ class CSVLoggerImpl final : public CallbackBase {
     std::error_code error;
     const auto size = std::filesystem::file_size(path_, error);
     header_ = !(append_ && !error && size > 0);
-    const std::vector<std::string> names = log_names(model);
-    if (!header_ && !names.empty()) check_header(header_of(names));
+    columns_ = log_names(model);
+    if (!header_ && !columns_.empty()) check_header(header_of(columns_));
     errno = 0;
     out_ = std::ofstream(path_, append_ ? std::ios::app : std::ios::trunc);
     if (!out_) fail_to_write();
@@ -30,14 +31,19 @@ class CSVLoggerImpl final : public CallbackBase {
 
   void on_epoch_end(Model&, std::int64_t epoch, const Logs& logs) override {
     if (!writes_) return;
-    std::vector<std::string> names;
-    std::string metrics = std::to_string(epoch);
-    for (const auto& [name, value] : logs) {
-      names.push_back(name);
-      metrics += fmt::format(",{}", value);
+    if (header_ || columns_.empty()) {
+      // Callbacks may have added some.
+      std::set<std::string> names(columns_.begin(), columns_.end());
+      for (const auto& [name, value] : logs) names.insert(name);
+      columns_.assign(names.begin(), names.end());
     }
-    if (header_) out_ << header_of(names) << '\n';
+    if (header_) out_ << header_of(columns_) << '\n';
     header_ = false;
+    std::string metrics = std::to_string(epoch);
+    for (const std::string& name : columns_) {
+      const auto found = logs.find(name);
+      metrics += found == logs.end() ? ",NA" : fmt::format(",{}", found->second);
+    }
     errno = 0;
     out_ << metrics << '\n' << std::flush;
     if (!out_) fail_to_write();
@@ -67,7 +73,8 @@ class CSVLoggerImpl final : public CallbackBase {
   std::filesystem::path path_;
   bool append_;
   bool header_ = true;
-  bool writes_ = true;  // false on workers other than the chief
+  std::vector<std::string> columns_;  // after the epoch
+  bool writes_ = true;                // false on workers other than the chief
   std::ofstream out_;
 };
 

@@ -1,11 +1,13 @@
 #include "train/callbacks/monitor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "core/log.h"
 #include "core/status.h"
 #include "train/model_impl.h"
+#include "train/training_state.h"
 
 namespace tandem::callbacks {
 namespace {
@@ -29,6 +31,8 @@ Monitor::Monitor(std::string callback, std::string monitored, const std::string&
       min_delta_(std::abs(min_delta)) {}
 
 void Monitor::begin(const Model& model) {
+  const std::vector<std::string> names = log_names(model);
+  warned_ = std::ranges::find(names, monitored_) != names.end();
   if (larger_is_better_) return;
   const std::string name = monitored_.starts_with("val_") ? monitored_.substr(4) : monitored_;
   if (name == "loss") larger_is_better_ = false;

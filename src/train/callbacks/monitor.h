@@ -15,10 +15,11 @@ class Monitor {
   Monitor(std::string callback, std::string monitored, const std::string& mode,
           double min_delta = 0.0);
 
-  // Asks the model's metric for the direction. Throws InvalidArgumentError if the mode is "auto"
-  // and the metric does not know it. Called before the other functions.
+  // At the start of training: asks the model's metric for the direction. Throws
+  // InvalidArgumentError if the mode is "auto" and the metric does not know it.
   void begin(const Model& model);
-  // The metric's value. If the logs do not have it: none, with a warning the first time.
+  // The metric's value. If the logs do not have it: none, with a warning the first time unless
+  // training has it in other epochs.
   std::optional<double> value(const Logs& logs);
   // Whether `value` is better than `best` by more than min_delta.
   bool improves(double value, double best) const;

@@ -1,0 +1,75 @@
+"""The order of the arguments of the functions that option structs are named after."""
+
+import pathlib
+import re
+
+INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include/tandem"
+
+# "header struct: the original's arguments in order, by our names where they differ" (Keras 3.15, TensorFlow 2.21,
+# PyTorch 2.15, Horovod 0.28). Arguments that the struct does not have are left out where they say nothing.
+TABLE = """
+amp.h AutocastOptions: device_type dtype enabled cache_enabled
+amp.h GradScalerOptions: init_scale growth_factor backoff_factor growth_interval enabled
+autodiff.h GradientTapeOptions: persistent watch_accessed_variables
+autograd.h GradOptions: grad_outputs retain_graph create_graph allow_unused
+callbacks.h ModelCheckpointOptions: monitor verbose save_best_only save_weights_only mode save_freq
+callbacks.h EarlyStoppingOptions: monitor min_delta patience verbose mode baseline restore_best_weights start_from_epoch
+callbacks.h ReduceLROnPlateauOptions: monitor factor patience verbose mode min_delta cooldown min_lr
+callbacks.h BackupAndRestoreOptions: save_freq delete_checkpoint
+callbacks.h LambdaOptions: on_epoch_begin on_epoch_end on_train_begin on_train_end on_train_batch_begin on_train_batch_end
+comm.h InitOptions: backend init_method timeout world_size rank
+comm.h ReduceOptions: op group
+data_loader.h DataLoaderOptions: batch_size shuffle sampler num_workers drop_last timeout prefetch_factor persistent_workers
+data_loader.h DistributedSamplerOptions: num_replicas rank shuffle seed drop_last
+ddp.h DistributedDataParallelOptions: broadcast_buffers process_group bucket_cap_mib find_unused_parameters
+hvd.h AllreduceOptions: compression op prescale_factor postscale_factor name process_set
+layers.h DenseOptions: activation use_bias kernel_initializer bias_initializer dtype name
+layers.h Conv2DOptions: strides padding dilation_rate groups activation use_bias kernel_initializer bias_initializer
+layers.h DepthwiseConv2DOptions: strides padding depth_multiplier dilation_rate activation use_bias
+layers.h Pooling2DOptions: strides padding
+layers.h BatchNormalizationOptions: momentum epsilon center scale synchronized
+layers.h LayerNormalizationOptions: epsilon center scale
+layers.h MultiHeadAttentionOptions: value_dim dropout use_bias kernel_initializer bias_initializer
+losses.h CrossentropyOptions: from_logits label_smoothing reduction
+model.h CompileOptions: optimizer loss metrics weighted_metrics run_eagerly steps_per_execution
+model.h EvaluateOptions: batch_size verbose sample_weight steps
+nn.h AverageLossOptions: sample_weight global_batch_size
+optim.h SGDOptions: lr momentum dampening weight_decay nesterov
+optim.h AdamOptions: lr betas eps weight_decay amsgrad
+optim.h AdamWOptions: lr betas eps weight_decay amsgrad
+optimizers.h SGDOptions: learning_rate momentum nesterov weight_decay clipnorm clipvalue global_clipnorm
+optimizers.h AdamOptions: learning_rate beta_1 beta_2 epsilon weight_decay clipnorm clipvalue global_clipnorm
+optimizers.h AdamWOptions: learning_rate weight_decay beta_1 beta_2 epsilon clipnorm clipvalue global_clipnorm
+optimizers.h RMSpropOptions: learning_rate rho momentum epsilon centered weight_decay clipnorm clipvalue global_clipnorm
+optimizers.h AdagradOptions: learning_rate initial_accumulator_value epsilon weight_decay clipnorm clipvalue
+optimizers.h LAMBOptions: learning_rate beta_1 beta_2 epsilon weight_decay clipnorm clipvalue global_clipnorm
+optimizers.h CosineOptions: alpha warmup_target warmup_steps
+random.h NormalOptions: mean stddev dtype seed name
+random.h UniformOptions: minval maxval dtype seed name
+tensor.h BackwardOptions: retain_graph create_graph
+variable.h VariableOptions: trainable name synchronization aggregation
+"""
+
+
+def members(header, struct):
+    """The members of a struct, in their order."""
+    text = re.sub(r"//[^\n]*", "", (INCLUDE / header).read_text())
+    body = re.search(rf"^struct {struct}(?: : \w+)? \{{\n(.*?)^\}};", text, re.MULTILINE | re.DOTALL)
+    assert body, f"{header} has no struct {struct}"
+    found = []
+    for statement in re.findall(r"^  (?!using|friend|struct|enum|static|template|return)([^;]*);", body[1], re.MULTILINE):
+        plain = re.sub(r"<[^;]*>", "", re.sub(r"\{[^;]*?\}|=[^;,]*", "", statement))
+        if "(" in plain:
+            continue
+        first, *others = plain.split(",")
+        found += [re.findall(r"\w+", name)[-1] for name in [first, *others] if re.findall(r"\w+", name)]
+    return found
+
+
+def signatures():
+    """(header, struct, arguments of the original that the struct has, in the original's order)."""
+    for line in TABLE.strip().splitlines():
+        place, arguments = line.split(": ")
+        header, struct = place.split()
+        ours = members(header, struct)
+        yield header, struct, [name for name in arguments.split() if name in ours]
