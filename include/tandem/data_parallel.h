@@ -117,7 +117,8 @@ std::vector<std::int64_t> sizes_of(const std::vector<Tensor>& tensors, DeviceGro
                                    std::int64_t dim);
 TensorLists scatter(const std::vector<Tensor>& tensors, const std::vector<std::int64_t>& sizes,
                     DeviceGroup& group, std::int64_t dim);
-std::vector<Tensor> gather(const TensorLists& tensors, DeviceGroup& group,
+// Throws InvalidArgumentError without a group.
+std::vector<Tensor> gather(const TensorLists& tensors, DeviceGroup* group,
                            const std::optional<DeviceId>& device, std::int64_t dim);
 
 // The defined tensors of a value.
@@ -162,10 +163,10 @@ PerDevice<T> scatter_value(const T& value, const std::shared_ptr<DeviceGroup>& g
 template <class T>
 T gather_values(const PerDevice<T>& values, const std::optional<DeviceId>& device,
                 std::int64_t dim) {
-  if (!values.group()) throw InvalidArgumentError("[gather] expected values of devices, got none");
   TensorLists tensors;
   for (const T& value : values.values()) tensors.push_back(tensors_of(value));
-  return with_tensors(values[0], gather(tensors, *values.group(), device, dim));
+  const std::vector<Tensor> gathered = gather(tensors, values.group().get(), device, dim);
+  return with_tensors(values[0], gathered);
 }
 
 }  // namespace detail

@@ -364,14 +364,17 @@ inline void broadcast_optimizer_state(const optimizers::Optimizer& optimizer,
 /// Returns the bytes of all ranks. As hvd.allgather_object.
 [[nodiscard("write auto all = allgather_object(x)")]] std::vector<std::string> allgather_object(
     const std::string& bytes, const OperationOptions& options = {});
+namespace detail {
+/// Throws InvalidArgumentError for an object of another size.
+void expect_size(const std::string& object, std::size_t size);
+}  // namespace detail
 /// Returns the value of rank `root_rank`, of a trivially copyable type.
 template <class T>
 requires std::is_trivially_copyable_v<T> T broadcast_object(const T& value, int root_rank = 0,
                                                             const OperationOptions& options = {}) {
   const std::string bytes = broadcast_object(
       std::string(reinterpret_cast<const char*>(&value), sizeof(T)), root_rank, options);
-  if (bytes.size() != sizeof(T))
-    throw InvalidArgumentError("[broadcast_object] the root's object has another size");
+  detail::expect_size(bytes, sizeof(T));
   T result;
   std::memcpy(&result, bytes.data(), sizeof(T));
   return result;

@@ -108,6 +108,13 @@ std::string broadcast_object(const std::string& bytes, int root_rank,
                 root_rank, {.name = name, .process_set = options.process_set}));
 }
 
+void detail::expect_size(const std::string& object, std::size_t size) {
+  if (object.size() != size)
+    fail<InvalidArgumentError>(
+        "[broadcast_object] expected an object of {} bytes, as on this rank, got {} from the root",
+        size, object.size());
+}
+
 std::vector<std::string> allgather_object(const std::string& bytes,
                                           const OperationOptions& options) {
   return gather_bytes(bytes, name_or_next(options.name, "allgather_object"), options.process_set);

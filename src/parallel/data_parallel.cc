@@ -154,9 +154,10 @@ Tensor joined(const std::vector<Tensor>& tensors, std::int64_t dim) {
 
 }  // namespace
 
-std::vector<Tensor> gather(const TensorLists& tensors, DeviceGroup& group,
+std::vector<Tensor> gather(const TensorLists& tensors, DeviceGroup* group,
                            const std::optional<DeviceId>& device, std::int64_t dim) {
-  Device* to = target(group, device, "gather");
+  if (!group) throw InvalidArgumentError("[gather] expected values of devices, got none");
+  Device* to = target(*group, device, "gather");
   if (!to) return tensors.front();
   std::vector<Tensor> results;
   for (std::size_t i = 0; i < tensors.front().size(); ++i) {
@@ -167,10 +168,10 @@ std::vector<Tensor> gather(const TensorLists& tensors, DeviceGroup& group,
             "[gather] expected equally many tensors from every device, got {} from the first and "
             "{} from another one",
             tensors.front().size(), tensors[from].size());
-      of_devices.push_back(on_device(tensors[from][i], group.devices()[from]));
+      of_devices.push_back(on_device(tensors[from][i], group->devices()[from]));
     }
     const OnDevice on(*to);
-    results.push_back(group.size() == 1 ? identity(of_devices.front()) : joined(of_devices, dim));
+    results.push_back(group->size() == 1 ? identity(of_devices.front()) : joined(of_devices, dim));
   }
   return results;
 }
