@@ -67,6 +67,10 @@ class GradientTape {
                                const GradientOptions& options = {});
   std::vector<Tensor> gradient(const Tensor& target, const std::vector<Variable>& sources,
                                const GradientOptions& options = {});
+  std::vector<Tensor> gradient(const Tensor& target, std::initializer_list<Variable> sources,
+                               const GradientOptions& options = {}) {
+    return gradient(target, std::vector<Variable>(sources), options);
+  }
   Tensor gradient(const Tensor& target, const Variable& source,
                   const GradientOptions& options = {});
   /// @}

@@ -372,6 +372,19 @@ enum class AutoShardPolicy {
   /// Each worker has a dataset of its own and trains on all of it. The global batch of a step
   /// consists of the workers' next batches. The epoch ends when the last worker's dataset does.
   kOff,
+  AUTO = kAuto,  ///< as kAuto
+  FILE = kFile,  ///< as kFile
+  DATA = kData,  ///< as kData
+  OFF = kOff,    ///< as kOff
+  Auto = kAuto,  ///< as kAuto
+  File = kFile,  ///< as kFile
+  Data = kData,  ///< as kData
+  Off = kOff,    ///< as kOff
+};
+
+/// Options of Dataset::with_options(). As tf.data.Options.
+struct DatasetOptions {
+  AutoShardPolicy auto_shard_policy = AutoShardPolicy::kAuto;  ///< sharding by workers
 };
 
 /// Options of Dataset::batch().
@@ -456,6 +469,12 @@ class Dataset {
   /// called for each pass and returns that function. Skipping (IterateOptions::skip) runs it and
   /// discards the examples. As tf.data.Dataset.from_generator.
   static Dataset from_generator(std::function<GeneratorFn()> make_generator);
+  /// The same with the function itself: each pass calls a copy of it.
+  template <class F>
+  requires std::is_invocable_r_v<std::optional<Example>, F&> static Dataset from_generator(
+      F generator) {
+    return from_generator(std::function<GeneratorFn()>([generator] { return generator; }));
+  }
   /// A dataset of the elements of several files, one file after another. `read` is called for each
   /// file when it is reached, possibly on another thread. Several workers may split the files
   /// (AutoShardPolicy::kFile). Throws InvalidArgumentError if there are no files.
@@ -570,6 +589,20 @@ class Dataset {
                    ShuffleOptions{.seed = static_cast<std::uint64_t>(seed),
                                   .reshuffle_each_iteration = reshuffle_each_iteration});
   }
+  /// Calls `state = fn(state, element)` for each element of a pass, and returns the last state.
+  /// `element`: an Example, or a Tensor for elements of one component. As
+  /// tf.data.Dataset.reduce, but for a state of any type.
+  template <class State, class F>
+  State reduce(State initial_state, F fn) const {
+    State state = std::move(initial_state);
+    for (const Example& element : *this) {
+      if constexpr (std::is_invocable_v<F&, const State&, const Example&>)
+        state = fn(std::as_const(state), element);
+      else
+        state = fn(std::as_const(state), *tandem::detail::components_for("reduce", element, 1));
+    }
+    return state;
+  }
   /// Stacks `batch_size` consecutive elements along a new first axis. The iterator throws
   /// InvalidArgumentError if elements of one batch differ in shape or dtype. As
   /// tf.data.Dataset.batch.
@@ -608,6 +641,10 @@ class Dataset {
 
   /// The same elements with another sharding policy for multi-worker strategies. Default: kAuto.
   Dataset with_auto_shard(AutoShardPolicy policy) const;
+  /// The same elements with these options. As tf.data.Dataset.with_options.
+  Dataset with_options(const DatasetOptions& options) const {
+    return with_auto_shard(options.auto_shard_policy);
+  }
   /// The policy that was set on this dataset or its inputs.
   AutoShardPolicy auto_shard_policy() const;
 

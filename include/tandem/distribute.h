@@ -126,6 +126,11 @@ PerReplica<Tensor> get(const PerReplica<data::Example>& batch) {
   return component(batch, index, 2);
 }
 
+/// Options of Strategy::reduce().
+struct ReduceAxis {
+  std::optional<std::int64_t> axis{};  ///< axis to reduce over as well; default: none
+};
+
 /// Base class of strategies: a shared handle. Only one thread at a time may run steps. As
 /// tf.distribute.Strategy.
 class Strategy {
@@ -212,6 +217,11 @@ class Strategy {
   Tensor reduce(ReduceOp op, const Tensor& value,
                 std::optional<std::int64_t> axis = std::nullopt) const;
   /// @}
+  /// The same with the axis as an option: `reduce(op, value, {.axis = std::nullopt})`.
+  template <class Value, std::same_as<ReduceAxis> Options = ReduceAxis>
+  Tensor reduce(ReduceOp op, const Value& value, const Options& options) const {
+    return reduce(op, value, options.axis);
+  }
   /// Concatenates the values of all replicas along `axis`. Over several processes, each calls this;
   /// in a traced function the processes exchange sizes during the trace, so they must trace at the
   /// same time. As tf.distribute.Strategy.gather.
@@ -356,11 +366,18 @@ class CentralStorageStrategy : public Strategy {
 
 /// Backend of the collectives between workers.
 enum class Communication {
-  kAuto,  ///< kShm on one host, else the fastest available
-  kShm,   ///< shared memory, on one host
-  kGloo,  ///< Gloo
-  kMpi,   ///< MPI, under mpirun
-  kNccl,  ///< NCCL
+  kAuto,         ///< kShm on one host, else the fastest available
+  kShm,          ///< shared memory, on one host
+  kGloo,         ///< Gloo
+  kMpi,          ///< MPI, under mpirun
+  kNccl,         ///< NCCL
+  AUTO = kAuto,  ///< as kAuto
+  NCCL = kNccl,  ///< as kNccl
+  Auto = kAuto,  ///< as kAuto
+  Shm = kShm,    ///< as kShm
+  Gloo = kGloo,  ///< as kGloo
+  Mpi = kMpi,    ///< as kMpi
+  Nccl = kNccl,  ///< as kNccl
 };
 
 /// Options of MultiWorkerMirroredStrategy.

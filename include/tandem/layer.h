@@ -190,6 +190,7 @@ class LayerBase {
   StateDict state_dict() const;
   void load_state_dict(const std::map<std::string, Tensor>& state) const;
   /// @}
+  std::int64_t count_params() const;  ///< number of elements of all variables
   /// The variables with the names that state_dict() has. Default: their own names.
   virtual std::vector<std::pair<std::string, Variable>> named_variables() const;
 
@@ -324,6 +325,8 @@ class Layer {
   /// As trainable_variables(), in PyTorch.
   std::vector<Variable> parameters() const { return trainable_variables(); }
 
+  /// The number of elements of all variables. As Keras.
+  std::int64_t count_params() const { return base().count_params(); }
   /// The values of variables(), in their order. As Keras.
   std::vector<Tensor> get_weights() const;
   /// Assigns values to variables(), in their order. Throws InvalidArgumentError, before anything is

@@ -21,9 +21,16 @@ enum class Reduction {
   /// kSumOverBatchSize. Throws inside a strategy's replicas, where the loss does not know the
   /// global batch size: use nn::compute_average_loss() there (fit() does).
   kAuto,
-  kNone,              ///< no reduction: one value per example
-  kSum,               ///< the sum over examples
-  kSumOverBatchSize,  ///< the mean over examples
+  kNone,                                    ///< no reduction: one value per example
+  kSum,                                     ///< the sum over examples
+  kSumOverBatchSize,                        ///< the mean over examples
+  AUTO = kAuto,                             ///< as kAuto
+  NONE = kNone,                             ///< as kNone
+  SUM = kSum,                               ///< as kSum
+  SUM_OVER_BATCH_SIZE = kSumOverBatchSize,  ///< as kSumOverBatchSize
+  None = kNone,                             ///< as kNone
+  Sum = kSum,                               ///< as kSum
+  SumOverBatchSize = kSumOverBatchSize,     ///< as kSumOverBatchSize
 };
 
 class Loss;

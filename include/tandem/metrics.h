@@ -51,6 +51,26 @@ struct MetricVariableOptions {
   std::string name{};                ///< name, for messages
 };
 
+/// The value of a metric: a double, which item() gives as another type, too.
+class Result {
+ public:
+  /// Holds this value.
+  Result(double value) : value_(value) {}  // NOLINT: stands for it
+  /// A copy. Not a trivial one, so that printf() refuses a Result.
+  Result(const Result& other) : value_(other.value_) {}
+  Result& operator=(const Result& other) = default;
+  /// The value.
+  operator double() const { return value_; }  // NOLINT: stands for it
+  /// The value as a T, as Tensor::item().
+  template <class T = double>
+  T item() const {
+    return static_cast<T>(value_);
+  }
+
+ private:
+  double value_;
+};
+
 class Metric;
 
 // Metric::result() hides the functions that classes of users override.
@@ -150,9 +170,13 @@ class Metric : public detail::MetricResult {
   const MetricBase& base() const;
   /// Adds the statistics of a batch. As update_state() in Keras.
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight = {});
-  /// As update(); overridden by classes of your own.
+  /// @{
+  /// As update(). A class of your own overrides one of them; the one without weights throws
+  /// InvalidArgumentError where there are some.
+  virtual void update_state(const Tensor& y_true, const Tensor& y_pred);
   virtual void update_state(const Tensor& y_true, const Tensor& y_pred,
-                            const Tensor& sample_weight = {});
+                            const Tensor& sample_weight);
+  /// @}
   /// Calls update_state() and returns the value. As calling a metric in Keras.
   double operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight = {});
   /// The statistics of a batch by base(). Predictions of 16 bits are cast to float32, as in Keras.
@@ -165,7 +189,7 @@ class Metric : public detail::MetricResult {
   ///
   /// A template, so that it differs from what a class of your own overrides: `Tensor result()`.
   template <class = void>
-  double result() const {
+  Result result() const {
     return value();
   }
   /// Discards the accumulated statistics. As reset_state() in Keras.

@@ -14,6 +14,7 @@
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/autograd.h"
+#include "tandem/callbacks.h"
 #include "tandem/checkpoint.h"
 #include "tandem/comm.h"
 #include "tandem/config.h"
@@ -187,6 +188,11 @@ using ReduceLROnPlateauScheduler = lr_scheduler::ReduceLROnPlateau;  ///< libtor
 }  // namespace optim
 
 using optimizers::zip;  ///< Python's zip(gradients, variables)
+using Logs = callbacks::Logs;  ///< as callbacks::Logs
+
+namespace data {
+using Options = DatasetOptions;  ///< as DatasetOptions
+}  // namespace data
 
 namespace optimizers {
 /// As from_name(): keras.optimizers.get.

@@ -51,8 +51,16 @@ Activation activation_from_name(std::string_view name);
 [[nodiscard]] Tensor softplus(const Tensor& x);       ///< log(1 + exp(x))
 /// Exp(x) / sum(exp(x)) along an axis.
 [[nodiscard]] Tensor softmax(const Tensor& logits, std::int64_t axis = -1);
+/// The same with the axis as an option.
+[[nodiscard]] inline Tensor softmax(const Tensor& logits, const AxisOptions& options) {
+  return softmax(logits, options.axis);
+}
 /// Log(softmax(x)), without overflow.
 [[nodiscard]] Tensor log_softmax(const Tensor& logits, std::int64_t axis = -1);
+/// The same with the axis as an option.
+[[nodiscard]] inline Tensor log_softmax(const Tensor& logits, const AxisOptions& options) {
+  return log_softmax(logits, options.axis);
+}
 
 // --- layers' arithmetic ---
 /// activation(x . weights + bias) over the last axis of x, with shapes [..., in] x [in, out] +

@@ -412,9 +412,37 @@ struct CosineOptions {
 LearningRate cosine_decay(double initial, std::int64_t decay_steps,
                           const CosineOptions& options = {});
 
+/// The arguments of ExponentialDecay and InverseTimeDecay by name, as Keras's.
+struct DecayOptions {
+  double initial_learning_rate = 0.0;  ///< the rate at step 0
+  std::int64_t decay_steps = 0;        ///< steps of one decay
+  double decay_rate = 0.0;             ///< factor of one decay
+  bool staircase = false;              ///< whether the rate changes once per decay_steps
+};
+/// The arguments of PolynomialDecay by name, as Keras's.
+struct PolynomialDecayOptions {
+  double initial_learning_rate = 0.0;  ///< the rate at step 0
+  std::int64_t decay_steps = 0;        ///< steps until the end
+  double end_learning_rate = 1e-4;     ///< the rate at the end
+  double power = 1.0;                  ///< power of the polynomial
+  bool cycle = false;                  ///< whether to restart with a longer period
+};
+/// The arguments of CosineDecay by name, as Keras's.
+struct CosineDecayOptions {
+  double initial_learning_rate = 0.0;     ///< the rate at step 0
+  std::int64_t decay_steps = 0;           ///< steps of the decay
+  double alpha = 0.0;                     ///< as CosineOptions::alpha
+  std::optional<double> warmup_target{};  ///< as CosineOptions::warmup_target
+  std::int64_t warmup_steps = 0;          ///< as CosineOptions::warmup_steps
+};
+
 /// exponential_decay() as a type. A copy as a LearningRate is the same schedule.
 class ExponentialDecay : public LearningRate {
  public:
+  /// With named arguments.
+  explicit ExponentialDecay(const DecayOptions& options)
+      : ExponentialDecay(options.initial_learning_rate, options.decay_steps, options.decay_rate,
+                         options.staircase) {}
   /// As exponential_decay().
   ExponentialDecay(double initial_learning_rate, std::int64_t decay_steps, double decay_rate,
                    bool staircase = false)
@@ -431,6 +459,10 @@ class PiecewiseConstantDecay : public LearningRate {
 /// polynomial_decay() as a type.
 class PolynomialDecay : public LearningRate {
  public:
+  /// With named arguments.
+  explicit PolynomialDecay(const PolynomialDecayOptions& options)
+      : PolynomialDecay(options.initial_learning_rate, options.decay_steps,
+                        options.end_learning_rate, options.power, options.cycle) {}
   /// As polynomial_decay().
   PolynomialDecay(double initial_learning_rate, std::int64_t decay_steps,
                   double end_learning_rate = 1e-4, double power = 1.0, bool cycle = false)
@@ -440,6 +472,10 @@ class PolynomialDecay : public LearningRate {
 /// inverse_time_decay() as a type.
 class InverseTimeDecay : public LearningRate {
  public:
+  /// With named arguments.
+  explicit InverseTimeDecay(const DecayOptions& options)
+      : InverseTimeDecay(options.initial_learning_rate, options.decay_steps, options.decay_rate,
+                         options.staircase) {}
   /// As inverse_time_decay().
   InverseTimeDecay(double initial_learning_rate, std::int64_t decay_steps, double decay_rate,
                    bool staircase = false)
@@ -449,6 +485,12 @@ class InverseTimeDecay : public LearningRate {
 /// cosine_decay() as a type.
 class CosineDecay : public LearningRate {
  public:
+  /// With named arguments.
+  explicit CosineDecay(const CosineDecayOptions& options)
+      : CosineDecay(options.initial_learning_rate, options.decay_steps,
+                    CosineOptions{.alpha = options.alpha,
+                                  .warmup_target = options.warmup_target,
+                                  .warmup_steps = options.warmup_steps}) {}
   /// As cosine_decay().
   CosineDecay(double initial_learning_rate, std::int64_t decay_steps,
               const CosineOptions& options = {})

@@ -23,6 +23,11 @@ enum class ReduceOp : std::uint8_t {
   MIN = kMin,          ///< as kMin
   MAX = kMax,          ///< as kMax
   PRODUCT = kProduct,  ///< as kProduct
+  Sum = kSum,          ///< as kSum
+  Mean = kMean,        ///< as kMean
+  Min = kMin,          ///< as kMin
+  Max = kMax,          ///< as kMax
+  Product = kProduct,  ///< as kProduct
 };
 /// The last enumerator, for range checks.
 constexpr ReduceOp last_value(ReduceOp) { return ReduceOp::kTreeSum; }

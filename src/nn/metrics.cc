@@ -13,6 +13,7 @@
 #include "device/device_manager.h"
 #include "nn/naming.h"
 #include "nn/targets.h"
+#include "op/numerics.h"
 #include "ops/math/element_count.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
@@ -479,8 +480,22 @@ void Metric::add_statistics(const std::vector<Tensor>& statistics) {
   add_to(state.sums[{part, part < 0 ? statistics.front().device() : std::string()}], statistics);
 }
 
+void Metric::update_state(const Tensor& y_true, const Tensor& y_pred) {
+  if (state_ && state_->base) return update(y_true, y_pred);
+  update_state(y_true, y_pred, Tensor());
+}
+
 void Metric::update_state(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) {
-  update(y_true, y_pred, sample_weight);
+  // The own metric that may have overridden the other one.
+  static thread_local const Metric* asked = nullptr;
+  if (asked == this || (state_ && state_->base)) return update(y_true, y_pred, sample_weight);
+  if (sample_weight.defined())
+    fail<InvalidArgumentError>(
+        "[metric '{}'] expected no sample weights, which update_state(y_true, y_pred) does not "
+        "take: list it in metrics instead of weighted_metrics, or override the one with weights",
+        name());
+  const PointerScope<Metric> scope(asked, this);
+  update_state(y_true, y_pred);
 }
 
 double Metric::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) {

@@ -81,6 +81,12 @@ bool StateDict::add(const std::string& name, const Variable& variable) {
   return true;
 }
 
+std::int64_t LayerBase::count_params() const {
+  std::int64_t count = 0;
+  for (const Variable& variable : variables()) count += variable.shape().num_elements();
+  return count;
+}
+
 std::vector<Tensor> LayerBase::get_weights() const { return values_of(variables()); }
 void LayerBase::set_weights(const std::vector<Tensor>& weights) const {
   assign_values(variables(), weights, label());

@@ -247,9 +247,7 @@ void Model::set_trainable(bool value) const {
 }
 
 std::int64_t Model::count_params() const {
-  std::int64_t count = 0;
-  for (const Variable& variable : variables()) count += variable.shape().num_elements();
-  return count;
+  return built_impl_of(*this, "count_params").layer.count_params();
 }
 
 void Model::compile(CompileOptions options) {

@@ -43,6 +43,9 @@ optimizers.h AdamWOptions: learning_rate weight_decay beta_1 beta_2 epsilon clip
 optimizers.h RMSpropOptions: learning_rate rho momentum epsilon centered weight_decay clipnorm clipvalue global_clipnorm
 optimizers.h AdagradOptions: learning_rate initial_accumulator_value epsilon weight_decay clipnorm clipvalue
 optimizers.h LAMBOptions: learning_rate beta_1 beta_2 epsilon weight_decay clipnorm clipvalue global_clipnorm
+optimizers.h DecayOptions: initial_learning_rate decay_steps decay_rate staircase
+optimizers.h PolynomialDecayOptions: initial_learning_rate decay_steps end_learning_rate power cycle
+optimizers.h CosineDecayOptions: initial_learning_rate decay_steps alpha warmup_target warmup_steps
 optimizers.h CosineOptions: alpha warmup_target warmup_steps
 random.h NormalOptions: mean stddev dtype seed name
 random.h UniformOptions: minval maxval dtype seed name

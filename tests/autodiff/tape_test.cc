@@ -47,6 +47,16 @@ TEST(GradientTape, UnconnectedSourcesAreNoneOrZeros) {
   EXPECT_EQ(zero.to_vector<float>(), std::vector<float>(6, 0.0f));
 }
 
+TEST(GradientTape, TakesSourcesInBraces) {
+  const Variable a(constant(2.0f)), b(constant(3.0f));
+  GradientTape tape({.persistent = true});
+  const Tensor target = a * b * b;
+  const auto gradients = tape.gradient(target, {a, b});
+  ASSERT_EQ(gradients.size(), 2u);
+  EXPECT_EQ(gradients[0].item<float>(), 9.0f);
+  EXPECT_EQ(gradients[1].item<float>(), 12.0f);
+}
+
 TEST(GradientTape, NonPersistentWorksOnce) {
   const Variable x(constant(2.0));
   GradientTape tape;

@@ -163,6 +163,37 @@ TEST(FromGenerator, RestartsForEachPass) {
   EXPECT_EQ(elements_of(dataset.iterate({.skip = 3})), (Values{3}));
 }
 
+TEST(FromGenerator, TakesTheFunctionItselfAndCopiesItForEachPass) {
+  const Dataset dataset =
+      Dataset::from_generator([i = std::int64_t{0}]() mutable -> std::optional<Example> {
+        if (i == 3) return std::nullopt;
+        return Example(constant(i++));
+      });
+  EXPECT_EQ(elements_of(dataset), count_up(0, 3));
+  EXPECT_EQ(elements_of(dataset), count_up(0, 3));
+}
+
+TEST(Dataset, Reduces) {
+  const Dataset numbers = Dataset::range(1, 101);
+  const Tensor sum =
+      numbers.reduce(constant(0, {.dtype = int64}),
+                     [](const Tensor& state, const Example& e) { return state + e[0]; });
+  EXPECT_EQ(sum.item<std::int64_t>(), 5050);
+  EXPECT_EQ(numbers.batch(32).reduce(
+                0.0, [](double count, const Tensor& x) { return count + double(x.dim(0)); }),
+            100.0);
+  EXPECT_EQ(numbers.take(0).reduce(3, [](int state, const Example&) { return state + 1; }), 3);
+  const Dataset pairs = Dataset::zip(numbers, numbers);
+  EXPECT_THROW(pairs.reduce(0, [](int state, const Tensor&) { return state; }),
+               InvalidArgumentError);
+}
+
+TEST(Dataset, HasOptions) {
+  const Dataset dataset =
+      Dataset::range(3).with_options({.auto_shard_policy = data::AutoShardPolicy::OFF});
+  EXPECT_EQ(dataset.auto_shard_policy(), data::AutoShardPolicy::kOff);
+}
+
 TEST(Dataset, ThrowsIfItIsUndefined) {
   EXPECT_FALSE(Dataset().defined());
   EXPECT_THROW(Dataset().batch(1), FailedPreconditionError);

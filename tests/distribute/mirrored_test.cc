@@ -304,9 +304,12 @@ TEST(Mirrored, ReduceCombinesReplicas) {
   EXPECT_FLOAT_EQ(reduce(ReduceOp::kMean), 3.25f);  // mean over elements, not over replicas
   EXPECT_FLOAT_EQ(reduce(ReduceOp::kMin), 1.0f);
   EXPECT_FLOAT_EQ(reduce(ReduceOp::kMax), 5.0f);
+  EXPECT_FLOAT_EQ(strategy.reduce(ReduceOp::SUM, values, {.axis = 0}).item<float>(), 13.0f);
   const PerReplica<Tensor> scalars(std::vector<Tensor>{constant(2.0), constant(6.0)});
   EXPECT_FLOAT_EQ(strategy.reduce(ReduceOp::kSum, scalars).item<float>(), 8.0f);
   EXPECT_FLOAT_EQ(strategy.reduce(ReduceOp::kMean, scalars).item<float>(), 4.0f);
+  EXPECT_FLOAT_EQ(strategy.reduce(ReduceOp::Sum, scalars, {.axis = std::nullopt}).item<float>(),
+                  8.0f);
   EXPECT_EQ(strategy.gather(values, 0).to_vector<float>(),
             (std::vector<float>{1.0f, 5.0f, 3.0f, 4.0f}));
 }

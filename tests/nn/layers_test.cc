@@ -108,7 +108,7 @@ TEST(Layers, BuildingCreatesTheSameVariablesAsCalling) {
   for (const Case& c : single_input_cases()) {
     build(c.layer, c.input);
     EXPECT_TRUE(c.layer.base().built());
-    EXPECT_EQ(count_params(c.layer.variables()), c.parameters) << c.layer.base().kind();
+    EXPECT_EQ(c.layer.count_params(), c.parameters) << c.layer.base().kind();
   }
 }
 

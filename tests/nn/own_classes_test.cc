@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -219,6 +220,24 @@ class Stateless : public Metric {
   Tensor result() override { return constant(1.0); }
 };
 
+// Overrides the form without weights.
+class Count : public Metric {
+ public:
+  Count() : Metric("count") { count_ = add_weight({.name = "count"}); }
+  void update_state(const Tensor& y_true, const Tensor&) override {
+    count_.assign_add(reduce_sum(ones_like(y_true)));
+  }
+  Tensor result() override { return count_; }
+
+ private:
+  Variable count_;
+};
+
+class Nothing : public Metric {
+ public:
+  Nothing() : Metric("nothing") {}
+};
+
 struct Outcomes {
   Tensor y_true = constant({{1.0f}, {0.0f}, {1.0f}, {1.0f}});
   Tensor y_pred = constant({{0.9f}, {0.8f}, {0.2f}, {0.7f}});
@@ -249,6 +268,42 @@ TEST(OwnMetrics, AreHeldByValueAndByPointer) {
   }
   // The object's own variables have not changed.
   EXPECT_EQ(const_cast<TruePositives&>(object).result().item(), 0.0);
+}
+
+TEST(OwnMetrics, MayTakeNoWeights) {
+  const Outcomes data;
+  Count own;
+  own.update_state(data.y_true, data.y_pred);
+  Metric& base = own;
+  base.update_state(data.y_true, data.y_pred);
+  base.update_state(data.y_true, data.y_pred, Tensor());
+  EXPECT_EQ(own.result().item(), 12.0);
+  Sequential model = make_model();
+  model.compile({.loss = "mse", .metrics = {Count()}});
+  EXPECT_EQ(model.evaluate(zeros({7, 4}), zeros({7, 1}), {.batch_size = 4}).at("count"), 7.0);
+  Metric held = Count();
+  const char* const kMessage = "[metric 'count'] expected no sample weights";
+  expect_error<InvalidArgumentError>(
+      [&] { held.update_state(data.y_true, data.y_pred, ones({4})); }, kMessage);
+  expect_error<InvalidArgumentError>(
+      [&] { base.update_state(data.y_true, data.y_pred, ones({4})); }, kMessage);
+  Nothing nothing;
+  EXPECT_THROW(nothing.update_state(data.y_true, data.y_pred), InvalidArgumentError);
+  EXPECT_THROW(static_cast<Metric&>(nothing).update_state(data.y_true, data.y_pred, Tensor()),
+               InvalidArgumentError);
+}
+
+TEST(Metrics, ResultIsANumberAndHasItem) {
+  const Outcomes data;
+  metrics::Mean mean;
+  mean.update_state(data.y_pred);
+  const double value = mean.result();
+  EXPECT_NEAR(value, 0.65, 1e-6);
+  EXPECT_EQ(mean.result().item<float>(), static_cast<float>(value));
+  EXPECT_TRUE(mean.result() > 0.6 && mean.result() * 2 < 1.4);
+  std::ostringstream text;
+  text << mean.result();
+  EXPECT_EQ(text.str(), "0.65");
 }
 
 TEST(OwnMetrics, MayConsistOfOthers) {

@@ -78,6 +78,30 @@ TEST(Schedules, AreTypesWithKerassNames) {
               polynomial_decay(0.5, 10, 0.1, 2.0).at(step));
     EXPECT_EQ(InverseTimeDecay(0.5, 4, 0.9).at(step), inverse_time_decay(0.5, 4, 0.9).at(step));
     EXPECT_EQ(CosineDecay(0.5, 10, 0.1).at(step), cosine_decay(0.5, 10, {.alpha = 0.1}).at(step));
+    // With named arguments.
+    EXPECT_EQ(
+        ExponentialDecay(
+            {.initial_learning_rate = 0.5, .decay_steps = 4, .decay_rate = 0.9, .staircase = true})
+            .at(step),
+        exponential_decay(0.5, 4, 0.9, true).at(step));
+    EXPECT_EQ(InverseTimeDecay({.initial_learning_rate = 0.5, .decay_steps = 4, .decay_rate = 0.9})
+                  .at(step),
+              inverse_time_decay(0.5, 4, 0.9).at(step));
+    EXPECT_EQ(PolynomialDecay({.initial_learning_rate = 0.5,
+                               .decay_steps = 4,
+                               .end_learning_rate = 0.1,
+                               .power = 2.0,
+                               .cycle = true})
+                  .at(step),
+              polynomial_decay(0.5, 4, 0.1, 2.0, true).at(step));
+    EXPECT_EQ(
+        CosineDecay({.initial_learning_rate = 0.1,
+                     .decay_steps = 10,
+                     .alpha = 0.2,
+                     .warmup_target = 0.9,
+                     .warmup_steps = 5})
+            .at(step),
+        cosine_decay(0.1, 10, {.alpha = 0.2, .warmup_target = 0.9, .warmup_steps = 5}).at(step));
   }
   EXPECT_EQ(SGD(ExponentialDecay(0.5, 4, 0.9)).learning_rate(), 0.5);
   EXPECT_TRUE(Adam([](std::int64_t step) { return 0.1 / double(step + 1); }).scheduled());

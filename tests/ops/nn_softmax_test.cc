@@ -51,7 +51,9 @@ TEST(Softmax, AgreesWithTheDefinitionInEveryDtype) {
         p.push_back(std::exp(log_p.back()));
       }
       expect_tensor(nn::softmax(x), dtype, shape, p, tolerance_of(dtype));
+      expect_tensor(nn::softmax(x, {.axis = -1}), dtype, shape, p, tolerance_of(dtype));
       expect_tensor(nn::log_softmax(x), dtype, shape, log_p, tolerance_of(dtype));
+      expect_tensor(nn::log_softmax(x, {.axis = -1}), dtype, shape, log_p, tolerance_of(dtype));
     }
 }
 
