@@ -70,10 +70,11 @@ namespace tandem::autograd {
 /// };
 /// td::Tensor y = Cube::apply(x);
 /// @endcode
-/// forward() runs without recording. backward() gets a gradient per result (zeros if nothing
-/// depends on it) and returns one per argument; for an argument that is no tensor, and where there
-/// is no gradient, an undefined tensor. Its operations are recorded for derivatives of higher order
-/// if they are asked for. In a traced function both run while it is traced. Throws
+/// The context may also be a reference, and backward() may return one tensor if there is one
+/// argument. forward() runs without recording. backward() gets a gradient per result (zeros if
+/// nothing depends on it) and returns one per argument; for an argument that is no tensor, and
+/// where there is no gradient, an undefined tensor. Its operations are recorded for derivatives of
+/// higher order if they are asked for. In a traced function both run while it is traced. Throws
 /// InvalidArgumentError for another number of gradients. As torch::autograd::Function.
 template <class Derived>
 struct Function {
@@ -81,8 +82,7 @@ struct Function {
   /// tensor or a vector of tensors.
   template <class... Args>
   static auto apply(const Args&... args) {
-    using Result =
-        std::remove_cvref_t<decltype(Derived::forward(std::declval<Context*>(), args...))>;
+    using Result = decltype(run_forward(std::declval<Context&>(), args...));
     constexpr bool kSingle = std::is_same_v<Result, Tensor>;
     static_assert(kSingle || std::is_same_v<Result, std::vector<Tensor>>,
                   "forward() returns a Tensor or a std::vector<Tensor>");
@@ -98,12 +98,12 @@ struct Function {
     {
       const NoGradScope untracked;
       if constexpr (kSingle)
-        results.push_back(Derived::forward(&context, args...));
+        results.push_back(run_forward(context, args...));
       else
-        results = Derived::forward(&context, args...);
+        results = run_forward(context, args...);
     }
     const auto backward = [](Context& kept, const std::vector<Tensor>& gradients) {
-      const std::vector<Tensor> given = Derived::backward(&kept, gradients);
+      const std::vector<Tensor> given = run_backward(kept, gradients);
       if (given.size() != sizeof...(Args)) detail::fail_gradients(sizeof...(Args), given.size());
       std::vector<Tensor> of_tensors;
       for (std::size_t i = 0; i < sizeof...(Args); ++i)
@@ -116,6 +116,26 @@ struct Function {
       return std::move(results.front());
     else
       return results;
+  }
+
+ private:
+  template <class... Args>
+  static auto run_forward(Context& context, const Args&... args) {
+    if constexpr (requires { Derived::forward(&context, args...); })
+      return Derived::forward(&context, args...);
+    else
+      return Derived::forward(context, args...);
+  }
+  template <class Gradients>
+  static std::vector<Tensor> run_backward(Context& context, const Gradients& gradients) {
+    if constexpr (requires { std::vector<Tensor>(Derived::backward(&context, gradients)); })
+      return Derived::backward(&context, gradients);
+    else if constexpr (requires { Derived::backward(&context, gradients); })
+      return {Derived::backward(&context, gradients)};
+    else if constexpr (requires { std::vector<Tensor>(Derived::backward(context, gradients)); })
+      return Derived::backward(context, gradients);
+    else
+      return {Derived::backward(context, gradients)};
   }
 };
 

@@ -26,14 +26,18 @@
 /// otherwise); gather, scatter, object collectives and monitored_barrier throw UnimplementedError.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <concepts>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "tandem/creation.h"
 #include "tandem/reduce_op.h"
 #include "tandem/tensor.h"
 
@@ -422,6 +426,55 @@ Work broadcast(Tensor& tensor, int source, const InPlaceOptions& options) {
 }
 inline Work broadcast(Tensor& tensor, int source, const ProcessGroup& group, bool async_op) {
   return detail::broadcast_in_place(tensor, source, {.group = group, .async_op = async_op});
+}
+/// @}
+
+/// Options of broadcast() in place. As the arguments of torch.distributed.broadcast.
+struct BroadcastInPlaceOptions {
+  int src = 0;            ///< the rank whose tensor it is
+  ProcessGroup group{};   ///< default: all ranks
+  bool async_op = false;  ///< as InPlaceOptions::async_op
+};
+/// Options of reduce() in place. As the arguments of torch.distributed.reduce.
+struct ReduceInPlaceOptions {
+  int dst = 0;                   ///< the rank that gets the result
+  ReduceOp op = ReduceOp::kSum;  ///< reduction; kMean divides the sum by the number of ranks
+  ProcessGroup group{};          ///< default: all ranks
+  bool async_op = false;         ///< as InPlaceOptions::async_op
+};
+/// @{
+/// In place, with the arguments as PyTorch names them: broadcast(x, {.src = 0}) and
+/// reduce(x, {.dst = 0}).
+template <class = void>
+Work broadcast(Tensor& tensor, const BroadcastInPlaceOptions& options) {
+  return detail::broadcast_in_place(tensor, options.src,
+                                    {.group = options.group, .async_op = options.async_op});
+}
+template <class = void>
+Work reduce(Tensor& tensor, const ReduceInPlaceOptions& options) {
+  return detail::reduce_in_place(
+      tensor, options.dst,
+      {.op = options.op, .group = options.group, .async_op = options.async_op});
+}
+/// @}
+
+/// @{
+/// Makes the numbers the reductions of the ranks' numbers, which are in memory of the host, as
+/// MPI_Allreduce with MPI_IN_PLACE does. Every rank has as many.
+template <class T>
+requires std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> ||
+    std::same_as<T, std::int64_t>
+void all_reduce(std::span<T> values, ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {}) {
+  const std::vector<T> reduced =
+      all_reduce(constant(values), {.op = op, .group = group}).template to_vector<T>();
+  std::copy(reduced.begin(), reduced.end(), values.begin());
+}
+template <class T>
+requires std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> ||
+    std::same_as<T, std::int64_t>
+void all_reduce(std::vector<T>& values, ReduceOp op = ReduceOp::kSum,
+                const ProcessGroup& group = {}) {
+  all_reduce(std::span<T>(values), op, group);
 }
 /// @}
 

@@ -9,8 +9,10 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tandem/tensor.h"
@@ -150,6 +152,9 @@ Tensor::Tensor(const std::vector<std::vector<Number>>& rows) : Tensor(constant(r
 /// @{
 /// As constant(), but integers without a dtype are int64. As torch.tensor.
 [[nodiscard]] Tensor tensor(const Literal& values, const ConstantOptions& options = {});
+[[nodiscard]] inline Tensor tensor(const Literal& values, DType dtype) {
+  return tensor(values, {.dtype = dtype});
+}
 template <class Numbers>
 requires requires(const Numbers& n) {
   constant(n);
@@ -165,6 +170,41 @@ struct CreationOptions {
   std::string_view device{};   ///< device of the result; default: the current one
   bool requires_grad = false;  ///< as Tensor::set_requires_grad()
   std::string_view name{};     ///< name of the operation in a graph
+};
+/// The options of the functions above and below, set one after another:
+/// `zeros({3}, TensorOptions().dtype(float64).requires_grad(true))`. As torch::TensorOptions.
+class TensorOptions {
+ public:
+  TensorOptions() = default;
+  /// Sets the dtype.
+  TensorOptions dtype(DType dtype) && {
+    dtype_ = dtype;
+    return std::move(*this);
+  }
+  /// Sets the device.
+  TensorOptions device(std::string_view device) && {
+    device_ = device;
+    return std::move(*this);
+  }
+  /// Sets whether the tensor gets a gradient.
+  TensorOptions requires_grad(bool required = true) && {
+    requires_grad_ = required;
+    return std::move(*this);
+  }
+  /// @{
+  /// The options, valid while this object lives.
+  operator CreationOptions() const {  // NOLINT: implicit
+    return {.dtype = dtype_.value_or(float32), .device = device_, .requires_grad = requires_grad_};
+  }
+  operator ConstantOptions() const {  // NOLINT: implicit
+    return {.dtype = dtype_, .device = device_, .requires_grad = requires_grad_};
+  }
+  /// @}
+
+ private:
+  std::optional<DType> dtype_;
+  std::string device_;
+  bool requires_grad_ = false;
 };
 /// @{
 /// Returns a tensor filled with zeros, ones or `value`. An unset shape gives a scalar. As tf.zeros,
@@ -225,6 +265,12 @@ requires std::is_arithmetic_v<T>
 template <class T>
 requires std::is_arithmetic_v<T>
 [[nodiscard]] Tensor arange(T limit, DType dtype) { return arange(limit, {.dtype = dtype}); }
+template <class T, class U>
+requires std::is_arithmetic_v<T> && std::is_arithmetic_v<U>
+[[nodiscard]] Tensor arange(T start, U limit, DType dtype) {
+  return range(static_cast<double>(start), static_cast<double>(limit), 1.0,
+               CreationOptions{.dtype = dtype});
+}
 /// @}
 /// Returns `count` evenly spaced values from `start` to `stop`, both included. As tf.linspace.
 [[nodiscard]] Tensor linspace(double start, double stop, std::int64_t count,
@@ -233,5 +279,17 @@ requires std::is_arithmetic_v<T>
 /// zeros elsewhere. Throws InvalidArgumentError for other negative columns. As tf.eye.
 [[nodiscard]] Tensor eye(std::int64_t rows, std::int64_t columns = -1,
                          const CreationOptions& options = {});
+/// @{
+/// The elements of matrices, the last two axes of x, on and below (tril) or above (triu) a
+/// diagonal, and zeros elsewhere. `diagonal`: 0 the main one, positive above it. Throws ShapeError
+/// unless these axes have known sizes. As torch.tril and torch.triu.
+[[nodiscard]] Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
+[[nodiscard]] Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
+/// @}
+
+namespace detail {
+// `made` on the device of the options, and with a gradient if they say so.
+Tensor with_options(Tensor made, const CreationOptions& options);
+}  // namespace detail
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -109,6 +110,22 @@ using nn::softmax;
 using nn::softplus;
 using tandem::sigmoid;
 using tandem::tanh;
+/// Options of scaled_dot_product_attention(). As the arguments of
+/// torch.nn.functional.scaled_dot_product_attention.
+struct AttentionOptions {
+  Tensor attn_mask{};             ///< as nn::AttentionOptions::mask
+  double dropout_p = 0.0;         ///< dropout rate of the attention weights
+  bool is_causal = false;         ///< query i attends to keys 0 to i only
+  std::optional<double> scale{};  ///< scale of the scores; default: 1 / sqrt(depth)
+};
+/// nn::scaled_dot_product_attention() in PyTorch's layout: [batch, heads, length, depth], also of
+/// the result. As torch.nn.functional.scaled_dot_product_attention, of tensors with four axes.
+[[nodiscard]] Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key,
+                                                  const Tensor& value,
+                                                  const AttentionOptions& options = {});
+/// The int64 vectors of classes with 1 at the class. As torch.nn.functional.one_hot, but
+/// num_classes is required, and a class outside of [0, num_classes) gives zeros.
+[[nodiscard]] Tensor one_hot(const Tensor& classes, std::int64_t num_classes);
 [[nodiscard]] Tensor silu(const Tensor& x);  ///< x * sigmoid(x)
 /// x if x > 0, else negative_slope * x. The default is PyTorch's.
 [[nodiscard]] Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);

@@ -18,6 +18,7 @@
 
 #include "tandem/autodiff.h"
 #include "tandem/callbacks.h"
+#include "tandem/creation.h"
 #include "tandem/errors.h"
 #include "tandem/optimizers.h"
 #include "tandem/tensor.h"
@@ -254,6 +255,19 @@ struct AlltoallResult {
 Handle alltoall_async(const Tensor& tensor, const std::vector<std::int64_t>& splits = {},
                       const OperationOptions& options = {});
 /// @}
+/// Result of alltoall() with a tensor of splits.
+struct AlltoallTensors {
+  Tensor output{};           ///< received rows
+  Tensor received_splits{};  ///< number of rows from each rank, int32
+};
+/// The same with the splits in an int32 or int64 vector. As hvd.alltoall.
+template <std::same_as<Tensor> Splits>
+[[nodiscard("write auto [rows, splits] = alltoall(x, splits)")]] AlltoallTensors alltoall(
+    const Tensor& tensor, const Splits& splits, const OperationOptions& options = {}) {
+  const AlltoallResult result =
+      alltoall(tensor, splits.to(int64).template to_vector<std::int64_t>(), options);
+  return {result.output, constant(result.received_splits, {.dtype = int32})};
+}
 /// Number of rows from each rank, of a finished alltoall_async().
 std::vector<std::int64_t> received_splits(const Handle& handle);
 

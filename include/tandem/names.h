@@ -66,8 +66,8 @@ inline constexpr DType kBool = bool_;       ///< as bool_
 inline constexpr std::nullopt_t None = std::nullopt;  ///< in a Slice: the end of the axis
 
 // PyTorch, NumPy: creation
-[[nodiscard]] inline Tensor randn(const Shape& shape) { return random::normal(shape); }  ///< as random::normal()
-[[nodiscard]] inline Tensor rand(const Shape& shape) { return random::uniform(shape); }  ///< as random::uniform()
+[[nodiscard]] inline Tensor randn(const Shape& shape, const CreationOptions& options = {}) { return detail::with_options(random::normal(shape, {.dtype = options.dtype, .name = options.name}), options); }  ///< as random::normal()
+[[nodiscard]] inline Tensor rand(const Shape& shape, const CreationOptions& options = {}) { return detail::with_options(random::uniform(shape, {.dtype = options.dtype, .name = options.name}), options); }  ///< as random::uniform()
 [[nodiscard]] inline Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape) { return random::uniform_int(shape, low, high, {.dtype = int64}); }  ///< as random::uniform_int() of int64
 [[nodiscard]] inline Tensor randint(std::int64_t high, const Shape& shape) { return randint(0, high, shape); }  ///< the same from 0
 [[nodiscard]] inline Tensor randperm(std::int64_t count) { return random::permutation(count); }  ///< as random::permutation()
@@ -84,6 +84,10 @@ inline void manual_seed(std::uint64_t seed) { random::set_seed(seed); }  ///< as
 [[nodiscard]] inline Tensor unsqueeze(const Tensor& x, std::int64_t axis) { return expand_dims(x, axis); }  ///< as expand_dims()
 [[nodiscard]] inline Tensor permute(const Tensor& x, const Dims& axes) { return transpose(x, axes); }  ///< as transpose()
 [[nodiscard]] inline Tensor flatten(const Tensor& x) { return x.flatten(); }  ///< as Tensor::flatten()
+[[nodiscard]] inline Tensor flatten(const Tensor& x, std::int64_t start, std::int64_t end = -1) { return x.flatten(start, end); }  ///< as Tensor::flatten()
+[[nodiscard]] inline Tensor diagonal(const Tensor& x) { return x.diagonal(); }  ///< as Tensor::diagonal()
+[[nodiscard]] inline Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return x.masked_fill(mask, value); }  ///< as Tensor::masked_fill()
+inline std::int64_t numel(const Tensor& x) { return x.size(); }  ///< as Tensor::size()
 [[nodiscard]] inline Tensor flip(const Tensor& x, const Dims& axes) { return reverse(x, axes); }  ///< as reverse()
 [[nodiscard]] inline Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& indices) { return gather(x, indices, axis); }  ///< as gather()
 [[nodiscard]] inline Tensor masked_select(const Tensor& x, const Tensor& mask) { return boolean_mask(x, mask); }  ///< as boolean_mask()

@@ -300,6 +300,9 @@ class Tensor {
   [[nodiscard]] Tensor any() const;                               ///< as reduce_any()
   [[nodiscard]] Tensor all() const;                               ///< as reduce_all()
   [[nodiscard]] Tensor flatten() const { return reshape({-1}); }  ///< a vector of all elements
+  /// The axes from `start` to `end`, both included, as one; negative ones count from the end. At
+  /// most one of these axes may have a size that is not known. As torch.Tensor.flatten.
+  [[nodiscard]] Tensor flatten(std::int64_t start, std::int64_t end = -1) const;
   [[nodiscard]] Tensor view(const Shape& shape) const { return reshape(shape); }  ///< as reshape()
   /// The shape of `other`.
   [[nodiscard]] Tensor view_as(const Tensor& other) const { return reshape(other.shape()); }
@@ -329,6 +332,9 @@ class Tensor {
   /// As gather(). As torch.Tensor.index_select.
   [[nodiscard]] Tensor index_select(std::int64_t axis, const Tensor& indices) const;
   [[nodiscard]] Tensor masked_select(const Tensor& mask) const;  ///< as boolean_mask()
+  /// This tensor with `value`, which takes its dtype, where the bool `mask` is true. The mask
+  /// broadcasts to the shape. As torch.Tensor.masked_fill.
+  [[nodiscard]] Tensor masked_fill(const Tensor& mask, double value) const;
   /// This tensor: all are dense and row-major.
   [[nodiscard]] Tensor contiguous() const { return *this; }
   bool is_contiguous() const { return defined(); }  ///< true
@@ -391,6 +397,18 @@ class Tensor {
   }
   template <class T>
   void clamp_(const T&, const T&) const {
+    in_place<T>();
+  }
+  template <class T>
+  void masked_fill_(const Tensor&, const T&) const {
+    in_place<T>();
+  }
+  template <class T>
+  void index_put_(std::initializer_list<AxisIndex>, const T&) const {
+    in_place<T>();
+  }
+  template <class T>
+  void index_put_(const Tensor&, const T&) const {
     in_place<T>();
   }
   /// @}
@@ -457,7 +475,7 @@ class Tensor {
     static_assert(
         detail::kNever<T>,
         "operations never change their inputs: write x = x + y or x += y, which makes x a handle "
-        "to the result, x = zeros_like(x), or Variable::assign()");
+        "to the result, x = zeros_like(x), x = where(mask, y, x), or Variable::assign()");
   }
 
   RefPtr<RefCounted> impl_;

@@ -183,6 +183,26 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& opt
   return values.rank() == 0 ? sum : sum / element_count({values.dim(0)}, sum.dtype());
 }
 
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const AttentionOptions& options) {
+  for (const Tensor* x : {&query, &key, &value})
+    if (x->rank() != 4)
+      fail<ShapeError>(
+          "[scaled_dot_product_attention] expected [batch, heads, length, depth], got shape {}",
+          x->shape().to_string());
+  const Tensor result = nn::scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2),
+                                                         value.transpose(1, 2),
+                                                         {.mask = options.attn_mask,
+                                                          .causal = options.is_causal,
+                                                          .scale = options.scale,
+                                                          .dropout_rate = options.dropout_p});
+  return result.transpose(1, 2);
+}
+
+Tensor one_hot(const Tensor& classes, std::int64_t num_classes) {
+  return tandem::one_hot(classes, num_classes, {.dtype = int64});
+}
+
 Tensor silu(const Tensor& x) { return swish(x); }
 Tensor leaky_relu(const Tensor& x, double negative_slope) {
   return nn::leaky_relu(x, negative_slope);

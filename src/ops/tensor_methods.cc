@@ -89,6 +89,24 @@ Tensor Tensor::squeeze(const Dims& axes) const { return tandem::squeeze(*this, a
 Tensor Tensor::expand(const Shape& shape) const { return broadcast_to(*this, shape); }
 Tensor Tensor::repeat(const Dims& multiples) const { return tile(*this, multiples); }
 Tensor Tensor::masked_select(const Tensor& mask) const { return boolean_mask(*this, mask); }
+Tensor Tensor::masked_fill(const Tensor& mask, double value) const {
+  return where(mask, full(Shape::scalar(), value, {.dtype = dtype()}), *this);
+}
+Tensor Tensor::flatten(std::int64_t start, std::int64_t end) const {
+  const auto first = static_cast<int>(axis_of(*this, start)),
+             last = static_cast<int>(axis_of(*this, end));
+  if (first > last)
+    fail<InvalidArgumentError>("[flatten] expected an end that is not before the start, got {}, {}",
+                               start, end);
+  Dims sizes;
+  for (int axis = 0; axis < first; ++axis) sizes.push_back(shape()[axis]);
+  std::int64_t together = 1;
+  for (int axis = first; axis <= last; ++axis)
+    together = shape()[axis] < 0 || together < 0 ? -1 : together * shape()[axis];
+  sizes.push_back(together);
+  for (int axis = last + 1; axis < rank(); ++axis) sizes.push_back(shape()[axis]);
+  return reshape(Shape(sizes));
+}
 Tensor Tensor::clone() const { return identity(*this); }
 Tensor Tensor::index_select(std::int64_t axis, const Tensor& indices) const {
   return gather(*this, indices, axis);
@@ -164,6 +182,31 @@ Tensor Tensor::diagonal() const {
   const Tensor chosen = eye(dim(0), dim(1), {.dtype = bool_});
   const Tensor rows = reduce_sum(where(chosen, *this, zeros_like(*this)), 1);
   return slice_rows(rows, 0, std::min(dim(0), dim(1)));
+}
+
+namespace {
+
+// For each element of the matrices of x, its column minus its row.
+Tensor diagonals_of(const Tensor& x, const char* function) {
+  if (x.rank() < 2 || x.dim(-1) < 0 || x.dim(-2) < 0)
+    fail<ShapeError>("[{}] expected matrices of known sizes, got shape {}", function,
+                     x.shape().to_string());
+  return range(x.dim(-1)) - expand_dims(range(x.dim(-2)), 1);
+}
+
+}  // namespace
+
+Tensor tril(const Tensor& x, std::int64_t diagonal) {
+  return where(less_equal(diagonals_of(x, "tril"), static_cast<double>(diagonal)), x,
+               zeros_like(x));
+}
+Tensor triu(const Tensor& x, std::int64_t diagonal) {
+  return where(greater_equal(diagonals_of(x, "triu"), static_cast<double>(diagonal)), x,
+               zeros_like(x));
+}
+Tensor detail::with_options(Tensor made, const CreationOptions& options) {
+  if (!options.device.empty()) made = made.to(options.device);
+  return options.requires_grad ? made.set_requires_grad() : made;
 }
 
 void Tensor::zero_() && {

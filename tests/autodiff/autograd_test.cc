@@ -55,6 +55,33 @@ struct SumAndProduct : autograd::Function<SumAndProduct> {
   }
 };
 
+// The same as Cube with a reference to the context, and with one tensor as the gradient.
+struct CubeByReference : autograd::Function<CubeByReference> {
+  static Tensor forward(autograd::Context& context, const Tensor& x) {
+    context.save_for_backward({x});
+    return x * x * x;
+  }
+  static std::vector<Tensor> backward(autograd::Context& context,
+                                      const std::vector<Tensor>& gradients) {
+    return {3.0 * context.saved_tensors()[0].square() * gradients[0]};
+  }
+};
+struct CubeOfOneGradient : autograd::Function<CubeOfOneGradient> {
+  static Tensor forward(autograd::Context& context, const Tensor& x) {
+    return CubeByReference::forward(context, x);
+  }
+  static Tensor backward(autograd::Context& context, const std::vector<Tensor>& gradients) {
+    return CubeByReference::backward(context, gradients)[0];
+  }
+};
+
+TEST(Function, TakesAReferenceToTheContext) {
+  expect_gradients([](const std::vector<Tensor>& in) { return CubeByReference::apply(in[0]); },
+                   {random_tensor({3})});
+  expect_gradients([](const std::vector<Tensor>& in) { return CubeOfOneGradient::apply(in[0]); },
+                   {random_tensor({3})});
+}
+
 TEST(Function, HasTheGradientOfItsBackward) {
   expect_gradients([](const std::vector<Tensor>& in) { return Cube::apply(in[0]); },
                    {random_tensor({3})});

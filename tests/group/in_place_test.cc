@@ -107,6 +107,30 @@ TEST(InPlace, BroadcastWithAsyncOpChangesTheTensor) {
   });
 }
 
+TEST(InPlace, TakesTheArgumentsAsPyTorchNamesThem) {
+  expect_group({.size = 2}, [](int rank) {
+    Tensor x = full({1}, rank + 1.0), y = x;
+    comm::broadcast(x, {.src = 1});
+    expect_tensor(x, float32, {1}, {2});
+    comm::reduce(y, {.dst = 1, .op = ReduceOp::kProduct});
+    expect_tensor(y, float32, {1}, {rank == 1 ? 2.0 : 1.0});
+    comm::broadcast(y, {.src = 0, .async_op = true})->wait();
+    expect_tensor(y, float32, {1}, {1});
+  });
+}
+
+TEST(InPlace, NumbersOfTheHostAreReduced) {
+  expect_group({.size = 2}, [](int rank) {
+    std::vector<double> sums = {rank + 0.5, 1.0};
+    comm::all_reduce(sums);
+    EXPECT_EQ(sums, (std::vector<double>{2.0, 2.0}));
+    std::int64_t counts[] = {rank, 3 - rank};
+    comm::all_reduce(std::span<std::int64_t>(counts), ReduceOp::kMax);
+    EXPECT_EQ(counts[0], 1);
+    EXPECT_EQ(counts[1], 3);
+  });
+}
+
 TEST(InPlace, AllGatherFillsAList) {
   expect_group({.size = 2}, [](int rank) {
     std::vector<Tensor> all = {zeros({2}), Tensor()}, empty;

@@ -224,6 +224,12 @@ TEST(HvdOperations, AlltoallSendsRowsToEachRank) {
     }
     expect_near(result.output, expected, 0.0);
     EXPECT_EQ(result.received_splits, received);
+    // With the splits as a tensor, those that are received are one, too.
+    const auto [output, received_splits] =
+        hvd::alltoall(constant(rows, {.shape = Shape{count, 1}}), constant(splits));
+    expect_near(output, expected, 0.0);
+    EXPECT_EQ(received_splits.dtype(), int32);
+    expect_near(received_splits, std::vector<double>(received.begin(), received.end()), 0.0);
     // Without splits, all parts are equal.
     const Tensor even =
         hvd::alltoall(constant({1.0f, 2.0f, 3.0f}) + static_cast<double>(10 * rank)).output;

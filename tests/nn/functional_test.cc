@@ -9,7 +9,10 @@
 #include "support/tensors.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
+#include "tandem/creation.h"
 #include "tandem/math.h"
+#include "tandem/nn.h"
+#include "tandem/random.h"
 
 namespace tandem::functional_test {
 namespace {
@@ -33,6 +36,29 @@ struct Logits {
     return x[row * kClasses + c] - std::log(sum);
   }
 };
+
+TEST(Functional, AttentionHasTheLayoutOfPyTorch) {
+  const Tensor q = random::normal({2, 3, 4, 5}), k = random::normal({2, 3, 6, 5}),
+               v = random::normal({2, 3, 6, 7});
+  const Tensor scores = matmul(q, k.transpose(2, 3)) * (1.0 / std::sqrt(5.0));
+  const auto expect_same = [](const Tensor& a, const Tensor& b) {
+    ASSERT_EQ(a.shape(), b.shape());
+    const std::vector<float> x = a.to_vector<float>(), y = b.to_vector<float>();
+    for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], y[i], 1e-5);
+  };
+  namespace F = nn::functional;
+  expect_same(F::scaled_dot_product_attention(q, k, v), matmul(nn::softmax(scores), v));
+  const Tensor later = tril(ones({4, 6})) == 0.0;
+  expect_same(F::scaled_dot_product_attention(q, k, v, {.is_causal = true}),
+              matmul(nn::softmax(scores.masked_fill(later, -1e9)), v));
+  EXPECT_THROW(static_cast<void>(F::scaled_dot_product_attention(q[0], k[0], v[0])), ShapeError);
+}
+
+TEST(Functional, OneHotIsOfIntegers) {
+  const Tensor x = nn::functional::one_hot(constant({2, 0}), 3);
+  EXPECT_EQ(x.dtype(), int64);
+  EXPECT_EQ(x.to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 0, 1, 1, 0, 0}));
+}
 
 TEST(Functional, CrossEntropyOfClassIndices) {
   const Logits data;

@@ -24,6 +24,51 @@ Tensor counting(const Shape& shape) {
   return range(0, static_cast<double>(shape.num_elements()), 1, {.dtype = float64}).reshape(shape);
 }
 
+TEST(Tensor, FlattensSomeAxes) {
+  const Tensor x = counting({2, 3, 4, 5});
+  EXPECT_EQ(x.flatten(1).shape(), Shape({2, 60}));
+  EXPECT_EQ(x.flatten(1, 2).shape(), Shape({2, 12, 5}));
+  EXPECT_EQ(x.flatten(-3, -2).shape(), Shape({2, 12, 5}));
+  EXPECT_EQ(flatten(x, 0, 1).shape(), Shape({6, 4, 5}));
+  EXPECT_EQ(values_of(x.flatten(1, 2)), values_of(x));
+  expect_error<InvalidArgumentError>([&] { static_cast<void>(x.flatten(2, 1)); }, "[flatten]");
+  expect_error<ShapeError>([&] { static_cast<void>(x.flatten(4)); }, "axis");
+}
+
+TEST(Tensor, IsFilledWhereAMaskIsTrue) {
+  const Tensor x = counting({2, 3});
+  const Tensor mask = constant({true, false, true});
+  expect_tensor(x.masked_fill(mask, -1e9), float64, {2, 3}, {-1e9, 1, -1e9, -1e9, 4, -1e9});
+  expect_tensor(masked_fill(x, x > 3.0, 7), float64, {2, 3}, {0, 1, 2, 3, 7, 7});
+  expect_gradients([&](const std::vector<Tensor>& in) { return in[0].masked_fill(mask, 2.0); },
+                   {random_tensor({2, 3})});
+}
+
+TEST(Tensor, HasTriangles) {
+  const Tensor x = counting({3, 4}) + 1.0;
+  expect_tensor(tril(x), float64, {3, 4}, {1, 0, 0, 0, 5, 6, 0, 0, 9, 10, 11, 0});
+  expect_tensor(triu(x, 1), float64, {3, 4}, {0, 2, 3, 4, 0, 0, 7, 8, 0, 0, 0, 12});
+  expect_tensor(tril(x, -1), float64, {3, 4}, {0, 0, 0, 0, 5, 0, 0, 0, 9, 10, 0, 0});
+  // Each matrix has one, also where the elements above are infinite.
+  const Tensor infinite = full({2, 2, 2}, std::numeric_limits<double>::infinity());
+  expect_tensor(is_finite(tril(infinite)), bool_, {2, 2, 2}, {0, 1, 0, 0, 0, 1, 0, 0});
+  expect_error<ShapeError>([] { static_cast<void>(tril(ones({3}))); }, "[tril] expected matrices");
+}
+
+TEST(Tensor, IsMadeWithOptionsOfPyTorch) {
+  const Tensor w = zeros({2}, TensorOptions().dtype(float64).requires_grad(true));
+  EXPECT_TRUE(w.requires_grad());
+  EXPECT_EQ(w.dtype(), float64);
+  const Tensor n = randn({3}, {.dtype = float64, .requires_grad = true});
+  EXPECT_TRUE(n.requires_grad());
+  EXPECT_EQ(n.dtype(), float64);
+  EXPECT_EQ(rand({3}, TensorOptions().device("/cpu:0")).dtype(), float32);
+  expect_tensor(tensor({0, 2}, float64), float64, {2}, {0, 2});
+  expect_tensor(tensor({0, 2}, TensorOptions().dtype(int32)), int32, {2}, {0, 2});
+  expect_tensor(arange(0, 3, float64), float64, {3}, {0, 1, 2});
+  EXPECT_EQ(numel(n), 3);
+}
+
 TEST(TensorOperators, CompareElementByElement) {
   const Tensor a = constant({1.0, 2.0, 3.0}), b = constant({3.0, 2.0, 1.0});
   expect_tensor(a == b, bool_, {3}, {0, 1, 0});
