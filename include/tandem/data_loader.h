@@ -2,7 +2,7 @@
 /// Samplers and data loaders. As torch.utils.data: examples are accessed by index, a sampler
 /// chooses the indices and their order, and a loader makes batches.
 /// @code
-/// DistributedSampler sampler(training.size(), {.num_replicas = world_size, .rank = rank});
+/// DistributedSampler sampler(training, {.num_replicas = world_size, .rank = rank});
 /// DataLoader loader(training, {.batch_size = 32, .sampler = sampler, .num_workers = 1});
 /// for (int epoch = 0; epoch < epochs; ++epoch) {
 ///   sampler.set_epoch(epoch);
@@ -12,6 +12,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,6 +22,33 @@
 #include "tandem/data.h"
 
 namespace tandem::data {
+
+/// Base class of your own datasets with random access, accepted wherever an IndexedDataset is: by
+/// value, which copies the object, or as a std::shared_ptr. As torch.utils.data.Dataset, whose
+/// __getitem__ is get() and whose __len__ is size().
+/// @code
+/// class Squares : public td::data::MapDataset {
+///  public:
+///   td::data::Example get(std::size_t index) const override {
+///     const auto x = static_cast<float>(index);
+///     return {td::constant(x), td::constant(x * x)};
+///   }
+///   std::size_t size() const override { return 100; }
+/// };
+/// td::data::DataLoader loader(Squares(), {.batch_size = 10, .shuffle = true});
+/// @endcode
+class MapDataset {
+ public:
+  virtual ~MapDataset() = default;
+  /// @{
+  /// Example `index`, counted from 0. Your class has one of these. As the function of
+  /// IndexedDataset: with several workers it must be thread-safe. The default throws
+  /// UnimplementedError.
+  virtual Example get(std::size_t index);
+  virtual Example get(std::size_t index) const;
+  /// @}
+  virtual std::size_t size() const = 0;  ///< number of examples
+};
 
 /// Examples with random access by index ("map-style", as torch.utils.data.Dataset). A value; copies
 /// share the examples. Thread-safe if the function it was made from is.
@@ -33,6 +61,18 @@ class IndexedDataset {
   /// on the epoch and the example's position in it. With several workers `get` must be thread-safe.
   /// Throws InvalidArgumentError for a negative size.
   IndexedDataset(std::int64_t size, std::function<Example(std::int64_t)> get);
+  /// @{
+  /// The examples of a dataset of your own, or of a copy of it.
+  template <std::derived_from<MapDataset> D>
+  IndexedDataset(std::shared_ptr<D> dataset)  // NOLINT: implicit
+      : IndexedDataset(dataset ? static_cast<std::int64_t>(dataset->size()) : 0,
+                       [dataset](std::int64_t index) -> Example {
+                         return dataset->get(static_cast<std::size_t>(index));
+                       }) {}
+  template <std::derived_from<MapDataset> D>
+  IndexedDataset(const D& dataset)  // NOLINT: implicit
+      : IndexedDataset(std::make_shared<D>(dataset)) {}
+  /// @}
 
   std::int64_t size() const;  ///< number of examples
   /// Example `index`. Throws OutOfRangeError.
@@ -58,6 +98,23 @@ class TensorDataset : public IndexedDataset {
       : IndexedDataset(from_tensor_slices(Example{static_cast<Tensor>(tensors)...})) {}
 };
 
+}  // namespace tandem::data
+
+namespace tandem::detail {
+
+// The number of examples of a dataset with random access, which is not copied.
+template <std::convertible_to<data::IndexedDataset> D>
+std::int64_t number_of_examples(const D& dataset) {
+  if constexpr (requires { dataset.size(); })
+    return static_cast<std::int64_t>(dataset.size());
+  else
+    return data::IndexedDataset(dataset).size();
+}
+
+}  // namespace tandem::detail
+
+namespace tandem::data {
+
 /// Chooses the examples of an epoch and their order. As torch.utils.data.Sampler. A handle: copies
 /// share their state. Thread-safe.
 class Sampler {
@@ -66,6 +123,13 @@ class Sampler {
   using IndicesFn = std::function<std::vector<std::int64_t>(std::uint64_t epoch)>;
   /// A sampler whose function returns `size` indices in each epoch.
   Sampler(std::int64_t size, IndicesFn indices);
+  /// @{
+  /// The sampler at this address. Throws InvalidArgumentError for a null pointer.
+  template <std::derived_from<Sampler> S>
+  Sampler(const S* sampler) : Sampler(at(sampler)) {}  // NOLINT: implicit
+  template <std::derived_from<Sampler> S>
+  Sampler(const std::shared_ptr<S>& sampler) : Sampler(at(sampler.get())) {}  // NOLINT: implicit
+  /// @}
 
   std::int64_t size() const;  ///< number of indices per epoch
   /// The indices of an epoch. Throws InvalidArgumentError if their number is not size().
@@ -79,6 +143,8 @@ class Sampler {
   const std::shared_ptr<State>& state() const { return state_; }  ///< for Tandem's own code
 
  private:
+  static const Sampler& at(const Sampler* sampler);
+
   std::shared_ptr<State> state_;
 };
 
@@ -87,6 +153,10 @@ class SequentialSampler : public Sampler {
  public:
   /// A sampler of `size` examples.
   explicit SequentialSampler(std::int64_t size);
+  /// A sampler of this dataset's examples.
+  template <std::convertible_to<IndexedDataset> D>
+  explicit SequentialSampler(const D& dataset)
+      : SequentialSampler(tandem::detail::number_of_examples(dataset)) {}
 };
 
 /// Options of RandomSampler.
@@ -102,6 +172,10 @@ class RandomSampler : public Sampler {
  public:
   /// A sampler of `size` examples.
   explicit RandomSampler(std::int64_t size, const RandomSamplerOptions& options = {});
+  /// A sampler of this dataset's examples.
+  template <std::convertible_to<IndexedDataset> D>
+  explicit RandomSampler(const D& dataset, const RandomSamplerOptions& options = {})
+      : RandomSampler(tandem::detail::number_of_examples(dataset), options) {}
 };
 
 /// Options of DistributedSampler.
@@ -124,6 +198,10 @@ class DistributedSampler : public Sampler {
  public:
   /// A sampler of `size` examples.
   DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options);
+  /// A sampler of this dataset's examples.
+  template <std::convertible_to<IndexedDataset> D>
+  DistributedSampler(const D& dataset, const DistributedSamplerOptions& options)
+      : DistributedSampler(tandem::detail::number_of_examples(dataset), options) {}
   /// Selects the permutation of the epochs that start from now on. Without this call every epoch
   /// has the same order.
   void set_epoch(std::uint64_t epoch);

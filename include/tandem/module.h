@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -28,6 +29,19 @@ class Parameter : public Variable {
   operator Tensor() const = delete;
 };
 
+/// Undoes a registration, such as that of a hook. As torch's RemovableHandle.
+class RemovableHandle {
+ public:
+  RemovableHandle() = default;
+  void remove();  ///< undoes it; a second call does nothing
+
+  /// For Tandem's own code.
+  explicit RemovableHandle(std::function<void()> remove) : remove_(std::move(remove)) {}
+
+ private:
+  std::function<void()> remove_;
+};
+
 /// Base class of your own modules: register the parts in the constructor, compute in forward(). As
 /// torch::nn::Module.
 /// @code
@@ -41,11 +55,13 @@ class Parameter : public Variable {
 /// };
 /// Net net;
 /// td::optimizers::SGD optimizer({.learning_rate = 0.1}, net.parameters());
+/// td::Tensor y = net(x);
 /// @endcode
 ///
 /// A new module is in training mode, as in PyTorch. Copies share parameters, child modules and
 /// mode. Where a td::Layer is expected, as in td::Model(net), calls run forward(), which then takes
-/// one tensor or two.
+/// one tensor or two. A forward() of one or two tensors returns a Tensor; a function that returns
+/// something else needs another name.
 class Module : public LayerBase {
  public:
   Module();                           ///< a module without a name of its own
@@ -80,9 +96,49 @@ class Module : public LayerBase {
   bool is_training() const { return default_options().training; }  ///< the mode
   void zero_grad();  ///< clears the gradients of parameters()
 
+  /// @{
+  /// The result of the module, which your class computes in one of these; `override` may be left
+  /// out. The default throws UnimplementedError.
+  virtual Tensor forward(const Tensor& x);
+  virtual Tensor forward(Tensor x);
+  virtual Tensor forward(const Tensor& x) const;
+  virtual Tensor forward(const Tensor& a, const Tensor& b);
+  virtual Tensor forward(Tensor a, Tensor b);
+  /// @}
+  /// @{
+  /// Calls forward(), and then the hooks. As torch.nn.Module.__call__.
+  Tensor operator()(const Tensor& x);
+  Tensor operator()(const Tensor& a, const Tensor& b);
+  /// @}
+  /// Calls `hook(module, input, output)` after each call of the module, but not after
+  /// module.forward(). A hook that returns a defined tensor replaces the output. It gets the
+  /// first of two inputs. Copies of the module share the hooks. As
+  /// torch.nn.Module.register_forward_hook.
+  template <class Hook>
+  RemovableHandle register_forward_hook(Hook hook) {
+    if constexpr (std::is_void_v<
+                      std::invoke_result_t<Hook&, const Module&, const Tensor&, const Tensor&>>)
+      return add_hook([hook = std::move(hook)](const Module& module, const Tensor& input,
+                                               const Tensor& output) mutable {
+        hook(module, input, output);
+        return Tensor();
+      });
+    else
+      return add_hook(std::move(hook));
+  }
+  /// @{
+  /// Checks that all variables are on this device, or of this dtype, and returns the module. Throws
+  /// UnimplementedError otherwise: a module's variables stay where they were made; make it under
+  /// td::DeviceScope. As torch.nn.Module.to, which moves them.
+  Module& to(std::string_view device);
+  Module& to(DType dtype);
+  /// @}
+
   std::string kind() const override;             ///< the name of the class in snake case
   std::vector<Layer> children() const override;  ///< the registered modules
-  void build(std::span<const Shape>) final {}    ///< does nothing
+  /// The registered modules with their names. As torch.nn.Module.named_children.
+  std::vector<std::pair<std::string, Layer>> named_children() const;
+  void build(std::span<const Shape>) final {}  ///< does nothing
   /// Calls forward().
   Tensor call(std::span<const Tensor> inputs, const CallOptions& options) final;
   /// The shape of forward()'s result for zeros.
@@ -107,11 +163,19 @@ class Module : public LayerBase {
     }
   }
 
+  /// For Tandem's own code: the output after the hooks.
+  Tensor after_hooks(const Tensor& input, Tensor output) const;
+
  private:
+  using ForwardHook =
+      std::function<Tensor(const Module& module, const Tensor& input, const Tensor& output)>;
   struct Members {
     std::vector<Layer> children;
+    std::map<std::int64_t, ForwardHook> hooks;  // by number, in the order of registration
+    std::int64_t hooks_made = 0;
   };
   void add_child(const std::string& name, const Layer& child);
+  RemovableHandle add_hook(ForwardHook hook);
 
   std::shared_ptr<Members> members_ = std::make_shared<Members>();
   std::function<Tensor(TensorList)> forward_;  // of this object; copies do not have it
@@ -122,7 +186,8 @@ class Module : public LayerBase {
 template <std::derived_from<Module> Impl>
 class ModuleHolder {
  public:
-  /// An empty handle, to be assigned: from nullptr.
+  ModuleHolder() = default;  ///< an empty handle, to be assigned
+  /// The same: from nullptr.
   template <std::same_as<std::nullptr_t> Null>
   ModuleHolder(Null) {}  // NOLINT: nullptr stands for it
   /// A handle to this module.
@@ -139,10 +204,22 @@ class ModuleHolder {
   const std::shared_ptr<Impl>& ptr() const { return impl_; }  ///< the pointer
   bool is_empty() const { return impl_ == nullptr; }          ///< whether there is no module
   explicit operator bool() const { return !is_empty(); }      ///< whether there is a module
-  /// Calls forward().
+  /// Calls forward(), and then the hooks.
   template <class... Args>
   auto operator()(Args&&... args) const {
-    return (*this)->forward(std::forward<Args>(args)...);
+    using Result = decltype((*this)->forward(std::forward<Args>(args)...));
+    if constexpr (std::same_as<Result, Tensor> && (std::convertible_to<Args, Tensor> && ...) &&
+                  sizeof...(Args) > 0) {
+      const Tensor inputs[] = {args...};
+      return (*this)->after_hooks(inputs[0], (*this)->forward(std::forward<Args>(args)...));
+    } else {
+      return (*this)->forward(std::forward<Args>(args)...);
+    }
+  }
+  /// As Module::register_forward_hook().
+  template <class Hook>
+  RemovableHandle register_forward_hook(Hook hook) const {
+    return (*this)->register_forward_hook(std::move(hook));
   }
   /// The module as a layer.
   operator Layer() const { return Layer(impl_); }  // NOLINT: a module is a layer
@@ -171,7 +248,7 @@ class LinearImpl : public Module {
   /// As Linear.
   LinearImpl(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options);
   /// x . weight^T + bias over the last axis.
-  Tensor forward(const Tensor& input) const;
+  Tensor forward(const Tensor& input) const override;
 
   Variable weight;  ///< [out_features, in_features]
   Variable bias;    ///< [out_features]; undefined without a bias
@@ -181,13 +258,20 @@ class LinearImpl : public Module {
 class Linear : public ModuleHolder<LinearImpl> {
  public:
   using ModuleHolder::ModuleHolder;
+  Linear() = default;  ///< an empty handle, to be assigned
+  /// A handle to this module.
+  explicit Linear(std::shared_ptr<LinearImpl> impl)
+      : ModuleHolder(std::move(impl)), weight((*this)->weight), bias((*this)->bias) {}
   /// A module that maps `in_features` to `out_features`.
   Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {})
-      : ModuleHolder(std::make_shared<LinearImpl>(in_features, out_features, options)) {}
+      : Linear(std::make_shared<LinearImpl>(in_features, out_features, options)) {}
   /// The same with `bias` as an argument.
   template <std::same_as<bool> Bias>
   Linear(std::int64_t in_features, std::int64_t out_features, Bias bias)
       : Linear(in_features, out_features, LinearOptions{.bias = bias}) {}
+
+  Variable weight;  ///< that of the module
+  Variable bias;    ///< that of the module
 };
 
 /// A module without parameters that applies a function.
@@ -196,7 +280,8 @@ class FunctionModule : public Module {
   /// `kind`: as Module::kind().
   FunctionModule(std::string kind, std::function<Tensor(const Tensor&)> function)
       : kind_(std::move(kind)), function_(std::move(function)) {}
-  Tensor forward(const Tensor& input) const { return function_(input); }  ///< applies the function
+  /// Applies the function.
+  Tensor forward(const Tensor& input) const override { return function_(input); }
   std::string kind() const override { return kind_; }
 
  private:
@@ -279,8 +364,8 @@ class Flatten : public ModuleHolder<FunctionModule> {
 /// The module of Dropout.
 class DropoutImpl : public Module {
  public:
-  explicit DropoutImpl(double p);             ///< as Dropout
-  Tensor forward(const Tensor& input) const;  ///< drops elements in training mode
+  explicit DropoutImpl(double p);                      ///< as Dropout
+  Tensor forward(const Tensor& input) const override;  ///< drops elements in training mode
 
  private:
   double p_;
@@ -298,7 +383,8 @@ class Dropout : public ModuleHolder<DropoutImpl> {
 class EmbeddingImpl : public Module {
  public:
   EmbeddingImpl(std::int64_t num_embeddings, std::int64_t embedding_dim);  ///< as Embedding
-  Tensor forward(const Tensor& input) const;  ///< the rows of `weight` at int32 or int64 indices
+  Tensor forward(
+      const Tensor& input) const override;  ///< the rows of `weight` at int32 or int64 indices
   bool casts_inputs() const override { return false; }
 
   Variable weight;  ///< [num_embeddings, embedding_dim]
@@ -307,16 +393,22 @@ class EmbeddingImpl : public Module {
 class Embedding : public ModuleHolder<EmbeddingImpl> {
  public:
   using ModuleHolder::ModuleHolder;
+  Embedding() = default;  ///< an empty handle, to be assigned
+  /// A handle to this module.
+  explicit Embedding(std::shared_ptr<EmbeddingImpl> impl)
+      : ModuleHolder(std::move(impl)), weight((*this)->weight) {}
   /// A table of this size.
   Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim)
-      : ModuleHolder(std::make_shared<EmbeddingImpl>(num_embeddings, embedding_dim)) {}
+      : Embedding(std::make_shared<EmbeddingImpl>(num_embeddings, embedding_dim)) {}
+
+  Variable weight;  ///< that of the module
 };
 
 /// The module of LayerNorm.
 class LayerNormImpl : public Module {
  public:
-  LayerNormImpl(std::int64_t features, double eps);  ///< as LayerNorm
-  Tensor forward(const Tensor& input) const;         ///< normalizes over the last axis
+  LayerNormImpl(std::int64_t features, double eps);    ///< as LayerNorm
+  Tensor forward(const Tensor& input) const override;  ///< normalizes over the last axis
 
   Variable weight;  ///< [features]
   Variable bias;    ///< [features]
@@ -328,9 +420,16 @@ class LayerNormImpl : public Module {
 class LayerNorm : public ModuleHolder<LayerNormImpl> {
  public:
   using ModuleHolder::ModuleHolder;
+  LayerNorm() = default;  ///< an empty handle, to be assigned
+  /// A handle to this module.
+  explicit LayerNorm(std::shared_ptr<LayerNormImpl> impl)
+      : ModuleHolder(std::move(impl)), weight((*this)->weight), bias((*this)->bias) {}
   /// A module for inputs of this size along the last axis.
   explicit LayerNorm(std::int64_t features, double eps = 1e-5)
-      : ModuleHolder(std::make_shared<LayerNormImpl>(features, eps)) {}
+      : LayerNorm(std::make_shared<LayerNormImpl>(features, eps)) {}
+
+  Variable weight;  ///< that of the module
+  Variable bias;    ///< that of the module
 };
 
 /// The module of Sequential.
@@ -342,7 +441,7 @@ class SequentialImpl : public Module {
   /// Adds a module or a layer of this name.
   void push_back(const std::string& name, const Layer& module) { register_module(name, module); }
   std::size_t size() const { return children().size(); }  ///< the number of modules
-  Tensor forward(const Tensor& input) const;              ///< calls the modules in sequence
+  Tensor forward(const Tensor& input) const override;     ///< calls the modules in sequence
 };
 /// Modules in sequence; layers may be among them. As torch.nn.Sequential.
 class Sequential : public ModuleHolder<SequentialImpl> {

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,13 +53,22 @@ class ParamGroup {
 /// The groups of an optimizer; one that has no groups is a group. As torch's param_groups.
 std::vector<ParamGroup> param_groups(const optimizers::Optimizer& optimizer);
 
-/// Parameters with options of their own, of an optimizer with several groups. Options that are not
-/// set are those of the optimizer.
+/// A group without names: `{params, {.lr = 0.1}}`.
 template <class Options>
 struct ParamsWithOptions {
-  std::vector<Variable> params{};  ///< parameters
-  Options options{};               ///< their options
+  optimizers::ParameterList parameters{};  ///< parameters
+  Options options{};                       ///< their options, without params
 };
+/// For Tandem's own code: the groups with names.
+template <class Options>
+std::vector<Options> named_groups(std::initializer_list<ParamsWithOptions<Options>> groups) {
+  std::vector<Options> result;
+  for (const ParamsWithOptions<Options>& group : groups) {
+    result.push_back(group.options);
+    result.back().params = group.parameters;
+  }
+  return result;
+}
 
 /// An optimizer with groups of parameters.
 class Optimizer : public optimizers::Optimizer {
@@ -66,6 +76,14 @@ class Optimizer : public optimizers::Optimizer {
   Optimizer() = default;
   /// The groups, in the order in which they were given.
   std::vector<ParamGroup> param_groups() const { return optim::param_groups(*this); }
+  /// The state by name: "iterations", "state.0.exp_avg" for parameter 0, and the learning rate of
+  /// each group that follows no schedule, "param_groups.0.lr". The tensors keep their elements. Not
+  /// the state of schedulers and of a loss scale. As torch.optim.Optimizer.state_dict.
+  std::map<std::string, Tensor> state_dict() const;
+  /// Assigns a state of an optimizer of the same kind, made with the same parameters in the same
+  /// order. Throws InvalidArgumentError, before anything is assigned, if a tensor is missing or has
+  /// another shape or dtype. As torch.optim.Optimizer.load_state_dict.
+  void load_state_dict(const std::map<std::string, Tensor>& state) const;
 
  protected:
   /// For the types below.
@@ -73,11 +91,13 @@ class Optimizer : public optimizers::Optimizer {
       : optimizers::Optimizer(std::move(optimizer)) {}
 };
 
-/// Options of SGD. As the arguments of torch.optim.SGD.
+/// Options of SGD, and a group of parameters with options of its own. As the arguments of
+/// torch.optim.SGD.
 struct SGDOptions {
-  std::optional<double> lr{};         ///< learning rate; default: 1e-3
-  std::optional<double> momentum{};   ///< momentum; default: 0
-  std::optional<double> dampening{};  ///< what momentum leaves out of the gradient; default: 0
+  optimizers::ParameterList params{};  ///< parameters, in a group alone
+  std::optional<double> lr{};          ///< learning rate; default: 1e-3
+  std::optional<double> momentum{};    ///< momentum; default: 0
+  std::optional<double> dampening{};   ///< what momentum leaves out of the gradient; default: 0
   std::optional<double>
       weight_decay{};              ///< times the variable is added to the gradient; default: 0
   std::optional<bool> nesterov{};  ///< whether to use Nesterov momentum; default: false
@@ -88,13 +108,19 @@ class SGD : public Optimizer {
  public:
   using Options = SGDOptions;  ///< options
   /// @{
-  /// With parameters, or with groups of parameters in which options that are not set are those of
-  /// `defaults`. Throws InvalidArgumentError for no parameters, options out of range, a parameter
-  /// in several groups, and Nesterov momentum without a momentum or with dampening.
+  /// With parameters, or with groups of parameters, `{{.params = a, .lr = 0.1}, {.params = b}}`, in
+  /// which options that are not set are those of `defaults`. Throws InvalidArgumentError for no
+  /// parameters, params outside of a group, options out of range, a parameter in several groups,
+  /// and Nesterov momentum without a momentum or with dampening.
   explicit SGD(optimizers::ParameterList params, const SGDOptions& options = {});
   SGD(optimizers::ParameterList params, double lr);
-  explicit SGD(std::vector<ParamsWithOptions<SGDOptions>> groups, const SGDOptions& defaults = {});
-  SGD(std::vector<ParamsWithOptions<SGDOptions>> groups, double lr);
+  explicit SGD(std::vector<SGDOptions> groups, const SGDOptions& defaults = {});
+  SGD(std::vector<SGDOptions> groups, double lr);
+  explicit SGD(std::initializer_list<SGDOptions> groups, const SGDOptions& defaults = {})
+      : SGD(std::vector<SGDOptions>(groups), defaults) {}
+  explicit SGD(std::initializer_list<ParamsWithOptions<SGDOptions>> groups,
+               const SGDOptions& defaults = {})
+      : SGD(named_groups(groups), defaults) {}
   /// @}
 };
 
@@ -112,11 +138,13 @@ class Betas {
   std::optional<std::pair<double, double>> values_;
 };
 
-/// Options of Adam. As the arguments of torch.optim.Adam.
+/// Options of Adam, and a group of parameters with options of its own. As the arguments of
+/// torch.optim.Adam.
 struct AdamOptions {
-  std::optional<double> lr{};   ///< learning rate; default: 1e-3
-  Betas betas{};                ///< decay rates; default: {0.9, 0.999}
-  std::optional<double> eps{};  ///< added to the root of the corrected moment; default: 1e-8
+  optimizers::ParameterList params{};  ///< parameters, in a group alone
+  std::optional<double> lr{};          ///< learning rate; default: 1e-3
+  Betas betas{};                       ///< decay rates; default: {0.9, 0.999}
+  std::optional<double> eps{};         ///< added to the root of the corrected moment; default: 1e-8
   std::optional<double>
       weight_decay{};  ///< times the variable is added to the gradient; default: 0
 };
@@ -128,17 +156,23 @@ class Adam : public Optimizer {
   /// As the constructors of SGD.
   explicit Adam(optimizers::ParameterList params, const AdamOptions& options = {});
   Adam(optimizers::ParameterList params, double lr);
-  explicit Adam(std::vector<ParamsWithOptions<AdamOptions>> groups,
-                const AdamOptions& defaults = {});
-  Adam(std::vector<ParamsWithOptions<AdamOptions>> groups, double lr);
+  explicit Adam(std::vector<AdamOptions> groups, const AdamOptions& defaults = {});
+  Adam(std::vector<AdamOptions> groups, double lr);
+  explicit Adam(std::initializer_list<AdamOptions> groups, const AdamOptions& defaults = {})
+      : Adam(std::vector<AdamOptions>(groups), defaults) {}
+  explicit Adam(std::initializer_list<ParamsWithOptions<AdamOptions>> groups,
+                const AdamOptions& defaults = {})
+      : Adam(named_groups(groups), defaults) {}
   /// @}
 };
 
-/// Options of AdamW. As the arguments of torch.optim.AdamW.
+/// Options of AdamW, and a group of parameters with options of its own. As the arguments of
+/// torch.optim.AdamW.
 struct AdamWOptions {
-  std::optional<double> lr{};   ///< learning rate; default: 1e-3
-  Betas betas{};                ///< decay rates; default: {0.9, 0.999}
-  std::optional<double> eps{};  ///< added to the root of the corrected moment; default: 1e-8
+  optimizers::ParameterList params{};  ///< parameters, in a group alone
+  std::optional<double> lr{};          ///< learning rate; default: 1e-3
+  Betas betas{};                       ///< decay rates; default: {0.9, 0.999}
+  std::optional<double> eps{};         ///< added to the root of the corrected moment; default: 1e-8
   std::optional<double> weight_decay{};  ///< decoupled weight decay; default: 0.01
 };
 /// AdamW (Loshchilov and Hutter 2019). As torch.optim.AdamW, without amsgrad.
@@ -149,15 +183,21 @@ class AdamW : public Optimizer {
   /// As the constructors of SGD.
   explicit AdamW(optimizers::ParameterList params, const AdamWOptions& options = {});
   AdamW(optimizers::ParameterList params, double lr);
-  explicit AdamW(std::vector<ParamsWithOptions<AdamWOptions>> groups,
-                 const AdamWOptions& defaults = {});
-  AdamW(std::vector<ParamsWithOptions<AdamWOptions>> groups, double lr);
+  explicit AdamW(std::vector<AdamWOptions> groups, const AdamWOptions& defaults = {});
+  AdamW(std::vector<AdamWOptions> groups, double lr);
+  explicit AdamW(std::initializer_list<AdamWOptions> groups, const AdamWOptions& defaults = {})
+      : AdamW(std::vector<AdamWOptions>(groups), defaults) {}
+  explicit AdamW(std::initializer_list<ParamsWithOptions<AdamWOptions>> groups,
+                 const AdamWOptions& defaults = {})
+      : AdamW(named_groups(groups), defaults) {}
   /// @}
 };
 
-/// Options of RMSprop. As the arguments of torch.optim.RMSprop.
+/// Options of RMSprop, and a group of parameters with options of its own. As the arguments of
+/// torch.optim.RMSprop.
 struct RMSpropOptions {
-  std::optional<double> lr{};     ///< learning rate; default: 1e-2
+  optimizers::ParameterList params{};  ///< parameters, in a group alone
+  std::optional<double> lr{};          ///< learning rate; default: 1e-2
   std::optional<double> alpha{};  ///< decay rate of the mean of squared gradients; default: 0.99
   std::optional<double> eps{};    ///< added to the root; default: 1e-8
   std::optional<double>
@@ -175,15 +215,22 @@ class RMSprop : public Optimizer {
   /// As the constructors of SGD.
   explicit RMSprop(optimizers::ParameterList params, const RMSpropOptions& options = {});
   RMSprop(optimizers::ParameterList params, double lr);
-  explicit RMSprop(std::vector<ParamsWithOptions<RMSpropOptions>> groups,
-                   const RMSpropOptions& defaults = {});
-  RMSprop(std::vector<ParamsWithOptions<RMSpropOptions>> groups, double lr);
+  explicit RMSprop(std::vector<RMSpropOptions> groups, const RMSpropOptions& defaults = {});
+  RMSprop(std::vector<RMSpropOptions> groups, double lr);
+  explicit RMSprop(std::initializer_list<RMSpropOptions> groups,
+                   const RMSpropOptions& defaults = {})
+      : RMSprop(std::vector<RMSpropOptions>(groups), defaults) {}
+  explicit RMSprop(std::initializer_list<ParamsWithOptions<RMSpropOptions>> groups,
+                   const RMSpropOptions& defaults = {})
+      : RMSprop(named_groups(groups), defaults) {}
   /// @}
 };
 
-/// Options of Adagrad. As the arguments of torch.optim.Adagrad.
+/// Options of Adagrad, and a group of parameters with options of its own. As the arguments of
+/// torch.optim.Adagrad.
 struct AdagradOptions {
-  std::optional<double> lr{};  ///< learning rate; default: 1e-2
+  optimizers::ParameterList params{};  ///< parameters, in a group alone
+  std::optional<double> lr{};          ///< learning rate; default: 1e-2
   /// Makes the learning rate lr / (1 + lr_decay * steps taken), a schedule, until it is set.
   /// Default: 0.
   std::optional<double> lr_decay{};
@@ -201,9 +248,14 @@ class Adagrad : public Optimizer {
   /// As the constructors of SGD. Throws UnimplementedError for groups with other initial values.
   explicit Adagrad(optimizers::ParameterList params, const AdagradOptions& options = {});
   Adagrad(optimizers::ParameterList params, double lr);
-  explicit Adagrad(std::vector<ParamsWithOptions<AdagradOptions>> groups,
-                   const AdagradOptions& defaults = {});
-  Adagrad(std::vector<ParamsWithOptions<AdagradOptions>> groups, double lr);
+  explicit Adagrad(std::vector<AdagradOptions> groups, const AdagradOptions& defaults = {});
+  Adagrad(std::vector<AdagradOptions> groups, double lr);
+  explicit Adagrad(std::initializer_list<AdagradOptions> groups,
+                   const AdagradOptions& defaults = {})
+      : Adagrad(std::vector<AdagradOptions>(groups), defaults) {}
+  explicit Adagrad(std::initializer_list<ParamsWithOptions<AdagradOptions>> groups,
+                   const AdagradOptions& defaults = {})
+      : Adagrad(named_groups(groups), defaults) {}
   /// @}
 };
 
@@ -243,11 +295,20 @@ class LRScheduler {
   std::int64_t epoch_ = 0;
 };
 
+/// Options of StepLR. As the arguments of torch's StepLR.
+struct StepLROptions {
+  std::int64_t step_size = 0;  ///< epochs between two changes; required
+  double gamma = 0.1;          ///< factor
+};
 /// Multiplies the rates by gamma every step_size epochs. As torch's StepLR.
 class StepLR : public LRScheduler {
  public:
+  /// @{
   /// Throws InvalidArgumentError for a step_size below 1.
   StepLR(const optimizers::Optimizer& optimizer, std::int64_t step_size, double gamma = 0.1);
+  StepLR(const optimizers::Optimizer& optimizer, const StepLROptions& options)
+      : StepLR(optimizer, options.step_size, options.gamma) {}
+  /// @}
 
  private:
   double next_lr(std::size_t group, std::int64_t epoch, double lr, double base_lr) const override;
@@ -256,13 +317,22 @@ class StepLR : public LRScheduler {
   double gamma_;
 };
 
+/// Options of MultiStepLR. As the arguments of torch's MultiStepLR.
+struct MultiStepLROptions {
+  std::vector<std::int64_t> milestones{};  ///< epochs
+  double gamma = 0.1;                      ///< factor
+};
 /// Multiplies the rates by gamma at each milestone. As torch's MultiStepLR.
 class MultiStepLR : public LRScheduler {
  public:
+  /// @{
   /// `milestones`: epochs.
   MultiStepLR(const optimizers::Optimizer& optimizer, std::vector<std::int64_t> milestones,
               double gamma = 0.1)
       : LRScheduler(optimizer), milestones_(std::move(milestones)), gamma_(gamma) {}
+  MultiStepLR(const optimizers::Optimizer& optimizer, MultiStepLROptions options)
+      : MultiStepLR(optimizer, std::move(options.milestones), options.gamma) {}
+  /// @}
 
  private:
   double next_lr(std::size_t group, std::int64_t epoch, double lr, double base_lr) const override;
@@ -271,12 +341,20 @@ class MultiStepLR : public LRScheduler {
   double gamma_;
 };
 
+/// Options of ExponentialLR. As the arguments of torch's ExponentialLR.
+struct ExponentialLROptions {
+  double gamma = 1.0;  ///< factor; required in PyTorch
+};
 /// Multiplies the rates by gamma in every epoch. As torch's ExponentialLR.
 class ExponentialLR : public LRScheduler {
  public:
+  /// @{
   /// With this factor.
   ExponentialLR(const optimizers::Optimizer& optimizer, double gamma)
       : LRScheduler(optimizer), gamma_(gamma) {}
+  ExponentialLR(const optimizers::Optimizer& optimizer, const ExponentialLROptions& options)
+      : ExponentialLR(optimizer, options.gamma) {}
+  /// @}
 
  private:
   double next_lr(std::size_t group, std::int64_t epoch, double lr, double base_lr) const override;
@@ -284,13 +362,22 @@ class ExponentialLR : public LRScheduler {
   double gamma_;
 };
 
+/// Options of CosineAnnealingLR. As the arguments of torch's CosineAnnealingLR.
+struct CosineAnnealingLROptions {
+  std::int64_t T_max = 0;  ///< epochs of half a period; required
+  double eta_min = 0.0;    ///< smallest rate
+};
 /// Moves the rates along half a cosine to eta_min in T_max epochs, and back. As torch's
 /// CosineAnnealingLR.
 class CosineAnnealingLR : public LRScheduler {
  public:
+  /// @{
   /// Throws InvalidArgumentError for a T_max below 1.
   CosineAnnealingLR(const optimizers::Optimizer& optimizer, std::int64_t T_max,
                     double eta_min = 0.0);
+  CosineAnnealingLR(const optimizers::Optimizer& optimizer, const CosineAnnealingLROptions& options)
+      : CosineAnnealingLR(optimizer, options.T_max, options.eta_min) {}
+  /// @}
 
  private:
   double next_lr(std::size_t group, std::int64_t epoch, double lr, double base_lr) const override;
@@ -299,13 +386,23 @@ class CosineAnnealingLR : public LRScheduler {
   double eta_min_;
 };
 
+/// Options of LinearLR. As the arguments of torch's LinearLR.
+struct LinearLROptions {
+  double start_factor = 1.0 / 3.0;  ///< factor of epoch 0
+  double end_factor = 1.0;          ///< factor from epoch total_iters on
+  std::int64_t total_iters = 5;     ///< epochs of the change
+};
 /// Multiplies the rates from the beginning by a factor that falls (or rises) linearly from
 /// start_factor to end_factor in total_iters epochs. As torch's LinearLR.
 class LinearLR : public LRScheduler {
  public:
+  /// @{
   /// Throws InvalidArgumentError for total_iters below 1 and a start_factor that is not positive.
   explicit LinearLR(const optimizers::Optimizer& optimizer, double start_factor = 1.0 / 3.0,
                     double end_factor = 1.0, std::int64_t total_iters = 5);
+  LinearLR(const optimizers::Optimizer& optimizer, const LinearLROptions& options)
+      : LinearLR(optimizer, options.start_factor, options.end_factor, options.total_iters) {}
+  /// @}
 
  private:
   double next_lr(std::size_t group, std::int64_t epoch, double lr, double base_lr) const override;
@@ -314,6 +411,10 @@ class LinearLR : public LRScheduler {
   std::int64_t total_;
 };
 
+/// Options of LambdaLR. As the arguments of torch's LambdaLR.
+struct LambdaLROptions {
+  std::function<double(std::int64_t epoch)> lr_lambda{};  ///< factor of an epoch; required
+};
 /// Gives each group its rate from the beginning times lr_lambda(epoch). As torch's LambdaLR.
 class LambdaLR : public LRScheduler {
  public:
@@ -324,12 +425,48 @@ class LambdaLR : public LRScheduler {
   /// InvalidArgumentError for another number of functions than groups.
   LambdaLR(const optimizers::Optimizer& optimizer, Lambda lr_lambda);
   LambdaLR(const optimizers::Optimizer& optimizer, std::vector<Lambda> lr_lambdas);
+  LambdaLR(const optimizers::Optimizer& optimizer, LambdaLROptions options)
+      : LambdaLR(optimizer, std::move(options.lr_lambda)) {}
   /// @}
 
  private:
   double next_lr(std::size_t group, std::int64_t epoch, double lr, double base_lr) const override;
 
   std::vector<Lambda> lambdas_;
+};
+
+/// Options of OneCycleLR. As the arguments of torch's OneCycleLR.
+struct OneCycleLROptions {
+  double max_lr = 0.0;                            ///< the largest rate; required
+  std::optional<std::int64_t> total_steps{};      ///< default: epochs * steps_per_epoch
+  std::optional<std::int64_t> epochs{};           ///< without total_steps
+  std::optional<std::int64_t> steps_per_epoch{};  ///< without total_steps
+  double pct_start = 0.3;                         ///< part of the steps in which the rates rise
+  std::string anneal_strategy = "cos";            ///< "cos" or "linear"
+  bool cycle_momentum = true;     ///< must be false: momentums do not follow the cycle here
+  double div_factor = 25.0;       ///< the first rate is max_lr / div_factor
+  double final_div_factor = 1e4;  ///< the last rate is the first one / final_div_factor
+  bool three_phase = false;       ///< whether the rates fall to the first one, and then further
+};
+/// Raises the rates from max_lr / div_factor to max_lr, and lets them fall again; step() is called
+/// after each batch (Smith and Topin 2018). As torch's OneCycleLR. Its step() throws
+/// InvalidArgumentError after total_steps.
+class OneCycleLR : public LRScheduler {
+ public:
+  /// Sets the rates of step 0 at once. Throws UnimplementedError unless cycle_momentum is false,
+  /// and InvalidArgumentError for options out of range.
+  OneCycleLR(const optimizers::Optimizer& optimizer, const OneCycleLROptions& options);
+
+ private:
+  double next_lr(std::size_t group, std::int64_t step, double lr, double base_lr) const override;
+
+  struct Phase {
+    double end;  // its last step
+    double from, to;
+  };
+  std::vector<Phase> phases_;
+  std::int64_t total_;
+  bool linear_;
 };
 
 /// Options of ReduceLROnPlateau. As the arguments of torch's ReduceLROnPlateau.

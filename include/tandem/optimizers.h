@@ -49,21 +49,34 @@ class LearningRate {
 /// in braces.
 class ParameterList {
  public:
+  ParameterList() = default;  ///< no variables
   /// @{
   /// Converts from variables.
   ParameterList(std::vector<Variable> variables) : variables_(std::move(variables)) {}  // NOLINT
   ParameterList(std::initializer_list<Variable> variables) : variables_(variables) {}   // NOLINT
   /// @}
-  /// Does not compile: a tensor is a value that no optimizer can change.
+  /// @{
+  /// Do not compile: a tensor is a value that no optimizer can change.
   template <std::same_as<Tensor> T>
   ParameterList(std::initializer_list<T>) {  // NOLINT: implicit
-    static_assert(!std::is_same_v<T, T>,
-                  "optimizers update variables, and tensors do not change: make the parameters as "
-                  "td::Variable(tensor)");
+    refuse<T>();
   }
-  std::vector<Variable> take() && { return std::move(variables_); }  ///< the variables
+  template <std::same_as<Tensor> T>
+  ParameterList(const std::vector<T>&) {  // NOLINT: implicit
+    refuse<T>();
+  }
+  /// @}
+  const std::vector<Variable>& variables() const { return variables_; }  ///< the variables
+  std::vector<Variable> take() && { return std::move(variables_); }      ///< the variables
 
  private:
+  template <class T>
+  static void refuse() {
+    static_assert(!std::is_same_v<T, T>,
+                  "optimizers update variables, and tensors do not change: make the parameters as "
+                  "td::Variable(tensor), or keep those of a module in std::vector<td::Variable>");
+  }
+
   std::vector<Variable> variables_;
 };
 

@@ -2,12 +2,19 @@
 #include "tandem/data_loader.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/status.h"
 #include "data/description.h"
 #include "tandem/creation.h"
 
 namespace tandem::data {
+
+Example MapDataset::get(std::size_t index) { return std::as_const(*this).get(index); }
+Example MapDataset::get(std::size_t) const {
+  throw UnimplementedError(
+      "[MapDataset] expected a class with td::data::Example get(std::size_t index) const override");
+}
 
 // Rows of tensors, or a function from an index to an example.
 class IndexedDataset::Source {

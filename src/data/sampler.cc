@@ -45,6 +45,12 @@ Sampler::Sampler(std::int64_t size, IndicesFn indices) : state_(std::make_shared
   state_->indices = std::move(indices);
 }
 
+const Sampler& Sampler::at(const Sampler* sampler) {
+  if (!sampler)
+    fail<InvalidArgumentError>("[Sampler] expected the address of a sampler, got a null pointer");
+  return *sampler;
+}
+
 std::int64_t Sampler::size() const { return state_->size; }
 
 std::vector<std::int64_t> Sampler::indices(std::uint64_t epoch) const {

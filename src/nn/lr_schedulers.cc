@@ -115,6 +115,62 @@ double LambdaLR::next_lr(std::size_t group, std::int64_t epoch, double, double b
   return base_lr * lambdas_[group](epoch);
 }
 
+namespace {
+
+std::int64_t total_of(const OneCycleLROptions& options) {
+  if (!options.total_steps && !(options.epochs && options.steps_per_epoch))
+    fail<InvalidArgumentError>(
+        "[OneCycleLR] expected total_steps, or epochs and steps_per_epoch, got neither");
+  const std::int64_t total =
+      options.total_steps ? *options.total_steps : *options.epochs * *options.steps_per_epoch;
+  check_positive("OneCycleLR", "total_steps", total);
+  return total;
+}
+
+}  // namespace
+
+OneCycleLR::OneCycleLR(const optimizers::Optimizer& optimizer, const OneCycleLROptions& options)
+    : LRScheduler(optimizer),
+      total_(total_of(options)),
+      linear_(options.anneal_strategy == "linear") {
+  if (options.cycle_momentum)
+    throw UnimplementedError(
+        "[OneCycleLR] momentums do not follow the cycle here, as they do by default in PyTorch: "
+        "write .cycle_momentum = false");
+  if (!linear_ && options.anneal_strategy != "cos")
+    fail<InvalidArgumentError>("[OneCycleLR] expected anneal_strategy 'cos' or 'linear', got '{}'",
+                               options.anneal_strategy);
+  if (!(options.pct_start >= 0.0 && options.pct_start <= 1.0))
+    fail<InvalidArgumentError>("[OneCycleLR] expected a pct_start in [0, 1], got {}",
+                               options.pct_start);
+  if (!(options.max_lr > 0.0 && options.div_factor > 0.0 && options.final_div_factor > 0.0))
+    fail<InvalidArgumentError>(
+        "[OneCycleLR] expected a positive max_lr, div_factor and final_div_factor, got {}, {} and "
+        "{}",
+        options.max_lr, options.div_factor, options.final_div_factor);
+  const double first = options.max_lr / options.div_factor, last = first / options.final_div_factor;
+  const double steps = static_cast<double>(total_), rising = options.pct_start * steps;
+  phases_.push_back({rising - 1.0, first, options.max_lr});
+  if (options.three_phase) phases_.push_back({2.0 * rising - 2.0, options.max_lr, first});
+  phases_.push_back({steps - 1.0, phases_.back().to, last});
+  begin();
+}
+
+double OneCycleLR::next_lr(std::size_t, std::int64_t epoch, double, double) const {
+  if (epoch > total_)
+    fail<InvalidArgumentError>("[OneCycleLR] expected at most {} steps, got step {}", total_,
+                               epoch);
+  const auto step = static_cast<double>(epoch);
+  std::size_t i = 0;
+  while (i + 1 < phases_.size() && step > phases_[i].end) ++i;
+  const double begin = i == 0 ? 0.0 : phases_[i - 1].end;
+  const auto& [end, from, to] = phases_[i];
+  // PyTorch's formula goes on at the last step, perhaps below zero.
+  const double part = end == begin ? 1.0 : std::min(1.0, (step - begin) / (end - begin));
+  if (linear_) return from + (to - from) * part;
+  return to + (from - to) / 2.0 * (1.0 + std::cos(std::numbers::pi * part));
+}
+
 ReduceLROnPlateau::ReduceLROnPlateau(const optimizers::Optimizer& optimizer,
                                      ReduceLROnPlateauOptions options)
     : groups_(groups_of(optimizer)), options_(std::move(options)) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <unordered_set>
+#include <utility>
 
 #include "core/status.h"
 #include "nn/trial.h"
@@ -39,6 +40,13 @@ void add_named(const LayerBase& layer, const std::string& prefix,
   }
   for (const Layer& child : layer.children())
     add_named(child.base(), prefix + child.name() + ".", seen, result);
+}
+
+[[noreturn]] void refuse_forward(const Module& module, const char* parameters) {
+  fail<UnimplementedError>(
+      "[{}] expected a class with td::Tensor forward({}); call a function of another form itself, "
+      "as in net.forward(x, y, z)",
+      module.label(), parameters);
 }
 
 }  // namespace
@@ -121,6 +129,80 @@ std::string Module::kind() const {
 
 std::vector<Layer> Module::children() const { return members_->children; }
 
+std::vector<std::pair<std::string, Layer>> Module::named_children() const {
+  std::vector<std::pair<std::string, Layer>> result;
+  for (const Layer& child : members_->children) result.emplace_back(child.name(), child);
+  return result;
+}
+
+// Calls through pointers to members are virtual, and name one of the overloads.
+Tensor Module::forward(const Tensor& x) {
+  constexpr Tensor (Module::*by_value)(Tensor) = &Module::forward;
+  return (this->*by_value)(x);
+}
+Tensor Module::forward(Tensor x) {
+  constexpr Tensor (Module::*of_const)(const Tensor&) const = &Module::forward;
+  return (this->*of_const)(x);
+}
+Tensor Module::forward(const Tensor&) const { refuse_forward(*this, "const td::Tensor& x"); }
+Tensor Module::forward(const Tensor& a, const Tensor& b) {
+  constexpr Tensor (Module::*by_value)(Tensor, Tensor) = &Module::forward;
+  return (this->*by_value)(a, b);
+}
+Tensor Module::forward(Tensor, Tensor) {
+  refuse_forward(*this, "const td::Tensor& a, const td::Tensor& b");
+}
+
+Tensor Module::operator()(const Tensor& x) {
+  constexpr Tensor (Module::*run)(const Tensor&) = &Module::forward;
+  return after_hooks(x, (this->*run)(x));
+}
+Tensor Module::operator()(const Tensor& a, const Tensor& b) {
+  constexpr Tensor (Module::*run)(const Tensor&, const Tensor&) = &Module::forward;
+  return after_hooks(a, (this->*run)(a, b));
+}
+
+RemovableHandle Module::add_hook(ForwardHook hook) {
+  const std::int64_t number = members_->hooks_made++;
+  members_->hooks.emplace(number, std::move(hook));
+  return RemovableHandle([members = std::weak_ptr<Members>(members_), number] {
+    if (const std::shared_ptr<Members> alive = members.lock()) alive->hooks.erase(number);
+  });
+}
+
+Tensor Module::after_hooks(const Tensor& input, Tensor output) const {
+  if (members_->hooks.empty()) return output;
+  const std::map<std::int64_t, ForwardHook> hooks = members_->hooks;  // a hook may remove itself
+  for (const auto& [number, hook] : hooks)
+    if (Tensor other = hook(*this, input, output); other.defined()) output = std::move(other);
+  return output;
+}
+
+void RemovableHandle::remove() {
+  if (remove_) std::exchange(remove_, nullptr)();
+}
+
+Module& Module::to(std::string_view device) {
+  for (const auto& [name, variable] : named_variables()) {
+    const Tensor value = variable.value();
+    if (!value.same_as(value.to(device)))
+      fail<UnimplementedError>(
+          "[{}] '{}' is on {} and stays there: make the module under td::DeviceScope "
+          "scope(\"{}\"), instead of to(\"{}\")",
+          label(), name, value.device(), device, device);
+  }
+  return *this;
+}
+
+Module& Module::to(DType dtype) {
+  for (const auto& [name, variable] : named_variables())
+    if (is_floating(variable.dtype()) && variable.dtype() != dtype)
+      fail<UnimplementedError>(
+          "[{}] '{}' is of {} and stays so: for computation in {} use td::amp::autocast", label(),
+          name, name_of(variable.dtype()), name_of(dtype));
+  return *this;
+}
+
 Tensor Module::call(std::span<const Tensor> inputs, const CallOptions&) {
   if (!forward_)
     fail<UnimplementedError>(
@@ -128,7 +210,7 @@ Tensor Module::call(std::span<const Tensor> inputs, const CallOptions&) {
   if (inputs.size() != arity_)
     fail<InvalidArgumentError>("[{}] forward() takes {} tensors, got {}", label(), arity_,
                                inputs.size());
-  return forward_(inputs);
+  return after_hooks(inputs[0], forward_(inputs));
 }
 
 Shape Module::output_shape(std::span<const Shape> input_shapes) const {
@@ -193,20 +275,8 @@ LogSoftmax::LogSoftmax(std::int64_t dim)
           function("log_softmax", [dim](const Tensor& x) { return log_softmax(x, dim); })) {}
 
 Flatten::Flatten(std::int64_t start_dim)
-    : ModuleHolder(function("flatten", [start_dim](const Tensor& x) {
-        const Shape& shape = x.shape();
-        const std::int64_t first = start_dim < 0 ? start_dim + shape.rank() : start_dim;
-        if (first < 0 || first >= shape.rank())
-          fail<InvalidArgumentError>("[flatten] expected an input with an axis {}, got {}",
-                                     start_dim, shape.to_string());
-        Dims sizes;
-        for (int axis = 0; axis < first; ++axis) sizes.push_back(shape[axis]);
-        std::int64_t rest = 1;
-        for (int axis = static_cast<int>(first); axis < shape.rank(); ++axis)
-          rest = shape[axis] < 0 || rest < 0 ? -1 : rest * shape[axis];
-        sizes.push_back(rest);
-        return reshape(x, Shape(sizes));
-      })) {}
+    : ModuleHolder(
+          function("flatten", [start_dim](const Tensor& x) { return x.flatten(start_dim); })) {}
 
 DropoutImpl::DropoutImpl(double p) : p_(p) {
   if (!(p >= 0.0 && p < 1.0))

@@ -2,6 +2,7 @@
 #include "tandem/optim.h"
 
 #include "nn/rule_optimizer.h"
+#include "tandem/creation.h"
 
 namespace tandem::optim {
 namespace {
@@ -12,8 +13,9 @@ using optimizers::ParameterList;
 using optimizers::RuleOptimizer;
 using SlotSpec = optimizers::Optimizer::Impl::SlotSpec;
 
+// Parameters with their options.
 template <class Options>
-using Groups = std::vector<ParamsWithOptions<Options>>;
+using Groups = std::vector<Options>;
 
 void check_not_negative(const char* optimizer, const char* what, double value) {
   if (!(value >= 0.0))
@@ -22,7 +24,8 @@ void check_not_negative(const char* optimizer, const char* what, double value) {
 
 // The options of a group, all of which are set.
 SGDOptions merged(const SGDOptions& group, const SGDOptions& rest) {
-  return {.lr = group.lr.value_or(rest.lr.value_or(1e-3)),
+  return {.params = group.params,
+          .lr = group.lr.value_or(rest.lr.value_or(1e-3)),
           .momentum = group.momentum.value_or(rest.momentum.value_or(0.0)),
           .dampening = group.dampening.value_or(rest.dampening.value_or(0.0)),
           .weight_decay = group.weight_decay.value_or(rest.weight_decay.value_or(0.0)),
@@ -32,6 +35,7 @@ SGDOptions merged(const SGDOptions& group, const SGDOptions& rest) {
 template <class Options>
 Options merged_adam(const Options& group, const Options& rest, double weight_decay) {
   return {
+      .params = group.params,
       .lr = group.lr.value_or(rest.lr.value_or(1e-3)),
       .betas = group.betas.values().value_or(rest.betas.values().value_or(std::pair(0.9, 0.999))),
       .eps = group.eps.value_or(rest.eps.value_or(1e-8)),
@@ -45,7 +49,8 @@ AdamWOptions merged(const AdamWOptions& group, const AdamWOptions& rest) {
 }
 
 RMSpropOptions merged(const RMSpropOptions& group, const RMSpropOptions& rest) {
-  return {.lr = group.lr.value_or(rest.lr.value_or(1e-2)),
+  return {.params = group.params,
+          .lr = group.lr.value_or(rest.lr.value_or(1e-2)),
           .alpha = group.alpha.value_or(rest.alpha.value_or(0.99)),
           .eps = group.eps.value_or(rest.eps.value_or(1e-8)),
           .weight_decay = group.weight_decay.value_or(rest.weight_decay.value_or(0.0)),
@@ -54,7 +59,8 @@ RMSpropOptions merged(const RMSpropOptions& group, const RMSpropOptions& rest) {
 }
 
 AdagradOptions merged(const AdagradOptions& group, const AdagradOptions& rest) {
-  return {.lr = group.lr.value_or(rest.lr.value_or(1e-2)),
+  return {.params = group.params,
+          .lr = group.lr.value_or(rest.lr.value_or(1e-2)),
           .lr_decay = group.lr_decay.value_or(rest.lr_decay.value_or(0.0)),
           .weight_decay = group.weight_decay.value_or(rest.weight_decay.value_or(0.0)),
           .initial_accumulator_value = group.initial_accumulator_value.value_or(
@@ -65,18 +71,21 @@ AdagradOptions merged(const AdagradOptions& group, const AdagradOptions& rest) {
 template <class Options>
 Groups<Options> one_group(ParameterList params) {
   Groups<Options> groups(1);
-  groups[0].params = std::move(params).take();
+  groups[0].params = std::move(params);
   return groups;
 }
 
 template <class Options>
 void complete(const char* name, Groups<Options>& groups, const Options& defaults) {
+  if (!defaults.params.variables().empty())
+    fail<InvalidArgumentError>(
+        "[{}] expected params in a group alone, got them in the options of all groups", name);
   if (groups.empty())
     fail<InvalidArgumentError>("[{}] expected parameters, got an empty list", name);
-  for (ParamsWithOptions<Options>& group : groups) {
-    if (group.params.empty())
+  for (Options& group : groups) {
+    if (group.params.variables().empty())
       fail<InvalidArgumentError>("[{}] expected parameters, got an empty list", name);
-    group.options = merged(group.options, defaults);
+    group = merged(group, defaults);
   }
 }
 
@@ -92,19 +101,19 @@ LearningRate rate_of(const Options& options) {
 template <class Rule, class Options, class RuleOf>
 optimizers::Optimizer make(const char* name, const Groups<Options>& groups, const RuleOf& rule_of,
                            std::vector<SlotSpec> slots, typename RuleOptimizer<Rule>::Apply apply) {
-  for (const auto& group : groups) optimizers::check_rule(name, rule_of(group.options));
-  auto impl = std::make_shared<RuleOptimizer<Rule>>(name, rate_of(groups[0].options), Clipping(),
-                                                    groups[0].params, rule_of(groups[0].options),
-                                                    std::move(slots), apply);
+  for (const Options& group : groups) optimizers::check_rule(name, rule_of(group));
+  auto impl = std::make_shared<RuleOptimizer<Rule>>(name, rate_of(groups[0]), Clipping(),
+                                                    groups[0].params.variables(),
+                                                    rule_of(groups[0]), std::move(slots), apply);
   for (std::size_t i = 1; i < groups.size(); ++i)
-    impl->add_group_with(rule_of(groups[i].options), rate_of(groups[i].options), groups[i].params);
+    impl->add_group_with(rule_of(groups[i]), rate_of(groups[i]), groups[i].params.variables());
   return optimizers::Optimizer(std::move(impl));
 }
 
 optimizers::Optimizer make_optimizer_of(Groups<SGDOptions> groups, const SGDOptions& defaults) {
   complete("sgd", groups, defaults);
   bool has_momentum = false;
-  for (const auto& [params, options] : groups) {
+  for (const auto& options : groups) {
     if (*options.nesterov && (*options.momentum <= 0.0 || *options.dampening != 0.0))
       fail<InvalidArgumentError>(
           "[sgd] Nesterov momentum requires a momentum and zero dampening, got a momentum of {} "
@@ -160,8 +169,8 @@ optimizers::Optimizer make_optimizer_of(Groups<AdamWOptions> groups, const AdamW
 optimizers::Optimizer make_optimizer_of(Groups<RMSpropOptions> groups,
                                         const RMSpropOptions& defaults) {
   complete("rmsprop", groups, defaults);
-  const RMSpropOptions& first = groups[0].options;
-  for (const auto& [params, options] : groups)
+  const RMSpropOptions& first = groups[0];
+  for (const auto& options : groups)
     if ((*options.momentum == 0.0) != (*first.momentum == 0.0) ||
         *options.centered != *first.centered)
       throw UnimplementedError(
@@ -185,9 +194,9 @@ optimizers::Optimizer make_optimizer_of(Groups<RMSpropOptions> groups,
 optimizers::Optimizer make_optimizer_of(Groups<AdagradOptions> groups,
                                         const AdagradOptions& defaults) {
   complete("adagrad", groups, defaults);
-  const double initial = *groups[0].options.initial_accumulator_value;
+  const double initial = *groups[0].initial_accumulator_value;
   check_not_negative("adagrad", "initial_accumulator_value", initial);
-  for (const auto& [params, options] : groups) {
+  for (const auto& options : groups) {
     check_not_negative("adagrad", "lr_decay", *options.lr_decay);
     if (*options.initial_accumulator_value != initial)
       throw UnimplementedError(
@@ -208,46 +217,85 @@ optimizers::Optimizer make_optimizer_of(Groups<AdagradOptions> groups,
 SGD::SGD(ParameterList params, const SGDOptions& options)
     : SGD(one_group<SGDOptions>(std::move(params)), options) {}
 SGD::SGD(ParameterList params, double lr) : SGD(std::move(params), SGDOptions{.lr = lr}) {}
-SGD::SGD(std::vector<ParamsWithOptions<SGDOptions>> groups, const SGDOptions& defaults)
+SGD::SGD(std::vector<SGDOptions> groups, const SGDOptions& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
-SGD::SGD(std::vector<ParamsWithOptions<SGDOptions>> groups, double lr)
+SGD::SGD(std::vector<SGDOptions> groups, double lr)
     : SGD(std::move(groups), SGDOptions{.lr = lr}) {}
 
 Adam::Adam(ParameterList params, const AdamOptions& options)
     : Adam(one_group<AdamOptions>(std::move(params)), options) {}
 Adam::Adam(ParameterList params, double lr) : Adam(std::move(params), AdamOptions{.lr = lr}) {}
-Adam::Adam(std::vector<ParamsWithOptions<AdamOptions>> groups, const AdamOptions& defaults)
+Adam::Adam(std::vector<AdamOptions> groups, const AdamOptions& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
-Adam::Adam(std::vector<ParamsWithOptions<AdamOptions>> groups, double lr)
+Adam::Adam(std::vector<AdamOptions> groups, double lr)
     : Adam(std::move(groups), AdamOptions{.lr = lr}) {}
 
 AdamW::AdamW(ParameterList params, const AdamWOptions& options)
     : AdamW(one_group<AdamWOptions>(std::move(params)), options) {}
 AdamW::AdamW(ParameterList params, double lr) : AdamW(std::move(params), AdamWOptions{.lr = lr}) {}
-AdamW::AdamW(std::vector<ParamsWithOptions<AdamWOptions>> groups, const AdamWOptions& defaults)
+AdamW::AdamW(std::vector<AdamWOptions> groups, const AdamWOptions& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
-AdamW::AdamW(std::vector<ParamsWithOptions<AdamWOptions>> groups, double lr)
+AdamW::AdamW(std::vector<AdamWOptions> groups, double lr)
     : AdamW(std::move(groups), AdamWOptions{.lr = lr}) {}
 
 RMSprop::RMSprop(ParameterList params, const RMSpropOptions& options)
     : RMSprop(one_group<RMSpropOptions>(std::move(params)), options) {}
 RMSprop::RMSprop(ParameterList params, double lr)
     : RMSprop(std::move(params), RMSpropOptions{.lr = lr}) {}
-RMSprop::RMSprop(std::vector<ParamsWithOptions<RMSpropOptions>> groups,
-                 const RMSpropOptions& defaults)
+RMSprop::RMSprop(std::vector<RMSpropOptions> groups, const RMSpropOptions& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
-RMSprop::RMSprop(std::vector<ParamsWithOptions<RMSpropOptions>> groups, double lr)
+RMSprop::RMSprop(std::vector<RMSpropOptions> groups, double lr)
     : RMSprop(std::move(groups), RMSpropOptions{.lr = lr}) {}
 
 Adagrad::Adagrad(ParameterList params, const AdagradOptions& options)
     : Adagrad(one_group<AdagradOptions>(std::move(params)), options) {}
 Adagrad::Adagrad(ParameterList params, double lr)
     : Adagrad(std::move(params), AdagradOptions{.lr = lr}) {}
-Adagrad::Adagrad(std::vector<ParamsWithOptions<AdagradOptions>> groups,
-                 const AdagradOptions& defaults)
+Adagrad::Adagrad(std::vector<AdagradOptions> groups, const AdagradOptions& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
-Adagrad::Adagrad(std::vector<ParamsWithOptions<AdagradOptions>> groups, double lr)
+Adagrad::Adagrad(std::vector<AdagradOptions> groups, double lr)
     : Adagrad(std::move(groups), AdagradOptions{.lr = lr}) {}
+
+namespace {
+
+std::string rate_name(std::size_t group) { return fmt::format("param_groups.{}.lr", group); }
+
+}  // namespace
+
+std::map<std::string, Tensor> Optimizer::state_dict() const {
+  optimizers::Optimizer::Impl& impl = defined_impl();
+  std::map<std::string, Tensor> state;
+  for (const auto& [name, variable] : impl.named_state())
+    state.emplace(name, variable.value().detach());
+  for (std::size_t group = 0; group < impl.num_groups(); ++group)
+    if (!impl.scheduled(group))
+      state.emplace(rate_name(group), constant(impl.learning_rate(group), {.dtype = float64}));
+  return state;
+}
+
+void Optimizer::load_state_dict(const std::map<std::string, Tensor>& state) const {
+  optimizers::Optimizer::Impl& impl = defined_impl();
+  const auto value_of = [&](const std::string& name, const Shape& shape, DType dtype) {
+    const auto found = state.find(name);
+    if (found == state.end())
+      fail<InvalidArgumentError>("[{}] expected '{}' in the state, got a state without it",
+                                 impl.name(), name);
+    if (found->second.shape() != shape || found->second.dtype() != dtype)
+      fail<InvalidArgumentError>("[{}] expected '{}' to be {} of shape {}, got {} of shape {}",
+                                 impl.name(), name, name_of(dtype), shape.to_string(),
+                                 name_of(found->second.dtype()), found->second.shape().to_string());
+    return found->second;
+  };
+  std::vector<std::pair<Variable, Tensor>> values;
+  for (const auto& [name, variable] : impl.named_state())
+    values.emplace_back(variable, value_of(name, variable.shape(), variable.dtype()));
+  std::vector<std::pair<std::size_t, double>> rates;
+  for (std::size_t group = 0; group < impl.num_groups(); ++group)
+    if (!impl.scheduled(group))
+      rates.emplace_back(group, value_of(rate_name(group), Shape::scalar(), float64).item());
+  for (auto& [variable, value] : values) variable.assign(value);
+  for (const auto& [group, rate] : rates) impl.set_group_rate(group, rate);
+}
 
 double ParamGroup::lr() const { return optimizer_.defined_impl().learning_rate(index_); }
 void ParamGroup::set_lr(double lr) { optimizer_.defined_impl().set_group_rate(index_, lr); }

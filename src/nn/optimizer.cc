@@ -221,6 +221,16 @@ std::vector<Variable> Optimizer::Impl::variables_of_steps() const {
   return result;
 }
 
+std::vector<std::pair<std::string, Variable>> Optimizer::Impl::named_state() {
+  const std::vector<State*> states = states_of(parameters_);
+  const std::vector<SlotSpec> specs = slots();
+  std::vector<std::pair<std::string, Variable>> result = {{"iterations", iterations_}};
+  for (std::size_t i = 0; i < states.size(); ++i)
+    for (std::size_t slot = 0; slot < specs.size(); ++slot)
+      result.emplace_back(fmt::format("state.{}.{}", i, specs[slot].name), states[i]->slots[slot]);
+  return result;
+}
+
 std::vector<Variable> Optimizer::Impl::variables() const {
   std::vector<Variable> result = variables_of_steps();
   for (const auto& scale : loss_scales_)

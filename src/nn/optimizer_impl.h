@@ -10,6 +10,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "nn/loss_scale.h"
@@ -110,6 +111,9 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   }
   void set_group_rate(std::size_t group, const LearningRate& rate);
   std::vector<Variable> variables() const;
+  // The number of steps and the slots of parameters(), which are created, with PyTorch's names:
+  // "state.0.exp_avg".
+  std::vector<std::pair<std::string, Variable>> named_state();
   // Without those of loss scales, which belong to whatever strategy uses them.
   std::vector<Variable> variables_of_steps() const;
   // Null without loss scaling.

@@ -34,9 +34,15 @@ losses.h CrossentropyOptions: from_logits label_smoothing reduction
 model.h CompileOptions: optimizer loss metrics weighted_metrics run_eagerly steps_per_execution
 model.h EvaluateOptions: batch_size verbose sample_weight steps
 nn.h AverageLossOptions: sample_weight global_batch_size
-optim.h SGDOptions: lr momentum dampening weight_decay nesterov
-optim.h AdamOptions: lr betas eps weight_decay amsgrad
-optim.h AdamWOptions: lr betas eps weight_decay amsgrad
+optim.h StepLROptions: step_size gamma
+optim.h MultiStepLROptions: milestones gamma
+optim.h CosineAnnealingLROptions: T_max eta_min
+optim.h LinearLROptions: start_factor end_factor total_iters
+optim.h OneCycleLROptions: max_lr total_steps epochs steps_per_epoch pct_start anneal_strategy cycle_momentum div_factor final_div_factor three_phase
+optim.h ReduceLROnPlateauOptions: mode factor patience threshold cooldown min_lr
+optim.h SGDOptions: params lr momentum dampening weight_decay nesterov
+optim.h AdamOptions: params lr betas eps weight_decay amsgrad
+optim.h AdamWOptions: params lr betas eps weight_decay amsgrad
 optimizers.h SGDOptions: learning_rate momentum nesterov weight_decay clipnorm clipvalue global_clipnorm
 optimizers.h AdamOptions: learning_rate beta_1 beta_2 epsilon weight_decay clipnorm clipvalue global_clipnorm
 optimizers.h AdamWOptions: learning_rate weight_decay beta_1 beta_2 epsilon clipnorm clipvalue global_clipnorm

@@ -51,6 +51,82 @@ Indices up_to(std::int64_t size) {
   return indices;
 }
 
+// The examples 0, 10, 20, ...
+struct OwnTens : data::MapDataset {
+  explicit OwnTens(std::size_t size) : size_(size) {}
+  Example get(std::size_t index) const override {
+    return Example(constant(static_cast<std::int32_t>(10 * index)));
+  }
+  std::size_t size() const override { return size_; }
+
+ private:
+  std::size_t size_;
+};
+// The same with a function that changes the object, as in libtorch.
+struct CountingTens : data::MapDataset {
+  Example get(std::size_t index) override {
+    ++calls;
+    return Example(constant(static_cast<std::int32_t>(10 * index)));
+  }
+  std::size_t size() const override { return 4; }
+  int calls = 0;
+};
+struct IncompleteDataset : data::MapDataset {
+  std::size_t size() const override { return 1; }
+};
+
+TEST(MapDataset, IsLoadedByValueAndByPointer) {
+  const OwnTens tens(5);
+  const DataLoader by_value(tens, {.batch_size = 2});
+  EXPECT_EQ(by_value.size(), 3);
+  Values values;
+  for (const Example& batch : by_value)
+    for (std::int32_t value : batch.to_vector<std::int32_t>()) values.push_back(value);
+  EXPECT_EQ(values, (Values{0, 10, 20, 30, 40}));
+  const auto counting = std::make_shared<CountingTens>();
+  for (const Example& batch : DataLoader(counting, {.batch_size = 4}))
+    EXPECT_EQ(batch.to_vector<std::int32_t>(), (Values{0, 10, 20, 30}));
+  EXPECT_EQ(counting->calls, 4);
+  const std::shared_ptr<data::MapDataset> base = counting;
+  EXPECT_EQ(IndexedDataset(base)[2].item<std::int32_t>(), 20);
+  expect_error<UnimplementedError>(
+      [] { static_cast<void>(IndexedDataset(IncompleteDataset())[0]); },
+      "expected a class with td::data::Example get(std::size_t index)");
+}
+
+TEST(Samplers, TakeTheirSizesFromDatasets) {
+  const OwnTens tens(7);
+  EXPECT_EQ(SequentialSampler(tens).indices(0), up_to(7));
+  EXPECT_EQ(SequentialSampler(std::make_shared<OwnTens>(3)).size(), 3);
+  EXPECT_EQ(sorted(RandomSampler(tens).indices(0)), up_to(7));
+  EXPECT_EQ(RandomSampler(made_tens(6), {.num_samples = 2}).size(), 2);
+  const data::TensorDataset rows(constant({{1, 2}, {3, 4}, {5, 6}}));
+  EXPECT_EQ(DistributedSampler(rows, {.num_replicas = 2, .rank = 1, .shuffle = false}).indices(0),
+            (Indices{1, 0}));
+}
+
+TEST(DataLoader, TakesAPointerToASampler) {
+  DistributedSampler sampler(tens(4), {.num_replicas = 2, .rank = 0, .shuffle = true});
+  const DataLoader loader(tens(4), {.batch_size = 2, .sampler = &sampler});
+  const auto order_of = [&] {
+    Values order;
+    for (const Example& batch : loader) order = batch.to_vector<std::int32_t>();
+    return order;
+  };
+  // The loader follows set_epoch() of the sampler at that address.
+  for (std::uint64_t epoch = 0; epoch < 8; ++epoch) {
+    sampler.set_epoch(epoch);
+    Values expected;
+    for (std::int64_t index : sampler.indices(0))
+      expected.push_back(static_cast<std::int32_t>(10 * index));
+    EXPECT_EQ(order_of(), expected);
+  }
+  const auto shared = std::make_shared<SequentialSampler>(3);
+  EXPECT_EQ(DataLoader(tens(4), {.sampler = shared}).size(), 3);
+  const SequentialSampler* none = nullptr;
+  expect_error<InvalidArgumentError>([&] { Sampler sampler(none); }, "got a null pointer");
+}
+
 TEST(TensorDataset, HasTheRowsOfTheTensors) {
   const data::TensorDataset dataset(constant({{1, 2}, {3, 4}, {5, 6}}), constant({7, 8, 9}));
   EXPECT_EQ(dataset.size(), 3);

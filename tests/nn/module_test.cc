@@ -10,6 +10,7 @@
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
+#include "tandem/device.h"
 #include "tandem/math.h"
 #include "tandem/model.h"
 #include "tandem/nn.h"
@@ -56,6 +57,127 @@ TEST(Module, HasParametersWhenItIsMade) {
   EXPECT_EQ(net.fc1->weight.name(), "fc1/weight");
   EXPECT_EQ(net.forward(ones({5, 3})).shape(), Shape({5, 2}));
   EXPECT_FALSE(net.fc2->bias.defined());
+}
+
+// Forms of forward() that people write: with override, by value, const, and of two inputs.
+struct Overriding : nn::Module {
+  Overriding() { fc = register_module("fc", nn::Linear(3, 2)); }
+  Tensor forward(const Tensor& x) override { return fc(x) * 2; }
+  nn::Linear fc;
+};
+struct ByValue : nn::Module {
+  Tensor forward(Tensor x) override { return x * 3; }
+};
+struct Constant : nn::Module {
+  Tensor forward(const Tensor& x) const { return x * 4; }
+};
+struct OfTwo : nn::Module {
+  Tensor forward(const Tensor& a, const Tensor& b) override { return a - b; }
+};
+struct OfTwoByValue : nn::Module {
+  Tensor forward(Tensor a, Tensor b) { return a + b; }
+};
+struct Derived : ByValue {};
+struct OfThree : nn::Module {
+  Tensor forward(const Tensor& a, const Tensor& b, const Tensor& c) { return a + b + c; }
+};
+
+TEST(Module, IsCallableWithEachFormOfForward) {
+  Overriding overriding;
+  const Tensor x = ones({1, 3});
+  expect_values(overriding(x), values_of(overriding.fc(x) * 2));
+  EXPECT_EQ(overriding.named_children().size(), 1u);
+  EXPECT_EQ(overriding.named_children()[0].first, "fc");
+  ByValue by_value;
+  Constant of_const;
+  Derived derived;
+  expect_values(by_value(ones({1})), {3});
+  expect_values(of_const(ones({1})), {4});
+  expect_values(derived(ones({1})), {3});
+  OfTwo of_two;
+  OfTwoByValue of_two_by_value;
+  expect_values(of_two(full({1}, 5.0), ones({1})), {4});
+  expect_values(of_two_by_value(full({1}, 5.0), ones({1})), {6});
+  // As layers.
+  expect_values(Layer(overriding)(x), values_of(overriding(x)));
+  expect_values(Layer(of_const)(ones({1})), {4});
+  expect_values(Layer(of_two)({full({1}, 5.0), ones({1})}), {4});
+}
+
+TEST(Module, WithoutAFittingForwardThrows) {
+  nn::Module none;
+  OfThree of_three;
+  const Tensor x = ones({1});
+  expect_error<UnimplementedError>([&] { static_cast<void>(none(x)); },
+                                   "expected a class with td::Tensor forward(const td::Tensor& x)");
+  expect_error<UnimplementedError>([&] { static_cast<void>(of_three(x, x)); },
+                                   "forward(const td::Tensor& a, const td::Tensor& b)");
+  expect_error<UnimplementedError>([&] { static_cast<void>(Layer(none)(x)); },
+                                   "expected a class with td::Tensor forward");
+  expect_values(of_three.forward(x, x, x), {3});
+}
+
+TEST(Module, HandlesAreEmptyAtFirstAndHaveTheParametersOfTheirModules) {
+  nn::Linear linear;
+  nn::Embedding embedding;
+  nn::LayerNorm norm;
+  EXPECT_TRUE(linear.is_empty() && embedding.is_empty() && norm.is_empty());
+  EXPECT_FALSE(linear.weight.defined());
+  expect_error<FailedPreconditionError>([&] { linear(ones({1, 3})); }, "an empty module was used");
+  linear = nn::Linear(3, 2);
+  embedding = nn::Embedding(4, 2);
+  norm = nn::LayerNorm(2);
+  EXPECT_EQ(linear.weight, linear->weight);
+  EXPECT_EQ(linear.bias, linear->bias);
+  EXPECT_EQ(embedding.weight, embedding->weight);
+  EXPECT_EQ(norm.weight, norm->weight);
+  EXPECT_EQ(norm.bias, norm->bias);
+  EXPECT_FALSE(nn::Linear(3, 2, false).bias.defined());
+  EXPECT_EQ(nn::Linear(linear.ptr()).weight, linear.weight);
+}
+
+TEST(Module, ForwardHooksSeeAndReplaceTheOutput) {
+  nn::ReLU relu;
+  std::vector<double> seen;
+  nn::RemovableHandle first = relu.register_forward_hook(
+      [&](const nn::Module& module, const Tensor& input, const Tensor& output) {
+        EXPECT_EQ(module.kind(), "relu");
+        seen.push_back(values_of(input)[0]);
+        seen.push_back(values_of(output)[0]);
+      });
+  nn::RemovableHandle second = relu->register_forward_hook(
+      [](const nn::Module&, const Tensor&, const Tensor& output) { return output + 10; });
+  const Tensor x = constant({-1.0f});
+  expect_values(relu(x), {10});
+  expect_values(relu->forward(x), {0});
+  // Also where the module is a part of others.
+  expect_values(nn::Sequential(relu)(x), {10});
+  second.remove();
+  second.remove();
+  expect_values(relu(x), {0});
+  first.remove();
+  expect_values(relu(x), {0});
+  EXPECT_EQ(seen, (std::vector<double>{-1, 0, -1, 0, -1, 0}));
+  ByValue own;
+  own.register_forward_hook(
+      [](const nn::Module&, const Tensor& input, const Tensor& output) { return output - input; });
+  expect_values(own(ones({1})), {2});
+  expect_values(Layer(own)(ones({1})), {2});
+  nn::RemovableHandle of_gone;
+  {
+    ByValue gone;
+    of_gone = gone.register_forward_hook([](const nn::Module&, const Tensor&, const Tensor&) {});
+  }
+  of_gone.remove();
+}
+
+TEST(Module, ToAcceptsWhereItIsAlone) {
+  const DeviceScope cpu("/cpu:0");
+  Net net;
+  EXPECT_EQ(&net.to("/cpu:0"), &net);
+  EXPECT_EQ(&net.to(float32), &net);
+  expect_error<UnimplementedError>([&] { net.to(float64); },
+                                   "'fc1.weight' is of float32 and stays so");
 }
 
 TEST(Linear, StartsAsInPyTorchAndComputesOverTheLastAxis) {

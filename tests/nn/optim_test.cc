@@ -196,8 +196,9 @@ TEST(Optim, MomentumDoesNotContainTheRate) {
 
 TEST(Optim, GroupsHaveOptionsOfTheirOwn) {
   const Variable a = variable_of(start()), b = variable_of(start()), c = variable_of(start());
-  optim::SGD optimizer({{{a, b}, {.lr = 0.01}}, {{c}, {.lr = 0.1, .momentum = 0.0}}},
-                       {.lr = 0.5, .momentum = 0.9, .weight_decay = 0.2});
+  optim::SGD optimizer(
+      {{.params = {a, b}, .lr = 0.01}, {.params = {c}, .lr = 0.1, .momentum = 0.0}},
+      {.lr = 0.5, .momentum = 0.9, .weight_decay = 0.2});
   ASSERT_EQ(optimizer.param_groups().size(), 2u);
   EXPECT_EQ(optimizer.param_groups()[0].lr(), 0.01);
   EXPECT_EQ(optimizer.param_groups()[1].lr(), 0.1);
@@ -224,7 +225,7 @@ TEST(Optim, GroupsHaveOptionsOfTheirOwn) {
 
 TEST(Optim, GroupsFollowTheirRatesInTracedSteps) {
   const Variable a = variable_of({1.0, 2.0}), b = variable_of({1.0, 2.0});
-  optim::SGD optimizer({{{a}, {.lr = 0.1}}, {{b}, {.lr = 0.2}}});
+  optim::SGD optimizer({{.params = {a}, .lr = 0.1}, {.params = {b}, .lr = 0.2}});
   auto step = function([&](const Tensor& x) {
     optimizer.zero_grad();
     (reduce_sum(x * a) + reduce_sum(x * b)).backward();
@@ -240,9 +241,16 @@ TEST(Optim, GroupsFollowTheirRatesInTracedSteps) {
   expect_tensor(b, float64, {2}, {1.0 - 1.4, 2.0 + 1.4}, 1e-12);
 }
 
+TEST(Optim, GroupsNeedNoNames) {
+  const Variable a = variable_of({1.0}), b = variable_of({1.0});
+  optim::SGD optimizer({{{a}, {.lr = 0.1}}, {{b}, {.lr = 0.2}}}, {.momentum = 0.9});
+  EXPECT_EQ(optimizer.param_groups()[1].lr(), 0.2);
+  EXPECT_EQ(optimizer.param_groups()[1].params(), (std::vector<Variable>{b}));
+}
+
 TEST(Optim, SettingTheRateKeepsTheRatioOfGroups) {
   const Variable a = variable_of({1.0}), b = variable_of({1.0});
-  optim::Adam optimizer({{{a}, {.lr = 0.1}}, {{b}, {.lr = 0.2}}});
+  optim::Adam optimizer({{.params = {a}, .lr = 0.1}, {.params = {b}, .lr = 0.2}});
   optimizer.set_learning_rate(0.05);
   EXPECT_EQ(optimizer.learning_rate(), 0.05);
   EXPECT_NEAR(optimizer.param_groups()[1].lr(), 0.1, 1e-15);
@@ -257,9 +265,11 @@ TEST(Optim, BadParametersAndOptionsAreRefused) {
                                      "[sgd] expected parameters, got an empty list");
   expect_error<InvalidArgumentError>(
       [&] {
-        optim::SGD({{{w}, {.lr = 0.1}}, {{w}, {.lr = 0.2}}});
+        optim::SGD({{.params = {w}, .lr = 0.1}, {.params = {w}, .lr = 0.2}});
       },
       "more than one group");
+  expect_error<InvalidArgumentError>([&] { optim::SGD({w}, {.params = {v}, .lr = 0.1}); },
+                                     "[sgd] expected params in a group alone");
   expect_error<InvalidArgumentError>([&] { optim::SGD({w}, {.lr = 0.1, .nesterov = true}); },
                                      "[sgd] Nesterov momentum requires a momentum");
   expect_error<InvalidArgumentError>([&] { optim::SGD({w}, -0.1); }, "[sgd]");
@@ -270,7 +280,7 @@ TEST(Optim, BadParametersAndOptionsAreRefused) {
       "[adam] expected beta_2 in [0, 1), got 1");
   expect_error<UnimplementedError>(
       [&] {
-        optim::RMSprop({{{w}, {.momentum = 0.5}}, {{v}, {.momentum = 0.0}}});
+        optim::RMSprop({{.params = {w}, .momentum = 0.5}, {.params = {v}, .momentum = 0.0}});
       },
       "[rmsprop] expected a momentum in all groups");
 }
@@ -346,9 +356,159 @@ TEST(LrScheduler, SchedulersFollowPyTorch) {
   }
 }
 
+TEST(LrScheduler, TakesNamedOptions) {
+  namespace lr = optim::lr_scheduler;
+  const Variable w = variable_of({1.0});
+  const auto same = [&](const auto& make, const auto& make_named) {
+    optim::SGD a({w}, 0.8), b({w}, 0.8);
+    auto plain = make(a);
+    auto named = make_named(b);
+    EXPECT_NEAR(a.learning_rate(), b.learning_rate(), 1e-15);
+    expect_near(rates_of(plain, 6), rates_of(named, 6));
+    EXPECT_NE(a.learning_rate(), 0.8);
+  };
+  same([](auto& o) { return lr::StepLR(o, 2, 0.5); },
+       [](auto& o) { return lr::StepLR(o, {.step_size = 2, .gamma = 0.5}); });
+  same(
+      [](auto& o) {
+        return lr::MultiStepLR(o, {1, 3}, 0.5);
+      },
+      [](auto& o) {
+        return lr::MultiStepLR(o, {.milestones = {1, 3}, .gamma = 0.5});
+      });
+  same([](auto& o) { return lr::ExponentialLR(o, 0.5); },
+       [](auto& o) { return lr::ExponentialLR(o, {.gamma = 0.5}); });
+  same([](auto& o) { return lr::CosineAnnealingLR(o, 5, 0.1); },
+       [](auto& o) { return lr::CosineAnnealingLR(o, {.T_max = 5, .eta_min = 0.1}); });
+  same([](auto& o) { return lr::LinearLR(o, 0.5, 0.9, 4); },
+       [](auto& o) {
+         return lr::LinearLR(o, {.start_factor = 0.5, .end_factor = 0.9, .total_iters = 4});
+       });
+  const auto factor = [](std::int64_t epoch) { return 1.0 / static_cast<double>(epoch + 1); };
+  same([&](auto& o) { return lr::LambdaLR(o, factor); },
+       [&](auto& o) { return lr::LambdaLR(o, {.lr_lambda = factor}); });
+  optim::SGD optimizer({w}, 0.8);
+  expect_error<InvalidArgumentError>([&] { lr::StepLR(optimizer, {.gamma = 0.5}); },
+                                     "[StepLR] expected step_size of 1 or more");
+}
+
+// The rates of OneCycleLR's documentation: from max_lr / div_factor to max_lr in the first part of
+// the steps, then down to a fraction of the first rate; in three phases first back to that rate.
+TEST(LrScheduler, OneCycleFollowsPyTorch) {
+  namespace lr = optim::lr_scheduler;
+  const Variable w = variable_of({1.0});
+  const auto cosine = [](double from, double to, double part) {
+    return to + (from - to) / 2.0 * (1.0 + std::cos(std::numbers::pi * part));
+  };
+  {
+    optim::SGD optimizer({w}, 0.8);
+    lr::OneCycleLR scheduler(
+        optimizer, {.max_lr = 0.5, .total_steps = 10, .pct_start = 0.4, .cycle_momentum = false});
+    // Steps 0 to 3 rise, 3 to 9 fall.
+    EXPECT_NEAR(optimizer.learning_rate(), 0.02, 1e-15);
+    Values expected;
+    for (int step = 1; step <= 3; ++step) expected.push_back(cosine(0.02, 0.5, step / 3.0));
+    for (int step = 4; step <= 9; ++step)
+      expected.push_back(cosine(0.5, 0.02e-4, (step - 3) / 6.0));
+    expect_near(rates_of(scheduler, 9), expected);
+    EXPECT_NEAR(optimizer.learning_rate(), 0.02e-4, 1e-15);
+  }
+  {
+    optim::SGD optimizer({w}, 0.8);
+    lr::OneCycleLR scheduler(optimizer, {.max_lr = 0.5,
+                                         .epochs = 2,
+                                         .steps_per_epoch = 5,
+                                         .pct_start = 0.4,
+                                         .anneal_strategy = "linear",
+                                         .cycle_momentum = false,
+                                         .div_factor = 5.0,
+                                         .final_div_factor = 10.0,
+                                         .three_phase = true});
+    // Steps 0 to 3 rise from 0.1 to 0.5, 3 to 6 fall back, 6 to 9 fall to 0.01.
+    expect_near(rates_of(scheduler, 9), {0.1 + 0.4 / 3, 0.1 + 0.8 / 3, 0.5, 0.1 + 0.8 / 3,
+                                         0.1 + 0.4 / 3, 0.1, 0.07, 0.04, 0.01});
+    scheduler.step();
+    EXPECT_NEAR(optimizer.learning_rate(), 0.01, 1e-15);
+    expect_error<InvalidArgumentError>([&] { scheduler.step(); }, "10 steps");
+  }
+  optim::SGD optimizer({w}, 0.8);
+  expect_error<UnimplementedError>(
+      [&] { lr::OneCycleLR(optimizer, {.max_lr = 0.5, .total_steps = 10}); },
+      "write .cycle_momentum = false");
+  expect_error<InvalidArgumentError>(
+      [&] { lr::OneCycleLR(optimizer, {.max_lr = 0.5, .cycle_momentum = false}); },
+      "expected total_steps, or epochs and steps_per_epoch");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        lr::OneCycleLR(
+            optimizer,
+            {.max_lr = 0.5, .total_steps = 4, .anneal_strategy = "cubic", .cycle_momentum = false});
+      },
+      "'cubic'");
+}
+
+// A run that is continued from state dicts equals one that was not interrupted, bit by bit.
+TEST(Optim, StateDictsContinueARun) {
+  const auto continued = [](const auto& make, bool interrupted) {
+    Variable a = variable_of(start(), float32), b = variable_of({0.5, -0.5}, float32);
+    optim::Optimizer optimizer = make(a, b);
+    for (int step = 1; step <= kSteps; ++step) {
+      if (interrupted && step == kSteps / 2) {
+        const std::map<std::string, Tensor> state = optimizer.state_dict();
+        a = Variable(a.value().detach());
+        b = Variable(b.value().detach());
+        optimizer = make(a, b);
+        optimizer.load_state_dict(state);
+      }
+      const Values g = gradient_at(step);
+      set_gradient(a, g);
+      if (step % 2 == 0) set_gradient(b, {g[0], g[1]});
+      optimizer.step();
+      optimizer.zero_grad();
+      optimizer.param_groups()[1].set_lr(optimizer.param_groups()[1].lr() * 0.7);
+    }
+    Values result = values_of(a);
+    for (double value : values_of(b)) result.push_back(value);
+    return result;
+  };
+  const auto expect_same = [&](const auto& make) {
+    EXPECT_EQ(continued(make, true), continued(make, false));
+  };
+  expect_same([](const Variable& a, const Variable& b) {
+    return optim::Optimizer(optim::Adam({{.params = {a}}, {.params = {b}, .lr = 0.1}}));
+  });
+  expect_same([](const Variable& a, const Variable& b) {
+    return optim::Optimizer(
+        optim::SGD({{.params = {a}}, {.params = {b}, .lr = 0.2}}, {.lr = 0.1, .momentum = 0.9}));
+  });
+  expect_same([](const Variable& a, const Variable& b) {
+    return optim::Optimizer(optim::RMSprop({{.params = {a}}, {.params = {b}, .lr = 0.2}},
+                                           {.momentum = 0.9, .centered = true}));
+  });
+}
+
+TEST(Optim, StateDictsHaveTheNamesOfPyTorchAndAreChecked) {
+  const Variable w = variable_of({1.0, 2.0}), v = variable_of({1.0});
+  optim::Adam adam({w, v}, {.lr = 0.5});
+  const std::map<std::string, Tensor> state = adam.state_dict();
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : state) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"iterations", "param_groups.0.lr", "state.0.exp_avg",
+                                             "state.0.exp_avg_sq", "state.1.exp_avg",
+                                             "state.1.exp_avg_sq"}));
+  EXPECT_EQ(state.at("param_groups.0.lr").item(), 0.5);
+  optim::SGD sgd({w, v}, {.lr = 0.1, .momentum = 0.5});
+  expect_error<InvalidArgumentError>([&] { sgd.load_state_dict(state); },
+                                     "[sgd] expected 'state.0.momentum_buffer' in the state");
+  EXPECT_EQ(sgd.learning_rate(), 0.1);
+  std::map<std::string, Tensor> wrong = state;
+  wrong["state.1.exp_avg_sq"] = constant({1.0, 2.0}, {.dtype = float64});
+  expect_error<InvalidArgumentError>([&] { adam.load_state_dict(wrong); }, "'state.1.exp_avg_sq'");
+}
+
 TEST(LrScheduler, ActsOnEveryGroup) {
   const Variable a = variable_of({1.0}), b = variable_of({1.0});
-  optim::SGD optimizer({{{a}, {.lr = 0.1}}, {{b}, {.lr = 0.2}}});
+  optim::SGD optimizer({{.params = {a}, .lr = 0.1}, {.params = {b}, .lr = 0.2}});
   optim::lr_scheduler::StepLR scheduler(optimizer, 1, 0.5);
   scheduler.step();
   expect_near(scheduler.get_last_lr(), {0.05, 0.1});
