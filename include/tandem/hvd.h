@@ -610,9 +610,13 @@ class LearningRateWarmupCallback : public tandem::callbacks::Callback {
 
 // --- timeline ---
 
+/// Options of start_timeline(). As the arguments of hvd.start_timeline.
+struct TimelineOptions {
+  bool mark_cycles = false;  ///< whether to mark the cycles of the coordination, too
+};
 /// Starts recording the phases of each tensor's operations; stop_timeline() writes them to `file`
 /// as a Chrome trace. On rank 0 only. HOROVOD_TIMELINE=FILE records from init() to shutdown().
-void start_timeline(const std::string& file);
+void start_timeline(const std::string& file, const TimelineOptions& options = {});
 /// Stops recording and writes the file.
 void stop_timeline();
 

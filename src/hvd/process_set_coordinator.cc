@@ -325,8 +325,7 @@ void ProcessSetCoordinator::begin_cycle() {
   }
   header.request_bytes = static_cast<std::uint32_t>(requests_.size());
   std::memcpy(mine_.data(), &header, sizeof(header));
-  if (timeline_->on() && options_.settings.mark_cycles)
-    timeline_->add("CYCLE", "CYCLE_START", profile::now());
+  if (timeline_->marks_cycles()) timeline_->add("CYCLE", "CYCLE_START", profile::now());
   messages_.words = words;
   header_bytes_.assign(static_cast<std::size_t>(size()), mine_.size());
   work_ = gather(mine_, header_bytes_, gathered_);

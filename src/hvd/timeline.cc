@@ -15,12 +15,13 @@ constexpr const char* kWhat = "hvd timeline";
 
 }  // namespace
 
-void Timeline::start(std::string file) {
+void Timeline::start(std::string file, bool mark_cycles) {
   const std::lock_guard lock(mutex_);
   if (on()) fail<FailedPreconditionError>("[hvd] a timeline is being recorded, to '{}'", file_);
   const AtomicFile writable(file, kWhat);  // throws now if the file cannot be written
   file_ = std::move(file);
   start_ = profile::now();
+  marks_cycles_ = mark_cycles;
   on_ = true;
 }
 

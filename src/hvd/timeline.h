@@ -18,7 +18,9 @@ namespace tandem::hvd {
 class Timeline {
  public:
   bool on() const { return on_.load(std::memory_order_relaxed); }
-  void start(std::string file);
+  // Whether to mark the cycles of the coordination, too.
+  bool marks_cycles() const { return on() && marks_cycles_.load(std::memory_order_relaxed); }
+  void start(std::string file, bool mark_cycles);
   // Writes the file. Both throw the errors of core/file_error.h.
   void stop();
 
@@ -26,7 +28,7 @@ class Timeline {
   void add(const std::string& tensor, std::string_view phase, std::int64_t begin);
 
  private:
-  std::atomic<bool> on_{false};
+  std::atomic<bool> on_{false}, marks_cycles_{false};
   std::mutex mutex_;
   std::string file_;
   std::int64_t start_ = 0;

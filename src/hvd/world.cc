@@ -111,7 +111,8 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
   std::memcpy(&settings_, all.front().data(), sizeof(settings_));
   find_topology();
   share_cores();
-  if (const auto file = env_string("HOROVOD_TIMELINE"); file && rank_ == 0) timeline_->start(*file);
+  if (const auto file = env_string("HOROVOD_TIMELINE"); file && rank_ == 0)
+    timeline_->start(*file, settings_.mark_cycles);
   std::vector<int> everyone(static_cast<std::size_t>(size_));
   for (int rank = 0; rank < size_; ++rank) everyone[static_cast<std::size_t>(rank)] = rank;
   global_ = add_set(everyone);
@@ -405,8 +406,9 @@ std::vector<int> ProcessSet::ranks() const { return state_of(*this)->ranks; }
 int ProcessSet::size() const { return static_cast<int>(state_of(*this)->ranks.size()); }
 int ProcessSet::rank() const { return state_of(*this)->rank; }
 
-void start_timeline(const std::string& file) {
-  if (const auto here = world(); here->rank() == 0) here->timeline().start(file);
+void start_timeline(const std::string& file, const TimelineOptions& options) {
+  if (const auto here = world(); here->rank() == 0)
+    here->timeline().start(file, options.mark_cycles || here->marks_cycles());
 }
 void stop_timeline() { world()->timeline().stop(); }
 

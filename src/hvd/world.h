@@ -51,6 +51,7 @@ class World {
   int size() const { return size_; }
   const Topology& topology() const { return topology_; }
   Timeline& timeline() { return *timeline_; }
+  bool marks_cycles() const { return settings_.mark_cycles; }  // by the environment
 
   const std::shared_ptr<ProcessSet::State>& global_set() const { return global_; }
   std::shared_ptr<ProcessSet::State> add_set(const std::vector<int>& ranks);

@@ -1,5 +1,6 @@
 // Names, orders, the cache, process sets, join, mismatches and failures.
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -401,6 +402,23 @@ TEST(HvdCoordinator, TheTimelineHasThePhasesOfEachTensor) {
   EXPECT_EQ(phases["start"]["NEGOTIATE_BROADCAST"], 3);
   EXPECT_EQ(phases["start"]["SHM_BROADCAST"], 3);
   EXPECT_GE(phases["CYCLE"]["CYCLE_START"], 6);
+}
+
+TEST(HvdCoordinator, ATimelineThatIsStartedMarksCyclesIfAsked) {
+  const testing::TemporaryDirectory folder;
+  for (const bool mark : {false, true}) {
+    const std::string file = (folder.path() / "timeline.json").string();
+    expect_hvd(2, [&](int rank) {
+      if (rank == 0) hvd::start_timeline(file, {.mark_cycles = mark});
+      for (int i = 0; i < 3; ++i) hvd::allreduce(constant({1.0f}), {.name = "weights"});
+      if (rank == 0) hvd::stop_timeline();
+      hvd::barrier();
+    });
+    std::ifstream in(file);
+    const std::string text((std::istreambuf_iterator<char>(in)), {});
+    EXPECT_NE(text.find("NEGOTIATE_ALLREDUCE"), std::string::npos);
+    EXPECT_EQ(text.find("CYCLE_START") != std::string::npos, mark);
+  }
 }
 
 TEST(HvdCoordinator, AutotuneLogsItsSamples) {
