@@ -130,16 +130,26 @@ TEST_F(RendezvousSecrets, DoesNotListenToOtherMachinesWithoutAToken) {
   job->shut_down();
 }
 
-TEST_F(RendezvousSecrets, RefusesANameThatIsTheLoopbackForRanksElsewhere) {
-  for (const auto& [name, value] :
-       {std::pair("RANK", "0"), std::pair("WORLD_SIZE", "2"), std::pair("LOCAL_WORLD_SIZE", "1"),
-        std::pair("MASTER_ADDR", "localhost"), std::pair("MASTER_PORT", "29500")})
-    setenv(name, value, 1);
-  EXPECT_EQ(
-      refusal("env://"),
-      "FailedPreconditionError: [rendezvous] MASTER_ADDR: 'localhost' is the loopback on rank "
-      "0's machine, where ranks on other machines cannot reach it: use its address, or a "
-      "name that is known alike on all");
+TEST_F(RendezvousSecrets, EveryRankOfSeveralHostsWantsAToken) {
+  setenv("MASTER_PORT", "29500", 1);
+  setenv("WORLD_SIZE", "2", 1);
+  for (const char* rank : {"0", "1"}) {
+    setenv("RANK", rank, 1);
+    unsetenv("LOCAL_WORLD_SIZE");
+    setenv("MASTER_ADDR", "192.0.2.1", 1);
+    EXPECT_EQ(refusal("env://", {.timeout = testing::kFarAway}),
+              "FailedPreconditionError: [rendezvous] rank 0 would listen at 192.0.2.1, which other "
+              "machines can reach: set the environment variable TANDEM_JOB_TOKEN to the same "
+              "secret for all ranks");
+    setenv("LOCAL_WORLD_SIZE", "1", 1);
+    for (const char* host : {"localhost", "unknown.invalid"}) {
+      setenv("MASTER_ADDR", host, 1);
+      EXPECT_EQ(refusal("env://", {.timeout = testing::kFarAway}),
+                "FailedPreconditionError: [rendezvous] the job has 1 ranks on this host and 2 in "
+                "all: for ranks on several hosts, set the environment variable TANDEM_JOB_TOKEN "
+                "to the same secret for all");
+    }
+  }
 }
 
 // A refused process may not belong to the job, so the job continues; but errors about missing ranks

@@ -1,6 +1,9 @@
 // How the ranks of a job find each other.
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -42,6 +45,18 @@ using testing::Rendezvous;
 using testing::start;
 using testing::talk;
 using namespace std::chrono_literals;
+
+// An IPv4 address at which other machines would reach this one; empty without a network.
+std::string outer_address() {
+  std::string address;
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return address;
+  for (const ifaddrs* at = all; at; at = at->ifa_next)
+    if (at->ifa_addr && at->ifa_addr->sa_family == AF_INET && !(at->ifa_flags & IFF_LOOPBACK))
+      address = inet_ntoa(reinterpret_cast<const sockaddr_in*>(at->ifa_addr)->sin_addr);
+  freeifaddrs(all);
+  return address;
+}
 
 TEST_F(Rendezvous, ByTcpAndByFile) {
   for (const int size : {1, 2, 5})
@@ -195,19 +210,35 @@ TEST_F(Rendezvous, ARankZeroAtTheLoopbackSaysSo) {
   EXPECT_EQ(refusal("env://", {.timeout = 500ms}).find(hint), std::string::npos);
 }
 
-TEST_F(Rendezvous, RankZeroMayListenOnAllOfItsAddresses) {
+// As in pods of Kubernetes: rank 0's pod may know itself as localhost only, or its name may not be
+// known yet. The others reach it at an address of the machine.
+TEST_F(Rendezvous, RankZeroListensOnAllOfItsAddresses) {
   setenv("MASTER_PORT", std::to_string(port_).c_str(), 1);
   setenv("WORLD_SIZE", "2", 1);
   setenv("TANDEM_JOB_TOKEN", "secret", 1);
-  auto ranks = start(2, [](int rank) {
-    setenv("RANK", std::to_string(rank).c_str(), 1);
-    setenv("MASTER_ADDR", rank == 0 ? "0.0.0.0" : "127.0.0.1", 1);
-    const auto job = rendezvous("env://", {.timeout = testing::kFarAway});
-    const std::string words = talk(*job);
-    job->shut_down();
-    return words;
-  });
-  for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01");
+  for (const char* host : {"0.0.0.0", "localhost", "127.0.0.1", "rank-0.invalid"})
+    for (const std::string& address : {std::string("127.0.0.1"), outer_address()}) {
+      if (address.empty()) continue;
+      auto ranks = start(2, [&](int rank) {
+        setenv("RANK", std::to_string(rank).c_str(), 1);
+        setenv("MASTER_ADDR", rank == 0 ? host : address.c_str(), 1);
+        const auto job = rendezvous("env://", {.timeout = testing::kFarAway});
+        const std::string words = talk(*job);
+        job->shut_down();
+        return words;
+      });
+      for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01") << host << ' ' << address;
+    }
+}
+
+// Without a token, whether others can reach rank 0 depends on the address.
+TEST_F(Rendezvous, WaitsForAnAddressOfRankZero) {
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(refusal(fmt::format("tcp://rank-0.invalid:80?rank={}&world_size=2", rank),
+                      {.timeout = 200ms})
+                  .find("DeadlineExceededError: [rendezvous] no address is known for "
+                        "'rank-0.invalid': "),
+              0u);
 }
 
 TEST_F(Rendezvous, OfAProcessThatIsThatRankAlreadyIsRefused) {

@@ -20,6 +20,7 @@
 #include "comm/rendezvous/tcp_store.h"
 #include "comm/rendezvous/url.h"
 #include "core/env.h"
+#include "core/log.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -149,24 +150,15 @@ class TcpJob final : public Job {
     env_ = std::make_unique<EnvUse>(place_.rank);
     if (environment.has_server_for(place_.size))
       return meet_outside(*environment.server, token, environment.master);
-    // On ports that several jobs may use, a job is identified by its launcher's name for it.
-    const std::string name = environment.ports.size() > 1 ? environment.job : "";
     const std::string& host = environment.master;
-    // For instance /etc/hosts may map the host's own name to 127.0.1.1.
-    if (place_.rank == 0 && options_.bind_address.empty() && environment.on_several_hosts() &&
-        !is_numeric(host) && is_loopback(host))
+    if (token.empty() && environment.on_several_hosts() && !is_numeric(host))
       fail<FailedPreconditionError>(
-          "[rendezvous] MASTER_ADDR: '{}' is the loopback on rank 0's machine, where ranks on "
-          "other "
-          "machines cannot reach it: use its address, or a name that is known alike on all",
-          host);
-    if (place_.rank == 0 && options_.bind_address.empty() && !environment.on_one_host() &&
-        is_loopback(host))
-      hint_ = fmt::format(
-          "rank 0 listens on MASTER_ADDR, '{}', which ranks on other machines cannot reach: for "
-          "those, set it to rank 0's address there, and to 0.0.0.0 on rank 0 alone",
-          host);
-    meet_at(environment.master, environment.ports, token, name);
+          "[rendezvous] the job has {} ranks on this host and {} in all: for ranks on several "
+          "hosts, set the environment variable TANDEM_JOB_TOKEN to the same secret for all",
+          *environment.local_size, *environment.size);
+    may_be_elsewhere_ = place_.size > 1 && !environment.on_one_host();
+    // On ports that several jobs may use, a job is identified by its launcher's name for it.
+    meet_at(host, environment.ports, token, environment.ports.size() > 1 ? environment.job : "");
   }
 
   // The server is not one of the ranks. `master` is Job::master(); empty: the server's host.
@@ -174,7 +166,7 @@ class TcpJob final : public Job {
                     const std::string& master = "") {
     outside_ = true;
     master_ = master.empty() ? server.host : master;
-    join(server.host, std::span(&server.port, 1), job_secret(server.host, token));
+    join(server.host, std::span(&server.port, 1), secret_of(server.host, token));
   }
 
   // Rank 0 listens on the first free one of the ports.
@@ -185,10 +177,10 @@ class TcpJob final : public Job {
       fail<InvalidArgumentError>(
           "[rendezvous] expected the port of rank 0, got 0: rank 0 would take any, which the other "
           "ranks do not know");
-    const std::string secret = job_secret(host, token) + name;
+    const std::string secret = secret_of(host, token) + name;
+    require_token(options_.bind_address.empty() ? host : options_.bind_address, token, "rank 0");
     if (place_.rank != 0) return join(host, ports, secret);
-    const std::string address = options_.bind_address.empty() ? host : options_.bind_address;
-    require_token(address, token, "rank 0");
+    const std::string address = own_address(host, token);
     serve(address, ports, secret);
     join_own_server(address, secret);
   }
@@ -212,6 +204,39 @@ class TcpJob final : public Job {
     std::string text;
     for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
     return text;
+  }
+
+  // Without a token the secret depends on the host's address. On a cluster that has just started,
+  // the name may become known later.
+  std::string secret_of(const std::string& host, const std::string& token) const {
+    while (true) {
+      try {
+        return job_secret(host, token);
+      } catch (const NotFoundError& error) {
+        if (Clock::now() >= limit_.end)
+          fail<DeadlineExceededError>("{}; it did not become known within {} ms", error.what(),
+                                      limit_.length.count());
+      }
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+
+  // Where rank 0 listens: on all of its interfaces if `host` is its name on the other machines
+  // only, or not known yet.
+  std::string own_address(const std::string& host, const std::string& token) {
+    if (!options_.bind_address.empty()) return options_.bind_address;
+    try {
+      if (!is_loopback(host) || !may_be_elsewhere_) return host;
+    } catch (const NotFoundError& error) {
+      logging::warn("{}; rank 0 listens on all of its interfaces", error.what());
+      return any_address();
+    }
+    if (!token.empty()) return any_address();
+    hint_ = fmt::format(
+        "rank 0 listens on MASTER_ADDR, '{}', which ranks on other machines cannot reach: for "
+        "those, set TANDEM_JOB_TOKEN to the same secret for all ranks",
+        host);
+    return host;
   }
 
   void serve(const std::string& address, const std::vector<std::uint16_t>& ports,
@@ -330,7 +355,8 @@ class TcpJob final : public Job {
   const RendezvousOptions options_;
   const TimeLimit limit_;
   const std::chrono::milliseconds silence_;
-  bool outside_ = false;  // the server is not one of the ranks
+  bool outside_ = false;           // the server is not one of the ranks
+  bool may_be_elsewhere_ = false;  // other ranks may be on other machines
   std::string master_;
   std::string hint_;  // why ranks may not find this one
   std::unique_ptr<EnvUse> env_;

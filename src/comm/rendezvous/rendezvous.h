@@ -18,8 +18,9 @@ struct RendezvousOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   // The job's secret, the same for all ranks. Default: the environment variable TANDEM_JOB_TOKEN.
   std::optional<std::string> token;
-  // The address that rank 0 listens on. Default: the host in the URL or MASTER_ADDR; for file://
-  // the loopback.
+  // The address that rank 0 listens on. Default: the host in the URL or MASTER_ADDR; with a token
+  // all of its interfaces, if the host's name is not known yet or MASTER_ADDR is the loopback and
+  // ranks may be elsewhere; for file:// the loopback.
   std::string bind_address;
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
   // How long a rank may be silent before it counts as dead. Default: the environment variable
@@ -52,7 +53,7 @@ class Job {
 //
 // Throws InvalidArgumentError for an invalid URL, rank or size, or a token that differs from rank
 // 0's; AlreadyExistsError if another job uses rank 0's port or the file; FailedPreconditionError if
-// rank 0 would listen on a public address without a token; DeadlineExceededError with the missing
+// ranks may be on several hosts and there is no token; DeadlineExceededError with the missing
 // ranks; AbortedError or UnavailableError if a rank fails before all have joined.
 std::unique_ptr<Job> rendezvous(const std::string& url, const RendezvousOptions& options = {});
 

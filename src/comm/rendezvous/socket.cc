@@ -67,6 +67,13 @@ void share_address(const Socket& socket) {
   setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 }
 
+// "::" accepts IPv4 connections, too, whatever the system's default is.
+void serve_both_families(const Socket& socket, const sockaddr* address) {
+  if (address->sa_family != AF_INET6) return;
+  const int off = 0;
+  setsockopt(socket.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+}
+
 // Whether there are events before the deadline.
 bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {
   while (true) {
@@ -144,6 +151,7 @@ Socket listen_on(const Endpoint& endpoint, const char* who) {
   const Addresses addresses = resolve(endpoint, AI_PASSIVE);
   Socket socket = open_socket(*addresses);
   share_address(socket);
+  serve_both_families(socket, addresses->ai_addr);
   if (bind(socket.descriptor(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
       listen(socket.descriptor(), SOMAXCONN) != 0) {
     const int error = errno;
@@ -161,6 +169,11 @@ Socket listen_on(const Endpoint& endpoint, const char* who) {
     fail<UnavailableError>("{}", what);
   }
   return socket;
+}
+
+std::string any_address() {
+  const Socket socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return socket.is_open() ? "::" : "0.0.0.0";
 }
 
 std::uint16_t port_of(const Socket& listener) { return endpoint_of(listener).port; }

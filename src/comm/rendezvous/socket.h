@@ -47,6 +47,8 @@ std::string to_string(const Endpoint& endpoint);  // "[::1]:80" for addresses wi
 // A non-blocking listening socket. Port 0: any free port. Throws AlreadyExistsError if the port is
 // in use, InvalidArgumentError, with `who`, if the address is not this host's.
 Socket listen_on(const Endpoint& endpoint, const char* who = "rank 0");
+// Where a listener accepts connections to all addresses of this host.
+std::string any_address();
 // A free port, bound but not listening. While the socket is open no other process is assigned the
 // port, but a server may listen on it.
 Socket reserve_port(const std::string& host);
