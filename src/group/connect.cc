@@ -201,17 +201,16 @@ std::vector<std::string> choose_backends(const std::vector<std::string>& values,
 // MPI_Init_thread.
 BackendChoice agree_on_backend(Job& job, const ConnectOptions& options, bool warns = false) {
   check_backend(options.backend);
-  const auto limit = options.time_limit;
   const std::string answer =
       consult({.store = *job.store(),
                .name = "connect/" + numbered(job, "seats"),
                .rank = job.rank(),
                .size = job.size(),
-               .deadline = Clock::now() + limit,
+               .limit = options.time_limit,
                .describe_missing =
-                   [&](const std::vector<int>& missing) {
+                   [](const std::vector<int>& missing, std::chrono::milliseconds time) {
                      return fmt::format("[connect] {} did not call connect() within {} ms",
-                                        list_ranks(missing), limit.count());
+                                        list_ranks(missing), time.count());
                    }},
               fmt::format("{}\n{}\n{}\n{}", options.backend, shm_free_bytes(), host_identity(),
                           reason_without_mpi(job, options.backend)),

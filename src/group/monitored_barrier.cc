@@ -9,11 +9,11 @@ namespace tandem::comm {
 namespace {
 
 std::string text_for(const ProcessGroupImpl& group, const std::vector<int>& missing,
-                     std::chrono::milliseconds limit) {
+                     std::chrono::milliseconds time) {
   std::vector<int> named;
   for (const int rank : missing) named.push_back(group.ranks()[static_cast<std::size_t>(rank)]);
   return fmt::format("[monitored_barrier] {} failed to pass monitored_barrier in {} ms",
-                     list_ranks(named), limit.count());
+                     list_ranks(named), time.count());
 }
 
 }  // namespace
@@ -23,15 +23,16 @@ void monitored_barrier(const MonitoredBarrierOptions& options) {
   group->require_use("monitored_barrier");
   if (building)
     throw UnimplementedError("[monitored_barrier] cannot be part of a traced function or graph");
-  const auto limit = options.timeout.value_or(group->time_limit());
   const auto size = static_cast<std::size_t>(group->size());
   consult({.store = *group->job()->store(),
            .name = fmt::format("monitored_barrier/{}/{}", group->name(), group->next_barrier()),
            .rank = group->rank(),
            .size = group->size(),
-           .deadline = std::chrono::steady_clock::now() + limit,
+           .limit = options.timeout.value_or(group->time_limit()),
            .describe_missing =
-               [&](const std::vector<int>& missing) { return text_for(*group, missing, limit); }},
+               [&](const std::vector<int>& missing, std::chrono::milliseconds time) {
+                 return text_for(*group, missing, time);
+               }},
           "", [&](const auto&) { return std::vector<std::string>(size); });
 }
 

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
 #include <thread>
 
 #include "comm/signature.h"
 #include "support/errors.h"
 #include "support/forked_store.h"
+#include "support/log_file.h"
 #include "support/waiting.h"
 
 namespace tandem::consultation_test {
@@ -20,19 +22,19 @@ constexpr int kSize = 4;
 
 // Asks rank 0 to double this rank's number.
 std::string ask(Store& store, int rank, milliseconds limit) {
-  return consult(
-      {.store = store,
-       .name = "test",
-       .rank = rank,
-       .size = kSize,
-       .deadline = std::chrono::steady_clock::now() + limit,
-       .describe_missing = [](const std::vector<int>& missing) { return list_ranks(missing); }},
-      std::to_string(rank), [](const std::vector<std::string>& values) {
-        std::vector<std::string> answers;
-        for (const std::string& value : values)
-          answers.push_back(std::to_string(2 * std::stoi(value)));
-        return answers;
-      });
+  return consult({.store = store,
+                  .name = "test",
+                  .rank = rank,
+                  .size = kSize,
+                  .limit = limit,
+                  .describe_missing = [](const std::vector<int>& missing,
+                                         milliseconds) { return list_ranks(missing); }},
+                 std::to_string(rank), [](const std::vector<std::string>& values) {
+                   std::vector<std::string> answers;
+                   for (const std::string& value : values)
+                     answers.push_back(std::to_string(2 * std::stoi(value)));
+                   return answers;
+                 });
 }
 
 TEST(Consultation, AnswersEveryRankAndLeavesNothing) {
@@ -57,6 +59,23 @@ TEST(Consultation, NamesMissingRanksToAll) {
   // A late rank gets the same error.
   EXPECT_EQ(any_error_of([&] { ask(store, 1, testing::kFarAway); }),
             "DeadlineExceededError: ranks 1 and 3");
+}
+
+TEST(Consultation, LogsMissingRanksWhileItWaits) {
+  setenv("TANDEM_STALL_WARNING", "1", 1);
+  ForkedStore store;
+  std::vector<std::thread> ranks;
+  const auto come = [&](int rank) {
+    ranks.emplace_back([&, rank] { ask(store, rank, testing::kFarAway); });
+  };
+  const testing::LogFile log;
+  come(2);
+  EXPECT_TRUE(log.wait_for("warning: rank 0\n"));
+  come(0);
+  EXPECT_TRUE(log.wait_for("warning: ranks 1 and 3\n"));
+  come(1);
+  come(3);
+  for (std::thread& rank : ranks) rank.join();
 }
 
 TEST(Consultation, ARankZeroThatDoesNotComeIsMissing) {

@@ -21,6 +21,7 @@
 #include "support/expects.h"
 #include "support/forked_ranks.h"
 #include "support/forked_store.h"
+#include "support/log_file.h"
 #include "support/waiting.h"
 #include "tandem/config.h"
 
@@ -169,6 +170,20 @@ TEST_F(Hierarchical, MismatchBetweenGroups) {
       "(mean) "
       "of 10 float32 in 1 part, 'dense/kernel', step 7; every rank must call the same collectives "
       "in the same order");
+}
+
+TEST_F(Hierarchical, ALongWaitIsLogged) {
+  setenv("TANDEM_STALL_WARNING", "1", 1);
+  const testing::LogFile log;
+  run_ranks({}, [&](Communicator& communicator) {
+    all_reduce(communicator, 100)->wait();
+    if (communicator.rank() == 3) {
+      EXPECT_TRUE(
+          log.wait_for("3 did not reach collective 1 (all_reduce (sum) of 10 float32 in 1 "
+                       "part) within "));
+    }
+    all_reduce(communicator, 10)->wait();
+  });
 }
 
 TEST_F(Hierarchical, ARankThatIsLateIsNamedEverywhere) {

@@ -9,6 +9,7 @@
 #include "support/errors.h"
 #include "support/expects.h"
 #include "support/gpus.h"
+#include "support/log_file.h"
 #include "support/waiting.h"
 
 namespace tandem::process_faults_test {
@@ -144,6 +145,28 @@ TEST_P(ProcessFaults, ARankThatIsLateIsNamedEverywhere) {
     EXPECT_EQ(text,
               "[all_reduce] rank 1 did not reach collective 1 (all_reduce (sum) of 300000 float32 "
               "in 1 part, 'dense/kernel', step 5) within 3000 ms; ranks 0 and 2 are waiting");
+  });
+}
+
+TEST_P(ProcessFaults, ALongWaitIsLogged) {
+  setenv("TANDEM_STALL_WARNING", "1", 1);
+  const testing::LogFile log;
+  run_ranks({}, [&](Communicator& communicator) {
+    all_reduce(communicator, 100);
+    if (communicator.rank() == 0) {
+      EXPECT_TRUE(
+          log.wait_for("[all_reduce] rank 0 did not reach collective 1 (all_reduce (sum) of 300000 "
+                       "float32 in 1 part) within "));
+      EXPECT_TRUE(log.wait_for(" ms; ranks 1 and 2 are waiting\n"));
+    }
+    all_reduce(communicator, 300'000);
+    const Buffer buffer = floats(10);
+    if (communicator.rank() == 1) {
+      EXPECT_TRUE(log.wait_for("[recv] rank 2 waited "));
+      communicator.send(buffer, 2)->wait();
+    } else if (communicator.rank() == 2) {
+      communicator.recv(buffer, 1)->wait();
+    }
   });
 }
 

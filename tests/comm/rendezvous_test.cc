@@ -26,6 +26,7 @@
 #include "support/errors.h"
 #include "support/expects.h"
 #include "support/files.h"
+#include "support/log_file.h"
 #include "support/mount_namespace.h"
 #include "support/processes.h"
 #include "support/waiting.h"
@@ -265,6 +266,27 @@ TEST_F(Rendezvous, NamesTheRanksThatNeverCame) {
   const std::string other = ranks[1].result();
   EXPECT_EQ(other.find("AbortedError: [membership] rank 0 (process "), 0u) << other;
   EXPECT_NE(other.find("aborted: ranks 1, 3 of 4 did not join within 3000 ms"), std::string::npos);
+}
+
+TEST_F(Rendezvous, ALongWaitForRanksIsLogged) {
+  setenv("TANDEM_STALL_WARNING", "1", 1);
+  const testing::LogFile log;
+  for (const int late : {0, 1}) {
+    auto ranks = start(2, [&](int rank) {
+      if (rank == late) {
+        EXPECT_TRUE(log.wait_for(
+            rank == 0 ? fmt::format("[rendezvous] rank 0 is missing: the job's rendezvous was not "
+                                    "found at 127.0.0.1:{} within ",
+                                    port_)
+                      : "[rendezvous] rank 1 of 2 did not join within "));
+      }
+      const auto job = rendezvous(tcp(rank, 2), {.timeout = testing::kFarAway});
+      const std::string words = talk(*job);
+      job->shut_down();
+      return words;
+    });
+    for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01");
+  }
 }
 
 TEST_F(Rendezvous, NamesRankZeroWhenItNeverCame) {

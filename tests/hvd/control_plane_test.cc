@@ -122,17 +122,18 @@ void join_all(Server& server) {
 void consult_all(Server& server) {
   const auto ask = [&](int rank) {
     SimulatedStore store(server, rank);
-    const std::string answer = consult(
-        {.store = store,
-         .name = "connect/seats 0",
-         .rank = rank,
-         .size = server.size(),
-         .deadline = {},
-         .describe_missing = [](const std::vector<int>& ranks) { return list_ranks(ranks); }},
-        "-67108864 0b4e3e8c-3f0f-4f7d-9e0e-2c6f2f1d7a11", [&](const auto& values) {
-          EXPECT_EQ(values.size(), static_cast<std::size_t>(server.size()));
-          return std::vector<std::string>(values.size(), "hierarchical gloo 3");
-        });
+    const std::string answer =
+        consult({.store = store,
+                 .name = "connect/seats 0",
+                 .rank = rank,
+                 .size = server.size(),
+                 .limit = {},
+                 .describe_missing = [](const std::vector<int>& ranks,
+                                        std::chrono::milliseconds) { return list_ranks(ranks); }},
+                "-67108864 0b4e3e8c-3f0f-4f7d-9e0e-2c6f2f1d7a11", [&](const auto& values) {
+                  EXPECT_EQ(values.size(), static_cast<std::size_t>(server.size()));
+                  return std::vector<std::string>(values.size(), "hierarchical gloo 3");
+                });
     EXPECT_EQ(answer, "hierarchical gloo 3");
   };
   // All ranks wait for rank 0; then they continue.

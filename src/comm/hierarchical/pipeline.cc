@@ -4,8 +4,11 @@
 #include <mutex>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "comm/device_memory.h"
+#include "comm/stall.h"
+#include "core/log.h"
 #include "core/profile.h"
 #include "core/status.h"
 
@@ -267,9 +270,8 @@ void Pipeline::wait(const HierarchicalWork& work) {
       continue;
     }
     if (now - checked >= std::min<Clock::duration>(kCheck, options.time_limit)) {
-      checked = now;
       try {
-        check(work, begin);
+        check(work, begin, std::exchange(checked, now));
       } catch (...) {
         abort_with_current();
       }
@@ -292,7 +294,8 @@ void Pipeline::pass_time(const HierarchicalWork& work, Clock::duration patience)
   }
 }
 
-void Pipeline::check(const HierarchicalWork& last, Clock::time_point since) {
+void Pipeline::check(const HierarchicalWork& last, Clock::time_point since,
+                     Clock::time_point looked) {
   check_all_peers();
   const auto now = Clock::now();
   for (const auto& work : open_) {
@@ -300,9 +303,20 @@ void Pipeline::check(const HierarchicalWork& last, Clock::time_point since) {
       if (step.work && !step.done &&
           now - std::max(since, step.started) >=
               options.time_limit + grace(step.link, options.time_limit))
-        throw_deadline(*work, step);
+        throw DeadlineExceededError(describe_wait(*work, step, options.time_limit));
     if (work.get() == &last) break;
   }
+  if (is_stalled(since, looked, now))
+    warn_of_stall(last, std::chrono::duration_cast<std::chrono::milliseconds>(now - since));
+}
+
+// The leader knows better whom the others of its group wait for.
+void Pipeline::warn_of_stall(const HierarchicalWork& work, std::chrono::milliseconds waited) const {
+  const PipelineStep* step = work.first_under_way();
+  if (!step || step->link == HierarchyLink::kFromLeader) return;
+  if (step->link == HierarchyLink::kDirect ||
+      is_first_waiting(communicator(step->link)->rank(), step->work->missing()))
+    logging::warn("{}", describe_wait(work, *step, waited));
 }
 
 void Pipeline::check_peers(const HierarchicalWork& work) {
@@ -344,21 +358,21 @@ std::vector<int> Pipeline::ranks_of(HierarchyLink link, const std::vector<int>& 
   return result;
 }
 
-void Pipeline::throw_deadline(const HierarchicalWork& work, const PipelineStep& step) const {
+std::string Pipeline::describe_wait(const HierarchicalWork& work, const PipelineStep& step,
+                                    std::chrono::milliseconds waited) const {
   const Signature& signature = work.signature();
   const std::string_view name = name_of(signature.kind);
   const std::string call = describe(signature, work.label(), names);
-  const auto limit = options.time_limit.count();
+  const auto time = waited.count();
   if (signature.kind == CollectiveKind::kSend || signature.kind == CollectiveKind::kRecv)
-    fail<DeadlineExceededError>("{}[{}] rank {} waited {} ms for rank {}: {}", kErrorPrefix, name,
-                                names[layout.rank()], limit, names[signature.root], call);
+    return fmt::format("{}[{}] rank {} waited {} ms for rank {}: {}", kErrorPrefix, name,
+                       names[layout.rank()], time, names[signature.root], call);
   const std::vector<int> missing = ranks_of(step.link, step.work->missing());
   if (missing.empty())
-    fail<DeadlineExceededError>("{}[{}] collective {} ({}) did not end within {} ms", kErrorPrefix,
-                                name, work.sequence(), call, limit);
-  fail<DeadlineExceededError>("{}[{}] {} did not reach collective {} ({}) within {} ms",
-                              kErrorPrefix, name, list_ranks(missing, names), work.sequence(), call,
-                              limit);
+    return fmt::format("{}[{}] collective {} ({}) did not end within {} ms", kErrorPrefix, name,
+                       work.sequence(), call, time);
+  return fmt::format("{}[{}] {} did not reach collective {} ({}) within {} ms", kErrorPrefix, name,
+                     list_ranks(missing, names), work.sequence(), call, time);
 }
 
 // Converts an error of a link's communicator to one of the whole group. If the error's ranks are

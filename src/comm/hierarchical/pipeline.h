@@ -180,10 +180,14 @@ class Pipeline final : public ProgressEngine::Client {
   void progress(HierarchyLink link);
   bool start_ready();
   bool look_at_running();
-  void check(const HierarchicalWork& last, std::chrono::steady_clock::time_point since);
+  // `since`: when the rank began to wait; `looked`: the time of the last check.
+  void check(const HierarchicalWork& last, std::chrono::steady_clock::time_point since,
+             std::chrono::steady_clock::time_point looked);
+  void warn_of_stall(const HierarchicalWork& work, std::chrono::milliseconds waited) const;
   void check_all_peers();
   void pass_time(const HierarchicalWork& work, std::chrono::steady_clock::duration patience);
-  [[noreturn]] void throw_deadline(const HierarchicalWork& work, const PipelineStep& step) const;
+  std::string describe_wait(const HierarchicalWork& work, const PipelineStep& step,
+                            std::chrono::milliseconds waited) const;
   [[noreturn]] void rethrow_from(HierarchyLink link) const;
   [[noreturn]] void abort_with_current();
   void abort_with(std::exception_ptr error, GroupFailure failure, const std::string& text) noexcept;

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "comm/process/group_name.h"
+#include "comm/stall.h"
+#include "core/log.h"
 #include "core/profile.h"
 #include "core/status.h"
 #include "device/copy.h"
@@ -13,6 +16,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+bool is_message(CollectiveKind kind) {
+  return kind == CollectiveKind::kSend || kind == CollectiveKind::kRecv;
+}
+
 }  // namespace
 
 ProcessWork::ProcessWork(std::shared_ptr<ProcessGroupState> group, const CheckedCall& call)
@@ -21,8 +28,7 @@ ProcessWork::ProcessWork(std::shared_ptr<ProcessGroupState> group, const Checked
   buffers_.assign(call.in.begin(), call.in.end());
   buffers_.insert(buffers_.end(), call.out.begin(), call.out.end());
   collective_.signature = call.signature();
-  if (call.kind != CollectiveKind::kSend && call.kind != CollectiveKind::kRecv)
-    collective_.sequence = group_->next_sequence++;
+  if (!is_message(call.kind)) collective_.sequence = group_->next_sequence++;
   collective_.label = group_->label;
   if (profile::on()) [[unlikely]]
     begin_ = profile::now();
@@ -285,38 +291,48 @@ void ProcessGroupState::abort_with_current() {
   std::rethrow_exception(failure_);
 }
 
-void ProcessGroupState::throw_deadline(const ProcessWork& work) const {
+std::string ProcessGroupState::describe_wait(const ProcessWork& work,
+                                             std::chrono::milliseconds waited) const {
   const Collective& collective = work.collective();
   const std::string_view name = name_of(collective.signature.kind);
   const RankNames& names = backend->names();
   const std::string call = describe(collective.signature, collective.label, names);
-  const auto limit = options.time_limit.count();
+  const auto time = waited.count();
   if (!work.operation())
-    fail<DeadlineExceededError>("[{}] {} did not compute what collective {} ({}) takes in {} ms",
-                                name, device.full_name(), collective.sequence, call, limit);
+    return fmt::format("[{}] {} did not compute what collective {} ({}) takes in {} ms", name,
+                       device.full_name(), collective.sequence, call, time);
+  if (is_message(collective.signature.kind))
+    return fmt::format("[{}] rank {} waited {} ms for rank {}: {}", name, names[backend->rank()],
+                       time, names[collective.signature.root], call);
   const std::vector<int> missing = work.operation()->missing();
-  if (collective.signature.kind == CollectiveKind::kSend ||
-      collective.signature.kind == CollectiveKind::kRecv)
-    fail<DeadlineExceededError>("[{}] rank {} waited {} ms for rank {}: {}", name,
-                                names[backend->rank()], limit, names[collective.signature.root],
-                                call);
   if (missing.empty())
-    fail<DeadlineExceededError>(
+    return fmt::format(
         "[{}] collective {} ({}) did not end within {} ms, though every rank has reached it", name,
-        collective.sequence, call, limit);
+        collective.sequence, call, time);
   std::vector<int> waiting;
   for (int rank = 0; rank < backend->size(); ++rank)
     if (std::find(missing.begin(), missing.end(), rank) == missing.end()) waiting.push_back(rank);
-  fail<DeadlineExceededError>(
-      "[{}] {} did not reach collective {} ({}) within {} ms; {} {} waiting", name,
-      list_ranks(missing, names), collective.sequence, call, limit, list_ranks(waiting, names),
-      waiting.size() == 1 ? "is" : "are");
+  return fmt::format("[{}] {} did not reach collective {} ({}) within {} ms; {} {} waiting", name,
+                     list_ranks(missing, names), collective.sequence, call, time,
+                     list_ranks(waiting, names), waiting.size() == 1 ? "is" : "are");
 }
 
-void ProcessGroupState::check_while_waiting(const ProcessWork& work, Clock::time_point begin) {
+bool ProcessGroupState::tells_of_stall(const ProcessWork& work) const {
+  return !work.operation() || is_message(work.collective().signature.kind) ||
+         is_first_waiting(backend->rank(), work.operation()->missing());
+}
+
+void ProcessGroupState::check_while_waiting(const ProcessWork& work, Clock::time_point begin,
+                                            Clock::time_point last) {
   try {
     if (work.operation()) backend->check_peers(*work.operation());
-    if (Clock::now() - begin >= options.time_limit) throw_deadline(work);
+    const auto now = Clock::now();
+    if (now - begin >= options.time_limit)
+      throw DeadlineExceededError(describe_wait(work, options.time_limit));
+    if (is_stalled(begin, last, now) && tells_of_stall(work))
+      logging::warn(
+          "{}",
+          describe_wait(work, std::chrono::duration_cast<std::chrono::milliseconds>(now - begin)));
   } catch (...) {
     abort_with_current();
   }
@@ -352,8 +368,7 @@ void ProcessGroupState::wait(ProcessWork& work) {
       nap = kFirstNap;
     }
     if (now - checked >= check) {
-      checked = now;
-      check_while_waiting(work, begin);
+      check_while_waiting(work, begin, std::exchange(checked, now));
     }
     if (work.operation() && work.operation()->sleep(std::min(check, kSleep))) continue;
     const auto patience = now - patient_since;

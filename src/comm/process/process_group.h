@@ -62,12 +62,16 @@ class ProcessGroupState final : public ProgressEngine::Client {
   // Returns whether the work is done, and marks it so. A work whose data has arrived counts even if
   // the group has failed since.
   bool take(ProcessWork& work);
-  // The checks that a waiting rank makes several times per second.
-  void check_while_waiting(const ProcessWork& work, std::chrono::steady_clock::time_point begin);
+  // The checks that a waiting rank makes several times per second; the last time at `last`.
+  void check_while_waiting(const ProcessWork& work, std::chrono::steady_clock::time_point begin,
+                           std::chrono::steady_clock::time_point last);
   // Aborts the group with the current exception.
   void record_current() noexcept;
   [[noreturn]] void abort_with_current();
-  [[noreturn]] void throw_deadline(const ProcessWork& work) const;
+  // Whom the work has been waiting for.
+  std::string describe_wait(const ProcessWork& work, std::chrono::milliseconds waited) const;
+  // Whether this rank warns of the stall, for all that wait.
+  bool tells_of_stall(const ProcessWork& work) const;
 
   std::deque<std::shared_ptr<ProcessWork>> open_;  // not done, in the order of the calls
   CoreYield core_yield_;

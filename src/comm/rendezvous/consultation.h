@@ -1,6 +1,7 @@
 // An agreement between ranks through a store, before they are connected.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -17,9 +18,11 @@ struct Consultation {
   Store& store;
   std::string name;  // the same on all ranks, and unique
   int rank = 0, size = 1;
-  Store::TimePoint deadline;  // for all ranks to arrive
-  // The message of the error when these ranks are missing at the deadline.
-  std::function<std::string(const std::vector<int>& missing)> describe_missing;
+  std::chrono::milliseconds limit;  // for all ranks to arrive
+  // The message when these ranks have been missing for a time: of the error at the limit, and of
+  // warnings before.
+  std::function<std::string(const std::vector<int>& missing, std::chrono::milliseconds time)>
+      describe_missing;
 };
 
 // Called on rank 0 with the values by rank; returns the answers by rank.

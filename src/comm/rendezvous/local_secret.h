@@ -16,8 +16,9 @@ std::string local_secret();
 std::string local_secret_in(const std::string& folder);
 
 // The secret of a job whose server is at `host`: the token if there is one; otherwise
-// local_secret(), which protects a loopback server from other users; otherwise empty, since a server
-// elsewhere requires a token. Throws NotFoundError if there is no token and the host is unknown.
+// local_secret(), which protects a loopback server from other users; otherwise empty, since a
+// server elsewhere requires a token. Throws NotFoundError if there is no token and the host is
+// unknown.
 std::string job_secret(const std::string& host, const std::string& token);
 // Throws FailedPreconditionError if `address` is reachable from other hosts and there is no token.
 // `who` is the listener in the message.

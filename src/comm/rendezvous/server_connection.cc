@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "comm/rendezvous/handshake.h"
+#include "comm/stall.h"
+#include "core/log.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -54,6 +57,15 @@ std::optional<WireMessage> ServerConnection::receive(Clock::time_point until) {
 FoundServer find_server(const std::string& host, std::span<const std::uint16_t> ports,
                         const std::string& secret, const TimeLimit& limit, const char* whose) {
   std::string last = "nothing was tried";
+  const auto describe = [&](std::chrono::milliseconds time) {
+    return fmt::format(
+        "[rendezvous] {} is missing: the job's rendezvous was not found at {} within {} ms ({}){}",
+        whose, to_string({host, ports.front()}), time.count(), last,
+        refuses_elsewhere(host, last) ? "; it may listen on another address, such as its loopback"
+                                      : "");
+  };
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point looked = begin;
   for (auto pause = std::chrono::milliseconds(10);;
        pause = std::min(pause * 2, std::chrono::milliseconds(200))) {
     for (const std::uint16_t port : ports) {
@@ -69,13 +81,10 @@ FoundServer find_server(const std::string& host, std::span<const std::uint16_t> 
       }
     }
     const Clock::time_point now = Clock::now();
-    if (now >= limit.end)
-      fail<DeadlineExceededError>(
-          "[rendezvous] {} is missing: the job's rendezvous was not found at {} within {} ms "
-          "({}){}",
-          whose, to_string({host, ports.front()}), limit.length.count(), last,
-          refuses_elsewhere(host, last) ? "; it may listen on another address, such as its loopback"
-                                        : "");
+    if (now >= limit.end) throw DeadlineExceededError(describe(limit.length));
+    if (is_stalled(begin, std::exchange(looked, now), now))
+      logging::warn("{}",
+                    describe(std::chrono::duration_cast<std::chrono::milliseconds>(now - begin)));
     std::this_thread::sleep_for(std::min<Clock::duration>(pause, limit.end - now));
   }
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "comm/host_identity.h"
+#include "comm/stall.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "core/threads.h"
@@ -19,7 +20,6 @@ namespace tandem {
 namespace {
 
 constexpr auto kReportLimit = std::chrono::seconds(1);
-constexpr auto kHintAfter = std::chrono::seconds(10);
 
 WireMessage heartbeat() { return {.type = MessageType::kHeartbeat}; }
 
@@ -76,14 +76,17 @@ const char* TcpMembership::unknown_server() const {
 
 std::optional<WireMessage> TcpMembership::await_verdict(Clock::time_point deadline,
                                                         bool& accepted) {
-  Clock::time_point heard = Clock::now();
-  bool gives_hint = !options_.hint.empty();
-  for (const auto begin = heard; Clock::now() < deadline;) {
-    if (gives_hint && Clock::now() - begin > kHintAfter) {
-      logging::warn("[rendezvous] ranks have not joined for {} s; {}", kHintAfter.count(),
-                    options_.hint);
-      gives_hint = false;
-    }
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point heard = begin, looked = begin;
+  WireMessage alive;
+  while (Clock::now() < deadline) {
+    const auto now = Clock::now();
+    // Rank 0 warns for all, unless it is missing.
+    if (is_stalled(begin, std::exchange(looked, now), now) && accepted &&
+        (options_.rank == 0 || alive.value.starts_with('0')))
+      logging::warn("[rendezvous] {}",
+                    describe_absence(
+                        alive, std::chrono::duration_cast<std::chrono::milliseconds>(now - begin)));
     auto message = connection_.receive(std::min(deadline, Clock::now() + options_.heartbeat));
     if (!message) {
       if (Clock::now() - heard > options_.silence)
@@ -92,10 +95,17 @@ std::optional<WireMessage> TcpMembership::await_verdict(Clock::time_point deadli
       continue;
     }
     if (message->type != MessageType::kAlive) return message;
+    alive = *std::move(message);
     heard = Clock::now();
     accepted = true;
   }
   return std::nullopt;
+}
+
+std::string TcpMembership::describe_absence(const WireMessage& alive,
+                                            std::chrono::milliseconds time) const {
+  return describe_missing(alive, options_.size, time) +
+         (options_.hint.empty() ? "" : "; " + options_.hint);
 }
 
 WireMessage TcpMembership::check_join_timeout(const TimeLimit& limit) {
@@ -105,8 +115,7 @@ WireMessage TcpMembership::check_join_timeout(const TimeLimit& limit) {
   connection_.send(heartbeat(), end);
   if (const auto message = connection_.receive(end)) {
     if (message->type != MessageType::kAlive) return *message;
-    what = describe_missing(*message, options_.size, limit.length);
-    if (!options_.hint.empty()) what += "; " + options_.hint;
+    what = describe_absence(*message, limit.length);
   }
   try {
     connection_.send({.type = MessageType::kReport, .value = what}, end);

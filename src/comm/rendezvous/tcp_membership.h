@@ -21,7 +21,7 @@ struct TcpMembershipOptions {
   int rank = 0, size = 1;
   Role role = Role::kWorker;
   bool outside = false;  // the server is not one of the ranks
-  // Logged if ranks do not join for a while, and part of the error at the time limit.
+  // Part of messages about ranks that have not joined.
   std::string hint = {};
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
   // after which this rank or the server counts as dead
@@ -68,6 +68,8 @@ class TcpMembership final : public Membership {
   const char* unknown_server() const;
   // The server's message on this rank: refused, started or failed. Empty at the deadline.
   std::optional<WireMessage> await_verdict(Clock::time_point deadline, bool& accepted);
+  // Names the ranks that have not joined for a time, from the server's message.
+  std::string describe_absence(const WireMessage& alive, std::chrono::milliseconds time) const;
   // Called at the deadline: returns a verdict that has arrived just in time, or throws.
   WireMessage check_join_timeout(const TimeLimit& limit);
   // A verdict that the closed server had sent before and that has not been read.

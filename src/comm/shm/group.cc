@@ -9,9 +9,11 @@
 #include <climits>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "comm/process/first_failure.h"
 #include "comm/shm/shm_bytes.h"
+#include "comm/stall.h"
 #include "core/log.h"
 #include "core/status.h"
 
@@ -105,14 +107,17 @@ std::string ShmGroup::find_name() const {
 }
 
 std::string ShmGroup::name_from_rank_0() const {
+  const auto describe = [&](std::chrono::milliseconds time) {
+    return fmt::format("[shm] rank {} did not join group '{}' within {} ms; rank {} is waiting",
+                       names()[0], options_.name, time.count(), names()[rank()]);
+  };
   std::string value;
   try {
-    value = options_.store->get(key_of(options_),
-                                std::chrono::steady_clock::now() + options_.time_limit);
+    value = get_or_warn(
+        *options_.store, key_of(options_), std::chrono::steady_clock::now() + options_.time_limit,
+        [&](std::chrono::milliseconds waited) { logging::warn("{}", describe(waited)); });
   } catch (const DeadlineExceededError&) {
-    fail<DeadlineExceededError>(
-        "[shm] rank {} did not join group '{}' within {} ms; rank {} is waiting", names()[0],
-        options_.name, options_.time_limit.count(), names()[rank()]);
+    throw DeadlineExceededError(describe(options_.time_limit));
   }
   if (value.starts_with(kFailureMark)) throw_decoded(value);
   return value;
@@ -157,7 +162,8 @@ void ShmGroup::join() {
 void ShmGroup::wait_for_ranks() {
   using std::chrono::milliseconds;
   constexpr auto kLook = milliseconds(50);  // interval of checks of the membership and the store
-  const auto deadline = std::chrono::steady_clock::now() + options_.time_limit;
+  const auto begin = std::chrono::steady_clock::now();
+  auto last = begin;
   const auto waiting = [&] {
     return state_->joined.load() < static_cast<std::uint32_t>(size()) &&
            state_->failure.load() == 0;
@@ -166,8 +172,17 @@ void ShmGroup::wait_for_ranks() {
     while (waiting()) {
       if (options_.membership && options_.membership->failed())
         options_.membership->throw_failure();
-      if (std::chrono::steady_clock::now() > deadline) throw_missing();
-      if (rank() == 0) collect_failures();
+      const auto now = std::chrono::steady_clock::now();
+      if (now - begin > options_.time_limit) {
+        abort(GroupFailure::kDeadlineExceeded, describe_missing(options_.time_limit));
+        throw_failure();
+      }
+      if (rank() == 0) {
+        collect_failures();
+        if (is_stalled(begin, std::exchange(last, now), now))
+          logging::warn("{}",
+                        describe_missing(std::chrono::duration_cast<milliseconds>(now - begin)));
+      }
       sleep_until_bell(kLook, waiting);
     }
     throw_if_failed();
@@ -198,15 +213,13 @@ void ShmGroup::publish_failed_start(const Error& error) noexcept {
   if (rank() == 0 || job_failed || maker_died) segment_->unlink();
 }
 
-void ShmGroup::throw_missing() {
+std::string ShmGroup::describe_missing(std::chrono::milliseconds time) const {
   std::vector<int> missing, here;
   for (int other = 0; other < size(); ++other)
     (state(other).joined.load(std::memory_order_acquire) ? here : missing).push_back(other);
-  abort(GroupFailure::kDeadlineExceeded,
-        fmt::format("[shm] {} did not join group '{}' within {} ms; {} {} waiting",
-                    list_ranks(missing, names()), options_.name, options_.time_limit.count(),
-                    list_ranks(here, names()), here.size() == 1 ? "is" : "are"));
-  throw_failure();
+  return fmt::format("[shm] {} did not join group '{}' within {} ms; {} {} waiting",
+                     list_ranks(missing, names()), options_.name, time.count(),
+                     list_ranks(here, names()), here.size() == 1 ? "is" : "are");
 }
 
 std::byte* ShmGroup::buffer_of(int peer, std::int64_t offset, std::size_t bytes) {

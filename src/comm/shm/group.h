@@ -111,7 +111,8 @@ class ShmGroup {
   void wait_for_ranks();
   void remove_name();
   void publish_failed_start(const Error& error) noexcept;
-  [[noreturn]] void throw_missing();
+  // Names the ranks that have not joined for a time.
+  std::string describe_missing(std::chrono::milliseconds time) const;
   void sleep_until_bell(std::chrono::microseconds limit, const auto& waiting);
   void wait_for_peer_access() const noexcept;
   [[noreturn]] void throw_failure() const;

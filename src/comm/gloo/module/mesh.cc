@@ -20,6 +20,7 @@
 #include "comm/process/first_failure.h"
 #include "comm/rendezvous/consultation.h"
 #include "comm/rendezvous/handshake.h"
+#include "comm/stall.h"
 #include "core/env.h"
 #include "core/log.h"
 #include "core/status.h"
@@ -233,7 +234,9 @@ std::optional<ListenAddress> Mesh::wait_for_parent_address() const {
   std::string text;
   try {
     // The store of a job checks the membership while it waits.
-    text = options_.store->get(key("at", parent), Clock::now() + options_.time_limit);
+    text = get_or_warn(
+        *options_.store, key("at", parent), Clock::now() + options_.time_limit,
+        [&](milliseconds waited) { logging::warn("{}", describe_missing({parent}, waited)); });
   } catch (const DeadlineExceededError&) {
     fail_to_assemble({parent});
   }
@@ -242,12 +245,12 @@ std::optional<ListenAddress> Mesh::wait_for_parent_address() const {
   fail<AbortedError>("[gloo] rank {} could not join group '{}'", names()[parent], options_.name);
 }
 
-std::string Mesh::describe_missing(const std::vector<int>& missing) const {
+std::string Mesh::describe_missing(const std::vector<int>& missing, milliseconds time) const {
   std::vector<int> here;
   for (int peer = 0; peer < size(); ++peer)
     if (std::find(missing.begin(), missing.end(), peer) == missing.end()) here.push_back(peer);
   return fmt::format("[gloo] {} did not join group '{}' within {} ms; {} {} waiting",
-                     list_ranks(missing, names()), options_.name, options_.time_limit.count(),
+                     list_ranks(missing, names()), options_.name, time.count(),
                      list_ranks(here, names()), here.size() == 1 ? "is" : "are");
 }
 
@@ -264,13 +267,19 @@ void Mesh::fail_to_assemble(std::vector<int> unconnected) const {
     }
   }
   check_failure();
-  std::vector<int> missing;
-  for (int peer = 0; peer < size(); ++peer)
-    if (find(key("at", peer)).empty()) missing.push_back(peer);
-  const std::string text = describe_missing(missing.empty() ? unconnected : missing);
+  const std::vector<int> missing = absent();
+  const std::string text =
+      describe_missing(missing.empty() ? unconnected : missing, options_.time_limit);
   if (rank() == 0) publish_failure(GroupFailure::kDeadlineExceeded, text);
   options_.store->remove(key("at", rank()));
   throw DeadlineExceededError(text);
+}
+
+std::vector<int> Mesh::absent() const {
+  std::vector<int> ranks;
+  for (int peer = 0; peer < size(); ++peer)
+    if (find(key("at", peer)).empty()) ranks.push_back(peer);
+  return ranks;
 }
 
 void Mesh::choose_address() {
@@ -287,8 +296,9 @@ void Mesh::choose_address() {
        .name = key("hosts"),
        .rank = rank(),
        .size = size(),
-       .deadline = Clock::now() + options_.time_limit,
-       .describe_missing = [this](const auto& missing) { return describe_missing(missing); }},
+       .limit = options_.time_limit,
+       .describe_missing = [this](const auto& missing,
+                                  milliseconds time) { return describe_missing(missing, time); }},
       host_identity(), judge);
   if (hosts == "one") {
     options_.address = "127.0.0.1";
@@ -304,14 +314,19 @@ void Mesh::choose_address() {
 }
 
 void Mesh::connect(Wiring& wiring) {
-  const auto deadline = Clock::now() + options_.time_limit;
-  auto look_at_store = Clock::now() + kLookAtStore;
+  const auto begin = Clock::now(), deadline = begin + options_.time_limit;
+  auto look_at_store = begin + kLookAtStore;
   try {
     while (!wiring.advance(kLook)) {
       if (options_.membership && options_.membership->failed())
         options_.membership->throw_failure();
       if (Clock::now() >= look_at_store) {
         check_failure();
+        // A rank whose parent is missing warns of it. The others are leaves, or wait for them.
+        if (rank() == 0 && is_stalled(begin, look_at_store - kLookAtStore, Clock::now()))
+          if (const std::vector<int> missing = absent(); !missing.empty())
+            logging::warn("{}", describe_missing(missing, std::chrono::duration_cast<milliseconds>(
+                                                              Clock::now() - begin)));
         look_at_store = Clock::now() + kLookAtStore;
       }
       if (Clock::now() >= deadline) fail_to_assemble(wiring.missing());

@@ -67,7 +67,10 @@ class Mesh {
   // Connects this rank to all others.
   void connect(Wiring& wiring);
   void post_sentinels();
-  std::string describe_missing(const std::vector<int>& missing) const;
+  std::string describe_missing(const std::vector<int>& missing,
+                               std::chrono::milliseconds time) const;
+  // The ranks that have not begun to join.
+  std::vector<int> absent() const;
   // Throws at the time limit. `unconnected`: the missing ranks, if all ranks' addresses are known.
   [[noreturn]] void fail_to_assemble(std::vector<int> unconnected) const;
   std::string find(const std::string& key) const;  // empty if the key is missing or the store fails
