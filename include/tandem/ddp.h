@@ -47,6 +47,11 @@ struct DistributedDataParallelOptions {
   /// With a mean loss, uneven batches then get the right weight. If false, every rank has the same
   /// weight, as in PyTorch.
   bool average_by_examples = true;
+  /// Each time after so many steps, the ranks compare checksums of their parameters. If the values
+  /// differ, because one rank has loaded other weights or changed its learning rate, backward()
+  /// throws an InvalidArgumentError on every rank that names the ranks and a parameter. 0: never,
+  /// for a hook that gives the ranks different gradients.
+  std::int64_t parameter_check_steps = 100;
 };
 
 // --- communication hooks ---

@@ -112,6 +112,7 @@ std::vector<Tensor> DistributedDataParallel::State::for_each_part(
 void DistributedDataParallel::State::average_parts(std::vector<TreeSum>& gradients) {
   const NoGradScope no_grad;
   try {
+    if (!building) check_->step();
     const std::unique_ptr<GradientSync> sync =
         building ? traced_->start(ReduceOp::kTreeSum) : eager().start(false, ReduceOp::kTreeSum);
     for (std::size_t i = 0; i < gradients.size(); ++i) sync->ready(i, gradients[i].total());

@@ -176,8 +176,10 @@ DistributedDataParallel::State::State(Model module, const DistributedDataParalle
       group_(own_group(options.process_group, *device_)),
       communicator_(group_->shared_communicator()),
       names_(group_->ranks()),
+      check_(std::make_shared<ParameterCheck>(*communicator_, parameters_, names_,
+                                              options_.parameter_check_steps)),
       traced_(std::make_shared<TracedReductions>(communicator_, *device_, parameters_,
-                                                 reduction_.sizes)),
+                                                 reduction_.sizes, check_)),
       announcements_(*communicator_, sizeof(StepAnnouncement)),
       touched_(parameters_.size(), 0) {
   if (reduction_.hook) {
@@ -360,8 +362,19 @@ void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& lea
   if (!reduction_.delayed && (weighted_ || announcements_.test())) weight_gradients();
 }
 
+// Ranks that have left join() take no part in comparisons.
+void DistributedDataParallel::State::compare_parameters() {
+  try {
+    if (!joining_) check_->step();
+  } catch (const std::exception& error) {
+    failure_ = error.what();
+    throw;
+  }
+}
+
 void DistributedDataParallel::State::begin_pass() {
   require_usable();
+  compare_parameters();
   eager().begin();
   in_pass_ = true;
   weighted_ = false;

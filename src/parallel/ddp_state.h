@@ -11,6 +11,7 @@
 #include "group/process_group_impl.h"
 #include "op/record.h"
 #include "parallel/ddp_trace.h"
+#include "parallel/parameter_check.h"
 #include "runtime/trace_mark.h"
 #include "sync/eager_sync.h"
 #include "sync/tree_sum.h"
@@ -74,6 +75,7 @@ class DistributedDataParallel::State {
 
   Tensor gradient_buffer(std::size_t index);
   void gradient_ready(std::size_t index, Leaf& leaf);
+  void compare_parameters();
   void begin_pass();
   void weight_gradients();
   void send(std::size_t index);
@@ -98,6 +100,7 @@ class DistributedDataParallel::State {
   std::shared_ptr<comm::ProcessGroupImpl> group_;
   std::shared_ptr<Communicator> communicator_;
   RankNames names_;  // the group's ranks in messages
+  std::shared_ptr<ParameterCheck> check_;
   std::shared_ptr<TracedReductions> traced_;
   CommHook hook_;
   std::shared_ptr<CommunicatorTransport> transport_;  // it and `eager_`: made by the first step

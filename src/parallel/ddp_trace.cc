@@ -15,23 +15,27 @@ namespace tandem::parallel {
 namespace {
 
 std::shared_ptr<CollectiveGroup> group_of(std::shared_ptr<Communicator> communicator,
-                                          std::shared_ptr<std::atomic<bool>> allowed) {
+                                          std::shared_ptr<std::atomic<bool>> allowed,
+                                          std::shared_ptr<ParameterCheck> check) {
   return std::make_shared<ExternalGroup>(
-      std::move(communicator), ExternalGroupHooks{.begin = [allowed = std::move(allowed)] {
+      std::move(communicator),
+      ExternalGroupHooks{.begin = [allowed = std::move(allowed), check = std::move(check)] {
         if (!*allowed)
           fail<FailedPreconditionError>(
               "[DistributedDataParallel] a function that was traced with reductions was called "
               "under join()");
+        check->step();
       }});
 }
 
 }  // namespace
 
 TracedReductions::TracedReductions(std::shared_ptr<Communicator> communicator, Device& device,
-                                   std::vector<Variable> parameters, const BucketSizes& sizes)
+                                   std::vector<Variable> parameters, const BucketSizes& sizes,
+                                   std::shared_ptr<ParameterCheck> check)
     : communicator_(std::move(communicator)),
       allowed_(std::make_shared<std::atomic<bool>>(true)),
-      rank_({group_of(communicator_, allowed_), communicator_->rank()}, device),
+      rank_({group_of(communicator_, allowed_, std::move(check)), communicator_->rank()}, device),
       scales_gradients_(!device.host_accessible()),
       parameters_(std::move(parameters)),
       sizes_(sizes) {}

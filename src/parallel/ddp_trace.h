@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "parallel/parameter_check.h"
 #include "sync/traced_sync.h"
 #include "tandem/ddp.h"
 
@@ -13,8 +14,10 @@ namespace tandem::parallel {
 
 class TracedReductions {
  public:
+  // Each run of a traced program is a step of `check`.
   TracedReductions(std::shared_ptr<Communicator> communicator, Device& device,
-                   std::vector<Variable> parameters, const BucketSizes& sizes);
+                   std::vector<Variable> parameters, const BucketSizes& sizes,
+                   std::shared_ptr<ParameterCheck> check);
 
   // Traces a forward pass. `examples`: -1 if the number is not known or does not count.
   // `buffers` receive rank 0's values.

@@ -84,6 +84,55 @@ TEST(DistributedDataParallelFaults, ErrorsInASubgroupNameRanksOfTheJob) {
   });
 }
 
+// Eager and traced. Rank 1 has another learning rate from the third step on.
+TEST(DistributedDataParallelFaults, RanksThatDivergeAreNamed) {
+  for (const bool traced : {false, true})
+    expect_group({.size = 3}, [&](int rank) {
+      const DistributedDataParallel model(perceptron(1), {.parameter_check_steps = 5});
+      auto optimizer = optimizers::SGD(0.1, model.parameters());
+      const auto data = examples(4);
+      const std::function<Tensor(const Tensor&)> step = [&](const Tensor& x) {
+        optimizer.zero_grad();
+        const Tensor loss = loss_of(model(x), data.y);
+        loss.backward();
+        optimizer.step();
+        return loss;
+      };
+      const auto program = function(step);
+      const auto run = [&] { return traced ? program(data.x) : step(data.x); };
+      for (int i = 0; i < 12; ++i) run();
+      if (rank == 1) optimizer.set_learning_rate(0.2);
+      for (int i = 12; i < 14; ++i) run();
+      const std::string text = error_of<InvalidArgumentError>(run);
+      expect_parts(text, {"[DistributedDataParallel] 6 of 6 parameters differ between rank 1 and "
+                          "ranks 0 and 2 in step 15, the first is "});
+      if (traced) return;
+      EXPECT_NE(error_of<FailedPreconditionError>(run).find(text), std::string::npos);
+    });
+}
+
+TEST(DistributedDataParallelFaults, WeightsThatOneRankHasLoadedAreNamed) {
+  expect_group({.size = 2}, [](int rank) {
+    const DistributedDataParallel model(dense(4), {.parameter_check_steps = 1});
+    const DistributedDataParallel unchecked(dense(4), {.parameter_check_steps = 0});
+    const auto step = [](const DistributedDataParallel& of) {
+      reduce_sum(of(ones({2, 3}))).backward();
+    };
+    step(model);
+    step(unchecked);
+    if (rank == 1)
+      for (const auto& each : {model, unchecked}) {
+        Variable bias = each.parameters()[1];
+        bias.assign(ones({4}));
+      }
+    EXPECT_EQ(error_of<InvalidArgumentError>([&] { step(model); })
+                  .find("[DistributedDataParallel] 1 of 2 parameters differ between rank 1 and "
+                        "rank 0 in step 2, the first is 'dense/bias'"),
+              0u);
+    step(unchecked);
+  });
+}
+
 TEST(DistributedDataParallelFaults, ModelsThatCannotBeWrapped) {
   EXPECT_EQ(error_of<FailedPreconditionError>([] { DistributedDataParallel ddp(dense(2)); }),
             "[DistributedDataParallel] Default process group has not been initialized, please make "
