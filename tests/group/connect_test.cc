@@ -2,6 +2,7 @@
 #include "group/connect.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <functional>
 #include <memory>
@@ -133,6 +134,23 @@ TEST_F(ConnectFaults, TheErrorOfTheFirstRankThatTimesOutReachesTheOthers) {
     testing::expect_parts(messages[static_cast<std::size_t>(other)],
                           {"AbortedError: [membership] rank 1 (process ",
                            " aborted: DeadlineExceededError: [connect] rank 2 did not call"});
+}
+
+// Rank 1 takes rank 0, the host of the server, for lost, and tells its peers so by shared memory.
+TEST_F(ConnectFaults, ARankThatLosesItsConnectionIsNamed) {
+  const auto messages = run([](Job& job) {
+    const auto communicator =
+        connect(job, *DeviceManager::get().devices(DeviceType::kCpu, "test").front(),
+                {.backend = "shm", .time_limit = testing::kFarAway});
+    communicator->barrier()->wait();
+    if (job.rank() == 1)
+      for (int descriptor = 3; descriptor < 256; ++descriptor) shutdown(descriptor, SHUT_RDWR);
+    while (true) communicator->barrier()->wait();
+    return std::string();
+  });
+  for (const int other : {0, 2})
+    testing::expect_parts(messages[static_cast<std::size_t>(other)],
+                          {"UnavailableError: [membership] rank 1 (process ", " is gone: "});
 }
 
 }  // namespace

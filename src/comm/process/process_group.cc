@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/process/first_failure.h"
 #include "comm/process/group_name.h"
 #include "comm/stall.h"
 #include "core/log.h"
@@ -275,11 +276,23 @@ bool ProcessGroupState::advance_unattended() noexcept {
   return any;
 }
 
+// A peer reports what it has learnt from its connection to the job's server. This rank's connection
+// may know better: that the peer has lost its one.
+void ProcessGroupState::ask_membership(const std::exception& error) noexcept {
+  if (!std::string_view(error.what()).starts_with("[membership]")) return;
+  try {
+    throw_first_failure(options.membership.get());
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
 void ProcessGroupState::record_current() noexcept {
   failure_ = std::current_exception();
   try {
     throw;
   } catch (const std::exception& error) {
+    ask_membership(error);
     backend->abort(failure_of(error), error.what());
   } catch (...) {
     backend->abort(GroupFailure::kAborted, "an exception of an unknown type");

@@ -65,6 +65,8 @@ class ProcessGroupState final : public ProgressEngine::Client {
   // The checks that a waiting rank makes several times per second; the last time at `last`.
   void check_while_waiting(const ProcessWork& work, std::chrono::steady_clock::time_point begin,
                            std::chrono::steady_clock::time_point last);
+  // Replaces the failure by the membership's, if the error is a peer's word about the membership.
+  void ask_membership(const std::exception& error) noexcept;
   // Aborts the group with the current exception.
   void record_current() noexcept;
   [[noreturn]] void abort_with_current();
