@@ -45,6 +45,7 @@ struct BackendChoice {
   std::string backend;    // not "auto"
   std::string network;    // the backend between hosts
   std::size_t place = 0;  // the local rank
+  std::size_t hosts = 1;
 };
 
 // The number of groups per job (the world, duplicates, subgroups) for which "auto" requires room in
@@ -57,7 +58,7 @@ std::string numbered(Job& job, const std::string& what) {
   return fmt::format("{} {}", what, job.store()->add(counter, 1) - 1);
 }
 
-std::unique_ptr<Backend> make_backend(const std::string& backend, Job& job,
+std::unique_ptr<Backend> make_backend(const std::string& backend, std::size_t hosts, Job& job,
                                       std::chrono::milliseconds limit) {
   if (backend == "mpi")
     return make_mpi_backend({.rank = job.rank(),
@@ -81,6 +82,7 @@ std::unique_ptr<Backend> make_backend(const std::string& backend, Job& job,
                             .names = job.names(),
                             .interface = "",
                             .address = "",
+                            .on_one_host = hosts == 1,
                             .master = job.master(),
                             .time_limit = limit,
                             .membership = job.membership()});
@@ -193,7 +195,7 @@ std::vector<std::string> choose_backends(const std::vector<std::string>& values,
   for (const std::vector<int>& ranks : hosts)
     for (std::size_t place = 0; place < ranks.size(); ++place)
       answers[static_cast<std::size_t>(ranks[place])] =
-          fmt::format("{}{} {} {}", kChosen, choice, network, place);
+          fmt::format("{}{} {} {} {}", kChosen, choice, network, place, hosts.size());
   return answers;
 }
 
@@ -218,7 +220,8 @@ BackendChoice agree_on_backend(Job& job, const ConnectOptions& options, bool war
   if (answer.front() == kDiffer) throw InvalidArgumentError(answer.substr(1));
   if (answer.front() == kNoMpi) throw FailedPreconditionError(answer.substr(1));
   BackendChoice choice;
-  std::istringstream(answer.substr(1)) >> choice.backend >> choice.network >> choice.place;
+  std::istringstream(answer.substr(1)) >> choice.backend >> choice.network >> choice.place >>
+      choice.hosts;
   return choice;
 }
 
@@ -259,9 +262,10 @@ std::unique_ptr<Communicator> connect_through(std::unique_ptr<Backend> backend, 
 }
 
 // Shared memory inside the hosts, a network between their leaders.
-std::unique_ptr<Communicator> connect_hosts(Job& job, const std::string& network, Device& device,
+std::unique_ptr<Communicator> connect_hosts(Job& job, const BackendChoice& choice, Device& device,
                                             std::chrono::milliseconds limit) {
-  auto all = connect_through(make_backend(network, job, limit), job, device, limit);
+  auto all =
+      connect_through(make_backend(choice.network, choice.hosts, job, limit), job, device, limit);
   const std::vector<std::string> host_of = exchange_bytes(*all, host_identity());
   const auto hosts = ranks_by_host(host_of);
   if (hosts.size() == host_of.size()) return all;
@@ -329,9 +333,9 @@ std::unique_ptr<Communicator> connect(Job& job, Device& device, const ConnectOpt
     if (choice.backend == "nccl")
       return connect_gpus(job, choice.place, device, options.time_limit);
     if (choice.backend == "hierarchical")
-      return connect_hosts(job, choice.network, device, options.time_limit);
-    return connect_through(make_backend(choice.backend, job, options.time_limit), job, device,
-                           options.time_limit);
+      return connect_hosts(job, choice, device, options.time_limit);
+    return connect_through(make_backend(choice.backend, choice.hosts, job, options.time_limit), job,
+                           device, options.time_limit);
   });
 }
 

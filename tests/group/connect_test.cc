@@ -10,10 +10,12 @@
 #include <thread>
 #include <vector>
 
+#include "comm/gloo/gloo_backend.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/socket.h"
 #include "device/device_manager.h"
 #include "support/errors.h"
+#include "support/expects.h"
 #include "support/files.h"
 #include "support/forked_store.h"
 #include "support/processes.h"
@@ -73,6 +75,48 @@ TEST(Connect, RanksThatAskForDifferentBackendsGetOneError) {
                 "[connect] every rank must name the same backend: rank 0 named auto, rank 1 gloo");
     });
   for (std::thread& rank : ranks) rank.join();
+}
+
+// Remembers the keys that this process sets.
+class RememberedStore final : public Store {
+ public:
+  explicit RememberedStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+  void set(const std::string& key, std::string_view value) override {
+    keys += key + "\n";
+    store_->set(key, value);
+  }
+  std::string get(const std::string& key, TimePoint deadline) override {
+    return store_->get(key, deadline);
+  }
+  std::int64_t add(const std::string& key, std::int64_t delta) override {
+    return store_->add(key, delta);
+  }
+  bool remove(const std::string& key) override { return store_->remove(key); }
+
+  std::string keys;
+
+ private:
+  std::shared_ptr<Store> store_;
+};
+
+// Each agreement takes several round trips, which are long between distant hosts.
+TEST(Connect, RanksAgreeOnceBeforeTheyConnectByGloo) {
+  TANDEM_REQUIRE(has_gloo(), "gloo");
+  const auto shared = std::make_shared<ForkedStore>();
+  std::vector<testing::ChildProcess> ranks;
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.emplace_back([&, rank] {
+      const auto store = std::make_shared<RememberedStore>(shared);
+      StoreJob job(rank, 2, store);
+      connect(job, *DeviceManager::get().devices(DeviceType::kCpu, "test").front(),
+              {.backend = "gloo", .time_limit = testing::kFarAway});
+      return store->keys;
+    });
+  for (testing::ChildProcess& rank : ranks) {
+    const std::string keys = rank.result();
+    EXPECT_NE(keys.find("connect/seats"), std::string::npos) << keys;
+    EXPECT_EQ(keys.find("/hosts"), std::string::npos) << keys;
+  }
 }
 
 class ConnectFaults : public ::testing::Test {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "comm/membership.h"
@@ -23,7 +24,8 @@ struct GlooOptions {
   // interface.
   std::string interface;
   std::string address;
-  std::string master;                                               // the host of the store
+  std::optional<bool> on_one_host = {};  // whether all ranks are; empty: they find out
+  std::string master;                    // the host of the store
   std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // until all ranks have joined
   std::shared_ptr<const Membership> membership;                     // null: not checked
 };

@@ -282,10 +282,7 @@ std::vector<int> Mesh::absent() const {
   return ranks;
 }
 
-void Mesh::choose_address() {
-  if (options_.interface.empty() && options_.address.empty())
-    options_.interface = env_string("GLOO_SOCKET_IFNAME").value_or("");
-  if (!options_.interface.empty() || !options_.address.empty()) return;
+bool Mesh::ask_for_hosts() const {
   const auto judge = [](const std::vector<std::string>& hosts) {
     const bool one = std::all_of(hosts.begin(), hosts.end(),
                                  [&](const auto& host) { return host == hosts.front(); });
@@ -300,7 +297,15 @@ void Mesh::choose_address() {
        .describe_missing = [this](const auto& missing,
                                   milliseconds time) { return describe_missing(missing, time); }},
       host_identity(), judge);
-  if (hosts == "one") {
+  return hosts == "one";
+}
+
+void Mesh::choose_address() {
+  if (options_.interface.empty() && options_.address.empty())
+    options_.interface = env_string("GLOO_SOCKET_IFNAME").value_or("");
+  if (!options_.interface.empty() || !options_.address.empty()) return;
+  if (!options_.on_one_host) options_.on_one_host = ask_for_hosts();
+  if (*options_.on_one_host) {
     options_.address = "127.0.0.1";
     return;
   }

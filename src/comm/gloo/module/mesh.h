@@ -61,6 +61,7 @@ class Mesh {
   std::string key(std::string_view what, int rank) const;
   void check_connection(int peer, const std::function<bool(int peer)>& needs,
                         const std::string& waiting_for);
+  bool ask_for_hosts() const;  // whether all ranks are on one
   void choose_address();
   // The address of this rank's parent in the tree over which addresses are sent; none for rank 0.
   std::optional<ListenAddress> wait_for_parent_address() const;
