@@ -154,19 +154,15 @@ TEST_P(ProcessFaults, ALongWaitIsLogged) {
   run_ranks({}, [&](Communicator& communicator) {
     all_reduce(communicator, 100);
     if (communicator.rank() == 0) {
-      EXPECT_TRUE(
-          log.wait_for("[all_reduce] rank 0 did not reach collective 1 (all_reduce (sum) of 300000 "
-                       "float32 in 1 part) within "));
+      EXPECT_TRUE(log.wait_for("[all_reduce] rank 0 did not reach collective 1 (all_reduce (sum)"));
       EXPECT_TRUE(log.wait_for(" ms; ranks 1 and 2 are waiting\n"));
     }
     all_reduce(communicator, 300'000);
     const Buffer buffer = floats(10);
-    if (communicator.rank() == 1) {
-      EXPECT_TRUE(log.wait_for("[recv] rank 2 waited "));
-      communicator.send(buffer, 2)->wait();
-    } else if (communicator.rank() == 2) {
-      communicator.recv(buffer, 1)->wait();
-    }
+    if (communicator.rank() == 2) communicator.recv(buffer, 1)->wait();
+    if (communicator.rank() != 1) return;
+    EXPECT_TRUE(log.wait_for("[recv] rank 2 waited "));
+    communicator.send(buffer, 2)->wait();
   });
 }
 

@@ -1,9 +1,6 @@
 // How the ranks of a job find each other.
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -26,7 +23,6 @@
 #include "support/errors.h"
 #include "support/expects.h"
 #include "support/files.h"
-#include "support/log_file.h"
 #include "support/mount_namespace.h"
 #include "support/processes.h"
 #include "support/waiting.h"
@@ -46,18 +42,6 @@ using testing::Rendezvous;
 using testing::start;
 using testing::talk;
 using namespace std::chrono_literals;
-
-// An IPv4 address at which other machines would reach this one; empty without a network.
-std::string outer_address() {
-  std::string address;
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return address;
-  for (const ifaddrs* at = all; at; at = at->ifa_next)
-    if (at->ifa_addr && at->ifa_addr->sa_family == AF_INET && !(at->ifa_flags & IFF_LOOPBACK))
-      address = inet_ntoa(reinterpret_cast<const sockaddr_in*>(at->ifa_addr)->sin_addr);
-  freeifaddrs(all);
-  return address;
-}
 
 TEST_F(Rendezvous, ByTcpAndByFile) {
   for (const int size : {1, 2, 5})
@@ -211,37 +195,6 @@ TEST_F(Rendezvous, ARankZeroAtTheLoopbackSaysSo) {
   EXPECT_EQ(refusal("env://", {.timeout = 500ms}).find(hint), std::string::npos);
 }
 
-// As in pods of Kubernetes: rank 0's pod may know itself as localhost only, or its name may not be
-// known yet. The others reach it at an address of the machine.
-TEST_F(Rendezvous, RankZeroListensOnAllOfItsAddresses) {
-  setenv("MASTER_PORT", std::to_string(port_).c_str(), 1);
-  setenv("WORLD_SIZE", "2", 1);
-  setenv("TANDEM_JOB_TOKEN", "secret", 1);
-  for (const char* host : {"0.0.0.0", "localhost", "127.0.0.1", "rank-0.invalid"})
-    for (const std::string& address : {std::string("127.0.0.1"), outer_address()}) {
-      if (address.empty()) continue;
-      auto ranks = start(2, [&](int rank) {
-        setenv("RANK", std::to_string(rank).c_str(), 1);
-        setenv("MASTER_ADDR", rank == 0 ? host : address.c_str(), 1);
-        const auto job = rendezvous("env://", {.timeout = testing::kFarAway});
-        const std::string words = talk(*job);
-        job->shut_down();
-        return words;
-      });
-      for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01") << host << ' ' << address;
-    }
-}
-
-// Without a token, whether others can reach rank 0 depends on the address.
-TEST_F(Rendezvous, WaitsForAnAddressOfRankZero) {
-  for (int rank = 0; rank < 2; ++rank)
-    EXPECT_EQ(refusal(fmt::format("tcp://rank-0.invalid:80?rank={}&world_size=2", rank),
-                      {.timeout = 200ms})
-                  .find("DeadlineExceededError: [rendezvous] no address is known for "
-                        "'rank-0.invalid': "),
-              0u);
-}
-
 TEST_F(Rendezvous, OfAProcessThatIsThatRankAlreadyIsRefused) {
   setenv("MASTER_ADDR", "127.0.0.1", 1);
   setenv("MASTER_PORT", std::to_string(port_).c_str(), 1);
@@ -266,27 +219,6 @@ TEST_F(Rendezvous, NamesTheRanksThatNeverCame) {
   const std::string other = ranks[1].result();
   EXPECT_EQ(other.find("AbortedError: [membership] rank 0 (process "), 0u) << other;
   EXPECT_NE(other.find("aborted: ranks 1, 3 of 4 did not join within 3000 ms"), std::string::npos);
-}
-
-TEST_F(Rendezvous, ALongWaitForRanksIsLogged) {
-  setenv("TANDEM_STALL_WARNING", "1", 1);
-  const testing::LogFile log;
-  for (const int late : {0, 1}) {
-    auto ranks = start(2, [&](int rank) {
-      if (rank == late) {
-        EXPECT_TRUE(log.wait_for(
-            rank == 0 ? fmt::format("[rendezvous] rank 0 is missing: the job's rendezvous was not "
-                                    "found at 127.0.0.1:{} within ",
-                                    port_)
-                      : "[rendezvous] rank 1 of 2 did not join within "));
-      }
-      const auto job = rendezvous(tcp(rank, 2), {.timeout = testing::kFarAway});
-      const std::string words = talk(*job);
-      job->shut_down();
-      return words;
-    });
-    for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01");
-  }
 }
 
 TEST_F(Rendezvous, NamesRankZeroWhenItNeverCame) {

@@ -19,6 +19,7 @@
 #include "comm/rendezvous/tcp_server.h"
 #include "comm/rendezvous/tcp_store.h"
 #include "comm/rendezvous/url.h"
+#include "comm/stall.h"
 #include "core/env.h"
 #include "core/log.h"
 #include "core/status.h"
@@ -209,15 +210,17 @@ class TcpJob final : public Job {
   // Without a token the secret depends on the host's address. On a cluster that has just started,
   // the name may become known later.
   std::string secret_of(const std::string& host, const std::string& token) const {
-    while (true) {
+    for (LongWait wait;; std::this_thread::sleep_for(kPause)) {
       try {
         return job_secret(host, token);
       } catch (const NotFoundError& error) {
-        if (Clock::now() >= limit_.end)
-          fail<DeadlineExceededError>("{}; it did not become known within {} ms", error.what(),
-                                      limit_.length.count());
+        const auto describe = [&](std::chrono::milliseconds time) {
+          return fmt::format("{}; it did not become known within {} ms", error.what(),
+                             time.count());
+        };
+        if (Clock::now() >= limit_.end) throw DeadlineExceededError(describe(limit_.length));
+        wait.look(describe);
       }
-      std::this_thread::sleep_for(kPause);
     }
   }
 
@@ -301,7 +304,13 @@ class TcpJob final : public Job {
   // The file may contain an earlier job's data until rank 0 has overwritten it.
   void join_by_file(const std::string& path, const std::string& token) {
     std::string last = "rank 0 has not written to it", refused;
-    while (true) {
+    const auto describe = [&](std::chrono::milliseconds time) {
+      return fmt::format(
+          "[rendezvous] rank 0 is missing: the job was not found by the file '{}' within {} ms "
+          "({})",
+          path, time.count(), last);
+    };
+    for (LongWait wait;; std::this_thread::sleep_for(kPause)) {
       const std::string text = announcement();
       if (!text.empty()) {
         const ServerAddress address = parse_announcement(text, token);
@@ -319,12 +328,8 @@ class TcpJob final : public Job {
         }
         if (connection && enter(address, std::move(*connection))) return;
       }
-      if (Clock::now() >= limit_.end)
-        fail<DeadlineExceededError>(
-            "[rendezvous] rank 0 is missing: the job was not found by the file '{}' within {} ms "
-            "({})",
-            path, limit_.length.count(), last);
-      std::this_thread::sleep_for(kPause);
+      if (Clock::now() >= limit_.end) throw DeadlineExceededError(describe(limit_.length));
+      wait.look(describe);
     }
   }
 

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <thread>
-#include <utility>
 
 #include "comm/rendezvous/handshake.h"
 #include "comm/stall.h"
-#include "core/log.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -64,8 +62,7 @@ FoundServer find_server(const std::string& host, std::span<const std::uint16_t> 
         refuses_elsewhere(host, last) ? "; it may listen on another address, such as its loopback"
                                       : "");
   };
-  const Clock::time_point begin = Clock::now();
-  Clock::time_point looked = begin;
+  LongWait wait;
   for (auto pause = std::chrono::milliseconds(10);;
        pause = std::min(pause * 2, std::chrono::milliseconds(200))) {
     for (const std::uint16_t port : ports) {
@@ -82,9 +79,7 @@ FoundServer find_server(const std::string& host, std::span<const std::uint16_t> 
     }
     const Clock::time_point now = Clock::now();
     if (now >= limit.end) throw DeadlineExceededError(describe(limit.length));
-    if (is_stalled(begin, std::exchange(looked, now), now))
-      logging::warn("{}",
-                    describe(std::chrono::duration_cast<std::chrono::milliseconds>(now - begin)));
+    wait.look(describe);
     std::this_thread::sleep_for(std::min<Clock::duration>(pause, limit.end - now));
   }
 }

@@ -12,7 +12,6 @@
 
 #include "comm/host_identity.h"
 #include "comm/stall.h"
-#include "core/log.h"
 #include "core/status.h"
 #include "core/threads.h"
 
@@ -76,17 +75,15 @@ const char* TcpMembership::unknown_server() const {
 
 std::optional<WireMessage> TcpMembership::await_verdict(Clock::time_point deadline,
                                                         bool& accepted) {
-  const Clock::time_point begin = Clock::now();
-  Clock::time_point heard = begin, looked = begin;
+  Clock::time_point heard = Clock::now();
+  LongWait wait;
   WireMessage alive;
   while (Clock::now() < deadline) {
-    const auto now = Clock::now();
     // Rank 0 warns for all, unless it is missing.
-    if (is_stalled(begin, std::exchange(looked, now), now) && accepted &&
-        (options_.rank == 0 || alive.value.starts_with('0')))
-      logging::warn("[rendezvous] {}",
-                    describe_absence(
-                        alive, std::chrono::duration_cast<std::chrono::milliseconds>(now - begin)));
+    if (accepted && (options_.rank == 0 || alive.value.starts_with('0')))
+      wait.look([&](std::chrono::milliseconds time) {
+        return "[rendezvous] " + describe_absence(alive, time);
+      });
     auto message = connection_.receive(std::min(deadline, Clock::now() + options_.heartbeat));
     if (!message) {
       if (Clock::now() - heard > options_.silence)

@@ -9,7 +9,6 @@
 #include <climits>
 #include <cstring>
 #include <thread>
-#include <utility>
 
 #include "comm/process/first_failure.h"
 #include "comm/shm/shm_bytes.h"
@@ -162,8 +161,8 @@ void ShmGroup::join() {
 void ShmGroup::wait_for_ranks() {
   using std::chrono::milliseconds;
   constexpr auto kLook = milliseconds(50);  // interval of checks of the membership and the store
-  const auto begin = std::chrono::steady_clock::now();
-  auto last = begin;
+  const auto deadline = std::chrono::steady_clock::now() + options_.time_limit;
+  LongWait wait;
   const auto waiting = [&] {
     return state_->joined.load() < static_cast<std::uint32_t>(size()) &&
            state_->failure.load() == 0;
@@ -172,16 +171,13 @@ void ShmGroup::wait_for_ranks() {
     while (waiting()) {
       if (options_.membership && options_.membership->failed())
         options_.membership->throw_failure();
-      const auto now = std::chrono::steady_clock::now();
-      if (now - begin > options_.time_limit) {
+      if (std::chrono::steady_clock::now() > deadline) {
         abort(GroupFailure::kDeadlineExceeded, describe_missing(options_.time_limit));
         throw_failure();
       }
       if (rank() == 0) {
         collect_failures();
-        if (is_stalled(begin, std::exchange(last, now), now))
-          logging::warn("{}",
-                        describe_missing(std::chrono::duration_cast<milliseconds>(now - begin)));
+        wait.look([this](milliseconds time) { return describe_missing(time); });
       }
       sleep_until_bell(kLook, waiting);
     }

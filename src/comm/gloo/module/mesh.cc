@@ -319,8 +319,9 @@ void Mesh::choose_address() {
 }
 
 void Mesh::connect(Wiring& wiring) {
-  const auto begin = Clock::now(), deadline = begin + options_.time_limit;
-  auto look_at_store = begin + kLookAtStore;
+  const auto deadline = Clock::now() + options_.time_limit;
+  auto look_at_store = Clock::now() + kLookAtStore;
+  LongWait wait;
   try {
     while (!wiring.advance(kLook)) {
       if (options_.membership && options_.membership->failed())
@@ -328,10 +329,11 @@ void Mesh::connect(Wiring& wiring) {
       if (Clock::now() >= look_at_store) {
         check_failure();
         // A rank whose parent is missing warns of it. The others are leaves, or wait for them.
-        if (rank() == 0 && is_stalled(begin, look_at_store - kLookAtStore, Clock::now()))
-          if (const std::vector<int> missing = absent(); !missing.empty())
-            logging::warn("{}", describe_missing(missing, std::chrono::duration_cast<milliseconds>(
-                                                              Clock::now() - begin)));
+        if (rank() == 0)
+          wait.look([&](milliseconds time) {
+            const std::vector<int> missing = absent();
+            return describe_missing(missing.empty() ? wiring.missing() : missing, time);
+          });
         look_at_store = Clock::now() + kLookAtStore;
       }
       if (Clock::now() >= deadline) fail_to_assemble(wiring.missing());
