@@ -110,7 +110,7 @@ const Model::StopFlag& Model::StopFlag::operator=(bool value) const {
 void Model::Impl::build(std::vector<Shape> shapes) {
   expect_inputs(shapes.size());
   layer.base().ensure_built(shapes);
-  if (own && policy.defined()) layer.base().set_dtype_policy(policy);
+  if (policy.defined()) layer.base().set_dtype_policy(policy);
   if (input_shapes.empty()) {
     built_under = StepRunner::in_scope();
     built_by = VariableCreator::current();

@@ -31,7 +31,7 @@ struct ModelImpl {
   std::shared_ptr<StepRunner> built_under;
   VariableCreator* built_by = nullptr;
   std::size_t num_inputs = 1;
-  // That of compile(), also for layers that a model of the user's finds when it is built.
+  // That of compile(), also for layers that a class of the user's finds when it is built.
   DTypePolicy policy;
 
   // Set by compile().

@@ -100,6 +100,24 @@ TEST(OwnModel, HasPolicyOfCompile) {
   EXPECT_EQ(model.variables()[0].dtype(), float32);
 }
 
+class Block : public layers::Layer {
+ public:
+  Tensor call(const Tensor& inputs) override { return dense(inputs); }
+  layers::Dense dense{3};
+};
+
+TEST(OwnModel, AsAPartHasThePolicyOfCompile) {
+  const Classifier part;
+  for (const Layer& own : {Layer(part), Layer(Block())}) {
+    Sequential model({own});
+    model.compile({.loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                   .dtype = "mixed_bfloat16"});
+    model.fit(inputs(), targets(), {.verbose = 0});
+    EXPECT_EQ(model(inputs()).dtype(), bfloat16);
+    EXPECT_EQ(model.variables()[0].dtype(), float32);
+  }
+}
+
 TEST(OwnModel, IsBuiltByTheFirstCallOrByBuild) {
   Classifier model;
   EXPECT_TRUE(model.defined());
