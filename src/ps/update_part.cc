@@ -11,11 +11,15 @@ namespace {
 
 // Whether the tensor is an element-wise function of the variable of `handle`, and perhaps of
 // others.
-bool combines(const Node& node, const Node& handle) {
+bool combines(const Node& node, const Node& handle, std::map<const Node*, bool>& looked) {
   if (node.op == &kReadVariable) return node.inputs[0].node == &handle;
-  return node.op->chain.op != ChainOp::kNone && !has_run_attributes(node) &&
-         std::any_of(node.inputs.begin(), node.inputs.end(),
-                     [&](const Node::Input& input) { return combines(*input.node, handle); });
+  if (node.op->chain.op == ChainOp::kNone || has_run_attributes(node)) return false;
+  const auto [found, added] = looked.emplace(&node, false);
+  if (!added) return found->second;
+  const bool result =
+      std::any_of(node.inputs.begin(), node.inputs.end(),
+                  [&](const Node::Input& input) { return combines(*input.node, handle, looked); });
+  return looked[&node] = result;
 }
 
 }  // namespace
@@ -55,8 +59,8 @@ Node& UpdatePart::source(const Node::Input& input) {
 
 // An assigned value that is computed from the variable's present one, such as that of assign_add(),
 // is computed where the variable is. Else concurrent updates would be lost.
-bool UpdatePart::belongs_here(const Node& value) const {
-  return of_.node.op == &kAssignVariable && combines(value, *of_.node.inputs[0].node);
+bool UpdatePart::belongs_here(const Node& value) {
+  return of_.node.op == &kAssignVariable && combines(value, *of_.node.inputs[0].node, looked_);
 }
 
 Node& UpdatePart::handle(const Node& of) {

@@ -35,7 +35,7 @@ class UpdatePart {
  private:
   Node& copy(const Node& node);
   Node& source(const Node::Input& input);
-  bool belongs_here(const Node& value) const;
+  bool belongs_here(const Node& value);
   Node& handle(const Node& of);
   Node& placeholder(const Node::Input& input);
   bool has_rows(const Shape& shape) const;
@@ -46,6 +46,9 @@ class UpdatePart {
   proto::Update& message_;
   RefPtr<GraphImpl> graph_;
   std::map<std::pair<const Node*, int>, Node*> made_;
+  // Whether a node is an element-wise function of the variable that is written. Without it a chain
+  // of N operations that use their input twice takes 2^N steps.
+  std::map<const Node*, bool> looked_;
 };
 
 }  // namespace tandem::ps

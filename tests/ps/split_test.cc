@@ -292,5 +292,20 @@ TEST(Split, CorruptPartsAreRefused) {
   EXPECT_EQ(store.read(0).value.to_vector<float>(), (std::vector<float>{1, 1}));
 }
 
+// Each operation uses its input twice, so that there are 2^64 paths.
+TEST(Split, AnAssignedChainOfManyOperationsIsSplit) {
+  Variable v(ones({2}), {.name = "v"});
+  InProcess run(trace(
+      [&](const auto& inputs) {
+        Tensor h = v.value() + inputs[0];
+        for (int i = 0; i < 64; ++i) h = h * (h * 0.5 + 0.5);
+        v.assign(h);
+        return std::vector<Tensor>{inputs[0] + 0.0};
+      },
+      {zeros({2})}));
+  run.run({zeros({2})}, 0);
+  EXPECT_EQ(run.variable("v").to_vector<float>(), (std::vector<float>{1, 1}));
+}
+
 }  // namespace
 }  // namespace tandem::ps::split_test
