@@ -233,6 +233,18 @@ TEST(RunTasks, RestartsAreLimited) {
   EXPECT_FALSE(contains(none.err, "; restart")) << none.err;
 }
 
+TEST(RunTasks, ATaskThatCannotStartEndsTheJobAfterThreeStarts) {
+  const Result result =
+      run(script(cluster_options(), task_is("worker", "exit 7") + "exec sleep 1000"));
+  EXPECT_EQ(result.status, 7);
+  EXPECT_TRUE(contains(result.err, "exited with code 7; restart 2 of 10\n")) << result.err;
+  EXPECT_FALSE(contains(result.err, "restart 3 of 10")) << result.err;
+  EXPECT_TRUE(contains(result.err,
+                       "exited with code 7, as in each of 3 starts in a row, within 5 s: it cannot "
+                       "start after"))
+      << result.err;
+}
+
 TEST(RunTasks, ASignalEndsTasksWithoutRestarts) {
   Process job(script(cluster_options(), "echo ready; exec sleep 1000"), {});
   ASSERT_TRUE(eventually([&] { return testing::sorted_lines(job.out()).size() == 5; }));

@@ -75,11 +75,15 @@ class JobLauncher {
   static constexpr int kMaxRestarts = 10;
   // A task that fails so soon after its start is started again after the pause.
   static constexpr auto kSoon = std::chrono::seconds(5), kPause = std::chrono::seconds(1);
+  // A task that ends so often in the same way so soon after its start would do so for ever.
+  static constexpr int kQuickFailures = 3;
 
   struct RankProgress {
     bool ended = false, closed = false;
     int status = 0;
     int restarts = 0;
+    int quick_failures = 0;  // in a row, all with `quick_code`
+    int quick_code = 0;
     Clock::time_point started;
     std::optional<Clock::time_point> restart_at;
   };
@@ -196,7 +200,16 @@ class JobLauncher {
     if (progress.restarts == limit)
       return fail(rank.rank, code, fmt::format("{} and was restarted {} times", what, limit));
     const Clock::time_point now = Clock::now();
-    progress.restart_at = now - progress.started < kSoon ? now + kPause : now;
+    const bool quick = now - progress.started < kSoon;
+    const bool from_outside = code == 128 + SIGKILL || code == 128 + SIGTERM;
+    if (!quick || from_outside || code != progress.quick_code) progress.quick_failures = 0;
+    progress.quick_code = code;
+    if (quick && !from_outside && ++progress.quick_failures == kQuickFailures)
+      return fail(rank.rank, code,
+                  fmt::format("{}, as in each of {} starts in a row, within {} s: it cannot start",
+                              what, kQuickFailures,
+                              std::chrono::duration_cast<std::chrono::seconds>(kSoon).count()));
+    progress.restart_at = quick ? now + kPause : now;
     ++progress.restarts;
     std::cerr << fmt::format("tandem: {}; restart {} of {}\n", what, progress.restarts, limit);
   }
@@ -205,7 +218,11 @@ class JobLauncher {
     for (const PlannedRank& rank : plan_.ranks) {
       RankProgress& progress = progress_[static_cast<std::size_t>(rank.rank)];
       if (!progress.restart_at || !progress.closed || Clock::now() < *progress.restart_at) continue;
-      progress = {.restarts = progress.restarts, .started = Clock::now(), .restart_at = {}};
+      progress = {.restarts = progress.restarts,
+                  .quick_failures = progress.quick_failures,
+                  .quick_code = progress.quick_code,
+                  .started = Clock::now(),
+                  .restart_at = {}};
       try {
         hosts_[rank.host]->restart(spec_of(rank));
       } catch (const Error& error) {
