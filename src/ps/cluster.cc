@@ -1,6 +1,7 @@
 #include "ps/cluster.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/joined.h"
 #include "core/log.h"
@@ -17,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kEndLimit{5000};
-constexpr milliseconds kPause{50};
+constexpr milliseconds kPause{50}, kAskLimit{2000}, kLongestPause{60'000};
 
 milliseconds until(Clock::time_point end) {
   return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(end - Clock::now()));
@@ -61,7 +62,7 @@ Cluster::Cluster(const distribute::ClusterResolver& resolver, const Options& opt
   for (const char* type : {"ps", "worker"})
     for (const TaskAddress& address : tasks_of(spec, type)) add(address, connections);
   try {
-    attach_all(options.start_limit);
+    attach_all();
   } catch (...) {
     end_run();
     throw;
@@ -79,32 +80,49 @@ void Cluster::add(const TaskAddress& address, const TaskConnections& connections
   tasks_.push_back(std::move(state));
 }
 
-// A connection that breaks leaves open whether the task has answered, so it is asked again.
-void Cluster::attach_all(milliseconds limit) {
-  const Clock::time_point end = Clock::now() + limit;
-  std::vector<State*> missing;
-  for (const auto& task : tasks_) missing.push_back(task.get());
+// Each task that is missing is asked again and again, for a short time: a connection that breaks
+// leaves open whether it has answered, and the refusal of one is seen while others are missing.
+void Cluster::attach_all() {
+  const Clock::time_point end = Clock::now() + options_.start_limit;
+  Clock::time_point report = Clock::now() + options_.report_after;
+  milliseconds pause = options_.report_after;
+  std::vector<std::pair<State*, std::string>> missing;  // and why
+  for (const auto& task : tasks_) missing.emplace_back(task.get(), "");
+  const auto names = [&](bool with_reasons) {
+    std::vector<std::string> described;
+    for (const auto& [task, why] : missing)
+      described.push_back(with_reasons ? fmt::format("{} ({})", task->address.described(), why)
+                                       : task->address.described());
+    return described;
+  };
   for (;;) {
-    std::vector<std::pair<State*, std::unique_ptr<rpc::Call>>> calls;
-    for (State* task : missing)
-      calls.emplace_back(task, task->attach(run_, {.limit = until(end), .wait_for_server = true}));
-    missing.clear();
-    for (auto& [task, call] : calls) try {
-        task->incarnation = parse<proto::AttachReply>(call->wait(), kAttach).incarnation();
-      } catch (const rpc::PeerUnavailableError&) {
-        missing.push_back(task);
-      } catch (const rpc::CallDeadlineError&) {
-        missing.push_back(task);
+    std::vector<std::unique_ptr<rpc::Call>> calls;
+    for (const auto& [task, why] : missing)
+      calls.push_back(task->attach(run_, {.limit = std::min(until(end), kAskLimit)}));
+    std::vector<std::pair<State*, std::string>> still;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      State* const task = missing[i].first;
+      try {
+        task->incarnation = parse<proto::AttachReply>(calls[i]->wait(), kAttach).incarnation();
+      } catch (const rpc::PeerUnavailableError& error) {
+        still.emplace_back(task, error.what());
+      } catch (const rpc::CallDeadlineError& error) {
+        still.emplace_back(task, error.what());
       }
+    }
+    missing = std::move(still);
     if (missing.empty()) return;
+    if (Clock::now() >= report) {
+      logging::warn("[{}] the chief waits for {}", kParameterServer, joined(names(true), ", "));
+      pause = std::min<milliseconds>(2 * pause, kLongestPause);
+      report = Clock::now() + pause;
+    }
     if (until(end) <= kPause) break;
     std::this_thread::sleep_for(kPause);
   }
-  std::vector<std::string> names;
-  for (const State* task : missing) names.push_back(task->address.described());
   fail<DeadlineExceededError>("[{}] {} {} not reached within {} ms", kParameterServer,
-                              joined(names, ", "), names.size() == 1 ? "was" : "were",
-                              limit.count());
+                              joined(names(false), ", "), missing.size() == 1 ? "was" : "were",
+                              options_.start_limit.count());
 }
 
 void Cluster::watch() {

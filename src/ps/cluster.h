@@ -23,6 +23,8 @@ class Cluster {
     distribute::ClusterSecurity security;
     std::chrono::milliseconds start_limit = std::chrono::minutes(10);
     std::chrono::milliseconds heartbeat = std::chrono::seconds(5);
+    // When the log names the tasks that are missing; then after pauses that grow to a minute.
+    std::chrono::milliseconds report_after = std::chrono::seconds(5);
   };
   struct Task {
     std::string name;  // "ps:1 (HOST:PORT)"
@@ -32,7 +34,7 @@ class Cluster {
   // Waits until every task has answered. Throws InvalidArgumentError, with TensorFlow's messages,
   // for an empty cluster and for one without servers or workers; DeadlineExceededError that names
   // the tasks that have not answered within `start_limit`; FailedPreconditionError of a task that
-  // has another token or serves another chief; and as TaskConnections does.
+  // has another token or serves another chief, at once; and as TaskConnections does.
   Cluster(const distribute::ClusterResolver& resolver, const Options& options);
   // shutdown().
   ~Cluster();
@@ -50,7 +52,7 @@ class Cluster {
   struct State;  // of a task
 
   void add(const TaskAddress& address, const TaskConnections& connections);
-  void attach_all(std::chrono::milliseconds limit);
+  void attach_all();
   void watch();
   void look_at(State& task, rpc::Call& call);
   void end_run() noexcept;

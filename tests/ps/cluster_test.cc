@@ -381,5 +381,24 @@ TEST_F(InOneProcess, CertificatesComeFromFiles) {
             "key_file beside the root_certificate_file");
 }
 
+TEST_F(InOneProcess, ARefusalIsReportedWhileOthersAreMissing) {
+  start({.security = {.token = "another"}}, 1, 1);
+  spec_["ps"].push_back("127.0.0.1:1");  // nothing listens there
+  expect_error<FailedPreconditionError>(
+      [&] { attach({.security = {.token = "secret"}, .start_limit = kFarAway}); }, "");
+}
+
+TEST_F(InOneProcess, TheChiefSaysForWhomItWaits) {
+  start({}, 1, 1);
+  spec_["ps"].push_back("127.0.0.1:1");
+  ::testing::internal::CaptureStderr();
+  EXPECT_THROW(attach({.start_limit = 1s, .report_after = 1ms}), DeadlineExceededError);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const auto first = log.find("the chief waits for ps:1 (127.0.0.1:1) (");
+  EXPECT_NE(first, std::string::npos) << log;
+  EXPECT_NE(log.find("the chief waits for ps:1", first + 1), std::string::npos) << log;
+  EXPECT_EQ(log.find("waits for ps:0"), std::string::npos) << log;
+}
+
 }  // namespace
 }  // namespace tandem::ps::cluster_test
