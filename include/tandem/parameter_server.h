@@ -46,18 +46,21 @@ struct ParameterServerOptions {
   /// How long a read or an assignment in this process waits for a parameter server that is
   /// restarted or cut off.
   std::chrono::milliseconds server_limit = std::chrono::minutes(2);
-  /// How often a variable may be written, by other calls, between the moment when a call reads it
-  /// and the moment when its update arrives. A server refuses an update that is more stale; the
-  /// worker then computes the call again, on the same elements, from the present variables.
-  /// Default: as often as it happens, or 0 if calls_per_update is larger than 1.
+  /// How often a variable that a call reads may be written, by other calls, between the start of
+  /// the call and the decision about its updates. The chief decides, once for all servers, so a
+  /// call's updates happen on all of them or on none; 0 makes the calls serial. A call that would
+  /// be more stale is computed again from the present variables: on any worker, or, with elements
+  /// of a PerWorkerDataset, on the same one and on the same elements. Costs one more round trip per
+  /// call. Default: as often as it happens, or 0 if calls_per_update is larger than 1.
   std::optional<std::int64_t> max_staleness{};
-  /// The synchronous mode: an update happens once this many calls have contributed, with the mean
-  /// of their gradients. With N workers and C calls per update, N - C workers are backups: an
-  /// update does not wait for the slowest ones, which compute again from the new variables.
-  /// (TensorFlow's SyncReplicasOptimizer drops their gradients.) The C calls of an update are calls
-  /// of one trace: a call with arguments of other shapes contributes to another update. Updates
-  /// that wait for calls when join() returns happen with later ones. The learning rate and step
-  /// number of C calls of a trace, in the order of schedule(), are those of one step.
+  /// The synchronous mode: an update happens once this many different calls have contributed, with
+  /// the mean of their gradients, and has the same calls on all servers. With N workers and C calls
+  /// per update, N - C workers are backups: an update does not wait for the slowest ones, whose
+  /// calls are computed again from the new variables, as for max_staleness. (TensorFlow's
+  /// SyncReplicasOptimizer drops their gradients.) The C calls of an update are calls of one trace:
+  /// a call with arguments of other shapes contributes to another update. Updates that wait for
+  /// calls when join() returns happen with later ones. The learning rate and step number of C calls
+  /// of a trace, in the order of schedule(), are those of one step.
   int calls_per_update = 1;
   /// How many calls a worker gets at the same time. With two, it reads the variables for one call
   /// while it computes another, whose updates the one does not see: they count in the staleness.
@@ -112,9 +115,11 @@ class RemoteValue {
   /// A value without a call.
   RemoteValue() = default;
   RemoteValueStatus status() const;  ///< whether the call has ended
-  /// Waits for the call, and returns the tensor of its result. Throws the call's error;
-  /// AbortedError if it was cancelled because another call failed; DeadlineExceededError after 24
-  /// hours; InvalidArgumentError if the result does not consist of one tensor.
+  /// Waits for the call, and returns the tensor of its result, also if another call has failed.
+  /// Throws the call's error; DeadlineExceededError after 24 hours; InvalidArgumentError if the
+  /// result does not consist of one tensor. If the call was cancelled because of the error of
+  /// another one: AbortedError if none of its updates was applied, DataLossError if they were and
+  /// its result is lost, UnavailableError if a server did not say.
   Tensor fetch() const;
   /// The same for results of several tensors, which are returned in their order.
   std::vector<Tensor> fetch_all() const;
@@ -175,7 +180,7 @@ struct ClusterStatistics {
   /// Updates that were applied, or that wait for other calls (calls_per_update), of the calls that
   /// have returned.
   std::int64_t updates = 0;
-  /// How often a call was computed again because of max_staleness.
+  /// How often a call was computed again, or moved to another worker, because of max_staleness.
   std::int64_t calls_recomputed = 0;
   /// Writes by others between the read and the update. Those of runs that were lost with their
   /// worker are not known.
@@ -187,17 +192,21 @@ struct ClusterStatistics {
 /// are the same coordinator. As tf.distribute.coordinator.ClusterCoordinator. Thread-safe.
 ///
 /// If a worker is lost, another one runs its call, and the worker rejoins when it is back. If a
-/// call fails, the next schedule(), join() or done() throws its error, once. Before, calls that run
-/// end, and those that wait are cancelled, so that nothing runs when it is thrown. Calls that run
-/// 10 seconds longer are cancelled, too; their updates may have been applied, and their errors say
-/// so. The coordinator can be used again afterwards.
+/// call fails, the next schedule(), join() or done() throws its error, once; until then the others
+/// go on. Before it is thrown, calls that have started end, and the others are cancelled. Calls
+/// that take 10 seconds longer are cancelled, too. The servers refuse from then on what such calls
+/// send, so that no variable changes after the error was thrown, and each call's result says
+/// whether its updates were applied. (A server that cannot be reached may change later: a warning
+/// names it.) The coordinator can be used again afterwards.
 class ClusterCoordinator {
  public:
   /// Throws InvalidArgumentError "Only ParameterServerStrategy is supported to work with
   /// ClusterCoordinator currently." for another strategy.
   explicit ClusterCoordinator(const Strategy& strategy);
 
-  /// Schedules a call of a traced function, and returns at once unless 262,144 calls wait already.
+  /// Schedules a call of a traced function, and returns at once unless 8,192 calls wait for a
+  /// worker already. Then it waits until one of them starts, at most `run_limit`, after which it
+  /// throws DeadlineExceededError.
   /// The function is traced here, once per signature as if it were called; each call sends the
   /// tensors among the arguments to the worker. Its variables must be the strategy's.
   ///

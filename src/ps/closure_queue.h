@@ -9,6 +9,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 namespace tandem::ps {
 
@@ -19,30 +21,46 @@ class Closure {
   // The call is not run any more, or its result is not used. Called once at most, with the error
   // for those who wait for the result.
   virtual void cancel(const std::exception_ptr& why) noexcept = 0;
+  // It is about to be queued.
+  virtual void scheduled() {}
+  // Whether a worker may have run it.
+  virtual bool started() const = 0;
 };
 
 // Thread-safe. The rules are those of TensorFlow's ClusterCoordinator: the first error that a
-// closure fails with is thrown once, by the next schedule(), join() or done(). Until then nothing
-// new starts; when it is thrown, nothing is queued or running. The queue can be used again
-// afterwards.
+// closure fails with is thrown once, by the next schedule(), join() or done(). Until then workers
+// go on. When it is thrown, nothing is queued or running. The queue can be used again afterwards.
+//
+//   queued --take()--> running --finished(), failed()--> ended
+//   running --put_back()--> queued again
+//
+// While an error is being thrown, closures that have not started are cancelled. The others end,
+// those that were put back on another worker. Those that take longer than `end_limit` are settled.
 class ClosureQueue {
  public:
-  static constexpr std::size_t kCapacity = 256 * 1024;
+  using Closures = std::vector<std::shared_ptr<Closure>>;
 
-  // After an error, running closures have `end_limit` to end: it is unknown whether the updates of
-  // a cancelled one were applied. `cancel_running` is called, without locks, when cancelling()
-  // becomes true.
-  explicit ClosureQueue(
-      std::size_t capacity = kCapacity,
-      std::chrono::milliseconds end_limit = std::chrono::seconds(10),
-      std::function<void()> cancel_running = [] {})
-      : capacity_(capacity), end_limit_(end_limit), cancel_running_(std::move(cancel_running)) {}
+  struct Options {
+    std::size_t capacity = 8192;  // closures that have not started
+    // How long schedule() waits for one of them to start.
+    std::chrono::milliseconds schedule_limit = std::chrono::hours(1);
+    std::chrono::milliseconds end_limit = std::chrono::seconds(10);
+  };
+  struct Hooks {
+    // Called without locks when cancelling() becomes true.
+    std::function<void()> cancel_running = [] {};
+    // Called without locks before an error is thrown. Makes sure that nothing runs from then on,
+    // and cancels these closures, which have started, and whose end is not known.
+    std::function<void(const Closures&)> settle = [](const Closures&) {};
+  };
+  ClosureQueue() : ClosureQueue(Options(), Hooks()) {}
+  ClosureQueue(const Options& options, Hooks hooks) : options_(options), hooks_(std::move(hooks)) {}
   ~ClosureQueue();
 
   // --- the coordinator ---
 
-  // Adds a closure. Waits while the queue is full. Throws the pending
-  // error, and FailedPreconditionError after stop().
+  // Adds a closure. Waits while the queue is full. Throws the pending error, DeadlineExceededError
+  // if no closure has started for `schedule_limit`, and FailedPreconditionError after stop().
   void schedule(std::shared_ptr<Closure> closure);
   // Waits until all closures have finished. Throws the pending error.
   void join();
@@ -53,18 +71,17 @@ class ClosureQueue {
 
   // --- the threads of the workers ---
 
-  // The next closure, which is then running. Null after `limit`, after stop(), and
-  // while an error is pending.
+  // The next closure, which is then running. Null after `limit` and after stop().
   std::shared_ptr<Closure> take(std::chrono::milliseconds limit);
   // Whether running closures should be cancelled, because they delay an error too long or the queue
   // stops.
   bool cancelling() const;
   // The next three end the run of a closure that take() returned.
   void finished();
-  // The worker was lost: another one runs the closure. While an error is pending it is cancelled.
+  // Another worker runs the closure, before those that have not started.
   void put_back(std::shared_ptr<Closure> closure);
-  // The closure failed. Only the first error is kept.
-  void failed(std::exception_ptr error);
+  // The closure failed, and is cancelled with the error. The first one is thrown.
+  void failed(const std::shared_ptr<Closure>& closure, const std::exception_ptr& error);
   // The same for an error that is of no closure. It is dropped if nothing is queued or running.
   void report(std::exception_ptr error);
 
@@ -72,18 +89,18 @@ class ClosureQueue {
   using Lock = std::unique_lock<std::mutex>;
 
   bool empty() const;  // nothing is queued or running
-  void cancel_queued(const std::exception_ptr& why);
   void throw_pending(Lock& lock);
 
-  const std::size_t capacity_;
-  const std::chrono::milliseconds end_limit_;
-  const std::function<void()> cancel_running_;
+  const Options options_;
+  const Hooks hooks_;
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Closure>> queue_;
+  std::deque<std::shared_ptr<Closure>> queue_;  // have not started
+  std::deque<std::shared_ptr<Closure>> again_;  // have
   std::size_t running_ = 0;
   std::exception_ptr error_;
-  bool cancelling_ = false;  // the running closures, to throw `error_`
+  bool throwing_ = false;    // `error_`
+  bool cancelling_ = false;  // the running closures, to throw it
   bool stopped_ = false;
 };
 

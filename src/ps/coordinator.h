@@ -3,9 +3,7 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,49 +13,27 @@
 #include <vector>
 
 #include "ps/closure_queue.h"
+#include "ps/decisions.h"
+#include "ps/remote_result.h"
 #include "ps/worker_service.h"
 #include "tandem/tensor.h"
 
 namespace tandem::ps {
-
-// The result of a closure. Thread-safe.
-class RemoteResult {
- public:
-  // How long users of the public API wait for a result.
-  static constexpr std::chrono::milliseconds kLimit = std::chrono::hours(24);
-
-  enum class State {
-    kNotReady,  // the closure is queued or runs
-    kAborted,   // it was cancelled or has failed
-    kReady,
-  };
-
-  State state() const;
-  // The result. Waits until the closure has ended, at most `limit`. Throws the closure's error, and
-  // DeadlineExceededError after the limit.
-  std::vector<Tensor> wait(std::chrono::milliseconds limit) const;
-
-  // Each result is set once, by one of these.
-  void set(std::vector<Tensor> tensors);
-  void abort(std::exception_ptr error);
-
- private:
-  mutable std::mutex mutex_;
-  mutable std::condition_variable ended_;
-  State state_ = State::kNotReady;
-  std::vector<Tensor> tensors_;
-  std::exception_ptr error_;
-};
 
 // Each worker has as many threads as closures that it gets at the same time, by default one. How a
 // closure ends:
 //
 //   the worker cannot be reached, or is lost   another worker runs it; the threads wait for the
 //                                              worker to come back
+//   its updates are too stale (Decisions)      any worker runs it again; the same one if it took
+//                                              elements of an iterator
 //   a worker stays lost                        UnavailableError of schedule(), join() or done(),
 //                                              once after each recovery limit
 //   a server cannot be reached                 UnavailableError of these
 //   any other error                            the same error of these
+//   the error of another one is thrown         AbortedError if none of its updates was applied, nor
+//                                              is later; DataLossError if they were, and its result
+//                                              is lost; UnavailableError if a server does not say
 //
 // A closure may run more than once, but its updates are applied once (ParameterStore).
 //
@@ -74,10 +50,11 @@ class RemoteResult {
 class Coordinator {
  public:
   struct Options {
-    std::chrono::milliseconds run_limit = std::chrono::hours(1);       // of one closure
-    std::chrono::milliseconds recovery_limit = std::chrono::hours(1);  // of a lost worker
-    std::chrono::milliseconds end_limit = std::chrono::seconds(10);    // of closures after an error
-    std::size_t queue_capacity = ClosureQueue::kCapacity;
+    std::chrono::milliseconds run_limit = std::chrono::hours(1);        // of one closure
+    std::chrono::milliseconds recovery_limit = std::chrono::hours(1);   // of a lost worker
+    std::chrono::milliseconds settle_limit = std::chrono::seconds(10);  // of servers after an error
+    ClosureQueue::Options queue = {};
+    Decisions::Rules rules = {};
     std::size_t closures_per_worker = 1;  // at the same time; at least 1
   };
   struct WorkerTask {
@@ -85,7 +62,9 @@ class Coordinator {
     std::shared_ptr<rpc::Channel> channel;
   };
 
-  Coordinator(std::vector<WorkerTask> workers, const Options& options);
+  // `servers`: by their index.
+  Coordinator(std::vector<WorkerTask> workers, std::vector<std::shared_ptr<ServerClient>> servers,
+              const Options& options);
   // Cancels what is queued and running.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
@@ -127,24 +106,37 @@ class Coordinator {
 
  private:
   class RunClosure;
+  struct RunEnd;
   struct WorkerState;
   struct WorkersFunction;
   struct WorkersIterator;
+  using FunctionPtr = std::shared_ptr<const WorkersFunction>;
 
   void cancel_running();
+  void settle(const ClosureQueue::Closures& unknown);
+  void open(RunClosure& closure);
+  void count_recomputed();
   void serve(WorkerState& worker);
   void run(WorkerState& worker, const std::shared_ptr<RunClosure>& closure);
-  // Returns false if the worker was lost.
-  bool run_to_end(WorkerState& worker, const std::shared_ptr<RunClosure>& closure);
-  std::vector<Tensor> run_on(WorkerState& worker, RunClosure& closure);
-  // Waits until the closures that took elements before these have ended. Throws
-  // rpc::PeerUnavailableError if one of them was lost: the worker gives its elements, and these,
-  // again.
-  void advance_iterators(WorkerState& worker, const RunClosure& closure,
+  // `run`: among those of the worker.
+  RunEnd run_to_end(WorkerState& worker, const std::shared_ptr<RunClosure>& closure,
+                    std::uint64_t run);
+  RunEnd run_at_once(WorkerState& worker, RunClosure& closure, std::uint64_t run);
+  RunEnd run_decided(WorkerState& worker, const std::shared_ptr<RunClosure>& closure,
+                     std::uint64_t run, bool& superseded);
+  // Has the servers apply the step that the closure completed.
+  Staleness commit(WorkerState& worker, RunClosure& closure, std::uint64_t run);
+  void finished(RunClosure& closure, RunResult result);
+  // Waits until the closures that took elements before these have ended. Returns false if one of
+  // them was lost: the worker gives its elements, and these, again.
+  bool advance_iterators(WorkerState& worker, std::uint64_t run,
                          const std::vector<TakenElements>& taken);
-  RunResult call(WorkerState& worker, RunClosure& closure);
-  WorkerClient::Running start_on(WorkerState& worker, RunClosure& closure);
-  void send_function(WorkerState& worker, const RunClosure& closure);
+  // `function`: the closure's. `attempt`: FunctionRun.
+  RunResult call(WorkerState& worker, RunClosure& closure, const FunctionPtr& function,
+                 std::uint64_t run, std::optional<std::uint64_t> attempt);
+  WorkerClient::Running start_on(WorkerState& worker, RunClosure& closure,
+                                 const FunctionPtr& function, std::optional<std::uint64_t> attempt);
+  void send_function(WorkerState& worker, const FunctionPtr& function);
   void send_iterators(WorkerState& worker, const RunClosure& closure);
   // Waits until the worker answers again. Reports an error after each recovery limit. REQUIRES: no
   // closure runs there.
@@ -153,14 +145,16 @@ class Coordinator {
   std::uint64_t finished_below() const;
 
   const Options options_;
+  const std::vector<std::shared_ptr<ServerClient>> servers_;
   std::vector<std::unique_ptr<WorkerState>> workers_;
+  Decisions decisions_;
   ClosureQueue queue_;
   std::atomic<bool> stopped_ = false;
   mutable std::mutex mutex_;  // guards the following
   std::map<std::uint64_t, std::shared_ptr<const WorkersFunction>> functions_;
   std::map<std::uint64_t, std::shared_ptr<const WorkersIterator>> iterators_;
   std::set<std::uint64_t> open_;  // closures that have not ended
-  std::uint64_t next_closure_ = 0;
+  std::uint64_t next_closure_ = 0, next_run_ = 0;
   Counts counts_;
 };
 

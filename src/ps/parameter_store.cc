@@ -50,19 +50,12 @@ class ParameterStore::Entry final : public Resource {
   std::unique_ptr<VariableStorage> storage_;
 };
 
-struct ParameterStore::Contribution {
-  std::vector<Tensor> inputs;
-  std::vector<proto::RunAttributes> attributes;
-  std::uint32_t contributions = 0;  // until the update happens
-};
-
 struct ParameterStore::Update {
   std::vector<RefPtr<Entry>> entries;  // in the order of their ids
   RefPtr<Entry> first;                 // the first variable of the operation
   proto::Part part;
   std::unique_ptr<UpdateProgram> program;
-  std::set<std::uint64_t> closures;               // which have applied it or contributed to it
-  std::map<std::uint64_t, Contribution> waiting;  // by closure
+  std::set<std::uint64_t> closures;  // which have applied it
 
   // Locks all variables, in the same order for all updates.
   std::vector<std::unique_lock<std::mutex>> lock() const {
@@ -217,7 +210,7 @@ std::shared_ptr<ParameterStore::Update> ParameterStore::update(std::uint64_t fun
 ParameterStore::Applied ParameterStore::apply(std::uint64_t function, std::uint32_t index,
                                               std::uint64_t closure, std::span<const Tensor> inputs,
                                               std::span<const proto::RunAttributes> attributes,
-                                              const ApplyOptions& options) {
+                                              std::optional<std::uint64_t> read_version) {
   const std::shared_ptr<Update> found = update(function, index);
   const std::shared_lock changing(changing_);
   const auto locks = found->lock();
@@ -225,56 +218,57 @@ ParameterStore::Applied ParameterStore::apply(std::uint64_t function, std::uint3
   found->closures.erase(found->closures.begin(), found->closures.lower_bound(finished));
   Applied result{.version = found->first->version};
   // A version from the future is none of this variable: there was an assignment of an old one.
-  if (options.read_version && *options.read_version < result.version)
-    result.staleness = result.version - *options.read_version;
+  if (read_version && *read_version < result.version)
+    result.staleness = result.version - *read_version;
   result.repeated = closure < finished || found->closures.contains(closure);
-  result.stale =
-      !result.repeated && options.max_staleness && result.staleness > *options.max_staleness;
   count(result);
-  if (result.repeated || result.stale) return result;
-  // An update that waits for others must not fail when it happens, because of this closure's part.
-  if (options.contributions > 1) found->program->check(inputs);
+  if (result.repeated) return result;
   note(
       [&](proto::JournalRecord& record) {
         proto::JournalRecord::Applied& applied = *record.mutable_applied();
         applied.set_function(function);
         applied.set_index(index);
         applied.set_closure(closure);
-        applied.set_contributions(options.contributions);
         applied.mutable_attributes()->Add(attributes.begin(), attributes.end());
       },
       inputs);
-  if (options.contributions > 1) {
-    contribute(*found, closure, inputs, attributes, options.contributions);
-  } else {
-    found->program->run(inputs, attributes);
-    for (const auto& entry : found->entries) ++entry->version;
-  }
+  found->program->run(inputs, attributes);
+  for (const auto& entry : found->entries) ++entry->version;
   found->closures.insert(closure);
   return result;
 }
 
-void ParameterStore::contribute(Update& update, std::uint64_t closure,
-                                std::span<const Tensor> inputs,
-                                std::span<const proto::RunAttributes> attributes,
-                                std::uint32_t contributions) {
-  update.waiting[closure] = {.inputs = {inputs.begin(), inputs.end()},
-                             .attributes = {attributes.begin(), attributes.end()},
-                             .contributions = contributions};
-  if (update.waiting.size() < contributions) return;
-  std::vector<std::vector<Tensor>> all;
-  for (const auto& [of, contribution] : update.waiting) all.push_back(contribution.inputs);
-  update.program->run(update.program->mean(all), update.waiting.begin()->second.attributes);
-  update.waiting.clear();
-  for (const auto& entry : update.entries) ++entry->version;
+void ParameterStore::check(std::uint64_t function, std::uint32_t index,
+                           std::span<const Tensor> inputs) const {
+  update(function, index)->program->check(inputs);
+}
+
+std::vector<Tensor> ParameterStore::mean(std::uint64_t function, std::uint32_t index,
+                                         std::span<const std::vector<Tensor>> inputs) const {
+  return update(function, index)->program->mean(inputs);
+}
+
+bool ParameterStore::applied(std::uint64_t function, std::uint32_t index,
+                             std::uint64_t closure) const {
+  const std::shared_ptr<Update> found = update(function, index);
+  const auto locks = found->lock();
+  return found->closures.contains(closure);
+}
+
+std::size_t ParameterStore::num_applied(std::uint64_t closure) const {
+  const std::shared_lock lock(mutex_);
+  std::size_t count = 0;
+  for (const auto& [id, update] : updates_) {
+    const auto locks = update->lock();
+    count += update->closures.contains(closure) ? 1 : 0;
+  }
+  return count;
 }
 
 void ParameterStore::count(const Applied& applied) {
   const std::lock_guard lock(counting_);
   if (applied.repeated) {
     ++counts_.repeated;
-  } else if (applied.stale) {
-    ++counts_.stale;
   } else {
     ++counts_.applied;
     counts_.staleness_sum += applied.staleness;
@@ -296,21 +290,6 @@ void ParameterStore::finish_below(std::uint64_t closure) {
   }
 }
 
-Record ParameterStore::record_of(const UpdateId& id, std::uint64_t closure,
-                                 const Contribution& contribution) {
-  Record record;
-  proto::JournalRecord::Applied& applied = *record.header.mutable_applied();
-  applied.set_function(id.first);
-  applied.set_index(id.second);
-  applied.set_closure(closure);
-  applied.set_contributions(contribution.contributions);
-  applied.mutable_attributes()->Add(contribution.attributes.begin(), contribution.attributes.end());
-  rpc::Message message;
-  for (const Tensor& input : contribution.inputs) *applied.add_inputs() = attach(input, message);
-  record.attachments = std::move(message.attachments);
-  return record;
-}
-
 std::vector<Record> ParameterStore::capture(const std::function<void()>& begin) const {
   const std::lock_guard changing(changing_);
   begin();
@@ -330,10 +309,7 @@ std::vector<Record> ParameterStore::capture(const std::function<void()>& begin) 
     written.set_function(id.first);
     written.set_index(id.second);
     *written.mutable_part() = update->part;
-    for (const std::uint64_t closure : update->closures)
-      if (!update->waiting.contains(closure)) written.add_closures(closure);
-    for (const auto& [closure, contribution] : update->waiting)
-      records.push_back(record_of(id, closure, contribution));
+    written.mutable_closures()->Add(update->closures.begin(), update->closures.end());
   }
   records.emplace_back().header.set_finished_below(finished_below_.load());
   return records;
@@ -361,8 +337,7 @@ void ParameterStore::restore(const proto::JournalRecord& record,
       for (const proto::TensorSpec& spec : applied.inputs()) inputs.push_back(tensors.next(spec));
       const std::vector<proto::RunAttributes> attributes(applied.attributes().begin(),
                                                          applied.attributes().end());
-      apply(applied.function(), applied.index(), applied.closure(), inputs, attributes,
-            {.contributions = applied.contributions()});
+      apply(applied.function(), applied.index(), applied.closure(), inputs, attributes);
     } else if (record.record_case() == proto::JournalRecord::kFinishedBelow) {
       finish_below(record.finished_below());
     } else if (record.record_case() == proto::JournalRecord::kRemovedUpdates) {

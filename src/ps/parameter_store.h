@@ -19,17 +19,6 @@
 
 namespace tandem::ps {
 
-// How an update is applied.
-struct ApplyOptions {
-  // The version of the first variable that the inputs were computed from; none: of no version.
-  std::optional<std::uint64_t> read_version;
-  // Refuse the update if the first variable was written more often since; none: never.
-  std::optional<std::uint64_t> max_staleness;
-  // The update happens once this many closures have contributed, with the mean of their inputs
-  // and the attributes of the first of them. Integers are those of the first.
-  std::uint32_t contributions = 1;
-};
-
 // Thread-safe. Readers of a variable wait only for the update that is being applied, and keep the
 // elements that they read.
 class ParameterStore {
@@ -64,15 +53,23 @@ class ParameterStore {
 
   struct Applied {
     bool repeated = false;        // it was applied before, so nothing happened
-    bool stale = false;           // it was refused
     std::uint64_t version = 0;    // of the first variable, before the update
     std::uint64_t staleness = 0;  // the writes since it was read
   };
   // Applies an update for a closure, at most once. `inputs` and `attributes`: as
-  // UpdateProgram::run().
+  // UpdateProgram::run(). `read_version`: of the first variable that the inputs were computed from;
+  // none: of no version.
   Applied apply(std::uint64_t function, std::uint32_t index, std::uint64_t closure,
                 std::span<const Tensor> inputs, std::span<const proto::RunAttributes> attributes,
-                const ApplyOptions& options = {});
+                std::optional<std::uint64_t> read_version = {});
+  // As UpdateProgram.
+  void check(std::uint64_t function, std::uint32_t index, std::span<const Tensor> inputs) const;
+  std::vector<Tensor> mean(std::uint64_t function, std::uint32_t index,
+                           std::span<const std::vector<Tensor>> inputs) const;
+  // Whether an update was applied for a closure. REQUIRES: the closure has not finished.
+  bool applied(std::uint64_t function, std::uint32_t index, std::uint64_t closure) const;
+  // How many updates were. REQUIRES: the same.
+  std::size_t num_applied(std::uint64_t closure) const;
   // No closure below this one is sent any more: its updates need not be remembered.
   void finish_below(std::uint64_t closure);
 
@@ -91,27 +88,20 @@ class ParameterStore {
 
   // Counters of apply() since the start.
   struct Counts {
-    std::int64_t applied = 0;                            // contributions that were accepted
-    std::int64_t repeated = 0;                           // calls that were answered without effect
-    std::int64_t stale = 0;                              // refused
+    std::int64_t applied = 0;
+    std::int64_t repeated = 0;                           // answered without effect
     std::uint64_t staleness_sum = 0, staleness_max = 0;  // of those applied
   };
   Counts counts() const;
 
  private:
   class Entry;
-  struct Contribution;
   struct Update;
   using UpdateId = std::pair<std::uint64_t, std::uint32_t>;  // function and index
 
   RefPtr<Entry> entry(VariableId id) const;
   std::shared_ptr<Update> update(std::uint64_t function, std::uint32_t index) const;
 
-  static Record record_of(const UpdateId& id, std::uint64_t closure,
-                          const Contribution& contribution);
-  static void contribute(Update& update, std::uint64_t closure, std::span<const Tensor> inputs,
-                         std::span<const proto::RunAttributes> attributes,
-                         std::uint32_t contributions);
   void count(const Applied& applied);
   // Reports the record that `fill` sets, with the tensors.
   template <class F>

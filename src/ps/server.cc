@@ -101,7 +101,6 @@ class ParameterServerRole final : public Role {
     const ps::ParameterStore::Counts counts = store_.counts();
     reply.set_updates(static_cast<std::uint64_t>(counts.applied));
     reply.set_repeated(static_cast<std::uint64_t>(counts.repeated));
-    reply.set_stale(static_cast<std::uint64_t>(counts.stale));
     reply.set_staleness_sum(counts.staleness_sum);
     reply.set_staleness_max(counts.staleness_max);
     reply.set_variables(store_.num_variables());

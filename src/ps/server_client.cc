@@ -1,7 +1,9 @@
 #include "ps/server_client.h"
 
+#include <algorithm>
 #include <thread>
 
+#include "core/status.h"
 #include "ps/server_methods.h"
 #include "ps/tensor_message.h"
 
@@ -10,27 +12,28 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Sends a call until it is answered. A lost connection leaves open whether it has run.
+// Sends a call until it is answered. A lost connection leaves open whether it has run. The channel
+// does not wait for the server, so that the error after the limit says why it was not reached.
 class RepeatedCall {
  public:
   RepeatedCall(std::shared_ptr<rpc::Channel> channel, const char* method, rpc::Message request,
-               std::chrono::milliseconds limit)
+               std::chrono::milliseconds limit, std::function<bool()> cancelled)
       : channel_(std::move(channel)),
         method_(method),
         request_(std::move(request)),
+        cancelled_(std::move(cancelled)),
         end_(Clock::now() + limit),
-        call_(send(limit)) {}
+        call_(channel_->start(method_, request_, {.limit = limit})) {}
 
   rpc::Message wait() {
     for (;;) {
       try {
         return call_->wait();
       } catch (const rpc::PeerUnavailableError&) {
-        const auto left =
-            std::chrono::duration_cast<std::chrono::milliseconds>(end_ - Clock::now());
-        if (left <= kPause) throw;
+        if (left() <= kPause) throw;
+        if (cancelled_()) fail<AbortedError>("[{}] the call was cancelled", method_);
         std::this_thread::sleep_for(kPause);
-        call_ = send(left - kPause);
+        call_ = channel_->start(method_, request_, {.limit = left()});
       }
     }
   }
@@ -38,22 +41,27 @@ class RepeatedCall {
  private:
   static constexpr std::chrono::milliseconds kPause{20};  // the channel's own pauses are longer
 
-  std::unique_ptr<rpc::Call> send(std::chrono::milliseconds limit) const {
-    return channel_->start(method_, request_, {.limit = limit, .wait_for_server = true});
+  // At least a millisecond.
+  std::chrono::milliseconds left() const {
+    const auto left = std::chrono::floor<std::chrono::milliseconds>(end_ - Clock::now());
+    return std::max(left, std::chrono::milliseconds(1));
   }
 
   std::shared_ptr<rpc::Channel> channel_;
   const char* method_;
   rpc::Message request_;
+  std::function<bool()> cancelled_;
   Clock::time_point end_;
   std::unique_ptr<rpc::Call> call_;
 };
 
 }  // namespace
 
-std::function<rpc::Message()> ServerClient::start(const char* method, rpc::Message request) const {
-  const auto call =
-      std::make_shared<RepeatedCall>(channel_, method, std::move(request), limits_.call);
+std::function<rpc::Message()> ServerClient::start(const char* method, rpc::Message request,
+                                                  std::chrono::milliseconds limit,
+                                                  Cancelled cancelled) const {
+  const auto call = std::make_shared<RepeatedCall>(channel_, method, std::move(request), limit,
+                                                   std::move(cancelled));
   return [call] { return call->wait(); };
 }
 
@@ -147,18 +155,17 @@ Pending<void> ServerClient::remove_updates(std::span<const std::uint64_t> functi
   return Pending<void>([wait = start(kRemoveUpdates, message_of(header))] { wait(); });
 }
 
-Pending<std::vector<ParameterStore::Applied>> ServerClient::apply(std::uint64_t function,
-                                                                  std::uint64_t closure,
-                                                                  const ApplyRules& rules,
-                                                                  std::span<const Update> updates) {
+namespace {
+
+rpc::Message message_of_updates(const UpdateCalls::Updates& updates,
+                                std::optional<std::uint64_t> attempt) {
   proto::ApplyRequest header;
   rpc::Message request;
-  header.set_function(function);
-  header.set_closure(closure);
-  header.set_finished_below(rules.finished_below);
-  if (rules.max_staleness) header.set_max_staleness(*rules.max_staleness);
-  header.set_contributions(rules.contributions);
-  for (const Update& update : updates) {
+  header.set_function(updates.function);
+  header.set_closure(updates.closure);
+  header.set_finished_below(updates.finished_below);
+  if (attempt) header.set_attempt(*attempt);
+  for (const UpdateCalls::Update& update : updates.updates) {
     proto::ApplyRequest::Applied& made = *header.add_updates();
     made.set_index(update.index);
     for (const Tensor& input : update.inputs) *made.add_inputs() = attach(input, request);
@@ -167,19 +174,70 @@ Pending<std::vector<ParameterStore::Applied>> ServerClient::apply(std::uint64_t 
     if (update.read_version) made.set_read_version(*update.read_version);
   }
   request.header = header.SerializeAsString();
+  return request;
+}
+
+}  // namespace
+
+Pending<std::vector<ParameterStore::Applied>> ServerClient::apply(
+    const UpdateCalls::Updates& updates, Cancelled cancelled) {
   return Pending<std::vector<ParameterStore::Applied>>(
-      [wait = start(kApply, std::move(request)), count = updates.size()] {
+      [wait = start(kApply, message_of_updates(updates, {}), limits_.call, std::move(cancelled)),
+       count = updates.updates.size()] {
         const rpc::Message message = wait();
         const auto reply = parse<proto::ApplyReply>(message, kApply);
         if (static_cast<std::size_t>(reply.results_size()) != count)
           fail_parsing(kApply, message.header.size());
         std::vector<ParameterStore::Applied> applied;
         for (const proto::ApplyReply::Result& result : reply.results())
-          applied.push_back({.repeated = result.repeated_call(),
-                             .stale = result.stale(),
-                             .version = result.version(),
-                             .staleness = result.staleness()});
+          applied.push_back({.repeated = result.repeated_call(), .staleness = result.staleness()});
         return applied;
+      });
+}
+
+Pending<void> ServerClient::stage(const UpdateCalls::Updates& updates, std::uint64_t attempt,
+                                  Cancelled cancelled) {
+  return Pending<void>([wait = start(kApply, message_of_updates(updates, attempt), limits_.call,
+                                     std::move(cancelled))] { wait(); });
+}
+
+Pending<UpdateCalls::Committed> ServerClient::commit(const UpdateCalls::Commit& commit,
+                                                     const Ended& ended) {
+  proto::CommitRequest header;
+  header.set_function(commit.function);
+  header.set_closure(commit.closure);
+  header.mutable_indices()->Add(commit.indices.begin(), commit.indices.end());
+  for (const UpdateCalls::Contribution& contribution : commit.contributions) {
+    proto::CommitRequest::Contribution& made = *header.add_contributions();
+    made.set_closure(contribution.closure);
+    made.set_attempt(contribution.attempt);
+  }
+  header.set_finished_below(ended.finished_below);
+  header.mutable_waiting()->Add(ended.waiting.begin(), ended.waiting.end());
+  return Pending<UpdateCalls::Committed>([wait = start(kCommit, message_of(header))] {
+    const auto reply = parse<proto::CommitReply>(wait(), kCommit);
+    return UpdateCalls::Committed{.missing = {reply.missing().begin(), reply.missing().end()},
+                                  .measured = reply.measured(),
+                                  .sum = reply.sum(),
+                                  .max = reply.max()};
+  });
+}
+
+Pending<std::vector<std::uint64_t>> ServerClient::close(const Ended& ended,
+                                                        std::span<const std::uint64_t> closures,
+                                                        std::chrono::milliseconds limit) {
+  proto::CloseRequest header;
+  header.set_finished_below(ended.finished_below);
+  header.mutable_waiting()->Add(ended.waiting.begin(), ended.waiting.end());
+  header.mutable_closures()->Add(closures.begin(), closures.end());
+  return Pending<std::vector<std::uint64_t>>(
+      [wait = start(kClose, message_of(header), limit, [] { return false; }),
+       count = closures.size()] {
+        const rpc::Message message = wait();
+        const auto reply = parse<proto::CloseReply>(message, kClose);
+        if (static_cast<std::size_t>(reply.applied_size()) != count)
+          fail_parsing(kClose, message.header.size());
+        return std::vector<std::uint64_t>(reply.applied().begin(), reply.applied().end());
       });
 }
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "ps/parameter_store.h"
 #include "ps/proto/server_calls.pb.h"
+#include "ps/update_calls.h"
 #include "rpc/channel.h"
 
 namespace tandem::ps {
@@ -28,10 +28,11 @@ class Pending {
   std::function<Result()> wait_;
 };
 
-// Thread-safe. Every call may be repeated without harm, so a call is sent again after the
-// connection was lost, until its time limit has passed. Then it throws rpc::PeerUnavailableError,
-// or rpc::CallDeadlineError if the server was reached and has not answered. Errors of the server
-// arrive with their types (parameter_store.h).
+// Thread-safe. Every call may be repeated without harm, so a call is sent again while the server
+// cannot be reached and after the connection was lost, until its time limit has passed. Then it
+// throws rpc::PeerUnavailableError with the last reason, or rpc::CallDeadlineError if the server
+// was reached and has not answered. Errors of the server arrive with their types
+// (parameter_store.h).
 class ServerClient {
  public:
   struct Limits {
@@ -63,26 +64,33 @@ class ServerClient {
                             std::span<const std::pair<std::uint32_t, const proto::Part*>> updates);
   Pending<void> remove_updates(std::span<const std::uint64_t> functions);
 
-  struct Update {
-    std::uint32_t index = 0;
-    std::vector<Tensor> inputs;
-    std::vector<proto::RunAttributes> attributes;
-    std::optional<std::uint64_t> read_version;
+  using Cancelled = std::function<bool()>;
+  // Applies updates for a closure, each at most once. If `cancelled` is true, a call that was lost
+  // is not sent again, and AbortedError is thrown.
+  Pending<std::vector<ParameterStore::Applied>> apply(
+      const UpdateCalls::Updates& updates, Cancelled cancelled = [] { return false; });
+  // See UpdateCalls.
+  Pending<void> stage(
+      const UpdateCalls::Updates& updates, std::uint64_t attempt,
+      Cancelled cancelled = [] { return false; });
+  // Closures below `finished_below` have ended; the updates of `waiting` are kept nevertheless.
+  struct Ended {
+    std::uint64_t finished_below = 0;
+    std::vector<std::uint64_t> waiting;
   };
-  // How the updates of a run are applied; see ParameterStore::ApplyOptions.
-  struct ApplyRules {
-    std::uint64_t finished_below = 0;  // no closure below this one is sent any more
-    std::optional<std::uint64_t> max_staleness;
-    std::uint32_t contributions = 1;
-  };
-  // Applies updates for a closure, each at most once.
-  Pending<std::vector<ParameterStore::Applied>> apply(std::uint64_t function, std::uint64_t closure,
-                                                      const ApplyRules& rules,
-                                                      std::span<const Update> updates);
+  Pending<UpdateCalls::Committed> commit(const UpdateCalls::Commit& commit, const Ended& ended);
+  // Returns the numbers of updates that were applied for `closures`. This call has its own limit.
+  Pending<std::vector<std::uint64_t>> close(const Ended& ended,
+                                            std::span<const std::uint64_t> closures,
+                                            std::chrono::milliseconds limit);
 
  private:
   // Sends a call, and returns a function that waits for its reply.
-  std::function<rpc::Message()> start(const char* method, rpc::Message request) const;
+  std::function<rpc::Message()> start(const char* method, rpc::Message request) const {
+    return start(method, std::move(request), limits_.call, [] { return false; });
+  }
+  std::function<rpc::Message()> start(const char* method, rpc::Message request,
+                                      std::chrono::milliseconds limit, Cancelled cancelled) const;
 
   std::shared_ptr<rpc::Channel> channel_;
   Limits limits_;

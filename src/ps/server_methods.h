@@ -11,5 +11,7 @@ inline constexpr const char* kRemove = "ParameterServer/Remove";
 inline constexpr const char* kAddUpdates = "ParameterServer/AddUpdates";
 inline constexpr const char* kRemoveUpdates = "ParameterServer/RemoveUpdates";
 inline constexpr const char* kApply = "ParameterServer/Apply";
+inline constexpr const char* kCommit = "ParameterServer/Commit";
+inline constexpr const char* kClose = "ParameterServer/Close";
 
 }  // namespace tandem::ps

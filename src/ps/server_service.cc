@@ -1,9 +1,11 @@
 #include "ps/server_service.h"
 
-#include <algorithm>
+#include <memory>
 
+#include "core/status.h"
 #include "ps/server_methods.h"
 #include "ps/tensor_message.h"
+#include "ps/update_calls.h"
 
 namespace tandem::ps {
 namespace {
@@ -73,29 +75,76 @@ rpc::Message remove_updates(ParameterStore& store, const rpc::Message& request) 
   return message_of(proto::RemoveUpdatesReply());
 }
 
-rpc::Message apply(ParameterStore& store, const rpc::Message& request) {
+// A call that the caller does not wait for any more must not change anything: the caller has an
+// error already, or sends the call again.
+void check_wanted(const rpc::CallContext& context) {
+  if (context.cancelled())
+    throw AbortedError("[ParameterServer] the caller does not wait for the updates any more");
+}
+
+rpc::Message apply(UpdateCalls& calls, const rpc::Message& request,
+                   const rpc::CallContext& context) {
   const auto header = parse<proto::ApplyRequest>(request, kApply);
-  store.finish_below(header.finished_below());
-  ApplyOptions options{.contributions = std::max(header.contributions(), 1u)};
-  if (header.has_max_staleness()) options.max_staleness = header.max_staleness();
+  check_wanted(context);
   AttachedTensors values(request.attachments, kApply);
-  proto::ApplyReply reply;
-  for (const proto::ApplyRequest::Applied& update : header.updates()) {
-    std::vector<Tensor> inputs;
-    for (const proto::TensorSpec& spec : update.inputs()) inputs.push_back(values.next(spec));
-    const std::vector<proto::RunAttributes> attributes(update.attributes().begin(),
-                                                       update.attributes().end());
-    options.read_version.reset();
-    if (update.has_read_version()) options.read_version = update.read_version();
-    const ParameterStore::Applied applied = store.apply(
-        header.function(), update.index(), header.closure(), inputs, attributes, options);
-    proto::ApplyReply::Result& result = *reply.add_results();
-    result.set_repeated_call(applied.repeated);
-    result.set_version(applied.version);
-    result.set_stale(applied.stale);
-    result.set_staleness(applied.staleness);
+  UpdateCalls::Updates updates{.function = header.function(),
+                               .closure = header.closure(),
+                               .finished_below = header.finished_below(),
+                               .updates = {}};
+  for (const proto::ApplyRequest::Applied& message : header.updates()) {
+    UpdateCalls::Update& update = updates.updates.emplace_back();
+    update.index = message.index();
+    for (const proto::TensorSpec& spec : message.inputs())
+      update.inputs.push_back(header.has_attempt() ? values.next_to_keep(spec) : values.next(spec));
+    update.attributes.assign(message.attributes().begin(), message.attributes().end());
+    if (message.has_read_version()) update.read_version = message.read_version();
   }
   values.end();
+  proto::ApplyReply reply;
+  if (header.has_attempt()) {
+    calls.stage(std::move(updates), header.attempt());
+    return message_of(reply);
+  }
+  for (const ParameterStore::Applied& applied : calls.apply(updates)) {
+    proto::ApplyReply::Result& result = *reply.add_results();
+    result.set_repeated_call(applied.repeated);
+    result.set_staleness(applied.staleness);
+  }
+  return message_of(reply);
+}
+
+rpc::Message commit(UpdateCalls& calls, const rpc::Message& request,
+                    const rpc::CallContext& context) {
+  const auto header = parse<proto::CommitRequest>(request, kCommit);
+  check_wanted(context);
+  UpdateCalls::Commit commit{.function = header.function(),
+                             .closure = header.closure(),
+                             .indices = {header.indices().begin(), header.indices().end()},
+                             .contributions = {}};
+  for (const proto::CommitRequest::Contribution& each : header.contributions())
+    commit.contributions.push_back({.closure = each.closure(), .attempt = each.attempt()});
+  const UpdateCalls::Committed committed = calls.commit(commit);
+  calls.drop_below(header.finished_below(),
+                   std::vector<std::uint64_t>(header.waiting().begin(), header.waiting().end()));
+  proto::CommitReply reply;
+  reply.mutable_missing()->Add(committed.missing.begin(), committed.missing.end());
+  reply.set_measured(committed.measured);
+  reply.set_sum(committed.sum);
+  reply.set_max(committed.max);
+  return message_of(reply);
+}
+
+rpc::Message close(UpdateCalls& calls, const rpc::Message& request,
+                   const rpc::CallContext& context) {
+  const auto header = parse<proto::CloseRequest>(request, kClose);
+  const std::vector<std::uint64_t> applied = calls.close_below(
+      header.finished_below(),
+      std::vector<std::uint64_t>(header.closures().begin(), header.closures().end()),
+      [&] { return context.cancelled(); });
+  calls.drop_below(header.finished_below(),
+                   std::vector<std::uint64_t>(header.waiting().begin(), header.waiting().end()));
+  proto::CloseReply reply;
+  reply.mutable_applied()->Add(applied.begin(), applied.end());
   return message_of(reply);
 }
 
@@ -114,7 +163,15 @@ void serve(rpc::Server& server, ParameterStore& store) {
   handle(kRemove, remove);
   handle(kAddUpdates, add_updates);
   handle(kRemoveUpdates, remove_updates);
-  handle(kApply, apply);
+  const auto calls = std::make_shared<UpdateCalls>(store);
+  const auto handle_updates = [&](const char* method, auto function) {
+    server.handle(method, [calls, function](const rpc::CallContext& context, rpc::Message request) {
+      return function(*calls, request, context);
+    });
+  };
+  handle_updates(kApply, apply);
+  handle_updates(kCommit, commit);
+  handle_updates(kClose, close);
 }
 
 }  // namespace tandem::ps

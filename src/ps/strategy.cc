@@ -95,20 +95,19 @@ std::int64_t num_shards(const distribute::Partitioner& partitioner, const Tensor
   return shards;
 }
 
-FunctionScheduler::Options scheduling_of(const distribute::ParameterServerOptions& options) {
+Decisions::Rules rules_of(const distribute::ParameterServerOptions& options) {
   if (options.calls_per_update < 1)
     fail<InvalidArgumentError>("[{}] expected calls_per_update of at least 1, got {}",
                                kParameterServer, options.calls_per_update);
   if (options.max_staleness && *options.max_staleness < 0)
     fail<InvalidArgumentError>("[{}] expected max_staleness of at least 0, got {}",
                                kParameterServer, *options.max_staleness);
-  FunctionScheduler::Options result{.contributions =
-                                        static_cast<std::uint32_t>(options.calls_per_update)};
+  Decisions::Rules rules{.calls_per_update = static_cast<std::uint32_t>(options.calls_per_update)};
   if (options.max_staleness)
-    result.max_staleness = static_cast<std::uint64_t>(*options.max_staleness);
+    rules.max_staleness = static_cast<std::uint64_t>(*options.max_staleness);
   else if (options.calls_per_update > 1)
-    result.max_staleness = 0;
-  return result;
+    rules.max_staleness = 0;
+  return rules;
 }
 
 Coordinator::Options coordination_of(const distribute::ParameterServerOptions& options) {
@@ -117,18 +116,17 @@ Coordinator::Options coordination_of(const distribute::ParameterServerOptions& o
                                kParameterServer, options.calls_per_worker);
   return {.run_limit = options.run_limit,
           .recovery_limit = options.worker_recovery_limit,
+          .queue = {.schedule_limit = options.run_limit},
+          .rules = rules_of(options),
           .closures_per_worker = static_cast<std::size_t>(options.calls_per_worker)};
 }
 
-// The state of the random operations of a call that starts now. Advances the thread's generator as
-// a call that runs here would.
-random::GeneratorState random_state_of_call(const TracedFunction& function) {
-  const random::GeneratorState state = Generator::current().state();
-  random::GeneratorState next = state;
+// Advances the thread's generator as a call that runs here would.
+void advance_random(const TracedFunction& function) {
+  random::GeneratorState next = Generator::current().state();
   next.offset += function.random_count;
   if (function.last_random) next.offset += function.last_random->total();
   Generator::current().set_state(next);
-  return state;
 }
 
 }  // namespace
@@ -186,18 +184,18 @@ std::shared_ptr<RemoteResult> FunctionScheduler::schedule(
   FunctionRun run{.function = sent.id,
                   .arguments = std::move(arguments),
                   .iterators = std::move(iterators),
-                  .max_staleness = options_.max_staleness,
-                  .contributions = options_.contributions,
-                  .random = random_state_of_call(*function)};
+                  .random = Generator::current().state()};
   for (const Node* node : sent.worker_attributes)
     run.worker_attributes.push_back(attributes_of_run(*node));
   for (const Node* node : sent.update_attributes)
     if (node) run.update_attributes.push_back(attributes_of_run(*node));
-  if (++sent.calls_of_step >= options_.contributions) {
+  auto result = coordinator_.schedule(std::move(run), std::move(workers));
+  advance_random(*function);
+  if (++sent.calls_of_step >= calls_per_update_) {
     sent.calls_of_step = 0;
     function->graph->end_run();
   }
-  return coordinator_.schedule(std::move(run), std::move(workers));
+  return result;
 }
 
 ParameterServerImpl::ParameterServerImpl(std::vector<std::shared_ptr<ServerClient>> servers,
@@ -209,9 +207,9 @@ ParameterServerImpl::ParameterServerImpl(std::vector<std::shared_ptr<ServerClien
       devices_{&DeviceManager::get().host()},
       options_(options),
       num_workers_(workers.size()),
-      servers_(std::make_shared<VariableServers>(std::move(servers))),
-      coordinator_(std::move(workers), coordination_of(options)),
-      scheduler_(servers_, coordinator_, scheduling_of(options)) {}
+      servers_(std::make_shared<VariableServers>(servers)),
+      coordinator_(std::move(workers), std::move(servers), coordination_of(options)),
+      scheduler_(servers_, coordinator_, static_cast<std::uint32_t>(options.calls_per_update)) {}
 
 ParameterServerImpl::~ParameterServerImpl() = default;
 

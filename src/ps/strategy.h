@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,19 +20,18 @@ namespace tandem::ps {
 // variables that are gone here are removed there when another function is sent. Thread-safe.
 class FunctionScheduler {
  public:
-  struct Options {
-    std::optional<std::uint64_t> max_staleness;  // FunctionRun
-    std::uint32_t contributions = 1;
-  };
   FunctionScheduler(std::shared_ptr<VariableServers> servers, Coordinator& coordinator,
-                    const Options& options)
-      : servers_(std::move(servers)), coordinator_(coordinator), options_(options) {}
+                    std::uint32_t calls_per_update)
+      : servers_(std::move(servers)),
+        coordinator_(coordinator),
+        calls_per_update_(calls_per_update) {}
 
   // Schedules a call with these tensors among the arguments. `iterators`: the coordinator's, in the
   // order of the iterators among the arguments. `workers`: arguments that differ between workers.
   // The call gets the learning rates, step numbers and random numbers that it would have if the
   // function ran here. The learning rates and step numbers of calls whose updates are averaged are
-  // those of one step.
+  // those of one step. A call that is not scheduled, because an earlier one has failed, takes none
+  // of them.
   //
   // Throws FailedPreconditionError for a function that uses variables of other strategies,
   // UnimplementedError as split(), and as Coordinator::schedule().
@@ -56,7 +54,7 @@ class FunctionScheduler {
 
   const std::shared_ptr<VariableServers> servers_;
   Coordinator& coordinator_;
-  const Options options_;
+  const std::uint32_t calls_per_update_;
   std::mutex mutex_;  // one call at a time
   std::map<const TracedFunction*, Sent> sent_;
   // By id: functions that are gone here, and whether closures still use them.

@@ -53,8 +53,6 @@ class ReadVariable final : public Resource {
 
 class Worker::Function {
  public:
-  static constexpr int kMaxAttempts = 1000;
-
   using Servers = std::vector<std::shared_ptr<ServerClient>>;
 
   Function(const proto::Function& message, const Servers& servers)
@@ -87,24 +85,18 @@ class Worker::Function {
   const std::string& name() const { return message_.worker().name(); }
   const proto::Function& message() const { return message_; }
 
-  // Computes again from new elements as long as updates are refused because they are stale. The
-  // others have been applied then, and are answered as repeated.
   void run(const FunctionRun& run, const std::vector<Tensor>& arguments, const Servers& servers,
            const Cancelled& cancelled, RunResult& result) {
-    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const auto check_wanted = [&] {
       if (cancelled()) fail<AbortedError>("[{}] the call was cancelled", name());
-      if (attempt > 0) ++result.staleness.recomputed;
-      Values values = read(servers, arguments);
-      const std::vector<ServerClient::Update> updates = compute(run, values, result.tensors);
-      if (!apply(run, updates, servers, result.staleness)) continue;
-      result.staleness.updates = updates.size();
-      result.tensors.resize(message_.results());
-      return;
-    }
-    fail<AbortedError>(
-        "[{}] the updates of a call were more stale than {} in {} attempts: use fewer workers or a "
-        "larger max_staleness",
-        name(), *run.max_staleness, kMaxAttempts);
+    };
+    check_wanted();
+    Values values = read(servers, arguments);
+    std::vector<UpdateCalls::Update> updates = compute(run, values, result.tensors);
+    check_wanted();
+    result.staleness.updates = updates.size();
+    send(run, std::move(updates), servers, cancelled, result.staleness);
+    result.tensors.resize(message_.results());
   }
 
  private:
@@ -186,8 +178,8 @@ class Worker::Function {
   }
 
   // Runs the worker's part, and releases the values.
-  std::vector<ServerClient::Update> compute(const FunctionRun& run, Values& values,
-                                            std::vector<Tensor>& outputs) {
+  std::vector<UpdateCalls::Update> compute(const FunctionRun& run, Values& values,
+                                           std::vector<Tensor>& outputs) {
     const std::lock_guard lock(computing_);
     for (std::size_t server = 0; server < reads_.size(); ++server)
       for (std::size_t i = 0; i < values.variables[server].size(); ++i) {
@@ -204,38 +196,40 @@ class Worker::Function {
     return updates_of(run, outputs, values.versions);
   }
 
-  // Returns false if an update was refused because it is stale.
-  bool apply(const FunctionRun& run, const std::vector<ServerClient::Update>& all,
-             const Servers& servers, Staleness& staleness) const {
-    const ServerClient::ApplyRules rules{.finished_below = run.finished_below,
-                                         .max_staleness = run.max_staleness,
-                                         .contributions = run.contributions};
-    std::vector<Pending<std::vector<ParameterStore::Applied>>> pending;
+  // Has the updates applied, or kept for the coordinator's decision.
+  void send(const FunctionRun& run, std::vector<UpdateCalls::Update> all, const Servers& servers,
+            const Cancelled& cancelled, Staleness& staleness) const {
+    std::vector<Pending<std::vector<ParameterStore::Applied>>> applying;
+    std::vector<Pending<void>> staging;
     for (std::size_t i = 0; i < servers.size(); ++i) {
-      std::vector<ServerClient::Update> updates;
-      for (const int index : updates_[i]) updates.push_back(all[static_cast<std::size_t>(index)]);
-      if (!updates.empty())
-        pending.push_back(servers[i]->apply(run.function, run.closure, rules, updates));
+      if (updates_[i].empty()) continue;
+      UpdateCalls::Updates updates{.function = run.function,
+                                   .closure = run.closure,
+                                   .finished_below = run.finished_below,
+                                   .updates = {}};
+      for (const int index : updates_[i])
+        updates.updates.push_back(std::move(all[static_cast<std::size_t>(index)]));
+      if (run.attempt)
+        staging.push_back(servers[i]->stage(updates, *run.attempt, cancelled));
+      else
+        applying.push_back(servers[i]->apply(updates, cancelled));
     }
-    bool all_applied = true;
-    for (auto& call : pending)
-      for (const ParameterStore::Applied& applied : call.wait()) {
-        all_applied = all_applied && !applied.stale;
-        if (applied.stale || applied.repeated) continue;
-        staleness.add({.measured = 1, .sum = applied.staleness, .max = applied.staleness});
-      }
-    return all_applied;
+    for (auto& call : staging) call.wait();
+    for (auto& call : applying)
+      for (const ParameterStore::Applied& applied : call.wait())
+        if (!applied.repeated)
+          staleness.add({.measured = 1, .sum = applied.staleness, .max = applied.staleness});
   }
 
-  std::vector<ServerClient::Update> updates_of(const FunctionRun& run,
-                                               const std::vector<Tensor>& outputs,
-                                               const Versions& versions) const {
+  std::vector<UpdateCalls::Update> updates_of(const FunctionRun& run,
+                                              const std::vector<Tensor>& outputs,
+                                              const Versions& versions) const {
     std::vector<RowGradient::Rows> row_gradients;
     for (const auto& gradient : row_gradients_) row_gradients.push_back(gradient->rows(outputs));
-    std::vector<ServerClient::Update> result;
+    std::vector<UpdateCalls::Update> result;
     auto attributes = run.update_attributes.begin();
     for (const proto::Update& message : message_.updates()) {
-      ServerClient::Update& update = result.emplace_back();
+      UpdateCalls::Update& update = result.emplace_back();
       update.index = static_cast<std::uint32_t>(result.size() - 1);
       const auto version = versions.find(message.part().variables(0).shards(0).id());
       if (version != versions.end()) update.read_version = version->second;
@@ -348,6 +342,11 @@ void Worker::add_iterator(std::uint64_t id, data::Iterator iterator) {
   made->iterator = std::move(iterator);
   const std::lock_guard lock(mutex_);
   iterators_[id] = std::move(made);
+  std::erase_if(kept_, [&](const auto& entry) {
+    const auto& taken = entry.second.taken;
+    return std::any_of(taken.begin(), taken.end(),
+                       [&](const TakenElements& each) { return each.iterator == id; });
+  });
 }
 
 void Worker::remove_iterator(std::uint64_t id) {
@@ -362,8 +361,8 @@ std::shared_ptr<Worker::SharedIterator> Worker::iterator(std::uint64_t id) const
   return found->second;
 }
 
-std::vector<TakenElements> Worker::take_elements(const FunctionRun& run, const Function& function,
-                                                 std::vector<Tensor>& inputs) const {
+Worker::Elements Worker::take_elements(const FunctionRun& run, const Function& function) const {
+  Elements result;
   std::map<std::uint64_t, TakenElements> taken;
   for (const proto::Element& element : function.message().elements()) {
     if (element.iterator() >= run.iterators.size())
@@ -381,18 +380,30 @@ std::vector<TakenElements> Worker::take_elements(const FunctionRun& run, const F
     if (next->size() != element.tensors())
       fail<InvalidArgumentError>("[{}] expected an element of {} components, got {}",
                                  function.name(), element.tensors(), next->size());
-    inputs.insert(inputs.end(), next->begin(), next->end());
+    result.tensors.insert(result.tensors.end(), next->begin(), next->end());
     of_iterator.after = shared->iterator.position();
   }
-  std::vector<TakenElements> result;
-  for (const auto& [id, of_iterator] : taken) result.push_back(of_iterator);
+  for (const auto& [id, of_iterator] : taken) result.taken.push_back(of_iterator);
   return result;
+}
+
+Worker::Elements Worker::elements_of(const FunctionRun& run, const Function& function) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto kept = kept_.find(run.closure);
+    if (kept != kept_.end()) return kept->second;
+  }
+  Elements elements = take_elements(run, function);
+  const std::lock_guard lock(mutex_);
+  if (run.attempt) kept_.emplace(run.closure, elements);
+  return elements;
 }
 
 RunResult Worker::run(const FunctionRun& run, const Cancelled& cancelled) {
   std::shared_ptr<Function> function;
   {
     const std::lock_guard lock(mutex_);
+    for (const std::uint64_t closure : run.settled) kept_.erase(closure);
     const auto found = functions_.find(run.function);
     if (found == functions_.end())
       fail<NotFoundError>("[Worker] there is no function {} here", run.function);
@@ -402,17 +413,23 @@ RunResult Worker::run(const FunctionRun& run, const Cancelled& cancelled) {
   if (run.arguments.size() != message.arguments())
     fail<InvalidArgumentError>("[{}] expected {} arguments, got {}", function->name(),
                                message.arguments(), run.arguments.size());
-  std::vector<Tensor> inputs = run.arguments;
   RunResult result;
+  if (message.elements_size() == 0) {
+    function->run(run, run.arguments, servers_, cancelled, result);
+    return result;
+  }
   std::optional<Turn> turn;
-  if (message.elements_size() > 0) {
+  Elements elements;
+  {
     const std::lock_guard one(taking_);
-    result.taken = take_elements(run, *function, inputs);
+    elements = elements_of(run, *function);
     turn.emplace(*this);
   }
+  result.taken = std::move(elements.taken);
+  std::vector<Tensor> inputs = run.arguments;
+  inputs.insert(inputs.end(), elements.tensors.begin(), elements.tensors.end());
   function->run(run, inputs, servers_, cancelled, result);
-  if (turn && !turn->wait(cancelled))
-    fail<AbortedError>("[{}] the call was cancelled", function->name());
+  if (!turn->wait(cancelled)) fail<AbortedError>("[{}] the call was cancelled", function->name());
   return result;
 }
 

@@ -66,11 +66,11 @@ rpc::Message run(Worker& worker, const rpc::Message& request, const rpc::CallCon
       .closure = header.closure(),
       .finished_below = header.finished_below(),
       .iterators = {header.iterators().begin(), header.iterators().end()},
+      .settled = {header.settled().begin(), header.settled().end()},
       .random = {.seed = header.seed(), .offset = header.random_offset()},
       .worker_attributes = {header.worker_attributes().begin(), header.worker_attributes().end()},
       .update_attributes = {header.update_attributes().begin(), header.update_attributes().end()}};
-  if (header.has_max_staleness()) run.max_staleness = header.max_staleness();
-  run.contributions = std::max(header.contributions(), 1u);
+  if (header.has_attempt()) run.attempt = header.attempt();
   AttachedTensors arguments(request.attachments, kRun);
   for (const proto::TensorSpec& spec : header.arguments())
     run.arguments.push_back(arguments.next(spec));
@@ -88,7 +88,6 @@ rpc::Message run(Worker& worker, const rpc::Message& request, const rpc::CallCon
   reply.set_measured(result.staleness.measured);
   reply.set_staleness_sum(result.staleness.sum);
   reply.set_staleness_max(result.staleness.max);
-  reply.set_recomputed(result.staleness.recomputed);
   message.header = reply.SerializeAsString();
   return message;
 }
@@ -158,8 +157,8 @@ WorkerClient::Running WorkerClient::run(const FunctionRun& run, std::uint64_t in
   header.set_function(run.function);
   header.set_closure(run.closure);
   header.set_finished_below(run.finished_below);
-  if (run.max_staleness) header.set_max_staleness(*run.max_staleness);
-  header.set_contributions(run.contributions);
+  if (run.attempt) header.set_attempt(*run.attempt);
+  header.mutable_settled()->Add(run.settled.begin(), run.settled.end());
   for (const Tensor& argument : run.arguments) *header.add_arguments() = attach(argument, request);
   header.mutable_iterators()->Add(run.iterators.begin(), run.iterators.end());
   header.set_seed(run.random.seed);
@@ -183,8 +182,7 @@ RunResult WorkerClient::Running::wait() {
   result.staleness = {.updates = reply.updates(),
                       .measured = reply.measured(),
                       .sum = reply.staleness_sum(),
-                      .max = reply.staleness_max(),
-                      .recomputed = reply.recomputed()};
+                      .max = reply.staleness_max()};
   for (const proto::RunReply::Taken& taken : reply.taken())
     result.taken.push_back({.iterator = taken.iterator(),
                             .before = position_of(taken.before()),

@@ -19,6 +19,7 @@ constexpr milliseconds kSoon{20}, kLimit{20'000};
 struct Named final : Closure {
   explicit Named(int number_) : number(number_) {}
   void cancel(const std::exception_ptr& why) noexcept override { cancelled = why; }
+  bool started() const override { return has_started; }
   std::string why() const {
     if (!cancelled) return {};
     try {
@@ -29,6 +30,7 @@ struct Named final : Closure {
   }
 
   const int number;
+  bool has_started = true;  // if it is put back
   std::exception_ptr cancelled;
 };
 
@@ -38,6 +40,12 @@ int number_of(const std::shared_ptr<Closure>& closure) {
 }
 std::exception_ptr failure(const char* text) {
   return std::make_exception_ptr(InvalidArgumentError(text));
+}
+// Those who wait for its result get the error, and find it pending.
+void fail(ClosureQueue& queue, const std::exception_ptr& error) {
+  const auto closure = named(-1);
+  queue.failed(closure, error);
+  EXPECT_EQ(closure->cancelled, error);
 }
 std::string error_of(const std::function<void()>& call) {
   try {
@@ -86,9 +94,8 @@ TEST(ClosureQueue, FirstErrorIsThrownOnceAndTheQueueIsUsableAgain) {
   queue.schedule(waiting);
   queue.take(kLimit);
   queue.take(kLimit);
-  queue.failed(failure("first"));
-  queue.failed(failure("second"));
-  EXPECT_EQ(queue.take(kSoon), nullptr);  // nothing starts while an error is pending
+  fail(queue, failure("first"));
+  fail(queue, failure("second"));
   EXPECT_EQ(error_of([&] { queue.join(); }), "first");
   EXPECT_EQ(waiting->why(),
             "The corresponding function is cancelled. Please reschedule the function.");
@@ -102,39 +109,76 @@ TEST(ClosureQueue, ErrorIsThrownByScheduleAndByDone) {
     ClosureQueue queue;
     queue.schedule(named(0));
     queue.take(kLimit);
-    queue.failed(failure("it failed"));
+    fail(queue, failure("it failed"));
     EXPECT_EQ(error_of([&] { by_schedule ? queue.schedule(named(1)) : void(queue.done()); }),
               "it failed");
     EXPECT_TRUE(queue.done());
   }
 }
 
-TEST(ClosureQueue, ErrorIsThrownWhenNothingRunsAnyMore) {
-  ClosureQueue queue(10, std::chrono::milliseconds(1));
-  queue.schedule(named(0));
-  const auto lost = named(1);
-  queue.schedule(lost);
+// As in TensorFlow: a result may be waited for before anybody throws the error.
+TEST(ClosureQueue, WorkersGoOnUntilTheErrorIsThrown) {
+  ClosureQueue queue;
+  for (int i = 0; i < 3; ++i) queue.schedule(named(i));
   queue.take(kLimit);
-  const auto taken = queue.take(kLimit);
-  queue.failed(failure("it failed"));
+  fail(queue, failure("it failed"));
+  for (int i = 1; i < 3; ++i) {
+    EXPECT_EQ(number_of(queue.take(kLimit)), i);
+    queue.finished();
+  }
+  EXPECT_EQ(error_of([&] { queue.join(); }), "it failed");
+}
+
+// A closure that has started may have been applied in part, so another worker completes it.
+TEST(ClosureQueue, AClosureThatHasStartedEndsBeforeTheErrorIsThrown) {
+  ClosureQueue queue;
+  const auto lost = named(1), not_sent = named(2), waiting = named(3);
+  not_sent->has_started = false;
+  queue.schedule(named(0));
+  for (const auto& closure : {lost, not_sent, waiting}) queue.schedule(closure);
+  for (int i = 0; i < 3; ++i) queue.take(kLimit);
+  fail(queue, failure("it failed"));
+  std::thread coordinator([&] { EXPECT_EQ(error_of([&] { queue.join(); }), "it failed"); });
+  queue.put_back(lost);
+  EXPECT_EQ(number_of(queue.take(kLimit)), 1);
+  queue.put_back(not_sent);
+  // If that was before join(), another worker takes it.
+  while (const auto taken = queue.take(kSoon)) queue.finished();
+  queue.finished();
+  coordinator.join();
+  EXPECT_EQ(lost->why(), "");
+}
+
+TEST(ClosureQueue, ClosuresThatDelayAnErrorAreSettledWhenNothingRunsAnyMore) {
+  std::atomic<bool> cancelled = false;
+  std::vector<int> settled;
+  ClosureQueue queue({.end_limit = milliseconds(1)},
+                     {.cancel_running = [&] { cancelled = true; },
+                      .settle =
+                          [&](const ClosureQueue::Closures& closures) {
+                            for (const auto& each : closures) settled.push_back(number_of(each));
+                          }});
+  for (int i = 0; i < 2; ++i) queue.schedule(named(i));
+  queue.take(kLimit);
+  const auto slow = queue.take(kLimit);
+  fail(queue, failure("it failed"));
   EXPECT_FALSE(queue.cancelling());
   std::atomic<bool> thrown = false;
   std::thread coordinator([&] {
     EXPECT_EQ(error_of([&] { queue.join(); }), "it failed");
     thrown = true;
   });
-  while (!queue.cancelling()) std::this_thread::yield();
+  while (!cancelled) std::this_thread::yield();
+  EXPECT_TRUE(queue.cancelling());
   EXPECT_FALSE(thrown);
-  queue.put_back(taken);  // its worker was lost: it is cancelled
+  queue.put_back(slow);  // its call was cancelled
   coordinator.join();
-  EXPECT_EQ(lost->why(),
-            "The corresponding function was cancelled while attempting to recover from worker "
-            "failure.");
+  EXPECT_EQ(settled, (std::vector<int>{1}));
   EXPECT_FALSE(queue.cancelling());
 }
 
 TEST(ClosureQueue, ScheduleWaitsWhileTheQueueIsFull) {
-  ClosureQueue queue(2);
+  ClosureQueue queue({.capacity = 2}, {});
   queue.schedule(named(0));
   queue.schedule(named(1));
   std::atomic<bool> scheduled = false;
@@ -147,6 +191,13 @@ TEST(ClosureQueue, ScheduleWaitsWhileTheQueueIsFull) {
   queue.take(kLimit);
   coordinator.join();
   EXPECT_TRUE(scheduled);
+}
+
+TEST(ClosureQueue, ScheduleHasALimit) {
+  ClosureQueue queue({.capacity = 1, .schedule_limit = milliseconds(1)}, {});
+  queue.schedule(named(0));
+  EXPECT_EQ(error_of([&] { queue.schedule(named(1)); }),
+            "[ClusterCoordinator] 1 calls wait for a worker, and none has started within 1 ms");
 }
 
 TEST(ClosureQueue, StopEndsEveryWait) {
@@ -166,7 +217,7 @@ TEST(ClosureQueue, StopEndsEveryWait) {
 // Workers that fail and lose closures at random: each closure finishes once.
 TEST(ClosureQueue, ManyWorkersFinishEveryClosureOnce) {
   constexpr int kClosures = 2000, kWorkers = 4;
-  ClosureQueue queue(64);
+  ClosureQueue queue({.capacity = 64}, {});
   std::vector<std::atomic<int>> finished(kClosures);
   std::atomic<bool> end = false;
   std::vector<std::thread> workers;

@@ -6,10 +6,13 @@
 
 #include <optional>
 
+#include "ps/held_channel.h"
 #include "ps/in_process.h"
 #include "ps/local_cluster.h"
+#include "support/errors.h"
 #include "support/expects.h"
 #include "support/tensors.h"
+#include "support/waiting.h"
 
 namespace tandem::ps::coordinator_test {
 namespace {
@@ -44,7 +47,11 @@ class Coordinated : public ::testing::Test {
   }
   ParameterStore& store() { return *cluster->stores[0]; }
   std::unique_ptr<Coordinator> coordinator(const Coordinator::Options& options = {}) {
-    auto made = std::make_unique<Coordinator>(cluster->tasks(), options);
+    return coordinator(options, cluster->tasks());
+  }
+  std::unique_ptr<Coordinator> coordinator(const Coordinator::Options& options,
+                                           std::vector<Coordinator::WorkerTask> tasks) {
+    auto made = std::make_unique<Coordinator>(std::move(tasks), cluster->clients(), options);
     made->add_function(0, function_.message);
     return made;
   }
@@ -86,12 +93,14 @@ TEST_F(Coordinated, ErrorOfAFunctionIsThrownOnceAndTheNextClosuresRun) {
 
 TEST_F(Coordinated, LostServerIsAnError) {
   start_cluster(300ms);
-  const auto coordinated = coordinator();
+  const auto coordinated = coordinator({.settle_limit = 100ms});
   coordinated->schedule(add(1));
   coordinated->join();
   cluster->stop_server(0);
   coordinated->schedule(add(1));
-  EXPECT_THROW(coordinated->join(), Error);
+  const std::string text = tandem::testing::any_error_of([&] { coordinated->join(); });
+  EXPECT_EQ(text.find("UnavailableError: [worker:"), 0u) << text;
+  EXPECT_NE(text.find("ps:0"), std::string::npos) << text;
 }
 
 class ClosuresPerWorker : public Coordinated, public ::testing::WithParamInterface<std::size_t> {};
@@ -140,6 +149,49 @@ TEST_F(Coordinated, WorkersThatStayAwayAreAnErrorAfterTheLimit) {
   expect_error<UnavailableError>([&] { coordinated->join(); },
                                  "was lost and has not come back within 200 ms");
   EXPECT_EQ(lost->state(), RemoteResult::State::kAborted);
+}
+
+// As in TensorFlow, while the error of the first one is pending.
+TEST_F(Coordinated, ResultsAreFetchedAfterTheErrorOfAnotherClosure) {
+  const auto coordinated = coordinator();
+  for (std::size_t i = 0; i < kWorkers; ++i) cluster->stop_worker(i);
+  std::vector<std::shared_ptr<RemoteResult>> results;
+  for (int i = 0; i < 6; ++i)
+    results.push_back(coordinated->schedule(
+        i == 0 ? FunctionRun{.function = 0, .arguments = {zeros({5})}} : add(i)));
+  for (std::size_t i = 0; i < kWorkers; ++i) cluster->start_worker(i);
+  EXPECT_THROW(results[0]->wait(RemoteResult::kLimit), InvalidArgumentError);
+  for (int i = 1; i < 6; ++i)
+    EXPECT_EQ(
+        results[static_cast<std::size_t>(i)]->wait(RemoteResult::kLimit)[0].to_vector<float>()[0],
+        static_cast<float>(2 * i));
+  EXPECT_THROW(coordinated->join(), InvalidArgumentError);
+  EXPECT_EQ(store().read(3).version, 5u);
+}
+
+// A worker has two closures. It does not answer the first, and the other fails.
+TEST_F(Coordinated, ACancelledClosureSaysWhetherItWasApplied) {
+  using What = testing::HeldChannel::What;
+  for (const What what : {What::kRequest, What::kReply}) {
+    start_cluster(20s);
+    std::vector<Coordinator::WorkerTask> tasks = cluster->tasks();
+    tasks.resize(1);
+    const auto held = std::make_shared<testing::HeldChannel>(tasks[0].channel, what);
+    tasks[0].channel = held;
+    const auto coordinated =
+        coordinator({.queue = {.end_limit = 1ms}, .closures_per_worker = 2}, std::move(tasks));
+    const auto first = coordinated->schedule(add(1));
+    ASSERT_TRUE(tandem::testing::eventually(
+        [&] { return what == What::kReply ? store().read(3).version == 1 : held->started == 1; }));
+    coordinated->schedule({.function = 0, .arguments = {zeros({5})}});
+    EXPECT_THROW(coordinated->join(), InvalidArgumentError);
+    if (what == What::kReply)
+      expect_error<DataLossError>([&] { first->wait(0ms); },
+                                  "was cancelled after 1 of its 1 updates were applied");
+    else
+      expect_error<AbortedError>([&] { first->wait(0ms); }, "None of its updates was applied");
+    coordinated->schedule(add(1))->wait(20s);
+  }
 }
 
 // Cancelled closures do not make the servers remember all later ones.

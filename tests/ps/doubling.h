@@ -39,7 +39,11 @@ class Doubling {
     std::vector<Coordinator::WorkerTask> workers;
     for (const Cluster::Task& task : cluster.workers())
       workers.push_back({.name = task.name, .channel = task.channel});
-    auto coordinator = std::make_unique<Coordinator>(std::move(workers), Coordinator::Options());
+    std::vector<std::shared_ptr<ServerClient>> servers;
+    for (const Cluster::Task& task : cluster.servers())
+      servers.push_back(std::make_shared<ServerClient>(task.channel, ServerClient::Limits()));
+    auto coordinator = std::make_unique<Coordinator>(std::move(workers), std::move(servers),
+                                                     Coordinator::Options());
     coordinator->add_function(0, function_.message);
     return coordinator;
   }

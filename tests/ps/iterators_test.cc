@@ -56,7 +56,8 @@ class WorkersIterators : public ::testing::Test {
     std::vector<Coordinator::WorkerTask> tasks = cluster->tasks();
     tasks.resize(workers);
     auto made = std::make_unique<Coordinator>(
-        std::move(tasks), Coordinator::Options{.closures_per_worker = closures_per_worker});
+        std::move(tasks), cluster->clients(),
+        Coordinator::Options{.closures_per_worker = closures_per_worker});
     made->add_function(0, function_.message);
     return made;
   }

@@ -118,31 +118,6 @@ TEST_F(Journaled, TrainingContinuesWithTheSameBits) {
   EXPECT_EQ(train(true), train(false));
 }
 
-TEST_F(Journaled, KeepsContributionsThatWait) {
-  const auto contribute = [](ParameterStore& store, std::uint64_t closure, double value) {
-    const Tensor input = full({2}, value);
-    return store.apply(0, 0, closure, {&input, 1}, {}, {.contributions = 3}).repeated;
-  };
-  {
-    Process first(folder());
-    first.store.create(3, "v", zeros({2}));
-    first.store.add_update(0, 0, assign_add());
-    contribute(first.store, 0, 3);
-  }
-  {
-    Process second(folder());
-    EXPECT_TRUE(contribute(second.store, 0, 3));
-    contribute(second.store, 1, 6);
-    second.journal.compact();
-  }
-  Process third(folder());
-  EXPECT_TRUE(contribute(third.store, 1, 6));
-  EXPECT_EQ(third.store.read(3).version, 0u);
-  contribute(third.store, 2, 9);
-  EXPECT_EQ(third.store.read(3).value.to_vector<float>(), std::vector<float>(2, 6));
-  EXPECT_EQ(third.store.read(3).version, 1u);
-}
-
 TEST_F(Journaled, RemovedVariablesStayRemoved) {
   {
     Process process(folder());

@@ -43,6 +43,14 @@ class LocalCluster {
       made.push_back({.name = fmt::format("worker:{}", i), .channel = channel_to_worker(i)});
     return made;
   }
+  std::vector<std::shared_ptr<ServerClient>> clients() const {
+    std::vector<std::shared_ptr<ServerClient>> made;
+    for (std::size_t i = 0; i < servers_.size(); ++i)
+      made.push_back(
+          std::make_shared<ServerClient>(channel(servers_[i].port, fmt::format("ps:{}", i)),
+                                         ServerClient::Limits{.call = server_limit_}));
+    return made;
+  }
   std::shared_ptr<rpc::Channel> channel_to_worker(std::size_t i) const {
     return channel(workers_[i].task.port, fmt::format("worker:{}", i));
   }
@@ -93,15 +101,6 @@ class LocalCluster {
                                    .task = std::move(task),
                                    .caller = "test",
                                    .token = "secret"});
-  }
-
-  std::vector<std::shared_ptr<ServerClient>> clients() const {
-    std::vector<std::shared_ptr<ServerClient>> made;
-    for (std::size_t i = 0; i < servers_.size(); ++i)
-      made.push_back(
-          std::make_shared<ServerClient>(channel(servers_[i].port, fmt::format("ps:{}", i)),
-                                         ServerClient::Limits{.call = server_limit_}));
-    return made;
   }
 
   const std::chrono::milliseconds server_limit_;

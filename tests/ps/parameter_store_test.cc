@@ -134,51 +134,24 @@ TEST(ParameterStore, ConcurrentReadsAreWhole) {
   EXPECT_EQ(store.read(3).value.to_vector<float>()[kSize - 1], 2.0f * kUpdates);
 }
 
-TEST(ParameterStore, RefusesStaleUpdatesAndCountsStaleness) {
+TEST(ParameterStore, CountsStaleness) {
   ParameterStore store;
   store.create(3, "v", zeros({2}));
   add_assign_add(store, 2);
   const Tensor one = ones({2});
   const auto apply = [&](std::uint64_t closure, std::uint64_t version) {
-    return store.apply(0, 0, closure, {&one, 1}, {}, {.read_version = version, .max_staleness = 1});
+    return store.apply(0, 0, closure, {&one, 1}, {}, version);
   };
   EXPECT_EQ(apply(0, 0).staleness, 0u);
   EXPECT_EQ(apply(1, 0).staleness, 1u);
-  const ParameterStore::Applied refused = apply(2, 0);
-  EXPECT_TRUE(refused.stale);
-  EXPECT_EQ(refused.staleness, 2u);
-  EXPECT_EQ(store.read(3).version, 2u);
-  EXPECT_FALSE(apply(2, 2).stale);  // computed again
+  EXPECT_EQ(apply(2, 7).staleness, 0u);  // of another variable's past
   EXPECT_TRUE(apply(2, 0).repeated);
   EXPECT_EQ(store.read(3).value.to_vector<float>(), std::vector<float>(2, 3));
   const ParameterStore::Counts counts = store.counts();
   EXPECT_EQ(counts.applied, 3);
-  EXPECT_EQ(counts.stale, 1);
   EXPECT_EQ(counts.repeated, 1);
   EXPECT_EQ(counts.staleness_sum, 1u);
   EXPECT_EQ(counts.staleness_max, 1u);
-}
-
-TEST(ParameterStore, AveragesContributionsInTheOrderOfTheClosures) {
-  ParameterStore store;
-  store.create(3, "v", zeros({2}));
-  add_assign_add(store, 2);
-  const auto contribute = [&](std::uint64_t closure, double value) {
-    const Tensor input = full({2}, value);
-    return store.apply(0, 0, closure, {&input, 1}, {},
-                       {.read_version = store.read(3).version, .contributions = 3});
-  };
-  contribute(2, 6);
-  contribute(0, 1);
-  EXPECT_TRUE(contribute(0, 1).repeated);
-  EXPECT_EQ(store.read(3).version, 0u);
-  contribute(1, 2);
-  EXPECT_EQ(store.read(3).version, 1u);
-  EXPECT_EQ(store.read(3).value.to_vector<float>(), std::vector<float>(2, 3));
-  contribute(3, 1);
-  EXPECT_EQ(store.read(3).version, 1u);
-  const Tensor wrong = ones({5});
-  EXPECT_THROW(store.apply(0, 0, 4, {&wrong, 1}, {}, {.contributions = 3}), InvalidArgumentError);
 }
 
 }  // namespace

@@ -82,6 +82,33 @@ TEST_F(ParameterServers, FunctionsThatAreGoneAreRemovedFromTheTasks) {
   EXPECT_LE(cluster.worker(0).num_functions(), 4u);
 }
 
+TEST_F(ParameterServers, ACallThatIsNotScheduledTakesNoRandomNumbersAndNoStep) {
+  const LocalCluster cluster(1, 1);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  const auto scope = strategy.scope();
+  ClusterCoordinator coordinator(strategy);
+  Variable v(zeros({}));
+  optimizers::Optimizer sgd = optimizers::SGD({.learning_rate = 1.0});
+  const auto step = function([&](const Tensor& x) {
+    sgd.apply_gradients({x}, {v});
+    return random::normal({});
+  });
+  const auto bad =
+      function([&](const Tensor& index) { return gather(v.value() * ones({4}), index); });
+  const auto random_of_call = [&](bool fail_before) {
+    random::set_seed(3);
+    if (fail_before) {
+      const RemoteValue failed = coordinator.schedule(bad, constant({99}));
+      EXPECT_THROW(failed.fetch(), Error);
+      EXPECT_THROW(coordinator.schedule(step, ones({})), Error);
+    }
+    return coordinator.schedule(step, ones({})).fetch().item<float>();
+  };
+  const float expected = random_of_call(false);
+  EXPECT_EQ(random_of_call(true), expected);
+  EXPECT_EQ(sgd.iterations(), 2);
+}
+
 // With the slots of their optimizers. Closures that use them still run.
 TEST_F(ParameterServers, VariablesThatAreGoneAreRemovedFromTheServers) {
   LocalCluster cluster(2, 1);

@@ -266,27 +266,55 @@ TEST_F(Workers, ReportWhatIsWrong) {
   }
 }
 
-// Every update is stale, because the variable is written whenever one arrives.
-TEST(Worker, ACancelledCallIsNotComputedAgain) {
+TEST(Worker, ACancelledCallSendsNoUpdate) {
   Variable v(ones({}), {.name = "v"});
   testing::InProcess run(testing::trace(
       [&](const auto& inputs) {
-        v.assign(reduce_sum(matmul(reshape(v.value() + inputs[0], {1, 1}), ones({1, 1}))));
+        v.assign_add(inputs[0]);
         return std::vector<Tensor>{inputs[0] + 0.0};
       },
       {ones({})}));
-  int updates = 0, asked = 0;
-  run.servers[0].on_request = [&](const std::string& method, const rpc::Message&) {
-    if (method != kApply) return;
-    run.stores[0].assign(variable_id(0, 0), ones({}));
-    ++updates;
+  const FunctionRun call{.function = testing::InProcess::kFunction, .arguments = {ones({})}};
+  for (const int cancelled_at : {1, 2}) {  // before it computes, and after
+    int asked = 0;
+    tandem::testing::expect_error<AbortedError>(
+        [&] { run.worker->run(call, [&] { return ++asked == cancelled_at; }); },
+        "[step] the call was cancelled");
+  }
+  EXPECT_EQ(run.variable("v").item<float>(), 1);
+}
+
+// With an attempt the servers keep the updates, and the next attempt has the same elements.
+TEST(Worker, AnotherAttemptHasTheSameElements) {
+  data::Iterator numbers =
+      data::Dataset::from_tensor_slices(constant({1.0f, 2.0f, 3.0f})).iterate();
+  Variable v(zeros({}), {.name = "v"});
+  detail::FunctionTraces traces({.name = "step"});
+  detail::FunctionCall call;
+  call.passes = {numbers.pass()};
+  testing::InProcess run(traces.trace(call, [&](const std::vector<Tensor>&) {
+    const Tensor next = numbers.next()[0];
+    v.assign_add(next);
+    return std::vector<Tensor>{next * 1.0};
+  }));
+  run.worker->add_iterator(
+      8, data::Dataset::from_tensor_slices(constant({1.0f, 2.0f, 3.0f})).iterate());
+  const auto next = [&](std::uint64_t closure, std::uint64_t attempt,
+                        std::vector<std::uint64_t> settled = {}) {
+    return run.worker
+        ->run({.function = testing::InProcess::kFunction,
+               .closure = closure,
+               .iterators = {8},
+               .attempt = attempt,
+               .settled = std::move(settled)})
+        .tensors[0]
+        .item<float>();
   };
-  const FunctionRun stale{
-      .function = testing::InProcess::kFunction, .arguments = {ones({})}, .max_staleness = 0};
-  tandem::testing::expect_error<AbortedError>(
-      [&] { run.worker->run(stale, [&] { return ++asked > 5; }); },
-      "[step] the call was cancelled");
-  EXPECT_EQ(updates, 5);
+  EXPECT_EQ(next(0, 1), 1);
+  EXPECT_EQ(next(1, 2), 2);
+  EXPECT_EQ(next(0, 3), 1);
+  EXPECT_EQ(next(1, 4, {0, 1}), 3);  // its elements were forgotten
+  EXPECT_EQ(run.variable("v").item<float>(), 0);
 }
 
 }  // namespace
