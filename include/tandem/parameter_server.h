@@ -81,6 +81,7 @@ struct ParameterServerOptions {
 ///
 /// - Each update is applied exactly once, also if a worker dies or the connection to a server
 ///   breaks and the call is repeated. (TensorFlow applies it at least once.)
+/// - Variables may have any size: large ones go over the network in parts of 64 MiB.
 /// - Code outside scheduled functions runs in this process: reading a variable gets it from the
 ///   servers, assigning to it sends it there.
 /// - fit(), evaluate() and predict() run each batch on one worker. The chief reads the data and

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ps/large_calls.h"
 #include "ps/proto/server_calls.pb.h"
 #include "ps/update_calls.h"
 #include "rpc/channel.h"
@@ -32,14 +33,15 @@ class Pending {
 // cannot be reached and after the connection was lost, until its time limit has passed. Then it
 // throws rpc::PeerUnavailableError with the last reason, or rpc::CallDeadlineError if the server
 // was reached and has not answered. Errors of the server arrive with their types
-// (parameter_store.h).
+// (parameter_store.h). Variables may have any size (ps/large_calls.h).
 class ServerClient {
  public:
   struct Limits {
     std::chrono::milliseconds call{60'000};
   };
-  ServerClient(std::shared_ptr<rpc::Channel> channel, const Limits& limits)
-      : channel_(std::move(channel)), limits_(limits) {}
+  ServerClient(std::shared_ptr<rpc::Channel> channel, const Limits& limits,
+               const LargeCallOptions& large = {})
+      : channel_(large_calls(std::move(channel), large)), limits_(limits) {}
 
   struct NewVariable {
     VariableId id = 0;

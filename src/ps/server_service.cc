@@ -150,9 +150,10 @@ rpc::Message close(UpdateCalls& calls, const rpc::Message& request,
 
 }  // namespace
 
-void serve(rpc::Server& server, ParameterStore& store) {
+void serve(rpc::Server& server, ParameterStore& store, const LargeCallOptions& options) {
+  LargeCallServer large(server, options);
   const auto handle = [&](const char* method, auto function) {
-    server.handle(method, [&store, function](const rpc::CallContext&, rpc::Message request) {
+    large.handle(method, [&store, function](const rpc::CallContext&, rpc::Message request) {
       return function(store, request);
     });
   };
@@ -165,7 +166,7 @@ void serve(rpc::Server& server, ParameterStore& store) {
   handle(kRemoveUpdates, remove_updates);
   const auto calls = std::make_shared<UpdateCalls>(store);
   const auto handle_updates = [&](const char* method, auto function) {
-    server.handle(method, [calls, function](const rpc::CallContext& context, rpc::Message request) {
+    large.handle(method, [calls, function](const rpc::CallContext& context, rpc::Message request) {
       return function(*calls, request, context);
     });
   };

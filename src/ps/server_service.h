@@ -1,6 +1,7 @@
 // The calls of a parameter server.
 #pragma once
 
+#include "ps/large_calls.h"
 #include "ps/parameter_store.h"
 #include "rpc/server.h"
 
@@ -8,6 +9,6 @@ namespace tandem::ps {
 
 // Answers calls of ServerClient for this store, which has to outlive the server. REQUIRES: before
 // start().
-void serve(rpc::Server& server, ParameterStore& store);
+void serve(rpc::Server& server, ParameterStore& store, const LargeCallOptions& options = {});
 
 }  // namespace tandem::ps
