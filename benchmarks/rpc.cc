@@ -1,7 +1,10 @@
 // Remote procedure calls over the loopback: through Tandem's interface and through bare gRPC, in
 // turns.
 //
-//     rpc [--cycles 5] [--seconds 2]
+//     rpc [--cycles 5] [--seconds 2] [--api unix]
+//
+// Tandem's server listens at a Unix socket with `--api unix`; bare gRPC's always uses TCP. The
+// processor time is that of both processes.
 //
 // A push has a large request and a small reply, a pull a small request and a large reply. Bare gRPC
 // is a generic stub, one ByteBuffer per message, and gRPC's defaults but for the largest message;
@@ -23,6 +26,8 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -79,7 +84,7 @@ struct Ports {
   int bare = 0, ours = 0;
 };
 
-[[noreturn]] void serve(int result) {
+[[noreturn]] void serve(int result, const std::string& unix_path) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Ports ports;
   BareService service;
@@ -88,7 +93,7 @@ struct Ports {
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &ports.bare);
   builder.RegisterCallbackGenericService(&service);
   const auto bare = builder.BuildAndStart();
-  const auto ours = rpc::make_grpc_server({.token = "of a benchmark"});
+  const auto ours = rpc::make_grpc_server({.unix_path = unix_path, .token = "of a benchmark"});
   ours->handle("push", [](const rpc::CallContext&, rpc::Message) { return rpc::Message{}; });
   ours->handle("pull", [](const rpc::CallContext&, const rpc::Message& request) {
     return message_of(std::stoul(request.header));
@@ -121,8 +126,26 @@ void call_bare(grpc::GenericStub& stub, const std::string& method, std::size_t s
     throw std::runtime_error("bare gRPC: " + result.error_message());
 }
 
-double seconds_per_call(double seconds, const std::function<void()>& call) {
-  return bench::time_for(seconds, 1, [&](int) { call(); }) / 1e3;
+double seconds_of(clockid_t clock) {
+  timespec time = {};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Seconds of a call.
+struct Cost {
+  double time = 0, processor = 0;
+};
+
+Cost cost_of(double seconds, clockid_t server, const std::function<void()>& call) {
+  long calls = 0;
+  const auto processor = [&] { return seconds_of(CLOCK_PROCESS_CPUTIME_ID) + seconds_of(server); };
+  const double before = processor();
+  const double time = bench::time_for(seconds, 1, [&](int) {
+    call();
+    ++calls;
+  });
+  return {time / 1e3, (processor() - before) / static_cast<double>(calls)};
 }
 
 double median(std::vector<double> values) {
@@ -131,20 +154,24 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-void measure(const bench::BenchOptions& options, const char* what, std::size_t size,
-             const std::function<void()>& ours, const std::function<void()>& bare) {
-  std::vector<double> our_times, bare_times, ratios;
+void measure(const bench::BenchOptions& options, clockid_t server, const char* what,
+             std::size_t size, const std::function<void()>& ours,
+             const std::function<void()>& bare) {
+  std::vector<double> our_times, bare_times, our_processor, bare_processor, ratios;
   for (int cycle = 0; cycle <= options.cycles; ++cycle) {
-    const double ours_s = seconds_per_call(options.seconds, ours);
-    const double bare_s = seconds_per_call(options.seconds, bare);
+    const Cost our_cost = cost_of(options.seconds, server, ours);
+    const Cost bare_cost = cost_of(options.seconds, server, bare);
     if (cycle == 0) continue;  // warms up
-    our_times.push_back(ours_s);
-    bare_times.push_back(bare_s);
-    ratios.push_back(bare_s / ours_s);
+    our_times.push_back(our_cost.time);
+    our_processor.push_back(our_cost.processor);
+    bare_times.push_back(bare_cost.time);
+    bare_processor.push_back(bare_cost.processor);
+    ratios.push_back(bare_cost.time / our_cost.time);
   }
   const double mib = static_cast<double>(size) / (1 << 20);
-  std::printf("%-5s %9zu  %10.1f %10.1f  %8.0f %8.0f  %6.2f\n", what, size, median(our_times) * 1e6,
-              median(bare_times) * 1e6, mib / median(our_times), mib / median(bare_times),
+  std::printf("%-5s %9zu  %8.1f %8.1f  %8.1f %8.1f  %8.0f %8.0f  %6.2f\n", what, size,
+              median(our_times) * 1e6, median(bare_times) * 1e6, median(our_processor) * 1e6,
+              median(bare_processor) * 1e6, mib / median(our_times), mib / median(bare_times),
               median(ratios));
   std::fflush(stdout);
 }
@@ -155,8 +182,13 @@ int main(int argc, char** argv) {
   const bench::BenchOptions options = bench::parse(argc, argv);
   int ends[2];
   if (pipe(ends) != 0) return 1;
+  std::string folder = "/tmp/tandem-rpc-XXXXXX";
+  if (options.api == "unix" && mkdtemp(folder.data()) == nullptr) return 1;
+  const std::string unix_path = options.api == "unix" ? folder + "/server" : "";
   const pid_t server = fork();
-  if (server == 0) serve(ends[1]);
+  if (server == 0) serve(ends[1], unix_path);
+  clockid_t clock = {};
+  if (clock_getcpuclockid(server, &clock) != 0) return 1;
   Ports ports;
   if (read(ends[0], &ports, sizeof(ports)) != sizeof(ports)) return 1;
 
@@ -166,21 +198,27 @@ int main(int argc, char** argv) {
                                                    grpc::InsecureChannelCredentials(), arguments));
   const auto channel = rpc::make_grpc_channel({.host = "127.0.0.1",
                                                .port = static_cast<std::uint16_t>(ports.ours),
+                                               .unix_path = unix_path,
                                                .task = "server",
                                                .caller = "client",
                                                .token = "of a benchmark"});
-  std::printf("%-5s %9s  %10s %10s  %8s %8s  %6s\n", "call", "bytes", "us", "bare us", "MiB/s",
-              "bare", "ratio");
+  std::printf("%-5s %9s  %8s %8s  %8s %8s  %8s %8s  %6s\n", "call", "bytes", "us", "bare us",
+              "CPU us", "bare", "MiB/s", "bare", "ratio");
   for (const std::size_t size :
        {std::size_t{4} << 10, std::size_t{256} << 10, std::size_t{1} << 20, kLargest}) {
     measure(
-        options, "push", size, [&] { channel->call("push", message_of(size), {.limit = kLimit}); },
+        options, clock, "push", size,
+        [&] { channel->call("push", message_of(size), {.limit = kLimit}); },
         [&] { call_bare(stub, "/push", size, 0); });
     const std::string count = std::to_string(size);
     measure(
-        options, "pull", size, [&] { channel->call("pull", {count}, {.limit = kLimit}); },
+        options, clock, "pull", size, [&] { channel->call("pull", {count}, {.limit = kLimit}); },
         [&] { call_bare(stub, "/pull/" + count, 0, size); });
   }
   kill(server, SIGKILL);
   waitpid(server, nullptr, 0);
+  if (!unix_path.empty()) {
+    unlink(unix_path.c_str());
+    rmdir(folder.c_str());
+  }
 }

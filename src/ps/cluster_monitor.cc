@@ -105,7 +105,7 @@ class ClusterMonitor::Impl {
   };
 
   static TaskStatus named(const ps::TaskAddress& address) {
-    return {.type = address.type, .index = address.index, .address = to_string(address.endpoint)};
+    return {.type = address.type, .index = address.index, .address = address.address()};
   }
 
   // Lowers `silence` to the time since this task has heard of the chief.

@@ -216,9 +216,6 @@ class LargeChannel final : public rpc::Channel {
                                    const rpc::CallOptions& options) override {
     return std::make_unique<LargeCall>(channel_, options_, method, std::move(request), options);
   }
-  std::shared_ptr<std::byte> reserve(std::size_t bytes) override {
-    return channel_->reserve(bytes);
-  }
 
  private:
   const std::shared_ptr<rpc::Channel> channel_;

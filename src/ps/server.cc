@@ -155,8 +155,9 @@ class Server::Impl {
       role_->describe(reply);
     });
     server_->start();
-    logging::info("[Server] {}:{} listens at port {}", cluster.task_type(), cluster.task_id(),
-                  server_->port());
+    const std::uint16_t port = server_->port();
+    logging::info("[Server] {}:{} listens at {}", cluster.task_type(), cluster.task_id(),
+                  port == 0 ? "a Unix socket" : fmt::format("port {}", port));
   }
 
   std::uint16_t port() const { return server_->port(); }

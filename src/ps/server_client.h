@@ -48,8 +48,6 @@ class ServerClient {
     std::string name;
     Tensor value;
   };
-  // Memory for an input of an update, which is then sent without a copy. See rpc::Channel.
-  std::shared_ptr<std::byte> reserve(std::size_t bytes) const { return channel_->reserve(bytes); }
 
   Pending<void> create(std::span<const NewVariable> variables);
   Pending<std::vector<ParameterStore::Read>> read(std::span<const VariableId> ids);

@@ -14,7 +14,7 @@ rpc::Message create(ParameterStore& store, const rpc::Message& request) {
   const auto header = parse<proto::CreateRequest>(request, kCreate);
   AttachedTensors values(request.attachments, kCreate);
   for (const proto::CreateRequest::Variable& variable : header.variables())
-    store.create(variable.id(), variable.name(), values.next_to_keep(variable.spec()));
+    store.create(variable.id(), variable.name(), values.next(variable.spec()));
   values.end();
   return message_of(proto::CreateReply());
 }
@@ -50,7 +50,7 @@ rpc::Message read_rows(ParameterStore& store, const rpc::Message& request) {
 rpc::Message assign(ParameterStore& store, const rpc::Message& request) {
   const auto header = parse<proto::AssignRequest>(request, kAssign);
   AttachedTensors values(request.attachments, kAssign);
-  const Tensor value = values.next_to_keep(header.spec());
+  const Tensor value = values.next(header.spec());
   values.end();
   store.assign(header.id(), value);
   return message_of(proto::AssignReply());
@@ -95,7 +95,7 @@ rpc::Message apply(UpdateCalls& calls, const rpc::Message& request,
     UpdateCalls::Update& update = updates.updates.emplace_back();
     update.index = message.index();
     for (const proto::TensorSpec& spec : message.inputs())
-      update.inputs.push_back(header.has_attempt() ? values.next_to_keep(spec) : values.next(spec));
+      update.inputs.push_back(values.next(spec));
     update.attributes.assign(message.attributes().begin(), message.attributes().end());
     if (message.has_read_version()) update.read_version = message.read_version();
   }

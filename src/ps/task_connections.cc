@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "comm/rendezvous/local_secret.h"
+#include "comm/rendezvous/unix_path.h"
 #include "comm/rendezvous/url.h"
 #include "core/env.h"
 #include "core/status.h"
@@ -30,8 +31,9 @@ bool is_here_alone(const std::string& host) {
 bool is_on_one_machine(const ClusterSpec& cluster) {
   return std::all_of(cluster.begin(), cluster.end(), [&](const auto& type) {
     const std::vector<TaskAddress> tasks = tasks_of(cluster, type.first);
-    return std::all_of(tasks.begin(), tasks.end(),
-                       [](const TaskAddress& task) { return is_here_alone(task.endpoint.host); });
+    return std::all_of(tasks.begin(), tasks.end(), [](const TaskAddress& task) {
+      return !task.unix_path.empty() || is_here_alone(task.endpoint.host);
+    });
   });
 }
 
@@ -68,21 +70,27 @@ bool wants_tls(const ClusterSecurity& security) {
 
 std::string TaskAddress::name() const { return fmt::format("{}:{}", type, index); }
 
-std::string TaskAddress::described() const {
-  return fmt::format("{} ({})", name(), to_string(endpoint));
+std::string TaskAddress::address() const {
+  return unix_path.empty() ? to_string(endpoint) : std::string(kUnixPrefix) + unix_path;
 }
+
+std::string TaskAddress::described() const { return fmt::format("{} ({})", name(), address()); }
 
 std::vector<TaskAddress> tasks_of(const ClusterSpec& cluster, const std::string& type) {
   std::vector<TaskAddress> tasks;
   const auto found = cluster.find(type);
   if (found == cluster.end()) return tasks;
   for (const std::string& address : found->second) {
-    TaskAddress task{.type = type, .index = static_cast<int>(tasks.size()), .endpoint = {}};
+    TaskAddress task;
+    task.type = type;
+    task.index = static_cast<int>(tasks.size());
+    task.unix_path = unix_path_of(address);
     try {
-      task.endpoint = parse_endpoint(address);
+      if (task.unix_path.empty()) task.endpoint = parse_endpoint(address);
     } catch (const InvalidArgumentError&) {
-      fail<InvalidArgumentError>("[cluster] expected HOST:PORT as the address of {}, got '{}'",
-                                 task.name(), address);
+      fail<InvalidArgumentError>(
+          "[cluster] expected HOST:PORT or unix:/PATH as the address of {}, got '{}'", task.name(),
+          address);
     }
     tasks.push_back(std::move(task));
   }
@@ -108,12 +116,14 @@ TaskConnections::TaskConnections(const ClusterResolver& cluster, const ClusterSe
 }
 
 std::shared_ptr<rpc::Channel> TaskConnections::connect(const TaskAddress& task) const {
-  return rpc::make_grpc_channel({.host = task.endpoint.host,
-                                 .port = task.endpoint.port,
-                                 .task = task.name(),
-                                 .caller = own_.name(),
-                                 .token = secret_,
-                                 .root_certificate = root_certificate_});
+  rpc::ChannelOptions options{.host = task.endpoint.host,
+                              .port = task.endpoint.port,
+                              .unix_path = task.unix_path,
+                              .task = task.name(),
+                              .caller = own_.name(),
+                              .token = secret_};
+  if (task.unix_path.empty()) options.root_certificate = root_certificate_;
+  return rpc::make_grpc_channel(std::move(options));
 }
 
 std::string TaskConnections::host_to_listen_at() const {
@@ -124,6 +134,8 @@ std::string TaskConnections::host_to_listen_at() const {
 }
 
 std::unique_ptr<rpc::Server> TaskConnections::make_server(const std::string& bind_address) const {
+  if (!own_.unix_path.empty())
+    return rpc::make_grpc_server({.unix_path = own_.unix_path, .token = secret_});
   if (root_certificate_ && !identity_ && !makes_certificate_)
     fail<InvalidArgumentError>(
         "[cluster] {} serves, and needs a certificate_file and a key_file beside the "

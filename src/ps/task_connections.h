@@ -17,12 +17,14 @@ struct TaskAddress {
   std::string type;
   int index = 0;
   Endpoint endpoint;
+  std::string unix_path;  // in place of the endpoint; empty: none
 
   std::string name() const;       // "ps:1"
+  std::string address() const;    // HOST:PORT or unix:/PATH
   std::string described() const;  // "ps:1 (HOST:PORT)"
 };
 
-// The tasks of this type. Throws InvalidArgumentError for an address that is not HOST:PORT.
+// The tasks of this type. Throws InvalidArgumentError for an address of another form.
 std::vector<TaskAddress> tasks_of(const distribute::ClusterSpec& cluster, const std::string& type);
 
 // Makes channels and servers with the token and TLS of a job. Thread-safe.

@@ -68,9 +68,6 @@ class MeasuredChannel final : public rpc::Channel {
     meter_.add_bytes_out(bytes);
     return std::make_unique<MeasuredCall>(std::move(call), meter_);
   }
-  std::shared_ptr<std::byte> reserve(std::size_t bytes) override {
-    return channel_->reserve(bytes);
-  }
 
  private:
   const std::shared_ptr<rpc::Channel> channel_;

@@ -1,6 +1,5 @@
 #include "ps/tensor_message.h"
 
-#include <cstring>
 #include <memory>
 
 #include "core/status.h"
@@ -58,17 +57,6 @@ Tensor AttachedTensors::next(const proto::TensorSpec& spec) {
       Storage::adopt(DeviceManager::get().host(), std::const_pointer_cast<void>(attachment.owner),
                      const_cast<std::byte*>(attachment.bytes.data()), bytes);
   return Tensor(std::move(impl));
-}
-
-Tensor AttachedTensors::next_to_keep(const proto::TensorSpec& spec) {
-  Tensor tensor = next(spec);
-  if (!attachments_[taken_ - 1].lent) return tensor;
-  TensorImpl& impl = impl_of(tensor);
-  RefPtr<Storage> own =
-      Storage::allocate(DeviceManager::get().host(), impl.shape, impl.dtype, what_);
-  std::memcpy(own->data(), impl.data(), impl.bytes());
-  impl.storage = std::move(own);
-  return tensor;
 }
 
 void AttachedTensors::end() const {

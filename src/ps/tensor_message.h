@@ -24,8 +24,6 @@ class AttachedTensors {
       : attachments_(attachments), what_(std::move(what)) {}
   // Throws DataLossError if the next attachment does not have the size of this spec.
   Tensor next(const proto::TensorSpec& spec);
-  // The same for a tensor that lives on after the call: not in memory that the sender lends.
-  Tensor next_to_keep(const proto::TensorSpec& spec);
   // Throws DataLossError if attachments are left.
   void end() const;
 

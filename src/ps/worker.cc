@@ -73,7 +73,7 @@ class Worker::Function {
       }
       return RefPtr<Resource>(variable);
     };
-    part_.emplace(message.worker(), resource_of, memory_of_inputs(servers));
+    part_.emplace(message.worker(), resource_of);
     if (part_->num_inputs() < message.arguments() + row_reads_.num_feeds() ||
         static_cast<std::uint32_t>(message.worker().fetches_size()) < message.results())
       fail<InvalidArgumentError>("[{}] more arguments or results than the graph has", name());
@@ -115,20 +115,6 @@ class Worker::Function {
     std::vector<std::vector<Tensor>> variables;  // by server, as Reads::targets
     Versions versions;                           // of the shards
   };
-
-  // The inputs of updates are computed in memory that their servers share.
-  ResultMemory memory_of_inputs(const Servers& servers) const {
-    std::map<std::size_t, std::shared_ptr<ServerClient>> receivers;  // by fetch
-    for (std::size_t server = 0; server < updates_.size(); ++server)
-      for (const int index : updates_[server])
-        for (const proto::Update::Input& input : message_.updates(index).inputs())
-          if (!input.has_row_gradient() && !input.has_rows())
-            receivers.emplace(input.fetch(), servers[server]);
-    return [receivers](std::size_t fetch, std::size_t bytes) -> std::shared_ptr<void> {
-      const auto receiver = receivers.find(fetch);
-      return receiver == receivers.end() ? nullptr : receiver->second->reserve(bytes);
-    };
-  }
 
   std::size_t checked_server(VariableId id) const {
     const std::size_t server = server_of(id);

@@ -39,8 +39,7 @@ rpc::Message add_iterator(Worker& worker, const rpc::Message& request, const rpc
   const auto header = parse<proto::AddIteratorRequest>(request, kAddIterator);
   AttachedTensors attached(request.attachments, kAddIterator);
   std::vector<Tensor> tensors;
-  for (const proto::TensorSpec& spec : header.tensors())
-    tensors.push_back(attached.next_to_keep(spec));
+  for (const proto::TensorSpec& spec : header.tensors()) tensors.push_back(attached.next(spec));
   attached.end();
   const data::Dataset dataset = data::dataset_of(header.dataset(), tensors, {});
   worker.add_iterator(header.id(), dataset.iterate(position_of(header.start())));
@@ -176,8 +175,7 @@ RunResult WorkerClient::Running::wait() {
     throw WorkerRestartedError("[Worker] was restarted since it got the function");
   AttachedTensors values(message.attachments, kRun);
   RunResult result;
-  for (const proto::TensorSpec& spec : reply.results())
-    result.tensors.push_back(values.next_to_keep(spec));
+  for (const proto::TensorSpec& spec : reply.results()) result.tensors.push_back(values.next(spec));
   values.end();
   result.staleness = {.updates = reply.updates(),
                       .measured = reply.measured(),

@@ -30,16 +30,14 @@ class CallDeadlineError : public DeadlineExceededError {
 struct ChannelOptions {
   std::string host;
   std::uint16_t port = 0;
-  std::string task;    // the server's, for error messages
-  std::string caller;  // this task; printable ASCII
-  std::string token;   // the job's
+  std::string unix_path = {};  // if set, in place of host and port: see ServerOptions
+  std::string task;            // the server's, for error messages
+  std::string caller;          // this task; printable ASCII
+  std::string token;           // the job's
   // TLS, if set: trusts servers whose certificate is this one or is signed with its key.
   std::optional<std::string> root_certificate = {};
   std::string certificate_host = {};  // expected in the server's certificate; empty: `host`
   std::size_t largest_message = std::size_t{1} << 30;
-  // From the second call on, calls of a server of the same host and user go over a Unix socket, and
-  // large attachments through shared memory.
-  bool local_transport = true;
   // A server whose host does not answer during a call fails the call after this time.
   std::chrono::milliseconds silence_limit{20'000};
 };
@@ -73,9 +71,6 @@ class Channel {
   // ChannelOptions::largest_message, InvalidArgumentError for a limit that is not positive.
   virtual std::unique_ptr<Call> start(const std::string& method, Message request,
                                       const CallOptions& options) = 0;
-  // Memory of that many bytes. start() does not copy an attachment that is exactly this memory, in
-  // one call at a time. Null if there is none: for few bytes, and for servers on other hosts.
-  virtual std::shared_ptr<std::byte> reserve(std::size_t) { return nullptr; }
   Message call(const std::string& method, Message request, const CallOptions& options) {
     return start(method, std::move(request), options)->wait();
   }

@@ -95,12 +95,6 @@ std::size_t frame_bytes(const Message& message) {
   return bytes;
 }
 
-void append_frame(std::string& bytes, const Frame& frame) {
-  bytes += frame_prefix(frame.message, frame.outcome);
-  for (const auto& each : frame.message.attachments)
-    bytes.append(reinterpret_cast<const char*>(each.bytes.data()), each.bytes.size());
-}
-
 Frame parse_frame(std::span<const std::span<const std::byte>> pieces) {
   PieceReader reader(pieces);
   require(reader.left() >= kFixedBytes, "it ends within its first fields");

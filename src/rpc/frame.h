@@ -26,9 +26,6 @@ std::string frame_prefix(const Message& message, std::uint32_t outcome);
 // The size of the whole frame.
 std::size_t frame_bytes(const Message& message);
 
-// Appends all bytes of the frame.
-void append_frame(std::string& bytes, const Frame& frame);
-
 // A frame whose bytes arrived in `pieces`. Copies every byte once. Throws DataLossError for
 // anything that is not one complete frame; it never allocates more than the size of its input.
 Frame parse_frame(std::span<const std::span<const std::byte>> pieces);

@@ -17,9 +17,6 @@ inline constexpr std::size_t kAlignment = 64;
 struct Attachment {
   std::shared_ptr<const void> owner;
   std::span<const std::byte> bytes;
-  // Received from a task of this host, which has a limited amount of such memory and uses it again
-  // when `owner` is gone.
-  bool lent = false;
 };
 
 struct Message {

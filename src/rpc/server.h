@@ -32,8 +32,11 @@ class CallContext {
 using Handler = std::function<Message(const CallContext& context, Message request)>;
 
 struct ServerOptions {
-  std::string host = "127.0.0.1";       // a name or an address of this host
-  std::uint16_t port = 0;               // 0: any free port
+  std::string host = "127.0.0.1";  // a name or an address of this host
+  std::uint16_t port = 0;          // 0: any free port
+  // If set, in place of host and port: the path of a Unix socket, which start() makes. It is open to
+  // whoever may enter its directory, so that has to belong to this user and to be closed to others.
+  std::string unix_path = {};
   std::string token;                    // the job's; calls of tasks that do not know it are refused
   std::optional<TlsIdentity> tls = {};  // connections are not encrypted without it
   int threads = 8;                      // handlers that run at the same time
@@ -52,10 +55,11 @@ class Server {
   // REQUIRES: before start(). Throws AlreadyExistsError for a method that has a handler, and
   // FailedPreconditionError after start().
   virtual void handle(const std::string& method, Handler handler) = 0;
-  // Starts to listen. Throws AlreadyExistsError if the port is in use, InvalidArgumentError for an
-  // address that this host does not have, NotFoundError for an unknown host name.
+  // Starts to listen. Throws AlreadyExistsError if the address is in use, InvalidArgumentError for
+  // one that this host does not have, NotFoundError for an unknown host name.
   virtual void start() = 0;
-  // The port on which it listens. Throws FailedPreconditionError before start().
+  // The port on which it listens; 0 if it is a Unix socket. Throws FailedPreconditionError before
+  // start().
   virtual std::uint16_t port() const = 0;
   // Refuses new calls, waits for the running ones, and cancels those that run longer than `limit`.
   // Returns when all handlers have returned. Later calls do nothing.

@@ -1,5 +1,5 @@
 // Any bytes as a message of a remote procedure call: it is read, and written again as the same
-// bytes, or refused. So are the places of attachments that it claims are in shared memory.
+// bytes, or refused.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,6 @@
 
 #include "core/status.h"
 #include "rpc/frame.h"
-#include "rpc/shared_memory/shared_memory.h"
 
 namespace {
 
@@ -24,7 +23,7 @@ void check(Bytes input, std::size_t piece) {
     rest = rest.subspan(pieces.back().size());
   }
   try {
-    rpc::Frame frame = rpc::parse_frame(pieces);
+    const rpc::Frame frame = rpc::parse_frame(pieces);
     std::string again = rpc::frame_prefix(frame.message, frame.outcome);
     for (const auto& each : frame.message.attachments) {
       TANDEM_ASSERT(reinterpret_cast<std::uintptr_t>(each.bytes.data()) % rpc::kAlignment == 0);
@@ -32,9 +31,6 @@ void check(Bytes input, std::size_t piece) {
     }
     TANDEM_ASSERT(again.size() == input.size() && rpc::frame_bytes(frame.message) == input.size());
     TANDEM_ASSERT(std::memcmp(again.data(), input.data(), input.size()) == 0);
-    rpc::PeerAreas areas;
-    frame.outcome |= rpc::kInSharedMemory;
-    rpc::take_shared(frame, areas);
   } catch (const DataLossError&) {
   }
 }

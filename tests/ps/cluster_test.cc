@@ -210,8 +210,8 @@ TEST_F(InOneProcess, AClusterWithoutServersOrWorkersIsAnError) {
   EXPECT_EQ(error({{"worker", {"a:1"}}, {"ps", {"a:2"}}}, "ps"),
             start + "this process is a task of type 'ps', which runs a Server; expected 'chief'");
   EXPECT_EQ(error({{"chief", {"a:1"}}, {"worker", {"a"}}, {"ps", {"a:2"}}}, "chief"),
-            "InvalidArgumentError: [cluster] expected HOST:PORT as the address of worker:0, got "
-            "'a'");
+            "InvalidArgumentError: [cluster] expected HOST:PORT or unix:/PATH as the address of "
+            "worker:0, got 'a'");
 }
 
 TEST_F(InOneProcess, AServerIsForWorkersAndParameterServers) {
@@ -304,6 +304,20 @@ TEST_F(InOneProcess, AServerContinuesFromItsJournal) {
   expect_parts(any_error_of([&] { attach(); }),
                {"FailedPreconditionError", "[Server] ps:0 serves another chief, or an earlier run",
                 "whose journal is in '", "ps-0'"});
+}
+
+TEST_F(InOneProcess, TasksOfOneHostMayListenAtUnixSockets) {
+  const TemporaryDirectory folder;
+  const auto at = [&](const char* name) { return "unix:" + (folder / name).string(); };
+  spec_ = {{"chief", {at("chief")}}, {"ps", {at("ps-0"), at("ps-1")}}, {"worker", {at("worker")}}};
+  for (const auto& [type, index] : {std::pair{"ps", 0}, {"ps", 1}, {"worker", 0}})
+    tasks_.push_back(std::make_unique<Server>(SimpleClusterResolver(spec_, type, index)));
+  EXPECT_EQ(tasks_[0]->port(), 0);
+  EXPECT_EQ(attach().servers()[1].name, "ps:1 (" + at("ps-1") + ")");
+  EXPECT_EQ(run_closures(*chief_, 3), 3.0);
+  chief_.reset();
+  for (const auto& task : tasks_) EXPECT_EQ(join(*task), "no error");
+  tasks_.clear();
 }
 
 // --- token and TLS ---

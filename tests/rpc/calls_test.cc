@@ -283,6 +283,29 @@ TEST_F(RpcOptions, AServerIsUsedInOrder) {
   server->stop(kLong);
 }
 
+TEST_F(RpcOptions, AUnixSocketIsInADirectoryOfThisUserAlone) {
+  const tandem::testing::TemporaryDirectory folder;
+  const std::string path = (folder / "server").string();
+  const auto server = serve({.unix_path = path});
+  EXPECT_EQ(server->port(), 0);
+  expect_parts(error_of<AlreadyExistsError>([&] { serve({.unix_path = path}); }),
+               {"cannot listen on unix:", path.c_str(), "another job or program listens there"});
+  ChannelOptions options{.unix_path = path, .task = "ps:0", .token = kToken};
+  EXPECT_EQ(echo_header(*make_grpc_channel(options), "still there"), "still there");
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0750));
+  const char* const open = "closed to others (mode 0700)";
+  expect_parts(error_of<FailedPreconditionError>([&] { make_grpc_channel(options); }), {open});
+  expect_parts(error_of<FailedPreconditionError>([&] { serve({.unix_path = path + "2"}); }),
+               {open});
+  options.unix_path = "/nowhere/server";
+  expect_parts(error_of<NotFoundError>([&] { make_grpc_channel(options); }), {"/nowhere/server"});
+  for (const std::string& bad : {std::string("server"), "/" + std::string(107, 'a')}) {
+    options.unix_path = bad;
+    expect_parts(error_of<InvalidArgumentError>([&] { make_grpc_channel(options); }),
+                 {"absolute path of at most 107 bytes", bad.c_str()});
+  }
+}
+
 TEST_F(RpcOptions, AnAddressThatCannotBeUsedIsAnError) {
   const auto server = serve();
   expect_parts(error_of<AlreadyExistsError>([&] { serve({.port = server->port()}); }),

@@ -21,10 +21,10 @@ using tandem::testing::Arrivals;
 using tandem::testing::ChildProcess;
 
 // A process with a server, once `turn` have arrived.
-ChildProcess serve_in_process(std::uint16_t port, const Arrivals& arrivals, int turn) {
+ChildProcess serve_in_process(const ServerOptions& options, const Arrivals& arrivals, int turn) {
   return ChildProcess([=] {
     arrivals.wait_for(turn);
-    const auto server = serve({.port = port});
+    const auto server = testing::serve(options);
     eventually([] { return false; });
     return "";
   });
@@ -33,16 +33,16 @@ ChildProcess serve_in_process(std::uint16_t port, const Arrivals& arrivals, int 
 TEST_P(FaultsOver, AChannelHealsAfterItsServerWasKilled) {
   const std::uint16_t port = tandem::testing::free_port();
   const Arrivals arrivals;
-  const ChildProcess first = serve_in_process(port, arrivals, 0);
-  const ChildProcess second = serve_in_process(port, arrivals, 1);
+  const ChildProcess first = serve_in_process(at_port(port), arrivals, 0);
+  const ChildProcess second = serve_in_process(at_port(port), arrivals, 1);
   const auto channel = connect(to_port(port));
   const auto running = channel->start("hang", {}, {.limit = kLong});
   echo_header(*channel, "");  // the other has been sent before
   first.kill(SIGKILL);
   const std::string where = fmt::format(
-      "[rpc] call of 'hang' on task /job:ps/task:0 (127.0.0.1:{}): the server cannot be reached, "
-      "or the connection was lost: ",
-      port);
+      "[rpc] call of 'hang' on task /job:ps/task:0 ({}): the server cannot be reached, or the "
+      "connection was lost: ",
+      address(port));
   EXPECT_EQ(error_of<PeerUnavailableError>([&] { running->wait(); }).find(where), 0u);
   expect_parts(error_of<PeerUnavailableError>([&] { echo_header(*channel, ""); }),
                {"call of 'echo' on task /job:ps/task:0", "cannot be reached"});
@@ -76,7 +76,7 @@ TEST_F(Faults, AServerThatDoesNotListenYet) {
 // Models a host that died or is cut off.
 TEST_P(FaultsOver, AStoppedServerIsNoticedWithinTheLimitOfSilence) {
   const std::uint16_t port = tandem::testing::free_port();
-  const ChildProcess server = serve_in_process(port, {}, 0);
+  const ChildProcess server = serve_in_process(at_port(port), {}, 0);
   ChannelOptions options = to_port(port);
   options.silence_limit = milliseconds(1000);
   const auto channel = connect(options);

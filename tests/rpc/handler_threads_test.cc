@@ -1,14 +1,14 @@
 #include "rpc/service/handler_threads.h"
 
 #include <gtest/gtest.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <map>
-#include <memory>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
 #include <thread>
 
 #include "support/waiting.h"
@@ -18,18 +18,67 @@ namespace {
 
 using tandem::testing::eventually;
 
+// Events are functions. The destructor waits for the threads.
+class Threads {
+ public:
+  Threads(int handlers, int waiting) {
+    threads_.emplace(handlers, waiting, [this] { return take(); });
+  }
+  ~Threads() {
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    changed_.notify_all();
+  }
+
+  void add_event(std::function<void()> event) {
+    {
+      const std::lock_guard lock(mutex_);
+      events_.push_back(std::move(event));
+    }
+    changed_.notify_one();
+  }
+  // An event that submits the task.
+  void add_task(std::function<void()> task) {
+    add_event([this, task = std::move(task)] {
+      if (!threads_->submit(task)) ++refused_;
+    });
+  }
+  int refused() const { return refused_; }
+
+ private:
+  bool take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || !events_.empty(); });
+    if (events_.empty()) return false;
+    const std::function<void()> event = std::move(events_.front());
+    events_.pop_front();
+    lock.unlock();
+    event();
+    return true;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> events_;
+  bool closed_ = false;
+  std::atomic<int> refused_ = 0;
+  std::optional<HandlerThreads> threads_;  // the last member: they use the others
+};
+
 TEST(HandlerThreads, RunAsManyTasksAtATimeAsTheyMay) {
   std::atomic<int> running = 0, ran = 0;
   std::atomic<bool> ends = false, too_many = false;
   {
-    HandlerThreads threads(3, 100);
+    Threads threads(3, 100);
     for (int i = 0; i < 50; ++i)
-      EXPECT_TRUE(threads.submit([&] {
+      threads.add_task([&] {
         if (++running > 3) too_many = true;
         eventually([&] { return ends.load(); });
         --running;
         ++ran;
-      }));
+      });
     EXPECT_TRUE(eventually([&] { return running == 3; }));
     ends = true;
   }
@@ -37,107 +86,23 @@ TEST(HandlerThreads, RunAsManyTasksAtATimeAsTheyMay) {
   EXPECT_FALSE(too_many);
 }
 
-TEST(HandlerThreads, RefuseTasksOfWhichTooManyWait) {
-  std::atomic<int> running = 0;
+TEST(HandlerThreads, TakeEventsWhileAllHandlersAreBusy) {
+  std::atomic<int> running = 0, taken = 0;
   std::atomic<bool> ends = false;
-  HandlerThreads threads(1, 2);
+  Threads threads(2, 3);
   const auto task = [&] {
     ++running;
     eventually([&] { return ends.load(); });
   };
-  EXPECT_TRUE(threads.submit(task));
-  EXPECT_TRUE(eventually([&] { return running == 1; }));
-  EXPECT_TRUE(threads.submit(task));
-  EXPECT_TRUE(threads.submit(task));
-  EXPECT_FALSE(threads.submit(task));
-  ends = true;
-  EXPECT_TRUE(eventually([&] { return running == 3; }));
-}
-
-TEST(HandlerThreads, GiveMostTasksThatFollowEachOtherToOneThread) {
-  std::map<std::thread::id, int> tasks;
-  constexpr int kTasks = 100;
-  HandlerThreads threads(7, 10);
-  for (int i = 0; i < kTasks; ++i) {
-    std::atomic<bool> done = false;
-    threads.submit([&] {
-      ++tasks[std::this_thread::get_id()];
-      done = true;
-    });
-    eventually([&] { return done.load(); });
-    // Most of the time, the thread is idle after that. Taking turns would give each an eighth.
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  const auto most = std::max_element(
-      tasks.begin(), tasks.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  EXPECT_GT(most->second, kTasks / 3);
-}
-
-// Counts what is written into an eventfd. Submits a task for each, if it is asked to.
-class Counter final : public Source {
- public:
-  Counter(HandlerThreads& threads, std::function<void()> task)
-      : threads_(threads),
-        task_(std::move(task)),
-        file_(eventfd(0, EFD_NONBLOCK | EFD_SEMAPHORE)) {}
-
-  int descriptor() const override { return file_.descriptor(); }
-  void ready() override {
-    std::uint64_t one = 0;
-    if (read(file_.descriptor(), &one, sizeof(one)) == sizeof(one)) {
-      ++count_;
-      if (task_ && !threads_.submit_from_source(task_)) ++refused_;
-    }
-    threads_.arm(*this, false);
-  }
-  void write_one() const {
-    const std::uint64_t one = 1;
-    EXPECT_EQ(write(file_.descriptor(), &one, sizeof(one)), ssize_t{sizeof(one)});
-  }
-  int count() const { return count_; }
-  int refused() const { return refused_; }
-
- private:
-  HandlerThreads& threads_;
-  const std::function<void()> task_;
-  const Socket file_;
-  std::atomic<int> count_ = 0, refused_ = 0;
-};
-
-TEST(HandlerThreads, ReadFromSourcesWhileAllHandlersAreBusy) {
-  std::atomic<int> running = 0;
-  std::atomic<bool> ends = false;
-  HandlerThreads threads(2, 3);
-  const auto source = std::make_shared<Counter>(threads, [&] {
-    ++running;
-    eventually([&] { return ends.load(); });
-  });
-  threads.watch(source);
-  for (int i = 0; i < 8; ++i) source->write_one();
-  EXPECT_TRUE(eventually([&] { return source->count() == 8; }));
+  for (int i = 0; i < 2; ++i) threads.add_task(task);
+  EXPECT_TRUE(eventually([&] { return running == 2; }));
+  for (int i = 0; i < 6; ++i) threads.add_task(task);
+  for (int i = 0; i < 8; ++i) threads.add_event([&] { ++taken; });
+  EXPECT_TRUE(eventually([&] { return taken == 8; }));
   EXPECT_EQ(running, 2);
-  EXPECT_EQ(source->refused(), 3) << "of 8, 2 run and 3 wait";
+  EXPECT_EQ(threads.refused(), 3) << "of 8, 2 run and 3 wait";
   ends = true;
   EXPECT_TRUE(eventually([&] { return running == 5; }));
-}
-
-TEST(HandlerThreads, ForgetSources) {
-  HandlerThreads threads(1, 1);
-  auto source = std::make_shared<Counter>(threads, nullptr);
-  const std::weak_ptr<Source> weak = source;
-  threads.watch(source);
-  source->write_one();
-  EXPECT_TRUE(eventually([&] { return source->count() == 1; }));
-  threads.forget(*source);
-  threads.forget(*source);
-  source->write_one();
-  threads.arm(*source, true);
-  std::atomic<bool> done = false;
-  threads.submit([&] { done = true; });
-  EXPECT_TRUE(eventually([&] { return done.load(); }));
-  EXPECT_EQ(source->count(), 1);
-  source.reset();
-  EXPECT_TRUE(eventually([&] { return weak.expired(); }));
 }
 
 }  // namespace

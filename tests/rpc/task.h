@@ -8,14 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
-#include <set>
 #include <span>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +20,7 @@
 #include "rpc/grpc/grpc_transport.h"
 #include "support/errors.h"
 #include "support/expects.h"
+#include "support/files.h"
 #include "support/waiting.h"
 
 namespace tandem::rpc::testing {
@@ -86,56 +84,61 @@ inline std::unique_ptr<Channel> connect(const Server& server) {
   return make_grpc_channel(to_port(server.port()));
 }
 
-// The sockets of this process that are bound to addresses of Unix servers, and are connected.
-inline int unix_connections() {
-  std::set<std::string> own;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code ignored;
-    const std::string target = std::filesystem::read_symlink(entry.path(), ignored).string();
-    if (target.starts_with("socket:[")) own.insert(target.substr(8, target.size() - 9));
-  }
-  int count = 0;
-  std::ifstream sockets("/proc/net/unix");
-  for (std::string line; std::getline(sockets, line);) {
-    std::istringstream fields(line);
-    std::string number, references, protocol, flags, type, state, inode, path;
-    fields >> number >> references >> protocol >> flags >> type >> state >> inode >> path;
-    count += state == "03" && path.starts_with("@tandem-rpc-") && own.contains(inode);
-  }
-  return count;
-}
+enum class Transport { kTcp, kUnix };
 
-enum class Transport { kGrpc, kUnixSocket };
-
-// Tests that hold over every transport.
+// Tests that hold over every transport. Servers at Unix sockets have numbers in place of ports.
 class RpcOver : public Rpc, public ::testing::WithParamInterface<Transport> {
  protected:
-  static ChannelOptions to_port(std::uint16_t port) {
-    ChannelOptions options = testing::to_port(port);
-    options.local_transport = GetParam() == Transport::kUnixSocket;
+  static ServerOptions at_port(std::uint16_t port) {
+    ServerOptions options{.port = port};
+    if (GetParam() == Transport::kUnix) options.unix_path = path(port);
     return options;
   }
-  // A channel that uses the transport from its first call on. Its server has method "echo".
+  std::unique_ptr<Server> serve(ServerOptions options = {},
+                                const std::vector<std::pair<std::string, Handler>>& more = {}) {
+    const std::uint16_t number = ++servers_;
+    if (GetParam() == Transport::kUnix) options.unix_path = path(number);
+    auto server = testing::serve(std::move(options), more);
+    ports_[server.get()] = GetParam() == Transport::kUnix ? number : server->port();
+    return server;
+  }
+  ChannelOptions to_server(const Server& server) const { return to_port(ports_.at(&server)); }
+  static ChannelOptions to_port(std::uint16_t port) {
+    ChannelOptions options = testing::to_port(port);
+    if (GetParam() == Transport::kUnix) options.unix_path = path(port);
+    return options;
+  }
+  static std::string address(std::uint16_t port) {
+    return GetParam() == Transport::kUnix ? "unix:" + path(port)
+                                          : fmt::format("127.0.0.1:{}", port);
+  }
+  std::string address(const Server& server) const { return address(ports_.at(&server)); }
+  // A channel that has reached its server, which has the method "echo".
   static std::unique_ptr<Channel> connect(const ChannelOptions& options) {
     auto channel = make_grpc_channel(options);
     channel->call("echo", {}, {.limit = kLong, .wait_for_server = true});
     return channel;
   }
-  static std::unique_ptr<Channel> connect(const Server& server) {
-    auto channel = connect(to_port(server.port()));
-    const bool over_socket = GetParam() == Transport::kUnixSocket;
-    EXPECT_TRUE(eventually([&] { return unix_connections() > 0 || !over_socket; }));
-    EXPECT_TRUE(over_socket || unix_connections() == 0);
-    return channel;
+  std::unique_ptr<Channel> connect(const Server& server) const {
+    return connect(to_server(server));
   }
+
+ private:
+  static std::string path(std::uint16_t port) {
+    static const tandem::testing::TemporaryDirectory folder;
+    return (folder / std::to_string(port)).string();
+  }
+
+  std::uint16_t servers_ = 0;
+  std::map<const Server*, std::uint16_t> ports_;
 };
 
 inline std::string name_of(const ::testing::TestParamInfo<Transport>& info) {
-  return info.param == Transport::kGrpc ? "Grpc" : "UnixSocket";
+  return info.param == Transport::kTcp ? "Tcp" : "Unix";
 }
-#define TANDEM_OVER_ALL_TRANSPORTS(suite) \
-  INSTANTIATE_TEST_SUITE_P(Over, suite,   \
-                           ::testing::Values(Transport::kGrpc, Transport::kUnixSocket), name_of)
+#define TANDEM_OVER_ALL_TRANSPORTS(suite)                                                     \
+  INSTANTIATE_TEST_SUITE_P(Over, suite, ::testing::Values(Transport::kTcp, Transport::kUnix), \
+                           name_of)
 
 inline std::string echo_header(Channel& channel, const std::string& header) {
   return channel.call("echo", {.header = header}, {.limit = kLong}).header;

@@ -4,9 +4,11 @@
 #include <csignal>
 #include <filesystem>
 #include <regex>
+#include <set>
 #include <sstream>
 
 #include "comm/rendezvous/socket.h"
+#include "comm/rendezvous/unix_path.h"
 #include "comm/rendezvous/url.h"
 #include "rpc/grpc/grpc_transport.h"
 #include "support/errors.h"
@@ -64,6 +66,15 @@ class TrainingCluster : public ClusterJob {
   TemporaryDirectory folder_;
 };
 
+// Two addresses of this machine, which are hosts for the launcher.
+Words options_of_two_hosts(const TemporaryDirectory& folder, const Words& more = {}) {
+  write_file(folder / "ssh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
+  fs::permissions(folder / "ssh", fs::perms::owner_all);
+  Words options = {"--hosts", "127.0.0.2:2,127.0.0.3:3", "--ssh", (folder / "ssh").string()};
+  options.insert(options.end(), more.begin(), more.end());
+  return cluster_options(options);
+}
+
 class RunCluster : public ::testing::Test {
  protected:
   void SetUp() override { TANDEM_REQUIRE(rpc::has_grpc(), "grpc"); }
@@ -98,21 +109,30 @@ TEST_F(RunCluster, KilledTasksContinue) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
+TEST_F(RunCluster, TasksOfOneHostListenAtNoPort) {
+  TrainingCluster job(cluster_options());
+  job.make_progress();
+  std::set<fs::path> folders;
+  for (const char* task : {"worker:0", "worker:1", "ps:0", "ps:1"})
+    folders.insert(fs::path(unix_path_of(job.processes(task).back().address)).parent_path());
+  ASSERT_EQ(folders.size(), 1u);
+  EXPECT_EQ(fs::status(*folders.begin()).permissions(), fs::perms::owner_all);
+  job.stop();
+  EXPECT_FALSE(fs::exists(*folders.begin()));
+}
+
 TEST_F(RunCluster, TlsProtectsTheConnections) {
-  TrainingCluster job(cluster_options({"--tls"}));
+  const TemporaryDirectory folder;
+  TrainingCluster job(options_of_two_hosts(folder, {"--tls"}));
   job.make_progress();
   job.kill_task("ps:1");
   job.make_progress();
   job.stop();
 }
 
-// Addresses of this machine that only the script knows.
 TEST_F(RunCluster, TasksOfOtherHostsAreRestarted) {
   const TemporaryDirectory folder;
-  write_file(folder / "ssh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
-  fs::permissions(folder / "ssh", fs::perms::owner_all);
-  TrainingCluster job(
-      cluster_options({"--hosts", "127.0.0.2:2,127.0.0.3:3", "--ssh", (folder / "ssh").string()}));
+  TrainingCluster job(options_of_two_hosts(folder));
   job.make_progress();
   for (const char* task : {"worker:0", "ps:1"}) {
     job.kill_task(task);
@@ -151,12 +171,9 @@ TEST_F(RunCluster, PeersWithoutTheTokenGetNothing) {
   TrainingCluster job(cluster_options());
   job.make_progress();
   for (const char* task : {"ps:1", "worker:0"}) {
-    const Endpoint endpoint = parse_endpoint(job.processes(task).back().address);
-    const auto channel = rpc::make_grpc_channel({.host = endpoint.host,
-                                                 .port = endpoint.port,
-                                                 .task = task,
-                                                 .caller = "chief:0",
-                                                 .token = "a guess"});
+    const std::string path = unix_path_of(job.processes(task).back().address);
+    const auto channel = rpc::make_grpc_channel(
+        {.unix_path = path, .task = task, .caller = "chief:0", .token = "a guess"});
     for (const char* method : {"ParameterServer/Read", "ParameterServer/Apply", "Worker/Run",
                                "Worker/Probe", "Task/Attach", "Task/Status", "Task/End", "unknown"})
       expect_parts(any_error_of([&] { channel->call(method, {}, {.limit = 60s}); }),
@@ -167,7 +184,8 @@ TEST_F(RunCluster, PeersWithoutTheTokenGetNothing) {
 }
 
 TEST_F(RunCluster, GarbageAndFloodsDoNoHarm) {
-  TrainingCluster job(cluster_options());
+  const TemporaryDirectory folder;
+  TrainingCluster job(options_of_two_hosts(folder));
   job.make_progress();
   const Clock::time_point end = Clock::now() + testing::kPatience;
   std::vector<Socket> open;
@@ -290,7 +308,7 @@ TEST(RunTasks, RefuseBadOptions) {
     refuse(options, "[run] --max-restarts, --journals and --tls require --ps");
   }
   expect_failure(run(script(cluster_options({"--journals", "/nowhere"}), "true")), "NotFoundError",
-                 "[run] cannot make a directory for journals in '/nowhere'");
+                 "[run] cannot make a directory of the job in '/nowhere'");
 }
 
 }  // namespace

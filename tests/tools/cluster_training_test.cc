@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <numeric>
 #include <random>
@@ -171,15 +172,18 @@ TEST_F(ClusterTrainingSlow, ANetworkFailureHealsOnTwoHosts) {
 
 // --- large tables ---
 
-// All tasks are in a network namespace of this test, whose loopback counts their bytes. They call
-// each other over it as tasks of different hosts do.
+// All tasks are in a network namespace of this test, whose loopback counts their bytes. They are on
+// two hosts for the launcher.
 TEST_F(ClusterTrainingSlow, BytesOfARecommenderAreThoseOfTheRowsThatItTouches) {
   const testing::Hosts alone(1);
   TANDEM_REQUIRE(alone.connected(), "netns");
-  setenv("TANDEM_RPC_LOCAL_TRANSPORT", "false", 1);
+  const testing::TemporaryDirectory folder;
+  testing::write_file(folder / "ssh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
+  std::filesystem::permissions(folder / "ssh", std::filesystem::perms::owner_all);
   constexpr int kSteps = 100;
-  ClusterJob job(cluster_options(),
-                 {TANDEM_CLUSTER_TRAINING, "recommender", std::to_string(kSteps)});
+  ClusterJob job(
+      cluster_options({"--hosts", "127.0.0.2:2,127.0.0.3:3", "--ssh", (folder / "ssh").string()}),
+      {TANDEM_CLUSTER_TRAINING, "recommender", std::to_string(kSteps)});
   const Result result = job.process().wait();
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_LT(value(result, "last_loss"), 0.5 * value(result, "first_loss"));

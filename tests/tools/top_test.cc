@@ -290,7 +290,7 @@ TEST(Top, RefusesBadOptions) {
   refuse({"--worker", "a:1", "--interval", "0"}, "[top] expected --interval in [0.001, 86400]");
   refuse({"--worker", "a:1", "--timeout", "nan"}, "[top] expected --timeout in [0.001, 86400]");
   refuse({"--worker", "a", "--ps", "127.0.0.1:1"},
-         "[cluster] expected HOST:PORT as the address of");
+         "[cluster] expected HOST:PORT or unix:/PATH as the address of");
   expect_failure(run({"top", "--once", "--process", "2147483647"}), "NotFoundError",
                  "[top] cannot read the environment of process 2147483647");
 }

@@ -53,7 +53,7 @@ JobDirectory::JobDirectory(fs::path parent) {
   while (!lock_.is_open()) {  // another launcher may take it for a stale one before it is locked
     path_ = (parent / fmt::format("{}XXXXXX", kPrefix)).string();
     if (mkdtemp(path_.data()) == nullptr)
-      throw_file_error("[run] cannot make a directory for journals in '" + parent.string() + "'",
+      throw_file_error("[run] cannot make a directory of the job in '" + parent.string() + "'",
                        errno);
     lock_ = lock_of(path_);
   }

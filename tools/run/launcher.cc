@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "core/file_error.h"
+#include "run/job_directory.h"
 #include "run/job_server.h"
 #include "run/local_host.h"
 #include "run/output_sink.h"
@@ -73,6 +74,8 @@ class JobLauncher {
   static constexpr auto kAfterKill =
       std::chrono::seconds(10);  // for remote hosts to report the end of ranks
   static constexpr int kMaxRestarts = 10;
+  // Not TMPDIR, which may be too long for the path of a Unix socket.
+  static constexpr const char* kSocketsParent = "/tmp";
   // A task that fails so soon after its start is started again after the pause.
   static constexpr auto kSoon = std::chrono::seconds(5), kPause = std::chrono::seconds(1);
   // A task that ends so often in the same way so soon after its start would do so for ever.
@@ -133,15 +136,11 @@ class JobLauncher {
     // limit.
     server_.emplace(options_, plan_);
     const bool here = plan_.one_host() && is_this_host(plan_.hosts.front().name);
-    addresses_.task_ports.resize(plan_.ranks.size());
+    if (here && plan_.servers) sockets_.emplace(kSocketsParent);
+    addresses_.tasks.resize(plan_.ranks.size());
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
       addresses_.hosts.push_back(here ? "127.0.0.1" : plan_.hosts[i].name);
-      std::vector<std::size_t> ranks;
-      for (const PlannedRank& rank : plan_.ranks)
-        if (rank.host == i) ranks.push_back(static_cast<std::size_t>(rank.rank));
-      const std::vector<int> ports = hosts_[i]->reserve_ports(ranks.size() + 1);
-      for (std::size_t k = 0; k < ranks.size(); ++k) addresses_.task_ports[ranks[k]] = ports[k];
-      if (i == 0) addresses_.master_port = ports.back();
+      reserve_addresses(i);
       addresses_.rendezvous.push_back(server_->address_for(plan_.hosts[i].name));
     }
     started_ = Clock::now();
@@ -152,6 +151,24 @@ class JobLauncher {
         if (rank.host == i) specs.push_back(spec_of(rank));
       hosts_[i]->start(specs);
     }
+  }
+
+  // Tasks of one host that serve listen at Unix sockets, others at ports.
+  void reserve_addresses(std::size_t host) {
+    std::vector<const PlannedRank*> with_ports;
+    for (const PlannedRank& rank : plan_.ranks)
+      if (sockets_)
+        address_of(rank) =
+            fmt::format("unix:{}/{}-{}", sockets_->path(), rank.task.type, rank.task.index);
+      else if (rank.host == host)
+        with_ports.push_back(&rank);
+    const std::vector<int> ports = hosts_[host]->reserve_ports(with_ports.size() + 1);
+    for (std::size_t i = 0; i < with_ports.size(); ++i)
+      address_of(*with_ports[i]) = fmt::format("{}:{}", addresses_.hosts[host], ports[i]);
+    if (host == 0) addresses_.master_port = ports.back();
+  }
+  std::string& address_of(const PlannedRank& rank) {
+    return addresses_.tasks[static_cast<std::size_t>(rank.rank)];
   }
 
   RankSpec spec_of(const PlannedRank& rank) const {
@@ -341,7 +358,8 @@ class JobLauncher {
   const Signals signals_;
   std::vector<RankProgress> progress_;  // by rank
   const ChildSubreaper subreaper_;
-  std::optional<JobServer> server_;  // outlives the ranks
+  std::optional<JobServer> server_;      // outlives the ranks
+  std::optional<JobDirectory> sockets_;  // of the tasks of one host, if there are servers
   std::vector<std::unique_ptr<Host>> hosts_;
   Addresses addresses_;
   Clock::time_point started_;

@@ -167,10 +167,11 @@ JobPlan make_job_plan(const RunOptions& options) {
   for (const HostSlots& host : plan.hosts)
     if (!plan.one_host() && host.name == "localhost")
       reject("expected host names that all hosts can reach, got 'localhost' beside other hosts");
+  plan.servers = has_servers(options);
   plan.alike = options.ranks || (!options.workers && !options.chief);
   for (const TfConfigTask& task : tasks) {
     PlannedRank rank = {.rank = static_cast<int>(plan.ranks.size()), .task = task};
-    rank.serves = has_servers(options) && (task.type == "ps" || task.type == "worker");
+    rank.serves = plan.servers && (task.type == "ps" || task.type == "worker");
     rank.label =
         plan.alike ? std::to_string(rank.rank) : fmt::format("{}:{}", task.type, task.index);
     plan.ranks.push_back(rank);
@@ -200,9 +201,7 @@ Environment environment_of(const JobPlan& plan, const PlannedRank& rank, const A
                            const std::string& token) {
   Json cluster;
   for (const PlannedRank& each : plan.ranks)
-    cluster[each.task.type].push_back(
-        fmt::format("{}:{}", addresses.hosts[each.host],
-                    addresses.task_ports[static_cast<std::size_t>(each.rank)]));
+    cluster[each.task.type].push_back(addresses.tasks[static_cast<std::size_t>(each.rank)]);
   const Json config = {{"cluster", cluster},
                        {"task", {{"type", rank.task.type}, {"index", rank.task.index}}}};
   Environment result = {{"RANK", std::to_string(rank.rank)},

@@ -56,7 +56,8 @@ struct PlannedRank {
 struct JobPlan {
   std::vector<HostSlots> hosts;
   std::vector<PlannedRank> ranks;
-  bool alike = true;  // no TF_CONFIG tasks: every rank has the same role
+  bool alike = true;     // no TF_CONFIG tasks: every rank has the same role
+  bool servers = false;  // there are parameter servers
   bool one_host() const { return hosts.size() == 1; }
 };
 
@@ -71,7 +72,7 @@ bool is_this_host(const std::string& name);
 // The addresses of a job, known once ports have been reserved.
 struct Addresses {
   std::vector<std::string> hosts;  // by host: the name by which the others reach it
-  std::vector<int> task_ports;     // by rank
+  std::vector<std::string> tasks;  // by rank, for TF_CONFIG
   int master_port = 0;
   std::vector<std::string> rendezvous;  // by host: HOST:PORT of the job's server
 };

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "comm/rendezvous/unix_path.h"
 #include "comm/rendezvous/url.h"
 #include "core/env.h"
 #include "core/joined.h"
@@ -55,7 +56,7 @@ void check_addresses(const TfConfig& config) {
       const std::string& address = config.cluster.at(type)[static_cast<std::size_t>(index)];
       const std::string task = fmt::format("task {} of type '{}'", index, type);
       try {
-        parse_endpoint(address);
+        if (unix_path_of(address).empty()) parse_endpoint(address);
       } catch (const InvalidArgumentError&) {
         reject("expected HOST:PORT for {}, got '{}'", task, address);
       }

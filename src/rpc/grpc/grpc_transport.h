@@ -1,5 +1,4 @@
-// Remote procedure calls over gRPC (HTTP/2 over TCP), and between tasks of one host over Unix
-// sockets (ChannelOptions::local_transport). A process that is forked after its parent has
+// Remote procedure calls over gRPC: HTTP/2 over TCP, or over Unix sockets. A process that is forked after its parent has
 // used it cannot use it: every call then throws FailedPreconditionError. Its parent's servers and
 // channels must not be destroyed there.
 #pragma once
@@ -14,9 +13,9 @@ namespace tandem::rpc {
 // Whether this build has the module and this host has the library.
 bool has_grpc();
 
-// Both throw UnavailableError if there is no gRPC, and InvalidArgumentError for options that cannot
-// work. An attachment of 64 KiB and more is copied once: by the receiver, or by the sender into
-// memory that it shares with a receiver on the same host (rpc/shared_memory).
+// Both throw UnavailableError if there is no gRPC, InvalidArgumentError for options that cannot
+// work, and FailedPreconditionError for a Unix socket in a directory that others may enter. The
+// receiver copies each attachment, once.
 std::unique_ptr<Server> make_grpc_server(ServerOptions options);
 std::unique_ptr<Channel> make_grpc_channel(ChannelOptions options);
 

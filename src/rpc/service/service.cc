@@ -33,9 +33,7 @@ Frame Service::answer(const std::string& method, const CallContext& context,
 }
 
 Frame Service::handle(const std::string& method, const CallContext& context, Frame request) {
-  if (request.outcome & ~kInSharedMemory)
-    fail<DataLossError>("[rpc] a reply was received as a request");
-  take_shared(request, areas);
+  if (request.outcome != 0) fail<DataLossError>("[rpc] a reply was received as a request");
   const std::size_t limit = options.largest_message;
   if (const std::size_t bytes = frame_bytes(request.message); bytes > limit)
     return too_large(

@@ -9,7 +9,6 @@
 
 #include "rpc/frame.h"
 #include "rpc/server.h"
-#include "rpc/shared_memory/shared_memory.h"
 #include "tandem/errors.h"
 
 namespace tandem::rpc {
@@ -19,8 +18,6 @@ struct Service {
   ServerOptions options;
   std::string credential;  // of the job's token
   std::map<std::string, Handler> handlers = {};
-  SharedSender sender = {};
-  PeerAreas areas = {};
 
   // The reply of the method's handler, or an error: its own, that of `receive`, or that of a
   // request or reply which is too large.

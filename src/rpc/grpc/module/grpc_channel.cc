@@ -1,29 +1,32 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
 
-#include <condition_variable>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
+#include <thread>
 #include <utility>
 
 #include "comm/rendezvous/socket.h"
 #include "core/status.h"
+#include "core/threads.h"
 #include "rpc/call_outcome.h"
 #include "rpc/channel.h"
 #include "rpc/credential.h"
 #include "rpc/frame.h"
 #include "rpc/grpc/module/process.h"
 #include "rpc/grpc/module/wire.h"
-#include "rpc/unix_socket/neighbor.h"
 
 namespace tandem::rpc::grpc_module {
 namespace {
 
+constexpr std::chrono::milliseconds kPollPause{100};
 constexpr int kShortestPauseMs = 50, kLongestPauseMs = 2'000, kConnectMs = 10'000;
 
 std::shared_ptr<grpc::ChannelCredentials> credentials_of(const ChannelOptions& options) {
@@ -55,39 +58,35 @@ grpc::ChannelArguments arguments_of(const ChannelOptions& options) {
   return arguments;
 }
 
-// A call under way, on the caller's side. gRPC reports the end on one of its threads. This object
-// outlives that report: were the report the last to use the connection, gRPC's thread would wait
-// for itself.
+// A call under way, on the caller's side. It has a completion queue of its own: the thread that
+// waits for the call polls it, and reads from the connections itself. gRPC hands the polling over
+// among the threads that wait, and the one that polls reads for all calls.
 class StartedCall final : public Call {
  public:
-  StartedCall(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<Neighbor> server,
-              CallDescription description, bool wait_for_server)
-      : channel_(std::move(channel)),
-        server_(std::move(server)),
-        description_(std::move(description)),
-        stub_(channel_) {
-    context_.set_deadline(std::chrono::system_clock::now() + description_.limit());
-    context_.set_wait_for_ready(wait_for_server);
-  }
+  StartedCall(CallDescription description, std::size_t largest_reply)
+      : description_(std::move(description)), largest_reply_(largest_reply) {}
 
   ~StartedCall() override {
-    if (done()) return;
-    context_.TryCancel();
-    wait_for_end();
+    if (!done()) {
+      context_.TryCancel();
+      wait_for_end();
+    }
+    queue_.Shutdown();
   }
 
   grpc::ClientContext& context() { return context_; }
-  // `sent`: the blocks of the request.
-  void start(const std::string& path, Frame request, SharedSender::Sent sent) {
-    sent_ = std::move(sent);
-    request_ = to_buffer(std::move(request));
-    stub_.UnaryCall(&context_, path, {}, &request_, &reply_,
-                    [this](grpc::Status status) { end(std::move(status)); });
+  void start(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
+             Frame request) {
+    context_.set_deadline(std::chrono::system_clock::now() + description_.limit());
+    reader_ = grpc::GenericStub(channel).PrepareUnaryCall(&context_, path,
+                                                          to_buffer(std::move(request)), &queue_);
+    reader_->StartCall();
+    reader_->Finish(&reply_, &status_, this);
   }
 
   bool done() const override {
-    const std::lock_guard lock(mutex_);
-    return done_;
+    const std::unique_lock lock(polling_, std::try_to_lock);
+    return lock ? poll(gpr_inf_past(GPR_CLOCK_REALTIME)) : done_.load();
   }
 
   Message wait() override {
@@ -102,42 +101,26 @@ class StartedCall final : public Call {
       description_.fail_damaged(error.what());
     }
     reply_.Clear();
-    return server_->message_of(std::move(frame), description_);
+    return description_.message_of(std::move(frame), largest_reply_);
   }
 
   void cancel() override {
-    {
-      const std::lock_guard lock(mutex_);
-      cancelled_ = true;
-    }
+    cancelled_ = true;
     context_.TryCancel();
   }
 
  private:
-  void end(grpc::Status status) {
-    request_.Clear();
-    sent_.revoke();  // what the server has not taken, it will not take
-    if (status.ok())
-      server_->met(announced(kProcessKey), announced(kSocketKey));
-    else
-      server_->lost();
-    const std::lock_guard lock(mutex_);
-    status_ = std::move(status);
-    done_ = true;
-    ended_.notify_all();
-  }
-
-  // A text of the server, which may have none.
-  std::string_view announced(const char* key) const {
-    const auto& metadata = context_.GetServerTrailingMetadata();
-    const auto found = metadata.find(key);
-    if (found == metadata.end()) return {};
-    return {found->second.data(), found->second.size()};
-  }
   // gRPC ends the call at its time limit.
-  void wait_for_end() {
-    std::unique_lock lock(mutex_);
-    ended_.wait(lock, [&] { return done_; });
+  void wait_for_end() const {
+    const std::lock_guard lock(polling_);
+    poll(gpr_inf_future(GPR_CLOCK_REALTIME));
+  }
+  // Whether the call has ended, which is the only event of its queue. REQUIRES: polling_ is held.
+  bool poll(gpr_timespec until) const {
+    void* tag = nullptr;
+    bool ok = false;
+    if (!done_) done_ = queue_.AsyncNext(&tag, &ok, until) == grpc::CompletionQueue::GOT_EVENT;
+    return done_;
   }
 
   [[noreturn]] void fail_with_status() const {
@@ -156,49 +139,56 @@ class StartedCall final : public Call {
     description_.fail_unreachable(detail);
   }
 
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::shared_ptr<Neighbor> server_;
   const CallDescription description_;
-  grpc::GenericStub stub_;
+  const std::size_t largest_reply_;
+  mutable std::mutex polling_;
+  mutable grpc::CompletionQueue queue_;
+  mutable std::atomic<bool> done_ = false;
+  std::atomic<bool> cancelled_ = false;
+  bool taken_ = false;
   grpc::ClientContext context_;
-  grpc::ByteBuffer request_, reply_;
-  SharedSender::Sent sent_;
-  mutable std::mutex mutex_;
-  std::condition_variable ended_;
-  // Guarded by the mutex.
-  bool done_ = false, cancelled_ = false, taken_ = false;
+  grpc::ByteBuffer reply_;
   grpc::Status status_;
+  std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader_;  // in the context's memory
 };
+
+// Polls now and then, for calls that no thread waits for: they end, and connections answer pings.
+void poll_for_all() {
+  [[maybe_unused]] static const bool started = [] {
+    start_thread([] {
+      grpc::CompletionQueue queue;
+      void* tag = nullptr;
+      bool ok = false;
+      while (true) {
+        std::this_thread::sleep_for(kPollPause);
+        queue.AsyncNext(&tag, &ok, gpr_inf_past(GPR_CLOCK_REALTIME));
+      }
+    }).detach();
+    return true;
+  }();
+}
 
 class GrpcChannel final : public Channel {
  public:
   explicit GrpcChannel(ChannelOptions options)
       : options_(std::move(options)),
         credential_(credential_of(options_.token)),
-        address_(to_string(Endpoint{options_.host, options_.port})),
-        channel_(
-            grpc::CreateCustomChannel(address_, credentials_of(options_), arguments_of(options_))),
-        server_(std::make_shared<Neighbor>(options_, credential_)) {}
+        address_(address_of(options_)),
+        channel_(grpc::CreateCustomChannel(address_, credentials_of(options_),
+                                           arguments_of(options_))) {}
 
   std::unique_ptr<Call> start(const std::string& method, Message request,
                               const CallOptions& options) override {
     check_process();
     CallDescription description(method, options_.task, address_, options.limit);
     check(request, description);
-    Frame frame{.message = std::move(request)};
-    SharedSender::Sent sent = server_->share(frame, options.limit);
-    if (auto call = server_->start(method, frame, sent, description)) return call;
-    auto call = std::make_unique<StartedCall>(channel_, server_, std::move(description),
-                                              options.wait_for_server);
+    auto call = std::make_unique<StartedCall>(std::move(description), options_.largest_message);
+    call->context().set_wait_for_ready(options.wait_for_server);
     call->context().AddMetadata(kCredentialKey, credential_);
     call->context().AddMetadata(kCallerKey, options_.caller);
-    if (options_.local_transport && !announcement().empty())
-      call->context().AddMetadata(kProcessKey, announcement());
-    call->start(std::string(kPathPrefix) + method, std::move(frame), std::move(sent));
+    call->start(channel_, std::string(kPathPrefix) + method, {.message = std::move(request)});
     return call;
   }
-
-  std::shared_ptr<std::byte> reserve(std::size_t bytes) override { return server_->reserve(bytes); }
 
  private:
   void check(const Message& request, const CallDescription& description) const {
@@ -213,7 +203,6 @@ class GrpcChannel final : public Channel {
   const ChannelOptions options_;
   const std::string credential_, address_;
   const std::shared_ptr<grpc::Channel> channel_;
-  const std::shared_ptr<Neighbor> server_;
 };
 
 }  // namespace
@@ -222,5 +211,6 @@ class GrpcChannel final : public Channel {
 extern "C" __attribute__((visibility("default"))) tandem::rpc::Channel* tandem_make_grpc_channel(
     tandem::rpc::ChannelOptions* options) {
   tandem::rpc::grpc_module::check_process();
+  tandem::rpc::grpc_module::poll_for_all();
   return new tandem::rpc::grpc_module::GrpcChannel(std::move(*options));
 }

@@ -3,6 +3,8 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,7 +16,6 @@
 #include <utility>
 
 #include "comm/rendezvous/socket.h"
-#include "core/log.h"
 #include "core/status.h"
 #include "rpc/credential.h"
 #include "rpc/grpc/module/process.h"
@@ -22,8 +23,6 @@
 #include "rpc/server.h"
 #include "rpc/service/handler_threads.h"
 #include "rpc/service/service.h"
-#include "rpc/shared_memory/shared_memory.h"
-#include "rpc/unix_socket/unix_server.h"
 
 namespace tandem::rpc::grpc_module {
 namespace {
@@ -55,61 +54,94 @@ void set_limits(grpc::ServerBuilder& builder, const ServerOptions& options) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
 }
 
-std::string text_of(const grpc::GenericCallbackServerContext& context, const char* key) {
+std::string text_of(const grpc::ServerContext& context, const char* key) {
   const auto found = context.client_metadata().find(key);
   if (found == context.client_metadata().end()) return {};
   return {found->second.data(), found->second.size()};
 }
 
+bool listens_at(const std::string& unix_path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  unix_path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return connect(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+// gRPC would take the address over.
+void expect_no_listener(const std::string& unix_path) {
+  if (listens_at(unix_path))
+    fail<AlreadyExistsError>("[rpc] cannot listen on unix:{}: another job or program listens there",
+                             unix_path);
+}
+
 // The parts of a server that its calls use.
 struct ServerParts {
   explicit ServerParts(const ServerOptions& options)
-      : service{.options = options, .credential = credential_of(options.token)},
-        threads(options.threads, options.waiting_calls) {}
+      : service{.options = options, .credential = credential_of(options.token)} {}
+
+  bool take_event();
 
   Service service;
-  HandlerThreads threads;                   // they use the service
-  std::unique_ptr<UnixServer> unix_server;  // null: there is none
+  grpc::AsyncGenericService requests;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue;  // of all events; the threads poll it
+  std::atomic<int> calls = 0;                          // that exist
+  std::optional<HandlerThreads> threads;               // the last member: they use the others
 };
 
-// A call that the server has received. Owned by gRPC, which calls the On... functions on its own
-// threads; they never wait. Until the caller has proved that it knows the job's token, its message
-// is not read.
-class ServedCall final : public grpc::ServerGenericBidiReactor, private CallContext {
+// A call that the server expects or has received. It deletes itself. Until the caller has proved
+// that it knows the job's token, its message is not read.
+class ServedCall final : private CallContext {
  public:
-  ServedCall(ServerParts& server, grpc::GenericCallbackServerContext& context)
-      : server_(server), deadline_(context.deadline()), method_(context.method()) {
-    if (!proves_membership(context)) {
-      Finish({grpc::StatusCode::UNAUTHENTICATED, kRefusal});
-      return;
-    }
-    if (!method_.starts_with(kPathPrefix)) {
-      Finish({grpc::StatusCode::UNIMPLEMENTED, "this is a server of Tandem"});
-      return;
-    }
-    method_.erase(0, kPathPrefix.size());
-    caller_ = text_of(context, kCallerKey);
-    neighbor_ = neighbor(text_of(context, kProcessKey));
-    if (neighbor_) context.AddTrailingMetadata(kProcessKey, announcement());
-    if (neighbor_ && server.unix_server)
-      context.AddTrailingMetadata(kSocketKey, server.unix_server->address());
-    StartRead(&request_);
+  explicit ServedCall(ServerParts& server) : server_(server) {
+    ++server_.calls;
+    context_.AsyncNotifyWhenDone(&ended_);
+    server_.requests.RequestCall(&context_, &stream_, server_.queue.get(), server_.queue.get(),
+                                 &received_);
   }
 
-  void OnReadDone(bool ok) override {
-    if (!ok) {  // cancelled, larger than the limit, or there is no message
-      Finish({grpc::StatusCode::INVALID_ARGUMENT, "expected a message"});
-      return;
-    }
-    if (!server_.threads.submit([this] { run(); })) send(server_.service.busy());
-  }
-  void OnCancel() override { cancelled_ = true; }
-  void OnDone() override {
-    if (cancelled_) sent_.revoke();
-    delete this;
-  }
+  // A tag of the queue: the function to call then. `ok`: whether the operation succeeded.
+  struct Event {
+    ServedCall* call;
+    void (ServedCall::*happened)(bool ok);
+  };
 
  private:
+  ~ServedCall() override {
+    if (--server_.calls == 0) server_.calls.notify_all();
+  }
+
+  void on_received(bool ok) {
+    if (!ok) {  // the server stops, and on_ended() is not called
+      delete this;
+      return;
+    }
+    new ServedCall(server_);  // the next one
+    deadline_ = context_.deadline();
+    method_ = context_.method();
+    if (!proves_membership()) return finish({grpc::StatusCode::UNAUTHENTICATED, kRefusal});
+    if (!method_.starts_with(kPathPrefix))
+      return finish({grpc::StatusCode::UNIMPLEMENTED, "this is a server of Tandem"});
+    method_.erase(0, kPathPrefix.size());
+    caller_ = text_of(context_, kCallerKey);
+    stream_.Read(&request_, &read_);
+  }
+
+  void on_read(bool ok) {
+    // Otherwise cancelled, larger than the limit, or there is no message.
+    if (!ok) return finish({grpc::StatusCode::INVALID_ARGUMENT, "expected a message"});
+    if (!server_.threads->submit([this] { run(); })) send(server_.service.busy());
+  }
+
+  void on_ended(bool) {
+    cancelled_ = context_.IsCancelled();
+    release();
+  }
+  void on_replied(bool) { release(); }
+  void release() {
+    if (--awaited_ == 0) delete this;
+  }
+
   const std::string& caller() const override { return caller_; }
   std::chrono::milliseconds remaining() const override {
     return std::max(std::chrono::milliseconds(0),
@@ -118,18 +150,15 @@ class ServedCall final : public grpc::ServerGenericBidiReactor, private CallCont
   }
   bool cancelled() const override { return cancelled_; }
 
-  bool proves_membership(const grpc::GenericCallbackServerContext& context) const {
-    const auto [first, last] = context.client_metadata().equal_range(kCredentialKey);
+  bool proves_membership() const {
+    const auto [first, last] = context_.client_metadata().equal_range(kCredentialKey);
     return first != last && std::next(first) == last &&
            same_credential(server_.service.credential,
                            {first->second.data(), first->second.size()});
   }
 
   void run() {
-    if (cancelled_) {
-      Finish(grpc::Status::CANCELLED);
-      return;
-    }
+    if (cancelled_) return finish(grpc::Status::CANCELLED);
     send(server_.service.answer(method_, *this, [this] {
       Frame request = from_buffer(request_);
       request_.Clear();
@@ -138,30 +167,40 @@ class ServedCall final : public grpc::ServerGenericBidiReactor, private CallCont
   }
 
   void send(Frame frame) {
-    if (neighbor_)
-      sent_ = server_.service.sender.share(
-          frame, {*neighbor_, std::chrono::steady_clock::now() + remaining()});
-    reply_ = to_buffer(std::move(frame));
-    StartWriteAndFinish(&reply_, grpc::WriteOptions(), grpc::Status::OK);
+    stream_.WriteAndFinish(to_buffer(std::move(frame)), grpc::WriteOptions(), grpc::Status::OK,
+                           &replied_);
   }
+  void finish(const grpc::Status& status) { stream_.Finish(status, &replied_); }
 
   ServerParts& server_;
-  const std::chrono::system_clock::time_point deadline_;
+  Event received_{this, &ServedCall::on_received}, read_{this, &ServedCall::on_read},
+      replied_{this, &ServedCall::on_replied}, ended_{this, &ServedCall::on_ended};
+  grpc::GenericServerContext context_;
+  grpc::GenericServerAsyncReaderWriter stream_{&context_};
+  std::chrono::system_clock::time_point deadline_;
   std::string method_, caller_;
-  std::optional<ProcessIdentity> neighbor_;  // the caller, if it shares memory with this process
-  SharedSender::Sent sent_;
-  grpc::ByteBuffer request_, reply_;
+  grpc::ByteBuffer request_;
   std::atomic<bool> cancelled_ = false;
+  std::atomic<int> awaited_ = 2;  // on_replied() and on_ended()
 };
 
-class GrpcServer final : public Server, private grpc::CallbackGenericService {
+bool ServerParts::take_event() {
+  void* tag = nullptr;
+  bool ok = false;
+  if (!queue->Next(&tag, &ok)) return false;
+  const auto* event = static_cast<const ServedCall::Event*>(tag);
+  (event->call->*event->happened)(ok);
+  return true;
+}
+
+class GrpcServer final : public Server {
  public:
   explicit GrpcServer(const ServerOptions& options) : parts_(options) {}
   ~GrpcServer() override { stop(std::chrono::milliseconds(0)); }
 
   void handle(const std::string& method, rpc::Handler handler) override {
     const std::lock_guard lock(mutex_);
-    if (port_ != 0)
+    if (port_)
       fail<FailedPreconditionError>("[rpc] handler of '{}': the server has started", method);
     if (!parts_.service.handlers.emplace(method, std::move(handler)).second)
       fail<AlreadyExistsError>("[rpc] method '{}' has a handler", method);
@@ -170,62 +209,50 @@ class GrpcServer final : public Server, private grpc::CallbackGenericService {
   void start() override {
     check_process();
     const std::lock_guard lock(mutex_);
-    if (port_ != 0) fail<FailedPreconditionError>("[rpc] the server was started before");
+    if (port_) fail<FailedPreconditionError>("[rpc] the server was started before");
     const ServerOptions& options = parts_.service.options;
     grpc::ServerBuilder builder;
     set_limits(builder, options);
     int port = 0;
-    builder.AddListeningPort(to_string(Endpoint{options.host, options.port}),
-                             credentials_of(options), &port);
-    builder.RegisterCallbackGenericService(this);
-    parts_.unix_server = make_unix_server();
+    if (!options.unix_path.empty()) expect_no_listener(options.unix_path);
+    builder.AddListeningPort(address_of(options), credentials_of(options), &port);
+    builder.RegisterAsyncGenericService(&parts_.requests);
+    parts_.queue = builder.AddCompletionQueue();
     server_ = builder.BuildAndStart();
     if (!server_ || port <= 0) fail_to_listen();
-    port_ = static_cast<std::uint16_t>(port);
+    parts_.threads.emplace(options.threads, options.waiting_calls,
+                           [this] { return parts_.take_event(); });
+    for (int i = 0; i < options.threads; ++i) new ServedCall(parts_);
+    port_ = options.unix_path.empty() ? static_cast<std::uint16_t>(port) : 0;
   }
 
   std::uint16_t port() const override {
     const std::lock_guard lock(mutex_);
-    if (port_ == 0) fail<FailedPreconditionError>("[rpc] the server has not started");
-    return port_;
+    if (!port_) fail<FailedPreconditionError>("[rpc] the server has not started");
+    return *port_;
   }
 
   void stop(std::chrono::milliseconds limit) override {
     const std::lock_guard lock(mutex_);
     if (!server_) return;
-    if (parts_.unix_server) parts_.unix_server->begin_to_stop(Clock::now() + limit);
     server_->Shutdown(std::chrono::system_clock::now() + limit);
-    if (parts_.unix_server) parts_.unix_server->wait();
+    for (int calls = parts_.calls; calls != 0; calls = parts_.calls) parts_.calls.wait(calls);
+    parts_.queue->Shutdown();
+    parts_.threads.reset();
     server_.reset();
-    parts_.unix_server.reset();
   }
 
  private:
-  grpc::ServerGenericBidiReactor* CreateReactor(
-      grpc::GenericCallbackServerContext* context) override {
-    return new ServedCall(parts_, *context);
-  }
-
-  std::unique_ptr<UnixServer> make_unix_server() {
-    if (announcement().empty()) return nullptr;
-    try {
-      return std::make_unique<UnixServer>(parts_.service, parts_.threads);
-    } catch (const Error& error) {
-      logging::warn("[rpc] tasks of this host call over TCP: {}", error.what());
-      return nullptr;
-    }
-  }
-
   // gRPC does not say why, so this tries the same.
   [[noreturn]] void fail_to_listen() {
-    const Endpoint endpoint{parts_.service.options.host, parts_.service.options.port};
-    listen_on(endpoint, "the server");
-    fail<UnavailableError>("[rpc] the server cannot listen on {}", to_string(endpoint));
+    const ServerOptions& options = parts_.service.options;
+    if (options.unix_path.empty()) listen_on({options.host, options.port}, "the server");
+    fail<UnavailableError>("[rpc] the server cannot listen on {}", address_of(options));
   }
 
   mutable std::mutex mutex_;
   ServerParts parts_;
-  std::uint16_t port_ = 0;
+  std::optional<std::uint16_t> port_;     // set by start()
   std::unique_ptr<grpc::Server> server_;  // uses the others
 };
 

@@ -6,8 +6,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
+#include "comm/rendezvous/socket.h"
 #include "rpc/frame.h"
 
 namespace tandem::rpc::grpc_module {
@@ -16,9 +18,14 @@ namespace tandem::rpc::grpc_module {
 inline constexpr std::string_view kPathPrefix = "/tandem.Rpc/";
 inline constexpr const char* kCallerKey = "tandem-caller";
 inline constexpr const char* kCredentialKey = "tandem-credential-bin";
-inline constexpr const char* kProcessKey = "tandem-process";  // announcement(), in both directions
-inline constexpr const char* kSocketKey = "tandem-socket";    // UnixAddress::text(), of a server
 inline constexpr const char* kRefusal = "the token is not that of this job";
+
+// As gRPC writes the address of a server.
+template <class Options>
+std::string address_of(const Options& options) {
+  if (!options.unix_path.empty()) return "unix:" + options.unix_path;
+  return to_string(Endpoint{options.host, options.port});
+}
 
 // Refers to the attachments' bytes and shares their ownership.
 grpc::ByteBuffer to_buffer(Frame frame);
