@@ -30,7 +30,8 @@ void add_run_command(Command program) {
   command.option("--journals", options->journals,
                  "Directory of each host in which parameter servers keep what they need for a "
                  "restart (default: TMPDIR, or /tmp)");
-  command.flag("--tls", options->tls, "Encrypt the connections between the tasks, with --ps");
+  command.flag("--no-tls", options->no_tls,
+               "Do not encrypt the connections between hosts, with --ps: for networks that do it");
   command.option("--bind", options->bind,
                  "CPU binding: core gives each rank an equal share of its host's cores, none does "
                  "not bind");

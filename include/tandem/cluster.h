@@ -22,7 +22,8 @@
 namespace tandem::distribute {
 
 /// The address HOST:PORT of each task of a cluster, by type: "chief", "worker", "ps", "evaluator".
-/// IPv6 addresses are in brackets. As tf.train.ClusterSpec.
+/// IPv6 addresses are in brackets. Tasks of one host may have unix:/PATH instead, the path of a
+/// socket in a directory that only their user may enter. As tf.train.ClusterSpec.
 using ClusterSpec = std::map<std::string, std::vector<std::string>>;
 
 /// A cluster, and this process's task in it. A value. As
@@ -71,9 +72,10 @@ struct ClusterSecurity {
   /// TANDEM_JOB_TOKEN. A cluster on the loopback needs none; it is then open to this user's
   /// processes.
   std::optional<std::string> token{};
-  /// Whether connections are encrypted with TLS. Default: the environment variable TANDEM_TLS,
-  /// else whether there are files. Without files, the tasks make certificates whose root follows
-  /// from the token, which then has to be random.
+  /// Whether connections over TCP use TLS: they are encrypted, and a task proves itself before
+  /// others show it that they know the token. Default: the environment variable TANDEM_TLS,
+  /// else true. Without files, the tasks make certificates whose root follows from the token, which
+  /// has to be random.
   std::optional<bool> tls{};
   std::string certificate_file{};  ///< PEM: this task's certificate, if it serves; may be a chain
   std::string key_file{};          ///< PEM: the key of the certificate, not encrypted
@@ -117,9 +119,11 @@ class Server {
   Server(Server&&) noexcept;             ///< moves
   Server& operator=(Server&&) noexcept;  ///< moves
 
-  std::uint16_t port() const;  ///< the port that it listens at, also if the cluster says 0
+  /// The port that it listens at, also if the cluster says 0; 0 for a Unix socket.
+  std::uint16_t port() const;
   /// Serves until the chief ends the job, which it does when its strategy is destroyed. Throws
-  /// UnavailableError if the chief was not heard of for `chief_limit`. Under `tandem run` a task
+  /// UnavailableError if the chief was not heard of for `chief_limit`, or if this task no longer
+  /// listens. Under `tandem run` a task
   /// ends with the launcher's job in any case.
   void join();
 

@@ -1,5 +1,6 @@
 #include "ps/chief_watch.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include "core/atomic_file.h"
@@ -75,15 +76,17 @@ void ChiefWatch::end(std::uint64_t run) {
   changed_.notify_all();
 }
 
-void ChiefWatch::wait(std::chrono::milliseconds limit) {
+bool ChiefWatch::wait(std::chrono::milliseconds limit, std::chrono::milliseconds time) {
+  const Clock::time_point last = Clock::now() + time;
   std::unique_lock lock(mutex_);
-  while (!ended_) {
+  while (!ended_ && Clock::now() < last) {
     const Clock::time_point end = heard_ + limit;
     if (Clock::now() >= end)
       fail<UnavailableError>("[Server] {} has not heard of the chief for {} ms", name_,
                              limit.count());
-    changed_.wait_until(lock, end);
+    changed_.wait_until(lock, std::min(end, last));
   }
+  return ended_;
 }
 
 void ChiefWatch::describe(proto::StatusReply& reply) const {

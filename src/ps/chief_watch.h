@@ -26,9 +26,9 @@ class ChiefWatch {
   proto::AttachReply attach(const proto::AttachRequest& request);
   // Ends the run; another one: nothing happens.
   void end(std::uint64_t run);
-  // Waits until the run has ended. Throws UnavailableError if the chief was not heard of for
-  // `limit`.
-  void wait(std::chrono::milliseconds limit);
+  // Waits until the run has ended, for at most `time`. Returns whether it has. Throws
+  // UnavailableError if the chief was not heard of for `limit`.
+  bool wait(std::chrono::milliseconds limit, std::chrono::milliseconds time);
   // Sets the task, its incarnation, and what it knows of the chief.
   void describe(proto::StatusReply& reply) const;
 

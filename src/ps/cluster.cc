@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kEndLimit{5000};
-constexpr milliseconds kPause{50}, kAskLimit{2000}, kLongestPause{60'000};
+constexpr milliseconds kPause{50}, kLongestPause{1000}, kAskLimit{2000}, kLongestSilence{60'000};
 
 milliseconds until(Clock::time_point end) {
   return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(end - Clock::now()));
@@ -85,7 +85,7 @@ void Cluster::add(const TaskAddress& address, const TaskConnections& connections
 void Cluster::attach_all() {
   const Clock::time_point end = Clock::now() + options_.start_limit;
   Clock::time_point report = Clock::now() + options_.report_after;
-  milliseconds pause = options_.report_after;
+  milliseconds pause = kPause, silence = options_.report_after;
   std::vector<std::pair<State*, std::string>> missing;  // and why
   for (const auto& task : tasks_) missing.emplace_back(task.get(), "");
   const auto names = [&](bool with_reasons) {
@@ -104,6 +104,8 @@ void Cluster::attach_all() {
       State* const task = missing[i].first;
       try {
         task->incarnation = parse<proto::AttachReply>(calls[i]->wait(), kAttach).incarnation();
+      } catch (const rpc::PeerNotTrustedError& error) {
+        throw FailedPreconditionError(error.what());
       } catch (const rpc::PeerUnavailableError& error) {
         still.emplace_back(task, error.what());
       } catch (const rpc::CallDeadlineError& error) {
@@ -114,11 +116,12 @@ void Cluster::attach_all() {
     if (missing.empty()) return;
     if (Clock::now() >= report) {
       logging::warn("[{}] the chief waits for {}", kParameterServer, joined(names(true), ", "));
-      pause = std::min<milliseconds>(2 * pause, kLongestPause);
-      report = Clock::now() + pause;
+      silence = std::min(2 * silence, kLongestSilence);
+      report = Clock::now() + silence;
     }
     if (until(end) <= kPause) break;
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(std::min(pause, until(end)));
+    pause = std::min(2 * pause, kLongestPause);
   }
   fail<DeadlineExceededError>("[{}] {} {} not reached within {} ms", kParameterServer,
                               joined(names(false), ", "), missing.size() == 1 ? "was" : "were",

@@ -123,6 +123,8 @@ class ClusterMonitor::Impl {
         const milliseconds own(reply.chief_silence_ms());
         silence = silence ? std::min(*silence, own) : own;
       }
+    } catch (const rpc::PeerNotTrustedError& error) {
+      throw FailedPreconditionError(error.what());
     } catch (const rpc::PeerUnavailableError& error) {
       status.reason = error.what();
     } catch (const rpc::CallDeadlineError&) {

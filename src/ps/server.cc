@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "comm/rendezvous/descriptors.h"
 #include "comm/rendezvous/socket.h"
 #include "core/env.h"
 #include "core/file_error.h"
@@ -27,6 +28,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLastReplies{5000};
+constexpr milliseconds kListeningPause{10'000};
+constexpr std::int64_t kDescriptorsPerTask = 4;  // connections in both directions, old and new ones
 
 // Messages of the same large sizes come again and again. By default the system gets their memory
 // back each time, and has to clear the pages of the next ones.
@@ -45,6 +48,13 @@ const ClusterResolver& checked(const ClusterResolver& cluster, const ServerOptio
     if (limit <= milliseconds(0))
       fail<InvalidArgumentError>("[Server] expected a positive {}, got {} ms", name, limit.count());
   return cluster;
+}
+
+std::int64_t tasks_of(const ClusterResolver& cluster) {
+  std::int64_t tasks = 0;
+  for (const auto& [type, addresses] : cluster.cluster_spec())
+    tasks += static_cast<std::int64_t>(addresses.size());
+  return tasks;
 }
 
 std::filesystem::path journal_of(const ClusterResolver& cluster, const ServerOptions& options) {
@@ -147,6 +157,8 @@ class Server::Impl {
         watch_(cluster.task_type(), cluster.task_id(), journal_of(cluster, options)),
         server_(ps::measured(connections_.make_server(options.bind_address), meter_)) {
     keep_memory_of_messages();
+    require_descriptors(kOwnDescriptors + kDescriptorsPerTask * tasks_of(cluster),
+                        fmt::format("the server of {}:{}", cluster.task_type(), cluster.task_id()));
     role_->serve(*server_);
     ps::serve(*server_, watch_);
     ps::serve_status(*server_, [this](ps::proto::StatusReply& reply) {
@@ -163,7 +175,7 @@ class Server::Impl {
   std::uint16_t port() const { return server_->port(); }
 
   void join() {
-    watch_.wait(chief_limit_);
+    while (!watch_.wait(chief_limit_, kListeningPause)) server_->check_listening();
     server_->stop(kLastReplies);
   }
 

@@ -63,7 +63,7 @@ bool wants_tls(const ClusterSecurity& security) {
         security.certificate_file, security.key_file);
   if (security.tls == false && files)
     fail<InvalidArgumentError>("[cluster] got certificates, but tls is false");
-  return files || security.tls.value_or(env_bool("TANDEM_TLS").value_or(false));
+  return files || security.tls.value_or(env_bool("TANDEM_TLS").value_or(true));
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ class MeasuredServer final : public rpc::Server {
   }
   void start() override { server_->start(); }
   std::uint16_t port() const override { return server_->port(); }
+  void check_listening() const override { server_->check_listening(); }
   void stop(std::chrono::milliseconds limit) override { server_->stop(limit); }
 
  private:

@@ -39,6 +39,12 @@ void CallDescription::fail_damaged(const std::string& why) const {
 void CallDescription::fail_too_large(const std::string& why) const {
   fail<ResourceExhaustedError>("{}: {}", text_, why);
 }
+void CallDescription::fail_untrusted(const std::string& why) const {
+  throw PeerNotTrustedError(fmt::format(
+      "{}: the server did not prove that it belongs to the job: it has another token or "
+      "certificate, or no TLS: {}",
+      text_, why));
+}
 void CallDescription::fail_unreachable(const std::string& why) const {
   throw PeerUnavailableError(
       fmt::format("{}: the server cannot be reached, or the connection was lost: {}", text_, why));

@@ -33,6 +33,7 @@ class CallDescription {
   [[noreturn]] void fail_taken() const;      // FailedPreconditionError: wait() was called before
   [[noreturn]] void fail_damaged(const std::string& why) const;      // DataLossError
   [[noreturn]] void fail_too_large(const std::string& why) const;    // ResourceExhaustedError
+  [[noreturn]] void fail_untrusted(const std::string& why) const;    // PeerNotTrustedError
   [[noreturn]] void fail_unreachable(const std::string& why) const;  // PeerUnavailableError
 
  private:

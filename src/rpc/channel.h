@@ -20,6 +20,13 @@ class PeerUnavailableError : public UnavailableError {
   using UnavailableError::UnavailableError;
 };
 
+// The TLS handshake failed: the process that listens there has another token or certificate, or no
+// TLS. The server may come back.
+class PeerNotTrustedError : public PeerUnavailableError {
+ public:
+  using PeerUnavailableError::PeerUnavailableError;
+};
+
 // The call did not end within its time limit. A DeadlineExceededError of any other class comes from
 // the handler.
 class CallDeadlineError : public DeadlineExceededError {

@@ -34,8 +34,8 @@ using Handler = std::function<Message(const CallContext& context, Message reques
 struct ServerOptions {
   std::string host = "127.0.0.1";  // a name or an address of this host
   std::uint16_t port = 0;          // 0: any free port
-  // If set, in place of host and port: the path of a Unix socket, which start() makes. It is open to
-  // whoever may enter its directory, so that has to belong to this user and to be closed to others.
+  // If set, in place of host and port: the path of a Unix socket, which start() makes. It is open
+  // to all who may enter its directory, which belongs to this user and is closed to others.
   std::string unix_path = {};
   std::string token;                    // the job's; calls of tasks that do not know it are refused
   std::optional<TlsIdentity> tls = {};  // connections are not encrypted without it
@@ -61,6 +61,9 @@ class Server {
   // The port on which it listens; 0 if it is a Unix socket. Throws FailedPreconditionError before
   // start().
   virtual std::uint16_t port() const = 0;
+  // Throws UnavailableError if a server that has started no longer accepts connections. Then it
+  // takes up to the limit of silence.
+  virtual void check_listening() const = 0;
   // Refuses new calls, waits for the running ones, and cancels those that run longer than `limit`.
   // Returns when all handlers have returned. Later calls do nothing.
   virtual void stop(std::chrono::milliseconds limit) = 0;

@@ -27,7 +27,9 @@ using tandem::testing::expect_error;
 using tandem::testing::expect_parts;
 
 // A minute is more than any answer here takes.
-ClusterMonitorOptions patient() { return {.security = {.token = "secret"}, .limit = 60s}; }
+ClusterMonitorOptions patient() {
+  return {.security = {.token = "secret", .tls = false}, .limit = 60s};
+}
 
 // A task that gives the same answer to each call.
 class Answering {

@@ -1,9 +1,14 @@
 // Clusters: resolvers, servers in this process, and the chief's view of them.
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <thread>
 
+#include "comm/rendezvous/socket.h"
 #include "ps/chief_watch.h"
 #include "ps/cluster.h"
 #include "ps/doubling.h"
@@ -243,7 +248,8 @@ TEST_F(InOneProcess, TheChiefShowsThatItIsAlive) {
   server->start();
   const std::string address = fmt::format("127.0.0.1:{}", server->port());
   spec_ = {{"chief", {"127.0.0.1:1"}}, {"ps", {address}}, {"worker", {address}}};
-  attach({.security = {.token = "secret"}, .start_limit = kFarAway, .heartbeat = 1ms});
+  attach(
+      {.security = {.token = "secret", .tls = false}, .start_limit = kFarAway, .heartbeat = 1ms});
   EXPECT_TRUE(eventually([&] { return heard >= 10; }));
 }
 
@@ -254,9 +260,11 @@ TEST(ChiefWatch, HearsTheChief) {
   request.set_run(7);
   EXPECT_FALSE(watch.attach(request).restored());
   watch.end(8);  // of another run
-  expect_error<UnavailableError>([&] { watch.wait(1ms); }, "has not heard of the chief for 1 ms");
+  EXPECT_FALSE(watch.wait(kFarAway, 1ms));
+  expect_error<UnavailableError>([&] { watch.wait(1ms, kFarAway); },
+                                 "has not heard of the chief for 1 ms");
   watch.end(7);
-  watch.wait(1ms);
+  EXPECT_TRUE(watch.wait(1ms, kFarAway));
   request.set_run(0);
   expect_error<InvalidArgumentError>([&] { watch.attach(request); }, "expected a run, got 0");
 }
@@ -328,7 +336,7 @@ TEST_F(InOneProcess, OtherTokensAreRefused) {
     expect_parts(
         any_error_of([&] { attach({.security = {.token = token}, .start_limit = kFarAway}); }),
         {"FailedPreconditionError: [rpc] call of 'Task/Attach' on task ps:0",
-         "the token is not that of this job"});
+         "did not prove that it belongs to the job: it has another token"});
   }
   setenv("TANDEM_JOB_TOKEN", "secret", 1);
   EXPECT_EQ(run_closures(attach(), 3), 3.0);
@@ -344,7 +352,8 @@ TEST_F(InOneProcess, ATokenIsNeededBetweenMachines) {
 // For instance Debian's /etc/hosts maps the machine's name to 127.0.1.1.
 TEST_F(InOneProcess, ATaskWhoseOwnNameIsTheLoopbackListensEverywhere) {
   const ClusterSpec spec = {{"chief", {"10.0.0.1:1"}}, {"ps", {"localhost:0"}}};
-  const Server server(SimpleClusterResolver(spec, "ps", 0), {.security = {.token = "secret"}});
+  const Server server(SimpleClusterResolver(spec, "ps", 0),
+                      {.security = {.token = "secret", .tls = false}});
   const auto channel = rpc::make_grpc_channel({.host = "127.0.0.7",  // not localhost's
                                                .port = server.port(),
                                                .task = "ps:0",
@@ -354,16 +363,61 @@ TEST_F(InOneProcess, ATaskWhoseOwnNameIsTheLoopbackListensEverywhere) {
 }
 
 TEST_F(InOneProcess, CertificatesFollowFromTheToken) {
-  start({.security = {.token = "secret", .tls = true}});
-  // Without TLS, and with another root.
-  for (const ClusterSecurity& other :
-       {ClusterSecurity{.token = "secret"}, ClusterSecurity{.token = "other", .tls = true}})
-    expect_parts(any_error_of([&] { attach({.security = other, .start_limit = 300ms}); }),
-                 {"DeadlineExceededError: [ParameterServerStrategy] ps:0 (127.0.0.1:",
-                  "worker:1 (127.0.0.1:", "were not reached within 300 ms"});
-  setenv("TANDEM_TLS", "1", 1);
+  start({.security = {.token = "secret"}});
+  const ClusterSecurity plain{.token = "secret", .tls = false};
+  expect_parts(any_error_of([&] { attach({.security = plain, .start_limit = 300ms}); }),
+               {"DeadlineExceededError: [ParameterServerStrategy] ps:0 (127.0.0.1:",
+                "worker:1 (127.0.0.1:", "were not reached within 300 ms"});
   setenv("TANDEM_JOB_TOKEN", "secret", 1);
   EXPECT_EQ(run_closures(attach(), 3), 3.0);
+}
+
+TEST_F(InOneProcess, TheEnvironmentTurnsTlsOff) {
+  setenv("TANDEM_TLS", "0", 1);
+  start({.security = {.token = "secret"}});
+  expect_parts(any_error_of([&] {
+                 attach({.security = {.token = "secret", .tls = true}, .start_limit = kFarAway});
+               }),
+               {"FailedPreconditionError", "did not prove that it belongs to the job"});
+  EXPECT_EQ(run_closures(attach({.security = {.token = "secret"}, .start_limit = kFarAway}), 3),
+            3.0);
+}
+
+// Another user may listen at the port of a task that has ended.
+TEST_F(InOneProcess, AStrangerAtTheAddressOfATaskGetsNoCredential) {
+  const Socket listener = listen_on({"127.0.0.1", 0});
+  const std::string address = to_string(endpoint_of(listener));
+  spec_ = {{"chief", {"127.0.0.1:1"}}, {"ps", {address}}, {"worker", {address}}};
+  std::atomic<bool> ended = false;
+  std::string received;
+  std::thread stranger([&] {
+    std::vector<Socket> connections;
+    while (!ended) {
+      if (Socket next = accept_from(listener); next.is_open()) {
+        connections.push_back(std::move(next));
+        const std::string settings("\0\0\0\4\0\0\0\0\0", 9);  // HTTP/2's greeting
+        any_error_of([&] { send_all(connections.back(), settings, Clock::now() + 10s); });
+      }
+      for (const Socket& each : connections) any_error_of([&] { received += receive_some(each); });
+      std::this_thread::sleep_for(1ms);
+    }
+  });
+  EXPECT_NE(any_error_of([&] { attach({.security = {.token = "secret"}, .start_limit = 1s}); }),
+            "no error");
+  ended = true;
+  stranger.join();
+  EXPECT_FALSE(received.empty());
+  EXPECT_EQ(received.find("tandem-credential-bin"), std::string::npos);
+}
+
+TEST_F(InOneProcess, AServerRaisesTheLimitOfDescriptors) {
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max - 1, 256);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  start({}, 1, 1);
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(limit.rlim_cur, limit.rlim_max);
 }
 
 TEST_F(InOneProcess, CertificatesComeFromFiles) {

@@ -27,6 +27,7 @@ class DirectServer final : public rpc::Server {
   }
   void start() override {}
   std::uint16_t port() const override { return 0; }
+  void check_listening() const override {}
   void stop(std::chrono::milliseconds) override {}
 
   rpc::Message call(const std::string& method, const rpc::Message& request) {

@@ -1,4 +1,5 @@
 // Servers that die or do not answer, and peers that are not of the job.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 
@@ -155,6 +156,33 @@ TEST_F(Faults, StrangersDoNotDisturbCalls) {
   }
   EXPECT_EQ(echo_header(*connect(*server), "new"), "new");
   ended = true;
+}
+
+// A connection that comes when this process has no descriptor left closes gRPC's listener.
+TEST_F(Faults, AListenerThatDiedIsNoticed) {
+  const std::uint16_t port = tandem::testing::free_port();
+  const Arrivals arrivals;
+  const ChildProcess stranger([=] {
+    arrivals.wait_for(1);
+    const Socket socket = connect_to({"127.0.0.1", port}, TimeLimit(kLong).end);
+    eventually([] { return false; });
+    return "";
+  });
+  const auto server = serve({.port = port, .silence_limit = milliseconds(400)});
+  server->check_listening();
+  std::vector<Socket> all;
+  for (int next = 0; next >= 0;) {
+    next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (next >= 0) all.emplace_back(next);
+  }
+  server->check_listening();  // cannot tell
+  arrivals.arrive();
+  const std::string lost = fmt::format("[rpc] the server does not listen on 127.0.0.1:{}", port);
+  EXPECT_TRUE(eventually([&] {
+    all.pop_back();
+    const std::string error = error_of<UnavailableError>([&] { server->check_listening(); });
+    return error.starts_with(lost);
+  }));
 }
 
 TEST_F(Faults, AnEndingProcessNeedNotCloseAnything) {

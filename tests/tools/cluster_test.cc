@@ -121,13 +121,27 @@ TEST_F(RunCluster, TasksOfOneHostListenAtNoPort) {
   EXPECT_FALSE(fs::exists(*folders.begin()));
 }
 
-TEST_F(RunCluster, TlsProtectsTheConnections) {
-  const TemporaryDirectory folder;
-  TrainingCluster job(options_of_two_hosts(folder, {"--tls"}));
-  job.make_progress();
-  job.kill_task("ps:1");
-  job.make_progress();
-  job.stop();
+// The error of a call without TLS, with a wrong token.
+std::string error_without_tls(const TrainingCluster& job, const std::string& task) {
+  const Endpoint endpoint = parse_endpoint(job.processes(task).back().address);
+  const auto channel = rpc::make_grpc_channel({.host = endpoint.host,
+                                               .port = endpoint.port,
+                                               .task = task,
+                                               .caller = "chief:0",
+                                               .token = "a guess"});
+  return any_error_of([&] { channel->call("Task/Status", {}, {.limit = 60s}); });
+}
+
+TEST_F(RunCluster, TasksOfSeveralHostsUseTlsByDefault) {
+  for (const bool tls : {true, false}) {
+    const TemporaryDirectory folder;
+    TrainingCluster job(options_of_two_hosts(folder, tls ? Words{} : Words{"--no-tls"}));
+    job.make_progress();
+    for (const char* task : {"worker:0", "ps:1"})
+      EXPECT_TRUE(contains(error_without_tls(job, task),
+                           tls ? "the connection was lost" : "the token is not that of this job"));
+    job.stop();
+  }
 }
 
 TEST_F(RunCluster, TasksOfOtherHostsAreRestarted) {
@@ -302,10 +316,10 @@ TEST(RunTasks, RefuseBadOptions) {
   refuse({"--ps", "1", "--chief"}, requires_chief);
   refuse({"--evaluator"}, "[run] --evaluator requires --workers or --chief");
   for (const Words& option :
-       {Words{"--tls"}, Words{"--max-restarts", "1"}, Words{"--journals", "/"}}) {
+       {Words{"--no-tls"}, Words{"--max-restarts", "1"}, Words{"--journals", "/"}}) {
     Words options = {"--workers", "2"};
     options.insert(options.end(), option.begin(), option.end());
-    refuse(options, "[run] --max-restarts, --journals and --tls require --ps");
+    refuse(options, "[run] --max-restarts, --journals and --no-tls require --ps");
   }
   expect_failure(run(script(cluster_options({"--journals", "/nowhere"}), "true")), "NotFoundError",
                  "[run] cannot make a directory of the job in '/nowhere'");

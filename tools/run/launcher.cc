@@ -180,7 +180,7 @@ class JobLauncher {
                      .environment = user_environment_};
     for (auto& each : environment_of(plan_, rank, addresses_, server_->token()))
       spec.environment.push_back(std::move(each));
-    if (options_.tls) spec.environment.emplace_back("TANDEM_TLS", "1");
+    if (options_.no_tls) spec.environment.emplace_back("TANDEM_TLS", "0");
     if (rank.task.type == "ps") spec.journals = options_.journals.value_or("");
     return spec;
   }

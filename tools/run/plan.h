@@ -23,7 +23,7 @@ struct RunOptions {
   std::string remote_command;            // path of `tandem` there; empty: the same as here
   std::optional<int> max_restarts;       // of each task that serves
   std::optional<std::string> journals;   // directory of the parameter servers' journals
-  bool tls = false;                      // between the tasks
+  bool no_tls = false;                   // between the tasks
   std::vector<std::string> environment;  // NAME=VALUE, or NAME to copy its value
   double grace = 10.0;                   // seconds from SIGTERM to SIGKILL
   double start_timeout = 60.0;           // seconds to wait for each answer of a host

@@ -37,7 +37,7 @@ void check_limits(std::size_t largest_message, std::chrono::milliseconds silence
                                kShortest.count(), kLongest.count(), silence_limit.count());
 }
 
-// Whoever may write there could listen in place of the server.
+// A user who may write there could listen in place of the server.
 void check_unix_path(const std::string& path) {
   constexpr std::size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
   if (path.front() != '/' || path.size() > kLongest)

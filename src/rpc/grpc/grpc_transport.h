@@ -1,6 +1,6 @@
-// Remote procedure calls over gRPC: HTTP/2 over TCP, or over Unix sockets. A process that is forked after its parent has
-// used it cannot use it: every call then throws FailedPreconditionError. Its parent's servers and
-// channels must not be destroyed there.
+// Remote procedure calls over gRPC: HTTP/2 over TCP, or over Unix sockets. A process that is forked
+// after its parent has used it cannot use it: every call then throws FailedPreconditionError. Its
+// parent's servers and channels must not be destroyed there.
 #pragma once
 
 #include <memory>

@@ -136,6 +136,8 @@ class StartedCall final : public Call {
         break;
       default: break;
     }
+    for (const char* untrusted : {"Ssl handshake failed", "is not in peer certificate"})
+      if (detail.find(untrusted) != std::string::npos) description_.fail_untrusted(detail);
     description_.fail_unreachable(detail);
   }
 

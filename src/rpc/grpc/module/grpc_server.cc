@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -60,19 +62,38 @@ std::string text_of(const grpc::ServerContext& context, const char* key) {
   return {found->second.data(), found->second.size()};
 }
 
-bool listens_at(const std::string& unix_path) {
+// A connection to the Unix socket. Throws UnavailableError if nothing listens there.
+Socket connect_to_unix(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  unix_path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  const Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  return connect(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open())
+    fail<ResourceExhaustedError>("[rpc] cannot open a socket: {}", std::strerror(errno));
+  if (connect(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
+    fail<UnavailableError>("[rpc] cannot connect to unix:{}: {}", path, std::strerror(errno));
+  return socket;
+}
+
+// Whether the server reacts to a new connection before the deadline. It closes those with bytes
+// that are neither of TLS nor of HTTP/2. Throws UnavailableError if nothing listens there.
+bool accepts_connections(const std::string& unix_path, const Endpoint& endpoint,
+                         Clock::time_point deadline) {
+  const Socket socket =
+      unix_path.empty() ? connect_to(endpoint, deadline) : connect_to_unix(unix_path);
+  send_all(socket, "Does this server accept connections?", deadline);
+  return wait_readable(socket, deadline);
 }
 
 // gRPC would take the address over.
 void expect_no_listener(const std::string& unix_path) {
-  if (listens_at(unix_path))
-    fail<AlreadyExistsError>("[rpc] cannot listen on unix:{}: another job or program listens there",
-                             unix_path);
+  try {
+    connect_to_unix(unix_path);
+  } catch (const UnavailableError&) {
+    return;
+  }
+  fail<AlreadyExistsError>("[rpc] cannot listen on unix:{}: another job or program listens there",
+                           unix_path);
 }
 
 // The parts of a server that its calls use.
@@ -230,6 +251,28 @@ class GrpcServer final : public Server {
     const std::lock_guard lock(mutex_);
     if (!port_) fail<FailedPreconditionError>("[rpc] the server has not started");
     return *port_;
+  }
+
+  // gRPC accepts no further connections after accept() has failed once, and does not tell.
+  void check_listening() const override {
+    const ServerOptions& options = parts_.service.options;
+    const Endpoint endpoint{options.host, port()};
+    std::string why = "no new connection is accepted";
+    // The second time for a process that was stopped during the first.
+    for (int attempt = 0; attempt < 2; ++attempt) try {
+        if (accepts_connections(options.unix_path, endpoint,
+                                Clock::now() + options.silence_limit / 2))
+          return;
+      } catch (const UnavailableError& error) {
+        why = error.what();
+      } catch (const Error&) {  // says nothing, for instance at this process's descriptor limit
+        return;
+      }
+    fail<UnavailableError>(
+        "[rpc] the server does not listen on {} any more, for instance because it had no "
+        "descriptor "
+        "left for a connection (RLIMIT_NOFILE): {}",
+        options.unix_path.empty() ? to_string(endpoint) : address_of(options), why);
   }
 
   void stop(std::chrono::milliseconds limit) override {
