@@ -27,9 +27,9 @@ void add_run_command(Command program) {
       .option("--max-restarts", options->max_restarts,
               "Restarts of each worker and parameter server that fails, with --ps (default: 10)")
       .at_least(0);
-  command.option("--journals", options->journals,
-                 "Directory of each host in which parameter servers keep what they need for a "
-                 "restart (default: TMPDIR, or /tmp)");
+  command.option("--snapshots", options->snapshots,
+                 "Directory of each host in which parameter servers write the snapshots from which "
+                 "they continue after a restart (default: TMPDIR, or /tmp)");
   command.flag("--no-tls", options->no_tls,
                "Do not encrypt the connections between hosts, with --ps: for networks that do it");
   command.option("--bind", options->bind,

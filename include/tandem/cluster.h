@@ -90,11 +90,20 @@ struct ServerOptions {
   /// Local address to listen at. Default: the host of the task's address in the cluster; every
   /// address if that name is the loopback on this machine alone.
   std::string bind_address{};
-  /// Directory of this machine in which parameter server I writes its journal, in ps-I, from which
-  /// it continues after a restart. A journal belongs to one run of the chief. Default: the
-  /// environment variable TANDEM_PS_JOURNAL, which `tandem run` sets. Without either, a server that
-  /// is restarted has lost its variables.
-  std::string journal_directory{};
+  /// Directory of this machine in which parameter server I writes snapshots of its variables and of
+  /// the updates that it has applied, in ps-I. After a restart it continues from the newest one
+  /// that is whole; updates by workers since are lost, unless the server was stopped by SIGTERM or
+  /// its destructor, and ClusterStatistics::updates_lost counts them. Snapshots belong to one run
+  /// of the chief. They take up to three times the memory of the variables and slots, 1 MiB, and
+  /// that of a variable once more while the chief assigns it. Default: the environment variable
+  /// TANDEM_PS_SNAPSHOTS, which `tandem run` sets. Without either, a server that is restarted has
+  /// lost its variables.
+  std::string snapshot_directory{};
+  /// Seconds from one snapshot to the next. It is written while updates go on: the first update of
+  /// each variable during a snapshot copies that variable.
+  double snapshot_seconds = 30.0;
+  /// A snapshot is also written after so many updates. 0: by time alone.
+  std::int64_t snapshot_updates = 0;
   /// How long the chief may be unreachable, or late at the start, until join() throws.
   std::chrono::milliseconds chief_limit = std::chrono::minutes(10);
   /// How long a worker waits for a parameter server that is restarted or cut off.
@@ -111,8 +120,8 @@ class Server {
   /// Starts to listen. Throws InvalidArgumentError for another type of task and for an address that
   /// is not this machine's; AlreadyExistsError if the port is in use; FailedPreconditionError if
   /// other machines can reach the cluster and there is no token, or if another process has the
-  /// journal; NotFoundError for a missing file; DataLossError for a damaged journal;
-  /// UnavailableError without gRPC.
+  /// snapshots; NotFoundError for a missing file; DataLossError if there are snapshots and all are
+  /// damaged; UnavailableError without gRPC.
   explicit Server(const ClusterResolver& cluster, const ServerOptions& options = {});
   /// Stops.
   ~Server();
@@ -123,8 +132,9 @@ class Server {
   std::uint16_t port() const;
   /// Serves until the chief ends the job, which it does when its strategy is destroyed. Throws
   /// UnavailableError if the chief was not heard of for `chief_limit`, or if this task no longer
-  /// listens. Under `tandem run` a task
-  /// ends with the launcher's job in any case.
+  /// listens. Under `tandem run` a task ends with the launcher's job in any case. A parameter
+  /// server with a directory for snapshots takes SIGTERM meanwhile, unless the program handles it:
+  /// it writes a last snapshot before the signal ends the process.
   void join();
 
  private:

@@ -80,7 +80,8 @@ struct ParameterServerOptions {
 /// tf.distribute.ParameterServerStrategy.
 ///
 /// - Each update is applied exactly once, also if a worker dies or the connection to a server
-///   breaks and the call is repeated. (TensorFlow applies it at least once.)
+///   breaks and the call is repeated. (TensorFlow applies it at least once.) A server that is
+///   killed continues from a snapshot without the last updates (ClusterStatistics::updates_lost).
 /// - Variables may have any size: large ones go over the network in parts of 64 MiB.
 /// - Code outside scheduled functions runs in this process: reading a variable gets it from the
 ///   servers, assigning to it sends it there.
@@ -187,6 +188,10 @@ struct ClusterStatistics {
   /// worker are not known.
   double mean_staleness = 0.0;
   std::int64_t max_staleness = 0;  ///< the largest number of these
+  /// By server: updates of calls that had returned, which the server has lost because it was killed
+  /// and continued from a snapshot (ServerOptions::snapshot_directory). They are counted when the
+  /// server is heard of after its restart. Empty for a strategy without a cluster.
+  std::vector<std::int64_t> updates_lost{};
 };
 
 /// Schedules functions on the workers of a ParameterServerStrategy. All objects for one strategy

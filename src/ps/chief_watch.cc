@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <utility>
 
 #include "core/atomic_file.h"
 #include "core/log.h"
@@ -18,31 +19,38 @@ std::filesystem::path file_in(const std::filesystem::path& directory) {
   return directory.empty() ? std::filesystem::path() : directory / "run";
 }
 
-// 0: there is no file.
-std::uint64_t read_run(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  if (file.empty() || !in) return 0;
-  std::uint64_t run = 0;
-  if (!(in >> run) || run == 0) fail<DataLossError>("[Server] '{}' is damaged", file.string());
-  return run;
-}
-
 }  // namespace
 
-ChiefWatch::ChiefWatch(std::string type, int index, std::filesystem::path directory)
+ChiefWatch::ChiefWatch(std::string type, int index, const std::filesystem::path& directory,
+                       std::uint64_t updates)
     : name_(fmt::format("{}:{}", type, index)),
       file_(file_in(directory)),
       incarnation_(random_number()),
-      run_(read_run(file_)),
-      restored_(run_ != 0),
-      heard_(Clock::now()) {}
+      heard_(Clock::now()) {
+  std::ifstream in(file_);
+  if (file_.empty() || !in) return;
+  std::uint64_t restart = 0;
+  if (!(in >> run_) || run_ == 0) fail<DataLossError>("[Server] '{}' is damaged", file_.string());
+  while (in >> restart) restarts_.push_back(restart);
+  restarts_.push_back(updates);
+  // A full disk has room for a number at the end of a small file.
+  if (!(std::ofstream(file_, std::ios::app) << updates << '\n' << std::flush)) keep();
+}
 
-void ChiefWatch::keep(std::uint64_t run) const {
+void ChiefWatch::keep() {
   if (file_.empty()) return;
-  const std::string text = std::to_string(run) + "\n";
-  AtomicFile file(file_, "Server");
-  file.write(text.data(), text.size());
-  file.commit();
+  std::string text = std::to_string(run_) + '\n';
+  for (const std::uint64_t restart : restarts_) text += std::to_string(restart) + '\n';
+  try {
+    AtomicFile file(file_, "Server");
+    file.write(text.data(), text.size());
+    file.commit();
+    kept_ = true;
+  } catch (const Error& error) {
+    if (std::exchange(kept_, false))
+      logging::warn("{}: until it can be written, {} cannot continue after a restart", error.what(),
+                    name_);
+  }
 }
 
 proto::AttachReply ChiefWatch::attach(const proto::AttachRequest& request) {
@@ -53,19 +61,22 @@ proto::AttachReply ChiefWatch::attach(const proto::AttachRequest& request) {
   if (request.run() == 0) fail<InvalidArgumentError>("[Server] {}: expected a run, got 0", name_);
   const std::lock_guard lock(mutex_);
   if (run_ == 0) {
-    keep(request.run());
     run_ = request.run();
+    keep();
     logging::info("[Server] {} serves the chief", name_);
   }
   if (run_ != request.run())
     fail<FailedPreconditionError>(
         "[Server] {} serves another chief, or an earlier run of this one{}: restart the task",
         name_,
-        restored_ ? fmt::format(", whose journal is in '{}'", file_.parent_path().string()) : "");
+        restarts_.empty()
+            ? ""
+            : fmt::format(", whose snapshots are in '{}'", file_.parent_path().string()));
+  if (!kept_) keep();
   heard_ = Clock::now();
   proto::AttachReply reply;
   reply.set_incarnation(incarnation_);
-  reply.set_restored(restored_);
+  reply.mutable_life()->mutable_restarts()->Assign(restarts_.begin(), restarts_.end());
   return reply;
 }
 

@@ -61,6 +61,9 @@ Cluster::Cluster(const distribute::ClusterResolver& resolver, const Options& opt
   const TaskConnections connections(resolver, options.security);
   for (const char* type : {"ps", "worker"})
     for (const TaskAddress& address : tasks_of(spec, type)) add(address, connections);
+  std::vector<std::string> names;
+  for (const Task& server : servers_) names.push_back(server.name);
+  lost_updates_ = std::make_shared<LostUpdates>(std::move(names));
   try {
     attach_all();
   } catch (...) {
@@ -146,12 +149,14 @@ void Cluster::look_at(State& task, rpc::Call& call) {
   try {
     const auto reply = parse<proto::AttachReply>(call.wait(), kAttach);
     if (reply.incarnation() != task.incarnation) {
-      const bool lost = task.address.type == "ps" && !reply.restored();
-      if (lost)
-        logging::warn("[{}] {} was restarted without a journal, and has lost its variables",
+      const bool is_server = task.address.type == "ps";
+      if (is_server && reply.life().restarts().empty())
+        logging::warn("[{}] {} was restarted without snapshots, and has lost its variables",
                       kParameterServer, name);
       else
         logging::info("[{}] {} was restarted", kParameterServer, name);
+      if (is_server)
+        lost_updates_->heard_of(static_cast<std::size_t>(task.address.index), reply.life());
     } else if (!task.reachable) {
       logging::info("[{}] {} is reachable again", kParameterServer, name);
     }

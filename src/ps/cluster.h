@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "ps/lost_updates.h"
 #include "ps/task_connections.h"
 
 namespace tandem::ps {
@@ -44,6 +45,8 @@ class Cluster {
   // By their index.
   const std::vector<Task>& workers() const { return workers_; }
   const std::vector<Task>& servers() const { return servers_; }
+  // Learns of servers that were restarted.
+  const std::shared_ptr<LostUpdates>& lost_updates() const { return lost_updates_; }
 
   // Ends the run: Server::join() of every task that can be reached returns. Later calls do nothing.
   void shutdown();
@@ -60,6 +63,7 @@ class Cluster {
   const Options options_;
   const std::uint64_t run_;
   std::vector<Task> workers_, servers_;
+  std::shared_ptr<LostUpdates> lost_updates_;
   std::vector<std::unique_ptr<State>> tasks_;  // all
   std::mutex mutex_;                           // guards the following
   std::condition_variable stopping_;

@@ -178,7 +178,8 @@ ClusterStatistics ClusterCoordinator::statistics() const {
           .mean_staleness = staleness.measured == 0 ? 0.0
                                                     : static_cast<double>(staleness.sum) /
                                                           static_cast<double>(staleness.measured),
-          .max_staleness = static_cast<std::int64_t>(staleness.max)};
+          .max_staleness = static_cast<std::int64_t>(staleness.max),
+          .updates_lost = counts.updates_lost};
 }
 
 std::vector<Tensor> ClusterCoordinator::fetch(const std::vector<RemoteValue>& values) const {

@@ -14,6 +14,7 @@
 
 #include "ps/closure_queue.h"
 #include "ps/decisions.h"
+#include "ps/lost_updates.h"
 #include "ps/remote_result.h"
 #include "ps/worker_service.h"
 #include "tandem/tensor.h"
@@ -56,6 +57,8 @@ class Coordinator {
     ClosureQueue::Options queue = {};
     Decisions::Rules rules = {};
     std::size_t closures_per_worker = 1;  // at the same time; at least 1
+    // Gets the updates of closures that finish, and of the steps of Decisions. Null: none.
+    std::shared_ptr<LostUpdates> lost_updates = {};
   };
   struct WorkerTask {
     std::string name;  // for messages: "worker 0 (HOST:PORT)"
@@ -98,9 +101,10 @@ class Coordinator {
   // Counters since the start.
   struct Counts {
     std::int64_t finished = 0;
-    std::int64_t put_back = 0;      // closures that lost their worker
-    std::int64_t lost_workers = 0;  // a worker that is lost twice counts twice
-    Staleness staleness;            // of the updates of finished closures
+    std::int64_t put_back = 0;               // closures that lost their worker
+    std::int64_t lost_workers = 0;           // a worker that is lost twice counts twice
+    Staleness staleness;                     // of the updates of finished closures
+    std::vector<std::int64_t> updates_lost;  // LostUpdates
   };
   Counts counts() const;
 
@@ -127,6 +131,7 @@ class Coordinator {
   // Has the servers apply the step that the closure completed.
   Staleness commit(WorkerState& worker, RunClosure& closure, std::uint64_t run);
   void finished(RunClosure& closure, RunResult result);
+  void report(const std::vector<AppliedUpdates>& applied) const;
   // Waits until the closures that took elements before these have ended. Returns false if one of
   // them was lost: the worker gives its elements, and these, again.
   bool advance_iterators(WorkerState& worker, std::uint64_t run,

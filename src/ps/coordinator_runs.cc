@@ -147,6 +147,7 @@ Staleness Coordinator::commit(WorkerState& worker, RunClosure& closure, std::uin
   for (;;) {
     const Decisions::Committed committed = decisions_.commit(closure.run.closure, finished_below());
     staleness.add(committed.staleness);
+    report(committed.applied);
     if (committed.missing.empty()) return staleness;
     logging::warn(
         "[ClusterCoordinator] a server was restarted, and does not know the updates of {} calls "
@@ -161,7 +162,13 @@ Staleness Coordinator::commit(WorkerState& worker, RunClosure& closure, std::uin
   }
 }
 
+void Coordinator::report(const std::vector<AppliedUpdates>& applied) const {
+  if (!options_.lost_updates) return;
+  for (const AppliedUpdates& updates : applied) options_.lost_updates->returned(updates);
+}
+
 void Coordinator::finished(RunClosure& closure, RunResult result) {
+  report(result.applied);
   {
     const std::lock_guard lock(mutex_);
     counts_.staleness.add(result.staleness);

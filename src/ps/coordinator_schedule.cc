@@ -111,7 +111,9 @@ std::shared_ptr<RemoteResult> Coordinator::schedule(FunctionRun run,
 
 Coordinator::Counts Coordinator::counts() const {
   const std::lock_guard lock(mutex_);
-  return counts_;
+  Counts counts = counts_;
+  if (options_.lost_updates) counts.updates_lost = options_.lost_updates->counts();
+  return counts;
 }
 
 void Coordinator::count_recomputed() {

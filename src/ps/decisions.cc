@@ -110,12 +110,12 @@ Decisions::Outcome Decisions::decide(std::uint64_t number) {
   return Outcome::kComplete;
 }
 
-std::vector<std::pair<std::size_t, Pending<UpdateCalls::Committed>>> Decisions::send(
+std::vector<std::pair<std::size_t, Pending<ServerClient::Committed>>> Decisions::send(
     const Step& step, std::uint64_t closure, const ServerClient::Ended& ended) const {
   UpdateCalls::Commit commit{.function = step.function->id, .closure = closure};
   for (const Contribution& contribution : step.contributions)
     commit.contributions.push_back({contribution.closure, contribution.attempt});
-  std::vector<std::pair<std::size_t, Pending<UpdateCalls::Committed>>> calls;
+  std::vector<std::pair<std::size_t, Pending<ServerClient::Committed>>> calls;
   for (const std::size_t server : step.servers) {
     commit.indices = step.function->updates.at(server);
     calls.emplace_back(server, servers_.at(server)->commit(commit, ended));
@@ -153,9 +153,15 @@ Decisions::Committed Decisions::commit(std::uint64_t closure, std::uint64_t fini
   std::exception_ptr error;
   try {
     for (auto& [server, call] : send(step, closure, ended)) try {
-        const UpdateCalls::Committed committed = call.wait();
+        ServerClient::Committed reply = call.wait();
+        UpdateCalls::Committed& committed = reply.step;
         missing.insert(committed.missing.begin(), committed.missing.end());
-        if (committed.missing.empty()) step.servers.erase(server);
+        if (committed.missing.empty()) {
+          step.servers.erase(server);
+          result.applied.push_back({.server = server,
+                                    .life = std::move(reply.life),
+                                    .numbers = std::move(committed.numbers)});
+        }
         result.staleness.add(
             {.measured = committed.measured, .sum = committed.sum, .max = committed.max});
       } catch (...) {

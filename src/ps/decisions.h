@@ -40,6 +40,8 @@ namespace tandem::ps {
 //   a server that has kept updates    commit() names the calls that have to run again for it. The
 //                                     decision stays: the servers that have applied the step do not
 //                                     apply it again
+//   a server that has applied a step  it continues from a snapshot; a step that this does not have
+//                                     is lost, and counted by LostUpdates
 //   the chief                         ends the job, and no task asks for the decision
 //
 // The staleness of an attempt is the largest number of steps, among the variables that it reads,
@@ -87,6 +89,7 @@ class Decisions {
   struct Committed {
     std::vector<Missing> missing;  // if not empty, commit() has to be called again after their runs
     Staleness staleness;
+    std::vector<AppliedUpdates> applied;  // by the servers that have answered now
   };
   // Sends the step that `closure` completed. Throws the error of a server that does not apply it,
   // and DeadlineExceededError if steps of others are not sent within the limit.
@@ -131,7 +134,7 @@ class Decisions {
   std::vector<std::uint64_t> waiting_closures() const;
   void end(std::uint64_t closure);
 
-  std::vector<std::pair<std::size_t, Pending<UpdateCalls::Committed>>> send(
+  std::vector<std::pair<std::size_t, Pending<ServerClient::Committed>>> send(
       const Step& step, std::uint64_t closure, const ServerClient::Ended& ended) const;
 
   const std::vector<std::shared_ptr<ServerClient>> servers_;

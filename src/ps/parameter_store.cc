@@ -38,6 +38,8 @@ class ParameterStore::Entry final : public Resource {
 
   std::mutex mutex;
   std::uint64_t version = 0;
+  std::uint64_t change = 0;            // the last one by the chief
+  std::optional<StateRecord> to_keep;  // of that change, until the keeper has got it
 
  private:
   static std::unique_ptr<VariableStorage> make_storage(const Tensor& value) {
@@ -55,7 +57,7 @@ struct ParameterStore::Update {
   RefPtr<Entry> first;                 // the first variable of the operation
   proto::Part part;
   std::unique_ptr<UpdateProgram> program;
-  std::set<std::uint64_t> closures;  // which have applied it
+  std::map<std::uint64_t, std::uint64_t> closures;  // which have applied it; Applied::number
 
   // Locks all variables, in the same order for all updates.
   std::vector<std::unique_lock<std::mutex>> lock() const {
@@ -65,49 +67,46 @@ struct ParameterStore::Update {
   }
 };
 
-template <class F>
-void ParameterStore::note(const F& fill, std::span<const Tensor> tensors) const {
-  if (!log_) return;
-  proto::JournalRecord record;
-  fill(record);
-  rpc::Message message;
-  for (const Tensor& tensor : tensors) {
-    const proto::TensorSpec spec = attach(tensor, message);
-    if (record.has_variable())
-      *record.mutable_variable()->mutable_spec() = spec;
-    else if (record.has_assigned())
-      *record.mutable_assigned()->mutable_spec() = spec;
-    else
-      *record.mutable_applied()->add_inputs() = spec;
-  }
-  log_->append(record, std::move(message.attachments));
-}
-
-ParameterStore::ParameterStore() = default;
+// Without snapshots nothing is restored.
+ParameterStore::ParameterStore() { life_.set_kept(UINT64_MAX); }
 ParameterStore::~ParameterStore() = default;
 
-void ParameterStore::create(VariableId id, const std::string& name, const Tensor& value) {
-  RefPtr<Entry> made = make_ref<Entry>(name, value);
-  const std::shared_lock changing(changing_);
-  const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(id);
-  if (found == entries_.end()) {
-    note(
-        [&](proto::JournalRecord& record) {
-          record.mutable_variable()->set_id(id);
-          record.mutable_variable()->set_name(name);
-        },
-        {&value, 1});
-    entries_.emplace(id, std::move(made));
-    return;
+ParameterStore::Change ParameterStore::change() const {
+  const std::lock_guard turn(entering_);
+  return Change(changing_);
+}
+
+void ParameterStore::keep(Entry& entry) {
+  if (!keeper_) return;
+  const std::lock_guard one(keeping_);
+  std::optional<StateRecord> record;
+  {
+    const std::lock_guard lock(entry.mutex);
+    record = std::exchange(entry.to_keep, std::nullopt);
   }
-  const TensorType& spec = found->second->spec();
+  if (record) keeper_(std::move(*record));
+}
+
+void ParameterStore::create(VariableId id, const std::string& name, const Tensor& value) {
+  RefPtr<Entry> created = make_ref<Entry>(name, value);
+  {
+    const auto changing = change();
+    const std::lock_guard lock(mutex_);
+    const auto [found, is_new] = entries_.try_emplace(id, created);
+    if (is_new) {
+      created->change = ++changes_;
+      if (keeper_) created->to_keep = record_of(id, *created);
+    }
+    created = found->second;
+  }
+  const TensorType& spec = created->spec();
   if (spec.dtype != value.dtype() || spec.shape != value.shape())
     fail<AlreadyExistsError>(
         "[ParameterServer] variable {} exists with shape {} and dtype {}, and was created again "
         "with {} and {}",
         id, spec.shape.to_string(), name_of(spec.dtype), value.shape().to_string(),
         name_of(value.dtype()));
+  keep(*created);  // also if it exists: the call that has created it may not have come so far
 }
 
 RefPtr<ParameterStore::Entry> ParameterStore::entry(VariableId id) const {
@@ -137,22 +136,32 @@ ParameterStore::Read ParameterStore::read_rows(VariableId id, const Tensor& numb
 void ParameterStore::assign(VariableId id, const Tensor& value) {
   const RefPtr<Entry> found = entry(id);
   found->check(impl_of(value), "a value");
-  const std::shared_lock changing(changing_);
-  const std::lock_guard lock(found->mutex);
-  note([&](proto::JournalRecord& record) { record.mutable_assigned()->set_id(id); }, {&value, 1});
-  found->store(value);
-  ++found->version;
+  {
+    const auto changing = change();
+    const std::lock_guard lock(found->mutex);
+    found->store(value);
+    ++found->version;
+    found->change = ++changes_;
+    if (keeper_) found->to_keep = record_of(id, *found);
+  }
+  keep(*found);
 }
 
 void ParameterStore::remove(VariableId id) {
   RefPtr<Entry> last;  // its memory is freed after the lock
-  const std::shared_lock changing(changing_);
-  const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(id);
-  if (found == entries_.end()) return;
-  note([&](proto::JournalRecord& record) { record.set_removed_variable(id); });
-  last = std::move(found->second);
-  entries_.erase(found);
+  StateRecord record;
+  {
+    const auto changing = change();
+    const std::lock_guard lock(mutex_);
+    const auto found = entries_.find(id);
+    if (found == entries_.end()) return;
+    last = std::move(found->second);
+    entries_.erase(found);
+    record.header.mutable_removed()->set_id(id);
+    record.header.mutable_removed()->set_change(++changes_);
+  }
+  const std::lock_guard one(keeping_);
+  if (keeper_) keeper_(std::move(record));
 }
 
 void ParameterStore::add_update(std::uint64_t function, std::uint32_t index,
@@ -176,25 +185,15 @@ void ParameterStore::add_update(std::uint64_t function, std::uint32_t index,
     fail<InvalidArgumentError>("[ParameterServer] update '{}' writes no variable", part.name());
   for (auto& [id, found] : used) made->entries.push_back(std::move(found));
   made->part = part;
-  const std::shared_lock changing(changing_);
+  const auto changing = change();
   const std::lock_guard lock(mutex_);
-  if (updates_.contains({function, index})) return;
-  note([&](proto::JournalRecord& record) {
-    record.mutable_update()->set_function(function);
-    record.mutable_update()->set_index(index);
-    *record.mutable_update()->mutable_part() = part;
-  });
-  updates_.emplace(std::pair{function, index}, std::move(made));
+  updates_.try_emplace(std::pair{function, index}, std::move(made));
 }
 
 void ParameterStore::remove_updates(std::uint64_t function) {
-  const std::shared_lock changing(changing_);
+  const auto changing = change();
   const std::lock_guard lock(mutex_);
-  const auto first = updates_.lower_bound({function, 0});
-  const auto last = updates_.upper_bound({function, UINT32_MAX});
-  if (first == last) return;
-  note([&](proto::JournalRecord& record) { record.set_removed_updates(function); });
-  updates_.erase(first, last);
+  updates_.erase(updates_.lower_bound({function, 0}), updates_.upper_bound({function, UINT32_MAX}));
 }
 
 std::shared_ptr<ParameterStore::Update> ParameterStore::update(std::uint64_t function,
@@ -210,31 +209,26 @@ std::shared_ptr<ParameterStore::Update> ParameterStore::update(std::uint64_t fun
 ParameterStore::Applied ParameterStore::apply(std::uint64_t function, std::uint32_t index,
                                               std::uint64_t closure, std::span<const Tensor> inputs,
                                               std::span<const proto::RunAttributes> attributes,
-                                              std::optional<std::uint64_t> read_version) {
+                                              std::optional<std::uint64_t> read_version,
+                                              const Change& within) {
   const std::shared_ptr<Update> found = update(function, index);
-  const std::shared_lock changing(changing_);
+  const Change own = within ? Change() : change();
   const auto locks = found->lock();
   const std::uint64_t finished = finished_below_.load();
   found->closures.erase(found->closures.begin(), found->closures.lower_bound(finished));
   Applied result{.version = found->first->version};
-  // A version from the future is none of this variable: there was an assignment of an old one.
+  // A version from the future is one of a state that was lost when the server was restarted.
   if (read_version && *read_version < result.version)
     result.staleness = result.version - *read_version;
-  result.repeated = closure < finished || found->closures.contains(closure);
+  const auto earlier = found->closures.find(closure);
+  result.repeated = closure < finished || earlier != found->closures.end();
+  if (earlier != found->closures.end()) result.number = earlier->second;
   count(result);
   if (result.repeated) return result;
-  note(
-      [&](proto::JournalRecord& record) {
-        proto::JournalRecord::Applied& applied = *record.mutable_applied();
-        applied.set_function(function);
-        applied.set_index(index);
-        applied.set_closure(closure);
-        applied.mutable_attributes()->Add(attributes.begin(), attributes.end());
-      },
-      inputs);
   found->program->run(inputs, attributes);
   for (const auto& entry : found->entries) ++entry->version;
-  found->closures.insert(closure);
+  result.number = ++updates_count_;
+  found->closures.emplace(closure, result.number);
   return result;
 }
 
@@ -248,11 +242,21 @@ std::vector<Tensor> ParameterStore::mean(std::uint64_t function, std::uint32_t i
   return update(function, index)->program->mean(inputs);
 }
 
-bool ParameterStore::applied(std::uint64_t function, std::uint32_t index,
-                             std::uint64_t closure) const {
+std::optional<std::uint64_t> ParameterStore::applied(std::uint64_t function, std::uint32_t index,
+                                                     std::uint64_t closure) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = updates_.find({function, index});
+  if (found == updates_.end()) return {};
+  const auto locks = found->second->lock();
+  const auto number = found->second->closures.find(closure);
+  if (number == found->second->closures.end()) return {};
+  return number->second;
+}
+
+std::uint64_t ParameterStore::version(std::uint64_t function, std::uint32_t index) const {
   const std::shared_ptr<Update> found = update(function, index);
   const auto locks = found->lock();
-  return found->closures.contains(closure);
+  return found->first->version;
 }
 
 std::size_t ParameterStore::num_applied(std::uint64_t closure) const {
@@ -282,74 +286,113 @@ ParameterStore::Counts ParameterStore::counts() const {
 }
 
 void ParameterStore::finish_below(std::uint64_t closure) {
-  if (closure <= finished_below_.load()) return;
-  const std::shared_lock changing(changing_);
-  note([&](proto::JournalRecord& record) { record.set_finished_below(closure); });
   std::uint64_t before = finished_below_.load();
   while (before < closure && !finished_below_.compare_exchange_weak(before, closure)) {
   }
 }
 
-std::vector<Record> ParameterStore::capture(const std::function<void()>& begin) const {
+StateRecord ParameterStore::record_of(VariableId id, Entry& entry) {
+  StateRecord record;
+  proto::StateRecord::Variable& variable = *record.header.mutable_variable();
+  variable.set_id(id);
+  variable.set_name(entry.name());
+  variable.set_version(entry.version);
+  variable.set_change(entry.change);
+  rpc::Message message;
+  *variable.mutable_spec() = attach(entry.value(), message);
+  record.attachments = std::move(message.attachments);
+  return record;
+}
+
+std::vector<StateRecord> ParameterStore::capture() const {
+  const std::lock_guard turn(entering_);
   const std::lock_guard changing(changing_);
-  begin();
-  std::vector<Record> records;
-  for (const auto& [id, entry] : entries_) {
-    Record& record = records.emplace_back();
-    proto::JournalRecord::Variable& variable = *record.header.mutable_variable();
-    variable.set_id(id);
-    variable.set_name(entry->name());
-    variable.set_version(entry->version);
-    rpc::Message message;
-    *variable.mutable_spec() = attach(entry->value(), message);
-    record.attachments = std::move(message.attachments);
-  }
+  std::vector<StateRecord> records(1);
+  proto::StateRecord::Counts& counts = *records.front().header.mutable_counts();
+  counts.set_updates(updates());
+  counts.set_changes(changes());
+  counts.set_finished_below(finished_below_.load());
+  for (const auto& [id, entry] : entries_) records.push_back(record_of(id, *entry));
   for (const auto& [id, update] : updates_) {
-    proto::JournalRecord::Update& written = *records.emplace_back().header.mutable_update();
+    proto::StateRecord::Update& written = *records.emplace_back().header.mutable_update();
     written.set_function(id.first);
     written.set_index(id.second);
     *written.mutable_part() = update->part;
-    written.mutable_closures()->Add(update->closures.begin(), update->closures.end());
+    for (const auto& [closure, number] : update->closures) {
+      written.add_closures(closure);
+      written.add_numbers(number);
+    }
   }
-  records.emplace_back().header.set_finished_below(finished_below_.load());
   return records;
 }
 
-void ParameterStore::restore(const proto::JournalRecord& record,
-                             std::span<const rpc::Attachment> attachments) {
-  TANDEM_ASSERT(!log_);
-  AttachedTensors tensors(attachments, "ParameterServer");
+void ParameterStore::restore(const StateRecord& record) {
+  const proto::StateRecord& header = record.header;
+  AttachedTensors tensors(record.attachments, "ParameterServer");
   try {
-    if (record.has_variable()) {
-      const auto& variable = record.variable();
-      create(variable.id(), variable.name(), tensors.next(variable.spec()));
-      entry(variable.id())->version = variable.version();
-    } else if (record.has_assigned()) {
-      assign(record.assigned().id(), tensors.next(record.assigned().spec()));
-    } else if (record.has_update()) {
-      const auto& update = record.update();
-      add_update(update.function(), update.index(), update.part());
-      this->update(update.function(), update.index())
-          ->closures.insert(update.closures().begin(), update.closures().end());
-    } else if (record.has_applied()) {
-      const auto& applied = record.applied();
-      std::vector<Tensor> inputs;
-      for (const proto::TensorSpec& spec : applied.inputs()) inputs.push_back(tensors.next(spec));
-      const std::vector<proto::RunAttributes> attributes(applied.attributes().begin(),
-                                                         applied.attributes().end());
-      apply(applied.function(), applied.index(), applied.closure(), inputs, attributes);
-    } else if (record.record_case() == proto::JournalRecord::kFinishedBelow) {
-      finish_below(record.finished_below());
-    } else if (record.record_case() == proto::JournalRecord::kRemovedUpdates) {
-      remove_updates(record.removed_updates());
-    } else if (record.record_case() == proto::JournalRecord::kRemovedVariable) {
-      remove(record.removed_variable());
+    if (header.has_counts()) {
+      updates_count_ = header.counts().updates();
+      changes_ = header.counts().changes();
+      finished_below_ = header.counts().finished_below();
+    } else if (header.has_variable()) {
+      restore_variable(header.variable(), tensors.next(header.variable().spec()));
+    } else if (header.has_removed()) {
+      entries_.erase(header.removed().id());
+      changes_ = std::max(changes(), header.removed().change());
+    } else if (header.has_update()) {
+      restore_update(header.update());
     }
-  } catch (const DataLossError&) {
-    throw;
-  } catch (const Error& error) {
-    logging::info("[ParameterServer] a change failed again when it was restored: {}", error.what());
+    tensors.end();
+  } catch (const NotFoundError& error) {
+    logging::info("[ParameterServer] an update is not restored: {}", error.what());
+  } catch (const InvalidArgumentError& error) {
+    fail<DataLossError>("[ParameterServer] a record is not valid: {}", error.what());
   }
+}
+
+void ParameterStore::restore_variable(const proto::StateRecord::Variable& variable,
+                                      const Tensor& value) {
+  const RefPtr<Entry> entry = make_ref<Entry>(variable.name(), value);
+  entry->version = variable.version();
+  entry->change = variable.change();
+  changes_ = std::max(changes(), variable.change());
+  entries_.insert_or_assign(variable.id(), entry);
+}
+
+void ParameterStore::restore_update(const proto::StateRecord::Update& update) {
+  if (update.closures_size() != update.numbers_size())
+    fail<DataLossError>("[ParameterServer] an update of {} closures has {} numbers",
+                        update.closures_size(), update.numbers_size());
+  add_update(update.function(), update.index(), update.part());
+  const std::shared_ptr<Update> added = this->update(update.function(), update.index());
+  for (int i = 0; i < update.closures_size(); ++i)
+    added->closures.emplace(update.closures(i), update.numbers(i));
+}
+
+void ParameterStore::clear() {
+  updates_.clear();
+  entries_.clear();
+  updates_count_ = changes_ = finished_below_ = 0;
+}
+
+proto::ServerLife ParameterStore::life() const {
+  const std::lock_guard lock(counting_);
+  return life_;
+}
+
+void ParameterStore::set_restarts(std::span<const std::uint64_t> restarts) {
+  const std::lock_guard lock(counting_);
+  life_.mutable_restarts()->Assign(restarts.begin(), restarts.end());
+}
+
+void ParameterStore::set_kept(std::uint64_t updates) {
+  const std::lock_guard lock(counting_);
+  life_.set_kept(updates);
+}
+
+bool ParameterStore::has(VariableId id) const {
+  const std::shared_lock lock(mutex_);
+  return entries_.contains(id);
 }
 
 std::size_t ParameterStore::num_variables() const {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "ps/records.h"
+#include "ps/state_file.h"
 #include "ps/update_program.h"
 
 namespace tandem::ps {
@@ -55,33 +55,58 @@ class ParameterStore {
     bool repeated = false;        // it was applied before, so nothing happened
     std::uint64_t version = 0;    // of the first variable, before the update
     std::uint64_t staleness = 0;  // the writes since it was read
+    // updates() when it was applied, also if that was before; 0: not known, because the closure was
+    // finished.
+    std::uint64_t number = 0;
   };
+  // A snapshot has all changes that are made while this lives, or none of them.
+  using Change = std::shared_lock<std::shared_mutex>;
+  Change change() const;
   // Applies an update for a closure, at most once. `inputs` and `attributes`: as
   // UpdateProgram::run(). `read_version`: of the first variable that the inputs were computed from;
-  // none: of no version.
+  // none: of no version. `within`: a change() that lives; empty: it is a change of its own.
   Applied apply(std::uint64_t function, std::uint32_t index, std::uint64_t closure,
                 std::span<const Tensor> inputs, std::span<const proto::RunAttributes> attributes,
-                std::optional<std::uint64_t> read_version = {});
+                std::optional<std::uint64_t> read_version = {}, const Change& within = {});
   // As UpdateProgram.
   void check(std::uint64_t function, std::uint32_t index, std::span<const Tensor> inputs) const;
   std::vector<Tensor> mean(std::uint64_t function, std::uint32_t index,
                            std::span<const std::vector<Tensor>> inputs) const;
-  // Whether an update was applied for a closure. REQUIRES: the closure has not finished.
-  bool applied(std::uint64_t function, std::uint32_t index, std::uint64_t closure) const;
-  // How many updates were. REQUIRES: the same.
+  // Applied::number if the update was applied for a closure. None also if the update is not known.
+  // REQUIRES: the closure has not finished.
+  std::optional<std::uint64_t> applied(std::uint64_t function, std::uint32_t index,
+                                       std::uint64_t closure) const;
+  // The version of the first variable of an update.
+  std::uint64_t version(std::uint64_t function, std::uint32_t index) const;
+  // How many updates were applied for a closure. REQUIRES: the same.
   std::size_t num_applied(std::uint64_t closure) const;
   // No closure below this one is sent any more: its updates need not be remembered.
   void finish_below(std::uint64_t closure);
 
-  // Reports every change from now on; null: none. REQUIRES: no other call is under way.
-  void set_log(ChangeLog* log) { log_ = log; }
-  // The records that restore the present contents, in an order in which they can be restored. Calls
-  // `begin` while no change is under way.
-  std::vector<Record> capture(const std::function<void()>& begin) const;
-  // Restores a record of capture() or of a log. Changes that failed when they were reported fail
-  // again, which is logged. Throws DataLossError for a record that is not valid.
-  void restore(const proto::JournalRecord& record, std::span<const rpc::Attachment> attachments);
+  // Takes a record of each variable that the chief creates, assigns or removes, before that call
+  // returns. Reads and updates do not wait for it. REQUIRES: no other call is under way.
+  using Keeper = std::function<void(StateRecord)>;
+  void set_keeper(Keeper keeper) { keeper_ = std::move(keeper); }
+  // The contents at one moment: the counts, then the variables, then the rest. Changes wait while
+  // they are collected; updates copy the variables that the records refer to.
+  std::vector<StateRecord> capture() const;
+  // Restores a record of capture() or of a keeper, in their order. An update whose variables were
+  // removed is left out. Throws DataLossError for a record that is not valid.
+  void restore(const StateRecord& record);
+  // Removes everything that was restored.
+  void clear();
 
+  // How many updates were applied, and how often the chief has changed a variable, by this store
+  // and by those from which it has continued.
+  std::uint64_t updates() const { return updates_count_.load(); }
+  std::uint64_t changes() const { return changes_.load(); }
+
+  // How this server has lived so far.
+  proto::ServerLife life() const;
+  void set_restarts(std::span<const std::uint64_t> restarts);
+  void set_kept(std::uint64_t updates);
+
+  bool has(VariableId id) const;
   std::size_t num_variables() const;
   std::size_t num_updates() const;
   std::size_t num_remembered() const;  // applied updates
@@ -102,20 +127,27 @@ class ParameterStore {
   RefPtr<Entry> entry(VariableId id) const;
   std::shared_ptr<Update> update(std::uint64_t function, std::uint32_t index) const;
 
+  void keep(Entry& entry);
+  static StateRecord record_of(VariableId id, Entry& entry);
+  void restore_variable(const proto::StateRecord::Variable& variable, const Tensor& value);
+  void restore_update(const proto::StateRecord::Update& update);
   void count(const Applied& applied);
-  // Reports the record that `fill` sets, with the tensors.
-  template <class F>
-  void note(const F& fill, std::span<const Tensor> tensors = {}) const;
 
-  // Shared by every change, so that capture() sees none half done.
+  // Shared by every change, so that capture() sees none half done. A change first passes
+  // `entering_`, which capture() holds while it waits: else the changes that follow each other
+  // would keep it waiting.
+  mutable std::mutex entering_;
   mutable std::shared_mutex changing_;
-  ChangeLog* log_ = nullptr;
+  Keeper keeper_;
+  std::mutex keeping_;               // one record at a time
   mutable std::shared_mutex mutex_;  // guards the maps
   std::map<VariableId, RefPtr<Entry>> entries_;
   std::map<UpdateId, std::shared_ptr<Update>> updates_;
   std::atomic<std::uint64_t> finished_below_{0};
+  std::atomic<std::uint64_t> updates_count_{0}, changes_{0};
   mutable std::mutex counting_;  // guards the following
   Counts counts_;
+  proto::ServerLife life_;
 };
 
 }  // namespace tandem::ps

@@ -179,30 +179,51 @@ rpc::Message message_of_updates(const UpdateCalls::Updates& updates,
 
 }  // namespace
 
-Pending<std::vector<ParameterStore::Applied>> ServerClient::apply(
-    const UpdateCalls::Updates& updates, Cancelled cancelled) {
-  return Pending<std::vector<ParameterStore::Applied>>(
-      [wait = start(kApply, message_of_updates(updates, {}), limits_.call, std::move(cancelled)),
+// Sends the updates again, after their parts, to a server that does not know them.
+std::function<rpc::Message()> ServerClient::start_updates(const UpdateCalls::Updates& updates,
+                                                          std::optional<std::uint64_t> attempt,
+                                                          Cancelled cancelled, Parts parts) const {
+  rpc::Message request = message_of_updates(updates, attempt);
+  auto wait = start(kApply, request, limits_.call, cancelled);
+  return [client = *this, function = updates.function, request = std::move(request),
+          wait = std::move(wait), cancelled = std::move(cancelled),
+          parts = std::move(parts)]() mutable {
+    try {
+      return wait();
+    } catch (const NotFoundError&) {
+      if (parts.empty()) throw;
+    }
+    client.add_updates(function, parts).wait();
+    return client.start(kApply, std::move(request), client.limits_.call, std::move(cancelled))();
+  };
+}
+
+Pending<ServerClient::AllApplied> ServerClient::apply(const UpdateCalls::Updates& updates,
+                                                      Cancelled cancelled, Parts parts) {
+  return Pending<AllApplied>(
+      [wait = start_updates(updates, {}, std::move(cancelled), std::move(parts)),
        count = updates.updates.size()] {
         const rpc::Message message = wait();
-        const auto reply = parse<proto::ApplyReply>(message, kApply);
+        auto reply = parse<proto::ApplyReply>(message, kApply);
         if (static_cast<std::size_t>(reply.results_size()) != count)
           fail_parsing(kApply, message.header.size());
-        std::vector<ParameterStore::Applied> applied;
+        AllApplied applied{.updates = {}, .life = std::move(*reply.mutable_life())};
         for (const proto::ApplyReply::Result& result : reply.results())
-          applied.push_back({.repeated = result.repeated_call(), .staleness = result.staleness()});
+          applied.updates.push_back({.repeated = result.repeated_call(),
+                                     .staleness = result.staleness(),
+                                     .number = result.number()});
         return applied;
       });
 }
 
 Pending<void> ServerClient::stage(const UpdateCalls::Updates& updates, std::uint64_t attempt,
-                                  Cancelled cancelled) {
-  return Pending<void>([wait = start(kApply, message_of_updates(updates, attempt), limits_.call,
-                                     std::move(cancelled))] { wait(); });
+                                  Cancelled cancelled, Parts parts) {
+  return Pending<void>(
+      [wait = start_updates(updates, attempt, std::move(cancelled), std::move(parts))] { wait(); });
 }
 
-Pending<UpdateCalls::Committed> ServerClient::commit(const UpdateCalls::Commit& commit,
-                                                     const Ended& ended) {
+Pending<ServerClient::Committed> ServerClient::commit(const UpdateCalls::Commit& commit,
+                                                      const Ended& ended) {
   proto::CommitRequest header;
   header.set_function(commit.function);
   header.set_closure(commit.closure);
@@ -214,12 +235,14 @@ Pending<UpdateCalls::Committed> ServerClient::commit(const UpdateCalls::Commit& 
   }
   header.set_finished_below(ended.finished_below);
   header.mutable_waiting()->Add(ended.waiting.begin(), ended.waiting.end());
-  return Pending<UpdateCalls::Committed>([wait = start(kCommit, message_of(header))] {
-    const auto reply = parse<proto::CommitReply>(wait(), kCommit);
-    return UpdateCalls::Committed{.missing = {reply.missing().begin(), reply.missing().end()},
-                                  .measured = reply.measured(),
-                                  .sum = reply.sum(),
-                                  .max = reply.max()};
+  return Pending<Committed>([wait = start(kCommit, message_of(header))] {
+    auto reply = parse<proto::CommitReply>(wait(), kCommit);
+    return Committed{.step = {.missing = {reply.missing().begin(), reply.missing().end()},
+                              .measured = reply.measured(),
+                              .sum = reply.sum(),
+                              .max = reply.max(),
+                              .numbers = {reply.numbers().begin(), reply.numbers().end()}},
+                     .life = std::move(*reply.mutable_life())};
   });
 }
 

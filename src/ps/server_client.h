@@ -65,20 +65,32 @@ class ServerClient {
   Pending<void> remove_updates(std::span<const std::uint64_t> functions);
 
   using Cancelled = std::function<bool()>;
+  // Parts of updates, by index, for a server that was restarted from a snapshot and does not know
+  // them. They outlive the call. Without them such a server throws NotFoundError.
+  using Parts = std::vector<std::pair<std::uint32_t, const proto::Part*>>;
+  struct AllApplied {
+    std::vector<ParameterStore::Applied> updates;
+    proto::ServerLife life;
+  };
   // Applies updates for a closure, each at most once. If `cancelled` is true, a call that was lost
   // is not sent again, and AbortedError is thrown.
-  Pending<std::vector<ParameterStore::Applied>> apply(
-      const UpdateCalls::Updates& updates, Cancelled cancelled = [] { return false; });
+  Pending<AllApplied> apply(
+      const UpdateCalls::Updates& updates, Cancelled cancelled = [] { return false; },
+      Parts parts = {});
   // See UpdateCalls.
   Pending<void> stage(
       const UpdateCalls::Updates& updates, std::uint64_t attempt,
-      Cancelled cancelled = [] { return false; });
+      Cancelled cancelled = [] { return false; }, Parts parts = {});
   // Closures below `finished_below` have ended; the updates of `waiting` are kept nevertheless.
   struct Ended {
     std::uint64_t finished_below = 0;
     std::vector<std::uint64_t> waiting;
   };
-  Pending<UpdateCalls::Committed> commit(const UpdateCalls::Commit& commit, const Ended& ended);
+  struct Committed {
+    UpdateCalls::Committed step;
+    proto::ServerLife life;
+  };
+  Pending<Committed> commit(const UpdateCalls::Commit& commit, const Ended& ended);
   // Returns the numbers of updates that were applied for `closures`. This call has its own limit.
   Pending<std::vector<std::uint64_t>> close(const Ended& ended,
                                             std::span<const std::uint64_t> closures,
@@ -91,6 +103,10 @@ class ServerClient {
   }
   std::function<rpc::Message()> start(const char* method, rpc::Message request,
                                       std::chrono::milliseconds limit, Cancelled cancelled) const;
+
+  std::function<rpc::Message()> start_updates(const UpdateCalls::Updates& updates,
+                                              std::optional<std::uint64_t> attempt,
+                                              Cancelled cancelled, Parts parts) const;
 
   std::shared_ptr<rpc::Channel> channel_;
   Limits limits_;

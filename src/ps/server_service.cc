@@ -109,7 +109,9 @@ rpc::Message apply(UpdateCalls& calls, const rpc::Message& request,
     proto::ApplyReply::Result& result = *reply.add_results();
     result.set_repeated_call(applied.repeated);
     result.set_staleness(applied.staleness);
+    result.set_number(applied.number);
   }
+  *reply.mutable_life() = calls.life();
   return message_of(reply);
 }
 
@@ -131,6 +133,8 @@ rpc::Message commit(UpdateCalls& calls, const rpc::Message& request,
   reply.set_measured(committed.measured);
   reply.set_sum(committed.sum);
   reply.set_max(committed.max);
+  reply.mutable_numbers()->Add(committed.numbers.begin(), committed.numbers.end());
+  *reply.mutable_life() = calls.life();
   return message_of(reply);
 }
 

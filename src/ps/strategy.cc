@@ -110,7 +110,8 @@ Decisions::Rules rules_of(const distribute::ParameterServerOptions& options) {
   return rules;
 }
 
-Coordinator::Options coordination_of(const distribute::ParameterServerOptions& options) {
+Coordinator::Options coordination_of(const distribute::ParameterServerOptions& options,
+                                     const Cluster* cluster) {
   if (options.calls_per_worker < 1)
     fail<InvalidArgumentError>("[{}] expected calls_per_worker of at least 1, got {}",
                                kParameterServer, options.calls_per_worker);
@@ -118,7 +119,8 @@ Coordinator::Options coordination_of(const distribute::ParameterServerOptions& o
           .recovery_limit = options.worker_recovery_limit,
           .queue = {.schedule_limit = options.run_limit},
           .rules = rules_of(options),
-          .closures_per_worker = static_cast<std::size_t>(options.calls_per_worker)};
+          .closures_per_worker = static_cast<std::size_t>(options.calls_per_worker),
+          .lost_updates = cluster ? cluster->lost_updates() : nullptr};
 }
 
 // Advances the thread's generator as a call that runs here would.
@@ -208,7 +210,8 @@ ParameterServerImpl::ParameterServerImpl(std::vector<std::shared_ptr<ServerClien
       options_(options),
       num_workers_(workers.size()),
       servers_(std::make_shared<VariableServers>(servers)),
-      coordinator_(std::move(workers), std::move(servers), coordination_of(options)),
+      coordinator_(std::move(workers), std::move(servers),
+                   coordination_of(options, cluster_.get())),
       scheduler_(servers_, coordinator_, static_cast<std::uint32_t>(options.calls_per_update)) {}
 
 ParameterServerImpl::~ParameterServerImpl() = default;

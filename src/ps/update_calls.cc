@@ -42,16 +42,24 @@ void UpdateCalls::check(const Updates& updates) const {
     store_.check(updates.function, update.index, update.inputs);
 }
 
+bool UpdateCalls::of_lost_state(const Updates& updates) const {
+  return std::any_of(updates.updates.begin(), updates.updates.end(), [&](const Update& update) {
+    return update.read_version &&
+           *update.read_version > store_.version(updates.function, update.index);
+  });
+}
+
 std::vector<ParameterStore::Applied> UpdateCalls::apply(const Updates& updates) {
   store_.finish_below(updates.finished_below);
   std::vector<ParameterStore::Applied> applied(updates.updates.size(), {.repeated = true});
   const Running running(*this, updates.closure);
   if (running.closed()) return applied;
   if (updates.updates.size() > 1) check(updates);
+  const ParameterStore::Change all = store_.change();
   for (std::size_t i = 0; i < applied.size(); ++i) {
     const Update& update = updates.updates[i];
     applied[i] = store_.apply(updates.function, update.index, updates.closure, update.inputs,
-                              update.attributes, update.read_version);
+                              update.attributes, update.read_version, all);
   }
   return applied;
 }
@@ -71,22 +79,25 @@ UpdateCalls::Committed UpdateCalls::commit(const Commit& commit) {
   Committed result;
   const Running running(*this, commit.closure);
   if (running.closed()) return result;
-  const auto is_applied = [&](std::uint32_t index) {
-    return store_.applied(commit.function, index, commit.closure);
-  };
-  if (std::all_of(commit.indices.begin(), commit.indices.end(), is_applied)) return result;
+  for (const std::uint32_t index : commit.indices)
+    if (const auto number = store_.applied(commit.function, index, commit.closure))
+      result.numbers.push_back(*number);
+  if (result.numbers.size() == commit.indices.size()) return result;
+  result.numbers.clear();
   std::vector<std::shared_ptr<const Kept>> contributions;
   {
     const std::lock_guard lock(mutex_);
     for (const Contribution& contribution : commit.contributions) {
       const auto found = kept_.find(contribution.closure);
-      if (found == kept_.end() || found->second->attempt != contribution.attempt)
+      if (found == kept_.end() || found->second->attempt != contribution.attempt ||
+          of_lost_state(found->second->updates))
         result.missing.push_back(contribution.closure);
       else
         contributions.push_back(found->second);
     }
   }
   if (!result.missing.empty()) return result;
+  const ParameterStore::Change all = store_.change();
   for (const std::uint32_t index : commit.indices) {
     std::vector<std::vector<Tensor>> inputs;
     std::vector<std::uint64_t> read_versions;
@@ -108,7 +119,8 @@ UpdateCalls::Committed UpdateCalls::commit(const Commit& commit) {
     const ParameterStore::Applied applied =
         store_.apply(commit.function, index, commit.closure,
                      inputs.size() == 1 ? inputs[0] : store_.mean(commit.function, index, inputs),
-                     first->attributes, oldest);
+                     first->attributes, oldest, all);
+    result.numbers.push_back(applied.number);
     if (applied.repeated) continue;
     result.measured += inputs.size();
     for (const std::uint64_t version : read_versions)

@@ -25,8 +25,9 @@ namespace tandem::ps {
 //                      kept --close--> dropped
 //   any     --close--> closed: what arrives later has no effect
 //
-// Updates that are kept do not survive a restart of the server: commit() then names the closures
-// that are missing, and changes nothing. Thread-safe.
+// Updates that are kept do not survive a restart of the server, and those that were computed from a
+// state that a restart has lost are not applied: commit() then names the closures that are missing,
+// and changes nothing. A snapshot has all updates of a call, or none. Thread-safe.
 class UpdateCalls {
  public:
   using Cancelled = std::function<bool()>;
@@ -63,6 +64,7 @@ class UpdateCalls {
   struct Committed {
     std::vector<std::uint64_t> missing;  // closures. Not empty: nothing has happened
     std::uint64_t measured = 0, sum = 0, max = 0;
+    std::vector<std::uint64_t> numbers;  // ParameterStore::Applied, also if it was applied before
   };
   // Applies the mean of the kept contributions, in their order, with the attributes of the first;
   // integers are those of the first. Again: nothing happens.
@@ -77,6 +79,8 @@ class UpdateCalls {
                                          std::span<const std::uint64_t> closures,
                                          const Cancelled& cancelled);
 
+  proto::ServerLife life() const { return store_.life(); }
+
  private:
   // A call that runs, unless its closure is closed.
   class Running;
@@ -86,6 +90,7 @@ class UpdateCalls {
   };
 
   void check(const Updates& updates) const;
+  bool of_lost_state(const Updates& updates) const;
 
   ParameterStore& store_;
   std::mutex mutex_;  // guards the following

@@ -95,7 +95,7 @@ class Worker::Function {
     std::vector<UpdateCalls::Update> updates = compute(run, values, result.tensors);
     check_wanted();
     result.staleness.updates = updates.size();
-    send(run, std::move(updates), servers, cancelled, result.staleness);
+    send(run, std::move(updates), servers, cancelled, result);
     result.tensors.resize(message_.results());
   }
 
@@ -184,8 +184,8 @@ class Worker::Function {
 
   // Has the updates applied, or kept for the coordinator's decision.
   void send(const FunctionRun& run, std::vector<UpdateCalls::Update> all, const Servers& servers,
-            const Cancelled& cancelled, Staleness& staleness) const {
-    std::vector<Pending<std::vector<ParameterStore::Applied>>> applying;
+            const Cancelled& cancelled, RunResult& result) const {
+    std::vector<std::pair<std::size_t, Pending<ServerClient::AllApplied>>> applying;
     std::vector<Pending<void>> staging;
     for (std::size_t i = 0; i < servers.size(); ++i) {
       if (updates_[i].empty()) continue;
@@ -193,18 +193,28 @@ class Worker::Function {
                                    .closure = run.closure,
                                    .finished_below = run.finished_below,
                                    .updates = {}};
-      for (const int index : updates_[i])
+      ServerClient::Parts parts;
+      for (const int index : updates_[i]) {
         updates.updates.push_back(std::move(all[static_cast<std::size_t>(index)]));
+        parts.emplace_back(static_cast<std::uint32_t>(index), &message_.updates(index).part());
+      }
       if (run.attempt)
-        staging.push_back(servers[i]->stage(updates, *run.attempt, cancelled));
+        staging.push_back(servers[i]->stage(updates, *run.attempt, cancelled, std::move(parts)));
       else
-        applying.push_back(servers[i]->apply(updates, cancelled));
+        applying.emplace_back(i, servers[i]->apply(updates, cancelled, std::move(parts)));
     }
     for (auto& call : staging) call.wait();
-    for (auto& call : applying)
-      for (const ParameterStore::Applied& applied : call.wait())
+    for (auto& [server, call] : applying) {
+      ServerClient::AllApplied made = call.wait();
+      AppliedUpdates& of_server = result.applied.emplace_back();
+      of_server.server = server;
+      of_server.life = std::move(made.life);
+      for (const ParameterStore::Applied& applied : made.updates) {
+        of_server.numbers.push_back(applied.number);
         if (!applied.repeated)
-          staleness.add({.measured = 1, .sum = applied.staleness, .max = applied.staleness});
+          result.staleness.add({.measured = 1, .sum = applied.staleness, .max = applied.staleness});
+      }
+    }
   }
 
   std::vector<UpdateCalls::Update> updates_of(const FunctionRun& run,

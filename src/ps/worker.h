@@ -12,6 +12,7 @@
 #include <set>
 #include <vector>
 
+#include "ps/lost_updates.h"
 #include "ps/part_program.h"
 #include "ps/server_client.h"
 #include "tandem/data.h"
@@ -61,6 +62,7 @@ struct RunResult {
   std::vector<Tensor> tensors;
   Staleness staleness;
   std::vector<TakenElements> taken;
+  std::vector<AppliedUpdates> applied;
 };
 
 // Thread-safe. A run reads variables and applies updates while another one computes; those of one

@@ -87,6 +87,12 @@ rpc::Message run(Worker& worker, const rpc::Message& request, const rpc::CallCon
   reply.set_measured(result.staleness.measured);
   reply.set_staleness_sum(result.staleness.sum);
   reply.set_staleness_max(result.staleness.max);
+  for (const AppliedUpdates& updates : result.applied) {
+    proto::RunReply::Applied& applied = *reply.add_applied();
+    applied.set_server(static_cast<std::uint32_t>(updates.server));
+    *applied.mutable_life() = updates.life;
+    applied.mutable_numbers()->Add(updates.numbers.begin(), updates.numbers.end());
+  }
   message.header = reply.SerializeAsString();
   return message;
 }
@@ -185,6 +191,10 @@ RunResult WorkerClient::Running::wait() {
     result.taken.push_back({.iterator = taken.iterator(),
                             .before = position_of(taken.before()),
                             .after = position_of(taken.after())});
+  for (const proto::RunReply::Applied& applied : reply.applied())
+    result.applied.push_back({.server = applied.server(),
+                              .life = applied.life(),
+                              .numbers = {applied.numbers().begin(), applied.numbers().end()}});
   return result;
 }
 

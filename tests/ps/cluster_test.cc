@@ -102,7 +102,7 @@ class InOneProcess : public ::testing::Test {
  protected:
   void SetUp() override {
     TANDEM_REQUIRE(rpc::has_grpc(), "grpc");
-    for (const char* name : {"TANDEM_JOB_TOKEN", "TANDEM_TLS", "TANDEM_PS_JOURNAL", "TF_CONFIG"})
+    for (const char* name : {"TANDEM_JOB_TOKEN", "TANDEM_TLS", "TANDEM_PS_SNAPSHOTS", "TF_CONFIG"})
       unsetenv(name);
   }
   void TearDown() override {
@@ -228,6 +228,12 @@ TEST_F(InOneProcess, AServerIsForWorkersAndParameterServers) {
   EXPECT_EQ(
       any_error_of([&] { Server(SimpleClusterResolver(spec, "ps", 0), {.chief_limit = 0ms}); }),
       "InvalidArgumentError: [Server] expected a positive chief_limit, got 0 ms");
+  EXPECT_EQ(
+      any_error_of([&] { Server(SimpleClusterResolver(spec, "ps", 0), {.snapshot_seconds = 0}); }),
+      "InvalidArgumentError: [Server] expected positive snapshot_seconds, got 0");
+  EXPECT_EQ(
+      any_error_of([&] { Server(SimpleClusterResolver(spec, "ps", 0), {.snapshot_updates = -1}); }),
+      "InvalidArgumentError: [Server] expected snapshot_updates of at least 0, got -1");
 }
 
 TEST_F(InOneProcess, ATaskDoesNotWaitForeverForTheChief) {
@@ -258,7 +264,7 @@ TEST(ChiefWatch, HearsTheChief) {
   proto::AttachRequest request;
   request.set_type("ps");
   request.set_run(7);
-  EXPECT_FALSE(watch.attach(request).restored());
+  EXPECT_EQ(watch.attach(request).life().restarts_size(), 0);
   watch.end(8);  // of another run
   EXPECT_FALSE(watch.wait(kFarAway, 1ms));
   expect_error<UnavailableError>([&] { watch.wait(1ms, kFarAway); },
@@ -274,28 +280,31 @@ TEST(ChiefWatch, KeepsTheRunInItsDirectory) {
   proto::AttachRequest request;
   request.set_type("ps");
   request.set_run(~std::uint64_t{0});
-  EXPECT_FALSE(ChiefWatch("ps", 0, folder.path()).attach(request).restored());
+  EXPECT_EQ(ChiefWatch("ps", 0, folder.path()).attach(request).life().restarts_size(), 0);
+  EXPECT_EQ(ChiefWatch("ps", 0, folder.path(), 40).attach(request).life().restarts(0), 40u);
   {
-    ChiefWatch again("ps", 0, folder.path());
-    EXPECT_TRUE(again.attach(request).restored());
+    ChiefWatch again("ps", 0, folder.path(), 30);
+    EXPECT_EQ(again.restarts(), (std::vector<std::uint64_t>{40, 30}));
+    const auto restarts = again.attach(request).life().restarts();
+    EXPECT_TRUE(std::equal(restarts.begin(), restarts.end(), again.restarts().begin()));
     request.set_run(5);
     expect_error<FailedPreconditionError>(
         [&] { again.attach(request); },
-        "an earlier run of this one, whose journal is in '" + folder.path().string() + "'");
+        "an earlier run of this one, whose snapshots are in '" + folder.path().string() + "'");
   }
   tandem::testing::write_file(folder / "run", "x");
   expect_error<DataLossError>([&] { ChiefWatch("ps", 0, folder.path()); },
                               "[Server] '" + (folder / "run").string() + "' is damaged");
 }
 
-TEST_F(InOneProcess, AServerContinuesFromItsJournal) {
+TEST_F(InOneProcess, AServerContinuesFromItsSnapshot) {
   const TemporaryDirectory folder;
-  setenv("TANDEM_PS_JOURNAL", folder.path().c_str(), 1);
+  setenv("TANDEM_PS_SNAPSHOTS", folder.path().c_str(), 1);
   start();
   attach({.start_limit = kFarAway, .heartbeat = 10ms});
   EXPECT_EQ(run_closures(*chief_, 10), 45.0);
   EXPECT_EQ(any_error_of([&] { Server(SimpleClusterResolver(spec_, "ps", 1)); }),
-            "FailedPreconditionError: [Server] the journal in '" + (folder / "ps-1").string() +
+            "FailedPreconditionError: [Server] '" + (folder / "ps-1").string() +
                 "' is in use by another process");
   const auto restart = [&] {
     tasks_[1].reset();
@@ -303,6 +312,7 @@ TEST_F(InOneProcess, AServerContinuesFromItsJournal) {
   };
   restart();
   EXPECT_EQ(Doubling::value(*chief_), std::pair(45.0, std::uint64_t{10}));
+  EXPECT_EQ(chief_->lost_updates()->counts(), std::vector<std::int64_t>(2, 0));
   chief_.reset();
   for (const auto& task : tasks_) EXPECT_EQ(join(*task), "no error");
   // The variables and closures are not those of the next run.
@@ -311,7 +321,7 @@ TEST_F(InOneProcess, AServerContinuesFromItsJournal) {
   tasks_[0] = std::make_unique<Server>(SimpleClusterResolver(spec_, "ps", 0));
   expect_parts(any_error_of([&] { attach(); }),
                {"FailedPreconditionError", "[Server] ps:0 serves another chief, or an earlier run",
-                "whose journal is in '", "ps-0'"});
+                "whose snapshots are in '", "ps-0'"});
 }
 
 TEST_F(InOneProcess, TasksOfOneHostMayListenAtUnixSockets) {

@@ -42,8 +42,9 @@ class Doubling {
     std::vector<std::shared_ptr<ServerClient>> servers;
     for (const Cluster::Task& task : cluster.servers())
       servers.push_back(std::make_shared<ServerClient>(task.channel, ServerClient::Limits()));
-    auto coordinator = std::make_unique<Coordinator>(std::move(workers), std::move(servers),
-                                                     Coordinator::Options());
+    auto coordinator =
+        std::make_unique<Coordinator>(std::move(workers), std::move(servers),
+                                      Coordinator::Options{.lost_updates = cluster.lost_updates()});
     coordinator->add_function(0, function_.message);
     return coordinator;
   }

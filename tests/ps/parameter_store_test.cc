@@ -144,7 +144,7 @@ TEST(ParameterStore, CountsStaleness) {
   };
   EXPECT_EQ(apply(0, 0).staleness, 0u);
   EXPECT_EQ(apply(1, 0).staleness, 1u);
-  EXPECT_EQ(apply(2, 7).staleness, 0u);  // of another variable's past
+  EXPECT_EQ(apply(2, 7).staleness, 0u);  // of a state that a restart has lost
   EXPECT_TRUE(apply(2, 0).repeated);
   EXPECT_EQ(store.read(3).value.to_vector<float>(), std::vector<float>(2, 3));
   const ParameterStore::Counts counts = store.counts();

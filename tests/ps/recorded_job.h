@@ -1,4 +1,4 @@
-// The calls and journal records of a small job, from which tests and fuzzers make damaged ones.
+// The calls and records of a small job, from which tests and fuzzers make damaged ones.
 #pragma once
 
 #include <map>
@@ -39,26 +39,21 @@ struct DirectTasks {
 };
 
 // All that happens in the job, in its order.
-class RecordedJob final : public ChangeLog {
+class RecordedJob {
  public:
   RecordedJob() {
     DirectTasks tasks;
-    tasks.store.set_log(this);
+    tasks.store.set_keeper([this](StateRecord record) { records_.push_back(std::move(record)); });
     tasks.server.on_request = [this](const std::string& method, const rpc::Message& request) {
       calls_.emplace_back(method, request);
     };
     run(tasks);
-    tasks.store.set_log(nullptr);
-    for (Record& record : tasks.store.capture([] {})) records_.push_back(std::move(record));
+    for (StateRecord& record : tasks.store.capture()) records_.push_back(std::move(record));
   }
 
   const std::vector<std::pair<std::string, rpc::Message>>& calls() const { return calls_; }
-  const std::vector<Record>& records() const { return records_; }
-
-  void append(const proto::JournalRecord& record,
-              std::vector<rpc::Attachment> attachments) override {
-    records_.push_back({record, std::move(attachments)});
-  }
+  // The chief's changes, then everything that the server held at the end.
+  const std::vector<StateRecord>& records() const { return records_; }
 
  private:
   // Looks up rows of a table by the next element of the data, and trains them.
@@ -143,7 +138,7 @@ class RecordedJob final : public ChangeLog {
   }
 
   std::vector<std::pair<std::string, rpc::Message>> calls_;
-  std::vector<Record> records_;
+  std::vector<StateRecord> records_;
 };
 
 }  // namespace tandem::ps::testing

@@ -1,11 +1,9 @@
-// Updates of some rows of a variable, as a parameter server applies and journals them.
+// Updates of some rows of a variable, as a parameter server applies them.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "ps/in_process.h"
-#include "ps/journal.h"
-#include "support/files.h"
 #include "support/tensors.h"
 
 namespace tandem::ps::row_updates_test {
@@ -106,53 +104,6 @@ TEST_F(RowUpdates, InvalidSparseFeedsAreRefused) {
   };
   refused([](proto::Part& part) { part.add_sparse_feeds(1); });
   refused([](proto::Part& part) { part.add_sparse_feeds(0); });
-}
-
-// The records are what was sent, and restore the same bits.
-TEST_F(RowUpdates, AreJournaledAsRows) {
-  constexpr std::int64_t kRows = 10'000, kColumns = 16;
-  const tandem::testing::TemporaryDirectory folder;
-  Variable v(ones({kRows, kColumns}), {.name = "v"});
-  for (const auto& make :
-       {std::function([]() -> optimizers::Optimizer { return optimizers::Adagrad(0.1); }),
-        std::function([]() -> optimizers::Optimizer { return optimizers::Adam(0.1); })}) {
-    const auto files = folder.path() / fmt::format("ps-{}", make().name());
-    auto optimizer = make();
-    const auto traced = trace(
-        [&](const auto& inputs) {
-          optimizer.minimize(reduce_sum(square(gather(v, inputs[0], 0))), {v});
-          return std::vector<Tensor>();
-        },
-        {constant({1, 2})});
-    auto process = std::make_unique<ParameterStore>();
-    auto journal = std::make_unique<Journal>(files, *process, Journal::Options());
-    std::map<const void*, VariableId> ids;
-    const SplitFunction function = split(*traced, [&](const Resource& variable) {
-      const auto [at, added] = ids.try_emplace(variable.identity(), ids.size());
-      if (added)
-        process->create(at->second, variable.name(), const_cast<Resource&>(variable).value());
-      return one_shard(at->second, variable.spec().shape);
-    });
-    process->add_update(0, 0, function.message.updates(0).part());
-    const auto log = files / fmt::format("log-{}", journal->generation());
-    const auto before = std::filesystem::file_size(log);
-    for (std::uint64_t step = 0; step < 3; ++step) {
-      const auto attributes = attributes_of_run(*function.update_attributes[0]);
-      const std::vector<Tensor> inputs = {numbers({5, 77 + static_cast<std::int64_t>(step)}),
-                                          full({2, kColumns}, 0.5)};
-      process->apply(0, 0, step, inputs, {&attributes, 1});
-    }
-    EXPECT_LT(std::filesystem::file_size(log) - before, 3u * 600);
-    std::vector<std::vector<float>> expected;
-    for (VariableId id = 0; id < ids.size(); ++id)
-      expected.push_back(process->read(id).value.to_vector<float>());
-    journal.reset();
-    process = std::make_unique<ParameterStore>();
-    journal = std::make_unique<Journal>(files, *process, Journal::Options());
-    for (VariableId id = 0; id < ids.size(); ++id)
-      EXPECT_EQ(process->read(id).value.to_vector<float>(), expected[id]);
-    journal.reset();
-  }
 }
 
 }  // namespace

@@ -177,7 +177,8 @@ TEST_F(ParameterServer, AppliesUpdatesOfAClosureOnce) {
         .apply({.closure = closure,
                 .finished_below = finished_below,
                 .updates = {{.index = 0, .inputs = {ones({2})}}}})
-        .wait()[0]
+        .wait()
+        .updates[0]
         .repeated;
   };
   EXPECT_FALSE(repeated(7, 0));
@@ -185,6 +186,34 @@ TEST_F(ParameterServer, AppliesUpdatesOfAClosureOnce) {
   EXPECT_FALSE(repeated(8, 8));
   EXPECT_EQ(store.read(3).value.to_vector<float>(), (std::vector<float>{2, 2}));
   EXPECT_EQ(store.num_remembered(), 1u);
+}
+
+// As a server that continues from a snapshot of the time before the function was added.
+TEST_F(ParameterServer, GetsUpdatesThatItDoesNotKnowFromTheWorker) {
+  ServerClient server = client();
+  const ServerClient::NewVariable v{.id = 3, .name = "v", .value = zeros({2})};
+  server.create({&v, 1}).wait();
+  const proto::Part part = assign_add(2);
+  const auto updates = [](std::uint64_t function) {
+    return UpdateCalls::Updates{
+        .function = function,
+        .closure = 7,
+        .updates = {{.index = 0, .inputs = {ones({2})}}, {.index = 1, .inputs = {ones({2})}}}};
+  };
+  const ServerClient::Parts parts = {{0, &part}, {1, &part}};
+  const auto wanted = [] { return false; };
+  for (int i = 0; i < 2; ++i)
+    for (const auto& applied : server.apply(updates(0), wanted, parts).wait().updates)
+      EXPECT_EQ(applied.repeated, i == 1);
+  EXPECT_EQ(store.read(3).version, 2u);
+  EXPECT_EQ(store.num_updates(), 2u);
+  const UpdateCalls::Commit commit{
+      .function = 1, .closure = 7, .indices = {0, 1}, .contributions = {{7, 1}}};
+  EXPECT_EQ(server.commit(commit, {}).wait().step.missing, (std::vector<std::uint64_t>{7}));
+  server.stage(updates(1), 1, wanted, parts).wait();
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(server.commit(commit, {}).wait().step.numbers, (std::vector<std::uint64_t>{3, 4}));
+  EXPECT_EQ(store.read(3).version, 4u);
 }
 
 // The server is replaced while calls are under way: none is lost and none is applied twice.

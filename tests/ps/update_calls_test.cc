@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
 #include <vector>
 
 #include "ps/in_process.h"
@@ -68,7 +70,10 @@ TEST_F(Updates, AreKeptUntilTheirCommitAndAppliedOnce) {
   const UpdateCalls::Committed committed = commit(5, {{5, 1}});
   EXPECT_TRUE(committed.missing.empty());
   EXPECT_EQ(committed.measured, 2u);
-  EXPECT_TRUE(commit(5, {{5, 1}}).missing.empty());  // its reply was lost
+  EXPECT_EQ(committed.numbers, (std::vector<std::uint64_t>{1, 2}));
+  const UpdateCalls::Committed again = commit(5, {{5, 1}});  // its reply was lost
+  EXPECT_TRUE(again.missing.empty());
+  EXPECT_EQ(again.numbers, committed.numbers);
   EXPECT_EQ(values(), (std::vector<float>{1, 1}));
 }
 
@@ -96,6 +101,35 @@ TEST_F(Updates, ACommitWithoutAContributionChangesNothing) {
   calls.stage(adding(6, 3), 4);
   EXPECT_TRUE(commit(6, {{5, 1}, {6, 4}}).missing.empty());
   EXPECT_EQ(values(), (std::vector<float>{2, 2}));
+}
+
+// As those of a worker that has read before the server continued from a snapshot.
+TEST_F(Updates, OfALostStateAreMissing) {
+  UpdateCalls::Updates early = adding(5, 1);
+  early.updates[1].read_version = 2;
+  calls.stage(early, 1);
+  EXPECT_EQ(commit(5, {{5, 1}}).missing, (std::vector<std::uint64_t>{5}));
+  EXPECT_EQ(values(), (std::vector<float>{0, 0}));
+  calls.stage(adding(5, 1), 2);
+  EXPECT_TRUE(commit(5, {{5, 2}}).missing.empty());
+  EXPECT_EQ(values(), (std::vector<float>{1, 1}));
+}
+
+TEST_F(Updates, OfACallAreInASnapshotTogether) {
+  std::atomic<bool> ended = false;
+  std::thread worker([&] {
+    for (std::uint64_t closure = 0; closure < 500; ++closure)
+      if (closure % 2 == 0) {
+        calls.apply(adding(closure, 1));
+      } else {
+        calls.stage(adding(closure, 1), closure);
+        commit(closure, {{closure, closure}});
+      }
+    ended = true;
+  });
+  while (!ended) EXPECT_EQ(store.capture()[0].header.counts().updates() % 2, 0u);
+  worker.join();
+  EXPECT_EQ(store.updates(), 1000u);
 }
 
 TEST_F(Updates, OfClosedClosuresHaveNoEffect) {

@@ -1,7 +1,8 @@
 // A program of a cluster, for tests of launchers: cluster_program STOP
 //
 // Each task prints "process PID at ADDRESS". The chief schedules closures, each with one update,
-// and prints "finished N" from time to time. When the file STOP exists, it prints "N of N updates".
+// and prints "finished N" from time to time. When the file STOP exists, it prints "N of N updates,
+// N lost". Parameter servers write a snapshot after 64 updates.
 #include <unistd.h>
 
 #include <filesystem>
@@ -9,6 +10,7 @@
 
 #include "ps/cluster.h"
 #include "ps/doubling.h"
+#include "support/waiting.h"
 #include "tandem/cluster.h"
 
 namespace {
@@ -25,7 +27,11 @@ void run_chief(const distribute::ClusterResolver& resolver, const std::filesyste
     std::cout << "finished " << closures << std::endl;
   } while (!std::filesystem::exists(stop));
   const auto [value, updates] = ps::testing::Doubling::value(cluster);
-  std::cout << value << " of " << closures << " updates, version " << updates << std::endl;
+  // The chief hears of a server that was restarted since the last call in its next heartbeat.
+  const auto lost = [&] { return coordinator->counts().updates_lost.at(1); };
+  tandem::testing::eventually([&] { return value + static_cast<double>(lost()) >= closures; });
+  std::cout << value << " of " << closures << " updates, version " << updates << ", " << lost()
+            << " lost" << std::endl;
 }
 
 }  // namespace
@@ -39,7 +45,7 @@ int main(int argc, char** argv) {
     if (cluster.task_type() == "chief")
       run_chief(cluster, argc > 1 ? argv[1] : "/");
     else
-      distribute::Server(cluster).join();
+      distribute::Server(cluster, {.snapshot_updates = 64}).join();
     return 0;
   } catch (const Error& error) {
     std::cerr << error.kind() << ": " << error.what() << std::endl;

@@ -5,7 +5,7 @@
 //   cluster_training_program fit DIRECTORY      LeNet by fit(), on the MNIST of DIRECTORY
 //
 // Each task prints "process PID at ADDRESS". The chief prints "finished N" from time to time, and
-// at the end a line "NAME VALUE" for each result.
+// at the end a line "NAME VALUE" for each result. Parameter servers write snapshots often.
 #include <unistd.h>
 
 #include <fstream>
@@ -41,9 +41,10 @@ Examples noisy_examples() {
 void print(const td::distribute::ClusterStatistics& statistics) {
   std::cout << "calls_finished " << statistics.calls_finished << "\ncalls_repeated "
             << statistics.calls_repeated << "\nworkers_lost " << statistics.workers_lost
-            << "\nupdates " << statistics.updates << "\nmean_staleness "
-            << statistics.mean_staleness << "\nmax_staleness " << statistics.max_staleness
-            << std::endl;
+            << "\nupdates " << statistics.updates << "\nupdates_lost_0 "
+            << statistics.updates_lost.at(0) << "\nupdates_lost_1 " << statistics.updates_lost.at(1)
+            << "\nmean_staleness " << statistics.mean_staleness << "\nmax_staleness "
+            << statistics.max_staleness << std::endl;
 }
 
 void wait_for_calls(ClusterCoordinator& coordinator) {
@@ -211,7 +212,7 @@ int main(int argc, char** argv) {
     if (cluster.task_type() == "chief")
       train(cluster, argv[1], argv[2]);
     else
-      td::distribute::Server(cluster).join();
+      td::distribute::Server(cluster, {.snapshot_updates = 16}).join();
     return 0;
   } catch (const td::Error& error) {
     std::cerr << error.kind() << ": " << error.what() << std::endl;

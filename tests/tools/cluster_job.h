@@ -55,17 +55,17 @@ class ClusterJob {
     ASSERT_TRUE(eventually([&] { return finished() >= before + more; })) << process_->err();
   }
   // Kills a task, unless it was killed and has not been restarted yet. Returns whether it did.
-  bool kill_now(const std::string& task) {
+  bool kill_now(const std::string& task, int signal = SIGKILL) {
     const std::vector<Task> all = processes(task);
     if (all.size() == killed_[task]) return false;
     killed_[task] = all.size();
-    ::kill(all.back().process, SIGKILL);
+    ::kill(all.back().process, signal);
     return true;
   }
   // Kills a task, and waits until it has been restarted.
-  void kill_task(const std::string& task) {
+  void kill_task(const std::string& task, int signal = SIGKILL) {
     const std::vector<Task> before = processes(task);
-    ASSERT_TRUE(kill_now(task)) << process_->out();
+    ASSERT_TRUE(kill_now(task, signal)) << process_->out();
     ASSERT_TRUE(eventually([&] { return processes(task).size() == before.size() + 1; }))
         << process_->err();
     EXPECT_EQ(processes(task).back().address, before.back().address);

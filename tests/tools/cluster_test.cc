@@ -47,18 +47,24 @@ class TrainingCluster : public ClusterJob {
     start(options, {TANDEM_CLUSTER_PROGRAM, stop_file().string()});
   }
 
-  // Ends the job. Every closure has had its update once.
-  void stop() {
+  // Ends the job. Every closure has had its update once, but for those that are reported as lost.
+  // Returns their number.
+  int stop() {
     write_file(stop_file(), "");
     const Result result = process().wait();
     EXPECT_EQ(result.status, 0) << result.err;
     std::smatch found;
-    ASSERT_TRUE(std::regex_search(
-        result.out, found,
-        std::regex("\\[chief:0\\] ([0-9]+) of ([0-9]+) updates, version ([0-9]+)")))
-        << result.out;
-    EXPECT_EQ(found[1], found[2]);
-    EXPECT_EQ(found[3], found[2]);
+    if (!std::regex_search(
+            result.out, found,
+            std::regex(
+                "\\[chief:0\\] ([0-9]+) of ([0-9]+) updates, version ([0-9]+), ([0-9]+) lost"))) {
+      ADD_FAILURE() << result.out;
+      return 0;
+    }
+    const int lost = std::stoi(found[4]);
+    EXPECT_EQ(std::stoi(found[1]) + lost, std::stoi(found[2]));
+    EXPECT_EQ(found[3], found[1]);
+    return lost;
   }
 
  private:
@@ -91,22 +97,75 @@ TEST_F(RunCluster, TasksServeTheChief) {
 
 TEST_F(RunCluster, KilledTasksContinue) {
   const TemporaryDirectory folder;
-  TrainingCluster job(cluster_options({"--journals", folder.path().string()}));
+  TrainingCluster job(cluster_options({"--snapshots", folder.path().string()}));
   job.make_progress();
   for (const char* task : {"ps:1", "worker:0", "ps:1", "ps:0", "worker:1", "worker:0"}) {
     job.kill_task(task);
     job.make_progress();
   }
-  const std::string journal = fs::directory_iterator(folder.path())->path().string();
-  EXPECT_TRUE(fs::exists(journal + "/ps-0")) << journal;
-  job.stop();
+  const std::string snapshots = fs::directory_iterator(folder.path())->path().string();
+  EXPECT_TRUE(fs::exists(snapshots + "/ps-0")) << snapshots;
+  const int lost = job.stop();
   const std::string err = job.process().err();
+  EXPECT_EQ(lost > 0, contains(err, "updates of calls that had returned")) << err;
   EXPECT_TRUE(std::regex_search(
       err, std::regex("tandem: rank 4, ps:1, \\(process [0-9]+ on localhost\\) was killed by "
                       "signal 9 \\(Killed\\); restart 2 of 10\n")))
       << err;
   expect_parts(err, {"[ps:1] ", "[ParameterServer] restored 1 variables"});
   EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+// SIGTERM lets a server write a last snapshot.
+TEST_F(RunCluster, AServerThatIsStoppedInOrderLosesNothing) {
+  TrainingCluster job(cluster_options());
+  job.make_progress();
+  for (int i = 0; i < 2; ++i) {
+    job.kill_task("ps:1", SIGTERM);
+    job.make_progress();
+  }
+  EXPECT_EQ(job.stop(), 0);
+  EXPECT_TRUE(contains(job.process().err(), "was stopped by SIGTERM, after its last snapshot"))
+      << job.process().err();
+}
+
+// The second kill comes while the server continues from the snapshot.
+TEST_F(RunCluster, TwoKillsInARowAreSurvived) {
+  TrainingCluster job(cluster_options());
+  job.make_progress();
+  for (int i = 0; i < 3; ++i) {
+    job.kill_task("ps:1");
+    job.kill_task("ps:1");
+  }
+  job.make_progress();
+  job.stop();
+}
+
+TEST_F(RunCluster, SnapshotsOfAJobThatFailedAreKept) {
+  const TemporaryDirectory folder;
+  TrainingCluster job(cluster_options({"--snapshots", folder.path().string()}));
+  job.make_progress();
+  ASSERT_TRUE(job.kill_now("chief:0"));
+  const Result result = job.process().wait();
+  EXPECT_EQ(result.status, 128 + SIGKILL);
+  const std::string snapshots = fs::directory_iterator(folder.path())->path().string();
+  EXPECT_TRUE(contains(result.err,
+                       "tandem: the snapshots of the parameter servers on localhost are "
+                       "kept in '" +
+                           snapshots + "'\n"))
+      << result.err;
+  const auto whole = [&] {
+    for (const auto& entry : fs::directory_iterator(snapshots + "/ps-1"))
+      if (contains(entry.path().string(), "/snapshot-")) return true;
+    return false;
+  };
+  EXPECT_TRUE(whole());
+  // The next launcher leaves them alone.
+  EXPECT_EQ(run(script(cluster_options({"--snapshots", folder.path().string()}),
+                       "case $TF_CONFIG in *'\"type\":\"chief\"'*) exit 0;; esac; exec sleep 1000"))
+                .status,
+            0);
+  EXPECT_TRUE(whole());
 }
 
 TEST_F(RunCluster, TasksOfOneHostListenAtNoPort) {
@@ -286,23 +345,23 @@ TEST(RunTasks, ASignalEndsTasksWithoutRestarts) {
   EXPECT_EQ(result.err, "");
 }
 
-TEST(RunTasks, AKilledLaunchersJournalsAreRemovedByTheNext) {
+TEST(RunTasks, AKilledLaunchersSnapshotsAreRemovedByTheNext) {
   const TemporaryDirectory folder;
-  const Words options = cluster_options({"--journals", folder.path().string()});
-  const auto journals = [&] {
+  const Words options = cluster_options({"--snapshots", folder.path().string()});
+  const auto directories = [&] {
     return std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator());
   };
-  Process killed(script(options, task_is("ps", "touch $TANDEM_PS_JOURNAL/$RANK") +
+  Process killed(script(options, task_is("ps", "touch $TANDEM_PS_SNAPSHOTS/$RANK") +
                                      "echo ready; exec sleep 1000"),
                  {});
   ASSERT_TRUE(eventually([&] { return testing::sorted_lines(killed.out()).size() == 5; }));
-  EXPECT_EQ(journals(), 1);
+  EXPECT_EQ(directories(), 1);
   EXPECT_EQ(run(script(options, task_is("chief", "exit 0") + "exec sleep 1000")).status, 0);
-  EXPECT_EQ(journals(), 1) << "of the job that still runs";
+  EXPECT_EQ(directories(), 1) << "of the job that still runs";
   killed.kill(SIGKILL);
   killed.wait();
   EXPECT_EQ(run(script(options, task_is("chief", "exit 0") + "exec sleep 1000")).status, 0);
-  EXPECT_EQ(journals(), 0);
+  EXPECT_EQ(directories(), 0);
 }
 
 TEST(RunTasks, RefuseBadOptions) {
@@ -316,12 +375,12 @@ TEST(RunTasks, RefuseBadOptions) {
   refuse({"--ps", "1", "--chief"}, requires_chief);
   refuse({"--evaluator"}, "[run] --evaluator requires --workers or --chief");
   for (const Words& option :
-       {Words{"--no-tls"}, Words{"--max-restarts", "1"}, Words{"--journals", "/"}}) {
+       {Words{"--no-tls"}, Words{"--max-restarts", "1"}, Words{"--snapshots", "/"}}) {
     Words options = {"--workers", "2"};
     options.insert(options.end(), option.begin(), option.end());
-    refuse(options, "[run] --max-restarts, --journals and --no-tls require --ps");
+    refuse(options, "[run] --max-restarts, --snapshots and --no-tls require --ps");
   }
-  expect_failure(run(script(cluster_options({"--journals", "/nowhere"}), "true")), "NotFoundError",
+  expect_failure(run(script(cluster_options({"--snapshots", "/nowhere"}), "true")), "NotFoundError",
                  "[run] cannot make a directory of the job in '/nowhere'");
 }
 

@@ -53,7 +53,7 @@ RankSpec spec_of(const Json& item) {
   for (const Json& word : item.at("program").array()) spec.program.push_back(word.text());
   for (const auto& [name, value] : item.at("environment").object())
     spec.environment.emplace_back(name, value.text());
-  if (const Json* journals = item.find("journals")) spec.journals = journals->text();
+  if (const Json* snapshots = item.find("snapshots")) spec.snapshots = snapshots->text();
   if (spec.program.empty() || spec.local_size < 1)
     throw InvalidArgumentError("[agent] expected a rank with a program");
   return spec;
@@ -74,7 +74,8 @@ void start(LocalHost& host, const Json& request) {
   }
 }
 
-void obey(LocalHost& host, const std::string& line) {
+// Returns false at the end of the job.
+bool obey(LocalHost& host, const std::string& line) {
   const Json request = Json::parse(line, "the request");
   const std::string what = request.at("do").text();
   if (what == "ports") {
@@ -86,7 +87,10 @@ void obey(LocalHost& host, const std::string& line) {
     start(host, request);
   } else if (what == "signal") {
     host.send_signal(integer_in(request, "number"));
+  } else if (what == "keep") {
+    write_line(fmt::format("K {}\n", host.keep_snapshots()));
   }
+  return what != "end";
 }
 
 void serve() {
@@ -103,6 +107,7 @@ void serve() {
   std::string line;
   write_line(std::string(kAgentHello) + "\n");
   std::vector<pollfd> polled;
+  bool ended = false;
   while (input.is_open()) {
     polled = {{children.number(), POLLIN, 0}, {input.number(), POLLIN, 0}};
     host.add_polled(polled);
@@ -113,11 +118,12 @@ void serve() {
     input.read([&](std::string_view bytes) {
       line += bytes;
       if (line.back() != '\n') return;
-      obey(host, line);
+      ended = !obey(host, line);
       line.clear();
     });
     host.progress(sender);
   }
+  if (!ended) host.keep_snapshots();  // the launcher is lost
 }
 
 }  // namespace

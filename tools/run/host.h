@@ -21,8 +21,9 @@ struct RankSpec {
   bool bind = true;  // bind it to its share of the cores
   std::vector<std::string> program;
   Environment environment;  // in addition to the launcher's environment
-  // The host sets TANDEM_PS_JOURNAL to a directory for the job in this one. Empty: TMPDIR, or /tmp.
-  std::optional<std::string> journals;
+  // The host sets TANDEM_PS_SNAPSHOTS to a directory for the job in this one. Empty: TMPDIR, or
+  // /tmp.
+  std::optional<std::string> snapshots;
 };
 
 // Receives the events of a host's ranks.
@@ -52,6 +53,9 @@ class Host {
   virtual void restart(const RankSpec& rank) = 0;
   // Sends a signal to every process of all running ranks.
   virtual void send_signal(int number) = 0;
+  // The destructor removes the job's snapshots on the host, unless this was called. Returns their
+  // directory; empty if there are none.
+  virtual std::string keep_snapshots() = 0;
   // Adds the descriptors to poll. progress() reads what is available, and never blocks.
   virtual void add_polled(std::vector<pollfd>& polled) const = 0;
   virtual void progress(RankEvents& events) = 0;

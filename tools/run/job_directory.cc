@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <fstream>
 #include <system_error>
 
 #include "core/file_error.h"
@@ -17,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "tandem-job-";
+constexpr const char* kKept = "kept";  // a file that marks a directory that is not stale
 
 fs::path default_parent() {
   const char* set = std::getenv("TMPDIR");
@@ -41,7 +43,8 @@ void remove_stale(const fs::path& parent) {
     if (!each->path().filename().string().starts_with(kPrefix)) continue;
     const FileDescriptor lock = lock_of(each->path());
     std::error_code ignored;
-    if (lock.is_open()) fs::remove_all(each->path(), ignored);
+    if (lock.is_open() && !fs::exists(each->path() / kKept, ignored))
+      fs::remove_all(each->path(), ignored);
   }
 }
 
@@ -59,7 +62,17 @@ JobDirectory::JobDirectory(fs::path parent) {
   }
 }
 
+bool JobDirectory::keep() {
+  std::error_code error;
+  for (fs::recursive_directory_iterator each(path_, error), end; !error && each != end;
+       each.increment(error))
+    if (each->is_regular_file(error) && !error) kept_ = true;
+  if (kept_) std::ofstream(fs::path(path_) / kKept);
+  return kept_;
+}
+
 JobDirectory::~JobDirectory() {
+  if (kept_) return;
   std::error_code ignored;
   fs::remove_all(path_, ignored);
 }

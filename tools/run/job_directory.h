@@ -8,8 +8,8 @@
 
 namespace tandem::tools {
 
-// Only this user has access. The destructor removes the directory; the next JobDirectory in the
-// same place removes those of launchers that were killed.
+// Only this user has access. The destructor removes the directory, unless it is kept; the next
+// JobDirectory in the same place removes those of launchers that were killed.
 class JobDirectory {
  public:
   // `parent`: an existing directory; empty: $TMPDIR, or /tmp. Throws as core/file_error.h.
@@ -18,11 +18,14 @@ class JobDirectory {
   JobDirectory(const JobDirectory&) = delete;
   JobDirectory& operator=(const JobDirectory&) = delete;
 
+  // Keeps the directory if there are files in it, and returns whether there are.
+  bool keep();
   const std::string& path() const { return path_; }
 
  private:
   std::string path_;
   FileDescriptor lock_;  // on the directory
+  bool kept_ = false;
 };
 
 }  // namespace tandem::tools

@@ -65,6 +65,7 @@ class JobLauncher {
       }
       if (lost_at_ && Clock::now() >= *lost_at_) abort_job();
     }
+    if (failure_ || output_failure_) keep_snapshots();
     hosts_.clear();
     server_.reset();
     return conclude();
@@ -181,7 +182,7 @@ class JobLauncher {
     for (auto& each : environment_of(plan_, rank, addresses_, server_->token()))
       spec.environment.push_back(std::move(each));
     if (options_.no_tls) spec.environment.emplace_back("TANDEM_TLS", "0");
-    if (rank.task.type == "ps") spec.journals = options_.journals.value_or("");
+    if (rank.task.type == "ps") spec.snapshots = options_.snapshots.value_or("");
     return spec;
   }
 
@@ -325,6 +326,16 @@ class JobLauncher {
   bool all_closed() const {
     return std::all_of(progress_.begin(), progress_.end(),
                        [](const RankProgress& each) { return each.closed && !each.restart_at; });
+  }
+
+  void keep_snapshots() {
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      const std::string directory = hosts_[i]->keep_snapshots();
+      if (!directory.empty())
+        std::cerr << fmt::format(
+            "tandem: the snapshots of the parameter servers on {} are kept in '{}'\n",
+            plan_.hosts[i].name, directory);
+    }
   }
 
   int conclude() const {

@@ -143,15 +143,19 @@ std::vector<int> LocalHost::reserve_ports(std::size_t count) {
   return ports;
 }
 
+std::string LocalHost::keep_snapshots() {
+  return snapshots_ && snapshots_->keep() ? snapshots_->path() : "";
+}
+
 void LocalHost::start(const std::vector<RankSpec>& ranks) {
   for (const RankSpec& spec : ranks) start_one(spec);
 }
 
 void LocalHost::start_one(RankSpec spec) {
   std::erase_if(ranks_, [&](const RunningRank& each) { return each.rank == spec.rank; });
-  if (spec.journals) {
-    if (!journals_) journals_.emplace(*spec.journals);
-    spec.environment.emplace_back("TANDEM_PS_JOURNAL", journals_->path());
+  if (spec.snapshots) {
+    if (!snapshots_) snapshots_.emplace(*spec.snapshots);
+    spec.environment.emplace_back("TANDEM_PS_SNAPSHOTS", snapshots_->path());
   }
   Pipe out = make_pipe(), err = make_pipe(), failure = make_pipe();
   ProcessArguments launch{.program = spec.program,

@@ -26,6 +26,7 @@ class LocalHost final : public Host {
   void start(const std::vector<RankSpec>& ranks) override;
   void restart(const RankSpec& rank) override { start_one(rank); }
   void send_signal(int number) override;
+  std::string keep_snapshots() override;
   void add_polled(std::vector<pollfd>& polled) const override;
   void progress(RankEvents& events) override;
 
@@ -46,7 +47,7 @@ class LocalHost final : public Host {
   const rlimit descriptors_;  // limit of open files for ranks; the launcher may raise its own
   Guardian guardian_;
   std::vector<FileDescriptor> reserved_;
-  std::optional<JobDirectory> journals_;
+  std::optional<JobDirectory> snapshots_;
   std::vector<RunningRank> ranks_;
 };
 

@@ -91,8 +91,8 @@ void check(const RunOptions& options) {
   check_count("-n", options.ranks);
   check_count("--workers", options.workers);
   check_count("--ps", options.parameter_servers);
-  if (!has_servers(options) && (options.max_restarts || options.journals || options.no_tls))
-    reject("--max-restarts, --journals and --no-tls require --ps");
+  if (!has_servers(options) && (options.max_restarts || options.snapshots || options.no_tls))
+    reject("--max-restarts, --snapshots and --no-tls require --ps");
   if (options.bind != "core" && options.bind != "none")
     reject("expected --bind none or core, got '{}'", options.bind);
   if (!(options.grace >= 0.0) || options.grace > 86'400.0)

@@ -22,7 +22,7 @@ struct RunOptions {
       "-o ServerAliveCountMax=3";
   std::string remote_command;            // path of `tandem` there; empty: the same as here
   std::optional<int> max_restarts;       // of each task that serves
-  std::optional<std::string> journals;   // directory of the parameter servers' journals
+  std::optional<std::string> snapshots;  // directory of the parameter servers' snapshots
   bool no_tls = false;                   // between the tasks
   std::vector<std::string> environment;  // NAME=VALUE, or NAME to copy its value
   double grace = 10.0;                   // seconds from SIGTERM to SIGKILL

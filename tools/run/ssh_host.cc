@@ -59,7 +59,7 @@ Json describe(const RankSpec& spec) {
   for (const auto& [name, value] : spec.environment) environment[name] = value;
   Json all = {{"rank", spec.rank}, {"local_rank", spec.local_rank}, {"local_size", spec.local_size},
               {"bind", spec.bind}, {"program", spec.program},       {"environment", environment}};
-  if (spec.journals) all["journals"] = *spec.journals;
+  if (spec.snapshots) all["snapshots"] = *spec.snapshots;
   return all;
 }
 
@@ -83,6 +83,7 @@ SshHost::SshHost(std::string name, const std::string& ssh, const std::string& re
 }
 
 SshHost::~SshHost() {
+  if (!reported_) send(Json{{"do", "end"}}.dump());
   input_.close();  // then the agent kills its ranks and exits, and so does ssh
   const Clock::time_point end = Clock::now() + kFarewellLimit;
   while (waitpid(process_, nullptr, WNOHANG) == 0) {
@@ -125,6 +126,18 @@ void SshHost::start(const std::vector<RankSpec>& ranks) {
 
 void SshHost::send_signal(int number) {
   if (!reported_) send(Json{{"do", "signal"}, {"number", number}}.dump());
+}
+
+std::string SshHost::keep_snapshots() {
+  if (reported_) return "";  // the agent keeps them when the connection is lost
+  send(Json{{"do", "keep"}}.dump());
+  try {
+    return wait_for_answer("K").substr(2);
+  } catch (const UnavailableError&) {
+    return "";
+  } catch (const StartInterrupted&) {
+    return "";
+  }
 }
 
 void SshHost::add_polled(std::vector<pollfd>& polled) const {

@@ -42,6 +42,7 @@ class SshHost final : public Host {
   void start(const std::vector<RankSpec>& ranks) override;
   void restart(const RankSpec& rank) override;
   void send_signal(int number) override;
+  std::string keep_snapshots() override;
   void add_polled(std::vector<pollfd>& polled) const override;
   void progress(RankEvents& events) override;
 

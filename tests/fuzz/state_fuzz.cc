@@ -1,17 +1,17 @@
-// A damaged record or file of a parameter server's journal: it is restored, or refused with a typed
-// error.
+// A damaged record or file of what a parameter server holds: it is restored, or refused with a
+// typed error.
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <span>
+#include <string>
 
 #include "core/status.h"
 #include "fuzz/damage.h"
 #include "ps/recorded_job.h"
+#include "support/files.h"
 
 namespace {
 
@@ -29,36 +29,46 @@ const ps::testing::RecordedJob& job() {
 void check_record(std::size_t index, std::span<const std::uint8_t> edits) {
   ps::ParameterStore store;
   const auto& records = job().records();
-  for (std::size_t i = 0; i < index; ++i) store.restore(records[i].header, records[i].attachments);
+  for (std::size_t i = 0; i < index; ++i) store.restore(records[i]);
   std::string bytes = records[index].header.SerializeAsString();
   fuzz::damage(bytes, edits);
-  ps::proto::JournalRecord damaged;
-  if (!damaged.ParseFromString(bytes)) return;
+  ps::StateRecord damaged{.header = {}, .attachments = records[index].attachments};
+  if (!damaged.header.ParseFromString(bytes)) return;
   try {
-    store.restore(damaged, records[index].attachments);
+    store.restore(damaged);
   } catch (const DataLossError&) {
   }
-  store.capture([] {});
+  store.capture();
+}
+
+const std::string& good_file() {
+  static const auto& bytes = *[] {
+    const testing::TemporaryDirectory folder;
+    ps::StateWriter writer(folder / "state");
+    for (const ps::StateRecord& record : job().records()) writer.append(record);
+    writer.commit();
+    return new std::string(testing::read_file(folder / "state"));
+  }();
+  return bytes;
 }
 
 void check_file(std::span<const std::uint8_t> edits) {
-  const int file = memfd_create("journal", MFD_CLOEXEC);
+  std::string bytes = good_file();
+  fuzz::damage(bytes, edits);
+  const int file = memfd_create("state", MFD_CLOEXEC);
   TANDEM_ASSERT(file >= 0);
   const std::string path = fmt::format("/proc/self/fd/{}", file);
-  {
-    ps::RecordWriter writer(path, 5);
-    for (const ps::Record& record : job().records())
-      writer.append(record.header, record.attachments);
-  }
-  std::ifstream in(path, std::ios::binary);
-  std::string bytes(std::istreambuf_iterator<char>(in), {});
-  fuzz::damage(bytes, edits);
-  std::ofstream(path, std::ios::binary) << bytes;
+  testing::write_file(path, bytes);
+  std::size_t records = 0;
+  bool whole = false;
   try {
-    const ps::Records records = ps::read_records(path, 5);
-    TANDEM_ASSERT(records.records.size() <= job().records().size());
+    ps::StateReader reader(path);
+    while (reader.next()) ++records;
+    whole = true;
   } catch (const DataLossError&) {
   }
+  TANDEM_ASSERT(whole == (bytes == good_file()));
+  TANDEM_ASSERT(records <= job().records().size());
   close(file);
 }
 
