@@ -75,6 +75,20 @@ void UpdateCalls::stage(Updates updates, std::uint64_t attempt) {
   if (!kept || kept->attempt <= attempt) kept.swap(made);  // the old one is freed after the lock
 }
 
+std::vector<const UpdateCalls::Update*> UpdateCalls::updates_of(
+    std::uint64_t function, std::uint32_t index,
+    std::span<const std::shared_ptr<const Kept>> contributions) {
+  std::vector<const Update*> found;
+  for (const auto& kept : contributions)
+    for (const Update& update : kept->updates.updates)
+      if (kept->updates.function == function && update.index == index) found.push_back(&update);
+  if (found.empty() || found.size() != contributions.size())
+    fail<InvalidArgumentError>(
+        "[ParameterServer] expected update {} of function {} in each of {} contributions, got {}",
+        index, function, contributions.size(), found.size());
+  return found;
+}
+
 UpdateCalls::Committed UpdateCalls::commit(const Commit& commit) {
   Committed result;
   const Running running(*this, commit.closure);
@@ -97,29 +111,24 @@ UpdateCalls::Committed UpdateCalls::commit(const Commit& commit) {
     }
   }
   if (!result.missing.empty()) return result;
+  std::vector<std::vector<const Update*>> updates;  // of each index
+  for (const std::uint32_t index : commit.indices)
+    updates.push_back(updates_of(commit.function, index, contributions));
   const ParameterStore::Change all = store_.change();
-  for (const std::uint32_t index : commit.indices) {
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    const std::uint32_t index = commit.indices[i];
     std::vector<std::vector<Tensor>> inputs;
     std::vector<std::uint64_t> read_versions;
-    const Update* first = nullptr;
-    for (const auto& kept : contributions)
-      for (const Update& update : kept->updates.updates) {
-        if (update.index != index) continue;
-        if (!first) first = &update;
-        inputs.push_back(update.inputs);
-        if (update.read_version) read_versions.push_back(*update.read_version);
-      }
-    if (inputs.size() != contributions.size())
-      fail<InvalidArgumentError>(
-          "[ParameterServer] expected update {} of function {} in {} contributions, got {}", index,
-          commit.function, contributions.size(), inputs.size());
-    std::optional<std::uint64_t> oldest;
-    if (!read_versions.empty())
-      oldest = *std::min_element(read_versions.begin(), read_versions.end());
+    for (const Update* update : updates[i]) {
+      inputs.push_back(update->inputs);
+      if (update->read_version) read_versions.push_back(*update->read_version);
+    }
+    const auto oldest = std::min_element(read_versions.begin(), read_versions.end());
     const ParameterStore::Applied applied =
         store_.apply(commit.function, index, commit.closure,
                      inputs.size() == 1 ? inputs[0] : store_.mean(commit.function, index, inputs),
-                     first->attributes, oldest, all);
+                     updates[i][0]->attributes,
+                     oldest == read_versions.end() ? std::nullopt : std::optional(*oldest), all);
     result.numbers.push_back(applied.number);
     if (applied.repeated) continue;
     result.measured += inputs.size();

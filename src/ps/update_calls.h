@@ -67,7 +67,8 @@ class UpdateCalls {
     std::vector<std::uint64_t> numbers;  // ParameterStore::Applied, also if it was applied before
   };
   // Applies the mean of the kept contributions, in their order, with the attributes of the first;
-  // integers are those of the first. Again: nothing happens.
+  // integers are those of the first. Again: nothing happens. Throws InvalidArgumentError, before
+  // anything happens, if a contribution lacks one of the updates.
   Committed commit(const Commit& commit);
 
   // Drops what is kept of closures below this one, except `waiting`.
@@ -91,6 +92,10 @@ class UpdateCalls {
 
   void check(const Updates& updates) const;
   bool of_lost_state(const Updates& updates) const;
+  // The update of this index in each contribution; at least one. Throws InvalidArgumentError.
+  static std::vector<const Update*> updates_of(
+      std::uint64_t function, std::uint32_t index,
+      std::span<const std::shared_ptr<const Kept>> contributions);
 
   ParameterStore& store_;
   std::mutex mutex_;  // guards the following

@@ -104,6 +104,15 @@ TEST_F(Updates, ACommitWithoutAContributionChangesNothing) {
 }
 
 // As those of a worker that has read before the server continued from a snapshot.
+TEST_F(Updates, ACommitThatLacksAnUpdateChangesNothing) {
+  EXPECT_THROW(commit(5, {}), InvalidArgumentError);
+  UpdateCalls::Updates half = adding(5, 1);
+  half.updates.pop_back();
+  calls.stage(half, 1);
+  EXPECT_THROW(commit(5, {{5, 1}}), InvalidArgumentError);
+  EXPECT_EQ(values(), (std::vector<float>{0, 0}));
+}
+
 TEST_F(Updates, OfALostStateAreMissing) {
   UpdateCalls::Updates early = adding(5, 1);
   early.updates[1].read_version = 2;
