@@ -45,12 +45,15 @@ class Hosts {
   // Writes a script that is called like ssh, with a host's address and a command. Each host has its
   // own temporary directory, beside the script.
   void write_remote_shell(const std::filesystem::path& path) const {
-    std::string text =
-        "#!/bin/sh\naddress=$1; shift\nexport TMPDIR=" + path.parent_path().string() +
-        "/$address; mkdir -p $TMPDIR\ncase $address in\n";
+    const std::string folder = path.parent_path().string();
+    std::string text = "#!/bin/sh\naddress=$1; shift\nexport TMPDIR=" + folder +
+                       "/$address; mkdir -p $TMPDIR\n"
+                       // Daemons of one folder would race to make its subfolders.
+                       "command=$(echo \"$*\" | sed \"s|tmpdir_base \\\"" +
+                       folder + "\\\"|tmpdir_base $TMPDIR|\")\ncase $address in\n";
     for (int host = 0; host <= static_cast<int>(others_.size()); ++host) {
       const std::string enter = host == 0 ? "" : "nsenter --net=" + network_of(host) + " ";
-      text += address(host) + ") exec " + enter + "sh -c \"$*\" ;;\n";
+      text += address(host) + ") exec " + enter + "sh -c \"$command\" ;;\n";
     }
     write_file(path, text + "esac\n");
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
