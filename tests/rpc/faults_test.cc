@@ -170,6 +170,9 @@ TEST_F(Faults, AListenerThatDiedIsNoticed) {
   });
   const auto server = serve({.port = port, .silence_limit = milliseconds(400)});
   server->check_listening();
+  // A sanitizer needs descriptors when it sees objects of a class for the first time.
+  error_of<ResourceExhaustedError>([] { throw ResourceExhaustedError("any"); });
+  error_of<UnavailableError>([] { throw UnavailableError("any"); });
   std::vector<Socket> all;
   for (int next = 0; next >= 0;) {
     next = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -270,8 +270,7 @@ class GrpcServer final : public Server {
       }
     fail<UnavailableError>(
         "[rpc] the server does not listen on {} any more, for instance because it had no "
-        "descriptor "
-        "left for a connection (RLIMIT_NOFILE): {}",
+        "descriptor left for a connection (RLIMIT_NOFILE): {}",
         options.unix_path.empty() ? to_string(endpoint) : address_of(options), why);
   }
 
