@@ -13,6 +13,8 @@
 
 namespace tandem {
 
+struct CheckedCall;
+
 // A checked call of a rank. Outlives its operation.
 struct Collective {
   std::uint64_t sequence = 0;  // among the group's collectives; unused for kSend and kRecv
@@ -46,6 +48,16 @@ class BackendOperation {
   virtual std::uint64_t steps() const = 0;
   // The ranks that have not reached this collective, as far as this rank knows.
   virtual std::vector<int> missing() const = 0;
+  // Whether a rank that is not missing() has certainly reached it.
+  virtual bool knows(int rank) const {
+    static_cast<void>(rank);
+    return true;
+  }
+  // When the wait of a rank that began at `begin` exceeds `limit`.
+  virtual std::chrono::steady_clock::time_point deadline(
+      std::chrono::steady_clock::time_point begin, std::chrono::milliseconds limit) const {
+    return begin + limit;
+  }
 };
 
 // One rank of a group of processes. Used by one thread at a time: the owner's, or the progress
@@ -62,16 +74,19 @@ class Backend {
   virtual const RankNames& names() const = 0;
   // Whether buffers may be in device memory that the host cannot access.
   virtual bool supports_device_memory() const = 0;
-  // Whether the order of its sums depends on the ranks alone (ReduceOp::kTreeSum).
-  virtual bool supports_tree_sum() const { return true; }
   // Whether threads other than the owner's may call it, one at a time.
   virtual bool allows_any_thread() const { return true; }
   // Whether spinning would take CPU time from other ranks: this host has more ranks than cores, or
   // another rank runs on this rank's core.
   virtual bool oversubscribed() const = 0;
 
+  // Throws if the backend cannot do this call. The group stays usable.
+  virtual void check(const CheckedCall& call) const { static_cast<void>(call); }
   // Called in the order of the collectives' sequence numbers.
   virtual std::unique_ptr<BackendOperation> start(const Collective& collective) = 0;
+  // Advances what its operations share. Called before each round of their advance(), and throws as
+  // that does. Returns whether anything was done.
+  virtual bool advance() { return false; }
   // Checks more thoroughly than advance() whether peers have died or left. A rank that waits for
   // `operation` calls it several times per second. Throws AbortedError.
   virtual void check_peers(const BackendOperation& operation) = 0;
@@ -89,6 +104,11 @@ class Backend {
 
   // Memory that peers access directly. Null: plain memory is as good.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  // The new group, if the backend consists of communicators that can make it; else null.
+  virtual std::unique_ptr<Communicator> split_below(std::span<const int> ranks) {
+    static_cast<void>(ranks);
+    return nullptr;
+  }
   // Called by the ranks of the new group only. `name` is the new group's.
   virtual std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) = 0;
 };

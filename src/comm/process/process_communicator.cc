@@ -5,7 +5,6 @@
 #include "comm/checked_communicator.h"
 #include "comm/device_memory.h"
 #include "comm/process/process_group.h"
-#include "core/status.h"
 
 namespace tandem {
 namespace {
@@ -70,11 +69,7 @@ class ProcessCommunicator final : public CheckedCommunicator {
 
  private:
   std::shared_ptr<CollectiveWork> start(const CheckedCall& call) override {
-    if (call.op == ReduceOp::kTreeSum && !group_->backend->supports_tree_sum())
-      throw UnimplementedError(
-          "[all_reduce] a tree sum over NCCL between processes, whose order of sums is its own: "
-          "use "
-          "the backend shm, gloo or mpi");
+    group_->backend->check(call);
     const auto other = std::find_if(call.in.begin(), call.in.end(), [&](const Buffer& part) {
       return part.dtype != call.in.front().dtype;
     });
@@ -96,6 +91,7 @@ class ProcessCommunicator final : public CheckedCommunicator {
   }
 
   std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int) override {
+    if (auto below = group_->split_below(ranks)) return below;
     return make_process_communicator(group_->split(ranks), group_->device, group_->options);
   }
 

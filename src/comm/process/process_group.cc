@@ -198,6 +198,12 @@ std::unique_ptr<Backend> ProcessGroupState::split(const std::vector<int>& ranks)
   return backend->split(ranks, subgroup_name(backend->name(), ranks, splits_[ranks]++));
 }
 
+std::unique_ptr<Communicator> ProcessGroupState::split_below(const std::vector<int>& ranks) {
+  const auto lock = attend();
+  throw_if_failed();
+  return backend->split_below(ranks);
+}
+
 void ProcessGroupState::abort(GroupFailure kind, const std::string& text) noexcept {
   const auto lock = attend();
   if (failure_) return;
@@ -220,6 +226,7 @@ void ProcessGroupState::close() noexcept {
 void ProcessGroupState::advance(const ProcessWork* last, bool beyond) {
   throw_if_failed();
   try {
+    backend->advance();
     for (std::size_t i = 0; i < open_.size();) {
       ProcessWork& work = *open_[i];
       const bool is_last = &work == last;
@@ -265,6 +272,7 @@ bool ProcessGroupState::under_way() const {
 bool ProcessGroupState::advance_unattended() noexcept {
   bool any = false;
   try {
+    any = backend->advance();
     for (const auto& work : open_) {
       const bool started = work->started();
       if (!work->start()) break;
@@ -318,21 +326,36 @@ std::string ProcessGroupState::describe_wait(const ProcessWork& work,
     return fmt::format("[{}] rank {} waited {} ms for rank {}: {}", name, names[backend->rank()],
                        time, names[collective.signature.root], call);
   const std::vector<int> missing = work.operation()->missing();
+  const std::vector<int> absent = absent_from(*work.operation());
   if (missing.empty())
-    return fmt::format(
-        "[{}] collective {} ({}) did not end within {} ms, though every rank has reached it", name,
-        collective.sequence, call, time);
+    return fmt::format("[{}] collective {} ({}) did not end within {} ms{}", name,
+                       collective.sequence, call, time,
+                       absent.empty() ? ", though every rank has reached it" : "");
   std::vector<int> waiting;
   for (int rank = 0; rank < backend->size(); ++rank)
-    if (std::find(missing.begin(), missing.end(), rank) == missing.end()) waiting.push_back(rank);
-  return fmt::format("[{}] {} did not reach collective {} ({}) within {} ms; {} {} waiting", name,
-                     list_ranks(missing, names), collective.sequence, call, time,
-                     list_ranks(waiting, names), waiting.size() == 1 ? "is" : "are");
+    if (std::find(absent.begin(), absent.end(), rank) == absent.end()) waiting.push_back(rank);
+  std::string text = fmt::format("[{}] {} did not reach collective {} ({}) within {} ms", name,
+                                 list_ranks(missing, names), collective.sequence, call, time);
+  if (!waiting.empty())
+    text += fmt::format("; {} {} waiting", list_ranks(waiting, names),
+                        waiting.size() == 1 ? "is" : "are");
+  return text;
+}
+
+std::vector<int> ProcessGroupState::absent_from(const BackendOperation& operation) const {
+  std::vector<int> ranks = operation.missing();
+  for (int rank = 0; rank < backend->size(); ++rank)
+    if (!operation.knows(rank)) ranks.push_back(rank);
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
 }
 
 bool ProcessGroupState::tells_of_stall(const ProcessWork& work) const {
-  return !work.operation() || is_message(work.collective().signature.kind) ||
-         is_first_waiting(backend->rank(), work.operation()->missing());
+  const BackendOperation* operation = work.operation();
+  return !operation || is_message(work.collective().signature.kind) ||
+         (operation->knows(backend->rank()) &&
+          is_first_waiting(backend->rank(), absent_from(*operation)));
 }
 
 void ProcessGroupState::check_while_waiting(const ProcessWork& work, Clock::time_point begin,
@@ -340,8 +363,9 @@ void ProcessGroupState::check_while_waiting(const ProcessWork& work, Clock::time
   try {
     if (work.operation()) backend->check_peers(*work.operation());
     const auto now = Clock::now();
-    if (now - begin >= options.time_limit)
-      throw DeadlineExceededError(describe_wait(work, options.time_limit));
+    const auto limit = options.time_limit;
+    if (now >= (work.operation() ? work.operation()->deadline(begin, limit) : begin + limit))
+      throw DeadlineExceededError(describe_wait(work, limit));
     if (is_stalled(begin, last, now) && tells_of_stall(work))
       logging::warn(
           "{}",

@@ -36,7 +36,9 @@ class ProcessGroupState final : public ProgressEngine::Client {
   void check_peers(const ProcessWork& work);
   std::vector<int> missing(const ProcessWork& work);
   bool sleep(const ProcessWork& work, std::chrono::microseconds limit);
+  // See Backend.
   std::unique_ptr<Backend> split(const std::vector<int>& ranks);
+  std::unique_ptr<Communicator> split_below(const std::vector<int>& ranks);
   // Aborts the group: from now on every call of this rank throws that error.
   void abort(GroupFailure kind, const std::string& text) noexcept;
   // Called when the communicator is destroyed: breaks the ownership cycle of group and open works.
@@ -72,6 +74,8 @@ class ProcessGroupState final : public ProgressEngine::Client {
   [[noreturn]] void abort_with_current();
   // Whom the work has been waiting for.
   std::string describe_wait(const ProcessWork& work, std::chrono::milliseconds waited) const;
+  // The ranks that have not reached it, or of which this rank does not know.
+  std::vector<int> absent_from(const BackendOperation& operation) const;
   // Whether this rank warns of the stall, for all that wait.
   bool tells_of_stall(const ProcessWork& work) const;
 

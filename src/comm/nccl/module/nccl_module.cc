@@ -1,4 +1,5 @@
 // The entry points of the module that libtandem loads.
+#include "comm/checked_communicator.h"
 #include "comm/nccl/module/group.h"
 #include "comm/nccl/module/operations.h"
 #include "core/status.h"
@@ -15,9 +16,14 @@ class NcclBackend final : public Backend {
   const std::string& name() const override { return group_.options().name; }
   const RankNames& names() const override { return group_.names(); }
   bool supports_device_memory() const override { return group_.on_cuda(); }
-  bool supports_tree_sum() const override { return false; }
   bool oversubscribed() const override { return false; }
 
+  void check(const CheckedCall& call) const override {
+    if (call.op == ReduceOp::kTreeSum)
+      throw UnimplementedError(
+          "[all_reduce] a tree sum over NCCL between processes, whose order of sums is its own: "
+          "use the backend shm, gloo or mpi");
+  }
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     use_gpu(group_.options().gpu);
     const CollectiveKind kind = collective.signature.kind;

@@ -1,4 +1,4 @@
-#include "comm/hierarchical/build_work.h"
+#include "comm/hierarchical/build_steps.h"
 
 #include <algorithm>
 #include <cstring>
@@ -46,20 +46,20 @@ std::vector<Buffers> cut(std::span<const Buffer> parts, std::size_t bytes) {
   return pieces;
 }
 
-class HierarchicalWorkBuilder {
+class HierarchyStepBuilder {
  public:
-  HierarchicalWorkBuilder(const std::shared_ptr<Pipeline>& pipeline, const CheckedCall& call)
-      : pipeline_(*pipeline),
-        layout_(pipeline_.layout),
-        call_(call),
-        sum_(call.op == ReduceOp::kMean ? ReduceOp::kSum : call.op),
-        message_(call.kind == CollectiveKind::kSend || call.kind == CollectiveKind::kRecv),
-        work_(std::make_shared<HierarchicalWork>(pipeline, message_ ? 0 : pipeline_.next_sequence++,
-                                                 call.signature(), pipeline_.label)) {}
+  HierarchyStepBuilder(const Hierarchy& hierarchy, const Collective& collective)
+      : hierarchy_(hierarchy),
+        layout_(hierarchy_.layout),
+        collective_(collective),
+        signature_(collective.signature),
+        sum_(signature_.op == ReduceOp::kMean ? ReduceOp::kSum : signature_.op),
+        steps_(std::make_unique<HierarchySteps>(hierarchy_.inner->device(), collective)) {}
 
-  std::shared_ptr<HierarchicalWork> make() {
-    if (!message_) agree();
-    switch (call_.kind) {
+  std::unique_ptr<HierarchySteps> make() {
+    if (signature_.kind != CollectiveKind::kSend && signature_.kind != CollectiveKind::kRecv)
+      agree();
+    switch (signature_.kind) {
       case CollectiveKind::kAllReduce: all_reduce(); break;
       case CollectiveKind::kReduce: reduce(); break;
       case CollectiveKind::kBroadcast: broadcast(); break;
@@ -71,47 +71,46 @@ class HierarchicalWorkBuilder {
       case CollectiveKind::kSend:
       case CollectiveKind::kRecv: message(); break;
     }
-    return work_;
+    return std::move(steps_);
   }
 
  private:
   // The ranks exchange announcements, first inside the groups, then between the leaders. After a
   // mismatch, errors then name the collective that was called and not one of its steps.
   void agree() {
-    HierarchicalWork& work = *work_;
-    work.mine = announce(
-        {.sequence = work.sequence(), .signature = work.signature(), .label = work.label()});
-    inside_ = work_->add(
-        HierarchyLink::kToLeader, exchange_of(*pipeline_.inner, work.inside), {},
-        [this_ = &pipeline_, &work] {
-          check(work, work.inside, this_->names, [&](int place) {
+    HierarchySteps& steps = *steps_;
+    inside_ = steps.add(
+        HierarchyLink::kToLeader, exchange_of(*hierarchy_.inner, steps.inside), {},
+        [this_ = &hierarchy_, &steps] {
+          check(steps.collective, steps.inside, this_->names.value_or(RankNames()), [&](int place) {
             return std::vector<int>{this_->layout.ranks_of(this_->layout.group)[index(place)]};
           });
         });
     agreed_ = inside_;
     if (!layout_.leads()) return;
     agreed_ =
-        work_->add(HierarchyLink::kBetweenLeaders, exchange_of(*pipeline_.outer, work.between),
-                   {inside_}, [this_ = &pipeline_, &work] {
-                     check(work, work.between, this_->names,
-                           [&](int group) { return this_->layout.ranks_of(group); });
-                   });
+        steps.add(HierarchyLink::kBetweenLeaders, exchange_of(*hierarchy_.outer, steps.between),
+                  {inside_}, [this_ = &hierarchy_, &steps] {
+                    check(steps.collective, steps.between, this_->names.value_or(RankNames()),
+                          [&](int group) { return this_->layout.ranks_of(group); });
+                  });
   }
 
   std::function<std::shared_ptr<CollectiveWork>()> exchange_of(Communicator& among,
                                                                std::vector<Announcement>& all) {
-    return [&among, &all, work = work_.get()] {
+    return [&among, &all, mine = &steps_->mine] {
       all.resize(index(among.size()));
-      return among.start_exchange(&work->mine, sizeof(work->mine), all.data());
+      return among.start_exchange(mine, sizeof(*mine), all.data());
     };
   }
 
   // `ranks_at(i)`: the ranks that announcement i stands for.
   template <class RanksAt>
-  static void check(const HierarchicalWork& work, const std::vector<Announcement>& all,
+  static void check(const Collective& collective, const std::vector<Announcement>& all,
                     const RankNames& names, const RanksAt& ranks_at) {
     if (std::all_of(all.begin(), all.end(), [&](const Announcement& one) {
-          return one.sequence == work.sequence() && matches(one.signature, work.signature());
+          return one.sequence == collective.sequence &&
+                 matches(one.signature, collective.signature);
         }))
       return;
     std::vector<RankCall> calls;
@@ -119,32 +118,32 @@ class HierarchicalWorkBuilder {
       for (int rank : ranks_at(static_cast<int>(i)))
         calls.push_back({rank, all[i].signature, {all[i].name, all[i].step}});
     throw InvalidArgumentError(std::string(kErrorPrefix) +
-                               describe_mismatch(work.sequence(), calls, names));
+                               describe_mismatch(collective.sequence, calls, names));
   }
 
   void all_reduce() {
-    for (const Buffers& piece : cut(call_.in, pipeline_.options.piece_bytes)) {
-      const PipelineStep* in = reduce_inside(piece);
+    for (const Buffers& piece : cut(collective_.in, hierarchy_.piece_bytes)) {
+      const HierarchyStep* in = reduce_inside(piece);
       if (layout_.leads())
         in = add(
             HierarchyLink::kBetweenLeaders, {in, agreed_},
-            [this_ = &pipeline_, piece, op = sum_] { return this_->outer->all_reduce(piece, op); },
+            [this_ = &hierarchy_, piece, op = sum_] { return this_->outer->all_reduce(piece, op); },
             finish_mean(piece));
       hand_out(piece, in);
     }
   }
 
   void reduce() {
-    const int home = layout_.group_of(call_.root), place = layout_.place_of(call_.root);
+    const int home = layout_.group_of(signature_.root), place = layout_.place_of(signature_.root);
     const bool at_home = home == layout_.group;
-    const Buffers parts(call_.in.begin(), call_.in.end());
+    const Buffers parts(collective_.in.begin(), collective_.in.end());
     // A leader keeps its own elements unless it is the root.
     const Buffers sums = layout_.leads() && !(at_home && place == 0) ? copy_of(parts) : parts;
-    const PipelineStep* in = reduce_inside(sums);
+    const HierarchyStep* in = reduce_inside(sums);
     if (layout_.leads())
       in = add(
           HierarchyLink::kBetweenLeaders, {in, agreed_},
-          [this_ = &pipeline_, sums, op = sum_, home] {
+          [this_ = &hierarchy_, sums, op = sum_, home] {
             return this_->outer->reduce(sums, op, home);
           },
           at_home ? finish_mean(sums) : nullptr);
@@ -159,16 +158,16 @@ class HierarchicalWorkBuilder {
   }
 
   void broadcast() {
-    const int home = layout_.group_of(call_.root), place = layout_.place_of(call_.root);
+    const int home = layout_.group_of(signature_.root), place = layout_.place_of(signature_.root);
     const bool at_home = home == layout_.group;
-    for (const Buffers& piece : cut(call_.in, pipeline_.options.piece_bytes)) {
-      const PipelineStep* in = inside_;
+    for (const Buffers& piece : cut(collective_.in, hierarchy_.piece_bytes)) {
+      const HierarchyStep* in = inside_;
       if (at_home)
-        in = add(HierarchyLink::kToLeader, {inside_}, [this_ = &pipeline_, piece, place] {
+        in = add(HierarchyLink::kToLeader, {inside_}, [this_ = &hierarchy_, piece, place] {
           return this_->inner->broadcast(piece, place);
         });
       if (layout_.leads())
-        in = add(HierarchyLink::kBetweenLeaders, {in, agreed_}, [this_ = &pipeline_, piece, home] {
+        in = add(HierarchyLink::kBetweenLeaders, {in, agreed_}, [this_ = &hierarchy_, piece, home] {
           return this_->outer->broadcast(piece, home);
         });
       if (!at_home) hand_out(piece, in);
@@ -176,35 +175,35 @@ class HierarchicalWorkBuilder {
   }
 
   void all_gather() {
-    const Buffer mine = call_.in.front();
-    const std::vector<Buffers> gathered = by_group(call_.out);
-    const PipelineStep* own =
+    const Buffer mine = collective_.in.front();
+    const std::vector<Buffers> gathered = by_group(collective_.out);
+    const HierarchyStep* own =
         add(HierarchyLink::kToLeader, {inside_},
-            [this_ = &pipeline_, mine, group = gathered[index(layout_.group)]] {
+            [this_ = &hierarchy_, mine, group = gathered[index(layout_.group)]] {
               return this_->inner->all_gather(mine, group);
             });
     for (int group = 0; group < layout_.groups(); ++group) {
       const Buffers& share = gathered[index(group)];
-      const PipelineStep* in = own;
+      const HierarchyStep* in = own;
       if (layout_.leads())
         in = add(
             HierarchyLink::kBetweenLeaders, {own, agreed_},
-            [this_ = &pipeline_, share, group] { return this_->outer->broadcast(share, group); });
+            [this_ = &hierarchy_, share, group] { return this_->outer->broadcast(share, group); });
       if (group != layout_.group) hand_out(share, in);
     }
   }
 
   void reduce_scatter() {
-    const std::vector<Buffers> parts = by_group(call_.in);
-    const Buffer mine = call_.out.front();
+    const std::vector<Buffers> parts = by_group(collective_.in);
+    const Buffer mine = collective_.out.front();
     for (int group = 0; group < layout_.groups(); ++group) {
       const bool own = group == layout_.group;
       const Buffers sums = layout_.leads() ? copy_of(parts[index(group)]) : parts[index(group)];
-      const PipelineStep* in = reduce_inside(sums);
+      const HierarchyStep* in = reduce_inside(sums);
       if (layout_.leads())
         in = add(
             HierarchyLink::kBetweenLeaders, {in, agreed_},
-            [this_ = &pipeline_, sums, op = sum_, group] {
+            [this_ = &hierarchy_, sums, op = sum_, group] {
               return this_->outer->reduce(sums, op, group);
             },
             own ? finish_mean(sums) : nullptr);
@@ -218,22 +217,21 @@ class HierarchicalWorkBuilder {
   }
 
   void all_to_all() {
-    require_direct("all_to_all");
     add(HierarchyLink::kDirect, {agreed_},
-        [this_ = &pipeline_, sent = Buffers(call_.in.begin(), call_.in.end()),
-         received = Buffers(call_.out.begin(), call_.out.end())] {
-          return this_->options.direct->all_to_all(sent, received);
+        [this_ = &hierarchy_, sent = Buffers(collective_.in.begin(), collective_.in.end()),
+         received = Buffers(collective_.out.begin(), collective_.out.end())] {
+          return this_->direct->all_to_all(sent, received);
         });
   }
 
   void barrier() {
     add(HierarchyLink::kFromLeader, {agreed_},
-        [this_ = &pipeline_] { return this_->out->barrier(); });
+        [this_ = &hierarchy_] { return this_->out->barrier(); });
   }
 
   // Small host memory: within a group, every rank receives everything from every other.
   void exchange() {
-    const std::size_t bytes = call_.in.front().bytes();
+    const std::size_t bytes = collective_.in.front().bytes();
     std::size_t largest = 0;
     for (int group = 0; group < layout_.groups(); ++group)
       largest = std::max(largest, index(layout_.group_size(group)));
@@ -244,20 +242,20 @@ class HierarchicalWorkBuilder {
     memory->inside.resize(bytes * largest);
     const std::size_t total = bytes * index(layout_.size());
     memory->all.resize(total);
-    const PipelineStep* in =
+    const HierarchyStep* in =
         add(HierarchyLink::kToLeader, {inside_},
-            [this_ = &pipeline_, mine = call_.in.front().data, bytes, memory] {
+            [this_ = &hierarchy_, mine = collective_.in.front().data, bytes, memory] {
               return this_->inner->start_exchange(mine, bytes, memory->inside.data());
             });
     if (layout_.leads()) {
       memory->between.resize(bytes * largest * index(layout_.groups()));
       in = add(
           HierarchyLink::kBetweenLeaders, {in, agreed_},
-          [this_ = &pipeline_, memory, block = bytes * largest] {
+          [this_ = &hierarchy_, memory, block = bytes * largest] {
             return this_->outer->start_exchange(memory->inside.data(), block,
                                                 memory->between.data());
           },
-          [this_ = &pipeline_, memory, bytes, largest] {
+          [this_ = &hierarchy_, memory, bytes, largest] {
             const HierarchyLayout& layout = this_->layout;
             for (int group = 0; group < layout.groups(); ++group)
               for (int place = 0; bytes > 0 && place < layout.group_size(group); ++place) {
@@ -273,10 +271,10 @@ class HierarchicalWorkBuilder {
         std::make_shared<std::vector<std::byte>>(total * index(layout_.group_size()));
     add(
         HierarchyLink::kFromLeader, {in},
-        [this_ = &pipeline_, memory, copies, total] {
+        [this_ = &hierarchy_, memory, copies, total] {
           return this_->out->start_exchange(memory->all.data(), total, copies->data());
         },
-        [copies, bytes, gathered = Buffers(call_.out.begin(), call_.out.end())] {
+        [copies, bytes, gathered = Buffers(collective_.out.begin(), collective_.out.end())] {
           for (std::size_t rank = 0; bytes > 0 && rank < gathered.size(); ++rank)
             std::memcpy(gathered[rank].data, copies->data() + bytes * rank, bytes);
         });
@@ -284,54 +282,55 @@ class HierarchicalWorkBuilder {
 
   // Messages are not ordered with collectives, so they start at once.
   void message() {
-    const bool sends = call_.kind == CollectiveKind::kSend;
-    const Buffer& buffer = sends ? call_.in.front() : call_.out.front();
-    const bool near = layout_.group_of(call_.root) == layout_.group;
-    if (!near) require_direct(name_of(call_.kind));
-    Communicator& by = near ? *pipeline_.inner : *pipeline_.options.direct;
-    const int peer = near ? layout_.place_of(call_.root) : call_.root;
-    work_->add_message(near ? HierarchyLink::kToLeader : HierarchyLink::kDirect,
-                       sends ? by.send(buffer, peer) : by.recv(buffer, peer));
+    const bool sends = signature_.kind == CollectiveKind::kSend;
+    const Buffer& buffer = sends ? collective_.in.front() : collective_.out.front();
+    const int peer = signature_.root;
+    const bool near = layout_.group_of(peer) == layout_.group;
+    Communicator& by = near ? *hierarchy_.inner : *hierarchy_.direct;
+    const int to = near ? layout_.place_of(peer) : peer;
+    steps_->add_message(
+        near ? HierarchyLink::kToLeader : HierarchyLink::kDirect,
+        [&by, sends, buffer, to] { return sends ? by.send(buffer, to) : by.recv(buffer, to); });
   }
 
   // ---- Steps that several collectives use.
 
   template <class Start>
-  const PipelineStep* add(HierarchyLink link, std::initializer_list<const PipelineStep*> after,
-                          Start start, std::function<void()> then = {}) {
-    return work_->add(link, std::move(start), after, std::move(then));
+  const HierarchyStep* add(HierarchyLink link, std::initializer_list<const HierarchyStep*> after,
+                           Start start, std::function<void()> then = {}) {
+    return steps_->add(link, std::move(start), after, std::move(then));
   }
 
   // Towards the group's leader.
-  const PipelineStep* reduce_inside(const Buffers& parts) {
-    return add(HierarchyLink::kToLeader, {inside_}, [this_ = &pipeline_, parts, op = sum_] {
+  const HierarchyStep* reduce_inside(const Buffers& parts) {
+    return add(HierarchyLink::kToLeader, {inside_}, [this_ = &hierarchy_, parts, op = sum_] {
       return this_->inner->reduce(parts, op, 0);
     });
   }
 
   // From the group's leader.
-  void hand_out(const Buffers& parts, const PipelineStep* after) {
+  void hand_out(const Buffers& parts, const HierarchyStep* after) {
     add(HierarchyLink::kFromLeader, {after},
-        [this_ = &pipeline_, parts] { return this_->out->broadcast(parts, 0); });
+        [this_ = &hierarchy_, parts] { return this_->out->broadcast(parts, 0); });
   }
 
-  void distribute(Buffers sent, Buffers received, const PipelineStep* after) {
+  void distribute(Buffers sent, Buffers received, const HierarchyStep* after) {
     add(HierarchyLink::kFromLeader, {after},
-        [this_ = &pipeline_, sent = std::move(sent), received = std::move(received)] {
+        [this_ = &hierarchy_, sent = std::move(sent), received = std::move(received)] {
           return this_->out->all_to_all(sent, received);
         });
   }
 
   std::function<void()> finish_mean(const Buffers& sums) {
-    if (call_.op != ReduceOp::kMean) return nullptr;
-    return [device = &pipeline_.inner->device(), sums, by = layout_.size()] {
+    if (signature_.op != ReduceOp::kMean) return nullptr;
+    return [device = &hierarchy_.inner->device(), sums, by = layout_.size()] {
       divide_on(*device, sums, by);
     };
   }
 
   Buffers copy_of(const Buffers& parts) {
-    Device& device = pipeline_.inner->device();
-    auto* at = static_cast<std::byte*>(work_->scratch(bytes_of(parts)));
+    Device& device = hierarchy_.inner->device();
+    auto* at = static_cast<std::byte*>(steps_->scratch(bytes_of(parts)));
     Buffers copies = parts;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       copies[i].data = at;
@@ -351,46 +350,23 @@ class HierarchicalWorkBuilder {
     return groups;
   }
 
-  void require_direct(std::string_view what) const {
-    if (!pipeline_.options.direct)
-      fail<FailedPreconditionError>(
-          "[{}] this hierarchical communicator has no direct communicator of all ranks", what);
-  }
-
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-  Pipeline& pipeline_;
+  const Hierarchy& hierarchy_;
   const HierarchyLayout& layout_;
-  const CheckedCall& call_;
+  const Collective& collective_;
+  const Signature& signature_;
   const ReduceOp sum_;
-  const bool message_;
-  const std::shared_ptr<HierarchicalWork> work_;
-  const PipelineStep* inside_ = nullptr;  // the calls of the group's ranks match
-  const PipelineStep* agreed_ = nullptr;  // all calls match, as far as this rank checks
+  std::unique_ptr<HierarchySteps> steps_;
+  const HierarchyStep* inside_ = nullptr;  // the calls of the group's ranks match
+  const HierarchyStep* agreed_ = nullptr;  // all calls match, as far as this rank checks
 };
 
 }  // namespace
 
-namespace {
-
-// Whether the tree over all ranks equals the tree over the groups applied to the trees inside them.
-bool supports_tree_sum(const HierarchyLayout& layout) {
-  const int size = layout.group_size(0);
-  const int last = layout.groups() - 1;
-  bool fits = (size & (size - 1)) == 0 && layout.group_size(last) <= size;
-  for (int group = 0; group < last; ++group) fits = fits && layout.group_size(group) == size;
-  return fits && std::is_sorted(layout.rank_at.begin(), layout.rank_at.end());
-}
-
-}  // namespace
-
-std::shared_ptr<HierarchicalWork> build_work(const std::shared_ptr<Pipeline>& pipeline,
-                                             const CheckedCall& call) {
-  if (call.op == ReduceOp::kTreeSum && !supports_tree_sum(pipeline->layout))
-    throw UnimplementedError(
-        "[all_reduce] a tree sum over groups that do not have 1, 2, 4, ... ranks each, as many in "
-        "each, in the order of the ranks: give every process as many replicas, 1, 2, 4, ...");
-  return HierarchicalWorkBuilder(pipeline, call).make();
+std::unique_ptr<HierarchySteps> build_steps(const Hierarchy& hierarchy,
+                                            const Collective& collective) {
+  return HierarchyStepBuilder(hierarchy, collective).make();
 }
 
 }  // namespace tandem::hierarchical
