@@ -147,11 +147,14 @@ std::shared_ptr<CollectiveWork> NegotiatedTransport::start(const FullBucket& buc
   return work;
 }
 
-std::vector<std::uint8_t> NegotiatedTransport::wait_presence_exchange() {
-  std::vector<std::uint8_t> present;
-  for (const OperationRef& operation : operations_)
-    present.push_back(!operation->absent_everywhere);
-  return present;
+std::function<std::vector<std::uint8_t>()> NegotiatedTransport::exchange_presence(
+    std::span<const std::uint8_t>) {
+  return [this] {
+    std::vector<std::uint8_t> present;
+    for (const OperationRef& operation : operations_)
+      present.push_back(!operation->absent_everywhere);
+    return present;
+  };
 }
 
 ReduceTraced negotiated_reduction(std::shared_ptr<ProcessSetCoordinator> coordinator,

@@ -1,7 +1,9 @@
 // Transports gradients as operations of a coordinator: one per gradient, matched by name.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "hvd/process_set_coordinator.h"
@@ -47,9 +49,9 @@ class NegotiatedTransport final : public GradientTransport {
   bool packs() const override { return true; }
   Bucket make_bucket(std::span<const std::int64_t> counts, DType dtype) override;
   std::shared_ptr<CollectiveWork> start(const FullBucket& bucket) override;
-  // Not needed: each request says whether there is a gradient.
-  void start_presence_exchange(std::span<const std::uint8_t>) override {}
-  std::vector<std::uint8_t> wait_presence_exchange() override;
+  // Sends nothing: each request says whether there is a gradient.
+  std::function<std::vector<std::uint8_t>()> exchange_presence(
+      std::span<const std::uint8_t>) override;
 
  private:
   std::shared_ptr<ProcessSetCoordinator> coordinator_;

@@ -3,7 +3,7 @@
 #include "core/status.h"
 #include "graph/graph.h"
 #include "runtime/variable_impl.h"
-#include "sync/gradient_views.h"
+#include "sync/eager_sync.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tensor/tensor_impl.h"

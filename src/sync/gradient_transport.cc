@@ -20,18 +20,18 @@ void CommunicatorTransport::broadcast_order(std::span<std::int64_t> order) {
   std::copy(all.begin(), all.begin() + buffer.count, order.begin());
 }
 
-void CommunicatorTransport::start_presence_exchange(std::span<const std::uint8_t> mine) {
+std::function<std::vector<std::uint8_t>()> CommunicatorTransport::exchange_presence(
+    std::span<const std::uint8_t> mine) {
   if (!present_) present_.emplace(*communicator_, mine.size());
   std::copy(mine.begin(), mine.end(), present_->mine());
   present_->start();
-}
-
-std::vector<std::uint8_t> CommunicatorTransport::wait_presence_exchange() {
-  present_->wait();
-  std::vector<std::uint8_t> present(present_->size());
-  for (int rank = 0; rank < communicator_->size(); ++rank)
-    for (std::size_t i = 0; i < present.size(); ++i) present[i] |= present_->of(rank)[i];
-  return present;
+  return [this] {
+    present_->wait();
+    std::vector<std::uint8_t> present(present_->size());
+    for (int rank = 0; rank < communicator_->size(); ++rank)
+      for (std::size_t i = 0; i < present.size(); ++i) present[i] |= present_->of(rank)[i];
+    return present;
+  };
 }
 
 }  // namespace tandem

@@ -1,9 +1,10 @@
-// The interface through which an eager Reducer reduces its buckets over the ranks. Each strategy or
+// The interface through which an EagerSync reduces its buckets over the ranks. Each strategy or
 // API (tf.distribute, DDP, Horovod) supplies an implementation.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -38,7 +39,7 @@ class GradientTransport {
   virtual bool packs() const = 0;
   virtual Bucket make_bucket(std::span<const std::int64_t> counts, DType dtype) = 0;
   // Launches the reduction of a bucket, without waiting. The memory belongs to the work until its
-  // wait() returns. The reducer waits for the buckets in launch order, after all are launched.
+  // wait() returns. EagerSync waits for the buckets in launch order, after all are launched.
   virtual std::shared_ptr<CollectiveWork> start(const FullBucket& bucket) = 0;
   // Advances launched reductions, without waiting.
   virtual void progress() {}
@@ -47,11 +48,10 @@ class GradientTransport {
   virtual void broadcast_order(std::span<std::int64_t> order) { static_cast<void>(order); }
 
   // Called after the last bucket of a step is launched. Starts to send the other ranks `mine`,
-  // which is nonzero for each gradient that this rank had.
-  virtual void start_presence_exchange(std::span<const std::uint8_t> mine) = 0;
-  // Called after all buckets are waited for. The result is nonzero for each gradient that any rank
-  // had.
-  virtual std::vector<std::uint8_t> wait_presence_exchange() = 0;
+  // which is nonzero for each gradient that this rank had. The function that it returns is called
+  // after all buckets are waited for. Its result is nonzero for each gradient that any rank had.
+  virtual std::function<std::vector<std::uint8_t>()> exchange_presence(
+      std::span<const std::uint8_t> mine) = 0;
 };
 
 // A small all-gather per step, for the bookkeeping that ranks exchange besides gradients. It uses
@@ -95,8 +95,8 @@ class CommunicatorTransport : public GradientTransport {
   std::shared_ptr<CollectiveWork> start(const FullBucket& bucket) override;
   void progress() override { communicator_->progress(); }
   void broadcast_order(std::span<std::int64_t> order) override;
-  void start_presence_exchange(std::span<const std::uint8_t> mine) override;
-  std::vector<std::uint8_t> wait_presence_exchange() override;
+  std::function<std::vector<std::uint8_t>()> exchange_presence(
+      std::span<const std::uint8_t> mine) override;
 
   // Whether `rank` had gradient `index` in the last finished step.
   bool was_present(int rank, std::size_t index) const { return present_->of(rank)[index] != 0; }

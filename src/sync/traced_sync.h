@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "graph/collective.h"
+#include "sync/gradient_buckets.h"
 #include "sync/gradient_sync.h"
-#include "sync/reducer.h"
 #include "tandem/variable.h"
 
 namespace tandem {
@@ -36,7 +36,7 @@ struct TracedSyncOptions {
   std::size_t pass = 0;  // number of this backward pass: the index into `agreements`
 };
 
-// Reduces the same buckets as a Reducer, by nodes. The nodes of a bucket are added as soon as its
+// Reduces the same buckets as EagerSync, by nodes. The nodes of a bucket are added as soon as its
 // gradients are ready, so that the program launches the collective while the backward pass still
 // runs. Every rank adds its buckets in the same order.
 class TracedSync final : public GradientSync {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "comm/local/local_group.h"
@@ -121,6 +122,57 @@ TEST_P(EagerSyncTest, NamesAGradientOfTheWrongShape) {
         [&] { pass->ready(0, ones({3})); },
         "has shape (3,) and dtype float32, expected (2,) and float32");
   });
+}
+
+// The views of a single rank's buckets.
+class EagerSyncViews : public ::testing::Test {
+ protected:
+  EagerSyncViews() {
+    for (const Shape& shape : {Shape{2}, Shape{3, 1}}) variables_.emplace_back(zeros(shape));
+    communicator_ = make_process_communicator(
+        make_shm_backend({.store = std::make_shared<ForkedStore>(), .rank = 0, .size = 1}), device_,
+        {});
+    sync_.emplace(std::make_shared<CommunicatorTransport>(communicator_), device_, variables_);
+  }
+
+  std::vector<Tensor> step(double value) {
+    sync_->begin();
+    sync_->ready(1, full({3, 1}, value));
+    sync_->ready(0, full({2}, value));
+    return sync_->finish({1, 1});
+  }
+
+  Device& device_ = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+  std::vector<Variable> variables_;
+  std::shared_ptr<Communicator> communicator_;
+  std::optional<EagerSync> sync_;
+};
+
+TEST_F(EagerSyncViews, HaveTheShapesOfTheVariables) {
+  const Tensor view = step(1.0)[1];
+  EXPECT_EQ(view.shape(), (Shape{3, 1}));
+  EXPECT_EQ(values_of(view), Values(3, 1.0));
+}
+
+TEST_F(EagerSyncViews, TheNextStepUsesTheSameMemory) {
+  const void* const memory = step(1.0)[0].data<float>();
+  const std::vector<Tensor> next = step(2.0);
+  EXPECT_EQ(static_cast<const void*>(next[0].data<float>()), memory);
+  EXPECT_EQ(values_of(next[0]), Values(2, 2.0));
+}
+
+TEST_F(EagerSyncViews, LaterStepsDoNotChangeAHeldView) {
+  const Tensor kept = step(1.0)[0];
+  const Tensor next = step(2.0)[0];
+  EXPECT_EQ(values_of(kept), Values(2, 1.0));
+  EXPECT_EQ(values_of(next), Values(2, 2.0));
+}
+
+TEST_F(EagerSyncViews, MayOutliveTheCommunicator) {
+  const Tensor kept = step(1.0)[0];
+  sync_.reset();
+  communicator_.reset();
+  EXPECT_EQ(values_of(kept), Values(2, 1.0));
 }
 
 INSTANTIATE_TEST_SUITE_P(Communicators, EagerSyncTest, ::testing::Bool(),

@@ -1,14 +1,21 @@
-#include "sync/reducer.h"
+// Which buckets gradients go to, and when these are launched, with a transport that only records.
+#include "sync/gradient_buckets.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
 
 #include "comm/device_memory.h"
 #include "device/device_manager.h"
-#include "tandem/errors.h"
+#include "support/tensors.h"
+#include "sync/eager_sync.h"
+#include "tandem/creation.h"
 
-namespace tandem::reducer_test {
+namespace tandem::gradient_buckets_test {
 namespace {
 
 std::vector<GradientInfo> floats(std::initializer_list<std::int64_t> counts) {
@@ -68,6 +75,7 @@ class CountingTransport final : public GradientTransport {
     members.emplace_back(bucket.gradients.begin(), bucket.gradients.end());
     if (bucket.is_last) last = bucket.index;
     zeros = bucket.zeros;
+    if (bucket.memory) first_array = bucket.memory->array(0).data;
     struct Doubled final : CollectiveWork {
       void wait() override {
         finished.push_back(index);
@@ -88,14 +96,17 @@ class CountingTransport final : public GradientTransport {
     EXPECT_EQ(order.size(), order_of_rank_0.size());
     std::copy(order_of_rank_0.begin(), order_of_rank_0.end(), order.begin());
   }
-  void start_presence_exchange(std::span<const std::uint8_t>) override { std::abort(); }
-  std::vector<std::uint8_t> wait_presence_exchange() override { std::abort(); }
+  std::function<std::vector<std::uint8_t>()> exchange_presence(
+      std::span<const std::uint8_t> mine) override {
+    return [all = std::vector<std::uint8_t>(mine.size(), 1)] { return all; };
+  }
 
   std::vector<std::size_t> launched;  // buffers per bucket
   std::vector<std::size_t> finished;  // buckets, in the order of the waits
   Buckets members;
-  std::size_t last = 0;     // the last bucket of the step
-  std::vector<bool> zeros;  // at the last launch
+  std::size_t last = 0;               // the last bucket of the step
+  std::vector<bool> zeros;            // at the last launch
+  const void* first_array = nullptr;  // of the last bucket that was packed
   int allocations = 0;
   std::vector<std::int64_t> order_of_rank_0;
 
@@ -103,90 +114,115 @@ class CountingTransport final : public GradientTransport {
   bool packs_;
 };
 
-TEST(Reducer, LaunchesABucketAsSoonAsItIsFullAndInOrder) {
-  CountingTransport transport(false);
-  Reducer reducer(transport, floats({4, 4, 4, 4}), {.sizes = {32, 32}});
-  float memory[16] = {};
-  reducer.ready(0, memory);
-  reducer.ready(1, memory + 4);  // the second bucket is full, but the first is not launched
-  EXPECT_TRUE(transport.launched.empty());
-  reducer.ready(3, memory + 12);
-  EXPECT_TRUE(transport.launched.empty());
-  reducer.ready(2, memory + 8);
-  EXPECT_EQ(transport.launched, (std::vector<std::size_t>{2, 2}));
-  reducer.finish();
-  EXPECT_EQ(transport.allocations, 0);
+// An EagerSync of float32 variables over a transport.
+struct Sync {
+  Sync(bool packs, std::initializer_list<std::int64_t> counts, ReducerOptions options = {})
+      : transport(std::make_shared<CountingTransport>(packs)) {
+    for (std::int64_t count : counts) variables.emplace_back(zeros({count}));
+    sync.emplace(transport, *DeviceManager::get().devices(DeviceType::kCpu, "test").front(),
+                 variables, options);
+  }
+  std::vector<Tensor> finish() {
+    return sync->finish(std::vector<std::uint8_t>(variables.size(), 1));
+  }
+  EagerSync* operator->() { return &*sync; }
+
+  std::shared_ptr<CountingTransport> transport;
+  std::vector<Variable> variables;
+  std::optional<EagerSync> sync;
+};
+
+using testing::values_of;
+using Values = std::vector<double>;
+
+TEST(EagerSync, LaunchesABucketAsSoonAsItIsFullAndInOrder) {
+  Sync sync(false, {4, 4, 4, 4}, {.sizes = {32, 32}});
+  sync->ready(0, ones({4}));
+  sync->ready(1, ones({4}));  // the second bucket is full, but the first is not launched
+  EXPECT_TRUE(sync.transport->launched.empty());
+  sync->ready(3, ones({4}));
+  EXPECT_TRUE(sync.transport->launched.empty());
+  sync->ready(2, ones({4}));
+  EXPECT_EQ(sync.transport->launched, (std::vector<std::size_t>{2, 2}));
+  sync.finish();
+  EXPECT_EQ(sync.transport->allocations, 0);
 }
 
-TEST(Reducer, FinishThrowsIfAGradientIsMissing) {
-  CountingTransport transport(false);
-  Reducer reducer(transport, floats({4}));
-  EXPECT_THROW(reducer.finish(), InternalError);
-}
-
-std::vector<float> result(const Reducer& reducer, std::size_t index) {
-  const Buffer buffer = reducer.result(index);
-  const auto* data = static_cast<const float*>(buffer.data);
-  return {data, data + buffer.count};
-}
-
-TEST(Reducer, PacksGradientsIntoOneBuffer) {
-  CountingTransport transport(true);
-  Reducer reducer(transport, floats({3, 2, 4}), {.sizes = {.first = 1 << 10}});
-  const int allocated = transport.allocations;
+TEST(EagerSync, PacksGradientsIntoOneBuffer) {
+  Sync sync(true, {3, 2, 4}, {.sizes = {.first = 1 << 10}});
+  const int allocated = sync.transport->allocations;
   EXPECT_EQ(allocated, 1);
   for (float step = 1; step < 4; ++step) {
-    {
-      std::vector<float> first = {step, 2, 3}, last = {4, 5, 6, 7};
-      reducer.ready(2, last.data(), 0.5);
-      reducer.ready(0, first.data());  // both were copied, so that their memory may be freed
-    }
-    reducer.zeros(1);
-    reducer.finish();
-    EXPECT_EQ(result(reducer, 0), (std::vector<float>{2 * step, 4, 6}));
-    EXPECT_EQ(result(reducer, 1), (std::vector<float>{0, 0}));
-    EXPECT_EQ(result(reducer, 2), (std::vector<float>{4, 5, 6, 7}));
+    // Both are copied, so that their memory may be freed.
+    sync->ready(2, constant(std::vector<float>{4, 5, 6, 7}), 0.5);
+    sync->ready(0, constant(std::vector<float>{step, 2, 3}));
+    sync->zeros(1);
+    const std::vector<Tensor> reduced = sync.finish();
+    EXPECT_EQ(values_of(reduced[0]), (Values{2 * step, 4, 6}));
+    EXPECT_EQ(values_of(reduced[1]), (Values{0, 0}));
+    EXPECT_EQ(values_of(reduced[2]), (Values{4, 5, 6, 7}));
+    sync->begin();
+    EXPECT_EQ(sync.transport->allocations,
+              allocated + static_cast<int>(step));  // `reduced` is held
   }
-  EXPECT_EQ(transport.launched, (std::vector<std::size_t>{1, 1, 1}));
-  EXPECT_EQ(transport.allocations, allocated);
+  EXPECT_EQ(sync.transport->launched, (std::vector<std::size_t>{1, 1, 1}));
 }
 
-TEST(Reducer, FollowsTheFirstRanksOrderFromTheSecondStepOn) {
-  CountingTransport transport(true);
+TEST(EagerSync, ReusesTheMemoryOfABucketThatNoResultHolds) {
+  Sync sync(true, {3, 2}, {});
+  const int allocated = sync.transport->allocations;
+  for (int step = 0; step < 3; ++step) {
+    sync->begin();
+    sync->ready(1, ones({2}));
+    sync.finish();
+  }
+  EXPECT_EQ(sync.transport->allocations, allocated);
+}
+
+TEST(EagerSync, FollowsTheFirstRanksOrderFromTheSecondStepOn) {
+  Sync sync(true, {4, 4, 4, 4}, {.sizes = {32, 32}, .rebuild = true});
+  CountingTransport& transport = *sync.transport;
   transport.order_of_rank_0 = {0, 2, 1, 3};
-  Reducer reducer(transport, floats({4, 4, 4, 4}), {.sizes = {32, 32}, .rebuild = true});
-  std::vector<float> gradient(4, 1.0f);
-  for (std::size_t i : {3, 2, 1, 0}) reducer.ready(i, gradient.data());
-  reducer.finish();
-  EXPECT_EQ(reducer.generation(), 0u);
+  for (std::size_t i : {3, 2, 1, 0}) sync->ready(i, ones({4}));
+  EXPECT_EQ(transport.members, (Buckets{{3, 2}, {1, 0}}));
+  sync.finish();
+  sync->begin();
   transport.launched.clear();
-  reducer.ready(0, gradient.data());
-  EXPECT_EQ(reducer.generation(), 1u);
-  EXPECT_EQ(reducer.bucket_members(0), (std::vector<std::size_t>{0, 2}));
+  transport.members.clear();
+  sync->ready(0, ones({4}));
   EXPECT_TRUE(transport.launched.empty());
-  reducer.ready(2, gradient.data());
+  sync->ready(2, ones({4}));
   EXPECT_EQ(transport.launched.size(), 1u);
-  reducer.ready(3, gradient.data());
-  reducer.ready(1, gradient.data());
-  reducer.finish();
+  sync->ready(3, ones({4}));
+  sync->ready(1, ones({4}));
+  EXPECT_EQ(transport.members, (Buckets{{0, 2}, {1, 3}}));
+  const std::vector<Tensor> reduced = sync.finish();
   EXPECT_EQ(transport.launched.size(), 2u);
-  EXPECT_EQ(result(reducer, 1), std::vector<float>(4, 2.0f));
+  EXPECT_EQ(values_of(reduced[1]), Values(4, 2.0));
 }
 
-TEST(Reducer, DescribesEachBucketToTheTransport) {
-  CountingTransport transport(true);
-  Reducer reducer(transport, floats({4, 4, 4}), {.sizes = {16, 32}});
-  std::vector<float> gradient(4, 2.0f);
-  reducer.ready(0, gradient.data());
-  reducer.zeros(1);
-  reducer.ready(2, gradient.data());
+TEST(EagerSync, DescribesEachBucketToTheTransport) {
+  Sync sync(true, {4, 4, 4}, {.sizes = {16, 32}});
+  CountingTransport& transport = *sync.transport;
+  sync->ready(0, full({4}, 2.0));
+  sync->zeros(1);
+  sync->ready(2, full({4}, 2.0));
   EXPECT_TRUE(transport.finished.empty());
-  reducer.finish();
+  const std::vector<Tensor> reduced = sync.finish();
   EXPECT_EQ(transport.finished, (std::vector<std::size_t>{0, 1}));
   EXPECT_EQ(transport.members, (Buckets{{2}, {1, 0}}));
   EXPECT_EQ(transport.last, 1u);
   EXPECT_EQ(transport.zeros, (std::vector<bool>{false, true, false}));
-  EXPECT_EQ(result(reducer, 0), std::vector<float>(4, 4.0f));
+  EXPECT_EQ(values_of(reduced[0]), Values(4, 4.0));
+}
+
+// A transport's start() sees the memory that the result is a view of.
+TEST(EagerSync, ResultsShareTheMemoryOfTheBucket) {
+  Sync sync(true, {2, 3}, {});
+  sync->ready(1, ones({3}));
+  sync->ready(0, ones({2}));
+  const Tensor reduced = sync.finish()[1];
+  EXPECT_EQ(static_cast<const void*>(reduced.data<float>()), sync.transport->first_array);
 }
 
 TEST(Bucket, ArraysAreAlignedAndTheGapsAreZero) {
@@ -228,4 +264,4 @@ TEST(Bucket, HeldMemoryIsUnchangedAfterItIsReplaced) {
 }
 
 }  // namespace
-}  // namespace tandem::reducer_test
+}  // namespace tandem::gradient_buckets_test
