@@ -34,8 +34,8 @@ std::string mpi_obstacle(int rank, int size);
 // MPI_THREAD_SERIALIZED or is finalised; UnavailableError if there is no MPI. When the program
 // calls MPI_Finalize, open collectives end, and later calls throw AbortedError.
 //
-// MPI cannot cancel collectives. After a failure it may still write to the memory of those that
-// were running, so callers must not free that memory.
+// MPI cannot cancel transfers that have begun. After a failure it may still write to the memory of
+// collectives that were running, so callers must not free that memory.
 std::unique_ptr<Backend> make_mpi_backend(MpiOptions options = {});
 
 }  // namespace tandem

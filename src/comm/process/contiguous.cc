@@ -4,9 +4,9 @@
 
 namespace tandem {
 
-Contiguous::Contiguous(std::span<const Buffer> buffers, bool copy) : buffers_(buffers) {
+Contiguous::Contiguous(std::span<const Buffer> buffers) : buffers_(buffers) {
   std::size_t bytes = 0;
-  bool apart = copy;
+  bool apart = false;
   for (const Buffer& buffer : buffers) {
     if (buffer.count == 0) continue;
     auto* const begin = static_cast<std::byte*>(buffer.data);

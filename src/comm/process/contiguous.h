@@ -1,4 +1,4 @@
-// Contiguous memory for several buffers, for libraries that accept one pointer.
+// Contiguous memory for several buffers, for code that accepts one pointer.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,10 @@
 
 namespace tandem {
 
-// Uses the buffers' own memory if they are contiguous and no `copy` is requested; otherwise a copy.
-// REQUIRES: one dtype.
+// Uses the buffers' own memory if they are contiguous, otherwise a copy. REQUIRES: one dtype.
 class Contiguous {
  public:
-  explicit Contiguous(std::span<const Buffer> buffers, bool copy = false);
+  explicit Contiguous(std::span<const Buffer> buffers);
 
   std::byte* data() const { return data_; }
   std::int64_t count() const { return count_; }  // elements

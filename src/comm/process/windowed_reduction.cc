@@ -77,11 +77,11 @@ void WindowedReduction::open_next() {
                 bytes(window.slices[index(peer)]));
 }
 
-bool WindowedReduction::advance(std::uint64_t& steps, bool combines) {
+bool WindowedReduction::advance(std::uint64_t& steps) {
   while (!open_.empty()) {
     Window& window = open_.front();
     // Results arrive in the memory of the slices sent, so the sends must be complete.
-    if (!combines || !window.received.complete() || !window.sent.complete()) return false;
+    if (!window.received.complete() || !window.sent.complete()) return false;
     combine(window);
     if (gathers_) {
       if (!transfers_.receives_into_sent()) receive_results(window);
@@ -117,10 +117,6 @@ void WindowedReduction::send_results(const Window& window) {
   const ElementSpan& mine = window.slices[index(options_.rank)];
   for (int peer = 0; peer < options_.size; ++peer)
     if (peer != options_.rank) results_.send(peer, options_.gather_phase, mine.data, bytes(mine));
-}
-
-void WindowedReduction::keep_memory() noexcept {
-  for (Window& window : open_) static_cast<void>(window.others.release());
 }
 
 ElementSpan WindowedReduction::part(const ElementSpan& share, std::int64_t begin,

@@ -29,7 +29,7 @@ struct ReductionOptions {
   ReduceOp op = ReduceOp::kSum;
   std::int64_t window_bytes = 0;  // per window, all ranks' slices together
   // The phases of the transfers: unreduced slices, and reduced slices.
-  int scatter_phase = 0, gather_phase = 1;
+  int scatter_phase = 0, gather_phase = 0;
 };
 
 class WindowedReduction {
@@ -46,11 +46,9 @@ class WindowedReduction {
   // Rank r receives the reduction of shares[r]. `result` may be this rank's element of `shares`.
   void reduce_scatter(const std::vector<ElementSpan>& shares, std::byte* result);
 
-  // Makes progress without waiting; returns whether the reduction is complete. If `combines` is
-  // false, it stops before any arithmetic. Increments `steps` for each step done.
-  bool advance(std::uint64_t& steps, bool combines = true);
-  // Leaks the memory of transfers that cannot be cancelled.
-  void keep_memory() noexcept;
+  // Makes progress without waiting; returns whether the reduction is complete. Increments `steps`
+  // for each step done.
+  bool advance(std::uint64_t& steps);
 
  private:
   struct Window {

@@ -14,6 +14,16 @@ namespace {
 constexpr std::size_t kAhead = 4;
 constexpr std::size_t kPostedBytes = 1 << 20;
 
+// Slices of all ranks in a window, which is reduced while the next one is in flight.
+constexpr std::int64_t kWindowBytes = 8 << 20;
+
+// Distinguishes mismatched calls.
+std::uint64_t hash_of(const Signature& signature) {
+  return (signature.layout ^ static_cast<std::uint64_t>(signature.op) * 0x9e3779b97f4a7c15u ^
+          static_cast<std::uint64_t>(signature.count) * 0xbf58476d1ce4e5b9u) >>
+         40;
+}
+
 std::size_t ahead_of(const Mesh& mesh) {
   const std::size_t bytes = static_cast<std::size_t>(mesh.size()) * Announcements::kMessageBytes;
   return std::clamp<std::size_t>(kPostedBytes / bytes, 1, kAhead);
@@ -120,7 +130,12 @@ GlooCollective::GlooCollective(const Mesh& mesh, GlooEngine& engine, Scratch& sc
                                std::unique_ptr<Announcements> announcements)
     : GlooOperation(mesh, engine, collective),
       announcements_(std::move(announcements)),
-      data_(mesh.context(), collective, mesh.names(), scratch) {
+      transfers_(mesh.context(), collective_slot(collective.sequence)),
+      data_(transfers_, collective, mesh.names(), scratch,
+            {.rank = mesh.rank(),
+             .size = mesh.size(),
+             .window_bytes = kWindowBytes,
+             .small_limit = kSmallBytes}) {
   engine_.add(*this);
 }
 
@@ -133,11 +148,11 @@ bool GlooCollective::proceed() {
   if (!started_) start();
   if (!announced_) {
     if (!announcements_->all_received()) return false;
-    compare();
-    std::vector<const std::byte*> small;
+    std::vector<const std::byte*> messages;
     for (int rank = 0; rank < mesh_.size(); ++rank)
-      small.push_back(announcements_->message_of(rank) + sizeof(Announcement));
-    data_.start(small);
+      messages.push_back(announcements_->message_of(rank));
+    check_announcements(collective_, messages, mesh_.names());
+    data_.start(messages);
     announced_ = true;
     ++steps_;
   }
@@ -147,28 +162,11 @@ bool GlooCollective::proceed() {
 void GlooCollective::start() {
   started_ = true;
   announcements_->check();
-  announcements_->send(write_message(announcements_->message_of(mesh_.rank())));
+  announcements_->send(write_announcement(collective_, mesh_.rank(), kSmallBytes,
+                                          announcements_->message_of(mesh_.rank())));
+  if (collective_.signature.kind != CollectiveKind::kAllReduce) return;
+  transfers_.renumber(collective_slot(collective_.sequence, hash_of(collective_.signature)));
   data_.start_early();
-}
-
-std::size_t GlooCollective::write_message(std::byte* to) const {
-  const Announcement mine = announce(collective_);
-  std::memcpy(to, &mine, sizeof(mine));
-  std::size_t bytes = sizeof(mine);
-  if (bytes_with_announcement(collective_) == 0) return bytes;
-  for (const Buffer& buffer : collective_.in) {
-    if (buffer.count > 0) std::memcpy(to + bytes, buffer.data, buffer.bytes());
-    bytes += buffer.bytes();
-  }
-  return bytes;
-}
-
-void GlooCollective::compare() const {
-  std::vector<Announcement> all(static_cast<std::size_t>(mesh_.size()));
-  for (int rank = 0; rank < mesh_.size(); ++rank)
-    std::memcpy(&all[static_cast<std::size_t>(rank)], announcements_->message_of(rank),
-                sizeof(Announcement));
-  check_announcements(collective_, all, mesh_.names());
 }
 
 std::vector<int> GlooCollective::missing() const {
@@ -178,45 +176,19 @@ std::vector<int> GlooCollective::missing() const {
 }
 
 bool GlooCollective::is_waiting_for(int peer) const {
-  return announcements_->waits_for(peer) || data_.waits_for(peer);
+  return announcements_->waits_for(peer) || transfers_.waits_for(peer);
 }
 
 GlooMessage::GlooMessage(const Mesh& mesh, GlooEngine& engine, const Collective& collective,
                          std::uint64_t number)
     : GlooOperation(mesh, engine, collective),
       transfers_(mesh.context(), kMessageSlots + 2 * number),
-      first_(transfers_),
-      data_(transfers_) {
+      message_(transfers_, collective, mesh.rank(), mesh.names()) {
   engine_.add(*this);
 }
 
 std::string GlooMessage::description() const {
   return describe(collective_.signature, collective_.label, mesh_.names());
-}
-
-bool GlooMessage::proceed() {
-  const int peer = collective_.signature.root;
-  const bool sends = collective_.signature.kind == CollectiveKind::kSend;
-  const Buffer& buffer = sends ? collective_.in.front() : collective_.out.front();
-  auto* const data = static_cast<std::byte*>(buffer.data);
-  if (!started_) {
-    started_ = true;
-    if (sends) {
-      header_ = header_of(buffer);
-      first_.send(peer, 0, reinterpret_cast<const std::byte*>(&header_), sizeof(header_));
-      data_.send(peer, 1, data, buffer.bytes());
-    } else {
-      first_.receive(peer, 0, reinterpret_cast<std::byte*>(&header_), sizeof(header_));
-    }
-  }
-  if (!first_.complete()) return false;
-  if (!sends && !compared_) {
-    check_message(header_, peer, buffer, mesh_.rank(), mesh_.names());
-    compared_ = true;
-    ++steps_;
-    data_.receive(peer, 1, data, buffer.bytes());
-  }
-  return data_.complete();
 }
 
 }  // namespace tandem::gloo_backend

@@ -15,12 +15,15 @@
 #include <string>
 #include <vector>
 
-#include "comm/gloo/module/data_exchange.h"
 #include "comm/gloo/module/engine.h"
+#include "comm/gloo/module/gloo_transfers.h"
 #include "comm/gloo/module/mesh.h"
-#include "comm/process/announcement.h"
+#include "comm/process/transferred_collective.h"
 
 namespace tandem::gloo_backend {
+
+// The maximum bytes of data in an announcement.
+constexpr std::size_t kSmallBytes = 8 << 10;
 
 // The engine steps it; the group's owner polls whether it has ended.
 class GlooOperation : public BackendOperation, public GlooEngine::Task {
@@ -126,15 +129,13 @@ class GlooCollective final : public GlooOperation {
   bool proceed() override;
   bool is_waiting_for(int peer) const override;
   void start();
-  void compare() const;
-  std::size_t write_message(std::byte* to) const;
 
   std::unique_ptr<Announcements> announcements_;
-  DataExchange data_;
+  GlooTransfers transfers_;
+  TransferredCollective data_;
   bool started_ = false, announced_ = false;
 };
 
-// First sends the number and type of the elements, which the receiver compares with its own.
 class GlooMessage final : public GlooOperation {
  public:
   GlooMessage(const Mesh& mesh, GlooEngine& engine, const Collective& collective,
@@ -144,13 +145,11 @@ class GlooMessage final : public GlooOperation {
   std::string description() const override;
 
  private:
-  bool proceed() override;
+  bool proceed() override { return message_.advance(steps_); }
   bool is_waiting_for(int peer) const override { return peer == collective_.signature.root; }
 
-  MessageHeader header_;
   GlooTransfers transfers_;
-  TransferSet first_, data_;
-  bool started_ = false, compared_ = false;
+  TransferredMessage message_;
 };
 
 }  // namespace tandem::gloo_backend

@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "comm/mpi/module/session.h"
-#include "comm/process/announcement.h"
-#include "comm/process/contiguous.h"
 
 namespace tandem::mpi_backend {
 

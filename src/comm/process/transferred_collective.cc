@@ -1,0 +1,269 @@
+#include "comm/process/transferred_collective.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "comm/combine.h"
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+// Phases of a collective; 0 is the announcement.
+constexpr int kCounts = 1, kScatter = 2, kGather = 3;
+static_assert(kGather < TransferredCollective::kPhases);
+
+constexpr std::size_t kRelayBytes = 64 << 10;
+
+std::size_t place(int rank) { return static_cast<std::size_t>(rank); }
+
+ElementSpan share_of(const Buffer& buffer) {
+  return {static_cast<std::byte*>(buffer.data), buffer.count};
+}
+
+std::vector<ElementSpan> shares_of(std::span<const Buffer> buffers) {
+  std::vector<ElementSpan> shares;
+  for (const Buffer& buffer : buffers) shares.push_back(share_of(buffer));
+  return shares;
+}
+
+}  // namespace
+
+std::size_t bytes_with_announcement(const Collective& collective, int rank, std::size_t limit) {
+  std::size_t bytes = 0;
+  switch (collective.signature.kind) {
+    case CollectiveKind::kAllReduce:
+      for (const Buffer& buffer : collective.in) bytes += buffer.bytes();
+      break;
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kExchange: bytes = collective.out[place(rank)].bytes(); break;
+    default: break;
+  }
+  return bytes <= limit ? bytes : 0;
+}
+
+std::size_t write_announcement(const Collective& collective, int rank, std::size_t limit,
+                               std::byte* to) {
+  const Announcement mine = announce(collective);
+  std::memcpy(to, &mine, sizeof(mine));
+  std::size_t bytes = sizeof(mine);
+  if (bytes_with_announcement(collective, rank, limit) == 0) return bytes;
+  for (const Buffer& buffer : collective.in) {
+    if (buffer.count > 0) std::memcpy(to + bytes, buffer.data, buffer.bytes());
+    bytes += buffer.bytes();
+  }
+  return bytes;
+}
+
+void check_announcements(const Collective& collective,
+                         std::span<const std::byte* const> announcements, const RankNames& names) {
+  std::vector<Announcement> all(announcements.size());
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    std::memcpy(&all[rank], announcements[rank], sizeof(Announcement));
+  check_announcements(collective, all, names);
+}
+
+TransferredCollective::TransferredCollective(Transfers& transfers, const Collective& collective,
+                                             const RankNames& names, Scratch& scratch,
+                                             const TransferOptions& options)
+    : transfers_(transfers),
+      collective_(collective),
+      names_(names),
+      scratch_(scratch),
+      options_(options),
+      rank_(options.rank),
+      size_(options.size),
+      first_(transfers_),
+      last_(transfers_) {}
+
+bool TransferredCollective::sends_small() const {
+  return bytes_with_announcement(collective_, rank_, options_.small_limit) > 0;
+}
+
+void TransferredCollective::start_early() {
+  const Signature& signature = collective_.signature;
+  if (signature.kind == CollectiveKind::kAllReduce && signature.count > 0 && !sends_small())
+    all_reduce();
+}
+
+void TransferredCollective::all_reduce() {
+  gather();
+  reduction().all_reduce(all());
+}
+
+WindowedReduction& TransferredCollective::reduction() {
+  return reduction_.emplace(transfers_, scratch_,
+                            ReductionOptions{.rank = rank_,
+                                             .size = size_,
+                                             .dtype = collective_.signature.dtype,
+                                             .op = collective_.signature.op,
+                                             .window_bytes = options_.window_bytes,
+                                             .scatter_phase = kScatter,
+                                             .gather_phase = kGather});
+}
+
+void TransferredCollective::start(std::span<const std::byte* const> announcements) {
+  const Signature& signature = collective_.signature;
+  if (reduction_) return;  // started by start_early()
+  switch (signature.kind) {
+    case CollectiveKind::kAllReduce:
+      if (sends_small())
+        combine_small(announcements);
+      else
+        all_reduce();
+      return;
+    case CollectiveKind::kReduce: gather(); return reduction().reduce(all(), signature.root);
+    case CollectiveKind::kBroadcast: gather(); return broadcast(all());
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kExchange: return all_gather(announcements);
+    case CollectiveKind::kReduceScatter:
+      return reduction().reduce_scatter(shares_of(collective_.in),
+                                        share_of(collective_.out.front()).data);
+    case CollectiveKind::kAllToAll: return all_to_all();
+    case CollectiveKind::kBarrier: return;
+    case CollectiveKind::kSend:
+    case CollectiveKind::kRecv: break;
+  }
+  fail<InternalError>("[comm] {} is no collective", name_of(signature.kind));
+}
+
+bool TransferredCollective::advance(std::uint64_t& steps) {
+  if (reduction_) {
+    if (!reduction_->advance(steps)) return false;
+  } else {
+    if (!first_.complete()) return false;
+    if (then_) {
+      std::exchange(then_, nullptr)();
+      ++steps;
+    }
+    if (!last_.complete()) return false;
+  }
+  if (all_) all_->scatter();
+  return true;
+}
+
+void TransferredCollective::combine_small(std::span<const std::byte* const> announcements) {
+  gather();
+  std::vector<const void*> inputs;
+  for (const std::byte* announcement : announcements)
+    inputs.push_back(announcement + sizeof(Announcement));
+  void* const output = all_->data();
+  combine(inputs, {&output, 1}, all_->count(), collective_.signature.dtype,
+          collective_.signature.op, CombineOrder::kInOrder);
+}
+
+// Small data: the root sends to all. Otherwise the root sends one slice to each rank, and every
+// rank forwards its slice to the others.
+void TransferredCollective::broadcast(const ElementSpan& all) {
+  const int root = collective_.signature.root;
+  if (size_ > 2 && bytes(all) > kRelayBytes) return pass_on_slices(all);
+  if (rank_ == root)
+    send_to_all(last_, kScatter, all);
+  else
+    receive(last_, root, kScatter, all);
+}
+
+void TransferredCollective::pass_on_slices(const ElementSpan& all) {
+  const int root = collective_.signature.root;
+  const auto slice = [this, all](int rank) {
+    const std::int64_t begin = all.count * rank / size_, end = all.count * (rank + 1) / size_;
+    return ElementSpan{
+        all.data + static_cast<std::size_t>(begin) * size_of(collective_.signature.dtype),
+        end - begin};
+  };
+  if (rank_ == root) {
+    for (int peer = 0; peer < size_; ++peer)
+      if (peer != root) send(last_, peer, kScatter, slice(peer));
+    return send_to_all(last_, kGather, slice(root));
+  }
+  receive(first_, root, kScatter, slice(rank_));
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_) receive(last_, peer, kGather, slice(peer));
+  then_ = [this, root, mine = slice(rank_)] {
+    for (int peer = 0; peer < size_; ++peer)
+      if (peer != rank_ && peer != root) send(last_, peer, kGather, mine);
+  };
+}
+
+void TransferredCollective::all_gather(std::span<const std::byte* const> announcements) {
+  const ElementSpan mine = share_of(collective_.in.front());
+  const ElementSpan own = share_of(collective_.out[place(rank_)]);
+  for (int peer = 0; peer < size_; ++peer) {
+    const ElementSpan share = share_of(collective_.out[place(peer)]);
+    if (peer == rank_ || share.count == 0) continue;
+    if (bytes_with_announcement(collective_, peer, options_.small_limit) > 0)
+      std::memcpy(share.data, announcements[place(peer)] + sizeof(Announcement), bytes(share));
+    else
+      receive(last_, peer, kGather, share);
+  }
+  if (!sends_small()) send_to_all(last_, kGather, {mine.data, own.count});
+  if (own.count > 0 && own.data != mine.data) std::memcpy(own.data, mine.data, bytes(own));
+}
+
+void TransferredCollective::all_to_all() {
+  counts_.resize(place(size_) * place(size_));
+  const std::size_t row = place(size_) * sizeof(TransferCounts);
+  const auto row_of = [&](int rank) { return counts_.data() + place(rank) * place(size_); };
+  for (int peer = 0; peer < size_; ++peer)
+    row_of(rank_)[peer] = {collective_.in[place(peer)].count, collective_.out[place(peer)].count};
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    first_.receive(peer, kCounts, reinterpret_cast<std::byte*>(row_of(peer)), row);
+    first_.send(peer, kCounts, reinterpret_cast<const std::byte*>(row_of(rank_)), row);
+  }
+  then_ = [this] {
+    check_counts_match(collective_, counts_, size_, names_);
+    for (int peer = 0; peer < size_; ++peer)
+      if (peer != rank_) receive(last_, peer, kScatter, share_of(collective_.out[place(peer)]));
+    for (int peer = 0; peer < size_; ++peer)
+      if (peer != rank_) send(last_, peer, kScatter, share_of(collective_.in[place(peer)]));
+    const ElementSpan from = share_of(collective_.in[place(rank_)]);
+    const ElementSpan to = share_of(collective_.out[place(rank_)]);
+    if (to.count > 0 && to.data != from.data) std::memcpy(to.data, from.data, bytes(to));
+  };
+}
+
+void TransferredCollective::send_to_all(TransferSet& set, int phase, const ElementSpan& share) {
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_) send(set, peer, phase, share);
+}
+
+void TransferredCollective::send(TransferSet& set, int peer, int phase, const ElementSpan& share) {
+  set.send(peer, phase, share.data, bytes(share));
+}
+
+void TransferredCollective::receive(TransferSet& set, int peer, int phase,
+                                    const ElementSpan& share) {
+  set.receive(peer, phase, share.data, bytes(share));
+}
+
+std::size_t TransferredCollective::bytes(const ElementSpan& share) const {
+  return static_cast<std::size_t>(share.count) * size_of(collective_.signature.dtype);
+}
+
+bool TransferredMessage::advance(std::uint64_t& steps) {
+  const int peer = collective_.signature.root;
+  const bool sends = collective_.signature.kind == CollectiveKind::kSend;
+  const Buffer& buffer = sends ? collective_.in.front() : collective_.out.front();
+  auto* const data = static_cast<std::byte*>(buffer.data);
+  if (!std::exchange(started_, true)) {
+    if (sends) {
+      header_ = header_of(buffer);
+      first_.send(peer, 0, reinterpret_cast<const std::byte*>(&header_), sizeof(header_));
+      data_.send(peer, 1, data, buffer.bytes());
+    } else {
+      first_.receive(peer, 0, reinterpret_cast<std::byte*>(&header_), sizeof(header_));
+    }
+  }
+  if (!first_.complete()) return false;
+  if (!sends && !compared_) {
+    check_message(header_, peer, buffer, rank_, names_);
+    compared_ = true;
+    ++steps;
+    data_.receive(peer, 1, data, buffer.bytes());
+  }
+  return data_.complete();
+}
+
+}  // namespace tandem
