@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "comm/process/announcement.h"
 #include "comm/process/backend.h"
-#include "comm/process/contiguous.h"
 #include "comm/process/windowed_reduction.h"
 
 namespace tandem {
@@ -32,6 +32,26 @@ struct TransferOptions {
   int rank = 0, size = 1;
   std::int64_t window_bytes = 0;  // see ReductionOptions
   std::size_t small_limit = 0;    // of bytes_with_announcement()
+};
+
+// Contiguous memory for several buffers of one dtype: their own if they are contiguous, otherwise a
+// copy.
+class Contiguous {
+ public:
+  explicit Contiguous(std::span<const Buffer> buffers);
+
+  std::byte* data() const { return data_; }
+  std::int64_t count() const { return count_; }  // elements
+
+  // If there is a copy: copies from the buffers to it, or from it to the buffers.
+  void gather() const;
+  void scatter() const;
+
+ private:
+  std::span<const Buffer> buffers_;
+  std::byte* data_ = nullptr;
+  std::int64_t count_ = 0;
+  std::unique_ptr<std::byte[]> copy_;
 };
 
 // All functions throw what the transfers throw.
