@@ -45,20 +45,20 @@ bool has_gzip_magic(std::span<const std::byte> bytes) {
 }
 
 // Reads bytes in memory sequentially. Gzip data is recognised by its magic number and decompressed.
-class ByteReader {
+class InflatingReader {
  public:
   // `op` and `name`, the file's name, are for messages.
-  ByteReader(std::string_view op, std::string_view name, std::span<const std::byte> bytes)
+  InflatingReader(std::string_view op, std::string_view name, std::span<const std::byte> bytes)
       : op_(op), name_(name), rest_(bytes), gzip_(has_gzip_magic(bytes)) {
     constexpr int kGzipWindow = 15 + 16;  // the largest window, in a gzip wrapper
     if (gzip_ && inflateInit2(&zlib_, kGzipWindow) != Z_OK)
       fail<ResourceExhaustedError>("[{}] {}: zlib could not be initialised", op_, name_);
   }
-  ~ByteReader() {
+  ~InflatingReader() {
     if (gzip_) inflateEnd(&zlib_);
   }
-  ByteReader(const ByteReader&) = delete;
-  ByteReader& operator=(const ByteReader&) = delete;
+  InflatingReader(const InflatingReader&) = delete;
+  InflatingReader& operator=(const InflatingReader&) = delete;
 
   // Reads up to `count` bytes; fewer only at the end. Throws DataLossError if gzip data is corrupt
   // or truncated.
@@ -140,7 +140,7 @@ std::size_t idx_element_size(int type) {
   }
 }
 
-IdxHeader read_idx_header(ByteReader& reader, std::string_view name) {
+IdxHeader read_idx_header(InflatingReader& reader, std::string_view name) {
   std::array<std::uint8_t, 4> magic{};
   const std::size_t got = reader.read(magic.data(), magic.size());
   if (got == 0)
@@ -168,7 +168,7 @@ IdxHeader read_idx_header(ByteReader& reader, std::string_view name) {
 
 // The size of the elements in bytes according to the header. Throws DataLossError if the file
 // cannot hold that many.
-std::size_t announced_bytes(const IdxHeader& header, const ByteReader& reader,
+std::size_t announced_bytes(const IdxHeader& header, const InflatingReader& reader,
                             std::string_view name) {
   // Signed, because counts of elements are: the product of the nonzero sizes must not overflow
   // int64 either.
@@ -205,7 +205,7 @@ DType idx_dtype(int type) {
 }  // namespace
 
 Tensor parse_idx(std::span<const std::byte> bytes, std::string_view name) {
-  ByteReader reader("read_idx", name, bytes);
+  InflatingReader reader("read_idx", name, bytes);
   const IdxHeader header = read_idx_header(reader, name);
   const std::size_t expected = announced_bytes(header, reader, name);
   Tensor tensor = make_tensor(DeviceManager::get().host(), header.shape, idx_dtype(header.type));

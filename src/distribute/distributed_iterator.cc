@@ -3,8 +3,8 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "core/bytes.h"
 #include "core/status.h"
 #include "data/node.h"
 #include "runtime/placement.h"
@@ -101,13 +101,12 @@ std::optional<GlobalBatch> DistributedIterator::join(data::NextExample batch) {
   };
   const WorkerBatch mine{.examples = batch ? (*batch)[0].dim(0) : -1,
                          .first_replica = strategy_->first_replica()};
-  const std::vector<std::string> all = strategy_->workers()->gather_bytes(
-      {reinterpret_cast<const char*>(&mine), sizeof(mine)}, "next batch");
+  const std::vector<std::string> all =
+      strategy_->workers()->gather_bytes(std::string(plain_bytes(mine)), "next batch");
   std::int64_t before = 0, total = 0, leader = -1;
   std::vector<std::int64_t> of_processes;
   for (const std::string& bytes : all) {
-    WorkerBatch theirs;
-    std::memcpy(&theirs, bytes.data(), std::min(bytes.size(), sizeof(theirs)));
+    const auto theirs = ByteReader("[fit] a worker's batch", bytes).number<WorkerBatch>();
     of_processes.push_back(std::max<std::int64_t>(theirs.examples, 0));
     if (theirs.examples <= 0) continue;
     if (theirs.first_replica < mine.first_replica) before += theirs.examples;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/bytes.h"
 #include "runtime/placement.h"
 #include "sync/external_group.h"
 #include "tandem/creation.h"
@@ -55,16 +56,8 @@ void Replica::begin(const BatchSplit& split, const std::vector<bool>& participat
 
 void Replica::add_to_key(std::string& key) const {
   if (run_) return;  // the key belongs to functions; those called in a traced run() are inlined
-  const auto add = [&](std::int64_t number) {
-    key.append(reinterpret_cast<const char*>(&number), sizeof(number));
-  };
-  add(reinterpret_cast<std::intptr_t>(&connections_));
-  add(replica_id_);
-  add(leader_);
-  add(is_padding_);
-  add(example_offset_);
-  add(local_examples_);
-  add(global_examples_);
+  ByteWriter(key).add(reinterpret_cast<std::uintptr_t>(&connections_), replica_id_, leader_,
+                      is_padding_, example_offset_, local_examples_, global_examples_);
   for (const Replica* replica : replicas_.all) key += replica->active() ? '1' : '0';
 }
 

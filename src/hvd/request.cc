@@ -1,8 +1,6 @@
 #include "hvd/request.h"
 
-#include <cstring>
-
-#include "core/status.h"
+#include "core/bytes.h"
 
 namespace tandem::hvd {
 namespace {
@@ -13,59 +11,18 @@ constexpr std::string_view kTitles[] = {"Allreduce", "Allgather",     "Broadcast
                                         "Alltoall",  "Reducescatter", "Barrier"};
 constexpr std::string_view kOps[] = {"Average", "Sum", "Adasum", "Min", "Max", "Product"};
 
-template <class T>
-void put(std::vector<std::byte>& bytes, const T& value) {
-  const auto* begin = reinterpret_cast<const std::byte*>(&value);
-  bytes.insert(bytes.end(), begin, begin + sizeof(T));
+void add_numbers(ByteWriter<std::vector<std::byte>>& out, std::span<const std::int64_t> numbers) {
+  out.add(static_cast<std::uint32_t>(numbers.size()));
+  for (std::int64_t number : numbers) out.add(number);
 }
 
-void put_numbers(std::vector<std::byte>& bytes, std::span<const std::int64_t> numbers) {
-  put(bytes, static_cast<std::uint32_t>(numbers.size()));
-  for (std::int64_t number : numbers) put(bytes, number);
+std::vector<std::int64_t> read_numbers(ByteReader& in) {
+  const auto count = in.number<std::uint32_t>();
+  if (count > in.left() / sizeof(std::int64_t)) in.refuse("expected fewer numbers");
+  std::vector<std::int64_t> values(count);
+  for (std::int64_t& value : values) value = in.number<std::int64_t>();
+  return values;
 }
-
-class RequestReader {
- public:
-  explicit RequestReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  bool at_end() const { return bytes_.empty(); }
-
-  template <class T>
-  T number() {
-    T value;
-    std::memcpy(&value, take(sizeof(T)), sizeof(T));
-    return value;
-  }
-  template <class E>
-  E choice() {
-    const auto value = number<std::uint8_t>();
-    if (value > static_cast<std::uint8_t>(last_value(E()))) refuse();
-    return static_cast<E>(value);
-  }
-  std::string text() {
-    const auto length = number<std::uint32_t>();
-    return {reinterpret_cast<const char*>(take(length)), length};
-  }
-  std::vector<std::int64_t> numbers() {
-    const auto count = number<std::uint32_t>();
-    if (count > bytes_.size() / sizeof(std::int64_t)) refuse();
-    std::vector<std::int64_t> values;
-    for (std::uint32_t i = 0; i < count; ++i) values.push_back(number<std::int64_t>());
-    return values;
-  }
-  [[noreturn]] static void refuse() {
-    throw DataLossError("[hvd] a rank sent requests that cannot be read");
-  }
-
- private:
-  const std::byte* take(std::size_t count) {
-    if (count > bytes_.size()) refuse();
-    const std::byte* begin = bytes_.data();
-    bytes_ = bytes_.subspan(count);
-    return begin;
-  }
-
-  std::span<const std::byte> bytes_;
-};
 
 }  // namespace
 
@@ -80,44 +37,38 @@ std::int64_t Request::count(std::size_t tensor) const {
 }
 
 void append_request(std::vector<std::byte>& bytes, const Request& request) {
-  put(bytes, request.kind);
-  put(bytes, request.op);
-  put(bytes, static_cast<std::uint8_t>(request.on_gpu));
-  put(bytes, static_cast<std::uint8_t>(request.absent));
-  put(bytes, request.root);
-  put(bytes, request.prescale);
-  put(bytes, request.postscale);
-  put(bytes, static_cast<std::uint32_t>(request.name.size()));
-  for (char c : request.name) put(bytes, c);
-  put(bytes, static_cast<std::uint32_t>(request.dtypes.size()));
+  ByteWriter out(bytes);
+  out.add(request.kind, request.op, request.on_gpu, request.absent, request.root, request.prescale,
+          request.postscale);
+  out.add(request.name).add(static_cast<std::uint32_t>(request.dtypes.size()));
   for (std::size_t i = 0; i < request.dtypes.size(); ++i) {
-    put(bytes, request.dtypes[i]);
-    put_numbers(bytes, request.shapes[i].span());
+    out.add(request.dtypes[i]);
+    add_numbers(out, request.shapes[i].span());
   }
-  put_numbers(bytes, request.splits);
+  add_numbers(out, request.splits);
 }
 
 std::vector<Request> parse_requests(std::span<const std::byte> bytes) {
   std::vector<Request> requests;
-  RequestReader reader(bytes);
-  while (!reader.at_end()) {
+  ByteReader in("[hvd] the request of a rank", bytes);
+  while (in.left() > 0) {
     Request& request = requests.emplace_back();
-    request.kind = reader.choice<RequestKind>();
-    request.op = reader.choice<Op>();
-    request.on_gpu = reader.number<std::uint8_t>() != 0;
-    request.absent = reader.number<std::uint8_t>() != 0;
-    request.root = reader.number<std::int32_t>();
-    request.prescale = reader.number<double>();
-    request.postscale = reader.number<double>();
-    request.name = reader.text();
-    const auto tensors = reader.number<std::uint32_t>();
+    request.kind = in.choice(last_value(RequestKind()));
+    request.op = in.choice(last_value(Op()));
+    request.on_gpu = in.number<std::uint8_t>() != 0;
+    request.absent = in.number<std::uint8_t>() != 0;
+    request.root = in.number<std::int32_t>();
+    request.prescale = in.number<double>();
+    request.postscale = in.number<double>();
+    request.name = in.text();
+    const auto tensors = in.number<std::uint32_t>();
     for (std::uint32_t i = 0; i < tensors; ++i) {
-      request.dtypes.push_back(reader.choice<DType>());
-      const std::vector<std::int64_t> sizes = reader.numbers();
-      if (sizes.size() > static_cast<std::size_t>(kMaxRank)) RequestReader::refuse();
+      request.dtypes.push_back(in.choice(last_value(DType())));
+      const std::vector<std::int64_t> sizes = read_numbers(in);
+      if (sizes.size() > static_cast<std::size_t>(kMaxRank)) in.refuse("expected fewer axes");
       request.shapes.emplace_back(std::span<const std::int64_t>(sizes));
     }
-    request.splits = reader.numbers();
+    request.splits = read_numbers(in);
   }
   return requests;
 }

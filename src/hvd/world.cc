@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 
 #include "comm/exchange_bytes.h"
 #include "comm/host_identity.h"
 #include "comm/local/local_group.h"
 #include "comm/process/group_name.h"
 #include "comm/rendezvous/cluster_environment.h"
+#include "core/bytes.h"
 #include "core/env.h"
 #include "core/joined.h"
 #include "core/log.h"
@@ -105,10 +105,8 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   rank_ = communicator_->rank();
   size_ = communicator_->size();
-  static_assert(std::is_trivially_copyable_v<Settings>);
-  const std::vector<std::string> all = exchange_bytes(
-      *communicator_, {reinterpret_cast<const char*>(&settings_), sizeof(settings_)});
-  std::memcpy(&settings_, all.front().data(), sizeof(settings_));
+  const std::vector<std::string> all = exchange_bytes(*communicator_, plain_bytes(settings_));
+  settings_ = ByteReader("[hvd] the settings of rank 0", all.front()).number<Settings>();
   find_topology();
   share_cores();
   if (const auto file = env_string("HOROVOD_TIMELINE"); file && rank_ == 0)

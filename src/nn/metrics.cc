@@ -3,13 +3,13 @@
 #include "tandem/metrics.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <utility>
 
+#include "core/bytes.h"
 #include "device/device_manager.h"
 #include "nn/naming.h"
 #include "nn/targets.h"
@@ -511,22 +511,17 @@ std::vector<Tensor> over_workers(WorkerCollectives& workers, std::vector<Tensor>
                                  const std::string& name) {
   const std::string what = "result of metric " + name;
   std::string shapes;
+  ByteWriter out(shapes);
   for (const Tensor& sum : mine) {
-    const Dims sizes = sum.shape().dims();
-    shapes.push_back(static_cast<char>(sizes.size()));
-    shapes.append(reinterpret_cast<const char*>(sizes.begin()),
-                  static_cast<std::size_t>(sizes.size()) * sizeof(std::int64_t));
+    out.add(static_cast<std::uint8_t>(sum.shape().rank()));
+    for (const std::int64_t size : sum.shape()) out.add(size);
   }
   for (const std::string& theirs : workers.gather_bytes(shapes, what)) {
     if (!mine.empty()) break;
-    for (std::size_t at = 0; at < theirs.size();) {
+    for (ByteReader in("[Metric] a worker's list of shapes", theirs); in.left() > 0;) {
       Dims sizes;
-      const auto rank = static_cast<std::size_t>(theirs[at++]);
-      for (std::size_t axis = 0; axis < rank; ++axis, at += sizeof(std::int64_t)) {
-        std::int64_t size = 0;
-        std::memcpy(&size, theirs.data() + at, sizeof(size));
-        sizes.push_back(size);
-      }
+      for (auto axes = in.number<std::uint8_t>(); axes > 0; --axes)
+        sizes.push_back(in.number<std::int64_t>());
       mine.push_back(zeros(Shape(sizes), {.dtype = float64}));
     }
   }

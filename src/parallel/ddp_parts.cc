@@ -1,5 +1,6 @@
 // DistributedDataParallel in the replica-invariant mode.
 #include "autodiff/engine.h"
+#include "core/bytes.h"
 #include "core/status.h"
 #include "graph/graph.h"
 #include "parallel/ddp_state.h"
@@ -54,9 +55,7 @@ class RankAsReplica final : public ReplicaContext {
     fail<InternalError>("[{}] gradients are averaged after the last part", kDdp);
   }
   void run_for_idle_replicas(const std::function<void()>&) override {}
-  void add_to_key(std::string& key) const override {
-    key.append(reinterpret_cast<const char*>(&example_offset_), sizeof(example_offset_));
-  }
+  void add_to_key(std::string& key) const override { ByteWriter(key).add(example_offset_); }
 
  private:
   Communicator& communicator_;

@@ -12,6 +12,7 @@
 #include <iostream>
 #include <utility>
 
+#include "core/bytes.h"
 #include "core/status.h"
 #include "tandem/parallel.h"
 
@@ -44,8 +45,7 @@ RankError current_error() {
 }
 
 void write_report(int pipe, const RankReport& report, const std::string& text) {
-  std::string bytes(reinterpret_cast<const char*>(&report), sizeof(report));
-  bytes += text.substr(0, kLongestText);
+  const std::string bytes = std::string(plain_bytes(report)) + text.substr(0, kLongestText);
   // The write fails only if the parent is gone, and then this process is killed too.
   [[maybe_unused]] const ssize_t written = write(pipe, bytes.data(), bytes.size());
 }
@@ -135,13 +135,13 @@ bool SpawnedRank::read_report() {
   fcntl(pipe_, F_SETFL, O_NONBLOCK);
   const ssize_t count = read(pipe_, bytes.data(), bytes.size());
   if (count < static_cast<ssize_t>(sizeof(RankReport))) return false;
-  RankReport report;
-  std::memcpy(&report, bytes.data(), sizeof(report));
+  bytes.resize(static_cast<std::size_t>(count));
+  ByteReader in("[spawn] a report", bytes);
+  const auto report = in.number<RankReport>();
   if (!report.failed) return true;
-  error_ = RankError{
-      .time = Clock::time_point(Clock::duration(report.time)),
-      .secondary = report.secondary != 0,
-      .text = bytes.substr(sizeof(report), static_cast<std::size_t>(count) - sizeof(report))};
+  error_ = RankError{.time = Clock::time_point(Clock::duration(report.time)),
+                     .secondary = report.secondary != 0,
+                     .text = std::string(in.take(in.left()))};
   return false;
 }
 

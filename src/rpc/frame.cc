@@ -1,25 +1,17 @@
 #include "rpc/frame.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <new>
 
+#include "core/bytes.h"
 #include "core/status.h"
 
 namespace tandem::rpc {
 namespace {
 
-static_assert(std::endian::native == std::endian::little);
-
 constexpr std::uint32_t kMagic = 0x31637274;  // "trc1"
 constexpr std::size_t kFixedBytes = 4 * sizeof(std::uint32_t);
-
-template <class T>
-void append(std::string& bytes, std::size_t value) {
-  const T number = static_cast<T>(value);
-  bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
-}
 
 // Reads pieces as one sequence of bytes.
 class PieceReader {
@@ -81,11 +73,10 @@ std::string frame_prefix(const Message& message, std::uint32_t outcome) {
   std::string bytes;
   bytes.reserve(kFixedBytes + message.attachments.size() * sizeof(std::uint64_t) +
                 message.header.size());
-  append<std::uint32_t>(bytes, kMagic);
-  append<std::uint32_t>(bytes, outcome);
-  append<std::uint32_t>(bytes, message.header.size());
-  append<std::uint32_t>(bytes, message.attachments.size());
-  for (const auto& each : message.attachments) append<std::uint64_t>(bytes, each.bytes.size());
+  ByteWriter out(bytes);
+  out.add(kMagic, outcome, static_cast<std::uint32_t>(message.header.size()),
+          static_cast<std::uint32_t>(message.attachments.size()));
+  for (const auto& each : message.attachments) out.add(std::uint64_t{each.bytes.size()});
   return bytes += message.header;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/bytes.h"
 #include "core/status.h"
 #include "graph/graph.h"
 #include "runtime/generator.h"
@@ -216,9 +217,7 @@ class PartContext final : public ReplicaContext {
 
   void add_to_key(std::string& key) const override {
     if (step_.replica) step_.replica->add_to_key(key);
-    for (const std::int64_t number :
-         {std::int64_t{part_}, example_offset_, local_examples_, global_examples_})
-      key.append(reinterpret_cast<const char*>(&number), sizeof(number));
+    ByteWriter(key).add(part_, example_offset_, local_examples_, global_examples_);
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <optional>
 
+#include "core/bytes.h"
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "nn/layer_tree.h"
@@ -90,14 +91,12 @@ BatchTrainer::BatchTrainer(Model::Impl& model, std::string what)
       parts_(invariant_parts() > 0 ? parts_per_replica(num_replicas()) : 1),
       statistics_({.replicas = runner_->num_local_replicas(), .parts = parts_}, model.metrics,
                   runner_->workers()) {
-  for (const Variable& variable : variables_) {
-    const auto address = reinterpret_cast<std::uintptr_t>(&variable.impl());
-    key_.append(reinterpret_cast<const char*>(&address), sizeof(address));
-  }
+  ByteWriter key(key_);
+  for (const Variable& variable : variables_)
+    key.add(reinterpret_cast<std::uintptr_t>(&variable.impl()));
   // A frozen layer may compute a different function (dropout, batch norm), even without
   // trainable variables.
-  for_each_layer(model.layer,
-                 [this](const LayerBase& layer) { key_.push_back(layer.trainable() ? '1' : '0'); });
+  for_each_layer(model.layer, [&](const LayerBase& layer) { key.add(layer.trainable()); });
 }
 
 BatchTrainer::BatchComponents BatchTrainer::components_of(const data::Example& batch) const {

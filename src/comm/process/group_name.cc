@@ -5,13 +5,15 @@
 
 #include <array>
 
+#include "core/bytes.h"
 #include "core/status.h"
 
 namespace tandem {
 
 std::string subgroup_name(std::string_view parent, std::span<const int> ranks, int count) {
   std::string text = fmt::format("{}\n{}\n", parent, count);
-  text.append(reinterpret_cast<const char*>(ranks.data()), ranks.size_bytes());
+  ByteWriter out(text);
+  for (const int rank : ranks) out.add(rank);
   std::array<unsigned char, 32> digest;
   unsigned int size = 0;
   if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1)

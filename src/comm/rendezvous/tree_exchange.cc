@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
+#include "core/bytes.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -21,7 +21,7 @@ TreeExchange::TreeExchange(int rank, int size, const std::string& value)
     : rank_(rank), size_(size), awaited_(children()) {
   if (rank > 0) awaited_.push_back(parent_of(rank));
   const Head head = {static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(value.size())};
-  gathered_.append(reinterpret_cast<const char*>(&head), sizeof(head)).append(value);
+  gathered_.append(plain_bytes(head)).append(value);
 }
 
 std::vector<int> TreeExchange::children() const {
@@ -37,14 +37,12 @@ bool TreeExchange::awaits(int peer) const {
 
 template <class Use>
 void TreeExchange::read(std::string_view message, Use&& use) const {
-  while (!message.empty()) {
-    Head head = {};
-    if (message.size() >= sizeof(head)) std::memcpy(&head, message.data(), sizeof(head));
-    if (message.size() < sizeof(head) + head.bytes || head.bytes == 0 ||
-        head.rank >= static_cast<std::uint32_t>(size_))
-      fail<DataLossError>("[rendezvous] rank {} got addresses that cannot be read", rank_);
-    use(head.rank, message.substr(sizeof(head), head.bytes));
-    message.remove_prefix(sizeof(head) + head.bytes);
+  ByteReader in("[rendezvous] a list of addresses", message);
+  while (in.left() > 0) {
+    const auto head = in.number<Head>();
+    if (head.bytes == 0 || head.rank >= static_cast<std::uint32_t>(size_))
+      in.refuse(fmt::format("expected the address of a rank below {}", size_));
+    use(head.rank, in.take(head.bytes));
   }
 }
 

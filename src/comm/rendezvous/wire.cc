@@ -2,52 +2,29 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <charconv>
-#include <cstring>
-#include <type_traits>
 
+#include "core/bytes.h"
 #include "core/status.h"
 
 namespace tandem {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "frames are little-endian");
-
 // type, rank, number, length of the key
 constexpr std::size_t kHeadBytes = 1 + 4 + 8 + 4;
 
-template <class T>
-void put(std::string& out, T value) {
-  std::array<char, sizeof(T)> bytes;
-  std::memcpy(bytes.data(), &value, sizeof(T));
-  out.append(bytes.data(), sizeof(T));
-}
-
-template <class T>
-T take(std::string_view& bytes) {
-  T value;
-  std::memcpy(&value, bytes.data(), sizeof(T));
-  bytes.remove_prefix(sizeof(T));
-  return value;
-}
-
 WireMessage decode(std::string_view body) {
+  ByteReader in("[rendezvous] a message", body);
   WireMessage message;
-  const auto type = take<std::uint8_t>(body);
-  if (type < static_cast<std::uint8_t>(MessageType::kSet) ||
-      type > static_cast<std::uint8_t>(MessageType::kFarewell))
-    fail<DataLossError>("[rendezvous] a message of unknown type {}", type);
-  message.type = static_cast<MessageType>(type);
-  message.rank = take<std::int32_t>(body);
-  message.number = take<std::int64_t>(body);
-  const auto key_bytes = take<std::uint32_t>(body);
-  if (key_bytes > kMaxKeyBytes || key_bytes > body.size() ||
-      body.size() - key_bytes > kMaxValueBytes)
-    fail<DataLossError>("[rendezvous] a message with a key of {} bytes in {}", key_bytes,
-                        body.size());
-  message.key = body.substr(0, key_bytes);
-  message.value = body.substr(key_bytes);
+  message.type = in.choice(MessageType::kFarewell);
+  if (message.type < MessageType::kSet) in.refuse("it has no type");
+  message.rank = in.number<std::int32_t>();
+  message.number = in.number<std::int64_t>();
+  message.key = in.text();
+  message.value = in.take(in.left());
+  if (message.key.size() > kMaxKeyBytes || message.value.size() > kMaxValueBytes)
+    in.refuse(fmt::format("its key has {} bytes and its value {}", message.key.size(),
+                          message.value.size()));
   return message;
 }
 
@@ -60,13 +37,10 @@ std::string encode(const WireMessage& message) {
         kMaxKeyBytes, kMaxValueBytes, message.key.size(), message.value.size());
   std::string frame;
   frame.reserve(4 + kHeadBytes + message.key.size() + message.value.size());
-  put(frame, static_cast<std::uint32_t>(kHeadBytes + message.key.size() + message.value.size()));
-  put(frame, static_cast<std::uint8_t>(message.type));
-  put(frame, message.rank);
-  put(frame, message.number);
-  put(frame, static_cast<std::uint32_t>(message.key.size()));
-  frame.append(message.key).append(message.value);
-  return frame;
+  ByteWriter out(frame);
+  out.add(static_cast<std::uint32_t>(kHeadBytes + message.key.size() + message.value.size()));
+  out.add(message.type, message.rank, message.number).add(message.key);
+  return frame += message.value;
 }
 
 std::string encode(const JoinTerms& terms) {
@@ -98,21 +72,21 @@ std::string describe_missing(const WireMessage& alive, int size, std::chrono::mi
 }
 
 std::optional<WireMessage> FrameReader::next() {
-  std::string_view rest = std::string_view(buffer_).substr(taken_);
+  ByteReader in("[rendezvous] a message", std::string_view(buffer_).substr(taken_));
   std::uint32_t length = 0;
-  if (rest.size() >= sizeof(length)) {
-    length = take<std::uint32_t>(rest);
+  if (in.left() >= sizeof(length)) {
+    length = in.number<std::uint32_t>();
     // Checked before the message is waited for and memory is reserved for it.
     if (length < kHeadBytes || length > kHeadBytes + kMaxKeyBytes + kMaxValueBytes)
-      fail<DataLossError>("[rendezvous] a message of {} bytes", length);
+      in.refuse(fmt::format("it claims {} bytes", length));
   }
-  if (length == 0 || rest.size() < length) {
+  if (length == 0 || in.left() < length) {
     buffer_.erase(0, taken_);
     taken_ = 0;
     return std::nullopt;
   }
   taken_ += sizeof(length) + length;
-  return decode(rest.substr(0, length));
+  return decode(in.take(length));
 }
 
 }  // namespace tandem

@@ -2,20 +2,15 @@
 
 #include <cerrno>
 
+#include "core/bytes.h"
 #include "core/crc32c.h"
 #include "core/file_error.h"
-#include "core/status.h"
 
 namespace tandem {
 namespace {
 
 // TFRecord masks checksums, since data may itself contain checksums.
 std::uint32_t masked(std::uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
-
-template <class T>
-std::string_view bytes_of(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof(value)};
-}
 
 }  // namespace
 
@@ -26,10 +21,11 @@ TFRecordWriter::TFRecordWriter(std::filesystem::path path)
 
 void TFRecordWriter::write(std::string_view record) {
   const auto length = static_cast<std::uint64_t>(record.size());
-  const std::uint32_t length_crc = masked(crc32c(bytes_of(length))),
+  const std::uint32_t length_crc = masked(crc32c(plain_bytes(length))),
                       record_crc = masked(crc32c(record));
   errno = 0;
-  out_ << bytes_of(length) << bytes_of(length_crc) << record << bytes_of(record_crc) << std::flush;
+  out_ << plain_bytes(length) << plain_bytes(length_crc) << record << plain_bytes(record_crc)
+       << std::flush;
   if (!out_) fail_to_write();
 }
 
