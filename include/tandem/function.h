@@ -245,13 +245,11 @@ struct TracedCall {
 // The module of a traced function; see Function::stablehlo().
 std::string stablehlo_text(const TracedCall& call);
 
-// The traces and programs of one function: the last kMaxPrograms that were used.
+// The traces and programs of one function: the last ProgramCache::kMaxPrograms that were used.
 class FunctionTraces {
  public:
   // Runs the callable on symbolic tensors and returns the tensors of its result.
   using Body = std::function<std::vector<Tensor>(std::vector<Tensor> inputs)>;
-
-  static constexpr std::size_t kMaxPrograms = 64;
 
   // `memory`: memory that the programs share with others that never run at the same time; may be
   // null.

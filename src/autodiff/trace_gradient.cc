@@ -186,10 +186,7 @@ class RecordedTrace final : public TraceGradient,
     for (const TraceRecord::KeptTensor& kept : record_.kept()) options.feeds.push_back(kept.tensor);
     for (std::size_t i = 0; i < given.size(); ++i)
       if (given[i]) options.feeds.push_back(output_gradients_[i]);
-    for (const Tensor& feed : feeds) {
-      options.feed_specs.push_back(impl_of(feed));
-      options.feed_devices.push_back(&impl_of(feed).device());
-    }
+    for (const Tensor& feed : feeds) options.add_given(feed);
     for (std::size_t i = 0; i < gradients->size(); ++i) {
       if (!(*gradients)[i].defined()) continue;
       connected.push_back(i);

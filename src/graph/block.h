@@ -143,6 +143,12 @@ struct LowerOptions {
   std::vector<const Node*> targets;  // nodes to run as well
   // Sizes that are already known; lower() adds those that it infers.
   KnownSizes* sizes = nullptr;
+
+  // The spec and the device of the next feed.
+  void add_given(const Tensor& value) {
+    feed_specs.push_back(impl_of(value));
+    feed_devices.push_back(&impl_of(value).device());
+  }
 };
 
 // Lowers the part of `graph` that the fetches depend on. Throws InvalidArgumentError if feeds have

@@ -1,18 +1,15 @@
 #include "graph/control_step.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "core/status.h"
 #include "device/copy.h"
 #include "graph/graph.h"
+#include "graph/program_cache.h"
 
 namespace tandem {
 namespace {
-
-// The programs of a loop over elements, one per set of sizes and devices. The oldest is evicted.
-constexpr std::size_t kMaxPrograms = 64;
 
 class RandomKeyScope {
  public:
@@ -45,10 +42,6 @@ struct ControlStep::Impl {
     std::vector<std::size_t> feeds;  // indices in the frame
     std::vector<std::byte*> given;   // addresses in a run
   };
-  struct ForElements {
-    Frame elements;
-    RunnableBody body;
-  };
 
   const BlockOperation& operation;
   ProgramStep& step;
@@ -56,7 +49,8 @@ struct ControlStep::Impl {
   Control& control;
   const ControlFlow& flow;
   std::vector<RunnableBody> bodies;
-  std::vector<std::unique_ptr<ForElements>> for_elements;
+  ProgramCache<RunnableBody> for_elements;  // by the sizes and devices of an element
+  std::string key;
   Tensor flag;  // of a loop's condition
   std::vector<std::byte*> frame;
   std::vector<BodyProgram::Destination> destinations;
@@ -217,25 +211,20 @@ struct ControlStep::Impl {
 
   RunnableBody& body_for_element() {
     check_element();
-    for (std::size_t i = 0; i < element.size(); ++i) frame[i] = impl_of(element[i]).data();
-    const auto same = [&](const std::unique_ptr<ForElements>& known) {
-      for (std::size_t i = 0; i < element.size(); ++i) {
-        const TensorImpl& component = impl_of(element[i]);
-        if (known->elements[i].device != &component.device()) return false;
-        if (!(known->elements[i].spec.shape == component.shape)) return false;
-      }
-      return true;
-    };
-    const auto found = std::find_if(for_elements.begin(), for_elements.end(), same);
-    if (found != for_elements.end()) return (*found)->body;
-    if (for_elements.size() == kMaxPrograms) for_elements.erase(for_elements.begin());
-    auto made = std::make_unique<ForElements>();
+    key.clear();
+    for (std::size_t i = 0; i < element.size(); ++i) {
+      frame[i] = impl_of(element[i]).data();
+      append_to_key(key, element[i]);
+    }
+    if (RunnableBody* known = for_elements.find(key)) return *known;
+    Frame elements;
     for (const Tensor& component : element)
-      made->elements.push_back({impl_of(component), &impl_of(component).device()});
-    BodyBlock body = control.body_for(made->elements);
-    made->body = runnable(std::move(body.feeds),
-                          builder.build_during_run(std::move(body.block), operation.name));
-    return for_elements.emplace_back(std::move(made))->body;
+      elements.push_back({impl_of(component), &impl_of(component).device()});
+    BodyBlock body = control.body_for(elements);
+    for_elements.put(key,
+                     runnable(std::move(body.feeds),
+                              builder.build_during_run(std::move(body.block), operation.name)));
+    return *for_elements.find(key);
   }
 
   void check_element() const {

@@ -11,6 +11,7 @@
 #include "core/status.h"
 #include "core/thread_object.h"
 #include "device/device_manager.h"
+#include "graph/program_cache.h"
 #include "op/live_tapes.h"
 #include "op/numerics.h"
 #include "runtime/autocast.h"
@@ -77,15 +78,12 @@ void add_shape(FunctionCall& call, const Shape& shape) {
 }  // namespace
 
 struct FunctionTraces::Impl {
-  using Programs = std::unordered_map<std::string, std::shared_ptr<TraceProgram>>;
-
   FunctionOptions options;
   Memories memories;
   mutable std::mutex mutex;
   std::unordered_map<std::string, std::shared_ptr<Trace>> traces;
   std::size_t next_number = 0;  // of traces
-  Programs programs;
-  const Programs::value_type* last = nullptr;  // the program of the last call
+  ProgramCache<std::shared_ptr<TraceProgram>> programs;
   std::uint64_t calls = 0;
   std::uint32_t traced_calls = 0;  // one bit per recent call
   int warnings = 0;
@@ -136,10 +134,8 @@ struct FunctionTraces::Impl {
   static void add_elements(FunctionCall& call, const Trace& trace) {
     const std::size_t arguments = call.inputs.size();
     trace.take_elements(call);
-    for (std::size_t i = arguments; i < call.inputs.size(); ++i) {
-      add_shape(call, call.inputs[i].shape());
-      call.add_to_key(reinterpret_cast<std::uintptr_t>(&impl_of(call.inputs[i]).device()));
-    }
+    for (std::size_t i = arguments; i < call.inputs.size(); ++i)
+      append_to_key(call.key, call.inputs[i]);
   }
 
   std::shared_ptr<Trace> trace_for(const std::string& key, FunctionCall& call, const Body& body) {
@@ -167,8 +163,7 @@ struct FunctionTraces::Impl {
   }
 
   void forget(const std::shared_ptr<Trace>& trace) {
-    last = nullptr;
-    std::erase_if(programs, [&](const auto& entry) { return entry.second->trace == trace; });
+    programs.erase_if([&](const auto& program) { return program->trace == trace; });
     std::erase_if(traces, [&](const auto& entry) { return entry.second == trace; });
   }
 
@@ -184,48 +179,31 @@ struct FunctionTraces::Impl {
         traced, std::min<std::uint64_t>(calls, kHistory), name());
   }
 
-  // Evicts the least recently used program, with its trace if the trace has no other program.
-  void forget_oldest() {
-    const auto oldest = std::min_element(
-        programs.begin(), programs.end(),
-        [](const auto& a, const auto& b) { return a.second->last_use < b.second->last_use; });
-    const std::shared_ptr<Trace> trace = oldest->second->trace;
-    last = nullptr;
-    programs.erase(oldest);
-    if (std::none_of(programs.begin(), programs.end(),
-                     [&](const auto& entry) { return entry.second->trace == trace; }))
-      forget(trace);
-  }
-
   std::shared_ptr<TraceProgram> prepare(FunctionCall& call, const Body& body) {
     const std::size_t of_trace = complete(call);
     std::unique_lock lock(mutex);
     ++calls;
     traced_calls = traced_calls << 1 & ((1u << kHistory) - 1);
-    if (!last || last->first != call.key || !last->second->trace->current()) {
-      const std::shared_ptr<Trace> trace = trace_for(call.key.substr(0, of_trace), call, body);
-      if (!trace->elements.empty() && trace->replayed) {
-        lock.unlock();  // the pipeline may call this function
-        add_elements(call, *trace);
-        lock.lock();
-      }
-      auto found = programs.find(call.key);
-      if (found != programs.end() && found->second->trace != trace) {
-        programs.erase(found);  // of a trace that was forgotten meanwhile
-        found = programs.end();
-      }
-      if (found == programs.end()) {
-        auto prepared = std::make_shared<TraceProgram>();
-        prepared->trace = trace;
-        if (trace->replayed) trace->prepare(*prepared, call.inputs, memories);
-        prepared->last_use = calls;
-        found = programs.emplace(call.key, std::move(prepared)).first;
-        if (programs.size() > kMaxPrograms) forget_oldest();
-      }
-      last = &*found;
+    if (const auto* known = programs.find(call.key); known && (*known)->trace->current())
+      return *known;
+    const std::shared_ptr<Trace> trace = trace_for(call.key.substr(0, of_trace), call, body);
+    if (!trace->elements.empty() && trace->replayed) {
+      lock.unlock();  // the pipeline may call this function
+      add_elements(call, *trace);
+      lock.lock();
     }
-    last->second->last_use = calls;
-    return last->second;
+    // The program of this key may be that of a trace that was forgotten meanwhile.
+    if (const auto* known = programs.find(call.key); known && (*known)->trace == trace)
+      return *known;
+    auto prepared = std::make_shared<TraceProgram>();
+    prepared->trace = trace;
+    if (trace->replayed) trace->prepare(*prepared, call.inputs, memories);
+    // A trace goes with the last of its programs.
+    const auto evicted = programs.put(call.key, prepared);
+    if (evicted &&
+        !programs.any_of([&](const auto& other) { return other->trace == (*evicted)->trace; }))
+      forget((*evicted)->trace);
+    return prepared;
   }
 };
 

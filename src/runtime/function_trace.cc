@@ -148,10 +148,7 @@ void Trace::prepare(TraceProgram& prepared, const std::vector<Tensor>& inputs,
   std::unique_lock<std::mutex> lock;
   KnownSizes sizes;
   LowerOptions options{.feeds = feeds, .fetches = fetches, .all_updates = true, .sizes = &sizes};
-  for (const Tensor& input : inputs) {
-    options.feed_specs.push_back(impl_of(input));
-    options.feed_devices.push_back(&impl_of(input).device());
-  }
+  for (const Tensor& input : inputs) options.add_given(input);
   if (gradient) {
     lock = std::unique_lock(gradient->graph_mutex());
     const auto& kept = gradient->fetches();

@@ -74,7 +74,6 @@ struct TraceProgram {
   std::shared_ptr<Trace> trace;
   std::unique_ptr<Program> program;
   std::shared_ptr<ProgramGradient> gradient;  // null if runs are not recorded
-  std::uint64_t last_use = 0;
 };
 
 }  // namespace tandem::detail

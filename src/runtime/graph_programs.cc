@@ -5,13 +5,6 @@
 #include "runtime/placer.h"
 
 namespace tandem {
-namespace {
-
-void add_number(std::string& key, std::uint64_t number) {
-  key.append(reinterpret_cast<const char*>(&number), sizeof(number));
-}
-
-}  // namespace
 
 GraphPrograms::GraphPrograms(RefPtr<GraphImpl> graph, const Options& options)
     : graph_(std::move(graph)),
@@ -57,28 +50,21 @@ void GraphPrograms::check(std::span<const Tensor> inputs) const {
 
 Program& GraphPrograms::program_for(std::span<const Tensor> inputs) {
   std::string key;
-  for (const Tensor& input : inputs) {
-    add_number(key, static_cast<std::uint64_t>(input.rank()));
-    for (const std::int64_t size : input.shape()) add_number(key, static_cast<std::uint64_t>(size));
-    add_number(key, reinterpret_cast<std::uintptr_t>(&impl_of(input).device()));
-  }
-  const auto found = programs_.find(key);
-  if (found != programs_.end()) return *found->second;
+  for (const Tensor& input : inputs) append_to_key(key, input);
+  if (const auto* found = programs_.find(key)) return **found;
   KnownSizes sizes;
   LowerOptions options{
       .feeds = feeds_, .fetches = fetches_, .all_updates = updates_, .sizes = &sizes};
-  for (const Tensor& input : inputs) {
-    options.feed_specs.push_back(impl_of(input));
-    options.feed_devices.push_back(&impl_of(input).device());
-  }
+  for (const Tensor& input : inputs) options.add_given(input);
   options.devices = place_graph(*graph_);
   options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
   auto program = std::make_unique<Program>(
       lower(*graph_, options),
       ProgramOptions{
           .name = fmt::format("'{}'", name_), .memory = memory_, .result_memory = result_memory_});
-  if (programs_.size() == kMaxPrograms) programs_.erase(programs_.begin());
-  return *programs_.emplace(std::move(key), std::move(program)).first->second;
+  Program& made = *program;
+  programs_.put(std::move(key), std::move(program));
+  return made;
 }
 
 void GraphPrograms::run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,14 +9,13 @@
 
 #include "graph/graph.h"
 #include "graph/program.h"
+#include "graph/program_cache.h"
 
 namespace tandem {
 
-// Keeps a program per set of input sizes and devices, at most kMaxPrograms. One run at a time.
+// Has a program per set of input sizes and devices. One run at a time.
 class GraphPrograms {
  public:
-  static constexpr std::size_t kMaxPrograms = 16;
-
   struct Output {
     std::uint32_t node = 0;
     std::uint32_t output = 0;
@@ -52,7 +50,7 @@ class GraphPrograms {
   bool updates_;
   ResultMemory result_memory_;
   std::vector<Node::Input> feeds_, fetches_;
-  std::map<std::string, std::unique_ptr<Program>> programs_;
+  ProgramCache<std::unique_ptr<Program>> programs_;
   std::shared_ptr<ProgramMemory> memory_;
 };
 

@@ -15,6 +15,7 @@
 #include "graph/control_flow.h"
 #include "graph/node.h"
 #include "graph/program.h"
+#include "graph/program_cache.h"
 #include "graph/structural_ops.h"
 #include "runtime/generator.h"
 #include "runtime/placer.h"
@@ -85,10 +86,6 @@ class SessionState {
   std::unordered_map<const Node*, RefPtr<SessionVariable>> variables_;
 };
 
-// The maximum number of programs of a session. There is one per combination of feeds, their dtypes,
-// sizes and devices, and fetches. The least recently used one is evicted.
-constexpr std::size_t kMaxPrograms = 64;
-
 // The arguments of one run: feeds, tensors to fetch and nodes to run.
 struct RunRequest {
   std::vector<Node::Input> feeds;
@@ -99,15 +96,14 @@ struct RunRequest {
   // Equal for requests that can use one program.
   std::string key() const {
     std::string key;
-    for (std::size_t i = 0; i < feeds.size(); ++i)
-      key += fmt::format("{}:{}={}{}@{};", feeds[i].node->id, feeds[i].output,
-                         name_of(values[i].dtype()), values[i].shape().to_string(),
-                         values[i].device());
-    key += '>';
-    for (const Node::Input& fetch : fetches)
-      key += fmt::format("{}:{};", fetch.node->id, fetch.output);
-    key += '!';
-    for (const Node* target : targets) key += fmt::format("{};", target->id);
+    ByteWriter out(key);
+    out.add(feeds.size(), fetches.size());
+    for (std::size_t i = 0; i < feeds.size(); ++i) {
+      out.add(feeds[i].node->id, feeds[i].output);
+      append_to_key(key, values[i]);
+    }
+    for (const Node::Input& fetch : fetches) out.add(fetch.node->id, fetch.output);
+    for (const Node* target : targets) out.add(target->id);
     return key;
   }
 
@@ -126,7 +122,6 @@ struct PreparedRun {
   std::vector<RefPtr<SessionVariable>> reads;    // must be initialised before a run
   std::vector<RefPtr<SessionVariable>> assigns;  // initialised by a run
   std::uint64_t random_count = 0;                // random operations per run
-  std::uint64_t last_use = 0;
 };
 
 class RunPreparation {
@@ -141,10 +136,7 @@ class RunPreparation {
 
   std::shared_ptr<PreparedRun> run(const RunRequest& request) {
     LowerOptions options{.feeds = request.feeds, .fetches = request.fetches};
-    for (const Tensor& value : request.values) {
-      options.feed_specs.push_back(impl_of(value));
-      options.feed_devices.push_back(&impl_of(value).device());
-    }
+    for (const Tensor& value : request.values) options.add_given(value);
     options.devices = placed_;
     // Loops over elements call this later, too.
     options.devices_of = [placed = placed_, placer = placer_](const GraphImpl& body) {
@@ -294,8 +286,8 @@ struct Session::Impl {
   std::vector<Device*> placed;
   SessionState state;
   const std::shared_ptr<ProgramMemory> memory = ProgramMemory::make();
-  std::map<std::string, std::shared_ptr<PreparedRun>> programs;
-  std::uint64_t runs = 0;
+  // One per combination of feeds, their specs and devices, fetches and targets.
+  ProgramCache<std::shared_ptr<PreparedRun>> programs;
 
   Impl(const Graph& of, SessionOptions session_options)
       : handle(of), graph(of.impl()), options(std::move(session_options)) {
@@ -326,26 +318,16 @@ struct Session::Impl {
   }
 
   std::shared_ptr<PreparedRun> prepare(const RunRequest& request) {
-    const std::string key = request.key();
-    auto found = programs.find(key);
-    if (found == programs.end()) {
-      const PlacerOptions placer{.allow_soft_placement = options.allow_soft_placement,
-                                 .log_device_placement = options.log_device_placement,
-                                 .assigned = placed};
-      if (placed.size() < graph.nodes().size()) placed = place_graph(graph, placer);
-      const ProgramOptions program{.name = request.describe(), .memory = memory};
-      auto prepared = RunPreparation(graph, state, placed, placer, program).run(request);
-      if (programs.size() >= kMaxPrograms) forget_oldest();
-      found = programs.emplace(key, std::move(prepared)).first;
-    }
-    found->second->last_use = ++runs;
-    return found->second;
-  }
-
-  void forget_oldest() {
-    programs.erase(std::min_element(
-        programs.begin(), programs.end(),
-        [](const auto& a, const auto& b) { return a.second->last_use < b.second->last_use; }));
+    std::string key = request.key();
+    if (const auto* found = programs.find(key)) return *found;
+    const PlacerOptions placer{.allow_soft_placement = options.allow_soft_placement,
+                               .log_device_placement = options.log_device_placement,
+                               .assigned = placed};
+    if (placed.size() < graph.nodes().size()) placed = place_graph(graph, placer);
+    const ProgramOptions program{.name = request.describe(), .memory = memory};
+    auto prepared = RunPreparation(graph, state, placed, placer, program).run(request);
+    programs.put(std::move(key), prepared);
+    return prepared;
   }
 
   // Runs the initializers of variables that `prepared` needs, recursively.
@@ -461,7 +443,7 @@ std::vector<Tensor> Session::run(const Feeds& feeds, const std::vector<Fetch>& f
 void Session::close() {
   const std::lock_guard lock(impl_->mutex);
   impl_->closed = true;
-  impl_->programs.clear();
+  impl_->programs = {};
   impl_->state.clear();
 }
 

@@ -126,8 +126,7 @@ class Explainer {
         Node& node = graph.add(kPlaceholder, SpecAttrs{given.dtype, given.shape}, {},
                                {.name = fmt::format("args_{}", options.feeds.size())});
         options.feeds.push_back({&node, 0});
-        options.feed_specs.push_back(given);
-        options.feed_devices.push_back(&given.device());
+        options.add_given(part);
         part = graph.tensor(node);
       }
     const auto step = [&](const data::Example& examples) {

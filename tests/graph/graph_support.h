@@ -24,8 +24,7 @@ inline Block block_of(const std::vector<Tensor>& arguments,
   for (const Tensor& argument : arguments) {
     Node& node = graph->add(kPlaceholder, SpecAttrs{argument.dtype(), argument.shape()}, {});
     options.feeds.push_back({&node, 0});
-    options.feed_specs.push_back(impl_of(argument));
-    options.feed_devices.push_back(&impl_of(argument).device());
+    options.add_given(argument);
     symbols.push_back(graph->tensor(node));
   }
   for (const Tensor& result : body(symbols)) options.fetches.push_back(graph->input_of(result));
