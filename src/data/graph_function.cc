@@ -1,7 +1,5 @@
 #include "data/graph_function.h"
 
-#include <unordered_map>
-
 #include "core/status.h"
 #include "data/no_variables.h"
 #include "data/refuse_stage.h"
@@ -40,23 +38,12 @@ void check(const TracedFunction& traced, bool may_be_random) {
     if (node->op == &kVarHandle) fail<UnimplementedError>("it uses variable '{}'", node->name);
 }
 
-proto::ElementFunction message_of(const TracedFunction& traced) {
+tandem::proto::Function message_of(const TracedFunction& traced) {
   std::vector<const Node*> outputs;
   for (const Node::Input& fetch : traced.fetches) outputs.push_back(fetch.node);
   for (const Node::Input& feed : traced.feeds) outputs.push_back(feed.node);
-  const Selection selection = select_nodes(*traced.graph, outputs, false);
-  std::unordered_map<const Node*, std::uint32_t> ids;
-  for (const Node* node : selection.nodes)
-    ids.emplace(node, static_cast<std::uint32_t>(ids.size()));
-  proto::ElementFunction message;
-  message.set_graph(serialize_nodes(*traced.graph, selection));
-  for (const Node::Input& feed : traced.feeds) message.add_feeds(ids.at(feed.node));
-  for (const Node::Input& fetch : traced.fetches) {
-    proto::ElementFunction::Output& output = *message.add_fetches();
-    output.set_node(ids.at(fetch.node));
-    output.set_output(static_cast<std::uint32_t>(fetch.output));
-  }
-  return message;
+  return serialize_function(*traced.graph, select_nodes(*traced.graph, outputs, false),
+                            traced.feeds, traced.fetches);
 }
 
 Spec spec_of(const std::vector<Node::Input>& fetches) {
@@ -73,8 +60,8 @@ Spec spec_of(const std::vector<Node::Input>& fetches) {
 
 }  // namespace
 
-proto::ElementFunction trace_function(std::string_view stage, const MapFn& function,
-                                      const std::vector<ComponentSpec>& spec, bool may_be_random) {
+tandem::proto::Function trace_function(std::string_view stage, const MapFn& function,
+                                       const std::vector<ComponentSpec>& spec, bool may_be_random) {
   const PipelineScope scope;
   const NoVariablesScope no_variables;
   try {
@@ -86,7 +73,7 @@ proto::ElementFunction trace_function(std::string_view stage, const MapFn& funct
   }
 }
 
-GraphFunction::GraphFunction(proto::ElementFunction message, std::string stage)
+GraphFunction::GraphFunction(tandem::proto::Function message, std::string stage)
     : message_(std::move(message)), stage_(std::move(stage)) {
   idle_.push_back(make_programs());
   spec_ = spec_of(idle_.back()->fetches());
@@ -97,11 +84,8 @@ std::unique_ptr<GraphPrograms> GraphFunction::make_programs() const {
   for (const auto& node : graph->nodes())
     if (node->op == &kVarHandle)
       fail<InvalidArgumentError>("[{}] the function has a variable, '{}'", stage_, node->name);
-  GraphPrograms::Options options{.name = stage_,
-                                 .feeds = {message_.feeds().begin(), message_.feeds().end()}};
-  for (const proto::ElementFunction::Output& fetch : message_.fetches())
-    options.fetches.push_back({fetch.node(), fetch.output()});
-  return std::make_unique<GraphPrograms>(std::move(graph), options);
+  return std::make_unique<GraphPrograms>(std::move(graph), message_,
+                                         GraphPrograms::Options{.name = stage_});
 }
 
 Example GraphFunction::operator()(const Example& element) const {

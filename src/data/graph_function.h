@@ -17,26 +17,26 @@ namespace tandem::data {
 // `may_be_random`: whether the stage has a random generator for each element. Throws
 // UnimplementedError, which says why, for a function that cannot be a graph, such as one that reads
 // elements in C++, variables or iterators.
-proto::ElementFunction trace_function(std::string_view stage, const MapFn& function,
-                                      const std::vector<ComponentSpec>& spec, bool may_be_random);
+tandem::proto::Function trace_function(std::string_view stage, const MapFn& function,
+                                       const std::vector<ComponentSpec>& spec, bool may_be_random);
 
 // The function of a graph. Thread-safe: calls run at the same time.
 class GraphFunction {
  public:
   // Throws DataLossError or InvalidArgumentError for a message that is not valid: it may come from
   // anyone.
-  GraphFunction(proto::ElementFunction message, std::string stage);
+  GraphFunction(tandem::proto::Function message, std::string stage);
 
   // Throws InvalidArgumentError for an element that the graph is not for.
   Example operator()(const Example& element) const;
   // The results' spec; none if a rank is not known.
   const Spec& spec() const { return spec_; }
-  const proto::ElementFunction& message() const { return message_; }
+  const tandem::proto::Function& message() const { return message_; }
 
  private:
   std::unique_ptr<GraphPrograms> make_programs() const;
 
-  proto::ElementFunction message_;
+  tandem::proto::Function message_;
   std::string stage_;
   Spec spec_;
   mutable std::mutex mutex_;                                  // guards the following

@@ -68,6 +68,12 @@ void refuse_writes(const Node& node) {
 
 }  // namespace
 
+std::unordered_map<const Node*, std::uint32_t> Selection::numbers() const {
+  std::unordered_map<const Node*, std::uint32_t> numbers;
+  for (const Node* node : nodes) numbers.emplace(node, static_cast<std::uint32_t>(numbers.size()));
+  return numbers;
+}
+
 std::vector<const Node*> Selection::variables() const {
   std::vector<const Node*> handles;
   for (const Node* node : nodes)

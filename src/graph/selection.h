@@ -1,6 +1,7 @@
 // Selects the part of a graph that is serialised.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -21,6 +22,8 @@ struct Selection {
   // nodes that have such attributes are refused.
   bool sends_attributes = false;
 
+  // The index of each node.
+  std::unordered_map<const Node*, std::uint32_t> numbers() const;
   // The handles among the nodes.
   std::vector<const Node*> variables() const;
 };

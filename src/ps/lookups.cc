@@ -150,13 +150,15 @@ class RowGradients::Formula {
     message_.set_rows(node.outputs[0].shape[0]);
     if (is_gradient_of_lookup(node)) return add_lookup(node);
     rows_ = graph_->sizes().fresh();
-    const Node& result = source({const_cast<Node*>(&node), 0});
+    Node& result = source({const_cast<Node*>(&node), 0});
     proto::Part& part = *message_.mutable_formula();
     part.set_name("gradient of rows");
-    for (const Node* feed : sums_) part.add_feeds(static_cast<std::uint32_t>(feed->id));
-    for (const Node* feed : operands_) part.add_feeds(static_cast<std::uint32_t>(feed->id));
-    part.add_fetches()->set_node(static_cast<std::uint32_t>(result.id));
-    part.set_graph(serialize_nodes(*graph_));
+    std::vector<Node::Input> feeds;
+    for (const auto* nodes : {&sums_, &operands_})
+      for (Node* feed : *nodes) feeds.push_back({feed, 0});
+    const Node::Input fetches[] = {{&result, 0}};
+    *part.mutable_function() =
+        serialize_function(*graph_, select_nodes(*graph_, {}, false), feeds, fetches);
   }
 
  private:

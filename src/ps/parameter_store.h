@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "ps/proto/server_calls.pb.h"
 #include "ps/state_file.h"
 #include "ps/update_program.h"
 

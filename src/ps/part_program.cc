@@ -8,34 +8,14 @@
 #include "runtime/serialize.h"
 
 namespace tandem::ps {
-namespace {
-
-AttrFields fields_of(const proto::RunAttributes& attributes) {
-  AttrFields fields;
-  for (const proto::RunAttributes::Field& field : attributes.fields())
-    fields.push_back({.name = field.name(),
-                      .integers = {field.integers().begin(), field.integers().end()},
-                      .reals = {field.reals().begin(), field.reals().end()},
-                      .known_shape = field.known_shape()});
-  return fields;
-}
-
-GraphPrograms::Options options_of(const proto::Part& part, ResultMemory result_memory) {
-  GraphPrograms::Options options{.name = part.name(),
-                                 .feeds = {part.feeds().begin(), part.feeds().end()},
-                                 .updates = part.updates(),
-                                 .result_memory = std::move(result_memory)};
-  for (const proto::Part::Fetch& fetch : part.fetches())
-    options.fetches.push_back({fetch.node(), fetch.output()});
-  return options;
-}
-
-}  // namespace
 
 PartProgram::PartProgram(const proto::Part& part, const ResourceOf& resource_of,
                          ResultMemory result_memory)
-    : graph_(deserialize_nodes(part.graph())),
-      programs_(graph_, options_of(part, std::move(result_memory))) {
+    : graph_(deserialize_nodes(part.function().graph())),
+      programs_(graph_, part.function(),
+                {.name = part.name(),
+                 .updates = part.updates(),
+                 .result_memory = std::move(result_memory)}) {
   bind_variables(part, resource_of);
   take_attributes(part);
 }
@@ -99,7 +79,7 @@ void PartProgram::set_attributes(std::span<const proto::RunAttributes> attribute
   };
   std::vector<AttrFields> given;
   for (std::size_t i = 0; i < attributes.size(); ++i) {
-    given.push_back(fields_of(attributes[i]));
+    given.push_back(read_attributes(attributes[i].fields()));
     if (!std::equal(given[i].begin(), given[i].end(), attributes_[i]->begin(),
                     attributes_[i]->end(), suits))
       fail<InvalidArgumentError>(

@@ -9,7 +9,7 @@ namespace tandem::ps {
 RowGradient::RowGradient(const proto::RowGradient& message, const proto::Part& worker)
     : function_(worker.name()), message_(message) {
   const auto check = [&](std::uint32_t fetch) {
-    if (fetch >= static_cast<std::uint32_t>(worker.fetches_size()))
+    if (fetch >= static_cast<std::uint32_t>(worker.function().fetches_size()))
       fail<InvalidArgumentError>("[{}] a gradient uses result {}, which does not exist", function_,
                                  fetch);
   };
@@ -23,11 +23,11 @@ RowGradient::RowGradient(const proto::RowGradient& message, const proto::Part& w
         message.formula(), [&](std::span<const Shard>, const TensorType&) -> RefPtr<Resource> {
           fail<InvalidArgumentError>("[{}] a gradient depends on a variable", function_);
         });
-    if (message.formula().fetches_size() != 1)
+    if (message.formula().function().fetches_size() != 1)
       fail<InvalidArgumentError>("[{}] expected a gradient of one tensor, got {}", function_,
-                                 message.formula().fetches_size());
+                                 message.formula().function().fetches_size());
   }
-  message_.mutable_formula()->clear_graph();
+  message_.mutable_formula()->clear_function();
   if (message.lookups().empty() || (!formula_ && message.lookups_size() != 1))
     fail<InvalidArgumentError>("[{}] a gradient of {} look-ups", function_, message.lookups_size());
 }

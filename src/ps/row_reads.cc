@@ -29,7 +29,7 @@ RowReads::RowReads(const proto::Function& function, std::size_t num_servers) {
         fail<InvalidArgumentError>("[Worker] a variable of server {}; there are {}",
                                    server_of(shard.id), num_servers);
     for (const std::uint32_t lookup : variable.lookups)
-      if (lookup >= static_cast<std::uint32_t>(function.indices().fetches_size()))
+      if (lookup >= static_cast<std::uint32_t>(function.indices().function().fetches_size()))
         fail<InvalidArgumentError>("[{}] look-up of result {}, which does not exist", name, lookup);
   }
 }

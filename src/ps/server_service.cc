@@ -94,7 +94,7 @@ rpc::Message apply(UpdateCalls& calls, const rpc::Message& request,
   for (const proto::ApplyRequest::Applied& message : header.updates()) {
     UpdateCalls::Update& update = updates.updates.emplace_back();
     update.index = message.index();
-    for (const proto::TensorSpec& spec : message.inputs())
+    for (const tandem::proto::TensorSpec& spec : message.inputs())
       update.inputs.push_back(values.next(spec));
     update.attributes.assign(message.attributes().begin(), message.attributes().end());
     if (message.has_read_version()) update.read_version = message.read_version();

@@ -1,7 +1,6 @@
 #include "ps/split.h"
 
 #include <algorithm>
-#include <unordered_map>
 #include <utility>
 
 #include "core/status.h"
@@ -173,9 +172,7 @@ class Splitter {
   void write_part(Selection selection, std::span<const Node::Input> feeds,
                   std::span<const Node::Input> fetches, proto::Part& part) const {
     selection.sends_attributes = true;
-    std::unordered_map<const Node*, std::uint32_t> ids;
-    for (const Node* node : selection.nodes)
-      ids.emplace(node, static_cast<std::uint32_t>(ids.size()));
+    const auto ids = selection.numbers();
     part.set_name(function_.name);
     for (const Node* node : selection.nodes) {
       if (selection.fed.count(node) > 0) continue;
@@ -186,13 +183,7 @@ class Splitter {
       }
       if (has_run_attributes(*node)) part.add_attributes(ids.at(node));
     }
-    for (const Node::Input& feed : feeds) part.add_feeds(ids.at(feed.node));
-    for (const Node::Input& fetch : fetches) {
-      proto::Part::Fetch& made = *part.add_fetches();
-      made.set_node(ids.at(fetch.node));
-      made.set_output(static_cast<std::uint32_t>(fetch.output));
-    }
-    part.set_graph(serialize_nodes(*function_.graph, selection));
+    *part.mutable_function() = serialize_function(*function_.graph, selection, feeds, fetches);
   }
 
   // Refuses a node of the worker's part that depends on an update.
@@ -231,13 +222,7 @@ proto::RunAttributes attributes_of_run(const Node& node) {
   const std::shared_ptr<const void> attrs = type.copy(node.attrs.get());
   (*node.attr_update)(const_cast<void*>(attrs.get()));
   proto::RunAttributes result;
-  for (const AttrField& field : type.save(attrs.get())) {
-    proto::RunAttributes::Field& made = *result.add_fields();
-    made.set_name(field.name);
-    made.mutable_integers()->Add(field.integers.begin(), field.integers.end());
-    made.mutable_reals()->Add(field.reals.begin(), field.reals.end());
-    made.set_known_shape(field.known_shape);
-  }
+  write_attributes(type.save(attrs.get()), *result.mutable_fields());
   return result;
 }
 

@@ -4,11 +4,12 @@
 
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "runtime/serialize.h"
 
 namespace tandem::ps {
 namespace {
 
-Shape shape_of(const proto::TensorSpec& spec, const std::string& what) {
+Shape shape_of(const tandem::proto::TensorSpec& spec, const std::string& what) {
   if (spec.sizes_size() > kMaxRank)
     fail<DataLossError>("[{}] a tensor of {} axes; at most {} are supported", what,
                         spec.sizes_size(), kMaxRank);
@@ -20,7 +21,7 @@ Shape shape_of(const proto::TensorSpec& spec, const std::string& what) {
   return shape;
 }
 
-DType dtype_of(const proto::TensorSpec& spec, const std::string& what) {
+DType dtype_of(const tandem::proto::TensorSpec& spec, const std::string& what) {
   if (spec.dtype() > static_cast<std::uint32_t>(last_value(DType())))
     fail<DataLossError>("[{}] unknown dtype {}", what, spec.dtype());
   return static_cast<DType>(spec.dtype());
@@ -28,18 +29,17 @@ DType dtype_of(const proto::TensorSpec& spec, const std::string& what) {
 
 }  // namespace
 
-proto::TensorSpec attach(const Tensor& tensor, rpc::Message& message) {
+tandem::proto::TensorSpec attach(const Tensor& tensor, rpc::Message& message) {
   const Tensor on_host = copy_to_device(tensor.detach(), DeviceManager::get().host());
   const TensorImpl& impl = impl_of(on_host);
-  proto::TensorSpec spec;
-  spec.set_dtype(static_cast<std::uint32_t>(impl.dtype));
-  for (const std::int64_t size : impl.shape) spec.add_sizes(size);
+  tandem::proto::TensorSpec spec;
+  write_spec(impl, spec);
   message.attachments.push_back(
       {.owner = std::make_shared<const Tensor>(on_host), .bytes = {impl.data(), impl.bytes()}});
   return spec;
 }
 
-Tensor AttachedTensors::next(const proto::TensorSpec& spec) {
+Tensor AttachedTensors::next(const tandem::proto::TensorSpec& spec) {
   const Shape shape = shape_of(spec, what_);
   const DType dtype = dtype_of(spec, what_);
   const std::size_t bytes = static_cast<std::size_t>(shape.num_elements()) * size_of(dtype);

@@ -13,7 +13,7 @@ namespace tandem::ps {
 
 // Adds the elements of the tensor to the message and returns its spec. Elements on the CPU are not
 // copied, and must not change until the call has ended.
-proto::TensorSpec attach(const Tensor& tensor, rpc::Message& message);
+tandem::proto::TensorSpec attach(const Tensor& tensor, rpc::Message& message);
 
 // The tensors of a message that was received, in the order in which they were attached. They share
 // its memory.
@@ -23,7 +23,7 @@ class AttachedTensors {
   AttachedTensors(std::span<const rpc::Attachment> attachments, std::string what)
       : attachments_(attachments), what_(std::move(what)) {}
   // Throws DataLossError if the next attachment does not have the size of this spec.
-  Tensor next(const proto::TensorSpec& spec);
+  Tensor next(const tandem::proto::TensorSpec& spec);
   // Throws DataLossError if attachments are left.
   void end() const;
 

@@ -35,7 +35,7 @@ void UpdatePart::write() {
   part.set_updates(true);
   const Node& made = copy(of_.node);
   if (has_run_attributes(of_.node)) part.add_attributes(static_cast<std::uint32_t>(made.id));
-  part.set_graph(serialize_nodes(*graph_));
+  part.mutable_function()->set_graph(serialize_nodes(*graph_));
 }
 
 Node& UpdatePart::copy(const Node& node) {
@@ -87,12 +87,12 @@ Node& UpdatePart::placeholder(const Node::Input& input) {
   std::optional<std::uint32_t> row_gradient;
   if (has_rows(spec.shape)) row_gradient = of_.row_gradient(input);
   if (row_gradient) {
-    part.add_sparse_feeds(static_cast<std::uint32_t>(part.feeds_size()));
+    part.add_sparse_feeds(static_cast<std::uint32_t>(part.function().feeds_size()));
     sent.set_row_gradient(*row_gradient);
   } else {
     sent.set_fetch(of_.fetch(input));
   }
-  part.add_feeds(static_cast<std::uint32_t>(made.id));
+  part.mutable_function()->add_feeds(static_cast<std::uint32_t>(made.id));
   if (divided(spec.shape)) {
     sent.mutable_rows()->set_first(of_.shard.first_row);
     sent.mutable_rows()->set_count(of_.shard.rows);

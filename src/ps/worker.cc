@@ -75,9 +75,9 @@ class Worker::Function {
     };
     part_.emplace(message.worker(), resource_of);
     if (part_->num_inputs() < message.arguments() + row_reads_.num_feeds() ||
-        static_cast<std::uint32_t>(message.worker().fetches_size()) < message.results())
+        static_cast<std::uint32_t>(message.worker().function().fetches_size()) < message.results())
       fail<InvalidArgumentError>("[{}] more arguments or results than the graph has", name());
-    message_.mutable_worker()->clear_graph();
+    message_.mutable_worker()->mutable_function()->clear_graph();
     message_.clear_indices();
     message_.clear_row_gradients();
   }
@@ -137,7 +137,8 @@ class Worker::Function {
     for (const proto::Update::Input& input : update.inputs())
       if (input.has_row_gradient()
               ? input.row_gradient() >= row_gradients_.size()
-              : input.fetch() >= static_cast<std::uint32_t>(message_.worker().fetches_size()))
+              : input.fetch() >=
+                    static_cast<std::uint32_t>(message_.worker().function().fetches_size()))
         fail<InvalidArgumentError>("[{}] update '{}' uses a result that does not exist", name(),
                                    update.part().name());
     if (!server)

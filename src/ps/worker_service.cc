@@ -39,7 +39,8 @@ rpc::Message add_iterator(Worker& worker, const rpc::Message& request, const rpc
   const auto header = parse<proto::AddIteratorRequest>(request, kAddIterator);
   AttachedTensors attached(request.attachments, kAddIterator);
   std::vector<Tensor> tensors;
-  for (const proto::TensorSpec& spec : header.tensors()) tensors.push_back(attached.next(spec));
+  for (const tandem::proto::TensorSpec& spec : header.tensors())
+    tensors.push_back(attached.next(spec));
   attached.end();
   const data::Dataset dataset = data::dataset_of(header.dataset(), tensors, {});
   worker.add_iterator(header.id(), dataset.iterate(position_of(header.start())));
@@ -71,7 +72,7 @@ rpc::Message run(Worker& worker, const rpc::Message& request, const rpc::CallCon
       .update_attributes = {header.update_attributes().begin(), header.update_attributes().end()}};
   if (header.has_attempt()) run.attempt = header.attempt();
   AttachedTensors arguments(request.attachments, kRun);
-  for (const proto::TensorSpec& spec : header.arguments())
+  for (const tandem::proto::TensorSpec& spec : header.arguments())
     run.arguments.push_back(arguments.next(spec));
   arguments.end();
   rpc::Message message;
@@ -181,7 +182,8 @@ RunResult WorkerClient::Running::wait() {
     throw WorkerRestartedError("[Worker] was restarted since it got the function");
   AttachedTensors values(message.attachments, kRun);
   RunResult result;
-  for (const proto::TensorSpec& spec : reply.results()) result.tensors.push_back(values.next(spec));
+  for (const tandem::proto::TensorSpec& spec : reply.results())
+    result.tensors.push_back(values.next(spec));
   values.end();
   result.staleness = {.updates = reply.updates(),
                       .measured = reply.measured(),

@@ -9,7 +9,6 @@
 #include "graph/control_flow.h"
 #include "graph/structural_ops.h"
 #include "runtime/body_random.h"
-#include "runtime/proto/graph.pb.h"
 #include "runtime/serialize.h"
 #include "runtime/trace.h"
 
@@ -84,7 +83,7 @@ class GraphReader {
 
   std::vector<Node::Input> inputs_of(const proto::Node& node) const {
     std::vector<Node::Input> inputs;
-    for (const proto::Node::Input& input : node.inputs()) {
+    for (const proto::Output& input : node.inputs()) {
       Node& from = earlier(input.node());
       if (input.output() >= from.outputs.size())
         refuse("uses output {} of '{}', which has {} outputs", input.output(), from.name,
@@ -95,16 +94,10 @@ class GraphReader {
   }
 
   std::shared_ptr<const void> attrs_of(const OpDef& op, const proto::Node& node) const {
-    AttrFields fields;
-    for (const proto::Attribute& attribute : node.attributes())
-      fields.push_back({.name = attribute.name(),
-                        .integers = {attribute.integers().begin(), attribute.integers().end()},
-                        .reals = {attribute.reals().begin(), attribute.reals().end()},
-                        .known_shape = attribute.known_shape()});
-    return op.attrs().load(fields);
+    return op.attrs().load(read_attributes(node.attributes()));
   }
 
-  TensorType spec_of(const proto::Spec& spec) const {
+  TensorType spec_of(const proto::TensorSpec& spec) const {
     if (spec.dtype() > static_cast<std::uint32_t>(last_value(DType())))
       refuse("unknown dtype {}", spec.dtype());
     if (spec.sizes_size() > kMaxRank) refuse("has an output of {} axes", spec.sizes_size());
@@ -132,7 +125,7 @@ class GraphReader {
     if (node.name().empty() || graph_->find(node.name()))
       refuse("the name is empty or already used");
     std::vector<TensorType> outputs;
-    for (const proto::Spec& spec : node.outputs()) outputs.push_back(spec_of(spec));
+    for (const proto::TensorSpec& spec : node.outputs()) outputs.push_back(spec_of(spec));
     const DeviceName requested = device_of(node.requested());
     const NodeOptions options{
         .requested = &requested, .requested_text = node.requested_text(), .name = node.name()};
@@ -321,7 +314,7 @@ class GraphReader {
           refuse("feeds node {} of body {}, which is not a placeholder", feed.node(), i);
         body.feeds.push_back({{nodes[feed.node()].get(), 0}, feed.from()});
       }
-      for (const proto::Node::Input& fetch : from.fetches()) {
+      for (const proto::Output& fetch : from.fetches()) {
         if (fetch.node() >= nodes.size() || fetch.output() >= nodes[fetch.node()]->outputs.size() ||
             nodes[fetch.node()]->op == &kVarHandle)
           refuse("fetches a tensor that body {} does not compute", i);
@@ -401,6 +394,16 @@ class GraphReader {
 };
 
 }  // namespace
+
+AttrFields read_attributes(const AttributeMessages& from) {
+  AttrFields fields;
+  for (const proto::Attribute& attribute : from)
+    fields.push_back({.name = attribute.name(),
+                      .integers = {attribute.integers().begin(), attribute.integers().end()},
+                      .reals = {attribute.reals().begin(), attribute.reals().end()},
+                      .known_shape = attribute.known_shape()});
+  return fields;
+}
 
 RefPtr<GraphImpl> deserialize_nodes(std::string_view bytes) {
   proto::Graph message;

@@ -8,7 +8,6 @@
 #include "core/status.h"
 #include "graph/control_flow.h"
 #include "graph/structural_ops.h"
-#include "runtime/proto/graph.pb.h"
 
 namespace tandem {
 namespace {
@@ -29,12 +28,6 @@ void write_device(const DeviceName& name, proto::Device& to) {
   if (name.id) to.set_id(*name.id);
 }
 
-void write_spec(const TensorType& spec, proto::Spec& to) {
-  to.set_dtype(static_cast<std::uint32_t>(spec.dtype));
-  to.set_known(spec.shape.known());
-  for (std::int64_t size : spec.shape) to.add_sizes(size);
-}
-
 // The handle of a variable in the graph of `node`.
 const Node& handle_beside(const Node& node, const Node& handle) {
   for (const auto& other : node.graph->nodes())
@@ -45,10 +38,7 @@ const Node& handle_beside(const Node& node, const Node& handle) {
 class GraphWriter {
  public:
   GraphWriter(const GraphImpl& graph, const Selection& selection)
-      : graph_(graph), selection_(selection) {
-    for (const Node* node : selection.nodes)
-      ids_.emplace(node, static_cast<std::uint32_t>(ids_.size()));
-  }
+      : graph_(graph), selection_(selection), ids_(selection.numbers()) {}
 
   void write(proto::Graph& to) const {
     for (const Node* node : selection_.nodes) write_node(*node, *to.add_nodes());
@@ -109,20 +99,10 @@ class GraphWriter {
       node.counted->update(const_cast<void*>(attrs.get()), 0);
       to.set_counter(id(&handle_beside(node, *node.counted->counter)));
     }
-    write_fields(type.save(attrs.get()), to);
+    tandem::write_attributes(type.save(attrs.get()), *to.mutable_attributes());
   }
 
-  static void write_fields(const AttrFields& fields, proto::Node& to) {
-    for (const AttrField& field : fields) {
-      proto::Attribute& attribute = *to.add_attributes();
-      attribute.set_name(field.name);
-      attribute.mutable_integers()->Add(field.integers.begin(), field.integers.end());
-      attribute.mutable_reals()->Add(field.reals.begin(), field.reals.end());
-      attribute.set_known_shape(field.known_shape);
-    }
-  }
-
-  void write_input(const Node::Input& input, proto::Node::Input& to) const {
+  void write_input(const Node::Input& input, proto::Output& to) const {
     to.set_node(id(input.node));
     to.set_output(static_cast<std::uint32_t>(input.output));
   }
@@ -162,7 +142,7 @@ class GraphWriter {
     to.set_name(node.name);
     to.set_op(std::string(kPlaceholder.name));
     const SpecAttrs attrs{spec.dtype, spec.shape};
-    write_fields(attrs_type<SpecAttrs>().save(&attrs), to);
+    tandem::write_attributes(attrs_type<SpecAttrs>().save(&attrs), *to.mutable_attributes());
     write_spec(spec, *to.add_outputs());
     write_device(node.requested, *to.mutable_requested());
     to.set_requested_text(node.requested_text);
@@ -206,10 +186,41 @@ class GraphWriter {
 
   const GraphImpl& graph_;
   const Selection& selection_;
-  std::unordered_map<const Node*, std::uint32_t> ids_;
+  const std::unordered_map<const Node*, std::uint32_t> ids_;
 };
 
 }  // namespace
+
+void write_spec(const TensorType& spec, proto::TensorSpec& to) {
+  to.set_dtype(static_cast<std::uint32_t>(spec.dtype));
+  to.set_known(spec.shape.known());
+  for (std::int64_t size : spec.shape) to.add_sizes(size);
+}
+
+void write_attributes(const AttrFields& fields, AttributeMessages& to) {
+  for (const AttrField& field : fields) {
+    proto::Attribute& attribute = *to.Add();
+    attribute.set_name(field.name);
+    attribute.mutable_integers()->Add(field.integers.begin(), field.integers.end());
+    attribute.mutable_reals()->Add(field.reals.begin(), field.reals.end());
+    attribute.set_known_shape(field.known_shape);
+  }
+}
+
+proto::Function serialize_function(const GraphImpl& graph, const Selection& selection,
+                                   std::span<const Node::Input> feeds,
+                                   std::span<const Node::Input> fetches) {
+  const auto numbers = selection.numbers();
+  proto::Function message;
+  message.set_graph(serialize_nodes(graph, selection));
+  for (const Node::Input& feed : feeds) message.add_feeds(numbers.at(feed.node));
+  for (const Node::Input& fetch : fetches) {
+    proto::Output& output = *message.add_fetches();
+    output.set_node(numbers.at(fetch.node));
+    output.set_output(static_cast<std::uint32_t>(fetch.output));
+  }
+  return message;
+}
 
 std::string serialize_nodes(const GraphImpl& graph, const Selection& selection) {
   proto::Graph message;

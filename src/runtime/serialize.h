@@ -1,11 +1,14 @@
-// Graphs as bytes (runtime/proto/graph.proto).
+// Graphs and functions as bytes and messages (runtime/proto/graph.proto).
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "graph/graph.h"
 #include "graph/selection.h"
+#include "op/attributes.h"
+#include "runtime/proto/graph.pb.h"
 
 namespace tandem {
 
@@ -20,5 +23,16 @@ RefPtr<GraphImpl> deserialize_graph(std::string_view bytes);
 std::string serialize_nodes(const GraphImpl& graph, const Selection& selection);
 std::string serialize_nodes(const GraphImpl& graph);  // all nodes
 RefPtr<GraphImpl> deserialize_nodes(std::string_view bytes);
+
+// The function of these feeds and fetches, which are among the selected nodes.
+proto::Function serialize_function(const GraphImpl& graph, const Selection& selection,
+                                   std::span<const Node::Input> feeds,
+                                   std::span<const Node::Input> fetches);
+
+void write_spec(const TensorType& spec, proto::TensorSpec& to);
+
+using AttributeMessages = google::protobuf::RepeatedPtrField<proto::Attribute>;
+void write_attributes(const AttrFields& fields, AttributeMessages& to);
+AttrFields read_attributes(const AttributeMessages& from);
 
 }  // namespace tandem

@@ -19,7 +19,7 @@ void run(const tandem::ps::proto::Part& part, const tandem::ps::proto::RunAttrib
       if (store.num_variables() < kMaxVariables)
         store.create(shard.id(), "v", tandem::zeros({static_cast<std::int64_t>(shard.id() % 5)}));
   store.add_update(0, 0, part);
-  std::vector<tandem::Tensor> inputs(static_cast<std::size_t>(part.feeds_size()),
+  std::vector<tandem::Tensor> inputs(static_cast<std::size_t>(part.function().feeds_size()),
                                      tandem::zeros({3}));
   for (int i = 0; i < part.sparse_feeds_size(); ++i)
     inputs.insert(inputs.begin(), tandem::range(0.0, 3.0, 1.0, {.dtype = tandem::int64}));

@@ -272,9 +272,13 @@ TEST(Split, CorruptPartsAreRefused) {
     change(part);
     EXPECT_THROW(store.add_update(1, 0, part), Error);
   };
-  refused([](proto::Part& part) { part.mutable_graph()->resize(part.graph().size() / 2); });
-  refused([](proto::Part& part) { part.set_feeds(0, 99); });
-  refused([](proto::Part& part) { part.set_feeds(0, part.variables(0).node()); });
+  refused([](proto::Part& part) {
+    std::string& graph = *part.mutable_function()->mutable_graph();
+    graph.resize(graph.size() / 2);
+  });
+  refused([](proto::Part& part) { part.mutable_function()->set_feeds(0, 99); });
+  refused(
+      [](proto::Part& part) { part.mutable_function()->set_feeds(0, part.variables(0).node()); });
   refused([](proto::Part& part) { part.add_attributes(99); });
   refused([](proto::Part& part) { part.mutable_variables(0)->set_node(99); });
   refused([](proto::Part& part) { part.mutable_variables(0)->mutable_shards(0)->set_id(5); });
@@ -285,7 +289,7 @@ TEST(Split, CorruptPartsAreRefused) {
     part.mutable_variables(0)->add_shards()->set_rows(1);
   });
   refused([](proto::Part& part) { part.clear_variables(); });
-  refused([](proto::Part& part) { part.add_fetches()->set_output(4); });
+  refused([](proto::Part& part) { part.mutable_function()->add_fetches()->set_output(4); });
   store.add_update(1, 0, good);
   const Tensor value = ones({2});
   store.apply(1, 0, 0, {&value, 1}, {});

@@ -25,15 +25,15 @@ const OpDef kCounted = {.name = "Counted",
 TEST(GraphPrograms, DoNotCompileASizeInConstantUseAgain) {
   for (const std::int64_t hot : {1, 255}) {
     const auto graph = make_ref<GraphImpl>();
-    GraphPrograms::Options options{.name = "f"};
+    proto::Function function;
     {
       const BuildingScope building(graph.get());
       Node& input = graph->add(kPlaceholder, SpecAttrs{float32, Shape({-1})}, {}, {.name = "x"});
       const Tensor x = graph->tensor(input), y = tandem::run(kCounted, {&x});
-      options.feeds = {static_cast<std::uint32_t>(input.id)};
-      options.fetches = {{static_cast<std::uint32_t>(symbol_of(y).node->id), 0}};
+      function.add_feeds(static_cast<std::uint32_t>(input.id));
+      function.add_fetches()->set_node(static_cast<std::uint32_t>(symbol_of(y).node->id));
     }
-    GraphPrograms programs(graph, options);
+    GraphPrograms programs(graph, function, {.name = "f"});
     std::vector<Tensor> outputs;
     const auto run = [&](std::int64_t size) {
       const int before = lowered;
