@@ -5,7 +5,7 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "train/batch_trainer.h"
-#include "train/checkpoint/numbered_files.h"
+#include "train/checkpoint/index.h"
 #include "train/fit_data.h"
 
 namespace tandem {

@@ -12,7 +12,7 @@
 #include "tandem/creation.h"
 #include "tandem/device.h"
 #include "tandem/random.h"
-#include "train/checkpoint/restore.h"
+#include "train/checkpoint/reader.h"
 #include "train/model_impl.h"
 
 namespace tandem {

@@ -5,8 +5,7 @@
 
 #include "core/status.h"
 #include "train/checkpoint/index.h"
-#include "train/checkpoint/safetensors_format.h"
-#include "train/checkpoint/tensor_range.h"
+#include "train/checkpoint/safetensors.h"
 
 namespace {
 

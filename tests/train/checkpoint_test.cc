@@ -15,10 +15,8 @@
 #include "support/waiting.h"
 #include "tandem/tandem.h"
 #include "train/checkpoint/index.h"
-#include "train/checkpoint/parts.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/checkpoint/saver.h"
-#include "train/checkpoint/tensor_range.h"
 
 namespace tandem::checkpoint_test {
 namespace {
