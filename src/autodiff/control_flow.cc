@@ -155,8 +155,7 @@ std::vector<Tensor> while_loop(
   return loop_vars;
 }
 
-void trace_for_each(std::shared_ptr<ElementSource> source, std::span<const TensorType> element,
-                    const BodyFn& body) {
+void trace_for_each(ElementSource source, std::span<const TensorType> element, const BodyFn& body) {
   std::vector<TensorType> specs(element.begin(), element.end());
   for (TensorType& spec : specs) spec.shape = building->sizes().named(spec.shape);
   std::vector<TracedBody> bodies;

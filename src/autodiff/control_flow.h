@@ -18,7 +18,6 @@ void while_gradient(GradContext& c);
 
 // Adds a loop over `source` to the graph that the thread builds. The body is traced for elements of
 // these specs. Sizes of -1 may differ between elements.
-void trace_for_each(std::shared_ptr<ElementSource> source, std::span<const TensorType> element,
-                    const BodyFn& body);
+void trace_for_each(ElementSource source, std::span<const TensorType> element, const BodyFn& body);
 
 }  // namespace tandem

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -17,12 +18,8 @@
 
 namespace tandem {
 
-// The elements that a loop iterates over.
-class ElementSource {
- public:
-  virtual ~ElementSource() = default;
-  virtual std::unique_ptr<ElementPass> start() = 0;
-};
+// Starts a pass over the elements that a loop iterates over.
+using ElementSource = std::function<std::shared_ptr<ElementPass>()>;
 
 // The state of the random generator when a run of a body began.
 struct RandomMark {
@@ -101,7 +98,7 @@ struct ControlFlow {
   std::size_t elements = 0;
   std::size_t carried = 0;
   std::int64_t maximum_iterations = -1;  // kWhile; negative if unlimited
-  std::shared_ptr<ElementSource> source;
+  ElementSource source;
   Node* forward = nullptr;
   std::vector<bool> writes;                // for each input, whether it is memory of a variable
   bool effects = false;                    // whether it runs even if its results are unused

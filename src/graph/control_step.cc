@@ -139,8 +139,8 @@ struct ControlStep::Impl {
   }
 
   void loop() {
-    std::unique_ptr<ElementPass> pass;
-    if (flow.source) pass = flow.source->start();
+    std::shared_ptr<ElementPass> pass;
+    if (flow.source) pass = flow.source();
     keep_start();
     for (std::size_t k = 0;; ++k) {
       RunnableBody* body = next(k, pass.get());
