@@ -71,7 +71,6 @@ std::unique_ptr<Backend> make_backend(const std::string& backend, std::size_t ho
                              .name = name,
                              .rank = job.rank(),
                              .size = job.size(),
-                             .names = job.names(),
                              .time_limit = limit,
                              .membership = job.membership()});
   TANDEM_ASSERT(backend == "gloo");
@@ -79,7 +78,6 @@ std::unique_ptr<Backend> make_backend(const std::string& backend, std::size_t ho
                             .name = name,
                             .rank = job.rank(),
                             .size = job.size(),
-                            .names = job.names(),
                             .interface = "",
                             .address = "",
                             .on_one_host = hosts == 1,

@@ -67,17 +67,16 @@ TEST(Frames, OfInvalidSizesAreRefusedBeforeAllocation) {
 }
 
 TEST(JoinTerms, SurviveSerialisation) {
-  const std::string text = encode(JoinTerms{.size = 8, .role = Role::kEvaluator, .silence = 5s});
-  EXPECT_EQ(text, "8 2 5000");
+  const std::string text = encode(JoinTerms{.size = 8, .silence = 5s});
+  EXPECT_EQ(text, "8 5000");
   const auto terms = decode_join_terms(text);
   ASSERT_TRUE(terms);
   EXPECT_EQ(terms->size, 8);
-  EXPECT_EQ(terms->role, Role::kEvaluator);
   EXPECT_EQ(terms->silence, 5s);
   // More than a clock can add to the current time.
-  EXPECT_EQ(decode_join_terms("8 0 9223372036854775807")->silence, 1'000'000'000'000ms);
-  for (const char* none : {"", "8", "8 0", "8 0 ", "8 3 5000", "8 -1 5000", "8 0 0", "8 0 5000 ",
-                           "8  0 5000", "8 0 99999999999999999999", "eight 0 5000"})
+  EXPECT_EQ(decode_join_terms("8 9223372036854775807")->silence, 1'000'000'000'000ms);
+  for (const char* none : {"", "8", "8 ", "8 0", "8 -1", "8 5000 ", "8  5000", "8 0 5000",
+                           "8 99999999999999999999", "eight 5000"})
     EXPECT_FALSE(decode_join_terms(none)) << none;
 }
 
@@ -92,16 +91,15 @@ class CoordinatorOfThree : public ::testing::Test {
                      }) {}
 
   // Connection 10 + rank.
-  bool join(int rank, int size = 3, Role role = Role::kWorker) {
+  bool join(int rank, int size = 3) {
     return handle(10 + rank, {.type = MessageType::kJoin,
                               .rank = rank,
                               .number = 100 + rank,
                               .key = "host",
-                              .value = encode(JoinTerms{size, role, 5s})});
+                              .value = encode(JoinTerms{size, 5s})});
   }
-  void join_all(Role last = Role::kWorker) {
-    for (int rank = 0; rank < 2; ++rank) EXPECT_TRUE(join(rank));
-    EXPECT_TRUE(join(2, 3, last));
+  void join_all() {
+    for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(join(rank));
     sent_.clear();
   }
   bool handle(int connection, const WireMessage& message) {
@@ -199,61 +197,14 @@ TEST_F(CoordinatorOfThree, OnlyTheFirstFailureIsAnnounced) {
   EXPECT_EQ(sent_[11].size(), 1u);
 }
 
-TEST_F(CoordinatorOfThree, TheDeathOfAnEvaluatorAffectsNoOthers) {
-  join_all(Role::kEvaluator);
-  coordinator_.dropped(12, "its connection closed without goodbye");
-  for (const int worker : {10, 11}) {
-    ASSERT_EQ(sent_[worker].size(), 1u);
-    EXPECT_EQ(last(worker).type, MessageType::kEpoch);
-    EXPECT_EQ(last(worker).number, 1);
-  }
-}
-
-TEST_F(CoordinatorOfThree, TheDeathOfAServerAffectsWorkers) {
-  join_all(Role::kServer);
-  coordinator_.dropped(12, "its connection closed without goodbye");
-  EXPECT_EQ(last(10).type, MessageType::kFailed);
-  EXPECT_EQ(last(11).type, MessageType::kFailed);
-}
-
-TEST_F(CoordinatorOfThree, TheDeathOfAWorkerAffectsWorkersOnly) {
-  for (const Role role : {Role::kServer, Role::kEvaluator})
-    EXPECT_FALSE(fails(role, Role::kWorker));
-  join_all(Role::kServer);
-  coordinator_.dropped(11, "its connection closed without goodbye");
-  EXPECT_EQ(last(10).type, MessageType::kFailed);
-  EXPECT_EQ(last(10).key, "1");
-  EXPECT_EQ(last(12).type, MessageType::kEpoch);
-}
-
-TEST_F(CoordinatorOfThree, GoOnWithTheWorkersThatAreLeft) {
-  join_all();
-  coordinator_.dropped(11, "its connection closed without goodbye");
-  EXPECT_TRUE(handle(10, {.type = MessageType::kContinue}));
-  EXPECT_EQ(last(10).type, MessageType::kWorkers);
-  EXPECT_EQ(last(10).number, 1);
-  EXPECT_EQ(last(10).value, "1");
-  // It is informed of the next failure; a rank that has not continued is not.
-  const std::size_t messages = sent_[12].size();
-  handle(12, {.type = MessageType::kReport, .value = "out of memory"});
-  EXPECT_EQ(last(10).type, MessageType::kFailed);
-  EXPECT_EQ(last(10).key, "2");
-  EXPECT_EQ(sent_[12].size(), messages + 1);  // kReported
-  EXPECT_TRUE(handle(10, {.type = MessageType::kContinue}));
-  EXPECT_EQ(last(10).value, "1 2");
-  EXPECT_FALSE(handle(12, {.type = MessageType::kContinue}));  // its rank has aborted
-}
-
-TEST_F(CoordinatorOfThree, InvalidRolesAndEpochsBreakTheProtocol) {
-  EXPECT_TRUE(join(0));
-  EXPECT_FALSE(handle(10, {.type = MessageType::kContinue}));
-  EXPECT_FALSE(handle(11, {.type = MessageType::kJoin, .rank = 1, .value = "3 3 5000"}));
+TEST_F(CoordinatorOfThree, InvalidTermsBreakTheProtocol) {
+  EXPECT_FALSE(handle(11, {.type = MessageType::kJoin, .rank = 1, .value = "3 0"}));
 }
 
 TEST_F(CoordinatorOfThree, SetTheirSilenceLimits) {
   EXPECT_TRUE(join(0));
   EXPECT_TRUE(join(1));
-  EXPECT_TRUE(handle(12, {.type = MessageType::kJoin, .rank = 2, .value = "3 0 9000"}));
+  EXPECT_TRUE(handle(12, {.type = MessageType::kJoin, .rank = 2, .value = "3 9000"}));
   for (const auto at : {4s, 8s, 10s}) {
     now_ = Coordinator::TimePoint(at);
     handle(10, {.type = MessageType::kHeartbeat});
@@ -303,13 +254,11 @@ TEST_F(OutsideCoordinatorOfThree, LearnTheirHost) {
 }
 
 TEST_F(OutsideCoordinatorOfThree, TreatRankZeroAsAnyOther) {
-  join_all(Role::kEvaluator);
+  join_all();
   coordinator_.dropped(10, "its connection closed without goodbye");
   EXPECT_EQ(last(11).value,
             "rank 0 (process 100 on host) is gone: its connection closed without goodbye");
-  EXPECT_EQ(last(12).type, MessageType::kEpoch);
-  EXPECT_TRUE(handle(11, {.type = MessageType::kContinue}));
-  EXPECT_EQ(last(11).value, "0 2");
+  EXPECT_EQ(last(12).type, MessageType::kFailed);
 }
 
 TEST_F(OutsideCoordinatorOfThree, ContinueWhenRankZeroLeavesFirst) {
@@ -319,9 +268,8 @@ TEST_F(OutsideCoordinatorOfThree, ContinueWhenRankZeroLeavesFirst) {
   EXPECT_FALSE(coordinator_.deserted());
 }
 
-// No process can continue without the server, whatever its role.
 TEST_F(OutsideCoordinatorOfThree, AllLearnThatTheServerIsClosed) {
-  join_all(Role::kEvaluator);
+  join_all();
   coordinator_.close();
   for (const int rank : {10, 11, 12}) {
     EXPECT_EQ(last(rank).type, MessageType::kFailed);

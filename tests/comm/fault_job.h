@@ -33,11 +33,6 @@ class TestMembership final : public Membership {
   void set_needs_all(bool) override {}
   void throw_failure() const override { throw UnavailableError("rank 7 on host far went away"); }
   void report(const std::string&) override { failed_->store(true); }
-  Role role() const override { return Role::kWorker; }
-  std::int64_t epoch() const noexcept override { return failed() ? 1 : 0; }
-  EpochWorkers continue_with_survivors() override {
-    throw UnavailableError("there is no going on");
-  }
 
  private:
   std::shared_ptr<std::atomic<bool>> failed_ = shared_with_forks<std::atomic<bool>>();

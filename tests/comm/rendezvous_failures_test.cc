@@ -134,7 +134,7 @@ TEST_F(Failures, OfARankBeforeAllHaveJoinedAreReportedAtOnce) {
                            .rank = 1,
                            .number = 4711,
                            .key = "elsewhere",
-                           .value = "3 0 30000"},
+                           .value = "3 30000"},
                           in(testing::kFarAway));
     for (std::string missing; missing != "2"; std::this_thread::sleep_for(5ms)) {
       rank1.connection.send({.type = MessageType::kHeartbeat}, in(testing::kFarAway));
@@ -162,7 +162,7 @@ TEST_F(Failures, AreReportedToALateRank) {
                            .rank = 1,
                            .number = 4711,
                            .key = "elsewhere",
-                           .value = "3 0 30000"},
+                           .value = "3 30000"},
                           in(testing::kFarAway));
     rank1.connection.receive(in(testing::kFarAway));
   }

@@ -345,7 +345,7 @@ TEST_F(FewDescriptors, ThatRunOutWhileRanksJoinEndTheJob) {
   try {
     for (int rank = 0;; ++rank) {
       ranks.back().send(
-          {.type = MessageType::kJoin, .rank = rank, .key = "host", .value = "40 0 30000"},
+          {.type = MessageType::kJoin, .rank = rank, .key = "host", .value = "40 30000"},
           in(testing::kFarAway));
       ranks.emplace_back(ServerAddress{{"127.0.0.1", port_}, ""}, in(1s));
     }

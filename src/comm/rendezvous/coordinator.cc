@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/joined.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -97,8 +96,7 @@ bool Coordinator::join(int connection, const WireMessage& message, TimePoint now
                 .rank = message.rank,
                 .number = 1,
                 .value = fmt::format("a process ({} on {}) was refused: {}", message.number,
-                                     message.key.substr(0, kHostBytes), reason)},
-               Role::kWorker);
+                                     message.key.substr(0, kHostBytes), reason)});
     return true;
   };
   if (terms->size != options_.size)
@@ -125,8 +123,7 @@ bool Coordinator::join(int connection, const WireMessage& message, TimePoint now
             .host = message.key.substr(0, kHostBytes),
             .pid = message.number,
             .heard = now,
-            .silence = terms->silence,
-            .role = terms->role};
+            .silence = terms->silence};
   rank_of_[connection] = message.rank;
   send_(connection, alive());
   if (missing_.empty()) start();
@@ -147,26 +144,12 @@ bool Coordinator::handle_member(int rank, const WireMessage& message) {
     case MessageType::kGoodbye:
       if (member.state == State::kPresent) {
         member.state = State::kLeft;
-        if (left_ < 0 && member.role == Role::kWorker) left_ = rank;
+        if (left_ < 0) left_ = rank;
       }
       send_(member.connection, {.type = MessageType::kFarewell});
       return true;
-    case MessageType::kContinue:
-      if (assembling() || member.state != State::kPresent) return false;
-      member.informed = false;
-      send_(member.connection, workers());
-      return true;
     default: return false;
   }
-}
-
-// Lists the ranks that are not workers, because they are few.
-WireMessage Coordinator::workers() const {
-  std::vector<std::size_t> others;
-  for (std::size_t rank = 0; rank < members_.size(); ++rank)
-    if (members_[rank].state != State::kPresent || members_[rank].role != Role::kWorker)
-      others.push_back(rank);
-  return {.type = MessageType::kWorkers, .number = epoch_, .value = joined(others, " ")};
 }
 
 // Names a limited number of ranks, to keep the message short in a job of thousands.
@@ -261,25 +244,17 @@ void Coordinator::announce_failure(int rank, bool aborted, const std::string& re
   announce({.type = MessageType::kFailed,
             .rank = rank,
             .number = aborted ? 1 : 0,
-            .key = std::to_string(++epoch_),
-            .value = what.substr(0, kMaxValueBytes)},
-           rank == kOutside ? std::nullopt
-                            : std::optional(members_[static_cast<std::size_t>(rank)].role));
+            .value = what.substr(0, kMaxValueBytes)});
 }
 
-// Before all have joined, every process depends on every other.
-void Coordinator::announce(WireMessage message, std::optional<Role> role) {
+void Coordinator::announce(WireMessage message) {
   // Includes the rank itself, which may only have lost its connection. Rank 0 is informed last,
   // because its end may end the server.
   for (std::size_t other = members_.size(); other-- > 0;) {
     RankRecord& member = members_[other];
     const bool itself = static_cast<int>(other) == message.rank && message.number == 0;
     if (member.state != State::kPresent && !itself) continue;
-    if (itself || assembling() || !role || fails(member.role, *role)) {
-      if (!std::exchange(member.informed, true)) send_(member.connection, message);
-    } else {
-      send_(member.connection, {.type = MessageType::kEpoch, .number = epoch_});
-    }
+    if (!std::exchange(member.informed, true)) send_(member.connection, message);
   }
   if (!failure_) failure_ = std::move(message);
 }

@@ -11,7 +11,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "comm/membership.h"
 #include "comm/rendezvous/key_values.h"
 #include "comm/rendezvous/wire.h"
 
@@ -51,7 +50,7 @@ class Coordinator {
   void close();
   // Whether some ranks have not joined yet.
   bool assembling() const { return !missing_.empty(); }
-  // A kAlive message with the ranks that have not joined; later, the first worker that has left.
+  // A kAlive message with the ranks that have not joined; later, the first rank that has left.
   WireMessage alive() const;
   // Whether every rank that has joined has left.
   bool deserted() const;
@@ -74,8 +73,7 @@ class Coordinator {
     std::int64_t pid = 0;
     TimePoint heard;
     std::chrono::milliseconds silence{};  // until it counts as dead
-    Role role = Role::kWorker;
-    bool informed = false;  // of a failure, since its last kContinue
+    bool informed = false;                // of a failure
   };
 
   bool handle_store(int connection, const WireMessage& message);
@@ -84,13 +82,10 @@ class Coordinator {
   bool join(int connection, const WireMessage& message, TimePoint now);
   bool handle_member(int rank, const WireMessage& message);
   void start();
-  // Informs every rank, present or joining later. A rank that cannot continue is informed of one
-  // failure only, until it sends kContinue. If all ranks fail in turn, informing all of each
-  // failure would take a quadratic number of messages.
+  // Informs every rank, present or joining later, of one failure. If all ranks fail in turn,
+  // informing all of each failure would take a quadratic number of messages.
   void announce_failure(int rank, bool aborted, const std::string& reason);
-  // To the ranks that depend on a process of this role; to all ranks if `role` is empty.
-  void announce(WireMessage message, std::optional<Role> role);
-  WireMessage workers() const;
+  void announce(WireMessage message);
   std::string describe(int rank) const;
   int host() const { return options_.outside ? kOutside : 0; }
 
@@ -103,12 +98,11 @@ class Coordinator {
   std::unordered_map<int, std::string> waits_for_;             // connection -> key
   std::vector<RankRecord> members_;
   std::unordered_map<int, int> rank_of_;  // connection -> rank
-  std::int64_t epoch_ = 0;
-  std::set<int> missing_;               // ranks that have not joined
-  std::optional<WireMessage> failure_;  // the first one
-  int left_ = -1;                       // the first worker to leave in this epoch
-  int refused_ = 0;                     // number of processes without the secret
-  std::string refused_at_;              // the address of the first
+  std::set<int> missing_;                 // ranks that have not joined
+  std::optional<WireMessage> failure_;    // the first one
+  int left_ = -1;                         // the first rank to leave
+  int refused_ = 0;                       // number of processes without the secret
+  std::string refused_at_;                // the address of the first
 };
 
 }  // namespace tandem

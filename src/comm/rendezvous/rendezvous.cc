@@ -282,7 +282,6 @@ class TcpJob final : public Job {
           std::make_shared<TcpMembership>(std::move(connection),
                                           TcpMembershipOptions{.rank = place_.rank,
                                                                .size = place_.size,
-                                                               .role = options_.role,
                                                                .outside = outside_,
                                                                .hint = hint_,
                                                                .heartbeat = options_.heartbeat,

@@ -7,14 +7,12 @@
 #include <string>
 
 #include "comm/membership.h"
-#include "comm/signature.h"
 #include "comm/store.h"
 
 namespace tandem {
 
 struct RendezvousOptions {
   std::optional<int> rank, world_size;  // used if the URL does not contain them
-  Role role = Role::kWorker;
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   // The job's secret, the same for all ranks. Default: the environment variable TANDEM_JOB_TOKEN.
   std::optional<std::string> token;
@@ -34,8 +32,6 @@ class Job {
   virtual ~Job() = default;  // without shut_down() before, this rank counts as dead
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // The ranks' names in error messages.
-  virtual RankNames names() const { return {}; }
   // The name or address by which this rank reaches the host of rank 0, or of the server.
   virtual const std::string& master() const = 0;
   // Its get() throws the membership's error when a rank fails.

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <sstream>
 #include <utility>
 
 #include "comm/host_identity.h"
@@ -50,8 +48,7 @@ void TcpMembership::join(const TimeLimit& limit) {
          .rank = options_.rank,
          .number = getpid(),
          .key = host_name(),
-         .value = encode(
-             JoinTerms{.size = options_.size, .role = options_.role, .silence = options_.silence})},
+         .value = encode(JoinTerms{.size = options_.size, .silence = options_.silence})},
         Clock::now() + options_.silence);
     verdict = await_verdict(limit.end, accepted);
     if (!verdict) verdict = check_join_timeout(limit);
@@ -148,18 +145,6 @@ void TcpMembership::report(const std::string& reason) {
        Clock::now() + kReportLimit);
 }
 
-EpochWorkers TcpMembership::continue_with_survivors() {
-  post({.type = MessageType::kContinue}, Clock::now() + options_.silence);
-  const std::scoped_lock lock(mutex_);
-  const auto workers = std::exchange(workers_, std::nullopt);
-  if (!workers && ended_) throw_as(aborted_, failure_);
-  if (!workers) fail<UnavailableError>("[membership] {} does not answer", server_);
-  if (std::exchange(continued_epoch_, workers->epoch) == workers->epoch)
-    fail<FailedPreconditionError>("[membership] no process has failed since epoch {} began",
-                                  workers->epoch);
-  return *workers;
-}
-
 void TcpMembership::shut_down(Clock::time_point deadline) {
   post({.type = MessageType::kGoodbye}, deadline);
   stop();
@@ -236,15 +221,10 @@ bool TcpMembership::read_remaining() {
 }
 
 bool TcpMembership::handle(const WireMessage& message) {
-  if (message.type == MessageType::kFailed) {
-    epoch_.store(std::max<std::int64_t>(std::atoll(message.key.c_str()), epoch()));
-    record_failure(message.number != 0, message.value);
-  }
+  if (message.type == MessageType::kFailed) record_failure(message.number != 0, message.value);
   if (message.type == MessageType::kAlive && message.number == 0 && !message.value.empty())
     record_departure(message);
-  if (message.type == MessageType::kEpoch) epoch_.store(message.number);
-  if (message.type == MessageType::kWorkers) take_workers(message);
-  if (message.type == MessageType::kReported || message.type == MessageType::kWorkers) {
+  if (message.type == MessageType::kReported) {
     const std::scoped_lock lock(mutex_);
     --unanswered_;
     changed_.notify_all();
@@ -252,25 +232,9 @@ bool TcpMembership::handle(const WireMessage& message) {
   return message.type != MessageType::kFarewell;
 }
 
-// Failures that the server reported before this message are known to it.
-void TcpMembership::take_workers(const WireMessage& message) {
-  std::istringstream others(message.value);
-  const std::scoped_lock lock(mutex_);
-  absent_.assign(static_cast<std::size_t>(options_.size), false);
-  for (std::size_t rank = 0; others >> rank;)
-    if (rank < absent_.size()) absent_[rank] = true;
-  workers_.emplace().epoch = message.number;
-  for (std::size_t rank = 0; rank < absent_.size(); ++rank)
-    if (!absent_[rank]) workers_->ranks.push_back(static_cast<int>(rank));
-  one_left_.store(false);
-  epoch_.store(message.number);
-  failed_.store(false);
-}
-
 void TcpMembership::record_departure(const WireMessage& message) {
   const std::scoped_lock lock(mutex_);
-  const auto rank = static_cast<std::size_t>(message.rank);
-  if (one_left_.load() || (rank < absent_.size() && absent_[rank])) return;
+  if (one_left_.load()) return;
   left_ = message.value;
   one_left_.store(true);
 }

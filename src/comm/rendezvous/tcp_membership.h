@@ -19,7 +19,6 @@ namespace tandem {
 
 struct TcpMembershipOptions {
   int rank = 0, size = 1;
-  Role role = Role::kWorker;
   bool outside = false;  // the server is not one of the ranks
   // Part of messages about ranks that have not joined.
   std::string hint = {};
@@ -47,7 +46,6 @@ class TcpMembership final : public Membership {
   int job() const { return job_; }
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
-  Role role() const override { return options_.role; }
   bool failed() const noexcept override {
     return failed_.load(std::memory_order_relaxed) ||
            (needs_all_.load(std::memory_order_relaxed) > 0 &&
@@ -56,8 +54,6 @@ class TcpMembership final : public Membership {
   void set_needs_all(bool needs_all) override { needs_all_ += needs_all ? 1 : -1; }
   [[noreturn]] void throw_failure() const override;
   void report(const std::string& reason) override;
-  std::int64_t epoch() const noexcept override { return epoch_.load(std::memory_order_relaxed); }
-  EpochWorkers continue_with_survivors() override;
   // Says goodbye, so that this rank's absence is not a failure. Returns when the server has
   // acknowledged it, or at the deadline.
   void shut_down(Clock::time_point deadline);
@@ -82,7 +78,6 @@ class TcpMembership final : public Membership {
   bool read_remaining();
   void send_pending();
   void record_failure(bool aborted, const std::string& reason);
-  void take_workers(const WireMessage& message);
   void record_departure(const WireMessage& message);
   // Passes a message to the thread and waits until the server has answered it.
   void post(const WireMessage& message, Clock::time_point deadline);
@@ -95,7 +90,6 @@ class TcpMembership final : public Membership {
   std::string server_;  // for messages: its pid and host
   std::atomic<bool> failed_ = false, one_left_ = false;
   std::atomic<int> needs_all_ = 0;  // how often it is set
-  std::atomic<std::int64_t> epoch_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -105,10 +99,7 @@ class TcpMembership final : public Membership {
   bool stopping_ = false;  // the thread must end
   bool aborted_ = false;   // of the failure: the rank reported it itself
   std::string failure_;
-  std::string left_;                     // a worker that has left in good order
-  std::vector<bool> absent_;             // the processes without which this one continues
-  std::optional<EpochWorkers> workers_;  // the answer to continue_with_survivors()
-  std::int64_t continued_epoch_ = -1;    // the last epoch in which this rank has continued
+  std::string left_;  // a rank that has left in good order
   std::thread thread_;
 };
 

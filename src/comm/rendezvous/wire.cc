@@ -44,13 +44,13 @@ std::string encode(const WireMessage& message) {
 }
 
 std::string encode(const JoinTerms& terms) {
-  return fmt::format("{} {} {}", terms.size, static_cast<int>(terms.role), terms.silence.count());
+  return fmt::format("{} {}", terms.size, terms.silence.count());
 }
 
 std::optional<JoinTerms> decode_join_terms(std::string_view text) {
   // milliseconds; larger values overflow a clock
   constexpr std::int64_t kLongest = 1'000'000'000'000;
-  std::array<std::int64_t, 3> numbers = {};
+  std::array<std::int64_t, 2> numbers = {};
   for (std::int64_t& number : numbers) {
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc()) return std::nullopt;
@@ -59,10 +59,9 @@ std::optional<JoinTerms> decode_join_terms(std::string_view text) {
     if (last ? !text.empty() : !text.starts_with(' ')) return std::nullopt;
     if (!last) text.remove_prefix(1);
   }
-  const auto [size, role, silence] = numbers;
-  if (role < 0 || role > static_cast<int>(Role::kEvaluator) || silence < 1) return std::nullopt;
-  return JoinTerms{size, static_cast<Role>(role),
-                   std::chrono::milliseconds(std::min(silence, kLongest))};
+  const auto [size, silence] = numbers;
+  if (silence < 1) return std::nullopt;
+  return JoinTerms{size, std::chrono::milliseconds(std::min(silence, kLongest))};
 }
 
 std::string describe_missing(const WireMessage& alive, int size, std::chrono::milliseconds limit) {

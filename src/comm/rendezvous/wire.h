@@ -8,8 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "comm/membership.h"
-
 namespace tandem {
 
 enum class MessageType : std::uint8_t {
@@ -25,7 +23,6 @@ enum class MessageType : std::uint8_t {
   kHeartbeat,  // answered by kAlive
   kReport,     // value: why this rank fails; kReported, once the others have been informed
   kGoodbye,    // answered by kFarewell
-  kContinue,   // this rank continues without those that have failed; answered by kWorkers
   // Messages of the server.
   kValue,    // value
   kNumber,   // number
@@ -35,10 +32,8 @@ enum class MessageType : std::uint8_t {
   kStarted,
   kAlive,  // number: ranks that have not joined, value: which, key: processes that were refused
   // rank, -1 for a server that is not a rank; number: 1 if it reported the failure, 0 if it died;
-  // key: the epoch; value: the rank and the reason
+  // value: the rank and the reason
   kFailed,
-  kEpoch,    // number: the epoch; a process has failed that this one does not depend on
-  kWorkers,  // number: the epoch, value: the ranks that are not workers or not present any more
   kReported,
   kFarewell,  // this rank has left
 };
@@ -56,10 +51,9 @@ inline constexpr std::size_t kMaxValueBytes = std::size_t{16} << 20;
 // Throws InvalidArgumentError if the key or the value is too long.
 std::string encode(const WireMessage& message);
 
-// The value of a kJoin: the rank's view of the job, and its role and limits.
+// The value of a kJoin: the rank's view of the job, and its limit.
 struct JoinTerms {
-  std::int64_t size = 1;  // of the job
-  Role role = Role::kWorker;
+  std::int64_t size = 1;                                         // of the job
   std::chrono::milliseconds silence = std::chrono::seconds(30);  // until the rank counts as dead
 };
 std::string encode(const JoinTerms& terms);
