@@ -60,6 +60,5 @@
 #include "tandem/sidecar_evaluator.h"
 #include "tandem/tensor.h"
 #include "tandem/tpu.h"
-#include "tandem/tpu_system.h"
 #include "tandem/utils.h"
 #include "tandem/variable.h"

@@ -8,18 +8,35 @@
 #include <vector>
 
 #include "tandem/distribute.h"
-#include "tandem/tpu_system.h"
 
 namespace tandem::distribute {
+
+/// The name of a TPU system. A value. As tf.distribute.cluster_resolver.TPUClusterResolver, without
+/// its requests to the metadata server and to the Cloud TPU API. Tandem runs on attached TPUs, those
+/// of a PJRT plug-in: initialize_tpu_system() and TPUStrategy refuse other systems.
+class TPUClusterResolver {
+ public:
+  /// `tpu`: "local", the TPUs that are attached to this host; else the name or the addresses of
+  /// others. "": the environment's, KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS or else TPU_NAME. Throws
+  /// InvalidArgumentError "Please provide a TPU Name to connect to." if both are empty.
+  explicit TPUClusterResolver(std::string tpu = "");
+  /// Makes a resolver and initializes its system. Throws the errors of both.
+  static TPUClusterResolver connect(const std::string& tpu = "");
+
+  /// "local", the addresses or the name.
+  const std::string& tpu() const { return tpu_; }
+  /// Whether the TPUs are attached to this host.
+  bool is_local() const { return tpu_ == "local"; }
+
+ private:
+  std::string tpu_;
+};
 
 /// Options of TPUStrategy.
 struct TPUStrategyOptions {
   /// Devices, with one replica each. Default: all TPUs. Throws InvalidArgumentError "No duplicates
   /// allowed in `devices` argument: (...)" and for devices that do not exist.
   std::vector<std::string> devices{};
-  /// Instead of `devices`: the cores of the replicas, of this process. Throws UnimplementedError
-  /// for replicas with more than one core.
-  std::optional<DeviceAssignment> device_assignment{};
 };
 
 /// One replica per TPU core in one process, with a copy of every variable on each. The steps of all
@@ -48,3 +65,23 @@ class TPUStrategy : public Strategy {
 };
 
 }  // namespace tandem::distribute
+
+/// Functions for the TPU system as a whole. As tf.tpu.experimental.
+namespace tandem::tpu {
+
+/// Initializes the devices, if they are not. As tf.tpu.experimental.initialize_tpu_system.
+///
+/// `resolver`: the system. Default: the one that the environment names (TPUClusterResolver), else
+/// "local". A second call warns as TensorFlow does, but nothing is lost.
+///
+/// Throws NotFoundError "TPUs not found in the cluster. Failed in initialization: ..." if no TPU is
+/// attached, UnimplementedError for a system that is not local, and RuntimeError in a traced
+/// function.
+void initialize_tpu_system(const std::optional<distribute::TPUClusterResolver>& resolver = {});
+
+/// Forgets that the system was initialized; warns if it was not. The devices live as long as the
+/// process, with all variables. Parameters and errors as initialize_tpu_system(), but it needs no
+/// TPU. As tf.tpu.experimental.shutdown_tpu_system.
+void shutdown_tpu_system(const std::optional<distribute::TPUClusterResolver>& resolver = {});
+
+}  // namespace tandem::tpu

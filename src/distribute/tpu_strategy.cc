@@ -2,10 +2,13 @@
 // traces as one compiled program (graph/compiled_region.h).
 #include "tandem/tpu.h"
 
+#include <atomic>
+
+#include "core/env.h"
+#include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "distribute/local_strategy.h"
-#include "distribute/tpu_system.h"
 #include "graph/graph.h"
 
 namespace tandem::distribute {
@@ -13,27 +16,28 @@ namespace {
 
 constexpr const char* kTpuStrategy = "TPUStrategy";
 
-// The devices that the options name; empty for all TPUs.
-std::vector<std::string> names_of(const TPUStrategyOptions& options) {
-  if (!options.device_assignment) return options.devices;
-  if (!options.devices.empty())
-    fail<InvalidArgumentError>("[{}] expected either devices or a device_assignment, got both",
-                               kTpuStrategy);
-  const DeviceAssignment& assignment = *options.device_assignment;
-  if (assignment.num_cores_per_replica() != 1)
-    fail<UnimplementedError>("[{}] expected replicas of one core, got {} cores per replica",
-                             kTpuStrategy, assignment.num_cores_per_replica());
-  std::vector<std::string> names;
-  for (int replica = 0; replica < assignment.num_replicas(); ++replica) {
-    const int task =
-        assignment.topology().task_ordinal_at_coordinates(assignment.coordinates(replica, 0));
-    if (task != 0)
-      fail<InvalidArgumentError>(
-          "[{}] expected replicas on the TPUs of this process, task 0; replica {} is on task {}",
-          kTpuStrategy, replica, task);
-    names.push_back(fmt::format("TPU:{}", assignment.tpu_ordinal(replica)));
-  }
-  return names;
+constinit std::atomic<bool> initialized{false};  // whether the local system is
+
+std::optional<std::string> tpu_of_environment() {
+  const auto endpoints = env_string("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS");
+  return endpoints ? endpoints : env_string("TPU_NAME");
+}
+
+void require_local(const TPUClusterResolver& resolver, const char* who) {
+  if (!resolver.is_local())
+    fail<UnimplementedError>(
+        "[{}] cannot connect to the remote TPU '{}': Tandem runs on devices that are attached to "
+        "this host, by their PJRT plug-in (config::load_pjrt_plugin() or TANDEM_PJRT_PLUGIN) and "
+        "TPUClusterResolver(\"local\")",
+        who, resolver.tpu());
+}
+
+TPUClusterResolver system_or_default(const std::optional<TPUClusterResolver>& resolver) {
+  if (building)
+    fail<RuntimeError>(
+        "initialize_tpu_system is not supported within tf.functions.  You should call "
+        "initialize_tpu_system outside of your tf.function.");
+  return resolver ? *resolver : TPUClusterResolver(tpu_of_environment().value_or("local"));
 }
 
 std::vector<Device*> tpus(const std::vector<std::string>& names) {
@@ -85,9 +89,57 @@ class TpuImpl final : public LocalStrategy {
 }  // namespace
 
 TPUStrategy::TPUStrategy(const TPUStrategyOptions& options)
-    : Strategy(std::make_shared<TpuImpl>(tpus(names_of(options)))) {}
+    : Strategy(std::make_shared<TpuImpl>(tpus(options.devices))) {}
 
 TPUStrategy::TPUStrategy(const TPUClusterResolver& resolver, const TPUStrategyOptions& options)
     : TPUStrategy((require_local(resolver, kTpuStrategy), options)) {}
 
+TPUClusterResolver::TPUClusterResolver(std::string tpu) : tpu_(std::move(tpu)) {
+  if (tpu_.empty()) tpu_ = tpu_of_environment().value_or("");
+  if (tpu_.empty())
+    fail<InvalidArgumentError>("[TPUClusterResolver] Please provide a TPU Name to connect to.");
+}
+
+TPUClusterResolver TPUClusterResolver::connect(const std::string& tpu) {
+  TPUClusterResolver resolver(tpu);
+  tpu::initialize_tpu_system(resolver);
+  return resolver;
+}
+
 }  // namespace tandem::distribute
+
+namespace tandem::tpu {
+
+using distribute::TPUClusterResolver;
+
+void initialize_tpu_system(const std::optional<TPUClusterResolver>& resolver) {
+  constexpr const char* kName = "initialize_tpu_system";
+  const TPUClusterResolver system = distribute::system_or_default(resolver);
+  distribute::require_local(system, kName);
+  if (distribute::initialized)
+    logging::warn(
+        "TPU system {} has already been initialized. Reinitializing the TPU can cause previously "
+        "created variables on TPU to be lost.",
+        system.tpu());
+  logging::info("Initializing the TPU system: {}", system.tpu());
+  if (DeviceManager::get().devices(DeviceType::kTpu, kName).empty())
+    fail<NotFoundError>(
+        "TPUs not found in the cluster. Failed in initialization: no TPU is attached to this host: "
+        "load the PJRT plug-in of an accelerator by config::load_pjrt_plugin() or "
+        "TANDEM_PJRT_PLUGIN");
+  distribute::initialized = true;
+  logging::info("Finished initializing TPU system.");
+}
+
+void shutdown_tpu_system(const std::optional<TPUClusterResolver>& resolver) {
+  const TPUClusterResolver system = distribute::system_or_default(resolver);
+  if (!system.is_local() || !distribute::initialized)
+    logging::warn("You are shutting down a TPU system {} that has not been initialized.",
+                  system.tpu());
+  distribute::require_local(system, "shutdown_tpu_system");
+  logging::info("Shutting down the TPU system: {}", system.tpu());
+  distribute::initialized = false;
+  logging::info("Finished shutting down TPU system.");
+}
+
+}  // namespace tandem::tpu

@@ -7,22 +7,17 @@
 #include "support/errors.h"
 #include "support/pjrt.h"
 #include "tandem/tandem.h"
-#include "tandem/tpu_system.h"
 
 namespace tandem::tpu_system_test {
 namespace {
 
-using distribute::DeviceAssignment;
-using distribute::Topology;
 using distribute::TPUClusterResolver;
-using distribute::TPUCoordinates;
 using testing::error_of;
 
 class TpuSystem : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name : {"TPU_NAME", "TPU_CONFIG", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS"})
-      unsetenv(name);
+    for (const char* name : {"TPU_NAME", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS"}) unsetenv(name);
   }
 };
 
@@ -57,7 +52,6 @@ TEST_F(TpuSystem, IsNotFoundWithoutTpus) {
   EXPECT_EQ(error_of<NotFoundError>([&] { tpu::initialize_tpu_system(local); }), message);
   EXPECT_EQ(error_of<NotFoundError>([] { tpu::initialize_tpu_system(); }), message);
   EXPECT_EQ(error_of<NotFoundError>([] { TPUClusterResolver::connect("local"); }), message);
-  EXPECT_EQ(local.num_accelerators(), (std::map<std::string, int>{{"TPU", 0}}));
   // A failure initializes nothing.
   testing::expect_parts(log_of([&] { tpu::shutdown_tpu_system(local); }), {kUnknown});
 }
@@ -66,10 +60,30 @@ TEST_F(TpuSystem, DefaultIsTheOneInTheEnvironment) {
   setenv("TPU_NAME", "my-tpu", 1);
   testing::expect_parts(error_of<UnimplementedError>([] { tpu::initialize_tpu_system(); }),
                         {"[initialize_tpu_system] cannot connect to the remote TPU 'my-tpu'"});
+  EXPECT_EQ(TPUClusterResolver().tpu(), "my-tpu");
+  setenv("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "grpc://10.0.0.1:8470", 1);
+  EXPECT_EQ(TPUClusterResolver().tpu(), "grpc://10.0.0.1:8470");
   setenv("TPU_NAME", "", 1);
-  setenv("TPU_CONFIG", "[]", 1);
-  EXPECT_EQ(error_of<InvalidArgumentError>([] { tpu::initialize_tpu_system(); }),
-            "[TPU_CONFIG] expected a JSON object, got []");
+  setenv("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "", 1);
+  EXPECT_EQ(error_of<InvalidArgumentError>([] { TPUClusterResolver(); }),
+            "[TPUClusterResolver] Please provide a TPU Name to connect to.");
+}
+
+TEST_F(TpuSystem, ElsewhereIsRefused) {
+  const TPUClusterResolver remote("grpc://10.0.0.1:8470");
+  EXPECT_FALSE(remote.is_local());
+  const auto refused = [](const std::string& who) {
+    return "[" + who +
+           "] cannot connect to the remote TPU 'grpc://10.0.0.1:8470': Tandem runs on devices that "
+           "are attached to this host, by their PJRT plug-in (config::load_pjrt_plugin() or "
+           "TANDEM_PJRT_PLUGIN) and TPUClusterResolver(\"local\")";
+  };
+  EXPECT_EQ(error_of<UnimplementedError>([&] { tpu::initialize_tpu_system(remote); }),
+            refused("initialize_tpu_system"));
+  EXPECT_EQ(error_of<UnimplementedError>([&] { tpu::shutdown_tpu_system(remote); }),
+            refused("shutdown_tpu_system"));
+  EXPECT_EQ(error_of<UnimplementedError>([&] { distribute::TPUStrategy{remote}; }),
+            refused("TPUStrategy"));
 }
 
 TEST_F(TpuSystem, IsNotInitializedInFunctions) {
@@ -86,29 +100,6 @@ TEST_F(TpuSystem, IsNotInitializedInFunctions) {
   });
   testing::expect_parts(error_of<RuntimeError>([&] { initialize(ones({2})); }), {message.c_str()});
   testing::expect_parts(error_of<RuntimeError>([&] { shut_down(ones({2})); }), {message.c_str()});
-}
-
-TEST_F(TpuSystemWithPlugin, IsALineWithoutCoordinates) {
-  const Topology topology = tpu::initialize_tpu_system();
-  EXPECT_EQ(topology.mesh_shape(), (std::array<int, 4>{4, 1, 1, 1}));
-  EXPECT_EQ(topology.num_tasks(), 1);
-  EXPECT_EQ(topology.num_tpus_per_task(), 4);
-  EXPECT_TRUE(topology.missing_devices().empty());
-  EXPECT_EQ(TPUClusterResolver("local").num_accelerators(),
-            (std::map<std::string, int>{{"TPU", 4}}));
-  const auto assignment = DeviceAssignment::build(topology, {.num_replicas = 4});
-  for (int replica = 0; replica < 4; ++replica) EXPECT_EQ(assignment.tpu_ordinal(replica), replica);
-}
-
-TEST_F(TpuSystemWithPlugin, NamesDevicesThatStrategiesTake) {
-  const auto assignment =
-      DeviceAssignment::build(tpu::initialize_tpu_system(), {.num_replicas = 2});
-  std::vector<std::string> devices;
-  for (int replica = 0; replica < assignment.num_replicas(); ++replica)
-    devices.push_back(assignment.tpu_device(replica, 0, "localhost"));
-  EXPECT_EQ(devices, (std::vector<std::string>{"/job:localhost/task:0/device:TPU:0",
-                                               "/job:localhost/task:0/device:TPU:1"}));
-  EXPECT_EQ(distribute::TPUStrategy({.devices = devices}).num_replicas_in_sync(), 2);
 }
 
 TEST_F(TpuSystemWithPlugin, WarnsOfASecondInitialization) {
