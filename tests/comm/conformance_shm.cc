@@ -1,41 +1,14 @@
 // The conformance suite between processes that share memory.
-#include <string>
-
-#include "comm/conformance.h"
-#include "comm/process/process_communicator.h"
+#include "comm/conformance_processes.h"
 #include "comm/shm/shm_backend.h"
-#include "core/parallel.h"
-#include "device/device_manager.h"
-#include "support/forked_ranks.h"
-#include "support/forked_store.h"
 
 namespace tandem::conformance_shm {
 namespace {
 
-TestBackend shared_memory() {
-  return {.name = "shm",
-          .run = [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
-            auto store = std::make_shared<ForkedStore>();
-            const ExitCodes codes = run_processes(ranks * groups, [&](int process) {
-              const ThreadBudget one(1);
-              const int number = process / ranks;
-              ShmOptions options{.store = store,
-                                 .name = "group " + std::to_string(number),
-                                 .rank = process % ranks,
-                                 .size = ranks,
-                                 .time_limit = std::chrono::minutes(5)};
-              Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
-              auto communicator =
-                  make_process_communicator(make_shm_backend(std::move(options)), device,
-                                            {.time_limit = std::chrono::minutes(5)});
-              body(*communicator, number);
-            });
-            EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
-          }};
-}
-
 INSTANTIATE_TEST_SUITE_P(Shm, Conformance,
-                         ::testing::Combine(::testing::Values(shared_memory()),
+                         ::testing::Combine(::testing::Values(TestBackend{
+                                                .name = "shm",
+                                                .run = in_processes(make_shm_backend)}),
                                             ::testing::Range(1, 8)),
                          name_of_ranks);
 

@@ -37,6 +37,21 @@ inline std::vector<Shard> variable_3(const Resource& variable) {
   return one_shard(3, variable.spec().shape);
 }
 
+// The update v += value; v is variable `id`.
+inline proto::Part assign_add(std::int64_t size = 2, VariableId id = 3) {
+  Variable v(zeros({size}), {.name = "v"});
+  const auto traced = trace(
+      [&](const auto& inputs) {
+        v.assign_add(inputs[0]);
+        return std::vector<Tensor>();
+      },
+      {zeros({size})});
+  return split(*traced,
+               [&](const Resource& variable) { return one_shard(id, variable.spec().shape); })
+      .message.updates(0)
+      .part();
+}
+
 class InProcess {
  public:
   static constexpr std::uint64_t kFunction = 1;

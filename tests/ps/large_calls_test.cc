@@ -13,7 +13,6 @@ namespace {
 
 using testing::DirectChannel;
 using testing::DirectServer;
-using testing::trace;
 
 constexpr LargeCallOptions kSmall{.whole = 1000, .part = 256, .in_flight = 3};
 constexpr std::int64_t kSize = 2001;  // 8 KiB
@@ -49,14 +48,7 @@ TEST_F(LargeCalls, VariablesOfAnySizeAreCreatedReadAssignedAndUpdated) {
   client.assign(3, numbers(7)).wait();
   EXPECT_EQ(store.read(3).value.to_vector<float>(), numbers(7).to_vector<float>());
 
-  Variable traced_v(zeros({kSize}), {.name = "v"});
-  const auto traced = trace(
-      [&](const auto& inputs) {
-        traced_v.assign_add(inputs[0]);
-        return std::vector<Tensor>();
-      },
-      {zeros({kSize})});
-  store.add_update(0, 0, split(*traced, testing::variable_3).message.updates(0).part());
+  store.add_update(0, 0, testing::assign_add(kSize));
   client.apply({.updates = {{.index = 0, .inputs = {numbers(1)}}}}).wait();
   EXPECT_EQ(store.read(3).value.to_vector<float>()[kSize - 1], 2 * (kSize - 1) + 8);
   EXPECT_LE(largest, kSmall.whole);

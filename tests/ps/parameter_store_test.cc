@@ -13,19 +13,10 @@ namespace tandem::ps::parameter_store_test {
 namespace {
 
 using tandem::testing::expect_error;
-using testing::trace;
 
 // The update v += value, as function 0, update 0.
 void add_assign_add(ParameterStore& store, std::int64_t size) {
-  Variable v(zeros({size}), {.name = "v"});
-  const auto traced = trace(
-      [&](const auto& inputs) {
-        v.assign_add(inputs[0]);
-        return std::vector<Tensor>();
-      },
-      {zeros({size})});
-  const SplitFunction function = split(*traced, testing::variable_3);
-  store.add_update(0, 0, function.message.updates(0).part());
+  store.add_update(0, 0, testing::assign_add(size));
 }
 
 TEST(ParameterStore, ReadsAndAssigns) {

@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using tandem::testing::expect_error;
-using testing::trace;
+using testing::assign_add;
 
 class ParameterServer : public ::testing::Test {
  protected:
@@ -151,18 +151,6 @@ TEST_F(ParameterServer, DamagedCallsAreRefused) {
   expect_error<DataLossError>([&] { call(kAssign, message); }, "unknown dtype 99");
   expect_error<DataLossError>([&] { call(kAssign, message_of(proto::AssignRequest())); },
                               "expected more than 0 attachments");
-}
-
-// The update v += value, as update 0 of function 0; v is variable 3.
-proto::Part assign_add(std::int64_t size) {
-  Variable v(zeros({size}), {.name = "v"});
-  const auto traced = trace(
-      [&](const auto& inputs) {
-        v.assign_add(inputs[0]);
-        return std::vector<Tensor>();
-      },
-      {zeros({size})});
-  return split(*traced, testing::variable_3).message.updates(0).part();
 }
 
 TEST_F(ParameterServer, AppliesUpdatesOfAClosureOnce) {

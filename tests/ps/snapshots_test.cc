@@ -104,22 +104,8 @@ using tandem::testing::read_file;
 using tandem::testing::shared_with_forks;
 using tandem::testing::TemporaryDirectory;
 using tandem::testing::write_file;
+using testing::assign_add;
 using testing::trace;
-
-// The update v += value; v is variable `id`.
-proto::Part assign_add(VariableId id = 3, std::int64_t size = 2) {
-  Variable v(zeros({size}), {.name = "v"});
-  const auto traced = trace(
-      [&](const auto& inputs) {
-        v.assign_add(inputs[0]);
-        return std::vector<Tensor>();
-      },
-      {zeros({size})});
-  return split(*traced,
-               [&](const Resource& variable) { return one_shard(id, variable.spec().shape); })
-      .message.updates(0)
-      .part();
-}
 
 ParameterStore::Applied add(ParameterStore& store, std::uint64_t closure, double value = 1) {
   const Tensor input = full({2}, value);
@@ -399,7 +385,7 @@ TEST_F(SnapshotFiles, AreOfOneMomentAndAreNotKeptWaiting) {
   Process process(folder());
   for (VariableId id = 0; id < kVariables; ++id) {
     process.store.create(id, "v", zeros({2}));
-    process.store.add_update(id, 0, assign_add(id));
+    process.store.add_update(id, 0, assign_add(2, id));
   }
   std::atomic<bool> stop = false;
   std::vector<std::thread> workers;

@@ -3,17 +3,19 @@
 
 #include "support/gpus.h"
 #include "support/tensors.h"
+#include "support/training.h"
 #include "tandem/tandem.h"
 
 namespace tandem::function_outside_training_test {
 namespace {
 
-enum class Mode { kTape, kMinimize, kBackward };
+using testing::elements_of;
+using testing::expect_same;
+using testing::Trained;
 
-struct Trained {
-  std::vector<std::vector<float>> weights;
-  std::vector<float> losses;
-};
+constexpr float kMore = 1e-6f;  // than expect_same() allows without it
+
+enum class Mode { kTape, kMinimize, kBackward };
 
 // 50 steps of a net with dropout and batch normalisation, on batches of two sizes.
 Trained train(bool traced, Mode mode) {
@@ -50,30 +52,18 @@ Trained train(bool traced, Mode mode) {
   if (traced) {
     EXPECT_EQ(replayed.num_traces(), 2u);
   }
-  for (const Variable& variable : model.variables())
-    result.weights.push_back(variable.value().to_vector<float>());
+  result.weights = elements_of(model.variables());
   return result;
 }
 
-void expect_same(const Trained& a, const Trained& b) {
-  ASSERT_EQ(a.weights.size(), b.weights.size());
-  for (std::size_t i = 0; i < a.weights.size(); ++i) {
-    ASSERT_EQ(a.weights[i].size(), b.weights[i].size());
-    for (std::size_t k = 0; k < a.weights[i].size(); ++k)
-      EXPECT_NEAR(a.weights[i][k], b.weights[i][k], 1e-5f * std::abs(a.weights[i][k]) + 1e-6f);
-  }
-  for (std::size_t i = 0; i < a.losses.size(); ++i)
-    EXPECT_NEAR(a.losses[i], b.losses[i], 1e-5f * a.losses[i]);
-}
-
 TEST(FunctionOutsideTraining, TapesEqualEager) {
-  expect_same(train(true, Mode::kTape), train(false, Mode::kTape));
+  expect_same(train(true, Mode::kTape), train(false, Mode::kTape), kMore);
 }
 TEST(FunctionOutsideTraining, MinimizeEqualsEager) {
-  expect_same(train(true, Mode::kMinimize), train(false, Mode::kMinimize));
+  expect_same(train(true, Mode::kMinimize), train(false, Mode::kMinimize), kMore);
 }
 TEST(FunctionOutsideTraining, BackwardEqualsEager) {
-  expect_same(train(true, Mode::kBackward), train(false, Mode::kBackward));
+  expect_same(train(true, Mode::kBackward), train(false, Mode::kBackward), kMore);
 }
 
 TEST(FunctionOutsideTraining, AConvolutionalNetOfAnySize) {

@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include "support/training.h"
 #include "tandem/tandem.h"
 
 namespace tandem::function_test {
 namespace {
+
+using testing::elements_of;
+using testing::expect_same;
+using testing::Trained;
 
 TEST(Function, IsTracedOnceForEachSignature) {
   int calls = 0;
@@ -87,11 +92,6 @@ TEST(Function, GeneratesNewRandomNumbersInEachCallAsEagerCallsDo) {
   EXPECT_EQ(random::get_state().offset, 4u);
 }
 
-struct Trained {
-  std::vector<std::vector<float>> weights;
-  std::vector<float> losses;
-};
-
 Trained train(bool traced, const optimizers::Optimizer& optimizer) {
   random::set_seed(3);
   Sequential model({layers::Dense(16, {.activation = "relu", .input_shape = {8}}),
@@ -110,21 +110,9 @@ Trained train(bool traced, const optimizers::Optimizer& optimizer) {
   Trained result;
   for (int i = 0; i < 50; ++i)
     result.losses.push_back((traced ? replayed(x, y) : step(x, y)).item<float>());
-  for (const Variable& variable : model.variables())
-    result.weights.push_back(variable.value().to_vector<float>());
+  result.weights = elements_of(model.variables());
   EXPECT_EQ(optimizer.iterations(), 50);
   return result;
-}
-
-void expect_same(const Trained& a, const Trained& b) {
-  ASSERT_EQ(a.weights.size(), b.weights.size());
-  for (std::size_t i = 0; i < a.weights.size(); ++i) {
-    ASSERT_EQ(a.weights[i].size(), b.weights[i].size());
-    for (std::size_t k = 0; k < a.weights[i].size(); ++k)
-      EXPECT_NEAR(a.weights[i][k], b.weights[i][k], 1e-5f * std::abs(a.weights[i][k]) + 1e-7f);
-  }
-  for (std::size_t i = 0; i < a.losses.size(); ++i)
-    EXPECT_NEAR(a.losses[i], b.losses[i], 1e-5f * a.losses[i]);
 }
 
 TEST(Function, TrainsAsEagerlyWithMomentum) {

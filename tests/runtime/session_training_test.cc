@@ -2,17 +2,16 @@
 #include <gtest/gtest.h>
 
 #include "support/gpus.h"
+#include "support/training.h"
 #include "tandem/tandem.h"
 
 namespace tandem::session_training_test {
 namespace {
 
-constexpr int kSteps = 50;
+using testing::expect_same;
+using testing::Trained;
 
-struct Trained {
-  std::vector<std::vector<float>> weights;
-  std::vector<float> losses;
-};
+constexpr int kSteps = 50;
 
 struct Task {
   Task() {
@@ -79,18 +78,6 @@ Trained train_in_session(optimizers::Optimizer optimizer) {
     result.weights.push_back(session.run(variable).to_vector<float>());
   EXPECT_EQ(session.run("iterations:0").item<std::int64_t>(), kSteps);
   return result;
-}
-
-void expect_same(const Trained& a, const Trained& b) {
-  ASSERT_EQ(a.weights.size(), b.weights.size());
-  for (std::size_t i = 0; i < a.weights.size(); ++i) {
-    ASSERT_EQ(a.weights[i].size(), b.weights[i].size());
-    for (std::size_t k = 0; k < a.weights[i].size(); ++k)
-      EXPECT_NEAR(a.weights[i][k], b.weights[i][k], 1e-5f * std::abs(a.weights[i][k]) + 1e-7f);
-  }
-  ASSERT_EQ(a.losses.size(), b.losses.size());
-  for (std::size_t i = 0; i < a.losses.size(); ++i)
-    EXPECT_NEAR(a.losses[i], b.losses[i], 1e-5f * a.losses[i]);
 }
 
 template <class Make>
