@@ -13,7 +13,7 @@ std::vector<Tensor> autograd::grad(TensorList outputs, TensorList inputs,
   if (!options.grad_outputs.empty() && options.grad_outputs.size() != outputs.size())
     fail<InvalidArgumentError>("[grad] expected a gradient for each of {} outputs, got {}",
                                outputs.size(), options.grad_outputs.size());
-  const MemoryTagScope tag(MemoryTag::kGradients);
+  const Scoped tag(memory_tag, MemoryTag::kGradients);
   BackwardPass pass{.retain_graph = options.retain_graph.value_or(options.create_graph),
                     .create_graph = options.create_graph};
   for (std::size_t i = 0; i < outputs.size(); ++i) {

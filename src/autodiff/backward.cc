@@ -29,7 +29,7 @@ void Tensor::backward(BackwardOptions options) const {
     fail<InvalidArgumentError>(
         "[backward] expected a scalar, got shape {}; pass the gradient of the final value",
         shape().to_string());
-  const MemoryTagScope tag(MemoryTag::kGradients);
+  const Scoped tag(memory_tag, MemoryTag::kGradients);
   backward(ones_like(detach()), options);
 }
 

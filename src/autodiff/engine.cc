@@ -297,7 +297,7 @@ class AfterBackwardScope {
 }  // namespace
 
 std::vector<Tensor> run_backward(const BackwardPass& pass) {
-  const MemoryTagScope tag(MemoryTag::kGradients);
+  const Scoped tag(memory_tag, MemoryTag::kGradients);
   AfterBackward mine;
   std::vector<Tensor> gradients;
   try {

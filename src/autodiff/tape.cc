@@ -67,7 +67,7 @@ std::vector<Tensor> GradientTape::gradient(const Tensor& target, TensorList sour
   if (!is_floating(from.dtype))
     fail<InvalidArgumentError>("[GradientTape] the target must be a floating tensor, got {}",
                                name_of(from.dtype));
-  const MemoryTagScope tag(MemoryTag::kGradients);
+  const Scoped tag(memory_tag, MemoryTag::kGradients);
   Tensor seed = options.output_gradient;
   if (!seed.defined()) {
     seed = ones_like(target.detach());

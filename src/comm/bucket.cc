@@ -42,7 +42,7 @@ void Bucket::lay_out(std::span<const std::int64_t> counts, DType dtype) {
 }
 
 void Bucket::replace_memory() {
-  const MemoryTagScope tag(MemoryTag::kGradients);
+  const Scoped tag(memory_tag, MemoryTag::kGradients);
   memory_ = allocate_(capacity_);
   clear_gaps();
 }

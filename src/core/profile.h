@@ -14,17 +14,6 @@ inline bool on() { return running.load(std::memory_order_relaxed); }
 // The replica that the calling thread runs; -1 if none.
 extern constinit thread_local int current_replica;
 
-class ReplicaScope {
- public:
-  explicit ReplicaScope(int replica) : previous_(std::exchange(current_replica, replica)) {}
-  ~ReplicaScope() { current_replica = previous_; }
-  ReplicaScope(const ReplicaScope&) = delete;
-  ReplicaScope& operator=(const ReplicaScope&) = delete;
-
- private:
-  int previous_;
-};
-
 // The row of a thread's or stream's events. Events of a row are nested; overlapping events use
 // another row.
 enum class Lane : std::uint8_t {

@@ -63,7 +63,7 @@ class PipelineScope {
   BuildingScope eager_{nullptr};
   OnDevice device_{DeviceManager::get().host()};
   NoGradScope no_grad_;
-  MemoryTagScope tag_{MemoryTag::kOther};
+  Scoped<MemoryTag> tag_{memory_tag, MemoryTag::kOther};
 };
 
 }  // namespace tandem::data

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 namespace tandem {
+
+constinit thread_local MemoryTag memory_tag = MemoryTag::kActivations;
+
 namespace {
 
 constexpr const char* kTagNames[kMemoryTags] = {"weights",   "activations", "gradients",

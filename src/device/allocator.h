@@ -6,10 +6,11 @@
 #include <cstdint>
 #include <string>
 
+#include "core/scoped.h"
+
 namespace tandem {
 
-// The purpose of an allocation, for statistics. A thread sets the tag with a scope; the default is
-// kActivations.
+// The purpose of an allocation, for statistics.
 enum class MemoryTag : std::uint8_t {
   kWeights,      // variables except those of an optimizer
   kActivations,  // results of operations
@@ -66,20 +67,7 @@ class Allocator {
   virtual std::size_t trim() = 0;
 };
 
-// Tags the calling thread's allocations during its lifetime.
-class MemoryTagScope {
- public:
-  explicit MemoryTagScope(MemoryTag tag) : previous_(current()) { current() = tag; }
-  ~MemoryTagScope() { current() = previous_; }
-  MemoryTagScope(const MemoryTagScope&) = delete;
-  MemoryTagScope& operator=(const MemoryTagScope&) = delete;
-  static MemoryTag& current() {
-    thread_local MemoryTag tag = MemoryTag::kActivations;
-    return tag;
-  }
-
- private:
-  MemoryTag previous_;
-};
+// The tag of the calling thread's allocations: kActivations, unless a Scoped sets another one.
+extern constinit thread_local MemoryTag memory_tag;
 
 }  // namespace tandem

@@ -160,7 +160,7 @@ void* BfcAllocator::take_free_chunk(std::size_t rounded) {
 
   Chunk& chunk = chunks_[handle];
   chunk.in_use = true;
-  chunk.tag = MemoryTagScope::current();
+  chunk.tag = memory_tag;
   const auto size = static_cast<std::int64_t>(chunk.size);
   ++stats_.num_allocs;
   stats_.bytes_in_use += size;

@@ -71,7 +71,7 @@ GlobalBatch StrategyImpl::split(const data::Example& batch) {
 
 GlobalBatch StrategyImpl::split_rows(const data::Example& batch, BatchSplit split,
                                      std::int64_t begin) {
-  const MemoryTagScope tag(MemoryTag::kOther);
+  const Scoped tag(memory_tag, MemoryTag::kOther);
   std::vector<data::Example> parts(devices().size());
   for (std::size_t replica = 0; replica < parts.size(); ++replica) {
     std::int64_t row = split.offsets[replica] - begin, count = split.counts[replica];

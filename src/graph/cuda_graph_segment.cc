@@ -32,7 +32,7 @@ struct CudaGraphSegment::SharedWorkspace {
     std::weak_ptr<SharedWorkspace>& known = (*all)[&device];
     std::shared_ptr<SharedWorkspace> workspace = known.lock();
     if (workspace && workspace->bytes >= bytes) return workspace;
-    const MemoryTagScope tag(MemoryTag::kWorkspace);
+    const Scoped tag(memory_tag, MemoryTag::kWorkspace);
     workspace = std::make_shared<SharedWorkspace>();
     workspace->memory = allocate_on(device, bytes, "graph", "workspace of recorded operations");
     workspace->bytes = bytes;
@@ -141,7 +141,7 @@ void CudaGraphSegment::record() {
   DeviceArgs& device_args = another.device_args;
   device_args.there.clear();
   if (device_args.bytes < device_arg_bytes_) {
-    const MemoryTagScope tag(MemoryTag::kWorkspace);
+    const Scoped tag(memory_tag, MemoryTag::kWorkspace);
     device_args.memory = allocate_on(gpu_, device_arg_bytes_, "graph",
                                      "attributes of recorded operations that change");
     device_args.bytes = device_arg_bytes_;

@@ -11,6 +11,7 @@
 
 #include "core/parallel.h"
 #include "core/profile.h"
+#include "core/scoped.h"
 #include "core/status.h"
 #include "device/copy.h"
 #include "device/stream_span.h"
@@ -195,8 +196,9 @@ struct Lanes::Impl {
     Stream& stream = lane.device->stream();
     const Stream::Execution execution = stream.execution();
     const bool profiled = profile::on();
-    const profile::ReplicaScope replica(lane.members.empty() ? profile::current_replica
-                                                             : lane.members.front()->rank);
+    const Scoped replica(profile::current_replica, lane.members.empty()
+                                                       ? profile::current_replica
+                                                       : lane.members.front()->rank);
     const profile::Span span([&] {
       return profile::Event{
           .name = "program", .lane = profile::Lane::kSteps, .node = lane.device->full_name()};

@@ -262,7 +262,7 @@ struct Program::Impl final : BodyProgram {
     for (auto& [value, external] : feeds) add(external);
     results.for_each_external(add);
     if (bytes > kMaxStagingBytes) return;
-    const MemoryTagScope tag(MemoryTag::kActivations);
+    const Scoped tag(memory_tag, MemoryTag::kActivations);
     for (External* external : moving) {
       external->staging = try_allocate_on(*external->value->device, external->value->bytes());
       if (external->staging) continue;

@@ -19,7 +19,7 @@ bool ProgramMemory::Arena::fit(std::uint64_t program, std::size_t bytes, std::si
   }
   if (bytes <= bytes_) return true;
   free_block();  // first, so that both need not fit at the same time
-  const MemoryTagScope tag(MemoryTag::kActivations);
+  const Scoped tag(memory_tag, MemoryTag::kActivations);
   memory_ = static_cast<std::byte*>(device_.allocator().allocate(bytes));
   if (memory_) bytes_ = bytes;
   return memory_ != nullptr;

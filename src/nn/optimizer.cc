@@ -191,7 +191,7 @@ Variable Optimizer::Impl::make_step_counter(const VariableImpl& like) {
 std::vector<Optimizer::Impl::State*> Optimizer::Impl::states_of(
     const std::vector<Variable>& variables) {
   NoGradScope no_grad;
-  MemoryTagScope tag(MemoryTag::kOptimizer);
+  const Scoped tag(memory_tag, MemoryTag::kOptimizer);
   const std::lock_guard lock(mutex_);
   std::vector<State*> states;
   states.reserve(variables.size());
@@ -412,7 +412,7 @@ void Optimizer::Impl::take_step(std::span<State* const> states, std::vector<Tens
                                 const std::vector<Variable>& variables, GradientExchange* exchange,
                                 LossScaledStep* scaled) {
   NoGradScope no_grad;
-  const MemoryTagScope tag(MemoryTag::kGradients);  // for clipped copies
+  const Scoped tag(memory_tag, MemoryTag::kGradients);  // for clipped copies
   if (scaled) return take_scaled_step(states, std::move(gradients), variables, exchange, *scaled);
   clip(gradients);
   update_replicas(states, gradients, variables, exchange);
@@ -429,7 +429,7 @@ void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Var
   for (std::size_t i = 0; i < variables.size(); ++i) check_pair(name_, gradients[i], variables[i]);
 
   NoGradScope no_grad;
-  const MemoryTagScope tag(MemoryTag::kGradients);
+  const Scoped tag(memory_tag, MemoryTag::kGradients);
   std::optional<LossScaledStep> own;
   if (!scaled && (own = own_scaled_step())) scaled = &*own;
   if (scaled && scaled->unscaled.defined()) spread_overflow(scaled->unscaled, gradients);
@@ -458,7 +458,7 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
   if (variables.empty())
     fail<InvalidArgumentError>("[{}] expected variables to update, got none", name_);
 
-  const MemoryTagScope tag(MemoryTag::kGradients);
+  const Scoped tag(memory_tag, MemoryTag::kGradients);
   BackwardPass pass;
   const Tensor one = ones_like(loss.detach());
   pass.roots.push_back(

@@ -22,7 +22,7 @@ void* KernelContext::scratch(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   if (ScratchScope* scope = ScratchScope::current()) [[unlikely]]
     if (void* memory = scope->take(bytes)) return memory;
-  const MemoryTagScope tag(MemoryTag::kWorkspace);
+  const Scoped tag(memory_tag, MemoryTag::kWorkspace);
   if (!workspace) workspace = &DeviceManager::get().host();
   void* memory = workspace->allocator().allocate(bytes);
   if (!memory)

@@ -122,7 +122,7 @@ std::vector<std::int64_t> sizes_of(const std::vector<Tensor>& tensors, DeviceGro
 
 TensorLists scatter(const std::vector<Tensor>& tensors, const std::vector<std::int64_t>& sizes,
                     DeviceGroup& group, std::int64_t dim) {
-  const MemoryTagScope tag(MemoryTag::kOther);
+  const Scoped tag(memory_tag, MemoryTag::kOther);
   const std::int64_t examples = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   TensorLists parts(sizes.size());
   for (const Tensor& tensor : tensors) {

@@ -122,7 +122,7 @@ std::vector<VariableCopies> copy_variables(const std::vector<Variable>& variable
   if (!group.devices().empty())
     for (const Variable& variable : variables) check_home(variable, *group.devices().front());
   std::vector<VariableCopies> copies(count);
-  const MemoryTagScope tag(MemoryTag::kWeights);
+  const Scoped tag(memory_tag, MemoryTag::kWeights);
   for (const Variable& variable : variables) {
     if (count == 1) break;
     const Tensor value = variable.value();

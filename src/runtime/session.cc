@@ -47,7 +47,7 @@ class SessionVariable final : public Resource {
   // May be called before the first assignment, which overwrites all elements.
   Tensor writable() override {
     if (!value_.defined()) {
-      const MemoryTagScope tag(MemoryTag::kWeights);
+      const Scoped tag(memory_tag, MemoryTag::kWeights);
       value_ = make_tensor(device_, spec().shape, spec().dtype, handle_.op->name);
     }
     return value_;

@@ -13,7 +13,7 @@ namespace tandem {
 namespace {
 
 Tensor clone_to(const Tensor& value, Device& device, MemoryTag tag) {
-  MemoryTagScope scope(tag);
+  const Scoped scope(memory_tag, tag);
   Tensor copy = make_tensor(device, value.shape(), value.dtype());
   copy_into(copy, value);
   return copy;
@@ -27,7 +27,7 @@ Tensor cast_at_once(const Tensor& tensor, DType dtype, MemoryTag tag) {
   const AutocastScope as_asked(std::nullopt);
   const NoGradScope no_grad;
   const OnDevice on(impl_of(tensor).device());
-  const MemoryTagScope scope(tag);
+  const Scoped scope(memory_tag, tag);
   return cast_tensor(tensor, dtype);
 }
 

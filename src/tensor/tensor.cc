@@ -83,8 +83,8 @@ Tensor make_view(const Tensor& base, const Shape& shape, std::int64_t offset) {
 Tensor make_alias(const Tensor& base) { return make_view(base, impl_of(base).shape); }
 
 Tensor from_host(Device& device, const Shape& shape, DType dtype, const void* host) {
-  const MemoryTag tag = MemoryTagScope::current();
-  const MemoryTagScope scope(tag == MemoryTag::kActivations ? MemoryTag::kOther : tag);
+  const MemoryTag tag = memory_tag;
+  const Scoped scope(memory_tag, tag == MemoryTag::kActivations ? MemoryTag::kOther : tag);
   Tensor tensor = make_tensor(device, shape, dtype);
   const TensorImpl& impl = impl_of(tensor);
   if (impl.bytes() > 0) host_to_device(device, impl.data(), host, impl.bytes());

@@ -161,7 +161,7 @@ Tensor BatchTrainer::example_losses(const BatchComponents& parts, const Tensor& 
 std::vector<Tensor> BatchTrainer::statistics_of(const BatchComponents& parts, const Tensor& outputs,
                                                 const Tensor& losses) {
   NoGradScope no_grad;
-  const MemoryTagScope tag(MemoryTag::kOther);
+  const Scoped tag(memory_tag, MemoryTag::kOther);
   Tensor loss = reduce_sum(losses);
   // A loss that is a sum over the batch is reported as the mean over batches, weighted by
   // their numbers of examples.

@@ -40,7 +40,7 @@ std::string metric_key(const metrics::Metric& metric, std::size_t statistic) {
 void Statistics::add(const ReplicaPartIndex& place, std::int64_t examples, const Tensor& loss,
                      const std::vector<std::vector<Tensor>>& metrics) {
   NoGradScope no_grad;
-  const MemoryTagScope tag(MemoryTag::kOther);
+  const Scoped tag(memory_tag, MemoryTag::kOther);
   PartSums& sums = sums_[static_cast<std::size_t>(place.replica) * parts_ +
                          static_cast<std::size_t>(place.part)];
   sums.examples += examples;

@@ -21,7 +21,7 @@ class SingleReplica final : public StepRunner {
     const std::int64_t total = global_batch[0].dim(0);
     data::Example batch = global_batch;
     if (Device& device = place_constant("fit"); !device.host_accessible()) {
-      const MemoryTagScope tag(MemoryTag::kOther);
+      const Scoped tag(memory_tag, MemoryTag::kOther);
       batch = {};
       for (const Tensor& component : global_batch)
         batch.push_back(copy_to_device(component, device));

@@ -189,10 +189,10 @@ TEST(BfcAllocator, AccountsByTagAndPeak) {
   Fixture f(64 * kMiB);
   std::uintptr_t weights = 0, nested = 0;
   {
-    MemoryTagScope scope(MemoryTag::kWeights);
+    const Scoped scope(memory_tag, MemoryTag::kWeights);
     weights = f.allocate(1000);
     {
-      MemoryTagScope inner(MemoryTag::kGradients);
+      const Scoped inner(memory_tag, MemoryTag::kGradients);
       nested = f.allocate(300);
     }
     f.allocate(256);

@@ -48,7 +48,7 @@ class Twins {
   std::size_t live() const { return live_.size(); }
 
   void allocate(std::size_t bytes, MemoryTag tag) {
-    const MemoryTagScope scope(tag);
+    const Scoped scope(memory_tag, tag);
     const auto address = reinterpret_cast<std::uintptr_t>(allocator_.allocate(bytes));
     ASSERT_EQ(address, model_.allocate(bytes, tag)) << bytes << " bytes";
     if (address != 0) live_.push_back(address);

@@ -63,7 +63,7 @@ TEST(MemoryReport, TheErrorHasAllStatistics) {
   config::set_emulated_gpus(2, 64);
   Device& gpu = *DeviceManager::get().devices(DeviceType::kGpu, "test").front();
   {
-    const MemoryTagScope weights(MemoryTag::kWeights);
+    const Scoped weights(memory_tag, MemoryTag::kWeights);
     gpu.allocator().allocate(8 << 20);
   }
   gpu.allocator().deallocate(gpu.allocator().allocate(16 << 20));

@@ -54,7 +54,7 @@ void HierarchySteps::add_message(HierarchyLink link,
 }
 
 void* HierarchySteps::scratch(std::size_t bytes) {
-  const MemoryTagScope tag(MemoryTag::kWorkspace);
+  const Scoped tag(memory_tag, MemoryTag::kWorkspace);
   scratch_.push_back(allocate_on(device_, bytes, name_of(collective.signature.kind).data(),
                                  "memory to reduce the group's values"));
   return scratch_.back().get();

@@ -181,7 +181,7 @@ class RankExecution {
     // Copies the inputs to one device, reduces them there, and copies the result to its
     // destinations.
     const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
-    const MemoryTagScope tag(MemoryTag::kWorkspace);
+    const Scoped tag(memory_tag, MemoryTag::kWorkspace);
     const auto staging = allocate_on(computes_on_, bytes * inputs.size(), "all_reduce",
                                      "memory to reduce the replicas' values");
     for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -308,7 +308,7 @@ Tensor CheckpointReader::Impl::read(const std::string& name, const TensorRange& 
                           path_.string(), name, tensor.shape.to_string(),
                           range.offset.size() == range.shape.rank() ? tandem::text_of(range)
                                                                     : std::string("another rank"));
-  const MemoryTagScope tag(MemoryTag::kOther);
+  const Scoped tag(memory_tag, MemoryTag::kOther);
   Tensor result = make_tensor(DeviceManager::get().host(), range.shape, tensor.dtype);
   std::byte* data = impl_of(result).data();
   const auto width = static_cast<std::int64_t>(size_of(tensor.dtype));

@@ -383,7 +383,7 @@ TensorFile read_safetensors(std::istream& in, std::uint64_t size, const std::str
     return static_cast<std::size_t>(in.gcount());
   };
   SafetensorsHeader header = read_safetensors_header(read, size, what);
-  const MemoryTagScope tag(MemoryTag::kOther);
+  const Scoped tag(memory_tag, MemoryTag::kOther);
   TensorFile file{.metadata = std::move(header.metadata)};
   std::uint32_t actual = header.header_crc;
   for (const SafetensorsEntry& entry : header.entries) {
