@@ -38,7 +38,8 @@ struct GradientOptions {
 };
 
 /// Records operations for gradients while it exists. Tapes nest: an outer tape records the gradient
-/// computation of an inner one, which gives higher-order derivatives. As tf.GradientTape.
+/// computation of an inner one, also of one in a step that a strategy runs on its replicas, which
+/// gives higher-order derivatives. As tf.GradientTape.
 ///
 /// A persistent tape also records the computation of its gradients, at a cost: in a NoGradScope it
 /// does not, as tf.GradientTape outside of its context.

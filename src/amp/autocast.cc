@@ -34,12 +34,11 @@ struct autocast::Scope {
 autocast::autocast(const AutocastOptions& options) : scope_(std::make_unique<Scope>(options)) {}
 autocast::~autocast() = default;
 
-bool is_autocast_enabled() { return tandem::autocast != nullptr; }
+bool is_autocast_enabled() { return context.autocast.has_value(); }
 
 std::optional<DType> autocast_dtype() {
-  const auto settings = autocast_settings();
-  if (!settings) return std::nullopt;
-  return settings->dtype;
+  if (!context.autocast) return std::nullopt;
+  return context.autocast->dtype;
 }
 
 }  // namespace tandem::amp

@@ -37,7 +37,7 @@ void refuse_float16(const Tensor& gradient) {
 
 // The result of a check that a traced function has made exists in its runs alone.
 void expect_made_here(const Tensor& finite) {
-  if (finite.defined() && is_symbolic(finite) && !building)
+  if (finite.defined() && is_symbolic(finite) && !context.graph)
     throw FailedPreconditionError(
         "[GradScaler] unscale_(), step() and update() of one iteration belong into one function: "
         "a traced function has called some of them, and the code outside of it another");

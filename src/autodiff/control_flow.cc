@@ -64,7 +64,7 @@ std::vector<TensorType> common_specs(const std::vector<Tensor>& then_results,
     }
     for (int axis = 0; axis < specs[i].shape.rank(); ++axis)
       if (specs[i].shape[axis] != other.shape[axis])
-        specs[i].shape.set(axis, building->sizes().fresh());
+        specs[i].shape.set(axis, context.graph->sizes().fresh());
   }
   return specs;
 }
@@ -132,7 +132,7 @@ std::vector<Tensor> while_loop(
     detail::check_predicate(result, "while_loop");
     return result;
   };
-  if (building) {
+  if (context.graph) {
     std::vector<TensorType> specs = specs_of(loop_vars);
     std::vector<TracedBody> bodies;
     bodies.push_back(trace_body(specs, [&](const std::vector<Tensor>& variables) {
@@ -157,7 +157,7 @@ std::vector<Tensor> while_loop(
 
 void trace_for_each(ElementSource source, std::span<const TensorType> element, const BodyFn& body) {
   std::vector<TensorType> specs(element.begin(), element.end());
-  for (TensorType& spec : specs) spec.shape = building->sizes().named(spec.shape);
+  for (TensorType& spec : specs) spec.shape = context.graph->sizes().named(spec.shape);
   std::vector<TracedBody> bodies;
   bodies.push_back(trace_body(specs, body));
   add_control_flow(

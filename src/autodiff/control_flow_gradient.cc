@@ -27,7 +27,7 @@ const char* name_for_users(const Node& node) { return node.op == &kIf ? "cond" :
 Node& forward_of(GradContext& c) {
   const Tensor& output = c.output(0);
   Node* node = is_symbolic(output) ? symbol_of(output).node : nullptr;
-  if (!building || !node || node->graph != building)
+  if (!context.graph || !node || node->graph != context.graph)
     fail<UnimplementedError>(
         "[{}] the gradient of control flow in a graph is taken in the same graph: not in a branch "
         "or loop inside of it, nor outside of the traced function",
@@ -62,7 +62,7 @@ class BackwardBody {
                          body_.written_sources.end());
     if (pass_.sources.empty()) return;
     pass_.retain_graph = true;
-    const BuildingScope scope(body_.graph.get());
+    const Scoped scope(context.graph, body_.graph.get());
     std::vector<Tensor> found = run_backward(pass_);
     for (std::size_t i = body_.sources.size(); i < found.size(); ++i)
       if (found[i].defined())
@@ -83,11 +83,11 @@ class BackwardBody {
   }
 
   Tensor zeros_of(const TensorType& spec) const {
-    const BuildingScope scope(body_.graph.get());
+    const Scoped scope(context.graph, body_.graph.get());
     return zeros(spec.shape, {.dtype = spec.dtype});
   }
   Tensor sum(const Tensor& a, const Tensor& b) const {
-    const BuildingScope scope(body_.graph.get());
+    const Scoped scope(context.graph, body_.graph.get());
     return add(a, b);
   }
 
@@ -158,14 +158,14 @@ std::vector<Tensor> add_node(const OpDef& op, ControlFlow flow, const Inputs& in
   std::vector<Node::Input> sources;
   std::vector<const Tensor*> pointers;
   for (const Tensor& tensor : inputs.tensors()) {
-    sources.push_back(building->input_of(tensor));
+    sources.push_back(context.graph->input_of(tensor));
     pointers.push_back(&tensor);
   }
-  Node& node = building->control(op, std::make_shared<const ControlFlow>(std::move(flow)),
-                                 std::move(sources), std::move(outputs), node_options());
+  Node& node = context.graph->control(op, std::make_shared<const ControlFlow>(std::move(flow)),
+                                      std::move(sources), std::move(outputs), node_options());
   std::vector<Tensor> results;
   for (std::size_t i = 0; i < node.outputs.size(); ++i)
-    results.push_back(building->tensor(node, static_cast<int>(i)));
+    results.push_back(context.graph->tensor(node, static_cast<int>(i)));
   record_control_flow(node, pointers, results);
   return results;
 }

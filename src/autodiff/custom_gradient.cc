@@ -61,11 +61,11 @@ void detail::fail_gradients(std::size_t expected, std::size_t given) {
       expected, given);
 }
 
-bool detail::start_custom(autograd::Context& context, const std::vector<Tensor>& inputs) {
+bool detail::start_custom(autograd::Context& call, const std::vector<Tensor>& inputs) {
   bool tracked = false;
   for (const Tensor& input : inputs) {
-    context.needed().push_back(grad_mode && input.defined() && is_tracked(input));
-    tracked = tracked || context.needed().back();
+    call.needed().push_back(context.records && input.defined() && is_tracked(input));
+    tracked = tracked || call.needed().back();
   }
   return tracked;
 }

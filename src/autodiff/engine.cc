@@ -7,7 +7,7 @@
 
 #include "core/status.h"
 #include "graph/graph.h"
-#include "op/numerics.h"
+#include "op/context.h"
 #include "ops/math/binary.h"
 #include "runtime/autocast.h"
 #include "runtime/dispatch.h"
@@ -18,31 +18,6 @@
 
 namespace tandem {
 namespace {
-
-class GradModeScope {
- public:
-  explicit GradModeScope(bool enabled) : previous_(grad_mode) { grad_mode = enabled; }
-  ~GradModeScope() { grad_mode = previous_; }
-  GradModeScope(const GradModeScope&) = delete;
-  GradModeScope& operator=(const GradModeScope&) = delete;
-
- private:
-  bool previous_;
-};
-
-class GradientBufferProviderScope {
- public:
-  explicit GradientBufferProviderScope(GradientBufferProvider provider)
-      : provider_(std::move(provider)),
-        previous_(std::exchange(gradient_buffers, provider_ ? &provider_ : nullptr)) {}
-  ~GradientBufferProviderScope() { gradient_buffers = previous_; }
-  GradientBufferProviderScope(const GradientBufferProviderScope&) = delete;
-  GradientBufferProviderScope& operator=(const GradientBufferProviderScope&) = delete;
-
- private:
-  GradientBufferProvider provider_;
-  const GradientBufferProvider* previous_;
-};
 
 GradNode* node_of(const GradEdge& edge) { return static_cast<GradNode*>(edge.node.get()); }
 
@@ -61,10 +36,11 @@ class BackwardEngine {
     for (std::size_t i = 0; i < pass_.sources.size(); ++i)
       sources_of_[node_of(pass_.sources[i])].push_back(i);
     collect();
-    GradModeScope mode(pass_.create_graph);
+    const Scoped mode(context.records, pass_.create_graph);
     // Gradients have the dtypes of the forward pass.
     const AutocastScope no_autocast(std::nullopt);
-    const GradientBufferProviderScope scope(provider());
+    const GradientBufferProvider buffers = provider();
+    const Scoped scope(context.gradient_buffers, buffers ? &buffers : nullptr);
     for (const auto& root : pass_.roots) {
       if (root.edge) deliver(root.edge, root.gradient);
     }
@@ -79,6 +55,8 @@ class BackwardEngine {
     int expected = 0;  // edges whose gradients are still missing
     Tensor gradient;
   };
+
+  using GradientBufferProvider = std::function<Tensor(const Leaf& leaf)>;
 
   // A recorded pass keeps its gradients, so they must not be computed in shared buffers.
   GradientBufferProvider provider() const {
@@ -229,7 +207,7 @@ class BackwardEngine {
     input_grads_.assign(node.inputs.size(), Tensor());
     if (any && passes(&node)) {
       OnDeviceOf on(node);
-      const PointerScope<OpNode> of(differentiated, &node);
+      const Scoped of(context.differentiated, &node);
       GradContext context(node, input_grads_);
       node.op->gradient(context);
     }
@@ -276,32 +254,12 @@ class BackwardEngine {
 
 }  // namespace
 
-namespace {
-
-using AfterBackward = std::vector<std::function<void(bool)>>;
-
-thread_local AfterBackward* after_current = nullptr;  // the actions of this thread's pass
-
-class AfterBackwardScope {
- public:
-  explicit AfterBackwardScope(AfterBackward& mine)
-      : previous_(std::exchange(after_current, &mine)) {}
-  ~AfterBackwardScope() { after_current = previous_; }
-  AfterBackwardScope(const AfterBackwardScope&) = delete;
-  AfterBackwardScope& operator=(const AfterBackwardScope&) = delete;
-
- private:
-  AfterBackward* previous_;
-};
-
-}  // namespace
-
 std::vector<Tensor> run_backward(const BackwardPass& pass) {
   const Scoped tag(memory_tag, MemoryTag::kGradients);
-  AfterBackward mine;
+  std::vector<std::function<void(bool)>> mine;
   std::vector<Tensor> gradients;
   try {
-    const AfterBackwardScope scope(mine);
+    const Scoped scope(context.after_backward, &mine);
     gradients = BackwardEngine(pass).run();
   } catch (...) {
     for (const auto& then : mine) then(false);
@@ -312,8 +270,8 @@ std::vector<Tensor> run_backward(const BackwardPass& pass) {
 }
 
 void after_backward(std::function<void(bool completed)> then) {
-  TANDEM_ASSERT(after_current);
-  after_current->push_back(std::move(then));
+  TANDEM_ASSERT(context.after_backward);
+  context.after_backward->push_back(std::move(then));
 }
 
 }  // namespace tandem

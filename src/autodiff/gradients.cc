@@ -85,8 +85,8 @@ std::vector<Tensor> gradients_of(const Tensor& target, const std::vector<Node::I
         from.shape.to_string(), name_of(from.dtype), seed.shape().to_string(),
         name_of(seed.dtype()));
   seed = ensure_shape(seed, from.shape);
-  const Node::Input root = building->input_of(target);
-  const Replay replay(*building, root, sources);
+  const Node::Input root = context.graph->input_of(target);
+  const Replay replay(*context.graph, root, sources);
   BackwardPass pass;
   pass.roots.push_back({replay.edge_of(root), seed});
   std::vector<std::size_t> indices;  // of the sources that the target depends on
@@ -111,7 +111,7 @@ std::vector<Tensor> gradients_of(const Tensor& target, const std::vector<Node::I
 }
 
 void check_target(const Tensor& target) {
-  if (!building || !is_symbolic(target))
+  if (!context.graph || !is_symbolic(target))
     throw FailedPreconditionError(
         "[gradients] expected a tensor of the graph that is being built; GradientTape and "
         "backward() are for tensors that have elements");
@@ -124,7 +124,7 @@ Node::Input source_of(const Tensor& tensor) {
   if (!is_floating(tensor.dtype()))
     fail<InvalidArgumentError>("[gradients] only floating tensors have gradients, got {}",
                                name_of(tensor.dtype()));
-  return building->input_of(tensor);
+  return context.graph->input_of(tensor);
 }
 
 }  // namespace

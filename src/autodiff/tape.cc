@@ -2,7 +2,7 @@
 
 #include "autodiff/engine.h"
 #include "core/status.h"
-#include "op/live_tapes.h"
+#include "op/context.h"
 #include "op/record.h"
 #include "runtime/variable_impl.h"
 #include "tandem/array.h"
@@ -31,12 +31,12 @@ struct GradientTape::Impl {
 
 GradientTape::GradientTape(GradientTapeOptions options) : impl_(std::make_unique<Impl>()) {
   impl_->options = options;
-  ++live_tapes;
+  ++context.tapes;
 }
 
 GradientTape::~GradientTape() {
   reset();
-  --live_tapes;
+  --context.tapes;
 }
 
 void GradientTape::reset() {
@@ -88,8 +88,8 @@ std::vector<Tensor> GradientTape::gradient(const Tensor& target, TensorList sour
       indices.push_back(i);
     }
   // A persistent tape, or another live one, may later compute the gradient of this result.
-  pass.retain_graph = live_tapes > 1 || impl_->options.persistent;
-  pass.create_graph = pass.retain_graph && grad_mode;
+  pass.retain_graph = context.tapes > 1 || impl_->options.persistent;
+  pass.create_graph = pass.retain_graph && context.records;
 
   std::vector<Tensor> result(sources.size());
   if (from.grad && !pass.sources.empty()) {

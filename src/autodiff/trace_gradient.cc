@@ -103,7 +103,7 @@ class EagerReplay {
       return from_host(*run_.device, spec.shape, spec.dtype, node.literal.data());
     }
     const NoGradScope no_grad;
-    const BuildingScope at_once(nullptr);
+    const Scoped at_once(context.graph, nullptr);
     const Tensor base = value_of(node.inputs[0]);
     const std::shared_ptr<const void> attrs = attrs_of(*node.op, node.attrs);
     return run(*node.op, {&base}, {&node.op->attrs(), attrs.get()});
@@ -139,7 +139,7 @@ class EagerReplay {
     static const NoAttrs none;
     const RefPtr<OpNode> recorded =
         tandem::record(*node.op, {&node.op->attrs(), attrs ? attrs.get() : &none}, pointers,
-                       outputs, building || node.requested ? nullptr : run_.device);
+                       outputs, context.graph || node.requested ? nullptr : run_.device);
     recorded->requested = node.requested;
     for (std::size_t k = 0; k < outputs.size(); ++k)
       edges_[{&node, static_cast<int>(k)}] = impl_of(outputs[k]).grad;
@@ -210,7 +210,7 @@ class RecordedTrace final : public TraceGradient,
   }
 
   std::optional<std::vector<Tensor>> traced_gradients(const std::vector<bool>& given) {
-    const BuildingScope scope(graph_.get());
+    const Scoped scope(context.graph, graph_.get());
     const DeviceScope anywhere("");
     BackwardPass pass{.stop_at_sources = true, .retain_graph = true};
     for (std::size_t i = 0; i < given.size(); ++i)
@@ -271,7 +271,8 @@ class RecordedProgram final : public ProgramGradient,
     std::vector<Tensor> kept;
     for (int i = first_kept; i < c.num_inputs(); ++i) kept.push_back(c.input(i));
     // A recorded or traced pass runs operation by operation.
-    if (grad_mode || building || !run_program(c, kept, call)) run_operations(c, kept, call);
+    if (context.records || context.graph || !run_program(c, kept, call))
+      run_operations(c, kept, call);
   }
 
  private:
@@ -293,7 +294,7 @@ class RecordedProgram final : public ProgramGradient,
       backward.program = trace_->program(given, feeds, sizes_, options_, backward.connected);
     if (!backward.program) return false;
     Generator generator(call.random);
-    const GeneratorScope generator_scope(generator);
+    const Scoped generator_scope(context.generator, &generator);
     std::vector<Tensor> gradients;
     backward.program->run(feeds, gradients);
     for (std::size_t i = 0; i < gradients.size(); ++i)
@@ -312,7 +313,7 @@ class RecordedProgram final : public ProgramGradient,
         .sizes = sizes_, .kept = kept, .random = call.random, .device = call.device};
     const EagerReplay replay(trace_->record(), run, sources);
     BackwardPass pass{
-        .sources = replay.sources(), .stop_at_sources = true, .create_graph = grad_mode};
+        .sources = replay.sources(), .stop_at_sources = true, .create_graph = context.records};
     for (int i = 0; i < c.num_outputs(); ++i)
       if (c.grad(i).defined())
         pass.roots.push_back({replay.root(static_cast<std::size_t>(i)), c.grad(i)});

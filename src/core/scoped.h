@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-// While it lives, `variable` has another value. For variables of the calling thread, on whose thread
-// it must end: const Scoped no_graph(context.graph, nullptr).
+// While it lives, `variable` has another value. For variables of the calling thread, on which it
+// must end: const Scoped at_once(context.graph, nullptr).
 template <class T>
 class [[nodiscard]] Scoped {
  public:

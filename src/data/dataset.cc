@@ -165,7 +165,7 @@ Iterator::State& Iterator::state() const {
 std::shared_ptr<ElementPass> Iterator::pass() const { return state_; }
 
 NextExample Iterator::next() {
-  if (!building || state().of_trace) return state().take();
+  if (!context.graph || state().of_trace) return state().take();
   std::vector<TensorType> specs;
   for (const ComponentSpec& component : element_spec())
     specs.push_back({component.dtype, component.shape});
@@ -173,7 +173,7 @@ NextExample Iterator::next() {
 }
 
 NextExample Iterator::advance() {
-  if (building && !state().of_trace)
+  if (context.graph && !state().of_trace)
     fail<FailedPreconditionError>(
         "[Iterator] a loop over an iterator in a traced function would not end: use "
         "for_each(dataset, ...), or call next() once per element");
@@ -196,7 +196,7 @@ Iterator Dataset::iterate(IterateOptions options) const {
     fail<InvalidArgumentError>("[Dataset] expected to skip at least 0 elements, got {}",
                                options.skip);
   auto state = std::make_shared<Iterator::State>();
-  state->of_trace = building != nullptr;
+  state->of_trace = context.graph != nullptr;
   const PipelineScope scope;
   state->node = node();
   state->stream = node()->elements(options.epoch);

@@ -135,7 +135,7 @@ Dataset dataset_elsewhere(std::vector<ComponentSpec> element_spec) {
 }
 
 Dataset dataset_of(const proto::Dataset& message, std::span<const Tensor> tensors,
-                   const distribute::InputContext& context) {
+                   const distribute::InputContext& input) {
   if (message.stages().empty() || message.stages_size() > kMaxStages)
     refuse("expected 1 to {} stages, got {}", kMaxStages, message.stages_size());
   const PipelineScope scope;
@@ -154,8 +154,8 @@ Dataset dataset_of(const proto::Dataset& message, std::span<const Tensor> tensor
     if (opened > kMaxStreams) refuse("a pass opens more than {} streams and threads", kMaxStreams);
     nodes.push_back(
         node_of(stage, std::move(inputs), tensors, [&](const proto::Stage::Registered& made) {
-          const WorkerSeedScope seeds(made.worker());
-          return call_dataset_fn(registered_fn(made.name()), context).node();
+          const Scoped seeds(context.worker, made.worker());
+          return call_dataset_fn(registered_fn(made.name()), input).node();
         }));
   }
   return Dataset(nodes.back());

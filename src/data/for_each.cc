@@ -20,7 +20,7 @@ std::vector<TensorType> specs_of(const Dataset& dataset) {
 }  // namespace
 
 void for_each(const Dataset& dataset, const std::function<void(const Example& element)>& body) {
-  if (building) {
+  if (context.graph) {
     const auto start = [dataset] {
       return dataset.iterate({.epoch = dataset.node()->next_epoch()}).pass();
     };

@@ -25,7 +25,7 @@ class KeyedMap {
   KeyedMap(const MapFn& fn, std::uint64_t key) : fn_(fn), key_(key) {}
   Example operator()(const Example& element, std::int64_t position) const {
     Generator generator({.seed = mix(key_, static_cast<std::uint64_t>(position)), .offset = 0});
-    const GeneratorScope scope(generator);
+    const Scoped scope(context.generator, &generator);
     return fn_(element);
   }
 
@@ -123,7 +123,7 @@ class ParallelMapStream final : public ItemStream<Example> {
   void work() {
     const PipelineScope scope;
     const ThreadBudget one_thread(1);
-    cancel_flag = &cancelled_;
+    context.cancelled = &cancelled_;
     const auto capacity = 2 * static_cast<std::size_t>(options_.num_parallel_calls);
     std::unique_lock lock(mutex_);
     for (;;) {

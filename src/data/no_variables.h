@@ -9,7 +9,7 @@ namespace tandem::data {
 // While an object of this class lives, the thread makes no variables: InvalidArgumentError.
 class NoVariablesScope {
  public:
-  NoVariablesScope() : scope_(&creator_) {}
+  NoVariablesScope() : scope_(context.creator, &creator_) {}
 
  private:
   class Creator final : public VariableCreator {
@@ -23,7 +23,7 @@ class NoVariablesScope {
   };
 
   Creator creator_;
-  VariableCreatorScope scope_;
+  Scoped<VariableCreator*> scope_;
 };
 
 }  // namespace tandem::data

@@ -16,7 +16,7 @@ std::uint64_t transformation_seed(const std::optional<std::uint64_t>& given,
   const auto depth = static_cast<std::uint64_t>(input.depth());
   const std::uint64_t seed = mix(Generator::process().state().seed, depth + 1);
   const std::uint64_t shard = input.shard_seed();
-  return seed_of_worker(shard == 0 ? seed : mix(seed, shard), WorkerSeedScope::current());
+  return seed_of_worker(shard == 0 ? seed : mix(seed, shard), context.worker);
 }
 
 namespace {

@@ -65,7 +65,7 @@ class PrefetchStream final : public ItemStream<Example> {
 
   void produce() {
     const PipelineScope scope;
-    cancel_flag = &cancelled_;
+    context.cancelled = &cancelled_;
     const ThreadBudget one_thread(1);  // the cores belong to the training step
     for (;;) {
       Made made;

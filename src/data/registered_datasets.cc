@@ -63,7 +63,7 @@ class RegisteredNode final : public DatasetNode {
   const DatasetNode& made() const {
     const std::lock_guard lock(mutex_);
     if (!made_) {
-      const WorkerSeedScope seeds(worker_);
+      const Scoped seeds(context.worker, worker_);
       made_ = call_dataset_fn(registered_fn(name_), {}).node();
     }
     return *made_;
@@ -71,8 +71,8 @@ class RegisteredNode final : public DatasetNode {
 
   std::string name_;
   std::vector<ComponentSpec> spec_;
-  std::uint64_t worker_ = WorkerSeedScope::current();  // of the dataset that uses it
-  mutable std::mutex mutex_;                           // guards the following
+  std::uint64_t worker_ = context.worker;  // of the dataset that uses it
+  mutable std::mutex mutex_;               // guards the following
   mutable NodePtr made_;
 };
 

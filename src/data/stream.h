@@ -18,19 +18,18 @@
 
 namespace tandem::data {
 
-// Set on threads that run a stream for a consumer which may be destroyed earlier. The consumer's
-// destructor sets the flag and joins the thread; long loops and waits check it.
-inline constinit thread_local const std::atomic<bool>* cancel_flag = nullptr;
+// Thrown by long loops and waits on a thread that runs a stream for a consumer that is destroyed:
+// its destructor sets context.cancelled and joins the thread.
 struct Cancelled {};
 inline void check_cancelled() {
-  if (cancel_flag && cancel_flag->load(std::memory_order_relaxed)) throw Cancelled();
+  if (context.cancelled && context.cancelled->load(std::memory_order_relaxed)) throw Cancelled();
 }
 
 // Waits for a condition. Throws Cancelled if the thread's consumer is destroyed meanwhile.
 template <class Condition>
 void wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
               const Condition& condition) {
-  if (!cancel_flag) return changed.wait(lock, condition);
+  if (!context.cancelled) return changed.wait(lock, condition);
   while (!changed.wait_for(lock, std::chrono::milliseconds(20), condition)) check_cancelled();
 }
 
@@ -60,7 +59,7 @@ using StreamPtr = std::unique_ptr<ItemStream<Item>>;
 // The scopes under which pipelines run: eagerly, also while a function is traced; on the host;
 // without gradients; with memory accounted as kOther.
 class PipelineScope {
-  BuildingScope eager_{nullptr};
+  Scoped<GraphImpl*> eager_{context.graph, nullptr};
   OnDevice device_{DeviceManager::get().host()};
   NoGradScope no_grad_;
   Scoped<MemoryTag> tag_{memory_tag, MemoryTag::kOther};

@@ -13,24 +13,4 @@ inline std::uint64_t seed_of_worker(std::uint64_t seed, std::uint64_t worker) {
   return worker == 0 ? seed : mix(seed, worker);
 }
 
-// Pipelines that this thread makes in the scope have the seeds of a worker.
-class WorkerSeedScope {
- public:
-  explicit WorkerSeedScope(std::uint64_t worker) : previous_(value()) { value() = worker; }
-  ~WorkerSeedScope() { value() = previous_; }
-  WorkerSeedScope(const WorkerSeedScope&) = delete;
-  WorkerSeedScope& operator=(const WorkerSeedScope&) = delete;
-
-  // The worker whose seeds this thread's pipelines have.
-  static std::uint64_t current() { return value(); }
-
- private:
-  static std::uint64_t& value() {
-    thread_local std::uint64_t worker = 0;
-    return worker;
-  }
-
-  std::uint64_t previous_;
-};
-
 }  // namespace tandem::data

@@ -101,7 +101,7 @@ void JobMembership::attempt(const F& collective) {
 
 Tensor JobMembership::all_reduce(const Tensor& mine, ReduceOp op, const std::string& what) {
   NoGradScope no_grad;
-  if (building) return traced().all_reduce({&mine, 1}, op).front();
+  if (context.graph) return traced().all_reduce({&mine, 1}, op).front();
   check_own();
   const Tensor sum = own_on_host(mine);
   host_->label(what, calls_++);
@@ -111,7 +111,7 @@ Tensor JobMembership::all_reduce(const Tensor& mine, ReduceOp op, const std::str
 
 Tensor JobMembership::broadcast(const Tensor& mine, const std::string& what) {
   NoGradScope no_grad;
-  if (building) return traced().broadcast(mine, 0);
+  if (context.graph) return traced().broadcast(mine, 0);
   check_own();
   const Tensor value = own_on_host(mine);
   host_->label(what, calls_++);
@@ -122,7 +122,7 @@ Tensor JobMembership::broadcast(const Tensor& mine, const std::string& what) {
 Tensor JobMembership::gather(const Tensor& mine, std::int64_t axis, const std::string& what) {
   NoGradScope no_grad;
   if (axis < 0) axis += mine.rank();
-  if (building) {
+  if (context.graph) {
     if (!mine.shape().fully_defined())
       fail<UnimplementedError>(
           "[{}] expected values of known sizes in a function traced on several workers, got {}: "

@@ -122,10 +122,11 @@ Replica& first_active(const std::vector<Replica*>& replicas) {
 void LocalStrategy::enter(Replica& replica, const std::function<void()>& step) {
   static auto& refuse = *new RefuseVariables;
   const OnDevice on(replica.device());
-  const CurrentStrategyScope strategy(this);
-  const ReplicaContextScope context(&replica);
-  const GeneratorScope generator(replica.generator());
-  const VariableCreatorScope creator(&refuse);
+  const Scoped strategy(context.strategy, this);
+  const Scoped mine(context.replica, &replica);
+  const Scoped profiled(profile::current_replica, replica.replica_id());
+  const Scoped generator(context.generator, &replica.generator());
+  const Scoped creator(context.creator, &refuse);
   step();
 }
 
@@ -134,6 +135,7 @@ void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
   if (!replica.active()) return;
   try {
     const ThreadBudget budget(replica.device().intra_op_threads());
+    const AutocastScope one_cache(context.autocast);
     enter(replica, [&] {
       const profile::Span span(
           [] { return profile::Event{.name = "replica step", .lane = profile::Lane::kSteps}; });
@@ -151,7 +153,7 @@ void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
 
 void LocalStrategy::trace(const std::function<void(int)>& step, const BatchSplit& split) {
   const std::vector<bool> participating = find_participants(split);
-  TracedRun run{.graph = building,
+  TracedRun run{.graph = context.graph,
                 .ranks = connections_->program_ranks(participating),
                 .root = requires_all_replicas() ? split.leader : 0,
                 .agreements = {},
@@ -170,21 +172,18 @@ void LocalStrategy::trace(const std::function<void(int)>& step, const BatchSplit
 }
 
 void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSplit& split) {
-  if (building) {
+  if (context.graph) {
     trace(step, split);
     return;
   }
   const std::vector<bool> participating = find_participants(split);
   connections_->begin_step(participating);
   for (Replica* replica : local_.all) replica->begin(split, participating);
-  const bool record = grad_mode;
-  const std::optional<AutocastSettings> casts = autocast_settings();
+  const Context mine = for_worker(context);
   threads_.run([&](int replica) {
-    const bool previous = grad_mode;
-    grad_mode = record;
-    const AutocastScope autocast_scope(casts);
+    if (replica == 0) return run_replica(replica, step);  // on this thread, in its context
+    const Scoped scope(context, mine);
     run_replica(replica, step);
-    grad_mode = previous;
   });
   for (Replica* replica : local_.all) replica->end();
   Generator::current().set_state(first_active(local_.all).generator().state());

@@ -27,7 +27,7 @@ GraphImpl& outermost(GraphImpl& graph) {
 }  // namespace
 
 Tensor Replica::read_remote(VariableImpl& variable) {
-  if (!building) return run_ ? Tensor() : read_at_once(variable);
+  if (!context.graph) return run_ ? Tensor() : read_at_once(variable);
   if (written().contains(&variable)) return read_written(variable);
   return run_ ? read_in_run(variable) : read_in_function(variable);
 }
@@ -43,7 +43,7 @@ Tensor Replica::read_at_once(VariableImpl& variable) {
 Tensor Replica::read_in_run(VariableImpl& variable) {
   const auto reader = static_cast<std::size_t>(local_replica_id_);
   const bool here = at_home(variable, local_replica_id_);
-  if (building == run_->graph) {
+  if (context.graph == run_->graph) {
     if (here) return variable.read_home(reader);
   } else {
     // It is read before the control flow, whose body may run several times.
@@ -51,7 +51,7 @@ Tensor Replica::read_in_run(VariableImpl& variable) {
   }
   Tensor& kept = reads_[&variable];
   if (kept.defined()) return kept;
-  const BuildingScope outside(run_->graph);
+  const Scoped outside(context.graph, run_->graph);
   if (here) return kept = variable.read_home(reader);
   Tensor& elements = run_->elements[&variable];
   if (!elements.defined()) elements = variable.read_home(reader);
@@ -88,7 +88,7 @@ Tensor Replica::read_written(VariableImpl& variable) {
 
 std::unordered_set<const VariableImpl*>& Replica::written() {
   // A replica outlives the traces of functions that it calls.
-  if (outermost(*building).next_of(&written_) == 0) written_.clear();
+  if (outermost(*context.graph).next_of(&written_) == 0) written_.clear();
   return written_;
 }
 
@@ -96,7 +96,8 @@ void Replica::note_write(std::span<const Variable> variables) {
   for (const Variable& variable : variables) {
     const VariableImpl& impl = variable.impl();
     if (!impl.remote()) continue;
-    if (run_ && building != run_->graph && &writer() != this && read_in_bodies_.contains(&impl))
+    if (run_ && context.graph != run_->graph && &writer() != this &&
+        read_in_bodies_.contains(&impl))
       fail<UnimplementedError>(
           "[Variable] {} is read and then updated in the body of a loop or a branch that replicas "
           "of {} run, expected one of the two outside: the replicas share one copy, so each would "
@@ -117,14 +118,14 @@ void Replica::end_write(std::span<const Variable> variables) {
   reads_.clear();
   if (run_ && this == &writer()) run_->elements.clear();
   shared = shared && num_contributors() > 1;
-  if (!building) {
+  if (!context.graph) {
     if (shared) communicator_->barrier()->wait();
     return;
   }
   // In a traced run(), a replica that is alone reads again what it has written.
   if (shared || !run_) note_write(variables);
   if (run_) return;
-  building->after_run([this, shared] {
+  context.graph->after_run([this, shared] {
     reads_.clear();
     if (shared) communicator_->barrier()->wait();
   });

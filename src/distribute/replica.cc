@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/bytes.h"
+#include "core/profile.h"
 #include "runtime/placement.h"
 #include "sync/external_group.h"
 #include "tandem/creation.h"
@@ -80,7 +81,7 @@ std::vector<Buffer> buffers_of(const std::vector<Tensor>& tensors) {
 }  // namespace
 
 std::vector<Tensor> Replica::all_reduce(std::span<const Tensor> tensors, ReduceOp op) {
-  if (building) return traced_.all_reduce(tensors, op, is_padding_);
+  if (context.graph) return traced_.all_reduce(tensors, op, is_padding_);
   std::vector<Tensor> sums;
   sums.reserve(tensors.size());
   for (const Tensor& tensor : tensors)
@@ -90,7 +91,7 @@ std::vector<Tensor> Replica::all_reduce(std::span<const Tensor> tensors, ReduceO
 }
 
 Tensor Replica::broadcast(const Tensor& tensor) {
-  if (building) return traced_.broadcast(tensor, run_ ? run_->root : leader_);
+  if (context.graph) return traced_.broadcast(tensor, run_ ? run_->root : leader_);
   std::vector<Tensor> value = {exclusive_on(device_, tensor)};
   communicator_->broadcast(buffers_of(value), leader_)->wait();
   return value.front();
@@ -98,7 +99,7 @@ Tensor Replica::broadcast(const Tensor& tensor) {
 
 std::unique_ptr<GradientSync> Replica::start_sync(const std::vector<Variable>& variables,
                                                   ReduceOp op) {
-  if (building) {
+  if (context.graph) {
     TracedSyncOptions options;
     if (run_) options = {.agreements = &run_->agreements, .pass = passes_++};
     return std::make_unique<TracedSync>(variables, device_, traced_.reduce(op, is_padding_),
@@ -119,8 +120,9 @@ void Replica::run_for_idle_replicas(const std::function<void()>& update) {
   if (&writer() != this) return;
   for (Replica* replica : replicas_.all) {
     if (replica->active()) continue;
-    ReplicaContextScope context(replica);
-    OnDevice on(replica->device());
+    const Scoped theirs(context.replica, replica);
+    const Scoped profiled(profile::current_replica, replica->replica_id());
+    const OnDevice on(replica->device());
     update();
   }
 }

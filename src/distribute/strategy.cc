@@ -126,34 +126,24 @@ MirroredStrategy::MirroredStrategy(const MirroredOptions& options)
 
 // --- scopes ---
 
-namespace {
-
-thread_local StrategyImpl* current = nullptr;
-
-}  // namespace
-
-StrategyImpl* current_strategy() { return current; }
-
-CurrentStrategyScope::CurrentStrategyScope(StrategyImpl* strategy) : previous_(current) {
-  current = strategy;
-}
-CurrentStrategyScope::~CurrentStrategyScope() { current = previous_; }
-
 struct StrategyScope::State {
   explicit State(const std::shared_ptr<StrategyImpl>& entered)
-      : strategy(entered), mark(entered.get()), creator(entered.get()), runner(entered) {}
-  std::shared_ptr<StrategyImpl> strategy;
-  CurrentStrategyScope mark;
-  VariableCreatorScope creator;
-  StepRunnerScope runner;
+      : runner(entered),
+        strategy(context.strategy, entered.get()),
+        creator(context.creator, entered.get()) {}
+
+  std::shared_ptr<StepRunner> runner;
+  Scoped<StrategyImpl*> strategy;
+  Scoped<VariableCreator*> creator;
+  Scoped<const std::shared_ptr<StepRunner>*> runner_scope{context.runner, &runner};
 };
 
 StrategyScope::StrategyScope(std::shared_ptr<StrategyImpl> strategy) {
   if (ReplicaContext::current())
     throw RuntimeError(
         "Must not be called inside a replica: a strategy's scope was opened inside run()");
-  if (current && current != strategy.get())
-    fail_mixed_strategies(*current->mark(), *strategy->mark(),
+  if (context.strategy && context.strategy != strategy.get())
+    fail_mixed_strategies(*context.strategy->mark(), *strategy->mark(),
                           "The scope of the second was opened inside that of the first; close that "
                           "one before, or use one strategy for both");
   state_ = std::make_unique<State>(strategy);
@@ -162,9 +152,9 @@ StrategyScope::StrategyScope(std::shared_ptr<StrategyImpl> strategy) {
 StrategyScope::~StrategyScope() = default;
 
 Strategy get_strategy() {
-  return Strategy(current ? current->shared_from_this() : default_strategy());
+  return Strategy(context.strategy ? context.strategy->shared_from_this() : default_strategy());
 }
-bool has_strategy() { return current && !current->is_default(); }
+bool has_strategy() { return context.strategy && !context.strategy->is_default(); }
 bool in_replica_context() { return !in_cross_replica_context(); }
 bool in_cross_replica_context() { return has_strategy() && !ReplicaContext::current(); }
 std::vector<Tensor> detail::for_each_part(const data::Example& examples,
@@ -177,9 +167,6 @@ std::vector<Tensor> detail::for_each_part(const data::Example& examples,
                         [&](const std::vector<Tensor>& part) { return step(data::Example(part)); });
 }
 
-int replica_id_in_sync_group() {
-  const ReplicaContext* context = ReplicaContext::current();
-  return context ? context->replica_id() : 0;
-}
+int replica_id_in_sync_group() { return context.replica ? context.replica->replica_id() : 0; }
 
 }  // namespace tandem::distribute

@@ -28,7 +28,7 @@ void StrategyImpl::require_cross_replica(const char* method) const {
         "Method requires being in cross-replica context: {}() was called inside a replica of {}. "
         "Call it between steps; run() returns what the step returns, one value per replica",
         method, replica->strategy()->description);
-  const StrategyImpl* open = current_strategy();
+  const StrategyImpl* const open = context.strategy;
   if (open && open != this)
     fail_mixed_strategies(
         *open->mark(), *mark_,

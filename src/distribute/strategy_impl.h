@@ -66,21 +66,7 @@ class StrategyImpl : public VariableCreator,
   std::shared_ptr<const StrategyMark> mark_;
 };
 
-// The strategy whose scope is open on the calling thread, or whose replica the thread runs.
-StrategyImpl* current_strategy();
 // The strategy outside all scopes.
 const std::shared_ptr<StrategyImpl>& default_strategy();
-
-// Marks the calling thread as running a replica of `strategy` while it lives.
-class CurrentStrategyScope {
- public:
-  explicit CurrentStrategyScope(StrategyImpl* strategy);
-  ~CurrentStrategyScope();
-  CurrentStrategyScope(const CurrentStrategyScope&) = delete;
-  CurrentStrategyScope& operator=(const CurrentStrategyScope&) = delete;
-
- private:
-  StrategyImpl* previous_;
-};
 
 }  // namespace tandem::distribute

@@ -78,7 +78,7 @@ class TpuImpl final : public LocalStrategy {
 
  private:
   void run_step(const std::function<void(int)>& step, const BatchSplit& split) override {
-    if (!building)
+    if (!context.graph)
       fail<UnimplementedError>(
           "TPUStrategy.run(fn, ...) does not support pure eager execution. please make sure "
           "`strategy.run` is called inside a `tandem::function` (fit: run_eagerly must be false)");

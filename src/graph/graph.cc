@@ -10,10 +10,6 @@
 
 namespace tandem {
 
-constinit thread_local GraphImpl* building = nullptr;
-constinit thread_local const std::shared_ptr<const AttrUpdate>* attr_updating = nullptr;
-constinit thread_local const std::vector<Node*>* colocating = nullptr;
-
 Symbol::Symbol(RefPtr<RefCounted> owner, Node& made_by, int index)
     : graph(std::move(owner)), node(&made_by), output(index) {}
 Symbol::~Symbol() = default;
@@ -34,8 +30,8 @@ Node& GraphImpl::append(const OpDef& op, std::string_view name, const NodeOption
   node->name = unique_name(scoped(name));
   if (options.requested) node->requested = *options.requested;
   node->requested_text = options.requested_text;
-  if (colocating)
-    for (Node* other : *colocating)
+  if (context.colocated_with)
+    for (Node* other : *context.colocated_with)
       if (other->graph == this) node->colocated_with.push_back(other);
   by_name_.emplace(node->name, node.get());
   return *nodes_.emplace_back(std::move(node));
@@ -43,19 +39,19 @@ Node& GraphImpl::append(const OpDef& op, std::string_view name, const NodeOption
 
 Node& GraphImpl::add(const OpDef& op, AttrsRef attrs, std::span<const Node::Input> inputs,
                      const NodeOptions& options) {
-  InferContext context(op, attrs);
+  InferContext inferred(op, attrs);
   std::vector<const TensorType*> specs;
   specs.reserve(inputs.size());
   for (const Node::Input& input : inputs) {
     TANDEM_ASSERT(input.node->graph == this);
     specs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
   }
-  infer_outputs(context, *sizes_, op, attrs, specs);
+  infer_outputs(inferred, *sizes_, op, attrs, specs);
   Node& node = append(op, options.name.empty() ? op.name : options.name, options);
   node.attrs = attrs.type->copy(attrs.data);
-  if (attr_updating) node.attr_update = *attr_updating;
+  if (context.attr_update) node.attr_update = *context.attr_update;
   node.inputs.assign(inputs.begin(), inputs.end());
-  for (TensorType& output : context.outputs) {
+  for (TensorType& output : inferred.outputs) {
     output.shape = sizes_->named(output.shape);
     node.outputs.push_back(output);
   }

@@ -15,6 +15,7 @@
 
 #include "graph/node.h"
 #include "graph/symbolic_shape.h"
+#include "op/context.h"
 
 namespace tandem {
 
@@ -132,41 +133,6 @@ class GraphImpl final : public RefCounted {
   std::vector<RefPtr<Resource>> counters_;
   std::vector<std::function<void()>> after_run_;
   std::unordered_map<const void*, int> tallies_;
-};
-
-// The attribute update of nodes that the calling thread adds; null if there is none.
-extern constinit thread_local const std::shared_ptr<const AttrUpdate>* attr_updating;
-
-// The graph that the calling thread builds: its operations are added there. Null if they run
-// eagerly.
-extern constinit thread_local GraphImpl* building;
-
-// The nodes that new nodes of the calling thread are colocated with; null if there are none.
-extern constinit thread_local const std::vector<Node*>* colocating;
-
-class BuildingScope {
- public:
-  explicit BuildingScope(GraphImpl* graph) : previous_(building) { building = graph; }
-  ~BuildingScope() { building = previous_; }
-  BuildingScope(const BuildingScope&) = delete;
-  BuildingScope& operator=(const BuildingScope&) = delete;
-
- private:
-  GraphImpl* previous_;
-};
-
-class AttrUpdateScope {
- public:
-  explicit AttrUpdateScope(const std::shared_ptr<const AttrUpdate>& attr_update)
-      : previous_(attr_updating) {
-    attr_updating = &attr_update;
-  }
-  ~AttrUpdateScope() { attr_updating = previous_; }
-  AttrUpdateScope(const AttrUpdateScope&) = delete;
-  AttrUpdateScope& operator=(const AttrUpdateScope&) = delete;
-
- private:
-  const std::shared_ptr<const AttrUpdate>* previous_;
 };
 
 // Throws InvalidArgumentError for a name that TensorFlow does not allow.

@@ -146,7 +146,7 @@ Tensor Work::result() {
 
 Work all_reduce_async(Tensor tensor, const ReduceOptions& options) {
   Group group = usable(options.group, "all_reduce");
-  if (building)
+  if (context.graph)
     return traced_work(
         group, traced(group, kCollectiveReduce, CollectiveReduceAttrs{options.op}, {&tensor, 1}));
   Device& device = group->device();
@@ -161,7 +161,7 @@ Work all_reduce_async(Tensor tensor, const ReduceOptions& options) {
 Work reduce_async(Tensor tensor, int destination, const ReduceOptions& options) {
   Group group = usable(options.group, "reduce");
   const int root = group->rank_of(destination, "reduce");
-  if (building)
+  if (context.graph)
     return traced_work(group, traced(group, kCollectiveReduceTo,
                                      CollectiveReduceToAttrs{options.op, root}, {&tensor, 1}));
   Device& device = group->device();
@@ -178,7 +178,7 @@ Work reduce_async(Tensor tensor, int destination, const ReduceOptions& options) 
 Work broadcast_async(Tensor tensor, int source, const CollectiveOptions& options) {
   Group group = usable(options.group, "broadcast");
   const int root = group->rank_of(source, "broadcast");
-  if (building)
+  if (context.graph)
     return traced_work(
         group, traced(group, kCollectiveBroadcast, CollectiveBroadcastAttrs{root}, {&tensor, 1}));
   Device& device = group->device();
@@ -195,7 +195,7 @@ Work broadcast_async(Tensor tensor, int source, const CollectiveOptions& options
 
 Work all_gather_async(const Tensor& tensor, const CollectiveOptions& options) {
   Group group = usable(options.group, "all_gather");
-  if (building) return traced_work(group, trace_gathering(group, tensor));
+  if (context.graph) return traced_work(group, trace_gathering(group, tensor));
   const Tensor gathered =
       make_tensor(group->device(), {tensor.size() * group->size()}, tensor.dtype(), "all_gather");
   std::vector<Tensor> results;
@@ -206,7 +206,7 @@ Work all_gather_async(const Tensor& tensor, const CollectiveOptions& options) {
 
 Work all_gather_into_tensor_async(const Tensor& tensor, const CollectiveOptions& options) {
   Group group = usable(options.group, "all_gather_into_tensor");
-  if (building) {
+  if (context.graph) {
     const std::vector<Tensor> parts = trace_gathering(group, tensor);
     return traced_work(group, {tensor.rank() == 0 ? stack(parts) : concat(parts, 0)});
   }
@@ -223,7 +223,7 @@ Work all_gather_into_tensor_async(const Tensor& tensor, const CollectiveOptions&
 Work reduce_scatter_async(const std::vector<Tensor>& tensors, const ReduceOptions& options) {
   Group group = usable(options.group, "reduce_scatter");
   check_count("reduce_scatter", tensors, group->size());
-  if (building) return trace_scattering(group, tensors, options.op);
+  if (context.graph) return trace_scattering(group, tensors, options.op);
   const Tensor& like = tensors[index(group->rank())];
   std::vector<Tensor> given = copies_on(group->device(), tensors);
   const std::vector<Buffer> parts = buffers_of(given);
@@ -240,7 +240,7 @@ Work reduce_scatter_tensor_async(const Tensor& tensor, const ReduceOptions& opti
         "[reduce_scatter_tensor] expected a first axis that {} ranks can share evenly, got shape "
         "{}",
         size, shape.to_string());
-  if (building) return trace_scattering(group, split(tensor, size, 0), options.op);
+  if (context.graph) return trace_scattering(group, split(tensor, size, 0), options.op);
   shape.set(0, shape[0] / size);
   const Tensor given = copy_to_device(tensor, group->device());
   return start_scattering(std::move(group), tensor, {given}, equal_parts(given, size), shape,
@@ -277,7 +277,7 @@ std::vector<Shape> exchange_shapes(Communicator& communicator, const std::vector
 Work all_to_all_async(const std::vector<Tensor>& tensors, const CollectiveOptions& options) {
   Group group = usable(options.group, "all_to_all");
   check_count("all_to_all", tensors, group->size());
-  if (building) {
+  if (context.graph) {
     const std::vector<Tensor> outputs = traced(group, kCollectiveAllToAll, NoAttrs(), tensors);
     return traced_work(
         group, {outputs.end() - static_cast<std::ptrdiff_t>(tensors.size()), outputs.end()});
@@ -297,7 +297,7 @@ Work all_to_all_async(const std::vector<Tensor>& tensors, const CollectiveOption
 Work send_async(const Tensor& tensor, int destination, const CollectiveOptions& options) {
   Group group = usable(options.group, "send");
   const int peer = group->rank_of(destination, "send");
-  if (building) {
+  if (context.graph) {
     traced(group, kCollectiveSend, CollectiveSendAttrs{peer}, {&tensor, 1});
     return traced_work(group, {});
   }
@@ -311,7 +311,7 @@ Work recv_async(const Shape& shape, int source, const ReceiveOptions& options) {
   const int peer = group->rank_of(source, "recv");
   if (!shape.fully_defined())
     fail<InvalidArgumentError>("[recv] expected a shape of known sizes, got {}", shape.to_string());
-  if (building) {
+  if (context.graph) {
     return traced_work(group, traced(group, kCollectiveReceive,
                                      CollectiveReceiveAttrs{peer, options.dtype, shape}, {}));
   }
@@ -324,7 +324,7 @@ Work recv_async(const Shape& shape, int source, const ReceiveOptions& options) {
 
 Work barrier_async(const CollectiveOptions& options) {
   Group group = usable(options.group, "barrier");
-  if (building) {
+  if (context.graph) {
     traced(group, kCollectiveBarrier, NoAttrs(), {});
     return traced_work(group, {});
   }

@@ -11,7 +11,7 @@ namespace {
 std::shared_ptr<ProcessGroupImpl> rooted_group(const ProcessGroup& group, std::string_view op) {
   auto impl = detail::group_of(group, op);
   impl->require_use(op);
-  if (building)
+  if (context.graph)
     fail<UnimplementedError>(
         "[{}] is not supported in a traced function; use all_gather() or "
         "all_to_all()",

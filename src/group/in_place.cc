@@ -26,7 +26,8 @@ void check_like(std::string_view op, const Tensor& given, const Tensor& result) 
 // elements: PyTorch's would change.
 void warn_if_shared(std::string_view op, const Tensor& tensor) {
   static std::atomic_flag warned;
-  if (building || !tensor.defined() || impl_of(tensor).unique() || warned.test_and_set()) return;
+  if (context.graph || !tensor.defined() || impl_of(tensor).unique() || warned.test_and_set())
+    return;
   logging::warn(
       "[{}] changes this Tensor alone, but there are others of the same elements, which stay as "
       "they are: perhaps a gradient of a variable or an element of a list. Assign the result where "

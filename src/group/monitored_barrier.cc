@@ -21,7 +21,7 @@ std::string text_for(const ProcessGroupImpl& group, const std::vector<int>& miss
 void monitored_barrier(const MonitoredBarrierOptions& options) {
   const auto group = detail::group_of(options.group, "monitored_barrier");
   group->require_use("monitored_barrier");
-  if (building)
+  if (context.graph)
     throw UnimplementedError("[monitored_barrier] cannot be part of a traced function or graph");
   const auto size = static_cast<std::size_t>(group->size());
   consult({.store = *group->job()->store(),

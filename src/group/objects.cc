@@ -10,7 +10,8 @@ namespace tandem::comm {
 namespace {
 
 std::shared_ptr<ProcessGroupImpl> usable_eagerly(const ProcessGroup& group, std::string_view op) {
-  if (building) fail<UnimplementedError>("[{}] cannot be part of a traced function or graph", op);
+  if (context.graph)
+    fail<UnimplementedError>("[{}] cannot be part of a traced function or graph", op);
   auto impl = detail::group_of(group, op);
   impl->require_use(op);
   return impl;

@@ -128,7 +128,7 @@ std::unique_ptr<GradientSync> HorovodExchange::start_reduction(
         "[DistributedOptimizer] a process has one replica; this is one of several of a strategy");
   VariableSync& plan = sync_for(variables);
   BucketMemory memory(coordinator_, plan.bytes);
-  if (building)
+  if (context.graph)
     return std::make_unique<TracedSync>(
         variables, DeviceManager::get().host(),
         negotiated_reduction(coordinator_, plan.requests, std::move(memory), variables));
@@ -178,7 +178,7 @@ std::unique_ptr<GradientSync> HorovodExchange::start(const std::vector<Variable>
         "step().");
   const bool adds_up = options_.backward_passes_per_step > 1;
   if (!adds_up && options_.op != kAdasum) return start_reduction(variables);
-  if (building)
+  if (context.graph)
     throw UnimplementedError(
         "[DistributedOptimizer] backward_passes_per_step above 1 and kAdasum cannot be traced; "
         "take the step "

@@ -48,7 +48,7 @@ void check_reduction(std::string_view what, Op op, DType dtype, int ranks) {
 OperationRef make_operation(Request request, const std::vector<Tensor>& tensors,
                             Compression compression,
                             std::shared_ptr<ProcessSetCoordinator> coordinator) {
-  if (building)
+  if (context.graph)
     fail<UnimplementedError>(
         "[{}] '{}': operations of hvd cannot be traced, but for those of a DistributedOptimizer; "
         "call it "

@@ -11,7 +11,7 @@
 #include "nn/layer_tree.h"
 #include "nn/naming.h"
 #include "nn/own_layer.h"
-#include "op/numerics.h"
+#include "op/context.h"
 #include "runtime/autocast.h"
 #include "runtime/placement.h"
 #include "runtime/trace.h"
@@ -24,9 +24,6 @@
 
 namespace tandem {
 namespace {
-
-// The options of the call that the thread is in; null outside layers.
-constinit thread_local const CallOptions* enclosing_call = nullptr;
 
 // Gives a child layer its path under `parent` before it is built, and freezes it with its parent.
 void place(LayerBase& child, const std::string& parent, bool trainable) {
@@ -88,7 +85,8 @@ std::vector<Variable> variables_where(const LayerBase& root, const Keep& keep) {
 // its own inputs, so layers in float32 pass 16-bit ones on.
 bool casts(const Tensor& input, DType dtype) {
   const DType own = input.dtype();
-  return is_floating(own) && own != dtype && !(autocast && dtype == float32 && size_of(own) == 2);
+  return is_floating(own) && own != dtype &&
+         !(context.autocast && dtype == float32 && size_of(own) == 2);
 }
 
 std::vector<Tensor> cast_floating(TensorList inputs, DType dtype) {
@@ -102,8 +100,8 @@ std::vector<Tensor> cast_floating(TensorList inputs, DType dtype) {
 Tensor call_by_policy(LayerBase& layer, TensorList inputs, const CallOptions& options) {
   const DTypePolicy& policy = layer.dtype_policy();
   const bool casts_weights = layer.casts_variables() && policy.mixed();
-  const WeightDTypeScope weights(casts_weights ? std::optional(policy.compute_dtype())
-                                               : std::nullopt);
+  const Scoped weights(context.weight_dtype,
+                       casts_weights ? std::optional(policy.compute_dtype()) : std::nullopt);
   const auto needs_cast = [&](const Tensor& x) { return casts(x, policy.compute_dtype()); };
   if (!layer.casts_inputs() || std::none_of(inputs.begin(), inputs.end(), needs_cast))
     return layer.call(inputs, options);
@@ -201,8 +199,6 @@ void rethrow_as(const LayerBase& layer, std::span<const Tensor> inputs, const Er
 
 }  // namespace
 
-constinit thread_local const CallOfOwnLayer* own_call = nullptr;
-
 void for_each_layer(const Layer& root, const LayerVisit& visit) {
   std::unordered_set<const void*> seen;
   visit_tree(root.base(), seen, visit);
@@ -254,15 +250,14 @@ void LayerBase::build(std::span<const Shape> input_shapes) {
     examples.push_back(zeros(shape));
   }
   NoGradScope no_grad;
-  const CallOptions options;
-  const PointerScope scope(enclosing_call, &options);
-  call(examples, options);
+  const Scoped scope(context.training, false);
+  call(examples, {});
 }
 
 CallOptions LayerBase::default_options() const {
-  if (enclosing_call) return *enclosing_call;
+  if (context.training) return {.training = *context.training};
   const bool training = state_->training->load(std::memory_order_relaxed);
-  if (trace_frame) trace_frame->flags.emplace_back(state_->training, training);
+  if (context.trace) context.trace->flags.emplace_back(state_->training, training);
   return {.training = training};
 }
 
@@ -293,10 +288,9 @@ void LayerBase::place_children(std::span<const Layer> children) const {
 }
 
 Tensor LayerBase::call_in_trial(std::span<const Tensor> inputs) {
-  const CallOptions options;
-  const PointerScope<CallOfOwnLayer> own_scope(own_call, nullptr);
-  const PointerScope scope(enclosing_call, &options);
-  return call_in_dtypes(*this, inputs, options);
+  const Scoped own_scope(context.own_call, nullptr);
+  const Scoped scope(context.training, false);
+  return call_in_dtypes(*this, inputs, {});
 }
 
 void LayerBase::mark_built(bool moves) {
@@ -406,11 +400,10 @@ Tensor Layer::operator()(TensorList inputs) const {
 
 Tensor Layer::operator()(TensorList inputs, const CallOptions& options) const {
   LayerBase& layer = base();
-  const CallOfOwnLayer* const caller = own_call;
+  const CallOfOwnLayer* const caller = context.own_call;
   if (caller) caller->before_child(*this);
-  const PointerScope<CallOfOwnLayer> own_scope(own_call, nullptr);
-  const PointerScope<std::string> scope(called_layer,
-                                        layer.path().empty() ? &layer.name() : &layer.path());
+  const Scoped own_scope(context.own_call, nullptr);
+  const Scoped scope(context.layer, layer.path().empty() ? &layer.name() : &layer.path());
   try {
     if (!layer.ready()) {
       std::vector<Shape> shapes;
@@ -418,7 +411,8 @@ Tensor Layer::operator()(TensorList inputs, const CallOptions& options) const {
       layer.ensure_built(shapes);
     }
     if (caller) caller->after_building_child(*this);
-    const PointerScope options_scope(enclosing_call, &options);
+    const auto& [training] = options;
+    const Scoped options_scope(context.training, training);
     return call_in_dtypes(layer, inputs, options);
   } catch (const Error& error) {
     rethrow_from(layer, inputs, error);

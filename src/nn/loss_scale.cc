@@ -59,15 +59,15 @@ void LossScale::configure(const LossScaleOptions& options) {
 }
 
 std::size_t LossScale::copy() {
-  if (building && building->for_sessions)
+  if (context.graph && context.graph->for_sessions)
     fail<UnimplementedError>("[{}] graphs for sessions do not support loss scaling", what_);
-  const ReplicaContext* context = ReplicaContext::current();
+  const ReplicaContext* replica = ReplicaContext::current();
   const auto replicas =
-      context ? static_cast<std::size_t>(context->num_local_replicas()) : std::size_t{1};
+      replica ? static_cast<std::size_t>(replica->num_local_replicas()) : std::size_t{1};
   {
     const std::lock_guard lock(mutex_);
     NoGradScope no_grad;
-    const BuildingScope eager(nullptr);
+    const Scoped eager(context.graph, nullptr);
     const DeviceScope on_host("/cpu:0");
     if (!scale_.defined()) {
       const double initial = std::min(options_.initial_scale, options_.max_scale);
@@ -80,9 +80,9 @@ std::size_t LossScale::copy() {
     if (replicas > 1 && scale_.impl().storage().num_readers() == 1)
       for (const Variable& state : {scale_, good_steps_})
         state.impl().copy_for_replicas(std::vector<Device*>(replicas, &DeviceManager::get().host()),
-                                       context->shared_strategy());
+                                       replica->shared_strategy());
   }
-  if (!context) return 0;
+  if (!replica) return 0;
   const std::size_t copies = scale_.impl().storage().num_readers();
   if (copies != replicas)
     fail<FailedPreconditionError>(
@@ -117,7 +117,7 @@ void LossScale::unscale(std::vector<Tensor>& gradients) {
 void LossScale::update(const Tensor& finite) {
   const std::size_t mine = copy();
   if (!options_.dynamic) return;
-  if (building) traced_ = true;
+  if (context.graph) traced_ = true;
   NoGradScope no_grad;
   const DeviceScope on_host("/cpu:0");
   VariableImpl &scale = scale_.impl(), &good_steps = good_steps_.impl();

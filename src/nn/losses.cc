@@ -52,7 +52,7 @@ Tensor signs_of(const Tensor& labels) {
 
 // Autocast computes losses in float32.
 Tensor for_loss(const Tensor& predictions) {
-  return autocast ? at_least_float32(predictions) : predictions;
+  return context.autocast ? at_least_float32(predictions) : predictions;
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "device/device_manager.h"
 #include "nn/naming.h"
 #include "nn/targets.h"
-#include "op/numerics.h"
+#include "op/context.h"
 #include "ops/math/element_count.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
@@ -234,8 +234,6 @@ struct Metric::State {
   std::vector<Tensor> initial;    // their values
 };
 
-namespace {
-
 // The statistics of metrics that a metric of a user's class updates, or the sums for its result(),
 // in place of the metrics' own sums.
 struct NestedSums {
@@ -252,19 +250,7 @@ struct NestedSums {
   }
 };
 
-// Those of the calling thread; null: metrics use their own sums.
-constinit thread_local NestedSums* nested_sums = nullptr;
-
-class NestedSumsScope {
- public:
-  explicit NestedSumsScope(NestedSums* sums) : previous_(std::exchange(nested_sums, sums)) {}
-  ~NestedSumsScope() { nested_sums = previous_; }
-  NestedSumsScope(const NestedSumsScope&) = delete;
-  NestedSumsScope& operator=(const NestedSumsScope&) = delete;
-
- private:
-  NestedSums* previous_;
-};
+namespace {
 
 void add_to(std::vector<Tensor>& sums, const std::vector<Tensor>& addends) {
   sums.resize(addends.size());
@@ -290,8 +276,8 @@ class ObjectMetric final : public MetricBase {
       copies.add(weight.impl(), zeros(weight.shape(), {.dtype = weight.dtype()}));
     NestedSums nested;
     {
-      const VariableCopiesScope copies_scope(&copies);
-      const NestedSumsScope nested_scope(&nested);
+      const Scoped copies_scope(context.copies, &copies);
+      const Scoped nested_scope(context.nested_sums, &nested);
       object_->update_state(y_true, y_pred, sample_weight);
     }
     std::vector<Tensor> result;
@@ -328,8 +314,8 @@ class ObjectMetric final : public MetricBase {
       fail<FailedPreconditionError>(
           "[metric '{}'] expected {} statistics, got {}: call update_state() before result()",
           state_->name, next, sums.size());
-    const VariableCopiesScope copies_scope(&copies);
-    const NestedSumsScope nested_scope(&nested);
+    const Scoped copies_scope(context.copies, &copies);
+    const Scoped nested_scope(context.nested_sums, &nested);
     return number_of(state_->name, static_cast<detail::MetricResult&>(*object_).result());
   }
 
@@ -467,10 +453,10 @@ void Metric::add_statistics(const std::vector<Tensor>& statistics) {
   State& state = defined_state(state_);
   if (statistics.empty()) return;
   NoGradScope no_grad;
-  if (nested_sums) {  // perhaps in a trace
+  if (context.nested_sums) {  // perhaps in a trace
     const OnDeviceOf on(statistics.front());
-    NestedSums::Entry* entry = nested_sums->find(state);
-    if (!entry) entry = &nested_sums->entries.emplace_back(NestedSums::Entry{&state, {}});
+    NestedSums::Entry* entry = context.nested_sums->find(state);
+    if (!entry) entry = &context.nested_sums->entries.emplace_back(NestedSums::Entry{&state, {}});
     return add_to(entry->sums, statistics);
   }
   OnDevice on(impl_of(statistics.front()).device());
@@ -494,7 +480,7 @@ void Metric::update_state(const Tensor& y_true, const Tensor& y_pred, const Tens
         "[metric '{}'] expected no sample weights, which update_state(y_true, y_pred) does not "
         "take: list it in metrics instead of weighted_metrics, or override the one with weights",
         name());
-  const PointerScope<Metric> scope(asked, this);
+  const Scoped scope(asked, this);
   update_state(y_true, y_pred);
 }
 
@@ -538,8 +524,8 @@ double Metric::value() const {
   if (!state.base)  // an object of a user's class, which may override the one without const
     return number_of(state.name,
                      static_cast<detail::MetricResult&>(const_cast<Metric&>(*this)).result());
-  if (nested_sums) {
-    const NestedSums::Entry* entry = nested_sums->find(state);
+  if (context.nested_sums) {
+    const NestedSums::Entry* entry = context.nested_sums->find(state);
     return entry ? state.base->result(entry->sums) : 0.0;
   }
   OnDevice on(DeviceManager::get().host());

@@ -199,8 +199,8 @@ std::vector<Optimizer::Impl::State*> Optimizer::Impl::states_of(
     check_copies(variable);
     // Slots are created eagerly, also while a function is traced. Slots of a graph's variables
     // belong to that graph.
-    std::optional<BuildingScope> eager;
-    if (!variable.impl().of_graph()) eager.emplace(nullptr);
+    std::optional<Scoped<GraphImpl*>> eager;
+    if (!variable.impl().of_graph()) eager.emplace(context.graph, nullptr);
     if (!iterations_.defined()) iterations_ = make_step_counter(variable.impl());
     std::unique_ptr<State>& state = states_[&variable.impl()];
     if (!state) {
@@ -278,7 +278,7 @@ void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> 
         name_, groups_.size());
   const std::shared_ptr<LearningRate> rate_of_steps = groups_[0].rate;
   VariableImpl& iterations = iterations_.impl();
-  const std::size_t before = building->nodes().size();
+  const std::size_t before = context.graph->nodes().size();
   update_states({*this, step_at(0), nullptr}, copy, states, gradients);
   auto counted = std::make_shared<CountedAttrUpdate>();
   counted->counter = symbol_of(iterations.memory(copy)).node;
@@ -294,8 +294,8 @@ void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> 
                         void* attrs, std::int64_t count) {
     set_step({.learning_rate = rate_at(name, *rate, count), .number = count + 1}, attrs);
   };
-  for (std::size_t i = before; i < building->nodes().size(); ++i) {
-    Node& node = *building->nodes()[i];
+  for (std::size_t i = before; i < context.graph->nodes().size(); ++i) {
+    Node& node = *context.graph->nodes()[i];
     if (node.op->mutated_inputs != 0) node.counted = counted;
   }
   const DeviceScope host("/cpu:0");
@@ -304,7 +304,7 @@ void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> 
 
 void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> states,
                                   std::span<const Tensor> gradients) {
-  if (building && building->for_sessions) {
+  if (context.graph && context.graph->for_sessions) {
     update_in_graph(copy, states, gradients);
     return;
   }
@@ -312,11 +312,11 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
   const RefPtr<Resource> counter = steps.resource(copy);
   std::int64_t count = read_count(steps, copy);
   // In a program, each run reads the counter's current value and increments it.
-  const int earlier = building ? building->next_of(steps.storage().identity(copy)) : 0;
+  const int earlier = context.graph ? context.graph->next_of(steps.storage().identity(copy)) : 0;
   count += earlier;
-  if (building) building->count(counter);
+  if (context.graph) context.graph->count(counter);
   const auto of_run = [&](std::size_t group) -> StepOfRun {
-    if (!building) return nullptr;
+    if (!context.graph) return nullptr;
     return [self = shared_from_this(), &steps, copy, earlier, group](std::int64_t more) {
       return self->step_at(read_count(steps, copy) + earlier + more, group);
     };
@@ -325,16 +325,16 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
       trusted(copy, states, gradients, step_at(count), {of_run(0), counter});
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     std::shared_ptr<const AttrUpdate> step_update;
-    if (building)
+    if (context.graph)
       step_update = std::make_shared<const AttrUpdate>(
           [of_run = of_run(group), set_step = step_setter()](void* attrs, std::int64_t more) {
             set_step(of_run(more), attrs);
           },
           counter);
-    const AttrUpdateScope update_scope(step_update);
+    const Scoped update_scope(context.attr_update, &step_update);
     update_states({*this, step_at(count, group), of_run(group)}, copy, states, scaled);
   }
-  if (!building) add_to(*counter, 1);
+  if (!context.graph) add_to(*counter, 1);
 }
 
 void Optimizer::Impl::report_missing(std::span<const Tensor> gradients,

@@ -13,7 +13,7 @@
 #include "core/status.h"
 #include "nn/trial.h"
 #include "nn/type_name.h"
-#include "op/numerics.h"
+#include "op/context.h"
 
 namespace tandem {
 
@@ -171,7 +171,7 @@ void Layer::require_known(const tandem::Layer& child) {
 
 Tensor Layer::call(std::span<const Tensor> inputs, const CallOptions& options) {
   const CallOfLayer scope(*this);
-  const PointerScope<CallOfOwnLayer> call_scope(own_call, &scope);
+  const Scoped call_scope(context.own_call, &scope);
   const Tensor result = inputs.size() == 1 ? call(inputs.front(), options.training)
                                            : call(std::vector<Tensor>(inputs.begin(), inputs.end()),
                                                   options.training);

@@ -15,7 +15,4 @@ class CallOfOwnLayer {
   virtual void after_building_child(const Layer& child) const = 0;
 };
 
-// Null outside calls of such layers, and inside calls of their children.
-extern constinit thread_local const CallOfOwnLayer* own_call;
-
 }  // namespace tandem

@@ -2,9 +2,9 @@
 
 #include "core/status.h"
 #include "graph/graph.h"
+#include "op/context.h"
 #include "op/record.h"
 #include "ops/nn/batch_norm.h"
-#include "runtime/example_weights.h"
 #include "runtime/replica_context.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
@@ -42,30 +42,30 @@ const OpDef kSumOverRanks = {.name = "SumOverRanks",
 
 Tensor sum_now(const Tensor& x, const comm::ProcessGroup& group) {
   const NoGradScope no_grad;
-  ReplicaContext* context = group.impl() ? nullptr : ReplicaContext::current();
-  if (context) return context->all_reduce({&x, 1}, ReduceOp::kSum).front();
+  ReplicaContext* replica = group.impl() ? nullptr : ReplicaContext::current();
+  if (replica) return replica->all_reduce({&x, 1}, ReduceOp::kSum).front();
   return comm::all_reduce(x.detach(), {.group = group});
 }
 
 // `rows`: of this rank's batch.
 Tensor sum_over_ranks(const Tensor& x, const Tensor& rows, const SumAttrs& attrs) {
   // In the body of a loop or branch, tensors of outside are captured.
-  const Tensor own = building && building->outer() ? building->local(x) : x;
+  const Tensor own = context.graph && context.graph->outer() ? context.graph->local(x) : x;
   Tensor sum = sum_now(own, attrs.group);
-  if (!grad_mode || !is_tracked(own)) return sum;
+  if (!context.records || !is_tracked(own)) return sum;
   const Tensor* inputs[] = {&own, &rows};
-  record(kSumOverRanks, attrs, inputs, {&sum, 1}, building ? nullptr : &impl_of(sum).device());
+  record(kSumOverRanks, attrs, inputs, {&sum, 1}, context.graph ? nullptr : &impl_of(sum).device());
   return sum;
 }
 
 void require_support(const comm::ProcessGroup& group, std::string_view op) {
-  const ReplicaContext* context = group.impl() ? nullptr : ReplicaContext::current();
-  if (context && context->part() >= 0)
+  const ReplicaContext* replica = group.impl() ? nullptr : ReplicaContext::current();
+  if (replica && replica->part() >= 0)
     fail<UnimplementedError>(
         "[{}] the replica-invariant mode (config::set_replica_invariant_parts) computes parts of "
         "the batch one after the other, which have no common moments",
         op);
-  if (building && building->for_sessions)
+  if (context.graph && context.graph->for_sessions)
     fail<UnimplementedError>("[{}] graphs for sessions do not support moments over ranks", op);
 }
 
@@ -86,7 +86,7 @@ SyncMoments sync_moments(const Tensor& x, const comm::ProcessGroup& group, std::
   Tensor sums = concat({rows, mean * rows, (variance + square(mean)) * rows}, 0);
   if (sync_size(group) > 1) {
     require_support(group, op);
-    sums = sum_over_ranks(sums, rows, {group, weighted_by_examples});
+    sums = sum_over_ranks(sums, rows, {group, context.weighted_by_examples});
   }
   const std::int64_t channels = own.mean.dim(0);
   const Tensor count = slice(sums, {0}, {1}), divisor = maximum(count, 1.0);

@@ -71,7 +71,7 @@ std::vector<Tensor> Optimizer::Impl::trusted(std::size_t copy, std::span<State* 
             static_cast<update::StepScalar*>(attrs)->value = of_run(more).learning_rate;
           },
           counted.counter);
-    const AttrUpdateScope update_scope(step_update);
+    const Scoped update_scope(context.attr_update, &step_update);
     const DeviceScope host("/cpu:0");
     rate = update::scalar_of_step({.value = step.learning_rate});
   }

@@ -4,25 +4,21 @@
 
 #include "core/status.h"
 #include "core/thread_object.h"
-#include "op/live_tapes.h"
+#include "op/context.h"
 #include "op/numerics.h"
 
 namespace tandem {
 
-constinit thread_local bool grad_mode = true;
-constinit thread_local int live_tapes = 0;
-
 namespace {
 
 std::atomic<std::uint64_t> next_sequence{1};
-constinit thread_local TracedGradients* traced_gradients = nullptr;
 
 }  // namespace
 
 std::uint64_t new_sequence() { return next_sequence.fetch_add(1, std::memory_order_relaxed); }
 
 const Tensor& Leaf::grad() const {
-  if (traced_gradients && grad_.defined() && !traced_gradients->has(*this))
+  if (context.traced_gradients && grad_.defined() && !context.traced_gradients->has(*this))
     throw FailedPreconditionError(
         "[grad] this gradient was computed outside of the function that uses it: compute it inside "
         "of it, or call zero_grad() inside of it first");
@@ -59,19 +55,19 @@ void GradNode::call_hooks(std::int32_t index, Tensor& gradient) const {
 
 Tensor& Leaf::grad_to_accumulate() {
   static_cast<void>(grad());
-  if (traced_gradients) traced_gradients->add(*this);
+  if (context.traced_gradients) context.traced_gradients->add(*this);
   return grad_;
 }
 
 void Leaf::set_grad(Tensor gradient) {
-  if (traced_gradients) traced_gradients->add(*this);
+  if (context.traced_gradients) context.traced_gradients->add(*this);
   grad_ = std::move(gradient);
 }
 
-TracedGradients::TracedGradients() { traced_gradients = this; }
+TracedGradients::TracedGradients() { context.traced_gradients = this; }
 
 TracedGradients::~TracedGradients() {
-  traced_gradients = nullptr;
+  context.traced_gradients = nullptr;
   for (auto& [_, earlier] : earlier_) earlier.leaf->grad_ = std::move(earlier.gradient);
 }
 
@@ -124,7 +120,7 @@ const Tensor& GradContext::input(int i) const {
 Tensor GradContext::output(int i) const {
   const Tensor& saved = node_.outputs[static_cast<std::size_t>(i)].saved;
   TANDEM_ASSERT(saved.defined());
-  if (!grad_mode) return saved;
+  if (!context.records) return saved;
   Tensor tensor = make_alias(saved);
   impl_of(tensor).grad = {RefPtr<GradNodeBase>(&node_), i};
   return tensor;
@@ -140,8 +136,8 @@ RefPtr<OpNode> record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* c
   node->device = device;
   node->sequence = new_sequence();
   node->attrs = attrs.type->copy(attrs.data);
-  if (checks_numerics() && called_layer) [[unlikely]]
-    node->layer = std::make_shared<const std::string>(*called_layer);
+  if (checks_numerics() && context.layer) [[unlikely]]
+    node->layer = std::make_shared<const std::string>(*context.layer);
   node->inputs.resize(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const TensorImpl& tensor = impl_of(*inputs[i]);

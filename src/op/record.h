@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "op/context.h"
 #include "op/op.h"
 
 namespace tandem {
@@ -160,9 +161,6 @@ class GradContext {
   OpNode& node_;
   std::vector<Tensor>& input_grads_;
 };
-
-// Whether the calling thread records operations.
-extern constinit thread_local bool grad_mode;
 
 inline bool is_tracked(const Tensor& tensor) { return static_cast<bool>(impl_of(tensor).grad); }
 

@@ -63,8 +63,8 @@ void Tensor::zero_grad() {
 
 Tensor Tensor::detach() const { return make_alias(*this); }
 
-NoGradScope::NoGradScope() : previous_(grad_mode) { grad_mode = false; }
-NoGradScope::~NoGradScope() { grad_mode = previous_; }
-bool grad_enabled() { return grad_mode; }
+NoGradScope::NoGradScope() : previous_(context.records) { context.records = false; }
+NoGradScope::~NoGradScope() { context.records = previous_; }
+bool grad_enabled() { return context.records; }
 
 }  // namespace tandem

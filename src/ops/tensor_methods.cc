@@ -227,7 +227,7 @@ void Tensor::zero_() && {
 
 Tensor& detail::replace(Tensor& a, Tensor result) {
   const GradEdge& edge = impl_of(a).grad;
-  if (!grad_mode && edge && !edge.of_variable && a.is_leaf()) {
+  if (!context.records && edge && !edge.of_variable && a.is_leaf()) {
     if (is_tracked(result)) result = make_alias(result);
     impl_of(result).grad = edge;
   }

@@ -20,7 +20,7 @@ namespace tandem {
 namespace {
 
 RefPtr<VariableImpl> create(const Tensor& tensor, VariableOptions options) {
-  if (building && building->for_sessions) {
+  if (context.graph && context.graph->for_sessions) {
     if (VariableCreator::current())
       fail<UnimplementedError>(
           "[Variable] '{}' is created in a strategy's scope and in a graph; use a td::function "
@@ -112,12 +112,12 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
         quoted_name(variable), spec.shape.to_string(), name_of(spec.dtype),
         value.shape().to_string(), name_of(value.dtype()));
   NoGradScope no_grad;
-  if (variable_copies) {
-    Tensor& copy = variable_copies->at(variable);
+  if (context.copies) {
+    Tensor& copy = context.copies->at(variable);
     copy = combine([&] { return copy; }, value);
     return;
   }
-  ReplicaContext* context = ReplicaContext::current();
+  ReplicaContext* replica = ReplicaContext::current();
   const auto write = [&](std::size_t copy, const Tensor& new_value) {
     const auto change = [&] {
       variable.write(copy, combine([&] { return variable.read_home(copy); }, new_value));
@@ -130,23 +130,23 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
       change();
     }
   };
-  if (context && context->part() >= 0 && context->gathers_write(variable)) {
+  if (replica && replica->part() >= 0 && replica->gathers_write(variable)) {
     write(variable.local_index(), value);
   } else if (!variable.distributed()) {
     write(0, value);
-    if (context) end_write(*context, variable);
-  } else if (context) {
+    if (replica) end_write(*replica, variable);
+  } else if (replica) {
     static_cast<void>(variable.local_index());  // may throw, so it runs before the reduction
-    if (on_read(variable) && context->is_padding()) return;
-    const Tensor agreed = on_read(variable) ? value : aggregate_write(variable, value, *context);
+    if (on_read(variable) && replica->is_padding()) return;
+    const Tensor agreed = on_read(variable) ? value : aggregate_write(variable, value, *replica);
     const auto write_agreed = [&] {
       const std::size_t copy = variable.local_index();
       if (variable.storage().applies(copy)) write(copy, agreed);
     };
     write_agreed();
     if (on_read(variable)) return;
-    context->run_for_idle_replicas(write_agreed);
-    end_write(*context, variable);
+    replica->run_for_idle_replicas(write_agreed);
+    end_write(*replica, variable);
   } else {
     for (std::size_t copy = 0; copy < variable.storage().num_places(); ++copy) write(copy, value);
   }
@@ -179,13 +179,13 @@ Variable::Variable(const Literal& initial_value, VariableOptions options)
 
 Tensor Variable::value() const {
   VariableImpl& variable = impl();
-  if (variable_copies) [[unlikely]]
-    if (const Tensor* copy = variable_copies->find(variable)) return *copy;
+  if (context.copies) [[unlikely]]
+    if (const Tensor* copy = context.copies->find(variable)) return *copy;
   if (variable.distributed() && on_read(variable) && !ReplicaContext::current())
     return aggregate_copies(variable);
   Tensor result = variable.read(variable.local_index());
-  if (weight_dtype && variable.of_layer() && is_floating(result.dtype())) [[unlikely]]
-    return cast(result, *weight_dtype);
+  if (context.weight_dtype && variable.of_layer() && is_floating(result.dtype())) [[unlikely]]
+    return cast(result, *context.weight_dtype);
   return result;
 }
 

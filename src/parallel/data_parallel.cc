@@ -79,7 +79,7 @@ std::vector<Tensor> parts_of(const Tensor& tensor, const std::vector<std::int64_
                              std::int64_t dim) {
   if (sizes.size() == 1) return {tensor};
   const OnDeviceOf on(tensor);
-  if (dim != 0 || (grad_mode && is_tracked(tensor))) return split(tensor, sizes, dim);
+  if (dim != 0 || (context.records && is_tracked(tensor))) return split(tensor, sizes, dim);
   std::vector<Tensor> parts;
   std::int64_t begin = 0;
   for (const std::int64_t size : sizes) {

@@ -32,7 +32,7 @@ class RankAsReplica final : public ReplicaContext {
   }
 
   std::vector<Tensor> all_reduce(std::span<const Tensor> tensors, ReduceOp op) override {
-    if (building) return traced_.all_reduce(tensors, op);
+    if (context.graph) return traced_.all_reduce(tensors, op);
     std::vector<Tensor> reduced;
     std::vector<Buffer> buffers;
     for (const Tensor& tensor : tensors) {
@@ -44,7 +44,7 @@ class RankAsReplica final : public ReplicaContext {
   }
 
   Tensor broadcast(const Tensor& tensor) override {
-    if (building) return traced_.broadcast(tensor, 0);
+    if (context.graph) return traced_.broadcast(tensor, 0);
     const Tensor value = exclusive_on(traced_.device(), tensor);
     const Buffer buffer = buffer_of(value);
     communicator_.broadcast({&buffer, 1}, 0)->wait();
@@ -111,9 +111,10 @@ std::vector<Tensor> DistributedDataParallel::State::for_each_part(
 void DistributedDataParallel::State::average_parts(std::vector<TreeSum>& gradients) {
   const NoGradScope no_grad;
   try {
-    if (!building) check_->step();
-    const std::unique_ptr<GradientSync> sync =
-        building ? traced_->start(ReduceOp::kTreeSum) : eager().start(false, ReduceOp::kTreeSum);
+    if (!context.graph) check_->step();
+    const std::unique_ptr<GradientSync> sync = context.graph
+                                                   ? traced_->start(ReduceOp::kTreeSum)
+                                                   : eager().start(false, ReduceOp::kTreeSum);
     for (std::size_t i = 0; i < gradients.size(); ++i) sync->ready(i, gradients[i].total());
     const std::vector<Tensor> sums = *sync->finish();
     for (std::size_t i = 0; i < sums.size(); ++i)

@@ -10,8 +10,8 @@
 #include "comm/exchange_bytes.h"
 #include "core/status.h"
 #include "graph/graph.h"
+#include "op/context.h"
 #include "parallel/bucket_tensors.h"
-#include "runtime/example_weights.h"
 #include "runtime/gradient_buffer.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
@@ -252,12 +252,12 @@ void DistributedDataParallel::State::require_usable() const {
 
 Tensor DistributedDataParallel::State::forward(std::span<const Tensor> inputs,
                                                const CallOptions& options) {
-  if (!grad_mode) return module_(inputs, options);
+  if (!context.records) return module_(inputs, options);
   require_usable();
-  const ExampleWeightsScope weights(options_.average_by_examples);
+  const Scoped weights(context.weighted_by_examples, options_.average_by_examples);
   const std::int64_t examples =
       !inputs.empty() && inputs[0].shape().rank() > 0 ? inputs[0].dim(0) : 1;
-  if (building) {
+  if (context.graph) {
     if (joining_)
       fail<UnimplementedError>(
           "[{}] expected eager steps inside join(), got a traced one: a rank that has exhausted "
@@ -327,13 +327,13 @@ void DistributedDataParallel::State::require_kind(Kind kind) const {
 
 // The gradient's place in its bucket, unless there is a gradient already to accumulate into.
 Tensor DistributedDataParallel::State::gradient_buffer(std::size_t index) {
-  if (building || !sync_ || leaf(index).grad().defined()) return {};
+  if (context.graph || !sync_ || leaf(index).grad().defined()) return {};
   if (!in_pass_) begin_pass();
   return eager_->gradient_buffer(index);
 }
 
 void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& leaf) {
-  if (building) {
+  if (context.graph) {
     if (!sync_) return;
     if (!traced_->active()) {
       traced_->begin();

@@ -43,8 +43,8 @@ TracedReductions::TracedReductions(std::shared_ptr<Communicator> communicator, D
 void TracedReductions::forward(std::int64_t examples, const std::vector<Variable>& buffers) {
   const NoGradScope no_grad;
   for (Variable buffer : buffers) buffer.assign(rank_.broadcast(buffer.value(), 0));
-  if (graph_ != building) {
-    graph_ = building;
+  if (graph_ != context.graph) {
+    graph_ = context.graph;
     examples_ = {};
   }
   const Tensor more = constant(examples < 0 ? 1.0 : static_cast<double>(examples));
@@ -53,7 +53,7 @@ void TracedReductions::forward(std::int64_t examples, const std::vector<Variable
 
 void TracedReductions::begin() {
   const NoGradScope no_grad;
-  const bool counted = graph_ == building && examples_.defined();
+  const bool counted = graph_ == context.graph && examples_.defined();
   const Tensor mine = counted ? examples_ : constant(1.0);
   examples_ = {};
   ready_.assign(parameters_.size(), false);

@@ -89,9 +89,9 @@ void DeviceGroup::run(std::span<const std::int64_t> sizes, bool by_examples,
   strategy().run(
       [&](int device) {
         const auto index = static_cast<std::size_t>(device);
-        CallContext context(*ReplicaContext::current(), by_examples);
-        const ReplicaContextScope scope(&context);
-        const VariableCopiesScope own(index == 0 || copies.empty() ? nullptr : &copies[index]);
+        CallContext own_part(*ReplicaContext::current(), by_examples);
+        const Scoped scope(context.replica, &own_part);
+        const Scoped own(context.copies, index == 0 || copies.empty() ? nullptr : &copies[index]);
         call(index);
       },
       split);

@@ -68,15 +68,15 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
 
   std::function<std::vector<Tensor>()> start(const GradBucket& bucket) {
     const std::int64_t step = step_;
-    if (bucket.is_last && building)
-      building->after_run([self = shared_from_this()] { self->advance(); });
+    if (bucket.is_last && context.graph)
+      context.graph->after_run([self = shared_from_this()] { self->advance(); });
     else if (bucket.is_last)
       advance();
     if (step < options_.start_step) {
       comm::Work work = comm::all_reduce_async(bucket.buffer, {.group = bucket.group});
       return [work, bucket]() mutable { return bucket.split(work.result()); };
     }
-    if (building && !options_.warm_start)
+    if (context.graph && !options_.warm_start)
       throw UnimplementedError(
           "[power_sgd] expected warm_start in a traced step: without it every step generates new "
           "random numbers, which a trace cannot");

@@ -124,7 +124,7 @@ ClusterCoordinator::ClusterCoordinator(const Strategy& strategy)
 }
 
 RemoteValue ClusterCoordinator::start(const std::function<tandem::detail::TracedCall()>& trace) {
-  if (building)
+  if (context.graph)
     throw FailedPreconditionError(
         "[ClusterCoordinator] schedule() was called while a function is traced: call it outside");
   tandem::detail::TracedCall call;

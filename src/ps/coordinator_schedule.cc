@@ -75,7 +75,7 @@ void Coordinator::remove_function(std::uint64_t id) {
 
 void Coordinator::add_iterator(std::uint64_t id, data::DatasetDescription dataset,
                                const data::IterateOptions& start) {
-  if (building)
+  if (context.graph)
     fail<FailedPreconditionError>(
         "[ClusterCoordinator] iterating over a dataset of the workers is not supported inside of "
         "td::function or in graph mode: make the iterator outside, and pass it as an argument");

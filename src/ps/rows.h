@@ -17,7 +17,7 @@ namespace tandem::ps {
 // Runs operations eagerly on the CPU, without gradients.
 class EagerOnHost {
  private:
-  BuildingScope eager_{nullptr};
+  Scoped<GraphImpl*> eager_{context.graph, nullptr};
   NoGradScope no_grad_;
   OnDevice host_{DeviceManager::get().host()};
 };

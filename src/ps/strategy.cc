@@ -55,7 +55,7 @@ class RemoteStorage final : public VariableStorage {
   void store(std::size_t, const Tensor& value) override { servers_->assign(shards_, value); }
   bool update(VariableImpl&, std::size_t, const VariableUpdate& update, const Tensor& gradient,
               std::span<VariableStorage* const> slots) override {
-    if (building) return false;
+    if (context.graph) return false;
     const NoGradScope no_grad;
     const auto read = [](RemoteStorage& storage) {
       return exclusive_on(storage.device(0),

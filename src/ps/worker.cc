@@ -175,7 +175,7 @@ class Worker::Function {
       }
     {
       Generator generator(run.random);
-      const GeneratorScope scope(generator);
+      const Scoped scope(context.generator, &generator);
       part_->run(values.inputs, run.worker_attributes, outputs);
     }
     for (Reads& reads : reads_)

@@ -8,17 +8,12 @@
 namespace tandem {
 
 constinit Registered<Tensor(const Tensor&, DType)> cast_tensor("cast_tensor");
-constinit thread_local const AutocastState* autocast = nullptr;
-constinit thread_local std::optional<DType> weight_dtype;
 
 namespace {
 
-// The cache of the thread's outermost scope.
-constinit thread_local CastCache* shared_cache = nullptr;
-
 bool cacheable(const Tensor& tensor) {
   const TensorImpl& impl = impl_of(tensor);
-  return !building && grad_mode && impl.dtype == float32 && impl.grad &&
+  return !context.graph && context.records && impl.dtype == float32 && impl.grad &&
          !static_cast<const GradNode*>(impl.grad.node.get())->op;
 }
 
@@ -48,34 +43,17 @@ Tensor CastCache::cast(const Tensor& tensor, DType dtype) {
   return entry.to;
 }
 
-AutocastScope::AutocastScope(const std::optional<AutocastSettings>& settings)
-    : previous_(autocast), previous_cache_(shared_cache) {
-  if (!shared_cache) shared_cache = &own_cache_;
-  if (settings) state_ = {*settings, settings->caches ? shared_cache : nullptr};
-  autocast = settings ? &state_ : nullptr;
-}
-
-AutocastScope::~AutocastScope() {
-  autocast = previous_;
-  shared_cache = previous_cache_;
-}
-
-std::optional<AutocastSettings> autocast_settings() {
-  if (!autocast) return std::nullopt;
-  return autocast->settings;
-}
-
 Tensor autocast_float32_on_gpus(const Tensor& x) {
-  const bool casts = autocast && autocast->settings.device == DeviceType::kGpu &&
+  const bool casts = context.autocast && context.autocast->device == DeviceType::kGpu &&
                      is_castable(x.dtype()) && x.dtype() != float32;
   return casts ? cast_tensor(x, float32) : x;
 }
 
 AutocastInputs::AutocastInputs(const OpDef& op, std::span<const Tensor* const> inputs) {
-  const bool gpu = autocast->settings.device == DeviceType::kGpu;
+  const bool gpu = context.autocast->device == DeviceType::kGpu;
   switch (gpu ? op.autocast.gpu : op.autocast.cpu) {
     case AutocastRule::kNone: return;
-    case AutocastRule::kLower: cast_to(autocast->settings.dtype, inputs); break;
+    case AutocastRule::kLower: cast_to(context.autocast->dtype, inputs); break;
     case AutocastRule::kFloat32: cast_to(float32, inputs); break;
     case AutocastRule::kWidest: cast_to(widest(inputs), inputs); break;
   }
@@ -93,8 +71,9 @@ void AutocastInputs::cast_to(DType dtype, std::span<const Tensor* const> inputs)
       pointers_.push_back(input);
       continue;
     }
-    cast_.push_back(autocast->cache && cacheable(*input) ? autocast->cache->cast(*input, dtype)
-                                                         : cast_tensor(*input, dtype));
+    cast_.push_back(context.autocast->caches && cacheable(*input)
+                        ? context.cast_cache->cast(*input, dtype)
+                        : cast_tensor(*input, dtype));
     pointers_.push_back(&cast_.back());
   }
 }

@@ -10,6 +10,7 @@
 
 #include "core/registered.h"
 #include "device/device.h"
+#include "op/context.h"
 #include "op/op.h"
 
 namespace tandem {
@@ -32,55 +33,20 @@ class CastCache {
   std::unordered_map<const void*, Entry> entries_;  // by the memory
 };
 
-struct AutocastSettings {
-  DType dtype = bfloat16;                // of operations with AutocastRule::kLower
-  DeviceType device = DeviceType::kCpu;  // whose rules apply
-  bool caches = true;
-};
-
-struct AutocastState {
-  AutocastSettings settings;
-  CastCache* cache = nullptr;  // null if casts are not cached
-};
-
-// The state of the calling thread's innermost scope; null if autocast is off.
-extern constinit thread_local const AutocastState* autocast;
-
 // Switches autocast on or off for the calling thread while it lives. All scopes within the
 // outermost one share its cache.
 class AutocastScope {
  public:
   // No settings: off.
-  explicit AutocastScope(const std::optional<AutocastSettings>& settings);
-  ~AutocastScope();
-  AutocastScope(const AutocastScope&) = delete;
-  AutocastScope& operator=(const AutocastScope&) = delete;
+  explicit AutocastScope(const std::optional<AutocastSettings>& settings)
+      : settings_(context.autocast, settings),
+        cache_(context.cast_cache, context.cast_cache ? context.cast_cache : &own_cache_) {}
 
  private:
   CastCache own_cache_;
-  AutocastState state_;
-  const AutocastState* previous_;
-  CastCache* previous_cache_;
+  Scoped<std::optional<AutocastSettings>> settings_;
+  Scoped<CastCache*> cache_;
 };
-
-// The dtype in which the calling thread reads the floating variables of layers
-// (VariableImpl::of_layer); none: their own.
-extern constinit thread_local std::optional<DType> weight_dtype;
-
-class WeightDTypeScope {
- public:
-  explicit WeightDTypeScope(std::optional<DType> dtype)
-      : previous_(std::exchange(weight_dtype, dtype)) {}
-  ~WeightDTypeScope() { weight_dtype = previous_; }
-  WeightDTypeScope(const WeightDTypeScope&) = delete;
-  WeightDTypeScope& operator=(const WeightDTypeScope&) = delete;
-
- private:
-  std::optional<DType> previous_;
-};
-
-// The settings of the calling thread, for threads that work for it.
-std::optional<AutocastSettings> autocast_settings();
 
 // The input of a composed operation with kAutocastFloat32OnGpus.
 Tensor autocast_float32_on_gpus(const Tensor& x);

@@ -21,7 +21,7 @@ void BodyRandomSequence::enter(std::uint64_t offset, bool replay) {
     start_ = state.offset;
     own_.set_state(state);
   }
-  scope_.emplace(own_);
+  scope_.emplace(context.generator, &own_);
 }
 
 void BodyRandomSequence::leave() {

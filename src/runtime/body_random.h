@@ -32,7 +32,7 @@ class BodyRandomSequence final : public RandomSequence {
   std::shared_ptr<RandomSequence> before_;
   std::vector<BodyCount> bodies_;
   Generator own_;
-  std::optional<GeneratorScope> scope_;
+  std::optional<Scoped<Generator*>> scope_;
   bool replay_ = false;
   std::uint64_t start_ = 0;
   std::uint64_t taken_ = 0;  // by this node, in the current run

@@ -17,7 +17,7 @@ namespace {
 class Assembly {
  public:
   Assembly(const OpDef& op, ControlFlow flow, std::span<const Tensor> given)
-      : op_(op), flow_(std::move(flow)), graph_(*building) {
+      : op_(op), flow_(std::move(flow)), graph_(*context.graph) {
     for (const Tensor& tensor : given) inputs_.push_back(graph_.local(tensor));
   }
 
@@ -173,11 +173,11 @@ class Assembly {
 
 TracedBody trace_body(std::span<const TensorType> arguments, const BodyFn& body) {
   TracedBody traced;
-  traced.graph = make_ref<GraphImpl>(building);
+  traced.graph = make_ref<GraphImpl>(context.graph);
   GraphImpl& graph = *traced.graph;
-  const BuildingScope scope(&graph);
+  const Scoped scope(context.graph, &graph);
   Generator generator({.seed = 0, .offset = 0});
-  const GeneratorScope generator_scope(generator);
+  const Scoped generator_scope(context.generator, &generator);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const TensorType& spec = arguments[i];
     Tensor argument = graph.tensor(graph.add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {},
@@ -204,7 +204,7 @@ std::vector<Tensor> add_control_flow(const OpDef& op, ControlFlow flow,
 void record_control_flow(const Node& node, std::span<const Tensor* const> inputs,
                          std::span<Tensor> outputs) {
   const auto tracked = [](const Tensor* input) { return is_tracked(*input); };
-  if (!grad_mode || !node.op->gradient || outputs.empty() ||
+  if (!context.records || !node.op->gradient || outputs.empty() ||
       std::none_of(inputs.begin(), inputs.end(), tracked))
     return;
   const RefPtr<OpNode> recorded = record(*node.op, NoAttrs(), inputs, outputs, nullptr);

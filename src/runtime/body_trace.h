@@ -20,7 +20,7 @@ struct TracedBody {
 };
 
 // Calls `body` once with symbolic tensors and records its operations in a graph that is nested in
-// the one that the thread builds. REQUIRES: building.
+// the one that the thread builds. REQUIRES: context.graph.
 TracedBody trace_body(std::span<const TensorType> arguments, const BodyFn& body);
 
 // Adds a node that runs `bodies` to the graph that the thread builds, and records it for gradients.

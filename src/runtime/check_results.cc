@@ -28,11 +28,12 @@ bool has_checked_results(const OpDef& op, std::span<const Tensor* const> inputs)
 }
 
 std::string describe_operation(const OpDef& op) {
-  if (differentiated)
+  if (context.differentiated)
     return fmt::format("operation {} (backward pass: the gradient of {}{})", op.name,
-                       differentiated->op->name, of_layer(differentiated->layer.get()));
-  if (called_layer)
-    return fmt::format("operation {}{} (forward pass)", op.name, of_layer(called_layer));
+                       context.differentiated->op->name,
+                       of_layer(context.differentiated->layer.get()));
+  if (context.layer)
+    return fmt::format("operation {}{} (forward pass)", op.name, of_layer(context.layer));
   return fmt::format("operation {} (outside of layers and backward passes)", op.name);
 }
 

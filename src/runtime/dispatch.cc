@@ -105,14 +105,14 @@ class Dispatch {
 
   // `give_first`: input 0 was moved in.
   void run(std::span<Tensor> outputs, bool give_first = false) {
-    const bool records = grad_mode && op_.gradient && any_tracked();
+    const bool records = context.records && op_.gradient && any_tracked();
     if ((op_.traits & kView) != 0) {
       const std::int64_t offset = op_.view_offset ? op_.view_offset(infer_) : 0;
       outputs[0] = make_view(*inputs_[0], infer_.outputs[0].shape, offset);
     } else {
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         const TensorType& spec = infer_.outputs[static_cast<int>(i)];
-        if (i == 0 && gradient_buffer_open) [[unlikely]]
+        if (i == 0 && context.gradient_buffer_open) [[unlikely]]
           outputs[0] = take_gradient_buffer(spec, *device_);
         if (outputs[i].defined()) continue;
         outputs[i] = i == 0 && give_first && reusable(spec, records)
@@ -200,9 +200,9 @@ InlineList<const Tensor*> joined(const Tensor& first, std::initializer_list<cons
 }  // namespace
 
 std::vector<Tensor> run_op(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
-  if (autocast) [[unlikely]]
+  if (context.autocast) [[unlikely]]
     if (const AutocastInputs cast(op, inputs); cast.changed()) return run_op(op, cast.get(), attrs);
-  if (building) [[unlikely]]
+  if (context.graph) [[unlikely]]
     return trace_op(op, inputs, attrs);
   Dispatch dispatch(op, inputs, attrs);
   std::vector<Tensor> outputs(static_cast<std::size_t>(dispatch.num_outputs()));
@@ -211,10 +211,10 @@ std::vector<Tensor> run_op(const OpDef& op, std::span<const Tensor* const> input
 }
 
 Tensor run_single(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
-  if (autocast) [[unlikely]]
+  if (context.autocast) [[unlikely]]
     if (const AutocastInputs cast(op, inputs); cast.changed())
       return run_single(op, cast.get(), attrs);
-  if (building) [[unlikely]]
+  if (context.graph) [[unlikely]]
     return trace_op(op, inputs, attrs).front();
   Dispatch dispatch(op, inputs, attrs);
   TANDEM_ASSERT(dispatch.num_outputs() == 1);
@@ -226,7 +226,7 @@ Tensor run_single(const OpDef& op, std::span<const Tensor* const> inputs, AttrsR
 std::vector<Tensor> run_op_in_place(const OpDef& op, Tensor first,
                                     std::initializer_list<const Tensor*> rest, AttrsRef attrs) {
   const InlineList<const Tensor*> inputs = joined(first, rest);
-  if (autocast || building) [[unlikely]]
+  if (context.autocast || context.graph) [[unlikely]]
     return run_op(op, {inputs.begin(), inputs.end()}, attrs);
   Dispatch dispatch(op, {inputs.begin(), inputs.end()}, attrs);
   std::vector<Tensor> outputs(static_cast<std::size_t>(dispatch.num_outputs()));
@@ -237,7 +237,7 @@ std::vector<Tensor> run_op_in_place(const OpDef& op, Tensor first,
 Tensor run_in_place(const OpDef& op, Tensor first, std::initializer_list<const Tensor*> rest,
                     AttrsRef attrs) {
   const InlineList<const Tensor*> inputs = joined(first, rest);
-  if (autocast || building) [[unlikely]]
+  if (context.autocast || context.graph) [[unlikely]]
     return run_single(op, {inputs.begin(), inputs.end()}, attrs);
   Dispatch dispatch(op, {inputs.begin(), inputs.end()}, attrs);
   TANDEM_ASSERT(dispatch.num_outputs() == 1);
@@ -247,7 +247,7 @@ Tensor run_in_place(const OpDef& op, Tensor first, std::initializer_list<const T
 }
 
 void run_update(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
-  if (building) [[unlikely]] {
+  if (context.graph) [[unlikely]] {
     trace_op(op, inputs, attrs);
     return;
   }

@@ -12,14 +12,9 @@
 #include "core/thread_object.h"
 #include "device/device_manager.h"
 #include "graph/program_cache.h"
-#include "op/live_tapes.h"
-#include "op/numerics.h"
-#include "runtime/autocast.h"
-#include "runtime/example_weights.h"
+#include "runtime/context_key.h"
 #include "runtime/function_trace.h"
 #include "runtime/placement.h"
-#include "runtime/replica_context.h"
-#include "runtime/replica_invariance.h"
 #include "runtime/trace_mark.h"
 #include "tandem/config.h"
 
@@ -44,31 +39,6 @@ namespace {
 // Warns, at most kMaxWarnings times, if kTooMany of the last kHistory calls were traced. As in
 // TensorFlow.
 constexpr int kHistory = 10, kTooMany = 5, kMaxWarnings = 2;
-
-// Adds the state of the calling thread to a signature.
-void add_surroundings(FunctionCall& call) {
-  // Under an outer tape, tapes in the function record their backward passes.
-  const std::uint64_t recording = !grad_mode ? 0 : live_tapes > 0 ? 2 : 1;
-  call.add_to_key(recording << 1 | (checks_numerics() ? 1 : 0));
-  call.add_to_key(static_cast<std::uint64_t>(invariant_parts()));
-  call.add_to_key(std::uint64_t{weighted_by_examples});
-  // Reads of weights in a layer with a mixed policy are casts.
-  call.add_to_key(weight_dtype ? 1 + static_cast<std::uint64_t>(*weight_dtype) : 0);
-  const auto casts = autocast_settings();
-  call.add_to_key(!casts ? std::uint64_t{0}
-                         : 1 + (static_cast<std::uint64_t>(casts->dtype) << 1 |
-                                static_cast<std::uint64_t>(casts->device)));
-  if (placement_frame) {
-    const DeviceName& name = *placement_frame->name;
-    call.add_to_key(name.job ? std::string_view(*name.job) : std::string_view());
-    call.add_to_key(static_cast<std::uint64_t>(name.replica.value_or(-1)));
-    call.add_to_key(static_cast<std::uint64_t>(name.task.value_or(-1)));
-    call.add_to_key(name.type ? std::string_view(*name.type) : std::string_view());
-    call.add_to_key(static_cast<std::uint64_t>(name.id.value_or(-1)));
-  }
-  if (const ReplicaContext* replica = ReplicaContext::current()) replica->add_to_key(call.key);
-  TraceMark::add_to_key(call.key);
-}
 
 void add_shape(FunctionCall& call, const Shape& shape) {
   call.add_to_key(static_cast<std::uint64_t>(shape.rank()));
@@ -114,7 +84,7 @@ struct FunctionTraces::Impl {
   std::size_t complete(FunctionCall& call) const {
     const bool free_sizes = !options.input_signature.empty();
     if (free_sizes) check_signature(call);
-    add_surroundings(call);
+    add_to_key(context, call);
     for (const Tensor& input : call.inputs) {
       const TensorImpl& impl = impl_of(input);
       call.add_to_key(static_cast<std::uint64_t>(impl.dtype));
@@ -225,7 +195,7 @@ std::shared_ptr<const TracedFunction> FunctionTraces::trace(FunctionCall& call, 
   return impl_->trace_for(call.key.substr(0, of_trace), call, body);
 }
 
-bool FunctionTraces::tracing() { return building != nullptr; }
+bool FunctionTraces::tracing() { return context.graph != nullptr; }
 
 std::size_t FunctionTraces::num_traces() const {
   const std::lock_guard lock(impl_->mutex);

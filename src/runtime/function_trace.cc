@@ -4,7 +4,7 @@
 
 #include "core/status.h"
 #include "graph/structural_ops.h"
-#include "op/live_tapes.h"
+#include "op/context.h"
 #include "op/record.h"
 #include "runtime/placer.h"
 #include "runtime/trace.h"
@@ -26,7 +26,7 @@ bool captures_tracked(const Node& node) {
 }  // namespace
 
 bool wants_gradient(const Tensor& tensor) {
-  return grad_mode && is_tracked(tensor) && is_floating(tensor.dtype());
+  return context.records && is_tracked(tensor) && is_floating(tensor.dtype());
 }
 
 bool Trace::make(const std::vector<ArgumentSpec>& inputs,
@@ -41,13 +41,10 @@ bool Trace::make(const std::vector<ArgumentSpec>& inputs,
   fetches.clear();
   untracked_.clear();
   replayed = true;
-  const BuildingScope scope(graph.get());
+  const Scoped scope(context.graph, graph.get());
   Generator generator({.seed = 0, .offset = 0});
-  const GeneratorScope generator_scope(generator);
-  struct FrameScope {
-    explicit FrameScope(TraceFrame& frame) { trace_frame = &frame; }
-    ~FrameScope() { trace_frame = nullptr; }
-  } const frame_scope(frame);
+  const Scoped generator_scope(context.generator, &generator);
+  const Scoped frame_scope(context.trace, &frame);
   const TracedGradients traced_gradients;
   std::vector<Tensor> symbols;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -71,7 +68,7 @@ bool Trace::make(const std::vector<ArgumentSpec>& inputs,
   note_frozen(*graph, frame);
   random_count = generator.state().offset;
   last_random = generator.last_random();
-  if (!grad_mode) return frame.made_variables;
+  if (!context.records) return frame.made_variables;
   const bool branches = note_captured(*graph);
   gradient = make_trace_gradient(*graph, symbols, outputs);
   if (branches && gradient) {
@@ -116,7 +113,7 @@ bool Trace::current() {
     freezes_ = freezes;
   }
   return std::none_of(untracked_.begin(), untracked_.end(), [](const Node* node) {
-    return (!node->resource || live_tapes > 0) && captures_tracked(*node);
+    return (!node->resource || context.tapes > 0) && captures_tracked(*node);
   });
 }
 

@@ -3,11 +3,6 @@
 #include "runtime/replica_context.h"
 
 namespace tandem {
-namespace {
-
-thread_local Generator* current_generator = nullptr;
-
-}  // namespace
 
 RandomKey Generator::next() {
   const ReplicaContext* replica = ReplicaContext::current();
@@ -27,18 +22,10 @@ void Generator::set_state(const random::GeneratorState& state) {
   state_ = state;
 }
 
-Generator& Generator::current() { return current_generator ? *current_generator : process(); }
-
 Generator& Generator::process() {
   static auto& generator = *new Generator;
   return generator;
 }
-
-GeneratorScope::GeneratorScope(Generator& generator) : previous_(current_generator) {
-  current_generator = &generator;
-}
-
-GeneratorScope::~GeneratorScope() { current_generator = previous_; }
 
 namespace random {
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graph/control_flow.h"
+#include "op/context.h"
 #include "op/op.h"
 #include "tandem/random.h"
 
@@ -34,7 +35,7 @@ class Generator {
   // The calling thread's: inside a strategy's step the replica's own, else the process's. A
   // replica's generator starts each step with the process's state, so that the n-th random
   // operation has the same number on every replica.
-  static Generator& current();
+  static Generator& current() { return context.generator ? *context.generator : process(); }
   static Generator& process();
 
  private:
@@ -53,17 +54,5 @@ RandomKey exchange_key(void* attrs, const RandomKey& key) {
   fields.stream = key.stream;
   return previous;
 }
-
-// Makes `generator` the calling thread's while it lives.
-class GeneratorScope {
- public:
-  explicit GeneratorScope(Generator& generator);
-  ~GeneratorScope();
-  GeneratorScope(const GeneratorScope&) = delete;
-  GeneratorScope& operator=(const GeneratorScope&) = delete;
-
- private:
-  Generator* previous_;
-};
 
 }  // namespace tandem

@@ -8,9 +8,6 @@
 
 namespace tandem {
 
-constinit thread_local const GradientBufferProvider* gradient_buffers = nullptr;
-constinit thread_local bool gradient_buffer_open = false;
-
 namespace {
 
 struct OpenBuffer {
@@ -60,17 +57,17 @@ Tensor gradient_buffer_of(const Leaf& leaf) {
   return buffer();
 }
 
-GradientBufferScope::GradientBufferScope(const GradContext& context, int input) {
-  if (!gradient_buffers) return;
-  const auto* node = static_cast<const GradNode*>(context.edge(input).node.get());
+GradientBufferScope::GradientBufferScope(const GradContext& gradient, int input) {
+  if (!context.gradient_buffers) return;
+  const auto* node = static_cast<const GradNode*>(gradient.edge(input).node.get());
   if (!node || node->op) return;
-  open_buffer() = (*gradient_buffers)(*static_cast<const Leaf*>(node));
-  gradient_buffer_open = open_buffer().defined();
+  open_buffer() = (*context.gradient_buffers)(*static_cast<const Leaf*>(node));
+  context.gradient_buffer_open = open_buffer().defined();
 }
 
 GradientBufferScope::~GradientBufferScope() {
-  if (!gradient_buffer_open) return;
-  gradient_buffer_open = false;
+  if (!context.gradient_buffer_open) return;
+  context.gradient_buffer_open = false;
   open_buffer() = {};
 }
 
@@ -78,7 +75,7 @@ Tensor take_gradient_buffer(const TensorType& spec, const Device& device) {
   const TensorImpl& impl = impl_of(open_buffer());
   if (impl.dtype != spec.dtype || !(impl.shape == spec.shape) || &impl.device() != &device)
     return {};
-  gradient_buffer_open = false;
+  context.gradient_buffer_open = false;
   return std::move(open_buffer());
 }
 

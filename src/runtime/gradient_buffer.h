@@ -16,23 +16,18 @@ Tensor gradient_buffer_of(const Leaf& leaf);
 // Whether set_gradient_buffer() has given the leaf a function.
 bool has_gradient_buffer(const Leaf& leaf);
 
-// The provider of the pass that the calling thread runs; null if there is none.
-using GradientBufferProvider = std::function<Tensor(const Leaf& leaf)>;
-extern constinit thread_local const GradientBufferProvider* gradient_buffers;
-
 // For gradient functions: while it lives, the next operation whose first result has the spec of
 // input `input` writes the result to the gradient buffer of that input.
 class GradientBufferScope {
  public:
-  GradientBufferScope(const GradContext& context, int input);
+  GradientBufferScope(const GradContext& gradient, int input);
   ~GradientBufferScope();
   GradientBufferScope(const GradientBufferScope&) = delete;
   GradientBufferScope& operator=(const GradientBufferScope&) = delete;
 };
 
 // For dispatch: takes the buffer if it matches the spec and the device of a result. Each buffer is
-// taken once.
-extern constinit thread_local bool gradient_buffer_open;
+// taken once. REQUIRES: context.gradient_buffer_open.
 Tensor take_gradient_buffer(const TensorType& spec, const Device& device);
 
 }  // namespace tandem

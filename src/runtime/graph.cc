@@ -162,7 +162,7 @@ Graph::Operation Graph::updates(std::string_view name, const std::function<void(
   const std::size_t before = graph.nodes().size();
   {
     std::optional<GraphScope> scope;
-    if (building != &graph) scope.emplace(*this);
+    if (context.graph != &graph) scope.emplace(*this);
     body();
   }
   std::vector<Node*> writers;
@@ -200,9 +200,9 @@ Graph Graph::deserialize(std::string_view bytes) { return Graph(deserialize_grap
 struct GraphScope::Saved {
   explicit Saved(GraphImpl& building_graph)
       : graph(&building_graph),
-        scope(graph.get()),
+        scope(context.graph, graph.get()),
         generator({.seed = 0, .offset = graph->random_count}),
-        generator_scope(generator) {
+        generator_scope(context.generator, &generator) {
     generator.set_last_random(graph->last_random);
   }
   ~Saved() {
@@ -211,18 +211,18 @@ struct GraphScope::Saved {
   }
 
   RefPtr<GraphImpl> graph;
-  BuildingScope scope;
+  Scoped<GraphImpl*> scope;
   Generator generator;
-  GeneratorScope generator_scope;
+  Scoped<Generator*> generator_scope;
 };
 
 GraphScope::GraphScope(const Graph& graph) : saved_(std::make_unique<Saved>(graph.impl())) {}
 GraphScope::~GraphScope() = default;
 
 NameScope::NameScope(std::string_view name) {
-  if (!building) return;
-  building->open_name_scope(name);
-  graph_ = RefPtr<RefCounted>(building);
+  if (!context.graph) return;
+  context.graph->open_name_scope(name);
+  graph_ = RefPtr<RefCounted>(context.graph);
 }
 
 NameScope::~NameScope() {
@@ -230,36 +230,29 @@ NameScope::~NameScope() {
 }
 
 struct ColocateWith::Saved {
-  explicit Saved(const Tensor& tensor) : previous(colocating), outer(placement_frame) {
-    placement_frame = nullptr;
-    on.emplace(tensor);
+  explicit Saved(const Tensor& tensor) : on(tensor) {
     if (!is_symbolic(tensor)) return;
-    if (previous) others = *previous;
+    if (context.colocated_with) others = *context.colocated_with;
     others.push_back(symbol_of(tensor).node);
-    colocating = &others;
-  }
-  ~Saved() {
-    colocating = previous;
-    on.reset();
-    placement_frame = outer;
+    context.colocated_with = &others;
   }
 
+  Scoped<const PlacementFrame*> outer{context.placement, nullptr};
+  OnDeviceOf on;
   std::vector<Node*> others;
-  const std::vector<Node*>* previous;
-  const PlacementFrame* outer;
-  std::optional<OnDeviceOf> on;
+  Scoped<const std::vector<Node*>*> previous{context.colocated_with, context.colocated_with};
 };
 
 ColocateWith::ColocateWith(const Tensor& tensor) : saved_(std::make_unique<Saved>(tensor)) {}
 ColocateWith::~ColocateWith() = default;
 
 Tensor placeholder(DType dtype, const Shape& shape, std::string_view name) {
-  if (!building)
+  if (!context.graph)
     throw FailedPreconditionError("[placeholder] placeholders exist in a GraphScope only");
   if (!name.empty()) expect_operation_name(name);
-  const Shape known = shape.known() ? building->sizes().named(shape) : Shape::scalar();
-  Node& node = building->add(kPlaceholder, SpecAttrs{dtype, known}, {}, node_options(name));
-  return building->tensor(node);
+  const Shape known = shape.known() ? context.graph->sizes().named(shape) : Shape::scalar();
+  Node& node = context.graph->add(kPlaceholder, SpecAttrs{dtype, known}, {}, node_options(name));
+  return context.graph->tensor(node);
 }
 
 }  // namespace tandem

@@ -12,8 +12,6 @@
 
 namespace tandem {
 
-constinit thread_local const PlacementFrame* placement_frame = nullptr;
-
 namespace {
 
 std::atomic<bool> soft_placement{true};
@@ -106,7 +104,7 @@ Device* resolve(const PlacementFrame& frame, std::string_view by) {
 
 Device& place(const OpDef& op, std::span<const Tensor* const> inputs) {
   if (op.mutated_inputs != 0) return impl_of(*inputs[0]).device();
-  if (const PlacementFrame* frame = placement_frame) {
+  if (const PlacementFrame* frame = context.placement) {
     Device* device = resolve(*frame, op.name);
     if (device && has_kernel(op, *device)) [[likely]]
       return *device;
@@ -120,7 +118,7 @@ Device& place(const OpDef& op, std::span<const Tensor* const> inputs) {
 }
 
 Device& place_constant(std::string_view what) {
-  if (const PlacementFrame* frame = placement_frame) {
+  if (const PlacementFrame* frame = context.placement) {
     if (Device* device = resolve(*frame, what)) return *device;
     if (!soft_placement.load(std::memory_order_relaxed) || !same_process(*frame->name))
       no_such_device(what, *frame);
@@ -150,13 +148,13 @@ void log_call(std::string_view function, std::size_t number) {
 
 void OnDeviceOf::enter(Device& device) {
   frame_ = {&device.name(), device.full_name(), &device, true};
-  placement_frame = &frame_;
+  context.placement = &frame_;
 }
 
 void OnDeviceOf::enter(const DeviceName& requested, std::string_view text) {
   if (requested == DeviceName()) return;
   frame_ = {&requested, text, nullptr, false};
-  placement_frame = &frame_;
+  context.placement = &frame_;
 }
 
 OnDeviceOf::OnDeviceOf(const Tensor& tensor) {
@@ -176,32 +174,32 @@ OnDeviceOf::OnDeviceOf(const OpNode& node) {
 }
 
 NodeOptions node_options(std::string_view name) {
-  if (!placement_frame) return {.name = name};
-  return {
-      .requested = placement_frame->name, .requested_text = placement_frame->text, .name = name};
+  if (!context.placement) return {.name = name};
+  return {.requested = context.placement->name,
+          .requested_text = context.placement->text,
+          .name = name};
 }
 
 struct DeviceScope::Saved {
   DeviceName name;
   std::string text;
   PlacementFrame frame;
-  const PlacementFrame* previous = nullptr;
+  Scoped<const PlacementFrame*> scope{context.placement, context.placement};
 };
 
 DeviceScope::DeviceScope(std::string_view device) : saved_(std::make_unique<Saved>()) {
-  saved_->previous = placement_frame;
   saved_->text = device;
   const DeviceName inner = DeviceName::parse(device);
   if (inner == DeviceName()) {  // resets to the default placement
-    placement_frame = nullptr;
+    context.placement = nullptr;
     return;
   }
-  saved_->name = placement_frame ? nest(*placement_frame->name, inner) : inner;
+  saved_->name = context.placement ? nest(*context.placement->name, inner) : inner;
   saved_->frame = {&saved_->name, saved_->text, nullptr, false};
-  placement_frame = &saved_->frame;
+  context.placement = &saved_->frame;
 }
 
-DeviceScope::~DeviceScope() { placement_frame = saved_->previous; }
+DeviceScope::~DeviceScope() = default;
 
 void synchronize() {
   if (!DeviceManager::get().initialized()) return;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "graph/graph.h"
+#include "op/context.h"
 #include "op/record.h"
 
 namespace tandem {
@@ -35,22 +36,15 @@ struct PlacementFrame {
   mutable Device* device = nullptr;  // the first device that matches, once looked up
   mutable bool resolved = false;
 };
-extern constinit thread_local const PlacementFrame* placement_frame;  // null without a scope
 
 // Runs the calling thread's operations on a device while it lives. Like DeviceScope, for a Device&.
 class OnDevice {
  public:
-  explicit OnDevice(Device& device)
-      : frame_{&device.name(), device.full_name(), &device, true}, previous_(placement_frame) {
-    placement_frame = &frame_;
-  }
-  ~OnDevice() { placement_frame = previous_; }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
+  explicit OnDevice(Device& device) : frame_{&device.name(), device.full_name(), &device, true} {}
 
  private:
   PlacementFrame frame_;
-  const PlacementFrame* previous_;
+  Scoped<const PlacementFrame*> scope_{context.placement, &frame_};
 };
 
 // The same for the device of a tensor or of a recorded operation. For symbolic tensors and traced
@@ -59,16 +53,13 @@ class OnDeviceOf {
  public:
   explicit OnDeviceOf(const Tensor& tensor);
   explicit OnDeviceOf(const OpNode& node);
-  ~OnDeviceOf() { placement_frame = previous_; }
-  OnDeviceOf(const OnDeviceOf&) = delete;
-  OnDeviceOf& operator=(const OnDeviceOf&) = delete;
 
  private:
   void enter(Device& device);
   void enter(const DeviceName& requested, std::string_view text);
 
   PlacementFrame frame_;
-  const PlacementFrame* previous_ = placement_frame;
+  Scoped<const PlacementFrame*> scope_{context.placement, context.placement};
 };
 
 // Node options with the request of the calling thread's innermost device scope.

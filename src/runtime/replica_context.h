@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "op/context.h"
 #include "runtime/strategy_mark.h"
 #include "tandem/reduce_op.h"
 #include "tandem/tensor.h"
@@ -83,7 +84,7 @@ class ReplicaContext {
   virtual void add_to_key(std::string& key) const = 0;
 
   // The context of the calling thread; null outside replicas.
-  static ReplicaContext* current();
+  static ReplicaContext* current() { return context.replica; }
 
  protected:
   std::shared_ptr<const StrategyMark> strategy_;
@@ -98,18 +99,6 @@ class ReplicaContext {
   std::int64_t global_examples_ = -1;
   int part_ = -1;
   bool averages_gradients_ = false;
-};
-
-// Sets the calling thread's context while it lives.
-class ReplicaContextScope {
- public:
-  explicit ReplicaContextScope(ReplicaContext* context);
-  ~ReplicaContextScope();
-  ReplicaContextScope(const ReplicaContextScope&) = delete;
-  ReplicaContextScope& operator=(const ReplicaContextScope&) = delete;
-
- private:
-  ReplicaContext* previous_;
 };
 
 }  // namespace tandem

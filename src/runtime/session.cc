@@ -427,7 +427,7 @@ std::vector<Tensor> Session::run(const Feeds& feeds, const std::vector<Fetch>& f
   if (session.graph.nodes().empty())
     throw RuntimeError(
         "The Session graph is empty.  Add operations to the graph before calling run().");
-  const BuildingScope at_once(nullptr);
+  const Scoped at_once(context.graph, nullptr);
   RunRequest request;
   for (const Feed& feed : feeds) session.add_feed(request, feed);
   std::vector<bool> is_tensor;

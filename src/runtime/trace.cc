@@ -17,8 +17,6 @@
 
 namespace tandem {
 
-constinit thread_local TraceFrame* trace_frame = nullptr;
-
 namespace {
 
 void set_key_update(const OpDef& op, Node& node) {
@@ -73,7 +71,7 @@ std::shared_ptr<const AttrUpdate> key_update(const OpDef& op, const RandomKey& t
 
 std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inputs,
                              AttrsRef attrs) {
-  GraphImpl& graph = *building;
+  GraphImpl& graph = *context.graph;
   std::vector<Node::Input> sources;
   sources.reserve(inputs.size());
   // In a body, captured tensors are recorded with their edges inside.
@@ -96,7 +94,7 @@ std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inp
 
   bool tracked = false;
   for (const Tensor* input : inputs) tracked = tracked || is_tracked(*input);
-  if (grad_mode && op.gradient && tracked) {
+  if (context.records && op.gradient && tracked) {
     const RefPtr<OpNode> recorded = record(op, attrs, inputs, outputs, nullptr);
     if (options.requested)
       recorded->requested = std::make_shared<const PlacementRequest>(
@@ -107,17 +105,17 @@ std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inp
 }
 
 Tensor new_constant(const Shape& shape, DType dtype, const void* host, std::string_view name) {
-  if (!building) {
+  if (!context.graph) {
     Device& device = place_constant("Const");
     log_execution("_EagerConst", device);
     return from_host(device, shape, dtype, host);
   }
   if (!name.empty()) expect_operation_name(name);
-  Node& node = building->add(kConst, SpecAttrs{dtype, shape}, {}, node_options(name));
+  Node& node = context.graph->add(kConst, SpecAttrs{dtype, shape}, {}, node_options(name));
   const auto* bytes = static_cast<const std::byte*>(host);
   node.literal.assign(bytes,
                       bytes + static_cast<std::size_t>(shape.num_elements()) * size_of(dtype));
-  return building->tensor(node);
+  return context.graph->tensor(node);
 }
 
 namespace {
@@ -151,37 +149,37 @@ Tensor evaluated(const Tensor& tensor, std::string_view variable) {
 }  // namespace
 
 Tensor initial_value(const Tensor& tensor, std::string_view variable) {
-  if (!building || !trace_frame) return tensor;
-  if (!trace_frame->may_make_variables)
+  if (!context.graph || !context.trace) return tensor;
+  if (!context.trace->may_make_variables)
     fail<InvalidArgumentError>(
         "tf.function-decorated function tried to create variables on non-first call. Variable {} "
         "was made in a call of {} that traced it anew; make variables outside, or only if they are "
         "not there yet (if (!v.defined()) v = Variable(...); layers and optimizers do)",
-        quoted_name(std::string(variable), impl_of(tensor)), trace_frame->name);
-  trace_frame->made_variables = true;
+        quoted_name(std::string(variable), impl_of(tensor)), context.trace->name);
+  context.trace->made_variables = true;
   return is_symbolic(tensor) ? evaluated(tensor, variable) : tensor;
 }
 
 std::vector<Tensor> traced_element(const std::shared_ptr<ElementPass>& pass,
                                    std::span<const TensorType> specs) {
-  if (building->outer())
+  if (context.graph->outer())
     fail<UnimplementedError>(
         "[Iterator] next() was called in a branch or in the body of a loop, which a traced "
         "function "
         "cannot do: call it before, or use for_each(dataset, ...)");
-  if (!trace_frame)
+  if (!context.trace)
     fail<UnimplementedError>(
         "[Iterator] next() was called in the graph of a session, which cannot take elements: feed "
         "the element in each run");
-  TracedElement& element = trace_frame->elements.emplace_back();
-  const auto& passes = trace_frame->passes;
+  TracedElement& element = context.trace->elements.emplace_back();
+  const auto& passes = context.trace->passes;
   element.argument =
       static_cast<std::size_t>(std::find(passes.begin(), passes.end(), pass) - passes.begin());
   if (element.argument == passes.size()) element.captured = pass;
   for (std::size_t i = 0; i < specs.size(); ++i)
-    element.tensors.push_back(
-        building->tensor(building->add(kPlaceholder, SpecAttrs{specs[i].dtype, specs[i].shape}, {},
-                                       {.name = fmt::format("element_{}", i)})));
+    element.tensors.push_back(context.graph->tensor(
+        context.graph->add(kPlaceholder, SpecAttrs{specs[i].dtype, specs[i].shape}, {},
+                           {.name = fmt::format("element_{}", i)})));
   return element.tensors;
 }
 

@@ -18,7 +18,7 @@ namespace tandem {
 class VariableImpl;
 
 // Adds `op` to the graph that the thread builds and returns symbolic results. Records it for
-// gradients as a run would. REQUIRES: building.
+// gradients as a run would. REQUIRES: context.graph.
 std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inputs,
                              AttrsRef attrs);
 
@@ -46,7 +46,6 @@ struct TraceFrame {
   // Settings of objects that the function has read, and what they were.
   std::vector<std::pair<std::shared_ptr<const std::atomic<bool>>, bool>> flags{};
 };
-extern constinit thread_local TraceFrame* trace_frame;  // null outside traces
 
 // While an object of this class lives, operations run eagerly and use the caller's generator, as
 // if the function were not being traced. For objects that are created once, such as the variables
@@ -55,17 +54,17 @@ extern constinit thread_local TraceFrame* trace_frame;  // null outside traces
 class OutsideTrace {
  public:
   OutsideTrace()
-      : at_once_(trace_frame ? nullptr : building),
-        generator_scope_(trace_frame ? *trace_frame->outside : Generator::current()) {}
+      : at_once_(context.graph, context.trace ? nullptr : context.graph),
+        generator_(context.generator, context.trace ? context.trace->outside : context.generator) {}
 
  private:
-  BuildingScope at_once_;
-  GeneratorScope generator_scope_;
+  Scoped<GraphImpl*> at_once_;
+  Scoped<Generator*> generator_;
 };
 
 // Adds the next element of `pass` to the trace: placeholders of `specs`, which each run feeds with
 // the element that it takes. Throws UnimplementedError in a branch, in the body of a loop and in
-// the graph of a session. REQUIRES: building.
+// the graph of a session. REQUIRES: context.graph.
 std::vector<Tensor> traced_element(const std::shared_ptr<ElementPass>& pass,
                                    std::span<const TensorType> specs);
 

@@ -12,7 +12,7 @@ namespace tandem {
 
 // Adds the collective `op` (graph/collective.h) for the rank `member`, whose tensors are on
 // `device`, to the graph that the thread builds. Returns all its outputs, symbolic. REQUIRES:
-// building.
+// context.graph.
 std::vector<Tensor> trace_collective(const OpDef& op, AttrsRef attrs,
                                      std::span<const Tensor> tensors,
                                      const std::shared_ptr<const CollectiveMember>& member,

@@ -5,12 +5,10 @@
 
 namespace tandem {
 
-constinit thread_local VariableCopies* variable_copies = nullptr;
-
 Tensor* VariableCopies::find(const VariableImpl& variable) {
   const auto found = copies_.find(&variable);
   if (found == copies_.end()) return nullptr;
-  if (building && !is_symbolic(found->second))
+  if (context.graph && !is_symbolic(found->second))
     fail<UnimplementedError>(
         "[DataParallel] a traced function that reads variable {} was called in the forward pass of "
         "a replica, expected it outside: call the DataParallel model inside the traced function",

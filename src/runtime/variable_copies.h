@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// While a VariableCopiesScope has them current, reads of the variables give the copies, and
+// While they are those of the thread's context, reads of the variables give the copies, and
 // assignments change the copies alone.
 class VariableCopies {
  public:
@@ -23,23 +23,6 @@ class VariableCopies {
 
  private:
   std::unordered_map<const VariableImpl*, Tensor> copies_;
-};
-
-// Those of the calling thread; null: its reads and assignments go to the variables.
-extern constinit thread_local VariableCopies* variable_copies;
-
-// Sets them while it lives.
-class VariableCopiesScope {
- public:
-  explicit VariableCopiesScope(VariableCopies* copies) : previous_(variable_copies) {
-    variable_copies = copies;
-  }
-  ~VariableCopiesScope() { variable_copies = previous_; }
-  VariableCopiesScope(const VariableCopiesScope&) = delete;
-  VariableCopiesScope& operator=(const VariableCopiesScope&) = delete;
-
- private:
-  VariableCopies* previous_;
 };
 
 }  // namespace tandem

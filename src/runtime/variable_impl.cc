@@ -17,7 +17,6 @@
 namespace tandem {
 namespace {
 
-thread_local VariableCreator* current_creator = nullptr;
 std::atomic<std::uint64_t> freezes_of_all{0};
 
 // The storage, for a program that was traced when the variable had this dtype.
@@ -174,37 +173,37 @@ VariableImpl::VariableImpl(const Tensor& initial_value, VariableOptions options)
         "[Variable] the initial value of {} has shape {}, which is not known "
         "before the graph runs",
         quoted_name(*this), spec_.shape.to_string());
-  if (building->outer())
+  if (context.graph->outer())
     fail<InvalidArgumentError>(
         "[Variable] {} was made in a branch or in the body of a loop: make variables of a graph "
         "outside of control flow (those of an optimizer: build())",
         quoted_name(*this));
   options_.trainable = has_gradients(options_, initial_value);
-  const Node::Input initial = building->input_of(initial_value);
-  Node& handle =
-      building->variable(spec_, node_options(options_.name.empty() ? "Variable" : options_.name));
+  const Node::Input initial = context.graph->input_of(initial_value);
+  Node& handle = context.graph->variable(
+      spec_, node_options(options_.name.empty() ? "Variable" : options_.name));
   options_.name = handle.name;
   const Node::Input inputs[] = {{&handle, 0}, initial};
-  handle.initializer = &building->add(kAssignVariable, NoAttrs(), inputs, node_options());
-  building->rename_under(*handle.initializer, handle, "Assign");
-  storage_ = memory_in_graph(building->tensor(handle), options_.trainable);
+  handle.initializer = &context.graph->add(kAssignVariable, NoAttrs(), inputs, node_options());
+  context.graph->rename_under(*handle.initializer, handle, "Assign");
+  storage_ = memory_in_graph(context.graph->tensor(handle), options_.trainable);
 }
 
 std::size_t VariableImpl::local_index() const {
   if (!strategy_) return 0;
-  const ReplicaContext* context = ReplicaContext::current();
-  if (!context) return 0;
-  if (context->strategy() != strategy_.get()) [[unlikely]]
+  const ReplicaContext* replica = ReplicaContext::current();
+  if (!replica) return 0;
+  if (replica->strategy() != strategy_.get()) [[unlikely]]
     fail_mixed_strategies(
-        *strategy_, *context->strategy(),
+        *strategy_, *replica->strategy(),
         fmt::format("Variable {} was made in the scope of the first and is used in a replica of "
                     "the second; make it in the scope of the strategy whose run() uses it",
                     quoted_name(*this)));
-  return static_cast<std::size_t>(context->local_replica_id());
+  return static_cast<std::size_t>(replica->local_replica_id());
 }
 
 void VariableImpl::require_elements() const {
-  if (!building && of_graph())
+  if (!context.graph && of_graph())
     fail<FailedPreconditionError>(
         "[Variable] {} is part of a graph: its elements belong to a session, whose run() fetches "
         "and changes them",
@@ -219,18 +218,18 @@ Tensor VariableImpl::read(std::size_t reader) {
       return read_home(reader);
     if (Tensor kept = replica->read_remote(*this); kept.defined()) return kept;
   }
-  return building ? read_home(reader) : storage_->read(reader);
+  return context.graph ? read_home(reader) : storage_->read(reader);
 }
 
 Tensor VariableImpl::read_home(std::size_t reader) {
   require_elements();
-  return building ? trace_read(memory(reader), reader) : storage_->value(reader);
+  return context.graph ? trace_read(memory(reader), reader) : storage_->value(reader);
 }
 
 Tensor VariableImpl::read_at_start(std::size_t reader, std::function<Tensor()> elements) {
-  Node& handle = building->handle(
+  Node& handle = context.graph->handle(
       make_ref<CopyForReads>(RefPtr<VariableImpl>(this), reader, std::move(elements)));
-  return trace_read(building->tensor(handle), reader);
+  return trace_read(context.graph->tensor(handle), reader);
 }
 
 Tensor VariableImpl::trace_read(const Tensor& handle, std::size_t reader) {
@@ -243,7 +242,7 @@ Tensor VariableImpl::trace_read(const Tensor& handle, std::size_t reader) {
 
 void VariableImpl::write(std::size_t reader, const Tensor& value) {
   require_elements();
-  if (building)
+  if (context.graph)
     apply(reader, Assignment(), value, {});
   else
     storage_->store(reader, value);
@@ -264,9 +263,9 @@ void VariableImpl::apply(std::size_t reader, const VariableUpdate& update, const
 Tensor VariableImpl::memory(std::size_t reader) {
   require_elements();
   // The variable belongs to this graph or to an enclosing one.
-  if (of_graph()) return building->local(storage_->value(reader));
-  if (!building) return storage_->writable(reader);
-  return building->tensor(building->handle(resource(reader)));
+  if (of_graph()) return context.graph->local(storage_->value(reader));
+  if (!context.graph) return storage_->writable(reader);
+  return context.graph->tensor(context.graph->handle(resource(reader)));
 }
 
 RefPtr<Resource> VariableImpl::resource(std::size_t reader) {
@@ -275,7 +274,7 @@ RefPtr<Resource> VariableImpl::resource(std::size_t reader) {
 
 void VariableImpl::set_frozen(bool frozen) {
   if (frozen == frozen_) return;
-  if (trace_frame) trace_frame->frozen_before.emplace(this, frozen_);
+  if (context.trace) context.trace->frozen_before.emplace(this, frozen_);
   frozen_ = frozen;
   storage_->set_frozen(frozen);
   freezes_of_all.fetch_add(1, std::memory_order_relaxed);
@@ -322,13 +321,5 @@ std::string quoted_name(const VariableImpl& variable) {
   return quoted_name(variable.options().name, variable.spec());
 }
 std::string quoted_name(const Variable& variable) { return quoted_name(variable.impl()); }
-
-VariableCreator* VariableCreator::current() { return current_creator; }
-
-VariableCreatorScope::VariableCreatorScope(VariableCreator* creator) : previous_(current_creator) {
-  current_creator = creator;
-}
-
-VariableCreatorScope::~VariableCreatorScope() { current_creator = previous_; }
 
 }  // namespace tandem

@@ -28,7 +28,7 @@ class VariableImpl final : public RefCounted {
                std::shared_ptr<WorkerCollectives> workers = nullptr,
                std::shared_ptr<const StrategyMark> strategy = nullptr);
   // A variable of the graph that the thread builds. Each session has its own elements.
-  // `initial_value`: symbolic or concrete. REQUIRES: building->for_sessions.
+  // `initial_value`: symbolic or concrete. REQUIRES: context.graph->for_sessions.
   VariableImpl(const Tensor& initial_value, VariableOptions options);
 
   const VariableOptions& options() const { return options_; }
@@ -84,7 +84,7 @@ class VariableImpl final : public RefCounted {
   // A reader's copy, as programs refer to it. REQUIRES: the variable is not of a graph.
   RefPtr<Resource> resource(std::size_t reader);
   // A read of what `elements` returns, on the reader's device, when a run of the program starts.
-  // REQUIRES: building.
+  // REQUIRES: context.graph.
   Tensor read_at_start(std::size_t reader, std::function<Tensor()> elements);
   // `elements`, computed in another way than by a read, as a read of them.
   Tensor as_read(Tensor elements, std::size_t reader) const {
@@ -139,18 +139,7 @@ class VariableCreator {
   // The processes that share its variables; null if there is only this one.
   virtual std::shared_ptr<WorkerCollectives> workers() const { return nullptr; }
   // The creator of the calling thread; null outside strategies.
-  static VariableCreator* current();
-};
-
-class VariableCreatorScope {
- public:
-  explicit VariableCreatorScope(VariableCreator* creator);
-  ~VariableCreatorScope();
-  VariableCreatorScope(const VariableCreatorScope&) = delete;
-  VariableCreatorScope& operator=(const VariableCreatorScope&) = delete;
-
- private:
-  VariableCreator* previous_;
+  static VariableCreator* current() { return context.creator; }
 };
 
 }  // namespace tandem

@@ -23,7 +23,7 @@ bool shared(const TensorImpl& impl) { return !impl.unique() || !impl.storage->un
 
 // As a run of a program would, whatever the calling thread does.
 Tensor cast_at_once(const Tensor& tensor, DType dtype, MemoryTag tag) {
-  const BuildingScope eager(nullptr);
+  const Scoped eager(context.graph, nullptr);
   const AutocastScope as_asked(std::nullopt);
   const NoGradScope no_grad;
   const OnDevice on(impl_of(tensor).device());
@@ -81,7 +81,7 @@ class ReplicaCopies final : public VariableStorage {
   // The common case: as VariableImpl does it, without virtual calls.
   bool update(VariableImpl&, std::size_t reader, const VariableUpdate& update,
               const Tensor& gradient, std::span<VariableStorage* const> slots) override {
-    if (building) return false;
+    if (context.graph) return false;
     std::array<Tensor, kMaxSlots> memory;
     for (std::size_t i = 0; i < slots.size(); ++i)
       memory[i] = static_cast<ReplicaCopies&>(*slots[i]).writable(reader);

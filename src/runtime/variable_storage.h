@@ -21,7 +21,7 @@ class VariableUpdate {
                      std::span<const Tensor> slots) const = 0;
   // The same update for a storage that applies it in a node of its own, on any thread, while the
   // program runs. Its apply() uses the learning rate and the step number of that run. REQUIRES:
-  // building.
+  // context.graph.
   virtual std::shared_ptr<const VariableUpdate> for_runs() const = 0;
 };
 

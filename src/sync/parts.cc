@@ -82,7 +82,7 @@ struct PartsState {
   ReplicaContext* replica;
   std::vector<BatchPart> parts;
   std::size_t at = 0;  // the current part
-  const GraphImpl* graph = building;
+  const GraphImpl* graph = context.graph;
   PartWrites writes;
   // The optimizer's step:
   std::vector<RefPtr<VariableImpl>> variables;
@@ -91,7 +91,7 @@ struct PartsState {
 
   bool last() const { return at + 1 == parts.size(); }
   void require_same_graph() const {
-    if (building != graph)
+    if (context.graph != graph)
       fail<UnimplementedError>(
           "[{}] a traced function inside a part runs an optimizer step or assigns to variables: "
           "call {}() inside the function instead",
@@ -258,8 +258,8 @@ std::vector<std::vector<Tensor>> run_parts(const std::vector<Tensor>& examples,
     if (end - row < count)
       for (Tensor& component : rows) component = slice_rows(component, row, end);
     row = end;
-    const ReplicaContextScope context(&part);
-    const GeneratorScope scope(mine);
+    const Scoped replica_scope(context.replica, &part);
+    const Scoped generator_scope(context.generator, &mine);
     results.push_back(step(rows));
     shared.writes.end_part();
   }

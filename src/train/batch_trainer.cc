@@ -79,7 +79,7 @@ void build_for(Model::Impl& model, const data::Dataset& data, const char* what) 
     shapes.push_back((*first)[i].shape());
     shapes.back().set(0, -1);
   }
-  const VariableCreatorScope creator(model.creator);
+  const Scoped creator(context.creator, model.creator);
   model.build(std::move(shapes));
 }
 

@@ -144,7 +144,7 @@ std::map<std::string, double> Model::train_on_batch(const Tensor& x, const Tenso
   const data::Dataset data = one_batch(x, y, sample_weight);
   build_for(impl, data, "train_on_batch");
   {
-    const VariableCreatorScope creator(impl.creator);
+    const Scoped creator(context.creator, impl.creator);
     impl.optimizer.build(impl.layer.trainable_variables());
   }
   BatchTrainer trainer(impl, "train_on_batch");

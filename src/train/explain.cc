@@ -67,10 +67,10 @@ class Explainer {
         shapes.push_back(batch_[i].shape());
         shapes.back().set(0, -1);
       }
-      const VariableCreatorScope creator(impl_.creator);
+      const Scoped creator(context.creator, impl_.creator);
       impl_.build(std::move(shapes));
     }
-    const VariableCreatorScope creator(impl_.creator);
+    const Scoped creator(context.creator, impl_.creator);
     impl_.optimizer.build(impl_.layer.trainable_variables());
   }
 
@@ -115,9 +115,9 @@ class Explainer {
   void trace(GraphImpl& graph, LowerOptions& options) {
     GlobalBatch parts = impl_.runner->split(batch_);
     BatchTrainer trainer(impl_, "explain");
-    const BuildingScope building_scope(&graph);
+    const Scoped building_scope(context.graph, &graph);
     Generator generator({.seed = 0, .offset = 0});
-    const GeneratorScope generator_scope(generator);
+    const Scoped generator_scope(context.generator, &generator);
     for (std::size_t replica = 0; replica < parts.size(); ++replica)
       for (std::size_t i = 0; i < parts[replica].size(); ++i) {
         Tensor& part = parts[replica][i];

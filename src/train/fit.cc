@@ -89,7 +89,7 @@ class FitLoop {
       fail<InvalidArgumentError>("[fit] expected verbose of 0, 1 or 2, got {}", options_.verbose);
     require_end(data_, options_.steps_per_epoch.has_value(), "fit", "steps_per_epoch");
     build_for(impl_, data_, "fit");
-    const VariableCreatorScope creator(impl_.creator);
+    const Scoped creator(context.creator, impl_.creator);
     impl_.optimizer.build(impl_.layer.trainable_variables());
     return impl_;
   }

@@ -147,7 +147,7 @@ void Model::Impl::stack(const std::vector<Layer>& all, const std::string& name) 
   layer = std::move(made);
   layers = std::move(kept);
   if (!input_shapes.empty()) {
-    const VariableCreatorScope creator(built_by);
+    const Scoped creator(context.creator, built_by);
     build(input_shapes);
   } else if (declared.known()) {
     build({declared.with_leading(-1)});

@@ -1,17 +1,11 @@
 #include "train/step_runner.h"
 
-#include "core/thread_object.h"
 #include "device/device.h"
 #include "runtime/placement.h"
 #include "runtime/variable_impl.h"
 
 namespace tandem {
 namespace {
-
-struct Current {
-  std::shared_ptr<StepRunner> runner;
-};
-std::shared_ptr<StepRunner>& current_runner() { return thread_object<Current>().runner; }
 
 class SingleReplica final : public StepRunner {
  public:
@@ -64,19 +58,10 @@ std::unique_ptr<BatchSource> StepRunner::iterate(const data::Dataset& data,
   return std::make_unique<SplitBatches>(*this, data.iterate(options), std::move(check));
 }
 
-std::shared_ptr<StepRunner> StepRunner::in_scope() { return current_runner(); }
-
 std::shared_ptr<StepRunner> StepRunner::current() {
-  if (current_runner()) return current_runner();
+  if (context.runner) return *context.runner;
   static const auto& single = *new std::shared_ptr<StepRunner>(new SingleReplica);
   return single;
 }
-
-StepRunnerScope::StepRunnerScope(std::shared_ptr<StepRunner> runner)
-    : previous_(std::move(current_runner())) {
-  current_runner() = std::move(runner);
-}
-
-StepRunnerScope::~StepRunnerScope() { current_runner() = std::move(previous_); }
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "op/context.h"
 #include "runtime/worker_collectives.h"
 #include "tandem/data.h"
 #include "tandem/per_replica.h"
@@ -69,21 +70,11 @@ class StepRunner {
   virtual RemoteSteps* remote_steps() { return nullptr; }
 
   // The runner of the strategy whose scope is open on this thread; null if there is none.
-  static std::shared_ptr<StepRunner> in_scope();
+  static std::shared_ptr<StepRunner> in_scope() {
+    return context.runner ? *context.runner : nullptr;
+  }
   // The same, or else the runner whose step calls this.
   static std::shared_ptr<StepRunner> current();
-};
-
-// Makes `runner` the calling thread's while it lives.
-class StepRunnerScope {
- public:
-  explicit StepRunnerScope(std::shared_ptr<StepRunner> runner);
-  ~StepRunnerScope();
-  StepRunnerScope(const StepRunnerScope&) = delete;
-  StepRunnerScope& operator=(const StepRunnerScope&) = delete;
-
- private:
-  std::shared_ptr<StepRunner> previous_;
 };
 
 }  // namespace tandem

@@ -18,7 +18,7 @@ namespace tandem {
 inline Block block_of(const std::vector<Tensor>& arguments,
                       const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body) {
   const auto graph = make_ref<GraphImpl>();
-  const BuildingScope building(graph.get());
+  const Scoped building(context.graph, graph.get());
   LowerOptions options{.all_updates = true};
   std::vector<Tensor> symbols;
   for (const Tensor& argument : arguments) {
@@ -28,7 +28,7 @@ inline Block block_of(const std::vector<Tensor>& arguments,
     symbols.push_back(graph->tensor(node));
   }
   for (const Tensor& result : body(symbols)) options.fetches.push_back(graph->input_of(result));
-  const BuildingScope at_once(nullptr);
+  const Scoped at_once(context.graph, nullptr);
   options.devices = place_graph(*graph);
   options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
   return lower(*graph, options);

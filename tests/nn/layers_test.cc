@@ -456,6 +456,30 @@ TEST(Layers, AFunctionInALayerIsTracedForItsPolicy) {
   EXPECT_NEAR(outside(), 4.0 / 3.0, 1e-7);
 }
 
+// A layer whose call runs a function, which calls a layer without options.
+class Noisy final : public LayerBase {
+ public:
+  Noisy() : LayerBase("noisy") {}
+  std::string kind() const override { return "noisy"; }
+  Tensor call(std::span<const Tensor> inputs, const CallOptions&) override {
+    return noise(inputs[0]);
+  }
+  Shape output_shape(std::span<const Shape> shapes) const override { return shapes[0]; }
+
+  Layer dropout = layers::Dropout(0.5);
+  std::function<Tensor(const Tensor&)> noise =
+      function([this](const Tensor& x) { return dropout(x); });
+};
+
+TEST(Layers, AFunctionInALayerIsTracedForItsOptions) {
+  const Layer layer = std::make_shared<Noisy>();
+  const Tensor x = ones({64});
+  const std::vector<double> all = values_of(x);
+  EXPECT_NE(values_of(layer(x, {.training = true})), all);
+  EXPECT_EQ(values_of(layer(x, {.training = false})), all);
+  EXPECT_NE(values_of(layer(x, {.training = true})), all);
+}
+
 TEST(Layers, AUsersLayerBuildsItsChildren) {
   const Layer alone = std::make_shared<Residual>();
   build(alone, {-1, 4});

@@ -281,8 +281,8 @@ class LoneContext final : public ReplicaContext {
 
 TEST(Losses, MeansAreRefusedInReplicas) {
   const auto [y_true, y_pred, t, p] = regression();
-  LoneContext context;
-  ReplicaContextScope scope(&context);
+  LoneContext replica;
+  const Scoped scope(context.replica, &replica);
   for (auto reduction : {losses::Reduction::kAuto, losses::Reduction::kSumOverBatchSize})
     expect_error<InvalidArgumentError>(
         [&, &truth = y_true, &guess = y_pred] {

@@ -111,9 +111,9 @@ TEST(Dropout, ReplicasDropTheSameElementsAsOneDevice) {
   int id = 0;
   for (const std::int64_t examples : {3, 3, 1}) {
     FakeReplica replica(id++, 3, offset, 7);
-    ReplicaContextScope scope(&replica);
+    const Scoped scope(context.replica, &replica);
     Generator generator({.seed = 9, .offset = 0});
-    GeneratorScope generator_scope(generator);
+    const Scoped generator_scope(context.generator, &generator);
     for (double value : values_of(nn::dropout(slice_rows(x, offset, offset + examples), 0.4)))
       parts.push_back(value);
     offset += examples;
@@ -155,13 +155,13 @@ TEST(AverageLoss, AveragesOverTheReplicasOfAStrategy) {
   const Tensor loss = constant({1.0, 2.0, 6.0});
   {
     FakeReplica replica(1, 2, 4, 9);
-    ReplicaContextScope scope(&replica);
+    const Scoped scope(context.replica, &replica);
     EXPECT_FLOAT_EQ(nn::compute_average_loss(loss).item<float>(), 1.0f);
     EXPECT_FLOAT_EQ(nn::compute_average_loss(loss, {.global_batch_size = 3}).item<float>(), 3.0f);
     EXPECT_FLOAT_EQ(nn::scale_regularization_loss(constant({3.0, 5.0})).item<float>(), 4.0f);
   }
   FakeReplica without_batch(0, 2, -1, -1);
-  ReplicaContextScope scope(&without_batch);
+  const Scoped scope(context.replica, &without_batch);
   EXPECT_FLOAT_EQ(nn::compute_average_loss(loss).item<float>(), 1.5f);
 }
 

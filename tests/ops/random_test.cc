@@ -151,7 +151,7 @@ TEST(Random, AThreadsGeneratorDoesNotAdvanceTheProcesssGenerator) {
   Generator own({.seed = 7, .offset = 0});
   std::vector<float> numbers;
   {
-    const GeneratorScope scope(own);
+    const Scoped scope(context.generator, &own);
     numbers = random::uniform(Shape({10})).to_vector<float>();
   }
   EXPECT_EQ(own.state().offset, 1u);

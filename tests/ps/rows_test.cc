@@ -20,7 +20,7 @@ constexpr std::int64_t kWords = 40;
 // Unsorted word numbers of which some are repeated, and targets.
 Tensors batch(std::uint64_t number) {
   Generator generator({.seed = 3, .offset = number << 8});
-  const GeneratorScope scope(generator);
+  const Scoped scope(context.generator, &generator);
   const Tensor words = cast(random::uniform({8, 3}, 0.0, 12.0), int32) * 3;
   return {words, random::normal({8, 1})};
 }
@@ -109,7 +109,7 @@ class Tables : public ::testing::Test {
   static void compare(const Call& call, const Tensors& inputs, const Options& options) {
     const auto initial = [&] {
       Generator generator({.seed = 9});
-      const GeneratorScope scope(generator);
+      const Scoped scope(context.generator, &generator);
       return cast(random::normal({kRows, kColumns}), options.dtype);
     }();
     Variable one(initial, {.name = "table"}), many(initial, {.name = "table"});

@@ -21,7 +21,7 @@ constexpr int kSteps = 6;
 
 std::pair<Tensor, Tensor> batch(int number) {
   Generator generator({.seed = 4, .offset = static_cast<std::uint64_t>(number) << 8});
-  const GeneratorScope scope(generator);
+  const Scoped scope(context.generator, &generator);
   return {cast(random::uniform({16, 3}, 0.0, 50.0), int32), random::normal({16, 1})};
 }
 

@@ -39,7 +39,7 @@ struct Training {
 
 std::vector<Tensor> batch(std::uint64_t number) {
   Generator generator({.seed = 11, .offset = number << 8});
-  const GeneratorScope scope(generator);
+  const Scoped scope(context.generator, &generator);
   const Tensor x = random::normal({16, 5});
   return {x, reduce_sum(x, {.axis = {1}, .keepdims = true})};
 }

@@ -35,7 +35,7 @@ struct Training {
 
 std::vector<Tensor> batch(int number) {
   Generator generator({.seed = 11, .offset = static_cast<std::uint64_t>(number) << 8});
-  const GeneratorScope scope(generator);
+  const Scoped scope(context.generator, &generator);
   const Tensor x = random::normal({16, 4});
   return {x, reduce_sum(x, {.axis = {1}, .keepdims = true})};
 }
@@ -53,7 +53,7 @@ TEST_P(SplitOptimizers, TrainsWithTheBitsOfTheFunction) {
   std::vector<float> losses;
   for (int i = 0; i < kSteps; ++i) {
     Generator generator({.seed = 7, .offset = static_cast<std::uint64_t>(i) << 32});
-    const GeneratorScope scope(generator);
+    const Scoped scope(context.generator, &generator);
     const std::vector<Tensor> inputs = batch(i);
     losses.push_back(function(inputs[0], inputs[1]).item<float>());
   }

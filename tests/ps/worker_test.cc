@@ -144,7 +144,7 @@ struct Training {
 
 std::vector<Tensor> batch(std::uint64_t number) {
   Generator generator({.seed = 11, .offset = number << 8});
-  const GeneratorScope scope(generator);
+  const Scoped scope(context.generator, &generator);
   const Tensor x = random::normal({16, 4});
   return {x, reduce_sum(x, {.axis = {1}, .keepdims = true})};
 }
@@ -164,7 +164,7 @@ TEST_F(Workers, ClosuresOneByOneGiveTheBitsOfTheFunction) {
   cluster.add(1, trace([&](const auto& inputs) { return parts.step(inputs); }, batch(0)));
   for (std::uint64_t i = 0; i < kSteps; ++i) {
     Generator generator({.seed = 7, .offset = i << 32});
-    const GeneratorScope scope(generator);
+    const Scoped scope(context.generator, &generator);
     const std::vector<Tensor> inputs = batch(i);
     const float expected = function(inputs[0], inputs[1]).item<float>();
     const FunctionRun run = cluster.closure(1, i, inputs);

@@ -168,7 +168,7 @@ class RemoteStorage final : public VariableStorage {
     Server::Update update{.id = id_, .slots = {}, .rule = nullptr};
     for (VariableStorage* slot : slots)
       update.slots.push_back(dynamic_cast<RemoteStorage&>(*slot).id_);
-    if (!building) {
+    if (!context.graph) {
       server_->apply(update, rule, gradient);
       return true;
     }
@@ -177,7 +177,7 @@ class RemoteStorage final : public VariableStorage {
     const PushAttrs attrs{.server = reinterpret_cast<std::int64_t>(server_.get()),
                           .update = std::ssize(server_->traced) - 1};
     const std::shared_ptr<const AttrUpdate> none;  // the rule has its step already
-    const AttrUpdateScope no_update(none);
+    const Scoped no_update(context.attr_update, &none);
     const Tensor handle = variable.memory(reader);
     const Tensor* inputs[] = {&handle, &gradient};
     run_update(kPush, inputs, attrs);

@@ -7,7 +7,7 @@
 #include "core/status.h"
 #include "core/thread_object.h"
 #include "graph/passes/rewrite.h"
-#include "op/part_scope.h"
+#include "op/context.h"
 
 namespace tandem {
 namespace {
@@ -119,7 +119,7 @@ void ElementChain::renumber(std::span<const int> place_of) {
 void ElementChain::run_tile(std::span<const TensorView> externals, const TensorView& result,
                             Device* workspace, std::int64_t begin, std::int64_t count,
                             std::byte* buffers) const {
-  const PartScope part(begin);
+  const Scoped part(context.first_element, begin);
   const std::size_t last = members_.size() - 1;
   const auto buffer = [&](std::size_t member) {
     return TensorView{buffers + members_[member].buffer * kBufferBytes, members_[member].dtype,

@@ -10,7 +10,7 @@
 #include <array>
 
 #include "core/multiversion.h"
-#include "op/part_scope.h"
+#include "op/context.h"
 #include "ops/math/broadcast.h"
 #include "ops/math/chain_ops.h"
 #include "ops/math/elementwise.h"
@@ -150,7 +150,7 @@ void check_right(const OpDef& op, const void* right, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i)
     if (Op::refuses(b[i])) [[unlikely]]
       fail<InvalidArgumentError>("[{}] expected {}, got {} at element {}", op.name, Op::kExpected,
-                                 b[i], PartScope::first_element() + i);
+                                 b[i], context.first_element + i);
 }
 
 template <class Op, class T, class Out>

@@ -186,7 +186,7 @@ void composed_gradient(GradContext& c) {
 
 void attention_gradient(GradContext& c) {
   const bool masked = c.num_inputs() == 4;
-  if (grad_mode || (masked && c.needs_grad(3))) return composed_gradient(c);
+  if (context.records || (masked && c.needs_grad(3))) return composed_gradient(c);
   const auto& attrs = c.attrs<AttentionAttrs>();
   const Tensor result = c.output(0), log_sums = c.output(1);
   std::vector<const Tensor*> inputs = {&c.grad(),   &c.input(0), &c.input(1),

@@ -205,7 +205,8 @@ void kernel_gradients(GradContext& c, const Tensor& mean, const Tensor& variance
 }
 
 void training_gradient(GradContext& c) {
-  if (grad_mode || c.grad(1).defined() || c.grad(2).defined()) return composed_training_gradient(c);
+  if (context.records || c.grad(1).defined() || c.grad(2).defined())
+    return composed_training_gradient(c);
   kernel_gradients(c, c.output(1), c.output(2), false);
 }
 
@@ -362,8 +363,8 @@ void tiled_inference(KernelContext& c, const TileHooks& hooks) {
 void inference_kernel(KernelContext& c) { tiled_inference(c, TileHooks()); }
 
 void inference_gradient(GradContext& c) {
-  const bool by_kernel =
-      !grad_mode && !c.needs_grad(3) && !c.needs_grad(4) && (c.needs_grad(1) || c.needs_grad(2));
+  const bool by_kernel = !context.records && !c.needs_grad(3) && !c.needs_grad(4) &&
+                         (c.needs_grad(1) || c.needs_grad(2));
   if (const Shape& x = c.input(0).shape(); by_kernel && x.fully_defined() && x.num_elements() > 0)
     return kernel_gradients(c, c.input(3), c.input(4), true);
   const DType wide = statistics_dtype(c.input(0).dtype());

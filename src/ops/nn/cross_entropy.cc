@@ -240,7 +240,7 @@ void dense_grad_kernel(KernelContext& c) {
 
 void sparse_gradient(GradContext& c) {
   const Tensor &logits = c.input(0), &labels = c.input(1), &dloss = c.grad(0);
-  if (grad_mode) {
+  if (context.records) {
     const Tensor target = one_hot(labels, logits.dim(-1), {.dtype = logits.dtype()});
     c.set_grad(0, expand_dims(dloss, -1) * (nn::softmax(logits) - target));
     return;
@@ -253,7 +253,7 @@ void sparse_gradient(GradContext& c) {
 void dense_gradient(GradContext& c) {
   const Tensor &logits = c.input(0), &labels = c.input(1), &dloss = c.grad(0);
   if (c.needs_grad(0)) {
-    if (grad_mode) {
+    if (context.records) {
       const Tensor total = reduce_sum(labels, {.axis = Dims{-1}, .keepdims = true});
       c.set_grad(0, expand_dims(dloss, -1) * (nn::softmax(logits) * total - labels));
     } else {
@@ -323,7 +323,8 @@ void sigmoid_grad_kernel(KernelContext& c) {
 void sigmoid_gradient(GradContext& c) {
   const Tensor &x = c.input(0), &z = c.input(1), &g = c.grad();
   if (c.needs_grad(0))
-    c.set_grad(0, grad_mode ? g * (sigmoid(x) - z) : run(kSigmoidCrossEntropyGrad, {&g, &x, &z}));
+    c.set_grad(
+        0, context.records ? g * (sigmoid(x) - z) : run(kSigmoidCrossEntropyGrad, {&g, &x, &z}));
   if (c.needs_grad(1)) c.set_grad(1, -(g * x));
 }
 

@@ -196,7 +196,7 @@ void composed_gradient(GradContext& c) {
 }
 
 void layer_norm_gradient(GradContext& c) {
-  if (grad_mode) return composed_gradient(c);
+  if (context.records) return composed_gradient(c);
   const Tensor mean = c.output(1), inverse = c.output(2);
   const Tensor* inputs[] = {&c.grad(0), &c.input(0), &c.input(1), &mean, &inverse};
   const std::vector<Tensor> grads = run_op(kLayerNormGrad, inputs);

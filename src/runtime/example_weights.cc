@@ -1,7 +1,0 @@
-#include "runtime/example_weights.h"
-
-namespace tandem {
-
-constinit thread_local bool weighted_by_examples = false;
-
-}  // namespace tandem
