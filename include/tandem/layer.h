@@ -305,8 +305,8 @@ class Layer {
   Tensor forward(const Tensor& input) const { return (*this)(input); }  ///< as a call, in PyTorch
 
   /// Sets the mode of calls without options, of this layer and its child layers. As
-  /// torch.nn.Module.train, but the first mode is that of eval(). Functions that were traced in the
-  /// other mode are traced anew.
+  /// torch.nn.Module.train, but the first mode is that of eval(). Functions have a trace for each
+  /// mode.
   void train(bool training = true) const { base().set_training(training); }
   void eval() const { train(false); }  ///< train(false)
 

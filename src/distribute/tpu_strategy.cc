@@ -33,7 +33,7 @@ void require_local(const TPUClusterResolver& resolver, const char* who) {
 }
 
 TPUClusterResolver system_or_default(const std::optional<TPUClusterResolver>& resolver) {
-  if (building)
+  if (context.graph)
     fail<RuntimeError>(
         "initialize_tpu_system is not supported within tf.functions.  You should call "
         "initialize_tpu_system outside of your tf.function.");

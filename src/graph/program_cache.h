@@ -41,6 +41,14 @@ class ProgramCache {
     return &last_->second.program;
   }
 
+  // The program of the last call, if its key is this one and `rest` bytes more; else null.
+  Program* last(const std::string& key, std::size_t rest) {
+    if (!last_ || last_->first.size() != key.size() + rest || !last_->first.starts_with(key))
+      return nullptr;
+    last_->second.last_use = ++uses_;
+    return &last_->second.program;
+  }
+
   // Replaces the program of this key. Returns the one that was evicted.
   std::optional<Program> put(std::string key, Program program) {
     std::optional<Program> evicted;

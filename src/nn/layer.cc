@@ -256,9 +256,8 @@ void LayerBase::build(std::span<const Shape> input_shapes) {
 
 CallOptions LayerBase::default_options() const {
   if (context.training) return {.training = *context.training};
-  const bool training = state_->training->load(std::memory_order_relaxed);
-  if (context.trace) context.trace->flags.emplace_back(state_->training, training);
-  return {.training = training};
+  note_setting(state_->training);
+  return {.training = state_->training->load(std::memory_order_relaxed)};
 }
 
 void LayerBase::ensure_built(std::span<const Shape> input_shapes) {

@@ -69,7 +69,7 @@ void DistributedDataParallel::State::require_parts() const {
   const char* what = joining_          ? "inside join()"
                      : hook_           ? "with a communication hook"
                      : options_.strict ? "with the option strict"
-                     : !sync_          ? "under no_sync()"
+                     : !syncs()        ? "under no_sync()"
                                        : nullptr;
   if (what) fail<UnimplementedError>("[{}] replica-invariant steps {} (for_each_part)", kDdp, what);
   for (std::size_t i = 0; i < leaves_.size(); ++i)

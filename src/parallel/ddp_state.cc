@@ -221,11 +221,8 @@ void DistributedDataParallel::State::set_hook(CommHook hook) {
 }
 
 bool DistributedDataParallel::State::set_sync(bool sync) {
-  if (sync)
-    local_.reset();
-  else if (!local_)
-    local_.emplace(reinterpret_cast<std::uintptr_t>(this));
-  return std::exchange(sync_, sync);
+  note_setting(sync_);
+  return sync_->exchange(sync);
 }
 
 EagerSync& DistributedDataParallel::State::eager() {
@@ -265,10 +262,10 @@ Tensor DistributedDataParallel::State::forward(std::span<const Tensor> inputs,
           "number of steps (DistributedSampler)",
           kDdp);
     traced_->forward(options_.average_by_examples ? examples : -1,
-                     options_.broadcast_buffers && sync_ ? buffers_ : std::vector<Variable>());
+                     options_.broadcast_buffers && syncs() ? buffers_ : std::vector<Variable>());
     return module_(inputs, options);
   }
-  if (sync_) prepare_forward();
+  if (syncs()) prepare_forward();
   examples_ += examples;
   Tensor output = module_(inputs, options);
   if (options_.find_unused_parameters || options_.strict) add_leaves_of(output, reachable_);
@@ -327,14 +324,14 @@ void DistributedDataParallel::State::require_kind(Kind kind) const {
 
 // The gradient's place in its bucket, unless there is a gradient already to accumulate into.
 Tensor DistributedDataParallel::State::gradient_buffer(std::size_t index) {
-  if (context.graph || !sync_ || leaf(index).grad().defined()) return {};
+  if (context.graph || !syncs() || leaf(index).grad().defined()) return {};
   if (!in_pass_) begin_pass();
   return eager_->gradient_buffer(index);
 }
 
 void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& leaf) {
   if (context.graph) {
-    if (!sync_) return;
+    if (!syncs()) return;
     if (!traced_->active()) {
       traced_->begin();
       after_backward([this](bool completed) {
@@ -351,7 +348,7 @@ void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& lea
     return;
   }
   touched_[index] = 1;
-  if (!sync_) return;
+  if (!syncs()) return;
   if (!in_pass_) begin_pass();
   if (eager_->contributed(index))
     fail<RuntimeError>(

@@ -1,6 +1,7 @@
 // The implementation of DistributedDataParallel.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,7 +13,7 @@
 #include "op/record.h"
 #include "parallel/ddp_trace.h"
 #include "parallel/parameter_check.h"
-#include "runtime/trace_mark.h"
+#include "runtime/trace.h"
 #include "sync/eager_sync.h"
 #include "sync/tree_sum.h"
 #include "tandem/ddp.h"
@@ -64,6 +65,10 @@ class DistributedDataParallel::State {
   };
 
   Leaf& leaf(std::size_t index) const { return *leaves_[index]; }
+  bool syncs() const {
+    note_setting(sync_);
+    return *sync_;
+  }
   EagerSync& eager();
   void require_usable() const;
   void prepare_forward();
@@ -107,8 +112,8 @@ class DistributedDataParallel::State {
   std::unique_ptr<EagerSync> eager_;
   ByteExchange announcements_;
 
-  bool sync_ = true;
-  std::optional<TraceMark> local_;  // set under no_sync(): functions traced then do not reduce
+  // False under no_sync(): functions that are traced then do not reduce.
+  std::shared_ptr<std::atomic<bool>> sync_ = std::make_shared<std::atomic<bool>>(true);
   std::optional<JoinOptions> joining_;
   std::vector<int> last_active_;  // in join(): the ranks that took the last step
   std::string failure_;           // if not empty: the error after which steps are refused

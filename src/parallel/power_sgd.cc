@@ -1,5 +1,6 @@
 // PowerSGD: gradients as products of low-rank matrices.
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <random>
@@ -9,7 +10,6 @@
 #include "graph/graph.h"
 #include "runtime/placement.h"
 #include "runtime/trace.h"
-#include "runtime/trace_mark.h"
 #include "runtime/variable_impl.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
@@ -67,6 +67,7 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
   }
 
   std::function<std::vector<Tensor>()> start(const GradBucket& bucket) {
+    note_setting(compresses_);
     const std::int64_t step = step_;
     if (bucket.is_last && context.graph)
       context.graph->after_run([self = shared_from_this()] { self->advance(); });
@@ -85,7 +86,7 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
 
  private:
   void advance() {
-    if (++step_ == options_.start_step) compresses_.set(1);
+    if (++step_ == options_.start_step) *compresses_ = true;
   }
 
   // A bucket whose first collective (P = M Q) was launched.
@@ -189,7 +190,8 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
 
   PowerSGDOptions options_;
   std::int64_t step_ = 0;
-  TraceMark compresses_{0};  // set by the first compressed step, which retraces functions
+  // Set before the first compressed step, for which functions are traced again.
+  std::shared_ptr<std::atomic<bool>> compresses_ = std::make_shared<std::atomic<bool>>(false);
   std::uint64_t generated_ = 0;
   std::unordered_map<const VariableImpl*, Factor> factors_;
 };

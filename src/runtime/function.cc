@@ -15,7 +15,6 @@
 #include "runtime/context_key.h"
 #include "runtime/function_trace.h"
 #include "runtime/placement.h"
-#include "runtime/trace_mark.h"
 #include "tandem/config.h"
 
 namespace tandem {
@@ -51,7 +50,8 @@ struct FunctionTraces::Impl {
   FunctionOptions options;
   Memories memories;
   mutable std::mutex mutex;
-  std::unordered_map<std::string, std::shared_ptr<Trace>> traces;
+  // Several with one key differ in settings that they have read.
+  std::unordered_multimap<std::string, std::shared_ptr<Trace>> traces;
   std::size_t next_number = 0;  // of traces
   ProgramCache<std::shared_ptr<TraceProgram>> programs;
   std::uint64_t calls = 0;
@@ -79,8 +79,8 @@ struct FunctionTraces::Impl {
     }
   }
 
-  // Completes the key. Returns the length of the prefix that identifies the trace; the whole key
-  // identifies the program.
+  // Completes the key. Returns the length of the prefix that the trace depends on; the program
+  // depends on the whole key, and on the trace's number.
   std::size_t complete(FunctionCall& call) const {
     const bool free_sizes = !options.input_signature.empty();
     if (free_sizes) check_signature(call);
@@ -109,7 +109,10 @@ struct FunctionTraces::Impl {
   }
 
   std::shared_ptr<Trace> trace_for(const std::string& key, FunctionCall& call, const Body& body) {
-    if (const auto found = traces.find(key); found != traces.end()) {
+    const auto [first, end] = traces.equal_range(key);
+    const auto found =
+        std::find_if(first, end, [](const auto& entry) { return entry.second->has_settings(); });
+    if (found != end) {
       if (found->second->current()) return found->second;
       forget(std::shared_ptr(found->second));
     }
@@ -129,7 +132,12 @@ struct FunctionTraces::Impl {
     trace->number = next_number++;
     trace->result = std::move(call.result);
     note_traced();
-    return traces.emplace(key, std::move(trace)).first->second;
+    // A function that changes a setting before it reads it keeps the last trace alone.
+    const auto same = std::find_if(traces.begin(), traces.end(), [&](const auto& entry) {
+      return entry.first == key && entry.second->settings() == trace->settings();
+    });
+    if (same != traces.end()) forget(std::shared_ptr(same->second));
+    return traces.emplace(key, std::move(trace))->second;
   }
 
   void forget(const std::shared_ptr<Trace>& trace) {
@@ -154,17 +162,17 @@ struct FunctionTraces::Impl {
     std::unique_lock lock(mutex);
     ++calls;
     traced_calls = traced_calls << 1 & ((1u << kHistory) - 1);
-    if (const auto* known = programs.find(call.key); known && (*known)->trace->current())
-      return *known;
+    if (const auto* last = programs.last(call.key, sizeof(Trace::number));
+        last && (*last)->trace->has_settings() && (*last)->trace->current())
+      return *last;
     const std::shared_ptr<Trace> trace = trace_for(call.key.substr(0, of_trace), call, body);
+    call.add_to_key(trace->number);
     if (!trace->elements.empty() && trace->replayed) {
       lock.unlock();  // the pipeline may call this function
       add_elements(call, *trace);
       lock.lock();
     }
-    // The program of this key may be that of a trace that was forgotten meanwhile.
-    if (const auto* known = programs.find(call.key); known && (*known)->trace == trace)
-      return *known;
+    if (const auto* known = programs.find(call.key)) return *known;
     auto prepared = std::make_shared<TraceProgram>();
     prepared->trace = trace;
     if (trace->replayed) trace->prepare(*prepared, call.inputs, memories);

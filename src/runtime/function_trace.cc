@@ -63,7 +63,7 @@ bool Trace::make(const std::vector<ArgumentSpec>& inputs,
       feeds.push_back(graph->input_of(tensor));
       symbols.push_back(tensor);
     }
-  flags_ = std::move(frame.flags);
+  settings_ = std::move(frame.settings);
   frozen_.clear();
   note_frozen(*graph, frame);
   random_count = generator.state().offset;
@@ -102,10 +102,14 @@ void Trace::note_frozen(const GraphImpl& nodes, const TraceFrame& frame) {
   }
 }
 
+bool Trace::has_settings() const {
+  return std::all_of(settings_.begin(), settings_.end(), [](const auto& entry) {
+    return entry.first->load(std::memory_order_relaxed) == entry.second;
+  });
+}
+
 bool Trace::current() {
   const std::lock_guard lock(running_);
-  for (const auto& [flag, value] : flags_)
-    if (flag->load(std::memory_order_relaxed) != value) return false;
   if (const std::uint64_t freezes = VariableImpl::freezes(); freezes != freezes_) {
     if (std::any_of(frozen_.begin(), frozen_.end(),
                     [](const auto& entry) { return entry.first->frozen() != entry.second; }))

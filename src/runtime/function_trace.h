@@ -45,9 +45,11 @@ struct Trace : TracedFunction {
   bool make(const std::vector<ArgumentSpec>& inputs,
             std::span<const std::shared_ptr<ElementPass>> passes, const FunctionTraces::Body& body,
             bool may_make_variables);
-  // Whether the trace is still valid: no captured tensor has become tracked since, the same
-  // variables are frozen, and layers are in the same mode. Only tapes track variables that are not
-  // trainable.
+  // Whether the settings that the callable has read have the same values as then.
+  bool has_settings() const;
+  const Settings& settings() const { return settings_; }
+  // Whether the trace is still valid: no captured tensor has become tracked since, and the same
+  // variables are frozen. Only tapes track variables that are not trainable.
   bool current();
   // Takes the elements of a run and adds them to the inputs of the call.
   void take_elements(FunctionCall& call) const;
@@ -63,7 +65,7 @@ struct Trace : TracedFunction {
   void end_run() const;
 
   std::vector<const Node*> untracked_;  // captured tensors without a gradient
-  std::vector<std::pair<std::shared_ptr<const std::atomic<bool>>, bool>> flags_;  // TraceFrame's
+  Settings settings_;
   std::unordered_map<const VariableImpl*, bool> frozen_;  // whether variables were, at the start
   std::uint64_t freezes_ = 0;  // VariableImpl::freezes() when frozen_ was compared
   std::mutex running_;         // one run at a time

@@ -183,6 +183,11 @@ std::vector<Tensor> traced_element(const std::shared_ptr<ElementPass>& pass,
   return element.tensors;
 }
 
+void note_setting(const std::shared_ptr<const std::atomic<bool>>& setting) {
+  if (context.trace)
+    context.trace->settings.try_emplace(setting, setting->load(std::memory_order_relaxed));
+}
+
 Tensor named(Tensor tensor, std::string_view name) {
   if (!name.empty() && is_symbolic(tensor)) {
     const Symbol& symbol = symbol_of(tensor);

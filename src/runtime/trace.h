@@ -33,6 +33,9 @@ struct TracedElement {
   std::vector<Tensor> tensors;            // symbolic
 };
 
+// Settings of objects that a function has read, and their values.
+using Settings = std::unordered_map<std::shared_ptr<const std::atomic<bool>>, bool>;
+
 // The function that the calling thread traces.
 struct TraceFrame {
   Generator* outside;  // the generator at the call
@@ -43,9 +46,12 @@ struct TraceFrame {
   std::vector<TracedElement> elements{};                   // in the order of their use
   // Variables that the function itself freezes or unfreezes, and whether they were frozen.
   std::unordered_map<const VariableImpl*, bool> frozen_before{};
-  // Settings of objects that the function has read, and what they were.
-  std::vector<std::pair<std::shared_ptr<const std::atomic<bool>>, bool>> flags{};
+  Settings settings{};
 };
+
+// Called when an object reads a setting, and before one changes it for a while: calls use the
+// trace of a function only while the settings that it has noted have the values of then.
+void note_setting(const std::shared_ptr<const std::atomic<bool>>& setting);
 
 // While an object of this class lives, operations run eagerly and use the caller's generator, as
 // if the function were not being traced. For objects that are created once, such as the variables

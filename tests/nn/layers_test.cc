@@ -267,10 +267,12 @@ TEST(Layers, FunctionsFollowTrainAndEval) {
     layer.train(training);
     EXPECT_EQ(zeros_in(call(x)) > 0, training);
   }
+  EXPECT_EQ(call.num_traces(), 2u);
   for (int i = 0; i < 2; ++i) {
     layer.eval();
     EXPECT_GT(zeros_in(call_inside(x)), 0);
   }
+  EXPECT_EQ(call_inside.num_traces(), 1u);
 }
 
 TEST(Layers, RescalingTakesUint8Images) {

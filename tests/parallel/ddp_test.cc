@@ -394,5 +394,38 @@ TEST(DistributedDataParallel, NoSyncAroundATracedStepIsAnotherTrace) {
   });
 }
 
+TEST(DistributedDataParallel, NoSyncTracesNoOtherFunctionAnew) {
+  expect_group({.size = 1}, [&](int) {
+    const DistributedDataParallel model(Sequential({layers::Dense(2, {.input_shape = {2}})}));
+    const DistributedDataParallel other(Sequential({layers::Dense(2, {.input_shape = {2}})}));
+    const auto squares = function([](const Tensor& x) { return reduce_sum(x * x); });
+    auto optimizer = momentum(other.module());
+    const auto gradients = function([&](const Tensor& x) {
+      optimizer.zero_grad();
+      reduce_sum(other(x)).backward();
+    });
+    const Tensor x = ones({3, 2});
+    const auto call = [&] {
+      squares(x);
+      gradients(x);
+    };
+    call();
+    {
+      const auto local = model.no_sync();
+      call();
+    }
+    call();
+    EXPECT_EQ(squares.num_traces(), 1u);
+    EXPECT_EQ(gradients.num_traces(), 1u);
+    for (int i = 0; i < 2; ++i) {
+      const auto local = other.no_sync();
+      call();
+    }
+    call();
+    EXPECT_EQ(squares.num_traces(), 1u);
+    EXPECT_EQ(gradients.num_traces(), 2u);
+  });
+}
+
 }  // namespace
 }  // namespace tandem::ddp_test
