@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "device/device_manager.h"
@@ -57,11 +58,13 @@ template <class Item>
 using StreamPtr = std::unique_ptr<ItemStream<Item>>;
 
 // The scopes under which pipelines run: eagerly, also while a function is traced; on the host;
-// without gradients; with memory accounted as kOther.
+// without gradients and casts, also on a consumer's thread; with memory accounted as kOther.
 class PipelineScope {
   Scoped<GraphImpl*> eager_{context.graph, nullptr};
   OnDevice device_{DeviceManager::get().host()};
   NoGradScope no_grad_;
+  Scoped<std::optional<AutocastSettings>> autocast_{context.autocast, std::nullopt};
+  Scoped<std::optional<DType>> weight_dtype_{context.weight_dtype, std::nullopt};
   Scoped<MemoryTag> tag_{memory_tag, MemoryTag::kOther};
 };
 

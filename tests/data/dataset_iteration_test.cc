@@ -4,6 +4,8 @@
 
 #include "data/pipelines.h"
 #include "support/tensors.h"
+#include "tandem/amp.h"
+#include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/device.h"
 #include "tandem/errors.h"
@@ -111,6 +113,19 @@ TEST(Iteration, RunsOnTheCpuWithoutRecording) {
     }
   }
   EXPECT_TRUE(grad_enabled());
+}
+
+TEST(Iteration, RunsWithoutTheAutocastOfTheConsumer) {
+  const auto squared = [](const Example& e) {
+    const Tensor row = reshape(cast(e[0], float32), {1, 1});
+    return Example{matmul(row, row)};
+  };
+  const amp::autocast lowers(bfloat16);
+  for (const int calls : {1, 2}) {
+    auto iterator = numbers(4).map(squared, {.num_parallel_calls = calls}).iterate();
+    while (const auto e = iterator.next()) EXPECT_EQ(e[0].dtype(), float32) << calls;
+  }
+  EXPECT_EQ(amp::autocast_dtype(), bfloat16);
 }
 
 TEST(Map, RandomOperationsRepeat) {
