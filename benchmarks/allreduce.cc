@@ -101,7 +101,7 @@ void run_rank(td::Communicator& communicator, const AllReduceOptions& options) {
 }
 
 std::unique_ptr<td::Communicator> through(std::unique_ptr<td::Backend> backend) {
-  td::Device& device = *td::DeviceManager::get().devices(td::DeviceType::kCpu, "bench").front();
+  td::DeviceImpl& device = *td::DeviceManager::get().devices(td::DeviceType::kCpu, "bench").front();
   return td::make_process_communicator(std::move(backend), device);
 }
 

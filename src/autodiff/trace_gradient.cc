@@ -28,7 +28,7 @@ class RecordedProgram;
 struct CallAttrs {
   std::shared_ptr<RecordedProgram> program;
   random::GeneratorState random;  // the generator's state before the run
-  Device* device;                 // of the first result
+  DeviceImpl* device;             // of the first result
   TANDEM_FIELDS()
 };
 
@@ -56,7 +56,7 @@ struct RecordedRun {
   const KnownSizes& sizes;
   std::span<const Tensor> kept;   // as TraceRecord::kept()
   random::GeneratorState random;  // the generator's state before the run
-  Device* device;                 // the default device of gradients
+  DeviceImpl* device;             // the default device of gradients
 };
 
 // Records a run of a traced callable operation by operation, as if it had run eagerly. Uses the
@@ -254,7 +254,7 @@ class RecordedProgram final : public ProgramGradient,
     // without edges.
     for (const TraceRecord::RootOutput& root : traced.roots())
       results.push_back(make_alias(outputs[root.output]));
-    Device& device = impl_of(results.front()).device();
+    DeviceImpl& device = impl_of(results.front()).device();
     const RefPtr<OpNode> node = tandem::record(
         kTracedCall, CallAttrs{shared_from_this(), random, &device}, inputs, results, &device);
     for (const TraceRecord::KeptTensor& what : traced.kept()) {

@@ -23,7 +23,8 @@ bool Bucket::kept() const {
   return others;
 }
 
-Bucket::Bucket(Device& device, Allocate allocate, std::span<const std::int64_t> counts, DType dtype)
+Bucket::Bucket(DeviceImpl& device, Allocate allocate, std::span<const std::int64_t> counts,
+               DType dtype)
     : device_(&device), allocate_(std::move(allocate)) {
   lay_out(counts, dtype);
   replace_memory();

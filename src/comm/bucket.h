@@ -26,11 +26,11 @@ class Bucket {
             [&communicator](std::size_t bytes) { return communicator.allocate(bytes); }, counts,
             dtype) {}
   // The same, in memory of `device` that `allocate` returns.
-  Bucket(Device& device, Allocate allocate, std::span<const std::int64_t> counts, DType dtype);
+  Bucket(DeviceImpl& device, Allocate allocate, std::span<const std::int64_t> counts, DType dtype);
 
   std::size_t size() const { return counts_.size(); }
   DType dtype() const { return dtype_; }
-  Device& device() const { return *device_; }
+  DeviceImpl& device() const { return *device_; }
   // The bytes that an array occupies in a bucket, with its padding.
   static std::size_t array_bytes(std::int64_t count, DType dtype);
   // The whole bucket, as a collective takes it.
@@ -65,7 +65,7 @@ class Bucket {
   void lay_out(std::span<const std::int64_t> counts, DType dtype);
   void clear_gaps();
 
-  Device* device_;
+  DeviceImpl* device_;
   Allocate allocate_;
   DType dtype_;
   std::vector<std::int64_t> counts_;

@@ -64,7 +64,7 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual Device& device() const = 0;
+  virtual DeviceImpl& device() const = 0;
 
   // Reduces the ranks' elements in place; the parts are treated as one vector. The order of the
   // summation does not depend on timing, so results are reproducible bit for bit. kMean divides the

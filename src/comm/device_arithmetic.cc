@@ -13,7 +13,7 @@ NativeArithmetic& native() {
   return arithmetic;
 }
 
-const NativeArithmetic& native_for(const Device& device) {
+const NativeArithmetic& native_for(const DeviceImpl& device) {
   if (!native().combine)
     fail<InternalError>("[comm] no kernels that combine values in the memory of {}",
                         device.full_name());
@@ -24,8 +24,9 @@ const NativeArithmetic& native_for(const Device& device) {
 
 void register_native_arithmetic(const NativeArithmetic& arithmetic) { native() = arithmetic; }
 
-void combine_on(Device& device, std::span<const void* const> inputs, std::span<void* const> outputs,
-                std::int64_t count, DType dtype, ReduceOp op, CombineOrder order) {
+void combine_on(DeviceImpl& device, std::span<const void* const> inputs,
+                std::span<void* const> outputs, std::int64_t count, DType dtype, ReduceOp op,
+                CombineOrder order) {
   if (count == 0) return;
   if (NativeGpu* gpu = as_native(device)) {
     native_for(device).combine(*gpu, inputs, outputs, count, dtype, op, order);
@@ -36,7 +37,7 @@ void combine_on(Device& device, std::span<const void* const> inputs, std::span<v
                            op, order] { combine(from, to, count, dtype, op, order); });
 }
 
-void divide_on(Device& device, std::span<const Buffer> parts, int by) {
+void divide_on(DeviceImpl& device, std::span<const Buffer> parts, int by) {
   if (NativeGpu* gpu = as_native(device)) {
     for (const Buffer& part : parts)
       if (part.count > 0) native_for(device).divide(*gpu, part, by);

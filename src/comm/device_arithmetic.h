@@ -12,9 +12,10 @@ namespace tandem {
 
 // combine() and divide() on the device's stream. The elements are in memory that `device` can
 // access.
-void combine_on(Device& device, std::span<const void* const> inputs, std::span<void* const> outputs,
-                std::int64_t count, DType dtype, ReduceOp op, CombineOrder order);
-void divide_on(Device& device, std::span<const Buffer> parts, int by);
+void combine_on(DeviceImpl& device, std::span<const void* const> inputs,
+                std::span<void* const> outputs, std::int64_t count, DType dtype, ReduceOp op,
+                CombineOrder order);
+void divide_on(DeviceImpl& device, std::span<const Buffer> parts, int by);
 
 // The kernels for devices whose memory the host cannot access. A module registers them when it is
 // loaded.

@@ -5,13 +5,13 @@
 namespace tandem {
 namespace {
 
-std::shared_ptr<void> held(Device& device, void* memory) {
+std::shared_ptr<void> held(DeviceImpl& device, void* memory) {
   return {memory, [&device](void* block) { device.allocator().deallocate(block); }};
 }
 
 }  // namespace
 
-std::shared_ptr<void> allocate_on(Device& device, std::size_t bytes, const char* op,
+std::shared_ptr<void> allocate_on(DeviceImpl& device, std::size_t bytes, const char* op,
                                   const char* what) {
   if (bytes == 0) return nullptr;
   void* memory = device.allocator().allocate(bytes);
@@ -19,7 +19,7 @@ std::shared_ptr<void> allocate_on(Device& device, std::size_t bytes, const char*
   return held(device, memory);
 }
 
-std::shared_ptr<void> try_allocate_on(Device& device, std::size_t bytes) {
+std::shared_ptr<void> try_allocate_on(DeviceImpl& device, std::size_t bytes) {
   void* memory = device.allocator().try_allocate(bytes);
   return memory ? held(device, memory) : nullptr;
 }

@@ -19,7 +19,7 @@ namespace {
 class PrefetchStream final : public ItemStream<Example> {
  public:
   // Copies elements to `device`; null leaves them where they are.
-  PrefetchStream(StreamPtr<Example> input, std::int64_t buffer_size, Device* device)
+  PrefetchStream(StreamPtr<Example> input, std::int64_t buffer_size, DeviceImpl* device)
       : input_(std::move(input)),
         capacity_(static_cast<std::size_t>(buffer_size)),
         device_(device) {}
@@ -108,7 +108,7 @@ class PrefetchStream final : public ItemStream<Example> {
 
   StreamPtr<Example> input_;  // used by the producer only, once it runs
   std::size_t capacity_;
-  Device* device_;
+  DeviceImpl* device_;
   std::thread producer_;
   OwnProcess process_;
   std::atomic<bool> cancelled_{false};
@@ -122,7 +122,7 @@ class PrefetchStream final : public ItemStream<Example> {
 
 class PrefetchNode final : public InputNode {
  public:
-  PrefetchNode(NodePtr input, std::int64_t buffer_size, Device* device)
+  PrefetchNode(NodePtr input, std::int64_t buffer_size, DeviceImpl* device)
       : InputNode(std::move(input)), buffer_size_(buffer_size), device_(device) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     return std::make_unique<PrefetchStream>(input().elements(epoch), buffer_size_, device_);
@@ -140,7 +140,7 @@ class PrefetchNode final : public InputNode {
   }
 
   std::int64_t buffer_size_;
-  Device* device_;
+  DeviceImpl* device_;
 };
 
 void check_buffer(const char* what, std::int64_t elements) {

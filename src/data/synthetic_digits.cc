@@ -68,7 +68,7 @@ void paint(const Glyph& glyph, data::SplitMix random, std::uint8_t* pixels) {
 
 LabelledImages paint_digits(std::int64_t count, std::uint64_t key) {
   const data::PipelineScope scope;
-  Device& host = DeviceManager::get().host();
+  DeviceImpl& host = DeviceManager::get().host();
   LabelledImages set{.images = make_tensor(host, {count, kSide, kSide, 1}, uint8),
                      .labels = make_tensor(host, {count}, int64)};
   auto* pixels = reinterpret_cast<std::uint8_t*>(impl_of(set.images).data());

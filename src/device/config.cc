@@ -13,9 +13,9 @@ namespace {
 
 DeviceManager& manager() { return DeviceManager::get(); }
 
-Device& device_named(std::string_view name, const char* by) {
+DeviceImpl& device_named(std::string_view name, const char* by) {
   const DeviceName wanted = nest(manager().devices(by).front()->name(), DeviceName::parse(name));
-  if (Device* device = manager().find(wanted)) return *device;
+  if (DeviceImpl* device = manager().find(wanted)) return *device;
   fail<InvalidArgumentError>("[{}] expected one of {}, got '{}'", by, manager().describe_devices(),
                              name);
 }
@@ -31,8 +31,8 @@ MemoryByTag by_tag(const BytesByTag& bytes) {
 }
 
 // A device after its deferred work is done, so that memory held by the work is free.
-Device& settled_device(std::string_view name, const char* by) {
-  Device& device = device_named(name, by);
+DeviceImpl& settled_device(std::string_view name, const char* by) {
+  DeviceImpl& device = device_named(name, by);
   device.stream().synchronize();
   return device;
 }
@@ -54,7 +54,7 @@ std::ostream& operator<<(std::ostream& out, const LogicalDevice& device) {
 std::vector<LogicalDevice> list_logical_devices(std::string_view device_type) {
   std::vector<LogicalDevice> result;
   const bool cpus_visible = !manager().visible_devices("CPU").empty();
-  for (const Device* device : manager().devices("list_logical_devices")) {
+  for (const DeviceImpl* device : manager().devices("list_logical_devices")) {
     const std::string& type = *device->name().type;
     if (!device_type.empty() && device_type != type) continue;
     if (device->type() == DeviceType::kCpu && !cpus_visible) continue;
@@ -140,13 +140,13 @@ MemoryInfo get_memory_info(std::string_view device) {
 }
 
 void reset_memory_stats(std::string_view device) {
-  Device& settled = settled_device(device, "reset_memory_stats");
+  DeviceImpl& settled = settled_device(device, "reset_memory_stats");
   settled.allocator().reset_peak();
   reset_busy_share(settled);
 }
 
 std::int64_t trim_memory(std::string_view device) {
-  Device& settled = settled_device(device, "trim_memory");
+  DeviceImpl& settled = settled_device(device, "trim_memory");
   release_idle_memory(settled);
   return static_cast<std::int64_t>(settled.allocator().trim());
 }

@@ -20,19 +20,19 @@ profile::Event copy_event(std::string name, std::size_t bytes) {
 
 }  // namespace
 
-void host_to_device(Device& to, void* to_memory, const void* from_memory, std::size_t bytes) {
+void host_to_device(DeviceImpl& to, void* to_memory, const void* from_memory, std::size_t bytes) {
   if (CopyAheadScope* ahead = CopyAheadScope::current(); ahead && !to.host_accessible())
     return ahead->copy(to, to_memory, from_memory, bytes);
   const StreamSpan span(to, [&] { return copy_event("copy from the host", bytes); });
   to.copy_from_host(to_memory, from_memory, bytes);
 }
 
-void device_to_host(void* to_memory, Device& from, const void* from_memory, std::size_t bytes) {
+void device_to_host(void* to_memory, DeviceImpl& from, const void* from_memory, std::size_t bytes) {
   const StreamSpan span(from, [&] { return copy_event("copy to the host", bytes); });
   from.copy_to_host(to_memory, from_memory, bytes);
 }
 
-void read_from(Device& from, void* to_memory, const void* from_memory, std::size_t bytes,
+void read_from(DeviceImpl& from, void* to_memory, const void* from_memory, std::size_t bytes,
                const StreamEvent& written) {
   if (bytes == 0) return;
   if (profile::on()) [[unlikely]]
@@ -50,7 +50,7 @@ void read_from(Device& from, void* to_memory, const void* from_memory, std::size
   std::memcpy(to_memory, from_memory, bytes);
 }
 
-void copy_between(Device& to, void* to_memory, Device& from, const void* from_memory,
+void copy_between(DeviceImpl& to, void* to_memory, DeviceImpl& from, const void* from_memory,
                   std::size_t bytes) {
   if (bytes == 0) return;
   if (from.host_accessible()) {

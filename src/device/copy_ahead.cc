@@ -25,7 +25,8 @@ CopyAheadScope::~CopyAheadScope() { innermost = previous_; }
 
 CopyAheadScope* CopyAheadScope::current() { return innermost; }
 
-void CopyAheadScope::copy(Device& to, void* to_memory, const void* from_memory, std::size_t bytes) {
+void CopyAheadScope::copy(DeviceImpl& to, void* to_memory, const void* from_memory,
+                          std::size_t bytes) {
   Stream& stream = to.start_copy_ahead();  // after the memory's previous users
   {
     const StreamSpan span(to, stream, [&] {

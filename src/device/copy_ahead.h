@@ -33,7 +33,7 @@ class CopiesAhead {
   // join() for places that must not throw. A device that fails no longer uses memory.
   void join_noexcept() noexcept;
 
-  std::vector<std::pair<Device*, StreamEvent>> last_;
+  std::vector<std::pair<DeviceImpl*, StreamEvent>> last_;
 };
 
 // During its lifetime, this thread's copies from the host to GPUs (host_to_device) run on separate
@@ -47,7 +47,7 @@ class CopyAheadScope {
 
   // The thread's innermost scope; null if there is none.
   static CopyAheadScope* current();
-  void copy(Device& to, void* to_memory, const void* from_memory, std::size_t bytes);
+  void copy(DeviceImpl& to, void* to_memory, const void* from_memory, std::size_t bytes);
 
  private:
   CopyAheadScope* const previous_;

@@ -15,11 +15,11 @@ enum class DeviceType : std::uint8_t { kCpu, kGpu, kTpu };
 enum class DeviceBackend : std::uint8_t { kCpu, kEmulatedGpu, kCuda, kPjrt };
 
 // Lives as long as the process, because tensors hold plain pointers to it. Thread-safe.
-class Device {
+class DeviceImpl {
  public:
-  virtual ~Device() = default;
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
+  virtual ~DeviceImpl() = default;
+  DeviceImpl(const DeviceImpl&) = delete;
+  DeviceImpl& operator=(const DeviceImpl&) = delete;
 
   const DeviceName& name() const { return name_; }
   // "/job:localhost/replica:0/task:0/device:GPU:0"
@@ -49,11 +49,11 @@ class Device {
   virtual void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) = 0;
   // Enqueues on stream() a copy to memory of this device from memory of a peer of the same backend,
   // which may be this device.
-  virtual void copy_from_peer(void* to, Device& peer, const void* peer_memory,
+  virtual void copy_from_peer(void* to, DeviceImpl& peer, const void* peer_memory,
                               std::size_t bytes) = 0;
 
  protected:
-  Device(DeviceName name, DeviceBackend backend, int intra_op_threads)
+  DeviceImpl(DeviceName name, DeviceBackend backend, int intra_op_threads)
       : name_(std::move(name)),
         full_name_(name_.to_string()),
         backend_(backend),

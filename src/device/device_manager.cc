@@ -17,8 +17,8 @@ struct DeviceManager::State {
 
   // Immutable once `initialized` is set, and then read without the lock.
   std::atomic<bool> initialized{false};
-  std::vector<std::unique_ptr<Device>> owned;
-  std::vector<Device*> devices;  // CPUs, then GPUs, then TPUs
+  std::vector<std::unique_ptr<DeviceImpl>> owned;
+  std::vector<DeviceImpl*> devices;  // CPUs, then GPUs, then TPUs
   std::size_t num_cpus = 0, num_gpus = 0;
 };
 
@@ -119,7 +119,7 @@ void DeviceManager::initialize(std::string_view by) {
   const int cpu_threads = state_.settings.threads_for(static_cast<std::size_t>(cpus));
 
   // An error leaves the runtime uninitialised.
-  std::vector<std::unique_ptr<Device>> made;
+  std::vector<std::unique_ptr<DeviceImpl>> made;
   for (int i = 0; i < cpus; ++i)
     made.push_back(std::make_unique<CpuDevice>(local_device_name("CPU", i), cpu_threads));
   for (const DeviceSettings::LogicalGpu& each : gpus)
@@ -134,30 +134,30 @@ void DeviceManager::initialize(std::string_view by) {
   state_.initialized.store(true, std::memory_order_release);
 }
 
-std::span<Device* const> DeviceManager::devices(std::string_view by) {
+std::span<DeviceImpl* const> DeviceManager::devices(std::string_view by) {
   initialize(by);
   return state_.devices;
 }
 
-std::span<Device* const> DeviceManager::devices(DeviceType type, std::string_view by) {
-  const std::span<Device* const> all = devices(by);
+std::span<DeviceImpl* const> DeviceManager::devices(DeviceType type, std::string_view by) {
+  const std::span<DeviceImpl* const> all = devices(by);
   if (type == DeviceType::kCpu) return all.first(state_.num_cpus);
-  const std::span<Device* const> accelerators = all.subspan(state_.num_cpus);
+  const std::span<DeviceImpl* const> accelerators = all.subspan(state_.num_cpus);
   return type == DeviceType::kGpu ? accelerators.first(state_.num_gpus)
                                   : accelerators.subspan(state_.num_gpus);
 }
 
-Device* DeviceManager::find(const DeviceName& name) {
-  for (Device* device : devices("a device look-up"))
+DeviceImpl* DeviceManager::find(const DeviceName& name) {
+  for (DeviceImpl* device : devices("a device look-up"))
     if (device->name() == name) return device;
   return nullptr;
 }
 
-Device& DeviceManager::host() { return *devices("the first use of the host").front(); }
+DeviceImpl& DeviceManager::host() { return *devices("the first use of the host").front(); }
 
 std::string DeviceManager::describe_devices() {
   std::vector<std::string_view> names;
-  for (const Device* device : devices("a device listing")) names.push_back(device->full_name());
+  for (const DeviceImpl* device : devices("a device listing")) names.push_back(device->full_name());
   return fmt::format("[{}]", joined(names, ", "));
 }
 

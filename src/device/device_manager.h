@@ -47,12 +47,12 @@ class DeviceManager {
   bool initialized() const;
 
   // The logical devices, initialised if necessary: CPU:0, CPU:1, ..., then GPU:0, ..., TPU:0, ...
-  std::span<Device* const> devices(std::string_view by);
-  std::span<Device* const> devices(DeviceType type, std::string_view by);
+  std::span<DeviceImpl* const> devices(std::string_view by);
+  std::span<DeviceImpl* const> devices(DeviceType type, std::string_view by);
   // The device of a fully specified name; null if there is none.
-  Device* find(const DeviceName& name);
+  DeviceImpl* find(const DeviceName& name);
   // The first CPU, which holds host data.
-  Device& host();
+  DeviceImpl& host();
 
   // "[/job:localhost/replica:0/task:0/device:CPU:0, ...]", for error messages.
   std::string describe_devices();

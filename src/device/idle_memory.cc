@@ -26,7 +26,7 @@ void register_idle_memory(const std::shared_ptr<IdleMemory>& memory) {
   all.owners.push_back(memory);
 }
 
-void release_idle_memory(const Device& device) {
+void release_idle_memory(const DeviceImpl& device) {
   std::vector<std::shared_ptr<IdleMemory>> owners;
   {
     Registry& all = registry();

@@ -17,9 +17,9 @@ std::int64_t free_bytes(const AllocatorStats& stats) {
 }
 
 // The device of the same type with the most free memory, if that suffices.
-std::optional<Alternative> alternative_to(const Device& device, std::int64_t bytes) {
+std::optional<Alternative> alternative_to(const DeviceImpl& device, std::int64_t bytes) {
   std::optional<Alternative> best;
-  for (Device* other : DeviceManager::get().devices(device.type(), "an out-of-memory report")) {
+  for (DeviceImpl* other : DeviceManager::get().devices(device.type(), "an out-of-memory report")) {
     if (other == &device) continue;
     const std::int64_t free = free_bytes(other->allocator().stats());
     if (free >= bytes && (!best || free > best->free)) best = {other->full_name(), free};
@@ -86,7 +86,7 @@ std::string what_to_try(std::int64_t bytes, const AllocatorStats& stats,
   return fmt::format("Try {}.", joined(ideas, "; "));
 }
 
-void throw_out_of_memory(Device& device, const FailedRequest& request) {
+void throw_out_of_memory(DeviceImpl& device, const FailedRequest& request) {
   const AllocatorStats stats = device.allocator().stats();
   const auto bytes = static_cast<std::int64_t>(request.bytes);
   const std::string limits =

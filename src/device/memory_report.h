@@ -32,6 +32,6 @@ struct FailedRequest {
 
 // Throws ResourceExhaustedError with the request, the device, the limit, memory in use by tag,
 // peak, reserved memory, the largest free block, fragmentation, and suggestions.
-[[noreturn]] void throw_out_of_memory(Device& device, const FailedRequest& request);
+[[noreturn]] void throw_out_of_memory(DeviceImpl& device, const FailedRequest& request);
 
 }  // namespace tandem

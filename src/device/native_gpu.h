@@ -22,7 +22,7 @@ class RecordedWork {
 
 // Host code, including tasks of its stream, cannot access its memory: computing there requires a
 // kernel. (Tasks of an emulated GPU can.)
-class NativeGpu : public Device {
+class NativeGpu : public DeviceImpl {
  public:
   // Held while work is launched on several GPUs whose parts wait for each other, such as an NCCL
   // collective. All GPUs then get such work in the same order. Also held by calls that may wait for
@@ -54,14 +54,14 @@ class NativeGpu : public Device {
 
  protected:
   NativeGpu(DeviceName name, int intra_op_threads, int ordinal)
-      : Device(std::move(name), DeviceBackend::kCuda, intra_op_threads), ordinal_(ordinal) {}
+      : DeviceImpl(std::move(name), DeviceBackend::kCuda, intra_op_threads), ordinal_(ordinal) {}
 
  private:
   const int ordinal_;
 };
 
 // Null if host tasks can access the device's memory.
-inline NativeGpu* as_native(Device& device) {
+inline NativeGpu* as_native(DeviceImpl& device) {
   return device.backend() == DeviceBackend::kCuda ? static_cast<NativeGpu*>(&device) : nullptr;
 }
 

@@ -34,7 +34,7 @@ class PhysicalGpu {
   // all available memory except the backend's reserve.
   virtual std::int64_t memory_limit(double fraction) const = 0;
   virtual PriorityRange priority_range() const = 0;
-  virtual std::unique_ptr<Device> make_device(const LogicalGpuOptions& options) const = 0;
+  virtual std::unique_ptr<DeviceImpl> make_device(const LogicalGpuOptions& options) const = 0;
 };
 
 using PhysicalGpus = std::vector<std::shared_ptr<const PhysicalGpu>>;

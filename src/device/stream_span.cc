@@ -2,7 +2,7 @@
 
 namespace tandem {
 
-void StreamSpan::begin(Device& device, Stream& stream, profile::Event event) {
+void StreamSpan::begin(DeviceImpl& device, Stream& stream, profile::Event event) {
   stream_ = &stream;
   event.device = &device.full_name();
   event_ = std::make_shared<profile::Event>(std::move(event));

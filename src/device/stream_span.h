@@ -14,9 +14,9 @@ class StreamSpan {
  public:
   // Does nothing unless a profile is running; only then calls `make` for the event.
   template <class Make>
-  StreamSpan(Device& device, const Make& make) : StreamSpan(device, device.stream(), make) {}
+  StreamSpan(DeviceImpl& device, const Make& make) : StreamSpan(device, device.stream(), make) {}
   template <class Make>
-  StreamSpan(Device& device, Stream& stream, const Make& make) {
+  StreamSpan(DeviceImpl& device, Stream& stream, const Make& make) {
     if (profile::on()) [[unlikely]]
       begin(device, stream, make());
   }
@@ -28,7 +28,7 @@ class StreamSpan {
   StreamSpan& operator=(const StreamSpan&) = delete;
 
  private:
-  void begin(Device& device, Stream& stream, profile::Event event);
+  void begin(DeviceImpl& device, Stream& stream, profile::Event event);
   void end() noexcept;
 
   Stream* stream_ = nullptr;

@@ -15,7 +15,8 @@ namespace {
 
 constexpr const char* kCentralStorage = "CentralStorageStrategy";
 
-std::unique_ptr<ReplicaConnections> connect(const std::vector<Device*>& devices, Device& home) {
+std::unique_ptr<ReplicaConnections> connect(const std::vector<DeviceImpl*>& devices,
+                                            DeviceImpl& home) {
   return connect_threads(
       devices,
       local_plan_for(ReductionToOneDevice({.reduce_to_device = home.full_name()}), devices));
@@ -23,7 +24,7 @@ std::unique_ptr<ReplicaConnections> connect(const std::vector<Device*>& devices,
 
 // The replica on the parameter device if there is one, because a program keeps the order of the
 // operations on a device; else the last one.
-std::size_t writer_of(const std::vector<Device*>& devices, Device& home) {
+std::size_t writer_of(const std::vector<DeviceImpl*>& devices, DeviceImpl& home) {
   const auto found = std::ranges::find(devices, &home);
   return static_cast<std::size_t>(found == devices.end() ? std::ssize(devices) - 1
                                                          : found - devices.begin());
@@ -31,12 +32,12 @@ std::size_t writer_of(const std::vector<Device*>& devices, Device& home) {
 
 class CentralStorageImpl final : public LocalStrategy {
  public:
-  CentralStorageImpl(const std::vector<Device*>& compute_devices, Device& parameter_device)
+  CentralStorageImpl(const std::vector<DeviceImpl*>& compute_devices, DeviceImpl& parameter_device)
       : LocalStrategy(kCentralStorage, compute_devices, connect(compute_devices, parameter_device),
                       writer_of(compute_devices, parameter_device)),
         parameter_device_(parameter_device) {}
 
-  Device& parameter_device() const { return parameter_device_; }
+  DeviceImpl& parameter_device() const { return parameter_device_; }
 
   RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) override {
     if (devices().size() > 1) check_aggregation(options);
@@ -65,18 +66,18 @@ class CentralStorageImpl final : public LocalStrategy {
                                static_cast<int>(options.aggregation), options.name);
   }
 
-  Device& parameter_device_;
+  DeviceImpl& parameter_device_;
 };
 
 std::shared_ptr<CentralStorageImpl> make(const CentralStorageOptions& options) {
-  const std::vector<Device*> devices =
+  const std::vector<DeviceImpl*> devices =
       replica_devices(options.compute_devices, kCentralStorage, "compute_devices");
-  Device& parameters = !options.parameter_device.empty()
-                           ? resolve_device(options.parameter_device, kCentralStorage)
-                       : devices.size() == 1 ? *devices.front()
-                                             : DeviceManager::get().host();
+  DeviceImpl& parameters = !options.parameter_device.empty()
+                               ? resolve_device(options.parameter_device, kCentralStorage)
+                           : devices.size() == 1 ? *devices.front()
+                                                 : DeviceManager::get().host();
   std::vector<std::string> names;
-  for (const Device* device : devices) names.push_back("'" + device->full_name() + "'");
+  for (const DeviceImpl* device : devices) names.push_back("'" + device->full_name() + "'");
   logging::info(
       "ParameterServerStrategy (CentralStorageStrategy if you are using a single machine) with "
       "compute_devices = [{}], variable_device = '{}'",

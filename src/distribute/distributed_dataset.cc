@@ -36,11 +36,11 @@ DistributedDataset::Iterator DistributedDataset::begin() const {
   Iterator iterator;
   iterator.strategy_ = strategy_;
   const data::IterateOptions epoch{.epoch = dataset_.node()->next_epoch()};
-  const std::vector<Device*>& devices = strategy_->devices();
-  iterator.input_ = copied_ahead(strategy_->iterate(dataset_, epoch, [](const data::Example&) {}),
-                                 std::any_of(devices.begin(), devices.end(), [](Device* device) {
-                                   return !device->host_accessible();
-                                 }));
+  const std::vector<DeviceImpl*>& devices = strategy_->devices();
+  iterator.input_ =
+      copied_ahead(strategy_->iterate(dataset_, epoch, [](const data::Example&) {}),
+                   std::any_of(devices.begin(), devices.end(),
+                               [](DeviceImpl* device) { return !device->host_accessible(); }));
   iterator.load();
   return iterator;
 }

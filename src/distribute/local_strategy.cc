@@ -15,7 +15,7 @@
 #include "tandem/random.h"
 
 namespace tandem::distribute {
-LocalPlan local_plan_for(const CrossDeviceOps& ops, const std::vector<Device*>& devices) {
+LocalPlan local_plan_for(const CrossDeviceOps& ops, const std::vector<DeviceImpl*>& devices) {
   LocalPlan plan;
   switch (ops.kind()) {
     case CrossDeviceOps::Kind::kAllReduce: plan.kind = LocalPlan::Kind::kNccl; break;
@@ -32,7 +32,7 @@ LocalPlan local_plan_for(const CrossDeviceOps& ops, const std::vector<Device*>& 
     case CrossDeviceOps::Kind::kReductionToOneDevice:
       plan.kind = LocalPlan::Kind::kToOneDevice;
       if (!ops.device().empty()) {
-        Device& target = resolve_device(ops.device(), "ReductionToOneDevice");
+        DeviceImpl& target = resolve_device(ops.device(), "ReductionToOneDevice");
         const auto found = std::find(devices.begin(), devices.end(), &target);
         if (found == devices.end())
           plan.device = &target;
@@ -44,9 +44,9 @@ LocalPlan local_plan_for(const CrossDeviceOps& ops, const std::vector<Device*>& 
   return plan;
 }
 
-std::vector<Device*> replica_devices(const std::vector<std::string>& names, const char* who,
-                                     const char* argument) {
-  std::vector<Device*> devices;
+std::vector<DeviceImpl*> replica_devices(const std::vector<std::string>& names, const char* who,
+                                         const char* argument) {
+  std::vector<DeviceImpl*> devices;
   if (names.empty()) {
     const auto gpus = DeviceManager::get().devices(DeviceType::kGpu, who);
     devices.assign(gpus.begin(), gpus.end());
@@ -54,7 +54,7 @@ std::vector<Device*> replica_devices(const std::vector<std::string>& names, cons
     return devices;
   }
   for (const std::string& name : names) {
-    Device& device = resolve_device(name, who);
+    DeviceImpl& device = resolve_device(name, who);
     if (std::find(devices.begin(), devices.end(), &device) != devices.end())
       fail<InvalidArgumentError>("No duplicates allowed in `{}` argument: ({})", argument,
                                  joined(names, ", "));
@@ -79,7 +79,7 @@ class RefuseVariables final : public VariableCreator {
 
 }  // namespace
 
-LocalStrategy::LocalStrategy(std::string name, std::vector<Device*> devices,
+LocalStrategy::LocalStrategy(std::string name, std::vector<DeviceImpl*> devices,
                              std::shared_ptr<ReplicaConnections> connections,
                              std::optional<std::size_t> writer)
     : StrategyImpl(std::move(name), devices),

@@ -16,12 +16,12 @@ namespace tandem::distribute {
 class LocalStrategy : public StrategyImpl {
  public:
   // `writer`: the replica that writes shared copies, by default the last one; see LocalReplicas.
-  LocalStrategy(std::string name, std::vector<Device*> devices,
+  LocalStrategy(std::string name, std::vector<DeviceImpl*> devices,
                 std::shared_ptr<ReplicaConnections> connections,
                 std::optional<std::size_t> writer = std::nullopt);
   ~LocalStrategy() override;
 
-  const std::vector<Device*>& devices() const override { return devices_; }
+  const std::vector<DeviceImpl*>& devices() const override { return devices_; }
   int num_replicas() const override { return connections_->num_replicas(); }
   int first_replica() const override { return connections_->first_replica(); }
   bool requires_all_replicas() const override { return connections_->requires_all_replicas(); }
@@ -43,7 +43,7 @@ class LocalStrategy : public StrategyImpl {
   void trace(const std::function<void(int)>& step, const BatchSplit& split);
   void run_replica(int replica, const std::function<void(int)>& step);
 
-  std::vector<Device*> devices_;
+  std::vector<DeviceImpl*> devices_;
   std::shared_ptr<ReplicaConnections> connections_;
   LocalReplicas local_;
   std::vector<std::unique_ptr<Replica>> replicas_;
@@ -54,9 +54,9 @@ class LocalStrategy : public StrategyImpl {
 // The devices of a strategy, one per replica: those named, else all GPUs, else CPU:0. Throws for
 // devices that do not exist or are named twice; `who` is the strategy in the message.
 // `argument`: the option that holds the names.
-std::vector<Device*> replica_devices(const std::vector<std::string>& names, const char* who,
-                                     const char* argument = "devices");
+std::vector<DeviceImpl*> replica_devices(const std::vector<std::string>& names, const char* who,
+                                         const char* argument = "devices");
 // How threads on `devices` reduce under `ops`.
-LocalPlan local_plan_for(const CrossDeviceOps& ops, const std::vector<Device*>& devices);
+LocalPlan local_plan_for(const CrossDeviceOps& ops, const std::vector<DeviceImpl*>& devices);
 
 }  // namespace tandem::distribute

@@ -42,7 +42,7 @@ class WorkerConnections final : public ReplicaConnections,
                                 public std::enable_shared_from_this<WorkerConnections> {
  public:
   WorkerConnections(Job& job, std::shared_ptr<JobMembership> workers,
-                    const std::vector<Device*>& devices, const ConnectOptions& options)
+                    const std::vector<DeviceImpl*>& devices, const ConnectOptions& options)
       : workers_(std::move(workers)) {
     auto between = connect(job, *devices.front(), options);
     if (workers_->num_replicas() == workers_->size()) {
@@ -161,7 +161,7 @@ std::shared_ptr<MultiWorkerStrategy> make(const MultiWorkerMirroredOptions& opti
     fail<InvalidArgumentError>("[{}] expected a positive timeout, got {} ms", kMultiWorker,
                                options.timeout.count());
   WorkerConfig worker_config = find_worker_config();
-  std::vector<Device*> devices = replica_devices(options.devices, kMultiWorker);
+  std::vector<DeviceImpl*> devices = replica_devices(options.devices, kMultiWorker);
   if (worker_config.num_workers == 1) {
     auto threads = connect_threads(devices, local_plan_for({}, devices));
     return std::make_shared<MultiWorkerStrategy>(std::move(worker_config), std::move(devices),

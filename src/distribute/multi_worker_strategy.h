@@ -31,7 +31,7 @@ WorkerConfig find_worker_config();
 class MultiWorkerStrategy final : public LocalStrategy {
  public:
   // `workers`: null if this process trains alone.
-  MultiWorkerStrategy(WorkerConfig config, std::vector<Device*> devices,
+  MultiWorkerStrategy(WorkerConfig config, std::vector<DeviceImpl*> devices,
                       std::shared_ptr<JobMembership> workers,
                       std::shared_ptr<ReplicaConnections> connections)
       : LocalStrategy("MultiWorkerMirroredStrategy", std::move(devices), std::move(connections)),

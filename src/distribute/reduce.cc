@@ -23,7 +23,7 @@ struct Collected {
 
 Collected collect(StrategyImpl& strategy, const PerReplica<Tensor>& value, const char* what) {
   Collected collected;
-  Device& device = *strategy.devices().front();
+  DeviceImpl& device = *strategy.devices().front();
   for (std::size_t replica = 0; replica < value.size(); ++replica)
     if (value.present(replica)) collected.tensors.push_back(copy_to_device(value[replica], device));
   if (!collected.tensors.empty()) return collected;
@@ -154,7 +154,7 @@ Tensor Strategy::gather(const PerReplica<Tensor>& value, std::int64_t axis) cons
   require_cross_replica("gather");
   check(value, "gather");
   const Collected collected = collect(*impl_, value, "gather");
-  Device& device = *impl_->devices().front();
+  DeviceImpl& device = *impl_->devices().front();
   OnDevice on(device);
   const Tensor mine = concat(collected.tensors, axis);
   const std::shared_ptr<WorkerCollectives> workers = impl_->workers();

@@ -12,7 +12,7 @@
 namespace tandem::distribute {
 
 Replica::Replica(std::shared_ptr<const StrategyMark> strategy, int local,
-                 ReplicaConnections& connections, Device& device, LocalReplicas& replicas,
+                 ReplicaConnections& connections, DeviceImpl& device, LocalReplicas& replicas,
                  TracedRun* run)
     : connections_(connections),
       device_(device),

@@ -43,7 +43,7 @@ class Replica final : public ReplicaContext {
   // `local`: its index in `replicas`, which it adds itself to. `run`: null if a thread runs the
   // replica.
   Replica(std::shared_ptr<const StrategyMark> strategy, int local, ReplicaConnections& connections,
-          Device& device, LocalReplicas& replicas, TracedRun* run = nullptr);
+          DeviceImpl& device, LocalReplicas& replicas, TracedRun* run = nullptr);
 
   // Starts a step on this replica's part of `split`. Local replicas with `participating` take part
   // in its collectives. Random numbers continue the caller's stream.
@@ -53,7 +53,7 @@ class Replica final : public ReplicaContext {
   bool active() const { return active_; }
   // The replica that writes for all in this step, and runs updates on behalf of the inactive ones.
   const Replica& writer() const;
-  Device& device() const { return device_; }
+  DeviceImpl& device() const { return device_; }
   Generator& generator() { return generator_; }
 
   std::vector<Tensor> all_reduce(std::span<const Tensor> tensors, ReduceOp op) override;
@@ -78,7 +78,7 @@ class Replica final : public ReplicaContext {
   void note_write(std::span<const Variable> variables);
 
   ReplicaConnections& connections_;
-  Device& device_;
+  DeviceImpl& device_;
   LocalReplicas& replicas_;
   TracedRun* run_;
   std::size_t passes_ = 0;  // backward passes traced in `run_`

@@ -39,7 +39,7 @@ class ReplicaConnections {
 
 // Connects the threads of this process, one per device in `devices`. `plan` says how they reduce
 // gradients.
-std::unique_ptr<ReplicaConnections> connect_threads(std::vector<Device*> devices,
+std::unique_ptr<ReplicaConnections> connect_threads(std::vector<DeviceImpl*> devices,
                                                     const LocalPlan& plan);
 
 }  // namespace tandem::distribute

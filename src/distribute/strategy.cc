@@ -37,7 +37,7 @@ int Strategy::num_local_replicas() const { return static_cast<int>(impl_->device
 
 std::vector<std::string> Strategy::devices() const {
   std::vector<std::string> names;
-  for (const Device* device : impl_->devices()) names.push_back(device->full_name());
+  for (const DeviceImpl* device : impl_->devices()) names.push_back(device->full_name());
   return names;
 }
 
@@ -84,13 +84,13 @@ class DefaultImpl final : public StrategyImpl {
  public:
   DefaultImpl() : StrategyImpl("DefaultStrategy") {}
   bool is_default() const override { return true; }
-  const std::vector<Device*>& devices() const override {
+  const std::vector<DeviceImpl*>& devices() const override {
     static const auto& devices =
-        *new const std::vector<Device*>{&place_constant("DefaultStrategy")};
+        *new const std::vector<DeviceImpl*>{&place_constant("DefaultStrategy")};
     return devices;
   }
   RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) override {
-    Device* device = &place_constant("VarHandleOp");
+    DeviceImpl* device = &place_constant("VarHandleOp");
     return make_ref<VariableImpl>(initial_value, std::span(&device, 1), std::move(options));
   }
 
@@ -109,7 +109,7 @@ DefaultStrategy::DefaultStrategy() : Strategy(default_strategy()) {}
 
 namespace {
 
-std::shared_ptr<LocalStrategy> make_local(const char* name, const std::vector<Device*>& devices,
+std::shared_ptr<LocalStrategy> make_local(const char* name, const std::vector<DeviceImpl*>& devices,
                                           const CrossDeviceOps& ops = {}) {
   return std::make_shared<LocalStrategy>(name, devices,
                                          connect_threads(devices, local_plan_for(ops, devices)));

@@ -8,10 +8,10 @@
 
 namespace tandem::distribute {
 
-StrategyImpl::StrategyImpl(std::string name, const std::vector<Device*>& devices)
+StrategyImpl::StrategyImpl(std::string name, const std::vector<DeviceImpl*>& devices)
     : name_(std::move(name)) {
   std::vector<std::string> names;
-  for (const Device* device : devices)
+  for (const DeviceImpl* device : devices)
     names.push_back(fmt::format("{}:{}", *device->name().type, device->index()));
   mark_ = std::make_shared<const StrategyMark>(
       StrategyMark{names.empty() ? name_ : fmt::format("{}({})", name_, joined(names, ", "))});

@@ -19,14 +19,14 @@ class StrategyImpl : public VariableCreator,
                      public std::enable_shared_from_this<StrategyImpl> {
  public:
   // `devices`: those of this process's replicas, for messages.
-  explicit StrategyImpl(std::string name, const std::vector<Device*>& devices = {});
+  explicit StrategyImpl(std::string name, const std::vector<DeviceImpl*>& devices = {});
 
   const std::string& name() const { return name_; }
   // Marks this strategy's variables, replicas and per-replica values.
   const std::shared_ptr<const StrategyMark>& mark() const { return mark_; }
   virtual bool is_default() const { return false; }
   // One device per replica of this process.
-  virtual const std::vector<Device*>& devices() const = 0;
+  virtual const std::vector<DeviceImpl*>& devices() const = 0;
   // The number of replicas of all processes, and the global number of this process's first one.
   virtual int num_replicas() const { return static_cast<int>(devices().size()); }
   virtual int first_replica() const { return 0; }

@@ -6,7 +6,7 @@ namespace {
 // The group of one traced program's replicas, which all run in this process.
 class ThreadProgramGroup final : public CollectiveGroup {
  public:
-  ThreadProgramGroup(const std::vector<Device*>& devices, const LocalGroupOptions& options)
+  ThreadProgramGroup(const std::vector<DeviceImpl*>& devices, const LocalGroupOptions& options)
       : active_(devices.size(), true), group_(std::make_shared<LocalGroup>(devices, options)) {
     for (std::size_t rank = 0; rank < devices.size(); ++rank)
       communicators_.push_back(group_->communicator(static_cast<int>(rank)));
@@ -28,7 +28,7 @@ class ThreadProgramGroup final : public CollectiveGroup {
 
 class ThreadConnections final : public ReplicaConnections {
  public:
-  ThreadConnections(std::vector<Device*> devices, const LocalPlan& plan)
+  ThreadConnections(std::vector<DeviceImpl*> devices, const LocalPlan& plan)
       : devices_(std::move(devices)),
         plan_(plan),
         group_(std::make_shared<LocalGroup>(devices_, LocalGroupOptions{.plan = plan})) {}
@@ -47,7 +47,7 @@ class ThreadConnections final : public ReplicaConnections {
 
   ProgramRanks program_ranks(const std::vector<bool>& participating) override {
     ProgramRanks ranks{.group = nullptr, .of_replica = std::vector<int>(devices_.size(), -1)};
-    std::vector<Device*> members;
+    std::vector<DeviceImpl*> members;
     LocalPlan plan = plan_;
     plan.root = 0;
     for (std::size_t id = 0; id < devices_.size(); ++id) {
@@ -61,14 +61,14 @@ class ThreadConnections final : public ReplicaConnections {
   }
 
  private:
-  std::vector<Device*> devices_;
+  std::vector<DeviceImpl*> devices_;
   LocalPlan plan_;
   std::shared_ptr<LocalGroup> group_;
 };
 
 }  // namespace
 
-std::unique_ptr<ReplicaConnections> connect_threads(std::vector<Device*> devices,
+std::unique_ptr<ReplicaConnections> connect_threads(std::vector<DeviceImpl*> devices,
                                                     const LocalPlan& plan) {
   return std::make_unique<ThreadConnections>(std::move(devices), plan);
 }

@@ -40,14 +40,14 @@ TPUClusterResolver system_or_default(const std::optional<TPUClusterResolver>& re
   return resolver ? *resolver : TPUClusterResolver(tpu_of_environment().value_or("local"));
 }
 
-std::vector<Device*> tpus(const std::vector<std::string>& names) {
-  std::vector<Device*> devices;
+std::vector<DeviceImpl*> tpus(const std::vector<std::string>& names) {
+  std::vector<DeviceImpl*> devices;
   if (names.empty()) {
     const auto all = DeviceManager::get().devices(DeviceType::kTpu, kTpuStrategy);
     devices.assign(all.begin(), all.end());
   } else {
     devices = replica_devices(names, kTpuStrategy);
-    for (const Device* device : devices)
+    for (const DeviceImpl* device : devices)
       if (device->type() != DeviceType::kTpu)
         fail<InvalidArgumentError>("[{}] expected TPUs, got {}", kTpuStrategy, device->full_name());
   }
@@ -61,7 +61,7 @@ std::vector<Device*> tpus(const std::vector<std::string>& names) {
 
 class TpuImpl final : public LocalStrategy {
  public:
-  explicit TpuImpl(const std::vector<Device*>& devices)
+  explicit TpuImpl(const std::vector<DeviceImpl*>& devices)
       : LocalStrategy(kTpuStrategy, devices,
                       connect_threads(devices, local_plan_for({}, devices))) {}
 

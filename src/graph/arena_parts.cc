@@ -2,15 +2,15 @@
 
 namespace tandem {
 
-ArenaParts::Part& ArenaParts::part_on(const Device& device) {
+ArenaParts::Part& ArenaParts::part_on(const DeviceImpl& device) {
   for (Part& part : parts_)
     if (part.device == &device) return part;
-  const std::size_t arena = place_.arenas.of(const_cast<Device&>(device));
+  const std::size_t arena = place_.arenas.of(const_cast<DeviceImpl&>(device));
   const std::size_t begin = arena < place_.begin.size() ? place_.begin[arena] : 0;
   return parts_.emplace_back(Part{.device = &device, .arena = arena, .begin = begin});
 }
 
-void ArenaParts::take(const Device& device, std::size_t bytes) {
+void ArenaParts::take(const DeviceImpl& device, std::size_t bytes) {
   Part& part = part_on(device);
   part.bytes = bytes;
   place_.arenas.need(part.arena, part.begin + bytes);

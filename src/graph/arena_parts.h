@@ -36,11 +36,11 @@ class ArenaParts {
   // --- While the program is made ---
 
   // The index of the device's arena.
-  std::size_t arena_on(const Device& device) { return part_on(device).arena; }
+  std::size_t arena_on(const DeviceImpl& device) { return part_on(device).arena; }
   // Reserves `bytes` for the program's own values. Called once per device.
-  void take(const Device& device, std::size_t bytes);
+  void take(const DeviceImpl& device, std::size_t bytes);
   // `binding.offset` is relative to the beginning of the program's memory.
-  void add(const Device& device, const Binding& binding) {
+  void add(const DeviceImpl& device, const Binding& binding) {
     part_on(device).bindings.push_back(binding);
   }
   // The region of bodies. They run one after another and keep nothing there, so they share it.
@@ -54,13 +54,13 @@ class ArenaParts {
 
  private:
   struct Part {
-    const Device* device = nullptr;
+    const DeviceImpl* device = nullptr;
     std::size_t arena = 0;
     std::size_t begin = 0, bytes = 0;
     std::vector<Binding> bindings;
     std::byte* bound = nullptr;
   };
-  Part& part_on(const Device& device);
+  Part& part_on(const DeviceImpl& device);
 
   ArenaRegion place_;
   std::vector<Part> parts_;

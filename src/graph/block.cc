@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-Value& Block::add_value(const TensorType& spec, Device& device, Value::Kind kind) {
+Value& Block::add_value(const TensorType& spec, DeviceImpl& device, Value::Kind kind) {
   Value& value = *values.emplace_back(std::make_unique<Value>());
   value.spec = spec;
   value.device = &device;

@@ -32,7 +32,7 @@ struct Value {
 
   Kind kind = Kind::kComputed;
   TensorType spec;
-  Device* device = nullptr;
+  DeviceImpl* device = nullptr;
   BlockOperation* producer = nullptr;  // kComputed
   int index = 0;                       // kFeed: the feed's; kComputed: the producer's output
   Tensor constant;
@@ -58,7 +58,7 @@ struct BlockOperation {
   std::shared_ptr<Control> control;        // runs other blocks
   std::shared_ptr<CompiledRegion> region;  // of several devices
   std::shared_ptr<const HostCollective> host_collective;
-  Device* device = nullptr;
+  DeviceImpl* device = nullptr;
   std::vector<Value*> inputs;
   std::vector<Value*> outputs;
   std::shared_ptr<const RandomSequence> random_before;  // as Node::random_before
@@ -82,7 +82,7 @@ struct Block {
   std::vector<std::unique_ptr<BlockOperation>> operations;  // in the order of the program
   std::vector<Value*> fetches;
 
-  Value& add_value(const TensorType& spec, Device& device, Value::Kind kind);
+  Value& add_value(const TensorType& spec, DeviceImpl& device, Value::Kind kind);
 };
 
 // Throws ResourceExhaustedError if the values have more bytes than can be addressed, so that the
@@ -107,7 +107,7 @@ struct ControlRecord {
 // The spec and the device of one tensor of a frame (graph/control_flow.h).
 struct FrameEntry {
   TensorType spec;
-  Device* device = nullptr;
+  DeviceImpl* device = nullptr;
 };
 using Frame = std::vector<FrameEntry>;
 
@@ -119,7 +119,7 @@ struct Control {
   std::vector<BodyBlock> bodies;  // empty for a loop over elements, see body_for
   // Lowers the body for elements of these specs and devices.
   std::function<BodyBlock(const Frame& elements)> body_for;
-  std::vector<Device*> devices;           // those that the bodies use
+  std::vector<DeviceImpl*> devices;       // those that the bodies use
   std::shared_ptr<ControlRecord> record;  // null if there is no gradient
   std::uint64_t offset_before = 0;
 };
@@ -131,11 +131,11 @@ extern const OpDef kCopy;
 struct LowerOptions {
   std::vector<Node::Input> feeds;
   std::vector<TensorType> feed_specs;  // fully defined
-  std::vector<Device*> feed_devices;
+  std::vector<DeviceImpl*> feed_devices;
   std::vector<Node::Input> fetches;
-  std::vector<Device*> devices;  // of each node, indexed by id
+  std::vector<DeviceImpl*> devices;  // of each node, indexed by id
   // The same for a body of one of its nodes.
-  std::function<std::vector<Device*>(const GraphImpl& body)> devices_of;
+  std::function<std::vector<DeviceImpl*>(const GraphImpl& body)> devices_of;
   // The memory of a variable that the graph knows only by its VarHandleOp.
   std::function<RefPtr<Resource>(const Node&)> resource_of;
   // Also run updates of variables that no fetch depends on (functions do, sessions do not).

@@ -4,6 +4,6 @@ namespace tandem {
 
 const OpDef kCompiledRegion = {.name = "_CompiledRegion", .traits = kStateful};
 
-bool runs_compiled(const Device& device) { return device.backend() == DeviceBackend::kPjrt; }
+bool runs_compiled(const DeviceImpl& device) { return device.backend() == DeviceBackend::kPjrt; }
 
 }  // namespace tandem

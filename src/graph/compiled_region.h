@@ -19,7 +19,7 @@ namespace tandem {
 
 // The nodes of a region, by replica. Node i of a replica corresponds to node i of the others.
 struct RegionNodes {
-  std::vector<Device*> devices;                 // one per replica
+  std::vector<DeviceImpl*> devices;             // one per replica
   std::vector<std::vector<const Node*>> nodes;  // in program order
   // For each replica: its node for a node of the first replica, also for nodes outside of the
   // region whose tensors it uses.
@@ -30,7 +30,7 @@ struct RegionNodes {
 };
 
 // Whether a device runs compiled regions.
-bool runs_compiled(const Device& device);
+bool runs_compiled(const DeviceImpl& device);
 
 // A region in a block. The operation's inputs and outputs are those of all replicas.
 struct CompiledRegion {

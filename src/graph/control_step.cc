@@ -26,7 +26,7 @@ class RandomKeyScope {
   RandomSequence* random_;
 };
 
-bool read_flag(const std::byte* memory, Device& device) {
+bool read_flag(const std::byte* memory, DeviceImpl& device) {
   bool flag = false;
   static_assert(sizeof(flag) == 1);
   read_from(device, &flag, memory, 1, device.stream().record());
@@ -85,7 +85,7 @@ struct ControlStep::Impl {
   std::byte* output(std::size_t i) const {
     return static_cast<std::byte*>(step.context.outputs[static_cast<int>(i)].data);
   }
-  Device& output_device(std::size_t i) const { return *operation.outputs[i]->device; }
+  DeviceImpl& output_device(std::size_t i) const { return *operation.outputs[i]->device; }
 
   void run() {
     const bool is_gradient = flow.forward != nullptr;
@@ -155,7 +155,7 @@ struct ControlStep::Impl {
     }
     element.clear();
     for (std::size_t i = 0; i < flow.carried; ++i) {
-      Device& device = output_device(i);
+      DeviceImpl& device = output_device(i);
       if (carried(i) != output(i))
         copy_between(device, output(i), device, carried(i), operation.outputs[i]->bytes());
     }
@@ -200,7 +200,7 @@ struct ControlStep::Impl {
     control.record->iterations = 0;
     for (std::size_t i = 0; i < flow.carried; ++i) {
       if (!keeps(i)) continue;
-      Device& device = output_device(i);
+      DeviceImpl& device = output_device(i);
       std::byte* start = kept(0, i);
       copy_between(device, start, device, carried(i), operation.outputs[i]->bytes());
       carried(i) = start;

@@ -17,7 +17,7 @@ class BodyProgram {
  public:
   struct Destination {
     std::byte* memory = nullptr;
-    Device* device = nullptr;
+    DeviceImpl* device = nullptr;
   };
 
   virtual ~BodyProgram() = default;

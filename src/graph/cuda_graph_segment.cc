@@ -25,9 +25,9 @@ struct CudaGraphSegment::SharedWorkspace {
   std::shared_ptr<void> memory;
   std::size_t bytes = 0;
 
-  static std::shared_ptr<SharedWorkspace> on(Device& device, std::size_t bytes) {
+  static std::shared_ptr<SharedWorkspace> on(DeviceImpl& device, std::size_t bytes) {
     static std::mutex mutex;
-    static auto* const all = new std::map<Device*, std::weak_ptr<SharedWorkspace>>;
+    static auto* const all = new std::map<DeviceImpl*, std::weak_ptr<SharedWorkspace>>;
     const std::lock_guard lock(mutex);
     std::weak_ptr<SharedWorkspace>& known = (*all)[&device];
     std::shared_ptr<SharedWorkspace> workspace = known.lock();

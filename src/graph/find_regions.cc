@@ -140,10 +140,10 @@ class RegionFinder {
   // The nodes that run operation by operation, and then those of regions.
   struct Stage {
     std::vector<const Node*> others;
-    std::map<Device*, std::vector<const Node*>> by_device;
+    std::map<DeviceImpl*, std::vector<const Node*>> by_device;
   };
 
-  Device& device_of(const Node& node) const {
+  DeviceImpl& device_of(const Node& node) const {
     return *options_.devices[static_cast<std::size_t>(node.id)];
   }
   bool on_compiled_device(const Node& node) const {
@@ -213,8 +213,8 @@ class RegionFinder {
   std::vector<std::size_t> stages_of_nodes() {
     const std::unordered_set<const Node*> constants = constants_of_others();
     std::vector<std::size_t> stage_of(needed_.graph().nodes().size(), 0);
-    std::map<const Node*, std::map<const Device*, const Node*>> last_use;  // by handle
-    std::map<const void*, const Node*> last_advance;                       // by counter
+    std::map<const Node*, std::map<const DeviceImpl*, const Node*>> last_use;  // by handle
+    std::map<const void*, const Node*> last_advance;                           // by counter
     for (const auto& node : needed_.graph().nodes()) {
       if (!needed_.contains(*node) || (node->op == &kConst && constants.count(node.get()) == 0))
         continue;
@@ -294,10 +294,10 @@ class RegionFinder {
     return 0;
   }
 
-  using Replicas = std::vector<std::pair<Device*, const std::vector<const Node*>*>>;
+  using Replicas = std::vector<std::pair<DeviceImpl*, const std::vector<const Node*>*>>;
 
   // In the order of their ranks, else of their devices.
-  static Replicas replicas_of(const std::map<Device*, std::vector<const Node*>>& by_device) {
+  static Replicas replicas_of(const std::map<DeviceImpl*, std::vector<const Node*>>& by_device) {
     Replicas replicas;
     for (const auto& [device, nodes] : by_device) replicas.emplace_back(device, &nodes);
     std::sort(replicas.begin(), replicas.end(), [](const auto& a, const auto& b) {
@@ -332,7 +332,7 @@ class RegionFinder {
     });
   }
 
-  static void add_regions(const std::map<Device*, std::vector<const Node*>>& by_device,
+  static void add_regions(const std::map<DeviceImpl*, std::vector<const Node*>>& by_device,
                           std::vector<RegionItem>& items) {
     if (by_device.empty()) return;
     const Replicas replicas = replicas_of(by_device);

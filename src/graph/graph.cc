@@ -104,7 +104,7 @@ Node& GraphImpl::handle(RefPtr<Resource> resource) {
   const auto [at, added] = handles_.try_emplace(resource->identity(), nullptr);
   if (added) {
     const TensorType& spec = resource->spec();
-    const Device& device = resource->device();
+    const DeviceImpl& device = resource->device();
     const std::string& name = resource->name();
     at->second = &add(kVarHandle, SpecAttrs{spec.dtype, spec.shape}, {},
                       {.requested = &device.name(),

@@ -27,14 +27,14 @@ HostCollectiveStep::HostCollectiveStep(const BlockOperation& operation, ProgramS
 HostCollectiveStep::Bytes HostCollectiveStep::read(std::size_t input) const {
   const Value& value = *operation_.inputs[input];
   Bytes bytes(value.bytes());
-  Device& device = *value.device;
+  DeviceImpl& device = *value.device;
   read_from(device, bytes.data(), step_.context.inputs[static_cast<int>(input)].data, bytes.size(),
             device.stream().record());
   return bytes;
 }
 
 void HostCollectiveStep::write(std::size_t output, const Bytes& bytes) const {
-  Device& device = *operation_.outputs[output]->device;
+  DeviceImpl& device = *operation_.outputs[output]->device;
   host_to_device(device, step_.context.outputs[static_cast<int>(output)].data, bytes.data(),
                  bytes.size());
 }

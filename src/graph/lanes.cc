@@ -24,7 +24,7 @@ namespace tandem {
 namespace {
 
 struct DeviceLane {
-  Device* device = nullptr;  // null if the lane is empty
+  DeviceImpl* device = nullptr;  // null if the lane is empty
   std::vector<ProgramStep*> steps;
   std::vector<const CollectiveMember*> members;  // of its collectives
   // On a real GPU: the segments, by the index of their first step.
@@ -68,8 +68,8 @@ struct Stretch {
   }
 };
 
-void add_devices(const Block& block, std::vector<const Device*>& devices) {
-  const auto add = [&](const Device* device) {
+void add_devices(const Block& block, std::vector<const DeviceImpl*>& devices) {
+  const auto add = [&](const DeviceImpl* device) {
     if (std::find(devices.begin(), devices.end(), device) == devices.end())
       devices.push_back(device);
   };
@@ -81,12 +81,12 @@ void add_devices(const Block& block, std::vector<const Device*>& devices) {
     }
     for (const BodyBlock& body : operation->control->bodies) add_devices(body.block, devices);
     if (operation->control->body_for)
-      for (const Device* device : operation->control->devices) add(device);
+      for (const DeviceImpl* device : operation->control->devices) add(device);
   }
 }
 
-std::vector<const Device*> devices_of(const Block& block) {
-  std::vector<const Device*> devices;
+std::vector<const DeviceImpl*> devices_of(const Block& block) {
+  std::vector<const DeviceImpl*> devices;
   add_devices(block, devices);
   return devices;
 }
@@ -96,7 +96,7 @@ std::vector<const Device*> devices_of(const Block& block) {
 LaneTeam::LaneTeam(const Block& block)
     : devices_(devices_of(block)), threads_(static_cast<int>(devices_.size())) {}
 
-std::size_t LaneTeam::member(const Device& device) const {
+std::size_t LaneTeam::member(const DeviceImpl& device) const {
   const auto at = std::find(devices_.begin(), devices_.end(), &device);
   TANDEM_ASSERT(at != devices_.end());
   return static_cast<std::size_t>(at - devices_.begin());

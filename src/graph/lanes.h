@@ -18,12 +18,12 @@ class LaneTeam {
   // For the devices of the block and of the blocks that its control flow runs.
   explicit LaneTeam(const Block& block);
   // REQUIRES: the device is one of them.
-  std::size_t member(const Device& device) const;
+  std::size_t member(const DeviceImpl& device) const;
   std::size_t size() const { return devices_.size(); }
   ThreadTeam& threads() { return threads_; }
 
  private:
-  std::vector<const Device*> devices_;
+  std::vector<const DeviceImpl*> devices_;
   ThreadTeam threads_;
 };
 

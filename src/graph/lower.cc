@@ -33,9 +33,9 @@ LowerOptions options_of(const Body& body, const LowerOptions& around) {
 }
 
 void add_devices(const ControlFlow& flow, const LowerOptions& options,
-                 std::vector<Device*>& devices) {
+                 std::vector<DeviceImpl*>& devices) {
   for (const Body& body : flow.bodies) {
-    for (Device* device : options.devices_of(*body.graph)) devices.push_back(device);
+    for (DeviceImpl* device : options.devices_of(*body.graph)) devices.push_back(device);
     for (const auto& node : body.graph->nodes())
       if (node->control) add_devices(*node->control, options, devices);
   }
@@ -68,8 +68,8 @@ class BodyLowering {
   }
 
   // The devices that the bodies and their nested bodies use.
-  std::vector<Device*> devices() const {
-    std::vector<Device*> devices;
+  std::vector<DeviceImpl*> devices() const {
+    std::vector<DeviceImpl*> devices;
     add_devices(*flow_, options_.front(), devices);
     return devices;
   }
@@ -134,8 +134,9 @@ class Lowering {
   }
 
   void lower_nodes() {
-    const bool compiled = std::any_of(options_.devices.begin(), options_.devices.end(),
-                                      [](const Device* device) { return runs_compiled(*device); });
+    const bool compiled =
+        std::any_of(options_.devices.begin(), options_.devices.end(),
+                    [](const DeviceImpl* device) { return runs_compiled(*device); });
     if (!compiled) {
       for (const auto& node : graph_.nodes())
         if (needed_.contains(*node)) lower_node(*node);
@@ -172,7 +173,7 @@ class Lowering {
     collective->num_ranks = ranks.size();
     operation.host_collective = std::move(collective);
     for (const Node* node : ranks) {
-      Device& device = *options_.devices[static_cast<std::size_t>(node->id)];
+      DeviceImpl& device = *options_.devices[static_cast<std::size_t>(node->id)];
       for (const Node::Input& input : node->inputs)
         operation.inputs.push_back(&on_device(value_of(input), device, *node));
       for (const TensorType& output : node->outputs)
@@ -184,7 +185,7 @@ class Lowering {
   void add_region(const std::shared_ptr<const RegionNodes>& region) {
     const RegionValues values{
         .of = [this](const Node::Input& tensor) -> Value& { return value_of(tensor); },
-        .on = [this](const Node::Input& tensor, Device& device, const Node& user) -> Value& {
+        .on = [this](const Node::Input& tensor, DeviceImpl& device, const Node& user) -> Value& {
           return on_device(value_of(tensor), device, user);
         }};
     LoweredRegion lowered = lower_region(needed_, options_, region, sizes_, values);
@@ -205,7 +206,7 @@ class Lowering {
   }
 
   void lower_node(const Node& node) {
-    Device& device = *options_.devices[static_cast<std::size_t>(node.id)];
+    DeviceImpl& device = *options_.devices[static_cast<std::size_t>(node.id)];
     auto& made = values_[static_cast<std::size_t>(node.id)];
     if (node.op == &kPlaceholder) {
       if (is_fed({const_cast<Node*>(&node), 0})) return;
@@ -231,7 +232,7 @@ class Lowering {
       lower_operation(node, device, made);
   }
 
-  Value& constant(const Node& node, Device& device) {
+  Value& constant(const Node& node, DeviceImpl& device) {
     Value& value = block_.add_value(node.outputs[0], device, Value::Kind::kConstant);
     value.constant = node.value.defined() ? copy_to_device(node.value, device)
                                           : from_host(device, value.spec.shape, value.spec.dtype,
@@ -239,7 +240,7 @@ class Lowering {
     return value;
   }
 
-  void lower_operation(const Node& node, Device& device, std::vector<Value*>& made) {
+  void lower_operation(const Node& node, DeviceImpl& device, std::vector<Value*>& made) {
     const std::shared_ptr<const void> attrs = sizes_.fill_in(*node.op, node.attrs);
     const AttrsRef attrs_ref(&node.op->attrs(), attrs.get());
     InferContext infer(*node.op, attrs_ref);
@@ -292,7 +293,7 @@ class Lowering {
                     std::vector<Value*>& inputs) {
     bool moved = false;
     for (std::size_t i = 0; i < flow.carried; ++i) {
-      Device& there = *body.fetches[i]->device;
+      DeviceImpl& there = *body.fetches[i]->device;
       if (inputs[i]->device == &there) continue;
       inputs[i] = &on_device(*inputs[i], there, node);
       moved = true;
@@ -314,7 +315,7 @@ class Lowering {
         node.op->name, output, expected.shape.to_string(), got.shape.to_string());
   }
 
-  void lower_control(const Node& node, Device& device, std::vector<Value*>& made) {
+  void lower_control(const Node& node, DeviceImpl& device, std::vector<Value*>& made) {
     const ControlFlow& flow = *node.control;
     auto control = std::make_shared<Control>();
     control->flow = node.control;
@@ -366,7 +367,7 @@ class Lowering {
     std::vector<Value*> inputs;
     std::vector<FrameEntry> outputs;
   };
-  void add_control(const Node& node, Device& device, LoweredControl lowered,
+  void add_control(const Node& node, DeviceImpl& device, LoweredControl lowered,
                    std::vector<Value*>& made) {
     const ControlFlow& flow = *node.control;
     BlockOperation& operation = *block_.operations.emplace_back(std::make_unique<BlockOperation>());
@@ -454,7 +455,7 @@ class Lowering {
   Value& computed(BlockOperation& operation, const TensorType& spec) {
     return computed(operation, spec, *operation.device);
   }
-  Value& computed(BlockOperation& operation, const TensorType& spec, Device& device) {
+  Value& computed(BlockOperation& operation, const TensorType& spec, DeviceImpl& device) {
     Value& value = block_.add_value(spec, device, Value::Kind::kComputed);
     value.producer = &operation;
     value.index = static_cast<int>(operation.outputs.size());
@@ -469,7 +470,7 @@ class Lowering {
     return value;
   }
 
-  Value& copy(Value& from, Device& device, const std::string& name) {
+  Value& copy(Value& from, DeviceImpl& device, const std::string& name) {
     BlockOperation& operation = *block_.operations.emplace_back(std::make_unique<BlockOperation>());
     operation.op = &kCopy;
     operation.device = &device;
@@ -480,7 +481,7 @@ class Lowering {
   }
 
   // The value on `device`, for `node`.
-  Value& on_device(Value& value, Device& device, const Node& node) {
+  Value& on_device(Value& value, DeviceImpl& device, const Node& node) {
     if (value.device == &device) return value;
     // The elements of now, because control flow may write them before the next use.
     if (value.kind == Value::Kind::kVariable)
@@ -514,7 +515,7 @@ class Lowering {
   NeededNodes needed_;
   std::vector<std::vector<Value*>> values_;  // of each node
   std::vector<Value*> fed_;
-  std::map<std::pair<Value*, Device*>, Value*> moved_;
+  std::map<std::pair<Value*, DeviceImpl*>, Value*> moved_;
   std::unordered_map<const Value*, std::vector<Node::Input>> reads_;  // of each variable
   std::unordered_map<const Node*, BlockOperation*> operation_of_;     // of control flow nodes
   // The nodes that find_regions() has ordered and that are not lowered yet. None if all are lowered

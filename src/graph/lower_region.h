@@ -15,7 +15,7 @@ struct LoweredRegion {
   struct Output {
     Node::Input tensor;
     TensorType spec;
-    Device* device = nullptr;
+    DeviceImpl* device = nullptr;
   };
   std::shared_ptr<CompiledRegion> region;
   std::vector<Value*> inputs;
@@ -26,7 +26,7 @@ struct LoweredRegion {
 struct RegionValues {
   std::function<Value&(const Node::Input& tensor)> of;
   // On the device, for a node.
-  std::function<Value&(const Node::Input& tensor, Device& device, const Node& user)> on;
+  std::function<Value&(const Node::Input& tensor, DeviceImpl& device, const Node& user)> on;
 };
 // Lowers a region. Adds the sizes that it infers. Throws what stablehlo::lower_module() throws.
 LoweredRegion lower_region(const NeededNodes& needed, const LowerOptions& options,

@@ -112,7 +112,7 @@ class Planner {
   // Largest first, each at the lowest offset without an overlap with values that are live
   // meanwhile.
   void place() {
-    std::unordered_map<Device*, std::vector<const Value*>> by_device;
+    std::unordered_map<DeviceImpl*, std::vector<const Value*>> by_device;
     for (const auto& value : block_.values)
       if (value->kind == Value::Kind::kComputed && leaves_.count(value.get()) == 0 &&
           plan_.packed.count(value.get()) == 0 && lives_.count(value.get()) > 0)
@@ -120,7 +120,7 @@ class Planner {
     for (auto& [device, values] : by_device) place_on(*device, values);
   }
 
-  void place_on(Device& device, std::vector<const Value*>& values) {
+  void place_on(DeviceImpl& device, std::vector<const Value*>& values) {
     std::stable_sort(values.begin(), values.end(),
                      [](const Value* a, const Value* b) { return a->bytes() > b->bytes(); });
     struct Placed {
@@ -157,7 +157,7 @@ class Planner {
 };
 
 // The shapes of the feeds, and the largest values that are allocated on the device.
-std::string describe_values(const Block& block, const MemoryPlan& plan, const Device& device) {
+std::string describe_values(const Block& block, const MemoryPlan& plan, const DeviceImpl& device) {
   std::vector<const Value*> feeds, placed;
   for (const auto& value : block.values) {
     if (value->kind == Value::Kind::kFeed) feeds.push_back(value.get());
@@ -208,7 +208,7 @@ Buckets make_buckets(const Block& block) {
 MemoryPlan plan_memory(Block& block) { return Planner(block).run(); }
 
 void throw_no_room(const std::string& name, const Block& block, const MemoryPlan& plan,
-                   Device& device, std::size_t bytes) {
+                   DeviceImpl& device, std::size_t bytes) {
   throw_out_of_memory(device, {.what = fmt::format("the values of a run of {} {}",
                                                    name.empty() ? "a program" : name,
                                                    describe_values(block, plan, device)),

@@ -23,9 +23,9 @@ struct MemoryPlan {
   // For every computed value that is neither fetched nor packed: bytes in its device's arena.
   std::unordered_map<const Value*, Allocation> allocations;
   std::unordered_map<const Value*, Packed> packed;
-  std::unordered_map<const Device*, std::size_t> arena_bytes;
+  std::unordered_map<const DeviceImpl*, std::size_t> arena_bytes;
   // The size of the arenas if no values shared memory.
-  std::unordered_map<const Device*, std::size_t> unshared_bytes;
+  std::unordered_map<const DeviceImpl*, std::size_t> unshared_bytes;
 };
 
 // Whether the operation reduces values that are packed in a bucket (comm/bucket.h).
@@ -43,6 +43,6 @@ MemoryPlan plan_memory(Block& block);
 // Throws the out-of-memory error of a program, whose values have `bytes` on the device: with the
 // shapes of the feeds, and the largest of these values. `name`: empty if it has none.
 [[noreturn]] void throw_no_room(const std::string& name, const Block& block, const MemoryPlan& plan,
-                                Device& device, std::size_t bytes);
+                                DeviceImpl& device, std::size_t bytes);
 
 }  // namespace tandem

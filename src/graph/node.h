@@ -28,7 +28,7 @@ class Resource : public RefCounted {
   // The variable whose elements they are; null if there is none.
   virtual VariableImpl* variable() const { return nullptr; }
   virtual const std::string& name() const = 0;
-  virtual Device& device() const = 0;
+  virtual DeviceImpl& device() const = 0;
   virtual const TensorType& spec() const = 0;
   // The current elements. Throws FailedPreconditionError "Attempting to use uninitialized value
   // NAME".

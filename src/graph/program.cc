@@ -222,7 +222,7 @@ struct Program::Impl final : BodyProgram {
       run();
       return;
     }
-    if (Device* full = own_arenas->take())
+    if (DeviceImpl* full = own_arenas->take())
       throw_no_room(name, block, plan, *full, own_arenas->bytes_on(*full));
     struct GiveBack {
       ProgramArenas& arenas;

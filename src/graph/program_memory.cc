@@ -37,7 +37,7 @@ void ProgramMemory::Arena::free_block() {
   bytes_ = 0;
 }
 
-std::shared_ptr<ProgramMemory::Arena> ProgramMemory::take(Device& device) {
+std::shared_ptr<ProgramMemory::Arena> ProgramMemory::take(DeviceImpl& device) {
   const std::lock_guard lock(mutex_);
   auto& arenas = arenas_[&device];
   for (const auto& arena : arenas)
@@ -53,7 +53,7 @@ std::shared_ptr<ProgramMemory> ProgramMemory::inner() {
   return inner_;
 }
 
-void ProgramMemory::release(const Device& device) {
+void ProgramMemory::release(const DeviceImpl& device) {
   const std::lock_guard lock(mutex_);
   const auto found = arenas_.find(&device);
   if (found == arenas_.end()) return;
@@ -76,7 +76,7 @@ std::uint64_t next_number() {
 ProgramArenas::ProgramArenas(std::shared_ptr<ProgramMemory> memory)
     : memory_(std::move(memory)), program_(next_number()) {}
 
-std::size_t ProgramArenas::of(Device& device) {
+std::size_t ProgramArenas::of(DeviceImpl& device) {
   const auto found = std::find_if(arenas_.begin(), arenas_.end(), [&](const DeviceArena& arena) {
     return arena.device == &device;
   });
@@ -89,13 +89,13 @@ void ProgramArenas::need(std::size_t arena, std::size_t bytes) {
   arenas_[arena].bytes = std::max(arenas_[arena].bytes, bytes);
 }
 
-std::size_t ProgramArenas::bytes_on(const Device& device) const {
+std::size_t ProgramArenas::bytes_on(const DeviceImpl& device) const {
   for (const DeviceArena& arena : arenas_)
     if (arena.device == &device) return arena.bytes;
   return 0;
 }
 
-Device* ProgramArenas::take() {
+DeviceImpl* ProgramArenas::take() {
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
     DeviceArena& arena = arenas_[i];
     if (!arena.taken || !arena.taken->try_take()) arena.taken = memory_->take(*arena.device);

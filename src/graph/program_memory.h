@@ -31,7 +31,7 @@ class ProgramMemory final : public IdleMemory {
   // enqueued kernels of a run may still use it when the next run takes the arena.
   class Arena {
    public:
-    explicit Arena(Device& device) : device_(device) {}
+    explicit Arena(DeviceImpl& device) : device_(device) {}
     ~Arena() { free(); }
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
@@ -51,12 +51,12 @@ class ProgramMemory final : public IdleMemory {
     std::byte* memory() const { return memory_; }
     // The tensor of that result, which the program keeps between runs.
     Tensor& result(std::size_t index) { return results_[index]; }
-    const Device& device() const { return device_; }
+    const DeviceImpl& device() const { return device_; }
 
    private:
     void free_block();
 
-    Device& device_;
+    DeviceImpl& device_;
     std::atomic_flag taken_;
     std::byte* memory_ = nullptr;
     std::size_t bytes_ = 0;
@@ -65,18 +65,18 @@ class ProgramMemory final : public IdleMemory {
   };
 
   // Takes an unused arena of the device.
-  std::shared_ptr<Arena> take(Device& device);
+  std::shared_ptr<Arena> take(DeviceImpl& device);
   // The memory of programs that are built and run while another program runs: bodies of loops over
   // elements.
   std::shared_ptr<ProgramMemory> inner();
 
-  void release(const Device& device) override;
+  void release(const DeviceImpl& device) override;
 
  private:
   ProgramMemory() = default;
 
   std::mutex mutex_;
-  std::unordered_map<const Device*, std::vector<std::shared_ptr<Arena>>> arenas_;
+  std::unordered_map<const DeviceImpl*, std::vector<std::shared_ptr<Arena>>> arenas_;
   std::shared_ptr<ProgramMemory> inner_;
 };
 
@@ -88,7 +88,7 @@ class ProgramArenas {
   // --- While the program is made ---
 
   // The index of the device's arena.
-  std::size_t of(Device& device);
+  std::size_t of(DeviceImpl& device);
   // Requires at least that many bytes of the arena.
   void need(std::size_t arena, std::size_t bytes);
   // Adds a result and returns its index.
@@ -97,7 +97,7 @@ class ProgramArenas {
   // --- While it runs ---
 
   // Takes all arenas and returns null. If a device is out of memory, takes none and returns it.
-  Device* take();
+  DeviceImpl* take();
   void give_back();
   // Frees the memory of the arenas. Called before give_back().
   void free();
@@ -107,12 +107,12 @@ class ProgramArenas {
     return arenas_[arena].taken->result(index);
   }
 
-  std::size_t bytes_on(const Device& device) const;
+  std::size_t bytes_on(const DeviceImpl& device) const;
   const std::shared_ptr<ProgramMemory>& shared() const { return memory_; }
 
  private:
   struct DeviceArena {
-    Device* device = nullptr;
+    DeviceImpl* device = nullptr;
     std::size_t bytes = 0;
     std::size_t results = 0;
     std::shared_ptr<ProgramMemory::Arena> taken;  // between runs, that of the last run

@@ -20,7 +20,7 @@ struct ProgramStep {
   // Objects that the kernel keeps (KernelContext::keep); shared with calls queued on a stream.
   std::shared_ptr<std::vector<std::shared_ptr<void>>> kept;
   std::size_t copy_bytes = 0;
-  Device* from = nullptr;  // of a copy: the device of the input
+  DeviceImpl* from = nullptr;  // of a copy: the device of the input
   // The step on another device that this one waits for; null if there is none.
   ProgramStep* awaits = nullptr;
   const CollectiveMember* member = nullptr;  // launches a collective

@@ -81,7 +81,7 @@ struct RegionStep::Impl {
       uploaded.emplace_back();
       if (parameter.kind != Kind::kConstant) continue;
       const Node& node = region.node_of(replica, *parameter.node);
-      Device& host = DeviceManager::get().host();
+      DeviceImpl& host = DeviceManager::get().host();
       const Tensor value =
           node.value.defined()
               ? copy_to_device(node.value, host)
@@ -229,7 +229,7 @@ struct RegionStep::Impl {
       std::vector<std::byte> elements(static_cast<std::size_t>(spec.shape.num_elements()) *
                                       size_of(spec.dtype));
       buffer.to_host(elements.data(), elements.size());
-      Device& device = *operation.inputs[home->second]->device;
+      DeviceImpl& device = *operation.inputs[home->second]->device;
       host_to_device(device, step.context.inputs[static_cast<int>(home->second)].data,
                      elements.data(), elements.size());
       device.stream().synchronize();  // before the elements go

@@ -185,7 +185,7 @@ class Scheduler {
     // The programs of other processes are not known here, and while they wait they make no progress
     // on other groups. So these collectives are launched and awaited in program order, across
     // groups.
-    std::map<const Device*, std::size_t> previous;
+    std::map<const DeviceImpl*, std::size_t> previous;
     for (std::size_t start : starts_) {
       const BlockOperation& operation = *block_.operations[start];
       if (operation.member->group->within_program()) continue;

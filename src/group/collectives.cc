@@ -21,8 +21,8 @@ Group usable(const ProcessGroup& group, std::string_view op) {
 }
 
 // The device that the result for `tensor` is copied to; null: it is on the group's device.
-Device* home_of(const Tensor& tensor, const Device& device) {
-  Device& home = impl_of(tensor).device();
+DeviceImpl* home_of(const Tensor& tensor, const DeviceImpl& device) {
+  DeviceImpl& home = impl_of(tensor).device();
   return &home == &device ? nullptr : &home;
 }
 
@@ -74,7 +74,7 @@ std::vector<Buffer> buffers_of(const std::vector<Tensor>& tensors) {
   return buffers;
 }
 
-std::vector<Tensor> copies_on(Device& device, const std::vector<Tensor>& tensors) {
+std::vector<Tensor> copies_on(DeviceImpl& device, const std::vector<Tensor>& tensors) {
   std::vector<Tensor> copies;
   copies.reserve(tensors.size());
   for (const Tensor& tensor : tensors) copies.push_back(copy_to_device(tensor, device));
@@ -90,9 +90,9 @@ std::vector<Tensor> trace_gathering(const Group& group, const Tensor& tensor) {
 // `gathered` has the memory for all ranks' tensors.
 Work start_gathering(Group group, const Tensor& tensor, const Tensor& gathered,
                      std::vector<Tensor> results) {
-  Device& device = group->device();
+  DeviceImpl& device = group->device();
   const Tensor mine = copy_to_device(tensor, device);
-  const std::vector<Device*> devices(results.size(), home_of(tensor, device));
+  const std::vector<DeviceImpl*> devices(results.size(), home_of(tensor, device));
   const std::vector<Buffer> parts = equal_parts(gathered, group->size());
   return start(std::move(group), {{mine, gathered}, std::move(results), devices},
                [&](Communicator& c) { return c.all_gather(buffer_of(mine), parts); });
@@ -106,7 +106,7 @@ Work trace_scattering(const Group& group, const std::vector<Tensor>& tensors, Re
 
 Work start_scattering(Group group, const Tensor& like, std::vector<Tensor> memory,
                       const std::vector<Buffer>& parts, const Shape& shape, ReduceOp op) {
-  Device& device = group->device();
+  DeviceImpl& device = group->device();
   Tensor mine = make_tensor(device, shape, like.dtype(), "reduce_scatter");
   memory.push_back(mine);
   return start(std::move(group), {std::move(memory), {mine}, {home_of(like, device)}},
@@ -122,7 +122,7 @@ void Work::wait() {
   pending_->work->wait();
   pending_->work.reset();
   for (std::size_t i = 0; i < pending_->results.size(); ++i)
-    if (Device* home = pending_->devices[i])
+    if (DeviceImpl* home = pending_->devices[i])
       pending_->results[i] = copy_to_device(pending_->results[i], *home);
   pending_->memory.clear();
 }
@@ -149,8 +149,8 @@ Work all_reduce_async(Tensor tensor, const ReduceOptions& options) {
   if (context.graph)
     return traced_work(
         group, traced(group, kCollectiveReduce, CollectiveReduceAttrs{options.op}, {&tensor, 1}));
-  Device& device = group->device();
-  Device* const home = home_of(tensor, device);
+  DeviceImpl& device = group->device();
+  DeviceImpl* const home = home_of(tensor, device);
   const Tensor own = exclusive_on(device, std::move(tensor));
   const Buffer part = buffer_of(own);
   return start(std::move(group), {{own}, {own}, {home}}, [&](Communicator& c) {
@@ -164,8 +164,8 @@ Work reduce_async(Tensor tensor, int destination, const ReduceOptions& options) 
   if (context.graph)
     return traced_work(group, traced(group, kCollectiveReduceTo,
                                      CollectiveReduceToAttrs{options.op, root}, {&tensor, 1}));
-  Device& device = group->device();
-  Device* const home = home_of(tensor, device);
+  DeviceImpl& device = group->device();
+  DeviceImpl* const home = home_of(tensor, device);
   // On other ranks the tensor is only read.
   const Tensor own = group->rank() == root ? exclusive_on(device, std::move(tensor))
                                            : copy_to_device(tensor, device);
@@ -181,8 +181,8 @@ Work broadcast_async(Tensor tensor, int source, const CollectiveOptions& options
   if (context.graph)
     return traced_work(
         group, traced(group, kCollectiveBroadcast, CollectiveBroadcastAttrs{root}, {&tensor, 1}));
-  Device& device = group->device();
-  Device* const home = home_of(tensor, device);
+  DeviceImpl& device = group->device();
+  DeviceImpl* const home = home_of(tensor, device);
   // The source's tensor is only read; the contents of the others are overwritten.
   const Tensor own = group->rank() == root
                          ? copy_to_device(tensor, device)
@@ -282,7 +282,7 @@ Work all_to_all_async(const std::vector<Tensor>& tensors, const CollectiveOption
     return traced_work(
         group, {outputs.end() - static_cast<std::ptrdiff_t>(tensors.size()), outputs.end()});
   }
-  Device& device = group->device();
+  DeviceImpl& device = group->device();
   PendingWork pending;
   pending.memory = copies_on(device, tensors);
   const std::vector<Buffer> sent = buffers_of(pending.memory);
@@ -315,8 +315,8 @@ Work recv_async(const Shape& shape, int source, const ReceiveOptions& options) {
     return traced_work(group, traced(group, kCollectiveReceive,
                                      CollectiveReceiveAttrs{peer, options.dtype, shape}, {}));
   }
-  Device& device = group->device();
-  Device& home = place_constant("recv");
+  DeviceImpl& device = group->device();
+  DeviceImpl& home = place_constant("recv");
   const Tensor taken = make_tensor(device, shape, options.dtype, "recv");
   return start(std::move(group), {{taken}, {taken}, {&home == &device ? nullptr : &home}},
                [&](Communicator& c) { return c.recv(buffer_of(taken), peer); });

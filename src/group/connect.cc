@@ -254,14 +254,14 @@ auto with_all_ranks(Job& job, const Function& function) {
 }
 
 std::unique_ptr<Communicator> connect_through(std::unique_ptr<Backend> backend, Job& job,
-                                              Device& device, std::chrono::milliseconds limit) {
+                                              DeviceImpl& device, std::chrono::milliseconds limit) {
   return make_process_communicator(std::move(backend), device,
                                    {.time_limit = limit, .membership = job.membership()});
 }
 
 // Shared memory inside the hosts, a network between their leaders.
-std::unique_ptr<Communicator> connect_hosts(Job& job, const BackendChoice& choice, Device& device,
-                                            std::chrono::milliseconds limit) {
+std::unique_ptr<Communicator> connect_hosts(Job& job, const BackendChoice& choice,
+                                            DeviceImpl& device, std::chrono::milliseconds limit) {
   auto all =
       connect_through(make_backend(choice.network, choice.hosts, job, limit), job, device, limit);
   const std::vector<std::string> host_of = exchange_bytes(*all, host_identity());
@@ -296,7 +296,7 @@ std::unique_ptr<Communicator> connect_hosts(Job& job, const BackendChoice& choic
 }
 
 // Local rank n uses GPU n, unless `device` is a GPU.
-std::unique_ptr<Communicator> connect_gpus(Job& job, std::size_t place, Device& device,
+std::unique_ptr<Communicator> connect_gpus(Job& job, std::size_t place, DeviceImpl& device,
                                            std::chrono::milliseconds limit) {
   NcclOptions options{.store = job.store(),
                       .name = numbered(job, "world"),
@@ -325,7 +325,7 @@ std::string choose_backend(Job& job, const ConnectOptions& options) {
   return with_all_ranks(job, [&] { return agree_on_backend(job, options, true).backend; });
 }
 
-std::unique_ptr<Communicator> connect(Job& job, Device& device, const ConnectOptions& options) {
+std::unique_ptr<Communicator> connect(Job& job, DeviceImpl& device, const ConnectOptions& options) {
   return with_all_ranks(job, [&]() -> std::unique_ptr<Communicator> {
     const BackendChoice choice = agree_on_backend(job, options);
     if (choice.backend == "nccl")

@@ -35,6 +35,7 @@ std::string choose_backend(Job& job, const ConnectOptions& options);
 // UnavailableError if the backend's library is missing or ranks cannot reach each other,
 // FailedPreconditionError if the ranks were not launched as the backend requires. The others throw
 // AbortedError with a rank's error.
-std::unique_ptr<Communicator> connect(Job& job, Device& device, const ConnectOptions& options = {});
+std::unique_ptr<Communicator> connect(Job& job, DeviceImpl& device,
+                                      const ConnectOptions& options = {});
 
 }  // namespace tandem

@@ -19,7 +19,7 @@ std::shared_ptr<ProcessGroupImpl> rooted_group(const ProcessGroup& group, std::s
   return impl;
 }
 
-std::vector<Tensor> empty_parts(int ranks, Device& device, DType dtype) {
+std::vector<Tensor> empty_parts(int ranks, DeviceImpl& device, DType dtype) {
   return {static_cast<std::size_t>(ranks), make_tensor(device, Shape{0}, dtype)};
 }
 

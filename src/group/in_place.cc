@@ -39,9 +39,9 @@ void warn_if_shared(std::string_view op, const Tensor& tensor) {
 // Waits for `work`, unless its results need not be copied from the group's device and `async_op`
 // allows it not to. Its results are then the tensors that the caller will see.
 void settle(Work& work, bool async_op) {
-  const std::vector<Device*>& devices = work.pending().devices;
+  const std::vector<DeviceImpl*>& devices = work.pending().devices;
   const bool in_place =
-      std::all_of(devices.begin(), devices.end(), [](const Device* home) { return !home; });
+      std::all_of(devices.begin(), devices.end(), [](const DeviceImpl* home) { return !home; });
   if (!async_op || !in_place) work.wait();
 }
 
@@ -129,12 +129,12 @@ Work all_to_all(std::vector<Tensor>& outputs, const std::vector<Tensor>& tensors
 namespace {
 
 // Receives into a tensor like `tensor` on the device `home`; null: that of the group.
-Work start_recv(const Tensor& tensor, int source, const ProcessGroup& group, Device* home) {
+Work start_recv(const Tensor& tensor, int source, const ProcessGroup& group, DeviceImpl* home) {
   Work work = recv_async(tensor.shape(), source, {.dtype = tensor.dtype(), .group = group});
   PendingWork& pending = work.pending();
   const bool traced = !pending.work;
   if (!traced) {
-    const Device* here = &impl_of(pending.results.front()).device();
+    const DeviceImpl* here = &impl_of(pending.results.front()).device();
     pending.devices.front() = home == here ? nullptr : home;
   }
   return work;
@@ -155,7 +155,7 @@ Work irecv(Tensor& tensor, int source, const CollectiveOptions& options) {
 
 void recv(Tensor& tensor, int source, const CollectiveOptions& options) {
   check_defined(tensor);
-  Device* const home = &impl_of(tensor).device();
+  DeviceImpl* const home = &impl_of(tensor).device();
   fill("recv", tensor, start_recv(tensor, source, options.group, home), false);
 }
 

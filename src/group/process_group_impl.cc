@@ -80,7 +80,7 @@ const std::shared_ptr<const CollectiveMember>& ProcessGroupImpl::member() {
   return member_;
 }
 
-std::unique_ptr<Communicator> ProcessGroupImpl::duplicate(Device& device) {
+std::unique_ptr<Communicator> ProcessGroupImpl::duplicate(DeviceImpl& device) {
   Communicator& own = communicator();
   if (&device == &own.device()) return own.split(all_ranks(size()));
   if (ranks_ == all_ranks(job_->size()))

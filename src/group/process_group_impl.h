@@ -20,7 +20,7 @@ struct PendingWork {
   std::vector<Tensor> memory;   // of its buffers
   std::vector<Tensor> results;  // on the group's device
   // the device that each result is copied to; null: it stays where it is
-  std::vector<Device*> devices;
+  std::vector<DeviceImpl*> devices;
   // null: ended, or part of a trace; destroyed before the memory
   std::shared_ptr<CollectiveWork> work;
 };
@@ -54,7 +54,7 @@ class ProcessGroupImpl {
   void require_use(std::string_view op) const;
   // The device of the group's collectives: the default device at the first use of the communicator.
   // The group connects at that use, which is a collective call.
-  Device& device() { return communicator().device(); }
+  DeviceImpl& device() { return communicator().device(); }
   Communicator& communicator() { return *shared_communicator(); }
   // The same, for callers that may outlive the group.
   const std::shared_ptr<Communicator>& shared_communicator();
@@ -62,7 +62,7 @@ class ProcessGroupImpl {
   const std::shared_ptr<const CollectiveMember>& member();
   // Another communicator of the same ranks, independent of this one, for collectives on another
   // thread or concurrent with the group's. A collective call.
-  std::unique_ptr<Communicator> duplicate(Device& device);
+  std::unique_ptr<Communicator> duplicate(DeviceImpl& device);
 
   // Keeps a launched collective alive until it has ended, even if no caller waits for it.
   void keep(std::shared_ptr<PendingWork> pending);

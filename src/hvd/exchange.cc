@@ -133,8 +133,8 @@ std::unique_ptr<GradientSync> HorovodExchange::start_reduction(
         variables, DeviceManager::get().host(),
         negotiated_reduction(coordinator_, plan.requests, std::move(memory), variables));
   if (!plan.sync) {
-    Device& device = combining_device(variables.empty() ? DeviceManager::get().host()
-                                                        : variables.front().impl().device());
+    DeviceImpl& device = combining_device(variables.empty() ? DeviceManager::get().host()
+                                                            : variables.front().impl().device());
     auto transport = std::make_shared<NegotiatedTransport>(coordinator_, plan.requests,
                                                            std::move(memory), device);
     plan.sync.emplace(std::move(transport), device, variables);

@@ -19,7 +19,7 @@ std::shared_ptr<void> BucketMemory::allocate(std::size_t bytes) {
   return {memory_, static_cast<std::byte*>(memory_.get()) + std::exchange(used_, used_ + bytes)};
 }
 
-Device& combining_device(Device& device) {
+DeviceImpl& combining_device(DeviceImpl& device) {
   return device.host_accessible() ? device : DeviceManager::get().host();
 }
 
@@ -81,7 +81,7 @@ class BucketWork final : public CollectiveWork {
 class TracedBucketGroup final : public CollectiveGroup {
  public:
   TracedBucketGroup(std::shared_ptr<ProcessSetCoordinator> coordinator,
-                    std::vector<RequestRef> requests, Device& device,
+                    std::vector<RequestRef> requests, DeviceImpl& device,
                     std::shared_ptr<BucketMemory> memory)
       : coordinator_(std::move(coordinator)),
         requests_(std::move(requests)),
@@ -114,7 +114,7 @@ class TracedBucketGroup final : public CollectiveGroup {
  private:
   std::shared_ptr<ProcessSetCoordinator> coordinator_;
   std::vector<RequestRef> requests_;
-  Device& device_;
+  DeviceImpl& device_;
   std::shared_ptr<BucketMemory> memory_;
   std::shared_ptr<void> bucket_;  // shared by all programs that have the node
 };
@@ -123,7 +123,7 @@ class TracedBucketGroup final : public CollectiveGroup {
 
 NegotiatedTransport::NegotiatedTransport(std::shared_ptr<ProcessSetCoordinator> coordinator,
                                          const GradientRequests& requests, BucketMemory memory,
-                                         Device& device)
+                                         DeviceImpl& device)
     : coordinator_(std::move(coordinator)),
       requests_(requests),
       memory_(std::move(memory)),
@@ -165,8 +165,8 @@ ReduceTraced negotiated_reduction(std::shared_ptr<ProcessSetCoordinator> coordin
           variables](const TracedBucket& bucket) -> std::function<std::vector<Tensor>()> {
     std::vector<RequestRef> mine;
     for (std::size_t index : bucket.variables) mine.push_back(present[index]);
-    Device& home = variables[bucket.variables.front()].impl().device();
-    Device& device = combining_device(home);
+    DeviceImpl& home = variables[bucket.variables.front()].impl().device();
+    DeviceImpl& device = combining_device(home);
     const TracedRank rank(
         {std::make_shared<TracedBucketGroup>(coordinator, std::move(mine), device, memory),
          coordinator->rank()},

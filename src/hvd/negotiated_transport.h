@@ -37,14 +37,14 @@ class BucketMemory {
 
 // The device on which gradients of `device` are reduced: `device` itself if the host can access
 // its memory, else the host.
-Device& combining_device(Device& device);
+DeviceImpl& combining_device(DeviceImpl& device);
 
 // For eager steps.
 class NegotiatedTransport final : public GradientTransport {
  public:
   // `device`: of the buckets.
   NegotiatedTransport(std::shared_ptr<ProcessSetCoordinator> coordinator,
-                      const GradientRequests& requests, BucketMemory memory, Device& device);
+                      const GradientRequests& requests, BucketMemory memory, DeviceImpl& device);
 
   bool packs() const override { return true; }
   Bucket make_bucket(std::span<const std::int64_t> counts, DType dtype) override;
@@ -57,7 +57,7 @@ class NegotiatedTransport final : public GradientTransport {
   std::shared_ptr<ProcessSetCoordinator> coordinator_;
   const GradientRequests& requests_;
   BucketMemory memory_;
-  Device& device_;
+  DeviceImpl& device_;
   std::vector<OperationRef> operations_;  // of the present step, by gradient
 };
 

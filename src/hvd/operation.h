@@ -32,10 +32,10 @@ struct Handle::State {
   // kept until the operation is done. Adjacent operations that are fused are reduced in place. Null
   // if the arrays lie elsewhere.
   std::shared_ptr<void> bucket;
-  std::vector<Tensor> inputs;    // keeps their memory alive
-  std::vector<Tensor> results;   // in memory that the host can access
-  std::vector<DType> dtypes;     // of the results, if they differ from those on the wire
-  std::vector<Device*> devices;  // of the results; null: no copy is needed
+  std::vector<Tensor> inputs;        // keeps their memory alive
+  std::vector<Tensor> results;       // in memory that the host can access
+  std::vector<DType> dtypes;         // of the results, if they differ from those on the wire
+  std::vector<DeviceImpl*> devices;  // of the results; null: no copy is needed
   std::vector<std::int64_t> received_splits;
   bool absent_everywhere = false;  // no rank has the tensors, so there are no results
 

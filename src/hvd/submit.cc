@@ -58,7 +58,7 @@ OperationRef make_operation(Request request, const std::vector<Tensor>& tensors,
   operation->coordinator = std::move(coordinator);
   for (const Tensor& tensor : tensors) {
     const TensorImpl& impl = impl_of(tensor);
-    Device& device = impl.device();
+    DeviceImpl& device = impl.device();
     request.dtypes.push_back(wire_dtype(impl.dtype, compression));
     request.shapes.push_back(impl.shape.dims());
     request.on_gpu = request.on_gpu || device.type() == DeviceType::kGpu;

@@ -36,7 +36,7 @@ constexpr auto kLeastPace = std::chrono::microseconds(200);
 constexpr int kMostCycles = 8;  // the longest pause meanwhile, in cycle times
 
 // A device for the ranks' messages, apart from those that the program may still configure.
-Device& host_memory() {
+DeviceImpl& host_memory() {
   static auto* device =
       new CpuDevice(DeviceName::parse("/job:localhost/replica:0/task:0/device:CPU:0"), 1);
   return *device;
@@ -99,7 +99,7 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
   } else {
     backend_ = "local";
     communicator_ =
-        std::make_shared<LocalGroup>(std::vector<Device*>{&host_memory()})->communicator(0);
+        std::make_shared<LocalGroup>(std::vector<DeviceImpl*>{&host_memory()})->communicator(0);
   }
   std::transform(backend_.begin(), backend_.end(), backend_.begin(),
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });

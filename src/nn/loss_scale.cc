@@ -23,7 +23,7 @@ namespace tandem::optimizers {
 namespace {
 
 Variable make_state(const Tensor& value, const std::string& name) {
-  Device* const host = &DeviceManager::get().host();
+  DeviceImpl* const host = &DeviceManager::get().host();
   return Variable(make_ref<VariableImpl>(value, std::span(&host, 1),
                                          VariableOptions{.trainable = false, .name = name},
                                          MemoryTag::kOptimizer, nullptr, nullptr));
@@ -79,8 +79,9 @@ std::size_t LossScale::copy() {
     // first use on.
     if (replicas > 1 && scale_.impl().storage().num_readers() == 1)
       for (const Variable& state : {scale_, good_steps_})
-        state.impl().copy_for_replicas(std::vector<Device*>(replicas, &DeviceManager::get().host()),
-                                       replica->shared_strategy());
+        state.impl().copy_for_replicas(
+            std::vector<DeviceImpl*>(replicas, &DeviceManager::get().host()),
+            replica->shared_strategy());
   }
   if (!replica) return 0;
   const std::size_t copies = scale_.impl().storage().num_readers();

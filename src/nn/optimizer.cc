@@ -183,7 +183,7 @@ Variable Optimizer::Impl::make_step_counter(const VariableImpl& like) {
   VariableOptions options{
       .trainable = false, .name = "iterations", .synchronization = like.options().synchronization};
   if (like.of_graph()) return Variable(make_ref<VariableImpl>(zero, std::move(options)));
-  const std::vector<Device*> hosts(like.storage().num_readers(), &DeviceManager::get().host());
+  const std::vector<DeviceImpl*> hosts(like.storage().num_readers(), &DeviceManager::get().host());
   return Variable(make_ref<VariableImpl>(zero, hosts, std::move(options), MemoryTag::kOptimizer,
                                          nullptr, like.strategy()));
 }

@@ -12,7 +12,7 @@ void append(std::string& text, const InlineList<TensorView>& views) {
 
 }  // namespace
 
-profile::Event kernel_event(const KernelContext& context, const Device& device,
+profile::Event kernel_event(const KernelContext& context, const DeviceImpl& device,
                             const std::string& node) {
   profile::Event event{.name = std::string(context.op->name),
                        .lane = profile::Lane::kKernels,

@@ -47,7 +47,7 @@ KernelContext::~KernelContext() { end_call(); }
 
 // Device memory is allocated in the order in which work is enqueued. A deferred kernel runs later
 // than that, so it must use the host's allocator.
-Device& workspace_for(Device& device) {
+DeviceImpl& workspace_for(DeviceImpl& device) {
   return device.stream().execution() == Stream::Execution::kDeferred ? DeviceManager::get().host()
                                                                      : device;
 }

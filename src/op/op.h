@@ -145,8 +145,8 @@ class KernelContext {
  public:
   const OpDef* op = nullptr;
   const void* attrs_data = nullptr;
-  void* native_stream = nullptr;  // CUDA: the stream to launch on
-  Device* workspace = nullptr;    // allocates scratch memory; null for the host
+  void* native_stream = nullptr;    // CUDA: the stream to launch on
+  DeviceImpl* workspace = nullptr;  // allocates scratch memory; null for the host
   std::vector<std::shared_ptr<void>>* kept = nullptr;  // see keep()
   InlineList<TensorView> inputs;
   InlineList<TensorView> outputs;
@@ -178,7 +178,7 @@ class KernelContext {
 
 // The device that allocates scratch memory for kernels of `device`: itself, or the host for
 // emulated GPUs, whose kernels run on host threads.
-Device& workspace_for(Device& device);
+DeviceImpl& workspace_for(DeviceImpl& device);
 
 // Callbacks of a tiled kernel, which processes its data in ranges, while a range is in the cache.
 // Each range is processed once, by one thread.

@@ -127,7 +127,7 @@ Tensor GradContext::output(int i) const {
 }
 
 RefPtr<OpNode> record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs,
-                      std::span<Tensor> outputs, Device* device) {
+                      std::span<Tensor> outputs, DeviceImpl* device) {
   const auto saves = [](std::uint32_t mask, std::size_t i) {
     return i < 32 ? (mask >> i & 1u) != 0 : mask == kAllTensors;
   };

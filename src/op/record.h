@@ -57,7 +57,7 @@ struct OpNode final : GradNode {
   std::shared_ptr<const void> attrs;
   // The device of the operation, or the requested device of a traced one. Its gradient runs there
   // too.
-  Device* device = nullptr;  // null if traced
+  DeviceImpl* device = nullptr;  // null if traced
   std::shared_ptr<const PlacementRequest> requested;
   // The layer whose call recorded it; null unless numerics are checked (op/numerics.h).
   std::shared_ptr<const std::string> layer;
@@ -73,7 +73,7 @@ struct OpNode final : GradNode {
 
 // A tensor that accumulates gradients: a variable's value or a watched tensor.
 struct Leaf final : GradNode {
-  explicit Leaf(Device* where) : device(where) { sequence = new_sequence(); }
+  explicit Leaf(DeviceImpl* where) : device(where) { sequence = new_sequence(); }
 
   // Accumulated by backward(). Throws FailedPreconditionError in a trace if it is from before: each
   // run would read the elements that it has now.
@@ -83,7 +83,7 @@ struct Leaf final : GradNode {
   Tensor& grad_to_accumulate();  // the same, to change it
   void set_grad(Tensor gradient);
 
-  Device* device;  // of the tensor and its gradient; null if symbolic
+  DeviceImpl* device;  // of the tensor and its gradient; null if symbolic
   // Called during a backward() pass when this leaf's gradient in `grad` is complete. Called on the
   // thread of the pass, in an order that depends on the graph alone.
   std::vector<std::function<void(Leaf&)>> on_grad_ready;
@@ -171,6 +171,6 @@ void make_leaf(const Tensor& tensor);
 // op.gradient, and a tracked input. Returns the node, to which no output refers if none is
 // floating.
 RefPtr<OpNode> record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs,
-                      std::span<Tensor> outputs, Device* device);
+                      std::span<Tensor> outputs, DeviceImpl* device);
 
 }  // namespace tandem

@@ -6,7 +6,7 @@
 namespace tandem {
 
 Tensor Tensor::to(std::string_view device) const {
-  Device& target = resolve_device(device, "to");
+  DeviceImpl& target = resolve_device(device, "to");
   if (&impl_of(*this).device() == &target) return *this;
   OnDevice on(target);
   return identity(*this);

@@ -33,7 +33,7 @@ RefPtr<VariableImpl> create(const Tensor& tensor, VariableOptions options) {
   const OutsideTrace at_once;
   if (VariableCreator* creator = VariableCreator::current())
     return creator->create(initial_value, std::move(options));
-  Device* device = &place_constant("VarHandleOp");
+  DeviceImpl* device = &place_constant("VarHandleOp");
   return make_ref<VariableImpl>(initial_value, std::span(&device, 1), std::move(options));
 }
 

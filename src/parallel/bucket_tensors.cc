@@ -13,7 +13,7 @@ namespace {
 
 class HookTransport final : public CommunicatorTransport {
  public:
-  HookTransport(CommHook hook, Device& device, std::vector<Variable> parameters,
+  HookTransport(CommHook hook, DeviceImpl& device, std::vector<Variable> parameters,
                 std::shared_ptr<comm::ProcessGroupImpl> group)
       : CommunicatorTransport(group->shared_communicator()),
         hook_(std::move(hook)),
@@ -65,7 +65,7 @@ class HookTransport final : public CommunicatorTransport {
   }
 
   CommHook hook_;
-  Device& device_;
+  DeviceImpl& device_;
   std::vector<Variable> parameters_;
   std::shared_ptr<comm::ProcessGroupImpl> group_;
 };
@@ -90,7 +90,7 @@ void check_combined(const std::vector<Tensor>& combined, std::span<const Variabl
 }
 
 std::shared_ptr<CommunicatorTransport> make_hook_transport(
-    CommHook hook, Device& device, std::vector<Variable> parameters,
+    CommHook hook, DeviceImpl& device, std::vector<Variable> parameters,
     std::shared_ptr<comm::ProcessGroupImpl> group) {
   return std::make_shared<HookTransport>(std::move(hook), device, std::move(parameters),
                                          std::move(group));

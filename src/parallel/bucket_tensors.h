@@ -13,7 +13,7 @@ namespace tandem::parallel {
 
 // A transport whose buckets `hook` reduces. `parameters`: in the order of the gradients.
 std::shared_ptr<CommunicatorTransport> make_hook_transport(
-    CommHook hook, Device& device, std::vector<Variable> parameters,
+    CommHook hook, DeviceImpl& device, std::vector<Variable> parameters,
     std::shared_ptr<comm::ProcessGroupImpl> group);
 
 // Throws InvalidArgumentError if a hook returned tensors that differ from the parameters in

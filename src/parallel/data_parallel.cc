@@ -21,13 +21,13 @@ namespace {
 
 constexpr double kImbalance = 0.75;  // as in PyTorch
 
-std::vector<Device*> resolve(const std::vector<DeviceId>& ids, const char* who) {
-  const std::span<Device* const> gpus = DeviceManager::get().devices(DeviceType::kGpu, who);
+std::vector<DeviceImpl*> resolve(const std::vector<DeviceId>& ids, const char* who) {
+  const std::span<DeviceImpl* const> gpus = DeviceManager::get().devices(DeviceType::kGpu, who);
   if (ids.empty()) return {gpus.begin(), gpus.end()};
-  std::vector<Device*> devices;
+  std::vector<DeviceImpl*> devices;
   for (const DeviceId& id : ids) {
     if (id.is_index() && gpus.empty()) continue;
-    Device& device = resolve_device(id.name(), who);
+    DeviceImpl& device = resolve_device(id.name(), who);
     if (std::find(devices.begin(), devices.end(), &device) != devices.end())
       fail<InvalidArgumentError>("[{}] expected different devices in device_ids, got {} twice", who,
                                  device.full_name());
@@ -38,9 +38,10 @@ std::vector<Device*> resolve(const std::vector<DeviceId>& ids, const char* who) 
 
 // Warns if the least of a property of the GPUs is below 75 % of the largest. Returns whether.
 template <class Property>
-bool warn_of_imbalance(const std::vector<Device*>& gpus, const Property& property) {
+bool warn_of_imbalance(const std::vector<DeviceImpl*>& gpus, const Property& property) {
   const auto [least, most] = std::minmax_element(
-      gpus.begin(), gpus.end(), [&](Device* a, Device* b) { return property(*a) < property(*b); });
+      gpus.begin(), gpus.end(),
+      [&](DeviceImpl* a, DeviceImpl* b) { return property(*a) < property(*b); });
   if (static_cast<double>(property(**least)) >= kImbalance * static_cast<double>(property(**most)))
     return false;
   logging::warn(
@@ -51,24 +52,25 @@ bool warn_of_imbalance(const std::vector<Device*>& gpus, const Property& propert
   return true;
 }
 
-void check_balance(const std::vector<Device*>& devices) {
-  std::vector<Device*> gpus;
-  for (Device* device : devices)
+void check_balance(const std::vector<DeviceImpl*>& devices) {
+  std::vector<DeviceImpl*> gpus;
+  for (DeviceImpl* device : devices)
     if (device->type() == DeviceType::kGpu) gpus.push_back(device);
   if (gpus.empty()) return;
-  if (!warn_of_imbalance(gpus, [](Device& gpu) { return gpu.allocator().stats().bytes_limit; }))
-    warn_of_imbalance(gpus, [](Device& gpu) { return gpu.intra_op_threads(); });
+  if (!warn_of_imbalance(gpus, [](DeviceImpl& gpu) { return gpu.allocator().stats().bytes_limit; }))
+    warn_of_imbalance(gpus, [](DeviceImpl& gpu) { return gpu.intra_op_threads(); });
 }
 
 // The device of a result; null: where it is, because there are no devices.
-Device* target(const DeviceGroup& group, const std::optional<DeviceId>& device, const char* who) {
+DeviceImpl* target(const DeviceGroup& group, const std::optional<DeviceId>& device,
+                   const char* who) {
   if (!device) return group.devices().empty() ? nullptr : group.devices().front();
   if (device->is_index() && group.devices().empty()) return nullptr;
   return &resolve_device(device->name(), who);
 }
 
 // `tensor` on `device`, recorded so that its gradient is moved back once.
-Tensor on_device(const Tensor& tensor, Device* device) {
+Tensor on_device(const Tensor& tensor, DeviceImpl* device) {
   if (!device) return tensor;
   const OnDevice on(*device);
   return identity(tensor);
@@ -157,7 +159,7 @@ Tensor joined(const std::vector<Tensor>& tensors, std::int64_t dim) {
 std::vector<Tensor> gather(const TensorLists& tensors, DeviceGroup* group,
                            const std::optional<DeviceId>& device, std::int64_t dim) {
   if (!group) throw InvalidArgumentError("[gather] expected values of devices, got none");
-  Device* to = target(*group, device, "gather");
+  DeviceImpl* to = target(*group, device, "gather");
   if (!to) return tensors.front();
   std::vector<Tensor> results;
   for (std::size_t i = 0; i < tensors.front().size(); ++i) {
@@ -179,7 +181,7 @@ std::vector<Tensor> gather(const TensorLists& tensors, DeviceGroup* group,
 Tensor combine_losses(const PerDevice<Tensor>& losses, Combine combine,
                       const std::optional<DeviceId>& device) {
   DeviceGroup& group = *losses.group();
-  Device* to = target(group, device, "DataParallelCriterion");
+  DeviceImpl* to = target(group, device, "DataParallelCriterion");
   std::vector<Tensor> terms;
   const std::vector<std::int64_t>& sizes = losses.sizes();
   const auto examples =
@@ -265,7 +267,7 @@ Replicas DataParallelModel::replicas(std::size_t count) const {
 
 std::vector<std::string> DataParallelModel::devices() const {
   std::vector<std::string> names;
-  for (const Device* device : group_->devices()) names.push_back(device->full_name());
+  for (const DeviceImpl* device : group_->devices()) names.push_back(device->full_name());
   return names;
 }
 

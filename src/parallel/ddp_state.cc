@@ -129,15 +129,15 @@ std::vector<Variable> trainable(const Model& module) {
 }
 
 // The device of all variables. Throws if they are on several.
-Device& device_of(const std::vector<Variable>& variables) {
-  Device* found = nullptr;
+DeviceImpl& device_of(const std::vector<Variable>& variables) {
+  DeviceImpl* found = nullptr;
   for (const Variable& variable : variables) {
     VariableImpl& impl = variable.impl();
     if (impl.of_graph() || impl.distributed())
       fail<InvalidArgumentError>(
           "[{}] {} belongs to a {}; expected variables made outside of strategies and graphs", kDdp,
           quoted_name(variable), impl.of_graph() ? "graph" : "strategy");
-    Device& device = impl.device();
+    DeviceImpl& device = impl.device();
     if (!found) found = &device;
     if (found != &device)
       fail<InvalidArgumentError>(
@@ -154,7 +154,8 @@ GradientReduction reduction_of(const DistributedDataParallelOptions& options) {
   return {.sizes = {.others = static_cast<std::size_t>(options.bucket_cap_mib) << 20}};
 }
 
-std::shared_ptr<comm::ProcessGroupImpl> own_group(const comm::ProcessGroup& group, Device& device) {
+std::shared_ptr<comm::ProcessGroupImpl> own_group(const comm::ProcessGroup& group,
+                                                  DeviceImpl& device) {
   const auto outer = comm::detail::group_of(group, kDdp);
   outer->require_use(kDdp);
   return std::make_shared<comm::ProcessGroupImpl>(*outer, outer->ranks(), outer->name() + "/ddp",

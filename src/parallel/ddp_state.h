@@ -101,7 +101,7 @@ class DistributedDataParallel::State {
   std::vector<Variable> parameters_, buffers_;
   std::vector<Variable> frozen_;  // when this was made
   std::vector<RefPtr<Leaf>> leaves_;
-  Device* device_ = nullptr;
+  DeviceImpl* device_ = nullptr;
   std::shared_ptr<comm::ProcessGroupImpl> group_;
   std::shared_ptr<Communicator> communicator_;
   RankNames names_;  // the group's ranks in messages

@@ -30,7 +30,7 @@ std::shared_ptr<CollectiveGroup> group_of(std::shared_ptr<Communicator> communic
 
 }  // namespace
 
-TracedReductions::TracedReductions(std::shared_ptr<Communicator> communicator, Device& device,
+TracedReductions::TracedReductions(std::shared_ptr<Communicator> communicator, DeviceImpl& device,
                                    std::vector<Variable> parameters, const BucketSizes& sizes,
                                    std::shared_ptr<ParameterCheck> check)
     : communicator_(std::move(communicator)),

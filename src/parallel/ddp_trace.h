@@ -15,7 +15,7 @@ namespace tandem::parallel {
 class TracedReductions {
  public:
   // Each run of a traced program is a step of `check`.
-  TracedReductions(std::shared_ptr<Communicator> communicator, Device& device,
+  TracedReductions(std::shared_ptr<Communicator> communicator, DeviceImpl& device,
                    std::vector<Variable> parameters, const BucketSizes& sizes,
                    std::shared_ptr<ParameterCheck> check);
 

@@ -99,7 +99,7 @@ void DeviceGroup::run(std::span<const std::int64_t> sizes, bool by_examples,
 
 namespace {
 
-void check_home(const Variable& variable, Device& home) {
+void check_home(const Variable& variable, DeviceImpl& home) {
   const VariableImpl& impl = variable.impl();
   if (impl.distributed() || impl.of_graph())
     fail<InvalidArgumentError>(

@@ -16,9 +16,9 @@ namespace tandem::parallel {
 class DeviceGroup {
  public:
   // No `devices`: there is one call, whose operations are placed as if there were no group.
-  explicit DeviceGroup(std::vector<Device*> devices) : devices_(std::move(devices)) {}
+  explicit DeviceGroup(std::vector<DeviceImpl*> devices) : devices_(std::move(devices)) {}
 
-  const std::vector<Device*>& devices() const { return devices_; }
+  const std::vector<DeviceImpl*>& devices() const { return devices_; }
   // The number of calls that a batch is split into.
   std::size_t size() const { return devices_.empty() ? 1 : devices_.size(); }
   // The number of examples per device. Devices without examples are left out, but the first.
@@ -35,7 +35,7 @@ class DeviceGroup {
  private:
   distribute::LocalStrategy& strategy();
 
-  std::vector<Device*> devices_;
+  std::vector<DeviceImpl*> devices_;
   std::once_flag started_;
   std::shared_ptr<distribute::LocalStrategy> strategy_;  // made when there are several calls
 };

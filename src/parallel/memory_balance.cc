@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kIdle = 0.01;
 
-using BusyShare = std::function<std::optional<double>(Device&)>;
+using BusyShare = std::function<std::optional<double>(DeviceImpl&)>;
 
 std::vector<DeviceBalance> balance(const BusyShare& busy) {
   DeviceManager& manager = DeviceManager::get();
@@ -23,7 +23,7 @@ std::vector<DeviceBalance> balance(const BusyShare& busy) {
   if (devices.empty()) devices = manager.devices(DeviceType::kCpu, "memory_balance");
   std::vector<DeviceBalance> rows;
   std::int64_t largest = 1;
-  for (Device* device : devices) {
+  for (DeviceImpl* device : devices) {
     const std::int64_t peak = config::get_memory_info(device->full_name()).peak;
     largest = std::max(largest, peak);
     rows.push_back(
@@ -49,11 +49,11 @@ void print(std::ostream& out, const std::vector<DeviceBalance>& rows) {
 }  // namespace
 
 std::vector<DeviceBalance> memory_balance() {
-  return balance([](Device& device) { return busy_share(device); });
+  return balance([](DeviceImpl& device) { return busy_share(device); });
 }
 
 std::vector<DeviceBalance> memory_balance(const profiler::Summary& profile) {
-  return balance([&](Device& device) -> std::optional<double> {
+  return balance([&](DeviceImpl& device) -> std::optional<double> {
     double seconds = 0.0;
     for (const profiler::OperationTotal& total : profile.totals)
       if (total.device == device.full_name()) seconds += total.self_seconds;

@@ -17,7 +17,7 @@ namespace {
 std::uint32_t checksum(const Tensor& tensor, std::vector<std::byte>& scratch) {
   const TensorImpl& impl = impl_of(tensor);
   const std::size_t bytes = impl.bytes();
-  Device& device = impl.device();
+  DeviceImpl& device = impl.device();
   if (device.host_accessible()) return add_crc32c(0, impl.data(), bytes);
   scratch.resize(bytes);
   read_from(device, scratch.data(), impl.data(), bytes, device.stream().record());

@@ -22,7 +22,7 @@ class ParameterStore::Entry final : public Resource {
 
   const void* identity() const override { return this; }
   const std::string& name() const override { return name_; }
-  Device& device() const override { return storage_->home(0); }
+  DeviceImpl& device() const override { return storage_->home(0); }
   const TensorType& spec() const override { return spec_; }
   Tensor value() override { return storage_->value(0); }
   Tensor writable() override { return storage_->writable(0); }
@@ -43,7 +43,7 @@ class ParameterStore::Entry final : public Resource {
 
  private:
   static std::unique_ptr<VariableStorage> make_storage(const Tensor& value) {
-    Device* const host = &DeviceManager::get().host();
+    DeviceImpl* const host = &DeviceManager::get().host();
     return copy_per_replica(value, {&host, 1}, false, MemoryTag::kWeights);
   }
 

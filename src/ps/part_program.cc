@@ -28,7 +28,7 @@ void PartProgram::bind_variables(const proto::Part& part, const ResourceOf& reso
     const std::vector<Shard> shards =
         read_shards(variable.shards(), rows_of(node.outputs[0].shape), name());
     node.resource = resource_of(shards, node.outputs[0]);
-    const Device& device = node.resource->device();
+    const DeviceImpl& device = node.resource->device();
     node.requested = device.name();
     node.requested_text = device.full_name();
   }

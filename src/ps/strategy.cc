@@ -40,7 +40,7 @@ class RemoteStorage final : public VariableStorage {
 
   const VariableServers& servers() const { return *servers_; }
 
-  Device& home(std::size_t) const override { return device(0); }
+  DeviceImpl& home(std::size_t) const override { return device(0); }
   const void* identity(std::size_t) const override { return this; }
   Tensor value(std::size_t reader) override {
     return of_reader(reader, servers_->read(shards_, spec_));

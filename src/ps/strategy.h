@@ -91,7 +91,7 @@ class ParameterServerImpl final : public distribute::StrategyImpl, private Remot
   std::size_t num_workers() const { return num_workers_; }
 
   // The device of calls that are not scheduled, and of tensors of the results.
-  const std::vector<Device*>& devices() const override { return devices_; }
+  const std::vector<DeviceImpl*>& devices() const override { return devices_; }
   RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) override;
 
   // StepRunner: fit() and its like.
@@ -107,7 +107,7 @@ class ParameterServerImpl final : public distribute::StrategyImpl, private Remot
   std::size_t steps_ahead() const override;
 
   const std::unique_ptr<Cluster> cluster_;
-  const std::vector<Device*> devices_;
+  const std::vector<DeviceImpl*> devices_;
   const distribute::ParameterServerOptions options_;
   const std::size_t num_workers_;
   const std::shared_ptr<VariableServers> servers_;

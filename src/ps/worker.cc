@@ -21,7 +21,7 @@ class ReadVariable final : public Resource {
       : name_(fmt::format("variable {}", id)), spec_(spec) {}
   const void* identity() const override { return this; }
   const std::string& name() const override { return name_; }
-  Device& device() const override { return DeviceManager::get().host(); }
+  DeviceImpl& device() const override { return DeviceManager::get().host(); }
   const TensorType& spec() const override { return spec_; }
   Tensor value() override { return value_; }
   Tensor writable() override {

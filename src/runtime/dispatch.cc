@@ -19,7 +19,7 @@
 namespace tandem {
 namespace {
 
-void run_inline(KernelFn kernel, KernelContext& context, const Device& device) {
+void run_inline(KernelFn kernel, KernelContext& context, const DeviceImpl& device) {
   if (may_compute(device.intra_op_threads())) {
     kernel(context);
     return;
@@ -47,7 +47,7 @@ void run_deferred(KernelFn kernel, const KernelContext& context, const AttrsType
 }
 
 [[gnu::cold, gnu::noinline]] void launch_profiled(KernelFn kernel, KernelContext& context,
-                                                  const AttrsType& attrs_type, Device& device) {
+                                                  const AttrsType& attrs_type, DeviceImpl& device) {
   Stream& stream = device.stream();
   context.workspace = &workspace_for(device);
   switch (stream.execution()) {
@@ -72,7 +72,8 @@ void run_deferred(KernelFn kernel, const KernelContext& context, const AttrsType
 // Runs `kernel` on `device`'s stream. A CPU runs it at once. An emulated GPU runs it later on the
 // stream's thread; the context and its attributes are kept until then. On CUDA the kernel itself
 // enqueues its work.
-void launch(KernelFn kernel, KernelContext& context, const AttrsType& attrs_type, Device& device) {
+void launch(KernelFn kernel, KernelContext& context, const AttrsType& attrs_type,
+            DeviceImpl& device) {
   if (profile::on()) [[unlikely]]
     return launch_profiled(kernel, context, attrs_type, device);
   Stream& stream = device.stream();
@@ -185,7 +186,7 @@ class Dispatch {
   AttrsRef attrs_;
   InferContext infer_;
   std::span<const Tensor* const> inputs_;
-  Device* device_;
+  DeviceImpl* device_;
   std::vector<Tensor> moved_;
   std::vector<const Tensor*> moved_pointers_;
 };

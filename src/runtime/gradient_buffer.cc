@@ -71,7 +71,7 @@ GradientBufferScope::~GradientBufferScope() {
   open_buffer() = {};
 }
 
-Tensor take_gradient_buffer(const TensorType& spec, const Device& device) {
+Tensor take_gradient_buffer(const TensorType& spec, const DeviceImpl& device) {
   const TensorImpl& impl = impl_of(open_buffer());
   if (impl.dtype != spec.dtype || !(impl.shape == spec.shape) || &impl.device() != &device)
     return {};

@@ -28,6 +28,6 @@ class GradientBufferScope {
 
 // For dispatch: takes the buffer if it matches the spec and the device of a result. Each buffer is
 // taken once. REQUIRES: context.gradient_buffer_open.
-Tensor take_gradient_buffer(const TensorType& spec, const Device& device);
+Tensor take_gradient_buffer(const TensorType& spec, const DeviceImpl& device);
 
 }  // namespace tandem

@@ -19,8 +19,8 @@ std::atomic<bool> log_placement{false};
 
 // The default devices.
 struct Defaults {
-  Device* cpu = nullptr;
-  Device* gpu = nullptr;  // null if there is none
+  DeviceImpl* cpu = nullptr;
+  DeviceImpl* gpu = nullptr;  // null if there is none
 };
 
 // `initializer`: reported as the reason for the initialisation of devices, if this is the first
@@ -37,22 +37,22 @@ const Defaults& defaults(std::string_view initializer) {
   return found;
 }
 
-Device& default_device(const OpDef& op) {
+DeviceImpl& default_device(const OpDef& op) {
   const Defaults& devices = defaults(op.name);
   if (devices.gpu && (find_kernel(op, devices.gpu->backend()) || (op.traits & kView) != 0))
     return *devices.gpu;
   return *devices.cpu;
 }
 
-bool has_kernel(const OpDef& op, const Device& device) {
+bool has_kernel(const OpDef& op, const DeviceImpl& device) {
   return (op.traits & kView) != 0 || find_kernel(op, device.backend()) != nullptr;
 }
 
 // The devices that match a name, GPUs before CPUs before TPUs, by index.
-std::vector<Device*> matching(const DeviceName& name, std::string_view by) {
-  std::vector<Device*> found;
+std::vector<DeviceImpl*> matching(const DeviceName& name, std::string_view by) {
+  std::vector<DeviceImpl*> found;
   for (DeviceType type : {DeviceType::kGpu, DeviceType::kCpu, DeviceType::kTpu})
-    for (Device* device : DeviceManager::get().devices(type, by))
+    for (DeviceImpl* device : DeviceManager::get().devices(type, by))
       if (is_specification(name, device->name())) found.push_back(device);
   return found;
 }
@@ -80,9 +80,9 @@ bool same_process(const DeviceName& name) {
 }
 
 // The device that the frame requests. place() handles the common case.
-Device& place_in_frame(const OpDef& op, const PlacementFrame& frame) {
+DeviceImpl& place_in_frame(const OpDef& op, const PlacementFrame& frame) {
   const auto candidates = matching(*frame.name, op.name);
-  for (Device* device : candidates)
+  for (DeviceImpl* device : candidates)
     if (has_kernel(op, *device)) return *device;
   // Soft placement relaxes the type and the id, never job, replica or task.
   if (soft_placement.load(std::memory_order_relaxed) && same_process(*frame.name))
@@ -91,7 +91,7 @@ Device& place_in_frame(const OpDef& op, const PlacementFrame& frame) {
   no_kernel(op, frame);
 }
 
-Device* resolve(const PlacementFrame& frame, std::string_view by) {
+DeviceImpl* resolve(const PlacementFrame& frame, std::string_view by) {
   if (!frame.resolved) {
     const auto candidates = matching(*frame.name, by);
     frame.device = candidates.empty() ? nullptr : candidates.front();
@@ -102,24 +102,24 @@ Device* resolve(const PlacementFrame& frame, std::string_view by) {
 
 }  // namespace
 
-Device& place(const OpDef& op, std::span<const Tensor* const> inputs) {
+DeviceImpl& place(const OpDef& op, std::span<const Tensor* const> inputs) {
   if (op.mutated_inputs != 0) return impl_of(*inputs[0]).device();
   if (const PlacementFrame* frame = context.placement) {
-    Device* device = resolve(*frame, op.name);
+    DeviceImpl* device = resolve(*frame, op.name);
     if (device && has_kernel(op, *device)) [[likely]]
       return *device;
     return place_in_frame(op, *frame);
   }
   if ((op.traits & (kView | kMetadata)) != 0 && !inputs.empty()) {
-    Device& device = impl_of(*inputs[0]).device();
+    DeviceImpl& device = impl_of(*inputs[0]).device();
     if (has_kernel(op, device)) return device;
   }
   return default_device(op);
 }
 
-Device& place_constant(std::string_view what) {
+DeviceImpl& place_constant(std::string_view what) {
   if (const PlacementFrame* frame = context.placement) {
-    if (Device* device = resolve(*frame, what)) return *device;
+    if (DeviceImpl* device = resolve(*frame, what)) return *device;
     if (!soft_placement.load(std::memory_order_relaxed) || !same_process(*frame->name))
       no_such_device(what, *frame);
   }
@@ -127,7 +127,7 @@ Device& place_constant(std::string_view what) {
   return devices.gpu ? *devices.gpu : *devices.cpu;
 }
 
-Device& resolve_device(std::string_view name, std::string_view for_whom) {
+DeviceImpl& resolve_device(std::string_view name, std::string_view for_whom) {
   const DeviceName parsed = DeviceName::parse(name);
   const auto candidates = matching(parsed, for_whom);
   if (candidates.empty())
@@ -136,7 +136,7 @@ Device& resolve_device(std::string_view name, std::string_view for_whom) {
   return *candidates.front();
 }
 
-void log_execution(std::string_view op, const Device& device) {
+void log_execution(std::string_view op, const DeviceImpl& device) {
   if (log_placement.load(std::memory_order_relaxed)) [[unlikely]]
     fmt::print(stderr, "Executing op {} in device {}\n", op, device.full_name());
 }
@@ -146,7 +146,7 @@ void log_call(std::string_view function, std::size_t number) {
     log_execution(fmt::format("__inference_{}_{}", function, number), place_constant(function));
 }
 
-void OnDeviceOf::enter(Device& device) {
+void OnDeviceOf::enter(DeviceImpl& device) {
   frame_ = {&device.name(), device.full_name(), &device, true};
   context.placement = &frame_;
 }
@@ -203,7 +203,8 @@ DeviceScope::~DeviceScope() = default;
 
 void synchronize() {
   if (!DeviceManager::get().initialized()) return;
-  for (Device* device : DeviceManager::get().devices("synchronize")) device->stream().synchronize();
+  for (DeviceImpl* device : DeviceManager::get().devices("synchronize"))
+    device->stream().synchronize();
 }
 
 namespace config {

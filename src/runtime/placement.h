@@ -15,32 +15,33 @@ namespace tandem {
 // thread's device scope; for metadata and views, the device of the input; GPU:0, if it exists and
 // the operation has a GPU kernel; CPU:0. Throws InvalidArgumentError "Cannot assign a device for
 // operation ..." if the scope's device does not exist or has no kernel, and soft placement is off.
-Device& place(const OpDef& op, std::span<const Tensor* const> inputs);
+DeviceImpl& place(const OpDef& op, std::span<const Tensor* const> inputs);
 // The device of a new constant.
-Device& place_constant(std::string_view what);
+DeviceImpl& place_constant(std::string_view what);
 
 // Writes "Executing op NAME in device DEVICE" when the placement log is on.
-void log_execution(std::string_view op, const Device& device);
+void log_execution(std::string_view op, const DeviceImpl& device);
 // The same for a call of a traced function, "__inference_NAME_NUMBER", on the thread's default
 // device.
 void log_call(std::string_view function, std::size_t number);
 
 // Finds a device by any form of its name. Throws InvalidArgumentError, which lists the available
 // devices.
-Device& resolve_device(std::string_view name, std::string_view for_whom);
+DeviceImpl& resolve_device(std::string_view name, std::string_view for_whom);
 
 // The request of the calling thread's innermost device scope.
 struct PlacementFrame {
-  const DeviceName* name = nullptr;  // merged with the names of outer scopes
-  std::string_view text;             // as the user wrote it, for messages
-  mutable Device* device = nullptr;  // the first device that matches, once looked up
+  const DeviceName* name = nullptr;      // merged with the names of outer scopes
+  std::string_view text;                 // as the user wrote it, for messages
+  mutable DeviceImpl* device = nullptr;  // the first device that matches, once looked up
   mutable bool resolved = false;
 };
 
-// Runs the calling thread's operations on a device while it lives. Like DeviceScope, for a Device&.
+// Runs the calling thread's operations on a device while it lives. Like DeviceScope, for a DeviceImpl&.
 class OnDevice {
  public:
-  explicit OnDevice(Device& device) : frame_{&device.name(), device.full_name(), &device, true} {}
+  explicit OnDevice(DeviceImpl& device)
+      : frame_{&device.name(), device.full_name(), &device, true} {}
 
  private:
   PlacementFrame frame_;
@@ -55,7 +56,7 @@ class OnDeviceOf {
   explicit OnDeviceOf(const OpNode& node);
 
  private:
-  void enter(Device& device);
+  void enter(DeviceImpl& device);
   void enter(const DeviceName& requested, std::string_view text);
 
   PlacementFrame frame_;

@@ -15,8 +15,8 @@ std::string missing_device(std::string_view what, const DeviceName& name, std::s
         " The requested device appears to be a GPU, but there is none; TANDEM_EMULATED_GPUS=N "
         "makes N emulated ones.";
   } else if (name.id) {
-    const Device* nearest = nullptr;
-    for (const Device* device : manager.devices(what)) {
+    const DeviceImpl* nearest = nullptr;
+    for (const DeviceImpl* device : manager.devices(what)) {
       if (device->name().type != name.type) continue;
       if (!nearest || std::abs(device->index() - *name.id) < std::abs(nearest->index() - *name.id))
         nearest = device;

@@ -33,7 +33,7 @@ class Placer {
     placed_.resize(graph.nodes().size(), nullptr);
   }
 
-  std::vector<Device*> run() {
+  std::vector<DeviceImpl*> run() {
     groups_.tie_variables(options_.log_device_placement);
     groups_.tie_colocated(soft_, options_.log_device_placement);
     find_consumers();
@@ -54,13 +54,13 @@ class Placer {
   static KnownDevices known_devices() {
     KnownDevices known;
     for (DeviceType type : {DeviceType::kGpu, DeviceType::kCpu, DeviceType::kTpu})
-      for (Device* device : DeviceManager::get().devices(type, "Session"))
+      for (DeviceImpl* device : DeviceManager::get().devices(type, "Session"))
         known.devices.push_back(device);
     if (known.devices.empty()) throw FailedPreconditionError("No devices are registered");
     return known;
   }
 
-  Device*& device_of(const Node& node) { return placed_[static_cast<std::size_t>(node.id)]; }
+  DeviceImpl*& device_of(const Node& node) { return placed_[static_cast<std::size_t>(node.id)]; }
 
   void find_consumers() {
     consumers_.resize(graph_.nodes().size());
@@ -69,23 +69,23 @@ class Placer {
         consumers_[static_cast<std::size_t>(input.node->id)].push_back(node.get());
   }
 
-  void assign(const Node& node, Device& device) {
+  void assign(const Node& node, DeviceImpl& device) {
     device_of(node) = &device;
     groups_.of(node).chosen = &device;
   }
 
   void place(const Node& node) {
-    const std::vector<Device*> devices = candidates(node);
+    const std::vector<DeviceImpl*> devices = candidates(node);
     const bool follows = (node.op->traits & (kView | kMetadata)) != 0 && !node.inputs.empty();
-    Device* at_input = follows ? device_of(*node.inputs[0].node) : nullptr;
+    DeviceImpl* at_input = follows ? device_of(*node.inputs[0].node) : nullptr;
     assign(node, at_input && contains(devices, *at_input) ? *at_input : *devices.front());
   }
 
   void place_with_consumers(const Node& node) {
-    const std::vector<Device*> devices = candidates(node);
-    Device* common = nullptr;
+    const std::vector<DeviceImpl*> devices = candidates(node);
+    DeviceImpl* common = nullptr;
     for (const Node* consumer : consumers_[static_cast<std::size_t>(node.id)]) {
-      Device* device = device_of(*consumer);
+      DeviceImpl* device = device_of(*consumer);
       if (common && device != common) device = nullptr;
       common = device;
       if (!common) break;
@@ -93,38 +93,38 @@ class Placer {
     assign(node, common && contains(devices, *common) ? *common : *devices.front());
   }
 
-  static bool contains(const std::vector<Device*>& devices, const Device& device) {
+  static bool contains(const std::vector<DeviceImpl*>& devices, const DeviceImpl& device) {
     return std::find(devices.begin(), devices.end(), &device) != devices.end();
   }
 
-  std::vector<Device*> supported(const DeviceName& name, DeviceTypes types) const {
-    std::vector<Device*> found = devices_.matching(name);
+  std::vector<DeviceImpl*> supported(const DeviceName& name, DeviceTypes types) const {
+    std::vector<DeviceImpl*> found = devices_.matching(name);
     std::erase_if(found,
-                  [&](const Device* device) { return (types & bit_of(device->type())) == 0; });
+                  [&](const DeviceImpl* device) { return (types & bit_of(device->type())) == 0; });
     return found;
   }
 
   // The devices that the node can be placed on, in the order of preference; at least one.
-  std::vector<Device*> candidates(const Node& node) {
+  std::vector<DeviceImpl*> candidates(const Node& node) {
     PlacementGroup& group = groups_.of(node);
     if (group.chosen) return {group.chosen};
-    std::vector<Device*> found = supported(group.requested, group.types);
+    std::vector<DeviceImpl*> found = supported(group.requested, group.types);
     if (found.empty() && soft_ && group.requested != DeviceName()) found = soft_candidates(node);
     if (found.empty()) refuse(node);
-    Device* preferred = options_.default_device;
+    DeviceImpl* preferred = options_.default_device;
     if (preferred && contains(found, *preferred))
       std::rotate(found.begin(), std::find(found.begin(), found.end(), preferred),
                   std::find(found.begin(), found.end(), preferred) + 1);
     return found;
   }
 
-  std::vector<Device*> soft_candidates(const Node& node) {
+  std::vector<DeviceImpl*> soft_candidates(const Node& node) {
     const PlacementGroup& group = groups_.of(node);
     DeviceName fixed = group.resource;
     merge_override(fixed, group.assigned);
     DeviceName wanted = group.requested;
     relax(wanted, fixed);
-    std::vector<Device*> found = supported(wanted, group.types);
+    std::vector<DeviceImpl*> found = supported(wanted, group.types);
     if (!found.empty()) {
       if (options_.log_device_placement)
         logging::info("Soft placement: '{}' asked for {} and may run on other devices", node.name,
@@ -200,13 +200,13 @@ class Placer {
   const bool soft_;
   const KnownDevices devices_;
   PlacementGroups groups_;
-  std::vector<Device*> placed_;
+  std::vector<DeviceImpl*> placed_;
   std::vector<std::vector<const Node*>> consumers_;
 };
 
 }  // namespace
 
-std::vector<Device*> place_graph(const GraphImpl& graph, const PlacerOptions& options) {
+std::vector<DeviceImpl*> place_graph(const GraphImpl& graph, const PlacerOptions& options) {
   return Placer(graph, options).run();
 }
 

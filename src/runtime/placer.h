@@ -16,9 +16,9 @@ struct PlacerOptions {
   // Writes "NAME: (OPTYPE): DEVICE" to stdout and the log, and relaxed requests to the log.
   bool log_device_placement = false;
   // The devices of the first nodes, which are placed already.
-  std::vector<Device*> assigned;
+  std::vector<DeviceImpl*> assigned;
   // Preferred for nodes that can run on it and have no request.
-  Device* default_device = nullptr;
+  DeviceImpl* default_device = nullptr;
 };
 
 // Returns the device of each node, indexed by id.
@@ -32,6 +32,6 @@ struct PlacerOptions {
 // nodes A and B: ...", "Cannot place the graph because a reference or resource edge connects
 // colocation groups with incompatible assigned (or resource) devices: A vs B. ..."; and
 // FailedPreconditionError "No devices are registered".
-std::vector<Device*> place_graph(const GraphImpl& graph, const PlacerOptions& options = {});
+std::vector<DeviceImpl*> place_graph(const GraphImpl& graph, const PlacerOptions& options = {});
 
 }  // namespace tandem

@@ -18,9 +18,9 @@ std::string names_of(DeviceTypes types) {
   return names;
 }
 
-std::vector<Device*> KnownDevices::matching(const DeviceName& name) const {
-  std::vector<Device*> found;
-  for (Device* device : devices)
+std::vector<DeviceImpl*> KnownDevices::matching(const DeviceName& name) const {
+  std::vector<DeviceImpl*> found;
+  for (DeviceImpl* device : devices)
     if (is_specification(name, device->name())) found.push_back(device);
   return found;
 }
@@ -30,12 +30,12 @@ DeviceTypes KnownDevices::types_of(const OpDef& op) const {
   // An operation that cannot be compiled is an error when the program is made: moving it to a CPU
   // would split the program.
   const bool any_tpu = std::ranges::any_of(
-      devices, [](const Device* device) { return device->type() == DeviceType::kTpu; });
+      devices, [](const DeviceImpl* device) { return device->type() == DeviceType::kTpu; });
   const DeviceTypes tpu = any_tpu ? bit_of(DeviceType::kTpu) : 0;
   if (is_source(op) || (op.traits & kView) != 0) return kCpu | kGpu | tpu;
   DeviceTypes types = (find_kernel(op, DeviceBackend::kCpu) ? kCpu : 0) | tpu;
   bool any_gpu = false;
-  for (const Device* device : devices) {
+  for (const DeviceImpl* device : devices) {
     if (device->type() != DeviceType::kGpu) continue;
     any_gpu = true;
     if (find_kernel(op, device->backend())) types |= kGpu;
@@ -45,7 +45,7 @@ DeviceTypes KnownDevices::types_of(const OpDef& op) const {
 }
 
 PlacementGroups::PlacementGroups(const GraphImpl& graph, const KnownDevices& devices,
-                                 const std::vector<Device*>& assigned)
+                                 const std::vector<DeviceImpl*>& assigned)
     : graph_(graph), devices_(devices) {
   for (const auto& node : graph.nodes()) {
     parents_.push_back(node->id);
@@ -55,9 +55,9 @@ PlacementGroups::PlacementGroups(const GraphImpl& graph, const KnownDevices& dev
                                       bit_of(DeviceType::kTpu)
                                 : devices.types_of(*node->op);
     group.members.push_back(node.get());
-    Device* device = static_cast<std::size_t>(node->id) < assigned.size()
-                         ? assigned[static_cast<std::size_t>(node->id)]
-                         : nullptr;
+    DeviceImpl* device = static_cast<std::size_t>(node->id) < assigned.size()
+                             ? assigned[static_cast<std::size_t>(node->id)]
+                             : nullptr;
     if (node->resource) device = &node->resource->device();
     if (device) {
       group.assigned = group.requested = device->name();

@@ -14,10 +14,10 @@ constexpr DeviceTypes bit_of(DeviceType type) { return 1u << static_cast<unsigne
 
 // The available devices in the order of preference: GPUs before CPUs, by index.
 struct KnownDevices {
-  std::vector<Device*> devices;
+  std::vector<DeviceImpl*> devices;
 
   // All devices that match `name`.
-  std::vector<Device*> matching(const DeviceName& name) const;
+  std::vector<DeviceImpl*> matching(const DeviceName& name) const;
   // The device types that `op` has kernels for, including GPUs if there are none.
   DeviceTypes types_of(const OpDef& op) const;
 };
@@ -29,14 +29,14 @@ struct PlacementGroup {
   DeviceName requested;  // requested for any member; at least as specific as the two above
   DeviceTypes types = 0;
   std::vector<const Node*> members;  // in no order
-  Device* chosen = nullptr;
+  DeviceImpl* chosen = nullptr;
 };
 
 class PlacementGroups {
  public:
   // Creates a group per node. `assigned`: the devices of the first nodes.
   PlacementGroups(const GraphImpl& graph, const KnownDevices& devices,
-                  const std::vector<Device*>& assigned);
+                  const std::vector<DeviceImpl*>& assigned);
 
   // Merges variables with the nodes that use their memory. The device of the variable overrides the
   // requests of these nodes.

@@ -28,11 +28,11 @@ namespace {
 // The memory of one variable of a graph in one session.
 class SessionVariable final : public Resource {
  public:
-  SessionVariable(const Node& handle, Device& device) : handle_(handle), device_(device) {}
+  SessionVariable(const Node& handle, DeviceImpl& device) : handle_(handle), device_(device) {}
 
   const void* identity() const override { return this; }
   const std::string& name() const override { return handle_.name; }
-  Device& device() const override { return device_; }
+  DeviceImpl& device() const override { return device_; }
   const TensorType& spec() const override { return handle_.outputs[0]; }
 
   Tensor value() override {
@@ -59,7 +59,7 @@ class SessionVariable final : public Resource {
 
  private:
   const Node& handle_;
-  Device& device_;
+  DeviceImpl& device_;
   Tensor value_;
   bool initialized_ = false;
 };
@@ -68,7 +68,7 @@ class SessionVariable final : public Resource {
 class SessionState {
  public:
   // The variable's memory, created on `device` at the first call.
-  RefPtr<SessionVariable> variable(const Node& handle, Device& device) {
+  RefPtr<SessionVariable> variable(const Node& handle, DeviceImpl& device) {
     RefPtr<SessionVariable>& variable = variables_[&handle];
     if (!variable) variable = make_ref<SessionVariable>(handle, device);
     return variable;
@@ -126,7 +126,7 @@ struct PreparedRun {
 
 class RunPreparation {
  public:
-  RunPreparation(GraphImpl& graph, SessionState& state, const std::vector<Device*>& placed,
+  RunPreparation(GraphImpl& graph, SessionState& state, const std::vector<DeviceImpl*>& placed,
                  const PlacerOptions& placer, ProgramOptions options)
       : graph_(graph),
         state_(state),
@@ -159,8 +159,9 @@ class RunPreparation {
 
  private:
   // Variables of bodies are on the devices of the same variables of this graph.
-  static std::vector<Device*> devices_of(const GraphImpl& body, const std::vector<Device*>& placed,
-                                         const PlacerOptions& placer) {
+  static std::vector<DeviceImpl*> devices_of(const GraphImpl& body,
+                                             const std::vector<DeviceImpl*>& placed,
+                                             const PlacerOptions& placer) {
     PlacerOptions options = placer;
     options.assigned.assign(body.nodes().size(), nullptr);
     for (const auto& node : body.nodes()) {
@@ -259,7 +260,7 @@ class RunPreparation {
 
   GraphImpl& graph_;
   SessionState& state_;
-  const std::vector<Device*>& placed_;
+  const std::vector<DeviceImpl*>& placed_;
   const PlacerOptions& placer_;
   const ProgramOptions program_options_;
   std::unordered_set<const SessionVariable*> seen_;
@@ -283,7 +284,7 @@ struct Session::Impl {
   SessionOptions options;
   std::mutex mutex;  // guards the following
   bool closed = false;
-  std::vector<Device*> placed;
+  std::vector<DeviceImpl*> placed;
   SessionState state;
   const std::shared_ptr<ProgramMemory> memory = ProgramMemory::make();
   // One per combination of feeds, their specs and devices, fetches and targets.

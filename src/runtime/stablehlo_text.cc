@@ -21,7 +21,7 @@ std::vector<TensorType> feed_specs(const TracedCall& call) {
 }
 
 // The modules of the parts that compiled devices run.
-std::string text_of_regions(const TracedCall& call, const std::vector<Device*>& devices) {
+std::string text_of_regions(const TracedCall& call, const std::vector<DeviceImpl*>& devices) {
   const TracedFunction& function = *call.function;
   LowerOptions options{.feeds = function.feeds,
                        .feed_specs = feed_specs(call),
@@ -43,9 +43,9 @@ std::string text_of_regions(const TracedCall& call, const std::vector<Device*>& 
 
 std::string stablehlo_text(const TracedCall& call) {
   const TracedFunction& function = *call.function;
-  const std::vector<Device*> devices = place_graph(*function.graph);
+  const std::vector<DeviceImpl*> devices = place_graph(*function.graph);
   if (std::any_of(devices.begin(), devices.end(),
-                  [](const Device* device) { return runs_compiled(*device); }))
+                  [](const DeviceImpl* device) { return runs_compiled(*device); }))
     return text_of_regions(call, devices);
   return stablehlo::text_of(stablehlo::lower_module(
       *function.graph,

@@ -106,7 +106,7 @@ std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inp
 
 Tensor new_constant(const Shape& shape, DType dtype, const void* host, std::string_view name) {
   if (!context.graph) {
-    Device& device = place_constant("Const");
+    DeviceImpl& device = place_constant("Const");
     log_execution("_EagerConst", device);
     return from_host(device, shape, dtype, host);
   }

@@ -7,7 +7,7 @@ namespace tandem {
 std::vector<Tensor> trace_collective(const OpDef& op, AttrsRef attrs,
                                      std::span<const Tensor> tensors,
                                      const std::shared_ptr<const CollectiveMember>& member,
-                                     Device& device) {
+                                     DeviceImpl& device) {
   const OnDevice on(device);
   std::vector<Node::Input> inputs;
   inputs.reserve(tensors.size());

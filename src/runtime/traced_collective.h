@@ -16,6 +16,6 @@ namespace tandem {
 std::vector<Tensor> trace_collective(const OpDef& op, AttrsRef attrs,
                                      std::span<const Tensor> tensors,
                                      const std::shared_ptr<const CollectiveMember>& member,
-                                     Device& device);
+                                     DeviceImpl& device);
 
 }  // namespace tandem

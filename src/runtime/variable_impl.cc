@@ -38,7 +38,7 @@ class StoredResource final : public Resource {
   const void* identity() const override { return variable_->storage().identity(reader_); }
   VariableImpl* variable() const override { return variable_.get(); }
   const std::string& name() const override { return variable_->options().name; }
-  Device& device() const override { return variable_->storage().home(reader_); }
+  DeviceImpl& device() const override { return variable_->storage().home(reader_); }
   const TensorType& spec() const override { return spec_; }
   Tensor value() override { return storage().value(reader_); }
   bool tracked() override { return static_cast<bool>(storage().edge(reader_)); }
@@ -73,7 +73,7 @@ class CastResource final : public Resource {
 
   const void* identity() const override { return this; }
   const std::string& name() const override { return variable_->options().name; }
-  Device& device() const override { return variable_->storage().home(reader_); }
+  DeviceImpl& device() const override { return variable_->storage().home(reader_); }
   const TensorType& spec() const override { return spec_; }
   Tensor value() override {
     return storage_of(*variable_, elements_).cast_copy(reader_, spec_.dtype);
@@ -105,7 +105,7 @@ class CopyForReads final : public Resource {
   const void* identity() const override { return &variable_->storage().leaf(reader_); }
   VariableImpl* variable() const override { return variable_.get(); }
   const std::string& name() const override { return variable_->options().name; }
-  Device& device() const override { return variable_->storage().device(reader_); }
+  DeviceImpl& device() const override { return variable_->storage().device(reader_); }
   const TensorType& spec() const override { return spec_; }
   Tensor value() override {
     static_cast<void>(storage_of(*variable_, spec_.dtype));
@@ -158,7 +158,7 @@ VariableImpl::VariableImpl(std::unique_ptr<VariableStorage> storage, const Tenso
   remote_ = shared() || &storage_->home(0) != &storage_->device(0);
 }
 
-VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
+VariableImpl::VariableImpl(const Tensor& initial_value, std::span<DeviceImpl* const> devices,
                            VariableOptions options, MemoryTag tag,
                            std::shared_ptr<WorkerCollectives> workers,
                            std::shared_ptr<const StrategyMark> strategy)
@@ -298,7 +298,7 @@ void VariableImpl::convert(DType dtype) {
   spec_.dtype = dtype;
 }
 
-void VariableImpl::copy_for_replicas(std::span<Device* const> readers,
+void VariableImpl::copy_for_replicas(std::span<DeviceImpl* const> readers,
                                      std::shared_ptr<const StrategyMark> strategy) {
   TANDEM_ASSERT(!of_graph_ && storage_->num_readers() == 1 && readers.size() > 1);
   replace_storage(

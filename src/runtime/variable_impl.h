@@ -23,7 +23,7 @@ class VariableImpl final : public RefCounted {
                std::shared_ptr<const StrategyMark> strategy = nullptr);
   // Copies `initial_value` to each of `devices`, in the order of the replicas. `tag`: the tag that
   // the memory is accounted under.
-  VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
+  VariableImpl(const Tensor& initial_value, std::span<DeviceImpl* const> devices,
                VariableOptions options, MemoryTag tag = MemoryTag::kWeights,
                std::shared_ptr<WorkerCollectives> workers = nullptr,
                std::shared_ptr<const StrategyMark> strategy = nullptr);
@@ -63,7 +63,7 @@ class VariableImpl final : public RefCounted {
   std::size_t local_index() const;
   // Those of the current reader.
   const RefPtr<Leaf>& leaf() const { return storage_->leaf(local_index()); }
-  Device& device() const { return storage_->device(local_index()); }
+  DeviceImpl& device() const { return storage_->device(local_index()); }
 
   // Whether the readers share one copy.
   bool shared() const { return storage_->num_places() < storage_->num_readers(); }
@@ -101,7 +101,7 @@ class VariableImpl final : public RefCounted {
 
   // Gives a variable of one copy one for each replica, with its elements. REQUIRES: it is not of a
   // graph, and no replica uses it yet.
-  void copy_for_replicas(std::span<Device* const> readers,
+  void copy_for_replicas(std::span<DeviceImpl* const> readers,
                          std::shared_ptr<const StrategyMark> strategy);
 
   // Creates a non-trainable variable for the same readers on the same devices.

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-Tensor clone_to(const Tensor& value, Device& device, MemoryTag tag) {
+Tensor clone_to(const Tensor& value, DeviceImpl& device, MemoryTag tag) {
   const Scoped scope(memory_tag, tag);
   Tensor copy = make_tensor(device, value.shape(), value.dtype());
   copy_into(copy, value);
@@ -33,7 +33,7 @@ Tensor cast_at_once(const Tensor& tensor, DType dtype, MemoryTag tag) {
 
 class ReplicaCopies final : public VariableStorage {
  public:
-  ReplicaCopies(const Tensor& initial_value, std::span<Device* const> devices, bool trainable,
+  ReplicaCopies(const Tensor& initial_value, std::span<DeviceImpl* const> devices, bool trainable,
                 MemoryTag tag)
       : VariableStorage(devices, devices.size(), trainable), tag_(tag), casts_(devices.size()) {
     copies_.reserve(devices.size());
@@ -41,7 +41,7 @@ class ReplicaCopies final : public VariableStorage {
       copies_.push_back(of_reader(i, clone_to(initial_value, *devices[i], tag)));
   }
 
-  Device& home(std::size_t reader) const override { return device(reader); }
+  DeviceImpl& home(std::size_t reader) const override { return device(reader); }
   const void* identity(std::size_t reader) const override { return &copies_[reader]; }
   Tensor value(std::size_t reader) override { return copies_[reader]; }
   Tensor read(std::size_t reader) override { return copies_[reader]; }
@@ -119,14 +119,14 @@ class ReplicaCopies final : public VariableStorage {
 
 class SharedCopy final : public VariableStorage {
  public:
-  SharedCopy(const Tensor& initial_value, Device& home, std::span<Device* const> readers,
+  SharedCopy(const Tensor& initial_value, DeviceImpl& home, std::span<DeviceImpl* const> readers,
              std::size_t writer, bool trainable, MemoryTag tag)
       : VariableStorage(readers, 1, trainable, writer),
         home_(home),
         tag_(tag),
         copy_(clone_to(initial_value, home, tag)) {}
 
-  Device& home(std::size_t) const override { return home_; }
+  DeviceImpl& home(std::size_t) const override { return home_; }
   const void* identity(std::size_t) const override { return &copy_; }
   Tensor value(std::size_t reader) override {
     const std::lock_guard lock(mutex_);
@@ -153,20 +153,20 @@ class SharedCopy final : public VariableStorage {
   }
 
  private:
-  Device& home_;
+  DeviceImpl& home_;
   const MemoryTag tag_;
   std::mutex mutex_;  // guards the handle; strategies order reads and writes of the elements
   Tensor copy_;
 };
 
-constexpr Device* kNoDevice = nullptr;
+constexpr DeviceImpl* kNoDevice = nullptr;
 
 class MemoryInGraph final : public VariableStorage {
  public:
   MemoryInGraph(const Tensor& memory, bool trainable)
       : VariableStorage({&kNoDevice, 1}, 1, trainable), memory_(memory) {}
 
-  Device& home(std::size_t) const override { of_sessions(); }
+  DeviceImpl& home(std::size_t) const override { of_sessions(); }
   const void* identity(std::size_t) const override { return &memory_; }
   Tensor value(std::size_t) override { return memory_; }
   Tensor writable(std::size_t) override { of_sessions(); }
@@ -186,11 +186,11 @@ class MemoryInGraph final : public VariableStorage {
 
 }  // namespace
 
-VariableStorage::VariableStorage(std::span<Device* const> readers, std::size_t num_places,
+VariableStorage::VariableStorage(std::span<DeviceImpl* const> readers, std::size_t num_places,
                                  bool trainable, std::size_t writer)
     : num_places_(num_places), writer_(writer) {
   TANDEM_ASSERT(num_places == 1 || num_places == readers.size());
-  for (Device* device : readers)
+  for (DeviceImpl* device : readers)
     readers_.push_back({device, trainable ? make_ref<Leaf>(device) : RefPtr<Leaf>(), {}});
 }
 
@@ -205,8 +205,8 @@ void VariableStorage::set_frozen(bool frozen) {
   leaves_changed();
 }
 
-std::vector<Device*> VariableStorage::reader_devices() const {
-  std::vector<Device*> devices;
+std::vector<DeviceImpl*> VariableStorage::reader_devices() const {
+  std::vector<DeviceImpl*> devices;
   for (const Reader& reader : readers_) devices.push_back(reader.device);
   return devices;
 }
@@ -224,14 +224,14 @@ Tensor VariableStorage::writable_with_cast(std::size_t, DType) {
 }
 
 std::unique_ptr<VariableStorage> copy_per_replica(const Tensor& initial_value,
-                                                  std::span<Device* const> devices, bool trainable,
-                                                  MemoryTag tag) {
+                                                  std::span<DeviceImpl* const> devices,
+                                                  bool trainable, MemoryTag tag) {
   return std::make_unique<ReplicaCopies>(initial_value, devices, trainable, tag);
 }
 
-std::unique_ptr<VariableStorage> shared_copy(const Tensor& initial_value, Device& home,
-                                             std::span<Device* const> readers, std::size_t writer,
-                                             bool trainable, MemoryTag tag) {
+std::unique_ptr<VariableStorage> shared_copy(const Tensor& initial_value, DeviceImpl& home,
+                                             std::span<DeviceImpl* const> readers,
+                                             std::size_t writer, bool trainable, MemoryTag tag) {
   return std::make_unique<SharedCopy>(initial_value, home, readers, writer, trainable, tag);
 }
 

@@ -37,7 +37,7 @@ class VariableStorage {
 
   // `readers`: the device of each reader; null in a graph. `writer`: the reader that applies
   // updates if all share a copy.
-  VariableStorage(std::span<Device* const> readers, std::size_t num_places, bool trainable,
+  VariableStorage(std::span<DeviceImpl* const> readers, std::size_t num_places, bool trainable,
                   std::size_t writer = 0);
   virtual ~VariableStorage() = default;
   VariableStorage(const VariableStorage&) = delete;
@@ -47,7 +47,7 @@ class VariableStorage {
   // The number of copies in this process; copy i is reader i's.
   std::size_t num_places() const { return num_places_; }
   // The device that a reader computes on. REQUIRES: not of a graph.
-  Device& device(std::size_t reader) const { return *readers_[reader].device; }
+  DeviceImpl& device(std::size_t reader) const { return *readers_[reader].device; }
   // Null if the variable is not trainable, or frozen.
   const RefPtr<Leaf>& leaf(std::size_t reader) const { return readers_[reader].leaf; }
   // Takes the leaves from the readers, without gradients, or gives them back. Tensors that were
@@ -57,7 +57,7 @@ class VariableStorage {
   bool applies(std::size_t reader) const { return num_places_ > 1 || reader == writer_; }
 
   // The device of a reader's copy.
-  virtual Device& home(std::size_t reader) const = 0;
+  virtual DeviceImpl& home(std::size_t reader) const = 0;
   // Equal for all readers of a copy.
   virtual const void* identity(std::size_t reader) const = 0;
   // The elements on home(), with the reader's leaf. Called for each run of a program that reads the
@@ -91,7 +91,7 @@ class VariableStorage {
  protected:
   // leaf() of all readers has changed.
   virtual void leaves_changed() {}
-  std::vector<Device*> reader_devices() const;
+  std::vector<DeviceImpl*> reader_devices() const;
   std::size_t writer() const { return writer_; }
   // `value` with the reader's leaf.
   Tensor of_reader(std::size_t reader, Tensor value) const {
@@ -101,7 +101,7 @@ class VariableStorage {
 
  private:
   struct Reader {
-    Device* device;
+    DeviceImpl* device;
     RefPtr<Leaf> leaf, frozen;  // at most one of them
   };
 
@@ -115,12 +115,12 @@ class VariableStorage {
 // One copy on each of `devices`, in the order of the replicas. `tag`: the tag that the memory is
 // accounted under.
 std::unique_ptr<VariableStorage> copy_per_replica(const Tensor& initial_value,
-                                                  std::span<Device* const> devices, bool trainable,
-                                                  MemoryTag tag);
+                                                  std::span<DeviceImpl* const> devices,
+                                                  bool trainable, MemoryTag tag);
 // One copy on `home` that replicas on `readers` share. Reader `writer` applies updates.
-std::unique_ptr<VariableStorage> shared_copy(const Tensor& initial_value, Device& home,
-                                             std::span<Device* const> readers, std::size_t writer,
-                                             bool trainable, MemoryTag tag);
+std::unique_ptr<VariableStorage> shared_copy(const Tensor& initial_value, DeviceImpl& home,
+                                             std::span<DeviceImpl* const> readers,
+                                             std::size_t writer, bool trainable, MemoryTag tag);
 // The symbolic memory of a variable of a graph. Each session has its own elements.
 std::unique_ptr<VariableStorage> memory_in_graph(const Tensor& memory, bool trainable);
 

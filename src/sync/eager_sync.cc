@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-Tensor view_of(Device& device, const std::shared_ptr<void>& memory, const Buffer& buffer,
+Tensor view_of(DeviceImpl& device, const std::shared_ptr<void>& memory, const Buffer& buffer,
                const Shape& shape) {
   RefPtr<TensorImpl> impl(new TensorImpl);
   impl->storage = Storage::adopt(device, memory, buffer.data, buffer.bytes());
@@ -31,7 +31,7 @@ bool is_unshared(const Tensor& tensor) {
 
 }  // namespace
 
-EagerSync::EagerSync(std::shared_ptr<GradientTransport> transport, Device& device,
+EagerSync::EagerSync(std::shared_ptr<GradientTransport> transport, DeviceImpl& device,
                      const std::vector<Variable>& variables, ReducerOptions options)
     : transport_(std::move(transport)),
       device_(device),

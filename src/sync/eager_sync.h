@@ -38,7 +38,7 @@ struct ReducerOptions {
 class EagerSync {
  public:
   // Gradients are reduced on `device`. If the transport packs, it must be the transport's device.
-  EagerSync(std::shared_ptr<GradientTransport> transport, Device& device,
+  EagerSync(std::shared_ptr<GradientTransport> transport, DeviceImpl& device,
             const std::vector<Variable>& variables, ReducerOptions options = {});
 
   const std::vector<RefPtr<VariableImpl>>& variables() const { return variables_; }
@@ -76,7 +76,7 @@ class EagerSync {
   const Tensor& view(std::size_t index);
 
   std::shared_ptr<GradientTransport> transport_;
-  Device& device_;
+  DeviceImpl& device_;
   const bool packs_;
   const ReducerOptions options_;
   std::vector<RefPtr<VariableImpl>> variables_;
@@ -98,7 +98,7 @@ class EagerSync {
 };
 
 // A tensor over `buffer`, which lies in `memory`. The tensor keeps the memory alive.
-Tensor view_of(Device& device, const std::shared_ptr<void>& memory, const Buffer& buffer,
+Tensor view_of(DeviceImpl& device, const std::shared_ptr<void>& memory, const Buffer& buffer,
                const Shape& shape);
 
 }  // namespace tandem

@@ -9,7 +9,7 @@ namespace tandem {
 
 // --- buckets ---
 
-TracedSync::TracedSync(std::vector<Variable> variables, Device& device, ReduceTraced reduce,
+TracedSync::TracedSync(std::vector<Variable> variables, DeviceImpl& device, ReduceTraced reduce,
                        const TracedSyncOptions& options)
     : variables_(std::move(variables)),
       device_(device),
@@ -72,7 +72,7 @@ void TracedSync::launch(bool rest) {
 
 // --- nodes ---
 
-TracedRank::TracedRank(CollectiveMember member, Device& device)
+TracedRank::TracedRank(CollectiveMember member, DeviceImpl& device)
     : member_(std::make_shared<const CollectiveMember>(std::move(member))), device_(device) {}
 
 std::vector<Tensor> TracedRank::all_reduce(std::span<const Tensor> tensors, ReduceOp op,

@@ -42,7 +42,7 @@ struct TracedSyncOptions {
 class TracedSync final : public GradientSync {
  public:
   // Zeros for missing gradients are created on `device`.
-  TracedSync(std::vector<Variable> variables, Device& device, ReduceTraced reduce,
+  TracedSync(std::vector<Variable> variables, DeviceImpl& device, ReduceTraced reduce,
              const TracedSyncOptions& options = {});
 
   void ready(std::size_t index, Tensor gradient) override;
@@ -53,7 +53,7 @@ class TracedSync final : public GradientSync {
   bool agreed(std::size_t index) const { return agreed_ && agreed_->at(index); }
 
   std::vector<Variable> variables_;
-  Device& device_;
+  DeviceImpl& device_;
   ReduceTraced reduce_;
   TracedSyncOptions options_;
   const std::vector<bool>* agreed_ = nullptr;  // null if this is the first or the only replica
@@ -71,7 +71,7 @@ class TracedSync final : public GradientSync {
 // Adds collective nodes for one rank of a group.
 class TracedRank {
  public:
-  TracedRank(CollectiveMember member, Device& device);
+  TracedRank(CollectiveMember member, DeviceImpl& device);
 
   // If `inactive`, the rank has no examples and contributes zeros.
   std::vector<Tensor> all_reduce(std::span<const Tensor> tensors, ReduceOp op,
@@ -87,11 +87,11 @@ class TracedRank {
   // [ranks]). REQUIRES: the host can access the device's memory.
   ReduceTraced average(const Tensor& examples) const;
 
-  Device& device() const { return device_; }
+  DeviceImpl& device() const { return device_; }
 
  private:
   std::shared_ptr<const CollectiveMember> member_;
-  Device& device_;
+  DeviceImpl& device_;
 };
 
 }  // namespace tandem

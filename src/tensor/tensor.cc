@@ -36,7 +36,7 @@ void symbolic_tensor() {
 
 }  // namespace detail
 
-RefPtr<Storage> Storage::allocate(Device& device, const Shape& shape, DType dtype,
+RefPtr<Storage> Storage::allocate(DeviceImpl& device, const Shape& shape, DType dtype,
                                   std::string_view op) {
   if (shape.too_large()) [[unlikely]]
     fail<ShapeError>("[{}] expected a tensor of at most {} elements, got shape {}",
@@ -51,7 +51,7 @@ RefPtr<Storage> Storage::allocate(Device& device, const Shape& shape, DType dtyp
   return RefPtr<Storage>(new Storage(device, static_cast<std::byte*>(memory), bytes));
 }
 
-RefPtr<Storage> Storage::adopt(Device& device, std::shared_ptr<void> owner, void* data,
+RefPtr<Storage> Storage::adopt(DeviceImpl& device, std::shared_ptr<void> owner, void* data,
                                std::size_t bytes) {
   return RefPtr<Storage>(
       new Storage(device, static_cast<std::byte*>(data), bytes, std::move(owner)));
@@ -61,7 +61,7 @@ Storage::~Storage() {
   if (data_ && !owner_) device_->allocator().deallocate(data_);
 }
 
-Tensor make_tensor(Device& device, const Shape& shape, DType dtype, std::string_view op) {
+Tensor make_tensor(DeviceImpl& device, const Shape& shape, DType dtype, std::string_view op) {
   RefPtr<TensorImpl> impl(new TensorImpl);
   impl->storage = Storage::allocate(device, shape, dtype, op);
   impl->shape = shape;
@@ -82,7 +82,7 @@ Tensor make_view(const Tensor& base, const Shape& shape, std::int64_t offset) {
 
 Tensor make_alias(const Tensor& base) { return make_view(base, impl_of(base).shape); }
 
-Tensor from_host(Device& device, const Shape& shape, DType dtype, const void* host) {
+Tensor from_host(DeviceImpl& device, const Shape& shape, DType dtype, const void* host) {
   const MemoryTag tag = memory_tag;
   const Scoped scope(memory_tag, tag == MemoryTag::kActivations ? MemoryTag::kOther : tag);
   Tensor tensor = make_tensor(device, shape, dtype);
@@ -97,7 +97,7 @@ void to_host(const Tensor& tensor, void* host) {
   read_from(impl.device(), host, impl.data(), impl.bytes(), impl.device().stream().record());
 }
 
-Tensor copy_to_device(const Tensor& tensor, Device& device) {
+Tensor copy_to_device(const Tensor& tensor, DeviceImpl& device) {
   const TensorImpl& from = impl_of(tensor);
   if (from.symbol || &from.device() == &device) return tensor;
   Tensor result = make_tensor(device, from.shape, from.dtype);

@@ -14,7 +14,7 @@ inline Buffer buffer_of(const Tensor& tensor) {
 
 // `tensor` on `device`, in memory that nothing else refers to and without a gradient edge. Returns
 // a copy unless `tensor` meets this already.
-inline Tensor exclusive_on(Device& device, Tensor tensor) {
+inline Tensor exclusive_on(DeviceImpl& device, Tensor tensor) {
   const TensorImpl& impl = impl_of(tensor);
   if (&impl.device() == &device && impl.unique() && impl.storage->unique()) {
     impl_of(tensor).grad = {};

@@ -24,21 +24,21 @@ class Storage final : public RefCounted {
  public:
   // Throws ResourceExhaustedError, which states the shape, the device, the requested size, the
   // allocator's statistics and advice. `op`: the requesting operation, for that error.
-  static RefPtr<Storage> allocate(Device& device, const Shape& shape, DType dtype,
+  static RefPtr<Storage> allocate(DeviceImpl& device, const Shape& shape, DType dtype,
                                   std::string_view op);
   // Wraps `bytes` bytes of device memory at `data`, which `owner` keeps alive.
-  static RefPtr<Storage> adopt(Device& device, std::shared_ptr<void> owner, void* data,
+  static RefPtr<Storage> adopt(DeviceImpl& device, std::shared_ptr<void> owner, void* data,
                                std::size_t bytes);
   ~Storage() override;
 
-  Device& device() const { return *device_; }
+  DeviceImpl& device() const { return *device_; }
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
 
  private:
-  Storage(Device& device, std::byte* data, std::size_t bytes, std::shared_ptr<void> owner = {})
+  Storage(DeviceImpl& device, std::byte* data, std::size_t bytes, std::shared_ptr<void> owner = {})
       : device_(&device), data_(data), bytes_(bytes), owner_(std::move(owner)) {}
-  Device* device_;
+  DeviceImpl* device_;
   std::byte* data_;
   std::size_t bytes_;
   std::shared_ptr<void> owner_;  // null if this object owns the memory
@@ -69,7 +69,7 @@ struct TensorImpl final : RefCounted, TensorType {
 
   // Throw FailedPreconditionError if the tensor is symbolic.
   std::byte* data() const { return concrete_storage().data() + offset; }
-  Device& device() const { return concrete_storage().device(); }
+  DeviceImpl& device() const { return concrete_storage().device(); }
   Storage& concrete_storage() const {
     if (!storage) [[unlikely]]
       detail::symbolic_tensor();
@@ -87,17 +87,17 @@ inline TensorImpl& impl_of(const Tensor& tensor) {
 }
 
 // Uninitialised elements on `device`. `op`: the requesting operation, for an out-of-memory error.
-Tensor make_tensor(Device& device, const Shape& shape, DType dtype, std::string_view op = {});
+Tensor make_tensor(DeviceImpl& device, const Shape& shape, DType dtype, std::string_view op = {});
 // A view of `base`'s storage, `offset` bytes after base's first element; not recorded.
 Tensor make_view(const Tensor& base, const Shape& shape, std::int64_t offset = 0);
 // The same storage and shape, with no gradient edge.
 Tensor make_alias(const Tensor& base);
 // `bytes` of host memory copied to a new tensor on `device`.
-Tensor from_host(Device& device, const Shape& shape, DType dtype, const void* host);
+Tensor from_host(DeviceImpl& device, const Shape& shape, DType dtype, const void* host);
 // The elements copied to host memory; waits.
 void to_host(const Tensor& tensor, void* host);
 // `tensor` on `device`: itself, or a copy (not recorded).
-Tensor copy_to_device(const Tensor& tensor, Device& device);
+Tensor copy_to_device(const Tensor& tensor, DeviceImpl& device);
 // Copies the elements of `from` (same shape and dtype, any device) over those of `to`.
 void copy_into(const Tensor& to, const Tensor& from);
 

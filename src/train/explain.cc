@@ -74,12 +74,12 @@ class Explainer {
     impl_.optimizer.build(impl_.layer.trainable_variables());
   }
 
-  Explanation::DeviceEntry& entry_of(const Device& device) {
+  Explanation::DeviceEntry& entry_of(const DeviceImpl& device) {
     for (auto& entry : result_.devices)
       if (entry.device == device.full_name()) return entry;
     auto& entry = result_.devices.emplace_back();
     entry.device = device.full_name();
-    entry.limit = const_cast<Device&>(device).allocator().stats().bytes_limit;
+    entry.limit = const_cast<DeviceImpl&>(device).allocator().stats().bytes_limit;
     return entry;
   }
 
@@ -93,7 +93,7 @@ class Explainer {
                                        .bytes = bytes_of(impl.spec())};
       const VariableStorage& storage = impl.storage();
       for (std::size_t place = 0; place < storage.num_places(); ++place) {
-        const Device& device = storage.home(place);
+        const DeviceImpl& device = storage.home(place);
         entry.devices.push_back(device.full_name());
         auto& total = entry_of(device);
         (optimizer ? total.optimizer : total.weights) += entry.bytes;
@@ -104,7 +104,7 @@ class Explainer {
   }
 
   // The device of a replica's variables.
-  Device& device_of(int replica) const {
+  DeviceImpl& device_of(int replica) const {
     const auto variables = impl_.layer.variables();
     if (variables.empty()) return place_constant("explain");
     const VariableStorage& storage = variables.front().impl().storage();
@@ -140,7 +140,7 @@ class Explainer {
   struct ArenaBytes {
     std::int64_t bytes = 0, gradients = 0;
   };
-  using Arenas = std::unordered_map<const Device*, ArenaBytes>;
+  using Arenas = std::unordered_map<const DeviceImpl*, ArenaBytes>;
 
   // Runs the passes that Program runs.
   Arenas read(Block& block, const GraphImpl& graph) {
@@ -167,7 +167,7 @@ class Explainer {
   }
 
   void read_operations(const Block& block, const GraphImpl& graph) {
-    const Device& device = device_of(0);
+    const DeviceImpl& device = device_of(0);
     for (const auto& operation : block.operations) {
       if (operation->region) read_program(*operation->region);
       Explanation::OperationEntry entry{.name = operation->name,
@@ -186,7 +186,8 @@ class Explainer {
   void read_program(const CompiledRegion& region) {
     Explanation::ProgramEntry entry{
         .name = region.module.name, .devices = {}, .stablehlo = stablehlo::text_of(region.module)};
-    for (const Device* device : region.nodes->devices) entry.devices.push_back(device->full_name());
+    for (const DeviceImpl* device : region.nodes->devices)
+      entry.devices.push_back(device->full_name());
     const auto compiled = compile_region(region);
     const pjrt::CompiledMemory memory = compiled->memory();
     entry.arguments = memory.arguments;
@@ -230,7 +231,7 @@ class Explainer {
   // Why an operation of a replica on `device` runs on the CPU; empty if it is placed there on
   // purpose.
   static std::string fallback_reason(const BlockOperation& operation, const GraphImpl& graph,
-                                     const Device& device) {
+                                     const DeviceImpl& device) {
     if (operation.device->type() != DeviceType::kCpu || operation.op == &kCopy ||
         operation.runs_alone())
       return {};
@@ -269,7 +270,7 @@ class Explainer {
     }
     for (const Value* constant : constants)
       entry_of(*constant->device).constants += static_cast<std::int64_t>(constant->bytes());
-    std::unordered_map<const Device*, std::int64_t> gradient_bytes;
+    std::unordered_map<const DeviceImpl*, std::int64_t> gradient_bytes;
     for (const Value* gradient : gradients)
       gradient_bytes[gradient->device] +=
           static_cast<std::int64_t>(plan.allocations.at(gradient).bytes);

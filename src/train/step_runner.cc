@@ -14,7 +14,7 @@ class SingleReplica final : public StepRunner {
   GlobalBatch split(const data::Example& global_batch) override {
     const std::int64_t total = global_batch[0].dim(0);
     data::Example batch = global_batch;
-    if (Device& device = place_constant("fit"); !device.host_accessible()) {
+    if (DeviceImpl& device = place_constant("fit"); !device.host_accessible()) {
       const Scoped tag(memory_tag, MemoryTag::kOther);
       batch = {};
       for (const Tensor& component : global_batch)

@@ -32,13 +32,13 @@ struct GroupPosition {
   int group, groups, place, members;
 };
 
-std::vector<Device*> cpus(int count) {
+std::vector<DeviceImpl*> cpus(int count) {
   config::set_logical_cpus(count);
   const auto found = DeviceManager::get().devices(DeviceType::kCpu, "test");
   return {found.begin(), found.end()};
 }
 
-std::unique_ptr<Communicator> through(std::unique_ptr<Backend> backend, Device& device) {
+std::unique_ptr<Communicator> through(std::unique_ptr<Backend> backend, DeviceImpl& device) {
   return make_process_communicator(std::move(backend), device, {.time_limit = kLimit});
 }
 
@@ -53,15 +53,15 @@ TestBackend of_threads() {
   return {.name = "local",
           .run =
               [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
-                const std::vector<Device*> devices = cpus(ranks);
+                const std::vector<DeviceImpl*> devices = cpus(ranks);
                 std::vector<std::thread> all;
                 for (int number = 0; number < groups; ++number) {
                   std::vector<std::shared_ptr<LocalGroup>> inner;
-                  std::vector<Device*> first;
+                  std::vector<DeviceImpl*> first;
                   for (int rank = 0; rank < ranks; rank += 3) {
                     const auto begin = devices.begin() + rank;
                     inner.push_back(std::make_shared<LocalGroup>(
-                        std::vector<Device*>(begin, begin + std::min(3, ranks - rank))));
+                        std::vector<DeviceImpl*>(begin, begin + std::min(3, ranks - rank))));
                     first.push_back(*begin);
                   }
                   auto outer = std::make_shared<LocalGroup>(first);
@@ -97,11 +97,11 @@ TestBackend of_threads_and_processes() {
                   const int number = process / processes, group = process % processes;
                   const int members = std::min(2, ranks - group * 2);
                   const std::string name = "group " + std::to_string(number);
-                  const std::vector<Device*> devices = cpus(members);
+                  const std::vector<DeviceImpl*> devices = cpus(members);
                   const auto inner = std::make_shared<LocalGroup>(devices);
                   const auto run_rank = [&](int place) {
                     const ThreadBudget one(1);
-                    Device& device = *devices[static_cast<std::size_t>(place)];
+                    DeviceImpl& device = *devices[static_cast<std::size_t>(place)];
                     std::unique_ptr<Communicator> outer;
                     if (place == 0)
                       outer = through(
@@ -140,7 +140,7 @@ TestBackend of_processes() {
               const int number = process / ranks, rank = process % ranks;
               const GroupPosition at(rank, ranks, 2);
               const std::string name = "group " + std::to_string(number);
-              Device& device = *cpus(1).front();
+              DeviceImpl& device = *cpus(1).front();
               auto inner = through(
                   make_shm_backend(options_of<ShmOptions>(
                       store, name + " host " + std::to_string(at.group), at.place, at.members)),

@@ -16,7 +16,7 @@ TestBackend threads() {
               [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
                 config::set_logical_cpus(ranks);
                 const auto cpus = DeviceManager::get().devices(DeviceType::kCpu, "test");
-                const std::vector<Device*> devices(cpus.begin(), cpus.end());
+                const std::vector<DeviceImpl*> devices(cpus.begin(), cpus.end());
                 std::vector<std::thread> all;
                 for (int number = 0; number < groups; ++number) {
                   auto group = std::make_shared<LocalGroup>(devices);

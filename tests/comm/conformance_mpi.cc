@@ -17,7 +17,7 @@ void run_groups(int ranks, int groups, const std::function<void(Communicator&, i
     EXPECT_EQ(run_this_test_by_mpirun(ranks), 0);
     return;
   }
-  Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+  DeviceImpl& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
   const auto run = [&](std::unique_ptr<Backend> backend, int number) {
     const ThreadBudget one(1);
     body(*make_process_communicator(std::move(backend), device,

@@ -36,7 +36,7 @@ TestBackend nccl() {
                   const int number = process / ranks;
                   NcclOptions options = options_of(store, process % ranks, ranks);
                   options.name = "group " + std::to_string(number);
-                  Device& device = *options.device;
+                  DeviceImpl& device = *options.device;
                   const auto communicator =
                       make_process_communicator(make_nccl_backend(std::move(options)), device,
                                                 {.time_limit = std::chrono::minutes(5)});
@@ -58,7 +58,7 @@ TEST(OnGpuNcclMemory, IsReducedInPlace) {
   if (testing::nvidia_gpus() < 2) GTEST_SKIP() << "NCCL needs one GPU per rank";
   auto store = std::make_shared<ForkedStore>();
   const ExitCodes codes = run_processes(2, [&](int rank) {
-    Device& gpu =
+    DeviceImpl& gpu =
         *DeviceManager::get().devices(DeviceType::kGpu, "test")[static_cast<std::size_t>(rank)];
     NcclOptions options = options_of(store, rank, 2);
     options.device = &gpu;

@@ -55,7 +55,7 @@ struct FaultJob {
   }
 
  private:
-  Device& device_of() const { return *DeviceManager::get().devices(device, "test").front(); }
+  DeviceImpl& device_of() const { return *DeviceManager::get().devices(device, "test").front(); }
   std::unique_ptr<Backend> make_backend(int rank) const {
     if (backend == std::string_view("gloo"))
       return make_gloo_backend({.store = store,

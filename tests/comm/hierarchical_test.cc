@@ -45,7 +45,7 @@ std::unique_ptr<Communicator> join(const std::shared_ptr<Store>& store, int rank
   const auto named = [&](std::array<int, 2> ranks) {
     return names ? names->of(ranks) : RankNames();
   };
-  Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+  DeviceImpl& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
   const auto through = [&](std::unique_ptr<Backend> backend) {
     return make_process_communicator(std::move(backend), device, {.time_limit = limit});
   };
@@ -303,15 +303,17 @@ TEST_F(Hierarchical, ResultsDoNotDependOnTiming) {
 TEST(HierarchicalThreads, OnDevicesThatRunLater) {
   config::set_emulated_gpus(4, 64);
   const auto gpus = DeviceManager::get().devices(DeviceType::kGpu, "test");
-  const std::vector<Device*> devices(gpus.begin(), gpus.end());
+  const std::vector<DeviceImpl*> devices(gpus.begin(), gpus.end());
   // One group of three and one of one.
-  auto big = std::make_shared<LocalGroup>(std::vector<Device*>{devices.begin(), devices.end() - 1});
-  auto small = std::make_shared<LocalGroup>(std::vector<Device*>{devices.back()});
-  auto outer = std::make_shared<LocalGroup>(std::vector<Device*>{devices.front(), devices.back()});
+  auto big =
+      std::make_shared<LocalGroup>(std::vector<DeviceImpl*>{devices.begin(), devices.end() - 1});
+  auto small = std::make_shared<LocalGroup>(std::vector<DeviceImpl*>{devices.back()});
+  auto outer =
+      std::make_shared<LocalGroup>(std::vector<DeviceImpl*>{devices.front(), devices.back()});
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kRanks; ++rank)
     threads.emplace_back([&, rank] {
-      Device& device = *devices[static_cast<std::size_t>(rank)];
+      DeviceImpl& device = *devices[static_cast<std::size_t>(rank)];
       const auto whole = make_hierarchical_communicator(
           rank < 3 ? big->communicator(rank) : small->communicator(0),
           rank % 3 == 0 ? outer->communicator(rank / 3) : nullptr, {.piece_bytes = 4096});
@@ -342,7 +344,7 @@ TEST(HierarchicalThreads, RefuseACommunicatorInTheWrongPlace) {
   config::set_logical_cpus(2);
   const auto cpus = DeviceManager::get().devices(DeviceType::kCpu, "test");
   const auto one = [&](std::size_t device) {
-    return std::make_shared<LocalGroup>(std::vector<Device*>{cpus[device]})->communicator(0);
+    return std::make_shared<LocalGroup>(std::vector<DeviceImpl*>{cpus[device]})->communicator(0);
   };
   EXPECT_EQ(
       error_of<InvalidArgumentError>([&] { make_hierarchical_communicator(one(0), nullptr); }),

@@ -102,7 +102,7 @@ TEST(OnGpuLocalGroup, EveryCollectiveOfNccl) {
   auto group = std::make_shared<LocalGroup>(
       devices, LocalGroupOptions{.plan = {.kind = LocalPlan::Kind::kNccl}});
   on_ranks(2, [&](int rank) {
-    Device& device = *devices[static_cast<std::size_t>(rank)];
+    DeviceImpl& device = *devices[static_cast<std::size_t>(rank)];
     auto communicator = group->communicator(rank);
     EXPECT_EQ(communicator->packs(), why_no_nccl(devices).empty());
     const float one = static_cast<float>(rank + 1);

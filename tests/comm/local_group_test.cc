@@ -104,7 +104,7 @@ TEST_P(LocalCollectives, OnEveryKindOfDevice) {
   const auto devices = devices_for(GetParam(), 3);
   auto group = std::make_shared<LocalGroup>(devices);
   on_ranks(3, [&](int rank) {
-    Device& device = *devices[static_cast<std::size_t>(rank)];
+    DeviceImpl& device = *devices[static_cast<std::size_t>(rank)];
     auto communicator = group->communicator(rank);
     const float one = static_cast<float>(rank + 1);
     const auto parts_of = [](const DeviceArray<float>& array) {

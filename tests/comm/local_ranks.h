@@ -20,7 +20,7 @@ namespace tandem::testing {
 template <class T>
 class DeviceArray {
  public:
-  DeviceArray(Device& device, const std::vector<T>& values)
+  DeviceArray(DeviceImpl& device, const std::vector<T>& values)
       : device_(device), count_(values.size()) {
     memory_ = device.allocator().allocate(count_ * sizeof(T));
     if (count_) device.copy_from_host(memory_, values.data(), count_ * sizeof(T));
@@ -40,7 +40,7 @@ class DeviceArray {
   }
 
  private:
-  Device& device_;
+  DeviceImpl& device_;
   std::size_t count_;
   void* memory_ = nullptr;
 };
@@ -59,28 +59,28 @@ T value_of(int rank, std::size_t i) {
 // kNvidia: one GPU per rank; kShared: one GPU for all. Empty if there are not enough.
 enum class Where { kCpus, kGpus, kMixed, kNvidia, kShared };
 
-inline std::vector<Device*> nvidia_devices_for(Where where, int ranks) {
+inline std::vector<DeviceImpl*> nvidia_devices_for(Where where, int ranks) {
   const auto physical = config::list_physical_devices("GPU");
   if (physical.empty()) return {};
   if (where == Where::kShared)
     config::set_logical_device_configuration(
         physical.front(), std::vector(4, config::LogicalDeviceConfiguration{.memory_limit = 64}));
-  std::vector<Device*> devices;
-  for (Device* device : DeviceManager::get().devices(DeviceType::kGpu, "test"))
+  std::vector<DeviceImpl*> devices;
+  for (DeviceImpl* device : DeviceManager::get().devices(DeviceType::kGpu, "test"))
     if (device->backend() == DeviceBackend::kCuda && static_cast<int>(devices.size()) < ranks)
       devices.push_back(device);
   if (static_cast<int>(devices.size()) < ranks) devices.clear();
   return devices;
 }
 
-inline std::vector<Device*> devices_for(Where where, int ranks) {
+inline std::vector<DeviceImpl*> devices_for(Where where, int ranks) {
   if (where == Where::kNvidia || where == Where::kShared) return nvidia_devices_for(where, ranks);
   config::set_logical_cpus(7);
   config::set_emulated_gpus(7, 64);
   DeviceManager& manager = DeviceManager::get();
   const auto cpus = manager.devices(DeviceType::kCpu, "test");
   const auto gpus = manager.devices(DeviceType::kGpu, "test");
-  std::vector<Device*> devices;
+  std::vector<DeviceImpl*> devices;
   for (int rank = 0; rank < ranks; ++rank) {
     const bool gpu = where == Where::kGpus || (where == Where::kMixed && rank % 2 == 1);
     devices.push_back((gpu ? gpus : cpus)[static_cast<std::size_t>(rank)]);
@@ -89,7 +89,7 @@ inline std::vector<Device*> devices_for(Where where, int ranks) {
 }
 
 template <class T>
-void check_all_reduce(const std::vector<Device*>& devices, const LocalPlan& plan,
+void check_all_reduce(const std::vector<DeviceImpl*>& devices, const LocalPlan& plan,
                       std::size_t length, ReduceOp op) {
   const int ranks = static_cast<int>(devices.size());
   auto group = std::make_shared<LocalGroup>(devices, LocalGroupOptions{.plan = plan});

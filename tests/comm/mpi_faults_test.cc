@@ -48,7 +48,7 @@ class MpiFaults : public ::testing::Test {
                   milliseconds time_limit = testing::kFarAway, int code = 0) {
     if (!started_by_mpirun()) return expect_mpirun(code);
     const ThreadBudget one(1);
-    Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+    DeviceImpl& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
     body(*make_process_communicator(make_mpi_backend({.time_limit = time_limit}), device,
                                     {.time_limit = time_limit}));
   }
@@ -134,7 +134,7 @@ TEST_F(MpiExits, OfTheOthersEndTheJobOfARankThatIsStopped) {
   const ThreadBudget one(1);
   const auto job =
       rendezvous("env://", {.heartbeat = milliseconds(100), .silence = milliseconds(3000)});
-  Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+  DeviceImpl& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
   const auto communicator =
       make_process_communicator(make_mpi_backend({.membership = job->membership()}), device,
                                 {.time_limit = testing::kFarAway, .membership = job->membership()});

@@ -85,7 +85,7 @@ class OnGpuLocalFaults : public ::testing::Test {
   }
 
   const Errors none_ = {"no error", "no error"};
-  std::vector<Device*> devices_;
+  std::vector<DeviceImpl*> devices_;
   std::array<void*, 2> memory_{};
   std::shared_ptr<LocalGroup> group_;
   std::array<std::unique_ptr<Communicator>, 2> communicators_;

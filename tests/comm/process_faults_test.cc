@@ -410,7 +410,7 @@ void check_device_that_computes(const char* backend) {
   const Arrivals called, through;
   const Job job{.backend = backend, .ranks = 2, .device = DeviceType::kGpu};
   testing::run_ranks(job, {}, [&](Communicator& communicator) {
-    Device& device = communicator.device();
+    DeviceImpl& device = communicator.device();
     std::vector<float> values(1000, 1.0f);
     const auto memory = communicator.allocate(values.size() * sizeof(float));
     const Buffer buffer = {memory.get(), static_cast<std::int64_t>(values.size()), float32};

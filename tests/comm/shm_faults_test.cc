@@ -227,7 +227,7 @@ TEST(ShmFaults, LeavesNoFiles) {
 TEST(ShmGroup, MemoryOfDevicesGoesThroughTheHost) {
   config::set_emulated_gpus(1, 64);
   run_ranks({.device = DeviceType::kGpu}, [](Communicator& communicator) {
-    Device& device = communicator.device();
+    DeviceImpl& device = communicator.device();
     const std::vector<float> values(100'000, static_cast<float>(communicator.rank() + 1));
     const auto memory = communicator.allocate(values.size() * sizeof(float));
     const Buffer buffer = {memory.get(), static_cast<std::int64_t>(values.size()), float32};

@@ -22,7 +22,7 @@ __global__ void lonely_barrier() {
 }
 
 struct OneGpu {
-  const std::unique_ptr<Device> device = [] {
+  const std::unique_ptr<DeviceImpl> device = [] {
     fake_cuda::set_gpus({{.memory = std::size_t{1} << 30}});
     return cuda::find_gpus()[0]->make_device(
         {.name = local_device_name("GPU", 0), .memory_limit = 64 << 20});

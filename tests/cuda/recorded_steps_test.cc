@@ -118,10 +118,10 @@ class Chain {
     device_->stream().synchronize();
     return y;
   }
-  Device& device() { return *device_; }
+  DeviceImpl& device() { return *device_; }
 
  private:
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceImpl> device_;
   std::vector<std::unique_ptr<BlockOperation>> operations_;
   std::vector<void*> places_;
   std::vector<std::unique_ptr<ProgramStep>> steps_;

@@ -37,7 +37,7 @@ class Streams : public ::testing::Test {
 
   static constexpr std::size_t kBytes = 5 << 20;  // more than one piece
   const std::vector<char> values_ = std::vector<char>(kBytes, 7);
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceImpl> device_;
   void* memory_ = nullptr;
   std::promise<void> open_, write_;
 };

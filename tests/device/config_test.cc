@@ -42,8 +42,8 @@ std::vector<std::string> logical_names(std::string_view type = {}) {
 }
 using Names = std::vector<std::string>;
 
-Device& device(const char* name) {
-  Device* found = DeviceManager::get().find(
+DeviceImpl& device(const char* name) {
+  DeviceImpl* found = DeviceManager::get().find(
       *DeviceName::parse_full(std::string("/job:localhost/replica:0/task:0/device:") + name));
   EXPECT_NE(found, nullptr) << name;
   return *found;
@@ -362,7 +362,7 @@ TEST(Config, MemoryInfoHasCurrentAndPeakBytes) {
 TEST(Config, ManyThreadsInitialiseOnce) {
   config::set_emulated_gpus(3);
   config::set_logical_cpus(2);
-  std::vector<Device*> firsts(8);
+  std::vector<DeviceImpl*> firsts(8);
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < firsts.size(); ++i)
     threads.emplace_back([&firsts, i] {
@@ -374,8 +374,8 @@ TEST(Config, ManyThreadsInitialiseOnce) {
       devices.back()->stream().enqueue([=] { devices.back()->allocator().deallocate(memory); });
     });
   for (std::thread& thread : threads) thread.join();
-  for (Device* each : firsts) EXPECT_EQ(each, firsts[0]);
-  for (Device* each : DeviceManager::get().devices("test")) each->stream().synchronize();
+  for (DeviceImpl* each : firsts) EXPECT_EQ(each, firsts[0]);
+  for (DeviceImpl* each : DeviceManager::get().devices("test")) each->stream().synchronize();
 }
 
 TEST(Config, TheManagerFindsFullNamesOnly) {

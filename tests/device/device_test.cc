@@ -23,13 +23,13 @@ LogicalGpuOptions gpu_options(int id, std::int64_t memory = 64 * kMiB) {
   return {.name = local_device_name("GPU", id), .memory_limit = memory};
 }
 
-void hold_up(Device& device, std::atomic<bool>& open) {
+void hold_up(DeviceImpl& device, std::atomic<bool>& open) {
   device.stream().enqueue([&open] {
     while (!open) std::this_thread::sleep_for(100us);
   });
 }
 
-TEST(Device, SaysWhatItIs) {
+TEST(DeviceImpl, SaysWhatItIs) {
   CpuDevice cpu(local_device_name("CPU", 1), 3);
   EXPECT_EQ(cpu.full_name(), "/job:localhost/replica:0/task:0/device:CPU:1");
   EXPECT_EQ(cpu.type(), DeviceType::kCpu);
@@ -44,7 +44,7 @@ TEST(Device, SaysWhatItIs) {
   EXPECT_EQ(gpu.stream().execution(), Stream::Execution::kDeferred);
 }
 
-TEST(Device, InlineStreamRunsAtOnce) {
+TEST(DeviceImpl, InlineStreamRunsAtOnce) {
   InlineStream stream;
   int value = 0;
   stream.enqueue([&] { value = 1; });
@@ -54,7 +54,7 @@ TEST(Device, InlineStreamRunsAtOnce) {
   stream.synchronize();
 }
 
-TEST(Device, ExhaustedMemoryWaitsForDeferredWorkThatHoldsSome) {
+TEST(DeviceImpl, ExhaustedMemoryWaitsForDeferredWorkThatHoldsSome) {
   EmulatedGpu gpu(gpu_options(0, 8 * kMiB));
   for (int i = 0; i < 20; ++i) {
     void* memory = gpu.allocator().allocate(5 << 20);
@@ -66,7 +66,7 @@ TEST(Device, ExhaustedMemoryWaitsForDeferredWorkThatHoldsSome) {
   }
 }
 
-TEST(Device, RegionsAreReleasedAfterTheWorkThatUsesThem) {
+TEST(DeviceImpl, RegionsAreReleasedAfterTheWorkThatUsesThem) {
   EmulatedGpu gpu(
       {.name = local_device_name("GPU", 0), .memory_limit = 64 * kMiB, .allow_growth = true});
   std::atomic<bool> open{false};

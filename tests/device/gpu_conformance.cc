@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-std::unique_ptr<Device> GpuConformance::make(int id, LogicalGpuOptions options) {
+std::unique_ptr<DeviceImpl> GpuConformance::make(int id, LogicalGpuOptions options) {
   options.name = local_device_name("GPU", id);
   return gpus_[std::min(static_cast<std::size_t>(id), gpus_.size() - 1)]->make_device(options);
 }
@@ -34,7 +34,7 @@ std::vector<int> numbers(std::size_t count, int first = 0) {
 
 // Device memory as ints.
 struct Block {
-  Block(Device& on, std::size_t ints)
+  Block(DeviceImpl& on, std::size_t ints)
       : device(on), bytes(ints * sizeof(int)), data(on.allocator().allocate(bytes)) {
     EXPECT_NE(data, nullptr);
   }
@@ -49,12 +49,12 @@ struct Block {
     return host;
   }
 
-  Device& device;
+  DeviceImpl& device;
   std::size_t bytes;
   void* data;
 };
 
-void hold_up(Device& device, std::atomic<bool>& open) {
+void hold_up(DeviceImpl& device, std::atomic<bool>& open) {
   device.stream().enqueue([&open] {
     while (!open) std::this_thread::sleep_for(100us);
   });
@@ -212,10 +212,10 @@ TEST_P(GpuConformance, AFailureBeforeACopyAheadIsThrownByWhatWaitsForTheFailed) 
 TEST_P(GpuConformance, CopyBetweenEveryPairOfDevices) {
   CpuDevice cpu0(local_device_name("CPU", 0), 1), cpu1(local_device_name("CPU", 1), 1);
   const auto gpu0 = make(0), gpu1 = make(1);
-  const std::vector<Device*> devices = {&cpu0, &cpu1, gpu0.get(), gpu1.get()};
+  const std::vector<DeviceImpl*> devices = {&cpu0, &cpu1, gpu0.get(), gpu1.get()};
   int first = 0;
-  for (Device* from : devices)
-    for (Device* to : devices) {
+  for (DeviceImpl* from : devices)
+    for (DeviceImpl* to : devices) {
       first += 1000;
       const std::vector<int> values = numbers(50'000, first);
       Block source(*from, values.size()), target(*to, values.size());

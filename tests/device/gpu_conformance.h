@@ -26,7 +26,7 @@ class GpuConformance : public ::testing::TestWithParam<TestGpus> {
     if (gpus_.empty()) GTEST_SKIP() << "there is no GPU here";
   }
   // Logical device `id`, on the GPU of that number or, where there are not so many, the last.
-  std::unique_ptr<Device> make(int id, LogicalGpuOptions options = {.memory_limit = 64 << 20});
+  std::unique_ptr<DeviceImpl> make(int id, LogicalGpuOptions options = {.memory_limit = 64 << 20});
 
  private:
   PhysicalGpus gpus_;

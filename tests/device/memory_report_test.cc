@@ -61,7 +61,7 @@ TEST(MemoryReport, AdviceFollowsTheStatistics) {
 
 TEST(MemoryReport, TheErrorHasAllStatistics) {
   config::set_emulated_gpus(2, 64);
-  Device& gpu = *DeviceManager::get().devices(DeviceType::kGpu, "test").front();
+  DeviceImpl& gpu = *DeviceManager::get().devices(DeviceType::kGpu, "test").front();
   {
     const Scoped weights(memory_tag, MemoryTag::kWeights);
     gpu.allocator().allocate(8 << 20);

@@ -19,7 +19,7 @@ namespace {
 using Tensors = std::vector<Tensor>;
 
 // A process group with one rank.
-TracedRank one_rank(Device& device) {
+TracedRank one_rank(DeviceImpl& device) {
   auto communicator = make_process_communicator(
       make_shm_backend({.store = std::make_shared<ForkedStore>(), .rank = 0, .size = 1}), device,
       {});
@@ -28,7 +28,7 @@ TracedRank one_rank(Device& device) {
 
 TEST(PackedCollective, IsComputedAndReadInItsBucket) {
   const Tensor x = random::normal({16, 16});
-  Device& device = impl_of(x).device();
+  DeviceImpl& device = impl_of(x).device();
   const TracedRank rank = one_rank(device);
   const auto body = [&](const Tensors& in, bool reduces) -> Tensors {
     Tensors parts = {matmul(in[0], in[0]), reduce_sum(in[0], {.axis = Dims{0}})};
@@ -63,7 +63,7 @@ TEST(PackedCollective, IsComputedAndReadInItsBucket) {
 TEST(PackedCollective, AveragesByExamplesAreComputedInTheBucket) {
   const Tensor x = random::normal({16, 16});
   const Variable w(zeros({16, 16}));
-  Device& device = impl_of(x).device();
+  DeviceImpl& device = impl_of(x).device();
   const TracedRank rank = one_rank(device);
   const auto traced = [&](const Tensors& in) -> Tensors {
     TracedSync sync({w}, device, rank.average(constant(std::vector{3.0f})));
@@ -90,7 +90,7 @@ TEST(PackedCollective, UpdatesWaitOnlyForTheirOwnGradients) {
                                         Variable(zeros({16, 8})), Variable(zeros({16}))};
   optimizers::Optimizer sgd = optimizers::SGD({.learning_rate = 0.5});
   const Tensor x = ones({8, 8});
-  Device& device = impl_of(x).device();
+  DeviceImpl& device = impl_of(x).device();
   const TracedRank rank = one_rank(device);
   const auto traced = [&](const Tensors& in) -> Tensors {
     const Tensor late = add(in[0], 1.0);

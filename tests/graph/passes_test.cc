@@ -269,7 +269,7 @@ TEST(MemoryPlan, MemoryOfDeadValuesIsReused) {
     return {reduce_sum(y)};
   });
   const MemoryPlan plan = plan_memory(block);
-  const Device& device = impl_of(x).device();
+  const DeviceImpl& device = impl_of(x).device();
   EXPECT_EQ(plan.unshared_bytes.at(&device), 10u * 64 * 64 * 4);
   EXPECT_EQ(plan.arena_bytes.at(&device), 2u * 64 * 64 * 4);
 }

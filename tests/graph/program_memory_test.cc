@@ -9,13 +9,13 @@
 namespace tandem::program_memory_test {
 namespace {
 
-Device& gpu() {
+DeviceImpl& gpu() {
   testing::use_gpus(1, 16);
   return *DeviceManager::get().devices(DeviceType::kGpu, "test").front();
 }
 
 TEST(ProgramMemory, ProgramsShareTheArenaOfTheLargest) {
-  Device& device = gpu();
+  DeviceImpl& device = gpu();
   const auto memory = ProgramMemory::make();
   ProgramArenas small(memory), large(memory);
   small.need(small.of(device), 1000);
@@ -34,7 +34,7 @@ TEST(ProgramMemory, ProgramsShareTheArenaOfTheLargest) {
 }
 
 TEST(ProgramMemory, ConcurrentRunsHaveSeparateArenas) {
-  Device& device = gpu();
+  DeviceImpl& device = gpu();
   const auto memory = ProgramMemory::make();
   ProgramArenas one(memory), other(memory);
   one.need(one.of(device), 1000);
@@ -53,7 +53,7 @@ TEST(ProgramMemory, ConcurrentRunsHaveSeparateArenas) {
 }
 
 TEST(ProgramMemory, ResultsAreKeptForTheLastProgram) {
-  Device& device = gpu();
+  DeviceImpl& device = gpu();
   const auto memory = ProgramMemory::make();
   ProgramArenas one(memory), other(memory);
   const std::size_t result = one.add_result(one.of(device));
@@ -72,7 +72,7 @@ TEST(ProgramMemory, ResultsAreKeptForTheLastProgram) {
 }
 
 TEST(ProgramMemory, AProgramThatDoesNotFitTakesNoArena) {
-  Device& device = gpu();
+  DeviceImpl& device = gpu();
   const auto memory = ProgramMemory::make();
   ProgramArenas large(memory), small(memory);
   large.need(large.of(device), std::size_t{32} << 20);

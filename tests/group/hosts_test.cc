@@ -55,7 +55,7 @@ std::vector<ChildProcess> start(
                                    .token = "secret",
                                    .heartbeat = 100ms,
                                    .silence = cluster.silence});
-      Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+      DeviceImpl& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
       const auto communicator =
           connect(*job, device, {.backend = cluster.backend, .time_limit = testing::kFarAway});
       return body(*communicator, [&] { job->shut_down(); });
@@ -165,7 +165,7 @@ class BetweenHostsOfMpirun : public ::testing::TestWithParam<std::tuple<std::str
         fmt::format("tcp://{}:29500?rank={}&world_size={}", Hosts::address(0), rank,
                     cluster().ranks()),
         {.timeout = testing::kFarAway, .token = "secret", .heartbeat = 100ms, .silence = silence});
-    Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+    DeviceImpl& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
     const auto communicator =
         connect(*job, device, {.backend = cluster().backend, .time_limit = testing::kFarAway});
     return body(*communicator, [&] { job->shut_down(); });

@@ -188,7 +188,7 @@ TEST(ProcessGroup, DuplicatesAreIndependent) {
         comm::all_reduce(full({1000}, 1.0));
         work->wait();
       }
-      for (Device* device : DeviceManager::get().devices(DeviceType::kCpu, "test")) {
+      for (DeviceImpl* device : DeviceManager::get().devices(DeviceType::kCpu, "test")) {
         const auto on_cpu = group->duplicate(*device);
         EXPECT_EQ(&on_cpu->device(), device);
         on_cpu->barrier()->wait();

@@ -24,7 +24,7 @@ class SlowNetwork final : public Communicator {
 
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  Device& device() const override { return DeviceManager::get().host(); }
+  DeviceImpl& device() const override { return DeviceManager::get().host(); }
   std::shared_ptr<CollectiveWork> broadcast(std::span<const Buffer>, int) override {
     return std::make_shared<Arrival>(state_, ++state_.started);
   }

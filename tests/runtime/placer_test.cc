@@ -25,7 +25,7 @@ class Placed {
   }
 
  private:
-  std::vector<Device*> devices_;
+  std::vector<DeviceImpl*> devices_;
   Graph graph_;
 };
 
@@ -64,7 +64,7 @@ TEST(Placer, TakesTheDefaultDeviceWhereOneIsGiven) {
     const DeviceScope on("/cpu:0");
     ones({2}, {.name = "asked"});
   });
-  Device* gpu1 = DeviceManager::get().find(*DeviceName::parse_full(kProcess + "/device:GPU:1"));
+  DeviceImpl* gpu1 = DeviceManager::get().find(*DeviceName::parse_full(kProcess + "/device:GPU:1"));
   const Placed placed(graph, {.default_device = gpu1});
   EXPECT_EQ(placed["y"], "GPU:1");
   EXPECT_EQ(placed["asked"], "CPU:0");
@@ -94,8 +94,8 @@ TEST(Placer, PartialNamesUseTheFirstMatch) {
 TEST(Placer, AssignedNodesStay) {
   testing::use_gpus(2);
   Graph graph = build([] { ones({2}, {.name = "a"}); });
-  std::vector<Device*> assigned = place_graph(graph.impl());
-  Device* gpu1 = DeviceManager::get().find(*DeviceName::parse_full(kProcess + "/device:GPU:1"));
+  std::vector<DeviceImpl*> assigned = place_graph(graph.impl());
+  DeviceImpl* gpu1 = DeviceManager::get().find(*DeviceName::parse_full(kProcess + "/device:GPU:1"));
   assigned[0] = gpu1;
   {
     const GraphScope building(graph);

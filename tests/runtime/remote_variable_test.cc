@@ -72,7 +72,7 @@ class Server {
 
  private:
   static Tensor copy_of(const Tensor& tensor) {
-    Device& host = DeviceManager::get().host();
+    DeviceImpl& host = DeviceManager::get().host();
     const Tensor copy = make_tensor(host, tensor.shape(), tensor.dtype());
     copy_into(copy, tensor);
     return copy;
@@ -148,16 +148,16 @@ constexpr OpDef kPush = {.name = "PushToServer",
                          .traits = kStateful,
                          .mutated_inputs = 1u};
 
-Device* host() { return &DeviceManager::get().host(); }
+DeviceImpl* host() { return &DeviceManager::get().host(); }
 
 class RemoteStorage final : public VariableStorage {
  public:
   RemoteStorage(std::shared_ptr<Server> server, const Tensor& initial_value, bool trainable)
-      : VariableStorage(std::vector<Device*>{host()}, 1, trainable),
+      : VariableStorage(std::vector<DeviceImpl*>{host()}, 1, trainable),
         server_(std::move(server)),
         id_(server_->hold(initial_value)) {}
 
-  Device& home(std::size_t reader) const override { return device(reader); }
+  DeviceImpl& home(std::size_t reader) const override { return device(reader); }
   const void* identity(std::size_t) const override { return this; }
   Tensor value(std::size_t reader) override { return of_reader(reader, server_->fetch(id_)); }
   Tensor writable(std::size_t reader) override { return value(reader); }

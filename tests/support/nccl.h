@@ -11,7 +11,7 @@ namespace tandem::testing {
 // All GPUs of the process. Gradients are then in buckets, which live between steps.
 inline bool nccl_joins_gpus() {
   const auto gpus = DeviceManager::get().devices(DeviceType::kGpu, "test");
-  return why_no_nccl(std::vector<Device*>(gpus.begin(), gpus.end())).empty();
+  return why_no_nccl(std::vector<DeviceImpl*>(gpus.begin(), gpus.end())).empty();
 }
 
 }  // namespace tandem::testing

@@ -29,7 +29,7 @@ class EagerSyncTest : public ::testing::TestWithParam<bool> {
 
   EagerSyncTest() {
     config::set_logical_cpus(kRanks);
-    for (Device* device : DeviceManager::get().devices(DeviceType::kCpu, "test"))
+    for (DeviceImpl* device : DeviceManager::get().devices(DeviceType::kCpu, "test"))
       devices_.push_back(device);
     devices_.resize(kRanks);
     for (int i = 0; i < 3; ++i) variables_.emplace_back(zeros({2}));
@@ -43,7 +43,7 @@ class EagerSyncTest : public ::testing::TestWithParam<bool> {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < kRanks; ++rank)
       threads.emplace_back([&, rank] {
-        Device& device = *devices_[static_cast<std::size_t>(rank)];
+        DeviceImpl& device = *devices_[static_cast<std::size_t>(rank)];
         std::shared_ptr<Communicator> communicator;
         if (GetParam())
           communicator =
@@ -62,7 +62,7 @@ class EagerSyncTest : public ::testing::TestWithParam<bool> {
     for (std::thread& thread : threads) thread.join();
   }
 
-  std::vector<Device*> devices_;
+  std::vector<DeviceImpl*> devices_;
   std::vector<Variable> variables_;
 };
 

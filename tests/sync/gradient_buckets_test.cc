@@ -63,7 +63,7 @@ class CountingTransport final : public GradientTransport {
   explicit CountingTransport(bool packs) : packs_(packs) {}
   bool packs() const override { return packs_; }
   Bucket make_bucket(std::span<const std::int64_t> counts, DType dtype) override {
-    Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+    DeviceImpl& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
     const auto allocate = [this, &device](std::size_t bytes) {
       ++allocations;
       return allocate_on(device, bytes, "test", "a bucket");

@@ -47,7 +47,7 @@ const Explanation::DeviceEntry& entry(const Explanation& explanation, const std:
 }
 
 std::int64_t used(const std::string& device, MemoryTag tag) {
-  Device& found = resolve_device("/" + device, "test");
+  DeviceImpl& found = resolve_device("/" + device, "test");
   found.stream().synchronize();
   return found.allocator().stats().bytes_by_tag[static_cast<std::size_t>(tag)];
 }

@@ -329,7 +329,7 @@ class HierarchyStepBuilder {
   }
 
   Buffers copy_of(const Buffers& parts) {
-    Device& device = hierarchy_.inner->device();
+    DeviceImpl& device = hierarchy_.inner->device();
     auto* at = static_cast<std::byte*>(steps_->scratch(bytes_of(parts)));
     Buffers copies = parts;
     for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -473,7 +473,7 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(std::unique_ptr<Com
     fail<InvalidArgumentError>(
         "[hierarchical] the direct communicator has rank {} of {} for what is rank {} of {}",
         options.direct->rank(), options.direct->size(), layout.rank(), layout.size());
-  Device& device = inner->device();
+  DeviceImpl& device = inner->device();
   const std::chrono::milliseconds limit = options.time_limit;
   return make_process_communicator(hierarchical::make_backend(std::move(layout), std::move(inner),
                                                               std::move(outer), std::move(options)),

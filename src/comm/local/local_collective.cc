@@ -91,7 +91,7 @@ class RankExecution {
 
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-  Device& device_of(int rank) const { return *world_.devices[index(rank)]; }
+  DeviceImpl& device_of(int rank) const { return *world_.devices[index(rank)]; }
   const std::vector<Buffer>& in_of(int rank) const { return collective_.in[index(rank)]; }
 
   void copy(const Buffer& to, int from_rank, const Buffer& from) const {
@@ -198,9 +198,9 @@ class RankExecution {
   const LocalWorld& world_;
   const LocalCollective& collective_;
   int rank_;
-  Device& device_;
-  Device& computes_on_;  // this rank's device, or that of the plan
-  bool direct_;          // computes_on_ can access the memory of all ranks
+  DeviceImpl& device_;
+  DeviceImpl& computes_on_;  // this rank's device, or that of the plan
+  bool direct_;              // computes_on_ can access the memory of all ranks
   const std::vector<Buffer>& in_;
   const std::vector<Buffer>& out_;
 };

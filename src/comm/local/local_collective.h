@@ -21,16 +21,16 @@ struct LocalPlan {
   };
   Kind kind = Kind::kSliced;
   int root = 0;
-  Device* device = nullptr;  // kToOneDevice: the device of all-reduces; null: the root's
+  DeviceImpl* device = nullptr;  // kToOneDevice: the device of all-reduces; null: the root's
   // kHierarchical: number of equal packs; 0: one per part. kNccl: packs per part.
   int num_packs = 1;
 };
 
 // The ranks of a group.
 struct LocalWorld {
-  std::vector<Device*> devices;  // by rank
-  std::vector<int> active;       // ranks that run this step
-  bool direct = true;            // each rank can access the memory of every other
+  std::vector<DeviceImpl*> devices;  // by rank
+  std::vector<int> active;           // ranks that run this step
+  bool direct = true;                // each rank can access the memory of every other
   LocalPlan plan;
 };
 

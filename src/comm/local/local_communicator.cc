@@ -113,7 +113,9 @@ class LocalCommunicator final : public CheckedCommunicator {
 
   int rank() const override { return mine_->rank_; }
   int size() const override { return group().size(); }
-  Device& device() const override { return *group().devices_[static_cast<std::size_t>(rank())]; }
+  DeviceImpl& device() const override {
+    return *group().devices_[static_cast<std::size_t>(rank())];
+  }
 
   void progress() override { mine_->progress(); }
 

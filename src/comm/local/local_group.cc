@@ -34,9 +34,9 @@ std::string find_mismatch(const LocalCollective& collective, int rank, const Sig
 }
 
 // Whether each device can read and write the memory of all of them.
-bool reach_each_other(const std::vector<Device*>& devices) {
-  for (Device* device : devices)
-    for (Device* peer : devices) {
+bool reach_each_other(const std::vector<DeviceImpl*>& devices) {
+  for (DeviceImpl* device : devices)
+    for (DeviceImpl* peer : devices) {
       if (device->backend() != peer->backend()) return false;
       if (NativeGpu* gpu = as_native(*device); gpu && !gpu->reaches(*as_native(*peer)))
         return false;
@@ -85,7 +85,7 @@ std::string find_wrong_counts(const LocalCollective& collective) {
 
 }  // namespace
 
-LocalGroup::LocalGroup(std::vector<Device*> devices, LocalGroupOptions options)
+LocalGroup::LocalGroup(std::vector<DeviceImpl*> devices, LocalGroupOptions options)
     : options_(options) {
   devices_ = std::move(devices);
   if (uses_nccl() && !why_no_nccl(devices_).empty()) options_.plan.kind = LocalPlan::Kind::kSliced;
@@ -167,7 +167,7 @@ std::shared_ptr<LocalGroup> LocalGroup::split(const std::vector<int>& ranks, int
   const auto key = std::make_pair(ranks, again);
   Split& split = splits_[key];
   if (!split.group) {
-    std::vector<Device*> devices;
+    std::vector<DeviceImpl*> devices;
     LocalGroupOptions options = options_;
     options.plan.root = 0;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -302,7 +302,7 @@ void LocalGroup::perform(LocalCollective& collective, int rank) {
   } else if (by_nccl(collective)) {
     if (rank == collective.members.front()) perform_by_nccl(collective);
   } else {
-    Device& device = *devices_[me];
+    DeviceImpl& device = *devices_[me];
     {
       const StreamSpan span(device, [&] { return profile_of(collective, rank); });
       for (int peer : collective.members)

@@ -26,7 +26,7 @@ struct LocalGroupOptions {
 // The state that the ranks share. Thread-safe; outlives its communicators.
 class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  public:
-  explicit LocalGroup(std::vector<Device*> devices, LocalGroupOptions options = {});
+  explicit LocalGroup(std::vector<DeviceImpl*> devices, LocalGroupOptions options = {});
   ~LocalGroup();
 
   int size() const { return static_cast<int>(devices_.size()); }
@@ -97,7 +97,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void for_children(const Body& body);
 
   LocalWorld world_;
-  std::vector<Device*>& devices_ = world_.devices;
+  std::vector<DeviceImpl*>& devices_ = world_.devices;
   std::vector<int>& active_ = world_.active;
   LocalGroupOptions options_;
   std::uint64_t step_ = 0;

@@ -19,7 +19,7 @@ struct NcclOptions {
   RankNames names = {};  // the ranks' names in error messages
   // The device of the buffers. A CUDA device: collectives are ordered with its stream. Another,
   // host-accessible device: its buffers are copied through pinned host memory.
-  Device* device = nullptr;
+  DeviceImpl* device = nullptr;
   // The CUDA device number of this rank's GPU; a GPU serves one rank only. Without a CUDA device it
   // may be the local rank; it is then taken modulo the number of GPUs.
   int gpu = 0;

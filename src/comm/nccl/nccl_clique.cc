@@ -20,9 +20,9 @@ constexpr Module kCliqueModule = {.backend = "nccl",
 
 }  // namespace
 
-std::string why_no_nccl(std::span<Device* const> devices) {
+std::string why_no_nccl(std::span<DeviceImpl* const> devices) {
   std::set<int> gpus;
-  for (Device* device : devices) {
+  for (DeviceImpl* device : devices) {
     const NativeGpu* gpu = as_native(*device);
     if (!gpu) return fmt::format("{} is not an NVIDIA GPU", device->full_name());
     if (!gpus.insert(gpu->ordinal()).second)
@@ -35,17 +35,17 @@ std::string why_no_nccl(std::span<Device* const> devices) {
   return {};
 }
 
-std::shared_ptr<NcclClique> nccl_clique(const std::vector<Device*>& devices,
+std::shared_ptr<NcclClique> nccl_clique(const std::vector<DeviceImpl*>& devices,
                                         std::chrono::milliseconds time_limit) {
   // A cache, because connecting is slow and every traced function requests its list of GPUs.
   static std::mutex mutex;
-  static auto* const all = new std::map<std::vector<Device*>, std::weak_ptr<NcclClique>>;
+  static auto* const all = new std::map<std::vector<DeviceImpl*>, std::weak_ptr<NcclClique>>;
   const std::lock_guard lock(mutex);
   std::weak_ptr<NcclClique>& known = (*all)[devices];
   std::shared_ptr<NcclClique> clique = known.lock();
   if (clique && !clique->failed()) return clique;
   NcclCliqueOptions options{.gpus = {}, .time_limit = time_limit};
-  for (Device* device : devices) options.gpus.push_back(as_native(*device));
+  for (DeviceImpl* device : devices) options.gpus.push_back(as_native(*device));
   using Factory = NcclClique* (*)(NcclCliqueOptions*);
   clique.reset(reinterpret_cast<Factory>(load_factory(kCliqueModule))(&options));
   known = clique;

@@ -41,11 +41,11 @@ class NcclClique {
 
 // The reason why NCCL cannot join these devices: it needs several, each of them a separate GPU.
 // Empty if it can, as far as is known before NCCL is loaded.
-std::string why_no_nccl(std::span<Device* const> devices);
+std::string why_no_nccl(std::span<DeviceImpl* const> devices);
 
 // Joins the GPUs. Calls for the same list of GPUs share one object while it is in use and has not
 // failed. Throws UnavailableError. REQUIRES: why_no_nccl() is empty.
-std::shared_ptr<NcclClique> nccl_clique(const std::vector<Device*>& devices,
+std::shared_ptr<NcclClique> nccl_clique(const std::vector<DeviceImpl*>& devices,
                                         std::chrono::milliseconds time_limit);
 
 // The arguments of the module.

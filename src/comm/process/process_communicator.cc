@@ -47,7 +47,7 @@ class ProcessCommunicator final : public CheckedCommunicator {
 
   int rank() const override { return group_->backend->rank(); }
   int size() const override { return group_->backend->size(); }
-  Device& device() const override { return group_->device; }
+  DeviceImpl& device() const override { return group_->device; }
 
   void progress() override { group_->progress(); }
   bool allows_any_thread() const override { return group_->backend->allows_any_thread(); }
@@ -101,7 +101,7 @@ class ProcessCommunicator final : public CheckedCommunicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_process_communicator(std::unique_ptr<Backend> backend,
-                                                        Device& device,
+                                                        DeviceImpl& device,
                                                         ProcessGroupOptions options) {
   return std::make_unique<ProcessCommunicator>(
       std::make_shared<ProcessGroupState>(std::move(backend), device, std::move(options)));

@@ -12,7 +12,7 @@ namespace tandem {
 // Checks arguments, numbers the collectives, copies device memory to memory that the backend
 // accepts, and waits. The first error aborts the group: from then on every call throws it.
 std::unique_ptr<Communicator> make_process_communicator(std::unique_ptr<Backend> backend,
-                                                        Device& device,
+                                                        DeviceImpl& device,
                                                         ProcessGroupOptions options = {});
 
 }  // namespace tandem

@@ -22,7 +22,7 @@ class ProcessWork;
 // calls the progress engine advances the works.
 class ProcessGroupState final : public ProgressEngine::Client {
  public:
-  ProcessGroupState(std::unique_ptr<Backend> its_backend, Device& of, ProcessGroupOptions with)
+  ProcessGroupState(std::unique_ptr<Backend> its_backend, DeviceImpl& of, ProcessGroupOptions with)
       : backend(std::move(its_backend)), device(of), options(std::move(with)) {}
 
   // Functions that are not noexcept throw the group's error once it has failed.
@@ -45,7 +45,7 @@ class ProcessGroupState final : public ProgressEngine::Client {
   void close() noexcept;
 
   const std::unique_ptr<Backend> backend;
-  Device& device;
+  DeviceImpl& device;
   const ProcessGroupOptions options;
   // For the owner's thread only.
   std::uint64_t next_sequence = 0;

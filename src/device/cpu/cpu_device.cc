@@ -10,7 +10,7 @@
 namespace tandem {
 
 CpuDevice::CpuDevice(DeviceName name, int intra_op_threads)
-    : Device(std::move(name), DeviceBackend::kCpu, intra_op_threads),
+    : DeviceImpl(std::move(name), DeviceBackend::kCpu, intra_op_threads),
       allocator_({.name = "CPU_" + std::to_string(index()) + "_bfc",
                   .total_bytes = static_cast<std::size_t>(physical_memory()),
                   .drain = [this] { release_idle_memory(*this); },
@@ -27,7 +27,7 @@ void CpuDevice::copy_to_host(void* host, const void* device_memory, std::size_t 
   std::memcpy(host, device_memory, bytes);
 }
 
-void CpuDevice::copy_from_peer(void* to, Device&, const void* peer_memory, std::size_t bytes) {
+void CpuDevice::copy_from_peer(void* to, DeviceImpl&, const void* peer_memory, std::size_t bytes) {
   if (bytes == 0) return;
   std::memcpy(to, peer_memory, bytes);
 }

@@ -18,7 +18,7 @@ class InlineStream final : public Stream {
 
 // Each logical CPU has its own allocator, as GPUs do: replicas do not share a lock, and statistics
 // are per device. Its limit is the host's memory; regions grow as needed.
-class CpuDevice final : public Device {
+class CpuDevice final : public DeviceImpl {
  public:
   CpuDevice(DeviceName name, int intra_op_threads);
 
@@ -30,7 +30,8 @@ class CpuDevice final : public Device {
   void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override {
     copy_from_host(device_memory, host, bytes);
   }
-  void copy_from_peer(void* to, Device& peer, const void* peer_memory, std::size_t bytes) override;
+  void copy_from_peer(void* to, DeviceImpl& peer, const void* peer_memory,
+                      std::size_t bytes) override;
 
  private:
   InlineStream stream_;

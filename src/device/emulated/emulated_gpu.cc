@@ -45,7 +45,7 @@ class PhysicalEmulatedGpu final : public PhysicalGpu {
   }
   // Host threads have no priorities: all values are accepted and ignored.
   PriorityRange priority_range() const override { return kGpuPriorities; }
-  std::unique_ptr<Device> make_device(const LogicalGpuOptions& options) const override {
+  std::unique_ptr<DeviceImpl> make_device(const LogicalGpuOptions& options) const override {
     return std::make_unique<EmulatedGpu>(options);
   }
 
@@ -56,7 +56,7 @@ class PhysicalEmulatedGpu final : public PhysicalGpu {
 }  // namespace
 
 EmulatedGpu::EmulatedGpu(const LogicalGpuOptions& options)
-    : Device(options.name, DeviceBackend::kEmulatedGpu, options.intra_op_threads),
+    : DeviceImpl(options.name, DeviceBackend::kEmulatedGpu, options.intra_op_threads),
       stream_(options.intra_op_threads, "tandem-gpu" + std::to_string(index() % 10000)),
       allocator_(gpu_allocator_options(
                      options, [this] { make_room(); }, stream_.thread_id()),
@@ -99,17 +99,18 @@ void EmulatedGpu::copy_to_host(void* host, const void* device_memory, std::size_
   stream_.enqueue([=] { std::memcpy(host, device_memory, bytes); });
 }
 
-void EmulatedGpu::copy_from_peer(void* to, Device&, const void* peer_memory, std::size_t bytes) {
+void EmulatedGpu::copy_from_peer(void* to, DeviceImpl&, const void* peer_memory,
+                                 std::size_t bytes) {
   if (bytes == 0) return;
   stream_.enqueue([=] { std::memcpy(to, peer_memory, bytes); });
 }
 
-std::optional<double> busy_share(Device& device) {
+std::optional<double> busy_share(DeviceImpl& device) {
   if (device.backend() != DeviceBackend::kEmulatedGpu) return std::nullopt;
   return static_cast<EmulatedStream&>(device.stream()).busy_share();
 }
 
-void reset_busy_share(Device& device) {
+void reset_busy_share(DeviceImpl& device) {
   if (device.backend() == DeviceBackend::kEmulatedGpu)
     static_cast<EmulatedStream&>(device.stream()).reset_busy_share();
 }

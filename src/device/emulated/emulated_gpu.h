@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-class EmulatedGpu final : public Device {
+class EmulatedGpu final : public DeviceImpl {
  public:
   explicit EmulatedGpu(const LogicalGpuOptions& options);
   ~EmulatedGpu() override;
@@ -24,7 +24,8 @@ class EmulatedGpu final : public Device {
   Stream& start_copy_ahead() override;
   // All copies are stored in the queue.
   void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override;
-  void copy_from_peer(void* to, Device& peer, const void* peer_memory, std::size_t bytes) override;
+  void copy_from_peer(void* to, DeviceImpl& peer, const void* peer_memory,
+                      std::size_t bytes) override;
 
  private:
   // Called when an allocation finds no room: frees idle memory and memory held by queued work.

@@ -213,7 +213,7 @@ class PjrtDevice::Memory final : public Allocator {
 };
 
 PjrtDevice::PjrtDevice(const PjrtDeviceOptions& options)
-    : Device(options.name, DeviceBackend::kPjrt, options.intra_op_threads),
+    : DeviceImpl(options.name, DeviceBackend::kPjrt, options.intra_op_threads),
       client_(options.client),
       client_index_(options.client_index),
       contents_(options.client, options.client_index),
@@ -231,7 +231,7 @@ void PjrtDevice::copy_to_host(void* host, const void* device_memory, std::size_t
   contents_.read(host, static_cast<const std::byte*>(device_memory), bytes);
 }
 
-void PjrtDevice::copy_from_peer(void* to, Device& peer, const void* peer_memory,
+void PjrtDevice::copy_from_peer(void* to, DeviceImpl& peer, const void* peer_memory,
                                 std::size_t bytes) {
   contents_.copy(static_cast<std::byte*>(to), static_cast<PjrtDevice&>(peer).contents_,
                  static_cast<const std::byte*>(peer_memory), bytes);

@@ -72,7 +72,7 @@ struct PjrtDeviceOptions {
   int intra_op_threads = 1;
 };
 
-class PjrtDevice final : public Device {
+class PjrtDevice final : public DeviceImpl {
  public:
   explicit PjrtDevice(const PjrtDeviceOptions& options);
   ~PjrtDevice() override;
@@ -85,7 +85,8 @@ class PjrtDevice final : public Device {
   void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override {
     copy_from_host(device_memory, host, bytes);
   }
-  void copy_from_peer(void* to, Device& peer, const void* peer_memory, std::size_t bytes) override;
+  void copy_from_peer(void* to, DeviceImpl& peer, const void* peer_memory,
+                      std::size_t bytes) override;
 
   pjrt::Client& client() const { return *client_; }
   int client_index() const { return client_index_; }

@@ -117,7 +117,7 @@ void ElementChain::renumber(std::span<const int> place_of) {
 }
 
 void ElementChain::run_tile(std::span<const TensorView> externals, const TensorView& result,
-                            Device* workspace, std::int64_t begin, std::int64_t count,
+                            DeviceImpl* workspace, std::int64_t begin, std::int64_t count,
                             std::byte* buffers) const {
   const Scoped part(context.first_element, begin);
   const std::size_t last = members_.size() - 1;
@@ -139,7 +139,7 @@ void ElementChain::run_tile(std::span<const TensorView> externals, const TensorV
 }
 
 void ElementChain::run(std::span<const TensorView> externals, const TensorView& result,
-                       Device* workspace, std::int64_t begin, std::int64_t count) const {
+                       DeviceImpl* workspace, std::int64_t begin, std::int64_t count) const {
   struct Buffers {
     std::vector<std::byte> bytes;
   };

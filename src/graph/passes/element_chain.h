@@ -42,13 +42,14 @@ class ElementChain {
   int buffers() const { return buffers_; }
   // Computes elements [begin, begin + count) of `result`. `result` may share the memory of an
   // external input of the same size.
-  void run(std::span<const TensorView> externals, const TensorView& result, Device* workspace,
+  void run(std::span<const TensorView> externals, const TensorView& result, DeviceImpl* workspace,
            std::int64_t begin, std::int64_t count) const;
 
  private:
   int vacant_buffer() const;
-  void run_tile(std::span<const TensorView> externals, const TensorView& result, Device* workspace,
-                std::int64_t begin, std::int64_t count, std::byte* buffers) const;
+  void run_tile(std::span<const TensorView> externals, const TensorView& result,
+                DeviceImpl* workspace, std::int64_t begin, std::int64_t count,
+                std::byte* buffers) const;
 
   std::vector<Member> members_;
   int buffers_ = 0;

@@ -38,7 +38,7 @@ KernelFn native_kernel(const BlockOperation& operation) {
 // Runs the operation. Throws what the kernel throws, as a run would.
 void fold(BlockOperation& operation) {
   const KernelFn native = native_kernel(operation);
-  Device& device = native ? *operation.device : DeviceManager::get().host();
+  DeviceImpl& device = native ? *operation.device : DeviceManager::get().host();
   KernelContext context;
   context.op = operation.op;
   context.attrs_data = operation.attrs.get();
@@ -100,7 +100,7 @@ void merge_common_subexpressions(Block& block) {
   // Two reads of a variable differ if it was written in between.
   std::unordered_map<const Value*, int> writes;
   using Input = std::tuple<const Value*, std::int64_t, int>;  // root, offset, writes before
-  using Key = std::tuple<const OpDef*, const Device*, std::vector<Input>>;
+  using Key = std::tuple<const OpDef*, const DeviceImpl*, std::vector<Input>>;
   std::map<Key, std::vector<BlockOperation*>> seen;
   std::unordered_set<const BlockOperation*> merged;
   const auto same = [](const BlockOperation& a, const BlockOperation& b) {

@@ -158,7 +158,7 @@ class CudnnAttentions : public ::testing::Test {
   }
   void expect_definition(const AttentionSizes& s, bool causal);
 
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceImpl> device_;
   KernelContext context_;
   std::vector<Half> some_ = numbers(4096, 13), other_ = std::vector<Half>(12288);
   std::vector<float> sums_ = std::vector<float>(4096);

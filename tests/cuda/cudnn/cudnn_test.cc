@@ -179,7 +179,7 @@ class CudnnPlans : public ::testing::Test {
     return {runs.begin() + static_cast<std::ptrdiff_t>(before), runs.end()};
   }
 
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceImpl> device_;
   KernelContext context_;
 };
 

@@ -26,7 +26,7 @@ void expect_reported(const std::string& error) {
   EXPECT_NE(error.find(kWhy), std::string::npos) << error;
 }
 
-Device& first_gpu() { return *DeviceManager::get().devices(DeviceType::kGpu, "test").front(); }
+DeviceImpl& first_gpu() { return *DeviceManager::get().devices(DeviceType::kGpu, "test").front(); }
 
 TEST(BrokenGpus, FailACollectiveBetweenProcesses) {
   comm::init_process_group({.backend = "shm",

@@ -28,7 +28,7 @@ data::Dataset batches() {
 // The number of host copies on the streams that the GPUs compute on.
 int copied_in_order() {
   int copies = 0;
-  for (Device* device : DeviceManager::get().devices(DeviceType::kGpu, "test"))
+  for (DeviceImpl* device : DeviceManager::get().devices(DeviceType::kGpu, "test"))
     copies += fake_cuda::copied_on(static_cast<cudaStream_t>(device->stream().native_handle()));
   return copies;
 }

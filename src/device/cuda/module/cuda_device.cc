@@ -92,7 +92,7 @@ class Peers {
 
 // With blocking launches, no queued work uses freed memory. (AddressSanitizer sees kernels that run
 // on the host in tests.)
-BfcOptions allocator_options(const LogicalGpuOptions& options, const Device& device) {
+BfcOptions allocator_options(const LogicalGpuOptions& options, const DeviceImpl& device) {
   BfcOptions result = gpu_allocator_options(options, [&device] { release_idle_memory(device); });
   result.poison_freed = env_bool("CUDA_LAUNCH_BLOCKING").value_or(false);
   return result;
@@ -166,7 +166,7 @@ void CudaDevice::copy_to_host(void* host, const void* device_memory, std::size_t
   if (bytes > 0) staging_.copy_out(host, device_memory, bytes, stream_);
 }
 
-void CudaDevice::copy_from_peer(void* to, Device&, const void* peer_memory, std::size_t bytes) {
+void CudaDevice::copy_from_peer(void* to, DeviceImpl&, const void* peer_memory, std::size_t bytes) {
   if (bytes == 0) return;
   make_current(ordinal());
   // CUDA finds the GPUs from the addresses.

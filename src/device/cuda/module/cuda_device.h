@@ -29,7 +29,8 @@ class CudaDevice final : public NativeGpu {
   void read(void* host, const void* device_memory, std::size_t bytes,
             const StreamEvent& written) override;
   // Direct if the GPUs can access each other's memory, otherwise through the host.
-  void copy_from_peer(void* to, Device& peer, const void* peer_memory, std::size_t bytes) override;
+  void copy_from_peer(void* to, DeviceImpl& peer, const void* peer_memory,
+                      std::size_t bytes) override;
 
   // True for the same GPU, and for those with CUDA peer access.
   bool reaches(const NativeGpu& peer) const override;

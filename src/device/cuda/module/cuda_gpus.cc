@@ -60,7 +60,7 @@ class PhysicalCudaGpu final : public PhysicalGpu {
 
   PriorityRange priority_range() const override { return kGpuPriorities; }
 
-  std::unique_ptr<Device> make_device(const LogicalGpuOptions& options) const override {
+  std::unique_ptr<DeviceImpl> make_device(const LogicalGpuOptions& options) const override {
     require_own_process();
     return std::make_unique<CudaDevice>(ordinal_, options);
   }
