@@ -7,8 +7,6 @@
 #include <chrono>
 #include <concepts>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,7 +15,6 @@
 #include <vector>
 
 #include "tandem/autodiff.h"
-#include "tandem/callbacks.h"
 #include "tandem/creation.h"
 #include "tandem/errors.h"
 #include "tandem/optimizers.h"
@@ -141,15 +138,15 @@ bool poll(const Handle& handle);
 /// Waits for an operation with one result and returns it.
 [[nodiscard("write x = synchronize(handle)")]] Tensor synchronize(const Handle& handle);
 
-/// Options of allreduce(). In the order of hvd.allreduce of horovod.tensorflow.
+/// Options of allreduce(). In the order of hvd.allreduce of horovod.torch.
 struct AllreduceOptions {
+  /// Name; default: the n-th unnamed operation of a kind on each rank are matched.
+  std::string name{};
   Compression compression = Compression::kNone;  ///< dtype in which elements are sent
   Op op = kAverage;                              ///< reduction
   double prescale_factor = 1.0;                  ///< factor applied to inputs
   double postscale_factor = 1.0;                 ///< factor applied to the result
-  /// Name; default: the n-th unnamed operation of a kind on each rank are matched.
-  std::string name{};
-  ProcessSet process_set{};  ///< default: all ranks
+  ProcessSet process_set{};                      ///< default: all ranks
 };
 /// @{
 /// Reduces the ranks' tensors, of one shape and dtype. kAverage divides by the number of ranks in
@@ -271,10 +268,10 @@ template <std::same_as<Tensor> Splits>
 /// Number of rows from each rank, of a finished alltoall_async().
 std::vector<std::int64_t> received_splits(const Handle& handle);
 
-/// Options of reducescatter(). In the order of hvd.reducescatter of horovod.tensorflow.
+/// Options of reducescatter(). In the order of hvd.reducescatter of horovod.torch.
 struct ReducescatterOptions {
-  Op op = kAverage;               ///< reduction; not kAdasum
   std::string name{};             ///< name; default as in AllreduceOptions
+  Op op = kAverage;               ///< reduction; not kAdasum
   ProcessSet process_set{};       ///< default: all ranks
   double prescale_factor = 1.0;   ///< factor applied to inputs
   double postscale_factor = 1.0;  ///< factor applied to the result
@@ -381,17 +378,34 @@ inline void broadcast_optimizer_state(const optimizers::Optimizer& optimizer,
 namespace detail {
 /// Throws InvalidArgumentError for an object of another size.
 void expect_size(const std::string& object, std::size_t size);
-}  // namespace detail
-/// Returns the value of rank `root_rank`, of a trivially copyable type.
+/// A type whose bytes are its value. The bytes of a string's address are not.
 template <class T>
-requires std::is_trivially_copyable_v<T> T broadcast_object(const T& value, int root_rank = 0,
-                                                            const OperationOptions& options = {}) {
-  const std::string bytes = broadcast_object(
-      std::string(reinterpret_cast<const char*>(&value), sizeof(T)), root_rank, options);
-  detail::expect_size(bytes, sizeof(T));
+concept Bytes = std::is_trivially_copyable_v<T> && !std::convertible_to<const T&, std::string>;
+template <Bytes T>
+std::string bytes_of(const T& value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+template <Bytes T>
+T value_of(const std::string& bytes) {
+  expect_size(bytes, sizeof(T));
   T result;
   std::memcpy(&result, bytes.data(), sizeof(T));
   return result;
+}
+}  // namespace detail
+/// Returns the value of rank `root_rank`, of a trivially copyable type.
+template <detail::Bytes T>
+T broadcast_object(const T& value, int root_rank = 0, const OperationOptions& options = {}) {
+  return detail::value_of<T>(broadcast_object(detail::bytes_of(value), root_rank, options));
+}
+/// Returns the values of all ranks, of a trivially copyable type.
+template <detail::Bytes T>
+[[nodiscard("write auto all = allgather_object(x)")]] std::vector<T> allgather_object(
+    const T& value, const OperationOptions& options = {}) {
+  std::vector<T> values;
+  for (const std::string& bytes : allgather_object(detail::bytes_of(value), options))
+    values.push_back(detail::value_of<T>(bytes));
+  return values;
 }
 
 // --- training ---
@@ -496,117 +510,6 @@ class DistributedGradientTape {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// Callbacks of Model::fit() for Horovod jobs. Every rank has the same ones.
-namespace callbacks {
-
-/// Broadcasts the variables of the model and the optimizer from rank `root_rank` at the start of
-/// training. As hvd.callbacks.BroadcastGlobalVariablesCallback.
-class BroadcastGlobalVariables : public tandem::callbacks::Callback {
- public:
-  /// Makes the callback.
-  explicit BroadcastGlobalVariables(int root_rank = 0, const ProcessSet& process_set = {});
-};
-
-/// Replaces each metric of an epoch, also of its validation, by its average over the ranks, in the
-/// history, for all callbacks and for the progress bar. As
-/// hvd.callbacks.MetricAverageCallback, whose place among the callbacks matters; here it does not.
-class MetricAverageCallback : public tandem::callbacks::Callback {
- public:
-  /// Makes the callback.
-  explicit MetricAverageCallback(const ProcessSet& process_set = {});
-};
-
-/// A factor of a learning rate: a function of the epoch, which may be a fraction, or a number m,
-/// which means m ^ (epoch - start_epoch).
-class Multiplier {
- public:
-  /// Exponential decay.
-  Multiplier(double base) : base_(base) {}  // NOLINT: implicit
-  /// A function of the epoch.
-  template <std::invocable<double> Function>
-  Multiplier(Function function) : function_(std::move(function)) {}  // NOLINT: implicit
-  /// The factor in an epoch.
-  double at(double epoch, std::int64_t start_epoch) const;
-
- private:
-  double base_ = 1.0;
-  std::function<double(double)> function_;
-};
-
-/// Options of LearningRateScheduleCallback. In Horovod's order.
-struct LearningRateScheduleOptions {
-  double initial_lr = 0.0;                  ///< rate that is multiplied; required
-  Multiplier multiplier = 1.0;              ///< factor of the rate
-  std::int64_t start_epoch = 0;             ///< first epoch whose rate is set
-  std::optional<std::int64_t> end_epoch{};  ///< first epoch whose rate is not set; default: none
-  /// Sets the rate at the start of each epoch only; else also before each batch, for the fraction
-  /// of the epoch.
-  bool staircase = true;
-  /// Scales the momentum slots of optimizers::SGD and RMSprop with the rate: they contain it (Goyal
-  /// et al. 2017, section 3).
-  bool momentum_correction = true;
-  /// Batches per epoch, for `staircase = false`; default: those of the data or of fit()'s options.
-  std::optional<std::int64_t> steps_per_epoch{};
-};
-/// Sets the learning rate to initial_lr * multiplier(epoch). fit() throws FailedPreconditionError
-/// if the number of batches is needed and unknown. As hvd.callbacks.LearningRateScheduleCallback,
-/// but the rate is not among the metrics.
-class LearningRateScheduleCallback : public tandem::callbacks::Callback {
- public:
-  /// Throws InvalidArgumentError unless initial_lr is positive.
-  explicit LearningRateScheduleCallback(const LearningRateScheduleOptions& options);
-  /// @{
-  /// The same with the first options as arguments.
-  LearningRateScheduleCallback(double initial_lr, const Multiplier& multiplier,
-                               LearningRateScheduleOptions options = {});
-  template <std::integral Epoch>
-  LearningRateScheduleCallback(double initial_lr, const Multiplier& multiplier, Epoch start_epoch,
-                               std::optional<std::int64_t> end_epoch = {})
-      : LearningRateScheduleCallback({.initial_lr = initial_lr,
-                                      .multiplier = multiplier,
-                                      .start_epoch = static_cast<std::int64_t>(start_epoch),
-                                      .end_epoch = end_epoch}) {}
-  /// @}
-};
-
-/// Options of LearningRateWarmupCallback. In Horovod's order.
-struct LearningRateWarmupOptions {
-  double initial_lr = 0.0;         ///< rate after the warm-up, usually times size(); required
-  std::int64_t warmup_epochs = 5;  ///< length of the warm-up
-  /// As in LearningRateScheduleOptions.
-  bool momentum_correction = true;
-  /// As in LearningRateScheduleOptions.
-  std::optional<std::int64_t> steps_per_epoch{};
-  int verbose = 0;  ///< above 0: rank 0 logs the end of the warm-up
-};
-/// Raises the learning rate from initial_lr / size() to initial_lr during the first epochs, a
-/// little with each batch (Goyal et al. 2017): initial_lr / size() * (1 + (size() - 1) * epoch /
-/// warmup_epochs), where `epoch` counts the batches up to and including the next. As
-/// hvd.callbacks.LearningRateWarmupCallback.
-class LearningRateWarmupCallback : public tandem::callbacks::Callback {
- public:
-  /// Throws InvalidArgumentError unless initial_lr and warmup_epochs are positive.
-  explicit LearningRateWarmupCallback(const LearningRateWarmupOptions& options);
-  /// The same with the first option as an argument.
-  explicit LearningRateWarmupCallback(double initial_lr, LearningRateWarmupOptions options = {});
-  /// The same with the first two options as arguments.
-  template <std::integral Epochs>
-  LearningRateWarmupCallback(double initial_lr, Epochs warmup_epochs,
-                             LearningRateWarmupOptions options = {})
-      : LearningRateWarmupCallback(
-            initial_lr, with_epochs(std::move(options), static_cast<std::int64_t>(warmup_epochs))) {
-  }
-
- private:
-  static LearningRateWarmupOptions with_epochs(LearningRateWarmupOptions options,
-                                               std::int64_t warmup_epochs) {
-    options.warmup_epochs = warmup_epochs;
-    return options;
-  }
-};
-
-}  // namespace callbacks
 
 // --- timeline ---
 

@@ -66,6 +66,7 @@ class Result {
   T item() const {
     return static_cast<T>(value_);
   }
+  double numpy() const { return value_; }  ///< the value
 
  private:
   double value_;
@@ -312,6 +313,22 @@ class SparseTopKCategoricalAccuracy : public Metric {
   /// With options.
   explicit SparseTopKCategoricalAccuracy(const SparseTopKCategoricalAccuracyOptions& options)
       : SparseTopKCategoricalAccuracy(options.k, options.name) {}
+};
+/// Options of TopKCategoricalAccuracy.
+struct TopKCategoricalAccuracyOptions {
+  std::int64_t k = 5;                               ///< number of predictions
+  std::string name = "top_k_categorical_accuracy";  ///< name
+};
+/// The same where labels are one-hot.
+class TopKCategoricalAccuracy : public Metric {
+ public:
+  using OfTandem = TopKCategoricalAccuracy;  ///< for Tandem's own code
+  /// With this k and name. Throws InvalidArgumentError for a k below 1.
+  explicit TopKCategoricalAccuracy(std::int64_t k = 5,
+                                   std::string name = "top_k_categorical_accuracy");
+  /// With options.
+  explicit TopKCategoricalAccuracy(const TopKCategoricalAccuracyOptions& options)
+      : TopKCategoricalAccuracy(options.k, options.name) {}
 };
 /// Mean of (y_true - y_pred)^2.
 class MeanSquaredError : public Metric {

@@ -28,6 +28,7 @@
 #include "tandem/function.h"
 #include "tandem/functional.h"
 #include "tandem/hvd.h"
+#include "tandem/hvd_callbacks.h"
 #include "tandem/initializers.h"
 #include "tandem/layers.h"
 #include "tandem/logging.h"

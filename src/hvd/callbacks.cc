@@ -5,7 +5,7 @@
 #include "core/status.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
-#include "tandem/hvd.h"
+#include "tandem/hvd_callbacks.h"
 #include "tandem/math.h"
 #include "tandem/model.h"
 #include "train/model_impl.h"
@@ -40,7 +40,7 @@ class MetricAverageImpl final : public CallbackBase {
     if (values.empty()) return;
     const Tensor mean =
         allreduce(constant(values, {.dtype = float64}),
-                  {.op = kAverage, .name = "MetricAverageCallback", .process_set = set_});
+                  {.name = "MetricAverageCallback", .op = kAverage, .process_set = set_});
     std::size_t next = 0;
     values = mean.to_vector<double>();
     for (auto& [name, value] : logs) value = values[next++];

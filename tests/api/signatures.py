@@ -22,7 +22,8 @@ comm.h ReduceOptions: op group
 data_loader.h DataLoaderOptions: batch_size shuffle sampler num_workers drop_last timeout prefetch_factor persistent_workers
 data_loader.h DistributedSamplerOptions: num_replicas rank shuffle seed drop_last
 ddp.h DistributedDataParallelOptions: broadcast_buffers process_group bucket_cap_mib find_unused_parameters
-hvd.h AllreduceOptions: compression op prescale_factor postscale_factor name process_set
+hvd.h AllreduceOptions: name compression op prescale_factor postscale_factor process_set
+hvd.h ReducescatterOptions: name op process_set prescale_factor postscale_factor
 layers.h DenseOptions: activation use_bias kernel_initializer bias_initializer dtype name
 layers.h Conv2DOptions: strides padding dilation_rate groups activation use_bias kernel_initializer bias_initializer
 layers.h DepthwiseConv2DOptions: strides padding depth_multiplier dilation_rate activation use_bias

@@ -27,7 +27,7 @@ auto in_processes(std::unique_ptr<Backend> (*make)(Options)) {
                       .rank = process % ranks,
                       .size = ranks,
                       .time_limit = std::chrono::minutes(5)};
-      Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+      DeviceImpl& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
       const auto communicator = make_process_communicator(make(std::move(options)), device,
                                                           {.time_limit = std::chrono::minutes(5)});
       body(*communicator, number);

@@ -81,7 +81,7 @@ TEST(HvdAdasum, NeverDelaysOtherProcessSets) {
       for (int i = 0; i < 2; ++i)
         handles.push_back(hvd::allreduce_async(
             full({64}, 2.0),
-            {.op = hvd::kAdasum, .name = "x", .process_set = sets[(i + rank) % 2]}));
+            {.name = "x", .op = hvd::kAdasum, .process_set = sets[(i + rank) % 2]}));
       for (const hvd::Handle& handle : handles) {
         ASSERT_TRUE(testing::eventually([&] { return hvd::poll(handle); })) << step;
         EXPECT_EQ(values_of(hvd::synchronize(handle)), std::vector<double>(64, 2.0));

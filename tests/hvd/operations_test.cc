@@ -170,7 +170,7 @@ TEST(HvdOperations, GroupsAreOneOperation) {
   expect_hvd(2, [&](int rank) {
     const std::vector<Tensor> results = hvd::grouped_allreduce(
         {constant({1.0f, 2.0f}), constant({std::int64_t{7}}), constant({static_cast<float>(rank)})},
-        {.op = hvd::kSum, .name = "group"});
+        {.name = "group", .op = hvd::kSum});
     ASSERT_EQ(results.size(), 3u);
     expect_near(results[0], {2.0, 4.0}, 0.0);
     expect_near(results[1], {14.0}, 0.0);
@@ -273,6 +273,9 @@ TEST(HvdOperations, ObjectsOfAnySizeAreSent) {
     const std::vector<std::string> all = hvd::allgather_object(mine);
     EXPECT_EQ(all, (std::vector<std::string>{"", "bbbbb", std::string(10, 'c')}));
     EXPECT_EQ(hvd::broadcast_object(0.5 + rank, 1), 1.5);
+    EXPECT_EQ(hvd::allgather_object(10 * rank), (std::vector<int>{0, 10, 20}));
+    const char* const text = rank == 1 ? "one" : "other";
+    EXPECT_EQ(hvd::broadcast_object(text, 1), "one");
   });
 }
 

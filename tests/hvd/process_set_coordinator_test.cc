@@ -33,7 +33,7 @@ void submit_in_any_order(int rank, int ranks) {
       const int tensor = (i * (rank % 2 == 0 ? 1 : 7) + 3 * rank + step) % kTensors;
       handles[static_cast<std::size_t>(tensor)] =
           hvd::allreduce_async(numbers(rank, tensor, 1 + 50 * tensor),
-                               {.op = hvd::kSum, .name = std::to_string(tensor)});
+                               {.name = std::to_string(tensor), .op = hvd::kSum});
     }
     for (int tensor = 0; tensor < kTensors; ++tensor) {
       const Tensor sum = hvd::synchronize(handles[static_cast<std::size_t>(tensor)]);
@@ -111,7 +111,7 @@ TEST(HvdCoordinator, MismatchedRanksGetTheSameErrorAndContinue) {
           },
           "Mismatched data types: One rank had type float32, but another rank had type float64.");
       // A cached name mismatches, too; operations that match continue.
-      EXPECT_EQ(hvd::allreduce(full({4}, 1.0), {.op = hvd::kSum, .name = "e"}).size(), 4);
+      EXPECT_EQ(hvd::allreduce(full({4}, 1.0), {.name = "e", .op = hvd::kSum}).size(), 4);
     }
   });
 }
@@ -120,13 +120,13 @@ TEST(HvdCoordinator, ACachedNameMayChangeItsShape) {
   expect_hvd(2, [](int rank) {
     for (std::int64_t count : {3, 3, 5, 5, 3}) {
       const Tensor sum =
-          hvd::allreduce(numbers(rank, 1, count), {.op = hvd::kSum, .name = "changing"});
+          hvd::allreduce(numbers(rank, 1, count), {.name = "changing", .op = hvd::kSum});
       EXPECT_EQ(values_of(sum), std::vector<double>(static_cast<std::size_t>(count), 201.0));
     }
     expect_error<InvalidArgumentError>(
         [&] { hvd::allreduce(numbers(rank, 1, rank == 0 ? 3 : 4), {.name = "changing"}); },
         "Mismatched ALLREDUCE tensor shapes");
-    EXPECT_EQ(hvd::allreduce(numbers(rank, 1, 3), {.op = hvd::kSum, .name = "changing"}).size(), 3);
+    EXPECT_EQ(hvd::allreduce(numbers(rank, 1, 3), {.name = "changing", .op = hvd::kSum}).size(), 3);
   });
 }
 
@@ -135,12 +135,12 @@ TEST(HvdCoordinator, JoinedRanksCountAsZeros) {
     for (int round = 0; round < 2; ++round) {
       // Rank r has data for r + 1 steps.
       for (int step = 0; step <= rank; ++step) {
-        const Tensor sum = hvd::allreduce(constant({1.0f, 2.0f}), {.op = hvd::kSum, .name = "x"});
+        const Tensor sum = hvd::allreduce(constant({1.0f, 2.0f}), {.name = "x", .op = hvd::kSum});
         EXPECT_EQ(values_of(sum)[0], 3.0 - step);
         const Tensor mean = hvd::allreduce(constant({3.0f}), {.name = "mean"});
         EXPECT_FLOAT_EQ(mean.item<float>(), 3.0f - static_cast<float>(step));
         EXPECT_EQ(hvd::allreduce(constant({1.0f}),
-                                 {.op = hvd::kSum, .name = std::to_string(10 * round + step)})
+                                 {.name = std::to_string(10 * round + step), .op = hvd::kSum})
                       .item<float>(),
                   3.0f - static_cast<float>(step));
       }
@@ -164,7 +164,7 @@ TEST(HvdCoordinator, ProcessSetsAreIndependent) {
     const hvd::ProcessSet& mine = rank % 2 == 0 ? even : odd;
     for (int i = 0; i < 5; ++i) {
       const Tensor sum = hvd::allreduce(constant({static_cast<float>(rank)}),
-                                        {.op = hvd::kSum, .name = "s", .process_set = mine});
+                                        {.name = "s", .op = hvd::kSum, .process_set = mine});
       EXPECT_EQ(sum.item<float>(), rank % 2 == 0 ? 2.0f : 4.0f);
       EXPECT_EQ(hvd::broadcast(constant({rank}), rank % 2 == 0 ? 2 : 1, {.process_set = mine})
                     .item<std::int32_t>(),
@@ -208,7 +208,7 @@ TEST(HvdCoordinator, AJobMayCallInitAgain) {
     testing::set_rank(rank, 2, port);
     for (int again = 0; again < 3; ++again) {
       hvd::init();
-      EXPECT_EQ(hvd::allreduce(constant({1.0f}), {.op = hvd::kSum, .name = "x"}).item<float>(),
+      EXPECT_EQ(hvd::allreduce(constant({1.0f}), {.name = "x", .op = hvd::kSum}).item<float>(),
                 2.0f);
       hvd::shutdown();
       EXPECT_FALSE(hvd::is_initialized());
@@ -241,11 +241,11 @@ TEST(HvdCoordinator, ThreadsMayWaitForDifferentOperations) {
     std::thread other([&] {
       for (int i = 0; i < 50; ++i)
         EXPECT_EQ(
-            hvd::allreduce(constant({1.0f}), {.op = hvd::kSum, .name = "often"}).item<float>(),
+            hvd::allreduce(constant({1.0f}), {.name = "often", .op = hvd::kSum}).item<float>(),
             2.0f);
     });
     if (rank == 1) other.join();
-    EXPECT_EQ(hvd::allreduce(constant({2.0f}), {.op = hvd::kSum, .name = "late"}).item<float>(),
+    EXPECT_EQ(hvd::allreduce(constant({2.0f}), {.name = "late", .op = hvd::kSum}).item<float>(),
               4.0f);
     if (rank == 0) other.join();
   });
@@ -259,7 +259,7 @@ void shut_down_under_submitters(int rank) {
     try {
       for (int i = 0;; ++i) {
         const hvd::Handle first = hvd::allreduce_async(
-            full({1000}, 1.0), {.op = hvd::kSum, .name = name, .process_set = set});
+            full({1000}, 1.0), {.name = name, .op = hvd::kSum, .process_set = set});
         const hvd::Handle second = hvd::allgather_async(
             constant({1.0f}), {.name = name + "/gathered", .process_set = set});
         EXPECT_EQ(values_of(hvd::synchronize(first))[0], 2.0);
@@ -428,7 +428,7 @@ TEST(HvdCoordinator, AutotuneLogsItsSamples) {
              [](int rank) {
                for (int i = 0; i < 100; ++i)
                  EXPECT_EQ(values_of(hvd::allreduce(numbers(rank, 1, 1000),
-                                                    {.op = hvd::kSum, .name = "x"}))[999],
+                                                    {.name = "x", .op = hvd::kSum}))[999],
                            201.0);
              },
              {{"HOROVOD_AUTOTUNE", "1"},

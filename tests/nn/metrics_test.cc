@@ -85,6 +85,8 @@ TEST(Metrics, AccuraciesCountHits) {
                 mean_of(data, weighted, [&](auto i) { return rank_of_label(data, i) < 3; }), 1e-6);
     const Data dense{one_hot(data.y_true, kClasses), data.y_pred, data.weights};
     EXPECT_NEAR(updated(metrics::CategoricalAccuracy(), dense, weighted), first, 1e-6);
+    EXPECT_EQ(updated(metrics::TopKCategoricalAccuracy({.k = 3}), dense, weighted),
+              updated(metrics::SparseTopKCategoricalAccuracy(3), data, weighted));
     EXPECT_NEAR(updated(metrics::Accuracy(), dense, weighted), first, 1e-6);
   }
 }

@@ -142,7 +142,7 @@ class EagerSyncViews : public ::testing::Test {
     return sync_->finish({1, 1});
   }
 
-  Device& device_ = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+  DeviceImpl& device_ = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
   std::vector<Variable> variables_;
   std::shared_ptr<Communicator> communicator_;
   std::optional<EagerSync> sync_;

@@ -99,7 +99,7 @@ struct HierarchyStep {
 // The steps of a collective or message of the whole group.
 class HierarchySteps {
  public:
-  HierarchySteps(Device& device, const Collective& of)
+  HierarchySteps(DeviceImpl& device, const Collective& of)
       : collective(of), mine(announce(of)), device_(device) {}
   ~HierarchySteps();
   HierarchySteps(const HierarchySteps&) = delete;
@@ -126,7 +126,7 @@ class HierarchySteps {
   std::vector<Announcement> inside, between;
 
  private:
-  Device& device_;
+  DeviceImpl& device_;
   std::vector<std::shared_ptr<void>> scratch_;
   mutable std::size_t ended_ = 0;  // number of leading steps that have ended
 };
