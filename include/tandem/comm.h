@@ -174,6 +174,13 @@ class Work {
   Tensor result();
   /// Waits and returns the results of a collective that returns a vector of tensors.
   std::vector<Tensor> results();
+  /// Does not compile: the collectives that return a work change their tensor.
+  template <std::same_as<Tensor> T>
+  operator T() const {
+    static_assert(!std::same_as<T, T>,
+                  "all_reduce(x, op) changes x, as in PyTorch, and returns its work: write "
+                  "y = all_reduce(x, {.op = op}) for a result that leaves x unchanged");
+  }
 
   /// For Tandem's own code.
   Work(std::shared_ptr<ProcessGroupImpl> group, std::shared_ptr<PendingWork> pending)
@@ -332,6 +339,53 @@ struct MonitoredBarrierOptions {
 /// DeadlineExceededError "[monitored_barrier] ranks 1 and 2 failed to pass monitored_barrier in 500
 /// ms". As torch.distributed.monitored_barrier.
 void monitored_barrier(const MonitoredBarrierOptions& options = {});
+
+// --- numbers ---
+
+namespace detail {
+// As the functions below, with the number as an int64 or a float64.
+template <class T>
+Tensor tensor_of(T number) {
+  return constant(number, {.dtype = std::is_floating_point_v<T> ? float64 : int64});
+}
+template <class T>
+T number_in(const Tensor& tensor) {
+  using Element = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
+  return static_cast<T>(tensor.item<Element>());
+}
+template <class T>
+std::vector<T> numbers_in(const std::vector<Tensor>& tensors) {
+  std::vector<T> numbers;
+  for (const Tensor& tensor : tensors) numbers.push_back(number_in<T>(tensor));
+  return numbers;
+}
+template <class T>
+concept Number = std::floating_point<T> || tandem::detail::Integer<T>;
+}  // namespace detail
+
+/// @{
+/// The collectives of these names for one number per rank. Throw as they do.
+template <detail::Number T>
+[[nodiscard("the number is not changed: write x = all_reduce(x, op)")]] T all_reduce(
+    const T& number, ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {}) {
+  return detail::number_in<T>(all_reduce(detail::tensor_of(number), {.op = op, .group = group}));
+}
+template <detail::Number T>
+[[nodiscard("the number is not changed: write x = broadcast(x, rank)")]] T broadcast(
+    const T& number, int source, const CollectiveOptions& options = {}) {
+  return detail::number_in<T>(broadcast(detail::tensor_of(number), source, options));
+}
+template <detail::Number T>
+[[nodiscard("write auto all = all_gather(x)")]] std::vector<T> all_gather(
+    const T& number, const CollectiveOptions& options = {}) {
+  return detail::numbers_in<T>(all_gather(detail::tensor_of(number), options));
+}
+template <detail::Number T>
+[[nodiscard("write auto all = gather(x, rank)")]] std::vector<T> gather(
+    const T& number, int destination, const CollectiveOptions& options = {}) {
+  return detail::numbers_in<T>(gather(detail::tensor_of(number), destination, options));
+}
+/// @}
 
 // --- strings and other bytes ---
 

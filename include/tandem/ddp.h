@@ -15,6 +15,7 @@
 /// @endcode
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -34,8 +35,8 @@ struct DistributedDataParallelOptions {
   /// averages) replace those of the other ranks.
   bool broadcast_buffers = true;
   comm::ProcessGroup process_group{};  ///< default: all ranks
-  /// Size of a gradient bucket. The first bucket is 1 MiB so that communication starts early.
-  std::int64_t bucket_cap_mib = 25;
+  /// Size of a gradient bucket in MiB. The first one is 1 MiB so that communication starts early.
+  std::int64_t bucket_cap_mb = 25;
   /// After each recorded forward pass, searches for parameters on which the result does not depend,
   /// so that buckets do not wait for them. Parameters without a gradient contribute zeros in any
   /// case.
@@ -144,6 +145,11 @@ class DistributedDataParallel {
   /// FailedPreconditionError if the model is not built.
   explicit DistributedDataParallel(Model module,
                                    const DistributedDataParallelOptions& options = {});
+  /// The same with a handle to a module, such as an nn::Sequential.
+  template <std::convertible_to<Layer> M>
+  requires(!std::convertible_to<const M&, Model>) explicit DistributedDataParallel(
+      const M& module, const DistributedDataParallelOptions& options = {})
+      : DistributedDataParallel(Model(static_cast<Layer>(module)), options) {}
 
   /// @{
   /// Runs the model's forward pass.

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/cluster_resolver.h"
 #include "tandem/data.h"
 #include "tandem/errors.h"
 #include "tandem/function.h"
@@ -372,6 +373,7 @@ enum class Communication {
   kMpi,          ///< MPI, under mpirun
   kNccl,         ///< NCCL
   AUTO = kAuto,  ///< as kAuto
+  RING = kGloo,  ///< as kGloo
   NCCL = kNccl,  ///< as kNccl
   Auto = kAuto,  ///< as kAuto
   Shm = kShm,    ///< as kShm
@@ -380,9 +382,14 @@ enum class Communication {
   Nccl = kNccl,  ///< as kNccl
 };
 
+/// How workers communicate. As tf.distribute.experimental.CommunicationOptions.
+struct CommunicationOptions {
+  Communication implementation = Communication::kAuto;  ///< backend of the collectives
+};
+
 /// Options of MultiWorkerMirroredStrategy.
 struct MultiWorkerMirroredOptions {
-  Communication communication = Communication::kAuto;  ///< backend of the collectives
+  CommunicationOptions communication_options{};  ///< how the workers communicate
   /// Timeout of the start and of every wait for another worker.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   /// Devices of this worker, with one replica each, as MirroredOptions::devices.
@@ -419,6 +426,9 @@ class MultiWorkerMirroredStrategy : public Strategy {
   int worker() const;                    ///< index of this worker; 0 is the chief
   const std::string& task_type() const;  ///< "worker", "chief" or "evaluator"
   int task_index() const;                ///< index of this task among those of its type
+  /// The cluster of TF_CONFIG, or an empty one, and task_type() and task_index(). As
+  /// tf.distribute.Strategy.cluster_resolver.
+  ClusterResolver cluster_resolver() const;
 };
 
 /// The strategy whose scope is open on this thread or whose replica runs on it, else a

@@ -33,6 +33,7 @@
 #include "tandem/layers.h"
 #include "tandem/logging.h"
 #include "tandem/losses.h"
+#include "tandem/lr_scheduler.h"
 #include "tandem/math.h"
 #include "tandem/metrics.h"
 #include "tandem/model.h"

@@ -6,6 +6,9 @@
 #include <concepts>
 #include <functional>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "tandem/errors.h"
 
@@ -14,7 +17,11 @@ namespace tandem::parallel {
 
 /// Options of spawn().
 struct SpawnOptions {
-  int nprocs = 1;  ///< number of processes
+  /// Numbers that the function gets after the rank. Default: the number of processes, if it takes
+  /// one.
+  std::vector<int> args{};
+  int nprocs = 1;    ///< number of processes
+  bool join = true;  ///< must be true: spawn() waits for the processes
   /// Time between SIGTERM and SIGKILL for ranks that are stopped because another one failed.
   std::chrono::milliseconds grace = std::chrono::seconds(30);
 };
@@ -30,13 +37,37 @@ struct SpawnOptions {
 ///
 /// Must be called before the runtime is initialized: throws FailedPreconditionError if this process
 /// has several threads, because a fork copies only one. Throws InvalidArgumentError if `nprocs` is
-/// below 1.
+/// below 1 and for another number of `args` than the function takes, and UnimplementedError without
+/// `join`.
 void spawn(const std::function<void(int rank, int world_size)>& fn,
            const SpawnOptions& options = {});
 /// spawn(fn, {.nprocs = nprocs}).
 template <std::integral Count>
 void spawn(const std::function<void(int rank, int world_size)>& fn, Count nprocs) {
   spawn(fn, SpawnOptions{.nprocs = static_cast<int>(nprocs)});
+}
+
+namespace detail {
+// Throws InvalidArgumentError unless there are `count` args.
+void expect_args(const SpawnOptions& options, std::size_t count);
+}  // namespace detail
+/// The same for a function of the rank alone, and for one of three numbers, of which `args` are the
+/// last two.
+template <class Fn>
+requires(!std::is_invocable_v<Fn&, int, int> &&
+         (std::is_invocable_v<Fn&, int> ||
+          std::is_invocable_v<Fn&, int, int, int>)) void spawn(Fn fn, SpawnOptions options = {}) {
+  constexpr bool kRankAlone = std::is_invocable_v<Fn&, int>;
+  detail::expect_args(options, kRankAlone ? 0 : 2);
+  const std::vector<int> args = std::exchange(options.args, {});
+  spawn(
+      [&fn, &args](int rank, int) {
+        if constexpr (kRankAlone)
+          fn(rank);
+        else
+          fn(rank, args[0], args[1]);
+      },
+      options);
 }
 
 /// The function of a rank threw: "[spawn] -- Process 1 terminated with the following error: ..." As

@@ -15,6 +15,7 @@
 /// @endcode
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -29,6 +30,10 @@ struct InputContext {
   int num_input_pipelines = 1;   ///< number of pipelines that share the data
   int input_pipeline_id = 0;     ///< which of them this is
   int num_replicas_in_sync = 1;  ///< number of replicas that share a global batch
+
+  /// The part of a global batch that a replica gets. Throws InvalidArgumentError if it does not
+  /// divide. As tf.distribute.InputContext.get_per_replica_batch_size.
+  std::int64_t get_per_replica_batch_size(std::int64_t global_batch_size) const;
 };
 
 }  // namespace tandem::distribute

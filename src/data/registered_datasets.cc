@@ -118,3 +118,12 @@ Dataset registered_dataset(const std::string& name, std::vector<ComponentSpec> e
 }
 
 }  // namespace tandem::data
+
+std::int64_t tandem::distribute::InputContext::get_per_replica_batch_size(
+    std::int64_t global_batch_size) const {
+  if (global_batch_size % num_replicas_in_sync != 0)
+    fail<InvalidArgumentError>(
+        "[InputContext] expected a global batch size that {} replicas divide, got {}",
+        num_replicas_in_sync, global_batch_size);
+  return global_batch_size / num_replicas_in_sync;
+}

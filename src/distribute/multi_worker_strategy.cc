@@ -167,7 +167,7 @@ std::shared_ptr<MultiWorkerStrategy> make(const MultiWorkerMirroredOptions& opti
     return std::make_shared<MultiWorkerStrategy>(std::move(worker_config), std::move(devices),
                                                  nullptr, std::move(threads));
   }
-  const ConnectOptions how{.backend = backend_of(options.communication),
+  const ConnectOptions how{.backend = backend_of(options.communication_options.implementation),
                            .time_limit = options.timeout};
   const bool joins = !worker_config.job;
   const std::shared_ptr<Job> job = joins ? meet(worker_config, options) : worker_config.job;
@@ -226,5 +226,9 @@ const std::string& MultiWorkerMirroredStrategy::task_type() const {
   return config_of(impl()).task_type;
 }
 int MultiWorkerMirroredStrategy::task_index() const { return config_of(impl()).task_index; }
+ClusterResolver MultiWorkerMirroredStrategy::cluster_resolver() const {
+  const TfConfig config = tf_config_of_environment().value_or(TfConfig());
+  return SimpleClusterResolver(config.cluster, task_type(), task_index());
+}
 
 }  // namespace tandem::distribute

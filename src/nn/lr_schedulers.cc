@@ -6,7 +6,7 @@
 
 #include "core/status.h"
 #include "nn/optimizer_impl.h"
-#include "tandem/optim.h"
+#include "tandem/lr_scheduler.h"
 
 namespace tandem::optim::lr_scheduler {
 namespace {

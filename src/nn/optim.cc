@@ -23,7 +23,7 @@ void check_not_negative(const char* optimizer, const char* what, double value) {
 }
 
 // The options of a group, all of which are set.
-SGDOptions merged(const SGDOptions& group, const SGDOptions& rest) {
+SGDGroup merged(const SGDGroup& group, const SGDGroup& rest) {
   return {.params = group.params,
           .lr = group.lr.value_or(rest.lr.value_or(1e-3)),
           .momentum = group.momentum.value_or(rest.momentum.value_or(0.0)),
@@ -41,14 +41,14 @@ Options merged_adam(const Options& group, const Options& rest, double weight_dec
       .eps = group.eps.value_or(rest.eps.value_or(1e-8)),
       .weight_decay = group.weight_decay.value_or(rest.weight_decay.value_or(weight_decay))};
 }
-AdamOptions merged(const AdamOptions& group, const AdamOptions& rest) {
+AdamGroup merged(const AdamGroup& group, const AdamGroup& rest) {
   return merged_adam(group, rest, 0.0);
 }
-AdamWOptions merged(const AdamWOptions& group, const AdamWOptions& rest) {
+AdamWGroup merged(const AdamWGroup& group, const AdamWGroup& rest) {
   return merged_adam(group, rest, 0.01);
 }
 
-RMSpropOptions merged(const RMSpropOptions& group, const RMSpropOptions& rest) {
+RMSpropGroup merged(const RMSpropGroup& group, const RMSpropGroup& rest) {
   return {.params = group.params,
           .lr = group.lr.value_or(rest.lr.value_or(1e-2)),
           .alpha = group.alpha.value_or(rest.alpha.value_or(0.99)),
@@ -58,7 +58,7 @@ RMSpropOptions merged(const RMSpropOptions& group, const RMSpropOptions& rest) {
           .centered = group.centered.value_or(rest.centered.value_or(false))};
 }
 
-AdagradOptions merged(const AdagradOptions& group, const AdagradOptions& rest) {
+AdagradGroup merged(const AdagradGroup& group, const AdagradGroup& rest) {
   return {.params = group.params,
           .lr = group.lr.value_or(rest.lr.value_or(1e-2)),
           .lr_decay = group.lr_decay.value_or(rest.lr_decay.value_or(0.0)),
@@ -110,7 +110,7 @@ optimizers::Optimizer make(const char* name, const Groups<Options>& groups, cons
   return optimizers::Optimizer(std::move(impl));
 }
 
-optimizers::Optimizer make_optimizer_of(Groups<SGDOptions> groups, const SGDOptions& defaults) {
+optimizers::Optimizer make_optimizer_of(Groups<SGDGroup> groups, const SGDGroup& defaults) {
   complete("sgd", groups, defaults);
   bool has_momentum = false;
   for (const auto& options : groups) {
@@ -124,7 +124,7 @@ optimizers::Optimizer make_optimizer_of(Groups<SGDOptions> groups, const SGDOpti
   if (!has_momentum)  // decoupled and other weight decay are then the same
     return make<update::GradientDescent>(
         "sgd", groups,
-        [](const SGDOptions& options) {
+        [](const SGDGroup& options) {
           return update::GradientDescent{.weight_decay = *options.weight_decay};
         },
         {},
@@ -132,7 +132,7 @@ optimizers::Optimizer make_optimizer_of(Groups<SGDOptions> groups, const SGDOpti
            std::span<const Tensor>) { update::apply(rule, variable, gradient); });
   return make<update::DampedMomentum>(
       "sgd", groups,
-      [](const SGDOptions& options) {
+      [](const SGDGroup& options) {
         return update::DampedMomentum{
             .momentum = *options.momentum,
             // Without a momentum, PyTorch does not dampen.
@@ -159,17 +159,16 @@ optimizers::Optimizer make_adam(const char* name, Groups<Options> groups, const 
       },
       {{"exp_avg"}, {"exp_avg_sq"}}, optimizers::apply_with_two_slots<update::Adam>);
 }
-optimizers::Optimizer make_optimizer_of(Groups<AdamOptions> groups, const AdamOptions& defaults) {
+optimizers::Optimizer make_optimizer_of(Groups<AdamGroup> groups, const AdamGroup& defaults) {
   return make_adam("adam", std::move(groups), defaults, /*decoupled=*/false);
 }
-optimizers::Optimizer make_optimizer_of(Groups<AdamWOptions> groups, const AdamWOptions& defaults) {
+optimizers::Optimizer make_optimizer_of(Groups<AdamWGroup> groups, const AdamWGroup& defaults) {
   return make_adam("adamw", std::move(groups), defaults, /*decoupled=*/true);
 }
 
-optimizers::Optimizer make_optimizer_of(Groups<RMSpropOptions> groups,
-                                        const RMSpropOptions& defaults) {
+optimizers::Optimizer make_optimizer_of(Groups<RMSpropGroup> groups, const RMSpropGroup& defaults) {
   complete("rmsprop", groups, defaults);
-  const RMSpropOptions& first = groups[0];
+  const RMSpropGroup& first = groups[0];
   for (const auto& options : groups)
     if ((*options.momentum == 0.0) != (*first.momentum == 0.0) ||
         *options.centered != *first.centered)
@@ -181,7 +180,7 @@ optimizers::Optimizer make_optimizer_of(Groups<RMSpropOptions> groups,
   if (*first.centered) slots.push_back({"grad_avg"});
   return make<update::RmsProp>(
       "rmsprop", groups,
-      [](const RMSpropOptions& options) {
+      [](const RMSpropGroup& options) {
         return update::RmsProp{.rho = *options.alpha,
                                .momentum = *options.momentum,
                                .epsilon = *options.eps,
@@ -191,8 +190,7 @@ optimizers::Optimizer make_optimizer_of(Groups<RMSpropOptions> groups,
       std::move(slots), optimizers::apply_rms_prop);
 }
 
-optimizers::Optimizer make_optimizer_of(Groups<AdagradOptions> groups,
-                                        const AdagradOptions& defaults) {
+optimizers::Optimizer make_optimizer_of(Groups<AdagradGroup> groups, const AdagradGroup& defaults) {
   complete("adagrad", groups, defaults);
   const double initial = *groups[0].initial_accumulator_value;
   check_not_negative("adagrad", "initial_accumulator_value", initial);
@@ -204,7 +202,7 @@ optimizers::Optimizer make_optimizer_of(Groups<AdagradOptions> groups,
   }
   return make<update::Adagrad>(
       "adagrad", groups,
-      [](const AdagradOptions& options) {
+      [](const AdagradGroup& options) {
         return update::Adagrad{.epsilon = *options.eps,
                                .gradient_decay = *options.weight_decay,
                                .outer_epsilon = true};
@@ -214,47 +212,46 @@ optimizers::Optimizer make_optimizer_of(Groups<AdagradOptions> groups,
 
 }  // namespace
 
-SGD::SGD(ParameterList params, const SGDOptions& options)
-    : SGD(one_group<SGDOptions>(std::move(params)), options) {}
-SGD::SGD(ParameterList params, double lr) : SGD(std::move(params), SGDOptions{.lr = lr}) {}
-SGD::SGD(std::vector<SGDOptions> groups, const SGDOptions& defaults)
+SGD::SGD(ParameterList params, const SGDGroup& options)
+    : SGD(one_group<SGDGroup>(std::move(params)), options) {}
+SGD::SGD(ParameterList params, double lr) : SGD(std::move(params), SGDGroup{.lr = lr}) {}
+SGD::SGD(std::vector<SGDGroup> groups, const SGDGroup& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
-SGD::SGD(std::vector<SGDOptions> groups, double lr)
-    : SGD(std::move(groups), SGDOptions{.lr = lr}) {}
+SGD::SGD(std::vector<SGDGroup> groups, double lr) : SGD(std::move(groups), SGDGroup{.lr = lr}) {}
 
-Adam::Adam(ParameterList params, const AdamOptions& options)
-    : Adam(one_group<AdamOptions>(std::move(params)), options) {}
-Adam::Adam(ParameterList params, double lr) : Adam(std::move(params), AdamOptions{.lr = lr}) {}
-Adam::Adam(std::vector<AdamOptions> groups, const AdamOptions& defaults)
+Adam::Adam(ParameterList params, const AdamGroup& options)
+    : Adam(one_group<AdamGroup>(std::move(params)), options) {}
+Adam::Adam(ParameterList params, double lr) : Adam(std::move(params), AdamGroup{.lr = lr}) {}
+Adam::Adam(std::vector<AdamGroup> groups, const AdamGroup& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
-Adam::Adam(std::vector<AdamOptions> groups, double lr)
-    : Adam(std::move(groups), AdamOptions{.lr = lr}) {}
+Adam::Adam(std::vector<AdamGroup> groups, double lr)
+    : Adam(std::move(groups), AdamGroup{.lr = lr}) {}
 
-AdamW::AdamW(ParameterList params, const AdamWOptions& options)
-    : AdamW(one_group<AdamWOptions>(std::move(params)), options) {}
-AdamW::AdamW(ParameterList params, double lr) : AdamW(std::move(params), AdamWOptions{.lr = lr}) {}
-AdamW::AdamW(std::vector<AdamWOptions> groups, const AdamWOptions& defaults)
+AdamW::AdamW(ParameterList params, const AdamWGroup& options)
+    : AdamW(one_group<AdamWGroup>(std::move(params)), options) {}
+AdamW::AdamW(ParameterList params, double lr) : AdamW(std::move(params), AdamWGroup{.lr = lr}) {}
+AdamW::AdamW(std::vector<AdamWGroup> groups, const AdamWGroup& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
-AdamW::AdamW(std::vector<AdamWOptions> groups, double lr)
-    : AdamW(std::move(groups), AdamWOptions{.lr = lr}) {}
+AdamW::AdamW(std::vector<AdamWGroup> groups, double lr)
+    : AdamW(std::move(groups), AdamWGroup{.lr = lr}) {}
 
-RMSprop::RMSprop(ParameterList params, const RMSpropOptions& options)
-    : RMSprop(one_group<RMSpropOptions>(std::move(params)), options) {}
+RMSprop::RMSprop(ParameterList params, const RMSpropGroup& options)
+    : RMSprop(one_group<RMSpropGroup>(std::move(params)), options) {}
 RMSprop::RMSprop(ParameterList params, double lr)
-    : RMSprop(std::move(params), RMSpropOptions{.lr = lr}) {}
-RMSprop::RMSprop(std::vector<RMSpropOptions> groups, const RMSpropOptions& defaults)
+    : RMSprop(std::move(params), RMSpropGroup{.lr = lr}) {}
+RMSprop::RMSprop(std::vector<RMSpropGroup> groups, const RMSpropGroup& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
-RMSprop::RMSprop(std::vector<RMSpropOptions> groups, double lr)
-    : RMSprop(std::move(groups), RMSpropOptions{.lr = lr}) {}
+RMSprop::RMSprop(std::vector<RMSpropGroup> groups, double lr)
+    : RMSprop(std::move(groups), RMSpropGroup{.lr = lr}) {}
 
-Adagrad::Adagrad(ParameterList params, const AdagradOptions& options)
-    : Adagrad(one_group<AdagradOptions>(std::move(params)), options) {}
+Adagrad::Adagrad(ParameterList params, const AdagradGroup& options)
+    : Adagrad(one_group<AdagradGroup>(std::move(params)), options) {}
 Adagrad::Adagrad(ParameterList params, double lr)
-    : Adagrad(std::move(params), AdagradOptions{.lr = lr}) {}
-Adagrad::Adagrad(std::vector<AdagradOptions> groups, const AdagradOptions& defaults)
+    : Adagrad(std::move(params), AdagradGroup{.lr = lr}) {}
+Adagrad::Adagrad(std::vector<AdagradGroup> groups, const AdagradGroup& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
-Adagrad::Adagrad(std::vector<AdagradOptions> groups, double lr)
-    : Adagrad(std::move(groups), AdagradOptions{.lr = lr}) {}
+Adagrad::Adagrad(std::vector<AdagradGroup> groups, double lr)
+    : Adagrad(std::move(groups), AdagradGroup{.lr = lr}) {}
 
 namespace {
 

@@ -148,10 +148,10 @@ DeviceImpl& device_of(const std::vector<Variable>& variables) {
 }
 
 GradientReduction reduction_of(const DistributedDataParallelOptions& options) {
-  if (options.bucket_cap_mib < 1)
-    fail<InvalidArgumentError>("[{}] expected a bucket_cap_mib of at least 1, got {}", kDdp,
-                               options.bucket_cap_mib);
-  return {.sizes = {.others = static_cast<std::size_t>(options.bucket_cap_mib) << 20}};
+  if (options.bucket_cap_mb < 1)
+    fail<InvalidArgumentError>("[{}] expected a bucket_cap_mb of at least 1, got {}", kDdp,
+                               options.bucket_cap_mb);
+  return {.sizes = {.others = static_cast<std::size_t>(options.bucket_cap_mb) << 20}};
 }
 
 std::shared_ptr<comm::ProcessGroupImpl> own_group(const comm::ProcessGroup& group,

@@ -159,14 +159,26 @@ class SpawnedRanks {
 
 }  // namespace
 
+void detail::expect_args(const SpawnOptions& options, std::size_t count) {
+  if (options.args.size() != count)
+    fail<InvalidArgumentError>("[spawn] the function takes {} numbers after the rank, got {} args",
+                               count, options.args.size());
+}
+
 void spawn(const std::function<void(int rank, int world_size)>& fn, const SpawnOptions& options) {
   if (options.nprocs < 1)
     fail<InvalidArgumentError>("[spawn] expected nprocs of at least 1, got {}", options.nprocs);
   if (!fn) throw InvalidArgumentError("[spawn] expected a function, got an empty one");
+  if (!options.join)
+    throw UnimplementedError("[spawn] expected join = true: spawn() waits for the processes");
+  if (!options.args.empty()) detail::expect_args(options, 1);
   require_one_thread();
   std::cout.flush();
   std::fflush(nullptr);  // else each child would write what is buffered
-  SpawnedRanks(options).start(fn);
+  if (options.args.empty())
+    SpawnedRanks(options).start(fn);
+  else
+    SpawnedRanks(options).start([&](int rank, int) { fn(rank, options.args[0]); });
 }
 
 }  // namespace tandem::parallel

@@ -21,7 +21,7 @@ comm.h InitOptions: backend init_method timeout world_size rank
 comm.h ReduceOptions: op group
 data_loader.h DataLoaderOptions: batch_size shuffle sampler num_workers drop_last timeout prefetch_factor persistent_workers
 data_loader.h DistributedSamplerOptions: num_replicas rank shuffle seed drop_last
-ddp.h DistributedDataParallelOptions: broadcast_buffers process_group bucket_cap_mib find_unused_parameters
+ddp.h DistributedDataParallelOptions: broadcast_buffers process_group bucket_cap_mb find_unused_parameters
 hvd.h AllreduceOptions: name compression op prescale_factor postscale_factor process_set
 hvd.h ReducescatterOptions: name op process_set prescale_factor postscale_factor
 layers.h DenseOptions: activation use_bias kernel_initializer bias_initializer dtype name
@@ -35,15 +35,15 @@ losses.h CrossentropyOptions: from_logits label_smoothing reduction
 model.h CompileOptions: optimizer loss metrics weighted_metrics run_eagerly steps_per_execution
 model.h EvaluateOptions: batch_size verbose sample_weight steps
 nn.h AverageLossOptions: sample_weight global_batch_size
-optim.h StepLROptions: step_size gamma
-optim.h MultiStepLROptions: milestones gamma
-optim.h CosineAnnealingLROptions: T_max eta_min
-optim.h LinearLROptions: start_factor end_factor total_iters
-optim.h OneCycleLROptions: max_lr total_steps epochs steps_per_epoch pct_start anneal_strategy cycle_momentum div_factor final_div_factor three_phase
-optim.h ReduceLROnPlateauOptions: mode factor patience threshold cooldown min_lr
-optim.h SGDOptions: params lr momentum dampening weight_decay nesterov
-optim.h AdamOptions: params lr betas eps weight_decay amsgrad
-optim.h AdamWOptions: params lr betas eps weight_decay amsgrad
+lr_scheduler.h StepLROptions: step_size gamma
+lr_scheduler.h MultiStepLROptions: milestones gamma
+lr_scheduler.h CosineAnnealingLROptions: T_max eta_min
+lr_scheduler.h LinearLROptions: start_factor end_factor total_iters
+lr_scheduler.h OneCycleLROptions: max_lr total_steps epochs steps_per_epoch pct_start anneal_strategy cycle_momentum div_factor final_div_factor three_phase
+lr_scheduler.h ReduceLROnPlateauOptions: mode factor patience threshold cooldown min_lr
+optim.h SGDGroup: params lr momentum dampening weight_decay nesterov
+optim.h AdamGroup: params lr betas eps weight_decay amsgrad
+optim.h AdamWGroup: params lr betas eps weight_decay amsgrad
 optimizers.h SGDOptions: learning_rate momentum nesterov weight_decay clipnorm clipvalue global_clipnorm
 optimizers.h AdamOptions: learning_rate beta_1 beta_2 epsilon weight_decay clipnorm clipvalue global_clipnorm
 optimizers.h AdamWOptions: learning_rate weight_decay beta_1 beta_2 epsilon clipnorm clipvalue global_clipnorm

@@ -50,8 +50,8 @@ TEST(MultiWorkerOverMpi, FitEqualsOneProcess) {
     const Config config{.run_eagerly = eagerly, .communication = Communication::kMpi};
     const auto together = [&] {
       random::set_seed(rank);  // all workers start from the chief's weights
-      return train(MultiWorkerMirroredStrategy(
-                       {.communication = config.communication, .timeout = testing::kFarAway}),
+      return train(MultiWorkerMirroredStrategy({.communication_options = {config.communication},
+                                                .timeout = testing::kFarAway}),
                    config);
     };
     const std::string result = together();

@@ -58,7 +58,7 @@ Sequential make_model(const Strategy& strategy, bool moments) {
 std::string train(int epochs, const std::vector<Callback>& callbacks = {}, bool moments = true,
                   Communication communication = Communication::kAuto) {
   const MultiWorkerMirroredStrategy strategy(
-      {.communication = communication, .timeout = testing::kFarAway});
+      {.communication_options = {communication}, .timeout = testing::kFarAway});
   Sequential model = make_model(strategy, moments);
   const History history =
       model.fit(batches(), {.epochs = epochs, .verbose = 0, .callbacks = callbacks});
@@ -167,8 +167,9 @@ void expect_parting(const std::function<void(const Strategy&, int worker)>& call
   for (Communication communication : {Communication::kShm, Communication::kGloo}) {
     if (communication == Communication::kGloo) TANDEM_REQUIRE(has_gloo(), "gloo");
     const auto results = run_workers(3, [&](int worker) {
-      const MultiWorkerMirroredStrategy strategy(
-          {.communication = communication, .timeout = testing::kFarAway, .devices = {"/cpu:0"}});
+      const MultiWorkerMirroredStrategy strategy({.communication_options = {communication},
+                                                  .timeout = testing::kFarAway,
+                                                  .devices = {"/cpu:0"}});
       call(strategy, worker);
       return std::string("no error");
     });
@@ -224,8 +225,9 @@ TEST(MultiWorkerFaults, AWorkerThatLeavesEarlyIsNamed) {
   for (Communication communication : {Communication::kShm, Communication::kGloo}) {
     if (communication == Communication::kGloo) TANDEM_REQUIRE(has_gloo(), "gloo");
     const auto results = run_workers(3, [&](int worker) {
-      const MultiWorkerMirroredStrategy strategy(
-          {.communication = communication, .timeout = testing::kFarAway, .devices = {"/cpu:0"}});
+      const MultiWorkerMirroredStrategy strategy({.communication_options = {communication},
+                                                  .timeout = testing::kFarAway,
+                                                  .devices = {"/cpu:0"}});
       for (int i = 0; i < (worker == 1 ? 3 : 10); ++i) strategy.reduce(ReduceOp::kSum, zeros({}));
       return std::string("through");
     });

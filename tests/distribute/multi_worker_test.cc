@@ -437,5 +437,18 @@ TEST(MultiWorker, EveryWorkerMaySave) {
   EXPECT_EQ(directory.count_files(), 3u);
 }
 
+TEST(MultiWorker, KnowsItsCluster) {
+  unsetenv("TF_CONFIG");
+  const distribute::ClusterResolver alone = MultiWorkerMirroredStrategy().cluster_resolver();
+  EXPECT_EQ(alone.task_type(), "worker");
+  EXPECT_TRUE(alone.cluster_spec().empty());
+  setenv("TF_CONFIG", R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}})",
+         1);
+  const MultiWorkerMirroredStrategy strategy({.communication_options = {}});
+  EXPECT_EQ(strategy.cluster_resolver().cluster_spec().at("worker").front(), "a:1");
+  EXPECT_EQ(strategy.cluster_resolver().task_id(), 0);
+  unsetenv("TF_CONFIG");
+}
+
 }  // namespace
 }  // namespace tandem::multi_worker_test

@@ -76,7 +76,7 @@ inline std::vector<std::string> train_in(int workers, const Config& config) {
     random::set_seed(
         static_cast<std::uint64_t>(index));  // all workers start from the chief's weights
     return train(distribute::MultiWorkerMirroredStrategy(
-                     {.communication = config.communication, .timeout = kFarAway}),
+                     {.communication_options = {config.communication}, .timeout = kFarAway}),
                  config);
   });
 }

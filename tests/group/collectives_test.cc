@@ -102,6 +102,20 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsPart) {
   });
 }
 
+TEST_P(Collectives, ExchangeNumbers) {
+  run([&](int rank) {
+    const std::int64_t large = (std::int64_t{1} << 60) + rank;
+    EXPECT_EQ(comm::all_reduce(0.5 + rank), size() * size() / 2.0);
+    EXPECT_EQ(comm::all_reduce(large, ReduceOp::kMin), std::int64_t{1} << 60);
+    EXPECT_EQ(comm::broadcast(rank, size() - 1), size() - 1);
+    const std::vector<float> all = comm::all_gather(static_cast<float>(rank));
+    ASSERT_EQ(all.size(), static_cast<std::size_t>(size()));
+    for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], static_cast<float>(i));
+    const std::vector<std::size_t> gathered = comm::gather(static_cast<std::size_t>(rank), 0);
+    EXPECT_EQ(gathered.size(), rank == 0 ? static_cast<std::size_t>(size()) : 0u);
+  });
+}
+
 TEST_P(Collectives, AllToAllSendsEachRankItsTensor) {
   run([&](int rank) {
     std::vector<Tensor> sent;  // with shapes that the receivers do not know

@@ -8,11 +8,13 @@
 #include <functional>
 #include <limits>
 #include <numbers>
+#include <tuple>
 
 #include "support/tensors.h"
 #include "tandem/amp.h"
 #include "tandem/autodiff.h"
 #include "tandem/function.h"
+#include "tandem/lr_scheduler.h"
 #include "tandem/math.h"
 
 namespace tandem::optim_test {
@@ -572,6 +574,17 @@ TEST(ClipGradients, LimitsElements) {
   set_gradient(a, {3.0, -0.1, -4.0});
   nn::utils::clip_grad_value_({a}, 0.5);
   expect_tensor(a.grad(), float64, {3}, {0.5, -0.1, -0.5}, 0.0);
+}
+
+TEST(Options, AreSetOneAfterAnother) {
+  using namespace optim;
+  const SGDGroup& sgd = SGDOptions(0.1).momentum(0.9).nesterov(true);
+  EXPECT_EQ(std::tuple(sgd.lr, sgd.momentum, sgd.nesterov, sgd.dampening),
+            std::tuple(0.1, 0.9, true, std::optional<double>()));
+  const AdamGroup adam = AdamOptions(2e-4).betas(std::make_tuple(0.5, 0.9)).weight_decay(0.1);
+  EXPECT_EQ(adam.betas.values(), std::pair(0.5, 0.9));
+  EXPECT_EQ(adam.weight_decay, 0.1);
+  EXPECT_EQ(RMSprop({variable_of(start())}, RMSpropOptions().alpha(0.9)).learning_rate(), 1e-2);
 }
 
 }  // namespace

@@ -264,7 +264,7 @@ TEST(CommHooks, BucketsHaveTheirSizesInTracedStepsToo) {
         return layers::Dense(512, {.use_bias = false, .input_shape = {512}});
       };
       const DistributedDataParallel model(Sequential({dense(), dense(), dense()}),
-                                          {.bucket_cap_mib = cap});
+                                          {.bucket_cap_mb = cap});
       std::vector<std::size_t> sizes;
       model.register_comm_hook(
           [&](const GradBucket& bucket) -> std::function<std::vector<Tensor>()> {

@@ -121,7 +121,7 @@ TEST(DistributedDataParallel, ALayerThatWasFrozenBeforeStaysSo) {
 TEST(DistributedDataParallel, SmallBucketsAndOtherBackendsGiveTheSame) {
   TANDEM_REQUIRE(has_gloo(), "gloo");
   expect_group({.size = 3, .backend = "gloo"}, [&](int rank) {
-    expect_near(train_together(rank, 3, {.bucket_cap_mib = 1, .find_unused_parameters = true}),
+    expect_near(train_together(rank, 3, {.bucket_cap_mb = 1, .find_unused_parameters = true}),
                 train_alone());
   });
 }

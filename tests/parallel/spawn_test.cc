@@ -242,5 +242,21 @@ TEST(Spawn, RefusesAProcessWithThreads) {
   other.join();
 }
 
+TEST(Spawn, PassesArgs) {
+  const auto expect = [](bool right) {
+    if (!right) throw InternalError("other arguments");
+  };
+  spawn([&](int rank, int n) { expect(n == 7 && rank < 2); }, {.args = {7}, .nprocs = 2});
+  spawn([&](int rank, int n) { expect(n == 2 && rank < 2); }, {.nprocs = 2, .join = true});
+  spawn([&](int rank) { expect(rank == 0); }, {.nprocs = 1});
+  spawn([&](int, int a, int b) { expect(a == 3 && b == 4); }, {.args = {3, 4}, .nprocs = 1});
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
+              spawn([](int, int) {}, {.args = {1, 2}, .nprocs = 1});
+            }),
+            "[spawn] the function takes 1 numbers after the rank, got 2 args");
+  EXPECT_EQ(error_of<UnimplementedError>([] { spawn([](int, int) {}, {.join = false}); }),
+            "[spawn] expected join = true: spawn() waits for the processes");
+}
+
 }  // namespace
 }  // namespace tandem::spawn_test

@@ -112,7 +112,7 @@ void train_mwms(const Arguments& arguments) {
                              : arguments.backend == "gloo" ? td::distribute::Communication::kGloo
                                                            : td::distribute::Communication::kMpi;
   td::distribute::MultiWorkerMirroredStrategy strategy(
-      {.communication = communication, .timeout = kTimeout});
+      {.communication_options = {communication}, .timeout = kTimeout});
   td::Sequential model;
   td::optimizers::Optimizer optimizer;
   {

@@ -1,5 +1,5 @@
+#include "tandem/cluster_resolver.h"
 #include "comm/rendezvous/tf_config.h"
-#include "tandem/cluster.h"
 
 namespace tandem::distribute {
 namespace {
@@ -14,7 +14,7 @@ SimpleClusterResolver resolver_of_environment() {
 
 ClusterResolver::ClusterResolver(ClusterSpec cluster_spec, std::string task_type, int task_id)
     : cluster_spec_(std::move(cluster_spec)), task_type_(std::move(task_type)), task_id_(task_id) {
-  if (cluster_spec_.empty() && task_type_.empty()) return;
+  if (cluster_spec_.empty()) return;
   check_tf_config({.cluster = cluster_spec_, .type = task_type_, .index = task_id_});
 }
 
