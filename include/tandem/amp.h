@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/device.h"
 #include "tandem/model.h"
 #include "tandem/optimizers.h"
 #include "tandem/tensor.h"
@@ -63,13 +64,18 @@ class autocast {
   explicit autocast(DType dtype) : autocast(AutocastOptions{.dtype = dtype}) {}
   /// Opens a scope for this device type, and the other arguments in the order of torch.autocast.
   /// A template, so that options in braces are not a string.
-  template <std::convertible_to<std::string> DeviceType>
-  explicit autocast(const DeviceType& device_type, std::optional<DType> dtype = std::nullopt,
+  template <std::convertible_to<std::string> Type>
+  explicit autocast(const Type& device_type, std::optional<DType> dtype = std::nullopt,
                     bool enabled = true, bool cache_enabled = true)
       : autocast(AutocastOptions{.device_type = device_type,
                                  .dtype = dtype,
                                  .enabled = enabled,
                                  .cache_enabled = cache_enabled}) {}
+  /// The same with the type of a Device: autocast(device.type(), bfloat16).
+  template <std::same_as<DeviceType> Type>
+  explicit autocast(Type device_type, std::optional<DType> dtype = std::nullopt,
+                    bool enabled = true, bool cache_enabled = true)
+      : autocast(device_type == DeviceType::kGpu ? "gpu" : "cpu", dtype, enabled, cache_enabled) {}
   ~autocast();  ///< closes the scope
   autocast(const autocast&) = delete;
   autocast& operator=(const autocast&) = delete;
@@ -105,8 +111,8 @@ class GradScaler {
   explicit GradScaler(const GradScalerOptions& options = {});
   /// As torch.amp.GradScaler, which takes the device's type first: it serves all devices. Throws
   /// InvalidArgumentError for a type other than "cpu", "gpu" and "cuda".
-  template <std::convertible_to<std::string> Device>
-  explicit GradScaler(const Device& device, const GradScalerOptions& options = {})
+  template <std::convertible_to<std::string> Name>
+  explicit GradScaler(const Name& device, const GradScalerOptions& options = {})
       : GradScaler(options) {
     require_device(device);
   }

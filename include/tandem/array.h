@@ -41,6 +41,9 @@ struct IdentityOptions {
 };
 /// Returns the tensor itself; in a graph, as an operation with a name of its own. As tf.identity.
 [[nodiscard]] Tensor identity(const Tensor& x, const IdentityOptions& options = {});
+/// The number of elements of x as a scalar; in a trace that of the run, if it is not known before.
+/// As tf.size; Tensor::size() is a number.
+[[nodiscard]] Tensor size(const Tensor& x, DType dtype = int32);
 /// Returns the value of x and blocks gradients. As tf.stop_gradient.
 [[nodiscard]] Tensor stop_gradient(const Tensor& x);
 

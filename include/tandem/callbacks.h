@@ -107,6 +107,24 @@ std::shared_ptr<CallbackBase> call_hooks_of(std::shared_ptr<Callback> own, bool 
 
 }  // namespace internal
 
+/// The member `model` of a callback: `model->stop_training = true`, or model() as in Keras's own
+/// callbacks. Empty while fit() does not run.
+class TrainedModel {
+ public:
+  Model* operator->() const { return model_; }    ///< the model
+  Model& operator*() const { return (*this)(); }  ///< the model
+  /// The model. Throws FailedPreconditionError while fit() does not run.
+  Model& operator()() const;
+  /// The model, or null.
+  operator Model*() const { return model_; }  // NOLINT: usable as a pointer
+
+  /// For Tandem's own code.
+  void set(Model* model) { model_ = model; }
+
+ private:
+  Model* model_ = nullptr;
+};
+
 /// A callback: the base class of your own ones, with Keras's signatures, and a shared handle to
 /// any. As tf.keras.callbacks.Callback.
 /// @code
@@ -164,7 +182,7 @@ class Callback {
   /// @}
 
   /// The model that fit() trains, while it runs: `model->stop_training = true` ends it.
-  Model* model = nullptr;
+  TrainedModel model;
 
   /// @{
   /// The callback that the handle refers to. Throws FailedPreconditionError for an own callback

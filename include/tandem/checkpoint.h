@@ -242,10 +242,21 @@ class Checkpoint {
   std::unique_ptr<State> state_;
 };
 
+/// The path of a checkpoint, or empty: usable as a condition.
+class CheckpointPath : public std::filesystem::path {
+ public:
+  CheckpointPath() = default;
+  /// This path.
+  CheckpointPath(std::filesystem::path path)  // NOLINT: a path is one
+      : std::filesystem::path(std::move(path)) {}
+  explicit operator bool() const { return !empty(); }               ///< whether there is one
+  const std::filesystem::path& operator*() const { return *this; }  ///< the path
+};
+
 /// The newest checkpoint NAME-STEP.safetensors of a directory; empty if there is none. As
 /// tf.train.latest_checkpoint.
-std::filesystem::path latest_checkpoint(const std::filesystem::path& directory,
-                                        const std::string& name = "ckpt");
+CheckpointPath latest_checkpoint(const std::filesystem::path& directory,
+                                 const std::string& name = "ckpt");
 
 /// Options of CheckpointManager.
 struct CheckpointManagerOptions {
@@ -273,7 +284,7 @@ class CheckpointManager {
   /// The checkpoints of the directory by step, the oldest first.
   std::vector<std::filesystem::path> checkpoints() const;
   /// The newest one; empty if there is none.
-  std::filesystem::path latest_checkpoint() const;
+  CheckpointPath latest_checkpoint() const;
   /// Restores the newest checkpoint and returns its metadata; none if there is none. As
   /// restore_or_initialize() of TensorFlow.
   std::optional<std::map<std::string, std::string>> restore_latest();

@@ -7,6 +7,7 @@
 /// again is allowed. Listing PHYSICAL devices does not initialize the runtime.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <iosfwd>
 #include <map>
@@ -76,6 +77,11 @@ DeviceDetails get_device_details(const PhysicalDevice& device);
 /// all. A hidden CPU is not listed but still holds host data. As tf.config.set_visible_devices.
 void set_visible_devices(const std::vector<PhysicalDevice>& devices,
                          std::string_view device_type = {});
+/// The same for one device.
+template <std::same_as<PhysicalDevice> Device>  // not {}, which is a list of none
+void set_visible_devices(const Device& device, std::string_view device_type = {}) {
+  set_visible_devices(std::vector<PhysicalDevice>{device}, device_type);
+}
 /// Lists the visible devices of `device_type` (default: all).
 std::vector<PhysicalDevice> get_visible_devices(std::string_view device_type = {});
 

@@ -121,6 +121,26 @@ template <detail::Arithmetic T>
     return constant(std::span<const T>(values), options);
 }
 /// @}
+/// @{
+/// The same with a shape or a dtype alone: constant(numbers, {2, 3}), constant({1, 2}, float32).
+template <class Numbers, std::same_as<Shape> S = Shape>
+requires requires(const Numbers& n) {
+  constant(n);
+} &&(!std::convertible_to<Numbers, Literal>) [[nodiscard]] Tensor
+    constant(const Numbers& values, const S& shape) {
+  return constant(values, ConstantOptions{.shape = shape});
+}
+template <class Numbers>
+requires requires(const Numbers& n) {
+  constant(n);
+} &&(!std::convertible_to<Numbers, Literal>) [[nodiscard]] Tensor
+    constant(const Numbers& values, DType dtype) {
+  return constant(values, ConstantOptions{.dtype = dtype});
+}
+[[nodiscard]] inline Tensor constant(const Literal& values, DType dtype) {
+  return constant(values, ConstantOptions{.dtype = dtype});
+}
+/// @}
 /// The same of the rows of a matrix, of shape [rows, columns]. Throws InvalidArgumentError for rows
 /// of different lengths.
 template <detail::Arithmetic T>
@@ -141,6 +161,9 @@ template <detail::Arithmetic T>
 }
 template <detail::Arithmetic Number>
 Tensor::Tensor(const std::vector<Number>& numbers) : Tensor(constant(numbers)) {}
+template <detail::Arithmetic Number>
+Tensor::Tensor(const std::vector<Number>& numbers, const Shape& shape)
+    : Tensor(constant(numbers, ConstantOptions{.shape = shape})) {}
 template <detail::Arithmetic Number>
 Tensor::Tensor(const std::vector<std::vector<Number>>& rows) : Tensor(constant(rows)) {}
 

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -96,6 +97,9 @@ class TensorDataset : public IndexedDataset {
   template <std::convertible_to<Tensor>... T>
   requires(sizeof...(T) > 0) explicit TensorDataset(const T&... tensors)
       : IndexedDataset(from_tensor_slices(Example{static_cast<Tensor>(tensors)...})) {}
+  /// The same of a list in braces.
+  TensorDataset(std::initializer_list<Tensor> tensors)
+      : IndexedDataset(from_tensor_slices(Example(tensors))) {}
 };
 
 }  // namespace tandem::data
@@ -198,10 +202,17 @@ class DistributedSampler : public Sampler {
  public:
   /// A sampler of `size` examples.
   DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options);
+  /// The same with the first options as arguments.
+  DistributedSampler(std::int64_t size, int num_replicas, int rank)
+      : DistributedSampler(size, {.num_replicas = num_replicas, .rank = rank}) {}
   /// A sampler of this dataset's examples.
   template <std::convertible_to<IndexedDataset> D>
   DistributedSampler(const D& dataset, const DistributedSamplerOptions& options)
       : DistributedSampler(tandem::detail::number_of_examples(dataset), options) {}
+  /// The same with the first options as arguments.
+  template <std::convertible_to<IndexedDataset> D>
+  DistributedSampler(const D& dataset, int num_replicas, int rank)
+      : DistributedSampler(tandem::detail::number_of_examples(dataset), num_replicas, rank) {}
   /// Selects the permutation of the epochs that start from now on. Without this call every epoch
   /// has the same order.
   void set_epoch(std::uint64_t epoch);

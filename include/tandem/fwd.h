@@ -8,6 +8,8 @@
 namespace tandem {
 
 enum class DType : std::uint8_t;
+enum class DeviceType : std::uint8_t;
+class Device;
 class Dims;
 class Error;
 class Functional;

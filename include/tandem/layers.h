@@ -18,6 +18,7 @@
 #include "tandem/dtype_policy.h"
 #include "tandem/initializers.h"
 #include "tandem/layer.h"
+#include "tandem/math.h"
 #include "tandem/nn.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
@@ -27,10 +28,44 @@ namespace tandem {
 /// Layers. As tf.keras.layers.
 namespace layers {
 
+/// The name of an activation, as an option: "relu", or the function nn::relu itself.
+class ActivationName : public std::string {
+ public:
+  ActivationName() = default;  ///< the linear activation
+  /// A name.
+  template <std::convertible_to<std::string> Name>
+  ActivationName(const Name& name) : std::string(name) {}  // NOLINT: a name stands for it
+  /// @{
+  /// A function of tandem/nn.h or tandem/math.h with its default parameters. Throws
+  /// InvalidArgumentError for another one, which nn::Module or a layer of your own calls.
+  ActivationName(Tensor (*function)(const Tensor&))  // NOLINT: a function stands for it
+      : ActivationName(function == nn::relu          ? "relu"
+                       : function == nn::relu6       ? "relu6"
+                       : function == nn::selu        ? "selu"
+                       : function == nn::swish       ? "swish"
+                       : function == nn::softplus    ? "softplus"
+                       : function == tandem::tanh    ? "tanh"
+                       : function == tandem::sigmoid ? "sigmoid"
+                                                     : unknown()) {}
+  ActivationName(Tensor (*function)(const Tensor&, std::int64_t))  // NOLINT
+      : ActivationName(function == softmax() ? "softmax" : unknown()) {}
+  ActivationName(Tensor (*function)(const Tensor&, double))  // NOLINT
+      : ActivationName(function == nn::elu          ? "elu"
+                       : function == nn::leaky_relu ? "leaky_relu"
+                                                    : unknown()) {}
+  ActivationName(Tensor (*function)(const Tensor&, bool))  // NOLINT
+      : ActivationName(function == nn::gelu ? "gelu" : unknown()) {}
+  /// @}
+
+ private:
+  static auto softmax() -> Tensor (*)(const Tensor&, std::int64_t) { return nn::softmax; }
+  [[noreturn]] static const char* unknown();
+};
+
 /// Options of Dense().
 struct DenseOptions {
-  std::string activation{};  ///< name of the activation; default: linear
-  bool use_bias = true;      ///< whether to add a bias
+  ActivationName activation{};  ///< the activation; default: linear
+  bool use_bias = true;         ///< whether to add a bias
   Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
   Initializer bias_initializer = initializers::zeros();             ///< of biases
   Shape input_shape{};  ///< shape of one example; for a model's first layer
@@ -56,7 +91,7 @@ struct Conv2DOptions {
   std::string padding = "valid";  ///< "valid" or "same"
   nn::Pair dilation_rate = 1;     ///< spacing of the kernel's elements
   std::int64_t groups = 1;        ///< groups of channels that are convolved separately
-  std::string activation{};       ///< name of the activation; default: linear
+  ActivationName activation{};    ///< the activation; default: linear
   bool use_bias = true;           ///< whether to add a bias
   Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
   Initializer bias_initializer = initializers::zeros();             ///< of biases
@@ -82,7 +117,7 @@ struct DepthwiseConv2DOptions {
   std::string padding = "valid";      ///< "valid" or "same"
   std::int64_t depth_multiplier = 1;  ///< output channels per input channel
   nn::Pair dilation_rate = 1;         ///< spacing of the kernel's elements
-  std::string activation{};           ///< name of the activation; default: linear
+  ActivationName activation{};        ///< the activation; default: linear
   bool use_bias = true;               ///< whether to add a bias
   Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
   Initializer bias_initializer = initializers::zeros();             ///< of biases
@@ -100,21 +135,30 @@ class DepthwiseConv2D : public tandem::Layer {
 
 /// Options of MaxPooling2D() and AveragePooling2D().
 struct Pooling2DOptions {
-  std::optional<nn::Pair> strides{};  ///< default: pool_size
-  std::string padding = "valid";      ///< "valid" or "same"
-  Shape input_shape{};                ///< shape of one example; for a model's first layer
-  DTypePolicy dtype{};                ///< dtypes; default: the process's policy
-  std::string name{};                 ///< name in the model; default: by the type
+  nn::OptionalPair pool_size{};   ///< size of windows, if it is no argument; default: 2
+  nn::OptionalPair strides{};     ///< default: pool_size
+  std::string padding = "valid";  ///< "valid" or "same"
+  Shape input_shape{};            ///< shape of one example; for a model's first layer
+  DTypePolicy dtype{};            ///< dtypes; default: the process's policy
+  std::string name{};             ///< name in the model; default: by the type
 };
 /// Max pooling. As tf.keras.layers.MaxPooling2D.
 class MaxPooling2D : public tandem::Layer {
  public:
+  /// With the size of windows among the options.
+  template <std::same_as<Pooling2DOptions> Options = Pooling2DOptions>
+  explicit MaxPooling2D(const Options& options)
+      : MaxPooling2D(options.pool_size.value_or(2), options) {}
   /// A layer with windows of this size.
   explicit MaxPooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
 };
 /// Average pooling. As tf.keras.layers.AveragePooling2D.
 class AveragePooling2D : public tandem::Layer {
  public:
+  /// With the size of windows among the options.
+  template <std::same_as<Pooling2DOptions> Options = Pooling2DOptions>
+  explicit AveragePooling2D(const Options& options)
+      : AveragePooling2D(options.pool_size.value_or(2), options) {}
   /// A layer with windows of this size.
   explicit AveragePooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
 };

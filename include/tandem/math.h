@@ -248,10 +248,12 @@ struct ReduceOptions {
   return argmin(x, options.axis);
 }
 /// @}
-/// Values and where they were found.
+/// Values and where they were found; usable as a tensor of the values.
 struct ValuesAndIndices {
   Tensor values{};   ///< values
   Tensor indices{};  ///< positions along the axis
+  /// The values.
+  operator Tensor() const { return values; }  // NOLINT: it stands for the values
 };
 /// @{
 /// The largest or smallest elements along `axis`, and their positions as argmax() and argmin(). As
@@ -263,6 +265,20 @@ struct ValuesAndIndices {
 /// the smaller position first of equals; NaN counts as largest. Reads x k times. Throws
 /// InvalidArgumentError if the axis has fewer elements. As tf.math.top_k.
 [[nodiscard]] ValuesAndIndices top_k(const Tensor& x, std::int64_t k = 1);
+/// The `k` largest or smallest elements along `axis`, the most extreme first, and their positions
+/// (int64). The largest are those of top_k(); the smallest come from sort(). As torch.topk.
+[[nodiscard]] ValuesAndIndices topk(const Tensor& x, std::int64_t k, std::int64_t axis = -1,
+                                    bool largest = true);
+/// @{
+/// The elements along `axis` in ascending or descending order, and their positions (int64), the
+/// smaller position first of equals; NaN counts as largest. argsort() returns the positions alone.
+/// The order is found on the host: throws FailedPreconditionError while a function is traced. As
+/// torch.sort and torch.argsort; tf.sort returns the values alone, and a tensor can be made of the
+/// result.
+[[nodiscard]] ValuesAndIndices sort(const Tensor& x, std::int64_t axis = -1,
+                                    bool descending = false);
+[[nodiscard]] Tensor argsort(const Tensor& x, std::int64_t axis = -1, bool descending = false);
+/// @}
 /// Cumulative sum along `axis`. As tf.cumsum.
 [[nodiscard]] Tensor cumsum(const Tensor& x, std::int64_t axis = 0);
 
@@ -428,6 +444,13 @@ template <detail::Integer Axis>
 [[nodiscard]] Tensor norm(const Tensor& x, std::initializer_list<Axis> axes,
                           bool keepdims = false) {
   return norm(x, ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
+}
+/// Does not compile: norm(x, p, axis) of PyTorch and NumPy has a p where the axis is here.
+template <detail::Arithmetic P, detail::Integer Axis>
+void norm(const Tensor&, P, Axis, bool = false) {
+  static_assert(detail::kNever<P>,
+                "norm(x, axis, keepdims) is the Euclidean norm along an axis; write any other as "
+                "pow(reduce_sum(pow(abs(x), p), axis), 1 / p)");
 }
 /// @}
 /// Scales x so that its norm is at most `clip_norm`. As tf.clip_by_norm.

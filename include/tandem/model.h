@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tandem/callbacks.h"
+#include "tandem/creation.h"
 #include "tandem/data.h"
 #include "tandem/layers.h"
 #include "tandem/losses.h"
@@ -272,6 +273,11 @@ class Model {
   virtual Tensor call(const std::vector<Tensor>& inputs, bool training);
   /// @}
   Tensor forward(const Tensor& input) const { return (*this)(input); }  ///< as a call, in PyTorch
+  /// @{
+  /// This model, as in model->fit(): a model is a handle.
+  Model* operator->() { return this; }
+  const Model* operator->() const { return this; }
+  /// @}
   /// The model's name; empty until it has one or is part of another model.
   const std::string& name() const { return layer().name(); }
   /// As Layer::train(). fit(), evaluate() and predict() have modes of their own.
@@ -460,11 +466,66 @@ void save_weights(const Model& model, const std::filesystem::path& path);
 /// how to load weights, or NotFoundError if there is no such file.
 Model load_model(const std::filesystem::path& path);
 
+/// A tensor of load(), which is undefined if there is none of the name; or all tensors whose names
+/// begin with the name and a dot.
+class LoadedItem : public Tensor {
+ public:
+  /// For Tandem's own code.
+  LoadedItem(Tensor tensor, std::map<std::string, Tensor> group)
+      : Tensor(std::move(tensor)), group_(std::move(group)) {}
+  /// The tensors of a group, by the rest of their names.
+  operator std::map<std::string, Tensor>() const { return group_; }  // NOLINT: usable as a map
+  /// The numbers of a group, as of GradScaler::state_dict(), likewise.
+  operator std::map<std::string, double>() const {  // NOLINT: usable as a map
+    std::map<std::string, double> numbers;
+    for (const auto& [name, tensor] : group_) numbers.emplace(name, tensor.item());
+    return numbers;
+  }
+
+ private:
+  std::map<std::string, Tensor> group_;
+};
+
+/// Result of load(): tensors by name.
+class LoadedTensors : public std::map<std::string, Tensor> {
+ public:
+  using std::map<std::string, Tensor>::map;
+  /// These tensors.
+  LoadedTensors(std::map<std::string, Tensor> tensors)  // NOLINT: a map of tensors is one
+      : std::map<std::string, Tensor>(std::move(tensors)) {}
+  /// The tensor, or the group of tensors, of this name. Throws NotFoundError if there is neither.
+  LoadedItem operator[](const std::string& name) const;
+};
+
+/// An item of save() with names: a tensor, a number, or a group of either.
+class SavedItem {
+ public:
+  /// A tensor.
+  SavedItem(const Tensor& tensor) : tensors_{{"", tensor}} {}  // NOLINT: a tensor is an item
+  /// A number.
+  template <detail::Arithmetic Number>
+  SavedItem(Number number) : SavedItem(constant(number)) {}  // NOLINT: a number is an item
+  /// A group, such as a state_dict().
+  template <class Value>
+  requires std::convertible_to<Value, SavedItem> SavedItem(  // NOLINT: a group is an item
+      const std::map<std::string, Value>& group) {
+    for (const auto& [name, value] : group)
+      tensors_.emplace(name, SavedItem(value).tensors_.at(""));
+  }
+  /// For Tandem's own code: the tensors by the rest of their names.
+  const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+
+ private:
+  std::map<std::string, Tensor> tensors_;
+};
+
 /// @{
 /// Writes tensors by name, one tensor, or the state_dict() of a layer or model to a file of any
-/// name. The format is safetensors, not that of torch.save; read it by load(). Throws the errors of
-/// save_safetensors().
+/// name. Items of a group get the name "GROUP.NAME"; a number becomes a scalar. The format is
+/// safetensors, not that of torch.save; read it by load(). Throws the errors of save_safetensors().
 void save(const std::map<std::string, Tensor>& tensors, const std::filesystem::path& path);
+void save(std::initializer_list<std::pair<std::string, SavedItem>> items,
+          const std::filesystem::path& path);
 void save(const Tensor& tensor, const std::filesystem::path& path);
 void save(const Layer& layer, const std::filesystem::path& path);
 /// @}
@@ -472,7 +533,7 @@ void save(const Layer& layer, const std::filesystem::path& path);
 /// Reads what save() has written, or another safetensors file: returns the tensors by name, sets
 /// one tensor, or loads the state of a layer or model. Throws InvalidArgumentError for a file of
 /// PyTorch and says how to convert it, and the errors of load_safetensors().
-std::map<std::string, Tensor> load(const std::filesystem::path& path);
+LoadedTensors load(const std::filesystem::path& path);
 void load(Tensor& tensor, const std::filesystem::path& path);
 void load(const Layer& layer, const std::filesystem::path& path);
 /// @}

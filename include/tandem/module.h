@@ -20,14 +20,22 @@
 
 namespace tandem::nn {
 
-/// The result of Module::register_parameter(): keep it in a td::Variable.
-class Parameter : public Variable {
+/// For Tandem's own code: a template, so that the conversion is refused where it is used.
+template <class Unused>
+class ParameterOf : public Variable {
  public:
   /// The variable.
-  explicit Parameter(Variable variable) : Variable(std::move(variable)) {}
-  /// A td::Tensor would keep the value that the parameter has now: declare a td::Variable.
-  operator Tensor() const = delete;
+  explicit ParameterOf(Variable variable) : Variable(std::move(variable)) {}
+  /// Does not compile: a td::Tensor would keep the value that the parameter has now.
+  operator Tensor() const {
+    static_assert(tandem::detail::kNever<Unused>,
+                  "a td::Tensor would keep the value that the parameter has now: declare the "
+                  "member as a td::Variable");
+    return value();
+  }
 };
+/// The result of Module::register_parameter(): keep it in a td::Variable.
+using Parameter = ParameterOf<void>;
 
 /// Undoes a registration, such as that of a hook. As torch's RemovableHandle.
 class RemovableHandle {
@@ -132,6 +140,10 @@ class Module : public LayerBase {
   /// td::DeviceScope. As torch.nn.Module.to, which moves them.
   Module& to(std::string_view device);
   Module& to(DType dtype);
+  template <std::same_as<DeviceType> Type>
+  Module& to(Type type) {
+    return to(std::string_view(Device(type).name()));
+  }
   /// @}
 
   std::string kind() const override;             ///< the name of the class in snake case

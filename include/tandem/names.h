@@ -22,6 +22,7 @@
 #include "tandem/data.h"
 #include "tandem/data_loader.h"
 #include "tandem/data_parallel.h"
+#include "tandem/datasets.h"
 #include "tandem/ddp.h"
 #include "tandem/device.h"
 #include "tandem/distribute.h"
@@ -42,6 +43,7 @@
 #include "tandem/optimizers.h"
 #include "tandem/parallel.h"
 #include "tandem/random.h"
+#include "tandem/utils.h"
 
 // One line each.
 // clang-format off
@@ -67,6 +69,10 @@ inline constexpr DType kUInt8 = uint8;      ///< as uint8
 inline constexpr DType kBool = bool_;       ///< as bool_
 inline constexpr std::nullopt_t None = std::nullopt;  ///< in a Slice: the end of the axis
 
+// PyTorch: devices
+inline constexpr DeviceType kCPU = DeviceType::kCpu;   ///< as DeviceType::kCpu
+inline constexpr DeviceType kCUDA = DeviceType::kGpu;  ///< as DeviceType::kGpu
+
 // PyTorch, NumPy: creation
 [[nodiscard]] inline Tensor randn(const Shape& shape, const CreationOptions& options = {}) { return detail::with_options(random::normal(shape, {.dtype = options.dtype, .name = options.name}), options); }  ///< as random::normal()
 [[nodiscard]] inline Tensor rand(const Shape& shape, const CreationOptions& options = {}) { return detail::with_options(random::uniform(shape, {.dtype = options.dtype, .name = options.name}), options); }  ///< as random::uniform()
@@ -87,7 +93,7 @@ inline void manual_seed(std::uint64_t seed) { random::set_seed(seed); }  ///< as
 [[nodiscard]] inline Tensor permute(const Tensor& x, const Dims& axes) { return transpose(x, axes); }  ///< as transpose()
 [[nodiscard]] inline Tensor flatten(const Tensor& x) { return x.flatten(); }  ///< as Tensor::flatten()
 [[nodiscard]] inline Tensor flatten(const Tensor& x, std::int64_t start, std::int64_t end = -1) { return x.flatten(start, end); }  ///< as Tensor::flatten()
-[[nodiscard]] inline Tensor diagonal(const Tensor& x) { return x.diagonal(); }  ///< as Tensor::diagonal()
+[[nodiscard]] inline Tensor diagonal(const Tensor& x, std::int64_t offset = 0, std::int64_t axis = 0, std::int64_t other = 1) { return x.diagonal(offset, axis, other); }  ///< as Tensor::diagonal()
 [[nodiscard]] inline Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return x.masked_fill(mask, value); }  ///< as Tensor::masked_fill()
 inline std::int64_t numel(const Tensor& x) { return x.size(); }  ///< as Tensor::size()
 [[nodiscard]] inline Tensor flip(const Tensor& x, const Dims& axes) { return reverse(x, axes); }  ///< as reverse()
@@ -116,6 +122,8 @@ inline std::int64_t numel(const Tensor& x) { return x.size(); }  ///< as Tensor:
 [[nodiscard]] inline Tensor ge(const Tensor& a, const Tensor& b) { return greater_equal(a, b); }  ///< as greater_equal()
 [[nodiscard]] inline Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }  ///< as maximum()
 [[nodiscard]] inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }  ///< as minimum()
+template <std::floating_point Number> [[nodiscard]] Tensor max(const Tensor& x, Number other) { return maximum(x, other); }  ///< as maximum()
+template <std::floating_point Number> [[nodiscard]] Tensor min(const Tensor& x, Number other) { return minimum(x, other); }  ///< as minimum()
 [[nodiscard]] inline Tensor max(const Tensor& x) { return reduce_max(x); }  ///< as reduce_max()
 [[nodiscard]] inline Tensor min(const Tensor& x) { return reduce_min(x); }  ///< as reduce_min()
 template <class... Options> [[nodiscard]] Tensor sum(const Tensor& x, const Options&... options) { return reduce_sum(x, options...); }  ///< as reduce_sum()
@@ -268,6 +276,31 @@ inline Initializer LecunUniform() { return lecun_uniform(); }    ///< as lecun_u
 inline Initializer LecunNormal() { return lecun_normal(); }      ///< as lecun_normal(), in Keras
 }  // namespace tandem::initializers
 
+/// As keras.activations.
+namespace tandem::activations {
+using nn::elu; using nn::gelu; using nn::leaky_relu; using nn::relu; using nn::selu; using nn::softmax; using nn::softplus; using nn::swish;
+using tandem::sigmoid; using tandem::tanh;
+}  // namespace tandem::activations
+namespace tandem::utils {
+inline void set_random_seed(std::uint64_t seed) { random::set_seed(seed); }  ///< as random::set_seed(), in Keras
+}  // namespace tandem::utils
+/// As tf.keras.
+namespace tandem::keras {
+using tandem::Functional;
+using tandem::Input;
+using tandem::Model;
+using tandem::Sequential;
+namespace activations = tandem::activations;    // as td::activations
+namespace callbacks = tandem::callbacks;        // as td::callbacks
+namespace datasets = tandem::datasets;          // as td::datasets
+namespace initializers = tandem::initializers;  // as td::initializers
+namespace layers = tandem::layers;              // as td::layers
+namespace losses = tandem::losses;              // as td::losses
+namespace metrics = tandem::metrics;            // as td::metrics
+namespace optimizers = tandem::optimizers;      // as td::optimizers
+namespace utils = tandem::utils;                // as td::utils
+}  // namespace tandem::keras
+
 // --- processes ---
 
 namespace tandem {
@@ -291,6 +324,16 @@ inline Work isend(const Tensor& tensor, int destination, const CollectiveOptions
 inline Work irecv(const Shape& shape, int source, const ReceiveOptions& options = {}) {
   return recv_async(shape, source, options);
 }
+/// reduce_scatter_tensor().
+template <std::same_as<Tensor> T>
+[[nodiscard]] Tensor reduce_scatter(const T& tensor, const ReduceOptions& options = {}) {
+  return reduce_scatter_tensor(tensor, options);
+}
+
+// MPI: processes
+using Group = ProcessGroup;  ///< as ProcessGroup
+inline void init(int* = nullptr, char*** = nullptr) { init_process_group(); }  ///< as init_process_group()
+inline void finalize() { destroy_process_group(); }  ///< as destroy_process_group()
 }  // namespace tandem::comm
 
 namespace tandem::hvd {

@@ -93,6 +93,15 @@ struct Pair {
   friend bool operator==(const Pair&, const Pair&) = default;
 };
 
+/// A size that may not be given; converts from a number or a list of two: {2, 2}.
+class OptionalPair : public std::optional<Pair> {
+ public:
+  using std::optional<Pair>::optional;
+  OptionalPair() = default;  ///< not given
+  /// Height and width.
+  OptionalPair(std::int64_t h, std::int64_t w) : std::optional<Pair>(std::in_place, h, w) {}
+};
+
 /// Options of conv2d() and depthwise_conv2d(). As the arguments of tf.nn.conv2d.
 struct Conv2DOptions {
   Pair strides = 1;                             ///< strides
@@ -113,7 +122,7 @@ struct Conv2DOptions {
 /// Options of pooling.
 struct Pool2DOptions {
   Pair window = 2;                    ///< size of the window
-  std::optional<Pair> strides{};      ///< default: the window
+  OptionalPair strides{};             ///< default: the window
   Padding padding = Padding::kValid;  ///< padding
 };
 /// Max pooling. As tf.nn.max_pool2d.

@@ -132,6 +132,7 @@ class SGDOptions {
     return *this;
   }
   /// @}
+  /// The options as an aggregate.
   operator const SGDGroup&() const { return group_; }  // NOLINT: usable as options
 
  private:
@@ -165,8 +166,10 @@ class Betas {
   Betas() = default;
   /// The decay rates of the means of gradients and of squared gradients.
   Betas(double beta_1, double beta_2) : values_(std::pair(beta_1, beta_2)) {}
-  Betas(const std::pair<double, double>& betas) : values_(betas) {}  ///< the same NOLINT: implicit
-  Betas(const std::tuple<double, double>& betas)                     ///< the same NOLINT: implicit
+  /// The same of a pair.
+  Betas(const std::pair<double, double>& betas) : values_(betas) {}  // NOLINT: implicit
+  /// The same of a tuple.
+  Betas(const std::tuple<double, double>& betas)  // NOLINT: implicit
       : Betas(std::get<0>(betas), std::get<1>(betas)) {}
   /// The rates; none: not set.
   const std::optional<std::pair<double, double>>& values() const { return values_; }
@@ -175,8 +178,8 @@ class Betas {
   std::optional<std::pair<double, double>> values_;
 };
 
-/// Options of Adam in braces, and a group of parameters with options of its own. As the arguments of
-/// torch.optim.Adam.
+/// Options of Adam in braces, and a group of parameters with options of its own. As the arguments
+/// of torch.optim.Adam.
 struct AdamGroup {
   optimizers::ParameterList params{};  ///< parameters, in a group alone
   std::optional<double> lr{};          ///< learning rate; default: 1e-3
@@ -210,6 +213,7 @@ class AdamOptions {
     return *this;
   }
   /// @}
+  /// The options as an aggregate.
   operator const AdamGroup&() const { return group_; }  // NOLINT: usable as options
 
  private:
@@ -233,8 +237,8 @@ class Adam : public Optimizer {
   /// @}
 };
 
-/// Options of AdamW in braces, and a group of parameters with options of its own. As the arguments of
-/// torch.optim.AdamW.
+/// Options of AdamW in braces, and a group of parameters with options of its own. As the arguments
+/// of torch.optim.AdamW.
 struct AdamWGroup {
   optimizers::ParameterList params{};  ///< parameters, in a group alone
   std::optional<double> lr{};          ///< learning rate; default: 1e-3
@@ -267,6 +271,7 @@ class AdamWOptions {
     return *this;
   }
   /// @}
+  /// The options as an aggregate.
   operator const AdamWGroup&() const { return group_; }  // NOLINT: usable as options
 
  private:
@@ -290,8 +295,8 @@ class AdamW : public Optimizer {
   /// @}
 };
 
-/// Options of RMSprop in braces, and a group of parameters with options of its own. As the arguments of
-/// torch.optim.RMSprop.
+/// Options of RMSprop in braces, and a group of parameters with options of its own. As the
+/// arguments of torch.optim.RMSprop.
 struct RMSpropGroup {
   optimizers::ParameterList params{};  ///< parameters, in a group alone
   std::optional<double> lr{};          ///< learning rate; default: 1e-2
@@ -336,6 +341,7 @@ class RMSpropOptions {
     return *this;
   }
   /// @}
+  /// The options as an aggregate.
   operator const RMSpropGroup&() const { return group_; }  // NOLINT: usable as options
 
  private:
@@ -360,8 +366,8 @@ class RMSprop : public Optimizer {
   /// @}
 };
 
-/// Options of Adagrad in braces, and a group of parameters with options of its own. As the arguments of
-/// torch.optim.Adagrad.
+/// Options of Adagrad in braces, and a group of parameters with options of its own. As the
+/// arguments of torch.optim.Adagrad.
 struct AdagradGroup {
   optimizers::ParameterList params{};  ///< parameters, in a group alone
   std::optional<double> lr{};          ///< learning rate; default: 1e-2
@@ -403,6 +409,7 @@ class AdagradOptions {
     return *this;
   }
   /// @}
+  /// The options as an aggregate.
   operator const AdagradGroup&() const { return group_; }  // NOLINT: usable as options
 
  private:

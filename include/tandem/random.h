@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -81,5 +82,33 @@ struct UniformOptions {
 [[nodiscard]] Tensor permutation(std::int64_t count);
 /// Reorders x randomly along the first axis. As tf.random.shuffle.
 [[nodiscard]] Tensor shuffle(const Tensor& x);
+
+/// A stream of random numbers of its own: those that the functions above generate after
+/// set_seed(seed). A handle; copies share the stream. Throws UnimplementedError while a function is
+/// traced, which would repeat the same numbers in each run. As tf.random.Generator.
+class Generator {
+ public:
+  explicit Generator(std::uint64_t seed = 0x5eed);                            ///< with this seed
+  static Generator from_seed(std::uint64_t seed) { return Generator(seed); }  ///< with this seed
+
+  /// @{
+  /// As the functions of these names.
+  [[nodiscard]] Tensor normal(const Shape& shape, double mean = 0.0, double stddev = 1.0) const;
+  [[nodiscard]] Tensor normal(const Shape& shape, const NormalOptions& options) const;
+  [[nodiscard]] Tensor truncated_normal(const Shape& shape, double mean = 0.0,
+                                        double stddev = 1.0) const;
+  [[nodiscard]] Tensor uniform(const Shape& shape, double low = 0.0, double high = 1.0) const;
+  [[nodiscard]] Tensor uniform(const Shape& shape, const UniformOptions& options) const;
+  [[nodiscard]] Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high) const;
+  [[nodiscard]] Tensor permutation(std::int64_t count) const;
+  [[nodiscard]] Tensor shuffle(const Tensor& x) const;
+  /// @}
+  GeneratorState get_state() const;                   ///< the state of this stream
+  void set_state(const GeneratorState& state) const;  ///< restores a state of get_state()
+
+ private:
+  struct Stream;
+  std::shared_ptr<Stream> stream_;
+};
 
 }  // namespace tandem::random

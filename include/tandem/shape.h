@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
@@ -80,6 +81,8 @@ class Shape {
   bool known() const { return known_; }      ///< whether the rank is known
   bool fully_defined() const;                ///< whether rank and all sizes are known
   int rank() const { return dims_.size(); }  ///< number of axes; 0 for unknown rank
+  /// As rank(): the number of values of begin() and end().
+  std::size_t size() const { return static_cast<std::size_t>(rank()); }
   /// As dim().
   std::int64_t operator[](int axis) const {
     return axis >= 0 && axis < rank() ? dims_[axis] : dim(axis);

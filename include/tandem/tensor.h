@@ -8,20 +8,22 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <iterator>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "tandem/device.h"
 #include "tandem/dtype.h"
 #include "tandem/ref_counted.h"
 #include "tandem/shape.h"
+#include "tandem/slice.h"
 
 namespace tandem {
 
 struct TensorImpl;
+struct ValuesAndIndices;
 class Tensor;
 template <class T, int kRank>
 class TensorAccessor;
@@ -54,33 +56,6 @@ struct AxisOptions {
   std::int64_t axis = 0;  ///< the axis; negative ones count from the end
 };
 
-/// A range of an axis, as Python's start:stop:step. Negative positions count from the end;
-/// positions outside the axis are clamped. Defaults: the whole axis in the direction of `step`.
-struct Slice {
-  std::optional<std::int64_t> start{};  ///< first position
-  std::optional<std::int64_t> stop{};   ///< end of the range, exclusive
-  std::int64_t step = 1;                ///< distance between positions; not 0
-};
-
-/// Argument of Tensor::operator() for one axis: a position, which removes the axis, or a Slice.
-class AxisIndex {
- public:
-  /// A position; negative ones count from the end.
-  template <std::integral Integer>
-  AxisIndex(Integer position)  // NOLINT: implicit
-      : slice_{.start = static_cast<std::int64_t>(position)}, single_(true) {}
-  /// A range.
-  AxisIndex(const Slice& slice) : slice_(slice) {}  // NOLINT: implicit
-  bool single() const { return single_; }           ///< whether it is a position
-  /// The position. REQUIRES: single().
-  std::int64_t position() const { return *slice_.start; }  // REQUIRES: single()
-  const Slice& slice() const { return slice_; }            ///< the range
-
- private:
-  Slice slice_;
-  bool single_ = false;
-};
-
 /// A dense, row-major array; images are channels-last (NHWC). As tf.Tensor and torch.Tensor. A
 /// default-constructed tensor is undefined: it can be assigned to and queried with defined();
 /// everything else throws FailedPreconditionError.
@@ -106,10 +81,12 @@ class Tensor {
                   "inputs: make a new tensor with where(), concat(), stack() or pad()");
   }
   /// @{
-  /// A vector of numbers, or a matrix of rows of equal lengths. As constant()
-  /// (tandem/creation.h, which must be included).
+  /// A vector of numbers, also in another shape, or a matrix of rows of equal lengths. As
+  /// constant() (tandem/creation.h, which must be included).
   template <detail::Arithmetic Number>
   explicit Tensor(const std::vector<Number>& numbers);
+  template <detail::Arithmetic Number>
+  Tensor(const std::vector<Number>& numbers, const Shape& shape);
   template <detail::Arithmetic Number>
   explicit Tensor(const std::vector<std::vector<Number>>& rows);
   /// @}
@@ -215,6 +192,14 @@ class Tensor {
   /// torch.Tensor.to.
   [[nodiscard]] Tensor to(std::string_view device) const;
   [[nodiscard]] Tensor to(DType dtype) const;
+  template <std::same_as<DeviceType> Type>
+  [[nodiscard]] Tensor to(Type type) const {
+    return to(Device(type).name());
+  }
+  [[nodiscard]] Tensor to(std::string_view device, DType dtype) const {
+    return to(device).to(dtype);
+  }
+  [[nodiscard]] Tensor cuda() const { return to("/gpu:0"); }
   [[nodiscard]] Tensor cpu() const { return to("/cpu:0"); }
   /// @}
 
@@ -241,8 +226,17 @@ class Tensor {
     return min(Dims{axis}, keepdims);
   }
   /// @}
-  [[nodiscard]] Tensor argmax(std::int64_t axis) const;  ///< as tandem::argmax()
-  [[nodiscard]] Tensor argmin(std::int64_t axis) const;  ///< as tandem::argmin()
+  [[nodiscard]] Tensor amax(std::int64_t axis, bool keepdims = false) const {
+    return max(axis, keepdims);
+  }  ///< as max()
+  [[nodiscard]] Tensor amin(std::int64_t axis, bool keepdims = false) const {
+    return min(axis, keepdims);
+  }  ///< as min()
+  /// @{
+  /// As tandem::argmax() and argmin().
+  [[nodiscard]] Tensor argmax(std::int64_t axis, bool keepdims = false) const;
+  [[nodiscard]] Tensor argmin(std::int64_t axis, bool keepdims = false) const;
+  /// @}
   /// @{
   /// The position of the largest or smallest element of all, in row-major order; int64.
   [[nodiscard]] Tensor argmax() const { return flatten().argmax(0); }
@@ -272,13 +266,37 @@ class Tensor {
   [[nodiscard]] Tensor pow(const Tensor& exponent) const;
   [[nodiscard]] Tensor matmul(const Tensor& other) const;
   [[nodiscard]] Tensor cumsum(std::int64_t axis) const;
+  [[nodiscard]] ValuesAndIndices sort(std::int64_t axis = -1, bool descending = false) const;
+  [[nodiscard]] Tensor argsort(std::int64_t axis = -1, bool descending = false) const;
+  [[nodiscard]] ValuesAndIndices topk(std::int64_t k, std::int64_t axis = -1,
+                                      bool largest = true) const;
+  [[nodiscard]] Tensor log1p() const;
+  [[nodiscard]] Tensor expm1() const;
+  [[nodiscard]] Tensor erf() const;
+  [[nodiscard]] Tensor reciprocal() const;
+  [[nodiscard]] Tensor maximum(const Tensor& other) const;
+  [[nodiscard]] Tensor minimum(const Tensor& other) const;
+  [[nodiscard]] Tensor logical_and(const Tensor& other) const;
+  [[nodiscard]] Tensor logical_or(const Tensor& other) const;
+  [[nodiscard]] Tensor logical_not() const;
+  [[nodiscard]] Tensor tril(std::int64_t diagonal = 0) const;
+  [[nodiscard]] Tensor triu(std::int64_t diagonal = 0) const;
   /// @}
-  [[nodiscard]] Tensor relu() const;                          ///< as nn::relu()
-  [[nodiscard]] Tensor softmax(std::int64_t axis) const;      ///< as nn::softmax()
-  [[nodiscard]] Tensor log_softmax(std::int64_t axis) const;  ///< as nn::log_softmax()
-  [[nodiscard]] Tensor clamp(double low, double high) const;  ///< as clip_by_value()
-  [[nodiscard]] Tensor norm() const;                          ///< Euclidean, of all elements
-  [[nodiscard]] Tensor prod() const;                          ///< product of all elements
+  [[nodiscard]] Tensor isnan() const;                                            ///< as is_nan()
+  [[nodiscard]] Tensor isfinite() const;                                         ///< as is_finite()
+  [[nodiscard]] Tensor mm(const Tensor& other) const { return matmul(other); }   ///< as matmul()
+  [[nodiscard]] Tensor bmm(const Tensor& other) const { return matmul(other); }  ///< as matmul()
+  [[nodiscard]] Tensor dot(const Tensor& other) const { return matmul(other); }  ///< as matmul()
+  [[nodiscard]] Tensor flip(const Dims& axes) const;                             ///< as reverse()
+  [[nodiscard]] std::vector<Tensor> unbind(std::int64_t axis = 0) const;         ///< as unstack()
+  [[nodiscard]] Tensor logsumexp(std::int64_t axis,
+                                 bool keepdims = false) const;  ///< as reduce_logsumexp()
+  [[nodiscard]] Tensor relu() const;                            ///< as nn::relu()
+  [[nodiscard]] Tensor softmax(std::int64_t axis) const;        ///< as nn::softmax()
+  [[nodiscard]] Tensor log_softmax(std::int64_t axis) const;    ///< as nn::log_softmax()
+  [[nodiscard]] Tensor clamp(double low, double high) const;    ///< as clip_by_value()
+  [[nodiscard]] Tensor norm() const;                            ///< Euclidean, of all elements
+  [[nodiscard]] Tensor prod() const;                            ///< product of all elements
   /// @{
   /// Standard deviation and variance of all elements or along an axis, divided by n - 1, or by n if
   /// not `unbiased`. As torch.Tensor.std and var; reduce_std() and NumPy divide by n.
@@ -296,9 +314,18 @@ class Tensor {
   /// Parts of `axis` of equal sizes, the last one smaller if it does not divide: at most `parts`.
   /// As torch.Tensor.chunk.
   [[nodiscard]] std::vector<Tensor> chunk(std::int64_t parts, std::int64_t axis = 0) const;
-  [[nodiscard]] Tensor diagonal() const;                          ///< the main diagonal of a matrix
-  [[nodiscard]] Tensor any() const;                               ///< as reduce_any()
-  [[nodiscard]] Tensor all() const;                               ///< as reduce_all()
+  /// The diagonal of the matrices in two axes, as a last axis; `offset`: 0 the main one, positive
+  /// above it. Throws ShapeError unless these axes have known sizes. As torch.Tensor.diagonal.
+  [[nodiscard]] Tensor diagonal(std::int64_t offset = 0, std::int64_t axis = 0,
+                                std::int64_t other = 1) const;
+  [[nodiscard]] Tensor any() const;  ///< as reduce_any()
+  [[nodiscard]] Tensor all() const;  ///< as reduce_all()
+  /// @{
+  /// The same along an axis.
+  [[nodiscard]] Tensor any(std::int64_t axis, bool keepdims = false) const;
+  [[nodiscard]] Tensor all(std::int64_t axis, bool keepdims = false) const;
+  [[nodiscard]] Tensor prod(std::int64_t axis, bool keepdims = false) const;
+  /// @}
   [[nodiscard]] Tensor flatten() const { return reshape({-1}); }  ///< a vector of all elements
   /// The axes from `start` to `end`, both included, as one; negative ones count from the end. At
   /// most one of these axes may have a size that is not known. As torch.Tensor.flatten.

@@ -12,8 +12,8 @@
 namespace tandem::distribute {
 
 /// The name of a TPU system. A value. As tf.distribute.cluster_resolver.TPUClusterResolver, without
-/// its requests to the metadata server and to the Cloud TPU API. Tandem runs on attached TPUs, those
-/// of a PJRT plug-in: initialize_tpu_system() and TPUStrategy refuse other systems.
+/// its requests to the metadata server and to the Cloud TPU API. Tandem runs on attached TPUs,
+/// those of a PJRT plug-in: initialize_tpu_system() and TPUStrategy refuse other systems.
 class TPUClusterResolver {
  public:
   /// `tpu`: "local", the TPUs that are attached to this host; else the name or the addresses of

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,8 +33,9 @@ enum class VariableAggregation {
 
 /// Options of Variable. As the arguments of tf.Variable.
 struct VariableOptions {
-  bool trainable = true;  ///< whether tapes watch it and optimizers update it
-  std::string name{};     ///< name, for checkpoints and messages
+  bool trainable = true;         ///< whether tapes watch it and optimizers update it
+  std::string name{};            ///< name, for checkpoints and messages
+  std::optional<DType> dtype{};  ///< default: that of the initial value
   /// When copies are synchronized.
   VariableSynchronization synchronization = VariableSynchronization::kAuto;
   VariableAggregation aggregation = VariableAggregation::kNone;  ///< how copies are reduced
@@ -62,7 +64,7 @@ class Variable {
   template <detail::Integer T>
   requires(sizeof(T) == sizeof(std::int64_t)) explicit Variable(T initial_value,
                                                                 VariableOptions options = {})
-      : Variable(constant(initial_value, {.dtype = int64}), std::move(options)) {}
+      : Variable(constant(initial_value, {.dtype = options.dtype.value_or(int64)}), options) {}
   /// @}
 
   /// False for a default-constructed variable.

@@ -8,10 +8,10 @@
 #include "device/allocator.h"
 #include "device/device_name.h"
 #include "device/stream.h"
+#include "tandem/device.h"
 
 namespace tandem {
 
-enum class DeviceType : std::uint8_t { kCpu, kGpu, kTpu };
 enum class DeviceBackend : std::uint8_t { kCpu, kEmulatedGpu, kCuda, kPjrt };
 
 // Lives as long as the process, because tensors hold plain pointers to it. Thread-safe.

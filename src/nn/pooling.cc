@@ -20,6 +20,11 @@ class PoolingLayer final : public UnaryLayer {
       fail<InvalidArgumentError>(
           "[{}] expected a positive window and strides, got {} x {} and {} x {}", label(),
           window.height, window.width, strides.height, strides.width);
+    if (options.pool_size.value_or(window) != window)
+      fail<InvalidArgumentError>(
+          "[{}] expected one size of windows, got the argument {} x {} and the option {} x {}",
+          label(), window.height, window.width, options.pool_size->height,
+          options.pool_size->width);
   }
 
  private:

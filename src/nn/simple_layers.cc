@@ -160,6 +160,12 @@ ElementwiseLayer::Function rescale(double scale, double offset) {
 
 }  // namespace
 
+const char* ActivationName::unknown() {
+  throw InvalidArgumentError(
+      "[activation] expected a function such as nn::relu that has a name as an activation: call "
+      "any other in a layer of your own");
+}
+
 Dropout::Dropout(double rate, const SimpleOptions& options)
     : tandem::Layer(elementwise("dropout", drop(rate), options)) {}
 

@@ -26,6 +26,11 @@ std::size_t axis_of(const Tensor& x, std::int64_t axis) {
   return static_cast<std::size_t>(axis < 0 ? axis + x.rank() : axis);
 }
 
+// `reduced`, the result of a reduction of `axis` of x, with this axis of size 1 if it is kept.
+Tensor with_axis(const Tensor& reduced, const Tensor& x, std::int64_t axis, bool keepdims) {
+  return keepdims ? expand_dims(reduced, static_cast<std::int64_t>(axis_of(x, axis))) : reduced;
+}
+
 std::int64_t known_size(const Tensor& x, std::int64_t axis, const char* method) {
   const std::int64_t size = x.dim(axis);
   if (size < 0)
@@ -52,8 +57,12 @@ Tensor Tensor::max(const Dims& axes, bool keepdims) const {
 Tensor Tensor::min(const Dims& axes, bool keepdims) const {
   return reduce_min(*this, over(axes, keepdims));
 }
-Tensor Tensor::argmax(std::int64_t axis) const { return tandem::argmax(*this, axis); }
-Tensor Tensor::argmin(std::int64_t axis) const { return tandem::argmin(*this, axis); }
+Tensor Tensor::argmax(std::int64_t axis, bool keepdims) const {
+  return with_axis(tandem::argmax(*this, axis), *this, axis, keepdims);
+}
+Tensor Tensor::argmin(std::int64_t axis, bool keepdims) const {
+  return with_axis(tandem::argmin(*this, axis), *this, axis, keepdims);
+}
 Tensor Tensor::reshape(const Shape& shape) const { return tandem::reshape(*this, shape); }
 Tensor Tensor::transpose(const Dims& permutation) const {
   return tandem::transpose(*this, permutation);
@@ -76,6 +85,33 @@ Tensor Tensor::pow(double exponent) const { return tandem::pow(*this, exponent);
 Tensor Tensor::pow(const Tensor& exponent) const { return tandem::pow(*this, exponent); }
 Tensor Tensor::matmul(const Tensor& other) const { return tandem::matmul(*this, other); }
 Tensor Tensor::cumsum(std::int64_t axis) const { return tandem::cumsum(*this, axis); }
+ValuesAndIndices Tensor::sort(std::int64_t axis, bool descending) const {
+  return tandem::sort(*this, axis, descending);
+}
+Tensor Tensor::argsort(std::int64_t axis, bool descending) const {
+  return tandem::argsort(*this, axis, descending);
+}
+ValuesAndIndices Tensor::topk(std::int64_t k, std::int64_t axis, bool largest) const {
+  return tandem::topk(*this, k, axis, largest);
+}
+Tensor Tensor::log1p() const { return tandem::log1p(*this); }
+Tensor Tensor::expm1() const { return tandem::expm1(*this); }
+Tensor Tensor::erf() const { return tandem::erf(*this); }
+Tensor Tensor::reciprocal() const { return tandem::reciprocal(*this); }
+Tensor Tensor::maximum(const Tensor& other) const { return tandem::maximum(*this, other); }
+Tensor Tensor::minimum(const Tensor& other) const { return tandem::minimum(*this, other); }
+Tensor Tensor::logical_and(const Tensor& other) const { return tandem::logical_and(*this, other); }
+Tensor Tensor::logical_or(const Tensor& other) const { return tandem::logical_or(*this, other); }
+Tensor Tensor::logical_not() const { return tandem::logical_not(*this); }
+Tensor Tensor::tril(std::int64_t diagonal) const { return tandem::tril(*this, diagonal); }
+Tensor Tensor::triu(std::int64_t diagonal) const { return tandem::triu(*this, diagonal); }
+Tensor Tensor::isnan() const { return is_nan(*this); }
+Tensor Tensor::isfinite() const { return is_finite(*this); }
+Tensor Tensor::flip(const Dims& axes) const { return reverse(*this, axes); }
+std::vector<Tensor> Tensor::unbind(std::int64_t axis) const { return unstack(*this, axis); }
+Tensor Tensor::logsumexp(std::int64_t axis, bool keepdims) const {
+  return reduce_logsumexp(*this, axis, keepdims);
+}
 Tensor Tensor::relu() const { return nn::relu(*this); }
 Tensor Tensor::softmax(std::int64_t axis) const { return nn::softmax(*this, axis); }
 Tensor Tensor::log_softmax(std::int64_t axis) const { return nn::log_softmax(*this, axis); }
@@ -84,6 +120,15 @@ Tensor Tensor::norm() const { return tandem::norm(*this); }
 Tensor Tensor::prod() const { return reduce_prod(*this); }
 Tensor Tensor::any() const { return reduce_any(*this); }
 Tensor Tensor::all() const { return reduce_all(*this); }
+Tensor Tensor::any(std::int64_t axis, bool keepdims) const {
+  return reduce_any(*this, axis, keepdims);
+}
+Tensor Tensor::all(std::int64_t axis, bool keepdims) const {
+  return reduce_all(*this, axis, keepdims);
+}
+Tensor Tensor::prod(std::int64_t axis, bool keepdims) const {
+  return reduce_prod(*this, axis, keepdims);
+}
 Tensor Tensor::unsqueeze(std::int64_t axis) const { return expand_dims(*this, axis); }
 Tensor Tensor::squeeze(const Dims& axes) const { return tandem::squeeze(*this, axes); }
 Tensor Tensor::expand(const Shape& shape) const { return broadcast_to(*this, shape); }
@@ -175,15 +220,6 @@ std::vector<Tensor> Tensor::chunk(std::int64_t parts, std::int64_t axis) const {
   if (sizes.empty()) sizes.push_back(0);
   return split(*this, sizes, axis);
 }
-Tensor Tensor::diagonal() const {
-  if (rank() != 2 || !shape().fully_defined())
-    fail<ShapeError>("[diagonal] expected a matrix of known sizes, got shape {}",
-                     shape().to_string());
-  const Tensor chosen = eye(dim(0), dim(1), {.dtype = bool_});
-  const Tensor rows = reduce_sum(where(chosen, *this, zeros_like(*this)), 1);
-  return slice_rows(rows, 0, std::min(dim(0), dim(1)));
-}
-
 namespace {
 
 // For each element of the matrices of x, its column minus its row.
@@ -195,6 +231,27 @@ Tensor diagonals_of(const Tensor& x, const char* function) {
 }
 
 }  // namespace
+
+Tensor Tensor::diagonal(std::int64_t offset, std::int64_t axis, std::int64_t other) const {
+  const auto row = static_cast<std::int64_t>(axis_of(*this, axis)),
+             column = static_cast<std::int64_t>(axis_of(*this, other));
+  if (row == column)
+    fail<InvalidArgumentError>("[diagonal] expected two different axes, got {} and {}", axis,
+                               other);
+  Dims order;
+  for (int i = 0; i < rank(); ++i)
+    if (i != row && i != column) order.push_back(i);
+  order.push_back(row);
+  order.push_back(column);
+  const Tensor matrices = tandem::transpose(*this, order);
+  const Tensor chosen = equal(diagonals_of(matrices, "diagonal"), static_cast<double>(offset));
+  const Tensor rows = reduce_sum(where(chosen, matrices, zeros_like(matrices)), -1);
+  const std::int64_t first = std::max<std::int64_t>(0, -offset),
+                     columns = dim(column) - std::max<std::int64_t>(0, offset),
+                     count = std::max<std::int64_t>(0, std::min(dim(row) - first, columns));
+  const Tensor result = rows.slice(-1, first, first + count);
+  return dtype() == bool_ ? cast(result, bool_) : result;
+}
 
 Tensor tril(const Tensor& x, std::int64_t diagonal) {
   return where(less_equal(diagonals_of(x, "tril"), static_cast<double>(diagonal)), x,

@@ -157,7 +157,7 @@ constexpr auto replace_by = [](const auto&, const Tensor& replacement) { return 
 }  // namespace
 
 Variable::Variable(const Tensor& initial_value, VariableOptions options)
-    : impl_(create(initial_value, std::move(options))) {}
+    : impl_(create(options.dtype ? cast(initial_value, *options.dtype) : initial_value, options)) {}
 
 const std::string& Variable::name() const { return impl().options().name; }
 const Shape& Variable::shape() const { return impl().spec().shape; }
@@ -175,7 +175,7 @@ VariableSynchronization Variable::synchronization() const {
 VariableAggregation Variable::aggregation() const { return impl().options().aggregation; }
 
 Variable::Variable(const Literal& initial_value, VariableOptions options)
-    : Variable(constant(initial_value), std::move(options)) {}
+    : Variable(constant(initial_value, {.dtype = options.dtype}), options) {}
 
 Tensor Variable::value() const {
   VariableImpl& variable = impl();

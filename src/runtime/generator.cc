@@ -29,9 +29,11 @@ Generator& Generator::process() {
 
 namespace random {
 
-void set_seed(std::uint64_t seed) { Generator::process().set_state({.seed = seed, .offset = 0}); }
-GeneratorState get_state() { return Generator::process().state(); }
-void set_state(const GeneratorState& state) { Generator::process().set_state(state); }
+void set_seed(std::uint64_t seed) {
+  tandem::Generator::process().set_state({.seed = seed, .offset = 0});
+}
+GeneratorState get_state() { return tandem::Generator::process().state(); }
+void set_state(const GeneratorState& state) { tandem::Generator::process().set_state(state); }
 
 }  // namespace random
 }  // namespace tandem

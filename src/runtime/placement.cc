@@ -207,6 +207,24 @@ void synchronize() {
     device->stream().synchronize();
 }
 
+namespace cuda {
+namespace {
+thread_local PlacementFrame chosen_gpu;  // of the calling thread; unresolved before set_device()
+}  // namespace
+
+void set_device(int index) {
+  if (context.placement && context.placement != &chosen_gpu)
+    fail<FailedPreconditionError>(
+        "[set_device] a td::DeviceScope is open on this thread: call set_device() outside of it, "
+        "or open a td::DeviceScope");
+  DeviceImpl& device = resolve_device(Device(DeviceType::kGpu, index).name(), "set_device");
+  chosen_gpu = {&device.name(), device.full_name(), &device, true};
+  context.placement = &chosen_gpu;
+}
+
+int current_device() { return chosen_gpu.resolved ? chosen_gpu.device->index() : 0; }
+}  // namespace cuda
+
 namespace config {
 void set_soft_device_placement(bool enabled) { soft_placement.store(enabled); }
 bool get_soft_device_placement() { return soft_placement.load(); }

@@ -37,7 +37,8 @@ struct PlacementFrame {
   mutable bool resolved = false;
 };
 
-// Runs the calling thread's operations on a device while it lives. Like DeviceScope, for a DeviceImpl&.
+// Runs the calling thread's operations on a device while it lives. Like DeviceScope, for a
+// DeviceImpl&.
 class OnDevice {
  public:
   explicit OnDevice(DeviceImpl& device)

@@ -39,6 +39,29 @@ void save(const std::map<std::string, Tensor>& tensors, const std::filesystem::p
   out.commit();
 }
 
+void save(std::initializer_list<std::pair<std::string, SavedItem>> items,
+          const std::filesystem::path& path) {
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [name, item] : items)
+    for (const auto& [rest, tensor] : item.tensors())
+      if (const std::string whole = rest.empty() ? name : name + "." + rest;
+          !tensors.emplace(whole, tensor).second)
+        fail<InvalidArgumentError>("[save] expected names that differ, got '{}' twice", whole);
+  save(tensors, path);
+}
+
+LoadedItem LoadedTensors::operator[](const std::string& name) const {
+  const auto found = find(name);
+  std::map<std::string, Tensor> group;
+  const std::string prefix = name + ".";
+  for (auto each = lower_bound(prefix); each != end() && each->first.starts_with(prefix); ++each)
+    group.emplace(each->first.substr(prefix.size()), each->second);
+  if (found == end() && group.empty())
+    fail<NotFoundError>("[load] the file has no tensor '{}', and none whose name begins with '{}'",
+                        name, prefix);
+  return {found == end() ? Tensor() : found->second, std::move(group)};
+}
+
 void save(const Tensor& tensor, const std::filesystem::path& path) {
   if (!tensor.defined())
     fail<InvalidArgumentError>("[save] expected a tensor, got an undefined one");
@@ -53,7 +76,7 @@ void save(const Layer& layer, const std::filesystem::path& path) {
   save(layer.state_dict(), path);
 }
 
-std::map<std::string, Tensor> load(const std::filesystem::path& path) {
+LoadedTensors load(const std::filesystem::path& path) {
   expect_own_format(path);
   return load_safetensors(path).tensors;
 }

@@ -27,7 +27,7 @@ hvd.h ReducescatterOptions: name op process_set prescale_factor postscale_factor
 layers.h DenseOptions: activation use_bias kernel_initializer bias_initializer dtype name
 layers.h Conv2DOptions: strides padding dilation_rate groups activation use_bias kernel_initializer bias_initializer
 layers.h DepthwiseConv2DOptions: strides padding depth_multiplier dilation_rate activation use_bias
-layers.h Pooling2DOptions: strides padding
+layers.h Pooling2DOptions: pool_size strides padding
 layers.h BatchNormalizationOptions: momentum epsilon center scale synchronized
 layers.h LayerNormalizationOptions: epsilon center scale
 layers.h MultiHeadAttentionOptions: value_dim dropout use_bias kernel_initializer bias_initializer
@@ -57,7 +57,7 @@ optimizers.h CosineOptions: alpha warmup_target warmup_steps
 random.h NormalOptions: mean stddev dtype seed name
 random.h UniformOptions: minval maxval dtype seed name
 tensor.h BackwardOptions: retain_graph create_graph
-variable.h VariableOptions: trainable name synchronization aggregation
+variable.h VariableOptions: trainable name dtype synchronization aggregation
 """
 
 

@@ -340,5 +340,13 @@ TEST(DataLoader, RejectsInvalidOptions) {
       "[DataLoader] expected the sampler to return indices of [0, 4), got 4");
 }
 
+TEST(DistributedSampler, TakesRanksAsArguments) {
+  const DistributedSampler by_options(10, {.num_replicas = 3, .rank = 1}), sampler(10, 3, 1);
+  EXPECT_EQ(sampler.indices(0), by_options.indices(0));
+  const data::TensorDataset pairs({constant({1, 2}), constant({3, 4})});
+  EXPECT_EQ(DistributedSampler(pairs, 2, 0).size(), 1);
+  EXPECT_EQ(pairs[1][1].item<std::int32_t>(), 4);
+}
+
 }  // namespace
 }  // namespace tandem::data_loader_test

@@ -535,5 +535,28 @@ TEST(Layers, ATypeIsDeclaredAndAssigned) {
   EXPECT_EQ(later.shared(), dense.shared());
 }
 
+TEST(Options, TheSizeOfWindowsMayBeAnOption) {
+  const Tensor x = random_tensor({1, 4, 6, 2}, 1, -1, 1, float32);
+  const auto expected = values_of(layers::MaxPooling2D({2, 3})(x));
+  EXPECT_EQ(values_of(layers::MaxPooling2D({.pool_size = {2, 3}})(x)), expected);
+  EXPECT_EQ(values_of(layers::MaxPooling2D({.strides = {2, 2}})(x)),
+            values_of(layers::MaxPooling2D(2)(x)));
+  EXPECT_EQ(values_of(layers::AveragePooling2D({.pool_size = 3})(x)),
+            values_of(layers::AveragePooling2D(3)(x)));
+  expect_error<InvalidArgumentError>([] { layers::MaxPooling2D(2, {.pool_size = 3}); },
+                                     "[max_pooling2d] expected one size of windows");
+}
+
+TEST(Options, AnActivationMayBeAFunction) {
+  using layers::ActivationName;
+  EXPECT_EQ(ActivationName(nn::relu), "relu");
+  EXPECT_EQ(ActivationName(nn::softmax), "softmax");
+  EXPECT_EQ(ActivationName(tandem::tanh), "tanh");
+  EXPECT_EQ(ActivationName(nn::gelu), "gelu");
+  EXPECT_EQ(ActivationName(nn::elu), "elu");
+  EXPECT_EQ(layers::DenseOptions{.activation = "relu"}.activation, "relu");
+  expect_error<InvalidArgumentError>([] { ActivationName name(tandem::erf); }, "[activation]");
+}
+
 }  // namespace
 }  // namespace tandem::layers_test

@@ -353,5 +353,25 @@ TEST(Init, AssignsInitialValues) {
                                     "[xavier_uniform_] expected a matrix, got shape (3,)");
 }
 
+TEST(Module, IsSavedInGroups) {
+  const testing::TemporaryDirectory folder;
+  Net a, b;
+  save({{"model", a.state_dict()},
+        {"scaler", std::map<std::string, double>{{"scale", 2.5}}},
+        {"epoch", 3},
+        {"x", ones({2})}},
+       folder / "checkpoint.pt");
+  const LoadedTensors loaded = load(folder / "checkpoint.pt");
+  b.load_state_dict(loaded["model"]);
+  const Tensor x = ones({2, 3});
+  expect_values(b.forward(x) - a.forward(x), {0, 0, 0, 0});
+  const std::map<std::string, double> scaler = loaded["scaler"];
+  EXPECT_EQ(scaler, (std::map<std::string, double>{{"scale", 2.5}}));
+  EXPECT_EQ(loaded["epoch"].item<std::int32_t>(), 3);
+  EXPECT_EQ(loaded["x"].shape(), Shape({2}));
+  EXPECT_TRUE(loaded.contains("model.fc1.weight"));
+  expect_error<NotFoundError>([&] { loaded["mode"]; }, "[load] the file has no tensor 'mode'");
+}
+
 }  // namespace
 }  // namespace tandem::module_test

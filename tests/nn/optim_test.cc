@@ -578,7 +578,7 @@ TEST(ClipGradients, LimitsElements) {
 
 TEST(Options, AreSetOneAfterAnother) {
   using namespace optim;
-  const SGDGroup& sgd = SGDOptions(0.1).momentum(0.9).nesterov(true);
+  const SGDGroup sgd = SGDOptions(0.1).momentum(0.9).nesterov(true);
   EXPECT_EQ(std::tuple(sgd.lr, sgd.momentum, sgd.nesterov, sgd.dampening),
             std::tuple(0.1, 0.9, true, std::optional<double>()));
   const AdamGroup adam = AdamOptions(2e-4).betas(std::make_tuple(0.5, 0.9)).weight_decay(0.1);

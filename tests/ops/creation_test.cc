@@ -208,5 +208,14 @@ TEST(Creation, TakesADtypeADeviceAndGradients) {
       "only floating tensors have gradients");
 }
 
+TEST(Constant, TakesAShapeOrADtypeAlone) {
+  const std::vector<float> numbers = {1, 2, 3, 4};
+  expect_tensor(constant(numbers, {2, 2}), float32, {2, 2}, {1, 2, 3, 4});
+  expect_tensor(Tensor(numbers, {4, 1}), float32, {4, 1}, {1, 2, 3, 4});
+  expect_tensor(constant(numbers, float64), float64, {4}, {1, 2, 3, 4});
+  expect_tensor(constant({1, 2}, float64), float64, {2}, {1, 2});
+  expect_tensor(constant(std::array<int, 2>{5, 6}, {1, 2}), int32, {1, 2}, {5, 6});
+}
+
 }  // namespace
 }  // namespace tandem::creation_test

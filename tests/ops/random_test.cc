@@ -10,6 +10,7 @@
 #include "support/thread_counts.h"
 #include "tandem/creation.h"
 #include "tandem/device.h"
+#include "tandem/function.h"
 #include "tandem/math.h"
 #include "tandem/nn.h"
 #include "tandem/random.h"
@@ -336,6 +337,26 @@ TEST(Random, SeedsOfOperationsGiveOtherNumbers) {
   random::set_seed(7);
   const auto first = values_of(random::normal({16}, {.seed = 3}));
   EXPECT_NE(values_of(random::normal({16}, {.seed = 3})), first);  // the next call
+}
+
+TEST(Generator, HasTheNumbersOfItsSeedAndLeavesThoseOfTheProcess) {
+  random::set_seed(3);
+  const auto expected = values_of(random::normal({4})), next = values_of(random::uniform({2}));
+  random::set_seed(5);
+  const random::Generator own(3), same = own, again = random::Generator::from_seed(3);
+  EXPECT_EQ(values_of(own.normal({4})), expected);
+  EXPECT_EQ(values_of(same.uniform({2})), next);
+  EXPECT_EQ(values_of(again.normal({4}, {.mean = 0.0})), expected);
+  EXPECT_EQ(random::get_state().offset, 0u);
+  again.set_state({.seed = 3, .offset = 0});
+  EXPECT_EQ(values_of(again.normal({4})), expected);
+  EXPECT_EQ(again.get_state().offset, 1u);
+}
+
+TEST(Generator, ThrowsInATrace) {
+  const random::Generator own(3);
+  const auto traced = function([&](const Tensor& x) { return x + own.normal({1}); });
+  expect_error<UnimplementedError>([&] { traced(ones({1})); }, "[Generator] expected a call");
 }
 
 }  // namespace

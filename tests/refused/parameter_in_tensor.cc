@@ -1,4 +1,4 @@
-// error: deleted
+// error: declare the member as a td::Variable
 #include <tandem/tandem.h>
 
 struct Net : tandem::nn::Module {

@@ -59,7 +59,7 @@ TEST(ContextKey, HasTheDeviceScope) {
   twice(x);
   {
     const DeviceScope other("/cpu:1");
-    EXPECT_EQ(twice(x).device(), "/job:localhost/replica:0/task:0/device:CPU:1");
+    EXPECT_NE(twice(x).device().find("device:CPU:1"), std::string::npos);
   }
   EXPECT_EQ(twice.num_traces(), 2u);
 }

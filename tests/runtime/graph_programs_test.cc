@@ -27,7 +27,7 @@ TEST(GraphPrograms, DoNotCompileASizeInConstantUseAgain) {
     const auto graph = make_ref<GraphImpl>();
     proto::Function function;
     {
-      const BuildingScope building(graph.get());
+      const Scoped building(context.graph, graph.get());
       Node& input = graph->add(kPlaceholder, SpecAttrs{float32, Shape({-1})}, {}, {.name = "x"});
       const Tensor x = graph->tensor(input), y = tandem::run(kCounted, {&x});
       function.add_feeds(static_cast<std::uint32_t>(input.id));

@@ -239,5 +239,27 @@ TEST(Tensor, ReadingAsAnotherTypeIsAnError) {
   EXPECT_THROW(a.item<float>(), InvalidArgumentError);
 }
 
+TEST(Placement, SetDeviceStaysOpen) {
+  testing::use_gpus(2);
+  EXPECT_EQ(cuda::current_device(), 0);
+  cuda::set_device(1);
+  EXPECT_EQ(cuda::current_device(), 1);
+  EXPECT_EQ(matmul(matrix(), matrix()).device(), kGpu1);
+  {
+    DeviceScope cpu("/cpu:0");
+    EXPECT_EQ(matrix().device(), kCpu0);
+    EXPECT_EQ(error_of<FailedPreconditionError>([] { cuda::set_device(0); }),
+              "[set_device] a td::DeviceScope is open on this thread: call set_device() outside of "
+              "it, or open a td::DeviceScope");
+  }
+  EXPECT_EQ(matrix().device(), kGpu1);
+  cuda::set_device(0);
+  EXPECT_EQ(matrix().device(), kGpu0);
+  EXPECT_EQ(error_of<InvalidArgumentError>([] { cuda::set_device(7); }).substr(0, 41),
+            "[set_device] there is no device '/gpu:7';");
+  EXPECT_EQ(matrix().to(DeviceType::CPU).device(), kCpu0);
+  EXPECT_EQ(matrix().to(Device("cuda:1")).device(), kGpu1);
+}
+
 }  // namespace
 }  // namespace tandem::placement_test

@@ -75,5 +75,12 @@ TEST(Variable, IsOnTheDeviceOfTheScope) {
   EXPECT_EQ(v.value().item<float>(), 5.0f);
 }
 
+TEST(Variable, HasTheDtypeOfItsOptions) {
+  EXPECT_EQ(Variable(0, {.dtype = int64}).dtype(), int64);
+  EXPECT_EQ(Variable(std::int64_t{1}, {.dtype = float32}).dtype(), float32);
+  const Variable cast(constant({1.5, 2.0}), {.trainable = false, .dtype = int32});
+  EXPECT_EQ(cast.to_vector<std::int32_t>(), (std::vector<std::int32_t>{1, 2}));
+}
+
 }  // namespace
 }  // namespace tandem::variable_test

@@ -82,8 +82,9 @@ testing::Weights train_by_ddp(const std::string& backend, const std::function<vo
 testing::Weights train_by_strategy(const std::string& backend,
                                    const std::function<void(int)>& stepped) {
   const distribute::MultiWorkerMirroredStrategy strategy(
-      {.communication =
-           backend == "mpi" ? distribute::Communication::kMpi : distribute::Communication::kGloo,
+      {.communication_options = {.implementation = backend == "mpi"
+                                                       ? distribute::Communication::kMpi
+                                                       : distribute::Communication::kGloo},
        .timeout = testing::kFarAway,
        .devices = {"/cpu:0"}});
   const testing::Examples data = testing::examples(kExamples);

@@ -394,6 +394,19 @@ TEST(OwnCallback, IsCalledByPointer) {
   fit(model, 2, {counting});
   EXPECT_EQ(counting->calls, "b0<(0)(1)>1<(0)(1)>e");
   EXPECT_EQ(counting->model, nullptr);
+  EXPECT_THROW(counting->model(), FailedPreconditionError);
+}
+
+TEST(OwnCallback, ReachesTheModelAsAFunction) {
+  struct Stop : callbacks::Callback {
+    void on_epoch_end(int, const Logs&) override {
+      EXPECT_EQ(&model(), &*model);
+      EXPECT_EQ(model()->optimizer().iterations(), 2);
+      model().stop_training = true;
+    }
+  };
+  Sequential model = small_model();
+  EXPECT_EQ(fit(model, 3, {std::make_shared<Stop>()}).epoch.size(), 1u);
 }
 
 TEST(OwnCallback, IsCopiedWhenItIsGivenByValue) {

@@ -207,6 +207,11 @@ TEST(CheckpointManager, CountsItsSaves) {
   EXPECT_EQ(checkpoint.restore(manager.latest_checkpoint()).at("step"), "3");
   EXPECT_EQ(latest_checkpoint(directory / "run"), manager.latest_checkpoint());
   EXPECT_TRUE(latest_checkpoint(directory / "none").empty());
+  EXPECT_FALSE(latest_checkpoint(directory / "none"));
+  if (const auto latest = manager.latest_checkpoint())
+    EXPECT_EQ(*latest, directory / "run" / "ckpt-3.safetensors");
+  else
+    ADD_FAILURE() << "there is a checkpoint";
   EXPECT_TRUE(latest_checkpoint(directory / "run", "other").empty());
 }
 

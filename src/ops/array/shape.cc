@@ -7,6 +7,8 @@
 #include "runtime/dispatch.h"
 #include "runtime/trace.h"
 #include "tandem/array.h"
+#include "tandem/creation.h"
+#include "tandem/math.h"
 
 namespace tandem {
 
@@ -149,6 +151,11 @@ Tensor identity(const Tensor& x, const IdentityOptions& options) {
   return named(run(kIdentity, {&x}), options.name);
 }
 Tensor stop_gradient(const Tensor& x) { return run(kStopGradient, {&x}); }
+Tensor size(const Tensor& x, DType dtype) {
+  if (x.shape().fully_defined())
+    return full(Shape::scalar(), static_cast<double>(x.size()), {.dtype = dtype});
+  return reduce_sum(ones_like(cast(x, dtype)));
+}
 
 OpList shape_ops() {
   return list_of<kReshape, kEnsureShape, kExpandDims, kSqueeze, kIdentity, kStopGradient,

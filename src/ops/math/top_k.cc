@@ -1,5 +1,8 @@
-// The largest elements along an axis with their positions, from argmax().
+// The largest elements along an axis with their positions, from argmax(); and sorting.
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "core/status.h"
 #include "op/dtype_switch.h"
@@ -20,6 +23,54 @@ Tensor axis_last(const Tensor& x, std::int64_t axis) {
     if (i != moved) order.push_back(i);
   order.push_back(moved);
   return transpose(x, order);
+}
+
+// The inverse of axis_last().
+Tensor axis_back(const Tensor& last, std::int64_t axis) {
+  const int rank = last.rank();
+  const auto moved = static_cast<int>(axis < 0 ? axis + rank : axis);
+  if (moved == rank - 1) return last;
+  Dims order;
+  for (int i = 0; i < rank - 1; ++i) {
+    if (i == moved) order.push_back(rank - 1);
+    order.push_back(i);
+  }
+  return transpose(last, order);
+}
+
+// Whether a is before b: NaN is after all numbers.
+bool is_before(double a, double b) { return a < b || (std::isnan(b) && !std::isnan(a)); }
+bool is_before(std::int64_t a, std::int64_t b) { return a < b; }
+
+// The positions of the elements of each row of `columns` values in their order.
+template <class T>
+std::vector<std::int64_t> order_of_rows(const std::vector<T>& values, std::int64_t columns,
+                                        bool descending) {
+  std::vector<std::int64_t> positions(values.size());
+  const auto count = static_cast<std::size_t>(columns);
+  for (std::size_t row = 0; row < values.size(); row += count) {
+    const auto begin = positions.begin() + static_cast<std::ptrdiff_t>(row);
+    std::iota(begin, begin + columns, 0);
+    const T* const x = values.data() + row;
+    std::stable_sort(begin, begin + columns, [x, descending](std::int64_t a, std::int64_t b) {
+      return descending ? is_before(x[b], x[a]) : is_before(x[a], x[b]);
+    });
+  }
+  return positions;
+}
+
+// argsort() of the last axis, on the host.
+std::vector<std::int64_t> order_of_last(const Tensor& x, bool descending) {
+  const std::int64_t columns = x.dim(-1);
+  return is_floating(x.dtype())
+             ? order_of_rows(cast(x, float64).to_vector<double>(), columns, descending)
+             : order_of_rows(cast(x, int64).to_vector<std::int64_t>(), columns, descending);
+}
+
+void expect_axis(const char* function, const Tensor& x, std::int64_t axis) {
+  if (x.rank() == 0)
+    fail<ShapeError>("[{}] expected a tensor with an axis, got a scalar", function);
+  static_cast<void>(x.dim(axis));  // throws for one that does not exist
 }
 
 // The elements of x at `positions` of `axis`, which is removed. Differentiable with respect to x.
@@ -85,6 +136,41 @@ ValuesAndIndices top_k(const Tensor& x, std::int64_t k) {
             full(Shape(shape), 0.0, {.dtype = int32})};
   }
   return {stack(values, -1), stack(indices, -1)};
+}
+
+Tensor argsort(const Tensor& x, std::int64_t axis, bool descending) {
+  expect_axis("argsort", x, axis);
+  const Tensor last = axis_last(x, axis);
+  const Tensor positions =
+      constant(order_of_last(last, descending), {.shape = last.shape(), .device = x.device()});
+  return axis_back(positions, axis);
+}
+
+ValuesAndIndices sort(const Tensor& x, std::int64_t axis, bool descending) {
+  expect_axis("sort", x, axis);
+  const Tensor last = axis_last(x, axis);
+  const std::vector<std::int64_t> positions = order_of_last(last, descending);
+  std::vector<std::int64_t> in_all = positions;  // positions among all elements of `last`
+  const auto columns = static_cast<std::size_t>(last.dim(-1));
+  for (std::size_t i = 0; i < in_all.size(); ++i)
+    in_all[i] += static_cast<std::int64_t>(i / columns * columns);
+  const ConstantOptions options = {.shape = last.shape(), .device = x.device()};
+  const Tensor values = gather(reshape(last, {-1}), constant(in_all, options));
+  return {axis_back(values, axis), axis_back(constant(positions, options), axis)};
+}
+
+ValuesAndIndices topk(const Tensor& x, std::int64_t k, std::int64_t axis, bool largest) {
+  expect_axis("topk", x, axis);
+  if (k < 0 || (x.dim(axis) >= 0 && k > x.dim(axis)))
+    fail<InvalidArgumentError>(
+        "[topk] expected k of at most the size of axis {}, got {} for shape {}", axis, k,
+        x.shape().to_string());
+  if (!largest) {
+    const ValuesAndIndices all = sort(x, axis);
+    return {all.values.slice(axis, 0, k), all.indices.slice(axis, 0, k)};
+  }
+  const auto [values, indices] = top_k(axis_last(x, axis), k);
+  return {axis_back(values, axis), axis_back(cast(indices, int64), axis)};
 }
 
 }  // namespace tandem

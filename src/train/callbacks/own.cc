@@ -14,7 +14,7 @@ class OwnHooks final : public CallbackBase {
   void on_train_begin(Model& model) override { of(model).on_train_begin({}); }
   void on_train_end(Model& model) override {
     of(model).on_train_end({});
-    own_->model = nullptr;
+    own_->model.set(nullptr);
   }
   void on_epoch_begin(Model& model, std::int64_t epoch) override {
     of(model).on_epoch_begin(static_cast<int>(epoch), {});
@@ -42,7 +42,7 @@ class OwnHooks final : public CallbackBase {
 
  private:
   Callback& of(Model& model) const {
-    own_->model = &model;
+    own_->model.set(&model);
     return *own_;
   }
 
@@ -51,6 +51,13 @@ class OwnHooks final : public CallbackBase {
 };
 
 }  // namespace
+
+Model& TrainedModel::operator()() const {
+  if (!model_)
+    throw FailedPreconditionError(
+        "[Callback] model() is the model that fit() trains, and fit() does not run");
+  return *model_;
+}
 
 std::shared_ptr<CallbackBase> internal::call_hooks_of(std::shared_ptr<Callback> own,
                                                       bool reads_batches) {

@@ -159,8 +159,7 @@ std::map<std::string, std::string> Checkpoint::restore(const std::filesystem::pa
   return file.metadata;
 }
 
-std::filesystem::path latest_checkpoint(const std::filesystem::path& directory,
-                                        const std::string& name) {
+CheckpointPath latest_checkpoint(const std::filesystem::path& directory, const std::string& name) {
   std::error_code error;
   if (!std::filesystem::is_directory(directory, error)) return {};
   const auto files = numbered_files(directory, name);
@@ -211,7 +210,7 @@ std::vector<std::filesystem::path> CheckpointManager::checkpoints() const {
   return paths;
 }
 
-std::filesystem::path CheckpointManager::latest_checkpoint() const {
+CheckpointPath CheckpointManager::latest_checkpoint() const {
   return tandem::latest_checkpoint(directory_, options_.name);
 }
 

@@ -54,7 +54,7 @@ void commit_single(const std::filesystem::path& path, const std::vector<TensorTo
 // and temporary files of ended processes of this host.
 void remove_unused_parts(const std::filesystem::path& path);
 
-// --- Saves checkpoints by one process or by all workers of a strategy, now or on another thread ---
+// --- savers ---
 
 // With several workers, all of them call the same functions in the same order.
 //
