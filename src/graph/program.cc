@@ -67,11 +67,11 @@ struct Program::Impl final : BodyProgram {
         own_arenas(options.memory ? std::move(options.memory) : ProgramMemory::make()),
         arenas(*own_arenas),
         parts({arenas, {}}),
-        results(arenas, std::move(options.result_memory)) {
+        results(arenas) {
     make(team);
   }
   Impl(Block source, LaneTeam& team, const ArenaRegion& place)
-      : block(std::move(source)), arenas(place.arenas), parts(place), results(arenas, {}) {
+      : block(std::move(source)), arenas(place.arenas), parts(place), results(arenas) {
     make(&team);
   }
 

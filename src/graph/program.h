@@ -16,7 +16,6 @@ namespace tandem {
 struct ProgramOptions {
   std::string name;                       // of the function or model, for messages
   std::shared_ptr<ProgramMemory> memory;  // null for memory of its own
-  ResultMemory result_memory = {};        // asked in each run
 };
 
 // One of several runs.

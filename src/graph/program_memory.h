@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -15,10 +14,6 @@
 #include "tensor/tensor_impl.h"
 
 namespace tandem {
-
-// Memory on the host for a fetch that is computed there, of that many bytes. Null for memory that
-// the program allocates.
-using ResultMemory = std::function<std::shared_ptr<void>(std::size_t fetch, std::size_t bytes)>;
 
 // Belongs to a function, a session or a model. On each device it holds one arena per concurrent
 // run, as large as the largest program that has run in it. Thread-safe. Unused arenas are freed

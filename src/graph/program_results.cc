@@ -15,8 +15,8 @@ void ProgramResults::add_fetches(const Block& block, ArenaParts& parts) {
     auto& result = by_value_[&root];
     if (result) continue;
     const std::size_t arena = parts.arena_on(*root.device);
-    result = std::make_unique<ProgramResult>(ProgramResult{
-        .external = {&root}, .fetch = i, .arena = arena, .number = arenas_.add_result(arena)});
+    result = std::make_unique<ProgramResult>(
+        ProgramResult{.external = {&root}, .arena = arena, .number = arenas_.add_result(arena)});
   }
 }
 
@@ -49,27 +49,11 @@ void ProgramResults::bind(ProgramResult& result) {
   Tensor& tensor = tensor_of(result);
   const bool reusable =
       tensor.defined() && impl_of(tensor).unique() && impl_of(tensor).storage->unique();
-  if (Tensor outside = in_result_memory(result); outside.defined())
-    tensor = std::move(outside);
-  else if (reusable)
+  if (reusable)
     impl_of(tensor).grad = {};  // an earlier user may have tracked it
   else
     tensor = make_tensor(*value.device, value.spec.shape, value.spec.dtype);
   result.external.bind(impl_of(tensor).data());
-}
-
-// A tensor in ProgramOptions::result_memory. Undefined if there is none.
-Tensor ProgramResults::in_result_memory(const ProgramResult& result) const {
-  const Value& value = *result.external.value;
-  if (!memory_ || value.device != &DeviceManager::get().host()) return {};
-  std::shared_ptr<void> memory = memory_(result.fetch, value.bytes());
-  if (!memory) return {};
-  RefPtr<TensorImpl> impl = make_ref<TensorImpl>();
-  impl->dtype = value.spec.dtype;
-  impl->shape = value.spec.shape;
-  void* const data = memory.get();
-  impl->storage = Storage::adopt(*value.device, std::move(memory), data, value.bytes());
-  return Tensor(std::move(impl));
 }
 
 void ProgramResults::copy_from_staging() {
@@ -83,8 +67,6 @@ void ProgramResults::fetch(const Block& block, std::span<const Tensor> feeds,
   fetches.clear();
   fetches.reserve(block.fetches.size());
   for (const Value* fetch : block.fetches) fetches.push_back(fetched(*fetch, feeds));
-  if (!memory_) return;
-  for (const auto& [value, result] : by_value_) tensor_of(*result) = {};
 }
 
 Tensor ProgramResults::fetched(const Value& fetch, std::span<const Tensor> feeds) const {

@@ -15,19 +15,16 @@
 
 namespace tandem {
 
-// A computed value that is fetched. Its memory is reused if no tensor refers to it any more, unless
-// it comes from ProgramOptions::result_memory.
+// A computed value that is fetched. Its memory is reused if no tensor refers to it any more.
 struct ProgramResult {
   External external;
-  std::size_t fetch = 0;              // the first one of this value
   std::size_t arena = 0, number = 0;  // see ProgramMemory::Arena::result()
   std::byte* given = nullptr;         // during a run, the memory to write to
 };
 
 class ProgramResults {
  public:
-  ProgramResults(ProgramArenas& arenas, ResultMemory memory)
-      : arenas_(arenas), memory_(std::move(memory)) {}
+  explicit ProgramResults(ProgramArenas& arenas) : arenas_(arenas) {}
 
   // --- While the program is made ---
 
@@ -53,14 +50,12 @@ class ProgramResults {
 
  private:
   void bind(ProgramResult& result);
-  Tensor in_result_memory(const ProgramResult& result) const;
   Tensor& tensor_of(const ProgramResult& result) const {
     return arenas_.result(result.arena, result.number);
   }
   Tensor fetched(const Value& fetch, std::span<const Tensor> feeds) const;
 
   ProgramArenas& arenas_;
-  const ResultMemory memory_;
   std::unordered_map<const Value*, std::unique_ptr<ProgramResult>> by_value_;
 };
 

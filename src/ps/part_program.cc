@@ -9,13 +9,9 @@
 
 namespace tandem::ps {
 
-PartProgram::PartProgram(const proto::Part& part, const ResourceOf& resource_of,
-                         ResultMemory result_memory)
+PartProgram::PartProgram(const proto::Part& part, const ResourceOf& resource_of)
     : graph_(deserialize_nodes(part.function().graph())),
-      programs_(graph_, part.function(),
-                {.name = part.name(),
-                 .updates = part.updates(),
-                 .result_memory = std::move(result_memory)}) {
+      programs_(graph_, part.function(), {.name = part.name(), .updates = part.updates()}) {
   bind_variables(part, resource_of);
   take_attributes(part);
 }

@@ -19,9 +19,8 @@ using ResourceOf = std::function<RefPtr<Resource>(std::span<const Shard>, const 
 class PartProgram {
  public:
   // Throws DataLossError or InvalidArgumentError for a message that is not valid: it may come from
-  // anyone. `result_memory`: see ProgramOptions.
-  PartProgram(const proto::Part& part, const ResourceOf& resource_of,
-              ResultMemory result_memory = {});
+  // anyone.
+  PartProgram(const proto::Part& part, const ResourceOf& resource_of);
 
   const std::string& name() const { return programs_.name(); }
   std::size_t num_inputs() const { return programs_.feeds().size(); }

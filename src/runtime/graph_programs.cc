@@ -55,10 +55,9 @@ Program& GraphPrograms::program_for(std::span<const Tensor> inputs) {
   for (const Tensor& input : inputs) options.add_given(input);
   options.devices = place_graph(*graph_);
   options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
-  auto program = std::make_unique<Program>(lower(*graph_, options),
-                                           ProgramOptions{.name = fmt::format("'{}'", name()),
-                                                          .memory = memory_,
-                                                          .result_memory = options_.result_memory});
+  auto program = std::make_unique<Program>(
+      lower(*graph_, options),
+      ProgramOptions{.name = fmt::format("'{}'", name()), .memory = memory_});
   Program& made = *program;
   programs_.put(std::move(key), std::move(program));
   return made;

@@ -18,9 +18,8 @@ namespace tandem {
 class GraphPrograms {
  public:
   struct Options {
-    std::string name;                 // for messages
-    bool updates = false;             // whether it writes its variables
-    ResultMemory result_memory = {};  // see ProgramOptions
+    std::string name;      // for messages
+    bool updates = false;  // whether it writes its variables
   };
 
   // `graph`: that of the function; it does not change while programs are made. Throws
