@@ -6,6 +6,7 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "comm/rendezvous/socket.h"
 #include "comm/rendezvous/unix_path.h"
@@ -43,27 +44,35 @@ using namespace std::chrono_literals;
 // A job that trains until stop().
 class TrainingCluster : public ClusterJob {
  public:
-  explicit TrainingCluster(const Words& options) {
-    start(options, {TANDEM_CLUSTER_PROGRAM, stop_file().string()});
+  // `rules`: MAX_STALENESS and CALLS_PER_UPDATE of the program.
+  explicit TrainingCluster(const Words& options, const Words& rules = {}) {
+    Words program = {TANDEM_CLUSTER_PROGRAM, stop_file().string()};
+    program.insert(program.end(), rules.begin(), rules.end());
+    start(options, program);
   }
 
-  // Ends the job. Every closure has had its update once, but for those that are reported as lost.
+  // Ends the job. Every server has had each update once, but for those that are reported as lost.
   // Returns their number.
   int stop() {
     write_file(stop_file(), "");
     const Result result = process().wait();
     EXPECT_EQ(result.status, 0) << result.err;
-    std::smatch found;
-    if (!std::regex_search(
-            result.out, found,
-            std::regex(
-                "\\[chief:0\\] ([0-9]+) of ([0-9]+) updates, version ([0-9]+), ([0-9]+) lost"))) {
-      ADD_FAILURE() << result.out;
-      return 0;
+    const std::regex line(
+        "ps:([01]): ([0-9]+) of ([0-9]+) updates, version ([0-9]+), ([0-9]+) lost");
+    std::sregex_iterator server(result.out.begin(), result.out.end(), line);
+    int lost = 0;
+    for (const char* index : {"0", "1"}) {
+      if (server == std::sregex_iterator()) {
+        ADD_FAILURE() << result.out;
+        return lost;
+      }
+      const std::smatch& found = *server;
+      EXPECT_EQ(found[1], index);
+      EXPECT_EQ(std::stoi(found[2]) + std::stoi(found[5]), std::stoi(found[3])) << found[0];
+      EXPECT_EQ(found[4], found[2]) << found[0];
+      lost += std::stoi(found[5]);
+      ++server;
     }
-    const int lost = std::stoi(found[4]);
-    EXPECT_EQ(std::stoi(found[1]) + lost, std::stoi(found[2]));
-    EXPECT_EQ(found[3], found[1]);
     return lost;
   }
 
@@ -115,6 +124,26 @@ TEST_F(RunCluster, KilledTasksContinue) {
   expect_parts(err, {"[ps:1] ", "[ParameterServer] restored 1 variables"});
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
+
+// The rules hold over several servers, at whatever moment one of them is killed: also during a
+// decision, between the two servers' parts of a step, and before a killed one has continued.
+class KilledServers : public RunCluster, public ::testing::WithParamInterface<Words> {};
+
+TEST_P(KilledServers, HaveEachUpdateOnceButForThoseThatAreReported) {
+  TrainingCluster job(cluster_options({"--max-restarts", "100"}), GetParam());
+  job.make_progress(60);
+  for (int moment = 0; moment < 8; ++moment) {
+    job.kill_task(moment % 3 == 1 ? "ps:0" : "ps:1");
+    if (moment % 2 == 0) job.make_progress(1 + 60 * (moment % 3));
+    std::this_thread::sleep_for(7ms * moment);  // another moment each time
+  }
+  job.kill_now("ps:0");
+  job.kill_now("ps:1");
+  job.make_progress(60);
+  job.stop();
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, KilledServers, ::testing::Values(Words{"0", "1"}, Words{"0", "2"}));
 
 // SIGTERM lets a server write a last snapshot.
 TEST_F(RunCluster, AServerThatIsStoppedInOrderLosesNothing) {

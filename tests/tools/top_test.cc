@@ -195,7 +195,7 @@ class TopOfCluster : public ::testing::Test {
 
 TEST_F(TopOfCluster, TasksShowTheirRates) {
   job_.make_progress();
-  // Each closure of either worker has one update, of a variable of 8 bytes on server 1.
+  // Each closure of either worker updates a variable on each server.
   std::map<std::string, std::map<std::string, std::string>> tasks;
   const auto rate = [&](const char* task, const char* name) {
     return std::stod(tasks[task][name]);
@@ -203,15 +203,15 @@ TEST_F(TopOfCluster, TasksShowTheirRates) {
   EXPECT_TRUE(eventually([&] {
     tasks = once();
     return rate("worker:0", "closures_per_s") > 0 && rate("worker:0", "bytes_out_per_s") > 0 &&
-           rate("worker:1", "closures_per_s") > 0 && rate("ps:1", "updates_per_s") > 0 &&
-           rate("ps:1", "bytes_in_per_s") > 0;
+           rate("worker:1", "closures_per_s") > 0 && rate("ps:0", "updates_per_s") > 0 &&
+           rate("ps:1", "updates_per_s") > 0 && rate("ps:1", "bytes_in_per_s") > 0;
   }));
   EXPECT_EQ(tasks.size(), 5u);
   EXPECT_EQ(tasks["chief:0"]["state"], "ready");
-  EXPECT_GE(std::stod(tasks["ps:1"]["updates"]), 200);
-  EXPECT_GE(std::stod(tasks["ps:1"]["variable_bytes"]), 8);
-  EXPECT_EQ(std::stod(tasks["ps:0"]["updates"]), 0);
-  EXPECT_EQ(std::stod(tasks["ps:0"]["variable_bytes"]), 0);
+  for (const char* server : {"ps:0", "ps:1"}) {
+    EXPECT_GE(std::stod(tasks[server]["updates"]), 200);
+    EXPECT_GE(std::stod(tasks[server]["variable_bytes"]), 8);
+  }
   end_job();
 }
 
