@@ -115,7 +115,7 @@ void serve(rpc::Server& server, ChiefWatch& watch) {
   });
   server.handle(kEnd, [&watch](const rpc::CallContext&, const rpc::Message& request) {
     watch.end(parse<proto::EndRequest>(request, kEnd).run());
-    return message_of(proto::EndReply());
+    return rpc::Message();
   });
 }
 

@@ -87,8 +87,7 @@ class ClusterMonitor::Impl {
   std::vector<TaskStatus> poll() {
     std::vector<std::unique_ptr<rpc::Call>> calls;
     for (const Task& task : tasks_)
-      calls.push_back(task.channel->start(ps::kStatus, ps::message_of(ps::proto::StatusRequest()),
-                                          {.limit = options_.limit}));
+      calls.push_back(task.channel->start(ps::kStatus, {}, {.limit = options_.limit}));
     std::optional<milliseconds> silence;
     std::vector<TaskStatus> all;
     for (std::size_t i = 0; i < calls.size(); ++i)

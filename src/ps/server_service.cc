@@ -16,7 +16,7 @@ rpc::Message create(ParameterStore& store, const rpc::Message& request) {
   for (const proto::CreateRequest::Variable& variable : header.variables())
     store.create(variable.id(), variable.name(), values.next(variable.spec()));
   values.end();
-  return message_of(proto::CreateReply());
+  return {};
 }
 
 rpc::Message reply_with(const std::vector<ParameterStore::Read>& all) {
@@ -53,26 +53,26 @@ rpc::Message assign(ParameterStore& store, const rpc::Message& request) {
   const Tensor value = values.next(header.spec());
   values.end();
   store.assign(header.id(), value);
-  return message_of(proto::AssignReply());
+  return {};
 }
 
 rpc::Message remove(ParameterStore& store, const rpc::Message& request) {
   const auto header = parse<proto::RemoveRequest>(request, kRemove);
   for (const std::uint64_t id : header.ids()) store.remove(id);
-  return message_of(proto::RemoveReply());
+  return {};
 }
 
 rpc::Message add_updates(ParameterStore& store, const rpc::Message& request) {
   const auto header = parse<proto::AddUpdatesRequest>(request, kAddUpdates);
   for (const proto::AddUpdatesRequest::Indexed& update : header.updates())
     store.add_update(header.function(), update.index(), update.part());
-  return message_of(proto::AddUpdatesReply());
+  return {};
 }
 
 rpc::Message remove_updates(ParameterStore& store, const rpc::Message& request) {
   const auto header = parse<proto::RemoveUpdatesRequest>(request, kRemoveUpdates);
   for (const std::uint64_t function : header.functions()) store.remove_updates(function);
-  return message_of(proto::RemoveUpdatesReply());
+  return {};
 }
 
 // A call that the caller does not wait for any more must not change anything: the caller has an

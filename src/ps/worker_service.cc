@@ -25,14 +25,14 @@ rpc::Message probe(Worker& worker, const rpc::Message&, const rpc::CallContext&)
 rpc::Message add_function(Worker& worker, const rpc::Message& request, const rpc::CallContext&) {
   const auto header = parse<proto::AddFunctionRequest>(request, kAddFunction);
   worker.add_function(header.id(), header.function());
-  return message_of(proto::AddFunctionReply());
+  return {};
 }
 
 rpc::Message remove_functions(Worker& worker, const rpc::Message& request,
                               const rpc::CallContext&) {
   const auto header = parse<proto::RemoveFunctionsRequest>(request, kRemoveFunctions);
   for (const std::uint64_t id : header.ids()) worker.remove_function(id);
-  return message_of(proto::RemoveFunctionsReply());
+  return {};
 }
 
 rpc::Message add_iterator(Worker& worker, const rpc::Message& request, const rpc::CallContext&) {
@@ -44,14 +44,14 @@ rpc::Message add_iterator(Worker& worker, const rpc::Message& request, const rpc
   attached.end();
   const data::Dataset dataset = data::dataset_of(header.dataset(), tensors, {});
   worker.add_iterator(header.id(), dataset.iterate(position_of(header.start())));
-  return message_of(proto::AddIteratorReply());
+  return {};
 }
 
 rpc::Message remove_iterators(Worker& worker, const rpc::Message& request,
                               const rpc::CallContext&) {
   const auto header = parse<proto::RemoveIteratorsRequest>(request, kRemoveIterators);
   for (const std::uint64_t id : header.ids()) worker.remove_iterator(id);
-  return message_of(proto::RemoveIteratorsReply());
+  return {};
 }
 
 rpc::Message run(Worker& worker, const rpc::Message& request, const rpc::CallContext& context) {
@@ -116,7 +116,7 @@ void serve(rpc::Server& server, Worker& worker) {
 }
 
 std::uint64_t WorkerClient::probe(const rpc::CallOptions& options) {
-  const rpc::Message reply = channel_->call(kProbe, message_of(proto::ProbeRequest()), options);
+  const rpc::Message reply = channel_->call(kProbe, {}, options);
   return parse<proto::ProbeReply>(reply, kProbe).incarnation();
 }
 

@@ -131,7 +131,7 @@ class RecordedJob {
     server.assign(first, server.read({&first, 1}).wait()[0].value).wait();
     const std::uint64_t iterator = 5;
     worker.remove_iterators({&iterator, 1}, {});
-    channel->call(kStatus, message_of(proto::StatusRequest()), {});
+    channel->call(kStatus, {}, {});
     proto::EndRequest end;
     end.set_run(7);
     channel->call(kEnd, message_of(end), {});
