@@ -90,8 +90,8 @@ class Coordinator {
     std::size_t index = 0;                              // in FunctionRun::arguments
     std::shared_ptr<const std::vector<Tensor>> values;  // by worker
   };
-  // Adds a closure to the queue; waits while that is full. Sets `closure` and `finished_below` of
-  // the run, and, when a worker runs it, the arguments of `workers`. Throws the error of an earlier
+  // Adds a closure to the queue; waits while that is full. Sets `closure` and `finished` of the
+  // run, and, when a worker runs it, the arguments of `workers`. Throws the error of an earlier
   // closure (ClosureQueue).
   std::shared_ptr<RemoteResult> schedule(FunctionRun run,
                                          std::vector<WorkersArgument> workers = {});
@@ -130,7 +130,7 @@ class Coordinator {
                      std::uint64_t run, bool& superseded);
   // Has the servers apply the step that the closure completed.
   Staleness commit(WorkerState& worker, RunClosure& closure, std::uint64_t run);
-  void finished(RunClosure& closure, RunResult result);
+  void set_result(RunClosure& closure, RunResult result);
   void report(const std::vector<AppliedUpdates>& applied) const;
   // Waits until the closures that took elements before these have ended. Returns false if one of
   // them was lost: the worker gives its elements, and these, again.
@@ -147,7 +147,7 @@ class Coordinator {
   // closure runs there.
   void recover(WorkerState& worker);
   void finish(std::uint64_t closure);
-  std::uint64_t finished_below() const;
+  proto::FinishedClosures finished() const;
 
   const Options options_;
   const std::vector<std::shared_ptr<ServerClient>> servers_;
@@ -160,6 +160,7 @@ class Coordinator {
   std::map<std::uint64_t, std::shared_ptr<const WorkersIterator>> iterators_;
   std::set<std::uint64_t> open_;  // closures that have not ended
   std::uint64_t next_closure_ = 0, next_run_ = 0;
+  std::uint64_t last_ended_ = 0;  // the largest closure that has ended, and 1
   Counts counts_;
 };
 

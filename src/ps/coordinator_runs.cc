@@ -102,7 +102,7 @@ Coordinator::RunEnd Coordinator::run_at_once(WorkerState& worker, RunClosure& cl
   RunResult result = call(worker, closure, closure.function, run, {});
   if (!advance_iterators(worker, run, result.taken))
     throw rpc::PeerUnavailableError("a closure that took elements earlier was lost");
-  finished(closure, std::move(result));
+  set_result(closure, std::move(result));
   closure.release();
   queue_.finished();
   return {};
@@ -132,7 +132,7 @@ Coordinator::RunEnd Coordinator::run_decided(WorkerState& worker,
     if (outcome == Decisions::Outcome::kComplete)
       result.staleness.add(commit(worker, *closure, run));
     advance_iterators(worker, run, result.taken);
-    finished(*closure, std::move(result));
+    set_result(*closure, std::move(result));
     if (outcome == Decisions::Outcome::kWaits)
       closure->function.reset();  // commit() may need the rest
     else
@@ -145,7 +145,7 @@ Coordinator::RunEnd Coordinator::run_decided(WorkerState& worker,
 Staleness Coordinator::commit(WorkerState& worker, RunClosure& closure, std::uint64_t run) {
   Staleness staleness;
   for (;;) {
-    const Decisions::Committed committed = decisions_.commit(closure.run.closure, finished_below());
+    const Decisions::Committed committed = decisions_.commit(closure.run.closure, finished());
     staleness.add(committed.staleness);
     report(committed.applied);
     if (committed.missing.empty()) return staleness;
@@ -167,13 +167,13 @@ void Coordinator::report(const std::vector<AppliedUpdates>& applied) const {
   for (const AppliedUpdates& updates : applied) options_.lost_updates->returned(updates);
 }
 
-void Coordinator::finished(RunClosure& closure, RunResult result) {
+void Coordinator::set_result(RunClosure& closure, RunResult result) {
   report(result.applied);
+  finish(closure.run.closure);
   {
     const std::lock_guard lock(mutex_);
     counts_.staleness.add(result.staleness);
     ++counts_.finished;
-    open_.erase(closure.run.closure);
   }
   closure.result->set(std::move(result.tensors));
 }
@@ -188,7 +188,7 @@ WorkerClient::Running Coordinator::start_on(WorkerState& worker, RunClosure& clo
   send_iterators(worker, closure);
   for (const WorkersArgument& argument : closure.workers)
     run.arguments.at(argument.index) = argument.values->at(static_cast<std::size_t>(worker.index));
-  run.finished_below = finished_below();
+  run.finished = finished();
   run.attempt = attempt;
   {
     const std::lock_guard settled(worker.mutex);

@@ -1,4 +1,5 @@
 // Scheduling, and the end of what was cancelled.
+#include <algorithm>
 #include <utility>
 
 #include "core/log.h"
@@ -130,11 +131,15 @@ void Coordinator::open(RunClosure& closure) {
 void Coordinator::finish(std::uint64_t closure) {
   const std::lock_guard lock(mutex_);
   open_.erase(closure);
+  last_ended_ = std::max(last_ended_, closure + 1);
 }
 
-std::uint64_t Coordinator::finished_below() const {
+proto::FinishedClosures Coordinator::finished() const {
   const std::lock_guard lock(mutex_);
-  return open_.empty() ? next_closure_ : *open_.begin();
+  proto::FinishedClosures finished;
+  finished.set_below(last_ended_);
+  finished.mutable_open()->Add(open_.begin(), open_.lower_bound(last_ended_));
+  return finished;
 }
 
 void Coordinator::cancel_running() {
@@ -150,10 +155,11 @@ void Coordinator::settle(const ClosureQueue::Closures& unknown) {
   std::vector<std::uint64_t> ids;
   for (const auto& closure : unknown)
     ids.push_back(static_cast<const RunClosure&>(*closure).run.closure);
-  ServerClient::Ended ended{.finished_below = 0, .waiting = decisions_.waiting()};
+  const std::vector<std::uint64_t> waiting = decisions_.waiting();
+  std::uint64_t below = 0;
   {
     const std::lock_guard lock(mutex_);
-    ended.finished_below = next_closure_;
+    below = next_closure_;
   }
   std::vector<std::uint64_t> applied(ids.size());
   std::string unreachable;
@@ -166,7 +172,7 @@ void Coordinator::settle(const ClosureQueue::Closures& unknown) {
   };
   std::vector<Pending<std::vector<std::uint64_t>>> calls;
   for (const auto& server : servers_)
-    attempt([&] { calls.push_back(server->close(ended, ids, options_.settle_limit)); });
+    attempt([&] { calls.push_back(server->close(below, waiting, ids, options_.settle_limit)); });
   for (auto& call : calls)
     attempt([&] {
       const std::vector<std::uint64_t> of_server = call.wait();

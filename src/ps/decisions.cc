@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "core/log.h"
 #include "core/status.h"
 
 namespace tandem::ps {
@@ -111,21 +112,23 @@ Decisions::Outcome Decisions::decide(std::uint64_t number) {
 }
 
 std::vector<std::pair<std::size_t, Pending<ServerClient::Committed>>> Decisions::send(
-    const Step& step, std::uint64_t closure, const ServerClient::Ended& ended) const {
+    const Step& step, std::uint64_t closure, const proto::FinishedClosures& finished,
+    std::span<const std::uint64_t> waiting) const {
   UpdateCalls::Commit commit{.function = step.function->id, .closure = closure};
   for (const Contribution& contribution : step.contributions)
     commit.contributions.push_back({contribution.closure, contribution.attempt});
   std::vector<std::pair<std::size_t, Pending<ServerClient::Committed>>> calls;
   for (const std::size_t server : step.servers) {
     commit.indices = step.function->updates.at(server);
-    calls.emplace_back(server, servers_.at(server)->commit(commit, ended));
+    calls.emplace_back(server, servers_.at(server)->commit(commit, finished, waiting));
   }
   return calls;
 }
 
-Decisions::Committed Decisions::commit(std::uint64_t closure, std::uint64_t finished_below) {
+Decisions::Committed Decisions::commit(std::uint64_t closure,
+                                       const proto::FinishedClosures& finished) {
   Step step;
-  ServerClient::Ended ended{.finished_below = finished_below, .waiting = {}};
+  std::vector<std::uint64_t> waiting;
   {
     Lock lock(mutex_);
     Step& decided = decided_.at(closure);
@@ -146,13 +149,13 @@ Decisions::Committed Decisions::commit(std::uint64_t closure, std::uint64_t fini
       decided.sent = true;
     }
     step = decided;
-    ended.waiting = waiting_closures();
+    waiting = waiting_closures();
   }
   Committed result;
   std::set<std::uint64_t> missing;
   std::exception_ptr error;
   try {
-    for (auto& [server, call] : send(step, closure, ended)) try {
+    for (auto& [server, call] : send(step, closure, finished, waiting)) try {
         ServerClient::Committed reply = call.wait();
         UpdateCalls::Committed& committed = reply.step;
         missing.insert(committed.missing.begin(), committed.missing.end());
@@ -171,6 +174,11 @@ Decisions::Committed Decisions::commit(std::uint64_t closure, std::uint64_t fini
     error = std::current_exception();
   }
   const std::lock_guard lock(mutex_);
+  if (error && step.contributions.size() > 1)
+    logging::warn(
+        "[ClusterCoordinator] servers have not applied the mean of {} calls, of which the others "
+        "have returned; the error of the last one says why",
+        step.contributions.size());
   if (error || missing.empty()) {
     end(closure);
     if (error) std::rethrow_exception(error);

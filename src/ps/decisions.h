@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -93,7 +94,7 @@ class Decisions {
   };
   // Sends the step that `closure` completed. Throws the error of a server that does not apply it,
   // and DeadlineExceededError if steps of others are not sent within the limit.
-  Committed commit(std::uint64_t closure, std::uint64_t finished_below);
+  Committed commit(std::uint64_t closure, const proto::FinishedClosures& finished);
 
   // The call has ended without an effect that is known. Its step is not sent any more.
   void drop(std::uint64_t closure);
@@ -135,7 +136,8 @@ class Decisions {
   void end(std::uint64_t closure);
 
   std::vector<std::pair<std::size_t, Pending<ServerClient::Committed>>> send(
-      const Step& step, std::uint64_t closure, const ServerClient::Ended& ended) const;
+      const Step& step, std::uint64_t closure, const proto::FinishedClosures& finished,
+      std::span<const std::uint64_t> waiting) const;
 
   const std::vector<std::shared_ptr<ServerClient>> servers_;
   const Rules rules_;

@@ -1,11 +1,13 @@
 #include "ps/parameter_store.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "ps/finished_closures.h"
 #include "ps/rows.h"
 #include "ps/tensor_message.h"
 #include "runtime/variable_name.h"
@@ -214,14 +216,13 @@ ParameterStore::Applied ParameterStore::apply(std::uint64_t function, std::uint3
   const std::shared_ptr<Update> found = update(function, index);
   const Change own = within ? Change() : change();
   const auto locks = found->lock();
-  const std::uint64_t finished = finished_below_.load();
-  found->closures.erase(found->closures.begin(), found->closures.lower_bound(finished));
+  const bool finished = forget_finished(*found, closure);
   Applied result{.version = found->first->version};
   // A version from the future is one of a state that was lost when the server was restarted.
   if (read_version && *read_version < result.version)
     result.staleness = result.version - *read_version;
   const auto earlier = found->closures.find(closure);
-  result.repeated = closure < finished || earlier != found->closures.end();
+  result.repeated = finished || earlier != found->closures.end();
   if (earlier != found->closures.end()) result.number = earlier->second;
   count(result);
   if (result.repeated) return result;
@@ -285,10 +286,28 @@ ParameterStore::Counts ParameterStore::counts() const {
   return counts_;
 }
 
-void ParameterStore::finish_below(std::uint64_t closure) {
-  std::uint64_t before = finished_below_.load();
-  while (before < closure && !finished_below_.compare_exchange_weak(before, closure)) {
-  }
+bool ParameterStore::forget_finished(Update& update, std::uint64_t closure) const {
+  const std::lock_guard lock(finishing_);
+  auto at = update.closures.begin();
+  while (at != update.closures.end() && at->first < finished_.below())
+    at = is_finished(finished_, at->first) ? update.closures.erase(at) : std::next(at);
+  return is_finished(finished_, closure);
+}
+
+void ParameterStore::finish(const proto::FinishedClosures& closures) {
+  const std::lock_guard lock(finishing_);
+  add_finished(finished_, closures);
+}
+
+void ParameterStore::close_below(std::uint64_t closure) {
+  const std::lock_guard one(keeping_);
+  closed_below_ = std::max(closed_below_, closure);
+  proto::FinishedClosures closed;
+  closed.set_below(closed_below_);
+  finish(closed);
+  StateRecord record;
+  record.header.set_closed_below(closed_below_);
+  if (keeper_) keeper_(std::move(record));
 }
 
 StateRecord ParameterStore::record_of(VariableId id, Entry& entry) {
@@ -311,7 +330,10 @@ std::vector<StateRecord> ParameterStore::capture() const {
   proto::StateRecord::Counts& counts = *records.front().header.mutable_counts();
   counts.set_updates(updates());
   counts.set_changes(changes());
-  counts.set_finished_below(finished_below_.load());
+  {
+    const std::lock_guard lock(finishing_);
+    *counts.mutable_finished() = finished_;
+  }
   for (const auto& [id, entry] : entries_) records.push_back(record_of(id, *entry));
   for (const auto& [id, update] : updates_) {
     proto::StateRecord::Update& written = *records.emplace_back().header.mutable_update();
@@ -333,7 +355,7 @@ void ParameterStore::restore(const StateRecord& record) {
     if (header.has_counts()) {
       updates_count_ = header.counts().updates();
       changes_ = header.counts().changes();
-      finished_below_ = header.counts().finished_below();
+      finish(header.counts().finished());
     } else if (header.has_variable()) {
       restore_variable(header.variable(), tensors.next(header.variable().spec()));
     } else if (header.has_removed()) {
@@ -341,6 +363,8 @@ void ParameterStore::restore(const StateRecord& record) {
       changes_ = std::max(changes(), header.removed().change());
     } else if (header.has_update()) {
       restore_update(header.update());
+    } else if (header.has_closed_below()) {
+      close_below(header.closed_below());
     }
     tensors.end();
   } catch (const NotFoundError& error) {
@@ -372,7 +396,8 @@ void ParameterStore::restore_update(const proto::StateRecord::Update& update) {
 void ParameterStore::clear() {
   updates_.clear();
   entries_.clear();
-  updates_count_ = changes_ = finished_below_ = 0;
+  updates_count_ = changes_ = 0;
+  finished_.Clear();
 }
 
 proto::ServerLife ParameterStore::life() const {

@@ -81,11 +81,14 @@ class ParameterStore {
   std::uint64_t version(std::uint64_t function, std::uint32_t index) const;
   // How many updates were applied for a closure. REQUIRES: the same.
   std::size_t num_applied(std::uint64_t closure) const;
-  // No closure below this one is sent any more: its updates need not be remembered.
-  void finish_below(std::uint64_t closure);
+  // These closures are not sent any more: their updates need not be remembered.
+  void finish(const proto::FinishedClosures& closures);
+  // Closures below this one have no effect from now on, also after a restart.
+  void close_below(std::uint64_t closure);
 
-  // Takes a record of each variable that the chief creates, assigns or removes, before that call
-  // returns. Reads and updates do not wait for it. REQUIRES: no other call is under way.
+  // Takes a record of each variable that the chief creates, assigns or removes, and of what it
+  // closes, before that call returns. Reads and updates do not wait for it. REQUIRES: no other call
+  // is under way.
   using Keeper = std::function<void(StateRecord)>;
   void set_keeper(Keeper keeper) { keeper_ = std::move(keeper); }
   // The contents at one moment: the counts, then the variables, then the rest. Changes wait while
@@ -133,6 +136,8 @@ class ParameterStore {
   void restore_variable(const proto::StateRecord::Variable& variable, const Tensor& value);
   void restore_update(const proto::StateRecord::Update& update);
   void count(const Applied& applied);
+  // Forgets the closures of an update that have finished. Whether this one has.
+  bool forget_finished(Update& update, std::uint64_t closure) const;
 
   // Shared by every change, so that capture() sees none half done. A change first passes
   // `entering_`, which capture() holds while it waits: else the changes that follow each other
@@ -140,12 +145,14 @@ class ParameterStore {
   mutable std::mutex entering_;
   mutable std::shared_mutex changing_;
   Keeper keeper_;
-  std::mutex keeping_;               // one record at a time
+  std::mutex keeping_;  // one record at a time; guards the following
+  std::uint64_t closed_below_ = 0;
   mutable std::shared_mutex mutex_;  // guards the maps
   std::map<VariableId, RefPtr<Entry>> entries_;
   std::map<UpdateId, std::shared_ptr<Update>> updates_;
-  std::atomic<std::uint64_t> finished_below_{0};
   std::atomic<std::uint64_t> updates_count_{0}, changes_{0};
+  mutable std::mutex finishing_;  // guards the following
+  proto::FinishedClosures finished_;
   mutable std::mutex counting_;  // guards the following
   Counts counts_;
   proto::ServerLife life_;

@@ -163,7 +163,7 @@ rpc::Message message_of_updates(const UpdateCalls::Updates& updates,
   rpc::Message request;
   header.set_function(updates.function);
   header.set_closure(updates.closure);
-  header.set_finished_below(updates.finished_below);
+  *header.mutable_finished() = updates.finished;
   if (attempt) header.set_attempt(*attempt);
   for (const UpdateCalls::Update& update : updates.updates) {
     proto::ApplyRequest::Applied& made = *header.add_updates();
@@ -223,7 +223,8 @@ Pending<void> ServerClient::stage(const UpdateCalls::Updates& updates, std::uint
 }
 
 Pending<ServerClient::Committed> ServerClient::commit(const UpdateCalls::Commit& commit,
-                                                      const Ended& ended) {
+                                                      const proto::FinishedClosures& finished,
+                                                      std::span<const std::uint64_t> waiting) {
   proto::CommitRequest header;
   header.set_function(commit.function);
   header.set_closure(commit.closure);
@@ -233,8 +234,8 @@ Pending<ServerClient::Committed> ServerClient::commit(const UpdateCalls::Commit&
     made.set_closure(contribution.closure);
     made.set_attempt(contribution.attempt);
   }
-  header.set_finished_below(ended.finished_below);
-  header.mutable_waiting()->Add(ended.waiting.begin(), ended.waiting.end());
+  *header.mutable_finished() = finished;
+  header.mutable_waiting()->Add(waiting.begin(), waiting.end());
   return Pending<Committed>([wait = start(kCommit, message_of(header))] {
     auto reply = parse<proto::CommitReply>(wait(), kCommit);
     return Committed{.step = {.missing = {reply.missing().begin(), reply.missing().end()},
@@ -246,12 +247,13 @@ Pending<ServerClient::Committed> ServerClient::commit(const UpdateCalls::Commit&
   });
 }
 
-Pending<std::vector<std::uint64_t>> ServerClient::close(const Ended& ended,
+Pending<std::vector<std::uint64_t>> ServerClient::close(std::uint64_t below,
+                                                        std::span<const std::uint64_t> waiting,
                                                         std::span<const std::uint64_t> closures,
                                                         std::chrono::milliseconds limit) {
   proto::CloseRequest header;
-  header.set_finished_below(ended.finished_below);
-  header.mutable_waiting()->Add(ended.waiting.begin(), ended.waiting.end());
+  header.set_below(below);
+  header.mutable_waiting()->Add(waiting.begin(), waiting.end());
   header.mutable_closures()->Add(closures.begin(), closures.end());
   return Pending<std::vector<std::uint64_t>>(
       [wait = start(kClose, message_of(header), limit, [] { return false; }),

@@ -81,18 +81,18 @@ class ServerClient {
   Pending<void> stage(
       const UpdateCalls::Updates& updates, std::uint64_t attempt,
       Cancelled cancelled = [] { return false; }, Parts parts = {});
-  // Closures below `finished_below` have ended; the updates of `waiting` are kept nevertheless.
-  struct Ended {
-    std::uint64_t finished_below = 0;
-    std::vector<std::uint64_t> waiting;
-  };
   struct Committed {
     UpdateCalls::Committed step;
     proto::ServerLife life;
   };
-  Pending<Committed> commit(const UpdateCalls::Commit& commit, const Ended& ended);
-  // Returns the numbers of updates that were applied for `closures`. This call has its own limit.
-  Pending<std::vector<std::uint64_t>> close(const Ended& ended,
+  // Of `waiting`, which have finished, the updates are kept nevertheless.
+  Pending<Committed> commit(const UpdateCalls::Commit& commit,
+                            const proto::FinishedClosures& finished,
+                            std::span<const std::uint64_t> waiting);
+  // Closes the closures below `below`. Returns the numbers of updates that were applied for
+  // `closures`. This call has its own limit.
+  Pending<std::vector<std::uint64_t>> close(std::uint64_t below,
+                                            std::span<const std::uint64_t> waiting,
                                             std::span<const std::uint64_t> closures,
                                             std::chrono::milliseconds limit);
 

@@ -89,7 +89,7 @@ rpc::Message apply(UpdateCalls& calls, const rpc::Message& request,
   AttachedTensors values(request.attachments, kApply);
   UpdateCalls::Updates updates{.function = header.function(),
                                .closure = header.closure(),
-                               .finished_below = header.finished_below(),
+                               .finished = header.finished(),
                                .updates = {}};
   for (const proto::ApplyRequest::Applied& message : header.updates()) {
     UpdateCalls::Update& update = updates.updates.emplace_back();
@@ -126,8 +126,8 @@ rpc::Message commit(UpdateCalls& calls, const rpc::Message& request,
   for (const proto::CommitRequest::Contribution& each : header.contributions())
     commit.contributions.push_back({.closure = each.closure(), .attempt = each.attempt()});
   const UpdateCalls::Committed committed = calls.commit(commit);
-  calls.drop_below(header.finished_below(),
-                   std::vector<std::uint64_t>(header.waiting().begin(), header.waiting().end()));
+  calls.drop(header.finished(),
+             std::vector<std::uint64_t>(header.waiting().begin(), header.waiting().end()));
   proto::CommitReply reply;
   reply.mutable_missing()->Add(committed.missing.begin(), committed.missing.end());
   reply.set_measured(committed.measured);
@@ -142,11 +142,13 @@ rpc::Message close(UpdateCalls& calls, const rpc::Message& request,
                    const rpc::CallContext& context) {
   const auto header = parse<proto::CloseRequest>(request, kClose);
   const std::vector<std::uint64_t> applied = calls.close_below(
-      header.finished_below(),
+      header.below(),
       std::vector<std::uint64_t>(header.closures().begin(), header.closures().end()),
       [&] { return context.cancelled(); });
-  calls.drop_below(header.finished_below(),
-                   std::vector<std::uint64_t>(header.waiting().begin(), header.waiting().end()));
+  proto::FinishedClosures finished;
+  finished.set_below(header.below());
+  calls.drop(finished,
+             std::vector<std::uint64_t>(header.waiting().begin(), header.waiting().end()));
   proto::CloseReply reply;
   reply.mutable_applied()->Add(applied.begin(), applied.end());
   return message_of(reply);

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::string_view kSnapshot = "snapshot-", kVariable = "variable-";
+constexpr std::string_view kSnapshot = "snapshot-", kVariable = "variable-", kClosed = "closed";
 
 // So much more than three times their size states may take.
 constexpr std::uint64_t kSmall = 1 << 20;
@@ -59,6 +59,15 @@ std::uint64_t size_of(const StateRecord& record) {
   std::uint64_t bytes = 0;
   for (const rpc::Attachment& attachment : record.attachments) bytes += attachment.bytes.size();
   return bytes;
+}
+
+// The record of a file that has one.
+StateRecord only_record_of(const fs::path& path) {
+  StateReader reader(path);
+  std::optional<StateRecord> record = reader.next();
+  if (!record || reader.next())
+    fail<DataLossError>("[ParameterServer] '{}' is damaged", path.string());
+  return std::move(*record);
 }
 
 std::uint64_t number_of_change(const proto::StateRecord& record) {
@@ -137,6 +146,7 @@ void Snapshots::restore() {
   // The next restart must not take them for newer ones.
   for (const std::uint64_t number : damaged) remove_file(file_of(number));
   find_older(numbers, from_start);
+  restore_closed();
   if (store_.num_variables() > 0)
     logging::info("[ParameterServer] restored {} variables and {} updates from '{}'",
                   store_.num_variables(), store_.updates(), directory_.string());
@@ -182,12 +192,9 @@ void Snapshots::restore_changes(std::uint64_t after) {
   kept_.clear();
   for (const std::uint64_t id : numbers_in(directory_, kVariable)) {
     try {
-      StateReader reader(change_of(id));
-      const std::optional<StateRecord> record = reader.next();
-      if (!record || reader.next())
-        fail<DataLossError>("[ParameterServer] '{}' is damaged", change_of(id).string());
-      kept_[id] = number_of_change(record->header);
-      if (kept_[id] > after) store_.restore(*record);
+      const StateRecord record = only_record_of(change_of(id));
+      kept_[id] = number_of_change(record.header);
+      if (kept_[id] > after) store_.restore(record);
     } catch (const DataLossError& error) {
       if (!store_.has(id)) throw DamagedChangeError(error.what());
       logging::warn("{}: the variable is that of the snapshot", error.what());
@@ -195,22 +202,31 @@ void Snapshots::restore_changes(std::uint64_t after) {
   }
 }
 
+// A later snapshot has it, too.
+void Snapshots::restore_closed() {
+  if (!fs::exists(directory_ / kClosed)) return;
+  try {
+    store_.restore(only_record_of(directory_ / kClosed));
+  } catch (const DataLossError& error) {
+    logging::warn("{}: calls that were cancelled may have an effect", error.what());
+  }
+}
+
 void Snapshots::keep(StateRecord record) {
-  const VariableId id =
-      record.header.has_removed() ? record.header.removed().id() : record.header.variable().id();
-  const std::uint64_t change = number_of_change(record.header);
+  const proto::StateRecord& header = record.header;
+  const VariableId id = header.has_removed() ? header.removed().id() : header.variable().id();
+  const std::uint64_t change = number_of_change(header);
+  const bool closes = header.has_closed_below();
   const std::lock_guard lock(files_);
   try {
     make_room(size_of(record));
-    StateWriter writer(change_of(id));
+    StateWriter writer(closes ? directory_ / kClosed : change_of(id));
     writer.append(std::move(record));
     writer.commit();
-    kept_[id] = change;
+    if (!closes) kept_[id] = change;
   } catch (const Error& error) {
-    logging::warn(
-        "{}: if the server ends before it has written a snapshot, this change of "
-        "a variable is lost",
-        error.what());
+    logging::warn("{}: if the server ends before it has written a snapshot, this change is lost",
+                  error.what());
   }
 }
 

@@ -3,6 +3,7 @@
 //   snapshot-N    everything at one moment. The last two are kept
 //   variable-ID   what the chief has assigned to variable ID since the older of them, or that it
 //                 has removed it: these changes are rare, and on the disk before they are answered
+//   closed        which calls have no effect any more, because the chief has reported their end
 //
 // Updates by workers since the newest snapshot are lost when the process is killed; their numbers
 // say which (LostUpdates). Each file is written whole or not at all, and synced.
@@ -56,6 +57,7 @@ class Snapshots {
   void find_older(std::set<std::uint64_t> numbers, bool from_start);
   void restore_from(std::uint64_t number);
   void restore_changes(std::uint64_t after);
+  void restore_closed();
   void keep(StateRecord record);
   void write_repeatedly();
   bool changed() const;

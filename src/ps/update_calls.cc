@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "ps/finished_closures.h"
 
 namespace tandem::ps {
 namespace {
@@ -50,7 +51,7 @@ bool UpdateCalls::of_lost_state(const Updates& updates) const {
 }
 
 std::vector<ParameterStore::Applied> UpdateCalls::apply(const Updates& updates) {
-  store_.finish_below(updates.finished_below);
+  store_.finish(updates.finished);
   std::vector<ParameterStore::Applied> applied(updates.updates.size(), {.repeated = true});
   const Running running(*this, updates.closure);
   if (running.closed()) return applied;
@@ -65,7 +66,7 @@ std::vector<ParameterStore::Applied> UpdateCalls::apply(const Updates& updates) 
 }
 
 void UpdateCalls::stage(Updates updates, std::uint64_t attempt) {
-  store_.finish_below(updates.finished_below);
+  store_.finish(updates.finished);
   check(updates);
   const std::uint64_t closure = updates.closure;
   auto made = std::make_shared<const Kept>(Kept{attempt, std::move(updates)});
@@ -141,10 +142,11 @@ UpdateCalls::Committed UpdateCalls::commit(const Commit& commit) {
   return result;
 }
 
-void UpdateCalls::drop_below(std::uint64_t closure, std::span<const std::uint64_t> waiting) {
+void UpdateCalls::drop(const proto::FinishedClosures& finished,
+                       std::span<const std::uint64_t> waiting) {
   const std::lock_guard lock(mutex_);
   std::erase_if(kept_, [&](const auto& entry) {
-    return entry.first < closure &&
+    return is_finished(finished, entry.first) &&
            std::find(waiting.begin(), waiting.end(), entry.first) == waiting.end();
   });
 }
@@ -162,7 +164,7 @@ std::vector<std::uint64_t> UpdateCalls::close_below(std::uint64_t closure,
   }
   std::vector<std::uint64_t> applied;
   for (const std::uint64_t each : closures) applied.push_back(store_.num_applied(each));
-  store_.finish_below(closure);
+  store_.close_below(closure);
   return applied;
 }
 

@@ -44,7 +44,7 @@ class UpdateCalls {
   struct Updates {
     std::uint64_t function = 0;
     std::uint64_t closure = 0;
-    std::uint64_t finished_below = 0;  // see ParameterStore::finish_below()
+    proto::FinishedClosures finished = {};
     std::vector<Update> updates = {};
   };
   // Applies all of them, or none if it throws InvalidArgumentError.
@@ -71,8 +71,8 @@ class UpdateCalls {
   // anything happens, if a contribution lacks one of the updates.
   Committed commit(const Commit& commit);
 
-  // Drops what is kept of closures below this one, except `waiting`.
-  void drop_below(std::uint64_t closure, std::span<const std::uint64_t> waiting);
+  // Drops what is kept of finished closures, except `waiting`.
+  void drop(const proto::FinishedClosures& finished, std::span<const std::uint64_t> waiting);
   // From now on nothing happens for closures below this one. Waits until their calls that run have
   // ended. Returns how many updates were applied for each of `closures`. Throws AbortedError if
   // `cancelled` becomes true.

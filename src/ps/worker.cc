@@ -192,7 +192,7 @@ class Worker::Function {
       if (updates_[i].empty()) continue;
       UpdateCalls::Updates updates{.function = run.function,
                                    .closure = run.closure,
-                                   .finished_below = run.finished_below,
+                                   .finished = run.finished,
                                    .updates = {}};
       ServerClient::Parts parts;
       for (const int index : updates_[i]) {

@@ -23,8 +23,8 @@ namespace tandem::ps {
 // One run of a function.
 struct FunctionRun {
   std::uint64_t function = 0;
-  std::uint64_t closure = 0;         // see ParameterStore::apply()
-  std::uint64_t finished_below = 0;  // see ParameterStore::finish_below()
+  std::uint64_t closure = 0;  // see ParameterStore::apply()
+  proto::FinishedClosures finished = {};
   std::vector<Tensor> arguments;
   std::vector<std::uint64_t> iterators;  // by index in the arguments
   // The servers keep the updates for a decision about this attempt. Then the worker keeps the

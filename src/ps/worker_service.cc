@@ -64,7 +64,7 @@ rpc::Message run(Worker& worker, const rpc::Message& request, const rpc::CallCon
   FunctionRun run{
       .function = header.function(),
       .closure = header.closure(),
-      .finished_below = header.finished_below(),
+      .finished = header.finished(),
       .iterators = {header.iterators().begin(), header.iterators().end()},
       .settled = {header.settled().begin(), header.settled().end()},
       .random = {.seed = header.seed(), .offset = header.random_offset()},
@@ -162,7 +162,7 @@ WorkerClient::Running WorkerClient::run(const FunctionRun& run, std::uint64_t in
   header.set_incarnation(incarnation);
   header.set_function(run.function);
   header.set_closure(run.closure);
-  header.set_finished_below(run.finished_below);
+  *header.mutable_finished() = run.finished;
   if (run.attempt) header.set_attempt(*run.attempt);
   header.mutable_settled()->Add(run.settled.begin(), run.settled.end());
   for (const Tensor& argument : run.arguments) *header.add_arguments() = attach(argument, request);

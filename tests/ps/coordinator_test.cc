@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <thread>
 
 #include "ps/held_channel.h"
 #include "ps/in_process.h"
@@ -62,6 +63,57 @@ class Coordinated : public ::testing::Test {
  private:
   SplitFunction function_;
 };
+
+// The threads of the coordinator call the workers and servers themselves: without gRPC, for the
+// thread sanitizer.
+class WithoutANetwork : public ::testing::TestWithParam<Decisions::Rules> {};
+
+TEST_P(WithoutANetwork, ThreadsShareTheQueueTheDecisionsAndTheServers) {
+  constexpr int kWorkers = 3, kCallers = 2, kCalls = 120;
+  Variable v(zeros({2, 1}), {.name = "v"});
+  testing::InProcess run(trace(
+                             [&](const auto& inputs) {
+                               v.assign_add(inputs[0]);
+                               return std::vector<Tensor>{inputs[0] * 2.0};
+                             },
+                             {zeros({2, 1})}),
+                         2, 2);
+  std::vector<std::shared_ptr<ServerClient>> clients;
+  for (testing::DirectServer& server : run.servers) {
+    server.on_reply = nullptr;
+    clients.push_back(std::make_shared<ServerClient>(
+        std::make_shared<testing::DirectChannel>(server), ServerClient::Limits()));
+  }
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<testing::DirectServer> served(kWorkers);
+  std::vector<Coordinator::WorkerTask> tasks;
+  for (testing::DirectServer& server : served) {
+    serve(server, *workers.emplace_back(std::make_unique<Worker>(clients)));
+    tasks.push_back({.name = fmt::format("worker:{}", tasks.size()),
+                     .channel = std::make_shared<testing::DirectChannel>(server)});
+  }
+  Coordinator coordinator(std::move(tasks), clients,
+                          {.rules = GetParam(), .closures_per_worker = 2});
+  coordinator.add_function(testing::InProcess::kFunction, run.message());
+  {
+    std::vector<std::jthread> callers;
+    for (int i = 0; i < kCallers; ++i)
+      callers.emplace_back([&] {
+        for (int call = 0; call < kCalls; ++call)
+          coordinator.schedule(
+              {.function = testing::InProcess::kFunction, .arguments = {ones({2, 1})}});
+      });
+  }
+  coordinator.join();
+  const float steps = static_cast<float>(kCallers * kCalls) / GetParam().calls_per_update;
+  EXPECT_EQ(run.variable("v").to_vector<float>(), (std::vector<float>{steps, steps}));
+  EXPECT_EQ(coordinator.counts().finished, kCallers * kCalls);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, WithoutANetwork,
+                         ::testing::Values(Decisions::Rules{}, Decisions::Rules{.max_staleness = 0},
+                                           Decisions::Rules{.max_staleness = 3,
+                                                            .calls_per_update = 2}));
 
 TEST_F(Coordinated, ClosuresRunAndReturnTheirResults) {
   const auto coordinated = coordinator();
@@ -192,6 +244,21 @@ TEST_F(Coordinated, ACancelledClosureSaysWhetherItWasApplied) {
       expect_error<AbortedError>([&] { first->wait(0ms); }, "None of its updates was applied");
     coordinated->schedule(add(1))->wait(20s);
   }
+}
+
+// Its end is not known for up to an hour.
+TEST_F(Coordinated, ServersForgetTheClosuresAfterOneThatHangs) {
+  std::vector<Coordinator::WorkerTask> tasks = cluster->tasks();
+  tasks.resize(1);
+  const auto held = std::make_shared<testing::HeldChannel>(tasks[0].channel);
+  tasks[0].channel = held;
+  const auto coordinated = coordinator({.closures_per_worker = 2}, std::move(tasks));
+  const auto first = coordinated->schedule(add(1));
+  ASSERT_TRUE(tandem::testing::eventually([&] { return store().read(3).version == 1; }));
+  for (int i = 0; i < 50; ++i) coordinated->schedule(add(1))->wait(20s);
+  EXPECT_EQ(first->state(), RemoteResult::State::kNotReady);
+  EXPECT_LE(store().num_remembered(), 2u);  // that one, and the last
+  EXPECT_EQ(store().read(3).version, 51u);
 }
 
 // Cancelled closures do not make the servers remember all later ones.

@@ -73,12 +73,12 @@ TEST_F(Decided, WithABoundOfZeroOnlyOneOfTwoCallsAtATimeHappens) {
   const std::uint64_t a = begun_and_computed(0), b = begun_and_computed(1);
   EXPECT_EQ(rows(), (std::vector<float>{1, 1}));  // nothing is decided
   EXPECT_EQ(decisions->decide(b), Outcome::kComplete);
-  EXPECT_TRUE(decisions->commit(1, 0).missing.empty());
+  EXPECT_TRUE(decisions->commit(1, {}).missing.empty());
   EXPECT_EQ(decisions->decide(a), Outcome::kStale);
   EXPECT_EQ(rows(), (std::vector<float>{2, 2}));
   const std::uint64_t again = begun_and_computed(0);
   EXPECT_EQ(decisions->decide(again), Outcome::kComplete);
-  EXPECT_EQ(decisions->commit(0, 0).staleness.max, 0u);
+  EXPECT_EQ(decisions->commit(0, {}).staleness.max, 0u);
   EXPECT_EQ(rows(), (std::vector<float>{4, 4}));
 }
 
@@ -89,7 +89,7 @@ TEST_F(Decided, ABoundAllowsAsMuchStaleness) {
     attempts.push_back(begun_and_computed(closure));
   for (std::uint64_t closure = 0; closure < 2; ++closure) {
     EXPECT_EQ(decisions->decide(attempts[closure]), Outcome::kComplete);
-    EXPECT_EQ(decisions->commit(closure, 0).staleness.max, closure);
+    EXPECT_EQ(decisions->commit(closure, {}).staleness.max, closure);
   }
   EXPECT_EQ(decisions->decide(attempts[2]), Outcome::kStale);
 }
@@ -102,7 +102,7 @@ TEST_F(Decided, AStepHasTheSameCallsOnAllServers) {
   EXPECT_EQ(decisions->decide(attempts[2]), Outcome::kWaits);
   EXPECT_EQ(decisions->waiting(), (std::vector<std::uint64_t>{2}));
   EXPECT_EQ(decisions->decide(attempts[0]), Outcome::kComplete);
-  decisions->commit(0, 0);
+  decisions->commit(0, {});
   EXPECT_EQ(decisions->decide(attempts[1]), Outcome::kStale);
   EXPECT_EQ(rows(), (std::vector<float>{2, 2}));
   EXPECT_EQ(version(0), 1u);
@@ -117,13 +117,13 @@ TEST_F(Decided, ACallThatWouldBeStaleIsSuperseded) {
   decisions->may_move(slow);
   EXPECT_EQ(decisions->decide(fast), Outcome::kComplete);
   EXPECT_EQ(superseded, (std::vector{call}));
-  decisions->commit(1, 0);
+  decisions->commit(1, {});
   const std::uint64_t elsewhere = begun_and_computed(0);
   compute(0, slow);
   EXPECT_EQ(decisions->decide(slow), Outcome::kSuperseded);
   EXPECT_FALSE(decisions->release(slow));
   EXPECT_EQ(decisions->decide(elsewhere), Outcome::kComplete);
-  EXPECT_TRUE(decisions->commit(0, 0).missing.empty());
+  EXPECT_TRUE(decisions->commit(0, {}).missing.empty());
   EXPECT_EQ(rows(), (std::vector<float>{4, 4}));
 }
 
@@ -133,7 +133,7 @@ TEST_F(Decided, AnAttemptThatWasLostHasNoEffect) {
   EXPECT_TRUE(decisions->release(lost));
   const std::uint64_t again = begun_and_computed(0);
   EXPECT_EQ(decisions->decide(again), Outcome::kComplete);
-  decisions->commit(0, 0);
+  decisions->commit(0, {});
   EXPECT_EQ(rows(), (std::vector<float>{2, 2}));
 }
 
@@ -144,13 +144,13 @@ TEST_F(Decided, AServerThatWasRestartedGetsWhatItHasLost) {
   EXPECT_EQ(decisions->decide(a), Outcome::kWaits);
   EXPECT_EQ(decisions->decide(b), Outcome::kComplete);
   serve(run.servers[1], run.stores[1]);
-  const Decisions::Committed committed = decisions->commit(1, 0);
+  const Decisions::Committed committed = decisions->commit(1, {});
   ASSERT_EQ(committed.missing.size(), 2u);
   EXPECT_EQ(version(0), 1u);
   EXPECT_EQ(version(1), 0u);
   for (std::uint64_t closure = 0; closure < 2; ++closure)
     compute(closure, committed.missing[closure].attempt);
-  EXPECT_TRUE(decisions->commit(1, 0).missing.empty());
+  EXPECT_TRUE(decisions->commit(1, {}).missing.empty());
   EXPECT_EQ(version(0), 1u);
   EXPECT_EQ(version(1), 1u);
 }
@@ -160,9 +160,9 @@ TEST_F(Decided, ADecisionStaysWhenTheWorkerIsLostAfterIt) {
   decide_by({.max_staleness = 0});
   EXPECT_EQ(decisions->decide(begun_and_computed(0)), Outcome::kComplete);
   serve(run.servers[1], run.stores[1]);
-  EXPECT_EQ(decisions->commit(0, 0).missing.size(), 1u);
+  EXPECT_EQ(decisions->commit(0, {}).missing.size(), 1u);
   EXPECT_EQ(decisions->decide(begun_and_computed(0)), Outcome::kComplete);
-  EXPECT_TRUE(decisions->commit(0, 0).missing.empty());
+  EXPECT_TRUE(decisions->commit(0, {}).missing.empty());
   EXPECT_EQ(version(0), 1u);
   EXPECT_EQ(version(1), 1u);
 }
@@ -176,7 +176,7 @@ TEST_F(Decided, ACommitThatIsRepeatedHappensOnce) {
       throw rpc::PeerUnavailableError("the reply was lost");
   };
   EXPECT_EQ(decisions->decide(begun_and_computed(0)), Outcome::kComplete);
-  EXPECT_TRUE(decisions->commit(0, 0).missing.empty());
+  EXPECT_TRUE(decisions->commit(0, {}).missing.empty());
   EXPECT_FALSE(lose);
   EXPECT_EQ(rows(), (std::vector<float>{2, 2}));
 }

@@ -1,10 +1,11 @@
-// Remote procedure calls of one thread: a call runs the handler at once. The bytes are those of
-// frames, as on the wire.
+// Remote procedure calls without a network: the thread that waits for a call runs the handler. The
+// bytes are those of frames, as on the wire.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,12 +32,17 @@ class DirectServer final : public rpc::Server {
   void stop(std::chrono::milliseconds) override {}
 
   rpc::Message call(const std::string& method, const rpc::Message& request) {
+    if (on_request) on_request(method, request);
+    std::size_t sent = 0, received = 0;
+    rpc::Message reply = handlers_.at(method)(Context(), transferred(request, sent));
+    if (on_reply) on_reply(method, reply);
+    rpc::Message result = transferred(reply, received);
+    const std::lock_guard lock(mutex_);
     Traffic& traffic = by_method[method];
     ++traffic.calls;
-    if (on_request) on_request(method, request);
-    rpc::Message reply = handlers_.at(method)(Context(), transferred(request, traffic.sent));
-    if (on_reply) on_reply(method, reply);
-    return transferred(reply, traffic.received);
+    traffic.sent += sent;
+    traffic.received += received;
+    return result;
   }
 
   std::map<std::string, Traffic> by_method;
@@ -62,6 +68,7 @@ class DirectServer final : public rpc::Server {
   }
 
   std::map<std::string, rpc::Handler> handlers_;
+  std::mutex mutex_;  // guards by_method
 };
 
 class DirectChannel final : public rpc::Channel {

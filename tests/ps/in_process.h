@@ -32,6 +32,14 @@ std::shared_ptr<const TracedFunction> trace(F callable, const std::vector<Tensor
       call, [&](std::vector<Tensor> inputs) -> std::vector<Tensor> { return callable(inputs); });
 }
 
+inline proto::FinishedClosures finished_below(std::uint64_t closure,
+                                              const std::vector<std::uint64_t>& open = {}) {
+  proto::FinishedClosures finished;
+  finished.set_below(closure);
+  finished.mutable_open()->Add(open.begin(), open.end());
+  return finished;
+}
+
 // Variable 3, not divided, for functions with one variable.
 inline std::vector<Shard> variable_3(const Resource& variable) {
   return one_shard(3, variable.spec().shape);

@@ -78,10 +78,31 @@ TEST(ParameterStore, UpdateOfAClosureIsAppliedOnce) {
   EXPECT_EQ(store.apply(0, 0, 6, {&one, 1}, {}).version, 2u);
   EXPECT_EQ(store.read(3).value.to_vector<float>(), (std::vector<float>{3, 3}));
   EXPECT_EQ(store.num_remembered(), 3u);
-  store.finish_below(6);
+  store.finish(testing::finished_below(6));
   EXPECT_TRUE(store.apply(0, 0, 4, {&one, 1}, {}).repeated);  // forgotten, but finished
   EXPECT_EQ(store.num_remembered(), 1u);
   EXPECT_EQ(store.read(3).value.to_vector<float>(), (std::vector<float>{3, 3}));
+}
+
+// One that hangs is an exception, so that the store forgets those after it.
+TEST(ParameterStore, RemembersOnlyClosuresThatHaveNotFinished) {
+  ParameterStore store;
+  store.create(3, "v", zeros({2}));
+  add_assign_add(store, 2);
+  const Tensor one = ones({2});
+  const auto is_repeated = [&](std::uint64_t closure) {
+    return store.apply(0, 0, closure, {&one, 1}, {}).repeated;
+  };
+  for (std::uint64_t closure = 1; closure < 100; ++closure) EXPECT_FALSE(is_repeated(closure));
+  store.finish(testing::finished_below(90, {0, 50}));
+  store.finish(testing::finished_below(40, {0, 7}));  // an earlier message that was late
+  EXPECT_FALSE(is_repeated(0));
+  EXPECT_EQ(store.num_remembered(), 12u);  // 0, 50 and those from 90
+  for (const std::uint64_t closure : {0, 7, 50, 89, 90}) EXPECT_TRUE(is_repeated(closure));
+  store.finish(testing::finished_below(40));
+  store.finish(testing::finished_below(100, {50, 99}));
+  EXPECT_TRUE(is_repeated(0));
+  EXPECT_EQ(store.num_remembered(), 2u);
 }
 
 TEST(ParameterStore, FailedUpdateChangesNothingAndMayBeRepeated) {

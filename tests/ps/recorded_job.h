@@ -118,15 +118,15 @@ class RecordedJob {
       if (node) one.update_attributes.push_back(attributes_of_run(*node));
     for (; one.closure < 3; ++one.closure) worker.run(one, worker.probe({}), {}).wait();
     one.attempt = 5;
+    one.finished = finished_below(3, {1});
     worker.run(one, worker.probe({}), {}).wait();
     server
         .commit({.closure = one.closure,
                  .indices = {0},
                  .contributions = {{.closure = one.closure, .attempt = 5}}},
-                {.finished_below = one.closure, .waiting = {1}})
+                one.finished, std::vector<std::uint64_t>{1})
         .wait();
-    server.close({.finished_below = 4, .waiting = {}}, {&one.closure, 1}, std::chrono::minutes(1))
-        .wait();
+    server.close(4, {}, {&one.closure, 1}, std::chrono::minutes(1)).wait();
     const VariableId first = 0;
     server.assign(first, server.read({&first, 1}).wait()[0].value).wait();
     const std::uint64_t iterator = 5;

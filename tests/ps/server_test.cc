@@ -160,10 +160,10 @@ TEST_F(ParameterServer, AppliesUpdatesOfAClosureOnce) {
   const proto::Part part = assign_add(2);
   const std::pair<std::uint32_t, const proto::Part*> indexed{0, &part};
   server.add_updates(0, {&indexed, 1}).wait();
-  const auto repeated = [&](std::uint64_t closure, std::uint64_t finished_below) {
+  const auto repeated = [&](std::uint64_t closure, std::uint64_t finished) {
     return server
         .apply({.closure = closure,
-                .finished_below = finished_below,
+                .finished = testing::finished_below(finished),
                 .updates = {{.index = 0, .inputs = {ones({2})}}}})
         .wait()
         .updates[0]
@@ -197,10 +197,11 @@ TEST_F(ParameterServer, GetsUpdatesThatItDoesNotKnowFromTheWorker) {
   EXPECT_EQ(store.num_updates(), 2u);
   const UpdateCalls::Commit commit{
       .function = 1, .closure = 7, .indices = {0, 1}, .contributions = {{7, 1}}};
-  EXPECT_EQ(server.commit(commit, {}).wait().step.missing, (std::vector<std::uint64_t>{7}));
+  EXPECT_EQ(server.commit(commit, {}, {}).wait().step.missing, (std::vector<std::uint64_t>{7}));
   server.stage(updates(1), 1, wanted, parts).wait();
   for (int i = 0; i < 2; ++i)
-    EXPECT_EQ(server.commit(commit, {}).wait().step.numbers, (std::vector<std::uint64_t>{3, 4}));
+    EXPECT_EQ(server.commit(commit, {}, {}).wait().step.numbers,
+              (std::vector<std::uint64_t>{3, 4}));
   EXPECT_EQ(store.read(3).version, 4u);
 }
 

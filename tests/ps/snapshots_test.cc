@@ -251,6 +251,27 @@ TEST_F(SnapshotFiles, AKilledProcessLosesWhatFollowsTheSnapshotAndAppliesTheRest
   EXPECT_EQ(value_of(again.store), 6);
 }
 
+// A worker that was stopped meanwhile may send them to the server that continues.
+TEST_F(SnapshotFiles, CallsThatWereClosedHaveNoEffectAfterAKill) {
+  write_two();
+  {
+    Process process(folder());
+    const std::vector<std::uint64_t> cancelled = {5, 6};
+    EXPECT_EQ(UpdateCalls(process.store).close_below(7, cancelled, [] { return false; }),
+              (std::vector<std::uint64_t>{0, 0}));
+    process.kill();
+  }
+  for (int restart = 0; restart < 2; ++restart) {
+    Process process(folder());
+    EXPECT_TRUE(add(process.store, 6).repeated);
+    EXPECT_FALSE(add(process.store, 7).repeated);
+    EXPECT_EQ(value_of(process.store), 6);
+    process.kill();
+  }
+  write_file(folder() / "closed", "x");
+  EXPECT_EQ(Process(folder()).store.updates(), 5u);  // the damage is logged
+}
+
 TEST_F(SnapshotFiles, ChangesByTheChiefAreKeptAtOnce) {
   const auto killed = [&](const std::function<void(Process&)>& change) {
     Process process(folder());
@@ -494,7 +515,7 @@ TEST_F(SnapshotFiles, OnAFullDiskTrainingGoesOn) {
     EXPECT_EQ(value_of(process.store, 4), 1);
     process.kill();
   }
-  EXPECT_NE(::testing::internal::GetCapturedStderr().find("this change of a variable is lost"),
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("this change is lost"),
             std::string::npos);
   Process again(disk.path() / "ps-0", {1ms});  // it starts
   EXPECT_EQ(value_of(again.store), 1);

@@ -148,7 +148,7 @@ TEST_F(Updates, OfClosedClosuresHaveNoEffect) {
   const std::vector<std::uint64_t> asked = {1, 2};
   EXPECT_EQ(calls.close_below(5, asked, [] { return false; }), (std::vector<std::uint64_t>{2, 0}));
   const std::uint64_t waiting = 3;
-  calls.drop_below(5, {&waiting, 1});
+  calls.drop(testing::finished_below(5), {&waiting, 1});
   EXPECT_TRUE(calls.apply(adding(4, 4))[0].repeated);
   calls.stage(adding(4, 4), 3);
   EXPECT_TRUE(commit(4, {{4, 3}}).missing.empty());
