@@ -1,9 +1,10 @@
 // Steps per second of asynchronous training with parameter servers. Every task runs this program:
 //
 //     tandem run --ps 2 --workers N --chief -- parameter_server MODEL [--steps 200] [--cycles 5]
-//         [--calls 1]
+//         [--calls 1] [--snapshot-seconds 30]
 //
-// Each worker gets this many calls at the same time.
+// Each worker gets this many calls at the same time. A server writes a snapshot after so many
+// seconds; with more than the benchmark takes, none.
 // mlp512: 784-512-512-10 on batches of 64, SGD. recommender: a table of 2,000,000 rows of 16, eight
 // ids per example, a dense layer of 64 and one of 1, on batches of 256, SGD with sparse updates.
 // Every task computes with one thread. Prints one line per cycle: "steps_per_second VALUE".
@@ -76,7 +77,9 @@ int main(int argc, char** argv) {
   td::config::set_intra_op_parallelism_threads(1);
   const td::distribute::TFConfigClusterResolver cluster;
   if (cluster.task_type() == "worker" || cluster.task_type() == "ps") {
-    td::distribute::Server(cluster).join();
+    td::distribute::Server(
+        cluster, {.snapshot_seconds = 1.0 * number_after(argc, argv, "--snapshot-seconds", 30)})
+        .join();
     return 0;
   }
   const std::string name = argc > 1 ? argv[1] : "mlp512";
