@@ -152,7 +152,6 @@ int main(int argc, char** argv) {
   }
   const std::string name = "rank " + std::to_string(rank_of_this_process()) + ": ";
   break_later(arguments);
-  signal(SIGTERM, SIG_IGN);  // the launcher sends it after a failure: ranks must report first
   try {
     run(arguments);
     std::cerr << name + "finished\n";

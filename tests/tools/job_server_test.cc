@@ -6,6 +6,7 @@
 #include <regex>
 #include <string>
 
+#include "support/files.h"
 #include "support/waiting.h"
 #include "tools/command.h"
 #include "tools/run_job.h"
@@ -21,6 +22,7 @@ using testing::Result;
 using testing::run;
 using testing::script;
 using testing::sorted_lines;
+using testing::TemporaryDirectory;
 using testing::Words;
 
 // The job's server is in the launcher, so that the others learn of rank 0's death as of any
@@ -39,16 +41,24 @@ TEST(JobServer, OutlivesRankZero) {
         << died.err;
 }
 
+// Ranks that ignore the SIGTERM after a failure learn of it, too.
 TEST(JobServer, TellsRanksThatAnotherHasEndedWithoutJoining) {
-  const Result result =
-      run(script({"-n", "3", "--grace", "100"},
-                 std::string("trap '' TERM; test $RANK = 1 || exec ") + TANDEM_RENDEZVOUS_PROGRAM));
-  EXPECT_NE(result.status, 0);
-  for (const char* rank : {"0", "2"})
-    EXPECT_TRUE(contains(result.err, std::string("[") + rank +
-                                         "] UnavailableError: [membership] rank 1 is gone: its "
-                                         "process ended before it had joined the job\n"))
-        << result.err;
+  for (const std::string end : {"exit 0", "exit 3", "kill -KILL $$"}) {
+    const TemporaryDirectory folder;
+    const std::string ready = folder.path().string() + "/";
+    const std::string ends =
+        "while ! test -e " + ready + "0 -a -e " + ready + "2; do sleep 0.01; done; " + end;
+    const Result result =
+        run(script({"-n", "3", "--grace", "100"}, "trap '' TERM; : >" + ready +
+                                                      "$RANK; if test $RANK = 1; then " + ends +
+                                                      "; fi; exec " + TANDEM_RENDEZVOUS_PROGRAM));
+    EXPECT_NE(result.status, 0);
+    for (const char* rank : {"0", "2"})
+      EXPECT_TRUE(contains(result.err, std::string("[") + rank +
+                                           "] UnavailableError: [membership] rank 1 is gone: its "
+                                           "process ended before it had joined the job\n"))
+          << end << ": " << result.err;
+  }
 }
 
 TEST(JobServer, LetsRanksRendezvousRepeatedly) {

@@ -205,9 +205,8 @@ class JobLauncher {
     } else if (WEXITSTATUS(status) != 0) {
       failed(planned, WEXITSTATUS(status),
              fmt::format("{} exited with code {}", who, WEXITSTATUS(status)));
-    } else if (server_) {
-      server_->rank_ended(rank);
     }
+    if (server_ && !progress.restart_at) server_->rank_ended(rank);
   }
 
   // A task that serves is restarted, up to a limit. The failure of another ends the job.
@@ -272,6 +271,7 @@ class JobLauncher {
       if (!progress.ended)
         fail(rank.rank, 255, fmt::format("{} is lost: {}", describe(rank), reason));
       progress.ended = true;
+      if (server_) server_->rank_ended(rank.rank);
     }
   }
 
