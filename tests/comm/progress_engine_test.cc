@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
-#include <mutex>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "support/files.h"
 #include "support/forked_ranks.h"
 #include "support/waiting.h"
 
@@ -29,7 +32,7 @@ class Rounds final : public ProgressEngine::Client {
   }
   void unregister() { unregister_from_engine(); }
   // Like an owner that waits in a call.
-  std::unique_lock<std::mutex> hold() { return attend(); }
+  Attendance hold() { return attend(); }
   int left() const { return left_; }
   int looks() const { return looks_; }
 
@@ -98,6 +101,35 @@ TEST(ProgressEngine, LeavesOwnersAloneThatWait) {
   other.start(200);  // the thread is running
   EXPECT_TRUE(eventually([&] { return other.left() == 0; }));
   EXPECT_EQ(client.looks(), looks);
+}
+
+// How often the engine's thread has slept.
+std::int64_t naps() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (testing::read_file(task.path() / "comm") != "tandem-progress\n") continue;
+    const std::string status = testing::read_file(task.path() / "status");
+    const std::string_view key = "\nvoluntary_ctxt_switches:";
+    return std::stoll(status.substr(status.find(key) + key.size()));
+  }
+  return -1;
+}
+
+// Its naps would use the cores of a host with many ranks.
+TEST(ProgressEngine, SleepsWhileAnOwnerWaitsForLong) {
+  Rounds client;
+  client.start(1'000'000'000);
+  EXPECT_TRUE(eventually([&] { return client.looks() > 0; }));
+  int looks = 0;
+  {
+    const auto lock = client.hold();
+    looks = client.looks();
+    EXPECT_TRUE(eventually([] {
+      const std::int64_t before = naps();
+      std::this_thread::sleep_for(std::chrono::milliseconds(400));
+      return naps() - before < 20;
+    }));
+  }
+  EXPECT_TRUE(eventually([&] { return client.looks() > looks + 1000; }));
 }
 
 TEST(ProgressEngine, NeverLooksAtAClientThatHasUnregistered) {

@@ -22,7 +22,7 @@ using std::chrono::microseconds;
 class ProgressEngine::Backoff {
  public:
   microseconds nap_after(Look look) {
-    idle_rounds_ = look == Look::kIdle ? idle_rounds_ + 1 : 0;
+    quiet_rounds_ = look <= Look::kAttended ? quiet_rounds_ + 1 : 0;
     switch (look) {
       case Look::kIdle: return nap_ = kIdleNap;
       case Look::kAttended: return nap_ = kAttendedNap;
@@ -31,8 +31,10 @@ class ProgressEngine::Backoff {
     }
     return nap_;
   }
-  // Whether there has been no work for so long that the thread sleeps until it is woken.
-  bool is_quiet() const { return idle_rounds_ >= kQuietRounds; }
+  // Whether there has been nothing to do for so long that the thread sleeps until it is woken. On
+  // a host with many more ranks than cores, the naps of threads whose owners wait would keep the
+  // cores busy.
+  bool is_quiet() const { return quiet_rounds_ >= kQuietRounds; }
 
  private:
   static constexpr microseconds kShortestNap{50}, kLongestNap{1000};
@@ -40,7 +42,7 @@ class ProgressEngine::Backoff {
   static constexpr int kQuietRounds = 16;
 
   microseconds nap_ = kShortestNap;
-  int idle_rounds_ = 0;
+  int quiet_rounds_ = 0;
 };
 
 namespace {
@@ -104,8 +106,10 @@ void ProgressEngine::end_sleep() noexcept {
 
 // Before a long sleep the thread sets `asleep_` and then looks once more under the clients' locks.
 // An owner starts work under that lock and then reads `asleep_`. At least one of the two sees the
-// other.
+// other. If an owner holds its lock, the thread may miss the end of that call, and so sleeps for a
+// limited time.
 void ProgressEngine::run(std::uint64_t generation) {
+  constexpr std::chrono::milliseconds kLongestCall(100);
   const ThreadBudget one(1);  // leaves the cores to the threads that compute
   Backoff backoff;
   std::unique_lock lock(mutex_);
@@ -120,7 +124,11 @@ void ProgressEngine::run(std::uint64_t generation) {
     } else if (!was_asleep) {
       asleep_.store(true, std::memory_order_relaxed);
     } else {
-      changed_.wait(lock, [&] { return replaced() || !asleep_.load(std::memory_order_relaxed); });
+      const auto awake = [&] { return replaced() || !asleep_.load(std::memory_order_relaxed); };
+      if (look == Look::kAttended)
+        changed_.wait_for(lock, kLongestCall, awake);
+      else
+        changed_.wait(lock, awake);
     }
   }
 }
@@ -154,11 +162,7 @@ void ProgressEngine::stop_at_exit() noexcept {
 }
 
 void ProgressEngine::Client::hand_over_to_engine() noexcept {
-  if (!under_way()) return;
-  if (!std::exchange(known_, true))
-    get().add(*this);
-  else
-    get().wake();
+  if (under_way() && !std::exchange(known_, true)) get().add(*this);
 }
 
 void ProgressEngine::Client::unregister_from_engine() noexcept {

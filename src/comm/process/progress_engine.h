@@ -12,8 +12,8 @@ namespace tandem {
 
 // One per process. Its thread starts with the first client that hands work over to it and ends
 // with the last. It polls the clients once per millisecond; more often while they make progress,
-// less often while their owners advance the works. When idle for a while it sleeps until it is
-// woken. Thread-safe.
+// less often while their owners advance the works. When there has been nothing for it to do for a
+// while it sleeps until it is woken. Thread-safe.
 class ProgressEngine {
  public:
   class Client;
@@ -24,7 +24,7 @@ class ProgressEngine {
   void add(Client& client) noexcept;
   // When this returns, the thread no longer uses the client. REQUIRES: not the engine's thread.
   void remove(Client& client) noexcept;
-  // Called when a client has work. One relaxed load while the thread is awake.
+  // Called when a client has or may have work. One relaxed load while the thread is awake.
   void wake() noexcept {
     if (asleep_.load(std::memory_order_relaxed)) [[unlikely]]
       end_sleep();
@@ -66,8 +66,23 @@ class ProgressEngine::Client {
   Client& operator=(const Client&) = delete;
 
  protected:
-  // The owner holds this lock during every call, waits included. The engine only tries to lock.
-  [[nodiscard]] std::unique_lock<std::mutex> attend() { return std::unique_lock(mutex_); }
+  // The owner holds this lock during every call, waits included. The engine only tries to lock; if
+  // it fails to for a while, it sleeps until the call ends.
+  class Attendance {
+   public:
+    explicit Attendance(Client& client) : client_(client), lock_(client.mutex_) {}
+    ~Attendance() {
+      lock_.unlock();
+      if (client_.known_) get().wake();
+    }
+    Attendance(const Attendance&) = delete;
+    Attendance& operator=(const Attendance&) = delete;
+
+   private:
+    Client& client_;
+    std::unique_lock<std::mutex> lock_;
+  };
+  [[nodiscard]] Attendance attend() { return Attendance(*this); }
   // The owner has just advanced everything, so the engine skips this client once. REQUIRES:
   // attend().
   void note_attended() { attended_ = true; }

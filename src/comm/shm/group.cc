@@ -67,7 +67,10 @@ ShmGroup::ShmGroup(ShmOptions options)
     throw;
   }
   wait_for_ranks();
-  oversubscribed_ = size() > sysconf(_SC_NPROCESSORS_ONLN);
+  constexpr int kCrowd = 64;  // ranks per core
+  const auto cores = sysconf(_SC_NPROCESSORS_ONLN);
+  oversubscribed_ = size() > cores;
+  crowded_ = size() > kCrowd * cores;
 }
 
 ShmGroup::~ShmGroup() { mine_->left.store(1, std::memory_order_release); }
@@ -266,15 +269,17 @@ bool ShmGroup::shares_core() const {
 }
 
 // A rank that raises flags increments its beat and then checks for sleepers. A rank that is about
-// to sleep registers and then checks the beats. At least one of the two sees the other.
+// to sleep registers and then checks the beats. At least one of the two sees the other. In a crowd,
+// ranks would use the cores to wake each other, so that each sleeps for its time.
 void ShmGroup::wake_sleepers() noexcept {
   mine_->beat.fetch_add(1);
-  if (state_->sleepers.load() == 0) return;
+  if (crowded_ || state_->sleepers.load() == 0) return;
   state_->bell.fetch_add(1);
   futex(state_->bell, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
 void ShmGroup::wait_for_peers(std::chrono::microseconds limit) {
+  if (crowded_) return std::this_thread::sleep_for(limit);
   if (const std::uint64_t beats = beats_of_peers(); beats != beats_seen_) {
     beats_seen_ = beats;
     return;

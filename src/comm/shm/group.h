@@ -128,6 +128,7 @@ class ShmGroup {
   std::deque<MappedArena> arenas_;  // the peers', by rank
   PeerCopy peer_copy_;
   bool oversubscribed_ = false;
+  bool crowded_ = false;  // so many ranks per core that waking each other would take them
   std::uint64_t taken_by_all_ = 0, completed_by_all_ = 0;  // lower bounds
   std::uint64_t beats_seen_ = 0;                           // sum of the peers' beats
 };
