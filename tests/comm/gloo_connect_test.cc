@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/fault_job.h"
+#include "comm/rendezvous/handshake.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/socket.h"
 #include "support/errors.h"
@@ -28,15 +29,16 @@ class GlooConnect : public ::testing::Test {
   void SetUp() override { TANDEM_REQUIRE(has_gloo(), "gloo"); }
 };
 
-// The address that a rank has published.
-Endpoint address_of(Store& store, int rank) {
+// The address that a rank has published, and the key to it.
+std::pair<Endpoint, std::string> address_and_key_of(Store& store, int rank) {
   std::istringstream text(store.get("gloo/test/at/" + std::to_string(rank),
                                     std::chrono::steady_clock::now() + testing::kFarAway));
-  std::string host, pid;
+  std::string host, pid, key;
   Endpoint endpoint;
-  text >> host >> pid >> endpoint.host >> endpoint.port;
-  return endpoint;
+  text >> host >> pid >> endpoint.host >> endpoint.port >> key;
+  return {endpoint, key};
 }
+Endpoint address_of(Store& store, int rank) { return address_and_key_of(store, rank).first; }
 
 // They connect before the ranks do, and stay connected.
 TEST_F(GlooConnect, UnknownClientsAreDropped) {
@@ -55,6 +57,29 @@ TEST_F(GlooConnect, UnknownClientsAreDropped) {
     for (int i = 0; i < 3; ++i) testing::all_reduce(*communicator, 10'000);
   });
   EXPECT_EQ(codes, ExitCodes(3, 0));
+}
+
+// It counts itself as connected, and may only be slow.
+TEST_F(GlooConnect, APeerThatHasProvedItsKeyIsNotDropped) {
+  const FaultJob job{.backend = "gloo", .ranks = 2, .address = "127.0.0.1"};
+  ChildProcess rank_0([&] {
+    job.join(0);
+    return "";
+  });
+  const auto end = Clock::now() + testing::kFarAway;
+  const auto [address, key] = address_and_key_of(*job.store, 0);
+  const Socket slow = connect_to(address, end);
+  EXPECT_EQ(greet(slow, key, end), Greeted::kWelcome);
+  const Socket stranger = connect_to(address, end);
+  EXPECT_TRUE(testing::eventually([&] {
+    try {
+      receive_some(stranger);
+      return false;
+    } catch (const UnavailableError&) {  // it was dropped
+      return true;
+    }
+  }));
+  EXPECT_EQ(receive_some(slow), "");  // throws if it was dropped
 }
 
 // The others get the failed rank's error at once, without a membership.

@@ -257,7 +257,7 @@ void Wiring::accept_all(Clock::time_point now) {
   while (true) {
     Socket socket = accept_from(listener_);
     if (!socket.is_open()) return;
-    if (incoming_.size() >= most) incoming_.erase(incoming_.begin());
+    if (incoming_.size() >= most) drop_stranger();
     IncomingConnection& incoming = incoming_[next_incoming_++];
     incoming.socket = std::move(socket);
     incoming.since = now;
@@ -267,9 +267,18 @@ void Wiring::accept_all(Clock::time_point now) {
   }
 }
 
+// The one that has been a stranger for longest.
+void Wiring::drop_stranger() {
+  const auto stranger = std::find_if(incoming_.begin(), incoming_.end(),
+                                     [](const auto& each) { return !each.second.known; });
+  if (stranger != incoming_.end()) incoming_.erase(stranger);
+}
+
 void Wiring::close_stale(Clock::time_point now) {
+  // A peer that is known counts itself as connected, and may only be slow.
   std::erase_if(incoming_, [&](const auto& each) {
-    return !each.second.socket.is_open() || now - each.second.since > kAttempt;
+    const IncomingConnection& incoming = each.second;
+    return !incoming.socket.is_open() || (!incoming.known && now - incoming.since > kAttempt);
   });
   for (Peer& peer : peers_)
     if (peer.stage != Peer::Stage::kWaiting && !peer.connected() && now - peer.since > kAttempt)

@@ -97,6 +97,7 @@ class Wiring {
   void send_to(int rank, std::string_view bytes);
   void flush_all();
   void accept_all(Clock::time_point now);
+  void drop_stranger();
   void close_stale(Clock::time_point now);
   // Called once all ranks are connected.
   void announce_finished();
