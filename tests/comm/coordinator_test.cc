@@ -66,6 +66,13 @@ TEST(Frames, OfInvalidSizesAreRefusedBeforeAllocation) {
   EXPECT_THROW(encode({.value = std::string(kMaxValueBytes + 1, 'v')}), InvalidArgumentError);
 }
 
+TEST(Silence, NamesTheLimitOfAHostWithTooManyThreads) {
+  EXPECT_EQ(describe_silence(3s, 4.0), "no message was received for 3000 ms");
+  EXPECT_EQ(describe_silence(30s, 240.4),
+            "no message was received for 30000 ms; 240 threads compete for each core of this host: "
+            "use fewer ranks, or set TANDEM_SILENCE_LIMIT to more seconds");
+}
+
 TEST(JoinTerms, SurviveSerialisation) {
   const std::string text = encode(JoinTerms{.size = 8, .silence = 5s});
   EXPECT_EQ(text, "8 5000");
@@ -167,9 +174,8 @@ TEST_F(CoordinatorOfThree, ASilentRankCountsAsDead) {
   EXPECT_TRUE(sent_[12].empty());
   now_ += 2s;
   coordinator_.tick(now_);
-  EXPECT_EQ(last(10).value,
-            "rank 2 (process 102 on host) is gone: no message was received for "
-            "5000 ms");
+  EXPECT_TRUE(last(10).value.starts_with(
+      "rank 2 (process 102 on host) is gone: no message was received for 5000 ms"));
   EXPECT_EQ(last(12).rank, 2);  // the failed rank itself, which may only be disconnected
   const std::size_t count = sent_[10].size();
   coordinator_.tick(now_ + 1s);
@@ -212,7 +218,7 @@ TEST_F(CoordinatorOfThree, SetTheirSilenceLimits) {
     coordinator_.tick(now_);
     EXPECT_EQ(last(10).type, at < 9s ? MessageType::kAlive : MessageType::kFailed);
   }
-  EXPECT_EQ(last(10).value, "rank 2 is gone: no message was received for 9000 ms");
+  EXPECT_TRUE(last(10).value.starts_with("rank 2 is gone: no message was received for 9000 ms"));
 }
 
 TEST_F(CoordinatorOfThree, ARankThatSaysGoodbyeHasNotFailed) {
@@ -327,6 +333,7 @@ TEST(Coordinator, NamesFewOfManyThatAreMissing) {
       1, {.type = MessageType::kJoin, .rank = 3, .value = encode(JoinTerms{.size = 100})}, {});
   EXPECT_EQ(last.number, 99);
   EXPECT_EQ(last.value, "0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 83 more");
+  EXPECT_EQ(last.rank, 3) << "the first that waits, which warns for all";
 }
 
 }  // namespace

@@ -160,6 +160,7 @@ WireMessage Coordinator::alive() const {
     if (left_ >= 0) message.value = describe(message.rank = left_);
     return message;
   }
+  while (missing_.contains(message.rank)) ++message.rank;
   for (const int rank : missing_)
     if (++message.number <= kNamed)
       message.value += fmt::format("{}{}", message.number == 1 ? "" : ", ", rank);
@@ -202,7 +203,7 @@ void Coordinator::tick(TimePoint now) {
     if (member.state != State::kPresent || now - member.heard <= member.silence) continue;
     member.state = State::kFailed;
     announce_failure(static_cast<int>(rank), false,
-                     fmt::format("no message was received for {} ms", member.silence.count()));
+                     describe_silence(member.silence, threads_per_core()));
   }
 }
 

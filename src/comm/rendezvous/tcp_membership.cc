@@ -76,15 +76,15 @@ std::optional<WireMessage> TcpMembership::await_verdict(Clock::time_point deadli
   LongWait wait;
   WireMessage alive;
   while (Clock::now() < deadline) {
-    // Rank 0 warns for all, unless it is missing.
-    if (accepted && (options_.rank == 0 || alive.value.starts_with('0')))
+    // The first rank that waits warns for all.
+    if (accepted && alive.rank == options_.rank)
       wait.look([&](std::chrono::milliseconds time) {
         return "[rendezvous] " + describe_absence(alive, time);
       });
     auto message = connection_.receive(std::min(deadline, Clock::now() + options_.heartbeat));
     if (!message) {
       if (Clock::now() - heard > options_.silence)
-        fail<UnavailableError>("no message was received for {} ms", options_.silence.count());
+        throw UnavailableError(describe_silence(options_.silence, threads_per_core()));
       connection_.send(heartbeat(), Clock::now() + options_.silence);
       continue;
     }
@@ -194,7 +194,7 @@ void TcpMembership::run() {
         more = handle(*message);
       }
       if (Clock::now() - heard > options_.silence)
-        fail<UnavailableError>("no message was received for {} ms", options_.silence.count());
+        throw UnavailableError(describe_silence(options_.silence, threads_per_core()));
       send_pending();
       if (Clock::now() >= next_beat) {
         connection_.send(heartbeat(), Clock::now() + options_.silence);

@@ -1,8 +1,11 @@
 #include "comm/rendezvous/wire.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 
 #include "core/bytes.h"
 #include "core/status.h"
@@ -62,6 +65,23 @@ std::optional<JoinTerms> decode_join_terms(std::string_view text) {
   const auto [size, silence] = numbers;
   if (silence < 1) return std::nullopt;
   return JoinTerms{size, std::chrono::milliseconds(std::min(silence, kLongest))};
+}
+
+std::string describe_silence(std::chrono::milliseconds time, double threads_per_core) {
+  constexpr double kMany = 50;
+  return fmt::format(
+      "no message was received for {} ms{}", time.count(),
+      threads_per_core < kMany
+          ? ""
+          : fmt::format("; {:.0f} threads compete for each core of this host: use fewer ranks, or "
+                        "set TANDEM_SILENCE_LIMIT to more seconds",
+                        threads_per_core));
+}
+
+double threads_per_core() {
+  double load = 0;
+  if (getloadavg(&load, 1) != 1) return 0;
+  return load / static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 std::string describe_missing(const WireMessage& alive, int size, std::chrono::milliseconds limit) {

@@ -30,7 +30,9 @@ enum class MessageType : std::uint8_t {
   kRefused,  // value: why a rank may not join
   // All ranks have joined; rank: the job's number, number and key: the server's pid and host.
   kStarted,
-  kAlive,  // number: ranks that have not joined, value: which, key: processes that were refused
+  // number: ranks that have not joined, value: which, rank: the first that has; key: processes that
+  // were refused
+  kAlive,
   // rank, -1 for a server that is not a rank; number: 1 if it reported the failure, 0 if it died;
   // value: the rank and the reason
   kFailed,
@@ -62,6 +64,12 @@ std::optional<JoinTerms> decode_join_terms(std::string_view text);
 
 // The name in error messages of a server that is not one of the ranks.
 inline constexpr const char* kOutsideServer = "the rendezvous server";
+
+// "no message was received ...", and that this host has too many threads, if that may be the
+// reason.
+std::string describe_silence(std::chrono::milliseconds time, double threads_per_core);
+// Threads that run or want to, on average of the last minute.
+double threads_per_core();
 
 // The message on the ranks that a kAlive lists as missing, at the end of `limit`.
 std::string describe_missing(const WireMessage& alive, int size, std::chrono::milliseconds limit);
