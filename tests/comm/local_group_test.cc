@@ -10,6 +10,7 @@
 
 #include "comm/local_ranks.h"
 #include "support/errors.h"
+#include "support/log_file.h"
 #include "tandem/errors.h"
 
 namespace tandem::local_group_test {
@@ -238,7 +239,25 @@ TEST(LocalGroup, WaitsHaveALimit) {
   DeviceArray<float> array(*devices[0], {1.0f});
   const Buffer parts[] = {array.part(0, 1)};
   auto communicator = group->communicator(0);
-  EXPECT_THROW(communicator->all_reduce(parts, ReduceOp::kSum)->wait(), DeadlineExceededError);
+  EXPECT_EQ(error_of<DeadlineExceededError>(
+                [&] { communicator->all_reduce(parts, ReduceOp::kSum)->wait(); }),
+            "[all_reduce] replica 1 did not reach collective 0 (all_reduce (sum) of 1 float32 in 1 "
+            "part) within 20 ms");
+}
+
+TEST(LocalGroup, ALongWaitIsLogged) {
+  setenv("TANDEM_STALL_WARNING", "1", 1);
+  const testing::LogFile log;
+  const auto devices = devices_for(Where::kCpus, 3);
+  auto group = std::make_shared<LocalGroup>(devices);
+  on_ranks(3, [&](int rank) {
+    if (rank == 1) {
+      EXPECT_TRUE(log.wait_for("[all_reduce] replica 1 did not reach collective 0 (all_reduce"));
+    }
+    DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)], {1.0f});
+    const Buffer parts[] = {array.part(0, 1)};
+    group->communicator(rank)->all_reduce(parts, ReduceOp::kSum)->wait();
+  });
 }
 
 TEST(LocalGroup, AStepAfterAFailedOneStartsClean) {

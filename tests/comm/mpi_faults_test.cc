@@ -17,6 +17,7 @@
 #include "support/errors.h"
 #include "support/expects.h"
 #include "support/files.h"
+#include "support/log_file.h"
 #include "support/mpirun.h"
 #include "support/waiting.h"
 
@@ -260,13 +261,16 @@ TEST_F(MpiFaults, AnErrorThatIsMetWhileARankComputes) {
 }
 
 TEST_F(MpiFaults, ASubGroupThatARankDoesNotJoin) {
+  setenv("TANDEM_STALL_WARNING", "1", 1);
   run(
       [](Communicator& communicator) {
         const int ranks[] = {0, 2};
         if (communicator.rank() == 0) {
+          const testing::LogFile log;
           const std::string who = "rank 2 did not join group '" + subgroup_name("0", ranks, 0);
           expect_parts(error_of<DeadlineExceededError>([&] { communicator.split(ranks); }),
                        {who.c_str(), "rank 0 is waiting"});
+          expect_parts(log.text(), {"warning: [mpi] ", who.c_str()});
           arrive(0);
         }
         wait_for({0});

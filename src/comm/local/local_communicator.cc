@@ -62,7 +62,7 @@ class LocalWork final : public CollectiveWork {
                                 profile::Lane::kHost);
     });
     const auto owner = owner_.lock();
-    group_->wait_until(*collective_, [&] {
+    group_->wait_until(*collective_, rank_, [&] {
       if (owner) owner->progress();  // peers may first need this rank's part of another one
       if (advance() && collective_->finished_everywhere()) return true;
       if (group_->ended_count_.load(std::memory_order_acquire) > 0)

@@ -5,7 +5,9 @@
 #include <thread>
 #include <utility>
 
+#include "comm/stall.h"
 #include "core/core_yield.h"
+#include "core/joined.h"
 #include "core/status.h"
 #include "device/native_gpu.h"
 #include "device/stream_span.h"
@@ -214,8 +216,21 @@ void LocalGroup::wake() {
   changed_.notify_all();
 }
 
+std::string LocalGroup::describe_wait(const LocalCollective& collective,
+                                      std::chrono::milliseconds waited) {
+  const std::vector<int> ranks = missing(collective);
+  const std::string call = fmt::format("collective {} ({})", collective.number,
+                                       describe(collective.signature, collective.label));
+  if (ranks.empty())
+    return fmt::format("[{}] {} did not end within {} ms, though every replica has reached it",
+                       name_of(collective.kind()), call, waited.count());
+  return fmt::format("[{}] replica{} {} did not reach {} within {} ms", name_of(collective.kind()),
+                     ranks.size() == 1 ? "" : "s", joined(ranks, ", "), call, waited.count());
+}
+
 // Spins for a while, because peers in step arrive within microseconds; then yields; then sleeps.
-void LocalGroup::wait_until(const LocalCollective& collective, const std::function<bool()>& ready) {
+void LocalGroup::wait_until(const LocalCollective& collective, int rank,
+                            const std::function<bool()>& ready) {
   const auto step = [&] {
     if (ready()) return true;
     if (aborted()) throw_abort();
@@ -230,6 +245,7 @@ void LocalGroup::wait_until(const LocalCollective& collective, const std::functi
     std::this_thread::yield();
   }
   const auto deadline = std::chrono::steady_clock::now() + options_.time_limit;
+  LongWait wait;
   while (!step()) {
     sleepers_.fetch_add(1);
     {
@@ -239,9 +255,9 @@ void LocalGroup::wait_until(const LocalCollective& collective, const std::functi
     }
     sleepers_.fetch_sub(1);
     if (std::chrono::steady_clock::now() > deadline)
-      fail<DeadlineExceededError>("[{}] not every replica reached this collective within {} ms: {}",
-                                  name_of(collective.kind()), options_.time_limit.count(),
-                                  describe(collective.signature, collective.label));
+      throw DeadlineExceededError(describe_wait(collective, options_.time_limit));
+    if (rank == collective.first_rank)  // warns for all
+      wait.look([&](std::chrono::milliseconds time) { return describe_wait(collective, time); });
   }
 }
 

@@ -87,7 +87,10 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void check_ended_ranks(const LocalCollective& collective);
   // The ranks that must join and have not.
   std::vector<int> missing(const LocalCollective& collective);
-  void wait_until(const LocalCollective& collective, const std::function<bool()>& ready);
+  // The wait of `rank`.
+  void wait_until(const LocalCollective& collective, int rank, const std::function<bool()>& ready);
+  // Whom the collective has been waiting for.
+  std::string describe_wait(const LocalCollective& collective, std::chrono::milliseconds waited);
   void wake();
   [[noreturn]] void throw_abort();
   // The `again`-th group of these ranks.

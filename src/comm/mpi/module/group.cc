@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "comm/stall.h"
 #include "core/log.h"
 #include "core/status.h"
 
@@ -107,6 +108,7 @@ void MpiGroup::assemble(MpiGroup& parent, std::span<const int> ranks) {
     }
   }
   const auto deadline = Clock::now() + options_.time_limit;
+  LongWait wait;
   for (;;) {
     std::vector<int> missing, here;
     {
@@ -120,11 +122,13 @@ void MpiGroup::assemble(MpiGroup& parent, std::span<const int> ranks) {
       parent.look_for_failure();
     }
     if (options_.membership && options_.membership->failed()) options_.membership->throw_failure();
-    if (Clock::now() > deadline)
-      tandem::fail<DeadlineExceededError>(
-          "[mpi] {} did not join group '{}' within {} ms; {} {} waiting",
-          list_ranks(missing, parent.names_), name_, options_.time_limit.count(),
-          list_ranks(here, parent.names_), here.size() == 1 ? "is" : "are");
+    const auto describe = [&](std::chrono::milliseconds time) {
+      return fmt::format("[mpi] {} did not join group '{}' within {} ms; {} {} waiting",
+                         list_ranks(missing, parent.names_), name_, time.count(),
+                         list_ranks(here, parent.names_), here.size() == 1 ? "is" : "are");
+    };
+    if (Clock::now() > deadline) throw DeadlineExceededError(describe(options_.time_limit));
+    if (here.front() == parent.rank_) wait.look(describe);  // the first warns for all
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }

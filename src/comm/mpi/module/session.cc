@@ -8,6 +8,7 @@
 #include <memory>
 #include <thread>
 
+#include "comm/stall.h"
 #include "core/env.h"
 #include "core/log.h"
 #include "core/status.h"
@@ -44,14 +45,17 @@ class InitWatch {
   void run() {
     constexpr std::chrono::milliseconds kLook(50);
     const auto deadline = Clock::now() + options_.time_limit;
+    const auto describe = [](std::chrono::milliseconds time) {
+      return fmt::format("[mpi] MPI_Init_thread did not return within {} ms", time.count());
+    };
+    LongWait wait;
     std::unique_lock lock(mutex_);
     try {
       while (!over_.wait_for(lock, kLook, [this] { return is_over_; })) {
         if (options_.membership && options_.membership->failed())
           options_.membership->throw_failure();
-        if (Clock::now() > deadline)
-          fail<DeadlineExceededError>("[mpi] MPI_Init_thread did not return within {} ms",
-                                      options_.time_limit.count());
+        if (Clock::now() > deadline) throw DeadlineExceededError(describe(options_.time_limit));
+        if (options_.rank == 0) wait.look(describe);  // warns for all
       }
     } catch (const Error& error) {
       logging::error(
@@ -273,6 +277,10 @@ std::optional<Clock::time_point> MpiSession::ended(int rank) const {
 MPI_Comm duplicate(MpiSession& session, MPI_Comm from, const MpiOptions& options,
                    const std::string& group) {
   const auto deadline = Clock::now() + options.time_limit;
+  LongWait wait;
+  const auto describe = [&](std::chrono::milliseconds time) {
+    return fmt::format("[mpi] not all ranks joined group '{}' within {} ms", group, time.count());
+  };
   MPI_Comm copy = MPI_COMM_NULL;
   MPI_Request request;
   {
@@ -295,9 +303,9 @@ MPI_Comm duplicate(MpiSession& session, MPI_Comm from, const MpiOptions& options
     }
     if (Clock::now() > deadline) {
       session.skip_finalize();
-      fail<DeadlineExceededError>("[mpi] not all ranks joined group '{}' within {} ms", group,
-                                  options.time_limit.count());
+      throw DeadlineExceededError(describe(options.time_limit));
     }
+    if (session.rank() == 0) wait.look(describe);  // warns for all
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }

@@ -4,6 +4,7 @@
 
 #include "comm/process/first_failure.h"
 #include "comm/signature.h"
+#include "comm/stall.h"
 #include "core/log.h"
 #include "core/status.h"
 
@@ -43,12 +44,17 @@ NcclGroup::NcclGroup(NcclOptions options)
   Store& store = *options_.store;
   store.set(key(fmt::format("here/{}", rank())), "1");
   if (rank() == 0) store.set(key("id"), new_id());
+  const auto describe = [this](std::chrono::milliseconds time) {
+    return fmt::format("[nccl] rank {} did not join group '{}' within {} ms", names()[0],
+                       options_.name, time.count());
+  };
   std::string id;
   try {
-    id = store.get(key("id"), Clock::now() + options_.time_limit);
+    id = get_or_warn(
+        store, key("id"), Clock::now() + options_.time_limit,
+        [&](std::chrono::milliseconds waited) { logging::warn("{}", describe(waited)); });
   } catch (const DeadlineExceededError&) {
-    fail<DeadlineExceededError>("[nccl] rank {} did not join group '{}' within {} ms", names()[0],
-                                options_.name, options_.time_limit.count());
+    throw DeadlineExceededError(describe(options_.time_limit));
   }
   connection_ = &connections_.add(rank(), size(), id_of(id));
   wait_for_connection();
@@ -57,22 +63,25 @@ NcclGroup::NcclGroup(NcclOptions options)
 
 void NcclGroup::wait_for_connection() {
   const auto end = Clock::now() + options_.time_limit;
+  LongWait wait;
   while (!connections_.ready()) {
     if (options_.membership && options_.membership->failed()) options_.membership->throw_failure();
-    if (Clock::now() > end) {
-      std::vector<int> absent;
-      for (int peer = 0; peer < size(); ++peer)
-        if (find(key(fmt::format("here/{}", peer))).empty()) absent.push_back(peer);
-      if (absent.empty())
-        fail<DeadlineExceededError>(
-            "[nccl] the ranks of group '{}' were not connected within {} ms", options_.name,
-            options_.time_limit.count());
-      fail<DeadlineExceededError>("[nccl] {} did not join group '{}' within {} ms",
-                                  list_ranks(absent, names()), options_.name,
-                                  options_.time_limit.count());
-    }
+    if (Clock::now() > end) throw DeadlineExceededError(describe_absent(options_.time_limit));
+    if (rank() == 0)  // warns for all
+      wait.look([this](std::chrono::milliseconds time) { return describe_absent(time); });
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
+}
+
+std::string NcclGroup::describe_absent(std::chrono::milliseconds time) const {
+  std::vector<int> absent;
+  for (int peer = 0; peer < size(); ++peer)
+    if (find(key(fmt::format("here/{}", peer))).empty()) absent.push_back(peer);
+  if (absent.empty())
+    return fmt::format("[nccl] the ranks of group '{}' were not connected within {} ms",
+                       options_.name, time.count());
+  return fmt::format("[nccl] {} did not join group '{}' within {} ms", list_ranks(absent, names()),
+                     options_.name, time.count());
 }
 
 NcclGroup::~NcclGroup() {

@@ -66,6 +66,8 @@ class NcclGroup {
  private:
   std::string key(std::string_view what) const;
   std::string message_key(int from, int to) const;  // of the messages' NCCL id
+  // The ranks that have not joined.
+  std::string describe_absent(std::chrono::milliseconds time) const;
   std::string find(const std::string& key) const;  // empty if the key is missing or the store fails
   void wait_for_connection();
   // The last rank that is connected removes the keys that connecting needed.
