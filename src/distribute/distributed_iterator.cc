@@ -14,8 +14,9 @@
 namespace tandem::distribute {
 namespace {
 
-// Shapes and first bytes of a batch's components: enough to notice different data or another order.
-std::string fingerprint(const data::NextExample& batch) {
+// The number of batches, and shapes and first bytes of the first one's components: enough to notice
+// different data or another order.
+std::string fingerprint(const data::NextExample& batch, std::int64_t batches) {
   if (!batch) return "no batch";
   constexpr std::size_t kMost = 64 * 1024;
   uLong crc = 0;
@@ -29,7 +30,8 @@ std::string fingerprint(const data::NextExample& batch) {
       crc =
           crc32_z(crc, reinterpret_cast<const Bytef*>(impl.data()), std::min(kMost, impl.bytes()));
   }
-  return fmt::format("{} that begins with bytes of checksum {:08x}", shapes, crc);
+  return fmt::format("{}{} that begins with bytes of checksum {:08x}",
+                     batches < 0 ? "" : fmt::format("one of {}: ", batches), shapes, crc);
 }
 
 // This worker's shard of `data`, and whether it differs from the data of the other workers.
@@ -63,6 +65,7 @@ DistributedIterator::DistributedIterator(std::shared_ptr<StrategyImpl> strategy,
     : strategy_(std::move(strategy)), check_(std::move(check)) {
   const auto [mine, own] = shard_for_worker(*strategy_, data);
   own_ = own;
+  count_ = mine.cardinality();
   batches_ = mine.iterate(options);
 }
 
@@ -78,7 +81,7 @@ std::optional<GlobalBatch> DistributedIterator::next() {
 
 void DistributedIterator::compare(const data::NextExample& batch) const {
   const std::vector<std::string> all =
-      strategy_->workers()->gather_bytes(fingerprint(batch), "first batch");
+      strategy_->workers()->gather_bytes(fingerprint(batch, count_), "first batch");
   for (std::size_t worker = 1; worker < all.size(); ++worker)
     if (all[worker] != all[0])
       fail<InvalidArgumentError>(

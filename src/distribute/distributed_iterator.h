@@ -29,6 +29,7 @@ class DistributedIterator final : public BatchSource {
   std::shared_ptr<StrategyImpl> strategy_;
   bool own_ = false;  // this worker's data differs from that of the others (kOff, kFile)
   data::Iterator batches_;
+  std::int64_t count_ = 0;  // of batches; negative: not known
   std::function<void(const data::Example&)> check_;
   bool compared_ = false;
   // With `own_`: the previous batch, as padding for steps in which this worker has no batch.

@@ -181,7 +181,20 @@ std::vector<std::string> JobMembership::gather_bytes(const std::string& mine,
   check_own();
   host_->label(what, calls_++);
   std::vector<std::string> all;
-  attempt([&] { all = exchange_bytes(*host_, mine); });
+  attempt([&] {
+    all = exchange_bytes(*host_, what + '\n' + mine);
+    std::vector<std::string> calls;
+    for (std::string& theirs : all) {
+      calls.push_back(theirs.substr(0, theirs.find('\n')));
+      theirs.erase(0, calls.back().size() + 1);
+    }
+    for (std::size_t worker = 1; worker < calls.size(); ++worker)
+      if (calls[worker] != calls[0])
+        fail<InvalidArgumentError>(
+            "[MultiWorkerMirroredStrategy] expected the same calls on every worker: worker 0 is at "
+            "'{}', worker {} at '{}'",
+            calls[0], worker, calls[worker]);
+  });
   return all;
 }
 

@@ -326,6 +326,38 @@ TEST(MultiWorker, OtherDataOnOneWorkerIsRefused) {
   }
 }
 
+TEST(MultiWorker, LessDataOnOneWorkerIsRefused) {
+  const auto results = run_workers(2, [](int worker) {
+    const MultiWorkerMirroredStrategy strategy({.timeout = testing::kFarAway});
+    Sequential model = make_model(strategy);
+    model.fit(batches().take(worker == 1 ? 4 : 5), {.verbose = 0});
+    return std::string("trained");
+  });
+  for (const std::string& result : results) {
+    EXPECT_NE(result.find("the data of worker 1 differs from that of worker 0"), std::string::npos)
+        << result;
+    EXPECT_NE(result.find("is one of 4: float32"), std::string::npos) << result;
+    EXPECT_NE(result.find("it is one of 5: float32"), std::string::npos) << result;
+  }
+}
+
+TEST(MultiWorker, AWorkerThatEvaluatesWhileOthersTrainIsNamed) {
+  const auto results = run_workers(2, [](int worker) {
+    const MultiWorkerMirroredStrategy strategy({.timeout = testing::kFarAway});
+    Sequential model = make_model(strategy);
+    if (worker == 1)
+      model.evaluate(batches(), {.verbose = 0});
+    else
+      model.fit(batches(), {.verbose = 0});
+    return std::string("trained");
+  });
+  for (const std::string& result : results)
+    EXPECT_NE(result.find("expected the same calls on every worker: worker 0 is at 'start of fit', "
+                          "worker 1 at 'first batch'"),
+              std::string::npos)
+        << result;
+}
+
 TEST(MultiWorker, OtherEpochsOnOneWorkerAreRefused) {
   const auto results = run_workers(2, [](int worker) {
     const MultiWorkerMirroredStrategy strategy({.timeout = testing::kFarAway});
