@@ -21,8 +21,8 @@ class Store {
   // Adds to a number and returns the sum. A missing key counts as 0. The value is stored as decimal
   // digits.
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
-  // Returns whether the key existed.
-  virtual bool remove(const std::string& key) = 0;
+  // May return before the key is removed. Ignores a key that does not exist.
+  virtual void remove(const std::string& key) = 0;
 };
 
 }  // namespace tandem

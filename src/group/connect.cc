@@ -52,10 +52,9 @@ struct BackendChoice {
 // /dev/shm.
 constexpr std::size_t kGroupsInSharedMemory = 8;
 
-// A key that is equal on all ranks and unique to this call: numbers this rank's calls for `what`.
+// A key that is equal on all ranks and unique to this call.
 std::string numbered(Job& job, const std::string& what) {
-  const std::string counter = fmt::format("connect/{}/calls of {}", what, job.rank());
-  return fmt::format("{} {}", what, job.store()->add(counter, 1) - 1);
+  return fmt::format("{} {}", what, job.next_call(what));
 }
 
 std::unique_ptr<Backend> make_backend(const std::string& backend, std::size_t hosts, Job& job,

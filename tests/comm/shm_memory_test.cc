@@ -131,7 +131,7 @@ class MisleadingStore final : public Store {
   std::int64_t add(const std::string& key, std::int64_t delta) override {
     return store_->add(key, delta);
   }
-  bool remove(const std::string& key) override { return store_->remove(key); }
+  void remove(const std::string& key) override { store_->remove(key); }
 
  private:
   std::shared_ptr<Store> store_;

@@ -91,7 +91,7 @@ class RememberedStore final : public Store {
   std::int64_t add(const std::string& key, std::int64_t delta) override {
     return store_->add(key, delta);
   }
-  bool remove(const std::string& key) override { return store_->remove(key); }
+  void remove(const std::string& key) override { store_->remove(key); }
 
   std::string keys;
 

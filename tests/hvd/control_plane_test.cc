@@ -96,9 +96,7 @@ class SimulatedStore final : public Store {
   std::int64_t add(const std::string& key, std::int64_t delta) override {
     return ask({.type = MessageType::kAdd, .number = delta, .key = key}).number;
   }
-  bool remove(const std::string& key) override {
-    return ask({.type = MessageType::kRemove, .key = key}).number != 0;
-  }
+  void remove(const std::string& key) override { ask({.type = MessageType::kRemove, .key = key}); }
 
  private:
   const WireMessage& ask(const WireMessage& message) {

@@ -40,11 +40,9 @@ class ForkedStore final : public Store {
     put(entry, key, std::to_string(sum + delta));
     return sum + delta;
   }
-  bool remove(const std::string& key) override {
+  void remove(const std::string& key) override {
     const Lock lock(*table_);
-    Entry* entry = find(key);
-    if (entry) entry->key[0] = 0;
-    return entry != nullptr;
+    if (Entry* entry = find(key)) entry->key[0] = 0;
   }
   // The existing entries.
   std::vector<std::string> keys() const {

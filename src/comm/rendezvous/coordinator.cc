@@ -53,8 +53,8 @@ bool Coordinator::handle_store(int connection, const WireMessage& message) {
         answer_waiting(message.key);
         return true;
       case MessageType::kRemove:
-        send_(connection,
-              {.type = MessageType::kNumber, .number = values_.remove(message.key) ? 1 : 0});
+        values_.remove(message.key);
+        send_(connection, {.type = MessageType::kNumber});
         return true;
       default: return false;
     }

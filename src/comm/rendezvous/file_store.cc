@@ -169,12 +169,10 @@ std::int64_t FileStore::add(const std::string& key, std::int64_t delta) {
   return sum;
 }
 
-bool FileStore::remove(const std::string& key) {
+void FileStore::remove(const std::string& key) {
   const Socket file = open_locked(F_WRLCK);
   std::int64_t end = 0;
-  if (!read(file, end).remove(key)) return false;
-  append(file, end, record_of(key, std::nullopt));
-  return true;
+  if (read(file, end).remove(key)) append(file, end, record_of(key, std::nullopt));
 }
 
 void FileStore::own() {

@@ -22,7 +22,7 @@ class FileStore final : public Store {
   void set(const std::string& key, std::string_view value) override;
   std::string get(const std::string& key, TimePoint deadline) override;
   std::int64_t add(const std::string& key, std::int64_t delta) override;
-  bool remove(const std::string& key) override;
+  void remove(const std::string& key) override;
 
   // Makes this process the owner of the file until the object or the process ends, and clears what
   // an earlier owner left. Throws AlreadyExistsError if a running process owns it.

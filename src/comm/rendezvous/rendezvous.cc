@@ -421,6 +421,11 @@ RankAndSize place_of(const RendezvousUrl& url, const RendezvousOptions& options,
 
 }  // namespace
 
+int Job::next_call(const std::string& what) {
+  const std::scoped_lock lock(mutex_);
+  return calls_[what]++;
+}
+
 std::unique_ptr<Job> rendezvous(const std::string& url, const RendezvousOptions& options) {
   const RendezvousUrl parsed = parse_rendezvous_url(url);
   const bool by_env = parsed.scheme == RendezvousUrl::Scheme::kEnv;

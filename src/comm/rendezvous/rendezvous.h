@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -40,6 +42,13 @@ class Job {
   // Leaves the job in good order. If rank 0 hosts the rendezvous server, it waits for the others,
   // at most for `limit`.
   virtual void shut_down(std::chrono::milliseconds limit = std::chrono::seconds(30)) = 0;
+
+  // Numbers this rank's calls for `what`, from 0. All ranks make the same calls. Thread-safe.
+  int next_call(const std::string& what);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, int> calls_;
 };
 
 // Waits until every rank of the job has joined. `url` is env://, tcp://HOST:PORT or file:///PATH,

@@ -40,8 +40,13 @@ std::int64_t TcpStore::add(const std::string& key, std::int64_t delta) {
   return number_of({.type = MessageType::kAdd, .number = delta, .key = key});
 }
 
-bool TcpStore::remove(const std::string& key) {
-  return number_of({.type = MessageType::kRemove, .key = key}) != 0;
+void TcpStore::remove(const std::string& key) {
+  WireMessage request = {.type = MessageType::kRemove, .key = key};
+  with_connection(std::move(request), [](StoreConnection& connection, const WireMessage& sent) {
+    connection.server.send(sent, Clock::now() + kRequestLimit);
+    ++connection.unread;
+    return std::optional<WireMessage>(WireMessage());
+  });
 }
 
 std::int64_t TcpStore::number_of(const WireMessage& request) {
@@ -52,7 +57,7 @@ std::int64_t TcpStore::number_of(const WireMessage& request) {
   return answer->number;
 }
 
-std::unique_ptr<ServerConnection> TcpStore::take_connection() {
+std::unique_ptr<TcpStore::StoreConnection> TcpStore::take_connection() {
   {
     const std::scoped_lock lock(mutex_);
     if (!idle_.empty()) {
@@ -65,42 +70,54 @@ std::unique_ptr<ServerConnection> TcpStore::take_connection() {
   for (const TimePoint end = Clock::now() + kRequestLimit;; std::this_thread::sleep_for(kRetry)) {
     if (check_) check_();  // if the network is down, only this ends the loop
     try {
-      return std::make_unique<ServerConnection>(address_, end);
+      return std::make_unique<StoreConnection>(
+          StoreConnection{.server = ServerConnection(address_, end)});
     } catch (const UnavailableError&) {
       if (!check_ || shut_down_ || Clock::now() >= end) throw;
     }
   }
 }
 
-std::optional<WireMessage> TcpStore::call(WireMessage request, TimePoint deadline) {
+template <class Use>
+std::optional<WireMessage> TcpStore::with_connection(WireMessage request, const Use& use) {
   request.rank = job_;
-  std::unique_ptr<ServerConnection> connection;
+  std::unique_ptr<StoreConnection> connection;
   std::optional<WireMessage> answer;
   try {
     connection = take_connection();
-    answer = ask(*connection, request, deadline);
+    answer = use(*connection, request);
   } catch (const UnavailableError&) {
     check_for_cause();
     throw;
   }
   if (!answer) return std::nullopt;  // the request is cancelled with its connection
-  {
-    const std::scoped_lock lock(mutex_);
-    idle_.push_back(std::move(connection));
-  }
-  if (answer->type == MessageType::kError) {
+  const std::scoped_lock lock(mutex_);
+  idle_.push_back(std::move(connection));
+  return answer;
+}
+
+std::optional<WireMessage> TcpStore::call(WireMessage request, TimePoint deadline) {
+  auto answer =
+      with_connection(std::move(request), [&](StoreConnection& connection, const auto& sent) {
+        return ask(connection, sent, deadline);
+      });
+  if (answer && answer->type == MessageType::kError) {
     if (answer->number != 0) fail<ResourceExhaustedError>("{}", answer->value);
     fail<InvalidArgumentError>("{}", answer->value);
   }
   return answer;
 }
 
-std::optional<WireMessage> TcpStore::ask(ServerConnection& connection, const WireMessage& request,
+std::optional<WireMessage> TcpStore::ask(StoreConnection& connection, const WireMessage& request,
                                          TimePoint deadline) const {
-  connection.send(request, Clock::now() + kRequestLimit);
+  connection.server.send(request, Clock::now() + kRequestLimit);
   while (true) {
-    if (auto answer = connection.receive(std::min(deadline, Clock::now() + kCheckInterval)))
-      return answer;
+    auto answer = connection.server.receive(std::min(deadline, Clock::now() + kCheckInterval));
+    if (answer && connection.unread > 0) {
+      --connection.unread;
+      continue;
+    }
+    if (answer) return answer;
     if (check_) check_();
     if (Clock::now() >= deadline) return std::nullopt;
   }

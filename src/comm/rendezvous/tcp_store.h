@@ -24,16 +24,25 @@ class TcpStore final : public Store {
   void set(const std::string& key, std::string_view value) override;
   std::string get(const std::string& key, TimePoint deadline) override;
   std::int64_t add(const std::string& key, std::int64_t delta) override;
-  bool remove(const std::string& key) override;
+  // Does not wait for the server's answer, since over high latency each takes long.
+  void remove(const std::string& key) override;
 
   // This rank has left the job, so the server may be gone: from now on a call makes one attempt.
   void shut_down() { shut_down_.store(true); }
 
  private:
-  std::unique_ptr<ServerConnection> take_connection();
+  struct StoreConnection {
+    ServerConnection server;
+    int unread = 0;  // answers that will come before that of the next request
+  };
+
+  std::unique_ptr<StoreConnection> take_connection();
+  // Calls use(connection, request). Its result: empty if the connection cannot be used again.
+  template <class Use>
+  std::optional<WireMessage> with_connection(WireMessage request, const Use& use);
   // Empty at the deadline.
   std::optional<WireMessage> call(WireMessage request, TimePoint deadline);
-  std::optional<WireMessage> ask(ServerConnection& connection, const WireMessage& request,
+  std::optional<WireMessage> ask(StoreConnection& connection, const WireMessage& request,
                                  TimePoint deadline) const;
   // Called after a connection broke: throws the membership's error if it reports one soon.
   void check_for_cause() const;
@@ -44,7 +53,7 @@ class TcpStore final : public Store {
   const int job_;
   std::atomic<bool> shut_down_ = false;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<ServerConnection>> idle_;  // one connection per waiting thread
+  std::vector<std::unique_ptr<StoreConnection>> idle_;  // one connection per waiting thread
 };
 
 }  // namespace tandem

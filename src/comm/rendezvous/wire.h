@@ -16,7 +16,7 @@ enum class MessageType : std::uint8_t {
   kSet = 1,  // key, value; answered by kNumber 0
   kGet,      // key; kValue once the key exists; with number 1, kNumber at once if it does not
   kAdd,      // key, number; kNumber, the sum
-  kRemove,   // key; kNumber, 1 if it existed
+  kRemove,   // key; kNumber
   // Membership messages of a client.
   // rank, number: pid, key: host, value: JoinTerms; answered by kAlive
   kJoin,

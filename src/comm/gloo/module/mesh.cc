@@ -334,7 +334,9 @@ void Mesh::connect(Wiring& wiring) {
             const std::vector<int> missing = absent();
             return describe_missing(missing.empty() ? wiring.missing() : missing, time);
           });
-        look_at_store = Clock::now() + kLookAtStore;
+        // A far store takes long to answer, and this rank connects to no peer meanwhile.
+        const auto took = Clock::now() - look_at_store;
+        look_at_store = Clock::now() + std::clamp<Clock::duration>(8 * took, kLookAtStore, kGrace);
       }
       if (Clock::now() >= deadline) fail_to_assemble(wiring.missing());
     }
