@@ -85,7 +85,7 @@ class ServerClient {
     UpdateCalls::Committed step;
     proto::ServerLife life;
   };
-  // Of `waiting`, which have finished, the updates are kept nevertheless.
+  // Updates of the closures in `waiting` are kept, although these have finished.
   Pending<Committed> commit(const UpdateCalls::Commit& commit,
                             const proto::FinishedClosures& finished,
                             std::span<const std::uint64_t> waiting);
