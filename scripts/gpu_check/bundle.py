@@ -13,7 +13,7 @@ import tempfile
 # they do on the fake of CUDA (tests/cuda/FakeCuda.cmake); {folder: filter}.
 # Left out: tests of threads, and those whose many processes each start CUDA.
 FAST = "-*Slow.*:*Hosts*:*AnyTeam:*AnyNumberOfThreads:*AKillLeavesTheLastOneWhole:*OnAnyReplicas:*BatchesOfFewExamples*"
-ON_GPU = {"ops": FAST, "autodiff": FAST, "runtime": FAST, "graph": FAST, "nn": FAST, "train": FAST,
+ON_GPU = {"ops": FAST, "autodiff": FAST, "runtime": FAST, "function": FAST, "graph": FAST, "nn": FAST, "train": FAST,
           "distribute": f"{FAST}:MultiWorker*", "data": "PrefetchToDevice*:-*.RejectsInvalid*:*.EqualsPrefetchOnACpu"}
 CONFORMANCE = ["device", "comm"]
 PROGRAMS = ["01_devices", "02_session_towers", "03_memory", "04_fit_mirrored", "05_custom_loop", "08_data_parallel",

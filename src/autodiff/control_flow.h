@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "runtime/body_trace.h"
+#include "function/body_trace.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "runtime/trace_gradient.h"
+#include "function/trace_gradient.h"
 
 #include <algorithm>
 #include <map>
@@ -10,13 +10,13 @@
 #include "autodiff/engine.h"
 #include "autodiff/trace_record.h"
 #include "core/status.h"
+#include "function/placer.h"
 #include "graph/program.h"
 #include "graph/structural_ops.h"
 #include "op/fields.h"
 #include "runtime/dispatch.h"
 #include "runtime/generator.h"
 #include "runtime/placement.h"
-#include "runtime/placer.h"
 #include "tandem/autodiff.h"
 #include "tandem/device.h"
 

@@ -3,9 +3,9 @@
 #include "core/status.h"
 #include "data/no_variables.h"
 #include "data/refuse_stage.h"
+#include "function/serialize.h"
+#include "function/traced_function.h"
 #include "graph/structural_ops.h"
-#include "runtime/serialize.h"
-#include "runtime/traced_function.h"
 
 namespace tandem::data {
 namespace {

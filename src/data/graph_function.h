@@ -9,7 +9,7 @@
 
 #include "data/node.h"
 #include "data/proto/dataset.pb.h"
-#include "runtime/graph_programs.h"
+#include "function/graph_programs.h"
 
 namespace tandem::data {
 

@@ -43,7 +43,7 @@ struct AutocastSettings {
   bool caches = true;
 };
 
-// A new member needs a decision in for_worker() and in add_to_key() (runtime/context_key.h), which
+// A new member needs a decision in for_worker() and in add_to_key() (function/context_key.h), which
 // name every member.
 struct Context {
   // Whether operations are recorded, and the number of live gradient tapes.

@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "core/status.h"
+#include "function/initial_value.h"
 #include "runtime/autocast.h"
 #include "runtime/gradient_buffer.h"
 #include "runtime/placement.h"

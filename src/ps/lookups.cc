@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "function/serialize.h"
 #include "graph/control_flow.h"
 #include "graph/structural_ops.h"
 #include "ops/array/array_ops.h"
 #include "ops/array/index.h"
 #include "ops/math/scalar_attrs.h"
 #include "ps/update_part.h"
-#include "runtime/serialize.h"
 
 namespace tandem::ps {
 namespace {

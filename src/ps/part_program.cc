@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/status.h"
+#include "function/serialize.h"
 #include "graph/structural_ops.h"
-#include "runtime/serialize.h"
 
 namespace tandem::ps {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "function/graph_programs.h"
 #include "ps/shards.h"
-#include "runtime/graph_programs.h"
 
 namespace tandem::ps {
 

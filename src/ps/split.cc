@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "core/status.h"
+#include "function/serialize.h"
 #include "graph/selection.h"
 #include "graph/structural_ops.h"
 #include "ps/lookups.h"
 #include "ps/update_part.h"
-#include "runtime/serialize.h"
 
 namespace tandem::ps {
 namespace {

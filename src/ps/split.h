@@ -4,9 +4,9 @@
 #include <functional>
 #include <vector>
 
+#include "function/traced_function.h"
 #include "op/attributes.h"
 #include "ps/shards.h"
-#include "runtime/traced_function.h"
 
 namespace tandem::ps {
 

@@ -4,7 +4,7 @@
 
 #include "core/status.h"
 #include "device/device_manager.h"
-#include "runtime/serialize.h"
+#include "function/serialize.h"
 
 namespace tandem::ps {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/status.h"
+#include "function/serialize.h"
 #include "graph/structural_ops.h"
-#include "runtime/serialize.h"
 
 namespace tandem::ps {
 namespace {

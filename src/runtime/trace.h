@@ -79,11 +79,6 @@ std::vector<Tensor> traced_element(const std::shared_ptr<ElementPass>& pass,
 std::shared_ptr<const AttrUpdate> key_update(const OpDef& op, const RandomKey& traced,
                                              std::shared_ptr<const RandomSequence> before);
 
-// The elements of the initial value of a variable. If it is symbolic, it is computed at once.
-// Throws InvalidArgumentError if the trace must not create variables, or if the value depends on
-// the function's arguments.
-Tensor initial_value(const Tensor& tensor, std::string_view variable);
-
 // Names the node of `tensor` if it is symbolic and the name is not empty.
 Tensor named(Tensor tensor, std::string_view name);
 

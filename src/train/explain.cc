@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "core/status.h"
+#include "function/placer.h"
 #include "graph/collective.h"
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
@@ -15,7 +16,6 @@
 #include "op/find_kernel.h"
 #include "runtime/generator.h"
 #include "runtime/placement.h"
-#include "runtime/placer.h"
 #include "runtime/variable_impl.h"
 #include "runtime/variable_name.h"
 #include "train/batch_trainer.h"

@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-struct TracedFunction;  // runtime/traced_function.h
+struct TracedFunction;  // function/traced_function.h
 
 // A global batch, split into one part per replica of this process. The replica of an empty part is
 // inactive. If a part has examples but the count of its split is 0, its replica is a padding

@@ -84,6 +84,7 @@ string(CONCAT left_out "Resume.ResumesFromEveryStep:Resume.RestoresTheState*:Mod
 tandem_test_on_fake_cuda(train 2 -*Slow.*:${left_out}:${not_here})
 tandem_test_on_fake_cuda(data 2 PrefetchToDevice*:-*.RejectsInvalid*:*.EqualsPrefetchOnACpu)
 tandem_test_on_fake_cuda(runtime 4 -*Slow.*:*Hosts*)
+tandem_test_on_fake_cuda(function 4 -*Slow.*:*Hosts*)
 # Between processes, tensors go through the host: that is tested with emulated GPUs.
 tandem_test_on_fake_cuda(distribute 2 -*Slow.*:*Hosts*:MultiWorker*:*Tpu*)
 tandem_test_on_fake_cuda(parallel 4 DataParallel*:Devices/DataParallel*:Criterion*:MemoryBalance*)

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "core/status.h"
-#include "runtime/serialize.h"
+#include "function/serialize.h"
 #include "support/run_graph.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {

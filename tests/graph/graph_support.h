@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "device/device_manager.h"
+#include "function/placer.h"
 #include "graph/graph.h"
 #include "graph/program.h"
 #include "graph/structural_ops.h"
-#include "runtime/placer.h"
 #include "tandem/tandem.h"
 
 namespace tandem {

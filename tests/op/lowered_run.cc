@@ -8,11 +8,11 @@
 #include <limits>
 
 #include "device/device_manager.h"
+#include "function/traced_function.h"
 #include "graph/control_flow.h"
 #include "graph/stablehlo/lower_module.h"
 #include "graph/stablehlo/module_text.h"
 #include "graph/stablehlo/run_numbers.h"
-#include "runtime/traced_function.h"
 #include "tandem/tandem.h"
 #include "tensor/tensor_impl.h"
 

@@ -6,11 +6,11 @@
 #include <functional>
 #include <vector>
 
+#include "function/placer.h"
 #include "graph/block.h"
 #include "graph/graph.h"
 #include "graph/program.h"
 #include "graph/structural_ops.h"
-#include "runtime/placer.h"
 #include "tandem/creation.h"
 #include "tandem/errors.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/random_steps.h"
+#include "function/random_steps.h"
 #include "tandem/tandem.h"
 
 namespace tandem::testing {

@@ -1,5 +1,5 @@
 // Which state of the calling thread selects another trace of a function.
-#include "runtime/context_key.h"
+#include "function/context_key.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/serialize.h"
+#include "function/serialize.h"
 
 #include <zlib.h>
 

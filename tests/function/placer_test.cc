@@ -1,4 +1,4 @@
-#include "runtime/placer.h"
+#include "function/placer.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // random numbers and control flow.
 #pragma once
 
-#include "runtime/random_steps.h"
+#include "function/random_steps.h"
 
 namespace tandem::testing {
 

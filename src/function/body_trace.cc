@@ -1,13 +1,13 @@
-#include "runtime/body_trace.h"
+#include "function/body_trace.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "core/status.h"
+#include "function/body_random.h"
 #include "graph/structural_ops.h"
 #include "op/record.h"
-#include "runtime/body_random.h"
 #include "runtime/placement.h"
 
 namespace tandem {

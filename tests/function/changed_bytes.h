@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "runtime/serialize.h"
+#include "function/serialize.h"
 #include "tandem/errors.h"
 
 namespace tandem::testing {

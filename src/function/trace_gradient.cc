@@ -1,4 +1,4 @@
-#include "runtime/trace_gradient.h"
+#include "function/trace_gradient.h"
 
 namespace tandem {
 

@@ -4,13 +4,13 @@
 #include <random>
 #include <string>
 
+#include "function/serialize.h"
 #include "graph/graph.h"
 #include "graph/structural_ops.h"
 #include "op/op.h"
 #include "ops/array/index.h"
 #include "ops/nn/norm_attrs.h"
 #include "ops/nn/update.h"
-#include "runtime/serialize.h"
 #include "support/errors.h"
 #include "support/run_graph.h"
 #include "tandem/tandem.h"

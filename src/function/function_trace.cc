@@ -1,12 +1,12 @@
-#include "runtime/function_trace.h"
+#include "function/function_trace.h"
 
 #include <algorithm>
 
 #include "core/status.h"
+#include "function/placer.h"
 #include "graph/structural_ops.h"
 #include "op/context.h"
 #include "op/record.h"
-#include "runtime/placer.h"
 #include "runtime/trace.h"
 #include "runtime/variable_impl.h"
 #include "tandem/device.h"

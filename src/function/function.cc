@@ -11,9 +11,9 @@
 #include "core/status.h"
 #include "core/thread_object.h"
 #include "device/device_manager.h"
+#include "function/context_key.h"
+#include "function/function_trace.h"
 #include "graph/program_cache.h"
-#include "runtime/context_key.h"
-#include "runtime/function_trace.h"
 #include "runtime/placement.h"
 #include "tandem/config.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/context_key.h"
+#include "function/context_key.h"
 
 #include "op/numerics.h"
 #include "runtime/placement.h"

@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "function/trace_gradient.h"
+#include "function/traced_function.h"
 #include "graph/program.h"
-#include "runtime/trace_gradient.h"
-#include "runtime/traced_function.h"
 #include "tandem/function.h"
 
 namespace tandem {

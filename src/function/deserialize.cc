@@ -6,10 +6,10 @@
 #include <tuple>
 
 #include "core/status.h"
+#include "function/body_random.h"
+#include "function/serialize.h"
 #include "graph/control_flow.h"
 #include "graph/structural_ops.h"
-#include "runtime/body_random.h"
-#include "runtime/serialize.h"
 #include "runtime/trace.h"
 
 namespace tandem {

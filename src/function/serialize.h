@@ -1,14 +1,14 @@
-// Graphs and functions as bytes and messages (runtime/proto/graph.proto).
+// Graphs and functions as bytes and messages (function/proto/graph.proto).
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "function/proto/graph.pb.h"
 #include "graph/graph.h"
 #include "graph/selection.h"
 #include "op/attributes.h"
-#include "runtime/proto/graph.pb.h"
 
 namespace tandem {
 

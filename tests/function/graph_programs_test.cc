@@ -1,5 +1,5 @@
 // Graphs that came as bytes, at many sizes.
-#include "runtime/graph_programs.h"
+#include "function/graph_programs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/body_random.h"
+#include "function/body_random.h"
 
 namespace tandem {
 

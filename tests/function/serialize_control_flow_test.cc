@@ -1,9 +1,9 @@
 // Serialised graphs with branches and loops.
 #include <gtest/gtest.h>
 
+#include "function/changed_bytes.h"
+#include "function/serialize.h"
 #include "graph/control_flow.h"
-#include "runtime/changed_bytes.h"
-#include "runtime/serialize.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/placer_groups.h"
+#include "function/placer_groups.h"
 
 #include <algorithm>
 #include <map>

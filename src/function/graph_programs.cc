@@ -1,8 +1,8 @@
-#include "runtime/graph_programs.h"
+#include "function/graph_programs.h"
 
 #include "core/status.h"
+#include "function/placer.h"
 #include "graph/structural_ops.h"
-#include "runtime/placer.h"
 
 namespace tandem {
 

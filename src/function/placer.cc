@@ -1,4 +1,4 @@
-#include "runtime/placer.h"
+#include "function/placer.h"
 
 #include <algorithm>
 
@@ -6,10 +6,10 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "function/placer_groups.h"
 #include "graph/structural_ops.h"
 #include "runtime/placement.h"
 #include "runtime/placement_errors.h"
-#include "runtime/placer_groups.h"
 #include "tandem/config.h"
 
 namespace tandem {

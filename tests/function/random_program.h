@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/random_network_steps.h"
+#include "function/random_network_steps.h"
 #include "support/tensors.h"
 
 namespace tandem::testing {

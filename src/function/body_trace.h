@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "function/body_random.h"
 #include "graph/graph.h"
-#include "runtime/body_random.h"
 
 namespace tandem {
 

@@ -1,11 +1,11 @@
 // A traced function as text for compilers.
 #include "core/status.h"
+#include "function/placer.h"
+#include "function/traced_function.h"
 #include "graph/block.h"
 #include "graph/compiled_region.h"
 #include "graph/stablehlo/lower_module.h"
 #include "graph/stablehlo/module_text.h"
-#include "runtime/placer.h"
-#include "runtime/traced_function.h"
 #include "tandem/function.h"
 
 namespace tandem::detail {

@@ -1,8 +1,8 @@
-#include "runtime/serialize.h"
+#include "function/serialize.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/changed_bytes.h"
+#include "function/changed_bytes.h"
 #include "support/errors.h"
 #include "tandem/tandem.h"
 

@@ -1,4 +1,4 @@
-// Runs a graph that came as bytes (runtime/serialize.h).
+// Runs a graph that came as bytes (function/serialize.h).
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "function/proto/graph.pb.h"
 #include "graph/graph.h"
 #include "graph/program.h"
 #include "graph/program_cache.h"
-#include "runtime/proto/graph.pb.h"
 
 namespace tandem {
 

@@ -5,11 +5,11 @@
 
 #include "core/nearest.h"
 #include "core/status.h"
+#include "function/serialize.h"
 #include "graph/control_flow.h"
 #include "graph/structural_ops.h"
 #include "runtime/generator.h"
 #include "runtime/placement.h"
-#include "runtime/serialize.h"
 #include "runtime/variable_impl.h"
 
 namespace tandem {

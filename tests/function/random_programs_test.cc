@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
+#include "function/random_program.h"
 #include "op/op.h"
-#include "runtime/random_program.h"
 #include "support/errors.h"
 #include "support/gpus.h"
 #include "support/outcomes.h"
