@@ -167,11 +167,6 @@ Tensor::Tensor(const std::vector<Number>& numbers, const Shape& shape)
 template <detail::Arithmetic Number>
 Tensor::Tensor(const std::vector<std::vector<Number>>& rows) : Tensor(constant(rows)) {}
 
-/// A tensor of a copy of the elements at `data`, in row-major order. Unlike torch.from_blob it does
-/// not refer to that memory later. Throws InvalidArgumentError for a null pointer and a shape that
-/// is not fully defined.
-[[nodiscard]] Tensor from_blob(const void* data, const Shape& shape, DType dtype = float32);
-
 /// @{
 /// As constant(), but integers without a dtype are int64. As torch.tensor.
 [[nodiscard]] Tensor tensor(const Literal& values, const ConstantOptions& options = {});

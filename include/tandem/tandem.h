@@ -36,6 +36,7 @@
 #include "tandem/functional.h"
 #include "tandem/fwd.h"
 #include "tandem/graph.h"
+#include "tandem/host_memory.h"
 #include "tandem/hvd.h"
 #include "tandem/hvd_callbacks.h"
 #include "tandem/initializers.h"

@@ -47,9 +47,7 @@ void ProgramResults::bind(ProgramResult& result) {
   }
   const Value& value = *result.external.value;
   Tensor& tensor = tensor_of(result);
-  const bool reusable =
-      tensor.defined() && impl_of(tensor).unique() && impl_of(tensor).storage->unique();
-  if (reusable)
+  if (tensor.defined() && reusable(impl_of(tensor)))
     impl_of(tensor).grad = {};  // an earlier user may have tracked it
   else
     tensor = make_tensor(*value.device, value.spec.shape, value.spec.dtype);

@@ -152,9 +152,8 @@ class Dispatch {
   // Whether output 0 may reuse the memory of input 0, which was moved in.
   bool reusable(const TensorType& output, bool records) const {
     const TensorImpl& first = impl_of(*inputs_[0]);
-    return (op_.traits & kInPlace) != 0 && first.unique() && first.storage->unique() &&
-           first.dtype == output.dtype && first.shape == output.shape &&
-           !(records && (op_.saved_inputs & 1u) != 0);
+    return (op_.traits & kInPlace) != 0 && tandem::reusable(first) && first.dtype == output.dtype &&
+           first.shape == output.shape && !(records && (op_.saved_inputs & 1u) != 0);
   }
 
   bool any_tracked() const {

@@ -19,7 +19,7 @@ Tensor clone_to(const Tensor& value, DeviceImpl& device, MemoryTag tag) {
   return copy;
 }
 
-bool shared(const TensorImpl& impl) { return !impl.unique() || !impl.storage->unique(); }
+bool shared(const TensorImpl& impl) { return !reusable(impl); }
 
 // As a run of a program would, whatever the calling thread does.
 Tensor cast_at_once(const Tensor& tensor, DType dtype, MemoryTag tag) {

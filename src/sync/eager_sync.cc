@@ -21,16 +21,6 @@ Tensor view_of(DeviceImpl& device, const std::shared_ptr<void>& memory, const Bu
   return Tensor(std::move(impl));
 }
 
-namespace {
-
-// Whether nothing else refers to the tensor and its memory.
-bool is_unshared(const Tensor& tensor) {
-  const TensorImpl& impl = impl_of(tensor);
-  return impl.unique() && impl.storage->unique();
-}
-
-}  // namespace
-
 EagerSync::EagerSync(std::shared_ptr<GradientTransport> transport, DeviceImpl& device,
                      const std::vector<Variable>& variables, ReducerOptions options)
     : transport_(std::move(transport)),
@@ -71,7 +61,7 @@ void EagerSync::begin() {
   in_flight_.clear();
   if (!packs_) return tensors_.assign(variables_.size(), Tensor());
   for (std::size_t i = tensors_.size(); i-- > 0;) {  // as buckets are made: last to first
-    if (!tensors_[i].defined() || is_unshared(tensors_[i])) continue;
+    if (!tensors_[i].defined() || reusable(impl_of(tensors_[i]))) continue;
     const std::size_t bucket = buckets_.position(i).bucket;
     memory_[bucket].replace_memory();
     for (std::size_t member : buckets_.gradients(bucket)) tensors_[member] = {};
@@ -88,7 +78,8 @@ const Tensor& EagerSync::view(std::size_t index) {
 }
 
 Tensor EagerSync::gradient_buffer(std::size_t index) {
-  return packs_ && !contributed(index) && is_unshared(view(index)) ? tensors_[index] : Tensor();
+  return packs_ && !contributed(index) && reusable(impl_of(view(index))) ? tensors_[index]
+                                                                         : Tensor();
 }
 
 void EagerSync::ready(std::size_t index, Tensor gradient, double weight) {

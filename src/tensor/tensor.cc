@@ -57,6 +57,14 @@ RefPtr<Storage> Storage::adopt(DeviceImpl& device, std::shared_ptr<void> owner, 
       new Storage(device, static_cast<std::byte*>(data), bytes, std::move(owner)));
 }
 
+RefPtr<Storage> Storage::adopt_constant(DeviceImpl& device, std::shared_ptr<void> owner,
+                                        std::size_t bytes) {
+  void* const data = owner.get();
+  RefPtr<Storage> storage = adopt(device, std::move(owner), data, bytes);
+  storage->constant_ = true;
+  return storage;
+}
+
 Storage::~Storage() {
   if (data_ && !owner_) device_->allocator().deallocate(data_);
 }
@@ -168,7 +176,7 @@ template <class Element>
 Element* Tensor::data_ptr() {
   static_cast<void>(data<Element>());  // checks dtype and memory
   TensorImpl& impl = impl_of(*this);
-  if (impl_->unique() && impl.storage->unique()) return reinterpret_cast<Element*>(impl.data());
+  if (reusable(impl)) return reinterpret_cast<Element*>(impl.data());
   Tensor copy = make_tensor(impl.device(), impl.shape, impl.dtype);
   copy_into(copy, *this);
   impl_of(copy).grad = impl.grad;

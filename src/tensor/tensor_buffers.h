@@ -16,7 +16,7 @@ inline Buffer buffer_of(const Tensor& tensor) {
 // a copy unless `tensor` meets this already.
 inline Tensor exclusive_on(DeviceImpl& device, Tensor tensor) {
   const TensorImpl& impl = impl_of(tensor);
-  if (&impl.device() == &device && impl.unique() && impl.storage->unique()) {
+  if (&impl.device() == &device && reusable(impl)) {
     impl_of(tensor).grad = {};
     return tensor;
   }

@@ -29,11 +29,16 @@ class Storage final : public RefCounted {
   // Wraps `bytes` bytes of device memory at `data`, which `owner` keeps alive.
   static RefPtr<Storage> adopt(DeviceImpl& device, std::shared_ptr<void> owner, void* data,
                                std::size_t bytes);
+  // The same for memory of the program at `owner`, which is never written to.
+  static RefPtr<Storage> adopt_constant(DeviceImpl& device, std::shared_ptr<void> owner,
+                                        std::size_t bytes);
   ~Storage() override;
 
   DeviceImpl& device() const { return *device_; }
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
+  // Whether the memory may be written to by who has the only reference.
+  bool reusable() const { return !constant_ && unique(); }
 
  private:
   Storage(DeviceImpl& device, std::byte* data, std::size_t bytes, std::shared_ptr<void> owner = {})
@@ -42,6 +47,7 @@ class Storage final : public RefCounted {
   std::byte* data_;
   std::size_t bytes_;
   std::shared_ptr<void> owner_;  // null if this object owns the memory
+  bool constant_ = false;
 };
 
 // A node of the gradient graph: a recorded operation or a leaf (op/record.h).
@@ -79,6 +85,11 @@ struct TensorImpl final : RefCounted, TensorType {
     return static_cast<std::size_t>(shape.num_elements()) * size_of(dtype);
   }
 };
+
+// Whether nothing else refers to the tensor and its memory, so that its memory may be reused.
+inline bool reusable(const TensorImpl& tensor) {
+  return tensor.unique() && tensor.storage->reusable();
+}
 
 inline TensorImpl& impl_of(const Tensor& tensor) {
   if (!tensor.defined()) [[unlikely]]

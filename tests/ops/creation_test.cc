@@ -190,10 +190,6 @@ TEST(Creation, HasTheDtypesOfPyTorchAndNumPy) {
   expect_tensor(tensor({1, 2}), int64, {2}, {1, 2});
   expect_tensor(tensor({1.0, 2.0}), float32, {2}, {1, 2});
   expect_tensor(tensor(std::vector<double>{1.0}), float64, {1}, {1});
-  const std::vector<float> data = {1, 2, 3, 4};
-  expect_tensor(from_blob(data.data(), {2, 2}), float32, {2, 2}, {1, 2, 3, 4});
-  expect_error<InvalidArgumentError>([] { static_cast<void>(from_blob(nullptr, {2})); },
-                                     "[from_blob] expected a pointer to elements, got null");
 }
 
 TEST(Creation, TakesADtypeADeviceAndGradients) {

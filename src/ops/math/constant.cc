@@ -212,14 +212,6 @@ void fail_ragged(std::size_t first, std::size_t row, std::size_t size) {
 
 }  // namespace detail
 
-Tensor from_blob(const void* data, const Shape& shape, DType dtype) {
-  if (!shape.fully_defined())
-    fail<ShapeError>("[from_blob] expected a fully defined shape, got {}", shape.to_string());
-  if (!data && shape.num_elements() > 0)
-    throw InvalidArgumentError("[from_blob] expected a pointer to elements, got null");
-  return new_constant(shape, dtype, data, {});
-}
-
 Tensor tensor(const Literal& values, const ConstantOptions& options) {
   ConstantOptions chosen = options;
   if (!chosen.dtype && Flattened(values).dtype() == int32) chosen.dtype = int64;
