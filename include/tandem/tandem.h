@@ -49,6 +49,7 @@
 #include "tandem/memory_balance.h"
 #include "tandem/metrics.h"
 #include "tandem/model.h"
+#include "tandem/model_json.h"
 #include "tandem/module.h"
 #include "tandem/names.h"
 #include "tandem/nn.h"

@@ -1,0 +1,21 @@
+// Models that JSON text describes.
+#pragma once
+
+#include <string>
+
+#include "tandem/model.h"
+
+namespace tandem {
+
+struct ModelText {
+  Model model;                  // built; compiled if the definition has a loss
+  Shape input;                  // of one example
+  DType dtype;                  // of floating-point inputs
+  bool normalize = false;       // by statistics of the data, which the caller keeps
+  bool channels_first = false;  // the caller's images are [batch, channels, ...]
+};
+
+// Throws InvalidArgumentError "[model_from_json] PATH: ...".
+ModelText read_model_text(const std::string& text);
+
+}  // namespace tandem
