@@ -75,9 +75,9 @@ int share_of_host() {
   const auto share = [](const char* ranks, const char* rank) -> std::optional<int> {
     const auto size = env_int(ranks, 1, std::numeric_limits<int>::max());
     if (!size) return std::nullopt;
-    const std::int64_t mine = env_int(rank, 0, *size - 1).value_or(0);
-    const std::int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return static_cast<int>(cores * (mine + 1) / *size - cores * mine / *size);
+    return share_of_cores(static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)),
+                          static_cast<int>(env_int(rank, 0, *size - 1).value_or(0)),
+                          static_cast<int>(*size));
   };
   const auto open_mpi = share("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK");
   return open_mpi ? *open_mpi
@@ -103,6 +103,11 @@ int cores_of_process() {
 int available_cores() {
   static const int cores = cores_of_process();
   return std::min(cores, core_limit.load(std::memory_order_relaxed));
+}
+
+int share_of_cores(int cores, int sharer, int sharers) {
+  const std::int64_t all = cores;
+  return std::max(1, static_cast<int>(all * (sharer + 1) / sharers - all * sharer / sharers));
 }
 
 void limit_available_cores(int cores) { core_limit = std::max(1, cores); }

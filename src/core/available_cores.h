@@ -13,6 +13,9 @@ namespace tandem {
 // the variables is invalid.
 int available_cores();
 
+// The cores of one of `sharers` that share `cores`, at least 1. Shares differ by at most one.
+int share_of_cores(int cores, int sharer, int sharers);
+
 // From now on this process uses at most `cores` cores, at least one.
 void limit_available_cores(int cores);
 

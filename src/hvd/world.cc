@@ -10,6 +10,7 @@
 #include "comm/local/local_group.h"
 #include "comm/process/group_name.h"
 #include "comm/rendezvous/cluster_environment.h"
+#include "core/available_cores.h"
 #include "core/bytes.h"
 #include "core/env.h"
 #include "core/joined.h"
@@ -152,7 +153,7 @@ void World::find_topology() {
 }
 
 // A launcher may let every rank use all cores of its host (mpirun with more ranks than it binds).
-// Then each rank takes an equal share, since more threads than cores would wait for each other.
+// Then each rank takes its share, since more threads than cores would wait for each other.
 void World::share_cores() {
   auto& manager = DeviceManager::get();
   const int mine = available_cores(), online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
@@ -160,7 +161,7 @@ void World::share_cores() {
   for (const std::string& cores :
        exchange_bytes(*communicator_, fmt::format("{} {}", mine, topology_.host)))
     if (cores.substr(cores.find(' ') + 1) == topology_.host) wanted += std::atoi(cores.c_str());
-  const int share = std::max(1, online / topology_.local_size);
+  const int share = share_of_cores(online, topology_.local_rank, topology_.local_size);
   if (wanted <= online || mine <= share || manager.initialized() ||
       manager.intra_op_parallelism() != 0)
     return;

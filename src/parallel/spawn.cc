@@ -70,8 +70,7 @@ void set_environment(int rank, int size, std::uint16_t port, const std::string& 
 
 void share_out_cores(int rank, int size) {
   if (env_string("OMP_NUM_THREADS")) return;  // set by the user, per process
-  const int cores = available_cores();
-  limit_available_cores(cores * (rank + 1) / size - cores * rank / size);
+  limit_available_cores(share_of_cores(available_cores(), rank, size));
 }
 
 class SpawnedRanks {

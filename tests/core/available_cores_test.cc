@@ -101,6 +101,21 @@ TEST(AvailableCores, RanksOfMpichShareTheHost) {
   EXPECT_EQ(available_cores(), 1);
 }
 
+TEST(AvailableCores, SharesDifferByAtMostOne) {
+  for (const int cores : {1, 2, 7, 64, 1 << 20}) {
+    for (const int sharers : {1, 3, 64, 1 << 14}) {
+      int sum = 0;
+      for (int sharer = 0; sharer < sharers; ++sharer) {
+        const int share = share_of_cores(cores, sharer, sharers);
+        EXPECT_GE(share, std::max(1, cores / sharers));
+        EXPECT_LE(share, (cores + sharers - 1) / sharers);
+        sum += share;
+      }
+      EXPECT_EQ(sum, std::max(cores, sharers)) << cores << " cores of " << sharers;
+    }
+  }
+}
+
 TEST(AvailableCores, AnExplicitNumberOfThreadsIsNotShared) {
   set({{"OMP_NUM_THREADS", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "64"}});
   EXPECT_EQ(available_cores(), std::min(omp_get_max_threads(), cores_of_host()));
