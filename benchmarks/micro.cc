@@ -4,6 +4,8 @@
 #include <benchmark/benchmark.h>
 #include <tandem/tandem.h>
 
+#include <memory>
+
 namespace td = tandem;
 
 namespace {
@@ -73,6 +75,49 @@ void add_elements(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0) * 12);
 }
 BENCHMARK(add_elements)->RangeMultiplier(16)->Range(1 << 8, 1 << 24)->UseRealTime();
+
+// --- one function and one session for one caller and for two: each call of all of them ---
+
+constexpr std::int64_t kWidth = 128;
+
+struct SmallModel {
+  td::Tensor first = td::ones({kWidth, kWidth}), second = td::ones({kWidth, 10});
+
+  td::Tensor operator()(const td::Tensor& x) const {
+    return td::matmul(td::nn::relu(td::matmul(x, first)), second);
+  }
+};
+
+void call_function(benchmark::State& state) {
+  static const auto function = td::function(SmallModel());
+  const td::NoGradScope no_grad;
+  const td::Tensor x = td::ones({1, kWidth});
+  for (auto _ : state) benchmark::DoNotOptimize(function(x));
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(call_function)->ThreadRange(1, 2)->UseRealTime();
+
+void run_session(benchmark::State& state) {
+  struct InSession {
+    td::Tensor x, y;
+    std::unique_ptr<td::Session> session;
+    InSession() {
+      const SmallModel model;
+      const td::Graph graph;
+      {
+        const td::GraphScope building(graph);
+        x = td::placeholder(td::float32, {-1, kWidth});
+        y = model(x);
+      }
+      session = std::make_unique<td::Session>(graph);
+    }
+  };
+  static const InSession shared;
+  const td::Tensor x = td::ones({1, kWidth});
+  for (auto _ : state) benchmark::DoNotOptimize(shared.session->run({{shared.x, x}}, shared.y));
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(run_session)->ThreadRange(1, 2)->UseRealTime();
 
 }  // namespace
 

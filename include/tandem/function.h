@@ -346,8 +346,9 @@ class ConcreteFunction {
   detail::Signature signature_;
 };
 
-/// A traced callable. Copies share their traces. Thread-safe: calls of one trace, and traces, run
-/// one at a time.
+/// A traced callable. Copies share their traces. Thread-safe. Calls on several threads run at the
+/// same time if the function is on one CPU, writes no variables, and has no random numbers, control
+/// flow or collectives. Other calls of one trace run one at a time, and so does tracing.
 template <class F>
 class Function {
  public:

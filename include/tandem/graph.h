@@ -252,7 +252,8 @@ struct Feed {
 using Feeds = std::vector<Feed>;  ///< argument of Session::run()
 
 /// Runs parts of a graph and holds the values of its variables. The graph may grow between runs.
-/// Thread-safe: runs happen one at a time. As tf.compat.v1.Session.
+/// Thread-safe: runs happen at the same time as calls of a Function do; others, such as runs that
+/// write variables, happen alone. As tf.compat.v1.Session.
 class Session {
  public:
   /// Initializes the runtime. Throws InvalidArgumentError and RuntimeError as the functions of

@@ -236,7 +236,7 @@ bool FunctionTraces::run_in_order(std::span<FunctionCall> calls, const Body& bod
     prepared = std::move(own);
     call.result = prepared->trace->result;
   }
-  if (!prepared->program) return false;
+  if (!prepared->programs) return false;
   log_call(prepared->trace->name, prepared->trace->number);
   if (calls.size() == 1)
     prepared->trace->run(*prepared, calls[0]);

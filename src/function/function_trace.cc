@@ -144,10 +144,9 @@ void Trace::take_elements(FunctionCall& call) const {
   }
 }
 
-void Trace::prepare(TraceProgram& prepared, const std::vector<Tensor>& inputs,
-                    const Memories& memories) const {
+std::unique_ptr<Program> Trace::make_program(const std::vector<Tensor>& inputs, KnownSizes& sizes,
+                                             std::shared_ptr<ProgramMemory> memory) const {
   std::unique_lock<std::mutex> lock;
-  KnownSizes sizes;
   LowerOptions options{.feeds = feeds, .fetches = fetches, .all_updates = true, .sizes = &sizes};
   for (const Tensor& input : inputs) options.add_given(input);
   if (gradient) {
@@ -159,9 +158,16 @@ void Trace::prepare(TraceProgram& prepared, const std::vector<Tensor>& inputs,
   placing.log_device_placement = debugging::get_log_device_placement();
   options.devices = place_graph(*graph, placing);
   options.devices_of = [placing](const GraphImpl& body) { return place_graph(body, placing); };
-  prepared.program = std::make_unique<Program>(
+  return std::make_unique<Program>(
       lower(*graph, options),
-      ProgramOptions{.name = fmt::format("'{}'", name), .memory = memories.forward});
+      ProgramOptions{.name = fmt::format("'{}'", name), .memory = std::move(memory)});
+}
+
+void Trace::prepare(TraceProgram& prepared, const std::vector<Tensor>& inputs,
+                    const Memories& memories) const {
+  KnownSizes sizes;
+  prepared.memory = memories.forward;
+  prepared.programs = std::make_unique<ProgramPool>(make_program(inputs, sizes, memories.forward));
   if (gradient)
     prepared.gradient = gradient->for_program(
         sizes, {.name = fmt::format("the gradient of '{}'", name), .memory = memories.backward});
@@ -175,10 +181,23 @@ void Trace::end_run() const {
   Generator::current().set_state(state);
 }
 
+std::unique_lock<std::mutex> Trace::turn(const TraceProgram& prepared) {
+  const bool concurrent = prepared.programs->concurrent() && graph->counters().empty() &&
+                          !graph->has_actions() && random_count == 0 && !last_random;
+  return concurrent ? std::unique_lock<std::mutex>() : std::unique_lock(running_);
+}
+
+ProgramPool::Lease Trace::take(TraceProgram& prepared, const std::vector<Tensor>& inputs) const {
+  return prepared.programs->take([&] {
+    KnownSizes sizes;
+    return make_program(inputs, sizes, prepared.memory);
+  });
+}
+
 void Trace::run(TraceProgram& prepared, FunctionCall& call) {
-  const std::lock_guard lock(running_);
+  const std::unique_lock lock = turn(prepared);
   const random::GeneratorState before = Generator::current().state();
-  prepared.program->run(call.inputs, call.outputs);
+  take(prepared, call.inputs)->run(call.inputs, call.outputs);
   end_run();
   if (!prepared.gradient) return;
   const std::span<Tensor> all(call.outputs), outputs = all.first(fetches.size());
@@ -191,10 +210,10 @@ void Trace::run_in_order(TraceProgram& prepared, std::span<FunctionCall> calls) 
     for (FunctionCall& call : calls) run(prepared, call);
     return;
   }
-  const std::lock_guard lock(running_);
+  const std::unique_lock lock = turn(prepared);
   std::vector<ProgramRun> runs;
   for (FunctionCall& call : calls) runs.push_back({.feeds = call.inputs, .fetches = &call.outputs});
-  prepared.program->run_in_order(runs, [this] { end_run(); });
+  take(prepared, calls[0].inputs)->run_in_order(runs, [this] { end_run(); });
 }
 
 }  // namespace tandem::detail

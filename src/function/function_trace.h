@@ -11,7 +11,7 @@
 
 #include "function/trace_gradient.h"
 #include "function/traced_function.h"
-#include "graph/program.h"
+#include "graph/program_pool.h"
 #include "tandem/function.h"
 
 namespace tandem {
@@ -55,6 +55,7 @@ struct Trace : TracedFunction {
   void take_elements(FunctionCall& call) const;
   void prepare(TraceProgram& prepared, const std::vector<Tensor>& inputs,
                const Memories& memories) const;
+  // Runs at the same time as other calls if the program and the trace allow it.
   void run(TraceProgram& prepared, FunctionCall& call);
   // Runs calls for which the same program was prepared.
   void run_in_order(TraceProgram& prepared, std::span<FunctionCall> calls);
@@ -62,19 +63,27 @@ struct Trace : TracedFunction {
  private:
   bool note_captured(const GraphImpl& nodes);
   void note_frozen(const GraphImpl& nodes, const TraceFrame& frame);
+  // `sizes`: set to those of the graph.
+  std::unique_ptr<Program> make_program(const std::vector<Tensor>& inputs, KnownSizes& sizes,
+                                        std::shared_ptr<ProgramMemory> memory) const;
+  // Holds `running_`, unless runs of the program may happen at the same time.
+  std::unique_lock<std::mutex> turn(const TraceProgram& prepared);
+  // An instance of the program for inputs of these sizes.
+  ProgramPool::Lease take(TraceProgram& prepared, const std::vector<Tensor>& inputs) const;
   void end_run() const;
 
   std::vector<const Node*> untracked_;  // captured tensors without a gradient
   Settings settings_;
   std::unordered_map<const VariableImpl*, bool> frozen_;  // whether variables were, at the start
   std::uint64_t freezes_ = 0;  // VariableImpl::freezes() when frozen_ was compared
-  std::mutex running_;         // one run at a time
+  std::mutex running_;         // one run at a time of programs that change something
 };
 
 // The program of a trace for inputs of certain sizes on certain devices.
 struct TraceProgram {
   std::shared_ptr<Trace> trace;
-  std::unique_ptr<Program> program;
+  std::unique_ptr<ProgramPool> programs;      // null if calls run the callable
+  std::shared_ptr<ProgramMemory> memory{};    // of the programs
   std::shared_ptr<ProgramGradient> gradient;  // null if runs are not recorded
 };
 

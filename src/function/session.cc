@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -15,8 +16,8 @@
 #include "function/placer.h"
 #include "graph/control_flow.h"
 #include "graph/node.h"
-#include "graph/program.h"
 #include "graph/program_cache.h"
+#include "graph/program_pool.h"
 #include "graph/structural_ops.h"
 #include "runtime/generator.h"
 #include "runtime/variable_impl.h"
@@ -118,7 +119,7 @@ struct RunRequest {
 
 // A program, and its requirements and effects on variables.
 struct PreparedRun {
-  std::unique_ptr<Program> program;
+  std::unique_ptr<ProgramPool> programs;
   std::vector<RefPtr<SessionVariable>> reads;    // must be initialised before a run
   std::vector<RefPtr<SessionVariable>> assigns;  // initialised by a run
   std::uint64_t random_count = 0;                // random operations per run
@@ -134,7 +135,9 @@ class RunPreparation {
         placer_(placer),
         program_options_(std::move(options)) {}
 
-  std::shared_ptr<PreparedRun> run(const RunRequest& request) {
+  // Adds the requirements and effects of the program to `prepared`.
+  std::unique_ptr<Program> program(const RunRequest& request, PreparedRun& prepared) {
+    prepared_ = &prepared;
     LowerOptions options{.feeds = request.feeds, .fetches = request.fetches};
     for (const Tensor& value : request.values) options.add_given(value);
     options.devices = placed_;
@@ -153,8 +156,7 @@ class RunPreparation {
     for (const auto& operation : block.operations) {
       note_variables(*operation);
     }
-    prepared_->program = std::make_unique<Program>(std::move(block), program_options_);
-    return std::move(prepared_);
+    return std::make_unique<Program>(std::move(block), program_options_);
   }
 
  private:
@@ -264,7 +266,7 @@ class RunPreparation {
   const PlacerOptions& placer_;
   const ProgramOptions program_options_;
   std::unordered_set<const SessionVariable*> seen_;
-  std::shared_ptr<PreparedRun> prepared_ = std::make_shared<PreparedRun>();
+  PreparedRun* prepared_ = nullptr;
 };
 
 void log_mapping() {
@@ -282,7 +284,9 @@ struct Session::Impl {
   Graph handle;
   GraphImpl& graph;
   SessionOptions options;
-  std::mutex mutex;  // guards the following
+  // Held shared by runs that may happen at the same time, which do not hold `mutex`.
+  std::shared_mutex running;
+  std::mutex mutex;  // locked first; guards the following
   bool closed = false;
   std::vector<DeviceImpl*> placed;
   SessionState state;
@@ -300,17 +304,28 @@ struct Session::Impl {
     if (options.log_device_placement) log_mapping();
   }
 
-  std::vector<Tensor> run(const RunRequest& request) {
-    const std::shared_ptr<PreparedRun> found = prepare(request);
-    PreparedRun& prepared = *found;
-    initialize(prepared);
-    require_values(prepared);
+  // `lock`: of `mutex`. Releases it while the program runs, if other runs may happen meanwhile.
+  std::vector<Tensor> run(const RunRequest& request, std::unique_lock<std::mutex>& lock) {
+    const std::shared_ptr<PreparedRun> prepared = prepare(request);
+    if (!prepared->programs->concurrent() || prepared->random_count > 0)
+      return run_alone(*prepared, request);
+    const std::shared_lock beside(running);
+    const auto program = prepared->programs->take([&] {
+      PreparedRun known;  // as `prepared`
+      return make_program(request, known);
+    });
+    lock.unlock();
+    return program->run(request.values);
+  }
+
+  std::vector<Tensor> run_alone(PreparedRun& prepared, const RunRequest& request) {
+    const std::unique_lock alone(running);
     std::unique_lock<std::mutex> random_lock;
     if (graph.last_random) {
       random_lock = std::unique_lock(graph.random_mutex);
       graph.last_random->reset();
     }
-    std::vector<Tensor> fetched = prepared.program->run(request.values);
+    std::vector<Tensor> fetched = prepared.programs->first().run(request.values);
     for (const auto& variable : prepared.assigns) variable->set_initialized();
     random::GeneratorState now = Generator::current().state();
     now.offset += prepared.random_count + (graph.last_random ? graph.last_random->total() : 0);
@@ -318,17 +333,30 @@ struct Session::Impl {
     return fetched;
   }
 
+  // The program of the request, whose variables have values.
   std::shared_ptr<PreparedRun> prepare(const RunRequest& request) {
+    std::shared_ptr<PreparedRun> prepared = find_or_make(request);
+    initialize(*prepared);
+    require_values(*prepared);
+    return prepared;
+  }
+
+  std::shared_ptr<PreparedRun> find_or_make(const RunRequest& request) {
     std::string key = request.key();
     if (const auto* found = programs.find(key)) return *found;
+    auto prepared = std::make_shared<PreparedRun>();
+    prepared->programs = std::make_unique<ProgramPool>(make_program(request, *prepared));
+    programs.put(std::move(key), prepared);
+    return prepared;
+  }
+
+  std::unique_ptr<Program> make_program(const RunRequest& request, PreparedRun& prepared) {
     const PlacerOptions placer{.allow_soft_placement = options.allow_soft_placement,
                                .log_device_placement = options.log_device_placement,
                                .assigned = placed};
     if (placed.size() < graph.nodes().size()) placed = place_graph(graph, placer);
     const ProgramOptions program{.name = request.describe(), .memory = memory};
-    auto prepared = RunPreparation(graph, state, placed, placer, program).run(request);
-    programs.put(std::move(key), prepared);
-    return prepared;
+    return RunPreparation(graph, state, placed, placer, program).program(request, prepared);
   }
 
   // Runs the initializers of variables that `prepared` needs, recursively.
@@ -341,7 +369,7 @@ struct Session::Impl {
     if (initializers.targets.empty()) return;
     std::sort(initializers.targets.begin(), initializers.targets.end(),
               [](const Node* a, const Node* b) { return a->id < b->id; });
-    run(initializers);
+    run_alone(*prepare(initializers), initializers);
   }
 
   static void require_values(const PreparedRun& prepared) {
@@ -423,7 +451,7 @@ Session::~Session() = default;
 
 std::vector<Tensor> Session::run(const Feeds& feeds, const std::vector<Fetch>& fetches) {
   Impl& session = *impl_;
-  const std::lock_guard lock(session.mutex);
+  std::unique_lock lock(session.mutex);
   if (session.closed) throw RuntimeError("Attempted to use a closed Session.");
   if (session.graph.nodes().empty())
     throw RuntimeError(
@@ -434,7 +462,7 @@ std::vector<Tensor> Session::run(const Feeds& feeds, const std::vector<Fetch>& f
   std::vector<bool> is_tensor;
   for (const Fetch& fetch : fetches) is_tensor.push_back(session.add_fetch(request, fetch));
 
-  std::vector<Tensor> fetched = session.run(request);
+  std::vector<Tensor> fetched = session.run(request, lock);
   std::vector<Tensor> results;
   auto next = fetched.begin();
   for (const bool tensor : is_tensor) results.push_back(tensor ? std::move(*next++) : Tensor());
@@ -443,6 +471,7 @@ std::vector<Tensor> Session::run(const Feeds& feeds, const std::vector<Fetch>& f
 
 void Session::close() {
   const std::lock_guard lock(impl_->mutex);
+  const std::unique_lock alone(impl_->running);
   impl_->closed = true;
   impl_->programs = {};
   impl_->state.clear();

@@ -311,6 +311,19 @@ struct Program::Impl final : BodyProgram {
     results.fetch(block, given, fetches);
   }
 
+  bool concurrent() const {
+    return std::all_of(steps.begin(), steps.end(), [this](const auto& step) {
+      const BlockOperation& operation = *step->operation;
+      if (operation.runs_alone() || operation.member || operation.attr_update ||
+          operation.has(kStateful) || operation.device != steps[0]->operation->device ||
+          operation.device->backend() != DeviceBackend::kCpu)
+        return false;
+      for (std::size_t i = 0; i < operation.inputs.size(); ++i)
+        if (operation.mutates(i)) return false;
+      return true;
+    });
+  }
+
   // The compiled region that is the whole program, and can loop. Else null.
   RegionStep* only_region() const {
     const bool is_one = sections.size() == 1 && sections[0].lone;
@@ -356,8 +369,10 @@ struct Program::Impl final : BodyProgram {
 };
 
 Program::Program(Block block, ProgramOptions options) {
-  keep_casts(block);
+  const bool casts = !keep_casts(block).empty();
   impl_ = std::make_unique<Impl>(std::move(block), std::move(options), nullptr);
+  // A run may cast the copies of variables again.
+  concurrent_ = !casts && impl_->concurrent();
 }
 Program::~Program() = default;
 

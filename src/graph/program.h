@@ -39,6 +39,9 @@ class Program {
   // values do not fit.
   void run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches);
   std::vector<Tensor> run(std::span<const Tensor> feeds);
+  // Whether other instances of the program may run at the same time: it writes no variables, has no
+  // random numbers, control flow and collectives, and is on one CPU.
+  bool concurrent() const { return concurrent_; }
   // Does as run() for each, and calls `after_each` after each. If the whole program is one compiled
   // region, its devices run all of them as one program: `after_each` is then called before that,
   // when the numbers of the next run may change.
@@ -47,6 +50,7 @@ class Program {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+  bool concurrent_ = false;
 };
 
 }  // namespace tandem

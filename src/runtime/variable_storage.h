@@ -29,8 +29,9 @@ class VariableUpdate {
 // per reader, or a single copy that all readers share. Each reader has its own leaf, so that
 // backward passes of replicas do not interfere.
 //
-// Thread safety: the functions of a reader are called by one thread at a time. A storage with a
-// shared copy makes functions of different readers safe to call concurrently.
+// Thread safety: the functions of a reader are called by one thread at a time, but for value() and
+// edge(), which several threads may call while none changes the elements. A storage with a shared
+// copy makes functions of different readers safe to call concurrently.
 class VariableStorage {
  public:
   static constexpr std::size_t kMaxSlots = 4;  // of a variable in an optimizer
