@@ -240,7 +240,8 @@ struct MultiHeadAttentionOptions {
 /// nn::scaled_dot_product_attention(), and projects to the query's number of features. Called with
 /// {query} (self-attention), {query, value}, {query, value, key} or {query, value, key,
 /// attention_mask}. The mask is bool or 0 and 1 and broadcasts to [batch, queries, keys] or [batch,
-/// heads, queries, keys]; true: the query attends to the key.
+/// heads, queries, keys]; true: the query attends to the key. To generate sequences position by
+/// position, see KeyValueCache (tandem/generation.h).
 ///
 /// Variables have Keras's names and shapes: "query/kernel" [features, num_heads, key_dim],
 /// "query/bias" [num_heads, key_dim], "key/...", "value/...", "attention_output/kernel" [num_heads,

@@ -35,6 +35,7 @@
 #include "tandem/function.h"
 #include "tandem/functional.h"
 #include "tandem/fwd.h"
+#include "tandem/generation.h"
 #include "tandem/graph.h"
 #include "tandem/host_memory.h"
 #include "tandem/hvd.h"

@@ -1,6 +1,7 @@
 #include "function/context_key.h"
 
 #include "op/numerics.h"
+#include "runtime/open_key_values.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
 #include "runtime/replica_invariance.h"
@@ -33,6 +34,7 @@ void add_to_key(const Context& context, detail::FunctionCall& call) {
   const std::uint64_t recording = !records ? 0 : tapes > 0 ? 2 : 1;
   call.add_to_key(recording << 1 | (checks_numerics() ? 1 : 0));
   call.add_to_key(static_cast<std::uint64_t>(invariant_parts()));
+  call.add_to_key(open_key_values ? open_key_values->number : 0);
   call.add_to_key(std::uint64_t{weighted_by_examples});
   // Reads of weights in a layer with a mixed policy are casts.
   call.add_to_key(weight_dtype ? 1 + static_cast<std::uint64_t>(*weight_dtype) : 0);

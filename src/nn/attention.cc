@@ -1,4 +1,5 @@
 // MultiHeadAttention, and PositionEmbedding, which adds positions to its inputs.
+#include "nn/key_value_cache.h"
 #include "nn/layer_base.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
@@ -60,6 +61,8 @@ class MultiHeadAttentionLayer final : public KindLayer {
     check(inputs.size(), [&](std::size_t i) -> const Shape& { return inputs[i].shape(); });
     nn::AttentionOptions attention{.causal = options_.use_causal_mask,
                                    .dropout_rate = options.training ? options_.dropout : 0.0};
+    if (KeyValueCache::Impl* const cache = KeyValueCache::Impl::open())
+      return call_with(*cache, inputs);
     if (inputs.size() == 4) attention.mask = mask_of(inputs[3]);
     return output_.from_heads(
         nn::scaled_dot_product_attention(query_.to_heads(inputs[0]), key_.to_heads(key_of(inputs)),
@@ -79,6 +82,22 @@ class MultiHeadAttentionLayer final : public KindLayer {
   template <class T>
   static const T& key_of(std::span<const T> inputs) {
     return inputs.size() > 2 ? inputs[2] : value_of(inputs);
+  }
+
+  // `inputs`: positions that follow those of the cache.
+  Tensor call_with(KeyValueCache::Impl& cache, std::span<const Tensor> inputs) {
+    if (inputs.size() != 1 || !options_.use_causal_mask)
+      fail<InvalidArgumentError>(
+          "[{}] expected one input and use_causal_mask in a call with a KeyValueCache, got {} "
+          "input{}, {} use_causal_mask",
+          label(), inputs.size(), inputs.size() == 1 ? "" : "s",
+          options_.use_causal_mask ? "with" : "without");
+    const Tensor& x = inputs[0];
+    if (x.shape()[0] < 0 || x.shape()[1] < 0)
+      reject("a known batch and number of positions in a call with a KeyValueCache", x.shape());
+    const auto attended = cache.add(*this, key_.to_heads(x), value_.to_heads(x));
+    return output_.from_heads(nn::scaled_dot_product_attention(
+        query_.to_heads(x), attended.keys, attended.values, {.mask = attended.mask}));
   }
 
   static Tensor mask_of(const Tensor& given) {
@@ -144,6 +163,8 @@ class PositionEmbeddingLayer final : public UnaryLayer {
     const std::int64_t positions = shape.dim(-2);
     if (positions < 0) reject("a known number of positions", shape);
     const Tensor table = table_.value();
+    if (KeyValueCache::Impl* const cache = KeyValueCache::Impl::open())
+      return broadcast_to(gather(table, cache->next_positions(*this, positions)), shape);
     return broadcast_to(positions == length_ ? table : slice_rows(table, 0, positions), shape);
   }
 

@@ -1,0 +1,97 @@
+#include "nn/key_value_cache.h"
+
+#include "core/scoped.h"
+#include "core/status.h"
+#include "runtime/trace.h"
+#include "tandem/array.h"
+#include "tandem/autodiff.h"
+#include "tandem/creation.h"
+#include "tandem/math.h"
+
+namespace tandem {
+namespace {
+
+Tensor numbers(std::int64_t count) { return range(count, {.dtype = int64}); }
+
+Variable zeros_of(const char* name, const Shape& shape, DType dtype) {
+  const OutsideTrace outside_trace;
+  return Variable(zeros(shape, {.dtype = dtype}), {.trainable = false, .name = name});
+}
+
+Tensor clamped(const Tensor& index, std::int64_t most) {
+  return maximum(minimum(index, static_cast<double>(most)), 0.0);
+}
+
+// Writes `rows` [batch, added, ...] to `memory` [batch, capacity, ...] at `positions` [added].
+void write(Variable& memory, const Tensor& rows, const Tensor& positions) {
+  const std::int64_t capacity = memory.shape()[1], added = rows.shape()[1];
+  const Tensor place = reshape(numbers(capacity), {capacity, 1, 1});
+  const Tensor first = slice_rows(positions, 0, 1), last = slice_rows(positions, added - 1, added);
+  const Tensor is_new = logical_and(greater_equal(place, first), less_equal(place, last));
+  const Tensor& spread =
+      added == 1 ? rows : gather(rows, clamped(numbers(capacity) - first, added - 1), 1);
+  memory.assign(where(is_new, spread, memory.value()));
+}
+
+}  // namespace
+
+KeyValueCache::KeyValueCache(std::int64_t capacity) : impl_(std::make_shared<Impl>(capacity)) {
+  if (capacity <= 0)
+    fail<InvalidArgumentError>("[KeyValueCache] expected a positive capacity, got {}", capacity);
+}
+
+Tensor KeyValueCache::operator()(const Layer& model, const Tensor& input) const {
+  if (!model.built())
+    fail<FailedPreconditionError>(
+        "[KeyValueCache] expected a model with variables, got '{}', which was not built: call or "
+        "build it first",
+        model.name());
+  if (context.graph && !context.trace)
+    fail<UnimplementedError>(
+        "[KeyValueCache] a call in the graph of a session would not change the cache; call '{}' "
+        "eagerly or in a function",
+        model.name());
+  const NoGradScope no_grad;
+  const Scoped open(open_key_values, static_cast<KeyValuesNumber*>(impl_.get()));
+  return model(input, {.training = false});
+}
+
+void KeyValueCache::reset() const {
+  for (auto& [layer, state] : impl_->layers) state.position.assign(zeros({}, {.dtype = int64}));
+}
+
+std::int64_t KeyValueCache::capacity() const { return impl_->capacity; }
+
+Tensor KeyValueCache::Impl::next_positions(const LayerBase& layer, std::int64_t added) {
+  Variable& position = layers[&layer].position;
+  if (!position.defined()) position = zeros_of("key_value_cache/position", {}, int64);
+  // Gathering throws for positions beyond the capacity.
+  const Tensor positions = gather(numbers(capacity), position.value() + numbers(added));
+  position.assign_add(full({}, added, {.dtype = int64}));
+  return positions;
+}
+
+KeyValueCache::Impl::Attended KeyValueCache::Impl::add(const LayerBase& layer, const Tensor& keys,
+                                                       const Tensor& values) {
+  const std::int64_t added = keys.shape()[1];
+  const Tensor positions = next_positions(layer, added);
+  OfLayer& state = layers.at(&layer);
+  for (const auto& [memory, rows] :
+       {std::pair(&state.keys, &keys), std::pair(&state.values, &values)}) {
+    Shape all = rows->shape();
+    all.set(1, capacity);
+    if (!memory->defined()) *memory = zeros_of("key_value_cache/rows", all, rows->dtype());
+    if (memory->shape() != all || memory->dtype() != rows->dtype())
+      fail<InvalidArgumentError>(
+          "[KeyValueCache] expected keys and values of shape {} and dtype {}, as in the first "
+          "call, got {} and {}",
+          memory->shape().to_string(), name_of(memory->dtype()), all.to_string(),
+          name_of(rows->dtype()));
+    write(*memory, *rows, positions);
+  }
+  return {.keys = state.keys.value(),
+          .values = state.values.value(),
+          .mask = less_equal(numbers(capacity), reshape(positions, {added, 1}))};
+}
+
+}  // namespace tandem
