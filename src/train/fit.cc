@@ -316,12 +316,15 @@ History Model::fit(TensorList inputs, const Tensor& y, FitOptions options) {
   split_validation(trained, targets, options);
   const std::int64_t examples = trained.front().dim(0);
   data::Dataset data = examples_of(trained, targets, options.sample_weight);
+  // Batches of examples in order are views, for which no thread is worth its hand-overs.
+  const bool copies = options.shuffle && examples > batch_size;
   if (options.shuffle) {
     std::optional<std::uint64_t> seed;
     if (options.shuffle_seed) seed = static_cast<std::uint64_t>(*options.shuffle_seed);
     data = data.shuffle(std::max<std::int64_t>(examples, 1), {.seed = seed});
   }
-  return fit_on(*this, in_batches(data, batch_size, "fit"), std::move(options), batch_size);
+  data = in_batches(data, batch_size, "fit");
+  return fit_on(*this, copies ? data.prefetch(2) : data, std::move(options), batch_size);
 }
 
 }  // namespace tandem

@@ -13,7 +13,7 @@ data::Dataset in_batches(const data::Dataset& data, std::int64_t batch_size, con
   if (batch_size < 1)
     fail<InvalidArgumentError>("[{}] expected a batch_size of at least 1, got {}", what,
                                batch_size);
-  return data.batch(batch_size).prefetch(2);
+  return data.batch(batch_size);
 }
 
 void require_end(const data::Dataset& data, bool limited, const char* what, const char* option) {
