@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/dim.h"
 #include "core/registered.h"
 #include "device/device.h"
 #include "op/attributes.h"
@@ -78,7 +79,8 @@ struct RandomKey {
 };
 
 // The argument of shape rules: the dtypes and shapes of inputs, and the attributes. A rule adds the
-// outputs, or throws InvalidArgumentError "[Op] expected ..., got ...".
+// outputs, or throws InvalidArgumentError "[Op] expected ..., got ...". Sizes may be unknown, of
+// inputs and in attributes: rules compute and compare them by the functions of core/dim.h.
 class InferContext {
  public:
   InferContext(const OpDef& op, AttrsRef attrs) : op_(op), attrs_(attrs) {}
@@ -93,15 +95,19 @@ class InferContext {
   }
   // Throws InvalidArgumentError if the shape is too large for a tensor.
   void add_output(DType dtype, const Shape& shape);
-  // Computes sizes from others. Throw InvalidArgumentError if the result exceeds kMaxElements.
-  // REQUIRES: arguments are not negative.
+  // Compute sizes from others, which may be unknown (core/dim.h). Throw InvalidArgumentError if the
+  // result exceeds kMaxElements. REQUIRES: arguments are sizes.
   std::int64_t product(std::int64_t a, std::int64_t b) const {
+    if (!dim::both_known(a, b)) [[unlikely]]
+      return dim::product(a, b);
     std::int64_t result;
     if (__builtin_mul_overflow(a, b, &result) || result > kMaxElements) [[unlikely]]
       refuse_size(a, '*', b);
     return result;
   }
   std::int64_t sum(std::int64_t a, std::int64_t b) const {
+    if (!dim::both_known(a, b)) [[unlikely]]
+      return dim::sum(a, b);
     std::int64_t result;
     if (__builtin_add_overflow(a, b, &result) || result > kMaxElements) [[unlikely]]
       refuse_size(a, '+', b);

@@ -114,9 +114,10 @@ void infer_concat(InferContext& c) {
       total = c.sum(total, other[axis]);
       other.set(axis, shape[axis]);
     }
-    if (!(other == shape))
+    if (!dim::may_equal(other, shape))
       fail<ShapeError>("[ConcatV2] expected shapes that agree except along axis {}, got {} and {}",
                        axis, shape.to_string(), c.shape(i).to_string());
+    shape = dim::agreed(shape, other);
   }
   shape.set(axis, total);
   c.add_output(c.dtype(0), shape);

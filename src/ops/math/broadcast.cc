@@ -1,5 +1,6 @@
 #include "ops/math/broadcast.h"
 
+#include "core/dim.h"
 #include "core/status.h"
 #include "ops/math/sum_to_shape.h"
 #include "runtime/dispatch.h"
@@ -14,11 +15,10 @@ Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b) {
   Dims sizes = a.rank() >= b.rank() ? a.dims() : b.dims();
   for (int back = 1; back <= std::min(a.rank(), b.rank()); ++back) {
     const std::int64_t m = a[a.rank() - back], n = b[b.rank() - back];
-    if (m != n && m != 1 && n != 1 && m != -1 && n != -1)
+    if (!dim::may_broadcast(m, n))
       fail<ShapeError>("[{}] expected shapes that broadcast together, got {} and {}", op,
                        a.to_string(), b.to_string());
-    // If one size is known and not 1, the unknown one must be 1 or the same.
-    sizes[rank - back] = m == 1 ? n : n == 1 ? m : std::max(m, n);
+    sizes[rank - back] = dim::broadcast(m, n);
   }
   return Shape(sizes);
 }

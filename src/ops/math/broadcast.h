@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-// The shape that `a` and `b` broadcast to. Unknown sizes (-1) and ranks give unknown ones. Throws
+// The shape that `a` and `b` broadcast to. Unknown ranks give an unknown one. Throws
 // InvalidArgumentError "[op] expected shapes that broadcast together, got ...".
 Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b);
 

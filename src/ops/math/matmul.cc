@@ -32,17 +32,17 @@ void infer_matmul(InferContext& c) {
     return fmt::format("{}{} and {}{}", a.to_string(), attrs.transpose_a ? " transposed" : "",
                        b.to_string(), attrs.transpose_b ? " transposed" : "");
   };
-  if (ka != kb)
-    fail<ShapeError>("[{}] expected equal inner sizes, got {} and {} (shapes {})", op, ka, kb,
-                     shapes());
+  if (!dim::may_equal(ka, kb))
+    fail<ShapeError>("[{}] expected equal inner sizes, got {} and {} (shapes {})", op,
+                     dim::text(ka), dim::text(kb), shapes());
   Dims result;
   const int rank_a = a.rank() - 2, rank_b = b.rank() - 2, rank = std::max(rank_a, rank_b);
   for (int i = 0; i < rank; ++i) {
     const std::int64_t size_a = i < rank - rank_a ? 1 : a[i - (rank - rank_a)];
     const std::int64_t size_b = i < rank - rank_b ? 1 : b[i - (rank - rank_b)];
-    if (size_a != size_b && size_a != 1 && size_b != 1)
+    if (!dim::may_broadcast(size_a, size_b))
       fail<ShapeError>("[{}] expected leading axes that broadcast, got {}", op, shapes());
-    result.push_back(size_a == 1 ? size_b : size_a);
+    result.push_back(dim::broadcast(size_a, size_b));
   }
   result.push_back(m);
   result.push_back(n);

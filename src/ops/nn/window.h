@@ -1,9 +1,9 @@
 // The geometry of sliding windows: the number of positions, and the padding around an image.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
+#include "core/dim.h"
 #include "tandem/nn.h"
 
 namespace tandem::nn {
@@ -19,16 +19,20 @@ struct WindowAxis {
 inline constexpr std::int64_t kMaxWindow = std::int64_t{1} << 31;
 
 // As TensorFlow: kSame covers every pixel, with the odd one of the padding at the end; kValid uses
-// only windows that fit. REQUIRES: window, stride and dilation of [1, kMaxWindow), a size of 0 or
-// more.
+// only windows that fit. REQUIRES: window, stride and dilation of [1, kMaxWindow), or unknown
+// sizes.
 inline WindowAxis place_windows(std::int64_t size, std::int64_t window, std::int64_t stride,
                                 std::int64_t dilation, Padding padding) {
-  const std::int64_t extent = (window - 1) * dilation + 1;
-  if (padding == Padding::kValid)
-    return {.output = size < extent ? 0 : (size - extent) / stride + 1};
-  const std::int64_t output = (size + stride - 1) / stride;
-  const std::int64_t total = std::max<std::int64_t>(0, (output - 1) * stride + extent - size);
-  return {.output = output, .pad_begin = total / 2, .pad_end = total - total / 2};
+  const std::int64_t extent = dim::sum(dim::product(dim::difference(window, 1), dilation), 1);
+  if (padding == Padding::kValid) {
+    const std::int64_t last = dim::floor_quotient(dim::difference(size, extent), stride);
+    return {.output = dim::max(0, dim::sum(last, 1))};
+  }
+  const std::int64_t output = dim::ceil_quotient(size, stride);
+  const std::int64_t covered = dim::sum(dim::product(dim::difference(output, 1), stride), extent);
+  const std::int64_t total = dim::max(0, dim::difference(covered, size));
+  const std::int64_t half = dim::floor_quotient(total, 2);
+  return {.output = output, .pad_begin = half, .pad_end = dim::difference(total, half)};
 }
 
 }  // namespace tandem::nn
