@@ -64,7 +64,8 @@ std::vector<TensorType> common_specs(const std::vector<Tensor>& then_results,
     }
     for (int axis = 0; axis < specs[i].shape.rank(); ++axis)
       if (specs[i].shape[axis] != other.shape[axis])
-        specs[i].shape.set(axis, context.graph->sizes().fresh());
+        specs[i].shape.set(axis, -1);
+    specs[i].shape = with_symbols(*context.graph->sizes(), specs[i].shape, "cond");
   }
   return specs;
 }
@@ -157,7 +158,7 @@ std::vector<Tensor> while_loop(
 
 void trace_for_each(ElementSource source, std::span<const TensorType> element, const BodyFn& body) {
   std::vector<TensorType> specs(element.begin(), element.end());
-  for (TensorType& spec : specs) spec.shape = context.graph->sizes().named(spec.shape);
+  for (TensorType& spec : specs) spec.shape = with_symbols(*context.graph->sizes(), spec.shape, "element");
   std::vector<TracedBody> bodies;
   bodies.push_back(trace_body(specs, body));
   add_control_flow(

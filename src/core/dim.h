@@ -155,7 +155,9 @@ inline bool may_be_multiple(std::int64_t a, std::int64_t b) {
 }
 
 // One of two sizes that have to be equal (may_equal()): a known one, if there is one.
-constexpr std::int64_t agreed(std::int64_t a, std::int64_t b) { return is_unknown(a) ? b : a; }
+constexpr std::int64_t agreed(std::int64_t a, std::int64_t b) {
+  return is_unknown(a) && !is_unknown(b) ? b : a;
+}
 Shape agreed(const Shape& a, const Shape& b);
 
 inline bool may_broadcast(std::int64_t a, std::int64_t b) {

@@ -8,6 +8,7 @@
 #include "core/status.h"
 #include "function/body_random.h"
 #include "function/serialize.h"
+#include "function/serialize_sizes.h"
 #include "graph/control_flow.h"
 #include "graph/structural_ops.h"
 #include "runtime/trace.h"
@@ -17,19 +18,17 @@ namespace {
 
 class GraphReader {
  public:
-  // `outer`: the graph that this one is a body of; may be null.
-  explicit GraphReader(const proto::Graph& message, GraphImpl* outer = nullptr)
-      : message_(message), graph_(make_ref<GraphImpl>(outer)) {}
+  explicit GraphReader(const proto::Graph& message)
+      : message_(message),
+        graph_(make_ref<GraphImpl>()),
+        sizes_(std::make_shared<StoredSizes>(message.sizes(), *graph_->sizes())) {}
+  // Of a body.
+  GraphReader(const proto::Graph& message, const GraphReader& outer)
+      : message_(message), graph_(make_ref<GraphImpl>(outer.graph_.get())), sizes_(outer.sizes_) {}
 
   RefPtr<GraphImpl> run() {
-    if (message_.unknown_sizes() > kMaxUnknownSizes)
-      fail<InvalidArgumentError>("[Graph] too many unknown sizes");
     graph_->for_sessions = true;
-    const int unknown_sizes = static_cast<int>(message_.unknown_sizes());
-    graph_->sizes().set_count(unknown_sizes);
     read_nodes();
-    // Sizes that only shape rules created during reading are dropped.
-    graph_->sizes().set_count(unknown_sizes);
     return std::move(graph_);
   }
 
@@ -40,8 +39,6 @@ class GraphReader {
   }
 
  private:
-  static constexpr std::uint32_t kMaxUnknownSizes = 1u << 20;
-
   void read_nodes() {
     if (message_.nodes_size() > std::numeric_limits<int>::max() / 2)
       fail<InvalidArgumentError>("[Graph] too many nodes");
@@ -94,7 +91,8 @@ class GraphReader {
   }
 
   std::shared_ptr<const void> attrs_of(const OpDef& op, const proto::Node& node) const {
-    return op.attrs().load(read_attributes(node.attributes()));
+    const auto stored = op.attrs().load(read_attributes(node.attributes()));
+    return with_sizes(op.attrs(), stored.get(), *sizes_);
   }
 
   TensorType spec_of(const proto::TensorSpec& spec) const {
@@ -103,10 +101,12 @@ class GraphReader {
     if (spec.sizes_size() > kMaxRank) refuse("has an output of {} axes", spec.sizes_size());
     TensorType made{static_cast<DType>(spec.dtype()), Shape()};
     if (!spec.known()) return made;
-    for (std::int64_t size : spec.sizes())
-      if (!graph_->sizes().has(size)) refuse("has an output of size {}", size);
-    made.shape = Shape(std::span<const std::int64_t>(spec.sizes().data(),
-                                                     static_cast<std::size_t>(spec.sizes_size())));
+    Dims sizes;
+    for (const std::int64_t stored : spec.sizes()) {
+      sizes.push_back((*sizes_)(stored));
+      if (!dim::is_size(sizes[sizes.size() - 1])) refuse("has an output of size {}", stored);
+    }
+    made.shape = Shape(sizes);
     if (made.shape.too_large()) refuse("has an output that is too large");
     return made;
   }
@@ -306,7 +306,7 @@ class GraphReader {
         const auto& forward = flow.forward->control->bodies;
         body.graph = forward[flow.loops() ? 1 : static_cast<std::size_t>(i)].graph;
       } else {
-        body.graph = GraphReader(from.graph(), graph_.get()).run_as_body();
+        body.graph = GraphReader(from.graph(), *this).run_as_body();
       }
       const auto& nodes = body.graph->nodes();
       for (const proto::Body::Feed& feed : from.feeds()) {
@@ -386,6 +386,7 @@ class GraphReader {
 
   const proto::Graph& message_;
   RefPtr<GraphImpl> graph_;
+  std::shared_ptr<const StoredSizes> sizes_;
   std::string name_;  // of the current node
   // By operation, counter and rate.
   std::map<std::tuple<const OpDef*, std::uint32_t, bool, std::string>,

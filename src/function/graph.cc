@@ -250,7 +250,7 @@ Tensor placeholder(DType dtype, const Shape& shape, std::string_view name) {
   if (!context.graph)
     throw FailedPreconditionError("[placeholder] placeholders exist in a GraphScope only");
   if (!name.empty()) expect_operation_name(name);
-  const Shape known = shape.known() ? context.graph->sizes().named(shape) : Shape::scalar();
+  const Shape known = shape.known() ? shape : Shape::scalar();
   Node& node = context.graph->add(kPlaceholder, SpecAttrs{dtype, known}, {}, node_options(name));
   return context.graph->tensor(node);
 }

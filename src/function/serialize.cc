@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "core/status.h"
+#include "function/serialize_sizes.h"
 #include "graph/control_flow.h"
 #include "graph/structural_ops.h"
 
@@ -13,7 +14,7 @@ namespace tandem {
 namespace {
 
 constexpr const char* kFormat = "tandem.graph";
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 
 std::uint32_t checksum(std::string_view bytes) {
   return static_cast<std::uint32_t>(
@@ -99,7 +100,20 @@ class GraphWriter {
       node.counted->update(const_cast<void*>(attrs.get()), 0);
       to.set_counter(id(&handle_beside(node, *node.counted->counter)));
     }
-    tandem::write_attributes(type.save(attrs.get()), *to.mutable_attributes());
+    write_fields(type, attrs.get(), to);
+  }
+
+  void write_fields(const AttrsType& type, const void* attrs, proto::Node& to) const {
+    const auto stored = with_sizes(type, attrs, [this](std::int64_t size) {
+      return stored_size(*graph_.sizes(), size);
+    });
+    tandem::write_attributes(type.save(stored.get()), *to.mutable_attributes());
+  }
+
+  void write_output(TensorType spec, proto::Node& to) const {
+    for (int axis = 0; axis < spec.shape.rank(); ++axis)
+      spec.shape.set(axis, stored_size(*graph_.sizes(), spec.shape[axis]));
+    write_spec(spec, *to.add_outputs());
   }
 
   void write_input(const Node::Input& input, proto::Output& to) const {
@@ -142,8 +156,8 @@ class GraphWriter {
     to.set_name(node.name);
     to.set_op(std::string(kPlaceholder.name));
     const SpecAttrs attrs{spec.dtype, spec.shape};
-    tandem::write_attributes(attrs_type<SpecAttrs>().save(&attrs), *to.mutable_attributes());
-    write_spec(spec, *to.add_outputs());
+    write_fields(attrs_type<SpecAttrs>(), &attrs, to);
+    write_output(spec, to);
     write_device(node.requested, *to.mutable_requested());
     to.set_requested_text(node.requested_text);
   }
@@ -167,7 +181,7 @@ class GraphWriter {
       if (writes(*control)) to.add_control_inputs(id(control));
     for (const Node* other : node.colocated_with)
       if (writes(*other)) to.add_colocated_with(id(other));
-    for (const TensorType& spec : node.outputs) write_spec(spec, *to.add_outputs());
+    for (const TensorType& spec : node.outputs) write_output(spec, to);
     // A captured variable was on a device of this program. The constant is placed with its users.
     const bool anywhere = frozen(node) && node.resource;
     write_device(anywhere ? DeviceName() : node.requested, *to.mutable_requested());
@@ -225,7 +239,7 @@ proto::Function serialize_function(const GraphImpl& graph, const Selection& sele
 std::string serialize_nodes(const GraphImpl& graph, const Selection& selection) {
   proto::Graph message;
   GraphWriter(graph, selection).write(message);
-  message.set_unknown_sizes(static_cast<std::uint32_t>(graph.sizes().count()));
+  write_sizes(*graph.sizes(), *message.mutable_sizes());
   message.set_random_count(graph.random_count);
   // The frame adds a few bytes.
   constexpr std::size_t kMaxBytes = std::numeric_limits<int>::max() - 1024;

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "core/status.h"
-#include "graph/size_trials.h"
 #include "graph/structural_ops.h"
 #include "op/record.h"
 
@@ -15,7 +14,7 @@ Symbol::Symbol(RefPtr<RefCounted> owner, Node& made_by, int index)
 Symbol::~Symbol() = default;
 
 GraphImpl::GraphImpl(GraphImpl* outer)
-    : outer_(outer), sizes_(outer ? outer->sizes_ : std::make_shared<SymbolicSizes>()) {
+    : outer_(outer), sizes_(outer ? outer->sizes_ : SizeTable::make()) {
   if (!outer) return;
   for_sessions = outer->for_sessions;
   tallies_ = outer->tallies_;
@@ -40,19 +39,18 @@ Node& GraphImpl::append(const OpDef& op, std::string_view name, const NodeOption
 Node& GraphImpl::add(const OpDef& op, AttrsRef attrs, std::span<const Node::Input> inputs,
                      const NodeOptions& options) {
   InferContext inferred(op, attrs);
-  std::vector<const TensorType*> specs;
-  specs.reserve(inputs.size());
   for (const Node::Input& input : inputs) {
     TANDEM_ASSERT(input.node->graph == this);
-    specs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
+    inferred.inputs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
   }
-  infer_outputs(inferred, *sizes_, op, attrs, specs);
+  check_sizes(*sizes_, op, attrs);
+  op.infer(inferred);
   Node& node = append(op, options.name.empty() ? op.name : options.name, options);
   node.attrs = attrs.type->copy(attrs.data);
   if (context.attr_update) node.attr_update = *context.attr_update;
   node.inputs.assign(inputs.begin(), inputs.end());
   for (TensorType& output : inferred.outputs) {
-    output.shape = sizes_->named(output.shape);
+    output.shape = with_symbols(*sizes_, output.shape, node.name);
     node.outputs.push_back(output);
   }
   return node;
@@ -64,25 +62,23 @@ Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
   static const NoAttrs none;
   const AttrsRef attrs_ref(&op.attrs(), attrs ? attrs.get() : &none);
   InferContext context(op, attrs_ref);
-  std::vector<const TensorType*> specs;
   for (const Node::Input& input : inputs)
-    specs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
-  infer_outputs(context, *sizes_, op, attrs_ref, specs);
+    context.inputs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
+  check_sizes(*sizes_, op, attrs_ref);
+  op.infer(context);
   // Sizes that are not known here are checked when the graph runs.
-  const auto agrees = [](const TensorType& stored, const TensorType& inferred) {
+  const auto may_be = [](std::int64_t stored, std::int64_t inferred) {
+    return !dim::is_size(inferred) || dim::may_equal(stored, inferred);
+  };
+  const auto agrees = [&](const TensorType& stored, const TensorType& inferred) {
     return stored.dtype == inferred.dtype && stored.shape.known() == inferred.shape.known() &&
-           may_agree(stored.shape, inferred.shape);
+           std::equal(stored.shape.begin(), stored.shape.end(), inferred.shape.begin(),
+                      inferred.shape.end(), may_be);
   };
   if (!std::equal(outputs.begin(), outputs.end(), context.outputs.begin(), context.outputs.end(),
                   agrees))
     fail<InvalidArgumentError>("[{}] the stored outputs do not match those of the operation",
                                op.name);
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Shape& inferred = context.outputs[static_cast<int>(i)].shape;
-    for (int axis = 0; axis < inferred.rank(); ++axis)
-      if (inferred[axis] < 0 && outputs[i].shape[axis] < 0)
-        sizes_->take_over(outputs[i].shape[axis], inferred[axis]);
-  }
   Node& node = append(op, options.name, options);
   node.attrs = std::move(attrs);
   node.inputs = std::move(inputs);

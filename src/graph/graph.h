@@ -76,8 +76,7 @@ class GraphImpl final : public RefCounted {
   // Returns null for an unknown name.
   Node* find(std::string_view name) const;
   // A body shares the sizes of the enclosing graph.
-  SymbolicSizes& sizes() { return *sizes_; }
-  const SymbolicSizes& sizes() const { return *sizes_; }
+  const std::shared_ptr<SizeTable>& sizes() const { return sizes_; }
   // A tensor of an enclosing graph that the body uses. Variables are not among them.
   struct Capture {
     Tensor outside;
@@ -129,7 +128,7 @@ class GraphImpl final : public RefCounted {
   std::unordered_map<const TensorImpl*, Node*> constants_;
   std::unordered_map<const void*, Node*> handles_;
   std::vector<Capture> captures_;
-  std::shared_ptr<SymbolicSizes> sizes_;
+  std::shared_ptr<SizeTable> sizes_;
   std::vector<RefPtr<Resource>> counters_;
   std::vector<std::function<void()>> after_run_;
   std::unordered_map<const void*, int> tallies_;

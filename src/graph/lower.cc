@@ -87,12 +87,17 @@ class Lowering {
         sizes_(options.sizes ? *options.sizes : KnownSizes()),
         needed_(graph, options),
         values_(graph.nodes().size()) {
-    sizes_.set_count(graph.sizes().count());
+    sizes_.use(graph.sizes());
   }
 
   Block run() {
     bind_feeds();
-    lower_nodes();
+    try {
+      lower_nodes();
+    } catch (const ShapeError&) {
+      check_left_out();
+      throw;
+    }
     for (const Node::Input& fetch : options_.fetches) block_.fetches.push_back(fetched(fetch));
     if (options_.sizes) *options_.sizes = sizes_;
     check_total_bytes(block_);
@@ -131,6 +136,28 @@ class Lowering {
       return *fed_[static_cast<std::size_t>(at - options_.feeds.begin())];
     return *values_[static_cast<std::size_t>(tensor.node->id)].at(
         static_cast<std::size_t>(tensor.output));
+  }
+
+  // Throws the error of an operation that is left out of the program, if sizes of its result cannot
+  // be computed because its inputs do not fit.
+  void check_left_out() const {
+    for (const auto& node : graph_.nodes()) {
+      if (needed_.contains(*node) || node->control || !node->op->infer) continue;
+      std::shared_ptr<const void> attrs;
+      std::vector<TensorType> specs;
+      try {
+        attrs = sizes_.fill_in(*node->op, node->attrs);
+        for (const Node::Input& input : node->inputs) {
+          const TensorType& spec = input.node->outputs[static_cast<std::size_t>(input.output)];
+          specs.push_back({spec.dtype, sizes_(spec.shape)});
+        }
+      } catch (const InvalidArgumentError&) {  // not known in this run
+        continue;
+      }
+      InferContext infer(*node->op, AttrsRef(&node->op->attrs(), attrs.get()));
+      for (const TensorType& spec : specs) infer.inputs.push_back(&spec);
+      node->op->infer(infer);
+    }
   }
 
   void lower_nodes() {

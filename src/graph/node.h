@@ -89,7 +89,7 @@ struct Node {
   int id = 0;  // position in the graph; inputs have smaller ids
   std::vector<Input> inputs;
   std::vector<Node*> control_inputs;
-  std::vector<TensorType> outputs;  // unknown sizes are negative (graph/symbolic_shape.h)
+  std::vector<TensorType> outputs;  // unknown sizes are handles (core/dim.h)
 
   // The device that the user requested by scopes; empty if there was no request.
   DeviceName requested;

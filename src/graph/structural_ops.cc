@@ -17,7 +17,7 @@ void infer_spec(InferContext& c) {
 void infer_same(InferContext& c) { c.add_output(c.dtype(0), c.shape(0)); }
 
 void infer_assign(InferContext& c) {
-  if (c.dtype(0) != c.dtype(1) || !(c.shape(0) == c.shape(1)))
+  if (c.dtype(0) != c.dtype(1) || !dim::may_equal(c.shape(0), c.shape(1)))
     fail<InvalidArgumentError>("[{}] expected shape {} and dtype {}, got {} and {}", c.op().name,
                                c.shape(0).to_string(), name_of(c.dtype(0)), c.shape(1).to_string(),
                                name_of(c.dtype(1)));

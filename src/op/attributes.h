@@ -49,7 +49,7 @@ class AttrsType {
   // equals itself.
   bool equal(const void* a, const void* b) const;
   // Visits every std::int64_t in `attrs`, including those of shapes and lists: they may be sizes,
-  // also unknown ones (graph/symbolic_shape.h). `visit` may change them. A number that may have any
+  // also unknown ones (core/dim.h). `visit` may change them. A number that may have any
   // value, and so be mistaken for an unknown size, is a std::uint64_t.
   void visit_integers(void* attrs, const std::function<void(std::int64_t&)>& visit) const;
   // The fields by name, for serialisation.

@@ -149,7 +149,7 @@ class RowGradients::Formula {
   void write(const Node& node) {
     message_.set_rows(node.outputs[0].shape[0]);
     if (is_gradient_of_lookup(node)) return add_lookup(node);
-    rows_ = graph_->sizes().fresh();
+    rows_ = graph_->sizes()->symbol("rows");
     Node& result = source({const_cast<Node*>(&node), 0});
     proto::Part& part = *message_.mutable_formula();
     part.set_name("gradient of rows");

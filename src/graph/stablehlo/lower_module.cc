@@ -27,7 +27,7 @@ const void* key_of(const Node& handle) {
 
 GraphLowering::GraphLowering(const GraphImpl& graph, const ModuleOptions& options)
     : options_(options), sizes_(options.sizes ? *options.sizes : KnownSizes()), numbers_(module_) {
-  sizes_.set_count(graph.sizes().count());
+  sizes_.use(graph.sizes());
   module_.name = options.name;
   module_.num_replicas = options.num_replicas;
 }
