@@ -83,4 +83,13 @@ std::string text(std::int64_t size) {
   return SizeTable::of(size)->text(size);
 }
 
+std::string text(std::span<const std::int64_t> sizes, std::string_view separator) {
+  std::string list;
+  for (const std::int64_t& size : sizes) {
+    if (&size != sizes.data()) list += separator;
+    list += text(size);
+  }
+  return list;
+}
+
 }  // namespace tandem::dim

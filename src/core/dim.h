@@ -178,6 +178,7 @@ inline std::int64_t known(std::string_view op, std::int64_t size, std::string_vi
 // For messages: "5", or the expression of an unknown size with the names of its symbols, such as
 // "(axis 0 of 'x') + 2".
 std::string text(std::int64_t size);
+std::string text(std::span<const std::int64_t> sizes, std::string_view separator);
 
 }  // namespace dim
 }  // namespace tandem

@@ -122,7 +122,7 @@ void infer_gather_grad(InferContext& c) {
   const GatherGradAttrs& attrs = c.attrs<GatherGradAttrs>();
   const int axis = normalize_axis(c.op(), attrs.axis, attrs.shape.rank());
   const Shape gathered = gathered_shape(attrs.shape, c.shape(1), axis);
-  if (!attrs.shape.fully_defined() || !(c.shape(0) == gathered))
+  if (!dim::are_sizes(attrs.shape) || !dim::may_equal(c.shape(0), gathered))
     fail<InvalidArgumentError>(
         "[GatherGrad] expected a gradient of shape {}, as indices of shape {} take from shape {}, "
         "got {}",
@@ -305,7 +305,7 @@ namespace {
 void infer_one_hot(InferContext& c) {
   check_indices(c, 0);
   const OneHotAttrs& attrs = c.attrs<OneHotAttrs>();
-  if (attrs.depth < 0)
+  if (!dim::may_be_at_most(0, attrs.depth))
     fail<InvalidArgumentError>("[OneHot] expected a depth of at least 0, got {}", attrs.depth);
   check_number(c.op().name, attrs.dtype, attrs.on);
   check_number(c.op().name, attrs.dtype, attrs.off);

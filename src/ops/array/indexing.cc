@@ -1,6 +1,7 @@
 // Tensor indexing by positions and slices of the leading axes.
 #include <algorithm>
 
+#include "core/dim.h"
 #include "core/status.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
@@ -8,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// The elements of an axis of known size that a slice selects: `count` elements, `step` apart.
+// The elements of an axis that a slice selects: `count` elements, `step` apart.
 struct ResolvedSlice {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -23,25 +24,27 @@ ResolvedSlice resolve_slice(const Slice& slice, std::int64_t size) {
   const bool forward = slice.step > 0;
   const auto bound = [&](const std::optional<std::int64_t>& given, std::int64_t otherwise) {
     if (!given) return otherwise;
-    const std::int64_t position = *given < 0 ? *given + size : *given;
-    return std::clamp<std::int64_t>(position, forward ? 0 : -1, forward ? size : size - 1);
+    const std::int64_t position = dim::is_size(*given) ? *given : dim::sum(*given, size);
+    return dim::min(dim::max(position, forward ? 0 : -1), forward ? size : dim::difference(size, 1));
   };
-  const std::int64_t first = bound(slice.start, forward ? 0 : size - 1);
+  const std::int64_t first = bound(slice.start, forward ? 0 : dim::difference(size, 1));
   const std::int64_t stop = bound(slice.stop, forward ? size : -1);
-  const std::int64_t distance = forward ? stop - first : first - stop;
+  const std::int64_t distance = forward ? dim::difference(stop, first) : dim::difference(first, stop);
   const std::int64_t stride = forward ? slice.step : -slice.step;
-  return {first, distance <= 0 ? 0 : (distance - 1) / stride + 1, slice.step};
+  return {first, dim::max(0, dim::ceil_quotient(distance, stride)), slice.step};
 }
 
 bool takes_all(const Slice& slice) { return !slice.start && !slice.stop && slice.step == 1; }
 
 ResolvedSlice slice_at(std::int64_t position, const Tensor& x, int axis) {
   const std::int64_t size = x.shape()[axis];
-  if (position < -size || position >= size)
+  const std::int64_t first = dim::is_size(position) ? position : dim::sum(position, size);
+  if (!dim::may_be_at_most(0, first) || !dim::may_be_at_most(dim::sum(first, 1), size))
     fail<InvalidArgumentError>(
-        "[at] expected a position of [{}, {}) for axis {} of shape {}, got {}", -size, size, axis,
-        x.shape().to_string(), position);
-  return {position < 0 ? position + size : position, 1, 1};
+        "[at] expected a position of [{}, {}) for axis {} of shape {}, got {}",
+        dim::text(dim::product(-1, size)), dim::text(size), axis, x.shape().to_string(),
+        dim::text(position));
+  return {first, 1, 1};
 }
 
 // Selects every `step`-th element of an axis, which begins and ends with a selected one.
@@ -73,19 +76,21 @@ Tensor Tensor::at(std::span<const AxisIndex> indices) const {
     if (index == indices.end()) continue;
     const AxisIndex& wanted = *index++;
     if (!wanted.single() && takes_all(wanted.slice())) continue;
-    if (x.shape()[axis] < 0)
-      fail<ShapeError>(
-          "[at] the size of axis {} of shape {} is not known before the graph runs; take all of it",
-          axis, x.shape().to_string());
     const ResolvedSlice taken = wanted.single() ? slice_at(wanted.position(), x, axis)
                                                 : resolve_slice(wanted.slice(), x.shape()[axis]);
     cut = true;
     size[axis] = 0;
     if (wanted.single()) removed.push_back(axis);
     if (taken.count == 0) continue;
+    if (taken.step == 1) {
+      begin[axis] = taken.first;
+      size[axis] = taken.count;
+      continue;
+    }
+    dim::known("at", dim::sum(taken.first, taken.count), "which elements are taken");
     begin[axis] = std::min(taken.first, taken.last());
     size[axis] = std::max(taken.first, taken.last()) + 1 - begin[axis];
-    if (taken.step != 1) strided.emplace_back(axis, taken);
+    strided.emplace_back(axis, taken);
   }
   if (cut) x = tandem::slice(x, begin, size);
   for (const auto& [axis, taken] : strided) x = take_every_nth(x, axis, taken);

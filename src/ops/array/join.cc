@@ -1,9 +1,8 @@
 // Concatenating tensors along an axis, and splitting them.
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
-#include "core/joined.h"
+#include "core/dim.h"
 #include "core/parallel.h"
 #include "core/status.h"
 #include "op/record.h"
@@ -138,7 +137,7 @@ void concat_kernel(KernelContext& c) { join_parts(c, rows_of_join(c)); }
 void set_row_gradients(GradContext& c, const std::vector<std::int64_t>& sizes) {
   std::int64_t begin = 0;
   for (int i = 0; i < c.num_inputs(); ++i) {
-    const std::int64_t end = begin + sizes[static_cast<std::size_t>(i)];
+    const std::int64_t end = dim::sum(begin, sizes[static_cast<std::size_t>(i)]);
     if (c.needs_grad(i)) c.set_grad(i, slice_rows(c.grad(), begin, end));
     begin = end;
   }
@@ -148,8 +147,7 @@ void concat_gradient(GradContext& c) {
   const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, c.output_spec(0).shape.rank());
   std::vector<std::int64_t> sizes;
   for (int i = 0; i < c.num_inputs(); ++i) sizes.push_back(c.input_spec(i).shape[axis]);
-  const bool known = std::ranges::none_of(sizes, [](std::int64_t size) { return size < 0; });
-  if (axis == 0 && known) return set_row_gradients(c, sizes);
+  if (axis == 0) return set_row_gradients(c, sizes);
   std::vector<Tensor> parts = split(c.grad(), sizes, axis);
   for (int i = 0; i < c.num_inputs(); ++i)
     if (c.needs_grad(i)) c.set_grad(i, std::move(parts[static_cast<std::size_t>(i)]));
@@ -159,15 +157,18 @@ void concat_gradient(GradContext& c) {
 
 void infer_pack(InferContext& c) {
   check_join(c);
+  Shape shape = c.shape(0);
   for (int i = 1; i < c.num_inputs(); ++i)
-    if (!(c.shape(i) == c.shape(0)))
+    if (!dim::may_equal(c.shape(i), shape))
       fail<ShapeError>("[Pack] expected tensors of one shape, got {} and {}",
                        c.shape(0).to_string(), c.shape(i).to_string());
-  const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, c.shape(0).rank() + 1);
+    else
+      shape = dim::agreed(shape, c.shape(i));
+  const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, shape.rank() + 1);
   Dims dims;
-  for (int i = 0; i <= c.shape(0).rank(); ++i) {
+  for (int i = 0; i <= shape.rank(); ++i) {
     if (i == axis) dims.push_back(c.num_inputs());
-    if (i < c.shape(0).rank()) dims.push_back(c.shape(0)[i]);
+    if (i < shape.rank()) dims.push_back(shape[i]);
   }
   c.add_output(c.dtype(0), Shape(dims));
 }
@@ -199,14 +200,13 @@ void infer_split(InferContext& c) {
   std::int64_t left = shape[axis];
   bool valid = !attrs.sizes.empty();
   for (const std::int64_t size : attrs.sizes) {
-    valid = valid && size >= 0 && size <= left;
-    if (valid) left -= size;
+    valid = valid && dim::may_be_at_most(0, size) && dim::may_be_at_most(size, left);
+    if (valid) left = dim::difference(left, size);
   }
-  if (!valid || left != 0)
+  if (!valid || !dim::may_equal(left, 0))
     fail<ShapeError>(
-        "[SplitV] expected sizes that add up to {} (axis {} of shape {}), got {} adding up to {}",
-        shape[axis], axis, shape.to_string(), joined(attrs.sizes, "+"),
-        std::accumulate(attrs.sizes.begin(), attrs.sizes.end(), 0.0));
+        "[SplitV] expected sizes that add up to {} (axis {} of shape {}), got {}",
+        dim::text(shape[axis]), axis, shape.to_string(), dim::text(attrs.sizes, "+"));
   for (const std::int64_t size : attrs.sizes) {
     shape.set(axis, size);
     c.add_output(c.dtype(0), shape);
@@ -234,13 +234,14 @@ void infer_unpack(InferContext& c) {
   const Shape& shape = c.shape(0);
   const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, shape.rank());
   constexpr std::int64_t kMaxTensors = std::int64_t{1} << 20;
-  if (shape[axis] > kMaxTensors)
+  const std::int64_t count = dim::known("Unpack", shape[axis], "the number of results");
+  if (count > kMaxTensors)
     fail<InvalidArgumentError>("[Unpack] expected an axis of at most {} tensors, got shape {}",
                                kMaxTensors, shape.to_string());
   Dims dims;
   for (int i = 0; i < shape.rank(); ++i)
     if (i != axis) dims.push_back(shape[i]);
-  for (std::int64_t i = 0; i < shape[axis]; ++i) c.add_output(c.dtype(0), Shape(dims));
+  for (std::int64_t i = 0; i < count; ++i) c.add_output(c.dtype(0), Shape(dims));
 }
 
 }  // namespace
@@ -302,11 +303,12 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& size
 
 std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis) {
   const std::int64_t size = x.shape().dim(axis);
-  if (parts <= 0 || size % parts != 0)
+  if (!dim::may_be_multiple(size, parts))
     fail<ShapeError>(
-        "[SplitV] expected a number of parts that divides {} (axis {} of shape {}), got {}", size,
-        axis, x.shape().to_string(), parts);
-  return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(parts), size / parts), axis);
+        "[SplitV] expected a number of parts that divides {} (axis {} of shape {}), got {}",
+        dim::text(size), axis, x.shape().to_string(), dim::text(parts));
+  const auto count = static_cast<std::size_t>(dim::known("SplitV", parts, "the number of results"));
+  return split(x, std::vector<std::int64_t>(count, dim::quotient(size, parts)), axis);
 }
 
 std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis) {

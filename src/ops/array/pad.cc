@@ -21,8 +21,8 @@ void infer_pad(InferContext& c) {
   const Shape& shape = c.shape(0);
   const PadAttrs& attrs = c.attrs<PadAttrs>();
   bool valid = attrs.before.size() == shape.rank() && attrs.after.size() == shape.rank();
-  for (const std::int64_t count : attrs.before) valid = valid && count >= 0;
-  for (const std::int64_t count : attrs.after) valid = valid && count >= 0;
+  for (const std::int64_t count : attrs.before) valid = valid && dim::may_be_at_most(0, count);
+  for (const std::int64_t count : attrs.after) valid = valid && dim::may_be_at_most(0, count);
   if (!valid)
     fail<ShapeError>(
         "[Pad] expected {} pairs of counts of at least 0 for shape {}, got {} before and {} after",
@@ -89,10 +89,11 @@ void infer_slice_grad(InferContext& c) {
   const auto& attrs = c.attrs<SliceGradAttrs>();
   const Shape& whole = attrs.shape;
   bool valid =
-      whole.fully_defined() && whole.rank() == part.rank() && attrs.before.size() == part.rank();
+      dim::are_sizes(whole) && whole.rank() == part.rank() && attrs.before.size() == part.rank();
   for (int axis = 0; valid && axis < part.rank(); ++axis)
-    valid = attrs.before[axis] >= 0 && attrs.before[axis] <= whole[axis] &&
-            part[axis] <= whole[axis] - attrs.before[axis];
+    valid = dim::may_be_at_most(0, attrs.before[axis]) &&
+            dim::may_be_at_most(attrs.before[axis], whole[axis]) &&
+            dim::may_be_at_most(part[axis], dim::difference(whole[axis], attrs.before[axis]));
   if (!valid)
     fail<ShapeError>("[SliceGrad] expected a part of shape {} from {} on, got shape {}",
                      whole.to_string(), text_of(attrs.before), part.to_string());

@@ -85,9 +85,9 @@ void infer_broadcast_to(InferContext& c) {
   const Shape& from = c.shape(0);
   const Shape& to = c.attrs<BroadcastToAttrs>().shape;
   const int added = to.rank() - from.rank();
-  bool valid = to.fully_defined() && added >= 0;
+  bool valid = dim::are_sizes(to) && added >= 0;
   for (int axis = 0; valid && axis < from.rank(); ++axis)
-    valid = from[axis] == 1 || from[axis] == to[axis + added];
+    valid = dim::may_equal(from[axis], 1) || dim::may_equal(from[axis], to[axis + added]);
   if (!valid)
     fail<ShapeError>("[BroadcastTo] expected a shape that {} broadcasts to, got {}",
                      from.to_string(), to.to_string());
@@ -124,7 +124,8 @@ void infer_tile(InferContext& c) {
   const Shape& shape = c.shape(0);
   const Dims& multiples = c.attrs<TileAttrs>().multiples;
   bool valid = multiples.size() == shape.rank();
-  for (const std::int64_t multiple : multiples) valid = valid && multiple >= 0;
+  for (const std::int64_t multiple : multiples)
+    valid = valid && dim::may_be_at_most(0, multiple);
   if (!valid)
     fail<ShapeError>("[Tile] expected {} multiples of at least 0 for shape {}, got {}",
                      shape.rank(), shape.to_string(), text_of(multiples));
@@ -149,12 +150,11 @@ StridedCopy tile_copy(const KernelContext& c) {
 
 namespace {
 
-// Appends the sizes [first, last), merged into one axis if they are known.
-void append_merged(Dims& dims, const Shape& sizes, int first, int last) {
-  Dims part;
-  for (int axis = first; axis < last; ++axis) part.push_back(sizes[axis]);
-  if (const Shape merged(part); merged.fully_defined()) part = {merged.num_elements()};
-  for (const std::int64_t size : part) dims.push_back(size);
+// The product of the sizes [first, last).
+std::int64_t merged(const Shape& sizes, int first, int last) {
+  std::int64_t count = 1;
+  for (int axis = first; axis < last; ++axis) count = dim::product(count, sizes[axis]);
+  return count;
 }
 
 // Sums axis by axis, so that no intermediate result exceeds the maximum rank.
@@ -164,13 +164,9 @@ void tile_gradient(GradContext& c) {
   Tensor gradient = c.grad();
   for (int axis = 0; axis < shape.rank(); ++axis) {
     if (multiples[axis] == 1) continue;
-    Dims parts;
-    append_merged(parts, shape, 0, axis);
-    const int repeats = parts.size();
-    parts.push_back(multiples[axis]);
-    parts.push_back(shape[axis]);
-    append_merged(parts, tiled, axis + 1, shape.rank());
-    gradient = reduce_sum(reshape(gradient, Shape(parts)), {.axis = Dims{repeats}});
+    const Shape parts{merged(shape, 0, axis), multiples[axis], shape[axis],
+                      merged(tiled, axis + 1, shape.rank())};
+    gradient = reduce_sum(reshape(gradient, parts), {.axis = Dims{1}});
   }
   c.set_grad(0, reshape(gradient, shape));
 }

@@ -1,5 +1,5 @@
 // Operations that change only the shape. Their results are views that share storage.
-#include "core/joined.h"
+#include "core/dim.h"
 #include "core/status.h"
 #include "op/record.h"
 #include "ops/array/array_ops.h"
@@ -19,7 +19,7 @@ int normalize_axis(const OpDef& op, std::int64_t axis, int rank) {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
-std::string text_of(const Dims& dims) { return fmt::format("({})", joined(dims.span(), ", ")); }
+std::string text_of(const Dims& dims) { return fmt::format("({})", dim::text(dims.span(), ", ")); }
 
 namespace {
 
@@ -30,34 +30,42 @@ struct ReshapeAttrs {
 
 void infer_reshape(InferContext& c) {
   Shape shape = c.attrs<ReshapeAttrs>().shape;
-  const std::int64_t count = c.shape(0).num_elements();
-  int unknown = -1;
+  const std::int64_t count = dim::num_elements(c.shape(0));
+  int open = -1;
   bool valid = shape.known() && !shape.too_large();
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (shape[axis] == -1 && unknown < 0)
-      unknown = axis;
-    else if (shape[axis] < 0)
+    if (shape[axis] == -1 && open < 0)
+      open = axis;
+    else if (!dim::is_size(shape[axis]))
       valid = false;
   }
-  if (valid && unknown >= 0) {
-    shape.set(unknown, 1);
-    const std::int64_t known = shape.num_elements();
-    valid = known > 0 && count % known == 0;
-    if (valid) shape.set(unknown, count / known);
+  if (valid && open >= 0) {
+    shape.set(open, 1);
+    const std::int64_t others = dim::num_elements(shape);
+    valid = dim::may_be_multiple(count, others);
+    if (valid) shape.set(open, dim::quotient(count, others));
+  } else {
+    valid = valid && dim::may_equal(dim::num_elements(shape), count);
   }
-  valid = valid && shape.num_elements() == count;
   if (!valid)
     fail<ShapeError>("[Reshape] expected a shape of {} elements for a tensor of shape {}, got {}",
-                     count, c.shape(0).to_string(), text_of(c.attrs<ReshapeAttrs>().shape.dims()));
+                     dim::text(count), c.shape(0).to_string(), text_of(c.attrs<ReshapeAttrs>().shape.dims()));
   c.add_output(c.dtype(0), shape);
 }
 
 void infer_ensure_shape(InferContext& c) {
   const Shape& expected = c.attrs<ReshapeAttrs>().shape;
-  if (!expected.matches(c.shape(0)))
+  Shape shape = c.shape(0);
+  bool matches = !expected.known() || expected.rank() == shape.rank();
+  for (int axis = 0; matches && axis < expected.rank(); ++axis) {
+    if (!dim::is_size(expected[axis])) continue;
+    matches = dim::may_equal(expected[axis], shape[axis]);
+    shape.set(axis, expected[axis]);
+  }
+  if (!matches)
     fail<ShapeError>("[EnsureShape] expected a tensor of shape {}, got shape {}",
                      expected.to_string(), c.shape(0).to_string());
-  c.add_output(c.dtype(0), c.shape(0));
+  c.add_output(c.dtype(0), shape);
 }
 
 void ensure_shape_gradient(GradContext& c) {
@@ -88,14 +96,15 @@ void infer_squeeze(InferContext& c) {
   bool drop[kMaxRank] = {};
   for (const std::int64_t axis : axes) {
     const int i = normalize_axis(c.op(), axis, shape.rank());
-    if (shape[i] != 1)
+    if (!dim::may_equal(shape[i], 1))
       fail<ShapeError>("[Squeeze] expected axis {} of shape {} to be 1, got {}", axis,
-                       shape.to_string(), shape[i]);
+                       shape.to_string(), dim::text(shape[i]));
     drop[i] = true;
   }
   Dims dims;
   for (int i = 0; i < shape.rank(); ++i)
-    if (axes.empty() ? shape[i] != 1 : !drop[i]) dims.push_back(shape[i]);
+    if (axes.empty() ? dim::known("Squeeze", shape[i], "the rank of the result") != 1 : !drop[i])
+      dims.push_back(shape[i]);
   c.add_output(c.dtype(0), Shape(dims));
 }
 

@@ -25,9 +25,11 @@ void infer_slice(InferContext& c) {
   Dims dims;
   for (int axis = 0; valid && axis < shape.rank(); ++axis) {
     const std::int64_t begin = attrs.begin[axis];
-    const std::int64_t size = attrs.size[axis] == -1 ? shape[axis] - begin : attrs.size[axis];
-    valid = begin >= 0 && size >= 0 && begin <= shape[axis] && size <= shape[axis] - begin;
-    dims.push_back(size);
+    valid = dim::may_be_at_most(0, begin) && dim::may_be_at_most(begin, shape[axis]);
+    if (!valid) break;
+    const std::int64_t left = dim::difference(shape[axis], begin);
+    dims.push_back(attrs.size[axis] == -1 ? left : attrs.size[axis]);
+    valid = dim::may_be_at_most(0, dims[axis]) && dim::may_be_at_most(dims[axis], left);
   }
   if (!valid)
     fail<ShapeError>("[Slice] expected a part of shape {}, got begin {} and size {}",
@@ -81,7 +83,8 @@ struct StridedSliceAttrs {
 
 // The index of the first row. A negative `begin` counts from the end.
 std::int64_t first_row(const StridedSliceAttrs& attrs, const Shape& shape) {
-  return attrs.shrink && attrs.begin < 0 ? attrs.begin + shape[0] : attrs.begin;
+  const bool from_end = attrs.shrink && !dim::is_size(attrs.begin);
+  return from_end ? dim::sum(attrs.begin, shape[0]) : attrs.begin;
 }
 
 void infer_strided_slice(InferContext& c) {
@@ -91,17 +94,20 @@ void infer_strided_slice(InferContext& c) {
     fail<ShapeError>("[StridedSlice] expected a tensor of at least one axis, got a scalar");
   const std::int64_t begin = first_row(attrs, shape);
   if (attrs.shrink) {
-    if (begin < 0 || begin >= shape[0])
+    if (!dim::may_be_at_most(0, begin) || !dim::may_be_at_most(dim::sum(begin, 1), shape[0]))
       fail<InvalidArgumentError>(
-          "[StridedSlice] expected an index of [{}, {}) for shape {}, got {}", -shape[0], shape[0],
-          shape.to_string(), attrs.begin);
+          "[StridedSlice] expected an index of [{}, {}) for shape {}, got {}",
+          dim::text(dim::product(-1, shape[0])), dim::text(shape[0]), shape.to_string(),
+          dim::text(attrs.begin));
     c.add_output(c.dtype(0), shape.without_leading(1));
   } else {
-    if (begin < 0 || attrs.end < begin || attrs.end > shape[0])
+    if (!dim::may_be_at_most(0, begin) || !dim::may_be_at_most(begin, attrs.end) ||
+        !dim::may_be_at_most(attrs.end, shape[0]))
       fail<ShapeError>("[StridedSlice] expected rows within [0, {}) of shape {}, got [{}, {})",
-                       shape[0], shape.to_string(), attrs.begin, attrs.end);
+                       dim::text(shape[0]), shape.to_string(), dim::text(attrs.begin),
+                       dim::text(attrs.end));
     Shape part = shape;
-    part.set(0, attrs.end - begin);
+    part.set(0, dim::difference(attrs.end, begin));
     c.add_output(c.dtype(0), part);
   }
 }
@@ -142,9 +148,11 @@ Tensor slice(const Tensor& x, const Dims& begin, const Dims& size) {
   for (int axis = 1; whole_rows && axis < shape.rank(); ++axis)
     whole_rows = begin[axis] == 0 && (size[axis] == -1 || size[axis] == shape[axis]);
   if (whole_rows) {
-    const std::int64_t rows = size[0] == -1 ? shape[0] - begin[0] : size[0];
-    if (begin[0] >= 0 && rows >= 0 && begin[0] <= shape[0] && rows <= shape[0] - begin[0])
-      return slice_rows(x, begin[0], begin[0] + rows);
+    const bool begins = dim::may_be_at_most(0, begin[0]) && dim::may_be_at_most(begin[0], shape[0]);
+    const std::int64_t left = begins ? dim::difference(shape[0], begin[0]) : 0;
+    const std::int64_t rows = size[0] == -1 ? left : size[0];
+    if (begins && dim::may_be_at_most(0, rows) && dim::may_be_at_most(rows, left))
+      return slice_rows(x, begin[0], dim::sum(begin[0], rows));
   }
   return run(kSlice, {&x}, SliceAttrs{begin, size});
 }
