@@ -38,6 +38,12 @@ std::int64_t compute(Op op, std::int64_t a, std::int64_t b) {
 
 bool may_equal(std::int64_t a, std::int64_t b) { return table_of(a, b)->may_equal(a, b); }
 
+bool may_equal(const Shape& a, const Shape& b) {
+  return a.known() && b.known() &&
+         std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](std::int64_t m, std::int64_t n) { return dim::may_equal(m, n); });
+}
+
 bool may_be_at_most(std::int64_t a, std::int64_t b) {
   const auto table = table_of(a, b);
   return !table->at_least(table->difference(a, b), 1);
@@ -64,12 +70,6 @@ void refuse_unknown(std::string_view op, std::int64_t size, std::string_view wha
 
 bool are_sizes(const Shape& shape) {
   return shape.known() && std::all_of(shape.begin(), shape.end(), is_size);
-}
-
-bool may_equal(const Shape& a, const Shape& b) {
-  return a.known() && b.known() &&
-         std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](std::int64_t m, std::int64_t n) { return may_equal(m, n); });
 }
 
 Shape agreed(const Shape& a, const Shape& b) {

@@ -48,6 +48,7 @@ enum class Op { kSum, kDifference, kProduct, kQuotient, kFloorQuotient, kMin, kM
 // At least one operand is a handle.
 std::int64_t compute(Op op, std::int64_t a, std::int64_t b);
 bool may_equal(std::int64_t a, std::int64_t b);
+bool may_equal(const Shape& a, const Shape& b);
 bool may_be_at_most(std::int64_t a, std::int64_t b);
 bool may_be_multiple(std::int64_t a, std::int64_t b);
 [[noreturn]] void refuse_overflow(std::int64_t a, char with, std::int64_t b);
@@ -138,7 +139,9 @@ inline bool may_equal(std::int64_t a, std::int64_t b) {
   return a == b || (!both_known(a, b) && detail::may_equal(a, b));
 }
 // Of equal rank, with sizes that may be equal.
-bool may_equal(const Shape& a, const Shape& b);
+inline bool may_equal(const Shape& a, const Shape& b) {
+  return a == b || detail::may_equal(a, b);
+}
 
 // Whether a <= b may hold.
 inline bool may_be_at_most(std::int64_t a, std::int64_t b) {

@@ -147,7 +147,7 @@ Tensor Tensor::flatten(std::int64_t start, std::int64_t end) const {
   for (int axis = 0; axis < first; ++axis) sizes.push_back(shape()[axis]);
   std::int64_t together = 1;
   for (int axis = first; axis <= last; ++axis)
-    together = shape()[axis] < 0 || together < 0 ? -1 : together * shape()[axis];
+    together = dim::product(together, shape()[axis]);
   sizes.push_back(together);
   for (int axis = last + 1; axis < rank(); ++axis) sizes.push_back(shape()[axis]);
   return reshape(Shape(sizes));
@@ -224,9 +224,8 @@ namespace {
 
 // For each element of the matrices of x, its column minus its row.
 Tensor diagonals_of(const Tensor& x, const char* function) {
-  if (x.rank() < 2 || x.dim(-1) < 0 || x.dim(-2) < 0)
-    fail<ShapeError>("[{}] expected matrices of known sizes, got shape {}", function,
-                     x.shape().to_string());
+  if (x.rank() < 2)
+    fail<ShapeError>("[{}] expected matrices, got shape {}", function, x.shape().to_string());
   return range(x.dim(-1)) - expand_dims(range(x.dim(-2)), 1);
 }
 
@@ -247,9 +246,10 @@ Tensor Tensor::diagonal(std::int64_t offset, std::int64_t axis, std::int64_t oth
   const Tensor chosen = equal(diagonals_of(matrices, "diagonal"), static_cast<double>(offset));
   const Tensor rows = reduce_sum(where(chosen, matrices, zeros_like(matrices)), -1);
   const std::int64_t first = std::max<std::int64_t>(0, -offset),
-                     columns = dim(column) - std::max<std::int64_t>(0, offset),
-                     count = std::max<std::int64_t>(0, std::min(dim(row) - first, columns));
-  const Tensor result = rows.slice(-1, first, first + count);
+                     rows_left = dim::difference(dim(row), first),
+                     columns = dim::difference(dim(column), std::max<std::int64_t>(0, offset)),
+                     count = dim::max(0, dim::min(rows_left, columns));
+  const Tensor result = rows.slice(-1, first, dim::sum(first, count));
   return dtype() == bool_ ? cast(result, bool_) : result;
 }
 

@@ -17,13 +17,15 @@ namespace {
 
 void infer_add_n(InferContext& c) {
   const DType dtype = c.dtype(0);
-  const Shape& shape = c.shape(0);
+  Shape shape = c.shape(0);
   check_dtype("AddN", kNumeric, dtype);
   for (int i = 1; i < c.num_inputs(); ++i)
-    if (c.dtype(i) != dtype || !(c.shape(i) == shape))
+    if (c.dtype(i) != dtype || !dim::may_equal(c.shape(i), shape))
       fail<InvalidArgumentError>(
           "[AddN] expected tensors of one shape and dtype, {} {}, got {} {} as tensor {}",
           shape.to_string(), name_of(dtype), c.shape(i).to_string(), name_of(c.dtype(i)), i);
+    else
+      shape = dim::agreed(shape, c.shape(i));
   c.add_output(dtype, shape);
 }
 

@@ -21,7 +21,7 @@ void infer_arg_reduce(InferContext& c) {
   }
   const int axis = resolve_axis(c.op().name, c.attrs<AxisAttrs>().axis, shape.rank());
   const Shape result = reduced_shape(shape, 1u << axis, false);
-  if (shape[axis] == 0 && result.num_elements() != 0)
+  if (shape[axis] == 0 && !dim::may_equal(dim::num_elements(result), 0))
     fail<ShapeError>("[{}] expected at least one element along axis {}, got shape {}", c.op().name,
                      axis, shape.to_string());
   c.add_output(int64, result);

@@ -30,7 +30,7 @@ bool repeats_unknown(const Shape& from, const Shape& to) {
   const int leading = from.rank() - to.rank();
   for (int axis = 0; axis < to.rank(); ++axis) {
     const std::int64_t repeated = from[leading + axis], own = to[axis];
-    if (own != repeated && own != 1 && (own < 0 || repeated < 0)) return true;
+    if (own != repeated && own != 1 && !dim::both_known(own, repeated)) return true;
   }
   return false;
 }

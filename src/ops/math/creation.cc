@@ -5,7 +5,6 @@
 
 #include "core/multiversion.h"
 #include "core/parallel.h"
-#include "graph/symbolic_shape.h"
 #include "ops/math/creation.h"
 #include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
@@ -22,7 +21,7 @@ namespace {
 
 void check_shape(std::string_view op, const Shape& shape) {
   for (std::int64_t size : shape)
-    if (size < 0)
+    if (!dim::may_be_at_most(0, size))
       fail<ShapeError>("[{}] expected a shape of sizes of at least 0, got {}", op,
                        shape.to_string());
 }
@@ -76,8 +75,9 @@ void infer_range(InferContext& c) {
   const auto& attrs = c.attrs<SequenceAttrs>();
   check_dtype("Range", kNumeric, attrs.dtype);
   check_number("Range", attrs.dtype, attrs.start);
-  if (attrs.count < 0)
-    fail<InvalidArgumentError>("[Range] expected a count of at least 0, got {}", attrs.count);
+  if (!dim::may_be_at_most(0, attrs.count))
+    fail<InvalidArgumentError>("[Range] expected a count of at least 0, got {}",
+                               dim::text(attrs.count));
   if (attrs.count > 1)
     check_number("Range", attrs.dtype,
                  attrs.start + static_cast<double>(attrs.count - 1) * attrs.step);
@@ -114,21 +114,23 @@ void infer_linspace(InferContext& c) {
   check_dtype("LinSpace", kFloating, attrs.dtype);
   check_number("LinSpace", attrs.dtype, attrs.start);
   check_number("LinSpace", attrs.dtype, attrs.last);
-  if (attrs.count < 0)
-    fail<InvalidArgumentError>("[LinSpace] expected a count of at least 0, got {}", attrs.count);
+  if (!dim::may_be_at_most(0, attrs.count))
+    fail<InvalidArgumentError>("[LinSpace] expected a count of at least 0, got {}",
+                               dim::text(attrs.count));
   c.add_output(attrs.dtype, Shape({attrs.count}));
 }
 
 void linspace_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<SequenceAttrs>();
   const InFloat32 in_float32(c);
+  const double step = attrs.linspace_step();
   switch_floating(c.outputs[0].dtype, [&]<class T>(TypeTag<T>) {
     T* out = c.outputs[0].as<T>();
     parallel_for(attrs.count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const bool is_last = i > 0 && i == attrs.count - 1;
         out[i] =
-            store_as<T>(is_last ? attrs.last : attrs.start + static_cast<double>(i) * attrs.step);
+            store_as<T>(is_last ? attrs.last : attrs.start + static_cast<double>(i) * step);
       }
     });
   });
@@ -203,7 +205,7 @@ Tensor ones_like(const Tensor& tensor) {
 }
 
 Tensor range(std::int64_t limit, const CreationOptions& options) {
-  const std::int64_t count = is_unknown_size(limit) ? limit : std::max<std::int64_t>(0, limit);
+  const std::int64_t count = dim::max(0, limit);
   return make(kRange, SequenceAttrs{0.0, 1.0, 0.0, count, options.dtype}, options);
 }
 
@@ -222,14 +224,13 @@ Tensor range(double start, double limit, double delta, const CreationOptions& op
 }
 
 Tensor linspace(double start, double stop, std::int64_t count, const CreationOptions& options) {
-  const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0.0;
-  return make(kLinSpace, SequenceAttrs{start, step, stop, count, options.dtype}, options);
+  return make(kLinSpace, SequenceAttrs{start, 0.0, stop, count, options.dtype}, options);
 }
 
 Tensor eye(std::int64_t rows, std::int64_t columns, const CreationOptions& options) {
-  if (columns < -1 && !is_unknown_size(columns))
+  if (columns != -1 && !dim::may_be_at_most(0, columns))
     fail<InvalidArgumentError>("[Eye] expected columns of at least 0, or -1 for a square, got {}",
-                               columns);
+                               dim::text(columns));
   return make(kEye, EyeAttrs{rows, columns == -1 ? rows : columns, options.dtype}, options);
 }
 

@@ -70,7 +70,7 @@ void range_kernel(KernelContext& c) {
 
 void linspace_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<SequenceAttrs>();
-  make(c, FloatSequence{attrs.start, attrs.step, attrs.last, attrs.count});
+  make(c, FloatSequence{attrs.start, attrs.linspace_step(), attrs.last, attrs.count});
 }
 
 void eye_kernel(KernelContext& c) { make(c, Identity{c.attrs<EyeAttrs>().columns}); }

@@ -24,11 +24,16 @@ struct ElementCountAttrs {
 
 struct SequenceAttrs {
   double start = 0.0;
-  double step = 1.0;
+  double step = 1.0;  // Range
   double last = 0.0;  // LinSpace: the exact last element
   std::int64_t count = 0;
   DType dtype = float32;
   TANDEM_FIELDS(start, step, last, count, dtype)
+
+  // `count` may be known only when a graph runs.
+  double linspace_step() const {
+    return count > 1 ? (last - start) / static_cast<double>(count - 1) : 0.0;
+  }
 };
 
 struct EyeAttrs {

@@ -238,14 +238,16 @@ Tensor products_of_others(const Tensor& rows, bool after) {
 // The derivative of a product by an element is the product of the other elements.
 void prod_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
-  if (x.size() == 0) return c.set_grad(0, zeros_like(x));
+  if (dim::num_elements(x.shape()) == 0) return c.set_grad(0, zeros_like(x));
   const int rank = x.rank();
   const std::uint32_t mask = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), rank);
-  const std::int64_t columns = reduced_shape(x.shape(), mask, false).num_elements();
+  const std::int64_t columns = dim::num_elements(reduced_shape(x.shape(), mask, false));
+  const std::int64_t count = dim::known(
+      c.op().name, dim::quotient(dim::num_elements(x.shape()), columns), "the gradient");
   const DType wide = wide_dtype(x.dtype());
   const Dims order = axes_in_front(mask, rank);
   const Tensor in_order = transpose(cast(x, wide), order);
-  const Tensor rows = reshape(in_order, {x.size() / columns, columns});
+  const Tensor rows = reshape(in_order, {count, columns});
   const Tensor others = products_of_others(rows, false) * products_of_others(rows, true) *
                         reshape(cast(c.grad(), wide), {1, columns});
   Dims back = order;
@@ -279,9 +281,9 @@ void infer_sum_to_shape(InferContext& c) {
   check_dtype(c.op().name, kNumeric, c.dtype(0));
   const Shape &from = c.shape(0), &to = c.attrs<SumToShapeAttrs>().shape;
   const int leading = from.rank() - to.rank();
-  bool valid = to.fully_defined() && leading >= 0;
+  bool valid = dim::are_sizes(to) && leading >= 0;
   for (int axis = 0; valid && axis < to.rank(); ++axis)
-    valid = to[axis] == 1 || to[axis] == from[leading + axis];
+    valid = dim::may_equal(to[axis], 1) || dim::may_equal(to[axis], from[leading + axis]);
   if (!valid)
     fail<ShapeError>("[SumToShape] expected a shape that broadcasts to {}, got {}",
                      from.to_string(), to.to_string());

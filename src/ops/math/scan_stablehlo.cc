@@ -88,19 +88,19 @@ void lower_all_finite(Context& c) {
 
 // --- sequences ---
 
-// start + i step, computed in 64 bits as in the kernels.
-Expression sequence(Context& c) {
+// start + i * step, computed in 64 bits as in the kernels.
+Expression sequence(Context& c, double step) {
   const auto& attrs = c.attrs<SequenceAttrs>();
   const Element wide = is_floating(c.output().dtype) ? Element::kF64 : Element::kI64;
   const Expression positions(c.build, c.build.iota({wide, c.output().shape}, 0));
-  return attrs.start + positions * attrs.step;
+  return attrs.start + positions * step;
 }
 
-void lower_range(Context& c) { finish(c, sequence(c)); }
+void lower_range(Context& c) { finish(c, sequence(c, c.attrs<SequenceAttrs>().step)); }
 
 void lower_linspace(Context& c) {
   const auto& attrs = c.attrs<SequenceAttrs>();
-  const Expression numbers = sequence(c);
+  const Expression numbers = sequence(c, attrs.linspace_step());
   if (attrs.count < 2) return finish(c, numbers);
   const Value last = numbers.like(attrs.last).value();
   const Value others = c.build.slice(numbers.value(), {0}, {attrs.count - 1});

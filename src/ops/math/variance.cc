@@ -177,12 +177,11 @@ void infer_scaled_distance(InferContext& c) {
     if (c.dtype(input) != wide_dtype(c.dtype(0)))
       fail<DTypeError>("[{}] expected a mean and a scale of dtype {}, got {}", name,
                        name_of(wide_dtype(c.dtype(0))), name_of(c.dtype(input)));
-    if (c.shape(0).fully_defined() && c.shape(input).fully_defined() &&
-        !(broadcast_shape(name, c.shape(0), c.shape(input)) == c.shape(0)))
+    if (!dim::may_equal(broadcast_shape(name, c.shape(0), c.shape(input)), c.shape(0)))
       fail<InvalidArgumentError>("[{}] expected a mean and a scale that broadcast to {}, got {}",
                                  name, c.shape(0).to_string(), c.shape(input).to_string());
   }
-  if (!(c.shape(1) == c.shape(2)))
+  if (!dim::may_equal(c.shape(1), c.shape(2)))
     fail<ShapeError>("[{}] expected a mean and a scale of one shape, got {} and {}", name,
                      c.shape(1).to_string(), c.shape(2).to_string());
   c.add_output(c.dtype(0), c.shape(0));

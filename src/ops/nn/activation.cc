@@ -149,7 +149,7 @@ void infer_activation(InferContext& c) {
 
 void infer_activation_gradient(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
-  if (c.dtype(0) != c.dtype(1) || !(c.shape(0) == c.shape(1)))
+  if (c.dtype(0) != c.dtype(1) || !dim::may_equal(c.shape(0), c.shape(1)))
     fail<InvalidArgumentError>("[{}] expected tensors of one dtype and shape, got {} {} and {} {}",
                                c.op().name, name_of(c.dtype(0)), c.shape(0).to_string(),
                                name_of(c.dtype(1)), c.shape(1).to_string());

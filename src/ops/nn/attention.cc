@@ -39,18 +39,18 @@ void check_operands(InferContext& c, int first) {
         "[{}] expected query, key and value of shape (batch, positions, heads, depth), got {}", op,
         shapes());
   const AttentionSizes s(query, key, value);
-  if (key[0] != s.batch || value[0] != s.batch)
+  if (!dim::may_equal(key[0], s.batch) || !dim::may_equal(value[0], s.batch))
     fail<ShapeError>("[{}] expected one batch size, got shapes {}", op, shapes());
-  if (value[1] != s.keys || value[2] != s.kv_heads)
+  if (!dim::may_equal(value[1], s.keys) || !dim::may_equal(value[2], s.kv_heads))
     fail<InvalidArgumentError>(
         "[{}] expected key and value with the same positions and heads, got {}", op, shapes());
-  if (key[3] != s.depth || s.depth == 0 || s.value_depth == 0)
+  if (!dim::may_equal(key[3], s.depth) || s.depth == 0 || s.value_depth == 0)
     fail<InvalidArgumentError>("[{}] expected query and key of the same nonzero depth, got {}", op,
                                shapes());
-  if (s.kv_heads == 0 || s.heads % s.kv_heads != 0)
+  if (!dim::may_be_multiple(s.heads, s.kv_heads))
     fail<InvalidArgumentError>(
         "[{}] expected a number of query heads that the key heads divide, got {} and {}", op,
-        s.heads, s.kv_heads);
+        dim::text(s.heads), dim::text(s.kv_heads));
 }
 
 Shape scores_shape(const AttentionSizes& s) { return {s.batch, s.heads, s.queries, s.keys}; }
@@ -60,7 +60,7 @@ void check_mask(InferContext& c, int input, const AttentionSizes& s) {
   const Shape &mask = c.shape(input), scores = scores_shape(s);
   bool broadcasts = mask.rank() <= 4;
   for (int i = 1; broadcasts && i <= mask.rank(); ++i)
-    broadcasts = mask.dim(-i) == 1 || mask.dim(-i) == scores.dim(-i);
+    broadcasts = dim::may_equal(mask.dim(-i), 1) || dim::may_equal(mask.dim(-i), scores.dim(-i));
   if (!broadcasts)
     fail<ShapeError>("[{}] expected a mask that broadcasts to {}, got shape {}", c.op().name,
                      scores.to_string(), mask.to_string());
@@ -96,12 +96,12 @@ void infer_attention_grad(InferContext& c) {
   const AttentionSizes s(c.shape(1), c.shape(2), c.shape(3));
   const Shape result{s.batch, s.queries, s.heads, s.value_depth};
   for (int input : {0, 4})
-    if (!(c.shape(input) == result) || c.dtype(input) != c.dtype(1))
+    if (!dim::may_equal(c.shape(input), result) || c.dtype(input) != c.dtype(1))
       fail<InvalidArgumentError>("[{}] expected a result and its gradient, {} {}, got {} {}",
                                  c.op().name, name_of(c.dtype(1)), result.to_string(),
                                  name_of(c.dtype(input)), c.shape(input).to_string());
   const Shape rows{s.batch, s.heads, s.queries};
-  if (!(c.shape(5) == rows) || c.dtype(5) != statistics_dtype(c.dtype(1)))
+  if (!dim::may_equal(c.shape(5), rows) || c.dtype(5) != statistics_dtype(c.dtype(1)))
     fail<InvalidArgumentError>("[{}] expected one log-sum per row, {}, got {} {}", c.op().name,
                                rows.to_string(), name_of(c.dtype(5)), c.shape(5).to_string());
   check_mask(c, 6, s);
@@ -118,7 +118,7 @@ Tensor widened(const Tensor& x) { return cast(x, statistics_dtype(x.dtype())); }
 Tensor heads_first(const Tensor& x, std::int64_t kv_heads) {
   const Shape& shape = x.shape();
   return transpose(
-      reshape(widened(x), {shape[0], shape[1], kv_heads, shape[2] / kv_heads, shape[3]}),
+      reshape(widened(x), {shape[0], shape[1], kv_heads, dim::quotient(shape[2], kv_heads), shape[3]}),
       {0, 2, 3, 1, 4});
 }
 Tensor heads_last(const Tensor& x, const TensorType& like) {
@@ -156,7 +156,8 @@ void composed_gradient(GradContext& c) {
   const auto& attrs = c.attrs<AttentionAttrs>();
   const Tensor* mask = c.num_inputs() == 4 ? &c.input(3) : nullptr;
   const AttentionSizes s(c.input_spec(0).shape, c.input_spec(1).shape, c.input_spec(2).shape);
-  const Shape grouped{s.batch, s.kv_heads, s.group(), s.queries, s.keys}, flat = scores_shape(s);
+  const Shape grouped{s.batch, s.kv_heads, dim::quotient(s.heads, s.kv_heads), s.queries, s.keys},
+      flat = scores_shape(s);
   const Tensor query = heads_first(c.input(0), s.kv_heads),
                key = heads_first(c.input(1), s.kv_heads),
                value = heads_first(c.input(2), s.kv_heads), dy = heads_first(c.grad(), s.kv_heads);

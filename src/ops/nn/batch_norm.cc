@@ -31,7 +31,7 @@ void check_data(InferContext& c, int input) {
 }
 
 void check_not_empty(InferContext& c, const Shape& x) {
-  if (x.num_elements() == 0)
+  if (dim::num_elements(x) == 0)
     fail<ShapeError>("[{}] expected data to take moments of, got shape {}", c.op().name,
                      x.to_string());
 }
@@ -215,7 +215,7 @@ void training_gradient(GradContext& c) {
 void infer_training_grad(InferContext& c) {
   check_data(c, 0);
   const Shape& x = c.shape(1);
-  if (!(c.shape(0) == x) || c.dtype(0) != c.dtype(1))
+  if (!dim::may_equal(c.shape(0), x) || c.dtype(0) != c.dtype(1))
     fail<InvalidArgumentError>("[{}] expected a gradient like the data, {} {}, got {} {}",
                                c.op().name, name_of(c.dtype(1)), x.to_string(), name_of(c.dtype(0)),
                                c.shape(0).to_string());

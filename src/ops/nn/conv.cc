@@ -37,22 +37,26 @@ void check_conv(std::string_view op, const ConvAttrs& a, const Shape& x, const S
         "[{}] expected strides, dilations and groups {}, got {}x{}, {}x{} and {}", op,
         std::min(numbers) < 1 ? "of 1 or more" : "below 2^31", a.stride_h, a.stride_w, a.dilation_h,
         a.dilation_w, a.groups);
-  if (!x.fully_defined() || !kernel.fully_defined())
+  if (!dim::are_sizes(x) || !dim::are_sizes(kernel))
     fail<ShapeError>("[{}] expected sizes of 0 or more, got shapes {} and {}", op,
                      text_of(x.dims()), text_of(kernel.dims()));
-  if (kernel.num_elements() == 0)
+  if (dim::num_elements(kernel) == 0)
     fail<ShapeError>("[{}] expected a kernel that is not empty, got shape {}", op,
                      kernel.to_string());
   if (std::max(kernel[0], kernel[1]) >= nn::kMaxWindow)
     fail<ShapeError>("[{}] expected a kernel below 2^31 in height and width, got shape {}", op,
                      kernel.to_string());
-  if (x[3] % a.groups != 0 || x[3] / a.groups != kernel[2] || kernel[3] % a.groups != 0)
+  if (!dim::may_equal(x[3], dim::product(kernel[2], a.groups)) ||
+      !dim::may_be_multiple(kernel[3], a.groups))
     fail<ShapeError>(
         "[{}] expected a kernel of {} input channels and a multiple of {} output channels for "
         "images of shape {} in "
         "{} groups, got shape {}",
-        op, static_cast<double>(x[3]) / static_cast<double>(a.groups), a.groups, x.to_string(),
-        a.groups, kernel.to_string());
+        op,
+        dim::is_unknown(x[3]) ? dim::text(dim::quotient(x[3], a.groups))
+                              : fmt::format("{}", static_cast<double>(x[3]) /
+                                                      static_cast<double>(a.groups)),
+        a.groups, x.to_string(), a.groups, kernel.to_string());
 }
 
 }  // namespace
@@ -67,7 +71,7 @@ ConvShape conv_shape(std::string_view op, const ConvAttrs& a, DType dtype, const
   if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
     fail<ShapeError>(
         "[{}] expected images as large as the {}x{} kernel (dilation {}x{}), got shape {}", op,
-        kernel[0], kernel[1], a.dilation_h, a.dilation_w, x.to_string());
+        dim::text(kernel[0]), dim::text(kernel[1]), a.dilation_h, a.dilation_w, x.to_string());
   return {.dtype = dtype,
           .n = x[0],
           .h = x[1],
@@ -104,7 +108,7 @@ void check_dtypes(InferContext& c) {
 }
 
 void check_result(std::string_view op, const ConvShape& conv, const Shape& dy) {
-  if (!(dy == result_of(conv)))
+  if (!dim::may_equal(dy, result_of(conv)))
     fail<ShapeError>("[{}] expected a gradient of shape {}, got {}", op,
                      result_of(conv).to_string(), dy.to_string());
 }
@@ -113,8 +117,8 @@ void infer_conv(InferContext& c) {
   check_dtypes(c);
   const ConvShape conv =
       conv_shape(c.op().name, c.attrs<ConvAttrs>(), c.dtype(0), c.shape(0), c.shape(1));
-  if (c.num_inputs() == 3 && !(c.shape(2) == Shape{conv.out}))
-    fail<ShapeError>("[{}] expected a bias of shape ({},), got {}", c.op().name, conv.out,
+  if (c.num_inputs() == 3 && !dim::may_equal(c.shape(2), Shape{conv.out}))
+    fail<ShapeError>("[{}] expected a bias of shape ({},), got {}", c.op().name, dim::text(conv.out),
                      c.shape(2).to_string());
   c.add_output(c.dtype(0), result_of(conv));
 }
@@ -139,8 +143,8 @@ void infer_backprop_filter(InferContext& c) {
   if (x.rank() != 4 || dy.rank() != 4)
     fail<ShapeError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name,
                      x.to_string(), dy.to_string());
-  const Shape kernel{attrs.height, attrs.width, x[3] / std::max<std::int64_t>(1, attrs.groups),
-                     dy[3]};
+  const Shape kernel{attrs.height, attrs.width,
+                     dim::floor_quotient(x[3], std::max<std::int64_t>(1, attrs.groups)), dy[3]};
   check_result(c.op().name, conv_shape(c.op().name, attrs, c.dtype(0), x, kernel), dy);
   c.add_output(c.dtype(0), kernel);
 }
@@ -312,7 +316,7 @@ Tensor conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias,
 Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias,
                         const Conv2DOptions& options) {
   const Shape& taps = kernel.shape();
-  if (x.rank() != 4 || taps.rank() != 4 || taps[2] != x.dim(3))
+  if (x.rank() != 4 || taps.rank() != 4 || !dim::may_equal(taps[2], x.dim(3)))
     fail<ShapeError>(
         "[DepthwiseConv2D] expected images [n, h, w, in] and a kernel [kh, kw, in, multiplier], "
         "got shapes {} and {}",
@@ -321,8 +325,9 @@ Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bia
     fail<InvalidArgumentError>("[DepthwiseConv2D] expected no groups, got {}", options.groups);
   // One group per channel: the kernel has the memory layout of a grouped convolution.
   Conv2DOptions grouped = options;
-  grouped.groups = taps[2];
-  return conv2d(x, reshape(kernel, {taps[0], taps[1], 1, taps[2] * taps[3]}), bias, grouped);
+  grouped.groups = dim::known("DepthwiseConv2D", dim::agreed(taps[2], x.dim(3)), "the number of groups");
+  return conv2d(x, reshape(kernel, {taps[0], taps[1], 1, dim::product(taps[2], taps[3])}), bias,
+                grouped);
 }
 
 }  // namespace nn

@@ -38,7 +38,7 @@ void check_classes(InferContext& c, int labels, const Shape& logits) {
   if (!is_integer(c.dtype(labels)))
     fail<DTypeError>("[{}] expected labels of an integer dtype, got {}", c.op().name,
                      name_of(c.dtype(labels)));
-  if (!(c.shape(labels) == shape_of_labels(logits)))
+  if (!dim::may_equal(c.shape(labels), shape_of_labels(logits)))
     fail<ShapeError>("[{}] expected labels of shape {} for logits of shape {}, got {}", c.op().name,
                      shape_of_labels(logits).to_string(), logits.to_string(),
                      c.shape(labels).to_string());
@@ -46,7 +46,7 @@ void check_classes(InferContext& c, int labels, const Shape& logits) {
 
 // Checks labels that are probabilities.
 void check_probabilities(InferContext& c, int labels, int logits) {
-  if (c.dtype(labels) != c.dtype(logits) || !(c.shape(labels) == c.shape(logits)))
+  if (c.dtype(labels) != c.dtype(logits) || !dim::may_equal(c.shape(labels), c.shape(logits)))
     fail<InvalidArgumentError>("[{}] expected labels like the logits, {} {}, got {} {}",
                                c.op().name, name_of(c.dtype(logits)), c.shape(logits).to_string(),
                                name_of(c.dtype(labels)), c.shape(labels).to_string());
@@ -60,10 +60,11 @@ void add_loss_outputs(InferContext& c) {
 void check_position(InferContext& c) {
   constexpr std::int64_t kMost = std::int64_t{1} << 31;  // so that a product with rows fits
   const auto& attrs = c.attrs<LabelPositionAttrs>();
-  if (attrs.first_example < 0 || attrs.first_example > kMost || attrs.examples < 0)
+  if (!dim::may_be_at_most(0, attrs.first_example) ||
+      !dim::may_be_at_most(attrs.first_example, kMost) || !dim::may_be_at_most(0, attrs.examples))
     fail<InvalidArgumentError>(
         "[{}] expected first_example in [0, {}] and examples >= 0, got {} and {}", c.op().name,
-        kMost, attrs.first_example, attrs.examples);
+        kMost, dim::text(attrs.first_example), dim::text(attrs.examples));
 }
 
 void infer_sparse(InferContext& c) {
@@ -81,7 +82,7 @@ void infer_dense(InferContext& c) {
 
 void check_rows(InferContext& c) {
   const Shape rows = shape_of_labels(c.shape(1));
-  if (c.dtype(0) != c.dtype(1) || !(c.shape(0) == rows) || !(c.shape(3) == rows) ||
+  if (c.dtype(0) != c.dtype(1) || !dim::may_equal(c.shape(0), rows) || !dim::may_equal(c.shape(3), rows) ||
       c.dtype(3) != statistics_dtype(c.dtype(1)))
     fail<InvalidArgumentError>("[{}] expected a gradient of {} {}, got {} {}", c.op().name,
                                name_of(c.dtype(1)), rows.to_string(), name_of(c.dtype(0)),

@@ -31,8 +31,8 @@ void check_same_dtypes(InferContext& c) {
 
 void check_bias(InferContext& c, int input, std::int64_t size) {
   const Shape& bias = c.shape(input);
-  if (bias.rank() != 1 || bias[0] != size)
-    fail<ShapeError>("[{}] expected a bias of shape ({},), got {}", c.op().name, size,
+  if (bias.rank() != 1 || !dim::may_equal(bias[0], size))
+    fail<ShapeError>("[{}] expected a bias of shape ({},), got {}", c.op().name, dim::text(size),
                      bias.to_string());
 }
 
@@ -42,9 +42,9 @@ void infer_fused_matmul(InferContext& c) {
   if (x.rank() < 2)
     fail<ShapeError>("[{}] expected an input of rank 2 or more, got shape {}", c.op().name,
                      x.to_string());
-  if (weights.rank() != 2 || weights[0] != x.dim(-1))
+  if (weights.rank() != 2 || !dim::may_equal(weights[0], x.dim(-1)))
     fail<ShapeError>("[{}] expected weights of shape ({}, units) for an input of shape {}, got {}",
-                     c.op().name, x.dim(-1), x.to_string(), weights.to_string());
+                     c.op().name, dim::text(x.dim(-1)), x.to_string(), weights.to_string());
   if (c.num_inputs() == 3) check_bias(c, 2, weights[1]);
   Shape result = x;
   result.set(x.rank() - 1, weights[1]);
@@ -57,10 +57,10 @@ void fused_matmul_kernel(KernelContext& c) {
                  c.inputs[1], c.inputs.size() == 3 ? &c.inputs[2] : nullptr, as_rows(c.outputs[0]));
 }
 
-// Reshapes [..., columns] to [rows, columns]. The number of rows may be unknown.
+// Reshapes [..., columns] to [rows, columns].
 Tensor rows_of(const Tensor& x) {
   const Shape leading(x.shape().dims().span().first(static_cast<std::size_t>(x.rank() - 1)));
-  return reshape(x, {leading.fully_defined() ? leading.num_elements() : -1, x.dim(-1)});
+  return reshape(x, {dim::num_elements(leading), x.dim(-1)});
 }
 
 void product_gradients(GradContext& c, const Tensor& dz) {
@@ -194,8 +194,8 @@ namespace nn {
 
 Tensor dense(const Tensor& x, const Tensor& weights, const Tensor& bias, Activation activation) {
   if (x.rank() == 1) {
-    const Tensor row = dense(reshape(x, {1, x.size()}), weights, bias, activation);
-    return reshape(row, {row.size()});
+    const Tensor row = dense(reshape(x, {1, x.dim(0)}), weights, bias, activation);
+    return reshape(row, {row.dim(1)});
   }
   const bool fused = is_fused(activation);
   const FusedMatMulAttrs attrs{.activation = fused ? activation : Activation::kLinear};

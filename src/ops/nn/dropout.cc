@@ -24,7 +24,7 @@ namespace {
 
 // Enough blocks for any offset.
 Shape mask_shape(const Shape& data) {
-  return Shape({data.fully_defined() ? data.num_elements() / kDropoutBlock + 2 : -1});
+  return Shape({dim::sum(dim::floor_quotient(dim::num_elements(data), kDropoutBlock), 2)});
 }
 
 void check_rate(const InferContext& c, double rate) {
@@ -119,9 +119,11 @@ void dropout_kernel(KernelContext& c) {
 void dropout_gradient(GradContext& c) {
   const auto& attrs = c.attrs<DropoutAttrs>();
   const Tensor mask = c.output(1);
+  const std::int64_t blocks = dim::floor_quotient(attrs.offset, kDropoutBlock),
+                     skipped = dim::difference(attrs.offset, dim::product(blocks, kDropoutBlock));
   c.set_grad(0, run_in_place(
                     kDropoutGrad, c.take_grad(), {&mask},
-                    DropoutGradAttrs{.rate = attrs.rate, .skipped = attrs.offset % kDropoutBlock}));
+                    DropoutGradAttrs{.rate = attrs.rate, .skipped = skipped}));
 }
 
 // --- its gradient: inputs dy and the mask; output dx ---
@@ -130,10 +132,11 @@ void infer_dropout_grad(InferContext& c) {
   const auto& attrs = c.attrs<DropoutGradAttrs>();
   check_dtype(c.op().name, kFloating, c.dtype(0));
   check_rate(c, attrs.rate);
-  if (attrs.skipped < 0 || attrs.skipped >= kDropoutBlock)
+  if (!dim::may_be_at_most(0, attrs.skipped) ||
+      !dim::may_be_at_most(attrs.skipped, kDropoutBlock - 1))
     fail<InvalidArgumentError>("[{}] expected 0 to {} skipped elements, got {}", c.op().name,
-                               kDropoutBlock - 1, attrs.skipped);
-  if (c.dtype(1) != int64 || !(c.shape(1) == mask_shape(c.shape(0))))
+                               kDropoutBlock - 1, dim::text(attrs.skipped));
+  if (c.dtype(1) != int64 || !dim::may_equal(c.shape(1), mask_shape(c.shape(0))))
     fail<InvalidArgumentError>("[{}] expected a mask of dtype int64 and shape {}, got {} {}",
                                c.op().name, mask_shape(c.shape(0)).to_string(), name_of(c.dtype(1)),
                                c.shape(1).to_string());
@@ -180,9 +183,9 @@ const OpDef kDropoutGrad = {.name = "DropoutGrad",
 OpList dropout_ops() { return list_of<kDropout, kDropoutGrad>(); }
 
 void DropoutAttrs::check_offset(std::string_view op) const {
-  if (offset < 0 || offset > kMaxElements)
+  if (!dim::may_be_at_most(0, offset) || !dim::may_be_at_most(offset, kMaxElements))
     fail<InvalidArgumentError>("[{}] expected an offset in [0, {}], got {}", op, kMaxElements,
-                               offset);
+                               dim::text(offset));
 }
 
 DropoutAttrs next_dropout(double rate, const Shape& shape) {
@@ -194,7 +197,8 @@ DropoutAttrs next_dropout(double rate, const Shape& shape) {
   const ReplicaContext* replica = ReplicaContext::current();
   if (replica && replica->example_offset() >= 0 && shape.rank() > 0) {
     attrs.stream = 0;  // positions in the global batch differ between replicas already
-    attrs.offset = replica->example_offset() * shape.without_leading(1).num_elements();
+    attrs.offset =
+        dim::product(replica->example_offset(), dim::num_elements(shape.without_leading(1)));
   }
   return attrs;
 }

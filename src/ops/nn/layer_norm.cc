@@ -93,13 +93,13 @@ void layer_norm_kernel(KernelContext& c) {
 void infer_layer_norm_grad(InferContext& c) {
   check_layer_data(c, 1);
   const Shape& x = c.shape(1);
-  if (!(c.shape(0) == x) || c.dtype(0) != c.dtype(1))
+  if (!dim::may_equal(c.shape(0), x) || c.dtype(0) != c.dtype(1))
     fail<InvalidArgumentError>("[{}] expected a gradient like the data, {} {}, got {} {}",
                                c.op().name, name_of(c.dtype(1)), x.to_string(), name_of(c.dtype(0)),
                                c.shape(0).to_string());
   check_channel_parameter(c, 2, x.dim(-1));
   for (int input : {3, 4})
-    if (!(c.shape(input) == shape_of_rows(x)) || c.dtype(input) != statistics_dtype(c.dtype(0)))
+    if (!dim::may_equal(c.shape(input), shape_of_rows(x)) || c.dtype(input) != statistics_dtype(c.dtype(0)))
       fail<InvalidArgumentError>("[{}] expected one statistic per row of {}, got {} {}",
                                  c.op().name, x.to_string(), name_of(c.dtype(input)),
                                  c.shape(input).to_string());

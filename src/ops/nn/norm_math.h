@@ -15,8 +15,8 @@ inline DType statistics_dtype(DType data) { return data == float64 ? float64 : f
 // statistics.
 inline void check_channel_parameter(InferContext& c, int input, std::int64_t channels) {
   const DType data = c.dtype(0), dtype = c.dtype(input);
-  if (!(c.shape(input) == Shape{channels}))
-    fail<ShapeError>("[{}] expected parameters of shape ({},), got {}", c.op().name, channels,
+  if (!dim::may_equal(c.shape(input), Shape{channels}))
+    fail<ShapeError>("[{}] expected parameters of shape ({},), got {}", c.op().name, dim::text(channels),
                      c.shape(input).to_string());
   if (dtype != data && dtype != statistics_dtype(data))
     fail<DTypeError>("[{}] expected parameters of dtype {} for data of dtype {}, got {}",

@@ -22,7 +22,7 @@ Pool pool_of(std::string_view op, const PoolAttrs& a, const Shape& x) {
     fail<InvalidArgumentError>("[{}] expected a window and strides {}, got {}x{} and {}x{}", op,
                                std::min(numbers) < 1 ? "of 1 or more" : "below 2^31", a.window_h,
                                a.window_w, a.stride_h, a.stride_w);
-  if (!x.fully_defined())
+  if (!dim::are_sizes(x))
     fail<ShapeError>("[{}] expected sizes of 0 or more, got shape {}", op, text_of(x.dims()));
   const nn::WindowAxis rows = nn::place_windows(x[1], a.window_h, a.stride_h, 1, a.padding);
   const nn::WindowAxis columns = nn::place_windows(x[2], a.window_w, a.stride_w, 1, a.padding);
@@ -53,7 +53,7 @@ void infer_pool(InferContext& c) {
 }
 
 void check_input(InferContext& c, int input, const Shape& shape) {
-  if (c.dtype(input) != c.dtype(0) || !(c.shape(input) == shape))
+  if (c.dtype(input) != c.dtype(0) || !dim::may_equal(c.shape(input), shape))
     fail<InvalidArgumentError>("[{}] expected input {} of dtype {} and shape {}, got {} {}",
                                c.op().name, input, name_of(c.dtype(0)), shape.to_string(),
                                name_of(c.dtype(input)), c.shape(input).to_string());

@@ -28,7 +28,7 @@ void infer_softmax(InferContext& c) {
 // Inputs dy and y.
 void infer_softmax_grad(InferContext& c) {
   infer_softmax(c);
-  if (c.dtype(0) != c.dtype(1) || !(c.shape(0) == c.shape(1)))
+  if (c.dtype(0) != c.dtype(1) || !dim::may_equal(c.shape(0), c.shape(1)))
     fail<InvalidArgumentError>("[{}] expected tensors of one dtype and shape, got {} {} and {} {}",
                                c.op().name, name_of(c.dtype(0)), c.shape(0).to_string(),
                                name_of(c.dtype(1)), c.shape(1).to_string());

@@ -29,7 +29,7 @@ void infer_update(InferContext& c) {
   for (int i = 1; i < inputs; ++i) {
     const bool gradient = i + 1 == inputs;
     const DType expected = gradient ? c.dtype(0) : slot_dtype(c.dtype(0));
-    if (c.dtype(i) != expected || !(c.shape(i) == c.shape(0)))
+    if (c.dtype(i) != expected || !dim::may_equal(c.shape(i), c.shape(0)))
       fail<InvalidArgumentError>("[{}] expected {} of dtype {} and shape {}, got {} {}",
                                  c.op().name, gradient ? "a gradient" : "a slot", name_of(expected),
                                  c.shape(0).to_string(), name_of(c.dtype(i)),

@@ -37,7 +37,7 @@ void infer_random(InferContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
   check_dtype(c.op().name, kDTypes, attrs.dtype);
   for (std::int64_t size : attrs.shape)
-    if (size < 0)
+    if (!dim::may_be_at_most(0, size))
       fail<ShapeError>("[{}] expected a shape of sizes of at least 0, got {}", c.op().name,
                        attrs.shape.to_string());
   c.add_output(attrs.dtype, attrs.shape);
@@ -276,8 +276,9 @@ Tensor bernoulli(const Shape& shape, double probability, const Options& options)
 }
 
 Tensor permutation(std::int64_t count) {
-  if (count < 0)
-    fail<InvalidArgumentError>("[RandomPermutation] expected a count of at least 0, got {}", count);
+  if (!dim::may_be_at_most(0, count))
+    fail<InvalidArgumentError>("[RandomPermutation] expected a count of at least 0, got {}",
+                               dim::text(count));
   return run(kPermutation, {}, next_attrs(Shape({count}), {.dtype = int64}));
 }
 
