@@ -14,8 +14,7 @@ namespace {
 // The directory of the library that contains this function.
 std::filesystem::path folder_of_library() {
   Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&load_factory), &info) == 0 || !info.dli_fname)
-    return {};
+  if (dladdr(reinterpret_cast<const void*>(&can_load), &info) == 0 || !info.dli_fname) return {};
   return std::filesystem::path(info.dli_fname).parent_path();
 }
 
@@ -51,27 +50,31 @@ std::filesystem::path build_folder(std::filesystem::path folder) {
       module.backend, module.backend, path.string(), target);
 }
 
-}  // namespace
-
-void* load_factory(const Module& module) {
-  const std::filesystem::path path = folder_of_library() / module.file;
+// Counts references, so that repeated calls are cheap.
+void* open_module(const Module& module, const std::filesystem::path& path) {
   std::error_code unreadable;
   if (!std::filesystem::exists(path, unreadable)) fail_not_there(module, path);
-  // dlopen counts references, so repeated calls are cheap.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
     fail<UnavailableError>("[{}] cannot load the {} backend, which needs the Debian package {}: {}",
                            module.backend, module.backend, module.runtime, dlerror());
-  void* const factory = dlsym(handle, module.factory);
-  if (!factory)
+  return handle;
+}
+
+}  // namespace
+
+void* find_in(const Module& module, const char* function) {
+  const std::filesystem::path path = folder_of_library() / module.file;
+  void* const found = dlsym(open_module(module, path), function);
+  if (!found)
     fail<UnavailableError>("[{}] '{}' belongs to another version of Tandem: {}", module.backend,
                            path.string(), dlerror());
-  return factory;
+  return found;
 }
 
 bool can_load(const Module& module) {
   try {
-    load_factory(module);
+    open_module(module, folder_of_library() / module.file);
     return true;
   } catch (const UnavailableError&) {
     return false;

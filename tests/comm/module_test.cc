@@ -15,12 +15,11 @@ namespace {
 TEST(Module, OneThatIsNotThereNamesThePackage) {
   const Module module = {.backend = "carrier-pigeon",
                          .file = "libtandem_carrier_pigeon.so",
-                         .factory = "make",
                          .library = "libpigeon-dev",
                          .runtime = "libpigeon0"};
   EXPECT_FALSE(can_load(module));
   try {
-    load_factory(module);
+    find_in(module, "make");
     FAIL() << "there is no such module";
   } catch (const UnavailableError& error) {
     const std::string text = error.what();
@@ -35,11 +34,9 @@ TEST(Module, OneThatIsNotThereNamesThePackage) {
 TEST(Module, OneThatIsNotBuiltYetNamesTheTarget) {
   TANDEM_REQUIRE(has_mpi(), "mpi");
   try {
-    load_factory({.backend = "mpi",
-                  .file = "libtandem_mpi_that_is_not_built.so",
-                  .factory = "make",
-                  .library = "libopenmpi-dev",
-                  .runtime = "libopenmpi3"});
+    Module module = kMpiModule;
+    module.file = "libtandem_mpi_that_is_not_built.so";
+    find_in(module, "make");
     FAIL() << "there is no such file";
   } catch (const UnavailableError& error) {
     const std::string text = error.what();
@@ -52,7 +49,7 @@ TEST(Module, OneThatIsNotBuiltYetNamesTheTarget) {
 TEST(Module, OneOfAnotherVersionIsRefused) {
   TANDEM_REQUIRE(has_mpi(), "mpi");
   try {
-    load_factory({.backend = "mpi", .file = "libtandem_mpi.so", .factory = "no_such_function"});
+    find_in(kMpiModule, "no_such_function");
     FAIL() << "there is no such function";
   } catch (const UnavailableError& error) {
     EXPECT_NE(std::string(error.what()).find("belongs to another version of Tandem"),

@@ -22,16 +22,9 @@
 namespace tandem::backends_test {
 namespace {
 
-constexpr Module kCuda = {.backend = "cuda",
-                          .file = "libtandem_cuda.so",
-                          .factory = "tandem_cuda_kernels",
-                          .library = "of the CUDA toolkit",
-                          .runtime = "of cuBLAS"};
-
 std::span<const CudaKernel> cuda_kernels() {
-  using Factory = void (*)(std::span<const CudaKernel>*);
   std::span<const CudaKernel> kernels;
-  reinterpret_cast<Factory>(load_factory(kCuda))(&kernels);
+  load<void(std::span<const CudaKernel>*)>(kCudaModule, "tandem_cuda_kernels")(&kernels);
   return kernels;
 }
 

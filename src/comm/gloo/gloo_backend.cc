@@ -4,15 +4,6 @@
 #include "core/status.h"
 
 namespace tandem {
-namespace {
-
-constexpr Module kGlooModule = {.backend = "gloo",
-                                .file = "libtandem_gloo.so",
-                                .factory = "tandem_make_gloo_backend",
-                                .library = "libgloo-dev",
-                                .runtime = "libgloo0"};
-
-}  // namespace
 
 bool has_gloo() { return can_load(kGlooModule); }
 
@@ -20,9 +11,8 @@ std::unique_ptr<Backend> make_gloo_backend(GlooOptions options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
     fail<InvalidArgumentError>("[gloo] expected a rank of 0 to {}, got {}", options.size - 1,
                                options.rank);
-  using Factory = Backend* (*)(GlooOptions*);
-  const auto factory = reinterpret_cast<Factory>(load_factory(kGlooModule));
-  return std::unique_ptr<Backend>(factory(&options));
+  const auto make = load<Backend*(GlooOptions*)>(kGlooModule, "tandem_make_gloo_backend");
+  return std::unique_ptr<Backend>(make(&options));
 }
 
 }  // namespace tandem

@@ -4,15 +4,6 @@
 #include "core/status.h"
 
 namespace tandem {
-namespace {
-
-constexpr Module kNcclModule = {.backend = "nccl",
-                                .file = "libtandem_nccl.so",
-                                .factory = "tandem_make_nccl_backend",
-                                .library = "libnccl-dev, with the CUDA toolkit,",
-                                .runtime = "libnccl2"};
-
-}  // namespace
 
 bool has_nccl() { return can_load(kNcclModule); }
 
@@ -25,9 +16,8 @@ std::unique_ptr<Backend> make_nccl_backend(NcclOptions options) {
     fail<InvalidArgumentError>(
         "[nccl] expected a device whose memory CUDA or the host reaches, got {}",
         options.device ? options.device->full_name() : "none");
-  using Factory = Backend* (*)(NcclOptions*);
-  const auto factory = reinterpret_cast<Factory>(load_factory(kNcclModule));
-  return std::unique_ptr<Backend>(factory(&options));
+  const auto make = load<Backend*(NcclOptions*)>(kNcclModule, "tandem_make_nccl_backend");
+  return std::unique_ptr<Backend>(make(&options));
 }
 
 }  // namespace tandem

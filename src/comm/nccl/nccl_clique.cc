@@ -10,15 +10,6 @@
 #include "core/status.h"
 
 namespace tandem {
-namespace {
-
-constexpr Module kCliqueModule = {.backend = "nccl",
-                                  .file = "libtandem_nccl.so",
-                                  .factory = "tandem_make_nccl_clique",
-                                  .library = "libnccl-dev, with the CUDA toolkit,",
-                                  .runtime = "libnccl2"};
-
-}  // namespace
 
 std::string why_no_nccl(std::span<DeviceImpl* const> devices) {
   std::set<int> gpus;
@@ -31,7 +22,7 @@ std::string why_no_nccl(std::span<DeviceImpl* const> devices) {
   if (devices.size() < 2) return "there is only one replica";
   if (const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING"); blocking && *blocking == '1')
     return "CUDA_LAUNCH_BLOCKING=1 makes one GPU wait for the others before their part is launched";
-  if (!can_load(kCliqueModule)) return "this build has no NCCL, or this machine has no libnccl";
+  if (!can_load(kNcclModule)) return "this build has no NCCL, or this machine has no libnccl";
   return {};
 }
 
@@ -46,8 +37,8 @@ std::shared_ptr<NcclClique> nccl_clique(const std::vector<DeviceImpl*>& devices,
   if (clique && !clique->failed()) return clique;
   NcclCliqueOptions options{.gpus = {}, .time_limit = time_limit};
   for (DeviceImpl* device : devices) options.gpus.push_back(as_native(*device));
-  using Factory = NcclClique* (*)(NcclCliqueOptions*);
-  clique.reset(reinterpret_cast<Factory>(load_factory(kCliqueModule))(&options));
+  const auto make = load<NcclClique*(NcclCliqueOptions*)>(kNcclModule, "tandem_make_nccl_clique");
+  clique.reset(make(&options));
   known = clique;
   return clique;
 }

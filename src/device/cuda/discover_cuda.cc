@@ -9,12 +9,6 @@
 namespace tandem {
 namespace {
 
-constexpr Module kCudaModule = {.backend = "cuda",
-                                .file = "libtandem_cuda.so",
-                                .factory = "tandem_discover_cuda",
-                                .library = "of NVIDIA's CUDA toolkit",
-                                .runtime = "of NVIDIA's cuBLAS"};
-
 // The driver library is installed with the driver, never with the toolkit.
 bool driver_present() { return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr; }
 
@@ -26,8 +20,7 @@ PhysicalGpus discover_cuda() {
   PhysicalGpus gpus;
   if (!driver_present()) return gpus;
   try {
-    using Factory = void (*)(PhysicalGpus*);
-    reinterpret_cast<Factory>(load_factory(kCudaModule))(&gpus);
+    load<void(PhysicalGpus*)>(kCudaModule, "tandem_discover_cuda")(&gpus);
   } catch (const UnavailableError& error) {
     gpus.clear();
     logging::warn("GPUs are not used: {}", error.what());

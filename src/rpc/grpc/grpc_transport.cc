@@ -16,16 +16,6 @@
 namespace tandem::rpc {
 namespace {
 
-constexpr Module module_with(const char* factory) {
-  return {.backend = "grpc",
-          .file = "libtandem_grpc.so",
-          .factory = factory,
-          .library = "libgrpc++-dev",
-          .runtime = "libgrpc++1.51"};
-}
-constexpr Module kServers = module_with("tandem_make_grpc_server");
-constexpr Module kChannels = module_with("tandem_make_grpc_channel");
-
 void check_limits(std::size_t largest_message, std::chrono::milliseconds silence_limit) {
   // gRPC's own limits are of this type.
   if (largest_message < 1 || largest_message > INT_MAX)
@@ -61,7 +51,7 @@ void check_positive(const char* name, int value) {
 
 }  // namespace
 
-bool has_grpc() { return can_load(kServers); }
+bool has_grpc() { return can_load(kGrpcModule); }
 
 std::unique_ptr<Server> make_grpc_server(ServerOptions options) {
   check_positive("number of threads", options.threads);
@@ -70,9 +60,8 @@ std::unique_ptr<Server> make_grpc_server(ServerOptions options) {
   check_limits(options.largest_message, options.silence_limit);
   if (!options.unix_path.empty()) check_unix_path(options.unix_path);
   if (options.tls) check_identity(*options.tls, "the server's TLS identity");
-  using Factory = Server* (*)(ServerOptions*);
-  const auto factory = reinterpret_cast<Factory>(load_factory(kServers));
-  return std::unique_ptr<Server>(factory(&options));
+  const auto make = load<Server*(ServerOptions*)>(kGrpcModule, "tandem_make_grpc_server");
+  return std::unique_ptr<Server>(make(&options));
 }
 
 std::unique_ptr<Channel> make_grpc_channel(ChannelOptions options) {
@@ -88,9 +77,8 @@ std::unique_ptr<Channel> make_grpc_channel(ChannelOptions options) {
                                options.caller);
   if (options.root_certificate)
     check_certificate(*options.root_certificate, "the root certificate");
-  using Factory = Channel* (*)(ChannelOptions*);
-  const auto factory = reinterpret_cast<Factory>(load_factory(kChannels));
-  return std::unique_ptr<Channel>(factory(&options));
+  const auto make = load<Channel*(ChannelOptions*)>(kGrpcModule, "tandem_make_grpc_channel");
+  return std::unique_ptr<Channel>(make(&options));
 }
 
 }  // namespace tandem::rpc
