@@ -26,7 +26,7 @@ void add_device(const DeviceName& name, detail::FunctionCall& call) {
 // copies, whose variables a trace refuses to read.
 void add_to_key(const Context& context, detail::FunctionCall& call) {
   const auto& [records, tapes, traced_gradients, differentiated, gradient_buffers, after_backward,
-               gradient_buffer_open, graph, trace, attr_update, colocated_with, placement, autocast,
+               open_buffer, graph, trace, attr_update, colocated_with, placement, autocast,
                cast_cache, weight_dtype, strategy, runner, replica, creator, copies, generator,
                weighted_by_examples, layer, training, own_call, nested_sums, cancelled, worker,
                first_element] = context;

@@ -8,7 +8,7 @@ constinit thread_local Context context;
 // sums. The work sets its own device, replica, copies of variables and generator.
 Context for_worker(const Context& caller) {
   const auto& [records, tapes, traced_gradients, differentiated, gradient_buffers, after_backward,
-               gradient_buffer_open, graph, trace, attr_update, colocated_with, placement, autocast,
+               open_buffer, graph, trace, attr_update, colocated_with, placement, autocast,
                cast_cache, weight_dtype, strategy, runner, replica, creator, copies, generator,
                weighted_by_examples, layer, training, own_call, nested_sums, cancelled, worker,
                first_element] = caller;

@@ -57,8 +57,8 @@ struct Context {
   const OpNode* differentiated = nullptr;
   const std::function<Tensor(const Leaf& leaf)>* gradient_buffers = nullptr;
   std::vector<std::function<void(bool completed)>>* after_backward = nullptr;
-  // Whether the next result that matches it is computed in a gradient's buffer.
-  bool gradient_buffer_open = false;
+  // The buffer that the next result which matches it is computed in; null: there is none.
+  Tensor* open_buffer = nullptr;
 
   // The graph that operations are added to; null if they run eagerly.
   GraphImpl* graph = nullptr;

@@ -113,7 +113,7 @@ class Dispatch {
     } else {
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         const TensorType& spec = infer_.outputs[static_cast<int>(i)];
-        if (i == 0 && context.gradient_buffer_open) [[unlikely]]
+        if (i == 0 && context.open_buffer) [[unlikely]]
           outputs[0] = take_gradient_buffer(spec, *device_);
         if (outputs[i].defined()) continue;
         outputs[i] = i == 0 && give_first && reusable(spec, records)

@@ -3,17 +3,11 @@
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
-
-#include "core/thread_object.h"
+#include <utility>
 
 namespace tandem {
 
 namespace {
-
-struct OpenBuffer {
-  Tensor tensor;
-};
-Tensor& open_buffer() { return thread_object<OpenBuffer>().tensor; }
 
 struct BufferTable {
   std::mutex mutex;
@@ -57,26 +51,27 @@ Tensor gradient_buffer_of(const Leaf& leaf) {
   return buffer();
 }
 
-GradientBufferScope::GradientBufferScope(const GradContext& gradient, int input) {
-  if (!context.gradient_buffers) return;
+namespace {
+
+// Undefined if input `input` is no leaf, or has no buffer.
+Tensor buffer_for(const GradContext& gradient, int input) {
+  if (!context.gradient_buffers) return {};
   const auto* node = static_cast<const GradNode*>(gradient.edge(input).node.get());
-  if (!node || node->op) return;
-  open_buffer() = (*context.gradient_buffers)(*static_cast<const Leaf*>(node));
-  context.gradient_buffer_open = open_buffer().defined();
+  if (!node || node->op) return {};
+  return (*context.gradient_buffers)(*static_cast<const Leaf*>(node));
 }
 
-GradientBufferScope::~GradientBufferScope() {
-  if (!context.gradient_buffer_open) return;
-  context.gradient_buffer_open = false;
-  open_buffer() = {};
-}
+}  // namespace
+
+GradientBufferScope::GradientBufferScope(const GradContext& gradient, int input)
+    : buffer_(buffer_for(gradient, input)),
+      open_(context.open_buffer, buffer_.defined() ? &buffer_ : nullptr) {}
 
 Tensor take_gradient_buffer(const TensorType& spec, const DeviceImpl& device) {
-  const TensorImpl& impl = impl_of(open_buffer());
+  const TensorImpl& impl = impl_of(*context.open_buffer);
   if (impl.dtype != spec.dtype || !(impl.shape == spec.shape) || &impl.device() != &device)
     return {};
-  context.gradient_buffer_open = false;
-  return std::move(open_buffer());
+  return std::move(*std::exchange(context.open_buffer, nullptr));
 }
 
 }  // namespace tandem

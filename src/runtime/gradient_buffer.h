@@ -21,13 +21,14 @@ bool has_gradient_buffer(const Leaf& leaf);
 class GradientBufferScope {
  public:
   GradientBufferScope(const GradContext& gradient, int input);
-  ~GradientBufferScope();
-  GradientBufferScope(const GradientBufferScope&) = delete;
-  GradientBufferScope& operator=(const GradientBufferScope&) = delete;
+
+ private:
+  Tensor buffer_;
+  Scoped<Tensor*> open_;
 };
 
 // For dispatch: takes the buffer if it matches the spec and the device of a result. Each buffer is
-// taken once. REQUIRES: context.gradient_buffer_open.
+// taken once. REQUIRES: context.open_buffer.
 Tensor take_gradient_buffer(const TensorType& spec, const DeviceImpl& device);
 
 }  // namespace tandem

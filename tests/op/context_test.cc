@@ -31,13 +31,12 @@ void change(T& member) { member = member ? T{0} : T{1}; }
 Context changed() {
   Context all;
   auto& [records, tapes, traced_gradients, differentiated, gradient_buffers, after_backward,
-         gradient_buffer_open, graph, trace, attr_update, colocated_with, placement, autocast,
-         cast_cache, weight_dtype, strategy, runner, replica, creator, copies, generator,
-         weighted_by_examples, layer, training, own_call, nested_sums, cancelled, worker,
-         first_element] = all;
+         open_buffer, graph, trace, attr_update, colocated_with, placement, autocast, cast_cache,
+         weight_dtype, strategy, runner, replica, creator, copies, generator, weighted_by_examples,
+         layer, training, own_call, nested_sums, cancelled, worker, first_element] = all;
   const auto change_all = [](auto&... members) { (change(members), ...); };
   change_all(records, tapes, traced_gradients, differentiated, gradient_buffers, after_backward,
-             gradient_buffer_open, graph, trace, attr_update, colocated_with, placement, autocast,
+             open_buffer, graph, trace, attr_update, colocated_with, placement, autocast,
              cast_cache, weight_dtype, strategy, runner, replica, creator, copies, generator,
              weighted_by_examples, layer, training, own_call, nested_sums, cancelled, worker,
              first_element);
@@ -66,7 +65,7 @@ TEST(ContextForWorker, LacksWhatIsNotThreadSafe) {
   EXPECT_EQ(worker.traced_gradients, nullptr);
   EXPECT_EQ(worker.gradient_buffers, nullptr);
   EXPECT_EQ(worker.after_backward, nullptr);
-  EXPECT_FALSE(worker.gradient_buffer_open);
+  EXPECT_EQ(worker.open_buffer, nullptr);
   EXPECT_EQ(worker.graph, nullptr);
   EXPECT_EQ(worker.trace, nullptr);
   EXPECT_EQ(worker.attr_update, nullptr);
