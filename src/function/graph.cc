@@ -5,6 +5,7 @@
 
 #include "core/nearest.h"
 #include "core/status.h"
+#include "function/fetch.h"
 #include "function/serialize.h"
 #include "graph/control_flow.h"
 #include "graph/structural_ops.h"
@@ -13,6 +14,14 @@
 #include "runtime/variable_impl.h"
 
 namespace tandem {
+
+Tensor tensor_of(const Graph& graph, const Fetch& fetch) {
+  if (const auto* name = std::get_if<std::string>(&fetch.what())) return graph.tensor(*name);
+  if (const auto* variable = std::get_if<Variable>(&fetch.what()))
+    return variable->impl().storage().value(0);
+  return std::get<Tensor>(fetch.what());
+}
+
 namespace {
 
 Graph::Operation handle_of(Node& node) { return {RefPtr<RefCounted>(node.graph), node}; }
@@ -30,13 +39,7 @@ const Node& kept_node(const Graph& graph, const Fetch& output) {
   if (const auto* operation = std::get_if<Graph::Operation>(&output.what())) {
     node = &operation->node();
   } else {
-    Tensor tensor;
-    if (const auto* name = std::get_if<std::string>(&output.what()))
-      tensor = graph.tensor(*name);
-    else if (const auto* variable = std::get_if<Variable>(&output.what()))
-      tensor = variable->impl().storage().value(0);
-    else
-      tensor = std::get<Tensor>(output.what());
+    const Tensor tensor = tensor_of(graph, output);
     if (is_symbolic(tensor)) node = symbol_of(tensor).node;
   }
   if (!node || node->graph != &graph.impl())

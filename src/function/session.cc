@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "function/fetch.h"
 #include "function/placer.h"
 #include "graph/control_flow.h"
 #include "graph/node.h"
@@ -433,14 +434,7 @@ struct Session::Impl {
       request.targets.push_back(&operation->node());
       return false;
     }
-    Tensor tensor;
-    if (const auto* name = std::get_if<std::string>(&fetch.what()))
-      tensor = handle.tensor(*name);
-    else if (const auto* variable = std::get_if<Variable>(&fetch.what()))
-      tensor = variable->impl().storage().value(0);
-    else
-      tensor = std::get<Tensor>(fetch.what());
-    request.fetches.push_back(in_graph(tensor, "fetch"));
+    request.fetches.push_back(in_graph(tensor_of(handle, fetch), "fetch"));
     return true;
   }
 };

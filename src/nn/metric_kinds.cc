@@ -22,6 +22,12 @@ Tensor weighted(std::string_view what, const Tensor& values, const Tensor& sampl
   return where(equal(weights, 0.0), zeros_like(values), values * weights);
 }
 
+// The first sum divided by the second; 0 if that is 0.
+double quotient(const std::vector<Tensor>& sums) {
+  const double divisor = sums[1].item<double>();
+  return divisor == 0.0 ? 0.0 : sums[0].item<double>() / divisor;
+}
+
 // The mean of per-example values: their sum and their count.
 class MeanMetric : public MetricBase {
  public:
@@ -39,10 +45,7 @@ class MeanMetric : public MetricBase {
     return {reduce_sum(weighted(what_, values, sample_weight)), reduce_sum(weights)};
   }
 
-  double result(const std::vector<Tensor>& sums) const override {
-    const double count = sums[1].item<double>();
-    return count == 0.0 ? 0.0 : sums[0].item<double>() / count;
-  }
+  double result(const std::vector<Tensor>& sums) const override { return quotient(sums); }
   std::optional<bool> larger_is_better() const override { return larger_is_better_; }
 
  private:
@@ -112,10 +115,7 @@ class PositivesMetric : public MetricBase {
             count(among_ == Among::kPredicted ? predicted : actual)};
   }
 
-  double result(const std::vector<Tensor>& sums) const override {
-    const double all = sums[1].item<double>();
-    return all == 0.0 ? 0.0 : sums[0].item<double>() / all;
-  }
+  double result(const std::vector<Tensor>& sums) const override { return quotient(sums); }
   std::optional<bool> larger_is_better() const override { return true; }
 
  private:

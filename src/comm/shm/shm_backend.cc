@@ -183,13 +183,7 @@ class ShmBackend final : public Backend {
   }
 
   std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
-    ShmOptions options = group_.options();
-    options.name = name;
-    options.size = static_cast<int>(ranks.size());
-    options.names = options.names.of(ranks);
-    for (std::size_t i = 0; i < ranks.size(); ++i)
-      if (ranks[i] == rank()) options.rank = static_cast<int>(i);
-    return std::make_unique<ShmBackend>(std::move(options));
+    return std::make_unique<ShmBackend>(of_part(group_.options(), ranks, name));
   }
 
  private:

@@ -1,5 +1,4 @@
 // The entry points of the module that libtandem loads.
-#include <algorithm>
 #include <map>
 
 #include "comm/gloo/module/engine.h"
@@ -54,12 +53,7 @@ class GlooBackend final : public Backend {
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
 
   std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
-    GlooOptions options = mesh_.options();
-    options.name = name;
-    options.size = static_cast<int>(ranks.size());
-    options.names = options.names.of(ranks);
-    options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
-    return std::make_unique<GlooBackend>(std::move(options));
+    return std::make_unique<GlooBackend>(of_part(mesh_.options(), ranks, name));
   }
 
  private:

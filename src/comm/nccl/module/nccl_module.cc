@@ -49,13 +49,7 @@ class NcclBackend final : public Backend {
   }
 
   std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
-    NcclOptions options = group_.options();
-    options.name = name;
-    options.size = static_cast<int>(ranks.size());
-    options.names = options.names.of(ranks);
-    for (std::size_t i = 0; i < ranks.size(); ++i)
-      if (ranks[i] == rank()) options.rank = static_cast<int>(i);
-    return std::make_unique<NcclBackend>(std::move(options));
+    return std::make_unique<NcclBackend>(of_part(group_.options(), ranks, name));
   }
 
  private:
