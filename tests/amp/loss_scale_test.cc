@@ -5,12 +5,14 @@
 #include <limits>
 
 #include "support/errors.h"
+#include "support/strategies.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
 namespace tandem::loss_scale_test {
 namespace {
 
+using testing::cpus;
 using testing::error_of;
 using testing::values_of;
 
@@ -21,6 +23,14 @@ struct Line {
   Variable weight{ones({2})};
   optimizers::Optimizer optimizer = optimizers::SGD(0.5, {weight});
   Tensor loss(double x) const { return reduce_sum(weight.value() * x); }
+  Tensor step(amp::GradScaler& scaler, const Tensor& x) {
+    optimizer.zero_grad();
+    const Tensor loss = reduce_sum(weight.value() * x);
+    scaler.scale(loss).backward();
+    scaler.step(optimizer);
+    scaler.update();
+    return loss;
+  }
 };
 
 TEST(GradScaler, HasTheConstantsOfTorch) {
@@ -36,14 +46,7 @@ void train_with_overflow(bool traced) {
   SCOPED_TRACE(traced);
   Line line;
   amp::GradScaler scaler({.init_scale = 8.0, .growth_interval = 2});
-  const auto step = [&](const Tensor& x) {
-    line.optimizer.zero_grad();
-    const Tensor loss = reduce_sum(line.weight.value() * x);
-    scaler.scale(loss).backward();
-    scaler.step(line.optimizer);
-    scaler.update();
-    return loss;
-  };
+  const auto step = [&](const Tensor& x) { return line.step(scaler, x); };
   const auto replayed = function(step);
   const auto run = [&](double x) {
     const Tensor input = full({2}, x);
@@ -149,14 +152,7 @@ TEST(GradScaler, ABadScaleOrStateChangesNothing) {
 TEST(GradScaler, FactorsOfATraceCannotChange) {
   Line line;
   amp::GradScaler scaler({.init_scale = 4.0});
-  const auto step = function([&](const Tensor& x) {
-    line.optimizer.zero_grad();
-    const Tensor loss = reduce_sum(line.weight.value() * x);
-    scaler.scale(loss).backward();
-    scaler.step(line.optimizer);
-    scaler.update();
-    return loss;
-  });
+  const auto step = function([&](const Tensor& x) { return line.step(scaler, x); });
   auto state = scaler.state_dict();
   state["growth_factor"] = 10.0;
   scaler.load_state_dict(state);
@@ -252,9 +248,7 @@ TEST(GradScaler, ANewScaleIsSetInEveryRunOfATrace) {
 
 // Each replica sets the scale of its own steps, while others still use theirs.
 TEST(GradScaler, ANewScaleInReplicasIsTheReplicasOwn) {
-  config::set_logical_cpus(4);
-  const distribute::MirroredStrategy strategy(
-      {.devices = {"/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3"}});
+  const distribute::MirroredStrategy strategy = cpus(4);
   const auto scope = strategy.scope();
   const Variable weight(ones({2}));
   optimizers::Optimizer optimizer = optimizers::SGD(0.5, {weight});
@@ -302,9 +296,7 @@ TEST(LossScaleOptimizer, MinimizeScalesAndSkips) {
 }
 
 TEST(LossScaleOptimizer, OneReplicaWithAnInfSkipsTheStepOnAll) {
-  config::set_logical_cpus(4);
-  const distribute::MirroredStrategy strategy(
-      {.devices = {"/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3"}});
+  const distribute::MirroredStrategy strategy = cpus(4);
   const auto scope = strategy.scope();
   const Variable weight(ones({2}));
   auto optimizer = optimizers::LossScaleOptimizer(optimizers::SGD(0.5, {weight}));
@@ -324,9 +316,7 @@ TEST(LossScaleOptimizer, OneReplicaWithAnInfSkipsTheStepOnAll) {
 
 // State that is read, saved or restored before training is that of every replica.
 TEST(LossScaleOptimizer, ItsStateMayBeUsedBeforeReplicasUseIt) {
-  config::set_logical_cpus(4);
-  const distribute::MirroredStrategy strategy(
-      {.devices = {"/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3"}});
+  const distribute::MirroredStrategy strategy = cpus(4);
   const auto scope = strategy.scope();
   const Variable weight(ones({2}));
   auto optimizer = optimizers::LossScaleOptimizer(optimizers::SGD(0.5, {weight}));

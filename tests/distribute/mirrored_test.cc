@@ -6,6 +6,7 @@
 
 #include "runtime/variable_impl.h"
 #include "support/gpus.h"
+#include "support/strategies.h"
 #include "support/tensors.h"
 #include "support/waiting.h"
 #include "tandem/tandem.h"
@@ -16,11 +17,8 @@ namespace {
 using distribute::MirroredStrategy;
 using distribute::PerReplica;
 using distribute::Strategy;
-
-MirroredStrategy two_cpus() {
-  config::set_logical_cpus(2);
-  return MirroredStrategy({.devices = {"/cpu:0", "/cpu:1"}});
-}
+using testing::cpus;
+using testing::uneven;
 
 // A two-layer perceptron, written with single operations.
 struct Net {
@@ -89,17 +87,8 @@ void expect_close(const std::vector<std::vector<float>>& a,
   }
 }
 
-// Iterates over `count` examples; the last batch of each pass is smaller.
-data::Dataset uneven(std::int64_t count, std::int64_t batch) {
-  DeviceScope cpu("/cpu:0");
-  random::set_seed(9);
-  const Tensor x = random::normal({count, 6});
-  const Tensor y = argmax(slice(x, {0, 0}, {-1, 3}), 1);
-  return data::Dataset::from_tensor_slices({x, y}).batch(batch).repeat();
-}
-
 TEST(Mirrored, TwoReplicasEqualOneDevice) {
-  const MirroredStrategy two = two_cpus();
+  const MirroredStrategy two = cpus(2);
   const distribute::OneDeviceStrategy one("/cpu:0");
   const auto data = uneven(27, 8);  // 8, 8, 8, 3
   expect_close(train(two, data)[0], train(one, data)[0]);
@@ -153,19 +142,19 @@ TEST(Mirrored, GradientsAreSummedOnADeviceWithoutAReplica) {
 }
 
 TEST(Mirrored, ReplicasStayBitwiseEqual) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   const auto weights = train(strategy, uneven(27, 8));
   EXPECT_EQ(weights[0], weights[1]);
 }
 
 TEST(Mirrored, TheSameSeedGivesTheSameBits) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   const auto data = uneven(27, 8);
   EXPECT_EQ(train(strategy, data, 0.3), train(strategy, data, 0.3));
 }
 
 TEST(Mirrored, DropoutEqualsThatOfOneDevice) {
-  const MirroredStrategy two = two_cpus();
+  const MirroredStrategy two = cpus(2);
   const distribute::OneDeviceStrategy one("/cpu:0");
   const auto data = uneven(27, 8);
   expect_close(train(two, data, 0.3)[0], train(one, data, 0.3)[0]);
@@ -183,7 +172,7 @@ TEST(Mirrored, ReplicasWithoutExamplesStayEqual) {
 }
 
 TEST(Mirrored, ReplicasRunConcurrently) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   std::atomic<int> inside{0};
   strategy.run([&] {
     ++inside;
@@ -193,7 +182,7 @@ TEST(Mirrored, ReplicasRunConcurrently) {
 }
 
 TEST(Mirrored, RunGivesEachReplicaItsValue) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   const PerReplica<int> mine(std::vector<int>{10, 20});
   const auto result = strategy.run(
       [](int value, int shared) { return value + shared + distribute::replica_id_in_sync_group(); },
@@ -202,7 +191,7 @@ TEST(Mirrored, RunGivesEachReplicaItsValue) {
 }
 
 TEST(Mirrored, ArgumentsMayBeInBracesOrInATuple) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   const PerReplica<int> mine(std::vector<int>{10, 20});
   const auto twice = [](int value) { return 2 * value; };
   const auto difference = [](int a, int b) { return a - b; };
@@ -225,7 +214,7 @@ TEST(Mirrored, DevicesMayBeGivenByNameAlone) {
 }
 
 TEST(Mirrored, BatchesOfPairsDecompose) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   const auto data = data::Dataset::from_tensor_slices({range(4), range(4) + 10}).batch(3);
   const auto sum = [](const Tensor& x, const Tensor& y) { return reduce_sum(x) + reduce_sum(y); };
   std::vector<std::int32_t> sums, again;
@@ -238,7 +227,7 @@ TEST(Mirrored, BatchesOfPairsDecompose) {
 }
 
 TEST(Mirrored, BatchesOfOtherThanPairsDoNotDecompose) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   const auto data = data::Dataset::from_tensor_slices({range(4)}).batch(2);
   testing::expect_error<InvalidArgumentError>(
       [&] {
@@ -249,7 +238,7 @@ TEST(Mirrored, BatchesOfOtherThanPairsDoNotDecompose) {
 }
 
 TEST(PerReplicaValues, AreReadAndPrinted) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   const PerReplica<int> values(std::vector<int>{1, 2});
   EXPECT_EQ(strategy.experimental_local_results(values), (std::vector<int>{1, 2}));
   std::ostringstream out;
@@ -258,7 +247,7 @@ TEST(PerReplicaValues, AreReadAndPrinted) {
 }
 
 TEST(Mirrored, SplitsUnevenBatchesEvenly) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   const auto data = data::Dataset::from_tensor_slices({range(6)}).batch(4);
   std::vector<std::vector<std::int32_t>> parts;
   for (const auto& batch : strategy.experimental_distribute_dataset(data))
@@ -280,7 +269,7 @@ TEST(BatchSplit, SizesDifferByAtMostOne) {
 }
 
 TEST(Mirrored, ScalarsCannotBeSplit) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   const auto data = data::Dataset::from_tensor_slices({range(6)});
   try {
     for (const auto& batch : strategy.experimental_distribute_dataset(data))
@@ -297,7 +286,7 @@ TEST(Mirrored, ScalarsCannotBeSplit) {
 }
 
 TEST(Mirrored, ReduceCombinesReplicas) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   const PerReplica<Tensor> values(std::vector<Tensor>{constant({1.0, 5.0, 3.0}), constant({4.0})});
   const auto reduce = [&](ReduceOp op) { return strategy.reduce(op, values, 0).item<float>(); };
   EXPECT_FLOAT_EQ(reduce(ReduceOp::kSum), 13.0f);
@@ -315,7 +304,7 @@ TEST(Mirrored, ReduceCombinesReplicas) {
 }
 
 TEST(Mirrored, AReplicasErrorIsThrownAndTheStrategyStaysUsable) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   Variable v;
   {
     auto scope = strategy.scope();
@@ -338,7 +327,7 @@ TEST(Mirrored, AReplicasErrorIsThrownAndTheStrategyStaysUsable) {
 }
 
 TEST(Mirrored, MismatchedReplicasThrow) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   Variable v;
   {
     auto scope = strategy.scope();
@@ -357,12 +346,12 @@ TEST(Mirrored, MismatchedReplicasThrow) {
 }
 
 TEST(Mirrored, VariablesAreMadeInTheScopeOnly) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   EXPECT_THROW(strategy.run([] { Variable v(constant(1.0)); }), FailedPreconditionError);
 }
 
 TEST(MirroredVariable, WritingInAReplicaNeedsAnAggregation) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   Variable none, sum, mean, first;
   {
     auto scope = strategy.scope();
@@ -399,7 +388,7 @@ TEST(MirroredVariable, WritingInAReplicaNeedsAnAggregation) {
 }
 
 TEST(OnReadVariable, IsAggregatedWhenRead) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   Variable sum, mean;
   {
     auto scope = strategy.scope();
@@ -426,7 +415,7 @@ TEST(OnReadVariable, IsAggregatedWhenRead) {
 }
 
 TEST(StrategyScope, ScopesAndReplicasSetTheContext) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   EXPECT_TRUE(distribute::in_replica_context());
   EXPECT_FALSE(distribute::has_strategy());
   {
@@ -444,7 +433,7 @@ TEST(StrategyScope, ScopesAndReplicasSetTheContext) {
 }
 
 TEST(StrategyScope, StrategiesDoNotMix) {
-  const MirroredStrategy strategy = two_cpus();
+  const MirroredStrategy strategy = cpus(2);
   const distribute::OneDeviceStrategy other("/cpu:0");
   auto scope = strategy.scope();
   EXPECT_THROW(static_cast<void>(other.scope()), RuntimeError);

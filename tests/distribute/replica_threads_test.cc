@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "op/context.h"
+#include "support/strategies.h"
 #include "tandem/tandem.h"
 
 namespace tandem::replica_threads_test {
@@ -9,13 +10,7 @@ namespace {
 
 using distribute::MirroredStrategy;
 using distribute::PerReplica;
-
-MirroredStrategy cpus(int count) {
-  config::set_logical_cpus(count);
-  distribute::MirroredOptions options;
-  for (int i = 0; i < count; ++i) options.devices.push_back("/cpu:" + std::to_string(i));
-  return MirroredStrategy(options);
-}
+using testing::cpus;
 
 // Three numbers, on one device each.
 std::vector<Tensor> one_per_replica() {

@@ -6,6 +6,7 @@
 #include "runtime/variable_impl.h"
 #include "support/copies.h"
 #include "support/gpus.h"
+#include "support/strategies.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
@@ -15,23 +16,9 @@ namespace {
 using distribute::MirroredStrategy;
 using distribute::PerReplica;
 using distribute::Strategy;
+using testing::cpus;
 using testing::expect_error;
-
-MirroredStrategy cpus(int count) {
-  config::set_logical_cpus(count);
-  distribute::MirroredOptions options;
-  for (int i = 0; i < count; ++i) options.devices.push_back("/cpu:" + std::to_string(i));
-  return MirroredStrategy(options);
-}
-
-// Iterates over `count` examples of 6 numbers; the last batch of each pass is smaller.
-data::Dataset uneven(std::int64_t count, std::int64_t batch) {
-  DeviceScope cpu("/cpu:0");
-  random::set_seed(9);
-  const Tensor x = random::normal({count, 6});
-  const Tensor y = argmax(slice(x, {0, 0}, {-1, 3}), 1);
-  return data::Dataset::from_tensor_slices({x, y}).batch(batch).repeat();
-}
+using testing::uneven;
 
 struct Trained {
   std::vector<std::vector<std::vector<float>>> weights;  // by replica and variable
@@ -52,12 +39,7 @@ Trained train(const Strategy& strategy, const data::Dataset& data, bool traced) 
   }
   random::set_seed(77);
   const auto replica_step = [&](const data::Example& batch) {
-    GradientTape tape;
-    const Tensor loss = nn::compute_average_loss(
-        nn::sparse_softmax_cross_entropy(batch[1], model(batch[0], {.training = true})));
-    optimizer.apply_gradients(tape.gradient(loss, model.trainable_variables()),
-                              model.trainable_variables());
-    return loss;
+    return testing::step_of_replica(model, optimizer, batch);
   };
   const auto step = [&](const PerReplica<data::Example>& batch) {
     return strategy.reduce(ReduceOp::kSum, strategy.run(replica_step, batch));

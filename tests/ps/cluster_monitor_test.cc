@@ -10,7 +10,7 @@
 #include "ps/task_meter.h"
 #include "rpc/grpc/grpc_transport.h"
 #include "support/errors.h"
-#include "support/expects.h"
+#include "support/grpc.h"
 #include "support/tensors.h"
 #include "tandem/cluster_status.h"
 
@@ -47,10 +47,8 @@ class Answering {
   std::unique_ptr<rpc::Server> server_;
 };
 
-class Monitor : public ::testing::Test {
+class Monitor : public tandem::testing::GrpcTest {
  protected:
-  void SetUp() override { TANDEM_REQUIRE(rpc::has_grpc(), "grpc"); }
-
   static TaskStatus worker_with(const proto::StatusReply& reply) {
     const Answering worker(reply);
     return ClusterMonitor({{"worker", {worker.address()}}}, patient()).poll().at(0);

@@ -32,6 +32,25 @@ std::shared_ptr<const TracedFunction> trace(F callable, const std::vector<Tensor
       call, [&](std::vector<Tensor> inputs) -> std::vector<Tensor> { return callable(inputs); });
 }
 
+// A model that a function trains by the mean squared error.
+struct TrainedModel {
+  std::vector<Tensor> step(const std::vector<Tensor>& inputs) {
+    const Tensor loss = reduce_mean(losses::mse(inputs[1], model(inputs[0], true)));
+    optimizer.minimize(loss, model.trainable_variables());
+    return {loss};
+  }
+  Sequential model;
+  optimizers::Optimizer optimizer;
+};
+
+// The inputs of step `number`: 16 examples, and the sums of their features.
+inline std::vector<Tensor> batch_of(std::uint64_t number, std::int64_t features) {
+  Generator generator({.seed = 11, .offset = number << 8});
+  const Scoped scope(context.generator, &generator);
+  const Tensor x = random::normal({16, features});
+  return {x, reduce_sum(x, {.axis = {1}, .keepdims = true})};
+}
+
 inline proto::FinishedClosures finished_below(std::uint64_t closure,
                                               const std::vector<std::uint64_t>& open = {}) {
   proto::FinishedClosures finished;

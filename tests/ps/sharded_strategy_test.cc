@@ -7,6 +7,7 @@
 #include "ps/local_cluster.h"
 #include "runtime/generator.h"
 #include "support/expects.h"
+#include "support/grpc.h"
 #include "support/tensors.h"
 
 namespace tandem::ps::sharded_strategy_test {
@@ -100,10 +101,7 @@ INSTANTIATE_TEST_SUITE_P(All, ShardedStrategy,
                                               std::get<1>(info.param));
                          });
 
-class ShardedUpdates : public ::testing::Test {
- protected:
-  void SetUp() override { TANDEM_REQUIRE(rpc::has_grpc(), "grpc"); }
-};
+class ShardedUpdates : public tandem::testing::GrpcTest {};
 
 // Workers at the same time: every update of a row is applied once.
 TEST_F(ShardedUpdates, UpdatesOfWorkersAtTheSameTimeAddUp) {

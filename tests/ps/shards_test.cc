@@ -21,28 +21,17 @@ struct Case {
   MakeOptimizer make;
 };
 
-struct Training {
-  explicit Training(const MakeOptimizer& make) : optimizer(make()) {
+struct Training : testing::TrainedModel {
+  explicit Training(const MakeOptimizer& make) {
+    optimizer = make();
     random::set_seed(5);
     model = Sequential({layers::Dense(7, {.activation = "tanh", .input_shape = {5}, .name = "a"}),
                         layers::Dense(1, {.name = "b"})});
     model.build({-1, 5});
   }
-  std::vector<Tensor> step(const std::vector<Tensor>& inputs) {
-    const Tensor loss = reduce_mean(losses::mse(inputs[1], model(inputs[0], true)));
-    optimizer.minimize(loss, model.trainable_variables());
-    return {loss};
-  }
-  Sequential model;
-  optimizers::Optimizer optimizer;
 };
 
-std::vector<Tensor> batch(std::uint64_t number) {
-  Generator generator({.seed = 11, .offset = number << 8});
-  const Scoped scope(context.generator, &generator);
-  const Tensor x = random::normal({16, 5});
-  return {x, reduce_sum(x, {.axis = {1}, .keepdims = true})};
-}
+std::vector<Tensor> batch(std::uint64_t number) { return testing::batch_of(number, 5); }
 
 class ShardedTraining : public ::testing::TestWithParam<std::tuple<Case, std::int64_t>> {};
 

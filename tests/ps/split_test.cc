@@ -17,27 +17,18 @@ using testing::trace;
 using MakeOptimizer = std::function<optimizers::Optimizer()>;
 
 // A model with what a function may do: weights, batch normalisation's moving statistics, dropout.
-struct Training {
-  explicit Training(const MakeOptimizer& make) : optimizer(make()) {
+struct Training : testing::TrainedModel {
+  explicit Training(const MakeOptimizer& make) {
+    optimizer = make();
     random::set_seed(5);
     model = Sequential({layers::Dense(8, {.activation = "tanh", .input_shape = {4}, .name = "a"}),
                         layers::BatchNormalization({.name = "norm"}), layers::Dropout(0.25),
                         layers::Dense(1, {.name = "b"})});
   }
-  std::vector<Tensor> step(const std::vector<Tensor>& inputs) {
-    const Tensor loss = reduce_mean(losses::mse(inputs[1], model(inputs[0], true)));
-    optimizer.minimize(loss, model.trainable_variables());
-    return {loss};
-  }
-  Sequential model;
-  optimizers::Optimizer optimizer;
 };
 
 std::vector<Tensor> batch(int number) {
-  Generator generator({.seed = 11, .offset = static_cast<std::uint64_t>(number) << 8});
-  const Scoped scope(context.generator, &generator);
-  const Tensor x = random::normal({16, 4});
-  return {x, reduce_sum(x, {.axis = {1}, .keepdims = true})};
+  return testing::batch_of(static_cast<std::uint64_t>(number), 4);
 }
 
 class SplitOptimizers : public ::testing::TestWithParam<std::pair<const char*, MakeOptimizer>> {};

@@ -8,7 +8,7 @@
 
 #include "ps/held_channel.h"
 #include "ps/local_cluster.h"
-#include "support/expects.h"
+#include "support/grpc.h"
 #include "support/tensors.h"
 
 namespace tandem::ps::staleness_test {
@@ -20,10 +20,7 @@ using distribute::ParameterServerStrategy;
 using tandem::testing::expect_error;
 using testing::LocalCluster;
 
-class StaleUpdates : public ::testing::Test {
- protected:
-  void SetUp() override { TANDEM_REQUIRE(rpc::has_grpc(), "grpc"); }
-};
+class StaleUpdates : public tandem::testing::GrpcTest {};
 
 // v = v * 0.5 + x is not commutative: only steps that see each other's results give this value.
 void expect_serial_calls(const distribute::ParameterServerOptions& options) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ps/local_cluster.h"
-#include "support/expects.h"
+#include "support/grpc.h"
 #include "support/tensors.h"
 
 namespace tandem::ps::strategy_test {
@@ -18,10 +18,7 @@ using distribute::RemoteValue;
 using tandem::testing::expect_error;
 using testing::LocalCluster;
 
-class ParameterServers : public ::testing::Test {
- protected:
-  void SetUp() override { TANDEM_REQUIRE(rpc::has_grpc(), "grpc"); }
-};
+class ParameterServers : public tandem::testing::GrpcTest {};
 
 std::vector<float> values(const Tensor& tensor) { return tensor.to_vector<float>(); }
 

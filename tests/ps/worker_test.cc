@@ -7,7 +7,7 @@
 #include "ps/server_service.h"
 #include "ps/worker_service.h"
 #include "rpc/grpc/grpc_transport.h"
-#include "support/expects.h"
+#include "support/grpc.h"
 #include "support/tensors.h"
 
 namespace tandem::ps::worker_test {
@@ -125,7 +125,7 @@ class Cluster {
   std::map<const void*, VariableId> ids_;
 };
 
-struct Training {
+struct Training : testing::TrainedModel {
   Training() {
     random::set_seed(5);
     model = Sequential({layers::Dense(8, {.activation = "tanh", .input_shape = {4}, .name = "a"}),
@@ -133,26 +133,11 @@ struct Training {
     model.build({-1, 4});
     optimizer = optimizers::Adam(0.02);
   }
-  std::vector<Tensor> step(const std::vector<Tensor>& inputs) {
-    const Tensor loss = reduce_mean(losses::mse(inputs[1], model(inputs[0], true)));
-    optimizer.minimize(loss, model.trainable_variables());
-    return {loss};
-  }
-  Sequential model;
-  optimizers::Optimizer optimizer;
 };
 
-std::vector<Tensor> batch(std::uint64_t number) {
-  Generator generator({.seed = 11, .offset = number << 8});
-  const Scoped scope(context.generator, &generator);
-  const Tensor x = random::normal({16, 4});
-  return {x, reduce_sum(x, {.axis = {1}, .keepdims = true})};
-}
+std::vector<Tensor> batch(std::uint64_t number) { return testing::batch_of(number, 4); }
 
-class Workers : public ::testing::Test {
- protected:
-  void SetUp() override { TANDEM_REQUIRE(rpc::has_grpc(), "grpc"); }
-};
+class Workers : public tandem::testing::GrpcTest {};
 
 TEST_F(Workers, ClosuresOneByOneGiveTheBitsOfTheFunction) {
   constexpr std::uint64_t kSteps = 6;
