@@ -12,16 +12,7 @@ namespace {
 
 using apex::parallel::DistributedDataParallel;
 using apex::parallel::DistributedDataParallelOptions;
-using testing::error_of;
-using testing::examples;
-using testing::Examples;
-using testing::expect_close;
-using testing::expect_group;
-using testing::expect_near;
-using testing::loss_of;
-using testing::perceptron;
-using testing::Weights;
-using testing::weights_of;
+using namespace testing;
 
 constexpr int kRanks = 3;
 

@@ -16,13 +16,7 @@
 namespace tandem::overflow_test {
 namespace {
 
-using testing::examples;
-using testing::Examples;
-using testing::expect_group;
-using testing::loss_of;
-using testing::perceptron;
-using testing::Weights;
-using testing::weights_of;
+using namespace testing;
 
 // Three steps; in the second the gradients of rank 2 are infinite. Every rank must skip this step
 // alone and halve its scale.

@@ -10,6 +10,7 @@
 #include "support/gpus.h"
 #include "support/gradient_check.h"
 #include "support/process_groups.h"
+#include "support/strategies.h"
 #include "support/tensors.h"
 #include "tandem/apex.h"
 
@@ -21,15 +22,7 @@ using apex::parallel::create_syncbn_process_group;
 using apex::parallel::sync_batch_norm;
 using apex::parallel::SyncBatchNorm;
 using apex::parallel::SyncBatchNormResult;
-using testing::error_of;
-using testing::expect_close;
-using testing::expect_group;
-using testing::expect_near;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
-using testing::Weights;
-using testing::weights_of;
+using namespace testing;
 
 constexpr double kEpsilon = 1e-2;
 constexpr std::int64_t kChannels = 3;
@@ -300,12 +293,7 @@ Weights trained_under(const distribute::Strategy& strategy, bool synchronized, b
     optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9});
   }
   const auto step = [&](const data::Example& batch) {
-    GradientTape tape;
-    const Tensor loss = nn::compute_average_loss(
-        nn::sparse_softmax_cross_entropy(batch[1], model(batch[0], {.training = true})));
-    optimizer.apply_gradients(tape.gradient(loss, model.trainable_variables()),
-                              model.trainable_variables());
-    return loss;
+    return testing::step_of_replica(model, optimizer, batch);
   };
   const auto run = [&](const distribute::PerReplica<data::Example>& batch) {
     return strategy.run(step, batch);

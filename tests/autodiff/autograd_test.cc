@@ -10,11 +10,7 @@
 namespace tandem::autograd_test {
 namespace {
 
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 struct Cube : autograd::Function<Cube> {
   static Tensor forward(autograd::Context* context, const Tensor& x) {

@@ -12,12 +12,7 @@
 namespace tandem::local_group_gpus_test {
 namespace {
 
-using testing::check_all_reduce;
-using testing::DeviceArray;
-using testing::devices_for;
-using testing::error_of;
-using testing::on_ranks;
-using testing::Where;
+using namespace testing;
 
 class OnGpuLocalAllReduce : public ::testing::TestWithParam<std::tuple<Where, LocalPlan::Kind>> {};
 

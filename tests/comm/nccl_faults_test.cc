@@ -13,12 +13,7 @@ namespace tandem::nccl_faults_test {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::all_reduce;
-using testing::any_error_of;
-using testing::error_of;
-using testing::expect_parts;
-using testing::floats;
-using testing::run_ranks;
+using namespace testing;
 
 using Job = testing::FaultJob;
 

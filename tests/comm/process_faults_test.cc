@@ -16,11 +16,7 @@ namespace tandem::process_faults_test {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::all_reduce;
-using testing::Arrivals;
-using testing::error_of;
-using testing::expect_parts;
-using testing::floats;
+using namespace testing;
 
 using Job = testing::FaultJob;
 

@@ -22,14 +22,7 @@
 namespace tandem::rendezvous_failures_test {
 namespace {
 
-using testing::ChildProcess;
-using testing::in;
-using testing::named;
-using testing::refusal;
-using testing::Rendezvous;
-using testing::start;
-using testing::talk;
-using testing::wait_for_failure;
+using namespace testing;
 using namespace std::chrono_literals;
 
 class Failures : public Rendezvous {
@@ -124,18 +117,23 @@ TEST_F(Failures, EndWaitsForKeysOfTheDeadRank) {
                                    " is gone: its connection closed without goodbye");
 }
 
+// A connection that has joined a job of 3 as rank 1, process 4711 on another host.
+FoundServer join_as_rank_1(std::uint16_t port) {
+  FoundServer found =
+      find_server("127.0.0.1", std::vector{port}, local_secret(), TimeLimit(testing::kFarAway));
+  found.connection.send({.type = MessageType::kJoin,
+                         .rank = 1,
+                         .number = 4711,
+                         .key = "elsewhere",
+                         .value = "3 30000"},
+                        in(testing::kFarAway));
+  return found;
+}
+
 TEST_F(Failures, OfARankBeforeAllHaveJoinedAreReportedAtOnce) {
   ChildProcess rank0([&] { return refusal(tcp(0, 3), {.timeout = testing::kFarAway}); });
   {
-    const std::vector<std::uint16_t> ports = {port_};
-    FoundServer rank1 =
-        find_server("127.0.0.1", ports, local_secret(), TimeLimit(testing::kFarAway));
-    rank1.connection.send({.type = MessageType::kJoin,
-                           .rank = 1,
-                           .number = 4711,
-                           .key = "elsewhere",
-                           .value = "3 30000"},
-                          in(testing::kFarAway));
+    FoundServer rank1 = join_as_rank_1(port_);
     for (std::string missing; missing != "2"; std::this_thread::sleep_for(5ms)) {
       rank1.connection.send({.type = MessageType::kHeartbeat}, in(testing::kFarAway));
       missing = rank1.connection.receive(in(testing::kFarAway)).value().value;
@@ -155,15 +153,7 @@ TEST_F(Failures, AreReportedToALateRank) {
     std::exit(0);
   });
   {
-    const std::vector<std::uint16_t> ports = {port_};
-    FoundServer rank1 =
-        find_server("127.0.0.1", ports, local_secret(), TimeLimit(testing::kFarAway));
-    rank1.connection.send({.type = MessageType::kJoin,
-                           .rank = 1,
-                           .number = 4711,
-                           .key = "elsewhere",
-                           .value = "3 30000"},
-                          in(testing::kFarAway));
+    FoundServer rank1 = join_as_rank_1(port_);
     rank1.connection.receive(in(testing::kFarAway));
   }
   failed.wait_for(1);

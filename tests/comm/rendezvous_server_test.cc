@@ -23,17 +23,7 @@ namespace tandem::rendezvous_server_test {
 namespace {
 
 using comm::RendezvousServer;
-using testing::any_error_of;
-using testing::ChildProcess;
-using testing::eventually;
-using testing::FewDescriptors;
-using testing::in;
-using testing::kFarAway;
-using testing::named;
-using testing::refusal;
-using testing::start;
-using testing::talk;
-using testing::wait_for_failure;
+using namespace testing;
 using namespace std::chrono_literals;
 
 class OutsideServer : public testing::Rendezvous {

@@ -31,16 +31,7 @@
 namespace tandem::rendezvous_test {
 namespace {
 
-using testing::ChildProcess;
-using testing::eventually;
-using testing::FewDescriptors;
-using testing::free_port;
-using testing::host_name;
-using testing::in;
-using testing::refusal;
-using testing::Rendezvous;
-using testing::start;
-using testing::talk;
+using namespace testing;
 using namespace std::chrono_literals;
 
 TEST_F(Rendezvous, ByTcpAndByFile) {

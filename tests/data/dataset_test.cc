@@ -21,13 +21,7 @@ namespace {
 
 using data::Dataset;
 using data::Example;
-using testing::batches_of;
-using testing::count_up;
-using testing::elements_of;
-using testing::expect_error;
-using testing::generated;
-using testing::numbers;
-using testing::values_in;
+using namespace testing;
 
 using Values = std::vector<std::int32_t>;
 

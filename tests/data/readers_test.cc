@@ -15,12 +15,7 @@
 namespace tandem::readers_test {
 namespace {
 
-using testing::Bytes;
-using testing::expect_error;
-using testing::gzip;
-using testing::idx_file;
-using testing::ramp;
-using testing::TemporaryFolder;
+using namespace testing;
 
 Tensor parse_idx(const Bytes& bytes) {
   return data::parse_idx(std::as_bytes(std::span(bytes)), "FILE");

@@ -20,17 +20,7 @@ using distribute::CentralStorageStrategy;
 using distribute::DefaultStrategy;
 using distribute::MirroredStrategy;
 using distribute::MultiWorkerMirroredStrategy;
-using testing::batches;
-using testing::ChildProcess;
-using testing::elsewhere;
-using testing::make_model;
-using testing::numbers_of;
-using testing::run_workers;
-using testing::TemporaryDirectory;
-using testing::text_of;
-using testing::train_and_save;
-using testing::TrainingRun;
-using testing::values_of;
+using namespace testing;
 
 std::string train_by(const std::string& how, const TrainingRun& run) {
   if (how == "workers") {

@@ -24,12 +24,7 @@ using callbacks::Logs;
 using distribute::Communication;
 using distribute::MultiWorkerMirroredStrategy;
 using distribute::Strategy;
-using testing::ChildProcess;
-using testing::numbers_of;
-using testing::random_tensor;
-using testing::run_workers;
-using testing::text_of;
-using testing::values_of;
+using namespace testing;
 using namespace std::chrono_literals;
 
 data::Dataset batches() {

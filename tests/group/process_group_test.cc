@@ -20,12 +20,7 @@ namespace tandem::process_group_test {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::Arrivals;
-using testing::error_of;
-using testing::expect_group;
-using testing::expect_parts;
-using testing::run_group;
-using testing::TemporaryDirectory;
+using namespace testing;
 
 TEST(ProcessGroup, UninitialisedIsAnError) {
   const std::string text =

@@ -16,12 +16,7 @@
 namespace tandem::layers_test {
 namespace {
 
-using testing::expect_error;
-using testing::expect_tensor;
-using testing::infer;
-using testing::names_of;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 std::int64_t count_params(const std::vector<Variable>& variables) {
   std::int64_t count = 0;

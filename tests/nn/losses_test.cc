@@ -14,11 +14,7 @@
 namespace tandem::losses_test {
 namespace {
 
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 using Values = std::vector<double>;
 

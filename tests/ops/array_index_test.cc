@@ -12,11 +12,7 @@
 namespace tandem::array_index_test {
 namespace {
 
-using testing::error_of;
-using testing::expect_moved;
-using testing::Index;
-using testing::iota;
-using testing::wiggly;
+using namespace testing;
 
 using Tensors = const std::vector<Tensor>&;
 

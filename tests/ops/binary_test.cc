@@ -10,13 +10,7 @@
 namespace tandem::binary_test {
 namespace {
 
-using testing::epsilon_of;
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_second_order;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 using Scalar = double (*)(double, double);
 using Binary = Tensor (*)(const Tensor&, const Tensor&);

@@ -9,11 +9,7 @@
 namespace tandem::clip_test {
 namespace {
 
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 TEST(Clip, ByValue) {
   for (DType dtype : testing::kFloatingTypes)

@@ -6,11 +6,7 @@
 namespace tandem::compare_test {
 namespace {
 
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 constexpr DType kNumbers[] = {float32, float64, float16, bfloat16, int32, int64, uint8};
 

@@ -13,14 +13,7 @@
 namespace tandem::matmul_test {
 namespace {
 
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_like_float64;
-using testing::expect_same_bits_with_any_team;
-using testing::expect_second_order;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 // The matrix product by definition, of the operands as they are stored.
 std::vector<double> product(const std::vector<double>& a, const std::vector<double>& b,

@@ -13,12 +13,7 @@ namespace tandem::nn_activation_test {
 namespace {
 
 using nn::Activation;
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_second_order;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 struct Case {
   const char* name;

@@ -14,12 +14,7 @@
 namespace tandem::nn_attention_test {
 namespace {
 
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_second_order;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 struct Sizes {
   std::int64_t batch, queries, keys, heads, kv_heads, depth, value_depth;

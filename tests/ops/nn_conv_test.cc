@@ -16,16 +16,7 @@ namespace {
 using nn::Activation;
 using nn::Conv2DOptions;
 using nn::Padding;
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_like_float64;
-using testing::expect_other_dtypes_like_float64;
-using testing::expect_same_bits_with_any_team;
-using testing::expect_second_order;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::TensorFunction;
-using testing::values_of;
+using namespace testing;
 
 std::int64_t size_of_result(std::int64_t size, std::int64_t kernel, std::int64_t stride,
                             std::int64_t dilation, Padding padding) {

@@ -12,14 +12,7 @@ namespace tandem::nn_dense_test {
 namespace {
 
 using nn::Activation;
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_like_float64;
-using testing::expect_other_dtypes_like_float64;
-using testing::expect_second_order;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 constexpr Activation kActivations[] = {
     Activation::kLinear,   Activation::kRelu,    Activation::kRelu6, Activation::kLeakyRelu,

@@ -11,13 +11,7 @@
 namespace tandem::nn_norm_test {
 namespace {
 
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_like_float64;
-using testing::expect_second_order;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 struct Moments {
   std::vector<double> mean, variance;

@@ -12,13 +12,7 @@ namespace {
 
 using nn::Padding;
 using nn::Pool2DOptions;
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_other_dtypes_like_float64;
-using testing::expect_second_order;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 struct Case {
   Shape x;

@@ -11,13 +11,7 @@
 namespace tandem::nn_softmax_test {
 namespace {
 
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_other_dtypes_like_float64;
-using testing::expect_second_order;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 // The logarithm of the sum of exp of each row.
 std::vector<double> log_sums(const std::vector<double>& x, std::size_t width) {

@@ -11,14 +11,7 @@
 namespace tandem::reduce_test {
 namespace {
 
-using testing::epsilon_of;
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_second_order;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::random_values;
-using testing::values_of;
+using namespace testing;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();

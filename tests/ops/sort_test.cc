@@ -11,11 +11,7 @@
 namespace tandem::sort_test {
 namespace {
 
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 

@@ -8,13 +8,7 @@
 namespace tandem::unary_test {
 namespace {
 
-using testing::epsilon_of;
-using testing::expect_error;
-using testing::expect_gradients;
-using testing::expect_second_order;
-using testing::expect_tensor;
-using testing::random_tensor;
-using testing::values_of;
+using namespace testing;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();

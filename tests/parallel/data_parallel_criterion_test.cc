@@ -8,14 +8,7 @@ namespace {
 using parallel::DataParallelCriterion;
 using parallel::DataParallelModel;
 using parallel::PerDevice;
-using testing::Devices;
-using testing::examples;
-using testing::Examples;
-using testing::expect_close;
-using testing::expect_near;
-using testing::gradients_of;
-using testing::perceptron;
-using testing::zero_gradients;
+using namespace testing;
 
 class Criterion : public ::testing::Test {
  protected:

@@ -9,15 +9,7 @@ using parallel::DataParallel;
 using parallel::DataParallelCriterion;
 using parallel::DataParallelModel;
 using parallel::PerDevice;
-using testing::Devices;
-using testing::examples;
-using testing::Examples;
-using testing::expect_close;
-using testing::expect_near;
-using testing::gradients_of;
-using testing::perceptron;
-using testing::weights_of;
-using testing::zero_gradients;
+using namespace testing;
 
 const losses::Loss kLoss = losses::SparseCategoricalCrossentropy({.from_logits = true});
 

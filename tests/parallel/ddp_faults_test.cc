@@ -14,14 +14,7 @@ namespace tandem::ddp_faults_test {
 namespace {
 
 using parallel::DistributedDataParallel;
-using testing::Arrivals;
-using testing::error_of;
-using testing::examples;
-using testing::expect_group;
-using testing::expect_parts;
-using testing::loss_of;
-using testing::perceptron;
-using testing::TwoHeads;
+using namespace testing;
 
 Sequential dense(std::int64_t units, const std::string& name = "dense") {
   return Sequential({layers::Dense(units, {.input_shape = {3}, .name = name})});

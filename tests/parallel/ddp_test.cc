@@ -12,14 +12,7 @@ namespace tandem::ddp_test {
 namespace {
 
 using parallel::DistributedDataParallel;
-using testing::Examples;
-using testing::examples;
-using testing::expect_group;
-using testing::expect_near;
-using testing::loss_of;
-using testing::perceptron;
-using testing::Weights;
-using testing::weights_of;
+using namespace testing;
 
 optimizers::Optimizer momentum(const Model& model) {
   return optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}, model.parameters());

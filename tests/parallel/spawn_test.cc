@@ -26,13 +26,7 @@ using namespace std::chrono_literals;
 using parallel::ProcessExitedError;
 using parallel::ProcessRaisedError;
 using parallel::spawn;
-using testing::Arrivals;
-using testing::ChildProcess;
-using testing::error_of;
-using testing::eventually;
-using testing::read_file;
-using testing::TemporaryDirectory;
-using testing::write_file;
+using namespace testing;
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);

@@ -7,19 +7,12 @@
 
 #include "distribute/checkpoint_training.h"
 #include "ps/local_cluster.h"
-#include "support/expects.h"
+#include "support/grpc.h"
 
 namespace tandem::ps::checkpoint_moves_test {
 namespace {
 
-using tandem::testing::ChildProcess;
-using tandem::testing::elsewhere;
-using tandem::testing::kFarAway;
-using tandem::testing::numbers_of;
-using tandem::testing::run_workers;
-using tandem::testing::TemporaryDirectory;
-using tandem::testing::train_and_save;
-using tandem::testing::TrainingRun;
+using namespace tandem::testing;
 
 const std::vector<std::string> kWays = {"default", "mirrored", "workers", "central_storage",
                                         "parameter_servers"};
@@ -59,10 +52,7 @@ void expect_close(const std::string& text, const std::string& expected, const st
     EXPECT_NEAR(a[i], b[i], 1e-6 * std::fmax(1.0, std::abs(b[i]))) << what << ", number " << i;
 }
 
-class CheckpointMoves : public ::testing::Test {
- protected:
-  void SetUp() override { TANDEM_REQUIRE(rpc::has_grpc(), "grpc"); }
-};
+class CheckpointMoves : public tandem::testing::GrpcTest {};
 
 // Saved under each, resumed under each: equal weights at once. After more training, synchronous
 // strategies have the bits of an uninterrupted run if replica counts agree, else its numbers up to

@@ -33,12 +33,7 @@ using distribute::Server;
 using distribute::ServerOptions;
 using distribute::SimpleClusterResolver;
 using distribute::TFConfigClusterResolver;
-using tandem::testing::any_error_of;
-using tandem::testing::eventually;
-using tandem::testing::expect_error;
-using tandem::testing::expect_parts;
-using tandem::testing::kFarAway;
-using tandem::testing::TemporaryDirectory;
+using namespace tandem::testing;
 using testing::Doubling;
 
 constexpr const char* kConfig =

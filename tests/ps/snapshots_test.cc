@@ -97,13 +97,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
-using tandem::testing::any_error_of;
-using tandem::testing::eventually;
-using tandem::testing::expect_error;
-using tandem::testing::read_file;
-using tandem::testing::shared_with_forks;
-using tandem::testing::TemporaryDirectory;
-using tandem::testing::write_file;
+using namespace tandem::testing;
 using testing::assign_add;
 using testing::trace;
 

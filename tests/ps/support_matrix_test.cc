@@ -16,15 +16,7 @@ namespace tandem::ps::support_matrix_test {
 namespace {
 
 using distribute::ParameterServerStrategy;
-using tandem::testing::batches;
-using tandem::testing::ChildProcess;
-using tandem::testing::expect_parts;
-using tandem::testing::first_plugin;
-using tandem::testing::kFarAway;
-using tandem::testing::make_model;
-using tandem::testing::numbers_of;
-using tandem::testing::run_workers;
-using tandem::testing::text_of;
+using namespace tandem::testing;
 
 constexpr int kEpochs = 8;
 

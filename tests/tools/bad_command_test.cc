@@ -17,19 +17,7 @@
 namespace tandem::bad_command_test {
 namespace {
 
-using testing::Bytes;
-using testing::expect_failure;
-using testing::gzip;
-using testing::idx_file;
-using testing::ramp;
-using testing::read_file;
-using testing::Result;
-using testing::run;
-using testing::SmallDisk;
-using testing::TemporaryDirectory;
-using testing::TemporaryFolder;
-using testing::training;
-using testing::write_file;
+using namespace testing;
 
 TEST(BadCommand, RefusesCommandLinesThatDoNotParse) {
   expect_failure(

@@ -10,12 +10,7 @@
 namespace tandem::checkpoint_command_test {
 namespace {
 
-using testing::expect_failure;
-using testing::read_file;
-using testing::Result;
-using testing::run;
-using testing::TemporaryDirectory;
-using testing::write_file;
+using namespace testing;
 
 class CheckpointCommand : public ::testing::Test {
  protected:

@@ -15,6 +15,7 @@
 #include "support/errors.h"
 #include "support/expects.h"
 #include "support/files.h"
+#include "support/grpc.h"
 #include "support/hosts.h"
 #include "support/waiting.h"
 #include "tools/cluster_job.h"
@@ -25,20 +26,7 @@ namespace tandem::cluster_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::any_error_of;
-using testing::cluster_options;
-using testing::ClusterJob;
-using testing::contains;
-using testing::eventually;
-using testing::expect_failure;
-using testing::expect_parts;
-using testing::Process;
-using testing::Result;
-using testing::run;
-using testing::script;
-using testing::TemporaryDirectory;
-using testing::Words;
-using testing::write_file;
+using namespace testing;
 using namespace std::chrono_literals;
 
 // A job that trains until stop().
@@ -90,10 +78,7 @@ Words options_of_two_hosts(const TemporaryDirectory& folder, const Words& more =
   return cluster_options(options);
 }
 
-class RunCluster : public ::testing::Test {
- protected:
-  void SetUp() override { TANDEM_REQUIRE(rpc::has_grpc(), "grpc"); }
-};
+class RunCluster : public testing::GrpcTest {};
 
 TEST_F(RunCluster, TasksServeTheChief) {
   TrainingCluster job(cluster_options());

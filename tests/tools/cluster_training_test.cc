@@ -14,6 +14,7 @@
 #include "rpc/grpc/grpc_transport.h"
 #include "support/expects.h"
 #include "support/files.h"
+#include "support/grpc.h"
 #include "support/hosts.h"
 #include "support/waiting.h"
 #include "tools/cluster_job.h"
@@ -21,21 +22,13 @@
 namespace tandem::cluster_training_test {
 namespace {
 
-using testing::cluster_options;
-using testing::ClusterJob;
-using testing::contains;
-using testing::eventually;
-using testing::Result;
-using testing::Words;
+using namespace testing;
 using namespace std::chrono_literals;
 
 constexpr int kSteps = 1000;
 constexpr int kVariables = 8;  // of the loop: three layers and two counters
 
-class ClusterTrainingSlow : public ::testing::Test {
- protected:
-  void SetUp() override { TANDEM_REQUIRE(rpc::has_grpc(), "grpc"); }
-};
+class ClusterTrainingSlow : public testing::GrpcTest {};
 
 ClusterJob loop(const Words& options) {
   return {options, {TANDEM_CLUSTER_TRAINING, "loop", std::to_string(kSteps)}};

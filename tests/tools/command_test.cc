@@ -18,12 +18,7 @@
 namespace tandem::command_test {
 namespace {
 
-using testing::Process;
-using testing::read_file;
-using testing::Result;
-using testing::run;
-using testing::TemporaryDirectory;
-using testing::training;
+using namespace testing;
 using json = nlohmann::json;
 
 TEST(Command, PrintsItsVersionAndHelp) {

@@ -11,14 +11,7 @@ namespace tandem::insight_test {
 namespace {
 
 using nlohmann::json;
-using testing::expect_failure;
-using testing::Process;
-using testing::read_trace;
-using testing::Result;
-using testing::run;
-using testing::select;
-using testing::TemporaryDirectory;
-using testing::training;
+using namespace testing;
 
 const Process::Options kTwoGpus = {.environment = {{"TANDEM_EMULATED_GPUS", "2:256"}}};
 const std::string kDevice = "/job:localhost/replica:0/task:0/device:";

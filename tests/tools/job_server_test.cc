@@ -14,16 +14,7 @@
 namespace tandem::job_server_test {
 namespace {
 
-using testing::contains;
-using testing::eventually;
-using testing::expect_failure;
-using testing::Process;
-using testing::Result;
-using testing::run;
-using testing::script;
-using testing::sorted_lines;
-using testing::TemporaryDirectory;
-using testing::Words;
+using namespace testing;
 
 // The job's server is in the launcher, so that the others learn of rank 0's death as of any
 // other's. They ignore the SIGTERM that ends the job, and print the error.

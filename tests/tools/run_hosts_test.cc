@@ -15,16 +15,7 @@
 namespace tandem::run_hosts_test {
 namespace {
 
-using testing::contains;
-using testing::eventually;
-using testing::expect_failure;
-using testing::Process;
-using testing::Result;
-using testing::run;
-using testing::sorted_lines;
-using testing::TemporaryDirectory;
-using testing::Words;
-using testing::write_file;
+using namespace testing;
 using namespace std::chrono_literals;
 
 class Hosts : public ::testing::Test {

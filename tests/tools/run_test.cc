@@ -18,18 +18,7 @@
 namespace tandem::run_test {
 namespace {
 
-using testing::contains;
-using testing::eventually;
-using testing::expect_failure;
-using testing::Process;
-using testing::read_file;
-using testing::Result;
-using testing::run;
-using testing::script;
-using testing::sorted_lines;
-using testing::TemporaryDirectory;
-using testing::Words;
-using testing::write_file;
+using namespace testing;
 using namespace std::chrono_literals;
 
 bool is_alive(pid_t process) { return kill(process, 0) == 0; }

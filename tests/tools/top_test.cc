@@ -10,6 +10,7 @@
 #include "rpc/grpc/grpc_transport.h"
 #include "support/expects.h"
 #include "support/files.h"
+#include "support/grpc.h"
 #include "support/waiting.h"
 #include "tools/cluster_job.h"
 #include "tools/command.h"
@@ -20,18 +21,7 @@ namespace {
 
 using distribute::TaskState;
 using distribute::TaskStatus;
-using testing::cluster_options;
-using testing::ClusterJob;
-using testing::contains;
-using testing::eventually;
-using testing::expect_failure;
-using testing::Process;
-using testing::read_file;
-using testing::Result;
-using testing::run;
-using testing::TemporaryDirectory;
-using testing::Words;
-using testing::write_file;
+using namespace testing;
 using namespace std::chrono_literals;
 
 // --- formats ---
@@ -165,10 +155,8 @@ std::map<std::string, std::map<std::string, std::string>> parse_lines(const std:
   return tasks;
 }
 
-class TopOfCluster : public ::testing::Test {
+class TopOfCluster : public testing::GrpcTest {
  protected:
-  void SetUp() override { TANDEM_REQUIRE(rpc::has_grpc(), "grpc"); }
-
   // `timeout`: how long a task may take to answer, in seconds. Only stopped tasks should be late.
   Words top(const Words& more, const std::string& timeout = "60") const {
     const std::string process = std::to_string(job_.processes("chief:0").back().process);

@@ -21,12 +21,7 @@
 namespace tandem::checkpoint_test {
 namespace {
 
-using testing::ChildProcess;
-using testing::expect_error;
-using testing::read_file;
-using testing::TemporaryDirectory;
-using testing::values_of;
-using testing::write_file;
+using namespace testing;
 
 // 0, 1, 2, ... in this shape.
 Tensor counted(const Shape& shape, DType dtype = float32) {

@@ -15,12 +15,7 @@ namespace {
 
 using callbacks::Callback;
 using callbacks::Logs;
-using testing::expect_error;
-using testing::random_tensor;
-using testing::read_file;
-using testing::TemporaryDirectory;
-using testing::values_of;
-using testing::write_file;
+using namespace testing;
 
 constexpr std::int64_t kEpochs = 3;
 constexpr std::int64_t kStepsPerEpoch = 5;  // of 36 examples in batches of 8
