@@ -63,8 +63,7 @@ std::vector<TensorType> common_specs(const std::vector<Tensor>& then_results,
       refuse(text(specs[i]), text(other));
     }
     for (int axis = 0; axis < specs[i].shape.rank(); ++axis)
-      if (specs[i].shape[axis] != other.shape[axis])
-        specs[i].shape.set(axis, -1);
+      if (specs[i].shape[axis] != other.shape[axis]) specs[i].shape.set(axis, -1);
     specs[i].shape = with_symbols(*context.graph->sizes(), specs[i].shape, "cond");
   }
   return specs;
@@ -158,7 +157,8 @@ std::vector<Tensor> while_loop(
 
 void trace_for_each(ElementSource source, std::span<const TensorType> element, const BodyFn& body) {
   std::vector<TensorType> specs(element.begin(), element.end());
-  for (TensorType& spec : specs) spec.shape = with_symbols(*context.graph->sizes(), spec.shape, "element");
+  for (TensorType& spec : specs)
+    spec.shape = with_symbols(*context.graph->sizes(), spec.shape, "element");
   std::vector<TracedBody> bodies;
   bodies.push_back(trace_body(specs, body));
   add_control_flow(

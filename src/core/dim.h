@@ -9,10 +9,11 @@
 //
 //   if (!dim::may_equal(k, l)) fail<ShapeError>("[MatMul] expected equal inner sizes, got ...");
 //
-// What may hold is accepted. The rule runs again when a program is made for known sizes; then
-// may_equal(k, l) is k == l, so the same line checks the real numbers. A rule never branches on an
-// unknown size. Where it must (the number of outputs, a rank), it takes dim::known(), which throws
-// and names the axis. Messages format sizes by Shape::to_string() or dim::text(), never a handle.
+// A relation that may hold is accepted. The rule runs again when a program is made for known sizes;
+// then may_equal(k, l) is k == l, so the same line checks the real numbers. A rule never branches
+// on an unknown size. Where it must (the number of outputs, a rank), it takes dim::known(), which
+// throws and names the axis. Messages format sizes by Shape::to_string() or dim::text(), never a
+// handle.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +56,8 @@ bool may_be_multiple(std::int64_t a, std::int64_t b);
 [[noreturn]] void refuse_unknown(std::string_view op, std::int64_t size, std::string_view what);
 }  // namespace detail
 
-// --- arithmetic. Throws ShapeError if the result exceeds 63 bits, and InvalidArgumentError for
-// --- sizes of different graphs and numbers that were computed from a handle by plain operators.
+// --- arithmetic. It throws ShapeError if the result exceeds 63 bits, and InvalidArgumentError for
+// sizes of different graphs and for numbers that were computed from a handle by plain operators.
 
 inline std::int64_t sum(std::int64_t a, std::int64_t b) {
   if (!both_known(a, b)) [[unlikely]]
@@ -138,10 +139,8 @@ inline std::int64_t num_elements(const Shape& shape) {
 inline bool may_equal(std::int64_t a, std::int64_t b) {
   return a == b || (!both_known(a, b) && detail::may_equal(a, b));
 }
-// Of equal rank, with sizes that may be equal.
-inline bool may_equal(const Shape& a, const Shape& b) {
-  return a == b || detail::may_equal(a, b);
-}
+// Whether the ranks are equal, and the sizes of each axis may be.
+inline bool may_equal(const Shape& a, const Shape& b) { return a == b || detail::may_equal(a, b); }
 
 // Whether a <= b may hold.
 inline bool may_be_at_most(std::int64_t a, std::int64_t b) {

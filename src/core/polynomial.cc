@@ -4,8 +4,8 @@
 #include <iterator>
 #include <numeric>
 
-#include "core/dim.h"
 #include "core/status.h"
+#include "tandem/shape.h"
 
 namespace tandem {
 namespace {
@@ -48,15 +48,19 @@ const Term& highest(const Polynomial& polynomial) {
 
 }  // namespace
 
+void refuse_size(std::int64_t a, char with, std::int64_t b) {
+  fail<ShapeError>("[Shape] expected sizes of at most {}, got {} {} {}", kMaxElements, a, with, b);
+}
+
 std::int64_t checked_sum(std::int64_t a, std::int64_t b) {
   std::int64_t result;
-  if (__builtin_add_overflow(a, b, &result)) dim::detail::refuse_overflow(a, '+', b);
+  if (__builtin_add_overflow(a, b, &result)) refuse_size(a, '+', b);
   return result;
 }
 
 std::int64_t checked_product(std::int64_t a, std::int64_t b) {
   std::int64_t result;
-  if (__builtin_mul_overflow(a, b, &result)) dim::detail::refuse_overflow(a, '*', b);
+  if (__builtin_mul_overflow(a, b, &result)) refuse_size(a, '*', b);
   return result;
 }
 
@@ -64,9 +68,7 @@ Polynomial::Polynomial(std::int64_t constant) {
   if (constant != 0) terms_.push_back({{}, constant});
 }
 
-Polynomial Polynomial::of_atom(std::int32_t atom) {
-  return Polynomial({Term{{atom}, 1}});
-}
+Polynomial Polynomial::of_atom(std::int32_t atom) { return Polynomial({Term{{atom}, 1}}); }
 
 Polynomial::Polynomial(std::vector<Term> terms) {
   for (Term& term : terms) {
@@ -114,9 +116,7 @@ Polynomial operator+(const Polynomial& a, const Polynomial& b) {
   return Polynomial(std::move(terms));
 }
 
-Polynomial operator-(const Polynomial& a, const Polynomial& b) {
-  return a + b * Polynomial(-1);
-}
+Polynomial operator-(const Polynomial& a, const Polynomial& b) { return a + b * Polynomial(-1); }
 
 Polynomial operator*(const Polynomial& a, const Polynomial& b) {
   if (a.terms_.size() * b.terms_.size() > 16 * kMaxTerms)

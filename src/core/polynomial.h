@@ -49,7 +49,9 @@ class Polynomial {
   std::vector<Term> terms_;
 };
 
-// Throw ShapeError if the result exceeds 63 bits.
+// Throws ShapeError "[Shape] expected sizes of at most ..., got a + b", where + is `with`.
+[[noreturn]] void refuse_size(std::int64_t a, char with, std::int64_t b);
+// Throw it if the result exceeds 63 bits.
 std::int64_t checked_sum(std::int64_t a, std::int64_t b);
 std::int64_t checked_product(std::int64_t a, std::int64_t b);
 

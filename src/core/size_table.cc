@@ -105,7 +105,8 @@ std::int64_t SizeTable::add(Expression expression) {
   weight_ += 1 + expression.parts.size();
   for (const Polynomial::Term& term : expression.polynomial.terms())
     weight_ += 1 + term.atoms.size();
-  if (expressions_.size() >= kMaxExpressions || weight_ > kMaxWeight || expression.depth > kMaxDepth)
+  if (expressions_.size() >= kMaxExpressions || weight_ > kMaxWeight ||
+      expression.depth > kMaxDepth)
     fail<InvalidArgumentError>(
         "[Shape] expected at most {} expressions of unknown sizes in a graph, nested {} deep",
         kMaxExpressions, kMaxDepth);
@@ -123,10 +124,9 @@ std::int64_t SizeTable::intern(Kind kind, std::vector<std::int64_t> parts) {
   if (const auto found = by_content_.find(key); found != by_content_.end()) return found->second;
   Expression made{.kind = kind, .parts = std::move(parts)};
   const auto is_never_negative = [this](std::int64_t part) { return never_negative(part); };
-  made.never_negative =
-      kind == Kind::kBroadcast ||
-      (kind == Kind::kMax ? std::ranges::any_of(made.parts, is_never_negative)
-                          : std::ranges::all_of(made.parts, is_never_negative));
+  made.never_negative = kind == Kind::kBroadcast ||
+                        (kind == Kind::kMax ? std::ranges::any_of(made.parts, is_never_negative)
+                                            : std::ranges::all_of(made.parts, is_never_negative));
   for (const std::int64_t part : made.parts)
     if (dim::is_unknown(part))
       made.depth = std::max(made.depth, 1 + expressions_[index_of(part)].depth);
@@ -145,7 +145,7 @@ Polynomial SizeTable::polynomial_of(std::int64_t size) const {
 
 std::int64_t SizeTable::size_of(const Polynomial& polynomial) {
   if (const auto constant = polynomial.constant()) {
-    if (dim::is_unknown(*constant)) dim::detail::refuse_overflow(*constant, '+', 0);
+    if (dim::is_unknown(*constant)) refuse_size(*constant, '+', 0);
     return *constant;
   }
   if (const auto atom = polynomial.atom()) return handle(*atom);
@@ -217,8 +217,8 @@ std::int64_t SizeTable::extreme(Kind kind, std::span<const std::int64_t> parts) 
   flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
   for (const std::int64_t part : flat) {
     const bool decided = std::ranges::any_of(flat, [&](std::int64_t other) {
-      return other != part && at_least(kind == Kind::kMax ? difference(other, part)
-                                                          : difference(part, other), 0);
+      return other != part &&
+             at_least(kind == Kind::kMax ? difference(other, part) : difference(part, other), 0);
     });
     if (!decided) kept.push_back(part);
   }
@@ -246,8 +246,9 @@ Polynomial SizeTable::difference(std::int64_t a, std::int64_t b) const {
 }
 
 bool SizeTable::never_negative(std::int64_t size) const {
-  return dim::is_unknown(size) ? expressions_[static_cast<std::size_t>(index_of(size))].never_negative
-                               : size >= 0;
+  return dim::is_unknown(size)
+             ? expressions_[static_cast<std::size_t>(index_of(size))].never_negative
+             : size >= 0;
 }
 
 bool SizeTable::at_least(const Polynomial& polynomial, std::int64_t limit) const {

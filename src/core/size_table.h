@@ -29,8 +29,8 @@ class SizeTable {
   };
   struct Expression {
     Kind kind = Kind::kSymbol;
-    std::string name;                    // kSymbol: for messages, "axis 0 of argument 'x'"
-    Polynomial polynomial;               // kPolynomial: of expressions of other kinds
+    std::string name;                      // kSymbol: for messages, "axis 0 of argument 'x'"
+    Polynomial polynomial;                 // kPolynomial: of expressions of other kinds
     std::vector<std::int64_t> parts = {};  // sizes
     bool never_negative = true;
     int depth = 0;
@@ -46,13 +46,13 @@ class SizeTable {
   static std::shared_ptr<SizeTable> of(std::int64_t handle);
 
   std::int64_t symbol(std::string name);
-  // An expression of these parts, which may be known; at least one is not. As the functions of dim.
+  // As the functions of dim, of parts of which at least one is unknown.
   std::int64_t quotient(std::int64_t a, std::int64_t b);
   std::int64_t floor_quotient(std::int64_t a, std::int64_t b);
   std::int64_t extreme(Kind kind, std::span<const std::int64_t> parts);  // kMin, kMax
   std::int64_t broadcast(std::span<const std::int64_t> parts);
   std::int64_t combine(char op, std::int64_t a, std::int64_t b);  // '+', '-', '*'
-  // Of terms in any order, of expressions of other kinds.
+  // The polynomial of terms in any order, over expressions of other kinds.
   std::int64_t of_polynomial(std::vector<Polynomial::Term> terms);
 
   Polynomial difference(std::int64_t a, std::int64_t b) const;

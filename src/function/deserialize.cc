@@ -22,7 +22,7 @@ class GraphReader {
       : message_(message),
         graph_(make_ref<GraphImpl>()),
         sizes_(std::make_shared<StoredSizes>(message.sizes(), *graph_->sizes())) {}
-  // Of a body.
+  // The reader of a body.
   GraphReader(const proto::Graph& message, const GraphReader& outer)
       : message_(message), graph_(make_ref<GraphImpl>(outer.graph_.get())), sizes_(outer.sizes_) {}
 

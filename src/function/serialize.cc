@@ -104,9 +104,8 @@ class GraphWriter {
   }
 
   void write_fields(const AttrsType& type, const void* attrs, proto::Node& to) const {
-    const auto stored = with_sizes(type, attrs, [this](std::int64_t size) {
-      return stored_size(*graph_.sizes(), size);
-    });
+    const auto stored = with_sizes(
+        type, attrs, [this](std::int64_t size) { return stored_size(*graph_.sizes(), size); });
     tandem::write_attributes(type.save(stored.get()), *to.mutable_attributes());
   }
 

@@ -18,9 +18,10 @@ std::int64_t stored_size(const SizeTable& sizes, std::int64_t size) {
 void write_sizes(const SizeTable& sizes, SizeMessages& to) {
   const int count = sizes.count();
   if (count > kMaxStored)
-    fail<UnimplementedError>("[Graph] the graph has {} expressions of unknown sizes; at most {} can "
-                             "be serialised",
-                             count, kMaxStored);
+    fail<UnimplementedError>(
+        "[Graph] the graph has {} expressions of unknown sizes; at most {} can "
+        "be serialised",
+        count, kMaxStored);
   for (std::int32_t i = 0; i < count; ++i) {
     const SizeTable::Expression expression = sizes.at(i);
     proto::Size& written = *to.Add();

@@ -40,8 +40,8 @@ class KnownSizes {
   // names `what`, if the shapes do not match, if a size has another value already, or if `concrete`
   // has an unknown size.
   void bind(const Shape& symbolic, const Shape& concrete, std::string_view what);
-  // The value of the size, or `size` itself if it is known or a wildcard. Throws InvalidArgumentError
-  // if it depends on a symbol that is not bound, and ShapeError if it has no value.
+  // The value of the size, or `size` itself if it is known or -1. Throws InvalidArgumentError if it
+  // depends on a symbol that is not bound, and ShapeError if it has no value.
   std::int64_t operator()(std::int64_t size) const;
   Shape operator()(Shape shape) const;
   // `attrs` with the sizes filled in, or `attrs` itself if it has no unknown sizes.

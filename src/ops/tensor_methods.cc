@@ -146,8 +146,7 @@ Tensor Tensor::flatten(std::int64_t start, std::int64_t end) const {
   Dims sizes;
   for (int axis = 0; axis < first; ++axis) sizes.push_back(shape()[axis]);
   std::int64_t together = 1;
-  for (int axis = first; axis <= last; ++axis)
-    together = dim::product(together, shape()[axis]);
+  for (int axis = first; axis <= last; ++axis) together = dim::product(together, shape()[axis]);
   sizes.push_back(together);
   for (int axis = last + 1; axis < rank(); ++axis) sizes.push_back(shape()[axis]);
   return reshape(Shape(sizes));

@@ -77,9 +77,8 @@ TEST_F(Dim, NamesSizesAsTheUserKnowsThem) {
 
 TEST_F(Dim, NumbersThatWereComputedByPlainArithmeticAreRefused) {
   for (const std::int64_t number : {n + 1, 2 * n, n + m, n / 2, 3 * n})
-    EXPECT_EQ(
-        error_of<InvalidArgumentError>([&] { dim::sum(number, 1); }),
-        "[Shape] a number was computed from a size that is not known when the graph is made");
+    EXPECT_EQ(error_of<InvalidArgumentError>([&] { dim::sum(number, 1); }),
+              "[Shape] a number was computed from a size that is not known when the graph is made");
   const auto others = SizeTable::make();
   EXPECT_THROW(dim::sum(n, others->symbol("other")), InvalidArgumentError);
   std::int64_t gone = 0;
@@ -89,9 +88,8 @@ TEST_F(Dim, NumbersThatWereComputedByPlainArithmeticAreRefused) {
 
 TEST_F(Dim, HasLimits) {
   std::int64_t nested = n;
-  EXPECT_THROW(
-      for (int i = 0; i < 5000; ++i) nested = dim::floor_quotient(dim::sum(nested, m), 7),
-      InvalidArgumentError);
+  EXPECT_THROW(for (int i = 0; i < 5000; ++i) nested = dim::floor_quotient(dim::sum(nested, m), 7),
+               InvalidArgumentError);
   std::int64_t power = n;
   EXPECT_THROW(for (int i = 0; i < 100; ++i) power = dim::product(power, n), ShapeError);
   EXPECT_THROW(dim::product(dim::product(n, INT64_MAX / 2), 4), ShapeError);
@@ -102,8 +100,9 @@ TEST_F(Dim, HasLimits) {
 TEST_F(Dim, ExpressionsWithoutAValueThrow) {
   std::vector<std::int64_t> values = {2, 5, 1};
   EXPECT_EQ(sizes->evaluate(dim::broadcast(n, k), values), 2);
-  EXPECT_EQ(error_of<ShapeError>([&] { sizes->evaluate(dim::broadcast(n, m), values); }).substr(0, 44),
-            "[Shape] expected sizes that broadcast togeth");
+  EXPECT_EQ(
+      error_of<ShapeError>([&] { sizes->evaluate(dim::broadcast(n, m), values); }).substr(0, 44),
+      "[Shape] expected sizes that broadcast togeth");
   EXPECT_EQ(error_of<ShapeError>([&] { sizes->evaluate(dim::quotient(m, n), values); }),
             "[Shape] expected a multiple of n, which is 2, got m, which is 5");
   std::vector<std::int64_t> none;
@@ -152,8 +151,8 @@ TEST(RandomSizes, EqualPlainArithmetic) {
       made.push_back({i, i});
     }
     for (int step = 0; step < 8; ++step) {
-      const auto next = combined(made[random() % made.size()], made[random() % made.size()],
-                                 random() % 8);
+      const auto next =
+          combined(made[random() % made.size()], made[random() % made.size()], random() % 8);
       if (!next || std::abs(next->number) > 1'000'000) continue;
       std::vector<std::int64_t> values = symbols;
       ASSERT_EQ(dim::is_unknown(next->size) ? sizes->evaluate(next->size, values) : next->size,

@@ -61,8 +61,11 @@ Result equal_bits(const Tensors& got, const Tensors& expected) {
 
 // Refusals name the axis, or say that a number was computed from an unknown size.
 bool names_unknown_size(const std::string& message) {
-  constexpr std::string_view kReasons[] = {"to be known when the graph is made", "known sizes",
-                                           "a known depth", "is not known", "a known size",
+  constexpr std::string_view kReasons[] = {"to be known when the graph is made",
+                                           "known sizes",
+                                           "a known depth",
+                                           "is not known",
+                                           "a known size",
                                            "is unknown until the graph runs"};
   for (const std::string_view reason : kReasons)
     if (message.find(reason) != std::string::npos) return true;

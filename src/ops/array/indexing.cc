@@ -25,11 +25,13 @@ ResolvedSlice resolve_slice(const Slice& slice, std::int64_t size) {
   const auto bound = [&](const std::optional<std::int64_t>& given, std::int64_t otherwise) {
     if (!given) return otherwise;
     const std::int64_t position = dim::is_size(*given) ? *given : dim::sum(*given, size);
-    return dim::min(dim::max(position, forward ? 0 : -1), forward ? size : dim::difference(size, 1));
+    return dim::min(dim::max(position, forward ? 0 : -1),
+                    forward ? size : dim::difference(size, 1));
   };
   const std::int64_t first = bound(slice.start, forward ? 0 : dim::difference(size, 1));
   const std::int64_t stop = bound(slice.stop, forward ? size : -1);
-  const std::int64_t distance = forward ? dim::difference(stop, first) : dim::difference(first, stop);
+  const std::int64_t distance =
+      forward ? dim::difference(stop, first) : dim::difference(first, stop);
   const std::int64_t stride = forward ? slice.step : -slice.step;
   return {first, dim::max(0, dim::ceil_quotient(distance, stride)), slice.step};
 }

@@ -204,9 +204,8 @@ void infer_split(InferContext& c) {
     if (valid) left = dim::difference(left, size);
   }
   if (!valid || !dim::may_equal(left, 0))
-    fail<ShapeError>(
-        "[SplitV] expected sizes that add up to {} (axis {} of shape {}), got {}",
-        dim::text(shape[axis]), axis, shape.to_string(), dim::text(attrs.sizes, "+"));
+    fail<ShapeError>("[SplitV] expected sizes that add up to {} (axis {} of shape {}), got {}",
+                     dim::text(shape[axis]), axis, shape.to_string(), dim::text(attrs.sizes, "+"));
   for (const std::int64_t size : attrs.sizes) {
     shape.set(axis, size);
     c.add_output(c.dtype(0), shape);

@@ -124,8 +124,7 @@ void infer_tile(InferContext& c) {
   const Shape& shape = c.shape(0);
   const Dims& multiples = c.attrs<TileAttrs>().multiples;
   bool valid = multiples.size() == shape.rank();
-  for (const std::int64_t multiple : multiples)
-    valid = valid && dim::may_be_at_most(0, multiple);
+  for (const std::int64_t multiple : multiples) valid = valid && dim::may_be_at_most(0, multiple);
   if (!valid)
     fail<ShapeError>("[Tile] expected {} multiples of at least 0 for shape {}, got {}",
                      shape.rank(), shape.to_string(), text_of(multiples));

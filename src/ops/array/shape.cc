@@ -49,7 +49,8 @@ void infer_reshape(InferContext& c) {
   }
   if (!valid)
     fail<ShapeError>("[Reshape] expected a shape of {} elements for a tensor of shape {}, got {}",
-                     dim::text(count), c.shape(0).to_string(), text_of(c.attrs<ReshapeAttrs>().shape.dims()));
+                     dim::text(count), c.shape(0).to_string(),
+                     text_of(c.attrs<ReshapeAttrs>().shape.dims()));
   c.add_output(c.dtype(0), shape);
 }
 

@@ -129,8 +129,7 @@ void linspace_kernel(KernelContext& c) {
     parallel_for(attrs.count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const bool is_last = i > 0 && i == attrs.count - 1;
-        out[i] =
-            store_as<T>(is_last ? attrs.last : attrs.start + static_cast<double>(i) * step);
+        out[i] = store_as<T>(is_last ? attrs.last : attrs.start + static_cast<double>(i) * step);
       }
     });
   });

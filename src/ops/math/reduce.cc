@@ -242,8 +242,8 @@ void prod_gradient(GradContext& c) {
   const int rank = x.rank();
   const std::uint32_t mask = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), rank);
   const std::int64_t columns = dim::num_elements(reduced_shape(x.shape(), mask, false));
-  const std::int64_t count = dim::known(
-      c.op().name, dim::quotient(dim::num_elements(x.shape()), columns), "the gradient");
+  const std::int64_t count =
+      dim::known(c.op().name, dim::quotient(dim::num_elements(x.shape()), columns), "the gradient");
   const DType wide = wide_dtype(x.dtype());
   const Dims order = axes_in_front(mask, rank);
   const Tensor in_order = transpose(cast(x, wide), order);

@@ -117,9 +117,9 @@ Tensor widened(const Tensor& x) { return cast(x, statistics_dtype(x.dtype())); }
 // a group is the heads that share a key head.
 Tensor heads_first(const Tensor& x, std::int64_t kv_heads) {
   const Shape& shape = x.shape();
-  return transpose(
-      reshape(widened(x), {shape[0], shape[1], kv_heads, dim::quotient(shape[2], kv_heads), shape[3]}),
-      {0, 2, 3, 1, 4});
+  return transpose(reshape(widened(x), {shape[0], shape[1], kv_heads,
+                                        dim::quotient(shape[2], kv_heads), shape[3]}),
+                   {0, 2, 3, 1, 4});
 }
 Tensor heads_last(const Tensor& x, const TensorType& like) {
   return cast(reshape(transpose(x, {0, 3, 1, 2, 4}), like.shape), like.dtype);

@@ -53,9 +53,9 @@ void check_conv(std::string_view op, const ConvAttrs& a, const Shape& x, const S
         "images of shape {} in "
         "{} groups, got shape {}",
         op,
-        dim::is_unknown(x[3]) ? dim::text(dim::quotient(x[3], a.groups))
-                              : fmt::format("{}", static_cast<double>(x[3]) /
-                                                      static_cast<double>(a.groups)),
+        dim::is_unknown(x[3])
+            ? dim::text(dim::quotient(x[3], a.groups))
+            : fmt::format("{}", static_cast<double>(x[3]) / static_cast<double>(a.groups)),
         a.groups, x.to_string(), a.groups, kernel.to_string());
 }
 
@@ -118,8 +118,8 @@ void infer_conv(InferContext& c) {
   const ConvShape conv =
       conv_shape(c.op().name, c.attrs<ConvAttrs>(), c.dtype(0), c.shape(0), c.shape(1));
   if (c.num_inputs() == 3 && !dim::may_equal(c.shape(2), Shape{conv.out}))
-    fail<ShapeError>("[{}] expected a bias of shape ({},), got {}", c.op().name, dim::text(conv.out),
-                     c.shape(2).to_string());
+    fail<ShapeError>("[{}] expected a bias of shape ({},), got {}", c.op().name,
+                     dim::text(conv.out), c.shape(2).to_string());
   c.add_output(c.dtype(0), result_of(conv));
 }
 
@@ -325,7 +325,8 @@ Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bia
     fail<InvalidArgumentError>("[DepthwiseConv2D] expected no groups, got {}", options.groups);
   // One group per channel: the kernel has the memory layout of a grouped convolution.
   Conv2DOptions grouped = options;
-  grouped.groups = dim::known("DepthwiseConv2D", dim::agreed(taps[2], x.dim(3)), "the number of groups");
+  grouped.groups =
+      dim::known("DepthwiseConv2D", dim::agreed(taps[2], x.dim(3)), "the number of groups");
   return conv2d(x, reshape(kernel, {taps[0], taps[1], 1, dim::product(taps[2], taps[3])}), bias,
                 grouped);
 }

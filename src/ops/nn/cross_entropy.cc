@@ -82,8 +82,8 @@ void infer_dense(InferContext& c) {
 
 void check_rows(InferContext& c) {
   const Shape rows = shape_of_labels(c.shape(1));
-  if (c.dtype(0) != c.dtype(1) || !dim::may_equal(c.shape(0), rows) || !dim::may_equal(c.shape(3), rows) ||
-      c.dtype(3) != statistics_dtype(c.dtype(1)))
+  if (c.dtype(0) != c.dtype(1) || !dim::may_equal(c.shape(0), rows) ||
+      !dim::may_equal(c.shape(3), rows) || c.dtype(3) != statistics_dtype(c.dtype(1)))
     fail<InvalidArgumentError>("[{}] expected a gradient of {} {}, got {} {}", c.op().name,
                                name_of(c.dtype(1)), rows.to_string(), name_of(c.dtype(0)),
                                c.shape(0).to_string());

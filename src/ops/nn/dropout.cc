@@ -121,9 +121,8 @@ void dropout_gradient(GradContext& c) {
   const Tensor mask = c.output(1);
   const std::int64_t blocks = dim::floor_quotient(attrs.offset, kDropoutBlock),
                      skipped = dim::difference(attrs.offset, dim::product(blocks, kDropoutBlock));
-  c.set_grad(0, run_in_place(
-                    kDropoutGrad, c.take_grad(), {&mask},
-                    DropoutGradAttrs{.rate = attrs.rate, .skipped = skipped}));
+  c.set_grad(0, run_in_place(kDropoutGrad, c.take_grad(), {&mask},
+                             DropoutGradAttrs{.rate = attrs.rate, .skipped = skipped}));
 }
 
 // --- its gradient: inputs dy and the mask; output dx ---

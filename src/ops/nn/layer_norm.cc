@@ -99,7 +99,8 @@ void infer_layer_norm_grad(InferContext& c) {
                                c.shape(0).to_string());
   check_channel_parameter(c, 2, x.dim(-1));
   for (int input : {3, 4})
-    if (!dim::may_equal(c.shape(input), shape_of_rows(x)) || c.dtype(input) != statistics_dtype(c.dtype(0)))
+    if (!dim::may_equal(c.shape(input), shape_of_rows(x)) ||
+        c.dtype(input) != statistics_dtype(c.dtype(0)))
       fail<InvalidArgumentError>("[{}] expected one statistic per row of {}, got {} {}",
                                  c.op().name, x.to_string(), name_of(c.dtype(input)),
                                  c.shape(input).to_string());

@@ -16,8 +16,8 @@ inline DType statistics_dtype(DType data) { return data == float64 ? float64 : f
 inline void check_channel_parameter(InferContext& c, int input, std::int64_t channels) {
   const DType data = c.dtype(0), dtype = c.dtype(input);
   if (!dim::may_equal(c.shape(input), Shape{channels}))
-    fail<ShapeError>("[{}] expected parameters of shape ({},), got {}", c.op().name, dim::text(channels),
-                     c.shape(input).to_string());
+    fail<ShapeError>("[{}] expected parameters of shape ({},), got {}", c.op().name,
+                     dim::text(channels), c.shape(input).to_string());
   if (dtype != data && dtype != statistics_dtype(data))
     fail<DTypeError>("[{}] expected parameters of dtype {} for data of dtype {}, got {}",
                      c.op().name, name_of(statistics_dtype(data)), name_of(data), name_of(dtype));

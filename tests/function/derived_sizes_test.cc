@@ -1,4 +1,4 @@
-// Sizes that are computed from sizes that are unknown when a function is traced or a graph is built.
+// Sizes that are computed from others, which are unknown while a function is traced.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -45,25 +45,29 @@ void expect_as_eagerly(const char* what, const Call& call, const std::vector<Sha
 }
 
 TEST(DerivedSizes, OfThreeOperandsBroadcastInAnyOrder) {
-  const std::vector<std::vector<Shape>> cases = {
-      {{2, 5, 4}, {2, 5, 4}, {2, 5, 4}}, {{2, 5, 4}, {2, 5, 4}, {2, 5, 1}},
-      {{1}, {1}, {4}},                   {{1}, {4}, {1}},
-      {{4}, {1}, {1}},                   {{1, 5}, {2, 1}, {2, 5}},
-      {{3}, {2, 1}, {2, 3}}};
+  const std::vector<std::vector<Shape>> cases = {{{2, 5, 4}, {2, 5, 4}, {2, 5, 4}},
+                                                 {{2, 5, 4}, {2, 5, 4}, {2, 5, 1}},
+                                                 {{1}, {1}, {4}},
+                                                 {{1}, {4}, {1}},
+                                                 {{4}, {1}, {1}},
+                                                 {{1, 5}, {2, 1}, {2, 5}},
+                                                 {{3}, {2, 1}, {2, 3}}};
   for (const std::vector<Shape>& shapes : cases) {
-    expect_as_eagerly("(x + y) * m", [](const Tensors& v) { return (v[0] + v[1]) * v[2]; }, shapes);
-    expect_as_eagerly("x + (y - x) * z",
-                      [](const Tensors& v) { return v[0] + (v[1] - v[0]) * v[2]; }, shapes);
-    expect_as_eagerly("where(x > 0, y, z)",
-                      [](const Tensors& v) { return where(greater(v[0], 0.0), v[1], v[2]); },
-                      shapes);
+    expect_as_eagerly(
+        "(x + y) * m", [](const Tensors& v) { return (v[0] + v[1]) * v[2]; }, shapes);
+    expect_as_eagerly(
+        "x + (y - x) * z", [](const Tensors& v) { return v[0] + (v[1] - v[0]) * v[2]; }, shapes);
+    expect_as_eagerly(
+        "where(x > 0, y, z)",
+        [](const Tensors& v) { return where(greater(v[0], 0.0), v[1], v[2]); }, shapes);
   }
 }
 
 TEST(DerivedSizes, OfAResultWhoseShapeAloneIsUsed) {
   const auto z = [](const Tensors& v) { return (v[0] + v[1]) * v[2]; };
   const std::vector<Shape> shapes = {{2, 5, 4}, {2, 5, 4}, {1, 5, 1}};
-  expect_as_eagerly("ones_like", [&](const Tensors& v) { return ones_like(z(v)); }, shapes);
+  expect_as_eagerly(
+      "ones_like", [&](const Tensors& v) { return ones_like(z(v)); }, shapes);
   expect_as_eagerly(
       "zeros",
       [&](const Tensors& v) {
@@ -71,8 +75,8 @@ TEST(DerivedSizes, OfAResultWhoseShapeAloneIsUsed) {
       },
       shapes);
   const Tensors inputs = inputs_of(shapes);
-  const auto normal = with_unknown_sizes(
-      [&](const Tensors& v) { return random::normal(z(v).shape()); }, inputs);
+  const auto normal =
+      with_unknown_sizes([&](const Tensors& v) { return random::normal(z(v).shape()); }, inputs);
   EXPECT_EQ(normal(inputs).shape(), Shape({2, 5, 4}));
 }
 
@@ -87,30 +91,48 @@ TEST(DerivedSizes, ThatCannotBeComputedHaveTheErrorOfTheOperation) {
 }
 
 TEST(DerivedSizes, BesideConstantsThatTheUserGave) {
-  expect_as_eagerly("reshape to (6)", [](const Tensors& v) { return reshape(v[0], {6}); }, {{2, 3}});
-  expect_as_eagerly(
-      "reshape to (2, 3)", [](const Tensors& v) { return reshape(v[0], {2, 3}); }, {{6}});
-  expect_as_eagerly(
-      "reshape to (-1, 3)", [](const Tensors& v) { return reshape(v[0], {-1, 3}); }, {{6}});
-  expect_as_eagerly(
-      "reshape to (-1, 2, 3)", [](const Tensors& v) { return reshape(v[0], {-1, 2, 3}); }, {{4, 6}});
-  expect_as_eagerly(
-      "split into 3 and 2",
-      [](const Tensors& v) {
-        return split(v[0], std::vector<std::int64_t>{3, 2}, 0)[1];
-      },
-      {{5}});
+  expect_as_eagerly("reshape to (6)", [](const Tensors& v) { return reshape(v[0], {6}); },
+                    {{2, 3}});
+  expect_as_eagerly("reshape to (2, 3)",
+                    [](const Tensors& v) {
+                      return reshape(v[0], {2, 3});
+                    },
+                    {{6}});
+  expect_as_eagerly("reshape to (-1, 3)",
+                    [](const Tensors& v) {
+                      return reshape(v[0], {-1, 3});
+                    },
+                    {{6}});
+  expect_as_eagerly("reshape to (-1, 2, 3)",
+                    [](const Tensors& v) {
+                      return reshape(v[0], {-1, 2, 3});
+                    },
+                    {{4, 6}});
+  expect_as_eagerly("split into 3 and 2",
+                    [](const Tensors& v) {
+                      return split(v[0], std::vector<std::int64_t>{3, 2}, 0)[1];
+                    },
+                    {{5}});
   expect_as_eagerly("split into 2", [](const Tensors& v) { return split(v[0], 2)[1]; }, {{6}});
-  expect_as_eagerly(
-      "padded times a constant",
-      [](const Tensors& v) { return pad(v[0], {{1, 1}, {0, 0}}) * ones({4, 3}); }, {{2, 3}});
+  expect_as_eagerly("padded times a constant",
+                    [](const Tensors& v) {
+                      return pad(v[0], {{1, 1}, {0, 0}}) * ones({4, 3});
+                    },
+                    {{2, 3}});
   expect_as_eagerly("concat times a constant",
-                    [](const Tensors& v) { return concat({v[0], v[0]}, 0) * ones({4, 3}); },
+                    [](const Tensors& v) {
+                      return concat({v[0], v[0]}, 0) * ones({4, 3});
+                    },
                     {{2, 3}});
   expect_as_eagerly("tile times a constant",
-                    [](const Tensors& v) { return tile(v[0], {2, 1}) * ones({4, 3}); }, {{2, 3}});
-  expect_as_eagerly("broadcast_to", [](const Tensors& v) { return broadcast_to(v[0], {4}); }, {{1}});
-  expect_as_eagerly("linspace", [](const Tensors& v) { return linspace(0, 1, v[0].dim(0)); }, {{5}});
+                    [](const Tensors& v) {
+                      return tile(v[0], {2, 1}) * ones({4, 3});
+                    },
+                    {{2, 3}});
+  expect_as_eagerly("broadcast_to", [](const Tensors& v) { return broadcast_to(v[0], {4}); },
+                    {{1}});
+  expect_as_eagerly("linspace", [](const Tensors& v) { return linspace(0, 1, v[0].dim(0)); },
+                    {{5}});
 }
 
 TEST(DerivedSizes, OfSlices) {
@@ -119,9 +141,11 @@ TEST(DerivedSizes, OfSlices) {
     expect_as_eagerly("1:", [](const Tensors& v) { return v[0](Slice{.start = 1}); }, {{size}});
     expect_as_eagerly("-2:", [](const Tensors& v) { return v[0](Slice{.start = -2}); }, {{size}});
     expect_as_eagerly("-1", [](const Tensors& v) { return v[0](-1); }, {{size}});
-    expect_as_eagerly(
-        "of the second axis", [](const Tensors& v) { return v[0](Slice{}, Slice{1, 3}); },
-        {{2, size}});
+    expect_as_eagerly("of the second axis",
+                      [](const Tensors& v) {
+                        return v[0](Slice{}, Slice{1, 3});
+                      },
+                      {{2, size}});
   }
 }
 
@@ -152,8 +176,8 @@ TEST(DerivedSizes, AreNeededByGradientsAloneToo) {
   const Variable w(random::normal({4, 3}));
   const auto gradients = [&](const Tensors& v) {
     GradientTape tape;
-    const Tensor loss = reduce_mean(
-        negative(reduce_sum(v[1] * log(nn::softmax(matmul(v[0], w))), {.axis = {1}})));
+    const Tensor loss =
+        reduce_mean(negative(reduce_sum(v[1] * log(nn::softmax(matmul(v[0], w))), {.axis = {1}})));
     return tape.gradient(loss, w);
   };
   const Tensors inputs = {random::normal({5, 4}), nn::softmax(random::normal({5, 3}))};
@@ -202,9 +226,8 @@ TEST(DerivedSizes, AreSerialisedWithTheirExpressions) {
     const Tensor a = placeholder(float32, {-1, -1}, "a"), b = placeholder(float32, {-1, -1}, "b"),
                  m = placeholder(float32, {-1, -1}, "m");
     const Tensor product = (a + b) * m;
-    const Tensor pooled =
-        nn::max_pool2d(reshape(product, {1, product.dim(0), product.dim(1), 1}),
-                       {.window = 2, .padding = nn::Padding::kSame});
+    const Tensor pooled = nn::max_pool2d(reshape(product, {1, product.dim(0), product.dim(1), 1}),
+                                         {.window = 2, .padding = nn::Padding::kSame});
     const Tensor joined = concat({zeros(product.shape()), ones({2, product.dim(1)})}, 0);
     EXPECT_EQ(identity(pooled, {.name = "pooled"}).rank(), 4);
     EXPECT_EQ(identity(joined, {.name = "joined"}).rank(), 2);

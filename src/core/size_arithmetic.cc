@@ -1,8 +1,8 @@
-#include "core/dim.h"
-
+// The functions of core/dim.h for unknown sizes.
 #include <algorithm>
 #include <array>
 
+#include "core/dim.h"
 #include "core/size_table.h"
 #include "core/status.h"
 
@@ -56,9 +56,7 @@ bool may_be_multiple(std::int64_t a, std::int64_t b) {
   return whole.common_factor() % b != 0 || whole.constant_term() % b == 0;
 }
 
-void refuse_overflow(std::int64_t a, char with, std::int64_t b) {
-  fail<ShapeError>("[Shape] expected sizes of at most {}, got {} {} {}", kMaxElements, a, with, b);
-}
+void refuse_overflow(std::int64_t a, char with, std::int64_t b) { refuse_size(a, with, b); }
 
 void refuse_unknown(std::string_view op, std::int64_t size, std::string_view what) {
   fail<InvalidArgumentError>(
