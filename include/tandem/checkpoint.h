@@ -200,6 +200,17 @@ class CheckpointGroup {
   std::function<void(const std::vector<Variable>&)> build_;  // of an optimizer
 };
 
+/// The groups "step", "model", "optimizer" and "net" of a Checkpoint by name. As the arguments of
+/// tf.train.Checkpoint; other names are those of a map.
+struct CheckpointObjects {
+  std::optional<CheckpointGroup> step{};       ///< a counter
+  std::optional<CheckpointGroup> model{};      ///< a model
+  std::optional<CheckpointGroup> optimizer{};  ///< an optimizer
+  std::optional<CheckpointGroup> net{};        ///< a model, as TensorFlow's guide calls it
+  /// The groups that are set.
+  std::map<std::string, CheckpointGroup> groups() const;
+};
+
 /// Saves and restores groups of variables and the state of the random generator, for training loops
 /// of your own. As tf.train.Checkpoint.
 ///
@@ -215,6 +226,10 @@ class Checkpoint {
   /// variables of one name in a group, and so does save() if the variables are those of an object.
   explicit Checkpoint(std::map<std::string, CheckpointGroup> groups,
                       const CheckpointOptions& options = {});
+  /// The same of {.model = model, .optimizer = optimizer}.
+  template <std::same_as<CheckpointObjects> Objects = CheckpointObjects>
+  explicit Checkpoint(const Objects& objects, const CheckpointOptions& options = {})
+      : Checkpoint(objects.groups(), options) {}
   /// Waits for a background save. An error of it is logged.
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;             ///< moves

@@ -58,6 +58,24 @@ TEST(Checkpoint, RestoresVariablesAndTheRandomGenerator) {
   }
 }
 
+TEST(Checkpoint, TakesItsGroupsByName) {
+  const TemporaryDirectory directory;
+  Loop loop;
+  const Variable step(std::int64_t{3});
+  Checkpoint({.step = step, .model = loop.model, .optimizer = loop.optimizer})
+      .save(directory / "c");
+  const std::vector<double> expected = loop.steps(2);
+  Loop other;
+  Variable restored(std::int64_t{0});
+  Checkpoint({{"step", restored}, {"model", other.model}, {"optimizer", other.optimizer}})
+      .restore(directory / "c");
+  EXPECT_EQ(restored.item<std::int64_t>(), 3);
+  EXPECT_EQ(other.steps(2), expected);
+  Checkpoint({.net = loop.model}, {.background = true}).save(directory / "net");
+  for (const auto& [name, tensor] : load(directory / "net"))
+    EXPECT_TRUE(name.starts_with("net/")) << name;
+}
+
 TEST(Checkpoint, ErrorsOfBackgroundSavesAreThrownByTheNextCall) {
   const TemporaryDirectory directory;
   Loop loop;

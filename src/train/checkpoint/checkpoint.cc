@@ -96,6 +96,15 @@ struct Checkpoint::State {
   CheckpointSaver saver;
 };
 
+std::map<std::string, CheckpointGroup> CheckpointObjects::groups() const {
+  std::map<std::string, CheckpointGroup> named;
+  if (step) named.emplace("step", *step);
+  if (model) named.emplace("model", *model);
+  if (optimizer) named.emplace("optimizer", *optimizer);
+  if (net) named.emplace("net", *net);
+  return named;
+}
+
 Checkpoint::Checkpoint(std::map<std::string, CheckpointGroup> groups,
                        const CheckpointOptions& options)
     : state_(std::make_unique<State>(std::move(groups), options)) {}
