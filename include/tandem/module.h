@@ -228,6 +228,19 @@ class ModuleHolder {
       return (*this)->forward(std::forward<Args>(args)...);
     }
   }
+  /// @{
+  /// As those of the module, which PyTorch's programs call by a dot.
+  std::vector<Variable> parameters() const { return (*this)->parameters(); }
+  auto named_parameters() const { return (*this)->named_parameters(); }
+  auto state_dict() const { return (*this)->state_dict(); }
+  void load_state_dict(const std::map<std::string, Tensor>& state) const {
+    (*this)->load_state_dict(state);
+  }
+  void train(bool on = true) const { (*this)->train(on); }
+  void eval() const { (*this)->eval(); }
+  bool is_training() const { return (*this)->is_training(); }
+  void zero_grad() const { (*this)->zero_grad(); }
+  /// @}
   /// As Module::register_forward_hook().
   template <class Hook>
   RemovableHandle register_forward_hook(Hook hook) const {

@@ -301,6 +301,23 @@ TEST(NnSequential, CallsItsModules) {
   EXPECT_LE(values_of(net(ones({1, 3}) * 100.0))[0], 1.0);
 }
 
+TEST(NnSequential, HasTheFunctionsOfItsModule) {
+  const nn::Sequential net(nn::Linear(3, 4), nn::Linear(4, 1)),
+      other(nn::Linear(3, 4), nn::Linear(4, 1));
+  EXPECT_EQ(net.parameters(), net->parameters());
+  EXPECT_EQ(net.named_parameters()[3].first, "1.bias");
+  other.load_state_dict(net.state_dict());
+  EXPECT_EQ(values_of(other(ones({1, 3}))), values_of(net(ones({1, 3}))));
+  net.eval();
+  EXPECT_FALSE(net.is_training());
+  net.train();
+  EXPECT_TRUE(net->is_training());
+  reduce_sum(net(ones({2, 3}))).backward();
+  EXPECT_TRUE(net.parameters()[0].grad().defined());
+  net.zero_grad();
+  EXPECT_FALSE(net.parameters()[0].grad().defined());
+}
+
 TEST(NnSequential, TakesLayers) {
   const auto net = nn::Sequential(layers::Dense(4), nn::ReLU());
   expect_error<FailedPreconditionError>([&] { net->parameters(); }, "'0' has no parameters before");
