@@ -538,4 +538,16 @@ void load(Tensor& tensor, const std::filesystem::path& path);
 void load(const Layer& layer, const std::filesystem::path& path);
 /// @}
 
+/// As keras.models.
+namespace models {
+/// The architecture is C++ code and is not saved: does not compile, and says what to write.
+template <class Path>
+Sequential load_model(const Path&) {
+  static_assert(!std::same_as<Path, Path>,
+                "a model's architecture is C++ code: make the model by the code that made the "
+                "saved one, and call model.load_weights(path)");
+  return {};
+}
+}  // namespace models
+
 }  // namespace tandem

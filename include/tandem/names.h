@@ -203,6 +203,7 @@ using ReduceLROnPlateauScheduler = lr_scheduler::ReduceLROnPlateau;  ///< libtor
 
 using optimizers::zip;  ///< Python's zip(gradients, variables)
 using Logs = callbacks::Logs;  ///< as callbacks::Logs
+using callbacks::Callback;     ///< callbacks::Callback, in a list of callbacks
 
 namespace data {
 using Options = DatasetOptions;  ///< as DatasetOptions
@@ -314,6 +315,8 @@ inline constexpr bool is_available() { return true; }  ///< as torch.distributed
 inline int rank(const ProcessGroup& group = {}) { return get_rank(group); }  ///< get_rank()
 /// get_world_size().
 inline int size(const ProcessGroup& group = {}) { return get_world_size(group); }
+/// get_world_size().
+inline int world_size(const ProcessGroup& group = {}) { return get_world_size(group); }
 /// ProcessGroup::ranks().
 inline std::vector<int> get_process_group_ranks(const ProcessGroup& group) { return group.ranks(); }
 /// send_async().
