@@ -67,5 +67,6 @@
 #include "tandem/sidecar_evaluator.h"
 #include "tandem/tensor.h"
 #include "tandem/tpu.h"
+#include "tandem/transport.h"
 #include "tandem/utils.h"
 #include "tandem/variable.h"

@@ -1,7 +1,12 @@
 #include "group/connect.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <numeric>
 #include <sstream>
 #include <string_view>
 #include <unordered_map>
@@ -15,13 +20,16 @@
 #include "comm/nccl/nccl_backend.h"
 #include "comm/process/process_communicator.h"
 #include "comm/rendezvous/consultation.h"
+#include "comm/rendezvous/file_store.h"
 #include "comm/shm/shm_backend.h"
 #include "comm/shm/shm_bytes.h"
 #include "comm/signature.h"
+#include "comm/transport/transport_backend.h"
 #include "core/env.h"
 #include "core/joined.h"
 #include "core/log.h"
 #include "core/status.h"
+#include "device/cpu/cpu_device.h"
 #include "device/native_gpu.h"
 
 namespace tandem {
@@ -165,8 +173,10 @@ std::string find_disagreement(const std::vector<RankProperties>& properties) {
   return "";
 }
 
-// The answers to the ranks. With `warns`, logs a warning if memory decides.
-std::vector<std::string> choose_backends(const std::vector<std::string>& values, bool warns) {
+// The answers to the ranks. With `warns`, logs a warning if memory decides. `network`: the only one
+// that there is; default: of those that all ranks can use.
+std::vector<std::string> choose_backends(const std::vector<std::string>& values, bool warns,
+                                         const std::string& only_network = "") {
   std::vector<RankProperties> properties;
   std::vector<std::string> host_of;
   for (const std::string& text : values) {
@@ -176,7 +186,7 @@ std::vector<std::string> choose_backends(const std::vector<std::string>& values,
   if (const std::string error = find_disagreement(properties); !error.empty())
     return std::vector<std::string>(values.size(), error);
   const auto hosts = ranks_by_host(host_of);
-  const std::string network = network_of(properties);
+  const std::string network = only_network.empty() ? network_of(properties) : only_network;
   std::string choice = properties.front().backend;
   if (choice == "auto") {
     choice = hosts.size() == 1 ? "shm" : "hierarchical";
@@ -196,6 +206,19 @@ std::vector<std::string> choose_backends(const std::vector<std::string>& values,
   return answers;
 }
 
+std::string properties_here(const std::string& backend, const std::string& no_mpi) {
+  return fmt::format("{}\n{}\n{}\n{}", backend, shm_free_bytes(), host_identity(), no_mpi);
+}
+
+BackendChoice parse_choice(const std::string& answer) {
+  if (answer.front() == kDiffer) throw InvalidArgumentError(answer.substr(1));
+  if (answer.front() == kNoMpi) throw FailedPreconditionError(answer.substr(1));
+  BackendChoice choice;
+  std::istringstream(answer.substr(1)) >> choice.backend >> choice.network >> choice.place >>
+      choice.hosts;
+  return choice;
+}
+
 // All ranks meet here before any call that a rank could not stop waiting in, such as
 // MPI_Init_thread.
 BackendChoice agree_on_backend(Job& job, const ConnectOptions& options, bool warns = false) {
@@ -211,15 +234,9 @@ BackendChoice agree_on_backend(Job& job, const ConnectOptions& options, bool war
                      return fmt::format("[connect] {} did not call connect() within {} ms",
                                         list_ranks(missing), time.count());
                    }},
-              fmt::format("{}\n{}\n{}\n{}", options.backend, shm_free_bytes(), host_identity(),
-                          reason_without_mpi(job, options.backend)),
+              properties_here(options.backend, reason_without_mpi(job, options.backend)),
               [&](const auto& values) { return choose_backends(values, warns); });
-  if (answer.front() == kDiffer) throw InvalidArgumentError(answer.substr(1));
-  if (answer.front() == kNoMpi) throw FailedPreconditionError(answer.substr(1));
-  BackendChoice choice;
-  std::istringstream(answer.substr(1)) >> choice.backend >> choice.network >> choice.place >>
-      choice.hosts;
-  return choice;
+  return parse_choice(answer);
 }
 
 class NeedsAll {
@@ -258,11 +275,44 @@ std::unique_ptr<Communicator> connect_through(std::unique_ptr<Backend> backend, 
                                    {.time_limit = limit, .membership = job.membership()});
 }
 
-// Shared memory inside the hosts, a network between their leaders.
-std::unique_ptr<Communicator> connect_hosts(Job& job, const BackendChoice& choice,
+// A store for the ranks of a host, which have none: a file of the first rank, which removes it when
+// it has left the group. A collective call of all ranks.
+std::shared_ptr<Store> make_host_store(Communicator& all, const std::vector<int>& here) {
+  std::string path;
+  if (here.front() == all.rank()) {
+    path = std::filesystem::temp_directory_path() / "tandem-group-XXXXXX";
+    const int file = mkstemp(path.data());
+    if (file >= 0) close(file);
+    if (file < 0) path.clear();
+  }
+  const std::string theirs = exchange_bytes(all, path)[static_cast<std::size_t>(here.front())];
+  if (theirs.empty())
+    fail<UnavailableError>(
+        "[connect] rank {} cannot create a file in its folder for temporary files", here.front());
+  std::shared_ptr<FileStore> store = std::make_shared<FileStore>(theirs);
+  if (path.empty()) return store;
+  FileStore* const file = store.get();
+  return {file, [store = std::move(store)](FileStore*) { store->remove_file(); }};
+}
+
+std::unique_ptr<Communicator> connect_host(Job& job, Communicator& all,
+                                           const std::vector<int>& here, const std::string& name,
+                                           DeviceImpl& device, std::chrono::milliseconds limit) {
+  const auto place = std::find(here.begin(), here.end(), job.rank()) - here.begin();
+  return connect_through(
+      make_shm_backend({.store = job.transport() ? make_host_store(all, here) : job.store(),
+                        .name = name,
+                        .rank = static_cast<int>(place),
+                        .size = static_cast<int>(here.size()),
+                        .names = RankNames(here),
+                        .time_limit = limit,
+                        .membership = job.membership()}),
+      job, device, limit);
+}
+
+// Shared memory inside the hosts, a network between their leaders. `all`: over the network.
+std::unique_ptr<Communicator> connect_hosts(Job& job, std::unique_ptr<Communicator> all,
                                             DeviceImpl& device, std::chrono::milliseconds limit) {
-  auto all =
-      connect_through(make_backend(choice.network, choice.hosts, job, limit), job, device, limit);
   const std::vector<std::string> host_of = exchange_bytes(*all, host_identity());
   const auto hosts = ranks_by_host(host_of);
   if (hosts.size() == host_of.size()) return all;
@@ -275,23 +325,46 @@ std::unique_ptr<Communicator> connect_hosts(Job& job, const BackendChoice& choic
         host_of[static_cast<std::size_t>(job.rank())])
       mine = host;
   }
-  const std::vector<int>& here = hosts[mine];
-  const auto place = std::find(here.begin(), here.end(), job.rank()) - here.begin();
-  auto inner =
-      connect_through(make_shm_backend({.store = job.store(),
-                                        .name = numbered(job, fmt::format("host {}", mine)),
-                                        .rank = static_cast<int>(place),
-                                        .size = static_cast<int>(here.size()),
-                                        .names = RankNames(here),
-                                        .time_limit = limit,
-                                        .membership = job.membership()}),
-                      job, device, limit);
+  auto inner = connect_host(job, *all, hosts[mine], numbered(job, fmt::format("host {}", mine)),
+                            device, limit);
   auto outer = all->split(first);
   return make_hierarchical_communicator(std::move(inner), std::move(outer),
                                         {.time_limit = limit,
                                          .ranks = std::move(ranks),
                                          .names = RankNames(),
                                          .direct = std::move(all)});
+}
+
+// As agree_on_backend(), over a communicator of the job's transport.
+BackendChoice agree_over(Communicator& all, const ConnectOptions& options, bool warns) {
+  const auto answers = choose_backends(exchange_bytes(all, properties_here(options.backend, "")),
+                                       warns && all.rank() == 0, "transport");
+  BackendChoice choice = parse_choice(answers[static_cast<std::size_t>(all.rank())]);
+  if (choice.backend == "shm" && choice.hosts > 1)
+    fail<InvalidArgumentError>("[connect] shm needs all ranks on one host, they are on {}",
+                               choice.hosts);
+  return choice;
+}
+
+std::unique_ptr<Communicator> connect_transport(Job& job, DeviceImpl& device,
+                                                std::chrono::milliseconds limit) {
+  return connect_through(
+      make_transport_backend(
+          {.transport = job.transport(), .name = numbered(job, "world"), .time_limit = limit}),
+      job, device, limit);
+}
+
+// The ranks know each other already. Shared memory needs no thread that calls the transport.
+std::unique_ptr<Communicator> connect_over_transport(Job& job, DeviceImpl& device,
+                                                     const ConnectOptions& options) {
+  auto all = connect_transport(job, device, options.time_limit);
+  const BackendChoice choice = agree_over(*all, options, false);
+  if (choice.backend == "hierarchical")
+    return connect_hosts(job, std::move(all), device, options.time_limit);
+  if (choice.backend != "shm") return all;
+  std::vector<int> here(static_cast<std::size_t>(job.size()));
+  std::iota(here.begin(), here.end(), 0);
+  return connect_host(job, *all, here, numbered(job, "host"), device, options.time_limit);
 }
 
 // Local rank n uses GPU n, unless `device` is a GPU.
@@ -320,17 +393,32 @@ void check_backend(const std::string& name) {
                                joined(kBackends, ", "));
 }
 
+DeviceImpl& host_memory() {
+  static auto* device =
+      new CpuDevice(DeviceName::parse("/job:localhost/replica:0/task:0/device:CPU:0"), 1);
+  return *device;
+}
+
 std::string choose_backend(Job& job, const ConnectOptions& options) {
+  if (job.transport()) {
+    const auto all = connect_transport(job, host_memory(), options.time_limit);
+    return agree_over(*all, options, true).backend;
+  }
   return with_all_ranks(job, [&] { return agree_on_backend(job, options, true).backend; });
 }
 
 std::unique_ptr<Communicator> connect(Job& job, DeviceImpl& device, const ConnectOptions& options) {
+  if (job.transport()) return connect_over_transport(job, device, options);
   return with_all_ranks(job, [&]() -> std::unique_ptr<Communicator> {
     const BackendChoice choice = agree_on_backend(job, options);
     if (choice.backend == "nccl")
       return connect_gpus(job, choice.place, device, options.time_limit);
     if (choice.backend == "hierarchical")
-      return connect_hosts(job, choice, device, options.time_limit);
+      return connect_hosts(
+          job,
+          connect_through(make_backend(choice.network, choice.hosts, job, options.time_limit), job,
+                          device, options.time_limit),
+          device, options.time_limit);
     return connect_through(make_backend(choice.backend, choice.hosts, job, options.time_limit), job,
                            device, options.time_limit);
   });

@@ -11,7 +11,8 @@
 namespace tandem {
 
 struct ConnectOptions {
-  // "shm", "gloo", "mpi", "nccl", "hierarchical" or "auto".
+  // "shm", "gloo", "mpi", "nccl", "hierarchical" or "auto". If the job has a transport: "shm",
+  // "transport", "hierarchical" or "auto".
   // hierarchical: shm inside the hosts; between them mpi under mpirun, otherwise gloo.
   // auto: shm if all ranks are on one host; hierarchical if some host has several ranks; otherwise
   // mpi under mpirun, else gloo. The last rule also applies, with a warning, if /dev/shm is too
@@ -20,6 +21,9 @@ struct ConnectOptions {
   // for connect() and for each wait
   std::chrono::milliseconds time_limit = std::chrono::minutes(30);
 };
+
+// A device for the ranks' messages, apart from those that the program may still configure.
+DeviceImpl& host_memory();
 
 // Throws InvalidArgumentError if there is no backend of that name.
 void check_backend(const std::string& name);

@@ -117,7 +117,8 @@ void ProcessGroupImpl::close() {
   }
   member_.reset();
   communicator_.reset();
-  if (backend_ == "mpi" || backend_ == "hierarchical") keep_for_ever(std::move(pending_));
+  if (backend_ == "mpi" || backend_ == "hierarchical" || backend_ == "transport")
+    keep_for_ever(std::move(pending_));
   pending_.clear();
 }
 

@@ -18,7 +18,6 @@
 #include "core/parallel.h"
 #include "core/status.h"
 #include "core/threads.h"
-#include "device/cpu/cpu_device.h"
 #include "device/device_manager.h"
 #include "group/connect.h"
 #include "group/process_group_impl.h"
@@ -35,13 +34,6 @@ constexpr auto kActive = std::chrono::milliseconds(100);
 constexpr auto kIdleSleep = std::chrono::milliseconds(10);
 constexpr auto kLeastPace = std::chrono::microseconds(200);
 constexpr int kMostCycles = 8;  // the longest pause meanwhile, in cycle times
-
-// A device for the ranks' messages, apart from those that the program may still configure.
-DeviceImpl& host_memory() {
-  static auto* device =
-      new CpuDevice(DeviceName::parse("/job:localhost/replica:0/task:0/device:CPU:0"), 1);
-  return *device;
-}
 
 std::string wanted_backend(const InitOptions& options) {
   if (!options.backend.empty()) return options.backend;

@@ -13,6 +13,8 @@
 
 namespace tandem {
 
+class Transport;
+
 struct RendezvousOptions {
   std::optional<int> rank, world_size;  // used if the URL does not contain them
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
@@ -39,6 +41,9 @@ class Job {
   // Its get() throws the membership's error when a rank fails.
   virtual const std::shared_ptr<Store>& store() const = 0;
   virtual const std::shared_ptr<Membership>& membership() const = 0;
+  // The functions of the program through which the ranks communicate; null: there are none, and the
+  // ranks meet at the store. If there are, there is no store.
+  virtual std::shared_ptr<Transport> transport() const { return nullptr; }
   // Leaves the job in good order. If rank 0 hosts the rendezvous server, it waits for the others,
   // at most for `limit`.
   virtual void shut_down(std::chrono::milliseconds limit = std::chrono::seconds(30)) = 0;
