@@ -38,7 +38,7 @@ class Components(unittest.TestCase):
         return result.returncode, " ".join((result.stdout + result.stderr).split())
 
     def test_all_are_there(self):
-        for components, links in [("", "training;tandem::parallel;tandem::parameter_server;tandem::estimator;tandem::horovod"),
+        for components, links in [("", "training;tandem::parallel;tandem::parameter_server;tandem::estimator;tandem::horovod;tandem::c"),
                                   ("COMPONENTS horovod", "horovod")]:
             code, text = self.configure(components)
             self.assertEqual(code, 0, text)
@@ -51,15 +51,20 @@ class Components(unittest.TestCase):
         self.assertEqual(code, 0, text)
         code, text = self.configure("COMPONENTS training OPTIONAL_COMPONENTS parallel")
         self.assertEqual(code, 0, text)
-        for components in ("", "COMPONENTS training horovod"):
+        for components, missing in [("", "c"), ("COMPONENTS training horovod", "horovod")]:
             code, text = self.configure(components)
             self.assertNotEqual(code, 0)
-            self.assertIn("The component horovod was not built when Tandem was installed: run scripts/build", text)
+            self.assertIn(f"The component {missing} was not built when Tandem was installed: run scripts/build", text)
+
+    def test_fortran_needs_its_languages(self):
+        code, text = self.configure("COMPONENTS fortran")
+        self.assertNotEqual(code, 0)
+        self.assertIn("The component fortran needs a project with the languages C and Fortran.", text)
 
     def test_names_what_there_is(self):
         code, text = self.configure("COMPONENTS trainings")
         self.assertNotEqual(code, 0)
-        self.assertIn("Tandem has the components training, parallel, parameter_server, estimator, horovod, not trainings",
+        self.assertIn("Tandem has the components training, parallel, parameter_server, estimator, horovod, c, fortran, not trainings",
                       text)
 
 

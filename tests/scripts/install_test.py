@@ -20,7 +20,7 @@ def installed_files():
     for script in BUILD.rglob("cmake_install.cmake"):
         for call in re.findall(r"file\(INSTALL [^)]*\)", script.read_text()):
             found.update(re.findall(rf'"({re.escape(str(BUILD))}/[^"]*)"', call))
-    return {pathlib.Path(f) for f in found if not f.endswith(".cmake")}
+    return {pathlib.Path(f) for f in found if not f.endswith((".cmake", ".pc"))}
 
 
 def targets():

@@ -1,0 +1,21 @@
+/* A group over a communicator of the program, in C and C++. The program's compiler builds this with
+ * its own <mpi.h>, so that Tandem works with every MPI and links none.
+ *
+ * The communicator is duplicated, so that messages of the program and of Tandem never meet. Any
+ * thread level will do: below MPI_THREAD_MULTIPLE MPI is called by the threads that call Tandem
+ * alone, during their calls. Free models and groups before MPI_Finalize; freed later, they release
+ * memory only. */
+#ifndef TANDEM_MPI_H
+#define TANDEM_MPI_H
+
+#include "tandem_c.h"
+#include "tandem_mpi_transport.h"
+
+/* Collective over `communicator`. */
+static inline tandem_status tandem_group_from_mpi(MPI_Comm communicator, tandem_group** group) {
+  tandem_transport transport;
+  if (tandem_mpi_transport(communicator, &transport) != MPI_SUCCESS) return TANDEM_UNAVAILABLE;
+  return tandem_group_create(&transport, group);
+}
+
+#endif

@@ -1,0 +1,116 @@
+#include "c/group.h"
+
+#include <atomic>
+#include <optional>
+
+#include "c/array.h"
+#include "c/status.h"
+#include "tandem/transport.h"
+
+namespace tandem::c {
+
+std::uintptr_t next_handle() {
+  static std::atomic<std::uintptr_t> last{0};
+  return ++last;
+}
+
+Handles<tandem_group, Group>& groups() {
+  static auto& all = *new Handles<tandem_group, Group>("group");
+  return all;
+}
+
+namespace {
+
+// The result of a rank's local part.
+struct Outcome {
+  std::vector<double> numbers;
+  Caught error{TANDEM_OK, {}};
+};
+
+Outcome outcome_of(const std::function<std::vector<double>()>& local) {
+  try {
+    return {local(), {TANDEM_OK, {}}};
+  } catch (...) {
+    return {{}, caught()};
+  }
+}
+
+}  // namespace
+
+std::vector<std::vector<double>> exchange(Group* group, const char* what, std::size_t count,
+                                          const std::function<std::vector<double>()>& local) {
+  if (!group) return {local()};
+  Outcome mine = outcome_of(local);
+  mine.numbers.resize(count);
+  mine.numbers.push_back(mine.error.status);
+  const comm::ProcessGroup& ranks = group->group;
+  const std::vector<Tensor> all =
+      comm::all_gather(constant(mine.numbers, {.dtype = float64}), {.group = ranks});
+  std::vector<std::vector<double>> numbers;
+  std::optional<int> failed;
+  for (const Tensor& each : all) {
+    numbers.push_back(each.to_vector<double>());
+    if (numbers.back().back() > 0.0 && !failed) failed = static_cast<int>(numbers.size()) - 1;
+    numbers.back().pop_back();
+  }
+  if (failed) {
+    const std::string message = comm::broadcast_object(
+        mine.error.message, ranks.ranks()[static_cast<std::size_t>(*failed)], {.group = ranks});
+    const auto status = static_cast<tandem_status>(
+        all[static_cast<std::size_t>(*failed)].to_vector<double>().back());
+    if (ranks.rank() == *failed) throw RankError(status, message);
+    throw RankError(status, fmt::format("[{}] rank {} has failed: {}", what, *failed, message));
+  }
+  return numbers;
+}
+
+}  // namespace tandem::c
+
+using namespace tandem;
+using namespace tandem::c;
+
+tandem_status tandem_group_create(const tandem_transport* transport, tandem_group** group) {
+  return guarded([&] {
+    const tandem_transport& functions = required(transport, "group_create", "a transport");
+    if (!group && functions.release) functions.release(functions.context);
+    tandem_group*& made = required(group, "group_create", "a pointer for the group");
+    auto ranks = std::make_shared<Group>();
+    ranks->group = comm::from_transport(functions);
+    made = groups().add(std::move(ranks));
+  });
+}
+
+tandem_status tandem_group_rank(const tandem_group* handle, int32_t* rank, int32_t* size) {
+  return guarded([&] {
+    const auto group = groups().get(handle, "group_rank");
+    if (rank) *rank = group->group.rank();
+    if (size) *size = group->group.size();
+  });
+}
+
+tandem_status tandem_group_sum(tandem_group* handle, tandem_array* array) {
+  return guarded([&] {
+    const auto group = groups().get(handle, "group_sum");
+    const CollectiveLock lock(group.get());
+    std::optional<HostArray> mine;
+    std::vector<double> first;
+    const auto shapes = exchange(group.get(), "group_sum", TANDEM_MAX_RANK + 2, [&] {
+      mine.emplace(array, "group_sum", "array");
+      mine->expect_writable();
+      std::vector<double> described{static_cast<double>(array->dtype),
+                                    static_cast<double>(array->rank)};
+      for (const std::int64_t size : mine->shape()) described.push_back(static_cast<double>(size));
+      described.resize(TANDEM_MAX_RANK + 2);
+      return described;
+    });
+    for (const auto& shape : shapes)
+      if (shape != shapes.front())
+        mine->reject("expected arrays of equal dtypes and shapes on all ranks");
+    const Tensor sum = comm::all_reduce(mine->read(float64), {.group = group->group});
+    mine->write(sum);
+  });
+}
+
+tandem_status tandem_group_free(tandem_group* handle) {
+  return guarded([&] { groups().remove(handle, "group_free"); });
+}

@@ -1,0 +1,146 @@
+/* Ranks of mpirun: groups of the host's communicators. */
+#include <mpi.h>
+#include <stdlib.h>
+#include <tandem_mpi.h>
+
+#include "check.h"
+
+enum { N = 12 };
+
+static int rank, ranks;
+
+static const char* kModel =
+    "{\"inputs\": [2], \"normalize\": true, \"dtype\": \"float64\", \"layers\": [{\"type\": \"dense\", \"units\": 4,"
+    " \"activation\": \"tanh\"}, \"batch_normalization\", {\"type\": \"dense\", \"units\": 1}],"
+    " \"optimizer\": {\"type\": \"sgd\", \"learning_rate\": 0.1}, \"loss\": \"mse\"}";
+static const char* kPlain =
+    "{\"inputs\": [2], \"normalize\": true, \"dtype\": \"float64\", \"layers\": [{\"type\": \"dense\", \"units\": 4,"
+    " \"activation\": \"tanh\"}, {\"type\": \"dense\", \"units\": 1}],"
+    " \"optimizer\": {\"type\": \"sgd\", \"learning_rate\": 0.1}, \"loss\": \"mse\"}";
+
+static void sums(tandem_group* group) {
+  double numbers[2][3] = {{1 + rank, 2, 3}, {4, 5, 6 * rank}};
+  tandem_array a = tandem_view(numbers, TANDEM_FLOAT64, 2, (int64_t[]){2, 3});
+  EXPECT_OK(tandem_group_sum(group, &a));
+  EXPECT(numbers[0][0] == ranks * (ranks + 1) / 2 && numbers[0][1] == 2 * ranks && numbers[1][2] == 3 * ranks * (ranks - 1));
+  if (rank == ranks - 1) a.dims[0] = 1;
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_group_sum(group, &a));
+  if (rank == 0) a.data = NULL;
+  a.dims[0] = 2;
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_group_sum(group, &a));
+}
+
+/* The ranks train as one process does on all examples, although they hold different numbers of them. */
+static void trains_as_one_process(tandem_group* group) {
+  static double x[N][2], y[N][1], p[N][1], q[N][1];
+  double together, alone;
+  tandem_model *shared, *own;
+  for (int i = 0; i < N; ++i) {
+    x[i][0] = sin(i);
+    x[i][1] = 50 + cos(2 * i);
+    y[i][0] = 3 + x[i][0] * x[i][1];
+  }
+  tandem_array ax = tandem_view(x, TANDEM_FLOAT64, 2, (int64_t[]){N, 2}), ay = tandem_view(y, TANDEM_FLOAT64, 2, (int64_t[]){N, 1});
+  tandem_array ap = tandem_view(p, TANDEM_FLOAT64, 2, (int64_t[]){N, 1}), aq = tandem_view(q, TANDEM_FLOAT64, 2, (int64_t[]){N, 1});
+  EXPECT_OK(tandem_set_seed(5));
+  EXPECT_OK(tandem_model_create(kPlain, NULL, &own));
+  EXPECT_OK(tandem_set_seed(rank == 0 ? 5 : 77)); /* all ranks start as rank 0 */
+  EXPECT_OK(tandem_model_create(kPlain, group, &shared));
+  /* Rank 0 has 1 example, the last rank most. */
+  const int first = rank == 0 ? 0 : rank, count = rank == ranks - 1 ? N - rank : 1;
+  tandem_array mx = ax, my = ay;
+  mx.data = x[first];
+  my.data = y[first];
+  mx.dims[0] = my.dims[0] = count;
+  EXPECT_OK(tandem_model_observe(own, &ax, &ay));
+  EXPECT_OK(tandem_model_observe(shared, &mx, &my));
+  for (int step = 0; step < 5; ++step) {
+    EXPECT_OK(tandem_train(own, &ax, &ay, NULL, &alone));
+    EXPECT_OK(tandem_train(shared, &mx, &my, NULL, &together));
+    EXPECT_NEAR(alone, together, 1e-10);
+  }
+  EXPECT_OK(tandem_evaluate(own, &ax, &ay, &alone));
+  EXPECT_OK(tandem_evaluate(shared, &mx, &my, &together));
+  EXPECT_NEAR(alone, together, 1e-10);
+  EXPECT_OK(tandem_backward(own, &ax, &ay, 1, NULL));
+  EXPECT_OK(tandem_backward(shared, &mx, &my, 1, NULL)); /* gradients are summed */
+  EXPECT_OK(tandem_predict(own, &ax, &ap));
+  EXPECT_OK(tandem_predict(shared, &ax, &aq));
+  for (int i = 0; i < N; ++i) EXPECT_NEAR(p[i][0], q[i][0], 1e-9);
+
+  /* A rank that errs: every rank has the same status, and all go on. */
+  const tandem_array right = mx;
+  if (rank == ranks - 1) mx.dims[1] = 3;
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_train(shared, &mx, &my, NULL, &together));
+  if (rank != ranks - 1) EXPECT_MESSAGE("has failed: [train] x: expected shape");
+  if (rank == ranks - 1) EXPECT_MESSAGE("[train] x: expected shape");
+  mx = right;
+  if (rank == 0) my.data = NULL;
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_model_observe(shared, &mx, &my));
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_backward(shared, &mx, &my, 1, NULL));
+  my.data = y[first];
+  EXPECT_OK(tandem_train(shared, &mx, &my, NULL, &together));
+  EXPECT_OK(tandem_model_free(shared));
+  EXPECT_OK(tandem_model_free(own));
+}
+
+/* Moving averages are rank 0's everywhere, and a file that one rank writes is loaded by all. */
+static void has_one_model_on_all_ranks(tandem_group* group) {
+  static double x[N][2], y[N][1], p[N][1];
+  double loss, total[N];
+  tandem_model *model, *loaded;
+  char path[64];
+  for (int i = 0; i < N; ++i) x[i][0] = sin(i + rank), x[i][1] = cos(i * rank), y[i][0] = x[i][0] - x[i][1];
+  tandem_array ax = tandem_view(x, TANDEM_FLOAT64, 2, (int64_t[]){N, 2}), ay = tandem_view(y, TANDEM_FLOAT64, 2, (int64_t[]){N, 1});
+  tandem_array ap = tandem_view(p, TANDEM_FLOAT64, 2, (int64_t[]){N, 1});
+  EXPECT_OK(tandem_model_create(kModel, group, &model));
+  for (int step = 0; step < 5; ++step) EXPECT_OK(tandem_train(model, &ax, &ay, NULL, &loss));
+  snprintf(path, sizeof path, "group_model_%d", ranks);
+  if (rank == 0) EXPECT_OK(tandem_model_save(model, path));
+  MPI_Barrier(MPI_COMM_WORLD);
+  EXPECT_OK(tandem_model_load(path, group, &loaded));
+  for (int i = 0; i < N; ++i) x[i][0] = i, x[i][1] = -i;
+  for (int which = 0; which < 2; ++which) {
+    EXPECT_OK(tandem_predict(which ? loaded : model, &ax, &ap));
+    MPI_Allreduce(p, total, N, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    EXPECT(memcmp(p, total, sizeof total) == 0);
+  }
+  EXPECT_OK(tandem_model_free(loaded));
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) remove(path);
+  EXPECT_STATUS(TANDEM_NOT_FOUND, tandem_model_load(path, group, &loaded));
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_model_create(rank == 0 ? kModel : kPlain, group, &loaded));
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_model_create(rank == 0 ? NULL : kPlain, group, &loaded));
+  EXPECT_OK(tandem_model_free(model));
+}
+
+int main(int argc, char** argv) {
+  int32_t r, n, level = argc > 1 ? atoi(argv[1]) : MPI_THREAD_SINGLE;
+  tandem_group *group, *again;
+  tandem_model* as_model;
+  MPI_Init_thread(&argc, &argv, level, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Comm own;
+  MPI_Comm_dup(MPI_COMM_WORLD, &own);
+  EXPECT_OK(tandem_group_from_mpi(own, &group));
+  MPI_Comm_free(&own); /* the group has a copy */
+  EXPECT_OK(tandem_group_rank(group, &r, &n));
+  EXPECT(r == rank && n == ranks);
+  sums(group);
+  EXPECT_OK(tandem_group_from_mpi(MPI_COMM_WORLD, &again));
+  trains_as_one_process(group);
+  has_one_model_on_all_ranks(again);
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_predict((tandem_model*)group, NULL, NULL));
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_model_create(kPlain, (tandem_group*)(intptr_t)-8, &as_model));
+  EXPECT_OK(tandem_group_free(group));
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_group_free(group));
+  if (argc > 2) { /* freed after MPI_Finalize */
+    MPI_Finalize();
+    EXPECT_OK(tandem_group_free(again));
+    return end_of_checks();
+  }
+  EXPECT_OK(tandem_group_free(again));
+  MPI_Finalize();
+  return end_of_checks();
+}

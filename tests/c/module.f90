@@ -1,0 +1,78 @@
+! The functions of the module tandem, on one process: y(1, i) = x(1, i) - 2 x(2, i).
+program module_test
+  use tandem
+  use, intrinsic :: iso_fortran_env, only: real32, real64
+  implicit none
+  integer, parameter :: n = 64
+  real(real64) :: x(2, n), y(1, n), p(1, n), wide(2, 2*n), loss, number, first
+  real(real32) :: q(1, n)
+  real(real64), target :: kernel(1, 2), dx(2, n), weight(n)
+  type(tandem_model_t) :: model, loaded, none
+  type(tandem_group_t) :: no_group
+  integer :: i, status, rank, ranks
+
+  call tandem_threads(1)
+  call tandem_seed(3)
+  if (len(tandem_version()) < 5) call failed('version')
+  call tandem_model(model, '{"inputs": [2], "layers": [{"type": "danse"}]}', status=status)
+  if (status /= tandem_invalid_argument .or. index(tandem_message(), 'layers[0].type') == 0) call failed('definition')
+  if (tandem_status_name(status) /= 'INVALID_ARGUMENT') call failed('name of the status')
+  call tandem_model(model, '{"inputs": [2], "layers": [{"type": "dense", "units": 1, "name": "d"}], ' // &
+    '"optimizer": {"type": "adam", "learning_rate": 0.05}, "loss": "mse"}')
+  do i = 1, n
+    x(:, i) = [sin(1d0 * i), cos(2.3d0 * i)]
+    y(1, i) = x(1, i) - 2 * x(2, i)
+    wide(:, 2*n + 2 - 2*i) = x(:, i)
+  end do
+  call tandem_evaluate(model, tandem_array(x), tandem_array(y), first)
+  weight = 1
+  do i = 1, 300
+    call tandem_train(model, tandem_array(x), tandem_array(y), loss, tandem_array(weight))
+  end do
+  if (.not. (first > 0.1d0 .and. loss < 1d-4)) call failed('training')
+  call tandem_get(model, 'step', number)
+  if (nint(number) /= 300) call failed('step')
+  call tandem_set(model, 'learning_rate', 0.01d0)
+  call tandem_get(model, 'learning_rate', number)
+  if (abs(number - 0.01d0) > 1d-9) call failed('learning rate')
+
+  call tandem_predict(model, tandem_array(x), p)
+  if (maxval(abs(p - y)) > 0.1d0) call failed('predictions')
+  call tandem_predict(model, tandem_array(wide(:, 2*n:2:-2)), q)   ! the same examples, by strides
+  if (any(q /= real(p, real32))) call failed('a section')
+
+  call tandem_read(model, 'd/kernel', tandem_array(kernel))
+  if (abs(kernel(1, 1) - 1) > 0.1d0 .or. abs(kernel(1, 2) + 2) > 0.1d0) call failed('kernel')
+  y = 1
+  call tandem_backward(model, tandem_array(x), tandem_array(y), .false., tandem_array(dx))
+  if (any(abs(dx(1, :) - kernel(1, 1)) > 1d-6) .or. any(abs(dx(2, :) - kernel(1, 2)) > 1d-6)) call failed('gradient')
+
+  call tandem_save(model, 'module_model')
+  call tandem_load(loaded, 'module_model')
+  call tandem_predict(loaded, tandem_array(x), q)
+  if (any(q /= real(p, real32))) call failed('a loaded model')
+  kernel = 0
+  call tandem_write(loaded, 'd/kernel', tandem_array(kernel))
+  call tandem_predict(loaded, tandem_array(x), q)
+  if (any(q /= q(1, 1))) call failed('weights that were written')
+
+  call tandem_predict(model, tandem_array(y), p, status)
+  if (status /= tandem_invalid_argument .or. index(tandem_message(), 'expected shape') == 0) call failed('a wrong shape')
+  call tandem_predict(none, tandem_array(x), p, status)
+  if (status /= tandem_invalid_argument) call failed('no model')
+  call tandem_group_rank(no_group, rank, ranks, status)
+  if (status /= tandem_invalid_argument) call failed('no group')
+  call tandem_free(model)
+  call tandem_free(model)
+  call tandem_free(loaded)
+  call tandem_free(no_group)
+  open (unit=10, file='module_model')
+  close (10, status='delete')
+  print '(a)', 'ok'
+contains
+  subroutine failed(what)
+    character(*), intent(in) :: what
+    print '(4a)', 'wrong: ', what, ': ', tandem_message()
+    error stop 1
+  end subroutine
+end program
