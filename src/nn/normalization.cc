@@ -4,6 +4,7 @@
 #include "nn/batch_normalization.h"
 #include "nn/layer_base.h"
 #include "nn/sync_moments.h"
+#include "ops/math/element_count.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -106,8 +107,8 @@ class BatchNormalizationLayer final : public NormalizationLayer {
       return nn::batch_norm_inference(x, gamma(), beta(), mean_, variance_, epsilon_);
     nn::BatchNormResult result = nn::batch_norm_training(x, gamma(), beta(), epsilon_);
     NoGradScope no_grad;
-    follow(mean_, result.mean);
-    follow(variance_, result.variance);
+    follow_batch(mean_, result.mean, x.shape());
+    follow_batch(variance_, result.variance, x.shape());
     return std::move(result.y);
   }
 
@@ -135,8 +136,14 @@ class BatchNormalizationLayer final : public NormalizationLayer {
     return y;
   }
 
-  void follow(Variable moving, const Tensor& batch) const {
-    moving.assign(moving.value() * momentum_ + batch * (1.0 - momentum_));
+  void follow_batch(Variable moving, const Tensor& batch, const Shape& x) const {
+    const Tensor old = moving.value(), next = old * momentum_ + batch * (1.0 - momentum_);
+    if (x.fully_defined()) {
+      moving.assign(next);
+      return;
+    }
+    // In a run without examples, the moving averages stay what they are.
+    moving.assign(where(greater(element_count(x, float32), 0.0), next, old));
   }
   static void follow(Variable moving, const Tensor& batch, const Tensor& take) {
     const Tensor old = moving.value();

@@ -44,7 +44,7 @@ TEST(GradientGraphs, GradientsOfGatherHaveTheShapeOfItsInput) {
   EXPECT_THROW(add({1000, 2}, {-5, 2}), InvalidArgumentError);
 }
 
-TEST(GradientGraphs, GradientsOfBatchNormalisationRequireData) {
+TEST(GradientGraphs, GradientsOfBatchNormalisationRequireChannels) {
   const auto add = [](const Shape& x) {
     const Shape channels{x.dim(-1)};
     add_node("FusedBatchNormGradV3", NormAttrs{1e-3},
@@ -59,7 +59,7 @@ TEST(GradientGraphs, GradientsOfBatchNormalisationRequireData) {
               add({4, 0});
             }),
             "[FusedBatchNormGradV3] expected data to take moments of, got shape (4, 0)");
-  EXPECT_THROW(add({0, 2}), InvalidArgumentError);
+  add({0, 2});
 }
 
 TEST(GradientGraphs, UpdatesHaveTheirSlots) {

@@ -190,6 +190,13 @@ TEST(BatchNorm, InferenceUsesTheGivenMoments) {
   expect_tensor(f({ones({0, 3}), ones({3}), ones({3}), ones({3}), ones({3})}), float32, {0, 3}, {});
 }
 
+TEST(BatchNorm, AcceptsNoRows) {
+  const nn::BatchNormResult result = nn::batch_norm_training(ones({0, 3}), ones({3}), ones({3}));
+  expect_tensor(result.y, float32, {0, 3}, {});
+  expect_tensor(result.mean, float32, {3}, {0, 0, 0});
+  expect_tensor(result.variance, float32, {3}, {0, 0, 0});
+}
+
 TEST(BatchNorm, ExplainsBadInput) {
   expect_error<InvalidArgumentError>(
       [] {
@@ -198,9 +205,9 @@ TEST(BatchNorm, ExplainsBadInput) {
       "expected parameters of shape (3,), got (4,)");
   expect_error<InvalidArgumentError>(
       [] {
-        nn::batch_norm_training(ones({0, 3}), ones({3}), ones({3}));
+        nn::batch_norm_training(ones({4, 0}), ones({0}), ones({0}));
       },
-      "expected data to take moments of, got shape (0, 3)");
+      "expected data to take moments of, got shape (4, 0)");
   expect_error<InvalidArgumentError>(
       [] { nn::batch_norm_training(ones({3}), ones({3}), ones({3})); },
       "expected data of rank 2 or more, got shape (3,)");

@@ -30,8 +30,8 @@ void check_data(InferContext& c, int input) {
                      c.shape(input).to_string());
 }
 
-void check_not_empty(InferContext& c, const Shape& x) {
-  if (dim::num_elements(x) == 0)
+void check_channels(InferContext& c, const Shape& x) {
+  if (x.dim(-1) == 0)
     fail<ShapeError>("[{}] expected data to take moments of, got shape {}", c.op().name,
                      x.to_string());
 }
@@ -121,14 +121,14 @@ void normalise(KernelContext& c, const TileHooks& hooks, const ColumnBlocks& blo
   });
 }
 
-// --- training: inputs x, gamma, beta; outputs y, and the batch's mean and variance ---
+// --- training: inputs x, gamma, beta; outputs y, and the batch's mean and variance (0 for no rows)
 
 void infer_training(InferContext& c) {
   check_data(c, 0);
   check_epsilon(c);
   const Shape& x = c.shape(0);
   check_scale_and_shift(c, x.dim(-1));
-  check_not_empty(c, x);
+  check_channels(c, x);
   c.add_output(c.dtype(0), x);
   for (int moment = 0; moment < 2; ++moment)
     c.add_output(statistics_dtype(c.dtype(0)), Shape{x.dim(-1)});
@@ -220,7 +220,7 @@ void infer_training_grad(InferContext& c) {
                                c.op().name, name_of(c.dtype(1)), x.to_string(), name_of(c.dtype(0)),
                                c.shape(0).to_string());
   check_epsilon(c);
-  check_not_empty(c, x);
+  check_channels(c, x);
   for (int input : {2, 3, 4}) check_channel_parameter(c, input, x.dim(-1));
   c.add_output(c.dtype(0), x);
   c.add_output(c.dtype(2), Shape{x.dim(-1)});
@@ -365,8 +365,7 @@ void inference_kernel(KernelContext& c) { tiled_inference(c, TileHooks()); }
 void inference_gradient(GradContext& c) {
   const bool by_kernel = !context.records && !c.needs_grad(3) && !c.needs_grad(4) &&
                          (c.needs_grad(1) || c.needs_grad(2));
-  if (const Shape& x = c.input(0).shape(); by_kernel && x.fully_defined() && x.num_elements() > 0)
-    return kernel_gradients(c, c.input(3), c.input(4), true);
+  if (by_kernel) return kernel_gradients(c, c.input(3), c.input(4), true);
   const DType wide = statistics_dtype(c.input(0).dtype());
   const Tensor x = cast(c.input(0), wide), dy = cast(c.grad(), wide);
   const Dims axes = leading_axes(x.shape());

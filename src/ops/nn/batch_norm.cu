@@ -181,9 +181,19 @@ void normalise(const Ends& ends, const TensorView& x, const TensorView& mean,
   });
 }
 
-// Computes the moments of input 0. REQUIRES: it has elements.
+void set_to_zero(KernelContext& c, const TensorView& view) {
+  check(cudaMemsetAsync(view.data, 0, static_cast<std::size_t>(view.size()) * size_of(view.dtype),
+                        stream_of(c)),
+        "cudaMemsetAsync");
+}
+
+// Computes the moments of input 0, which are 0 for no rows.
 void compute_moments(KernelContext& c, const TensorView& mean, const TensorView& variance) {
   const TensorView& x = c.inputs[0];
+  if (x.size() == 0) {
+    set_to_zero(c, mean);
+    return set_to_zero(c, variance);
+  }
   const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
   switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     using C = ComputeOf<T>;
@@ -198,7 +208,7 @@ void train(const Ends& ends) {
   KernelContext& c = ends.c;
   const TensorView& x = c.inputs[0];  // never fused with a chain, since the gradient reads it
   compute_moments(c, c.outputs[1], c.outputs[2]);
-  normalise(ends, x, c.outputs[1], c.outputs[2]);
+  if (x.size() > 0) normalise(ends, x, c.outputs[1], c.outputs[2]);
 }
 
 template <class Ends>
@@ -320,9 +330,11 @@ template <class Ends>
 void train_backward(const Ends& ends) {
   KernelContext& c = ends.c;
   const TensorView& x = ends.input(1);
-  const std::int64_t columns = x.shape.dim(-1);
-  if (columns == 0) return;
-  const std::int64_t rows = x.size() / columns;
+  if (x.size() == 0) {
+    set_to_zero(c, c.outputs[1]);
+    return set_to_zero(c, c.outputs[2]);
+  }
+  const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
   ends.switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     using C = ComputeOf<T>;
     constexpr int kPack = Pack::value;
@@ -343,14 +355,7 @@ void train_backward(const Ends& ends) {
   });
 }
 
-void moments_kernel(KernelContext& c) {
-  if (c.inputs[0].size() > 0) return compute_moments(c, c.outputs[0], c.outputs[1]);
-  for (const TensorView& moment : c.outputs)
-    check(cudaMemsetAsync(moment.data, 0,
-                          static_cast<std::size_t>(moment.size()) * size_of(moment.dtype),
-                          stream_of(c)),
-          "cudaMemsetAsync");
-}
+void moments_kernel(KernelContext& c) { compute_moments(c, c.outputs[0], c.outputs[1]); }
 void training_kernel(KernelContext& c) { train(PlainEnds{c}); }
 void training_grad_kernel(KernelContext& c) { train_backward(PlainEnds{c}); }
 void inference_kernel(KernelContext& c) { infer(PlainEnds{c}); }
