@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "op/record.h"
 #include "ops/math/broadcast.h"
+#include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
 #include "ops/nn/norm_math.h"
 #include "ops/op_list.h"
@@ -79,6 +80,9 @@ void check_attrs(InferContext& c) {
   if (!std::isfinite(attrs.softmax_scale))
     fail<InvalidArgumentError>("[{}] expected a finite scale, got {}", c.op().name,
                                attrs.softmax_scale);
+  if (!dim::may_be_at_most(0, attrs.depth))
+    fail<InvalidArgumentError>("[{}] expected a depth of 0 or more, got {}", c.op().name,
+                               attrs.depth);
 }
 
 void infer_attention(InferContext& c) {
@@ -125,6 +129,12 @@ Tensor heads_last(const Tensor& x, const TensorType& like) {
   return cast(reshape(transpose(x, {0, 3, 1, 2, 4}), like.shape), like.dtype);
 }
 
+// x times the scale, whose depth may be unknown until a graph runs.
+Tensor scaled_by(const AttentionAttrs& attrs, const Tensor& x) {
+  if (!dim::is_unknown(attrs.depth)) return x * attrs.score_scale();
+  return x * cast(divide(1.0, sqrt(element_count({attrs.depth}, float64))), x.dtype());
+}
+
 // The scores [batch, heads, queries, keys], and where a query may attend to a key. `allowed` is
 // undefined if there is no such mask.
 struct Scores {
@@ -164,7 +174,7 @@ void composed_gradient(GradContext& c) {
   const auto dropped = [&](const Tensor& x) {
     return attrs.rate > 0.0 ? run_dropout(x, attrs) : x;
   };
-  const Tensor products = matmul(query, key, {.transpose_b = true}) * attrs.softmax_scale;
+  const Tensor products = scaled_by(attrs, matmul(query, key, {.transpose_b = true}));
   const auto [scores, allowed] = masked_scores(attrs, reshape(products, flat), mask);
   Tensor weights = nn::softmax(scores);
   if (allowed.defined()) weights = where(allowed, weights, zeros({}, {.dtype = weights.dtype()}));
@@ -175,7 +185,7 @@ void composed_gradient(GradContext& c) {
   const Tensor dweights = dropped(reshape(matmul(dy, value, {.transpose_b = true}), flat));
   const Tensor dscores =
       weights * (dweights - reduce_sum(dweights * weights, {.axis = Dims{-1}, .keepdims = true}));
-  const Tensor dproducts = reshape(dscores, grouped) * attrs.softmax_scale;
+  const Tensor dproducts = scaled_by(attrs, reshape(dscores, grouped));
   if (c.needs_grad(0)) c.set_grad(0, heads_last(matmul(dproducts, key), c.input_spec(0)));
   if (c.needs_grad(1)) {
     const Tensor dkey = matmul(dproducts, query, {.transpose_a = true});
@@ -241,14 +251,10 @@ Tensor nn::scaled_dot_product_attention(const Tensor& query, const Tensor& key, 
                                         const AttentionOptions& options) {
   AttentionAttrs attrs;
   attrs.causal = options.causal;
-  const std::int64_t depth = query.rank() == 4 ? query.shape()[3] : 1;
   if (options.scale)
     attrs.softmax_scale = *options.scale;
-  else if (depth > 0)
-    attrs.softmax_scale = 1.0 / std::sqrt(static_cast<double>(depth));
-  else if (depth < 0)
-    fail<ShapeError>("[{}] expected a known depth if no scale is given, got shape {}",
-                     kAttention.name, query.shape().to_string());
+  else if (query.rank() == 4)
+    attrs.depth = query.shape()[3];
   const bool drops = options.dropout_rate != 0.0;
   attrs.rate = options.dropout_rate;
   if (drops && query.rank() == 4 && key.rank() == 4)

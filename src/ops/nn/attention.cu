@@ -84,7 +84,7 @@ struct Attention {
         mask(masked ? AttentionMask(*masked) : AttentionMask()),
         causal(attrs.causal),
         drops(attrs.rate > 0.0),
-        scale(attrs.softmax_scale),
+        scale(attrs.score_scale()),
         kept_scale(attrs.scale()),
         random_key(key_arg),
         threshold(attrs.threshold()),
@@ -386,7 +386,7 @@ std::optional<CudnnAttention> describe_for_cudnn(const KernelContext& c, Attenti
 // Returns false if cuDNN has not computed it.
 bool try_cudnn(KernelContext& c) {
   const auto attention = describe_for_cudnn(c, AttentionPass::kForward, 0, 3);
-  return attention && cudnn_attention(c, *attention, c.attrs<AttentionAttrs>().softmax_scale,
+  return attention && cudnn_attention(c, *attention, c.attrs<AttentionAttrs>().score_scale(),
                                       {.query = c.inputs[0].data,
                                        .key = c.inputs[1].data,
                                        .value = c.inputs[2].data,
@@ -396,7 +396,7 @@ bool try_cudnn(KernelContext& c) {
 
 bool try_cudnn_grad(KernelContext& c) {
   const auto attention = describe_for_cudnn(c, AttentionPass::kBackward, 1, 6);
-  return attention && cudnn_attention(c, *attention, c.attrs<AttentionAttrs>().softmax_scale,
+  return attention && cudnn_attention(c, *attention, c.attrs<AttentionAttrs>().score_scale(),
                                       {.query = c.inputs[1].data,
                                        .key = c.inputs[2].data,
                                        .value = c.inputs[3].data,

@@ -1,6 +1,8 @@
 // The operations of attention, their attributes, and what their kernels share.
 #pragma once
 
+#include <cmath>
+
 #include "op/op.h"
 #include "ops/attention_sizes.h"
 #include "ops/nn/dropout.h"
@@ -12,11 +14,16 @@ namespace tandem {
 struct AttentionAttrs : DropoutAttrs {
   bool causal = false;
   double softmax_scale = 1.0;
+  std::int64_t depth = 0;  // if it is not 0, the scale is 1 / sqrt(depth)
   template <class F>
   void fields(F&& f) const {
     DropoutAttrs::fields(f);
     f("causal", causal);
     f("scale", softmax_scale);
+    f("depth", depth);
+  }
+  double score_scale() const {
+    return depth == 0 ? softmax_scale : 1.0 / std::sqrt(static_cast<double>(depth));
   }
 };
 

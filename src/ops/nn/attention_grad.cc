@@ -109,7 +109,7 @@ struct BackwardTask {
                dquery + ((head - range.head) * rows + row - first) * s.depth);
         }
       if (!range.of_keys) continue;
-      const C scale = static_cast<C>(attrs.softmax_scale);
+      const C scale = static_cast<C>(attrs.score_scale());
       run_loop<T, store_rows<T>>(
           b.dkey, scale, HeadRows<T>(c.outputs[1], range.batch, range.kv_head, column, columns));
       run_loop<T, store_rows<T>>(
@@ -118,7 +118,7 @@ struct BackwardTask {
     if (!range.of_queries) return;
     for (std::int64_t head = range.head; head < range.head_end; ++head)
       run_loop<T, store_rows<T>>(dquery + (head - range.head) * rows * s.depth,
-                                 static_cast<C>(attrs.softmax_scale),
+                                 static_cast<C>(attrs.score_scale()),
                                  HeadRows<T>(c.outputs[0], range.batch, head, first, rows));
   }
 

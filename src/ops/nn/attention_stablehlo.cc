@@ -46,7 +46,7 @@ class Attention {
   // The scores [batch, heads, queries, keys]; -inf where a query may not attend to a key.
   Expression scores() const {
     Expression scores(c_.build, flat(product_with_keys(query_, key_, 4, 3)));
-    scores = scores * c_.attrs<AttentionAttrs>().softmax_scale;
+    scores = scores * c_.attrs<AttentionAttrs>().score_scale();
     if (mask_) scores = masked(scores);
     if (!c_.attrs<AttentionAttrs>().causal) return scores;
     const Type index(Element::kI64, scores.shape());
@@ -135,7 +135,7 @@ void lower_attention(Context& c) {
 // Inputs: the result's gradient, query, key, value, the result, log-sums, and optionally a mask.
 void lower_attention_grad(Context& c) {
   const Attention attention(c, 1, 6);
-  const double softmax_scale = c.attrs<AttentionAttrs>().softmax_scale;
+  const double softmax_scale = c.attrs<AttentionAttrs>().score_scale();
   const Value dy = attention.by_head(c.input(0));
   const Expression scores = attention.scores();
   const Expression weights = exp(scores - Attention::along_rows(widened(c, 5), scores));

@@ -125,7 +125,7 @@ TANDEM_INLINED void mask_scores(const AttentionAttrs& attrs, const AttentionMask
                                 const TilePlace& at, Compute<T>* scores) {
   using C = Compute<T>;
   constexpr C kNever = -std::numeric_limits<C>::infinity();
-  const C scale = static_cast<C>(attrs.softmax_scale);
+  const C scale = static_cast<C>(attrs.score_scale());
   for (std::int64_t i = 0; i < at.rows; ++i) {
     C* row = scores + i * at.columns;
     for (std::int64_t j = 0; j < at.columns; ++j) row[j] *= scale;
