@@ -63,13 +63,15 @@ Tensor with_reduced_axes(const GradContext& c, const Tensor& y) {
   return reshape(y, reduced_shape(shape, reduced_axes(c.op().name, attrs, shape.rank()), true));
 }
 
+// The sizes of the axes of the mask.
+static Shape reduced_sizes(const Shape& shape, std::uint32_t mask) {
+  return reduced_shape(shape, ~mask, false);
+}
+
 Tensor per_reduced_element(const GradContext& c, const Tensor& y) {
   const Shape& shape = c.input_spec(0).shape;
   const std::uint32_t mask = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), shape.rank());
-  Dims sizes;
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    if ((mask >> axis & 1u) != 0) sizes.push_back(shape[axis]);
-  const Shape reduced(sizes);
+  const Shape reduced = reduced_sizes(shape, mask);
   const Tensor wide = cast(y, wide_dtype(y.dtype()));
   if (reduced.fully_defined())
     // An empty input has an empty gradient; the divisor only must not be 0.
@@ -222,28 +224,32 @@ Dims axes_in_front(std::uint32_t mask, int rank) {
   return order;
 }
 
+// More rows than fit into any memory.
+constexpr std::int64_t kMostRows = std::int64_t{1} << 40;
+
 // Per row: the product of the rows before it, or of those after it. Computed by doubling, without
 // divisions, so that zeros need no special case in derivatives of any order.
 Tensor products_of_others(const Tensor& rows, bool after) {
   const std::int64_t count = rows.dim(0);
-  const auto moved = [&](const Tensor& x, std::int64_t by) {
+  const auto moved = [&](const Tensor& x, std::int64_t distance) {
+    const std::int64_t by = dim::min(distance, count), left = dim::difference(count, by);
     return after ? pad(slice_rows(x, by, count), {{0, by}, {0, 0}}, 1.0)
-                 : pad(slice_rows(x, 0, count - by), {{by, 0}, {0, 0}}, 1.0);
+                 : pad(slice_rows(x, 0, left), {{by, 0}, {0, 0}}, 1.0);
   };
   Tensor products = moved(rows, 1);
-  for (std::int64_t by = 1; by < count - 1; by *= 2) products = products * moved(products, by);
+  // For an unknown count, as many steps as the largest one takes: those beyond it multiply by 1.
+  const std::int64_t most = dim::is_unknown(count) ? kMostRows : count;
+  for (std::int64_t by = 1; by < most - 1; by *= 2) products = products * moved(products, by);
   return products;
 }
 
 // The derivative of a product by an element is the product of the other elements.
 void prod_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
-  if (dim::num_elements(x.shape()) == 0) return c.set_grad(0, zeros_like(x));
   const int rank = x.rank();
   const std::uint32_t mask = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), rank);
-  const std::int64_t columns = dim::num_elements(reduced_shape(x.shape(), mask, false));
-  const std::int64_t count =
-      dim::known(c.op().name, dim::quotient(dim::num_elements(x.shape()), columns), "the gradient");
+  const std::int64_t columns = dim::num_elements(reduced_shape(x.shape(), mask, false)),
+                     count = dim::num_elements(reduced_sizes(x.shape(), mask));
   const DType wide = wide_dtype(x.dtype());
   const Dims order = axes_in_front(mask, rank);
   const Tensor in_order = transpose(cast(x, wide), order);
