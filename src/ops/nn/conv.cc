@@ -31,12 +31,12 @@ void check_conv(std::string_view op, const ConvAttrs& a, const Shape& x, const S
         "[{}] expected images [n, h, w, in] and a kernel [kh, kw, in / groups, out], got shapes "
         "{} and {}",
         op, x.to_string(), kernel.to_string());
-  const auto numbers = {a.stride_h, a.stride_w, a.dilation_h, a.dilation_w, a.groups};
-  if (std::min(numbers) < 1 || std::max(numbers) >= nn::kMaxWindow)
+  if (const char* expected =
+          nn::expected_of_windows({a.stride_h, a.stride_w, a.dilation_h, a.dilation_w, a.groups}))
     fail<InvalidArgumentError>(
-        "[{}] expected strides, dilations and groups {}, got {}x{}, {}x{} and {}", op,
-        std::min(numbers) < 1 ? "of 1 or more" : "below 2^31", a.stride_h, a.stride_w, a.dilation_h,
-        a.dilation_w, a.groups);
+        "[{}] expected strides, dilations and groups {}, got {}x{}, {}x{} and {}", op, expected,
+        dim::text(a.stride_h), dim::text(a.stride_w), dim::text(a.dilation_h),
+        dim::text(a.dilation_w), dim::text(a.groups));
   if (!dim::are_sizes(x) || !dim::are_sizes(kernel))
     fail<ShapeError>("[{}] expected sizes of 0 or more, got shapes {} and {}", op,
                      text_of(x.dims()), text_of(kernel.dims()));
@@ -56,7 +56,7 @@ void check_conv(std::string_view op, const ConvAttrs& a, const Shape& x, const S
         dim::is_unknown(x[3])
             ? dim::text(dim::quotient(x[3], a.groups))
             : fmt::format("{}", static_cast<double>(x[3]) / static_cast<double>(a.groups)),
-        a.groups, x.to_string(), a.groups, kernel.to_string());
+        dim::text(a.groups), x.to_string(), dim::text(a.groups), kernel.to_string());
 }
 
 }  // namespace
@@ -71,7 +71,8 @@ ConvShape conv_shape(std::string_view op, const ConvAttrs& a, DType dtype, const
   if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
     fail<ShapeError>(
         "[{}] expected images as large as the {}x{} kernel (dilation {}x{}), got shape {}", op,
-        dim::text(kernel[0]), dim::text(kernel[1]), a.dilation_h, a.dilation_w, x.to_string());
+        dim::text(kernel[0]), dim::text(kernel[1]), dim::text(a.dilation_h),
+        dim::text(a.dilation_w), x.to_string());
   return {.dtype = dtype,
           .n = x[0],
           .h = x[1],

@@ -17,18 +17,18 @@ namespace tandem {
 Pool pool_of(std::string_view op, const PoolAttrs& a, const Shape& x) {
   if (x.rank() != 4)
     fail<ShapeError>("[{}] expected images [n, h, w, c], got shape {}", op, x.to_string());
-  const auto numbers = {a.window_h, a.window_w, a.stride_h, a.stride_w};
-  if (std::min(numbers) < 1 || std::max(numbers) >= nn::kMaxWindow)
+  if (const char* expected =
+          nn::expected_of_windows({a.window_h, a.window_w, a.stride_h, a.stride_w}))
     fail<InvalidArgumentError>("[{}] expected a window and strides {}, got {}x{} and {}x{}", op,
-                               std::min(numbers) < 1 ? "of 1 or more" : "below 2^31", a.window_h,
-                               a.window_w, a.stride_h, a.stride_w);
+                               expected, dim::text(a.window_h), dim::text(a.window_w),
+                               dim::text(a.stride_h), dim::text(a.stride_w));
   if (!dim::are_sizes(x))
     fail<ShapeError>("[{}] expected sizes of 0 or more, got shape {}", op, text_of(x.dims()));
   const nn::WindowAxis rows = nn::place_windows(x[1], a.window_h, a.stride_h, 1, a.padding);
   const nn::WindowAxis columns = nn::place_windows(x[2], a.window_w, a.stride_w, 1, a.padding);
   if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
     fail<ShapeError>("[{}] expected images as large as the {}x{} window, got shape {}", op,
-                     a.window_h, a.window_w, x.to_string());
+                     dim::text(a.window_h), dim::text(a.window_w), x.to_string());
   return {.n = x[0],
           .h = x[1],
           .w = x[2],

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "core/dim.h"
 #include "tandem/nn.h"
@@ -17,6 +18,15 @@ struct WindowAxis {
 
 // The limit of windows, strides and dilations, so that products of them do not overflow.
 inline constexpr std::int64_t kMaxWindow = std::int64_t{1} << 31;
+
+// How windows, strides, dilations and groups have to be, if one of `numbers` is not; else null.
+inline const char* expected_of_windows(std::initializer_list<std::int64_t> numbers) {
+  for (const std::int64_t number : numbers)
+    if (!dim::may_be_at_most(1, number)) return "of 1 or more";
+  for (const std::int64_t number : numbers)
+    if (!dim::may_be_at_most(number, kMaxWindow - 1)) return "below 2^31";
+  return nullptr;
+}
 
 // As TensorFlow: kSame covers every pixel, with the odd one of the padding at the end; kValid uses
 // only windows that fit. REQUIRES: window, stride and dilation of [1, kMaxWindow), or unknown
