@@ -161,7 +161,6 @@ class PositionEmbeddingLayer final : public UnaryLayer {
   Tensor run(const Tensor& x, const CallOptions&) override {
     const Shape& shape = x.shape();
     const std::int64_t positions = shape.dim(-2);
-    if (positions < 0) reject("a known number of positions", shape);
     const Tensor table = table_.value();
     if (KeyValueCache::Impl* const cache = KeyValueCache::Impl::open())
       return broadcast_to(gather(table, cache->next_positions(*this, positions)), shape);

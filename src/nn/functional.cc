@@ -56,7 +56,8 @@ Tensor like_input(const char* what, const Tensor& input, const Tensor& target) {
   if (!may_agree(input.shape(), target.shape()))
     fail<InvalidArgumentError>("[{}] expected a target of the input's shape {}, got {}", what,
                                input.shape().to_string(), target.shape().to_string());
-  return target.dtype() == input.dtype() ? target : cast(target, input.dtype());
+  const Tensor same = ensure_shape(target, input.shape());
+  return same.dtype() == input.dtype() ? same : cast(same, input.dtype());
 }
 
 void expect_classes(const char* what, const Tensor& input) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/dim.h"
 #include "nn/naming.h"
 #include "nn/targets.h"
 #include "ops/math/element_count.h"
@@ -38,8 +39,8 @@ void expect_smoothing(const char* what, double smoothing) {
 Tensor smoothed(const Tensor& labels, double smoothing, std::int64_t classes) {
   if (smoothing == 0.0) return labels;
   const Tensor kept = labels * (1.0 - smoothing);
-  if (classes < 0)  // known only when the graph runs
-    return kept + divide(smoothing, element_count({classes}, labels.dtype()));
+  if (dim::is_unknown(classes))
+    return kept + cast(divide(1.0, element_count({classes}, float64)) * smoothing, labels.dtype());
   return kept + smoothing * (1.0 / static_cast<double>(classes));
 }
 

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/dim.h"
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"
+#include "ops/math/element_count.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -31,12 +33,16 @@ Tensor with_axis(const Tensor& reduced, const Tensor& x, std::int64_t axis, bool
   return keepdims ? expand_dims(reduced, static_cast<std::int64_t>(axis_of(x, axis))) : reduced;
 }
 
-std::int64_t known_size(const Tensor& x, std::int64_t axis, const char* method) {
-  const std::int64_t size = x.dim(axis);
-  if (size < 0)
-    fail<ShapeError>("[{}] expected a known size of axis {}, got shape {}", method, axis,
-                     x.shape().to_string());
-  return size;
+// y times n / (n - 1), or times the root of that.
+Tensor corrected(const Tensor& y, std::int64_t n, bool root) {
+  if (!dim::is_unknown(n)) {
+    const double count = static_cast<double>(n), factor = count / (count - 1.0);
+    return multiply(y, root ? std::sqrt(factor) : factor);
+  }
+  const Tensor count = element_count({n}, float64), factor = count / (count - 1.0);
+  const DType wide = y.dtype() == float64 ? float64 : float32;
+  const Tensor used = cast(root ? sqrt(factor) : factor, wide);
+  return cast(cast(y, wide) * used, y.dtype());
 }
 
 }  // namespace
@@ -201,16 +207,14 @@ Tensor Tensor::var(bool unbiased) const { return flatten().var_along(0, unbiased
 Tensor Tensor::std(bool unbiased) const { return flatten().std_along(0, unbiased, false); }
 Tensor Tensor::var_along(std::int64_t axis, bool unbiased, bool keepdims) const {
   const Tensor variance = reduce_variance(*this, axis, keepdims);
-  const auto n = static_cast<double>(known_size(*this, axis, "var"));
-  return unbiased ? multiply(variance, n / (n - 1.0)) : variance;
+  return unbiased ? corrected(variance, dim(axis), false) : variance;
 }
 Tensor Tensor::std_along(std::int64_t axis, bool unbiased, bool keepdims) const {
   const Tensor deviation = reduce_std(*this, axis, keepdims);
-  const auto n = static_cast<double>(known_size(*this, axis, "std"));
-  return unbiased ? multiply(deviation, std::sqrt(n / (n - 1.0))) : deviation;
+  return unbiased ? corrected(deviation, dim(axis), true) : deviation;
 }
 std::vector<Tensor> Tensor::chunk(std::int64_t parts, std::int64_t axis) const {
-  const std::int64_t size = known_size(*this, axis, "chunk");
+  const std::int64_t size = dim::known("chunk", dim(axis), "the number of results");
   if (parts < 1) fail<InvalidArgumentError>("[chunk] expected at least 1 part, got {}", parts);
   const std::int64_t each = std::max<std::int64_t>(1, (size + parts - 1) / parts);
   std::vector<std::int64_t> sizes;

@@ -74,10 +74,11 @@ TEST(Split, InvertsConcat) {
   EXPECT_EQ(concat(uneven, 0).to_vector<std::int32_t>(), x.to_vector<std::int32_t>());
   EXPECT_EQ(error_of<InvalidArgumentError>([&] { split(x, 4, 1); }),
             "[SplitV] expected a number of parts that divides 6 (axis 1 of shape (4, 6)), got 4");
-  EXPECT_EQ(error_of<InvalidArgumentError>([&] {
-              split(x, std::vector<std::int64_t>{1, 2}, 0);
-            }),
-            "[SplitV] expected sizes that add up to 4 (axis 0 of shape (4, 6)), got 1+2");
+  EXPECT_EQ(
+      error_of<InvalidArgumentError>([&] {
+        split(x, std::vector<std::int64_t>{1, 2}, 0);
+      }),
+      "[SplitV] expected sizes that add up to 4 (axis 0 of shape (4, 6)), got 1+2 adding up to 3");
 }
 
 TEST(Unstack, InvertsStack) {

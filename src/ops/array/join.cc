@@ -1,6 +1,7 @@
 // Concatenating tensors along an axis, and splitting them.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "core/dim.h"
 #include "core/parallel.h"
@@ -204,8 +205,13 @@ void infer_split(InferContext& c) {
     if (valid) left = dim::difference(left, size);
   }
   if (!valid || !dim::may_equal(left, 0))
-    fail<ShapeError>("[SplitV] expected sizes that add up to {} (axis {} of shape {}), got {}",
-                     dim::text(shape[axis]), axis, shape.to_string(), dim::text(attrs.sizes, "+"));
+    fail<ShapeError>(
+        "[SplitV] expected sizes that add up to {} (axis {} of shape {}), got {}{}",
+        dim::text(shape[axis]), axis, shape.to_string(), dim::text(attrs.sizes, "+"),
+        std::ranges::any_of(attrs.sizes, dim::is_unknown)
+            ? ""
+            : fmt::format(" adding up to {}",
+                          std::accumulate(attrs.sizes.begin(), attrs.sizes.end(), 0.0)));
   for (const std::int64_t size : attrs.sizes) {
     shape.set(axis, size);
     c.add_output(c.dtype(0), shape);

@@ -163,7 +163,7 @@ Tensor slice_rows(const Tensor& x, std::int64_t begin, std::int64_t end) {
 
 Tensor Tensor::operator[](std::int64_t index) const {
   return run(kStridedSlice, {this},
-             StridedSliceAttrs{.begin = index, .end = index + 1, .shrink = true});
+             StridedSliceAttrs{.begin = index, .end = dim::sum(index, 1), .shrink = true});
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/dim.h"
 #include "core/status.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
@@ -53,7 +54,7 @@ Term summed(Term term, const std::string& keep) {
 
 std::int64_t product_of(const Term& term, const std::string& letters) {
   std::int64_t product = 1;
-  for (const char letter : letters) product *= term.size(letter);
+  for (const char letter : letters) product = dim::product(product, term.size(letter));
   return product;
 }
 
@@ -142,18 +143,22 @@ Tensor einsum(std::string_view equation, TensorList tensors) {
            fmt::format("it names {} tensors for {}", parsed.terms.size(), tensors.size()));
   std::vector<Term> terms;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    terms.push_back({tensors[i], parsed.terms[i]});
     if (tensors[i].rank() != static_cast<int>(parsed.terms[i].size()))
       fail<ShapeError>("[einsum] expected a tensor of {} axes for \"{}\", got shape {}",
                        parsed.terms[i].size(), parsed.terms[i], tensors[i].shape().to_string());
-    if (!tensors[i].shape().fully_defined())
-      fail<ShapeError>("[einsum] expected known sizes, got shape {}",
-                       tensors[i].shape().to_string());
-    for (const char letter : parsed.terms[i])
-      for (const Term& other : terms)
-        if (has(other.letters, letter) && other.size(letter) != terms.back().size(letter))
+    Term term{tensors[i], parsed.terms[i]};
+    Shape agreed = tensors[i].shape();
+    for (int axis = 0; axis < agreed.rank(); ++axis)
+      for (const Term& other : terms) {
+        const char letter = term.letters[static_cast<std::size_t>(axis)];
+        if (!has(other.letters, letter)) continue;
+        if (!dim::may_equal(other.size(letter), agreed[axis]))
           fail<ShapeError>("[einsum] expected one size for '{}', got {} and {}", letter,
-                           other.size(letter), terms.back().size(letter));
+                           dim::text(other.size(letter)), dim::text(agreed[axis]));
+        agreed.set(axis, other.size(letter));
+      }
+    term.tensor = ensure_shape(term.tensor, agreed);
+    terms.push_back(std::move(term));
   }
   Term result = terms.front();
   for (std::size_t i = 1; i < terms.size(); ++i) {

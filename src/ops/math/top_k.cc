@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/dim.h"
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "tandem/array.h"
@@ -107,11 +108,15 @@ ValuesAndIndices min(const Tensor& x, std::int64_t axis, bool keepdims) {
   return extremes(x, argmin(x, axis), axis, keepdims);
 }
 
-ValuesAndIndices top_k(const Tensor& x, std::int64_t k) {
-  if (x.rank() == 0 || k < 0 || (x.dim(-1) >= 0 && k > x.dim(-1)))
+ValuesAndIndices top_k(const Tensor& input, std::int64_t k) {
+  if (input.rank() == 0 || k < 0 || !dim::may_be_at_most(k, input.dim(-1)))
     fail<InvalidArgumentError>(
-        "[top_k] expected k of at most the size of the last axis, got {} for shape {}", k,
-        x.shape().to_string());
+        "[top_k] expected k of at most the size of the last axis, got {} for shape {}",
+        dim::text(k), input.shape().to_string());
+  // An unknown size is checked in each run.
+  Shape enough = input.shape();
+  enough.set(input.rank() - 1, dim::max(k, input.dim(-1)));
+  const Tensor x = ensure_shape(input, enough);
   const Tensor low = full(x.shape(), lowest(x.dtype()), {.dtype = x.dtype()});
   Tensor left = stop_gradient(x);
   Tensor taken;
@@ -161,9 +166,9 @@ ValuesAndIndices sort(const Tensor& x, std::int64_t axis, bool descending) {
 
 ValuesAndIndices topk(const Tensor& x, std::int64_t k, std::int64_t axis, bool largest) {
   expect_axis("topk", x, axis);
-  if (k < 0 || (x.dim(axis) >= 0 && k > x.dim(axis)))
+  if (k < 0 || !dim::may_be_at_most(k, x.dim(axis)))
     fail<InvalidArgumentError>(
-        "[topk] expected k of at most the size of axis {}, got {} for shape {}", axis, k,
+        "[topk] expected k of at most the size of axis {}, got {} for shape {}", axis, dim::text(k),
         x.shape().to_string());
   if (!largest) {
     const ValuesAndIndices all = sort(x, axis);
