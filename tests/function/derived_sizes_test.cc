@@ -149,6 +149,28 @@ TEST(DerivedSizes, OfSlices) {
   }
 }
 
+TEST(DerivedSizes, OfProductsReductionsAndAttention) {
+  expect_as_eagerly("einsum",
+                    [](const Tensors& v) {
+                      return einsum("bij,bjk->bik", {v[0], v[1]});
+                    },
+                    {{2, 3, 4}, {2, 4, 5}});
+  expect_as_eagerly("top_k", [](const Tensors& v) { return top_k(v[0], 3).values; }, {{2, 5}});
+  expect_as_eagerly("std", [](const Tensors& v) { return v[0].std(1); }, {{2, 5}});
+  expect_as_eagerly(
+      "attention",
+      [](const Tensors& v) { return nn::scaled_dot_product_attention(v[0], v[1], v[2]); },
+      {{2, 3, 2, 4}, {2, 5, 2, 4}, {2, 5, 2, 4}});
+  for (const std::int64_t rows : {0, 1, 2, 5, 8})
+    expect_as_eagerly("the gradient of reduce_prod",
+                      [](const Tensors& v) {
+                        GradientTape tape;
+                        tape.watch(v[0]);
+                        return tape.gradient(reduce_sum(reduce_prod(v[0], {.axis = {0}})), v[0]);
+                      },
+                      {{rows, 3}});
+}
+
 TEST(DerivedSizes, ThatAreWrongInARunHaveTheRealNumbersInTheirErrors) {
   const Tensors six = inputs_of({{2, 3}}), eight = inputs_of({{2, 4}});
   const auto f = with_unknown_sizes([](const Tensors& v) { return reshape(v[0], {6}); }, six);
