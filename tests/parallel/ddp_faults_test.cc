@@ -192,17 +192,19 @@ TEST(DistributedDataParallelFaults, UnusedParametersAreSentAsZeros) {
     });
 }
 
-// The surviving ranks leave only after all have seen the error; a rank that left earlier would
-// be reported, too.
+// Rank 1 dies when all have finished five steps: a rank that still waits for the others' parts of
+// the last step learns of a death in that step. The survivors leave only after both have seen the
+// error; a rank that left earlier would be reported, too.
 TEST(DistributedDataParallelFaults, ARankIsKilledInMidTraining) {
   for (const std::string backend : {"shm", "gloo"}) {
     if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
-    const Arrivals reported;
+    const Arrivals trained, reported;
     const ExitCodes codes = testing::run_group({.size = 3, .backend = backend}, [&](int rank) {
       const DistributedDataParallel model(perceptron(5));
       int steps = 0;
       const std::string text = error_of<Error>([&] {
         for (; steps < 1000; ++steps) {
+          if (steps == 5) trained.meet(3);
           if (rank == 1 && steps == 5) kill(getpid(), SIGKILL);
           train_step(model);
         }
