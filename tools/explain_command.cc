@@ -14,7 +14,9 @@ struct ExplainOptions {
   bool as_json = false;
 };
 
-Json sizes_of(const Shape& shape) { return Json::Array(shape.begin(), shape.end()); }
+Json sizes_of(const Shape& shape) {
+  return Json::Array(shape.words().begin(), shape.words().end());
+}
 
 Json as_json(const Explanation& explanation, const Workload& workload) {
   Json report = {{"model", workload.model},     {"strategy", workload.placement.strategy},

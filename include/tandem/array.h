@@ -42,7 +42,7 @@ struct IdentityOptions {
 /// Returns the tensor itself; in a graph, as an operation with a name of its own. As tf.identity.
 [[nodiscard]] Tensor identity(const Tensor& x, const IdentityOptions& options = {});
 /// The number of elements of x as a scalar; in a trace that of the run, if it is not known before.
-/// As tf.size; Tensor::size() is a number.
+/// As tf.size; Tensor::size() is a Dim.
 [[nodiscard]] Tensor size(const Tensor& x, DType dtype = int32);
 /// Returns the value of x and blocks gradients. As tf.stop_gradient.
 [[nodiscard]] Tensor stop_gradient(const Tensor& x);
@@ -63,8 +63,13 @@ struct IdentityOptions {
 /// The inverse of concat(): splits `axis` into `parts` equal parts, or into parts of the given
 /// sizes. As tf.split.
 [[nodiscard]] std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis = 0);
-[[nodiscard]] std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes,
+[[nodiscard]] std::vector<Tensor> split(const Tensor& x, const std::vector<Dim>& sizes,
                                         std::int64_t axis = 0);
+template <detail::Integer Size>
+[[nodiscard]] std::vector<Tensor> split(const Tensor& x, const std::vector<Size>& sizes,
+                                        std::int64_t axis = 0) {
+  return split(x, std::vector<Dim>(sizes.begin(), sizes.end()), axis);
+}
 [[nodiscard]] inline std::vector<Tensor> split(const Tensor& x, std::int64_t parts,
                                                const AxisOptions& options) {
   return split(x, parts, options.axis);
@@ -79,17 +84,21 @@ struct IdentityOptions {
 
 /// Returns the part that starts at `begin` and has `size` elements along each axis (-1: up to the
 /// end). Shares storage if only the first axis is cut. As tf.slice.
-[[nodiscard]] Tensor slice(const Tensor& x, const Dims& begin, const Dims& size);
+[[nodiscard]] Tensor slice(const Tensor& x, const Sizes& begin, const Sizes& size);
 /// Returns rows [begin, end) of the first axis. Shares storage.
-[[nodiscard]] Tensor slice_rows(const Tensor& x, std::int64_t begin, std::int64_t end);
+[[nodiscard]] Tensor slice_rows(const Tensor& x, Dim begin, Dim end);
 
 /// Adds elements of `value` before and after each axis; `paddings` has one pair (before, after) per
 /// axis. As tf.pad with mode CONSTANT.
-[[nodiscard]] Tensor pad(const Tensor& x,
-                         const std::vector<std::pair<std::int64_t, std::int64_t>>& paddings,
+[[nodiscard]] Tensor pad(const Tensor& x, const std::vector<std::pair<Dim, Dim>>& paddings,
                          double value = 0.0);
+template <detail::Integer Size>
+[[nodiscard]] Tensor pad(const Tensor& x, const std::vector<std::pair<Size, Size>>& paddings,
+                         double value = 0.0) {
+  return pad(x, std::vector<std::pair<Dim, Dim>>(paddings.begin(), paddings.end()), value);
+}
 /// Repeats x `multiples[i]` times along axis i. As tf.tile.
-[[nodiscard]] Tensor tile(const Tensor& x, const Dims& multiples);
+[[nodiscard]] Tensor tile(const Tensor& x, const Sizes& multiples);
 /// Reverses the order of the elements along the given axes. As tf.reverse.
 [[nodiscard]] Tensor reverse(const Tensor& x, const Dims& axes);
 
@@ -115,8 +124,7 @@ struct OneHotOptions {
 /// Returns indices.shape + [depth] with `on` at each index and `off` elsewhere; an index outside
 /// [0, depth) gives a row of `off`. Throws InvalidArgumentError if the dtype cannot hold `on` or
 /// `off`. As tf.one_hot.
-[[nodiscard]] Tensor one_hot(const Tensor& indices, std::int64_t depth,
-                             const OneHotOptions& options = {});
+[[nodiscard]] Tensor one_hot(const Tensor& indices, Dim depth, const OneHotOptions& options = {});
 
 /// Writes a tensor and a newline to the standard output, as operator<< does. As tf.print.
 void print(const Tensor& x);

@@ -32,6 +32,8 @@ class Literal {
       : kind_(Kind::kInteger),
         number_(static_cast<double>(value)),
         integer_(static_cast<std::int64_t>(value)) {}
+  /// A size. Throws InvalidArgumentError if it is unknown: a list has numbers only.
+  Literal(const Dim& size) : Literal(size.value()) {}  // NOLINT: implicit
   /// A floating-point number.
   template <std::floating_point T>
   Literal(T value) : kind_(Kind::kFloat), number_(static_cast<double>(value)) {}  // NOLINT
@@ -72,6 +74,14 @@ struct ConstantOptions {
 /// lists, values that the dtype cannot hold, and shapes with another number of elements. As
 /// tf.constant.
 [[nodiscard]] Tensor constant(const Literal& values, const ConstantOptions& options = {});
+namespace detail {
+Tensor constant_of(Dim size, const ConstantOptions& options);
+}  // namespace detail
+/// A size as a tensor, also one that is unknown until the graph runs; int32 without a dtype.
+template <std::same_as<Dim> Size>
+[[nodiscard]] Tensor constant(const Size& size, const ConstantOptions& options = {}) {
+  return detail::constant_of(size, options);
+}
 
 namespace detail {
 
@@ -224,12 +234,21 @@ class TensorOptions {
   std::string device_;
   bool requires_grad_ = false;
 };
+namespace detail {
+Tensor full_of(const Shape& shape, Dim value, const CreationOptions& options);
+Tensor range_of(Dim start, Dim limit, const CreationOptions& options);
+}  // namespace detail
 /// @{
 /// Returns a tensor filled with zeros, ones or `value`. An unset shape gives a scalar. As tf.zeros,
 /// tf.ones and tf.fill.
 [[nodiscard]] Tensor zeros(const Shape& shape, const CreationOptions& options = {});
 [[nodiscard]] Tensor ones(const Shape& shape, const CreationOptions& options = {});
 [[nodiscard]] Tensor full(const Shape& shape, double value, const CreationOptions& options = {});
+template <std::same_as<Dim> Size>
+[[nodiscard]] Tensor full(const Shape& shape, const Size& value,
+                          const CreationOptions& options = {}) {
+  return detail::full_of(shape, value, options);
+}
 [[nodiscard]] inline Tensor zeros(const Shape& shape, DType dtype) {
   return zeros(shape, {.dtype = dtype});
 }
@@ -249,7 +268,13 @@ class TensorOptions {
 /// Returns start, start + delta, ... up to but without `limit`; by default int32 for integers and
 /// float32 otherwise. Throws InvalidArgumentError for bounds that are NaN. As tf.range, but empty
 /// if delta leads away from the limit.
-[[nodiscard]] Tensor range(std::int64_t limit, const CreationOptions& options = {.dtype = int32});
+[[nodiscard]] Tensor range(Dim limit, const CreationOptions& options = {.dtype = int32});
+template <class A, class B>
+requires detail::DimPair<A, B>
+[[nodiscard]] Tensor range(const A& start, const B& limit,
+                           const CreationOptions& options = {.dtype = int32}) {
+  return detail::range_of(start, limit, options);
+}
 [[nodiscard]] Tensor range(double start, double limit, double delta = 1.0,
                            const CreationOptions& options = {});
 template <std::floating_point T>
@@ -283,6 +308,19 @@ requires std::is_arithmetic_v<T>
 template <class T>
 requires std::is_arithmetic_v<T>
 [[nodiscard]] Tensor arange(T limit, DType dtype) { return arange(limit, {.dtype = dtype}); }
+template <std::same_as<Dim> Size>
+[[nodiscard]] Tensor arange(const Size& limit, const CreationOptions& options = {.dtype = int64}) {
+  return range(limit, options);
+}
+template <std::same_as<Dim> Size>
+[[nodiscard]] Tensor arange(const Size& limit, DType dtype) {
+  return range(limit, {.dtype = dtype});
+}
+template <class A, class B>
+requires detail::DimPair<A, B>
+[[nodiscard]] Tensor arange(const A& start, const B& limit, DType dtype = int64) {
+  return detail::range_of(start, limit, {.dtype = dtype});
+}
 template <class T, class U>
 requires std::is_arithmetic_v<T> && std::is_arithmetic_v<U>
 [[nodiscard]] Tensor arange(T start, U limit, DType dtype) {
@@ -291,12 +329,11 @@ requires std::is_arithmetic_v<T> && std::is_arithmetic_v<U>
 }
 /// @}
 /// Returns `count` evenly spaced values from `start` to `stop`, both included. As tf.linspace.
-[[nodiscard]] Tensor linspace(double start, double stop, std::int64_t count,
+[[nodiscard]] Tensor linspace(double start, double stop, Dim count,
                               const CreationOptions& options = {});
 /// Returns a `rows` x `columns` matrix (square if columns is -1) with ones on the main diagonal and
 /// zeros elsewhere. Throws InvalidArgumentError for other negative columns. As tf.eye.
-[[nodiscard]] Tensor eye(std::int64_t rows, std::int64_t columns = -1,
-                         const CreationOptions& options = {});
+[[nodiscard]] Tensor eye(Dim rows, Dim columns = -1, const CreationOptions& options = {});
 /// @{
 /// The elements of matrices, the last two axes of x, on and below (tril) or above (triu) a
 /// diagonal, and zeros elsewhere. `diagonal`: 0 the main one, positive above it. Throws ShapeError

@@ -97,6 +97,11 @@ void visit_tensors(T& value, const V&, const K& key) {
   std::memcpy(&bits, &value, sizeof(T));
   key(bits);
 }
+// Throws InvalidArgumentError if the size is unknown.
+template <class V, class K>
+void visit_tensors(Dim& size, const V&, const K& key) {
+  key(static_cast<std::uint64_t>(size.value()));
+}
 template <class V, class K>
 void visit_tensors(std::string& value, const V&, const K& key) {
   key(std::string_view(value));

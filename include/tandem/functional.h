@@ -125,7 +125,7 @@ struct AttentionOptions {
                                                   const AttentionOptions& options = {});
 /// The int64 vectors of classes with 1 at the class. As torch.nn.functional.one_hot, but
 /// num_classes is required, and a class outside of [0, num_classes) gives zeros.
-[[nodiscard]] Tensor one_hot(const Tensor& classes, std::int64_t num_classes);
+[[nodiscard]] Tensor one_hot(const Tensor& classes, Dim num_classes);
 [[nodiscard]] Tensor silu(const Tensor& x);  ///< x * sigmoid(x)
 /// x if x > 0, else negative_slope * x. The default is PyTorch's.
 [[nodiscard]] Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);

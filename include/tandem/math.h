@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/dim_math.h"
 #include "tandem/tensor.h"
 
 namespace tandem {

@@ -79,7 +79,7 @@ struct UniformOptions {
 /// Ones with the given probability, else zeros. As torch.bernoulli.
 [[nodiscard]] Tensor bernoulli(const Shape& shape, double probability, const Options& options = {});
 /// 0, ..., count-1 in random order; int64. As torch.randperm.
-[[nodiscard]] Tensor permutation(std::int64_t count);
+[[nodiscard]] Tensor permutation(Dim count);
 /// Reorders x randomly along the first axis. As tf.random.shuffle.
 [[nodiscard]] Tensor shuffle(const Tensor& x);
 
@@ -100,7 +100,7 @@ class Generator {
   [[nodiscard]] Tensor uniform(const Shape& shape, double low = 0.0, double high = 1.0) const;
   [[nodiscard]] Tensor uniform(const Shape& shape, const UniformOptions& options) const;
   [[nodiscard]] Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high) const;
-  [[nodiscard]] Tensor permutation(std::int64_t count) const;
+  [[nodiscard]] Tensor permutation(Dim count) const;
   [[nodiscard]] Tensor shuffle(const Tensor& x) const;
   /// @}
   GeneratorState get_state() const;                   ///< the state of this stream

@@ -7,8 +7,11 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
+#include <iterator>
 #include <span>
 #include <string>
+
+#include "tandem/dim.h"
 
 namespace tandem {
 
@@ -17,7 +20,7 @@ inline constexpr int kMaxRank = 8;  ///< the largest rank of a tensor
 inline constexpr std::int64_t kMaxElements = (std::int64_t{1} << 60) - 1;
 
 /// A short list of integers without allocation: axes, permutations or strides. At most kMaxRank
-/// values.
+/// values. (Lists of sizes that may be unknown are a Shape or Sizes.)
 class Dims {
  public:
   constexpr Dims() = default;
@@ -72,7 +75,9 @@ class Shape {
   Shape() = default;
   /// @{
   /// A shape of known rank with these sizes; negative ones are unknown.
-  Shape(std::initializer_list<std::int64_t> sizes) : dims_(sizes), known_(true) {}
+  Shape(std::initializer_list<Dim> sizes)
+      : Shape(std::span<const Dim>(sizes.begin(), sizes.size())) {}
+  explicit Shape(std::span<const Dim> sizes);
   explicit Shape(std::span<const std::int64_t> sizes) : dims_(sizes), known_(true) {}
   explicit Shape(const Dims& sizes) : dims_(sizes), known_(true) {}
   /// @}
@@ -84,14 +89,12 @@ class Shape {
   /// As rank(): the number of values of begin() and end().
   std::size_t size() const { return static_cast<std::size_t>(rank()); }
   /// As dim().
-  std::int64_t operator[](int axis) const {
-    return axis >= 0 && axis < rank() ? dims_[axis] : dim(axis);
-  }
+  Dim operator[](int axis) const { return Dim(word(axis)); }
   /// Sets the size of an axis. REQUIRES: 0 <= axis < rank().
-  void set(int axis, std::int64_t size) { dims_[axis] = size; }
-  /// Size of `axis`; negative ones count from the end. Throws InvalidArgumentError for an axis that
-  /// does not exist.
-  std::int64_t dim(std::int64_t axis) const;
+  void set(int axis, Dim size) { dims_[axis] = size.word(); }
+  /// Size of `axis`; negative ones count from the end. -1 for one that the user left open, as in an
+  /// InputSpec. Throws InvalidArgumentError for an axis that does not exist.
+  Dim dim(std::int64_t axis) const { return Dim(word(axis)); }
   /// Product of all sizes; 1 for a scalar. Throws InvalidArgumentError for unknown sizes and shapes
   /// that are too large.
   std::int64_t num_elements() const {
@@ -102,20 +105,31 @@ class Shape {
       unknown_size();
     return count.empty ? 0 : count.product;
   }
+  /// The same product, also of unknown sizes. Throws InvalidArgumentError for sizes of -1.
+  Dim elements() const {
+    const Count count = multiply();
+    if (count.too_large) [[unlikely]]
+      refuse_size();
+    if (count.unknown) [[unlikely]]
+      return unknown_elements();
+    return count.empty ? 0 : count.product;
+  }
   /// Whether no tensor can have this shape: the product of the known sizes other than 0 exceeds
   /// kMaxElements. (Zeros are ignored so that strides fit, too, as in NumPy.)
   bool too_large() const { return multiply().too_large; }
-  const Dims& dims() const { return dims_; }  ///< all sizes
+  /// All sizes. Throws InvalidArgumentError if one is unknown.
+  Dims dims() const;
+  class Iterator;
   /// @{
-  /// Iterates over the sizes.
-  const std::int64_t* begin() const { return dims_.begin(); }
-  const std::int64_t* end() const { return dims_.end(); }
+  /// Iterates over the sizes, which are Dims: `for (Dim size : x.shape())`.
+  Iterator begin() const;
+  Iterator end() const;
   /// @}
 
   /// This shape without its first `count` axes. REQUIRES: count <= rank().
   Shape without_leading(int count) const;
   /// This shape with a new first axis. Throws InvalidArgumentError if the rank exceeds kMaxRank.
-  Shape with_leading(std::int64_t size) const;
+  Shape with_leading(Dim size) const;
   /// Whether this shape describes the concrete one: unknown sizes and an unknown rank match all.
   bool matches(const Shape& concrete) const;
   /// Formats as NumPy: "()", "(3,)", "(2, 3)"; unknown sizes as "?", unknown rank as "\<unknown\>".
@@ -125,6 +139,14 @@ class Shape {
   friend bool operator==(const Shape& a, const Shape& b) {
     return a.known_ == b.known_ && a.dims_ == b.dims_;
   }
+
+  /// @{
+  /// For Tandem's own code: the size of an axis, or all, as Dim::word(). Throws as dim().
+  std::int64_t word(std::int64_t axis) const {
+    return axis >= 0 && axis < rank() ? dims_[static_cast<int>(axis)] : word_from_end(axis);
+  }
+  const Dims& words() const { return dims_; }
+  /// @}
 
  private:
   struct Count {
@@ -141,11 +163,64 @@ class Shape {
     count.too_large |= count.product > kMaxElements;
     return count;
   }
+  Dim unknown_elements() const;
+  std::int64_t word_from_end(std::int64_t axis) const;
   [[noreturn]] void refuse_size() const;
   [[noreturn]] void unknown_size() const;
 
   Dims dims_;
   bool known_ = false;
+};
+
+/// An iterator over the sizes of a shape.
+class Shape::Iterator {
+ public:
+  using iterator_category = std::random_access_iterator_tag;  ///< category
+  using value_type = Dim;                                     ///< a size
+  using difference_type = std::ptrdiff_t;                     ///< difference
+  using pointer = const Dim*;                                 ///< not used
+  using reference = Dim;                                      ///< sizes are values
+
+  Iterator() = default;
+  explicit Iterator(const std::int64_t* at) : at_(at) {}           ///< at this size
+  Dim operator*() const { return Dim(*at_); }                      ///< the size
+  Dim operator[](difference_type n) const { return Dim(at_[n]); }  ///< the size n positions on
+  /// @{
+  /// Moves.
+  Iterator& operator+=(difference_type n) {
+    at_ += n;
+    return *this;
+  }
+  Iterator& operator-=(difference_type n) { return *this += -n; }
+  Iterator& operator++() { return *this += 1; }
+  Iterator& operator--() { return *this += -1; }
+  Iterator operator++(int) { return Iterator(at_++); }
+  Iterator operator--(int) { return Iterator(at_--); }
+  friend Iterator operator+(Iterator a, difference_type n) { return a += n; }
+  friend Iterator operator+(difference_type n, Iterator a) { return a += n; }
+  friend Iterator operator-(Iterator a, difference_type n) { return a -= n; }
+  friend difference_type operator-(Iterator a, Iterator b) { return a.at_ - b.at_; }
+  /// @}
+  friend auto operator<=>(const Iterator&, const Iterator&) = default;  ///< by position
+
+ private:
+  const std::int64_t* at_ = nullptr;
+};
+
+inline Shape::Iterator Shape::begin() const { return Iterator(dims_.begin()); }
+inline Shape::Iterator Shape::end() const { return Iterator(dims_.end()); }
+
+/// Sizes or positions of several axes as a parameter type. Converts from a list in braces ({n, 2})
+/// and from Dims.
+class Sizes {
+ public:
+  /// The given ones. Throws InvalidArgumentError for more than kMaxRank.
+  Sizes(std::initializer_list<Dim> sizes) : words_(Shape(sizes).words()) {}
+  Sizes(const Dims& sizes) : words_(sizes) {}   ///< the given ones. NOLINT: implicit
+  const Dims& words() const { return words_; }  ///< for Tandem's own code
+
+ private:
+  Dims words_;
 };
 
 /// Writes to_string().

@@ -6,29 +6,35 @@
 #include <cstdint>
 #include <optional>
 
+#include "tandem/dim.h"
+
 namespace tandem {
 
 /// A range of an axis, as Python's start:stop:step. Negative positions count from the end;
 /// positions outside the axis are clamped. Defaults: the whole axis in the direction of `step`.
 struct Slice {
-  std::optional<std::int64_t> start{};  ///< first position
-  std::optional<std::int64_t> stop{};   ///< end of the range, exclusive
-  std::int64_t step = 1;                ///< distance between positions; not 0
+  std::optional<Dim> start{};  ///< first position
+  std::optional<Dim> stop{};   ///< end of the range, exclusive
+  std::int64_t step = 1;       ///< distance between positions; not 0
 };
 
 /// Argument of Tensor::operator() for one axis: a position, which removes the axis, or a Slice.
 class AxisIndex {
  public:
+  /// @{
   /// A position; negative ones count from the end.
   template <std::integral Integer>
   AxisIndex(Integer position)  // NOLINT: implicit
-      : slice_{.start = static_cast<std::int64_t>(position)}, single_(true) {}
+      : slice_{.start = Dim(static_cast<std::int64_t>(position))}, single_(true) {}
+  AxisIndex(const Dim& position)  // NOLINT: implicit
+      : slice_{.start = position}, single_(true) {}
+  /// @}
   /// A range.
   AxisIndex(const Slice& slice) : slice_(slice) {}  // NOLINT: implicit
   bool single() const { return single_; }           ///< whether it is a position
   /// The position. REQUIRES: single().
-  std::int64_t position() const { return *slice_.start; }  // REQUIRES: single()
-  const Slice& slice() const { return slice_; }            ///< the range
+  Dim position() const { return *slice_.start; }  // REQUIRES: single()
+  const Slice& slice() const { return slice_; }   ///< the range
 
  private:
   Slice slice_;

@@ -32,10 +32,6 @@ namespace detail {
 
 template <class T>
 concept Arithmetic = std::is_arithmetic_v<T>;
-// An integer that is no bool: a position or an axis.
-template <class T>
-concept Integer = std::integral<T> && !std::same_as<T, bool>;
-
 // Always false; for a static_assert that fails when its template is used.
 template <class>
 inline constexpr bool kNever = false;
@@ -97,18 +93,20 @@ class Tensor {
   DType dtype() const;                         ///< dtype
   int rank() const { return shape().rank(); }  ///< number of axes
   /// Size of `axis`; negative ones count from the end.
-  std::int64_t dim(std::int64_t axis) const { return shape().dim(axis); }
+  Dim dim(std::int64_t axis) const { return shape().dim(axis); }
   /// The number of elements.
-  std::int64_t size() const { return shape().num_elements(); }
-  /// Size in bytes.
-  std::int64_t bytes() const { return size() * static_cast<std::int64_t>(size_of(dtype())); }
-  const Shape& sizes() const { return shape(); }                    ///< as shape()
-  std::int64_t size(std::int64_t axis) const { return dim(axis); }  ///< as dim(axis)
-  std::int64_t dim() const { return rank(); }                       ///< as rank()
-  std::int64_t ndim() const { return rank(); }                      ///< as rank()
-  std::int64_t numel() const { return size(); }                     ///< as size()
-  std::int64_t nbytes() const { return bytes(); }                   ///< as bytes()
-  DType scalar_type() const { return dtype(); }                     ///< as dtype()
+  Dim size() const { return shape().elements(); }
+  /// Size in bytes. Throws InvalidArgumentError if it is unknown.
+  std::int64_t bytes() const {
+    return shape().num_elements() * static_cast<std::int64_t>(size_of(dtype()));
+  }
+  const Shape& sizes() const { return shape(); }           ///< as shape()
+  Dim size(std::int64_t axis) const { return dim(axis); }  ///< as dim(axis)
+  std::int64_t dim() const { return rank(); }              ///< as rank()
+  std::int64_t ndim() const { return rank(); }             ///< as rank()
+  Dim numel() const { return size(); }                     ///< as size()
+  std::int64_t nbytes() const { return bytes(); }          ///< as bytes()
+  DType scalar_type() const { return dtype(); }            ///< as dtype()
   /// Full name of the device that holds the elements.
   const std::string& device() const;
 
@@ -154,7 +152,11 @@ class Tensor {
   TensorAccessor<T, kRank> accessor() const;
 
   /// The slice at `index` of the first axis; negative ones count from the end. Shares storage.
-  Tensor operator[](std::int64_t index) const;
+  Tensor operator[](std::int64_t index) const { return row(index); }
+  template <std::same_as<Dim> Position>
+  Tensor operator[](const Position& index) const {
+    return row(index);
+  }
   /// Indexes the leading axes: `x(0, Slice{1, 3})` is Python's x[0, 1:3]. Differentiable. Shares
   /// storage if only the first axis is cut, without a step. Throws InvalidArgumentError for a
   /// position outside its axis and for more indices than axes.
@@ -342,20 +344,19 @@ class Tensor {
   [[nodiscard]] Tensor squeeze(const Dims& axes = {}) const;  ///< as tandem::squeeze()
   [[nodiscard]] Tensor squeeze(std::int64_t axis) const {
     return squeeze(Dims{axis});
-  }                                                          ///< one axis
-  [[nodiscard]] Tensor expand(const Shape& shape) const;     ///< as broadcast_to()
-  [[nodiscard]] Tensor repeat(const Dims& multiples) const;  ///< as tile()
+  }                                                           ///< one axis
+  [[nodiscard]] Tensor expand(const Shape& shape) const;      ///< as broadcast_to()
+  [[nodiscard]] Tensor repeat(const Sizes& multiples) const;  ///< as tile()
   /// Rows [begin, end) of the first axis. As slice_rows().
-  [[nodiscard]] Tensor slice(std::int64_t begin, std::int64_t end) const;
+  [[nodiscard]] Tensor slice(Dim begin, Dim end) const;
   /// Positions begin, begin + step, ... before `end` of `axis`. As torch.Tensor.slice.
-  [[nodiscard]] Tensor slice(std::int64_t axis, std::int64_t begin, std::int64_t end,
-                             std::int64_t step = 1) const;
+  [[nodiscard]] Tensor slice(std::int64_t axis, Dim begin, Dim end, std::int64_t step = 1) const;
   /// `length` positions of `axis` from `begin` on. As torch.Tensor.narrow.
-  [[nodiscard]] Tensor narrow(std::int64_t axis, std::int64_t begin, std::int64_t length) const {
+  [[nodiscard]] Tensor narrow(std::int64_t axis, Dim begin, Dim length) const {
     return slice(axis, begin, begin + length);
   }
   /// The slice at `index` of `axis`, which is removed. As torch.Tensor.select.
-  [[nodiscard]] Tensor select(std::int64_t axis, std::int64_t index) const;
+  [[nodiscard]] Tensor select(std::int64_t axis, Dim index) const;
   /// As gather(). As torch.Tensor.index_select.
   [[nodiscard]] Tensor index_select(std::int64_t axis, const Tensor& indices) const;
   [[nodiscard]] Tensor masked_select(const Tensor& mask) const;  ///< as boolean_mask()
@@ -491,9 +492,12 @@ class Tensor {
   /// For Tandem's own code; never null for a defined tensor.
   explicit Tensor(RefPtr<RefCounted> impl) : impl_(std::move(impl)) {}
   const RefPtr<RefCounted>& handle() const { return impl_; }  ///< for Tandem's own code
+  /// For Tandem's own code: dim(axis).word().
+  std::int64_t size_word(std::int64_t axis) const { return shape().word(axis); }
 
  private:
   void add_hook(std::function<Tensor(const Tensor& gradient)> hook) const;
+  Tensor row(Dim index) const;
   void check_accessor(int rank) const;
   Tensor std_along(std::int64_t axis, bool unbiased, bool keepdims) const;
   Tensor var_along(std::int64_t axis, bool unbiased, bool keepdims) const;
@@ -568,7 +572,7 @@ class TensorAccessor {
 template <class Element, int kRank>
 TensorAccessor<Element, kRank> Tensor::accessor() const {
   check_accessor(kRank);
-  return {data<Element>(), shape().begin()};
+  return {data<Element>(), shape().words().begin()};
 }
 /// @endcond
 

@@ -63,7 +63,7 @@ std::vector<TensorType> common_specs(const std::vector<Tensor>& then_results,
       refuse(text(specs[i]), text(other));
     }
     for (int axis = 0; axis < specs[i].shape.rank(); ++axis)
-      if (specs[i].shape[axis] != other.shape[axis]) specs[i].shape.set(axis, -1);
+      if (specs[i].shape.word(axis) != other.shape.word(axis)) specs[i].shape.set(axis, -1);
     specs[i].shape = with_symbols(*context.graph->sizes(), specs[i].shape, "cond");
   }
   return specs;

@@ -57,7 +57,7 @@ void HostArray::reject(const std::string& message) const {
 void HostArray::expect(const Shape& expected) const {
   bool equal = expected.rank() == shape_.rank();
   for (int axis = 0; equal && axis < shape_.rank(); ++axis)
-    equal = expected.dim(axis) < 0 || expected.dim(axis) == shape_.dim(axis);
+    equal = expected.word(axis) < 0 || expected.word(axis) == shape_.word(axis);
   if (!equal)
     reject(fmt::format("expected shape {}, got {}", expected.to_string(), shape_.to_string()));
 }
@@ -70,14 +70,14 @@ void HostArray::each_row(const Visit& visit) const {
   const std::int64_t elements = shape_.num_elements();
   if (elements == 0) return;
   if (last < 0) return visit(std::int64_t{0}, std::int64_t{0}, std::int64_t{1}, std::int64_t{1});
-  const std::int64_t count = shape_.dim(last);
+  const std::int64_t count = shape_.word(last);
   std::int64_t at[TANDEM_MAX_RANK] = {}, offset = 0;
   for (std::int64_t position = 0; position < elements; position += count) {
     visit(position, offset, count, strides_[last]);
     for (int axis = last - 1; axis >= 0; --axis) {
       offset += strides_[axis];
-      if (++at[axis] < shape_.dim(axis)) break;
-      offset -= strides_[axis] * shape_.dim(axis);
+      if (++at[axis] < shape_.word(axis)) break;
+      offset -= strides_[axis] * shape_.word(axis);
       at[axis] = 0;
     }
   }
@@ -142,7 +142,7 @@ void HostArray::expect_writable() const {
   // Elements are distinct if each axis steps over all that the axes of smaller strides reach.
   std::vector<std::pair<std::int64_t, std::int64_t>> axes;
   for (int axis = 0; axis < shape_.rank(); ++axis)
-    if (shape_.dim(axis) > 1) axes.emplace_back(std::abs(strides_[axis]), shape_.dim(axis));
+    if (shape_.word(axis) > 1) axes.emplace_back(std::abs(strides_[axis]), shape_.word(axis));
   std::ranges::sort(axes);
   std::int64_t reach = 0;
   for (const auto& [stride, size] : axes) {

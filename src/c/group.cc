@@ -99,7 +99,8 @@ tandem_status tandem_group_sum(tandem_group* handle, tandem_array* array) {
       mine->expect_writable();
       std::vector<double> described{static_cast<double>(array->dtype),
                                     static_cast<double>(array->rank)};
-      for (const std::int64_t size : mine->shape()) described.push_back(static_cast<double>(size));
+      for (const std::int64_t size : mine->shape().words())
+        described.push_back(static_cast<double>(size));
       described.resize(TANDEM_MAX_RANK + 2);
       return described;
     });

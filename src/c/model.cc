@@ -12,14 +12,14 @@ namespace {
 
 Shape with_batch(const Shape& example, std::int64_t batch) {
   Dims sizes{batch};
-  for (const std::int64_t size : example) sizes.push_back(size);
+  for (const std::int64_t size : example.words()) sizes.push_back(size);
   return Shape(sizes);
 }
 
 std::size_t features_of(const Shape& batched) {
   std::size_t features = 1;
   for (int axis = 1; axis < batched.rank(); ++axis)
-    features *= static_cast<std::size_t>(batched.dim(axis));
+    features *= static_cast<std::size_t>(batched.word(axis));
   return features;
 }
 
@@ -83,7 +83,7 @@ void HostModel::require_optimizer(const char* what) const {
 HostArray HostModel::input(const tandem_array* x, const char* what) const {
   HostArray array(x, what, "x", text_.channels_first);
   array.expect(with_batch(text_.input, -1));
-  if (array.shape().dim(0) == 0) array.reject("expected at least one example, got none");
+  if (array.shape().word(0) == 0) array.reject("expected at least one example, got none");
   return array;
 }
 
@@ -92,9 +92,9 @@ HostArray HostModel::output(const tandem_array* y, const char* what, const char*
   HostArray array(y, what, name, text_.channels_first);
   if (array.floating()) {
     Dims sizes{examples};
-    for (int axis = 1; axis < result_.rank(); ++axis) sizes.push_back(result_.dim(axis));
+    for (int axis = 1; axis < result_.rank(); ++axis) sizes.push_back(result_.word(axis));
     array.expect(Shape(sizes));
-  } else if (array.shape().rank() < 1 || array.shape().dim(0) != examples) {
+  } else if (array.shape().rank() < 1 || array.shape().word(0) != examples) {
     array.reject(fmt::format("expected {} examples as in x, got shape {}", examples,
                              array.shape().to_string()));
   }
@@ -104,7 +104,7 @@ HostArray HostModel::output(const tandem_array* y, const char* what, const char*
 HostModel::Batch HostModel::read(const tandem_array* x, const tandem_array* y,
                                  const tandem_array* weight, const char* what) const {
   const HostArray inputs = input(x, what);
-  const std::int64_t examples = inputs.shape().dim(0);
+  const std::int64_t examples = inputs.shape().word(0);
   const HostArray targets = output(y, what, "y", examples);
   Batch batch;
   batch.examples = static_cast<double>(examples);
@@ -178,7 +178,7 @@ double HostModel::evaluate(const tandem_array* x, const tandem_array* y) {
 void HostModel::predict(const tandem_array* x, const tandem_array* y) const {
   const NoGradScope no_gradients;
   const HostArray inputs = input(x, "predict");
-  const HostArray results = output(y, "predict", "y", inputs.shape().dim(0));
+  const HostArray results = output(y, "predict", "y", inputs.shape().word(0));
   results.expect_writable();
   const Tensor result =
       text_.model(inputs.read(text_.dtype, normalizing(x_)), CallOptions{.training = false});
@@ -192,7 +192,7 @@ void HostModel::backward(const tandem_array* x, const tandem_array* dy, bool tra
   const auto forward = [&] {
     if (train) require_optimizer("backward");
     const HostArray from = input(x, "backward");
-    const HostArray given = output(dy, "backward", "dy", from.shape().dim(0));
+    const HostArray given = output(dy, "backward", "dy", from.shape().word(0));
     if (!given.floating()) given.reject("expected float32 or float64, got integers");
     if (dx) {
       to.emplace(dx, "backward", "dx", text_.channels_first);
@@ -235,7 +235,7 @@ void HostModel::observe(const tandem_array* x, const tandem_array* y) {
       fail<FailedPreconditionError>(
           "[model_observe] expected a model whose definition has \"normalize\": true");
     const HostArray inputs = input(x, "model_observe");
-    const HostArray targets = output(y, "model_observe", "y", inputs.shape().dim(0));
+    const HostArray targets = output(y, "model_observe", "y", inputs.shape().word(0));
     std::vector<double> numbers = moments_of(inputs, x_.features()).numbers();
     const Moments mine =
         targets.floating() ? moments_of(targets, y_.features()) : Moments(y_.features());
@@ -254,7 +254,7 @@ void HostModel::spec(std::int32_t output, tandem_array& spec) const {
   if (output != 0 && output != 1)
     fail<InvalidArgumentError>("[model_spec] expected output 0 or 1, got {}", output);
   Shape shape = output == 0 ? with_batch(text_.input, -1) : result_;
-  Dims sizes(shape.begin(), shape.end());
+  Dims sizes(shape.words().begin(), shape.words().end());
   if (text_.channels_first && sizes.size() > 2)
     std::rotate(sizes.begin() + 1, sizes.end() - 1, sizes.end());
   spec = {nullptr, text_.dtype == float64 ? TANDEM_FLOAT64 : TANDEM_FLOAT32, sizes.size(), {}, {}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "core/dim.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -20,17 +21,24 @@ void Dims::push_back(std::int64_t value) {
   values_[static_cast<std::size_t>(size_++)] = value;
 }
 
-bool Shape::fully_defined() const {
-  return known_ && std::all_of(begin(), end(), [](std::int64_t size) { return size >= 0; });
+Shape::Shape(std::span<const Dim> sizes) : known_(true) {
+  if (sizes.size() > kMaxRank)
+    fail<ShapeError>("[Shape] expected at most {} axes, got {}", kMaxRank, sizes.size());
+  for (const Dim& size : sizes) dims_.push_back(size.word());
 }
 
-std::int64_t Shape::dim(std::int64_t axis) const {
+bool Shape::fully_defined() const {
+  return known_ &&
+         std::all_of(dims_.begin(), dims_.end(), [](std::int64_t size) { return size >= 0; });
+}
+
+std::int64_t Shape::word_from_end(std::int64_t axis) const {
   if (!known_)
     fail<ShapeError>("[Shape] expected a known rank, got axis {} of {}", axis, to_string());
   if (axis < -rank() || axis >= rank())
     fail<ShapeError>("[Shape] expected an axis in [{}, {}) of shape {}, got {}", -rank(), rank(),
                      to_string(), axis);
-  return dims_[static_cast<int>(axis < 0 ? axis + rank() : axis)];
+  return dims_[static_cast<int>(axis + rank())];
 }
 
 void Shape::refuse_size() const {
@@ -44,14 +52,21 @@ void Shape::unknown_size() const {
       to_string());
 }
 
+Dims Shape::dims() const { return Dims(begin(), end()); }
+
+Dim Shape::unknown_elements() const {
+  if (!dim::are_sizes(*this)) unknown_size();
+  return dim::num_elements(*this);
+}
+
 Shape Shape::without_leading(int count) const {
   TANDEM_ASSERT(known_ && count >= 0 && count <= rank());
   return Shape(dims_.span().subspan(static_cast<std::size_t>(count)));
 }
 
-Shape Shape::with_leading(std::int64_t size) const {
+Shape Shape::with_leading(Dim size) const {
   TANDEM_ASSERT(known_);
-  Dims result{size};
+  Dims result{size.word()};
   for (std::int64_t each : dims_) result.push_back(each);
   return Shape(result);
 }
@@ -59,14 +74,14 @@ Shape Shape::with_leading(std::int64_t size) const {
 bool Shape::matches(const Shape& concrete) const {
   if (!known_) return true;
   if (!concrete.known_ || rank() != concrete.rank()) return false;
-  return std::equal(begin(), end(), concrete.begin(), [](std::int64_t mine, std::int64_t theirs) {
-    return mine < 0 || mine == theirs;
-  });
+  return std::equal(
+      dims_.begin(), dims_.end(), concrete.dims_.begin(),
+      [](std::int64_t mine, std::int64_t theirs) { return mine < 0 || mine == theirs; });
 }
 
 bool may_agree(const Shape& a, const Shape& b) {
   if (!a.known() || !b.known()) return true;
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+  return std::equal(a.words().begin(), a.words().end(), b.words().begin(), b.words().end(),
                     [](std::int64_t m, std::int64_t n) { return may_agree(m, n); });
 }
 

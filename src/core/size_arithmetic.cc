@@ -40,7 +40,7 @@ bool may_equal(std::int64_t a, std::int64_t b) { return table_of(a, b)->may_equa
 
 bool may_equal(const Shape& a, const Shape& b) {
   return a.known() && b.known() &&
-         std::equal(a.begin(), a.end(), b.begin(), b.end(),
+         std::equal(a.words().begin(), a.words().end(), b.words().begin(), b.words().end(),
                     [](std::int64_t m, std::int64_t n) { return dim::may_equal(m, n); });
 }
 
@@ -67,17 +67,18 @@ void refuse_unknown(std::string_view op, std::int64_t size, std::string_view wha
 }  // namespace detail
 
 bool are_sizes(const Shape& shape) {
-  return shape.known() && std::all_of(shape.begin(), shape.end(), is_size);
+  return shape.known() && std::all_of(shape.words().begin(), shape.words().end(), is_size);
 }
 
 Shape agreed(const Shape& a, const Shape& b) {
   Shape result = a;
-  for (int axis = 0; axis < result.rank(); ++axis) result.set(axis, agreed(a[axis], b[axis]));
+  for (int axis = 0; axis < result.rank(); ++axis)
+    result.set(axis, agreed(a.word(axis), b.word(axis)));
   return result;
 }
 
-std::string text(std::int64_t size) {
-  if (!is_unknown(size)) return std::to_string(size);
+std::string text(Word size) {
+  if (!is_unknown(size)) return std::to_string(size.number);
   return SizeTable::of(size)->text(size);
 }
 

@@ -213,7 +213,7 @@ Spec common_spec(const Spec& a, const Spec& b) {
     const Shape& other = (*b)[i].shape;
     if ((*common)[i].dtype != (*b)[i].dtype || shape.rank() != other.rank()) return std::nullopt;
     for (int axis = 0; axis < shape.rank(); ++axis)
-      if (shape[axis] != other[axis]) shape.set(axis, -1);
+      if (shape.word(axis) != other.word(axis)) shape.set(axis, -1);
   }
   return common;
 }

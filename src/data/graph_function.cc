@@ -18,7 +18,7 @@ std::shared_ptr<const TracedFunction> trace(std::string_view stage, const MapFn&
     options.input_signature.push_back({component.shape, component.dtype});
     Shape shape = component.shape;
     for (int axis = 0; axis < shape.rank(); ++axis)
-      if (shape[axis] < 0) shape.set(axis, 1);
+      if (shape.word(axis) < 0) shape.set(axis, 1);
     call.inputs.push_back(make_tensor(DeviceManager::get().host(), shape, component.dtype));
   }
   return tandem::detail::FunctionTraces(std::move(options))
@@ -53,7 +53,7 @@ Spec spec_of(const std::vector<Node::Input>& fetches) {
     if (!output.shape.known()) return std::nullopt;
     ComponentSpec& component = spec->emplace_back(ComponentSpec{output.dtype, output.shape});
     for (int axis = 0; axis < output.shape.rank(); ++axis)
-      if (output.shape[axis] < 0) component.shape.set(axis, -1);
+      if (output.shape.word(axis) < 0) component.shape.set(axis, -1);
   }
   return spec;
 }

@@ -24,7 +24,7 @@ using Spec = std::optional<std::vector<ComponentSpec>>;
 class RowSource {
  public:
   explicit RowSource(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
-  std::int64_t rows() const { return tensors_[0].dim(0); }
+  std::int64_t rows() const { return tensors_[0].size_word(0); }
   const std::vector<Tensor>& tensors() const { return tensors_; }
   // The spec of an element.
   std::vector<ComponentSpec> spec() const;

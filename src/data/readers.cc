@@ -175,7 +175,7 @@ std::size_t announced_bytes(const IdxHeader& header, const InflatingReader& read
   auto bytes = static_cast<std::int64_t>(header.element_size);
   bool fits = true;
   bool empty = false;
-  for (const std::int64_t size : header.shape) {
+  for (const std::int64_t size : header.shape.words()) {
     empty = empty || size == 0;
     if (size > 0) fits = !__builtin_mul_overflow(bytes, size, &bytes) && fits;
   }
@@ -302,12 +302,12 @@ LabelledImages read_mnist_split(const std::string& directory, const std::string&
   if (images.dtype() != uint8 || !Shape({-1, 28, 28}).matches(images.shape()))
     fail<InvalidArgumentError>("[mnist] {}: expected uint8 images of shape (?, 28, 28), got {} {}",
                                images_path, name_of(images.dtype()), images.shape().to_string());
-  if (labels.dtype() != uint8 || !(labels.shape() == Shape({images.dim(0)})))
+  if (labels.dtype() != uint8 || !(labels.shape() == Shape({images.size_word(0)})))
     fail<InvalidArgumentError>(
         "[mnist] {}: expected uint8 labels of shape {} for the images of {}, got {} {}",
-        labels_path, Shape({images.dim(0)}).to_string(), images_path, name_of(labels.dtype()),
+        labels_path, Shape({images.size_word(0)}).to_string(), images_path, name_of(labels.dtype()),
         labels.shape().to_string());
-  LabelledImages set{.images = reshape(images, {images.dim(0), 28, 28, 1}),
+  LabelledImages set{.images = reshape(images, {images.size_word(0), 28, 28, 1}),
                      .labels = make_tensor(impl_of(labels).device(), labels.shape(), int64)};
   const auto* stored = labels.data<std::uint8_t>();
   auto* converted = reinterpret_cast<std::int64_t*>(impl_of(set.labels).data());

@@ -290,11 +290,11 @@ NodePtr slices_node(const Example& tensors) {
           "[from_tensor_slices] expected tensors of at least one axis, got a scalar as component "
           "{}",
           i);
-    if (tensors[i].dim(0) != tensors[0].dim(0))
+    if (tensors[i].size_word(0) != tensors[0].size_word(0))
       fail<InvalidArgumentError>(
           "[from_tensor_slices] expected first axes of one size, got {} (component 0, shape {}) "
           "and {} (component {}, shape {})",
-          tensors[0].dim(0), tensors[0].shape().to_string(), tensors[i].dim(0), i,
+          tensors[0].size_word(0), tensors[0].shape().to_string(), tensors[i].size_word(0), i,
           tensors[i].shape().to_string());
   }
   return std::make_shared<SlicesNode>(on_host(tensors).components());

@@ -102,7 +102,7 @@ std::optional<GlobalBatch> DistributedIterator::join(data::NextExample batch) {
     std::int64_t examples = -1;  // -1: the worker's data has ended
     std::int64_t first_replica = 0;
   };
-  const WorkerBatch mine{.examples = batch ? (*batch)[0].dim(0) : -1,
+  const WorkerBatch mine{.examples = batch ? (*batch)[0].size_word(0) : -1,
                          .first_replica = strategy_->first_replica()};
   const std::vector<std::string> all =
       strategy_->workers()->gather_bytes(std::string(plain_bytes(mine)), "next batch");

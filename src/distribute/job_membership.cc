@@ -130,7 +130,7 @@ Tensor JobMembership::gather(const Tensor& mine, std::int64_t axis, const std::s
           what, mine.shape().to_string());
     std::vector<std::int64_t> sizes;
     for (const Shape& shape : exchange_shapes(mine, axis, what))
-      sizes.push_back(shape[static_cast<int>(axis)]);
+      sizes.push_back(shape.word(static_cast<int>(axis)));
     return concat(traced().all_gather(mine, axis, std::move(sizes)), axis);
   }
   const OnDevice on(DeviceManager::get().host());
@@ -153,7 +153,8 @@ std::vector<Shape> JobMembership::exchange_shapes(const Tensor& mine, std::int64
     std::array<std::int64_t, kMaxRank> sizes = {};
   };
   ShapeHeader header{.dtype = static_cast<std::int64_t>(mine.dtype()), .rank = mine.rank()};
-  for (int i = 0; i < mine.rank(); ++i) header.sizes[static_cast<std::size_t>(i)] = mine.dim(i);
+  for (int i = 0; i < mine.rank(); ++i)
+    header.sizes[static_cast<std::size_t>(i)] = mine.size_word(i);
   std::vector<ShapeHeader> headers(static_cast<std::size_t>(size()));
   host_->label(what, calls_++);
   attempt([&] { host_->exchange(&header, sizeof(header), headers.data()); });

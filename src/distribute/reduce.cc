@@ -75,7 +75,7 @@ Tensor combine(ReduceOp op, const std::vector<Tensor>& tensors) {
 
 // `like` with size 0 along `axis`.
 Tensor empty_along(const Tensor& like, std::int64_t axis) {
-  Dims sizes = like.shape().dims();
+  Dims sizes = like.shape().words();
   sizes[static_cast<int>(axis < 0 ? axis + like.rank() : axis)] = 0;
   return zeros(Shape(sizes), {.dtype = like.dtype()});
 }
@@ -108,7 +108,7 @@ Tensor reduce_values(StrategyImpl& strategy, ReduceOp op, const PerReplica<Tenso
   if (axis) {
     elements = 0;
     for (Tensor& tensor : tensors) {
-      const std::int64_t size = tensor.dim(*axis);
+      const std::int64_t size = tensor.size_word(*axis);
       if (size >= 0)
         elements += size;
       else

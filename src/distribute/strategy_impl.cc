@@ -53,9 +53,9 @@ GlobalBatch StrategyImpl::split(const data::Example& batch) {
           "Expected a dataset whose elements have rank >= 1 but found a dataset whose elements are "
           "scalars. You can fix "
           "the issue by adding the `batch` transformation to the dataset.");
-  const std::int64_t examples = batch[0].dim(0);
+  const std::int64_t examples = batch[0].size_word(0);
   for (const Tensor& component : batch)
-    if (component.dim(0) != examples)
+    if (component.size_word(0) != examples)
       fail<InvalidArgumentError>(
           "[{}] the components of a batch differ in their first axis: shapes {} and {}", name(),
           batch[0].shape().to_string(), component.shape().to_string());
@@ -76,7 +76,7 @@ GlobalBatch StrategyImpl::split_rows(const data::Example& batch, BatchSplit spli
   for (std::size_t replica = 0; replica < parts.size(); ++replica) {
     std::int64_t row = split.offsets[replica] - begin, count = split.counts[replica];
     if (count == 0) {
-      if (batch[0].dim(0) == 0 || !requires_all_replicas()) continue;
+      if (batch[0].size_word(0) == 0 || !requires_all_replicas()) continue;
       row = 0;
       count = 1;
     }

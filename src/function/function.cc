@@ -41,7 +41,7 @@ constexpr int kHistory = 10, kTooMany = 5, kMaxWarnings = 2;
 
 void add_shape(FunctionCall& call, const Shape& shape) {
   call.add_to_key(static_cast<std::uint64_t>(shape.rank()));
-  for (std::int64_t size : shape) call.add_to_key(static_cast<std::uint64_t>(size));
+  for (std::int64_t size : shape.words()) call.add_to_key(static_cast<std::uint64_t>(size));
 }
 
 }  // namespace
@@ -252,7 +252,7 @@ Signature signature_of(const TracedCall& call, std::vector<InputSpec> inputs) {
     InputSpec& spec = signature.outputs.emplace_back(InputSpec{output.shape, output.dtype});
     if (!spec.shape.known()) continue;
     for (int axis = 0; axis < spec.shape.rank(); ++axis)
-      if (spec.shape[axis] < 0) spec.shape.set(axis, -1);
+      if (spec.shape.word(axis) < 0) spec.shape.set(axis, -1);
   }
   return signature;
 }
@@ -280,7 +280,7 @@ std::vector<Tensor> tensors_like(const std::vector<InputSpec>& specs, std::size_
   for (const InputSpec& spec : specs) {
     Shape shape = spec.shape;
     for (int axis = 0; axis < shape.rank(); ++axis)
-      if (shape[axis] < 0) shape.set(axis, 1);
+      if (shape.word(axis) < 0) shape.set(axis, 1);
     tensors.push_back(make_tensor(DeviceManager::get().host(), shape, spec.dtype));
   }
   return tensors;

@@ -111,7 +111,7 @@ class GraphWriter {
 
   void write_output(TensorType spec, proto::Node& to) const {
     for (int axis = 0; axis < spec.shape.rank(); ++axis)
-      spec.shape.set(axis, stored_size(*graph_.sizes(), spec.shape[axis]));
+      spec.shape.set(axis, stored_size(*graph_.sizes(), spec.shape.word(axis)));
     write_spec(spec, *to.add_outputs());
   }
 
@@ -207,7 +207,7 @@ class GraphWriter {
 void write_spec(const TensorType& spec, proto::TensorSpec& to) {
   to.set_dtype(static_cast<std::uint32_t>(spec.dtype));
   to.set_known(spec.shape.known());
-  for (std::int64_t size : spec.shape) to.add_sizes(size);
+  for (std::int64_t size : spec.shape.words()) to.add_sizes(size);
 }
 
 void write_attributes(const AttrFields& fields, AttributeMessages& to) {

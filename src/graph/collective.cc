@@ -43,7 +43,7 @@ void infer_gather(InferContext& c) {
   }
   const auto own = static_cast<std::size_t>(attrs.rank);
   if (attrs.axis < 0 || attrs.axis >= c.shape(0).rank() || own >= attrs.sizes.size() ||
-      !dim::may_equal(attrs.sizes[own], c.shape(0)[static_cast<int>(attrs.axis)]) ||
+      !dim::may_equal(attrs.sizes[own], c.shape(0).word(static_cast<int>(attrs.axis))) ||
       !std::all_of(attrs.sizes.begin(), attrs.sizes.end(), dim::is_size))
     fail<InvalidArgumentError>(
         "[all_gather] the value of shape {} does not match the sizes of all ranks",

@@ -72,8 +72,8 @@ Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
   };
   const auto agrees = [&](const TensorType& stored, const TensorType& inferred) {
     return stored.dtype == inferred.dtype && stored.shape.known() == inferred.shape.known() &&
-           std::equal(stored.shape.begin(), stored.shape.end(), inferred.shape.begin(),
-                      inferred.shape.end(), may_be);
+           std::equal(stored.shape.words().begin(), stored.shape.words().end(),
+                      inferred.shape.words().begin(), inferred.shape.words().end(), may_be);
   };
   if (!std::equal(outputs.begin(), outputs.end(), context.outputs.begin(), context.outputs.end(),
                   agrees))

@@ -19,7 +19,7 @@ inline void append_to_key(std::string& key, const Tensor& given) {
   const TensorImpl& impl = impl_of(given);
   ByteWriter out(key);
   out.add(impl.dtype, impl.shape.rank());
-  for (const std::int64_t size : impl.shape) out.add(size);
+  for (const std::int64_t size : impl.shape.words()) out.add(size);
   out.add(reinterpret_cast<std::uintptr_t>(&impl.device()));
 }
 

@@ -19,7 +19,7 @@ void visit_unknown(const AttrsType& type, const void* attrs, const F& visit) {
 Shape with_symbols(SizeTable& sizes, const Shape& shape, std::string_view name) {
   Shape result = shape;
   for (int axis = 0; axis < result.rank(); ++axis)
-    if (!dim::is_size(result[axis]))
+    if (!dim::is_size(result.word(axis)))
       result.set(axis, sizes.symbol(fmt::format("axis {} of '{}'", axis, name)));
   return result;
 }
@@ -43,11 +43,12 @@ void KnownSizes::bind(const Shape& symbolic, const Shape& concrete, std::string_
     fail<InvalidArgumentError>("[{}] expected shape {}, got {}", what, symbolic.to_string(),
                                concrete.to_string());
   for (int axis = 0; axis < symbolic.rank(); ++axis) {
-    if (!dim::is_unknown(symbolic[axis])) continue;
-    const std::int64_t value = sizes_->evaluate(symbolic[axis], values_);
+    if (!dim::is_unknown(symbolic.word(axis))) continue;
+    const std::int64_t value = sizes_->evaluate(symbolic.word(axis), values_);
     if (value == SizeTable::kUnset)
-      values_[static_cast<std::size_t>(sizes_->index_of(symbolic[axis]))] = concrete[axis];
-    else if (value != concrete[axis])
+      values_[static_cast<std::size_t>(sizes_->index_of(symbolic.word(axis)))] =
+          concrete.word(axis);
+    else if (value != concrete.word(axis))
       fail<InvalidArgumentError>("[{}] expected a size of {} for axis {}, got shape {}", what,
                                  value, axis, concrete.to_string());
   }
@@ -66,7 +67,7 @@ std::int64_t KnownSizes::operator()(std::int64_t size) const {
 }
 
 Shape KnownSizes::operator()(Shape shape) const {
-  for (int axis = 0; axis < shape.rank(); ++axis) shape.set(axis, (*this)(shape[axis]));
+  for (int axis = 0; axis < shape.rank(); ++axis) shape.set(axis, (*this)(shape.word(axis)));
   return shape;
 }
 

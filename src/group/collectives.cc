@@ -214,7 +214,7 @@ Work all_gather_into_tensor_async(const Tensor& tensor, const CollectiveOptions&
   if (shape.rank() == 0)
     shape = {group->size()};
   else
-    shape.set(0, shape[0] * group->size());
+    shape.set(0, shape.word(0) * group->size());
   const Tensor gathered =
       make_tensor(group->device(), shape, tensor.dtype(), "all_gather_into_tensor");
   return start_gathering(std::move(group), tensor, gathered, {gathered});
@@ -235,13 +235,13 @@ Work reduce_scatter_tensor_async(const Tensor& tensor, const ReduceOptions& opti
   Group group = usable(options.group, "reduce_scatter_tensor");
   Shape shape = tensor.shape();
   const int size = group->size();
-  if (shape.rank() == 0 || (shape[0] >= 0 && shape[0] % size != 0))
+  if (shape.rank() == 0 || (shape.word(0) >= 0 && shape.word(0) % size != 0))
     fail<InvalidArgumentError>(
         "[reduce_scatter_tensor] expected a first axis that {} ranks can share evenly, got shape "
         "{}",
         size, shape.to_string());
   if (context.graph) return trace_scattering(group, split(tensor, size, 0), options.op);
-  shape.set(0, shape[0] / size);
+  shape.set(0, shape.word(0) / size);
   const Tensor given = copy_to_device(tensor, group->device());
   return start_scattering(std::move(group), tensor, {given}, equal_parts(given, size), shape,
                           options.op);
@@ -261,7 +261,7 @@ std::vector<Shape> exchange_shapes(Communicator& communicator, const std::vector
   for (std::size_t to = 0; to < tensors.size(); ++to) {
     const Shape& shape = tensors[to].shape();
     mine[to].rank = shape.rank();
-    std::copy(shape.begin(), shape.end(), mine[to].sizes.begin());
+    std::copy(shape.words().begin(), shape.words().end(), mine[to].sizes.begin());
   }
   communicator.exchange(mine.data(), mine.size() * sizeof(SentShape), all.data());
   std::vector<Shape> shapes;

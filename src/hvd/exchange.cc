@@ -62,7 +62,7 @@ HorovodExchange::VariableSync& HorovodExchange::sync_for(const std::vector<Varia
     request.on_gpu = variable.impl().device().type() == DeviceType::kGpu;
     request.name = fmt::format("{}.{}.{}.{}", name_, syncs_.size(), i, variable.name());
     request.dtypes = {wire_dtype(variable.dtype(), options_.compression)};
-    request.shapes = {variable.shape().dims()};
+    request.shapes = {variable.shape().words()};
     plan->requests.present.push_back(std::make_shared<const Request>(request));
     request.absent = true;
     plan->requests.absent.push_back(std::make_shared<const Request>(request));

@@ -141,13 +141,13 @@ Handle alltoall_async(const Tensor& tensor, const std::vector<std::int64_t>& spl
                   .shapes = {},
                   .splits = splits};
   if (splits.empty() && tensor.rank() > 0) {
-    if (tensor.dim(0) % coordinator->size() != 0)
+    if (tensor.size_word(0) % coordinator->size() != 0)
       fail<InvalidArgumentError>(
           "[alltoall] without splits, the first axis ({}) must be divisible by the number of ranks "
           "({})",
-          tensor.dim(0), coordinator->size());
+          tensor.size_word(0), coordinator->size());
     request.splits.assign(static_cast<std::size_t>(coordinator->size()),
-                          tensor.dim(0) / coordinator->size());
+                          tensor.size_word(0) / coordinator->size());
   }
   return submitted(make_operation(std::move(request), {tensor}, Compression::kNone, coordinator));
 }

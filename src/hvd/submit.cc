@@ -60,7 +60,7 @@ OperationRef make_operation(Request request, const std::vector<Tensor>& tensors,
     const TensorImpl& impl = impl_of(tensor);
     DeviceImpl& device = impl.device();
     request.dtypes.push_back(wire_dtype(impl.dtype, compression));
-    request.shapes.push_back(impl.shape.dims());
+    request.shapes.push_back(impl.shape.words());
     request.on_gpu = request.on_gpu || device.type() == DeviceType::kGpu;
     operation->inputs.push_back(on_host(tensor));
     operation->in.push_back({impl_of(operation->inputs.back()).data(), impl.dtype});

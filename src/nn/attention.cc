@@ -16,15 +16,17 @@ struct Projection {
 
   Tensor to_heads(const Tensor& x) const {
     const Shape& size = kernel.shape();
-    const Tensor y = nn::dense(x, reshape(kernel, {size[0], size[1] * size[2]}),
-                               bias.defined() ? reshape(bias, {size[1] * size[2]}) : Tensor());
-    return reshape(y, {x.shape()[0], x.shape()[1], size[1], size[2]});
+    const Tensor y =
+        nn::dense(x, reshape(kernel, {size.word(0), size.word(1) * size.word(2)}),
+                  bias.defined() ? reshape(bias, {size.word(1) * size.word(2)}) : Tensor());
+    return reshape(y, {x.shape().word(0), x.shape().word(1), size.word(1), size.word(2)});
   }
   Tensor from_heads(const Tensor& x) const {
     const Shape& size = kernel.shape();
-    return nn::dense(reshape(x, {x.shape()[0], x.shape()[1], size[0] * size[1]}),
-                     reshape(kernel, {size[0] * size[1], size[2]}),
-                     bias.defined() ? bias.value() : Tensor());
+    return nn::dense(
+        reshape(x, {x.shape().word(0), x.shape().word(1), size.word(0) * size.word(1)}),
+        reshape(kernel, {size.word(0) * size.word(1), size.word(2)}),
+        bias.defined() ? bias.value() : Tensor());
   }
 };
 
@@ -93,7 +95,7 @@ class MultiHeadAttentionLayer final : public KindLayer {
           label(), inputs.size(), inputs.size() == 1 ? "" : "s",
           options_.use_causal_mask ? "with" : "without");
     const Tensor& x = inputs[0];
-    if (x.shape()[0] < 0 || x.shape()[1] < 0)
+    if (x.shape().word(0) < 0 || x.shape().word(1) < 0)
       reject("a known batch and number of positions in a call with a KeyValueCache", x.shape());
     const auto attended = cache.add(*this, key_.to_heads(x), value_.to_heads(x));
     return output_.from_heads(nn::scaled_dot_product_attention(
@@ -106,8 +108,8 @@ class MultiHeadAttentionLayer final : public KindLayer {
   }
 
   std::int64_t known_features(const Shape& x) const {
-    if (x[2] < 0) reject("a known number of features", x);
-    return x[2];
+    if (x.word(2) < 0) reject("a known number of features", x);
+    return x.word(2);
   }
 
   Projection make(const std::string& name, const Shape& kernel, const Shape& bias) {
@@ -130,8 +132,8 @@ class MultiHeadAttentionLayer final : public KindLayer {
       const Shape& x = shape_at(i);
       if (x.rank() != 3) reject(std::string("inputs of shape ") + kSequenceAxes, x);
       const Variable& kernel = projections[i]->kernel;
-      if (kernel.defined() && x[2] >= 0 && x[2] != kernel.shape()[0])
-        reject(fmt::format("an input whose last axis has {} elements", kernel.shape()[0]), x);
+      if (kernel.defined() && x.word(2) >= 0 && x.word(2) != kernel.shape().word(0))
+        reject(fmt::format("an input whose last axis has {} elements", kernel.shape().word(0)), x);
     }
   }
 
@@ -160,7 +162,7 @@ class PositionEmbeddingLayer final : public UnaryLayer {
 
   Tensor run(const Tensor& x, const CallOptions&) override {
     const Shape& shape = x.shape();
-    const std::int64_t positions = shape.dim(-2);
+    const std::int64_t positions = shape.word(-2);
     const Tensor table = table_.value();
     if (KeyValueCache::Impl* const cache = KeyValueCache::Impl::open())
       return broadcast_to(gather(table, cache->next_positions(*this, positions)), shape);
@@ -169,9 +171,9 @@ class PositionEmbeddingLayer final : public UnaryLayer {
 
   Shape infer(const Shape& x) const override {
     if (x.rank() < 3) reject("an input of shape (batch, ..., positions, features)", x);
-    if (x.dim(-2) > length_) reject(fmt::format("at most {} positions", length_), x);
-    if (table_.defined() && x.dim(-1) >= 0 && x.dim(-1) != table_.shape()[1])
-      reject(fmt::format("an input whose last axis has {} elements", table_.shape()[1]), x);
+    if (x.word(-2) > length_) reject(fmt::format("at most {} positions", length_), x);
+    if (table_.defined() && x.word(-1) >= 0 && x.word(-1) != table_.shape().word(1))
+      reject(fmt::format("an input whose last axis has {} elements", table_.shape().word(1)), x);
     return x;
   }
 

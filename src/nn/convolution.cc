@@ -36,20 +36,20 @@ class ConvolutionLayer : public UnaryLayer {
 
   Shape infer(const Shape& x) const final {
     expect_rank(x, 4, kImageAxes);
-    if (channels_ >= 0 && x[3] >= 0 && x[3] != channels_)
+    if (channels_ >= 0 && x.word(3) >= 0 && x.word(3) != channels_)
       fail<InvalidArgumentError>("[{}] expected an input of {} channels, got {}{}", label(),
                                  channels_, x.to_string(), channels_first_advice(x, channels_));
     const auto& a = attributes_;
-    const std::int64_t height =
-        num_windows(x[1], kernel_size_.height, a.strides.height, a.dilations.height, a.padding);
+    const std::int64_t height = num_windows(x.word(1), kernel_size_.height, a.strides.height,
+                                            a.dilations.height, a.padding);
     const std::int64_t width =
-        num_windows(x[2], kernel_size_.width, a.strides.width, a.dilations.width, a.padding);
+        num_windows(x.word(2), kernel_size_.width, a.strides.width, a.dilations.width, a.padding);
     if (height == 0 || width == 0)
       reject(fmt::format("an image of at least {} x {}",
                          (kernel_size_.height - 1) * a.dilations.height + 1,
                          (kernel_size_.width - 1) * a.dilations.width + 1),
              x);
-    return {x[0], height, width, output_channels(x)};
+    return {x.word(0), height, width, output_channels(x)};
   }
 
   Tensor bias() const { return use_bias_ ? bias_.value() : Tensor(); }
@@ -86,7 +86,7 @@ class Conv2DLayer final : public ConvolutionLayer {
     return {kernel_size_.height, kernel_size_.width, channels / attributes_.groups, filters_};
   }
   std::int64_t output_channels(const Shape& x) const override {
-    if (x[3] >= 0 && x[3] % attributes_.groups != 0)
+    if (x.word(3) >= 0 && x.word(3) % attributes_.groups != 0)
       reject(fmt::format("a number of channels divisible by {} groups", attributes_.groups), x);
     return filters_;
   }
@@ -112,7 +112,7 @@ class DepthwiseConv2DLayer final : public ConvolutionLayer {
     return {kernel_size_.height, kernel_size_.width, channels, multiplier_};
   }
   std::int64_t output_channels(const Shape& x) const override {
-    return x[3] < 0 ? -1 : x[3] * multiplier_;
+    return x.word(3) < 0 ? -1 : x.word(3) * multiplier_;
   }
   Tensor run(const Tensor& x, const CallOptions&) override {
     return nn::depthwise_conv2d(x, kernel_, bias(), attributes_);

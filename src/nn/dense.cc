@@ -32,8 +32,8 @@ class DenseLayer final : public UnaryLayer {
   Shape infer(const Shape& x) const override {
     if (x.rank() < 2) reject("an input of shape (batch, ..., features)", x);
     const int last = x.rank() - 1;
-    if (kernel_.defined() && x[last] >= 0 && x[last] != kernel_.shape()[0])
-      reject(fmt::format("an input whose last axis has {} elements", kernel_.shape()[0]), x);
+    if (kernel_.defined() && x.word(last) >= 0 && x.word(last) != kernel_.shape().word(0))
+      reject(fmt::format("an input whose last axis has {} elements", kernel_.shape().word(0)), x);
     Shape result = x;
     result.set(last, units_);
     return result;
@@ -70,7 +70,7 @@ class EmbeddingLayer final : public UnaryLayer {
   }
 
   Shape infer(const Shape& x) const override {
-    Dims sizes = x.dims();
+    Dims sizes = x.words();
     sizes.push_back(table_shape_[1]);
     return Shape(sizes);
   }

@@ -117,7 +117,7 @@ Tensor nll(const Tensor& input, const Tensor& target) {
   expect_classes("nll_loss", x);
   const Tensor labels = class_labels("nll_loss", target, x);
   const Tensor is_label =
-      equal(expand_dims(labels, -1), range(x.dim(-1), {.dtype = labels.dtype()}));
+      equal(expand_dims(labels, -1), range(x.size_word(-1), {.dtype = labels.dtype()}));
   return negative(reduce_sum(where(is_label, x, zeros_like(x)), {.axis = Dims{-1}}));
 }
 
@@ -181,7 +181,7 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& opt
   if (options.reduction.value() != LossReduction::kBatchMean)
     return reduced("kl_div", values, options.reduction);
   const Tensor sum = reduce_sum(values);
-  return values.rank() == 0 ? sum : sum / element_count({values.dim(0)}, sum.dtype());
+  return values.rank() == 0 ? sum : sum / element_count({values.size_word(0)}, sum.dtype());
 }
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -200,7 +200,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   return result.transpose(1, 2);
 }
 
-Tensor one_hot(const Tensor& classes, std::int64_t num_classes) {
+Tensor one_hot(const Tensor& classes, Dim num_classes) {
   return tandem::one_hot(classes, num_classes, {.dtype = int64});
 }
 

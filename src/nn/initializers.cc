@@ -26,11 +26,12 @@ struct Fans {
 Fans fans_of(const Shape& shape) {
   const int rank = shape.rank();
   if (rank == 0) return {};
-  if (rank == 1) return {static_cast<double>(shape[0]), static_cast<double>(shape[0])};
+  if (rank == 1) return {static_cast<double>(shape.word(0)), static_cast<double>(shape.word(0))};
   double receptive_field = 1.0;
-  for (int axis = 0; axis < rank - 2; ++axis) receptive_field *= static_cast<double>(shape[axis]);
-  return {receptive_field * static_cast<double>(shape[rank - 2]),
-          receptive_field * static_cast<double>(shape[rank - 1])};
+  for (int axis = 0; axis < rank - 2; ++axis)
+    receptive_field *= static_cast<double>(shape.word(axis));
+  return {receptive_field * static_cast<double>(shape.word(rank - 2)),
+          receptive_field * static_cast<double>(shape.word(rank - 1))};
 }
 
 enum class FanMode { kIn, kAverage };

@@ -24,7 +24,7 @@ Tensor clamped(const Tensor& index, std::int64_t most) {
 
 // Writes `rows` [batch, added, ...] to `memory` [batch, capacity, ...] at `positions` [added].
 void write(Variable& memory, const Tensor& rows, const Tensor& positions) {
-  const std::int64_t capacity = memory.shape()[1], added = rows.shape()[1];
+  const std::int64_t capacity = memory.shape().word(1), added = rows.shape().word(1);
   const Tensor place = reshape(numbers(capacity), {capacity, 1, 1});
   const Tensor first = slice_rows(positions, 0, 1), last = slice_rows(positions, added - 1, added);
   const Tensor is_new = logical_and(greater_equal(place, first), less_equal(place, last));
@@ -73,7 +73,7 @@ Tensor KeyValueCache::Impl::next_positions(const LayerBase& layer, std::int64_t 
 
 KeyValueCache::Impl::Attended KeyValueCache::Impl::add(const LayerBase& layer, const Tensor& keys,
                                                        const Tensor& values) {
-  const std::int64_t added = keys.shape()[1];
+  const std::int64_t added = keys.shape().word(1);
   const Tensor positions = next_positions(layer, added);
   OfLayer& state = layers.at(&layer);
   for (const auto& [memory, rows] :

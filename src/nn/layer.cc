@@ -40,7 +40,7 @@ bool compatible(const Shape& a, const Shape& b) {
   if (!a.known() || !b.known()) return true;
   if (a.rank() != b.rank()) return false;
   for (int axis = 0; axis < a.rank(); ++axis)
-    if (a[axis] != b[axis] && a[axis] >= 0 && b[axis] >= 0) return false;
+    if (a.word(axis) != b.word(axis) && a.word(axis) >= 0 && b.word(axis) >= 0) return false;
   return true;
 }
 
@@ -52,7 +52,7 @@ void check_declared_shape(const LayerBase& layer, std::span<const Shape> input_s
     fail<InvalidArgumentError>(
         "[{}] expected an input of shape {}, got {}{}", layer.label(), expected.to_string(),
         input_shapes.front().to_string(),
-        expected.rank() == 4 ? channels_first_advice(input_shapes.front(), expected[3]) : "");
+        expected.rank() == 4 ? channels_first_advice(input_shapes.front(), expected.word(3)) : "");
 }
 
 Shape with_unknown_batch(const Shape& shape) {

@@ -61,8 +61,8 @@ class UnaryLayer : public KindLayer {
 
   // The size of an axis that must be known (not -1) to build the layer.
   std::int64_t known_size(const Shape& x, int axis, const char* what) const {
-    if (x[axis] < 0) reject(std::string("a known number of ") + what, x);
-    return x[axis];
+    if (x.word(axis) < 0) reject(std::string("a known number of ") + what, x);
+    return x.word(axis);
   }
   void expect_rank(const Shape& x, int rank, const char* axes) const {
     if (x.rank() != rank) reject(std::string("an input of shape ") + axes, x);
@@ -79,7 +79,8 @@ class UnaryLayer : public KindLayer {
 
 // Advice for images of shape `got` if they must be channels-first: a layer of `channels` got them.
 inline std::string channels_first_advice(const Shape& got, std::int64_t channels) {
-  if (got.rank() != 4 || channels < 0 || got[1] != channels || got[3] == channels || got[3] < 0)
+  if (got.rank() != 4 || channels < 0 || got.word(1) != channels || got.word(3) == channels ||
+      got.word(3) < 0)
     return {};
   return "; the images look channels-first, and layers take (batch, height, width, channels): "
          "td::transpose(x, {0, 2, 3, 1})";

@@ -24,7 +24,7 @@ Tensor inside_unit(const Tensor& probabilities) {
 }
 
 void expect_classes(const char* what, const Tensor& y_pred) {
-  if (y_pred.rank() < 1 || y_pred.dim(-1) == 0)
+  if (y_pred.rank() < 1 || y_pred.size_word(-1) == 0)
     fail<InvalidArgumentError>("[{}] expected y_pred of shape (..., classes), got {}", what,
                                y_pred.shape().to_string());
 }
@@ -116,7 +116,7 @@ Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& predictions,
   expect_smoothing("categorical_crossentropy", options.label_smoothing);
   expect_classes("categorical_crossentropy", y_pred);
   const Tensor target = smoothed(like_predictions("categorical_crossentropy", y_true, y_pred),
-                                 options.label_smoothing, y_pred.dim(-1));
+                                 options.label_smoothing, y_pred.size_word(-1));
   if (options.from_logits) return nn::softmax_cross_entropy(target, y_pred);
   const Tensor total = reduce_sum(y_pred, {.axis = Dims{-1}, .keepdims = true});
   return negative(reduce_sum(target * log(inside_unit(y_pred / total)), {.axis = Dims{-1}}));
@@ -163,7 +163,7 @@ Tensor for_each_example(const Tensor& loss, const Tensor& y_pred, bool sum) {
   for (int axis = 1; axis < y_pred.rank(); ++axis) others.push_back(axis);
   Tensor zeros = cast(zeros_like(y_pred), loss.dtype());
   if (!others.empty()) zeros = reduce_sum(zeros, {.axis = others});
-  return (sum ? loss / element_count({y_pred.dim(0)}, loss.dtype()) : loss) + zeros;
+  return (sum ? loss / element_count({y_pred.size_word(0)}, loss.dtype()) : loss) + zeros;
 }
 
 }  // namespace

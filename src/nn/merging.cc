@@ -56,9 +56,9 @@ class ArithmeticLayer final : public MergingLayer {
     if (a.rank() != b.rank()) reject_pair("inputs of one shape", a, b);
     Shape result = a;
     for (int axis = 0; axis < a.rank(); ++axis) {
-      if (a[axis] >= 0 && b[axis] >= 0 && a[axis] != b[axis])
+      if (a.word(axis) >= 0 && b.word(axis) >= 0 && a.word(axis) != b.word(axis))
         reject_pair("inputs of one shape", a, b);
-      if (a[axis] < 0) result.set(axis, b[axis]);
+      if (a.word(axis) < 0) result.set(axis, b.word(axis));
     }
     return result;
   }
@@ -83,13 +83,13 @@ class ConcatenateLayer final : public MergingLayer {
       reject_pair("inputs that differ only along the concatenated axis", a, b);
     Shape result = a;
     for (int i = 0; i < a.rank(); ++i) {
-      const bool known = a[i] >= 0 && b[i] >= 0;
+      const bool known = a.word(i) >= 0 && b.word(i) >= 0;
       if (i == axis) {
-        result.set(i, known ? a[i] + b[i] : -1);
-      } else if (known && a[i] != b[i]) {
+        result.set(i, known ? a.word(i) + b.word(i) : -1);
+      } else if (known && a.word(i) != b.word(i)) {
         reject_pair("inputs that differ only along the concatenated axis", a, b);
-      } else if (a[i] < 0) {
-        result.set(i, b[i]);
+      } else if (a.word(i) < 0) {
+        result.set(i, b.word(i));
       }
     }
     return result;

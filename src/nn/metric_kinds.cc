@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/dim.h"
 #include "core/status.h"
 #include "nn/targets.h"
 #include "ops/math/element_count.h"
@@ -74,17 +75,23 @@ Tensor binary_hits(const Tensor& y_true, const Tensor& y_pred, double threshold)
 // Chooses the accuracy as Keras does: one output is binary, targets of the predictions' shape are
 // categorical, others are sparse.
 Tensor hits(const Tensor& y_true, const Tensor& y_pred) {
-  if (y_pred.rank() < 2 || y_pred.dim(-1) == 1) return binary_hits(y_true, y_pred, 0.5);
-  if (may_agree(y_true.shape(), y_pred.shape()) && y_true.dim(-1) != 1)
-    return categorical_hits(y_true, y_pred);
-  return sparse_hits(y_true, y_pred);
+  if (y_pred.rank() < 2 || y_pred.size_word(-1) == 1) return binary_hits(y_true, y_pred, 0.5);
+  const std::int64_t outputs = y_pred.size_word(-1);
+  const bool one_hot = may_agree(y_true.shape(), y_pred.shape()) && y_true.size_word(-1) != 1;
+  if (!dim::may_equal(outputs, 1))
+    return one_hot ? categorical_hits(y_true, y_pred) : sparse_hits(y_true, y_pred);
+  // The run decides. The number of outputs is that of the targets, or 1 for both.
+  if (!may_agree(y_true.shape(), y_pred.shape()))
+    dim::known("accuracy", outputs, "which accuracy it is");
+  return where(equal(element_count({outputs}, float64), 1.0), binary_hits(y_true, y_pred, 0.5),
+               cast(categorical_hits(y_true, y_pred), float64));
 }
 
 // Whether fewer than k classes have a higher score than the label's, which is how TensorFlow's
 // in_top_k treats ties. A label with a score that is not finite is never a hit.
 Tensor top_k_hits(const char* what, const Tensor& y_true, const Tensor& y_pred, std::int64_t k) {
   const Tensor labels = class_labels(what, y_true, y_pred);
-  const Tensor classes = range(y_pred.dim(-1), {.dtype = labels.dtype()});
+  const Tensor classes = range(y_pred.size_word(-1), {.dtype = labels.dtype()});
   const Tensor labelled = equal(expand_dims(labels, -1), classes);
   const Tensor nowhere =
       full(y_pred.shape(), -std::numeric_limits<double>::infinity(), {.dtype = y_pred.dtype()});

@@ -321,7 +321,7 @@ std::vector<Tensor> over_workers(WorkerCollectives& workers, std::vector<Tensor>
   ByteWriter out(shapes);
   for (const Tensor& sum : mine) {
     out.add(static_cast<std::uint8_t>(sum.shape().rank()));
-    for (const std::int64_t size : sum.shape()) out.add(size);
+    for (const std::int64_t size : sum.shape().words()) out.add(size);
   }
   for (const std::string& theirs : workers.gather_bytes(shapes, what)) {
     if (!mine.empty()) break;

@@ -233,8 +233,8 @@ LinearImpl::LinearImpl(std::int64_t in_features, std::int64_t out_features,
 
 Tensor LinearImpl::forward(const Tensor& input) const {
   const Shape& shape = input.shape();
-  const std::int64_t features = weight.shape()[1];
-  if (shape.rank() < 1 || (shape.dim(-1) >= 0 && shape.dim(-1) != features))
+  const std::int64_t features = weight.shape().word(1);
+  if (shape.rank() < 1 || (shape.word(-1) >= 0 && shape.word(-1) != features))
     fail<InvalidArgumentError>("[{}] expected an input whose last axis has {} elements, got {}",
                                path().empty() ? label() : path(), features, shape.to_string());
   if (shape.rank() == 2) {

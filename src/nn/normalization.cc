@@ -42,8 +42,8 @@ class NormalizationLayer : public UnaryLayer {
   Shape infer(const Shape& x) const final {
     if (x.rank() < 2) reject("an input of shape (batch, ..., channels)", x);
     const int last = x.rank() - 1;
-    if (gamma_.defined() && x[last] >= 0 && x[last] != gamma_.shape()[0])
-      reject(fmt::format("an input whose last axis has {} elements", gamma_.shape()[0]), x);
+    if (gamma_.defined() && x.word(last) >= 0 && x.word(last) != gamma_.shape().word(0))
+      reject(fmt::format("an input whose last axis has {} elements", gamma_.shape().word(0)), x);
     return x;
   }
 
@@ -102,7 +102,8 @@ class BatchNormalizationLayer final : public NormalizationLayer {
     const Shape& shape = x.shape();
     const bool training = options.training && trainable();
     if (training && synchronized_) return normalize_over_ranks(x);
-    const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
+    const bool empty =
+        std::find(shape.words().begin(), shape.words().end(), 0) != shape.words().end();
     if (!training || empty)
       return nn::batch_norm_inference(x, gamma(), beta(), mean_, variance_, epsilon_);
     nn::BatchNormResult result = nn::batch_norm_training(x, gamma(), beta(), epsilon_);
@@ -118,7 +119,7 @@ class BatchNormalizationLayer final : public NormalizationLayer {
   }
 
   Tensor normalize_over_ranks(const Tensor& x) const {
-    const bool single = x.shape().fully_defined() && x.size() == x.dim(-1);
+    const bool single = x.shape().fully_defined() && x.size() == x.size_word(-1);
     if (unbiased_ && single && sync_size(*synchronized_) == 1)
       fail<InvalidArgumentError>(
           "[{}] Expected more than 1 value per channel when training, got input size {}", label(),

@@ -54,7 +54,7 @@ struct Layer::Found {
 namespace {
 
 Shape with_batch_of_one(Shape shape) {
-  if (shape.rank() > 0 && shape[0] < 0) shape.set(0, 1);
+  if (shape.rank() > 0 && shape.word(0) < 0) shape.set(0, 1);
   return shape;
 }
 

@@ -34,11 +34,11 @@ class PoolingLayer final : public UnaryLayer {
     expect_rank(x, 4, kImageAxes);
     const auto& [window, given_strides, padding] = attributes_;
     const nn::Pair strides = given_strides.value_or(window);
-    const std::int64_t height = num_windows(x[1], window.height, strides.height, 1, padding);
-    const std::int64_t width = num_windows(x[2], window.width, strides.width, 1, padding);
+    const std::int64_t height = num_windows(x.word(1), window.height, strides.height, 1, padding);
+    const std::int64_t width = num_windows(x.word(2), window.width, strides.width, 1, padding);
     if (height == 0 || width == 0)
       reject(fmt::format("an image of at least {} x {}", window.height, window.width), x);
-    return {x[0], height, width, x[3]};
+    return {x.word(0), height, width, x.word(3)};
   }
 
   Pool pool_;
@@ -55,7 +55,7 @@ class GlobalPoolingLayer final : public UnaryLayer {
 
   Shape infer(const Shape& x) const override {
     expect_rank(x, 4, kImageAxes);
-    return keepdims_ ? Shape{x[0], 1, 1, x[3]} : Shape{x[0], x[3]};
+    return keepdims_ ? Shape{x.word(0), 1, 1, x.word(3)} : Shape{x.word(0), x.word(3)};
   }
 
   GlobalPool pool_;

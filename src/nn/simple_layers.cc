@@ -33,8 +33,8 @@ class FlattenLayer final : public UnaryLayer {
     if (x.rank() < 1) reject("an input with a batch axis", x);
     std::int64_t features = 1;
     for (int axis = 1; axis < x.rank(); ++axis)
-      features = x[axis] < 0 || features < 0 ? -1 : features * x[axis];
-    return {x[0], features};
+      features = x.word(axis) < 0 || features < 0 ? -1 : features * x.word(axis);
+    return {x.word(0), features};
   }
 };
 
@@ -43,14 +43,14 @@ class ReshapeLayer final : public UnaryLayer {
   ReshapeLayer(const Shape& target, const SimpleOptions& options)
       : UnaryLayer("reshape", options), target_(target) {
     for (int axis = 0; axis < target.rank(); ++axis) {
-      const bool open = target[axis] == -1;
-      if (target[axis] < -1 || (open && open_axis_ >= 0))
+      const bool open = target.word(axis) == -1;
+      if (target.word(axis) < -1 || (open && open_axis_ >= 0))
         fail<InvalidArgumentError>("[reshape] expected sizes of which at most one is -1, got {}",
                                    target.to_string());
       if (open)
         open_axis_ = axis;
       else
-        fixed_elements_ *= target[axis];
+        fixed_elements_ *= target.word(axis);
     }
   }
 
@@ -68,7 +68,7 @@ class ReshapeLayer final : public UnaryLayer {
       if (!fits) reject("an example that fits the target shape " + target_.to_string(), x);
       if (open_axis_ >= 0) example.set(open_axis_, elements / fixed_elements_);
     }
-    return example.with_leading(x[0]);
+    return example.with_leading(x.word(0));
   }
 
   Shape target_;
@@ -97,7 +97,8 @@ class ZeroPadding2DLayer final : public UnaryLayer {
     const auto padded = [](std::int64_t size, std::int64_t by) {
       return size < 0 ? -1 : size + 2 * by;
     };
-    return {x[0], padded(x[1], padding_.height), padded(x[2], padding_.width), x[3]};
+    return {x.word(0), padded(x.word(1), padding_.height), padded(x.word(2), padding_.width),
+            x.word(3)};
   }
 
   nn::Pair padding_;
@@ -119,11 +120,11 @@ class LambdaLayer final : public UnaryLayer {
   Shape infer(const Shape& x) const override {
     constexpr std::int64_t kTrialBatch = 3;
     Shape trial = x;
-    if (trial.rank() > 0 && trial[0] < 0) trial.set(0, kTrialBatch);
+    if (trial.rank() > 0 && trial.word(0) < 0) trial.set(0, kTrialBatch);
     if (!trial.fully_defined()) reject("an input whose sizes are known except for the batch", x);
     NoGradScope no_grad;
     Shape result = function_(zeros(trial)).shape();
-    if (result.rank() > 0 && result[0] == trial[0]) result.set(0, x[0]);
+    if (result.rank() > 0 && result.word(0) == trial.word(0)) result.set(0, x.word(0));
     return result;
   }
 

@@ -88,7 +88,7 @@ SyncMoments sync_moments(const Tensor& x, const comm::ProcessGroup& group, std::
     require_support(group, op);
     sums = sum_over_ranks(sums, rows, {group, context.weighted_by_examples});
   }
-  const std::int64_t channels = own.mean.dim(0);
+  const std::int64_t channels = own.mean.size_word(0);
   const Tensor count = slice(sums, {0}, {1}), divisor = maximum(count, 1.0);
   const Tensor mean_of_all = slice(sums, {1}, {channels}) / divisor;
   const Tensor square_of_all = slice(sums, {1 + channels}, {channels}) / divisor;

@@ -1,5 +1,6 @@
 #include "nn/targets.h"
 
+#include "core/dim.h"
 #include "core/status.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
@@ -12,7 +13,7 @@ Tensor as_dtype(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : 
 // Adds or removes a last axis of size 1 if that gives `x` the rank `rank`.
 Tensor with_rank(const Tensor& x, int rank) {
   if (x.rank() + 1 == rank) return expand_dims(x, -1);
-  if (x.rank() == rank + 1 && may_agree(x.dim(-1), 1)) return squeeze(x, {-1});
+  if (x.rank() == rank + 1 && may_agree(x.size_word(-1), 1)) return squeeze(x, {-1});
   return x;
 }
 
@@ -40,7 +41,7 @@ Tensor class_labels(std::string_view what, const Tensor& y_true, const Tensor& y
     fail<InvalidArgumentError>("[{}] expected y_pred of shape (..., classes), got {}", what,
                                y_pred.shape().to_string());
   const Shape expected(
-      y_pred.shape().dims().span().first(static_cast<std::size_t>(y_pred.rank() - 1)));
+      y_pred.shape().words().span().first(static_cast<std::size_t>(y_pred.rank() - 1)));
   Tensor labels = with_rank(y_true, expected.rank());
   if (!may_agree(labels.shape(), expected))
     fail<InvalidArgumentError>(
@@ -57,11 +58,15 @@ Tensor mean_of_example(const Tensor& values) {
 Tensor weights_for(std::string_view what, const Tensor& sample_weight, const Tensor& values) {
   Tensor weights = as_dtype(sample_weight, values.dtype());
   if (weights.shape() == values.shape()) return weights;
-  if (weights.rank() == 2 && weights.dim(1) == 1)
+  const bool open = weights.rank() == 2 && dim::is_unknown(weights.size_word(1));
+  if (open && values.rank() == 2)  // the run decides: one per example, or one per value
+    return broadcast_to(weights, values.shape());
+  if (weights.rank() == 2 && (open || weights.size_word(1) == 1))
     weights = squeeze(weights, {1});
   else if (may_agree(weights.shape(), values.shape()))
     return ensure_shape(weights, values.shape());
-  if (weights.rank() != 1 || values.rank() < 1 || !may_agree(weights.dim(0), values.dim(0)))
+  if (weights.rank() != 1 || values.rank() < 1 ||
+      !may_agree(weights.size_word(0), values.size_word(0)))
     fail<InvalidArgumentError>(
         "[{}] expected one sample weight per example for values of shape {}, got shape {}", what,
         values.shape().to_string(), sample_weight.shape().to_string());

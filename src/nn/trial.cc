@@ -21,7 +21,7 @@ static_assert(std::size(kOthers) == kMaxRank);
 bool known_but_for_batch(const Shape& shape) {
   if (!shape.known()) return false;
   for (int axis = 1; axis < shape.rank(); ++axis)
-    if (shape[axis] < 0) return false;
+    if (shape.word(axis) < 0) return false;
   return true;
 }
 
@@ -46,13 +46,14 @@ Tensor try_on_zeros(std::span<const Shape> shapes, bool required, const TrialCal
 Shape shape_on_zeros(std::span<const Shape> shapes, const TrialCall& call) {
   std::vector<Shape> trials(shapes.begin(), shapes.end());
   std::vector<std::int64_t> known, stand_ins;
-  for (const Shape& shape : shapes) known.insert(known.end(), shape.begin(), shape.end());
+  for (const Shape& shape : shapes)
+    known.insert(known.end(), shape.words().begin(), shape.words().end());
   bool open_batch = false;
   for (Shape& trial : trials) {
     if (!trial.known()) return {};
     std::size_t next = 0;  // the same unknown size along an axis of all inputs
     for (int axis = 0; axis < trial.rank(); ++axis) {
-      if (trial[axis] >= 0) continue;
+      if (trial.word(axis) >= 0) continue;
       if (axis == 0) {
         open_batch = true;
         trial.set(0, kBatch);
@@ -69,8 +70,8 @@ Shape shape_on_zeros(std::span<const Shape> shapes, const TrialCall& call) {
   if (!value.defined()) return {};
   Shape result = value.shape();
   for (int axis = 0; axis < result.rank(); ++axis) {
-    const bool batch = axis == 0 && open_batch && result[0] == kBatch;
-    if (batch || std::ranges::find(stand_ins, result[axis]) != stand_ins.end())
+    const bool batch = axis == 0 && open_batch && result.word(0) == kBatch;
+    if (batch || std::ranges::find(stand_ins, result.word(axis)) != stand_ins.end())
       result.set(axis, -1);
   }
   return result;

@@ -12,7 +12,7 @@ namespace {
 
 using Kind = AttrsType::Kind;
 using Field = AttrsType::Field;
-using Sizes = std::vector<std::int64_t>;
+using SizeVector = std::vector<std::int64_t>;
 
 void* address(const Field& field, const void* attrs) {
   return static_cast<char*>(const_cast<void*>(attrs)) + field.offset;
@@ -41,16 +41,16 @@ AttrField save_field(const Field& field, const void* attrs) {
     case Kind::kReal: saved.reals = {get<double>(field, attrs)}; break;
     case Kind::kText: assign(get<std::string>(field, attrs)); break;
     case Kind::kDims: assign(get<Dims>(field, attrs)); break;
-    case Kind::kSizes: assign(get<Sizes>(field, attrs)); break;
+    case Kind::kSizes: assign(get<SizeVector>(field, attrs)); break;
     case Kind::kShape:
-      assign(get<Shape>(field, attrs));
+      assign(get<Shape>(field, attrs).words());
       saved.known_shape = get<Shape>(field, attrs).known();
   }
   return saved;
 }
 
 void load_field(const Field& field, void* attrs, const AttrField& saved) {
-  const Sizes& integers = saved.integers;
+  const SizeVector& integers = saved.integers;
   const auto require = [&](bool suitable) {
     if (!suitable)
       fail<InvalidArgumentError>("attribute '{}' has an invalid stored value", saved.name);
@@ -69,7 +69,7 @@ void load_field(const Field& field, void* attrs, const AttrField& saved) {
     case Kind::kText:
       get<std::string>(field, attrs).assign(integers.begin(), integers.end());
       break;
-    case Kind::kSizes: get<Sizes>(field, attrs) = integers; break;
+    case Kind::kSizes: get<SizeVector>(field, attrs) = integers; break;
     case Kind::kDims:
       require(integers.size() <= kMaxRank);
       get<Dims>(field, attrs) = Dims(std::span(integers));
@@ -86,7 +86,7 @@ bool AttrsType::equal(const void* a, const void* b) const {
   return std::ranges::all_of(fields_, [&](const Field& field) {
     switch (field.kind) {
       case Kind::kText: return get<std::string>(field, a) == get<std::string>(field, b);
-      case Kind::kSizes: return get<Sizes>(field, a) == get<Sizes>(field, b);
+      case Kind::kSizes: return get<SizeVector>(field, a) == get<SizeVector>(field, b);
       case Kind::kDims: return get<Dims>(field, a) == get<Dims>(field, b);
       case Kind::kShape: return get<Shape>(field, a) == get<Shape>(field, b);
       default: return std::memcmp(address(field, a), address(field, b), field.bytes) == 0;
@@ -98,11 +98,11 @@ void AttrsType::visit_integers(void* attrs, const std::function<void(std::int64_
   for (const Field& field : fields_) switch (field.kind) {
       case Kind::kSize: visit(get<std::int64_t>(field, attrs)); break;
       case Kind::kDims: std::ranges::for_each(get<Dims>(field, attrs), visit); break;
-      case Kind::kSizes: std::ranges::for_each(get<Sizes>(field, attrs), visit); break;
+      case Kind::kSizes: std::ranges::for_each(get<SizeVector>(field, attrs), visit); break;
       case Kind::kShape: {
         auto& shape = get<Shape>(field, attrs);
         for (int axis = 0; axis < shape.rank(); ++axis) {
-          std::int64_t size = shape[axis];
+          std::int64_t size = shape.word(axis);
           visit(size);
           shape.set(axis, size);
         }

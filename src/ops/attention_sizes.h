@@ -14,13 +14,13 @@ struct AttentionSizes {
   // query [batch, queries, heads, depth], key [batch, keys, kv_heads, depth], value [batch, keys,
   // kv_heads, value_depth].
   AttentionSizes(const Shape& query, const Shape& key, const Shape& value)
-      : batch(query[0]),
-        queries(query[1]),
-        keys(key[1]),
-        heads(query[2]),
-        kv_heads(key[2]),
-        depth(query[3]),
-        value_depth(value[3]) {}
+      : batch(query.word(0)),
+        queries(query.word(1)),
+        keys(key.word(1)),
+        heads(query.word(2)),
+        kv_heads(key.word(2)),
+        depth(query.word(3)),
+        value_depth(value.word(3)) {}
 
   constexpr std::int64_t group() const {
     return heads / kv_heads;

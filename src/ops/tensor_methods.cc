@@ -24,7 +24,7 @@ ReduceOptions over(const Dims& axes, bool keepdims) {
 
 // `axis` counted from the start. Throws ShapeError for an axis that does not exist.
 std::size_t axis_of(const Tensor& x, std::int64_t axis) {
-  static_cast<void>(x.dim(axis));
+  static_cast<void>(x.size_word(axis));
   return static_cast<std::size_t>(axis < 0 ? axis + x.rank() : axis);
 }
 
@@ -138,7 +138,7 @@ Tensor Tensor::prod(std::int64_t axis, bool keepdims) const {
 Tensor Tensor::unsqueeze(std::int64_t axis) const { return expand_dims(*this, axis); }
 Tensor Tensor::squeeze(const Dims& axes) const { return tandem::squeeze(*this, axes); }
 Tensor Tensor::expand(const Shape& shape) const { return broadcast_to(*this, shape); }
-Tensor Tensor::repeat(const Dims& multiples) const { return tile(*this, multiples); }
+Tensor Tensor::repeat(const Sizes& multiples) const { return tile(*this, multiples); }
 Tensor Tensor::masked_select(const Tensor& mask) const { return boolean_mask(*this, mask); }
 Tensor Tensor::masked_fill(const Tensor& mask, double value) const {
   return where(mask, full(Shape::scalar(), value, {.dtype = dtype()}), *this);
@@ -150,27 +150,25 @@ Tensor Tensor::flatten(std::int64_t start, std::int64_t end) const {
     fail<InvalidArgumentError>("[flatten] expected an end that is not before the start, got {}, {}",
                                start, end);
   Dims sizes;
-  for (int axis = 0; axis < first; ++axis) sizes.push_back(shape()[axis]);
+  for (int axis = 0; axis < first; ++axis) sizes.push_back(shape().word(axis));
   std::int64_t together = 1;
-  for (int axis = first; axis <= last; ++axis) together = dim::product(together, shape()[axis]);
+  for (int axis = first; axis <= last; ++axis)
+    together = dim::product(together, shape().word(axis));
   sizes.push_back(together);
-  for (int axis = last + 1; axis < rank(); ++axis) sizes.push_back(shape()[axis]);
+  for (int axis = last + 1; axis < rank(); ++axis) sizes.push_back(shape().word(axis));
   return reshape(Shape(sizes));
 }
 Tensor Tensor::clone() const { return identity(*this); }
 Tensor Tensor::index_select(std::int64_t axis, const Tensor& indices) const {
   return gather(*this, indices, axis);
 }
-Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
-  return slice_rows(*this, begin, end);
-}
-Tensor Tensor::slice(std::int64_t axis, std::int64_t begin, std::int64_t end,
-                     std::int64_t step) const {
+Tensor Tensor::slice(Dim begin, Dim end) const { return slice_rows(*this, begin, end); }
+Tensor Tensor::slice(std::int64_t axis, Dim begin, Dim end, std::int64_t step) const {
   std::vector<AxisIndex> indices(axis_of(*this, axis), AxisIndex(Slice{}));
   indices.emplace_back(Slice{begin, end, step});
   return at(indices);
 }
-Tensor Tensor::select(std::int64_t axis, std::int64_t index) const {
+Tensor Tensor::select(std::int64_t axis, Dim index) const {
   std::vector<AxisIndex> indices(axis_of(*this, axis), AxisIndex(Slice{}));
   indices.emplace_back(index);
   return at(indices);
@@ -207,14 +205,14 @@ Tensor Tensor::var(bool unbiased) const { return flatten().var_along(0, unbiased
 Tensor Tensor::std(bool unbiased) const { return flatten().std_along(0, unbiased, false); }
 Tensor Tensor::var_along(std::int64_t axis, bool unbiased, bool keepdims) const {
   const Tensor variance = reduce_variance(*this, axis, keepdims);
-  return unbiased ? corrected(variance, dim(axis), false) : variance;
+  return unbiased ? corrected(variance, size_word(axis), false) : variance;
 }
 Tensor Tensor::std_along(std::int64_t axis, bool unbiased, bool keepdims) const {
   const Tensor deviation = reduce_std(*this, axis, keepdims);
-  return unbiased ? corrected(deviation, dim(axis), true) : deviation;
+  return unbiased ? corrected(deviation, size_word(axis), true) : deviation;
 }
 std::vector<Tensor> Tensor::chunk(std::int64_t parts, std::int64_t axis) const {
-  const std::int64_t size = dim::known("chunk", dim(axis), "the number of results");
+  const std::int64_t size = dim::known("chunk", size_word(axis), "the number of results");
   if (parts < 1) fail<InvalidArgumentError>("[chunk] expected at least 1 part, got {}", parts);
   const std::int64_t each = std::max<std::int64_t>(1, (size + parts - 1) / parts);
   std::vector<std::int64_t> sizes;
@@ -229,7 +227,7 @@ namespace {
 Tensor diagonals_of(const Tensor& x, const char* function) {
   if (x.rank() < 2)
     fail<ShapeError>("[{}] expected matrices, got shape {}", function, x.shape().to_string());
-  return range(x.dim(-1)) - expand_dims(range(x.dim(-2)), 1);
+  return range(x.size_word(-1)) - expand_dims(range(x.size_word(-2)), 1);
 }
 
 }  // namespace
@@ -249,8 +247,8 @@ Tensor Tensor::diagonal(std::int64_t offset, std::int64_t axis, std::int64_t oth
   const Tensor chosen = equal(diagonals_of(matrices, "diagonal"), static_cast<double>(offset));
   const Tensor rows = reduce_sum(where(chosen, matrices, zeros_like(matrices)), -1);
   const std::int64_t first = std::max<std::int64_t>(0, -offset),
-                     rows_left = dim::difference(dim(row), first),
-                     columns = dim::difference(dim(column), std::max<std::int64_t>(0, offset)),
+                     rows_left = dim::difference(size_word(row), first),
+                     columns = dim::difference(size_word(column), std::max<std::int64_t>(0, offset)),
                      count = dim::max(0, dim::min(rows_left, columns));
   const Tensor result = rows.slice(-1, first, dim::sum(first, count));
   return dtype() == bool_ ? cast(result, bool_) : result;

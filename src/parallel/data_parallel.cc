@@ -95,7 +95,7 @@ std::int64_t length(const Tensor& tensor, std::int64_t dim) {
   if (dim >= tensor.rank() || dim < -tensor.rank())
     fail<InvalidArgumentError>("[scatter] expected tensors with axis {}, got shape {}", dim,
                                tensor.shape().to_string());
-  return tensor.dim(dim);
+  return tensor.size_word(dim);
 }
 
 }  // namespace

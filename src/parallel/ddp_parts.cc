@@ -84,7 +84,7 @@ std::vector<Tensor> DistributedDataParallel::State::for_each_part(
   if (invariant_parts() == 0) return step(examples);
   require_parts();
   const std::int64_t count =
-      !examples.empty() && examples[0].rank() > 0 ? examples[0].dim(0) : std::int64_t{0};
+      !examples.empty() && examples[0].rank() > 0 ? examples[0].size_word(0) : std::int64_t{0};
   RankAsReplica replica(*communicator_, traced_->rank(), count);
   std::vector<TreeSum> gradients(leaves_.size());
   set_sync(false);

@@ -254,7 +254,7 @@ Tensor DistributedDataParallel::State::forward(std::span<const Tensor> inputs,
   require_usable();
   const Scoped weights(context.weighted_by_examples, options_.average_by_examples);
   const std::int64_t examples =
-      !inputs.empty() && inputs[0].shape().rank() > 0 ? inputs[0].dim(0) : 1;
+      !inputs.empty() && inputs[0].shape().rank() > 0 ? inputs[0].size_word(0) : 1;
   if (context.graph) {
     if (joining_)
       fail<UnimplementedError>(

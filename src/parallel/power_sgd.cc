@@ -26,13 +26,13 @@ struct Factor {
   Variable error;  // [rows, columns]; undefined without error feedback
 };
 
-std::int64_t columns_of(const Shape& shape) { return shape.dim(-1); }
+std::int64_t columns_of(const Shape& shape) { return shape.word(-1); }
 std::int64_t rows_of(const Shape& shape) { return shape.num_elements() / columns_of(shape); }
 
 // Orthonormal columns (Gram-Schmidt). A column that depends on those before it becomes zeros.
 Tensor orthogonalized(const Tensor& matrix) {
   std::vector<Tensor> columns;
-  for (Tensor column : split(matrix, matrix.dim(1), 1)) {
+  for (Tensor column : split(matrix, matrix.size_word(1), 1)) {
     for (const Tensor& before : columns) column = column - before * reduce_sum(before * column);
     columns.push_back(column / maximum(norm(column), 1e-20));
   }
@@ -169,14 +169,14 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
     if (!fresh) return factor;
     const OutsideTrace at_once;
     const OnDevice there(parameter.impl().device());
-    factor.start = random({shape.dim(1), rank_for(shape)}, dtype);
+    factor.start = random({shape.word(1), rank_for(shape)}, dtype);
     factor.right = Variable(factor.start, {.trainable = false});
     if (options_.use_error_feedback)
       factor.error = Variable(zeros(shape, {.dtype = dtype}), {.trainable = false});
     return factor;
   }
   std::int64_t rank_for(const Shape& shape) const {
-    return std::min({options_.matrix_approximation_rank, shape.dim(0), shape.dim(1)});
+    return std::min({options_.matrix_approximation_rank, shape.word(0), shape.word(1)});
   }
 
   // The same numbers on every rank, because all ranks generate equally often.

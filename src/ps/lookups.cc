@@ -113,7 +113,7 @@ bool adds(const Node& node) {
 bool is_same_for_rows(const Node::Input& input, const Shape& shape) {
   const Shape& own = input.node->outputs[static_cast<std::size_t>(input.output)].shape;
   return own.fully_defined() &&
-         (own.rank() < shape.rank() || (own.rank() == shape.rank() && own[0] == 1));
+         (own.rank() < shape.rank() || (own.rank() == shape.rank() && own.word(0) == 1));
 }
 
 }  // namespace
@@ -147,7 +147,7 @@ class RowGradients::Formula {
       : owner_(owner), message_(message), graph_(make_ref<GraphImpl>()) {}
 
   void write(const Node& node) {
-    message_.set_rows(node.outputs[0].shape[0]);
+    message_.set_rows(node.outputs[0].shape.word(0));
     if (is_gradient_of_lookup(node)) return add_lookup(node);
     rows_ = graph_->sizes()->symbol("rows");
     Node& result = source({const_cast<Node*>(&node), 0});

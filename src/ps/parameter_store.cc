@@ -128,7 +128,7 @@ ParameterStore::Read ParameterStore::read(VariableId id) const {
 ParameterStore::Read ParameterStore::read_rows(VariableId id, const Tensor& numbers) const {
   const RefPtr<Entry> found = entry(id);
   const TensorType& spec = found->spec();
-  row_numbers(numbers, spec.shape.rank() > 0 ? spec.shape[0] : 0,
+  row_numbers(numbers, spec.shape.rank() > 0 ? spec.shape.word(0) : 0,
               "ParameterServer: variable " + quoted_name(found->name(), spec));
   const EagerOnHost eager;
   const std::lock_guard lock(found->mutex);

@@ -29,7 +29,7 @@ FixedShardsPartitioner::FixedShardsPartitioner(const FixedShardsPartitionerOptio
 }
 
 std::int64_t FixedShardsPartitioner::operator()(const Shape& shape, DType) const {
-  return shards_of(shape, [&] { return std::min(options_.num_shards, shape[0]); });
+  return shards_of(shape, [&] { return std::min(options_.num_shards, shape.word(0)); });
 }
 
 MinSizePartitioner::MinSizePartitioner(const MinSizePartitionerOptions& options)
@@ -44,7 +44,7 @@ MinSizePartitioner::MinSizePartitioner(const MinSizePartitionerOptions& options)
 
 std::int64_t MinSizePartitioner::operator()(const Shape& shape, DType dtype) const {
   return shards_of(shape, [&] {
-    return std::min({shape[0], options_.max_shards,
+    return std::min({shape.word(0), options_.max_shards,
                      divided_up(bytes_of(shape, dtype), options_.min_shard_bytes)});
   });
 }
@@ -61,9 +61,9 @@ MaxSizePartitioner::MaxSizePartitioner(const MaxSizePartitionerOptions& options)
 
 std::int64_t MaxSizePartitioner::operator()(const Shape& shape, DType dtype) const {
   return shards_of(shape, [&] {
-    const std::int64_t bytes_per_row = bytes_of(shape, dtype) / shape[0];
+    const std::int64_t bytes_per_row = bytes_of(shape, dtype) / shape.word(0);
     const std::int64_t rows = std::max<std::int64_t>(1, options_.max_shard_bytes / bytes_per_row);
-    return std::min(divided_up(shape[0], rows), options_.max_shards.value_or(shape[0]));
+    return std::min(divided_up(shape.word(0), rows), options_.max_shards.value_or(shape.word(0)));
   });
 }
 

@@ -49,7 +49,8 @@ RowGradient::Rows RowGradient::rows(std::span<const Tensor> results) {
                                  rows.shape().to_string(), indices[i].shape().to_string());
     // A formula gets as many rows as there are indices, so that its program serves all runs.
     Dims sizes = {formula_ ? total : distinct};
-    for (int axis = indices[i].rank(); axis < rows.rank(); ++axis) sizes.push_back(rows.dim(axis));
+    for (int axis = indices[i].rank(); axis < rows.rank(); ++axis)
+      sizes.push_back(rows.size_word(axis));
     sums.push_back(add_to_rows(rows, found.positions[i], Shape(sizes)));
   }
   Tensor values = formula_ ? apply_formula(std::move(sums), results, distinct) : sums.front();
@@ -62,7 +63,7 @@ Tensor RowGradient::apply_formula(std::vector<Tensor> sums, std::span<const Tens
   for (const std::uint32_t operand : message_.operands()) inputs.push_back(results[operand]);
   formula_->run(inputs, {}, outputs);
   const Tensor rows = copy_to_device(outputs.front(), DeviceManager::get().host());
-  if (rows.rank() == 0 || rows.dim(0) < count)
+  if (rows.rank() == 0 || rows.size_word(0) < count)
     fail<InvalidArgumentError>("[{}] expected {} rows of a gradient, got shape {}", function_,
                                count, rows.shape().to_string());
   return view_rows(rows, 0, count);

@@ -27,7 +27,7 @@ struct Shard {
   std::int64_t rows = 1;
 };
 
-inline std::int64_t rows_of(const Shape& shape) { return shape.rank() > 0 ? shape[0] : 1; }
+inline std::int64_t rows_of(const Shape& shape) { return shape.rank() > 0 ? shape.word(0) : 1; }
 // The same for a variable with these shards.
 inline std::int64_t rows_of(std::span<const Shard> shards) {
   return shards.back().first_row + shards.back().rows;

@@ -86,12 +86,12 @@ class RemoteStorage final : public VariableStorage {
 
 std::int64_t num_shards(const distribute::Partitioner& partitioner, const TensorType& spec,
                         const std::string& name) {
-  if (!partitioner || spec.shape.rank() == 0 || spec.shape[0] == 0) return 1;
+  if (!partitioner || spec.shape.rank() == 0 || spec.shape.word(0) == 0) return 1;
   const std::int64_t shards = partitioner(spec.shape, spec.dtype);
-  if (shards < 1 || shards > spec.shape[0])
+  if (shards < 1 || shards > spec.shape.word(0))
     fail<InvalidArgumentError>(
         "[{}] variable_partitioner gave {} shards for variable '{}' of shape {}, expected 1 to {}",
-        kParameterServer, shards, name, spec.shape.to_string(), spec.shape[0]);
+        kParameterServer, shards, name, spec.shape.to_string(), spec.shape.word(0));
   return shards;
 }
 

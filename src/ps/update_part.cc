@@ -104,7 +104,7 @@ Node& UpdatePart::placeholder(const Node::Input& input) {
 // row, are broadcast to all rows.
 bool UpdatePart::has_rows(const Shape& shape) const {
   const Shape& variable = of_.node.inputs[0].node->outputs[0].shape;
-  return shape.rank() > 0 && shape.rank() == variable.rank() && shape[0] == of_.rows;
+  return shape.rank() > 0 && shape.rank() == variable.rank() && shape.word(0) == of_.rows;
 }
 
 // Whether the shard uses only its own rows of such an operand.

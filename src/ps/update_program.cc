@@ -86,7 +86,7 @@ std::vector<Tensor> UpdateProgram::mean(std::span<const std::vector<Tensor>> inp
         rows.push_back(contribution[at + 1]);
       }
       const TensorType& spec = program_.feed(feed).outputs[0];
-      const LookedUp all = look_up(numbers, spec.shape[0]);
+      const LookedUp all = look_up(numbers, spec.shape.word(0));
       const auto num_rows = static_cast<std::int64_t>(all.rows.size());
       Tensor sum = zeros(shape_of({.rows = num_rows}, spec.shape), {.dtype = spec.dtype});
       for (std::size_t i = 0; i < rows.size(); ++i)
@@ -128,7 +128,7 @@ void UpdateProgram::run(std::span<const Tensor> inputs,
 UpdateProgram::SparseInput UpdateProgram::sparse_input(std::size_t feed, const Tensor& numbers,
                                                        const Tensor& rows) const {
   const TensorType& spec = program_.feed(feed).outputs[0];
-  const SparseInput input{row_numbers(numbers, spec.shape[0], program_.name()), rows};
+  const SparseInput input{row_numbers(numbers, spec.shape.word(0), program_.name()), rows};
   if (std::adjacent_find(input.numbers.begin(), input.numbers.end(), std::greater_equal<>()) !=
       input.numbers.end())
     fail<InvalidArgumentError>("[{}] expected row numbers that ascend", program_.name());

@@ -248,7 +248,7 @@ class Worker::Function {
   Tensor input_of(const proto::Update::Input& input, const Tensor& result) const {
     if (!input.has_rows()) return result;
     const std::int64_t first = input.rows().first(), count = input.rows().count();
-    const std::int64_t rows = result.rank() > 0 ? result.dim(0) : 0;
+    const std::int64_t rows = result.rank() > 0 ? result.size_word(0) : 0;
     if (first < 0 || count < 0 || first > rows || count > rows - first)
       fail<InvalidArgumentError>("[{}] an update uses {} rows from {} of a result of {} rows",
                                  name(), count, first, rows);

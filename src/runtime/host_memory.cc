@@ -79,7 +79,7 @@ class Strided {
   static std::vector<std::int64_t> rows(const Shape& shape) {
     std::vector<std::int64_t> strides(static_cast<std::size_t>(shape.rank()));
     std::int64_t next = 1;
-    for (std::size_t axis = strides.size(); axis-- > 0; next *= shape[static_cast<int>(axis)])
+    for (std::size_t axis = strides.size(); axis-- > 0; next *= shape.word(static_cast<int>(axis)))
       strides[axis] = next;
     return strides;
   }
@@ -91,7 +91,7 @@ class Strided {
     for (int axis = 0; axis < shape_.rank(); ++axis) {
       std::int64_t reach = 0;
       std::int64_t& end = stride(axis) < 0 ? first : last;
-      if (__builtin_mul_overflow(stride(axis), shape_[axis] - 1, &reach) ||
+      if (__builtin_mul_overflow(stride(axis), shape_.word(axis) - 1, &reach) ||
           __builtin_add_overflow(end, reach, &end))
         fail<ShapeError>("[{}] expected strides inside of memory, got {} for axis {} of shape {}",
                          op_, stride(axis), axis, shape_.to_string());

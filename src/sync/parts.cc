@@ -56,14 +56,14 @@ std::int64_t count_examples(const std::vector<Tensor>& examples) {
   if (examples.empty() || examples.front().rank() < 1)
     fail<InvalidArgumentError>("[{}] expected tensors with a batch axis, got {}", kForEachPart,
                                examples.empty() ? "none" : "a scalar");
-  const std::int64_t count = examples.front().dim(0);
+  const std::int64_t count = examples.front().size_word(0);
   if (count < 0)
     fail<UnimplementedError>(
         "[{}] the replica-invariant mode needs batches of known sizes, got {}: leave out "
         "input_signature",
         kForEachPart, examples.front().shape().to_string());
   for (const Tensor& component : examples)
-    if (component.rank() < 1 || component.dim(0) != count)
+    if (component.rank() < 1 || component.size_word(0) != count)
       fail<InvalidArgumentError>("[{}] expected tensors of {} examples each, got shape {}",
                                  kForEachPart, count, component.shape().to_string());
   return count;

@@ -139,7 +139,7 @@ void require_dtype(const Tensor& tensor, const char* what) {
 template <class Element>
 std::vector<Element> Tensor::to_vector() const {
   require_dtype<Element>(*this, "to_vector");
-  const auto count = static_cast<std::size_t>(size());
+  const auto count = static_cast<std::size_t>(shape().num_elements());
   if constexpr (std::is_same_v<Element, bool>) {
     std::vector<std::uint8_t> bytes(count);
     to_host(*this, bytes.data());
@@ -154,7 +154,7 @@ std::vector<Element> Tensor::to_vector() const {
 template <class Element>
 Element Tensor::item() const {
   require_dtype<Element>(*this, "item");
-  if (size() != 1)
+  if (shape().num_elements() != 1)
     fail<ShapeError>("[item] expected a tensor of one element, got shape {}", shape().to_string());
   Element value{};
   to_host(*this, &value);
@@ -193,10 +193,10 @@ void Tensor::check_accessor(int rank) const {
 Tensor::RowIterator Tensor::begin() const { return {*this, 0}; }
 
 Tensor::RowIterator Tensor::end() const {
-  if (rank() == 0 || shape()[0] < 0)
+  if (rank() == 0 || shape().word(0) < 0)
     fail<ShapeError>("[begin] expected a first axis of known size to iterate over, got shape {}",
                      shape().to_string());
-  return {*this, shape()[0]};
+  return {*this, shape().word(0)};
 }
 
 #define TANDEM_INSTANTIATE(T)                           \

@@ -22,7 +22,7 @@ namespace tandem {
 namespace {
 
 Shape with_trailing_ones(const Shape& shape, int rank) {
-  Dims sizes = shape.dims();
+  Dims sizes = shape.words();
   while (sizes.size() < rank) sizes.push_back(1);
   return Shape(sizes);
 }
@@ -49,13 +49,13 @@ void check_batch(const Model::Impl& model, const data::Example& batch, std::size
     if (component.rank() < 1)
       fail<InvalidArgumentError>(
           "[{}] expected elements with a batch axis, got a scalar; batch() the dataset", what);
-    if (component.dim(0) != batch[0].dim(0))
+    if (component.size_word(0) != batch[0].size_word(0))
       fail<InvalidArgumentError>(
           "[{}] the components of a batch differ in their first axis: shapes {} and {}; if these "
           "are single examples, batch() the dataset",
           what, batch[0].shape().to_string(), component.shape().to_string());
   }
-  if (batch[0].dim(0) == 0)
+  if (batch[0].size_word(0) == 0)
     fail<InvalidArgumentError>("[{}] expected batches of at least one example, got 0", what);
 }
 
@@ -137,8 +137,8 @@ std::int64_t BatchTrainer::global_examples(std::int64_t here) {
 
 Tensor BatchTrainer::example_losses(const BatchComponents& parts, const Tensor& outputs) const {
   Tensor losses = model_.loss.per_example(parts.targets, outputs);
-  const std::int64_t examples = parts.targets.dim(0);
-  if (losses.rank() < 1 || losses.dim(0) != examples)
+  const std::int64_t examples = parts.targets.size_word(0);
+  if (losses.rank() < 1 || losses.size_word(0) != examples)
     fail<InvalidArgumentError>(
         "[{}] loss '{}' gave shape {}, expected a value for each of the {} examples", what_,
         model_.loss.name(), losses.shape().to_string(), examples);
@@ -166,7 +166,7 @@ std::vector<Tensor> BatchTrainer::statistics_of(const BatchComponents& parts, co
   // A loss that is a sum over the batch is reported as the mean over batches, weighted by
   // their numbers of examples.
   if (model_.loss.reduction() == losses::Reduction::kSum)
-    loss = loss * static_cast<double>(global_examples(parts.targets.dim(0)));
+    loss = loss * static_cast<double>(global_examples(parts.targets.size_word(0)));
   std::vector<Tensor> result = {cast(loss, float64)};
   std::vector<std::size_t> sizes;
   for (std::size_t i = 0; i < model_.metrics.size(); ++i) {
@@ -265,8 +265,8 @@ std::vector<Tensor> BatchTrainer::train_on(const data::Example& examples) {
   const Tensor loss =
       model_.loss.reduction() == losses::Reduction::kSum
           ? reduce_sum(losses)
-          : nn::compute_average_loss(losses,
-                                     {.global_batch_size = global_examples(parts.targets.dim(0))});
+          : nn::compute_average_loss(
+                losses, {.global_batch_size = global_examples(parts.targets.size_word(0))});
   // Before the optimizer's step, so that an error of a metric leaves the model unchanged.
   std::vector<Tensor> statistics = statistics_of(parts, outputs.detach(), losses.detach());
   optimizers::Optimizer optimizer = model_.optimizer;

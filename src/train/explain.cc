@@ -36,7 +36,7 @@ class Explainer {
   }
 
   Explanation run() {
-    result_.batch = batch_[0].dim(0);
+    result_.batch = batch_[0].size_word(0);
     result_.num_replicas = impl_.runner->num_local_replicas();
     for (int replica = 0; replica < result_.num_replicas; ++replica)
       result_.replica_devices.push_back(device_of(replica).full_name());

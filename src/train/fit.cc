@@ -314,7 +314,7 @@ History Model::fit(TensorList inputs, const Tensor& y, FitOptions options) {
   std::vector<Tensor> trained(inputs.begin(), inputs.end());
   Tensor targets = y;
   split_validation(trained, targets, options);
-  const std::int64_t examples = trained.front().dim(0);
+  const std::int64_t examples = trained.front().size_word(0);
   data::Dataset data = examples_of(trained, targets, options.sample_weight);
   // Batches of examples in order are views, for which no thread is worth its hand-overs.
   const bool copies = options.shuffle && examples > batch_size;

@@ -30,7 +30,7 @@ namespace {
 std::vector<std::int64_t> classes_of(const Tensor& targets) {
   Tensor classes = targets;
   if (targets.rank() == 2)
-    classes = targets.dim(1) == 1 ? squeeze(targets, {1}) : argmax(targets, 1);
+    classes = targets.size_word(1) == 1 ? squeeze(targets, {1}) : argmax(targets, 1);
   if (classes.rank() != 1)
     fail<InvalidArgumentError>(
         "[fit] class_weight expected targets of class numbers, shape (batch,) or (batch, 1), or "
@@ -108,7 +108,7 @@ void split_validation(std::vector<Tensor>& inputs, Tensor& y, FitOptions& option
   if (!(split >= 0.0 && split < 1.0))
     fail<InvalidArgumentError>("[fit] expected validation_split in [0, 1), got {}", split);
   if (split == 0.0 || options.validation_data.defined()) return;
-  const std::int64_t examples = inputs.front().rank() > 0 ? inputs.front().dim(0) : 0;
+  const std::int64_t examples = inputs.front().rank() > 0 ? inputs.front().size_word(0) : 0;
   const auto trained =
       static_cast<std::int64_t>(std::floor(static_cast<double>(examples) * (1.0 - split)));
   if (trained == 0 || trained == examples)
@@ -119,7 +119,7 @@ void split_validation(std::vector<Tensor>& inputs, Tensor& y, FitOptions& option
   const Shape shape = inputs.front().shape();
   // Keeps the part for training, and returns the one for validation.
   const auto take = [&](Tensor& component, const char* name) {
-    if (component.rank() < 1 || component.dim(0) != examples)
+    if (component.rank() < 1 || component.size_word(0) != examples)
       fail<ShapeError>("[fit] x and {} differ in their first axis: shapes {} and {}", name,
                        shape.to_string(), component.shape().to_string());
     const Tensor last = slice_rows(component, trained, examples);

@@ -10,7 +10,7 @@ namespace {
 Shape batch_shape(const Shape& example) {
   Dims sizes{-1};
   at_json_path("inputs", [&] {
-    for (const std::int64_t size : example) {
+    for (const std::int64_t size : example.words()) {
       if (size < 1) throw JsonError("expected sizes of at least 1, got " + example.to_string());
       sizes.push_back(size);
     }

@@ -12,7 +12,7 @@ class SingleReplica final : public StepRunner {
   int num_local_replicas() const override { return 1; }
   bool owns(const Variable& variable) const override { return !variable.impl().distributed(); }
   GlobalBatch split(const data::Example& global_batch) override {
-    const std::int64_t total = global_batch[0].dim(0);
+    const std::int64_t total = global_batch[0].size_word(0);
     data::Example batch = global_batch;
     if (DeviceImpl& device = place_constant("fit"); !device.host_accessible()) {
       const Scoped tag(memory_tag, MemoryTag::kOther);

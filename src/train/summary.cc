@@ -32,7 +32,7 @@ std::string human_bytes(std::int64_t size) {
 std::string shape_text(const Shape& shape) {
   if (!shape.known()) return "?";
   std::string text;
-  for (std::int64_t size : shape)
+  for (std::int64_t size : shape.words())
     text += (text.empty() ? "" : ", ") + (size < 0 ? std::string("None") : std::to_string(size));
   return fmt::format("({})", text);
 }

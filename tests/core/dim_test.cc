@@ -167,5 +167,64 @@ TEST(RandomSizes, EqualPlainArithmetic) {
   }
 }
 
+// The same with the operators of the public Dim, whose quotients round toward zero.
+struct SizedDim {
+  tandem::Dim size;
+  std::int64_t number;
+};
+
+std::optional<SizedDim> combined(const SizedDim& a, const SizedDim& b, unsigned op) {
+  if ((op == 3 || op == 4) && b.number <= 0) return {};
+  switch (op) {
+    case 0: return SizedDim{a.size + b.size, a.number + b.number};
+    case 1: return SizedDim{a.size - b.size, a.number - b.number};
+    case 2: return SizedDim{a.size * b.size, a.number * b.number};
+    case 3: return SizedDim{a.size / b.size, a.number / b.number};
+    case 4: return SizedDim{a.size % b.size, a.number % b.number};
+    case 5: return SizedDim{min(a.size, b.size), std::min(a.number, b.number)};
+    default: return SizedDim{max(a.size, b.size), std::max(a.number, b.number)};
+  }
+}
+
+// A comparison is right, or refused because it differs between runs.
+void expect_comparisons(const SizedDim& a, const SizedDim& b) {
+  const auto is = [](const auto& compare, bool expected) {
+    try {
+      EXPECT_EQ(compare(), expected);
+    } catch (const InvalidArgumentError&) {
+    }
+  };
+  is([&] { return a.size < b.size; }, a.number < b.number);
+  is([&] { return a.size >= b.size; }, a.number >= b.number);
+  is([&] { return a.size == b.size; }, a.number == b.number);
+}
+
+TEST(RandomSizes, OfThePublicDimEqualPlainArithmetic) {
+  std::mt19937 random(2);
+  int expressions = 0;
+  while (expressions < 20'000) {
+    const auto sizes = SizeTable::make();
+    std::vector<SizedDim> made;
+    std::vector<std::int64_t> symbols;
+    for (std::int64_t i = 0; i < 3; ++i) {
+      symbols.push_back(random() % 6);
+      made.push_back({sizes->symbol("s"), symbols.back()});
+      made.push_back({i, i});
+    }
+    for (int step = 0; step < 8; ++step) {
+      const SizedDim &a = made[random() % made.size()], &b = made[random() % made.size()];
+      expect_comparisons(a, b);
+      const auto next = combined(a, b, random() % 7);
+      if (!next || std::abs(next->number) > 1'000'000) continue;
+      std::vector<std::int64_t> values = symbols;
+      const std::int64_t word = next->size.word();
+      ASSERT_EQ(next->size.known() ? word : sizes->evaluate(word, values), next->number)
+          << next->size;
+      made.push_back(*next);
+      ++expressions;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::dim_test

@@ -96,7 +96,7 @@ TEST(ReducePasses, AddUpEveryElementOnce) {
       std::iota(x.begin(), x.end(), 1.0);
       Dims kept;
       for (int axis = 0; axis < shape.rank(); ++axis)
-        kept.push_back((mask >> axis & 1u) != 0 ? 1 : shape[axis]);
+        kept.push_back((mask >> axis & 1u) != 0 ? 1 : shape.word(axis));
       const Shape result(kept);
       std::vector<double> expected(static_cast<std::size_t>(result.num_elements()));
       for (std::int64_t i = 0; i < shape.num_elements(); ++i)

@@ -166,7 +166,7 @@ TEST(FileSharding, EachFileIsReadByOneWorkerAlone) {
     for (int epoch = 0; epoch < 2; ++epoch) {
       std::string sizes;
       for (const auto& batch : distributed)
-        sizes += std::to_string(batch.present(0) ? batch[0][0].dim(0) : 0) + "/" +
+        sizes += std::to_string(batch.present(0) ? batch[0][0].dim(0).value() : 0) + "/" +
                  std::to_string(batch.split().total) + " ";
       *opened += "(" + sizes + ") ";
     }

@@ -14,9 +14,7 @@ using testing::error_of;
 using Floats = std::vector<float>;
 
 // Each graph has its own unknown sizes, with the same names.
-std::string text_of(const Shape& shape) {
-  return dim::text(std::span(shape.begin(), shape.end()), ", ");
-}
+std::string text_of(const Shape& shape) { return dim::text(shape.words().span(), ", "); }
 
 // Their attributes are compared by the bytes of both graphs.
 void expect_same_node(const Node& a, const Node& b) {

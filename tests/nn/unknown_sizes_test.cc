@@ -129,6 +129,53 @@ TEST(UnknownBatches, SampleWeightsMayHaveTheirOwnBatchSize) {
   }
 }
 
+// One weight per example, or one per value: the size of the weights' second axis decides, in the
+// run.
+TEST(UnknownBatches, TheRunDecidesWhatSampleWeightsAreOf) {
+  const losses::Loss loss = losses::MeanSquaredError();
+  const metrics::Metric metric = metrics::MeanAbsoluteError();
+  const auto both = [&](const Tensor& y_true, const Tensor& y_pred, const Tensor& weight) {
+    return std::pair(loss(y_true, y_pred, weight),
+                     metric.base().statistics(y_true, y_pred, weight).back());
+  };
+  const InputSpec sequences = {{-1, -1, 3}, float32}, vectors = {{-1, 3}, float32},
+                  weights = {{-1, -1}, float32};
+  const auto of_sequences = function(both, {.input_signature = {sequences, sequences, weights}});
+  for (const Shape& shape : {Shape{4, 1}, Shape{4, 5}}) {
+    const Tensor y_true = random::normal({4, 5, 3}), y_pred = random::normal({4, 5, 3}),
+                 weight = random::uniform(shape);
+    const auto expected = both(y_true, y_pred, weight), got = of_sequences(y_true, y_pred, weight);
+    EXPECT_EQ(numbers(got.first), numbers(expected.first));
+    EXPECT_EQ(numbers(got.second), numbers(expected.second));
+  }
+  const auto of_vectors = function(both, {.input_signature = {vectors, vectors, weights}});
+  const Tensor y = random::normal({4, 3}), weight = random::uniform({4, 1});
+  EXPECT_EQ(numbers(of_vectors(y, y * 2, weight).first), numbers(both(y, y * 2, weight).first));
+  EXPECT_THROW(of_vectors(y, y, ones({4, 3})), InvalidArgumentError);
+}
+
+// Accuracy is binary for one output, and categorical for several.
+TEST(UnknownBatches, TheRunDecidesWhichAccuracyItIs) {
+  const metrics::Metric metric = metrics::from_name("accuracy");
+  const auto statistics = [&](const Tensor& y_true, const Tensor& y_pred) {
+    return metric.base().statistics(y_true, y_pred, {});
+  };
+  const InputSpec outputs = {{-1, -1}, float32};
+  const auto traced = function(statistics, {.input_signature = {outputs, outputs}});
+  for (const std::int64_t classes : {1, 4}) {
+    const Tensor y_pred = random::uniform({8, classes});
+    const Tensor y_true = cast(greater(random::uniform({8, classes}), 0.5), float32);
+    const auto expected = statistics(y_true, y_pred), got = traced(y_true, y_pred);
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(numbers(got[i]), numbers(expected[i]));
+  }
+  const InputSpec labels = {{-1}, int32};
+  const auto sparse = function(statistics, {.input_signature = {labels, outputs}});
+  expect_parts(error_of<InvalidArgumentError>([&] {
+                 sparse(zeros({2}, int32), ones({2, 3}));
+               }),
+               {"[accuracy]", "axis 1 of 'args_1'", "which accuracy it is"});
+}
+
 TEST(UnknownBatches, EachPlaceholderMayHaveItsOwnBatchSize) {
   for (const Case& c : kLosses) {
     SCOPED_TRACE(c.name);

@@ -263,7 +263,7 @@ TEST_F(LoweredSlow, Indices) {
 TEST_F(LoweredSlow, SizesThatTheTraceDoesNotKnow) {
   expect_lowered("sizes",
                  [](const Tensors& in) {
-                   const std::int64_t rows = in[0].shape()[0];
+                   const Dim rows = in[0].dim(0);
                    return Tensors{range(rows), range(rows, {.dtype = float32}), zeros({rows, 2}),
                                   reduce_mean(in[0]), nn::dropout(in[0], 0.4)};
                  },

@@ -122,7 +122,7 @@ TEST(LongAxes, RunningSumsFromBothEnds) {
       for (std::int64_t i = 0; i < shape.num_elements(); ++i)
         values.push_back(static_cast<double>(i * 7 % 11 - 5));
       const Tensor x = cast(reshape(constant(values), shape), int32);
-      const std::int64_t step = axis == 1 ? 1 : shape[1], length = shape[axis];
+      const std::int64_t step = axis == 1 ? 1 : shape.word(1), length = shape.word(axis);
       std::vector<double> expected = values;
       for (std::int64_t i = 0; i < shape.num_elements(); ++i)
         if (i / step % length != 0)

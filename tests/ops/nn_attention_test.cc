@@ -190,7 +190,7 @@ TEST(Attention, OtherDtypesAreLikeFloat64) {
 
 TEST(Attention, DropsTheSameWeightsAsDropout) {
   const Sizes s{2, 7, 45, 2, 2, 4, 3};
-  const auto with_seed = [&](const testing::TensorFunction& f) {
+  const auto with_seed = [](auto f) {
     return [f](const std::vector<Tensor>& in) {
       random::set_seed(31);
       return f(in);

@@ -36,7 +36,7 @@ inline bool run_fetches(const GraphImpl& graph, const std::vector<Node::Input>& 
       if (node->op != &kPlaceholder) continue;
       TensorType spec = node->outputs[0];
       for (int axis = 0; axis < spec.shape.rank(); ++axis)
-        if (spec.shape[axis] < 0) spec.shape.set(axis, 2);
+        if (spec.shape.word(axis) < 0) spec.shape.set(axis, 2);
       if (!spec.shape.known() || spec.shape.num_elements() > std::int64_t{1} << 16) return false;
       feeds.push_back(ones(spec.shape, {.dtype = spec.dtype}));
       options.feeds.push_back({node.get(), 0});

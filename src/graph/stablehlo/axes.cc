@@ -9,7 +9,7 @@ namespace tandem::stablehlo {
 Shape without(const Shape& shape, const Axes& axes) {
   Axes kept;
   for (const std::int64_t axis : other_axes(shape, axes))
-    kept.push_back(shape[static_cast<int>(axis)]);
+    kept.push_back(shape.word(static_cast<int>(axis)));
   return Shape(std::span<const std::int64_t>(kept));
 }
 
@@ -21,7 +21,7 @@ Shape with_ones(const Shape& shape, const Axes& axes) {
 
 Shape stacked(std::int64_t count, const Shape& shape) {
   Dims sizes = {count};
-  for (const std::int64_t size : shape) sizes.push_back(size);
+  for (const std::int64_t size : shape.words()) sizes.push_back(size);
   return Shape(sizes);
 }
 

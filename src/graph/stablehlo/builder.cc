@@ -216,7 +216,7 @@ Value Builder::reshape(const Value& x, const Shape& shape) {
 Value Builder::transpose(const Value& x, const Axes& permutation) {
   Shape shape = x.shape();
   for (int axis = 0; axis < shape.rank(); ++axis)
-    shape.set(axis, x.shape()[static_cast<int>(permutation[static_cast<std::size_t>(axis)])]);
+    shape.set(axis, x.shape().word(static_cast<int>(permutation[static_cast<std::size_t>(axis)])));
   return add("transpose", {&x, 1}, fmt::format("permutation = {}", array_text(permutation)),
              {x.element(), shape});
 }
@@ -239,7 +239,7 @@ Value Builder::pad(const Value& x, const Value& padding, const Axes& low, const 
   const Axes& between = interior.empty() ? zeros : interior;
   Shape shape = x.shape();
   for (std::size_t i = 0; i < low.size(); ++i) {
-    const std::int64_t size = shape[static_cast<int>(i)];
+    const std::int64_t size = shape.word(static_cast<int>(i));
     shape.set(static_cast<int>(i),
               low[i] + high[i] + size + std::max<std::int64_t>(size - 1, 0) * between[i]);
   }
@@ -256,7 +256,7 @@ Value Builder::reverse(const Value& x, const Axes& axes) {
 Value Builder::concatenate(std::span<const Value> parts, std::int64_t axis) {
   Shape shape = parts[0].shape();
   std::int64_t size = 0;
-  for (const Value& part : parts) size += part.shape()[static_cast<int>(axis)];
+  for (const Value& part : parts) size += part.shape().word(static_cast<int>(axis));
   shape.set(static_cast<int>(axis), size);
   return add("concatenate", parts, fmt::format("dimension = {} : i64", axis),
              {parts[0].element(), shape});
@@ -313,8 +313,8 @@ std::vector<Value> begin_of_row(Builder& build, const Value& rows, const Value& 
 
 Value Builder::row(const Value& rows, const Value& index) {
   const Shape one = with_ones(rows.shape(), {0});
-  const Value part =
-      dynamic_slice(rows, begin_of_row(*this, rows, index), Axes(one.begin(), one.end()));
+  const Value part = dynamic_slice(rows, begin_of_row(*this, rows, index),
+                                   Axes(one.words().begin(), one.words().end()));
   return reshape(part, without(one, {0}));
 }
 
@@ -354,7 +354,7 @@ Value Builder::reduce_window(std::string_view operation, const Value& x, const V
   Shape shape = x.shape();
   for (std::size_t i = 0; i < window.size.size(); ++i) {
     const std::int64_t covered = (window.size[i] - 1) * or_ones(window.dilations, ones)[i] + 1;
-    const std::int64_t padded = shape[static_cast<int>(i)] + window.low[i] + window.high[i];
+    const std::int64_t padded = shape.word(static_cast<int>(i)) + window.low[i] + window.high[i];
     shape.set(static_cast<int>(i),
               padded < covered ? 0 : (padded - covered) / window.strides[i] + 1);
   }
@@ -371,11 +371,12 @@ Value Builder::reduce_window(std::string_view operation, const Value& x, const V
 
 Value Builder::dot(const Value& a, const Value& b, const DotAxes& axes, Element result) {
   Axes sizes;
-  for (const std::int64_t axis : axes.batch_a) sizes.push_back(a.shape()[static_cast<int>(axis)]);
+  for (const std::int64_t axis : axes.batch_a)
+    sizes.push_back(a.shape().word(static_cast<int>(axis)));
   const auto add_others = [&](const Value& x, Axes used, const Axes& contracted) {
     used.insert(used.end(), contracted.begin(), contracted.end());
     for (const std::int64_t axis : other_axes(x.shape(), used))
-      sizes.push_back(x.shape()[static_cast<int>(axis)]);
+      sizes.push_back(x.shape().word(static_cast<int>(axis)));
   };
   add_others(a, axes.batch_a, axes.contracted_a);
   add_others(b, axes.batch_b, axes.contracted_b);

@@ -73,7 +73,7 @@ void lower_gather(Context& c) {
   const Value gathered =
       c.build.add("all_gather", {&row, 1}, "all_gather_dim = 0 : i64, " + all_ranks(c), all);
   Axes begin(static_cast<std::size_t>(gathered.rank()), 0), end;
-  for (const std::int64_t size : gathered.shape()) end.push_back(size);
+  for (const std::int64_t size : gathered.shape().words()) end.push_back(size);
   for (std::size_t rank = 0; rank < c.num_outputs(); ++rank) {
     begin[0] = static_cast<std::int64_t>(rank);
     end[0] = begin[0] + 1;

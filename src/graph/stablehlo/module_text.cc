@@ -159,7 +159,7 @@ class Loop {
       for (std::size_t i = 0; i < fetches; ++i) {
         const Value& all = loop[1 + i];
         Axes begin(static_cast<std::size_t>(all.rank()), 0);
-        Axes end(all.shape().begin(), all.shape().end());
+        Axes end(all.shape().words().begin(), all.shape().words().end());
         begin[0] = run;
         end[0] = run + 1;
         results.push_back(build_.reshape(build_.slice(all, begin, end), module_.fetches[i].shape));

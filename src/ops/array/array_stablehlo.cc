@@ -10,7 +10,7 @@ namespace {
 std::int64_t normalized(std::int64_t axis, int rank) { return axis < 0 ? axis + rank : axis; }
 
 Axes zeros(int rank) { return Axes(static_cast<std::size_t>(rank), 0); }
-Axes sizes_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
+Axes sizes_of(const Shape& shape) { return {shape.words().begin(), shape.words().end()}; }
 
 // The elements [begin, begin + size) along one axis.
 Value part_along(Context& c, const Value& x, std::int64_t axis, std::int64_t begin,
@@ -58,7 +58,7 @@ void lower_reverse(Context& c) {
 void lower_slice(Context& c) {
   const Axes begin = c.integers("begin");
   Axes end = begin;
-  for (std::size_t i = 0; i < end.size(); ++i) end[i] += c.output().shape[static_cast<int>(i)];
+  for (std::size_t i = 0; i < end.size(); ++i) end[i] += c.output().shape.word(static_cast<int>(i));
   c.result(c.build.slice(c.input(0), begin, end));
 }
 
@@ -66,7 +66,7 @@ void lower_strided_slice(Context& c) {
   const Value& x = c.input(0);
   std::int64_t begin = c.integer("begin"), size = c.integer("end") - begin;
   if (c.boolean("shrink")) {
-    if (begin < 0) begin += x.shape()[0];
+    if (begin < 0) begin += x.shape().word(0);
     size = 1;
   }
   c.result(c.build.reshape(part_along(c, x, 0, begin, size), c.output().shape));
@@ -83,7 +83,7 @@ void lower_slice_grad(Context& c) {
   Axes after = before;
   for (std::size_t i = 0; i < after.size(); ++i) {
     const int axis = static_cast<int>(i);
-    after[i] = c.output().shape[axis] - before[i] - part.shape()[axis];
+    after[i] = c.output().shape.word(axis) - before[i] - part.shape().word(axis);
   }
   const Value zero = c.build.constant(0.0, {part.element(), Shape::scalar()});
   c.result(c.build.pad(part, zero, before, after));
@@ -108,7 +108,7 @@ void lower_split(Context& c) {
   const std::int64_t axis = normalized(c.integer("axis"), c.input(0).rank());
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < c.num_outputs(); ++i) {
-    const std::int64_t size = c.output(i).shape[static_cast<int>(axis)];
+    const std::int64_t size = c.output(i).shape.word(static_cast<int>(axis));
     c.result(i, part_along(c, c.input(0), axis, begin, size));
     begin += size;
   }

@@ -40,12 +40,12 @@ void with_indices(const TensorView& view, const F& f) {
 
 // --- GatherV2 ---
 
-// params.shape[:axis] + indices.shape + params.shape[axis+1:]
+// params.shape.word(:axis) + indices.shape + params.shape.word(axis+1:)
 Shape gathered_shape(const Shape& params, const Shape& indices, int axis) {
   Dims dims;
-  for (int i = 0; i < axis; ++i) dims.push_back(params[i]);
-  for (const std::int64_t size : indices) dims.push_back(size);
-  for (int i = axis + 1; i < params.rank(); ++i) dims.push_back(params[i]);
+  for (int i = 0; i < axis; ++i) dims.push_back(params.word(i));
+  for (const std::int64_t size : indices.words()) dims.push_back(size);
+  for (int i = axis + 1; i < params.rank(); ++i) dims.push_back(params.word(i));
   return Shape(dims);
 }
 
@@ -309,7 +309,7 @@ void infer_one_hot(InferContext& c) {
     fail<InvalidArgumentError>("[OneHot] expected a depth of at least 0, got {}", attrs.depth);
   check_number(c.op().name, attrs.dtype, attrs.on);
   check_number(c.op().name, attrs.dtype, attrs.off);
-  Dims dims = c.shape(0).dims();
+  Dims dims = c.shape(0).words();
   dims.push_back(attrs.depth);
   c.add_output(attrs.dtype, Shape(dims));
 }
@@ -353,8 +353,9 @@ Tensor nn::embedding_lookup(const Tensor& table, const Tensor& indices) {
   return gather(table, indices, 0);
 }
 
-Tensor one_hot(const Tensor& indices, std::int64_t depth, const OneHotOptions& options) {
-  return run(kOneHot, {&indices}, OneHotAttrs{depth, options.on, options.off, options.dtype});
+Tensor one_hot(const Tensor& indices, Dim depth, const OneHotOptions& options) {
+  return run(kOneHot, {&indices},
+             OneHotAttrs{depth.word(), options.on, options.off, options.dtype});
 }
 
 OpList index_ops() { return list_of<kGather, kGatherGrad, kOneHot>(); }

@@ -11,9 +11,9 @@ namespace tandem {
 
 // `shape` as [outer, axis, inner].
 struct AxisSplit {
-  AxisSplit(const Shape& shape, int at) : size(shape[at]) {
-    for (int i = 0; i < at; ++i) outer *= shape[i];
-    for (int i = at + 1; i < shape.rank(); ++i) inner *= shape[i];
+  AxisSplit(const Shape& shape, int at) : size(shape.word(at)) {
+    for (int i = 0; i < at; ++i) outer *= shape.word(i);
+    for (int i = at + 1; i < shape.rank(); ++i) inner *= shape.word(i);
   }
   std::int64_t outer = 1, size, inner = 1;
 };

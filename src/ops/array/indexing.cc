@@ -18,13 +18,20 @@ struct ResolvedSlice {
   std::int64_t last() const { return first + (count - 1) * step; }
 };
 
+// `position`, counted from the start. An unknown one may be negative in a run, and then counts from
+// the end.
+std::int64_t from_start(std::int64_t position, std::int64_t size) {
+  const std::int64_t is_negative = dim::min(1, dim::max(0, dim::difference(0, position)));
+  return dim::sum(position, dim::product(is_negative, size));
+}
+
 // Like Python's slice.indices().
 ResolvedSlice resolve_slice(const Slice& slice, std::int64_t size) {
   if (slice.step == 0) throw InvalidArgumentError("[at] expected a step other than 0, got 0");
   const bool forward = slice.step > 0;
-  const auto bound = [&](const std::optional<std::int64_t>& given, std::int64_t otherwise) {
+  const auto bound = [&](const std::optional<Dim>& given, std::int64_t otherwise) {
     if (!given) return otherwise;
-    const std::int64_t position = dim::is_size(*given) ? *given : dim::sum(*given, size);
+    const std::int64_t position = from_start(given->word(), size);
     return dim::min(dim::max(position, forward ? 0 : -1),
                     forward ? size : dim::difference(size, 1));
   };
@@ -38,9 +45,10 @@ ResolvedSlice resolve_slice(const Slice& slice, std::int64_t size) {
 
 bool takes_all(const Slice& slice) { return !slice.start && !slice.stop && slice.step == 1; }
 
-ResolvedSlice slice_at(std::int64_t position, const Tensor& x, int axis) {
-  const std::int64_t size = x.shape()[axis];
-  const std::int64_t first = dim::is_size(position) ? position : dim::sum(position, size);
+ResolvedSlice slice_at(Dim index, const Tensor& x, int axis) {
+  const std::int64_t position = index.word();
+  const std::int64_t size = x.shape().word(axis);
+  const std::int64_t first = from_start(position, size);
   if (!dim::may_be_at_most(0, first) || !dim::may_be_at_most(dim::sum(first, 1), size))
     fail<InvalidArgumentError>(
         "[at] expected a position of [{}, {}) for axis {} of shape {}, got {}",
@@ -53,7 +61,7 @@ ResolvedSlice slice_at(std::int64_t position, const Tensor& x, int axis) {
 Tensor take_every_nth(const Tensor& x, int axis, const ResolvedSlice& taken) {
   if (taken.step == -1) return reverse(x, Dims{axis});
   std::vector<std::int64_t> positions;
-  const std::int64_t from = taken.step < 0 ? x.shape()[axis] - 1 : 0;
+  const std::int64_t from = taken.step < 0 ? x.shape().word(axis) - 1 : 0;
   for (std::int64_t i = 0; i < taken.count; ++i) positions.push_back(from + i * taken.step);
   return gather(x, constant(positions), axis);
 }
@@ -78,8 +86,9 @@ Tensor Tensor::at(std::span<const AxisIndex> indices) const {
     if (index == indices.end()) continue;
     const AxisIndex& wanted = *index++;
     if (!wanted.single() && takes_all(wanted.slice())) continue;
-    const ResolvedSlice taken = wanted.single() ? slice_at(wanted.position(), x, axis)
-                                                : resolve_slice(wanted.slice(), x.shape()[axis]);
+    const ResolvedSlice taken = wanted.single()
+                                    ? slice_at(wanted.position(), x, axis)
+                                    : resolve_slice(wanted.slice(), x.shape().word(axis));
     cut = true;
     size[axis] = 0;
     if (wanted.single()) removed.push_back(axis);

@@ -24,7 +24,7 @@ struct JoinAttrs {
 
 std::int64_t elements_before(const Shape& shape, int axis) {
   std::int64_t count = 1;
-  for (int i = 0; i < axis; ++i) count *= shape[i];
+  for (int i = 0; i < axis; ++i) count *= shape.word(i);
   return count;
 }
 
@@ -107,12 +107,12 @@ void infer_concat(InferContext& c) {
   if (shape.rank() == 0)
     fail<ShapeError>("[ConcatV2] expected tensors of at least one axis, got scalars");
   const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, shape.rank());
-  std::int64_t total = shape[axis];
+  std::int64_t total = shape.word(axis);
   for (int i = 1; i < c.num_inputs(); ++i) {
     Shape other = c.shape(i);
     if (other.rank() == shape.rank()) {
-      total = c.sum(total, other[axis]);
-      other.set(axis, shape[axis]);
+      total = c.sum(total, other.word(axis));
+      other.set(axis, shape.word(axis));
     }
     if (!dim::may_equal(other, shape))
       fail<ShapeError>("[ConcatV2] expected shapes that agree except along axis {}, got {} and {}",
@@ -147,7 +147,7 @@ void set_row_gradients(GradContext& c, const std::vector<std::int64_t>& sizes) {
 void concat_gradient(GradContext& c) {
   const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, c.output_spec(0).shape.rank());
   std::vector<std::int64_t> sizes;
-  for (int i = 0; i < c.num_inputs(); ++i) sizes.push_back(c.input_spec(i).shape[axis]);
+  for (int i = 0; i < c.num_inputs(); ++i) sizes.push_back(c.input_spec(i).shape.word(axis));
   if (axis == 0) return set_row_gradients(c, sizes);
   std::vector<Tensor> parts = split(c.grad(), sizes, axis);
   for (int i = 0; i < c.num_inputs(); ++i)
@@ -169,7 +169,7 @@ void infer_pack(InferContext& c) {
   Dims dims;
   for (int i = 0; i <= shape.rank(); ++i) {
     if (i == axis) dims.push_back(c.num_inputs());
-    if (i < shape.rank()) dims.push_back(shape[i]);
+    if (i < shape.rank()) dims.push_back(shape.word(i));
   }
   c.add_output(c.dtype(0), Shape(dims));
 }
@@ -198,7 +198,7 @@ void infer_split(InferContext& c) {
   const SplitAttrs& attrs = c.attrs<SplitAttrs>();
   Shape shape = c.shape(0);
   const int axis = normalize_axis(c.op(), attrs.axis, shape.rank());
-  std::int64_t left = shape[axis];
+  std::int64_t left = shape.word(axis);
   bool valid = !attrs.sizes.empty();
   for (const std::int64_t size : attrs.sizes) {
     valid = valid && dim::may_be_at_most(0, size) && dim::may_be_at_most(size, left);
@@ -207,7 +207,7 @@ void infer_split(InferContext& c) {
   if (!valid || !dim::may_equal(left, 0))
     fail<ShapeError>(
         "[SplitV] expected sizes that add up to {} (axis {} of shape {}), got {}{}",
-        dim::text(shape[axis]), axis, shape.to_string(), dim::text(attrs.sizes, "+"),
+        dim::text(shape.word(axis)), axis, shape.to_string(), dim::text(attrs.sizes, "+"),
         std::ranges::any_of(attrs.sizes, dim::is_unknown)
             ? ""
             : fmt::format(" adding up to {}",
@@ -239,13 +239,13 @@ void infer_unpack(InferContext& c) {
   const Shape& shape = c.shape(0);
   const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, shape.rank());
   constexpr std::int64_t kMaxTensors = std::int64_t{1} << 20;
-  const std::int64_t count = dim::known("Unpack", shape[axis], "the number of results");
+  const std::int64_t count = dim::known("Unpack", shape.word(axis), "the number of results");
   if (count > kMaxTensors)
     fail<InvalidArgumentError>("[Unpack] expected an axis of at most {} tensors, got shape {}",
                                kMaxTensors, shape.to_string());
   Dims dims;
   for (int i = 0; i < shape.rank(); ++i)
-    if (i != axis) dims.push_back(shape[i]);
+    if (i != axis) dims.push_back(shape.word(i));
   for (std::int64_t i = 0; i < count; ++i) c.add_output(c.dtype(0), Shape(dims));
 }
 
@@ -300,14 +300,15 @@ Tensor run_join(const OpDef& op, std::span<const Tensor> tensors, std::int64_t a
 Tensor concat(TensorList tensors, std::int64_t axis) { return run_join(kConcat, tensors, axis); }
 Tensor stack(TensorList tensors, std::int64_t axis) { return run_join(kPack, tensors, axis); }
 
-std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes,
-                          std::int64_t axis) {
+std::vector<Tensor> split(const Tensor& x, const std::vector<Dim>& sizes, std::int64_t axis) {
   const Tensor* input = &x;
-  return run_op(kSplit, {&input, 1}, SplitAttrs{sizes, axis});
+  SplitAttrs attrs{.axis = axis};
+  for (const Dim& size : sizes) attrs.sizes.push_back(size.word());
+  return run_op(kSplit, {&input, 1}, attrs);
 }
 
 std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis) {
-  const std::int64_t size = x.shape().dim(axis);
+  const std::int64_t size = x.shape().word(axis);
   if (!dim::may_be_multiple(size, parts))
     fail<ShapeError>(
         "[SplitV] expected a number of parts that divides {} (axis {} of shape {}), got {}",

@@ -12,7 +12,7 @@ Tensor boolean_mask(const Tensor& x, const Tensor& mask) {
   const int rank = mask.rank();
   bool fits = rank >= 1 && rank <= x.rank();
   for (int axis = 0; fits && axis < rank; ++axis)
-    fits = dim::may_equal(x.shape()[axis], mask.shape()[axis]);
+    fits = dim::may_equal(x.shape().word(axis), mask.shape().word(axis));
   if (!fits)
     fail<ShapeError>("[boolean_mask] expected a mask of the leading axes of shape {}, got shape {}",
                      x.shape().to_string(), mask.shape().to_string());

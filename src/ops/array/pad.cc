@@ -30,7 +30,7 @@ void infer_pad(InferContext& c) {
   check_number("Pad", c.dtype(0), attrs.value);
   Dims dims;
   for (int axis = 0; axis < shape.rank(); ++axis)
-    dims.push_back(c.sum(c.sum(attrs.before[axis], shape[axis]), attrs.after[axis]));
+    dims.push_back(c.sum(c.sum(attrs.before[axis], shape.word(axis)), attrs.after[axis]));
   c.add_output(c.dtype(0), Shape(dims));
 }
 
@@ -81,7 +81,7 @@ void pad_kernel(KernelContext& c) {
 }
 
 void pad_gradient(GradContext& c) {
-  c.set_grad(0, slice(c.grad(), c.attrs<PadAttrs>().before, c.input_spec(0).shape.dims()));
+  c.set_grad(0, slice(c.grad(), c.attrs<PadAttrs>().before, c.input_spec(0).shape.words()));
 }
 
 void infer_slice_grad(InferContext& c) {
@@ -91,9 +91,10 @@ void infer_slice_grad(InferContext& c) {
   bool valid =
       dim::are_sizes(whole) && whole.rank() == part.rank() && attrs.before.size() == part.rank();
   for (int axis = 0; valid && axis < part.rank(); ++axis)
-    valid = dim::may_be_at_most(0, attrs.before[axis]) &&
-            dim::may_be_at_most(attrs.before[axis], whole[axis]) &&
-            dim::may_be_at_most(part[axis], dim::difference(whole[axis], attrs.before[axis]));
+    valid =
+        dim::may_be_at_most(0, attrs.before[axis]) &&
+        dim::may_be_at_most(attrs.before[axis], whole.word(axis)) &&
+        dim::may_be_at_most(part.word(axis), dim::difference(whole.word(axis), attrs.before[axis]));
   if (!valid)
     fail<ShapeError>("[SliceGrad] expected a part of shape {} from {} on, got shape {}",
                      whole.to_string(), text_of(attrs.before), part.to_string());
@@ -101,7 +102,7 @@ void infer_slice_grad(InferContext& c) {
 }
 
 void slice_grad_gradient(GradContext& c) {
-  c.set_grad(0, slice(c.grad(), c.attrs<SliceGradAttrs>().before, c.input_spec(0).shape.dims()));
+  c.set_grad(0, slice(c.grad(), c.attrs<SliceGradAttrs>().before, c.input_spec(0).shape.words()));
 }
 
 }  // namespace
@@ -118,12 +119,11 @@ const OpDef kPad = {.name = "Pad",
                     .gradient = pad_gradient,
                     .cpu_kernel = pad_kernel};
 
-Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64_t>>& paddings,
-           double value) {
+Tensor pad(const Tensor& x, const std::vector<std::pair<Dim, Dim>>& paddings, double value) {
   PadAttrs attrs{.value = value};
   for (const auto& [before, after] : paddings) {
-    attrs.before.push_back(before);
-    attrs.after.push_back(after);
+    attrs.before.push_back(before.word());
+    attrs.after.push_back(after.word());
   }
   return run(kPad, {&x}, attrs);
 }

@@ -30,15 +30,15 @@ struct PadAxes {
 
   PadAxes(const Shape& input, const Shape& output, const Dims& counts_before) {
     for (int axis = 0; axis < input.rank(); ++axis) {
-      if (rank > 0 && input[axis] == output[axis]) {
-        from[rank - 1] *= input[axis];
-        before[rank - 1] *= input[axis];
-        to[rank - 1] *= input[axis];
+      if (rank > 0 && input.word(axis) == output.word(axis)) {
+        from[rank - 1] *= input.word(axis);
+        before[rank - 1] *= input.word(axis);
+        to[rank - 1] *= input.word(axis);
         continue;
       }
-      from[rank] = input[axis];
+      from[rank] = input.word(axis);
       before[rank] = counts_before[axis];
-      to[rank] = output[axis];
+      to[rank] = output.word(axis);
       ++rank;
     }
     if (rank == 0) {

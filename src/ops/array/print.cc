@@ -285,11 +285,11 @@ std::string print(const Shape& shape, const std::byte* data) {
   // The flat positions of the printed elements, in order.
   std::vector<std::int64_t> positions = {0};
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    const std::vector<std::int64_t> indices = printed_indices(shape[axis], summarize);
+    const std::vector<std::int64_t> indices = printed_indices(shape.word(axis), summarize);
     std::vector<std::int64_t> next;
     next.reserve(positions.size() * indices.size());
     for (const std::int64_t position : positions)
-      for (const std::int64_t index : indices) next.push_back(position * shape[axis] + index);
+      for (const std::int64_t index : indices) next.push_back(position * shape.word(axis) + index);
     positions = std::move(next);
   }
   std::vector<T> values;

@@ -48,7 +48,7 @@ void infer_transpose(InferContext& c) {
   Dims dims;
   for (const std::int64_t axis :
        full_permutation(c.op(), c.attrs<TransposeAttrs>().permutation, shape.rank()))
-    dims.push_back(shape[static_cast<int>(axis)]);
+    dims.push_back(shape.word(static_cast<int>(axis)));
   c.add_output(c.dtype(0), Shape(dims));
 }
 
@@ -60,7 +60,7 @@ StridedCopy transpose_copy(const KernelContext& c) {
   StridedCopy copy;
   for (const std::int64_t axis :
        full_permutation(*c.op, c.attrs<TransposeAttrs>().permutation, shape.rank()))
-    copy.add_axis(shape[static_cast<int>(axis)], strides[static_cast<int>(axis)]);
+    copy.add_axis(shape.word(static_cast<int>(axis)), strides[static_cast<int>(axis)]);
   return copy;
 }
 
@@ -87,7 +87,8 @@ void infer_broadcast_to(InferContext& c) {
   const int added = to.rank() - from.rank();
   bool valid = dim::are_sizes(to) && added >= 0;
   for (int axis = 0; valid && axis < from.rank(); ++axis)
-    valid = dim::may_equal(from[axis], 1) || dim::may_equal(from[axis], to[axis + added]);
+    valid = dim::may_equal(from.word(axis), 1) ||
+            dim::may_equal(from.word(axis), to.word(axis + added));
   if (!valid)
     fail<ShapeError>("[BroadcastTo] expected a shape that {} broadcasts to, got {}",
                      from.to_string(), to.to_string());
@@ -103,7 +104,8 @@ StridedCopy broadcast_to_copy(const KernelContext& c) {
   const int added = to.rank() - from.rank();
   StridedCopy copy;
   for (int axis = 0; axis < to.rank(); ++axis)
-    copy.add_axis(to[axis], axis < added || from[axis - added] == 1 ? 0 : strides[axis - added]);
+    copy.add_axis(to.word(axis),
+                  axis < added || from.word(axis - added) == 1 ? 0 : strides[axis - added]);
   return copy;
 }
 
@@ -130,7 +132,7 @@ void infer_tile(InferContext& c) {
                      shape.rank(), shape.to_string(), text_of(multiples));
   Dims dims;
   for (int axis = 0; axis < shape.rank(); ++axis)
-    dims.push_back(c.product(shape[axis], multiples[axis]));
+    dims.push_back(c.product(shape.word(axis), multiples[axis]));
   c.add_output(c.dtype(0), Shape(dims));
 }
 
@@ -142,7 +144,7 @@ StridedCopy tile_copy(const KernelContext& c) {
   StridedCopy copy;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     copy.add_axis(c.attrs<TileAttrs>().multiples[axis], 0);
-    copy.add_axis(shape[axis], strides[axis]);
+    copy.add_axis(shape.word(axis), strides[axis]);
   }
   return copy;
 }
@@ -152,7 +154,7 @@ namespace {
 // The product of the sizes [first, last).
 std::int64_t merged(const Shape& sizes, int first, int last) {
   std::int64_t count = 1;
-  for (int axis = first; axis < last; ++axis) count = dim::product(count, sizes[axis]);
+  for (int axis = first; axis < last; ++axis) count = dim::product(count, sizes.word(axis));
   return count;
 }
 
@@ -163,7 +165,7 @@ void tile_gradient(GradContext& c) {
   Tensor gradient = c.grad();
   for (int axis = 0; axis < shape.rank(); ++axis) {
     if (multiples[axis] == 1) continue;
-    const Shape parts{merged(shape, 0, axis), multiples[axis], shape[axis],
+    const Shape parts{merged(shape, 0, axis), multiples[axis], shape.word(axis),
                       merged(tiled, axis + 1, shape.rank())};
     gradient = reduce_sum(reshape(gradient, parts), {.axis = Dims{1}});
   }
@@ -194,12 +196,12 @@ StridedCopy reverse_copy(const KernelContext& c) {
   std::int64_t offset = 0;
   for (const std::int64_t given : c.attrs<ReverseAttrs>().axes) {
     const int axis = normalize_axis(*c.op, given, shape.rank());
-    offset += (shape[axis] - 1) * strides[axis];
+    offset += (shape.word(axis) - 1) * strides[axis];
     strides[axis] = -strides[axis];
   }
   StridedCopy copy;
   copy.set_offset(offset);
-  for (int axis = 0; axis < shape.rank(); ++axis) copy.add_axis(shape[axis], strides[axis]);
+  for (int axis = 0; axis < shape.rank(); ++axis) copy.add_axis(shape.word(axis), strides[axis]);
   return copy;
 }
 
@@ -239,8 +241,8 @@ Tensor transpose(const Tensor& x, const Dims& permutation) {
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   return run(kBroadcastTo, {&x}, BroadcastToAttrs{shape});
 }
-Tensor tile(const Tensor& x, const Dims& multiples) {
-  return run(kTile, {&x}, TileAttrs{multiples});
+Tensor tile(const Tensor& x, const Sizes& multiples) {
+  return run(kTile, {&x}, TileAttrs{multiples.words()});
 }
 Tensor reverse(const Tensor& x, const Dims& axes) {
   return run(kReverse, {&x}, ReverseAttrs{axes});

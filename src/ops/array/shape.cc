@@ -34,9 +34,9 @@ void infer_reshape(InferContext& c) {
   int open = -1;
   bool valid = shape.known() && !shape.too_large();
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (shape[axis] == -1 && open < 0)
+    if (shape.word(axis) == -1 && open < 0)
       open = axis;
-    else if (!dim::is_size(shape[axis]))
+    else if (!dim::is_size(shape.word(axis)))
       valid = false;
   }
   if (valid && open >= 0) {
@@ -50,7 +50,7 @@ void infer_reshape(InferContext& c) {
   if (!valid)
     fail<ShapeError>("[Reshape] expected a shape of {} elements for a tensor of shape {}, got {}",
                      dim::text(count), c.shape(0).to_string(),
-                     text_of(c.attrs<ReshapeAttrs>().shape.dims()));
+                     text_of(c.attrs<ReshapeAttrs>().shape.words()));
   c.add_output(c.dtype(0), shape);
 }
 
@@ -59,9 +59,9 @@ void infer_ensure_shape(InferContext& c) {
   Shape shape = c.shape(0);
   bool matches = !expected.known() || expected.rank() == shape.rank();
   for (int axis = 0; matches && axis < expected.rank(); ++axis) {
-    if (!dim::is_size(expected[axis])) continue;
-    matches = dim::may_equal(expected[axis], shape[axis]);
-    shape.set(axis, expected[axis]);
+    if (!dim::is_size(expected.word(axis))) continue;
+    matches = dim::may_equal(expected.word(axis), shape.word(axis));
+    shape.set(axis, expected.word(axis));
   }
   if (!matches)
     fail<ShapeError>("[EnsureShape] expected a tensor of shape {}, got shape {}",
@@ -86,7 +86,7 @@ void infer_expand_dims(InferContext& c) {
   Dims dims;
   for (int i = 0; i <= c.shape(0).rank(); ++i) {
     if (i == axis) dims.push_back(1);
-    if (i < c.shape(0).rank()) dims.push_back(c.shape(0)[i]);
+    if (i < c.shape(0).rank()) dims.push_back(c.shape(0).word(i));
   }
   c.add_output(c.dtype(0), Shape(dims));
 }
@@ -97,15 +97,16 @@ void infer_squeeze(InferContext& c) {
   bool drop[kMaxRank] = {};
   for (const std::int64_t axis : axes) {
     const int i = normalize_axis(c.op(), axis, shape.rank());
-    if (!dim::may_equal(shape[i], 1))
+    if (!dim::may_equal(shape.word(i), 1))
       fail<ShapeError>("[Squeeze] expected axis {} of shape {} to be 1, got {}", axis,
-                       shape.to_string(), dim::text(shape[i]));
+                       shape.to_string(), dim::text(shape.word(i)));
     drop[i] = true;
   }
   Dims dims;
   for (int i = 0; i < shape.rank(); ++i)
-    if (axes.empty() ? dim::known("Squeeze", shape[i], "the rank of the result") != 1 : !drop[i])
-      dims.push_back(shape[i]);
+    if (axes.empty() ? dim::known("Squeeze", shape.word(i), "the rank of the result") != 1
+                     : !drop[i])
+      dims.push_back(shape.word(i));
   c.add_output(c.dtype(0), Shape(dims));
 }
 

@@ -25,9 +25,9 @@ void infer_slice(InferContext& c) {
   Dims dims;
   for (int axis = 0; valid && axis < shape.rank(); ++axis) {
     const std::int64_t begin = attrs.begin[axis];
-    valid = dim::may_be_at_most(0, begin) && dim::may_be_at_most(begin, shape[axis]);
+    valid = dim::may_be_at_most(0, begin) && dim::may_be_at_most(begin, shape.word(axis));
     if (!valid) break;
-    const std::int64_t left = dim::difference(shape[axis], begin);
+    const std::int64_t left = dim::difference(shape.word(axis), begin);
     dims.push_back(attrs.size[axis] == -1 ? left : attrs.size[axis]);
     valid = dim::may_be_at_most(0, dims[axis]) && dim::may_be_at_most(dims[axis], left);
   }
@@ -47,7 +47,7 @@ StridedCopy slice_copy(const KernelContext& c) {
   std::int64_t offset = 0;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     offset += begin[axis] * strides[axis];
-    copy.add_axis(shape[axis], strides[axis]);
+    copy.add_axis(shape.word(axis), strides[axis]);
   }
   copy.set_offset(offset);
   return copy;
@@ -84,7 +84,7 @@ struct StridedSliceAttrs {
 // The index of the first row. A negative `begin` counts from the end.
 std::int64_t first_row(const StridedSliceAttrs& attrs, const Shape& shape) {
   const bool from_end = attrs.shrink && !dim::is_size(attrs.begin);
-  return from_end ? dim::sum(attrs.begin, shape[0]) : attrs.begin;
+  return from_end ? dim::sum(attrs.begin, shape.word(0)) : attrs.begin;
 }
 
 void infer_strided_slice(InferContext& c) {
@@ -94,17 +94,17 @@ void infer_strided_slice(InferContext& c) {
     fail<ShapeError>("[StridedSlice] expected a tensor of at least one axis, got a scalar");
   const std::int64_t begin = first_row(attrs, shape);
   if (attrs.shrink) {
-    if (!dim::may_be_at_most(0, begin) || !dim::may_be_at_most(dim::sum(begin, 1), shape[0]))
+    if (!dim::may_be_at_most(0, begin) || !dim::may_be_at_most(dim::sum(begin, 1), shape.word(0)))
       fail<InvalidArgumentError>(
           "[StridedSlice] expected an index of [{}, {}) for shape {}, got {}",
-          dim::text(dim::product(-1, shape[0])), dim::text(shape[0]), shape.to_string(),
+          dim::text(dim::product(-1, shape.word(0))), dim::text(shape.word(0)), shape.to_string(),
           dim::text(attrs.begin));
     c.add_output(c.dtype(0), shape.without_leading(1));
   } else {
     if (!dim::may_be_at_most(0, begin) || !dim::may_be_at_most(begin, attrs.end) ||
-        !dim::may_be_at_most(attrs.end, shape[0]))
+        !dim::may_be_at_most(attrs.end, shape.word(0)))
       fail<ShapeError>("[StridedSlice] expected rows within [0, {}) of shape {}, got [{}, {})",
-                       dim::text(shape[0]), shape.to_string(), dim::text(attrs.begin),
+                       dim::text(shape.word(0)), shape.to_string(), dim::text(attrs.begin),
                        dim::text(attrs.end));
     Shape part = shape;
     part.set(0, dim::difference(attrs.end, begin));
@@ -140,16 +140,18 @@ const OpDef kStridedSlice = {.name = "StridedSlice",
                              .traits = kView | kMetadata,
                              .view_offset = strided_slice_offset};
 
-Tensor slice(const Tensor& x, const Dims& begin, const Dims& size) {
+Tensor slice(const Tensor& x, const Sizes& from, const Sizes& extent) {
+  const Dims &begin = from.words(), &size = extent.words();
   const Shape& shape = x.shape();
   // If only the first axis is cut, the result is a view. Invalid arguments go to Slice, which
   // throws.
   bool whole_rows = shape.rank() > 0 && begin.size() == shape.rank() && size.size() == shape.rank();
   for (int axis = 1; whole_rows && axis < shape.rank(); ++axis)
-    whole_rows = begin[axis] == 0 && (size[axis] == -1 || size[axis] == shape[axis]);
+    whole_rows = begin[axis] == 0 && (size[axis] == -1 || size[axis] == shape.word(axis));
   if (whole_rows) {
-    const bool begins = dim::may_be_at_most(0, begin[0]) && dim::may_be_at_most(begin[0], shape[0]);
-    const std::int64_t left = begins ? dim::difference(shape[0], begin[0]) : 0;
+    const bool begins =
+        dim::may_be_at_most(0, begin[0]) && dim::may_be_at_most(begin[0], shape.word(0));
+    const std::int64_t left = begins ? dim::difference(shape.word(0), begin[0]) : 0;
     const std::int64_t rows = size[0] == -1 ? left : size[0];
     if (begins && dim::may_be_at_most(0, rows) && dim::may_be_at_most(rows, left))
       return slice_rows(x, begin[0], dim::sum(begin[0], rows));
@@ -157,11 +159,12 @@ Tensor slice(const Tensor& x, const Dims& begin, const Dims& size) {
   return run(kSlice, {&x}, SliceAttrs{begin, size});
 }
 
-Tensor slice_rows(const Tensor& x, std::int64_t begin, std::int64_t end) {
-  return run(kStridedSlice, {&x}, StridedSliceAttrs{.begin = begin, .end = end});
+Tensor slice_rows(const Tensor& x, Dim begin, Dim end) {
+  return run(kStridedSlice, {&x}, StridedSliceAttrs{.begin = begin.word(), .end = end.word()});
 }
 
-Tensor Tensor::operator[](std::int64_t index) const {
+Tensor Tensor::row(Dim position) const {
+  const std::int64_t index = position.word();
   return run(kStridedSlice, {this},
              StridedSliceAttrs{.begin = index, .end = dim::sum(index, 1), .shrink = true});
 }

@@ -245,11 +245,11 @@ void StridedCopy::run(void* output, const void* input, std::size_t element_size)
 }
 
 Dims dense_strides(const Shape& shape) {
-  Dims strides = shape.dims();
+  Dims strides = shape.words();
   std::int64_t stride = 1;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
     strides[axis] = stride;
-    stride *= shape[axis];
+    stride *= shape.word(axis);
   }
   return strides;
 }

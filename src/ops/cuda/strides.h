@@ -28,13 +28,13 @@ class Strides {
     std::int64_t step[kOperands];
     for (std::int64_t& each : step) each = 1;
     for (int axis = result.rank() - 1; axis >= 0; --axis) {
-      const std::int64_t size = result[axis];
+      const std::int64_t size = result.word(axis);
       if (size == 1) continue;
       std::int64_t stride[kOperands];
       for (int n = 0; n < kOperands; ++n) {
         const Shape& shape = *operands[static_cast<std::size_t>(n)];
         const int own = axis - (result.rank() - shape.rank());
-        const bool repeats = own < 0 || shape[own] == 1;
+        const bool repeats = own < 0 || shape.word(own) == 1;
         stride[n] = repeats ? 0 : step[n];
         if (!repeats) step[n] *= size;
       }

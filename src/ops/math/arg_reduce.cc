@@ -21,7 +21,7 @@ void infer_arg_reduce(InferContext& c) {
   }
   const int axis = resolve_axis(c.op().name, c.attrs<AxisAttrs>().axis, shape.rank());
   const Shape result = reduced_shape(shape, 1u << axis, false);
-  if (shape[axis] == 0 && !dim::may_equal(dim::num_elements(result), 0))
+  if (shape.word(axis) == 0 && !dim::may_equal(dim::num_elements(result), 0))
     fail<ShapeError>("[{}] expected at least one element along axis {}, got shape {}", c.op().name,
                      axis, shape.to_string());
   c.add_output(int64, result);
@@ -109,7 +109,7 @@ void arg_reduce_kernel(KernelContext& c) {
   const InFloat32 in_float32(c);
   const Shape& shape = c.inputs[0].shape;
   const int axis = resolve_axis(c.op->name, c.attrs<AxisAttrs>().axis, shape.rank());
-  const std::int64_t length = shape[axis];
+  const std::int64_t length = shape.word(axis);
   const std::int64_t inner = shape.without_leading(axis + 1).num_elements();
   auto* out = c.outputs[0].as<std::int64_t>();
   switch_numeric(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {

@@ -105,7 +105,7 @@ void arg_reduce_kernel(KernelContext& c) {
   const std::int64_t count = c.outputs[0].size();
   if (count == 0) return;
   const int axis = resolve_axis(c.op->name, c.attrs<AxisAttrs>().axis, shape.rank());
-  const std::int64_t length = shape[axis];
+  const std::int64_t length = shape.word(axis);
   const std::int64_t inner = shape.without_leading(axis + 1).num_elements();
   auto* out = c.outputs[0].as<std::int64_t>();
   switch_numeric(c.inputs[0].dtype, [&]<class T>(Type<T>) {

@@ -12,9 +12,9 @@ namespace tandem {
 Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b) {
   if (!a.known() || !b.known()) return Shape();
   const int rank = std::max(a.rank(), b.rank());
-  Dims sizes = a.rank() >= b.rank() ? a.dims() : b.dims();
+  Dims sizes = a.rank() >= b.rank() ? a.words() : b.words();
   for (int back = 1; back <= std::min(a.rank(), b.rank()); ++back) {
-    const std::int64_t m = a[a.rank() - back], n = b[b.rank() - back];
+    const std::int64_t m = a.word(a.rank() - back), n = b.word(b.rank() - back);
     if (!dim::may_broadcast(m, n))
       fail<ShapeError>("[{}] expected shapes that broadcast together, got {} and {}", op,
                        a.to_string(), b.to_string());
@@ -29,7 +29,7 @@ namespace {
 bool repeats_unknown(const Shape& from, const Shape& to) {
   const int leading = from.rank() - to.rank();
   for (int axis = 0; axis < to.rank(); ++axis) {
-    const std::int64_t repeated = from[leading + axis], own = to[axis];
+    const std::int64_t repeated = from.word(leading + axis), own = to.word(axis);
     if (own != repeated && own != 1 && !dim::both_known(own, repeated)) return true;
   }
   return false;
@@ -46,7 +46,7 @@ Tensor sum_to_shape(const Tensor& gradient, const Shape& shape) {
   for (int axis = 0; axis < leading; ++axis) axes.push_back(axis);
   bool inner = false;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (shape[axis] != 1 || from[leading + axis] == 1) continue;
+    if (shape.word(axis) != 1 || from.word(leading + axis) == 1) continue;
     axes.push_back(leading + axis);
     inner = true;
   }
@@ -58,7 +58,8 @@ std::uint32_t repeated_axes(const Shape& from, const Shape& to) {
   const int leading = from.rank() - to.rank();
   std::uint32_t axes = 0;
   for (int axis = 0; axis < from.rank(); ++axis)
-    if (axis < leading || (to[axis - leading] == 1 && from[axis] != 1)) axes |= 1u << axis;
+    if (axis < leading || (to.word(axis - leading) == 1 && from.word(axis) != 1))
+      axes |= 1u << axis;
   return axes;
 }
 
@@ -66,7 +67,7 @@ BroadcastPlan::BroadcastPlan(const Shape& result, std::span<const Shape* const> 
   const int count = static_cast<int>(operands.size());
   rank_ = 0;
   for (int axis = 0; axis < result.rank(); ++axis) {
-    if (result[axis] == 1) continue;
+    if (result.word(axis) == 1) continue;
     std::array<bool, kMaxOperands> walks{};
     for (int n = 0; n < count; ++n) {
       const int own = axis - (result.rank() - operands[n]->rank());
@@ -76,10 +77,10 @@ BroadcastPlan::BroadcastPlan(const Shape& result, std::span<const Shape* const> 
     bool merges = rank_ > 0;
     for (int n = 0; n < count && merges; ++n) merges = strides_[n][rank_ - 1] == (walks[n] ? 1 : 0);
     if (merges) {
-      sizes_[rank_ - 1] *= result[axis];
+      sizes_[rank_ - 1] *= result.word(axis);
       continue;
     }
-    sizes_[rank_] = result[axis];
+    sizes_[rank_] = result.word(axis);
     for (int n = 0; n < count; ++n) strides_[n][rank_] = walks[n] ? 1 : 0;
     ++rank_;
   }

@@ -14,13 +14,15 @@
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
 #include "runtime/trace.h"
+#include "tandem/array.h"
 #include "tandem/creation.h"
+#include "tandem/math.h"
 
 namespace tandem {
 namespace {
 
 void check_shape(std::string_view op, const Shape& shape) {
-  for (std::int64_t size : shape)
+  for (std::int64_t size : shape.words())
     if (!dim::may_be_at_most(0, size))
       fail<ShapeError>("[{}] expected a shape of sizes of at least 0, got {}", op,
                        shape.to_string());
@@ -60,7 +62,10 @@ void fill_kernel(KernelContext& c) {
 // --- sizes ---
 
 void infer_element_count(InferContext& c) {
-  c.add_output(c.attrs<ElementCountAttrs>().dtype, Shape::scalar());
+  const auto& attrs = c.attrs<ElementCountAttrs>();
+  if (attrs.sizes.fully_defined())
+    check_number("ElementCount", attrs.dtype, static_cast<double>(attrs.sizes.num_elements()));
+  c.add_output(attrs.dtype, Shape::scalar());
 }
 
 void element_count_kernel(KernelContext& c) {
@@ -203,8 +208,8 @@ Tensor ones_like(const Tensor& tensor) {
   return full(tensor.shape(), 1.0, {.dtype = tensor.dtype()});
 }
 
-Tensor range(std::int64_t limit, const CreationOptions& options) {
-  const std::int64_t count = dim::max(0, limit);
+Tensor range(Dim limit, const CreationOptions& options) {
+  const std::int64_t count = dim::max(0, limit.word());
   return make(kRange, SequenceAttrs{0.0, 1.0, 0.0, count, options.dtype}, options);
 }
 
@@ -222,16 +227,50 @@ Tensor range(double start, double limit, double delta, const CreationOptions& op
               options);
 }
 
-Tensor linspace(double start, double stop, std::int64_t count, const CreationOptions& options) {
-  return make(kLinSpace, SequenceAttrs{start, 0.0, stop, count, options.dtype}, options);
+Tensor linspace(double start, double stop, Dim count, const CreationOptions& options) {
+  return make(kLinSpace, SequenceAttrs{start, 0.0, stop, count.word(), options.dtype}, options);
 }
 
-Tensor eye(std::int64_t rows, std::int64_t columns, const CreationOptions& options) {
+Tensor eye(Dim row_count, Dim column_count, const CreationOptions& options) {
+  const std::int64_t rows = row_count.word(), columns = column_count.word();
   if (columns != -1 && !dim::may_be_at_most(0, columns))
     fail<InvalidArgumentError>("[Eye] expected columns of at least 0, or -1 for a square, got {}",
                                dim::text(columns));
   return make(kEye, EyeAttrs{rows, columns == -1 ? rows : columns, options.dtype}, options);
 }
+
+namespace detail {
+
+Tensor constant_of(Dim size, const ConstantOptions& options) {
+  const DType dtype = options.dtype.value_or(int32);
+  if (size.known()) return constant(Literal(size.value()), options);
+  const Placed placed(options.device);
+  const Tensor number = element_count(Shape({size}), dtype);
+  const Tensor filled = options.shape.known() ? broadcast_to(number, options.shape) : number;
+  return placed.mark(named(filled, options.name), options.requires_grad);
+}
+
+Tensor scalar_of(Dim size, DType dtype) { return element_count(Shape({size}), dtype); }
+
+Tensor full_of(const Shape& shape, Dim value, const CreationOptions& options) {
+  if (value.known()) return full(shape, static_cast<double>(value), options);
+  return constant(value, {.dtype = options.dtype,
+                          .shape = shape.known() ? shape : Shape::scalar(),
+                          .device = options.device,
+                          .requires_grad = options.requires_grad,
+                          .name = options.name});
+}
+
+Tensor range_of(Dim start, Dim limit, const CreationOptions& options) {
+  const Dim count = tandem::max(limit - start, 0);
+  if (start.known())
+    return make(kRange,
+                SequenceAttrs{static_cast<double>(start), 1.0, 0.0, count.word(), options.dtype},
+                options);
+  return add(range(count, options), element_count(Shape({start}), options.dtype));
+}
+
+}  // namespace detail
 
 OpList creation_ops() { return list_of<kFill, kElementCount, kRange, kLinSpace, kEye>(); }
 

@@ -47,7 +47,7 @@ void cumsum_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<CumsumAttrs>();
   const Shape& shape = c.inputs[0].shape;
   const int axis = resolve_axis("Cumsum", attrs.axis, shape.rank());
-  const std::int64_t length = shape[axis];
+  const std::int64_t length = shape.word(axis);
   const std::int64_t inner = shape.without_leading(axis + 1).num_elements();
   if (c.inputs[0].size() == 0) return;
   const InFloat32 in_float32(c);

@@ -75,7 +75,7 @@ void cumsum_kernel(KernelContext& c) {
   const Shape& shape = c.inputs[0].shape;
   if (c.inputs[0].size() == 0) return;
   const int axis = resolve_axis(c.op->name, attrs.axis, shape.rank());
-  const std::int64_t length = shape[axis], runs = c.inputs[0].size() / length;
+  const std::int64_t length = shape.word(axis), runs = c.inputs[0].size() / length;
   const std::int64_t inner = shape.without_leading(axis + 1).num_elements();
   switch_numeric(c.inputs[0].dtype, [&]<class T>(Type<T>) {
     const T* x = c.inputs[0].as<const T>();

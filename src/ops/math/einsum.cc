@@ -18,7 +18,7 @@ struct Term {
   std::string letters;
 
   std::int64_t size(char letter) const {
-    return tensor.shape()[static_cast<int>(letters.find(letter))];
+    return tensor.shape().word(static_cast<int>(letters.find(letter)));
   }
 };
 
@@ -152,9 +152,9 @@ Tensor einsum(std::string_view equation, TensorList tensors) {
       for (const Term& other : terms) {
         const char letter = term.letters[static_cast<std::size_t>(axis)];
         if (!has(other.letters, letter)) continue;
-        if (!dim::may_equal(other.size(letter), agreed[axis]))
+        if (!dim::may_equal(other.size(letter), agreed.word(axis)))
           fail<ShapeError>("[einsum] expected one size for '{}', got {} and {}", letter,
-                           dim::text(other.size(letter)), dim::text(agreed[axis]));
+                           dim::text(other.size(letter)), dim::text(agreed.word(axis)));
         agreed.set(axis, other.size(letter));
       }
     term.tensor = ensure_shape(term.tensor, agreed);

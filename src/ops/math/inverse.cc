@@ -45,9 +45,9 @@ bool invert(double* a, std::int64_t n) {
 }
 
 Tensor inverse_of(const Tensor& x) {
-  const std::int64_t n = x.dim(-1);
+  const std::int64_t n = x.size_word(-1);
   std::vector<double> elements = cast(x, float64).to_vector<double>();
-  const std::int64_t matrices = n == 0 ? 0 : x.size() / (n * n);
+  const std::int64_t matrices = n == 0 ? 0 : x.shape().num_elements() / (n * n);
   for (std::int64_t i = 0; i < matrices; ++i)
     if (!invert(elements.data() + i * n * n, n))
       fail<InvalidArgumentError>("[inv] expected invertible matrices, but matrix {} is singular",
@@ -75,7 +75,7 @@ struct Inverse : autograd::Function<Inverse> {
 Tensor linalg::inv(const Tensor& x) {
   if (!is_floating(x.dtype()))
     fail<DTypeError>("[inv] expected a floating dtype, got {}", name_of(x.dtype()));
-  if (x.rank() < 2 || x.dim(-1) != x.dim(-2))
+  if (x.rank() < 2 || x.size_word(-1) != x.size_word(-2))
     fail<ShapeError>("[inv] expected square matrices, got shape {}", x.shape().to_string());
   return Inverse::apply(x);
 }

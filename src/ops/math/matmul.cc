@@ -24,10 +24,10 @@ void infer_matmul(InferContext& c) {
   if (a.rank() < 2 || b.rank() < 2)
     fail<ShapeError>("[{}] expected tensors of rank 2 or more, got shapes {} and {}", op,
                      a.to_string(), b.to_string());
-  const std::int64_t m = a.dim(attrs.transpose_a ? -1 : -2),
-                     ka = a.dim(attrs.transpose_a ? -2 : -1);
-  const std::int64_t kb = b.dim(attrs.transpose_b ? -1 : -2),
-                     n = b.dim(attrs.transpose_b ? -2 : -1);
+  const std::int64_t m = a.word(attrs.transpose_a ? -1 : -2),
+                     ka = a.word(attrs.transpose_a ? -2 : -1);
+  const std::int64_t kb = b.word(attrs.transpose_b ? -1 : -2),
+                     n = b.word(attrs.transpose_b ? -2 : -1);
   const auto shapes = [&] {
     return fmt::format("{}{} and {}{}", a.to_string(), attrs.transpose_a ? " transposed" : "",
                        b.to_string(), attrs.transpose_b ? " transposed" : "");
@@ -38,8 +38,8 @@ void infer_matmul(InferContext& c) {
   Dims result;
   const int rank_a = a.rank() - 2, rank_b = b.rank() - 2, rank = std::max(rank_a, rank_b);
   for (int i = 0; i < rank; ++i) {
-    const std::int64_t size_a = i < rank - rank_a ? 1 : a[i - (rank - rank_a)];
-    const std::int64_t size_b = i < rank - rank_b ? 1 : b[i - (rank - rank_b)];
+    const std::int64_t size_a = i < rank - rank_a ? 1 : a.word(i - (rank - rank_a));
+    const std::int64_t size_b = i < rank - rank_b ? 1 : b.word(i - (rank - rank_b));
     if (!dim::may_broadcast(size_a, size_b))
       fail<ShapeError>("[{}] expected leading axes that broadcast, got {}", op, shapes());
     result.push_back(dim::broadcast(size_a, size_b));

@@ -10,7 +10,7 @@ namespace {
 // `x` with leading axes that are repeated as in `shape`, the shape of the result.
 Value with_batch(Context& c, const Value& x, const Shape& shape) {
   Shape wanted = shape;
-  for (int i = 1; i <= 2; ++i) wanted.set(shape.rank() - i, x.shape()[x.rank() - i]);
+  for (int i = 1; i <= 2; ++i) wanted.set(shape.rank() - i, x.shape().word(x.rank() - i));
   return c.build.broadcast_to(x, wanted);
 }
 

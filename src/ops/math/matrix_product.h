@@ -20,8 +20,8 @@ struct BatchAxes {
     const int rank = std::max(rank_a, rank_b);
     enum Pattern { kNone, kBoth, kOnlyA, kOnlyB } last = kNone;
     for (int i = 0; i < rank; ++i) {
-      const std::int64_t size_a = i < rank - rank_a ? 1 : shape_a[i - (rank - rank_a)];
-      const std::int64_t size_b = i < rank - rank_b ? 1 : shape_b[i - (rank - rank_b)];
+      const std::int64_t size_a = i < rank - rank_a ? 1 : shape_a.word(i - (rank - rank_a));
+      const std::int64_t size_b = i < rank - rank_b ? 1 : shape_b.word(i - (rank - rank_b));
       if (size_a == 1 && size_b == 1) continue;
       const Pattern pattern = size_a == size_b ? kBoth : size_b == 1 ? kOnlyA : kOnlyB;
       if (pattern == last) {
@@ -65,7 +65,7 @@ struct ProductSizes {
   BatchAxes batch;
 
   ProductSizes(const MatrixProduct& product, const Shape& a, const Shape& b, const Shape& c)
-      : m(c.dim(-2)), n(c.dim(-1)), k(a.dim(product.transpose_a ? -2 : -1)), batch(a, b) {
+      : m(c.word(-2)), n(c.word(-1)), k(a.word(product.transpose_a ? -2 : -1)), batch(a, b) {
     if (batch.count_b != 1 || product.transpose_a) return;
     m *= batch.count;
     batch = BatchAxes(Shape{1, 1}, Shape{1, 1});

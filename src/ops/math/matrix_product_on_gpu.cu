@@ -51,7 +51,7 @@ void add_bias(KernelContext& c, const TensorView& x, const TensorView* bias,
   switch_floating(x.dtype, [&]<class T>(Type<T>) {
     constexpr int kCount = kPackOf<T>;
     launch(c, {.blocks = blocks_for((size + kCount - 1) / kCount)}, bias_activation<T>,
-           x.as<const T>(), bias ? bias->as<const T>() : nullptr, y.as<T>(), size, x.shape.dim(-1),
+           x.as<const T>(), bias ? bias->as<const T>() : nullptr, y.as<T>(), size, x.shape.word(-1),
            activation);
   });
 }

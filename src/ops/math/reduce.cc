@@ -44,7 +44,7 @@ Shape reduced_shape(const Shape& shape, std::uint32_t mask, bool keepdims) {
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const bool reduced = (mask >> axis & 1u) != 0;
     if (!reduced)
-      sizes.push_back(shape[axis]);
+      sizes.push_back(shape.word(axis));
     else if (keepdims)
       sizes.push_back(1);
   }
@@ -230,7 +230,7 @@ constexpr std::int64_t kMostRows = std::int64_t{1} << 40;
 // Per row: the product of the rows before it, or of those after it. Computed by doubling, without
 // divisions, so that zeros need no special case in derivatives of any order.
 Tensor products_of_others(const Tensor& rows, bool after) {
-  const std::int64_t count = rows.dim(0);
+  const std::int64_t count = rows.size_word(0);
   const auto moved = [&](const Tensor& x, std::int64_t distance) {
     const std::int64_t by = dim::min(distance, count), left = dim::difference(count, by);
     return after ? pad(slice_rows(x, by, count), {{0, by}, {0, 0}}, 1.0)
@@ -289,7 +289,8 @@ void infer_sum_to_shape(InferContext& c) {
   const int leading = from.rank() - to.rank();
   bool valid = dim::are_sizes(to) && leading >= 0;
   for (int axis = 0; valid && axis < to.rank(); ++axis)
-    valid = dim::may_equal(to[axis], 1) || dim::may_equal(to[axis], from[leading + axis]);
+    valid = dim::may_equal(to.word(axis), 1) ||
+            dim::may_equal(to.word(axis), from.word(leading + axis));
   if (!valid)
     fail<ShapeError>("[SumToShape] expected a shape that broadcasts to {}, got {}",
                      from.to_string(), to.to_string());

@@ -55,14 +55,14 @@ struct ReduceAxes {
     StridedAxes merged;
     std::array<bool, kMaxRank> is_reduced{};
     for (int axis = 0; axis < shape.rank(); ++axis) {
-      if (shape[axis] == 1) continue;
+      if (shape.word(axis) == 1) continue;
       const bool reduce = (mask >> axis & 1u) != 0;
       const auto last = static_cast<std::size_t>(merged.rank - 1);
       if (merged.rank > 0 && is_reduced[last] == reduce) {
-        merged.sizes[last] *= shape[axis];
+        merged.sizes[last] *= shape.word(axis);
       } else {
         is_reduced[static_cast<std::size_t>(merged.rank)] = reduce;
-        merged.push(shape[axis], 0);
+        merged.push(shape.word(axis), 0);
       }
     }
     if (merged.rank == 0) return;

@@ -20,7 +20,7 @@ Axes axes_of(const Context& c) {
 
 std::int64_t elements_along(const Shape& shape, const Axes& axes) {
   std::int64_t count = 1;
-  for (const std::int64_t axis : axes) count *= shape[static_cast<int>(axis)];
+  for (const std::int64_t axis : axes) count *= shape.word(static_cast<int>(axis));
   return count;
 }
 

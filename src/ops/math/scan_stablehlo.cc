@@ -22,8 +22,8 @@ void lower_arg(Context& c, std::string_view operation, Value start) {
     found = found.binary("or", x.compare("NE", x).binary("and", repeated.compare("NE", repeated)));
   const Expression position(c.build, c.build.iota({Element::kI64, x.shape()}, axis));
   const Expression candidates =
-      position.where(found, position.like(static_cast<double>(x.shape()[axis])));
-  const Value most = c.build.integer(static_cast<std::uint64_t>(x.shape()[axis]),
+      position.where(found, position.like(static_cast<double>(x.shape().word(axis))));
+  const Value most = c.build.integer(static_cast<std::uint64_t>(x.shape().word(axis)),
                                      {Element::kI64, Shape::scalar()});
   finish(c, c.build.reduce("minimum", candidates.value(), most, {axis}));
 }
@@ -42,7 +42,7 @@ void lower_cumsum(Context& c) {
   Value x = widened(c, 0).value();
   const int axis = resolve_axis(c.op(), attrs.axis, x.rank());
   const Value zero = c.build.constant(0.0, {x.element(), Shape::scalar()});
-  for (std::int64_t by = 1; by < x.shape()[axis]; by *= 2) {
+  for (std::int64_t by = 1; by < x.shape().word(axis); by *= 2) {
     Axes low(static_cast<std::size_t>(x.rank()), 0), high = low;
     low[static_cast<std::size_t>(axis)] = attrs.reverse ? -by : by;
     high[static_cast<std::size_t>(axis)] = attrs.reverse ? by : -by;
@@ -61,7 +61,7 @@ void lower_variance(Context& c) {
   for (int axis = 0; axis < x.shape().rank(); ++axis) {
     if ((mask >> axis & 1u) == 0) continue;
     axes.push_back(axis);
-    count *= static_cast<double>(x.shape()[axis]);
+    count *= static_cast<double>(x.shape().word(axis));
   }
   const Expression mean = x.sum(axes) / count;
   const Expression distance = x - x.repeat(mean.value(), other_axes(x.shape(), axes));

@@ -62,7 +62,7 @@ std::vector<std::int64_t> order_of_rows(const std::vector<T>& values, std::int64
 
 // argsort() of the last axis, on the host.
 std::vector<std::int64_t> order_of_last(const Tensor& x, bool descending) {
-  const std::int64_t columns = x.dim(-1);
+  const std::int64_t columns = x.size_word(-1);
   return is_floating(x.dtype())
              ? order_of_rows(cast(x, float64).to_vector<double>(), columns, descending)
              : order_of_rows(cast(x, int64).to_vector<std::int64_t>(), columns, descending);
@@ -71,13 +71,13 @@ std::vector<std::int64_t> order_of_last(const Tensor& x, bool descending) {
 void expect_axis(const char* function, const Tensor& x, std::int64_t axis) {
   if (x.rank() == 0)
     fail<ShapeError>("[{}] expected a tensor with an axis, got a scalar", function);
-  static_cast<void>(x.dim(axis));  // throws for one that does not exist
+  static_cast<void>(x.size_word(axis));  // throws for one that does not exist
 }
 
 // The elements of x at `positions` of `axis`, which is removed. Differentiable with respect to x.
 Tensor at_positions(const Tensor& x, const Tensor& positions, std::int64_t axis) {
   const Tensor last = axis_last(x, axis);
-  const std::int64_t size = last.dim(-1);
+  const std::int64_t size = last.size_word(-1);
   const Tensor chosen = one_hot(positions, size, {.dtype = bool_});
   // where(), not a product: what is not chosen may be infinite.
   return reduce_sum(where(chosen, last, zeros_like(last)), -1);
@@ -109,13 +109,13 @@ ValuesAndIndices min(const Tensor& x, std::int64_t axis, bool keepdims) {
 }
 
 ValuesAndIndices top_k(const Tensor& input, std::int64_t k) {
-  if (input.rank() == 0 || k < 0 || !dim::may_be_at_most(k, input.dim(-1)))
+  if (input.rank() == 0 || k < 0 || !dim::may_be_at_most(k, input.size_word(-1)))
     fail<InvalidArgumentError>(
         "[top_k] expected k of at most the size of the last axis, got {} for shape {}",
         dim::text(k), input.shape().to_string());
   // An unknown size is checked in each run.
   Shape enough = input.shape();
-  enough.set(input.rank() - 1, dim::max(k, input.dim(-1)));
+  enough.set(input.rank() - 1, dim::max(k, input.size_word(-1)));
   const Tensor x = ensure_shape(input, enough);
   const Tensor low = full(x.shape(), lowest(x.dtype()), {.dtype = x.dtype()});
   Tensor left = stop_gradient(x);
@@ -128,14 +128,14 @@ ValuesAndIndices top_k(const Tensor& input, std::int64_t k) {
       const Tensor exhausted = equal(reduce_max(left, -1), lowest(x.dtype()));
       position = where(exhausted, argmin(cast(taken, int32), -1), position);
     }
-    const Tensor chosen = one_hot(position, x.dim(-1), {.dtype = bool_});
+    const Tensor chosen = one_hot(position, x.size_word(-1), {.dtype = bool_});
     taken = taken.defined() ? logical_or(taken, chosen) : chosen;
     left = where(chosen, low, left);
     values.push_back(at_positions(x, position, -1));
     indices.push_back(cast(position, int32));
   }
   if (k == 0) {
-    Dims shape = x.shape().dims();
+    Dims shape = x.shape().words();
     shape[x.rank() - 1] = 0;
     return {full(Shape(shape), 0.0, {.dtype = x.dtype()}),
             full(Shape(shape), 0.0, {.dtype = int32})};
@@ -156,7 +156,7 @@ ValuesAndIndices sort(const Tensor& x, std::int64_t axis, bool descending) {
   const Tensor last = axis_last(x, axis);
   const std::vector<std::int64_t> positions = order_of_last(last, descending);
   std::vector<std::int64_t> in_all = positions;  // positions among all elements of `last`
-  const auto columns = static_cast<std::size_t>(last.dim(-1));
+  const auto columns = static_cast<std::size_t>(last.size_word(-1));
   for (std::size_t i = 0; i < in_all.size(); ++i)
     in_all[i] += static_cast<std::int64_t>(i / columns * columns);
   const ConstantOptions options = {.shape = last.shape(), .device = x.device()};
@@ -166,7 +166,7 @@ ValuesAndIndices sort(const Tensor& x, std::int64_t axis, bool descending) {
 
 ValuesAndIndices topk(const Tensor& x, std::int64_t k, std::int64_t axis, bool largest) {
   expect_axis("topk", x, axis);
-  if (k < 0 || !dim::may_be_at_most(k, x.dim(axis)))
+  if (k < 0 || !dim::may_be_at_most(k, x.size_word(axis)))
     fail<InvalidArgumentError>(
         "[topk] expected k of at most the size of axis {}, got {} for shape {}", axis, dim::text(k),
         x.shape().to_string());

@@ -40,12 +40,12 @@ void check_operands(InferContext& c, int first) {
         "[{}] expected query, key and value of shape (batch, positions, heads, depth), got {}", op,
         shapes());
   const AttentionSizes s(query, key, value);
-  if (!dim::may_equal(key[0], s.batch) || !dim::may_equal(value[0], s.batch))
+  if (!dim::may_equal(key.word(0), s.batch) || !dim::may_equal(value.word(0), s.batch))
     fail<ShapeError>("[{}] expected one batch size, got shapes {}", op, shapes());
-  if (!dim::may_equal(value[1], s.keys) || !dim::may_equal(value[2], s.kv_heads))
+  if (!dim::may_equal(value.word(1), s.keys) || !dim::may_equal(value.word(2), s.kv_heads))
     fail<InvalidArgumentError>(
         "[{}] expected key and value with the same positions and heads, got {}", op, shapes());
-  if (!dim::may_equal(key[3], s.depth) || s.depth == 0 || s.value_depth == 0)
+  if (!dim::may_equal(key.word(3), s.depth) || s.depth == 0 || s.value_depth == 0)
     fail<InvalidArgumentError>("[{}] expected query and key of the same nonzero depth, got {}", op,
                                shapes());
   if (!dim::may_be_multiple(s.heads, s.kv_heads))
@@ -61,7 +61,7 @@ void check_mask(InferContext& c, int input, const AttentionSizes& s) {
   const Shape &mask = c.shape(input), scores = scores_shape(s);
   bool broadcasts = mask.rank() <= 4;
   for (int i = 1; broadcasts && i <= mask.rank(); ++i)
-    broadcasts = dim::may_equal(mask.dim(-i), 1) || dim::may_equal(mask.dim(-i), scores.dim(-i));
+    broadcasts = dim::may_equal(mask.word(-i), 1) || dim::may_equal(mask.word(-i), scores.word(-i));
   if (!broadcasts)
     fail<ShapeError>("[{}] expected a mask that broadcasts to {}, got shape {}", c.op().name,
                      scores.to_string(), mask.to_string());
@@ -121,8 +121,8 @@ Tensor widened(const Tensor& x) { return cast(x, statistics_dtype(x.dtype())); }
 // a group is the heads that share a key head.
 Tensor heads_first(const Tensor& x, std::int64_t kv_heads) {
   const Shape& shape = x.shape();
-  return transpose(reshape(widened(x), {shape[0], shape[1], kv_heads,
-                                        dim::quotient(shape[2], kv_heads), shape[3]}),
+  return transpose(reshape(widened(x), {shape.word(0), shape.word(1), kv_heads,
+                                        dim::quotient(shape.word(2), kv_heads), shape.word(3)}),
                    {0, 2, 3, 1, 4});
 }
 Tensor heads_last(const Tensor& x, const TensorType& like) {
@@ -153,7 +153,7 @@ Scores masked_scores(const AttentionAttrs& attrs, const Tensor& scores, const Te
   }
   if (attrs.causal) {
     const Shape& shape = scores.shape();
-    allow(greater_equal(expand_dims(range(shape[2]), 1), range(shape[3])));
+    allow(greater_equal(expand_dims(range(shape.word(2)), 1), range(shape.word(3))));
   }
   // A large finite number instead of -inf, so that a row without any key has no NaN.
   if (result.allowed.defined())
@@ -254,13 +254,13 @@ Tensor nn::scaled_dot_product_attention(const Tensor& query, const Tensor& key, 
   if (options.scale)
     attrs.softmax_scale = *options.scale;
   else if (query.rank() == 4)
-    attrs.depth = query.shape()[3];
+    attrs.depth = query.shape().word(3);
   const bool drops = options.dropout_rate != 0.0;
   attrs.rate = options.dropout_rate;
   if (drops && query.rank() == 4 && key.rank() == 4)
-    static_cast<DropoutAttrs&>(attrs) =
-        next_dropout(options.dropout_rate,
-                     {query.shape()[0], query.shape()[2], query.shape()[1], key.shape()[1]});
+    static_cast<DropoutAttrs&>(attrs) = next_dropout(
+        options.dropout_rate,
+        {query.shape().word(0), query.shape().word(2), query.shape().word(1), key.shape().word(1)});
   std::vector<const Tensor*> inputs = {&query, &key, &value};
   if (options.mask.defined()) inputs.push_back(&options.mask);
   return std::move(run_op(drops ? kAttentionDropout : kAttention, inputs, attrs)[0]);

@@ -39,7 +39,7 @@ struct AttentionMask {
     std::int64_t* const strides[] = {&key, &query, &head, &batch};
     std::int64_t step = 1;
     for (int i = 0; i < mask.shape.rank(); ++i) {
-      const std::int64_t size = mask.shape[mask.shape.rank() - 1 - i];
+      const std::int64_t size = mask.shape.word(mask.shape.rank() - 1 - i);
       if (size != 1) *strides[i] = step;
       step *= size;
     }

@@ -31,8 +31,8 @@ class Attention {
   // [batch, positions, heads, depth] -> [batch, kv_heads, group, positions, depth].
   Value by_head(const Value& x) const {
     const Shape& s = x.shape();
-    const Value grouped =
-        c_.build.reshape(widened(c_, x).value(), {s[0], s[1], sizes.kv_heads, sizes.group(), s[3]});
+    const Value grouped = c_.build.reshape(
+        widened(c_, x).value(), {s.word(0), s.word(1), sizes.kv_heads, sizes.group(), s.word(3)});
     return c_.build.transpose(grouped, {0, 2, 3, 1, 4});
   }
   // The opposite, as an output.

@@ -34,10 +34,10 @@ struct HeadRows {
 
   HeadRows(const TensorView& view, std::int64_t batch, std::int64_t head, std::int64_t begin,
            std::int64_t rows)
-      : data(view.as<T>() +
-             ((batch * view.shape[1] + begin) * view.shape[2] + head) * view.shape[3]),
-        stride(view.shape[2] * view.shape[3]),
-        depth(view.shape[3]),
+      : data(view.as<T>() + ((batch * view.shape.word(1) + begin) * view.shape.word(2) + head) *
+                                view.shape.word(3)),
+        stride(view.shape.word(2) * view.shape.word(3)),
+        depth(view.shape.word(3)),
         count(rows) {}
 };
 

@@ -31,13 +31,13 @@ void check_data(InferContext& c, int input) {
 }
 
 void check_channels(InferContext& c, const Shape& x) {
-  if (x.dim(-1) == 0)
+  if (x.word(-1) == 0)
     fail<ShapeError>("[{}] expected data to take moments of, got shape {}", c.op().name,
                      x.to_string());
 }
 
 ColumnBlocks blocks_of(const TensorView& x) {
-  const std::int64_t columns = x.shape.dim(-1);
+  const std::int64_t columns = x.shape.word(-1);
   return {x.size() / columns, columns};
 }
 
@@ -127,11 +127,11 @@ void infer_training(InferContext& c) {
   check_data(c, 0);
   check_epsilon(c);
   const Shape& x = c.shape(0);
-  check_scale_and_shift(c, x.dim(-1));
+  check_scale_and_shift(c, x.word(-1));
   check_channels(c, x);
   c.add_output(c.dtype(0), x);
   for (int moment = 0; moment < 2; ++moment)
-    c.add_output(statistics_dtype(c.dtype(0)), Shape{x.dim(-1)});
+    c.add_output(statistics_dtype(c.dtype(0)), Shape{x.word(-1)});
 }
 
 void tiled_training(KernelContext& c, const TileHooks& hooks) {
@@ -163,8 +163,8 @@ Dims leading_axes(const Shape& shape) {
 
 // The number of rows of channels as a scalar, since it may be unknown until a graph runs.
 Tensor row_count(const Tensor& x, DType dtype) {
-  return element_count(Shape(x.shape().dims().span().first(static_cast<std::size_t>(x.rank() - 1))),
-                       dtype);
+  return element_count(
+      Shape(x.shape().words().span().first(static_cast<std::size_t>(x.rank() - 1))), dtype);
 }
 
 // Gradients composed of operations, for second order and for gradients of the moments.
@@ -221,10 +221,10 @@ void infer_training_grad(InferContext& c) {
                                c.shape(0).to_string());
   check_epsilon(c);
   check_channels(c, x);
-  for (int input : {2, 3, 4}) check_channel_parameter(c, input, x.dim(-1));
+  for (int input : {2, 3, 4}) check_channel_parameter(c, input, x.word(-1));
   c.add_output(c.dtype(0), x);
-  c.add_output(c.dtype(2), Shape{x.dim(-1)});
-  c.add_output(c.dtype(2), Shape{x.dim(-1)});
+  c.add_output(c.dtype(2), Shape{x.word(-1)});
+  c.add_output(c.dtype(2), Shape{x.word(-1)});
 }
 
 // The sums of dy and of dy * (x - mean) over a block.
@@ -308,13 +308,13 @@ void training_grad_kernel(KernelContext& c) { tiled_training_grad(c, TileHooks()
 void infer_moments(InferContext& c) {
   check_data(c, 0);
   for (int moment = 0; moment < 2; ++moment)
-    c.add_output(statistics_dtype(c.dtype(0)), Shape{c.shape(0).dim(-1)});
+    c.add_output(statistics_dtype(c.dtype(0)), Shape{c.shape(0).word(-1)});
 }
 
 void moments_kernel(KernelContext& c) {
   const InFloat32 in_float32(c);
   const TensorView& x = c.inputs[0];
-  const std::int64_t columns = x.shape.dim(-1);
+  const std::int64_t columns = x.shape.word(-1);
   double *mean = take<double>(c, columns), *variance = take<double>(c, columns);
   std::fill_n(mean, columns, 0.0);
   std::fill_n(variance, columns, 0.0);
@@ -343,7 +343,7 @@ void moments_gradient(GradContext& c) {
 void infer_inference(InferContext& c) {
   check_data(c, 0);
   check_epsilon(c);
-  for (int input : {1, 2, 3, 4}) check_channel_parameter(c, input, c.shape(0).dim(-1));
+  for (int input : {1, 2, 3, 4}) check_channel_parameter(c, input, c.shape(0).word(-1));
   c.add_output(c.dtype(0), c.shape(0));
 }
 

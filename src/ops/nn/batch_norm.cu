@@ -168,7 +168,7 @@ template <class Ends>
 void normalise(const Ends& ends, const TensorView& x, const TensorView& mean,
                const TensorView& variance) {
   KernelContext& c = ends.c;
-  const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
+  const std::int64_t columns = x.shape.word(-1), rows = x.size() / columns;
   ends.switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     using C = ComputeOf<T>;
     const auto to = ends.template to<T, Pack::value>();
@@ -194,7 +194,7 @@ void compute_moments(KernelContext& c, const TensorView& mean, const TensorView&
     set_to_zero(c, mean);
     return set_to_zero(c, variance);
   }
-  const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
+  const std::int64_t columns = x.shape.word(-1), rows = x.size() / columns;
   switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     using C = ComputeOf<T>;
     reduce_columns_on<Moments<C>, Pack::value>(c, rows, columns,
@@ -334,7 +334,7 @@ void train_backward(const Ends& ends) {
     set_to_zero(c, c.outputs[1]);
     return set_to_zero(c, c.outputs[2]);
   }
-  const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
+  const std::int64_t columns = x.shape.word(-1), rows = x.size() / columns;
   ends.switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     using C = ComputeOf<T>;
     constexpr int kPack = Pack::value;
@@ -391,7 +391,7 @@ KernelList batch_norm_kernels() {
 // Whether chains can be fused into the operation: its elements must be processed in packs.
 bool takes_chains(const BlockOperation& operation) {
   const TensorType& y = operation.outputs[0]->spec;
-  const std::int64_t columns = y.shape.dim(-1);
+  const std::int64_t columns = y.shape.word(-1);
   return fused_of(*operation.op) && in_chains(y.dtype) &&
          columns % (16 / static_cast<std::int64_t>(size_of(y.dtype))) == 0;
 }

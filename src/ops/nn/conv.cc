@@ -39,23 +39,23 @@ void check_conv(std::string_view op, const ConvAttrs& a, const Shape& x, const S
         dim::text(a.dilation_w), dim::text(a.groups));
   if (!dim::are_sizes(x) || !dim::are_sizes(kernel))
     fail<ShapeError>("[{}] expected sizes of 0 or more, got shapes {} and {}", op,
-                     text_of(x.dims()), text_of(kernel.dims()));
+                     text_of(x.words()), text_of(kernel.words()));
   if (dim::num_elements(kernel) == 0)
     fail<ShapeError>("[{}] expected a kernel that is not empty, got shape {}", op,
                      kernel.to_string());
-  if (std::max(kernel[0], kernel[1]) >= nn::kMaxWindow)
+  if (std::max(kernel.word(0), kernel.word(1)) >= nn::kMaxWindow)
     fail<ShapeError>("[{}] expected a kernel below 2^31 in height and width, got shape {}", op,
                      kernel.to_string());
-  if (!dim::may_equal(x[3], dim::product(kernel[2], a.groups)) ||
-      !dim::may_be_multiple(kernel[3], a.groups))
+  if (!dim::may_equal(x.word(3), dim::product(kernel.word(2), a.groups)) ||
+      !dim::may_be_multiple(kernel.word(3), a.groups))
     fail<ShapeError>(
         "[{}] expected a kernel of {} input channels and a multiple of {} output channels for "
         "images of shape {} in "
         "{} groups, got shape {}",
         op,
-        dim::is_unknown(x[3])
-            ? dim::text(dim::quotient(x[3], a.groups))
-            : fmt::format("{}", static_cast<double>(x[3]) / static_cast<double>(a.groups)),
+        dim::is_unknown(x.word(3))
+            ? dim::text(dim::quotient(x.word(3), a.groups))
+            : fmt::format("{}", static_cast<double>(x.word(3)) / static_cast<double>(a.groups)),
         dim::text(a.groups), x.to_string(), dim::text(a.groups), kernel.to_string());
 }
 
@@ -65,22 +65,22 @@ ConvShape conv_shape(std::string_view op, const ConvAttrs& a, DType dtype, const
                      const Shape& kernel) {
   check_conv(op, a, x, kernel);
   const nn::WindowAxis rows =
-      nn::place_windows(x[1], kernel[0], a.stride_h, a.dilation_h, a.padding);
+      nn::place_windows(x.word(1), kernel.word(0), a.stride_h, a.dilation_h, a.padding);
   const nn::WindowAxis columns =
-      nn::place_windows(x[2], kernel[1], a.stride_w, a.dilation_w, a.padding);
+      nn::place_windows(x.word(2), kernel.word(1), a.stride_w, a.dilation_w, a.padding);
   if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
     fail<ShapeError>(
         "[{}] expected images as large as the {}x{} kernel (dilation {}x{}), got shape {}", op,
-        dim::text(kernel[0]), dim::text(kernel[1]), dim::text(a.dilation_h),
+        dim::text(kernel.word(0)), dim::text(kernel.word(1)), dim::text(a.dilation_h),
         dim::text(a.dilation_w), x.to_string());
   return {.dtype = dtype,
-          .n = x[0],
-          .h = x[1],
-          .w = x[2],
-          .in = x[3],
-          .kh = kernel[0],
-          .kw = kernel[1],
-          .out = kernel[3],
+          .n = x.word(0),
+          .h = x.word(1),
+          .w = x.word(2),
+          .in = x.word(3),
+          .kh = kernel.word(0),
+          .kw = kernel.word(1),
+          .out = kernel.word(3),
           .groups = a.groups,
           .oh = rows.output,
           .ow = columns.output,
@@ -132,7 +132,7 @@ void infer_backprop_input(InferContext& c) {
     fail<ShapeError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name,
                      dy.to_string(), kernel.to_string());
   const std::int64_t groups = std::max<std::int64_t>(0, attrs.groups);  // checked in conv_shape
-  const Shape x{dy[0], attrs.height, attrs.width, c.product(kernel[2], groups)};
+  const Shape x{dy.word(0), attrs.height, attrs.width, c.product(kernel.word(2), groups)};
   check_result(c.op().name, conv_shape(c.op().name, attrs, c.dtype(0), x, kernel), dy);
   c.add_output(c.dtype(0), x);
 }
@@ -145,7 +145,8 @@ void infer_backprop_filter(InferContext& c) {
     fail<ShapeError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name,
                      x.to_string(), dy.to_string());
   const Shape kernel{attrs.height, attrs.width,
-                     dim::floor_quotient(x[3], std::max<std::int64_t>(1, attrs.groups)), dy[3]};
+                     dim::floor_quotient(x.word(3), std::max<std::int64_t>(1, attrs.groups)),
+                     dy.word(3)};
   check_result(c.op().name, conv_shape(c.op().name, attrs, c.dtype(0), x, kernel), dy);
   c.add_output(c.dtype(0), kernel);
 }
@@ -197,16 +198,16 @@ void backprop_filter_kernel(KernelContext& c) {
 Tensor backprop_input(const ConvAttrs& attrs, const Tensor& dy, const Tensor& kernel,
                       const Shape& x) {
   ConvAttrs backward = attrs;
-  backward.height = x[1];
-  backward.width = x[2];
+  backward.height = x.word(1);
+  backward.width = x.word(2);
   return run(kConv2DBackpropInput, {&dy, &kernel}, backward);
 }
 
 Tensor backprop_filter(const ConvAttrs& attrs, const Tensor& x, const Tensor& dy,
                        const Shape& kernel) {
   ConvAttrs backward = attrs;
-  backward.height = kernel[0];
-  backward.width = kernel[1];
+  backward.height = kernel.word(0);
+  backward.width = kernel.word(1);
   return run(kConv2DBackpropFilter, {&x, &dy}, backward);
 }
 
@@ -317,7 +318,7 @@ Tensor conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias,
 Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias,
                         const Conv2DOptions& options) {
   const Shape& taps = kernel.shape();
-  if (x.rank() != 4 || taps.rank() != 4 || !dim::may_equal(taps[2], x.dim(3)))
+  if (x.rank() != 4 || taps.rank() != 4 || !dim::may_equal(taps.word(2), x.size_word(3)))
     fail<ShapeError>(
         "[DepthwiseConv2D] expected images [n, h, w, in] and a kernel [kh, kw, in, multiplier], "
         "got shapes {} and {}",
@@ -326,10 +327,11 @@ Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bia
     fail<InvalidArgumentError>("[DepthwiseConv2D] expected no groups, got {}", options.groups);
   // One group per channel: the kernel has the memory layout of a grouped convolution.
   Conv2DOptions grouped = options;
-  grouped.groups =
-      dim::known("DepthwiseConv2D", dim::agreed(taps[2], x.dim(3)), "the number of groups");
-  return conv2d(x, reshape(kernel, {taps[0], taps[1], 1, dim::product(taps[2], taps[3])}), bias,
-                grouped);
+  grouped.groups = dim::known("DepthwiseConv2D", dim::agreed(taps.word(2), x.size_word(3)),
+                              "the number of groups");
+  return conv2d(
+      x, reshape(kernel, {taps.word(0), taps.word(1), 1, dim::product(taps.word(2), taps.word(3))}),
+      bias, grouped);
 }
 
 }  // namespace nn

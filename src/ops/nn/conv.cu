@@ -115,7 +115,7 @@ bool is_matrix_product(const ConvShape& s) {
   return s.kh == 1 && s.kw == 1 && s.stride_h == 1 && s.stride_w == 1 && s.groups == 1;
 }
 TensorView as_matrix(const TensorView& kernel) {
-  return {kernel.data, kernel.dtype, Shape{kernel.shape[2], kernel.shape[3]}};
+  return {kernel.data, kernel.dtype, Shape{kernel.shape.word(2), kernel.shape.word(3)}};
 }
 
 void set_to_zero(KernelContext& c, const TensorView& view) {

@@ -35,10 +35,10 @@ void lower_conv(Context& c) {
 // The kernel with the input and output channels of each group exchanged.
 Value exchanged_channels(Context& c, const Value& kernel, std::int64_t groups) {
   const Shape& k = kernel.shape();
-  const std::int64_t in = k[2], out = k[3] / groups;
-  const Value grouped = c.build.reshape(kernel, {k[0], k[1], in, groups, out});
+  const std::int64_t in = k.word(2), out = k.word(3) / groups;
+  const Value grouped = c.build.reshape(kernel, {k.word(0), k.word(1), in, groups, out});
   const Value exchanged = c.build.transpose(grouped, {0, 1, 4, 3, 2});
-  return c.build.reshape(exchanged, {k[0], k[1], out, groups * in});
+  return c.build.reshape(exchanged, {k.word(0), k.word(1), out, groups * in});
 }
 
 // The padding after an axis so that a window of `extent` elements has `count` positions at a

@@ -21,14 +21,14 @@ namespace {
 
 Shape shape_of_labels(const Shape& logits) {
   Dims dims;
-  for (int i = 0; i + 1 < logits.rank(); ++i) dims.push_back(logits[i]);
+  for (int i = 0; i + 1 < logits.rank(); ++i) dims.push_back(logits.word(i));
   return Shape(dims);
 }
 
 void check_logits(InferContext& c, int input) {
   check_dtype(c.op().name, kFloating, c.dtype(input));
   const Shape& logits = c.shape(input);
-  if (logits.rank() < 1 || logits.dim(-1) == 0)
+  if (logits.rank() < 1 || logits.word(-1) == 0)
     fail<ShapeError>("[{}] expected logits [..., classes], got shape {}", c.op().name,
                      logits.to_string());
 }
@@ -178,7 +178,7 @@ TANDEM_INLINED void dense_grad_rows(std::int64_t rows, std::int64_t columns, con
 void sparse_kernel(KernelContext& c) {
   const InFloat32 in_float32(c);
   const TensorView &logits = c.inputs[0], &loss = c.outputs[0];
-  const std::int64_t columns = logits.shape.dim(-1);
+  const std::int64_t columns = logits.shape.word(-1);
   const std::int64_t* labels = classes_of(c, c.inputs[1], columns);
   switch_floating(logits.dtype, [&]<class T>(TypeTag<T>) {
     using C = Compute<T>;
@@ -195,7 +195,7 @@ void sparse_kernel(KernelContext& c) {
 void sparse_grad_kernel(KernelContext& c) {
   const InFloat32 in_float32(c);
   const TensorView& logits = c.inputs[1];
-  const std::int64_t columns = logits.shape.dim(-1);
+  const std::int64_t columns = logits.shape.word(-1);
   const std::int64_t* labels = classes_of(c, c.inputs[2], columns);
   switch_floating(logits.dtype, [&]<class T>(TypeTag<T>) {
     for_row_blocks(row_count(logits.shape), columns, [&](std::int64_t first, std::int64_t rows) {
@@ -210,7 +210,7 @@ void sparse_grad_kernel(KernelContext& c) {
 void dense_kernel(KernelContext& c) {
   const InFloat32 in_float32(c);
   const TensorView &logits = c.inputs[0], &loss = c.outputs[0];
-  const std::int64_t columns = logits.shape.dim(-1);
+  const std::int64_t columns = logits.shape.word(-1);
   switch_floating(logits.dtype, [&]<class T>(TypeTag<T>) {
     const T *x = logits.as<const T>(), *labels = c.inputs[1].as<const T>();
     auto* logs = c.outputs[1].as<Compute<T>>();
@@ -225,7 +225,7 @@ void dense_kernel(KernelContext& c) {
 void dense_grad_kernel(KernelContext& c) {
   const InFloat32 in_float32(c);
   const TensorView& logits = c.inputs[1];
-  const std::int64_t columns = logits.shape.dim(-1);
+  const std::int64_t columns = logits.shape.word(-1);
   switch_floating(logits.dtype, [&]<class T>(TypeTag<T>) {
     for_row_blocks(row_count(logits.shape), columns, [&](std::int64_t first, std::int64_t rows) {
       const std::int64_t at = first * columns;
@@ -242,7 +242,7 @@ void dense_grad_kernel(KernelContext& c) {
 void sparse_gradient(GradContext& c) {
   const Tensor &logits = c.input(0), &labels = c.input(1), &dloss = c.grad(0);
   if (context.records) {
-    const Tensor target = one_hot(labels, logits.dim(-1), {.dtype = logits.dtype()});
+    const Tensor target = one_hot(labels, logits.size_word(-1), {.dtype = logits.dtype()});
     c.set_grad(0, expand_dims(dloss, -1) * (nn::softmax(logits) - target));
     return;
   }

@@ -31,7 +31,7 @@ void check_same_dtypes(InferContext& c) {
 
 void check_bias(InferContext& c, int input, std::int64_t size) {
   const Shape& bias = c.shape(input);
-  if (bias.rank() != 1 || !dim::may_equal(bias[0], size))
+  if (bias.rank() != 1 || !dim::may_equal(bias.word(0), size))
     fail<ShapeError>("[{}] expected a bias of shape ({},), got {}", c.op().name, dim::text(size),
                      bias.to_string());
 }
@@ -42,12 +42,12 @@ void infer_fused_matmul(InferContext& c) {
   if (x.rank() < 2)
     fail<ShapeError>("[{}] expected an input of rank 2 or more, got shape {}", c.op().name,
                      x.to_string());
-  if (weights.rank() != 2 || !dim::may_equal(weights[0], x.dim(-1)))
+  if (weights.rank() != 2 || !dim::may_equal(weights.word(0), x.word(-1)))
     fail<ShapeError>("[{}] expected weights of shape ({}, units) for an input of shape {}, got {}",
-                     c.op().name, dim::text(x.dim(-1)), x.to_string(), weights.to_string());
-  if (c.num_inputs() == 3) check_bias(c, 2, weights[1]);
+                     c.op().name, dim::text(x.word(-1)), x.to_string(), weights.to_string());
+  if (c.num_inputs() == 3) check_bias(c, 2, weights.word(1));
   Shape result = x;
-  result.set(x.rank() - 1, weights[1]);
+  result.set(x.rank() - 1, weights.word(1));
   c.add_output(c.dtype(0), result);
 }
 
@@ -59,8 +59,8 @@ void fused_matmul_kernel(KernelContext& c) {
 
 // Reshapes [..., columns] to [rows, columns].
 Tensor rows_of(const Tensor& x) {
-  const Shape leading(x.shape().dims().span().first(static_cast<std::size_t>(x.rank() - 1)));
-  return reshape(x, {dim::num_elements(leading), x.dim(-1)});
+  const Shape leading(x.shape().words().span().first(static_cast<std::size_t>(x.rank() - 1)));
+  return reshape(x, {dim::num_elements(leading), x.size_word(-1)});
 }
 
 void product_gradients(GradContext& c, const Tensor& dz) {
@@ -89,7 +89,7 @@ void infer_bias_add(InferContext& c) {
   const Shape& x = c.shape(0);
   if (x.rank() < 1)
     fail<ShapeError>("[{}] expected an input of rank 1 or more, got a scalar", c.op().name);
-  check_bias(c, 1, x.dim(-1));
+  check_bias(c, 1, x.word(-1));
   c.add_output(c.dtype(0), x);
 }
 
@@ -105,7 +105,7 @@ TANDEM_INLINED void bias_add_rows(const T* x, const T* bias, T* y, std::int64_t 
 void bias_add_kernel(KernelContext& c) {
   const InFloat32 in_float32(c);
   const TensorView x = as_rows(c.inputs[0]);
-  const std::int64_t rows = x.shape[0], columns = x.shape[1];
+  const std::int64_t rows = x.shape.word(0), columns = x.shape.word(1);
   if (x.size() == 0) return;
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     parallel_for(rows, std::max<std::int64_t>(1, kElementwiseGrain / columns),
@@ -126,7 +126,7 @@ void infer_bias_add_grad(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   if (c.shape(0).rank() < 1)
     fail<ShapeError>("[{}] expected an input of rank 1 or more, got a scalar", c.op().name);
-  c.add_output(c.dtype(0), Shape{c.shape(0).dim(-1)});
+  c.add_output(c.dtype(0), Shape{c.shape(0).word(-1)});
 }
 
 template <class T>
@@ -139,9 +139,9 @@ TANDEM_INLINED void sum_block(ColumnBlocks blocks, std::int64_t block, const T* 
 void bias_add_grad_kernel(KernelContext& c) {
   const InFloat32 in_float32(c);
   const TensorView x = as_rows(c.inputs[0]);
-  const std::int64_t columns = x.shape[1];
+  const std::int64_t columns = x.shape.word(1);
   if (columns == 0) return;
-  const ColumnBlocks blocks(x.shape[0], columns);
+  const ColumnBlocks blocks(x.shape.word(0), columns);
   auto* totals =
       static_cast<double*>(c.scratch(static_cast<std::size_t>(columns) * sizeof(double)));
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
@@ -194,8 +194,8 @@ namespace nn {
 
 Tensor dense(const Tensor& x, const Tensor& weights, const Tensor& bias, Activation activation) {
   if (x.rank() == 1) {
-    const Tensor row = dense(reshape(x, {1, x.dim(0)}), weights, bias, activation);
-    return reshape(row, {row.dim(1)});
+    const Tensor row = dense(reshape(x, {1, x.size_word(0)}), weights, bias, activation);
+    return reshape(row, {row.size_word(1)});
   }
   const bool fused = is_fused(activation);
   const FusedMatMulAttrs attrs{.activation = fused ? activation : Activation::kLinear};

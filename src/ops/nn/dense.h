@@ -13,9 +13,9 @@ struct FusedMatMulAttrs {
 
 // The tensor as a matrix whose rows are its last axis.
 inline TensorView as_rows(const TensorView& view) {
-  const std::int64_t columns = view.shape.dim(-1);
+  const std::int64_t columns = view.shape.word(-1);
   std::int64_t rows = 1;
-  for (int i = 0; i + 1 < view.shape.rank(); ++i) rows *= view.shape[i];
+  for (int i = 0; i + 1 < view.shape.rank(); ++i) rows *= view.shape.word(i);
   return {view.data, view.dtype, Shape{rows, columns}};
 }
 

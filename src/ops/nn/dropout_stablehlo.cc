@@ -30,9 +30,9 @@ static_assert(kBits == kDropoutBlock);
 // Bits as words of 64.
 Value packed(Context& c, const Value& kept) {
   Builder& b = c.build;
-  const std::int64_t words = c.output(1).shape[0];
+  const std::int64_t words = c.output(1).shape.word(0);
   const Value none = b.constant(0.0, {Element::kBool, Shape::scalar()});
-  const Value all = b.pad(kept, none, {0}, {words * kBits - kept.shape()[0]});
+  const Value all = b.pad(kept, none, {0}, {words * kBits - kept.shape().word(0)});
   const Value bits = b.convert(b.reshape(all, {words, kBits}), Element::kI64);
   const Value placed = b.binary("shift_left", bits, b.iota(bits.type, 1));
   return b.sum(placed, {1});
@@ -40,7 +40,7 @@ Value packed(Context& c, const Value& kept) {
 
 Value unpacked(Context& c, const Value& mask, std::int64_t count) {
   Builder& b = c.build;
-  const Shape shape{mask.shape()[0], kBits};
+  const Shape shape{mask.shape().word(0), kBits};
   const Value repeated = b.broadcast(mask, shape, {0});
   const Value moved = b.binary("shift_right_logical", repeated, b.iota(repeated.type, 1));
   const Value bit = b.binary("and", moved, b.integer(1, moved.type));

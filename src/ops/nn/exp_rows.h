@@ -83,6 +83,6 @@ void for_row_blocks(std::int64_t rows, std::int64_t columns, const Body& body) {
 }
 
 // The number of rows if the last axis is a row. REQUIRES: rank >= 1; the last axis is not empty.
-inline std::int64_t row_count(const Shape& shape) { return shape.num_elements() / shape.dim(-1); }
+inline std::int64_t row_count(const Shape& shape) { return shape.num_elements() / shape.word(-1); }
 
 }  // namespace tandem

@@ -28,14 +28,14 @@ std::int64_t rows_in_block(std::int64_t columns) {
 
 Shape shape_of_rows(const Shape& x) {
   Dims dims;
-  for (int i = 0; i + 1 < x.rank(); ++i) dims.push_back(x[i]);
+  for (int i = 0; i + 1 < x.rank(); ++i) dims.push_back(x.word(i));
   return Shape(dims);
 }
 
 void check_layer_data(InferContext& c, int input) {
   check_dtype(c.op().name, kFloating, c.dtype(input));
   const Shape& x = c.shape(input);
-  if (x.rank() < 1 || x.dim(-1) == 0)
+  if (x.rank() < 1 || x.word(-1) == 0)
     fail<ShapeError>("[{}] expected data with a last axis to normalise over, got shape {}",
                      c.op().name, x.to_string());
 }
@@ -44,7 +44,7 @@ void infer_layer_norm(InferContext& c) {
   check_layer_data(c, 0);
   check_epsilon(c);
   const Shape& x = c.shape(0);
-  check_scale_and_shift(c, x.dim(-1));
+  check_scale_and_shift(c, x.word(-1));
   c.add_output(c.dtype(0), x);
   for (int output = 1; output < 3; ++output)
     c.add_output(statistics_dtype(c.dtype(0)), shape_of_rows(x));
@@ -76,7 +76,7 @@ void layer_norm_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   if (x.size() == 0) return;
   const InFloat32 in_float32(c);
-  const std::int64_t columns = x.shape.dim(-1);
+  const std::int64_t columns = x.shape.word(-1);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     using C = Compute<T>;
     const C *gamma = converted<C>(c, c.inputs[1]), *beta = converted<C>(c, c.inputs[2]);
@@ -97,7 +97,7 @@ void infer_layer_norm_grad(InferContext& c) {
     fail<InvalidArgumentError>("[{}] expected a gradient like the data, {} {}, got {} {}",
                                c.op().name, name_of(c.dtype(1)), x.to_string(), name_of(c.dtype(0)),
                                c.shape(0).to_string());
-  check_channel_parameter(c, 2, x.dim(-1));
+  check_channel_parameter(c, 2, x.word(-1));
   for (int input : {3, 4})
     if (!dim::may_equal(c.shape(input), shape_of_rows(x)) ||
         c.dtype(input) != statistics_dtype(c.dtype(0)))
@@ -105,7 +105,7 @@ void infer_layer_norm_grad(InferContext& c) {
                                  c.op().name, x.to_string(), name_of(c.dtype(input)),
                                  c.shape(input).to_string());
   c.add_output(c.dtype(1), x);
-  for (int parameter = 0; parameter < 2; ++parameter) c.add_output(c.dtype(2), Shape{x.dim(-1)});
+  for (int parameter = 0; parameter < 2; ++parameter) c.add_output(c.dtype(2), Shape{x.word(-1)});
 }
 
 // Computes dx of some rows, and their sums for the gradients of gamma and beta.
@@ -143,7 +143,7 @@ template <class T>
 void layer_norm_grad(KernelContext& c) {
   using C = Compute<T>;
   const TensorView& x = c.inputs[1];
-  const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
+  const std::int64_t columns = x.shape.word(-1), rows = x.size() / columns;
   const std::int64_t block_rows = rows_in_block(columns),
                      blocks = (rows + block_rows - 1) / block_rows;
   const C* gamma = converted<C>(c, c.inputs[2]);

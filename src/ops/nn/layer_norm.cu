@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
 void layer_norm_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   if (x.size() == 0) return;
-  const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
+  const std::int64_t columns = x.shape.word(-1), rows = x.size() / columns;
   const int width = row_width(columns);
   switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     using C = ComputeOf<T>;
@@ -182,7 +182,7 @@ void parameter_gradients(KernelContext& c, std::int64_t rows, std::int64_t colum
 
 void layer_norm_grad_kernel(KernelContext& c) {
   const TensorView& x = c.inputs[1];
-  const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
+  const std::int64_t columns = x.shape.word(-1), rows = x.size() / columns;
   const int width = row_width(columns);
   switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     using C = ComputeOf<T>;

@@ -43,7 +43,7 @@ Tensor compute_average_loss(const Tensor& per_example_loss, const AverageLossOpt
           : per_example_loss;
   const Tensor sum = reduce_sum(weighted);
   if (batch > 0) return sum / static_cast<double>(batch);
-  const std::int64_t here = per_example_loss.dim(0);
+  const std::int64_t here = per_example_loss.size_word(0);
   if (here < 0) return sum / element_count({here, replicas_in_sync()}, sum.dtype());
   // A batch without examples contributes 0.
   return sum / static_cast<double>(std::max<std::int64_t>(1, replicas_in_sync() * here));

@@ -20,7 +20,7 @@ Expression per_row(const Expression& x, const Expression& rows) {
 double elements_along(const Expression& x, const Axes& axes) {
   double count = 1.0;
   for (const std::int64_t axis : axes)
-    count *= static_cast<double>(x.shape()[static_cast<int>(axis)]);
+    count *= static_cast<double>(x.shape().word(static_cast<int>(axis)));
   return count;
 }
 Expression mean_along(const Expression& x, const Axes& axes) {

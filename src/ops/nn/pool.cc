@@ -23,16 +23,16 @@ Pool pool_of(std::string_view op, const PoolAttrs& a, const Shape& x) {
                                expected, dim::text(a.window_h), dim::text(a.window_w),
                                dim::text(a.stride_h), dim::text(a.stride_w));
   if (!dim::are_sizes(x))
-    fail<ShapeError>("[{}] expected sizes of 0 or more, got shape {}", op, text_of(x.dims()));
-  const nn::WindowAxis rows = nn::place_windows(x[1], a.window_h, a.stride_h, 1, a.padding);
-  const nn::WindowAxis columns = nn::place_windows(x[2], a.window_w, a.stride_w, 1, a.padding);
+    fail<ShapeError>("[{}] expected sizes of 0 or more, got shape {}", op, text_of(x.words()));
+  const nn::WindowAxis rows = nn::place_windows(x.word(1), a.window_h, a.stride_h, 1, a.padding);
+  const nn::WindowAxis columns = nn::place_windows(x.word(2), a.window_w, a.stride_w, 1, a.padding);
   if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
     fail<ShapeError>("[{}] expected images as large as the {}x{} window, got shape {}", op,
                      dim::text(a.window_h), dim::text(a.window_w), x.to_string());
-  return {.n = x[0],
-          .h = x[1],
-          .w = x[2],
-          .channels = x[3],
+  return {.n = x.word(0),
+          .h = x.word(1),
+          .w = x.word(2),
+          .channels = x.word(3),
           .oh = rows.output,
           .ow = columns.output,
           .window_h = a.window_h,
@@ -84,7 +84,7 @@ void infer_average_grad(InferContext& c) {
   if (dy.rank() != 4)
     fail<ShapeError>("[{}] expected a gradient of rank 4, got shape {}", c.op().name,
                      dy.to_string());
-  const Shape x{dy[0], attrs.height, attrs.width, dy[3]};
+  const Shape x{dy.word(0), attrs.height, attrs.width, dy.word(3)};
   check_input(c, 0, result_of(pool_of(c.op().name, attrs, x)));
   c.add_output(c.dtype(0), x);
 }
@@ -107,8 +107,8 @@ void max_grad_grad_gradient(GradContext& c) {
 }
 void average_gradient(GradContext& c) {
   PoolAttrs attrs = c.attrs<PoolAttrs>();
-  attrs.height = c.input_spec(0).shape[1];
-  attrs.width = c.input_spec(0).shape[2];
+  attrs.height = c.input_spec(0).shape.word(1);
+  attrs.width = c.input_spec(0).shape.word(2);
   c.set_grad(0, run(kAvgPoolGrad, {&c.grad()}, attrs));
 }
 void average_grad_gradient(GradContext& c) {
@@ -159,9 +159,9 @@ Tensor pool_globally(std::string_view name, const OpDef& op, const Tensor& x, bo
   if (x.rank() != 4)
     fail<ShapeError>("[{}] expected images [n, h, w, c], got shape {}", name,
                      x.shape().to_string());
-  const PoolAttrs attrs = attrs_of({.window = {x.dim(1), x.dim(2)}});
+  const PoolAttrs attrs = attrs_of({.window = {x.size_word(1), x.size_word(2)}});
   const Tensor y = run(op, {&x}, attrs);
-  return keepdims ? y : reshape(y, {x.dim(0), x.dim(3)});
+  return keepdims ? y : reshape(y, {x.size_word(0), x.size_word(3)});
 }
 
 }  // namespace

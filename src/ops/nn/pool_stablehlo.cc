@@ -50,7 +50,7 @@ Value pixels(Context& c, const Pool& p, const Value& image, std::int64_t i, std:
   const Shape& s = image.shape();
   return c.build.slice(
       image, {0, i, j, 0},
-      {s[0], i + (p.oh - 1) * p.stride_h + 1, j + (p.ow - 1) * p.stride_w + 1, s[3]},
+      {s.word(0), i + (p.oh - 1) * p.stride_h + 1, j + (p.ow - 1) * p.stride_w + 1, s.word(3)},
       {1, p.stride_h, p.stride_w, 1});
 }
 

@@ -141,7 +141,7 @@ void for_rows(KernelContext& c, const Rows& rows) {
   const TensorView& y = c.outputs[0];
   if (y.size() == 0) return;
   const InFloat32 in_float32(c);
-  const std::int64_t columns = y.shape.dim(-1);
+  const std::int64_t columns = y.shape.word(-1);
   switch_floating(y.dtype, [&]<class T>(TypeTag<T> tag) {
     for_row_blocks(row_count(y.shape), columns, [&](std::int64_t first, std::int64_t count) {
       rows(tag, count, columns, first * columns);

@@ -106,7 +106,7 @@ template <bool kLog>
 void softmax_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   if (y.size() == 0) return;
-  const std::int64_t columns = y.shape.dim(-1), rows = y.size() / columns;
+  const std::int64_t columns = y.shape.word(-1), rows = y.size() / columns;
   const int width = row_width(columns);
   switch_packs(y.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     launch(c, {.blocks = row_blocks(rows, width)}, softmax_rows<T, Pack::value>, x.as<const T>(),
@@ -117,7 +117,7 @@ template <bool kLog>
 void softmax_grad_kernel(KernelContext& c) {
   const TensorView& dx = c.outputs[0];
   if (dx.size() == 0) return;
-  const std::int64_t columns = dx.shape.dim(-1), rows = dx.size() / columns;
+  const std::int64_t columns = dx.shape.word(-1), rows = dx.size() / columns;
   const int width = row_width(columns);
   switch_packs(dx.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     launch(c, {.blocks = row_blocks(rows, width)}, softmax_grad_rows<T, Pack::value>,
@@ -215,7 +215,7 @@ Refusal refusal_of(const KernelContext& c, std::int64_t columns, std::int64_t ro
 template <bool kClasses>
 void cross_entropy_kernel(KernelContext& c) {
   const TensorView &logits = c.inputs[0], &labels = c.inputs[1];
-  const std::int64_t columns = logits.shape.dim(-1), rows = c.outputs[0].size();
+  const std::int64_t columns = logits.shape.word(-1), rows = c.outputs[0].size();
   if (rows == 0) return;
   const int width = row_width(columns);
   const Refusal refusal = refusal_of<kClasses>(c, columns, rows);
@@ -230,7 +230,7 @@ template <bool kClasses>
 void cross_entropy_grad_kernel(KernelContext& c) {
   const TensorView &logits = c.inputs[1], &labels = c.inputs[2];
   if (logits.size() == 0) return;
-  const std::int64_t columns = logits.shape.dim(-1), rows = logits.size() / columns;
+  const std::int64_t columns = logits.shape.word(-1), rows = logits.size() / columns;
   const int width = row_width(columns);
   const Refusal refusal = refusal_of<kClasses>(c, columns, rows);
   switch_packs(logits.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {

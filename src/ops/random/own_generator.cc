@@ -57,7 +57,7 @@ Tensor Generator::uniform_int(const Shape& shape, std::int64_t low, std::int64_t
   const StreamScope scope(stream_->numbers);
   return random::uniform_int(shape, low, high);
 }
-Tensor Generator::permutation(std::int64_t count) const {
+Tensor Generator::permutation(Dim count) const {
   const StreamScope scope(stream_->numbers);
   return random::permutation(count);
 }

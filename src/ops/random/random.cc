@@ -36,7 +36,7 @@ template <DTypeSet kDTypes>
 void infer_random(InferContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
   check_dtype(c.op().name, kDTypes, attrs.dtype);
-  for (std::int64_t size : attrs.shape)
+  for (std::int64_t size : attrs.shape.words())
     if (!dim::may_be_at_most(0, size))
       fail<ShapeError>("[{}] expected a shape of sizes of at least 0, got {}", c.op().name,
                        attrs.shape.to_string());
@@ -275,7 +275,8 @@ Tensor bernoulli(const Shape& shape, double probability, const Options& options)
   return named(run(kBernoulli, {}, attrs), options.name);
 }
 
-Tensor permutation(std::int64_t count) {
+Tensor permutation(Dim given) {
+  const std::int64_t count = given.word();
   if (!dim::may_be_at_most(0, count))
     fail<InvalidArgumentError>("[RandomPermutation] expected a count of at least 0, got {}",
                                dim::text(count));
@@ -284,7 +285,7 @@ Tensor permutation(std::int64_t count) {
 
 Tensor shuffle(const Tensor& x) {
   if (x.rank() == 0) fail<ShapeError>("[shuffle] expected at least one axis, got shape ()");
-  return gather(x, permutation(x.dim(0)));
+  return gather(x, permutation(x.size_word(0)));
 }
 
 }  // namespace random

@@ -22,7 +22,8 @@ Value words_for(Context& c, std::int64_t per_block) {
 // Rows [begin, begin + count) of every block, at a distance of `step`.
 Expression rows(Context& c, const Value& words, std::int64_t begin, std::int64_t step) {
   const Shape& s = words.shape();
-  return {c.build, c.build.slice(words, {0, begin, 0}, {s[0], s[1], s[2]}, {1, step, 1})};
+  return {c.build,
+          c.build.slice(words, {0, begin, 0}, {s.word(0), s.word(1), s.word(2)}, {1, step, 1})};
 }
 
 // Sets the output to the first elements of `blocks`, in order.
@@ -97,7 +98,7 @@ Direction unit_vector(Context& c, const Expression& words) {
 // Pairs of rows [blocks, pairs, columns] as neighbouring rows.
 Value interleaved(Context& c, const Expression& first, const Expression& second) {
   const Shape& s = first.shape();
-  const Shape row{s[0], s[1], 1, s[2]};
+  const Shape row{s.word(0), s.word(1), 1, s.word(2)};
   return c.build.concatenate(
       std::array{c.build.reshape(first.value(), row), c.build.reshape(second.value(), row)}, 2);
 }

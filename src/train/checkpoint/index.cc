@@ -37,7 +37,7 @@ constexpr std::size_t kMaxSlices = 1 << 14;
 std::int64_t position(const Dims& index, const TensorRange& in) {
   std::int64_t at = 0;
   for (int axis = 0; axis < index.size(); ++axis)
-    at = at * in.shape[axis] + (index[axis] - in.offset[axis]);
+    at = at * in.shape.word(axis) + (index[axis] - in.offset[axis]);
   return at;
 }
 
@@ -57,12 +57,12 @@ TensorRange rows_of(const Shape& shape, std::int64_t begin, std::int64_t end) {
 }
 
 std::vector<TensorRange> divide(const Shape& shape, int shards) {
-  if (shape.rank() == 0 || shape[0] == 0) return {whole(shape)};
-  const std::int64_t count = std::min<std::int64_t>(shards, shape[0]);
+  if (shape.rank() == 0 || shape.word(0) == 0) return {whole(shape)};
+  const std::int64_t count = std::min<std::int64_t>(shards, shape.word(0));
   std::vector<TensorRange> ranges;
   std::int64_t begin = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t end = begin + shape[0] / count + (i < shape[0] % count ? 1 : 0);
+    const std::int64_t end = begin + shape.word(0) / count + (i < shape.word(0) % count ? 1 : 0);
     ranges.push_back(rows_of(shape, begin, end));
     begin = end;
   }
@@ -72,8 +72,9 @@ std::vector<TensorRange> divide(const Shape& shape, int shards) {
 bool within(const TensorRange& range, const Shape& shape) {
   if (range.offset.size() != shape.rank() || range.shape.rank() != shape.rank()) return false;
   for (int axis = 0; axis < shape.rank(); ++axis)
-    if (range.offset[axis] < 0 || range.shape[axis] < 0 || range.shape[axis] > shape[axis] ||
-        range.offset[axis] > shape[axis] - range.shape[axis])
+    if (range.offset[axis] < 0 || range.shape.word(axis) < 0 ||
+        range.shape.word(axis) > shape.word(axis) ||
+        range.offset[axis] > shape.word(axis) - range.shape.word(axis))
       return false;
   return true;
 }
@@ -83,7 +84,7 @@ std::optional<TensorRange> intersect(const TensorRange& a, const TensorRange& b)
   for (int axis = 0; axis < a.shape.rank(); ++axis) {
     const std::int64_t begin = std::max(a.offset[axis], b.offset[axis]);
     const std::int64_t end =
-        std::min(a.offset[axis] + a.shape[axis], b.offset[axis] + b.shape[axis]);
+        std::min(a.offset[axis] + a.shape.word(axis), b.offset[axis] + b.shape.word(axis));
     if (begin >= end) return std::nullopt;
     common.offset[axis] = begin;
     common.shape.set(axis, end - begin);
@@ -95,15 +96,16 @@ void for_each_run(const TensorRange& range, const TensorRange& from, const Tenso
                   const VisitRun& visit) {
   // Elements are contiguous along `axis` and the axes after it, if the ranges have all of those.
   int axis = std::max(range.shape.rank() - 1, 0);
-  while (axis > 0 && range.shape[axis] == from.shape[axis] && range.shape[axis] == to.shape[axis])
+  while (axis > 0 && range.shape.word(axis) == from.shape.word(axis) &&
+         range.shape.word(axis) == to.shape.word(axis))
     --axis;
   std::int64_t count = 1, runs = 1;
-  for (int i = 0; i < range.shape.rank(); ++i) (i < axis ? runs : count) *= range.shape[i];
+  for (int i = 0; i < range.shape.rank(); ++i) (i < axis ? runs : count) *= range.shape.word(i);
   if (count == 0) return;
   Dims index = range.offset;
   for (std::int64_t run = 0; run < runs; ++run) {
     visit(position(index, from), position(index, to), count);
-    for (int i = axis - 1; i >= 0 && ++index[i] == range.offset[i] + range.shape[i]; --i)
+    for (int i = axis - 1; i >= 0 && ++index[i] == range.offset[i] + range.shape.word(i); --i)
       index[i] = range.offset[i];
   }
 }
@@ -126,7 +128,8 @@ std::optional<std::string> find_gap(const std::vector<TensorRange>& slices, cons
   });
   for (std::size_t i = 0; i < sorted.size(); ++i)
     for (std::size_t k = i + 1; k < sorted.size(); ++k) {
-      if (shape.rank() > 0 && first(*sorted[k]) >= first(*sorted[i]) + sorted[i]->shape[0]) break;
+      if (shape.rank() > 0 && first(*sorted[k]) >= first(*sorted[i]) + sorted[i]->shape.word(0))
+        break;
       if (intersect(*sorted[i], *sorted[k]))
         return fmt::format("has the overlapping slices {} and {}", text_of(*sorted[i]),
                            text_of(*sorted[k]));
@@ -140,7 +143,7 @@ std::string text_of(const TensorRange& range) {
   std::string text = "[";
   for (int axis = 0; axis < range.shape.rank(); ++axis)
     text += fmt::format("{}{}:{}", axis == 0 ? "" : ", ", range.offset[axis],
-                        range.offset[axis] + range.shape[axis]);
+                        range.offset[axis] + range.shape.word(axis));
   return text + "]";
 }
 
@@ -176,10 +179,10 @@ Json description_of(const CheckpointTensor& tensor) {
                       {"crc32", std::move(crcs)},
                       {"file", slice.file},
                       {"offset", list_of(slice.range.offset.span())},
-                      {"shape", list_of(slice.range.shape.dims().span())}});
+                      {"shape", list_of(slice.range.shape.words().span())}});
   }
   return {{"dtype", format_name(tensor.dtype)},
-          {"shape", list_of(tensor.shape.dims().span())},
+          {"shape", list_of(tensor.shape.words().span())},
           {"slices", std::move(slices)}};
 }
 
@@ -266,7 +269,7 @@ class IndexParser {
                               const std::string& part) const {
     const Shape offset = parse_shape(member(value, "offset", what_, part), what_, part);
     CheckpointSlice slice{
-        .range = {.offset = offset.dims(),
+        .range = {.offset = offset.words(),
                   .shape = parse_shape(member(value, "shape", what_, part), what_, part)},
         .file = parse_count(member(value, "file", what_, part), what_, part),
         .begin = parse_count(member(value, "begin", what_, part), what_, part)};

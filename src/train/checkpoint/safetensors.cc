@@ -261,9 +261,10 @@ HeaderText make_safetensors_header(const std::vector<SafetensorsEntry>& entries,
   header.checksum_at = header.text.size() + checksum_field("").size() - 1;
   header.text += checksum_field(kNoChecksum) + "}";
   for (const SafetensorsEntry& entry : entries) {
-    const Json description = {{"data_offsets", Json::Array{entry.begin, entry.end}},
-                              {"dtype", format_name(entry.dtype)},
-                              {"shape", Json::Array(entry.shape.begin(), entry.shape.end())}};
+    const Json description = {
+        {"data_offsets", Json::Array{entry.begin, entry.end}},
+        {"dtype", format_name(entry.dtype)},
+        {"shape", Json::Array(entry.shape.words().begin(), entry.shape.words().end())}};
     header.text += fmt::format(",{}:{}", quoted(entry.name, what), description.dump());
   }
   header.text += "}";

@@ -55,7 +55,7 @@ class PluginClient final : public Client {
     args.client = client_->get();
     args.data = host;
     args.type = type_of(dtype);
-    args.dims = shape.begin();
+    args.dims = shape.words().begin();
     args.num_dims = static_cast<std::size_t>(shape.rank());
     args.host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes;
     args.device = client_->device(device);

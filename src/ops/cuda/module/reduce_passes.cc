@@ -17,9 +17,9 @@ std::vector<AxisGroup> axis_groups(const Shape& shape, std::uint32_t mask) {
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const bool reduced = (mask >> axis & 1u) != 0;
     if (!groups.empty() && groups.back().reduced == reduced)
-      groups.back().size *= shape[axis];
-    else if (shape[axis] != 1)
-      groups.push_back({shape[axis], reduced});
+      groups.back().size *= shape.word(axis);
+    else if (shape.word(axis) != 1)
+      groups.push_back({shape.word(axis), reduced});
   }
   if (std::none_of(groups.begin(), groups.end(), [](const auto& group) { return group.reduced; }))
     groups.push_back({1, true});
