@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <mpi.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tandem_transport.h"
 
@@ -124,7 +125,6 @@ static inline int32_t tandem_mpi_split(void* context, const int32_t* ranks, int3
 static inline int tandem_mpi_take(MPI_Comm comm, tandem_transport* transport) {
   int level = MPI_THREAD_SINGLE, rank = 0, ranks = 0;
   tandem_mpi_context* context = (tandem_mpi_context*)calloc(1, sizeof(tandem_mpi_context));
-  const tandem_transport none = {0};
   if (!context) return MPI_ERR_NO_MEM;
   context->comm = comm;
   context->key = MPI_KEYVAL_INVALID;
@@ -132,7 +132,7 @@ static inline int tandem_mpi_take(MPI_Comm comm, tandem_transport* transport) {
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &ranks);
   MPI_Query_thread(&level);
-  *transport = none;
+  memset(transport, 0, sizeof(*transport));
   transport->size = sizeof(tandem_transport);
   transport->context = context;
   transport->rank = rank;

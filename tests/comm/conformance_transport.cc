@@ -166,5 +166,25 @@ TEST(Transport, RefusesIncompleteFunctionsAndRanksThatAreOutOfRange) {
   EXPECT_NO_THROW(made([](auto&) {}));
 }
 
+// As MPI_Finalize does, which the program may call before it destroys its groups.
+TEST(Transport, TellsTheOtherRanksThatTheProgramEndsItsCommunication) {
+  static void (*ended)(void*) = nullptr;
+  static void* its_data = nullptr;
+  const auto over = std::make_shared<Switch>();
+  const auto first = Transport::make(functions_of(new Context{over, "all", 0}, 2));
+  tandem_transport functions = functions_of(new Context{over, "all", 1}, 2);
+  functions.on_end = [](void*, void (*call)(void*), void* data) {
+    ended = call;
+    its_data = data;
+    return std::int32_t{0};
+  };
+  const auto second = Transport::make(functions);
+  EXPECT_FALSE(first->left(1));
+  ended(its_data);
+  EXPECT_TRUE(first->left(1));
+  std::byte data{};
+  EXPECT_THROW(second->send(0, kSplitTag, &data, 1), AbortedError);
+}
+
 }  // namespace
 }  // namespace tandem::conformance_transport

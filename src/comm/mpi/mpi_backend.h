@@ -1,4 +1,4 @@
-// The backend for processes that mpirun launched, with MPI.
+// The backend for processes that mpirun launched: a transport over duplicates of MPI_COMM_WORLD.
 #pragma once
 
 #include <chrono>
@@ -36,6 +36,6 @@ std::string mpi_obstacle(int rank, int size);
 //
 // MPI cannot cancel transfers that have begun. After a failure it may still write to the memory of
 // collectives that were running, so callers must not free that memory.
-std::unique_ptr<Backend> make_mpi_backend(MpiOptions options = {});
+std::unique_ptr<Backend> make_mpi_backend(const MpiOptions& options = {});
 
 }  // namespace tandem

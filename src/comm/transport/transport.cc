@@ -16,13 +16,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int32_t kShortestLimit = 1 << 11;
 
-// Those whose peers have not all left. Never destroyed: MPI_Finalize ends them.
-struct Retired {
+// All transports, and memory that is kept. Never destroyed: MPI_Finalize ends them.
+struct AllTransports {
   std::mutex mutex;
   std::vector<Transport*> transports;
+  std::vector<std::shared_ptr<void>> kept;
 };
-Retired& retired() {
-  static auto& instance = *new Retired;
+AllTransports& all_transports() {
+  static auto& instance = *new AllTransports;
   return instance;
 }
 
@@ -40,32 +41,33 @@ bool lacks_something(const tandem_transport& functions) {
 
 }  // namespace
 
-std::shared_ptr<Transport> Transport::make(const tandem_transport& functions) {
-  look_at_retired();
+std::shared_ptr<Transport> Transport::make(const tandem_transport& functions, const char* label) {
   if (functions.size < sizeof(functions) || !functions.release)
-    fail<InvalidArgumentError>(
-        "[transport] expected a structure of {} bytes with release(), got {}", sizeof(functions),
-        functions.size);
+    fail<InvalidArgumentError>("[{}] expected a structure of {} bytes with release(), got {}",
+                               label, sizeof(functions), functions.size);
   try {
     if (lacks_something(functions))
-      throw InvalidArgumentError("[transport] expected a transport with all functions");
+      fail<InvalidArgumentError>("[{}] expected a transport with all functions", label);
     if (functions.longest != 0 && functions.longest < kShortestLimit)
-      fail<InvalidArgumentError>("[transport] expected messages of at least {} bytes, got {}",
+      fail<InvalidArgumentError>("[{}] expected messages of at least {} bytes, got {}", label,
                                  kShortestLimit, functions.longest);
     if (functions.ranks < 1 || functions.rank < 0 || functions.rank >= functions.ranks)
-      fail<InvalidArgumentError>("[transport] expected a rank of 0 to {}, got {}",
+      fail<InvalidArgumentError>("[{}] expected a rank of 0 to {}, got {}", label,
                                  functions.ranks - 1, functions.rank);
   } catch (...) {
     functions.release(functions.context);
     throw;
   }
-  std::shared_ptr<Transport> made(new Transport(functions), retire);
+  std::shared_ptr<Transport> made(new Transport(functions, label), retire);
+  const auto lock = enter();
+  release_retired();
+  all_transports().transports.push_back(made.get());
   made->open();
   return made;
 }
 
-Transport::Transport(const tandem_transport& functions)
-    : functions_(functions), peers_(static_cast<std::size_t>(functions.ranks)) {}
+Transport::Transport(const tandem_transport& functions, const char* label)
+    : functions_(functions), label_(label), peers_(static_cast<std::size_t>(functions.ranks)) {}
 
 void Transport::open() {
   if (functions_.on_end)
@@ -75,32 +77,46 @@ void Transport::open() {
   for (int peer = 0; peer < size(); ++peer)
     if (Peer& other = peers_[static_cast<std::size_t>(peer)]; peer != rank())
       other.request =
-          receive(peer, kNoticeTag, reinterpret_cast<std::byte*>(&other.notice), sizeof(Notice));
+          post(peer, kNoticeTag, reinterpret_cast<std::byte*>(&other.notice), sizeof(Notice));
 }
 
 Transport::~Transport() { functions_.release(functions_.context); }
 
+std::unique_lock<std::mutex> Transport::enter() { return std::unique_lock(all_transports().mutex); }
+
 void Transport::retire(Transport* transport) noexcept {
-  transport->notify_all(GroupFailure::kNone, "");
-  {
-    const std::lock_guard lock(retired().mutex);
-    retired().transports.push_back(transport);
-  }
-  look_at_retired();
+  const auto lock = enter();
+  transport->notify(GroupFailure::kNone, "");
+  transport->retired_ = true;
+  release_retired();
 }
 
-void Transport::look_at_retired() noexcept {
-  const std::lock_guard lock(retired().mutex);
-  std::erase_if(retired().transports, [](Transport* transport) {
-    if (!transport->all_have_left()) return false;
+void Transport::release_retired() noexcept {
+  std::erase_if(all_transports().transports, [](Transport* transport) {
+    if (!transport->retired_ || !transport->all_have_left()) return false;
     delete transport;
     return true;
   });
 }
 
+bool Transport::leave_all() noexcept {
+  const auto lock = enter();
+  bool none_is_stuck = true;
+  for (Transport* transport : all_transports().transports) {
+    transport->notify(GroupFailure::kNone, "");
+    none_is_stuck = none_is_stuck && !transport->stuck_;
+  }
+  return none_is_stuck;
+}
+
+void Transport::keep_for_ever(std::shared_ptr<void> memory) {
+  const auto lock = enter();
+  all_transports().kept.push_back(std::move(memory));
+}
+
 // One that has ended keeps its memory, into which a peer's notice may still be written.
 bool Transport::all_have_left() {
-  const std::lock_guard lock(mutex_);
+  if (stuck_) return false;
   try {
     expect_alive();
     std::erase_if(sent_, [&](void*& request) { return is_done(request); });
@@ -111,10 +127,11 @@ bool Transport::all_have_left() {
   }
 }
 
-// The program ends its communication.
+// The program ends its communication: peers that still wait learn that this rank has left.
 void Transport::end() noexcept {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   if (ended_) return;
+  notify(GroupFailure::kNone, "");
   for (void* request : receives_) functions_.cancel(functions_.context, &request);
   receives_.clear();
   ended_ = true;
@@ -127,18 +144,18 @@ std::size_t Transport::longest() const {
 
 void Transport::expect_alive() const {
   if (ended_ || functions_.alive(functions_.context) == 0)
-    throw AbortedError("[transport] the program has ended its communication (MPI_Finalize)");
+    fail<AbortedError>("[{}] the program has ended its communication (MPI_Finalize)", label_);
 }
 
 void Transport::check(std::int32_t code, const char* what, int peer) const {
   if (code == 0) return;
   std::array<char, 256> text{};
   if (functions_.text) functions_.text(functions_.context, code, text.data(), text.size());
-  fail<UnavailableError>("[transport] {} with rank {}: code {} {}", what, peer, code, text.data());
+  fail<UnavailableError>("[{}] {} with rank {}: code {} {}", label_, what, peer, code, text.data());
 }
 
 void* Transport::send(int peer, int tag, const std::byte* data, std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   expect_alive();
   void* request = nullptr;
   check(functions_.send(functions_.context, data, static_cast<std::int64_t>(bytes), peer, tag,
@@ -148,7 +165,11 @@ void* Transport::send(int peer, int tag, const std::byte* data, std::size_t byte
 }
 
 void* Transport::receive(int peer, int tag, std::byte* data, std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
+  return post(peer, tag, data, bytes);
+}
+
+void* Transport::post(int peer, int tag, std::byte* data, std::size_t bytes) {
   expect_alive();
   void* request = nullptr;
   check(functions_.receive(functions_.context, data, static_cast<std::int64_t>(bytes), peer, tag,
@@ -160,7 +181,7 @@ void* Transport::receive(int peer, int tag, std::byte* data, std::size_t bytes) 
 
 bool Transport::complete(void*& request) {
   if (!request) return true;
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   expect_alive();
   return is_done(request);
 }
@@ -177,15 +198,33 @@ bool Transport::is_done(void*& request) {
 
 bool Transport::cancel(void*& request) noexcept {
   if (!request) return true;
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   void* ending = std::exchange(request, nullptr);
-  if (ended_ || functions_.alive(functions_.context) == 0) return false;
+  const bool alive = !ended_ && functions_.alive(functions_.context) != 0;
   receives_.erase(ending);
-  return functions_.cancel(functions_.context, &ending) == 0;
+  const bool free = alive && functions_.cancel(functions_.context, &ending) == 0;
+  stuck_ = stuck_ || !free;
+  return free;
+}
+
+bool Transport::end_send(void*& request) noexcept {
+  if (!request) return true;
+  const auto lock = enter();
+  try {
+    expect_alive();
+    if (is_done(request)) return true;
+  } catch (const Error&) {
+  }
+  stuck_ = true;
+  return false;
 }
 
 void Transport::notify_all(GroupFailure failure, const std::string& text) noexcept {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
+  notify(failure, text);
+}
+
+void Transport::notify(GroupFailure failure, const std::string& text) noexcept {
   if (mine_) return;
   mine_.emplace();
   mine_->failure = failure;
@@ -201,7 +240,7 @@ void Transport::notify_all(GroupFailure failure, const std::string& text) noexce
       sent_.push_back(request);
     }
   } catch (const std::exception& error) {  // peers find out by their time limits
-    logging::debug("[transport] no notice to the other ranks: {}", error.what());
+    logging::debug("[{}] no notice to the other ranks: {}", label_, error.what());
   }
 }
 
@@ -214,7 +253,7 @@ bool Transport::is_known(Peer& peer) {
 }
 
 std::optional<Clock::time_point> Transport::left(int peer) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   Peer& other = peers_[static_cast<std::size_t>(peer)];
   if (other.request) expect_alive();
   if (peer != rank() && is_known(other) && other.notice.failure != GroupFailure::kNone)
@@ -222,11 +261,8 @@ std::optional<Clock::time_point> Transport::left(int peer) {
   return other.left;
 }
 
-std::shared_ptr<Transport> Transport::split(std::span<const int> ranks, const std::string& name,
-                                            const RankNames& names,
-                                            std::chrono::milliseconds limit) {
-  const int number = static_cast<int>(hash_of(name) % kSplitTags);
-  // Ranks that wait in split() cannot stop, so they meet before.
+// Ranks that wait in the function cannot stop, so they meet before.
+void Transport::meet(std::span<const int> ranks, int number, const SplitOptions& options) {
   auto call = std::make_shared<std::vector<std::byte>>(ranks.size() + 1);
   std::vector<void*> received(ranks.size()), sent(ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -234,48 +270,58 @@ std::shared_ptr<Transport> Transport::split(std::span<const int> ranks, const st
     received[i] = receive(ranks[i], kSplitTag + number, &(*call)[i], 1);
     sent[i] = send(ranks[i], kSplitTag + number, &call->back(), 1);
   }
-  const auto deadline = Clock::now() + limit;
+  const auto deadline = Clock::now() + options.time_limit;
   LongWait wait;
   try {
     for (;;) {
-      std::vector<int> missing;
+      std::vector<int> missing, here;
       for (std::size_t i = 0; i < ranks.size(); ++i)
-        if (!complete(received[i])) missing.push_back(ranks[i]);
+        (complete(received[i]) ? here : missing).push_back(ranks[i]);
       if (missing.empty()) break;
       for (const int peer : missing)
-        if (left(peer)) fail<AbortedError>("[transport] rank {} has left the group", names[peer]);
+        if (left(peer))
+          fail<AbortedError>("[{}] rank {} has left the group", label_, options.names[peer]);
+      if (options.membership && options.membership->failed()) options.membership->throw_failure();
       const auto describe = [&](std::chrono::milliseconds time) {
-        return fmt::format("[transport] {} did not join group '{}' within {} ms",
-                           list_ranks(missing, names), name, time.count());
+        return fmt::format("[{}] {} did not join group '{}' within {} ms; {} {} waiting", label_,
+                           list_ranks(missing, options.names), options.name, time.count(),
+                           list_ranks(here, options.names), here.size() == 1 ? "is" : "are");
       };
-      if (Clock::now() > deadline) throw DeadlineExceededError(describe(limit));
-      if (ranks.front() == rank()) wait.look(describe);
+      if (Clock::now() > deadline) throw DeadlineExceededError(describe(options.time_limit));
+      if (here.front() == rank()) wait.look(describe);  // the first warns for all
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   } catch (...) {
     for (void*& request : received) cancel(request);
-    static auto& kept = *new std::vector<std::shared_ptr<void>>;  // may still be sent or written
-    const std::lock_guard lock(retired().mutex);
-    kept.push_back(call);
+    keep_for_ever(call);  // may still be sent or written
     throw;
   }
   for (void*& request : sent)
     while (!complete(request)) std::this_thread::yield();
+}
+
+std::shared_ptr<Transport> Transport::split(std::span<const int> ranks,
+                                            const SplitOptions& options) {
+  const int number = static_cast<int>(hash_of(options.name) % kSplitTags);
+  meet(ranks, number, options);
   tandem_transport part = {};
-  check(functions_.split(functions_.context, ranks.data(), static_cast<std::int32_t>(ranks.size()),
-                         number, &part),
-        "split", rank());
+  {
+    auto lock = enter();
+    if (allows_any_thread()) lock.unlock();  // the function waits for the others
+    check(functions_.split(functions_.context, ranks.data(),
+                           static_cast<std::int32_t>(ranks.size()), number, &part),
+          "split", rank());
+  }
   part.longest = functions_.longest;
-  return make(part);
+  return make(part, label_);
 }
 
 template <class Start>
 Transfers::Id TransportTransfers::start(bool sends, std::size_t bytes, const Start& start) {
   const Id first = parts_.size();
-  const std::size_t longest = transport_.longest();
-  for (std::size_t at = 0; at < bytes; at += longest) {
-    void* const request = start(at, std::min(bytes - at, longest));
-    parts_.push_back({request, sends, bytes - at > longest});
+  for (std::size_t at = 0; at < bytes; at += longest_) {
+    void* const request = start(at, std::min(bytes - at, longest_));
+    parts_.push_back({request, sends, bytes - at > longest_});
   }
   return first;
 }
@@ -303,15 +349,10 @@ bool TransportTransfers::complete(Id id) {
 bool TransportTransfers::cancel() noexcept {
   bool none = true;
   for (Part& part : parts_) {
-    if (part.sends) {
-      try {
-        part.in_use = !transport_.complete(part.request);
-      } catch (const std::exception&) {
-        part.in_use = part.request != nullptr;
-      }
-    } else if (part.request) {
+    if (part.sends)
+      part.in_use = !transport_.end_send(part.request);
+    else if (part.request)
       part.in_use = !transport_.cancel(part.request);
-    }
     none = none && !part.in_use;
   }
   return none;

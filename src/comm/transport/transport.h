@@ -15,20 +15,31 @@
 #include <vector>
 
 #include "comm/group_failure.h"
+#include "comm/membership.h"
 #include "comm/process/transfers.h"
 #include "comm/signature.h"
 
 namespace tandem {
 
+// A group that is made of some ranks of another.
+struct SplitOptions {
+  std::string name;  // the same on its ranks
+  RankNames names;   // of the other group's ranks
+  std::chrono::milliseconds time_limit = std::chrono::minutes(30);
+  std::shared_ptr<const Membership> membership;  // null: not checked
+};
+
 // The functions for one group, and the notices of its ranks: the last that a rank sends, when it
-// fails or leaves. Thread-safe. All functions throw AbortedError once nothing can be sent any more,
-// and UnavailableError if a function fails.
+// fails or leaves. Thread-safe; one thread at a time calls functions, whatever the group. All
+// functions throw AbortedError once nothing can be sent any more, and UnavailableError if a
+// function fails.
 class Transport {
  public:
   // Releases the functions once all ranks have left: a message that arrives later would go into the
   // group that gets the same number from MPI. Throws InvalidArgumentError, and releases them, if
-  // something is missing.
-  static std::shared_ptr<Transport> make(const tandem_transport& functions);
+  // something is missing. `label`: of error messages.
+  static std::shared_ptr<Transport> make(const tandem_transport& functions,
+                                         const char* label = "transport");
   ~Transport();
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
@@ -44,6 +55,8 @@ class Transport {
   bool complete(void*& request);
   // Ends a receive. Returns whether its memory is free.
   bool cancel(void*& request) noexcept;
+  // Whether a send is complete; if not, it stays under way.
+  bool end_send(void*& request) noexcept;
 
   // Sends this rank's notice; only the first counts. kNone: it leaves.
   void notify_all(GroupFailure failure, const std::string& text) noexcept;
@@ -52,8 +65,15 @@ class Transport {
 
   // A group of some ranks, each of which calls this with an equal name. Waits for them. Throws
   // DeadlineExceededError that names those that did not call.
-  std::shared_ptr<Transport> split(std::span<const int> ranks, const std::string& name,
-                                   const RankNames& names, std::chrono::milliseconds limit);
+  std::shared_ptr<Transport> split(std::span<const int> ranks, const SplitOptions& options);
+
+  // The lock under which functions are called, for other calls of the same library.
+  [[nodiscard]] static std::unique_lock<std::mutex> enter();
+  // The process is about to end: its ranks leave all groups. Returns false if a transfer could not
+  // be cancelled, which MPI_Finalize would wait for.
+  static bool leave_all() noexcept;
+  // Memory of a transfer that could not be cancelled: any call of a function may access it.
+  static void keep_for_ever(std::shared_ptr<void> memory);
 
  private:
   struct Notice {
@@ -66,22 +86,26 @@ class Transport {
     std::optional<std::chrono::steady_clock::time_point> left;
   };
 
-  explicit Transport(const tandem_transport& functions);
+  Transport(const tandem_transport& functions, const char* label);
   static void retire(Transport* transport) noexcept;
-  static void look_at_retired() noexcept;
+  void meet(std::span<const int> ranks, int number, const SplitOptions& options);
+  void end() noexcept;
+  // The functions below REQUIRE the lock.
+  static void release_retired() noexcept;
   // Posts the receives of notices.
   void open();
   bool all_have_left();
-  void end() noexcept;
-  // The functions below REQUIRE the lock.
+  void notify(GroupFailure failure, const std::string& text) noexcept;
+  void* post(int peer, int tag, std::byte* data, std::size_t bytes);
   void expect_alive() const;
   void check(std::int32_t code, const char* what, int peer) const;
   bool is_done(void*& request);
   bool is_known(Peer& peer);  // its notice
 
   tandem_transport functions_;
-  std::mutex mutex_;
-  bool ended_ = false;
+  const char* const label_;
+  bool retired_ = false, ended_ = false;
+  bool stuck_ = false;        // a transfer could not be cancelled
   std::set<void*> receives_;  // those that are open
   std::vector<Peer> peers_;
   std::optional<Notice> mine_;
@@ -91,7 +115,9 @@ class Transport {
 // The transfers of a collective or message. Phase p has the tag `tag` + p.
 class TransportTransfers final : public Transfers {
  public:
-  TransportTransfers(Transport& transport, int tag) : transport_(transport), tag_(tag) {}
+  // `longest`: bytes of a message.
+  TransportTransfers(Transport& transport, int tag, std::size_t longest)
+      : transport_(transport), tag_(tag), longest_(longest) {}
 
   Id send(int peer, int phase, const std::byte* data, std::size_t bytes) override;
   Id receive(int peer, int phase, std::byte* data, std::size_t bytes) override;
@@ -114,6 +140,7 @@ class TransportTransfers final : public Transfers {
 
   Transport& transport_;
   const int tag_;
+  const std::size_t longest_;
   std::vector<Part> parts_;
 };
 

@@ -17,16 +17,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kWindowBytes = 4 << 20;  // per window, all ranks' slices together
 
-// The maximum data in an announcement. Every rank sends it to every other.
-std::size_t small_limit(int ranks) { return ranks > 8 ? 1 << 10 : 3 << 10; }
+// MPI sends a message of this size at once, without asking the receiver first.
+constexpr std::size_t kPiece = 3 << 10;
 
-// The program's functions may access it whenever they are called.
-void keep_for_ever(std::shared_ptr<void> memory) {
-  static auto& mutex = *new std::mutex;
-  static auto& kept = *new std::vector<std::shared_ptr<void>>;
-  const std::lock_guard lock(mutex);
-  kept.push_back(std::move(memory));
-}
+// The maximum data in an announcement. Every rank sends it to every other.
+std::size_t small_limit(int ranks) { return (std::size_t{8} << 10) / (ranks > 8 ? 8 : 1); }
 
 class TransportOperation;
 
@@ -36,6 +31,7 @@ struct TransportGroup {
   std::string name;
   RankNames names;
   std::chrono::milliseconds time_limit;
+  std::shared_ptr<const Membership> membership;
   Scratch scratch{};
   std::vector<TransportOperation*> operations{};
 
@@ -59,7 +55,7 @@ class TransportOperation : public BackendOperation {
   virtual bool waits_for(int peer) const = 0;
   // The group has failed: cancels the transfers. Returns whether their memory is free.
   virtual bool cancel() noexcept = 0;
-  std::string description() const {
+  virtual std::string description() const {
     return describe(collective_.signature, collective_.label, group_.names);
   }
 
@@ -83,14 +79,12 @@ class TransportCollective final : public TransportOperation {
     const std::size_t mine =
         write_announcement(collective, rank, own_->small, own_->message_of(rank));
     for (int peer = 0; peer < group.transport->size(); ++peer)
-      if (peer != rank)
-        received_[static_cast<std::size_t>(peer)] =
-            own_->calls.receive(peer, 0, own_->message_of(peer), own_->room());
+      if (peer != rank) receive_from(peer);
     for (int peer = 0; peer < group.transport->size(); ++peer)
       if (peer != rank) sent_.push_back(own_->calls.send(peer, 0, own_->message_of(rank), mine));
   }
   ~TransportCollective() override {
-    if (!done_ && !TransportCollective::cancel()) keep_for_ever(own_);
+    if (!done_ && !TransportCollective::cancel()) Transport::keep_for_ever(own_);
   }
 
   std::vector<int> missing() const override {
@@ -106,28 +100,35 @@ class TransportCollective final : public TransportOperation {
     const bool calls = own_->calls.cancel();
     return own_->transfers.cancel() && calls;
   }
+  std::string description() const override {
+    return fmt::format("collective {} ({})", collective_.sequence,
+                       TransportOperation::description());
+  }
 
  private:
   // The memory that transfers access besides the caller's buffers.
   struct Own {
     Own(TransportGroup& group, const Collective& collective)
         : ranks(static_cast<std::size_t>(group.transport->size())),
-          small(std::min(small_limit(group.transport->size()),
-                         group.transport->longest() - sizeof(Announcement))),
+          small(small_limit(group.transport->size())),
+          piece(std::min(kPiece, group.transport->longest())),
           messages(room() * ranks),
-          calls(*group.transport, kAnnouncementTag),
+          calls(*group.transport, kAnnouncementTag, piece),
           transfers(*group.transport,
                     kCollectiveTag + static_cast<int>(collective.sequence % kCollectives) *
-                                         TransferredCollective::kPhases),
+                                         TransferredCollective::kPhases,
+                    group.transport->longest()),
           data(transfers, collective, group.names, group.scratch,
                {.rank = group.transport->rank(),
                 .size = group.transport->size(),
                 .window_bytes = kWindowBytes,
                 .small_limit = small}) {}
-    std::size_t room() const { return sizeof(Announcement) + small; }
+    // The last piece of a message is received as if it were a full one.
+    std::size_t room() const { return sizeof(Announcement) + small + piece; }
     std::byte* message_of(int rank) { return &messages[room() * static_cast<std::size_t>(rank)]; }
 
     const std::size_t ranks, small;  // `small`: the maximum data bytes in an announcement
+    const std::size_t piece;         // of a message with an announcement
     std::vector<std::byte> messages;
     TransportTransfers calls, transfers;
     TransferredCollective data;
@@ -138,6 +139,18 @@ class TransportCollective final : public TransportOperation {
     for (int rank = 0; rank < group_.transport->size(); ++rank)
       all.push_back(own_->message_of(rank));
     return all;
+  }
+  // A peer whose call mismatches sends different pieces, except the first, which has its
+  // announcement.
+  void receive_from(int peer) {
+    std::byte* const message = own_->message_of(peer);
+    const auto receive = [&](std::size_t at) {
+      return own_->calls.receive(peer, 0, message + at, own_->piece);
+    };
+    received_[static_cast<std::size_t>(peer)] = receive(0);
+    const std::size_t bytes =
+        sizeof(Announcement) + bytes_with_announcement(collective_, peer, own_->small);
+    for (std::size_t at = own_->piece; at < bytes; at += own_->piece) rest_.push_back(receive(at));
   }
   bool all_have_called() {
     bool all = true;
@@ -152,25 +165,31 @@ class TransportCollective final : public TransportOperation {
     }
     return all;
   }
+  bool complete(std::vector<Transfers::Id>& ids) {
+    steps_ += std::erase_if(ids, [&](Transfers::Id id) { return own_->calls.complete(id); });
+    return ids.empty();
+  }
   bool proceed() override {
-    if (!started_) {
+    if (!checked_) {
       if (!all_have_called()) return false;
       check_announcements(collective_, messages(), group_.names);
+      checked_ = true;
+    }
+    if (!started_) {
+      if (!complete(rest_)) return false;
       group_.look_for_failure();  // of ranks that failed after they called
       own_->data.start(messages());
       started_ = true;
     }
-    if (!own_->data.advance(steps_)) return false;
-    std::erase_if(sent_, [&](Transfers::Id id) { return own_->calls.complete(id); });
-    if (!sent_.empty()) return false;
+    if (!own_->data.advance(steps_) || !complete(sent_)) return false;
     ++steps_;
     return true;
   }
 
   const std::shared_ptr<Own> own_;
   std::vector<std::optional<Transfers::Id>> received_;  // the calls of ranks that are missing
-  std::vector<Transfers::Id> sent_;
-  bool started_ = false;
+  std::vector<Transfers::Id> rest_, sent_;              // of the messages with calls
+  bool checked_ = false, started_ = false;
 };
 
 class TransportMessage final : public TransportOperation {
@@ -179,7 +198,7 @@ class TransportMessage final : public TransportOperation {
       : TransportOperation(group, collective),
         own_(std::make_shared<Own>(group, collective, static_cast<int>(number % kMessages))) {}
   ~TransportMessage() override {
-    if (!done_ && !TransportMessage::cancel()) keep_for_ever(own_);
+    if (!done_ && !TransportMessage::cancel()) Transport::keep_for_ever(own_);
   }
 
   std::vector<int> missing() const override { return {}; }
@@ -189,7 +208,7 @@ class TransportMessage final : public TransportOperation {
  private:
   struct Own {
     Own(TransportGroup& group, const Collective& collective, int number)
-        : transfers(*group.transport, kMessageTag + 2 * number),
+        : transfers(*group.transport, kMessageTag + 2 * number, group.transport->longest()),
           message(transfers, collective, group.transport->rank(), group.names) {}
     TransportTransfers transfers;
     TransferredMessage message;
@@ -241,12 +260,16 @@ class TransportBackend final : public Backend {
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
 
   std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
-    auto part = group_.transport->split(ranks, name, group_.names, group_.time_limit);
-    return std::make_unique<TransportBackend>(TransportGroup{.transport = std::move(part),
-                                                             .name = name,
-                                                             .names = group_.names.of(ranks),
-                                                             .time_limit = group_.time_limit},
-                                              oversubscribed_);
+    TransportGroup part{
+        .transport = group_.transport->split(ranks, {.name = name,
+                                                     .names = group_.names,
+                                                     .time_limit = group_.time_limit,
+                                                     .membership = group_.membership}),
+        .name = name,
+        .names = group_.names.of(ranks),
+        .time_limit = group_.time_limit,
+        .membership = group_.membership};
+    return std::make_unique<TransportBackend>(std::move(part), oversubscribed_);
   }
 
  private:
@@ -258,15 +281,19 @@ class TransportBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_transport_backend(const TransportBackendOptions& options) {
-  std::vector<int> all(static_cast<std::size_t>(options.transport->size()));
+  const int size = options.transport->size();
+  std::vector<int> all(static_cast<std::size_t>(size));
   std::iota(all.begin(), all.end(), 0);
   return std::make_unique<TransportBackend>(
-      TransportGroup{
-          .transport = options.transport->split(all, options.name, {}, options.time_limit),
-          .name = options.name,
-          .names = {},
-          .time_limit = options.time_limit},
-      options.transport->size() > sysconf(_SC_NPROCESSORS_ONLN));
+      TransportGroup{.transport = options.transport->split(all, {.name = options.name,
+                                                                 .names = {},
+                                                                 .time_limit = options.time_limit,
+                                                                 .membership = options.membership}),
+                     .name = options.name,
+                     .names = {},
+                     .time_limit = options.time_limit,
+                     .membership = options.membership},
+      (options.local_size > 0 ? options.local_size : size) > sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 }  // namespace tandem
