@@ -121,11 +121,9 @@ void run_rank_of_job(const AllReduceOptions& options) {
   const td::ThreadBudget one(1);
   const auto job = td::rendezvous("env://");
   {
-    const auto communicator = through(td::make_gloo_backend({.store = job->store(),
-                                                             .name = "bench",
-                                                             .rank = job->rank(),
-                                                             .size = job->size(),
-                                                             .master = job->master()}));
+    const auto communicator = through(td::make_gloo_backend(
+        {.store = job->store(), .name = "bench", .rank = job->rank(), .size = job->size()},
+        {.master = job->master()}));
     run_rank(*communicator, options);
   }
   job->shut_down();

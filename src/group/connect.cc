@@ -65,6 +65,15 @@ std::string numbered(Job& job, const std::string& what) {
   return fmt::format("{} {}", what, job.next_call(what));
 }
 
+GroupOptions world_of(Job& job, std::chrono::milliseconds limit) {
+  return {.store = job.store(),
+          .name = numbered(job, "world"),
+          .rank = job.rank(),
+          .size = job.size(),
+          .time_limit = limit,
+          .membership = job.membership()};
+}
+
 std::unique_ptr<Backend> make_backend(const std::string& backend, std::size_t hosts, Job& job,
                                       std::chrono::milliseconds limit) {
   if (backend == "mpi")
@@ -72,25 +81,10 @@ std::unique_ptr<Backend> make_backend(const std::string& backend, std::size_t ho
                              .size = job.size(),
                              .time_limit = limit,
                              .membership = job.membership()});
-  const std::string name = numbered(job, "world");
-  if (backend == "shm")
-    return make_shm_backend({.store = job.store(),
-                             .name = name,
-                             .rank = job.rank(),
-                             .size = job.size(),
-                             .time_limit = limit,
-                             .membership = job.membership()});
+  if (backend == "shm") return make_shm_backend(world_of(job, limit));
   TANDEM_ASSERT(backend == "gloo");
-  return make_gloo_backend({.store = job.store(),
-                            .name = name,
-                            .rank = job.rank(),
-                            .size = job.size(),
-                            .interface = "",
-                            .address = "",
-                            .on_one_host = hosts == 1,
-                            .master = job.master(),
-                            .time_limit = limit,
-                            .membership = job.membership()});
+  return make_gloo_backend(world_of(job, limit),
+                           {.on_one_host = hosts == 1, .master = job.master()});
 }
 
 std::string network_of(const std::vector<RankProperties>& properties) {
@@ -370,19 +364,9 @@ std::unique_ptr<Communicator> connect_over_transport(Job& job, DeviceImpl& devic
 // Local rank n uses GPU n, unless `device` is a GPU.
 std::unique_ptr<Communicator> connect_gpus(Job& job, std::size_t place, DeviceImpl& device,
                                            std::chrono::milliseconds limit) {
-  NcclOptions options{.store = job.store(),
-                      .name = numbered(job, "world"),
-                      .rank = job.rank(),
-                      .size = job.size(),
-                      .device = &device,
-                      .gpu = 0,
-                      .time_limit = limit,
-                      .membership = job.membership()};
-  if (const NativeGpu* gpu = as_native(device))
-    options.gpu = gpu->ordinal();
-  else
-    options.gpu = static_cast<int>(place);
-  return connect_through(make_nccl_backend(std::move(options)), job, device, limit);
+  const NativeGpu* gpu = as_native(device);
+  const NcclDevice where{&device, gpu ? gpu->ordinal() : static_cast<int>(place)};
+  return connect_through(make_nccl_backend(world_of(job, limit), where), job, device, limit);
 }
 
 }  // namespace

@@ -8,7 +8,9 @@ namespace {
 INSTANTIATE_TEST_SUITE_P(Gloo, Conformance,
                          ::testing::Combine(::testing::Values(TestBackend{
                                                 .name = "gloo",
-                                                .run = in_processes(make_gloo_backend),
+                                                .run = in_processes([](GroupOptions options) {
+                                                  return make_gloo_backend(std::move(options));
+                                                }),
                                                 .available = has_gloo}),
                                             ::testing::Range(1, 8)),
                          name_of_ranks);

@@ -42,9 +42,8 @@ std::unique_ptr<Communicator> through(std::unique_ptr<Backend> backend, DeviceIm
   return make_process_communicator(std::move(backend), device, {.time_limit = kLimit});
 }
 
-template <class Options>
-Options options_of(const std::shared_ptr<Store>& store, const std::string& name, int rank,
-                   int size) {
+GroupOptions options_of(const std::shared_ptr<Store>& store, const std::string& name, int rank,
+                        int size) {
   return {.store = store, .name = name, .rank = rank, .size = size, .time_limit = kLimit};
 }
 
@@ -88,81 +87,77 @@ TestBackend of_threads() {
 
 // Processes with two threads each.
 TestBackend of_threads_and_processes() {
-  return {.name = "shm",
-          .run =
-              [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
-                auto store = std::make_shared<ForkedStore>();
-                const int processes = (ranks + 1) / 2;
-                const ExitCodes codes = run_processes(processes * groups, [&](int process) {
-                  const int number = process / processes, group = process % processes;
-                  const int members = std::min(2, ranks - group * 2);
-                  const std::string name = "group " + std::to_string(number);
-                  const std::vector<DeviceImpl*> devices = cpus(members);
-                  const auto inner = std::make_shared<LocalGroup>(devices);
-                  const auto run_rank = [&](int place) {
-                    const ThreadBudget one(1);
-                    DeviceImpl& device = *devices[static_cast<std::size_t>(place)];
-                    std::unique_ptr<Communicator> outer;
-                    if (place == 0)
-                      outer = through(
-                          make_shm_backend(options_of<ShmOptions>(store, name, group, processes)),
-                          device);
-                    auto direct = through(make_shm_backend(options_of<ShmOptions>(
-                                              store, name + " direct", group * 2 + place, ranks)),
-                                          device);
-                    const auto whole = make_hierarchical_communicator(
-                        inner->communicator(place), std::move(outer),
-                        {.time_limit = kLimit, .piece_bytes = kPiece, .direct = std::move(direct)});
-                    EXPECT_EQ(whole->rank(), group * 2 + place);
-                    body(*whole, number);
-                  };
-                  std::vector<std::thread> others;
-                  for (int place = 1; place < members; ++place)
-                    others.emplace_back(run_rank, place);
-                  run_rank(0);
-                  for (std::thread& other : others) other.join();
-                });
-                EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
-              },
-          .sums_in_order = false,
-          .advances_unattended = [](int ranks) { return ranks > 2; }};
+  return {
+      .name = "shm",
+      .run =
+          [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
+            auto store = std::make_shared<ForkedStore>();
+            const int processes = (ranks + 1) / 2;
+            const ExitCodes codes = run_processes(processes * groups, [&](int process) {
+              const int number = process / processes, group = process % processes;
+              const int members = std::min(2, ranks - group * 2);
+              const std::string name = "group " + std::to_string(number);
+              const std::vector<DeviceImpl*> devices = cpus(members);
+              const auto inner = std::make_shared<LocalGroup>(devices);
+              const auto run_rank = [&](int place) {
+                const ThreadBudget one(1);
+                DeviceImpl& device = *devices[static_cast<std::size_t>(place)];
+                std::unique_ptr<Communicator> outer;
+                if (place == 0)
+                  outer =
+                      through(make_shm_backend(options_of(store, name, group, processes)), device);
+                auto direct = through(
+                    make_shm_backend(options_of(store, name + " direct", group * 2 + place, ranks)),
+                    device);
+                const auto whole = make_hierarchical_communicator(
+                    inner->communicator(place), std::move(outer),
+                    {.time_limit = kLimit, .piece_bytes = kPiece, .direct = std::move(direct)});
+                EXPECT_EQ(whole->rank(), group * 2 + place);
+                body(*whole, number);
+              };
+              std::vector<std::thread> others;
+              for (int place = 1; place < members; ++place) others.emplace_back(run_rank, place);
+              run_rank(0);
+              for (std::thread& other : others) other.join();
+            });
+            EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
+          },
+      .sums_in_order = false,
+      .advances_unattended = [](int ranks) { return ranks > 2; }};
 }
 
 // Processes on several hosts.
 TestBackend of_processes() {
-  return {
-      .name = "gloo",
-      .run =
-          [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
-            auto store = std::make_shared<ForkedStore>();
-            const ExitCodes codes = run_processes(ranks * groups, [&](int process) {
-              const ThreadBudget one(1);
-              const int number = process / ranks, rank = process % ranks;
-              const GroupPosition at(rank, ranks, 2);
-              const std::string name = "group " + std::to_string(number);
-              DeviceImpl& device = *cpus(1).front();
-              auto inner = through(
-                  make_shm_backend(options_of<ShmOptions>(
-                      store, name + " host " + std::to_string(at.group), at.place, at.members)),
-                  device);
-              std::unique_ptr<Communicator> outer;
-              if (at.place == 0)
-                outer = through(
-                    make_gloo_backend(options_of<GlooOptions>(store, name, at.group, at.groups)),
-                    device);
-              auto direct = through(
-                  make_gloo_backend(options_of<GlooOptions>(store, name + " direct", rank, ranks)),
-                  device);
-              const auto whole = make_hierarchical_communicator(
-                  std::move(inner), std::move(outer),
-                  {.time_limit = kLimit, .piece_bytes = kPiece, .direct = std::move(direct)});
-              EXPECT_EQ(whole->rank(), rank);
-              body(*whole, number);
-            });
-            EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
-          },
-      .available = has_gloo,
-      .sums_in_order = false};
+  return {.name = "gloo",
+          .run =
+              [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
+                auto store = std::make_shared<ForkedStore>();
+                const ExitCodes codes = run_processes(ranks * groups, [&](int process) {
+                  const ThreadBudget one(1);
+                  const int number = process / ranks, rank = process % ranks;
+                  const GroupPosition at(rank, ranks, 2);
+                  const std::string name = "group " + std::to_string(number);
+                  DeviceImpl& device = *cpus(1).front();
+                  auto inner = through(
+                      make_shm_backend(options_of(store, name + " host " + std::to_string(at.group),
+                                                  at.place, at.members)),
+                      device);
+                  std::unique_ptr<Communicator> outer;
+                  if (at.place == 0)
+                    outer = through(make_gloo_backend(options_of(store, name, at.group, at.groups)),
+                                    device);
+                  auto direct = through(
+                      make_gloo_backend(options_of(store, name + " direct", rank, ranks)), device);
+                  const auto whole = make_hierarchical_communicator(
+                      std::move(inner), std::move(outer),
+                      {.time_limit = kLimit, .piece_bytes = kPiece, .direct = std::move(direct)});
+                  EXPECT_EQ(whole->rank(), rank);
+                  body(*whole, number);
+                });
+                EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
+              },
+          .available = has_gloo,
+          .sums_in_order = false};
 }
 
 INSTANTIATE_TEST_SUITE_P(HierarchicalLocal, Conformance,

@@ -7,6 +7,7 @@
 #include "comm/process/process_communicator.h"
 #include "core/parallel.h"
 #include "device/device_manager.h"
+#include "support/errors.h"
 #include "support/forked_ranks.h"
 #include "support/forked_store.h"
 #include "support/gpus.h"
@@ -15,15 +16,15 @@
 namespace tandem::conformance_nccl {
 namespace {
 
-NcclOptions options_of(std::shared_ptr<Store> store, int rank, int size) {
+GroupOptions options_of(std::shared_ptr<Store> store, int rank, int size) {
   return {.store = std::move(store),
           .name = "group",
           .rank = rank,
           .size = size,
-          .device = DeviceManager::get().devices(DeviceType::kCpu, "test").front(),
-          .gpu = rank,
           .time_limit = std::chrono::minutes(5)};
 }
+
+DeviceImpl& cpu() { return *DeviceManager::get().devices(DeviceType::kCpu, "test").front(); }
 
 TestBackend nccl() {
   return {.name = "gpu",
@@ -34,12 +35,12 @@ TestBackend nccl() {
                 const ExitCodes codes = run_processes(ranks * groups, [&](int process) {
                   const ThreadBudget one(1);
                   const int number = process / ranks;
-                  NcclOptions options = options_of(store, process % ranks, ranks);
+                  const int rank = process % ranks;
+                  GroupOptions options = options_of(store, rank, ranks);
                   options.name = "group " + std::to_string(number);
-                  DeviceImpl& device = *options.device;
-                  const auto communicator =
-                      make_process_communicator(make_nccl_backend(std::move(options)), device,
-                                                {.time_limit = std::chrono::minutes(5)});
+                  const auto communicator = make_process_communicator(
+                      make_nccl_backend(std::move(options), {&cpu(), rank}), cpu(),
+                      {.time_limit = std::chrono::minutes(5)});
                   body(*communicator, number);
                 });
                 EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
@@ -60,10 +61,9 @@ TEST(OnGpuNcclMemory, IsReducedInPlace) {
   const ExitCodes codes = run_processes(2, [&](int rank) {
     DeviceImpl& gpu =
         *DeviceManager::get().devices(DeviceType::kGpu, "test")[static_cast<std::size_t>(rank)];
-    NcclOptions options = options_of(store, rank, 2);
-    options.device = &gpu;
-    const auto communicator = make_process_communicator(make_nccl_backend(std::move(options)), gpu,
-                                                        {.time_limit = std::chrono::minutes(5)});
+    const auto communicator =
+        make_process_communicator(make_nccl_backend(options_of(store, rank, 2), {&gpu, rank}), gpu,
+                                  {.time_limit = std::chrono::minutes(5)});
     constexpr std::size_t kCount = 100'000;
     std::vector<float> values(kCount, static_cast<float>(rank + 1));
     const auto memory = communicator->allocate(kCount * sizeof(float));
@@ -85,12 +85,9 @@ TEST(OnGpuNcclMemory, IsReducedInPlace) {
 // If there is the module but no GPU, the error says so.
 TEST(Nccl, SaysWhatIsMissing) {
   if (testing::nvidia_gpus() > 0) GTEST_SKIP() << "there are GPUs here";
-  std::string text = "no error";
-  try {
-    make_nccl_backend(options_of(std::make_shared<ForkedStore>(), 0, 1));
-  } catch (const UnavailableError& error) {
-    text = error.what();
-  }
+  const std::string text = testing::error_of<UnavailableError>([] {
+    make_nccl_backend(options_of(std::make_shared<ForkedStore>(), 0, 1), {&cpu(), 0});
+  });
   EXPECT_EQ(text.find(has_nccl() ? "[nccl] there is no GPU that CUDA can use: "
                                  : "[nccl] this build of Tandem has no nccl backend"),
             0u)
@@ -98,9 +95,8 @@ TEST(Nccl, SaysWhatIsMissing) {
 }
 
 TEST(Nccl, WantsADeviceThatItReaches) {
-  NcclOptions options = options_of(std::make_shared<ForkedStore>(), 0, 1);
-  options.device = nullptr;
-  EXPECT_THROW(make_nccl_backend(options), InvalidArgumentError);
+  EXPECT_THROW(make_nccl_backend(options_of(std::make_shared<ForkedStore>(), 0, 1), {nullptr, 0}),
+               InvalidArgumentError);
 }
 
 }  // namespace

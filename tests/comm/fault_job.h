@@ -57,29 +57,17 @@ struct FaultJob {
  private:
   DeviceImpl& device_of() const { return *DeviceManager::get().devices(device, "test").front(); }
   std::unique_ptr<Backend> make_backend(int rank) const {
+    GroupOptions options{.store = store,
+                         .name = name,
+                         .rank = rank,
+                         .size = ranks,
+                         .time_limit = join_limit,
+                         .membership = membership};
     if (backend == std::string_view("gloo"))
-      return make_gloo_backend({.store = store,
-                                .name = name,
-                                .rank = rank,
-                                .size = ranks,
-                                .address = address,
-                                .time_limit = join_limit,
-                                .membership = membership});
+      return make_gloo_backend(std::move(options), {.address = address});
     if (backend == std::string_view("nccl"))
-      return make_nccl_backend({.store = store,
-                                .name = name,
-                                .rank = rank,
-                                .size = ranks,
-                                .device = &device_of(),
-                                .gpu = rank,
-                                .time_limit = join_limit,
-                                .membership = membership});
-    return make_shm_backend({.store = store,
-                             .name = name,
-                             .rank = rank,
-                             .size = ranks,
-                             .time_limit = join_limit,
-                             .membership = membership});
+      return make_nccl_backend(std::move(options), {&device_of(), rank});
+    return make_shm_backend(std::move(options));
   }
 };
 

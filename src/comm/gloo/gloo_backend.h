@@ -1,33 +1,24 @@
 // The backend for processes on one or several hosts, over TCP, with the Gloo library.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "comm/membership.h"
 #include "comm/process/backend.h"
-#include "comm/store.h"
+#include "comm/process/group_options.h"
 
 namespace tandem {
 
-struct GlooOptions {
-  std::shared_ptr<Store> store;  // through which the ranks find each other's addresses
-  std::string name;              // the group's name, the same on every rank and unique
-  int rank = 0;
-  int size = 1;
-  RankNames names = {};  // the ranks' names in error messages
-  // Where to listen: a network interface, or a host name or address of this host. If neither is
-  // set, the interface $GLOO_SOCKET_IFNAME, as in PyTorch; without it the loopback if all ranks are
-  // on this host; otherwise the address from which `master` is reached; otherwise that of the first
-  // interface.
-  std::string interface;
-  std::string address;
+// Where a rank listens: on a network interface, or a host name or address of this host. If neither
+// is set, the interface $GLOO_SOCKET_IFNAME, as in PyTorch; without it the loopback if all ranks are
+// on this host; otherwise the address from which `master` is reached; otherwise that of the first
+// interface.
+struct GlooAddress {
+  std::string interface = {};
+  std::string address = {};
   std::optional<bool> on_one_host = {};  // whether all ranks are; empty: they find out
-  std::string master;                    // the host of the store
-  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // until all ranks have joined
-  std::shared_ptr<const Membership> membership;                     // null: not checked
+  std::string master = {};               // the host of the store
 };
 
 // Whether this build has the backend and this host has the library.
@@ -36,6 +27,6 @@ bool has_gloo();
 // Waits until every rank has called this. Throws DeadlineExceededError with the missing ranks,
 // UnavailableError if ranks cannot be reached or there is no Gloo, InvalidArgumentError for an
 // interface or address that this host does not have.
-std::unique_ptr<Backend> make_gloo_backend(GlooOptions options);
+std::unique_ptr<Backend> make_gloo_backend(GroupOptions options, GlooAddress where = {});
 
 }  // namespace tandem

@@ -7,17 +7,16 @@ namespace tandem {
 
 bool has_nccl() { return can_load(kNcclModule); }
 
-std::unique_ptr<Backend> make_nccl_backend(NcclOptions options) {
-  if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
-    fail<InvalidArgumentError>("[nccl] expected a rank of 0 to {}, got {}", options.size - 1,
-                               options.rank);
-  if (!options.device ||
-      (options.device->backend() != DeviceBackend::kCuda && !options.device->host_accessible()))
+std::unique_ptr<Backend> make_nccl_backend(GroupOptions options, NcclDevice where) {
+  options.check_rank("nccl");
+  const DeviceImpl* device = where.device;
+  if (!device || (device->backend() != DeviceBackend::kCuda && !device->host_accessible()))
     fail<InvalidArgumentError>(
         "[nccl] expected a device whose memory CUDA or the host reaches, got {}",
-        options.device ? options.device->full_name() : "none");
-  const auto make = load<Backend*(NcclOptions*)>(kNcclModule, "tandem_make_nccl_backend");
-  return std::unique_ptr<Backend>(make(&options));
+        device ? device->full_name() : "none");
+  const auto make =
+      load<Backend*(GroupOptions*, NcclDevice*)>(kNcclModule, "tandem_make_nccl_backend");
+  return std::unique_ptr<Backend>(make(&options, &where));
 }
 
 }  // namespace tandem

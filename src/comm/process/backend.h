@@ -1,7 +1,6 @@
 // The interface of a communication backend, which moves bytes between processes.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <span>
@@ -113,16 +112,5 @@ class Backend {
   // Called by the ranks of the new group only. `name` is the new group's.
   virtual std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) = 0;
 };
-
-// For Backend::split: the options of the calling rank in the part of a group that has these ranks.
-template <class Options>
-Options of_part(Options options, std::span<const int> ranks, const std::string& name) {
-  options.rank =
-      static_cast<int>(std::find(ranks.begin(), ranks.end(), options.rank) - ranks.begin());
-  options.size = static_cast<int>(ranks.size());
-  options.names = options.names.of(ranks);
-  options.name = name;
-  return options;
-}
 
 }  // namespace tandem

@@ -19,10 +19,10 @@
 namespace tandem::shm {
 namespace {
 
-std::string key_of(const ShmOptions& options) { return "shm/" + options.name; }
+std::string key_of(const GroupOptions& options) { return "shm/" + options.name; }
 // The key for failures of ranks that cannot write to the shared memory.
-std::string failure_key_of(const ShmOptions& options) { return key_of(options) + "/failure"; }
-std::string failures_key_of(const ShmOptions& options) { return key_of(options) + "/failures"; }
+std::string failure_key_of(const GroupOptions& options) { return key_of(options) + "/failure"; }
+std::string failures_key_of(const GroupOptions& options) { return key_of(options) + "/failures"; }
 
 // First character of an error in the store, where otherwise a segment's name would be.
 constexpr char kFailureMark = '!';
@@ -34,7 +34,7 @@ std::string encode(const Error& error) {
                 value.substr(std::min<std::size_t>(value.size(), 2)));
 }
 
-[[noreturn]] void throw_no_room(const ShmOptions& options) {
+[[noreturn]] void throw_no_room(const GroupOptions& options) {
   fail<ResourceExhaustedError>(
       "[shm] /dev/shm is too small for rank {} of group '{}': the group needs {} KiB, "
       "and {} "
@@ -50,7 +50,7 @@ void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
 
 }  // namespace
 
-ShmGroup::ShmGroup(ShmOptions options)
+ShmGroup::ShmGroup(GroupOptions options)
     : options_(std::move(options)), layout_(static_cast<std::size_t>(options_.size)) {
   try {
     map_common();

@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
+#include "comm/process/group_options.h"
 #include "comm/shm/arena.h"
 #include "comm/shm/layout.h"
 #include "comm/shm/peer_copy.h"
 #include "comm/shm/segment.h"
-#include "comm/shm/shm_options.h"
 #include "tandem/errors.h"
 
 namespace tandem::shm {
@@ -18,10 +18,10 @@ namespace tandem::shm {
 class ShmGroup {
  public:
   // Waits until every rank has created its own. If one cannot, all throw that rank's error.
-  explicit ShmGroup(ShmOptions options);
+  explicit ShmGroup(GroupOptions options);
   ~ShmGroup();
 
-  const ShmOptions& options() const { return options_; }
+  const GroupOptions& options() const { return options_; }
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
   const RankNames& names() const { return options_.names; }
@@ -117,7 +117,7 @@ class ShmGroup {
   void wait_for_peer_access() const noexcept;
   [[noreturn]] void throw_failure() const;
 
-  ShmOptions options_;
+  GroupOptions options_;
   SegmentLayout layout_;
   std::shared_ptr<Segment> segment_;
   std::optional<MappedRange> common_;  // state and rings

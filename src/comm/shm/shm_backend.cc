@@ -133,7 +133,7 @@ class ShmMessage final : public ShmOperation {
 
 class ShmBackend final : public Backend {
  public:
-  explicit ShmBackend(ShmOptions options) : group_(std::move(options)) {}
+  explicit ShmBackend(GroupOptions options) : group_(std::move(options)) {}
 
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
@@ -183,7 +183,7 @@ class ShmBackend final : public Backend {
   }
 
   std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
-    return std::make_unique<ShmBackend>(of_part(group_.options(), ranks, name));
+    return std::make_unique<ShmBackend>(group_.options().of(ranks, name));
   }
 
  private:
@@ -198,10 +198,8 @@ class ShmBackend final : public Backend {
 
 namespace tandem {
 
-std::unique_ptr<Backend> make_shm_backend(ShmOptions options) {
-  if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
-    fail<InvalidArgumentError>("[shm] expected a rank of 0 to {}, got {}", options.size - 1,
-                               options.rank);
+std::unique_ptr<Backend> make_shm_backend(GroupOptions options) {
+  options.check_rank("shm");
   return std::make_unique<shm::ShmBackend>(std::move(options));
 }
 

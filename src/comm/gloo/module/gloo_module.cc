@@ -12,8 +12,8 @@ namespace {
 
 class GlooBackend final : public Backend {
  public:
-  explicit GlooBackend(GlooOptions options)
-      : mesh_(std::move(options), [this] { engine_.notify(); }) {}
+  GlooBackend(GroupOptions options, GlooAddress where)
+      : mesh_(std::move(options), std::move(where), [this] { engine_.notify(); }) {}
   ~GlooBackend() override { engine_.stop(); }
 
   int rank() const override { return mesh_.rank(); }
@@ -53,7 +53,7 @@ class GlooBackend final : public Backend {
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
 
   std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
-    return std::make_unique<GlooBackend>(of_part(mesh_.options(), ranks, name));
+    return std::make_unique<GlooBackend>(mesh_.options().of(ranks, name), mesh_.where());
   }
 
  private:
@@ -76,6 +76,6 @@ class GlooBackend final : public Backend {
 }  // namespace tandem::gloo_backend
 
 extern "C" __attribute__((visibility("default"))) tandem::Backend* tandem_make_gloo_backend(
-    tandem::GlooOptions* options) {
-  return new tandem::gloo_backend::GlooBackend(std::move(*options));
+    tandem::GroupOptions* options, tandem::GlooAddress* where) {
+  return new tandem::gloo_backend::GlooBackend(std::move(*options), std::move(*where));
 }

@@ -108,15 +108,15 @@ std::string address_of_interface(const std::string& name) {
 }
 
 // One per address, with its thread; all groups of the process share it.
-std::shared_ptr<gloo::transport::tcp::Device> device_at(const GlooOptions& options) {
+std::shared_ptr<gloo::transport::tcp::Device> device_at(const GlooAddress& where) {
   static std::mutex mutex;
   static auto& devices = *new std::map<std::string, std::weak_ptr<gloo::transport::tcp::Device>>;
   const std::lock_guard lock(mutex);
-  auto& known = devices[options.interface + "/" + options.address];
+  auto& known = devices[where.interface + "/" + where.address];
   if (auto device = known.lock()) return device;
   gloo::transport::tcp::attr attributes;
-  attributes.iface = options.interface;
-  attributes.hostname = options.address;
+  attributes.iface = where.interface;
+  attributes.hostname = where.address;
   try {
     auto device = std::make_shared<gloo::transport::tcp::Device>(
         gloo::transport::tcp::CreateDeviceAttr(attributes));
@@ -124,13 +124,13 @@ std::shared_ptr<gloo::transport::tcp::Device> device_at(const GlooOptions& optio
     return device;
   } catch (const std::exception& error) {
     fail<InvalidArgumentError>(
-        "[gloo] cannot listen on {} '{}': {}", options.interface.empty() ? "address" : "interface",
-        options.interface.empty() ? options.address : options.interface, error.what());
+        "[gloo] cannot listen on {} '{}': {}", where.interface.empty() ? "address" : "interface",
+        where.interface.empty() ? where.address : where.interface, error.what());
   }
 }
 
-std::string address_of(const GlooOptions& options) {
-  return options.interface.empty() ? options.address : address_of_interface(options.interface);
+std::string address_of(const GlooAddress& where) {
+  return where.interface.empty() ? where.address : address_of_interface(where.interface);
 }
 
 // A random key that a peer must know to connect.
@@ -149,8 +149,8 @@ std::string name_of_host() {
 
 }  // namespace
 
-Mesh::Mesh(GlooOptions options, std::function<void()> on_event)
-    : options_(std::move(options)), on_event_(std::move(on_event)) {
+Mesh::Mesh(GroupOptions options, GlooAddress where, std::function<void()> on_event)
+    : options_(std::move(options)), where_(std::move(where)), on_event_(std::move(on_event)) {
   const NoSigpipe quiet;
   // keeps connections open until the others have been informed of a failure
   std::optional<Wiring> wiring;
@@ -164,8 +164,8 @@ Mesh::Mesh(GlooOptions options, std::function<void()> on_event)
 
 void Mesh::join(std::optional<Wiring>& wiring) {
   choose_address();
-  device_ = device_at(options_);
-  Socket listener = listen_on({address_of(options_), 0});
+  device_ = device_at(where_);
+  Socket listener = listen_on({address_of(where_), 0});
   const ListenAddress mine = {name_of_host(), getpid(), endpoint_of(listener), new_key()};
   options_.store->set(key("at", rank()), to_string(mine));
   wiring.emplace(std::move(listener), mine, rank(), size(), wait_for_parent_address());
@@ -301,17 +301,17 @@ bool Mesh::ask_for_hosts() const {
 }
 
 void Mesh::choose_address() {
-  if (options_.interface.empty() && options_.address.empty())
-    options_.interface = env_string("GLOO_SOCKET_IFNAME").value_or("");
-  if (!options_.interface.empty() || !options_.address.empty()) return;
-  if (!options_.on_one_host) options_.on_one_host = ask_for_hosts();
-  if (*options_.on_one_host) {
-    options_.address = "127.0.0.1";
+  if (where_.interface.empty() && where_.address.empty())
+    where_.interface = env_string("GLOO_SOCKET_IFNAME").value_or("");
+  if (!where_.interface.empty() || !where_.address.empty()) return;
+  if (!where_.on_one_host) where_.on_one_host = ask_for_hosts();
+  if (*where_.on_one_host) {
+    where_.address = "127.0.0.1";
     return;
   }
-  options_.address = address_towards(options_.master);
-  if (options_.address.empty()) options_.address = first_address();
-  if (options_.address.empty())
+  where_.address = address_towards(where_.master);
+  if (where_.address.empty()) where_.address = first_address();
+  if (where_.address.empty())
     fail<UnavailableError>(
         "[gloo] the ranks of group '{}' are on several hosts, and this one ({}) has no network "
         "interface but loopback",

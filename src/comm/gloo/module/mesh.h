@@ -23,11 +23,12 @@ class Mesh {
  public:
   // Waits until every rank has created its own. Gloo's thread calls `on_event` whenever a
   // connection has read, written or broken; it must not throw or block.
-  Mesh(GlooOptions options, std::function<void()> on_event);
+  Mesh(GroupOptions options, GlooAddress where, std::function<void()> on_event);
   // Announces to the peers that this rank leaves.
   ~Mesh();
 
-  const GlooOptions& options() const { return options_; }
+  const GroupOptions& options() const { return options_; }
+  const GlooAddress& where() const { return where_; }  // complete
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
   const RankNames& names() const { return options_.names; }
@@ -76,7 +77,8 @@ class Mesh {
   [[noreturn]] void fail_to_assemble(std::vector<int> unconnected) const;
   std::string find(const std::string& key) const;  // empty if the key is missing or the store fails
 
-  GlooOptions options_;
+  const GroupOptions options_;
+  GlooAddress where_;
   std::function<void()> on_event_;
   std::shared_ptr<gloo::transport::tcp::Device> device_;
   std::shared_ptr<ConnectedContext> context_;

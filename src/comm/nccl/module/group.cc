@@ -16,21 +16,22 @@ using Clock = std::chrono::steady_clock;
 // Chooses an existing GPU. If each process of a host sees only its own GPU, that is GPU 0 on every
 // rank; NCCL rejects ranks that share a GPU. Initialises CUDA first, so that CUDA outlives what the
 // group starts.
-NcclOptions on_a_gpu(NcclOptions options) {
+NcclDevice on_a_gpu(NcclDevice where) {
   int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);
   if (result != cudaSuccess)
     fail<UnavailableError>("[nccl] there is no GPU that CUDA can use: {}",
                            cudaGetErrorString(result));
   if (count == 0) fail<UnavailableError>("[nccl] there is no GPU that CUDA can use");
-  if (options.device->backend() != DeviceBackend::kCuda) options.gpu %= count;
-  return options;
+  if (where.device->backend() != DeviceBackend::kCuda) where.gpu %= count;
+  return where;
 }
 
 }  // namespace
 
-NcclGroup::NcclGroup(NcclOptions options)
-    : options_(on_a_gpu(std::move(options))),
+NcclGroup::NcclGroup(GroupOptions options, NcclDevice where)
+    : options_(std::move(options)),
+      where_(on_a_gpu(where)),
       connections_({.name = fmt::format("rank {} of group '{}'", options_.names[options_.rank],
                                         options_.name),
                     .time_limit = options_.time_limit,
@@ -40,7 +41,7 @@ NcclGroup::NcclGroup(NcclOptions options)
                         }}),
       out_(static_cast<std::size_t>(options_.size)),
       in_(static_cast<std::size_t>(options_.size)) {
-  use_gpu(options_.gpu);
+  use_gpu(gpu());
   Store& store = *options_.store;
   store.set(key(fmt::format("here/{}", rank())), "1");
   if (rank() == 0) store.set(key("id"), new_id());

@@ -25,22 +25,24 @@ struct MessageConnection {
 class NcclGroup {
  public:
   // Waits until every rank has created its own.
-  explicit NcclGroup(NcclOptions options);
+  NcclGroup(GroupOptions options, NcclDevice where);
   // Announces that this rank leaves.
   ~NcclGroup();
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
 
-  const NcclOptions& options() const { return options_; }
+  const GroupOptions& options() const { return options_; }
+  const NcclDevice& where() const { return where_; }
+  int gpu() const { return where_.gpu; }
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
   const RankNames& names() const { return options_.names; }
   Connections& connections() { return connections_; }
   const NcclConnection& connection() const { return *connection_; }
   PinnedPool& pool() { return pool_; }
-  bool on_cuda() const { return options_.device->backend() == DeviceBackend::kCuda; }
+  bool on_cuda() const { return where_.device->backend() == DeviceBackend::kCuda; }
   cudaStream_t device_stream() const {
-    return static_cast<cudaStream_t>(options_.device->stream().native_handle());
+    return static_cast<cudaStream_t>(where_.device->stream().native_handle());
   }
   // The connection for messages to a peer (`out`), or from it.
   MessageConnection& message_connection(int peer, bool out);
@@ -75,7 +77,8 @@ class NcclGroup {
   // The last rank that leaves removes the other keys.
   void forget_group();
 
-  NcclOptions options_;
+  const GroupOptions options_;
+  const NcclDevice where_;
   PinnedPool pool_;
   Connections connections_;
   const NcclConnection* connection_ = nullptr;

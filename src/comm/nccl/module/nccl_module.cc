@@ -9,7 +9,7 @@ namespace {
 
 class NcclBackend final : public Backend {
  public:
-  explicit NcclBackend(NcclOptions options) : group_(std::move(options)) {}
+  NcclBackend(GroupOptions options, NcclDevice where) : group_(std::move(options), where) {}
 
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
@@ -25,7 +25,7 @@ class NcclBackend final : public Backend {
           "use the backend shm, gloo or mpi");
   }
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {
-    use_gpu(group_.options().gpu);
+    use_gpu(group_.gpu());
     const CollectiveKind kind = collective.signature.kind;
     if (kind == CollectiveKind::kSend || kind == CollectiveKind::kRecv)
       return std::make_unique<NcclMessage>(group_, collective);
@@ -44,12 +44,12 @@ class NcclBackend final : public Backend {
   void check_failure() override { group_.check_published_failure(); }
 
   std::shared_ptr<void> allocate(std::size_t bytes) override {
-    use_gpu(group_.options().gpu);
+    use_gpu(group_.gpu());
     return group_.pool().take(bytes);
   }
 
   std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
-    return std::make_unique<NcclBackend>(of_part(group_.options(), ranks, name));
+    return std::make_unique<NcclBackend>(group_.options().of(ranks, name), group_.where());
   }
 
  private:
@@ -61,6 +61,6 @@ class NcclBackend final : public Backend {
 }  // namespace tandem::nccl_backend
 
 extern "C" __attribute__((visibility("default"))) tandem::Backend* tandem_make_nccl_backend(
-    tandem::NcclOptions* options) {
-  return new tandem::nccl_backend::NcclBackend(std::move(*options));
+    tandem::GroupOptions* options, tandem::NcclDevice* where) {
+  return new tandem::nccl_backend::NcclBackend(std::move(*options), *where);
 }

@@ -51,7 +51,7 @@ NcclOperation::NcclOperation(NcclGroup& group, const Collective& collective,
 }
 
 bool NcclOperation::advance() {
-  use_gpu(group_.options().gpu);
+  use_gpu(group_.gpu());
   while (!done_) {
     if (!step()) return false;
     ++steps_;
