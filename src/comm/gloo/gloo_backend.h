@@ -11,9 +11,9 @@
 namespace tandem {
 
 // Where a rank listens: on a network interface, or a host name or address of this host. If neither
-// is set, the interface $GLOO_SOCKET_IFNAME, as in PyTorch; without it the loopback if all ranks are
-// on this host; otherwise the address from which `master` is reached; otherwise that of the first
-// interface.
+// is set, the interface $GLOO_SOCKET_IFNAME, as in PyTorch; without it the loopback if all ranks
+// are on this host; otherwise the address from which `master` is reached; otherwise that of the
+// first interface.
 struct GlooAddress {
   std::string interface = {};
   std::string address = {};
