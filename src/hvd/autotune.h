@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <fstream>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -13,22 +12,22 @@
 
 namespace tandem::hvd {
 
-// Bayesian optimisation, as in Horovod: fits a Gaussian process to the samples and next tries the
-// point with the greatest expected improvement. Points lie in the unit square.
-class BayesianSearch {
+// A compass search: tries the neighbours of the best point along both axes, at half the distance
+// once all have been tried. Points lie in the unit square.
+class CompassSearch {
  public:
   using Point = std::array<double, 2>;
 
-  explicit BayesianSearch(double noise) : noise_(noise) {}
   void add(const Point& point, double score);
-  Point next() const;
-  Point best() const;
+  // REQUIRES: add() was called, as for best().
+  Point next();
+  const Point& best() const { return points_[best_]; }
   std::size_t size() const { return points_.size(); }
 
  private:
-  double noise_;
   std::vector<Point> points_;
-  std::vector<double> scores_;
+  std::size_t best_ = 0;
+  double best_score_ = 0.0, distance_ = 0.5;
 };
 
 // Tries fusion thresholds of 0 to 64 MiB and cycle times of 1 to 100 ms.
@@ -45,12 +44,10 @@ class Autotune {
   std::int64_t cycle_microseconds() const;
 
  private:
-  void take(const BayesianSearch::Point& point) { present_ = point; }
-
   Settings settings_;
   std::ofstream log_;
-  BayesianSearch search_;
-  BayesianSearch::Point present_;
+  CompassSearch search_;
+  CompassSearch::Point present_;
   std::int64_t warmup_left_;
   bool done_ = false;
   std::int64_t pending_ = 0, bytes_ = 0;

@@ -50,8 +50,6 @@ Settings settings_of_environment() {
   take(settings.autotune_warmup_samples, "HOROVOD_AUTOTUNE_WARMUP_SAMPLES");
   take(settings.autotune_steps, "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE");
   take(settings.autotune_samples, "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES");
-  if (const auto noise = env_number("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE"))
-    settings.autotune_noise = *noise;
   take(settings.mark_cycles, "HOROVOD_TIMELINE_MARK_CYCLES");
   return settings;
 }

@@ -19,7 +19,6 @@ struct Settings {
   std::int64_t autotune_warmup_samples = 3;  // HOROVOD_AUTOTUNE_WARMUP_SAMPLES
   std::int64_t autotune_steps = 10;          // HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE
   std::int64_t autotune_samples = 20;        // HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES
-  double autotune_noise = 0.8;               // HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE
   bool mark_cycles = false;                  // HOROVOD_TIMELINE_MARK_CYCLES
 };
 

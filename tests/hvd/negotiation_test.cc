@@ -299,11 +299,11 @@ TEST(HvdStall, AReusedNameIsNotAStall) {
 }
 
 TEST(HvdAutotune, SearchFindsHighScores) {
-  const auto score = [](const BayesianSearch::Point& p) {
+  const auto score = [](const CompassSearch::Point& p) {
     return -(p[0] - 0.75) * (p[0] - 0.75) - (p[1] - 0.25) * (p[1] - 0.25);
   };
-  BayesianSearch search(0.1);
-  BayesianSearch::Point point = {0.0, 1.0};
+  CompassSearch search;
+  CompassSearch::Point point = {0.0, 1.0};
   for (int i = 0; i < 20; ++i) {
     search.add(point, score(point));
     point = search.next();
