@@ -1,10 +1,72 @@
 #include "ps/lost_updates.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/log.h"
 
 namespace tandem::ps {
+
+void UpdateNumbers::insert(std::uint64_t number) {
+  auto after = ranges_.upper_bound(number);
+  const auto before = after == ranges_.begin() ? ranges_.end() : std::prev(after);
+  if (before != ranges_.end() && before->second >= number) return;
+  std::uint64_t last = number;
+  if (after != ranges_.end() && after->first == number + 1) {
+    last = after->second;
+    ranges_.erase(after);
+  }
+  if (before != ranges_.end() && before->second + 1 == number)
+    before->second = last;
+  else
+    ranges_.emplace(number, last);
+  if (ranges_.size() > kRanges) join_nearest();
+}
+
+std::int64_t UpdateNumbers::erase_above(std::uint64_t number) {
+  std::uint64_t erased = 0;
+  while (!ranges_.empty() && ranges_.rbegin()->second > number) {
+    const auto range = std::prev(ranges_.end());
+    if (range->first <= number) {
+      erased += range->second - number;
+      range->second = number;
+      break;
+    }
+    erased += range->second - range->first + 1;
+    ranges_.erase(range);
+  }
+  return static_cast<std::int64_t>(erased);
+}
+
+std::int64_t UpdateNumbers::erase_up_to(std::uint64_t number) {
+  std::uint64_t erased = 0;
+  while (!ranges_.empty() && ranges_.begin()->first <= number) {
+    const auto [first, last] = *ranges_.begin();
+    ranges_.erase(ranges_.begin());
+    erased += std::min(last, number) - first + 1;
+    if (last > number) ranges_.emplace(number + 1, last);
+  }
+  return static_cast<std::int64_t>(erased);
+}
+
+void UpdateNumbers::join_nearest() {
+  std::vector<std::uint64_t> gaps;
+  for (auto range = ranges_.begin(); std::next(range) != ranges_.end(); ++range)
+    gaps.push_back(std::next(range)->first - range->second);
+  const auto middle = gaps.begin() + static_cast<std::ptrdiff_t>((gaps.size() - 1) / 2);
+  std::nth_element(gaps.begin(), middle, gaps.end());
+  std::size_t left = gaps.size() / 2;  // gaps may be equal
+  for (auto range = ranges_.begin(); left > 0 && std::next(range) != ranges_.end();) {
+    const auto next = std::next(range);
+    if (next->first - range->second > *middle) {
+      range = next;
+    } else {
+      range->second = next->second;
+      ranges_.erase(next);
+      --left;
+    }
+  }
+}
 
 LostUpdates::LostUpdates(std::vector<std::string> servers) {
   for (std::string& name : servers) servers_.emplace_back().name = std::move(name);
@@ -28,16 +90,16 @@ void LostUpdates::add(Server& server, std::int64_t lost) {
 void LostUpdates::learn(Server& server, const proto::ServerLife& life) {
   const auto restarts = static_cast<std::size_t>(life.restarts_size());
   if (restarts > server.restarts.size()) {
+    const auto first =
+        life.restarts().begin() + static_cast<std::ptrdiff_t>(server.restarts.size());
+    const std::uint64_t last = *std::min_element(first, life.restarts().end());
     server.restarts.assign(life.restarts().begin(), life.restarts().end());
     server.kept = 0;
-    const std::size_t lost = std::erase_if(server.updates, [&](const auto& update) {
-      return !server.has(update.first, update.second);
-    });
-    add(server, static_cast<std::int64_t>(lost));
+    add(server, server.updates.erase_above(last));
   }
   if (restarts < server.restarts.size() || life.kept() <= server.kept) return;
   server.kept = life.kept();
-  std::erase_if(server.updates, [&](const auto& update) { return update.second <= server.kept; });
+  server.updates.erase_up_to(server.kept);
 }
 
 void LostUpdates::returned(const AppliedUpdates& updates) {
@@ -51,7 +113,7 @@ void LostUpdates::returned(const AppliedUpdates& updates) {
     if (!server.has(restarts, number))
       ++lost;
     else if (number > updates.life.kept())
-      server.updates.emplace_back(restarts, number);
+      server.updates.insert(number);
   add(server, lost);
 }
 

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ps/proto/server_calls.pb.h"
@@ -19,8 +19,32 @@ struct AppliedUpdates {
   std::vector<std::uint64_t> numbers;  // ParameterStore::Applied; 0: not known, and not lost
 };
 
+// The numbers of updates, as ranges: nearly all follow each other, so that memory grows with the
+// calls that have not returned, and not with the updates.
+class UpdateNumbers {
+ public:
+  static constexpr std::size_t kRanges = 1 << 14;  // at most; 1 MiB
+
+  // If there are too many ranges, half of them are joined with their neighbours, where the fewest
+  // numbers are missing. These are in it from then on.
+  void insert(std::uint64_t number);
+  // These two return how many numbers they have removed.
+  std::int64_t erase_above(std::uint64_t number);
+  std::int64_t erase_up_to(std::uint64_t number);
+  std::size_t num_ranges() const { return ranges_.size(); }
+
+ private:
+  void join_nearest();
+
+  std::map<std::uint64_t, std::uint64_t> ranges_;  // first -> last, with gaps between them
+};
+
 // Compares the numbers of the updates of calls that have returned with those with which their
 // servers continued after restarts. Each loss is logged. Thread-safe.
+//
+// Numbers are kept until the server has them in its older snapshot. A server that writes none,
+// because its disk is full, say, may have so many calls that never return that the counts are upper
+// bounds.
 class LostUpdates {
  public:
   // `servers`: their names, by index.
@@ -37,8 +61,7 @@ class LostUpdates {
     std::string name;
     std::vector<std::uint64_t> restarts;  // ServerLife
     std::uint64_t kept = 0;               // the same
-    // Those that may still be lost: the number of restarts before it, and its number.
-    std::vector<std::pair<std::size_t, std::uint64_t>> updates;
+    UpdateNumbers updates;                // that the next restart may lose
     std::int64_t lost = 0;
 
     bool has(std::size_t restarts_before, std::uint64_t number) const;

@@ -77,6 +77,41 @@ TEST_F(ACount, LeavesOutWhatEverySnapshotHas) {
   EXPECT_EQ(lost(), 2);
 }
 
+// A server whose snapshots fail keeps nothing.
+TEST(UpdateNumbers, TakeTheMemoryOfTheirGapsAlone) {
+  UpdateNumbers numbers;
+  for (std::uint64_t number = 1; number <= 100'000; ++number)
+    numbers.insert(number % 2 == 0 ? number - 1 : number + 1);
+  EXPECT_EQ(numbers.num_ranges(), 1u);
+  numbers.insert(200'000);
+  numbers.insert(200'000);
+  EXPECT_EQ(numbers.num_ranges(), 2u);
+  EXPECT_EQ(numbers.erase_up_to(40'000), 40'000);
+  EXPECT_EQ(numbers.erase_up_to(40'000), 0);
+  EXPECT_EQ(numbers.erase_above(90'000), 10'001);
+  EXPECT_EQ(numbers.erase_above(40'000), 50'000);
+  EXPECT_EQ(numbers.num_ranges(), 0u);
+}
+
+// Numbers of calls that do not return are then counted, too.
+TEST(UpdateNumbers, AreJoinedWhereTheFewestAreMissing) {
+  constexpr std::uint64_t kNumbers = UpdateNumbers::kRanges, kFar = 10 * kNumbers;
+  UpdateNumbers numbers;
+  for (std::uint64_t i = 0; i <= kNumbers; ++i)
+    numbers.insert(i < kNumbers / 2 ? 5 * i : kFar + 2 * i);
+  EXPECT_LE(numbers.num_ranges(), kNumbers / 2 + 1);
+  EXPECT_EQ(numbers.erase_up_to(kFar - 1), static_cast<std::int64_t>(kNumbers / 2));
+  EXPECT_EQ(numbers.erase_above(0), static_cast<std::int64_t>(kNumbers + 1));
+}
+
+TEST_F(ACount, DoesNotGrowWithCallsThatNeverReturn) {
+  constexpr std::uint64_t kCalls = 4 * UpdateNumbers::kRanges;
+  for (std::uint64_t call = 0; call < kCalls; ++call) returned(life({}), {3 * call + 1});
+  updates_.heard_of(1, life({0}));
+  EXPECT_GE(lost(), static_cast<std::int64_t>(kCalls));
+  EXPECT_LE(lost(), static_cast<std::int64_t>(3 * kCalls));
+}
+
 // --- real calls ---
 
 // Two servers, whose stores are replaced, while calls are under way, by those that a process would
