@@ -9,7 +9,14 @@ from bench_parts.common import BUILD, ROOT, output_of, table
 MODELS = {"mlp512": 200, "recommender": 400}  # steps per cycle
 WORKERS = [1, 2, 4]
 SERVERS = 2
+SNAPSHOTS = {"a snapshot in 10 s": 10, "no snapshots": 1_000_000}  # seconds between them
+SNAPSHOT_CYCLES = 60  # in one, so that it has several snapshots
 PROGRAMS = {"tandem": 1, "tandem, two calls": 2, "tandem, three calls": 3, "tensorflow": 1}  # calls per worker
+
+
+def tandem_command(workers, *arguments):
+    return [ROOT / "build/release/tools/tandem", "run", "--ps", str(SERVERS), "--workers", str(workers), "--chief",
+            "--", BUILD / "parameter_server", *arguments]
 
 
 def command_of(program, model, workers, python):
@@ -17,8 +24,12 @@ def command_of(program, model, workers, python):
     if program == "tensorflow":
         return [python, ROOT / "benchmarks/peers/tf_parameter_server.py", model, "--ps", str(SERVERS), "--workers",
                 str(workers), *steps, "--cycles", "3"]
-    return [ROOT / "build/release/tools/tandem", "run", "--ps", str(SERVERS), "--workers", str(workers), "--chief",
-            "--", BUILD / "parameter_server", model, *steps, "--cycles", "3", "--calls", str(PROGRAMS[program])]
+    return tandem_command(workers, model, *steps, "--cycles", "3", "--calls", str(PROGRAMS[program]))
+
+
+def rates_of(command):
+    output = output_of(command, {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"})
+    return [float(value) for value in re.findall(r"steps_per_second ([0-9.]+)", output)]
 
 
 def measure_servers(options):
@@ -28,11 +39,32 @@ def measure_servers(options):
             for program in PROGRAMS:
                 if program == "tensorflow" and not options.tensorflow:
                     continue
-                output = output_of(command_of(program, model, workers, options.tensorflow),
-                                   {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"})
-                found = [float(value) for value in re.findall(r"steps_per_second ([0-9.]+)", output)]
+                found = rates_of(command_of(program, model, workers, options.tensorflow))
                 yield {"program": program, "part": "servers", "case": model, "workers": workers,
                        "steps_per_second": statistics.median(found)}
+
+
+def measure_snapshots(options):
+    """The same with two workers, for some minutes, with and without snapshots."""
+    for model in options.models:
+        for program, seconds in SNAPSHOTS.items():
+            steps = str(SNAPSHOT_CYCLES * MODELS[model])
+            [rate] = rates_of(tandem_command(2, model, "--steps", steps, "--cycles", "1",
+                                             "--snapshot-seconds", str(seconds)))
+            yield {"program": program, "part": "snapshots", "case": model, "steps_per_second": rate}
+
+
+def print_snapshots(records):
+    rows = []
+    for model in MODELS:
+        rates = [[record["steps_per_second"] for record in records if record.get("part") == "snapshots"
+                  and record["case"] == model and record["program"] == program] for program in SNAPSHOTS]
+        if all(rates):
+            with_them, without = map(statistics.median, rates)
+            spread = max(max(each) / min(each) for each in rates)
+            rows.append([model, f"{with_them:.1f}", f"{without:.1f}", f"{with_them / without:.3f}", f"{spread:.3f}"])
+    table("Parameter servers with and without snapshots, two workers: steps per second",
+          ["model", *SNAPSHOTS, "ratio", "largest spread"], rows)
 
 
 def print_servers(records):
