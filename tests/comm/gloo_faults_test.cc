@@ -1,12 +1,20 @@
 // Failures that are specific to gloo; process_faults_test.cc has the others.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/userfaultfd.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <thread>
 
 #include "comm/fault_job.h"
+#include "comm/rendezvous/socket.h"
 #include "core/status.h"
 #include "support/errors.h"
 #include "support/expects.h"
@@ -121,6 +129,65 @@ TEST_F(GlooFaults, ARankMayLeaveWhileOthersCompleteItsLastCollective) {
   });
 }
 
+// Memory in which whoever writes to it first waits until it is opened.
+class ClosedMemory {
+ public:
+  explicit ClosedMemory(std::size_t bytes)
+      : bytes_(bytes),
+        data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+        faults_(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC))) {
+    uffdio_api api = {.api = UFFD_API};
+    uffdio_register region = {.range = range(), .mode = UFFDIO_REGISTER_MODE_MISSING};
+    closed_ = faults_.is_open() && ioctl(faults_.descriptor(), UFFDIO_API, &api) == 0 &&
+              ioctl(faults_.descriptor(), UFFDIO_REGISTER, &region) == 0;
+  }
+  ~ClosedMemory() { munmap(data_, bytes_); }
+
+  // False if the system does not allow it.
+  bool is_closed() const { return closed_; }
+  void wait_for_writer() const {
+    uffd_msg fault;
+    EXPECT_EQ(read(faults_.descriptor(), &fault, sizeof(fault)), ssize_t{sizeof(fault)});
+  }
+  void open() const {
+    uffdio_range all = range();
+    EXPECT_EQ(ioctl(faults_.descriptor(), UFFDIO_UNREGISTER, &all), 0);
+  }
+  float* data() const { return static_cast<float*>(data_); }
+
+ private:
+  uffdio_range range() const { return {reinterpret_cast<std::uintptr_t>(data_), bytes_}; }
+
+  std::size_t bytes_;
+  void* data_;
+  Socket faults_;
+  bool closed_ = false;
+};
+
+// Rank 1 has not read its last message, and its host has not room for all of it.
+TEST_F(GlooFaults, ARankMayLeaveBeforeItsLastMessageIsRead) {
+  constexpr std::int64_t kCount = std::int64_t{1} << 18;
+  const testing::Arrivals left;
+  TANDEM_REQUIRE(ClosedMemory(1 << 20).is_closed(), "userfaultfd");
+  run_ranks({.backend = "gloo", .ranks = 2}, {}, [&](Communicator& communicator) {
+    if (communicator.rank() == 0) {
+      communicator.send(floats(kCount, 3.0f), 1)->wait();
+      return left.arrive();
+    }
+    const ClosedMemory memory(kCount * sizeof(float));
+    std::thread writer([&] {
+      memory.wait_for_writer();
+      left.wait_for(1);
+      std::this_thread::sleep_for(milliseconds(300));  // it would be gone by then
+      memory.open();
+    });
+    communicator.recv({memory.data(), kCount, float32}, 0)->wait();
+    writer.join();
+    EXPECT_EQ(std::vector<float>(memory.data(), memory.data() + kCount),
+              std::vector<float>(kCount, 3.0f));
+  });
+}
+
 // Writing to a connection that a peer has closed raises an error and not a signal, whatever the
 // program's SIGPIPE handler.
 TEST_F(GlooFaults, DoesNotChangeTheSigpipeHandler) {
@@ -136,6 +203,67 @@ TEST_F(GlooFaults, DoesNotChangeTheSigpipeHandler) {
     EXPECT_EQ(sigismember(&blocked, SIGPIPE), 0);
   });
 }
+
+// --- other code of the process closes what it has not opened ---
+
+void close_sockets() {
+  struct stat status = {};
+  for (int descriptor = 3; descriptor < 256; ++descriptor)
+    if (fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode)) close(descriptor);
+}
+
+void close_all() {
+  for (int descriptor = 3; descriptor < 256; ++descriptor) close(descriptor);
+}
+
+void replace_sockets() {
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  struct stat status = {};
+  for (int descriptor = 3; descriptor < 256; ++descriptor)
+    if (fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode)) dup2(null, descriptor);
+}
+
+struct Loss {
+  const char* name;
+  void (*happen)();
+
+  friend void PrintTo(const Loss& loss, std::ostream* out) { *out << loss.name; }
+};
+
+class GlooDescriptors : public GlooFaults, public ::testing::WithParamInterface<Loss> {
+ protected:
+  static void expect_own_loss(const std::function<void()>& call) {
+    expect_parts(error_of<UnavailableError>(call),
+                 {"[gloo] rank 1 has lost its connection", " in group 'test': other code of its ",
+                  "has closed descriptors"});
+  }
+  // Rank 1 has published it, or its connections broke before.
+  static void expect_loss_of_rank_1(const std::function<void()>& call) {
+    const std::string text = testing::any_error_of(call);
+    EXPECT_NE(text.find("rank 1 "), std::string::npos) << text;
+  }
+};
+
+TEST_P(GlooDescriptors, OfARankThatAreLostAreItsError) {
+  run_ranks({.backend = "gloo"}, {}, [](Communicator& communicator) {
+    testing::all_reduce(communicator, 10);
+    if (communicator.rank() == 1) GetParam().happen();
+    const auto call = [&] { testing::all_reduce(communicator, 300'000); };
+    communicator.rank() == 1 ? expect_own_loss(call) : expect_loss_of_rank_1(call);
+  });
+}
+
+TEST_P(GlooDescriptors, OfARankThatAreLostDoNotEndItWhenItLeaves) {
+  run_ranks({.backend = "gloo"}, {}, [](Communicator& communicator) {
+    testing::all_reduce(communicator, 10);
+    if (communicator.rank() == 1) GetParam().happen();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Losses, GlooDescriptors,
+                         ::testing::Values(Loss{"Sockets", close_sockets}, Loss{"All", close_all},
+                                           Loss{"Replaced", replace_sockets}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace tandem::gloo_faults_test

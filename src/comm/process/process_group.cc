@@ -241,7 +241,7 @@ void ProcessGroupState::advance(const ProcessWork* last, bool beyond) {
     }
     // Works for which the failed rank has finished its part may still complete.
     if ((last ? !last->done() : !open_.empty()) && options.membership &&
-        options.membership->failed()) {
+        options.membership->failed() && !may_complete()) {
       backend->check_failure();
       options.membership->throw_failure();
     }
@@ -249,6 +249,26 @@ void ProcessGroupState::advance(const ProcessWork* last, bool beyond) {
     abort_with_current();
   }
   if (!last) note_attended();
+}
+
+bool ProcessGroupState::may_complete() noexcept {
+  constexpr auto kLook = std::chrono::milliseconds(5), kQuiet = std::chrono::milliseconds(500);
+  const auto now = Clock::now();
+  std::uint64_t steps = open_.size();
+  for (const auto& work : open_)
+    if (work->operation()) steps += work->operation()->steps();
+  if (!last_data_ || last_data_->steps != steps)
+    last_data_ = {.since = now, .checked = last_data_ ? last_data_->checked : now, .steps = steps};
+  if (now - last_data_->since > kQuiet) return false;
+  if (now - last_data_->checked < kLook) return true;
+  last_data_->checked = now;
+  try {
+    for (const auto& work : open_)
+      if (work->operation()) backend->check_peers(*work->operation());
+  } catch (...) {
+    return false;
+  }
+  return true;
 }
 
 bool ProcessGroupState::take(ProcessWork& work) {

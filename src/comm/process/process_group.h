@@ -6,6 +6,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/checked_communicator.h"
@@ -64,6 +65,9 @@ class ProcessGroupState final : public ProgressEngine::Client {
   // Returns whether the work is done, and marks it so. A work whose data has arrived counts even if
   // the group has failed since.
   bool take(ProcessWork& work);
+  // Called while a rank of the job has failed: whether open works may still complete, because what
+  // it sent before is under way. False if they wait for a rank that is gone, or nothing happens.
+  bool may_complete() noexcept;
   // The checks that a waiting rank makes several times per second; the last time at `last`.
   void check_while_waiting(const ProcessWork& work, std::chrono::steady_clock::time_point begin,
                            std::chrono::steady_clock::time_point last);
@@ -82,6 +86,13 @@ class ProcessGroupState final : public ProgressEngine::Client {
   std::deque<std::shared_ptr<ProcessWork>> open_;  // not done, in the order of the calls
   CoreYield core_yield_;
   std::exception_ptr failure_;
+  // Since a rank of the job has failed: when something happened last, and after how many steps, and
+  // when the peers were checked.
+  struct LastData {
+    std::chrono::steady_clock::time_point since, checked;
+    std::uint64_t steps = 0;
+  };
+  std::optional<LastData> last_data_;
   std::map<std::vector<int>, int> splits_;  // number of splits per list of ranks
 };
 

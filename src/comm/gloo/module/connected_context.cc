@@ -2,16 +2,18 @@
 
 #include <fcntl.h>
 #include <gloo/transport/tcp/pair.h>
-#include <sys/eventfd.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <future>
+#include <optional>
 #include <thread>
 #include <utility>
 
-#include "comm/rendezvous/descriptors.h"
 #include "core/status.h"
 
 namespace tandem::gloo_backend {
@@ -21,19 +23,35 @@ namespace tcp = gloo::transport::tcp;
 
 constexpr std::chrono::microseconds kPairIsTaken(50);
 
+// The socket behind a descriptor, which other code of the process may have closed or replaced.
+std::optional<ino_t> socket_of(int descriptor) {
+  struct stat status = {};
+  if (fstat(descriptor, &status) != 0 || !S_ISSOCK(status.st_mode)) return std::nullopt;
+  return status.st_ino;
+}
+
 // Gloo creates each pair with a listening socket, to which an unknown process might connect before
 // the peer. This class replaces it at once by a socket that is connected to the peer.
 class ConnectedPair final : public tcp::Pair {
  public:
-  ConnectedPair(tcp::Context* context, tcp::Device* device, int rank,
-                std::chrono::milliseconds time_limit, const std::function<void()>& on_event,
-                LoopTick& tick)
-      : Pair(context, device, rank, time_limit), on_event_(on_event), tick_(tick) {}
-  // While the object has this class. close() waits for the device's thread only if that has not
-  // closed the connection itself.
+  ConnectedPair(tcp::Context* context, GlooDevice& device, int rank,
+                std::chrono::milliseconds time_limit, const std::function<void()>& on_event)
+      : Pair(context, &device, rank, time_limit), events_(device), on_event_(on_event) {}
+  // While the object has this class.
   ~ConnectedPair() override {
+    if (settled_) return;
     close();
-    tick_.wait();
+    events_.pass();
+  }
+  // It is closed, and the device's thread handles no event of it any more.
+  void settle() { settled_ = true; }
+
+  void close() override {
+    {
+      const std::lock_guard lock(m_);
+      if (state_ == CONNECTED && !owns_socket()) return changeState(CLOSED);
+    }
+    Pair::close();
   }
 
   // False if an unknown process connected first: the pair may have read from it and is unusable.
@@ -44,6 +62,7 @@ class ConnectedPair final : public tcp::Pair {
     // Closing its last descriptor also ends Gloo's polling of the listening socket.
     if (dup3(socket.descriptor(), fd_, O_CLOEXEC) < 0)
       fail<UnavailableError>("[gloo] dup3: {}", std::strerror(errno));
+    socket_ = socket_of(fd_);
     try {
       handleConnected();
     } catch (const std::exception& error) {
@@ -59,48 +78,87 @@ class ConnectedPair final : public tcp::Pair {
   // If another thread holds the pair, Gloo's loop retries at once. A sender on the same core would
   // then have to wait until the loop has used up its time slice.
   void handleEvents(int events) override {
-    if (!m_.try_lock()) return std::this_thread::sleep_for(kPairIsTaken);
-    m_.unlock();
-    Pair::handleEvents(events);
+    {
+      const std::unique_lock lock(m_, std::try_to_lock);
+      if (!lock) return std::this_thread::sleep_for(kPairIsTaken);
+      if (state_ == CLOSED) return;
+    }
+    try {
+      Pair::handleEvents(events);
+    } catch (const std::exception& error) {  // nobody else on the device's thread catches it
+      const std::lock_guard lock(m_);
+      if (state_ != CLOSED)
+        signalException(std::make_exception_ptr(gloo::IoException(error.what())));
+    }
     on_event_();
   }
 
+  bool has_unsent(bool sent) {
+    const std::lock_guard lock(m_);
+    int bytes = 0;
+    return owns_socket() && ioctl(fd_, sent ? SIOCOUTQNSD : SIOCOUTQ, &bytes) == 0 && bytes > 0;
+  }
+  bool is_lost() {
+    const std::lock_guard lock(m_);
+    return lost_ || (state_ == CONNECTED && !owns_socket());
+  }
+
  private:
-  const std::function<void()>& on_event_;  // the context's, as is the tick
-  LoopTick& tick_;
+  bool owns_socket() const { return state_ == CONNECTED && socket_ && socket_of(fd_) == socket_; }
+
+  // Gloo would end the process if the socket or the device's descriptor is not its own any more.
+  void changeState(state next) noexcept override {
+    if (next != CLOSED || state_ != CONNECTED) return Pair::changeState(next);
+    if (owns_socket()) {
+      events_.forget(fd_);
+      ::close(fd_);
+    } else {
+      lost_ = true;
+    }
+    fd_ = -1;
+    state_ = CLOSED;
+    cv_.notify_all();
+  }
+
+  GlooDevice& events_;
+  const std::function<void()>& on_event_;  // the context's
+  std::optional<ino_t> socket_;
+  bool lost_ = false, settled_ = false;
 };
+
+ConnectedPair* as_connected(const std::unique_ptr<gloo::transport::Pair>& pair) {
+  return static_cast<ConnectedPair*>(pair.get());
+}
 
 }  // namespace
 
-LoopTick::LoopTick(tcp::Device& device)
-    : device_(device), always_readable_(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!always_readable_.is_open()) fail_out_of_descriptors();
+// The device's thread may still handle events of connections that it, or close(), has closed.
+ConnectedContext::~ConnectedContext() {
+  close();
+  events_->pass();
+  for (const auto& pair : pairs_)
+    if (pair) as_connected(pair)->settle();
+  pairs_.clear();
 }
-
-// The device's thread collects the events of all connections at once, of those only that have not
-// been closed, and then handles them. When it handles this one, it is done with earlier ones.
-void LoopTick::wait() {
-  came_ = std::make_shared<std::promise<void>>();
-  std::future<void> tick = came_->get_future();
-  device_.registerDescriptor(always_readable_.descriptor(), EPOLLIN, this);
-  tick.wait();
-}
-
-void LoopTick::handleEvents(int) {
-  const auto came = came_;  // this object may be destroyed before set_value() returns
-  device_.unregisterDescriptor(always_readable_.descriptor(), this);
-  came->set_value();
-}
-
-ConnectedContext::~ConnectedContext() { pairs_.clear(); }
 
 void ConnectedContext::connect(int peer, const Socket& socket) {
   std::unique_ptr<ConnectedPair> pair;
-  do
-    pair =
-        std::make_unique<ConnectedPair>(this, device_.get(), peer, getTimeout(), on_event_, tick_);
+  do pair = std::make_unique<ConnectedPair>(this, *events_, peer, getTimeout(), on_event_);
   while (!pair->connect_by(socket));
   pairs_[static_cast<std::size_t>(peer)] = std::move(pair);
+}
+
+bool ConnectedContext::has_unsent(bool sent) const {
+  return std::any_of(pairs_.begin(), pairs_.end(), [&](const auto& pair) {
+    return pair && as_connected(pair)->has_unsent(sent);
+  });
+}
+
+int ConnectedContext::lost_by_this_process() const {
+  if (!events_->hears()) return rank;
+  for (std::size_t peer = 0; peer < pairs_.size(); ++peer)
+    if (pairs_[peer] && as_connected(pairs_[peer])->is_lost()) return static_cast<int>(peer);
+  return -1;
 }
 
 void ConnectedContext::close() noexcept {
@@ -108,7 +166,7 @@ void ConnectedContext::close() noexcept {
     if (pair) pair->close();
 }
 
-std::shared_ptr<ConnectedContext> make_connected_context(const std::shared_ptr<tcp::Device>& device,
+std::shared_ptr<ConnectedContext> make_connected_context(const std::shared_ptr<GlooDevice>& device,
                                                          int rank, std::vector<Socket> sockets,
                                                          std::chrono::milliseconds time_limit,
                                                          std::function<void()> on_event) {

@@ -2,7 +2,7 @@
 
 #include <arpa/inet.h>
 #include <gloo/common/logging.h>
-#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/tcp/attr.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -34,6 +34,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLook(100);  // interval of checks of the membership while ranks connect
 // The same for the store, which all ranks poll.
 constexpr milliseconds kLookAtStore(500);
+constexpr auto kParting = std::chrono::seconds(30);  // as long as a silent rank counts as alive
+constexpr milliseconds kQuiet(500);  // what a rank has sent before it died takes less to arrive
 constexpr auto kGrace = std::chrono::seconds(5);  // from a rank's time limit to rank 0's
 constexpr std::string_view kFailed = "!";         // instead of a rank's address
 
@@ -108,9 +110,9 @@ std::string address_of_interface(const std::string& name) {
 }
 
 // One per address, with its thread; all groups of the process share it.
-std::shared_ptr<gloo::transport::tcp::Device> device_at(const GlooAddress& where) {
+std::shared_ptr<GlooDevice> device_at(const GlooAddress& where) {
   static std::mutex mutex;
-  static auto& devices = *new std::map<std::string, std::weak_ptr<gloo::transport::tcp::Device>>;
+  static auto& devices = *new std::map<std::string, std::weak_ptr<GlooDevice>>;
   const std::lock_guard lock(mutex);
   auto& known = devices[where.interface + "/" + where.address];
   if (auto device = known.lock()) return device;
@@ -118,10 +120,11 @@ std::shared_ptr<gloo::transport::tcp::Device> device_at(const GlooAddress& where
   attributes.iface = where.interface;
   attributes.hostname = where.address;
   try {
-    auto device = std::make_shared<gloo::transport::tcp::Device>(
-        gloo::transport::tcp::CreateDeviceAttr(attributes));
+    auto device = std::make_shared<GlooDevice>(gloo::transport::tcp::CreateDeviceAttr(attributes));
     known = device;
     return device;
+  } catch (const ResourceExhaustedError&) {
+    throw;
   } catch (const std::exception& error) {
     fail<InvalidArgumentError>(
         "[gloo] cannot listen on {} '{}': {}", where.interface.empty() ? "address" : "interface",
@@ -209,6 +212,19 @@ Mesh::~Mesh() {
   } catch (const Error& error) {
     // The store ended with its rank; peers learn of that instead.
     logging::debug("[gloo] no goodbye from group '{}': {}", options_.name, error.what());
+  }
+  wait_until_received();
+}
+
+// A closed connection discards what the peer's host has not received. Peers may still need that for
+// this rank's last collectives.
+void Mesh::wait_until_received() const noexcept {
+  const auto deadline = Clock::now() + std::min<Clock::duration>(kParting, options_.time_limit);
+  auto nap = std::chrono::microseconds(50);
+  while (context_->has_unsent(where_.on_one_host.value_or(false)) && Clock::now() < deadline &&
+         !(options_.membership && options_.membership->failed())) {
+    std::this_thread::sleep_for(nap);
+    nap = std::min(2 * nap, std::chrono::microseconds(5000));
   }
 }
 
@@ -369,7 +385,18 @@ void Mesh::check_failure() const {
     throw_failure(static_cast<GroupFailure>(failure.front() - '0'), failure.substr(1));
 }
 
+void Mesh::expect_own_connections() const {
+  const int lost = context_ ? context_->lost_by_this_process() : -1;
+  if (lost < 0) return;
+  fail<UnavailableError>(
+      "[gloo] rank {} has lost its connection{} in group '{}': other code of its process (pid {} "
+      "on {}) has closed descriptors that it did not open",
+      names()[rank()], lost == rank() ? "s" : fmt::format(" to rank {}", names()[lost]),
+      options_.name, getpid(), name_of_host());
+}
+
 void Mesh::throw_broken(int peer, const std::string& what, const std::string& reason) const {
+  expect_own_connections();
   check_failure();
   throw_first_failure(options_.membership.get());
   const ListenAddress& other = peers_[static_cast<std::size_t>(peer)];
@@ -383,6 +410,7 @@ void Mesh::throw_broken(int peer, const std::string& what, const std::string& re
 
 void Mesh::check_connections(const std::function<bool(int peer)>& needs,
                              const std::string& waiting_for) {
+  expect_own_connections();
   for (int peer = 0; peer < size(); ++peer)
     if (peer != rank()) check_connection(peer, needs, waiting_for);
 }
@@ -398,10 +426,15 @@ void Mesh::check_connection(int peer, const std::function<bool(int peer)>& needs
   }
   const bool needed = needs(peer);
   if (left_[at] && !needed) return;
-  if (!needed && find(key("failure")).empty() && !find(key("left", peer)).empty())
-    left_[at] = true;
-  else
-    throw_broken(peer, waiting_for, reason);
+  const auto now = Clock::now();
+  if (!needed && find(key("failure")).empty()) {
+    if (!find(key("left", peer)).empty())
+      left_[at] = true;
+    else if (now - broken_.try_emplace(peer, now).first->second > kQuiet)
+      throw_broken(peer, waiting_for, reason);
+    return;
+  }
+  throw_broken(peer, waiting_for, reason);
 }
 
 void Mesh::publish_failure(GroupFailure failure, const std::string& text) const {

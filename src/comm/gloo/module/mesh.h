@@ -1,10 +1,11 @@
 // A group's connections: one between each pair of ranks.
 #pragma once
 
-#include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "comm/gloo/gloo_backend.h"
 #include "comm/gloo/module/connected_context.h"
+#include "comm/gloo/module/device.h"
 #include "comm/gloo/module/wiring.h"
 #include "tandem/errors.h"
 
@@ -24,7 +26,8 @@ class Mesh {
   // Waits until every rank has created its own. Gloo's thread calls `on_event` whenever a
   // connection has read, written or broken; it must not throw or block.
   Mesh(GroupOptions options, GlooAddress where, std::function<void()> on_event);
-  // Announces to the peers that this rank leaves.
+  // Announces to the peers that this rank leaves, and waits, at most half a minute, until they have
+  // received what it has sent.
   ~Mesh();
 
   const GroupOptions& options() const { return options_; }
@@ -36,13 +39,14 @@ class Mesh {
   bool oversubscribed() const { return oversubscribed_; }
   gloo::transport::Context& context() const { return *context_; }
 
-  // Throws the error that the group published in the store; otherwise the first failure according
-  // to the membership; otherwise AbortedError: `peer` left or its connection broke while this rank
-  // was waiting for `what`.
+  // Throws UnavailableError if this process has closed a connection itself; otherwise the error
+  // that the group published in the store; otherwise the first failure according to the membership;
+  // otherwise AbortedError: `peer` left or its connection broke while this rank was waiting for
+  // `what`.
   [[noreturn]] void throw_broken(int peer, const std::string& what,
                                  const std::string& reason) const;
-  // Throws such an error if the connection to a peer is broken, unless the peer left in good order
-  // and this rank does not need it.
+  // Throws such an error if the connection to a peer is broken, unless this rank does not need it
+  // and the peer left in good order, or a moment ago: it may have died after it had done its part.
   void check_connections(const std::function<bool(int peer)>& needs,
                          const std::string& waiting_for);
 
@@ -62,6 +66,9 @@ class Mesh {
   std::string key(std::string_view what, int rank) const;
   void check_connection(int peer, const std::function<bool(int peer)>& needs,
                         const std::string& waiting_for);
+  void wait_until_received() const noexcept;
+  // Throws UnavailableError if other code of this process has closed a descriptor of the group.
+  void expect_own_connections() const;
   bool ask_for_hosts() const;  // whether all ranks are on one
   void choose_address();
   // The address of this rank's parent in the tree over which addresses are sent; none for rank 0.
@@ -80,13 +87,14 @@ class Mesh {
   const GroupOptions options_;
   GlooAddress where_;
   std::function<void()> on_event_;
-  std::shared_ptr<gloo::transport::tcp::Device> device_;
+  std::shared_ptr<GlooDevice> device_;
   std::shared_ptr<ConnectedContext> context_;
   std::vector<ListenAddress> peers_;
   // Receives that are never matched, by rank; they fail when a connection breaks. Null: the
   // connection was broken earlier.
   std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> sentinels_;
   std::vector<bool> left_;  // in good order, as far as this rank has checked
+  std::map<int, std::chrono::steady_clock::time_point> broken_;  // since when this rank knows it
   char nothing_ = 0;
   bool oversubscribed_ = false;
 };
