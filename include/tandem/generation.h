@@ -35,9 +35,10 @@ class KeyValueCache {
   /// to count; other layers must compute each position by itself, as all of a transformer do.
   ///
   /// Throws FailedPreconditionError if the model has no variables yet, UnimplementedError in a
-  /// GraphScope. Throws InvalidArgumentError for a batch of another size than in the first call, a
-  /// layer that is not self-attention with use_causal_mask, and positions beyond the capacity (on a
-  /// GPU the next wait throws this); call reset() after an error.
+  /// GraphScope and in replicas of a strategy. Throws InvalidArgumentError for a batch of another
+  /// size than in the first call, a layer that is not self-attention with use_causal_mask, and
+  /// positions beyond the capacity (on a GPU the next wait throws this); call reset() after an
+  /// error.
   Tensor operator()(const Layer& model, const Tensor& input) const;
   /// Forgets all positions: the next call has the first positions of other sequences.
   void reset() const;

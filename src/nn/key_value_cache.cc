@@ -2,7 +2,10 @@
 
 #include "core/scoped.h"
 #include "core/status.h"
+#include "ops/array/array_ops.h"
+#include "runtime/replica_context.h"
 #include "runtime/trace.h"
+#include "runtime/variable_impl.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
@@ -18,19 +21,11 @@ Variable zeros_of(const char* name, const Shape& shape, DType dtype) {
   return Variable(zeros(shape, {.dtype = dtype}), {.trainable = false, .name = name});
 }
 
-Tensor clamped(const Tensor& index, std::int64_t most) {
-  return maximum(minimum(index, static_cast<double>(most)), 0.0);
-}
-
-// Writes `rows` [batch, added, ...] to `memory` [batch, capacity, ...] at `positions` [added].
-void write(Variable& memory, const Tensor& rows, const Tensor& positions) {
-  const std::int64_t capacity = memory.shape().word(1), added = rows.shape().word(1);
-  const Tensor place = reshape(numbers(capacity), {capacity, 1, 1});
-  const Tensor first = slice_rows(positions, 0, 1), last = slice_rows(positions, added - 1, added);
-  const Tensor is_new = logical_and(greater_equal(place, first), less_equal(place, last));
-  const Tensor& spread =
-      added == 1 ? rows : gather(rows, clamped(numbers(capacity) - first, added - 1), 1);
-  memory.assign(where(is_new, spread, memory.value()));
+// Writes `rows` [batch, added, ...] to `memory` [batch, capacity, ...] from position `first` on.
+void write(Variable& memory, const Tensor& rows, const Tensor& first) {
+  VariableImpl& variable = memory.impl();
+  for (std::size_t copy = 0; copy < variable.storage().num_places(); ++copy)
+    assign_slice(variable.memory(copy), rows, first, 1);
 }
 
 }  // namespace
@@ -50,6 +45,10 @@ Tensor KeyValueCache::operator()(const Layer& model, const Tensor& input) const 
     fail<UnimplementedError>(
         "[KeyValueCache] a call in the graph of a session would not change the cache; call '{}' "
         "eagerly or in a function",
+        model.name());
+  if (ReplicaContext::current())
+    fail<UnimplementedError>(
+        "[KeyValueCache] a replica of a strategy cannot keep positions; call '{}' outside of run()",
         model.name());
   const NoGradScope no_grad;
   const Scoped open(open_key_values, static_cast<KeyValuesNumber*>(impl_.get()));
@@ -75,6 +74,7 @@ KeyValueCache::Impl::Attended KeyValueCache::Impl::add(const LayerBase& layer, c
                                                        const Tensor& values) {
   const std::int64_t added = keys.shape().word(1);
   const Tensor positions = next_positions(layer, added);
+  const Tensor first = positions[0];
   OfLayer& state = layers.at(&layer);
   for (const auto& [memory, rows] :
        {std::pair(&state.keys, &keys), std::pair(&state.values, &values)}) {
@@ -87,7 +87,7 @@ KeyValueCache::Impl::Attended KeyValueCache::Impl::add(const LayerBase& layer, c
           "call, got {} and {}",
           memory->shape().to_string(), name_of(memory->dtype()), all.to_string(),
           name_of(rows->dtype()));
-    write(*memory, *rows, positions);
+    write(*memory, *rows, first);
   }
   return {.keys = state.keys.value(),
           .values = state.values.value(),

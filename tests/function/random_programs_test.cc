@@ -202,6 +202,7 @@ const std::map<std::string_view, std::string_view> kNotInPrograms = {
     {"ApplyMomentum", "optimizers are in random models"},
     {"ApplyRMSProp", "optimizers are in random models"},
     {"ApplyRMSPropMomentum", "optimizers are in random models"},
+    {"AssignSlice", "of caches of keys and values, which have it without a public function"},
     {"BatchNormMoments", "of synchronised batch normalisation, which needs several replicas"},
     {"ElementCount", "of unknown sizes"},
     {"EnsureShape", "of unknown sizes"},

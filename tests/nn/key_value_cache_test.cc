@@ -1,6 +1,9 @@
 // Sequences whose positions are computed one after the other equal those computed at once.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "support/errors.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
@@ -137,6 +140,32 @@ TEST(KeyValueCache, AFunctionInTheModelIsTracedForEachCache) {
     expect_positions(cache(model, part(x, 2, 2)), all, 2);
     expect_positions(model(x), all, 0);
   }
+}
+
+TEST(KeyValueCache, WritesTheNewPositionsInPlace) {
+  const Functional model = decoder();
+  const KeyValueCache cache(kCapacity);
+  cache(model, words_of(kBatch, 1));
+  profiler::start({});
+  values_of(cache(model, words_of(kBatch, 1)));  // waits for the device
+  std::map<std::string, std::int64_t> calls;
+  for (const profiler::OperationTotal& total : profiler::stop().totals)
+    calls[total.name] = total.calls;
+  EXPECT_EQ(calls["AssignSlice"], 4);  // keys and values of two layers
+  EXPECT_EQ(calls["SelectV2"], 0);
+}
+
+TEST(KeyValueCache, ACacheFilledInAStrategysScopeServesAllItsDevices) {
+  config::set_logical_cpus(2);
+  const distribute::MirroredStrategy strategy({.devices = {"/cpu:0", "/cpu:1"}});
+  const auto scope = strategy.scope();
+  const Functional model = decoder();
+  const Tensor words = words_of(), all = model(words);
+  const KeyValueCache cache(kCapacity);
+  for (std::int64_t i = 0; i < kPositions; i += 3)
+    expect_positions(cache(model, part(words, i, 3)), all, i);
+  expect_error<UnimplementedError>([&] { strategy.run([&] { return cache(model, words); }); },
+                                   "a replica of a strategy cannot keep positions");
 }
 
 TEST(KeyValueCache, ErrorsNameTheLayerAndTheLimit) {

@@ -27,6 +27,7 @@ const std::map<std::string_view, std::string_view> kWithoutCase = {
     {"ApplyMomentum", "updates are measured in training steps"},
     {"ApplyRMSProp", "updates are measured in training steps"},
     {"ApplyRMSPropMomentum", "updates are measured in training steps"},
+    {"AssignSlice", "of caches of keys and values, which have it without a public function"},
     {"BatchNormMoments", "of synchronised batch normalisation, which needs several replicas"},
     {"ElementCount", "a number that only traced functions compute"},
     {"MaxPoolGradGrad", "a second derivative"},

@@ -293,5 +293,18 @@ TEST_F(LoweredNetworksSlow, Optimizers) {
     }
 }
 
+// --- caches ---
+
+TEST_F(LoweredNetworksSlow, KeyValueCaches) {
+  const NoGradScope no_grad;
+  const Layer layer = layers::MultiHeadAttention(2, 4, {.use_causal_mask = true});
+  layer(data({2, 1, 6}));
+  const KeyValueCache cache(7);
+  const Tensor x = data({2, 2, 6});
+  cache(layer, x);  // creates its variables
+  expect_lowered("two positions of seven",
+                 [&](const Tensors& in) { return Tensors{cache(layer, in[0])}; }, {x}, {.runs = 2});
+}
+
 }  // namespace
 }  // namespace tandem::stablehlo_nn_test

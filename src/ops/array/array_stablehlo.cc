@@ -148,6 +148,15 @@ void lower_gather_grad(Context& c) {
   finish(c, sums);
 }
 
+// An index that is out of range is clamped.
+void lower_assign_slice(Context& c) {
+  const Value &variable = c.input(0), &part = c.input(1), &first = c.input(2);
+  std::vector<Value> begin(static_cast<std::size_t>(variable.rank()),
+                           c.build.constant(0.0, first.type));
+  begin[static_cast<std::size_t>(normalized(c.integer("axis"), variable.rank()))] = first;
+  c.write(0, c.build.dynamic_update_slice(variable, part, begin));
+}
+
 void lower_one_hot(Context& c) {
   const Value& indices = c.input(0);
   const Shape& shape = c.output().shape;
@@ -159,6 +168,7 @@ void lower_one_hot(Context& c) {
 }
 
 constexpr Lowering kArrayLowerings[] = {
+    {"AssignSlice", lower_assign_slice},
     {"BroadcastTo", lower_broadcast_to},
     {"ConcatV2", lower_concat},
     {"GatherGrad", lower_gather_grad},

@@ -339,7 +339,52 @@ const OpDef kOneHot = {.name = "OneHot",
                        .infer = infer_one_hot,
                        .cpu_kernel = one_hot_kernel};
 
+// --- AssignSlice: writes a part of a variable, whose place is known when it runs ---
+
+void infer_assign_slice(InferContext& c) {
+  const Shape &whole = c.shape(0), &part = c.shape(1);
+  if (c.dtype(2) != int64 || c.shape(2).rank() != 0)
+    fail<InvalidArgumentError>(
+        "[AssignSlice] expected an int64 scalar as index, got {} of shape {}", name_of(c.dtype(2)),
+        c.shape(2).to_string());
+  const int axis = normalize_axis(c.op(), c.attrs<AssignSliceAttrs>().axis, whole.rank());
+  bool fits = c.dtype(0) == c.dtype(1) && whole.rank() == part.rank();
+  for (int i = 0; fits && i < whole.rank(); ++i)
+    fits = i == axis ? dim::may_be_at_most(part[i], whole[i]) : dim::may_equal(part[i], whole[i]);
+  if (!fits)
+    fail<ShapeError>(
+        "[AssignSlice] expected a part along axis {} of {} of shape {}, got {} of shape {}", axis,
+        name_of(c.dtype(0)), whole.to_string(), name_of(c.dtype(1)), part.to_string());
+}
+
+void assign_slice_kernel(KernelContext& c) {
+  const TensorView &variable = c.inputs[0], &part = c.inputs[1];
+  const int axis = normalize_axis(*c.op, c.attrs<AssignSliceAttrs>().axis, variable.shape.rank());
+  const AxisSplit to(variable.shape, axis), from(part.shape, axis);
+  const std::int64_t first = *c.inputs[2].as<const std::int64_t>();
+  if (first < 0 || first > to.size - from.size)
+    fail<InvalidArgumentError>(
+        "[AssignSlice] expected an index of [0, {}] for {} of {} places, got {}",
+        to.size - from.size, from.size, to.size, first);
+  const std::int64_t row = to.inner * static_cast<std::int64_t>(size_of(part.dtype));
+  const std::int64_t run = from.size * row;
+  if (part.size() == 0) return;
+  const std::int64_t grain = std::max<std::int64_t>(1, 64 * 1024 / run);
+  parallel_for(from.outer, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      std::memcpy(variable.as<std::byte>() + (i * to.size + first) * row,
+                  part.as<const std::byte>() + i * run, static_cast<std::size_t>(run));
+  });
+}
+
 }  // namespace
+
+const OpDef kAssignSlice = {.name = "AssignSlice",
+                            .attrs = &attrs_type<AssignSliceAttrs>,
+                            .infer = infer_assign_slice,
+                            .cpu_kernel = assign_slice_kernel,
+                            .traits = kStateful,
+                            .mutated_inputs = 1u};
 
 Tensor gather(const Tensor& params, const Tensor& indices, std::int64_t axis) {
   return run(kGather, {&params, &indices}, GatherAttrs{axis});
@@ -347,6 +392,12 @@ Tensor gather(const Tensor& params, const Tensor& indices, std::int64_t axis) {
 
 Tensor add_to_rows(const Tensor& rows, const Tensor& indices, const Shape& shape) {
   return run(kGatherGrad, {&rows, &indices}, GatherGradAttrs{0, shape});
+}
+
+void assign_slice(const Tensor& variable, const Tensor& part, const Tensor& first,
+                  std::int64_t axis) {
+  const Tensor* inputs[] = {&variable, &part, &first};
+  run_update(kAssignSlice, inputs, AssignSliceAttrs{axis});
 }
 
 Tensor nn::embedding_lookup(const Tensor& table, const Tensor& indices) {
@@ -358,6 +409,6 @@ Tensor one_hot(const Tensor& indices, Dim depth, const OneHotOptions& options) {
              OneHotAttrs{depth.word(), options.on, options.off, options.dtype});
 }
 
-OpList index_ops() { return list_of<kGather, kGatherGrad, kOneHot>(); }
+OpList index_ops() { return list_of<kGather, kGatherGrad, kAssignSlice, kOneHot>(); }
 
 }  // namespace tandem

@@ -57,6 +57,37 @@ void gather_kernel(KernelContext& c) {
   });
 }
 
+constexpr const char* kNoPlace = "[{op}] expected an index of at most {limit}, got {value}";
+
+// Writes [outer, added, inner] to [outer, rows, inner].
+template <class U>
+__global__ void __launch_bounds__(kThreads)
+    assign_elements(U* to, const U* from, const std::int64_t* first, std::int64_t rows,
+                    std::int64_t added, std::int64_t inner, std::int64_t size, Refusal refusal) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= size) return;
+  const std::int64_t begin = *first;
+  if (begin < 0 || begin > rows - added) {
+    if (i == 0) refusal.report(begin, 0);
+    return;
+  }
+  const std::int64_t run = i / inner;
+  to[(run / added * rows + begin + run % added) * inner + i % inner] = from[i];
+}
+
+void assign_slice_kernel(KernelContext& c) {
+  const TensorView &variable = c.inputs[0], &part = c.inputs[1];
+  const int axis = normalize_axis(*c.op, c.attrs<AssignSliceAttrs>().axis, variable.shape.rank());
+  const AxisSplit to(variable.shape, axis), from(part.shape, axis);
+  const std::int64_t size = part.size();
+  if (size == 0) return;
+  switch_bytes(size_of(part.dtype), [&]<class U>(Type<U>) {
+    launch(c, {.blocks = blocks_for(size)}, assign_elements<U>, variable.as<U>(),
+           part.as<const U>(), c.inputs[2].as<const std::int64_t>(), to.size, from.size, to.inner,
+           size, Refusal(c, kNoPlace, to.size - from.size));
+  });
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     one_hot_elements(Indices indices, T* y, std::int64_t depth, std::int64_t size, T on, T off) {
@@ -78,7 +109,8 @@ void one_hot_kernel(KernelContext& c) {
 }  // namespace
 
 KernelList index_kernels() {
-  static constexpr CudaKernel kernels[] = {{"GatherV2", on_gpu<gather_kernel>},
+  static constexpr CudaKernel kernels[] = {{"AssignSlice", on_gpu<assign_slice_kernel>},
+                                           {"GatherV2", on_gpu<gather_kernel>},
                                            {"OneHot", on_gpu<one_hot_kernel>}};
   return kernels;
 }

@@ -29,6 +29,11 @@ struct GatherGradAttrs {
   TANDEM_FIELDS(axis, shape)
 };
 
+struct AssignSliceAttrs {
+  std::int64_t axis = 0;
+  TANDEM_FIELDS(axis)
+};
+
 struct OneHotAttrs {
   std::int64_t depth = 0;
   double on = 1.0;
