@@ -9,8 +9,11 @@
 ///
 /// The examples are a pure function of the dataset and the epoch. Shuffles and the random
 /// operations inside maps depend on the seed, the epoch, the element's position and the shard()
-/// before them only, so that shards have different random numbers. A training run that stores an
-/// iterator's position() can continue with iterate(position) exactly where it stopped.
+/// before them only, so that shards have different random numbers. So have different
+/// transformations of a pipeline, also in branches that zip() or concatenate() joins, and the files
+/// of from_files(); a dataset that several branches use has the same elements in each. A training
+/// run that stores an iterator's position() can continue with iterate(position) exactly where it
+/// stopped.
 ///
 /// Pipelines run on "/cpu:0" and record no gradients, whatever scopes the caller has opened.
 #pragma once

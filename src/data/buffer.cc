@@ -1,5 +1,6 @@
 // cache(), which keeps elements in memory, and zip(), which joins pipelines.
 #include <algorithm>
+#include <map>
 #include <mutex>
 
 #include "core/status.h"
@@ -76,6 +77,13 @@ class CacheNode final : public InputNode {
     stage.mutable_cache();
     return stage;
   }
+  // One cache for each place, so that joining it twice does not keep its elements twice.
+  NodePtr moved(std::vector<NodePtr> inputs, const PlaceChange& change) const override {
+    const std::lock_guard lock(mutex_);
+    NodePtr& node = moved_[change];
+    if (!node) node = std::make_shared<CacheNode>(std::move(inputs[0]));
+    return node;
+  }
 
  private:
   NodePtr over(NodePtr input, const FileShard&) const override {
@@ -83,6 +91,8 @@ class CacheNode final : public InputNode {
   }
 
   mutable Cache cache_;
+  mutable std::mutex mutex_;  // guards the following
+  mutable std::map<PlaceChange, NodePtr> moved_;
 };
 
 // --- zip ---
@@ -121,6 +131,10 @@ class ZipNode final : public DatasetNode {
  public:
   ZipNode(std::vector<NodePtr> inputs, int depth)
       : DatasetNode(depth), inputs_(std::move(inputs)) {}
+  std::vector<NodePtr> inputs() const override { return inputs_; }
+  NodePtr moved(std::vector<NodePtr> inputs, const PlaceChange& change) const override {
+    return std::make_shared<ZipNode>(std::move(inputs), depth() + change.offset);
+  }
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     std::vector<StreamPtr<Example>> streams;
     for (const NodePtr& input : inputs_) streams.push_back(input->elements(epoch));
@@ -220,10 +234,13 @@ Spec common_spec(const Spec& a, const Spec& b) {
 
 class ConcatenateNode final : public DatasetNode {
  public:
-  ConcatenateNode(NodePtr first, NodePtr second)
-      : DatasetNode(std::max(first->depth(), second->depth()) + 1),
-        first_(std::move(first)),
-        second_(std::move(second)) {}
+  ConcatenateNode(NodePtr first, NodePtr second, int depth)
+      : DatasetNode(depth), first_(std::move(first)), second_(std::move(second)) {}
+  std::vector<NodePtr> inputs() const override { return {first_, second_}; }
+  NodePtr moved(std::vector<NodePtr> inputs, const PlaceChange& change) const override {
+    return std::make_shared<ConcatenateNode>(std::move(inputs[0]), std::move(inputs[1]),
+                                             depth() + change.offset);
+  }
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     return std::make_unique<ConcatenateStream>(first_->elements(epoch), second_->elements(epoch));
   }
@@ -254,16 +271,17 @@ class ConcatenateNode final : public DatasetNode {
 }  // namespace
 
 NodePtr concatenate_node(NodePtr first, NodePtr second) {
-  return std::make_shared<ConcatenateNode>(std::move(first), std::move(second));
+  JoinedDatasets joined = join({std::move(first), std::move(second)});
+  return std::make_shared<ConcatenateNode>(std::move(joined.inputs[0]), std::move(joined.inputs[1]),
+                                           joined.depth);
 }
 
 NodePtr cache_node(NodePtr input) { return std::make_shared<CacheNode>(std::move(input)); }
 
 NodePtr zip_node(std::vector<NodePtr> inputs) {
   if (inputs.empty()) fail<InvalidArgumentError>("[zip] expected at least one dataset, got none");
-  int depth = 0;
-  for (const NodePtr& input : inputs) depth = std::max(depth, input->depth() + 1);
-  return std::make_shared<ZipNode>(std::move(inputs), depth);
+  JoinedDatasets joined = join(std::move(inputs));
+  return std::make_shared<ZipNode>(std::move(joined.inputs), joined.depth);
 }
 
 }  // namespace tandem::data

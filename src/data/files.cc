@@ -3,6 +3,7 @@
 
 #include "core/status.h"
 #include "data/description.h"
+#include "data/splitmix.h"
 #include "tandem/datasets.h"
 
 namespace tandem::data {
@@ -33,10 +34,25 @@ const FileFormat* format_of(const ReadFileFn& read) {
   return nullptr;
 }
 
+// The files of all workers, of which a worker reads every `step`-th.
+struct FileSource {
+  // The place of one of the worker's files. Random transformations of different files, and of
+  // other datasets of files in the pipeline, have different random numbers.
+  PlaceChange change(std::size_t file) const {
+    const std::uint64_t of_all = first + file * step;
+    return {
+        .offset = 0,
+        .source = mix(mix(static_cast<std::uint64_t>(place.offset) + 1, place.source), of_all + 1)};
+  }
+  PlaceChange place{};
+  std::uint64_t first = 0, step = 1;
+};
+
 class FilesStream final : public ItemStream<Example> {
  public:
-  FilesStream(std::span<const std::string> files, const ReadFileFn& read, std::uint64_t epoch)
-      : files_(files), read_(read), epoch_(epoch) {}
+  FilesStream(std::span<const std::string> files, const ReadFileFn& read, const FileSource& source,
+              std::uint64_t epoch)
+      : files_(files), read_(read), source_(source), epoch_(epoch) {}
 
   bool next(Example& item) override {
     for (; open(); close())
@@ -57,7 +73,8 @@ class FilesStream final : public ItemStream<Example> {
     if (stream_) return true;
     if (file_ == files_.size()) return false;
     check_cancelled();
-    node_ = read_(files_[file_++]).node();
+    const std::size_t file = file_++;
+    node_ = at_other_places(read_(files_[file]).node(), source_.change(file));
     stream_ = node_->elements(epoch_);
     return true;
   }
@@ -68,6 +85,7 @@ class FilesStream final : public ItemStream<Example> {
 
   std::span<const std::string> files_;
   const ReadFileFn& read_;
+  const FileSource& source_;
   std::uint64_t epoch_;
   std::size_t file_ = 0;  // index of the next file
   NodePtr node_;          // owns the data that the stream reads
@@ -76,13 +94,22 @@ class FilesStream final : public ItemStream<Example> {
 
 class FilesNode final : public DatasetNode {
  public:
-  FilesNode(std::vector<std::string> files, ReadFileFn read)
+  FilesNode(std::vector<std::string> files, ReadFileFn read, FileSource source)
       : DatasetNode(0),
         files_(std::move(files)),
         read_(std::move(read)),
+        source_(source),
         format_(format_of(read_)) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
-    return std::make_unique<FilesStream>(files_, read_, epoch);
+    return std::make_unique<FilesStream>(files_, read_, source_, epoch);
+  }
+  // Its function may make random transformations.
+  bool is_random() const override { return !format_; }
+  NodePtr moved(std::vector<NodePtr>, const PlaceChange& change) const override {
+    FileSource source = source_;
+    source.place.offset += change.offset;
+    if (change.source != 0) source.place.source = mix(source.place.source, change.source);
+    return std::make_shared<FilesNode>(files_, read_, source);
   }
   std::int64_t cardinality() const override { return kUnknownCardinality; }
   Spec spec() const override {
@@ -110,12 +137,16 @@ class FilesNode final : public DatasetNode {
     for (auto file = static_cast<std::size_t>(shard.worker); file < files_.size();
          file += static_cast<std::size_t>(shard.workers))
       mine.push_back(files_[file]);
-    return std::make_shared<FilesNode>(std::move(mine), read_);
+    FileSource source = source_;
+    source.first = static_cast<std::uint64_t>(shard.worker);
+    source.step = static_cast<std::uint64_t>(shard.workers);
+    return std::make_shared<FilesNode>(std::move(mine), read_, source);
   }
 
  private:
   std::vector<std::string> files_;
   ReadFileFn read_;
+  FileSource source_;
   const FileFormat* format_;
 };
 
@@ -125,7 +156,7 @@ NodePtr files_node(std::vector<std::string> files, ReadFileFn read) {
   if (files.empty())
     fail<InvalidArgumentError>("[from_files] expected at least one file, got none");
   if (!read) fail<InvalidArgumentError>("[from_files] expected a function, got an empty one");
-  return std::make_shared<FilesNode>(std::move(files), std::move(read));
+  return std::make_shared<FilesNode>(std::move(files), std::move(read), FileSource());
 }
 
 NodePtr files_node(std::vector<std::string> files, std::string_view format) {

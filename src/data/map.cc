@@ -217,14 +217,14 @@ class MapNode final : public InputNode {
  public:
   // `graph`: `fn` as a graph; null if it is a function of this program.
   MapNode(NodePtr input, MapFn fn, std::shared_ptr<const GraphFunction> graph, MapOptions options,
-          std::uint64_t seed)
+          TransformationSeed seed)
       : InputNode(std::move(input)),
         fn_(std::move(fn)),
         graph_(std::move(graph)),
         options_(options),
         seed_(seed) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
-    const KeyedMap keyed(fn_, mix(seed_, epoch));
+    const KeyedMap keyed(fn_, mix(seed_.value(), epoch));
     if (options_.num_parallel_calls > 1)
       return std::make_unique<ParallelMapStream>(input().elements(epoch), keyed, options_);
     return std::make_unique<MapStream>(input().elements(epoch), keyed);
@@ -237,21 +237,26 @@ class MapNode final : public InputNode {
         graph_ ? graph_->message() : trace_function("map", fn_, writer.spec_of(input()), true);
     map.set_num_parallel_calls(options_.num_parallel_calls);
     map.set_deterministic(options_.deterministic);
-    map.set_seed(seed_);
+    map.set_seed(seed_.value());
     return stage;
+  }
+  bool is_random() const override { return seed_.is_default(); }
+  NodePtr moved(std::vector<NodePtr> inputs, const PlaceChange& change) const override {
+    return std::make_shared<MapNode>(std::move(inputs[0]), fn_, graph_, options_,
+                                     seed_.moved(change));
   }
 
  private:
   // The elements at one position differ between workers, so the workers get different seeds.
   NodePtr over(NodePtr input, const FileShard& shard) const override {
-    return std::make_shared<MapNode>(std::move(input), fn_, graph_, options_,
-                                     mix(seed_, static_cast<std::uint64_t>(shard.worker)));
+    const TransformationSeed seed(mix(seed_.value(), static_cast<std::uint64_t>(shard.worker)));
+    return std::make_shared<MapNode>(std::move(input), fn_, graph_, options_, seed);
   }
 
   MapFn fn_;
   std::shared_ptr<const GraphFunction> graph_;
   MapOptions options_;
-  std::uint64_t seed_;
+  TransformationSeed seed_;
 };
 
 class FilterStream final : public ItemStream<Example> {
@@ -329,7 +334,7 @@ void check(const MapOptions& options) {
 NodePtr map_node(NodePtr input, MapFn fn, MapOptions options) {
   if (!fn) fail<InvalidArgumentError>("[map] expected a function, got an empty one");
   check(options);
-  const std::uint64_t seed = transformation_seed({}, *input);
+  const TransformationSeed seed(*input);
   return std::make_shared<MapNode>(std::move(input), std::move(fn), nullptr, options, seed);
 }
 
@@ -338,7 +343,7 @@ NodePtr map_node(NodePtr input, std::shared_ptr<const GraphFunction> graph, MapO
   check(options);
   MapFn fn = [graph](const Example& element) { return (*graph)(element); };
   return std::make_shared<MapNode>(std::move(input), std::move(fn), std::move(graph), options,
-                                   seed);
+                                   TransformationSeed(seed));
 }
 
 NodePtr filter_node(NodePtr input, FilterFn fn) {

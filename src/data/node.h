@@ -19,6 +19,8 @@ class Stage;
 }
 
 using Spec = std::optional<std::vector<ComponentSpec>>;
+class DatasetNode;
+using NodePtr = std::shared_ptr<const DatasetNode>;
 
 // Tensors whose rows (indices of the first axis) are the elements of a dataset.
 class RowSource {
@@ -45,6 +47,34 @@ struct FileShard {
   std::int64_t replicas = 1, first_replica = 0, local_replicas = 1;
   bool batched = false;  // a later transformation batches the elements
   friend bool operator==(const FileShard&, const FileShard&) = default;
+};
+
+// Gives random transformations other places, so that their random numbers differ from those of
+// other parts of a pipeline.
+struct PlaceChange {
+  int offset = 0;            // added to the places
+  std::uint64_t source = 0;  // mixed into the seeds; 0: nothing
+  friend auto operator<=>(const PlaceChange&, const PlaceChange&) = default;
+};
+
+// The seed of a random transformation: the given one, or one derived from the process's seed, the
+// transformation's place in the pipeline and the shard of its input.
+class TransformationSeed {
+ public:
+  // A given seed.
+  explicit TransformationSeed(std::uint64_t seed) : base_(seed) {}
+  // The place is the number of transformations before it.
+  explicit TransformationSeed(const DatasetNode& input);
+
+  std::uint64_t value() const;
+  bool is_default() const { return place_.has_value(); }
+  // The same, unless it is a given seed, at another place.
+  TransformationSeed moved(const PlaceChange& change) const;
+
+ private:
+  std::uint64_t base_;
+  std::optional<int> place_;  // none: `base_` is given
+  std::uint64_t shard_ = 0, worker_ = 0, source_ = 0;
 };
 
 // Thread-safe: immutable apart from the epoch counter and caches.
@@ -75,8 +105,14 @@ class DatasetNode {
   virtual std::shared_ptr<const DatasetNode> shard_files(const FileShard&) const { return nullptr; }
 
   // The number of transformations from the source to this one. It enters the default seeds, so that
-  // the random transformations of one pipeline differ.
+  // the random transformations of one pipeline differ. Places before this node are smaller.
   int depth() const { return depth_; }
+  // The nodes that it transforms.
+  virtual std::vector<NodePtr> inputs() const { return {}; }
+  // Whether it has random numbers that depend on its place.
+  virtual bool is_random() const { return false; }
+  // The same transformation of other inputs, at another place. REQUIRES: inputs, or is_random().
+  virtual NodePtr moved(std::vector<NodePtr> inputs, const PlaceChange& change) const;
   // Enters the default seeds of later transformations, so that shards have different
   // random numbers; 0 for a whole pipeline and for shard 0.
   virtual std::uint64_t shard_seed() const { return 0; }
@@ -98,8 +134,6 @@ class DatasetNode {
   mutable std::shared_ptr<const DatasetNode> sharded_;
 };
 
-using NodePtr = std::shared_ptr<const DatasetNode>;
-
 // A transformation with one input. By default its elements have the input's spec and cardinality.
 class InputNode : public DatasetNode {
  public:
@@ -108,6 +142,10 @@ class InputNode : public DatasetNode {
   Spec spec() const override { return input_->spec(); }
   AutoShardPolicy auto_shard_policy() const override { return input_->auto_shard_policy(); }
   std::uint64_t shard_seed() const override { return input_->shard_seed(); }
+  std::vector<NodePtr> inputs() const override { return {input_}; }
+  NodePtr moved(std::vector<NodePtr> inputs, const PlaceChange&) const override {
+    return over(std::move(inputs[0]), FileShard());
+  }
   const DatasetNode& input() const { return *input_; }
   NodePtr shard_files(const FileShard& shard) const override {
     NodePtr input = input_->shard_files(shard);
@@ -124,10 +162,16 @@ class InputNode : public DatasetNode {
 // The rows at `indices`. `rows` must outlive the stream.
 StreamPtr<Example> row_stream(StreamPtr<std::int64_t> indices, const RowSource& rows);
 
-// The seed of a random transformation: the given one, or one derived from the process's seed, the
-// transformation's depth and the shard of its input.
-std::uint64_t transformation_seed(const std::optional<std::uint64_t>& given,
-                                  const DatasetNode& input);
+// The datasets that a transformation joins. A random transformation that only a later one contains
+// gets a place after those of the earlier ones.
+struct JoinedDatasets {
+  std::vector<NodePtr> inputs;
+  int depth;  // of the transformation
+};
+JoinedDatasets join(std::vector<NodePtr> inputs);
+
+// The same pipeline with its random transformations at other places.
+NodePtr at_other_places(const NodePtr& node, const PlaceChange& change);
 
 // The spec of elements like this one, with first axes of any size.
 std::vector<ComponentSpec> spec_like(const Example& example);

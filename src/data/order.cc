@@ -5,20 +5,8 @@
 #include "core/status.h"
 #include "data/description.h"
 #include "data/splitmix.h"
-#include "data/worker_seeds.h"
-#include "runtime/generator.h"
 
 namespace tandem::data {
-
-std::uint64_t transformation_seed(const std::optional<std::uint64_t>& given,
-                                  const DatasetNode& input) {
-  if (given) return *given;
-  const auto depth = static_cast<std::uint64_t>(input.depth());
-  const std::uint64_t seed = mix(Generator::process().state().seed, depth + 1);
-  const std::uint64_t shard = input.shard_seed();
-  return seed_of_worker(shard == 0 ? seed : mix(seed, shard), context.worker);
-}
-
 namespace {
 
 // One of these transformations. `Transform` opens a stream of examples or of row indices.
@@ -42,6 +30,15 @@ class OrderNode final : public InputNode {
     proto::Stage stage = writer.stage(input());
     transform_.describe(stage);
     return stage;
+  }
+  bool is_random() const override {
+    if constexpr (requires { transform_.seed; }) return transform_.seed.is_default();
+    return false;
+  }
+  NodePtr moved(std::vector<NodePtr> inputs, const PlaceChange& change) const override {
+    Transform transform = transform_;
+    if constexpr (requires { transform.seed; }) transform.seed = transform.seed.moved(change);
+    return std::make_shared<OrderNode>(std::move(inputs[0]), transform);
   }
   std::uint64_t shard_seed() const override {
     const std::uint64_t before = input().shard_seed();
@@ -265,19 +262,19 @@ class ShuffleStream final : public ItemStream<Item> {
 
 struct Shuffle {
   std::int64_t buffer_size;
-  std::uint64_t seed;
-  bool reshuffle, seed_is_default;
+  TransformationSeed seed;
+  bool reshuffle;
   template <class Item>
   StreamPtr<Item> open(const DatasetNode& input, std::uint64_t epoch) const {
     return std::make_unique<ShuffleStream<Item>>(input.open<Item>(epoch), buffer_size,
-                                                 mix(seed, reshuffle ? epoch : 0));
+                                                 mix(seed.value(), reshuffle ? epoch : 0));
   }
   std::int64_t cardinality(std::int64_t input) const { return input; }
   void describe(proto::Stage& stage) const {
     stage.mutable_shuffle()->set_buffer_size(buffer_size);
-    stage.mutable_shuffle()->set_seed(seed);
+    stage.mutable_shuffle()->set_seed(seed.value());
     stage.mutable_shuffle()->set_reshuffle_each_iteration(reshuffle);
-    stage.mutable_shuffle()->set_seed_is_default(seed_is_default);
+    stage.mutable_shuffle()->set_seed_is_default(seed.is_default());
   }
 };
 
@@ -346,9 +343,9 @@ NodePtr shuffle_node(NodePtr input, std::int64_t buffer_size, ShuffleOptions opt
   if (buffer_size < 1)
     fail<InvalidArgumentError>("[shuffle] expected a buffer of at least 1 element, got {}",
                                buffer_size);
-  const std::uint64_t seed = transformation_seed(options.seed, *input);
-  return order_node(std::move(input), Shuffle{buffer_size, seed, options.reshuffle_each_iteration,
-                                              !options.seed.has_value()});
+  const TransformationSeed seed =
+      options.seed ? TransformationSeed(*options.seed) : TransformationSeed(*input);
+  return order_node(std::move(input), Shuffle{buffer_size, seed, options.reshuffle_each_iteration});
 }
 
 }  // namespace tandem::data
