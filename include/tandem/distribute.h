@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tandem/cluster_resolver.h"
+#include "tandem/comm.h"
 #include "tandem/data.h"
 #include "tandem/errors.h"
 #include "tandem/function.h"
@@ -399,13 +400,16 @@ struct MultiWorkerMirroredOptions {
   /// is detected at once; the limit is for broken networks and stopped processes. Choose it longer
   /// than any pause that the job should survive (a debugger, a live migration, an overloaded host).
   std::optional<std::chrono::milliseconds> silence_limit{};
+  /// The workers are the ranks of this group, such as one of comm::from_mpi(). It has a backend of
+  /// its own. Default: as MultiWorkerMirroredStrategy says.
+  comm::ProcessGroup group{};
 };
 /// Synchronous training over several processes, the workers. As
 /// tf.distribute.MultiWorkerMirroredStrategy.
 ///
-/// The cluster and this process's task come from TF_CONFIG, else from the variables of a launcher
-/// (tandem run, torchrun, mpirun, Slurm). Without either, and in an evaluator task, the process is
-/// a cluster of one. The workers meet at the server of TANDEM_RENDEZVOUS; without one, the first
+/// The workers are the ranks of MultiWorkerMirroredOptions::group. Without one, the cluster and this
+/// process's task come from TF_CONFIG, else from the variables of a launcher (tandem run, torchrun,
+/// mpirun, Slurm). Without either, and in an evaluator task, the process is a cluster of one. The workers meet at the server of TANDEM_RENDEZVOUS; without one, the first
 /// worker (the chief, if the cluster has one) listens at its address in TF_CONFIG. Workers on
 /// several hosts need the job's secret in TANDEM_JOB_TOKEN (docs/processes.md).
 ///
@@ -416,7 +420,9 @@ struct MultiWorkerMirroredOptions {
 /// The constructor waits for all workers; DeadlineExceededError names those that are missing. If a
 /// worker dies or fails, all others throw an UnavailableError or AbortedError that names it within
 /// seconds, from their current step or call, and the job has failed. Throws InvalidArgumentError
-/// for an invalid TF_CONFIG.
+/// for an invalid TF_CONFIG, a group with an implementation or silence limit, and one that this
+/// process is no member of; FailedPreconditionError for several devices with a group whose
+/// functions only the thread that calls Tandem may call (below MPI_THREAD_MULTIPLE).
 class MultiWorkerMirroredStrategy : public Strategy {
  public:
   /// Joins the cluster.

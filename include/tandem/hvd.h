@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tandem/autodiff.h"
+#include "tandem/comm.h"
 #include "tandem/creation.h"
 #include "tandem/errors.h"
 #include "tandem/optimizers.h"
@@ -40,10 +41,18 @@ struct InitOptions {
   /// detected at once; the limit is for broken networks and stopped processes. Choose it longer
   /// than any pause that the job should survive (a debugger, a live migration, an overloaded host).
   std::optional<std::chrono::milliseconds> silence_limit{};
+  /// The processes are the ranks of this group, such as one of comm::from_mpi(), and ranks are
+  /// those in the group. It has a backend of its own. Default: as init() says.
+  comm::ProcessGroup group{};
 };
 
-/// Connects the processes: those of mpirun under mpirun, else those of the job (docs/processes.md),
-/// else this one only. A second call has no effect. Throws as the rendezvous does.
+/// Connects the processes: the ranks of InitOptions::group; else those of init_process_group();
+/// those of mpirun under mpirun; those of the job (docs/processes.md); this one only. A second call
+/// has no effect.
+///
+/// Throws as the rendezvous does; InvalidArgumentError for a group with a backend or silence limit,
+/// and one that this process is no member of; FailedPreconditionError for another group than that
+/// of an earlier call.
 void init(const InitOptions& options = {});
 /// Shuts down this rank, as the exit of the process does. Pending and later operations of other
 /// ranks fail with AbortedError.

@@ -41,17 +41,16 @@ class WorkerProgramGroup final : public CollectiveGroup {
 class WorkerConnections final : public ReplicaConnections,
                                 public std::enable_shared_from_this<WorkerConnections> {
  public:
-  WorkerConnections(Job& job, std::shared_ptr<JobMembership> workers,
-                    const std::vector<DeviceImpl*>& devices, const ConnectOptions& options)
+  // `between`: of the processes, on the first device.
+  WorkerConnections(std::unique_ptr<Communicator> between, std::shared_ptr<JobMembership> workers,
+                    const std::vector<DeviceImpl*>& devices, std::chrono::milliseconds limit)
       : workers_(std::move(workers)) {
-    auto between = connect(job, *devices.front(), options);
     if (workers_->num_replicas() == workers_->size()) {
       communicators_.push_back(std::move(between));
       return;
     }
     threads_ = std::make_shared<LocalGroup>(
-        devices, LocalGroupOptions{.plan = {.kind = LocalPlan::Kind::kNccl},
-                                   .time_limit = options.time_limit});
+        devices, LocalGroupOptions{.plan = {.kind = LocalPlan::Kind::kNccl}, .time_limit = limit});
     communicators_.resize(devices.size());
     std::vector<std::exception_ptr> errors(devices.size());
     ThreadTeam together(static_cast<int>(devices.size()));  // the ranks meet
@@ -59,7 +58,7 @@ class WorkerConnections final : public ReplicaConnections,
       try {
         communicators_[static_cast<std::size_t>(local)] = make_hierarchical_communicator(
             threads_->communicator(local), local == 0 ? std::move(between) : nullptr,
-            {.time_limit = options.time_limit, .direct = nullptr});
+            {.time_limit = limit, .direct = nullptr});
       } catch (const std::exception& error) {
         errors[static_cast<std::size_t>(local)] = std::current_exception();
         threads_->abort(local, error.what());
@@ -102,8 +101,6 @@ class WorkerConnections final : public ReplicaConnections,
   std::weak_ptr<CollectiveGroup> programs_;  // shared by the programs that exist now
 };
 
-// Connects this process to the other workers of the job. Each worker calls this, then
-// connect_workers().
 const char* backend_of(Communication communication) {
   switch (communication) {
     case Communication::kAuto: return "auto";
@@ -156,11 +153,33 @@ std::shared_ptr<Job> meet(const WorkerConfig& worker_config,
   }
 }
 
-std::shared_ptr<MultiWorkerStrategy> make(const MultiWorkerMirroredOptions& options) {
+// This worker's communicator of all workers. A collective call.
+std::unique_ptr<Communicator> connect_workers(const WorkerConfig& config, Job& job,
+                                              DeviceImpl& device, const ConnectOptions& how) {
+  return config.group ? config.group->duplicate(device) : connect(job, device, how);
+}
+
+void check(const MultiWorkerMirroredOptions& options) {
   if (options.timeout <= std::chrono::milliseconds(0))
     fail<InvalidArgumentError>("[{}] expected a positive timeout, got {} ms", kMultiWorker,
                                options.timeout.count());
-  WorkerConfig worker_config = find_worker_config();
+  if (!options.group.impl()) return;
+  options.group.impl()->require_use(kMultiWorker);
+  if (options.group.backend() == "nccl")
+    fail<UnimplementedError>("[{}] expected a group that reaches the host's memory, got 'nccl'",
+                             kMultiWorker);
+  if (options.communication_options.implementation != Communication::kAuto)
+    fail<InvalidArgumentError>(
+        "[{}] expected no implementation with a group, which has '{}'; got '{}'", kMultiWorker,
+        options.group.backend(), backend_of(options.communication_options.implementation));
+  if (options.silence_limit)
+    fail<InvalidArgumentError>("[{}] expected no silence_limit with a group, got {} ms",
+                               kMultiWorker, options.silence_limit->count());
+}
+
+std::shared_ptr<MultiWorkerStrategy> make(const MultiWorkerMirroredOptions& options) {
+  check(options);
+  WorkerConfig worker_config = find_worker_config(options.group);
   std::vector<DeviceImpl*> devices = replica_devices(options.devices, kMultiWorker);
   if (worker_config.num_workers == 1) {
     auto threads = connect_threads(devices, local_plan_for({}, devices));
@@ -172,12 +191,19 @@ std::shared_ptr<MultiWorkerStrategy> make(const MultiWorkerMirroredOptions& opti
   const bool joins = !worker_config.job;
   const std::shared_ptr<Job> job = joins ? meet(worker_config, options) : worker_config.job;
   // The workers agree on host memory, which NCCL cannot access.
-  auto host = connect(
-      *job, DeviceManager::get().host(),
+  auto host = connect_workers(
+      worker_config, *job, DeviceManager::get().host(),
       {.backend = how.backend == "nccl" ? "auto" : how.backend, .time_limit = how.time_limit});
+  if (devices.size() > 1 && !host->allows_any_thread())
+    fail<FailedPreconditionError>(
+        "[{}] expected one device with a group whose functions only the calling thread may call "
+        "(MPI below MPI_THREAD_MULTIPLE), got {}",
+        kMultiWorker, devices.size());
   auto workers = std::make_shared<JobMembership>(job, joins, std::move(host),
                                                  static_cast<int>(devices.size()));
-  auto replicas = std::make_shared<WorkerConnections>(*job, workers, devices, how);
+  auto replicas = std::make_shared<WorkerConnections>(
+      connect_workers(worker_config, *job, *devices.front(), how), workers, devices,
+      options.timeout);
   return std::make_shared<MultiWorkerStrategy>(std::move(worker_config), std::move(devices),
                                                std::move(workers), std::move(replicas));
 }
@@ -188,14 +214,20 @@ const WorkerConfig& config_of(const std::shared_ptr<StrategyImpl>& impl) {
 
 }  // namespace
 
-WorkerConfig find_worker_config() {
-  if (const auto config = tf_config_of_environment()) return place_in(*config);
+WorkerConfig find_worker_config(const comm::ProcessGroup& group) {
   WorkerConfig worker_config;
   const auto be = [&](int rank, int size) {
     worker_config.worker = worker_config.task_index = rank;
     worker_config.num_workers = size;
     worker_config.chief = rank == 0;
   };
+  if (group.impl()) {
+    worker_config.group = group.impl();
+    worker_config.job = group.impl()->job();
+    be(group.rank(), group.size());
+    return worker_config;
+  }
+  if (const auto config = tf_config_of_environment()) return place_in(*config);
   if (comm::is_initialized()) {
     worker_config.job = comm::detail::default_group(kMultiWorker)->job();
     be(worker_config.job->rank(), worker_config.job->size());

@@ -9,6 +9,7 @@
 #include "comm/rendezvous/rendezvous.h"
 #include "distribute/job_membership.h"
 #include "distribute/local_strategy.h"
+#include "tandem/comm.h"
 
 namespace tandem::distribute {
 
@@ -19,14 +20,15 @@ struct WorkerConfig {
   bool chief = true;
   int worker = 0;
   int num_workers = 1;
-  std::shared_ptr<Job> job;            // from init_process_group(); null if it was not called
-  std::string url;                     // of the rendezvous server, if there is no job
+  std::shared_ptr<comm::ProcessGroupImpl> group;  // that the program gave, or null
+  std::shared_ptr<Job> job;  // its, or from init_process_group(); null if neither was made
+  std::string url;           // of the rendezvous server, if there is no job
   std::vector<std::string> addresses;  // of the workers; filled only from TF_CONFIG
 };
 
-// Reads TF_CONFIG, else the job that this process has joined, else a launcher's environment
-// variables. Without any of these the process trains alone.
-WorkerConfig find_worker_config();
+// The given group; without one reads TF_CONFIG, else the job that this process has joined, else a
+// launcher's environment variables. Without any of these the process trains alone.
+WorkerConfig find_worker_config(const comm::ProcessGroup& group = {});
 
 class MultiWorkerStrategy final : public LocalStrategy {
  public:

@@ -85,6 +85,8 @@ std::unique_ptr<Communicator> ProcessGroupImpl::duplicate(DeviceImpl& device) {
   if (&device == &own.device()) return own.split(all_ranks(size()));
   if (ranks_ == all_ranks(job_->size()))
     return connect(*job_, device, {.backend = backend_, .time_limit = time_limit_});
+  if (own.device().type() == DeviceType::kCpu && device.type() == DeviceType::kCpu)
+    return own.split(all_ranks(size()));  // their memory is the host's
   fail<UnimplementedError>(
       "[process group] group [{}] works on {}; {} needs a group of all ranks. Move what it works "
       "on",

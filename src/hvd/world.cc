@@ -43,6 +43,17 @@ std::string wanted_backend(const InitOptions& options) {
   return wanted;
 }
 
+// A group has a backend, and finds failures, in its own way.
+void check_alone(const InitOptions& options) {
+  if (!options.backend.empty())
+    fail<InvalidArgumentError>(
+        "[hvd.init] expected no backend with a group, which has '{}'; got '{}'",
+        options.group.backend(), options.backend);
+  if (options.silence_limit)
+    fail<InvalidArgumentError>("[hvd.init] expected no silence_limit with a group, got {} ms",
+                               options.silence_limit->count());
+}
+
 constexpr const char* kEnded = "Horovod has been shut down. This rank called shutdown().";
 
 std::shared_ptr<ProcessSetCoordinator> take_coordinator(ProcessSet::State& set) {
@@ -72,11 +83,11 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
   if (const auto rank = env_rank("HOROVOD_RANK")) environment.rank = rank;
   if (const auto size = env_rank("HOROVOD_SIZE")) environment.size = size;
   const std::string wanted = wanted_backend(options);
-  if (comm::is_initialized()) {
-    const auto group = comm::detail::default_group("hvd.init");
-    job_ = group->job();
-    backend_ = group->backend();
-    communicator_ = group->duplicate(host_memory());
+  if (options.group.impl()) {
+    check_alone(options);
+    join(*options.group.impl());
+  } else if (comm::is_initialized()) {
+    join(*comm::detail::default_group("hvd.init"));
   } else if (environment.rank && environment.size) {
     if (!env_rank("HOROVOD_RANK") || !env_rank("HOROVOD_SIZE")) environment.require_one_launcher();
     job_ = rendezvous("env://", {.rank = environment.rank,
@@ -109,6 +120,13 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
   global_ = add_set(everyone);
   for (const std::vector<int>& ranks : options.process_sets) add_set(ranks);
   thread_ = start_thread([this] { run(); });
+}
+
+void World::join(comm::ProcessGroupImpl& group) {
+  group.require_use("hvd.init");
+  job_ = group.job();
+  backend_ = group.backend();
+  communicator_ = group.duplicate(host_memory());
 }
 
 World::~World() { shut_down(std::chrono::milliseconds(0)); }
@@ -354,7 +372,12 @@ std::shared_ptr<ProcessSetCoordinator> coordinator_of(const ProcessSet& set) {
 }
 
 void init(const InitOptions& options) {
-  if (is_initialized()) return;
+  if (is_initialized()) {
+    if (options.group.impl() && options.group.impl() != world()->group().impl())
+      throw FailedPreconditionError(
+          "[hvd.init] Horovod has been initialized without this group; call shutdown() first");
+    return;
+  }
   auto made = std::make_shared<World>(options);
   static const int registered = std::atexit(shut_down_at_exit);
   static_cast<void>(registered);

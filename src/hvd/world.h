@@ -50,6 +50,7 @@ class World {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const Topology& topology() const { return topology_; }
+  const comm::ProcessGroup& group() const { return options_.group; }
   Timeline& timeline() { return *timeline_; }
   bool marks_cycles() const { return settings_.mark_cycles; }  // by the environment
 
@@ -62,6 +63,7 @@ class World {
   bool ended() const { return ended_.load(); }
 
  private:
+  void join(comm::ProcessGroupImpl& group);
   void find_topology();
   void share_cores();
   std::shared_ptr<ProcessSetCoordinator> make_coordinator(int id, const std::vector<int>& ranks);
