@@ -3,17 +3,15 @@
  *
  * u_t + u u_x + u u_y = nu (u_xx + u_yy) + forcing, periodic, in two slabs of rows. The solver also keeps the averages of u
  * over 4 x 4 cells; what the coarse grid cannot see is tau = avg(u u) - avg(u) avg(u). A network learns tau from the 3 x 3
- * coarse neighbours while the simulation runs: the program keeps the newest samples, and takes a few optimizer steps on
- * random ones between its time steps. Exits with 1 if the error of tau at the end is above 0.05. */
+ * coarse neighbours while the simulation runs: a window has the newest samples, and a few optimizer steps are taken on
+ * random ones of them between the time steps. Exits with 1 if the error of tau at the end is above 0.05. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <tandem_c.h>
 #include <tandem_mpi.h>
 
-enum { N = 96, RANKS = 2, ROWS = N / RANKS, C = 4, CN = N / C, CROWS = ROWS / C, SAMPLES = (CROWS - 2) * CN,
-       KEPT = 40 * SAMPLES, BATCH = 64 };
+enum { N = 96, RANKS = 2, ROWS = N / RANKS, C = 4, CN = N / C, CROWS = ROWS / C, SAMPLES = (CROWS - 2) * CN };
 static const char* kModel =
     "{\"inputs\": [9], \"normalize\": true,"
     " \"layers\": [{\"type\": \"dense\", \"units\": 32, \"activation\": \"tanh\"},"
@@ -68,35 +66,8 @@ static void samples(double (*x)[9], double (*y)[1]) {
     }
 }
 
-/* The newest samples, the oldest of which each push replaces. */
-static double kept_x[KEPT][9], kept_y[KEPT][1];
-static long pushed = 0;
-
-static void push(double (*x)[9], double (*y)[1]) {
-  for (int i = 0; i < SAMPLES; ++i, ++pushed) {
-    memcpy(kept_x[pushed % KEPT], x[i], sizeof x[i]);
-    kept_y[pushed % KEPT][0] = y[i][0];
-  }
-}
-
-/* One optimizer step on random samples of every rank. */
-static double train(tandem_model* model) {
-  static double x[BATCH][9], y[BATCH][1];
-  const tandem_array ax = tandem_view(x, TANDEM_FLOAT64, 2, (int64_t[]){BATCH, 9});
-  const tandem_array ay = tandem_view(y, TANDEM_FLOAT64, 2, (int64_t[]){BATCH, 1});
-  const long held = pushed < KEPT ? pushed : KEPT;
-  double loss;
-  for (int i = 0; i < BATCH; ++i) {
-    const long at = rand() % held;
-    memcpy(x[i], kept_x[at], sizeof x[i]);
-    y[i][0] = kept_y[at][0];
-  }
-  check(tandem_train(model, &ax, &ay, NULL, &loss));
-  return loss;
-}
-
 int main(int argc, char** argv) {
-  double first = 0, last = 0, loss = 0, steps = 0;
+  double first = 0, last = 0;
   static double x[SAMPLES][9], y[SAMPLES][1], p[SAMPLES][1];
   const tandem_array ax = tandem_view(x, TANDEM_FLOAT64, 2, (int64_t[]){SAMPLES, 9});
   const tandem_array ay = tandem_view(y, TANDEM_FLOAT64, 2, (int64_t[]){SAMPLES, 1});
@@ -111,10 +82,18 @@ int main(int argc, char** argv) {
   if (solver != MPI_COMM_NULL) {
     tandem_group* group;
     tandem_model* model;
+    tandem_window* window;
+    tandem_window_options options = TANDEM_WINDOW_OPTIONS;
+    tandem_budget budget = TANDEM_BUDGET;
+    tandem_report report = TANDEM_REPORT;
+    options.capacity = 40 * SAMPLES;
+    options.batch = 64;
+    options.seed = 1;
+    budget.max_steps = 8;
     check(tandem_set_seed(1));
     check(tandem_group_from_mpi(solver, &group));
     check(tandem_model_create(kModel, group, &model));
-    srand(1 + rank);
+    check(tandem_window_create(model, &options, &window));
     for (int step = 0; step < 2400; ++step) {
       advance(solver, rank, step);
       if (step < 400 || step % 4) continue; /* spin-up; a sample every 4 steps */
@@ -126,14 +105,15 @@ int main(int argc, char** argv) {
       last = sqrt(sums[0] / sums[1]);
       if (step == 400) first = last;
       check(tandem_model_observe(model, &ax, &ay));
-      push(x, y);
-      for (int k = 0; k < 8; ++k) loss = train(model);
+      check(tandem_window_push(window, &ax, &ay));
+      check(tandem_window_train(window, model, &budget, &report));
     }
     if (rank == 0) {
       check(tandem_model_save(model, "closure"));
-      check(tandem_model_get(model, "step", &steps));
-      printf("relative error of tau before %.3f after %.3f, %.0f steps, loss %.4f\n", first, last, steps, loss);
+      printf("relative error of tau before %.3f after %.3f, %lld steps, loss %.4f\n", first, last,
+             (long long)report.step, report.loss);
     }
+    check(tandem_window_free(window));
     check(tandem_model_free(model));
     check(tandem_group_free(group));
     MPI_Comm_free(&solver);

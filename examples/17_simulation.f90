@@ -1,19 +1,20 @@
 ! Training a surrogate inside a Fortran solver.   mpirun -n 2 ./17_simulation   (or more ranks)
 ! u_t + a . grad u = nu lap u, periodic, split in x over the two ranks of the solver's communicator. A network learns the
-! change of a cell over 10 steps from its 5 x 5 neighbours, on random ones of the newest samples, which the program keeps.
+! change of a cell over 10 steps from its 5 x 5 neighbours, on random ones of a window of the newest samples.
 ! The solver traps floating-point exceptions (-ffpe-trap). It stops with 1 if the error at the end is above 0.02.
 program simulation
   use mpi
   use, intrinsic :: iso_fortran_env, only: real64
   use tandem
   implicit none
-  integer, parameter :: ranks = 2, n = 64, nx = n / ranks, ns = (nx - 4) * n, kept = 20 * ns, batch = 64
+  integer, parameter :: ranks = 2, n = 64, nx = n / ranks, ns = (nx - 4) * n
   real(real64), parameter :: pi = acos(-1d0), h = 1d0 / n, dt = 2d-4, nu = 4d-3, a(2) = [1d0, 0.6d0]
-  real(real64) :: u(-1:nx+2, n), v(nx, n), before(nx, n), x(5, 5, ns), y(1, ns), p(1, ns), sums(2), first, last, steps
-  real(real64) :: kept_x(5, 5, kept), kept_y(1, kept), bx(5, 5, batch), by(1, batch), random(batch)
+  real(real64) :: u(-1:nx+2, n), v(nx, n), before(nx, n), x(5, 5, ns), y(1, ns), p(1, ns), sums(2), first, last
   type(tandem_group_t) :: group
   type(tandem_model_t) :: model
-  integer :: rank, size_, solver, color, ierr, step, k, i, j, held, pushed
+  type(tandem_window_t) :: window
+  type(tandem_report_t) :: report
+  integer :: rank, size_, solver, color, ierr, step, k, i, j
 
   last = 0
   call mpi_init(ierr)
@@ -28,10 +29,7 @@ program simulation
     call tandem_model(model, '{"inputs": [5, 5], "normalize": true, "layers": [{"type": "flatten"}, ' // &
       '{"type": "dense", "units": 48, "activation": "tanh"}, {"type": "dense", "units": 1}], ' // &
       '"optimizer": {"type": "adam", "learning_rate": 0.003}, "loss": "mean_squared_error"}', group)
-    call random_seed(size=k)
-    call random_seed(put=[(rank + i, i = 1, k)])
-    pushed = 0
-    held = 0
+    call tandem_window(window, model, capacity=20*ns, batch=64, seed=1)
     do j = 1, n
       do i = 1, nx
         u(i, j) = sin(2*pi*((rank*nx + i)*h + 2*j*h)) + 0.5d0*cos(2*pi*(3*(rank*nx + i)*h - j*h)) + 0.3d0*sin(10*pi*j*h)
@@ -57,17 +55,15 @@ program simulation
       last = sqrt(sums(1) / sums(2))
       if (step == 1) first = last
       call tandem_observe(model, tandem_array(x), tandem_array(y))
-      call push()
-      do i = 1, 10
-        call train()
-      end do
+      call tandem_push(window, tandem_array(x), tandem_array(y))
+      call tandem_train_window(window, model, max_steps=10, report=report)
     end do
     if (rank == 0) then
       call tandem_save(model, 'surrogate')
-      call tandem_get(model, 'step', steps)
       print '(a, f7.3, a, f7.3, a, i0, a)', 'relative error of the change before', first, ' after', last, &
-        ', ', nint(steps), ' steps'
+        ', ', report%step, ' steps'
     end if
+    call tandem_free(window)
     call tandem_free(model)
     call tandem_free(group)
     call mpi_comm_free(solver, ierr)
@@ -76,24 +72,6 @@ program simulation
   if (.not. last <= 0.02d0) error stop 1
 
 contains
-
-  subroutine push()  ! the oldest of the kept samples are replaced
-    kept_x(:, :, pushed+1:pushed+ns) = x
-    kept_y(:, pushed+1:pushed+ns) = y
-    held = max(held, pushed + ns)
-    pushed = mod(pushed + ns, kept)
-  end subroutine
-
-  subroutine train()  ! one optimizer step on random samples of every rank
-    integer :: at, sample
-    call random_number(random)
-    do sample = 1, batch
-      at = 1 + int(random(sample) * held)
-      bx(:, :, sample) = kept_x(:, :, at)
-      by(:, sample) = kept_y(:, at)
-    end do
-    call tandem_train(model, tandem_array(bx), tandem_array(by))
-  end subroutine
 
   subroutine halo()
     integer :: up, down, w

@@ -11,26 +11,24 @@
 ! goes on: 0 is success, tandem_message() the message. Objects are freed by tandem_free(), which may be called twice.
 module tandem
   use, intrinsic :: iso_c_binding
-  use, intrinsic :: iso_fortran_env, only: real32, real64, int32, int64, error_unit
+  use, intrinsic :: iso_fortran_env, only: real32, real64, int64, error_unit
+  use tandem_arrays
   implicit none
   private
-  public :: tandem_array, tandem_array_t, tandem_group_t, tandem_model_t
+  public :: tandem_array, tandem_array_t, tandem_group_t, tandem_model_t, tandem_window_t, tandem_trainer_t, tandem_report_t
   public :: tandem_group, tandem_group_rank, tandem_model, tandem_load, tandem_save, tandem_free
   public :: tandem_observe, tandem_train, tandem_evaluate, tandem_predict, tandem_backward
   public :: tandem_get, tandem_set, tandem_read, tandem_write
+  public :: tandem_window, tandem_push, tandem_count, tandem_train_window
+  public :: tandem_trainer_start, tandem_trainer_update, tandem_trainer_stop
+  public :: tandem_checkpoint_write, tandem_checkpoint_read, tandem_state_size, tandem_state_get, tandem_state_set
   public :: tandem_message, tandem_status_name, tandem_version, tandem_seed, tandem_threads
 
   integer, parameter, public :: tandem_ok = 0, tandem_invalid_argument = 1, tandem_not_found = 2, &
     tandem_already_exists = 3, tandem_resource_exhausted = 4, tandem_failed_precondition = 5, tandem_out_of_range = 6, &
     tandem_deadline_exceeded = 7, tandem_unavailable = 8, tandem_aborted = 9, tandem_data_loss = 10, &
     tandem_unimplemented = 11, tandem_runtime = 12, tandem_internal = 13
-  integer(c_int32_t), parameter :: float32 = 1, float64 = 2, i32 = 3, i64 = 4  ! dtypes of tandem_c.h
 
-  type, bind(c) :: tandem_array_t
-    type(c_ptr) :: data = c_null_ptr
-    integer(c_int32_t) :: dtype = 0, rank = 0
-    integer(c_int64_t) :: dims(8) = 0, strides(8) = 0
-  end type
   type :: tandem_group_t
     private
     type(c_ptr) :: p = c_null_ptr
@@ -40,20 +38,45 @@ module tandem
     type(c_ptr) :: p = c_null_ptr
   end type
 
-  interface tandem_array
-    module procedure &
-      array_real32_1, array_real32_2, array_real32_3, array_real32_4, array_real32_5, &
-      array_real64_1, array_real64_2, array_real64_3, array_real64_4, array_real64_5, &
-      array_int32_1, array_int32_2, array_int32_3, array_int32_4, array_int32_5, &
-      array_int64_1, array_int64_2, array_int64_3, array_int64_4, array_int64_5
-  end interface
+  type :: tandem_window_t
+    private
+    type(c_ptr) :: p = c_null_ptr
+  end type
+  type :: tandem_trainer_t
+    private
+    type(c_ptr) :: p = c_null_ptr
+  end type
+  type, bind(c) :: tandem_report_t
+    integer(c_size_t) :: size = 48
+    integer(c_int64_t) :: steps = 0, step = 0
+    real(c_double) :: loss = 0, holdout_loss = 0, seconds = 0
+  end type
+  type, bind(c) :: window_options_t
+    integer(c_size_t) :: size = 56
+    integer(c_int64_t) :: capacity = 65536, batch = 32, min_samples = 0
+    integer(c_int32_t) :: replace = 0, reserved = 0
+    real(c_double) :: holdout = 0
+    integer(c_int64_t) :: seed = 0
+  end type
+  type, bind(c) :: budget_t
+    integer(c_size_t) :: size = 24
+    integer(c_int64_t) :: max_steps = 1
+    real(c_double) :: max_seconds = 0
+  end type
+  type, bind(c) :: trainer_options_t
+    integer(c_size_t) :: size = 32
+    integer(c_int64_t) :: max_lag = 8
+    real(c_double) :: steps_per_push = 1
+    integer(c_int32_t) :: threads = 1, reserved = 0
+  end type
+
   interface tandem_predict
     module procedure predict_array, &
       predict_real32_1, predict_real32_2, predict_real32_3, predict_real32_4, predict_real32_5, &
       predict_real64_1, predict_real64_2, predict_real64_3, predict_real64_4, predict_real64_5
   end interface
   interface tandem_free
-    module procedure free_group, free_model
+    module procedure free_group, free_model, free_window
   end interface
 
   interface
@@ -104,6 +127,50 @@ module tandem
     end function
     integer(c_int32_t) function c_backward(p, x, dy, train, dx) bind(c, name="tandem_backward")
       import; type(c_ptr), value :: p, dx; type(tandem_array_t), intent(in) :: x, dy; integer(c_int32_t), value :: train
+    end function
+    integer(c_int32_t) function c_window_create(model, options, p) bind(c, name="tandem_window_create")
+      import; type(c_ptr), value :: model; type(window_options_t), intent(in) :: options; type(c_ptr) :: p
+    end function
+    integer(c_int32_t) function c_window_push(p, x, y) bind(c, name="tandem_window_push")
+      import; type(c_ptr), value :: p; type(tandem_array_t), intent(in) :: x, y
+    end function
+    integer(c_int32_t) function c_window_count(p, samples, pushed) bind(c, name="tandem_window_count")
+      import; type(c_ptr), value :: p; integer(c_int64_t), intent(out) :: samples, pushed
+    end function
+    integer(c_int32_t) function c_window_train(p, model, budget, report) bind(c, name="tandem_window_train")
+      import; type(c_ptr), value :: p, model; type(budget_t), intent(in) :: budget; type(tandem_report_t) :: report
+    end function
+    integer(c_int32_t) function c_window_free(p) bind(c, name="tandem_window_free")
+      import; type(c_ptr), value :: p
+    end function
+    integer(c_int32_t) function c_trainer_start(model, window, options, p) bind(c, name="tandem_trainer_start")
+      import; type(c_ptr), value :: model, window; type(trainer_options_t), intent(in) :: options; type(c_ptr) :: p
+    end function
+    integer(c_int32_t) function c_trainer_update(p, report) bind(c, name="tandem_trainer_update")
+      import; type(c_ptr), value :: p; type(tandem_report_t) :: report
+    end function
+    integer(c_int32_t) function c_trainer_stop(p, report) bind(c, name="tandem_trainer_stop")
+      import; type(c_ptr), value :: p; type(tandem_report_t) :: report
+    end function
+    integer(c_int32_t) function c_checkpoint_write(directory, cycle, models, n_models, windows, n_windows) &
+        bind(c, name="tandem_checkpoint_write")
+      import; character(kind=c_char), intent(in) :: directory(*); integer(c_int64_t), value :: cycle
+      type(c_ptr), intent(in) :: models(*), windows(*); integer(c_int32_t), value :: n_models, n_windows
+    end function
+    integer(c_int32_t) function c_checkpoint_read(directory, cycle, models, n_models, windows, n_windows, read) &
+        bind(c, name="tandem_checkpoint_read")
+      import; character(kind=c_char), intent(in) :: directory(*); integer(c_int64_t), value :: cycle
+      type(c_ptr), intent(in) :: models(*), windows(*); integer(c_int32_t), value :: n_models, n_windows
+      integer(c_int64_t) :: read
+    end function
+    integer(c_int32_t) function c_state_size(model, window, bytes) bind(c, name="tandem_state_size")
+      import; type(c_ptr), value :: model, window; integer(c_size_t), intent(out) :: bytes
+    end function
+    integer(c_int32_t) function c_state_get(model, window, bytes, n) bind(c, name="tandem_state_get")
+      import; type(c_ptr), value :: model, window; character(kind=c_char) :: bytes(*); integer(c_size_t), value :: n
+    end function
+    integer(c_int32_t) function c_state_set(model, window, bytes, n) bind(c, name="tandem_state_set")
+      import; type(c_ptr), value :: model, window; character(kind=c_char), intent(in) :: bytes(*); integer(c_size_t), value :: n
     end function
     integer(c_int32_t) function c_set_seed(seed) bind(c, name="tandem_set_seed")
       import; integer(c_int64_t), value :: seed
@@ -223,8 +290,8 @@ contains
     p = c_null_ptr
     if (present(group)) p = group%p
   end function
-  subroutine require_library()  ! the module needs the functions of version 1 of tandem_c.h
-    if (c_api() < 1) error stop 'tandem: the library is older than the module tandem'
+  subroutine require_library()  ! the module needs the functions of version 2 of tandem_c.h
+    if (c_api() < 2) error stop 'tandem: the library is older than the module tandem'
   end subroutine
   subroutine free_group(group)
     type(tandem_group_t), intent(inout) :: group
@@ -385,209 +452,132 @@ contains
     call finish(c_predict(model%p, x, tandem_array(y)), status)
   end subroutine
 
-  ! --- arrays ---
+  ! --- windows, trainers and restart: as in tandem_c.h ---
 
-  subroutine describe(a, dtype, extents, p)
-    type(tandem_array_t), intent(out) :: a
-    integer(c_int32_t), intent(in) :: dtype
-    integer(int64), intent(in) :: extents(:)
-    type(c_ptr), intent(in) :: p
-    a%dtype = dtype
-    a%rank = size(extents)
-    a%dims(1:a%rank) = extents(a%rank:1:-1)
-    a%strides(1:a%rank) = 0
-    a%data = p
+  subroutine tandem_window(window, model, capacity, batch, min_samples, random, holdout, seed, status)
+    type(tandem_window_t), intent(out) :: window
+    type(tandem_model_t), intent(in) :: model
+    integer, intent(in), optional :: capacity, batch, min_samples, seed
+    logical, intent(in), optional :: random  ! what a new sample replaces: any one instead of the oldest
+    real(real64), intent(in), optional :: holdout
+    integer, intent(out), optional :: status
+    type(window_options_t) :: options
+    if (present(capacity)) options%capacity = capacity
+    if (present(batch)) options%batch = batch
+    if (present(min_samples)) options%min_samples = min_samples
+    if (present(random)) options%replace = merge(1, 0, random)
+    if (present(holdout)) options%holdout = holdout
+    if (present(seed)) options%seed = seed
+    call finish(c_window_create(model%p, options, window%p), status)
   end subroutine
-  ! `next` is the element after the first one along dimension k.
-  subroutine stride(a, k, next, bytes)
-    type(tandem_array_t), intent(inout) :: a
-    integer, intent(in) :: k, bytes
-    type(c_ptr), intent(in) :: next
-    a%strides(a%rank + 1 - k) = (transfer(next, 0_c_intptr_t) - transfer(a%data, 0_c_intptr_t)) / bytes
+  subroutine tandem_push(window, x, y, status)
+    type(tandem_window_t), intent(in) :: window
+    type(tandem_array_t), intent(in) :: x, y
+    integer, intent(out), optional :: status
+    call finish(c_window_push(window%p, x, y), status)
   end subroutine
-  subroutine fill(a)  ! a dimension of one element has any stride but 0, which would mean packed
-    type(tandem_array_t), intent(inout) :: a
-    where (a%strides(1:a%rank) == 0) a%strides(1:a%rank) = 1
+  subroutine tandem_count(window, samples, pushed, status)
+    type(tandem_window_t), intent(in) :: window
+    integer(int64), intent(out) :: samples, pushed
+    integer, intent(out), optional :: status
+    samples = 0; pushed = 0
+    call finish(c_window_count(window%p, samples, pushed), status)
+  end subroutine
+  subroutine tandem_train_window(window, model, max_steps, max_seconds, report, status)  ! collective with a group
+    type(tandem_window_t), intent(in) :: window
+    type(tandem_model_t), intent(in) :: model
+    integer, intent(in), optional :: max_steps  ! default: 1, without a limit of seconds
+    real(real64), intent(in), optional :: max_seconds
+    type(tandem_report_t), intent(out), optional :: report
+    integer, intent(out), optional :: status
+    type(budget_t) :: budget
+    type(tandem_report_t) :: done
+    if (present(max_seconds)) budget = budget_t(max_steps=0, max_seconds=max_seconds)
+    if (present(max_steps)) budget%max_steps = max_steps
+    call finish(c_window_train(window%p, model%p, budget, done), status)
+    if (present(report)) report = done
+  end subroutine
+  subroutine free_window(window)
+    type(tandem_window_t), intent(inout) :: window
+    call finish(c_window_free(window%p))
+    window%p = c_null_ptr
   end subroutine
 
-  type(tandem_array_t) function array_real32_1(x) result(a)
-    real(real32), intent(in), target :: x(:)
-    call describe(a, float32, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_real32_2(x) result(a)
-    real(real32), intent(in), target :: x(:,:)
-    call describe(a, float32, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_real32_3(x) result(a)
-    real(real32), intent(in), target :: x(:,:,:)
-    call describe(a, float32, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2,1)), storage_size(x)/8)
-    if (size(x,3) > 1) call stride(a, 3, c_loc(x(1,1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_real32_4(x) result(a)
-    real(real32), intent(in), target :: x(:,:,:,:)
-    call describe(a, float32, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1,1,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2,1,1)), storage_size(x)/8)
-    if (size(x,3) > 1) call stride(a, 3, c_loc(x(1,1,2,1)), storage_size(x)/8)
-    if (size(x,4) > 1) call stride(a, 4, c_loc(x(1,1,1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_real32_5(x) result(a)
-    real(real32), intent(in), target :: x(:,:,:,:,:)
-    call describe(a, float32, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1,1,1,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2,1,1,1)), storage_size(x)/8)
-    if (size(x,3) > 1) call stride(a, 3, c_loc(x(1,1,2,1,1)), storage_size(x)/8)
-    if (size(x,4) > 1) call stride(a, 4, c_loc(x(1,1,1,2,1)), storage_size(x)/8)
-    if (size(x,5) > 1) call stride(a, 5, c_loc(x(1,1,1,1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_real64_1(x) result(a)
-    real(real64), intent(in), target :: x(:)
-    call describe(a, float64, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_real64_2(x) result(a)
-    real(real64), intent(in), target :: x(:,:)
-    call describe(a, float64, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_real64_3(x) result(a)
-    real(real64), intent(in), target :: x(:,:,:)
-    call describe(a, float64, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2,1)), storage_size(x)/8)
-    if (size(x,3) > 1) call stride(a, 3, c_loc(x(1,1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_real64_4(x) result(a)
-    real(real64), intent(in), target :: x(:,:,:,:)
-    call describe(a, float64, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1,1,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2,1,1)), storage_size(x)/8)
-    if (size(x,3) > 1) call stride(a, 3, c_loc(x(1,1,2,1)), storage_size(x)/8)
-    if (size(x,4) > 1) call stride(a, 4, c_loc(x(1,1,1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_real64_5(x) result(a)
-    real(real64), intent(in), target :: x(:,:,:,:,:)
-    call describe(a, float64, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1,1,1,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2,1,1,1)), storage_size(x)/8)
-    if (size(x,3) > 1) call stride(a, 3, c_loc(x(1,1,2,1,1)), storage_size(x)/8)
-    if (size(x,4) > 1) call stride(a, 4, c_loc(x(1,1,1,2,1)), storage_size(x)/8)
-    if (size(x,5) > 1) call stride(a, 5, c_loc(x(1,1,1,1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_int32_1(x) result(a)
-    integer(int32), intent(in), target :: x(:)
-    call describe(a, i32, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_int32_2(x) result(a)
-    integer(int32), intent(in), target :: x(:,:)
-    call describe(a, i32, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_int32_3(x) result(a)
-    integer(int32), intent(in), target :: x(:,:,:)
-    call describe(a, i32, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2,1)), storage_size(x)/8)
-    if (size(x,3) > 1) call stride(a, 3, c_loc(x(1,1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_int32_4(x) result(a)
-    integer(int32), intent(in), target :: x(:,:,:,:)
-    call describe(a, i32, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1,1,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2,1,1)), storage_size(x)/8)
-    if (size(x,3) > 1) call stride(a, 3, c_loc(x(1,1,2,1)), storage_size(x)/8)
-    if (size(x,4) > 1) call stride(a, 4, c_loc(x(1,1,1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_int32_5(x) result(a)
-    integer(int32), intent(in), target :: x(:,:,:,:,:)
-    call describe(a, i32, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1,1,1,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2,1,1,1)), storage_size(x)/8)
-    if (size(x,3) > 1) call stride(a, 3, c_loc(x(1,1,2,1,1)), storage_size(x)/8)
-    if (size(x,4) > 1) call stride(a, 4, c_loc(x(1,1,1,2,1)), storage_size(x)/8)
-    if (size(x,5) > 1) call stride(a, 5, c_loc(x(1,1,1,1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_int64_1(x) result(a)
-    integer(int64), intent(in), target :: x(:)
-    call describe(a, i64, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_int64_2(x) result(a)
-    integer(int64), intent(in), target :: x(:,:)
-    call describe(a, i64, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_int64_3(x) result(a)
-    integer(int64), intent(in), target :: x(:,:,:)
-    call describe(a, i64, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2,1)), storage_size(x)/8)
-    if (size(x,3) > 1) call stride(a, 3, c_loc(x(1,1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_int64_4(x) result(a)
-    integer(int64), intent(in), target :: x(:,:,:,:)
-    call describe(a, i64, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1,1,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2,1,1)), storage_size(x)/8)
-    if (size(x,3) > 1) call stride(a, 3, c_loc(x(1,1,2,1)), storage_size(x)/8)
-    if (size(x,4) > 1) call stride(a, 4, c_loc(x(1,1,1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
-  type(tandem_array_t) function array_int64_5(x) result(a)
-    integer(int64), intent(in), target :: x(:,:,:,:,:)
-    call describe(a, i64, shape(x, int64), c_loc(x))
-    if (is_contiguous(x) .or. size(x) == 0) return
-    if (size(x,1) > 1) call stride(a, 1, c_loc(x(2,1,1,1,1)), storage_size(x)/8)
-    if (size(x,2) > 1) call stride(a, 2, c_loc(x(1,2,1,1,1)), storage_size(x)/8)
-    if (size(x,3) > 1) call stride(a, 3, c_loc(x(1,1,2,1,1)), storage_size(x)/8)
-    if (size(x,4) > 1) call stride(a, 4, c_loc(x(1,1,1,2,1)), storage_size(x)/8)
-    if (size(x,5) > 1) call stride(a, 5, c_loc(x(1,1,1,1,2)), storage_size(x)/8)
-    call fill(a)
-  end function
+  subroutine tandem_trainer_start(trainer, model, window, max_lag, steps_per_push, threads, status)
+    type(tandem_trainer_t), intent(out) :: trainer
+    type(tandem_model_t), intent(in) :: model
+    type(tandem_window_t), intent(in) :: window
+    integer, intent(in), optional :: max_lag, threads
+    real(real64), intent(in), optional :: steps_per_push
+    integer, intent(out), optional :: status
+    type(trainer_options_t) :: options
+    if (present(max_lag)) options%max_lag = max_lag
+    if (present(threads)) options%threads = threads
+    if (present(steps_per_push)) options%steps_per_push = steps_per_push
+    call finish(c_trainer_start(model%p, window%p, options, trainer%p), status)
+  end subroutine
+  subroutine tandem_trainer_update(trainer, report, status)
+    type(tandem_trainer_t), intent(in) :: trainer
+    type(tandem_report_t), intent(out), optional :: report
+    integer, intent(out), optional :: status
+    type(tandem_report_t) :: done
+    call finish(c_trainer_update(trainer%p, done), status)
+    if (present(report)) report = done
+  end subroutine
+  subroutine tandem_trainer_stop(trainer, report, status)
+    type(tandem_trainer_t), intent(inout) :: trainer
+    type(tandem_report_t), intent(out), optional :: report
+    integer, intent(out), optional :: status
+    type(tandem_report_t) :: done
+    call finish(c_trainer_stop(trainer%p, done), status)
+    trainer%p = c_null_ptr
+    if (present(report)) report = done
+  end subroutine
+
+  subroutine tandem_checkpoint_write(directory, cycle, models, windows, status)
+    character(*), intent(in) :: directory
+    integer, intent(in) :: cycle
+    type(tandem_model_t), intent(in) :: models(:)
+    type(tandem_window_t), intent(in) :: windows(:)
+    integer, intent(out), optional :: status
+    call finish(c_checkpoint_write(trim(directory) // c_null_char, int(cycle, c_int64_t), models%p, size(models), &
+                                   windows%p, size(windows)), status)
+  end subroutine
+  subroutine tandem_checkpoint_read(directory, cycle, models, windows, found, status)  ! cycle -1: the newest whole one
+    character(*), intent(in) :: directory
+    integer, intent(in) :: cycle
+    type(tandem_model_t), intent(in) :: models(:)
+    type(tandem_window_t), intent(in) :: windows(:)
+    integer, intent(out), optional :: found, status
+    integer(c_int64_t) :: read
+    read = -1
+    call finish(c_checkpoint_read(trim(directory) // c_null_char, int(cycle, c_int64_t), models%p, size(models), &
+                                  windows%p, size(windows), read), status)
+    if (present(found)) found = int(read)
+  end subroutine
+  subroutine tandem_state_size(model, window, bytes, status)
+    type(tandem_model_t), intent(in) :: model
+    type(tandem_window_t), intent(in) :: window
+    integer(int64), intent(out) :: bytes
+    integer, intent(out), optional :: status
+    integer(c_size_t) :: n
+    n = 0
+    call finish(c_state_size(model%p, window%p, n), status)
+    bytes = n
+  end subroutine
+  subroutine tandem_state_get(model, window, bytes, status)
+    type(tandem_model_t), intent(in) :: model
+    type(tandem_window_t), intent(in) :: window
+    character(kind=c_char), intent(inout) :: bytes(:)
+    integer, intent(out), optional :: status
+    call finish(c_state_get(model%p, window%p, bytes, size(bytes, kind=c_size_t)), status)
+  end subroutine
+  subroutine tandem_state_set(model, window, bytes, status)
+    type(tandem_model_t), intent(in) :: model
+    type(tandem_window_t), intent(in) :: window
+    character(kind=c_char), intent(in) :: bytes(:)
+    integer, intent(out), optional :: status
+    call finish(c_state_set(model%p, window%p, bytes, size(bytes, kind=c_size_t)), status)
+  end subroutine
+
 end module

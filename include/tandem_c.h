@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 /* The version of this header. */
-#define TANDEM_C_API 1
+#define TANDEM_C_API 2
 
 typedef int32_t tandem_status;
 enum {
@@ -129,8 +129,8 @@ tandem_status tandem_model_write(tandem_model* model, const char* weight, const 
  * infinity gives TANDEM_INVALID_ARGUMENT. Collective. */
 tandem_status tandem_model_observe(tandem_model* model, const tandem_array* x,
                                    const tandem_array* y);
-/* One optimizer step on the examples of all ranks, whose numbers may differ. `weight`: one
- * number per example, or null. `loss` (may be null): the mean over all ranks' examples, in units
+/* One optimizer step on the examples of all ranks, whose numbers may differ; a rank may have none
+ * (dims[0] of 0). `weight`: one number per example, or null. `loss` (may be null): the mean over all ranks' examples, in units
  * of normalized targets. Collective. */
 tandem_status tandem_train(tandem_model* model, const tandem_array* x, const tandem_array* y,
                            const tandem_array* weight, double* loss);
@@ -145,6 +145,116 @@ tandem_status tandem_predict(const tandem_model* model, const tandem_array* x, t
  * to x. */
 tandem_status tandem_backward(tandem_model* model, const tandem_array* x, const tandem_array* dy,
                               int32_t train, tandem_array* dx);
+
+/* --- structures of options and results --- */
+
+/* Each begins with its size, which the initializer sets, so that later versions may append
+ * members: TANDEM_WINDOW_OPTIONS and so on. A null pointer means the defaults, or no report. */
+enum { TANDEM_REPLACE_OLDEST = 0, TANDEM_REPLACE_RANDOM = 1 };
+typedef struct tandem_window_options {
+  size_t size;
+  int64_t capacity;    /* most samples of this rank */
+  int64_t batch;       /* samples of this rank in a step */
+  int64_t min_samples; /* of all ranks, before training starts; 0: batch */
+  int32_t replace;     /* the oldest sample; or as reservoir sampling does */
+  int32_t reserved;
+  double holdout; /* the fraction, 0 to 0.5, of the samples that is never drawn */
+  int64_t seed;   /* of the draws */
+} tandem_window_options;
+#define TANDEM_WINDOW_OPTIONS \
+  { sizeof(tandem_window_options), 65536, 32, 0, TANDEM_REPLACE_OLDEST, 0, 0.0, 0 }
+
+typedef struct tandem_budget {
+  size_t size;
+  int64_t max_steps;  /* 0: no limit */
+  double max_seconds; /* by the clock of rank 0; exceeded by at most one step; 0: no limit */
+} tandem_budget;
+#define TANDEM_BUDGET \
+  { sizeof(tandem_budget), 1, 0.0 }
+
+typedef struct tandem_report {
+  size_t size;
+  int64_t steps;       /* of the call; 0: the windows have too few samples */
+  int64_t step;        /* optimizer steps so far */
+  double loss;         /* mean over the steps; NaN: none */
+  double holdout_loss; /* of the samples that are never drawn; NaN: none */
+  double seconds;      /* of the call */
+} tandem_report;
+#define TANDEM_REPORT \
+  { sizeof(tandem_report), 0, 0, 0.0, 0.0, 0.0 }
+
+typedef struct tandem_trainer_options {
+  size_t size;
+  int64_t max_lag;       /* pushes by which the trainer may be behind */
+  double steps_per_push; /* a fraction: a step every few pushes */
+  int32_t threads;       /* of its computations */
+  int32_t reserved;
+} tandem_trainer_options;
+#define TANDEM_TRAINER_OPTIONS \
+  { sizeof(tandem_trainer_options), 8, 1.0, 1, 0 }
+
+/* --- windows: samples in memory, of which batches are drawn at random --- */
+
+typedef struct tandem_window tandem_window;
+/* A window for samples of the model. It keeps floating-point numbers in the model's dtype; if the
+ * model has "normalize", as float64. Takes memory for `capacity` samples at most. Not
+ * collective. */
+tandem_status tandem_window_create(const tandem_model* model, const tandem_window_options* options,
+                                   tandem_window** window);
+/* Copies examples, of which there may be none. If a trainer has the window: all ranks push equally
+ * often, and a push waits while the trainer is more than max_lag pushes behind. */
+tandem_status tandem_window_push(tandem_window* window, const tandem_array* x,
+                                 const tandem_array* y);
+/* The number of samples in the window and of those ever pushed. Either pointer may be null. */
+tandem_status tandem_window_count(const tandem_window* window, int64_t* samples, int64_t* pushed);
+/* Takes steps on batches that each rank draws from its window, until the budget (null: one step)
+ * ends: the same number on all ranks. Ranks may have windows without samples. Collective. */
+tandem_status tandem_window_train(tandem_window* window, tandem_model* model,
+                                  const tandem_budget* budget, tandem_report* report);
+/* Null is no error. */
+tandem_status tandem_window_free(tandem_window* window);
+
+/* --- training in the background --- */
+
+typedef struct tandem_trainer tandem_trainer;
+/* Starts a thread that trains a copy of the model while the program goes on. It takes the pushes
+ * to the window in order, and a fixed number of steps after each, so that results do not depend on
+ * timing. Until tandem_trainer_stop(), what else would change the model or the window gives
+ * TANDEM_FAILED_PRECONDITION. With a group over MPI between hosts, MPI must have
+ * MPI_THREAD_MULTIPLE: otherwise TANDEM_UNIMPLEMENTED. Collective. */
+tandem_status tandem_trainer_start(tandem_model* model, tandem_window* window,
+                                   const tandem_trainer_options* options,
+                                   tandem_trainer** trainer);
+/* Gives tandem_predict() the weights from after the push that is max_lag before the last one, all
+ * at once, or the error of the thread. Waits for nothing. */
+tandem_status tandem_trainer_update(tandem_trainer* trainer, tandem_report* report);
+/* Trains on what was pushed, ends the thread, and gives the model its state. Frees the handle, also
+ * with the error of the thread. All ranks call it. */
+tandem_status tandem_trainer_stop(tandem_trainer* trainer, tandem_report* report);
+
+/* --- restart, in the program's own cycle --- */
+
+/* Writes the states of models of one group, of this rank's windows and of the random numbers to a
+ * folder for this cycle (at least 0) in `directory`, completely or not at all. The three newest
+ * cycles are kept. Collective. */
+tandem_status tandem_checkpoint_write(const char* directory, int64_t cycle,
+                                      tandem_model* const* models, int32_t n_models,
+                                      tandem_window* const* windows, int32_t n_windows);
+/* Goes on from the checkpoint of a cycle; -1: the newest whole one. `read` (may be null): which.
+ * Another number of ranks deals the windows' samples anew. Collective. TANDEM_NOT_FOUND: there is
+ * none; TANDEM_DATA_LOSS: it is damaged. */
+tandem_status tandem_checkpoint_read(const char* directory, int64_t cycle,
+                                     tandem_model* const* models, int32_t n_models,
+                                     tandem_window* const* windows, int32_t n_windows,
+                                     int64_t* read);
+/* The same as bytes, for the program's own restart file, of a model, a window, or both (null:
+ * without). tandem_state_get() writes exactly the number of bytes of tandem_state_size(). Not
+ * collective: each rank keeps its own. */
+tandem_status tandem_state_size(tandem_model* model, tandem_window* window, size_t* bytes);
+tandem_status tandem_state_get(tandem_model* model, tandem_window* window, void* bytes,
+                               size_t size);
+tandem_status tandem_state_set(tandem_model* model, tandem_window* window, const void* bytes,
+                               size_t size);
 
 #ifdef __cplusplus
 }

@@ -216,7 +216,9 @@ const TrainableFlag<Model>& TrainableFlag<Model>::operator=(bool value) const;
 /// refer to the object, which must be kept (or moved) as long as the model is called: calls throw
 /// FailedPreconditionError afterwards. Replicas call the object concurrently.
 ///
-/// Thread safety: calls without training may run concurrently, all others may not.
+/// Thread safety: calls without training may run concurrently, also while another thread calls
+/// set_weights(), load_state_dict() or load_weights(): a prediction has all weights from before that
+/// or all from after it. Other calls may not.
 class Model {
  public:
   Model() = default;

@@ -54,6 +54,7 @@
 #include "tandem/module.h"
 #include "tandem/names.h"
 #include "tandem/nn.h"
+#include "tandem/online.h"
 #include "tandem/optim.h"
 #include "tandem/optimizers.h"
 #include "tandem/parallel.h"

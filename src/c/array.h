@@ -7,14 +7,12 @@
 #include <vector>
 
 #include <tandem_c.h>
+#include "online/moments.h"
 #include "tandem/tensor.h"
 
 namespace tandem::c {
 
-// value * scale + shift of each feature: of each position in an example. Empty: unchanged.
-struct Affine {
-  std::vector<double> scale, shift;
-};
+using online::Affine;
 
 // An array that a function of the C interface has got.
 class HostArray {

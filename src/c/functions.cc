@@ -28,7 +28,7 @@ template <class Use>
 tandem_status with_model(const tandem_model* handle, const char* what, const Use& use) {
   return guarded([&] {
     const std::shared_ptr<const HostModel> model = c::models().get(handle, what);
-    const std::shared_lock lock(model->mutex);
+    const std::shared_lock lock(model->mutex());
     use(*model);
   });
 }
@@ -39,8 +39,8 @@ tandem_status change_model(tandem_model* handle, const char* what, bool collecti
                            const Use& use) {
   return guarded([&] {
     const std::shared_ptr<HostModel> model = c::models().get(handle, what);
-    const std::unique_lock lock(model->mutex);
-    const CollectiveLock group(collective ? model->group() : nullptr);
+    const std::unique_lock lock(model->mutex());
+    const CollectiveLock group(collective ? model->group().get() : nullptr);
     use(*model);
   });
 }
@@ -81,7 +81,7 @@ tandem_status tandem_model_load(const char* path, tandem_group* group, tandem_mo
 tandem_status tandem_model_save(const tandem_model* model, const char* path) {
   return guarded([&] {
     const std::shared_ptr<HostModel> saved = c::models().get(model, "model_save");
-    const std::unique_lock lock(saved->mutex);  // it may make the optimizer's slots
+    const std::unique_lock lock(saved->mutex());  // it may make the optimizer's slots
     saved->save(&required(path, "model_save", "a path"));
   });
 }
@@ -122,6 +122,7 @@ tandem_status tandem_model_read(const tandem_model* model, const char* weight, t
 tandem_status tandem_model_write(tandem_model* model, const char* weight,
                                  const tandem_array* from) {
   return change_model(model, "model_write", false, [&](HostModel& found) {
+    found.learner()->expect_untrained("model_write");
     Variable variable = found.weight(&required(weight, "model_write", "a name"), "model_write");
     const HostArray array(from, "model_write", "from");
     array.expect(variable.shape());

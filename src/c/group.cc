@@ -5,6 +5,7 @@
 
 #include "c/array.h"
 #include "c/status.h"
+#include "online/exchange.h"
 #include "tandem/transport.h"
 
 namespace tandem::c {
@@ -19,49 +20,8 @@ Handles<tandem_group, Group>& groups() {
   return all;
 }
 
-namespace {
-
-// The result of a rank's local part.
-struct Outcome {
-  std::vector<double> numbers;
-  Caught error{TANDEM_OK, {}};
-};
-
-Outcome outcome_of(const std::function<std::vector<double>()>& local) {
-  try {
-    return {local(), {TANDEM_OK, {}}};
-  } catch (...) {
-    return {{}, caught()};
-  }
-}
-
-}  // namespace
-
-std::vector<std::vector<double>> exchange(Group* group, const char* what, std::size_t count,
-                                          const std::function<std::vector<double>()>& local) {
-  if (!group) return {local()};
-  Outcome mine = outcome_of(local);
-  mine.numbers.resize(count);
-  mine.numbers.push_back(mine.error.status);
-  const comm::ProcessGroup& ranks = group->group;
-  const std::vector<Tensor> all =
-      comm::all_gather(constant(mine.numbers, {.dtype = float64}), {.group = ranks});
-  std::vector<std::vector<double>> numbers;
-  std::optional<int> failed;
-  for (const Tensor& each : all) {
-    numbers.push_back(each.to_vector<double>());
-    if (numbers.back().back() > 0.0 && !failed) failed = static_cast<int>(numbers.size()) - 1;
-    numbers.back().pop_back();
-  }
-  if (failed) {
-    const std::string message = comm::broadcast_object(
-        mine.error.message, ranks.ranks()[static_cast<std::size_t>(*failed)], {.group = ranks});
-    const auto status = static_cast<tandem_status>(
-        all[static_cast<std::size_t>(*failed)].to_vector<double>().back());
-    if (ranks.rank() == *failed) throw RankError(status, message);
-    throw RankError(status, fmt::format("[{}] rank {} has failed: {}", what, *failed, message));
-  }
-  return numbers;
+std::optional<comm::ProcessGroup> ranks_of(const std::shared_ptr<Group>& group) {
+  return group ? std::optional(group->group) : std::nullopt;
 }
 
 }  // namespace tandem::c
@@ -94,7 +54,7 @@ tandem_status tandem_group_sum(tandem_group* handle, tandem_array* array) {
     const CollectiveLock lock(group.get());
     std::optional<HostArray> mine;
     std::vector<double> first;
-    const auto shapes = exchange(group.get(), "group_sum", TANDEM_MAX_RANK + 2, [&] {
+    const auto shapes = online::exchange(group->group, "group_sum", TANDEM_MAX_RANK + 2, [&] {
       mine.emplace(array, "group_sum", "array");
       mine->expect_writable();
       std::vector<double> described{static_cast<double>(array->dtype),

@@ -1,9 +1,8 @@
 // Groups of ranks.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <vector>
+#include <optional>
 
 #include <tandem_c.h>
 #include "c/handles.h"
@@ -31,10 +30,7 @@ class CollectiveLock {
 // Handles of groups.
 Handles<tandem_group, Group>& groups();
 
-// Runs `local`, which returns `count` numbers, on every rank, and returns the numbers of all ranks.
-// If it throws on a rank, each rank throws an error with the status of the first such rank. `group`
-// may be null: this process alone. Collective.
-std::vector<std::vector<double>> exchange(Group* group, const char* what, std::size_t count,
-                                          const std::function<std::vector<double>()>& local);
+// The ranks of a group; null: none.
+std::optional<comm::ProcessGroup> ranks_of(const std::shared_ptr<Group>& group);
 
 }  // namespace tandem::c

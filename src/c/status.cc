@@ -10,34 +10,11 @@
 #include "core/available_cores.h"
 #include "core/parallel.h"
 #include "core/status.h"
+#include "online/exchange.h"
 #include "tandem/config.h"
 
 namespace tandem::c {
 namespace {
-
-constexpr std::string_view kKinds[] = {
-    "",
-    "InvalidArgumentError",
-    "NotFoundError",
-    "AlreadyExistsError",
-    "ResourceExhaustedError",
-    "FailedPreconditionError",
-    "OutOfRangeError",
-    "DeadlineExceededError",
-    "UnavailableError",
-    "AbortedError",
-    "DataLossError",
-    "UnimplementedError",
-    "RuntimeError",
-    "InternalError",
-};
-
-tandem_status status_of(const Error& error) {
-  if (dynamic_cast<const InvalidArgumentError*>(&error)) return TANDEM_INVALID_ARGUMENT;
-  for (std::size_t i = 1; i < std::size(kKinds); ++i)
-    if (kKinds[i] == error.kind()) return static_cast<tandem_status>(i);
-  return TANDEM_INTERNAL;
-}
 
 thread_local std::string last_error;
 
@@ -48,10 +25,10 @@ struct Handler {
 std::mutex handler_mutex;
 Handler handler;
 
-// Restores the floating-point environment of the calling thread.
+// Switches traps off, and restores the floating-point environment of the calling thread.
 class FloatEnvironment {
  public:
-  FloatEnvironment() { std::fegetenv(&host_); }
+  FloatEnvironment() { std::feholdexcept(&host_); }
   ~FloatEnvironment() { std::fesetenv(&host_); }
   FloatEnvironment(const FloatEnvironment&) = delete;
   FloatEnvironment& operator=(const FloatEnvironment&) = delete;
@@ -60,37 +37,21 @@ class FloatEnvironment {
   std::fenv_t host_;
 };
 
-tandem_status fail_with(Caught error) noexcept {
+tandem_status fail_with(online::Caught error) noexcept {
   Handler called;
   {
     const std::lock_guard lock(handler_mutex);
     called = handler;
   }
   last_error = std::move(error.message);
-  if (called.call) called.call(error.status, last_error.c_str(), called.data);
-  return error.status;
+  if (called.call) called.call(error.kind, last_error.c_str(), called.data);
+  return error.kind;
 }
 
 }  // namespace
 
-Caught caught() {
-  try {
-    throw;
-  } catch (const RankError& error) {
-    return {error.status(), error.what()};
-  } catch (const Error& error) {
-    return {status_of(error), error.what()};
-  } catch (const std::bad_alloc&) {
-    return {TANDEM_RESOURCE_EXHAUSTED, "out of memory"};
-  } catch (const std::exception& error) {
-    return {TANDEM_INTERNAL, error.what()};
-  } catch (...) {
-    return {TANDEM_INTERNAL, "unknown exception"};
-  }
-}
-
 tandem_status guarded(const std::function<void()>& body) noexcept {
-  Caught error;
+  online::Caught error;
   {
     const FloatEnvironment host;
     try {
@@ -100,7 +61,7 @@ tandem_status guarded(const std::function<void()>& body) noexcept {
       last_error.clear();
       return TANDEM_OK;
     } catch (...) {
-      error = caught();
+      error = online::describe(std::current_exception());
     }
   }
   return fail_with(std::move(error));
@@ -133,7 +94,7 @@ const char* tandem_status_name(tandem_status status) {
       "RUNTIME",
       "INTERNAL",
   };
-  static_assert(std::size(kNames) == std::size(c::kKinds));
+  static_assert(std::size(kNames) == std::size(online::kErrorKinds));
   return status >= 0 && status <= TANDEM_INTERNAL ? kNames[status] : "UNKNOWN";
 }
 

@@ -13,6 +13,7 @@
 #include "train/fit_data.h"
 #include "train/model_impl.h"
 #include "train/progress_bar.h"
+#include "train/weights_lock.h"
 
 namespace tandem {
 namespace {
@@ -75,6 +76,7 @@ std::map<std::string, double> Model::evaluate(const data::Dataset& data,
   require_dataset(data, options, "evaluate");
   const std::lock_guard lock(impl.programs);
   build_for(impl, data, "evaluate");
+  const ReadsWeights reading(impl);
   BatchTrainer trainer(impl, "evaluate");
   ProgressBar bar(impl.is_chief() ? options.verbose : 0);
   for_each_batch(
@@ -109,6 +111,7 @@ Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options)
   std::unique_lock lock(impl.programs);
   build_for(impl, data, "predict");
   if (!impl.compiled) lock.unlock();  // there is no program
+  const ReadsWeights reading(impl);
   BatchTrainer trainer(impl, "predict");
   ProgressBar bar(impl.is_chief() ? options.verbose : 0);
   std::vector<Tensor> outputs;

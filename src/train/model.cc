@@ -14,6 +14,7 @@
 #include "train/functional.h"
 #include "train/model_impl.h"
 #include "train/training_state.h"
+#include "train/weights_lock.h"
 
 namespace tandem {
 namespace {
@@ -197,6 +198,7 @@ Tensor Model::operator()(TensorList inputs) const {
 Tensor Model::operator()(TensorList inputs, const CallOptions& options) const {
   Impl& impl = impl_of(*this, "call");
   if (!impl.layer.base().built()) impl.build(shapes_of(inputs));
+  const ReadsWeights reading(impl);
   return impl.layer(inputs, options);
 }
 
@@ -223,7 +225,9 @@ std::vector<Variable> Model::non_trainable_variables() const {
 std::vector<Tensor> Model::get_weights() const { return values_of(variables()); }
 
 void Model::set_weights(const std::vector<Tensor>& weights) const {
-  assign_values(variables(), weights, layer().base().label());
+  const std::vector<Variable> targets = variables();
+  const ReplacesWeights replacing(*impl());
+  assign_values(targets, weights, layer().base().label());
 }
 
 std::vector<std::pair<std::string, Variable>> Model::named_parameters() const {
@@ -235,7 +239,9 @@ StateDict Model::state_dict() const {
 }
 
 void Model::load_state_dict(const std::map<std::string, Tensor>& state) const {
-  built_impl_of(*this, "load_state_dict").layer.load_state_dict(state);
+  Impl& impl = built_impl_of(*this, "load_state_dict");
+  const ReplacesWeights replacing(impl);
+  impl.layer.load_state_dict(state);
 }
 
 void Model::zero_grad() const {
@@ -331,6 +337,7 @@ void Model::load_weights(const std::filesystem::path& path) {
   for (const Variable& target : targets)
     if (reader.foreign().contains(prefix + target.name()))
       reader.at(prefix + target.name());  // throws
+  const ReplacesWeights replacing(*impl());
   restore_variables(targets, tensors, fmt::format("'{}'", path.string()));
 }
 

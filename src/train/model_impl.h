@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,8 @@ struct ModelImpl {
 
   // predict() and evaluate() of several threads take turns, for the programs are not thread-safe.
   std::recursive_mutex programs;
+  // ReadsWeights holds it shared, ReplacesWeights alone.
+  std::shared_mutex weights;
 
   // Whether this process writes checkpoints and logs; one process does.
   bool is_chief() const { return !runner || !runner->workers() || runner->workers()->is_chief(); }

@@ -32,6 +32,24 @@ std::vector<Layer> layers_of(const Json& json, const std::string& dtype) {
   return layers;
 }
 
+// true, false, or options.
+void read_normalize(JsonOptions& json, ModelText& made) {
+  const Json* found = json.find("normalize");
+  if (!found || !found->is_object()) return json.read("normalize", made.normalize);
+  made.normalize = true;
+  JsonOptions options(*found, "normalize");
+  options.read("per", made.normalize_per);
+  options.read("freeze_after", made.normalize_freeze_after);
+  options.finish();
+  if (made.normalize_per != "feature" && made.normalize_per != "channel" &&
+      made.normalize_per != "all")
+    throw ModelTextError("normalize.per", "expected \"feature\", \"channel\" or \"all\", got \"" +
+                                              made.normalize_per + '"');
+  if (made.normalize_freeze_after < 0)
+    throw ModelTextError("normalize.freeze_after",
+                         fmt::format("expected at least 0, got {}", made.normalize_freeze_after));
+}
+
 Json parse(const std::string& text) {
   try {
     return Json::parse(text, "the definition");
@@ -50,7 +68,7 @@ ModelText read_model_text(const std::string& text) {
   const Shape inputs = batch_shape(made.input);
   const auto policy = json.value<DTypePolicy>("dtype", mixed_precision::global_policy());
   made.dtype = policy.compute_dtype();
-  json.read("normalize", made.normalize);
+  read_normalize(json, made);
   const auto layout = json.value<std::string>("input_layout", "channels_last");
   made.channels_first = layout == "channels_first";
   if (!made.channels_first && layout != "channels_last")

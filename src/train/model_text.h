@@ -8,10 +8,12 @@
 namespace tandem {
 
 struct ModelText {
-  Model model;                  // built; compiled if the definition has a loss
-  Shape input;                  // of one example
-  DType dtype;                  // of floating-point inputs
-  bool normalize = false;       // by statistics of the data, which the caller keeps
+  Model model;                            // built; compiled if the definition has a loss
+  Shape input;                            // of one example
+  DType dtype;                            // of floating-point inputs
+  bool normalize = false;                 // by statistics of the data, which the caller keeps
+  std::string normalize_per = "feature";  // or "channel", "all"
+  std::int64_t normalize_freeze_after = 0;
   bool channels_first = false;  // the caller's images are [batch, channels, ...]
 };
 

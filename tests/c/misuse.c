@@ -110,6 +110,61 @@ static void models(tandem_model* model) {
   }
 }
 
+/* Right calls have the first of each kind. */
+static void windows(tandem_model* model) {
+  tandem_window *window, *made;
+  tandem_window_options options = TANDEM_WINDOW_OPTIONS;
+  tandem_budget budget = TANDEM_BUDGET;
+  tandem_report report = TANDEM_REPORT;
+  tandem_trainer* trainer;
+  size_t size;
+  int64_t cycle;
+  char bytes[16] = {0};
+  options.capacity = options.batch = 4;
+  EXPECT_OK(tandem_window_create(model, &options, &window));
+  REFUSED(1, tandem_window_create(model, &options, NULL));
+  for (int h = 0; h < HANDLES; ++h) {
+    tandem_model* m = handles(h, model);
+    tandem_window* w = handles(h, window);
+    if (h > 0) REFUSED(1, tandem_window_create(m, &options, &made));
+    for (int a = 0; a < ARRAYS; ++a) {
+      const tandem_array xs = a == 1 ? (tandem_array){0} : *arrays(a, 3), ys = *arrays(0, 2);
+      const tandem_array* ax = a == 1 ? NULL : &xs;
+      REFUSED(h | a, tandem_window_push(w, ax, &ys));
+      REFUSED(1, tandem_window_push(w, &ys, ax));
+    }
+    REFUSED(h != 0, tandem_window_train(window, m, &budget, &report));
+    REFUSED(h != 0, tandem_window_train(w, model, &budget, &report));
+    REFUSED(h != 0, tandem_window_count(w, NULL, NULL));
+    REFUSED(h != 0, tandem_state_size(h == 1 ? NULL : m, h == 1 ? NULL : w, &size));
+    REFUSED(1, tandem_state_size(m, w, NULL));
+    REFUSED(1, tandem_state_get(m, w, NULL, 16));
+    REFUSED(1, tandem_state_get(m, w, bytes, sizeof bytes));
+    REFUSED(1, tandem_state_set(m, w, NULL, 16));
+    REFUSED(1, tandem_state_set(m, w, bytes, sizeof bytes));
+    REFUSED(1, tandem_trainer_start(m, w, NULL, NULL));
+    if (h > 0) {
+      REFUSED(1, tandem_trainer_start(m, window, NULL, &trainer));
+      REFUSED(1, tandem_trainer_start(model, w, NULL, &trainer));
+      REFUSED(1, tandem_trainer_update((tandem_trainer*)m, &report));
+      REFUSED(1, tandem_trainer_stop((tandem_trainer*)m, &report));
+      REFUSED(1, tandem_checkpoint_write("misuse_cycles", 0, &m, 1, NULL, 0));
+      REFUSED(1, tandem_checkpoint_write("misuse_cycles", 0, &model, 1, &w, 1));
+      REFUSED(1, tandem_checkpoint_read("misuse_cycles", 0, &m, 1, NULL, 0, &cycle));
+      REFUSED(h > 1, tandem_window_free(h == 1 ? NULL : w));
+    }
+  }
+  REFUSED(1, tandem_checkpoint_write(NULL, 0, &model, 1, NULL, 0));
+  REFUSED(1, tandem_checkpoint_write("misuse_cycles", -1, &model, 1, NULL, 0));
+  REFUSED(1, tandem_checkpoint_write("misuse_cycles", 0, NULL, 1, NULL, 0));
+  REFUSED(1, tandem_checkpoint_write("misuse_cycles", 0, &model, 0, NULL, 0));
+  REFUSED(1, tandem_checkpoint_write("misuse_cycles", 0, &model, 1, NULL, 1));
+  REFUSED(1, tandem_checkpoint_read("misuse_cycles", -2, &model, 1, NULL, 0, &cycle));
+  REFUSED(1, tandem_checkpoint_read(NULL, -1, &model, 1, NULL, 0, &cycle));
+  EXPECT_OK(tandem_window_free(window));
+  REFUSED(1, tandem_window_free(window));
+}
+
 static void groups(void) {
   int32_t rank, size;
   tandem_group* group;
@@ -173,6 +228,7 @@ int main(void) {
   of_other_kind = memory;
   EXPECT_OK(tandem_model_create(kModel, NULL, &model));
   models(model);
+  windows(model);
   groups();
   order_of_calls();
   tandem_set_error_handler(count_errors, &handled);

@@ -1,7 +1,8 @@
 ! The functions of the module tandem, on one process: y(1, i) = x(1, i) - 2 x(2, i).
 program module_test
   use tandem
-  use, intrinsic :: iso_fortran_env, only: real32, real64
+  use, intrinsic :: iso_c_binding, only: c_char
+  use, intrinsic :: iso_fortran_env, only: real32, real64, int64
   implicit none
   integer, parameter :: n = 64
   real(real64) :: x(2, n), y(1, n), p(1, n), wide(2, 2*n), loss, number, first
@@ -62,6 +63,7 @@ program module_test
   if (status /= tandem_invalid_argument) call failed('no model')
   call tandem_group_rank(no_group, rank, ranks, status)
   if (status /= tandem_invalid_argument) call failed('no group')
+  call windows()
   call tandem_free(model)
   call tandem_free(model)
   call tandem_free(loaded)
@@ -70,6 +72,56 @@ program module_test
   close (10, status='delete')
   print '(a)', 'ok'
 contains
+  subroutine windows()  ! trained in the program's thread, in the background, and after a restart
+    type(tandem_window_t) :: window, none_too, other
+    type(tandem_trainer_t) :: trainer
+    type(tandem_report_t) :: report
+    type(tandem_model_t) :: restarted
+    integer(int64) :: samples, pushed, bytes
+    character(kind=c_char), allocatable :: state(:)
+    integer :: step, found
+    call tandem_window(window, model, capacity=40, batch=8, random=.true., holdout=0.1d0, seed=3)
+    do step = 1, 5
+      call tandem_push(window, tandem_array(x), tandem_array(y))
+      call tandem_train_window(window, model, max_steps=2, report=report)
+      if (report%steps /= 2 .or. .not. report%loss >= 0) call failed('steps on a window')
+    end do
+    call tandem_count(window, samples, pushed)
+    if (samples /= 40 .or. pushed /= 5 * n) call failed('samples of a window')
+    call tandem_train_window(window, model, max_seconds=1d-9, report=report)
+    if (report%steps /= 1) call failed('seconds')
+    call tandem_train_window(window, model, max_steps=0, status=status)
+    if (status /= tandem_invalid_argument) call failed('no budget')
+    call tandem_trainer_start(trainer, model, window, max_lag=1, steps_per_push=3d0)
+    do step = 1, 4
+      call tandem_push(window, tandem_array(x), tandem_array(y))
+      call tandem_trainer_update(trainer, report)
+    end do
+    call tandem_get(model, 'step', number)
+    call tandem_trainer_stop(trainer, report)
+    if (report%step /= nint(number) + 12) call failed('steps in the background')
+    call tandem_checkpoint_write('module_cycles', 7, [model], [window])
+    call tandem_state_size(model, window, bytes)
+    allocate (state(bytes))
+    call tandem_state_get(model, window, state)
+    call tandem_predict(model, tandem_array(x), p)
+    call tandem_model(restarted, '{"inputs": [2], "layers": [{"type": "dense", "units": 1, "name": "d"}], ' // &
+      '"optimizer": {"type": "adam", "learning_rate": 0.05}, "loss": "mse"}')
+    call tandem_window(other, restarted, capacity=40, batch=8, random=.true., holdout=0.1d0, seed=3)
+    call tandem_checkpoint_read('module_cycles', -1, [restarted], [other], found)
+    call tandem_predict(restarted, tandem_array(x), q)
+    if (found /= 7 .or. any(q /= real(p, real32))) call failed('a checkpoint')
+    call tandem_train_window(other, restarted)
+    call tandem_state_set(restarted, other, state)
+    call tandem_predict(restarted, tandem_array(x), q)
+    if (any(q /= real(p, real32))) call failed('a state')
+    call tandem_push(none_too, tandem_array(x), tandem_array(y), status)
+    if (status /= tandem_invalid_argument) call failed('no window')
+    call tandem_free(window)
+    call tandem_free(window)
+    call tandem_free(other)
+    call tandem_free(restarted)
+  end subroutine
   subroutine failed(what)
     character(*), intent(in) :: what
     print '(4a)', 'wrong: ', what, ': ', tandem_message()

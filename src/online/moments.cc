@@ -1,10 +1,25 @@
-// Mean and variance of the host's data.
+#include "online/moments.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "c/model.h"
+#include "tandem/array.h"
+#include "tandem/autodiff.h"
+#include "tandem/math.h"
 
-namespace tandem::c {
+namespace tandem::online {
+
+Tensor apply(const Affine& affine, const Tensor& x, DType dtype) {
+  const NoGradScope no_gradients;
+  if (affine.scale.empty()) return x.dtype() == dtype ? x : cast(x, dtype);
+  const auto features = static_cast<std::int64_t>(affine.scale.size());
+  const Tensor rows = reshape(cast(x, float64), {x.shape().num_elements() / features, features});
+  const auto vector = [&](const std::vector<double>& numbers) {
+    return constant(numbers, {.dtype = float64});
+  };
+  const Tensor moved = rows * vector(affine.scale) + vector(affine.shift);
+  return reshape(cast(moved, dtype), x.shape());
+}
 
 Moments Moments::of(const std::vector<double>& values, std::size_t features) {
   Moments result(features);
@@ -83,4 +98,4 @@ Affine Moments::gradient_from_host() const {
   return affine;
 }
 
-}  // namespace tandem::c
+}  // namespace tandem::online

@@ -1,0 +1,257 @@
+#include "online/learner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "core/status.h"
+#include "online/window.h"
+#include "tandem/array.h"
+#include "tandem/autodiff.h"
+#include "tandem/autograd.h"
+#include "train/model_impl.h"
+
+namespace tandem::online {
+namespace {
+
+std::int64_t elements_after(const Shape& batched, int axis) {
+  std::int64_t elements = 1;
+  for (; axis < batched.rank(); ++axis) elements *= batched.dim(axis);
+  return elements;
+}
+
+}  // namespace
+
+Learner::Impl::Impl(Model model, const LearnerOptions& options, std::optional<DType> dtype)
+    : model_(std::move(model)), options_(options) {
+  const Model::Impl& impl = built_impl_of(model_, "Learner");
+  if (impl.built_under)
+    throw InvalidArgumentError(
+        "[Learner] expected a model without a strategy: ranks are a group's");
+  if (impl.input_shapes.size() != 1)
+    fail<InvalidArgumentError>("[Learner] expected a model with one input, got {}",
+                               impl.input_shapes.size());
+  if (options_.normalize && options_.normalize->freeze_after < 0)
+    fail<InvalidArgumentError>("[Learner] expected freeze_after of at least 0, got {}",
+                               options_.normalize->freeze_after);
+  input_ = impl.input_shapes.front();
+  result_ = model_.layer().base().output_shape(std::span(&input_, 1));
+  const std::vector<Variable> variables = model_.variables();
+  dtype_ = dtype                                                   ? *dtype
+           : !variables.empty() && variables[0].dtype() == float64 ? float64
+                                                                   : float32;
+  statistics_ = {Moments(features_of(input_)), Moments(features_of(result_)), 0.0};
+  if (!options_.group) return;
+  if (impl.compiled)
+    averaged_ = std::make_unique<parallel::DistributedDataParallel>(
+        model_, parallel::DistributedDataParallelOptions{.process_group = *options_.group,
+                                                         .average_by_examples = false});
+  else
+    share(variables, 0);
+}
+
+std::size_t Learner::Impl::features_of(const Shape& batched) const {
+  const Per per = options_.normalize.value_or(Normalize()).per;
+  const int first = per == Per::kFeature   ? 1
+                    : per == Per::kChannel ? batched.rank() - 1
+                                           : batched.rank();
+  return static_cast<std::size_t>(
+      std::max<std::int64_t>(1, elements_after(batched, std::max(first, 1))));
+}
+
+// Gives all ranks the values of one.
+void Learner::Impl::share(const std::vector<Variable>& variables, int root) const {
+  const comm::ProcessGroup& group = *options_.group;
+  const int global = group.ranks()[static_cast<std::size_t>(root)];
+  for (Variable variable : variables)
+    variable.assign(comm::broadcast(variable.value(), global, {.group = group}));
+}
+
+bool Learner::Impl::compiled() const { return impl_of(model_, "Learner").compiled; }
+
+void Learner::Impl::expect_optimizer(const char* what) const {
+  if (!compiled())
+    fail<FailedPreconditionError>(
+        "[{}] expected a model whose definition has \"optimizer\" and \"loss\", got one without",
+        what);
+}
+
+void Learner::Impl::expect_untrained(const char* what) const {
+  if (trained_beside)
+    fail<FailedPreconditionError>("[{}] a trainer trains this model: stop it before", what);
+}
+
+void Learner::Impl::observe(const char* what, const std::function<Observed()>& local) {
+  auto& [x, y, samples] = statistics_;
+  const std::size_t of_x = 1 + 2 * x.features(), of_y = 1 + 2 * y.features();
+  const auto all = exchange(options_.group, what, 1 + of_x + of_y, [&] {
+    if (!options_.normalize)
+      fail<FailedPreconditionError>(
+          "[{}] expected a model whose definition has \"normalize\": true", what);
+    const Observed mine = local();
+    std::vector<double> numbers{static_cast<double>(mine.examples)};
+    for (const Moments& moments :
+         {Moments::of(mine.x, x.features()), Moments::of(mine.y, y.features())})
+      for (const double number : moments.numbers()) numbers.push_back(number);
+    return numbers;
+  });
+  const auto most = static_cast<double>(options_.normalize->freeze_after);
+  if (most > 0.0 && samples >= most) return;
+  for (const std::vector<double>& rank : all) {
+    const std::span<const double> numbers(rank);
+    samples += numbers[0];
+    x.add(Moments::from_numbers(numbers.subspan(1, of_x)));
+    y.add(Moments::from_numbers(numbers.subspan(1 + of_x)));
+  }
+}
+
+// What a rank without examples computes: its gradients are zeros.
+Batch Learner::Impl::empty_batch() const {
+  Dims sizes{1};
+  for (int axis = 1; axis < input_.rank(); ++axis) sizes.push_back(input_.dim(axis));
+  return {.x = zeros(Shape(sizes), {.dtype = dtype_}), .y = {}, .weight = {}, .examples = 0};
+}
+
+// `last` is asked on rank 0.
+Learner::Impl::Step Learner::Impl::take_step(const char* what, bool training,
+                                             const std::function<Batch()>& local,
+                                             const std::function<bool()>& last) {
+  Tensor of, gradient;  // the loss, or without examples the results and zeros
+  const losses::Loss& function = impl_of(model_, what).loss;
+  const bool sum = function.reduction() == losses::Reduction::kSum;
+  double examples = 0.0;
+  const auto all = exchange(options_.group, what, 3, [&] {
+    expect_optimizer(what);
+    if (training) expect_untrained(what);
+    const Batch batch = local();
+    examples = static_cast<double>(batch.examples);
+    const bool ends = (!options_.group || options_.group->rank() == 0) && last();
+    if (batch.examples > 0)
+      of = function(batch.y, model_(batch.x, CallOptions{.training = training}), batch.weight);
+    else if (options_.group && training)
+      of = model_(empty_batch().x, CallOptions{.training = true});
+    if (batch.examples == 0 && of.defined()) gradient = zeros_like(of);
+    const double loss = batch.examples > 0 ? of.item() * (sum ? 1.0 : examples) : 0.0;
+    return std::vector<double>{loss, examples, ends ? 1.0 : 0.0};
+  });
+  double total = 0.0, shares = 0.0;
+  int root = -1;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    total += all[rank][0];
+    shares += all[rank][1];
+    if (root < 0 && all[rank][1] > 0.0) root = static_cast<int>(rank);
+  }
+  if (root < 0) fail<InvalidArgumentError>("[{}] x: expected at least one example, got none", what);
+  const double divisor = sum ? 1.0 : shares;
+  if (training) {
+    // The ranks' gradients are averaged.
+    const double factor = (sum ? 1.0 : examples) * ranks() / divisor;
+    const optimizers::Optimizer& optimizer = model_.optimizer();
+    if (gradient.defined())
+      apply_gradients(of, gradient, root);
+    else
+      apply_gradients(optimizer.scale_loss(factor == 1.0 ? of : of * factor), {}, root);
+  }
+  return {.loss = total / divisor, .last = all[0][2] != 0.0};
+}
+
+// Takes an optimizer step with the gradients of `result`, averaged over the ranks. `gradient`: with
+// respect to `result`; undefined for a scalar. All ranks then have the other variables of `root`.
+void Learner::Impl::apply_gradients(const Tensor& result, const Tensor& gradient, int root) {
+  model_.zero_grad();
+  if (gradient.defined())
+    result.backward(gradient);
+  else
+    result.backward();
+  const std::vector<Variable> variables = model_.trainable_variables();
+  std::vector<Tensor> gradients;
+  for (const Variable& variable : variables) gradients.push_back(variable.grad());
+  optimizers::Optimizer optimizer = model_.optimizer();
+  optimizer.apply_gradients(std::move(gradients), variables);
+  model_.zero_grad();
+  if (options_.group) share(model_.non_trainable_variables(), root);
+}
+
+double Learner::Impl::mean_loss(const char* what, bool training,
+                                const std::function<Batch()>& local) {
+  if (training) return take_step(what, true, local, [] { return true; }).loss;
+  const NoGradScope no_gradients;
+  return take_step(what, false, local, [] { return true; }).loss;
+}
+
+// All ranks have the same budget.
+Learner::Impl::Agreement Learner::Impl::agree_on(const char* what,
+                                                 const std::function<Training()>& local) {
+  Agreement agreed;
+  const auto all = exchange(options_.group, what, 5, [&] {
+    expect_optimizer(what);
+    expect_untrained(what);
+    agreed.mine.emplace(local());
+    const Budget& budget = agreed.mine->second;
+    const Window::Impl& window = *agreed.mine->first.impl();
+    if (budget.max_steps < 0 || !(budget.max_seconds >= 0.0) || std::isinf(budget.max_seconds) ||
+        (budget.max_steps == 0 && budget.max_seconds == 0.0))
+      fail<InvalidArgumentError>(
+          "[{}] expected a budget of steps or seconds above 0, got {} and {}", what,
+          budget.max_steps, budget.max_seconds);
+    return std::vector<double>{static_cast<double>(budget.max_steps), budget.max_seconds,
+                               static_cast<double>(window.size()),
+                               static_cast<double>(window.min_samples()),
+                               static_cast<double>(window.holdout_size())};
+  });
+  double samples = 0.0, wanted = 1.0, held = 0.0;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank][0] != all[0][0] || all[rank][1] != all[0][1])
+      fail<InvalidArgumentError>(
+          "[{}] expected one budget on all ranks; rank 0 has {} steps and {} seconds, rank {} has "
+          "{} and {}",
+          what, all[0][0], all[0][1], rank, all[rank][0], all[rank][1]);
+    samples += all[rank][2];
+    wanted = std::max(wanted, all[rank][3]);
+    held += all[rank][4];
+  }
+  agreed.trains = samples >= wanted;
+  agreed.holds_out = held > 0.0;
+  return agreed;
+}
+
+Report Learner::Impl::train(const char* what, const std::function<Training()>& local) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  Report report;
+  double total = 0.0;
+  const Agreement agreed = agree_on(what, local);
+  Window::Impl& window = *agreed.mine->first.impl();
+  const Budget& budget = agreed.mine->second;
+  for (bool last = !agreed.trains; !last;) {
+    const Step step = take_step(
+        what, true,
+        [&] {
+          const auto [x, y] = window.draw();
+          return batch_of(x, y, {});
+        },
+        [&] {
+          return (budget.max_steps > 0 && report.steps + 1 >= budget.max_steps) ||
+                 (budget.max_seconds > 0.0 && seconds() >= budget.max_seconds);
+        });
+    total += step.loss;
+    ++report.steps;
+    last = step.last;
+  }
+  if (report.steps > 0) report.loss = total / static_cast<double>(report.steps);
+  if (report.steps > 0 && agreed.holds_out)
+    report.holdout_loss = mean_loss(what, false, [&] {
+      const auto [x, y] = window.holdout();
+      return batch_of(x, y, {});
+    });
+  report.step = step();
+  report.seconds = seconds();
+  return report;
+}
+
+std::int64_t Learner::Impl::step() const {
+  return compiled() ? model_.optimizer().iterations() : 0;
+}
+
+}  // namespace tandem::online
