@@ -66,6 +66,13 @@ void tandem_set_error_handler(tandem_error_handler handler, void* data);
 /* The number of threads of a rank; 0, the default: its cores, divided by the ranks of this host
  * that share them. TANDEM_RUNTIME once a model or tensor exists. */
 tandem_status tandem_set_threads(int32_t threads);
+/* The limit, in seconds, of each wait for other ranks in groups that are made from now on; default:
+ * 1800. A wait that reaches it gives TANDEM_DEADLINE_EXCEEDED. */
+tandem_status tandem_set_time_limit(double seconds);
+double tandem_time_limit(void);
+/* For functions of the program, such as those of tandem_mpi.h, that end as Tandem's: has the error
+ * with this message, and returns its status. */
+tandem_status tandem_fail(tandem_status status, const char* message);
 /* Seeds random numbers: initial weights, dropout. */
 tandem_status tandem_set_seed(int64_t seed);
 
@@ -130,8 +137,8 @@ tandem_status tandem_model_write(tandem_model* model, const char* weight, const 
 tandem_status tandem_model_observe(tandem_model* model, const tandem_array* x,
                                    const tandem_array* y);
 /* One optimizer step on the examples of all ranks, whose numbers may differ; a rank may have none
- * (dims[0] of 0). `weight`: one number per example, or null. `loss` (may be null): the mean over all ranks' examples, in units
- * of normalized targets. Collective. */
+ * (dims[0] of 0). `weight`: one number per example, or null. `loss` (may be null): the mean over
+ * all ranks' examples, in units of normalized targets. Collective. */
 tandem_status tandem_train(tandem_model* model, const tandem_array* x, const tandem_array* y,
                            const tandem_array* weight, double* loss);
 /* The loss as in tandem_train(), without training. Collective. */
@@ -158,8 +165,8 @@ typedef struct tandem_window_options {
   int64_t min_samples; /* of all ranks, before training starts; 0: batch */
   int32_t replace;     /* the oldest sample; or as reservoir sampling does */
   int32_t reserved;
-  double holdout; /* the fraction, 0 to 0.5, of the samples that is never drawn */
-  int64_t seed;   /* of the draws */
+  double holdout; /* the fraction, 0 to 0.5, of the samples that is never sampled */
+  int64_t seed;   /* of the random choices */
 } tandem_window_options;
 #define TANDEM_WINDOW_OPTIONS \
   { sizeof(tandem_window_options), 65536, 32, 0, TANDEM_REPLACE_OLDEST, 0, 0.0, 0 }
@@ -177,7 +184,7 @@ typedef struct tandem_report {
   int64_t steps;       /* of the call; 0: the windows have too few samples */
   int64_t step;        /* optimizer steps so far */
   double loss;         /* mean over the steps; NaN: none */
-  double holdout_loss; /* of the samples that are never drawn; NaN: none */
+  double holdout_loss; /* of the samples that are never sampled; NaN: none */
   double seconds;      /* of the call */
 } tandem_report;
 #define TANDEM_REPORT \
@@ -185,7 +192,7 @@ typedef struct tandem_report {
 
 typedef struct tandem_trainer_options {
   size_t size;
-  int64_t max_lag;       /* pushes by which the trainer may be behind */
+  int64_t max_lag;       /* pushes that the trainer may have left to do */
   double steps_per_push; /* a fraction: a step every few pushes */
   int32_t threads;       /* of its computations */
   int32_t reserved;
@@ -193,7 +200,7 @@ typedef struct tandem_trainer_options {
 #define TANDEM_TRAINER_OPTIONS \
   { sizeof(tandem_trainer_options), 8, 1.0, 1, 0 }
 
-/* --- windows: samples in memory, of which batches are drawn at random --- */
+/* --- windows: samples in memory, of which batches are sampled at random --- */
 
 typedef struct tandem_window tandem_window;
 /* A window for samples of the model. It keeps floating-point numbers in the model's dtype; if the
@@ -202,12 +209,12 @@ typedef struct tandem_window tandem_window;
 tandem_status tandem_window_create(const tandem_model* model, const tandem_window_options* options,
                                    tandem_window** window);
 /* Copies examples, of which there may be none. If a trainer has the window: all ranks push equally
- * often, and a push waits while the trainer is more than max_lag pushes behind. */
+ * often, and a push waits while the trainer is more than max_lag pushes late. */
 tandem_status tandem_window_push(tandem_window* window, const tandem_array* x,
                                  const tandem_array* y);
 /* The number of samples in the window and of those ever pushed. Either pointer may be null. */
 tandem_status tandem_window_count(const tandem_window* window, int64_t* samples, int64_t* pushed);
-/* Takes steps on batches that each rank draws from its window, until the budget (null: one step)
+/* Takes steps on batches that each rank samples from its window, until the budget (null: one step)
  * ends: the same number on all ranks. Ranks may have windows without samples. Collective. */
 tandem_status tandem_window_train(tandem_window* window, tandem_model* model,
                                   const tandem_budget* budget, tandem_report* report);
@@ -223,8 +230,7 @@ typedef struct tandem_trainer tandem_trainer;
  * TANDEM_FAILED_PRECONDITION. With a group over MPI between hosts, MPI must have
  * MPI_THREAD_MULTIPLE: otherwise TANDEM_UNIMPLEMENTED. Collective. */
 tandem_status tandem_trainer_start(tandem_model* model, tandem_window* window,
-                                   const tandem_trainer_options* options,
-                                   tandem_trainer** trainer);
+                                   const tandem_trainer_options* options, tandem_trainer** trainer);
 /* Gives tandem_predict() the weights from after the push that is max_lag before the last one, all
  * at once, or the error of the thread. Waits for nothing. */
 tandem_status tandem_trainer_update(tandem_trainer* trainer, tandem_report* report);

@@ -11,11 +11,18 @@
 #include "tandem_c.h"
 #include "tandem_mpi_transport.h"
 
-/* Collective over `communicator`. */
+/* Collective over `communicator`. TANDEM_DEADLINE_EXCEEDED: not all of its ranks have called it
+ * within tandem_time_limit(). TANDEM_UNAVAILABLE: MPI has failed. */
 static inline tandem_status tandem_group_from_mpi(MPI_Comm communicator, tandem_group** group) {
   tandem_transport transport;
-  if (tandem_mpi_transport(communicator, &transport) != MPI_SUCCESS) return TANDEM_UNAVAILABLE;
-  return tandem_group_create(&transport, group);
+  char text[MPI_MAX_ERROR_STRING + 1] = "";
+  const int code = tandem_mpi_transport(communicator, tandem_time_limit(), &transport);
+  if (code == MPI_SUCCESS) return tandem_group_create(&transport, group);
+  if (code == TANDEM_MPI_LATE)
+    return tandem_fail(TANDEM_DEADLINE_EXCEEDED,
+                       "[group_from_mpi] not all ranks of the communicator called it in time");
+  tandem_mpi_text(NULL, code, text, sizeof(text));
+  return tandem_fail(TANDEM_UNAVAILABLE, text);
 }
 
 #endif

@@ -166,13 +166,29 @@ static inline int32_t tandem_mpi_split(void* context, const int32_t* ranks, int3
   MPI_Group_free(&all);
   return code == MPI_SUCCESS ? tandem_mpi_take(comm, part) : code;
 }
+/** What tandem_mpi_transport() returns if not all ranks have called it in time; no code of MPI. */
+enum { TANDEM_MPI_LATE = -1 };
 /** The transport of a duplicate of the communicator, so that messages of the program and of Tandem
  * never meet. Collective over the communicator, as MPI_Comm_dup. MPI must be initialised, at any
- * thread level. Returns a code of MPI. */
-static inline int tandem_mpi_transport(MPI_Comm comm, tandem_transport* transport) {
-  MPI_Comm copy = MPI_COMM_NULL;
-  int code = MPI_Comm_dup(comm, &copy);
-  if (code == MPI_SUCCESS) code = tandem_mpi_take(copy, transport);
+ * thread level. Waits at most `seconds` for the other ranks. Returns a code of MPI, or
+ * TANDEM_MPI_LATE: MPI cannot cancel a duplicate, so that this one ends when the others call. */
+static inline int tandem_mpi_transport(MPI_Comm comm, double seconds, tandem_transport* transport) {
+  /* MPI may write to both after this function has returned. */
+  struct pending {
+    MPI_Comm copy;
+    MPI_Request request;
+  }* pending = (struct pending*)malloc(sizeof(struct pending));
+  const double end = MPI_Wtime() + seconds;
+  int finished = 0, code = pending ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+  if (!pending) return code;
+  pending->copy = MPI_COMM_NULL;
+  code = MPI_Comm_idup(comm, &pending->copy, &pending->request);
+  while (code == MPI_SUCCESS && !finished) {
+    code = MPI_Test(&pending->request, &finished, MPI_STATUS_IGNORE);
+    if (code == MPI_SUCCESS && !finished && MPI_Wtime() > end) return TANDEM_MPI_LATE;
+  }
+  if (code == MPI_SUCCESS) code = tandem_mpi_take(pending->copy, transport);
+  free(pending);
   return code;
 }
 

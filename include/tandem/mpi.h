@@ -8,6 +8,7 @@
 /// @endcode
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "tandem/errors.h"
@@ -18,13 +19,19 @@ namespace tandem::comm {
 
 /// A group of the communicator's ranks, as from_transport(). The communicator is duplicated and may
 /// be freed at once. A collective call. Destroy the group before MPI_Finalize; what is destroyed
-/// later releases memory alone. Throws also UnavailableError with MPI's message if MPI fails.
+/// later releases memory alone. Throws also DeadlineExceededError if not all ranks call it within
+/// the timeout, and UnavailableError with MPI's message if MPI fails.
 inline ProcessGroup from_mpi(MPI_Comm comm, const TransportOptions& options = {}) {
   tandem_transport transport;
-  if (const int code = tandem_mpi_transport(comm, &transport); code != MPI_SUCCESS) {
+  const double seconds = std::chrono::duration<double>(options.timeout).count();
+  const int code = tandem_mpi_transport(comm, seconds, &transport);
+  if (code == TANDEM_MPI_LATE)
+    throw DeadlineExceededError("[from_mpi] not all ranks of the communicator called it within " +
+                                std::to_string(options.timeout.count()) + " ms");
+  if (code != MPI_SUCCESS) {
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     tandem_mpi_text(nullptr, code, text, sizeof(text));
-    throw UnavailableError(std::string("[from_mpi] MPI_Comm_dup: ") + text);
+    throw UnavailableError(std::string("[from_mpi] MPI_Comm_idup: ") + text);
   }
   return from_transport(transport, options);
 }

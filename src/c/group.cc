@@ -1,6 +1,8 @@
 #include "c/group.h"
 
 #include <atomic>
+#include <chrono>
+#include <cmath>
 #include <optional>
 
 #include "c/array.h"
@@ -20,6 +22,17 @@ Handles<tandem_group, Group>& groups() {
   return all;
 }
 
+namespace {
+
+std::atomic<double> limit{1800.0};
+
+std::chrono::milliseconds time_limit() {
+  constexpr double kMilliseconds = 1000.0;
+  return std::chrono::milliseconds(std::llround(limit * kMilliseconds));
+}
+
+}  // namespace
+
 std::optional<comm::ProcessGroup> ranks_of(const std::shared_ptr<Group>& group) {
   return group ? std::optional(group->group) : std::nullopt;
 }
@@ -29,13 +42,25 @@ std::optional<comm::ProcessGroup> ranks_of(const std::shared_ptr<Group>& group) 
 using namespace tandem;
 using namespace tandem::c;
 
+tandem_status tandem_set_time_limit(double seconds) {
+  return guarded([&] {
+    constexpr double kLeast = 0.001, kMost = 1e9;
+    if (!(seconds >= kLeast && seconds <= kMost))
+      fail<InvalidArgumentError>("[set_time_limit] expected {} to {} seconds, got {}", kLeast,
+                                 kMost, seconds);
+    c::limit = seconds;
+  });
+}
+
+double tandem_time_limit(void) { return c::limit; }
+
 tandem_status tandem_group_create(const tandem_transport* transport, tandem_group** group) {
   return guarded([&] {
     const tandem_transport& functions = required(transport, "group_create", "a transport");
     if (!group && functions.release) functions.release(functions.context);
     tandem_group*& made = required(group, "group_create", "a pointer for the group");
     auto ranks = std::make_shared<Group>();
-    ranks->group = comm::from_transport(functions);
+    ranks->group = comm::from_transport(functions, {.timeout = time_limit()});
     made = groups().add(std::move(ranks));
   });
 }

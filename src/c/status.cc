@@ -102,3 +102,8 @@ void tandem_set_error_handler(tandem_error_handler handler, void* data) {
   const std::lock_guard lock(c::handler_mutex);
   c::handler = {handler, data};
 }
+
+tandem_status tandem_fail(tandem_status status, const char* message) {
+  const bool known = status > TANDEM_OK && status <= TANDEM_INTERNAL;
+  return c::fail_with({known ? status : TANDEM_INTERNAL, message ? message : "unknown error"});
+}
