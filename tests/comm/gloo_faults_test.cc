@@ -253,6 +253,28 @@ TEST_P(GlooDescriptors, OfARankThatAreLostAreItsError) {
   });
 }
 
+TEST_P(GlooDescriptors, OfARankThatAreLostWhileItWaitsAreItsError) {
+  const testing::Arrivals reported;
+  run_ranks({.backend = "gloo"}, {}, [&](Communicator& communicator) {
+    testing::all_reduce(communicator, 10);
+    const auto call = [&] { testing::all_reduce(communicator, 10); };
+    if (communicator.rank() != 1) {
+      reported.wait_for(1);
+      return expect_loss_of_rank_1([&] {
+        call();  // completes if the others have the numbers of rank 1
+        call();
+      });
+    }
+    std::thread other([] {
+      std::this_thread::sleep_for(milliseconds(100));
+      GetParam().happen();
+    });
+    expect_own_loss(call);
+    other.join();
+    reported.arrive();
+  });
+}
+
 TEST_P(GlooDescriptors, OfARankThatAreLostDoNotEndItWhenItLeaves) {
   run_ranks({.backend = "gloo"}, {}, [](Communicator& communicator) {
     testing::all_reduce(communicator, 10);

@@ -154,6 +154,7 @@ std::int64_t ProcessWork::bytes() const {
 void ProcessGroupState::submit(const std::shared_ptr<ProcessWork>& work) {
   const auto lock = attend();
   throw_if_failed();
+  if (options.membership && options.membership->failed()) submitted_after_failure_ = true;
   open_.push_back(work);
   advance(nullptr);
   hand_over_to_engine();
@@ -253,6 +254,7 @@ void ProcessGroupState::advance(const ProcessWork* last, bool beyond) {
 
 bool ProcessGroupState::may_complete() noexcept {
   constexpr auto kLook = std::chrono::milliseconds(5), kQuiet = std::chrono::milliseconds(500);
+  if (submitted_after_failure_) return false;
   const auto now = Clock::now();
   std::uint64_t steps = open_.size();
   for (const auto& work : open_)

@@ -66,7 +66,8 @@ class ProcessGroupState final : public ProgressEngine::Client {
   // the group has failed since.
   bool take(ProcessWork& work);
   // Called while a rank of the job has failed: whether open works may still complete, because what
-  // it sent before is under way. False if they wait for a rank that is gone, or nothing happens.
+  // it sent before is under way. False if they wait for a rank that is gone, if nothing happens, or
+  // once a work has been submitted after the failure: the rank has not completed that one.
   bool may_complete() noexcept;
   // The checks that a waiting rank makes several times per second; the last time at `last`.
   void check_while_waiting(const ProcessWork& work, std::chrono::steady_clock::time_point begin,
@@ -93,6 +94,7 @@ class ProcessGroupState final : public ProgressEngine::Client {
     std::uint64_t steps = 0;
   };
   std::optional<LastData> last_data_;
+  bool submitted_after_failure_ = false;
   std::map<std::vector<int>, int> splits_;  // number of splits per list of ranks
 };
 
