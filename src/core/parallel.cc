@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <latch>
 
+#include "core/callers.h"
 #include "core/float_traps.h"
 #include "core/threads.h"
 
@@ -78,6 +79,8 @@ void in_team(std::vector<std::fenv_t>& environments, const Set& set) {
 }
 
 }  // namespace
+
+int thread_budget() { return team_size; }
 
 int intra_op_threads() { return team_size > 0 ? team_size : available_cores(); }
 

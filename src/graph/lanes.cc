@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/callers.h"
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/scoped.h"
@@ -172,7 +173,11 @@ struct Lanes::Impl {
 
   void run_guarded(const DeviceLane& lane) {
     try {
-      const ThreadBudget budget(lane.device->intra_op_threads());
+      const int threads = lane.device->intra_op_threads();
+      // The threads of several lanes share the cores already.
+      const std::optional<Caller> caller =
+          lanes.size() == 1 ? std::optional<Caller>(std::in_place) : std::nullopt;
+      const ThreadBudget budget(caller ? caller->share(threads) : threads);
       run_lane(lane);
     } catch (const std::exception& cause) {
       fail_run(cause.what());

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "core/callers.h"
 #include "core/parallel.h"
 #include "core/status.h"
 #include "device/stream_span.h"
@@ -20,11 +21,13 @@ namespace tandem {
 namespace {
 
 void run_inline(KernelFn kernel, KernelContext& context, const DeviceImpl& device) {
-  if (may_compute(device.intra_op_threads())) {
+  const Caller caller;
+  const int threads = caller.share(device.intra_op_threads());
+  if (may_compute(threads)) {
     kernel(context);
     return;
   }
-  ThreadBudget budget(device.intra_op_threads());
+  ThreadBudget budget(threads);
   kernel(context);
 }
 
