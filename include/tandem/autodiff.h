@@ -44,12 +44,16 @@ struct GradientOptions {
 /// A persistent tape also records the computation of its gradients, at a cost: in a NoGradScope it
 /// does not, as tf.GradientTape outside of its context.
 ///
+/// Results of a tape that has ended are constants under later tapes. backward() may still follow
+/// them to variables and to tensors with set_requires_grad(), but throws RuntimeError where a later
+/// tape has recorded something of them: nothing would be added for the earlier part.
+///
 /// Not thread-safe: a tape belongs to the thread that created it.
 class GradientTape {
  public:
   /// Starts recording on this thread.
   explicit GradientTape(GradientTapeOptions options = {});
-  /// Stops recording and frees the record.
+  /// Stops recording, and frees the part of the record that leads only to what the tape watches.
   ~GradientTape();
   GradientTape(const GradientTape&) = delete;
   GradientTape& operator=(const GradientTape&) = delete;

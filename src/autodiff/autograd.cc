@@ -18,7 +18,7 @@ std::vector<Tensor> autograd::grad(TensorList outputs, TensorList inputs,
                     .create_graph = options.create_graph};
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const TensorImpl& impl = impl_of(outputs[i]);
-    if (!impl.grad)
+    if (is_constant(impl.grad))
       fail<FailedPreconditionError>(
           "[grad] output {} does not depend on a tensor that requires a gradient", i);
     Tensor seed = options.grad_outputs.empty() ? Tensor() : options.grad_outputs[i];

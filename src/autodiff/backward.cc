@@ -35,7 +35,7 @@ void Tensor::backward(BackwardOptions options) const {
 
 void Tensor::backward(const Tensor& gradient, BackwardOptions options) const {
   const TensorImpl& impl = impl_of(*this);
-  if (!impl.grad)
+  if (is_constant(impl.grad))
     throw FailedPreconditionError(
         "[backward] the tensor depends on nothing that requires a gradient (no trainable variable, "
         "no tensor marked with "

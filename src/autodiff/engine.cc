@@ -82,6 +82,17 @@ class BackwardEngine {
         return;
       }
       auto* op_node = static_cast<OpNode*>(node);
+      if (pass_.of_tape && of_ended_tapes(*op_node)) {
+        if (sources_of_.count(node) == 0) return;
+      } else if (is_constant(edge)) {
+        return;
+      } else if (op_node->ended.load(std::memory_order_relaxed)) {
+        fail<RuntimeError>(
+            "[backward] trying to backpropagate through '{}', which one GradientTape recorded, and "
+            "whose result was used under a later one: tapes take results of tapes that have ended "
+            "for constants. Use one tape for both, or detach() the result.",
+            node->op->name);
+      }
       if (op_node->visited || op_node->sequence < first) return;
       op_node->visited = true;
       nodes_.emplace_back(op_node);
@@ -122,7 +133,11 @@ class BackwardEngine {
     return node->op ? needed_.count(node) > 0 : sources_of_.count(node) > 0;
   }
   bool ends_at(GradNode* node) const {
+    if (pass_.of_tape && node->op && of_ended_tapes(*static_cast<OpNode*>(node))) return true;
     return pass_.stop_at_sources && sources_of_.count(node) > 0;
+  }
+  static bool of_ended_tapes(const OpNode& node) {
+    return node.ended.load(std::memory_order_relaxed) || (node.tapes && node.tapes->is_over(node));
   }
   bool wanted(GradNode* node) const { return pass_.sources.empty() || leads_to_source(node); }
   // Whether the gradients of its inputs are wanted.

@@ -21,6 +21,9 @@ struct BackwardPass {
   std::vector<GradEdge> sources;
   // Whether the pass ends at sources, so that no source contributes to the gradient of another.
   bool stop_at_sources = false;
+  // Whether it is a tape's, for which results of tapes that have ended are constants. In other
+  // passes, reaching one whose record was freed is an error.
+  bool of_tape = false;
   bool retain_graph = false;
   bool create_graph = false;  // record the pass itself
   // Called during the pass with the index and gradient of each source as soon as the gradient is
@@ -33,8 +36,8 @@ struct BackwardPass {
 
 // Returns the gradients of `pass.sources`, undefined for those that no root depends on. Each is on
 // the device of its source. Gradients are added in the order of the recording, so that the same
-// program gives the same bits. Throws RuntimeError if an earlier pass has freed the recorded
-// operations.
+// program gives the same bits. Throws RuntimeError if an earlier pass or the end of a tape has
+// freed the recorded operations.
 std::vector<Tensor> run_backward(const BackwardPass& pass);
 
 // For callbacks of Leaf::on_grad_ready: calls `then` on this thread at the end of the backward

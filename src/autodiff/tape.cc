@@ -12,6 +12,13 @@
 namespace tandem {
 namespace {
 
+// The record of a tape, if the node is one.
+const OpNode* record_of(const RefPtr<GradNodeBase>& base) {
+  const auto* node = static_cast<const GradNode*>(base.get());
+  const auto* record = node->op ? static_cast<const OpNode*>(node) : nullptr;
+  return record && record->tapes ? record : nullptr;
+}
+
 Tensor zeros_of(const TensorType& spec) { return zeros(spec.shape, {.dtype = spec.dtype}); }
 
 }  // namespace
@@ -19,9 +26,22 @@ Tensor zeros_of(const TensorType& spec) { return zeros(spec.shape, {.dtype = spe
 struct GradientTape::Impl {
   GradientTapeOptions options;
   bool used = false;
+  RefPtr<TapeRecords> records = RefPtr<TapeRecords>(&TapeRecords::of_thread());
+  std::uint64_t number = records->begin_tape();
   // Tensors that this tape made leaves. They stop being leaves when it ends.
   std::vector<Tensor> marked;
   std::vector<RefPtr<GradNodeBase>> watched;
+
+  // Frees what only this tape has.
+  void forget() {
+    for (const Tensor& tensor : marked) impl_of(tensor).grad.node = {};
+    marked.clear();
+    for (const auto& node : watched)
+      if (const OpNode* record = record_of(node)) record->tapes->unwatch(*record);
+    watched.clear();
+    used = false;
+    records->end_tape(number);
+  }
 
   bool follows(const Variable& variable, const GradEdge& edge) const {
     return (options.watch_accessed_variables && variable.trainable()) ||
@@ -35,23 +55,25 @@ GradientTape::GradientTape(GradientTapeOptions options) : impl_(std::make_unique
 }
 
 GradientTape::~GradientTape() {
-  reset();
+  impl_->forget();
   --context.tapes;
 }
 
 void GradientTape::reset() {
-  for (const Tensor& tensor : impl_->marked) impl_of(tensor).grad.node = {};
-  impl_->marked.clear();
-  impl_->watched.clear();
-  impl_->used = false;
+  impl_->forget();
+  impl_->number = impl_->records->begin_tape();
 }
 
 void GradientTape::watch(const Tensor& tensor) {
   if (!is_floating(tensor.dtype()))
     fail<InvalidArgumentError>("[GradientTape] only floating tensors can be watched, got {}",
                                name_of(tensor.dtype()));
-  if (!is_tracked(tensor)) make_leaf(impl_->marked.emplace_back(tensor));
+  if (!is_tracked(tensor)) {
+    make_leaf(impl_->marked.emplace_back(tensor));
+    static_cast<Leaf*>(impl_of(tensor).grad.node.get())->of_tape = true;
+  }
   impl_->watched.push_back(impl_of(tensor).grad.node);
+  if (const OpNode* record = record_of(impl_->watched.back())) record->tapes->watch(*record);
 }
 
 void GradientTape::watch(const Variable& variable) { watch(variable.value()); }
@@ -83,16 +105,17 @@ std::vector<Tensor> GradientTape::gradient(const Tensor& target, TensorList sour
   pass.roots.push_back({from.grad, seed});
   std::vector<std::size_t> indices;  // of the tracked sources
   for (std::size_t i = 0; i < sources.size(); ++i)
-    if (const GradEdge& edge = impl_of(sources[i]).grad) {
+    if (const GradEdge& edge = impl_of(sources[i]).grad; leads_to_leaf(edge)) {
       pass.sources.push_back(edge);
       indices.push_back(i);
     }
   // A persistent tape, or another live one, may later compute the gradient of this result.
+  pass.of_tape = true;
   pass.retain_graph = context.tapes > 1 || impl_->options.persistent;
   pass.create_graph = pass.retain_graph && context.records;
 
   std::vector<Tensor> result(sources.size());
-  if (from.grad && !pass.sources.empty()) {
+  if (is_tracked(target) && !pass.sources.empty()) {
     std::vector<Tensor> found = run_backward(pass);
     for (std::size_t i = 0; i < indices.size(); ++i) result[indices[i]] = std::move(found[i]);
   }

@@ -249,7 +249,8 @@ class RecordedProgram final : public ProgramGradient,
       sources.push_back(source.in_run(arguments));
     std::vector<const Tensor*> inputs;
     for (const Tensor& source : sources) inputs.push_back(&source);
-    if (std::none_of(sources.begin(), sources.end(), is_tracked)) return;
+    if (std::none_of(sources.begin(), sources.end(), is_tracked))
+      return pass_on_end(inputs, outputs);
     // The program reuses the memory of results that no tensor refers to, so it needs results
     // without edges.
     for (const TraceRecord::RootOutput& root : traced.roots())

@@ -1,9 +1,11 @@
 // Recorded operations, for gradients.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -37,6 +39,43 @@ struct GradNode : GradNodeBase {
   void call_hooks(std::int32_t index, Tensor& gradient) const;
 };
 
+struct OpNode;
+
+// The records that the tapes of a thread have. They do not keep them: a record that nothing else
+// refers to is freed at once. When the last tape that has a record ends, it is freed even if
+// tensors refer to it, unless it leads to a leaf that no tape has made, from which a backward() may
+// still want it. A result that is computed under a later tape does not refer to it in either case,
+// so that a program's earlier results do not keep its whole history. Thread-safe: other threads may
+// free records.
+class TapeRecords final : public RefCounted {
+ public:
+  static TapeRecords& of_thread();
+
+  // Begins a tape, which has all records from now on. Returns its number.
+  std::uint64_t begin_tape();
+  void end_tape(std::uint64_t tape);
+  // Adds a record if the thread has live tapes, and no other thread has one for it.
+  void add(OpNode& node);
+  void remove(OpNode& node);
+  // Whether all tapes that had the record have ended.
+  bool is_over(const OpNode& node) const;
+  // The same, unless a live tape watches its results.
+  bool has_ended(const OpNode& node) const;
+  void watch(const OpNode& node);
+  void unwatch(const OpNode& node);
+
+ private:
+  struct Freed;
+  void unlink(OpNode& node);
+  std::uint64_t find_oldest();
+
+  mutable std::mutex mutex_;  // guards the following, and what the nodes know of their neighbours
+  std::vector<std::uint64_t> tapes_;
+  std::vector<const OpNode*> watched_;
+  OpNode *first_ = nullptr, *last_ = nullptr;
+  std::atomic<std::uint64_t> oldest_{~std::uint64_t{0}};  // of the live tapes
+};
+
 // The device that a traced operation requested.
 struct PlacementRequest {
   DeviceName device;
@@ -63,8 +102,14 @@ struct OpNode final : GradNode {
   std::shared_ptr<const std::string> layer;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
-  bool released = false;  // a backward pass has freed what was saved
-  bool visited = false;   // by the current backward pass
+  std::atomic<bool> released{false};  // a backward pass has freed what was saved
+  bool visited = false;               // by the current backward pass
+  // It has nothing any more, because the tapes that had it have ended. Tensors that refer to it are
+  // not tracked.
+  std::atomic<bool> ended{false};
+  bool outlasts_tapes = false;  // leads to a leaf that no tape has made
+  RefPtr<TapeRecords> tapes;    // in whose list it is, or was; null if in none
+  OpNode *earlier = nullptr, *later = nullptr;
 
   ~OpNode() override;  // iterative, so that long chains of nodes do not overflow the stack
   // Frees the saved tensors and edges.
@@ -91,6 +136,9 @@ struct Leaf final : GradNode {
  private:
   friend class TracedGradients;
   Tensor grad_;
+
+ public:
+  bool of_tape = false;  // a tape has made it
 };
 
 // The gradients that a function gives to leaves while this thread traces it. They are of its runs:
@@ -114,6 +162,19 @@ class TracedGradients {
   std::unordered_map<const Leaf*, Earlier> earlier_;
 };
 
+// Whether the edge leads to a record that was freed with its tapes.
+inline bool has_ended(const GradEdge& edge) {
+  const auto* node = static_cast<const GradNode*>(edge.node.get());
+  return node && node->op &&
+         static_cast<const OpNode*>(node)->ended.load(std::memory_order_relaxed);
+}
+inline bool leads_to_leaf(const GradEdge& edge) { return edge && !has_ended(edge); }
+// Whether the edge leads to no leaf but those of tapes that have ended.
+bool is_constant(const GradEdge& edge);
+// Whether the edge led to leaves, but gives no gradients to new records: a pass has freed what it
+// leads to or, under a live tape, it is of tapes that have ended.
+bool is_dead_end(const GradEdge& edge);
+
 // The argument of gradient functions. They read the saved tensors and set the gradient of each
 // input that needs one. A gradient has the shape of its input and is computed by operations.
 class GradContext {
@@ -129,7 +190,7 @@ class GradContext {
   int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
   bool needs_grad(int input) const {
-    return static_cast<bool>(node_.inputs[static_cast<std::size_t>(input)].edge);
+    return leads_to_leaf(node_.inputs[static_cast<std::size_t>(input)].edge);
   }
   // The edge that receives the gradient of an input; null if it needs none.
   const GradEdge& edge(int input) const {
@@ -162,10 +223,14 @@ class GradContext {
   std::vector<Tensor>& input_grads_;
 };
 
-inline bool is_tracked(const Tensor& tensor) { return static_cast<bool>(impl_of(tensor).grad); }
+inline bool is_tracked(const Tensor& tensor) { return leads_to_leaf(impl_of(tensor).grad); }
 
 // Makes an untracked tensor a leaf. Throws InvalidArgumentError unless its type is floating.
 void make_leaf(const Tensor& tensor);
+
+// Lets results of an operation whose inputs are constants or dead ends be dead ends: a backward()
+// over them throws, in place of taking them for constants.
+void pass_on_end(std::span<const Tensor* const> inputs, std::span<Tensor> outputs);
 
 // Records that `op` computed `outputs` from `inputs` on `device` (null if traced). REQUIRES:
 // op.gradient, and a tracked input. Returns the node, to which no output refers if none is

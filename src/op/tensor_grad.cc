@@ -20,6 +20,7 @@ void make_leaf(const Tensor& tensor) {
     fail<DTypeError>("[set_requires_grad] only floating tensors have gradients, got {}",
                      name_of(impl.dtype));
   impl.grad.node = make_ref<Leaf>(impl.symbol ? nullptr : &impl.device());
+  impl.grad.index = 0;
 }
 
 bool Tensor::requires_grad() const { return is_tracked(*this); }
@@ -49,7 +50,7 @@ Tensor Tensor::grad() const {
 
 void Tensor::add_hook(std::function<Tensor(const Tensor& gradient)> hook) const {
   const GradEdge& edge = impl_of(*this).grad;
-  if (!edge)
+  if (!leads_to_leaf(edge))
     throw InvalidArgumentError(
         "[register_hook] expected a tensor that requires a gradient; call set_requires_grad()");
   auto* node = static_cast<GradNode*>(edge.node.get());

@@ -37,7 +37,8 @@ DType widest(std::span<const Tensor* const> inputs) {
 
 Tensor CastCache::cast(const Tensor& tensor, DType dtype) {
   Entry& entry = entries_[impl_of(tensor).data()];
-  if (!entry.to.defined() || entry.to.dtype() != dtype ||
+  // A backward pass or the end of a tape may have freed the record of the cast.
+  if (!entry.to.defined() || entry.to.dtype() != dtype || is_dead_end(impl_of(entry.to).grad) ||
       impl_of(entry.from).storage != impl_of(tensor).storage)
     entry = {tensor, cast_tensor(tensor, dtype)};
   return entry.to;

@@ -127,7 +127,10 @@ class Dispatch {
       if (checks_numerics()) [[unlikely]]
         check_results(op_, inputs_, outputs);
     }
-    if (records) record(op_, attrs_, inputs_, outputs, device_);
+    if (records)
+      record(op_, attrs_, inputs_, outputs, device_);
+    else if (of_ended_) [[unlikely]]
+      pass_on_end(inputs_, outputs);
   }
 
  private:
@@ -159,9 +162,13 @@ class Dispatch {
            first.shape == output.shape && !(records && (op_.saved_inputs & 1u) != 0);
   }
 
-  bool any_tracked() const {
-    for (const Tensor* input : inputs_)
-      if (is_tracked(*input)) return true;
+  bool any_tracked() {
+    for (const Tensor* input : inputs_) {
+      const GradEdge& edge = impl_of(*input).grad;
+      if (is_constant(edge)) continue;
+      if (!is_dead_end(edge)) return true;
+      of_ended_ = true;
+    }
     return false;
   }
 
@@ -189,6 +196,7 @@ class Dispatch {
   InferContext infer_;
   std::span<const Tensor* const> inputs_;
   DeviceImpl* device_;
+  bool of_ended_ = false;  // whether an input is a dead end; set by any_tracked()
   std::vector<Tensor> moved_;
   std::vector<const Tensor*> moved_pointers_;
 };
