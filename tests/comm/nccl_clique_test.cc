@@ -92,6 +92,14 @@ class OnGpuLocalFaults : public ::testing::Test {
   std::shared_ptr<NcclClique> clique_;  // the group's
 };
 
+TEST_F(OnGpuLocalFaults, MemoryThatNcclLacksIsNamed) {
+  setenv("FAKE_NCCL_HAS_NO_MEMORY", "1", 1);
+  const std::string error = any_error_of([&] { nccl_clique(devices_, milliseconds(1000)); });
+  EXPECT_TRUE(error.starts_with("ResourceExhaustedError: [nccl] ncclCommInitRankConfig: "))
+      << error;
+  expect_parts(error, {"'out of memory'", "config::set_memory_growth()"});
+}
+
 // Only once, because it is one failure. The next collective connects again.
 TEST_F(OnGpuLocalFaults, AWaitForAHungGpuThrows) {
   setenv("FAKE_NCCL_HANGS", "2", 1);

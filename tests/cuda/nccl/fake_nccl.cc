@@ -7,7 +7,8 @@
 //   FAKE_NCCL_FAILS=n        the connection breaks when the calls are made
 //   FAKE_NCCL_FAILS_LATER=n  ... when the GPUs reach them; the GPUs then hang
 //   FAKE_NCCL_HANGS=n        the GPUs hang in the calls
-// A hang lasts until every rank of this process is aborted.
+// A hang lasts until every rank of this process is aborted. With FAKE_NCCL_HAS_NO_MEMORY=1 no
+// communicator can be made.
 #include "cuda/nccl/fake_nccl.h"
 
 #include <unistd.h>
@@ -35,6 +36,7 @@ thread_local int depth = 0;
 thread_local std::vector<Call> calls;
 thread_local std::vector<std::shared_ptr<Rank>> aborted;
 std::atomic<std::int64_t> groups{0};
+std::atomic<const char*> last_error{"a cable was pulled"};
 
 DType dtype_of(ncclDataType_t type) {
   switch (type) {
@@ -227,6 +229,11 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t*) {
   const std::lock_guard lock(mutex);
+  last_error = "a cable was pulled";
+  if (tandem::env_bool("FAKE_NCCL_HAS_NO_MEMORY").value_or(false)) {
+    last_error = "Failed to CUDA calloc async 608 bytes: Cuda failure 2 'out of memory'";
+    return ncclUnhandledCudaError;
+  }
   auto mine = std::make_shared<Rank>();
   mine->rank = rank;
   mine->size = ranks;
@@ -270,7 +277,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
   return result == ncclRemoteError ? "remote process exited or there was a network error"
                                    : "unhandled system error";
 }
-const char* ncclGetLastError(ncclComm_t) { return "a cable was pulled"; }
+const char* ncclGetLastError(ncclComm_t) { return last_error; }
 
 ncclResult_t ncclGroupStart() { return ++depth, ncclSuccess; }
 ncclResult_t ncclGroupEnd() {

@@ -1,20 +1,44 @@
 #include "comm/nccl/module/connection.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <string_view>
 
 #include "core/status.h"
 
 namespace tandem::nccl_backend {
+namespace {
+
+// NCCL has no status for memory that is used up: the message of its error says so.
+bool is_out_of_memory(std::string_view text) {
+  constexpr std::array<std::string_view, 3> kMessages = {"out of memory", "Cannot allocate memory",
+                                                         "No space left on device"};
+  return std::any_of(kMessages.begin(), kMessages.end(), [&](std::string_view part) {
+    return text.find(part) != std::string_view::npos;
+  });
+}
+
+}  // namespace
 
 void check(cudaError_t result, const char* call) {
+  if (result == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // clears the error, so that the next call does not return it
+    fail<ResourceExhaustedError>("[nccl] {}: {}", call, cudaGetErrorString(result));
+  }
   if (result != cudaSuccess)
     fail<UnavailableError>("[nccl] {}: {}", call, cudaGetErrorString(result));
 }
 
 void check(ncclResult_t result, const char* call) {
-  if (result != ncclSuccess && result != ncclInProgress)
-    fail<UnavailableError>("[nccl] {}: {} ({})", call, ncclGetErrorString(result),
-                           ncclGetLastError(nullptr));
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  const char* const last = ncclGetLastError(nullptr);
+  if ((result == ncclSystemError || result == ncclUnhandledCudaError) && is_out_of_memory(last))
+    fail<ResourceExhaustedError>(
+        "[nccl] {}: {} ({}): NCCL's buffers lie beside the memory that Tandem takes; leave it some "
+        "of the GPU's with config::set_memory_growth() or a memory limit, and of /dev/shm",
+        call, ncclGetErrorString(result), last);
+  fail<UnavailableError>("[nccl] {}: {} ({})", call, ncclGetErrorString(result), last);
 }
 
 void use_gpu(int gpu) { check(cudaSetDevice(gpu), "cudaSetDevice"); }

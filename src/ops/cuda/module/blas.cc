@@ -172,6 +172,7 @@ class Blas {
         description.c.get(), description.c.get(), made, 1, &result, &found);
     if (status == CUBLAS_STATUS_SUCCESS && found > 0)
       return ChosenAlgorithm{result.algo, result.workspaceSize};
+    if (status == CUBLAS_STATUS_ALLOC_FAILED) check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
     if (!problem.bias)
       fail<InternalError>("[cuda] cuBLAS has no product of {} x {} by {} x {} of {}: {}", problem.m,
                           problem.k, problem.k, problem.n, name_of(problem.dtype),
