@@ -2,13 +2,12 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "hvd/negotiated_transport.h"
+#include "hvd/process_set_coordinator.h"
 #include "nn/optimizer_impl.h"
-#include "sync/eager_sync.h"
+#include "tandem/variable.h"
 
 namespace tandem::hvd {
 
@@ -16,6 +15,7 @@ class HorovodExchange final : public optimizers::GradientExchange {
  public:
   // `name`: prefix of its operations' names, the same on every rank.
   HorovodExchange(std::string name, const DistributedOptions& options);
+  ~HorovodExchange() override;
 
   std::unique_ptr<GradientSync> start(const std::vector<Variable>& variables) override;
   void apply(const std::vector<Variable>& variables, const std::function<void()>& update) override;
@@ -34,15 +34,7 @@ class HorovodExchange final : public optimizers::GradientExchange {
 
  private:
   class LocalPass;
-  // The state of one list of variables.
-  struct VariableSync {
-    std::vector<RefPtr<VariableImpl>> variables;
-    GradientRequests requests;
-    std::size_t bytes = 0;            // of all buckets
-    std::optional<EagerSync> sync;    // made by the first eager pass
-    std::vector<Tensor> accumulated;  // gradients of the passes before
-    int passes = 0;
-  };
+  struct VariableSync;
   VariableSync& sync_for(const std::vector<Variable>& variables);
 
   std::string name_;
