@@ -11,23 +11,94 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "comm/rendezvous/socket.h"
 #include "core/status.h"
+#include "rpc/call_outcome.h"
 #include "rpc/credential.h"
+#include "rpc/error_code.h"
+#include "rpc/frame.h"
 #include "rpc/grpc/module/process.h"
 #include "rpc/grpc/module/wire.h"
 #include "rpc/server.h"
 #include "rpc/service/handler_threads.h"
-#include "rpc/service/service.h"
 
 namespace tandem::rpc::grpc_module {
 namespace {
+
+// The part that does not depend on how calls reach the server. Thread-safe once the handlers are
+// set.
+struct Service {
+  ServerOptions options;
+  std::string credential;  // of the job's token
+  std::map<std::string, Handler> handlers = {};
+
+  // The reply of the method's handler, or an error: its own, that of `receive`, or that of a
+  // request or reply which is too large.
+  Frame answer(const std::string& method, const CallContext& context,
+               const std::function<Frame()>& receive) noexcept;
+  // The answers to calls for which there is no thread, or no memory.
+  Frame busy() const;
+  static Frame no_memory(const std::string& method);
+
+ private:
+  Frame handle(const std::string& method, const CallContext& context, Frame request);
+};
+
+Frame frame_of(const Error& error) {
+  return {.outcome = code_of(error), .message = {.header = error.what()}};
+}
+
+Frame Service::answer(const std::string& method, const CallContext& context,
+                      const std::function<Frame()>& receive) noexcept {
+  try {
+    return handle(method, context, receive());
+  } catch (const Error& error) {
+    return frame_of(error);
+  } catch (const std::bad_alloc&) {
+    return no_memory(method);
+  } catch (const std::exception& error) {
+    return frame_of(
+        InternalError(fmt::format("[rpc] the handler of '{}' failed: {}", method, error.what())));
+  } catch (...) {
+    return frame_of(InternalError(fmt::format("[rpc] the handler of '{}' failed", method)));
+  }
+}
+
+Frame Service::handle(const std::string& method, const CallContext& context, Frame request) {
+  if (request.outcome != 0) fail<DataLossError>("[rpc] a reply was received as a request");
+  const std::size_t limit = options.largest_message;
+  if (const std::size_t bytes = frame_bytes(request.message); bytes > limit)
+    return too_large(
+        fmt::format("the request has {} bytes, more than the server's limit of {}", bytes, limit));
+  const auto handler = handlers.find(method);
+  if (handler == handlers.end()) fail<NotFoundError>("[rpc] the server has no method '{}'", method);
+  Message reply = handler->second(context, std::move(request.message));
+  if (const std::size_t bytes = frame_bytes(reply); bytes > limit)
+    fail<ResourceExhaustedError>(
+        "[rpc] the reply of '{}' has {} bytes, more than the server's limit of {}", method, bytes,
+        limit);
+  return {.message = std::move(reply)};
+}
+
+Frame Service::no_memory(const std::string& method) {
+  return frame_of(ResourceExhaustedError(
+      fmt::format("[rpc] the server has no memory for a call of '{}'", method)));
+}
+
+Frame Service::busy() const {
+  return frame_of(ResourceExhaustedError(
+      fmt::format("[rpc] the server is busy: {} calls wait for its {} threads",
+                  options.waiting_calls, options.threads)));
+}
 
 // A peer has this time for the handshake of a new connection.
 constexpr int kHandshakeMs = 10'000;
