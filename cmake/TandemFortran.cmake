@@ -2,7 +2,7 @@
 # project's own compilers, because module files belong to a compiler, and over the project's MPI if it has found one in C.
 function(tandem_add_fortran folder)
   set(modules ${CMAKE_CURRENT_BINARY_DIR}/tandem_modules)
-  add_library(tandem_fortran STATIC EXCLUDE_FROM_ALL ${folder}/tandem_arrays.f90 ${folder}/tandem.f90
+  add_library(tandem_fortran STATIC EXCLUDE_FROM_ALL ${folder}/arrays.f90 ${folder}/tandem.f90
                                                 ${folder}/tandem_mpi_fortran.c)
   add_library(tandem::fortran ALIAS tandem_fortran)
   set_target_properties(tandem_fortran PROPERTIES Fortran_MODULE_DIRECTORY ${modules} POSITION_INDEPENDENT_CODE ON)

@@ -105,18 +105,11 @@ void Learner::Impl::observe(const char* what, const std::function<Observed()>& l
   }
 }
 
-// What a rank without examples computes: its gradients are zeros.
-Batch Learner::Impl::empty_batch() const {
-  Dims sizes{1};
-  for (int axis = 1; axis < input_.rank(); ++axis) sizes.push_back(input_.dim(axis));
-  return {.x = zeros(Shape(sizes), {.dtype = dtype_}), .y = {}, .weight = {}, .examples = 0};
-}
-
 // `last` is asked on rank 0.
 Learner::Impl::Step Learner::Impl::take_step(const char* what, bool training,
                                              const std::function<Batch()>& local,
                                              const std::function<bool()>& last) {
-  Tensor of, gradient;  // the loss, or without examples the results and zeros
+  Tensor of;  // the loss
   const losses::Loss& function = impl_of(model_, what).loss;
   const bool sum = function.reduction() == losses::Reduction::kSum;
   double examples = 0.0;
@@ -128,9 +121,6 @@ Learner::Impl::Step Learner::Impl::take_step(const char* what, bool training,
     const bool ends = (!options_.group || options_.group->rank() == 0) && last();
     if (batch.examples > 0)
       of = function(batch.y, model_(batch.x, CallOptions{.training = training}), batch.weight);
-    else if (options_.group && training)
-      of = model_(empty_batch().x, CallOptions{.training = true});
-    if (batch.examples == 0 && of.defined()) gradient = zeros_like(of);
     const double loss = batch.examples > 0 ? of.item() * (sum ? 1.0 : examples) : 0.0;
     return std::vector<double>{loss, examples, ends ? 1.0 : 0.0};
   });
@@ -147,8 +137,8 @@ Learner::Impl::Step Learner::Impl::take_step(const char* what, bool training,
     // The ranks' gradients are averaged.
     const double factor = (sum ? 1.0 : examples) * ranks() / divisor;
     const optimizers::Optimizer& optimizer = model_.optimizer();
-    if (gradient.defined())
-      apply_gradients(of, gradient, root);
+    if (!of.defined())
+      apply_zeros(root);
     else
       apply_gradients(optimizer.scale_loss(factor == 1.0 ? of : of * factor), {}, root);
   }
@@ -170,6 +160,15 @@ void Learner::Impl::apply_gradients(const Tensor& result, const Tensor& gradient
   optimizer.apply_gradients(std::move(gradients), variables);
   model_.zero_grad();
   if (options_.group) share(model_.non_trainable_variables(), root);
+}
+
+// The step of a rank without examples, whose gradients are zeros.
+void Learner::Impl::apply_zeros(int root) {
+  Dims sizes{1};
+  for (int axis = 1; axis < input_.rank(); ++axis) sizes.push_back(input_.dim(axis));
+  const Tensor result =
+      model_(zeros(Shape(sizes), {.dtype = dtype_}), CallOptions{.training = true});
+  apply_gradients(result, zeros_like(result), root);
 }
 
 double Learner::Impl::mean_loss(const char* what, bool training,
@@ -228,7 +227,7 @@ Report Learner::Impl::train(const char* what, const std::function<Training()>& l
     const Step step = take_step(
         what, true,
         [&] {
-          const auto [x, y] = window.draw();
+          const auto [x, y] = window.sample();
           return batch_of(x, y, {});
         },
         [&] {

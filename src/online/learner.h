@@ -104,9 +104,9 @@ class Learner::Impl {
   };
   Agreement agree_on(const char* what, const std::function<Training()>& local);
   void apply_gradients(const Tensor& result, const Tensor& gradient, int root);
+  void apply_zeros(int root);
   void share(const std::vector<Variable>& variables, int root) const;
   std::size_t features_of(const Shape& batched) const;
-  Batch empty_batch() const;
   Affine affine(const Moments& moments, Affine (Moments::*of)() const) const {
     return options_.normalize ? (moments.*of)() : Affine();
   }

@@ -77,34 +77,37 @@ Tensor Learner::Impl::predict(const Tensor& x) const {
 Tensor Learner::Impl::backward(const char* what, bool training, bool wanted,
                                const std::function<GivenGradient()>& local) {
   Tensor inputs, result, gradient;
-  bool has_examples = false;
   const auto forward = [&] {
     if (training) expect_optimizer(what);
     if (training) expect_untrained(what);
     const GivenGradient given = local();
-    has_examples = given.x.defined();
-    inputs = has_examples ? given.x.detach() : empty_batch().x;
-    if (wanted && has_examples) inputs.set_requires_grad();
+    if (!given.x.defined()) return std::vector<double>{0.0};
+    inputs = given.x.detach();
+    if (wanted) inputs.set_requires_grad();
     result = model_(inputs, CallOptions{.training = training});
-    gradient = has_examples ? given.dy : zeros_like(result);
-    if (gradient.dtype() != result.dtype()) gradient = cast(gradient, result.dtype());
-    return std::vector<double>{has_examples ? 1.0 : 0.0};
+    gradient = given.dy.dtype() == result.dtype() ? given.dy : cast(given.dy, result.dtype());
+    return std::vector<double>{1.0};
   };
   if (!training) {
-    forward();
+    if (forward().front() == 0.0)
+      fail<InvalidArgumentError>("[{}] x: expected at least one example, got none", what);
     return wanted ? autograd::grad({result}, {inputs}, {.grad_outputs = {gradient}}).front()
                   : Tensor();
   }
   const auto all = exchange(options_.group, what, 1, forward);
-  const auto root =
+  const auto first =
       std::find_if(all.begin(), all.end(), [](const auto& rank) { return rank[0] > 0.0; });
-  if (root == all.end())
+  if (first == all.end())
     fail<InvalidArgumentError>("[{}] x: expected at least one example, got none", what);
+  const int root = static_cast<int>(first - all.begin());
+  if (!result.defined()) {
+    apply_zeros(root);
+    return {};
+  }
   // The ranks' gradients are averaged, but are to be summed.
   const double factor = ranks() * model_.optimizer().loss_scale();
-  apply_gradients(result, factor == 1.0 ? gradient : gradient * factor,
-                  static_cast<int>(root - all.begin()));
-  return wanted && has_examples ? inputs.grad() / factor : Tensor();
+  apply_gradients(result, factor == 1.0 ? gradient : gradient * factor, root);
+  return wanted ? inputs.grad() / factor : Tensor();
 }
 
 std::vector<Variable> Learner::Impl::variables() const {
@@ -118,7 +121,10 @@ std::vector<Variable> Learner::Impl::variables() const {
 
 std::map<std::string, Tensor> Learner::Impl::state() const {
   std::map<std::string, Tensor> state;
-  for (const Variable& variable : variables()) state[variable.name()] = variable.value();
+  for (const Variable& variable : variables())
+    if (!state.emplace(variable.name(), variable.value()).second)
+      fail<InvalidArgumentError>(
+          "[state] two variables are named '{}'; give their layers unique names", variable.name());
   state[kStatisticsX] = numbers(statistics_.x.numbers());
   state[kStatisticsY] = numbers(statistics_.y.numbers());
   state[kStatisticsSamples] = numbers({statistics_.samples});

@@ -2,7 +2,6 @@
 #include <cfenv>
 #include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -79,7 +78,7 @@ class Trainer::Impl {
   Ring kinds_;  // without samples: those of the pushes are of its kind
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  Condition changed_;
   // Guarded by mutex_.
   std::deque<Push> waiting_;
   std::deque<Snapshot> snapshots_;
@@ -89,6 +88,7 @@ class Trainer::Impl {
 
   std::int64_t published_ = 0;  // steps of the weights that predict
   bool stopped_ = false;
+  const OwnProcess process_;
   std::thread thread_;
 };
 
@@ -129,6 +129,10 @@ Trainer::Impl::Impl(Learner serving, Learner training, Window window, const Trai
 }
 
 Trainer::Impl::~Impl() {
+  if (!process_.is_this()) {
+    process_.join(thread_);
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     waiting_.clear();
@@ -142,7 +146,7 @@ void Trainer::Impl::end_thread() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  changed_->notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -161,7 +165,7 @@ void Trainer::Impl::run() {
     Push next;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+      changed_->wait(lock, [&] { return stopping_ || !waiting_.empty(); });
       if (waiting_.empty()) return;
       next = std::move(waiting_.front());
       waiting_.pop_front();
@@ -173,7 +177,7 @@ void Trainer::Impl::run() {
       error_ = std::current_exception();
       waiting_.clear();
     }
-    changed_.notify_all();
+    changed_->notify_all();
     const std::lock_guard lock(mutex_);
     if (error_) return;
   }
@@ -198,11 +202,12 @@ void Trainer::Impl::train_on(const Push& push, std::int64_t number) {
 }
 
 void Trainer::Impl::expect_running(const char* what) const {
+  process_.expect_this("Trainer");
   if (stopped_) fail<FailedPreconditionError>("[{}] the trainer was stopped", what);
 }
 
 void Trainer::Impl::wait_for(std::unique_lock<std::mutex>& lock, std::int64_t pushes) {
-  if (!changed_.wait_for(lock, kPatience, [&] { return error_ || trained_ >= pushes; }))
+  if (!changed_->wait_for(lock, kPatience, [&] { return error_ || trained_ >= pushes; }))
     fail<DeadlineExceededError>("[Trainer] the thread has trained on {} of {} pushes in 30 minutes",
                                 trained_, pushes);
   if (error_) std::rethrow_exception(error_);
@@ -218,7 +223,7 @@ void Trainer::Impl::push(const Tensor& x, const Tensor& y) {
   // The program may change its memory after the call.
   waiting_.push_back({x.clone(), y.clone(), serving_.impl()->statistics()});
   ++pushed_;
-  changed_.notify_all();
+  changed_->notify_all();
   wait_for(lock, pushed_ - options_.max_lag);
 }
 

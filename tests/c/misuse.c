@@ -220,6 +220,15 @@ int main(void) {
   EXPECT_OK(tandem_set_seed(-1));
   EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_model_create("{\"inputs\": [9], \"layers\": [\"danse\"]}", NULL, &model));
   EXPECT_MESSAGE("[model_from_json] layers[0].type: [type] expected one of: dense");
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT,
+                tandem_model_create("{\"inputs\": [9], \"normalize\": {\"per\": \"row\"}, \"layers\": [\"flatten\"]}", NULL, &model));
+  EXPECT_MESSAGE("normalize.per: expected \"feature\", \"channel\" or \"all\", got \"row\"");
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT,
+                tandem_model_create("{\"inputs\": [9], \"normalize\": {\"freeze_after\": -1}, \"layers\": [\"flatten\"]}", NULL, &model));
+  EXPECT_MESSAGE("normalize.freeze_after: expected at least 0, got -1");
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT,
+                tandem_model_create("{\"inputs\": [9], \"normalize\": {\"pre\": \"all\"}, \"layers\": [\"flatten\"]}", NULL, &model));
+  EXPECT_MESSAGE("normalize.pre: expected one of");
   EXPECT_OK(tandem_model_create(kModel, NULL, &model));
   freed = model;
   EXPECT_OK(tandem_model_free(model));
