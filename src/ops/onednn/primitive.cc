@@ -74,7 +74,11 @@ std::unique_ptr<Executable> make_reorder(const memory::desc& from, const memory:
 }
 
 bool computes(DType dtype) {
-  static const bool native_bfloat16 = __builtin_cpu_supports("avx512bf16");
+  // ONEDNN_MAX_CPU_ISA may leave the library less than the processor has.
+  static const bool native_bfloat16 = [] {
+    constexpr auto kWanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kWanted) == kWanted;
+  }();
   return dtype == float32 || (dtype == bfloat16 && native_bfloat16);
 }
 
