@@ -183,8 +183,8 @@ void expect_lowered(const std::string& name, const Step& step, const Tensors& in
 }
 
 Tensors run_lowered(const std::string& name, const Step& step, const Tensors& inputs) {
-  pjrt::Client& client = client_of(first_plugin());
   const Module module = lower(function(step, {.name = name}).trace(inputs), name);
+  pjrt::Client& client = client_of(first_plugin());
   const std::unique_ptr<pjrt::Executable> executable = compile(client, module);
   return run(client, *executable, module, inputs);
 }

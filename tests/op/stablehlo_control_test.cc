@@ -4,6 +4,8 @@
 
 #include <functional>
 
+#include "graph/graph.h"
+#include "op/context.h"
 #include "op/lowered_run.h"
 #include "support/errors.h"
 #include "tandem/tandem.h"
@@ -211,6 +213,35 @@ TEST_F(LoweredControlFlow, ConditionsHaveNoControlFlowWithRandomNumbers) {
         [](const Tensors& v) { return Tensors{v[0] + 1}; }, {in[0]});
   };
   expect_refused(step, {steps(0)}, "its condition has control flow that runs random operations");
+}
+
+// Such as those of PowerSGD after each step. A device cannot tell the host in the midst of a module
+// how often a body has run. No plug-in is needed to find out.
+TEST(RefusedControlFlow, TheHostCannotActAfterEachRunOfABody) {
+  const auto act = [] { context.graph->after_run([] {}); };
+  const Step loop = [&](const Tensors& in) {
+    const auto body = [&](const Tensor& sum) {
+      act();
+      return sum * 0.5;
+    };
+    return Tensors{repeated(in[0], body, in[1])};
+  };
+  const Step branch_in_loop = [&](const Tensors& in) {
+    const auto body = [&](const Tensor& sum) {
+      const auto acts = [&] {
+        act();
+        return sum * 2.0;
+      };
+      return cond(less(reduce_sum(sum), 3.0), acts, [&] { return sum; });
+    };
+    return Tensors{repeated(in[0], body, in[1])};
+  };
+  for (const Step& step : {loop, branch_in_loop})
+    testing::expect_parts(testing::error_of<UnimplementedError>([&] {
+                            testing::run_lowered("step", step, {steps(2), ones({3})});
+                          }),
+                          {"in 'step' cannot be lowered to StableHLO: ",
+                           "the host is to do something after each run of a body"});
 }
 
 }  // namespace
