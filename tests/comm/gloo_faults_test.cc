@@ -129,7 +129,7 @@ TEST_F(GlooFaults, ARankMayLeaveWhileOthersCompleteItsLastCollective) {
   });
 }
 
-// Memory in which whoever writes to it first waits until it is opened.
+// Memory in which the first thread that writes to it waits until it is opened.
 class ClosedMemory {
  public:
   explicit ClosedMemory(std::size_t bytes)
@@ -234,7 +234,7 @@ class GlooDescriptors : public GlooFaults, public ::testing::WithParamInterface<
  protected:
   static void expect_own_loss(const std::function<void()>& call) {
     expect_parts(error_of<UnavailableError>(call),
-                 {"[gloo] rank 1 has lost its connection", " in group 'test': other code of its ",
+                 {"[gloo] rank 1 has lost its connections in group 'test': other code of its ",
                   "has closed descriptors"});
   }
   // Rank 1 has published it, or its connections broke before.

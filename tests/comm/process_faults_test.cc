@@ -360,6 +360,25 @@ TEST_P(ProcessFaults, ARankThatLeftBecauseOfAFailureIsNotBlamed) {
   });
 }
 
+// Rank 1 fails because rank 2 has left, says so and ends. Rank 0 learns of its end while it waits
+// for the cause.
+TEST_P(ProcessFaults, ARankThatFailedBecauseAnotherLeftIsNotBlamed) {
+  const auto membership = std::make_shared<testing::TestMembership>();
+  const Arrivals reported;
+  run_ranks({.membership = membership}, [&](Communicator& communicator) {
+    all_reduce(communicator, 10);
+    if (communicator.rank() == 2) return;
+    if (communicator.rank() == 0) std::this_thread::sleep_for(milliseconds(400));
+    expect_parts(error_of<AbortedError>([&] { all_reduce(communicator, 10); }),
+                 {"rank 2 ", " has left the group"});
+    if (communicator.rank() == 1) {
+      membership->report("it ends");
+      return reported.wait_for(1);
+    }
+    reported.arrive();
+  });
+}
+
 TEST_P(ProcessFaults, TwoJobsAtOnce) {
   // Groups with equal names in separate stores.
   const Job jobs[] = {{.backend = GetParam().backend}, {.backend = GetParam().backend}};

@@ -311,7 +311,7 @@ bool ProcessGroupState::advance_unattended() noexcept {
 void ProcessGroupState::ask_membership(const std::exception& error) noexcept {
   if (!std::string_view(error.what()).starts_with("[membership]")) return;
   try {
-    throw_first_failure(options.membership.get());
+    throw_first_failure(options.membership.get(), [] {});
   } catch (...) {
     failure_ = std::current_exception();
   }

@@ -354,7 +354,7 @@ bool ShmGroup::is_gone(int peer) const {
 void ShmGroup::throw_gone(int peer, const std::string& waiting_for) const {
   const RankState& other = state(peer);
   throw_if_failed();  // the reason why it left, if it reported one
-  throw_first_failure(options_.membership.get());
+  throw_first_failure(options_.membership.get(), [this] { throw_if_failed(); });
   if (other.left.load(std::memory_order_acquire) != 0)
     fail<AbortedError>("rank {} (pid {}) has left the group; rank {} still waits for it: {}",
                        names()[peer], other.process.pid, names()[rank()], waiting_for);

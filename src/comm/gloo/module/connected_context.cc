@@ -23,7 +23,7 @@ namespace tcp = gloo::transport::tcp;
 
 constexpr std::chrono::microseconds kPairIsTaken(50);
 
-// The socket behind a descriptor, which other code of the process may have closed or replaced.
+// The socket of a descriptor, which other code of the process may have closed or replaced.
 std::optional<ino_t> socket_of(int descriptor) {
   struct stat status = {};
   if (fstat(descriptor, &status) != 0 || !S_ISSOCK(status.st_mode)) return std::nullopt;
@@ -85,7 +85,7 @@ class ConnectedPair final : public tcp::Pair {
     }
     try {
       Pair::handleEvents(events);
-    } catch (const std::exception& error) {  // nobody else on the device's thread catches it
+    } catch (const std::exception& error) {  // else nothing on the device's thread catches it
       const std::lock_guard lock(m_);
       if (state_ != CLOSED)
         signalException(std::make_exception_ptr(gloo::IoException(error.what())));
@@ -93,10 +93,10 @@ class ConnectedPair final : public tcp::Pair {
     on_event_();
   }
 
-  bool has_unsent(bool sent) {
+  bool has_unreceived() {
     const std::lock_guard lock(m_);
     int bytes = 0;
-    return owns_socket() && ioctl(fd_, sent ? SIOCOUTQNSD : SIOCOUTQ, &bytes) == 0 && bytes > 0;
+    return owns_socket() && ioctl(fd_, SIOCOUTQ, &bytes) == 0 && bytes > 0;
   }
   bool is_lost() {
     const std::lock_guard lock(m_);
@@ -148,17 +148,15 @@ void ConnectedContext::connect(int peer, const Socket& socket) {
   pairs_[static_cast<std::size_t>(peer)] = std::move(pair);
 }
 
-bool ConnectedContext::has_unsent(bool sent) const {
-  return std::any_of(pairs_.begin(), pairs_.end(), [&](const auto& pair) {
-    return pair && as_connected(pair)->has_unsent(sent);
-  });
+bool ConnectedContext::has_unreceived() const {
+  return std::any_of(pairs_.begin(), pairs_.end(),
+                     [](const auto& pair) { return pair && as_connected(pair)->has_unreceived(); });
 }
 
-int ConnectedContext::lost_by_this_process() const {
-  if (!events_->hears()) return rank;
-  for (std::size_t peer = 0; peer < pairs_.size(); ++peer)
-    if (pairs_[peer] && as_connected(pairs_[peer])->is_lost()) return static_cast<int>(peer);
-  return -1;
+bool ConnectedContext::lost_by_this_process() const {
+  return !events_->hears() || std::any_of(pairs_.begin(), pairs_.end(), [](const auto& pair) {
+    return pair && as_connected(pair)->is_lost();
+  });
 }
 
 void ConnectedContext::close() noexcept {

@@ -22,14 +22,13 @@ class ConnectedContext final : public gloo::transport::tcp::Context {
   ~ConnectedContext() override;  // of the connections first, which use the members
 
   void connect(int peer, const Socket& socket);
-  // The host of no peer has all that was sent to it. `sent`: whether it was at least sent, which is
-  // enough for peers on this host.
-  bool has_unsent(bool sent) const;
-  // A rank whose connection is not this context's any more, because other code of the process has
-  // closed its descriptor; -1: none. This rank if it does not hear of any connection.
-  int lost_by_this_process() const;
-  // Closes all connections. What peers have not received by then is lost. Must not be called by the
-  // device's thread.
+  // Whether the host of a peer has not received all that was sent to it. A peer that sends
+  // something to a closed connection loses the rest, on this host, too.
+  bool has_unreceived() const;
+  // Whether other code of the process has closed a descriptor of a connection or of the device.
+  bool lost_by_this_process() const;
+  // Closes all connections. Data that peers have not received by then is lost. Must not be called
+  // by the device's thread.
   void close() noexcept;
 
  private:

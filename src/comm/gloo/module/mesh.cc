@@ -221,7 +221,7 @@ Mesh::~Mesh() {
 void Mesh::wait_until_received() const noexcept {
   const auto deadline = Clock::now() + std::min<Clock::duration>(kParting, options_.time_limit);
   auto nap = std::chrono::microseconds(50);
-  while (context_->has_unsent(where_.on_one_host.value_or(false)) && Clock::now() < deadline &&
+  while (context_->has_unreceived() && Clock::now() < deadline &&
          !(options_.membership && options_.membership->failed())) {
     std::this_thread::sleep_for(nap);
     nap = std::min(2 * nap, std::chrono::microseconds(5000));
@@ -386,19 +386,17 @@ void Mesh::check_failure() const {
 }
 
 void Mesh::expect_own_connections() const {
-  const int lost = context_ ? context_->lost_by_this_process() : -1;
-  if (lost < 0) return;
+  if (!context_ || !context_->lost_by_this_process()) return;
   fail<UnavailableError>(
-      "[gloo] rank {} has lost its connection{} in group '{}': other code of its process (pid {} "
-      "on {}) has closed descriptors that it did not open",
-      names()[rank()], lost == rank() ? "s" : fmt::format(" to rank {}", names()[lost]),
-      options_.name, getpid(), name_of_host());
+      "[gloo] rank {} has lost its connections in group '{}': other code of its process (pid {} on "
+      "{}) has closed descriptors that it did not open",
+      names()[rank()], options_.name, getpid(), name_of_host());
 }
 
 void Mesh::throw_broken(int peer, const std::string& what, const std::string& reason) const {
   expect_own_connections();
   check_failure();
-  throw_first_failure(options_.membership.get());
+  throw_first_failure(options_.membership.get(), [this] { check_failure(); });
   const ListenAddress& other = peers_[static_cast<std::size_t>(peer)];
   if (!find(key("left", peer)).empty())
     fail<AbortedError>("rank {} (pid {} on {}) has left the group; rank {} still waits for it: {}",

@@ -256,7 +256,7 @@ void NcclGroup::check_published_failure() const {
 void NcclGroup::check_left(std::uint64_t sequence, const std::string& waiting_for) const {
   for (int peer : missing(sequence)) {
     if (find(key(fmt::format("left/{}", peer))).empty()) continue;
-    throw_first_failure(options_.membership.get());
+    throw_first_failure(options_.membership.get(), [this] { check_published_failure(); });
     fail<AbortedError>("rank {} has left the group; rank {} still waits for it: {}", names()[peer],
                        names()[rank()], waiting_for);
   }
