@@ -3,10 +3,13 @@
 //
 //   soak_rank API BACKEND STEPS [FAULT RANK MILLISECONDS]
 //
-// API is ddp, hvd or mwms. FAULT happens on RANK after MILLISECONDS: kill, stop, exit (with 0) or
-// throw (from the training loop). Writes "rank R: finished" or "rank R: KIND: MESSAGE" to stderr;
-// exits with 0 or 7.
+// API is ddp, hvd or mwms; or groups: sums in groups of the even and of the odd ranks; or sets: the
+// same with process sets. FAULT happens on RANK after MILLISECONDS: kill, abort, segv, stop, exit
+// (with 0), throw (from the training loop), leave (it ends training before the others, in good
+// order), or sockets (it closes all its sockets). Writes "rank R: finished" or "rank R: KIND:
+// MESSAGE" to stderr; exits with 0 or 7.
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +19,8 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tandem/tandem.h"
 
@@ -25,9 +30,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kTimeout = 120s;
+// scripts/soak gives a job half as much again.
+constexpr auto kTimeout = 60s;
 
-std::atomic<bool> must_throw{false};
+std::atomic<bool> must_throw{false}, must_leave{false};
 
 struct Arguments {
   std::string api, backend;
@@ -42,19 +48,31 @@ int number_of(const char* variable) {
   return text ? std::atoi(text) : -1;
 }
 
-int rank_of_this_process() {
-  const int rank = number_of("RANK");
-  return rank >= 0 ? rank : number_of("OMPI_COMM_WORLD_RANK");
+int variable_of_launcher(const char* variable, const char* of_mpirun) {
+  const int number = number_of(variable);
+  return number >= 0 ? number : number_of(of_mpirun);
+}
+int rank_of_this_process() { return variable_of_launcher("RANK", "OMPI_COMM_WORLD_RANK"); }
+int num_ranks() { return variable_of_launcher("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"); }
+
+void close_sockets() {
+  struct stat status = {};
+  for (int descriptor = 3; descriptor < 1024; ++descriptor)
+    if (fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode)) close(descriptor);
 }
 
 void break_later(const Arguments& arguments) {
   if (arguments.fault.empty() || arguments.fault_rank != rank_of_this_process()) return;
   std::thread([arguments] {
     std::this_thread::sleep_for(arguments.fault_after);
-    if (arguments.fault == "kill") raise(SIGKILL);
-    if (arguments.fault == "stop") raise(SIGSTOP);
+    if (arguments.fault == "kill") kill(getpid(), SIGKILL);
+    if (arguments.fault == "segv") kill(getpid(), SIGSEGV);
+    if (arguments.fault == "abort") std::abort();
+    if (arguments.fault == "stop") kill(getpid(), SIGSTOP);
     if (arguments.fault == "exit") _exit(0);
-    must_throw = true;
+    if (arguments.fault == "sockets") close_sockets();
+    must_throw = arguments.fault == "throw";
+    must_leave = arguments.fault == "leave";
   }).detach();
 }
 
@@ -75,7 +93,7 @@ td::Sequential small_model() {
 // `step` trains on one batch.
 template <class F>
 void train(const Arguments& arguments, const F& step) {
-  for (int i = 0; i < arguments.steps; ++i) {
+  for (int i = 0; i < arguments.steps && !must_leave; ++i) {
     if (must_throw) throw std::runtime_error("the training loop of this rank threw");
     step(batch_of(i));
   }
@@ -110,7 +128,8 @@ void train_hvd(const Arguments& arguments) {
 void train_mwms(const Arguments& arguments) {
   const auto communication = arguments.backend == "shm"    ? td::distribute::Communication::kShm
                              : arguments.backend == "gloo" ? td::distribute::Communication::kGloo
-                                                           : td::distribute::Communication::kMpi;
+                             : arguments.backend == "mpi"  ? td::distribute::Communication::kMpi
+                                                           : td::distribute::Communication::kAuto;
   td::distribute::MultiWorkerMirroredStrategy strategy(
       {.communication_options = {communication}, .timeout = kTimeout});
   td::Sequential model;
@@ -130,11 +149,47 @@ void train_mwms(const Arguments& arguments) {
   });
 }
 
+// The ranks of this rank's group, and of the other one.
+std::pair<std::vector<int>, std::vector<int>> separated_ranks() {
+  std::pair<std::vector<int>, std::vector<int>> ranks;
+  for (int rank = 0; rank < num_ranks(); ++rank)
+    ((rank - rank_of_this_process()) % 2 == 0 ? ranks.first : ranks.second).push_back(rank);
+  return ranks;
+}
+
+void train_groups(const Arguments& arguments) {
+  td::comm::init_process_group({.backend = arguments.backend, .timeout = kTimeout});
+  auto [mine, others] = separated_ranks();
+  const bool even = rank_of_this_process() % 2 == 0;
+  const td::comm::ProcessGroup first = td::comm::new_group(even ? mine : others);
+  const td::comm::ProcessGroup second = td::comm::new_group(even ? others : mine);
+  train(arguments, [&](const Batch& batch) {
+    [[maybe_unused]] const td::Tensor sum =
+        td::comm::all_reduce(batch.x, {.group = even ? first : second});
+  });
+  td::comm::destroy_process_group();
+}
+
+void train_sets(const Arguments& arguments) {
+  td::hvd::init({.backend = arguments.backend, .timeout = kTimeout});
+  auto [mine, others] = separated_ranks();
+  const bool even = rank_of_this_process() % 2 == 0;
+  const td::hvd::ProcessSet first = td::hvd::add_process_set(even ? mine : others);
+  const td::hvd::ProcessSet second = td::hvd::add_process_set(even ? others : mine);
+  train(arguments, [&](const Batch& batch) {
+    [[maybe_unused]] const td::Tensor mean =
+        td::hvd::allreduce(batch.x, {.name = "x", .process_set = even ? first : second});
+  });
+  td::hvd::shutdown();
+}
+
 void run(const Arguments& arguments) {
+  if (arguments.api == "groups") return train_groups(arguments);
+  if (arguments.api == "sets") return train_sets(arguments);
   if (arguments.api == "ddp") return train_ddp(arguments);
   if (arguments.api == "hvd") return train_hvd(arguments);
   if (arguments.api == "mwms") return train_mwms(arguments);
-  throw std::invalid_argument("expected ddp, hvd or mwms, got " + arguments.api);
+  throw std::invalid_argument("expected ddp, hvd, mwms, groups or sets, got " + arguments.api);
 }
 
 }  // namespace
