@@ -45,7 +45,7 @@ void add_joins(CaseList& list) {
   }
   // PyTorch's parts are views: contiguous copies are what both compute.
   list.matrix("split", "[part.contiguous() for part in torch.split(a, a.shape[1] // 4, 1)][-1]",
-              [](const Arguments& in) { return chained(td::split(in[0], 4, 1)); });
+              [](const Arguments& in) { return chained(td::split(in[0], 4, {.axis = 1})); });
   list.add({.name = "unstack",
             .torch = "[part.contiguous() for part in torch.unbind(a, 1)][-1]",
             .inputs = {{{td::Shape{64, 4, 16}, td::Shape{512, 4, 128}, td::Shape{4096, 4, 512}}}},

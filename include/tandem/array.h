@@ -2,7 +2,10 @@
 /// Operations that rearrange, join and cut tensors. Named and defined as in TensorFlow.
 #pragma once
 
+#include <concepts>
 #include <span>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -10,6 +13,10 @@
 #include "tandem/tensor.h"
 
 namespace tandem {
+
+namespace detail {
+void print_line(const std::string& line);  // to the standard output
+}  // namespace detail
 
 /// Returns the elements of x in another shape. One size may be -1 and is then inferred. Shares
 /// storage. As tf.reshape.
@@ -62,7 +69,8 @@ struct IdentityOptions {
 /// @{
 /// The inverse of concat(): splits `axis` into `parts` equal parts, or into parts of the given
 /// sizes. As tf.split.
-[[nodiscard]] std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis = 0);
+[[nodiscard]] std::vector<Tensor> split(const Tensor& x, std::int64_t parts,
+                                        const AxisOptions& options);
 [[nodiscard]] std::vector<Tensor> split(const Tensor& x, const std::vector<Dim>& sizes,
                                         std::int64_t axis = 0);
 template <detail::Integer Size>
@@ -70,11 +78,21 @@ template <detail::Integer Size>
                                         std::int64_t axis = 0) {
   return split(x, std::vector<Dim>(sizes.begin(), sizes.end()), axis);
 }
-[[nodiscard]] inline std::vector<Tensor> split(const Tensor& x, std::int64_t parts,
+[[nodiscard]] inline std::vector<Tensor> split(const Tensor& x, const std::vector<Dim>& sizes,
                                                const AxisOptions& options) {
-  return split(x, parts, options.axis);
+  return split(x, sizes, options.axis);
 }
 /// @}
+/// Equal parts, as tf.split and numpy.split. torch.split has the same arguments, and takes the size
+/// of a part: the compiler warns.
+template <detail::Integer Parts>
+[[deprecated(
+    "split(x, n, axis) makes n equal parts, as TensorFlow and NumPy; torch.split makes parts of n "
+    "positions: write split(x, n, {.axis = axis}) for n parts, or x.split(n, axis) for parts of n "
+    "positions")]] [[nodiscard]] std::vector<Tensor>
+split(const Tensor& x, Parts parts, std::int64_t axis = 0) {
+  return split(x, static_cast<std::int64_t>(parts), AxisOptions{.axis = axis});
+}
 /// The inverse of stack(): removes `axis` and returns one tensor per index of it. As tf.unstack.
 [[nodiscard]] std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis = 0);
 /// The same, with the axis as an option.
@@ -88,6 +106,7 @@ template <detail::Integer Size>
 /// Returns rows [begin, end) of the first axis. Shares storage.
 [[nodiscard]] Tensor slice_rows(const Tensor& x, Dim begin, Dim end);
 
+/// @{
 /// Adds elements of `value` before and after each axis; `paddings` has one pair (before, after) per
 /// axis. As tf.pad with mode CONSTANT.
 [[nodiscard]] Tensor pad(const Tensor& x, const std::vector<std::pair<Dim, Dim>>& paddings,
@@ -97,6 +116,7 @@ template <detail::Integer Size>
                          double value = 0.0) {
   return pad(x, std::vector<std::pair<Dim, Dim>>(paddings.begin(), paddings.end()), value);
 }
+/// @}
 /// Repeats x `multiples[i]` times along axis i. As tf.tile.
 [[nodiscard]] Tensor tile(const Tensor& x, const Sizes& multiples);
 /// Reverses the order of the elements along the given axes. As tf.reverse.
@@ -115,6 +135,17 @@ template <detail::Integer Size>
 /// which become one axis. Reads the mask, so that it throws FailedPreconditionError while a
 /// function is traced. As tf.boolean_mask.
 [[nodiscard]] Tensor boolean_mask(const Tensor& x, const Tensor& mask);
+/// One element per index: result[i][j] = x[indices[i][j]][j] for axis 0, x[i][indices[i][j]] for
+/// axis 1 of a matrix. `indices` has int32 or int64 elements of [0, size of the axis), the rank of
+/// x, and along other axes at most its sizes, the first of which may be unknown while a function is
+/// traced. Throws ShapeError for other shapes, and InvalidArgumentError for an index out of range.
+/// Differentiable with respect to x. As torch.gather.
+[[nodiscard]] Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& indices);
+/// The same, with indices that are broadcast along the other axes. As numpy.take_along_axis.
+[[nodiscard]] Tensor take_along_axis(const Tensor& x, const Tensor& indices, std::int64_t axis);
+/// Moves the elements along `axis` by `shift` positions; those that leave at one end enter at the
+/// other. Throws ShapeError for an axis of a size that is not known. As torch.roll and tf.roll.
+[[nodiscard]] Tensor roll(const Tensor& x, std::int64_t shift, std::int64_t axis);
 /// Options of one_hot().
 struct OneHotOptions {
   double on = 1.0;        ///< value at the index
@@ -128,5 +159,14 @@ struct OneHotOptions {
 
 /// Writes a tensor and a newline to the standard output, as operator<< does. As tf.print.
 void print(const Tensor& x);
+/// Writes text, numbers and tensors with spaces between, and a newline. As tf.print.
+template <class... Items>
+requires(sizeof...(Items) > 1 || !(std::convertible_to<const Items&, const Tensor&> &&
+                                   ...)) void print(const Items&... items) {
+  std::ostringstream line;
+  std::size_t written = 0;
+  ((line << (written++ > 0 ? " " : "") << items), ...);
+  detail::print_line(line.str());
+}
 
 }  // namespace tandem

@@ -8,8 +8,11 @@
 /// BackwardOptions::retain_graph or a persistent tape.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tandem/tensor.h"
@@ -36,6 +39,20 @@ struct GradientOptions {
   /// Result for sources that the target does not depend on.
   UnconnectedGradients unconnected_gradients = UnconnectedGradients::kNone;
 };
+
+/// The gradients with respect to a list of kCount sources.
+template <std::size_t kCount>
+class Gradients : public std::vector<Tensor> {
+ public:
+  /// These gradients.
+  Gradients(std::vector<Tensor> gradients)  // NOLINT: implicit
+      : std::vector<Tensor>(std::move(gradients)) {}
+};
+/// Gradient I, for `auto [dw, db] = tape.gradient(loss, {w, b})`.
+template <std::size_t I, std::size_t kCount>
+Tensor get(const Gradients<kCount>& gradients) {
+  return gradients[I];
+}
 
 /// Records operations for gradients while it exists. Tapes nest: an outer tape records the gradient
 /// computation of an inner one, also of one in a step that a strategy runs on its replicas, which
@@ -72,9 +89,17 @@ class GradientTape {
                                const GradientOptions& options = {});
   std::vector<Tensor> gradient(const Tensor& target, const std::vector<Variable>& sources,
                                const GradientOptions& options = {});
-  std::vector<Tensor> gradient(const Tensor& target, std::initializer_list<Variable> sources,
-                               const GradientOptions& options = {}) {
-    return gradient(target, std::vector<Variable>(sources), options);
+  /// The gradients for a list in braces, which can be taken apart:
+  /// `auto [dw, db] = tape.gradient(loss, {w, b})`.
+  template <std::size_t kCount>
+  Gradients<kCount> gradient(const Tensor& target, const Variable (&sources)[kCount],
+                             const GradientOptions& options = {}) {
+    return gradient(target, std::vector<Variable>(sources, sources + kCount), options);
+  }
+  template <std::size_t kCount>
+  Gradients<kCount> gradient(const Tensor& target, const Tensor (&sources)[kCount],
+                             const GradientOptions& options = {}) {
+    return gradient(target, TensorList(std::span<const Tensor>(sources, kCount)), options);
   }
   Tensor gradient(const Tensor& target, const Variable& source,
                   const GradientOptions& options = {});
@@ -105,3 +130,12 @@ class NoGradScope {
 bool grad_enabled();
 
 }  // namespace tandem
+
+/// @cond
+template <std::size_t kCount>
+struct std::tuple_size<tandem::Gradients<kCount>> : std::integral_constant<std::size_t, kCount> {};
+template <std::size_t I, std::size_t kCount>
+struct std::tuple_element<I, tandem::Gradients<kCount>> {
+  using type = tandem::Tensor;
+};
+/// @endcond

@@ -37,6 +37,7 @@ namespace tandem {
 /// 0.0999..., although 1 / 0.1 rounds to 10.
 [[nodiscard]] Tensor floor_divide(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor floor_mod(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor floor_divide(const Tensor& a, double b);
 [[nodiscard]] Tensor floor_mod(const Tensor& a, double b);
 inline Tensor operator%(const Tensor& a, const Tensor& b) { return floor_mod(a, b); }
 inline Tensor operator%(const Tensor& a, double b) { return floor_mod(a, b); }
@@ -64,6 +65,7 @@ inline Tensor operator%(const Tensor& a, double b) { return floor_mod(a, b); }
 [[nodiscard]] Tensor divide(const Tensor& a, double b);
 [[nodiscard]] Tensor divide(double a, const Tensor& b);
 [[nodiscard]] Tensor pow(const Tensor& a, double b);
+[[nodiscard]] Tensor pow(double a, const Tensor& b);
 [[nodiscard]] Tensor maximum(const Tensor& a, double b);
 [[nodiscard]] Tensor minimum(const Tensor& a, double b);
 /// @}
@@ -114,8 +116,11 @@ inline Tensor operator-(const Tensor& x) { return negative(x); }  ///< -x
 [[nodiscard]] Tensor expm1(const Tensor& x);       ///< e^x - 1, accurate near 0
 [[nodiscard]] Tensor log(const Tensor& x);         ///< natural logarithm
 [[nodiscard]] Tensor log1p(const Tensor& x);       ///< log(1 + x), accurate near 0
+[[nodiscard]] Tensor log2(const Tensor& x);        ///< logarithm to base 2
+[[nodiscard]] Tensor log10(const Tensor& x);       ///< logarithm to base 10
 [[nodiscard]] Tensor sin(const Tensor& x);         ///< sine
 [[nodiscard]] Tensor cos(const Tensor& x);         ///< cosine
+[[nodiscard]] Tensor tan(const Tensor& x);         ///< tangent
 [[nodiscard]] Tensor tanh(const Tensor& x);        ///< hyperbolic tangent
 [[nodiscard]] Tensor sigmoid(const Tensor& x);     ///< 1 / (1 + exp(-x))
 [[nodiscard]] Tensor erf(const Tensor& x);         ///< error function
@@ -127,6 +132,7 @@ inline Tensor operator-(const Tensor& x) { return negative(x); }  ///< -x
 /// @}
 [[nodiscard]] Tensor is_nan(const Tensor& x);     ///< true for NaN; a bool tensor
 [[nodiscard]] Tensor is_finite(const Tensor& x);  ///< false for NaN and infinities; a bool tensor
+[[nodiscard]] Tensor is_inf(const Tensor& x);     ///< whether elements are infinite
 /// Converts to another dtype. Floating-point to integer truncates toward zero (unspecified where
 /// out of range), integer to a smaller integer wraps around, and to bool gives x != 0. As tf.cast.
 [[nodiscard]] Tensor cast(const Tensor& x, DType dtype);
@@ -183,6 +189,13 @@ inline Tensor operator~(const Tensor& x) { return logical_not(x); }
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8);
 /// Elements of a where condition (bool) is true, else of b; all three broadcast. As tf.where.
 [[nodiscard]] Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+/// @{
+/// The same with numbers, which take the dtype of the tensor; two numbers are float32. As
+/// torch.where.
+[[nodiscard]] Tensor where(const Tensor& condition, const Tensor& a, double b);
+[[nodiscard]] Tensor where(const Tensor& condition, double a, const Tensor& b);
+[[nodiscard]] Tensor where(const Tensor& condition, double a, double b);
+/// @}
 
 // --- reductions ---
 /// Optional axes of a reduction; converts from a list such as {0, 2}.
@@ -240,8 +253,8 @@ struct ReduceOptions {
 /// Index (int64) of the largest or smallest element along `axis`: the first one of equals, and the
 /// first NaN if there is one. Throws InvalidArgumentError for an axis of size 0. As tf.argmax and
 /// tf.argmin.
-[[nodiscard]] Tensor argmax(const Tensor& x, std::int64_t axis = 0);
-[[nodiscard]] Tensor argmin(const Tensor& x, std::int64_t axis = 0);
+[[nodiscard]] Tensor argmax(const Tensor& x, std::int64_t axis);
+[[nodiscard]] Tensor argmin(const Tensor& x, std::int64_t axis);
 [[nodiscard]] inline Tensor argmax(const Tensor& x, const AxisOptions& options) {
   return argmax(x, options.axis);
 }
@@ -249,13 +262,23 @@ struct ReduceOptions {
   return argmin(x, options.axis);
 }
 /// @}
-/// Values and where they were found; usable as a tensor of the values.
-struct ValuesAndIndices {
-  Tensor values{};   ///< values
-  Tensor indices{};  ///< positions along the axis
-  /// The values.
-  operator Tensor() const { return values; }  // NOLINT: it stands for the values
-};
+/// @{
+/// The same of a vector. Throws InvalidArgumentError for another rank: without an axis TensorFlow
+/// takes the first one, PyTorch and NumPy all elements, as x.argmax() does.
+[[nodiscard]] Tensor argmax(const Tensor& x);
+[[nodiscard]] Tensor argmin(const Tensor& x);
+/// @}
+/// @{
+/// The same with `keepdims`: the axis remains, of size 1. As torch.argmax.
+template <std::same_as<bool> KeepDims>
+[[nodiscard]] Tensor argmax(const Tensor& x, std::int64_t axis, KeepDims keepdims) {
+  return x.argmax(axis, keepdims);
+}
+template <std::same_as<bool> KeepDims>
+[[nodiscard]] Tensor argmin(const Tensor& x, std::int64_t axis, KeepDims keepdims) {
+  return x.argmin(axis, keepdims);
+}
+/// @}
 /// @{
 /// The largest or smallest elements along `axis`, and their positions as argmax() and argmin(). As
 /// torch.max and torch.min with a dimension.
@@ -438,20 +461,22 @@ template <detail::Integer Axis>
       x, ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
 }
 template <detail::Integer Axis>
-[[nodiscard]] Tensor norm(const Tensor& x, Axis axis, bool keepdims = false) {
-  return norm(x, ReduceOptions{.axis = axis, .keepdims = keepdims});
-}
-template <detail::Integer Axis>
 [[nodiscard]] Tensor norm(const Tensor& x, std::initializer_list<Axis> axes,
                           bool keepdims = false) {
   return norm(x, ReduceOptions{.axis = Dims(axes.begin(), axes.end()), .keepdims = keepdims});
 }
-/// Does not compile: norm(x, p, axis) of PyTorch and NumPy has a p where the axis is here.
+/// @}
+/// @{
+/// The norm of order `p`, of all elements or along an axis; infinity: the largest absolute value.
+/// As torch.norm(x, p, dim), and as tf.norm and numpy.linalg.norm with an axis.
+template <detail::Arithmetic P>
+requires(!std::same_as<P, bool>) [[nodiscard]] Tensor norm(const Tensor& x, P p) {
+  return x.norm(static_cast<double>(p));
+}
 template <detail::Arithmetic P, detail::Integer Axis>
-void norm(const Tensor&, P, Axis, bool = false) {
-  static_assert(detail::kNever<P>,
-                "norm(x, axis, keepdims) is the Euclidean norm along an axis; write any other as "
-                "pow(reduce_sum(pow(abs(x), p), axis), 1 / p)");
+requires(!std::same_as<P, bool>) [[nodiscard]] Tensor
+    norm(const Tensor& x, P p, Axis axis, bool keepdims = false) {
+  return x.norm(static_cast<double>(p), axis, keepdims);
 }
 /// @}
 /// Scales x so that its norm is at most `clip_norm`. As tf.clip_by_norm.

@@ -73,11 +73,26 @@ struct UniformOptions {
 /// Uniform distribution over [minval, maxval) of floating-point numbers or integers. Throws
 /// InvalidArgumentError for integers without maxval. As tf.random.uniform.
 [[nodiscard]] Tensor uniform(const Shape& shape, const UniformOptions& options);
+/// The same with the dtype as an argument, as in TensorFlow; an integer one gives integers.
+[[nodiscard]] inline Tensor uniform(const Shape& shape, double minval, double maxval, DType dtype) {
+  return uniform(shape, {.minval = minval, .maxval = maxval, .dtype = dtype});
+}
 /// Uniform distribution of integers over [low, high). As tf.random.uniform.
 [[nodiscard]] Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high,
                                  const Options& options = {.dtype = int32});
 /// Ones with the given probability, else zeros. As torch.bernoulli.
 [[nodiscard]] Tensor bernoulli(const Shape& shape, double probability, const Options& options = {});
+/// Ones with the probability of each element, else zeros, of the dtype of the probabilities. As
+/// torch.bernoulli.
+[[nodiscard]] Tensor bernoulli(const Tensor& probabilities);
+/// `count` categories (int64) for each row of the last axis, sampled with probabilities
+/// proportional to exp(logits), each sample by itself. As tf.random.categorical.
+[[nodiscard]] Tensor categorical(const Tensor& logits, std::int64_t count);
+/// `count` categories (int64) for each row of the last axis, sampled with the given probabilities,
+/// which need not sum to 1. Without replacement no category is sampled twice: throws
+/// InvalidArgumentError for more samples than categories. As torch.multinomial.
+[[nodiscard]] Tensor multinomial(const Tensor& probabilities, std::int64_t count,
+                                 bool replacement = false);
 /// 0, ..., count-1 in random order; int64. As torch.randperm.
 [[nodiscard]] Tensor permutation(Dim count);
 /// Reorders x randomly along the first axis. As tf.random.shuffle.

@@ -11,7 +11,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tandem/device.h"
@@ -23,7 +25,7 @@
 namespace tandem {
 
 struct TensorImpl;
-struct ValuesAndIndices;
+class ValuesAndIndices;
 class Tensor;
 template <class T, int kRank>
 class TensorAccessor;
@@ -105,6 +107,8 @@ class Tensor {
   std::int64_t dim() const { return rank(); }              ///< as rank()
   std::int64_t ndim() const { return rank(); }             ///< as rank()
   Dim numel() const { return size(); }                     ///< as size()
+  Dim num_elements() const { return size(); }              ///< as size()
+  std::string to_string() const;                           ///< what << prints
   std::int64_t nbytes() const { return bytes(); }          ///< as bytes()
   DType scalar_type() const { return dtype(); }            ///< as dtype()
   /// Full name of the device that holds the elements.
@@ -151,12 +155,23 @@ class Tensor {
   template <class T, int kRank>
   TensorAccessor<T, kRank> accessor() const;
 
+  /// @{
   /// The slice at `index` of the first axis; negative ones count from the end. Shares storage.
   Tensor operator[](std::int64_t index) const { return row(index); }
   template <std::same_as<Dim> Position>
   Tensor operator[](const Position& index) const {
     return row(index);
   }
+  /// @}
+  /// A range of the first axis: `x[Slice(0, 10)]` is Python's x[0:10]. As at().
+  Tensor operator[](const Slice& range) const { return at({range}); }
+  /// Indexes the leading axes, at least one of them by a Slice: `x[{Slice(1, 5), 0}]`. As at().
+  /// Throws InvalidArgumentError for positions alone, which NumPy takes for rows: write x(1, 2) for
+  /// Python's x[1, 2] and `x[constant({1, 2})]` for rows.
+  Tensor operator[](std::initializer_list<AxisIndex> indices) const;
+  /// The slices of the first axis at the int32 or int64 positions of `index`, as gather(), or those
+  /// for which the bool `index` is true, as boolean_mask(). As x[index] in NumPy and PyTorch.
+  Tensor operator[](const Tensor& index) const;
   /// Indexes the leading axes: `x(0, Slice{1, 3})` is Python's x[0, 1:3]. Differentiable. Shares
   /// storage if only the first axis is cut, without a step. Throws InvalidArgumentError for a
   /// position outside its axis and for more indices than axes.
@@ -221,19 +236,35 @@ class Tensor {
   [[nodiscard]] Tensor mean(std::int64_t axis, bool keepdims = false) const {
     return mean(Dims{axis}, keepdims);
   }
-  [[nodiscard]] Tensor max(std::int64_t axis, bool keepdims = false) const {
+  /// @}
+  /// @{
+  /// The largest or smallest elements along an axis, and their positions: `auto [values, indices] =
+  /// x.max(1)`; the result is also usable as the values. As torch.Tensor.max and min.
+  template <detail::Integer Axis>
+  [[nodiscard]] ValuesAndIndices max(Axis axis, bool keepdims = false) const;
+  template <detail::Integer Axis>
+  [[nodiscard]] ValuesAndIndices min(Axis axis, bool keepdims = false) const;
+  /// @}
+  /// @{
+  /// As maximum() and minimum().
+  [[nodiscard]] Tensor max(const Tensor& other) const { return maximum(other); }
+  [[nodiscard]] Tensor min(const Tensor& other) const { return minimum(other); }
+  /// @}
+  /// @{
+  /// The largest or smallest elements along axes, alone.
+  [[nodiscard]] Tensor amax(const Dims& axes = {}, bool keepdims = false) const {
+    return max(axes, keepdims);
+  }
+  [[nodiscard]] Tensor amin(const Dims& axes = {}, bool keepdims = false) const {
+    return min(axes, keepdims);
+  }
+  [[nodiscard]] Tensor amax(std::int64_t axis, bool keepdims = false) const {
     return max(Dims{axis}, keepdims);
   }
-  [[nodiscard]] Tensor min(std::int64_t axis, bool keepdims = false) const {
+  [[nodiscard]] Tensor amin(std::int64_t axis, bool keepdims = false) const {
     return min(Dims{axis}, keepdims);
   }
   /// @}
-  [[nodiscard]] Tensor amax(std::int64_t axis, bool keepdims = false) const {
-    return max(axis, keepdims);
-  }  ///< as max()
-  [[nodiscard]] Tensor amin(std::int64_t axis, bool keepdims = false) const {
-    return min(axis, keepdims);
-  }  ///< as min()
   /// @{
   /// As tandem::argmax() and argmin().
   [[nodiscard]] Tensor argmax(std::int64_t axis, bool keepdims = false) const;
@@ -289,16 +320,27 @@ class Tensor {
   [[nodiscard]] Tensor mm(const Tensor& other) const { return matmul(other); }   ///< as matmul()
   [[nodiscard]] Tensor bmm(const Tensor& other) const { return matmul(other); }  ///< as matmul()
   [[nodiscard]] Tensor dot(const Tensor& other) const { return matmul(other); }  ///< as matmul()
+  [[nodiscard]] Tensor mv(const Tensor& other) const { return matmul(other); }   ///< as matmul()
   [[nodiscard]] Tensor flip(const Dims& axes) const;                             ///< as reverse()
-  [[nodiscard]] std::vector<Tensor> unbind(std::int64_t axis = 0) const;         ///< as unstack()
+  [[nodiscard]] Tensor flip(std::int64_t axis) const { return flip(Dims{axis}); }  ///< as reverse()
+  [[nodiscard]] std::vector<Tensor> unbind(std::int64_t axis = 0) const;           ///< as unstack()
   [[nodiscard]] Tensor logsumexp(std::int64_t axis,
                                  bool keepdims = false) const;  ///< as reduce_logsumexp()
   [[nodiscard]] Tensor relu() const;                            ///< as nn::relu()
   [[nodiscard]] Tensor softmax(std::int64_t axis) const;        ///< as nn::softmax()
   [[nodiscard]] Tensor log_softmax(std::int64_t axis) const;    ///< as nn::log_softmax()
   [[nodiscard]] Tensor clamp(double low, double high) const;    ///< as clip_by_value()
+  [[nodiscard]] Tensor clamp(double low) const;                 ///< as maximum()
+  [[nodiscard]] Tensor clamp_min(double low) const;             ///< as maximum()
+  [[nodiscard]] Tensor clamp_max(double high) const;            ///< as minimum()
   [[nodiscard]] Tensor norm() const;                            ///< Euclidean, of all elements
-  [[nodiscard]] Tensor prod() const;                            ///< product of all elements
+  /// @{
+  /// The norm of order `p`, of all elements or along an axis; infinity: the largest absolute value.
+  /// As torch.Tensor.norm.
+  [[nodiscard]] Tensor norm(double p) const;
+  [[nodiscard]] Tensor norm(double p, std::int64_t axis, bool keepdims = false) const;
+  /// @}
+  [[nodiscard]] Tensor prod() const;  ///< product of all elements
   /// @{
   /// Standard deviation and variance of all elements or along an axis, divided by n - 1, or by n if
   /// not `unbiased`. As torch.Tensor.std and var; reduce_std() and NumPy divide by n.
@@ -335,6 +377,12 @@ class Tensor {
   [[nodiscard]] Tensor view(const Shape& shape) const { return reshape(shape); }  ///< as reshape()
   /// The shape of `other`.
   [[nodiscard]] Tensor view_as(const Tensor& other) const { return reshape(other.shape()); }
+  [[nodiscard]] Tensor reshape_as(const Tensor& other) const {
+    return reshape(other.shape());
+  }  ///< the same
+  [[nodiscard]] Tensor type_as(const Tensor& other) const {
+    return to(other.dtype());
+  }  ///< the dtype of `other`
   [[nodiscard]] Tensor permute(const Dims& axes) const {
     return transpose(axes);
   }                                                           ///< as transpose
@@ -344,11 +392,21 @@ class Tensor {
   [[nodiscard]] Tensor squeeze(const Dims& axes = {}) const;  ///< as tandem::squeeze()
   [[nodiscard]] Tensor squeeze(std::int64_t axis) const {
     return squeeze(Dims{axis});
-  }                                                           ///< one axis
-  [[nodiscard]] Tensor expand(const Shape& shape) const;      ///< as broadcast_to()
+  }                                                       ///< one axis
+  [[nodiscard]] Tensor expand(const Shape& shape) const;  ///< as broadcast_to()
+  [[nodiscard]] Tensor expand_as(const Tensor& other) const {
+    return expand(other.shape());
+  }                                                           ///< as expand()
   [[nodiscard]] Tensor repeat(const Sizes& multiples) const;  ///< as tile()
-  /// Rows [begin, end) of the first axis. As slice_rows().
-  [[nodiscard]] Tensor slice(Dim begin, Dim end) const;
+  /// Rows [begin, end) of the first axis. As slice_rows(), which is the name to write: libtorch's
+  /// slice(dim, start) has the same arguments and another meaning.
+  [[deprecated(
+      "slice(begin, end) takes rows; libtorch's slice(dim, start) is x.slice(dim, start, None): "
+      "write x[Slice(begin, end)], or x.slice(axis, begin, end)")]] [[nodiscard]] Tensor
+  slice(Dim begin, Dim end) const;
+  /// Positions from `begin` on of `axis`: `x.slice(0, 5, None)`.
+  [[nodiscard]] Tensor slice(std::int64_t axis, Dim begin, std::nullopt_t end,
+                             std::int64_t step = 1) const;
   /// Positions begin, begin + step, ... before `end` of `axis`. As torch.Tensor.slice.
   [[nodiscard]] Tensor slice(std::int64_t axis, Dim begin, Dim end, std::int64_t step = 1) const;
   /// `length` positions of `axis` from `begin` on. As torch.Tensor.narrow.
@@ -359,6 +417,16 @@ class Tensor {
   [[nodiscard]] Tensor select(std::int64_t axis, Dim index) const;
   /// As gather(). As torch.Tensor.index_select.
   [[nodiscard]] Tensor index_select(std::int64_t axis, const Tensor& indices) const;
+  /// As take_along_axis(). As torch.Tensor.gather.
+  [[nodiscard]] Tensor gather(std::int64_t axis, const Tensor& indices) const;
+  /// As tandem::roll().
+  [[nodiscard]] Tensor roll(std::int64_t shift, std::int64_t axis) const;
+  /// Parts of `size` positions of `axis`, the last one smaller if it does not divide. As
+  /// torch.Tensor.split; tandem::split() takes the number of parts.
+  [[nodiscard]] std::vector<Tensor> split(std::int64_t size, std::int64_t axis = 0) const;
+  /// Whether both have the same shape and equal elements. Waits for the device. As
+  /// torch.Tensor.equal.
+  bool equal(const Tensor& other) const;
   [[nodiscard]] Tensor masked_select(const Tensor& mask) const;  ///< as boolean_mask()
   /// This tensor with `value`, which takes its dtype, where the bool `mask` is true. The mask
   /// broadcasts to the shape. As torch.Tensor.masked_fill.
@@ -399,38 +467,46 @@ class Tensor {
   /// @}
   /// @{
   /// Do not compile: PyTorch's functions that write in place, also for every view of the memory.
-  template <class T>
-  void add_(const T&) const {
-    in_place<T>();
-  }
-  template <class T>
-  void sub_(const T&) const {
-    in_place<T>();
-  }
-  template <class T>
-  void mul_(const T&) const {
-    in_place<T>();
-  }
-  template <class T>
-  void div_(const T&) const {
-    in_place<T>();
-  }
-  template <class T>
-  void fill_(const T&) const {
-    in_place<T>();
-  }
-  template <class T>
-  void copy_(const T&) const {
-    in_place<T>();
-  }
-  template <class T>
-  void clamp_(const T&, const T&) const {
-    in_place<T>();
-  }
-  template <class T>
-  void masked_fill_(const Tensor&, const T&) const {
-    in_place<T>();
-  }
+  // clang-format off
+  template <class... T> void abs_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void add_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void bernoulli_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void ceil_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void clamp_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void clamp_max_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void clamp_min_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void copy_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void cos_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void detach_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void div_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void exp_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void exponential_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void fill_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void floor_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void log_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void log1p_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void masked_fill_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void mul_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void neg_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void normal_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void pow_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void random_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void relu_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void round_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void rsqrt_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void sigmoid_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void sign_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void sin_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void softmax_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void sqrt_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void squeeze_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void sub_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void t_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void tanh_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void transpose_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void uniform_(const T&...) const { in_place<std::tuple<T...>>(); }
+  template <class... T> void unsqueeze_(const T&...) const { in_place<std::tuple<T...>>(); }
+  // clang-format on
   template <class T>
   void index_put_(std::initializer_list<AxisIndex>, const T&) const {
     in_place<T>();
@@ -501,6 +577,8 @@ class Tensor {
   void check_accessor(int rank) const;
   Tensor std_along(std::int64_t axis, bool unbiased, bool keepdims) const;
   Tensor var_along(std::int64_t axis, bool unbiased, bool keepdims) const;
+  ValuesAndIndices max_along(std::int64_t axis, bool keepdims) const;
+  ValuesAndIndices min_along(std::int64_t axis, bool keepdims) const;
   template <class T>
   static void in_place() {
     static_assert(
@@ -512,88 +590,9 @@ class Tensor {
   RefPtr<RefCounted> impl_;
 };
 
-/// An iterator over the slices of a tensor's first axis.
-class Tensor::RowIterator {
- public:
-  using iterator_category = std::input_iterator_tag;  ///< category
-  using value_type = Tensor;                          ///< a slice
-  using difference_type = std::int64_t;               ///< difference
-  using pointer = const Tensor*;                      ///< not used
-  using reference = Tensor;                           ///< slices are made when they are read
-
-  RowIterator() = default;
-  /// At slice `row` of `tensor`.
-  RowIterator(Tensor tensor, std::int64_t row) : tensor_(std::move(tensor)), row_(row) {}
-  Tensor operator*() const { return tensor_[row_]; }  ///< the slice
-  /// @{
-  /// The next slice.
-  RowIterator& operator++() {
-    ++row_;
-    return *this;
-  }
-  RowIterator operator++(int) {
-    RowIterator before = *this;
-    ++row_;
-    return before;
-  }
-  /// @}
-  /// Whether both are at the same position.
-  friend bool operator==(const RowIterator& a, const RowIterator& b) { return a.row_ == b.row_; }
-
- private:
-  Tensor tensor_;
-  std::int64_t row_ = 0;
-};
-
-/// Reads the elements of a tensor by its indices. Valid while the tensor exists.
-template <class T, int kRank>
-class TensorAccessor {
- public:
-  /// Reads elements in row-major order with these sizes.
-  TensorAccessor(const T* data, const std::int64_t* sizes) : data_(data), sizes_(sizes) {}
-  std::int64_t size(int axis) const { return sizes_[axis]; }  ///< size of an axis
-  /// The element or the part at this position, which is not checked.
-  decltype(auto) operator[](std::int64_t index) const {
-    if constexpr (kRank == 1) {
-      return static_cast<const T&>(data_[index]);
-    } else {
-      std::int64_t stride = 1;
-      for (int axis = 1; axis < kRank; ++axis) stride *= sizes_[axis];
-      return TensorAccessor<T, kRank - 1>(data_ + index * stride, sizes_ + 1);
-    }
-  }
-
- private:
-  const T* data_;
-  const std::int64_t* sizes_;
-};
-
-/// @cond
-template <class Element, int kRank>
-TensorAccessor<Element, kRank> Tensor::accessor() const {
-  check_accessor(kRank);
-  return {data<Element>(), shape().words().begin()};
-}
-/// @endcond
-
-/// A list of tensors as a parameter type: converts from a vector, an array, a span, or a list in
-/// braces ({a, b}). Refers to the tensors, so use it for parameters only.
-class TensorList : public std::span<const Tensor> {
- public:
-  /// The tensors of a range. An object that is usable as one tensor is not taken for a list.
-  template <class Range>
-  requires(std::convertible_to<const Range&, std::span<const Tensor>> &&
-           !std::convertible_to<const Range&, const Tensor&>)
-      TensorList(const Range& tensors)  // NOLINT: implicit
-      : span(tensors) {}
-  /// The tensors of a span.
-  TensorList(std::span<const Tensor> tensors) : span(tensors) {}  // NOLINT: implicit
-  /// The tensors of a list in braces.
-  TensorList(std::initializer_list<Tensor> tensors)  // NOLINT: implicit
-      : span(tensors.begin(), tensors.size()) {}
-};
-
 /// Prints the array as NumPy does, for example "[[22. 28.]\n [49. 64.]]".
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 }  // namespace tandem
+
+#include "tandem/tensor_parts.h"

@@ -240,7 +240,7 @@ Work reduce_scatter_tensor_async(const Tensor& tensor, const ReduceOptions& opti
         "[reduce_scatter_tensor] expected a first axis that {} ranks can share evenly, got shape "
         "{}",
         size, shape.to_string());
-  if (context.graph) return trace_scattering(group, split(tensor, size, 0), options.op);
+  if (context.graph) return trace_scattering(group, split(tensor, size, {.axis = 0}), options.op);
   shape.set(0, shape.word(0) / size);
   const Tensor given = copy_to_device(tensor, group->device());
   return start_scattering(std::move(group), tensor, {given}, equal_parts(given, size), shape,

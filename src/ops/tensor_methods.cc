@@ -45,6 +45,15 @@ Tensor corrected(const Tensor& y, std::int64_t n, bool root) {
   return cast(cast(y, wide) * used, y.dtype());
 }
 
+// The norm of order p. Those of order 2 and infinity have no elements beyond the largest float.
+Tensor norm_of(const Tensor& x, double p, const ReduceOptions& options) {
+  if (std::isinf(p)) return p > 0 ? reduce_max(abs(x), options) : reduce_min(abs(x), options);
+  if (p == 2.0) return norm(x, options);
+  if (p == 1.0) return reduce_sum(abs(x), options);
+  if (p == 0.0) return reduce_sum(cast(not_equal(x, 0.0), x.dtype()), options);
+  return pow(reduce_sum(pow(abs(x), p), options), 1.0 / p);
+}
+
 }  // namespace
 
 double Tensor::item() const {
@@ -122,7 +131,14 @@ Tensor Tensor::relu() const { return nn::relu(*this); }
 Tensor Tensor::softmax(std::int64_t axis) const { return nn::softmax(*this, axis); }
 Tensor Tensor::log_softmax(std::int64_t axis) const { return nn::log_softmax(*this, axis); }
 Tensor Tensor::clamp(double low, double high) const { return clip_by_value(*this, low, high); }
+Tensor Tensor::clamp(double low) const { return tandem::maximum(*this, low); }
+Tensor Tensor::clamp_min(double low) const { return tandem::maximum(*this, low); }
+Tensor Tensor::clamp_max(double high) const { return tandem::minimum(*this, high); }
 Tensor Tensor::norm() const { return tandem::norm(*this); }
+Tensor Tensor::norm(double p) const { return norm_of(*this, p, {}); }
+Tensor Tensor::norm(double p, std::int64_t axis, bool keepdims) const {
+  return norm_of(*this, p, {.axis = axis, .keepdims = keepdims});
+}
 Tensor Tensor::prod() const { return reduce_prod(*this); }
 Tensor Tensor::any() const { return reduce_any(*this); }
 Tensor Tensor::all() const { return reduce_all(*this); }
@@ -158,14 +174,45 @@ Tensor Tensor::flatten(std::int64_t start, std::int64_t end) const {
   for (int axis = last + 1; axis < rank(); ++axis) sizes.push_back(shape().word(axis));
   return reshape(Shape(sizes));
 }
+ValuesAndIndices Tensor::max_along(std::int64_t axis, bool keepdims) const {
+  return tandem::max(*this, axis, keepdims);
+}
+ValuesAndIndices Tensor::min_along(std::int64_t axis, bool keepdims) const {
+  return tandem::min(*this, axis, keepdims);
+}
+Tensor Tensor::gather(std::int64_t axis, const Tensor& indices) const {
+  return tandem::gather(*this, axis, indices);
+}
+Tensor Tensor::roll(std::int64_t shift, std::int64_t axis) const {
+  return tandem::roll(*this, shift, axis);
+}
+bool Tensor::equal(const Tensor& other) const {
+  return shape() == other.shape() && reduce_all(tandem::equal(*this, other)).item<bool>();
+}
+Tensor Tensor::operator[](const Tensor& index) const {
+  return index.dtype() == bool_ ? boolean_mask(*this, index) : tandem::gather(*this, index);
+}
+Tensor Tensor::operator[](std::initializer_list<AxisIndex> indices) const {
+  if (std::none_of(indices.begin(), indices.end(), [](const AxisIndex& i) { return !i.single(); }))
+    throw InvalidArgumentError(
+        "[operator[]] expected a Slice among the indices in braces, got positions alone, which "
+        "NumPy "
+        "takes for rows: write x(1, 2) for one element, or x[constant({1, 2})] for rows");
+  return at(indices);
+}
 Tensor Tensor::clone() const { return identity(*this); }
 Tensor Tensor::index_select(std::int64_t axis, const Tensor& indices) const {
-  return gather(*this, indices, axis);
+  return tandem::gather(*this, indices, axis);
 }
 Tensor Tensor::slice(Dim begin, Dim end) const { return slice_rows(*this, begin, end); }
 Tensor Tensor::slice(std::int64_t axis, Dim begin, Dim end, std::int64_t step) const {
   std::vector<AxisIndex> indices(axis_of(*this, axis), AxisIndex(Slice{}));
   indices.emplace_back(Slice{begin, end, step});
+  return at(indices);
+}
+Tensor Tensor::slice(std::int64_t axis, Dim begin, std::nullopt_t, std::int64_t step) const {
+  std::vector<AxisIndex> indices(axis_of(*this, axis), AxisIndex(Slice{}));
+  indices.emplace_back(Slice{.start = begin, .step = step});
   return at(indices);
 }
 Tensor Tensor::select(std::int64_t axis, Dim index) const {
@@ -180,13 +227,13 @@ Tensor Tensor::transpose(std::int64_t axis, std::int64_t other) const {
             order[static_cast<int>(axis_of(*this, other))]);
   return tandem::transpose(*this, order);
 }
-Tensor Tensor::eq(const Tensor& other) const { return equal(*this, other); }
+Tensor Tensor::eq(const Tensor& other) const { return tandem::equal(*this, other); }
 Tensor Tensor::ne(const Tensor& other) const { return not_equal(*this, other); }
 Tensor Tensor::lt(const Tensor& other) const { return less(*this, other); }
 Tensor Tensor::le(const Tensor& other) const { return less_equal(*this, other); }
 Tensor Tensor::gt(const Tensor& other) const { return greater(*this, other); }
 Tensor Tensor::ge(const Tensor& other) const { return greater_equal(*this, other); }
-Tensor Tensor::eq(double other) const { return equal(*this, other); }
+Tensor Tensor::eq(double other) const { return tandem::equal(*this, other); }
 Tensor Tensor::ne(double other) const { return not_equal(*this, other); }
 Tensor Tensor::lt(double other) const { return less(*this, other); }
 Tensor Tensor::le(double other) const { return less_equal(*this, other); }
@@ -211,6 +258,15 @@ Tensor Tensor::std_along(std::int64_t axis, bool unbiased, bool keepdims) const 
   const Tensor deviation = reduce_std(*this, axis, keepdims);
   return unbiased ? corrected(deviation, size_word(axis), true) : deviation;
 }
+std::vector<Tensor> Tensor::split(std::int64_t size, std::int64_t axis) const {
+  const std::int64_t all = dim::known("split", size_word(axis), "the number of results");
+  if (size < 1) fail<InvalidArgumentError>("[split] expected parts of at least 1, got {}", size);
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t begin = 0; begin < all; begin += size)
+    sizes.push_back(std::min(size, all - begin));
+  if (sizes.empty()) sizes.push_back(0);
+  return tandem::split(*this, sizes, axis);
+}
 std::vector<Tensor> Tensor::chunk(std::int64_t parts, std::int64_t axis) const {
   const std::int64_t size = dim::known("chunk", size_word(axis), "the number of results");
   if (parts < 1) fail<InvalidArgumentError>("[chunk] expected at least 1 part, got {}", parts);
@@ -219,7 +275,7 @@ std::vector<Tensor> Tensor::chunk(std::int64_t parts, std::int64_t axis) const {
   for (std::int64_t begin = 0; begin < size; begin += each)
     sizes.push_back(std::min(each, size - begin));
   if (sizes.empty()) sizes.push_back(0);
-  return split(*this, sizes, axis);
+  return tandem::split(*this, sizes, axis);
 }
 namespace {
 
@@ -244,11 +300,13 @@ Tensor Tensor::diagonal(std::int64_t offset, std::int64_t axis, std::int64_t oth
   order.push_back(row);
   order.push_back(column);
   const Tensor matrices = tandem::transpose(*this, order);
-  const Tensor chosen = equal(diagonals_of(matrices, "diagonal"), static_cast<double>(offset));
+  const Tensor chosen =
+      tandem::equal(diagonals_of(matrices, "diagonal"), static_cast<double>(offset));
   const Tensor rows = reduce_sum(where(chosen, matrices, zeros_like(matrices)), -1);
   const std::int64_t first = std::max<std::int64_t>(0, -offset),
                      rows_left = dim::difference(size_word(row), first),
-                     columns = dim::difference(size_word(column), std::max<std::int64_t>(0, offset)),
+                     columns =
+                         dim::difference(size_word(column), std::max<std::int64_t>(0, offset)),
                      count = dim::max(0, dim::min(rows_left, columns));
   const Tensor result = rows.slice(-1, first, dim::sum(first, count));
   return dtype() == bool_ ? cast(result, bool_) : result;

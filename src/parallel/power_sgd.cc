@@ -32,7 +32,7 @@ std::int64_t rows_of(const Shape& shape) { return shape.num_elements() / columns
 // Orthonormal columns (Gram-Schmidt). A column that depends on those before it becomes zeros.
 Tensor orthogonalized(const Tensor& matrix) {
   std::vector<Tensor> columns;
-  for (Tensor column : split(matrix, matrix.size_word(1), 1)) {
+  for (Tensor column : split(matrix, matrix.size_word(1), {.axis = 1})) {
     for (const Tensor& before : columns) column = column - before * reduce_sum(before * column);
     columns.push_back(column / maximum(norm(column), 1e-20));
   }

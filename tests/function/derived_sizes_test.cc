@@ -113,7 +113,8 @@ TEST(DerivedSizes, BesideConstantsThatTheUserGave) {
                       return split(v[0], std::vector<std::int64_t>{3, 2}, 0)[1];
                     },
                     {{5}});
-  expect_as_eagerly("split into 2", [](const Tensors& v) { return split(v[0], 2)[1]; }, {{6}});
+  expect_as_eagerly("split into 2", [](const Tensors& v) { return split(v[0], 2, {.axis = 0})[1]; },
+                    {{6}});
   expect_as_eagerly("padded times a constant",
                     [](const Tensors& v) {
                       return pad(v[0], {{1, 1}, {0, 0}}) * ones({4, 3});

@@ -185,7 +185,7 @@ inline Tensors rearrange_step(Choices& choices, const Tensor& x, const Tensor& y
     case 8: return {grows && x.rank() == 2 ? tile(x, {2, 1}) : squeeze(x)};
     case 9: return {grows ? expand_dims(x, choices.pick(2) - 1) : x};
     case 10: return split(x, {size / 2, size - size / 2}, axis);
-    case 11: return size > 0 ? split(x, size, axis) : Tensors{x};
+    case 11: return size > 0 ? split(x, size, {.axis = axis}) : Tensors{x};
     case 12: return size > 0 && size < 4 ? unstack(x, axis) : Tensors{x};
     case 13: return {x(Slice{.step = choices.pick(2) == 0 ? 2 : -1})};
     case 14: return {x.dim(0) > 0 ? x[-1] : x};

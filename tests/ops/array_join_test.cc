@@ -63,7 +63,7 @@ TEST(Stack, TakesManyTensors) {
 
 TEST(Split, InvertsConcat) {
   const Tensor x = iota({4, 6});
-  const auto parts = split(x, 3, 1);
+  const auto parts = split(x, 3, {.axis = 1});
   ASSERT_EQ(parts.size(), 3u);
   for (std::size_t p = 0; p < 3; ++p)
     expect_moved(parts[p], {4, 2}, [&](const Index& i) {
@@ -72,7 +72,7 @@ TEST(Split, InvertsConcat) {
   const auto uneven = split(x, std::vector<std::int64_t>{1, 0, 3}, 0);
   EXPECT_EQ(uneven[1].shape(), Shape({0, 6}));
   EXPECT_EQ(concat(uneven, 0).to_vector<std::int32_t>(), x.to_vector<std::int32_t>());
-  EXPECT_EQ(error_of<InvalidArgumentError>([&] { split(x, 4, 1); }),
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { split(x, 4, {.axis = 1}); }),
             "[SplitV] expected a number of parts that divides 6 (axis 1 of shape (4, 6)), got 4");
   EXPECT_EQ(
       error_of<InvalidArgumentError>([&] {
@@ -95,10 +95,10 @@ TEST(JoinGradients, MatchDifferences) {
   const Tensor a = wiggly({2, 3}), b = wiggly({2, 2}), c = wiggly({2, 3}) * 0.5;
   testing::expect_gradients([](Tensors t) { return concat(t, 1); }, {a, b, c});
   testing::expect_gradients([](Tensors t) { return stack(t, 1); }, {a, c});
-  testing::expect_gradients([](Tensors t) { return split(t[0], 3, 1)[1]; }, {a});
+  testing::expect_gradients([](Tensors t) { return split(t[0], 3, {.axis = 1})[1]; }, {a});
   testing::expect_gradients(
       [](Tensors t) {
-        auto p = split(t[0], 3, 1);
+        auto p = split(t[0], 3, {.axis = 1});
         return p[0] * p[2];
       },
       {a});

@@ -251,7 +251,7 @@ TEST(TensorMethods, HaveTheNamesOfPyTorch) {
   EXPECT_EQ(x.unsqueeze(1).squeeze(1).shape(), Shape({2, 3, 4}));
   EXPECT_EQ(values_of(x.permute({2, 0, 1})), values_of(transpose(x, {2, 0, 1})));
   EXPECT_EQ(values_of(x.transpose(0, 2)), values_of(transpose(x, {2, 1, 0})));
-  EXPECT_EQ(values_of(x.slice(1, 2)), values_of(x[1]));
+  EXPECT_EQ(values_of(x[Slice{1, 2}]), values_of(x[1]));
   EXPECT_EQ(values_of(x.slice(2, 0, 4, 2)), values_of(x(Slice{}, Slice{}, Slice{0, 4, 2})));
   EXPECT_EQ(values_of(x.narrow(1, 1, 2)), values_of(x(Slice{}, Slice{1, 3})));
   EXPECT_EQ(values_of(x.select(1, 2)), values_of(x(Slice{}, 2)));

@@ -307,7 +307,8 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<Dim>& sizes, std::i
   return run_op(kSplit, {&input, 1}, attrs);
 }
 
-std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis) {
+std::vector<Tensor> split(const Tensor& x, std::int64_t parts, const AxisOptions& options) {
+  const std::int64_t axis = options.axis;
   const std::int64_t size = x.shape().word(axis);
   if (!dim::may_be_multiple(size, parts))
     fail<ShapeError>(

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <ostream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -313,5 +314,11 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
 }
 
 void print(const Tensor& x) { std::cout << x << '\n'; }
+void detail::print_line(const std::string& line) { std::cout << line << '\n'; }
+std::string Tensor::to_string() const {
+  std::ostringstream text;
+  text << *this;
+  return text.str();
+}
 
 }  // namespace tandem

@@ -145,4 +145,26 @@ const OpDef kArgMin = {.name = "ArgMin",
 Tensor argmax(const Tensor& x, std::int64_t axis) { return run(kArgMax, {&x}, AxisAttrs{axis}); }
 Tensor argmin(const Tensor& x, std::int64_t axis) { return run(kArgMin, {&x}, AxisAttrs{axis}); }
 
+namespace {
+
+void expect_vector(const char* function, const Tensor& x) {
+  if (x.rank() != 1)
+    fail<InvalidArgumentError>(
+        "[{0}] expected an axis, {0}(x, axis), for shape {1}: without one TensorFlow takes the "
+        "first "
+        "axis, PyTorch and NumPy take all elements, as x.{0}()",
+        function, x.shape().to_string());
+}
+
+}  // namespace
+
+Tensor argmax(const Tensor& x) {
+  expect_vector("argmax", x);
+  return argmax(x, 0);
+}
+Tensor argmin(const Tensor& x) {
+  expect_vector("argmin", x);
+  return argmin(x, 0);
+}
+
 }  // namespace tandem

@@ -90,6 +90,10 @@ Tensor pow(const Tensor& a, const Tensor& b) { return run(kPow, {&a, &b}); }
 Tensor pow(const Tensor& a, double b) { return run(kPowScalar, {&a}, ScalarAttrs{b}); }
 Tensor floor_divide(const Tensor& a, const Tensor& b) { return run(kFloorDiv, {&a, &b}); }
 Tensor floor_mod(const Tensor& a, const Tensor& b) { return run(kFloorMod, {&a, &b}); }
+Tensor floor_divide(const Tensor& a, double b) {
+  return floor_divide(a, full(Shape::scalar(), b, {.dtype = a.dtype()}));
+}
+Tensor pow(double a, const Tensor& b) { return pow(full(Shape::scalar(), a, b.dtype()), b); }
 Tensor floor_mod(const Tensor& a, double b) {
   return floor_mod(a, full(Shape::scalar(), b, {.dtype = a.dtype()}));
 }

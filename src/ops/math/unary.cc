@@ -1,4 +1,5 @@
 // Element-wise operations on one tensor.
+#include <limits>
 #include <numbers>
 
 #include "op/record.h"
@@ -115,5 +116,10 @@ OpList unary_ops() {
   return list_of<kNeg, kAbs, kSign, kSquare, kSqrt, kRsqrt, kReciprocal, kExp, kExpm1, kLog, kLog1p,
                  kSin, kCos, kTanh, kSigmoid, kErf, kFloor, kCeil, kRound, kIsNan, kIsFinite>();
 }
+
+Tensor log2(const Tensor& x) { return divide(log(x), std::numbers::ln2); }
+Tensor log10(const Tensor& x) { return divide(log(x), std::numbers::ln10); }
+Tensor tan(const Tensor& x) { return divide(sin(x), cos(x)); }
+Tensor is_inf(const Tensor& x) { return equal(abs(x), std::numeric_limits<double>::infinity()); }
 
 }  // namespace tandem

@@ -1,0 +1,85 @@
+// Elements at a position of their own along an axis, and cyclic shifts: made of other operations.
+#include "core/dim.h"
+#include "core/status.h"
+#include "tandem/array.h"
+#include "tandem/creation.h"
+#include "tandem/math.h"
+
+namespace tandem {
+namespace {
+
+// `axis` counted from the start. Throws ShapeError for an axis that does not exist.
+int axis_of(const Tensor& x, std::int64_t axis) {
+  static_cast<void>(x.dim(axis));
+  return static_cast<int>(axis < 0 ? axis + x.rank() : axis);
+}
+
+void expect_fitting(const Tensor& x, int axis, const Tensor& indices) {
+  if (indices.dtype() != int32 && indices.dtype() != int64)
+    fail<DTypeError>("[gather] expected int32 or int64 indices, got {}", name_of(indices.dtype()));
+  bool fits = indices.rank() == x.rank();
+  for (int i = 0; fits && i < x.rank(); ++i)
+    fits = i == axis || dim::may_be_at_most(indices.shape()[i], x.shape()[i]);
+  if (!fits)
+    fail<ShapeError>(
+        "[gather] expected indices of the rank of shape {} and at most its sizes along axes other "
+        "than {}, got shape {}",
+        x.shape().to_string(), axis, indices.shape().to_string());
+}
+
+}  // namespace
+
+Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& indices) {
+  const int along = axis_of(x, axis);
+  expect_fitting(x, along, indices);
+  const Tensor index = cast(indices, int64);
+  Tensor position;  // in all elements
+  std::int64_t stride = 1;
+  for (int i = x.rank() - 1; i >= 0; --i) {
+    Tensor here = index;
+    if (i != along) {
+      Dims sizes;
+      for (int k = 0; k < x.rank(); ++k) sizes.push_back(k == i ? -1 : 1);
+      here = reshape(range(indices.shape()[i], {.dtype = int64}), Shape(sizes));
+    }
+    if (stride != 1) here = here * static_cast<double>(stride);
+    position = position.defined() ? position + here : here;
+    if (i > 0) stride *= dim::known("gather", x.shape()[i], "the positions of elements");
+  }
+  // An index that is out of range along the axis would be another element: it is refused, too.
+  const std::int64_t size = x.shape()[along];
+  const Tensor below = dim::is_unknown(size) ? less(index, cast(tandem::size(x, int64), int64))
+                                             : less(index, static_cast<double>(size));
+  position = where(logical_and(greater_equal(index, 0.0), below), position, -1.0);
+  return gather(reshape(x, {-1}), broadcast_to(position, indices.shape()));
+}
+
+Tensor take_along_axis(const Tensor& x, const Tensor& indices, std::int64_t axis) {
+  const int along = axis_of(x, axis);
+  if (indices.rank() != x.rank())
+    fail<ShapeError>("[take_along_axis] expected indices of the rank of shape {}, got shape {}",
+                     x.shape().to_string(), indices.shape().to_string());
+  Dims sizes = x.shape().dims();
+  sizes[along] = indices.shape()[along];
+  return gather(x, along, broadcast_to(indices, Shape(sizes)));
+}
+
+Tensor roll(const Tensor& x, std::int64_t shift, std::int64_t axis) {
+  const std::int64_t size = dim::known("roll", x.dim(axis), "which elements move");
+  if (size == 0) return x;
+  const std::int64_t cut = ((-shift) % size + size) % size;
+  if (cut == 0) return x;
+  return concat({x.slice(axis, cut, size), x.slice(axis, 0, cut)}, axis);
+}
+
+Tensor where(const Tensor& condition, const Tensor& a, double b) {
+  return where(condition, a, full(Shape::scalar(), b, a.dtype()));
+}
+Tensor where(const Tensor& condition, double a, const Tensor& b) {
+  return where(condition, full(Shape::scalar(), a, b.dtype()), b);
+}
+Tensor where(const Tensor& condition, double a, double b) {
+  return where(condition, full(Shape::scalar(), a), full(Shape::scalar(), b));
+}
+
+}  // namespace tandem

@@ -1,0 +1,4 @@
+// error: operations never change their inputs
+#include "tandem/tensor.h"
+
+void f(tandem::Tensor x) { x.relu_(); }
