@@ -19,6 +19,7 @@
 
 #include "tandem/dtype_policy.h"
 #include "tandem/initializers.h"
+#include "tandem/regularizers.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
@@ -191,6 +192,8 @@ class LayerBase {
   void load_state_dict(const std::map<std::string, Tensor>& state) const;
   /// @}
   std::int64_t count_params() const;  ///< number of elements of all variables
+  /// As Layer::losses().
+  std::vector<Tensor> losses() const;
   /// The variables with the names that state_dict() has. Default: their own names.
   virtual std::vector<std::pair<std::string, Variable>> named_variables() const;
 
@@ -206,6 +209,8 @@ class LayerBase {
   /// add_weight. In a copy of a layer that is built, returns the variable of the layer.
   Variable add_weight(const std::string& name, const Shape& shape, const Initializer& initializer,
                       VariableOptions options = {}, std::optional<DType> dtype = std::nullopt);
+  /// Adds a penalty of this variable, which add_weight() has returned, to losses(). None: nothing.
+  void regularize(const Variable& variable, const Regularizer& regularizer);
   /// For layers whose variables are made without build(). `moves`: as moves().
   void mark_built(bool moves);
   /// Gives these child layers names and paths, unless they have them.
@@ -231,6 +236,7 @@ class LayerBase {
     bool moves = false;
     // Shared with the functions that were traced in this mode.
     std::shared_ptr<std::atomic<bool>> training = std::make_shared<std::atomic<bool>>(false);
+    std::vector<std::pair<Variable, Regularizer>> penalties;
   };
   friend class TrainableFlag<LayerBase>;
   Variable next_shared(const std::string& name, const Shape& shape);
@@ -327,6 +333,11 @@ class Layer {
 
   /// The number of elements of all variables. As Keras.
   std::int64_t count_params() const { return base().count_params(); }
+  /// The penalties of the regularizers of this layer and its child layers, one scalar for each
+  /// variable that training updates and that has a regularizer. Computed from the present values,
+  /// with a gradient. fit() and train_on_batch() add them to the loss; a loop of your own adds them
+  /// itself. As Keras.
+  std::vector<Tensor> losses() const { return base().losses(); }
   /// The values of variables(), in their order. As Keras.
   std::vector<Tensor> get_weights() const;
   /// Assigns values to variables(), in their order. Throws InvalidArgumentError, before anything is

@@ -68,9 +68,11 @@ struct DenseOptions {
   bool use_bias = true;         ///< whether to add a bias
   Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
   Initializer bias_initializer = initializers::zeros();             ///< of biases
-  Shape input_shape{};  ///< shape of one example; for a model's first layer
-  DTypePolicy dtype{};  ///< dtypes; default: the process's policy
-  std::string name{};   ///< name in the model; default: by the type
+  Regularizer kernel_regularizer{};  ///< penalty of kernels; default: none
+  Regularizer bias_regularizer{};    ///< penalty of biases; default: none
+  Shape input_shape{};               ///< shape of one example; for a model's first layer
+  DTypePolicy dtype{};               ///< dtypes; default: the process's policy
+  std::string name{};                ///< name in the model; default: by the type
 };
 /// Fully connected layer: activation(x . kernel + bias) over the last axis. As
 /// tf.keras.layers.Dense.
@@ -95,9 +97,11 @@ struct Conv2DOptions {
   bool use_bias = true;           ///< whether to add a bias
   Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
   Initializer bias_initializer = initializers::zeros();             ///< of biases
-  Shape input_shape{};  ///< shape of one example; for a model's first layer
-  DTypePolicy dtype{};  ///< dtypes; default: the process's policy
-  std::string name{};   ///< name in the model; default: by the type
+  Regularizer kernel_regularizer{};  ///< penalty of kernels; default: none
+  Regularizer bias_regularizer{};    ///< penalty of biases; default: none
+  Shape input_shape{};               ///< shape of one example; for a model's first layer
+  DTypePolicy dtype{};               ///< dtypes; default: the process's policy
+  std::string name{};                ///< name in the model; default: by the type
 };
 /// 2D convolution. As tf.keras.layers.Conv2D.
 class Conv2D : public tandem::Layer {
@@ -121,9 +125,11 @@ struct DepthwiseConv2DOptions {
   bool use_bias = true;               ///< whether to add a bias
   Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
   Initializer bias_initializer = initializers::zeros();             ///< of biases
-  Shape input_shape{};  ///< shape of one example; for a model's first layer
-  DTypePolicy dtype{};  ///< dtypes; default: the process's policy
-  std::string name{};   ///< name in the model; default: by the type
+  Regularizer depthwise_regularizer{};  ///< penalty of kernels; default: none
+  Regularizer bias_regularizer{};       ///< penalty of biases; default: none
+  Shape input_shape{};                  ///< shape of one example; for a model's first layer
+  DTypePolicy dtype{};                  ///< dtypes; default: the process's policy
+  std::string name{};                   ///< name in the model; default: by the type
 };
 /// Depthwise 2D convolution. As tf.keras.layers.DepthwiseConv2D.
 class DepthwiseConv2D : public tandem::Layer {
@@ -163,9 +169,9 @@ class AveragePooling2D : public tandem::Layer {
   explicit AveragePooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
 };
 
-/// Options of GlobalAveragePooling2D() and GlobalMaxPooling2D().
+/// Options of the layers that pool over all positions.
 struct GlobalPooling2DOptions {
-  bool keepdims = false;  ///< whether to keep height and width as axes of size 1
+  bool keepdims = false;  ///< whether to keep the pooled axes with size 1
   Shape input_shape{};    ///< shape of one example; for a model's first layer
   DTypePolicy dtype{};    ///< dtypes; default: the process's policy
   std::string name{};     ///< name in the model; default: by the type
@@ -181,6 +187,20 @@ class GlobalMaxPooling2D : public tandem::Layer {
  public:
   /// A layer.
   explicit GlobalMaxPooling2D(const GlobalPooling2DOptions& options = {});
+};
+
+/// The mean over the positions of sequences [batch, positions, features]. As
+/// tf.keras.layers.GlobalAveragePooling1D.
+class GlobalAveragePooling1D : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit GlobalAveragePooling1D(const GlobalPooling2DOptions& options = {});
+};
+/// The maximum over the positions of sequences. As tf.keras.layers.GlobalMaxPooling1D.
+class GlobalMaxPooling1D : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit GlobalMaxPooling1D(const GlobalPooling2DOptions& options = {});
 };
 
 /// Options of BatchNormalization(). As Keras.
@@ -301,6 +321,25 @@ class Softmax : public tandem::Layer {
   /// A layer.
   explicit Softmax(const SimpleOptions& options = {});
 };
+/// x if x > 0, else negative_slope * x. As tf.keras.layers.LeakyReLU.
+class LeakyReLU : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit LeakyReLU(double negative_slope = 0.3, const SimpleOptions& options = {});
+};
+/// x if x > 0, else alpha * (exp(x) - 1). As tf.keras.layers.ELU.
+class ELU : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit ELU(double alpha = 1.0, const SimpleOptions& options = {});
+};
+/// Adds normal noise of this standard deviation in training. As tf.keras.layers.GaussianNoise.
+class GaussianNoise : public tandem::Layer {
+ public:
+  GaussianNoise() = default;  ///< an undefined layer, to be assigned
+  /// A layer.
+  explicit GaussianNoise(double stddev, const SimpleOptions& options = {});
+};
 /// Computes x * scale + offset. As tf.keras.layers.Rescaling.
 class Rescaling : public tandem::Layer {
  public:
@@ -320,9 +359,10 @@ class ZeroPadding2D : public tandem::Layer {
 struct EmbeddingOptions {
   /// Initializer of the table.
   Initializer embeddings_initializer = initializers::random_uniform();
-  Shape input_shape{};  ///< shape of one example; for a model's first layer
-  DTypePolicy dtype{};  ///< dtypes; default: the process's policy
-  std::string name{};   ///< name in the model; default: by the type
+  Regularizer embeddings_regularizer{};  ///< penalty of the table; default: none
+  Shape input_shape{};                   ///< shape of one example; for a model's first layer
+  DTypePolicy dtype{};                   ///< dtypes; default: the process's policy
+  std::string name{};                    ///< name in the model; default: by the type
 };
 /// Looks up rows of a table [input_dim, output_dim] by integer inputs. As
 /// tf.keras.layers.Embedding.
@@ -361,6 +401,24 @@ class Multiply : public tandem::Layer {
   /// A layer.
   explicit Multiply(const SimpleOptions& options = {});
 };
+/// Difference of two inputs. As tf.keras.layers.Subtract.
+class Subtract : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit Subtract(const SimpleOptions& options = {});
+};
+/// Mean of several inputs. As tf.keras.layers.Average.
+class Average : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit Average(const SimpleOptions& options = {});
+};
+/// The largest of several inputs, element by element. As tf.keras.layers.Maximum.
+class Maximum : public tandem::Layer {
+ public:
+  /// A layer.
+  explicit Maximum(const SimpleOptions& options = {});
+};
 /// Options of Concatenate().
 struct ConcatenateOptions {
   std::int64_t axis = -1;  ///< axis along which inputs are joined
@@ -398,6 +456,7 @@ struct WeightOptions {
   Initializer initializer = initializers::glorot_uniform();  ///< of the value
   std::optional<DType> dtype{};  ///< default: that of the layer's dtype policy
   bool trainable = true;         ///< whether training updates it
+  Regularizer regularizer{};     ///< penalty of the value; default: none
   std::string name{};            ///< default: "weight", "weight_1", ...
 };
 

@@ -298,6 +298,12 @@ inline Initializer RandomNormal(double mean = 0.0, double stddev = 0.05) {
 /// As random_uniform(), in Keras.
 inline Initializer RandomUniform(double minval = -0.05, double maxval = 0.05) {
   return random_uniform(minval, maxval);
+inline SymbolicInput add(const std::vector<SymbolicInput>& inputs) { return Add()(inputs); }  ///< as Add, in Keras
+inline SymbolicInput subtract(const std::vector<SymbolicInput>& inputs) { return Subtract()(inputs); }  ///< as Subtract, in Keras
+inline SymbolicInput multiply(const std::vector<SymbolicInput>& inputs) { return Multiply()(inputs); }  ///< as Multiply, in Keras
+inline SymbolicInput average(const std::vector<SymbolicInput>& inputs) { return Average()(inputs); }  ///< as Average, in Keras
+inline SymbolicInput maximum(const std::vector<SymbolicInput>& inputs) { return Maximum()(inputs); }  ///< as Maximum, in Keras
+inline SymbolicInput concatenate(const std::vector<SymbolicInput>& inputs, std::int64_t axis = -1) { return Concatenate({.axis = axis})(inputs); }  ///< as Concatenate, in Keras
 }
 /// As truncated_normal(), in Keras.
 inline Initializer TruncatedNormal(double mean = 0.0, double stddev = 0.05) {
@@ -309,6 +315,12 @@ inline Initializer HeUniform() { return he_uniform(); }          ///< as he_unif
 inline Initializer HeNormal() { return he_normal(); }            ///< as he_normal(), in Keras
 inline Initializer LecunUniform() { return lecun_uniform(); }    ///< as lecun_uniform(), in Keras
 inline Initializer LecunNormal() { return lecun_normal(); }      ///< as lecun_normal(), in Keras
+/// As tf.keras.regularizers.
+namespace tandem::regularizers {
+inline Regularizer l1(double l1 = 0.01) { return L1(l1); }  ///< as L1, in Keras
+inline Regularizer l2(double l2 = 0.01) { return L2(l2); }  ///< as L2, in Keras
+inline Regularizer l1_l2(double l1 = 0.01, double l2 = 0.01) { return L1L2(l1, l2); }  ///< as L1L2, in Keras
+}  // namespace tandem::regularizers
 }  // namespace tandem::initializers
 
 /// As keras.activations.
@@ -355,6 +367,8 @@ inline int world_size(const ProcessGroup& group = {}) { return get_world_size(gr
 inline std::vector<int> get_process_group_ranks(const ProcessGroup& group) { return group.ranks(); }
 /// send_async().
 inline Work isend(const Tensor& tensor, int destination, const CollectiveOptions& options = {}) {
+namespace regularizers = tandem::regularizers;  // as td::regularizers
+namespace models = tandem::models;              // as td::models
   return send_async(tensor, destination, options);
 }
 /// recv_async().

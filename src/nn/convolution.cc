@@ -17,7 +17,12 @@ class ConvolutionLayer : public UnaryLayer {
                     .activation = nn::activation_from_name(options.activation)},
         use_bias_(options.use_bias),
         kernel_initializer_(options.kernel_initializer),
-        bias_initializer_(options.bias_initializer) {
+        bias_initializer_(options.bias_initializer),
+        bias_regularizer_(options.bias_regularizer) {
+    if constexpr (requires { options.kernel_regularizer; })
+      kernel_regularizer_ = options.kernel_regularizer;
+    else
+      kernel_regularizer_ = options.depthwise_regularizer;
     expect_positive(kernel_size, "kernel size");
     expect_positive(options.strides, "stride");
     expect_positive(options.dilation_rate, "dilation rate");
@@ -31,7 +36,10 @@ class ConvolutionLayer : public UnaryLayer {
     const std::int64_t outputs = infer(x)[3];
     channels_ = known_size(x, 3, "channels");
     kernel_ = add_weight("kernel", kernel_shape(channels_), kernel_initializer_);
-    if (use_bias_) bias_ = add_weight("bias", {outputs}, bias_initializer_);
+    regularize(kernel_, kernel_regularizer_);
+    if (!use_bias_) return;
+    bias_ = add_weight("bias", {outputs}, bias_initializer_);
+    regularize(bias_, bias_regularizer_);
   }
 
   Shape infer(const Shape& x) const final {
@@ -67,6 +75,8 @@ class ConvolutionLayer : public UnaryLayer {
   bool use_bias_;
   Initializer kernel_initializer_;
   Initializer bias_initializer_;
+  Regularizer kernel_regularizer_;
+  Regularizer bias_regularizer_;
   std::int64_t channels_ = -1;
   Variable bias_;
 };

@@ -22,7 +22,10 @@ class DenseLayer final : public UnaryLayer {
     static_cast<void>(infer(x));
     kernel_ = add_weight("kernel", {known_size(x, x.rank() - 1, "features"), units_},
                          options_.kernel_initializer);
-    if (options_.use_bias) bias_ = add_weight("bias", {units_}, options_.bias_initializer);
+    regularize(kernel_, options_.kernel_regularizer);
+    if (!options_.use_bias) return;
+    bias_ = add_weight("bias", {units_}, options_.bias_initializer);
+    regularize(bias_, options_.bias_regularizer);
   }
 
   Tensor run(const Tensor& x, const CallOptions&) override {
@@ -53,7 +56,8 @@ class EmbeddingLayer final : public UnaryLayer {
   EmbeddingLayer(std::int64_t input_dim, std::int64_t output_dim, const EmbeddingOptions& options)
       : UnaryLayer("embedding", options),
         table_shape_{input_dim, output_dim},
-        initializer_(options.embeddings_initializer) {
+        initializer_(options.embeddings_initializer),
+        regularizer_(options.embeddings_regularizer) {
     if (input_dim <= 0 || output_dim <= 0)
       fail<InvalidArgumentError>("[embedding] expected positive sizes, got {} and {}", input_dim,
                                  output_dim);
@@ -62,6 +66,7 @@ class EmbeddingLayer final : public UnaryLayer {
  private:
   void make_weights(const Shape&) override {
     table_ = add_weight("embeddings", table_shape_, initializer_);
+    regularize(table_, regularizer_);
   }
 
   Tensor run(const Tensor& x, const CallOptions&) override {
@@ -77,6 +82,7 @@ class EmbeddingLayer final : public UnaryLayer {
 
   Shape table_shape_;
   Initializer initializer_;
+  Regularizer regularizer_;
   Variable table_;
 };
 

@@ -336,6 +336,23 @@ Variable LayerBase::add_weight(const std::string& name, const Shape& shape,
   return made;
 }
 
+void LayerBase::regularize(const Variable& variable, const Regularizer& regularizer) {
+  if (!regularizer.defined()) return;
+  for (const auto& [regularized, penalty] : state_->penalties)
+    if (&regularized.impl() == &variable.impl()) return;  // by an earlier copy of the layer
+  state_->penalties.emplace_back(variable, regularizer);
+}
+
+std::vector<Tensor> LayerBase::losses() const {
+  std::vector<Tensor> result;
+  std::unordered_set<const void*> seen;
+  visit_tree(*this, seen, [&](const LayerBase& layer) {
+    for (const auto& [variable, penalty] : layer.state_->penalties)
+      if (variable.trainable()) result.push_back(penalty(variable.value()));
+  });
+  return result;
+}
+
 void LayerBase::convert_dtype_policy(const DTypePolicy& policy) {
   for (const Variable& variable : state_->variables)
     if (variable.impl().options().trainable && is_floating(variable.dtype()))

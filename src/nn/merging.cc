@@ -114,6 +114,34 @@ Multiply::Multiply(const SimpleOptions& options)
           },
           options)) {}
 
+Subtract::Subtract(const SimpleOptions& options)
+    : tandem::Layer(std::make_shared<ArithmeticLayer>(
+          "subtract",
+          [](std::span<const Tensor> inputs) {
+            if (inputs.size() != 2)
+              fail<InvalidArgumentError>("[subtract] expected two inputs, got {}", inputs.size());
+            return inputs[0] - inputs[1];
+          },
+          options)) {}
+
+Average::Average(const SimpleOptions& options)
+    : tandem::Layer(std::make_shared<ArithmeticLayer>(
+          "average",
+          [](std::span<const Tensor> inputs) {
+            return add_n(inputs) / static_cast<double>(inputs.size());
+          },
+          options)) {}
+
+Maximum::Maximum(const SimpleOptions& options)
+    : tandem::Layer(std::make_shared<ArithmeticLayer>(
+          "maximum",
+          [](std::span<const Tensor> inputs) {
+            Tensor largest = inputs.front();
+            for (const Tensor& input : inputs.subspan(1)) largest = maximum(largest, input);
+            return largest;
+          },
+          options)) {}
+
 Concatenate::Concatenate(const ConcatenateOptions& options)
     : tandem::Layer(std::make_shared<ConcatenateLayer>(options)) {}
 

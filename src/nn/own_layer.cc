@@ -121,8 +121,10 @@ Variable Layer::add_weight(const WeightOptions& options) {
     const std::size_t number = own_variables().size();
     name = number == 0 ? "weight" : fmt::format("weight_{}", number);
   }
-  return add_weight(name, options.shape, options.initializer, {.trainable = options.trainable},
-                    options.dtype);
+  const Variable made = add_weight(name, options.shape, options.initializer,
+                                   {.trainable = options.trainable}, options.dtype);
+  regularize(made, options.regularizer);
+  return made;
 }
 
 // Calls of this layer, while they run.

@@ -1,5 +1,6 @@
 // Pooling over windows and over whole images.
 #include "nn/layer_base.h"
+#include "tandem/math.h"
 
 namespace tandem::layers {
 namespace {
@@ -62,6 +63,26 @@ class GlobalPoolingLayer final : public UnaryLayer {
   bool keepdims_;
 };
 
+Tensor mean_of_positions(const Tensor& x, bool keepdims) { return reduce_mean(x, 1, keepdims); }
+Tensor max_of_positions(const Tensor& x, bool keepdims) { return reduce_max(x, 1, keepdims); }
+
+class GlobalPooling1DLayer final : public UnaryLayer {
+ public:
+  GlobalPooling1DLayer(const char* kind, GlobalPool reduce, const GlobalPooling2DOptions& options)
+      : UnaryLayer(kind, options), reduce_(reduce), keepdims_(options.keepdims) {}
+
+ private:
+  Tensor run(const Tensor& x, const CallOptions&) override { return reduce_(x, keepdims_); }
+
+  Shape infer(const Shape& x) const override {
+    expect_rank(x, 3, "(batch, positions, features)");
+    return keepdims_ ? Shape{x[0], 1, x[2]} : Shape{x[0], x[2]};
+  }
+
+  GlobalPool reduce_;
+  bool keepdims_;
+};
+
 }  // namespace
 
 MaxPooling2D::MaxPooling2D(nn::Pair pool_size, const Pooling2DOptions& options)
@@ -79,5 +100,13 @@ GlobalAveragePooling2D::GlobalAveragePooling2D(const GlobalPooling2DOptions& opt
 GlobalMaxPooling2D::GlobalMaxPooling2D(const GlobalPooling2DOptions& options)
     : tandem::Layer(std::make_shared<GlobalPoolingLayer>("global_max_pooling2d",
                                                          nn::global_max_pool2d, options)) {}
+
+GlobalAveragePooling1D::GlobalAveragePooling1D(const GlobalPooling2DOptions& options)
+    : tandem::Layer(std::make_shared<GlobalPooling1DLayer>("global_average_pooling1d",
+                                                           mean_of_positions, options)) {}
+
+GlobalMaxPooling1D::GlobalMaxPooling1D(const GlobalPooling2DOptions& options)
+    : tandem::Layer(std::make_shared<GlobalPooling1DLayer>("global_max_pooling1d", max_of_positions,
+                                                           options)) {}
 
 }  // namespace tandem::layers

@@ -4,6 +4,7 @@
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
+#include "tandem/random.h"
 
 namespace tandem::layers {
 namespace {
@@ -180,6 +181,32 @@ ReLU::ReLU(const SimpleOptions& options)
 Softmax::Softmax(const SimpleOptions& options)
     : tandem::Layer(elementwise(
           "softmax", [](const Tensor& x, const CallOptions&) { return nn::softmax(x); }, options)) {
+}
+
+LeakyReLU::LeakyReLU(double negative_slope, const SimpleOptions& options)
+    : tandem::Layer(elementwise(
+          "leaky_relu",
+          [negative_slope](const Tensor& x, const CallOptions&) {
+            return nn::leaky_relu(x, negative_slope);
+          },
+          options)) {}
+
+ELU::ELU(double alpha, const SimpleOptions& options)
+    : tandem::Layer(elementwise(
+          "elu", [alpha](const Tensor& x, const CallOptions&) { return nn::elu(x, alpha); },
+          options)) {}
+
+GaussianNoise::GaussianNoise(double stddev, const SimpleOptions& options)
+    : tandem::Layer(elementwise(
+          "gaussian_noise",
+          [stddev](const Tensor& x, const CallOptions& call) {
+            if (!call.training) return x;
+            return x + random::normal(x.shape(), 0.0, stddev, {.dtype = x.dtype()});
+          },
+          options)) {
+  if (!(stddev >= 0.0))
+    fail<InvalidArgumentError>("[gaussian_noise] expected a deviation of 0 or more, got {}",
+                               stddev);
 }
 
 Rescaling::Rescaling(double scale, double offset, const SimpleOptions& options)

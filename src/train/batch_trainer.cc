@@ -158,8 +158,19 @@ Tensor BatchTrainer::example_losses(const BatchComponents& parts, const Tensor& 
              : reduce_mean(losses, {.axis = positions});
 }
 
+Tensor BatchTrainer::penalty_of_model(DType dtype) const {
+  Tensor sum;
+  for (const Tensor& penalty : model_.layer.losses())
+    sum = sum.defined() ? sum + cast(penalty, dtype) : cast(penalty, dtype);
+  return sum;
+}
+
+double BatchTrainer::share_of_batch(std::int64_t here) {
+  return static_cast<double>(here) / static_cast<double>(global_examples(here));
+}
+
 std::vector<Tensor> BatchTrainer::statistics_of(const BatchComponents& parts, const Tensor& outputs,
-                                                const Tensor& losses) {
+                                                const Tensor& losses, const Tensor& penalty) {
   NoGradScope no_grad;
   const Scoped tag(memory_tag, MemoryTag::kOther);
   Tensor loss = reduce_sum(losses);
@@ -167,7 +178,11 @@ std::vector<Tensor> BatchTrainer::statistics_of(const BatchComponents& parts, co
   // their numbers of examples.
   if (model_.loss.reduction() == losses::Reduction::kSum)
     loss = loss * static_cast<double>(global_examples(parts.targets.size_word(0)));
-  std::vector<Tensor> result = {cast(loss, float64)};
+  loss = cast(loss, float64);
+  // It is reported as a mean over the examples.
+  if (penalty.defined())
+    loss = loss + cast(penalty, float64) * static_cast<double>(parts.targets.size_word(0));
+  std::vector<Tensor> result = {loss};
   std::vector<std::size_t> sizes;
   for (std::size_t i = 0; i < model_.metrics.size(); ++i) {
     const auto statistics = model_.metrics[i].statistics(
@@ -262,13 +277,16 @@ std::vector<Tensor> BatchTrainer::train_on(const data::Example& examples) {
   const BatchComponents parts = components_of(examples);
   const Tensor outputs = model_.layer(parts.inputs, {.training = true});
   const Tensor losses = example_losses(parts, outputs);
-  const Tensor loss =
+  const Tensor penalty = penalty_of_model(losses.dtype());
+  const std::int64_t here = parts.targets.size_word(0);
+  Tensor loss =
       model_.loss.reduction() == losses::Reduction::kSum
           ? reduce_sum(losses)
-          : nn::compute_average_loss(
-                losses, {.global_batch_size = global_examples(parts.targets.size_word(0))});
+          : nn::compute_average_loss(losses, {.global_batch_size = global_examples(here)});
+  // The sum over replicas and parts contains the penalty once.
+  if (penalty.defined()) loss = loss + penalty * share_of_batch(here);
   // Before the optimizer's step, so that an error of a metric leaves the model unchanged.
-  std::vector<Tensor> statistics = statistics_of(parts, outputs.detach(), losses.detach());
+  std::vector<Tensor> statistics = statistics_of(parts, outputs.detach(), losses.detach(), penalty);
   optimizers::Optimizer optimizer = model_.optimizer;
   optimizer.minimize(loss, variables_);
   return statistics;
@@ -278,7 +296,8 @@ std::vector<Tensor> BatchTrainer::test_on(const data::Example& examples) {
   NoGradScope no_grad;
   const BatchComponents parts = components_of(examples);
   const Tensor outputs = model_.layer(parts.inputs, {.training = false});
-  return statistics_of(parts, outputs, example_losses(parts, outputs));
+  const Tensor losses = example_losses(parts, outputs);
+  return statistics_of(parts, outputs, losses, penalty_of_model(losses.dtype()));
 }
 
 std::vector<Tensor> BatchTrainer::train_on_replica(const data::Example& examples) {

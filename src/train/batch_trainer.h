@@ -67,7 +67,11 @@ class BatchTrainer {
   Tensor example_losses(const BatchComponents& parts, const Tensor& outputs) const;
   // The sum of the losses, then each metric's statistics, in float64.
   std::vector<Tensor> statistics_of(const BatchComponents& parts, const Tensor& outputs,
-                                    const Tensor& losses);
+                                    const Tensor& losses, const Tensor& penalty);
+  // The sum of the penalties of regularizers; undefined if there are none.
+  Tensor penalty_of_model(DType dtype) const;
+  // The part of the global batch that `here` examples are.
+  static double share_of_batch(std::int64_t here);
   // The size of the global batch, of which `here` examples are on this replica.
   static std::int64_t global_examples(std::int64_t here);
 
