@@ -186,6 +186,10 @@ class SparseCategoricalCrossentropy : public Loss {
   using OfTandem = SparseCategoricalCrossentropy;  ///< for Tandem's own code
   explicit SparseCategoricalCrossentropy(
       const CrossentropyOptions& options = {});  ///< with these options
+  /// {.from_logits = from_logits}.
+  template <std::same_as<bool> Bool>
+  explicit SparseCategoricalCrossentropy(Bool from_logits)
+      : SparseCategoricalCrossentropy(CrossentropyOptions{.from_logits = from_logits}) {}
 };
 /// Crossentropy of probabilities (one-hot) in y_pred's shape. As
 /// tf.keras.losses.CategoricalCrossentropy.
@@ -194,12 +198,20 @@ class CategoricalCrossentropy : public Loss {
   using OfTandem = CategoricalCrossentropy;  ///< for Tandem's own code
   explicit CategoricalCrossentropy(
       const CrossentropyOptions& options = {});  ///< with these options
+  /// {.from_logits = from_logits}.
+  template <std::same_as<bool> Bool>
+  explicit CategoricalCrossentropy(Bool from_logits)
+      : CategoricalCrossentropy(CrossentropyOptions{.from_logits = from_logits}) {}
 };
 /// Crossentropy of 0 or 1 in y_pred's shape. As tf.keras.losses.BinaryCrossentropy.
 class BinaryCrossentropy : public Loss {
  public:
   using OfTandem = BinaryCrossentropy;                                   ///< for Tandem's own code
   explicit BinaryCrossentropy(const CrossentropyOptions& options = {});  ///< with these options
+  /// {.from_logits = from_logits}.
+  template <std::same_as<bool> Bool>
+  explicit BinaryCrossentropy(Bool from_logits)
+      : BinaryCrossentropy(CrossentropyOptions{.from_logits = from_logits}) {}
 };
 /// Mean of (y_true - y_pred)^2. As Keras.
 class MeanSquaredError : public Loss {

@@ -20,6 +20,7 @@
 #include "tandem/callbacks.h"
 #include "tandem/creation.h"
 #include "tandem/data.h"
+#include "tandem/history.h"
 #include "tandem/layers.h"
 #include "tandem/losses.h"
 #include "tandem/metrics.h"
@@ -44,16 +45,22 @@ class SymbolicInput {
 
 /// Options of Input().
 struct InputOptions {
-  Shape shape{};       ///< shape of one example, without the batch axis; required
-  std::string name{};  ///< for messages
+  Shape shape{};                 ///< shape of one example, without the batch axis; required
+  std::optional<DType> dtype{};  ///< dtype to which the model casts this input; default: its own
+  std::string name{};            ///< for messages
 };
 /// @{
 /// An input of a functional model, or the first element of a Sequential, whose first layer then
 /// expects it. `shape` is that of one example, without the batch axis. As tf.keras.Input.
-SymbolicInput Input(const Shape& shape, std::string name = {});
+SymbolicInput Input(const Shape& shape, std::string name = {},
+                    std::optional<DType> dtype = std::nullopt);
 template <std::same_as<InputOptions> Options = InputOptions>
 SymbolicInput Input(const Options& options) {
-  return Input(options.shape, options.name);
+  return Input(options.shape, options.name, options.dtype);
+}
+template <std::same_as<InputOptions> Options = InputOptions>
+SymbolicInput Input(const Shape& shape, const Options& options) {
+  return Input(shape, options.name, options.dtype);
 }
 /// @}
 
@@ -99,22 +106,6 @@ struct CompileOptions {
   DTypePolicy dtype{};
 };
 
-/// Training history: per epoch "loss", the metrics and, with validation data, "val_loss", ... As
-/// tf.keras.callbacks.History.
-struct History {
-  std::vector<std::int64_t> epoch{};                     ///< numbers of the epochs
-  std::map<std::string, std::vector<double>> history{};  ///< values by name, one per epoch
-  /// The values of this name. Throws NotFoundError that lists the names.
-  const std::vector<double>& at(const std::string& name) const;
-  /// @{
-  /// Iterates over `history`: `for (const auto& [name, values] : history)`.
-  auto begin() { return history.begin(); }
-  auto end() { return history.end(); }
-  auto begin() const { return history.begin(); }
-  auto end() const { return history.end(); }
-  /// @}
-};
-
 /// Validation data of fit(): batches, or tensors from which fit() makes batches of
 /// FitOptions::validation_batch_size examples.
 class ValidationData {
@@ -141,6 +132,15 @@ class ValidationData {
   bool batched_ = false;
 };
 
+/// Weights by class number; converts from a map of any integers and numbers.
+class ClassWeights : public std::map<std::int64_t, double> {
+ public:
+  using std::map<std::int64_t, double>::map;
+  /// The weights of a map.
+  template <std::integral Class, detail::Arithmetic Weight>
+  ClassWeights(const std::map<Class, Weight>& weights)  // NOLINT: a map of weights is one
+      : std::map<std::int64_t, double>(weights.begin(), weights.end()) {}
+};
 /// Options of Model::fit(). As the arguments of tf.keras.Model.fit.
 struct FitOptions {
   /// Number of the last epoch; trains `epochs - initial_epoch` epochs.
@@ -173,7 +173,7 @@ struct FitOptions {
   /// Weight of the examples of each class in the loss and the weighted metrics of training; default
   /// 1. Targets are class indices, [batch] or [batch, 1], or one-hot, [batch, classes]. Excludes
   /// sample weights.
-  std::map<std::int64_t, double> class_weight{};
+  ClassWeights class_weight{};
   /// Weight of each example in the loss and the weighted metrics, [examples], for tensors only.
   /// Default: 1.
   Tensor sample_weight{};
@@ -217,8 +217,8 @@ const TrainableFlag<Model>& TrainableFlag<Model>::operator=(bool value) const;
 /// FailedPreconditionError afterwards. Replicas call the object concurrently.
 ///
 /// Thread safety: calls without training may run concurrently, also while another thread calls
-/// set_weights(), load_state_dict() or load_weights(): a prediction has all weights from before that
-/// or all from after it. Other calls may not.
+/// set_weights(), load_state_dict() or load_weights(): a prediction has all weights from before
+/// that or all from after it. Other calls may not.
 class Model {
  public:
   Model() = default;
@@ -262,6 +262,10 @@ class Model {
   /// Runs the forward pass with several inputs.
   Tensor operator()(TensorList inputs) const;
   Tensor operator()(TensorList inputs, const CallOptions& options) const;
+  SymbolicInput operator()(const SymbolicInput& input) const { return Layer(*this)(input); }
+  SymbolicInput operator()(const std::vector<SymbolicInput>& inputs) const {
+    return Layer(*this)(inputs);
+  }
   /// @}
   /// @{
   /// The forward pass of a derived class, for one input or several. Override one of them. As
@@ -325,6 +329,11 @@ class Model {
   /// without a loss, and if the variables of the model or the optimizer were created under another
   /// strategy.
   void compile(CompileOptions options);
+  /// The same with the first options as arguments, as in Keras.
+  void compile(const OptimizerChoice& optimizer, const losses::Loss& loss,
+               const std::vector<metrics::Metric>& metrics = {}) {
+    compile({.optimizer = optimizer, .loss = loss, .metrics = metrics});
+  }
   /// @{
   /// Trains the model. As tf.keras.Model.fit.
   ///
@@ -344,12 +353,11 @@ class Model {
   /// of on-read variables, such as the moving averages of batch normalization, as in TensorFlow.
   /// Saved weights hold the mean of the copies, so that a model that loads them may give slightly
   /// different results.
-  std::map<std::string, double> evaluate(const data::Dataset& data,
-                                         const EvaluateOptions& options = {}) const;
-  std::map<std::string, double> evaluate(const Tensor& x, const Tensor& y,
-                                         const EvaluateOptions& options = {}) const;
-  std::map<std::string, double> evaluate(TensorList inputs, const Tensor& y,
-                                         const EvaluateOptions& options = {}) const;
+  LossAndMetrics evaluate(const data::Dataset& data, const EvaluateOptions& options = {}) const;
+  LossAndMetrics evaluate(const Tensor& x, const Tensor& y,
+                          const EvaluateOptions& options = {}) const;
+  LossAndMetrics evaluate(TensorList inputs, const Tensor& y,
+                          const EvaluateOptions& options = {}) const;
   /// @}
   /// @{
   /// Returns the outputs for all inputs, concatenated along the batch axis. Elements of `data` are
@@ -360,16 +368,17 @@ class Model {
   /// @}
   /// One training step on this batch. Returns its loss and metrics by name, from before the step.
   /// As tf.keras.Model.train_on_batch with return_dict.
-  std::map<std::string, double> train_on_batch(const Tensor& x, const Tensor& y,
-                                               const Tensor& sample_weight = {});
+  LossAndMetrics train_on_batch(const Tensor& x, const Tensor& y, const Tensor& sample_weight = {});
   /// The loss and the metrics of this batch. As tf.keras.Model.test_on_batch with return_dict.
-  std::map<std::string, double> test_on_batch(const Tensor& x, const Tensor& y,
-                                              const Tensor& sample_weight = {}) const;
+  LossAndMetrics test_on_batch(const Tensor& x, const Tensor& y,
+                               const Tensor& sample_weight = {}) const;
   /// The outputs for this batch. As tf.keras.Model.predict_on_batch.
   Tensor predict_on_batch(const Tensor& x) const;
 
-  /// The optimizer. Throws FailedPreconditionError before compile().
-  const optimizers::Optimizer& optimizer() const;
+  /// As Layer::losses(): the penalties of regularizers, which training adds to the loss.
+  std::vector<Tensor> losses() const { return layer().losses(); }
+  /// The optimizer, a handle to the model's. Throws FailedPreconditionError before compile().
+  optimizers::Optimizer optimizer() const;
   /// Whether training updates the model: `model.trainable = false` freezes all of its layers. As
   /// LayerBase::trainable.
   TrainableFlag<Model> trainable{this};

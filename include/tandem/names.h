@@ -245,6 +245,10 @@ using Options = DatasetOptions;  ///< as DatasetOptions
 
 namespace optimizers {
 /// As from_name(): keras.optimizers.get.
+using data::Dataset;           ///< data::Dataset
+using losses::Loss;            ///< losses::Loss
+using metrics::Metric;         ///< metrics::Metric
+using optimizers::Optimizer;   ///< optimizers::Optimizer
 inline Optimizer get(std::string_view name) { return from_name(name); }
 }  // namespace optimizers
 
@@ -283,6 +287,10 @@ SymbolicInput InputLayer(const Shape& shape, const Args&... args) {
 }
 /// As Input(), in Keras.
 template <std::same_as<InputOptions> Options = InputOptions>
+namespace tandem::models {
+using tandem::Model;       ///< as Model, in Keras
+using tandem::Sequential;  ///< as Sequential, in Keras
+}  // namespace tandem::models
 SymbolicInput InputLayer(const Options& options) {
   return Input(options);
 }
@@ -359,6 +367,8 @@ namespace tandem::comm {
 using tandem::ReduceOp;                                ///< as torch.distributed.ReduceOp
 inline constexpr bool is_available() { return true; }  ///< as torch.distributed.is_available
 inline int rank(const ProcessGroup& group = {}) { return get_rank(group); }  ///< get_rank()
+namespace regularizers = tandem::regularizers;  // as td::regularizers
+namespace models = tandem::models;              // as td::models
 /// get_world_size().
 inline int size(const ProcessGroup& group = {}) { return get_world_size(group); }
 /// get_world_size().
@@ -367,8 +377,6 @@ inline int world_size(const ProcessGroup& group = {}) { return get_world_size(gr
 inline std::vector<int> get_process_group_ranks(const ProcessGroup& group) { return group.ranks(); }
 /// send_async().
 inline Work isend(const Tensor& tensor, int destination, const CollectiveOptions& options = {}) {
-namespace regularizers = tandem::regularizers;  // as td::regularizers
-namespace models = tandem::models;              // as td::models
   return send_async(tensor, destination, options);
 }
 /// recv_async().

@@ -70,8 +70,7 @@ EvaluateOptions without_batch_size(EvaluateOptions options) {
 
 }  // namespace
 
-std::map<std::string, double> Model::evaluate(const data::Dataset& data,
-                                              const EvaluateOptions& options) const {
+LossAndMetrics Model::evaluate(const data::Dataset& data, const EvaluateOptions& options) const {
   Impl& impl = compiled_impl_of(*this, "evaluate");
   require_dataset(data, options, "evaluate");
   const std::lock_guard lock(impl.programs);
@@ -85,18 +84,18 @@ std::map<std::string, double> Model::evaluate(const data::Dataset& data,
       [&](std::span<const GlobalBatch> batches) { trainer.test(batches); },
       [&] { return trainer.statistics().own_logs(); });
   trainer.finish();
-  std::map<std::string, double> result = trainer.statistics().logs();
+  LossAndMetrics result = trainer.statistics().logs();
   bar.end(result);
   return result;
 }
 
-std::map<std::string, double> Model::evaluate(const Tensor& x, const Tensor& y,
-                                              const EvaluateOptions& options) const {
+LossAndMetrics Model::evaluate(const Tensor& x, const Tensor& y,
+                               const EvaluateOptions& options) const {
   return evaluate(TensorList(std::span(&x, 1)), y, options);
 }
 
-std::map<std::string, double> Model::evaluate(TensorList inputs, const Tensor& y,
-                                              const EvaluateOptions& options) const {
+LossAndMetrics Model::evaluate(TensorList inputs, const Tensor& y,
+                               const EvaluateOptions& options) const {
   compiled_impl_of(*this, "evaluate").expect_inputs(inputs.size());
   EvaluateOptions rest = without_batch_size(options);
   rest.sample_weight = {};  // part of the examples
@@ -141,8 +140,8 @@ Tensor Model::predict(TensorList inputs, const EvaluateOptions& options) const {
                  without_batch_size(options));
 }
 
-std::map<std::string, double> Model::train_on_batch(const Tensor& x, const Tensor& y,
-                                                    const Tensor& sample_weight) {
+LossAndMetrics Model::train_on_batch(const Tensor& x, const Tensor& y,
+                                     const Tensor& sample_weight) {
   Impl& impl = compiled_impl_of(*this, "train_on_batch");
   const data::Dataset data = one_batch(x, y, sample_weight);
   build_for(impl, data, "train_on_batch");
@@ -157,13 +156,31 @@ std::map<std::string, double> Model::train_on_batch(const Tensor& x, const Tenso
   return trainer.statistics().logs();
 }
 
-std::map<std::string, double> Model::test_on_batch(const Tensor& x, const Tensor& y,
-                                                   const Tensor& sample_weight) const {
+LossAndMetrics Model::test_on_batch(const Tensor& x, const Tensor& y,
+                                    const Tensor& sample_weight) const {
   return evaluate(one_batch(x, y, sample_weight));
 }
 
 Tensor Model::predict_on_batch(const Tensor& x) const {
   return predict(data::Dataset::from_tensors({x}));
+}
+
+LossAndMetrics::operator double() const {
+  if (size() != 1)
+    fail<InvalidArgumentError>(
+        "[LossAndMetrics] expected a loss without metrics, got {} values: write at(\"loss\")",
+        size());
+  return begin()->second;
+}
+
+double LossAndMetrics::part(std::size_t index) const {
+  if (size() != 2 || !contains("loss"))
+    fail<InvalidArgumentError>(
+        "[LossAndMetrics] expected a loss and one metric for two names, got {} values: write "
+        "at(\"loss\")",
+        size());
+  const bool loss_first = begin()->first == "loss";
+  return (loss_first == (index == 0) ? begin() : std::next(begin()))->second;
 }
 
 }  // namespace tandem

@@ -47,12 +47,13 @@ std::vector<const LayerNode*> in_order(const SymbolicInput& output) {
 
 const Shape& SymbolicInput::shape() const { return node_->shape; }
 
-SymbolicInput Input(const Shape& shape, std::string name) {
+SymbolicInput Input(const Shape& shape, std::string name, std::optional<DType> dtype) {
   if (!shape.known())
     throw InvalidArgumentError("[Input] expected the shape of one example, got an unknown shape");
   auto node = std::make_shared<LayerNode>();
   node->shape = shape.with_leading(-1);
   node->name = std::move(name);
+  node->dtype = dtype;
   return SymbolicInput(std::move(node));
 }
 
@@ -90,6 +91,7 @@ FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs,
       fail<InvalidArgumentError>("[Functional] an input of shape {} is given twice",
                                  input.shape().to_string());
   }
+  for (const SymbolicInput& input : inputs) input_dtypes_.push_back(input.node()->dtype);
   for (const LayerNode* node : in_order(output)) {
     if (slots.contains(node)) continue;
     if (!node->layer.defined())
@@ -137,6 +139,8 @@ Tensor FunctionalLayer::call(std::span<const Tensor> inputs, const CallOptions& 
     fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", label(), input_shapes_.size(),
                                inputs.size());
   std::vector<Tensor> slots(inputs.begin(), inputs.end());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (input_dtypes_[i]) slots[i] = cast(slots[i], *input_dtypes_[i]);
   for (const LayerCall& call : calls_) {
     slots.push_back(call.layer(gather(slots, call), options));
     for (std::size_t slot : call.last_uses) slots[slot] = {};

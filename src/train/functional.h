@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "tandem/math.h"
 #include "tandem/model.h"
 
 namespace tandem {
@@ -11,8 +13,9 @@ namespace tandem {
 struct SymbolicInput::Node {
   Layer layer;  // undefined for an input of a model
   std::vector<SymbolicInput> inputs;
-  Shape shape;       // batch axis -1
-  std::string name;  // of an input of a model
+  Shape shape;                 // batch axis -1
+  std::string name;            // of an input of a model
+  std::optional<DType> dtype;  // to which an input of a model is cast
 };
 
 // An Input() as an element of a Sequential: declares the input's shape.
@@ -20,15 +23,20 @@ class InputLayer final : public LayerBase {
  public:
   explicit InputLayer(const SymbolicInput& input) : LayerBase(input.node()->name) {
     declare_input_shape(input.shape().without_leading(1));
+    dtype_ = input.node()->dtype;
   }
   std::string kind() const override { return "input"; }
   Tensor call(std::span<const Tensor> inputs, const CallOptions&) override {
-    return inputs.front();
+    return dtype_ ? cast(inputs.front(), *dtype_) : inputs.front();
   }
+  bool casts() const { return dtype_.has_value(); }  // whether call() does something
   Shape output_shape(std::span<const Shape> input_shapes) const override {
     return input_shapes.front();
   }
   bool casts_inputs() const override { return false; }
+
+ private:
+  std::optional<DType> dtype_;
 };
 
 // The layers between inputs and an output, as one layer. call() is thread-safe if that of the
@@ -64,6 +72,7 @@ class FunctionalLayer final : public LayerBase {
   std::vector<Value> gather(const std::vector<Value>& slots, const LayerCall& call) const;
 
   std::vector<Shape> input_shapes_;
+  std::vector<std::optional<DType>> input_dtypes_;
   std::vector<LayerCall> calls_;
 };
 

@@ -127,9 +127,11 @@ void Model::Impl::build(std::vector<Shape> shapes) {
 
 void Model::Impl::stack(const std::vector<Layer>& all, const std::string& name) {
   Shape declared;
-  std::vector<Layer> kept;
+  std::vector<Layer> kept, called;
   for (const Layer& element : all) {
-    if (!dynamic_cast<const InputLayer*>(&element.base())) {
+    const auto* input = dynamic_cast<const InputLayer*>(&element.base());
+    if (!input || input->casts()) called.push_back(element);
+    if (!input) {
       kept.push_back(element);
       continue;
     }
@@ -137,7 +139,7 @@ void Model::Impl::stack(const std::vector<Layer>& all, const std::string& name) 
       throw InvalidArgumentError("[Sequential] expected an Input() only as the first element");
     declared = element.base().declared_input_shape();
   }
-  Layer made = layers::Stack(kept, {.name = name});
+  Layer made = layers::Stack(called, {.name = name});
   if (!declared.known()) declared = kept.front().base().declared_input_shape();
   if (declared.known()) made.base().declare_input_shape(declared);
   if (layer.defined()) {
@@ -309,7 +311,7 @@ void Model::compile(CompileOptions options) {
   impl.compiled = true;
 }
 
-const optimizers::Optimizer& Model::optimizer() const {
+optimizers::Optimizer Model::optimizer() const {
   return compiled_impl_of(*this, "optimizer").optimizer;
 }
 

@@ -1,0 +1,106 @@
+// Forms of Keras that stand for others: what evaluate() returns, models called in models, dtypes of
+// inputs, arguments by position; and layers of one kind with others.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/tensors.h"
+#include "tandem/tandem.h"
+
+namespace tandem::first_names_test {
+namespace {
+
+using testing::expect_error;
+using testing::expect_tensor;
+using testing::values_of;
+
+Sequential linear() {
+  return Sequential({layers::Dense(1, {.kernel_initializer = "ones", .input_shape = {2}})});
+}
+
+TEST(Evaluate, IsTakenApartIntoLossAndMetric) {
+  const Tensor x = ones({4, 2}), y = zeros({4, 1});
+  Sequential model = linear();
+  model.compile("sgd", "mse", {"mae"});
+  const auto [loss, mae] = model.evaluate(x, y);
+  EXPECT_EQ(loss, 4.0);
+  EXPECT_EQ(mae, 2.0);
+  auto result = model.evaluate(x, y);
+  EXPECT_EQ(result["loss"], 4.0);
+  EXPECT_EQ(result.at("mae"), 2.0);
+  expect_error<InvalidArgumentError>([&] { static_cast<void>(double(result)); },
+                                     "expected a loss without metrics, got 2 values");
+  model.compile("sgd", "mse");
+  const double alone = model.evaluate(x, y);
+  EXPECT_EQ(alone, 4.0);
+  expect_error<InvalidArgumentError>([&] { const auto [a, b] = model.evaluate(x, y); },
+                                     "expected a loss and one metric");
+  EXPECT_EQ(model.fit(x, y, {.verbose = 0})["loss"].size(), 1u);
+  model.optimizer().set_learning_rate(0.5);
+  EXPECT_EQ(model.optimizer().learning_rate(), 0.5);
+}
+
+TEST(Model, IsCalledInOtherModels) {
+  Sequential encoder = linear();
+  const SymbolicInput input = Input({2});
+  Model whole(input, layers::ReLU()(encoder(input)));
+  EXPECT_EQ(whole(full({1, 2}, -1.0)).item(), 0.0);
+  EXPECT_EQ(whole(ones({1, 2})).item(), 2.0);
+  EXPECT_EQ(whole.trainable_variables().size(), 2u);
+}
+
+TEST(Input, CastsToItsDtype) {
+  const SymbolicInput input = layers::Input({2}, {.dtype = int32, .name = "numbers"});
+  const Model model(input, layers::Lambda([](const Tensor& x) { return x.to(float32); })(input));
+  expect_tensor(model(constant({{1.9, -1.9}})), float32, {1, 2}, {1, -1});
+  const Sequential stack({layers::Input({.shape = {2}, .dtype = float32}), layers::Dense(1)});
+  EXPECT_EQ(stack(ones({1, 2}, int32)).dtype(), float32);
+  EXPECT_EQ(stack.layers().size(), 1u);
+}
+
+TEST(Layers, PoolPositionsAndActivate) {
+  const Tensor x = constant({{{1.0, 4.0}, {3.0, -2.0}}});
+  expect_tensor(layers::GlobalAveragePooling1D()(x), float32, {1, 2}, {2, 1});
+  expect_tensor(layers::GlobalMaxPooling1D({.keepdims = true})(x), float32, {1, 1, 2}, {3, 4});
+  expect_tensor(layers::LeakyReLU(0.5)(constant({{-2.0, 2.0}})), float32, {1, 2}, {-1, 2});
+  expect_tensor(layers::ELU()(constant({{-1.0, 2.0}})), float32, {1, 2},
+                {std::exp(-1.0) - 1.0, 2.0}, 1e-6);
+  expect_error<InvalidArgumentError>(
+      [] {
+        layers::GlobalAveragePooling1D()(ones({2, 3}));
+      },
+      "[global_average_pooling1d] expected an input of shape (batch, "
+      "positions, features)");
+  const layers::GaussianNoise noise(0.5);
+  EXPECT_EQ(noise(ones({2, 2})).sum().item(), 4.0);
+  EXPECT_NE(noise(ones({2, 2}), true).sum().item(), 4.0);
+}
+
+TEST(Layers, MergeInputs) {
+  const Tensor a = constant({{1.0, 5.0}}), b = constant({{3.0, 1.0}});
+  expect_tensor(layers::Subtract()({a, b}), float32, {1, 2}, {-2, 4});
+  expect_tensor(layers::Average()({a, b, b}), float32, {1, 2}, {7.0 / 3, 7.0 / 3}, 1e-6);
+  expect_tensor(layers::Maximum()({a, b}), float32, {1, 2}, {3, 5});
+  expect_error<InvalidArgumentError>(
+      [&] {
+        layers::Subtract()({a, b, b});
+      },
+      "[subtract] expected two inputs, got 3");
+}
+
+TEST(Layers, MergeSymbolicInputsByFunctions) {
+  const SymbolicInput a = Input({2}), b = Input({2});
+  const Model sum({a, b}, layers::add({a, b}));
+  expect_tensor(sum({ones({1, 2}), ones({1, 2})}), float32, {1, 2}, {2, 2});
+  const Model wide({a, b}, layers::concatenate({a, b}));
+  EXPECT_EQ(wide({ones({3, 2}), ones({3, 2})}).shape(), Shape({3, 4}));
+}
+
+TEST(Losses, TakeFromLogitsFirst) {
+  const Tensor y = constant({1}), logits = constant({{0.0, 2.0}});
+  EXPECT_EQ(losses::SparseCategoricalCrossentropy(true)(y, logits).item(),
+            losses::SparseCategoricalCrossentropy({.from_logits = true})(y, logits).item());
+}
+
+}  // namespace
+}  // namespace tandem::first_names_test
