@@ -488,21 +488,13 @@ struct ChannelsFirst {
   /// Does not compile.
   template <class... Args>
   explicit ChannelsFirst(Args&&...) {
-    static_assert(!std::same_as<Name, Name>,
-                  "images are channels-last here, [batch, height, width, channels]: use "
-                  "td::layers::Conv2D, MaxPooling2D, AveragePooling2D or BatchNormalization, which "
-                  "register_module() takes, too");
+    static_assert(
+        !std::same_as<Name, Name>,
+        "there is no transposed convolution: resize or repeat the image, and convolve it");
   }
 };
-/// @{
-/// Not here: images are channels-last. They do not compile and say so.
-using Conv2d = ChannelsFirst<struct Conv2dName>;
+/// Not here. It does not compile and says so.
 using ConvTranspose2d = ChannelsFirst<struct ConvTranspose2dName>;
-using MaxPool2d = ChannelsFirst<struct MaxPool2dName>;
-using AvgPool2d = ChannelsFirst<struct AvgPool2dName>;
-using AdaptiveAvgPool2d = ChannelsFirst<struct AdaptiveAvgPool2dName>;
-using BatchNorm2d = ChannelsFirst<struct BatchNorm2dName>;
-/// @}
 
 /// Initial values of parameters, assigned in place. As torch.nn.init. The kaiming functions do not
 /// exist, because the fans of a Linear, [out, in], and of a layer's kernel, [in, out], differ: see

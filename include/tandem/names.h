@@ -29,6 +29,7 @@
 #include "tandem/functional.h"
 #include "tandem/hvd.h"
 #include "tandem/hvd_callbacks.h"
+#include "tandem/image_modules.h"
 #include "tandem/initializers.h"
 #include "tandem/layers.h"
 #include "tandem/logging.h"
@@ -218,6 +219,13 @@ using tandem::top_k;
 
 // --- training ---
 namespace tandem {
+using nn::functional::adaptive_avg_pool2d;                                  ///< torch
+using nn::functional::avg_pool2d;                                           ///< torch
+using nn::functional::conv2d;                                               ///< torch
+using nn::functional::max_pool2d;                                           ///< torch
+using nn::functional::cross_entropy;                                        ///< torch
+using nn::functional::dropout;                                              ///< torch
+using nn::functional::linear;                                               ///< torch
 using nn::functional::binary_cross_entropy;                                 ///< torch
 using nn::functional::binary_cross_entropy_with_logits;                     ///< torch
 using nn::functional::huber_loss;                                           ///< torch
