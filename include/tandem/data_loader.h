@@ -11,13 +11,18 @@
 /// @endcode
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tandem/data.h"
@@ -51,6 +56,40 @@ class MapDataset {
   virtual std::size_t size() const = 0;  ///< number of examples
 };
 
+/// Datasets of a class of your own, with libtorch's signatures. As torch::data::datasets.
+namespace datasets {
+
+/// For Tandem's own code: what IndexedDataset takes.
+class DatasetBase {
+ public:
+  virtual ~DatasetBase() = default;
+  /// The number of examples. As torch::data::datasets::Dataset::size.
+  virtual std::optional<std::size_t> size() const = 0;
+};
+/// Base class of a dataset with get() and size(). As torch::data::datasets::Dataset; data::Dataset
+/// is a pipeline, as in TensorFlow.
+/// @code
+/// struct Squares : td::data::datasets::Dataset<Squares> {
+///   td::data::Example get(std::size_t index) override { ... }
+///   std::optional<std::size_t> size() const override { return 100; }
+/// };
+/// auto loader = td::data::make_data_loader(Squares(), {.batch_size = 10});
+/// for (auto& batch : *loader) step(batch.data, batch.target);
+/// @endcode
+template <class Self>
+class Dataset : public DatasetBase {
+ public:
+  /// Example `index`, counted from 0. With several workers it must be thread-safe.
+  virtual Example get(std::size_t index) = 0;
+};
+
+}  // namespace datasets
+
+namespace detail {
+// The size of a dataset. Throws InvalidArgumentError if it has none.
+std::int64_t size_of_dataset(const datasets::DatasetBase& dataset);
+}  // namespace detail
+
 /// Examples with random access by index ("map-style", as torch.utils.data.Dataset). A value; copies
 /// share the examples. Thread-safe if the function it was made from is.
 class IndexedDataset {
@@ -75,9 +114,23 @@ class IndexedDataset {
       : IndexedDataset(std::make_shared<D>(dataset)) {}
   /// @}
 
+  /// @{
+  /// The examples of a dataset of libtorch's kind, or of a copy of it.
+  template <std::derived_from<datasets::DatasetBase> D>
+  IndexedDataset(std::shared_ptr<D> dataset)  // NOLINT: implicit
+      : IndexedDataset(dataset ? detail::size_of_dataset(*dataset) : 0,
+                       [dataset](std::int64_t index) -> Example {
+                         return dataset->get(static_cast<std::size_t>(index));
+                       }) {}
+  template <std::derived_from<datasets::DatasetBase> D>
+  IndexedDataset(const D& dataset)  // NOLINT: implicit
+      : IndexedDataset(std::make_shared<D>(dataset)) {}
+  /// @}
+
   std::int64_t size() const;  ///< number of examples
   /// Example `index`. Throws OutOfRangeError.
   Example operator[](std::int64_t index) const;
+  Example get(std::int64_t index) const { return (*this)[index]; }  ///< as operator[]
 
   /// For Tandem's own code.
   class Source;
@@ -109,7 +162,7 @@ namespace tandem::detail {
 // The number of examples of a dataset with random access, which is not copied.
 template <std::convertible_to<data::IndexedDataset> D>
 std::int64_t number_of_examples(const D& dataset) {
-  if constexpr (requires { dataset.size(); })
+  if constexpr (requires { static_cast<std::int64_t>(dataset.size()); })
     return static_cast<std::int64_t>(dataset.size());
   else
     return data::IndexedDataset(dataset).size();
@@ -230,6 +283,19 @@ struct DataLoaderOptions {
   int prefetch_factor = 2;  ///< batches loaded ahead per worker
 };
 
+/// An example of a loader, with names for its first two components.
+class LoadedExample : public Example {
+ public:
+  LoadedExample() = default;
+  /// These components.
+  explicit LoadedExample(Example example) : Example(std::move(example)) {
+    if (size() > 0) data = (*this)[0];
+    if (size() > 1) target = (*this)[1];
+  }
+  Tensor data;    ///< component 0
+  Tensor target;  ///< component 1; undefined if there is none
+};
+
 /// Batches of examples in a sampler's order, stacked along a new first axis. A value. As
 /// torch.utils.data.DataLoader.
 ///
@@ -243,8 +309,39 @@ class DataLoader {
 
   /// Number of batches per epoch.
   std::int64_t size() const { return batches_.cardinality(); }
+  /// An input iterator over the batches of an epoch.
+  class Cursor {
+   public:
+    using value_type = LoadedExample;        ///< a batch
+    using difference_type = std::ptrdiff_t;  ///< difference
+    Cursor() = default;                      ///< at no batch
+    /// At the batch of this position.
+    explicit Cursor(Iterator::Cursor batch) : batch_(std::move(batch)) { load(); }
+    const LoadedExample& operator*() const { return current_; }    ///< the batch
+    const LoadedExample* operator->() const { return &current_; }  ///< the batch
+    /// @{
+    /// The next batch.
+    Cursor& operator++() {
+      ++batch_;
+      load();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    /// @}
+    /// Whether there is no batch.
+    friend bool operator==(const Cursor& cursor, std::default_sentinel_t end) {
+      return cursor.batch_ == end;
+    }
+
+   private:
+    void load() {
+      if (batch_ != std::default_sentinel) current_ = LoadedExample(*batch_);
+    }
+    Iterator::Cursor batch_;
+    LoadedExample current_;
+  };
   /// Starts a new epoch.
-  Iterator::Cursor begin() const { return batches_.begin(); }
+  Cursor begin() const { return Cursor(batches_.begin()); }
   /// The end of the iteration.
   std::default_sentinel_t end() const { return {}; }
   /// The same batches as a Dataset, for Model::fit() and strategies.
@@ -254,4 +351,67 @@ class DataLoader {
   Dataset batches_;
 };
 
+/// @{
+/// A pointer to a loader, as libtorch's programs have it: `for (auto& batch : *loader)`. As
+/// torch::data::make_data_loader.
+template <std::convertible_to<IndexedDataset> D>
+std::unique_ptr<DataLoader> make_data_loader(const D& dataset,
+                                             const DataLoaderOptions& options = {}) {
+  return std::make_unique<DataLoader>(IndexedDataset(dataset), options);
+}
+template <std::convertible_to<IndexedDataset> D, std::integral BatchSize>
+std::unique_ptr<DataLoader> make_data_loader(const D& dataset, BatchSize batch_size) {
+  return make_data_loader(dataset,
+                          DataLoaderOptions{.batch_size = static_cast<std::int64_t>(batch_size)});
+}
+/// With a sampler of this class, such as samplers::RandomSampler.
+template <std::derived_from<Sampler> S, std::convertible_to<IndexedDataset> D>
+std::unique_ptr<DataLoader> make_data_loader(const D& dataset, DataLoaderOptions options) {
+  options.sampler = S(dataset);
+  return make_data_loader(dataset, options);
+}
+template <std::derived_from<Sampler> S, std::convertible_to<IndexedDataset> D,
+          std::integral BatchSize>
+std::unique_ptr<DataLoader> make_data_loader(const D& dataset, BatchSize batch_size) {
+  return make_data_loader<S>(
+      dataset, DataLoaderOptions{.batch_size = static_cast<std::int64_t>(batch_size)});
+}
+/// @}
+
+/// The examples at `indices` of another dataset. Throws OutOfRangeError when one does not exist. As
+/// torch.utils.data.Subset.
+class Subset : public IndexedDataset {
+ public:
+  /// These examples.
+  Subset(IndexedDataset examples, std::vector<std::int64_t> indices);
+};
+/// A dataset split at random into parts of these lengths, by random::permutation(): `auto [train,
+/// test] = random_split(examples, {800, 200})`. Throws InvalidArgumentError unless the lengths sum
+/// to the number of examples. As torch.utils.data.random_split.
+std::vector<Subset> random_split(const IndexedDataset& examples,
+                                 const std::vector<std::int64_t>& lengths);
+/// The same of lengths in braces.
+template <std::convertible_to<IndexedDataset> D, std::integral Length, std::size_t kParts>
+std::array<Subset, kParts> random_split(const D& examples, const Length (&lengths)[kParts]) {
+  const std::vector<Subset> parts =
+      random_split(IndexedDataset(examples), std::vector<std::int64_t>(lengths, lengths + kParts));
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<Subset, kParts>{parts[I]...};
+  }
+  (std::make_index_sequence<kParts>());
+}
+
 }  // namespace tandem::data
+
+/// @cond
+template <>
+struct std::tuple_size<tandem::data::LoadedExample> : std::integral_constant<std::size_t, 2> {};
+template <std::size_t I>
+struct std::tuple_element<I, tandem::data::LoadedExample> {
+  using type = tandem::Tensor;
+};
+/// @endcond
+
+/// For Tandem's own code: an example remains one, although it converts to a tensor.
+template <>
+inline constexpr bool tandem::detail::kConsistsOfTensors<tandem::data::LoadedExample> = true;

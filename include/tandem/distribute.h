@@ -24,6 +24,7 @@
 #include "tandem/parts.h"
 #include "tandem/per_replica.h"
 #include "tandem/reduce_op.h"
+#include "tandem/registered_datasets.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
@@ -242,6 +243,12 @@ class Strategy {
   /// InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for scalars.
   DistributedDataset experimental_distribute_dataset(const data::Dataset& dataset) const;
 
+  /// Distributes the dataset that `make` returns, which is called once in each process. Its batches
+  /// are those of a replica: each replica takes the next one. The dataset is not sharded: `make`
+  /// does it, by the InputContext. As tf.distribute.Strategy.distribute_datasets_from_function.
+  DistributedDataset distribute_datasets_from_function(
+      const std::function<data::Dataset(const InputContext&)>& make) const;
+
   const std::shared_ptr<StrategyImpl>& impl() const { return impl_; }  ///< for Tandem's own code
   /// For Tandem's own code.
   explicit Strategy(std::shared_ptr<StrategyImpl> impl) : impl_(std::move(impl)) {}
@@ -407,11 +414,12 @@ struct MultiWorkerMirroredOptions {
 /// Synchronous training over several processes, the workers. As
 /// tf.distribute.MultiWorkerMirroredStrategy.
 ///
-/// The workers are the ranks of MultiWorkerMirroredOptions::group. Without one, the cluster and this
-/// process's task come from TF_CONFIG, else from the variables of a launcher (tandem run, torchrun,
-/// mpirun, Slurm). Without either, and in an evaluator task, the process is a cluster of one. The workers meet at the server of TANDEM_RENDEZVOUS; without one, the first
-/// worker (the chief, if the cluster has one) listens at its address in TF_CONFIG. Workers on
-/// several hosts need the job's secret in TANDEM_JOB_TOKEN (docs/processes.md).
+/// The workers are the ranks of MultiWorkerMirroredOptions::group. Without one, the cluster and
+/// this process's task come from TF_CONFIG, else from the variables of a launcher (tandem run,
+/// torchrun, mpirun, Slurm). Without either, and in an evaluator task, the process is a cluster of
+/// one. The workers meet at the server of TANDEM_RENDEZVOUS; without one, the first worker (the
+/// chief, if the cluster has one) listens at its address in TF_CONFIG. Workers on several hosts
+/// need the job's secret in TANDEM_JOB_TOKEN (docs/processes.md).
 ///
 /// All workers run the same program. They create the same variables, which get the chief's initial
 /// values, and take the same steps. They also save at the same time, because reading an on-read

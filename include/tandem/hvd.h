@@ -246,6 +246,11 @@ Handle broadcast_async(const Tensor& tensor, int root_rank, const Name& name) {
 inline Tensor& broadcast_(Tensor& tensor, int root_rank, const OperationOptions& options = {}) {
   return tensor = broadcast(tensor, root_rank, options);
 }
+/// Assigns the root's value to a variable on every rank. As hvd.broadcast_ of a parameter.
+template <std::same_as<Variable> V>
+void broadcast_(const V& variable, int root_rank, const OperationOptions& options = {}) {
+  Variable(variable).assign(broadcast(variable.value(), root_rank, options));
+}
 
 /// Result of alltoall().
 struct AlltoallResult {

@@ -83,13 +83,13 @@ inline constexpr DeviceType kCUDA = DeviceType::kGpu;  ///< as DeviceType::kGpu
 [[nodiscard]] inline Tensor rand_like(const Tensor& x) { return random::uniform(x.shape(), {.dtype = x.dtype()}); }  ///< as random::uniform()
 [[nodiscard]] inline Tensor full_like(const Tensor& x, double value) { return full(x.shape(), value, x.dtype()); }  ///< as full()
 [[nodiscard]] inline Tensor empty(const Shape& shape, const CreationOptions& options = {}) { return zeros(shape, options); }  ///< as zeros()
-[[nodiscard]] inline Tensor fill(const Shape& shape, double value) { return full(shape, value); }  ///< as full()
 [[nodiscard]] inline Tensor empty_like(const Tensor& x) { return zeros_like(x); }  ///< as zeros_like()
 [[nodiscard]] inline Tensor bernoulli(const Tensor& probabilities) { return random::bernoulli(probabilities); }  ///< as random::bernoulli()
 [[nodiscard]] inline Tensor multinomial(const Tensor& probabilities, std::int64_t count, bool replacement = false) { return random::multinomial(probabilities, count, replacement); }  ///< as random::multinomial()
 [[nodiscard]] inline Tensor normal(double mean, double std, const Shape& shape) { return random::normal(shape, mean, std); }  ///< as random::normal()
 [[nodiscard]] inline TensorOptions dtype(DType dtype) { return TensorOptions().dtype(dtype); }  ///< as TensorOptions::dtype()
 [[nodiscard]] inline TensorOptions requires_grad(bool required = true) { return TensorOptions().requires_grad(required); }  ///< as TensorOptions::requires_grad()
+[[nodiscard]] inline Tensor fill(const Shape& shape, double value) { return full(shape, value); }  ///< as full()
 inline void manual_seed(std::uint64_t seed) { random::set_seed(seed); }  ///< as random::set_seed()
 
 // PyTorch: arrays
@@ -97,7 +97,6 @@ inline void manual_seed(std::uint64_t seed) { random::set_seed(seed); }  ///< as
 [[nodiscard]] inline Tensor concatenate(TensorList tensors, std::int64_t axis = 0) { return concat(tensors, axis); }  ///< as concat()
 [[nodiscard]] inline Tensor unsqueeze(const Tensor& x, std::int64_t axis) { return expand_dims(x, axis); }  ///< as expand_dims()
 [[nodiscard]] inline Tensor permute(const Tensor& x, const Dims& axes) { return transpose(x, axes); }  ///< as transpose()
-[[nodiscard]] inline Tensor flatten(const Tensor& x) { return x.flatten(); }  ///< as Tensor::flatten()
 [[nodiscard]] inline Tensor transpose(const Tensor& x, std::int64_t axis, std::int64_t other) { return x.transpose(axis, other); }  ///< as Tensor::transpose()
 [[nodiscard]] inline Tensor swapaxes(const Tensor& x, std::int64_t axis, std::int64_t other) { return x.transpose(axis, other); }  ///< as Tensor::transpose()
 [[nodiscard]] inline Tensor view(const Tensor& x, const Shape& shape) { return reshape(x, shape); }  ///< as reshape()
@@ -106,16 +105,17 @@ template <detail::Integer Axis> [[nodiscard]] Tensor squeeze(const Tensor& x, Ax
 [[nodiscard]] inline std::vector<Tensor> unbind(const Tensor& x, std::int64_t axis = 0) { return unstack(x, axis); }  ///< as unstack()
 [[nodiscard]] inline Tensor narrow(const Tensor& x, std::int64_t axis, std::int64_t begin, std::int64_t length) { return x.narrow(axis, begin, length); }  ///< as Tensor::narrow()
 [[nodiscard]] inline Tensor select(const Tensor& x, std::int64_t axis, std::int64_t index) { return x.select(axis, index); }  ///< as Tensor::select()
+[[nodiscard]] inline Tensor flatten(const Tensor& x) { return x.flatten(); }  ///< as Tensor::flatten()
 [[nodiscard]] inline Tensor flatten(const Tensor& x, std::int64_t start, std::int64_t end = -1) { return x.flatten(start, end); }  ///< as Tensor::flatten()
 [[nodiscard]] inline Tensor diagonal(const Tensor& x, std::int64_t offset = 0, std::int64_t axis = 0, std::int64_t other = 1) { return x.diagonal(offset, axis, other); }  ///< as Tensor::diagonal()
-[[nodiscard]] inline Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return x.masked_fill(mask, value); }  ///< as Tensor::masked_fill()
 [[nodiscard]] inline Tensor trace(const Tensor& x) { return reduce_sum(x.diagonal()); }  ///< the sum of the diagonal of a matrix
 [[nodiscard]] inline Tensor diag(const Tensor& x) { return x.rank() == 1 ? expand_dims(x, 1) * eye(x.dim(0), -1, {.dtype = x.dtype()}) : x.diagonal(); }  ///< the diagonal of a matrix, or the matrix with this diagonal
+[[nodiscard]] inline Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return x.masked_fill(mask, value); }  ///< as Tensor::masked_fill()
 inline std::int64_t numel(const Tensor& x) { return x.size(); }  ///< as Tensor::size()
 [[nodiscard]] inline Tensor flip(const Tensor& x, const Dims& axes) { return reverse(x, axes); }  ///< as reverse()
 [[nodiscard]] inline Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& indices) { return gather(x, indices, axis); }  ///< as gather()
-[[nodiscard]] inline Tensor masked_select(const Tensor& x, const Tensor& mask) { return boolean_mask(x, mask); }  ///< as boolean_mask()
 [[nodiscard]] inline Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::int64_t axis) { return take_along_axis(x, indices, axis); }  ///< as take_along_axis()
+[[nodiscard]] inline Tensor masked_select(const Tensor& x, const Tensor& mask) { return boolean_mask(x, mask); }  ///< as boolean_mask()
 
 // PyTorch, NumPy: math
 [[nodiscard]] inline Tensor sub(const Tensor& a, const Tensor& b) { return subtract(a, b); }  ///< as subtract()
@@ -129,7 +129,6 @@ inline std::int64_t numel(const Tensor& x) { return x.size(); }  ///< as Tensor:
 [[nodiscard]] inline Tensor dot(const Tensor& a, const Tensor& b) { return matmul(a, b); }  ///< as matmul()
 [[nodiscard]] inline Tensor clamp(const Tensor& x, double low, double high) { return clip_by_value(x, low, high); }  ///< as clip_by_value()
 [[nodiscard]] inline Tensor clip(const Tensor& x, double low, double high) { return clip_by_value(x, low, high); }  ///< as clip_by_value()
-[[nodiscard]] inline Tensor isnan(const Tensor& x) { return is_nan(x); }  ///< as is_nan()
 [[nodiscard]] inline Tensor clamp(const Tensor& x, double low) { return maximum(x, low); }  ///< as maximum()
 [[nodiscard]] inline Tensor outer(const Tensor& a, const Tensor& b) { return expand_dims(a, 1) * expand_dims(b, 0); }  ///< products of all pairs of elements
 [[nodiscard]] inline Tensor ger(const Tensor& a, const Tensor& b) { return outer(a, b); }  ///< as outer()
@@ -138,6 +137,7 @@ inline std::int64_t numel(const Tensor& x) { return x.size(); }  ///< as Tensor:
 [[nodiscard]] inline Tensor remainder(const Tensor& a, double b) { return floor_mod(a, b); }  ///< as floor_mod()
 [[nodiscard]] inline Tensor remainder(const Tensor& a, const Tensor& b) { return floor_mod(a, b); }  ///< as floor_mod()
 [[nodiscard]] inline Tensor isinf(const Tensor& x) { return is_inf(x); }  ///< as is_inf()
+[[nodiscard]] inline Tensor isnan(const Tensor& x) { return is_nan(x); }  ///< as is_nan()
 [[nodiscard]] inline Tensor isfinite(const Tensor& x) { return is_finite(x); }  ///< as is_finite()
 [[nodiscard]] inline Tensor eq(const Tensor& a, const Tensor& b) { return equal(a, b); }  ///< as equal()
 [[nodiscard]] inline Tensor ne(const Tensor& a, const Tensor& b) { return not_equal(a, b); }  ///< as not_equal()
@@ -161,11 +161,11 @@ template <class... Options> [[nodiscard]] Tensor logsumexp(const Tensor& x, cons
 [[nodiscard]] inline Tensor mean(const Tensor& x, const ReduceOptions& options) { return reduce_mean(x, options); }  ///< as reduce_mean()
 template <detail::Integer Axis> [[nodiscard]] Tensor sum(const Tensor& x, std::initializer_list<Axis> axes, bool keepdims = false) { return reduce_sum(x, axes, keepdims); }  ///< as reduce_sum()
 template <detail::Integer Axis> [[nodiscard]] Tensor mean(const Tensor& x, std::initializer_list<Axis> axes, bool keepdims = false) { return reduce_mean(x, axes, keepdims); }  ///< as reduce_mean()
-[[nodiscard]] inline Tensor inverse(const Tensor& x) { return linalg::inv(x); }  ///< as linalg::inv()
 template <class... Args> [[nodiscard]] Tensor std(const Tensor& x, const Args&... args) { return x.std(args...); }  ///< as Tensor::std()
 template <class... Args> [[nodiscard]] Tensor var(const Tensor& x, const Args&... args) { return x.var(args...); }  ///< as Tensor::var()
 template <class... Args> [[nodiscard]] Tensor amax(const Tensor& x, const Args&... args) { return x.amax(args...); }  ///< as Tensor::amax()
 template <class... Args> [[nodiscard]] Tensor amin(const Tensor& x, const Args&... args) { return x.amin(args...); }  ///< as Tensor::amin()
+[[nodiscard]] inline Tensor inverse(const Tensor& x) { return linalg::inv(x); }  ///< as linalg::inv()
 
 // PyTorch: activations
 using nn::relu;  ///< nn::relu()
@@ -174,15 +174,15 @@ using nn::log_softmax;  ///< nn::log_softmax()
 using nn::gelu;  ///< nn::gelu()
 [[nodiscard]] inline Tensor silu(const Tensor& x) { return nn::swish(x); }  ///< as nn::swish()
 using nn::elu;  ///< nn::elu()
-using nn::selu;  ///< nn::selu()
 using nn::leaky_relu;  ///< nn::leaky_relu()
+using nn::selu;  ///< nn::selu()
 using nn::softplus;  ///< nn::softplus()
 
 // PyTorch: gradients
 using NoGradGuard = NoGradScope;  ///< as NoGradScope
 using no_grad = NoGradScope;      ///< as NoGradScope
-inline bool is_grad_enabled() { return grad_enabled(); }  ///< as grad_enabled()
 using InferenceMode = NoGradScope;  ///< as NoGradScope
+inline bool is_grad_enabled() { return grad_enabled(); }  ///< as grad_enabled()
 namespace autograd {
 using AutogradContext = Context;            ///< as Context
 using variable_list = std::vector<Tensor>;  ///< a list of tensors
@@ -195,16 +195,16 @@ using tandem::None;
 using tandem::Slice;
 }  // namespace indexing
 
-// TensorFlow: math
 // TensorFlow: shapes
 inline int rank(const Tensor& x) { return x.rank(); }  ///< as Tensor::rank()
 inline const Shape& shape(const Tensor& x) { return x.shape(); }  ///< as Tensor::shape()
 
+// TensorFlow: math
 namespace math {
 using tandem::abs; using tandem::add; using tandem::add_n; using tandem::argmax; using tandem::argmin; using tandem::ceil; using tandem::cos; using tandem::cumsum; using tandem::divide; using tandem::equal; using tandem::erf; using tandem::exp; using tandem::expm1; using tandem::floor; using tandem::greater; using tandem::greater_equal; using tandem::is_finite; using tandem::is_inf; using tandem::is_nan; using tandem::less; using tandem::less_equal; using tandem::log; using tandem::log1p; using tandem::logical_and; using tandem::logical_not; using tandem::logical_or; using tandem::maximum; using tandem::minimum; using tandem::multiply; using tandem::negative; using tandem::not_equal; using tandem::pow; using tandem::reciprocal; using tandem::reduce_all; using tandem::reduce_any; using tandem::reduce_logsumexp; using tandem::reduce_max; using tandem::reduce_mean; using tandem::reduce_min; using tandem::reduce_prod; using tandem::reduce_std; using tandem::reduce_sum; using tandem::reduce_variance; using tandem::round; using tandem::rsqrt; using tandem::sigmoid; using tandem::sign; using tandem::sin; using tandem::sqrt; using tandem::square; using tandem::squared_difference; using tandem::subtract; using tandem::tanh; using tandem::top_k;
 using nn::softplus;
-}  // namespace math
 [[nodiscard]] inline Tensor l2_normalize(const Tensor& x, std::int64_t axis = -1, double epsilon = 1e-12) { return x * rsqrt(maximum(reduce_sum(square(x), axis, true), epsilon)); }  ///< x divided by its norm along an axis
+}  // namespace math
 namespace linalg { using math::l2_normalize; using tandem::eye; using tandem::global_norm; using tandem::matmul; using tandem::norm; }
 namespace nn {
 using tandem::sigmoid; using tandem::tanh;
@@ -245,18 +245,24 @@ using ReduceLROnPlateauScheduler = lr_scheduler::ReduceLROnPlateau;  ///< libtor
 
 using optimizers::zip;  ///< Python's zip(gradients, variables)
 using Logs = callbacks::Logs;  ///< as callbacks::Logs
+using data::Dataset;           ///< data::Dataset
+using losses::Loss;            ///< losses::Loss
+using metrics::Metric;         ///< metrics::Metric
+using optimizers::Optimizer;   ///< optimizers::Optimizer
 using callbacks::Callback;     ///< callbacks::Callback, in a list of callbacks
 
 namespace data {
+/// As torch::data::samplers.
+namespace samplers {
+using data::RandomSampler;                                 ///< as RandomSampler
+using data::SequentialSampler;                             ///< as SequentialSampler
+using DistributedRandomSampler = data::DistributedSampler;  ///< as DistributedSampler
+}  // namespace samplers
 using Options = DatasetOptions;  ///< as DatasetOptions
 }  // namespace data
 
 namespace optimizers {
 /// As from_name(): keras.optimizers.get.
-using data::Dataset;           ///< data::Dataset
-using losses::Loss;            ///< losses::Loss
-using metrics::Metric;         ///< metrics::Metric
-using optimizers::Optimizer;   ///< optimizers::Optimizer
 inline Optimizer get(std::string_view name) { return from_name(name); }
 }  // namespace optimizers
 
@@ -281,6 +287,10 @@ inline Metric get(std::string_view name) { return from_name(name); }
 }  // namespace tandem
 
 // --- models ---
+namespace tandem::models {
+using tandem::Model;       ///< as Model, in Keras
+using tandem::Sequential;  ///< as Sequential, in Keras
+}  // namespace tandem::models
 namespace tandem::layers {
 using tandem::Input;                             ///< as Input(), in Keras
 using MaxPool2D = MaxPooling2D;                  ///< as MaxPooling2D, in Keras
@@ -288,6 +298,12 @@ using AvgPool2D = AveragePooling2D;              ///< as AveragePooling2D, in Ke
 using GlobalAvgPool2D = GlobalAveragePooling2D;  ///< as GlobalAveragePooling2D, in Keras
 using GlobalMaxPool2D = GlobalMaxPooling2D;      ///< as GlobalMaxPooling2D, in Keras
 using Convolution2D = Conv2D;                    ///< as Conv2D, in Keras
+inline SymbolicInput add(const std::vector<SymbolicInput>& inputs) { return Add()(inputs); }  ///< as Add, in Keras
+inline SymbolicInput subtract(const std::vector<SymbolicInput>& inputs) { return Subtract()(inputs); }  ///< as Subtract, in Keras
+inline SymbolicInput multiply(const std::vector<SymbolicInput>& inputs) { return Multiply()(inputs); }  ///< as Multiply, in Keras
+inline SymbolicInput average(const std::vector<SymbolicInput>& inputs) { return Average()(inputs); }  ///< as Average, in Keras
+inline SymbolicInput maximum(const std::vector<SymbolicInput>& inputs) { return Maximum()(inputs); }  ///< as Maximum, in Keras
+inline SymbolicInput concatenate(const std::vector<SymbolicInput>& inputs, std::int64_t axis = -1) { return Concatenate({.axis = axis})(inputs); }  ///< as Concatenate, in Keras
 /// As Input(), in Keras.
 template <class... Args>
 SymbolicInput InputLayer(const Shape& shape, const Args&... args) {
@@ -295,14 +311,16 @@ SymbolicInput InputLayer(const Shape& shape, const Args&... args) {
 }
 /// As Input(), in Keras.
 template <std::same_as<InputOptions> Options = InputOptions>
-namespace tandem::models {
-using tandem::Model;       ///< as Model, in Keras
-using tandem::Sequential;  ///< as Sequential, in Keras
-}  // namespace tandem::models
 SymbolicInput InputLayer(const Options& options) {
   return Input(options);
 }
 }  // namespace tandem::layers
+/// As tf.keras.regularizers.
+namespace tandem::regularizers {
+inline Regularizer l1(double l1 = 0.01) { return L1(l1); }  ///< as L1, in Keras
+inline Regularizer l2(double l2 = 0.01) { return L2(l2); }  ///< as L2, in Keras
+inline Regularizer l1_l2(double l1 = 0.01, double l2 = 0.01) { return L1L2(l1, l2); }  ///< as L1L2, in Keras
+}  // namespace tandem::regularizers
 namespace tandem::initializers {
 inline Initializer Zeros() { return zeros(); }                         ///< as zeros(), in Keras
 inline Initializer Ones() { return ones(); }                           ///< as ones(), in Keras
@@ -314,12 +332,6 @@ inline Initializer RandomNormal(double mean = 0.0, double stddev = 0.05) {
 /// As random_uniform(), in Keras.
 inline Initializer RandomUniform(double minval = -0.05, double maxval = 0.05) {
   return random_uniform(minval, maxval);
-inline SymbolicInput add(const std::vector<SymbolicInput>& inputs) { return Add()(inputs); }  ///< as Add, in Keras
-inline SymbolicInput subtract(const std::vector<SymbolicInput>& inputs) { return Subtract()(inputs); }  ///< as Subtract, in Keras
-inline SymbolicInput multiply(const std::vector<SymbolicInput>& inputs) { return Multiply()(inputs); }  ///< as Multiply, in Keras
-inline SymbolicInput average(const std::vector<SymbolicInput>& inputs) { return Average()(inputs); }  ///< as Average, in Keras
-inline SymbolicInput maximum(const std::vector<SymbolicInput>& inputs) { return Maximum()(inputs); }  ///< as Maximum, in Keras
-inline SymbolicInput concatenate(const std::vector<SymbolicInput>& inputs, std::int64_t axis = -1) { return Concatenate({.axis = axis})(inputs); }  ///< as Concatenate, in Keras
 }
 /// As truncated_normal(), in Keras.
 inline Initializer TruncatedNormal(double mean = 0.0, double stddev = 0.05) {
@@ -331,12 +343,6 @@ inline Initializer HeUniform() { return he_uniform(); }          ///< as he_unif
 inline Initializer HeNormal() { return he_normal(); }            ///< as he_normal(), in Keras
 inline Initializer LecunUniform() { return lecun_uniform(); }    ///< as lecun_uniform(), in Keras
 inline Initializer LecunNormal() { return lecun_normal(); }      ///< as lecun_normal(), in Keras
-/// As tf.keras.regularizers.
-namespace tandem::regularizers {
-inline Regularizer l1(double l1 = 0.01) { return L1(l1); }  ///< as L1, in Keras
-inline Regularizer l2(double l2 = 0.01) { return L2(l2); }  ///< as L2, in Keras
-inline Regularizer l1_l2(double l1 = 0.01, double l2 = 0.01) { return L1L2(l1, l2); }  ///< as L1L2, in Keras
-}  // namespace tandem::regularizers
 }  // namespace tandem::initializers
 
 /// As keras.activations.
@@ -361,6 +367,8 @@ namespace layers = tandem::layers;              // as td::layers
 namespace losses = tandem::losses;              // as td::losses
 namespace metrics = tandem::metrics;            // as td::metrics
 namespace optimizers = tandem::optimizers;      // as td::optimizers
+namespace regularizers = tandem::regularizers;  // as td::regularizers
+namespace models = tandem::models;              // as td::models
 namespace utils = tandem::utils;                // as td::utils
 }  // namespace tandem::keras
 
@@ -375,8 +383,6 @@ namespace tandem::comm {
 using tandem::ReduceOp;                                ///< as torch.distributed.ReduceOp
 inline constexpr bool is_available() { return true; }  ///< as torch.distributed.is_available
 inline int rank(const ProcessGroup& group = {}) { return get_rank(group); }  ///< get_rank()
-namespace regularizers = tandem::regularizers;  // as td::regularizers
-namespace models = tandem::models;              // as td::models
 /// get_world_size().
 inline int size(const ProcessGroup& group = {}) { return get_world_size(group); }
 /// get_world_size().

@@ -7,6 +7,7 @@
 #include "core/status.h"
 #include "data/description.h"
 #include "tandem/creation.h"
+#include "tandem/random.h"
 
 namespace tandem::data {
 
@@ -158,6 +159,39 @@ Dataset batches_of(const IndexedDataset& examples, const DataLoaderOptions& opti
 }
 
 }  // namespace
+
+std::int64_t detail::size_of_dataset(const datasets::DatasetBase& dataset) {
+  const std::optional<std::size_t> size = dataset.size();
+  if (!size)
+    throw InvalidArgumentError("[IndexedDataset] expected a dataset whose size() is known");
+  return static_cast<std::int64_t>(*size);
+}
+
+Subset::Subset(IndexedDataset examples, std::vector<std::int64_t> indices)
+    : IndexedDataset(std::ssize(indices), [examples, indices](std::int64_t index) {
+        return examples[indices[static_cast<std::size_t>(index)]];
+      }) {}
+
+std::vector<Subset> random_split(const IndexedDataset& examples,
+                                 const std::vector<std::int64_t>& lengths) {
+  std::int64_t all = 0;
+  for (const std::int64_t length : lengths) {
+    if (length < 0)
+      fail<InvalidArgumentError>("[random_split] expected lengths of 0 or more, got {}", length);
+    all += length;
+  }
+  if (all != examples.size())
+    fail<InvalidArgumentError>("[random_split] expected lengths that sum to {}, got {}",
+                               examples.size(), all);
+  const auto order = random::permutation(all).to_vector<std::int64_t>();
+  std::vector<Subset> parts;
+  auto next = order.begin();
+  for (const std::int64_t length : lengths) {
+    parts.emplace_back(examples, std::vector<std::int64_t>(next, next + length));
+    next += length;
+  }
+  return parts;
+}
 
 DataLoader::DataLoader(const IndexedDataset& examples, const DataLoaderOptions& options)
     : batches_(batches_of(examples, options)) {}

@@ -20,9 +20,10 @@ struct FileFormat {
 
 const std::array<FileFormat, 2>& formats() {
   static const auto& all = *new const std::array<FileFormat, 2>{
-      FileFormat{
-          "cifar10", datasets::cifar10_examples, {{uint8, {32, 32, 3}}, {int64, Shape::scalar()}}},
-      FileFormat{"idx", datasets::idx_rows, {}}};
+      FileFormat{"cifar10",
+                 tandem::datasets::cifar10_examples,
+                 {{uint8, {32, 32, 3}}, {int64, Shape::scalar()}}},
+      FileFormat{"idx", tandem::datasets::idx_rows, {}}};
   return all;
 }
 

@@ -17,6 +17,7 @@ std::vector<std::byte> read_file(std::string_view op, const std::string& path);
 
 // See tandem/datasets.h for the formats and the errors.
 Tensor parse_idx(std::span<const std::byte> bytes, std::string_view name);
-datasets::LabelledImages parse_cifar10(std::span<const std::byte> bytes, std::string_view name);
+tandem::datasets::LabelledImages parse_cifar10(std::span<const std::byte> bytes,
+                                               std::string_view name);
 
 }  // namespace tandem::data

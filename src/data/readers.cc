@@ -245,7 +245,8 @@ Tensor parse_idx(std::span<const std::byte> bytes, std::string_view name) {
   return tensor;
 }
 
-datasets::LabelledImages parse_cifar10(std::span<const std::byte> bytes, std::string_view name) {
+tandem::datasets::LabelledImages parse_cifar10(std::span<const std::byte> bytes,
+                                               std::string_view name) {
   constexpr std::int64_t kPixels = 32 * 32, kRecord = 1 + 3 * kPixels, kClasses = 10;
   const auto size = static_cast<std::int64_t>(bytes.size());
   if (size == 0)
@@ -256,7 +257,7 @@ datasets::LabelledImages parse_cifar10(std::span<const std::byte> bytes, std::st
         "[read_cifar10] {}: expected a multiple of {} bytes (a label and an image each), got {}",
         name, kRecord, size);
   const std::int64_t count = size / kRecord;
-  datasets::LabelledImages set{
+  tandem::datasets::LabelledImages set{
       .images = make_tensor(DeviceManager::get().host(), {count, 32, 32, 3}, uint8),
       .labels = make_tensor(DeviceManager::get().host(), {count}, int64),
       .classes = kClasses};

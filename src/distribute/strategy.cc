@@ -6,6 +6,7 @@
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
 #include "sync/parts.h"
+#include "tandem/array.h"
 
 namespace tandem::distribute {
 
@@ -73,6 +74,44 @@ void Strategy::check_values(std::size_t replicas, const StrategyMark* of,
 DistributedDataset Strategy::experimental_distribute_dataset(const data::Dataset& dataset) const {
   require_cross_replica("experimental_distribute_dataset");
   return DistributedDataset(dataset, impl_);
+}
+
+namespace {
+
+// Joins the next `count` batches of a dataset: what the replicas of this process take in one step.
+data::Dataset joined_batches(const data::Dataset& dataset, std::size_t count) {
+  if (count == 1) return dataset;
+  return data::Dataset::from_generator(std::function<data::GeneratorFn()>([dataset, count] {
+    const auto cursor = std::make_shared<data::Iterator::Cursor>(dataset.begin());
+    return data::GeneratorFn([cursor, count]() -> std::optional<data::Example> {
+      std::vector<std::vector<Tensor>> components;
+      for (std::size_t i = 0; i < count && *cursor != std::default_sentinel; ++i, ++*cursor) {
+        const data::Example& batch = **cursor;
+        components.resize(batch.size());
+        for (std::size_t k = 0; k < batch.size(); ++k) components[k].push_back(batch[k]);
+      }
+      if (components.empty()) return std::nullopt;
+      std::vector<Tensor> joined;
+      for (const std::vector<Tensor>& parts : components) joined.push_back(concat(parts, 0));
+      return data::Example(std::move(joined));
+    });
+  }));
+}
+
+}  // namespace
+
+DistributedDataset Strategy::distribute_datasets_from_function(
+    const std::function<data::Dataset(const InputContext&)>& make) const {
+  require_cross_replica("distribute_datasets_from_function");
+  const int local = num_local_replicas();
+  InputContext context;
+  context.num_input_pipelines = num_replicas_in_sync() / local;
+  context.input_pipeline_id = impl_->first_replica() / local;
+  context.num_replicas_in_sync = num_replicas_in_sync();
+  const data::Dataset dataset = make(context);
+  return DistributedDataset(joined_batches(dataset, static_cast<std::size_t>(local))
+                                .with_auto_shard(data::AutoShardPolicy::kOff),
+                            impl_);
 }
 
 // --- the kinds of strategies ---

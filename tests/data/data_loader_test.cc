@@ -10,6 +10,7 @@
 #include "support/tensors.h"
 #include "tandem/datasets.h"
 #include "tandem/errors.h"
+#include "tandem/names.h"
 #include "tandem/random.h"
 
 namespace tandem::data_loader_test {
@@ -346,6 +347,61 @@ TEST(DistributedSampler, TakesRanksAsArguments) {
   const data::TensorDataset pairs({constant({1, 2}), constant({3, 4})});
   EXPECT_EQ(DistributedSampler(pairs, 2, 0).size(), 1);
   EXPECT_EQ(pairs[1][1].item<std::int32_t>(), 4);
+}
+
+// A dataset of libtorch's kind.
+struct Squares : data::datasets::Dataset<Squares> {
+  Example get(std::size_t index) override {
+    const auto i = static_cast<std::int32_t>(index);
+    return {constant(i), constant(i * i)};
+  }
+  std::optional<std::size_t> size() const override { return 5; }
+};
+struct Endless : Squares {
+  std::optional<std::size_t> size() const override { return std::nullopt; }
+};
+
+TEST(MakeDataLoader, LoadsADatasetOfLibtorchsKind) {
+  const auto loader = data::make_data_loader(Squares(), {.batch_size = 2});
+  Values seen, squares;
+  for (const auto& batch : *loader) {
+    for (const auto x : batch.data.to_vector<std::int32_t>()) seen.push_back(x);
+    for (const auto x : batch.target.to_vector<std::int32_t>()) squares.push_back(x);
+  }
+  EXPECT_EQ(seen, (Values{0, 1, 2, 3, 4}));
+  EXPECT_EQ(squares, (Values{0, 1, 4, 9, 16}));
+  int batches = 0;
+  const auto random = data::make_data_loader<data::samplers::RandomSampler>(Squares(), 3);
+  for (const auto& [x, y] : *random) {
+    EXPECT_EQ(x.dim(0), y.dim(0));
+    ++batches;
+  }
+  EXPECT_EQ(batches, 2);
+  const auto alone = data::make_data_loader(tens(2), 2);
+  EXPECT_FALSE((*alone->begin()).target.defined());
+  expect_error<InvalidArgumentError>([] { data::make_data_loader(Endless(), 2); },
+                                     "expected a dataset whose size() is known");
+}
+
+TEST(RandomSplit, TakesEachExampleOnce) {
+  random::set_seed(1);
+  const auto [train, test] = data::random_split(tens(10), {7, 3});
+  EXPECT_EQ(train.size(), 7);
+  EXPECT_EQ(test.size(), 3);
+  Indices all;
+  for (const auto& part : {train, test})
+    for (std::int64_t i = 0; i < part.size(); ++i)
+      all.push_back(part.get(i)[0].item<std::int32_t>() / 10);
+  EXPECT_EQ(sorted(all), (Indices{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_NE(all, sorted(all));
+  expect_error<InvalidArgumentError>(
+      [] {
+        data::random_split(tens(10), {7, 2});
+      },
+      "expected lengths that sum to 10, got 9");
+  const data::Subset some(tens(5), {4, 0});
+  EXPECT_EQ(some[0][0].item<std::int32_t>(), 40);
+  expect_error<OutOfRangeError>([&] { some[2]; }, "expected an index of [0, 2)");
 }
 
 }  // namespace

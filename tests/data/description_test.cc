@@ -251,12 +251,13 @@ TEST(Description, FilesOfKnownFormatsTravelAsPaths) {
   for (const std::uint8_t first : {1, 50, 90})
     paths.push_back(folder.write(fmt::format("{}.idx", first),
                                  testing::idx_file(0x09, {3}, {first, 7, 8})));  // int32 rows
-  const Dataset dataset = Dataset::from_files(paths, datasets::idx_rows);
+  const Dataset dataset = Dataset::from_files(paths, tandem::datasets::idx_rows);
   EXPECT_EQ(elements_of(dataset), (std::vector<std::int32_t>{1, 7, 8, 50, 7, 8, 90, 7, 8}));
   expect_same(dataset);
   expect_same(dataset.map([](const Example& e) { return Example(e[0] * 2); }).batch(4));
 
-  const Dataset images = Dataset::from_files({folder / "absent"}, datasets::cifar10_examples);
+  const Dataset images =
+      Dataset::from_files({folder / "absent"}, tandem::datasets::cifar10_examples);
   const auto spec = describe(images.batch(8).map([](const Example& e) {
                       return Example{cast(e[0], float32) / 255.0, e[1]};
                     })).element_spec;  // without the file
