@@ -12,8 +12,9 @@ using tandem::optimizers::make_optimizer;
 using tandem::optimizers::Optimizer;
 
 void check_not_negative(const char* optimizer, const char* what, double value) {
-  if (!(value >= 0.0))
-    fail<InvalidArgumentError>("[{}] expected a {} of 0 or more, got {}", optimizer, what, value);
+  if (!(value >= 0.0 && std::isfinite(value)))
+    fail<InvalidArgumentError>("[{}] expected a finite {} of 0 or more, got {}", optimizer, what,
+                               value);
 }
 
 }  // namespace

@@ -18,8 +18,9 @@ template <class Options>
 using Groups = std::vector<Options>;
 
 void check_not_negative(const char* optimizer, const char* what, double value) {
-  if (!(value >= 0.0))
-    fail<InvalidArgumentError>("[{}] expected {} of 0 or more, got {}", optimizer, what, value);
+  if (!(value >= 0.0 && std::isfinite(value)))
+    fail<InvalidArgumentError>("[{}] expected a finite {} of 0 or more, got {}", optimizer, what,
+                               value);
 }
 
 // The options of a group, all of which are set.

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "autodiff/engine.h"
 #include "core/joined.h"
 #include "core/log.h"
@@ -42,7 +44,7 @@ void check_clipping(const std::string& optimizer, const Clipping& clipping) {
   for (const auto& bound : {clipping.clipnorm, clipping.clipvalue, clipping.global_clipnorm}) {
     if (!bound) continue;
     ++given;
-    if (!(*bound > 0.0))
+    if (!(*bound > 0.0 && std::isfinite(*bound)))  // infinity / infinity is NaN
       fail<InvalidArgumentError>("[{}] expected a positive bound on gradients, got {}", optimizer,
                                  *bound);
   }
@@ -452,7 +454,7 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
   if (loss.size() != 1)
     fail<InvalidArgumentError>("[{}] expected a scalar loss, got shape {}", name_,
                                loss.shape().to_string());
-  if (!impl_of(loss).grad)
+  if (is_constant(impl_of(loss).grad))
     fail<FailedPreconditionError>(
         "[{}] the loss depends on no trainable variable, or was computed under NoGradScope", name_);
   if (variables.empty())

@@ -80,9 +80,11 @@ Optimizer make_optimizer_of(const RMSpropOptions& options, std::vector<Variable>
 }
 
 Optimizer make_optimizer_of(const AdagradOptions& options, std::vector<Variable> parameters) {
-  if (!(options.initial_accumulator_value >= 0.0))
-    fail<InvalidArgumentError>("[adagrad] expected an initial accumulator of 0 or more, got {}",
-                               options.initial_accumulator_value);
+  if (!(options.initial_accumulator_value >= 0.0 &&
+        std::isfinite(options.initial_accumulator_value)))
+    fail<InvalidArgumentError>(
+        "[adagrad] expected a finite initial accumulator of 0 or more, got {}",
+        options.initial_accumulator_value);
   return make<update::Adagrad>("adagrad", options, std::move(parameters),
                                {.epsilon = options.epsilon, .weight_decay = options.weight_decay},
                                {{"accumulator", options.initial_accumulator_value}},

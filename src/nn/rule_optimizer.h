@@ -87,6 +87,10 @@ void check_rule(const char* optimizer, const Rule& rule) {
     not_negative("weight_decay", rule.gradient_decay);
   if constexpr (requires { rule.epsilon; }) not_negative("epsilon", rule.epsilon);
   if constexpr (requires { rule.momentum; }) not_negative("momentum", rule.momentum);
+  if constexpr (requires { rule.dampening; })
+    if (!std::isfinite(rule.dampening))
+      fail<InvalidArgumentError>("[{}] expected a finite dampening, got {}", optimizer,
+                                 rule.dampening);
   if constexpr (requires { rule.rho; }) below_one("rho", rule.rho);
   if constexpr (requires { rule.beta_1; }) {
     below_one("beta_1", rule.beta_1);

@@ -396,7 +396,7 @@ TEST(Optimizers, BadOptionsAreRefused) {
   refused([] { SGD().set_learning_rate(-0.1); },
           "[sgd] expected a finite learning rate of 0 or more, got -0.1");
   refused([] { Adagrad({.initial_accumulator_value = -1.0}); },
-          "[adagrad] expected an initial accumulator of 0 or more, got -1");
+          "[adagrad] expected a finite initial accumulator of 0 or more, got -1");
   refused([] { from_name("adamm"); },
           "[optimizers] expected one of: sgd, adam, adamw, rmsprop, adagrad, lamb; got 'adamm'");
 }
