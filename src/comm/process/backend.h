@@ -73,7 +73,7 @@ class Backend {
   // The names of the group's ranks in error messages.
   virtual const RankNames& names() const = 0;
   // Whether buffers may be in device memory that the host cannot access.
-  virtual bool supports_device_memory() const = 0;
+  virtual bool supports_device_memory() const { return false; }
   // Whether threads other than the owner's may call it, one at a time.
   virtual bool allows_any_thread() const { return true; }
   // Whether spinning would take CPU time from other ranks: this host has more ranks than cores, or
@@ -103,7 +103,7 @@ class Backend {
   virtual void check_failure() {}
 
   // Memory that peers access directly. Null: plain memory is as good.
-  virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  virtual std::shared_ptr<void> allocate(std::size_t) { return nullptr; }
   // The new group, if the backend consists of communicators that can make it; else null.
   virtual std::unique_ptr<Communicator> split_below(std::span<const int> ranks) {
     static_cast<void>(ranks);

@@ -1,4 +1,4 @@
-// The ranks of a group that find each other through a store.
+// The options that groups of processes take.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,13 @@
 
 namespace tandem {
 
+// The options of a communicator.
+struct ProcessGroupOptions {
+  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // for each wait
+  std::shared_ptr<const Membership> membership;  // null: only the backend detects failures
+};
+
+// The options of a backend whose ranks find each other through a store.
 struct GroupOptions {
   std::shared_ptr<Store> store;  // through which the ranks find each other
   std::string name;              // the group's name, the same on every rank and unique

@@ -5,7 +5,7 @@
 
 #include "comm/communicator.h"
 #include "comm/process/backend.h"
-#include "comm/process/process_group_options.h"
+#include "comm/process/group_options.h"
 
 namespace tandem {
 

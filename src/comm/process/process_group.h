@@ -11,7 +11,7 @@
 
 #include "comm/checked_communicator.h"
 #include "comm/process/backend.h"
-#include "comm/process/process_group_options.h"
+#include "comm/process/group_options.h"
 #include "comm/process/progress_engine.h"
 #include "core/core_yield.h"
 

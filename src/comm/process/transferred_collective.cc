@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <utility>
 
 #include "comm/combine.h"
@@ -29,6 +30,164 @@ std::vector<ElementSpan> shares_of(std::span<const Buffer> buffers) {
 }
 
 }  // namespace
+
+// Deterministic reductions made of sends and receives; sums are in the order of the ranks.
+//
+// The elements are processed in windows. In each window every rank receives its slice from all
+// others, reduces it, and sends the result to the ranks that need it; the next window is in flight
+// meanwhile. This sends the minimum number of bytes, in two phases whatever the number of ranks.
+class WindowedReduction {
+ public:
+  // The references must outlive it.
+  WindowedReduction(Transfers& transfers, Scratch& scratch, const TransferOptions& options,
+                    const Signature& signature)
+      : transfers_(transfers),
+        scratch_(scratch),
+        options_(options),
+        signature_(signature),
+        element_(size_of(signature.dtype)),
+        results_(transfers) {}
+  WindowedReduction(const WindowedReduction&) = delete;
+  WindowedReduction& operator=(const WindowedReduction&) = delete;
+
+  // Call one of these once. It starts the reduction without blocking. Elements are reduced in
+  // place, on all ranks or on the root.
+  void all_reduce(const ElementSpan& all);
+  void reduce(const ElementSpan& all, int root) {
+    std::vector<ElementSpan> shares(place(options_.size));
+    shares[place(root)] = all;
+    reduce_scatter(shares, all.data);
+  }
+  // Rank r receives the reduction of shares[r]. `result` may be this rank's element of `shares`.
+  void reduce_scatter(const std::vector<ElementSpan>& shares, std::byte* result);
+
+  // Makes progress without waiting; returns whether the reduction is complete. Increments `steps`
+  // for each step done.
+  bool advance(std::uint64_t& steps);
+
+ private:
+  struct Window {
+    std::vector<ElementSpan> slices;  // by rank
+    std::byte* result = nullptr;
+    Scratch::Block others;  // received slices, one per rank
+    TransferSet received;
+    TransferSet sent;  // the slices sent, if results must not arrive in their memory
+  };
+  // Sets the slices of a window to the elements from `begin` to `end`.
+  using Cut = std::function<void(Window& window, std::int64_t begin, std::int64_t end)>;
+
+  void start(std::int64_t elements, std::int64_t step, Cut cut) {
+    cut_ = std::move(cut);
+    end_ = elements;
+    step_ = std::max<std::int64_t>(step, 1);
+    open_next();
+    open_next();
+  }
+  void open_next();
+  void combine(Window& window);
+  void receive_results(const Window& window) {
+    for (int peer = 0; peer < options_.size; ++peer)
+      if (peer != options_.rank)
+        results_.receive(peer, kGather, window.slices[place(peer)].data,
+                         bytes(window.slices[place(peer)]));
+  }
+  void send_results(const Window& window) {
+    const ElementSpan& mine = window.slices[place(options_.rank)];
+    for (int peer = 0; peer < options_.size; ++peer)
+      if (peer != options_.rank) results_.send(peer, kGather, mine.data, bytes(mine));
+  }
+  ElementSpan part(const ElementSpan& share, std::int64_t begin, std::int64_t end) const {
+    begin = std::min(begin, share.count);
+    end = std::min(end, share.count);
+    if (begin == end) return {};
+    return {share.data + static_cast<std::size_t>(begin) * element_, end - begin};
+  }
+  std::size_t bytes(const ElementSpan& share) const {
+    return static_cast<std::size_t>(share.count) * element_;
+  }
+
+  Transfers& transfers_;
+  Scratch& scratch_;
+  const TransferOptions options_;
+  const Signature& signature_;
+  const std::size_t element_;
+  bool gathers_ = false;  // every rank receives every result
+  Cut cut_;
+  std::int64_t begin_ = 0, end_ = 0, step_ = 1;  // the elements of windows not yet opened
+  std::deque<Window> open_;
+  TransferSet results_;  // transfers of reduced slices, and sends of slices in place
+};
+
+void WindowedReduction::all_reduce(const ElementSpan& all) {
+  gathers_ = true;
+  start(all.count, options_.window_bytes / static_cast<std::int64_t>(element_),
+        [this, all](Window& window, std::int64_t begin, std::int64_t end) {
+          const std::int64_t count = end - begin, size = options_.size;
+          for (std::int64_t rank = 0; rank < size; ++rank)
+            window.slices.push_back(
+                part(all, begin + count * rank / size, begin + count * (rank + 1) / size));
+          window.result = window.slices[place(options_.rank)].data;
+        });
+}
+
+void WindowedReduction::reduce_scatter(const std::vector<ElementSpan>& shares, std::byte* result) {
+  std::int64_t most = 0;
+  for (const ElementSpan& share : shares) most = std::max(most, share.count);
+  start(most, options_.window_bytes / static_cast<std::int64_t>(element_) / options_.size,
+        [this, shares, result](Window& window, std::int64_t begin, std::int64_t end) {
+          for (const ElementSpan& share : shares) window.slices.push_back(part(share, begin, end));
+          window.result = result ? result + static_cast<std::size_t>(begin) * element_ : nullptr;
+        });
+}
+
+void WindowedReduction::open_next() {
+  if (begin_ == end_) return;
+  const std::int64_t end = std::min(end_, begin_ + step_);
+  Window& window = open_.emplace_back(
+      Window{.received = TransferSet(transfers_), .sent = TransferSet(transfers_)});
+  cut_(window, begin_, end);
+  begin_ = end;
+  const ElementSpan& mine = window.slices[place(options_.rank)];
+  window.others = scratch_.take(bytes(mine) * place(options_.size));
+  for (int peer = 0; peer < options_.size; ++peer)
+    if (peer != options_.rank)
+      window.received.receive(peer, kScatter, window.others.get() + bytes(mine) * place(peer),
+                              bytes(mine));
+  if (gathers_ && transfers_.receives_into_sent()) receive_results(window);
+  TransferSet& sent = transfers_.receives_into_sent() ? results_ : window.sent;
+  for (int peer = 0; peer < options_.size; ++peer)
+    if (peer != options_.rank)
+      sent.send(peer, kScatter, window.slices[place(peer)].data, bytes(window.slices[place(peer)]));
+}
+
+bool WindowedReduction::advance(std::uint64_t& steps) {
+  while (!open_.empty()) {
+    Window& window = open_.front();
+    // Results arrive in the memory of the slices sent, so the sends must be complete.
+    if (!window.received.complete() || !window.sent.complete()) return false;
+    combine(window);
+    if (gathers_) {
+      if (!transfers_.receives_into_sent()) receive_results(window);
+      send_results(window);
+    }
+    open_.pop_front();
+    open_next();
+    ++steps;
+  }
+  return results_.complete();
+}
+
+void WindowedReduction::combine(Window& window) {
+  const ElementSpan& mine = window.slices[place(options_.rank)];
+  if (mine.count == 0) return;
+  std::vector<const void*> inputs;
+  for (int rank = 0; rank < options_.size; ++rank)
+    inputs.push_back(rank == options_.rank ? mine.data
+                                           : window.others.get() + bytes(mine) * place(rank));
+  void* const output = window.result;
+  tandem::combine(inputs, {&output, 1}, mine.count, signature_.dtype, signature_.op,
+                  CombineOrder::kInOrder);
+}
 
 std::size_t bytes_with_announcement(const Collective& collective, int rank, std::size_t limit) {
   std::size_t bytes = 0;
@@ -113,6 +272,8 @@ TransferredCollective::TransferredCollective(Transfers& transfers, const Collect
       first_(transfers_),
       last_(transfers_) {}
 
+TransferredCollective::~TransferredCollective() = default;
+
 bool TransferredCollective::sends_small() const {
   return bytes_with_announcement(collective_, rank_, options_.small_limit) > 0;
 }
@@ -129,14 +290,9 @@ void TransferredCollective::all_reduce() {
 }
 
 WindowedReduction& TransferredCollective::reduction() {
-  return reduction_.emplace(transfers_, scratch_,
-                            ReductionOptions{.rank = rank_,
-                                             .size = size_,
-                                             .dtype = collective_.signature.dtype,
-                                             .op = collective_.signature.op,
-                                             .window_bytes = options_.window_bytes,
-                                             .scatter_phase = kScatter,
-                                             .gather_phase = kGather});
+  reduction_ =
+      std::make_unique<WindowedReduction>(transfers_, scratch_, options_, collective_.signature);
+  return *reduction_;
 }
 
 void TransferredCollective::start(std::span<const std::byte* const> announcements) {

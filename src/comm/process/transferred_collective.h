@@ -11,7 +11,8 @@
 
 #include "comm/process/announcement.h"
 #include "comm/process/backend.h"
-#include "comm/process/windowed_reduction.h"
+#include "comm/process/scratch.h"
+#include "comm/process/transfers.h"
 
 namespace tandem {
 
@@ -30,8 +31,14 @@ void check_announcements(const Collective& collective,
 
 struct TransferOptions {
   int rank = 0, size = 1;
-  std::int64_t window_bytes = 0;  // see ReductionOptions
+  std::int64_t window_bytes = 0;  // per window of a reduction, all ranks' slices together
   std::size_t small_limit = 0;    // of bytes_with_announcement()
+};
+
+// A run of elements of the collective's dtype.
+struct ElementSpan {
+  std::byte* data = nullptr;
+  std::int64_t count = 0;
 };
 
 // Contiguous memory for several buffers of one dtype: their own if they are contiguous, otherwise a
@@ -54,6 +61,8 @@ class Contiguous {
   std::unique_ptr<std::byte[]> copy_;
 };
 
+class WindowedReduction;
+
 // All functions throw what the transfers throw.
 class TransferredCollective {
  public:
@@ -64,6 +73,7 @@ class TransferredCollective {
   // The references must outlive it.
   TransferredCollective(Transfers& transfers, const Collective& collective, const RankNames& names,
                         Scratch& scratch, const TransferOptions& options);
+  ~TransferredCollective();
   // Starts an all-reduce before the announcements have arrived. REQUIRES: only the same collective
   // on the other ranks can receive these transfers.
   void start_early();
@@ -99,7 +109,7 @@ class TransferredCollective {
   const TransferOptions options_;
   const int rank_, size_;
   std::optional<Contiguous> all_;  // the buffers of an in-place collective
-  std::optional<WindowedReduction> reduction_;
+  std::unique_ptr<WindowedReduction> reduction_;
   std::vector<TransferCounts> counts_;  // of all_to_all
   // Other collectives: these transfers, then those that `then_` starts.
   TransferSet first_, last_;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/process/announcement.h"
 #include "comm/process/backend.h"
 #include "comm/shm/segment.h"
 #include "comm/signature.h"
@@ -70,8 +71,7 @@ struct alignas(kLine) ChannelState {
   alignas(kLine) std::atomic<std::uint64_t> read;
 };
 struct alignas(kLine) PieceHeader {
-  std::int64_t count;  // elements of the whole message
-  DType dtype;
+  MessageHeader message;  // the whole one
 };
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

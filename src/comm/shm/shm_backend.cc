@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/process/announcement.h"
 #include "comm/shm/collective.h"
 #include "comm/shm/group.h"
 #include "core/log.h"
@@ -85,8 +86,7 @@ class ShmMessage final : public ShmOperation {
            direction_.pieces < state_->read.load(std::memory_order_acquire) + kChannelPieces) {
       std::byte* const piece = this->piece(direction_.pieces);
       auto& header = *reinterpret_cast<PieceHeader*>(piece);
-      header.count = buffer_.count;
-      header.dtype = buffer_.dtype;
+      header.message = header_of(buffer_);
       const std::size_t bytes = piece_bytes();
       if (bytes > 0)
         std::memcpy(piece + sizeof(PieceHeader),
@@ -101,11 +101,7 @@ class ShmMessage final : public ShmOperation {
     while (!done_ && direction_.pieces < state_->written.load(std::memory_order_acquire)) {
       const std::byte* const piece = this->piece(direction_.pieces);
       const auto& header = *reinterpret_cast<const PieceHeader*>(piece);
-      if (header.count != buffer_.count || header.dtype != buffer_.dtype)
-        fail<InvalidArgumentError>("[recv] rank {} sent {} {}, rank {} expected {} {}",
-                                   group_.names()[peer_], header.count, name_of(header.dtype),
-                                   group_.names()[group_.rank()], buffer_.count,
-                                   name_of(buffer_.dtype));
+      check_message(header.message, peer_, buffer_, group_.rank(), group_.names());
       const std::size_t bytes = piece_bytes();
       if (bytes > 0)
         std::memcpy(static_cast<std::byte*>(buffer_.data) + passed_, piece + sizeof(PieceHeader),
@@ -139,7 +135,6 @@ class ShmBackend final : public Backend {
   int size() const override { return group_.size(); }
   const std::string& name() const override { return group_.options().name; }
   const RankNames& names() const override { return group_.names(); }
-  bool supports_device_memory() const override { return false; }
   bool oversubscribed() const override { return group_.oversubscribed(); }
 
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {

@@ -215,7 +215,7 @@ void ShmDataExchange::put(const ShmPlan& plan, std::uint32_t k, std::uint64_t nu
         const ElementRange all = range(plan, k, given.count);
         std::byte* to = share(me_, peer, number);
         if (signature_.kind == CollectiveKind::kAllToAll) {
-          reinterpret_cast<PieceHeader*>(to)->count = given.count;
+          reinterpret_cast<PieceHeader*>(to)->message.count = given.count;
           to += sizeof(PieceHeader);
         }
         give(to, own(given, all.begin), (all.end - all.begin) * element_);
@@ -317,7 +317,7 @@ void ShmDataExchange::take_shares(const ShmPlan& plan, std::uint32_t k, std::uin
 }
 
 void ShmDataExchange::check_received(const std::byte* share, int from) const {
-  const std::int64_t sent = reinterpret_cast<const PieceHeader*>(share)->count;
+  const std::int64_t sent = reinterpret_cast<const PieceHeader*>(share)->message.count;
   const std::int64_t expected = collective_.out[static_cast<std::size_t>(from)].count;
   if (sent != expected)
     fail<InvalidArgumentError>(

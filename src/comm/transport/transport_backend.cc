@@ -227,7 +227,6 @@ class TransportBackend final : public Backend {
   int size() const override { return group_.transport->size(); }
   const std::string& name() const override { return group_.name; }
   const RankNames& names() const override { return group_.names; }
-  bool supports_device_memory() const override { return false; }
   bool allows_any_thread() const override { return group_.transport->allows_any_thread(); }
   bool oversubscribed() const override { return oversubscribed_; }
 
@@ -256,8 +255,6 @@ class TransportBackend final : public Backend {
     group_.transport->notify_all(failure, text);
     for (TransportOperation* operation : group_.operations) operation->cancel();
   }
-
-  std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
 
   std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
     TransportGroup part{

@@ -366,7 +366,6 @@ class GlooBackend final : public Backend {
   int size() const override { return mesh_.size(); }
   const std::string& name() const override { return mesh_.options().name; }
   const RankNames& names() const override { return mesh_.names(); }
-  bool supports_device_memory() const override { return false; }
   bool oversubscribed() const override { return mesh_.oversubscribed(); }
 
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {
@@ -395,8 +394,6 @@ class GlooBackend final : public Backend {
   }
 
   void check_failure() override { mesh_.check_failure(); }
-
-  std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
 
   std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
     return std::make_unique<GlooBackend>(mesh_.options().of(ranks, name), mesh_.where());
