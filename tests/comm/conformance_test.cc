@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "comm/numbers.h"
+#include "support/errors.h"
 #include "tandem/errors.h"
 
 namespace tandem::conformance_test {
@@ -403,16 +404,6 @@ TEST_P(Conformance, SeveralGroupsAtOnce) {
   });
 }
 
-template <class Body>
-std::string refusal(const Body& body) {
-  try {
-    body();
-  } catch (const InvalidArgumentError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST_P(Conformance, RefusesInvalidArguments) {
   run([](Communicator& communicator) {
     const int ranks = communicator.size();
@@ -422,24 +413,28 @@ TEST_P(Conformance, RefusesInvalidArguments) {
     const auto expect = [](const std::string& text, const char* part) {
       EXPECT_NE(text.find(part), std::string::npos) << text;
     };
-    expect(refusal([&] {
+    expect(testing::error_of<InvalidArgumentError>([&] {
              communicator.all_reduce({&flags.all(), 1}, ReduceOp::kSum);
            }),
            "[all_reduce] bool elements cannot be reduced; cast them first");
-    expect(refusal([&] {
+    expect(testing::error_of<InvalidArgumentError>([&] {
              communicator.broadcast({&array.all(), 1}, ranks);
            }),
            "[broadcast] expected a root of 0 to");
-    expect(refusal([&] { communicator.all_gather(array.all(), too_many); }),
+    expect(testing::error_of<InvalidArgumentError>(
+               [&] { communicator.all_gather(array.all(), too_many); }),
            "[all_gather] expected a buffer for each of");
-    expect(refusal([&] { communicator.all_gather(array.part(0, 3), shares); }),
+    expect(testing::error_of<InvalidArgumentError>(
+               [&] { communicator.all_gather(array.part(0, 3), shares); }),
            "this rank's own buffer has 3 float32, its share 8 float32");
-    expect(refusal([&] { communicator.send(array.all(), communicator.rank()); }),
+    expect(testing::error_of<InvalidArgumentError>(
+               [&] { communicator.send(array.all(), communicator.rank()); }),
            "[send] expected a peer of 0 to");
     const int twice[] = {0, 0}, outside[] = {ranks};
-    expect(refusal([&] { communicator.split(twice); }),
+    expect(testing::error_of<InvalidArgumentError>([&] { communicator.split(twice); }),
            "[split] expected each rank once, got 0 twice");
-    expect(refusal([&] { communicator.split(outside); }), "[split] expected ranks of 0 to");
+    expect(testing::error_of<InvalidArgumentError>([&] { communicator.split(outside); }),
+           "[split] expected ranks of 0 to");
     communicator.barrier()->wait();  // the group is still usable
   });
 }

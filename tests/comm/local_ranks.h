@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/local/local_group.h"
+#include "comm/numbers.h"
 #include "device/device_manager.h"
 #include "tandem/config.h"
 
@@ -114,14 +115,7 @@ void check_all_reduce(const std::vector<DeviceImpl*>& devices, const LocalPlan& 
     float expected = static_cast<float>(value_of<T>(0, i));
     for (int rank = 1; rank < ranks; ++rank) {
       const float next = static_cast<float>(value_of<T>(rank, i));
-      switch (op) {
-        case ReduceOp::kSum:
-        case ReduceOp::kTreeSum:
-        case ReduceOp::kMean: expected += next; break;
-        case ReduceOp::kMin: expected = std::min(expected, next); break;
-        case ReduceOp::kMax: expected = std::max(expected, next); break;
-        case ReduceOp::kProduct: expected *= next; break;
-      }
+      expected = combine_two(op, expected, next);
     }
     if (op == ReduceOp::kMean) expected /= static_cast<float>(ranks);
     for (int rank = 0; rank < ranks; ++rank)

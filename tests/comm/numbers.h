@@ -73,20 +73,27 @@ void fill(const Buffer& buffer, int rank, int salt = 0, std::int64_t origin = 0)
   }
 }
 
+// A step of a reduction; a mean is divided at its end.
+template <class T>
+T combine_two(ReduceOp op, T a, T b) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kTreeSum:
+    case ReduceOp::kMean: return a + b;
+    case ReduceOp::kMin: return std::min(a, b);
+    case ReduceOp::kMax: return std::max(a, b);
+    case ReduceOp::kProduct: return a * b;
+  }
+  return a;
+}
+
 // The expected reduction of all ranks' elements.
 template <class T>
 T combined(ReduceOp op, int ranks, std::int64_t i, int salt = 0) {
   std::int64_t result = number_of(0, i, salt);
   for (int rank = 1; rank < ranks; ++rank) {
     const std::int64_t next = number_of(rank, i, salt);
-    switch (op) {
-      case ReduceOp::kSum:
-      case ReduceOp::kTreeSum:
-      case ReduceOp::kMean: result += next; break;
-      case ReduceOp::kMin: result = std::min(result, next); break;
-      case ReduceOp::kMax: result = std::max(result, next); break;
-      case ReduceOp::kProduct: result *= next; break;
-    }
+    result = combine_two(op, result, next);
   }
   if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(op == ReduceOp::kMean ? result / ranks : result);

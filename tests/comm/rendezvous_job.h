@@ -33,6 +33,11 @@ inline std::string talk(Job& job) {
     words += job.store()->get(fmt::format("word {}", rank), in(kFarAway));
   return words;
 }
+inline std::string talk_and_leave(Job& job) {
+  std::string words = talk(job);
+  job.shut_down();
+  return words;
+}
 
 // Waits until a rank has failed, and throws the membership's error.
 [[noreturn]] inline void wait_for_failure(const Membership& membership) {

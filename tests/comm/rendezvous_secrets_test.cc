@@ -27,6 +27,7 @@ using testing::in;
 using testing::refusal;
 using testing::Rendezvous;
 using testing::talk;
+using testing::talk_and_leave;
 using namespace std::chrono_literals;
 
 class RendezvousSecrets : public Rendezvous {};
@@ -55,9 +56,7 @@ TEST_F(RendezvousSecrets, WithoutATokenIsForOneUser) {
   // Rank 0 leaves last, because the other rank needs its server.
   const auto meet_and_leave = [&](int rank) {
     const auto job = rendezvous(tcp(rank, 2), {.timeout = testing::kFarAway});
-    const std::string words = talk(*job);
-    job->shut_down();
-    return words;
+    return talk_and_leave(*job);
   };
   ChildProcess rank0([&] { return meet_and_leave(0); });
   ChildProcess other_user([&] {

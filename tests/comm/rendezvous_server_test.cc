@@ -48,9 +48,7 @@ TEST_F(OutsideServer, IsFoundByItsAddress) {
   ChildProcess server = serve(3);
   auto ranks = start(3, [&](int rank) {
     const auto job = join(rank, 3);
-    const std::string words = talk(*job);
-    job->shut_down();
-    return words;
+    return talk_and_leave(*job);
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "012");
   EXPECT_EQ(server.result(), "over");
@@ -83,9 +81,7 @@ TEST_F(OutsideServer, IsNotForAJobOfAnotherSize) {
   auto ranks = start(2, [](int rank) {
     const auto job =
         rendezvous(fmt::format("env://?rank={}&world_size=2", rank), {.timeout = kFarAway});
-    const std::string words = talk(*job);
-    job->shut_down();
-    return words;
+    return talk_and_leave(*job);
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01");
 }

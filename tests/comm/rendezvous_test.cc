@@ -58,9 +58,7 @@ TEST_F(Rendezvous, ByTheEnvironment) {
   auto ranks = start(3, [](int rank) {
     setenv("RANK", std::to_string(rank).c_str(), 1);
     const auto job = rendezvous("env://");
-    const std::string words = talk(*job);
-    job->shut_down();
-    return words;
+    return talk_and_leave(*job);
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "012");
 }
@@ -80,9 +78,7 @@ TEST_F(Rendezvous, StepsOfSlurmAreJobsOfTheirOwn) {
                                         {"SLURM_STEP_TASKS_PER_NODE", "3"}})
         setenv(name, value, 1);
       const auto job = rendezvous("env://");
-      const std::string words = talk(*job);
-      job->shut_down();
-      return words;
+      return talk_and_leave(*job);
     });
   };
   auto first = step("0"), second = step("1");
@@ -107,9 +103,7 @@ TEST_F(Rendezvous, BesideTheStoreOfTorchrun) {
   auto ranks = start(2, [](int rank) {
     setenv("RANK", std::to_string(rank).c_str(), 1);
     const auto job = rendezvous("env://", {.timeout = testing::kFarAway});
-    const std::string words = talk(*job);
-    job->shut_down();
-    return words;
+    return talk_and_leave(*job);
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01");
 }
@@ -282,9 +276,7 @@ TEST_F(RendezvousSlow, TriesEachAddressOfAName) {
   ASSERT_EQ(mount((folder_ / "hosts").c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr), 0);
   ChildProcess rank0([&] {
     const auto job = rendezvous(tcp(0, 2), {.timeout = testing::kFarAway});
-    const std::string words = talk(*job);
-    job->shut_down();
-    return words;
+    return talk_and_leave(*job);
   });
   const auto job = rendezvous(fmt::format("tcp://twofold:{}?rank=1&world_size=2", port_),
                               {.timeout = testing::kFarAway});
@@ -390,9 +382,7 @@ TEST_F(Rendezvous, WhatACrashedJobLeftInTheFileDoesNoHarm) {
   auto ranks = start(3, [&](int rank) {
     if (rank == 0) std::this_thread::sleep_for(300ms);
     const auto job = rendezvous(file(rank, 3), {.timeout = testing::kFarAway});
-    const std::string words = talk(*job);
-    job->shut_down();
-    return words;
+    return talk_and_leave(*job);
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "012");
 }

@@ -14,12 +14,7 @@ namespace tandem::rendezvous_url_test {
 namespace {
 
 std::string refusal(const std::string& url) {
-  try {
-    parse_rendezvous_url(url);
-  } catch (const InvalidArgumentError& error) {
-    return error.what();
-  }
-  return "none";
+  return testing::error_of<InvalidArgumentError>([&] { parse_rendezvous_url(url); });
 }
 
 TEST(RendezvousUrl, Parses) {

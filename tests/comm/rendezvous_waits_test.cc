@@ -26,7 +26,7 @@ using testing::ChildProcess;
 using testing::refusal;
 using testing::Rendezvous;
 using testing::start;
-using testing::talk;
+using testing::talk_and_leave;
 using namespace std::chrono_literals;
 
 // An IPv4 address at which other machines would reach this one; empty without a network.
@@ -54,9 +54,7 @@ TEST_F(Rendezvous, RankZeroListensOnAllOfItsAddresses) {
         setenv("RANK", std::to_string(rank).c_str(), 1);
         setenv("MASTER_ADDR", rank == 0 ? host : address.c_str(), 1);
         const auto job = rendezvous("env://", {.timeout = testing::kFarAway});
-        const std::string words = talk(*job);
-        job->shut_down();
-        return words;
+        return talk_and_leave(*job);
       });
       for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01") << host << ' ' << address;
     }
@@ -85,9 +83,7 @@ TEST_F(Rendezvous, ALongWaitForRanksIsLogged) {
                       : "[rendezvous] rank 1 of 2 did not join within "));
       }
       const auto job = rendezvous(tcp(rank, 2), {.timeout = testing::kFarAway});
-      const std::string words = talk(*job);
-      job->shut_down();
-      return words;
+      return talk_and_leave(*job);
     });
     for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01");
   }
@@ -102,9 +98,7 @@ TEST_F(Rendezvous, ALongWaitForTheFileOfRankZeroIsLogged) {
           log.wait_for("[rendezvous] rank 0 is missing: the job was not found by the file"));
     }
     const auto job = rendezvous(file(rank, 2), {.timeout = testing::kFarAway});
-    const std::string words = talk(*job);
-    job->shut_down();
-    return words;
+    return talk_and_leave(*job);
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01");
 }
@@ -120,9 +114,7 @@ TEST_F(Rendezvous, ANameMayBecomeKnownLater) {
     const auto job =
         rendezvous(fmt::format("tcp://rank-0.invalid:{}?rank={}&world_size=2", port_, rank),
                    {.timeout = testing::kFarAway});
-    const std::string words = talk(*job);
-    job->shut_down();
-    return words;
+    return talk_and_leave(*job);
   });
   EXPECT_TRUE(log.wait_for("[rendezvous] no address is known for 'rank-0.invalid': "));
   testing::write_file(folder_ / "hosts", "127.0.0.1 localhost rank-0.invalid\n");

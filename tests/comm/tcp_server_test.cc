@@ -13,6 +13,7 @@
 #include "comm/rendezvous/handshake.h"
 #include "comm/rendezvous/server_connection.h"
 #include "comm/rendezvous/tcp_store.h"
+#include "support/errors.h"
 #include "support/processes.h"
 #include "support/waiting.h"
 #include "tandem/errors.h"
@@ -191,23 +192,15 @@ TEST_F(Server, MessagesMayComeInPieces) {
 }
 
 TEST_F(Server, ATakenPortIsAClearError) {
-  try {
-    TcpServer second({.port = server_->port()});
-    FAIL();
-  } catch (const AlreadyExistsError& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "[rendezvous] The server socket has failed to bind to 127.0.0.1:" +
-                  std::to_string(server_->port()) +
-                  " (errno: 98 - Address already in use): another job or program listens there; "
-                  "give this job another port");
-  }
-  try {
-    TcpServer elsewhere({.host = "192.0.2.1"});
-    FAIL();
-  } catch (const InvalidArgumentError& error) {
-    EXPECT_NE(std::string(error.what()).find("rank 0 has to run where this address is"),
-              std::string::npos);
-  }
+  EXPECT_EQ(
+      testing::error_of<AlreadyExistsError>([&] { TcpServer second({.port = server_->port()}); }),
+      "[rendezvous] The server socket has failed to bind to 127.0.0.1:" +
+          std::to_string(server_->port()) +
+          " (errno: 98 - Address already in use): another job or program listens there; give this "
+          "job another port");
+  testing::expect_parts(
+      testing::error_of<InvalidArgumentError>([&] { TcpServer elsewhere({.host = "192.0.2.1"}); }),
+      {"rank 0 has to run where this address is"});
 }
 
 TEST(FindServer, DistinguishesServersFromOtherPeers) {
@@ -219,17 +212,13 @@ TEST(FindServer, DistinguishesServersFromOtherPeers) {
     send_all(peer, "220 mail.example.org ESMTP ready, and more of the same", soon());
     wait_readable(peer, Clock::now() + 2s);
   });
-  try {
-    find_server("127.0.0.1", ports, "", TimeLimit(300ms));
-    FAIL();
-  } catch (const DeadlineExceededError& error) {
-    const std::string what = error.what();
-    EXPECT_EQ(what.find("[rendezvous] rank 0 is missing: "), 0u) << what;
-    // No server responds to the later attempts.
-    EXPECT_TRUE(what.find("is not a Tandem rendezvous server") != std::string::npos ||
-                what.find("does not answer the handshake") != std::string::npos)
-        << what;
-  }
+  const std::string what = testing::error_of<DeadlineExceededError>(
+      [&] { find_server("127.0.0.1", ports, "", TimeLimit(300ms)); });
+  EXPECT_EQ(what.find("[rendezvous] rank 0 is missing: "), 0u) << what;
+  // No server responds to the later attempts.
+  EXPECT_TRUE(what.find("is not a Tandem rendezvous server") != std::string::npos ||
+              what.find("does not answer the handshake") != std::string::npos)
+      << what;
   talker.join();
   EXPECT_THROW(find_server("no.such.host.invalid", ports, "", TimeLimit(50ms)),
                DeadlineExceededError);

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <functional>
 
+#include "support/errors.h"
 #include "support/expects.h"
 #include "support/files.h"
 #include "support/small_disk.h"
@@ -104,12 +105,7 @@ TEST(AtomicFile, LeavesFilesOfOtherHostsAlone) {
 
 template <class Error>
 void expect_error(const std::function<void()>& call, const std::string& text) {
-  try {
-    call();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()), text);
-  }
+  EXPECT_EQ(testing::error_of<Error>([&] { call(); }), text);
 }
 
 TEST(AtomicFile, SaysWhyItCannotBeWritten) {

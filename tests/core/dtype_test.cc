@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "support/errors.h"
 #include "tandem/errors.h"
 
 namespace tandem::dtype_test {
@@ -26,15 +27,9 @@ TEST(DType, NamesAndSizes) {
 }
 
 TEST(DType, UnknownNameListsTheTypesThereAre) {
-  try {
-    dtype_from_name("float8");
-    FAIL();
-  } catch (const InvalidArgumentError& e) {
-    EXPECT_STREQ(e.what(),
-                 "[DType] expected one of float32, float64, float16, bfloat16, int32, int64, "
-                 "uint8, bool, got "
-                 "'float8'");
-  }
+  EXPECT_EQ(testing::error_of<InvalidArgumentError>([&] { dtype_from_name("float8"); }),
+            "[DType] expected one of float32, float64, float16, bfloat16, int32, int64, uint8, "
+            "bool, got 'float8'");
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tandem/errors.h"
+#include "support/errors.h"
 
 namespace tandem::json_test {
 namespace {
@@ -10,12 +10,7 @@ namespace {
 Json parse(const std::string& text) { return Json::parse(text, "it"); }
 
 std::string problem_of(const std::string& text) {
-  try {
-    parse(text);
-  } catch (const JsonError& error) {
-    return error.what();
-  }
-  return "";
+  return testing::error_of<JsonError>([&] { parse(text); });
 }
 
 TEST(Json, PrintsWhatItParsed) {
@@ -53,7 +48,7 @@ TEST(Json, RefusesWhatItCannotRepresent) {
   EXPECT_TRUE(problem_of("{").starts_with("it is not JSON ("));
   EXPECT_TRUE(problem_of("[1] 2").starts_with("it is not JSON ("));
   EXPECT_TRUE(problem_of("\"\xff\"").starts_with("it is not JSON ("));
-  EXPECT_EQ(problem_of(std::string(64, '[') + std::string(64, ']')), "");
+  EXPECT_EQ(problem_of(std::string(64, '[') + std::string(64, ']')), "no error");
   EXPECT_EQ(problem_of(std::string(65, '[')), "it is not JSON (it has too many levels)");
 }
 

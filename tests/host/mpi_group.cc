@@ -2,61 +2,22 @@
 //   mpirun -n 3 host_mpi_group LEVEL BACKEND before|after|never
 // Three ranks. Two groups share rank 1; the world's ranks form a third. Counts the calls of MPI's
 // functions by threads other than the main one, and those after MPI_Finalize.
-#include <sys/syscall.h>
 #include <tandem/mpi.h>
 #include <tandem/tandem.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <chrono>
-#include <cstdio>
-#include <map>
 #include <optional>
 #include <string>
 
+#include "counted_mpi.h"
+
 namespace td = tandem;
-
-namespace {
-
-std::atomic<long> calls_elsewhere{0}, calls_after_finalize{0};
-std::atomic<bool> finalized{false};
-
-void count_call() {
-  if (getpid() != static_cast<pid_t>(syscall(SYS_gettid))) ++calls_elsewhere;
-  if (finalized) ++calls_after_finalize;
-}
-
-}  // namespace
-
-// In front of the library's own functions.
-extern "C" {
-int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
-  count_call();
-  return PMPI_Test(request, flag, status);
-}
-int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
-              MPI_Request* request) {
-  count_call();
-  return PMPI_Isend(buffer, count, type, to, tag, comm, request);
-}
-int MPI_Irecv(void* buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-              MPI_Request* request) {
-  count_call();
-  return PMPI_Irecv(buffer, count, type, from, tag, comm, request);
-}
-}
+using host::expect;
 
 namespace {
 
 constexpr std::int64_t kElements = 1 << 18;  // more than one window for each rank
 const td::comm::TransportOptions kAny{.timeout = std::chrono::seconds(60)};
-int failures = 0;
-
-void expect(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "%s\n", what.c_str());
-  ++failures;
-}
 
 // The host's own traffic, on the communicator of the group.
 void exchange_halo(MPI_Comm comm) {
@@ -110,12 +71,8 @@ void mismatch(int rank, const td::comm::TransportOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, int> levels{{"single", MPI_THREAD_SINGLE},
-                                          {"funneled", MPI_THREAD_FUNNELED},
-                                          {"serialized", MPI_THREAD_SERIALIZED},
-                                          {"multiple", MPI_THREAD_MULTIPLE}};
   if (argc != 4) return 2;
-  const int level = levels.at(argv[1]);
+  const int level = host::level_of(argv[1]);
   td::comm::TransportOptions options = kAny;
   options.backend = argv[2];
   const std::string order = argv[3];
@@ -133,13 +90,12 @@ int main(int argc, char** argv) {
     expect(work.result()[0].item() == 6.0, "a sum is wrong");
   }
   if (provided < MPI_THREAD_MULTIPLE)
-    expect(calls_elsewhere == 0, "threads other than the main one have called MPI");
+    expect(host::calls_elsewhere == 0, "threads other than the main one have called MPI");
   if (order == "after") {
     td::comm::destroy_process_group(*group);
     group.reset();
   }
-  MPI_Finalize();
-  finalized = true;
+  host::finalize();
   if (group && options.backend == "transport") {
     try {
       sum_over(*group, 1.0);
@@ -149,6 +105,6 @@ int main(int argc, char** argv) {
   }
   if (order == "before") td::comm::destroy_process_group(*group);
   if (order != "never") group.reset();
-  expect(calls_after_finalize == 0, "MPI was called after MPI_Finalize");
-  return failures != 0;
+  expect(host::calls_after_finalize == 0, "MPI was called after MPI_Finalize");
+  return host::failures != 0;
 }

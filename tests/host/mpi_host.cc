@@ -3,64 +3,23 @@
 //   mpirun -n 2 host_mpi_host LEVEL hvd|group BACKEND before|after|never
 // Two ranks. Counts the calls of MPI's functions by threads other than the main one.
 #include <mpi.h>
-#include <sys/syscall.h>
 #include <tandem/tandem.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
-#include <cstdio>
-#include <map>
 #include <optional>
 #include <string>
 
+#include "counted_mpi.h"
+
 namespace td = tandem;
-
-namespace {
-
-std::atomic<long> calls_elsewhere{0}, calls_after_finalize{0};
-std::atomic<bool> finalized{false};
-
-void count_call() {
-  if (getpid() != static_cast<pid_t>(syscall(SYS_gettid))) ++calls_elsewhere;
-  if (finalized) ++calls_after_finalize;
-}
-
-}  // namespace
-
-// In front of the library's own functions. Those that Tandem polls with, and starts transfers with.
-extern "C" {
-int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
-  count_call();
-  return PMPI_Test(request, flag, status);
-}
-int MPI_Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
-  count_call();
-  return PMPI_Iprobe(source, tag, comm, flag, status);
-}
-int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
-              MPI_Request* request) {
-  count_call();
-  return PMPI_Isend(buffer, count, type, to, tag, comm, request);
-}
-int MPI_Irecv(void* buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-              MPI_Request* request) {
-  count_call();
-  return PMPI_Irecv(buffer, count, type, from, tag, comm, request);
-}
-}
+using host::expect;
+using host::finalize;
 
 namespace {
 
 constexpr std::chrono::seconds kLimit(60);
 constexpr std::int64_t kElements = 1 << 18;  // more than one message
-int failures = 0;
-
-void expect(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "%s\n", what.c_str());
-  ++failures;
-}
 
 // The host's own traffic.
 void exchange_halo(int rank) {
@@ -106,11 +65,6 @@ class Api {
 
 td::Tensor ranks_tensor(int rank) { return td::full({kElements}, rank + 1.0); }
 
-void finalize() {
-  MPI_Finalize();
-  finalized = true;
-}
-
 // Calls after MPI_Finalize throw an error with a type; an operation that was under way may also
 // have ended well.
 void use_after_finalize(Api& api, int rank) {
@@ -132,12 +86,8 @@ void use_after_finalize(Api& api, int rank) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, int> levels{{"single", MPI_THREAD_SINGLE},
-                                          {"funneled", MPI_THREAD_FUNNELED},
-                                          {"serialized", MPI_THREAD_SERIALIZED},
-                                          {"multiple", MPI_THREAD_MULTIPLE}};
   if (argc != 5) return 2;
-  const int level = levels.at(argv[1]);
+  const int level = host::level_of(argv[1]);
   const bool hvd = std::string(argv[2]) == "hvd";
   const std::string backend = argv[3], order = argv[4];
   int provided = 0, rank = 0;
@@ -154,7 +104,7 @@ int main(int argc, char** argv) {
              std::string("the error does not say what to ask for: ") + error.what());
     }
     MPI_Finalize();
-    return failures != 0;
+    return host::failures != 0;
   }
 
   Api api(hvd, backend);
@@ -165,16 +115,16 @@ int main(int argc, char** argv) {
     expect(api.finish()[kElements - 1].item() == 3.0, "a sum is wrong");
   }
   if (level < MPI_THREAD_MULTIPLE)
-    expect(calls_elsewhere == 0, "threads other than the main one have called MPI");
+    expect(host::calls_elsewhere == 0, "threads other than the main one have called MPI");
   if (order == "after") {
     api.tear_down();
     finalize();
-    return failures != 0;
+    return host::failures != 0;
   }
   api.start(ranks_tensor(rank));
   finalize();
   if (backend == "mpi") use_after_finalize(api, rank);
   if (order == "before") api.tear_down();
-  expect(calls_after_finalize == 0, "MPI was called after MPI_Finalize");
-  return failures != 0;
+  expect(host::calls_after_finalize == 0, "MPI was called after MPI_Finalize");
+  return host::failures != 0;
 }
