@@ -53,7 +53,7 @@ void answer(const std::string& way, const std::function<Tensors()>& run) {
     Json results = Json::array();
     for (const td::Tensor& tensor : run()) {
       Json sizes = Json::array();
-      for (int axis = 0; axis < tensor.rank(); ++axis) sizes.push_back(tensor.dim(axis));
+      for (int axis = 0; axis < tensor.rank(); ++axis) sizes.push_back(tensor.dim(axis).value());
       results.push_back({td::name_of(tensor.dtype()), sizes});
       if (td::is_floating(tensor.dtype()))
         write_elements(elements, tensor.to(td::float64).to_vector<double>());

@@ -230,7 +230,7 @@ Table arrays() {
       {"concat", call([](const Call& c) { return concat(c.x, c.integer("axis")); })},
       {"stack", call([](const Call& c) { return stack(c.x, c.integer("axis")); })},
       {"split", call([](const Call& c) {
-         if (c.has("parts")) return split(c.x[0], c.integer("parts"), c.integer("axis"));
+         if (c.has("parts")) return split(c.x[0], c.integer("parts"), {.axis = c.integer("axis")});
          return split(c.x[0], c.attributes.at("sizes").get<std::vector<std::int64_t>>(),
                       c.integer("axis"));
        })},

@@ -33,7 +33,7 @@ Unary unary_step(Choices& choices, const Shape& shape) {
   const int rank = shape.rank(), axis = choices.pick(rank);
   const std::int64_t size = shape[axis], from = choices.pick(static_cast<int>(size)),
                      after = choices.pick(static_cast<int>(size - from));
-  switch (choices.pick(16)) {
+  switch (choices.pick(17)) {
     case 0: return [](const Tensor& x) { return tanh(x); };
     case 1: return [axis](const Tensor& x) { return nn::softmax(x, axis); };
     case 2:
@@ -63,8 +63,13 @@ Unary unary_step(Choices& choices, const Shape& shape) {
       return [](const Tensor& x) { return broadcast_to(reduce_max(x), {x.dim(-1), x.dim(0)}); };
     case 14:
       if (size % 2 != 0) break;
+      return [axis](const Tensor& x) {
+        const std::vector<Tensor> halves = split(x, 2, {.axis = axis});
+        return multiply(halves[0], halves[1]);
+      };
+    case 15:
       return
-          [axis](const Tensor& x) { return multiply(split(x, 2, axis)[0], split(x, 2, axis)[1]); };
+          [axis](const Tensor& x) { return identity(squeeze(expand_dims(x, axis), Dims{axis})); };
     default: return [](const Tensor& x) { return ones({x.dim(0) + 1, x.dim(-1)}) * x.dim(0); };
   }
   return [](const Tensor& x) { return x * x; };

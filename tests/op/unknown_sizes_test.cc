@@ -4,10 +4,12 @@
 
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "op/op.h"
 #include "operation_cases.h"
 #include "support/errors.h"
 #include "tandem/tandem.h"
@@ -113,6 +115,47 @@ TEST(UnknownOperandSizesSlow, GiveTheResultsOfKnownOnesOrAreRefusedByName) {
     }
   }
   for (const auto& [name, count] : refused) RecordProperty("refused " + name, count);
+}
+
+// Operations that no case has, and why.
+const std::map<std::string_view, std::string_view> kInNoCase = {
+    {"AllFinite", "of loss scales, whose gradients have known sizes"},
+    {"ApplyAdagradV2", "of variables, whose sizes are known"},
+    {"ApplyAdam", "of variables, whose sizes are known"},
+    {"ApplyCenteredRMSProp", "of variables, whose sizes are known"},
+    {"ApplyCenteredRMSPropMomentum", "of variables, whose sizes are known"},
+    {"ApplyGradientDescent", "of variables, whose sizes are known"},
+    {"ApplyKerasMomentum", "of variables, whose sizes are known"},
+    {"ApplyLamb", "of variables, whose sizes are known"},
+    {"ApplyMomentum", "of variables, whose sizes are known"},
+    {"ApplyRMSProp", "of variables, whose sizes are known"},
+    {"ApplyRMSPropMomentum", "of variables, whose sizes are known"},
+    {"AssignSlice", "in ops.AssignSlice"},
+    {"BatchNormMoments", "of synchronised batch normalisation, which needs several replicas"},
+    {"ElementCount", "in function.Dims"},
+    {"EnsureShape", "in function.UnknownSizes"},
+    {"ExpandDims", "in function.RandomUnknownSizes"},
+    {"Identity", "in function.RandomUnknownSizes"},
+    {"MaxPoolGradGrad", "a second derivative"},
+    {"Squeeze", "in function.RandomUnknownSizes"},
+    {"StepScalar", "a number that only traced updates compute"},
+    {"SumToShape", "of unknown sizes only"},
+};
+
+TEST(UnknownOperandSizes, AreTriedOfEveryOperation) {
+  std::set<std::string> found;
+  for (const bench::OperationCase& what : bench::operation_cases()) {
+    Graph graph;
+    const GraphScope building(graph);
+    Tensors inputs;
+    for (const Tensor& input : bench::make_inputs(what, 0, float32))
+      inputs.push_back(placeholder(input.dtype(), input.shape()));
+    results_of(what, inputs);
+    for (const Graph::Operation& operation : graph.operations()) found.emplace(operation.type());
+  }
+  for (const OpDef* op : all_ops())
+    EXPECT_NE(found.contains(std::string(op->name)), kInNoCase.contains(op->name))
+        << op->name << " needs a case in benchmarks/operation_cases_*.cc or an entry in this test";
 }
 
 }  // namespace
