@@ -73,12 +73,19 @@ std::unique_ptr<Executable> make_reorder(const memory::desc& from, const memory:
       std::initializer_list<Executable::Argument>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
+namespace {
+
+// Whether oneDNN uses these instructions: ONEDNN_MAX_CPU_ISA may leave it less than the processor
+// has.
+bool uses_instructions(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
+}  // namespace
+
 bool computes(DType dtype) {
-  // ONEDNN_MAX_CPU_ISA may leave the library less than the processor has.
-  static const bool native_bfloat16 = [] {
-    constexpr auto kWanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kWanted) == kWanted;
-  }();
+  static const bool native_bfloat16 = uses_instructions(dnnl::cpu_isa::avx512_core_bf16);
   return dtype == float32 || (dtype == bfloat16 && native_bfloat16);
 }
 
@@ -148,6 +155,22 @@ Uses& gemm_uses() {
   return uses;
 }
 
+// Those of the first run of a primitive for AMX, which set its tiles up and release them.
+void make_static_objects_of_amx() {
+  const memory::desc one({1, 1, 1, 1}, memory::data_type::bf16, memory::format_tag::nhwc),
+      kernel({1, 1, 1, 1}, memory::data_type::bf16, memory::format_tag::any);
+  const auto desc = describe<dnnl::convolution_forward>(
+      dnnl::primitive_attr(), dnnl::prop_kind::forward_inference,
+      dnnl::algorithm::convolution_direct, one, kernel, one, memory::dims{1, 1}, memory::dims{0, 0},
+      memory::dims{0, 0}, memory::dims{0, 0});
+  dnnl::stream stream(cpu());
+  dnnl::convolution_forward(desc).execute(stream,
+                                          {{DNNL_ARG_SRC, memory(desc.src_desc(), cpu())},
+                                           {DNNL_ARG_WEIGHTS, memory(desc.weights_desc(), cpu())},
+                                           {DNNL_ARG_DST, memory(desc.dst_desc(), cpu())}});
+  stream.wait();
+}
+
 // Makes the static objects that oneDNN makes when a primitive of a kind is first created. exit()
 // destroys them after those of the host, which are made later.
 void make_static_objects() {
@@ -166,6 +189,7 @@ void make_static_objects() {
   const memory::desc rows({1, 1}, memory::data_type::f32, memory::dims{1, 1});
   make_reorder(rows, rows);
   const dnnl::matmul product(describe<dnnl::matmul>(attributes(), rows, rows, rows));
+  if (uses_instructions(dnnl::cpu_isa::avx512_core_amx)) make_static_objects_of_amx();
 }
 
 const bool ends_with_the_process = [] {
