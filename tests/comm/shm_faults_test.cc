@@ -296,6 +296,11 @@ TEST(ShmGroup, ABurstOvertakesAnOpenCollective) {
   });
 }
 
+// More ranks than a host has cores by far.
+TEST(ShmGroupSlow, FiveHundredRanksOfOneHostReduce) {
+  run_ranks({.ranks = 512}, [](Communicator& communicator) { all_reduce(communicator, 10); });
+}
+
 TEST(ShmGroup, MemoryIsGivenBack) {
   run_ranks({.ranks = 1}, [](Communicator& communicator) {
     auto first = communicator.allocate(1 << 20), second = communicator.allocate(1 << 20),
