@@ -49,6 +49,10 @@ inline void become_mpirun(int ranks, const testing::TemporaryDirectory& folder,
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   setenv("TANDEM_CI_EXPECTS", "", 1);
   setenv(kSessionFolder, folder.path().c_str(), 1);
+  // Daemons of several hosts that are namespaces of one would make the same shared memory at the
+  // same time: of the topology and of PMIx's data.
+  setenv("OMPI_MCA_rtc_hwloc_vmhole", "none", 1);
+  setenv("PMIX_MCA_gds", "hash", 1);
   // Open MPI leaks memory, much of it from plug-ins that it has unloaded, so that suppressions
   // cannot name them.
   const char* sanitizer = std::getenv("ASAN_OPTIONS");
