@@ -34,21 +34,21 @@ std::set<std::string_view> on_cuda() {
   return names;
 }
 
+// EmulatedGpusHaveTheOperationsThatCudaHas: so builds without CUDA make and check the same page.
 std::string page() {
-  const std::set<std::string_view> cuda = on_cuda();
   int count = 0, kernels = 0, lowerings = 0;
   std::string rows;
   for (const OpDef* op : all_ops()) {
     if ((op->traits & kView) != 0) continue;  // has no kernel
-    const auto on_gpu = [op](bool there) { return there ? "yes" : op->gpu ? "" : "host"; };
+    const bool gpu = find_kernel(*op, DeviceBackend::kEmulatedGpu) != nullptr;
+    const char* on_gpu = gpu ? "yes" : op->gpu ? "" : "host";
     ++count;
-    kernels += cuda.contains(op->name) ? 1 : 0;
+    kernels += gpu ? 1 : 0;
     const bool lowered = stablehlo::lowering_of(*op) != nullptr;
     lowerings += lowered ? 1 : 0;
     rows += fmt::format("| {} | {} | {} | {} | {} |\n", op->name,
-                        find_kernel(*op, DeviceBackend::kCpu) ? "yes" : "",
-                        on_gpu(find_kernel(*op, DeviceBackend::kEmulatedGpu)),
-                        on_gpu(cuda.contains(op->name)), lowered ? "yes" : "");
+                        find_kernel(*op, DeviceBackend::kCpu) ? "yes" : "", on_gpu, on_gpu,
+                        lowered ? "yes" : "");
   }
   return fmt::format(
       "# Operations\n\n"
@@ -64,7 +64,6 @@ std::string page() {
 }
 
 TEST(Backends, TheOperationsPageIsUpToDate) {
-  TANDEM_REQUIRE(testing::built_module("cuda"), "cuda");
   const std::string path = std::string(TANDEM_SOURCE_DIR) + "/docs/operations.md";
   if (env_bool("TANDEM_WRITE_OPERATIONS").value_or(false)) std::ofstream(path) << page();
   std::ifstream file(path);
