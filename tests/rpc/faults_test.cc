@@ -1,8 +1,10 @@
 // Servers that die or do not answer, and peers that are not of the job.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <thread>
@@ -130,27 +132,35 @@ TEST_F(Faults, ACallWithoutATokenIsRefused) {
 
 // gRPC accepts connections as long as there are any, and answers them after that: while strangers
 // come without a pause, a new connection of the job may not get through within its ten seconds, and
-// has to be tried again.
+// has to be tried again. They may all be open at once, on both sides in this process, which keeps
+// descriptors: without one, gRPC closes its listener (AListenerThatDiedIsNoticed).
 TEST_F(Faults, StrangersDoNotDisturbCalls) {
+  rlimit descriptors = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &descriptors), 0);
+  descriptors.rlim_cur = descriptors.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &descriptors), 0);
+  constexpr rlim_t kOpen = 300, kOthers = 200;
+  ASSERT_GE(descriptors.rlim_cur, kOpen + kOthers + 500);
+  const rlim_t all = std::min<rlim_t>(1500, descriptors.rlim_cur - kOpen - kOthers);
   const auto server = serve();
   const auto channel = connect(*server);
   echo_header(*channel, "connected before they come");
   std::jthread strangers([&](const std::stop_token& ended) {
     std::mt19937 random(7);
     std::vector<Socket> open;
-    for (int i = 0; i < 1500 && !ended.stop_requested(); ++i) {
+    for (rlim_t i = 0; i < all && !ended.stop_requested(); ++i) {
       Socket socket = connect_to({"127.0.0.1", server->port()}, TimeLimit(kLong).end);
       std::string garbage = random() % 2 == 0 ? "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" : "";
       for (std::size_t size = random() % 2000; garbage.size() < size;)
         garbage += static_cast<char>(random());
       // A server may close the connection before all has arrived.
       send(socket.descriptor(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
-      if (open.size() < 300)
+      if (open.size() < kOpen)
         open.push_back(std::move(socket));
       else
         open[random() % open.size()] = std::move(socket);
     }
-    eventually([&] { return ended.stop_requested(); });  // 300 stay open
+    eventually([&] { return ended.stop_requested(); });  // kOpen of them stay
   });
   const auto bytes = random_bytes(100'000, 2);
   for (int i = 0; i < 300; ++i) {
