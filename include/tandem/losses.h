@@ -33,6 +33,19 @@ enum class Reduction {
   SumOverBatchSize = kSumOverBatchSize,     ///< as kSumOverBatchSize
 };
 
+/// A Reduction in options, also by its name in Keras.
+class ReductionOption {
+ public:
+  ReductionOption() = default;                                     ///< kAuto
+  ReductionOption(Reduction reduction) : reduction_(reduction) {}  // NOLINT: stands for it
+  /// "none", "sum", "mean" or "sum_over_batch_size". Throws InvalidArgumentError for another name.
+  ReductionOption(const char* name);                 // NOLINT: stands for it
+  operator Reduction() const { return reduction_; }  // NOLINT: stands for it
+
+ private:
+  Reduction reduction_ = Reduction::kAuto;
+};
+
 class Loss;
 struct CrossentropyOptions;
 
@@ -169,15 +182,15 @@ class Loss {
 
 /// Options of crossentropy losses.
 struct CrossentropyOptions {
-  bool from_logits = false;                ///< whether y_pred holds logits instead of probabilities
-  double label_smoothing = 0.0;            ///< smoothing of labels; not for sparse ones
-  Reduction reduction = Reduction::kAuto;  ///< reduction
-  std::string name{};                      ///< default: that of the loss
+  bool from_logits = false;      ///< whether y_pred holds logits instead of probabilities
+  double label_smoothing = 0.0;  ///< smoothing of labels; not for sparse ones
+  ReductionOption reduction{};   ///< reduction
+  std::string name{};            ///< default: that of the loss
 };
 /// Options of losses.
 struct LossOptions {
-  Reduction reduction = Reduction::kAuto;  ///< reduction
-  std::string name{};                      ///< default: that of the loss
+  ReductionOption reduction{};  ///< reduction
+  std::string name{};           ///< default: that of the loss
 };
 /// Crossentropy of class indices: y_true has one axis less than y_pred. As
 /// tf.keras.losses.SparseCategoricalCrossentropy.
@@ -227,9 +240,9 @@ class MeanAbsoluteError : public Loss {
 };
 /// Options of Huber.
 struct HuberOptions {
-  double delta = 1.0;                      ///< where the loss turns from quadratic to linear
-  Reduction reduction = Reduction::kAuto;  ///< reduction
-  std::string name{};                      ///< default: that of the loss
+  double delta = 1.0;           ///< where the loss turns from quadratic to linear
+  ReductionOption reduction{};  ///< reduction
+  std::string name{};           ///< default: that of the loss
 };
 /// Quadratic for errors up to delta, linear beyond. As tf.keras.losses.Huber.
 class Huber : public Loss {

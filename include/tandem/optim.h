@@ -186,7 +186,8 @@ struct AdamGroup {
   Betas betas{};                       ///< decay rates; default: {0.9, 0.999}
   std::optional<double> eps{};         ///< added to the root of the corrected moment; default: 1e-8
   std::optional<double>
-      weight_decay{};  ///< times the variable is added to the gradient; default: 0
+      weight_decay{};             ///< times the variable is added to the gradient; default: 0
+  std::optional<bool> amsgrad{};  ///< AMSGrad (Reddi et al. 2018), in all groups; default: false
 };
 /// The options of Adam, set one after another: `AdamOptions(1e-3).eps(1e-7)`. As
 /// torch::optim::AdamOptions.
@@ -212,6 +213,10 @@ class AdamOptions {
     group_.weight_decay = value;
     return *this;
   }
+  AdamOptions& amsgrad(bool value) {
+    group_.amsgrad = value;
+    return *this;
+  }
   /// @}
   /// The options as an aggregate.
   operator const AdamGroup&() const { return group_; }  // NOLINT: usable as options
@@ -219,7 +224,8 @@ class AdamOptions {
  private:
   AdamGroup group_;
 };
-/// Adam (Kingma and Ba 2015). As torch.optim.Adam, without amsgrad.
+/// Adam (Kingma and Ba 2015). As torch.optim.Adam. Throws
+/// UnimplementedError for amsgrad in some groups alone.
 class Adam : public Optimizer {
  public:
   using Options = AdamGroup;  ///< options
@@ -245,6 +251,7 @@ struct AdamWGroup {
   Betas betas{};                       ///< decay rates; default: {0.9, 0.999}
   std::optional<double> eps{};         ///< added to the root of the corrected moment; default: 1e-8
   std::optional<double> weight_decay{};  ///< decoupled weight decay; default: 0.01
+  std::optional<bool> amsgrad{};         ///< as in AdamGroup
 };
 /// The options of AdamW, set one after another: `AdamWOptions(1e-3).weight_decay(0.1)`. As
 /// torch::optim::AdamWOptions.
@@ -270,6 +277,10 @@ class AdamWOptions {
     group_.weight_decay = value;
     return *this;
   }
+  AdamWOptions& amsgrad(bool value) {
+    group_.amsgrad = value;
+    return *this;
+  }
   /// @}
   /// The options as an aggregate.
   operator const AdamWGroup&() const { return group_; }  // NOLINT: usable as options
@@ -277,7 +288,8 @@ class AdamWOptions {
  private:
   AdamWGroup group_;
 };
-/// AdamW (Loshchilov and Hutter 2019). As torch.optim.AdamW, without amsgrad.
+/// AdamW (Loshchilov and Hutter 2019). As torch.optim.AdamW. Throws as
+/// Adam.
 class AdamW : public Optimizer {
  public:
   using Options = AdamWGroup;  ///< options

@@ -36,6 +36,7 @@ class LearningRate {
       : schedule_(std::move(schedule)) {}
   /// The rate of a step.
   double at(std::int64_t step) const { return schedule_ ? schedule_(step) : rate_; }
+  double operator()(std::int64_t step) const { return at(step); }  ///< as at()
   bool scheduled() const { return static_cast<bool>(schedule_); }  ///< whether it is a schedule
   /// The schedule; empty for a constant rate.
   const Schedule& schedule() const { return schedule_; }
@@ -246,6 +247,7 @@ struct AdamOptions {
   double beta_1 = 0.9;                ///< decay rate of the mean of gradients
   double beta_2 = 0.999;              ///< decay rate of the mean of squared gradients
   double epsilon = 1e-7;              ///< added to the denominator
+  bool amsgrad = false;               ///< divide by the largest mean so far (Reddi et al. 2018)
   double weight_decay = 0.0;          ///< decoupled weight decay
   /// @{
   /// Limits on gradients, applied after they have been summed over the replicas: of the norm of
@@ -277,6 +279,7 @@ struct AdamWOptions {
   double beta_1 = 0.9;                ///< decay rate of the mean of gradients
   double beta_2 = 0.999;              ///< decay rate of the mean of squared gradients
   double epsilon = 1e-7;              ///< added to the denominator
+  bool amsgrad = false;               ///< divide by the largest mean so far (Reddi et al. 2018)
   /// @{
   /// Limits on gradients, applied after they have been summed over the replicas: of the norm of
   /// each gradient, of the absolute value of each element, and of the norm of all gradients

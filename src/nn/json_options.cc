@@ -45,7 +45,7 @@ void from_json(const Json& json, const std::string& path, nn::Pair& value) {
   value = {sizes[0], sizes[1]};
 }
 
-void from_json(const Json& json, const std::string&, losses::Reduction& value) {
+void from_json(const Json& json, const std::string&, losses::ReductionOption& value) {
   using losses::Reduction;
   static constexpr NamedEntry<Reduction> kTable[] = {
       {"auto", Reduction::kAuto},

@@ -39,7 +39,7 @@ void from_json(const Json& json, const std::string& path, DTypePolicy& value);
 void from_json(const Json& json, const std::string& path, nn::Pair& value);
 void from_json(const Json& json, const std::string& path, Initializer& value);
 void from_json(const Json& json, const std::string& path, optimizers::LearningRate& value);
-void from_json(const Json& json, const std::string& path, losses::Reduction& value);
+void from_json(const Json& json, const std::string& path, losses::ReductionOption& value);
 template <class T>
 void from_json(const Json& json, const std::string& path, std::optional<T>& value) {
   from_json(json, path, value.emplace());
@@ -124,6 +124,7 @@ void read_options(JsonOptions& json, Options& options) {
   TANDEM_READ(nesterov);
   TANDEM_READ(beta_1);
   TANDEM_READ(beta_2);
+  TANDEM_READ(amsgrad);
   TANDEM_READ(rho);
   TANDEM_READ(centered);
   TANDEM_READ(initial_accumulator_value);

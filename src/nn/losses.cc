@@ -172,6 +172,21 @@ Loss from_name(std::string_view name) {
   return find_named(std::span<const NamedEntry<Factory>>(kTable), "losses", name)();
 }
 
+ReductionOption::ReductionOption(const char* name) {
+  const std::string_view text = name;
+  if (text == "none")
+    reduction_ = Reduction::kNone;
+  else if (text == "sum")
+    reduction_ = Reduction::kSum;
+  else if (text == "mean" || text == "sum_over_batch_size")
+    reduction_ = Reduction::kSumOverBatchSize;
+  else
+    fail<InvalidArgumentError>(
+        "[losses] expected the reduction \"none\", \"sum\", \"mean\" or \"sum_over_batch_size\", "
+        "got \"{}\"",
+        name);
+}
+
 Loss::Loss(const char* name) : Loss(std::string(name)) {}
 Loss::Loss(const std::string& name) : name_(name) {
   // Another name may be that of a derived class.

@@ -40,7 +40,8 @@ Options merged_adam(const Options& group, const Options& rest, double weight_dec
       .lr = group.lr.value_or(rest.lr.value_or(1e-3)),
       .betas = group.betas.values().value_or(rest.betas.values().value_or(std::pair(0.9, 0.999))),
       .eps = group.eps.value_or(rest.eps.value_or(1e-8)),
-      .weight_decay = group.weight_decay.value_or(rest.weight_decay.value_or(weight_decay))};
+      .weight_decay = group.weight_decay.value_or(rest.weight_decay.value_or(weight_decay)),
+      .amsgrad = group.amsgrad.value_or(rest.amsgrad.value_or(false))};
 }
 AdamGroup merged(const AdamGroup& group, const AdamGroup& rest) {
   return merged_adam(group, rest, 0.0);
@@ -148,6 +149,13 @@ template <class Options>
 optimizers::Optimizer make_adam(const char* name, Groups<Options> groups, const Options& defaults,
                                 bool decoupled) {
   complete(name, groups, defaults);
+  const bool amsgrad = *groups[0].amsgrad;
+  for (const Options& options : groups)
+    if (*options.amsgrad != amsgrad)
+      fail<UnimplementedError>(
+          "[{}] expected the same value of amsgrad in all groups of parameters", name);
+  std::vector<SlotSpec> slots = {{"exp_avg"}, {"exp_avg_sq"}};
+  if (amsgrad) slots.push_back({"max_exp_avg_sq"});
   return make<update::Adam>(
       name, groups,
       [decoupled](const Options& options) {
@@ -158,7 +166,8 @@ optimizers::Optimizer make_adam(const char* name, Groups<Options> groups, const 
                             .gradient_decay = decoupled ? 0.0 : *options.weight_decay,
                             .corrected_epsilon = true};
       },
-      {{"exp_avg"}, {"exp_avg_sq"}}, optimizers::apply_with_two_slots<update::Adam>);
+      std::move(slots),
+      amsgrad ? optimizers::apply_amsgrad : optimizers::apply_with_two_slots<update::Adam>);
 }
 optimizers::Optimizer make_optimizer_of(Groups<AdamGroup> groups, const AdamGroup& defaults) {
   return make_adam("adam", std::move(groups), defaults, /*decoupled=*/false);

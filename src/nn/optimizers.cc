@@ -25,12 +25,16 @@ Optimizer make(const char* name, const Options& options, std::vector<Variable> p
 template <class Rule, class Options>
 Optimizer make_adaptive(const char* name, const Options& options,
                         std::vector<Variable> parameters) {
-  return make<Rule>(name, options, std::move(parameters),
-                    Rule{.beta_1 = options.beta_1,
-                         .beta_2 = options.beta_2,
-                         .epsilon = options.epsilon,
-                         .weight_decay = options.weight_decay},
-                    {{"momentum"}, {"velocity"}}, apply_with_two_slots<Rule>);
+  const Rule rule{.beta_1 = options.beta_1,
+                  .beta_2 = options.beta_2,
+                  .epsilon = options.epsilon,
+                  .weight_decay = options.weight_decay};
+  if constexpr (requires { options.amsgrad; })
+    if (options.amsgrad)
+      return make<Rule>(name, options, std::move(parameters), rule,
+                        {{"momentum"}, {"velocity"}, {"velocity_hat"}}, apply_amsgrad);
+  return make<Rule>(name, options, std::move(parameters), rule, {{"momentum"}, {"velocity"}},
+                    apply_with_two_slots<Rule>);
 }
 
 void expect_momentum(const char* optimizer, double value) {

@@ -114,6 +114,11 @@ void apply_with_two_slots(const Rule& rule, const Tensor& variable, const Tensor
                           std::span<const Tensor> slots) {
   update::apply(rule, variable, slots[0], slots[1], gradient);
 }
+// AMSGrad's.
+inline void apply_amsgrad(const update::Adam& rule, const Tensor& variable, const Tensor& gradient,
+                          std::span<const Tensor> slots) {
+  update::apply(rule, variable, slots[0], slots[1], slots[2], gradient);
+}
 template <class Rule>
 void apply_with_one_slot(const Rule& rule, const Tensor& variable, const Tensor& gradient,
                          std::span<const Tensor> slots) {

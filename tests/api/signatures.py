@@ -45,8 +45,8 @@ optim.h SGDGroup: params lr momentum dampening weight_decay nesterov
 optim.h AdamGroup: params lr betas eps weight_decay amsgrad
 optim.h AdamWGroup: params lr betas eps weight_decay amsgrad
 optimizers.h SGDOptions: learning_rate momentum nesterov weight_decay clipnorm clipvalue global_clipnorm
-optimizers.h AdamOptions: learning_rate beta_1 beta_2 epsilon weight_decay clipnorm clipvalue global_clipnorm
-optimizers.h AdamWOptions: learning_rate weight_decay beta_1 beta_2 epsilon clipnorm clipvalue global_clipnorm
+optimizers.h AdamOptions: learning_rate beta_1 beta_2 epsilon amsgrad weight_decay clipnorm clipvalue global_clipnorm
+optimizers.h AdamWOptions: learning_rate weight_decay beta_1 beta_2 epsilon amsgrad clipnorm clipvalue global_clipnorm
 optimizers.h RMSpropOptions: learning_rate rho momentum epsilon centered weight_decay clipnorm clipvalue global_clipnorm
 optimizers.h AdagradOptions: learning_rate initial_accumulator_value epsilon weight_decay clipnorm clipvalue
 optimizers.h LAMBOptions: learning_rate beta_1 beta_2 epsilon weight_decay clipnorm clipvalue global_clipnorm

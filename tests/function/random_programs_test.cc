@@ -194,6 +194,7 @@ const std::map<std::string_view, std::string_view> kNotInPrograms = {
     {"AllFinite", "of loss scales, which have it without a public function"},
     {"ApplyAdagradV2", "optimizers are in random models"},
     {"ApplyAdam", "optimizers are in random models"},
+    {"ApplyAdamWithAmsgrad", "compared with a plain loop in nn.Amsgrad"},
     {"ApplyCenteredRMSProp", "optimizers are in random models"},
     {"ApplyCenteredRMSPropMomentum", "optimizers are in random models"},
     {"ApplyGradientDescent", "optimizers are in random models"},

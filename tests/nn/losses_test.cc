@@ -328,5 +328,19 @@ TEST(Losses, BinaryCrossentropyOfCertainSixteenBitProbabilitiesIsFinite) {
   }
 }
 
+TEST(Reduction, HasKerassNames) {
+  const Tensor y = constant({{1.0}, {2.0}}), p = zeros({2, 1});
+  expect_tensor(losses::MeanSquaredError({.reduction = "none"})(y, p), float32, {2}, {1, 4});
+  expect_tensor(losses::MeanSquaredError({.reduction = "sum"})(y, p), float32, Shape::scalar(),
+                {5});
+  expect_tensor(losses::MeanSquaredError({.reduction = "mean"})(y, p), float32, Shape::scalar(),
+                {2.5});
+  expect_tensor(losses::MeanSquaredError({.reduction = "sum_over_batch_size"})(y, p), float32,
+                Shape::scalar(), {2.5});
+  expect_error<InvalidArgumentError>([] { losses::MeanSquaredError({.reduction = "median"}); },
+                                     "[losses] expected the reduction \"none\", \"sum\", \"mean\" "
+                                     "or \"sum_over_batch_size\", got");
+}
+
 }  // namespace
 }  // namespace tandem::losses_test

@@ -103,6 +103,33 @@ TEST(Optimizers, AdamEqualsItsFormula) {
       [] { return adam_rule(0.05, 0.8, 0.95, 1e-3, 0.0); });
 }
 
+TEST(Optimizers, AmsgradEqualsItsFormula) {
+  for (const bool decoupled : {false, true}) {
+    const double decay = decoupled ? 0.2 : 0.0;
+    expect_follows(
+        [&]() -> Optimizer {
+          if (decoupled)
+            return AdamW(
+                {.learning_rate = 0.1, .weight_decay = 0.2, .beta_2 = 0.5, .amsgrad = true});
+          return Adam({.learning_rate = 0.1, .beta_2 = 0.5, .amsgrad = true});
+        },
+        [&] {
+          return [=, m = Values(kSize), v = Values(kSize), largest = Values(kSize)](
+                     int step, Values& w, const Values& g) mutable {
+            const double alpha =
+                0.1 * std::sqrt(1.0 - std::pow(0.5, step)) / (1.0 - std::pow(0.9, step));
+            each(w, g, [&](double& x, double d, std::size_t i) {
+              x -= 0.1 * decay * x;
+              m[i] = 0.9 * m[i] + 0.1 * d;
+              v[i] = 0.5 * v[i] + 0.5 * d * d;
+              largest[i] = std::max(largest[i], v[i]);
+              x -= alpha * m[i] / (std::sqrt(largest[i]) + 1e-7);
+            });
+          };
+        });
+  }
+}
+
 TEST(Optimizers, AdamWDecaysApartFromTheGradient) {
   expect_follows([] { return AdamW(); }, [] { return adam_rule(1e-3, 0.9, 0.999, 1e-7, 0.004); });
   expect_follows([] { return AdamW({.learning_rate = 0.1, .weight_decay = 0.2}); },

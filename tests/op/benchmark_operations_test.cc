@@ -19,6 +19,7 @@ const std::map<std::string_view, std::string_view> kWithoutCase = {
     {"AllFinite", "of loss scales, which have it without a public function"},
     {"ApplyAdagradV2", "updates are measured in training steps"},
     {"ApplyAdam", "updates are measured in training steps"},
+    {"ApplyAdamWithAmsgrad", "updates are measured in training steps"},
     {"ApplyCenteredRMSProp", "updates are measured in training steps"},
     {"ApplyCenteredRMSPropMomentum", "updates are measured in training steps"},
     {"ApplyGradientDescent", "updates are measured in training steps"},

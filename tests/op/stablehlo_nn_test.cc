@@ -258,6 +258,7 @@ std::vector<Named> make_optimizers() {
       {"Adam", Adam(0.1)},
       {"Adam with a schedule", Adam(schedules::exponential_decay(0.1, 2, 0.5))},
       {"Adam with clipping", Adam(AdamOptions{.learning_rate = 0.1, .global_clipnorm = 0.5})},
+      {"AMSGrad", Adam(AdamOptions{.learning_rate = 0.1, .amsgrad = true})},
       {"AdamW", AdamW(0.1)},
       {"RMSprop", RMSprop(0.1)},
       {"RMSprop with momentum", RMSprop(RMSpropOptions{.learning_rate = 0.1, .momentum = 0.5})},

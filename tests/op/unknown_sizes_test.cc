@@ -122,6 +122,7 @@ const std::map<std::string_view, std::string_view> kInNoCase = {
     {"AllFinite", "of loss scales, whose gradients have known sizes"},
     {"ApplyAdagradV2", "of variables, whose sizes are known"},
     {"ApplyAdam", "of variables, whose sizes are known"},
+    {"ApplyAdamWithAmsgrad", "of variables, whose sizes are known"},
     {"ApplyCenteredRMSProp", "of variables, whose sizes are known"},
     {"ApplyCenteredRMSPropMomentum", "of variables, whose sizes are known"},
     {"ApplyGradientDescent", "of variables, whose sizes are known"},

@@ -28,6 +28,7 @@ std::vector<Rule> rules() {
              {.learning_rate = rate, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01});
        }},
       {"Adam", [](const auto& rate) { return Adam({.learning_rate = rate}); }},
+      {"AMSGrad", [](const auto& rate) { return Adam({.learning_rate = rate, .amsgrad = true}); }},
       {"AdamW", [](const auto& rate) { return AdamW({.learning_rate = rate}); }},
       {"RMSprop", [](const auto& rate) { return RMSprop({.learning_rate = rate}); }},
       {"RMSprop with momentum",

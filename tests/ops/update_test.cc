@@ -125,6 +125,23 @@ TEST(Update, AdamAndAdamWEqualTheirFormulas) {
         });
 }
 
+TEST(Update, AmsgradDividesByTheLargestMeanSoFar) {
+  expect_same(
+      3, 0.0,
+      [&](const auto& t, const Tensor& g, int number) {
+        update::apply(update::Adam{.learning_rate = 0.01, .beta_2 = 0.5, .step = number}, t[0],
+                      t[1], t[2], t[3], g);
+      },
+      [&](State& s, double g, int number) {
+        s.slots[0] = 0.9 * s.slots[0] + 0.1 * g;
+        s.slots[1] = 0.5 * s.slots[1] + 0.5 * g * g;
+        s.slots[2] = std::max(s.slots[2], s.slots[1]);
+        const double alpha =
+            0.01 * std::sqrt(1 - std::pow(0.5, number)) / (1 - std::pow(0.9, number));
+        s.variable -= alpha * s.slots[0] / (std::sqrt(s.slots[2]) + 1e-7);
+      });
+}
+
 TEST(Update, RmsPropEqualsItsFormula) {
   for (const bool centred : {false, true})
     for (const double momentum : {0.0, 0.7}) {

@@ -188,7 +188,7 @@ TEST(ModelJson, NamesThePlaceOfAnError) {
       {R"({"inputs": [9], "layers": ["relu"], "optimizer": "adam"})",
        "loss: expected a value, got none"},
       {text_of("[9]", dense, R"({"type": "adam", "learning_rat": 0.1})"),
-       "optimizer.learning_rat: expected one of beta_1"},
+       "optimizer.learning_rat: expected one of amsgrad, beta_1"},
       {text_of("[9]", dense, R"({"type": "adam", "learning_rat": 0.1})"),
        "did you mean 'learning_rate'?"},
       {text_of("[9]", dense, R"({"type": "sgd", "learning_rate": {"type": "cosine_decay"}})"),

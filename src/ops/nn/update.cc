@@ -222,9 +222,10 @@ constexpr OpDef update_op(KernelFn kernel = update_kernel<StepOf>,
 const OpDef kGradientDescent = update_op<cpu::DescentStep>();
 const OpDef kMomentum = update_op<cpu::MomentumStep>();
 const OpDef kDampedMomentum = update_op<cpu::DampedMomentumStep>();
-const OpDef kAdam = update_op<cpu::AdamStep>();
 const OpDef kAdagrad = update_op<cpu::AdagradStep>();
 const OpDef kLamb = update_op<cpu::LambStep>(lamb_kernel, kStateful);
+template <bool kAmsgrad>
+const OpDef kAdam = update_op<cpu::AdamSteps<kAmsgrad>::template UpdateStep>();
 template <bool kCentred, bool kMomentum>
 const OpDef kRmsProp = update_op<cpu::RmsPropSteps<kCentred, kMomentum>::template UpdateStep>();
 
@@ -245,8 +246,8 @@ void run_rule(const OpDef& op, std::initializer_list<const Tensor*> inputs, cons
 }  // namespace
 
 OpList update_ops() {
-  return list_of<kGradientDescent, kMomentum, kDampedMomentum, kAdam, kAdagrad, kLamb,
-                 kRmsProp<false, false>, kRmsProp<false, true>, kRmsProp<true, false>,
+  return list_of<kGradientDescent, kMomentum, kDampedMomentum, kAdam<false>, kAdam<true>, kAdagrad,
+                 kLamb, kRmsProp<false, false>, kRmsProp<false, true>, kRmsProp<true, false>,
                  kRmsProp<true, true>, kStepScalar>();
 }
 
@@ -267,7 +268,11 @@ void apply(const DampedMomentum& rule, const Tensor& variable, const Tensor& buf
 }
 void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
            const Tensor& gradient) {
-  run_rule(kAdam, {&variable, &m, &v, &gradient}, rule);
+  run_rule(kAdam<false>, {&variable, &m, &v, &gradient}, rule);
+}
+void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
+           const Tensor& largest_v, const Tensor& gradient) {
+  run_rule(kAdam<true>, {&variable, &m, &v, &largest_v, &gradient}, rule);
 }
 void apply(const RmsProp& rule, const Tensor& variable, const Tensor& mean_square,
            const Tensor& momentum, const Tensor& mean_gradient, const Tensor& gradient) {

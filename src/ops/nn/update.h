@@ -25,6 +25,9 @@ void apply(const DampedMomentum& rule, const Tensor& variable, const Tensor& buf
            const Tensor& gradient);
 void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
            const Tensor& gradient);
+// AMSGrad.
+void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
+           const Tensor& largest_v, const Tensor& gradient);
 // `momentum` is undefined if rule.momentum is 0. `mean_gradient` is defined if the rule is centred.
 void apply(const RmsProp& rule, const Tensor& variable, const Tensor& mean_square,
            const Tensor& momentum, const Tensor& mean_gradient, const Tensor& gradient);

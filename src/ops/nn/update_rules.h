@@ -50,6 +50,8 @@ struct DampedMomentum {
 // var -= rate * sqrt(1 - beta_2^step) / (1 - beta_1^step) * m / (sqrt(v) + epsilon).
 // In the form of the paper and PyTorch, `corrected_epsilon` adds epsilon to the corrected sqrt(v).
 // `gradient_decay` times the variable is added to the gradient first (L2 regularisation).
+// AMSGrad (S. J. Reddi, S. Kale and S. Kumar, 2018), an operation of its own, keeps the largest v
+// of each element in a third slot and divides by its root.
 struct Adam {
   double learning_rate = 1e-3;
   double beta_1 = 0.9;

@@ -37,7 +37,7 @@ class Update {
     return rule.weight_decay == 0.0 ? variable : variable * number<&Step::keep>();
   }
 
-  void write(const Expression& updated, std::initializer_list<Expression> slots) const {
+  void write(const Expression& updated, const std::vector<Expression>& slots) const {
     c_.write(0, updated.as(c_.input(0).element()).value());
     std::size_t input = 1;
     for (const Expression& slot : slots) c_.write(input++, slot.value());
@@ -83,14 +83,19 @@ void lower_damped_momentum(Context& c) {
       {buffer});
 }
 
+template <bool kAmsgrad>
 void lower_adam(Context& c) {
-  using Step = cpu::AdamStep<double>;
+  using Step = typename cpu::AdamSteps<kAmsgrad>::template UpdateStep<double>;
   const Update<Step> u(c);
   const Step step(u.rule);
   const Expression slope = with_decay(u.gradient, u.rule.gradient_decay, u.variable);
   const Expression m = u.slot(0) + (slope - u.slot(0)) * step.take_1;
   const Expression v = u.slot(1) + (slope * slope - u.slot(1)) * step.take_2;
-  u.write(u.kept() - u.number<&Step::rate>() * m / (sqrt(v) + u.number<&Step::epsilon>()), {m, v});
+  std::vector<Expression> slots = {m, v};
+  if constexpr (kAmsgrad) slots.push_back(u.slot(2).binary("maximum", v));
+  u.write(u.kept() - u.template number<&Step::rate>() * m /
+                         (sqrt(slots.back()) + u.template number<&Step::epsilon>()),
+          slots);
 }
 
 void lower_adagrad(Context& c) {
@@ -123,8 +128,7 @@ void lower_rms_prop(Context& c) {
     slots.push_back(drop);
   }
   if (outer) drop = u.template number<&Step::rate_after>() * drop;
-  c.write(0, (u.kept() - drop).as(c.input(0).element()).value());
-  for (std::size_t i = 0; i < slots.size(); ++i) c.write(i + 1, slots[i].value());
+  u.write(u.kept() - drop, slots);
 }
 
 double lamb_rate(const update::Lamb& rule) { return rule.learning_rate; }
@@ -157,7 +161,8 @@ void lower_step_scalar(Context& c) {
 
 constexpr Lowering kUpdateLowerings[] = {
     {"ApplyAdagradV2", lower_adagrad},
-    {"ApplyAdam", lower_adam},
+    {"ApplyAdam", lower_adam<false>},
+    {"ApplyAdamWithAmsgrad", lower_adam<true>},
     {"ApplyCenteredRMSProp", lower_rms_prop<true, false>},
     {"ApplyCenteredRMSPropMomentum", lower_rms_prop<true, true>},
     {"ApplyGradientDescent", lower_gradient_descent},

@@ -85,26 +85,32 @@ struct DampedMomentumStep {
   }
 };
 
-template <class C>
-struct AdamStep {
-  using Rule = update::Adam;
-  static constexpr const char* kOp = "ApplyAdam";
-  static constexpr int kSlots = 2;
-  C rate, take_1, take_2, epsilon, keep, decay;
-  explicit AdamStep(const Rule& rule)
-      : rate(C(rule.learning_rate * std::sqrt(correction_2(rule)) / correction_1(rule))),
-        take_1(C(1.0 - rule.beta_1)),
-        take_2(C(1.0 - rule.beta_2)),
-        // m / (sqrt(v / c) + epsilon) = sqrt(c) * m / (sqrt(v) + sqrt(c) * epsilon)
-        epsilon(C(rule.epsilon * (rule.corrected_epsilon ? std::sqrt(correction_2(rule)) : 1.0))),
-        keep(C(kept_of(rule))),
-        decay(C(rule.gradient_decay)) {}
-  TANDEM_DEVICE C operator()(C variable, C gradient, C* slots) const {
-    const C slope = with_decay(gradient, decay, variable);
-    slots[0] += (slope - slots[0]) * take_1;
-    slots[1] += (slope * slope - slots[1]) * take_2;
-    return variable * keep - rate * slots[0] / (prim::sqrt(slots[1]) + epsilon);
-  }
+// The slots: m, v and, with kAmsgrad, the largest v so far.
+template <bool kAmsgrad>
+struct AdamSteps {
+  template <class C>
+  struct UpdateStep {
+    using Rule = update::Adam;
+    static constexpr const char* kOp = kAmsgrad ? "ApplyAdamWithAmsgrad" : "ApplyAdam";
+    static constexpr int kSlots = 2 + kAmsgrad;
+    C rate, take_1, take_2, epsilon, keep, decay;
+    explicit UpdateStep(const Rule& rule)
+        : rate(C(rule.learning_rate * std::sqrt(correction_2(rule)) / correction_1(rule))),
+          take_1(C(1.0 - rule.beta_1)),
+          take_2(C(1.0 - rule.beta_2)),
+          // m / (sqrt(v / c) + epsilon) = sqrt(c) * m / (sqrt(v) + sqrt(c) * epsilon)
+          epsilon(C(rule.epsilon * (rule.corrected_epsilon ? std::sqrt(correction_2(rule)) : 1.0))),
+          keep(C(kept_of(rule))),
+          decay(C(rule.gradient_decay)) {}
+    TANDEM_DEVICE C operator()(C variable, C gradient, C* slots) const {
+      const C slope = with_decay(gradient, decay, variable);
+      slots[0] += (slope - slots[0]) * take_1;
+      slots[1] += (slope * slope - slots[1]) * take_2;
+      // A v of NaN stays one.
+      if constexpr (kAmsgrad) slots[2] = slots[1] < slots[2] ? slots[2] : slots[1];
+      return variable * keep - rate * slots[0] / (prim::sqrt(slots[kSlots - 1]) + epsilon);
+    }
+  };
 };
 
 template <class C>
