@@ -104,11 +104,21 @@ class GradientTape {
   Tensor gradient(const Tensor& target, const Variable& source,
                   const GradientOptions& options = {});
   /// @}
+  /// @{
+  /// The derivatives of each element of `target` with respect to each element of the source, of
+  /// shape target.shape + source.shape: a backward pass per element of the target, whose shape must
+  /// be known. Undefined if the target does not depend on the source. Counts as a call of
+  /// gradient(). As tf.GradientTape.jacobian.
+  Tensor jacobian(const Tensor& target, const Tensor& source);
+  Tensor jacobian(const Tensor& target, const Variable& source);
+  /// @}
   /// Stops watching all tensors and variables. A tape that was used can then be used again.
   void reset();
 
  private:
   struct Impl;
+  void use();
+
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,9 +1,15 @@
 /// @file
-/// Gradient functions of your own, and gradients as a function. As torch::autograd.
+/// Gradient functions of your own, and gradients as a function. As torch::autograd and
+/// tf.custom_gradient.
 #pragma once
 
+#include <concepts>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -14,9 +20,48 @@
 /// Gradient functions of your own, and gradients as a function. As torch::autograd.
 namespace tandem::autograd {
 
+/// A value in Context::saved_data: a number, a bool, a text or a list of integers. Tensors are for
+/// save_for_backward(). As c10::IValue.
+class SavedValue {
+ public:
+  SavedValue() = default;
+  /// @{
+  /// Holds this value.
+  template <std::integral Integer>
+  SavedValue(Integer value) : integer_(value) {}  // NOLINT: stands for it
+  template <std::floating_point Number>
+  SavedValue(Number value) : number_(value) {}                              // NOLINT
+  SavedValue(std::string value) : text_(std::move(value)) {}                // NOLINT
+  SavedValue(const char* value) : text_(value) {}                           // NOLINT
+  SavedValue(std::vector<std::int64_t> value) : list_(std::move(value)) {}  // NOLINT
+  /// @}
+  /// Does not compile.
+  template <class T>
+  requires std::convertible_to<T, Tensor> SavedValue(const T&) {  // NOLINT: refused
+    static_assert(!std::same_as<T, T>, "write context->save_for_backward({x}) for tensors");
+  }
+  /// @{
+  /// The value. Throws InvalidArgumentError if another kind is held.
+  double toDouble() const;
+  std::int64_t toInt() const;
+  bool toBool() const { return toInt() != 0; }
+  const std::string& toStringRef() const;
+  const std::vector<std::int64_t>& toIntVector() const;
+  /// @}
+
+ private:
+  std::optional<std::int64_t> integer_;
+  std::optional<double> number_;
+  std::optional<std::string> text_;
+  std::optional<std::vector<std::int64_t>> list_;
+};
+
 /// Keeps for the backward part of a Function what the forward part has saved.
 class Context {
  public:
+  /// Values other than tensors that are kept, by name: `context->saved_data["slope"] = 0.1`. As
+  /// torch::autograd::AutogradContext::saved_data.
+  std::map<std::string, SavedValue> saved_data;
   /// Keeps tensors: arguments, results or any others. Gradients of higher order flow through
   /// arguments and results alone.
   void save_for_backward(std::vector<Tensor> tensors) { saved_ = std::move(tensors); }
@@ -51,6 +96,21 @@ bool start_custom(autograd::Context& context, const std::vector<Tensor>& inputs)
 std::vector<Tensor> record_custom(autograd::Context& context, std::vector<Tensor> inputs,
                                   std::vector<Tensor> outputs, CustomBackward backward);
 [[noreturn]] void fail_gradients(std::size_t expected, std::size_t given);
+// Does the same for what a function of custom_gradient() has computed, from nothing that needs a
+// gradient but `inputs`: throws UnimplementedError otherwise.
+Tensor record_own_gradient(const std::vector<Tensor>& inputs, const Tensor& value,
+                           CustomBackward backward);
+
+// A gradient or several, as a list.
+template <class Gradients>
+std::vector<Tensor> list_of_gradients(Gradients gradients) {
+  if constexpr (std::is_convertible_v<Gradients, Tensor>)
+    return {static_cast<Tensor>(std::move(gradients))};
+  else if constexpr (requires { std::vector<Tensor>(gradients); })
+    return std::vector<Tensor>(gradients);
+  else
+    return std::apply([](const auto&... one) { return std::vector<Tensor>{one...}; }, gradients);
+}
 
 }  // namespace tandem::detail
 
@@ -150,5 +210,90 @@ struct GradOptions {
 /// grad(). Throws InvalidArgumentError for an output that is no scalar without a gradient, and for
 /// an input that the outputs do not depend on, unless allow_unused. As torch.autograd.grad.
 std::vector<Tensor> grad(TensorList outputs, TensorList inputs, const GradOptions& options = {});
+/// @{
+/// The same with the options as arguments. As torch::autograd::grad; write
+/// `{.grad_outputs = {g}}` for a list in braces that is the last argument.
+inline std::vector<Tensor> grad(TensorList outputs, TensorList inputs,
+                                std::vector<Tensor> grad_outputs, std::optional<bool> retain_graph,
+                                bool create_graph = false, bool allow_unused = false) {
+  return grad(outputs, inputs,
+              GradOptions{.grad_outputs = std::move(grad_outputs),
+                          .retain_graph = retain_graph,
+                          .create_graph = create_graph,
+                          .allow_unused = allow_unused});
+}
+template <std::same_as<std::vector<Tensor>> Gradients>
+std::vector<Tensor> grad(TensorList outputs, TensorList inputs, const Gradients& grad_outputs) {
+  return grad(outputs, inputs, GradOptions{.grad_outputs = grad_outputs});
+}
+/// @}
+
+/// Options of gradcheck(). As the arguments of torch.autograd.gradcheck.
+struct GradCheckOptions {
+  double eps = 1e-6;            ///< step of the differences
+  double atol = 1e-5;           ///< absolute tolerance
+  double rtol = 1e-3;           ///< relative tolerance
+  bool raise_exception = true;  ///< whether to throw; false: return false
+};
+/// @{
+/// Compares the gradients of a function with central differences, for all elements of its result
+/// and of its inputs. Returns true, or throws FailedPreconditionError that names the first
+/// difference. Throws DTypeError for inputs that are not float64, where PyTorch warns. As
+/// torch.autograd.gradcheck.
+bool gradcheck(const std::function<Tensor(const std::vector<Tensor>& inputs)>& function,
+               const std::vector<Tensor>& inputs, const GradCheckOptions& options = {});
+template <std::invocable<const Tensor&> F>
+bool gradcheck(const F& function, const Tensor& input, const GradCheckOptions& options = {}) {
+  return gradcheck([&](const std::vector<Tensor>& x) -> Tensor { return function(x[0]); },
+                   std::vector<Tensor>{input}, options);
+}
+/// @}
+
+/// Functions of functions. As torch.autograd.functional.
+namespace functional {
+/// The derivatives of each element of function(x) with respect to each element of x, of shape
+/// function(x).shape + x.shape: a backward pass per element of the result, whose shape must be
+/// known. As torch.autograd.functional.jacobian.
+Tensor jacobian(const std::function<Tensor(const Tensor& x)>& function, const Tensor& x);
+/// The second derivatives of a function whose result is a scalar, of shape x.shape + x.shape.
+/// Throws ShapeError for another result. As torch.autograd.functional.hessian.
+Tensor hessian(const std::function<Tensor(const Tensor& x)>& function, const Tensor& x);
+}  // namespace functional
 
 }  // namespace tandem::autograd
+
+namespace tandem {
+
+/// A function with a gradient of its own: `f` takes tensors and returns its value and a function of
+/// the gradient of the value, which returns the gradient of the argument, or a list with one per
+/// argument.
+/// @code
+/// const auto log1pexp = td::custom_gradient([](const td::Tensor& x) {
+///   const td::Tensor e = td::exp(x);
+///   const auto gradient = [e](const td::Tensor& upstream) {
+///     return upstream * (1.0 - 1.0 / (1.0 + e));
+///   };
+///   return std::make_pair(td::log(1.0 + e), gradient);
+/// });
+/// td::Tensor y = log1pexp(x);
+/// @endcode
+/// Derivatives of higher order are those of the gradient's operations. A call throws
+/// UnimplementedError if `f` uses a trainable variable, or another tensor with a gradient, that is
+/// not among its arguments (pass it as one), and the gradient throws InvalidArgumentError for
+/// another number of gradients. As tf.custom_gradient.
+template <class F>
+auto custom_gradient(F f) {
+  return [f = std::move(f)](const auto&... args) -> Tensor {
+    const std::vector<Tensor> inputs = {static_cast<Tensor>(args)...};
+    auto result = std::apply([&](const auto&... x) { return f(x...); },
+                             std::tuple{static_cast<Tensor>(args)...});
+    return detail::record_own_gradient(
+        inputs, std::get<0>(result),
+        [gradient = std::get<1>(std::move(result))](autograd::Context&,
+                                                    const std::vector<Tensor>& upstream) mutable {
+          return detail::list_of_gradients(gradient(upstream.front()));
+        });
+  };
+}
+
+}  // namespace tandem

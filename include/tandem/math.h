@@ -302,9 +302,33 @@ template <std::same_as<bool> KeepDims>
 [[nodiscard]] ValuesAndIndices sort(const Tensor& x, std::int64_t axis = -1,
                                     bool descending = false);
 [[nodiscard]] Tensor argsort(const Tensor& x, std::int64_t axis = -1, bool descending = false);
+/// Options of sort() and argsort().
+struct SortOptions {
+  std::int64_t axis = -1;   ///< the axis; negative ones count from the end
+  bool descending = false;  ///< from the largest to the smallest
+  /// TensorFlow's way to say it: "ASCENDING" or "DESCENDING", or empty for `descending`. Throws
+  /// InvalidArgumentError for another text.
+  std::string_view direction{};
+};
+namespace detail {
+bool is_descending(const SortOptions& options);
+}  // namespace detail
+/// @{
+/// The same, with options.
+[[nodiscard]] inline ValuesAndIndices sort(const Tensor& x, const SortOptions& options) {
+  return sort(x, options.axis, detail::is_descending(options));
+}
+[[nodiscard]] inline Tensor argsort(const Tensor& x, const SortOptions& options) {
+  return argsort(x, options.axis, detail::is_descending(options));
+}
+/// @}
 /// @}
 /// Cumulative sum along `axis`. As tf.cumsum.
 [[nodiscard]] Tensor cumsum(const Tensor& x, std::int64_t axis = 0);
+/// The same, with the axis as an option.
+[[nodiscard]] inline Tensor cumsum(const Tensor& x, const AxisOptions& options) {
+  return cumsum(x, options.axis);
+}
 
 // --- matrices ---
 /// Options of matmul(). As the arguments of tf.matmul.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tandem/layers.h"
+#include "tandem/removable_handle.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
@@ -37,18 +38,7 @@ class ParameterOf : public Variable {
 /// The result of Module::register_parameter(): keep it in a td::Variable.
 using Parameter = ParameterOf<void>;
 
-/// Undoes a registration, such as that of a hook. As torch's RemovableHandle.
-class RemovableHandle {
- public:
-  RemovableHandle() = default;
-  void remove();  ///< undoes it; a second call does nothing
-
-  /// For Tandem's own code.
-  explicit RemovableHandle(std::function<void()> remove) : remove_(std::move(remove)) {}
-
- private:
-  std::function<void()> remove_;
-};
+using tandem::RemovableHandle;
 
 /// Base class of your own modules: register the parts in the constructor, compute in forward(). As
 /// torch::nn::Module.
@@ -107,11 +97,11 @@ class Module : public LayerBase {
   /// @{
   /// The result of the module, which your class computes in one of these; `override` may be left
   /// out. The default throws UnimplementedError.
-  virtual Tensor forward(const Tensor& x);
-  virtual Tensor forward(Tensor x);
-  virtual Tensor forward(const Tensor& x) const;
-  virtual Tensor forward(const Tensor& a, const Tensor& b);
-  virtual Tensor forward(Tensor a, Tensor b);
+  virtual Tensor forward(const Tensor& x);                   // of more results: another name
+  virtual Tensor forward(Tensor x);                          // of more results: another name
+  virtual Tensor forward(const Tensor& x) const;             // of more results: another name
+  virtual Tensor forward(const Tensor& a, const Tensor& b);  // of more results: another name
+  virtual Tensor forward(Tensor a, Tensor b);                // of more results: another name
   /// @}
   /// @{
   /// Calls forward(), and then the hooks. As torch.nn.Module.__call__.

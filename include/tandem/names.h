@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "tandem/amp.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/autograd.h"
@@ -42,7 +44,9 @@
 #include "tandem/optim.h"
 #include "tandem/optimizers.h"
 #include "tandem/parallel.h"
+#include "tandem/partitioners.h"
 #include "tandem/random.h"
+#include "tandem/scatter.h"
 #include "tandem/utils.h"
 
 // One line each.
@@ -68,6 +72,8 @@ inline constexpr DType kByte = uint8;       ///< as uint8
 inline constexpr DType kUInt8 = uint8;      ///< as uint8
 inline constexpr DType kBool = bool_;       ///< as bool_
 inline constexpr std::nullopt_t None = std::nullopt;  ///< in a Slice: the end of the axis
+using std::nullopt;   ///< as std::nullopt
+using std::optional;  ///< as std::optional
 
 // PyTorch: devices
 inline constexpr DeviceType kCPU = DeviceType::kCpu;   ///< as DeviceType::kCpu
@@ -76,6 +82,8 @@ inline constexpr DeviceType kCUDA = DeviceType::kGpu;  ///< as DeviceType::kGpu
 // PyTorch, NumPy: creation
 [[nodiscard]] inline Tensor randn(const Shape& shape, const CreationOptions& options = {}) { return detail::with_options(random::normal(shape, {.dtype = options.dtype, .name = options.name}), options); }  ///< as random::normal()
 [[nodiscard]] inline Tensor rand(const Shape& shape, const CreationOptions& options = {}) { return detail::with_options(random::uniform(shape, {.dtype = options.dtype, .name = options.name}), options); }  ///< as random::uniform()
+[[nodiscard]] inline Tensor randn(const Shape& shape, DType dtype) { return random::normal(shape, {.dtype = dtype}); }  ///< as random::normal()
+[[nodiscard]] inline Tensor rand(const Shape& shape, DType dtype) { return random::uniform(shape, {.dtype = dtype}); }  ///< as random::uniform()
 [[nodiscard]] inline Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape) { return random::uniform_int(shape, low, high, {.dtype = int64}); }  ///< as random::uniform_int() of int64
 [[nodiscard]] inline Tensor randint(std::int64_t high, const Shape& shape) { return randint(0, high, shape); }  ///< the same from 0
 [[nodiscard]] inline Tensor randperm(std::int64_t count) { return random::permutation(count); }  ///< as random::permutation()
@@ -182,6 +190,7 @@ using nn::softplus;  ///< nn::softplus()
 using NoGradGuard = NoGradScope;  ///< as NoGradScope
 using no_grad = NoGradScope;      ///< as NoGradScope
 using InferenceMode = NoGradScope;  ///< as NoGradScope
+using amp::autocast;                ///< as amp::autocast
 inline bool is_grad_enabled() { return grad_enabled(); }  ///< as grad_enabled()
 namespace autograd {
 using AutogradContext = Context;            ///< as Context
@@ -204,6 +213,8 @@ namespace math {
 using tandem::abs; using tandem::add; using tandem::add_n; using tandem::argmax; using tandem::argmin; using tandem::ceil; using tandem::cos; using tandem::cumsum; using tandem::divide; using tandem::equal; using tandem::erf; using tandem::exp; using tandem::expm1; using tandem::floor; using tandem::greater; using tandem::greater_equal; using tandem::is_finite; using tandem::is_inf; using tandem::is_nan; using tandem::less; using tandem::less_equal; using tandem::log; using tandem::log1p; using tandem::logical_and; using tandem::logical_not; using tandem::logical_or; using tandem::maximum; using tandem::minimum; using tandem::multiply; using tandem::negative; using tandem::not_equal; using tandem::pow; using tandem::reciprocal; using tandem::reduce_all; using tandem::reduce_any; using tandem::reduce_logsumexp; using tandem::reduce_max; using tandem::reduce_mean; using tandem::reduce_min; using tandem::reduce_prod; using tandem::reduce_std; using tandem::reduce_sum; using tandem::reduce_variance; using tandem::round; using tandem::rsqrt; using tandem::sigmoid; using tandem::sign; using tandem::sin; using tandem::sqrt; using tandem::square; using tandem::squared_difference; using tandem::subtract; using tandem::tanh; using tandem::top_k;
 using nn::softplus;
 [[nodiscard]] inline Tensor l2_normalize(const Tensor& x, std::int64_t axis = -1, double epsilon = 1e-12) { return x * rsqrt(maximum(reduce_sum(square(x), axis, true), epsilon)); }  ///< x divided by its norm along an axis
+using tandem::bincount; using tandem::segment_mean; using tandem::segment_sum; using tandem::unsorted_segment_mean; using tandem::unsorted_segment_sum;
+template <detail::Integer Classes> [[nodiscard]] Tensor confusion_matrix(const Tensor& labels, const Tensor& predictions, Classes num_classes) { return confusion_matrix(labels, predictions, ConfusionMatrixOptions{.num_classes = static_cast<std::int64_t>(num_classes)}); }  ///< as confusion_matrix()
 }  // namespace math
 namespace linalg { using math::l2_normalize; using tandem::eye; using tandem::global_norm; using tandem::matmul; using tandem::norm; }
 namespace nn {
@@ -244,6 +255,8 @@ using ReduceLROnPlateauScheduler = lr_scheduler::ReduceLROnPlateau;  ///< libtor
 }  // namespace optim
 
 using optimizers::zip;  ///< Python's zip(gradients, variables)
+inline void save(const optim::Optimizer& optimizer, const std::filesystem::path& path) { save(optimizer.state_dict(), path); }  ///< save() of state_dict()
+inline void load(const optim::Optimizer& optimizer, const std::filesystem::path& path) { optimizer.load_state_dict(load(path)); }  ///< load_state_dict() of load()
 using Logs = callbacks::Logs;  ///< as callbacks::Logs
 using data::Dataset;           ///< data::Dataset
 using losses::Loss;            ///< losses::Loss
@@ -351,6 +364,7 @@ using nn::elu; using nn::gelu; using nn::leaky_relu; using nn::relu; using nn::s
 using tandem::sigmoid; using tandem::tanh;
 }  // namespace tandem::activations
 namespace tandem::utils {
+namespace data = tandem::data;  // as torch.utils.data
 inline void set_random_seed(std::uint64_t seed) { random::set_seed(seed); }  ///< as random::set_seed(), in Keras
 }  // namespace tandem::utils
 /// As tf.keras.
@@ -439,6 +453,12 @@ namespace experimental {
 using distribute::CentralStorageStrategy;       ///< as tf.distribute.experimental's
 using distribute::CommunicationImplementation;  ///< as tf.distribute.experimental's
 using distribute::MultiWorkerMirroredStrategy;  ///< as tf.distribute.experimental's
+/// As tf.distribute.experimental.partitioners.
+namespace partitioners {
+using distribute::FixedShardsPartitioner;  ///< as tf.distribute.experimental.partitioners'
+using distribute::MaxSizePartitioner;      ///< as tf.distribute.experimental.partitioners'
+using distribute::MinSizePartitioner;      ///< as tf.distribute.experimental.partitioners'
+}  // namespace partitioners
 }  // namespace experimental
 }  // namespace tandem::distribute
 

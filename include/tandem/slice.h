@@ -18,7 +18,8 @@ struct Slice {
   std::int64_t step = 1;       ///< distance between positions; not 0
 };
 
-/// Argument of Tensor::operator() for one axis: a position, which removes the axis, or a Slice.
+/// Argument of Tensor::operator() for one axis: a position, which removes the axis, or a Slice; or
+/// None, for a new axis of size 1 there.
 class AxisIndex {
  public:
   /// @{
@@ -31,7 +32,11 @@ class AxisIndex {
   /// @}
   /// A range.
   AxisIndex(const Slice& slice) : slice_(slice) {}  // NOLINT: implicit
-  bool single() const { return single_; }           ///< whether it is a position
+  /// A new axis, as numpy.newaxis and torch::indexing::None.
+  AxisIndex(std::nullopt_t) : single_(true) {}  // NOLINT: implicit
+  /// Whether it is a position.
+  bool single() const { return single_ && slice_.start; }
+  bool inserted() const { return single_ && !slice_.start; }  ///< whether it is a new axis
   /// The position. REQUIRES: single().
   Dim position() const { return *slice_.start; }  // REQUIRES: single()
   const Slice& slice() const { return slice_; }   ///< the range

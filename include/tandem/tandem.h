@@ -5,6 +5,8 @@
 /// Tensors, operations, layers and training. Users commonly write `namespace td = tandem;`.
 #pragma once
 
+#include <cmath>  // programs with tensors call std::sin() and its like
+
 #include "tandem/amp.h"
 #include "tandem/apex.h"
 #include "tandem/array.h"
@@ -64,6 +66,7 @@
 #include "tandem/random.h"
 #include "tandem/registered_datasets.h"
 #include "tandem/rendezvous.h"
+#include "tandem/scatter.h"
 #include "tandem/shape.h"
 #include "tandem/sidecar_evaluator.h"
 #include "tandem/tensor.h"

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "tandem/device.h"
 #include "tandem/dtype.h"
 #include "tandem/ref_counted.h"
+#include "tandem/removable_handle.h"
 #include "tandem/shape.h"
 #include "tandem/slice.h"
 
@@ -437,7 +439,7 @@ class Tensor {
   /// A tensor with the same elements. Since operations never change a tensor it shares storage; its
   /// gradient flows on to this one, as in PyTorch.
   [[nodiscard]] Tensor clone() const;
-  [[nodiscard]] Tensor numpy() const { return *this; }  ///< this tensor; printing is as NumPy's
+  [[nodiscard]] Tensor numpy() const { return *this; }  ///< this tensor
   /// @{
   /// Element-wise comparison. As equal(), not_equal(), less(), ...
   [[nodiscard]] Tensor eq(const Tensor& other) const;
@@ -534,8 +536,7 @@ class Tensor {
   Tensor& requires_grad_(bool required = true) & { return set_requires_grad(required); }
   /// As set_requires_grad().
   Tensor requires_grad_(bool required = true) && { return set_requires_grad(required); }
-  /// Whether backward() accumulates a gradient in grad(), or the tensor has none. As
-  /// torch.Tensor.is_leaf.
+  /// Whether backward() accumulates a gradient in grad(), or there is none. As torch's is_leaf.
   bool is_leaf() const;
   /// The gradient that backward() has accumulated in this leaf; undefined if there is none.
   Tensor grad() const;
@@ -553,14 +554,15 @@ class Tensor {
   /// a traced function the hook runs while the function is traced. Throws InvalidArgumentError for
   /// a tensor without gradient. As torch.Tensor.register_hook.
   template <class Hook>
-  void register_hook(Hook hook) const {
-    if constexpr (std::is_void_v<std::invoke_result_t<Hook&, const Tensor&>>)
-      add_hook([hook = std::move(hook)](const Tensor& gradient) mutable {
-        hook(gradient);
-        return Tensor();
-      });
-    else
-      add_hook(std::move(hook));
+  RemovableHandle register_hook(Hook hook) const {
+    const auto stays = std::make_shared<bool>(true);
+    add_hook([stays, hook = std::move(hook)](const Tensor& gradient) mutable -> Tensor {
+      constexpr bool kReplaces = !std::is_void_v<std::invoke_result_t<Hook&, const Tensor&>>;
+      if constexpr (kReplaces) return *stays ? Tensor(hook(gradient)) : Tensor();
+      if (*stays) hook(gradient);
+      return {};
+    });
+    return RemovableHandle([stays] { *stays = false; });
   }
   /// The same elements, without a gradient. As torch.Tensor.detach.
   [[nodiscard]] Tensor detach() const;

@@ -78,13 +78,17 @@ void GradientTape::watch(const Tensor& tensor) {
 
 void GradientTape::watch(const Variable& variable) { watch(variable.value()); }
 
-std::vector<Tensor> GradientTape::gradient(const Tensor& target, TensorList sources,
-                                           const GradientOptions& options) {
+void GradientTape::use() {
   if (impl_->used && !impl_->options.persistent)
     throw RuntimeError(
         "A non-persistent GradientTape can only be used to compute one set of gradients (or "
         "jacobians)");
   impl_->used = true;
+}
+
+std::vector<Tensor> GradientTape::gradient(const Tensor& target, TensorList sources,
+                                           const GradientOptions& options) {
+  use();
   const TensorImpl& from = impl_of(target);
   if (!is_floating(from.dtype))
     fail<InvalidArgumentError>("[GradientTape] the target must be a floating tensor, got {}",
@@ -145,6 +149,41 @@ std::vector<Tensor> GradientTape::gradient(const Tensor& target,
 Tensor GradientTape::gradient(const Tensor& target, const Variable& source,
                               const GradientOptions& options) {
   return gradient(target, std::vector<Variable>{source}, options).front();
+}
+
+Tensor GradientTape::jacobian(const Tensor& target, const Tensor& source) {
+  use();
+  const TensorImpl &from = impl_of(target), &to = impl_of(source);
+  if (!is_floating(from.dtype))
+    fail<InvalidArgumentError>("[GradientTape] the target must be a floating tensor, got {}",
+                               name_of(from.dtype));
+  if (!from.shape.fully_defined())
+    fail<ShapeError>("[GradientTape] expected a target of a known shape for jacobian(), got {}",
+                     from.shape.to_string());
+  if (!is_tracked(target) || !leads_to_leaf(to.grad)) return {};
+  const Scoped tag(memory_tag, MemoryTag::kGradients);
+  const std::int64_t count = from.shape.num_elements();
+  Dims both = from.shape.words();
+  for (const std::int64_t size : to.shape.words()) both.push_back(size);
+  if (count == 0) return zeros(Shape(both), {.dtype = to.dtype});
+  const bool records = context.tapes > 1 || impl_->options.persistent;
+  std::vector<Tensor> rows;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Tensor seed = one_hot(constant(i), count, {.dtype = from.dtype});
+    const BackwardPass pass{.roots = {{from.grad, reshape(seed, from.shape)}},
+                            .sources = {to.grad},
+                            .of_tape = true,
+                            .retain_graph = records || i + 1 < count,
+                            .create_graph = records && context.records};
+    rows.push_back(std::move(run_backward(pass).front()));
+  }
+  if (!rows.front().defined()) return {};
+  return reshape(stack(rows), Shape(both));
+}
+
+Tensor GradientTape::jacobian(const Tensor& target, const Variable& source) {
+  const Tensor value = source.value();
+  return jacobian(target, impl_->follows(source, impl_of(value).grad) ? value : value.detach());
 }
 
 }  // namespace tandem

@@ -178,10 +178,6 @@ Tensor Module::after_hooks(const Tensor& input, Tensor output) const {
   return output;
 }
 
-void RemovableHandle::remove() {
-  if (remove_) std::exchange(remove_, nullptr)();
-}
-
 Module& Module::to(std::string_view device) {
   for (const auto& [name, variable] : named_variables()) {
     const Tensor value = variable.value();

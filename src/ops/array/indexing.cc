@@ -66,15 +66,14 @@ Tensor take_every_nth(const Tensor& x, int axis, const ResolvedSlice& taken) {
   return gather(x, constant(positions), axis);
 }
 
-}  // namespace
-
-Tensor Tensor::at(std::span<const AxisIndex> indices) const {
-  if (static_cast<int>(indices.size()) > rank())
-    fail<InvalidArgumentError>("[at] expected at most {} indices for shape {}, got {}", rank(),
-                               shape().to_string(), indices.size());
+// Tensor::at() without new axes.
+Tensor at_axes(const Tensor& whole, std::span<const AxisIndex> indices) {
+  if (static_cast<int>(indices.size()) > whole.rank())
+    fail<InvalidArgumentError>("[at] expected at most {} indices for shape {}, got {}",
+                               whole.rank(), whole.shape().to_string(), indices.size());
   // Leading positions give views.
   auto index = indices.begin();
-  Tensor x = *this;
+  Tensor x = whole;
   for (; index != indices.end() && index->single(); ++index) x = x[index->position()];
 
   Dims begin, size, removed;
@@ -106,6 +105,26 @@ Tensor Tensor::at(std::span<const AxisIndex> indices) const {
   if (cut) x = tandem::slice(x, begin, size);
   for (const auto& [axis, taken] : strided) x = take_every_nth(x, axis, taken);
   return removed.empty() ? x : tandem::squeeze(x, removed);
+}
+
+}  // namespace
+
+Tensor Tensor::at(std::span<const AxisIndex> indices) const {
+  const auto is_new = [](const AxisIndex& index) { return index.inserted(); };
+  if (std::none_of(indices.begin(), indices.end(), is_new)) return at_axes(*this, indices);
+  std::vector<AxisIndex> of_axes;
+  std::vector<std::int64_t> inserted;  // the places of new axes in the result
+  std::int64_t place = 0;
+  for (const AxisIndex& index : indices) {
+    if (is_new(index))
+      inserted.push_back(place);
+    else
+      of_axes.push_back(index);
+    place += index.single() ? 0 : 1;
+  }
+  Tensor x = of_axes.empty() ? *this : at_axes(*this, of_axes);
+  for (const std::int64_t axis : inserted) x = expand_dims(x, axis);
+  return x;
 }
 
 }  // namespace tandem

@@ -143,6 +143,15 @@ ValuesAndIndices top_k(const Tensor& input, std::int64_t k) {
   return {stack(values, -1), stack(indices, -1)};
 }
 
+bool detail::is_descending(const SortOptions& options) {
+  if (options.direction.empty()) return options.descending;
+  if (options.direction != "ASCENDING" && options.direction != "DESCENDING")
+    fail<InvalidArgumentError>(
+        "[sort] expected the direction \"ASCENDING\" or \"DESCENDING\", got \"{}\"",
+        options.direction);
+  return options.direction == "DESCENDING";
+}
+
 Tensor argsort(const Tensor& x, std::int64_t axis, bool descending) {
   expect_axis("argsort", x, axis);
   const Tensor last = axis_last(x, axis);
