@@ -177,9 +177,11 @@ class Work {
   /// Does not compile: the collectives that return a work change their tensor.
   template <std::same_as<Tensor> T>
   operator T() const {
-    static_assert(!std::same_as<T, T>,
-                  "all_reduce(x, op) changes x, as in PyTorch, and returns its work: write "
-                  "y = all_reduce(x, {.op = op}) for a result that leaves x unchanged");
+    static_assert(
+        !std::same_as<T, T>,
+        "all_reduce(x, op) and broadcast(x, {.src = rank}) change x, as in PyTorch, and "
+        "return their work: write y = all_reduce(x, {.op = op}) or y = broadcast(x, rank) "
+        "for a result that leaves x unchanged");
   }
 
   /// For Tandem's own code.

@@ -44,6 +44,31 @@ class StateDict : public std::map<std::string, Tensor> {
   std::vector<Variable> variables_;
 };
 
+/// A parameter with its name: a pair of both, `for (const auto& [name, variable] : ...)`, with
+/// libtorch's names for them.
+class NamedParameter : public std::pair<std::string, Variable> {
+ public:
+  using std::pair<std::string, Variable>::pair;
+  /// A pair as a parameter.
+  NamedParameter(std::pair<std::string, Variable> named)  // NOLINT: a pair is one
+      : std::pair<std::string, Variable>(std::move(named)) {}
+  const std::string& key() const { return first; }  ///< the name
+  const Variable& value() const { return second; }  ///< the variable
+};
+/// Parameters with their names, in order. As torch::OrderedDict.
+class NamedParameters : public std::vector<NamedParameter> {
+ public:
+  using std::vector<NamedParameter>::vector;
+  using std::vector<NamedParameter>::operator[];
+  /// The parameter of this name. Throws NotFoundError that lists the names.
+  const Variable& operator[](const std::string& name) const;
+  bool contains(const std::string& name) const;  ///< whether there is a parameter of this name
+  /// As a list of pairs.
+  operator std::vector<std::pair<std::string, Variable>>() const {  // NOLINT: is such a list
+    return {begin(), end()};
+  }
+};
+
 class Layer;
 class LayerBase;
 class Model;
@@ -187,7 +212,7 @@ class LayerBase {
   /// As Layer::get_weights() and so on.
   std::vector<Tensor> get_weights() const;
   void set_weights(const std::vector<Tensor>& weights) const;
-  std::vector<std::pair<std::string, Variable>> named_parameters() const;
+  NamedParameters named_parameters() const;
   StateDict state_dict() const;
   void load_state_dict(const std::map<std::string, Tensor>& state) const;
   /// @}
@@ -344,7 +369,7 @@ class Layer {
   /// assigned, for another number of values, another shape or another dtype. As Keras.
   void set_weights(const std::vector<Tensor>& weights) const;
   /// The variables that training updates, with their names. As torch.nn.Module.named_parameters.
-  std::vector<std::pair<std::string, Variable>> named_parameters() const;
+  NamedParameters named_parameters() const;
   /// The values of all variables by name. As torch.nn.Module.state_dict; the tensors keep their
   /// values when the variables change.
   StateDict state_dict() const;

@@ -311,7 +311,7 @@ class Model {
   /// load_state_dict().
   std::vector<Tensor> get_weights() const;
   void set_weights(const std::vector<Tensor>& weights) const;
-  std::vector<std::pair<std::string, Variable>> named_parameters() const;
+  NamedParameters named_parameters() const;
   StateDict state_dict() const;
   void load_state_dict(const std::map<std::string, Tensor>& state) const;
   /// @}

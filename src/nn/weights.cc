@@ -1,5 +1,6 @@
 #include "nn/weights.h"
 
+#include <algorithm>
 #include <set>
 
 #include "core/status.h"
@@ -96,9 +97,10 @@ NamedVariables LayerBase::named_variables() const {
   for (const Variable& variable : variables()) result.emplace_back(variable.name(), variable);
   return result;
 }
-NamedVariables LayerBase::named_parameters() const {
-  NamedVariables result = named_variables();
-  std::erase_if(result, [](const auto& entry) { return !entry.second.trainable(); });
+NamedParameters LayerBase::named_parameters() const {
+  NamedParameters result;
+  for (auto& entry : named_variables())
+    if (entry.second.trainable()) result.emplace_back(std::move(entry));
   return result;
 }
 StateDict LayerBase::state_dict() const { return state_of(named_variables(), label()); }
@@ -108,8 +110,18 @@ void LayerBase::load_state_dict(const std::map<std::string, Tensor>& state) cons
 
 std::vector<Tensor> Layer::get_weights() const { return base().get_weights(); }
 void Layer::set_weights(const std::vector<Tensor>& weights) const { base().set_weights(weights); }
-std::vector<std::pair<std::string, Variable>> Layer::named_parameters() const {
-  return base().named_parameters();
+NamedParameters Layer::named_parameters() const { return base().named_parameters(); }
+
+bool NamedParameters::contains(const std::string& name) const {
+  return std::any_of(begin(), end(), [&](const NamedParameter& one) { return one.key() == name; });
+}
+const Variable& NamedParameters::operator[](const std::string& name) const {
+  std::string names;
+  for (const NamedParameter& one : *this) {
+    if (one.key() == name) return one.value();
+    names += (names.empty() ? "" : ", ") + one.key();
+  }
+  fail<NotFoundError>("[named_parameters] no parameter '{}'; there are: {}", name, names);
 }
 StateDict Layer::state_dict() const { return base().state_dict(); }
 void Layer::load_state_dict(const std::map<std::string, Tensor>& state) const {

@@ -232,7 +232,7 @@ void Model::set_weights(const std::vector<Tensor>& weights) const {
   assign_values(targets, weights, layer().base().label());
 }
 
-std::vector<std::pair<std::string, Variable>> Model::named_parameters() const {
+NamedParameters Model::named_parameters() const {
   return built_impl_of(*this, "named_parameters").layer.named_parameters();
 }
 

@@ -49,6 +49,25 @@ std::vector<std::string> names_of(const nn::Module& module) {
   return names;
 }
 
+TEST(NamedParameters, HaveLibtorchsNames) {
+  nn::Linear linear(2, 3);
+  std::vector<std::string> keys;
+  for (const auto& parameter : linear->named_parameters()) {
+    keys.push_back(parameter.key());
+    EXPECT_EQ(parameter.value().shape(), parameter.second.shape());
+  }
+  EXPECT_EQ(keys, (std::vector<std::string>{"weight", "bias"}));
+  const NamedParameters parameters = linear->named_parameters();
+  EXPECT_EQ(parameters["bias"].shape(), Shape({3}));
+  EXPECT_EQ(parameters[0].key(), "weight");
+  EXPECT_TRUE(parameters.contains("bias"));
+  EXPECT_FALSE(parameters.contains("kernel"));
+  expect_error<NotFoundError>([&] { parameters["kernel"]; },
+                              "no parameter 'kernel'; there are: weight, bias");
+  const std::vector<std::pair<std::string, Variable>> pairs = parameters;
+  EXPECT_EQ(pairs[1].first, "bias");
+}
+
 TEST(Module, HasParametersWhenItIsMade) {
   Net net;
   EXPECT_EQ(net.parameters().size(), 3u);

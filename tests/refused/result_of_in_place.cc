@@ -1,4 +1,4 @@
-// error: write y = all_reduce(x, {.op = op}) for a result that leaves x unchanged
+// error: write y = all_reduce(x, {.op = op}) or y = broadcast(x, rank)
 #include <tandem/tandem.h>
 
 tandem::Tensor f(tandem::Tensor x) {
