@@ -23,7 +23,6 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
-#include <iosfwd>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -34,155 +33,13 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/data_iterator.h"
 #include "tandem/errors.h"
 #include "tandem/example.h"
 #include "tandem/function.h"
 #include "tandem/tensor.h"
 
 /// Input pipelines and data loaders.
-namespace tandem::data {
-
-/// Selects a pass over a dataset and where it starts.
-struct IterateOptions {
-  std::uint64_t epoch = 0;  ///< number of the epoch, from 0
-  std::int64_t skip = 0;    ///< number of elements to skip at the start
-  /// Equal epoch and skip.
-  friend bool operator==(const IterateOptions&, const IterateOptions&) = default;
-};
-
-/// The dtype and shape of one component. Sizes that differ between elements are -1. As
-/// tf.TensorSpec.
-struct ComponentSpec {
-  DType dtype = float32;  ///< dtype
-  Shape shape{};          ///< shape
-};
-/// Prints the dtype and the shape: "float32 (-1, 4)".
-std::ostream& operator<<(std::ostream& out, const ComponentSpec& spec);
-
-/// Result of Dataset::element_spec(): dtypes and shapes of the components, or empty if they are not
-/// known.
-class ElementSpec : public std::optional<std::vector<ComponentSpec>> {
- public:
-  ElementSpec() = default;
-  /// These specs; none: not known.
-  ElementSpec(std::optional<std::vector<ComponentSpec>> specs)  // NOLINT: implicit
-      : std::optional<std::vector<ComponentSpec>>(std::move(specs)) {}
-  /// The specs of the components. Throws FailedPreconditionError if they are not known.
-  const std::vector<ComponentSpec>& value() const;
-  /// The spec of component `index`. Throws FailedPreconditionError if the specs are not known, and
-  /// OutOfRangeError.
-  const ComponentSpec& operator[](std::size_t index) const;
-};
-/// Prints the specs: "(float32 (-1, 4), int64 (-1))", or "unknown".
-std::ostream& operator<<(std::ostream& out, const ElementSpec& spec);
-
-/// Iterates over one epoch of a dataset. A handle: copies share the position. Not thread-safe.
-///
-/// May be used in a traced function, as an argument or captured: each call of next() there takes an
-/// element in every run. The run throws OutOfRangeError "End of sequence" if there is none left,
-/// and InvalidArgumentError for an element that does not match element_spec(). (An iterator that is
-/// created while a function is traced is read during the trace.)
-/// @code
-/// const auto step = td::function([&](td::data::Iterator& batches) {
-///   const auto batch = batches.next();
-///   return optimizer.minimize(loss(model(batch[0]), batch[1]), variables);
-/// });
-/// td::data::Iterator batches = dataset.repeat().batch(32).iterate();
-/// for (int i = 0; i < 1000; ++i) step(batches);
-/// @endcode
-class Iterator {
- public:
-  Iterator() = default;
-
-  /// Returns the next element. Throws the error of a map, filter or generator of the pipeline; the
-  /// iterator is then at its end.
-  ///
-  /// Throws UnimplementedError inside the branches and loops of a traced function (call it before
-  /// them, or use for_each()) and in the graph of a session.
-  NextExample next();
-  /// Dtypes and shapes of the components: Dataset::element_spec(), or if that is not known those of
-  /// the next element, with first axes of any size. Throws FailedPreconditionError if there is no
-  /// next element either. As tf.data.Iterator.element_spec.
-  std::vector<ComponentSpec> element_spec() const;
-  /// The current position. Dataset::iterate(position()) continues from it, in this or another
-  /// process.
-  IterateOptions position() const;
-
-  class Cursor;
-  /// For loops: `for (const Example& e : iterator)` iterates over the remaining elements. Throws
-  /// FailedPreconditionError in a traced function, where such a loop would not end.
-  Cursor begin();
-  /// The end of the iteration.
-  std::default_sentinel_t end() const { return {}; }
-
-  /// For Tandem's own code.
-  struct State;
-  /// For Tandem's own code.
-  explicit Iterator(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  /// For Tandem's own code.
-  std::shared_ptr<ElementPass> pass() const;
-
- private:
-  State& state() const;
-  NextExample advance();  // next() of a loop
-
-  std::shared_ptr<State> state_;
-};
-
-/// Lets an Iterator be an argument of a traced function (tandem/function.h). The specs of its
-/// elements are part of the signature.
-template <class V, class K>
-void visit_tensors(Iterator& iterator, const V&, const K& key) {
-  for (const ComponentSpec& component : iterator.element_spec()) {
-    key(static_cast<std::uint64_t>(component.dtype));
-    key(static_cast<std::uint64_t>(component.shape.rank()));
-    for (const std::int64_t size : component.shape) key(static_cast<std::uint64_t>(size));
-  }
-  key(iterator.pass());
-}
-
-/// A C++ input iterator over the elements of an Iterator.
-class Iterator::Cursor {
- public:
-  /// Element type.
-  using value_type = Example;
-  /// Difference type.
-  using difference_type = std::ptrdiff_t;
-
-  Cursor() = default;
-  /// Takes the first element of `iterator`.
-  explicit Cursor(Iterator iterator) : iterator_(std::move(iterator)) { ++*this; }
-  /// @{
-  /// The current element.
-  const Example& operator*() const { return *current_; }
-  const Example* operator->() const { return &*current_; }
-  /// @}
-  /// @{
-  /// Takes the next element.
-  Cursor& operator++() {
-    current_ = iterator_.advance();
-    return *this;
-  }
-  void operator++(int) { ++*this; }
-  /// @}
-  /// Whether there are no more elements.
-  friend bool operator==(const Cursor& cursor, std::default_sentinel_t) { return !cursor.current_; }
-
- private:
-  Iterator iterator_;
-  NextExample current_;
-};
-
-inline Iterator::Cursor Iterator::begin() { return Cursor(*this); }
-
-}  // namespace tandem::data
-
-/// For Tandem's own code: callables may take an iterator by a reference that is not constant.
-template <>
-struct tandem::detail::Passed<tandem::data::Iterator> {
-  using type = tandem::data::Iterator&;  ///< how it is passed
-};
-
 namespace tandem::data {
 
 /// Dataset::cardinality() of an infinite dataset.
@@ -203,6 +60,10 @@ using TensorFilterFn = std::function<Tensor(const Example&)>;
 class Dataset;
 /// Function of Dataset::from_files(): the elements of one file.
 using ReadFileFn = std::function<Dataset(const std::string& file)>;
+/// Function of Dataset::flat_map() and interleave(): the dataset of an element.
+using DatasetMapFn = std::function<Dataset(const Example&)>;
+/// Function of Dataset::bucket_by_sequence_length(): the length of an element.
+using LengthFn = std::function<std::int64_t(const Example&)>;
 /// Function of Dataset::from_generator(): the next example, or empty at the end.
 using GeneratorFn = std::function<std::optional<Example>()>;
 
@@ -257,6 +118,49 @@ struct DatasetOptions {
 /// Options of Dataset::batch().
 struct BatchOptions {
   bool drop_remainder = false;  ///< omit the last batch if it is not full
+};
+
+/// Options of Dataset::padded_batch().
+struct PaddedBatchOptions {
+  /// A shape for each component, with -1 for sizes that are the longest of the batch; none: all
+  /// sizes are.
+  std::vector<Shape> padded_shapes{};
+  /// A number for each component, or one for all; none: 0, and false.
+  std::vector<double> padding_values{};
+  bool drop_remainder = false;  ///< omit the last batch if it is not full
+};
+
+/// Options of Dataset::bucket_by_sequence_length().
+struct BucketOptions {
+  std::vector<Shape> padded_shapes{};    ///< as PaddedBatchOptions::padded_shapes
+  std::vector<double> padding_values{};  ///< as PaddedBatchOptions::padding_values
+  /// Pads unknown sizes to the longest length of the bucket, its boundary minus 1. Elements of the
+  /// last bucket, which has no boundary, are then an error.
+  bool pad_to_bucket_boundary = false;
+  bool no_padding = false;      ///< elements of one batch have one shape
+  bool drop_remainder = false;  ///< omit batches that are not full
+};
+
+/// Options of Dataset::window().
+struct WindowOptions {
+  std::int64_t shift = 0;       ///< elements from one window's start to the next; 0: `size`
+  std::int64_t stride = 1;      ///< elements from one of a window to the next
+  bool drop_remainder = false;  ///< omit windows at the end that are not full
+};
+
+/// Options of Dataset::interleave().
+struct InterleaveOptions {
+  std::int64_t cycle_length = 2;  ///< datasets that are read in turns
+  std::int64_t block_length = 1;  ///< elements that each gives in its turn
+};
+
+/// Options of Dataset::sample_from_datasets().
+struct SampleOptions {
+  /// A probability, or any number of at least 0, for each dataset; none: all equal.
+  std::vector<double> weights{};
+  /// Default: derived from random::set_seed()'s seed when the dataset is made.
+  std::optional<std::uint64_t> seed{};
+  bool stop_on_empty_dataset = false;  ///< the end of one dataset is the end of all
 };
 
 }  // namespace tandem::data
@@ -366,6 +270,11 @@ class Dataset {
     return zip(std::vector<Dataset>{first, second, others...});
   }
   /// @}
+  /// The elements of several datasets, each time of one that is chosen at random, as often as
+  /// `weights` says. A dataset that has ended is not chosen again. A new order in each epoch. As
+  /// tf.data.Dataset.sample_from_datasets.
+  static Dataset sample_from_datasets(const std::vector<Dataset>& datasets,
+                                      const SampleOptions& options = {});
 
   /// @{
   /// Applies fn to each element. Random operations in fn depend on the element's position, so that
@@ -438,6 +347,15 @@ class Dataset {
     return *this;  // not reached
   }
   /// @}
+  /// The elements of the dataset of each element, one dataset after another. Random transformations
+  /// in fn's datasets have random numbers of their own for each element. As
+  /// tf.data.Dataset.flat_map.
+  Dataset flat_map(DatasetMapFn fn) const;
+  /// The elements of the datasets of `cycle_length` elements, `block_length` of each in turns. When
+  /// a dataset ends, the next element's takes its place in its next turn. As
+  /// tf.data.Dataset.interleave, but on the thread that requests the element: a prefetch() in fn
+  /// makes its dataset run ahead.
+  Dataset interleave(DatasetMapFn fn, InterleaveOptions options = {}) const;
   /// The elements of this dataset, then those of `other`. The iterator does not check that both
   /// have the same components. As tf.data.Dataset.concatenate.
   Dataset concatenate(const Dataset& other) const;
@@ -479,6 +397,30 @@ class Dataset {
   Dataset batch(std::int64_t batch_size, Drop drop_remainder) const {
     return batch(batch_size, BatchOptions{.drop_remainder = drop_remainder});
   }
+  /// Stacks consecutive elements of different sizes: pads each component at the ends of its axes to
+  /// `padded_shapes`, or to the longest of the batch. The iterator throws InvalidArgumentError for
+  /// elements that are larger, and for other numbers of axes. As tf.data.Dataset.padded_batch.
+  /// @code
+  /// sentences.padded_batch(32, {.padding_values = {-1}})  // int64 [32, longest]
+  /// @endcode
+  Dataset padded_batch(std::int64_t batch_size, const PaddedBatchOptions& options = {}) const;
+  /// Batches of elements of similar lengths. Bucket k has lengths of [boundaries[k-1],
+  /// boundaries[k]); a batch is made when its bucket has bucket_batch_sizes[k] elements, and at the
+  /// end of what is left, in the order of the buckets. Throws InvalidArgumentError unless the
+  /// boundaries increase and there is one size more. As tf.data.Dataset.bucket_by_sequence_length.
+  Dataset bucket_by_sequence_length(LengthFn length, std::vector<std::int64_t> bucket_boundaries,
+                                    std::vector<std::int64_t> bucket_batch_sizes,
+                                    const BucketOptions& options = {}) const;
+  /// The elements of batches: splits each component along its first axis. The iterator throws
+  /// InvalidArgumentError if these differ in size. As tf.data.Dataset.unbatch.
+  Dataset unbatch() const;
+  /// Windows of `size` consecutive elements, stacked along a new first axis; those at the end may
+  /// be shorter. As tf.data.Dataset.window, whose windows are datasets, followed by flat_map() and
+  /// batch().
+  /// @code
+  /// Dataset::range(10).window(4, {.shift = 3, .stride = 2})  // [0 2 4 6] [3 5 7 9] [6 8] [9]
+  /// @endcode
+  Dataset window(std::int64_t size, WindowOptions options = {}) const;
   /// Repeats the dataset `count` times; -1: without end. As tf.data.Dataset.repeat.
   Dataset repeat(std::int64_t count = -1) const;
   /// At most the first `count` elements; -1: all. As tf.data.Dataset.take.

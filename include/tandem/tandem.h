@@ -21,6 +21,7 @@
 #include "tandem/control_flow.h"
 #include "tandem/creation.h"
 #include "tandem/data.h"
+#include "tandem/data_iterator.h"
 #include "tandem/data_loader.h"
 #include "tandem/data_parallel.h"
 #include "tandem/datasets.h"

@@ -1,24 +1,13 @@
 // Stacks consecutive elements into batches.
 #include <cstring>
-#include <limits>
 
 #include "core/status.h"
+#include "data/batches.h"
 #include "data/description.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::data {
 namespace {
-
-// Skips `count` batches of `size` elements.
-template <class Item>
-std::int64_t skip_batches(ItemStream<Item>& input, std::int64_t count, std::int64_t size,
-                          bool drop_remainder) {
-  std::int64_t elements;
-  if (__builtin_mul_overflow(count, size, &elements))
-    elements = std::numeric_limits<std::int64_t>::max();
-  const std::int64_t skipped = input.skip(elements);
-  return skipped / size + (!drop_remainder && skipped % size != 0 ? 1 : 0);
-}
 
 // Batches of rows of tensors. Copies each row once, directly into the batch.
 class RowBatchStream final : public ItemStream<Example> {
@@ -51,9 +40,10 @@ class RowBatchStream final : public ItemStream<Example> {
 // One component of a batch. Each element is copied when it is produced, while it is in the cache.
 class ComponentBatch {
  public:
-  // A batch of up to `size` elements of the shape and dtype of `first`.
-  ComponentBatch(const Tensor& first, std::int64_t size)
-      : element_(first.shape()),
+  // A batch of up to `size` elements of the shape and dtype of `first`. `op` is for messages.
+  ComponentBatch(const char* op, const Tensor& first, std::int64_t size)
+      : op_(op),
+        element_(first.shape()),
         dtype_(first.dtype()),
         size_(size),
         bytes_(impl_of(first).bytes()) {}
@@ -61,9 +51,9 @@ class ComponentBatch {
   void add(const Tensor& element, std::int64_t position, std::size_t component) {
     if (!(element.shape() == element_) || element.dtype() != dtype_)
       fail<InvalidArgumentError>(
-          "[batch] expected elements of one shape and dtype: component {} is {} {} in the first "
+          "[{}] expected elements of one shape and dtype: component {} is {} {} in the first "
           "element of the batch and {} {} in element {}",
-          component, name_of(dtype_), element_.to_string(), name_of(element.dtype()),
+          op_, component, name_of(dtype_), element_.to_string(), name_of(element.dtype()),
           element.shape().to_string(), position);
     if (position >= capacity_) grow(position);
     const Tensor local = copy_to_device(element, DeviceManager::get().host());
@@ -87,6 +77,7 @@ class ComponentBatch {
     batch_ = std::move(larger);
   }
 
+  const char* op_;
   Shape element_;
   DType dtype_;
   std::int64_t size_, capacity_ = 0;
@@ -94,29 +85,43 @@ class ComponentBatch {
   Tensor batch_;
 };
 
+// A batch to which elements are added one by one.
+class Stack {
+ public:
+  Stack(const char* op, std::int64_t size) : op_(op), size_(size) {}
+  std::int64_t count() const { return count_; }
+  void add(const Example& element) {
+    if (count_ == 0)
+      for (const Tensor& tensor : element) components_.emplace_back(op_, tensor, size_);
+    if (element.size() != components_.size())
+      fail<InvalidArgumentError>(
+          "[{}] expected elements of {} components, got one of {} (element {} of the batch)", op_,
+          components_.size(), element.size(), count_);
+    for (std::size_t i = 0; i < components_.size(); ++i) components_[i].add(element[i], count_, i);
+    ++count_;
+  }
+  Example finish() {
+    Example batch;
+    for (ComponentBatch& component : components_) batch.push_back(component.finish(count_));
+    return batch;
+  }
+
+ private:
+  const char* op_;
+  std::int64_t size_, count_ = 0;
+  std::vector<ComponentBatch> components_;
+};
+
 class BatchStream final : public ItemStream<Example> {
  public:
   BatchStream(StreamPtr<Example> input, std::int64_t size, bool drop_remainder)
       : input_(std::move(input)), size_(size), drop_remainder_(drop_remainder) {}
   bool next(Example& item) override {
-    std::vector<ComponentBatch> batch;
-    std::size_t components = 0;
-    std::int64_t count = 0;
-    for (Example element; count < size_ && input_->next(element); ++count) {
+    Stack batch("batch", size_);
+    for (Example element; batch.count() < size_ && input_->next(element); batch.add(element))
       check_cancelled();
-      if (count == 0) {
-        components = element.size();
-        for (const Tensor& tensor : element) batch.emplace_back(tensor, size_);
-      }
-      if (element.size() != components)
-        fail<InvalidArgumentError>(
-            "[batch] expected elements of {} components, got one of {} (element {} of the batch)",
-            components, element.size(), count);
-      for (std::size_t i = 0; i < components; ++i) batch[i].add(element[i], count, i);
-    }
-    if (count == 0 || (drop_remainder_ && count < size_)) return false;
-    item = Example();
-    for (ComponentBatch& component : batch) item.push_back(component.finish(count));
+    if (batch.count() == 0 || (drop_remainder_ && batch.count() < size_)) return false;
+    item = batch.finish();
     return true;
   }
   std::int64_t skip(std::int64_t count) override {
@@ -171,15 +176,8 @@ class BatchNode final : public InputNode {
   // The last batch() of a pipeline makes the global batches.
   NodePtr over(NodePtr input, const FileShard& shard) const override {
     if (shard.batched) return std::make_shared<BatchNode>(std::move(input), size_, options_);
-    std::int64_t mine = 0;
-    for (std::int64_t replica = 0; replica < shard.local_replicas; ++replica)
-      mine +=
-          size_ / shard.replicas + (shard.first_replica + replica < size_ % shard.replicas ? 1 : 0);
-    if (mine == 0)
-      fail<InvalidArgumentError>(
-          "[batch] expected a global batch with an example for each of {} workers, got one of {}",
-          shard.workers, size_);
-    return std::make_shared<BatchNode>(std::move(input), mine, options_);
+    return std::make_shared<BatchNode>(std::move(input), batch_of_worker("batch", size_, shard),
+                                       options_);
   }
 
   std::int64_t size_;
@@ -187,6 +185,23 @@ class BatchNode final : public InputNode {
 };
 
 }  // namespace
+
+std::int64_t batch_of_worker(const char* op, std::int64_t size, const FileShard& shard) {
+  std::int64_t mine = 0;
+  for (std::int64_t replica = 0; replica < shard.local_replicas; ++replica)
+    mine += size / shard.replicas + (shard.first_replica + replica < size % shard.replicas ? 1 : 0);
+  if (mine == 0)
+    fail<InvalidArgumentError>(
+        "[{}] expected a global batch with an example for each of {} workers, got one of {}", op,
+        shard.workers, size);
+  return mine;
+}
+
+Example stacked(const char* op, std::span<const Example> elements) {
+  Stack stack(op, std::ssize(elements));
+  for (const Example& element : elements) stack.add(element);
+  return stack.finish();
+}
 
 NodePtr batch_node(NodePtr input, std::int64_t batch_size, BatchOptions options) {
   if (batch_size < 1)

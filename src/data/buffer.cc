@@ -218,20 +218,6 @@ class ConcatenateStream final : public ItemStream<Example> {
   StreamPtr<Example> first_, second_;  // `first_` is null after its end
 };
 
-// The spec that holds for the elements of both; none if they differ in number or dtype.
-Spec common_spec(const Spec& a, const Spec& b) {
-  if (!a || !b || a->size() != b->size()) return std::nullopt;
-  Spec common = a;
-  for (std::size_t i = 0; i < a->size(); ++i) {
-    Shape& shape = (*common)[i].shape;
-    const Shape& other = (*b)[i].shape;
-    if ((*common)[i].dtype != (*b)[i].dtype || shape.rank() != other.rank()) return std::nullopt;
-    for (int axis = 0; axis < shape.rank(); ++axis)
-      if (shape.word(axis) != other.word(axis)) shape.set(axis, -1);
-  }
-  return common;
-}
-
 class ConcatenateNode final : public DatasetNode {
  public:
   ConcatenateNode(NodePtr first, NodePtr second, int depth)
@@ -269,6 +255,19 @@ class ConcatenateNode final : public DatasetNode {
 };
 
 }  // namespace
+
+Spec common_spec(const Spec& a, const Spec& b) {
+  if (!a || !b || a->size() != b->size()) return std::nullopt;
+  Spec common = a;
+  for (std::size_t i = 0; i < a->size(); ++i) {
+    Shape& shape = (*common)[i].shape;
+    const Shape& other = (*b)[i].shape;
+    if ((*common)[i].dtype != (*b)[i].dtype || shape.rank() != other.rank()) return std::nullopt;
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if (shape.word(axis) != other.word(axis)) shape.set(axis, -1);
+  }
+  return common;
+}
 
 NodePtr concatenate_node(NodePtr first, NodePtr second) {
   JoinedDatasets joined = join({std::move(first), std::move(second)});

@@ -245,6 +245,18 @@ Dataset Dataset::filter(FilterFn fn) const { return Dataset(filter_node(node(), 
 Dataset Dataset::filter(TensorFilterFn fn) const {
   return Dataset(filter_node(node(), std::move(fn)));
 }
+Dataset Dataset::sample_from_datasets(const std::vector<Dataset>& datasets,
+                                      const SampleOptions& options) {
+  std::vector<NodePtr> inputs;
+  for (const Dataset& dataset : datasets) inputs.push_back(dataset.node());
+  return Dataset(sample_node(std::move(inputs), options));
+}
+Dataset Dataset::flat_map(DatasetMapFn fn) const {
+  return Dataset(interleave_node("flat_map", node(), std::move(fn), {.cycle_length = 1}));
+}
+Dataset Dataset::interleave(DatasetMapFn fn, InterleaveOptions options) const {
+  return Dataset(interleave_node("interleave", node(), std::move(fn), options));
+}
 Dataset Dataset::concatenate(const Dataset& other) const {
   return Dataset(concatenate_node(node(), other.node()));
 }
@@ -256,6 +268,20 @@ Dataset Dataset::shuffle(std::int64_t buffer_size, ShuffleOptions options) const
 }
 Dataset Dataset::batch(std::int64_t batch_size, BatchOptions options) const {
   return Dataset(batch_node(node(), batch_size, options));
+}
+Dataset Dataset::padded_batch(std::int64_t batch_size, const PaddedBatchOptions& options) const {
+  return Dataset(padded_batch_node(node(), batch_size, options));
+}
+Dataset Dataset::bucket_by_sequence_length(LengthFn length,
+                                           std::vector<std::int64_t> bucket_boundaries,
+                                           std::vector<std::int64_t> bucket_batch_sizes,
+                                           const BucketOptions& options) const {
+  return Dataset(bucket_node(node(), std::move(length), std::move(bucket_boundaries),
+                             std::move(bucket_batch_sizes), options));
+}
+Dataset Dataset::unbatch() const { return Dataset(unbatch_node(node())); }
+Dataset Dataset::window(std::int64_t size, WindowOptions options) const {
+  return Dataset(window_node(node(), size, options));
 }
 Dataset Dataset::repeat(std::int64_t count) const { return Dataset(repeat_node(node(), count)); }
 Dataset Dataset::take(std::int64_t count) const { return Dataset(take_node(node(), count)); }

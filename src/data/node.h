@@ -173,6 +173,9 @@ JoinedDatasets join(std::vector<NodePtr> inputs);
 // The same pipeline with its random transformations at other places.
 NodePtr at_other_places(const NodePtr& node, const PlaceChange& change);
 
+// The spec that holds for the elements of both; none if they differ in number or dtype.
+Spec common_spec(const Spec& a, const Spec& b);
+
 // The spec of elements like this one, with first axes of any size.
 std::vector<ComponentSpec> spec_like(const Example& example);
 
@@ -194,6 +197,15 @@ NodePtr filter_node(NodePtr input, FilterFn fn);
 NodePtr filter_node(NodePtr input, TensorFilterFn fn);
 NodePtr shuffle_node(NodePtr input, std::int64_t buffer_size, ShuffleOptions options);
 NodePtr batch_node(NodePtr input, std::int64_t batch_size, BatchOptions options);
+NodePtr padded_batch_node(NodePtr input, std::int64_t batch_size,
+                          const PaddedBatchOptions& options);
+NodePtr bucket_node(NodePtr input, LengthFn length, std::vector<std::int64_t> boundaries,
+                    std::vector<std::int64_t> batch_sizes, const BucketOptions& options);
+NodePtr unbatch_node(NodePtr input);
+NodePtr window_node(NodePtr input, std::int64_t size, WindowOptions options);
+// `op`: "flat_map" or "interleave".
+NodePtr interleave_node(const char* op, NodePtr input, DatasetMapFn fn, InterleaveOptions options);
+NodePtr sample_node(std::vector<NodePtr> inputs, const SampleOptions& options);
 NodePtr repeat_node(NodePtr input, std::int64_t count);
 NodePtr take_node(NodePtr input, std::int64_t count);
 NodePtr skip_node(NodePtr input, std::int64_t count);

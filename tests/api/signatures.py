@@ -19,6 +19,11 @@ callbacks.h BackupAndRestoreOptions: save_freq delete_checkpoint
 callbacks.h LambdaOptions: on_epoch_begin on_epoch_end on_train_begin on_train_end on_train_batch_begin on_train_batch_end
 comm.h InitOptions: backend init_method timeout world_size rank
 comm.h ReduceOptions: op group
+data.h PaddedBatchOptions: padded_shapes padding_values drop_remainder
+data.h BucketOptions: padded_shapes padding_values pad_to_bucket_boundary no_padding drop_remainder
+data.h WindowOptions: shift stride drop_remainder
+data.h InterleaveOptions: cycle_length block_length
+data.h SampleOptions: weights seed stop_on_empty_dataset
 data_loader.h DataLoaderOptions: batch_size shuffle sampler num_workers drop_last timeout prefetch_factor persistent_workers
 data_loader.h DistributedSamplerOptions: num_replicas rank shuffle seed drop_last
 ddp.h DistributedDataParallelOptions: broadcast_buffers process_group bucket_cap_mb find_unused_parameters
