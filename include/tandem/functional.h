@@ -37,9 +37,10 @@ class LossReduction {
   Value value_ = kMean;
 };
 
-/// Functions of torch.nn.functional, as its `F`. Layouts are Tandem's: channels are last. Losses
-/// throw InvalidArgumentError if input and target differ in shape, where PyTorch warns, and if they
-/// are swapped: a target of floating-point numbers for an input of integers.
+/// Functions of torch.nn.functional, as its `F`. Layouts are Tandem's, with channels last, unless
+/// said otherwise. Losses throw InvalidArgumentError if input and target differ in shape, where
+/// PyTorch warns, and if they are swapped: a target of floating-point numbers for an input of
+/// integers.
 namespace functional {
 
 /// Options of most losses.
@@ -48,18 +49,32 @@ struct LossOptions {
 };
 /// Options of cross_entropy().
 struct CrossEntropyOptions {
+  Tensor weight{};                                 ///< a factor per class [C]; undefined: all 1
+  std::int64_t ignore_index = -100;                ///< class index of targets that do not count
   LossReduction reduction = LossReduction::kMean;  ///< reduction
   double label_smoothing = 0.0;                    ///< weight of a uniform distribution, in [0, 1]
 };
-/// Cross entropy of logits [N, C] (or [C]). `target`: class indices [N], or probabilities [N, C].
-/// As torch.nn.functional.cross_entropy. Throws UnimplementedError for more axes, where PyTorch's
-/// classes are the second one: reshape to [N, C].
+/// Cross entropy of logits [C], [N, C] or [N, C, d1, ...]: classes are the last of up to two axes,
+/// and the second of more. `target`: class indices [N, d1, ...], or probabilities of the input's
+/// shape.
+///
+/// "mean" divides the sum by the sum of the targets' weights: those with ignore_index have none,
+/// and if all have it the result is NaN. With probabilities it divides by the number of targets.
+/// compile() and replicas take the mean of their own part of the batch. Throws InvalidArgumentError
+/// for other shapes, a class out of range (which it names), and a positive ignore_index with
+/// probabilities. As torch.nn.functional.cross_entropy.
 [[nodiscard]] Tensor cross_entropy(const Tensor& input, const Tensor& target,
                                    const CrossEntropyOptions& options = {});
-/// Minus the log-probability of the target. `input`: log-probabilities [N, C]; `target`: class
-/// indices [N]. As torch.nn.functional.nll_loss.
+/// Options of nll_loss(), as those of cross_entropy().
+struct NllOptions {
+  Tensor weight{};                                 ///< a factor per class [C]; undefined: all 1
+  std::int64_t ignore_index = -100;                ///< class index of targets that do not count
+  LossReduction reduction = LossReduction::kMean;  ///< reduction
+};
+/// Minus the log-probability of the target. `input`: log-probabilities in a shape as that of
+/// cross_entropy(); `target`: class indices. As torch.nn.functional.nll_loss.
 [[nodiscard]] Tensor nll_loss(const Tensor& input, const Tensor& target,
-                              const LossOptions& options = {});
+                              const NllOptions& options = {});
 /// (input - target)^2. As torch.nn.functional.mse_loss.
 [[nodiscard]] Tensor mse_loss(const Tensor& input, const Tensor& target,
                               const LossOptions& options = {});
@@ -84,13 +99,24 @@ struct HuberOptions {
 /// torch.nn.functional.huber_loss.
 [[nodiscard]] Tensor huber_loss(const Tensor& input, const Tensor& target,
                                 const HuberOptions& options = {});
+/// Options of binary_cross_entropy().
+struct BinaryCrossEntropyOptions {
+  Tensor weight{};                                 ///< factors that broadcast to the input's shape
+  LossReduction reduction = LossReduction::kMean;  ///< reduction
+};
 /// Binary cross entropy of probabilities; logarithms are limited to -100. As
 /// torch.nn.functional.binary_cross_entropy.
 [[nodiscard]] Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
-                                          const LossOptions& options = {});
+                                          const BinaryCrossEntropyOptions& options = {});
+/// Options of binary_cross_entropy_with_logits().
+struct LogitsCrossEntropyOptions {
+  Tensor weight{};                                 ///< factors that broadcast to the input's shape
+  LossReduction reduction = LossReduction::kMean;  ///< reduction
+  Tensor pos_weight{};  ///< factors of the positive targets; they broadcast to the input's shape
+};
 /// Binary cross entropy of logits. As torch.nn.functional.binary_cross_entropy_with_logits.
-[[nodiscard]] Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
-                                                      const LossOptions& options = {});
+[[nodiscard]] Tensor binary_cross_entropy_with_logits(
+    const Tensor& input, const Tensor& target, const LogitsCrossEntropyOptions& options = {});
 /// Options of kl_div().
 struct KlDivOptions {
   LossReduction reduction = LossReduction::kMean;  ///< "batchmean" is the mathematical one
@@ -174,7 +200,7 @@ class CrossEntropyLoss : public LossModule {
 /// functional::nll_loss() as an object. As torch.nn.NLLLoss.
 class NLLLoss : public LossModule {
  public:
-  explicit NLLLoss(const functional::LossOptions& options = {});  ///< with these options
+  explicit NLLLoss(const functional::NllOptions& options = {});  ///< with these options
 };
 /// functional::mse_loss() as an object. As torch.nn.MSELoss.
 class MSELoss : public LossModule {
@@ -199,12 +225,14 @@ class HuberLoss : public LossModule {
 /// functional::binary_cross_entropy() as an object. As torch.nn.BCELoss.
 class BCELoss : public LossModule {
  public:
-  explicit BCELoss(const functional::LossOptions& options = {});  ///< with these options
+  /// With these options.
+  explicit BCELoss(const functional::BinaryCrossEntropyOptions& options = {});
 };
 /// functional::binary_cross_entropy_with_logits() as an object. As torch.nn.BCEWithLogitsLoss.
 class BCEWithLogitsLoss : public LossModule {
  public:
-  explicit BCEWithLogitsLoss(const functional::LossOptions& options = {});  ///< with these options
+  /// With these options.
+  explicit BCEWithLogitsLoss(const functional::LogitsCrossEntropyOptions& options = {});
 };
 
 }  // namespace tandem::nn

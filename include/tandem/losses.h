@@ -3,8 +3,10 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -36,10 +38,12 @@ enum class Reduction {
 /// A Reduction in options, also by its name in Keras.
 class ReductionOption {
  public:
-  ReductionOption() = default;                                     ///< kAuto
+  ReductionOption() = default;  ///< kAuto
+  /// This reduction.
   ReductionOption(Reduction reduction) : reduction_(reduction) {}  // NOLINT: stands for it
   /// "none", "sum", "mean" or "sum_over_batch_size". Throws InvalidArgumentError for another name.
-  ReductionOption(const char* name);                 // NOLINT: stands for it
+  ReductionOption(const char* name);  // NOLINT: stands for it
+  /// The reduction.
   operator Reduction() const { return reduction_; }  // NOLINT: stands for it
 
  private:
@@ -184,8 +188,11 @@ class Loss {
 struct CrossentropyOptions {
   bool from_logits = false;      ///< whether y_pred holds logits instead of probabilities
   double label_smoothing = 0.0;  ///< smoothing of labels; not for sparse ones
-  ReductionOption reduction{};   ///< reduction
-  std::string name{};            ///< default: that of the loss
+  /// The class of labels that do not count; for sparse labels. Their values are 0, and means are
+  /// over the others of the batch, or of a replica's part of it. 0 if none is left.
+  std::optional<std::int64_t> ignore_class{};
+  ReductionOption reduction{};  ///< reduction
+  std::string name{};           ///< default: that of the loss
 };
 /// Options of losses.
 struct LossOptions {

@@ -60,14 +60,55 @@ Tensor like_input(const char* what, const Tensor& input, const Tensor& target) {
   return same.dtype() == input.dtype() ? same : cast(same, input.dtype());
 }
 
-void expect_classes(const char* what, const Tensor& input) {
-  if (input.rank() == 1 || input.rank() == 2) return;
-  if (input.rank() == 0)
+// `x` with the axis of classes as the last one: PyTorch's is the second of more than two.
+Tensor classes_last(const char* what, const Tensor& x) {
+  if (x.rank() == 0)
     fail<InvalidArgumentError>("[{}] expected an input of shape (N, C), got a scalar", what);
-  fail<UnimplementedError>(
-      "[{}] expected an input of shape (N, C), got {}: classes are the last axis in Tandem and the "
-      "second in PyTorch; reshape input and target",
-      what, input.shape().to_string());
+  if (x.rank() <= 2) return x;
+  Dims order{0};
+  for (int axis = 2; axis < x.rank(); ++axis) order.push_back(axis);
+  order.push_back(1);
+  return transpose(x, order);
+}
+
+// The weights of the classes of `x` in its dtype; undefined if `weight` is.
+Tensor class_weights(const char* what, const Tensor& weight, const Tensor& x) {
+  if (!weight.defined()) return {};
+  if (weight.rank() != 1 || !may_agree(weight.size_word(0), x.size_word(-1)))
+    fail<InvalidArgumentError>("[{}] expected a weight of shape {}, one per class, got {}", what,
+                               Shape({x.size_word(-1)}).to_string(), weight.shape().to_string());
+  return weight.dtype() == x.dtype() ? weight : cast(weight, x.dtype());
+}
+
+// Class indices with 0 where they are ignored, and how much each target counts.
+struct Classes {
+  Tensor labels, kept, weights;
+};
+
+Classes classes_of(const char* what, const Tensor& target, const Tensor& x, const Tensor& weight,
+                   std::int64_t ignored) {
+  if (x.rank() > 2 && target.rank() != x.rank() - 1)
+    fail<InvalidArgumentError>(
+        "[{}] expected class indices of shape {} (the input's without its second axis, that of the "
+        "classes), got {}",
+        what, Shape(x.shape().words().span().first(x.rank() - 1)).to_string(),
+        target.shape().to_string());
+  const Tensor given = class_labels(what, target, x);
+  Classes classes;
+  classes.kept = not_equal(given, static_cast<double>(ignored));
+  classes.labels = where(classes.kept, given, 0.0);
+  classes.weights = weight.defined() ? where(classes.kept, gather(weight, classes.labels), 0.0)
+                                     : cast(classes.kept, x.dtype());
+  return classes;
+}
+
+// Values whose mean is their sum divided by that of the weights, if the mean is the result.
+Tensor for_mean(const Tensor& values, const Tensor& weights, LossReduction reduction) {
+  if (reduction.value() != LossReduction::kMean) return values;
+  const Tensor sum = reduce_sum(weights);
+  const Shape& shape = values.shape();
+  return values * (shape.fully_defined() ? divide(static_cast<double>(shape.num_elements()), sum)
+                                         : element_count(shape, values.dtype()) / sum);
 }
 
 Tensor mse(const Tensor& input, const Tensor& target) {
@@ -101,49 +142,92 @@ Tensor limited_log(const Tensor& probability) {
   return where(positive, maximum(logarithm, -100.0), zeros_like(probability) - 100.0);
 }
 
-Tensor bce(const Tensor& input, const Tensor& target) {
+// `values` times weights that broadcast to their shape.
+Tensor weighted(const char* what, const Tensor& values, const Tensor& weight) {
+  if (!weight.defined()) return values;
+  const Tensor product =
+      values * (weight.dtype() == values.dtype() ? weight : cast(weight, values.dtype()));
+  if (!may_agree(product.shape(), values.shape()))
+    fail<InvalidArgumentError>("[{}] expected a weight that broadcasts to {}, got {}", what,
+                               values.shape().to_string(), weight.shape().to_string());
+  return product;
+}
+
+Tensor bce(const Tensor& input, const Tensor& target, const Tensor& weight) {
   const Tensor x = predictions("binary_cross_entropy", input, target);
   const Tensor t = like_input("binary_cross_entropy", x, target);
-  return negative(t * limited_log(x) + subtract(1.0, t) * limited_log(subtract(1.0, x)));
+  return weighted("binary_cross_entropy",
+                  negative(t * limited_log(x) + subtract(1.0, t) * limited_log(subtract(1.0, x))),
+                  weight);
 }
 
-Tensor bce_with_logits(const Tensor& input, const Tensor& target) {
-  const Tensor x = predictions("binary_cross_entropy_with_logits", input, target);
-  return sigmoid_cross_entropy(like_input("binary_cross_entropy_with_logits", x, target), x);
+Tensor bce_with_logits(const Tensor& input, const Tensor& target, const Tensor& weight,
+                       const Tensor& pos_weight) {
+  constexpr const char* kName = "binary_cross_entropy_with_logits";
+  const Tensor x = predictions(kName, input, target);
+  const Tensor t = like_input(kName, x, target);
+  if (!pos_weight.defined()) return weighted(kName, sigmoid_cross_entropy(t, x), weight);
+  const Tensor negatives = subtract(1.0, t);
+  const Tensor factor = negatives + weighted(kName, t, pos_weight);
+  return weighted(kName, negatives * x + factor * softplus(negative(x)), weight);
 }
 
-Tensor nll(const Tensor& input, const Tensor& target) {
-  const Tensor x = predictions("nll_loss", input, target);
-  expect_classes("nll_loss", x);
-  const Tensor labels = class_labels("nll_loss", target, x);
-  const Tensor is_label =
-      equal(expand_dims(labels, -1), range(x.size_word(-1), {.dtype = labels.dtype()}));
-  return negative(reduce_sum(where(is_label, x, zeros_like(x)), {.axis = Dims{-1}}));
+Tensor nll(const Tensor& input, const Tensor& target, const NllOptions& options) {
+  const Tensor x = classes_last("nll_loss", predictions("nll_loss", input, target));
+  const Classes classes = classes_of(
+      "nll_loss", target, x, class_weights("nll_loss", options.weight, x), options.ignore_index);
+  const Tensor chosen = squeeze(take_along_axis(x, expand_dims(classes.labels, -1), -1), {-1});
+  return for_mean(negative(chosen * classes.weights), classes.weights, options.reduction);
 }
 
-Tensor cross_entropy_of(const Tensor& input, const Tensor& target, double smoothing) {
-  const Tensor x = predictions("cross_entropy", input, target);
-  expect_classes("cross_entropy", x);
+// The mean over classes of -weight * log(p), which label smoothing adds.
+Tensor uniform_part(const Tensor& x, const Tensor& weight) {
+  const Tensor logs = nn::log_softmax(x);
+  return negative(reduce_mean(weight.defined() ? logs * weight : logs, {.axis = -1}));
+}
+
+Tensor cross_entropy_of_probabilities(const Tensor& x, const Tensor& target, const Tensor& weight,
+                                      double smoothing) {
+  const Tensor t = classes_last("cross_entropy", target);
+  const Tensor loss =
+      weight.defined() ? negative(reduce_sum(nn::log_softmax(x) * t * weight, {.axis = Dims{-1}}))
+                       : softmax_cross_entropy(t, x);
+  if (smoothing == 0.0) return loss;
+  return loss * (1.0 - smoothing) + uniform_part(x, weight) * smoothing;
+}
+
+Tensor cross_entropy_of(const Tensor& input, const Tensor& target,
+                        const CrossEntropyOptions& options) {
+  const double smoothing = options.label_smoothing;
   if (!(smoothing >= 0.0 && smoothing <= 1.0))
     fail<InvalidArgumentError>("[cross_entropy] expected label_smoothing in [0, 1], got {}",
                                smoothing);
-  const Tensor loss =
-      is_floating(target.dtype())
-          ? softmax_cross_entropy(like_input("cross_entropy", x, target), x)
-          : sparse_softmax_cross_entropy(class_labels("cross_entropy", target, x), x);
-  if (smoothing == 0.0) return loss;
-  return loss * (1.0 - smoothing) - reduce_mean(nn::log_softmax(x), {.axis = -1}) * smoothing;
+  const Tensor given = predictions("cross_entropy", input, target);
+  const Tensor x = classes_last("cross_entropy", given);
+  const Tensor weight = class_weights("cross_entropy", options.weight, x);
+  if (is_floating(target.dtype())) {
+    if (options.ignore_index >= 0)
+      fail<InvalidArgumentError>(
+          "[cross_entropy] expected class indices with ignore_index {}, got probabilities",
+          options.ignore_index);
+    return cross_entropy_of_probabilities(x, like_input("cross_entropy", given, target), weight,
+                                          smoothing);
+  }
+  const Classes classes = classes_of("cross_entropy", target, x, weight, options.ignore_index);
+  Tensor loss = sparse_softmax_cross_entropy(classes.labels, x) * classes.weights;
+  if (smoothing > 0.0)
+    loss = loss * (1.0 - smoothing) + where(classes.kept, uniform_part(x, weight), 0.0) * smoothing;
+  return for_mean(loss, classes.weights, options.reduction);
 }
 
 }  // namespace
 
 Tensor cross_entropy(const Tensor& input, const Tensor& target,
                      const CrossEntropyOptions& options) {
-  return reduced("cross_entropy", cross_entropy_of(input, target, options.label_smoothing),
-                 options.reduction);
+  return reduced("cross_entropy", cross_entropy_of(input, target, options), options.reduction);
 }
-Tensor nll_loss(const Tensor& input, const Tensor& target, const LossOptions& options) {
-  return reduced("nll_loss", nll(input, target), options.reduction);
+Tensor nll_loss(const Tensor& input, const Tensor& target, const NllOptions& options) {
+  return reduced("nll_loss", nll(input, target, options), options.reduction);
 }
 Tensor mse_loss(const Tensor& input, const Tensor& target, const LossOptions& options) {
   return reduced("mse_loss", mse(input, target), options.reduction);
@@ -158,12 +242,14 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberOptions&
   return reduced("huber_loss", huber("huber_loss", input, target, options.delta),
                  options.reduction);
 }
-Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const LossOptions& options) {
-  return reduced("binary_cross_entropy", bce(input, target), options.reduction);
+Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
+                            const BinaryCrossEntropyOptions& options) {
+  return reduced("binary_cross_entropy", bce(input, target, options.weight), options.reduction);
 }
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
-                                        const LossOptions& options) {
-  return reduced("binary_cross_entropy_with_logits", bce_with_logits(input, target),
+                                        const LogitsCrossEntropyOptions& options) {
+  return reduced("binary_cross_entropy_with_logits",
+                 bce_with_logits(input, target, options.weight, options.pos_weight),
                  options.reduction);
 }
 
@@ -249,12 +335,17 @@ LossModule::operator losses::Loss() const {
 CrossEntropyLoss::CrossEntropyLoss(const functional::CrossEntropyOptions& options)
     : LossModule(
           "cross_entropy",
-          [smoothing = options.label_smoothing](const Tensor& input, const Tensor& target) {
-            return functional::cross_entropy_of(input, target, smoothing);
+          [options](const Tensor& input, const Tensor& target) {
+            return functional::cross_entropy_of(input, target, options);
           },
           options.reduction) {}
-NLLLoss::NLLLoss(const functional::LossOptions& options)
-    : LossModule("nll_loss", functional::nll, options.reduction) {}
+NLLLoss::NLLLoss(const functional::NllOptions& options)
+    : LossModule(
+          "nll_loss",
+          [options](const Tensor& input, const Tensor& target) {
+            return functional::nll(input, target, options);
+          },
+          options.reduction) {}
 MSELoss::MSELoss(const functional::LossOptions& options)
     : LossModule("mse_loss", functional::mse, options.reduction) {}
 L1Loss::L1Loss(const functional::LossOptions& options)
@@ -273,10 +364,19 @@ HuberLoss::HuberLoss(const functional::HuberOptions& options)
             return functional::huber("huber_loss", input, target, delta);
           },
           options.reduction) {}
-BCELoss::BCELoss(const functional::LossOptions& options)
-    : LossModule("binary_cross_entropy", functional::bce, options.reduction) {}
-BCEWithLogitsLoss::BCEWithLogitsLoss(const functional::LossOptions& options)
-    : LossModule("binary_cross_entropy_with_logits", functional::bce_with_logits,
-                 options.reduction) {}
+BCELoss::BCELoss(const functional::BinaryCrossEntropyOptions& options)
+    : LossModule(
+          "binary_cross_entropy",
+          [weight = options.weight](const Tensor& input, const Tensor& target) {
+            return functional::bce(input, target, weight);
+          },
+          options.reduction) {}
+BCEWithLogitsLoss::BCEWithLogitsLoss(const functional::LogitsCrossEntropyOptions& options)
+    : LossModule(
+          "binary_cross_entropy_with_logits",
+          [options](const Tensor& input, const Tensor& target) {
+            return functional::bce_with_logits(input, target, options.weight, options.pos_weight);
+          },
+          options.reduction) {}
 
 }  // namespace tandem::nn

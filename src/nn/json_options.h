@@ -135,6 +135,7 @@ void read_options(JsonOptions& json, Options& options) {
   // Losses.
   TANDEM_READ(from_logits);
   TANDEM_READ(label_smoothing);
+  TANDEM_READ(ignore_class);
   TANDEM_READ(delta);
   TANDEM_READ(reduction);
 #undef TANDEM_READ

@@ -34,6 +34,12 @@ void expect_smoothing(const char* what, double smoothing) {
     fail<InvalidArgumentError>("[{}] expected label smoothing in [0, 1], got {}", what, smoothing);
 }
 
+void expect_no_ignored(const char* what, const CrossentropyOptions& options) {
+  if (options.ignore_class)
+    fail<InvalidArgumentError>("[{}] expected no ignore_class, which needs sparse labels; got {}",
+                               what, *options.ignore_class);
+}
+
 // Label smoothing: mixes the labels with a uniform distribution over `classes`, whose weight is
 // `smoothing`.
 Tensor smoothed(const Tensor& labels, double smoothing, std::int64_t classes) {
@@ -99,6 +105,7 @@ Tensor binary_crossentropy(const Tensor& y_true, const Tensor& predictions,
                            const CrossentropyOptions& options) {
   const Tensor y_pred = for_loss(predictions);
   expect_smoothing("binary_crossentropy", options.label_smoothing);
+  expect_no_ignored("binary_crossentropy", options);
   const Tensor target =
       smoothed(like_predictions("binary_crossentropy", y_true, y_pred), options.label_smoothing, 2);
   if (options.from_logits) return mean_of_example(nn::sigmoid_cross_entropy(target, y_pred));
@@ -114,6 +121,7 @@ Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& predictions,
                                 const CrossentropyOptions& options) {
   const Tensor y_pred = for_loss(predictions);
   expect_smoothing("categorical_crossentropy", options.label_smoothing);
+  expect_no_ignored("categorical_crossentropy", options);
   expect_classes("categorical_crossentropy", y_pred);
   const Tensor target = smoothed(like_predictions("categorical_crossentropy", y_true, y_pred),
                                  options.label_smoothing, y_pred.size_word(-1));
@@ -132,11 +140,27 @@ Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& predi
         options.label_smoothing);
   expect_classes("sparse_categorical_crossentropy", y_pred);
   const Tensor labels = class_labels("sparse_categorical_crossentropy", y_true, y_pred);
-  return nn::sparse_softmax_cross_entropy(labels,
-                                          options.from_logits ? y_pred : log(inside_unit(y_pred)));
+  const Tensor logits = options.from_logits ? y_pred : log(inside_unit(y_pred));
+  if (!options.ignore_class) return nn::sparse_softmax_cross_entropy(labels, logits);
+  const Tensor kept = not_equal(labels, static_cast<double>(*options.ignore_class));
+  return where(kept, nn::sparse_softmax_cross_entropy(where(kept, labels, 0.0), logits), 0.0);
 }
 
 namespace {
+
+// The values of an object: those that the labels of `ignored` leave are scaled so that the mean
+// over all is theirs, unless the reduction is another.
+Tensor mean_of_kept(const Tensor& values, const Tensor& y_true, const Tensor& y_pred,
+                    const CrossentropyOptions& options) {
+  if (!options.ignore_class || options.reduction == Reduction::kNone ||
+      options.reduction == Reduction::kSum)
+    return values;
+  const Tensor labels = class_labels("sparse_categorical_crossentropy", y_true, y_pred);
+  const Tensor kept =
+      cast(not_equal(labels, static_cast<double>(*options.ignore_class)), values.dtype());
+  const Tensor count = element_count(values.shape(), values.dtype());
+  return values * (count / maximum(reduce_sum(kept), 1.0));
+}
 
 using Factory = Loss (*)();
 constexpr NamedEntry<Factory> kTable[] = {
@@ -255,7 +279,8 @@ SparseCategoricalCrossentropy::SparseCategoricalCrossentropy(const CrossentropyO
     : Loss(
           name_or(options.name, "sparse_categorical_crossentropy"),
           [options](const Tensor& y_true, const Tensor& y_pred) {
-            return sparse_categorical_crossentropy(y_true, y_pred, options);
+            return mean_of_kept(sparse_categorical_crossentropy(y_true, y_pred, options), y_true,
+                                y_pred, options);
           },
           options) {}
 

@@ -36,7 +36,7 @@ layers.h Pooling2DOptions: pool_size strides padding
 layers.h BatchNormalizationOptions: momentum epsilon center scale synchronized
 layers.h LayerNormalizationOptions: epsilon center scale
 layers.h MultiHeadAttentionOptions: value_dim dropout use_bias kernel_initializer bias_initializer
-losses.h CrossentropyOptions: from_logits label_smoothing reduction
+losses.h CrossentropyOptions: from_logits label_smoothing ignore_class reduction
 model.h CompileOptions: optimizer loss metrics weighted_metrics run_eagerly steps_per_execution
 model.h EvaluateOptions: batch_size verbose sample_weight steps
 nn.h AverageLossOptions: sample_weight global_batch_size

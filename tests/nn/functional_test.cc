@@ -6,10 +6,12 @@
 #include <cmath>
 #include <limits>
 
+#include "support/gradient_check.h"
 #include "support/tensors.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
+#include "tandem/function.h"
 #include "tandem/math.h"
 #include "tandem/nn.h"
 #include "tandem/random.h"
@@ -86,6 +88,165 @@ TEST(Functional, CrossEntropyOfClassIndices) {
               kTolerance);
 }
 
+// The results of cross_entropy for each row, and the weights that divide its mean.
+struct ExpectedCrossEntropy {
+  std::vector<double> each;
+  double sum = 0.0, weights = 0.0;
+};
+ExpectedCrossEntropy cross_entropy_with(const Logits& data, const std::vector<double>& weight,
+                                        std::size_t ignored, double smoothing) {
+  ExpectedCrossEntropy expected;
+  for (std::size_t row = 0; row < kRows; ++row) {
+    const std::size_t y = data.y[row];
+    double loss = -(1.0 - smoothing) * weight[y] * data.log_softmax(row, y);
+    for (std::size_t c = 0; c < kClasses; ++c)
+      loss -= smoothing / kClasses * weight[c] * data.log_softmax(row, c);
+    expected.each.push_back(y == ignored ? 0.0 : loss);
+    expected.sum += expected.each.back();
+    expected.weights += y == ignored ? 0.0 : weight[y];
+  }
+  return expected;
+}
+
+TEST(Functional, CrossEntropyWeighsClassesAndIgnoresLabels) {
+  const Logits data;
+  const std::vector<double> weight = {0.5, 2.0, 3.0};
+  const Tensor w = constant(weight, {.dtype = float64});
+  for (const std::size_t ignored : {std::size_t{0}, std::size_t{1}, std::size_t{9}})
+    for (const double smoothing : {0.0, 0.3}) {
+      const auto expected = cross_entropy_with(data, weight, ignored, smoothing);
+      F::CrossEntropyOptions options{.weight = w,
+                                     .ignore_index = static_cast<std::int64_t>(ignored),
+                                     .label_smoothing = smoothing};
+      EXPECT_NEAR(F::cross_entropy(data.input, data.labels, options).item(),
+                  expected.sum / expected.weights, kTolerance);
+      EXPECT_NEAR(nn::CrossEntropyLoss(options)(data.input, data.labels).item(),
+                  expected.sum / expected.weights, kTolerance);
+      const losses::Loss loss = nn::CrossEntropyLoss(options);
+      EXPECT_NEAR(loss(data.labels, data.input).item(), expected.sum / expected.weights,
+                  kTolerance);
+      options.reduction = "sum";
+      EXPECT_NEAR(F::cross_entropy(data.input, data.labels, options).item(), expected.sum,
+                  kTolerance);
+      options.reduction = "none";
+      expect_tensor(F::cross_entropy(data.input, data.labels, options), float64, {kRows},
+                    expected.each, kTolerance);
+      if (smoothing == 0.0)
+        expect_tensor(
+            F::nll_loss(nn::log_softmax(data.input), data.labels,
+                        {.weight = w, .ignore_index = options.ignore_index, .reduction = "none"}),
+            float64, {kRows}, expected.each, kTolerance);
+    }
+}
+
+TEST(Functional, LabelsOfMinus100DoNotCount) {
+  const Logits data;
+  const Tensor labels = constant({2, -100, 1, -100}, {.dtype = int64});
+  const double expected = -(data.log_softmax(0, 2) + data.log_softmax(2, 1)) / 2.0;
+  EXPECT_NEAR(F::cross_entropy(data.input, labels).item(), expected, kTolerance);
+  EXPECT_NEAR(F::nll_loss(nn::log_softmax(data.input), labels).item(), expected, kTolerance);
+  const Tensor none = full({4}, -100, {.dtype = int64});
+  EXPECT_TRUE(std::isnan(F::cross_entropy(data.input, none).item()));
+  EXPECT_EQ(F::cross_entropy(data.input, none, {.reduction = "sum"}).item(), 0.0);
+}
+
+TEST(Functional, CrossEntropyOfProbabilitiesWeighsClasses) {
+  const Logits data;
+  const Tensor p = nn::softmax(random_tensor({kRows, kClasses}, 5));
+  const std::vector<double> weight = {0.5, 2.0, 3.0}, t = values_of(p);
+  double sum = 0.0;
+  for (std::size_t row = 0; row < kRows; ++row)
+    for (std::size_t c = 0; c < kClasses; ++c)
+      sum -= (0.8 * t[row * kClasses + c] + 0.2 / kClasses) * weight[c] * data.log_softmax(row, c);
+  EXPECT_NEAR(
+      F::cross_entropy(data.input, p,
+                       {.weight = constant(weight, {.dtype = float64}), .label_smoothing = 0.2})
+          .item(),
+      sum / kRows, kTolerance);
+}
+
+TEST(Functional, ClassesAreTheSecondAxisOfImages) {
+  const Tensor images = random_tensor({2, 3, 4, 5}, 1);
+  const Tensor labels = random::uniform_int({2, 4, 5}, 0, 3, {.dtype = int64});
+  const Tensor rows = reshape(transpose(images, {0, 2, 3, 1}), {40, 3});
+  const F::CrossEntropyOptions options{.weight = constant({0.5, 2.0, 3.0}, {.dtype = float64}),
+                                       .ignore_index = 1,
+                                       .label_smoothing = 0.1};
+  EXPECT_NEAR(F::cross_entropy(images, labels, options).item(),
+              F::cross_entropy(rows, reshape(labels, {40}), options).item(), kTolerance);
+  EXPECT_NEAR(F::cross_entropy(images, nn::softmax(images, 1)).item(),
+              F::cross_entropy(rows, nn::softmax(rows)).item(), kTolerance);
+  EXPECT_EQ(F::nll_loss(images, labels, {.reduction = "none"}).shape(), (Shape{2, 4, 5}));
+}
+
+TEST(Functional, GradientsOfWeightedLossesAreThoseOfDifferences) {
+  const Tensor labels = constant({2, -100, 1, 0}, {.dtype = int64});
+  const Tensor weight = constant({0.5, 2.0, 3.0}, {.dtype = float64});
+  testing::expect_gradients(
+      [&](const std::vector<Tensor>& x) {
+        return F::cross_entropy(x[0], labels, {.weight = weight, .label_smoothing = 0.2});
+      },
+      {random_tensor({4, 3}, 1)});
+  testing::expect_gradients(
+      [&](const std::vector<Tensor>& x) { return F::nll_loss(x[0], labels, {.weight = weight}); },
+      {random_tensor({4, 3}, 1)});
+  testing::expect_gradients(
+      [&](const std::vector<Tensor>& x) {
+        return F::binary_cross_entropy_with_logits(x[0], sigmoid(x[1]), {.pos_weight = weight});
+      },
+      {random_tensor({4, 3}, 1), random_tensor({4, 3}, 2)});
+}
+
+TEST(Functional, WeightedLossesOfUnknownBatchesEqualThoseOfKnownOnes) {
+  const Tensor weight = constant({0.5f, 2.0f, 3.0f});
+  for (const double smoothing : {0.0, 0.2}) {
+    const auto loss = [&](const Tensor& input, const Tensor& labels) {
+      return F::cross_entropy(input, labels,
+                              {.weight = weight, .ignore_index = 1, .label_smoothing = smoothing});
+    };
+    const auto traced = function(loss, {.input_signature = {{{-1, 3}, float32}, {{-1}, int64}}});
+    for (const std::int64_t rows : {4, 7}) {
+      const Tensor x = random::normal({rows, 3});
+      const Tensor labels = random::uniform_int({rows}, 0, 3, {.dtype = int64});
+      EXPECT_NEAR(traced(x, labels).item(), loss(x, labels).item(), 1e-6);
+    }
+  }
+}
+
+TEST(Functional, LossesOf16BitsAreComputedInFloat32) {
+  const Tensor x = cast(random::normal({6, 3}), bfloat16);
+  const Tensor labels = constant({2, 0, 1, 1, -100, 2}, {.dtype = int64});
+  const F::CrossEntropyOptions options{.weight = constant({0.5f, 2.0f, 3.0f}),
+                                       .label_smoothing = 0.1};
+  const Tensor loss = F::cross_entropy(x, labels, options);
+  EXPECT_EQ(loss.dtype(), float32);
+  EXPECT_EQ(loss.item(), F::cross_entropy(cast(x, float32), labels, options).item());
+}
+
+TEST(Functional, BinaryCrossEntropyWeighsElements) {
+  const Tensor logits = random_tensor({4, 3}, 3), targets = random_tensor({4, 3}, 4, 0.0, 1.0);
+  const Tensor weight = random_tensor({3}, 5, 0.1, 2.0), positive = random_tensor({3}, 6, 0.1, 3.0);
+  const Tensor p = sigmoid(logits);
+  const Tensor expected =
+      negative(positive * targets * log(p) + subtract(1.0, targets) * log(subtract(1.0, p))) *
+      weight;
+  const F::LogitsCrossEntropyOptions options{.weight = weight, .pos_weight = positive};
+  EXPECT_NEAR(F::binary_cross_entropy_with_logits(logits, targets, options).item(),
+              reduce_mean(expected).item(), kTolerance);
+  EXPECT_NEAR(nn::BCEWithLogitsLoss(options)(logits, targets).item(), reduce_mean(expected).item(),
+              kTolerance);
+  EXPECT_NEAR(
+      nn::BCELoss({.weight = weight})(p, targets).item(),
+      reduce_mean(F::binary_cross_entropy(p, targets, {.reduction = "none"}) * weight).item(),
+      kTolerance);
+  // Logits far from 0.
+  const Tensor far = constant({-800.0, 800.0}, {.dtype = float64});
+  expect_tensor(F::binary_cross_entropy_with_logits(
+                    far, constant({1.0, 0.0}, {.dtype = float64}),
+                    {.reduction = "none", .pos_weight = constant({2.0, 2.0}, {.dtype = float64})}),
+                float64, {2}, {1600.0, 800.0}, kTolerance);
+}
+
 TEST(Functional, RegressionLossesAreMeansOverAllElements) {
   const Tensor input = random_tensor({4, 3}, 1), target = random_tensor({4, 3}, 2);
   const auto x = values_of(input), y = values_of(target);
@@ -158,11 +319,35 @@ TEST(Functional, MistakesAreNamed) {
         static_cast<void>(F::mse_loss(logits, random_tensor({4, 1}, 2)));
       },
       "[mse_loss] expected a target of the input's shape (4, 3), got (4, 1)");
-  expect_error<UnimplementedError>(
+  expect_error<InvalidArgumentError>(
       [&] {
         static_cast<void>(F::cross_entropy(random_tensor({2, 3, 4}, 1), labels));
       },
-      "classes are the last axis in Tandem");
+      "[cross_entropy] expected class indices of shape (2, 4) (the input's without its second "
+      "axis");
+  expect_error<InvalidArgumentError>(
+      [&] { static_cast<void>(F::cross_entropy(logits, labels, {.weight = ones({2})})); },
+      "[cross_entropy] expected a weight of shape (3,), one per class, got (2,)");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        static_cast<void>(F::cross_entropy(logits, nn::softmax(logits), {.ignore_index = 0}));
+      },
+      "expected class indices with ignore_index 0, got probabilities");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        static_cast<void>(F::cross_entropy(logits, constant({2, 0, 7, 1})).item());
+      },
+      "7");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        static_cast<void>(F::nll_loss(logits, constant({2, 0, -1, 1})).item());
+      },
+      "-1");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        static_cast<void>(F::binary_cross_entropy(logits, logits, {.weight = ones({2, 4, 3})}));
+      },
+      "[binary_cross_entropy] expected a weight that broadcasts to (4, 3), got (2, 4, 3)");
   expect_error<InvalidArgumentError>(
       [&] { static_cast<void>(F::mse_loss(logits, logits, {.reduction = "avg"})); }, "got 'avg'");
 }

@@ -9,7 +9,9 @@
 #include "runtime/replica_context.h"
 #include "support/gradient_check.h"
 #include "support/tensors.h"
+#include "tandem/array.h"
 #include "tandem/math.h"
+#include "tandem/nn.h"
 
 namespace tandem::losses_test {
 namespace {
@@ -340,6 +342,37 @@ TEST(Reduction, HasKerassNames) {
   expect_error<InvalidArgumentError>([] { losses::MeanSquaredError({.reduction = "median"}); },
                                      "[losses] expected the reduction \"none\", \"sum\", \"mean\" "
                                      "or \"sum_over_batch_size\", got");
+}
+
+TEST(Losses, LabelsOfIgnoreClassDoNotCount) {
+  const Tensor scores = random_tensor({4, 3}, 1), labels = constant({2, -1, 1, -1});
+  const Tensor counted = gather(scores, constant({0, 2})), kept = constant({2, 1});
+  for (const bool from_logits : {true, false}) {
+    const auto as_given = [&](const Tensor& x) { return from_logits ? x : nn::softmax(x); };
+    losses::CrossentropyOptions options{.from_logits = from_logits, .ignore_class = -1};
+    const Tensor two = losses::sparse_categorical_crossentropy(kept, as_given(counted),
+                                                               {.from_logits = from_logits});
+    const Values each = values_of(two);
+    expect_tensor(losses::sparse_categorical_crossentropy(labels, as_given(scores), options),
+                  float64, {4}, {each[0], 0.0, each[1], 0.0}, kTolerance);
+    const double sum = each[0] + each[1];
+    EXPECT_NEAR(losses::SparseCategoricalCrossentropy(options)(labels, as_given(scores)).item(),
+                sum / 2.0, kTolerance);
+    options.reduction = losses::Reduction::kSum;
+    EXPECT_NEAR(losses::SparseCategoricalCrossentropy(options)(labels, as_given(scores)).item(),
+                sum, kTolerance);
+    options.reduction = losses::Reduction::kNone;
+    expect_tensor(losses::SparseCategoricalCrossentropy(options)(labels, as_given(scores)), float64,
+                  {4}, {each[0], 0.0, each[1], 0.0}, kTolerance);
+  }
+  const Tensor none = constant({-1, -1, -1, -1});
+  EXPECT_EQ(
+      losses::SparseCategoricalCrossentropy({.from_logits = true, .ignore_class = -1})(none, scores)
+          .item(),
+      0.0);
+  expect_error<InvalidArgumentError>(
+      [&] { static_cast<void>(losses::binary_crossentropy(scores, scores, {.ignore_class = -1})); },
+      "[binary_crossentropy] expected no ignore_class, which needs sparse labels; got -1");
 }
 
 }  // namespace
