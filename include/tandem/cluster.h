@@ -64,6 +64,12 @@ struct ServerOptions {
   std::chrono::milliseconds server_limit = std::chrono::minutes(2);
 };
 
+/// A task of a cluster, as arguments of Server. As those of tf.distribute.Server.
+struct ServerTask {
+  std::string job_name{};  ///< type of the task: "ps" or "worker"
+  int task_index = 0;      ///< index of the task among those of its type
+};
+
 /// The task of a process that does not run the training program: a "ps" task holds variables and
 /// applies updates, a "worker" task runs the functions that the chief schedules. As
 /// tf.distribute.Server.
@@ -77,6 +83,13 @@ class Server {
   /// snapshots; NotFoundError for a missing file; DataLossError if there are snapshots and all are
   /// damaged; UnavailableError without gRPC.
   explicit Server(const ClusterResolver& cluster, const ServerOptions& options = {});
+  /// @{
+  /// The server of a task of this cluster. As tf.distribute.Server.
+  Server(const ClusterSpec& cluster, const ServerTask& task)
+      : Server(SimpleClusterResolver(cluster, task.job_name, task.task_index)) {}
+  Server(const ClusterSpec& cluster, const std::string& job_name, int task_index)
+      : Server(SimpleClusterResolver(cluster, job_name, task_index)) {}
+  /// @}
   /// Stops.
   ~Server();
   Server(Server&&) noexcept;             ///< moves

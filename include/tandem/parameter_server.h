@@ -5,9 +5,11 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +29,16 @@ namespace tandem::ps {
 class ParameterServerImpl;
 class RemoteResult;
 }  // namespace tandem::ps
+
+namespace tandem::detail {
+
+// Whether it is a td::function().
+template <class F>
+inline constexpr bool kIsFunction = false;
+template <class F>
+inline constexpr bool kIsFunction<Function<F>> = true;
+
+}  // namespace tandem::detail
 
 namespace tandem::distribute {
 
@@ -224,6 +236,29 @@ class ClusterCoordinator {
   RemoteValue schedule(const Function<F>& function, const Args&... args) {
     return start([&] { return function.trace(traced(args)...); });
   }
+  /// The same with the arguments in braces, if they have one type. As `args` of
+  /// tf.distribute.coordinator.ClusterCoordinator.schedule.
+  template <class F, class T, std::size_t kCount>
+  RemoteValue schedule(const Function<F>& function, const T (&args)[kCount]) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return schedule(function, args[I]...);
+    }
+    (std::make_index_sequence<kCount>());
+  }
+  /// Does not compile: each call would trace the function again.
+  template <class F, class... Args>
+  requires(!tandem::detail::kIsFunction<F>) RemoteValue schedule(const F&, const Args&...) {
+    static_assert(!std::same_as<F, F>,
+                  "make the function once, const auto step = td::function(f), and write "
+                  "schedule(step, arguments...): it is traced once per signature");
+    return {};
+  }
+  /// Does not compile, likewise.
+  template <class F>
+  requires(!tandem::detail::kIsFunction<F>) RemoteValue
+      schedule(const F& function, std::initializer_list<PerWorkerDataset>) {
+    return schedule(function);
+  }
 
   /// @{
   /// Sends a dataset to the workers, each of which iterates over all of it, from its beginning, at
@@ -237,6 +272,17 @@ class ClusterCoordinator {
   /// that cannot be traced, such as a generator: use data::registered_dataset().
   PerWorkerDataset create_per_worker_dataset(const data::Dataset& dataset);
   PerWorkerDataset create_per_worker_dataset(const data::DatasetFn& make);
+  template <std::invocable<> Make>
+  PerWorkerDataset create_per_worker_dataset(const Make& make) {
+    using Made = std::invoke_result_t<const Make&>;
+    static_assert(std::convertible_to<Made, data::Dataset>,
+                  "a worker is one replica: write create_per_worker_dataset(dataset_fn) with the "
+                  "function that makes the dataset, without distribute_datasets_from_function()");
+    if constexpr (std::convertible_to<Made, data::Dataset>)
+      return create_per_worker_dataset(static_cast<data::Dataset>(make()));
+    else
+      return {};
+  }
   /// @}
 
   /// Calls `make` for each worker, in this process, and keeps the tensors here: a call is sent with

@@ -345,6 +345,25 @@ TEST_F(ParameterServers, WorkersTakeElementsOfTheirOwnDatasets) {
                                      "create_per_worker_dataset()");
 }
 
+TEST_F(ParameterServers, TakeTensorFlowsForms) {
+  const LocalCluster cluster(1, 1);
+  const ParameterServerStrategy strategy = cluster.strategy();
+  const auto scope = strategy.scope();
+  ClusterCoordinator coordinator(strategy);
+  const auto make = [] { return data::Dataset::from_tensor_slices({constant({1.0, 2.0})}); };
+  const distribute::PerWorkerDataset data = coordinator.create_per_worker_dataset(make);
+  Variable sum(zeros({}));
+  const auto step = function([&](data::Iterator& elements) {
+    const Tensor value = elements.next()[0];
+    sum.assign_add(value);
+    return value;
+  });
+  EXPECT_EQ(coordinator.schedule(step, {data}).fetch().item<float>(), 1.0f);
+  EXPECT_EQ(coordinator.schedule(step, {data}).fetch().item<float>(), 2.0f);
+  coordinator.join();
+  EXPECT_EQ(sum.value().item<float>(), 3.0f);
+}
+
 // --- fit, evaluate, predict ---
 
 struct Data {
