@@ -43,6 +43,7 @@
 #include "tandem/host_memory.h"
 #include "tandem/hvd.h"
 #include "tandem/hvd_callbacks.h"
+#include "tandem/image.h"
 #include "tandem/initializers.h"
 #include "tandem/layer.h"
 #include "tandem/layers.h"

@@ -1,0 +1,117 @@
+// Functions on images.
+#include "tandem/image.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/gradient_check.h"
+#include "support/tensors.h"
+#include "tandem/array.h"
+#include "tandem/creation.h"
+#include "tandem/function.h"
+#include "tandem/math.h"
+#include "tandem/random.h"
+
+namespace tandem::image_test {
+namespace {
+
+using namespace testing;
+
+Tensor counting(const Shape& shape, DType dtype = float32) {
+  return reshape(range(Dim(shape.num_elements()), {.dtype = dtype}), shape);
+}
+
+TEST(Image, FlipsAndCrops) {
+  const Tensor x = counting({2, 3, 1}, int32);
+  expect_tensor(image::flip_left_right(x), int32, {2, 3, 1}, {2, 1, 0, 5, 4, 3});
+  expect_tensor(image::flip_up_down(x), int32, {2, 3, 1}, {3, 4, 5, 0, 1, 2});
+  expect_tensor(image::flip_up_down(reshape(x, {1, 2, 3, 1})), int32, {1, 2, 3, 1},
+                {3, 4, 5, 0, 1, 2});
+  expect_tensor(image::central_crop(counting({4, 4, 1}), 0.5), float32, {2, 2, 1}, {5, 6, 9, 10});
+  EXPECT_EQ(image::central_crop(counting({2, 5, 5, 1}), 0.5).shape(), Shape({2, 3, 3, 1}));
+  expect_error<InvalidArgumentError>([&] { static_cast<void>(image::central_crop(x, 0.0)); },
+                                     "expected a fraction in (0, 1]");
+  expect_error<ShapeError>(
+      [] {
+        static_cast<void>(image::flip_left_right(ones({2, 3})));
+      },
+      "[flip_left_right] expected [height, width, channels] or");
+}
+
+TEST(Image, ChoosesAtRandom) {
+  random::set_seed(3);
+  const Tensor x = counting({200, 1, 2, 1});
+  const Tensor flipped = image::random_flip_left_right(x);
+  const double share = cast(not_equal(flipped, x), float32).mean().item();
+  EXPECT_NEAR(share, 0.5, 0.12);
+  const Tensor both = reduce_sum(flipped, 2);
+  EXPECT_EQ(values_of(both), values_of(reduce_sum(x, 2)));
+  const auto crop = function([](const Tensor& in) { return image::random_crop(in, {2, 2, 1}); });
+  std::vector<double> first;
+  for (int i = 0; i < 60; ++i) {
+    const std::vector<double> part = values_of(crop(counting({4, 3, 1})));
+    EXPECT_EQ(part[1], part[0] + 1);
+    EXPECT_EQ(part[2], part[0] + 3);
+    first.push_back(part[0]);
+  }
+  EXPECT_EQ(*std::max_element(first.begin(), first.end()), 7);  // row 2, column 1
+  EXPECT_EQ(*std::min_element(first.begin(), first.end()), 0);
+  expect_error<InvalidArgumentError>(
+      [] {
+        static_cast<void>(image::random_crop(ones({2, 2, 1}), {3, 2, 1}));
+      },
+      "[random_crop] expected at most 2 along axis 0, got 3");
+}
+
+TEST(Image, ChangesColours) {
+  const Tensor x = constant({{{1.0, 0.5, 0.0}}});
+  expect_tensor(image::rgb_to_grayscale(x), float32, {1, 1, 1}, {0.2989 + 0.5 * 0.587}, 1e-6);
+  expect_tensor(image::grayscale_to_rgb(ones({1, 1, 1})), float32, {1, 1, 3}, {1, 1, 1});
+  expect_tensor(image::adjust_brightness(x, 0.25), float32, {1, 1, 3}, {1.25, 0.75, 0.25});
+  const Tensor two = constant({{{1.0}, {3.0}}});
+  expect_tensor(image::adjust_contrast(two, 2.0), float32, {1, 2, 1}, {0, 4});
+  expect_tensor(image::per_image_standardization(two), float32, {1, 2, 1}, {-1, 1}, 1e-6);
+  expect_tensor(image::per_image_standardization(ones({1, 2, 1})), float32, {1, 2, 1}, {0, 0});
+  expect_error<DTypeError>(
+      [] {
+        static_cast<void>(image::rgb_to_grayscale(ones({1, 1, 3}, uint8)));
+      },
+      "expected floating-point images, got uint8: convert_image_dtype()");
+  expect_tensor(image::convert_image_dtype(constant({0, 51, 255}, uint8), float32), float32, {3},
+                {0, 0.2, 1}, 1e-6);
+  expect_tensor(image::convert_image_dtype(constant({-1.0, 0.2, 1.5}), uint8), uint8, {3},
+                {0, 51, 255});
+}
+
+TEST(Image, IsResized) {
+  const Tensor x = constant({{{0.0}, {10.0}}});  // a row of two pixels
+  expect_tensor(image::resize(x, {1, 4}), float32, {1, 4, 1}, {0, 2.5, 7.5, 10}, 1e-6);
+  expect_tensor(image::resize(x, {2, 1}), float32, {2, 1, 1}, {5, 5}, 1e-6);
+  expect_tensor(image::resize(counting({1, 2, 2, 1}, int32), {4, 4}, {.method = "nearest"}), int32,
+                {1, 4, 4, 1}, {0, 0, 1, 1, 0, 0, 1, 1, 2, 2, 3, 3, 2, 2, 3, 3});
+  expect_gradients(
+      [](const std::vector<Tensor>& in) {
+        return image::resize(in[0], {3, 5});
+      },
+      {random_tensor({2, 2, 3, 2})});
+  const auto traced = function([](const Tensor& in) { return image::resize(in, {3, 5}); });
+  const Tensor batch = random_tensor({2, 2, 3, 2});
+  EXPECT_EQ(values_of(traced(batch)), values_of(image::resize(batch, {3, 5})));
+  expect_error<InvalidArgumentError>(
+      [&] {
+        static_cast<void>(image::resize(x, {2, 2}, {.method = "bicubic"}));
+      },
+      "expected the method \"bilinear\" or \"nearest\", got \"bicubic\"");
+}
+
+TEST(Image, HasGradients) {
+  const auto all = [](const std::vector<Tensor>& in) {
+    const Tensor x = image::adjust_contrast(image::flip_left_right(in[0]), 1.5);
+    return image::rgb_to_grayscale(image::per_image_standardization(x));
+  };
+  expect_gradients(all, {random_tensor({2, 3, 3, 3})});
+}
+
+}  // namespace
+}  // namespace tandem::image_test
