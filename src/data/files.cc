@@ -95,10 +95,11 @@ class FilesStream final : public ItemStream<Example> {
 
 class FilesNode final : public DatasetNode {
  public:
-  FilesNode(std::vector<std::string> files, ReadFileFn read, FileSource source)
+  FilesNode(std::vector<std::string> files, ReadFileFn read, Spec spec, FileSource source)
       : DatasetNode(0),
         files_(std::move(files)),
         read_(std::move(read)),
+        spec_(std::move(spec)),
         source_(source),
         format_(format_of(read_)) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
@@ -110,11 +111,11 @@ class FilesNode final : public DatasetNode {
     FileSource source = source_;
     source.place.offset += change.offset;
     if (change.source != 0) source.place.source = mix(source.place.source, change.source);
-    return std::make_shared<FilesNode>(files_, read_, source);
+    return std::make_shared<FilesNode>(files_, read_, spec_, source);
   }
   std::int64_t cardinality() const override { return kUnknownCardinality; }
   Spec spec() const override {
-    return format_ && !format_->spec.empty() ? Spec(format_->spec) : std::nullopt;
+    return format_ && !format_->spec.empty() ? Spec(format_->spec) : spec_;
   }
   proto::Stage describe(StageWriter& writer) const override {
     if (!format_) refuse_stage("from_files", "its function is part of this program");
@@ -141,23 +142,25 @@ class FilesNode final : public DatasetNode {
     FileSource source = source_;
     source.first = static_cast<std::uint64_t>(shard.worker);
     source.step = static_cast<std::uint64_t>(shard.workers);
-    return std::make_shared<FilesNode>(std::move(mine), read_, source);
+    return std::make_shared<FilesNode>(std::move(mine), read_, spec_, source);
   }
 
  private:
   std::vector<std::string> files_;
   ReadFileFn read_;
+  Spec spec_;
   FileSource source_;
   const FileFormat* format_;
 };
 
 }  // namespace
 
-NodePtr files_node(std::vector<std::string> files, ReadFileFn read) {
+NodePtr files_node(std::vector<std::string> files, ReadFileFn read, Spec spec) {
   if (files.empty())
     fail<InvalidArgumentError>("[from_files] expected at least one file, got none");
   if (!read) fail<InvalidArgumentError>("[from_files] expected a function, got an empty one");
-  return std::make_shared<FilesNode>(std::move(files), std::move(read), FileSource());
+  return std::make_shared<FilesNode>(std::move(files), std::move(read), std::move(spec),
+                                     FileSource());
 }
 
 NodePtr files_node(std::vector<std::string> files, std::string_view format) {

@@ -189,7 +189,10 @@ NodePtr range_node(std::int64_t start, std::int64_t stop, std::int64_t step);
 // The numbers from `start` on, without end.
 NodePtr count_node(std::int64_t start);
 NodePtr generator_node(std::function<GeneratorFn()> make_generator);
-NodePtr files_node(std::vector<std::string> files, ReadFileFn read);
+// `spec`: of the elements of all files, if it is known.
+NodePtr files_node(std::vector<std::string> files, ReadFileFn read, Spec spec = std::nullopt);
+// A source without random numbers, whose passes `open` begins.
+NodePtr stream_node(std::function<StreamPtr<Example>()> open, Spec spec, std::int64_t cardinality);
 NodePtr zip_node(std::vector<NodePtr> inputs);
 NodePtr concatenate_node(NodePtr first, NodePtr second);
 NodePtr map_node(NodePtr input, MapFn fn, MapOptions options);

@@ -269,7 +269,28 @@ class GeneratorNode final : public DatasetNode {
   std::function<GeneratorFn()> make_;
 };
 
+class StreamNode final : public DatasetNode {
+ public:
+  StreamNode(std::function<StreamPtr<Example>()> open, Spec spec, std::int64_t cardinality)
+      : DatasetNode(0), open_(std::move(open)), spec_(std::move(spec)), cardinality_(cardinality) {}
+  StreamPtr<Example> elements(std::uint64_t) const override { return open_(); }
+  std::int64_t cardinality() const override { return cardinality_; }
+  Spec spec() const override { return spec_; }
+  proto::Stage describe(StageWriter&) const override {
+    refuse_stage("Dataset", "the messages have no such source");
+  }
+
+ private:
+  std::function<StreamPtr<Example>()> open_;
+  Spec spec_;
+  std::int64_t cardinality_;
+};
+
 }  // namespace
+
+NodePtr stream_node(std::function<StreamPtr<Example>()> open, Spec spec, std::int64_t cardinality) {
+  return std::make_shared<StreamNode>(std::move(open), std::move(spec), cardinality);
+}
 
 StreamPtr<Example> row_stream(StreamPtr<std::int64_t> indices, const RowSource& rows) {
   return std::make_unique<RowStream>(std::move(indices), rows);
