@@ -20,6 +20,7 @@
 #include "tandem/config.h"
 #include "tandem/control_flow.h"
 #include "tandem/creation.h"
+#include "tandem/csv.h"
 #include "tandem/data.h"
 #include "tandem/data_iterator.h"
 #include "tandem/data_loader.h"

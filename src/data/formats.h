@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/csv.h"
 #include "tandem/datasets.h"
 
 namespace tandem::data {
@@ -19,5 +20,8 @@ std::vector<std::byte> read_file(std::string_view op, const std::string& path);
 Tensor parse_idx(std::span<const std::byte> bytes, std::string_view name);
 tandem::datasets::LabelledImages parse_cifar10(std::span<const std::byte> bytes,
                                                std::string_view name);
+
+// Like read_csv(), of the contents of a file.
+Table parse_csv(std::string_view text, std::string_view name, const CsvOptions& options);
 
 }  // namespace tandem::data

@@ -13,6 +13,7 @@
     check.py BUILD_FOLDER train_and_evaluate [--launcher TANDEM]
     check.py BUILD_FOLDER parameter_server --launcher TANDEM
     check.py BUILD_FOLDER process_groups [--launcher TANDEM]
+    check.py BUILD_FOLDER csv
     check.py BUILD_FOLDER ddp [--launcher torchrun | --launcher PATH_OF_TANDEM]
 
 Exits with 77 (skipped) if the data is not on this machine, unless TANDEM_CI_EXPECTS lists it.
@@ -358,6 +359,39 @@ def launched(launcher, ranks, work):
     return [launcher, "run", "-n", str(ranks), "--"]
 
 
+def write_penguins(path, count=344):
+    """A table like that of the palmerpenguins data set: its means and deviations, text, and missing fields."""
+    species = {"Adelie": (38.8, 18.3, 190, 3700, ("Torgersen", "Biscoe", "Dream")),
+               "Chinstrap": (48.8, 18.4, 196, 3730, ("Dream",)), "Gentoo": (47.5, 15.0, 217, 5080, ("Biscoe",))}
+    generator = random.Random(0)
+    lines = ["species,island,bill_length_mm,bill_depth_mm,flipper_length_mm,body_mass_g,sex"]
+    for _ in range(count):
+        name = generator.choices(list(species), (152, 68, 124))[0]
+        *means, islands = species[name]
+        sex = generator.choice(("male", "female"))
+        sign = 1 if sex == "male" else -1
+        numbers = [mean + sign * shift + generator.gauss(0, deviation) for mean, shift, deviation
+                   in zip(means, (1.7, 0.7, 3.5, 300), (1.6, 0.7, 5, 250))]
+        fields = [name, generator.choice(islands), *(f"{number:.1f}" for number in numbers[:2]),
+                  *(f"{number:.0f}" for number in numbers[2:]), sex]
+        if generator.random() < 0.03:
+            fields[generator.randrange(2, 7)] = "NA"
+        lines.append(",".join(fields))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def check_csv(build, options):
+    with tempfile.TemporaryDirectory() as work:
+        path = pathlib.Path(work) / "penguins.csv"
+        write_penguins(path)
+        out, err = run(build / "19_csv", [path])
+    lines = out.splitlines()
+    expect(lines[0] == "species: string, 0 missing", "the first column is text", out, err)
+    expect(lines[2].startswith("bill_length_mm: float64, ") and not lines[2].endswith(" 0 missing"),
+           "the third column has numbers, and missing ones", out, err)
+    expect(float(lines[-1].removeprefix("accuracy ")) > 0.96, "the accuracy is above 0.96", out, err)
+
+
 def check_ddp(build, options):
     if options.launcher == "torchrun" and not shutil.which("torchrun"):
         if "torchrun" in os.environ.get("TANDEM_CI_EXPECTS", "").split(","):
@@ -382,7 +416,7 @@ def check_ddp(build, options):
 
 CHECKS = {"devices": check_devices, "session_towers": check_session_towers, "memory": check_memory,
           "virtual_gpus": check_virtual_gpus, "data_parallel": check_data_parallel,
-          "mixed_precision": check_mixed_precision, "fit_mirrored": check_fit_mirrored,
+          "mixed_precision": check_mixed_precision, "csv": check_csv, "fit_mirrored": check_fit_mirrored,
           "custom_loop": check_custom_loop, "multi_worker": check_multi_worker,
           "train_and_evaluate": check_train_and_evaluate, "process_groups": check_process_groups, "ddp": check_ddp,
           "parameter_server": check_parameter_server, "tpu": check_tpu, "twins": check_twins}
