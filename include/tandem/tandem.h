@@ -10,6 +10,7 @@
 #include "tandem/amp.h"
 #include "tandem/apex.h"
 #include "tandem/array.h"
+#include "tandem/array_files.h"
 #include "tandem/autodiff.h"
 #include "tandem/callbacks.h"
 #include "tandem/checkpoint.h"

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/array_files.h"
 #include "tandem/csv.h"
 #include "tandem/datasets.h"
 
@@ -20,6 +21,13 @@ std::vector<std::byte> read_file(std::string_view op, const std::string& path);
 Tensor parse_idx(std::span<const std::byte> bytes, std::string_view name);
 tandem::datasets::LabelledImages parse_cifar10(std::span<const std::byte> bytes,
                                                std::string_view name);
+
+// See tandem/array_files.h.
+Tensor parse_npy(std::span<const std::byte> bytes, std::string_view name,
+                 const NpyOptions& options);
+std::map<std::string, Tensor> parse_npz(std::span<const std::byte> bytes, std::string_view name,
+                                        const NpyOptions& options);
+std::string npy_of(const Tensor& tensor);
 
 // Like read_csv(), of the contents of a file.
 Table parse_csv(std::string_view text, std::string_view name, const CsvOptions& options);
