@@ -68,6 +68,7 @@
 #include "tandem/partitioners.h"
 #include "tandem/profiler.h"
 #include "tandem/random.h"
+#include "tandem/records.h"
 #include "tandem/registered_datasets.h"
 #include "tandem/rendezvous.h"
 #include "tandem/scatter.h"
