@@ -50,6 +50,10 @@ Initializer he_uniform();     ///< uniform in +-sqrt(6 / fan_in) (He et al. 2015
 Initializer he_normal();      ///< truncated normal, standard deviation sqrt(2 / fan_in)
 Initializer lecun_uniform();  ///< uniform in +-sqrt(3 / fan_in)
 Initializer lecun_normal();   ///< truncated normal, standard deviation sqrt(1 / fan_in)
+/// Orthogonal rows or columns of length `gain`, where the last axis of the shape is one axis and
+/// all others are the other (Saxe et al. 2013). float64 is computed in float64, other dtypes in
+/// float32. Throws InvalidArgumentError for fewer than two axes.
+Initializer orthogonal(double gain = 1.0);
 
 /// The initializer of this name with default arguments. Throws InvalidArgumentError that lists the
 /// names.

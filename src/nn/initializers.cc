@@ -2,8 +2,11 @@
 
 #include <cmath>
 
+#include "core/status.h"
 #include "nn/naming.h"
+#include "tandem/array.h"
 #include "tandem/creation.h"
+#include "tandem/math.h"
 #include "tandem/random.h"
 
 namespace tandem {
@@ -60,6 +63,35 @@ Initializer scaled_normal(std::string name, double scale, FanMode mode) {
           }};
 }
 
+// How many steps of orthogonal_value() the smallest singular value of a normal [rows, columns]
+// matrix takes to reach 1, if the largest starts there: it grows by half each time, and then the
+// error is squared. A value smaller than assumed here is unlikely (Rudelson and Vershynin 2009).
+int steps_to_orthogonal(double rows, double columns) {
+  const double more = std::sqrt(std::max(rows, columns)), less = std::sqrt(std::min(rows, columns));
+  const double smallest = std::max(more - less, 1e-3 / more) / (more + less);
+  return static_cast<int>(std::ceil(-std::log(smallest) / std::log(1.5))) + 8;
+}
+
+// The orthogonal factor of the polar decomposition of a normal matrix, whose distribution is as
+// uniform as that of Keras's QR decomposition, by Newton-Schulz steps. Products alone can also run
+// in a graph and on any device.
+Tensor orthogonal_value(const Shape& shape, double gain, DType dtype) {
+  if (shape.rank() < 2)
+    fail<InvalidArgumentError>("[orthogonal] expected a shape of two or more axes, got {}",
+                               shape.to_string());
+  const std::int64_t columns = shape.word(shape.rank() - 1);
+  const std::int64_t rows = columns == 0 ? 0 : shape.num_elements() / columns;
+  if (rows == 0) return tandem::zeros(shape, {.dtype = dtype});
+  const double n = static_cast<double>(rows), m = static_cast<double>(columns);
+  Tensor x = random::normal({std::min(rows, columns), std::max(rows, columns)}, 0.0,
+                            1.0 / (std::sqrt(n) + std::sqrt(m)),
+                            {.dtype = dtype == float64 ? float64 : float32});
+  for (int step = steps_to_orthogonal(n, m); step > 0; --step)
+    x = x * 1.5 - matmul(matmul(x, x, {.transpose_b = true}), x) * 0.5;
+  const Tensor value = reshape(rows > columns ? transpose(x) : x, shape) * gain;
+  return value.dtype() == dtype ? value : cast(value, dtype);
+}
+
 }  // namespace
 
 Initializer zeros() {
@@ -102,6 +134,11 @@ Initializer he_normal() { return scaled_normal("he_normal", 2.0, FanMode::kIn); 
 Initializer lecun_uniform() { return scaled_uniform("lecun_uniform", 1.0, FanMode::kIn); }
 Initializer lecun_normal() { return scaled_normal("lecun_normal", 1.0, FanMode::kIn); }
 
+Initializer orthogonal(double gain) {
+  return {"orthogonal",
+          [=](const Shape& shape, DType dtype) { return orthogonal_value(shape, gain, dtype); }};
+}
+
 Initializer from_name(std::string_view name) {
   using Factory = Initializer (*)();
   static constexpr NamedEntry<Factory> kTable[] = {
@@ -116,6 +153,7 @@ Initializer from_name(std::string_view name) {
       {"he_normal", he_normal},
       {"lecun_uniform", lecun_uniform},
       {"lecun_normal", lecun_normal},
+      {"orthogonal", [] { return orthogonal(); }},
   };
   return find_named(std::span<const NamedEntry<Factory>>(kTable), "initializers", name)();
 }

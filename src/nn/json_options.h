@@ -14,6 +14,7 @@
 #include "tandem/layers.h"
 #include "tandem/losses.h"
 #include "tandem/optimizers.h"
+#include "tandem/recurrent.h"
 
 namespace tandem {
 
@@ -100,6 +101,21 @@ void read_options(JsonOptions& json, Options& options) {
   TANDEM_READ(use_bias);
   TANDEM_READ(kernel_initializer);
   TANDEM_READ(bias_initializer);
+  TANDEM_READ(recurrent_activation);
+  TANDEM_READ(recurrent_initializer);
+  TANDEM_READ(unit_forget_bias);
+  TANDEM_READ(recurrent_dropout);
+  TANDEM_READ(return_sequences);
+  TANDEM_READ(go_backwards);
+  TANDEM_READ(reset_after);
+  TANDEM_READ(zero_output_for_mask);
+  TANDEM_READ(merge_mode);
+  TANDEM_READ(output_padding);
+  TANDEM_READ(depthwise_initializer);
+  TANDEM_READ(pointwise_initializer);
+  TANDEM_READ(alpha_initializer);
+  TANDEM_READ(shared_axes);
+  TANDEM_READ(interpolation);
   TANDEM_READ(embeddings_initializer);
   TANDEM_READ(initializer);
   TANDEM_READ(strides);

@@ -4,7 +4,10 @@
 #include <cmath>
 
 #include "support/tensors.h"
+#include "tandem/array.h"
+#include "tandem/creation.h"
 #include "tandem/initializers.h"
+#include "tandem/math.h"
 #include "tandem/random.h"
 
 namespace tandem::initializers_test {
@@ -80,6 +83,31 @@ TEST(Initializers, DependOnTheSeedOnly) {
   EXPECT_NE(first, second);
   random::set_seed(11);
   EXPECT_EQ(initializers::glorot_uniform()({4, 5}).to_vector<float>(), first);
+}
+
+TEST(Initializers, OrthogonalRowsOrColumnsHaveOneLength) {
+  const struct {
+    Shape shape;
+    std::int64_t rows, columns;
+  } cases[] = {{{40, 40}, 40, 40}, {{5, 20}, 5, 20},   {{20, 5}, 20, 5},
+               {{1, 1}, 1, 1},     {{3, 4, 6}, 12, 6}, {{7, 1}, 7, 1}};
+  for (const auto& c : cases)
+    for (const DType dtype : {float32, float64}) {
+      SCOPED_TRACE(c.shape.to_string());
+      const Tensor value = initializers::orthogonal(1.5)(c.shape, dtype);
+      EXPECT_EQ(value.dtype(), dtype);
+      EXPECT_EQ(value.shape(), c.shape);
+      const Tensor matrix = reshape(value, {c.rows, c.columns});
+      const Tensor products = c.rows > c.columns ? matmul(matrix, matrix, {.transpose_a = true})
+                                                 : matmul(matrix, matrix, {.transpose_b = true});
+      const std::int64_t size = std::min(c.rows, c.columns);
+      testing::expect_tensor(products, dtype, {size, size},
+                             values_of(eye(size, size, {.dtype = float64}) * 2.25),
+                             dtype == float64 ? 1e-10 : 1e-5);
+    }
+  EXPECT_EQ(initializers::orthogonal()({4, 4}, bfloat16).dtype(), bfloat16);
+  expect_error<InvalidArgumentError>([] { static_cast<void>(initializers::orthogonal()({4})); },
+                                     "[orthogonal] expected a shape of two or more axes, got (4,)");
 }
 
 TEST(Initializers, AreFoundByName) {
