@@ -72,6 +72,7 @@
 #include "tandem/random.h"
 #include "tandem/records.h"
 #include "tandem/recurrent.h"
+#include "tandem/recurrent_modules.h"
 #include "tandem/registered_datasets.h"
 #include "tandem/rendezvous.h"
 #include "tandem/scatter.h"
