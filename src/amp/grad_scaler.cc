@@ -1,6 +1,7 @@
 #include <cmath>
 #include <mutex>
 
+#include "core/mutex.h"
 #include "core/status.h"
 #include "graph/graph.h"
 #include "nn/optimizer_impl.h"
@@ -71,6 +72,7 @@ struct GradScaler::State {
   GradScalerOptions options;
   LossScale scale;
   std::mutex mutex;
+  const HeldAtFork held_at_fork{mutex};
   // A replica uses its own entry only. References to entries stay valid.
   std::unordered_map<int, Optimizers> replicas;
 };

@@ -9,6 +9,7 @@
 
 #include "autodiff/engine.h"
 #include "autodiff/trace_record.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "function/placer.h"
 #include "graph/program.h"
@@ -326,7 +327,7 @@ class RecordedProgram final : public ProgramGradient,
   std::shared_ptr<RecordedTrace> trace_;
   KnownSizes sizes_;
   ProgramOptions options_;  // of backward programs
-  std::mutex running_;
+  Mutex running_{"function"};
   std::map<std::vector<bool>, Backward> programs_;  // by the roots that have a gradient
 };
 

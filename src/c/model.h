@@ -28,7 +28,7 @@ class HostModel {
   const std::string& definition() const { return definition_; }
   const std::shared_ptr<online::Learner::Impl>& learner() const { return learner_; }
   // Shared by predictions; exclusive for all that changes the model.
-  std::shared_mutex& mutex() const { return learner_->mutex; }
+  SharedMutex& mutex() const { return learner_->mutex; }
 
   // The functions of tandem_c.h with these names. They are not thread-safe: see mutex().
   void spec(std::int32_t output, tandem_array& spec) const;

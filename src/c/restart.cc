@@ -49,7 +49,7 @@ class Contents {
  private:
   // In one order in all threads.
   void lock(const char* what) {
-    std::vector<std::shared_mutex*> of_models;
+    std::vector<SharedMutex*> of_models;
     std::vector<std::mutex*> of_windows;
     for (const auto& model : models_) of_models.push_back(&model->mutex());
     for (const auto& window : windows_) of_windows.push_back(&window->mutex);
@@ -58,14 +58,14 @@ class Contents {
     if (std::ranges::adjacent_find(of_models) != of_models.end() ||
         std::ranges::adjacent_find(of_windows) != of_windows.end())
       fail<InvalidArgumentError>("[{}] expected each model and window once", what);
-    for (std::shared_mutex* mutex : of_models) model_locks_.emplace_back(*mutex);
+    for (SharedMutex* mutex : of_models) model_locks_.emplace_back(*mutex);
     for (std::mutex* mutex : of_windows) window_locks_.emplace_back(*mutex);
   }
 
   std::string folder_;
   std::vector<std::shared_ptr<HostModel>> models_;
   std::vector<std::shared_ptr<HostWindow>> windows_;
-  std::vector<std::unique_lock<std::shared_mutex>> model_locks_;
+  std::vector<std::unique_lock<SharedMutex>> model_locks_;
   std::vector<std::unique_lock<std::mutex>> window_locks_;
   CollectiveLock group_{nullptr};  // taken last, as everywhere
 };

@@ -9,8 +9,10 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <mutex>
 
 #include "core/env.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "tandem/logging.h"
 
@@ -21,14 +23,24 @@ namespace {
 constexpr std::array<const char*, 5> kSettings = {"debug", "info", "warn", "error", "off"};
 constexpr std::array<const char*, 5> kShown = {"debug", "info", "warning", "error", "off"};
 
+// The C library's lock of time zones may be held when another thread forks.
+std::tm local_time(std::time_t seconds) {
+  static auto& mutex = *new std::mutex;
+  static auto& held_at_fork = *new HeldAtFork(mutex);
+  static_cast<void>(held_at_fork);
+  const std::lock_guard lock(mutex);
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  return local;
+}
+
 // One call of fwrite, which locks stderr, so that lines of several threads do not mix. It is lost
 // if stderr is closed.
 void print(Level level, fmt::string_view format, fmt::format_args args) {
   const auto now = std::chrono::system_clock::now();
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
   const auto since = std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch());
-  std::tm local{};
-  localtime_r(&seconds, &local);
+  const std::tm local = local_time(seconds);
   std::array<char, 32> time{};
   std::strftime(time.data(), time.size(), "%Y-%m-%d %H:%M:%S", &local);
   const std::string line =

@@ -16,6 +16,7 @@
 
 #include "core/atomic_file.h"
 #include "core/log.h"
+#include "core/mutex.h"
 #include "core/profile.h"
 #include "core/status.h"
 #include "core/thread_object.h"
@@ -52,8 +53,9 @@ struct ActiveProfile {
 };
 
 struct ProfilerState {
-  std::mutex control;  // held by start() and stop() throughout
-  std::mutex mutex;    // guards `session`
+  Mutex control{"profiler"};  // held by start() and stop() throughout
+  std::mutex mutex;           // guards `session`
+  const HeldAtFork held_at_fork{mutex};
   std::unique_ptr<ActiveProfile> session;
   std::atomic<bool> full{false};
   std::atomic<std::int64_t> dropped{0};

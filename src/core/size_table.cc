@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "core/dim.h"
+#include "core/mutex.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -44,6 +45,39 @@ Tables& tables() {
 }  // namespace
 
 std::shared_ptr<SizeTable> SizeTable::make() {
+  // A fork waits until no other thread uses a table.
+  class AllTables final : public AtFork {
+   public:
+    AllTables() { begin(); }
+    bool hold() override {
+      if (!(locked_ = tables().mutex.try_lock())) return false;
+      for (const auto& [id, weak] : tables().by_id) {
+        std::shared_ptr<SizeTable> table = weak.lock();
+        if (table && !table->mutex_.try_lock()) return false;
+        if (table) held_.push_back(std::move(table));
+      }
+      return true;
+    }
+    void after(bool) override {
+      for (const auto& table : held_) table->mutex_.unlock();
+      if (std::exchange(locked_, false)) tables().mutex.unlock();
+      held_.clear();
+    }
+    // A recursive lock is its thread's, which has another number in the new process.
+    void forked(bool held) override {
+      if (!held && !locked_) std::construct_at(&tables().mutex);
+      for (const auto& table : held_) {
+        std::construct_at(&table->mutex_);
+        table->mutex_.lock();
+      }
+    }
+
+   private:
+    bool locked_ = false;
+    std::vector<std::shared_ptr<SizeTable>> held_;
+  };
+  static const auto& at_fork = *new AllTables;
+  static_cast<void>(at_fork);
   Tables& all = tables();
   const std::lock_guard lock(all.mutex);
   while (all.by_id.contains(all.next)) all.next = (all.next + 1) % kMaxTables;

@@ -1,18 +1,25 @@
 #include "core/thread_team.h"
 
+#include "core/mutex.h"
+
 namespace tandem {
 
 ThreadTeam::ThreadTeam(int count) {
+  hold_at_fork(mutex_);
   try {
     for (int member = 1; member < count; ++member)
       threads_.push_back(start_thread([this, member] { work(member); }));
   } catch (...) {
     stop();
+    forget_at_fork(mutex_);
     throw;
   }
 }
 
-ThreadTeam::~ThreadTeam() { stop(); }
+ThreadTeam::~ThreadTeam() {
+  stop();
+  forget_at_fork(mutex_);
+}
 
 void ThreadTeam::stop() {
   {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/mutex.h"
 #include "data/node.h"
 #include "data/proto/dataset.pb.h"
 #include "function/graph_programs.h"
@@ -39,7 +40,8 @@ class GraphFunction {
   tandem::proto::Function message_;
   std::string stage_;
   Spec spec_;
-  mutable std::mutex mutex_;                                  // guards the following
+  mutable std::mutex mutex_;  // guards the following
+  const HeldAtFork held_at_fork_{mutex_};
   mutable std::vector<std::unique_ptr<GraphPrograms>> idle_;  // with a graph each, which has state
 };
 

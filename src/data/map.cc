@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/mutex.h"
 #include "core/parallel.h"
 #include "core/status.h"
 #include "core/threads.h"
@@ -206,6 +207,7 @@ class ParallelMapStream final : public ItemStream<Example> {
   std::size_t taken_ = 0;
 
   std::mutex mutex_;  // guards the following
+  const HeldAtFork held_at_fork_{mutex_};
   Condition may_pull_, done_;
   std::deque<std::shared_ptr<MappedChunk>> chunks_;
   std::size_t chunk_size_ = 1;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/mutex.h"
 #include "data/stream.h"
 
 namespace tandem::data {
@@ -130,6 +131,7 @@ class DatasetNode {
   int depth_;
   mutable std::atomic<std::uint64_t> next_epoch_{0};
   mutable std::mutex mutex_;  // guards the following
+  const HeldAtFork held_at_fork_{mutex_};
   mutable std::optional<FileShard> shard_;
   mutable std::shared_ptr<const DatasetNode> sharded_;
 };

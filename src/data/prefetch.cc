@@ -5,6 +5,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/mutex.h"
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/status.h"
@@ -114,6 +115,7 @@ class PrefetchStream final : public ItemStream<Example> {
   std::atomic<bool> cancelled_{false};
 
   std::mutex mutex_;  // guards the following
+  const HeldAtFork held_at_fork_{mutex_};
   Condition space_, filled_;
   std::deque<Made> buffer_;
   std::exception_ptr error_;

@@ -6,6 +6,7 @@
 
 #include "core/core_yield.h"
 #include "core/log.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "device/mmap_memory.h"
 
@@ -52,9 +53,11 @@ BfcAllocator::BfcAllocator(BfcOptions options, std::unique_ptr<RegionSource> sou
       source_(std::move(source)),
       next_region_bytes_(first_region_bytes(options_)) {
   stats_.bytes_limit = static_cast<std::int64_t>(options_.total_bytes);
+  hold_at_fork(mutex_, &memory_freed_);
 }
 
 BfcAllocator::~BfcAllocator() {
+  forget_at_fork(mutex_);
   for (Region& region : regions_) give_back(region);
 }
 

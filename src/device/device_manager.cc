@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "core/joined.h"
+#include "core/mutex.h"
 #include "device/cpu/cpu_device.h"
 #include "device/device_settings.h"
 #include "device/pjrt/pjrt_device.h"
@@ -13,6 +14,7 @@ namespace tandem {
 
 struct DeviceManager::State {
   std::mutex mutex;  // guards the settings and initialisation
+  const HeldAtFork held_at_fork{mutex};
   DeviceSettings settings;
 
   // Immutable once `initialized` is set, and then read without the lock.

@@ -3,12 +3,15 @@
 #include <mutex>
 #include <vector>
 
+#include "core/mutex.h"
+
 namespace tandem {
 namespace {
 
 // Never destroyed: caches may live until the process ends.
 struct Registry {
   std::mutex mutex;
+  const HeldAtFork held_at_fork{mutex};
   std::vector<std::weak_ptr<IdleMemory>> owners;
 };
 

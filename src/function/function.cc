@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "core/log.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "core/thread_object.h"
 #include "device/device_manager.h"
@@ -49,7 +50,7 @@ void add_shape(FunctionCall& call, const Shape& shape) {
 struct FunctionTraces::Impl {
   FunctionOptions options;
   Memories memories;
-  mutable std::mutex mutex;
+  mutable Mutex mutex{"function"};
   // Several with one key differ in settings that they have read.
   std::unordered_multimap<std::string, std::shared_ptr<Trace>> traces;
   std::size_t next_number = 0;  // of traces

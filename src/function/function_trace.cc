@@ -146,7 +146,7 @@ void Trace::take_elements(FunctionCall& call) const {
 
 std::unique_ptr<Program> Trace::make_program(const std::vector<Tensor>& inputs, KnownSizes& sizes,
                                              std::shared_ptr<ProgramMemory> memory) const {
-  std::unique_lock<std::mutex> lock;
+  std::unique_lock<Mutex> lock;
   LowerOptions options{.feeds = feeds, .fetches = fetches, .all_updates = true, .sizes = &sizes};
   for (const Tensor& input : inputs) options.add_given(input);
   if (gradient) {
@@ -181,10 +181,10 @@ void Trace::end_run() const {
   Generator::current().set_state(state);
 }
 
-std::unique_lock<std::mutex> Trace::turn(const TraceProgram& prepared) {
+std::unique_lock<Mutex> Trace::turn(const TraceProgram& prepared) {
   const bool concurrent = prepared.programs->concurrent() && graph->counters().empty() &&
                           !graph->has_actions() && random_count == 0 && !last_random;
-  return concurrent ? std::unique_lock<std::mutex>() : std::unique_lock(running_);
+  return concurrent ? std::unique_lock<Mutex>() : std::unique_lock(running_);
 }
 
 ProgramPool::Lease Trace::take(TraceProgram& prepared, const std::vector<Tensor>& inputs) const {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/mutex.h"
 #include "function/trace_gradient.h"
 #include "function/traced_function.h"
 #include "graph/program_pool.h"
@@ -67,7 +68,7 @@ struct Trace : TracedFunction {
   std::unique_ptr<Program> make_program(const std::vector<Tensor>& inputs, KnownSizes& sizes,
                                         std::shared_ptr<ProgramMemory> memory) const;
   // Holds `running_`, unless runs of the program may happen at the same time.
-  std::unique_lock<std::mutex> turn(const TraceProgram& prepared);
+  std::unique_lock<Mutex> turn(const TraceProgram& prepared);
   // An instance of the program for inputs of these sizes.
   ProgramPool::Lease take(TraceProgram& prepared, const std::vector<Tensor>& inputs) const;
   void end_run() const;
@@ -76,7 +77,7 @@ struct Trace : TracedFunction {
   Settings settings_;
   std::unordered_map<const VariableImpl*, bool> frozen_;  // whether variables were, at the start
   std::uint64_t freezes_ = 0;  // VariableImpl::freezes() when frozen_ was compared
-  std::mutex running_;         // one run at a time of programs that change something
+  Mutex running_{"function"};  // one run at a time of programs that change something
 };
 
 // The program of a trace for inputs of certain sizes on certain devices.

@@ -11,6 +11,7 @@
 
 #include "core/joined.h"
 #include "core/log.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "function/fetch.h"
@@ -286,8 +287,8 @@ struct Session::Impl {
   GraphImpl& graph;
   SessionOptions options;
   // Held shared by runs that may happen at the same time, which do not hold `mutex`.
-  std::shared_mutex running;
-  std::mutex mutex;  // locked first; guards the following
+  SharedMutex running{"Session"};
+  Mutex mutex{"Session"};  // locked first; guards the following
   bool closed = false;
   std::vector<DeviceImpl*> placed;
   SessionState state;
@@ -306,7 +307,7 @@ struct Session::Impl {
   }
 
   // `lock`: of `mutex`. Releases it while the program runs, if other runs may happen meanwhile.
-  std::vector<Tensor> run(const RunRequest& request, std::unique_lock<std::mutex>& lock) {
+  std::vector<Tensor> run(const RunRequest& request, std::unique_lock<Mutex>& lock) {
     const std::shared_ptr<PreparedRun> prepared = prepare(request);
     if (!prepared->programs->concurrent() || prepared->random_count > 0)
       return run_alone(*prepared, request);

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/mutex.h"
 #include "core/registered.h"
 #include "graph/graph.h"
 #include "graph/program.h"
@@ -38,10 +39,10 @@ class TraceGradient {
   virtual std::shared_ptr<ProgramGradient> for_program(const KnownSizes& sizes,
                                                        ProgramOptions options) = 0;
   // Held while nodes are added to the graph, and while they are read.
-  std::mutex& graph_mutex() { return graph_mutex_; }
+  Mutex& graph_mutex() { return graph_mutex_; }
 
  private:
-  std::mutex graph_mutex_;
+  Mutex graph_mutex_{"function"};
 };
 
 // Makes the TraceGradient of a trace, whose `arguments` are symbolic. Returns null if there is

@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/mutex.h"
+
 namespace tandem {
 
 std::shared_ptr<ProgramMemory> ProgramMemory::make() {
-  const std::shared_ptr<ProgramMemory> memory(new ProgramMemory);
+  const std::shared_ptr<ProgramMemory> memory(new ProgramMemory, [](ProgramMemory* ended) {
+    forget_at_fork(ended->mutex_);
+    delete ended;
+  });
+  hold_at_fork(memory->mutex_);
   register_idle_memory(memory);
   return memory;
 }

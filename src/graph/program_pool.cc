@@ -17,12 +17,17 @@ std::size_t max_instances() {
 ProgramPool::ProgramPool(std::unique_ptr<Program> first)
     : concurrent_(first->concurrent()), instances_(concurrent_ ? max_instances() : 1) {
   instances_[0].program = std::move(first);
+  begin();
 }
 
 // The first ones first, so that as few as possible are made.
 ProgramPool::Instance* ProgramPool::try_take() {
-  for (Instance& instance : instances_)
-    if (!instance.taken.load() && !instance.taken.exchange(true)) return &instance;
+  for (Instance& instance : instances_) {
+    std::thread::id taken = instance.taken.load();
+    if (taken == std::thread::id() &&
+        instance.taken.compare_exchange_strong(taken, std::this_thread::get_id()))
+      return &instance;
+  }
   return nullptr;
 }
 
@@ -39,11 +44,23 @@ ProgramPool::Instance& ProgramPool::take_instance() {
 
 // Sequentially consistent: either this sees the thread that waits, or that one sees the instance.
 void ProgramPool::give_back(Instance& instance) {
-  instance.taken.store(false);
+  instance.taken.store({});
   if (waiting_.load() == 0) [[likely]]
     return;
   { const std::lock_guard lock(mutex_); }  // after which a thread that saw no instance waits
   given_back_.notify_one();
+}
+
+// Nothing gives back the instances of lost threads. Their programs are in the middle of a run, and
+// are never destroyed.
+void ProgramPool::forked(bool) {
+  waiting_ = 0;
+  for (Instance& instance : instances_) {
+    const std::thread::id taken = instance.taken.load();
+    if (taken == std::thread::id() || taken == std::this_thread::get_id()) continue;
+    static_cast<void>(instance.program.release());
+    instance.taken.store({});
+  }
 }
 
 }  // namespace tandem

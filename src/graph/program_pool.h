@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
+#include "core/mutex.h"
 #include "graph/program.h"
 
 namespace tandem {
@@ -15,10 +17,10 @@ namespace tandem {
 // Runs of one program need separate instances, each with its steps; their values are in separate
 // arenas anyway (ProgramMemory). Instances are made when callers need them: at most one per core of
 // the machine if the program may run beside itself, else one. Thread-safe.
-class ProgramPool {
+class ProgramPool final : AtFork {
   struct Instance {
-    std::atomic<bool> taken = false;
-    std::unique_ptr<Program> program;  // null until its first use; for the thread that took it
+    std::atomic<std::thread::id> taken{};  // by a thread
+    std::unique_ptr<Program> program;      // null until its first use; for the thread that took it
   };
 
  public:
@@ -38,6 +40,7 @@ class ProgramPool {
 
   // REQUIRES: not null.
   explicit ProgramPool(std::unique_ptr<Program> first);
+  ~ProgramPool() override { end(); }
 
   // Whether the program may run beside itself. If not, callers take turns, by a lock of their own.
   bool concurrent() const { return concurrent_; }
@@ -63,12 +66,14 @@ class ProgramPool {
   Instance* try_take();
   Instance& take_instance();
   void give_back(Instance& instance);
+  void forked(bool held) override;
 
   const bool concurrent_;
   std::vector<Instance> instances_;  // of a fixed number
   std::atomic<int> waiting_{0};      // threads that wait for an instance
   std::mutex mutex_;
   std::condition_variable given_back_;
+  const HeldAtFork held_at_fork_{mutex_, &given_back_};
 };
 
 }  // namespace tandem

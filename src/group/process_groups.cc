@@ -3,6 +3,7 @@
 #include <set>
 
 #include "core/log.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "group/connect.h"
 #include "group/process_group_impl.h"
@@ -12,6 +13,7 @@ namespace {
 
 struct Groups {
   std::mutex mutex;
+  const HeldAtFork held_at_fork{mutex};
   bool initializing = false;
   std::shared_ptr<ProcessGroupImpl> world;
   std::vector<std::shared_ptr<ProcessGroupImpl>> others;

@@ -67,6 +67,7 @@ ProcessSetCoordinator::~ProcessSetCoordinator() = default;
 // --- called by any thread ---
 
 void ProcessSetCoordinator::submit(const OperationRef& operation) {
+  process_.expect_this("hvd");
   if (timeline_->on()) operation->submitted = profile::now();
   bool first = false;
   {
@@ -88,6 +89,7 @@ void ProcessSetCoordinator::submit(const OperationRef& operation) {
 
 void ProcessSetCoordinator::wait(const Handle::State& operation) {
   if (operation.done.load(std::memory_order_acquire)) return;
+  process_.expect_this("hvd");
   std::unique_lock lock(mutex_);
   for (int cycles = 0; !operation.done.load(std::memory_order_acquire);) {
     if (driven_ || ++cycles > kEagerCycles) {
@@ -101,12 +103,14 @@ void ProcessSetCoordinator::wait(const Handle::State& operation) {
 
 bool ProcessSetCoordinator::poll(const Handle::State& operation) {
   if (operation.done.load(std::memory_order_acquire)) return true;
+  process_.expect_this("hvd");
   std::unique_lock lock(mutex_);
   if (!driven_ && !communicator_->allows_any_thread()) drive_cycles(lock, false);
   return operation.done.load(std::memory_order_acquire);
 }
 
 int ProcessSetCoordinator::join() {
+  process_.expect_this("hvd");
   std::unique_lock lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
   const std::uint64_t joins = joins_;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "core/threads.h"
 #include "hvd/autotune.h"
 #include "hvd/collective_executor.h"
 #include "hvd/negotiation.h"
@@ -39,7 +40,8 @@ struct ProcessSetOptions {
 // for others. Those that all ranks wait for are run. The next cycle may begin while they run. A
 // thread that waits for an operation runs the cycles itself; otherwise the background thread runs
 // them, and never blocks. Where the communicator is for its owner's calls alone, the background
-// thread runs none. Thread-safe. Waiting threads may keep it alive after the World is gone.
+// thread runs none. Thread-safe; in a forked process the first four functions throw
+// FailedPreconditionError. Waiting threads may keep it alive after the World is gone.
 class ProcessSetCoordinator : public std::enable_shared_from_this<ProcessSetCoordinator> {
  public:
   // Every rank of the set constructs one.
@@ -109,6 +111,7 @@ class ProcessSetCoordinator : public std::enable_shared_from_this<ProcessSetCoor
   std::shared_ptr<Timeline> timeline_;
   std::atomic<std::int64_t> cycle_microseconds_;
 
+  OwnProcess process_;
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   bool driven_ = false;

@@ -199,6 +199,7 @@ std::shared_ptr<ProcessSetCoordinator> World::make_coordinator(int id,
 }
 
 std::shared_ptr<ProcessSet::State> World::add_set(const std::vector<int>& ranks) {
+  process_.expect_this("hvd");
   // Digests, since the lists themselves would take memory quadratic in the number of ranks.
   const std::vector<std::string> digests =
       exchange_bytes(*communicator_, subgroup_name("", ranks, 0));
@@ -235,6 +236,7 @@ std::shared_ptr<ProcessSet::State> World::add_set(const std::vector<int>& ranks)
 }
 
 bool World::remove_set(ProcessSet::State& set) {
+  process_.expect_this("hvd");
   if (set.id == 0) return false;
   const std::vector<std::string> all = exchange_bytes(*communicator_, std::to_string(set.id));
   if (std::any_of(all.begin(), all.end(), [&](const std::string& id) { return id != all[0]; }))
@@ -341,9 +343,17 @@ std::shared_ptr<World> exchange_world(std::shared_ptr<World> world) {
   return std::exchange(present().world, std::move(world));
 }
 
+// The World that ends. A forked process keeps its parent's, whose threads and connections are not
+// here, for good.
+std::shared_ptr<World> take_world() {
+  auto world = exchange_world(nullptr);
+  if (world && !world->is_here()) new std::shared_ptr<World>(std::exchange(world, nullptr));
+  return world;
+}
+
 void shut_down_at_exit() {
   try {
-    if (const auto world = exchange_world(nullptr)) world->shut_down(std::chrono::seconds(2));
+    if (const auto world = take_world()) world->shut_down(std::chrono::seconds(2));
   } catch (const std::exception& error) {
     logging::error("[hvd] {}", error.what());
   }
@@ -385,7 +395,7 @@ void init(const InitOptions& options) {
 }
 
 void shutdown() {
-  if (const auto world = exchange_world(nullptr)) world->shut_down(std::chrono::seconds(10));
+  if (const auto world = take_world()) world->shut_down(std::chrono::seconds(10));
 }
 
 bool is_initialized() {

@@ -13,6 +13,7 @@
 
 #include "comm/communicator.h"
 #include "comm/rendezvous/rendezvous.h"
+#include "core/threads.h"
 #include "hvd/process_set_coordinator.h"
 #include "hvd/timeline.h"
 
@@ -58,6 +59,9 @@ class World {
   std::shared_ptr<ProcessSet::State> add_set(const std::vector<int>& ranks);
   bool remove_set(ProcessSet::State& set);
 
+  // Whether it is of this process, and not of the one that forked it.
+  bool is_here() const { return process_.is_this(); }
+
   // Ends this rank's membership. Waits at most `limit` until the others know.
   void shut_down(std::chrono::milliseconds limit);
   bool ended() const { return ended_.load(); }
@@ -86,6 +90,7 @@ class World {
   std::map<int, std::shared_ptr<ProcessSetCoordinator>> coordinators_;  // guarded by wakeup_->mutex
   bool stopping_ = false;                                               // guarded by it, too
   std::thread thread_;
+  OwnProcess process_;
 };
 
 // The World of this process. Throws FailedPreconditionError "Horovod has not been initialized;

@@ -2,12 +2,14 @@
 
 #include <mutex>
 
+#include "core/mutex.h"
 #include "core/status.h"
 
 namespace tandem {
 namespace {
 
 std::mutex policy_mutex;
+const HeldAtFork policy_at_fork(policy_mutex);
 
 DTypePolicy& process_policy() {
   static auto& policy = *new DTypePolicy("float32");

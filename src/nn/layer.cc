@@ -1,12 +1,16 @@
 // The common part of all layers: building, names, variables, calls.
 #include <algorithm>
+#include <condition_variable>
 #include <functional>
 #include <span>
 #include <string>
 #include <typeinfo>
+#include <unordered_map>
 #include <unordered_set>
 
+#include "core/mutex.h"
 #include "core/status.h"
+#include "core/threads.h"
 #include "nn/layer_base.h"
 #include "nn/layer_tree.h"
 #include "nn/naming.h"
@@ -217,6 +221,71 @@ const TrainableFlag<LayerBase>& TrainableFlag<LayerBase>::operator=(bool value) 
   return *this;
 }
 
+namespace {
+
+// Threads take turns in building a layer. Nothing would end the turn if build() calls the layer,
+// and in a forked process if another thread built it.
+class BuildTurn {
+ public:
+  BuildTurn(std::mutex& mutex, std::string_view layer) : mutex_(mutex) {
+    Builders& all = builders();
+    std::unique_lock lock(all.mutex);
+    for (;;) {
+      const auto found = all.by_layer.find(&mutex);
+      if (found == all.by_layer.end()) break;
+      expect_end(found->second, layer);
+      all.changed.wait(lock);
+    }
+    mutex.lock();
+    all.by_layer[&mutex] = {std::this_thread::get_id(), forks()};
+  }
+  ~BuildTurn() {
+    Builders& all = builders();
+    {
+      const std::lock_guard lock(all.mutex);
+      all.by_layer.erase(&mutex_);
+      mutex_.unlock();
+    }
+    all.changed.notify_all();
+  }
+  BuildTurn(const BuildTurn&) = delete;
+  BuildTurn& operator=(const BuildTurn&) = delete;
+
+ private:
+  struct Builder {
+    std::thread::id thread;
+    int process;
+  };
+  // Those of all layers, by their locks.
+  struct Builders {
+    std::mutex mutex;
+    std::condition_variable changed;
+    HeldAtFork held_at_fork{mutex, &changed};
+    std::unordered_map<const std::mutex*, Builder> by_layer;
+  };
+  static Builders& builders() {
+    static auto& instance = *new Builders;
+    return instance;
+  }
+
+  static void expect_end(const Builder& builder, std::string_view layer) {
+    if (builder.thread == std::this_thread::get_id())
+      fail<FailedPreconditionError>(
+          "[{}] build() calls the layer that it builds: call its parts, or a function that call() "
+          "uses as well",
+          layer);
+    if (builder.process != forks())
+      fail<FailedPreconditionError>(
+          "[{}] this process was forked while another thread of its parent built the layer: fork "
+          "after it is built, or make another one",
+          layer);
+  }
+
+  std::mutex& mutex_;
+};
+
+}  // namespace
+
 LayerBase::LayerBase(std::string name) : state_(std::make_shared<State>()) {
   state_->name = std::move(name);
   state_->dtype_policy = mixed_precision::global_policy();
@@ -262,7 +331,7 @@ CallOptions LayerBase::default_options() const {
 
 void LayerBase::ensure_built(std::span<const Shape> input_shapes) {
   if (ready()) return;
-  const std::lock_guard lock(state_->build_mutex);
+  const BuildTurn turn(state_->build_mutex, label());
   if (ready()) return;
   check_declared_shape(*this, input_shapes);
   place_children(children());

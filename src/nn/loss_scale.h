@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/mutex.h"
+
 #include "tandem/optimizers.h"
 
 namespace tandem::optimizers {
@@ -50,7 +52,7 @@ class LossScale {
   std::string suffix_;  // of its variables' names
   LossScaleOptions options_;
   std::atomic<bool> traced_ = false;  // an update of it
-  std::mutex mutex_;                  // guards the creation
+  Mutex mutex_{"LossScale"};          // guards the creation
   Variable scale_;
   Variable good_steps_;
 };

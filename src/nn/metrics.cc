@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/bytes.h"
+#include "core/mutex.h"
 #include "device/device_manager.h"
 #include "nn/naming.h"
 #include "nn/targets.h"
@@ -46,7 +47,7 @@ struct Metric::State {
   std::shared_ptr<const MetricBase> base;  // null for an unknown name and for a user's object
   std::shared_ptr<WorkerCollectives>
       workers;  // the other processes with sums; null if there are none
-  mutable std::mutex mutex;
+  mutable Mutex mutex{"metric"};
   // By part (ReplicaContext::part) and device.
   std::map<std::pair<int, std::string>, std::vector<Tensor>> sums;
   std::vector<Variable> weights;  // of a user's object
@@ -163,7 +164,7 @@ class ObjectMetric final : public MetricBase {
 
   std::shared_ptr<Metric> object_;
   std::shared_ptr<const Metric::State> state_;
-  mutable std::mutex mutex_;  // guards nested_
+  mutable Mutex mutex_{"metric"};  // guards nested_
   mutable std::vector<Nested> nested_;
 };
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/mutex.h"
 #include "nn/loss_scale.h"
 #include "sync/gradient_sync.h"
 #include "tandem/optimizers.h"
@@ -227,8 +228,8 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   bool plain_steps_ = false;
   std::optional<TrustRatio> trust_;
 
-  mutable std::mutex mutex_;  // guards the following
-  Variable iterations_;       // on the host, one copy per replica; undefined before the first slots
+  mutable Mutex mutex_{"Optimizer"};  // guards the following
+  Variable iterations_;  // on the host, one copy per replica; undefined before the first slots
   std::unordered_map<const VariableImpl*, std::unique_ptr<State>> states_;
   std::vector<State*> order_;  // in order of creation
   bool missing_reported_ = false;

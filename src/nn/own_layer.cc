@@ -10,6 +10,7 @@
 #include <mutex>
 #include <typeinfo>
 
+#include "core/mutex.h"
 #include "core/status.h"
 #include "nn/trial.h"
 #include "nn/type_name.h"
@@ -46,6 +47,7 @@ namespace layers {
 struct Layer::Found {
   std::string kind;  // of the class; set before a child without its class refers to the layer
   std::mutex mutex;
+  const HeldAtFork held_at_fork{mutex};
   std::vector<tandem::Layer> children;
   // The children do not change any more.
   std::atomic<bool> complete = false;

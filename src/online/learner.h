@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/mutex.h"
 #include "online/exchange.h"
 #include "online/moments.h"
 #include "tandem/ddp.h"
@@ -86,7 +87,7 @@ class Learner::Impl {
   std::vector<Variable> variables() const;
 
   // Shared by predictions; exclusive for all that changes the model.
-  mutable std::shared_mutex mutex;
+  mutable SharedMutex mutex{"Learner"};
   // While it is set, a trainer trains a model in place of this one.
   std::atomic<bool> trained_beside{false};
 

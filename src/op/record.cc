@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/mutex.h"
 #include "core/status.h"
 #include "core/thread_object.h"
 #include "op/context.h"
@@ -87,6 +88,7 @@ struct TapeRecords::Freed {
 TapeRecords& TapeRecords::of_thread() {
   struct Own {
     RefPtr<TapeRecords> records = make_ref<TapeRecords>();
+    const HeldAtFork held_at_fork{records->mutex_};
   };
   return *thread_object<Own>().records;
 }

@@ -1,5 +1,6 @@
 #include "runtime/generator.h"
 
+#include "core/mutex.h"
 #include "runtime/replica_context.h"
 
 namespace tandem {
@@ -24,6 +25,8 @@ void Generator::set_state(const random::GeneratorState& state) {
 
 Generator& Generator::process() {
   static auto& generator = *new Generator;
+  static const auto& held_at_fork = *new HeldAtFork(generator.mutex_);
+  static_cast<void>(held_at_fork);
   return generator;
 }
 

@@ -5,12 +5,15 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/mutex.h"
+
 namespace tandem {
 
 namespace {
 
 struct BufferTable {
   std::mutex mutex;
+  const HeldAtFork held_at_fork{mutex};
   std::unordered_map<const Leaf*, std::function<Tensor()>> by_leaf;
   std::atomic<bool> any{false};
 };

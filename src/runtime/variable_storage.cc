@@ -3,6 +3,7 @@
 #include <array>
 #include <mutex>
 
+#include "core/mutex.h"
 #include "core/status.h"
 #include "graph/graph.h"
 #include "runtime/autocast.h"
@@ -156,6 +157,7 @@ class SharedCopy final : public VariableStorage {
   DeviceImpl& home_;
   const MemoryTag tag_;
   std::mutex mutex_;  // guards the handle; strategies order reads and writes of the elements
+  const HeldAtFork held_at_fork_{mutex_};
   Tensor copy_;
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/mutex.h"
 #include "runtime/variable_impl.h"
 #include "tandem/model.h"
 #include "train/step_program.h"
@@ -59,9 +60,9 @@ struct ModelImpl {
   TrainingProgress* progress = nullptr;
 
   // predict() and evaluate() of several threads take turns, for the programs are not thread-safe.
-  std::recursive_mutex programs;
+  RecursiveMutex programs{"Model"};
   // ReadsWeights holds it shared, ReplacesWeights alone.
-  std::shared_mutex weights;
+  SharedMutex weights{"Model"};
 
   // Whether this process writes checkpoints and logs; one process does.
   bool is_chief() const { return !runner || !runner->workers() || runner->workers()->is_chief(); }

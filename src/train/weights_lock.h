@@ -3,6 +3,8 @@
 
 #include <shared_mutex>
 
+#include "core/mutex.h"
+
 namespace tandem {
 
 struct ModelImpl;
@@ -20,7 +22,7 @@ class ReadsWeights {
 
  private:
   const ModelImpl& model_;
-  std::shared_lock<std::shared_mutex> lock_;
+  std::shared_lock<SharedMutex> lock_;
   const ReadsWeights* outer_;
 };
 
@@ -30,7 +32,7 @@ class ReplacesWeights {
   explicit ReplacesWeights(ModelImpl& model);
 
  private:
-  std::unique_lock<std::shared_mutex> lock_;
+  std::unique_lock<SharedMutex> lock_;
 };
 
 }  // namespace tandem

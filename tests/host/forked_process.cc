@@ -96,6 +96,9 @@ int main() {
   td::Tensor reduced = td::ones({3});
   reduced = td::comm::all_reduce(reduced);
 
+  td::hvd::init();
+  const td::Tensor summed = td::hvd::allreduce(td::ones({2}), {.op = td::hvd::kSum});
+
   check("products", [&] { return product() == expected; });
   check("training", [&] { return train(2) == loss; });
   check("training with one replica", [] { return train(1) < 10; });
@@ -118,12 +121,25 @@ int main() {
       "process group", [&] { return refuses([&] { reduced = td::comm::all_reduce(reduced); }); },
       std::exit);
 
+  check(
+      "hvd", [&] { return refuses([] { static_cast<void>(td::hvd::allreduce(td::ones({2}))); }); },
+      std::exit);
+  check(
+      "hvd, shut down",
+      [&] {
+        td::hvd::shutdown();
+        return summed.to_vector<float>()[0] == 1;
+      },
+      std::exit);
+
   // The parent goes on.
   if (product() != expected || train(2) != loss) ++failures;
   prefetched.next();
   mapped.next();
   step();
   reduced = td::comm::all_reduce(reduced);
+  if (td::hvd::allreduce(td::ones({2})).to_vector<float>()[0] != 1) ++failures;
+  td::hvd::shutdown();
   if (on_gpu_again() != 4) ++failures;
   td::comm::destroy_process_group();
   std::remove(store.c_str());

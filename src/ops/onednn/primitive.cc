@@ -1,14 +1,15 @@
 #include "ops/onednn/primitive.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <thread>
 
+#include "core/mutex.h"
 #include "core/parallel.h"
 
 namespace tandem::onednn {
@@ -95,32 +96,52 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Uses of something that exit() destroys.
-class Uses {
+// Uses of something that exit() destroys, and that has locks. A fork waits for them.
+class Uses final : public AtFork {
  public:
+  Uses() : AtFork(Step::kCalls) { AtFork::begin(); }
   // Returns false once end() has begun.
   bool begin() {
-    std::atomic<int>& mine = of_thread();
-    ++mine;
-    if (!ending_) [[likely]]
-      return true;
-    --mine;
-    return false;
+    Thread& mine = thread();
+    std::atomic<int>& uses = counts_[mine.number].uses;
+    ++uses;
+    while (state_ != State::kOpen) [[unlikely]] {
+        if (state_ == State::kForking && mine.uses > 0) break;  // one that the fork waits for
+        --uses;
+        if (state_ == State::kEnding) return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+        ++uses;
+      }
+    ++mine.uses;
+    return true;
   }
-  void finish() { --of_thread(); }
-  bool ending() const { return ending_; }
+  void finish() {
+    --thread().uses;
+    --counts_[thread().number].uses;
+  }
+  bool ending() const { return state_ == State::kEnding; }
   // Waits for the uses under way, up to kExitLimit.
   void end() {
-    if (ending_) return;
+    if (ending()) return;
     ender_ = std::this_thread::get_id();
     limit_ = Clock::now() + kExitLimit;
-    ending_ = true;
+    state_ = State::kEnding;
     for (const Count& count : counts_)
       while (count.uses > 0 && Clock::now() < limit_)
         std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
-  // In a forked process, which has none of the threads whose uses were under way.
-  void forget() {
+  bool hold() override {
+    State open = State::kOpen;
+    state_.compare_exchange_strong(open, State::kForking);
+    return open == State::kEnding ||
+           std::ranges::none_of(counts_, [](const Count& count) { return count.uses > 0; });
+  }
+  void after(bool) override {
+    State forking = State::kForking;
+    state_.compare_exchange_strong(forking, State::kOpen);
+  }
+  // The new process has none of the threads whose uses were under way.
+  void forked(bool) override {
     for (Count& count : counts_) count.uses = 0;
   }
   // REQUIRES: ending().
@@ -133,15 +154,20 @@ class Uses {
   struct alignas(64) Count {
     std::atomic<int> uses{0};
   };
-  std::atomic<int>& of_thread() {
+  struct Thread {
+    std::size_t number;
+    int uses = 0;  // of all kinds
+  };
+  static Thread& thread() {
     static constinit std::atomic<std::size_t> threads = 0;
-    static thread_local const std::size_t mine = threads.fetch_add(1) % 64;
-    return counts_[mine].uses;
+    static thread_local Thread mine{.number = threads.fetch_add(1) % 64};
+    return mine;
   }
+  enum class State { kOpen, kForking, kEnding };
 
   std::array<Count, 64> counts_;
-  std::atomic<bool> ending_ = false;
-  std::thread::id ender_;  // set before `ending_`
+  std::atomic<State> state_ = State::kOpen;
+  std::thread::id ender_;  // set before kEnding
   Clock::time_point limit_;
 };
 
@@ -197,12 +223,8 @@ const bool ends_with_the_process = [] {
     make_static_objects();
   } catch (const std::exception&) {  // for want of memory, say; the first use reports it
   }
-  const auto forget = [] {
-    primitive_uses().forget();
-    gemm_uses().forget();
-  };
-  return pthread_atfork(nullptr, nullptr, forget) == 0 &&
-         std::atexit([] { primitive_uses().end(); }) == 0;
+  gemm_uses();  // which a fork expects
+  return std::atexit([] { primitive_uses().end(); }) == 0;
 }();
 
 }  // namespace

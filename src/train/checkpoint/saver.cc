@@ -14,6 +14,7 @@
 #include "core/atomic_file.h"
 #include "core/file_error.h"
 #include "core/log.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "core/threads.h"
 #include "device/device_manager.h"
@@ -291,6 +292,7 @@ struct CheckpointSaver::Pending {
   std::thread thread;
   OwnProcess process;
   std::mutex mutex;
+  const HeldAtFork held_at_fork{mutex};
   Condition changed;
   bool written = false;      // guarded by mutex
   CheckpointIndex index;     // of the part
