@@ -152,11 +152,9 @@ Dataset dataset_of(const proto::Dataset& message, std::span<const Tensor> tensor
     }
     opened += stage.map().num_parallel_calls();
     if (opened > kMaxStreams) refuse("a pass opens more than {} streams and threads", kMaxStreams);
-    nodes.push_back(
-        node_of(stage, std::move(inputs), tensors, [&](const proto::Stage::Registered& made) {
-          const Scoped seeds(context.worker, made.worker());
-          return call_dataset_fn(registered_fn(made.name()), input).node();
-        }));
+    nodes.push_back(node_of(
+        stage, std::move(inputs), tensors,
+        [&](const proto::Stage::Registered& made) { return registered_node(made, input); }));
   }
   return Dataset(nodes.back());
 }

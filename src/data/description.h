@@ -48,8 +48,9 @@ Dataset dataset_elsewhere(std::vector<ComponentSpec> element_spec);
 // and for an undefined dataset.
 Dataset call_dataset_fn(const DatasetFn& make, const distribute::InputContext& context);
 
-// The function that is registered under this name. Throws NotFoundError.
-DatasetFn registered_fn(const std::string& name);
+// Makes a registered dataset, at its place. Throws NotFoundError.
+NodePtr registered_node(const proto::Stage::Registered& message,
+                        const distribute::InputContext& input);
 
 // Adds the stages of nodes to a description. See DatasetNode::describe().
 class StageWriter {

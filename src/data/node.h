@@ -112,6 +112,9 @@ class DatasetNode {
   virtual std::vector<NodePtr> inputs() const { return {}; }
   // Whether it has random numbers that depend on its place.
   virtual bool is_random() const { return false; }
+  // A number for a pipeline that is made later, so that its places are not known; 0: it is no such
+  // node.
+  virtual std::uint64_t hidden() const { return 0; }
   // The same transformation of other inputs, at another place. REQUIRES: inputs, or is_random().
   virtual NodePtr moved(std::vector<NodePtr> inputs, const PlaceChange& change) const;
   // Enters the default seeds of later transformations, so that shards have different

@@ -15,12 +15,24 @@ namespace {
 
 using Nodes = std::set<const DatasetNode*>;
 
-// Adds the nodes of a pipeline. Returns whether one of them is random.
-bool collect(const DatasetNode& node, Nodes& nodes) {
-  bool random = node.is_random();
-  if (!nodes.insert(&node).second) return random;
-  for (const NodePtr& input : node.inputs()) random = collect(*input, nodes) || random;
-  return random;
+// The nodes of pipelines.
+struct Collected {
+  Nodes nodes;
+  bool random = false;
+  std::uint64_t hidden = 0;  // the numbers of all hidden ones; 0: there are none
+
+  void add(const DatasetNode& node) {
+    if (!nodes.insert(&node).second) return;
+    random = random || node.is_random();
+    if (const std::uint64_t number = node.hidden(); number != 0) hidden = mix(hidden, number);
+    for (const NodePtr& input : node.inputs()) add(*input);
+  }
+};
+
+Collected nodes_of(const DatasetNode& node) {
+  Collected all;
+  all.add(node);
+  return all;
 }
 
 // Moves a pipeline. Nodes that it has twice it has twice afterwards.
@@ -55,7 +67,8 @@ TransformationSeed::TransformationSeed(const DatasetNode& input)
     : base_(Generator::process().state().seed),
       place_(input.depth()),
       shard_(input.shard_seed()),
-      worker_(context.worker) {}
+      worker_(context.worker),
+      source_(nodes_of(input).hidden) {}  // places before it may be any
 
 std::uint64_t TransformationSeed::value() const {
   if (!place_) return base_;
@@ -79,14 +92,19 @@ NodePtr DatasetNode::moved(std::vector<NodePtr>, const PlaceChange&) const {
 }
 
 JoinedDatasets join(std::vector<NodePtr> inputs) {
-  Nodes before;
-  bool random = false;
+  Collected before;
   int depth = 0;
   for (NodePtr& input : inputs) {
     const NodePtr whole = input;
-    if (random) input = Mover({.offset = depth + 1}, before)(whole);
+    if (before.random) {
+      PlaceChange change{.offset = depth + 1};
+      // An offset is not enough where places are not known. Those of earlier joins are smaller.
+      if (before.hidden != 0 || nodes_of(*whole).hidden != 0)
+        change.source = mix(0, static_cast<std::uint64_t>(change.offset));
+      input = Mover(change, before.nodes)(whole);
+    }
     const int own = whole->depth() + (input == whole ? 0 : depth + 1);
-    for (const NodePtr& node : {whole, input}) random = collect(*node, before) || random;
+    for (const NodePtr& node : {whole, input}) before.add(*node);
     depth = std::max(depth, own);
   }
   return {std::move(inputs), depth + 1};

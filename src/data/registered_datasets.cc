@@ -4,10 +4,11 @@
 #include <map>
 #include <mutex>
 
+#include "core/mutex.h"
 #include "core/status.h"
 #include "data/description.h"
 #include "data/no_variables.h"
-#include "data/worker_seeds.h"
+#include "data/splitmix.h"
 
 namespace tandem::data {
 namespace {
@@ -32,14 +33,33 @@ class Registry {
 
  private:
   mutable std::mutex mutex_;  // guards the following
+  const HeldAtFork held_at_fork_{mutex_};
   std::map<std::string, DatasetFn> functions_;
 };
 
-// Makes this program's dataset when it is first needed.
+// Throws NotFoundError.
+DatasetFn registered_fn(const std::string& name) {
+  DatasetFn found = Registry::get().find(name);
+  if (!found)
+    fail<NotFoundError>(
+        "[registered_dataset] no dataset '{}' is registered in this program: call "
+        "data::register_dataset() first; a program that only refers to it passes its element_spec",
+        name);
+  return found;
+}
+
+// A dataset that a registered function has made, or makes when it is first needed. Its pipeline is
+// at one place of the pipeline that uses it: a change of that one's places is mixed into all seeds.
 class RegisteredNode final : public DatasetNode {
  public:
   RegisteredNode(std::string name, std::vector<ComponentSpec> spec)
-      : DatasetNode(0), name_(std::move(name)), spec_(std::move(spec)) {}
+      : DatasetNode(0),
+        name_(std::move(name)),
+        spec_(std::move(spec)),
+        own_(std::make_shared<Own>()) {}
+  // It was made, and stays at its place.
+  RegisteredNode(std::string name, NodePtr made, std::uint64_t place)
+      : DatasetNode(0), name_(std::move(name)), place_(place), placed_(at_place(made)) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override { return made().elements(epoch); }
   std::int64_t cardinality() const override {
     return is_here() ? made().cardinality() : kUnknownCardinality;
@@ -52,40 +72,69 @@ class RegisteredNode final : public DatasetNode {
   AutoShardPolicy auto_shard_policy() const override {
     return is_here() ? made().auto_shard_policy() : AutoShardPolicy::kAuto;
   }
+  const RowSource* rows() const override { return stays() ? placed_->rows() : nullptr; }
+  StreamPtr<std::int64_t> indices(std::uint64_t epoch) const override {
+    return made().indices(epoch);
+  }
+  bool is_random() const override { return !stays(); }
+  std::uint64_t hidden() const override {
+    std::uint64_t number = 1;
+    for (const char letter : name_) number = mix(number, static_cast<unsigned char>(letter));
+    return number;
+  }
+  NodePtr moved(std::vector<NodePtr>, const PlaceChange& change) const override {
+    auto moved = std::make_shared<RegisteredNode>(name_, spec_);
+    moved->worker_ = worker_;
+    moved->own_ = own_;
+    moved->place_ = mix(mix(place_, static_cast<std::uint64_t>(change.offset) + 1), change.source);
+    return moved;
+  }
   proto::Stage describe(StageWriter& writer) const override {
     proto::Stage stage = writer.stage();
     stage.mutable_registered()->set_name(name_);
+    stage.mutable_registered()->set_place(place_);
     return stage;
   }
 
  private:
+  // The result of the function's only call, for all places.
+  struct Own {
+    Mutex mutex{"registered_dataset"};
+    NodePtr made;
+  };
+
+  bool stays() const { return !own_; }
   bool is_here() const { return Registry::get().find(name_) != nullptr; }
   const DatasetNode& made() const {
-    const std::lock_guard lock(mutex_);
-    if (!made_) {
+    if (stays()) return *placed_;
+    const std::lock_guard lock(own_->mutex);
+    if (!own_->made) {
       const Scoped seeds(context.worker, worker_);
-      made_ = call_dataset_fn(registered_fn(name_), {}).node();
+      own_->made = call_dataset_fn(registered_fn(name_), {}).node();
     }
-    return *made_;
+    if (!placed_) placed_ = at_place(own_->made);
+    return *placed_;
+  }
+  NodePtr at_place(const NodePtr& made) const {
+    return place_ == 0 ? made : at_other_places(made, {.source = place_});
   }
 
   std::string name_;
   std::vector<ComponentSpec> spec_;
   std::uint64_t worker_ = context.worker;  // of the dataset that uses it
-  mutable std::mutex mutex_;               // guards the following
-  mutable NodePtr made_;
+  std::uint64_t place_ = 0;                // 0: as the pipeline is by itself
+  std::shared_ptr<Own> own_;               // null if it stays; guards the following
+  mutable NodePtr placed_;
 };
 
 }  // namespace
 
-DatasetFn registered_fn(const std::string& name) {
-  DatasetFn found = Registry::get().find(name);
-  if (!found)
-    fail<NotFoundError>(
-        "[registered_dataset] no dataset '{}' is registered in this program: call "
-        "data::register_dataset() first; a program that only refers to it passes its element_spec",
-        name);
-  return found;
+NodePtr registered_node(const proto::Stage::Registered& message,
+                        const distribute::InputContext& input) {
+  const Scoped seeds(context.worker, message.worker());
+  return std::make_shared<RegisteredNode>(
+      message.name(), call_dataset_fn(registered_fn(message.name()), input).node(),
+      message.place());
 }
 
 Dataset call_dataset_fn(const DatasetFn& make, const distribute::InputContext& context) {

@@ -160,5 +160,62 @@ TEST(RandomPlaces, AreInDescriptions) {
   EXPECT_EQ(noise_of(data::dataset_of(description.message, description.tensors, {})), expected);
 }
 
+// Datasets whose pipelines are made later, one of them by way of the other.
+Dataset registered_noise(bool nested) {
+  static const bool registered = [] {
+    data::register_dataset("places.noise", [](const distribute::InputContext&) {
+      return with_noise(with_noise(numbers(5)));
+    });
+    data::register_dataset("places.nested", [](const distribute::InputContext&) {
+      return Dataset::zip(data::registered_dataset("places.noise"),
+                          with_noise(data::registered_dataset("places.noise")));
+    });
+    return true;
+  }();
+  static_cast<void>(registered);
+  return data::registered_dataset(nested ? "places.nested" : "places.noise");
+}
+
+TEST(RandomPlaces, DifferInRegisteredDatasets) {
+  const auto make = [] {
+    return Dataset::zip(registered_noise(false), registered_noise(false),
+                        with_noise(registered_noise(false)), with_noise(numbers(5)),
+                        registered_noise(true), registered_noise(true),
+                        Dataset::zip(Dataset::zip(registered_noise(false), registered_noise(false)),
+                                     registered_noise(true), with_noise(registered_noise(true))));
+  };
+  expect_different(noise_of(make()), 65);
+  expect_resumes(make, 5);
+  EXPECT_EQ(noise_of(registered_noise(false)), noise_of(with_noise(with_noise(numbers(5)))));
+}
+
+TEST(RandomPlaces, DifferInRegisteredDatasetsOfEachFile) {
+  const auto make = [] {
+    return Dataset::from_files({"1", "2"},
+                               [](const std::string&) { return registered_noise(true); });
+  };
+  expect_different(noise_of(make()), 20);
+  expect_resumes(make, 10);
+}
+
+TEST(RandomPlaces, OfRegisteredDatasetsAreTheSameOnEachWorker) {
+  const auto zipped = [] {
+    return Dataset::zip(registered_noise(false), registered_noise(true), registered_noise(true));
+  };
+  const auto on_worker = [&](int worker, std::int64_t skip) {
+    const data::DatasetDescription own = data::for_worker(data::describe(zipped()), worker);
+    return noise_of(data::dataset_of(own.message, own.tensors, {}), skip);
+  };
+  std::vector<float> of_all;
+  for (const int worker : {0, 1, 2}) {
+    const std::vector<float> values = on_worker(worker, 0);
+    expect_different(values, 25);
+    EXPECT_EQ(on_worker(worker, 3), std::vector<float>(values.begin() + 15, values.end()));
+    of_all.insert(of_all.end(), values.begin(), values.end());
+  }
+  expect_different(of_all, 75);
+  EXPECT_EQ(on_worker(0, 0), noise_of(zipped()));
+}
+
 }  // namespace
 }  // namespace tandem::random_places_test
