@@ -17,9 +17,9 @@ struct Binding {
   bool output;
   int index;
   std::int64_t offset;
-  void set(std::byte* memory) const {
-    auto& views = output ? step->context.outputs : step->context.inputs;
-    views[index].data = memory + offset;
+  void set(std::byte* memory) const { view().data = memory + offset; }
+  TensorView& view() const {
+    return (output ? step->context.outputs : step->context.inputs)[index];
   }
 };
 

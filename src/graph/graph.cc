@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/status.h"
+#include "device/device_manager.h"
 #include "graph/structural_ops.h"
 #include "op/record.h"
 
@@ -94,6 +95,20 @@ Node& GraphImpl::constant(const Tensor& value, const NodeOptions& options) {
     at->second->value = value;
   }
   return *at->second;
+}
+
+Tensor GraphImpl::elements_of(const Node& node, DeviceImpl& device) const {
+  if (node.value.defined()) return copy_to_device(node.value, device);
+  const auto [dtype, shape] = node.outputs[0];
+  // Smaller ones are not worth a lock.
+  constexpr std::size_t kSmall = 4096;
+  DeviceImpl& host = DeviceManager::get().host();
+  if (&device != &host || node.literal.size() <= kSmall)
+    return from_host(device, shape, dtype, node.literal.data());
+  const std::lock_guard lock(literals_mutex_);
+  Tensor& elements = literals_[&node];
+  if (!elements.defined()) elements = from_host(host, shape, dtype, node.literal.data());
+  return elements;
 }
 
 Node& GraphImpl::handle(RefPtr<Resource> resource) {

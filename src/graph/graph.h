@@ -43,6 +43,9 @@ class GraphImpl final : public RefCounted {
                 std::vector<TensorType> outputs, const NodeOptions& options);
   // The node for a tensor's elements: one per tensor.
   Node& constant(const Tensor& value, const NodeOptions& options = {});
+  // The elements of a Const node of this graph on `device`. Programs on the host share them.
+  // Thread-safe.
+  Tensor elements_of(const Node& node, DeviceImpl& device) const;
   // The node for the memory of a variable: one per variable.
   Node& handle(RefPtr<Resource> resource);
   // Adds a variable whose memory belongs to sessions.
@@ -126,6 +129,8 @@ class GraphImpl final : public RefCounted {
   std::unordered_map<std::string, int> next_suffix_;
   std::vector<std::string> name_scopes_;  // whole prefixes, "a/b/"
   std::unordered_map<const TensorImpl*, Node*> constants_;
+  mutable std::mutex literals_mutex_;
+  mutable std::unordered_map<const Node*, Tensor> literals_;  // large ones, as tensors of the host
   std::unordered_map<const void*, Node*> handles_;
   std::vector<Capture> captures_;
   std::shared_ptr<SizeTable> sizes_;

@@ -261,9 +261,7 @@ class Lowering {
 
   Value& constant(const Node& node, DeviceImpl& device) {
     Value& value = block_.add_value(node.outputs[0], device, Value::Kind::kConstant);
-    value.constant = node.value.defined() ? copy_to_device(node.value, device)
-                                          : from_host(device, value.spec.shape, value.spec.dtype,
-                                                      node.literal.data());
+    value.constant = node.graph->elements_of(node, device);
     return value;
   }
 

@@ -33,6 +33,8 @@ class Resource : public RefCounted {
   // The current elements. Throws FailedPreconditionError "Attempting to use uninitialized value
   // NAME".
   virtual Tensor value() = 0;
+  // The version of the elements of value() (TensorView::version); 0 if unknown.
+  virtual std::uint64_t value_version() { return 0; }
   // Whether gradients with respect to value() are recorded.
   virtual bool tracked() { return static_cast<bool>(impl_of(value()).grad); }
   // The elements for a program that writes them, in memory that no reader shares.

@@ -184,7 +184,12 @@ struct Program::Impl final : BodyProgram {
           parts.add(*root.device, binding);
         }
         break;
-      case Value::Kind::kConstant: binding.set(impl_of(root.constant).data()); break;
+      case Value::Kind::kConstant: {
+        const TensorImpl& constant = impl_of(root.constant);
+        binding.set(constant.data());
+        if (constant.storage->own()) binding.view().version = TensorView::kConstant;
+        break;
+      }
       case Value::Kind::kFeed: {
         External& feed = feeds[&root];
         feed.value = &root;
@@ -206,6 +211,10 @@ struct Program::Impl final : BodyProgram {
   static void bind(VariableUse& use) {
     use.value = use.written ? use.resource->writable() : use.resource->value();
     use.external.bind(impl_of(use.value).data());
+    const std::uint64_t version = use.written ? 0 : use.resource->value_version();
+    if (version == use.version) return;
+    use.version = version;
+    for (const Binding& binding : use.external.bindings) binding.view().version = version;
   }
 
   void bind_arenas() {

@@ -34,6 +34,7 @@ struct External {
 struct VariableUse {
   RefPtr<Resource> resource;
   bool written = false;
+  std::uint64_t version = 0;  // in the bindings
   External external;
   Tensor value;  // during a run
 };

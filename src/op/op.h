@@ -136,6 +136,14 @@ struct TensorView {
   void* data = nullptr;
   DType dtype = float32;
   Shape shape;
+  // For inputs of contexts that are used again (KernelContext::keep): calls with the same data and
+  // the same version have the same elements, so that a kernel can keep another form of them.
+  // 0: unknown.
+  std::uint64_t version = 0;
+
+  static constexpr std::uint64_t kConstant = 1;  // the version of constants
+  // The first one of variables, of which no two writes have the same.
+  static constexpr std::uint64_t kFirstVersion = 2;
 
   std::int64_t size() const { return shape.num_elements(); }
   template <class T>

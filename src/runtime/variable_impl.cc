@@ -41,6 +41,7 @@ class StoredResource final : public Resource {
   DeviceImpl& device() const override { return variable_->storage().home(reader_); }
   const TensorType& spec() const override { return spec_; }
   Tensor value() override { return storage().value(reader_); }
+  std::uint64_t value_version() override { return storage().version(reader_); }
   bool tracked() override { return static_cast<bool>(storage().edge(reader_)); }
   Tensor writable() override {
     return cast_ ? storage().writable_with_cast(reader_, *cast_) : storage().writable(reader_);

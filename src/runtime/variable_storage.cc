@@ -1,6 +1,7 @@
 #include "runtime/variable_storage.h"
 
 #include <array>
+#include <atomic>
 #include <mutex>
 
 #include "core/mutex.h"
@@ -20,6 +21,12 @@ Tensor clone_to(const Tensor& value, DeviceImpl& device, MemoryTag tag) {
   return copy;
 }
 
+// For a write of any variable.
+std::uint64_t next_version() {
+  static constinit std::atomic<std::uint64_t> next{TensorView::kFirstVersion};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
 bool shared(const TensorImpl& impl) { return !reusable(impl); }
 
 // As a run of a program would, whatever the calling thread does.
@@ -36,19 +43,26 @@ class ReplicaCopies final : public VariableStorage {
  public:
   ReplicaCopies(const Tensor& initial_value, std::span<DeviceImpl* const> devices, bool trainable,
                 MemoryTag tag)
-      : VariableStorage(devices, devices.size(), trainable), tag_(tag), casts_(devices.size()) {
+      : VariableStorage(devices, devices.size(), trainable),
+        tag_(tag),
+        casts_(devices.size()),
+        versions_(devices.size()) {
     copies_.reserve(devices.size());
-    for (std::size_t i = 0; i < devices.size(); ++i)
+    for (std::size_t i = 0; i < devices.size(); ++i) {
       copies_.push_back(of_reader(i, clone_to(initial_value, *devices[i], tag)));
+      versions_[i] = next_version();
+    }
   }
 
   DeviceImpl& home(std::size_t reader) const override { return device(reader); }
   const void* identity(std::size_t reader) const override { return &copies_[reader]; }
   Tensor value(std::size_t reader) override { return copies_[reader]; }
   Tensor read(std::size_t reader) override { return copies_[reader]; }
+  std::uint64_t version(std::size_t reader) const override { return versions_[reader]; }
 
   Tensor writable(std::size_t reader) override {
     casts_[reader].current = false;
+    versions_[reader] = next_version();
     return unshared(reader);
   }
 
@@ -67,11 +81,13 @@ class ReplicaCopies final : public VariableStorage {
   }
   Tensor writable_with_cast(std::size_t reader, DType dtype) override {
     cast_copy(reader, dtype);
+    versions_[reader] = next_version();
     return unshared(reader);
   }
 
   void store(std::size_t reader, const Tensor& value) override {
     casts_[reader].current = false;
+    versions_[reader] = next_version();
     Tensor& copy = copies_[reader];
     if (shared(impl_of(copy)))
       copy = of_reader(reader, clone_to(value, device(reader), tag_));
@@ -116,6 +132,7 @@ class ReplicaCopies final : public VariableStorage {
   // Each used by its own replica's thread.
   std::vector<Tensor> copies_;
   std::vector<Cast> casts_;
+  std::vector<std::uint64_t> versions_;
 };
 
 class SharedCopy final : public VariableStorage {

@@ -71,6 +71,9 @@ class VariableStorage {
   // The elements on home(), in memory that nothing else refers to, for an operation or a program
   // that writes them. Tensors that were read before keep the old memory.
   virtual Tensor writable(std::size_t reader) = 0;
+  // The number of the last write of value()'s elements (TensorView::version). Called by the thread
+  // that reads them. 0, as by default, if others may write them at any time.
+  virtual std::uint64_t version([[maybe_unused]] std::size_t reader) const { return 0; }
   // Whether the next two functions are implemented.
   virtual bool has_cast_copies() const { return false; }
   // The elements as `dtype` on home(), in memory that only programs use. They are cast if they were

@@ -39,6 +39,8 @@ class Storage final : public RefCounted {
   std::size_t bytes() const { return bytes_; }
   // Whether the memory may be written to by who has the only reference.
   bool reusable() const { return !constant_ && unique(); }
+  // Whether only this program can write to the memory: it is not a host program's, for example.
+  bool own() const { return !owner_; }
 
  private:
   Storage(DeviceImpl& device, std::byte* data, std::size_t bytes, std::shared_ptr<void> owner = {})

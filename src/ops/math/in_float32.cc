@@ -22,8 +22,9 @@ InFloat32::InFloat32(KernelContext& context, bool bfloat16_too) {
   const auto replace = [&](InlineList<TensorView>& views) {
     for (TensorView& view : views) {
       if (view.dtype != float16 && !(bfloat16_too && view.dtype == bfloat16)) continue;
-      originals_.push_back({&view, view.dtype, view.data});
+      originals_.push_back({&view, view.dtype, view.data, view.version});
       view.dtype = float32;
+      view.version = 0;
       view.data = context.scratch(static_cast<std::size_t>(view.size()) * sizeof(float));
     }
   };
@@ -45,6 +46,7 @@ InFloat32::~InFloat32() {
       });
     original.view->dtype = original.dtype;
     original.view->data = original.data;
+    original.view->version = original.version;
   }
 }
 

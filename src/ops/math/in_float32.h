@@ -21,6 +21,7 @@ class InFloat32 {
     TensorView* view;
     DType dtype;
     void* data;
+    std::uint64_t version;
   };
   template <class Part>
   static void convert(const Original& original, const Part& part);

@@ -81,7 +81,7 @@ void matrix_product(KernelContext& context, const MatrixProduct& product, const 
                     .transpose_a = product.transpose_a && m > 1 && k > 1,
                     .transpose_b = product.transpose_b && n > 1 && k > 1,
                     .bias = bias != nullptr},
-                   a.data, b.data, bias ? bias->data : nullptr, c.data);
+                   a.data, b, bias ? bias->data : nullptr, c.data);
     nn::activate_in_place(product.activation, c.dtype, c.data, c.size());
   }
 }

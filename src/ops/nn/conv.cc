@@ -164,7 +164,7 @@ void conv_kernel(KernelContext& c) {
     nn::activate_in_place(attrs.activation, y.as<double>(), y.size());
     return;
   }
-  onednn::conv_forward(c, conv, x.data, kernel.data, bias ? c.inputs[2].data : nullptr, y.data);
+  onednn::conv_forward(c, conv, x.data, kernel, bias ? c.inputs[2].data : nullptr, y.data);
   nn::activate_in_place(attrs.activation, y.dtype, y.data, y.size());
 }
 
@@ -181,7 +181,7 @@ void backprop_input_kernel(KernelContext& c) {
   if (dy.dtype == float64)
     return plain_conv_backward_input(conv, dy.as<const double>(), kernel.as<const double>(),
                                      dx.as<double>());
-  onednn::conv_backward_input(c, conv, dy.data, kernel.data, dx.data);
+  onednn::conv_backward_input(c, conv, dy.data, kernel, dx.data);
 }
 
 void backprop_filter_kernel(KernelContext& c) {

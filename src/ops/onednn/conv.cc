@@ -1,5 +1,6 @@
 // Convolutions and their gradients by images. The gradients by kernels are in conv_filter.cc.
 #include "ops/onednn/conv_descs.h"
+#include "ops/onednn/packing.h"
 
 namespace tandem::onednn {
 namespace {
@@ -7,11 +8,9 @@ namespace {
 using Forward = dnnl::convolution_forward;
 using BackwardInput = dnnl::convolution_backward_data;
 
-// A primitive, and the reorder of the kernel to the layout that the primitive prefers.
 struct ConvPlan {
   std::unique_ptr<Executable> main;
-  std::unique_ptr<Executable> reorder;  // null if the kernel has that layout already
-  std::size_t packed_bytes = 0;
+  Packing kernel;
 };
 
 ConvPlan make_conv_forward(const ConvShape& conv, bool bias) {
@@ -28,8 +27,7 @@ ConvPlan make_conv_forward(const ConvShape& conv, bool bias) {
                             {DNNL_ARG_BIAS, d.bias}})
           : new Executable(Forward(desc), desc.scratchpad_desc(),
                            {{DNNL_ARG_SRC, d.x}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, d.y}}));
-  if (packed != d.kernel) plan.reorder = make_reorder(d.kernel, packed);
-  plan.packed_bytes = packed.get_size();
+  plan.kernel = Packing(d.kernel, packed);
   return plan;
 }
 
@@ -44,32 +42,23 @@ ConvPlan make_conv_backward_input(const ConvShape& conv) {
   plan.main.reset(new Executable(
       BackwardInput(desc), desc.scratchpad_desc(),
       {{DNNL_ARG_DIFF_DST, d.y}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DIFF_SRC, d.x}}));
-  if (packed != d.kernel) plan.reorder = make_reorder(d.kernel, packed);
-  plan.packed_bytes = packed.get_size();
+  plan.kernel = Packing(d.kernel, packed);
   return plan;
-}
-
-// The kernel in the layout of the plan's primitive.
-const void* pack(KernelContext& context, const ConvPlan& plan, const void* kernel) {
-  if (!plan.reorder) return kernel;
-  void* packed = context.scratch(plan.packed_bytes);
-  plan.reorder->run(context, {kernel, packed});
-  return packed;
 }
 
 }  // namespace
 
-void conv_forward(KernelContext& context, const ConvShape& conv, const void* x, const void* kernel,
-                  const void* bias, void* y) {
+void conv_forward(KernelContext& context, const ConvShape& conv, const void* x,
+                  const TensorView& kernel, const void* bias, void* y) {
   const Use use;
   const auto key = [&] {
     PrimitiveKey key = conv_key(PrimitiveKind::kConvForward, conv);
     key.add(bias != nullptr);
     return key;
   };
-  const ConvPlan& plan =
+  ConvPlan& plan =
       plan_for<ConvPlan>(context, key, [&] { return make_conv_forward(conv, bias != nullptr); });
-  const void* packed = pack(context, plan, kernel);
+  const void* packed = plan.kernel.pack(context, kernel);
   if (bias)
     plan.main->run(context, {x, packed, y, bias});
   else
@@ -77,12 +66,12 @@ void conv_forward(KernelContext& context, const ConvShape& conv, const void* x, 
 }
 
 void conv_backward_input(KernelContext& context, const ConvShape& conv, const void* dy,
-                         const void* kernel, void* dx) {
+                         const TensorView& kernel, void* dx) {
   const Use use;
-  const ConvPlan& plan = plan_for<ConvPlan>(
+  ConvPlan& plan = plan_for<ConvPlan>(
       context, [&] { return conv_key(PrimitiveKind::kConvInput, conv); },
       [&] { return make_conv_backward_input(conv); });
-  plan.main->run(context, {dy, pack(context, plan, kernel), dx});
+  plan.main->run(context, {dy, plan.kernel.pack(context, kernel), dx});
 }
 
 }  // namespace tandem::onednn

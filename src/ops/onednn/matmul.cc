@@ -1,6 +1,7 @@
 // Matrix products.
 #include "core/parallel.h"
 #include "core/widen.h"
+#include "ops/onednn/packing.h"
 #include "ops/onednn/parts.h"
 #include "ops/onednn/primitive.h"
 
@@ -47,24 +48,6 @@ bool packs_b(const MatMul& shape) {
          shape.k * shape.n >= std::int64_t{1} << 20 && all_one(shape.batch_a) &&
          all_one(shape.batch_b);
 }
-
-// Copies an operand of products into another layout.
-struct Packing {
-  std::unique_ptr<Executable> reorder;  // null if it is used as it is
-  std::size_t bytes = 0;
-
-  Packing() = default;
-  Packing(const memory::desc& plain, const memory::desc& packed)
-      : reorder(packed == plain ? nullptr : make_reorder(plain, packed)),
-        bytes(packed.get_size()) {}
-  // The operand, or its copy in scratch memory.
-  const void* pack(KernelContext& context, const void* operand) const {
-    if (!reorder) return operand;
-    void* copy = context.scratch(bytes);
-    reorder->run(context, {operand, copy});
-    return copy;
-  }
-};
 
 memory::desc float_matrix(std::int64_t rows, std::int64_t columns, bool transposed) {
   return {{rows, columns},
@@ -223,9 +206,9 @@ void run_long_sum(KernelContext& context, const LongSumPlan& plan, const MatMul&
     others = floats((count - 1) * result);
   }
   const std::int64_t whole = size_along(shape, along);
-  const bool by_rows = plan.rows.reorder != nullptr;
+  const bool by_rows = plan.rows.needed();
   a = static_cast<const std::byte*>(plan.rows.pack(context, a));
-  b = static_cast<const std::byte*>(plan.packing.pack(context, b));
+  b = static_cast<const std::byte*>(plan.packing.pack(context, static_cast<const void*>(b)));
   run_parts(threads, count, [&](int thread, int part) {
     const PartRange range = part_of(whole, count, part);
     const std::int64_t row = along == Along::kRows ? range.begin : 0;
@@ -247,10 +230,34 @@ void run_long_sum(KernelContext& context, const LongSumPlan& plan, const MatMul&
     });
 }
 
+// Constant weights are packed once, by a 1x1 convolution over the rows. It is faster than oneDNN's
+// matrix product for few rows (1.4 to 3.5 times for up to 8), on processors without AVX-512 also
+// for more, and its bits do not depend on the team there.
+bool is_convolution(const KernelContext& context, const MatMul& shape, const TensorView& b) {
+  return b.version == TensorView::kConstant && context.kept && shape.dtype == float32 &&
+         !shape.transpose_a && !shape.transpose_b && all_one(shape.batch_a) &&
+         all_one(shape.batch_b);
+}
+
+ConvShape as_convolution(const MatMul& shape) {
+  return {.dtype = shape.dtype,
+          .n = 1,
+          .h = shape.m,
+          .w = 1,
+          .in = shape.k,
+          .kh = 1,
+          .kw = 1,
+          .out = shape.n,
+          .oh = shape.m,
+          .ow = 1};
+}
+
 }  // namespace
 
-void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
+void matmul(KernelContext& context, const MatMul& shape, const void* a, const TensorView& b,
             const void* bias, void* c) {
+  if (is_convolution(context, shape, b))
+    return conv_forward(context, as_convolution(shape), a, b, bias, c);
   const Use use;
   const bool long_sum = is_long_sum(shape);
   const auto key = [&] {
@@ -265,16 +272,16 @@ void matmul(KernelContext& context, const MatMul& shape, const void* a, const vo
     const LongSumPlan& plan =
         plan_for<LongSumPlan>(context, key, [&] { return make_long_sum(shape); });
     return run_long_sum(context, plan, shape, static_cast<const std::byte*>(a),
-                        static_cast<const std::byte*>(b), c);
+                        static_cast<const std::byte*>(b.data), c);
   }
-  const WholePlan& whole = plan_for<WholePlan>(context, key, [&] {
+  WholePlan& whole = plan_for<WholePlan>(context, key, [&] {
     return packs_b(shape) ? make_packed_matmul(shape) : WholePlan{make_matmul(shape), {}};
   });
-  b = whole.packing.pack(context, b);
+  const void* weights = whole.packing.pack(context, b);
   if (shape.bias)
-    whole.product->run(context, {a, b, c, bias});
+    whole.product->run(context, {a, weights, c, bias});
   else
-    whole.product->run(context, {a, b, c});
+    whole.product->run(context, {a, weights, c});
 }
 
 void gemm(const Gemm& shape, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,

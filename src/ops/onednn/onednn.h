@@ -4,7 +4,8 @@
 // A primitive is created once per shape, dtype, attributes and team size, and cached by the thread
 // that runs it. A repeated call looks it up by a few integers, passes the addresses and a
 // scratchpad (from the kernel's context), and runs it. A step of a program keeps its primitive
-// (KernelContext::keep) and needs no lookup. Thread-safe: only oneDNN's own state is shared.
+// (KernelContext::keep) and needs no lookup. It keeps weights in the layout of the primitive, too,
+// if they do not change (TensorView::version). Thread-safe: only oneDNN's own state is shared.
 //
 // Activations are not fused into the primitives, because oneDNN's ReLU turns NaN into 0, which
 // would hide errors. Operations apply them to the result, which is still in the cache.
@@ -59,7 +60,7 @@ struct MatMul {
   bool bias = false;
 };
 // `bias` may be null. REQUIRES: no size is 0.
-void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
+void matmul(KernelContext& context, const MatMul& shape, const void* a, const TensorView& b,
             const void* bias, void* c);
 
 // c[m, n] = a[m, k] . b[k, n], or c += a . b. `lda`, `ldb` and `ldc` are the distances between
@@ -77,10 +78,10 @@ void gemm(const Gemm& shape, const float* a, std::int64_t lda, const float* b, s
 
 // All three convolutions REQUIRE: no size is 0.
 // y = conv(x, kernel) + bias; `bias` may be null.
-void conv_forward(KernelContext& context, const ConvShape& conv, const void* x, const void* kernel,
-                  const void* bias, void* y);
+void conv_forward(KernelContext& context, const ConvShape& conv, const void* x,
+                  const TensorView& kernel, const void* bias, void* y);
 void conv_backward_input(KernelContext& context, const ConvShape& conv, const void* dy,
-                         const void* kernel, void* dx);
+                         const TensorView& kernel, void* dx);
 void conv_backward_filter(KernelContext& context, const ConvShape& conv, const void* x,
                           const void* dy, void* dkernel);
 
