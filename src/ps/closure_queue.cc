@@ -30,6 +30,7 @@ ClosureQueue::~ClosureQueue() { stop(); }
 bool ClosureQueue::empty() const { return running_ == 0 && queue_.empty() && again_.empty(); }
 
 void ClosureQueue::schedule(std::shared_ptr<Closure> closure) {
+  process_.expect_this("ClusterCoordinator");
   Lock lock(mutex_);
   const auto ready = [&] { return stopped_ || error_ || queue_.size() < options_.capacity; };
   if (!changed_.wait_for(lock, options_.schedule_limit, ready))
@@ -45,12 +46,14 @@ void ClosureQueue::schedule(std::shared_ptr<Closure> closure) {
 }
 
 void ClosureQueue::join() {
+  process_.expect_this("ClusterCoordinator");
   Lock lock(mutex_);
   changed_.wait(lock, [&] { return error_ || stopped_ || empty(); });
   throw_pending(lock);
 }
 
 bool ClosureQueue::done() {
+  process_.expect_this("ClusterCoordinator");
   Lock lock(mutex_);
   throw_pending(lock);
   return empty();
@@ -80,6 +83,7 @@ void ClosureQueue::throw_pending(Lock& lock) {
 }
 
 void ClosureQueue::stop() {
+  if (!process_.is_this()) return;
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;

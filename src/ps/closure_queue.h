@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/threads.h"
+
 namespace tandem::ps {
 
 // A call that a worker runs.
@@ -27,9 +29,10 @@ class Closure {
   virtual bool started() const = 0;
 };
 
-// Thread-safe. The rules are those of TensorFlow's ClusterCoordinator: the first error that a
-// closure fails with is thrown once, by the next schedule(), join() or done(). Until then workers
-// go on. When it is thrown, nothing is queued or running. The queue can be used again afterwards.
+// Thread-safe; in a forked process schedule(), join() and done() throw FailedPreconditionError. The
+// rules are those of TensorFlow's ClusterCoordinator: the first error that a closure fails with is
+// thrown once, by the next schedule(), join() or done(). Until then workers go on. When it is
+// thrown, nothing is queued or running. The queue can be used again afterwards.
 //
 //   queued --take()--> running --finished(), failed()--> ended
 //   running --put_back()--> queued again
@@ -93,6 +96,7 @@ class ClosureQueue {
 
   const Options options_;
   const Hooks hooks_;
+  OwnProcess process_;
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Closure>> queue_;  // have not started

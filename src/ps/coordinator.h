@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/threads.h"
 #include "ps/closure_queue.h"
 #include "ps/decisions.h"
 #include "ps/lost_updates.h"
@@ -155,6 +156,7 @@ class Coordinator {
   Decisions decisions_;
   ClosureQueue queue_;
   std::atomic<bool> stopped_ = false;
+  OwnProcess process_;
   mutable std::mutex mutex_;  // guards the following
   std::map<std::uint64_t, std::shared_ptr<const WorkersFunction>> functions_;
   std::map<std::uint64_t, std::shared_ptr<const WorkersIterator>> iterators_;

@@ -59,7 +59,7 @@ Coordinator::~Coordinator() {
   stopped_ = true;
   queue_.stop();
   for (const auto& worker : workers_)
-    for (std::thread& thread : worker->threads) thread.join();
+    for (std::thread& thread : worker->threads) process_.join(thread);
 }
 
 std::weak_ptr<const void> Coordinator::add_function(std::uint64_t id, proto::Function function) {

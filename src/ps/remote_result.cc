@@ -13,7 +13,8 @@ RemoteResult::State RemoteResult::state() const {
 
 std::vector<Tensor> RemoteResult::wait(std::chrono::milliseconds limit) const {
   std::unique_lock lock(mutex_);
-  if (!ended_.wait_for(lock, limit, [&] { return state_ != State::kNotReady; }))
+  if (state_ == State::kNotReady) process_.expect_this("RemoteValue");
+  if (!ended_->wait_for(lock, limit, [&] { return state_ != State::kNotReady; }))
     fail<DeadlineExceededError>(
         "[RemoteValue] the function has not ended after {} ms: it is queued or runs",
         limit.count());
@@ -26,7 +27,7 @@ void RemoteResult::set(std::vector<Tensor> tensors) {
   TANDEM_ASSERT(state_ == State::kNotReady);
   tensors_ = std::move(tensors);
   state_ = State::kReady;
-  ended_.notify_all();
+  ended_->notify_all();
 }
 
 void RemoteResult::abort(std::exception_ptr error) {
@@ -34,7 +35,7 @@ void RemoteResult::abort(std::exception_ptr error) {
   TANDEM_ASSERT(state_ == State::kNotReady);
   error_ = std::move(error);
   state_ = State::kAborted;
-  ended_.notify_all();
+  ended_->notify_all();
 }
 
 }  // namespace tandem::ps

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <vector>
 
+#include "core/mutex.h"
+#include "core/threads.h"
 #include "tandem/tensor.h"
 
 namespace tandem::ps {
@@ -24,8 +25,9 @@ class RemoteResult {
   };
 
   State state() const;
-  // The result. Waits until the closure has ended, at most `limit`. Throws the closure's error, and
-  // DeadlineExceededError after the limit.
+  // The result. Waits until the closure has ended, at most `limit`. Throws the closure's error,
+  // DeadlineExceededError after the limit, and FailedPreconditionError in a forked process unless
+  // it had ended before.
   std::vector<Tensor> wait(std::chrono::milliseconds limit) const;
 
   // Each result is set once, by one of these.
@@ -33,8 +35,10 @@ class RemoteResult {
   void abort(std::exception_ptr error);
 
  private:
+  OwnProcess process_;
   mutable std::mutex mutex_;
-  mutable std::condition_variable ended_;
+  const HeldAtFork held_at_fork_{mutex_};
+  Condition ended_;
   State state_ = State::kNotReady;
   std::vector<Tensor> tensors_;
   std::exception_ptr error_;

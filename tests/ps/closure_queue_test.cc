@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/status.h"
+#include "ps/remote_result.h"
+#include "support/processes.h"
 
 namespace tandem::ps::closure_queue_test {
 namespace {
@@ -212,6 +215,25 @@ TEST(ClosureQueue, StopEndsEveryWait) {
   worker.join();
   EXPECT_TRUE(queue.cancelling());
   EXPECT_THROW(queue.schedule(named(1)), FailedPreconditionError);
+}
+
+TEST(ClosureQueue, AForkedProcessGetsAnError) {
+  ClosureQueue queue;
+  queue.schedule(named(1));
+  const RemoteResult result;
+  const std::function<void()> waits[] = {[&] { queue.join(); }, [&] { queue.schedule(named(2)); },
+                                         [&] { result.wait(kLimit); }};
+  for (const auto& wait : waits) {
+    tandem::testing::ChildProcess child([&] {
+      wait();
+      return "";
+    });
+    EXPECT_NE(child.result().find("this process was forked after its parent had made it"),
+              std::string::npos);
+  }
+  EXPECT_EQ(number_of(queue.take(kSoon)), 1);
+  queue.finished();
+  queue.join();
 }
 
 // Workers that fail and lose closures at random: each closure finishes once.
