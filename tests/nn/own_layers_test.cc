@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <thread>
+#include <vector>
 
 #include "nn/layer_support.h"
 #include "support/tensors.h"
@@ -46,6 +49,39 @@ TEST(OwnLayer, IsCalledItself) {
   EXPECT_EQ(layer.kind(), "linear");
   layer(ones({5, 3}));
   EXPECT_EQ(layer.builds, 1);
+}
+
+TEST(OwnLayer, IsBuiltOnceByThreadsThatCallItFirst) {
+  Linear layer(4);
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&] { right += layer(ones({2, 3})).to_vector<float>()[0] == 3.0f; });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 8);
+  EXPECT_EQ(layer.builds, 1);
+  EXPECT_EQ(layer.weights().size(), 2u);
+}
+
+// It would wait for itself.
+TEST(OwnLayer, ABuildThatCallsTheLayerIsAnError) {
+  class OfItself : public layers::Layer {
+   public:
+    void build(const Shape& input_shape) override {
+      if (calls_itself) (*this)(ones({1, input_shape[-1]}));
+    }
+    Tensor call(const Tensor& inputs) override { return inputs * 2.0; }
+    bool calls_itself = true;
+  };
+  OfItself layer;
+  for (int i = 0; i < 2; ++i)
+    expect_error<FailedPreconditionError>(
+        [&] {
+          layer(ones({2, 3}));
+        },
+        "build() calls the layer that it builds");
+  layer.calls_itself = false;
+  EXPECT_EQ(layer(ones({1})).to_vector<float>(), std::vector<float>{2.0f});
 }
 
 TEST(OwnLayer, IsALayerByValueAndByPointer) {
