@@ -106,6 +106,32 @@ TEST(TapeRecords, OfLossesThatAreAddedAfterwardsDoNotGrow) {
   EXPECT_FLOAT_EQ(at(total), 50 * 64 * 9.0f);
 }
 
+// A persistent tape's results may be differentiated by backward() after its end, as those of
+// PyTorch's create_graph, so that sums of them have a history. TensorFlow has no backward().
+TEST(TapeRecords, OfPersistentTapesHaveAHistoryUnlessTheirResultsAreDetached) {
+  constexpr int kSteps = 30;
+  for (const bool detached : {false, true}) {
+    const Variable w(ones({8}));
+    Tensor total = constant(0.0);
+    for (int step = 0; step < kSteps; ++step) {
+      Tensor loss;
+      {
+        GradientTape tape({.persistent = true});
+        loss = reduce_sum(square(w * 3.0));
+        tape.gradient(loss, w);
+      }
+      total = total + (detached ? loss.detach() : loss);
+    }
+    EXPECT_FLOAT_EQ(at(total), kSteps * 8 * 9.0f);
+    if (detached) {
+      EXPECT_EQ(history_of(total).records, 0u);
+    } else {
+      total.backward();
+      EXPECT_EQ(w.grad().to_vector<float>(), std::vector<float>(8, kSteps * 18.0f));
+    }
+  }
+}
+
 TEST(TapeRecords, OfTensorsThatAreKeptHoldNothing) {
   std::vector<Tensor> kept;
   const Tensor x = ones({64});
