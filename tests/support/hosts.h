@@ -49,8 +49,8 @@ class Hosts {
     std::string text = "#!/bin/sh\naddress=$1; shift\nexport TMPDIR=" + folder +
                        "/$address; mkdir -p $TMPDIR\n"
                        // Daemons of one folder would race to make its subfolders.
-                       "command=$(echo \"$*\" | sed \"s|tmpdir_base \\\"" +
-                       folder + "\\\"|tmpdir_base $TMPDIR|\")\ncase $address in\n";
+                       "command=$(echo \"$*\" | sed \"s|tmpdir_base \\\"[^\\\"]*\\\"|"
+                       "tmpdir_base $TMPDIR|\")\ncase $address in\n";
     for (int host = 0; host <= static_cast<int>(others_.size()); ++host) {
       const std::string enter = host == 0 ? "" : "nsenter --net=" + network_of(host) + " ";
       text += address(host) + ") exec " + enter + "sh -c \"$command\" ;;\n";
