@@ -405,8 +405,8 @@ class Dataset {
   /// @endcode
   Dataset padded_batch(std::int64_t batch_size, const PaddedBatchOptions& options = {}) const;
   /// Batches of elements of similar lengths. Bucket k has lengths of [boundaries[k-1],
-  /// boundaries[k]); a batch is made when its bucket has bucket_batch_sizes[k] elements, and at the
-  /// end of what is left, in the order of the buckets. Throws InvalidArgumentError unless the
+  /// boundaries[k]); a batch is made when its bucket has bucket_batch_sizes[k] elements. The
+  /// remaining elements follow at the end, bucket by bucket. Throws InvalidArgumentError unless the
   /// boundaries increase and there is one size more. As tf.data.Dataset.bucket_by_sequence_length.
   Dataset bucket_by_sequence_length(LengthFn length, std::vector<std::int64_t> bucket_boundaries,
                                     std::vector<std::int64_t> bucket_batch_sizes,

@@ -50,7 +50,7 @@ class TFRecordWriter {
   void write(std::string_view record);
   /// Appends an example.
   void write(const FeatureMap& features) { write(serialize_example(features)); }
-  /// Writes what is left. Further records are a FailedPreconditionError.
+  /// Writes buffered data and closes the file. A later write() throws FailedPreconditionError.
   void close();
 
  private:

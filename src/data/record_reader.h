@@ -9,8 +9,8 @@
 
 namespace tandem::data {
 
-// The bytes before and after a record in a file: its length, and the checksums
-// of both.
+// The bytes before and after a record in a file: its length, a checksum of the length, and a
+// checksum of the record.
 struct RecordFrame {
   explicit RecordFrame(std::string_view record);
   std::string_view before() const { return {bytes, 12}; }

@@ -102,13 +102,17 @@ Classes classes_of(const char* what, const Tensor& target, const Tensor& x, cons
   return classes;
 }
 
-// Values whose mean is their sum divided by that of the weights, if the mean is the result.
+// Values whose mean is their sum divided by that of the weights, if the mean is the result. The sum
+// of the weights of many targets is beyond float16.
 Tensor for_mean(const Tensor& values, const Tensor& weights, LossReduction reduction) {
   if (reduction.value() != LossReduction::kMean) return values;
-  const Tensor sum = reduce_sum(weights);
+  const DType wide = values.dtype() == float64 ? float64 : float32;
+  const Tensor sum = reduce_sum(cast(weights, wide));
   const Shape& shape = values.shape();
-  return values * (shape.fully_defined() ? divide(static_cast<double>(shape.num_elements()), sum)
-                                         : element_count(shape, values.dtype()) / sum);
+  const Tensor factor = shape.fully_defined()
+                            ? divide(static_cast<double>(shape.num_elements()), sum)
+                            : element_count(shape, wide) / sum;
+  return values * cast(factor, values.dtype());
 }
 
 Tensor mse(const Tensor& input, const Tensor& target) {

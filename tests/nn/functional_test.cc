@@ -150,6 +150,13 @@ TEST(Functional, LabelsOfMinus100DoNotCount) {
   EXPECT_EQ(F::cross_entropy(data.input, none, {.reduction = "sum"}).item(), 0.0);
 }
 
+// More targets than the largest number of float16.
+TEST(Functional, CrossEntropyCountsManyTargetsOfFloat16) {
+  const Tensor scores = zeros({70'000, 2}, {.dtype = float16});
+  const Tensor labels = zeros({70'000}, {.dtype = int64});
+  EXPECT_NEAR(cast(F::cross_entropy(scores, labels), float32).item(), std::log(2.0), 1e-3);
+}
+
 TEST(Functional, CrossEntropyOfProbabilitiesWeighsClasses) {
   const Logits data;
   const Tensor p = nn::softmax(random_tensor({kRows, kClasses}, 5));
