@@ -202,9 +202,11 @@ TEST_F(Failures, TheStoreOfAFinishedJobIsTriedOnce) {
 }
 
 TEST_F(Failures, LeaveDoesNotWaitForTheDead) {
+  const testing::Arrivals talked;
   auto ranks = start(3, [&](int rank) {
     const auto job = rendezvous(tcp(rank, 3));
     talk(*job);
+    talked.meet(3);
     if (rank == 1) raise(SIGKILL);
     job->shut_down(std::chrono::hours(1));
     return std::string("left");
@@ -214,12 +216,14 @@ TEST_F(Failures, LeaveDoesNotWaitForTheDead) {
 }
 
 TEST_F(Failures, OfAJobWhoseRanksAreThreadsOfAProcess) {
+  const testing::Arrivals talked;
   std::vector<std::thread> threads;
   std::vector<std::string> words(3);
   for (int rank = 0; rank < 3; ++rank)
     threads.emplace_back([&, rank] {
       auto job = rendezvous(tcp(rank, 3));
       words[static_cast<std::size_t>(rank)] = talk(*job);
+      talked.meet(3);
       if (rank == 2) job.reset();  // without a goodbye message
       if (!job) return;
       try {
