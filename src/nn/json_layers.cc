@@ -2,6 +2,7 @@
 #include "nn/json_options.h"
 #include "tandem/convolution_layers.h"
 #include "tandem/normalization_layers.h"
+#include "tandem/preprocessing.h"
 
 namespace tandem::layers::of_json {
 namespace {
@@ -22,7 +23,7 @@ tandem::Layer with_argument(JsonOptions& json) {
 constexpr char kUnits[] = "units", kKernelSize[] = "kernel_size", kRate[] = "rate",
                kTargetShape[] = "target_shape", kActivation[] = "activation",
                kSequenceLength[] = "sequence_length", kPoolSize[] = "pool_size", kSize[] = "size",
-               kGroups[] = "groups", kDims[] = "dims", kN[] = "n";
+               kGroups[] = "groups", kDims[] = "dims", kN[] = "n", kNumTokens[] = "num_tokens";
 
 tandem::Layer multi_head_attention(JsonOptions& json) {
   const auto heads = json.required<std::int64_t>("num_heads");
@@ -103,6 +104,11 @@ constexpr NamedEntry<Make> kTable[] = {
     {"prelu", plain<PReLU, PReLUOptions>},
     {"softmax", plain<Softmax>},
     {"rescaling", rescaling},
+    {"normalization", plain<Normalization, NormalizationOptions>},
+    {"discretization", plain<Discretization, DiscretizationOptions>},
+    {"category_encoding",
+     with_argument<CategoryEncoding, CategoryEncodingOptions, std::int64_t, kNumTokens>},
+    {"integer_lookup", plain<IntegerLookup, IntegerLookupOptions>},
     {"zero_padding2d", zero_padding2d},
     {"embedding", embedding},
     {"position_embedding",

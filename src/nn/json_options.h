@@ -133,6 +133,20 @@ void read_options(JsonOptions& json, Options& options) {
   TANDEM_READ(value_dim);
   TANDEM_READ(dropout);
   TANDEM_READ(use_causal_mask);
+  TANDEM_READ(axis);
+  TANDEM_READ(mean);
+  TANDEM_READ(variance);
+  TANDEM_READ(invert);
+  TANDEM_READ(bin_boundaries);
+  TANDEM_READ(num_bins);
+  TANDEM_READ(output_mode);
+  TANDEM_READ(max_tokens);
+  TANDEM_READ(num_oov_indices);
+  TANDEM_READ(mask_token);
+  TANDEM_READ(oov_token);
+  TANDEM_READ(vocabulary);
+  TANDEM_READ(idf_weights);
+  TANDEM_READ(pad_to_max_tokens);
   TANDEM_READ(dtype);
   TANDEM_READ(name);
   // Optimizers.

@@ -41,6 +41,12 @@ convolution_layers.h Conv1DOptions: strides padding dilation_rate groups activat
 convolution_layers.h Conv2DTransposeOptions: strides padding output_padding activation use_bias kernel_initializer bias_initializer kernel_regularizer bias_regularizer
 convolution_layers.h SeparableConv2DOptions: strides padding dilation_rate depth_multiplier activation use_bias depthwise_initializer pointwise_initializer bias_initializer depthwise_regularizer pointwise_regularizer bias_regularizer
 convolution_layers.h Pooling1DOptions: strides padding
+preprocessing.h NormalizationOptions: axis mean variance invert
+preprocessing.h DiscretizationOptions: bin_boundaries num_bins epsilon output_mode dtype name
+preprocessing.h IntegerLookupOptions: max_tokens num_oov_indices mask_token oov_token vocabulary idf_weights invert output_mode pad_to_max_tokens name
+text_preprocessing.h StringLookupOptions: max_tokens num_oov_indices mask_token oov_token vocabulary idf_weights invert output_mode pad_to_max_tokens
+text_preprocessing.h TextVectorizationOptions: max_tokens standardize split ngrams output_mode output_sequence_length pad_to_max_tokens vocabulary idf_weights
+text_preprocessing.h HashingOptions: mask_value salt output_mode
 normalization_layers.h GroupNormalizationOptions: epsilon center scale
 normalization_layers.h PReLUOptions: alpha_initializer alpha_regularizer shared_axes
 recurrent_modules.h RecurrentArguments: num_layers nonlinearity bias batch_first dropout bidirectional

@@ -125,6 +125,13 @@ TEST(ModelJson, HasAllLayersOfOneInput) {
       {{2, 5}, R"("softmax")", {2, 5}},
       {{2, 5}, R"({"type": "rescaling", "scale": 0.5, "offset": 1})", {2, 5}},
       {{2, 6, 6, 2}, R"({"type": "zero_padding2d", "padding": [1, 2]})", {2, 8, 10, 2}},
+      {{2, 5}, R"({"type": "normalization", "mean": [1], "variance": [4]})", {2, 5}},
+      {{2, 5}, R"({"type": "discretization", "bin_boundaries": [0, 1]})", {2, 5}},
+      {{2, 5}, R"({"type": "category_encoding", "num_tokens": 3})", {2, 3}},
+      {{2, 5},
+       R"({"type": "integer_lookup", "vocabulary": [0, 7], "mask_token": 3,
+           "output_mode": "count"})",
+       {2, 3}},
       {{2, 5}, R"({"type": "embedding", "input_dim": 7, "output_dim": 3})", {2, 5, 3}},
       {{2, 3, 4}, R"({"type": "position_embedding", "sequence_length": 3})", {2, 3, 4}},
   };
