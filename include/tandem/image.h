@@ -47,10 +47,14 @@ namespace tandem::image {
 struct ResizeOptions {
   /// "bilinear", or "nearest", which takes any dtype and keeps it.
   std::string_view method = "bilinear";
+  bool crop_to_aspect_ratio = false;  ///< resizes the largest middle part of the new aspect ratio
+  bool pad_to_aspect_ratio = false;   ///< adds pixels around the images to the new aspect ratio
+  double fill_value = 0.0;            ///< of these pixels
 };
 /// The images with this height and width, whose own must be known. Pixels are centred in their
 /// cells, and nothing is smoothed, as with antialias = False. Throws InvalidArgumentError for
-/// another method. As tf.image.resize.
+/// another method, and for both ways to the aspect ratio. As tf.image.resize and
+/// keras.ops.image.resize.
 [[nodiscard]] Tensor resize(const Tensor& images, const Sizes& size,
                             const ResizeOptions& options = {});
 /// uint8 images as floating-point numbers of [0, 1], or the reverse, rounded and limited to

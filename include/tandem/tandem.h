@@ -11,6 +11,7 @@
 #include "tandem/apex.h"
 #include "tandem/array.h"
 #include "tandem/array_files.h"
+#include "tandem/augmentation.h"
 #include "tandem/autodiff.h"
 #include "tandem/callbacks.h"
 #include "tandem/checkpoint.h"

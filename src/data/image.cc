@@ -72,6 +72,43 @@ Tensor resized(const Tensor& images, std::int64_t axis, std::int64_t to, bool ne
   return below + (gather(images, constant(upper), at) - below) * weight;
 }
 
+// The height and width that `size`'s aspect ratio gives for the image's width and height.
+std::pair<std::int64_t, std::int64_t> of_aspect_ratio(std::int64_t height, std::int64_t width,
+                                                      const Dims& size) {
+  const auto scaled = [](std::int64_t side, std::int64_t by, std::int64_t of) {
+    return static_cast<std::int64_t>(static_cast<double>(side) * static_cast<double>(by) /
+                                     static_cast<double>(of));
+  };
+  return {scaled(width, size[0], size[1]), scaled(height, size[1], size[0])};
+}
+
+// The largest middle part of the aspect ratio of `size`.
+Tensor cropped_to_aspect_ratio(const Tensor& images, const Dims& size) {
+  const std::int64_t height = known_size("resize", images, kHeight);
+  const std::int64_t width = known_size("resize", images, kWidth);
+  const auto [high, wide] = of_aspect_ratio(height, width, size);
+  const auto cut = [](const Tensor& x, std::int64_t axis, std::int64_t whole, std::int64_t fits) {
+    const std::int64_t kept = std::max<std::int64_t>(std::min(whole, fits), 1);
+    const std::int64_t before = (whole - kept) / 2;
+    return kept == whole ? x : x.slice(axis, before, before + kept);
+  };
+  return cut(cut(images, kHeight, height, high), kWidth, width, wide);
+}
+
+Tensor padded_to_aspect_ratio(const Tensor& images, const Dims& size, double value) {
+  const std::int64_t height = known_size("resize", images, kHeight);
+  const std::int64_t width = known_size("resize", images, kWidth);
+  const auto [high, wide] = of_aspect_ratio(height, width, size);
+  using Sides = std::pair<std::int64_t, std::int64_t>;
+  const auto around = [](std::int64_t whole, std::int64_t wanted) {
+    const std::int64_t more = std::max<std::int64_t>(wanted - whole, 0);
+    return Sides{more / 2, more - more / 2};
+  };
+  std::vector<Sides> sides{around(height, high), around(width, wide), {0, 0}};
+  if (images.rank() == 4) sides.insert(sides.begin(), Sides{0, 0});
+  return pad(images, sides, value);
+}
+
 }  // namespace
 
 Tensor flip_left_right(const Tensor& images) {
@@ -164,7 +201,13 @@ Tensor resize(const Tensor& images, const Sizes& size, const ResizeOptions& opti
   const Dims& sizes = size.words();
   if (sizes.size() != 2 || sizes[0] < 1 || sizes[1] < 1)
     throw InvalidArgumentError("[resize] expected a height and a width of at least 1");
-  return resized(resized(images, kHeight, sizes[0], nearest), kWidth, sizes[1], nearest);
+  if (options.crop_to_aspect_ratio && options.pad_to_aspect_ratio)
+    throw InvalidArgumentError(
+        "[resize] expected one of crop_to_aspect_ratio and pad_to_aspect_ratio, got both");
+  Tensor x = images;
+  if (options.crop_to_aspect_ratio) x = cropped_to_aspect_ratio(images, sizes);
+  if (options.pad_to_aspect_ratio) x = padded_to_aspect_ratio(images, sizes, options.fill_value);
+  return resized(resized(x, kHeight, sizes[0], nearest), kWidth, sizes[1], nearest);
 }
 
 Tensor convert_image_dtype(const Tensor& images, DType dtype) {

@@ -41,6 +41,13 @@ convolution_layers.h Conv1DOptions: strides padding dilation_rate groups activat
 convolution_layers.h Conv2DTransposeOptions: strides padding output_padding activation use_bias kernel_initializer bias_initializer kernel_regularizer bias_regularizer
 convolution_layers.h SeparableConv2DOptions: strides padding dilation_rate depth_multiplier activation use_bias depthwise_initializer pointwise_initializer bias_initializer depthwise_regularizer pointwise_regularizer bias_regularizer
 convolution_layers.h Pooling1DOptions: strides padding
+augmentation.h RandomTransformOptions: fill_mode interpolation seed fill_value
+augmentation.h RandomZoomOptions: width_factor fill_mode interpolation seed fill_value
+augmentation.h RandomResizedCropOptions: scale ratio interpolation
+augmentation.h ResizingOptions: interpolation crop_to_aspect_ratio pad_to_aspect_ratio fill_value
+augmentation.h RandomColorOptions: value_range seed
+augmentation.h ColorJitterOptions: brightness contrast saturation hue
+augmentation.h RandomErasingOptions: scale fill_value value_range seed
 preprocessing.h NormalizationOptions: axis mean variance invert
 preprocessing.h DiscretizationOptions: bin_boundaries num_bins epsilon output_mode dtype name
 preprocessing.h IntegerLookupOptions: max_tokens num_oov_indices mask_token oov_token vocabulary idf_weights invert output_mode pad_to_max_tokens name

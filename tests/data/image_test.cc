@@ -105,6 +105,23 @@ TEST(Image, IsResized) {
       "expected the method \"bilinear\" or \"nearest\", got \"bicubic\"");
 }
 
+TEST(Image, IsResizedWithItsAspectRatio) {
+  const Tensor x = counting({1, 4, 1}, float32);  // 0 1 2 3
+  expect_tensor(image::resize(x, {1, 2}, {.crop_to_aspect_ratio = true}), float32, {1, 2, 1},
+                {1, 2});
+  expect_tensor(image::resize(x, {2, 2}, {.pad_to_aspect_ratio = true, .fill_value = 9.0}), float32,
+                {2, 2, 1}, {4.75, 5.75, 9, 9}, 1e-6);
+  EXPECT_EQ(
+      image::resize(counting({3, 4, 9, 2}, float32), {2, 2}, {.pad_to_aspect_ratio = true}).shape(),
+      (Shape{3, 2, 2, 2}));
+  expect_error<InvalidArgumentError>(
+      [&] {
+        static_cast<void>(
+            image::resize(x, {2, 2}, {.crop_to_aspect_ratio = true, .pad_to_aspect_ratio = true}));
+      },
+      "[resize] expected one of crop_to_aspect_ratio and pad_to_aspect_ratio, got both");
+}
+
 TEST(Image, HasGradients) {
   const auto all = [](const std::vector<Tensor>& in) {
     const Tensor x = image::adjust_contrast(image::flip_left_right(in[0]), 1.5);
