@@ -40,11 +40,11 @@ class Conv1D : public tandem::Layer {
 
 /// Options of Conv2DTranspose. As Keras.
 struct Conv2DTransposeOptions {
-  nn::Pair strides = 1;           ///< how many pixels of the result there are per pixel
-  std::string padding = "valid";  ///< "valid" or "same", as of the convolution that it reverses
+  nn::Pair strides = 1;         ///< how many pixels of the result there are per pixel
+  nn::WindowPadding padding{};  ///< "valid", "same" or numbers of rows and columns
   /// Rows and columns that are added to the size of the result, less than the strides. Default: a
   /// result of size * strides with "same", and of size * strides + max(kernel_size - strides, 0)
-  /// with "valid".
+  /// with "valid"; 0 with numbers as padding, as torch.nn.ConvTranspose2d.
   nn::OptionalPair output_padding{};
   ActivationName activation{};  ///< the activation; default: linear
   bool use_bias = true;         ///< whether to add a bias
@@ -59,8 +59,7 @@ struct Conv2DTransposeOptions {
 /// Transposed 2D convolution: what the gradient of a convolution computes of its result, so that
 /// the image grows by the strides. Without Keras's dilation_rate. Variables: "kernel" [height,
 /// width, filters, channels] (that of torch.nn.ConvTranspose2d [channels, filters, height, width],
-/// permuted by {2, 3, 1, 0}) and "bias" [filters]. Height and width must be known in a trace. As
-/// tf.keras.layers.Conv2DTranspose.
+/// permuted by {2, 3, 1, 0}) and "bias" [filters]. As tf.keras.layers.Conv2DTranspose.
 class Conv2DTranspose : public tandem::Layer {
  public:
   Conv2DTranspose() = default;  ///< an undefined layer, to be assigned
@@ -72,7 +71,7 @@ class Conv2DTranspose : public tandem::Layer {
 /// Options of SeparableConv2D. As Keras.
 struct SeparableConv2DOptions {
   nn::Pair strides = 1;               ///< stride
-  std::string padding = "valid";      ///< "valid" or "same"
+  nn::WindowPadding padding{};        ///< "valid", "same" or numbers of rows and columns
   nn::Pair dilation_rate = 1;         ///< spacing of the kernel's elements
   std::int64_t depth_multiplier = 1;  ///< channels per input channel after the first convolution
   ActivationName activation{};        ///< the activation; default: linear

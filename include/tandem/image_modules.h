@@ -7,10 +7,12 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "tandem/module.h"
 #include "tandem/nn.h"
+#include "tandem/padding.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
@@ -18,11 +20,12 @@ namespace tandem::nn {
 
 /// Options of Conv2d in braces. As the arguments of torch.nn.Conv2d.
 struct Conv2dArguments {
-  Pair stride = 1;          ///< stride
-  Pair padding = 0;         ///< zeros on each side
-  Pair dilation = 1;        ///< spacing of the kernel's elements
-  std::int64_t groups = 1;  ///< groups of channels that are convolved separately
-  bool bias = true;         ///< whether to add a bias
+  Pair stride = 1;             ///< stride
+  WindowPadding padding = 0;   ///< elements on each side, "valid", or "same" with a stride of 1
+  Pair dilation = 1;           ///< spacing of the kernel's elements
+  std::int64_t groups = 1;     ///< groups of channels that are convolved separately
+  bool bias = true;            ///< whether to add a bias
+  PaddingMode padding_mode{};  ///< which elements the padding has
 };
 /// The arguments of Conv2d, set one after another: `Conv2dOptions(1, 8, 3).stride(2)`. As
 /// torch::nn::Conv2dOptions.
@@ -37,7 +40,7 @@ class Conv2dOptions {
     arguments_.stride = value;
     return *this;
   }
-  Conv2dOptions& padding(Pair value) {
+  Conv2dOptions& padding(const WindowPadding& value) {
     arguments_.padding = value;
     return *this;
   }
@@ -51,6 +54,10 @@ class Conv2dOptions {
   }
   Conv2dOptions& bias(bool value) {
     arguments_.bias = value;
+    return *this;
+  }
+  Conv2dOptions& padding_mode(PaddingMode value) {
+    arguments_.padding_mode = value;
     return *this;
   }
   /// @}
@@ -97,11 +104,12 @@ class Conv2d : public ModuleHolder<Conv2dImpl> {
                    .padding(arguments.padding)
                    .dilation(arguments.dilation)
                    .groups(arguments.groups)
-                   .bias(arguments.bias)) {}
+                   .bias(arguments.bias)
+                   .padding_mode(arguments.padding_mode)) {}
   /// The same with stride and padding as arguments.
   template <std::integral Stride>
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size, Stride stride,
-         Pair padding = 0)
+         const WindowPadding& padding = 0)
       : Conv2d(Conv2dOptions(in_channels, out_channels, kernel_size)
                    .stride(static_cast<std::int64_t>(stride))
                    .padding(padding)) {}
@@ -110,25 +118,40 @@ class Conv2d : public ModuleHolder<Conv2dImpl> {
   Variable bias;    ///< that of the module
 };
 
-/// Options of pooling in braces. As the arguments of torch.nn.MaxPool2d.
-struct Pool2dArguments {
-  OptionalPair stride{};  ///< default: the size of windows
-  Pair padding = 0;       ///< on each side, at most half a window
+/// Options of max pooling in braces. As the arguments of torch.nn.MaxPool2d.
+struct MaxPool2dArguments {
+  OptionalPair stride{};   ///< default: the size of windows
+  Pair padding = 0;        ///< on each side, at most half of a window
+  Pair dilation = 1;       ///< spacing of a window's elements
+  bool ceil_mode = false;  ///< whether a window may end beyond the padding
+};
+/// Options of average pooling in braces. As the arguments of torch.nn.AvgPool2d.
+struct AvgPool2dArguments {
+  OptionalPair stride{};          ///< default: the size of windows
+  Pair padding = 0;               ///< zeros on each side, at most half of a window
+  bool ceil_mode = false;         ///< whether a window may end beyond the padding
+  bool count_include_pad = true;  ///< whether the zeros are part of the mean
+  /// The divisor of sums; default: the number of elements. Beyond the padding are none.
+  std::optional<std::int64_t> divisor_override{};
 };
 /// Functions of torch.nn.functional for images.
 namespace functional {
 /// @{
-/// Pooling of images [batch, channels, height, width]. The padding of max_pool2d counts as minus
-/// infinity, of avg_pool2d as zeros, which are part of the mean. Throws InvalidArgumentError for
-/// other ranks and sizes. As the functions of torch.nn.functional.
+/// Pooling of images [batch, channels, height, width], or of one without the batch axis. The
+/// padding of max_pool2d counts as minus infinity. Throws ShapeError for other ranks, and
+/// InvalidArgumentError for other sizes. As the functions of torch.nn.functional.
 [[nodiscard]] Tensor max_pool2d(const Tensor& x, Pair kernel_size,
-                                const Pool2dArguments& options = {});
+                                const MaxPool2dArguments& options = {});
 [[nodiscard]] Tensor avg_pool2d(const Tensor& x, Pair kernel_size,
-                                const Pool2dArguments& options = {});
+                                const AvgPool2dArguments& options = {});
 /// @}
-/// The mean over windows that divide the image into `output_size`. Throws UnimplementedError if
-/// they do not divide it evenly.
+/// @{
+/// The mean or maximum of `output_size` windows: window i of n of an axis with s elements has those
+/// from i * s / n, rounded down, to (i + 1) * s / n, rounded up. Throws InvalidArgumentError for a
+/// size below 1. As the functions of torch.nn.functional.
 [[nodiscard]] Tensor adaptive_avg_pool2d(const Tensor& x, Pair output_size);
+[[nodiscard]] Tensor adaptive_max_pool2d(const Tensor& x, Pair output_size);
+/// @}
 /// Convolution with a weight [out, in / groups, height, width]; `bias` may be undefined.
 [[nodiscard]] Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                             const Conv2dArguments& options = {});
@@ -138,18 +161,24 @@ class MaxPool2d : public ModuleHolder<FunctionModule> {
  public:
   using ModuleHolder::ModuleHolder;
   /// With windows of this size.
-  explicit MaxPool2d(Pair kernel_size, const Pool2dArguments& options = {});
-  /// The same with the stride as an argument.
+  explicit MaxPool2d(Pair kernel_size, const MaxPool2dArguments& options = {});
+  /// The same with stride and padding as arguments.
   template <std::integral Stride>
-  MaxPool2d(Pair kernel_size, Stride stride)
-      : MaxPool2d(kernel_size, {.stride = Pair(static_cast<std::int64_t>(stride))}) {}
+  MaxPool2d(Pair kernel_size, Stride stride, Pair padding = 0)
+      : MaxPool2d(kernel_size,
+                  {.stride = Pair(static_cast<std::int64_t>(stride)), .padding = padding}) {}
 };
 /// functional::avg_pool2d() as a module. As torch.nn.AvgPool2d.
 class AvgPool2d : public ModuleHolder<FunctionModule> {
  public:
   using ModuleHolder::ModuleHolder;
   /// With windows of this size.
-  explicit AvgPool2d(Pair kernel_size, const Pool2dArguments& options = {});
+  explicit AvgPool2d(Pair kernel_size, const AvgPool2dArguments& options = {});
+  /// The same with stride and padding as arguments.
+  template <std::integral Stride>
+  AvgPool2d(Pair kernel_size, Stride stride, Pair padding = 0)
+      : AvgPool2d(kernel_size,
+                  {.stride = Pair(static_cast<std::int64_t>(stride)), .padding = padding}) {}
 };
 /// functional::adaptive_avg_pool2d() as a module. As torch.nn.AdaptiveAvgPool2d.
 class AdaptiveAvgPool2d : public ModuleHolder<FunctionModule> {
@@ -157,6 +186,13 @@ class AdaptiveAvgPool2d : public ModuleHolder<FunctionModule> {
   using ModuleHolder::ModuleHolder;
   /// With results of this size.
   explicit AdaptiveAvgPool2d(Pair output_size);
+};
+/// functional::adaptive_max_pool2d() as a module. As torch.nn.AdaptiveMaxPool2d.
+class AdaptiveMaxPool2d : public ModuleHolder<FunctionModule> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  /// With results of this size.
+  explicit AdaptiveMaxPool2d(Pair output_size);
 };
 
 /// Options of BatchNorm1d and BatchNorm2d. As the arguments of torch.nn.BatchNorm2d.

@@ -89,12 +89,12 @@ class Dense : public tandem::Layer {
 
 /// Options of Conv2D().
 struct Conv2DOptions {
-  nn::Pair strides = 1;           ///< stride
-  std::string padding = "valid";  ///< "valid" or "same"
-  nn::Pair dilation_rate = 1;     ///< spacing of the kernel's elements
-  std::int64_t groups = 1;        ///< groups of channels that are convolved separately
-  ActivationName activation{};    ///< the activation; default: linear
-  bool use_bias = true;           ///< whether to add a bias
+  nn::Pair strides = 1;         ///< stride
+  nn::WindowPadding padding{};  ///< "valid", "same" or numbers of rows and columns
+  nn::Pair dilation_rate = 1;   ///< spacing of the kernel's elements
+  std::int64_t groups = 1;      ///< groups of channels that are convolved separately
+  ActivationName activation{};  ///< the activation; default: linear
+  bool use_bias = true;         ///< whether to add a bias
   Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
   Initializer bias_initializer = initializers::zeros();             ///< of biases
   Regularizer kernel_regularizer{};  ///< penalty of kernels; default: none
@@ -118,7 +118,7 @@ class Conv2D : public tandem::Layer {
 /// Options of DepthwiseConv2D().
 struct DepthwiseConv2DOptions {
   nn::Pair strides = 1;               ///< stride
-  std::string padding = "valid";      ///< "valid" or "same"
+  nn::WindowPadding padding{};        ///< "valid", "same" or numbers of rows and columns
   std::int64_t depth_multiplier = 1;  ///< output channels per input channel
   nn::Pair dilation_rate = 1;         ///< spacing of the kernel's elements
   ActivationName activation{};        ///< the activation; default: linear
@@ -141,12 +141,12 @@ class DepthwiseConv2D : public tandem::Layer {
 
 /// Options of MaxPooling2D() and AveragePooling2D().
 struct Pooling2DOptions {
-  nn::OptionalPair pool_size{};   ///< size of windows, if it is no argument; default: 2
-  nn::OptionalPair strides{};     ///< default: pool_size
-  std::string padding = "valid";  ///< "valid" or "same"
-  Shape input_shape{};            ///< shape of one example; for a model's first layer
-  DTypePolicy dtype{};            ///< dtypes; default: the process's policy
-  std::string name{};             ///< name in the model; default: by the type
+  nn::OptionalPair pool_size{};  ///< size of windows, if it is no argument; default: 2
+  nn::OptionalPair strides{};    ///< default: pool_size
+  nn::WindowPadding padding{};   ///< "valid", "same" or numbers of rows and columns
+  Shape input_shape{};           ///< shape of one example; for a model's first layer
+  DTypePolicy dtype{};           ///< dtypes; default: the process's policy
+  std::string name{};            ///< name in the model; default: by the type
 };
 /// Max pooling. As tf.keras.layers.MaxPooling2D.
 class MaxPooling2D : public tandem::Layer {

@@ -231,6 +231,7 @@ using tandem::top_k;
 // --- training ---
 namespace tandem {
 using nn::functional::adaptive_avg_pool2d;                                  ///< torch
+using nn::functional::adaptive_max_pool2d;                                  ///< torch
 using nn::functional::avg_pool2d;                                           ///< torch
 using nn::functional::conv2d;                                               ///< torch
 using nn::functional::max_pool2d;                                           ///< torch

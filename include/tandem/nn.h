@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tandem/math.h"
@@ -71,13 +73,14 @@ Activation activation_from_name(std::string_view name);
 /// Adds a bias over the last axis. As tf.nn.bias_add.
 [[nodiscard]] Tensor bias_add(const Tensor& x, const Tensor& bias);
 
-/// Padding of convolutions and pooling. As in TensorFlow.
+/// How convolutions and pooling pad images. kValid and kSame as in TensorFlow.
 enum class Padding {
-  kValid,  ///< no padding
-  kSame,   ///< output size is input size / stride, rounded up; an odd pixel goes to the end
+  kValid,    ///< no padding
+  kSame,     ///< output size is input size / stride, rounded up; an odd pixel goes to the end
+  kExplicit  ///< the numbers of WindowPadding
 };
 /// The last enumerator, for range checks.
-constexpr Padding last_value(Padding) { return Padding::kSame; }
+constexpr Padding last_value(Padding) { return Padding::kExplicit; }
 /// "valid" or "same" (any case). Throws InvalidArgumentError for another name.
 Padding padding_from_name(std::string_view name);
 
@@ -102,10 +105,47 @@ class OptionalPair : public std::optional<Pair> {
   OptionalPair(std::int64_t h, std::int64_t w) : std::optional<Pair>(std::in_place, h, w) {}
 };
 
+/// Padding of a convolution or of pooling: a Padding, its name in any case, or numbers of rows and
+/// columns. `1` pads all four sides, `{1, 2}` top and bottom by 1, left and right by 2, as in
+/// PyTorch; `{{0, 1}, {2, 3}}` is {top, bottom} and {left, right}, as in tf.nn.conv2d. The elements
+/// count as zeros in a convolution, and are left out by pooling. With stride 2 or more, "same" is
+/// not the padding of half a kernel that PyTorch's models have.
+class WindowPadding {
+ public:
+  using Sides = std::pair<std::int64_t, std::int64_t>;  ///< before and after an axis
+  WindowPadding() = default;                            ///< no padding
+  /// kValid or kSame. Throws InvalidArgumentError for kExplicit, which needs numbers.
+  WindowPadding(Padding kind);  // NOLINT: implicit
+  /// @{
+  /// "valid" or "same". Throws InvalidArgumentError for another name.
+  WindowPadding(const char* name) : WindowPadding(padding_from_name(name)) {}         // NOLINT
+  WindowPadding(const std::string& name) : WindowPadding(padding_from_name(name)) {}  // NOLINT
+  /// @}
+  /// All four sides. Throws InvalidArgumentError for negative numbers, as do those below.
+  template <tandem::detail::Integer Size>
+  WindowPadding(Size all) : WindowPadding(Pair(static_cast<std::int64_t>(all))) {}  // NOLINT
+  /// Top and bottom, and left and right.
+  WindowPadding(Pair both)  // NOLINT: implicit
+      : WindowPadding(Sides{both.height, both.height}, Sides{both.width, both.width}) {}
+  /// Top and bottom, and left and right.
+  WindowPadding(std::int64_t height, std::int64_t width) : WindowPadding(Pair(height, width)) {}
+  /// {top, bottom} and {left, right}.
+  WindowPadding(Sides rows, Sides columns);
+
+  Padding kind() const { return kind_; }             ///< how images are padded
+  const Sides& rows() const { return rows_; }        ///< top and bottom, of kExplicit
+  const Sides& columns() const { return columns_; }  ///< left and right, of kExplicit
+  friend bool operator==(const WindowPadding&, const WindowPadding&) = default;
+
+ private:
+  Padding kind_ = Padding::kValid;
+  Sides rows_{0, 0}, columns_{0, 0};
+};
+
 /// Options of conv2d() and depthwise_conv2d(). As the arguments of tf.nn.conv2d.
 struct Conv2DOptions {
   Pair strides = 1;                             ///< strides
-  Padding padding = Padding::kValid;            ///< padding
+  WindowPadding padding{};                      ///< "valid", "same" or numbers
   Pair dilations = 1;                           ///< spacing of the kernel's elements
   std::int64_t groups = 1;                      ///< groups of channels; conv2d() only
   Activation activation = Activation::kLinear;  ///< applied to the result
@@ -119,11 +159,36 @@ struct Conv2DOptions {
 [[nodiscard]] Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel,
                                       const Tensor& bias = {}, const Conv2DOptions& options = {});
 
+/// Options of conv2d_transpose().
+struct Conv2DTransposeOptions {
+  Pair strides = 1;         ///< how many pixels of the result there are per pixel
+  WindowPadding padding{};  ///< that of the convolution which it reverses: it makes results smaller
+  /// Rows and columns that are added to the size of the result, less than the strides or the
+  /// dilations. Default: 0 with numbers as padding; else a result of size * strides with "same",
+  /// and of size * strides + max(reach of the kernel - strides, 0) with "valid".
+  OptionalPair output_padding{};
+  Pair dilations = 1;                           ///< spacing of the kernel's elements
+  std::int64_t groups = 1;                      ///< groups of channels
+  Activation activation = Activation::kLinear;  ///< applied to the result
+};
+/// Transposed 2D convolution: what the gradient of conv2d() with respect to its images computes,
+/// so that images grow by the strides. x: [n, h, w, in], kernel: [kh, kw, out / groups, in], bias:
+/// [out] or undefined. The result has (h - 1) * stride + reach - padding + output_padding rows,
+/// where the kernel reaches over (kh - 1) * dilation + 1. Throws InvalidArgumentError for an
+/// output_padding with which a convolution of the result has not the size of x. As
+/// tf.nn.conv2d_transpose and torch.nn.functional.conv_transpose2d.
+[[nodiscard]] Tensor conv2d_transpose(const Tensor& x, const Tensor& kernel,
+                                      const Tensor& bias = {},
+                                      const Conv2DTransposeOptions& options = {});
+
 /// Options of pooling.
 struct Pool2DOptions {
-  Pair window = 2;                    ///< size of the window
-  OptionalPair strides{};             ///< default: the window
-  Padding padding = Padding::kValid;  ///< padding
+  Pair window = 2;          ///< size of the window
+  OptionalPair strides{};   ///< default: the window
+  WindowPadding padding{};  ///< "valid", "same" or numbers below the window's
+  /// Whether windows that end beyond the image and its padding count, if they begin before. As
+  /// torch.nn.MaxPool2d.
+  bool ceil_mode = false;
 };
 /// Max pooling. As tf.nn.max_pool2d.
 [[nodiscard]] Tensor max_pool2d(const Tensor& x, const Pool2DOptions& options = {});

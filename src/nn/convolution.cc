@@ -12,7 +12,7 @@ class ConvolutionLayer : public UnaryLayer {
       : UnaryLayer(kind, options),
         kernel_size_(kernel_size),
         attributes_{.strides = options.strides,
-                    .padding = nn::padding_from_name(options.padding),
+                    .padding = options.padding,
                     .dilations = options.dilation_rate,
                     .activation = nn::activation_from_name(options.activation)},
         use_bias_(options.use_bias),
@@ -48,14 +48,16 @@ class ConvolutionLayer : public UnaryLayer {
       fail<InvalidArgumentError>("[{}] expected an input of {} channels, got {}{}", label(),
                                  channels_, x.to_string(), channels_first_advice(x, channels_));
     const auto& a = attributes_;
+    const nn::Padding kind = a.padding.kind();
     const std::int64_t height = num_windows(x.word(1), kernel_size_.height, a.strides.height,
-                                            a.dilations.height, a.padding);
-    const std::int64_t width =
-        num_windows(x.word(2), kernel_size_.width, a.strides.width, a.dilations.width, a.padding);
+                                            a.dilations.height, kind, a.padding.rows());
+    const std::int64_t width = num_windows(x.word(2), kernel_size_.width, a.strides.width,
+                                           a.dilations.width, kind, a.padding.columns());
     if (height == 0 || width == 0)
-      reject(fmt::format("an image of at least {} x {}",
+      reject(fmt::format("an image of at least {} x {}{}",
                          (kernel_size_.height - 1) * a.dilations.height + 1,
-                         (kernel_size_.width - 1) * a.dilations.width + 1),
+                         (kernel_size_.width - 1) * a.dilations.width + 1,
+                         kind == nn::Padding::kExplicit ? " with its padding" : ""),
              x);
     return {x.word(0), height, width, output_channels(x)};
   }

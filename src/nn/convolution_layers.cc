@@ -1,8 +1,6 @@
 // Conv1D, and transposed and separable 2D convolutions.
 #include "tandem/convolution_layers.h"
 #include "nn/layer_base.h"
-#include "ops/nn/conv.h"
-#include "runtime/dispatch.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
 
@@ -116,9 +114,7 @@ class Conv2DTransposeLayer final : public FiltersLayer<Conv2DTransposeOptions> {
  public:
   Conv2DTransposeLayer(std::int64_t filters, nn::Pair kernel_size,
                        const Conv2DTransposeOptions& options)
-      : FiltersLayer("conv2d_transpose", filters, options),
-        kernel_size_(kernel_size),
-        padding_(nn::padding_from_name(options.padding)) {
+      : FiltersLayer("conv2d_transpose", filters, options), kernel_size_(kernel_size) {
     expect_positive(kernel_size, "kernel size");
     expect_positive(options.strides, "stride");
     if (!options.output_padding) return;
@@ -127,8 +123,7 @@ class Conv2DTransposeLayer final : public FiltersLayer<Conv2DTransposeOptions> {
         more.width >= options.strides.width)
       fail<InvalidArgumentError>(
           "[{}] expected an output_padding of 0 or more and less than the strides {} x {}, got {} "
-          "x "
-          "{}",
+          "x {}",
           label(), options.strides.height, options.strides.width, more.height, more.width);
   }
 
@@ -143,46 +138,42 @@ class Conv2DTransposeLayer final : public FiltersLayer<Conv2DTransposeOptions> {
   }
 
   Tensor run(const Tensor& x, const CallOptions&) override {
-    const Shape result = infer(x.shape());
-    if (result.word(1) < 0 || result.word(2) < 0) reject("a known height and width", x.shape());
-    // The gradient of a convolution with respect to its images.
-    static const OpDef& backprop = *find_op("Conv2DBackpropInput");
-    const Tensor kernel = kernel_.value();
-    const Tensor y = tandem::run(backprop, {&x, &kernel},
-                                 ConvAttrs{.stride_h = options_.strides.height,
-                                           .stride_w = options_.strides.width,
-                                           .padding = padding_,
-                                           .height = result.word(1),
-                                           .width = result.word(2)});
-    return nn::activate(options_.use_bias ? nn::bias_add(y, bias()) : y, activation_);
+    return nn::conv2d_transpose(x, kernel_, bias(),
+                                {.strides = options_.strides,
+                                 .padding = options_.padding,
+                                 .output_padding = options_.output_padding,
+                                 .activation = activation_});
   }
 
   Shape infer(const Shape& x) const override {
     expect_rank(x, 4, kImageAxes);
     expect_channels(x);
     const auto& more = options_.output_padding;
+    const nn::Padding kind = options_.padding.kind();
+    const bool given = kind == nn::Padding::kExplicit, same = kind == nn::Padding::kSame;
     const auto size = [&](int axis, std::int64_t kernel, std::int64_t stride,
+                          const nn::WindowPadding::Sides& sides,
                           std::optional<std::int64_t> padding) -> std::int64_t {
       const std::int64_t n = x.word(axis);
       if (n < 0) return -1;
-      const bool same = padding_ == nn::Padding::kSame;
+      const std::int64_t removed = given ? sides.first + sides.second : same ? 2 * (kernel / 2) : 0;
       const std::int64_t grown =
-          !padding ? n * stride + (same ? 0 : std::max<std::int64_t>(kernel - stride, 0))
-                   : (n - 1) * stride + kernel - (same ? 2 * (kernel / 2) : 0) + *padding;
-      if (num_windows(grown, kernel, stride, 1, padding_) != n)
+          !padding && !given ? n * stride + (same ? 0 : std::max<std::int64_t>(kernel - stride, 0))
+                             : (n - 1) * stride + kernel - removed + padding.value_or(0);
+      if (grown <= 0) reject("an image that is larger than the padding", x);
+      if (num_windows(grown, kernel, stride, 1, kind, sides) != n)
         reject("an output_padding with which a convolution has the input's size", x);
       return grown;
     };
     return {x.word(0),
-            size(1, kernel_size_.height, options_.strides.height,
+            size(1, kernel_size_.height, options_.strides.height, options_.padding.rows(),
                  more ? std::optional(more->height) : std::nullopt),
-            size(2, kernel_size_.width, options_.strides.width,
+            size(2, kernel_size_.width, options_.strides.width, options_.padding.columns(),
                  more ? std::optional(more->width) : std::nullopt),
             filters_};
   }
 
   nn::Pair kernel_size_;
-  nn::Padding padding_;
   Variable kernel_;
 };
 
@@ -190,9 +181,7 @@ class SeparableConv2DLayer final : public FiltersLayer<SeparableConv2DOptions> {
  public:
   SeparableConv2DLayer(std::int64_t filters, nn::Pair kernel_size,
                        const SeparableConv2DOptions& options)
-      : FiltersLayer("separable_conv2d", filters, options),
-        kernel_size_(kernel_size),
-        padding_(nn::padding_from_name(options.padding)) {
+      : FiltersLayer("separable_conv2d", filters, options), kernel_size_(kernel_size) {
     expect_positive(kernel_size, "kernel size");
     expect_positive(options.strides, "stride");
     expect_positive(options.dilation_rate, "dilation rate");
@@ -216,25 +205,28 @@ class SeparableConv2DLayer final : public FiltersLayer<SeparableConv2DOptions> {
   }
 
   Tensor run(const Tensor& x, const CallOptions&) override {
-    const Tensor each = nn::depthwise_conv2d(
-        x, depthwise_, {},
-        {.strides = options_.strides, .padding = padding_, .dilations = options_.dilation_rate});
+    const Tensor each = nn::depthwise_conv2d(x, depthwise_, {},
+                                             {.strides = options_.strides,
+                                              .padding = options_.padding,
+                                              .dilations = options_.dilation_rate});
     return nn::conv2d(each, pointwise_, bias(), {.activation = activation_});
   }
 
   Shape infer(const Shape& x) const override {
     expect_rank(x, 4, kImageAxes);
     expect_channels(x);
-    const std::int64_t height = num_windows(x.word(1), kernel_size_.height, options_.strides.height,
-                                            options_.dilation_rate.height, padding_);
-    const std::int64_t width = num_windows(x.word(2), kernel_size_.width, options_.strides.width,
-                                           options_.dilation_rate.width, padding_);
+    const nn::WindowPadding& padding = options_.padding;
+    const std::int64_t height =
+        num_windows(x.word(1), kernel_size_.height, options_.strides.height,
+                    options_.dilation_rate.height, padding.kind(), padding.rows());
+    const std::int64_t width =
+        num_windows(x.word(2), kernel_size_.width, options_.strides.width,
+                    options_.dilation_rate.width, padding.kind(), padding.columns());
     if (height == 0 || width == 0) reject("an image that is not smaller than the kernel", x);
     return {x.word(0), height, width, filters_};
   }
 
   nn::Pair kernel_size_;
-  nn::Padding padding_;
   Variable depthwise_, pointwise_;
 };
 

@@ -3,23 +3,21 @@
 #include "tandem/image_modules.h"
 
 #include <cmath>
-#include <limits>
 
 #include "core/dim.h"
 #include "core/status.h"
+#include "nn/windows.h"
 #include "op/dtype_switch.h"
 #include "ops/math/element_count.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
+#include "tandem/padding.h"
 #include "tandem/random.h"
 
 namespace tandem::nn {
 namespace {
-
-Tensor channels_last(const Tensor& x) { return transpose(x, {0, 2, 3, 1}); }
-Tensor channels_first(const Tensor& x) { return transpose(x, {0, 3, 1, 2}); }
 
 void expect_images(const char* what, const Tensor& x) {
   if (x.rank() != 4)
@@ -27,18 +25,21 @@ void expect_images(const char* what, const Tensor& x) {
                      x.shape().to_string());
 }
 
-// Adds rows and columns of `value` around channels-last images.
-Tensor padded(const Tensor& x, Pair by, double value = 0.0) {
-  if (by == Pair(0)) return x;
-  return pad(x, {{0, 0}, {by.height, by.height}, {by.width, by.width}, {0, 0}}, value);
-}
+std::vector<std::int64_t> both(Pair pair) { return {pair.height, pair.width}; }
 
-void expect_padding(const char* what, Pair padding, Pair window) {
-  if (padding.height < 0 || padding.width < 0 || 2 * padding.height > window.height ||
-      2 * padding.width > window.width)
+// The numbers of a padding: PyTorch's "same" is half of the kernel's reach, and needs strides of 1.
+WindowPadding sides_of(const WindowPadding& padding, Pair kernel, Pair stride, Pair dilation) {
+  if (padding.kind() == Padding::kExplicit) return padding;
+  if (padding.kind() == Padding::kValid) return 0;
+  if (stride != Pair(1))
     fail<InvalidArgumentError>(
-        "[{}] expected a padding of at most half of the window {} x {}, got {} x {}", what,
-        window.height, window.width, padding.height, padding.width);
+        "[conv2d] expected strides of 1 with the padding 'same', got {} x {}: write numbers",
+        stride.height, stride.width);
+  const auto sides = [](std::int64_t size, std::int64_t spacing) {
+    const std::int64_t all = (size - 1) * spacing;
+    return WindowPadding::Sides{all / 2, all - all / 2};
+  };
+  return {sides(kernel.height, dilation.height), sides(kernel.width, dilation.width)};
 }
 
 void expect_positive(const char* what, const Conv2dOptions& o) {
@@ -57,32 +58,33 @@ void expect_positive(const char* what, const Conv2dOptions& o) {
 
 namespace functional {
 
-Tensor max_pool2d(const Tensor& x, Pair kernel_size, const Pool2dArguments& options) {
-  expect_images("max_pool2d", x);
-  expect_padding("max_pool2d", options.padding, kernel_size);
-  const Tensor images =
-      padded(channels_last(x), options.padding, -std::numeric_limits<double>::infinity());
-  return channels_first(nn::max_pool2d(images, {.window = kernel_size, .strides = options.stride}));
+Tensor max_pool2d(const Tensor& x, Pair kernel_size, const MaxPool2dArguments& options) {
+  return max_pooled("max_pool2d", x,
+                    {.size = both(kernel_size),
+                     .stride = both(options.stride.value_or(kernel_size)),
+                     .padding = both(options.padding),
+                     .dilation = both(options.dilation),
+                     .ceil = options.ceil_mode});
 }
 
-Tensor avg_pool2d(const Tensor& x, Pair kernel_size, const Pool2dArguments& options) {
-  expect_images("avg_pool2d", x);
-  expect_padding("avg_pool2d", options.padding, kernel_size);
-  return channels_first(nn::avg_pool2d(padded(channels_last(x), options.padding),
-                                       {.window = kernel_size, .strides = options.stride}));
+Tensor avg_pool2d(const Tensor& x, Pair kernel_size, const AvgPool2dArguments& options) {
+  return mean_pooled("avg_pool2d", x,
+                     {.size = both(kernel_size),
+                      .stride = both(options.stride.value_or(kernel_size)),
+                      .padding = both(options.padding),
+                      .dilation = {1, 1},
+                      .ceil = options.ceil_mode,
+                      .count_padding = options.count_include_pad,
+                      .divisor = options.divisor_override});
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, Pair output_size) {
-  expect_images("adaptive_avg_pool2d", x);
-  if (output_size == Pair(1)) return reduce_mean(x, {.axis = {2, 3}, .keepdims = true});
-  const std::int64_t height = x.dim(2), width = x.dim(3);
-  if (output_size.height < 1 || output_size.width < 1 || height < 1 || width < 1 ||
-      height % output_size.height != 0 || width % output_size.width != 0)
-    fail<UnimplementedError>(
-        "[adaptive_avg_pool2d] expected windows that divide the image evenly, got {} x {} for "
-        "shape {}",
-        output_size.height, output_size.width, x.shape().to_string());
-  return functional::avg_pool2d(x, {height / output_size.height, width / output_size.width});
+  return adaptively_pooled("adaptive_avg_pool2d", x, {output_size.height, output_size.width},
+                           false);
+}
+
+Tensor adaptive_max_pool2d(const Tensor& x, Pair output_size) {
+  return adaptively_pooled("adaptive_max_pool2d", x, {output_size.height, output_size.width}, true);
 }
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -99,9 +101,19 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
         x.size_word(3) == channels
             ? "; they look channels-last: write x.permute({0, 3, 1, 2}), or use layers::Conv2D"
             : "");
-  return channels_first(nn::conv2d(
-      padded(channels_last(x), options.padding), transpose(weight, {2, 3, 1, 0}), bias,
-      {.strides = options.stride, .dilations = options.dilation, .groups = options.groups}));
+  const WindowPadding padding =
+      sides_of(options.padding, {weight.dim(2), weight.dim(3)}, options.stride, options.dilation);
+  const bool zeros = options.padding_mode.value() == PaddingMode::kConstant;
+  const Tensor images = channels_last(x);
+  return channels_first(
+      nn::conv2d(zeros ? images
+                       : tandem::pad(images, {{0, 0}, padding.rows(), padding.columns(), {0, 0}},
+                                     options.padding_mode),
+                 transpose(weight, {2, 3, 1, 0}), bias,
+                 {.strides = options.stride,
+                  .padding = zeros ? padding : WindowPadding(),
+                  .dilations = options.dilation,
+                  .groups = options.groups}));
 }
 
 }  // namespace functional
@@ -124,13 +136,13 @@ Tensor Conv2dImpl::forward(const Tensor& input) const {
                             options_.arguments());
 }
 
-MaxPool2d::MaxPool2d(Pair kernel_size, const Pool2dArguments& options)
+MaxPool2d::MaxPool2d(Pair kernel_size, const MaxPool2dArguments& options)
     : ModuleHolder(
           std::make_shared<FunctionModule>("max_pool2d", [kernel_size, options](const Tensor& x) {
             return functional::max_pool2d(x, kernel_size, options);
           })) {}
 
-AvgPool2d::AvgPool2d(Pair kernel_size, const Pool2dArguments& options)
+AvgPool2d::AvgPool2d(Pair kernel_size, const AvgPool2dArguments& options)
     : ModuleHolder(
           std::make_shared<FunctionModule>("avg_pool2d", [kernel_size, options](const Tensor& x) {
             return functional::avg_pool2d(x, kernel_size, options);
@@ -140,6 +152,12 @@ AdaptiveAvgPool2d::AdaptiveAvgPool2d(Pair output_size)
     : ModuleHolder(
           std::make_shared<FunctionModule>("adaptive_avg_pool2d", [output_size](const Tensor& x) {
             return functional::adaptive_avg_pool2d(x, output_size);
+          })) {}
+
+AdaptiveMaxPool2d::AdaptiveMaxPool2d(Pair output_size)
+    : ModuleHolder(
+          std::make_shared<FunctionModule>("adaptive_max_pool2d", [output_size](const Tensor& x) {
+            return functional::adaptive_max_pool2d(x, output_size);
           })) {}
 
 BatchNormImpl::BatchNormImpl(const char* kind, std::int64_t features, int least_rank, int most_rank,

@@ -44,6 +44,23 @@ void from_json(const Json& json, const std::string& path, nn::Pair& value) {
   if (sizes.size() != 2) throw JsonError("expected one number or two, got " + shown(json));
   value = {sizes[0], sizes[1]};
 }
+void from_json(const Json& json, const std::string& path, nn::WindowPadding& value) {
+  if (json.is_string()) {
+    value = nn::WindowPadding(json.text());
+    return;
+  }
+  if (!json.is_array() || json.array().empty() || !json.array().front().is_array()) {
+    nn::Pair both;
+    from_json(json, path, both);
+    value = both;
+    return;
+  }
+  std::vector<std::vector<std::int64_t>> sides;
+  from_json(json, path, sides);
+  if (sides.size() != 2 || sides[0].size() != 2 || sides[1].size() != 2)
+    throw JsonError("expected [[top, bottom], [left, right]], got " + shown(json));
+  value = {{sides[0][0], sides[0][1]}, {sides[1][0], sides[1][1]}};
+}
 
 void from_json(const Json& json, const std::string&, losses::ReductionOption& value) {
   using losses::Reduction;

@@ -38,6 +38,7 @@ void from_json(const Json& json, const std::string& path, layers::ActivationName
 void from_json(const Json& json, const std::string& path, Shape& value);
 void from_json(const Json& json, const std::string& path, DTypePolicy& value);
 void from_json(const Json& json, const std::string& path, nn::Pair& value);
+void from_json(const Json& json, const std::string& path, nn::WindowPadding& value);
 void from_json(const Json& json, const std::string& path, Initializer& value);
 void from_json(const Json& json, const std::string& path, optimizers::LearningRate& value);
 void from_json(const Json& json, const std::string& path, losses::ReductionOption& value);

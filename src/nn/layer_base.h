@@ -89,13 +89,15 @@ inline std::string channels_first_advice(const Shape& got, std::int64_t channels
 inline constexpr const char* kImageAxes = "(batch, height, width, channels)";
 
 // The output size of a convolution or pooling along one axis: the number of windows. Returns -1 if
-// `size` is -1, and 0 if no window fits.
+// `size` is -1, and 0 if no window fits. `sides`: the numbers of Padding::kExplicit.
 inline std::int64_t num_windows(std::int64_t size, std::int64_t window, std::int64_t stride,
-                                std::int64_t dilation, nn::Padding padding) {
+                                std::int64_t dilation, nn::Padding padding,
+                                const nn::WindowPadding::Sides& sides = {0, 0}) {
   if (size < 0) return -1;
   if (padding == nn::Padding::kSame) return (size + stride - 1) / stride;
   const std::int64_t reach = (window - 1) * dilation + 1;
-  return size < reach ? 0 : (size - reach) / stride + 1;
+  const std::int64_t padded = size == 0 ? 0 : size + sides.first + sides.second;
+  return padded < reach ? 0 : (padded - reach) / stride + 1;
 }
 
 }  // namespace tandem

@@ -13,14 +13,18 @@ class PoolingLayer final : public UnaryLayer {
   PoolingLayer(const char* kind, Pool pool, nn::Pair window, const Pooling2DOptions& options)
       : UnaryLayer(kind, options),
         pool_(pool),
-        attributes_{.window = window,
-                    .strides = options.strides,
-                    .padding = nn::padding_from_name(options.padding)} {
+        attributes_{.window = window, .strides = options.strides, .padding = options.padding} {
     const nn::Pair strides = options.strides.value_or(window);
     if (window.height <= 0 || window.width <= 0 || strides.height <= 0 || strides.width <= 0)
       fail<InvalidArgumentError>(
           "[{}] expected a positive window and strides, got {} x {} and {} x {}", label(),
           window.height, window.width, strides.height, strides.width);
+    const auto& [rows, columns] = std::pair(options.padding.rows(), options.padding.columns());
+    if (std::max(rows.first, rows.second) >= window.height ||
+        std::max(columns.first, columns.second) >= window.width)
+      fail<InvalidArgumentError>(
+          "[{}] expected a padding below the window {} x {}, got {}, {}, {} and {}", label(),
+          window.height, window.width, rows.first, rows.second, columns.first, columns.second);
     if (options.pool_size.value_or(window) != window)
       fail<InvalidArgumentError>(
           "[{}] expected one size of windows, got the argument {} x {} and the option {} x {}",
@@ -33,12 +37,16 @@ class PoolingLayer final : public UnaryLayer {
 
   Shape infer(const Shape& x) const override {
     expect_rank(x, 4, kImageAxes);
-    const auto& [window, given_strides, padding] = attributes_;
-    const nn::Pair strides = given_strides.value_or(window);
-    const std::int64_t height = num_windows(x.word(1), window.height, strides.height, 1, padding);
-    const std::int64_t width = num_windows(x.word(2), window.width, strides.width, 1, padding);
+    const nn::Pair window = attributes_.window, strides = attributes_.strides.value_or(window);
+    const nn::WindowPadding& padding = attributes_.padding;
+    const std::int64_t height =
+        num_windows(x.word(1), window.height, strides.height, 1, padding.kind(), padding.rows());
+    const std::int64_t width =
+        num_windows(x.word(2), window.width, strides.width, 1, padding.kind(), padding.columns());
     if (height == 0 || width == 0)
-      reject(fmt::format("an image of at least {} x {}", window.height, window.width), x);
+      reject(fmt::format("an image of at least {} x {}{}", window.height, window.width,
+                         padding.kind() == nn::Padding::kExplicit ? " with its padding" : ""),
+             x);
     return {x.word(0), height, width, x.word(3)};
   }
 

@@ -37,6 +37,9 @@ layers.h Pooling2DOptions: pool_size strides padding
 layers.h BatchNormalizationOptions: momentum epsilon center scale synchronized
 layers.h LayerNormalizationOptions: epsilon center scale
 layers.h MultiHeadAttentionOptions: value_dim dropout use_bias kernel_initializer bias_initializer
+image_modules.h Conv2dArguments: stride padding dilation groups bias padding_mode
+image_modules.h MaxPool2dArguments: stride padding dilation return_indices ceil_mode
+image_modules.h AvgPool2dArguments: stride padding ceil_mode count_include_pad divisor_override
 convolution_layers.h Conv1DOptions: strides padding dilation_rate groups activation use_bias kernel_initializer bias_initializer kernel_regularizer bias_regularizer
 convolution_layers.h Conv2DTransposeOptions: strides padding output_padding activation use_bias kernel_initializer bias_initializer kernel_regularizer bias_regularizer
 convolution_layers.h SeparableConv2DOptions: strides padding dilation_rate depth_multiplier activation use_bias depthwise_initializer pointwise_initializer bias_initializer depthwise_regularizer pointwise_regularizer bias_regularizer

@@ -129,17 +129,21 @@ TEST(ElementsTogether, AreLimitedByAlignmentAndRunLength) {
 }
 
 TEST(Pool, WindowsOverAPixelAreThoseThatCoverIt) {
-  for (const nn::Padding padding : {nn::Padding::kValid, nn::Padding::kSame})
+  for (const nn::Padding padding :
+       {nn::Padding::kValid, nn::Padding::kSame, nn::Padding::kExplicit})
     for (std::int64_t size = 1; size <= 9; ++size)
       for (std::int64_t window = 1; window <= 4; ++window)
         for (std::int64_t stride = 1; stride <= 4; ++stride) {
-          if (padding == nn::Padding::kValid && size < window) continue;
+          const std::int64_t before = padding == nn::Padding::kExplicit ? window - 1 : 0;
+          if (padding != nn::Padding::kSame && size + before < window) continue;
           const Pool pool = pool_of("Pool",
                                     {.window_h = window,
                                      .window_w = window,
                                      .stride_h = stride,
                                      .stride_w = stride,
-                                     .padding = padding},
+                                     .padding = padding,
+                                     .pad_top = before,
+                                     .pad_left = before},
                                     {1, size, size + 1, 1});
           for (std::int64_t y = 0; y < pool.h; ++y) {
             const Pool::WindowRange over = pool.rows_over(y);

@@ -166,6 +166,44 @@ TEST(ConvolutionLayers, TransposedConvolutionsSpreadTheKernel) {
             (Shape{-1, 14, -1, 5}));
 }
 
+// Numbers as padding are those of zeros around the image, and make transposed results smaller.
+TEST(ConvolutionLayers, PadByNumbers) {
+  const Tensor x = random_tensor({2, 6, 5, 2}, 1);
+  const Tensor padded = pad(x, {{0, 0}, {1, 2}, {3, 0}, {0, 0}});
+  const nn::WindowPadding numbers{{1, 2}, {3, 0}};
+  const auto expect_padded = [&](const Layer& layer, const Layer& plain) {
+    static_cast<void>(layer(x));
+    static_cast<void>(plain(padded));
+    for (std::size_t i = 0; i < layer.variables().size(); ++i)
+      Variable(plain.variables()[i]).assign(layer.variables()[i].value());
+    const Tensor y = layer(x);
+    EXPECT_EQ(infer(layer, {2, 6, 5, 2}), y.shape());
+    expect_tensor(y, float64, y.shape(), values_of(plain(padded)), kTolerance);
+    expect_layer(layer, x);
+  };
+  using layers::Conv2D, layers::DepthwiseConv2D, layers::SeparableConv2D;
+  expect_padded(Conv2D(3, 3, {.strides = 2, .padding = numbers, .dtype = "float64"}),
+                Conv2D(3, 3, {.strides = 2, .dtype = "float64"}));
+  expect_padded(DepthwiseConv2D(3, {.padding = numbers, .dtype = "float64"}),
+                DepthwiseConv2D(3, {.dtype = "float64"}));
+  expect_padded(SeparableConv2D(3, 3, {.padding = numbers, .dtype = "float64"}),
+                SeparableConv2D(3, 3, {.dtype = "float64"}));
+  const layers::MaxPooling2D pool(4, {.strides = 2, .padding = numbers, .dtype = "float64"});
+  expect_tensor(pool(x), float64, {2, 3, 3, 2},
+                values_of(nn::max_pool2d(x, {.window = 4, .strides = 2, .padding = numbers})));
+  const layers::Conv2DTranspose up =
+      built(layers::Conv2DTranspose(3, 4, {.strides = 2, .padding = 1, .dtype = "float64"}), x);
+  EXPECT_EQ(infer(up, {-1, 6, -1, 2}), (Shape{-1, 12, -1, 3}));
+  expect_layer(up, x);
+  expect_error<InvalidArgumentError>(
+      [] { layers::MaxPooling2D(2, {.padding = 2}); },
+      "[max_pooling2d] expected a padding below the window 2 x 2, got 2, 2, 2 and 2");
+  expect_error<InvalidArgumentError>([&] { Conv2D(3, 9, {.padding = 1})(x); },
+                                     "an image of at least 9 x 9 with its padding");
+  expect_error<InvalidArgumentError>([&] { layers::Conv2DTranspose(3, 2, {.padding = 4})(x); },
+                                     "larger than the padding");
+}
+
 TEST(ConvolutionLayers, SeparableConvolutionsAreTwo) {
   const Tensor x = random_tensor({2, 5, 5, 2}, 1);
   const layers::SeparableConv2D layer = built(

@@ -111,7 +111,213 @@ TEST(Pool2dModules, PoolWindows) {
                 {0.25, 0.25, 0.25, 0.25});
   expect_tensor(nn::AdaptiveAvgPool2d(1)(x), float32, {1, 1, 1, 1}, {7.5});
   expect_tensor(nn::AdaptiveAvgPool2d(2)(x), float32, {1, 1, 2, 2}, {2.5, 4.5, 10.5, 12.5});
-  expect_error<UnimplementedError>([&] { nn::AdaptiveAvgPool2d(3)(x); }, "divide the image evenly");
+  expect_tensor(nn::AdaptiveAvgPool2d({4, 1})(x), float32, {1, 1, 4, 1}, {1.5, 5.5, 9.5, 13.5});
+  expect_tensor(nn::AdaptiveMaxPool2d({1, 3})(x), float32, {1, 1, 1, 3}, {13, 14, 15});
+  expect_tensor(nn::MaxPool2d(3, 2, 1)(x(0)), float32, {1, 2, 2}, {5, 7, 13, 15});
+}
+
+// Window `i` of an axis of `size` elements: its first element, and the end of its elements with and
+// without those of the padding.
+struct PoolAxis {
+  std::int64_t size, window, stride, padding, dilation;
+  bool ceil;
+  std::int64_t count() const {
+    const std::int64_t room = size + 2 * padding - (window - 1) * dilation - 1;
+    std::int64_t windows = (room + (ceil ? stride - 1 : 0)) / stride + 1;
+    if (ceil && (windows - 1) * stride >= size + padding) --windows;
+    return windows;
+  }
+};
+
+// The result of pooling [rows, columns] in double, by PyTorch's documentation.
+std::vector<double> pooled(const std::vector<double>& x, const PoolAxis& rows,
+                           const PoolAxis& columns, bool average, bool count_padding,
+                           std::int64_t divisor) {
+  std::vector<double> result;
+  for (std::int64_t i = 0; i < rows.count(); ++i)
+    for (std::int64_t j = 0; j < columns.count(); ++j) {
+      double best = -1e300, sum = 0.0, inside = 0.0, all = 0.0;
+      for (std::int64_t p = 0; p < rows.window; ++p)
+        for (std::int64_t q = 0; q < columns.window; ++q) {
+          const std::int64_t row = i * rows.stride - rows.padding + p * rows.dilation,
+                             column = j * columns.stride - columns.padding + q * columns.dilation;
+          if (row < rows.size + rows.padding && column < columns.size + columns.padding) all += 1.0;
+          if (row < 0 || row >= rows.size || column < 0 || column >= columns.size) continue;
+          const double value = x[static_cast<std::size_t>(row * columns.size + column)];
+          best = std::max(best, value);
+          sum += value;
+          inside += 1.0;
+        }
+      result.push_back(!average      ? best
+                       : divisor > 0 ? sum / static_cast<double>(divisor)
+                                     : sum / (count_padding ? all : inside));
+    }
+  return result;
+}
+
+TEST(Pool2dModules, EqualPyTorchsDefinition) {
+  const Tensor x = random_tensor({1, 1, 7, 8}, 1);
+  const std::vector<double> values = values_of(x);
+  struct Case {
+    nn::Pair window, stride, padding, dilation;
+  };
+  for (const Case& c : {Case{3, 2, 1, 1}, Case{{2, 3}, {3, 2}, {1, 0}, 1}, Case{2, 3, 1, 1},
+                        Case{{4, 2}, 5, {2, 1}, 1}, Case{2, 2, 1, {3, 2}}})
+    for (const bool ceil : {false, true}) {
+      const PoolAxis rows{
+          7, c.window.height, c.stride.height, c.padding.height, c.dilation.height, ceil},
+          columns{8, c.window.width, c.stride.width, c.padding.width, c.dilation.width, ceil};
+      const Shape shape{1, 1, rows.count(), columns.count()};
+      SCOPED_TRACE(shape.to_string());
+      const auto maximum = [&](const Tensor& in) {
+        return nn::functional::max_pool2d(
+            in, c.window,
+            {.stride = c.stride, .padding = c.padding, .dilation = c.dilation, .ceil_mode = ceil});
+      };
+      expect_tensor(maximum(x), float64, shape, pooled(values, rows, columns, false, false, 0));
+      expect_gradients([&](const std::vector<Tensor>& in) { return maximum(in[0]); }, {x});
+      const FunctionOptions unknown{.input_signature = {{Shape{-1, -1, -1, -1}, float64}}};
+      expect_tensor(function(maximum, unknown)(x), float64, shape, values_of(maximum(x)));
+      if (c.dilation != nn::Pair(1)) continue;
+      for (const int how : {0, 1, 2}) {
+        nn::AvgPool2dArguments options{.stride = c.stride,
+                                       .padding = c.padding,
+                                       .ceil_mode = ceil,
+                                       .count_include_pad = how == 1};
+        if (how == 2) options.divisor_override = 5;
+        const auto average = [&](const Tensor& in) {
+          return nn::functional::avg_pool2d(in, c.window, options);
+        };
+        expect_tensor(average(x), float64, shape,
+                      pooled(values, rows, columns, true, how == 1, how == 2 ? 5 : 0), 1e-12);
+        expect_gradients([&](const std::vector<Tensor>& in) { return average(in[0]); }, {x});
+        expect_tensor(function(average, unknown)(x), float64, shape, values_of(average(x)), 1e-12);
+      }
+    }
+}
+
+TEST(AdaptivePools, CoverTheImage) {
+  const Tensor x = random_tensor({2, 3, 7, 5}, 2);
+  const std::vector<double> values = values_of(x);
+  for (const nn::Pair size : {nn::Pair(3, 2), nn::Pair(7, 5), nn::Pair(1, 5), nn::Pair(9, 4)}) {
+    std::vector<double> means, maxima;
+    for (std::int64_t image = 0; image < 6; ++image)
+      for (std::int64_t i = 0; i < size.height; ++i)
+        for (std::int64_t j = 0; j < size.width; ++j) {
+          double sum = 0.0, count = 0.0, best = -1e300;
+          for (std::int64_t row = i * 7 / size.height; row * size.height < (i + 1) * 7; ++row)
+            for (std::int64_t column = j * 5 / size.width; column * size.width < (j + 1) * 5;
+                 ++column) {
+              const double value = values[static_cast<std::size_t>((image * 7 + row) * 5 + column)];
+              sum += value;
+              count += 1.0;
+              best = std::max(best, value);
+            }
+          means.push_back(sum / count);
+          maxima.push_back(best);
+        }
+    const Shape shape{2, 3, size.height, size.width};
+    SCOPED_TRACE(shape.to_string());
+    const auto mean = [&](const Tensor& in) { return adaptive_avg_pool2d(in, size); };
+    const auto maximum = [&](const Tensor& in) {
+      return nn::functional::adaptive_max_pool2d(in, size);
+    };
+    const FunctionOptions unknown{.input_signature = {{Shape{-1, -1, -1, -1}, float64}}};
+    expect_tensor(mean(x), float64, shape, means, 1e-12);
+    expect_tensor(maximum(x), float64, shape, maxima);
+    expect_tensor(function(mean, unknown)(x), float64, shape, means, 1e-12);
+    expect_tensor(function(maximum, unknown)(x), float64, shape, maxima);
+    expect_gradients([&](const std::vector<Tensor>& in) { return mean(in[0]); }, {x});
+    expect_gradients([&](const std::vector<Tensor>& in) { return maximum(in[0]); }, {x});
+  }
+  // The first of equal elements in row-major order gets the gradient, as in PyTorch.
+  GradientTape tape;
+  const Tensor equal =
+      constant({0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0}, {.shape = {1, 1, 3, 3}});
+  tape.watch(equal);
+  const Tensor pooled = nn::functional::adaptive_max_pool2d(equal, 2);
+  expect_tensor(tape.gradient(pooled, equal), float32, {1, 1, 3, 3}, {0, 2, 0, 1, 1, 0, 0, 0, 0});
+}
+
+TEST(AdaptivePools, RefuseOtherSizes) {
+  expect_error<InvalidArgumentError>(
+      [] {
+        adaptive_avg_pool2d(ones({1, 1, 4, 4}), {0, 1});
+      },
+      "[adaptive_avg_pool2d] expected an output_size of 1 or more");
+  expect_error<ShapeError>(
+      [] {
+        nn::AdaptiveMaxPool2d(2)(ones({4, 4}));
+      },
+      "[adaptive_max_pool2d] expected images (batch, channels, height, width)");
+  expect_error<ShapeError>([] { nn::AdaptiveMaxPool2d(2)(ones({1, 1, 0, 4})); }, "not empty");
+}
+
+TEST(Conv2dModule, PadsWithElementsOfTheImage) {
+  const Tensor x = random_tensor({2, 3, 5, 6}, 1), weight = random_tensor({4, 3, 3, 3}, 2);
+  for (const char* mode : {"reflect", "replicate", "circular"}) {
+    const Tensor padded = nn::functional::pad(x, {2, 2, 1, 1}, mode);
+    const Tensor expected = nn::functional::conv2d(padded, weight);
+    const Tensor y =
+        nn::functional::conv2d(x, weight, {}, {.padding = {1, 2}, .padding_mode = mode});
+    expect_tensor(y, float64, {2, 4, 5, 8}, values_of(expected));
+  }
+  EXPECT_EQ(nn::functional::conv2d(x, weight, {}, {.padding = "same"}).shape(),
+            Shape({2, 4, 5, 6}));
+  EXPECT_EQ(nn::functional::conv2d(x, weight, {}, {.padding = "valid"}).shape(),
+            Shape({2, 4, 3, 4}));
+  const Tensor even = random_tensor({1, 3, 2, 4}, 3);  // the odd element goes to the end
+  expect_tensor(nn::functional::conv2d(x, even, {}, {.padding = "same"}), float64, {2, 1, 5, 6},
+                values_of(nn::functional::conv2d(nn::functional::pad(x, {1, 2, 0, 1}), even)),
+                1e-12);
+  expect_error<InvalidArgumentError>(
+      [&] { nn::functional::conv2d(x, weight, {}, {.stride = 2, .padding = "same"}); },
+      "expected strides of 1 with the padding 'same', got 2 x 2");
+}
+
+TEST(Pad, TakesElementsOfTheTensor) {
+  const Tensor x = constant({0.0, 1.0, 2.0});
+  const struct {
+    const char* mode;
+    std::vector<double> result;
+  } cases[] = {{"constant", {9, 9, 0, 1, 2, 9, 9}},
+               {"REFLECT", {2, 1, 0, 1, 2, 1, 0}},
+               {"symmetric", {1, 0, 0, 1, 2, 2, 1}},
+               {"replicate", {0, 0, 0, 1, 2, 2, 2}},
+               {"circular", {1, 2, 0, 1, 2, 0, 1}}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.mode);
+    expect_tensor(nn::functional::pad(x, {2, 2}, c.mode, 9.0), float32, {7}, c.result);
+    const auto both = [&](const Tensor& in) {
+      return nn::functional::pad(in, {1, 0, 0, 2}, c.mode, 9.0);
+    };
+    const Tensor y = random_tensor({3, 4}, 1);
+    const FunctionOptions unknown{.input_signature = {{Shape{-1, -1}, float64}}};
+    expect_tensor(function(both, unknown)(y), float64, {5, 5}, values_of(both(y)));
+    expect_gradients([&](const std::vector<Tensor>& in) { return both(in[0]); }, {y});
+  }
+  expect_tensor(pad(x, {{0, 1}}, "symmetric"), float32, {4}, {0, 1, 2, 2});
+  expect_tensor(nn::functional::pad(x, {-2, 3}, "replicate"), float32, {4}, {2, 2, 2, 2});
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::functional::pad(x, {-2, -2});
+      },
+      "[pad] expected at least 4 elements along axis 0 with its padding");
+  // The last axis first; negative numbers remove.
+  expect_tensor(nn::functional::pad(ones({2, 2}), {-1, 1, 1, 0}), float32, {3, 2},
+                {0, 0, 1, 0, 1, 0});
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::functional::pad(x, {3, 0}, "reflect");
+      },
+      "[pad] expected at least 4 elements along axis 0");
+  expect_error<InvalidArgumentError>([&] { nn::functional::pad(x, {1}); }, "pairs of numbers");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::functional::pad(x, {1, 1}, "mirror");
+      },
+      "expected mode 'constant', 'reflect'");
+  expect_error<InvalidArgumentError>([&] { pad(x, {{-1, 1}}, "reflect"); }, "0 or more");
 }
 
 TEST(BatchNormModules, NormalizeTheBatchInTrainingAndByRunningMomentsOutside) {

@@ -49,6 +49,7 @@ TEST_F(LoweredNetworksSlow, Convolutions) {
       {2, 2, {5, 5}, {.padding = Padding::kSame}},  // more padding than image
       {1, 1, {3, 3}, {.strides = 2, .padding = Padding::kSame}},
       {5, 5, {5, 5}, {}},
+      {7, 6, {3, 2}, {.strides = 2, .padding = {{0, 3}, {2, 1}}, .groups = 2}},
       {5, 5, {3, 3}, {.activation = nn::Activation::kElu}},
   };
   for (const DType dtype : {float32, bfloat16})
@@ -91,6 +92,8 @@ TEST_F(LoweredNetworksSlow, Pools) {
       {6, 7, {.window = {3, 2}, .strides = nn::Pair(1, 2)}},
       {3, 3, {.window = 5, .strides = nn::Pair(1), .padding = Padding::kSame}},
       {7, 7, {.window = 2, .strides = nn::Pair(3), .padding = Padding::kSame}},
+      {7, 8, {.window = 3, .strides = nn::Pair(2), .padding = {{1, 0}, {2, 1}}}},
+      {6, 8, {.window = 3, .strides = nn::Pair(2), .padding = 1, .ceil_mode = true}},
   };
   for (const auto& [height, width, options] : windows) {
     const std::string name = fmt::format("({}, {})", height, width);

@@ -7,6 +7,8 @@
 #include "ops/nn_reference.h"
 #include "support/thread_counts.h"
 #include "tandem/array.h"
+#include "tandem/autodiff.h"
+#include "tandem/function.h"
 #include "tandem/math.h"
 #include "tandem/nn.h"
 
@@ -19,9 +21,10 @@ using nn::Padding;
 using namespace testing;
 
 std::int64_t size_of_result(std::int64_t size, std::int64_t kernel, std::int64_t stride,
-                            std::int64_t dilation, Padding padding) {
+                            std::int64_t dilation, Padding padding,
+                            const nn::WindowPadding::Sides& sides) {
   if (padding == Padding::kSame) return (size + stride - 1) / stride;
-  return (size - (kernel - 1) * dilation - 1) / stride + 1;
+  return (size + sides.first + sides.second - (kernel - 1) * dilation - 1) / stride + 1;
 }
 
 // The convolution by definition, with the padding as TensorFlow documents it.
@@ -32,17 +35,20 @@ std::vector<double> convolve(const Tensor& x, const Tensor& kernel, const Tensor
   const std::int64_t n = x.dim(0), h = x.dim(1), w = x.dim(2), channels = x.dim(3);
   const std::int64_t kh = kernel.dim(0), kw = kernel.dim(1), per_group = kernel.dim(2),
                      out = kernel.dim(3);
-  const std::int64_t oh =
-      size_of_result(h, kh, options.strides.height, options.dilations.height, options.padding);
-  const std::int64_t ow =
-      size_of_result(w, kw, options.strides.width, options.dilations.width, options.padding);
+  const std::int64_t oh = size_of_result(h, kh, options.strides.height, options.dilations.height,
+                                         options.padding.kind(), options.padding.rows());
+  const std::int64_t ow = size_of_result(w, kw, options.strides.width, options.dilations.width,
+                                         options.padding.kind(), options.padding.columns());
   const auto before = [&](std::int64_t size, std::int64_t result, std::int64_t k,
-                          std::int64_t stride, std::int64_t dilation) {
-    if (options.padding == Padding::kValid) return std::int64_t{0};
+                          std::int64_t stride, std::int64_t dilation,
+                          const nn::WindowPadding::Sides& sides) {
+    if (options.padding.kind() != Padding::kSame) return sides.first;
     return std::max<std::int64_t>(0, (result - 1) * stride + (k - 1) * dilation + 1 - size) / 2;
   };
-  const std::int64_t top = before(h, oh, kh, options.strides.height, options.dilations.height);
-  const std::int64_t left = before(w, ow, kw, options.strides.width, options.dilations.width);
+  const std::int64_t top =
+      before(h, oh, kh, options.strides.height, options.dilations.height, options.padding.rows());
+  const std::int64_t left =
+      before(w, ow, kw, options.strides.width, options.dilations.width, options.padding.columns());
   std::vector<double> result;
   for (std::int64_t b = 0; b < n; ++b)
     for (std::int64_t y = 0; y < oh; ++y)
@@ -89,7 +95,12 @@ const std::vector<Case>& cases() {
       {{2, 6, 5, 4}, {3, 3, 1, 4}, {.strides = 2, .padding = kSame, .groups = 4}},  // depthwise
       {{1, 6, 5, 3}, {3, 3, 1, 6}, {.padding = kValid, .groups = 3}},
       {{1, 1, 1, 1}, {3, 3, 1, 1}, {.padding = kSame}},  // all padding but one tap
-      {{1, 4, 4, 17}, {4, 4, 17, 33}, {}},               // a window as large as the image
+      {{2, 7, 8, 3}, {7, 7, 3, 4}, {.strides = 2, .padding = 3}},
+      {{2, 5, 6, 2}, {3, 2, 2, 3}, {.padding = {1, 2}}},
+      {{1, 6, 5, 2}, {3, 3, 2, 3}, {.strides = {2, 1}, .padding = {{0, 3}, {2, 1}}}},
+      {{1, 6, 7, 4}, {3, 3, 2, 6}, {.padding = {{4, 0}, {0, 5}}, .dilations = {2, 3}, .groups = 2}},
+      {{1, 2, 1, 2}, {1, 1, 2, 3}, {.padding = {{1, 0}, {0, 2}}}},  // pixels of padding alone
+      {{1, 4, 4, 17}, {4, 4, 17, 33}, {}},  // a window as large as the image
       {{3, 6, 6, 32}, {3, 3, 32, 16}, {.padding = kSame}}};
   return all;
 }
@@ -109,12 +120,13 @@ TEST(Conv2D, AgreesWithTheDefinition) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.x.to_string() + c.kernel.to_string());
     const std::vector<Tensor> in = inputs_of(c);
-    const Shape result{c.x[0],
-                       size_of_result(c.x[1], c.kernel[0], c.options.strides.height,
-                                      c.options.dilations.height, c.options.padding),
-                       size_of_result(c.x[2], c.kernel[1], c.options.strides.width,
-                                      c.options.dilations.width, c.options.padding),
-                       c.kernel[3]};
+    const Shape result{
+        c.x[0],
+        size_of_result(c.x[1], c.kernel[0], c.options.strides.height, c.options.dilations.height,
+                       c.options.padding.kind(), c.options.padding.rows()),
+        size_of_result(c.x[2], c.kernel[1], c.options.strides.width, c.options.dilations.width,
+                       c.options.padding.kind(), c.options.padding.columns()),
+        c.kernel[3]};
     expect_tensor(nn::conv2d(in[0], in[1], in[2], c.options), float64, result,
                   convolve(in[0], in[1], in[2], c.options), 1e-12);
     expect_tensor(nn::conv2d(in[0], in[1], {}, c.options), float64, result,
@@ -318,6 +330,103 @@ TEST(Conv2D, ExplainsBadInput) {
   expect_error<InvalidArgumentError>([] { nn::padding_from_name("full"); },
                                      "[padding] expected 'valid' or 'same', got 'full'");
   EXPECT_EQ(nn::padding_from_name("SAME"), Padding::kSame);
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::conv2d(x, ones({6, 6, 4, 2}), {}, {.padding = {{0, 0}, {1, 1}}});
+      },
+      "expected images with their padding as large as the 6x6 kernel");
+  expect_error<InvalidArgumentError>([] { nn::WindowPadding(1, -1); },
+                                     "[padding] expected numbers of 0 or more, got 1, 1, -1 and");
+  expect_error<InvalidArgumentError>([] { nn::WindowPadding("full"); }, "got 'full'");
+  expect_error<InvalidArgumentError>([] { nn::WindowPadding{Padding::kExplicit}; }, "numbers");
+}
+
+TEST(Conv2D, TakesPaddingsOfUnknownSizes) {
+  const Tensor x = random_tensor({2, 5, 6, 3}, 1), kernel = random_tensor({3, 3, 3, 4}, 2);
+  const Conv2DOptions options{.strides = 2, .padding = {{1, 2}, {0, 1}}};
+  const auto traced =
+      function([&](const Tensor& in) { return nn::conv2d(in, kernel, {}, options); },
+               {.input_signature = {{Shape{-1, -1, -1, 3}, float64}}});
+  const Tensor expected = nn::conv2d(x, kernel, {}, options);
+  expect_tensor(traced(x), float64, expected.shape(), values_of(expected));
+}
+
+// The transposed convolution is the gradient of the convolution of the same options.
+TEST(Conv2DTranspose, IsTheGradientOfAConvolution) {
+  struct Case {
+    Shape image, kernel;
+    Conv2DOptions options;
+    nn::OptionalPair output_padding;
+  };
+  const Case all[] = {
+      {{2, 9, 8, 4}, {3, 2, 4, 5}, {}, {}},
+      {{2, 8, 8, 4}, {3, 3, 4, 5}, {.strides = 2, .padding = Padding::kSame}, {}},
+      {{2, 12, 9, 4}, {3, 3, 4, 5}, {.strides = {3, 2}, .padding = 1}, nn::Pair(2, 0)},
+      {{1, 7, 8, 4}, {4, 3, 4, 5}, {.padding = {{1, 0}, {2, 1}}}, {}},
+      {{1, 11, 12, 4},
+       {3, 3, 2, 6},
+       {.strides = 2, .padding = 2, .dilations = 2, .groups = 2},
+       nn::Pair(0, 1)},
+  };
+  for (const Case& c : all) {
+    SCOPED_TRACE(c.image.to_string() + c.kernel.to_string());
+    const Tensor kernel = random_tensor(c.kernel, 2), image = random_tensor(c.image, 1);
+    const nn::Conv2DTransposeOptions options{.strides = c.options.strides,
+                                             .padding = c.options.padding,
+                                             .output_padding = c.output_padding,
+                                             .dilations = c.options.dilations,
+                                             .groups = c.options.groups};
+    GradientTape tape;
+    tape.watch(image);
+    const Tensor y = nn::conv2d(image, kernel, {}, c.options);
+    const Tensor dy = random_tensor(y.shape(), 3), bias = random_tensor({4}, 4);
+    const Tensor gradient = tape.gradient(reduce_sum(y * dy), image);
+    const Tensor result = nn::conv2d_transpose(dy, kernel, {}, options);
+    expect_tensor(result, float64, c.image, values_of(gradient), 1e-12);
+    const Tensor shifted = nn::conv2d_transpose(dy, kernel, bias, options);
+    expect_tensor(shifted, float64, c.image, values_of(result + bias), 1e-12);
+    expect_gradients(
+        [&](const std::vector<Tensor>& in) {
+          return nn::conv2d_transpose(in[0], in[1], in[2], options);
+        },
+        {slice_rows(dy, 0, 1), kernel, bias});
+    const auto traced =
+        function([&](const Tensor& in) { return nn::conv2d_transpose(in, kernel, bias, options); },
+                 {.input_signature = {{Shape{-1, -1, -1, dy.dim(3)}, float64}}});
+    expect_tensor(traced(dy), float64, c.image, values_of(shifted));
+  }
+}
+
+// More than the strides, which dilations allow: rows that only the bias reaches.
+TEST(Conv2DTranspose, PadsItsResult) {
+  const Tensor x = random_tensor({1, 3, 3, 2}, 1), kernel = random_tensor({2, 2, 2, 2}, 2);
+  const Tensor plain = nn::conv2d_transpose(x, kernel, {}, {.padding = 0, .dilations = 4});
+  const Tensor more =
+      nn::conv2d_transpose(x, kernel, ones({2}, float64),
+                           {.padding = 0, .output_padding = nn::Pair(3, 1), .dilations = 4});
+  expect_tensor(more, float64, {1, 10, 8, 2},
+                values_of(pad(plain, {{0, 0}, {0, 3}, {0, 1}, {0, 0}}) + 1.0));
+  const Tensor undone = nn::conv2d_transpose(
+      x, kernel, {}, {.padding = 2, .output_padding = nn::Pair(2, 1), .dilations = 4});
+  expect_tensor(undone, float64, {1, 5, 4, 2},
+                values_of(slice(plain, {0, 2, 2, 0}, {-1, 5, 4, -1})));
+}
+
+TEST(Conv2DTranspose, RefusesWhatNoConvolutionReverses) {
+  const Tensor x = ones({1, 4, 4, 3}), kernel = ones({3, 3, 2, 3});
+  expect_error<ShapeError>(
+      [&] {
+        nn::conv2d_transpose(x, ones({3, 3, 2, 4}));
+      },
+      "[Conv2DTranspose] expected images [n, h, w, in]");
+  expect_error<InvalidArgumentError>(
+      [&] { nn::conv2d_transpose(x, kernel, {}, {.strides = 2, .output_padding = 2}); },
+      "expected an output_padding of 0 or more and less than the stride 2 or the dilation 1, got "
+      "2");
+  expect_error<InvalidArgumentError>([&] { nn::conv2d_transpose(x, kernel, {}, {.strides = 0}); },
+                                     "strides, dilations and groups of 1 or more");
+  expect_error<ShapeError>([&] { nn::conv2d_transpose(x, kernel, {}, {.padding = 3}); },
+                           "expected a result of at least one pixel, got 0 x 0");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "ops/nn_reference.h"
 #include "tandem/array.h"
+#include "tandem/function.h"
 #include "tandem/math.h"
 #include "tandem/nn.h"
 
@@ -33,7 +34,13 @@ const std::vector<Case>& cases() {
       {{1, 7, 7, 2}, {.window = 2, .strides = 3}, {1, 2, 2, 2}},  // gaps between windows
       {{1, 4, 7, 3}, {.window = {2, 7}, .strides = nn::Pair(1, 1)}, {1, 3, 1, 3}},
       {{1, 7, 9, 35}, {.window = 5, .strides = 2, .padding = kSame}, {1, 4, 5, 35}},
-      {{1, 4, 4, 300}, {}, {1, 2, 2, 300}}};
+      {{1, 4, 4, 300}, {}, {1, 2, 2, 300}},
+      {{2, 7, 8, 3}, {.window = 3, .strides = 2, .padding = 1}, {2, 4, 4, 3}},
+      {{1, 5, 6, 2}, {.window = {2, 3}, .strides = 2, .padding = {{1, 0}, {0, 2}}}, {1, 3, 3, 2}},
+      {{1, 6, 8, 2}, {.window = 3, .strides = 2, .ceil_mode = true}, {1, 3, 4, 2}},
+      {{1, 5, 4, 2}, {.window = 2, .strides = 3, .padding = 1, .ceil_mode = true}, {1, 2, 2, 2}},
+      {{1, 6, 4, 1}, {.window = 4, .strides = 5, .padding = 2, .ceil_mode = true}, {1, 2, 2, 1}},
+      {{1, 2, 2, 1}, {.window = 3, .strides = 2, .ceil_mode = true}, {1, 1, 1, 1}}};
   return all;
 }
 
@@ -45,9 +52,10 @@ std::vector<double> pooled(const Tensor& x, const Case& c, bool average) {
   const bool same = c.options.padding == Padding::kSame;
   const std::int64_t top =
       same ? std::max<std::int64_t>(0, (c.result[1] - 1) * stride.height + window.height - h) / 2
-           : 0;
+           : c.options.padding.rows().first;
   const std::int64_t left =
-      same ? std::max<std::int64_t>(0, (c.result[2] - 1) * stride.width + window.width - w) / 2 : 0;
+      same ? std::max<std::int64_t>(0, (c.result[2] - 1) * stride.width + window.width - w) / 2
+           : c.options.padding.columns().first;
   std::vector<double> result;
   for (std::int64_t n = 0; n < c.x[0]; ++n)
     for (std::int64_t y = 0; y < c.result[1]; ++y)
@@ -138,6 +146,34 @@ TEST(MaxPool, PropagatesNaN) {
     EXPECT_TRUE(std::isnan(y.item<float>()));
     EXPECT_EQ(reduce_sum(tape.gradient(y, x)).item<float>(), 1.0f);
   }
+}
+
+TEST(Pool, TakesPaddingsOfUnknownSizes) {
+  const Tensor x = random_tensor({2, 7, 9, 3}, 4);
+  for (const Pool2DOptions& options :
+       {Pool2DOptions{.window = 3, .strides = 2, .padding = {{1, 0}, {2, 1}}},
+        Pool2DOptions{.window = 2, .strides = 3, .padding = 1, .ceil_mode = true}}) {
+    const auto both = [&](const Tensor& in) {
+      return concat({nn::max_pool2d(in, options), nn::avg_pool2d(in, options)}, 0);
+    };
+    const auto traced = function(both, {.input_signature = {{Shape{-1, -1, -1, 3}, float64}}});
+    const Tensor expected = both(x);
+    expect_tensor(traced(x), float64, expected.shape(), values_of(expected));
+  }
+}
+
+TEST(Pool, RefusesWindowsWithoutPixels) {
+  const Tensor x = ones({1, 4, 4, 2});
+  expect_error<InvalidArgumentError>(
+      [&] { nn::max_pool2d(x, {.window = 2, .padding = 2}); },
+      "[MaxPool] expected paddings of 0 or more and below the 2x2 window, got 2, 2, 2 and 2");
+  expect_error<ShapeError>([&] { nn::avg_pool2d(x, {.window = 7, .padding = 1}); },
+                           "[AvgPool] expected images with their padding as large as the 7x7");
+  expect_error<ShapeError>(
+      [] {
+        nn::max_pool2d(ones({1, 0, 4, 2}), {.window = 2, .padding = 1});
+      },
+      "as large as");
 }
 
 TEST(GlobalPool, ReducesHeightAndWidth) {

@@ -37,6 +37,11 @@ void check_conv(std::string_view op, const ConvAttrs& a, const Shape& x, const S
         "[{}] expected strides, dilations and groups {}, got {}x{}, {}x{} and {}", op, expected,
         dim::text(a.stride_h), dim::text(a.stride_w), dim::text(a.dilation_h),
         dim::text(a.dilation_w), dim::text(a.groups));
+  if (!nn::may_be_paddings({a.pad_top, a.pad_bottom, a.pad_left, a.pad_right}, nn::kMaxWindow))
+    fail<InvalidArgumentError>(
+        "[{}] expected paddings of 0 or more and below 2^31, got {}, {}, {} and {}", op,
+        dim::text(a.pad_top), dim::text(a.pad_bottom), dim::text(a.pad_left),
+        dim::text(a.pad_right));
   if (!dim::are_sizes(x) || !dim::are_sizes(kernel))
     fail<ShapeError>("[{}] expected sizes of 0 or more, got shapes {} and {}", op,
                      text_of(x.words()), text_of(kernel.words()));
@@ -64,15 +69,16 @@ void check_conv(std::string_view op, const ConvAttrs& a, const Shape& x, const S
 ConvShape conv_shape(std::string_view op, const ConvAttrs& a, DType dtype, const Shape& x,
                      const Shape& kernel) {
   check_conv(op, a, x, kernel);
-  const nn::WindowAxis rows =
-      nn::place_windows(x.word(1), kernel.word(0), a.stride_h, a.dilation_h, a.padding);
-  const nn::WindowAxis columns =
-      nn::place_windows(x.word(2), kernel.word(1), a.stride_w, a.dilation_w, a.padding);
-  if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
+  const nn::WindowAxis rows = nn::place_windows(x.word(1), kernel.word(0), a.stride_h, a.dilation_h,
+                                                {a.padding, a.pad_top, a.pad_bottom});
+  const nn::WindowAxis columns = nn::place_windows(
+      x.word(2), kernel.word(1), a.stride_w, a.dilation_w, {a.padding, a.pad_left, a.pad_right});
+  if (a.padding != nn::Padding::kSame &&
+      (rows.output == 0 || columns.output == 0 || x.word(1) == 0 || x.word(2) == 0))
     fail<ShapeError>(
-        "[{}] expected images as large as the {}x{} kernel (dilation {}x{}), got shape {}", op,
-        dim::text(kernel.word(0)), dim::text(kernel.word(1)), dim::text(a.dilation_h),
-        dim::text(a.dilation_w), x.to_string());
+        "[{}] expected images{} as large as the {}x{} kernel (dilation {}x{}), got shape {}", op,
+        a.padding == nn::Padding::kExplicit ? " with their padding" : "", dim::text(kernel.word(0)),
+        dim::text(kernel.word(1)), dim::text(a.dilation_h), dim::text(a.dilation_w), x.to_string());
   return {.dtype = dtype,
           .n = x.word(0),
           .h = x.word(1),
@@ -299,16 +305,75 @@ Padding padding_from_name(std::string_view name) {
   fail<InvalidArgumentError>("[padding] expected 'valid' or 'same', got '{}'", name);
 }
 
+WindowPadding::WindowPadding(Padding kind) : kind_(kind) {
+  if (kind == Padding::kExplicit)
+    fail<InvalidArgumentError>("[padding] expected 'valid', 'same' or numbers, got kExplicit");
+}
+WindowPadding::WindowPadding(Sides rows, Sides columns)
+    : kind_(Padding::kExplicit), rows_(rows), columns_(columns) {
+  if (std::min({rows.first, rows.second, columns.first, columns.second}) < 0)
+    fail<InvalidArgumentError>("[padding] expected numbers of 0 or more, got {}, {}, {} and {}",
+                               rows.first, rows.second, columns.first, columns.second);
+}
+
+namespace {
+
+// The attributes of conv2d() and conv2d_transpose() but the activation.
+template <class Options>
+ConvAttrs attrs_of(const Options& options) {
+  return {.stride_h = options.strides.height,
+          .stride_w = options.strides.width,
+          .dilation_h = options.dilations.height,
+          .dilation_w = options.dilations.width,
+          .groups = options.groups,
+          .padding = options.padding.kind(),
+          .pad_top = options.padding.rows().first,
+          .pad_bottom = options.padding.rows().second,
+          .pad_left = options.padding.columns().first,
+          .pad_right = options.padding.columns().second};
+}
+
+// An axis of the result of conv2d_transpose().
+struct TransposedAxis {
+  std::int64_t size;  // as Conv2DBackpropInput computes it
+  std::int64_t more;  // zeros after it
+};
+
+// `after` becomes less where the output padding undoes it.
+TransposedAxis transposed_axis(std::int64_t size, std::int64_t kernel, std::int64_t stride,
+                               std::int64_t dilation, Padding padding, std::int64_t before,
+                               std::int64_t& after, std::optional<std::int64_t> output_padding) {
+  const std::int64_t reach = dim::sum(dim::product(dim::difference(kernel, 1), dilation), 1);
+  const bool given = padding == Padding::kExplicit;
+  if (!given && !output_padding)
+    return {dim::sum(dim::product(size, stride),
+                     padding == Padding::kSame ? 0 : dim::max(0, dim::difference(reach, stride))),
+            0};
+  std::int64_t more = output_padding.value_or(0);
+  if (more < 0 || more >= (given ? std::max(stride, dilation) : stride))
+    fail<InvalidArgumentError>(
+        "[Conv2DTranspose] expected an output_padding of 0 or more and less than the stride {} or "
+        "the dilation {}, got {}",
+        stride, dilation, more);
+  const std::int64_t undone = std::min(more, after);
+  after -= undone;
+  more -= undone;
+  const std::int64_t removed = padding == Padding::kSame
+                                   ? dim::product(dim::floor_quotient(reach, 2), 2)
+                                   : dim::sum(before, after);
+  const std::int64_t full = dim::sum(dim::product(dim::difference(size, 1), stride), reach);
+  const std::int64_t kept = dim::difference(full, removed);
+  // A convolution of more elements would have another window.
+  return more < stride ? TransposedAxis{dim::sum(kept, more), 0} : TransposedAxis{kept, more};
+}
+
+}  // namespace
+
 Tensor conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias,
               const Conv2DOptions& options) {
   const bool fused = is_fused(options.activation);
-  const ConvAttrs attrs{.stride_h = options.strides.height,
-                        .stride_w = options.strides.width,
-                        .dilation_h = options.dilations.height,
-                        .dilation_w = options.dilations.width,
-                        .groups = options.groups,
-                        .padding = options.padding,
-                        .activation = fused ? options.activation : Activation::kLinear};
+  ConvAttrs attrs = attrs_of(options);
+  if (fused) attrs.activation = options.activation;
   const OpDef& op = attrs.activation == Activation::kLinear ? kConv2D : kFusedConv2D;
   const Tensor y =
       bias.defined() ? run(op, {&x, &kernel, &bias}, attrs) : run(op, {&x, &kernel}, attrs);
@@ -332,6 +397,39 @@ Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bia
   return conv2d(
       x, reshape(kernel, {taps.word(0), taps.word(1), 1, dim::product(taps.word(2), taps.word(3))}),
       bias, grouped);
+}
+
+Tensor conv2d_transpose(const Tensor& x, const Tensor& kernel, const Tensor& bias,
+                        const Conv2DTransposeOptions& options) {
+  const Shape& taps = kernel.shape();
+  if (x.rank() != 4 || taps.rank() != 4 || !dim::may_equal(taps.word(3), x.size_word(3)))
+    fail<ShapeError>(
+        "[Conv2DTranspose] expected images [n, h, w, in] and a kernel [kh, kw, out / groups, in], "
+        "got shapes {} and {}",
+        x.shape().to_string(), taps.to_string());
+  ConvAttrs attrs = attrs_of(options);
+  if (const char* expected = nn::expected_of_windows(
+          {attrs.stride_h, attrs.stride_w, attrs.dilation_h, attrs.dilation_w, attrs.groups}))
+    fail<InvalidArgumentError>(
+        "[Conv2DTranspose] expected strides, dilations and groups {}, got {}x{}, {}x{} and {}",
+        expected, attrs.stride_h, attrs.stride_w, attrs.dilation_h, attrs.dilation_w, attrs.groups);
+  const auto& more = options.output_padding;
+  const TransposedAxis rows = transposed_axis(
+      x.size_word(1), taps.word(0), attrs.stride_h, attrs.dilation_h, attrs.padding, attrs.pad_top,
+      attrs.pad_bottom, more ? std::optional(more->height) : std::nullopt);
+  const TransposedAxis columns = transposed_axis(
+      x.size_word(2), taps.word(1), attrs.stride_w, attrs.dilation_w, attrs.padding, attrs.pad_left,
+      attrs.pad_right, more ? std::optional(more->width) : std::nullopt);
+  attrs.height = rows.size;
+  attrs.width = columns.size;
+  if (dim::max(attrs.height, 0) == 0 || dim::max(attrs.width, 0) == 0)
+    fail<ShapeError>(
+        "[Conv2DTranspose] expected a result of at least one pixel, got {} x {} for shape {}",
+        dim::text(attrs.height), dim::text(attrs.width), x.shape().to_string());
+  Tensor y = run(kConv2DBackpropInput, {&x, &kernel}, attrs);
+  if (rows.more > 0 || columns.more > 0)
+    y = pad(y, {{0, 0}, {0, rows.more}, {0, columns.more}, {0, 0}});
+  return activate(bias.defined() ? bias_add(y, bias) : y, options.activation);
 }
 
 }  // namespace nn

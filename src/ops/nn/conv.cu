@@ -110,9 +110,10 @@ unsigned common_alignment(const Views&... views) {
   return std::min({alignment_of(views)...});
 }
 
-// Whether each output pixel depends on exactly one input pixel and vice versa.
+// Whether each output pixel depends on exactly one input pixel and vice versa: nothing is padded.
 bool is_matrix_product(const ConvShape& s) {
-  return s.kh == 1 && s.kw == 1 && s.stride_h == 1 && s.stride_w == 1 && s.groups == 1;
+  return s.kh == 1 && s.kw == 1 && s.stride_h == 1 && s.stride_w == 1 && s.groups == 1 &&
+         s.oh == s.h && s.ow == s.w;
 }
 TensorView as_matrix(const TensorView& kernel) {
   return {kernel.data, kernel.dtype, Shape{kernel.shape.word(2), kernel.shape.word(3)}};

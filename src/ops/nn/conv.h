@@ -17,8 +17,10 @@ struct ConvAttrs {
   nn::Activation activation = nn::Activation::kLinear;  // must be is_fused()
   // The size of the result of Conv2DBackpropInput (the image) or Conv2DBackpropFilter (the kernel).
   std::int64_t height = 0, width = 0;
+  // The numbers of Padding::kExplicit.
+  std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
   TANDEM_FIELDS(stride_h, stride_w, dilation_h, dilation_w, groups, padding, activation, height,
-                width)
+                width, pad_top, pad_bottom, pad_left, pad_right)
 };
 
 // The sizes of the convolution of an image by a kernel of these shapes. Throws InvalidArgumentError

@@ -22,12 +22,23 @@ Pool pool_of(std::string_view op, const PoolAttrs& a, const Shape& x) {
     fail<InvalidArgumentError>("[{}] expected a window and strides {}, got {}x{} and {}x{}", op,
                                expected, dim::text(a.window_h), dim::text(a.window_w),
                                dim::text(a.stride_h), dim::text(a.stride_w));
+  // Each window has a pixel of the image then.
+  if (!nn::may_be_paddings({a.pad_top, a.pad_bottom}, a.window_h) ||
+      !nn::may_be_paddings({a.pad_left, a.pad_right}, a.window_w))
+    fail<InvalidArgumentError>(
+        "[{}] expected paddings of 0 or more and below the {}x{} window, got {}, {}, {} and {}", op,
+        dim::text(a.window_h), dim::text(a.window_w), dim::text(a.pad_top), dim::text(a.pad_bottom),
+        dim::text(a.pad_left), dim::text(a.pad_right));
   if (!dim::are_sizes(x))
     fail<ShapeError>("[{}] expected sizes of 0 or more, got shape {}", op, text_of(x.words()));
-  const nn::WindowAxis rows = nn::place_windows(x.word(1), a.window_h, a.stride_h, 1, a.padding);
-  const nn::WindowAxis columns = nn::place_windows(x.word(2), a.window_w, a.stride_w, 1, a.padding);
-  if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
-    fail<ShapeError>("[{}] expected images as large as the {}x{} window, got shape {}", op,
+  const nn::WindowAxis rows = nn::place_windows(x.word(1), a.window_h, a.stride_h, 1,
+                                                {a.padding, a.pad_top, a.pad_bottom, a.ceil});
+  const nn::WindowAxis columns = nn::place_windows(x.word(2), a.window_w, a.stride_w, 1,
+                                                   {a.padding, a.pad_left, a.pad_right, a.ceil});
+  if (a.padding != nn::Padding::kSame &&
+      (rows.output == 0 || columns.output == 0 || x.word(1) == 0 || x.word(2) == 0))
+    fail<ShapeError>("[{}] expected images{} as large as the {}x{} window, got shape {}", op,
+                     a.padding == nn::Padding::kExplicit ? " with their padding" : "",
                      dim::text(a.window_h), dim::text(a.window_w), x.to_string());
   return {.n = x.word(0),
           .h = x.word(1),
@@ -151,7 +162,12 @@ PoolAttrs attrs_of(const nn::Pool2DOptions& options) {
           .window_w = options.window.width,
           .stride_h = strides.height,
           .stride_w = strides.width,
-          .padding = options.padding};
+          .padding = options.padding.kind(),
+          .pad_top = options.padding.rows().first,
+          .pad_bottom = options.padding.rows().second,
+          .pad_left = options.padding.columns().first,
+          .pad_right = options.padding.columns().second,
+          .ceil = options.ceil_mode};
 }
 
 // Pools over one window of the image's size.

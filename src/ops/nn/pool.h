@@ -18,7 +18,11 @@ struct PoolAttrs {
   std::int64_t stride_h = 1, stride_w = 1;
   nn::Padding padding = nn::Padding::kValid;
   std::int64_t height = 0, width = 0;  // of the images, for the gradient of average pooling
-  TANDEM_FIELDS(window_h, window_w, stride_h, stride_w, padding, height, width)
+  // The numbers of Padding::kExplicit.
+  std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
+  bool ceil = false;  // as nn::Pool2DOptions::ceil_mode
+  TANDEM_FIELDS(window_h, window_w, stride_h, stride_w, padding, height, width, pad_top, pad_bottom,
+                pad_left, pad_right, ceil)
 };
 
 struct Pool {

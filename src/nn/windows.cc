@@ -1,0 +1,285 @@
+#include "nn/windows.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "core/dim.h"
+#include "core/status.h"
+#include "tandem/array.h"
+#include "tandem/creation.h"
+#include "tandem/math.h"
+#include "tandem/nn.h"
+
+namespace tandem::nn {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+std::string text_of(const Numbers& numbers) {
+  std::string text;
+  for (const std::int64_t number : numbers)
+    text += (text.empty() ? "" : " x ") + std::to_string(number);
+  return text;
+}
+
+void check(const char* what, const Tensor& x, const Windows& w) {
+  const int axes = static_cast<int>(w.size.size());
+  if (x.rank() != axes + 2)
+    fail<ShapeError>("[{}] expected {} (batch, channels, {}), got shape {}", what,
+                     axes == 1   ? "sequences"
+                     : axes == 2 ? "images"
+                                 : "volumes",
+                     axes == 1   ? "positions"
+                     : axes == 2 ? "height, width"
+                                 : "depth, height, width",
+                     x.shape().to_string());
+  bool positive = true, half = true;
+  for (std::size_t i = 0; i < w.size.size(); ++i) {
+    positive = positive && w.size[i] > 0 && w.stride[i] > 0 && w.dilation[i] > 0;
+    half = half && w.padding[i] >= 0 && 2 * w.padding[i] <= (w.size[i] - 1) * w.dilation[i] + 1;
+  }
+  if (!positive)
+    fail<InvalidArgumentError>(
+        "[{}] expected positive windows, strides and dilations, got {}, {} "
+        "and {}",
+        what, text_of(w.size), text_of(w.stride), text_of(w.dilation));
+  if (!half)
+    fail<InvalidArgumentError>("[{}] expected a padding of at most half of the window {}, got {}",
+                               what, text_of(w.size), text_of(w.padding));
+  if (w.divisor && *w.divisor == 0)
+    fail<InvalidArgumentError>("[{}] expected a divisor_override other than 0", what);
+}
+
+// The elements that window `i` reaches over, and the number of windows along it.
+std::int64_t reach(const Windows& w, std::size_t i) { return (w.size[i] - 1) * w.dilation[i] + 1; }
+std::int64_t count_of(const Windows& w, std::size_t i, std::int64_t size) {
+  const std::int64_t begun = dim::sum(size, w.padding[i]);
+  const std::int64_t room = dim::difference(dim::sum(begun, w.padding[i]), reach(w, i));
+  if (!w.ceil) return dim::sum(dim::floor_quotient(room, w.stride[i]), 1);
+  return dim::min(dim::sum(dim::ceil_quotient(room, w.stride[i]), 1),
+                  dim::ceil_quotient(begun, w.stride[i]));
+}
+
+// `x` with elements of `value` around its axes after the batch, so that all windows are complete
+// if `complete`.
+Tensor surrounded(const Tensor& x, const Windows& w, double value, bool complete) {
+  std::vector<std::pair<Dim, Dim>> paddings(static_cast<std::size_t>(x.rank()), {0, 0});
+  bool any = false;
+  for (std::size_t i = 0; i < w.size.size(); ++i) {
+    const int axis = static_cast<int>(i) + 1;
+    Dim after = w.padding[i];
+    if (complete) {
+      const Dim size = x.dim(axis);
+      const std::int64_t count = count_of(w, i, size.word());
+      const std::int64_t end =
+          dim::sum(dim::product(dim::difference(count, 1), w.stride[i]), reach(w, i));
+      const std::int64_t beyond =
+          dim::max(0, dim::difference(dim::difference(end, size.word()), w.padding[i]));
+      after = Dim(beyond);
+    }
+    paddings[i + 1] = {w.padding[i], after};
+    any = any || w.padding[i] > 0 || after.word() != 0;
+  }
+  return any ? pad(x, paddings, value) : x;
+}
+
+using Pool = Tensor (*)(const Tensor& x, const Pool2DOptions& options);
+
+// Pools channels-last `x` over windows without dilation. With `inside`, the padding is left out,
+// else there is none.
+Tensor pooled(const Tensor& x, const Windows& w, Pool pool, bool inside) {
+  const std::size_t axes = w.size.size();
+  const auto options = [&](std::size_t rows, std::size_t columns) {
+    const auto of = [&](const Numbers& numbers, std::int64_t none) {
+      return Pair(rows < axes ? numbers[rows] : none, columns < axes ? numbers[columns] : none);
+    };
+    return Pool2DOptions{.window = of(w.size, 1),
+                         .strides = of(w.stride, 1),
+                         .padding = inside ? WindowPadding(of(w.padding, 0)) : WindowPadding(0),
+                         .ceil_mode = w.ceil};
+  };
+  if (axes == 1) return squeeze(pool(expand_dims(x, 1), options(axes, 0)), {1});
+  if (axes == 2) return pool(x, options(0, 1));
+  // Volumes: over height and width of each slice, and then over the depth.
+  const Tensor slices =
+      pool(reshape(x, {x.dim(0) * x.dim(1), x.dim(2), x.dim(3), x.dim(4)}), options(1, 2));
+  const Dim height = slices.dim(1), width = slices.dim(2), channels = slices.dim(3);
+  const Tensor deep =
+      pool(reshape(slices, {x.dim(0), x.dim(1), height * width, channels}), options(0, axes));
+  return reshape(deep, {x.dim(0), deep.dim(1), height, width, channels});
+}
+
+// The batch axis is added if it lacks, and removed again.
+template <class Body>
+Tensor with_batch(const Tensor& x, std::size_t axes, const Body& body) {
+  if (x.rank() != static_cast<int>(axes) + 1) return body(x);
+  return squeeze(body(expand_dims(x, 0)), {0});
+}
+
+// Window i of `count` along an axis of `size` elements has those of [begin, end): both as int64
+// vectors of `count` elements.
+struct AdaptiveWindows {
+  Tensor begin, end;
+  AdaptiveWindows(const Dim& size, std::int64_t count) {
+    const Tensor numbers = range(Dim(count), {.dtype = int64});
+    begin = floor_divide(numbers * size, static_cast<double>(count));
+    end = floor_divide((numbers + 1.0) * size + static_cast<double>(count - 1),
+                       static_cast<double>(count));
+  }
+};
+
+// [before, size, after] with the means of `count` windows.
+Tensor means(const Tensor& x, std::int64_t count) {
+  const AdaptiveWindows windows(x.dim(1), count);
+  const Tensor at = expand_dims(range(x.dim(1), {.dtype = int64}), 0);
+  const Tensor begin = expand_dims(windows.begin, 1), end = expand_dims(windows.end, 1);
+  const Tensor inside = logical_and(greater_equal(at, begin), less(at, end));
+  return matmul(cast(inside, x.dtype()) / cast(end - begin, x.dtype()), x);
+}
+
+// [before, size, after] with the maxima of the elements at each row of `positions`, [count, size].
+// The first of equal ones gets the gradient.
+Tensor maxima_at(const Tensor& x, const Tensor& positions, const Dim& count, const Dim& size) {
+  const Tensor elements = gather(x, reshape(positions, {-1}), 1);
+  const Tensor pooled = max_pool2d(reshape(elements, {x.dim(0), count, size, x.dim(2)}),
+                                   {.window = Pair(1, size.word())});
+  return squeeze(pooled, {2});
+}
+
+// The maxima of `count` windows.
+Tensor maxima(const Tensor& x, std::int64_t count) {
+  const AdaptiveWindows windows(x.dim(1), count);
+  const Dim most = (x.dim(1) + (count - 1)) / count + 1;  // elements of a window
+  const Tensor positions =
+      minimum(expand_dims(windows.begin, 1) + expand_dims(range(most, {.dtype = int64}), 0),
+              expand_dims(windows.end, 1) - 1.0);
+  return maxima_at(x, positions, count, most);
+}
+
+// `axis` replaced by f([before, size, after]), which has `count` elements instead of `size`.
+template <class F>
+Tensor along_axis(const Tensor& x, int axis, const Dim& count, const F& f) {
+  Dim before = 1, after = 1;
+  Dims shape;
+  for (int k = 0; k < x.rank(); ++k) {
+    if (k < axis) before *= x.dim(k);
+    if (k > axis) after *= x.dim(k);
+    shape.push_back(k == axis ? count.word() : x.shape().word(k));
+  }
+  return reshape(f(reshape(x, {before, x.dim(axis), after})), Shape(shape));
+}
+
+// The maxima of channels-last `x` over windows with dilation. The last axis first, so that the
+// first of equal elements in row-major order gets the gradient.
+Tensor dilated_maxima(const char* what, const Tensor& x, const Windows& w) {
+  Tensor y = surrounded(x, w, -std::numeric_limits<double>::infinity(), true);
+  for (std::size_t i = w.size.size(); i-- > 0;) {
+    const int axis = static_cast<int>(i) + 1;
+    const Dim count(count_of(w, i, x.shape().word(axis)));
+    if (count.known() && count.value() <= 0)
+      fail<ShapeError>("[{}] expected an axis {} that a window fits into, got shape {}", what, axis,
+                       x.shape().to_string());
+    const auto steps = [](const Dim& many, std::int64_t by) {
+      return range(many, {.dtype = int64}) * static_cast<double>(by);
+    };
+    const Tensor positions =
+        expand_dims(steps(count, w.stride[i]), 1) + expand_dims(steps(w.size[i], w.dilation[i]), 0);
+    y = along_axis(y, axis, count, [&](const Tensor& lines) {
+      return maxima_at(lines, positions, count, w.size[i]);
+    });
+  }
+  return y;
+}
+
+}  // namespace
+
+Tensor channels_last(const Tensor& x) {
+  Dims order{0};
+  for (int axis = 2; axis < x.rank(); ++axis) order.push_back(axis);
+  order.push_back(1);
+  return transpose(x, order);
+}
+Tensor channels_first(const Tensor& x) {
+  Dims order{0, x.rank() - 1};
+  for (int axis = 1; axis < x.rank() - 1; ++axis) order.push_back(axis);
+  return transpose(x, order);
+}
+
+Tensor max_pooled(const char* what, const Tensor& given, const Windows& w) {
+  return with_batch(given, w.size.size(), [&](const Tensor& x) {
+    check(what, x, w);
+    const Tensor last = channels_last(x);
+    const bool dilated = std::ranges::any_of(w.dilation, [](std::int64_t d) { return d > 1; });
+    return channels_first(dilated ? dilated_maxima(what, last, w)
+                                  : pooled(last, w, max_pool2d, true));
+  });
+}
+
+Tensor mean_pooled(const char* what, const Tensor& given, const Windows& w) {
+  return with_batch(given, w.size.size(), [&](const Tensor& x) {
+    check(what, x, w);
+    const Tensor last = channels_last(x);
+    Windows plain = w;
+    if (w.divisor) {
+      double elements = 1.0;
+      for (const std::int64_t size : w.size) elements *= static_cast<double>(size);
+      plain.ceil = false;
+      return channels_first(pooled(surrounded(last, w, 0.0, true), plain, avg_pool2d, false)) *
+             (elements / static_cast<double>(*w.divisor));
+    }
+    if (!w.count_padding) return channels_first(pooled(last, w, avg_pool2d, true));
+    Tensor y = pooled(surrounded(last, w, 0.0, false), plain, avg_pool2d, false);
+    // A window that begins in the padding after the elements does not count.
+    for (std::size_t i = 0; w.ceil && i < w.size.size(); ++i)
+      if (w.padding[i] > 0) {
+        const int axis = static_cast<int>(i) + 1;
+        const std::int64_t count = count_of(w, i, last.shape().word(axis));
+        y = y.slice(axis, 0, Dim(count));
+      }
+    return channels_first(y);
+  });
+}
+
+Tensor adaptively_pooled(const char* what, const Tensor& given,
+                         const std::vector<std::optional<std::int64_t>>& sizes, bool maximum) {
+  return with_batch(given, sizes.size(), [&](const Tensor& x) {
+    Windows even;
+    bool divides = true;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (sizes[i] && *sizes[i] < 1)
+        fail<InvalidArgumentError>("[{}] expected an output_size of 1 or more, got {}", what,
+                                   *sizes[i]);
+      const Dim size = static_cast<int>(i) + 2 < x.rank() ? x.dim(static_cast<int>(i) + 2) : Dim(1);
+      const std::int64_t count = sizes[i].value_or(1);
+      divides = divides && (!sizes[i] || (size.known() && size.word() % count == 0));
+      even.size.push_back(
+          !sizes[i] || !size.known() ? 1 : std::max<std::int64_t>(1, size.word() / count));
+      even.padding.push_back(0);
+      even.dilation.push_back(1);
+    }
+    even.stride = even.size;
+    check(what, x, even);
+    for (int axis = 2; axis < x.rank(); ++axis)
+      if (x.shape().word(axis) == 0)
+        fail<ShapeError>("[{}] expected axes that are not empty, got shape {}", what,
+                         x.shape().to_string());
+    if (!maximum && std::ranges::all_of(sizes, [](const auto& size) { return size == 1; })) {
+      Dims axes;
+      for (int axis = 2; axis < x.rank(); ++axis) axes.push_back(axis);
+      return reduce_mean(x, {.axis = axes, .keepdims = true});
+    }
+    Tensor y = channels_last(x);
+    if (divides) return channels_first(pooled(y, even, maximum ? max_pool2d : avg_pool2d, false));
+    // The last axis first, so that the first of equal maxima in row-major order gets the gradient.
+    for (std::size_t i = sizes.size(); i-- > 0;) {
+      if (!sizes[i]) continue;
+      y = along_axis(y, static_cast<int>(i) + 1, *sizes[i], [&](const Tensor& lines) {
+        return maximum ? maxima(lines, *sizes[i]) : means(lines, *sizes[i]);
+      });
+    }
+    return channels_first(y);
+  });
+}
+
+}  // namespace tandem::nn
