@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "tandem/activations.h"
 #include "tandem/losses.h"
 #include "tandem/math.h"
 #include "tandem/nn.h"
@@ -128,12 +129,10 @@ struct KlDivOptions {
 
 // The activations that are the same there.
 using nn::elu;
-using nn::gelu;
 using nn::log_softmax;
 using nn::relu;
 using nn::selu;
 using nn::softmax;
-using nn::softplus;
 using tandem::sigmoid;
 using tandem::tanh;
 /// Options of scaled_dot_product_attention(). As the arguments of

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/activations.h"
 #include "tandem/dtype_policy.h"
 #include "tandem/initializers.h"
 #include "tandem/layer.h"
@@ -39,26 +40,43 @@ class ActivationName : public std::string {
   /// A function of tandem/nn.h or tandem/math.h with its default parameters. Throws
   /// InvalidArgumentError for another one, which nn::Module or a layer of your own calls.
   ActivationName(Tensor (*function)(const Tensor&))  // NOLINT: a function stands for it
-      : ActivationName(function == nn::relu          ? "relu"
-                       : function == nn::relu6       ? "relu6"
-                       : function == nn::selu        ? "selu"
-                       : function == nn::swish       ? "swish"
-                       : function == nn::softplus    ? "softplus"
-                       : function == tandem::tanh    ? "tanh"
-                       : function == tandem::sigmoid ? "sigmoid"
-                                                     : unknown()) {}
+      : ActivationName(function == nn::relu             ? "relu"
+                       : function == nn::relu6          ? "relu6"
+                       : function == nn::selu           ? "selu"
+                       : function == nn::swish          ? "swish"
+                       : function == nn::softplus       ? "softplus"
+                       : function == tandem::tanh       ? "tanh"
+                       : function == tandem::sigmoid    ? "sigmoid"
+                       : function == tandem::exp        ? "exponential"
+                       : function == nn::hard_sigmoid   ? "hard_sigmoid"
+                       : function == nn::hard_swish     ? "hard_swish"
+                       : function == nn::log_sigmoid    ? "log_sigmoid"
+                       : function == nn::mish           ? "mish"
+                       : function == nn::softsign       ? "softsign"
+                       : function == nn::sparse_plus    ? "sparse_plus"
+                       : function == nn::sparse_sigmoid ? "sparse_sigmoid"
+                       : function == nn::tanh_shrink    ? "tanh_shrink"
+                                                        : unknown()) {}
   ActivationName(Tensor (*function)(const Tensor&, std::int64_t))  // NOLINT
-      : ActivationName(function == softmax() ? "softmax" : unknown()) {}
+      : ActivationName(function == softmax()       ? "softmax"
+                       : function == log_softmax() ? "log_softmax"
+                       : function == nn::glu       ? "glu"
+                                                   : unknown()) {}
   ActivationName(Tensor (*function)(const Tensor&, double))  // NOLINT
-      : ActivationName(function == nn::elu          ? "elu"
-                       : function == nn::leaky_relu ? "leaky_relu"
-                                                    : unknown()) {}
+      : ActivationName(function == nn::elu           ? "elu"
+                       : function == nn::leaky_relu  ? "leaky_relu"
+                       : function == nn::celu        ? "celu"
+                       : function == nn::squareplus  ? "squareplus"
+                       : function == nn::hard_shrink ? "hard_shrink"
+                       : function == nn::soft_shrink ? "soft_shrink"
+                                                     : unknown()) {}
   ActivationName(Tensor (*function)(const Tensor&, bool))  // NOLINT
       : ActivationName(function == nn::gelu ? "gelu" : unknown()) {}
   /// @}
 
  private:
   static auto softmax() -> Tensor (*)(const Tensor&, std::int64_t) { return nn::softmax; }
+  static auto log_softmax() -> Tensor (*)(const Tensor&, std::int64_t) { return nn::log_softmax; }
   [[noreturn]] static const char* unknown();
 };
 
@@ -309,17 +327,34 @@ class Activation : public tandem::Layer {
   /// A layer that applies the activation of this name.
   explicit Activation(const std::string& activation, const SimpleOptions& options = {});
 };
-/// Applies nn::relu. As tf.keras.layers.ReLU.
+/// Options of ReLU(). As Keras.
+struct ReLUOptions {
+  std::optional<double> max_value{};  ///< the largest result; default: none
+  double negative_slope = 0.0;        ///< slope below the threshold
+  double threshold = 0.0;             ///< up from which x is the result
+  Shape input_shape{};                ///< shape of one example; for a model's first layer
+  DTypePolicy dtype{};                ///< dtypes; default: the process's policy
+  std::string name{};                 ///< name in the model; default: by the type
+};
+/// max_value from there on, x down to the threshold, and negative_slope * (x - threshold) below it:
+/// with default options nn::relu. As tf.keras.layers.ReLU.
 class ReLU : public tandem::Layer {
  public:
-  /// A layer.
-  explicit ReLU(const SimpleOptions& options = {});
+  /// A layer. Throws InvalidArgumentError for negative options.
+  explicit ReLU(const ReLUOptions& options = {});
 };
-/// Applies nn::softmax over the last axis. As tf.keras.layers.Softmax.
+/// Options of Softmax(). As Keras.
+struct SoftmaxOptions {
+  std::int64_t axis = -1;  ///< axis whose elements add up to 1
+  Shape input_shape{};     ///< shape of one example; for a model's first layer
+  DTypePolicy dtype{};     ///< dtypes; default: the process's policy
+  std::string name{};      ///< name in the model; default: by the type
+};
+/// Applies nn::softmax. As tf.keras.layers.Softmax.
 class Softmax : public tandem::Layer {
  public:
   /// A layer.
-  explicit Softmax(const SimpleOptions& options = {});
+  explicit Softmax(const SoftmaxOptions& options = {});
 };
 /// x if x > 0, else negative_slope * x. As tf.keras.layers.LeakyReLU.
 class LeakyReLU : public tandem::Layer {

@@ -321,11 +321,11 @@ class ELU : public ModuleHolder<FunctionModule> {
   using ModuleHolder::ModuleHolder;
   explicit ELU(double alpha = 1.0);  ///< a module
 };
-/// x * Phi(x). As torch.nn.GELU.
+/// functional::gelu(). As torch.nn.GELU.
 class GELU : public ModuleHolder<FunctionModule> {
  public:
   using ModuleHolder::ModuleHolder;
-  GELU();  ///< a module
+  explicit GELU(const std::string& approximate = "none");  ///< a module
 };
 /// x * sigmoid(x). As torch.nn.SiLU.
 class SiLU : public ModuleHolder<FunctionModule> {
@@ -345,11 +345,11 @@ class Tanh : public ModuleHolder<FunctionModule> {
   using ModuleHolder::ModuleHolder;
   Tanh();  ///< a module
 };
-/// Log(1 + exp(x)). As torch.nn.Softplus.
+/// functional::softplus(). As torch.nn.Softplus.
 class Softplus : public ModuleHolder<FunctionModule> {
  public:
   using ModuleHolder::ModuleHolder;
-  Softplus();  ///< a module
+  explicit Softplus(double beta = 1.0, double threshold = 20.0);  ///< a module
 };
 /// x. As torch.nn.Identity.
 class Identity : public ModuleHolder<FunctionModule> {

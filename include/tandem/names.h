@@ -361,8 +361,8 @@ inline Initializer LecunNormal() { return lecun_normal(); }      ///< as lecun_n
 
 /// As keras.activations.
 namespace tandem::activations {
-using nn::elu; using nn::gelu; using nn::leaky_relu; using nn::relu; using nn::selu; using nn::softmax; using nn::softplus; using nn::swish;
-using tandem::sigmoid; using tandem::tanh;
+using nn::celu; using nn::elu; using nn::gelu; using nn::glu; using nn::hard_shrink; using nn::hard_sigmoid; using nn::hard_swish; using nn::hard_tanh; using nn::leaky_relu; using nn::log_sigmoid; using nn::log_softmax; using nn::mish; using nn::relu; using nn::relu6; using nn::selu; using nn::soft_shrink; using nn::softmax; using nn::softplus; using nn::softsign; using nn::sparse_plus; using nn::sparse_sigmoid; using nn::squareplus; using nn::swish; using nn::tanh_shrink; using nn::threshold;
+using tandem::exp; using tandem::sigmoid; using tandem::tanh;
 }  // namespace tandem::activations
 namespace tandem::utils {
 namespace data = tandem::data;  // as torch.utils.data

@@ -30,10 +30,27 @@ enum class Activation {
   kSoftplus,   ///< log(1 + exp(x))
   kSigmoid,    ///< 1 / (1 + exp(-x))
   kTanh,       ///< tanh(x)
-  kSoftmax     ///< softmax over the last axis
+  kSoftmax,    ///< softmax over the last axis
+  // Those of tandem/activations.h, with default arguments.
+  kCelu,           ///< celu()
+  kExponential,    ///< exp(x)
+  kGlu,            ///< glu() over the last axis
+  kHardShrink,     ///< hard_shrink()
+  kHardSigmoid,    ///< hard_sigmoid()
+  kHardSwish,      ///< hard_swish()
+  kHardTanh,       ///< hard_tanh()
+  kLogSigmoid,     ///< log_sigmoid()
+  kLogSoftmax,     ///< log_softmax() over the last axis
+  kMish,           ///< mish()
+  kSoftShrink,     ///< soft_shrink()
+  kSoftsign,       ///< softsign()
+  kSparsePlus,     ///< sparse_plus()
+  kSparseSigmoid,  ///< sparse_sigmoid()
+  kSquareplus,     ///< squareplus()
+  kTanhShrink      ///< tanh_shrink()
 };
 /// The last enumerator, for range checks.
-constexpr Activation last_value(Activation) { return Activation::kSoftmax; }
+constexpr Activation last_value(Activation) { return Activation::kTanhShrink; }
 /// The activation of this name: "relu", "linear" (or ""), "swish" (or "silu"), ... Throws
 /// InvalidArgumentError that lists the names.
 Activation activation_from_name(std::string_view name);

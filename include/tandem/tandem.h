@@ -7,6 +7,8 @@
 
 #include <cmath>  // programs with tensors call std::sin() and its like
 
+#include "tandem/activation_modules.h"
+#include "tandem/activations.h"
 #include "tandem/amp.h"
 #include "tandem/apex.h"
 #include "tandem/array.h"

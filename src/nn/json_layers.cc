@@ -36,6 +36,14 @@ tandem::Layer rescaling(JsonOptions& json) {
   return made_with<Rescaling, SimpleOptions>(json, scale, json.value("offset", 0.0));
 }
 
+tandem::Layer leaky_relu(JsonOptions& json) {
+  return made_with<LeakyReLU, SimpleOptions>(json, json.value("negative_slope", 0.3));
+}
+
+tandem::Layer elu(JsonOptions& json) {
+  return made_with<ELU, SimpleOptions>(json, json.value("alpha", 1.0));
+}
+
 tandem::Layer zero_padding2d(JsonOptions& json) {
   return made_with<ZeroPadding2D, SimpleOptions>(json, json.value("padding", nn::Pair(1)));
 }
@@ -100,9 +108,11 @@ constexpr NamedEntry<Make> kTable[] = {
     {"repeat_vector", with_argument<RepeatVector, SimpleOptions, std::int64_t, kN>},
     {"reshape", with_argument<Reshape, SimpleOptions, Shape, kTargetShape>},
     {"activation", with_argument<Activation, SimpleOptions, ActivationName, kActivation>},
-    {"relu", plain<ReLU>},
+    {"relu", plain<ReLU, ReLUOptions>},
+    {"leaky_relu", leaky_relu},
+    {"elu", elu},
     {"prelu", plain<PReLU, PReLUOptions>},
-    {"softmax", plain<Softmax>},
+    {"softmax", plain<Softmax, SoftmaxOptions>},
     {"rescaling", rescaling},
     {"normalization", plain<Normalization, NormalizationOptions>},
     {"discretization", plain<Discretization, DiscretizationOptions>},

@@ -116,6 +116,10 @@ void read_options(JsonOptions& json, Options& options) {
   TANDEM_READ(pointwise_initializer);
   TANDEM_READ(alpha_initializer);
   TANDEM_READ(shared_axes);
+  TANDEM_READ(max_value);
+  TANDEM_READ(negative_slope);
+  TANDEM_READ(threshold);
+  TANDEM_READ(axis);
   TANDEM_READ(interpolation);
   TANDEM_READ(embeddings_initializer);
   TANDEM_READ(initializer);

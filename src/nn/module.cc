@@ -256,13 +256,19 @@ LeakyReLU::LeakyReLU(double negative_slope)
       })) {}
 ELU::ELU(double alpha)
     : ModuleHolder(function("elu", [alpha](const Tensor& x) { return elu(x, alpha); })) {}
-GELU::GELU() : ModuleHolder(function("gelu", [](const Tensor& x) { return gelu(x); })) {}
+GELU::GELU(const std::string& approximate)
+    : ModuleHolder(function(
+          "gelu", [approximate](const Tensor& x) { return functional::gelu(x, approximate); })) {
+  static_cast<void>(functional::gelu(zeros({0}), approximate));  // refuses another name
+}
 SiLU::SiLU() : ModuleHolder(function("silu", [](const Tensor& x) { return swish(x); })) {}
 Sigmoid::Sigmoid()
     : ModuleHolder(function("sigmoid", [](const Tensor& x) { return tandem::sigmoid(x); })) {}
 Tanh::Tanh() : ModuleHolder(function("tanh", [](const Tensor& x) { return tandem::tanh(x); })) {}
-Softplus::Softplus()
-    : ModuleHolder(function("softplus", [](const Tensor& x) { return softplus(x); })) {}
+Softplus::Softplus(double beta, double threshold)
+    : ModuleHolder(function("softplus", [beta, threshold](const Tensor& x) {
+        return functional::softplus(x, beta, threshold);
+      })) {}
 Identity::Identity() : ModuleHolder(function("identity", [](const Tensor& x) { return x; })) {}
 Softmax::Softmax(std::int64_t dim)
     : ModuleHolder(function("softmax", [dim](const Tensor& x) { return softmax(x, dim); })) {}

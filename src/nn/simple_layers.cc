@@ -153,6 +153,25 @@ ElementwiseLayer::Function activate(const std::string& activation) {
   return [function](const Tensor& x, const CallOptions&) { return nn::activate(x, function); };
 }
 
+ElementwiseLayer::Function limited_relu(const ReLUOptions& options) {
+  const double limit = options.max_value.value_or(0.0), slope = options.negative_slope,
+               threshold = options.threshold;
+  if (!(limit >= 0.0 && slope >= 0.0 && threshold >= 0.0))
+    fail<InvalidArgumentError>(
+        "[relu] expected max_value, negative_slope and threshold of 0 or more, got {}, {} and {}",
+        limit, slope, threshold);
+  return [=, limited = options.max_value.has_value()](const Tensor& x, const CallOptions&) {
+    if (threshold == 0.0) {
+      if (slope == 0.0 && limited && limit == 6.0) return nn::relu6(x);
+      const Tensor y = slope == 0.0 ? nn::relu(x) : nn::leaky_relu(x, slope);
+      return limited ? minimum(y, limit) : y;
+    }
+    const Tensor below = slope == 0.0 ? zeros_like(x) : (x - threshold) * slope;
+    const Tensor y = where(less(x, threshold), below, x);
+    return limited ? minimum(y, limit) : y;
+  };
+}
+
 ElementwiseLayer::Function rescale(double scale, double offset) {
   return [scale, offset](const Tensor& x, const CallOptions&) {
     const Tensor scaled = (is_floating(x.dtype()) ? x : cast(x, float32)) * scale;
@@ -174,14 +193,18 @@ Dropout::Dropout(double rate, const SimpleOptions& options)
 Activation::Activation(const std::string& activation, const SimpleOptions& options)
     : tandem::Layer(elementwise("activation", activate(activation), options)) {}
 
-ReLU::ReLU(const SimpleOptions& options)
+ReLU::ReLU(const ReLUOptions& options)
     : tandem::Layer(elementwise(
-          "relu", [](const Tensor& x, const CallOptions&) { return nn::relu(x); }, options)) {}
+          "relu", limited_relu(options),
+          {.input_shape = options.input_shape, .dtype = options.dtype, .name = options.name})) {}
 
-Softmax::Softmax(const SimpleOptions& options)
+Softmax::Softmax(const SoftmaxOptions& options)
     : tandem::Layer(elementwise(
-          "softmax", [](const Tensor& x, const CallOptions&) { return nn::softmax(x); }, options)) {
-}
+          "softmax",
+          [axis = options.axis](const Tensor& x, const CallOptions&) {
+            return nn::softmax(x, axis);
+          },
+          {.input_shape = options.input_shape, .dtype = options.dtype, .name = options.name})) {}
 
 LeakyReLU::LeakyReLU(double negative_slope, const SimpleOptions& options)
     : tandem::Layer(elementwise(

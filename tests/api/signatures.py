@@ -34,9 +34,11 @@ layers.h DenseOptions: activation use_bias kernel_initializer bias_initializer d
 layers.h Conv2DOptions: strides padding dilation_rate groups activation use_bias kernel_initializer bias_initializer
 layers.h DepthwiseConv2DOptions: strides padding depth_multiplier dilation_rate activation use_bias
 layers.h Pooling2DOptions: pool_size strides padding
+layers.h ReLUOptions: max_value negative_slope threshold
 layers.h BatchNormalizationOptions: momentum epsilon center scale synchronized
 layers.h LayerNormalizationOptions: epsilon center scale
 layers.h MultiHeadAttentionOptions: value_dim dropout use_bias kernel_initializer bias_initializer
+activation_modules.h PReLUArguments: num_parameters init
 image_modules.h Conv2dArguments: stride padding dilation groups bias padding_mode
 image_modules.h MaxPool2dArguments: stride padding dilation return_indices ceil_mode
 image_modules.h AvgPool2dArguments: stride padding ceil_mode count_include_pad divisor_override

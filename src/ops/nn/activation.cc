@@ -18,6 +18,7 @@
 #include "ops/onednn/onednn.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
+#include "tandem/activations.h"
 #include "tandem/math.h"
 
 namespace tandem {
@@ -250,7 +251,7 @@ struct ActivationName {
   std::string_view name;
   Activation activation;
 };
-constexpr std::array<ActivationName, 13> activation_names() {
+constexpr std::array<ActivationName, 30> activation_names() {
   using enum Activation;
   return {{{"linear", kLinear},
            {"relu", kRelu},
@@ -264,7 +265,24 @@ constexpr std::array<ActivationName, 13> activation_names() {
            {"tanh", kTanh},
            {"softplus", kSoftplus},
            {"sigmoid", kSigmoid},
-           {"softmax", kSoftmax}}};
+           {"softmax", kSoftmax},
+           {"celu", kCelu},
+           {"exponential", kExponential},
+           {"glu", kGlu},
+           {"hard_shrink", kHardShrink},
+           {"hard_sigmoid", kHardSigmoid},
+           {"hard_swish", kHardSwish},
+           {"hard_silu", kHardSwish},
+           {"hard_tanh", kHardTanh},
+           {"log_sigmoid", kLogSigmoid},
+           {"log_softmax", kLogSoftmax},
+           {"mish", kMish},
+           {"soft_shrink", kSoftShrink},
+           {"softsign", kSoftsign},
+           {"sparse_plus", kSparsePlus},
+           {"sparse_sigmoid", kSparseSigmoid},
+           {"squareplus", kSquareplus},
+           {"tanh_shrink", kTanhShrink}}};
 }
 
 }  // namespace
@@ -315,6 +333,22 @@ Tensor activate(const Tensor& x, Activation activation) {
     case kSigmoid: return sigmoid(x);
     case kTanh: return tanh(x);
     case kSoftmax: return softmax(x);
+    case kCelu: return celu(x);
+    case kExponential: return exp(x);
+    case kGlu: return glu(x);
+    case kHardShrink: return hard_shrink(x);
+    case kHardSigmoid: return hard_sigmoid(x);
+    case kHardSwish: return hard_swish(x);
+    case kHardTanh: return hard_tanh(x);
+    case kLogSigmoid: return log_sigmoid(x);
+    case kLogSoftmax: return log_softmax(x);
+    case kMish: return mish(x);
+    case kSoftShrink: return soft_shrink(x);
+    case kSoftsign: return softsign(x);
+    case kSparsePlus: return sparse_plus(x);
+    case kSparseSigmoid: return sparse_sigmoid(x);
+    case kSquareplus: return squareplus(x);
+    case kTanhShrink: return tanh_shrink(x);
   }
   fail<InternalError>("not an activation: {}", static_cast<int>(activation));
 }
