@@ -472,20 +472,6 @@ class Sequential : public ModuleHolder<SequentialImpl> {
   }
 };
 
-/// For Tandem's own code: a module of PyTorch for images [batch, channels, height, width].
-template <class Name>
-struct ChannelsFirst {
-  /// Does not compile.
-  template <class... Args>
-  explicit ChannelsFirst(Args&&...) {
-    static_assert(
-        !std::same_as<Name, Name>,
-        "there is no transposed convolution: resize or repeat the image, and convolve it");
-  }
-};
-/// Not here. It does not compile and says so.
-using ConvTranspose2d = ChannelsFirst<struct ConvTranspose2dName>;
-
 /// Initial values of parameters, assigned in place. As torch.nn.init. The kaiming functions do not
 /// exist, because the fans of a Linear, [out, in], and of a layer's kernel, [in, out], differ: see
 /// tandem/initializers.h for those of layers.

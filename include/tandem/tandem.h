@@ -24,6 +24,7 @@
 #include "tandem/config.h"
 #include "tandem/control_flow.h"
 #include "tandem/convolution_layers.h"
+#include "tandem/convolution_modules.h"
 #include "tandem/creation.h"
 #include "tandem/csv.h"
 #include "tandem/data.h"

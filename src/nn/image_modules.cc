@@ -28,7 +28,8 @@ void expect_images(const char* what, const Tensor& x) {
 std::vector<std::int64_t> both(Pair pair) { return {pair.height, pair.width}; }
 
 // The numbers of a padding: PyTorch's "same" is half of the kernel's reach, and needs strides of 1.
-WindowPadding sides_of(const WindowPadding& padding, Pair kernel, Pair stride, Pair dilation) {
+WindowPadding sides_of(const WindowPadding& padding, const Tensor& weight, Pair stride,
+                       Pair dilation) {
   if (padding.kind() == Padding::kExplicit) return padding;
   if (padding.kind() == Padding::kValid) return 0;
   if (stride != Pair(1))
@@ -39,7 +40,7 @@ WindowPadding sides_of(const WindowPadding& padding, Pair kernel, Pair stride, P
     const std::int64_t all = (size - 1) * spacing;
     return WindowPadding::Sides{all / 2, all - all / 2};
   };
-  return {sides(kernel.height, dilation.height), sides(kernel.width, dilation.width)};
+  return {sides(weight.dim(2), dilation.height), sides(weight.dim(3), dilation.width)};
 }
 
 void expect_positive(const char* what, const Conv2dOptions& o) {
@@ -93,16 +94,15 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
   if (weight.rank() != 4)
     fail<ShapeError>("[conv2d] expected a weight (out, in / groups, height, width), got shape {}",
                      weight.shape().to_string());
-  const std::int64_t channels = weight.size_word(1) * options.groups;
+  const std::int64_t channels = dim::product(weight.size_word(1), options.groups);
   if (!dim::may_equal(x.size_word(1), channels))
     fail<ShapeError>(
-        "[conv2d] expected images (batch, {}, height, width), got shape {}{}", channels,
+        "[conv2d] expected images (batch, {}, height, width), got shape {}{}", dim::text(channels),
         x.shape().to_string(),
         x.size_word(3) == channels
             ? "; they look channels-last: write x.permute({0, 3, 1, 2}), or use layers::Conv2D"
             : "");
-  const WindowPadding padding =
-      sides_of(options.padding, {weight.dim(2), weight.dim(3)}, options.stride, options.dilation);
+  const WindowPadding padding = sides_of(options.padding, weight, options.stride, options.dilation);
   const bool zeros = options.padding_mode.value() == PaddingMode::kConstant;
   const Tensor images = channels_last(x);
   return channels_first(

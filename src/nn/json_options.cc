@@ -62,6 +62,26 @@ void from_json(const Json& json, const std::string& path, nn::WindowPadding& val
   value = {{sides[0][0], sides[0][1]}, {sides[1][0], sides[1][1]}};
 }
 
+void from_json(const Json& json, const std::string& path, nn::Triple& value) {
+  if (!json.is_array()) {
+    value = json.integer();
+    return;
+  }
+  std::vector<std::int64_t> sizes;
+  from_json(json, path, sizes);
+  if (sizes.size() != 3) throw JsonError("expected one number or three, got " + shown(json));
+  value = {sizes[0], sizes[1], sizes[2]};
+}
+void from_json(const Json& json, const std::string& path, nn::VolumePadding& value) {
+  if (json.is_string()) {
+    value = nn::VolumePadding(json.text());
+    return;
+  }
+  nn::Triple numbers;
+  from_json(json, path, numbers);
+  value = numbers;
+}
+
 void from_json(const Json& json, const std::string&, losses::ReductionOption& value) {
   using losses::Reduction;
   static constexpr NamedEntry<Reduction> kTable[] = {

@@ -15,6 +15,7 @@
 #include "tandem/losses.h"
 #include "tandem/optimizers.h"
 #include "tandem/recurrent.h"
+#include "tandem/volumes.h"
 
 namespace tandem {
 
@@ -39,6 +40,8 @@ void from_json(const Json& json, const std::string& path, Shape& value);
 void from_json(const Json& json, const std::string& path, DTypePolicy& value);
 void from_json(const Json& json, const std::string& path, nn::Pair& value);
 void from_json(const Json& json, const std::string& path, nn::WindowPadding& value);
+void from_json(const Json& json, const std::string& path, nn::Triple& value);
+void from_json(const Json& json, const std::string& path, nn::VolumePadding& value);
 void from_json(const Json& json, const std::string& path, Initializer& value);
 void from_json(const Json& json, const std::string& path, optimizers::LearningRate& value);
 void from_json(const Json& json, const std::string& path, losses::ReductionOption& value);

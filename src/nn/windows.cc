@@ -10,6 +10,7 @@
 #include "tandem/creation.h"
 #include "tandem/math.h"
 #include "tandem/nn.h"
+#include "tandem/volumes.h"
 
 namespace tandem::nn {
 namespace {
@@ -101,13 +102,14 @@ Tensor pooled(const Tensor& x, const Windows& w, Pool pool, bool inside) {
   };
   if (axes == 1) return squeeze(pool(expand_dims(x, 1), options(axes, 0)), {1});
   if (axes == 2) return pool(x, options(0, 1));
-  // Volumes: over height and width of each slice, and then over the depth.
-  const Tensor slices =
-      pool(reshape(x, {x.dim(0) * x.dim(1), x.dim(2), x.dim(3), x.dim(4)}), options(1, 2));
-  const Dim height = slices.dim(1), width = slices.dim(2), channels = slices.dim(3);
-  const Tensor deep =
-      pool(reshape(slices, {x.dim(0), x.dim(1), height * width, channels}), options(0, axes));
-  return reshape(deep, {x.dim(0), deep.dim(1), height, width, channels});
+  const auto triple = [](const Numbers& numbers) {
+    return Triple(numbers[0], numbers[1], numbers[2]);
+  };
+  return (pool == max_pool2d ? max_pool3d : avg_pool3d)(
+      x, {.window = triple(w.size),
+          .strides = triple(w.stride),
+          .padding = inside ? VolumePadding(triple(w.padding)) : VolumePadding(0),
+          .ceil_mode = w.ceil});
 }
 
 // The batch axis is added if it lacks, and removed again.

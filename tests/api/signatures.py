@@ -42,6 +42,15 @@ activation_modules.h PReLUArguments: num_parameters init
 image_modules.h Conv2dArguments: stride padding dilation groups bias padding_mode
 image_modules.h MaxPool2dArguments: stride padding dilation return_indices ceil_mode
 image_modules.h AvgPool2dArguments: stride padding ceil_mode count_include_pad divisor_override
+convolution_modules.h Conv1dArguments: stride padding dilation groups bias padding_mode
+convolution_modules.h Conv3dArguments: stride padding dilation groups bias padding_mode
+convolution_modules.h ConvTranspose1dArguments: stride padding output_padding groups bias dilation padding_mode
+convolution_modules.h ConvTranspose2dArguments: stride padding output_padding groups bias dilation padding_mode
+convolution_modules.h MaxPool1dArguments: stride padding dilation return_indices ceil_mode
+convolution_modules.h AvgPool1dArguments: stride padding ceil_mode count_include_pad
+convolution_modules.h MaxPool3dArguments: stride padding dilation return_indices ceil_mode
+convolution_modules.h AvgPool3dArguments: stride padding ceil_mode count_include_pad divisor_override
+volumes.h Pooling3DOptions: pool_size strides padding
 convolution_layers.h Conv1DOptions: strides padding dilation_rate groups activation use_bias kernel_initializer bias_initializer kernel_regularizer bias_regularizer
 convolution_layers.h Conv2DTransposeOptions: strides padding output_padding activation use_bias kernel_initializer bias_initializer kernel_regularizer bias_regularizer
 convolution_layers.h SeparableConv2DOptions: strides padding dilation_rate depth_multiplier activation use_bias depthwise_initializer pointwise_initializer bias_initializer depthwise_regularizer pointwise_regularizer bias_regularizer
