@@ -51,6 +51,8 @@ class ReductionOption {
 };
 
 class Loss;
+struct BinaryFocalOptions;
+struct CategoricalFocalOptions;
 struct CrossentropyOptions;
 
 namespace detail {
@@ -124,7 +126,9 @@ class Loss {
       : Loss("loss", [function](const Tensor& y_true, const Tensor& y_pred) {
           return function(y_true, y_pred, Options());
         }) {
-    static_assert(std::is_same_v<Options, CrossentropyOptions>,
+    static_assert(std::is_same_v<Options, CrossentropyOptions> ||
+                      std::is_same_v<Options, BinaryFocalOptions> ||
+                      std::is_same_v<Options, CategoricalFocalOptions>,
                   "a loss takes (y_true, y_pred), and the functions of nn::functional take (input, "
                   "target): use a class, such as nn::MSELoss(), or a function of losses");
   }
@@ -272,14 +276,128 @@ class Hinge : public Loss {
   explicit Hinge(const LossOptions& options = {});  ///< with these options
 };
 
+/// Mean of (max(1 - y_true * y_pred, 0))^2; labels 0 become -1. As Keras.
+class SquaredHinge : public Loss {
+ public:
+  using OfTandem = SquaredHinge;                           ///< for Tandem's own code
+  explicit SquaredHinge(const LossOptions& options = {});  ///< with these options
+};
+/// max(n - p + 1, 0), where p is the prediction of the class that y_true (one-hot) has, and n the
+/// largest of the others, at least 0. As Keras.
+class CategoricalHinge : public Loss {
+ public:
+  using OfTandem = CategoricalHinge;                           ///< for Tandem's own code
+  explicit CategoricalHinge(const LossOptions& options = {});  ///< with these options
+};
+/// Mean of 100 * |y_true - y_pred| / max(|y_true|, 1e-7). As Keras.
+class MeanAbsolutePercentageError : public Loss {
+ public:
+  using OfTandem = MeanAbsolutePercentageError;                           ///< for Tandem's own code
+  explicit MeanAbsolutePercentageError(const LossOptions& options = {});  ///< with these options
+};
+/// Mean of (log(y_true + 1) - log(y_pred + 1))^2, of numbers of at least 1e-7. As Keras.
+class MeanSquaredLogarithmicError : public Loss {
+ public:
+  using OfTandem = MeanSquaredLogarithmicError;                           ///< for Tandem's own code
+  explicit MeanSquaredLogarithmicError(const LossOptions& options = {});  ///< with these options
+};
+/// Mean of log(cosh(y_pred - y_true)), without overflow. As Keras.
+class LogCosh : public Loss {
+ public:
+  using OfTandem = LogCosh;                           ///< for Tandem's own code
+  explicit LogCosh(const LossOptions& options = {});  ///< with these options
+};
+/// Mean of y_pred - y_true * log(y_pred + 1e-7). As Keras.
+class Poisson : public Loss {
+ public:
+  using OfTandem = Poisson;                           ///< for Tandem's own code
+  explicit Poisson(const LossOptions& options = {});  ///< with these options
+};
+/// Minus the cosine of the angle of y_true and y_pred over the last axis: -1 for equal directions.
+/// As Keras.
+class CosineSimilarity : public Loss {
+ public:
+  using OfTandem = CosineSimilarity;                           ///< for Tandem's own code
+  explicit CosineSimilarity(const LossOptions& options = {});  ///< with these options
+};
+/// 1 - 2 * sum(y_true * y_pred) / (sum(y_true) + sum(y_pred) + 1e-7), over the whole batch: every
+/// replica over its own part. For segmentation. As Keras, without `axis`.
+class Dice : public Loss {
+ public:
+  using OfTandem = Dice;                           ///< for Tandem's own code
+  explicit Dice(const LossOptions& options = {});  ///< with these options
+};
+/// Options of Tversky. As Keras, without `axis`.
+struct TverskyOptions {
+  double alpha = 0.5;           ///< weight of false positives
+  double beta = 0.5;            ///< weight of false negatives
+  ReductionOption reduction{};  ///< reduction
+  std::string name{};           ///< default: that of the loss
+};
+/// 1 - t / (t + alpha * p + beta * n + 1e-7) with the sums t of true positives, p of false
+/// positives and n of false negatives over the whole batch, as Dice. As Keras.
+class Tversky : public Loss {
+ public:
+  using OfTandem = Tversky;                              ///< for Tandem's own code
+  explicit Tversky(const TverskyOptions& options = {});  ///< with these options
+};
+/// Options of BinaryFocalCrossentropy. As Keras.
+struct BinaryFocalOptions {
+  bool apply_class_balancing = false;  ///< whether `alpha` weighs the classes
+  double alpha = 0.25;                 ///< weight of class 1; that of class 0 is 1 - alpha
+  double gamma = 2.0;                  ///< exponent of the weight of examples that are not certain
+  bool from_logits = false;            ///< whether y_pred holds logits instead of probabilities
+  double label_smoothing = 0.0;        ///< smoothing of labels
+  ReductionOption reduction{};         ///< reduction
+  std::string name{};                  ///< default: that of the loss
+};
+/// BinaryCrossentropy times (1 - p)^gamma, where p is the probability of the label (Lin et al.,
+/// 2017). As Keras.
+class BinaryFocalCrossentropy : public Loss {
+ public:
+  using OfTandem = BinaryFocalCrossentropy;  ///< for Tandem's own code
+  explicit BinaryFocalCrossentropy(const BinaryFocalOptions& options = {});  ///< with these options
+};
+/// Options of CategoricalFocalCrossentropy. As Keras.
+struct CategoricalFocalOptions {
+  double alpha = 0.25;           ///< factor of the loss
+  double gamma = 2.0;            ///< exponent of the weight of examples that are not certain
+  bool from_logits = false;      ///< whether y_pred holds logits instead of probabilities
+  double label_smoothing = 0.0;  ///< smoothing of labels
+  ReductionOption reduction{};   ///< reduction
+  std::string name{};            ///< default: that of the loss
+};
+/// CategoricalCrossentropy, each class times alpha * (1 - p)^gamma, where p is its probability. As
+/// Keras.
+class CategoricalFocalCrossentropy : public Loss {
+ public:
+  using OfTandem = CategoricalFocalCrossentropy;  ///< for Tandem's own code
+  /// With these options.
+  explicit CategoricalFocalCrossentropy(const CategoricalFocalOptions& options = {});
+};
+
 /// @{
-/// The losses above as functions: one value per example, with the last axis reduced. As their
-/// namesakes in tf.keras.losses.
+/// The losses above as functions: one value per example, with the last axis reduced; dice() and
+/// tversky() give a scalar. As their namesakes in tf.keras.losses.
 [[nodiscard]] Tensor mse(const Tensor& y_true, const Tensor& y_pred);
 [[nodiscard]] Tensor mae(const Tensor& y_true, const Tensor& y_pred);
 [[nodiscard]] Tensor huber(const Tensor& y_true, const Tensor& y_pred, double delta = 1.0);
 [[nodiscard]] Tensor hinge(const Tensor& y_true, const Tensor& y_pred);
 [[nodiscard]] Tensor kl_divergence(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor squared_hinge(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor categorical_hinge(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor mean_absolute_percentage_error(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor mean_squared_logarithmic_error(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor log_cosh(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor poisson(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor cosine_similarity(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor dice(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor tversky(const Tensor& y_true, const Tensor& y_pred, double alpha = 0.5,
+                             double beta = 0.5);
+[[nodiscard]] Tensor binary_focal_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+                                               const BinaryFocalOptions& options = {});
+[[nodiscard]] Tensor categorical_focal_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+                                                    const CategoricalFocalOptions& options = {});
 [[nodiscard]] Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred,
                                          const CrossentropyOptions& options = {});
 [[nodiscard]] Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,

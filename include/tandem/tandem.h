@@ -44,6 +44,7 @@
 #include "tandem/explain.h"
 #include "tandem/function.h"
 #include "tandem/functional.h"
+#include "tandem/functional_losses.h"
 #include "tandem/fwd.h"
 #include "tandem/generation.h"
 #include "tandem/graph.h"

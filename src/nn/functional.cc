@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/status.h"
+#include "nn/functional_parts.h"
 #include "nn/targets.h"
 #include "ops/math/element_count.h"
 #include "tandem/array.h"
@@ -28,7 +29,6 @@ LossReduction::LossReduction(const char* name) {
 }
 
 namespace functional {
-namespace {
 
 Tensor reduced(const char* what, const Tensor& values, LossReduction reduction) {
   switch (reduction.value()) {
@@ -41,7 +41,6 @@ Tensor reduced(const char* what, const Tensor& values, LossReduction reduction) 
                              what);
 }
 
-// Predictions of 16 bits as float32.
 Tensor predictions(const char* what, const Tensor& input, const Tensor& target) {
   if (is_floating(input.dtype())) return at_least_float32(input);
   fail<InvalidArgumentError>(
@@ -51,7 +50,6 @@ Tensor predictions(const char* what, const Tensor& input, const Tensor& target) 
                                   : "");
 }
 
-// `target` in the dtype of `input`, whose shape it must have.
 Tensor like_input(const char* what, const Tensor& input, const Tensor& target) {
   if (!may_agree(input.shape(), target.shape()))
     fail<InvalidArgumentError>("[{}] expected a target of the input's shape {}, got {}", what,
@@ -59,6 +57,8 @@ Tensor like_input(const char* what, const Tensor& input, const Tensor& target) {
   const Tensor same = ensure_shape(target, input.shape());
   return same.dtype() == input.dtype() ? same : cast(same, input.dtype());
 }
+
+namespace {
 
 // `x` with the axis of classes as the last one: PyTorch's is the second of more than two.
 Tensor classes_last(const char* what, const Tensor& x) {

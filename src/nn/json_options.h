@@ -175,6 +175,10 @@ void read_options(JsonOptions& json, Options& options) {
   TANDEM_READ(label_smoothing);
   TANDEM_READ(ignore_class);
   TANDEM_READ(delta);
+  TANDEM_READ(alpha);
+  TANDEM_READ(beta);
+  TANDEM_READ(gamma);
+  TANDEM_READ(apply_class_balancing);
   TANDEM_READ(reduction);
 #undef TANDEM_READ
 }

@@ -89,6 +89,21 @@ constexpr NamedEntry<MakeLoss> kLosses[] = {
     {"huber", loss<losses::Huber, losses::HuberOptions>},
     {"kl_divergence", loss<losses::KLDivergence>},
     {"hinge", loss<losses::Hinge>},
+    {"squared_hinge", loss<losses::SquaredHinge>},
+    {"categorical_hinge", loss<losses::CategoricalHinge>},
+    {"mean_absolute_percentage_error", loss<losses::MeanAbsolutePercentageError>},
+    {"mape", loss<losses::MeanAbsolutePercentageError>},
+    {"mean_squared_logarithmic_error", loss<losses::MeanSquaredLogarithmicError>},
+    {"msle", loss<losses::MeanSquaredLogarithmicError>},
+    {"log_cosh", loss<losses::LogCosh>},
+    {"poisson", loss<losses::Poisson>},
+    {"cosine_similarity", loss<losses::CosineSimilarity>},
+    {"dice", loss<losses::Dice>},
+    {"tversky", loss<losses::Tversky, losses::TverskyOptions>},
+    {"binary_focal_crossentropy",
+     loss<losses::BinaryFocalCrossentropy, losses::BinaryFocalOptions>},
+    {"categorical_focal_crossentropy",
+     loss<losses::CategoricalFocalCrossentropy, losses::CategoricalFocalOptions>},
 };
 
 }  // namespace

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <iterator>
 
-#include "core/dim.h"
+#include "core/status.h"
+#include "nn/loss_parts.h"
 #include "nn/naming.h"
 #include "nn/targets.h"
 #include "ops/math/element_count.h"
-#include "runtime/autocast.h"
 #include "runtime/replica_context.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
@@ -17,49 +17,10 @@
 namespace tandem::losses {
 namespace {
 
-constexpr double kEpsilon = 1e-7;  // as in Keras: probabilities are clipped to [eps, 1 - eps]
-
-Tensor inside_unit(const Tensor& probabilities) {
-  return clip_by_value(probabilities, kEpsilon, 1.0 - kEpsilon);
-}
-
-void expect_classes(const char* what, const Tensor& y_pred) {
-  if (y_pred.rank() < 1 || y_pred.size_word(-1) == 0)
-    fail<InvalidArgumentError>("[{}] expected y_pred of shape (..., classes), got {}", what,
-                               y_pred.shape().to_string());
-}
-
-void expect_smoothing(const char* what, double smoothing) {
-  if (!(smoothing >= 0.0 && smoothing <= 1.0))
-    fail<InvalidArgumentError>("[{}] expected label smoothing in [0, 1], got {}", what, smoothing);
-}
-
 void expect_no_ignored(const char* what, const CrossentropyOptions& options) {
   if (options.ignore_class)
     fail<InvalidArgumentError>("[{}] expected no ignore_class, which needs sparse labels; got {}",
                                what, *options.ignore_class);
-}
-
-// Label smoothing: mixes the labels with a uniform distribution over `classes`, whose weight is
-// `smoothing`.
-Tensor smoothed(const Tensor& labels, double smoothing, std::int64_t classes) {
-  if (smoothing == 0.0) return labels;
-  const Tensor kept = labels * (1.0 - smoothing);
-  if (dim::is_unknown(classes))
-    return kept + cast(divide(1.0, element_count({classes}, float64)) * smoothing, labels.dtype());
-  return kept + smoothing * (1.0 / static_cast<double>(classes));
-}
-
-// Converts labels to -1 and 1 if all of them are 0 or 1, as Keras does. A batch of only ones is the
-// same either way.
-Tensor signs_of(const Tensor& labels) {
-  const Tensor binary = reduce_all(logical_or(equal(labels, 0.0), equal(labels, 1.0)));
-  return where(binary, labels * 2.0 - 1.0, labels);
-}
-
-// Autocast computes losses in float32.
-Tensor for_loss(const Tensor& predictions) {
-  return context.autocast ? at_least_float32(predictions) : predictions;
 }
 
 }  // namespace
@@ -174,11 +135,20 @@ constexpr NamedEntry<Factory> kTable[] = {
     {"huber", []() -> Loss { return Huber(); }},
     {"kl_divergence", []() -> Loss { return KLDivergence(); }},
     {"hinge", []() -> Loss { return Hinge(); }},
+    {"squared_hinge", []() -> Loss { return SquaredHinge(); }},
+    {"categorical_hinge", []() -> Loss { return CategoricalHinge(); }},
+    {"mean_absolute_percentage_error", []() -> Loss { return MeanAbsolutePercentageError(); }},
+    {"mape", []() -> Loss { return MeanAbsolutePercentageError(); }},
+    {"mean_squared_logarithmic_error", []() -> Loss { return MeanSquaredLogarithmicError(); }},
+    {"msle", []() -> Loss { return MeanSquaredLogarithmicError(); }},
+    {"log_cosh", []() -> Loss { return LogCosh(); }},
+    {"poisson", []() -> Loss { return Poisson(); }},
+    {"cosine_similarity", []() -> Loss { return CosineSimilarity(); }},
+    {"dice", []() -> Loss { return Dice(); }},
+    {"tversky", []() -> Loss { return Tversky(); }},
+    {"binary_focal_crossentropy", []() -> Loss { return BinaryFocalCrossentropy(); }},
+    {"categorical_focal_crossentropy", []() -> Loss { return CategoricalFocalCrossentropy(); }},
 };
-
-std::string name_or(const std::string& name, const char* otherwise) {
-  return name.empty() ? otherwise : name;
-}
 
 // A scalar loss as one value for each example of `y_pred`, whose mean (with `sum`: whose sum) it
 // is.

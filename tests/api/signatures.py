@@ -76,6 +76,17 @@ recurrent.h GRUOptions: activation recurrent_activation use_bias kernel_initiali
 recurrent.h SimpleRNNOptions: activation use_bias kernel_initializer recurrent_initializer bias_initializer kernel_regularizer recurrent_regularizer bias_regularizer dropout recurrent_dropout return_sequences go_backwards
 recurrent.h BidirectionalOptions: merge_mode backward_layer
 losses.h CrossentropyOptions: from_logits label_smoothing ignore_class reduction
+losses.h TverskyOptions: alpha beta reduction name
+losses.h BinaryFocalOptions: apply_class_balancing alpha gamma from_logits label_smoothing reduction name
+losses.h CategoricalFocalOptions: alpha gamma from_logits label_smoothing reduction name
+functional_losses.h DistanceOptions: p eps keepdim
+functional_losses.h GaussianNllOptions: full eps reduction
+functional_losses.h PoissonNllOptions: log_input full eps reduction
+functional_losses.h MarginOptions: margin reduction
+functional_losses.h HingeEmbeddingOptions: margin reduction
+functional_losses.h TripletMarginOptions: margin p eps swap reduction
+functional_losses.h MultiMarginOptions: p margin weight reduction
+functional_losses.h MultiLabelSoftMarginOptions: weight reduction
 model.h CompileOptions: optimizer loss metrics weighted_metrics run_eagerly steps_per_execution
 model.h EvaluateOptions: batch_size verbose sample_weight steps
 nn.h AverageLossOptions: sample_weight global_batch_size

@@ -191,9 +191,35 @@ TEST(ModelJson, HasAllOptimizersSchedulesAndLosses) {
   };
   for (const char* name : {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lamb"})
     EXPECT_EQ(losses_of('"' + std::string(name) + '"', R"("mse")"), in_cpp(name, "mse")) << name;
-  for (const char* name : {"categorical_crossentropy", "binary_crossentropy", "mean_squared_error",
-                           "mse", "mean_absolute_error", "mae", "huber", "kl_divergence", "hinge"})
+  for (const char* name : {"categorical_crossentropy",
+                           "binary_crossentropy",
+                           "mean_squared_error",
+                           "mse",
+                           "mean_absolute_error",
+                           "mae",
+                           "huber",
+                           "kl_divergence",
+                           "hinge",
+                           "squared_hinge",
+                           "categorical_hinge",
+                           "mean_absolute_percentage_error",
+                           "mape",
+                           "mean_squared_logarithmic_error",
+                           "msle",
+                           "log_cosh",
+                           "poisson",
+                           "cosine_similarity",
+                           "dice",
+                           "tversky",
+                           "binary_focal_crossentropy",
+                           "categorical_focal_crossentropy"})
     EXPECT_EQ(losses_of(R"("sgd")", '"' + std::string(name) + '"'), in_cpp("sgd", name)) << name;
+  EXPECT_EQ(losses_of(R"("sgd")", R"({"type": "tversky", "alpha": 0.3, "beta": 0.6})"),
+            in_cpp("sgd", losses::Tversky({.alpha = 0.3, .beta = 0.6})));
+  EXPECT_EQ(losses_of(R"("sgd")", R"({"type": "binary_focal_crossentropy", "gamma": 1.5,
+                                      "apply_class_balancing": true, "alpha": 0.3})"),
+            in_cpp("sgd", losses::BinaryFocalCrossentropy(
+                              {.apply_class_balancing = true, .alpha = 0.3, .gamma = 1.5})));
   using namespace optimizers;
   const auto scheduled = [&](const std::string& schedule) {
     return losses_of(R"({"type": "sgd", "learning_rate": )" + schedule + "}", R"("mse")");
