@@ -39,14 +39,18 @@ RESULTS = [
     ("abs", "gradient", has_nan, "the gradient at NaN is NaN"),
     ("maximum minimum", "gradient", lambda case: equal_operands(case) or has_nan(case),
      "the gradient of equal operands goes to the first one, see math.h"),
+    ("F.hardshrink F.softshrink", "gradient", has_nan, "the gradient at NaN is that of x"),
+    ("F.hardsigmoid", "gradient", has_nan, "the gradient at NaN is that between the limits"),
     ("relu relu6", "gradient", has_nan, "the gradient at NaN is 0"),
     ("clip_by_value", "gradient", lambda case: at_limit(case) or has_nan(case),
      "the gradient is 1 at the limits and 0 at NaN, see math.h"),
-    ("elu selu", "gradient", lambda case: zero_or_nan(case) or case.inputs[0].dtype in SIXTEEN_BITS,
+    ("elu selu F.celu", "gradient", lambda case: zero_or_nan(case) or case.inputs[0].dtype in SIXTEEN_BITS,
      "the gradient comes from the result: that of selu at 0 is that of positive numbers, NaN stays NaN, and 16-bit results "
      "are rounded"),
     ("pow", "gradient second", not_positive_base,
      "the gradient with respect to the exponent is 0 where the base is not positive, see math.h"),
+    ("F.mish", "second", lambda case: bool((case.inputs[0].abs() > 20).any()),
+     "PyTorch's second derivative of large numbers is NaN instead of 0"),
     ("norm", "second", zero_or_nan, "the second derivative at 0 is finite"),
     ("layer_norm", "gradient", lambda case: case.inputs[0].shape[-1] == 1, "the gradient of one element is a rounding of 0"),
     ("Loss", "gradient second", improper_probabilities, "probabilities are clipped to [epsilon, 1], as in Keras"),
@@ -61,7 +65,7 @@ REFUSALS = [
     (r"expected a number that \w+ holds", ".*", "no wrapping of numbers"),
     ("expected an exponent of at least 0", "pow", "as in TensorFlow: integers have no reciprocals"),
     (r"expected an axis (in|of) \[0, 0\)", ".*", "a scalar has no axis"),
-    ("of rank 1 or more, got a scalar", ".*softmax", "a scalar has no axis"),
+    ("of rank 1 or more, got a scalar", ".*softmax|F.softmin", "a scalar has no axis"),
     (r"rank 2 or more, got shapes", "matmul", "as in TensorFlow: no products of vectors"),
     (r"expected shapes that agree except along axis|expected an axis of \[-1, 1\), got 1", "concat", "an empty vector is not neutral: PyTorch keeps it for old code"),
 ]
@@ -69,6 +73,7 @@ REFUSALS = [
 ACCEPTED = [
     (".*", lambda case: bool({"a", "b"} & set(case.attributes)), "a number may be an operand of every binary function"),
     ("where", lambda case: True, "all operands broadcast"),
+    ("F.max_pool.*", lambda case: case.inputs[0].numel() == 0, "no channels have no maxima"),
     ("reduce_max|reduce_min", lambda case: case.inputs[0].numel() == 0, "the maximum of nothing is the lowest number"),
     ("embedding_lookup", lambda case: True, "tables of every rank, as in TensorFlow"),
 ]

@@ -83,12 +83,6 @@ def with_alpha(op, s):
     return Case(op.name.split(".")[-1], [s.input], lambda x: op(x, alpha), alpha=number(alpha))
 
 
-@adapts("nn.functional.softplus")
-def softplus(op, s):
-    need(arguments(s, beta=1, threshold=20) == [1, 20], "beta, threshold")
-    return Case("softplus", [s.input], op)
-
-
 @adapts("nn.functional.hardtanh", "clamp", "clamp_min", "clamp_max")
 def clamp(op, s):
     if "hardtanh" in op.name:
@@ -238,43 +232,13 @@ def batch_norm(op, s):
         channels_first(x), m, v, w, b, False, 0.0, eps)), epsilon=number(eps))
 
 
-def paddings(sizes):
-    """Attributes of a padding of both spatial axes of images, channels last."""
-    rows, columns = two(sizes)
-    return {"pad": [[0, 0], [rows, rows], [columns, columns], [0, 0]]} if rows or columns else {}
-
-
 @adapts("nn.functional.conv2d")
 def conv2d(op, s):
     weight, bias, stride, padding, dilation, groups = arguments(s, weight=None, bias=None, stride=1, padding=0, dilation=1,
                                                                groups=1)
     inputs, reference, attributes = convolution(s.input, weight, bias, stride, padding, dilation, groups,
-                                                **({} if isinstance(padding, str) else paddings(padding)))
+                                                **({} if isinstance(padding, str) else {"pad": two(padding)}))
     return Case("conv2d", inputs, reference, **attributes)
-
-
-@adapts("nn.functional.max_pool2d", "nn.functional.avg_pool2d")
-def pool2d(op, s):
-    if "max" in op.name:
-        size, stride, padding, dilation, ceil, indices = arguments(
-            s, kernel_size=None, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False)
-        need(two(dilation) == [1, 1] and not indices, "dilation, indices")
-    else:
-        size, stride, padding, ceil, counted, divisor = arguments(
-            s, kernel_size=None, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None)
-        need(divisor is None and (counted or two(padding) == [0, 0]), "divisor, count_include_pad")
-    need(s.input.dim() == 4 and not ceil, "images without a batch axis, ceil_mode")
-    stride = stride or size
-    return Case(op.name.split(".")[-1], [channels_last(s.input)], lambda x: channels_last(op(
-        channels_first(x), size, stride, padding)), window=two(size), strides=two(stride), **paddings(padding))
-
-
-@adapts("nn.functional.adaptive_avg_pool2d", "nn.functional.adaptive_max_pool2d")
-def global_pool2d(op, s):
-    size, _ = arguments(s, output_size=None, return_indices=False)
-    need(s.input.dim() == 4 and two(size) == [1, 1], "several outputs")
-    return Case("global_max_pool2d" if "max" in op.name else "global_avg_pool2d", [channels_last(s.input)],
-                lambda x: channels_last(op(channels_first(x), 1)))
 
 
 @adapts("nn.functional.embedding")

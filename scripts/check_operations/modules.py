@@ -23,6 +23,40 @@ def activation(name, m, x):
     return Case("Activation", [x], m, activation=ACTIVATIONS[name])
 
 
+# By PyTorch's names: the function, and the module's arguments.
+MORE_ACTIVATIONS = {"CELU": ("celu", "alpha"), "GLU": ("glu", "dim"), "Hardshrink": ("hardshrink", "lambd"),
+                    "Hardsigmoid": ("hardsigmoid",), "Hardswish": ("hardswish",), "LogSigmoid": ("logsigmoid",),
+                    "Mish": ("mish",), "Softmin": ("softmin", "dim"), "Softshrink": ("softshrink", "lambd"),
+                    "Softsign": ("softsign",), "Tanhshrink": ("tanhshrink",), "Threshold": ("threshold", "threshold", "value")}
+
+
+def more_activation(name, m, x):
+    function, *keys = MORE_ACTIVATIONS[name]
+    return Case(f"F.{function}", [x], m, **{key: getattr(m, key) for key in keys})
+
+
+def prelu(name, m, x):
+    return Case("F.prelu", [x, m.weight], F.prelu, [0])
+
+
+# The same for losses.
+MORE_LOSSES = {"CosineEmbeddingLoss": ("cosine_embedding_loss", "margin"),
+               "GaussianNLLLoss": ("gaussian_nll_loss", "full", "eps"),
+               "HingeEmbeddingLoss": ("hinge_embedding_loss", "margin"),
+               "MarginRankingLoss": ("margin_ranking_loss", "margin"),
+               "MultiLabelSoftMarginLoss": ("multilabel_soft_margin_loss",),
+               "MultiMarginLoss": ("multi_margin_loss", "p", "margin"), "NLLLoss": ("nll_loss", "ignore_index"),
+               "PoissonNLLLoss": ("poisson_nll_loss", "log_input", "full", "eps"),
+               "SmoothL1Loss": ("smooth_l1_loss", "beta"), "SoftMarginLoss": ("soft_margin_loss",),
+               "TripletMarginLoss": ("triplet_margin_loss", "margin", "p", "eps", "swap")}
+
+
+def more_loss(name, m, *inputs):
+    function, *keys = MORE_LOSSES[name]
+    return Case(f"F.{function}", given(*inputs, getattr(m, "weight", None)), lambda *x: m(*x[:len(inputs)]), [0],
+                reduction=m.reduction, **{key: getattr(m, key) for key in keys})
+
+
 def loss(name, m, x, y):
     """PyTorch's means are over elements, Tandem's sums over positions of means over the last axis."""
     need(m.reduction in ("mean", "sum") and x.dim() > 1, "not reduced, or a vector")
@@ -75,18 +109,27 @@ def embedding(name, m, x):
 
 
 def pool(name, m, x):
-    need(x.dim() == 4 and not m.ceil_mode and two(m.padding) == [0, 0], "batch axis, ceil_mode, padding")
-    need(two(getattr(m, "dilation", 1)) == [1, 1] and not getattr(m, "divisor_override", None) and
-         not getattr(m, "return_indices", False), "dilation, divisor, indices")
-    return Case("MaxPooling2D" if "Max" in name else "AveragePooling2D", [channels_last(x)],
-                lambda x: channels_last(m(channels_first(x))), window=two(m.kernel_size),
-                strides=two(m.stride or m.kernel_size))
+    size = two(m.kernel_size)
+    attributes = {"size": size, "stride": two(m.stride or size), "padding": two(m.padding), "ceil": m.ceil_mode}
+    if "Max" in name:
+        need(not m.return_indices, "indices")
+        return Case("F.max_pool2d", [x], m, **attributes, dilation=two(m.dilation))
+    divisor = {} if m.divisor_override is None else {"divisor": m.divisor_override}
+    return Case("F.avg_pool2d", [x], m, **attributes, counted=m.count_include_pad, **divisor)
 
 
-def global_pool(name, m, x):
-    need(x.dim() == 4 and two(m.output_size) == [1, 1], "several outputs")
-    return Case("GlobalMaxPooling2D" if "Max" in name else "GlobalAveragePooling2D", [channels_last(x)],
-                lambda x: channels_last(m(channels_first(x))))
+def adaptive_pool(name, m, x):
+    need(not getattr(m, "return_indices", False) and None not in two(m.output_size), "indices, a size that stays")
+    return Case("F.adaptive_max_pool2d" if "Max" in name else "F.adaptive_avg_pool2d", [x], m, size=two(m.output_size))
+
+
+def conv_transpose2d(name, m, x):
+    need(m.padding_mode == "zeros" and x.dim() == 4, "padding mode, batch axis")
+    inputs = [channels_last(x), m.weight.permute(2, 3, 1, 0), *given(m.bias)]
+    return Case("conv2d_transpose", inputs, lambda x, w, *b: channels_last(F.conv_transpose2d(
+        channels_first(x), w.permute(3, 2, 0, 1), *(b or [None]), m.stride, m.padding, m.output_padding, m.groups,
+        m.dilation)), [0], strides=list(m.stride), pad=list(m.padding), more=list(m.output_padding), groups=m.groups,
+                dilations=list(m.dilation))
 
 
 def zero_pad(name, m, x):
@@ -125,8 +168,10 @@ def attention(name, m, q, k, v, key_padding_mask=None, attn_mask=None, need_weig
 
 ADAPTERS = {**dict.fromkeys(ACTIVATIONS, activation), **dict.fromkeys(LOSSES, loss), "Linear": dense, "Conv2d": conv2d,
             **dict.fromkeys(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"], batch_norm), "LayerNorm": layer_norm,
-            "Embedding": embedding, "MaxPool2d": pool, "AvgPool2d": pool, "AdaptiveAvgPool2d": global_pool,
-            "AdaptiveMaxPool2d": global_pool, "ZeroPad2d": zero_pad, "MultiheadAttention": attention}
+            "Embedding": embedding, "MaxPool2d": pool, "AvgPool2d": pool, "AdaptiveAvgPool2d": adaptive_pool,
+            "AdaptiveMaxPool2d": adaptive_pool, "ConvTranspose2d": conv_transpose2d, "ZeroPad2d": zero_pad,
+            "MultiheadAttention": attention, "PReLU": prelu, **dict.fromkeys(MORE_ACTIVATIONS, more_activation),
+            **dict.fromkeys(MORE_LOSSES, more_loss)}
 
 
 def case_of(name, made, dtype, training):

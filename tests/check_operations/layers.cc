@@ -66,21 +66,15 @@ std::map<std::string, Operation> layers() {
                                                {.use_bias = c.x.size() > 2, .dtype = dtype});
                          })},
       {"Conv2D", layer_of(1,
-                          [](const Call& c, Policy dtype) -> td::Layer {
+                          [](const Call& c, Policy dtype) {
                             const td::Tensor& kernel = c.x[1];
-                            const td::Layer convolution =
-                                layer::Conv2D(kernel.dim(3), {kernel.dim(0), kernel.dim(1)},
-                                              {.strides = c.pair("strides"),
-                                               .padding = c.text("padding"),
-                                               .dilation_rate = c.pair("dilations"),
-                                               .groups = c.integer("groups"),
-                                               .use_bias = c.x.size() > 2,
-                                               .dtype = dtype});
-                            if (!c.has("pad")) return convolution;
-                            return layer::Stack(
-                                {layer::ZeroPadding2D(c.pair("pad"), {.dtype = dtype}),
-                                 convolution},
-                                {.dtype = dtype});
+                            return layer::Conv2D(kernel.dim(3), {kernel.dim(0), kernel.dim(1)},
+                                                 {.strides = c.pair("strides"),
+                                                  .padding = padding_of(c),
+                                                  .dilation_rate = c.pair("dilations"),
+                                                  .groups = c.integer("groups"),
+                                                  .use_bias = c.x.size() > 2,
+                                                  .dtype = dtype});
                           })},
       {"BatchNormalization", layer_of(1,
                                       [](const Call& c, Policy dtype) {
@@ -103,28 +97,6 @@ std::map<std::string, Operation> layers() {
                                return layer::Embedding(c.x[1].dim(0), c.x[1].dim(1),
                                                        {.dtype = dtype});
                              })},
-      {"MaxPooling2D", layer_of(1,
-                                [](const Call& c, Policy dtype) {
-                                  return layer::MaxPooling2D(
-                                      c.pair("window"),
-                                      {.strides = c.pair("strides"), .dtype = dtype});
-                                })},
-      {"AveragePooling2D", layer_of(1,
-                                    [](const Call& c, Policy dtype) {
-                                      return layer::AveragePooling2D(
-                                          c.pair("window"),
-                                          {.strides = c.pair("strides"), .dtype = dtype});
-                                    })},
-      {"GlobalMaxPooling2D", layer_of(1,
-                                      [](const Call&, Policy dtype) {
-                                        return layer::GlobalMaxPooling2D(
-                                            {.keepdims = true, .dtype = dtype});
-                                      })},
-      {"GlobalAveragePooling2D", layer_of(1,
-                                          [](const Call&, Policy dtype) {
-                                            return layer::GlobalAveragePooling2D(
-                                                {.keepdims = true, .dtype = dtype});
-                                          })},
       {"ZeroPadding2D", layer_of(1,
                                  [](const Call& c, Policy dtype) {
                                    return layer::ZeroPadding2D(c.pair("pad"), {.dtype = dtype});

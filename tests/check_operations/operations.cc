@@ -22,6 +22,10 @@ td::nn::Pair Call::pair(const char* name) const {
   return {both[0], both[1]};
 }
 
+td::nn::WindowPadding padding_of(const Call& c) {
+  return c.has("pad") ? td::nn::WindowPadding(c.pair("pad")) : c.text("padding");
+}
+
 namespace {
 
 using td::Tensor;
@@ -108,14 +112,6 @@ Tensor indexed(const Call& c) {
 }
 
 Tensor optional(const Call& c, std::size_t i) { return i < c.x.size() ? c.x[i] : Tensor(); }
-
-Tensor padded(const Call& c, double value) {
-  return c.has("pad") ? td::pad(c.x[0], paddings(c), value) : c.x[0];
-}
-
-td::nn::Pool2DOptions pool(const Call& c) {
-  return {.window = c.pair("window"), .strides = c.pair("strides")};
-}
 
 #define UNARY(name)                                         \
   {                                                         \
@@ -237,7 +233,7 @@ Table arrays() {
       {"unstack", call([](const Call& c) { return unstack(c.x[0], c.integer("axis")); })},
       {"slice", call([](const Call& c) { return slice(c.x[0], c.dims("begin"), c.dims("size")); })},
       {"index", call(indexed)},
-      {"pad", call([](const Call& c) { return padded(c, c.number("value")); })},
+      {"pad", call([](const Call& c) { return pad(c.x[0], paddings(c), c.number("value")); })},
       {"tile", call([](const Call& c) { return tile(c.x[0], c.dims("multiples")); })},
       {"reverse", call([](const Call& c) { return reverse(c.x[0], c.dims("axes")); })},
       {"gather", call([](const Call& c) { return gather(c.x[0], c.x[1], c.integer("axis")); })},
@@ -276,16 +272,12 @@ Table networks() {
          return batch_norm_inference(c.x[0], c.x[1], c.x[2], c.x[3], c.x[4], c.number("epsilon"));
        })},
       {"conv2d", call([](const Call& c) {
-         return conv2d(padded(c, 0), c.x[1], optional(c, 2),
+         return conv2d(c.x[0], c.x[1], optional(c, 2),
                        {.strides = c.pair("strides"),
-                        .padding = padding_from_name(c.text("padding")),
+                        .padding = padding_of(c),
                         .dilations = c.pair("dilations"),
                         .groups = c.integer("groups")});
        })},
-      {"max_pool2d", call([](const Call& c) { return max_pool2d(padded(c, -INFINITY), pool(c)); })},
-      {"avg_pool2d", call([](const Call& c) { return avg_pool2d(padded(c, 0), pool(c)); })},
-      {"global_avg_pool2d", call([](const Call& c) { return global_avg_pool2d(c.x[0], true); })},
-      {"global_max_pool2d", call([](const Call& c) { return global_max_pool2d(c.x[0], true); })},
       {"embedding_lookup", call([](const Call& c) { return embedding_lookup(c.x[0], c.x[1]); })},
       {"scaled_dot_product_attention", call([](const Call& c) {
          AttentionOptions options{.mask = optional(c, 3), .causal = c.flag("causal")};
@@ -318,7 +310,8 @@ Table networks() {
 const Table& operations() {
   static const Table all = [] {
     Table joined = element_wise();
-    for (Table part : {reductions(), arrays(), networks(), layers()}) joined.merge(part);
+    for (Table part : {reductions(), arrays(), networks(), layers(), torch_functions()})
+      joined.merge(part);
     return joined;
   }();
   return all;

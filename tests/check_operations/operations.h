@@ -43,6 +43,9 @@ struct Call {
 using Operation = std::function<Tensors(const Call&)>;
 
 const std::map<std::string, Operation>& operations();
-std::map<std::string, Operation> layers();  // operations() contains them
+std::map<std::string, Operation> layers();           // operations() contains them
+std::map<std::string, Operation> torch_functions();  // the same
+// The numbers "pad", or else the name "padding".
+td::nn::WindowPadding padding_of(const Call& c);
 
 }  // namespace check_operations

@@ -1,0 +1,193 @@
+"""Adapters of the functions that have PyTorch's layouts and arguments in Tandem, too."""
+
+import torch
+import torch.nn.functional as F
+
+from check_operations.cases import Case, channels_first, channels_last, is_tensor, need, number, two
+from check_operations.functions import adapts, arguments
+
+ACTIVATIONS = {"celu": {"alpha": 1.0}, "glu": {"dim": -1}, "hardshrink": {"lambd": 0.5}, "hardsigmoid": {}, "hardswish": {},
+               "logsigmoid": {}, "mish": {}, "softplus": {"beta": 1, "threshold": 20}, "softshrink": {"lambd": 0.5},
+               "softsign": {}, "tanhshrink": {}, "threshold": {"threshold": None, "value": None}}
+
+
+@adapts(*(f"nn.functional.{name}" for name in ACTIVATIONS))
+def activation(op, s):
+    name = op.name.split(".")[-1]
+    values = arguments(s, **ACTIVATIONS[name], inplace=False)[:-1]
+    given = dict(zip(ACTIVATIONS[name], values))
+    return Case(f"F.{name}", [s.input], lambda x: op(x, *values), **{key: number(value) for key, value in given.items()})
+
+
+@adapts("nn.functional.prelu")
+def prelu(op, s):
+    return Case("F.prelu", [s.input, *arguments(s, weight=None)], op)
+
+
+@adapts("nn.functional.rrelu")
+def rrelu(op, s):
+    lower, upper, training, _ = arguments(s, lower=1 / 8, upper=1 / 3, training=False, inplace=False)
+    need(not training, "random slopes")
+    return Case("F.rrelu", [s.input], lambda x: op(x, lower, upper), lower=number(lower), upper=number(upper))
+
+
+@adapts("nn.functional.softmin")
+def softmin(op, s):
+    dim, dtype = arguments(s, dim=None, dtype=None)
+    need(dtype is None, "dtype")
+    return Case("F.softmin", [s.input], lambda x: op(x, dim), dim=dim)
+
+
+@adapts("nn.functional.max_pool2d")
+def max_pool2d(op, s):
+    size, stride, padding, dilation, ceil, indices = arguments(
+        s, kernel_size=None, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False)
+    need(not indices, "indices")
+    return Case("F.max_pool2d", [s.input], lambda x: op(x, size, stride, padding, dilation, ceil), size=two(size),
+                stride=two(size if stride in (None, []) else stride), padding=two(padding), dilation=two(dilation), ceil=bool(ceil))
+
+
+@adapts("nn.functional.avg_pool2d")
+def avg_pool2d(op, s):
+    size, stride, padding, ceil, counted, divisor = arguments(
+        s, kernel_size=None, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None)
+    return Case("F.avg_pool2d", [s.input], lambda x: op(x, size, stride, padding, ceil, counted, divisor), size=two(size),
+                stride=two(size if stride in (None, []) else stride), padding=two(padding), ceil=bool(ceil), counted=bool(counted),
+                **({} if divisor is None else {"divisor": divisor}))
+
+
+@adapts("nn.functional.adaptive_avg_pool2d", "nn.functional.adaptive_max_pool2d")
+def adaptive_pool2d(op, s):
+    size, indices = arguments(s, output_size=None, return_indices=False)
+    need(not indices and None not in two(size), "indices, a size that stays")
+    return Case("F." + op.name.split(".")[-1], [s.input], lambda x: op(x, size), size=two(size))
+
+
+@adapts("nn.functional.conv_transpose2d")
+def conv_transpose2d(op, s):
+    weight, bias, stride, padding, more, groups, dilation = arguments(
+        s, weight=None, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1)
+    need(s.input.dim() == 4, "images without a batch axis")
+    inputs = [channels_last(s.input), weight.permute(2, 3, 1, 0)] + ([] if bias is None else [bias])
+    return Case("conv2d_transpose", inputs, lambda x, w, *b: channels_last(op(
+        channels_first(x), w.permute(3, 2, 0, 1), b[0] if b else None, stride, padding, more, groups, dilation)),
+                strides=two(stride), pad=two(padding), more=two(more), groups=groups, dilations=two(dilation))
+
+
+def sizes_for(op, value, axes):
+    """A number for one axis, a list for several."""
+    value = [value] * axes if isinstance(value, int) else list(value)
+    value = value * axes if len(value) == 1 else value
+    return value[0] if axes == 1 else value
+
+
+def axes_of(op):
+    return int(op.name[-2])
+
+
+@adapts("nn.functional.max_pool1d", "nn.functional.max_pool3d")
+def max_pool(op, s):
+    size, stride, padding, dilation, ceil, indices = arguments(
+        s, kernel_size=None, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False)
+    need(not indices, "indices")
+    named = {"size": size, "stride": size if stride in (None, []) else stride, "padding": padding, "dilation": dilation}
+    return Case("F." + op.name.split(".")[-1], [s.input], lambda x: op(x, size, stride, padding, dilation, ceil),
+                ceil=bool(ceil), **{key: sizes_for(op, value, axes_of(op)) for key, value in named.items()})
+
+
+@adapts("nn.functional.avg_pool1d", "nn.functional.avg_pool3d")
+def avg_pool(op, s):
+    size, stride, padding, ceil, counted, divisor = arguments(
+        s, kernel_size=None, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None)
+    named = {"size": size, "stride": size if stride in (None, []) else stride, "padding": padding}
+    return Case("F." + op.name.split(".")[-1], [s.input], lambda x: op(x, *s.args, **s.kwargs), ceil=bool(ceil),
+                counted=bool(counted), **({} if divisor is None else {"divisor": divisor}),
+                **{key: sizes_for(op, value, axes_of(op)) for key, value in named.items()})
+
+
+@adapts("nn.functional.adaptive_avg_pool1d", "nn.functional.adaptive_max_pool1d", "nn.functional.adaptive_avg_pool3d",
+        "nn.functional.adaptive_max_pool3d")
+def adaptive_pool(op, s):
+    size, indices = arguments(s, output_size=None, return_indices=False)
+    size = sizes_for(op, size, axes_of(op))
+    need(not indices and None not in (size if isinstance(size, list) else [size]), "indices, a size that stays")
+    return Case("F." + op.name.split(".")[-1], [s.input], lambda x: op(x, size), size=size)
+
+
+@adapts("nn.functional.conv1d", "nn.functional.conv3d", "nn.functional.conv_transpose1d")
+def conv(op, s):
+    transposed = "transpose" in op.name
+    weight, bias, stride, padding, *rest = arguments(
+        s, weight=None, bias=None, stride=1, padding=0,
+        **({"output_padding": 0, "groups": 1, "dilation": 1} if transposed else {"dilation": 1, "groups": 1}))
+    more, groups, dilation = rest if transposed else (0, rest[1], rest[0])
+    need(s.input.dim() == axes_of(op) + 2 and not isinstance(padding, str), "no batch axis, a name as padding")
+    named = {"stride": stride, "padding": padding, "dilation": dilation, **({"output_padding": more} if transposed else {})}
+    return Case("F." + op.name.split(".")[-1], [s.input, weight] + ([] if bias is None else [bias]),
+                lambda x, w, *b: op(x, w, b[0] if b else None, stride, padding, *rest), groups=groups,
+                **{key: sizes_for(op, value, axes_of(op)) for key, value in named.items()})
+
+
+@adapts("nn.functional.pixel_shuffle", "nn.functional.pixel_unshuffle", "nn.functional.channel_shuffle")
+def shuffle(op, s):
+    (factor,) = s.args or s.kwargs.values()
+    return Case("F." + op.name.split(".")[-1], [s.input], lambda x: op(x, factor), factor=factor)
+
+
+@adapts("nn.functional.pad.reflect", "nn.functional.pad.replicate", "nn.functional.pad.replicate_negative",
+        "nn.functional.pad.circular")
+def pad(op, s):
+    sides, mode, value = arguments(s, pad=None, mode=None, value=None)
+    mode = mode or op.variant_test_name.split("_")[0]
+    return Case("F.pad", [s.input], lambda x: F.pad(x, sides, mode=mode), sides=list(sides), mode=mode, value=0)
+
+
+@adapts("nn.functional.cosine_similarity")
+def cosine_similarity(op, s):
+    other, dim, eps = arguments(s, x2=None, dim=1, eps=1e-8)
+    return Case("F.cosine_similarity", [s.input, other], lambda x, y: op(x, y, dim, eps), dim=dim, eps=number(eps))
+
+
+@adapts("nn.functional.pairwise_distance")
+def pairwise_distance(op, s):
+    other, p, eps, keepdim = arguments(s, x2=None, p=2.0, eps=1e-6, keepdim=False)
+    need(p > 0, "an order below 0")
+    return Case("F.pairwise_distance", [s.input, other], lambda x, y: op(x, y, p, eps, keepdim), p=number(p),
+                eps=number(eps), keepdim=bool(keepdim))
+
+
+# Losses: the arguments that are tensors, and the others with their defaults.
+LOSSES = {"gaussian_nll_loss": (["target", "var"], {"full": False, "eps": 1e-6}),
+          "poisson_nll_loss": (["target"], {"log_input": True, "full": False, "eps": 1e-8}),
+          "cosine_embedding_loss": (["x2", "target"], {"margin": 0}),
+          "margin_ranking_loss": (["input2", "target"], {"margin": 0}),
+          "hinge_embedding_loss": (["target"], {"margin": 1.0}), "soft_margin_loss": (["target"], {}),
+          "triplet_margin_loss": (["positive", "negative"], {"margin": 1.0, "p": 2.0, "eps": 1e-6, "swap": False}),
+          "multi_margin_loss": (["target"], {"p": 1, "margin": 1.0, "weight": None}),
+          "multilabel_soft_margin_loss": (["target"], {"weight": None}),
+          "smooth_l1_loss": (["target"], {"beta": 1.0}),
+          "nll_loss": (["target"], {"weight": None, "ignore_index": -100})}
+
+
+@adapts(*(f"nn.functional.{name}" for name in LOSSES))
+def loss(op, s):
+    name = op.name.split(".")[-1]
+    tensors, options = LOSSES[name]
+    need(len(s.args) <= len(tensors), "further arguments")
+    values = {**options, "reduction": "mean", "size_average": None, "reduce": None, **dict(zip(tensors, s.args)), **s.kwargs}
+    need(values.pop("size_average") is None and values.pop("reduce") is None, "old names of reductions")
+    inputs = [s.input, *(values.pop(tensor) for tensor in tensors)]
+    need(all(is_tensor(x) for x in inputs), "a number as target")
+    weight = values.pop("weight", None)
+    need(s.input.is_floating_point(), "integers")
+    need(name not in ("margin_ranking_loss", "triplet_margin_loss", "hinge_embedding_loss") or len({x.shape for x in inputs}) == 1, "broadcasting")
+    need(name != "gaussian_nll_loss" or inputs[1].shape == s.input.shape, "broadcasting")
+    need(name != "multi_margin_loss" or s.input.dim() == 2, "one example")
+
+    def reference(*x):
+        further = {} if weight is None else {"weight": x[-1]}
+        result = op.op(*x[:len(inputs)], **values, **further)
+        return result.float() if result.dtype in (torch.float16, torch.bfloat16) else result  # Tandem's losses are float32
+    attributes = {key: value if isinstance(value, (str, bool)) else number(value) for key, value in values.items()}
+    sources = [0, *(i for i, key in enumerate(tensors, 1) if key in ("x2", "input2", "positive", "negative", "var"))]
+    return Case(f"F.{name}", inputs + ([] if weight is None else [weight]), reference, sources, **attributes)

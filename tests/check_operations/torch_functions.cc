@@ -1,0 +1,246 @@
+// The functions of nn::functional, with PyTorch's layouts and arguments.
+#include <tandem/convolution_modules.h>
+#include <tandem/functional.h>
+#include <tandem/functional_losses.h>
+#include <tandem/image_modules.h>
+
+#include <utility>
+
+#include "operations.h"
+
+namespace check_operations {
+namespace {
+
+namespace F = td::nn::functional;
+using td::Tensor;
+using Table = std::map<std::string, Operation>;
+
+template <class Function>
+Operation call(Function f) {
+  return [f](const Call& c) -> Tensors { return {f(c)}; };
+}
+Operation unary(Tensor (*f)(const Tensor&)) {
+  return call([f](const Call& c) { return f(c.x[0]); });
+}
+
+Tensor optional(const Call& c, std::size_t i) { return i < c.x.size() ? c.x[i] : Tensor(); }
+
+Table activations() {
+  return {
+      {"F.hardsigmoid", unary(F::hardsigmoid)},
+      {"F.hardswish", unary(F::hardswish)},
+      {"F.logsigmoid", unary(F::logsigmoid)},
+      {"F.mish", unary(F::mish)},
+      {"F.softsign", unary(F::softsign)},
+      {"F.tanhshrink", unary(F::tanhshrink)},
+      {"F.celu", call([](const Call& c) { return F::celu(c.x[0], c.number("alpha")); })},
+      {"F.hardshrink",
+       call([](const Call& c) { return F::hardshrink(c.x[0], c.number("lambd")); })},
+      {"F.softshrink",
+       call([](const Call& c) { return F::softshrink(c.x[0], c.number("lambd")); })},
+      {"F.threshold", call([](const Call& c) {
+         return F::threshold(c.x[0], c.number("threshold"), c.number("value"));
+       })},
+      {"F.glu", call([](const Call& c) { return F::glu(c.x[0], c.integer("dim")); })},
+      {"F.softmin", call([](const Call& c) { return F::softmin(c.x[0], c.integer("dim")); })},
+      {"F.softplus", call([](const Call& c) {
+         return F::softplus(c.x[0], c.number("beta"), c.number("threshold"));
+       })},
+      {"F.prelu", call([](const Call& c) { return F::prelu(c.x[0], c.x[1]); })},
+      {"F.rrelu",
+       call([](const Call& c) { return F::rrelu(c.x[0], c.number("lower"), c.number("upper")); })},
+  };
+}
+
+td::nn::Triple triple(const Call& c, const char* name) {
+  const td::Dims all = c.dims(name);
+  return {all[0], all[1], all[2]};
+}
+
+Table sequences_and_volumes() {
+  return {
+      {"F.conv1d", call([](const Call& c) {
+         return F::conv1d(c.x[0], c.x[1], optional(c, 2),
+                          {.stride = c.integer("stride"),
+                           .padding = c.integer("padding"),
+                           .dilation = c.integer("dilation"),
+                           .groups = c.integer("groups")});
+       })},
+      {"F.conv3d", call([](const Call& c) {
+         return F::conv3d(c.x[0], c.x[1], optional(c, 2),
+                          {.stride = triple(c, "stride"),
+                           .padding = triple(c, "padding"),
+                           .dilation = triple(c, "dilation"),
+                           .groups = c.integer("groups")});
+       })},
+      {"F.conv_transpose1d", call([](const Call& c) {
+         return F::conv_transpose1d(c.x[0], c.x[1], optional(c, 2),
+                                    {.stride = c.integer("stride"),
+                                     .padding = c.integer("padding"),
+                                     .output_padding = c.integer("output_padding"),
+                                     .groups = c.integer("groups"),
+                                     .dilation = c.integer("dilation")});
+       })},
+      {"F.max_pool1d", call([](const Call& c) {
+         return F::max_pool1d(c.x[0], c.integer("size"),
+                              {.stride = c.integer("stride"),
+                               .padding = c.integer("padding"),
+                               .dilation = c.integer("dilation"),
+                               .ceil_mode = c.flag("ceil")});
+       })},
+      {"F.avg_pool1d", call([](const Call& c) {
+         return F::avg_pool1d(c.x[0], c.integer("size"),
+                              {.stride = c.integer("stride"),
+                               .padding = c.integer("padding"),
+                               .ceil_mode = c.flag("ceil"),
+                               .count_include_pad = c.flag("counted")});
+       })},
+      {"F.max_pool3d", call([](const Call& c) {
+         return F::max_pool3d(c.x[0], triple(c, "size"),
+                              {.stride = triple(c, "stride"),
+                               .padding = triple(c, "padding"),
+                               .dilation = triple(c, "dilation"),
+                               .ceil_mode = c.flag("ceil")});
+       })},
+      {"F.avg_pool3d", call([](const Call& c) {
+         td::nn::AvgPool3dArguments options{.stride = triple(c, "stride"),
+                                            .padding = triple(c, "padding"),
+                                            .ceil_mode = c.flag("ceil"),
+                                            .count_include_pad = c.flag("counted")};
+         if (c.has("divisor")) options.divisor_override = c.integer("divisor");
+         return F::avg_pool3d(c.x[0], triple(c, "size"), options);
+       })},
+      {"F.adaptive_avg_pool1d",
+       call([](const Call& c) { return F::adaptive_avg_pool1d(c.x[0], c.integer("size")); })},
+      {"F.adaptive_max_pool1d",
+       call([](const Call& c) { return F::adaptive_max_pool1d(c.x[0], c.integer("size")); })},
+      {"F.adaptive_avg_pool3d",
+       call([](const Call& c) { return F::adaptive_avg_pool3d(c.x[0], triple(c, "size")); })},
+      {"F.adaptive_max_pool3d",
+       call([](const Call& c) { return F::adaptive_max_pool3d(c.x[0], triple(c, "size")); })},
+      {"F.pixel_shuffle",
+       call([](const Call& c) { return F::pixel_shuffle(c.x[0], c.integer("factor")); })},
+      {"F.pixel_unshuffle",
+       call([](const Call& c) { return F::pixel_unshuffle(c.x[0], c.integer("factor")); })},
+      {"F.channel_shuffle",
+       call([](const Call& c) { return F::channel_shuffle(c.x[0], c.integer("factor")); })},
+  };
+}
+
+Table windows() {
+  return {
+      {"F.max_pool2d", call([](const Call& c) {
+         return F::max_pool2d(c.x[0], c.pair("size"),
+                              {.stride = c.pair("stride"),
+                               .padding = c.pair("padding"),
+                               .dilation = c.pair("dilation"),
+                               .ceil_mode = c.flag("ceil")});
+       })},
+      {"F.avg_pool2d", call([](const Call& c) {
+         td::nn::AvgPool2dArguments options{.stride = c.pair("stride"),
+                                            .padding = c.pair("padding"),
+                                            .ceil_mode = c.flag("ceil"),
+                                            .count_include_pad = c.flag("counted")};
+         if (c.has("divisor")) options.divisor_override = c.integer("divisor");
+         return F::avg_pool2d(c.x[0], c.pair("size"), options);
+       })},
+      {"F.adaptive_avg_pool2d",
+       call([](const Call& c) { return F::adaptive_avg_pool2d(c.x[0], c.pair("size")); })},
+      {"F.adaptive_max_pool2d",
+       call([](const Call& c) { return F::adaptive_max_pool2d(c.x[0], c.pair("size")); })},
+      {"conv2d_transpose", call([](const Call& c) {
+         return td::nn::conv2d_transpose(c.x[0], c.x[1], optional(c, 2),
+                                         {.strides = c.pair("strides"),
+                                          .padding = c.pair("pad"),
+                                          .output_padding = c.pair("more"),
+                                          .dilations = c.pair("dilations"),
+                                          .groups = c.integer("groups")});
+       })},
+      {"F.pad", call([](const Call& c) {
+         const td::Dims sides = c.dims("sides");
+         return F::pad(c.x[0], std::vector<std::int64_t>(sides.begin(), sides.end()),
+                       c.text("mode"), c.number("value"));
+       })},
+  };
+}
+
+td::nn::LossReduction reduction(const Call& c) { return c.text("reduction").c_str(); }
+
+Table losses() {
+  return {
+      {"F.cosine_similarity", call([](const Call& c) {
+         return F::cosine_similarity(c.x[0], c.x[1], c.integer("dim"), c.number("eps"));
+       })},
+      {"F.pairwise_distance", call([](const Call& c) {
+         return F::pairwise_distance(
+             c.x[0], c.x[1],
+             {.p = c.number("p"), .eps = c.number("eps"), .keepdim = c.flag("keepdim")});
+       })},
+      {"F.gaussian_nll_loss", call([](const Call& c) {
+         return F::gaussian_nll_loss(
+             c.x[0], c.x[1], c.x[2],
+             {.full = c.flag("full"), .eps = c.number("eps"), .reduction = reduction(c)});
+       })},
+      {"F.poisson_nll_loss", call([](const Call& c) {
+         return F::poisson_nll_loss(c.x[0], c.x[1],
+                                    {.log_input = c.flag("log_input"),
+                                     .full = c.flag("full"),
+                                     .eps = c.number("eps"),
+                                     .reduction = reduction(c)});
+       })},
+      {"F.cosine_embedding_loss", call([](const Call& c) {
+         return F::cosine_embedding_loss(c.x[0], c.x[1], c.x[2],
+                                         {.margin = c.number("margin"), .reduction = reduction(c)});
+       })},
+      {"F.margin_ranking_loss", call([](const Call& c) {
+         return F::margin_ranking_loss(c.x[0], c.x[1], c.x[2],
+                                       {.margin = c.number("margin"), .reduction = reduction(c)});
+       })},
+      {"F.hinge_embedding_loss", call([](const Call& c) {
+         return F::hinge_embedding_loss(c.x[0], c.x[1],
+                                        {.margin = c.number("margin"), .reduction = reduction(c)});
+       })},
+      {"F.soft_margin_loss", call([](const Call& c) {
+         return F::soft_margin_loss(c.x[0], c.x[1], {.reduction = reduction(c)});
+       })},
+      {"F.triplet_margin_loss", call([](const Call& c) {
+         return F::triplet_margin_loss(c.x[0], c.x[1], c.x[2],
+                                       {.margin = c.number("margin"),
+                                        .p = c.number("p"),
+                                        .eps = c.number("eps"),
+                                        .swap = c.flag("swap"),
+                                        .reduction = reduction(c)});
+       })},
+      {"F.multi_margin_loss", call([](const Call& c) {
+         return F::multi_margin_loss(c.x[0], c.x[1],
+                                     {.p = c.integer("p"),
+                                      .margin = c.number("margin"),
+                                      .weight = optional(c, 2),
+                                      .reduction = reduction(c)});
+       })},
+      {"F.multilabel_soft_margin_loss", call([](const Call& c) {
+         return F::multilabel_soft_margin_loss(
+             c.x[0], c.x[1], {.weight = optional(c, 2), .reduction = reduction(c)});
+       })},
+      {"F.smooth_l1_loss", call([](const Call& c) {
+         return F::smooth_l1_loss(c.x[0], c.x[1],
+                                  {.reduction = reduction(c), .beta = c.number("beta")});
+       })},
+      {"F.nll_loss", call([](const Call& c) {
+         return F::nll_loss(c.x[0], c.x[1],
+                            {.weight = optional(c, 2),
+                             .ignore_index = c.integer("ignore_index"),
+                             .reduction = reduction(c)});
+       })},
+  };
+}
+
+}  // namespace
+
+Table torch_functions() {
+  Table joined = activations();
+  for (Table part : {sequences_and_volumes(), windows(), losses()}) joined.merge(part);
+  return joined;
+}
+
+}  // namespace check_operations
