@@ -322,7 +322,7 @@ struct Session::Impl {
 
   std::vector<Tensor> run_alone(PreparedRun& prepared, const RunRequest& request) {
     const std::unique_lock alone(running);
-    std::unique_lock<std::mutex> random_lock;
+    std::unique_lock<Mutex> random_lock;
     if (graph.last_random) {
       random_lock = std::unique_lock(graph.random_mutex);
       graph.last_random->reset();

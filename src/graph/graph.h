@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "core/mutex.h"
 #include "graph/node.h"
 #include "graph/symbolic_shape.h"
 #include "op/context.h"
@@ -98,7 +98,7 @@ class GraphImpl final : public RefCounted {
   bool for_sessions = false;
   std::uint64_t random_count = 0;  // of its random operations, without those in control flow
   std::shared_ptr<RandomSequence> last_random;  // its last control flow that uses random numbers
-  std::mutex random_mutex;  // sessions of one graph share the counts of last_random
+  Mutex random_mutex{"graph"};  // sessions of one graph share the counts of last_random
   // The control flow before each random key, by its number, stream and replica. Gradients generate
   // the numbers of the forward pass again, so they need the same one.
   std::map<std::array<std::uint64_t, 3>, std::shared_ptr<const RandomSequence>> random_before;
@@ -129,7 +129,7 @@ class GraphImpl final : public RefCounted {
   std::unordered_map<std::string, int> next_suffix_;
   std::vector<std::string> name_scopes_;  // whole prefixes, "a/b/"
   std::unordered_map<const TensorImpl*, Node*> constants_;
-  mutable std::mutex literals_mutex_;
+  mutable Mutex literals_mutex_{"graph"};
   mutable std::unordered_map<const Node*, Tensor> literals_;  // large ones, as tensors of the host
   std::unordered_map<const void*, Node*> handles_;
   std::vector<Capture> captures_;

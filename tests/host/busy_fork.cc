@@ -57,6 +57,21 @@ struct Shared {
       {.input_signature = {{{-1, 16}, td::float32}}});
   std::function<td::Tensor(const td::Tensor&)> noisy =
       td::function([](const td::Tensor& x) { return x + td::random::normal({4}, 0.0, 1.0); });
+  // Sessions of one graph take turns if its control flow has random numbers.
+  td::Graph graph;
+  td::Tensor input = input_in(graph), noised = noisy_in(graph, input);
+  td::Session session{graph}, other_session{graph};
+
+  static td::Tensor input_in(td::Graph& graph) {
+    const td::GraphScope scope(graph);
+    return td::placeholder(td::float32, {4}, "input");
+  }
+  static td::Tensor noisy_in(td::Graph& graph, const td::Tensor& input) {
+    const td::GraphScope scope(graph);
+    return td::cond(
+        td::greater(td::reduce_sum(input), 0.0),
+        [&] { return input + td::random::uniform({4}, 0.0, 1.0); }, [&] { return -input; });
+  }
 };
 
 void use(Shared& shared, int step) {
@@ -66,6 +81,7 @@ void use(Shared& shared, int step) {
   if (scaled != static_cast<float>(16 * rows * rows))
     throw std::runtime_error("a function is wrong");
   shared.noisy(td::ones({4}));
+  shared.session.run({{shared.input, td::ones({4})}}, shared.noised);
   if (!gradient_is_right(shared.weights)) throw std::runtime_error("a gradient is wrong");
   if (shared.model.predict(td::ones({5, 3})).dim(0) != 5)
     throw std::runtime_error("a prediction is wrong");
@@ -79,12 +95,17 @@ enum Outcome : int { kWorks = 0, kRefuses = 3, kWrong = 4 };
 void be_child(Shared& shared, int step) {
   alarm(30);  // a hang is SIGALRM
   int outcome = kWorks;
-  const std::function<void()> uses[] = {[] { train(); }, [&] { use(shared, step); },
-                                        [&] { shared.noisy(td::ones({4})); },
-                                        [&] {
-                                          shared.model.predict(td::ones({5, 3}));
-                                        },
-                                        [] { product(1); }};
+  const std::function<void()> uses[] = {
+      [] { train(); },
+      [&] { use(shared, step); },
+      [&] { shared.noisy(td::ones({4})); },
+      [&] {
+        shared.other_session.run({{shared.input, td::ones({4})}}, shared.noised);
+      },
+      [&] {
+        shared.model.predict(td::ones({5, 3}));
+      },
+      [] { product(1); }};
   for (const auto& each : uses) {
     try {
       each();
