@@ -86,6 +86,9 @@ void add_functions(CaseList& list) {
   list.matrix(
       "cast_to_int", "a.to(torch.int32)",
       [](const Arguments& in) { return td::cast(in[0], td::int32); }, false);
+  list.matrix(
+      "cast_to_int16", "a.to(torch.int16)",
+      [](const Arguments& in) { return td::cast(in[0], td::int16); }, false);
   list.matrix("clip_by_value", "torch.clamp(a, -0.5, 0.5)",
               [](const Arguments& in) { return td::clip_by_value(in[0], -0.5, 0.5); });
 }

@@ -71,6 +71,15 @@ inline constexpr DType kInt64 = int64;      ///< as int64
 inline constexpr DType kByte = uint8;       ///< as uint8
 inline constexpr DType kUInt8 = uint8;      ///< as uint8
 inline constexpr DType kBool = bool_;       ///< as bool_
+inline constexpr DType kChar = int8;        ///< as int8
+inline constexpr DType kInt8 = int8;        ///< as int8
+inline constexpr DType kShort = int16;      ///< as int16
+inline constexpr DType kInt16 = int16;      ///< as int16
+inline constexpr DType kUInt16 = uint16;    ///< as uint16
+inline constexpr DType kUInt32 = uint32;    ///< as uint32
+inline constexpr DType kUInt64 = uint64;    ///< as uint64
+inline constexpr DType kFloat8_e4m3fn = float8_e4m3fn;  ///< as float8_e4m3fn
+inline constexpr DType kFloat8_e5m2 = float8_e5m2;      ///< as float8_e5m2
 inline constexpr std::nullopt_t None = std::nullopt;  ///< in a Slice: the end of the axis
 using std::nullopt;   ///< as std::nullopt
 using std::optional;  ///< as std::optional

@@ -21,8 +21,9 @@ void check_peer(std::string_view what, int peer, int rank, int size) {
 
 void check_reducible(std::string_view what, std::span<const Buffer> parts) {
   for (const Buffer& part : parts)
-    if (part.dtype == bool_)
-      fail<InvalidArgumentError>("[{}] bool elements cannot be reduced; cast them first", what);
+    if (part.dtype == bool_ || is_storage(part.dtype))
+      fail<InvalidArgumentError>("[{}] {} elements cannot be reduced; cast them first", what,
+                                 name_of(part.dtype));
 }
 
 // One buffer per rank, of one dtype.

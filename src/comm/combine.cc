@@ -190,8 +190,9 @@ void combine(std::span<const void* const> inputs, std::span<void* const> outputs
     case DType::kInt32: return combine_typed<std::int32_t>(inputs, outputs, count, op, order);
     case DType::kInt64: return combine_typed<std::int64_t>(inputs, outputs, count, op, order);
     case DType::kUInt8: return combine_typed<std::uint8_t>(inputs, outputs, count, op, order);
-    case DType::kBool:
-      fail<InvalidArgumentError>("[all_reduce] bool elements cannot be reduced; cast them first");
+    default:
+      fail<InvalidArgumentError>("[all_reduce] {} elements cannot be reduced; cast them first",
+                                 name_of(dtype));
   }
 }
 
@@ -204,7 +205,7 @@ void divide(void* data, std::int64_t count, DType dtype, int by) {
     case DType::kInt32: return divide_typed(static_cast<std::int32_t*>(data), count, by);
     case DType::kInt64: return divide_typed(static_cast<std::int64_t*>(data), count, by);
     case DType::kUInt8: return divide_typed(static_cast<std::uint8_t*>(data), count, by);
-    case DType::kBool: break;
+    default: break;
   }
 }
 

@@ -69,9 +69,9 @@ void copy_scaled(void* to, DType to_dtype, const void* from, DType from_dtype, s
     case DType::kInt32: return run<std::int32_t, std::int32_t>(to, from, count, scale);
     case DType::kInt64: return run<std::int64_t, std::int64_t>(to, from, count, scale);
     case DType::kUInt8: return run<std::uint8_t, std::uint8_t>(to, from, count, scale);
-    case DType::kBool: break;
+    default: break;
   }
-  fail<InternalError>("[copy] bool elements cannot be scaled");
+  fail<InternalError>("[copy] {} elements cannot be scaled", name_of(from_dtype));
 }
 
 }  // namespace tandem

@@ -56,8 +56,16 @@ std::string_view field_of(const CsvRows& rows, std::size_t row, std::size_t colu
 }
 
 bool fits(std::int64_t value, DType dtype) {
-  if (dtype == uint8) return value >= 0 && value <= 255;
-  return dtype != int32 || (value >= INT32_MIN && value <= INT32_MAX);
+  switch (dtype) {
+    case DType::kUInt8: return std::in_range<std::uint8_t>(value);
+    case DType::kInt8: return std::in_range<std::int8_t>(value);
+    case DType::kInt16: return std::in_range<std::int16_t>(value);
+    case DType::kUInt16: return std::in_range<std::uint16_t>(value);
+    case DType::kInt32: return std::in_range<std::int32_t>(value);
+    case DType::kUInt32: return std::in_range<std::uint32_t>(value);
+    case DType::kUInt64: return value >= 0;
+    default: return true;
+  }
 }
 
 }  // namespace
@@ -245,7 +253,7 @@ class CsvFormat::Reader {
       const Number number = format_.parse(text, value);
       if (number == Number::kNo) refuse(piece.rows, name_of(dtype));
       if (number == Number::kTooLarge || !fits(value, dtype))
-        refuse_large(piece.rows, name_of(dtype));
+        refuse_large(piece.rows, dtype == uint64 ? "uint64 below 2^63" : name_of(dtype));
       piece.ints.push_back(value);
     }
     return piece;
@@ -307,7 +315,7 @@ class CsvFormat::Reader {
   [[noreturn]] void refuse_large(std::int64_t row, std::string_view dtype) const {
     fail<InvalidArgumentError>(
         "{}: the number {} is out of the range of {}: set the column's type to another dtype "
-        "(float32, float64, float16, bfloat16, int32, int64, uint8) or to \"string\"",
+        "(a floating or an integer one) or to \"string\"",
         where(row), field(row).substr(0, 100), dtype);
   }
 
@@ -334,7 +342,7 @@ template <class To, class From>
 void convert(const std::vector<From>& values, std::byte* to) {
   auto* const target = reinterpret_cast<To*>(to);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if constexpr (std::is_same_v<To, Half> || std::is_same_v<To, BFloat16>)
+    if constexpr (!std::is_arithmetic_v<To>)
       target[i] = To(static_cast<float>(values[i]));
     else
       target[i] = static_cast<To>(values[i]);
@@ -363,6 +371,13 @@ void write_elements(const CsvPiece& piece, DType dtype, std::byte* to) {
     case DType::kInt64: return convert<std::int64_t>(piece, to);
     case DType::kUInt8: return convert<std::uint8_t>(piece.ints, to);
     case DType::kBool: return convert<bool>(piece.bools, to);
+    case DType::kInt8: return convert<std::int8_t>(piece.ints, to);
+    case DType::kInt16: return convert<std::int16_t>(piece.ints, to);
+    case DType::kUInt16: return convert<std::uint16_t>(piece.ints, to);
+    case DType::kUInt32: return convert<std::uint32_t>(piece.ints, to);
+    case DType::kUInt64: return convert<std::uint64_t>(piece.ints, to);
+    case DType::kFloat8E4M3FN: return convert<Float8E4M3FN>(piece, to);
+    case DType::kFloat8E5M2: return convert<Float8E5M2>(piece, to);
   }
 }
 

@@ -199,8 +199,8 @@ Field field_of(const CsvFormat& format, const CsvPlace& place, const CsvRows& ro
     if (vocabulary == options.vocabularies.end())
       fail<InvalidArgumentError>(
           "[{}] {}: column '{}' has text, and no vocabulary: give one in `vocabularies`, or leave "
-          "the column out by `csv.usecols`. The dtypes of numbers are float32, float64, float16, "
-          "bfloat16, int32, int64, uint8 and bool",
+          "the column out by `csv.usecols`. The dtypes of numbers are the floating and the integer "
+          "ones and bool",
           kOp, place.path, column.name);
     for (const std::string& text : vocabulary->second)
       if (!field.codes.emplace(text, std::ssize(field.codes)).second)

@@ -128,9 +128,9 @@ constexpr Descr kDescrs[] = {
     {"b1", "bool", DType::kBool},        {"u1", "uint8", DType::kUInt8},
     {"i4", "int32", DType::kInt32},      {"i8", "int64", DType::kInt64},
     {"f2", "float16", DType::kFloat16},  {"f4", "float32", DType::kFloat32},
-    {"f8", "float64", DType::kFloat64},  {"i1", "int8", std::nullopt},
-    {"i2", "int16", std::nullopt},       {"u2", "uint16", std::nullopt},
-    {"u4", "uint32", std::nullopt},      {"u8", "uint64", std::nullopt},
+    {"f8", "float64", DType::kFloat64},  {"i1", "int8", DType::kInt8},
+    {"i2", "int16", DType::kInt16},      {"u2", "uint16", DType::kUInt16},
+    {"u4", "uint32", DType::kUInt32},    {"u8", "uint64", DType::kUInt64},
     {"f16", "longdouble", std::nullopt}, {"c8", "complex64", std::nullopt},
     {"c16", "complex128", std::nullopt}, {"c32", "clongdouble", std::nullopt}};
 
@@ -150,8 +150,7 @@ DType dtype_of_descr(std::string_view name, const std::string& descr, const NpyO
     other = stored.name;
   }
   fail<InvalidArgumentError>(
-      "[read_npy] {}: expected elements of float32, "
-      "float64, float16, int32, int64, uint8 or bool, "
+      "[read_npy] {}: expected real floating-point numbers of 16 to 64 bits, integers or bool, "
       "got '{}': {}",
       name, descr, other);
 }
@@ -225,8 +224,15 @@ std::string_view descr_of(DType dtype) {
     case DType::kInt64: return "<i8";
     case DType::kUInt8: return "|u1";
     case DType::kBool: return "|b1";
+    case DType::kInt8: return "|i1";
+    case DType::kInt16: return "<i2";
+    case DType::kUInt16: return "<u2";
+    case DType::kUInt32: return "<u4";
+    case DType::kUInt64: return "<u8";
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E5M2: break;
   }
-  return {};
+  fail<InvalidArgumentError>("[write_npy] expected a dtype that NumPy has, got {}", name_of(dtype));
 }
 
 }  // namespace

@@ -47,6 +47,13 @@ bool set_value(DType dtype, double value, std::byte* to) {
     case DType::kInt64: return set_value<std::int64_t>(value, to);
     case DType::kUInt8: return set_value<std::uint8_t>(value, to);
     case DType::kBool: return set_value<bool>(value, to);
+    case DType::kInt8: return set_value<std::int8_t>(value, to);
+    case DType::kInt16: return set_value<std::int16_t>(value, to);
+    case DType::kUInt16: return set_value<std::uint16_t>(value, to);
+    case DType::kUInt32: return set_value<std::uint32_t>(value, to);
+    case DType::kUInt64: return set_value<std::uint64_t>(value, to);
+    case DType::kFloat8E4M3FN: return set_value<Float8E4M3FN>(value, to);
+    case DType::kFloat8E5M2: return set_value<Float8E5M2>(value, to);
   }
   return false;
 }

@@ -89,6 +89,6 @@ const OpDef kCheckNumerics = {.name = "CheckNumerics",
                               .infer = infer,
                               .gradient = gradient,
                               .cpu_kernel = kernel,
-                              .traits = kInPlace};
+                              .traits = kInPlace | kStorage};
 
 }  // namespace tandem

@@ -86,7 +86,7 @@ const OpDef kCollectiveBroadcast = {.name = "CollectiveBroadcast",
                                     .attrs = &attrs_type<CollectiveBroadcastAttrs>,
                                     .infer = infer_same,
                                     .cpu_kernel = copy_inputs,
-                                    .traits = kStateful | kInPlace};
+                                    .traits = kStateful | kInPlace | kStorage};
 const OpDef kCollectiveReduceTo = {.name = "CollectiveReduceTo",
                                    .attrs = &attrs_type<CollectiveReduceToAttrs>,
                                    .infer = infer_same,
@@ -96,7 +96,7 @@ const OpDef kCollectiveGather = {.name = "CollectiveGather",
                                  .attrs = &attrs_type<CollectiveGatherAttrs>,
                                  .infer = infer_gather,
                                  .cpu_kernel = copy_own,
-                                 .traits = kStateful};
+                                 .traits = kStateful | kStorage};
 const OpDef kCollectiveReduceScatter = {.name = "CollectiveReduceScatter",
                                         .attrs = &attrs_type<CollectiveReduceAttrs>,
                                         .infer = infer_same,
@@ -105,17 +105,17 @@ const OpDef kCollectiveReduceScatter = {.name = "CollectiveReduceScatter",
 const OpDef kCollectiveAllToAll = {.name = "CollectiveAllToAll",
                                    .infer = infer_all_to_all,
                                    .cpu_kernel = copy_inputs,
-                                   .traits = kStateful};
+                                   .traits = kStateful | kStorage};
 const OpDef kCollectiveSend = {.name = "CollectiveSend",
                                .attrs = &attrs_type<CollectiveSendAttrs>,
                                .infer = infer_same,
                                .cpu_kernel = copy_inputs,
-                               .traits = kStateful | kInPlace};
+                               .traits = kStateful | kInPlace | kStorage};
 const OpDef kCollectiveReceive = {.name = "CollectiveReceive",
                                   .attrs = &attrs_type<CollectiveReceiveAttrs>,
                                   .infer = infer_receive,
                                   .cpu_kernel = nothing,
-                                  .traits = kStateful};
+                                  .traits = kStateful | kStorage};
 const OpDef kCollectiveBarrier = {
     .name = "CollectiveBarrier",
     .infer = [](InferContext& c) { c.add_output(uint8, Shape::scalar()); },

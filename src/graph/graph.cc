@@ -45,7 +45,7 @@ Node& GraphImpl::add(const OpDef& op, AttrsRef attrs, std::span<const Node::Inpu
     inferred.inputs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
   }
   check_sizes(*sizes_, op, attrs);
-  op.infer(inferred);
+  inferred.add_outputs();
   Node& node = append(op, options.name.empty() ? op.name : options.name, options);
   node.attrs = attrs.type->copy(attrs.data);
   if (context.attr_update) node.attr_update = *context.attr_update;
@@ -66,7 +66,7 @@ Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
   for (const Node::Input& input : inputs)
     context.inputs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
   check_sizes(*sizes_, op, attrs_ref);
-  op.infer(context);
+  context.add_outputs();
   // Sizes that are not known here are checked when the graph runs.
   const auto may_be = [](std::int64_t stored, std::int64_t inferred) {
     return !dim::is_size(inferred) || dim::may_equal(stored, inferred);

@@ -34,18 +34,19 @@ void assign_kernel(KernelContext& context) {
 const OpDef kPlaceholder = {.name = "Placeholder",
                             .attrs = &attrs_type<SpecAttrs>,
                             .infer = infer_spec,
-                            .traits = kStateful};
-const OpDef kConst = {.name = "Const", .attrs = &attrs_type<SpecAttrs>, .infer = infer_spec};
+                            .traits = kStateful | kStorage};
+const OpDef kConst = {
+    .name = "Const", .attrs = &attrs_type<SpecAttrs>, .infer = infer_spec, .traits = kStorage};
 const OpDef kVarHandle = {.name = "VarHandleOp",
                           .attrs = &attrs_type<SpecAttrs>,
                           .infer = infer_spec,
-                          .traits = kStateful};
+                          .traits = kStateful | kStorage};
 const OpDef kReadVariable = {
     .name = "ReadVariableOp", .infer = infer_same, .traits = kView | kStateful};
 const OpDef kAssignVariable = {.name = "AssignVariableOp",
                                .infer = infer_assign,
                                .cpu_kernel = assign_kernel,
-                               .traits = kStateful,
+                               .traits = kStateful | kStorage,
                                .mutated_inputs = 1u};
 const OpDef kNoOp = {.name = "NoOp", .infer = [](InferContext&) {}, .traits = kStateful};
 

@@ -33,8 +33,9 @@ DType wire_dtype(DType dtype, Compression compression) {
 }
 
 void check_reduction(std::string_view what, Op op, DType dtype, int ranks) {
-  if (dtype == bool_)
-    fail<InvalidArgumentError>("[{}] bool elements cannot be reduced; cast them first", what);
+  if (dtype == bool_ || is_storage(dtype))
+    fail<InvalidArgumentError>("[{}] {} elements cannot be reduced; cast them first", what,
+                               name_of(dtype));
   if (op != kAdasum) return;
   if (!is_floating(dtype))
     fail<InvalidArgumentError>("[{}] Adasum expected floating elements, got {}", what,

@@ -52,6 +52,23 @@ DeviceImpl& workspace_for(DeviceImpl& device) {
                                                                      : device;
 }
 
+void InferContext::add_outputs() {
+  const bool computes = (op_.traits & (kView | kStorage)) == 0;
+  if (computes)
+    for (const TensorType* input : inputs) check_computed(input->dtype);
+  op_.infer(*this);
+  if (computes)
+    for (const TensorType& output : outputs) check_computed(output.dtype);
+}
+
+void InferContext::check_computed(DType dtype) const {
+  if (!is_storage(dtype)) [[likely]]
+    return;
+  fail<DTypeError>(
+      "[{}] expected a dtype to compute with, got {}, which is for storage; cast it first",
+      op_.name, name_of(dtype));
+}
+
 void InferContext::missing_input(int input) const {
   fail<InvalidArgumentError>("[{}] expected {} or more inputs, got {}", op_.name, input + 1,
                              inputs.size());

@@ -93,6 +93,9 @@ class InferContext {
   const A& attrs() const {
     return *static_cast<const A*>(attrs_.data);
   }
+  // Adds the outputs by the operation's rule. Throws InvalidArgumentError as the rule does, and
+  // DTypeError if the operation computes and an input or output has a dtype of storage.
+  void add_outputs();
   // Throws InvalidArgumentError if the shape is too large for a tensor.
   void add_output(DType dtype, const Shape& shape);
   // Compute sizes from others, which may be unknown (core/dim.h). Throw InvalidArgumentError if the
@@ -125,6 +128,7 @@ class InferContext {
     return *inputs[input];
   }
   [[noreturn]] void missing_input(int input) const;
+  void check_computed(DType dtype) const;
   [[noreturn]] void refuse_size(std::int64_t a, char with, std::int64_t b) const;
 
   const OpDef& op_;
@@ -229,6 +233,8 @@ enum OpTraits : std::uint32_t {
   // An update of a variable. In programs, a 16-bit copy of a float32 variable may follow the
   // gradient: the operation writes it, too, and the gradient may have its dtype.
   kWritesCast = 1u << 7,
+  // Moves or converts elements: its inputs and outputs may have dtypes of storage. Views may, too.
+  kStorage = 1u << 8,
 };
 
 // How autocast (runtime/autocast.h) treats the floating inputs of an operation.

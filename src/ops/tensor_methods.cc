@@ -57,7 +57,8 @@ Tensor norm_of(const Tensor& x, double p, const ReduceOptions& options) {
 }  // namespace
 
 double Tensor::item() const {
-  return switch_dtype(dtype(), [&]<class T>(TypeTag<T>) { return static_cast<double>(item<T>()); });
+  return switch_any_dtype(dtype(),
+                          [&]<class T>(TypeTag<T>) { return static_cast<double>(item<T>()); });
 }
 
 Tensor Tensor::sum(const Dims& axes, bool keepdims) const {

@@ -99,7 +99,7 @@ class Dispatch {
   Dispatch(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs)
       : op_(op), attrs_(attrs), infer_(op, attrs), inputs_(inputs) {
     for (const Tensor* input : inputs) infer_.inputs.push_back(&impl_of(*input));
-    op.infer(infer_);
+    infer_.add_outputs();
     device_ = &place(op, inputs);
     log_execution(op.name, *device_);
     move_inputs();

@@ -1,4 +1,6 @@
 // Results of process groups' collectives, with one process per rank.
+#include <fmt/format.h>
+
 #include <numeric>
 
 #include "support/errors.h"
@@ -70,6 +72,13 @@ TEST_P(Collectives, ReduceAndBroadcast) {
     }
     expect_tensor(comm::broadcast(full({2}, rank == 0 ? 1 : 0, {.dtype = bool_}), 0), bool_, {2},
                   filled(2, 1));
+    for (const DType dtype : testing::kStorageTypes) {
+      const Tensor x = full({5}, rank + 1, {.dtype = dtype});
+      expect_tensor(comm::broadcast(x, 0), dtype, {5}, filled(5, 1));
+      EXPECT_EQ(testing::error_of<InvalidArgumentError>([&] { comm::all_reduce(x); }),
+                fmt::format("[all_reduce] {} elements cannot be reduced; cast them first",
+                            name_of(dtype)));
+    }
   });
 }
 

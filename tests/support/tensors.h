@@ -32,6 +32,13 @@ inline std::vector<double> values_of(const Tensor& tensor) {
     case DType::kInt64: return widened(tensor.to_vector<std::int64_t>());
     case DType::kUInt8: return widened(tensor.to_vector<std::uint8_t>());
     case DType::kBool: return widened(tensor.to_vector<bool>());
+    case DType::kInt8: return widened(tensor.to_vector<std::int8_t>());
+    case DType::kInt16: return widened(tensor.to_vector<std::int16_t>());
+    case DType::kUInt16: return widened(tensor.to_vector<std::uint16_t>());
+    case DType::kUInt32: return widened(tensor.to_vector<std::uint32_t>());
+    case DType::kUInt64: return widened(tensor.to_vector<std::uint64_t>());
+    case DType::kFloat8E4M3FN: return widened(tensor.to_vector<Float8E4M3FN>());
+    case DType::kFloat8E5M2: return widened(tensor.to_vector<Float8E5M2>());
   }
   return {};
 }
@@ -94,6 +101,8 @@ void expect_error(const F& call, const std::string& text) {
   }
 }
 
+inline constexpr DType kStorageTypes[] = {int8,   int16,         uint16,     uint32,
+                                          uint64, float8_e4m3fn, float8_e5m2};
 inline constexpr DType kFloatingTypes[] = {float32, float64, float16, bfloat16};
 
 }  // namespace tandem::testing

@@ -99,7 +99,8 @@ TEST(Safetensors, LoadsAFileThatAnotherProgramHasChanged) {
 
 TEST(Safetensors, KeepsEveryDType) {
   const TemporaryDirectory directory;
-  for (DType dtype : {float32, float64, float16, bfloat16, int32, int64, uint8, bool_}) {
+  for (DType dtype : {float32, float64, float16, bfloat16, int32, int64, uint8, bool_, int8, int16,
+                      uint16, uint32, uint64, float8_e4m3fn, float8_e5m2}) {
     TensorFile file;
     file.tensors["x"] = ones({2, 3}, {.dtype = dtype});
     save_safetensors(directory / "x", file);
@@ -223,27 +224,29 @@ TEST(Safetensors, OverlappingTensorsAreNamed) {
 }
 
 TEST(Safetensors, AnUnknownDTypeIsNamed) {
-  const std::string header = R"({"w":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}})";
+  const std::string header = R"({"w":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[0,2]}})";
   expect_error<InvalidArgumentError>([&] { parse(make_file(header, "ab")); },
-                                     "[load] 'x': tensor 'w' has dtype 'F8_E4M3', expected one of");
+                                     "[load] 'x': tensor 'w' has dtype 'F8_E8M0', expected one of");
 }
 
 // As in quantized checkpoints.
 TEST(Safetensors, OtherTensorsOfAFileWithAnUnknownDTypeAreRead) {
   const testing::TemporaryDirectory folder;
   const auto path = folder / "x.safetensors";
-  testing::write_file(path, make_file(R"({"mask":{"dtype":"I8","shape":[2],"data_offsets":[0,2]},)"
-                                      R"("w":{"dtype":"U8","shape":[3],"data_offsets":[2,5]}})",
-                                      std::string("ab\1\2\3", 5)));
+  testing::write_file(path,
+                      make_file(R"({"mask":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[0,2]},)"
+                                R"("w":{"dtype":"U8","shape":[3],"data_offsets":[2,5]}})",
+                                std::string("ab\1\2\3", 5)));
   const CheckpointReader reader(path);
   EXPECT_EQ(reader.read("w").to(float32).to_vector<float>(), (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(reader.tensors().size(), 1u);
-  EXPECT_EQ(reader.foreign(), (std::map<std::string, std::string>{{"mask", "I8"}}));
+  EXPECT_EQ(reader.foreign(), (std::map<std::string, std::string>{{"mask", "F8_E8M0"}}));
   reader.verify();
   for (const auto& use : std::vector<std::function<void()>>{
            [&] { reader.read("mask"); }, [&] { reader.at("mask"); }, [&] { reader.read_all(); },
            [&] { convert_checkpoint(path, folder / "y.safetensors", {}); }})
-    expect_error<InvalidArgumentError>(use, "tensor 'mask' has dtype 'I8', expected one of F32");
+    expect_error<InvalidArgumentError>(use,
+                                       "tensor 'mask' has dtype 'F8_E8M0', expected one of F32");
 }
 
 // Randomly mutated files give a DataLossError or similar, or are read as a whole.

@@ -15,9 +15,10 @@
 namespace tandem::stablehlo {
 namespace {
 
-constexpr std::array<std::string_view, 10> kElements = {"f32", "f64", "f16", "bf16", "i32",
-                                                        "i64", "ui8", "i1",  "ui32", "ui64"};
-constexpr std::array<int, 10> kBits = {32, 64, 16, 16, 32, 64, 8, 8, 32, 64};
+constexpr std::array<std::string_view, 15> kElements = {
+    "f32", "f64", "f16",  "bf16", "i32",  "i64",      "ui8",   "i1",
+    "i8",  "i16", "ui16", "ui32", "ui64", "f8E4M3FN", "f8E5M2"};
+constexpr std::array<int, 15> kBits = {32, 64, 16, 16, 32, 64, 8, 8, 8, 16, 16, 32, 64, 8, 8};
 
 template <class Items, class Text>
 std::string listed(const Items& items, const Text& text) {
@@ -49,6 +50,10 @@ std::string number_text(double number, Element element) {
     case Element::kF16: return fmt::format("0x{:04X}", Half(static_cast<float>(number)).bits);
     case Element::kBF16: return fmt::format("0x{:04X}", BFloat16(static_cast<float>(number)).bits);
     case Element::kBool: return number != 0.0 ? "true" : "false";
+    case Element::kF8E4M3FN:
+      return fmt::format("0x{:02X}", Float8E4M3FN(static_cast<float>(number)).bits);
+    case Element::kF8E5M2:
+      return fmt::format("0x{:02X}", Float8E5M2(static_cast<float>(number)).bits);
     default: return fmt::format("{}", static_cast<std::int64_t>(number));
   }
 }

@@ -15,8 +15,24 @@
 
 namespace tandem::stablehlo {
 
-// Element types: those of tensors, and unsigned integers for random bits.
-enum class Element : std::uint8_t { kF32, kF64, kF16, kBF16, kI32, kI64, kU8, kBool, kU32, kU64 };
+// Element types, in the order of DType.
+enum class Element : std::uint8_t {
+  kF32,
+  kF64,
+  kF16,
+  kBF16,
+  kI32,
+  kI64,
+  kU8,
+  kBool,
+  kI8,
+  kI16,
+  kU16,
+  kU32,
+  kU64,
+  kF8E4M3FN,
+  kF8E5M2
+};
 Element element_of(DType dtype);
 bool is_floating(Element element);
 int bits_of(Element element);

@@ -296,6 +296,7 @@ const OpDef kGather = {.name = "GatherV2",
                        .infer = infer_gather,
                        .gradient = gather_gradient,
                        .cpu_kernel = gather_kernel,
+                       .traits = kStorage,
                        .saved_inputs = 1u << 1};
 
 namespace {
@@ -383,7 +384,7 @@ const OpDef kAssignSlice = {.name = "AssignSlice",
                             .attrs = &attrs_type<AssignSliceAttrs>,
                             .infer = infer_assign_slice,
                             .cpu_kernel = assign_slice_kernel,
-                            .traits = kStateful,
+                            .traits = kStateful | kStorage,
                             .mutated_inputs = 1u};
 
 Tensor gather(const Tensor& params, const Tensor& indices, std::int64_t axis) {

@@ -269,6 +269,7 @@ const OpDef kConcat = {.name = "ConcatV2",
                        .infer = infer_concat,
                        .gradient = concat_gradient,
                        .cpu_kernel = concat_kernel,
+                       .traits = kStorage,
                        .autocast = kAutocastWidest};
 // A new axis is concatenated like an existing one: the rows are the axes before it.
 const OpDef kPack = {.name = "Pack",
@@ -276,17 +277,20 @@ const OpDef kPack = {.name = "Pack",
                      .infer = infer_pack,
                      .gradient = pack_gradient,
                      .cpu_kernel = concat_kernel,
+                     .traits = kStorage,
                      .autocast = kAutocastWidest};
 const OpDef kSplit = {.name = "SplitV",
                       .attrs = &attrs_type<SplitAttrs>,
                       .infer = infer_split,
                       .gradient = split_gradient,
-                      .cpu_kernel = split_kernel};
+                      .cpu_kernel = split_kernel,
+                      .traits = kStorage};
 const OpDef kUnpack = {.name = "Unpack",
                        .attrs = &attrs_type<JoinAttrs>,
                        .infer = infer_unpack,
                        .gradient = unpack_gradient,
-                       .cpu_kernel = unpack_kernel};
+                       .cpu_kernel = unpack_kernel,
+                       .traits = kStorage};
 
 Tensor run_join(const OpDef& op, std::span<const Tensor> tensors, std::int64_t axis) {
   std::vector<const Tensor*> inputs;

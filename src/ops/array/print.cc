@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "core/status.h"
-#include "op/dtype_switch.h"
+#include "ops/math/elementwise.h"
 #include "tandem/array.h"
+#include "tandem/math.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem {
@@ -207,13 +208,12 @@ std::vector<std::string> integer_words(const std::vector<T>& values) {
 
 template <class T>
 std::vector<std::string> words_of(const std::vector<T>& values, bool scalar) {
-  if constexpr (std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::int32_t> ||
-                std::is_same_v<T, std::int64_t>) {
-    return integer_words(values);
-  } else if constexpr (std::is_same_v<T, bool>) {
+  if constexpr (std::is_same_v<T, bool>) {
     std::vector<std::string> words;
     for (const bool value : values) words.push_back(value ? (scalar ? "True" : " True") : "False");
     return words;
+  } else if constexpr (std::is_integral_v<T>) {
+    return integer_words(values);
   } else {
     const std::vector<double> numbers(values.begin(), values.end());
     return scalar ? std::vector<std::string>{float_scalar<T>(numbers[0])} : float_words<T>(numbers);
@@ -306,10 +306,15 @@ std::string print(const Shape& shape, const std::byte* data) {
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   const TensorImpl& impl = impl_of(tensor);
   if (impl.shape.num_elements() == 0) return out << "[]";
+  if (is_storage(impl.dtype) && !is_integer(impl.dtype)) return out << cast(tensor, float32);
   std::vector<std::byte> host(impl.bytes());
   to_host(tensor, host.data());
-  return out << switch_dtype(impl.dtype, [&](auto tag) {
-           return print<typename decltype(tag)::type>(impl.shape, host.data());
+  return out << switch_any_dtype(impl.dtype, [&](auto tag) {
+           using T = typename decltype(tag)::type;
+           if constexpr (is_narrow_floating<T> && sizeof(T) == 1)
+             return std::string();  // printed above
+           else
+             return print<T>(impl.shape, host.data());
          });
 }
 

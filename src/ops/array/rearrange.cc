@@ -217,23 +217,26 @@ const OpDef kTranspose = {.name = "Transpose",
                           .attrs = &attrs_type<TransposeAttrs>,
                           .infer = infer_transpose,
                           .gradient = transpose_gradient,
-                          .cpu_kernel = copy_kernel<transpose_copy>};
+                          .cpu_kernel = copy_kernel<transpose_copy>,
+                          .traits = kStorage};
 const OpDef kBroadcastTo = {.name = "BroadcastTo",
                             .attrs = &attrs_type<BroadcastToAttrs>,
                             .infer = infer_broadcast_to,
                             .gradient = broadcast_to_gradient,
                             .cpu_kernel = copy_kernel<broadcast_to_copy>,
-                            .traits = kIdentityIfSame};
+                            .traits = kIdentityIfSame | kStorage};
 const OpDef kTile = {.name = "Tile",
                      .attrs = &attrs_type<TileAttrs>,
                      .infer = infer_tile,
                      .gradient = tile_gradient,
-                     .cpu_kernel = copy_kernel<tile_copy>};
+                     .cpu_kernel = copy_kernel<tile_copy>,
+                     .traits = kStorage};
 const OpDef kReverse = {.name = "ReverseV2",
                         .attrs = &attrs_type<ReverseAttrs>,
                         .infer = infer_reverse,
                         .gradient = reverse_gradient,
-                        .cpu_kernel = copy_kernel<reverse_copy>};
+                        .cpu_kernel = copy_kernel<reverse_copy>,
+                        .traits = kStorage};
 
 Tensor transpose(const Tensor& x, const Dims& permutation) {
   return run(kTranspose, {&x}, TransposeAttrs{permutation});

@@ -132,7 +132,8 @@ const OpDef kSlice = {.name = "Slice",
                       .attrs = &attrs_type<SliceAttrs>,
                       .infer = infer_slice,
                       .gradient = slice_gradient,
-                      .cpu_kernel = slice_kernel};
+                      .cpu_kernel = slice_kernel,
+                      .traits = kStorage};
 const OpDef kStridedSlice = {.name = "StridedSlice",
                              .attrs = &attrs_type<StridedSliceAttrs>,
                              .infer = infer_strided_slice,

@@ -25,8 +25,10 @@ inline To convert(From value) {
   const auto v = static_cast<Compute<From>>(value);
   if constexpr (std::is_same_v<To, bool>)
     return v != Compute<From>{};
-  else if constexpr (std::is_same_v<To, std::uint8_t> && std::floating_point<Compute<From>>)
+  else if constexpr (std::integral<To> && sizeof(To) < 4 && std::floating_point<Compute<From>>)
     return static_cast<To>(static_cast<std::int32_t>(v));  // wraps, as from int32
+  else if constexpr (std::is_same_v<To, std::uint32_t> && std::floating_point<Compute<From>>)
+    return static_cast<To>(static_cast<std::int64_t>(v));
   else
     return store_as<To>(v);
 }
@@ -48,19 +50,41 @@ void cast_loop(const void* from, void* to, std::int64_t count) {
     run_loop<std::conditional_t<has_versions<To>, To, From>, plain_cast<To, From>>(x, out, count);
 }
 
-void cast_kernel(KernelContext& c) {
-  using Loop = void (*)(const void*, void*, std::int64_t);
-  const InFloat32 in_float32(c);
-  const DType from = c.inputs[0].dtype, to = c.outputs[0].dtype;
-  const Loop loop = switch_computed(from, [&]<class From>(TypeTag<From>) {
-    return switch_computed(to, []<class To>(TypeTag<To>) -> Loop { return cast_loop<To, From>; });
-  });
-  const auto in_bytes = static_cast<std::int64_t>(size_of(from)),
-             out_bytes = static_cast<std::int64_t>(size_of(to));
+using CastLoop = void (*)(const void*, void*, std::int64_t);
+
+void run_cast(KernelContext& c, CastLoop loop) {
+  const auto in_bytes = static_cast<std::int64_t>(size_of(c.inputs[0].dtype)),
+             out_bytes = static_cast<std::int64_t>(size_of(c.outputs[0].dtype));
   parallel_for(c.inputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
     loop(c.inputs[0].as<const std::byte>() + begin * in_bytes,
          c.outputs[0].as<std::byte>() + begin * out_bytes, end - begin);
   });
+}
+
+void cast_kernel(KernelContext& c) {
+  const InFloat32 in_float32(c);
+  const DType to = c.outputs[0].dtype;
+  run_cast(c, switch_computed(c.inputs[0].dtype, [&]<class From>(TypeTag<From>) {
+             return switch_computed(
+                 to, []<class To>(TypeTag<To>) -> CastLoop { return cast_loop<To, From>; });
+           }));
+}
+
+// One of the dtypes is for storage. Loops of one version each: they are bound by memory.
+void cast_storage_kernel(KernelContext& c) {
+  const DType from = c.inputs[0].dtype, to = c.outputs[0].dtype;
+  const auto loop_to = [&]<class From>(TypeTag<From>) {
+    const auto loop = []<class To>(TypeTag<To>) -> CastLoop {
+      return [](const void* x, void* y, std::int64_t count) {
+        plain_cast(static_cast<const From*>(x), static_cast<To*>(y), count);
+      };
+    };
+    if constexpr (is_storage(dtype_of<From>))
+      return switch_any_dtype(to, loop);
+    else
+      return switch_storage(to, loop);
+  };
+  run_cast(c, switch_any_dtype(from, loop_to));
 }
 
 void cast_gradient(GradContext& c) {
@@ -75,6 +99,13 @@ const OpDef kCast = {.name = "Cast",
                      .cpu_kernel = cast_kernel,
                      .traits = kElementwise,
                      .chain = {ChainOp::kMove, ChainForm::kCast}};
+// An operation of its own, because GPUs have kernels of the other one alone.
+const OpDef kCastStorage = {.name = "CastStorage",
+                            .attrs = attrs_type<CastAttrs>,
+                            .infer = infer_cast,
+                            .cpu_kernel = cast_storage_kernel,
+                            .gpu = false,
+                            .traits = kStorage};
 
 }  // namespace
 
@@ -83,9 +114,11 @@ namespace {
 }  // namespace
 
 Tensor cast(const Tensor& x, DType dtype) {
-  return x.dtype() == dtype ? x : run(kCast, {&x}, CastAttrs{dtype});
+  if (x.dtype() == dtype) return x;
+  const bool storage = is_storage(x.dtype()) || is_storage(dtype);
+  return run(storage ? kCastStorage : kCast, {&x}, CastAttrs{dtype});
 }
 
-OpList cast_ops() { return list_of<kCast>(); }
+OpList cast_ops() { return list_of<kCast, kCastStorage>(); }
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
@@ -62,7 +63,13 @@ struct Flattened {
 template <class T>
 constexpr bool dtype_or_none =
     std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> ||
-    std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::uint8_t> || std::is_same_v<T, bool>;
+    std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::uint8_t> || std::is_same_v<T, bool> ||
+    std::is_same_v<T, std::int8_t> || std::is_same_v<T, std::int16_t> ||
+    std::is_same_v<T, std::uint16_t> || std::is_same_v<T, std::uint32_t> ||
+    std::is_same_v<T, std::uint64_t>;
+// Integers, for which std::in_range() is declared.
+template <class T>
+constexpr bool is_whole = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
 template <class To>
 To checked_element(double number) {
@@ -73,19 +80,17 @@ To checked_element(double number) {
 // Integers are converted without passing through double, which would round large ones.
 template <class To, class From>
 To element_from(From value) {
-  if constexpr (std::is_same_v<To, From>)
-    return value;
-  else if constexpr (std::is_same_v<To, std::int64_t> && std::is_integral_v<From> &&
-                     !std::is_same_v<From, std::uint64_t>)
-    return static_cast<To>(value);
-  else
-    return checked_element<To>(static_cast<double>(value));
+  if constexpr (std::is_same_v<To, From>) return value;
+  if constexpr (is_whole<To> && is_whole<From>)
+    if (std::in_range<To>(value)) return static_cast<To>(value);
+  return checked_element<To>(static_cast<double>(value));
 }
 
 template <class To>
 To element_from(const Literal& literal) {
-  if constexpr (std::is_same_v<To, std::int64_t>)
-    if (literal.kind() == Literal::Kind::kInteger) return literal.integer();
+  if constexpr (is_whole<To>)
+    if (literal.kind() == Literal::Kind::kInteger)
+      return element_from<To, std::int64_t>(literal.integer());
   return checked_element<To>(literal.number());
 }
 
@@ -118,7 +123,7 @@ Tensor constant(const Literal& values, const ConstantOptions& options) {
   const Placed placed(options.device);
   const Flattened flat(values);
   const Tensor result =
-      switch_dtype(options.dtype.value_or(flat.dtype()), [&]<class T>(TypeTag<T>) {
+      switch_any_dtype(options.dtype.value_or(flat.dtype()), [&]<class T>(TypeTag<T>) {
         return build<T>(static_cast<std::int64_t>(flat.numbers.size()), Shape(flat.sizes), options,
                         [&](std::int64_t i) {
                           return element_from<T>(*flat.numbers[static_cast<std::size_t>(i)]);
@@ -151,7 +156,7 @@ Tensor constant_from(const From* numbers, std::size_t count, const Shape& own_sh
     if (dtype == dtype_of<From> && shape.fully_defined() && !shape.too_large() &&
         shape.num_elements() == size)
       return new_constant(shape, dtype, numbers, options.name);
-  return switch_dtype(dtype, [&]<class T>(TypeTag<T>) {
+  return switch_any_dtype(dtype, [&]<class T>(TypeTag<T>) {
     return build<T>(size, own_shape, options, [&](std::int64_t i) {
       return element_from<T>(numbers[static_cast<std::size_t>(i)]);
     });

@@ -192,6 +192,13 @@ Tensor make(const OpDef& op, AttrsRef attrs, const CreationOptions& options) {
 }  // namespace
 
 Tensor full(const Shape& shape, double value, const CreationOptions& options) {
+  if (is_storage(options.dtype)) {
+    check_number("Fill", options.dtype, value);
+    const Placed placed(options.device);
+    const Tensor filled = broadcast_to(cast(full({}, value, {.dtype = float64}), options.dtype),
+                                       shape.known() ? shape : Shape::scalar());
+    return placed.mark(named(filled, options.name), options.requires_grad);
+  }
   return make(kFill, FillAttrs{shape.known() ? shape : Shape::scalar(), value, options.dtype},
               options);
 }

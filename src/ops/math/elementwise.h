@@ -17,13 +17,18 @@ inline constexpr std::int64_t kElementwiseGrain = 16 * 1024;
 template <class T>
 inline constexpr bool is_16_bit_floating = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 
+// Whether elements are floats of fewer than 32 bits.
+template <class T>
+inline constexpr bool is_narrow_floating =
+    is_16_bit_floating<T> || std::is_same_v<T, Float8E4M3FN> || std::is_same_v<T, Float8E5M2>;
+
 // The type in which arithmetic on elements of type T is done.
 template <class T>
-using Compute = std::conditional_t<is_16_bit_floating<T>, float, T>;
+using Compute = std::conditional_t<is_narrow_floating<T>, float, T>;
 
 template <class Out, class V>
 inline Out store_as(V value) {
-  if constexpr (is_16_bit_floating<Out>)
+  if constexpr (is_narrow_floating<Out>)
     return Out(static_cast<float>(value));
   else
     return static_cast<Out>(value);

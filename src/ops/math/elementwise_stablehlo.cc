@@ -142,7 +142,9 @@ void lower_select(Context& c) {
 void lower_cast(Context& c) {
   const Value& x = c.input(0);
   const Element to = element_of(c.output().dtype);
-  const bool wraps = is_floating(x.element()) && to == Element::kU8;
+  const bool narrow =
+      to == Element::kU8 || to == Element::kI8 || to == Element::kI16 || to == Element::kU16;
+  const bool wraps = is_floating(x.element()) && narrow;  // as the kernels do
   c.result(c.build.convert(wraps ? c.build.convert(x, Element::kI32) : x, to));
 }
 
@@ -169,6 +171,7 @@ constexpr Lowering kElementwiseLowerings[] = {
     {"AddScalar", lower_scalar<add>},
     {"AddV2", lower_binary<add>},
     {"Cast", lower_cast},
+    {"CastStorage", lower_cast},
     {"Ceil", lower_unary<ceil>},
     {"ClipByValue", lower_clip},
     {"Cos", lower_unary<cosine>},

@@ -23,6 +23,13 @@ bool holds(DType dtype, double value) {
     case DType::kInt64: return integer_within(-0x1p63, 0x1p63);
     case DType::kUInt8: return integer_within(0.0, 256.0);
     case DType::kBool: return value == 0.0 || value == 1.0;
+    case DType::kInt8: return integer_within(-128.0, 128.0);
+    case DType::kInt16: return integer_within(-0x1p15, 0x1p15);
+    case DType::kUInt16: return integer_within(0.0, 0x1p16);
+    case DType::kUInt32: return integer_within(0.0, 0x1p32);
+    case DType::kUInt64: return integer_within(0.0, 0x1p64);
+    case DType::kFloat8E4M3FN: return !(std::fabs(value) > 464.0);  // has no infinity
+    case DType::kFloat8E5M2: return rounds_below(61440.0);
   }
   return false;
 }

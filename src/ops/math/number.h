@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <type_traits>
 
 #include "tandem/dtype.h"
 
@@ -16,7 +17,7 @@ void check_number(std::string_view op, DType dtype, double value);
 // Converts `value` to an element. REQUIRES: holds(dtype_of<T>, value).
 template <class T>
 T to_element(double value) {
-  if constexpr (sizeof(T) == 2)
+  if constexpr (sizeof(T) == 2 && !std::is_integral_v<T>)
     return T(static_cast<float>(value));
   else
     return static_cast<T>(value);

@@ -18,14 +18,21 @@ namespace tandem {
 
 namespace {
 
-constexpr std::array<std::pair<DType, const char*>, 8> kDTypeNames = {{{float32, "F32"},
-                                                                       {float64, "F64"},
-                                                                       {float16, "F16"},
-                                                                       {bfloat16, "BF16"},
-                                                                       {int32, "I32"},
-                                                                       {int64, "I64"},
-                                                                       {uint8, "U8"},
-                                                                       {bool_, "BOOL"}}};
+constexpr std::array<std::pair<DType, const char*>, 15> kDTypeNames = {{{float32, "F32"},
+                                                                        {float64, "F64"},
+                                                                        {float16, "F16"},
+                                                                        {bfloat16, "BF16"},
+                                                                        {int32, "I32"},
+                                                                        {int64, "I64"},
+                                                                        {uint8, "U8"},
+                                                                        {bool_, "BOOL"},
+                                                                        {int8, "I8"},
+                                                                        {int16, "I16"},
+                                                                        {uint16, "U16"},
+                                                                        {uint32, "U32"},
+                                                                        {uint64, "U64"},
+                                                                        {float8_e4m3fn, "F8_E4M3"},
+                                                                        {float8_e5m2, "F8_E5M2"}}};
 
 }  // namespace
 
@@ -61,7 +68,9 @@ std::optional<DType> dtype_named(const std::string& name) {
 
 void fail_dtype(const std::string& name, const std::string& what, const std::string& part) {
   fail<InvalidArgumentError>(
-      "[load] '{}': {} has dtype '{}', expected one of F32, F64, F16, BF16, I32, I64, U8, BOOL",
+      "[load] '{}': {} has dtype '{}', expected one of F32, F64, F16, BF16, I32, I64, U8, BOOL, "
+      "I8, "
+      "I16, U16, U32, U64, F8_E4M3, F8_E5M2",
       what, part, name);
 }
 

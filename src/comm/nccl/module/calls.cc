@@ -55,6 +55,14 @@ ncclDataType_t type_of(DType dtype) {
     case DType::kBFloat16: return ncclBfloat16;
     case DType::kInt32: return ncclInt32;
     case DType::kInt64: return ncclInt64;
+    case DType::kInt8: return ncclInt8;
+    case DType::kUInt32: return ncclUint32;
+    case DType::kUInt64: return ncclUint64;
+    // NCCL has no integers of 16 bits. They are moved, and not reduced.
+    case DType::kInt16:
+    case DType::kUInt16: return ncclFloat16;
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E5M2:
     case DType::kUInt8:
     case DType::kBool: break;
   }

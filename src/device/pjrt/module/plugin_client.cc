@@ -21,6 +21,13 @@ PJRT_Buffer_Type type_of(DType dtype) {
     case DType::kInt64: return PJRT_Buffer_Type_S64;
     case DType::kUInt8: return PJRT_Buffer_Type_U8;
     case DType::kBool: return PJRT_Buffer_Type_PRED;
+    case DType::kInt8: return PJRT_Buffer_Type_S8;
+    case DType::kInt16: return PJRT_Buffer_Type_S16;
+    case DType::kUInt16: return PJRT_Buffer_Type_U16;
+    case DType::kUInt32: return PJRT_Buffer_Type_U32;
+    case DType::kUInt64: return PJRT_Buffer_Type_U64;
+    case DType::kFloat8E4M3FN: return PJRT_Buffer_Type_F8E4M3FN;
+    case DType::kFloat8E5M2: return PJRT_Buffer_Type_F8E5M2;
   }
   return PJRT_Buffer_Type_INVALID;
 }
