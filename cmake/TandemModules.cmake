@@ -45,6 +45,14 @@ elseif(NOT TANDEM_SANITIZE STREQUAL "thread")
   tandem_left_out("the grpc backend (Debian: libgrpc++-dev)")
 endif()
 
+find_package(JPEG QUIET)
+find_package(PNG QUIET)
+if(JPEG_FOUND AND PNG_FOUND)
+  tandem_module(images data/images/module JPEG::JPEG PNG::PNG)
+else()
+  tandem_left_out("files of images (Debian: libjpeg62-turbo-dev and libpng-dev)")
+endif()
+
 # The header of the PJRT C API comes with a plug-in: scripts/setup --tpu puts one into the build tree.
 # Sanitizers cannot see into plug-ins, and would take their synchronization for races.
 find_path(PJRT_HEADERS pjrt_c_api.h HINTS ${PROJECT_SOURCE_DIR}/build/pjrt/include)

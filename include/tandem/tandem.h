@@ -52,6 +52,7 @@
 #include "tandem/hvd.h"
 #include "tandem/hvd_callbacks.h"
 #include "tandem/image.h"
+#include "tandem/image_files.h"
 #include "tandem/initializers.h"
 #include "tandem/layer.h"
 #include "tandem/layers.h"

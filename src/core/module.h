@@ -16,6 +16,9 @@ inline constexpr Module kCudaModule = {"cuda", "libtandem_cuda.so", "of NVIDIA's
 inline constexpr Module kGlooModule = {"gloo", "libtandem_gloo.so", "libgloo-dev", "libgloo0"};
 inline constexpr Module kGrpcModule = {"grpc", "libtandem_grpc.so", "libgrpc++-dev",
                                        "libgrpc++1.51"};
+inline constexpr Module kImagesModule = {"images", "libtandem_images.so",
+                                         "libjpeg62-turbo-dev and libpng-dev",
+                                         "libjpeg62-turbo or libpng16-16"};
 inline constexpr Module kMpiModule = {"mpi", "libtandem_mpi.so", "libopenmpi-dev", "openmpi-bin"};
 inline constexpr Module kNcclModule = {"nccl", "libtandem_nccl.so",
                                        "libnccl-dev, with the CUDA toolkit,", "libnccl2"};

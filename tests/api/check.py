@@ -392,6 +392,28 @@ def check_csv(build, options):
     expect(float(lines[-1].removeprefix("accuracy ")) > 0.96, "the accuracy is above 0.96", out, err)
 
 
+def write_cifar10(path, count=400):
+    """Images of CIFAR-10's format, each class of one colour with noise."""
+    generator = random.Random(0)
+    with open(path, "wb") as file:
+        for i in range(count):
+            label = i % 10
+            planes = [(label * shift) % 10 * 22 for shift in (1, 3, 7)]
+            file.write(bytes([label, *(plane + generator.randrange(40) for plane in planes for _ in range(1024))]))
+
+
+def check_image_folder(build, options):
+    with tempfile.TemporaryDirectory() as work:
+        data = pathlib.Path(work) / "cifar10"
+        data.mkdir()
+        write_cifar10(data / "data_batch_1.bin")
+        out, err = run(build / "20_image_folder", [pathlib.Path(work) / "folder", "8"],
+                       environment={"TANDEM_DATA": work})
+    lines = out.splitlines()
+    expect(lines[0] == "320 images for training, 80 for validation, 10 classes", "the parts have their sizes", out, err)
+    expect(float(lines[-1].removeprefix("accuracy ")) > 0.5, "the accuracy is above 0.5", out, err)
+
+
 def check_ddp(build, options):
     if options.launcher == "torchrun" and not shutil.which("torchrun"):
         if "torchrun" in os.environ.get("TANDEM_CI_EXPECTS", "").split(","):
@@ -416,7 +438,8 @@ def check_ddp(build, options):
 
 CHECKS = {"devices": check_devices, "session_towers": check_session_towers, "memory": check_memory,
           "virtual_gpus": check_virtual_gpus, "data_parallel": check_data_parallel,
-          "mixed_precision": check_mixed_precision, "csv": check_csv, "fit_mirrored": check_fit_mirrored,
+          "mixed_precision": check_mixed_precision, "csv": check_csv, "image_folder": check_image_folder,
+          "fit_mirrored": check_fit_mirrored,
           "custom_loop": check_custom_loop, "multi_worker": check_multi_worker,
           "train_and_evaluate": check_train_and_evaluate, "process_groups": check_process_groups, "ddp": check_ddp,
           "parameter_server": check_parameter_server, "tpu": check_tpu, "twins": check_twins}

@@ -62,6 +62,8 @@ augmentation.h ResizingOptions: interpolation crop_to_aspect_ratio pad_to_aspect
 augmentation.h RandomColorOptions: value_range seed
 augmentation.h ColorJitterOptions: brightness contrast saturation hue
 augmentation.h RandomErasingOptions: scale fill_value value_range seed
+image_files.h ImageDatasetOptions: labels label_mode class_names color_mode batch_size image_size shuffle seed validation_split subset interpolation crop_to_aspect_ratio pad_to_aspect_ratio
+image_files.h ImageFolderOptions: transform target_transform allow_empty
 preprocessing.h NormalizationOptions: axis mean variance invert
 preprocessing.h DiscretizationOptions: bin_boundaries num_bins epsilon output_mode dtype name
 preprocessing.h IntegerLookupOptions: max_tokens num_oov_indices mask_token oov_token vocabulary idf_weights invert output_mode pad_to_max_tokens name
