@@ -4,53 +4,48 @@
 #include <cmath>
 
 #include "core/status.h"
+#include "nn/function_module.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
 #include "tandem/random.h"
 
 namespace tandem::nn {
-namespace {
-
-std::shared_ptr<FunctionModule> function(const char* kind,
-                                         std::function<Tensor(const Tensor&)> apply) {
-  return std::make_shared<FunctionModule>(kind, std::move(apply));
-}
-
-}  // namespace
-
-ReLU6::ReLU6() : ModuleHolder(function("relu6", [](const Tensor& x) { return relu6(x); })) {}
-SELU::SELU() : ModuleHolder(function("selu", [](const Tensor& x) { return selu(x); })) {}
+ReLU6::ReLU6() : ModuleHolder(function_module("relu6", [](const Tensor& x) { return relu6(x); })) {}
+SELU::SELU() : ModuleHolder(function_module("selu", [](const Tensor& x) { return selu(x); })) {}
 CELU::CELU(double alpha)
-    : ModuleHolder(function("celu", [alpha](const Tensor& x) { return celu(x, alpha); })) {}
-Mish::Mish() : ModuleHolder(function("mish", [](const Tensor& x) { return mish(x); })) {}
+    : ModuleHolder(function_module("celu", [alpha](const Tensor& x) { return celu(x, alpha); })) {}
+Mish::Mish() : ModuleHolder(function_module("mish", [](const Tensor& x) { return mish(x); })) {}
 Hardswish::Hardswish()
-    : ModuleHolder(function("hardswish", [](const Tensor& x) { return hard_swish(x); })) {}
+    : ModuleHolder(function_module("hardswish", [](const Tensor& x) { return hard_swish(x); })) {}
 Hardsigmoid::Hardsigmoid()
-    : ModuleHolder(function("hardsigmoid", [](const Tensor& x) { return hard_sigmoid(x); })) {}
+    : ModuleHolder(
+          function_module("hardsigmoid", [](const Tensor& x) { return hard_sigmoid(x); })) {}
 Hardtanh::Hardtanh(double min_val, double max_val)
-    : ModuleHolder(function("hardtanh", [min_val, max_val](const Tensor& x) {
+    : ModuleHolder(function_module("hardtanh", [min_val, max_val](const Tensor& x) {
         return hard_tanh(x, min_val, max_val);
       })) {}
 Hardshrink::Hardshrink(double lambd)
-    : ModuleHolder(
-          function("hardshrink", [lambd](const Tensor& x) { return hard_shrink(x, lambd); })) {}
+    : ModuleHolder(function_module("hardshrink",
+                                   [lambd](const Tensor& x) { return hard_shrink(x, lambd); })) {}
 Softshrink::Softshrink(double lambd)
-    : ModuleHolder(
-          function("softshrink", [lambd](const Tensor& x) { return soft_shrink(x, lambd); })) {}
+    : ModuleHolder(function_module("softshrink",
+                                   [lambd](const Tensor& x) { return soft_shrink(x, lambd); })) {}
 Tanhshrink::Tanhshrink()
-    : ModuleHolder(function("tanhshrink", [](const Tensor& x) { return tanh_shrink(x); })) {}
+    : ModuleHolder(function_module("tanhshrink", [](const Tensor& x) { return tanh_shrink(x); })) {}
 Softsign::Softsign()
-    : ModuleHolder(function("softsign", [](const Tensor& x) { return softsign(x); })) {}
+    : ModuleHolder(function_module("softsign", [](const Tensor& x) { return softsign(x); })) {}
 LogSigmoid::LogSigmoid()
-    : ModuleHolder(function("log_sigmoid", [](const Tensor& x) { return log_sigmoid(x); })) {}
+    : ModuleHolder(function_module("log_sigmoid", [](const Tensor& x) { return log_sigmoid(x); })) {
+}
 Threshold::Threshold(double threshold, double value)
-    : ModuleHolder(function("threshold", [threshold, value](const Tensor& x) {
+    : ModuleHolder(function_module("threshold", [threshold, value](const Tensor& x) {
         return nn::threshold(x, threshold, value);
       })) {}
 GLU::GLU(std::int64_t dim)
-    : ModuleHolder(function("glu", [dim](const Tensor& x) { return glu(x, dim); })) {}
+    : ModuleHolder(function_module("glu", [dim](const Tensor& x) { return glu(x, dim); })) {}
 Softmin::Softmin(std::int64_t dim)
-    : ModuleHolder(function("softmin", [dim](const Tensor& x) { return softmin(x, dim); })) {}
+    : ModuleHolder(function_module("softmin", [dim](const Tensor& x) { return softmin(x, dim); })) {
+}
 
 PReLUImpl::PReLUImpl(const PReLUArguments& options) {
   if (options.num_parameters < 1)

@@ -5,6 +5,7 @@
 
 #include "core/dim.h"
 #include "core/status.h"
+#include "nn/function_module.h"
 #include "nn/windows.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
@@ -38,11 +39,6 @@ void expect_shapes(const char* what, const Tensor& x, const Tensor& weight, int 
   if (!dim::may_equal(x.shape().word(1), channels))
     fail<ShapeError>("[{}] expected an input of {} channels on axis 1, got shape {}", what,
                      dim::text(channels), x.shape().to_string());
-}
-
-std::shared_ptr<FunctionModule> function(const char* kind,
-                                         std::function<Tensor(const Tensor&)> apply) {
-  return std::make_shared<FunctionModule>(kind, std::move(apply));
 }
 
 void expect_channels(const char* what, std::int64_t in, std::int64_t out, std::int64_t groups,
@@ -291,31 +287,31 @@ ConvTranspose2d::ConvTranspose2d(std::int64_t in_channels, std::int64_t out_chan
 }
 
 MaxPool1d::MaxPool1d(std::int64_t kernel_size, const MaxPool1dArguments& options)
-    : ModuleHolder(function("max_pool1d", [kernel_size, options](const Tensor& x) {
+    : ModuleHolder(function_module("max_pool1d", [kernel_size, options](const Tensor& x) {
         return functional::max_pool1d(x, kernel_size, options);
       })) {}
 AvgPool1d::AvgPool1d(std::int64_t kernel_size, const AvgPool1dArguments& options)
-    : ModuleHolder(function("avg_pool1d", [kernel_size, options](const Tensor& x) {
+    : ModuleHolder(function_module("avg_pool1d", [kernel_size, options](const Tensor& x) {
         return functional::avg_pool1d(x, kernel_size, options);
       })) {}
 MaxPool3d::MaxPool3d(Triple kernel_size, const MaxPool3dArguments& options)
-    : ModuleHolder(function("max_pool3d", [kernel_size, options](const Tensor& x) {
+    : ModuleHolder(function_module("max_pool3d", [kernel_size, options](const Tensor& x) {
         return functional::max_pool3d(x, kernel_size, options);
       })) {}
 AvgPool3d::AvgPool3d(Triple kernel_size, const AvgPool3dArguments& options)
-    : ModuleHolder(function("avg_pool3d", [kernel_size, options](const Tensor& x) {
+    : ModuleHolder(function_module("avg_pool3d", [kernel_size, options](const Tensor& x) {
         return functional::avg_pool3d(x, kernel_size, options);
       })) {}
 AdaptiveAvgPool1d::AdaptiveAvgPool1d(std::int64_t output_size)
-    : ModuleHolder(function("adaptive_avg_pool1d", [output_size](const Tensor& x) {
+    : ModuleHolder(function_module("adaptive_avg_pool1d", [output_size](const Tensor& x) {
         return functional::adaptive_avg_pool1d(x, output_size);
       })) {}
 AdaptiveMaxPool1d::AdaptiveMaxPool1d(std::int64_t output_size)
-    : ModuleHolder(function("adaptive_max_pool1d", [output_size](const Tensor& x) {
+    : ModuleHolder(function_module("adaptive_max_pool1d", [output_size](const Tensor& x) {
         return functional::adaptive_max_pool1d(x, output_size);
       })) {}
 AdaptiveAvgPool3d::AdaptiveAvgPool3d(Triple output_size)
-    : ModuleHolder(function("adaptive_avg_pool3d", [output_size](const Tensor& x) {
+    : ModuleHolder(function_module("adaptive_avg_pool3d", [output_size](const Tensor& x) {
         return functional::adaptive_avg_pool3d(x, output_size);
       })) {}
 
@@ -328,19 +324,19 @@ std::vector<std::int64_t> PaddingSides::of(const char* what, std::size_t axes) c
 }
 
 PixelShuffle::PixelShuffle(std::int64_t upscale_factor)
-    : ModuleHolder(function("pixel_shuffle", [upscale_factor](const Tensor& x) {
+    : ModuleHolder(function_module("pixel_shuffle", [upscale_factor](const Tensor& x) {
         return functional::pixel_shuffle(x, upscale_factor);
       })) {}
 PixelUnshuffle::PixelUnshuffle(std::int64_t downscale_factor)
-    : ModuleHolder(function("pixel_unshuffle", [downscale_factor](const Tensor& x) {
+    : ModuleHolder(function_module("pixel_unshuffle", [downscale_factor](const Tensor& x) {
         return functional::pixel_unshuffle(x, downscale_factor);
       })) {}
 ChannelShuffle::ChannelShuffle(std::int64_t groups)
-    : ModuleHolder(function("channel_shuffle", [groups](const Tensor& x) {
+    : ModuleHolder(function_module("channel_shuffle", [groups](const Tensor& x) {
         return functional::channel_shuffle(x, groups);
       })) {}
 Unflatten::Unflatten(std::int64_t dim, const std::vector<std::int64_t>& unflattened_size)
-    : ModuleHolder(function("unflatten", [dim, unflattened_size](const Tensor& x) {
+    : ModuleHolder(function_module("unflatten", [dim, unflattened_size](const Tensor& x) {
         static_cast<void>(x.dim(dim));  // refuses another axis
         const int at = static_cast<int>(dim < 0 ? dim + x.rank() : dim);
         std::int64_t product = 1;

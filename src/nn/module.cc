@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "nn/function_module.h"
 #include "nn/trial.h"
 #include "nn/type_name.h"
 #include "tandem/array.h"
@@ -240,45 +241,40 @@ Tensor LinearImpl::forward(const Tensor& input) const {
   return dense(input, transpose(weight), bias.defined() ? bias.value() : Tensor());
 }
 
-namespace {
-
-std::shared_ptr<FunctionModule> function(const char* kind,
-                                         std::function<Tensor(const Tensor&)> apply) {
-  return std::make_shared<FunctionModule>(kind, std::move(apply));
-}
-
-}  // namespace
-
-ReLU::ReLU() : ModuleHolder(function("relu", [](const Tensor& x) { return relu(x); })) {}
+ReLU::ReLU() : ModuleHolder(function_module("relu", [](const Tensor& x) { return relu(x); })) {}
 LeakyReLU::LeakyReLU(double negative_slope)
-    : ModuleHolder(function("leaky_relu", [negative_slope](const Tensor& x) {
+    : ModuleHolder(function_module("leaky_relu", [negative_slope](const Tensor& x) {
         return leaky_relu(x, negative_slope);
       })) {}
 ELU::ELU(double alpha)
-    : ModuleHolder(function("elu", [alpha](const Tensor& x) { return elu(x, alpha); })) {}
+    : ModuleHolder(function_module("elu", [alpha](const Tensor& x) { return elu(x, alpha); })) {}
 GELU::GELU(const std::string& approximate)
-    : ModuleHolder(function(
+    : ModuleHolder(function_module(
           "gelu", [approximate](const Tensor& x) { return functional::gelu(x, approximate); })) {
   static_cast<void>(functional::gelu(zeros({0}), approximate));  // refuses another name
 }
-SiLU::SiLU() : ModuleHolder(function("silu", [](const Tensor& x) { return swish(x); })) {}
+SiLU::SiLU() : ModuleHolder(function_module("silu", [](const Tensor& x) { return swish(x); })) {}
 Sigmoid::Sigmoid()
-    : ModuleHolder(function("sigmoid", [](const Tensor& x) { return tandem::sigmoid(x); })) {}
-Tanh::Tanh() : ModuleHolder(function("tanh", [](const Tensor& x) { return tandem::tanh(x); })) {}
+    : ModuleHolder(function_module("sigmoid", [](const Tensor& x) { return tandem::sigmoid(x); })) {
+}
+Tanh::Tanh()
+    : ModuleHolder(function_module("tanh", [](const Tensor& x) { return tandem::tanh(x); })) {}
 Softplus::Softplus(double beta, double threshold)
-    : ModuleHolder(function("softplus", [beta, threshold](const Tensor& x) {
+    : ModuleHolder(function_module("softplus", [beta, threshold](const Tensor& x) {
         return functional::softplus(x, beta, threshold);
       })) {}
-Identity::Identity() : ModuleHolder(function("identity", [](const Tensor& x) { return x; })) {}
+Identity::Identity()
+    : ModuleHolder(function_module("identity", [](const Tensor& x) { return x; })) {}
 Softmax::Softmax(std::int64_t dim)
-    : ModuleHolder(function("softmax", [dim](const Tensor& x) { return softmax(x, dim); })) {}
+    : ModuleHolder(function_module("softmax", [dim](const Tensor& x) { return softmax(x, dim); })) {
+}
 LogSoftmax::LogSoftmax(std::int64_t dim)
     : ModuleHolder(
-          function("log_softmax", [dim](const Tensor& x) { return log_softmax(x, dim); })) {}
+          function_module("log_softmax", [dim](const Tensor& x) { return log_softmax(x, dim); })) {}
 
 Flatten::Flatten(std::int64_t start_dim)
-    : ModuleHolder(
-          function("flatten", [start_dim](const Tensor& x) { return x.flatten(start_dim); })) {}
+    : ModuleHolder(function_module(
+          "flatten", [start_dim](const Tensor& x) { return x.flatten(start_dim); })) {}
 
 DropoutImpl::DropoutImpl(double p) : p_(p) {
   if (!(p >= 0.0 && p < 1.0))
