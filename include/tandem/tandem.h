@@ -38,6 +38,7 @@
 #include "tandem/distribute.h"
 #include "tandem/dtype.h"
 #include "tandem/dtype_policy.h"
+#include "tandem/elementary.h"
 #include "tandem/errors.h"
 #include "tandem/estimator.h"
 #include "tandem/example.h"

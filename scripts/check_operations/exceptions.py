@@ -33,6 +33,12 @@ def improper_probabilities(case):
     return case.attributes.get("loss") == "kl" and bool((case.inputs[1] > 1).any())
 
 
+def at_end_of_domain(case):
+    x = case.inputs[0]
+    ends = {"acosh": x <= 1, "atanh": x.abs() >= 1}.get(case.function, ~x.isfinite())
+    return bool((ends | ~x.isfinite()).any())
+
+
 # Functions, ways, a condition on the case, and the reason.
 RESULTS = [
     ("sign", "value", has_nan, "the sign of NaN is NaN"),
@@ -41,6 +47,18 @@ RESULTS = [
      "the gradient of equal operands goes to the first one, see math.h"),
     ("F.hardshrink F.softshrink", "gradient", has_nan, "the gradient at NaN is that of x"),
     ("F.hardsigmoid", "gradient", has_nan, "the gradient at NaN is that between the limits"),
+    ("acosh asinh atanh", "gradient second", lambda case: at_end_of_domain(case) or case.inputs[0].dtype in SIXTEEN_BITS,
+     "made of other functions: infinite slopes are NaN, and 16-bit gradients are rounded several times"),
+    ("logit", "gradient second", lambda case: bool(((case.inputs[0] <= 0) | (case.inputs[0] >= 1)).any()) or has_nan(case),
+     "outside of (0, 1) the slope is that of the formula"),
+    ("xlogy", "gradient second", lambda case: bool((case.inputs[1] <= 0).any()) or has_nan(case),
+     "the slope is 0 where a is 0 and the logarithm infinite"),
+    ("logaddexp logaddexp2", "gradient second", lambda case: not all(bool(x.isfinite().all()) for x in case.inputs),
+     "the slopes at NaN and infinities"),
+    ("fmod", "gradient", lambda case: True, "PyTorch's quotient is rounded before it is cut"),
+    ("sinc", "second", lambda case: bool((case.inputs[0] == 0).any()), "PyTorch's second derivative at 0 is NaN"),
+    ("hypot", "value gradient second", lambda case: not all(bool((x.isfinite() & (x.abs() > 1e-30)).all()) for x in case.inputs)
+     or case.inputs[0].dtype in SIXTEEN_BITS, "NaN beside infinity is NaN; slopes of the smallest numbers overflow"),
     ("relu relu6", "gradient", has_nan, "the gradient at NaN is 0"),
     ("clip_by_value", "gradient", lambda case: at_limit(case) or has_nan(case),
      "the gradient is 1 at the limits and 0 at NaN, see math.h"),
@@ -72,7 +90,7 @@ REFUSALS = [
 # Arguments that PyTorch refuses: functions, a condition on the case, and the reason.
 ACCEPTED = [
     (".*", lambda case: bool({"a", "b"} & set(case.attributes)), "a number may be an operand of every binary function"),
-    ("where", lambda case: True, "all operands broadcast"),
+    ("where|cross", lambda case: True, "all operands broadcast"),
     ("F.max_pool.*", lambda case: case.inputs[0].numel() == 0, "no channels have no maxima"),
     ("reduce_max|reduce_min", lambda case: case.inputs[0].numel() == 0, "the maximum of nothing is the lowest number"),
     ("embedding_lookup", lambda case: True, "tables of every rank, as in TensorFlow"),

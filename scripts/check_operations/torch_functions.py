@@ -191,3 +191,126 @@ def loss(op, s):
     attributes = {key: value if isinstance(value, (str, bool)) else number(value) for key, value in values.items()}
     sources = [0, *(i for i, key in enumerate(tensors, 1) if key in ("x2", "input2", "positive", "negative", "var"))]
     return Case(f"F.{name}", inputs + ([] if weight is None else [weight]), reference, sources, **attributes)
+
+
+# ---- elementary functions, scans, products, positions ---------------------------------------------------------
+
+@adapts("sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "sinc", "trunc", "frac")
+def elementary(op, s):
+    need(s.input.is_floating_point() and not s.args and not s.kwargs, "integers, arguments")
+    return Case(op.name, [s.input], op)
+
+
+@adapts("hypot", "logaddexp", "logaddexp2", "xlogy", "fmod", "kron", "logical_xor")
+def of_two(op, s):
+    (other,) = arguments(s, other=None)
+    need(is_tensor(other) and is_tensor(s.input), "a number")
+    need(op.name in ("kron", "logical_xor") or s.input.is_floating_point(), "integers")
+    need(op.name != "logical_xor" or s.input.dtype == other.dtype == torch.bool, "numbers as truth values")
+    return Case(op.name, [s.input, other], op)
+
+
+@adapts("logit")
+def logit(op, s):
+    (eps,) = arguments(s, eps=None)
+    need(s.input.is_floating_point() and (eps is None or eps < 0.5), "integers, limits that cross")
+    return Case("logit", [s.input], lambda x: op(x, eps), **({} if eps is None else {"eps": eps}))
+
+
+@adapts("nan_to_num")
+def nan_to_num(op, s):
+    nan, posinf, neginf = arguments(s, nan=None, posinf=None, neginf=None)
+    need(s.input.is_floating_point(), "integers")
+    given = {"posinf": posinf, "neginf": neginf}
+    return Case("nan_to_num", [s.input], lambda x: op(x, nan, posinf, neginf), nan=number(nan or 0),
+                **{key: number(value) for key, value in given.items() if value is not None})
+
+
+@adapts("lerp")
+def lerp(op, s):
+    other, weight = arguments(s, end=None, weight=None)
+    need(is_tensor(weight), "a number as weight")
+    return Case("lerp", [s.input, other, weight], op)
+
+
+@adapts("addcmul", "addcdiv")
+def addc(op, s):
+    a, b, value = arguments(s, tensor1=None, tensor2=None, value=1)
+    need(s.input.is_floating_point(), "integers")
+    return Case(op.name, [s.input, a, b], lambda x, p, q: op(x, p, q, value=value), value=number(value))
+
+
+@adapts("isclose")
+def isclose(op, s):
+    other, rtol, atol, equal_nan = arguments(s, other=None, rtol=1e-5, atol=1e-8, equal_nan=False)
+    need(s.input.is_floating_point() and not equal_nan, "integers, equal_nan")
+    return Case("isclose", [s.input, other], lambda x, y: op(x, y, rtol=rtol, atol=atol), rtol=number(rtol), atol=number(atol))
+
+
+@adapts("cumprod", "cummax", "cummin", "logcumsumexp")
+def scan(op, s):
+    (dim,) = arguments(s, dim=0)
+    need(s.input.is_floating_point() and s.input.dim() > 0, "integers, a scalar")
+    return Case(op.name, [s.input], lambda x: op(x, dim), dim=dim)
+
+
+@adapts("diff")
+def diff(op, s):
+    n, dim, before, after = arguments(s, n=1, dim=-1, prepend=None, append=None)
+    need(before is None and after is None and s.input.dtype != torch.bool, "further elements, bools")
+    return Case("diff", [s.input], lambda x: op(x, n, dim), n=n, dim=dim)
+
+
+@adapts("tensordot")
+def tensordot(op, s):
+    other, dims = arguments(s, other=None, dims=2)
+    need(s.input.is_floating_point(), "integers")
+    a, b = ([*range(s.input.dim() - dims, s.input.dim())], [*range(dims)]) if isinstance(dims, int) else dims
+    need([s.input.shape[i] for i in a] == [other.shape[i] for i in b], "sizes that broadcast")
+    return Case("tensordot", [s.input, other], lambda x, y: op(x, y, dims=dims), a=list(a), b=list(b))
+
+
+@adapts("linalg.cross")
+def cross(op, s):
+    other, dim = arguments(s, other=None, dim=-1)
+    return Case("cross", [s.input, other], lambda x, y: op(x, y, dim=dim), dim=dim)
+
+
+@adapts("cdist")
+def cdist(op, s):
+    other, p, _ = arguments(s, x2=None, p=2.0, compute_mode=None)
+    need(p > 0 and s.input.numel() * other.numel() > 0, "an order below 0, no rows")
+    return Case("cdist", [s.input, other], lambda x, y: op(x, y, p), p=number(p))
+
+
+@adapts("diag_embed")
+def diag_embed(op, s):
+    offset, first, second = arguments(s, offset=0, dim1=-2, dim2=-1)
+    need((first, second) == (-2, -1), "other axes")
+    return Case("diag_embed", [s.input], lambda x: op(x, offset), offset=offset)
+
+
+@adapts("repeat_interleave")
+def repeat_interleave(op, s):
+    repeats, dim = arguments(s, repeats=None, dim=None)
+    need(isinstance(repeats, int) and dim is not None and s.input.dim() > 0, "a tensor of repeats, all elements")
+    return Case("repeat_interleave", [s.input], lambda x: op(x, repeats, dim), repeats=repeats, dim=dim)
+
+
+@adapts("searchsorted", "bucketize")
+def searchsorted(op, s):
+    other, out_int32, right, side, sorter = arguments(
+        s, values=None, out_int32=False, right=False, side=None, sorter=None) if op.name == "searchsorted" else [
+            *arguments(s, boundaries=None, out_int32=False, right=False), None, None]
+    ordered, values = (s.input, other) if op.name == "searchsorted" else (other, s.input)
+    need(is_tensor(values) and ordered.dim() == 1 and not out_int32 and sorter is None, "rows, int32, a sorter")
+    need(ordered.dtype == values.dtype, "two dtypes")
+    right = right or side == "right"
+    return Case("searchsorted", [ordered, values], lambda o, v: torch.searchsorted(o, v, right=right), [], right=right)
+
+
+@adapts("index_add")
+def index_add(op, s):
+    dim, index, source, alpha = arguments(s, dim=None, index=None, source=None, alpha=1)
+    need(alpha == 1 and s.input.is_floating_point() and s.input.dim() > 0 and index.dim() == 1, "alpha, integers, scalars")
+    return Case("index_add", [s.input, index, source], lambda x, i, y: op(x, dim, i, y), dim=dim)

@@ -1,5 +1,6 @@
 // The functions of nn::functional, with PyTorch's layouts and arguments.
 #include <tandem/convolution_modules.h>
+#include <tandem/elementary.h>
 #include <tandem/functional.h>
 #include <tandem/functional_losses.h>
 #include <tandem/image_modules.h>
@@ -164,6 +165,78 @@ Table windows() {
   };
 }
 
+Operation binary(Tensor (*f)(const Tensor&, const Tensor&)) {
+  return call([f](const Call& c) { return f(c.x[0], c.x[1]); });
+}
+
+Table elementary() {
+  return {
+      {"sinh", unary(td::sinh)},
+      {"cosh", unary(td::cosh)},
+      {"asinh", unary(td::asinh)},
+      {"acosh", unary(td::acosh)},
+      {"atanh", unary(td::atanh)},
+      {"exp2", unary(td::exp2)},
+      {"sinc", unary(td::sinc)},
+      {"trunc", unary(td::trunc)},
+      {"frac", unary(td::frac)},
+      {"hypot", binary(td::hypot)},
+      {"logaddexp", binary(td::logaddexp)},
+      {"logaddexp2", binary(td::logaddexp2)},
+      {"xlogy", binary(td::xlogy)},
+      {"fmod", binary(td::fmod)},
+      {"logical_xor", binary(td::logical_xor)},
+      {"kron", binary(td::kron)},
+      {"logit", call([](const Call& c) {
+         return c.has("eps") ? td::logit(c.x[0], c.number("eps")) : td::logit(c.x[0]);
+       })},
+      {"nan_to_num", call([](const Call& c) {
+         const auto limit = [&](const char* name) {
+           return c.has(name) ? std::optional(c.number(name)) : std::nullopt;
+         };
+         return td::nan_to_num(c.x[0], c.number("nan"), limit("posinf"), limit("neginf"));
+       })},
+      {"lerp", call([](const Call& c) { return td::lerp(c.x[0], c.x[1], c.x[2]); })},
+      {"addcmul",
+       call([](const Call& c) { return td::addcmul(c.x[0], c.x[1], c.x[2], c.number("value")); })},
+      {"addcdiv",
+       call([](const Call& c) { return td::addcdiv(c.x[0], c.x[1], c.x[2], c.number("value")); })},
+      {"isclose", call([](const Call& c) {
+         return td::isclose(c.x[0], c.x[1], c.number("rtol"), c.number("atol"));
+       })},
+      {"cumprod", call([](const Call& c) { return td::cumprod(c.x[0], c.integer("dim")); })},
+      {"logcumsumexp",
+       call([](const Call& c) { return td::logcumsumexp(c.x[0], c.integer("dim")); })},
+      {"cummax",
+       [](const Call& c) -> Tensors {
+         const td::ValuesAndIndices found = td::cummax(c.x[0], c.integer("dim"));
+         return {found.values, found.indices};
+       }},
+      {"cummin",
+       [](const Call& c) -> Tensors {
+         const td::ValuesAndIndices found = td::cummin(c.x[0], c.integer("dim"));
+         return {found.values, found.indices};
+       }},
+      {"diff",
+       call([](const Call& c) { return td::diff(c.x[0], c.integer("n"), c.integer("dim")); })},
+      {"tensordot", call([](const Call& c) {
+         const td::Dims a = c.dims("a"), b = c.dims("b");
+         return td::tensordot(c.x[0], c.x[1], {a.begin(), a.end()}, {b.begin(), b.end()});
+       })},
+      {"cross", call([](const Call& c) { return td::cross(c.x[0], c.x[1], c.integer("dim")); })},
+      {"cdist", call([](const Call& c) { return td::cdist(c.x[0], c.x[1], c.number("p")); })},
+      {"diag_embed",
+       call([](const Call& c) { return td::diag_embed(c.x[0], c.integer("offset")); })},
+      {"repeat_interleave", call([](const Call& c) {
+         return td::repeat_interleave(c.x[0], c.integer("repeats"), c.integer("dim"));
+       })},
+      {"searchsorted",
+       call([](const Call& c) { return td::searchsorted(c.x[0], c.x[1], c.flag("right")); })},
+      {"index_add",
+       call([](const Call& c) { return td::index_add(c.x[0], c.integer("dim"), c.x[1], c.x[2]); })},
+  };
+}
+
 td::nn::LossReduction reduction(const Call& c) { return c.text("reduction").c_str(); }
 
 Table losses() {
@@ -239,7 +312,8 @@ Table losses() {
 
 Table torch_functions() {
   Table joined = activations();
-  for (Table part : {sequences_and_volumes(), windows(), losses()}) joined.merge(part);
+  for (Table part : {elementary(), sequences_and_volumes(), windows(), losses()})
+    joined.merge(part);
   return joined;
 }
 

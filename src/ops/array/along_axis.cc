@@ -59,7 +59,7 @@ Tensor take_along_axis(const Tensor& x, const Tensor& indices, std::int64_t axis
   if (indices.rank() != x.rank())
     fail<ShapeError>("[take_along_axis] expected indices of the rank of shape {}, got shape {}",
                      x.shape().to_string(), indices.shape().to_string());
-  Dims sizes = x.shape().dims();
+  Dims sizes = x.shape().words();
   sizes[along] = indices.shape()[along];
   return gather(x, along, broadcast_to(indices, Shape(sizes)));
 }
