@@ -20,6 +20,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -56,6 +57,33 @@ class MapDataset {
   virtual std::size_t size() const = 0;  ///< number of examples
 };
 
+/// An example with names for its first two components: a batch of a loader, or an example of a
+/// dataset of libtorch's kind. As torch::data::Example.
+class LoadedExample : public Example {
+ public:
+  LoadedExample() = default;
+  /// These components.
+  explicit LoadedExample(Example example) : Example(std::move(example)) {
+    if (size() > 0) data = (*this)[0];
+    if (size() > 1) target = (*this)[1];
+  }
+  /// An example of these two components.
+  LoadedExample(const Tensor& x, const Tensor& y) : LoadedExample(Example{x, y}) {}
+  Tensor data;    ///< component 0
+  Tensor target;  ///< component 1; undefined if there is none
+};
+
+/// For Tandem's own code: the components of an example of a dataset of libtorch's kind.
+inline const Example& components_of(const Example& example) { return example; }
+/// The same, where `data` and `target` may have been assigned.
+inline Example components_of(const LoadedExample& example) {
+  Example components;
+  for (const Tensor& named : {example.data, example.target})
+    if (named.defined()) components.push_back(named);
+  for (std::size_t i = 2; i < example.size(); ++i) components.push_back(example[i]);
+  return components;
+}
+
 /// Datasets of a class of your own, with libtorch's signatures. As torch::data::datasets.
 namespace datasets {
 
@@ -66,6 +94,8 @@ class DatasetBase {
   /// The number of examples. As torch::data::datasets::Dataset::size.
   virtual std::optional<std::size_t> size() const = 0;
 };
+class MappedDataset;
+
 /// Base class of a dataset with get() and size(). As torch::data::datasets::Dataset; data::Dataset
 /// is a pipeline, as in TensorFlow.
 /// @code
@@ -76,11 +106,22 @@ class DatasetBase {
 /// auto loader = td::data::make_data_loader(Squares(), {.batch_size = 10});
 /// for (auto& batch : *loader) step(batch.data, batch.target);
 /// @endcode
-template <class Self>
+/// SingleExample is the type that get() returns: Example or LoadedExample.
+template <class Self, class SingleExample = Example>
 class Dataset : public DatasetBase {
  public:
+  using ExampleType = SingleExample;  ///< as in libtorch
   /// Example `index`, counted from 0. With several workers it must be thread-safe.
-  virtual Example get(std::size_t index) = 0;
+  virtual SingleExample get(std::size_t index) = 0;
+  /// @{
+  /// The examples of this dataset, or of a copy of it, after transforms::Normalize, or a function
+  /// of an example. transforms::Stack changes nothing: loaders stack examples. As
+  /// torch::data::datasets::Dataset::map.
+  template <class Transform>
+  MappedDataset map(const Transform& transform) const&;
+  template <class Transform>
+  MappedDataset map(const Transform& transform) &&;
+  /// @}
 };
 
 }  // namespace datasets
@@ -120,7 +161,7 @@ class IndexedDataset {
   IndexedDataset(std::shared_ptr<D> dataset)  // NOLINT: implicit
       : IndexedDataset(dataset ? detail::size_of_dataset(*dataset) : 0,
                        [dataset](std::int64_t index) -> Example {
-                         return dataset->get(static_cast<std::size_t>(index));
+                         return components_of(dataset->get(static_cast<std::size_t>(index)));
                        }) {}
   template <std::derived_from<datasets::DatasetBase> D>
   IndexedDataset(const D& dataset)  // NOLINT: implicit
@@ -141,6 +182,124 @@ class IndexedDataset {
   explicit IndexedDataset(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
   std::shared_ptr<const Source> source_;
 };
+
+/// Transforms of datasets of libtorch's kind. As torch::data::transforms.
+namespace transforms {
+
+/// Stands for the stacking of examples, which loaders do. As torch::data::transforms::Stack.
+template <class Of = LoadedExample>
+struct Stack {};
+/// Subtracts a mean from the data of each example and divides it by a standard deviation: one of
+/// each, or one for each position of the first axis, the channels. Throws InvalidArgumentError for
+/// data with another number of channels, or that is not floating-point. As
+/// torch::data::transforms::Normalize.
+class NormalizeData {
+ public:
+  /// With one mean and deviation.
+  NormalizeData(double mean, double stddev)
+      : NormalizeData(std::vector<double>{mean}, std::vector<double>{stddev}) {}
+  /// With these of each channel. Throws InvalidArgumentError for none and for different numbers.
+  NormalizeData(std::vector<double> mean, std::vector<double> stddev);
+  LoadedExample operator()(LoadedExample example) const;  ///< the example with other data
+
+ private:
+  std::vector<double> mean_, stddev_;
+};
+/// NormalizeData with libtorch's parameter.
+template <class Of = Tensor>
+class Normalize : public NormalizeData {
+ public:
+  using NormalizeData::NormalizeData;  ///< as NormalizeData
+};
+/// A function of an example. As torch::data::transforms::Lambda.
+template <class In = LoadedExample, class Out = In>
+class Lambda {
+ public:
+  /// Applies this function.
+  explicit Lambda(std::function<Out(In)> function) : function_(std::move(function)) {}
+  /// The result of the function.
+  Out operator()(In example) const { return function_(std::move(example)); }
+
+ private:
+  std::function<Out(In)> function_;
+};
+
+}  // namespace transforms
+
+namespace datasets {
+
+/// The examples of another dataset after a transform: the result of Dataset::map(). As
+/// torch::data::datasets::MapDataset.
+class MappedDataset : public DatasetBase {
+ public:
+  /// These examples.
+  explicit MappedDataset(IndexedDataset examples) : examples_(std::move(examples)) {}
+  /// Example `index`. Throws OutOfRangeError.
+  LoadedExample get(std::size_t index) const {
+    return LoadedExample(examples_[static_cast<std::int64_t>(index)]);
+  }
+  std::optional<std::size_t> size() const override {
+    return static_cast<std::size_t>(examples_.size());
+  }
+  /// As Dataset::map().
+  template <class Transform>
+  MappedDataset map(const Transform& transform) const {
+    if constexpr (requires { transform(LoadedExample()); })
+      return MappedDataset(IndexedDataset(
+          examples_.size(), [examples = examples_, transform](std::int64_t index) -> Example {
+            return components_of(transform(LoadedExample(examples[index])));
+          }));
+    else
+      return stacked(transform);
+  }
+
+ private:
+  template <class Of>
+  MappedDataset stacked(const transforms::Stack<Of>&) const {
+    return *this;
+  }
+
+  IndexedDataset examples_;
+};
+
+/// @cond
+template <class Self, class SingleExample>
+template <class Transform>
+MappedDataset Dataset<Self, SingleExample>::map(const Transform& transform) const& {
+  return MappedDataset(IndexedDataset(static_cast<const Self&>(*this))).map(transform);
+}
+template <class Self, class SingleExample>
+template <class Transform>
+MappedDataset Dataset<Self, SingleExample>::map(const Transform& transform) && {
+  return MappedDataset(IndexedDataset(std::make_shared<Self>(static_cast<Self&&>(*this))))
+      .map(transform);
+}
+/// @endcond
+
+/// The images of MNIST, or of a dataset in the same format: data are float32 [1, 28, 28] in [0, 1],
+/// targets int64. Reads the files as tandem::datasets::mnist(), which gives channels-last images.
+/// As torch::data::datasets::MNIST.
+class MNIST : public Dataset<MNIST, LoadedExample> {
+ public:
+  /// The part of the images.
+  enum class Mode {
+    kTrain,  ///< those for training
+    kTest,   ///< those for tests
+  };
+  /// Reads them from the files in `root`.
+  explicit MNIST(const std::string& root, Mode mode = Mode::kTrain);
+  LoadedExample get(std::size_t index) override;
+  std::optional<std::size_t> size() const override;
+  bool is_train() const { return mode_ == Mode::kTrain; }  ///< whether they are for training
+  const Tensor& images() const { return images_; }         ///< float32 [n, 1, 28, 28]
+  const Tensor& targets() const { return targets_; }       ///< int64 [n]
+
+ private:
+  Mode mode_;
+  Tensor images_, targets_;
+};
+
+}  // namespace datasets
 
 /// The examples {x[i], y[i], ...} of tensors: IndexedDataset::from_tensor_slices() as a type. As
 /// torch.utils.data.TensorDataset.
@@ -271,8 +430,8 @@ class DistributedSampler : public Sampler {
   void set_epoch(std::uint64_t epoch);
 };
 
-/// Options of DataLoader. As the arguments of torch.utils.data.DataLoader.
-struct DataLoaderOptions {
+/// Options of DataLoader in braces. As the arguments of torch.utils.data.DataLoader.
+struct DataLoaderArguments {
   std::int64_t batch_size = 1;       ///< examples per batch
   bool shuffle = false;              ///< use a RandomSampler; excludes `sampler`
   std::optional<Sampler> sampler{};  ///< default: in order
@@ -282,18 +441,33 @@ struct DataLoaderOptions {
   bool drop_last = false;   ///< omit the last batch if it is not full
   int prefetch_factor = 2;  ///< batches loaded ahead per worker
 };
-
-/// An example of a loader, with names for its first two components.
-class LoadedExample : public Example {
+/// The arguments of DataLoader, set one after another: `DataLoaderOptions(64).workers(2)`. As
+/// torch::data::DataLoaderOptions.
+class DataLoaderOptions {
  public:
-  LoadedExample() = default;
-  /// These components.
-  explicit LoadedExample(Example example) : Example(std::move(example)) {
-    if (size() > 0) data = (*this)[0];
-    if (size() > 1) target = (*this)[1];
+  /// With batches of this size.
+  explicit DataLoaderOptions(std::int64_t batch_size = 1) { arguments_.batch_size = batch_size; }
+  /// @{
+  /// Sets the member of DataLoaderArguments; workers() sets num_workers.
+  DataLoaderOptions& batch_size(std::int64_t value) {
+    arguments_.batch_size = value;
+    return *this;
   }
-  Tensor data;    ///< component 0
-  Tensor target;  ///< component 1; undefined if there is none
+  DataLoaderOptions& workers(int value) {
+    arguments_.num_workers = value;
+    return *this;
+  }
+  DataLoaderOptions& drop_last(bool value) {
+    arguments_.drop_last = value;
+    return *this;
+  }
+  /// @}
+  /// Changes nothing: batches come in the order of the sampler.
+  DataLoaderOptions& enforce_ordering(bool) { return *this; }
+  const DataLoaderArguments& arguments() const { return arguments_; }  ///< all of them
+
+ private:
+  DataLoaderArguments arguments_;
 };
 
 /// Batches of examples in a sampler's order, stacked along a new first axis. A value. As
@@ -305,7 +479,7 @@ class LoadedExample : public Example {
 class DataLoader {
  public:
   /// A loader of these examples.
-  explicit DataLoader(const IndexedDataset& examples, const DataLoaderOptions& options = {});
+  explicit DataLoader(const IndexedDataset& examples, const DataLoaderArguments& options = {});
 
   /// Number of batches per epoch.
   std::int64_t size() const { return batches_.cardinality(); }
@@ -317,8 +491,8 @@ class DataLoader {
     Cursor() = default;                      ///< at no batch
     /// At the batch of this position.
     explicit Cursor(Iterator::Cursor batch) : batch_(std::move(batch)) { load(); }
-    const LoadedExample& operator*() const { return current_; }    ///< the batch
-    const LoadedExample* operator->() const { return &current_; }  ///< the batch
+    LoadedExample& operator*() const { return current_; }    ///< the batch
+    LoadedExample* operator->() const { return &current_; }  ///< the batch
     /// @{
     /// The next batch.
     Cursor& operator++() {
@@ -338,7 +512,7 @@ class DataLoader {
       if (batch_ != std::default_sentinel) current_ = LoadedExample(*batch_);
     }
     Iterator::Cursor batch_;
-    LoadedExample current_;
+    mutable LoadedExample current_;
   };
   /// Starts a new epoch.
   Cursor begin() const { return Cursor(batches_.begin()); }
@@ -352,29 +526,35 @@ class DataLoader {
 };
 
 /// @{
-/// A pointer to a loader, as libtorch's programs have it: `for (auto& batch : *loader)`. As
+/// A pointer to a loader, as libtorch's programs have it: `for (auto& batch : *loader)`. The order
+/// is that of the sampler S, which is random unless options in braces say otherwise. As
 /// torch::data::make_data_loader.
 template <std::convertible_to<IndexedDataset> D>
 std::unique_ptr<DataLoader> make_data_loader(const D& dataset,
-                                             const DataLoaderOptions& options = {}) {
+                                             const DataLoaderArguments& options = {}) {
   return std::make_unique<DataLoader>(IndexedDataset(dataset), options);
 }
-template <std::convertible_to<IndexedDataset> D, std::integral BatchSize>
-std::unique_ptr<DataLoader> make_data_loader(const D& dataset, BatchSize batch_size) {
-  return make_data_loader(dataset,
-                          DataLoaderOptions{.batch_size = static_cast<std::int64_t>(batch_size)});
-}
-/// With a sampler of this class, such as samplers::RandomSampler.
 template <std::derived_from<Sampler> S, std::convertible_to<IndexedDataset> D>
-std::unique_ptr<DataLoader> make_data_loader(const D& dataset, DataLoaderOptions options) {
+std::unique_ptr<DataLoader> make_data_loader(const D& dataset, DataLoaderArguments options) {
   options.sampler = S(dataset);
   return make_data_loader(dataset, options);
 }
-template <std::derived_from<Sampler> S, std::convertible_to<IndexedDataset> D,
+template <std::derived_from<Sampler> S = RandomSampler, std::convertible_to<IndexedDataset> D>
+std::unique_ptr<DataLoader> make_data_loader(const D& dataset, const DataLoaderOptions& options) {
+  return make_data_loader<S>(dataset, options.arguments());
+}
+template <std::derived_from<Sampler> S = RandomSampler, std::convertible_to<IndexedDataset> D,
           std::integral BatchSize>
 std::unique_ptr<DataLoader> make_data_loader(const D& dataset, BatchSize batch_size) {
-  return make_data_loader<S>(
-      dataset, DataLoaderOptions{.batch_size = static_cast<std::int64_t>(batch_size)});
+  return make_data_loader<S>(dataset, DataLoaderOptions(static_cast<std::int64_t>(batch_size)));
+}
+/// With the sampler of this object.
+template <std::derived_from<Sampler> S, std::convertible_to<IndexedDataset> D>
+std::unique_ptr<DataLoader> make_data_loader(const D& dataset, const S& sampler,
+                                             const DataLoaderOptions& options) {
+  DataLoaderArguments arguments = options.arguments();
+  arguments.sampler = sampler;
+  return make_data_loader(dataset, arguments);
 }
 /// @}
 

@@ -40,34 +40,33 @@ using Parameter = ParameterOf<void>;
 
 using tandem::RemovableHandle;
 
-/// Base class of your own modules: register the parts in the constructor, compute in forward(). As
+/// Base class of all modules, which has parts, parameters and a mode. Derive from Module, or from
+/// this class if forward() has another result than a Tensor: a std::tuple, std::pair or struct of
+/// tensors. Your program calls forward() by its name, or through a ModuleHolder. As
 /// torch::nn::Module.
 /// @code
-/// struct Net : td::nn::Module {
-///   Net() {
-///     fc1 = register_module("fc1", td::nn::Linear(784, 64));
-///     fc2 = register_module("fc2", td::nn::Linear(64, 10));
+/// struct ActorCritic : td::nn::ModuleBase {
+///   ActorCritic() { ... }
+///   std::tuple<td::Tensor, td::Tensor> forward(const td::Tensor& x) {
+///     return {actor(body(x)), critic(body(x))};
 ///   }
-///   td::Tensor forward(td::Tensor x) { return fc2(td::nn::relu(fc1(x))); }
-///   td::nn::Linear fc1{nullptr}, fc2{nullptr};
+///   td::nn::Linear body{nullptr}, actor{nullptr}, critic{nullptr};
 /// };
-/// Net net;
-/// td::optimizers::SGD optimizer({.learning_rate = 0.1}, net.parameters());
-/// td::Tensor y = net(x);
+/// ActorCritic net;
+/// auto [logits, value] = net.forward(x);
 /// @endcode
 ///
 /// A new module is in training mode, as in PyTorch. Copies share parameters, child modules and
 /// mode. Where a td::Layer is expected, as in td::Model(net), calls run forward(), which then takes
-/// one tensor or two. A forward() of one or two tensors returns a Tensor; a function that returns
-/// something else needs another name.
-class Module : public LayerBase {
+/// one tensor or two and returns one; a forward() of another form throws UnimplementedError there.
+class ModuleBase : public LayerBase {
  public:
-  Module();                           ///< a module without a name of its own
-  explicit Module(std::string name);  ///< a module of this name
+  ModuleBase();                           ///< a module without a name of its own
+  explicit ModuleBase(std::string name);  ///< a module of this name
   /// @{
   /// Copies share parameters, child modules and mode.
-  Module(const Module& other) : LayerBase(other), members_(other.members_) {}
-  Module& operator=(const Module& other);
+  ModuleBase(const ModuleBase& other) : LayerBase(other), members_(other.members_) {}
+  ModuleBase& operator=(const ModuleBase& other);
   /// @}
 
   /// Makes a part a child of this module: a module such as nn::Linear, a std::shared_ptr of a
@@ -95,43 +94,13 @@ class Module : public LayerBase {
   void zero_grad();  ///< clears the gradients of parameters()
 
   /// @{
-  /// The result of the module, which your class computes in one of these; `override` may be left
-  /// out. The default throws UnimplementedError.
-  virtual Tensor forward(const Tensor& x);                   // of more results: another name
-  virtual Tensor forward(Tensor x);                          // of more results: another name
-  virtual Tensor forward(const Tensor& x) const;             // of more results: another name
-  virtual Tensor forward(const Tensor& a, const Tensor& b);  // of more results: another name
-  virtual Tensor forward(Tensor a, Tensor b);                // of more results: another name
-  /// @}
-  /// @{
-  /// Calls forward(), and then the hooks. As torch.nn.Module.__call__.
-  Tensor operator()(const Tensor& x);
-  Tensor operator()(const Tensor& a, const Tensor& b);
-  /// @}
-  /// Calls `hook(module, input, output)` after each call of the module, but not after
-  /// module.forward(). A hook that returns a defined tensor replaces the output. It gets the
-  /// first of two inputs. Copies of the module share the hooks. As
-  /// torch.nn.Module.register_forward_hook.
-  template <class Hook>
-  RemovableHandle register_forward_hook(Hook hook) {
-    if constexpr (std::is_void_v<
-                      std::invoke_result_t<Hook&, const Module&, const Tensor&, const Tensor&>>)
-      return add_hook([hook = std::move(hook)](const Module& module, const Tensor& input,
-                                               const Tensor& output) mutable {
-        hook(module, input, output);
-        return Tensor();
-      });
-    else
-      return add_hook(std::move(hook));
-  }
-  /// @{
   /// Checks that all variables are on this device, or of this dtype, and returns the module. Throws
   /// UnimplementedError otherwise: a module's variables stay where they were made; make it under
   /// td::DeviceScope. As torch.nn.Module.to, which moves them.
-  Module& to(std::string_view device);
-  Module& to(DType dtype);
+  ModuleBase& to(std::string_view device);
+  ModuleBase& to(DType dtype);
   template <std::same_as<DeviceType> Type>
-  Module& to(Type type) {
+  ModuleBase& to(Type type) {
     return to(std::string_view(Device(type).name()));
   }
   /// @}
@@ -149,7 +118,7 @@ class Module : public LayerBase {
   /// For Tandem's own code: makes call() run the forward() of the class.
   template <class M>
   static void bind_forward(M& module) {
-    Module& base = module;
+    ModuleBase& base = module;
     if constexpr (requires(const Tensor& x) {
                     { module.forward(x) } -> std::convertible_to<Tensor>;
                   }) {
@@ -168,24 +137,82 @@ class Module : public LayerBase {
   /// For Tandem's own code: the output after the hooks.
   Tensor after_hooks(const Tensor& input, Tensor output) const;
 
- private:
+ protected:
+  /// For Tandem's own code.
   using ForwardHook =
-      std::function<Tensor(const Module& module, const Tensor& input, const Tensor& output)>;
+      std::function<Tensor(const ModuleBase& module, const Tensor& input, const Tensor& output)>;
+  RemovableHandle add_hook(ForwardHook hook);  ///< for Tandem's own code
+
+ private:
   struct Members {
     std::vector<Layer> children;
     std::map<std::int64_t, ForwardHook> hooks;  // by number, in the order of registration
     std::int64_t hooks_made = 0;
   };
   void add_child(const std::string& name, const Layer& child);
-  RemovableHandle add_hook(ForwardHook hook);
 
   std::shared_ptr<Members> members_ = std::make_shared<Members>();
   std::function<Tensor(TensorList)> forward_;  // of this object; copies do not have it
   std::size_t arity_ = 0;
 };
 
+/// Base class of your own modules: register the parts in the constructor, compute in forward(). As
+/// torch::nn::Module.
+/// @code
+/// struct Net : td::nn::Module {
+///   Net() {
+///     fc1 = register_module("fc1", td::nn::Linear(784, 64));
+///     fc2 = register_module("fc2", td::nn::Linear(64, 10));
+///   }
+///   td::Tensor forward(td::Tensor x) { return fc2(td::nn::relu(fc1(x))); }
+///   td::nn::Linear fc1{nullptr}, fc2{nullptr};
+/// };
+/// Net net;
+/// td::optimizers::SGD optimizer({.learning_rate = 0.1}, net.parameters());
+/// td::Tensor y = net(x);
+/// @endcode
+///
+/// A forward() of one or two tensors returns a Tensor; if yours returns something else, derive from
+/// ModuleBase.
+class Module : public ModuleBase {
+ public:
+  using ModuleBase::ModuleBase;
+  /// @{
+  /// The result of the module, which your class computes in one of these; `override` may be left
+  /// out. The default throws UnimplementedError.
+  virtual Tensor forward(const Tensor& x);                   // another result: nn::ModuleBase
+  virtual Tensor forward(Tensor x);                          // another result: nn::ModuleBase
+  virtual Tensor forward(const Tensor& x) const;             // another result: nn::ModuleBase
+  virtual Tensor forward(const Tensor& a, const Tensor& b);  // another result: nn::ModuleBase
+  virtual Tensor forward(Tensor a, Tensor b);                // another result: nn::ModuleBase
+  /// @}
+  /// @{
+  /// Calls forward(), and then the hooks. As torch.nn.Module.__call__.
+  Tensor operator()(const Tensor& x);
+  Tensor operator()(const Tensor& a, const Tensor& b);
+  /// @}
+  /// Calls `hook(module, input, output)` after each call of the module, but not after
+  /// module.forward(). A hook that returns a defined tensor replaces the output. It gets the
+  /// first of two inputs. Copies of the module share the hooks. As
+  /// torch.nn.Module.register_forward_hook.
+  template <class Hook>
+  RemovableHandle register_forward_hook(Hook hook) {
+    return add_hook([hook = std::move(hook)](const ModuleBase& base, const Tensor& input,
+                                             const Tensor& output) mutable {
+      const auto& module = static_cast<const Module&>(base);
+      if constexpr (std::is_void_v<
+                        std::invoke_result_t<Hook&, const Module&, const Tensor&, const Tensor&>>) {
+        hook(module, input, output);
+        return Tensor();
+      } else {
+        return Tensor(hook(module, input, output));
+      }
+    });
+  }
+};
+
 /// A shared handle to a module, as torch::nn::ModuleHolder: `fc->forward(x)` or `fc(x)`.
-template <std::derived_from<Module> Impl>
+template <std::derived_from<ModuleBase> Impl>
 class ModuleHolder {
  public:
   ModuleHolder() = default;  ///< an empty handle, to be assigned
@@ -248,7 +275,7 @@ class ModuleHolder {
 /// For Tandem's own code.
 [[noreturn]] void refuse_empty_module();
 
-template <std::derived_from<Module> Impl>
+template <std::derived_from<ModuleBase> Impl>
 void ModuleHolder<Impl>::refuse_empty() {
   refuse_empty_module();
 }

@@ -6,7 +6,10 @@
 
 #include "core/status.h"
 #include "data/description.h"
+#include "tandem/array.h"
 #include "tandem/creation.h"
+#include "tandem/datasets.h"
+#include "tandem/math.h"
 #include "tandem/random.h"
 
 namespace tandem::data {
@@ -127,7 +130,7 @@ class SampledNode final : public DatasetNode {
   Sampler sampler_;
 };
 
-Sampler sampler_of(const IndexedDataset& examples, const DataLoaderOptions& options) {
+Sampler sampler_of(const IndexedDataset& examples, const DataLoaderArguments& options) {
   if (options.sampler) {
     if (options.shuffle)
       fail<InvalidArgumentError>(
@@ -139,7 +142,7 @@ Sampler sampler_of(const IndexedDataset& examples, const DataLoaderOptions& opti
   return SequentialSampler(examples.size());
 }
 
-Dataset batches_of(const IndexedDataset& examples, const DataLoaderOptions& options) {
+Dataset batches_of(const IndexedDataset& examples, const DataLoaderArguments& options) {
   if (options.num_workers < 0)
     fail<InvalidArgumentError>("[DataLoader] expected num_workers of at least 0, got {}",
                                options.num_workers);
@@ -165,6 +168,53 @@ std::int64_t detail::size_of_dataset(const datasets::DatasetBase& dataset) {
   if (!size)
     throw InvalidArgumentError("[IndexedDataset] expected a dataset whose size() is known");
   return static_cast<std::int64_t>(*size);
+}
+
+transforms::NormalizeData::NormalizeData(std::vector<double> mean, std::vector<double> stddev)
+    : mean_(std::move(mean)), stddev_(std::move(stddev)) {
+  if (mean_.empty() || mean_.size() != stddev_.size())
+    fail<InvalidArgumentError>(
+        "[Normalize] expected a mean and a standard deviation for each channel, got {} and {}",
+        mean_.size(), stddev_.size());
+}
+
+LoadedExample transforms::NormalizeData::operator()(LoadedExample example) const {
+  const Tensor& data = example.data;
+  if (!data.defined() || !is_floating(data.dtype()))
+    fail<InvalidArgumentError>("[Normalize] expected floating-point data, got {}",
+                               data.defined() ? name_of(data.dtype()) : "none");
+  Dims channels;
+  if (mean_.size() > 1) {
+    const auto expected = static_cast<std::int64_t>(mean_.size());
+    if (data.rank() == 0 || data.size_word(0) != expected)
+      fail<InvalidArgumentError>("[Normalize] expected data of {} channels, got shape {}", expected,
+                                 data.shape().to_string());
+    channels.push_back(expected);
+    while (channels.size() < data.rank()) channels.push_back(1);
+  }
+  const auto moment = [&](const std::vector<double>& values) {
+    return reshape(constant(values, {.dtype = data.dtype()}), Shape(channels));
+  };
+  example.data = (data - moment(mean_)) / moment(stddev_);
+  return example;
+}
+
+datasets::MNIST::MNIST(const std::string& root, Mode mode) : mode_(mode) {
+  const tandem::datasets::TrainTest both = tandem::datasets::mnist(root);
+  const tandem::datasets::LabelledImages& part = is_train() ? both.train : both.test;
+  const Shape& shape = part.images.shape();
+  images_ =
+      cast(reshape(part.images, {shape.word(0), 1, shape.word(1), shape.word(2)}), float32) / 255.0;
+  targets_ = part.labels;
+}
+
+LoadedExample datasets::MNIST::get(std::size_t index) {
+  const auto row = static_cast<std::int64_t>(index);
+  return {images_[row], targets_[row]};
+}
+
+std::optional<std::size_t> datasets::MNIST::size() const {
+  return static_cast<std::size_t>(targets_.size_word(0));
 }
 
 Subset::Subset(IndexedDataset examples, std::vector<std::int64_t> indices)
@@ -193,7 +243,7 @@ std::vector<Subset> random_split(const IndexedDataset& examples,
   return parts;
 }
 
-DataLoader::DataLoader(const IndexedDataset& examples, const DataLoaderOptions& options)
+DataLoader::DataLoader(const IndexedDataset& examples, const DataLoaderArguments& options)
     : batches_(batches_of(examples, options)) {}
 
 }  // namespace tandem::data

@@ -43,7 +43,7 @@ void add_named(const LayerBase& layer, const std::string& prefix,
     add_named(child.base(), prefix + child.name() + ".", seen, result);
 }
 
-[[noreturn]] void refuse_forward(const Module& module, const char* parameters) {
+[[noreturn]] void refuse_forward(const ModuleBase& module, const char* parameters) {
   fail<UnimplementedError>(
       "[{}] expected a class with td::Tensor forward({}); call a function of another form itself, "
       "as in net.forward(x, y, z)",
@@ -58,21 +58,21 @@ void refuse_empty_module() {
       "nn::Linear(784, 64))");
 }
 
-Module::Module() : Module(std::string()) {}
+ModuleBase::ModuleBase() : ModuleBase(std::string()) {}
 
-Module::Module(std::string name) : LayerBase(std::move(name)) {
+ModuleBase::ModuleBase(std::string name) : LayerBase(std::move(name)) {
   mark_built(true);
   set_training(true);
 }
 
-Module& Module::operator=(const Module& other) {
+ModuleBase& ModuleBase::operator=(const ModuleBase& other) {
   if (this == &other) return *this;
   LayerBase::operator=(other);
   members_ = other.members_;
   return *this;
 }
 
-void Module::add_child(const std::string& name, const Layer& child) {
+void ModuleBase::add_child(const std::string& name, const Layer& child) {
   if (name.empty() || name.find_first_of("./") != std::string::npos)
     fail<InvalidArgumentError>("[{}] expected a name without '.' and '/' for a module, got '{}'",
                                label(), name);
@@ -86,8 +86,8 @@ void Module::add_child(const std::string& name, const Layer& child) {
   members_->children.push_back(child);
 }
 
-Parameter Module::register_parameter(const std::string& name, const Tensor& value,
-                                     bool requires_grad) {
+Parameter ModuleBase::register_parameter(const std::string& name, const Tensor& value,
+                                         bool requires_grad) {
   if (name.empty() || name.find_first_of("./") != std::string::npos)
     fail<InvalidArgumentError>("[{}] expected a name without '.' and '/' for a parameter, got '{}'",
                                label(), name);
@@ -98,11 +98,11 @@ Parameter Module::register_parameter(const std::string& name, const Tensor& valu
                               {.trainable = requires_grad}, value.dtype()));
 }
 
-Parameter Module::register_buffer(const std::string& name, const Tensor& value) {
+Parameter ModuleBase::register_buffer(const std::string& name, const Tensor& value) {
   return register_parameter(name, value, false);
 }
 
-std::vector<Variable> Module::parameters() const {
+std::vector<Variable> ModuleBase::parameters() const {
   for (const Layer& child : members_->children)
     if (!child.built())
       fail<FailedPreconditionError>(
@@ -112,28 +112,81 @@ std::vector<Variable> Module::parameters() const {
   return trainable_variables();
 }
 
-std::vector<std::pair<std::string, Variable>> Module::named_variables() const {
+std::vector<std::pair<std::string, Variable>> ModuleBase::named_variables() const {
   std::vector<std::pair<std::string, Variable>> result;
   std::unordered_set<const void*> seen;
   add_named(*this, "", seen, result);
   return result;
 }
 
-void Module::zero_grad() {
+void ModuleBase::zero_grad() {
   for (Variable variable : trainable_variables()) variable.zero_grad();
 }
 
-std::string Module::kind() const {
+std::string ModuleBase::kind() const {
   const std::string name = snake_case_name(typeid(*this));
   return name.size() > 5 && name.ends_with("_impl") ? name.substr(0, name.size() - 5) : name;
 }
 
-std::vector<Layer> Module::children() const { return members_->children; }
+std::vector<Layer> ModuleBase::children() const { return members_->children; }
 
-std::vector<std::pair<std::string, Layer>> Module::named_children() const {
+std::vector<std::pair<std::string, Layer>> ModuleBase::named_children() const {
   std::vector<std::pair<std::string, Layer>> result;
   for (const Layer& child : members_->children) result.emplace_back(child.name(), child);
   return result;
+}
+
+RemovableHandle ModuleBase::add_hook(ForwardHook hook) {
+  const std::int64_t number = members_->hooks_made++;
+  members_->hooks.emplace(number, std::move(hook));
+  return RemovableHandle([members = std::weak_ptr<Members>(members_), number] {
+    if (const std::shared_ptr<Members> alive = members.lock()) alive->hooks.erase(number);
+  });
+}
+
+Tensor ModuleBase::after_hooks(const Tensor& input, Tensor output) const {
+  if (members_->hooks.empty()) return output;
+  const std::map<std::int64_t, ForwardHook> hooks = members_->hooks;  // a hook may remove itself
+  for (const auto& [number, hook] : hooks)
+    if (Tensor other = hook(*this, input, output); other.defined()) output = std::move(other);
+  return output;
+}
+
+ModuleBase& ModuleBase::to(std::string_view device) {
+  for (const auto& [name, variable] : named_variables()) {
+    const Tensor value = variable.value();
+    if (!value.same_as(value.to(device)))
+      fail<UnimplementedError>(
+          "[{}] '{}' is on {} and stays there: make the module under td::DeviceScope "
+          "scope(\"{}\"), instead of to(\"{}\")",
+          label(), name, value.device(), device, device);
+  }
+  return *this;
+}
+
+ModuleBase& ModuleBase::to(DType dtype) {
+  for (const auto& [name, variable] : named_variables())
+    if (is_floating(variable.dtype()) && variable.dtype() != dtype)
+      fail<UnimplementedError>(
+          "[{}] '{}' is of {} and stays so: for computation in {} use td::amp::autocast", label(),
+          name, name_of(variable.dtype()), name_of(dtype));
+  return *this;
+}
+
+Tensor ModuleBase::call(std::span<const Tensor> inputs, const CallOptions&) {
+  if (!forward_)
+    fail<UnimplementedError>(
+        "[{}] expected a class with td::Tensor forward(td::Tensor x) that is public", label());
+  if (inputs.size() != arity_)
+    fail<InvalidArgumentError>("[{}] forward() takes {} tensors, got {}", label(), arity_,
+                               inputs.size());
+  return after_hooks(inputs[0], forward_(inputs));
+}
+
+Shape ModuleBase::output_shape(std::span<const Shape> input_shapes) const {
+  auto& self = const_cast<ModuleBase&>(*this);
+  return shape_on_zeros(input_shapes,
+                        [&](TensorList inputs) { return self.call_in_trial(inputs); });
 }
 
 // Calls through pointers to members are virtual, and name one of the overloads.
@@ -161,59 +214,6 @@ Tensor Module::operator()(const Tensor& x) {
 Tensor Module::operator()(const Tensor& a, const Tensor& b) {
   constexpr Tensor (Module::*run)(const Tensor&, const Tensor&) = &Module::forward;
   return after_hooks(a, (this->*run)(a, b));
-}
-
-RemovableHandle Module::add_hook(ForwardHook hook) {
-  const std::int64_t number = members_->hooks_made++;
-  members_->hooks.emplace(number, std::move(hook));
-  return RemovableHandle([members = std::weak_ptr<Members>(members_), number] {
-    if (const std::shared_ptr<Members> alive = members.lock()) alive->hooks.erase(number);
-  });
-}
-
-Tensor Module::after_hooks(const Tensor& input, Tensor output) const {
-  if (members_->hooks.empty()) return output;
-  const std::map<std::int64_t, ForwardHook> hooks = members_->hooks;  // a hook may remove itself
-  for (const auto& [number, hook] : hooks)
-    if (Tensor other = hook(*this, input, output); other.defined()) output = std::move(other);
-  return output;
-}
-
-Module& Module::to(std::string_view device) {
-  for (const auto& [name, variable] : named_variables()) {
-    const Tensor value = variable.value();
-    if (!value.same_as(value.to(device)))
-      fail<UnimplementedError>(
-          "[{}] '{}' is on {} and stays there: make the module under td::DeviceScope "
-          "scope(\"{}\"), instead of to(\"{}\")",
-          label(), name, value.device(), device, device);
-  }
-  return *this;
-}
-
-Module& Module::to(DType dtype) {
-  for (const auto& [name, variable] : named_variables())
-    if (is_floating(variable.dtype()) && variable.dtype() != dtype)
-      fail<UnimplementedError>(
-          "[{}] '{}' is of {} and stays so: for computation in {} use td::amp::autocast", label(),
-          name, name_of(variable.dtype()), name_of(dtype));
-  return *this;
-}
-
-Tensor Module::call(std::span<const Tensor> inputs, const CallOptions&) {
-  if (!forward_)
-    fail<UnimplementedError>(
-        "[{}] expected a class with td::Tensor forward(td::Tensor x) that is public", label());
-  if (inputs.size() != arity_)
-    fail<InvalidArgumentError>("[{}] forward() takes {} tensors, got {}", label(), arity_,
-                               inputs.size());
-  return after_hooks(inputs[0], forward_(inputs));
-}
-
-Shape Module::output_shape(std::span<const Shape> input_shapes) const {
-  auto& self = const_cast<Module&>(*this);
-  return shape_on_zeros(input_shapes,
-                        [&](TensorList inputs) { return self.call_in_trial(inputs); });
 }
 
 LinearImpl::LinearImpl(std::int64_t in_features, std::int64_t out_features,

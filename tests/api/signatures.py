@@ -25,7 +25,7 @@ data.h BucketOptions: padded_shapes padding_values pad_to_bucket_boundary no_pad
 data.h WindowOptions: shift stride drop_remainder
 data.h InterleaveOptions: cycle_length block_length
 data.h SampleOptions: weights seed stop_on_empty_dataset
-data_loader.h DataLoaderOptions: batch_size shuffle sampler num_workers drop_last timeout prefetch_factor persistent_workers
+data_loader.h DataLoaderArguments: batch_size shuffle sampler num_workers drop_last timeout prefetch_factor persistent_workers
 data_loader.h DistributedSamplerOptions: num_replicas rank shuffle seed drop_last
 ddp.h DistributedDataParallelOptions: broadcast_buffers process_group bucket_cap_mb find_unused_parameters
 hvd.h AllreduceOptions: name compression op prescale_factor postscale_factor process_set

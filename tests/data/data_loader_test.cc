@@ -26,6 +26,7 @@ using data::SequentialSampler;
 using testing::batches_of;
 using testing::elements_of;
 using testing::expect_error;
+using testing::values_of;
 
 using Indices = std::vector<std::int64_t>;
 using Values = std::vector<std::int32_t>;
@@ -321,7 +322,7 @@ TEST(DataLoader, TakesLabelledImages) {
 }
 
 TEST(DataLoader, RejectsInvalidOptions) {
-  const auto load = [](data::DataLoaderOptions options) {
+  const auto load = [](data::DataLoaderArguments options) {
     return [options] { DataLoader(tens(4), options); };
   };
   expect_error<InvalidArgumentError>(load({.batch_size = 0}),
@@ -381,6 +382,94 @@ TEST(MakeDataLoader, LoadsADatasetOfLibtorchsKind) {
   EXPECT_FALSE((*alone->begin()).target.defined());
   expect_error<InvalidArgumentError>([] { data::make_data_loader(Endless(), 2); },
                                      "expected a dataset whose size() is known");
+}
+
+TEST(MakeDataLoader, VisitsExamplesInRandomOrderByDefault) {
+  const auto order = [](const std::unique_ptr<DataLoader>& loader) {
+    Values seen;
+    for (const auto& batch : *loader)
+      for (const auto x : batch.data.to_vector<std::int32_t>()) seen.push_back(x);
+    return seen;
+  };
+  random::set_seed(1);
+  const Values in_order = order(data::make_data_loader(tens(20), {.batch_size = 4}));
+  for (const auto& loader :
+       {order(data::make_data_loader(tens(20), 4)),
+        order(data::make_data_loader(tens(20), data::DataLoaderOptions(4).workers(2)))}) {
+    EXPECT_NE(loader, in_order);
+    EXPECT_EQ(sorted(Indices(loader.begin(), loader.end())),
+              Indices(in_order.begin(), in_order.end()));
+  }
+  using data::samplers::SequentialSampler;
+  EXPECT_EQ(order(data::make_data_loader<SequentialSampler>(tens(20), 4)), in_order);
+  EXPECT_EQ(order(data::make_data_loader(tens(20), SequentialSampler(20),
+                                         data::DataLoaderOptions().batch_size(4))),
+            in_order);
+}
+
+TEST(MakeDataLoader, TakesLibtorchsOptions) {
+  const auto loader = data::make_data_loader<SequentialSampler>(
+      tens(10),
+      data::DataLoaderOptions().batch_size(4).workers(2).drop_last(true).enforce_ordering(true));
+  EXPECT_EQ(loader->size(), 2);
+  expect_error<InvalidArgumentError>(
+      [] { data::make_data_loader(tens(10), data::DataLoaderOptions().workers(-1)); },
+      "[DataLoader] expected num_workers of at least 0, got -1");
+}
+
+// Images of two channels, whose elements are the index, as examples with names.
+struct Images : data::datasets::Dataset<Images, data::LoadedExample> {
+  data::LoadedExample get(std::size_t index) override {
+    const auto value = static_cast<double>(index);
+    data::LoadedExample example;
+    example.data = full({2, 1, 2}, value, float32);
+    example.target = constant(static_cast<std::int64_t>(index), {.dtype = int64});
+    return example;
+  }
+  std::optional<std::size_t> size() const override { return 3; }
+};
+
+TEST(Transforms, AreAppliedByMap) {
+  namespace transforms = data::transforms;
+  Images images;
+  const auto dataset =
+      images.map(transforms::Normalize<>({1.0, 0.0}, {2.0, 0.5})).map(transforms::Stack<>());
+  EXPECT_EQ(dataset.size().value(), 3u);
+  EXPECT_EQ(values_of(dataset.get(2).data), (std::vector<double>{0.5, 0.5, 4.0, 4.0}));
+  const auto loader =
+      data::make_data_loader<SequentialSampler>(dataset, data::DataLoaderOptions(2));
+  const data::LoadedExample batch = *loader->begin();
+  EXPECT_EQ(batch.data.shape(), Shape({2, 2, 1, 2}));
+  EXPECT_EQ(values_of(batch.target), (std::vector<double>{0.0, 1.0}));
+  EXPECT_EQ(values_of(batch[1]), values_of(batch.target));
+  // One mean for all channels, of a dataset that is moved, and a function.
+  const auto others = Images()
+                          .map(transforms::Normalize<>(1.0, 2.0))
+                          .map(transforms::Lambda<>([](data::LoadedExample example) {
+                            example.target = example.target + 10;
+                            return example;
+                          }))
+                          .map([](const Example& example) {
+                            return Example{example[0] * 2, example[1]};
+                          });
+  EXPECT_EQ(values_of(others.get(2).data), (std::vector<double>{1.0, 1.0, 1.0, 1.0}));
+  EXPECT_EQ(others.get(2).target.item<std::int64_t>(), 12);
+  expect_error<OutOfRangeError>([&] { others.get(3); }, "[IndexedDataset] expected an index");
+}
+
+TEST(Transforms, RefuseOtherData) {
+  using data::transforms::Normalize;
+  expect_error<InvalidArgumentError>(
+      [] {
+        Normalize<>({1.0, 2.0}, {1.0});
+      },
+      "[Normalize] expected a mean and a standard deviation for each channel, got 2 and 1");
+  const auto three = Images().map(Normalize<>({1.0, 2.0, 3.0}, {1.0, 1.0, 1.0}));
+  expect_error<InvalidArgumentError>(
+      [&] { three.get(0); }, "[Normalize] expected data of 3 channels, got shape (2, 1, 2)");
+  const auto integers = Squares().map(Normalize<>(0.0, 1.0));
+  expect_error<InvalidArgumentError>([&] { integers.get(0); },
+                                     "[Normalize] expected floating-point data, got int32");
 }
 
 TEST(RandomSplit, TakesEachExampleOnce) {

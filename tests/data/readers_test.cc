@@ -230,6 +230,26 @@ TEST(Mnist, ReadsItsFourFiles) {
   }
 }
 
+TEST(Mnist, HasLibtorchsExamplesInADatasetOfItsKind) {
+  const TemporaryFolder folder;
+  write_mnist(folder, 12, false);
+  using data::datasets::MNIST;
+  MNIST train(folder.path()), test(folder.path(), MNIST::Mode::kTest);
+  EXPECT_TRUE(train.is_train());
+  EXPECT_FALSE(test.is_train());
+  EXPECT_EQ(train.size().value(), 12u);
+  EXPECT_EQ(train.images().shape(), Shape({12, 1, 28, 28}));
+  const data::LoadedExample example = test.get(11);
+  EXPECT_EQ(example.data.shape(), Shape({1, 28, 28}));
+  EXPECT_EQ(example.data.dtype(), float32);
+  EXPECT_EQ(example.data.to_vector<float>()[3],
+            static_cast<float>(ramp(12 * 784)[11 * 784 + 3]) / 255.0F);
+  EXPECT_EQ(example.target.item<std::int64_t>(), 1);
+  const auto loader = data::make_data_loader(
+      std::move(train).map(data::transforms::Normalize<>(0.1307, 0.3081)), 4);
+  EXPECT_EQ((*loader->begin()).data.shape(), Shape({4, 1, 28, 28}));
+}
+
 TEST(Mnist, ReportsInvalidFiles) {
   const TemporaryFolder folder;
   expect_error<NotFoundError>(

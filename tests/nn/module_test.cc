@@ -43,7 +43,7 @@ void expect_values(const Tensor& actual, const std::vector<double>& expected,
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], tolerance);
 }
 
-std::vector<std::string> names_of(const nn::Module& module) {
+std::vector<std::string> names_of(const nn::ModuleBase& module) {
   std::vector<std::string> names;
   for (const auto& [name, variable] : module.named_parameters()) names.push_back(name);
   return names;
@@ -121,6 +121,40 @@ TEST(Module, IsCallableWithEachFormOfForward) {
   expect_values(Layer(overriding)(x), values_of(overriding(x)));
   expect_values(Layer(of_const)(ones({1})), {4});
   expect_values(Layer(of_two)({full({1}, 5.0), ones({1})}), {4});
+}
+
+struct ActorCritic : nn::ModuleBase {
+  ActorCritic() {
+    actor = register_module("actor", nn::Linear(3, 4));
+    critic = register_module("critic", nn::Linear(3, 1));
+  }
+  std::tuple<Tensor, Tensor> forward(const Tensor& x) { return {actor(x), critic(x)}; }
+  nn::Linear actor{nullptr}, critic{nullptr};
+};
+
+TEST(ModuleBase, HasAForwardOfSeveralResults) {
+  ActorCritic net;
+  EXPECT_EQ(names_of(net), (std::vector<std::string>{"actor.weight", "actor.bias", "critic.weight",
+                                                     "critic.bias"}));
+  EXPECT_TRUE(net.is_training());
+  const auto [logits, value] = net.forward(ones({2, 3}));
+  EXPECT_EQ(logits.shape(), Shape({2, 4}));
+  EXPECT_EQ(value.shape(), Shape({2, 1}));
+  (reduce_sum(logits) + reduce_sum(value)).backward();
+  for (const Variable& parameter : net.parameters()) EXPECT_TRUE(parameter.grad().defined());
+  // A holder calls it, a traced function as well.
+  const nn::ModuleHolder<ActorCritic> held(std::make_shared<ActorCritic>());
+  const auto traced = function([&](const Tensor& x) { return held(x); });
+  const auto [eager_logits, eager_value] = held(ones({2, 3}));
+  const auto [traced_logits, traced_value] = traced(ones({2, 3}));
+  expect_values(traced_logits, values_of(eager_logits));
+  expect_values(traced_value, values_of(eager_value));
+  // As a layer it would have one result.
+  expect_error<UnimplementedError>(
+      [&] {
+        Layer{net}(ones({2, 3}));
+      },
+      "[actor_critic] expected a class with td::Tensor forward");
 }
 
 TEST(Module, WithoutAFittingForwardThrows) {
