@@ -2,8 +2,10 @@
 /// Metrics: measures of training and evaluation besides the loss. As tf.keras.metrics.
 #pragma once
 
+#include <compare>
 #include <concepts>
 #include <cstdint>
+#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,26 +53,86 @@ struct MetricVariableOptions {
   std::string name{};                ///< name, for messages
 };
 
-/// The value of a metric: a double, which item() gives as another type, too.
+/// The value of a metric: a double, which item() gives as another type, too. In the train_step() or
+/// test_step() of a model it stands for the value over the batches, replicas and processes, which
+/// is not known yet: the step returns it. Reading it there throws FailedPreconditionError.
 class Result {
  public:
   /// Holds this value.
   Result(double value) : value_(value) {}  // NOLINT: stands for it
-  /// A copy. Not a trivial one, so that printf() refuses a Result.
-  Result(const Result& other) : value_(other.value_) {}
-  Result& operator=(const Result& other) = default;
+  /// For Tandem's own code: stands for a value.
+  explicit Result(Tensor stand_in) : stand_in_(std::move(stand_in)) {}
   /// The value.
-  operator double() const { return value_; }  // NOLINT: stands for it
+  operator double() const { return value(); }  // NOLINT: stands for it
+  /// The value as a float64 scalar.
+  template <std::same_as<Tensor> T>
+  operator T() const {  // NOLINT: stands for it
+    return tensor();
+  }
   /// The value as a T, as Tensor::item().
   template <class T = double>
   T item() const {
-    return static_cast<T>(value_);
+    return static_cast<T>(value());
   }
-  double numpy() const { return value_; }  ///< the value
+  /// The value as a T.
+  template <class T = double>
+  T numpy() const {
+    return static_cast<T>(value());
+  }
+  double value() const;   ///< the value
+  Tensor tensor() const;  ///< the value as a float64 scalar
+
+  /// @{
+  /// Computes with the value, and not with tensors.
+  template <std::convertible_to<double> N>
+  friend double operator+(const Result& a, const N& b) {
+    return a.value() + static_cast<double>(b);
+  }
+  template <std::convertible_to<double> N>
+  friend double operator-(const Result& a, const N& b) {
+    return a.value() - static_cast<double>(b);
+  }
+  template <std::convertible_to<double> N>
+  friend double operator*(const Result& a, const N& b) {
+    return a.value() * static_cast<double>(b);
+  }
+  template <std::convertible_to<double> N>
+  friend double operator/(const Result& a, const N& b) {
+    return a.value() / static_cast<double>(b);
+  }
+  template <tandem::detail::Arithmetic N>
+  friend double operator+(N a, const Result& b) {
+    return static_cast<double>(a) + b.value();
+  }
+  template <tandem::detail::Arithmetic N>
+  friend double operator-(N a, const Result& b) {
+    return static_cast<double>(a) - b.value();
+  }
+  template <tandem::detail::Arithmetic N>
+  friend double operator*(N a, const Result& b) {
+    return static_cast<double>(a) * b.value();
+  }
+  template <tandem::detail::Arithmetic N>
+  friend double operator/(N a, const Result& b) {
+    return static_cast<double>(a) / b.value();
+  }
+  template <std::convertible_to<double> N>
+  friend bool operator==(const Result& a, const N& b) {
+    return a.value() == static_cast<double>(b);
+  }
+  template <std::convertible_to<double> N>
+  friend std::partial_ordering operator<=>(const Result& a, const N& b) {
+    return a.value() <=> static_cast<double>(b);
+  }
+  /// @}
 
  private:
-  double value_;
+  double value_ = 0.0;
+  Tensor stand_in_;  // undefined if the value is known
 };
+
+/// Prints the value.
+std::ostream& operator<<(std::ostream& out, const Result& result);
 
 class Metric;
 
@@ -191,7 +253,7 @@ class Metric : public detail::MetricResult {
   /// A template, so that it differs from what a class of your own overrides: `Tensor result()`.
   template <class = void>
   Result result() const {
-    return value();
+    return value_or_stand_in();
   }
   /// Discards the accumulated statistics. As reset_state() in Keras.
   void reset();
@@ -225,6 +287,7 @@ class Metric : public detail::MetricResult {
  private:
   friend class detail::MetricResult;
   double value() const;
+  Result value_or_stand_in() const;
   // `own`: of a class that is not Tandem's.
   void hold(std::shared_ptr<Metric> object, bool own = true);
 
@@ -411,6 +474,8 @@ class Mean : public Metric {
     update(values, values, sample_weight);
   }
   void update_state(double value);  ///< adds one value
+  /// Adds the value of another metric.
+  void update_state(const Result& value) { update_state(value.value()); }
   /// Calls update_state() and returns the mean.
   template <class Values>
   double operator()(const Values& values) {
@@ -432,6 +497,8 @@ class Sum : public Metric {
     update(values, values, sample_weight);
   }
   void update_state(double value);  ///< adds one value
+  /// Adds the value of another metric.
+  void update_state(const Result& value) { update_state(value.value()); }
   /// Calls update_state() and returns the sum.
   template <class Values>
   double operator()(const Values& values) {

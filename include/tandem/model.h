@@ -85,7 +85,8 @@ class OptimizerChoice {
 /// Options of Model::compile(). As the arguments of tf.keras.Model.compile.
 struct CompileOptions {
   OptimizerChoice optimizer = "rmsprop";  ///< default: as in Keras
-  losses::Loss loss{};                    ///< loss; required
+  /// Loss; required, but for a class with steps of its own (Model::train_step).
+  losses::Loss loss{};
   /// Metrics that ignore sample weights.
   std::vector<metrics::Metric> metrics{};
   /// Metrics that apply sample weights (and class weights). The names of all metrics must be
@@ -190,6 +191,9 @@ struct EvaluateOptions {
   std::optional<std::int64_t> steps{};
 };
 
+/// The results of a step by name: scalars, and metrics' result(). See Model::train_step().
+using StepResults = std::map<std::string, Tensor>;
+
 struct ModelImpl;
 /// The value of a model's flag.
 template <>
@@ -214,7 +218,9 @@ const TrainableFlag<Model>& TrainableFlag<Model>::operator=(bool value) const;
 /// @endcode
 /// Layers that call() uses become child layers as those of a layers::Layer. Handles to such a model
 /// refer to the object, which must be kept (or moved) as long as the model is called: calls throw
-/// FailedPreconditionError afterwards. Replicas call the object concurrently.
+/// FailedPreconditionError afterwards. Replicas call the object concurrently. Such a class, or one
+/// that is derived from Sequential or Functional, may override the steps of fit() and evaluate():
+/// see train_step().
 ///
 /// Thread safety: calls without training may run concurrently, also while another thread calls
 /// set_weights(), load_state_dict() or load_weights(): a prediction has all weights from before
@@ -280,6 +286,56 @@ class Model {
   /// @}
   Tensor forward(const Tensor& input) const { return (*this)(input); }  ///< as a call, in PyTorch
   /// @{
+  /// The training step on a batch, or on a replica's part of one, of a class that is derived from
+  /// Model: of a pair of inputs and targets, or of whatever the elements of the data are. The
+  /// default is the built-in step, which a class may call and extend. As tf.keras.Model.train_step.
+  /// @code
+  /// td::StepResults train_step(const td::Tensor& x, const td::Tensor& y) override {
+  ///   td::GradientTape tape;
+  ///   const td::Tensor y_pred = (*this)(x, true);
+  ///   const td::Tensor loss = compute_loss(x, y, y_pred);
+  ///   optimizer().apply_gradients(tape.gradient(loss, trainable_variables()),
+  ///                               trainable_variables());
+  ///   return compute_metrics(x, y, y_pred);
+  /// }
+  /// @endcode
+  /// fit() and train_on_batch() call the step as their own: traced, once per batch size, unless
+  /// run_eagerly; on every replica of a strategy, concurrently; on the workers of parameter
+  /// servers; part by part in the replica-invariant mode. Gradients are SUMMED over the replicas: a
+  /// loss that is not compute_loss() is divided by the size of the global batch, by
+  /// nn::compute_average_loss().
+  ///
+  /// fit() reports each result under its name: of a metrics::Metric that the step updates, its
+  /// result() over the epoch; of another scalar its mean over the examples. The metrics are reset
+  /// at the start of each epoch, and have the epoch's values after it. Update metrics of your own
+  /// class through a td::metrics::Metric that holds it. compile() needs no loss if the steps
+  /// use none.
+  ///
+  /// A step that is called outside of fit(), evaluate() and the like, and a metric that is returned
+  /// but was not updated, throw FailedPreconditionError; a result that is no scalar, and results of
+  /// other names than those of the first step, InvalidArgumentError. The steps are those of the
+  /// object whose fit() is called; a handle of type td::Model to an object of a class derived from
+  /// Sequential or Functional has the built-in ones.
+  virtual StepResults train_step(const data::Example& data);
+  virtual StepResults train_step(const Tensor& x, const Tensor& y);
+  /// @}
+  /// @{
+  /// The same for evaluate(), test_on_batch() and the validation of fit(). As
+  /// tf.keras.Model.test_step.
+  virtual StepResults test_step(const data::Example& data);
+  virtual StepResults test_step(const Tensor& x, const Tensor& y);
+  /// @}
+  /// The loss of compile(), and the penalties of regularizers, for steps of your own. In a step,
+  /// the sum over replicas is the loss of the global batch, and compute_metrics() reports it. `x`
+  /// is not used. Throws FailedPreconditionError if compile() got no loss. As
+  /// tf.keras.Model.compute_loss.
+  Tensor compute_loss(const Tensor& x, const Tensor& y, const Tensor& y_pred,
+                      const Tensor& sample_weight = {}) const;
+  /// Updates the metrics of compile(), in a step of your own, and returns their results, and "loss"
+  /// after compute_loss(). `x` is not used. As tf.keras.Model.compute_metrics.
+  StepResults compute_metrics(const Tensor& x, const Tensor& y, const Tensor& y_pred,
+                              const Tensor& sample_weight = {}) const;
+  /// @{
   /// This model, as in model->fit(): a model is a handle.
   Model* operator->() { return this; }
   const Model* operator->() const { return this; }
@@ -338,13 +394,17 @@ class Model {
   /// Trains the model. As tf.keras.Model.fit.
   ///
   /// Elements of `data` are (inputs, targets) or (inputs, targets, sample weights) in batches of
-  /// the global size; a functional model takes one component per input. Throws the errors of the
-  /// data and of the step; the model then has the state of the last complete step. Throws
-  /// InvalidArgumentError for infinite data without steps_per_epoch (and, for validation,
-  /// evaluate() and predict(), without their number of steps).
+  /// the global size; a functional model takes one component per input. Inputs without targets are
+  /// for a train_step() of your own. Throws the errors of the data and of the step; the model then
+  /// has the state of the last complete step. Throws InvalidArgumentError for infinite data without
+  /// steps_per_epoch (and, for validation, evaluate() and predict(), without their number of
+  /// steps).
   History fit(const data::Dataset& data, FitOptions options = {});
   History fit(const Tensor& x, const Tensor& y, FitOptions options = {});
   History fit(TensorList inputs, const Tensor& y, FitOptions options = {});
+  History fit(const Tensor& x, FitOptions options = {}) {
+    return fit(x, Tensor(), std::move(options));
+  }
   /// @}
   /// @{
   /// Returns the loss and the metrics by name. As tf.keras.Model.evaluate.
@@ -358,6 +418,9 @@ class Model {
                           const EvaluateOptions& options = {}) const;
   LossAndMetrics evaluate(TensorList inputs, const Tensor& y,
                           const EvaluateOptions& options = {}) const;
+  LossAndMetrics evaluate(const Tensor& x, const EvaluateOptions& options = {}) const {
+    return evaluate(x, Tensor(), options);
+  }
   /// @}
   /// @{
   /// Returns the outputs for all inputs, concatenated along the batch axis. Elements of `data` are

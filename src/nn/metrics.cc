@@ -3,14 +3,17 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <ostream>
 #include <utility>
 
 #include "core/bytes.h"
 #include "core/mutex.h"
 #include "device/device_manager.h"
 #include "nn/naming.h"
+#include "nn/nested_sums.h"
 #include "nn/targets.h"
 #include "op/context.h"
 #include "runtime/placement.h"
@@ -52,22 +55,6 @@ struct Metric::State {
   std::map<std::pair<int, std::string>, std::vector<Tensor>> sums;
   std::vector<Variable> weights;  // of a user's object
   std::vector<Tensor> initial;    // their values
-};
-
-// The statistics of metrics that a metric of a user's class updates, or the sums for its result(),
-// in place of the metrics' own sums.
-struct NestedSums {
-  struct Entry {
-    const Metric::State* metric;
-    std::vector<Tensor> sums;
-  };
-  std::vector<Entry> entries;  // in the order of the first update
-
-  Entry* find(const Metric::State& metric) {
-    for (Entry& entry : entries)
-      if (entry.metric == &metric) return &entry;
-    return nullptr;
-  }
 };
 
 namespace {
@@ -125,7 +112,7 @@ class ObjectMetric final : public MetricBase {
     {
       const std::lock_guard lock(mutex_);
       for (const Nested& metric : nested_) {
-        nested.entries.push_back({metric.metric, {}});
+        nested.entries.push_back({metric.metric, {}, {}});
         for (std::size_t i = 0; i < metric.size; ++i)
           nested.entries.back().sums.push_back(sums.at(next++));
       }
@@ -150,7 +137,7 @@ class ObjectMetric final : public MetricBase {
     const std::lock_guard lock(mutex_);
     if (nested_.empty())
       for (const NestedSums::Entry& entry : nested.entries)
-        nested_.push_back({entry.metric, entry.sums.size()});
+        nested_.push_back({entry.state, entry.sums.size()});
     std::vector<std::vector<Tensor>> result;
     for (const Nested& metric : nested_)
       if (NestedSums::Entry* entry = nested.find(*metric.metric))
@@ -278,7 +265,9 @@ void Metric::add_statistics(const std::vector<Tensor>& statistics) {
   if (context.nested_sums) {  // perhaps in a trace
     const OnDeviceOf on(statistics.front());
     NestedSums::Entry* entry = context.nested_sums->find(state);
-    if (!entry) entry = &context.nested_sums->entries.emplace_back(NestedSums::Entry{&state, {}});
+    if (!entry)
+      entry = &context.nested_sums->entries.emplace_back(
+          NestedSums::Entry{&state, {}, context.nested_sums->in_step ? *this : Metric()});
     return add_to(entry->sums, statistics);
   }
   OnDevice on(impl_of(statistics.front()).device());
@@ -364,6 +353,29 @@ double Metric::value() const {
   if (state.workers) totals = over_workers(*state.workers, std::move(totals), state.name);
   return totals.empty() ? 0.0 : state.base->result(totals);
 }
+
+Result Metric::value_or_stand_in() const {
+  const State& state = defined_state(state_);
+  NestedSums* const nested = context.nested_sums;
+  if (!nested || !nested->in_step || !state.base) return value();
+  const Tensor stand_in = constant(std::numeric_limits<double>::quiet_NaN(), {.dtype = float64});
+  nested->stand_ins.push_back({stand_in, &state});
+  return Result(stand_in);
+}
+
+double Result::value() const {
+  if (stand_in_.defined())
+    throw FailedPreconditionError(
+        "[metrics] the value of result() is not known in train_step() and test_step(), which may "
+        "run on several devices: return it from the step, which reports it by name");
+  return value_;
+}
+
+Tensor Result::tensor() const {
+  return stand_in_.defined() ? stand_in_ : constant(value_, {.dtype = float64});
+}
+
+std::ostream& operator<<(std::ostream& out, const Result& result) { return out << result.value(); }
 
 void Metric::reset() {
   State& state = defined_state(state_);

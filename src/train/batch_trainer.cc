@@ -17,17 +17,10 @@
 #include "tandem/math.h"
 #include "tensor/tensor_impl.h"
 #include "train/batches_ahead.h"
+#include "train/own_model.h"
+#include "train/own_step.h"
 
 namespace tandem {
-namespace {
-
-Shape with_trailing_ones(const Shape& shape, int rank) {
-  Dims sizes = shape.words();
-  while (sizes.size() < rank) sizes.push_back(1);
-  return Shape(sizes);
-}
-
-}  // namespace
 
 void check_batch(const Model::Impl& model, const data::Example& batch, std::size_t least,
                  std::size_t most, const std::string& what) {
@@ -83,15 +76,20 @@ void build_for(Model::Impl& model, const data::Dataset& data, const char* what) 
   model.build(std::move(shapes));
 }
 
-BatchTrainer::BatchTrainer(Model::Impl& model, std::string what)
+BatchTrainer::BatchTrainer(Model::Impl& model, std::string what, const Model& object)
     : model_(model),
+      own_(model.own               ? &model.own->object()
+           : has_own_class(object) ? const_cast<Model*>(&object)
+                                   : nullptr),
       what_(std::move(what)),
       variables_(model.layer.trainable_variables()),
       runner_(model.runner ? model.runner : StepRunner::current()),
       parts_(invariant_parts() > 0 ? parts_per_replica(num_replicas()) : 1),
-      statistics_({.replicas = runner_->num_local_replicas(), .parts = parts_}, model.metrics,
+      statistics_({.replicas = runner_->num_local_replicas(), .parts = parts_},
                   runner_->workers()) {
+  if (!own_) statistics_.report(model.metrics);
   ByteWriter key(key_);
+  key.add(own_ != nullptr);  // or Tandem's step, through another handle
   for (const Variable& variable : variables_)
     key.add(reinterpret_cast<std::uintptr_t>(&variable.impl()));
   // A frozen layer may compute a different function (dropout, batch norm), even without
@@ -120,7 +118,11 @@ std::unique_ptr<BatchSource> ahead(std::unique_ptr<BatchSource> batches) {
 std::unique_ptr<BatchSource> BatchTrainer::batches(const data::Dataset& data,
                                                    const data::IterateOptions& options) const {
   return ahead(runner_->iterate(data, options, [this](const data::Example& batch) {
-    check_batch(model_, batch, model_.num_inputs + 1, model_.num_inputs + 2, what_);
+    // The step of a class of the user's takes what it likes.
+    if (own_)
+      check_batch(model_, batch, model_.num_inputs, batch.size(), what_);
+    else
+      check_batch(model_, batch, model_.num_inputs + 1, model_.num_inputs + 2, what_);
   }));
 }
 
@@ -130,59 +132,11 @@ std::unique_ptr<BatchSource> BatchTrainer::batches_to_predict(const data::Datase
   }));
 }
 
-std::int64_t BatchTrainer::global_examples(std::int64_t here) {
-  const ReplicaContext* context = ReplicaContext::current();
-  return context && context->global_examples() >= 0 ? context->global_examples() : here;
-}
-
-Tensor BatchTrainer::example_losses(const BatchComponents& parts, const Tensor& outputs) const {
-  Tensor losses = model_.loss.per_example(parts.targets, outputs);
-  const std::int64_t examples = parts.targets.size_word(0);
-  if (losses.rank() < 1 || losses.size_word(0) != examples)
-    fail<InvalidArgumentError>(
-        "[{}] loss '{}' gave shape {}, expected a value for each of the {} examples", what_,
-        model_.loss.name(), losses.shape().to_string(), examples);
-  if (parts.weights.defined()) {
-    const Tensor& weights = parts.weights;
-    if (weights.rank() > losses.rank())
-      fail<InvalidArgumentError>("[{}] expected sample weights of shape ({},), got {}", what_,
-                                 examples, weights.shape().to_string());
-    losses = losses * reshape(cast(weights, losses.dtype()),
-                              with_trailing_ones(weights.shape(), losses.rank()));
-  }
-  if (losses.rank() == 1) return losses;
-  Dims positions;
-  for (int axis = 1; axis < losses.rank(); ++axis) positions.push_back(axis);
-  return model_.loss.reduction() == losses::Reduction::kSum
-             ? reduce_sum(losses, {.axis = positions})
-             : reduce_mean(losses, {.axis = positions});
-}
-
-Tensor BatchTrainer::penalty_of_model(DType dtype) const {
-  Tensor sum;
-  for (const Tensor& penalty : model_.layer.losses())
-    sum = sum.defined() ? sum + cast(penalty, dtype) : cast(penalty, dtype);
-  return sum;
-}
-
-double BatchTrainer::share_of_batch(std::int64_t here) {
-  return static_cast<double>(here) / static_cast<double>(global_examples(here));
-}
-
 std::vector<Tensor> BatchTrainer::statistics_of(const BatchComponents& parts, const Tensor& outputs,
-                                                const Tensor& losses, const Tensor& penalty) {
+                                                const BatchLoss& loss) {
   NoGradScope no_grad;
   const Scoped tag(memory_tag, MemoryTag::kOther);
-  Tensor loss = reduce_sum(losses);
-  // A loss that is a sum over the batch is reported as the mean over batches, weighted by
-  // their numbers of examples.
-  if (model_.loss.reduction() == losses::Reduction::kSum)
-    loss = loss * static_cast<double>(global_examples(parts.targets.size_word(0)));
-  loss = cast(loss, float64);
-  // It is reported as a mean over the examples.
-  if (penalty.defined())
-    loss = loss + cast(penalty, float64) * static_cast<double>(parts.targets.size_word(0));
-  std::vector<Tensor> result = {loss};
+  std::vector<Tensor> result = {loss.statistic()};
   std::vector<std::size_t> sizes;
   for (std::size_t i = 0; i < model_.metrics.size(); ++i) {
     const auto statistics = model_.metrics[i].statistics(
@@ -204,7 +158,7 @@ int BatchTrainer::num_replicas() const {
 }
 
 void BatchTrainer::add_statistics(std::size_t replica, const distribute::BatchSplit& split,
-                                  const std::vector<Tensor>& statistics) {
+                                  const std::vector<Tensor>& statistics, bool training) {
   std::vector<std::int64_t> examples = {split.counts[replica]};
   if (invariant_parts() > 0) {
     const std::shared_ptr<WorkerCollectives> workers = runner_->workers();
@@ -215,11 +169,13 @@ void BatchTrainer::add_statistics(std::size_t replica, const distribute::BatchSp
       examples.push_back(part.examples);
     if (examples.empty()) examples.push_back(0);  // the statistics still have shapes
   }
+  if (own_) statistics_.report(report_of(training));
+  const std::vector<std::size_t>& sizes = own_ ? report_of(training).sizes : model_.metric_sizes;
   auto next = statistics.begin();
   for (std::size_t part = 0; part < examples.size(); ++part) {
     const Tensor loss = *next++;
     std::vector<std::vector<Tensor>> metrics;
-    for (std::size_t size : model_.metric_sizes) {
+    for (std::size_t size : sizes) {
       metrics.emplace_back(next, next + static_cast<std::ptrdiff_t>(size));
       next += static_cast<std::ptrdiff_t>(size);
     }
@@ -228,18 +184,19 @@ void BatchTrainer::add_statistics(std::size_t replica, const distribute::BatchSp
   }
 }
 
-void BatchTrainer::run(StepProgram& program, std::span<const GlobalBatch> batches,
+void BatchTrainer::run(bool training, std::span<const GlobalBatch> batches,
                        const StepRunner::Step& step) {
+  StepProgram& program = training ? *model_.train_step : *model_.test_step;
   auto waits = program.start(*runner_, batches, key_, step);
   for (std::size_t i = 0; i < batches.size(); ++i) {
     std::vector<std::size_t> replicas;
     for (std::size_t replica = 0; replica < batches[i].size(); ++replica)
       if (!batches[i][replica].empty()) replicas.push_back(replica);
     when_done([this, wait = std::move(waits[i]), replicas = std::move(replicas),
-               split = batches[i].split()] {
+               split = batches[i].split(), training] {
       const StepProgram::Results results = wait();
       for (std::size_t j = 0; j < replicas.size(); ++j)
-        add_statistics(replicas[j], split, results[j]);
+        add_statistics(replicas[j], split, results[j], training);
     });
   }
 }
@@ -274,30 +231,56 @@ std::vector<Tensor> BatchTrainer::by_parts(const data::Example& share,
 }
 
 std::vector<Tensor> BatchTrainer::train_on(const data::Example& examples) {
+  if (own_) return run_own_step(examples, true);
   const BatchComponents parts = components_of(examples);
   const Tensor outputs = model_.layer(parts.inputs, {.training = true});
-  const Tensor losses = example_losses(parts, outputs);
-  const Tensor penalty = penalty_of_model(losses.dtype());
-  const std::int64_t here = parts.targets.size_word(0);
-  Tensor loss =
-      model_.loss.reduction() == losses::Reduction::kSum
-          ? reduce_sum(losses)
-          : nn::compute_average_loss(losses, {.global_batch_size = global_examples(here)});
-  // The sum over replicas and parts contains the penalty once.
-  if (penalty.defined()) loss = loss + penalty * share_of_batch(here);
+  const BatchLoss loss(model_, parts.targets, outputs, parts.weights, what_);
+  const Tensor minimized = loss.to_minimize();
   // Before the optimizer's step, so that an error of a metric leaves the model unchanged.
-  std::vector<Tensor> statistics = statistics_of(parts, outputs.detach(), losses.detach(), penalty);
-  optimizers::Optimizer optimizer = model_.optimizer;
-  optimizer.minimize(loss, variables_);
+  std::vector<Tensor> statistics = statistics_of(parts, outputs.detach(), loss);
+  minimize(minimized);
   return statistics;
 }
 
 std::vector<Tensor> BatchTrainer::test_on(const data::Example& examples) {
   NoGradScope no_grad;
+  if (own_) return run_own_step(examples, false);
   const BatchComponents parts = components_of(examples);
   const Tensor outputs = model_.layer(parts.inputs, {.training = false});
-  const Tensor losses = example_losses(parts, outputs);
-  return statistics_of(parts, outputs, losses, penalty_of_model(losses.dtype()));
+  return statistics_of(parts, outputs,
+                       BatchLoss(model_, parts.targets, outputs, parts.weights, what_));
+}
+
+void BatchTrainer::minimize(const Tensor& loss) {
+  optimizers::Optimizer optimizer = model_.optimizer;
+  optimizer.minimize(loss, variables_);
+}
+
+std::vector<Tensor> BatchTrainer::run_own_step(const data::Example& examples, bool training) {
+  const std::function<StepResults(const data::Example&)> built_in =
+      [&](const data::Example& batch) {
+        check_batch(model_, batch, model_.num_inputs + 1, model_.num_inputs + 2, what_);
+        const BatchComponents parts = components_of(batch);
+        const Tensor outputs = model_.layer(parts.inputs, {.training = training});
+        const BatchLoss loss(model_, parts.targets, outputs, parts.weights, what_);
+        const Tensor minimized = training ? loss.to_minimize() : Tensor();
+        OwnStep& step = *OwnStep::current();
+        step.add_loss(model_, loss, parts.targets.size_word(0));
+        StepResults results = step.update_metrics(model_, parts.targets, outputs, parts.weights);
+        if (training) minimize(minimized);
+        return results;
+      };
+  std::vector<Tensor> statistics =
+      OwnStep(what_, built_in)
+          .run(
+              examples,
+              [&](const data::Example& batch) {
+                return training ? own_->train_step(batch) : own_->test_step(batch);
+              },
+              report_of(training));
+  // The loss is one of the results.
+  statistics.insert(statistics.begin(), full(Shape::scalar(), 0.0, float64));
+  return statistics;
 }
 
 std::vector<Tensor> BatchTrainer::train_on_replica(const data::Example& examples) {
@@ -305,12 +288,11 @@ std::vector<Tensor> BatchTrainer::train_on_replica(const data::Example& examples
 }
 
 void BatchTrainer::train(std::span<const GlobalBatch> batches) {
-  run(*model_.train_step, batches,
-      [this](const data::Example& examples) { return train_on_replica(examples); });
+  run(true, batches, [this](const data::Example& examples) { return train_on_replica(examples); });
 }
 
 void BatchTrainer::test(std::span<const GlobalBatch> batches) {
-  run(*model_.test_step, batches, [this](const data::Example& examples) {
+  run(false, batches, [this](const data::Example& examples) {
     return by_parts(examples, [this](const data::Example& part) { return test_on(part); });
   });
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tandem/data.h"
+#include "train/batch_loss.h"
 #include "train/model_impl.h"
 #include "train/statistics.h"
 
@@ -16,8 +17,9 @@ namespace tandem {
 // under. Not thread-safe.
 class BatchTrainer {
  public:
-  // `what` goes in messages ("fit"). REQUIRES: the model is built and compiled.
-  BatchTrainer(Model::Impl& model, std::string what);
+  // `what` goes in messages ("fit"). `object`: has the steps, if its class is a user's; must be
+  // kept. REQUIRES: the model is built and compiled.
+  BatchTrainer(Model::Impl& model, std::string what, const Model& object);
 
   // The batches of one epoch for train() and test(). next() throws InvalidArgumentError for a batch
   // that is not (inputs, targets) or (inputs, targets, sample weights), before the model changes.
@@ -54,28 +56,25 @@ class BatchTrainer {
   int num_replicas() const;  // of all processes
   // Adds the statistics that the step of a local replica returned.
   void add_statistics(std::size_t replica, const distribute::BatchSplit& split,
-                      const std::vector<Tensor>& statistics);
+                      const std::vector<Tensor>& statistics, bool training);
   // The outputs of predict() in the order of the examples, over all processes.
   Tensor in_order(const GlobalBatch& parts, const StepProgram::Results& results) const;
   // Adds the end of a step that was started. Waits if there are more than should be under way.
   void when_done(std::function<void()> end);
   void wait_for_all_but(std::size_t ahead);
-  // Runs `step` through `program` and adds the statistics that it returns.
-  void run(StepProgram& program, std::span<const GlobalBatch> batches,
-           const StepRunner::Step& step);
-  // One weighted loss per example: the mean over positions, or their sum if the loss is a sum.
-  Tensor example_losses(const BatchComponents& parts, const Tensor& outputs) const;
+  // Runs `step` through the program for training or for tests, and adds the statistics that it
+  // returns.
+  void run(bool training, std::span<const GlobalBatch> batches, const StepRunner::Step& step);
   // The sum of the losses, then each metric's statistics, in float64.
   std::vector<Tensor> statistics_of(const BatchComponents& parts, const Tensor& outputs,
-                                    const Tensor& losses, const Tensor& penalty);
-  // The sum of the penalties of regularizers; undefined if there are none.
-  Tensor penalty_of_model(DType dtype) const;
-  // The part of the global batch that `here` examples are.
-  static double share_of_batch(std::int64_t here);
-  // The size of the global batch, of which `here` examples are on this replica.
-  static std::int64_t global_examples(std::int64_t here);
+                                    const BatchLoss& loss);
+  void minimize(const Tensor& loss);
+  // The step of a class derived from Model: 0, then the statistics of its results.
+  std::vector<Tensor> run_own_step(const data::Example& examples, bool training);
+  StepReport& report_of(bool training) { return training ? model_.trained : model_.tested; }
 
   Model::Impl& model_;
+  Model* own_;  // the object with the steps; null: they are Tandem's
   std::string what_;
   std::vector<Variable> variables_;
   std::shared_ptr<StepRunner> runner_;

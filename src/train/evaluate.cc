@@ -76,7 +76,7 @@ LossAndMetrics Model::evaluate(const data::Dataset& data, const EvaluateOptions&
   const std::lock_guard lock(impl.programs);
   build_for(impl, data, "evaluate");
   const ReadsWeights reading(impl);
-  BatchTrainer trainer(impl, "evaluate");
+  BatchTrainer trainer(impl, "evaluate", *this);
   ProgressBar bar(impl.is_chief() ? options.verbose : 0);
   for_each_batch(
       data, options, bar, "evaluate", impl.steps_per_execution,
@@ -111,7 +111,7 @@ Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options)
   build_for(impl, data, "predict");
   if (!impl.compiled) lock.unlock();  // there is no program
   const ReadsWeights reading(impl);
-  BatchTrainer trainer(impl, "predict");
+  BatchTrainer trainer(impl, "predict", *this);
   ProgressBar bar(impl.is_chief() ? options.verbose : 0);
   std::vector<Tensor> outputs;
   for_each_batch(
@@ -149,7 +149,7 @@ LossAndMetrics Model::train_on_batch(const Tensor& x, const Tensor& y,
     const Scoped creator(context.creator, impl.creator);
     impl.optimizer.build(impl.layer.trainable_variables());
   }
-  BatchTrainer trainer(impl, "train_on_batch");
+  BatchTrainer trainer(impl, "train_on_batch", *this);
   const auto batches = trainer.batches(data);
   trainer.train(take_batches(*batches, 1));
   trainer.finish();

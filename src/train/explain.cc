@@ -30,7 +30,7 @@ std::int64_t bytes_of(const TensorType& spec) {
 class Explainer {
  public:
   Explainer(const Model& model, const data::Example& batch)
-      : impl_(compiled_impl_of(model, "explain")), batch_(batch) {
+      : model_(model), impl_(compiled_impl_of(model, "explain")), batch_(batch) {
     check_batch(impl_, batch, impl_.num_inputs + 1, impl_.num_inputs + 2, "explain");
     make_variables();
   }
@@ -114,7 +114,7 @@ class Explainer {
   // The same trace that StepProgram makes.
   void trace(GraphImpl& graph, LowerOptions& options) {
     GlobalBatch parts = impl_.runner->split(batch_);
-    BatchTrainer trainer(impl_, "explain");
+    BatchTrainer trainer(impl_, "explain", model_);
     const Scoped building_scope(context.graph, &graph);
     Generator generator({.seed = 0, .offset = 0});
     const Scoped generator_scope(context.generator, &generator);
@@ -283,6 +283,7 @@ class Explainer {
     return arenas;
   }
 
+  const Model& model_;
   Model::Impl& impl_;
   const data::Example& batch_;
   Explanation result_;

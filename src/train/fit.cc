@@ -12,6 +12,7 @@
 #include "train/batch_trainer.h"
 #include "train/fit_data.h"
 #include "train/model_impl.h"
+#include "train/own_model.h"
 #include "train/progress_bar.h"
 #include "train/training_state.h"
 
@@ -34,7 +35,7 @@ class FitLoop {
         data_(data),
         validation_(validation),
         options_(options),
-        trainer_(prepare(), "fit"),
+        trainer_(prepare(), "fit", model),
         progress_{.epoch = options.initial_epoch,
                   .data = {.pass = std::max(impl_.passes, options.initial_epoch)},
                   .statistics = trainer_.statistics(),
@@ -44,6 +45,7 @@ class FitLoop {
       (callback->runs_last() ? last_ : progress_.callbacks).push_back(callback);
     std::set<std::string> names;
     for (const char* prefix : {"", "val_"}) {
+      if (has_own_class(model_)) continue;  // its steps choose them
       if (*prefix != '\0' && !validation_.defined()) continue;
       names.insert(fmt::format("{}loss", prefix));
       for (const metrics::Metric& metric : impl_.metrics) names.insert(prefix + metric.name());
@@ -245,7 +247,7 @@ class FitLoop {
   }
 
   void validate(Logs& logs) {
-    BatchTrainer tester(impl_, "fit");
+    BatchTrainer tester(impl_, "fit", model_);
     const auto batches = tester.batches(validation_);
     std::int64_t left = options_.validation_steps.value_or(kAll);
     for (std::vector<GlobalBatch> taken; left > 0; left -= std::ssize(taken)) {

@@ -95,7 +95,7 @@ data::Dataset validation_batches(const FitOptions& options, std::int64_t batch_s
 
 data::Dataset examples_of(TensorList inputs, const Tensor& y, const Tensor& sample_weight) {
   std::vector<Tensor> components(inputs.begin(), inputs.end());
-  components.push_back(y);
+  if (y.defined()) components.push_back(y);
   if (sample_weight.defined()) components.push_back(sample_weight);
   return data::Dataset::from_tensor_slices(data::Example(std::move(components)));
 }
@@ -128,7 +128,7 @@ void split_validation(std::vector<Tensor>& inputs, Tensor& y, FitOptions& option
   };
   std::vector<Tensor> last_inputs;
   for (Tensor& input : inputs) last_inputs.push_back(take(input, "another input"));
-  const Tensor last_y = take(y, "y");
+  const Tensor last_y = y.defined() ? take(y, "y") : Tensor();
   Tensor last_weights;
   if (options.sample_weight.defined()) last_weights = take(options.sample_weight, "sample_weight");
   options.validation_data = ValidationData(TensorList(last_inputs), last_y, last_weights);

@@ -13,6 +13,7 @@
 #include "train/checkpoint/safetensors.h"
 #include "train/functional.h"
 #include "train/model_impl.h"
+#include "train/own_model.h"
 #include "train/training_state.h"
 #include "train/weights_lock.h"
 
@@ -260,16 +261,19 @@ std::int64_t Model::count_params() const {
 
 void Model::compile(CompileOptions options) {
   Impl& impl = impl_of(*this, "compile");
-  if (!options.loss.defined()) throw InvalidArgumentError("[compile] expected a loss, got none");
+  // The steps of a class of the user's may have one of their own.
+  if (!options.loss.defined() && !impl.own && !has_own_class(*this))
+    throw InvalidArgumentError("[compile] expected a loss, got none");
   if (!options.optimizer.get().defined())
     throw InvalidArgumentError("[compile] expected an optimizer, got an undefined one");
-  options.loss.require_known();
-  if (options.loss.reduction() == losses::Reduction::kNone)
+  if (options.loss.defined()) options.loss.require_known();
+  if (options.loss.defined() && options.loss.reduction() == losses::Reduction::kNone)
     fail<InvalidArgumentError>(
         "[compile] loss '{}' has reduction kNone, expected a reduction to a scalar",
         options.loss.name());
   if (const auto* layer = dynamic_cast<const KindLayer*>(&impl.layer.base());
-      layer && layer->makes_logits() && options.loss.expects_probabilities())
+      layer && layer->makes_logits() && options.loss.defined() &&
+      options.loss.expects_probabilities())
     logging::warn(
         "[compile] the loss '{}' expects probabilities, and the last layer has no activation: give "
         "the loss .from_logits = true, or the layer an activation such as \"softmax\"",
@@ -308,6 +312,7 @@ void Model::compile(CompileOptions options) {
   impl.predict_step = program("predict");
   impl.steps_per_execution = options.steps_per_execution;
   impl.metric_sizes.clear();
+  impl.trained = impl.tested = {};
   impl.compiled = true;
 }
 

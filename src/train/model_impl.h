@@ -11,6 +11,7 @@
 #include "runtime/variable_impl.h"
 #include "tandem/model.h"
 #include "train/step_program.h"
+#include "train/step_report.h"
 #include "train/step_runner.h"
 
 namespace tandem {
@@ -50,6 +51,9 @@ struct ModelImpl {
   std::int64_t steps_per_execution = 1;
   // The number of statistics of each metric; empty before the first step.
   std::vector<std::size_t> metric_sizes;
+  // Of `own`: the loss as a metric, and the results of its steps; empty before the first one.
+  metrics::Metric mean_loss = metrics::Mean("loss");
+  StepReport trained, tested;
 
   // The number of passes over the data that fit() has begun. Later calls continue the count, so
   // that shuffles and random maps do not repeat.

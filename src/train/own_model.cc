@@ -33,6 +33,11 @@ Tensor OwnModelLayer::call(const std::vector<Tensor>& inputs, bool training) {
   return object().call(inputs, training);
 }
 
+bool has_own_class(const Model& object) {
+  const std::type_info& type = typeid(object);
+  return type != typeid(Model) && type != typeid(Sequential) && type != typeid(Functional);
+}
+
 const std::shared_ptr<Model::Impl>& Model::impl() const {
   // A Sequential without layers is undefined.
   if (!impl_ && typeid(*this) != typeid(Model) && !dynamic_cast<const Sequential*>(this)) {

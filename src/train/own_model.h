@@ -21,11 +21,15 @@ class OwnModelLayer final : public layers::Layer {
   Tensor call(const Tensor& inputs, bool training) override;
   Tensor call(const std::vector<Tensor>& inputs, bool training) override;
 
- private:
+  // The object. Throws FailedPreconditionError if it has ended.
   Model& object() const;
 
+ private:
   Model* object_;
   std::string kind_;  // of the class
 };
+
+// Whether the object's class is a user's, derived from Model, Sequential or Functional.
+bool has_own_class(const Model& object);
 
 }  // namespace tandem

@@ -31,11 +31,25 @@ std::string key_of(std::size_t place, const std::string& what) {
   return fmt::format("{}/{}", place, what);
 }
 
-std::string metric_key(const metrics::Metric& metric, std::size_t statistic) {
-  return fmt::format("metric/{}/{}", metric.name(), statistic);
+std::string metric_key(const std::string& name, std::size_t statistic) {
+  return fmt::format("metric/{}/{}", name, statistic);
 }
 
 }  // namespace
+
+void Statistics::report(std::vector<metrics::Metric> metrics) {
+  known_ = has_loss_ = true;
+  metrics_ = std::move(metrics);
+  for (const metrics::Metric& metric : metrics_) names_.push_back(metric.name());
+}
+
+void Statistics::report(const StepReport& results) {
+  if (known_) return;
+  known_ = true;
+  metrics_ = results.metrics;
+  names_ = results.names;
+  if (!to_restore_.empty()) restore(std::exchange(to_restore_, {}));
+}
 
 void Statistics::add(const ReplicaPartIndex& place, std::int64_t examples, const Tensor& loss,
                      const std::vector<std::vector<Tensor>>& metrics) {
@@ -50,6 +64,7 @@ void Statistics::add(const ReplicaPartIndex& place, std::int64_t examples, const
 }
 
 void Statistics::clear() {
+  to_restore_.clear();
   for (PartSums& sums : sums_) sums = {};
 }
 
@@ -109,9 +124,9 @@ Statistics::Totals Statistics::over_workers(const Totals& mine) const {
 
 callbacks::Logs Statistics::compute_logs(const Totals& totals, const std::string& prefix) const {
   callbacks::Logs logs;
-  logs[prefix + "loss"] = totals.loss / totals.examples;
+  if (has_loss_) logs[prefix + "loss"] = totals.loss / totals.examples;
   for (std::size_t i = 0; i < metrics_.size(); ++i)
-    logs[prefix + metrics_[i].name()] = metrics_[i].base().result(totals.metrics[i]);
+    logs[prefix + names_[i]] = metrics_[i].base().result(totals.metrics[i]);
   return logs;
 }
 
@@ -136,6 +151,7 @@ callbacks::Logs Statistics::own_logs() const {
 }
 
 std::map<std::string, Tensor> Statistics::state() const {
+  if (!known_) return to_restore_;
   std::map<std::string, Tensor> state;
   for (std::size_t place = 0; place < sums_.size(); ++place) {
     const PartSums& sums = sums_[place];
@@ -146,7 +162,7 @@ std::map<std::string, Tensor> Statistics::state() const {
     state[key_of(key, "loss")] = sums.loss;
     for (std::size_t i = 0; i < metrics_.size(); ++i)
       for (std::size_t k = 0; k < sums.metrics[i].size(); ++k)
-        state[key_of(key, metric_key(metrics_[i], k))] = sums.metrics[i][k];
+        state[key_of(key, metric_key(names_[i], k))] = sums.metrics[i][k];
   }
   return state;
 }
@@ -181,6 +197,10 @@ void Statistics::restore(const std::map<std::string, Tensor>& state) {
   NoGradScope no_grad;
   const DeviceScope host("/cpu:0");
   clear();
+  if (!known_) {
+    to_restore_ = state;
+    return;
+  }
   for (auto& [id, tensors] : by_place(state)) {
     // The sums of replicas that no longer exist are added to others', perhaps on another worker.
     const std::size_t target = id % num_places();
@@ -190,7 +210,7 @@ void Statistics::restore(const std::map<std::string, Tensor>& state) {
     const Tensor examples = take(tensors, "examples"), loss = take(tensors, "loss");
     std::vector<std::vector<Tensor>> sums(metrics_.size());
     for (std::size_t i = 0; i < metrics_.size(); ++i)
-      for (Tensor sum; (sum = take(tensors, metric_key(metrics_[i], sums[i].size()))).defined();)
+      for (Tensor sum; (sum = take(tensors, metric_key(names_[i], sums[i].size()))).defined();)
         sums[i].push_back(sum);
     const auto is_one = [](const Tensor& number, DType dtype) {
       return number.defined() && number.dtype() == dtype && number.size() == 1;

@@ -9,6 +9,7 @@
 #include "runtime/worker_collectives.h"
 #include "tandem/callbacks.h"
 #include "tandem/metrics.h"
+#include "train/step_report.h"
 
 namespace tandem {
 
@@ -28,12 +29,17 @@ struct ReplicaPartIndex {
 class Statistics {
  public:
   // `workers`: the processes that train together; null if there is only this one.
-  Statistics(const ReplicaPartCounts& places, std::vector<metrics::Metric> metrics,
-             std::shared_ptr<WorkerCollectives> workers)
-      : metrics_(std::move(metrics)),
-        parts_(static_cast<std::size_t>(places.parts)),
+  Statistics(const ReplicaPartCounts& places, std::shared_ptr<WorkerCollectives> workers)
+      : parts_(static_cast<std::size_t>(places.parts)),
         sums_(static_cast<std::size_t>(places.replicas) * parts_),
         workers_(std::move(workers)) {}
+
+  // @{
+  // Names the sums: "loss" and these metrics, or the results of a step, which a first step
+  // tells. Call it before add().
+  void report(std::vector<metrics::Metric> metrics);
+  void report(const StepReport& results);
+  // @}
 
   // Adds one part of a batch: its number of examples, the sum of their losses (a scalar), and for
   // each metric the results of MetricBase::statistics().
@@ -43,8 +49,8 @@ class Statistics {
   // Whether no batch was added.
   bool empty() const;
 
-  // "loss" and the metrics over all workers, each named prefix + name. Sets the metrics' own states
-  // and waits for the devices. Every worker must call it.
+  // The loss and the metrics over all workers, each named prefix + name. Sets the metrics' own
+  // states and waits for the devices. Every worker must call it.
   callbacks::Logs logs(const std::string& prefix = {});
   // The same over this worker's replicas only; any worker may call it.
   callbacks::Logs own_logs() const;
@@ -52,7 +58,8 @@ class Statistics {
   // The sums, for checkpoints. Training that resumes from them gets the same bits on equally many
   // replicas, and the same metrics on another number of replicas.
   std::map<std::string, Tensor> state() const;
-  // Throws DataLossError if the state belongs to other metrics.
+  // Throws DataLossError if the state belongs to other metrics; if they are not known yet, in
+  // report().
   void restore(const std::map<std::string, Tensor>& state);
 
  private:
@@ -74,7 +81,11 @@ class Statistics {
   std::size_t first_place() const;
   std::size_t num_places() const;  // over all workers
 
+  bool known_ = false;     // whether report() was called
+  bool has_loss_ = false;  // besides the metrics
   std::vector<metrics::Metric> metrics_;
+  std::vector<std::string> names_;  // of the metrics
+  std::map<std::string, Tensor> to_restore_;
   std::size_t parts_;
   std::vector<PartSums> sums_;  // by replica and part
   std::shared_ptr<WorkerCollectives> workers_;

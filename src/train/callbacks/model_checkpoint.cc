@@ -39,8 +39,9 @@ class ModelCheckpointImpl final : public CallbackBase {
     unsaved_ = 0;
     Logs logs;
     for (const std::string& name : log_names(model)) logs[name] = 0.0;
-    if (logs.empty()) return;
-    expect_safetensors_name(path_for(0, logs));
+    if (!impl_of(model, "ModelCheckpoint").progress) return;  // outside of fit()
+    // The steps of a class of the user's choose the names.
+    if (!logs.empty()) expect_safetensors_name(path_for(0, logs));
     std::filesystem::path folder = path_.parent_path();
     while (folder.string().find('{') != std::string::npos) folder = folder.parent_path();
     make_folder(model, folder);
