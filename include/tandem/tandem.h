@@ -14,6 +14,7 @@
 #include "tandem/array.h"
 #include "tandem/array_files.h"
 #include "tandem/augmentation.h"
+#include "tandem/assertions.h"
 #include "tandem/autodiff.h"
 #include "tandem/callbacks.h"
 #include "tandem/checkpoint.h"

@@ -35,7 +35,7 @@ std::vector<float> losses_of(const std::string& name, const char* policy, bool t
   return losses;
 }
 
-class BenchmarkCases : public testing::TestWithParam<const char*> {};
+class BenchmarkCases : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BenchmarkCases, LearnAndTracedEqualsEager) {
   const std::vector<float> eager = losses_of(GetParam(), "float32", false);
@@ -55,7 +55,7 @@ TEST_P(BenchmarkCases, TrainInMixedPrecision) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BenchmarkCases,
-                         testing::Values("mlp64", "lenet64", "resnet20", "transformer4"));
+                         ::testing::Values("mlp64", "lenet64", "resnet20", "transformer4"));
 
 }  // namespace
 }  // namespace tandem::benchmark_cases_test
