@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tandem/cluster_resolver.h"
 #include "tandem/errors.h"
@@ -107,6 +108,38 @@ class Server {
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+/// Options of InProcessCluster.
+struct InProcessClusterOptions {
+  int num_workers = 1;     ///< number of workers
+  int num_ps = 1;          ///< number of parameter servers
+  ServerOptions server{};  ///< of all of them
+};
+/// A cluster whose workers and parameter servers run in this process, which is the chief: to try
+/// parameter servers, and for tests. The tasks listen at free ports of the loopback and share the
+/// devices of the process.
+/// @code
+/// td::distribute::InProcessCluster cluster({.num_workers = 2, .num_ps = 1});
+/// td::distribute::ParameterServerStrategy strategy(cluster);
+/// @endcode
+/// Keep it longer than the strategy and its models. A cluster serves one strategy after another
+/// only if it is made anew. As create_in_process_cluster() of TensorFlow's guides.
+class InProcessCluster : public ClusterResolver {
+ public:
+  /// Starts the tasks. Throws InvalidArgumentError without a worker or a server, and the errors of
+  /// Server.
+  explicit InProcessCluster(const InProcessClusterOptions& options = {});
+  /// The same with numbers as arguments.
+  InProcessCluster(int num_workers, int num_ps)
+      : InProcessCluster(InProcessClusterOptions{.num_workers = num_workers, .num_ps = num_ps}) {}
+
+ private:
+  struct Started;
+  static Started start(const InProcessClusterOptions& options);
+  explicit InProcessCluster(Started started);
+
+  std::vector<Server> servers_;
 };
 
 }  // namespace tandem::distribute

@@ -17,6 +17,7 @@
 #include "tandem/autograd.h"
 #include "tandem/callbacks.h"
 #include "tandem/checkpoint.h"
+#include "tandem/cluster.h"
 #include "tandem/comm.h"
 #include "tandem/config.h"
 #include "tandem/creation.h"
@@ -458,6 +459,11 @@ using tandem::parallel::spawn;  ///< as torch.multiprocessing.spawn
 namespace tandem::distribute {
 using tandem::ReduceOp;                             ///< as tf.distribute.ReduceOp
 using CommunicationImplementation = Communication;  ///< as tf.distribute.experimental's
+/// @{
+/// As InProcessCluster.
+inline InProcessCluster create_in_process_cluster(int num_workers, int num_ps) { return {num_workers, num_ps}; }
+inline InProcessCluster create_in_process_cluster(const InProcessClusterOptions& options) { return InProcessCluster(options); }
+/// @}
 /// As tf.distribute.experimental.
 namespace experimental {
 using distribute::CentralStorageStrategy;       ///< as tf.distribute.experimental's
