@@ -24,6 +24,11 @@ struct History {
   const std::vector<double>& operator[](const std::string& name) const { return at(name); }
   /// @}
   /// @{
+  /// Whether there are values of this name, as in a map.
+  bool contains(const std::string& name) const { return history.contains(name); }
+  std::size_t count(const std::string& name) const { return history.count(name); }
+  /// @}
+  /// @{
   /// Iterates over the names and their values: `for (const auto& [name, values] : history)`.
   auto begin() { return history.begin(); }
   auto end() { return history.end(); }

@@ -582,6 +582,12 @@ class Layer : public LayerBase {
   using LayerBase::add_weight;
   /// Creates a variable, in build(). As Keras's add_weight.
   Variable add_weight(const WeightOptions& options);
+  /// The same with the name and the shape as arguments.
+  Variable add_weight(const std::string& name, const Shape& shape, WeightOptions options = {}) {
+    options.name = name;
+    options.shape = shape;
+    return add_weight(options);
+  }
 
  private:
   friend class CallOfLayer;

@@ -404,6 +404,17 @@ class MeanSquaredError : public Metric {
       : MeanSquaredError(options.name.empty() ? MetricName("mean_squared_error")
                                               : MetricName(options.name)) {}
 };
+/// Square root of the mean of (y_true - y_pred)^2.
+class RootMeanSquaredError : public Metric {
+ public:
+  using OfTandem = RootMeanSquaredError;  ///< for Tandem's own code
+  /// With this name, in Metric::name() and in logs.
+  explicit RootMeanSquaredError(MetricName name = "root_mean_squared_error");
+  /// With options.
+  explicit RootMeanSquaredError(const MetricOptions& options)
+      : RootMeanSquaredError(options.name.empty() ? MetricName("root_mean_squared_error")
+                                                  : MetricName(options.name)) {}
+};
 /// Mean of |y_true - y_pred|.
 class MeanAbsoluteError : public Metric {
  public:

@@ -30,6 +30,7 @@
 #include "tandem/distribute.h"
 #include "tandem/function.h"
 #include "tandem/functional.h"
+#include "tandem/graph.h"
 #include "tandem/hvd.h"
 #include "tandem/hvd_callbacks.h"
 #include "tandem/image_modules.h"
@@ -49,6 +50,7 @@
 #include "tandem/random.h"
 #include "tandem/scatter.h"
 #include "tandem/utils.h"
+#include "tandem/variable.h"
 
 // One line each.
 // clang-format off
@@ -202,6 +204,8 @@ using no_grad = NoGradScope;      ///< as NoGradScope
 using InferenceMode = NoGradScope;  ///< as NoGradScope
 using amp::autocast;                ///< as amp::autocast
 inline bool is_grad_enabled() { return grad_enabled(); }  ///< as grad_enabled()
+inline Variable& operator+=(Variable& variable, const Tensor& delta) { variable.assign_add(delta); return variable; }  ///< as Variable::assign_add()
+inline Variable& operator-=(Variable& variable, const Tensor& delta) { variable.assign_sub(delta); return variable; }  ///< as Variable::assign_sub()
 namespace autograd {
 using AutogradContext = Context;            ///< as Context
 using variable_list = std::vector<Tensor>;  ///< a list of tensors
@@ -405,6 +409,7 @@ namespace horovod = hvd;       // as Horovod
 }  // namespace tandem
 
 namespace tandem::comm {
+using parallel::spawn;                                 ///< as parallel::spawn()
 using tandem::ReduceOp;                                ///< as torch.distributed.ReduceOp
 inline constexpr bool is_available() { return true; }  ///< as torch.distributed.is_available
 inline int rank(const ProcessGroup& group = {}) { return get_rank(group); }  ///< get_rank()
@@ -488,6 +493,8 @@ inline constexpr std::int64_t UNKNOWN_CARDINALITY = kUnknownCardinality;    ///<
 
 namespace tandem {
 using device = DeviceScope;  ///< as in TensorFlow
+using name_scope = NameScope;  ///< as NameScope
+using config::LogicalDeviceConfiguration;  ///< as config::LogicalDeviceConfiguration
 }  // namespace tandem
 
 /// As tf.config.threading.

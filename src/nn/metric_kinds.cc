@@ -1,5 +1,6 @@
 // The metrics. Each is computed from a few float64 sums, so that the result does not depend on how
 // the examples are split into batches.
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -181,6 +182,15 @@ class AucMetric : public MetricBase {
   int thresholds_;
 };
 
+// The root of the mean of squared errors.
+class RootMeanSquaredMetric final : public MeanMetric {
+ public:
+  RootMeanSquaredMetric() : MeanMetric("root_mean_squared_error", false, losses::mse) {}
+  double result(const std::vector<Tensor>& sums) const override {
+    return std::sqrt(MeanMetric::result(sums));
+  }
+};
+
 // The sum of values.
 class SumMetric : public MetricBase {
  public:
@@ -217,6 +227,8 @@ SparseCategoricalAccuracy::SparseCategoricalAccuracy(MetricName name)
 }
 CategoricalAccuracy::CategoricalAccuracy(MetricName name)
     : Metric(std::move(name).take(), fraction_of_hits("categorical_accuracy", categorical_hits)) {}
+RootMeanSquaredError::RootMeanSquaredError(MetricName name)
+    : Metric(std::move(name).take(), std::make_shared<RootMeanSquaredMetric>()) {}
 MeanSquaredError::MeanSquaredError(MetricName name)
     : Metric(std::move(name).take(), mean_error("mean_squared_error", losses::mse)) {}
 MeanAbsoluteError::MeanAbsoluteError(MetricName name)

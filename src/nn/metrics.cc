@@ -182,6 +182,8 @@ constexpr NamedEntry<Factory> kTable[] = {
      [](std::string n) -> Metric { return SparseTopKCategoricalAccuracy(5, std::move(n)); }},
     {"mean_squared_error", [](std::string n) -> Metric { return MeanSquaredError(std::move(n)); }},
     {"mse", [](std::string n) -> Metric { return MeanSquaredError(std::move(n)); }},
+    {"root_mean_squared_error",
+     [](std::string n) -> Metric { return RootMeanSquaredError(std::move(n)); }},
     {"mean_absolute_error",
      [](std::string n) -> Metric { return MeanAbsoluteError(std::move(n)); }},
     {"mae", [](std::string n) -> Metric { return MeanAbsoluteError(std::move(n)); }},

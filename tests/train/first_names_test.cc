@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "support/tensors.h"
 #include "tandem/tandem.h"
@@ -16,6 +17,60 @@ using testing::values_of;
 
 Sequential linear() {
   return Sequential({layers::Dense(1, {.kernel_initializer = "ones", .input_shape = {2}})});
+}
+
+// Keras's add_weight() with the name first.
+class Scaled : public layers::Layer {
+ public:
+  void build(const Shape& shape) override {
+    factor = add_weight("factor", {shape[-1]}, {.initializer = "ones", .trainable = false});
+  }
+  Tensor call(const Tensor& x) override { return x * factor; }
+  Variable factor;
+};
+
+TEST(AddWeight, TakesNameAndShapeFirst) {
+  Scaled layer;
+  EXPECT_EQ(testing::values_of(layer(ones({1, 3}))), (std::vector<double>{1, 1, 1}));
+  EXPECT_EQ(layer.variables()[0].name(), "scaled/factor");
+  EXPECT_FALSE(layer.factor.trainable());
+}
+
+TEST(History, IsAskedForNames) {
+  const Tensor x = ones({4, 2}), y = zeros({4, 1});
+  Sequential model = linear();
+  model.compile("sgd", "mse");
+  const History history = model.fit(x, y, {.verbose = 0});
+  EXPECT_TRUE(history.contains("loss"));
+  EXPECT_EQ(history.count("val_loss"), 0u);
+}
+
+TEST(RootMeanSquaredError, IsTheRootOfTheMean) {
+  metrics::RootMeanSquaredError metric;
+  metric.update_state(constant({1.0, 2.0}), constant({4.0, 6.0}));
+  metric.update_state(constant({0.0}), constant({0.0}));
+  EXPECT_DOUBLE_EQ(metric.result(), std::sqrt(25.0 / 3));
+  EXPECT_EQ(metrics::Metric("root_mean_squared_error").name(), "root_mean_squared_error");
+  EXPECT_EQ(metrics::from_name("root_mean_squared_error").base().larger_is_better(), false);
+}
+
+TEST(Result, IsANumberAndATensor) {
+  metrics::Mean mean;
+  mean.update_state(constant({1.0, 2.0}));
+  const Tensor tensor = mean.result();
+  EXPECT_EQ(tensor.dtype(), float64);
+  EXPECT_EQ(tensor.item(), 1.5);
+  EXPECT_EQ(mean.result() * 2.0, 3.0);
+  EXPECT_EQ(1 - mean.result(), -0.5);
+  EXPECT_EQ(mean.result() / mean.result(), 1.0);
+  EXPECT_TRUE(mean.result() > 1 && mean.result() <= 1.5F && 1.5 == mean.result());
+  EXPECT_EQ(mean.result().numpy<float>(), 1.5F);
+  std::ostringstream out;
+  out << mean.result();
+  EXPECT_EQ(out.str(), "1.5");
+  metrics::Mean other;
+  other.update_state(mean.result());
+  EXPECT_EQ(other.result(), mean.result());
 }
 
 TEST(Evaluate, IsTakenApartIntoLossAndMetric) {

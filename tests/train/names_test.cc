@@ -113,5 +113,13 @@ TEST(Names, SetTheLevelOfTheLog) {
   EXPECT_EQ(values_of(log(ones({1}))), (std::vector<double>{0}));  // the logarithm
 }
 
+TEST(Names, VariablesChangeInPlace) {
+  Variable w(constant({1.0, 2.0}));
+  const Variable same = w;
+  w -= 0.5 * constant({1.0, 2.0});
+  w += same;
+  EXPECT_EQ(values_of(same.value()), (std::vector<double>{1.0, 2.0}));
+}
+
 }  // namespace
 }  // namespace tandem::names_test
