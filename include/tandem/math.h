@@ -344,10 +344,11 @@ struct MatMulOptions {
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, const MatMulOptions& options = {});
 
 /// Sum of products by Einstein's convention: `einsum("ij,jk->ik", a, b)` is a matrix product. Each
-/// letter names an axis; letters that are not in the result are summed over. Without "->" the
-/// result has the letters that occur once, in alphabetical order. Throws InvalidArgumentError for
-/// another equation or sizes that differ, and UnimplementedError for a letter twice in one tensor
-/// and for "...". As tf.einsum.
+/// letter names an axis; letters that are not in the result are summed over. A letter twice in one
+/// tensor is the diagonal. "..." stands for any number of axes, which broadcast, as do all whose
+/// size is known to be 1. Without "->" the result has the axes of "..." and the letters that occur
+/// once, in alphabetical order. Throws InvalidArgumentError for another equation, and ShapeError
+/// for sizes that differ. As torch.einsum and tf.einsum.
 [[nodiscard]] Tensor einsum(std::string_view equation, TensorList tensors);
 /// The same with the tensors as arguments.
 template <std::convertible_to<const Tensor&>... More>

@@ -314,3 +314,10 @@ def index_add(op, s):
     dim, index, source, alpha = arguments(s, dim=None, index=None, source=None, alpha=1)
     need(alpha == 1 and s.input.is_floating_point() and s.input.dim() > 0 and index.dim() == 1, "alpha, integers, scalars")
     return Case("index_add", [s.input, index, source], lambda x, i, y: op(x, dim, i, y), dim=dim)
+
+
+@adapts("einsum")
+def einsum(op, s):
+    (equation,) = s.args
+    need(all(x.is_floating_point() for x in s.input), "integers")
+    return Case("einsum", s.input, lambda *x: op(list(x), equation), equation=equation)

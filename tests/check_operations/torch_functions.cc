@@ -223,6 +223,7 @@ Table elementary() {
          const td::Dims a = c.dims("a"), b = c.dims("b");
          return td::tensordot(c.x[0], c.x[1], {a.begin(), a.end()}, {b.begin(), b.end()});
        })},
+      {"einsum", call([](const Call& c) { return td::einsum(c.text("equation"), c.x); })},
       {"cross", call([](const Call& c) { return td::cross(c.x[0], c.x[1], c.integer("dim")); })},
       {"cdist", call([](const Call& c) { return td::cdist(c.x[0], c.x[1], c.number("p")); })},
       {"diag_embed",

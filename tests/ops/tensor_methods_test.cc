@@ -444,8 +444,43 @@ TEST(Einsum, SumsProducts) {
                                      "unexpected 'z' in the result");
   expect_error<InvalidArgumentError>([&] { static_cast<void>(einsum("ij,jk->ik", a)); },
                                      "it names 2 tensors for 1");
-  expect_error<UnimplementedError>([&] { static_cast<void>(einsum("ii->i", a)); },
-                                   "one letter for two axes");
+  expect_error<ShapeError>([&] { static_cast<void>(einsum("ii->i", a)); },
+                           "[einsum] expected one size for 'i', got 2 and 3");
+  expect_error<ShapeError>([&] { static_cast<void>(einsum("ijk...->i", a)); },
+                           "[einsum] expected a tensor of 3 axes or more");
+  expect_error<InvalidArgumentError>([&] { static_cast<void>(einsum("...i...->i", a)); },
+                                     "\"...\" twice in a tensor");
+  expect_error<InvalidArgumentError>([&] { static_cast<void>(einsum("ij->...", a)); },
+                                     "in the result");
+}
+
+TEST(Einsum, TakesDiagonalsAndEllipses) {
+  const Tensor x = random_tensor({2, 3, 3}, 1), y = random_tensor({4, 1, 3, 5}, 2);
+  const auto same = [](const Tensor& a, const Tensor& b) {
+    ASSERT_EQ(a.shape(), b.shape());
+    EXPECT_TRUE(allclose(a, b, 1e-12, 1e-12));
+  };
+  same(einsum("bii->bi", x), x.diagonal(0, 1, 2));
+  same(einsum("bii", x), reduce_sum(x.diagonal(0, 1, 2), 1));
+  same(einsum("bii->", x), reduce_sum(x.diagonal(0, 1, 2)));
+  same(einsum("iii->i", random_tensor({2, 2, 2}, 3)),
+       random_tensor({2, 2, 2}, 3).diagonal().diagonal());
+  same(einsum("...ij,...jk->...ik", x, y), matmul(x, y));
+  same(einsum("...ij,...jk", x, y), matmul(x, y));
+  same(einsum("...ij->...ji", y), y.transpose(2, 3));
+  same(einsum("...->...", x), x);
+  same(einsum("i...->...", x), reduce_sum(x, 0));
+  same(einsum("...j,j->...", x, y[0][0](Slice{}, 0)), reduce_sum(x * y[0][0](Slice{}, 0), 2));
+  same(einsum("...ij->ij", x), reduce_sum(x, 0));
+  same(einsum("ij,jk->ik", ones({2, 1}, float64), y[0][0]),
+       matmul(ones({2, 3}, float64), y[0][0]));  // a size of 1
+  expect_gradients(
+      [](const std::vector<Tensor>& in) { return einsum("...ii,...ik->...k", in[0], in[1]); },
+      {x, y});
+  const auto traced =
+      function([](const Tensor& a, const Tensor& b) { return einsum("...ij,...jk->...ik", a, b); },
+               {.input_signature = {{Shape{-1, 3, -1}, float64}, {Shape{-1, 3, 5}, float64}}});
+  same(traced(x, tile(y[0], {2, 1, 1})), matmul(x, y[0]));
 }
 
 TEST(Linalg, InverseTimesMatrixIsTheIdentity) {
