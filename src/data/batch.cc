@@ -4,6 +4,7 @@
 #include "core/status.h"
 #include "data/batches.h"
 #include "data/description.h"
+#include "data/selection.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::data {
@@ -126,6 +127,10 @@ class BatchStream final : public ItemStream<Example> {
   }
   std::int64_t skip(std::int64_t count) override {
     return skip_batches(*input_, count, size_, drop_remainder_);
+  }
+  bool select(const Selection& of) override {
+    const std::optional<Selection> elements = of.of_groups(size_);
+    return elements && input_->select(*elements);
   }
 
  private:

@@ -14,6 +14,7 @@
 #include "core/threads.h"
 #include "data/description.h"
 #include "data/graph_function.h"
+#include "data/selection.h"
 #include "data/splitmix.h"
 #include "runtime/generator.h"
 
@@ -41,19 +42,25 @@ class MapStream final : public ItemStream<Example> {
   bool next(Example& item) override {
     Example element;
     if (!input_->next(element)) return false;
-    item = fn_(element, position_++);
+    item = fn_(element, selection_.place(index_++));
     return true;
   }
   std::int64_t skip(std::int64_t count) override {
     const std::int64_t skipped = input_->skip(count);
-    position_ += skipped;
+    index_ += skipped;
     return skipped;
+  }
+  bool select(const Selection& of) override {
+    if (!input_->select(of)) return false;
+    selection_ = of;
+    return true;
   }
 
  private:
   StreamPtr<Example> input_;
   KeyedMap fn_;
-  std::int64_t position_ = 0;
+  Selection selection_;
+  std::int64_t index_ = 0;
 };
 
 // Worker threads pull chunks of elements from the input, one thread at a time, and run the function
@@ -96,8 +103,16 @@ class ParallelMapStream final : public ItemStream<Example> {
   std::int64_t skip(std::int64_t count) override {
     if (!workers_.empty()) return ItemStream::skip(count);
     const std::int64_t skipped = input_->skip(count);
-    next_position_ += skipped;
+    next_index_ += skipped;
     return skipped;
+  }
+  // Workers run ahead: they have run the function on elements by the time that these are skipped.
+  bool select(const Selection& of) override {
+    if (selected_) return false;
+    selected_ = true;
+    selection_ = of;
+    input_ = std::make_unique<SelectedStream<Example>>(std::move(input_), of);
+    return true;
   }
 
  private:
@@ -136,7 +151,7 @@ class ParallelMapStream final : public ItemStream<Example> {
       const auto chunk = std::make_shared<MappedChunk>();
       chunks_.push_back(chunk);
       const std::size_t size = chunk_size_;
-      const std::int64_t position = next_position_;
+      const std::int64_t index = next_index_;
       lock.unlock();
       std::exception_ptr input_error;
       bool ended = false;
@@ -144,7 +159,7 @@ class ParallelMapStream final : public ItemStream<Example> {
       lock.lock();
       pulling_ = false;
       input_ended_ = ended;
-      next_position_ += static_cast<std::int64_t>(elements.size());
+      next_index_ += static_cast<std::int64_t>(elements.size());
       lock.unlock();
       if (ended)
         may_pull_->notify_all();
@@ -153,7 +168,7 @@ class ParallelMapStream final : public ItemStream<Example> {
 
       const auto start = std::chrono::steady_clock::now();
       chunk->results = std::move(elements);
-      apply(*chunk, position);
+      apply(*chunk, index);
       if (!chunk->error) chunk->error = input_error;
       const auto taken = std::chrono::steady_clock::now() - start;
       lock.lock();
@@ -181,12 +196,13 @@ class ParallelMapStream final : public ItemStream<Example> {
     return elements;
   }
 
-  void apply(MappedChunk& chunk, std::int64_t position) {
+  void apply(MappedChunk& chunk, std::int64_t index) {
     std::size_t i = 0;
     try {
       for (; i < chunk.results.size(); ++i) {
         check_cancelled();
-        chunk.results[i] = fn_(chunk.results[i], position + static_cast<std::int64_t>(i));
+        chunk.results[i] =
+            fn_(chunk.results[i], selection_.place(index + static_cast<std::int64_t>(i)));
       }
     } catch (...) {
       chunk.error = std::current_exception();
@@ -200,6 +216,8 @@ class ParallelMapStream final : public ItemStream<Example> {
   StreamPtr<Example> input_;  // used by the worker that set pulling_
   KeyedMap fn_;
   MapOptions options_;
+  Selection selection_;
+  bool selected_ = false;
   std::vector<std::thread> workers_;
   OwnProcess process_;
   std::atomic<bool> cancelled_{false};
@@ -211,7 +229,7 @@ class ParallelMapStream final : public ItemStream<Example> {
   Condition may_pull_, done_;
   std::deque<std::shared_ptr<MappedChunk>> chunks_;
   std::size_t chunk_size_ = 1;
-  std::int64_t next_position_ = 0;
+  std::int64_t next_index_ = 0;
   bool pulling_ = false, input_ended_ = false, stop_ = false;
 };
 

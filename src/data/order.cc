@@ -4,6 +4,7 @@
 
 #include "core/status.h"
 #include "data/description.h"
+#include "data/selection.h"
 #include "data/splitmix.h"
 
 namespace tandem::data {
@@ -76,6 +77,11 @@ class TakeStream final : public ItemStream<Item> {
     left_ -= skipped;
     return skipped;
   }
+  bool select(const Selection& of) override {
+    if (!input_->select(of)) return false;
+    left_ = of.size(left_);
+    return true;
+  }
 
  private:
   StreamPtr<Item> input_;
@@ -100,41 +106,14 @@ struct Take {
 
 // --- skip and shard: every `step`-th element from the `first`-th on ---
 
-template <class Item>
-class EveryStream final : public ItemStream<Item> {
- public:
-  EveryStream(StreamPtr<Item> input, std::int64_t first, std::int64_t step)
-      : input_(std::move(input)), pending_(first), step_(step) {}
-  bool next(Item& item) override {
-    if (pending_ > 0 && input_->skip(pending_) < pending_) return false;
-    pending_ = step_ - 1;
-    return input_->next(item);
-  }
-  std::int64_t skip(std::int64_t count) override {
-    if (count <= 0) return 0;
-    std::int64_t span;
-    if (__builtin_mul_overflow(count - 1, step_, &span) ||
-        __builtin_add_overflow(span, pending_, &span) || __builtin_add_overflow(span, 1, &span))
-      span = std::numeric_limits<std::int64_t>::max();
-    const std::int64_t passed = input_->skip(span);
-    const std::int64_t skipped = passed <= pending_ ? 0 : (passed - pending_ - 1) / step_ + 1;
-    pending_ = step_ - 1;
-    return skipped;
-  }
-
- private:
-  StreamPtr<Item> input_;
-  std::int64_t pending_;  // elements to skip before the next one
-  std::int64_t step_;
-};
-
 struct Every {
   std::int64_t first, step;
   // Shard 0 has the seeds of a whole pipeline; skip() is no shard.
   std::uint64_t shard() const { return step > 1 ? static_cast<std::uint64_t>(first) : 0; }
   template <class Item>
   StreamPtr<Item> open(const DatasetNode& input, std::uint64_t epoch) const {
-    return std::make_unique<EveryStream<Item>>(input.open<Item>(epoch), first, step);
+    return std::make_unique<SelectedStream<Item>>(input.open<Item>(epoch),
+                                                  Selection{first, 1, step});
   }
   std::int64_t cardinality(std::int64_t input) const {
     if (input < 0) return input;

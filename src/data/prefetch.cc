@@ -11,6 +11,7 @@
 #include "core/status.h"
 #include "core/threads.h"
 #include "data/description.h"
+#include "data/selection.h"
 #include "device/copy_ahead.h"
 #include "tensor/tensor_impl.h"
 
@@ -55,6 +56,10 @@ class PrefetchStream final : public ItemStream<Example> {
 
   std::int64_t skip(std::int64_t count) override {
     return producer_.joinable() ? ItemStream::skip(count) : input_->skip(count);
+  }
+  bool select(const Selection& of) override {
+    input_ = std::make_unique<SelectedStream<Example>>(std::move(input_), of);
+    return true;
   }
 
  private:

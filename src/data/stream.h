@@ -34,6 +34,8 @@ void wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lo
   while (!changed.wait_for(lock, std::chrono::milliseconds(20), condition)) check_cancelled();
 }
 
+struct Selection;
+
 // One pass over a sequence of items. Not thread-safe. After an exception it has ended.
 template <class Item>
 class ItemStream {
@@ -52,6 +54,9 @@ class ItemStream {
     for (; skipped < count && next(item); ++skipped) check_cancelled();
     return skipped;
   }
+  // From the start, yields the selected elements alone and makes no others. Called before the first
+  // next() and skip(). Returns false, and changes nothing, if they cost as much as those skipped.
+  virtual bool select(const Selection&) { return false; }
 };
 
 template <class Item>
