@@ -52,9 +52,10 @@ struct ResizeOptions {
   double fill_value = 0.0;            ///< of these pixels
 };
 /// The images with this height and width, whose own must be known. Pixels are centred in their
-/// cells, and nothing is smoothed, as with antialias = False. Throws InvalidArgumentError for
-/// another method, and for both ways to the aspect ratio. As tf.image.resize and
-/// keras.ops.image.resize.
+/// cells, and nothing is smoothed, as with antialias = False. uint8 images become float32 with
+/// "bilinear", on a CPU in one pass, several times as fast as of floating-point images. Throws
+/// InvalidArgumentError for another method, and for both ways to the aspect ratio. As
+/// tf.image.resize and keras.ops.image.resize.
 [[nodiscard]] Tensor resize(const Tensor& images, const Sizes& size,
                             const ResizeOptions& options = {});
 /// uint8 images as floating-point numbers of [0, 1], or the reverse, rounded and limited to

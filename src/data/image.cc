@@ -6,6 +6,10 @@
 
 #include "core/dim.h"
 #include "core/status.h"
+#include "data/resize.h"
+#include "device/device_manager.h"
+#include "graph/graph.h"
+#include "runtime/placement.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -53,23 +57,20 @@ Tensor resized(const Tensor& images, std::int64_t axis, std::int64_t to, bool ne
   const std::int64_t from = known_size("resize", images, axis);
   if (from == to) return images;
   const std::int64_t at = axis + images.rank();
-  const auto last = static_cast<double>(from - 1);
-  std::vector<std::int64_t> lower, upper;
-  std::vector<double> weights;
-  for (std::int64_t i = 0; i < to; ++i) {
-    const double place =
-        (static_cast<double>(i) + 0.5) * static_cast<double>(from) / static_cast<double>(to);
-    const double pixel = nearest ? place : place - 0.5;
-    lower.push_back(static_cast<std::int64_t>(std::clamp(std::floor(pixel), 0.0, last)));
-    upper.push_back(static_cast<std::int64_t>(std::clamp(std::ceil(pixel), 0.0, last)));
-    weights.push_back(pixel - std::floor(pixel));
-  }
-  const Tensor below = gather(images, constant(lower), at);
+  const data::Taps taps = data::taps(from, to, nearest);
+  const Tensor below = gather(images, constant(taps.lower), at);
   if (nearest) return below;
   Dims along;
   for (int i = 0; i < images.rank(); ++i) along.push_back(i == at ? to : 1);
-  const Tensor weight = constant(weights, {.dtype = images.dtype(), .shape = Shape(along)});
-  return below + (gather(images, constant(upper), at) - below) * weight;
+  const Tensor weight = constant(taps.weights, {.dtype = images.dtype(), .shape = Shape(along)});
+  return below + (gather(images, constant(taps.upper), at) - below) * weight;
+}
+
+// Whether an operation on these images would run now, on the host.
+bool run_on_host(const Tensor& images) {
+  if (context.graph || is_symbolic(images)) return false;
+  DeviceImpl& host = DeviceManager::get().host();
+  return &impl_of(images).device() == &host && &place_constant("resize") == &host;
 }
 
 // The height and width that `size`'s aspect ratio gives for the image's width and height.
@@ -197,7 +198,8 @@ Tensor resize(const Tensor& images, const Sizes& size, const ResizeOptions& opti
   if (!nearest && options.method != "bilinear")
     fail<InvalidArgumentError>(
         "[resize] expected the method \"bilinear\" or \"nearest\", got \"{}\"", options.method);
-  nearest ? expect_images("resize", images) : expect_floating("resize", images);
+  const bool pixels = images.dtype() == uint8;
+  nearest || pixels ? expect_images("resize", images) : expect_floating("resize", images);
   const Dims& sizes = size.words();
   if (sizes.size() != 2 || sizes[0] < 1 || sizes[1] < 1)
     throw InvalidArgumentError("[resize] expected a height and a width of at least 1");
@@ -205,8 +207,13 @@ Tensor resize(const Tensor& images, const Sizes& size, const ResizeOptions& opti
     throw InvalidArgumentError(
         "[resize] expected one of crop_to_aspect_ratio and pad_to_aspect_ratio, got both");
   Tensor x = images;
-  if (options.crop_to_aspect_ratio) x = cropped_to_aspect_ratio(images, sizes);
-  if (options.pad_to_aspect_ratio) x = padded_to_aspect_ratio(images, sizes, options.fill_value);
+  if (options.crop_to_aspect_ratio) x = cropped_to_aspect_ratio(x, sizes);
+  if (pixels && !nearest) {
+    if (!options.pad_to_aspect_ratio && x.num_elements() > 0 && run_on_host(x))
+      return data::resized_pixels(x, sizes[0], sizes[1]);
+    x = cast(x, float32);
+  }
+  if (options.pad_to_aspect_ratio) x = padded_to_aspect_ratio(x, sizes, options.fill_value);
   return resized(resized(x, kHeight, sizes[0], nearest), kWidth, sizes[1], nearest);
 }
 

@@ -105,6 +105,47 @@ TEST(Image, IsResized) {
       "expected the method \"bilinear\" or \"nearest\", got \"bicubic\"");
 }
 
+// uint8 images are resized by a loop instead of operations: all bits must be the same.
+TEST(Image, OfBytesIsResizedToTheSameBits) {
+  for (const std::int64_t channels : {1, 2, 3, 4, 5})
+    for (const auto& [height, width] : {std::pair{37, 53}, {1, 1}, {2, 64}, {5, 3}})
+      for (const auto& [to_height, to_width] :
+           {std::pair{37, 53}, {1, 1}, {7, 1}, {16, 20}, {90, 111}, {37, 20}, {3, 53}}) {
+        const Tensor one = random::uniform_int({height, width, channels}, 0, 256, {.dtype = uint8});
+        const Tensor batch =
+            random::uniform_int({3, height, width, channels}, 0, 256, {.dtype = uint8});
+        for (const Tensor& x : {one, batch}) {
+          const Tensor expected = image::resize(cast(x, float32), {to_height, to_width});
+          const Tensor got = image::resize(x, {to_height, to_width});
+          ASSERT_EQ(got.dtype(), float32);
+          ASSERT_EQ(got.shape(), expected.shape());
+          ASSERT_EQ(values_of(got), values_of(expected))
+              << x.shape().to_string() << " to " << to_height << " x " << to_width;
+        }
+      }
+  const Tensor x = random::uniform_int({9, 14, 3}, 0, 256, {.dtype = uint8});
+  const Tensor large = random::uniform_int({375, 500, 3}, 0, 256, {.dtype = uint8});
+  const Shape sizes[] = {{224, 224}, {5, 5}};
+  for (const Tensor& in : {x, large})
+    for (const Shape& to : sizes)
+      for (const image::ResizeOptions& options :
+           {image::ResizeOptions{},
+            {.crop_to_aspect_ratio = true},
+            {.pad_to_aspect_ratio = true, .fill_value = 0.5}}) {
+        const auto resize = [&](const Tensor& images) {
+          return image::resize(images, to.words(), options);
+        };
+        const auto expected = values_of(resize(cast(in, float32)));
+        EXPECT_EQ(values_of(resize(in)), expected);
+        EXPECT_EQ(values_of(function(resize)(in)), expected) << "traced";
+      }
+  expect_error<DTypeError>(
+      [&] {
+        static_cast<void>(image::resize(cast(x, int32), {2, 2}));
+      },
+      "expected floating-point images, got int32");
+}
+
 TEST(Image, IsResizedWithItsAspectRatio) {
   const Tensor x = counting({1, 4, 1}, float32);  // 0 1 2 3
   expect_tensor(image::resize(x, {1, 2}, {.crop_to_aspect_ratio = true}), float32, {1, 2, 1},

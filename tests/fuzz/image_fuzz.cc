@@ -12,11 +12,17 @@ using tandem::data::ImageFormat;
 
 void decode(std::span<const std::byte> bytes) {
   for (const std::int64_t channels : {0, 1, 3, 4}) try {
+      std::vector<std::uint8_t> pixels;
+      const auto memory = [&](std::int64_t height, std::int64_t width, std::int64_t of) {
+        pixels.resize(static_cast<std::size_t>(height * width * of));
+        return pixels.data();
+      };
       static_cast<void>(tandem::data::decode({.op = "fuzz",
                                               .name = "input",
                                               .bytes = bytes,
                                               .channels = channels,
-                                              .max_pixels = 1 << 16}));
+                                              .max_pixels = 1 << 16,
+                                              .memory = memory}));
     } catch (const tandem::Error&) {
     }
 }

@@ -43,7 +43,13 @@ Tensor decoded(std::string_view op, std::string_view name, std::span<const std::
   const auto& [channels, max_pixels] = options;
   if (channels != 0 && channels != 1 && channels != 3 && channels != 4)
     fail<InvalidArgumentError>("[{}] expected 0, 1, 3 or 4 channels, got {}", op, channels);
-  const data::Pixels pixels = data::decode({op, name, bytes, channels, max_pixels});
+  Tensor tensor;
+  const auto memory = [&](std::int64_t height, std::int64_t width, std::int64_t of) {
+    tensor = make_tensor(DeviceManager::get().host(), {height, width, of}, uint8);
+    return reinterpret_cast<std::uint8_t*>(impl_of(tensor).data());
+  };
+  const data::Pixels pixels = data::decode({op, name, bytes, channels, max_pixels, memory});
+  if (tensor.defined()) return tensor;
   return bytes_on_host(pixels.values, {pixels.height, pixels.width, pixels.channels});
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,9 @@ struct DecodeCall {
   std::span<const std::byte> bytes;
   std::int64_t channels = 0;
   std::int64_t max_pixels = 0;
+  // Memory for an image of this height, width and channels. Pixels that need no conversion are
+  // decoded into it, and not into Pixels::values, which stays empty: that saves a copy.
+  std::function<std::uint8_t*(std::int64_t, std::int64_t, std::int64_t)> memory{};
 };
 
 enum class ImageFormat { kPng, kJpeg };

@@ -167,10 +167,11 @@ struct Load {
     const Tensor pixels =
         image::read_image(path, {.channels = channels, .max_pixels = options.max_pixels});
     const Tensor resized =
-        image::resize(cast(pixels, float32), {options.image_size.first, options.image_size.second},
-                      {.method = options.interpolation,
-                       .crop_to_aspect_ratio = options.crop_to_aspect_ratio,
-                       .pad_to_aspect_ratio = options.pad_to_aspect_ratio});
+        cast(image::resize(pixels, {options.image_size.first, options.image_size.second},
+                           {.method = options.interpolation,
+                            .crop_to_aspect_ratio = options.crop_to_aspect_ratio,
+                            .pad_to_aspect_ratio = options.pad_to_aspect_ratio}),
+             float32);
     switch (mode) {
       case LabelMode::kNone: return {resized};
       case LabelMode::kInt:

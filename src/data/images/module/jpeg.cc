@@ -70,13 +70,18 @@ class JpegReader {
     info_.out_color_space = cmyk ? JCS_CMYK : grey ? JCS_GRAYSCALE : JCS_RGB;
     if (!start()) refuse();
     const std::int64_t stored = info_.output_components;
-    values_.resize(std::size_t{info_.output_height} * info_.output_width *
-                   static_cast<std::size_t>(stored));
+    Pixels pixels{info_.output_height, info_.output_width, stored, {}};
+    if (cmyk || call_.channels == 4) {
+      pixels.values.resize(static_cast<std::size_t>(pixels.height * pixels.width * stored));
+      rows_ = pixels.values.data();
+    } else {
+      rows_ = call_.memory(pixels.height, pixels.width, stored);
+    }
     if (!read_rows()) refuse();
-    Pixels pixels{info_.output_height, info_.output_width, stored, std::move(values_)};
     if (cmyk) pixels = without_black(pixels, info_.saw_Adobe_marker);
     if (cmyk && call_.channels == 1) pixels = grey_of(pixels);
-    return call_.channels == 4 ? with_alpha(pixels) : pixels;
+    if (call_.channels == 4) pixels = with_alpha(pixels);
+    return pixels;
   }
 
  private:
@@ -100,7 +105,7 @@ class JpegReader {
     const std::size_t width =
         std::size_t{info_.output_width} * static_cast<std::size_t>(info_.output_components);
     while (info_.output_scanline < info_.output_height) {
-      JSAMPROW row = values_.data() + info_.output_scanline * width;
+      JSAMPROW row = rows_ + info_.output_scanline * width;
       jpeg_read_scanlines(&info_, &row, 1);
     }
     return true;
@@ -135,7 +140,7 @@ class JpegReader {
   ErrorManager errors_;
   jpeg_progress_mgr progress_{};
   jpeg_decompress_struct info_{};
-  std::vector<std::uint8_t> values_;
+  std::uint8_t* rows_ = nullptr;
 };
 
 // Writes rows into memory that the library allocates.

@@ -41,11 +41,17 @@ class PngReader {
     if (!convert(type)) refuse();
     width_ = std::size_t{png_get_image_width(png_, info_)} * static_cast<std::size_t>(channels_);
     TANDEM_ASSERT(png_get_rowbytes(png_, info_) == width_);
-    values_.resize(height_ * width_);
+    Pixels pixels{
+        static_cast<std::int64_t>(height_), png_get_image_width(png_, info_), channels_, {}};
+    if (to_grey) {
+      pixels.values.resize(height_ * width_);
+      rows_ = pixels.values.data();
+    } else {
+      rows_ = call_.memory(pixels.height, pixels.width, channels_);
+    }
     if (!read_rows()) refuse();
-    Pixels pixels{static_cast<std::int64_t>(height_), png_get_image_width(png_, info_), channels_,
-                  std::move(values_)};
-    return to_grey ? grey_of(pixels) : pixels;
+    if (to_grey) pixels = grey_of(pixels);
+    return pixels;
   }
 
  private:
@@ -93,8 +99,7 @@ class PngReader {
   bool read_rows() {
     if (setjmp(png_jmpbuf(png_))) return false;
     for (pass_ = 0; pass_ < passes_; ++pass_)
-      for (row_ = 0; row_ < height_; ++row_)
-        png_read_row(png_, values_.data() + row_ * width_, nullptr);
+      for (row_ = 0; row_ < height_; ++row_) png_read_row(png_, rows_ + row_ * width_, nullptr);
     png_read_end(png_, nullptr);
     return true;
   }
@@ -111,7 +116,7 @@ class PngReader {
   std::size_t at_ = 0, height_ = 0, width_ = 0, row_ = 0;
   std::int64_t channels_ = 0;
   int passes_ = 1, pass_ = 0;
-  std::vector<std::uint8_t> values_;
+  std::uint8_t* rows_ = nullptr;
 };
 
 }  // namespace
