@@ -409,7 +409,9 @@ def check_image_folder(build, options):
         write_cifar10(data / "data_batch_1.bin")
         out, err = run(build / "20_image_folder", [pathlib.Path(work) / "folder", "8"],
                        environment={"TANDEM_DATA": work})
+        untrained, _ = run(build / "20_image_folder", [pathlib.Path(work) / "folder", "0"])
     lines = out.splitlines()
+    expect(untrained.splitlines()[-1].startswith("accuracy 0"), "0 epochs end well", untrained, "")
     expect(lines[0] == "320 images for training, 80 for validation, 10 classes", "the parts have their sizes", out, err)
     expect(float(lines[-1].removeprefix("accuracy ")) > 0.5, "the accuracy is above 0.5", out, err)
 
