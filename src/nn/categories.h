@@ -12,17 +12,16 @@ namespace tandem {
 // The option `output_mode`.
 enum class OutputMode { kInt, kOneHot, kMultiHot, kCount, kTfIdf };
 
-// The mode of this name, one of those that are `allowed`. Throws InvalidArgumentError "[label]
-// ...".
+// The mode of this name, one of those that are `allowed`. Throws InvalidArgumentError otherwise.
 OutputMode output_mode_from_name(const std::string& label, const std::string& name,
                                  std::initializer_list<OutputMode> allowed);
 
 // The shape of encoded() for indices of this shape.
 Shape encoded_shape(OutputMode mode, const Shape& indices, std::int64_t depth);
 
-// The vectors of `dtype` for indices of [0, depth); others, such as -1, are no category. `weights`,
-// of the indices' shape, are summed instead of ones, and `idf` [depth] multiplies the sums;
-// undefined: not. kInt: the indices.
+// Encodes indices of [0, depth) as vectors of `dtype`; leaves out others, such as -1. kInt returns
+// the indices. kCount and kTfIdf sum `weights`, which have the shape of the indices, or ones if
+// they are undefined, and multiply the sums by `idf` [depth] if it is defined.
 Tensor encoded(OutputMode mode, const Tensor& indices, std::int64_t depth, DType dtype,
                const Tensor& weights = {}, const Tensor& idf = {});
 

@@ -4,10 +4,10 @@
 
 #include "data/stream.h"
 #include "nn/layer_base.h"
-#include "nn/sorted_search.h"
 #include "nn/vocabulary.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
+#include "tandem/elementary.h"
 #include "tandem/math.h"
 #include "tandem/preprocessing.h"
 #include "tensor/tensor_impl.h"
@@ -76,7 +76,7 @@ class IntegerLookupLayer final : public UnaryLayer {
 
   Tensor indices_of(const Tensor& x) const {
     const Tensor sorted = constant(sorted_);
-    const Tensor place = maximum(number_at_most(sorted, std::ssize(sorted_), x), 1.0) - 1.0;
+    const Tensor place = maximum(searchsorted(sorted, x, true), 1.0) - 1.0;
     Tensor known = equal(gather(sorted, place), x);
     Tensor masked;
     if (vocabulary_.mask()) {

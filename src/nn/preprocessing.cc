@@ -9,10 +9,10 @@
 #include "data/stream.h"
 #include "nn/categories.h"
 #include "nn/layer_base.h"
-#include "nn/sorted_search.h"
 #include "nn/targets.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
+#include "tandem/elementary.h"
 #include "tandem/math.h"
 
 namespace tandem::layers {
@@ -360,7 +360,7 @@ class DiscretizationLayer final : public UnaryLayer {
     const Tensor boundaries = variable_.defined()
                                   ? variable_.value().to(numbers.dtype())
                                   : constant(boundaries_, {.dtype = numbers.dtype()});
-    const Tensor indices = number_at_most(boundaries, bins() - 1, numbers);
+    const Tensor indices = searchsorted(boundaries, numbers, true);
     return encoded(mode_, indices, bins(), dtype_policy().compute_dtype());
   }
 

@@ -51,7 +51,7 @@ struct ModelImpl {
   std::int64_t steps_per_execution = 1;
   // The number of statistics of each metric; empty before the first step.
   std::vector<std::size_t> metric_sizes;
-  // Of `own`: the loss as a metric, and the results of its steps; empty before the first one.
+  // If `own` is set: the mean of the losses, and what its steps report, from the first step on.
   metrics::Metric mean_loss = metrics::Mean("loss");
   StepReport trained, tested;
 

@@ -358,6 +358,9 @@ TEST(Positions, DiagonalsRepeatsAndSearches) {
     expect_tensor(traced(values), int64, {2, 5}, left);
   }
   expect_tensor(searchsorted(zeros({0}), ones({2})), int64, {2}, {0, 0});
+  for (const bool right : {false, true})
+    expect_tensor(searchsorted(constant({1.0, 2.0}), constant({NAN, 1.5}), right), int64, {2},
+                  {2, 1});
   expect_error<ShapeError>(
       [] {
         static_cast<void>(searchsorted(ones({1, 2}), ones({2})));

@@ -237,9 +237,10 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   for (std::int64_t step = std::bit_floor(static_cast<std::uint64_t>(size)); step > 0; step /= 2) {
     const Tensor next = position + static_cast<double>(step);
     const Tensor element = gather(sorted, minimum(next, static_cast<double>(size)) - 1.0);
-    const Tensor stays = right ? less_equal(element, values) : less(element, values);
-    position =
-        where(logical_and(stays, less_equal(next, static_cast<double>(size))), next, position);
+    // All elements stay before NaN.
+    const Tensor after = right ? greater(element, values) : greater_equal(element, values);
+    position = where(logical_and(logical_not(after), less_equal(next, static_cast<double>(size))),
+                     next, position);
   }
   return position;
 }
