@@ -9,10 +9,10 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -255,7 +255,8 @@ class LayerBase {
     std::optional<DType> output_dtype;
     Shape declared_input_shape;
     std::vector<Variable> variables;
-    std::mutex build_mutex;
+    std::thread::id builder;  // of the thread that builds the layer now
+    int builder_process = 0;  // the forks that had made its process
     std::atomic<bool> built = false;
     bool trainable = true;
     bool moves = false;
@@ -264,6 +265,7 @@ class LayerBase {
     std::vector<std::pair<Variable, Regularizer>> penalties;
   };
   friend class TrainableFlag<LayerBase>;
+  class BuildTurn;
   Variable next_shared(const std::string& name, const Shape& shape);
 
   std::shared_ptr<State> state_;

@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <typeinfo>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "core/mutex.h"
@@ -221,70 +222,56 @@ const TrainableFlag<LayerBase>& TrainableFlag<LayerBase>::operator=(bool value) 
   return *this;
 }
 
-namespace {
-
 // Threads take turns in building a layer. Nothing would end the turn if build() calls the layer,
 // and in a forked process if another thread built it.
-class BuildTurn {
+class LayerBase::BuildTurn {
  public:
-  BuildTurn(std::mutex& mutex, std::string_view layer) : mutex_(mutex) {
-    Builders& all = builders();
-    std::unique_lock lock(all.mutex);
-    for (;;) {
-      const auto found = all.by_layer.find(&mutex);
-      if (found == all.by_layer.end()) break;
-      expect_end(found->second, layer);
-      all.changed.wait(lock);
+  BuildTurn(State& state, std::string_view layer) : state_(state) {
+    std::unique_lock lock(turns().mutex);
+    while (state_.builder != std::thread::id()) {
+      expect_end(layer);
+      turns().changed.wait(lock);
     }
-    mutex.lock();
-    all.by_layer[&mutex] = {std::this_thread::get_id(), forks()};
+    state_.builder = std::this_thread::get_id();
+    state_.builder_process = forks();
   }
   ~BuildTurn() {
-    Builders& all = builders();
     {
-      const std::lock_guard lock(all.mutex);
-      all.by_layer.erase(&mutex_);
-      mutex_.unlock();
+      const std::lock_guard lock(turns().mutex);
+      state_.builder = {};
     }
-    all.changed.notify_all();
+    turns().changed.notify_all();
   }
   BuildTurn(const BuildTurn&) = delete;
   BuildTurn& operator=(const BuildTurn&) = delete;
 
  private:
-  struct Builder {
-    std::thread::id thread;
-    int process;
-  };
-  // Those of all layers, by their locks.
-  struct Builders {
+  // One for all layers: builds are rare, and nest.
+  struct Turns {
     std::mutex mutex;
     std::condition_variable changed;
     HeldAtFork held_at_fork{mutex, &changed};
-    std::unordered_map<const std::mutex*, Builder> by_layer;
   };
-  static Builders& builders() {
-    static auto& instance = *new Builders;
+  static Turns& turns() {
+    static auto& instance = *new Turns;
     return instance;
   }
 
-  static void expect_end(const Builder& builder, std::string_view layer) {
-    if (builder.thread == std::this_thread::get_id())
-      fail<FailedPreconditionError>(
-          "[{}] build() calls the layer that it builds: call its parts, or a function that call() "
-          "uses as well",
-          layer);
-    if (builder.process != forks())
+  void expect_end(std::string_view layer) const {
+    if (state_.builder_process != forks())
       fail<FailedPreconditionError>(
           "[{}] this process was forked while another thread of its parent built the layer: fork "
           "after it is built, or make another one",
           layer);
+    if (state_.builder == std::this_thread::get_id())
+      fail<FailedPreconditionError>(
+          "[{}] build() calls the layer that it builds: call its parts, or a function that call() "
+          "uses as well",
+          layer);
   }
 
-  std::mutex& mutex_;
+  State& state_;
 };
-
-}  // namespace
 
 LayerBase::LayerBase(std::string name) : state_(std::make_shared<State>()) {
   state_->name = std::move(name);
@@ -331,7 +318,7 @@ CallOptions LayerBase::default_options() const {
 
 void LayerBase::ensure_built(std::span<const Shape> input_shapes) {
   if (ready()) return;
-  const BuildTurn turn(state_->build_mutex, label());
+  const BuildTurn turn(*state_, label());
   if (ready()) return;
   check_declared_shape(*this, input_shapes);
   place_children(children());
