@@ -22,7 +22,7 @@ module tandem
   public :: tandem_window, tandem_push, tandem_count, tandem_train_window
   public :: tandem_trainer_start, tandem_trainer_update, tandem_trainer_stop
   public :: tandem_checkpoint_write, tandem_checkpoint_read, tandem_state_size, tandem_state_get, tandem_state_set
-  public :: tandem_message, tandem_status_name, tandem_version, tandem_seed, tandem_threads
+  public :: tandem_message, tandem_status_name, tandem_version, tandem_seed, tandem_threads, tandem_replica_invariant_parts
 
   integer, parameter, public :: tandem_ok = 0, tandem_invalid_argument = 1, tandem_not_found = 2, &
     tandem_already_exists = 3, tandem_resource_exhausted = 4, tandem_failed_precondition = 5, tandem_out_of_range = 6, &
@@ -175,6 +175,9 @@ module tandem
     integer(c_int32_t) function c_set_seed(seed) bind(c, name="tandem_set_seed")
       import; integer(c_int64_t), value :: seed
     end function
+    integer(c_int32_t) function c_set_replica_invariant_parts(parts) bind(c, name="tandem_set_replica_invariant_parts")
+      import; integer(c_int32_t), value :: parts
+    end function
     integer(c_int32_t) function c_set_threads(threads) bind(c, name="tandem_set_threads")
       import; integer(c_int32_t), value :: threads
     end function
@@ -237,6 +240,11 @@ contains
     integer, intent(in) :: seed
     integer, intent(out), optional :: status
     call finish(c_set_seed(int(seed, c_int64_t)), status)
+  end subroutine
+  subroutine tandem_replica_invariant_parts(parts, status)  ! the same bits on 1, 2, 4, ... ranks; 0: off
+    integer, intent(in) :: parts
+    integer, intent(out), optional :: status
+    call finish(c_set_replica_invariant_parts(int(parts, c_int32_t)), status)
   end subroutine
   subroutine tandem_threads(threads, status)  ! of this rank; 0: its share of the cores
     integer, intent(in) :: threads

@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 /* The version of this header. */
-#define TANDEM_C_API 2
+#define TANDEM_C_API 3
 
 typedef int32_t tandem_status;
 enum {
@@ -75,6 +75,10 @@ double tandem_time_limit(void);
 tandem_status tandem_fail(tandem_status status, const char* message);
 /* Seeds random numbers: initial weights, dropout. */
 tandem_status tandem_set_seed(int64_t seed);
+/* A power of two: training has the same bits on 1, 2, 4, ... ranks, up to this number. 0, the
+ * default: off. All ranks set it alike, between calls. Each rank then passes equally many examples,
+ * a multiple of its share of the parts, and windows are TANDEM_UNIMPLEMENTED. */
+tandem_status tandem_set_replica_invariant_parts(int32_t parts);
 
 /* --- arrays of the program: read or written during a call, never kept --- */
 

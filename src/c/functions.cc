@@ -63,6 +63,10 @@ tandem_status tandem_set_seed(int64_t seed) {
   return guarded([&] { random::set_seed(static_cast<std::uint64_t>(seed)); });
 }
 
+tandem_status tandem_set_replica_invariant_parts(int32_t parts) {
+  return guarded([&] { config::set_replica_invariant_parts(parts); });
+}
+
 tandem_status tandem_model_create(const char* definition, tandem_group* group,
                                   tandem_model** model) {
   return add_model(group, model, "model_create", [&](const std::shared_ptr<Group>& ranks) {

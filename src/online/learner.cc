@@ -6,6 +6,7 @@
 
 #include "core/status.h"
 #include "online/window.h"
+#include "runtime/replica_invariance.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/autograd.h"
@@ -18,6 +19,13 @@ std::int64_t elements_after(const Shape& batched, int axis) {
   std::int64_t elements = 1;
   for (; axis < batched.rank(); ++axis) elements *= batched.dim(axis);
   return elements;
+}
+
+// One of equally large parts.
+std::span<const double> part_of(std::span<const double> values, std::size_t part,
+                                std::size_t parts) {
+  const std::size_t size = values.size() / parts;
+  return values.subspan(part * size, size);
 }
 
 }  // namespace
@@ -43,7 +51,7 @@ Learner::Impl::Impl(Model model, const LearnerOptions& options, std::optional<DT
   statistics_ = {Moments(features_of(input_)), Moments(features_of(result_)), 0.0};
   if (!options_.group) return;
   if (impl.compiled)
-    averaged_ = std::make_unique<parallel::DistributedDataParallel>(
+    averaged_ = std::make_unique<parallel::DistributedDataParallel::State>(
         model_, parallel::DistributedDataParallelOptions{.process_group = *options_.group,
                                                          .average_by_examples = false});
   else
@@ -84,24 +92,30 @@ void Learner::Impl::expect_untrained(const char* what) const {
 void Learner::Impl::observe(const char* what, const std::function<Observed()>& local) {
   auto& [x, y, samples] = statistics_;
   const std::size_t of_x = 1 + 2 * x.features(), of_y = 1 + 2 * y.features();
-  const auto all = exchange(options_.group, what, 1 + of_x + of_y, [&] {
+  const auto parts = static_cast<std::size_t>(parts_of_rank());
+  const auto all = exchange(options_.group, what, 1 + parts * (of_x + of_y), [&] {
     if (!options_.normalize)
       fail<FailedPreconditionError>(
           "[{}] expected a model whose definition has \"normalize\": true", what);
     const Observed mine = local();
     std::vector<double> numbers{static_cast<double>(mine.examples)};
-    for (const Moments& moments :
-         {Moments::of(mine.x, x.features()), Moments::of(mine.y, y.features())})
-      for (const double number : moments.numbers()) numbers.push_back(number);
+    for (std::size_t part = 0; part < parts; ++part)
+      for (const Moments& moments : {Moments::of(part_of(mine.x, part, parts), x.features()),
+                                     Moments::of(part_of(mine.y, part, parts), y.features())})
+        for (const double number : moments.numbers()) numbers.push_back(number);
     return numbers;
   });
+  expect_parts(what, all);
   const auto most = static_cast<double>(options_.normalize->freeze_after);
   if (most > 0.0 && samples >= most) return;
   for (const std::vector<double>& rank : all) {
-    const std::span<const double> numbers(rank);
-    samples += numbers[0];
-    x.add(Moments::from_numbers(numbers.subspan(1, of_x)));
-    y.add(Moments::from_numbers(numbers.subspan(1 + of_x)));
+    samples += rank[0];
+    std::span<const double> numbers = std::span(rank).subspan(1);
+    for (std::size_t part = 0; part < parts; ++part) {
+      x.add(Moments::from_numbers(numbers.first(of_x)));
+      y.add(Moments::from_numbers(numbers.subspan(of_x, of_y)));
+      numbers = numbers.subspan(of_x + of_y);
+    }
   }
 }
 
@@ -153,11 +167,16 @@ void Learner::Impl::apply_gradients(const Tensor& result, const Tensor& gradient
     result.backward(gradient);
   else
     result.backward();
-  const std::vector<Variable> variables = model_.trainable_variables();
   std::vector<Tensor> gradients;
-  for (const Variable& variable : variables) gradients.push_back(variable.grad());
+  for (const Variable& variable : model_.trainable_variables())
+    gradients.push_back(variable.grad());
+  update(std::move(gradients), root);
+}
+
+// Takes an optimizer step with gradients that all ranks have.
+void Learner::Impl::update(std::vector<Tensor> gradients, int root) {
   optimizers::Optimizer optimizer = model_.optimizer();
-  optimizer.apply_gradients(std::move(gradients), variables);
+  optimizer.apply_gradients(std::move(gradients), model_.trainable_variables());
   model_.zero_grad();
   if (options_.group) share(model_.non_trainable_variables(), root);
 }
@@ -173,6 +192,7 @@ void Learner::Impl::apply_zeros(int root) {
 
 double Learner::Impl::mean_loss(const char* what, bool training,
                                 const std::function<Batch()>& local) {
+  if (invariant_parts() > 0) return mean_loss_by_parts(what, training, local);
   if (training) return take_step(what, true, local, [] { return true; }).loss;
   const NoGradScope no_gradients;
   return take_step(what, false, local, [] { return true; }).loss;
@@ -183,6 +203,11 @@ Learner::Impl::Agreement Learner::Impl::agree_on(const char* what,
                                                  const std::function<Training()>& local) {
   Agreement agreed;
   const auto all = exchange(options_.group, what, 5, [&] {
+    if (invariant_parts() > 0)
+      fail<UnimplementedError>(
+          "[{}] the replica-invariant mode does not support windows, because each rank has its "
+          "own: pass x and y to train()",
+          what);
     expect_optimizer(what);
     expect_untrained(what);
     agreed.mine.emplace(local());

@@ -12,7 +12,7 @@
 #include "core/mutex.h"
 #include "online/exchange.h"
 #include "online/moments.h"
-#include "tandem/ddp.h"
+#include "parallel/ddp_state.h"
 #include "tandem/online.h"
 
 namespace tandem::online {
@@ -106,6 +106,23 @@ class Learner::Impl {
   Agreement agree_on(const char* what, const std::function<Training()>& local);
   void apply_gradients(const Tensor& result, const Tensor& gradient, int root);
   void apply_zeros(int root);
+  void update(std::vector<Tensor> gradients, int root);
+
+  // In the replica-invariant mode (learner_parts.cc).
+  // The parts that each rank has of a batch; 1 without the mode.
+  int parts_of_rank() const;
+  struct Parts {
+    std::vector<double> numbers;    // of the parts of all ranks, in order
+    std::vector<Tensor> gradients;  // of trainable variables: the mean over these parts
+  };
+  Parts over_parts(const char* what, bool training, const std::vector<Tensor>& examples,
+                   const std::function<double(const data::Example& part)>& step);
+  // Throws unless the ranks have `examples[rank][0]` examples each, of whole parts.
+  void expect_parts(const char* what, const std::vector<std::vector<double>>& examples) const;
+  double mean_loss_by_parts(const char* what, bool training, const std::function<Batch()>& local);
+  Tensor backward_by_parts(const char* what, bool wanted,
+                           const std::function<GivenGradient()>& local);
+
   void share(const std::vector<Variable>& variables, int root) const;
   std::size_t features_of(const Shape& batched) const;
   Affine affine(const Moments& moments, Affine (Moments::*of)() const) const {
@@ -116,7 +133,7 @@ class Learner::Impl {
   LearnerOptions options_;
   DType dtype_ = float32;
   Shape input_, result_;
-  std::unique_ptr<parallel::DistributedDataParallel> averaged_;
+  std::unique_ptr<parallel::DistributedDataParallel::State> averaged_;
   Statistics statistics_;
 };
 

@@ -5,6 +5,7 @@
 #include "core/status.h"
 #include "online/learner.h"
 #include "online/window.h"
+#include "runtime/replica_invariance.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/autograd.h"
@@ -94,6 +95,7 @@ Tensor Learner::Impl::backward(const char* what, bool training, bool wanted,
     return wanted ? autograd::grad({result}, {inputs}, {.grad_outputs = {gradient}}).front()
                   : Tensor();
   }
+  if (invariant_parts() > 0) return backward_by_parts(what, wanted, local);
   const auto all = exchange(options_.group, what, 1, forward);
   const auto first =
       std::find_if(all.begin(), all.end(), [](const auto& rank) { return rank[0] > 0.0; });

@@ -21,7 +21,7 @@ Tensor apply(const Affine& affine, const Tensor& x, DType dtype) {
   return reshape(cast(moved, dtype), x.shape());
 }
 
-Moments Moments::of(const std::vector<double>& values, std::size_t features) {
+Moments Moments::of(std::span<const double> values, std::size_t features) {
   Moments result(features);
   const std::size_t examples = values.size() / std::max<std::size_t>(features, 1);
   result.count_ = static_cast<double>(examples);

@@ -23,7 +23,7 @@ class Moments {
   explicit Moments(std::size_t features = 0) : mean_(features), m2_(features) {}
 
   // The moments of packed examples.
-  static Moments of(const std::vector<double>& values, std::size_t features);
+  static Moments of(std::span<const double> values, std::size_t features);
   // Adds those of other examples (Chan et al. 1979).
   void add(const Moments& other);
 

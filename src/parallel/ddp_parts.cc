@@ -80,7 +80,7 @@ void DistributedDataParallel::State::require_parts() const {
 }
 
 std::vector<Tensor> DistributedDataParallel::State::for_each_part(
-    const data::Example& examples, const tandem::detail::PartStep& step) {
+    const data::Example& examples, const tandem::detail::PartStep& step, const Around& around) {
   if (invariant_parts() == 0) return step(examples);
   require_parts();
   const std::int64_t count =
@@ -90,15 +90,18 @@ std::vector<Tensor> DistributedDataParallel::State::for_each_part(
   set_sync(false);
   std::vector<Tensor> values;
   try {
-    values = sum_over_parts(examples.components(), &replica, [&](const std::vector<Tensor>& part) {
-      std::vector<Tensor> result = step(data::Example(part));
-      for (std::size_t i = 0; i < leaves_.size(); ++i) {
-        Tensor gradient = leaf(i).grad();
-        leaf(i).set_grad({});
-        gradients[i].add(std::move(gradient));
-      }
-      return result;
-    });
+    const auto steps = [&] {
+      return sum_over_parts(examples.components(), &replica, [&](const std::vector<Tensor>& part) {
+        std::vector<Tensor> result = step(data::Example(part));
+        for (std::size_t i = 0; i < leaves_.size(); ++i) {
+          Tensor gradient = leaf(i).grad();
+          leaf(i).set_grad({});
+          gradients[i].add(std::move(gradient));
+        }
+        return result;
+      });
+    };
+    around([&] { values = steps(); });
     set_sync(true);
   } catch (...) {
     set_sync(true);

@@ -47,9 +47,12 @@ class DistributedDataParallel::State {
   bool set_sync(bool sync);
   void join(const std::function<void()>& inputs, const JoinOptions& options);
   void set_hook(CommHook hook);
-  // In ddp_parts.cc.
-  std::vector<Tensor> for_each_part(const data::Example& examples,
-                                    const tandem::detail::PartStep& step);
+  // In ddp_parts.cc. `around` is called with a function that runs the steps, which it calls. Where
+  // one rank's step throws, it throws on all of them: the average would wait for that rank.
+  using Around = std::function<void(const std::function<void()>& steps)>;
+  std::vector<Tensor> for_each_part(
+      const data::Example& examples, const tandem::detail::PartStep& step,
+      const Around& around = [](const std::function<void()>& steps) { steps(); });
 
  private:
   // Called by the leaf of a parameter when its gradient is complete.

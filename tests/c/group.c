@@ -18,6 +18,13 @@ static const char* kPlain =
     " \"activation\": \"tanh\"}, {\"type\": \"dense\", \"units\": 1}],"
     " \"optimizer\": {\"type\": \"sgd\", \"learning_rate\": 0.1}, \"loss\": \"mse\"}";
 
+static const char* kRandom =
+    "{\"inputs\": [2], \"normalize\": true, \"layers\": [{\"type\": \"dense\", \"units\": 8, "
+    "\"activation\": \"tanh\"},"
+    " {\"type\": \"dropout\", \"rate\": 0.25}, \"batch_normalization\", {\"type\": \"dense\", "
+    "\"units\": 1}],"
+    " \"optimizer\": {\"type\": \"adam\", \"learning_rate\": 0.01}, \"loss\": \"mse\"}";
+
 static void sums(tandem_group* group) {
   double numbers[2][3] = {{1 + rank, 2, 3}, {4, 5, 6 * rank}};
   tandem_array a = tandem_view(numbers, TANDEM_FLOAT64, 2, (int64_t[]){2, 3});
@@ -28,6 +35,79 @@ static void sums(tandem_group* group) {
   if (rank == 0) a.data = NULL;
   a.dims[0] = 2;
   EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_group_sum(group, &a));
+}
+
+/* The bits of one process with all examples, whatever the number of ranks. */
+static void has_the_bits_of_one_process(tandem_group* group) {
+  enum { ALL = 16, PARTS = 8 };
+  static double x[ALL][2], y[ALL][1], p[ALL][1], q[ALL][1], dx[ALL][2], dz[ALL][2];
+  double together, alone;
+  tandem_model *shared, *own;
+  for (int i = 0; i < ALL; ++i) {
+    x[i][0] = sin(i);
+    x[i][1] = 50 + cos(2 * i);
+    y[i][0] = 3 + x[i][0] * x[i][1];
+  }
+  const int count = ALL / ranks, first = rank * count;
+  const tandem_array ax = tandem_view(x, TANDEM_FLOAT64, 2, (int64_t[]){ALL, 2});
+  const tandem_array ay = tandem_view(y, TANDEM_FLOAT64, 2, (int64_t[]){ALL, 1});
+  tandem_array ap = tandem_view(p, TANDEM_FLOAT64, 2, (int64_t[]){ALL, 1}), aq = ap;
+  tandem_array mx = tandem_view(x[first], TANDEM_FLOAT64, 2, (int64_t[]){count, 2});
+  tandem_array my = tandem_view(y[first], TANDEM_FLOAT64, 2, (int64_t[]){count, 1});
+  tandem_array adx = ax, mdx = mx;
+  aq.data = q;
+  adx.data = dx;
+  mdx.data = dz[first];
+  EXPECT_OK(tandem_set_replica_invariant_parts(PARTS));
+  EXPECT_OK(tandem_set_seed(5));
+  EXPECT_OK(tandem_model_create(kRandom, NULL, &own));
+  EXPECT_OK(tandem_set_seed(5));
+  EXPECT_OK(tandem_model_create(kRandom, group, &shared));
+  if (ranks == 3) { /* no power of two */
+    EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_train(shared, &mx, &my, NULL, &together));
+    EXPECT_OK(tandem_model_free(shared));
+    EXPECT_OK(tandem_model_free(own));
+    EXPECT_OK(tandem_set_replica_invariant_parts(0));
+    return;
+  }
+  for (int step = 0; step < 4; ++step) {
+    EXPECT_OK(tandem_model_observe(own, &ax, &ay));
+    EXPECT_OK(tandem_model_observe(shared, &mx, &my));
+    EXPECT_OK(tandem_set_seed(step)); /* of the masks of dropout */
+    EXPECT_OK(tandem_train(own, &ax, &ay, NULL, &alone));
+    EXPECT_OK(tandem_set_seed(step));
+    EXPECT_OK(tandem_train(shared, &mx, &my, NULL, &together));
+    EXPECT(alone == together);
+    EXPECT_OK(tandem_set_seed(step));
+    EXPECT_OK(tandem_backward(own, &ax, &ay, 1, &adx));
+    EXPECT_OK(tandem_set_seed(step));
+    EXPECT_OK(tandem_backward(shared, &mx, &my, 1, &mdx));
+    EXPECT(memcmp(dx[first], dz[first], sizeof(double) * 2 * (size_t)count) == 0);
+    EXPECT_OK(tandem_evaluate(own, &ax, &ay, &alone));
+    EXPECT_OK(tandem_evaluate(shared, &mx, &my, &together));
+    EXPECT(alone == together);
+  }
+  EXPECT_OK(tandem_predict(own, &ax, &ap));
+  EXPECT_OK(tandem_predict(shared, &ax, &aq));
+  EXPECT(p[3][0] != p[4][0] && memcmp(p, q, sizeof p) == 0);
+  /* Not whole parts, on one rank alone: an error on all, after which the group goes on. */
+  if (rank == ranks - 1) mx.dims[0] = my.dims[0] = count - 1;
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_train(shared, &mx, &my, NULL, &together));
+  EXPECT_MESSAGE(
+      "expected equally many examples on all ranks in the replica-invariant mode, and a multiple "
+      "of the");
+  mx.dims[0] = my.dims[0] = count;
+  EXPECT_OK(tandem_train(shared, &mx, &my, NULL, &together));
+  tandem_window_options options = TANDEM_WINDOW_OPTIONS;
+  tandem_budget budget = TANDEM_BUDGET;
+  tandem_report report = TANDEM_REPORT;
+  tandem_window* window;
+  EXPECT_OK(tandem_window_create(shared, &options, &window));
+  EXPECT_STATUS(TANDEM_UNIMPLEMENTED, tandem_window_train(window, shared, &budget, &report));
+  EXPECT_OK(tandem_window_free(window));
+  EXPECT_OK(tandem_model_free(shared));
+  EXPECT_OK(tandem_model_free(own));
+  EXPECT_OK(tandem_set_replica_invariant_parts(0));
 }
 
 /* The ranks train as one process does on all examples, although they hold different numbers of them. */
@@ -223,6 +303,7 @@ int main(int argc, char** argv) {
   sums(group);
   EXPECT_OK(tandem_group_from_mpi(MPI_COMM_WORLD, &again));
   trains_as_one_process(group);
+  has_the_bits_of_one_process(group);
   has_one_model_on_all_ranks(again);
   trains_on_windows_of_any_size(group);
   trains_in_the_background_and_restarts(again);

@@ -218,6 +218,7 @@ int main(void) {
   EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_set_threads(-1));
   EXPECT_OK(tandem_set_threads(1));
   EXPECT_OK(tandem_set_seed(-1));
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_set_replica_invariant_parts(3));
   EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_model_create("{\"inputs\": [9], \"layers\": [\"danse\"]}", NULL, &model));
   EXPECT_MESSAGE("[model_from_json] layers[0].type: [type] expected one of: dense");
   EXPECT_STATUS(TANDEM_INVALID_ARGUMENT,

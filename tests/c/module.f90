@@ -14,6 +14,7 @@ program module_test
 
   call tandem_threads(1)
   call tandem_seed(3)
+  call tandem_replica_invariant_parts(0)
   if (len(tandem_version()) < 5) call failed('version')
   call tandem_model(model, '{"inputs": [2], "layers": [{"type": "danse"}]}', status=status)
   if (status /= tandem_invalid_argument .or. index(tandem_message(), 'layers[0].type') == 0) call failed('definition')
