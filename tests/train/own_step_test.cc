@@ -1,6 +1,7 @@
 // Models of users with steps of their own: train_step() and test_step().
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -54,7 +55,7 @@ class Written : public Model {
   }
   layers::Dense hidden{8, {.activation = "tanh", .kernel_regularizer = regularizers::L2(1e-3)}};
   layers::Dense out{1};
-  int steps = 0;
+  std::atomic<int> steps = 0;  // replicas call concurrently
 };
 class BuiltIn : public Model {
  public:
