@@ -151,15 +151,19 @@ class Cropping2D : public tandem::Layer {
 /// Removes positions at the beginning and the end of sequences. As tf.keras.layers.Cropping1D.
 class Cropping1D : public tandem::Layer {
  public:
-  /// A layer.
-  explicit Cropping1D(std::pair<std::int64_t, std::int64_t> cropping = {1, 1},
+  /// The same number at both ends.
+  explicit Cropping1D(std::int64_t cropping = 1, const SimpleOptions& options = {});
+  /// {beginning, end}.
+  explicit Cropping1D(std::pair<std::int64_t, std::int64_t> cropping,
                       const SimpleOptions& options = {});
 };
 /// Adds zeros at the beginning and the end of sequences. As tf.keras.layers.ZeroPadding1D.
 class ZeroPadding1D : public tandem::Layer {
  public:
-  /// A layer.
-  explicit ZeroPadding1D(std::pair<std::int64_t, std::int64_t> padding = {1, 1},
+  /// The same number at both ends.
+  explicit ZeroPadding1D(std::int64_t padding = 1, const SimpleOptions& options = {});
+  /// {beginning, end}.
+  explicit ZeroPadding1D(std::pair<std::int64_t, std::int64_t> padding,
                          const SimpleOptions& options = {});
 };
 

@@ -389,6 +389,9 @@ class ZeroPadding2D : public tandem::Layer {
  public:
   /// A layer that adds this many rows and columns on each side.
   explicit ZeroPadding2D(nn::Pair padding = 1, const SimpleOptions& options = {});
+  /// {top, bottom} and {left, right}.
+  ZeroPadding2D(std::pair<std::int64_t, std::int64_t> rows,
+                std::pair<std::int64_t, std::int64_t> columns, const SimpleOptions& options = {});
 };
 /// Options of Embedding().
 struct EmbeddingOptions {

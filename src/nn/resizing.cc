@@ -208,9 +208,24 @@ Cropping2D::Cropping2D(std::pair<std::int64_t, std::int64_t> rows,
     : tandem::Layer(std::make_shared<SidesLayer>("cropping2d", true,
                                                  std::vector<Sides>{rows, columns}, options)) {}
 
+Cropping1D::Cropping1D(std::int64_t cropping, const SimpleOptions& options)
+    : Cropping1D({cropping, cropping}, options) {}
+
 Cropping1D::Cropping1D(std::pair<std::int64_t, std::int64_t> cropping, const SimpleOptions& options)
     : tandem::Layer(std::make_shared<SidesLayer>("cropping1d", true, std::vector<Sides>{cropping},
                                                  options)) {}
+
+ZeroPadding2D::ZeroPadding2D(nn::Pair padding, const SimpleOptions& options)
+    : ZeroPadding2D({padding.height, padding.height}, {padding.width, padding.width}, options) {}
+
+ZeroPadding2D::ZeroPadding2D(std::pair<std::int64_t, std::int64_t> rows,
+                             std::pair<std::int64_t, std::int64_t> columns,
+                             const SimpleOptions& options)
+    : tandem::Layer(std::make_shared<SidesLayer>("zero_padding2d", false,
+                                                 std::vector<Sides>{rows, columns}, options)) {}
+
+ZeroPadding1D::ZeroPadding1D(std::int64_t padding, const SimpleOptions& options)
+    : ZeroPadding1D({padding, padding}, options) {}
 
 ZeroPadding1D::ZeroPadding1D(std::pair<std::int64_t, std::int64_t> padding,
                              const SimpleOptions& options)

@@ -77,34 +77,6 @@ class ReshapeLayer final : public UnaryLayer {
   std::int64_t fixed_elements_ = 1;
 };
 
-class ZeroPadding2DLayer final : public UnaryLayer {
- public:
-  ZeroPadding2DLayer(nn::Pair padding, const SimpleOptions& options)
-      : UnaryLayer("zero_padding2d", options), padding_(padding) {
-    if (padding.height < 0 || padding.width < 0)
-      fail<InvalidArgumentError>("[zero_padding2d] expected padding of 0 or more, got {} x {}",
-                                 padding.height, padding.width);
-  }
-
- private:
-  Tensor run(const Tensor& x, const CallOptions&) override {
-    const std::pair<std::int64_t, std::int64_t> height{padding_.height, padding_.height};
-    const std::pair<std::int64_t, std::int64_t> width{padding_.width, padding_.width};
-    return pad(x, {{0, 0}, height, width, {0, 0}});
-  }
-
-  Shape infer(const Shape& x) const override {
-    expect_rank(x, 4, kImageAxes);
-    const auto padded = [](std::int64_t size, std::int64_t by) {
-      return size < 0 ? -1 : size + 2 * by;
-    };
-    return {x.word(0), padded(x.word(1), padding_.height), padded(x.word(2), padding_.width),
-            x.word(3)};
-  }
-
-  nn::Pair padding_;
-};
-
 class LambdaLayer final : public UnaryLayer {
  public:
   LambdaLayer(std::function<Tensor(const Tensor&)> function, const SimpleOptions& options)
@@ -240,9 +212,6 @@ Flatten::Flatten(const SimpleOptions& options)
 
 Reshape::Reshape(const Shape& target_shape, const SimpleOptions& options)
     : tandem::Layer(std::make_shared<ReshapeLayer>(target_shape, options)) {}
-
-ZeroPadding2D::ZeroPadding2D(nn::Pair padding, const SimpleOptions& options)
-    : tandem::Layer(std::make_shared<ZeroPadding2DLayer>(padding, options)) {}
 
 Lambda::Lambda(std::function<Tensor(const Tensor&)> function, const SimpleOptions& options)
     : tandem::Layer(std::make_shared<LambdaLayer>(std::move(function), options)) {}

@@ -269,6 +269,11 @@ TEST(ConvolutionLayers, CroppingUndoesPadding) {
                 values_of(slice(images, {0, 1, 0, 0}, {1, 2, 3, 2})), 0.0);
   expect_layer(both, images);
   EXPECT_EQ(infer(layers::Cropping2D({1, 2}), {-1, 5, -1, 2}), (Shape{-1, 3, -1, 2}));
+  const layers::ZeroPadding2D around({1, 2}, {0, 3}, {.dtype = "float64"});
+  EXPECT_EQ(infer(around, {-1, 5, -1, 2}), (Shape{-1, 8, -1, 2}));
+  expect_tensor(both(around(images)), float64, images.shape(), values_of(images), 0.0);
+  EXPECT_EQ(infer(layers::ZeroPadding1D(2), {-1, 5, 2}), (Shape{-1, 9, 2}));
+  EXPECT_EQ(infer(layers::Cropping1D(), {-1, 5, 2}), (Shape{-1, 3, 2}));
 }
 
 TEST(ConvolutionLayers, SixteenBits) {
