@@ -16,7 +16,8 @@ struct Group {
   std::mutex mutex;
 };
 
-// Keeps other threads from the group's collectives; null: nothing.
+// Keeps other threads from the group's collectives; null: nothing. Taken after the locks of models,
+// and before those of windows.
 class CollectiveLock {
  public:
   explicit CollectiveLock(Group* group) {

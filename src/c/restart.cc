@@ -29,13 +29,18 @@ class Contents {
         models_.push_back(c::models().get(models[i], what));
       for (std::int32_t i = 0; i < n_windows; ++i)
         windows_.push_back(c::windows().get(windows[i], what));
-      lock(what);
+      std::vector<SharedMutex*> of_models;
+      for (const auto& model : models_) of_models.push_back(&model->mutex());
+      lock_once(of_models, model_locks_, what);
     } catch (...) {
       wrong = std::current_exception();
     }
     group_ = CollectiveLock(first->group().get());
     online::exchange(ranks_of(first->group()), what, 0, [&] {
       if (wrong) std::rethrow_exception(wrong);
+      std::vector<std::mutex*> of_windows;
+      for (const auto& window : windows_) of_windows.push_back(&window->mutex);
+      lock_once(of_windows, window_locks_, what);
       return std::vector<double>();
     });
     for (const auto& model : models_) learners.emplace_back(model->learner());
@@ -48,26 +53,22 @@ class Contents {
 
  private:
   // In one order in all threads.
-  void lock(const char* what) {
-    std::vector<SharedMutex*> of_models;
-    std::vector<std::mutex*> of_windows;
-    for (const auto& model : models_) of_models.push_back(&model->mutex());
-    for (const auto& window : windows_) of_windows.push_back(&window->mutex);
-    std::ranges::sort(of_models);
-    std::ranges::sort(of_windows);
-    if (std::ranges::adjacent_find(of_models) != of_models.end() ||
-        std::ranges::adjacent_find(of_windows) != of_windows.end())
+  template <class Mutex>
+  static void lock_once(std::vector<Mutex*>& all, std::vector<std::unique_lock<Mutex>>& locks,
+                        const char* what) {
+    std::ranges::sort(all);
+    if (std::ranges::adjacent_find(all) != all.end())
       fail<InvalidArgumentError>("[{}] expected each model and window once", what);
-    for (SharedMutex* mutex : of_models) model_locks_.emplace_back(*mutex);
-    for (std::mutex* mutex : of_windows) window_locks_.emplace_back(*mutex);
+    for (Mutex* mutex : all) locks.emplace_back(*mutex);
   }
 
   std::string folder_;
   std::vector<std::shared_ptr<HostModel>> models_;
   std::vector<std::shared_ptr<HostWindow>> windows_;
+  // Models, then their group, then windows, as everywhere.
   std::vector<std::unique_lock<SharedMutex>> model_locks_;
+  CollectiveLock group_{nullptr};
   std::vector<std::unique_lock<std::mutex>> window_locks_;
-  CollectiveLock group_{nullptr};  // taken last, as everywhere
 };
 
 // Calls use(learner, window), either of which may be null.
