@@ -107,6 +107,12 @@ void add_indexing(CaseList& list) {
                         Layout::kPlain,
                         {64, 512, 2048}}},
             .call = [](const Arguments& in) { return td::gather(in[0], in[1], 1); }});
+  list.add({.name = "scatter",
+            .torch = "torch.scatter(a, 1, b, c)",
+            .inputs = {{kMatrix},
+                       {kMatrix, Values::kClasses, Layout::kPlain, {64, 512, 2048}},
+                       {kMatrix}},
+            .call = [](const Arguments& in) { return td::scatter(in[0], 1, in[1], in[2]); }});
   list.add({.name = "embedding_lookup",
             .torch = "F.embedding(b, a)",
             .inputs = {{table}, rows},
@@ -152,6 +158,9 @@ void add_reduction_cases(CaseList list) {
                 [axis](const Arguments& in) { return td::argmax(in[0], axis); }, false);
     list.matrix(("argmin" + suffix).c_str(), ("torch.argmin(a, " + number + ")").c_str(),
                 [axis](const Arguments& in) { return td::argmin(in[0], axis); }, false);
+    list.matrix(("argsort" + suffix).c_str(),
+                ("torch.argsort(a, " + number + ", stable=True)").c_str(),
+                [axis](const Arguments& in) { return td::argsort(in[0], axis); }, false);
     list.matrix(("cumsum" + suffix).c_str(), ("torch.cumsum(a, " + number + ")").c_str(),
                 [axis](const Arguments& in) { return td::cumsum(in[0], axis); });
   }

@@ -44,6 +44,31 @@ namespace tandem {
 [[nodiscard]] Tensor nan_to_num(const Tensor& x, double nan = 0.0,
                                 std::optional<double> posinf = std::nullopt,
                                 std::optional<double> neginf = std::nullopt);
+/// @{
+/// The larger and the smaller one, or the one that is no NaN. As torch.fmax and fmin.
+[[nodiscard]] Tensor fmax(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor fmin(const Tensor& a, const Tensor& b);
+/// @}
+[[nodiscard]] Tensor signbit(const Tensor& x);  ///< whether x is below 0, or -0; bool
+/// |a| with the sign of b, also of -0. No gradient with respect to b. As torch.copysign.
+[[nodiscard]] Tensor copysign(const Tensor& a, const Tensor& b);
+/// 0 below 0 and for NaN, `values` at 0, and 1 above. As torch.heaviside.
+[[nodiscard]] Tensor heaviside(const Tensor& x, const Tensor& values);
+[[nodiscard]] Tensor deg2rad(const Tensor& x);   ///< x * pi / 180
+[[nodiscard]] Tensor rad2deg(const Tensor& x);   ///< x * 180 / pi
+[[nodiscard]] Tensor isposinf(const Tensor& x);  ///< whether x is infinity; bool
+[[nodiscard]] Tensor isneginf(const Tensor& x);  ///< whether x is -infinity; bool
+/// x * 2^exponent. As torch.ldexp.
+[[nodiscard]] Tensor ldexp(const Tensor& x, const Tensor& exponent);
+/// a to the power of b in float64, of any dtypes. As torch.float_power.
+[[nodiscard]] Tensor float_power(const Tensor& a, const Tensor& b);
+/// a * log(1 + b), and 0 where a is 0 and b is no NaN. As torch.special.xlog1py.
+[[nodiscard]] Tensor xlog1py(const Tensor& a, const Tensor& b);
+/// -x * log(x), 0 at 0 and -infinity below. As torch.special.entr.
+[[nodiscard]] Tensor entr(const Tensor& x);
+/// Rounded to this many decimals, or with a negative number to tens, hundreds, ... No gradient. As
+/// torch.round.
+[[nodiscard]] Tensor round(const Tensor& x, std::int64_t decimals);
 /// a + (b - a) * weight. As torch.lerp.
 [[nodiscard]] Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
 /// x + value * a * b. As torch.addcmul.
@@ -80,6 +105,24 @@ namespace tandem {
                                const std::vector<std::int64_t>& axes_b);
 /// The same over the last `axes` of a and the first of b.
 [[nodiscard]] Tensor tensordot(const Tensor& a, const Tensor& b, std::int64_t axes = 2);
+/// @{
+/// beta * x + alpha * the product: of two matrices, of matrix and vector, of two vectors as column
+/// and row, of batches of matrices, and the sum of these. x broadcasts to the result; with a beta
+/// of 0 it is not read. As torch.addmm, addmv, addr, baddbmm and addbmm.
+[[nodiscard]] Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta,
+                           double alpha = 1.0);
+[[nodiscard]] Tensor addmv(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1.0,
+                           double alpha = 1.0);
+[[nodiscard]] Tensor addr(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1.0,
+                          double alpha = 1.0);
+[[nodiscard]] Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1.0,
+                             double alpha = 1.0);
+[[nodiscard]] Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1.0,
+                            double alpha = 1.0);
+/// @}
+/// The sums of products over the last axes: [..., n] and [..., n], all axes but the last of a, then
+/// those of b. A scalar is a factor. As torch.inner.
+[[nodiscard]] Tensor inner(const Tensor& a, const Tensor& b);
 /// The Kronecker product: every element of a times b, in blocks. Missing leading axes have size 1.
 /// As torch.kron.
 [[nodiscard]] Tensor kron(const Tensor& a, const Tensor& b);

@@ -296,9 +296,8 @@ template <std::same_as<bool> KeepDims>
 /// @{
 /// The elements along `axis` in ascending or descending order, and their positions (int64), the
 /// smaller position first of equals; NaN counts as largest. argsort() returns the positions alone.
-/// The order is found on the host: throws FailedPreconditionError while a function is traced. As
-/// torch.sort and torch.argsort; tf.sort returns the values alone, and a tensor can be made of the
-/// result.
+/// The order is found on the host. As torch.sort and torch.argsort; tf.sort returns the values
+/// alone, and a tensor can be made of the result.
 [[nodiscard]] ValuesAndIndices sort(const Tensor& x, std::int64_t axis = -1,
                                     bool descending = false);
 [[nodiscard]] Tensor argsort(const Tensor& x, std::int64_t axis = -1, bool descending = false);

@@ -34,6 +34,39 @@ namespace tandem {
 [[nodiscard]] Tensor tensor_scatter_nd_update(const Tensor& x, const Tensor& indices,
                                               const Tensor& updates);
 
+/// @{
+/// x with the elements of `source`, or `value`, at positions along `axis`: element (i, j) of
+/// `source` goes to (indices[i][j], j) for axis 0 of a matrix, and to (i, indices[i][j]) for axis 1.
+/// `indices` has int32 or int64 elements and the rank of x; along other axes it has at most the
+/// sizes of x, along all at most those of `source`, of which the rest is not used. Where positions
+/// repeat, the last element in row-major order stays. Sizes of x but the first must be known. Throws
+/// ShapeError for other shapes and InvalidArgumentError for a position out of range. Differentiable
+/// with respect to x and `source`. Runs on the host. As torch.scatter.
+[[nodiscard]] Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& indices,
+                             const Tensor& source);
+[[nodiscard]] Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& indices,
+                             double value);
+/// @}
+/// x plus the elements of `source` at positions along `axis`, as scatter() takes them: sums where
+/// positions repeat. As torch.scatter_add.
+[[nodiscard]] Tensor scatter_add(const Tensor& x, std::int64_t axis, const Tensor& indices,
+                                 const Tensor& source);
+/// The elements of x combined with those of `source` at positions along `axis`, as scatter() takes
+/// them: their "sum", "prod", "mean", "amax" or "amin", with the element of x among them if
+/// `include_self`. Equal extremes share the gradient. Throws InvalidArgumentError for another name.
+/// As torch.scatter_reduce.
+[[nodiscard]] Tensor scatter_reduce(const Tensor& x, std::int64_t axis, const Tensor& indices,
+                                    const Tensor& source, std::string_view reduce,
+                                    bool include_self = true);
+/// x with the slices of `source` along `axis` at the positions of `indices`, a vector with one for
+/// each: the last one of equal positions. As torch.index_copy.
+[[nodiscard]] Tensor index_copy(const Tensor& x, std::int64_t axis, const Tensor& indices,
+                                const Tensor& source);
+/// The slices of x combined with those of `source`, as scatter_reduce(). As torch.index_reduce.
+[[nodiscard]] Tensor index_reduce(const Tensor& x, std::int64_t axis, const Tensor& indices,
+                                  const Tensor& source, std::string_view reduce,
+                                  bool include_self = true);
+
 /// The sums of the slices of x along its first axis that have the same number in `segment_ids`, a
 /// vector of int32 or int64 in any order: [num_segments] + x.shape[1:], with zeros for a segment
 /// without slices. Slices with a negative number are left out. x is floating-point or int32

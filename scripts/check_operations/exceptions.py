@@ -33,6 +33,11 @@ def improper_probabilities(case):
     return case.attributes.get("loss") == "kl" and bool((case.inputs[1] > 1).any())
 
 
+def results_of(case):
+    results = case.reference(*case.inputs)
+    return [results] if isinstance(results, torch.Tensor) else results
+
+
 def at_end_of_domain(case):
     x = case.inputs[0]
     ends = {"acosh": x <= 1, "atanh": x.abs() >= 1}.get(case.function, ~x.isfinite())
@@ -43,7 +48,7 @@ def at_end_of_domain(case):
 RESULTS = [
     ("sign", "value", has_nan, "the sign of NaN is NaN"),
     ("abs", "gradient", has_nan, "the gradient at NaN is NaN"),
-    ("maximum minimum", "gradient", lambda case: equal_operands(case) or has_nan(case),
+    ("maximum minimum fmax fmin", "gradient", lambda case: equal_operands(case) or has_nan(case),
      "the gradient of equal operands goes to the first one, see math.h"),
     ("F.hardshrink F.softshrink", "gradient", has_nan, "the gradient at NaN is that of x"),
     ("F.hardsigmoid", "gradient", has_nan, "the gradient at NaN is that between the limits"),
@@ -53,8 +58,17 @@ RESULTS = [
      "outside of (0, 1) the slope is that of the formula"),
     ("xlogy", "gradient second", lambda case: bool((case.inputs[1] <= 0).any()) or has_nan(case),
      "the slope is 0 where a is 0 and the logarithm infinite"),
-    ("logaddexp logaddexp2", "gradient second", lambda case: not all(bool(x.isfinite().all()) for x in case.inputs),
-     "the slopes at NaN and infinities"),
+    ("xlog1py", "gradient second", lambda case: bool((case.inputs[1] <= -1).any()) or has_nan(case),
+     "the slope is 0 where a is 0 and the logarithm infinite"),
+    ("entr", "gradient second", lambda case: bool((case.inputs[0] <= 0).any()) or has_nan(case),
+     "below 0 the result is constant"),
+    ("copysign", "gradient second", zero_or_nan, "PyTorch's second derivative at 0 is NaN; the gradient at NaN is that of the sign"),
+    ("ldexp", "second", lambda case: not all(bool(x.isfinite().all()) for x in results_of(case)), "infinite results"),
+    ("corrcoef", "gradient", lambda case: case.inputs[0].dtype in SIXTEEN_BITS, "differences of rounded numbers"),
+    ("topk kthvalue median nanmedian mode quantile nanquantile", "gradient second", lambda case: case.inputs[0].dtype in SIXTEEN_BITS,
+     "equal elements: which of them has the gradient is not defined"),
+    ("logaddexp logaddexp2", "gradient second", lambda case: not all(bool((x.abs() < 700).all()) for x in case.inputs),
+     "the slopes at NaN, at infinities, and where exp() is infinite"),
     ("fmod", "gradient", lambda case: True, "PyTorch's quotient is rounded before it is cut"),
     ("sinc", "second", lambda case: bool((case.inputs[0] == 0).any()), "PyTorch's second derivative at 0 is NaN"),
     ("hypot", "value gradient second", lambda case: not all(bool((x.isfinite() & (x.abs() > 1e-30)).all()) for x in case.inputs)
@@ -65,7 +79,7 @@ RESULTS = [
     ("elu selu F.celu", "gradient", lambda case: zero_or_nan(case) or case.inputs[0].dtype in SIXTEEN_BITS,
      "the gradient comes from the result: that of selu at 0 is that of positive numbers, NaN stays NaN, and 16-bit results "
      "are rounded"),
-    ("pow", "gradient second", not_positive_base,
+    ("pow float_power", "gradient second", not_positive_base,
      "the gradient with respect to the exponent is 0 where the base is not positive, see math.h"),
     ("F.mish", "second", lambda case: bool((case.inputs[0].abs() > 20).any()),
      "PyTorch's second derivative of large numbers is NaN instead of 0"),
@@ -83,7 +97,9 @@ REFUSALS = [
     (r"expected a number that \w+ holds", ".*", "no wrapping of numbers"),
     ("expected an exponent of at least 0", "pow", "as in TensorFlow: integers have no reciprocals"),
     (r"expected an axis (in|of) \[0, 0\)", ".*", "a scalar has no axis"),
-    ("of rank 1 or more, got a scalar", ".*softmax|F.softmin", "a scalar has no axis"),
+    ("of rank 1 or more, got a scalar", ".*softmax|F.softmin|cast_softmin", "a scalar has no axis"),
+    ("the elements of a symbolic tensor were asked for", "unique|nonzero|bincount|boolean_mask",
+     "the size of the result depends on the elements, which are read"),
     (r"rank 2 or more, got shapes", "matmul", "as in TensorFlow: no products of vectors"),
     (r"expected shapes that agree except along axis|expected an axis of \[-1, 1\), got 1", "concat", "an empty vector is not neutral: PyTorch keeps it for old code"),
 ]

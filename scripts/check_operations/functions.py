@@ -134,8 +134,8 @@ def axes(dim, keepdim):
 
 
 def like(x, result):
-    """Tandem's sums of integers have their dtype."""
-    return result if x.is_floating_point() or result.dtype == torch.bool else result.to(x.dtype)
+    """Tandem's sums of integers have their dtype, those of bools int64."""
+    return result if x.is_floating_point() or torch.bool in (x.dtype, result.dtype) else result.to(x.dtype)
 
 
 @adapts(*REDUCTIONS)

@@ -26,6 +26,7 @@ OpList matmul_ops();
 OpList shape_ops();
 OpList join_ops();
 OpList index_ops();
+OpList scatter_ops();
 OpList dense_ops();
 OpList activation_ops();
 OpList conv_ops();

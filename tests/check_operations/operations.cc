@@ -26,6 +26,21 @@ td::nn::WindowPadding padding_of(const Call& c) {
   return c.has("pad") ? td::nn::WindowPadding(c.pair("pad")) : c.text("padding");
 }
 
+td::ReduceOptions reduce_options(const Call& c) {
+  td::ReduceOptions options{.keepdims = c.flag("keepdims")};
+  if (c.has("axis")) options.axis = td::Axes(std::optional<td::Dims>(c.dims("axis")));
+  return options;
+}
+
+td::AxisIndex index(const Json& item) {
+  if (item.is_number()) return item.get<std::int64_t>();
+  td::Slice slice;
+  if (!item[0].is_null()) slice.start = item[0].get<std::int64_t>();
+  if (!item[1].is_null()) slice.stop = item[1].get<std::int64_t>();
+  if (!item[2].is_null()) slice.step = item[2].get<std::int64_t>();
+  return slice;
+}
+
 namespace {
 
 using td::Tensor;
@@ -68,12 +83,6 @@ Operation binary(F f) {
   });
 }
 
-td::ReduceOptions reduce_options(const Call& c) {
-  td::ReduceOptions options{.keepdims = c.flag("keepdims")};
-  if (c.has("axis")) options.axis = td::Axes(std::optional<td::Dims>(c.dims("axis")));
-  return options;
-}
-
 // As PyTorch's losses end: weighted, and reduced over all elements.
 Tensor reduced(const Tensor& loss, const Call& c) {
   const Tensor weighted = c.x.size() > 2 ? loss * c.x[2] : loss;
@@ -89,15 +98,6 @@ Operation loss(F f) {
   return call([f](const Call& c) {
     return reduced(f(td::expand_dims(c.x[0], -1), td::expand_dims(c.x[1], -1), c), c);
   });
-}
-
-td::AxisIndex index(const Json& item) {
-  if (item.is_number()) return item.get<std::int64_t>();
-  td::Slice slice;
-  if (!item[0].is_null()) slice.start = item[0].get<std::int64_t>();
-  if (!item[1].is_null()) slice.stop = item[1].get<std::int64_t>();
-  if (!item[2].is_null()) slice.step = item[2].get<std::int64_t>();
-  return slice;
 }
 
 Tensor indexed(const Call& c) {
@@ -310,7 +310,8 @@ Table networks() {
 const Table& operations() {
   static const Table all = [] {
     Table joined = element_wise();
-    for (Table part : {reductions(), arrays(), networks(), layers(), torch_functions()})
+    for (Table part :
+         {reductions(), arrays(), networks(), layers(), torch_functions(), array_functions()})
       joined.merge(part);
     return joined;
   }();

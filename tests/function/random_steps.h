@@ -151,7 +151,7 @@ inline Tensor reduce_step(Choices& choices, const Tensor& x) {
   const Tensor some = x.size() > 0 ? x : ones({2}, {.dtype = x.dtype()});
   if (x.size() == 0) options.axis = Axes();
   const std::int64_t axis = x.rank() > 0 ? choices.axis(x) : 0;
-  switch (choices.pick(14)) {
+  switch (choices.pick(15)) {
     case 0: return reduce_sum(x, options);
     case 1: return reduce_mean(tanh(some), options);
     case 2: return reduce_max(some, options);
@@ -165,6 +165,7 @@ inline Tensor reduce_step(Choices& choices, const Tensor& x) {
     case 10: return cast(reduce_all(greater(x, -1.0), options), x.dtype());
     case 11: return x.rank() > 0 && x.size() > 0 ? cast(argmax(x, axis), x.dtype()) : x;
     case 12: return x.rank() > 0 && x.size() > 0 ? cast(argmin(x, axis), x.dtype()) : x;
+    case 13: return x.rank() > 0 ? cast(argsort(x, axis), x.dtype()) : x;
     default: return x.rank() > 0 ? cumsum(x, axis) : x;
   }
 }
@@ -173,7 +174,7 @@ inline Tensors rearrange_step(Choices& choices, const Tensor& x, const Tensor& y
   if (x.rank() == 0) return {broadcast_to(x, {choices.pick(4)})};
   const std::int64_t axis = choices.axis(x), size = x.dim(axis);
   const bool grows = x.rank() < 4 && x.size() < 4096;
-  switch (choices.pick(17)) {
+  switch (choices.pick(18)) {
     case 0: return {reshape(x, {-1})};
     case 1: return {transpose(x)};
     case 2: return {slice_rows(x, 0, (x.dim(0) + 1) / 2)};
@@ -190,6 +191,7 @@ inline Tensors rearrange_step(Choices& choices, const Tensor& x, const Tensor& y
     case 13: return {x(Slice{.step = choices.pick(2) == 0 ? 2 : -1})};
     case 14: return {x.dim(0) > 0 ? x[-1] : x};
     case 15: return {ensure_shape(x, x.shape()) + broadcast_to(scalar_of(y), x.shape())};
+    case 16: return {size > 0 ? scatter(x, axis, indices(x, size, int64), like(y, x)) : x};
     default: return {nn::embedding_lookup(shaped(x, {5, 3}), indices(shaped(y, {4}), 5, int32))};
   }
 }

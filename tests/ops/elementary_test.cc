@@ -383,5 +383,61 @@ TEST(Positions, DiagonalsRepeatsAndSearches) {
                                      "0 repeats or more");
 }
 
+TEST(Elementary, TakeSignsAndNumbers) {
+  const Tensor a = constant({1.0, kNan, 3.0, kNan}, float64),
+               b = constant({2.0, 5.0, kNan, kNan}, float64);
+  expect_values(fmax(a, b), {2.0, 5.0, 3.0, kNan}, 0.0);
+  expect_values(fmin(a, b), {1.0, 5.0, 3.0, kNan}, 0.0);
+  expect_tensor(fmax(constant({1, 4}), constant({2, 3})), int32, {2}, {2, 4});
+  const Tensor signs = constant({-0.0, 0.0, -3.0, kInfinity}, float64);
+  EXPECT_EQ(signbit(signs).to_vector<bool>(), (std::vector<bool>{true, false, true, false}));
+  expect_values(copysign(constant({1.0, -2.0, 3.0, -4.0}, float64), signs), {-1.0, 2.0, -3.0, 4.0},
+                0.0);
+  expect_values(heaviside(signs, full({4}, 0.5, float64)), {0.5, 0.5, 0.0, 1.0}, 0.0);
+  EXPECT_EQ(isneginf(-signs).to_vector<bool>(), (std::vector<bool>{false, false, false, true}));
+  EXPECT_EQ(isposinf(signs).to_vector<bool>(), (std::vector<bool>{false, false, false, true}));
+  expect_values(rad2deg(deg2rad(constant({90.0, -45.0}, float64))), {90.0, -45.0}, 1e-14);
+  expect_values(ldexp(constant({1.5, -3.0}, float64), constant({3, -1})), {12.0, -1.5}, 0.0);
+  expect_tensor(float_power(constant({2, 3}), constant({-1.0, 2.0})), float64, {2}, {0.5, 9.0});
+  expect_values(xlog1py(constant({0.0, 2.0, 0.0}, float64), constant({-1.0, 1.0, kNan}, float64)),
+                {0.0, 2.0 * std::log(2.0), kNan}, 1e-15);
+  expect_values(entr(constant({0.0, -1.0, 0.5}, float64)), {0.0, -kInfinity, 0.5 * std::log(2.0)},
+                1e-15);
+  expect_values(round(constant({1.2345, -1.5, 1250.0}, float64), 2), {1.23, -1.5, 1250.0}, 1e-15);
+  expect_values(round(constant({1.2345, -1.5, 1251.0}, float64), -2), {0.0, 0.0, 1300.0}, 1e-15);
+  expect_gradients(
+      [](const std::vector<Tensor>& in) {
+        return copysign(in[0], stop_gradient(in[1])) * fmax(in[0], in[1]);
+      },
+      {random_tensor({5}, 1), random_tensor({5}, 2)});
+}
+
+TEST(AddedProducts, ScaleBothParts) {
+  const Tensor a = random_tensor({2, 3}, 1), b = random_tensor({3, 4}, 2),
+               x = random_tensor({4}, 3);
+  EXPECT_EQ(values_of(addmm(x, a, b, 2.0, 3.0)), values_of(x * 2.0 + matmul(a, b) * 3.0));
+  EXPECT_EQ(values_of(addmm(x / 0.0, a, b, 0.0)), values_of(matmul(a, b)));
+  EXPECT_EQ(values_of(addmv(ones({2}, float64), a, b.slice(1, 0, 1).reshape({3}))),
+            values_of(matmul(a, b.slice(1, 0, 1).reshape({3})) + 1.0));
+  EXPECT_EQ(values_of(addr(zeros({4, 4}, float64), x, x)), values_of(expand_dims(x, 1) * x));
+  const Tensor batch = random_tensor({2, 3, 4}, 4), other = random_tensor({2, 4, 1}, 5);
+  EXPECT_EQ(values_of(baddbmm(ones({1}, float64), batch, other)),
+            values_of(matmul(batch, other) + 1.0));
+  EXPECT_EQ(values_of(addbmm(zeros({3, 1}, float64), batch, other)),
+            values_of(reduce_sum(matmul(batch, other), 0)));
+  expect_gradients(
+      [](const std::vector<Tensor>& in) { return addmm(in[0], in[1], in[2], 0.5, 2.0); },
+      {x, a, b});
+  expect_error<ShapeError>(
+      [&] {
+        static_cast<void>(addmm(zeros({3, 2, 4}, float64), a, b, 1.0));
+      },
+      "[addmm] expected a tensor that broadcasts to shape (2, 4)");
+  expect_error<ShapeError>([&] { static_cast<void>(addmv(x, a, b)); },
+                           "[addmv] expected tensors of 2 and 1 axes");
+  EXPECT_EQ(values_of(inner(a, a)), values_of(matmul(a, a, {.transpose_b = true})));
+  EXPECT_EQ(values_of(inner(constant(2.0, float64), x)), values_of(x * 2.0));
+}
+
 }  // namespace
 }  // namespace tandem::elementary_test

@@ -277,9 +277,9 @@ Value Builder::gather(const Value& x, const Value& indices, const Axes& offset_a
              result);
 }
 
-Value Builder::scatter_add(const Value& x, const Value& indices, const Value& updates,
-                           const Axes& window_axes, std::int64_t axis) {
-  const std::string body = combination("add", x.element());
+Value Builder::scatter(std::string_view operation, const Value& x, const Value& indices,
+                       const Value& updates, const Axes& window_axes, std::int64_t axis) {
+  const std::string body = combination(operation, x.element());
   return add("scatter", std::array{x, indices, updates}, {&body, 1},
              fmt::format("scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = "
                          "[{}], inserted_window_dims = [{}], scatter_dims_to_operand_dims = [{}], "

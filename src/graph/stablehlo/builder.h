@@ -134,9 +134,10 @@ class Builder {
   // Indices are clamped.
   Value gather(const Value& x, const Value& indices, const Axes& offset_axes, std::int64_t axis,
                const Axes& sizes, const Type& result);
-  // The opposite: adds slices of `updates` to `x`. Slices that are out of range are ignored.
-  Value scatter_add(const Value& x, const Value& indices, const Value& updates,
-                    const Axes& window_axes, std::int64_t axis);
+  // The opposite: combines slices of `x` with those of `updates` by a binary operation, in any
+  // order. Slices that are out of range are ignored.
+  Value scatter(std::string_view operation, const Value& x, const Value& indices,
+                const Value& updates, const Axes& window_axes, std::int64_t axis);
 
   // The part of `x` of these sizes that begins at `begin`, a scalar of an integer type per axis;
   // and `x` with such a part replaced. A begin is clamped so that the part is inside.

@@ -1,6 +1,7 @@
 // Elements at a position of their own along an axis, and cyclic shifts: made of other operations.
 #include "core/dim.h"
 #include "core/status.h"
+#include "ops/array/array_ops.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -14,24 +15,26 @@ int axis_of(const Tensor& x, std::int64_t axis) {
   return static_cast<int>(axis < 0 ? axis + x.rank() : axis);
 }
 
-void expect_fitting(const Tensor& x, int axis, const Tensor& indices) {
+void expect_fitting(const char* function, const Tensor& x, int axis, const Tensor& indices) {
   if (indices.dtype() != int32 && indices.dtype() != int64)
-    fail<DTypeError>("[gather] expected int32 or int64 indices, got {}", name_of(indices.dtype()));
+    fail<DTypeError>("[{}] expected int32 or int64 indices, got {}", function,
+                     name_of(indices.dtype()));
   bool fits = indices.rank() == x.rank();
   for (int i = 0; fits && i < x.rank(); ++i)
     fits = i == axis || dim::may_be_at_most(indices.shape()[i], x.shape()[i]);
   if (!fits)
     fail<ShapeError>(
-        "[gather] expected indices of the rank of shape {} and at most its sizes along axes other "
-        "than {}, got shape {}",
-        x.shape().to_string(), axis, indices.shape().to_string());
+        "[{}] expected indices of the rank of shape {} and at most its sizes along axes other than "
+        "{}, got shape {}",
+        function, x.shape().to_string(), axis, indices.shape().to_string());
 }
 
 }  // namespace
 
-Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& indices) {
+Tensor element_positions(const char* function, const Tensor& x, std::int64_t axis,
+                         const Tensor& indices) {
   const int along = axis_of(x, axis);
-  expect_fitting(x, along, indices);
+  expect_fitting(function, x, along, indices);
   const Tensor index = cast(indices, int64);
   Tensor position;  // in all elements
   std::int64_t stride = 1;
@@ -44,14 +47,18 @@ Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& indices) {
     }
     if (stride != 1) here = here * static_cast<double>(stride);
     position = position.defined() ? position + here : here;
-    if (i > 0) stride *= dim::known("gather", x.shape()[i], "the positions of elements");
+    if (i > 0) stride *= dim::known(function, x.shape()[i], "the positions of elements");
   }
   // An index that is out of range along the axis would be another element: it is refused, too.
   const std::int64_t size = x.shape()[along];
   const Tensor below = dim::is_unknown(size) ? less(index, cast(tandem::size(x, int64), int64))
                                              : less(index, static_cast<double>(size));
   position = where(logical_and(greater_equal(index, 0.0), below), position, -1.0);
-  return gather(reshape(x, {-1}), broadcast_to(position, indices.shape()));
+  return broadcast_to(position, indices.shape());
+}
+
+Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& indices) {
+  return gather(reshape(x, {-1}), element_positions("gather", x, axis, indices));
 }
 
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, std::int64_t axis) {

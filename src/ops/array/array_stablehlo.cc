@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/array/index.h"
 #include "ops/lowering_support.h"
 
 namespace tandem::stablehlo {
@@ -143,9 +144,29 @@ void lower_gather_grad(Context& c) {
   for (std::int64_t i = 0; i < gradient.rank(); ++i)
     if (i < axis || i >= axis + indices.rank()) window_axes.push_back(i);
   const Value wide = widened(c, gradient).value();
-  const Value sums = c.build.scatter_add(c.build.constant(0.0, {wide.element(), c.output().shape}),
-                                         indices, wide, window_axes, axis);
+  const Value sums =
+      c.build.scatter("add", c.build.constant(0.0, {wide.element(), c.output().shape}), indices,
+                      wide, window_axes, axis);
   finish(c, sums);
+}
+
+// Updates at positions that are out of range are left out.
+void lower_scatter_elements(Context& c) {
+  const Value &x = c.input(0), &at = c.input(1), &updates = c.input(2);
+  const auto combination = c.attrs<ScatterElementsAttrs>().combination;
+  if (at.shape().word(0) == 0 || x.shape().word(0) == 0) return c.result(x);
+  if (combination != ScatterElementsAttrs::kReplace) {
+    const char* const operation = combination == ScatterElementsAttrs::kMultiply ? "multiply"
+                                  : combination == ScatterElementsAttrs::kMax    ? "maximum"
+                                                                                 : "minimum";
+    return finish(c, c.build.scatter(operation, widened(c, x).value(), at,
+                                     widened(c, updates).value(), {}, 0));
+  }
+  // The last update of each element: updates have no order.
+  const Value none = c.build.constant(-1.0, {Element::kI64, x.shape()});
+  const Value last = c.build.scatter("maximum", none, at, c.build.iota(at.type, 0), {}, 0);
+  c.result(c.build.select(c.build.compare("GE", last, c.build.like(last, 0.0)),
+                          c.build.gather(updates, last, {}, 0, {1}, x.type), x));
 }
 
 // An index that is out of range is clamped.
@@ -177,6 +198,7 @@ constexpr Lowering kArrayLowerings[] = {
     {"Pack", lower_pack},
     {"Pad", lower_pad},
     {"ReverseV2", lower_reverse},
+    {"ScatterElements", lower_scatter_elements},
     {"Slice", lower_slice},
     {"SliceGrad", lower_slice_grad},
     {"SplitV", lower_split},

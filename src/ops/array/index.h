@@ -34,6 +34,13 @@ struct AssignSliceAttrs {
   TANDEM_FIELDS(axis)
 };
 
+// How ScatterElements combines an element with an update.
+struct ScatterElementsAttrs {
+  enum Combination : std::int64_t { kReplace, kMultiply, kMax, kMin };
+  std::int64_t combination = kReplace;
+  TANDEM_FIELDS(combination)
+};
+
 struct OneHotAttrs {
   std::int64_t depth = 0;
   double on = 1.0;

@@ -130,6 +130,70 @@ Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf,
   return where(infinite, limit, finite);
 }
 
+namespace {
+
+// Where there is one number and one NaN, the number.
+Tensor of_numbers(const Tensor& a, const Tensor& b, const Tensor& chosen) {
+  if (!is_floating(a.dtype())) return chosen;
+  return where(is_nan(a), b, where(is_nan(b), a, chosen));
+}
+
+}  // namespace
+
+Tensor fmax(const Tensor& a, const Tensor& b) { return of_numbers(a, b, maximum(a, b)); }
+Tensor fmin(const Tensor& a, const Tensor& b) { return of_numbers(a, b, minimum(a, b)); }
+
+Tensor signbit(const Tensor& x) {
+  const Tensor negative_number = less(x, 0.0);
+  if (!is_floating(x.dtype())) return negative_number;
+  const Tensor zero = equal(x, 0.0);  // whose reciprocal has its sign
+  return logical_or(negative_number, less(reciprocal(where(zero, x, 1.0)), 0.0));
+}
+
+Tensor copysign(const Tensor& a, const Tensor& b) {
+  expect_floating("copysign", a);
+  const Tensor size = abs(a);
+  return where(signbit(b), negative(size), size);
+}
+
+Tensor heaviside(const Tensor& x, const Tensor& values) {
+  return where(equal(x, 0.0), values, cast(greater(x, 0.0), x.dtype()));
+}
+
+Tensor deg2rad(const Tensor& x) {
+  expect_floating("deg2rad", x);
+  return x * (kPi / 180.0);
+}
+Tensor rad2deg(const Tensor& x) {
+  expect_floating("rad2deg", x);
+  return x * (180.0 / kPi);
+}
+Tensor isposinf(const Tensor& x) { return equal(x, std::numeric_limits<double>::infinity()); }
+Tensor isneginf(const Tensor& x) { return equal(x, -std::numeric_limits<double>::infinity()); }
+
+Tensor ldexp(const Tensor& x, const Tensor& exponent) {
+  expect_floating("ldexp", x);
+  return x * exp2(cast(exponent, x.dtype()));
+}
+Tensor float_power(const Tensor& a, const Tensor& b) {
+  return pow(cast(a, float64), cast(b, float64));
+}
+
+Tensor xlog1py(const Tensor& a, const Tensor& b) {
+  expect_floating("xlog1py", a);
+  const Tensor infinite = logical_or(less_equal(b, -1.0), is_inf(b));
+  return a * log1p(where(logical_and(equal(a, 0.0), infinite), 0.0, b));
+}
+Tensor entr(const Tensor& x) {
+  expect_floating("entr", x);
+  return where(less(x, 0.0), -std::numeric_limits<double>::infinity(), negative(xlogy(x, x)));
+}
+
+Tensor round(const Tensor& x, std::int64_t decimals) {
+  const double scale = std::pow(10.0, std::abs(static_cast<double>(decimals)));
+  return decimals < 0 ? round(x / scale) * scale : round(x * scale) / scale;
+}
+
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) { return a + (b - a) * weight; }
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
   const Tensor product = a * b;

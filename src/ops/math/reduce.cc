@@ -362,7 +362,7 @@ Tensor norm(const Tensor& values, const ReduceOptions& options) {
 
 OpList reduce_ops() {
   return list_of<kSum, kMean, kProd, kMax, kMin, kAny, kAll, kEuclideanNorm, kSumToShape, kArgMax,
-                 kArgMin, kCumsum, kVariance, kScaledDistance>();
+                 kArgMin, kArgsort, kCumsum, kVariance, kScaledDistance>();
 }
 
 }  // namespace tandem

@@ -23,6 +23,12 @@ struct AxisAttrs {
   TANDEM_FIELDS(axis)
 };
 
+// Argsort, of the last axis.
+struct ArgsortAttrs {
+  bool descending = false;
+  TANDEM_FIELDS(descending)
+};
+
 struct CumsumAttrs {
   std::int64_t axis = 0;
   bool reverse = false;  // sums from the end
@@ -57,7 +63,7 @@ Tensor scaled_distance(const Tensor& x, const Tensor& mean, const Tensor& scale)
 // in that dtype.
 Tensor scaled(const Tensor& x, const Tensor& scale);
 
-extern const OpDef kArgMax, kArgMin, kCumsum, kVariance, kScaledDistance;
+extern const OpDef kArgMax, kArgMin, kArgsort, kCumsum, kVariance, kScaledDistance;
 // The result has wide_dtype().
 extern const OpDef kEuclideanNorm;
 

@@ -35,6 +35,33 @@ void lower_arg_min(Context& c) {
   lower_arg(c, "minimum", bound(c.build, c.input(0).element(), true));
 }
 
+// --- order ---
+
+// Sorts the positions with their elements. A NaN is above all others; equal elements keep their
+// order.
+void lower_argsort(Context& c) {
+  Builder& build = c.build;
+  const Value x = widened(c, 0).value();
+  const Value positions = build.iota({Element::kI64, x.shape()}, x.rank() - 1);
+  const Type element(x.element(), Shape::scalar()), position(Element::kI64, Shape::scalar());
+  const std::string before =
+      build.region(std::array{element, element, position, position}, [&](auto arguments) {
+        const bool descending = c.attrs<ArgsortAttrs>().descending;
+        const Value &a = arguments[descending ? 1 : 0], &b = arguments[descending ? 0 : 1];
+        Value less = build.compare("LT", a, b);
+        if (is_floating(x.element()))
+          less = build.binary(
+              "or", less,
+              build.binary("and", build.compare("EQ", a, a), build.compare("NE", b, b)));
+        return std::vector<Value>{less};
+      });
+  c.result(build
+               .add("sort", std::array{x, positions}, {&before, 1},
+                    fmt::format("dimension = {} : i64, is_stable = true", x.rank() - 1),
+                    std::array{x.type, positions.type})
+               .back());
+}
+
 // --- running sums, by doubling ---
 
 void lower_cumsum(Context& c) {
@@ -109,13 +136,10 @@ void lower_linspace(Context& c) {
 }
 
 constexpr Lowering kScanLowerings[] = {
-    {"AllFinite", lower_all_finite},
-    {"ArgMax", lower_arg_max},
-    {"ArgMin", lower_arg_min},
-    {"Cumsum", lower_cumsum},
-    {"LinSpace", lower_linspace},
-    {"Range", lower_range},
-    {"ScaledDistance", lower_scaled_distance},
+    {"AllFinite", lower_all_finite}, {"ArgMax", lower_arg_max},
+    {"ArgMin", lower_arg_min},       {"Argsort", lower_argsort},
+    {"Cumsum", lower_cumsum},        {"LinSpace", lower_linspace},
+    {"Range", lower_range},          {"ScaledDistance", lower_scaled_distance},
     {"Variance", lower_variance},
 };
 

@@ -150,6 +150,54 @@ Tensor tensordot(const Tensor& a, const Tensor& b, std::int64_t axes) {
   return tensordot(a, b, last, first);
 }
 
+namespace {
+
+// beta * x + alpha * product.
+Tensor added(const char* function, const Tensor& x, const Tensor& product, double beta,
+             double alpha) {
+  const Tensor scaled = alpha == 1.0 ? product : product * alpha;
+  if (beta == 0.0) return scaled;
+  const Tensor sum = (beta == 1.0 ? x : x * beta) + scaled;
+  if (!dim::may_equal(sum.shape(), product.shape()))
+    fail<ShapeError>("[{}] expected a tensor that broadcasts to shape {}, got shape {}", function,
+                     product.shape().to_string(), x.shape().to_string());
+  return sum;
+}
+
+void expect_ranks(const char* function, const Tensor& a, int rank_a, const Tensor& b, int rank_b) {
+  if (a.rank() != rank_a || b.rank() != rank_b)
+    fail<ShapeError>("[{}] expected tensors of {} and {} axes, got shapes {} and {}", function,
+                     rank_a, rank_b, a.shape().to_string(), b.shape().to_string());
+}
+
+}  // namespace
+
+Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  expect_ranks("addmm", a, 2, b, 2);
+  return added("addmm", x, matmul(a, b), beta, alpha);
+}
+Tensor addmv(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  expect_ranks("addmv", a, 2, b, 1);
+  return added("addmv", x, matmul(a, b), beta, alpha);
+}
+Tensor addr(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  expect_ranks("addr", a, 1, b, 1);
+  return added("addr", x, expand_dims(a, 1) * expand_dims(b, 0), beta, alpha);
+}
+Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  expect_ranks("baddbmm", a, 3, b, 3);
+  return added("baddbmm", x, matmul(a, b), beta, alpha);
+}
+Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  expect_ranks("addbmm", a, 3, b, 3);
+  return added("addbmm", x, reduce_sum(matmul(a, b), 0), beta, alpha);
+}
+
+Tensor inner(const Tensor& a, const Tensor& b) {
+  if (a.rank() == 0 || b.rank() == 0) return a * b;
+  return tensordot(a, b, {-1}, {-1});
+}
+
 Tensor kron(const Tensor& a, const Tensor& b) {
   const int rank = std::max(a.rank(), b.rank());
   const auto size = [rank](const Tensor& x, int axis) {

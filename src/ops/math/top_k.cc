@@ -1,12 +1,13 @@
-// The largest elements along an axis with their positions, from argmax(); and sorting.
-#include <algorithm>
-#include <cmath>
+// The largest elements along an axis with their positions, from argmax() and argsort().
 #include <limits>
-#include <numeric>
 
 #include "core/dim.h"
 #include "core/status.h"
 #include "op/dtype_switch.h"
+#include "op/record.h"
+#include "ops/math/element_count.h"
+#include "ops/math/reduce.h"
+#include "runtime/dispatch.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -39,35 +40,6 @@ Tensor axis_back(const Tensor& last, std::int64_t axis) {
   return transpose(last, order);
 }
 
-// Whether a is before b: NaN is after all numbers.
-bool is_before(double a, double b) { return a < b || (std::isnan(b) && !std::isnan(a)); }
-bool is_before(std::int64_t a, std::int64_t b) { return a < b; }
-
-// The positions of the elements of each row of `columns` values in their order.
-template <class T>
-std::vector<std::int64_t> order_of_rows(const std::vector<T>& values, std::int64_t columns,
-                                        bool descending) {
-  std::vector<std::int64_t> positions(values.size());
-  const auto count = static_cast<std::size_t>(columns);
-  for (std::size_t row = 0; row < values.size(); row += count) {
-    const auto begin = positions.begin() + static_cast<std::ptrdiff_t>(row);
-    std::iota(begin, begin + columns, 0);
-    const T* const x = values.data() + row;
-    std::stable_sort(begin, begin + columns, [x, descending](std::int64_t a, std::int64_t b) {
-      return descending ? is_before(x[b], x[a]) : is_before(x[a], x[b]);
-    });
-  }
-  return positions;
-}
-
-// argsort() of the last axis, on the host.
-std::vector<std::int64_t> order_of_last(const Tensor& x, bool descending) {
-  const std::int64_t columns = x.size_word(-1);
-  return is_floating(x.dtype())
-             ? order_of_rows(cast(x, float64).to_vector<double>(), columns, descending)
-             : order_of_rows(cast(x, int64).to_vector<std::int64_t>(), columns, descending);
-}
-
 void expect_axis(const char* function, const Tensor& x, std::int64_t axis) {
   if (x.rank() == 0)
     fail<ShapeError>("[{}] expected a tensor with an axis, got a scalar", function);
@@ -81,6 +53,15 @@ Tensor at_positions(const Tensor& x, const Tensor& positions, std::int64_t axis)
   const Tensor chosen = one_hot(positions, size, {.dtype = bool_});
   // where(), not a product: what is not chosen may be infinite.
   return reduce_sum(where(chosen, last, zeros_like(last)), -1);
+}
+
+// A dtype of Argsort whose order is that of x's.
+Tensor with_order(const Tensor& x) {
+  return is_floating(x.dtype()) || x.dtype() == int32 ? x : cast(x, int64);
+}
+
+Tensor argsort_last(const Tensor& x, bool descending) {
+  return run(kArgsort, {&x}, ArgsortAttrs{descending});
 }
 
 ValuesAndIndices extremes(const Tensor& x, const Tensor& positions, std::int64_t axis,
@@ -154,23 +135,21 @@ bool detail::is_descending(const SortOptions& options) {
 
 Tensor argsort(const Tensor& x, std::int64_t axis, bool descending) {
   expect_axis("argsort", x, axis);
-  const Tensor last = axis_last(x, axis);
-  const Tensor positions =
-      constant(order_of_last(last, descending), {.shape = last.shape(), .device = x.device()});
-  return axis_back(positions, axis);
+  return axis_back(argsort_last(with_order(axis_last(x, axis)), descending), axis);
 }
 
 ValuesAndIndices sort(const Tensor& x, std::int64_t axis, bool descending) {
   expect_axis("sort", x, axis);
   const Tensor last = axis_last(x, axis);
-  const std::vector<std::int64_t> positions = order_of_last(last, descending);
-  std::vector<std::int64_t> in_all = positions;  // positions among all elements of `last`
-  const auto columns = static_cast<std::size_t>(last.size_word(-1));
-  for (std::size_t i = 0; i < in_all.size(); ++i)
-    in_all[i] += static_cast<std::int64_t>(i / columns * columns);
-  const ConstantOptions options = {.shape = last.shape(), .device = x.device()};
-  const Tensor values = gather(reshape(last, {-1}), constant(in_all, options));
-  return {axis_back(values, axis), axis_back(constant(positions, options), axis)};
+  const Tensor positions = argsort_last(with_order(last), descending);
+  // Positions among all elements: rows begin at multiples of their size.
+  Dims rows = last.shape().words();
+  rows[last.rank() - 1] = 1;
+  const Tensor row =
+      reshape(range(Dim(dim::num_elements(Shape(rows))), {.dtype = int64}), Shape(rows));
+  const Tensor in_all = row * element_count({last.size_word(-1)}, int64) + positions;
+  const Tensor values = gather(reshape(last, {-1}), in_all);
+  return {axis_back(values, axis), axis_back(positions, axis)};
 }
 
 ValuesAndIndices topk(const Tensor& x, std::int64_t k, std::int64_t axis, bool largest) {
