@@ -89,6 +89,7 @@
 #include "tandem/scatter.h"
 #include "tandem/shape.h"
 #include "tandem/sidecar_evaluator.h"
+#include "tandem/special.h"
 #include "tandem/statistics.h"
 #include "tandem/strings.h"
 #include "tandem/tensor.h"

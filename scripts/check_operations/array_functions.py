@@ -416,3 +416,42 @@ def index_fill(op, s):
     dim, index, value = s.args
     need(not is_tensor(value) and index.dim() == 1 and s.input.dim() > 0, "a tensor as value, scalars")
     return Case("index_fill", [s.input, index], lambda x, i: op(x, dim, i, value), axis=dim, value=number(value))
+
+
+# ---- special functions and windows --------------------------------------------------------------------------------
+
+@adapts("asin", "acos", "atan", "erfinv", "lgamma", "digamma", "linalg.inv")
+def special(op, s):
+    floating(s)
+    need(not s.args and not s.kwargs and (op.name != "linalg.inv" or s.input.dtype in (torch.float32, torch.float64)), "arguments")
+    return Case(op.name.split(".")[-1], [s.input], op)
+
+
+@adapts("atan2")
+def atan2(op, s):
+    (other,) = arguments(s, other=None)
+    floating(s)
+    return Case("atan2", [s.input, other], op)
+
+
+@adapts(*(f"polygamma.polygamma_n_{n}" for n in range(5)), "special.polygamma.special_polygamma_n_0",
+        *(f"mvlgamma.mvlgamma_p_{p}" for p in (1, 3, 5)))
+def polygamma(op, s):
+    (n,) = s.args or s.kwargs.values()
+    floating(s)
+    if "mvlgamma" in op.name:
+        return Case("mvlgamma", [s.input], lambda x: torch.mvlgamma(x, n), p=n)
+    return Case("polygamma", [s.input], lambda x: torch.polygamma(n, x), n=n)
+
+
+@adapts(*(f"signal.windows.{name}" for name in "bartlett blackman cosine exponential gaussian general_cosine general_hamming "
+          "hamming hann kaiser nuttall".split()))
+def window(op, s):
+    name = op.name.split(".")[-1]
+    values = {"sym": True, "dtype": torch.float32, "tau": 1.0, "std": 1.0, "beta": 12.0, "alpha": 0.54, "center": None, "a": None,
+              **s.kwargs}
+    need(name != "kaiser" or (values["dtype"] == torch.float64 and values["beta"] < 50), "PyTorch's rounding")
+    need("layout" not in s.kwargs and values["center"] is None and values["dtype"] in (torch.float32, torch.float64) and not s.args, "a center")
+    key = {"exponential": "tau", "gaussian": "std", "kaiser": "beta", "general_hamming": "alpha"}.get(name)
+    further = {"number": number(values[key])} if key else {"a": list(values["a"])} if name == "general_cosine" else {}
+    return Case(name, [], lambda: op.op(s.input, **s.kwargs), size=s.input, sym=values["sym"], dtype=NAMES[values["dtype"]], **further)

@@ -65,6 +65,12 @@ RESULTS = [
     ("copysign", "gradient second", zero_or_nan, "PyTorch's second derivative at 0 is NaN; the gradient at NaN is that of the sign"),
     ("ldexp", "second", lambda case: not all(bool(x.isfinite().all()) for x in results_of(case)), "infinite results"),
     ("corrcoef", "gradient", lambda case: case.inputs[0].dtype in SIXTEEN_BITS, "differences of rounded numbers"),
+    ("atan2 lgamma mvlgamma", "gradient second", lambda case: not all(bool(x.isfinite().all()) for x in case.inputs),
+     "the slopes at infinity"),
+    ("atan2", "second", lambda case: bool(((case.inputs[0] == 0) & (case.inputs[1] == 0)).any()), "PyTorch's is NaN at the origin"),
+    ("polygamma digamma lgamma", "gradient second value", lambda case: bool(((case.inputs[0] <= 0) & (
+        case.inputs[0] == case.inputs[0].round())).any()) or not bool(case.inputs[0].isfinite().all()),
+     "PyTorch's poles are large numbers"),
     ("topk kthvalue median nanmedian mode quantile nanquantile", "gradient second", lambda case: case.inputs[0].dtype in SIXTEEN_BITS,
      "equal elements: which of them has the gradient is not defined"),
     ("logaddexp logaddexp2", "gradient second", lambda case: not all(bool((x.abs() < 700).all()) for x in case.inputs),
@@ -98,8 +104,8 @@ REFUSALS = [
     ("expected an exponent of at least 0", "pow", "as in TensorFlow: integers have no reciprocals"),
     (r"expected an axis (in|of) \[0, 0\)", ".*", "a scalar has no axis"),
     ("of rank 1 or more, got a scalar", ".*softmax|F.softmin|cast_softmin", "a scalar has no axis"),
-    ("the elements of a symbolic tensor were asked for", "unique|nonzero|bincount|boolean_mask",
-     "the size of the result depends on the elements, which are read"),
+    ("the elements of a symbolic tensor were asked for", "unique|nonzero|bincount|boolean_mask|inv",
+     "the elements are read: the size of the result depends on them, or the host computes it"),
     (r"rank 2 or more, got shapes", "matmul", "as in TensorFlow: no products of vectors"),
     (r"expected shapes that agree except along axis|expected an axis of \[-1, 1\), got 1", "concat", "an empty vector is not neutral: PyTorch keeps it for old code"),
 ]

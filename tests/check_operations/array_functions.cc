@@ -4,6 +4,7 @@
 #include <tandem/names.h>
 #include <tandem/rearrange.h>
 #include <tandem/scatter.h>
+#include <tandem/special.h>
 #include <tandem/statistics.h>
 
 #include <utility>
@@ -297,11 +298,61 @@ Table positions() {
   };
 }
 
+Table special_functions() {
+  return {
+      {"asin", unary(td::asin)},
+      {"acos", unary(td::acos)},
+      {"atan", unary(td::atan)},
+      {"atan2", binary(td::atan2)},
+      {"erfinv", unary(td::erfinv)},
+      {"lgamma", unary(td::lgamma)},
+      {"digamma", unary(td::digamma)},
+      {"polygamma", call([](const Call& c) { return td::polygamma(c.integer("n"), c.x[0]); })},
+      {"mvlgamma", call([](const Call& c) { return td::mvlgamma(c.x[0], c.integer("p")); })},
+      {"inv", unary(td::linalg::inv)},
+  };
+}
+
+using Window = Tensor (*)(std::int64_t, const td::windows::WindowOptions&);
+td::windows::WindowOptions window_options(const Call& c) {
+  return {.sym = c.flag("sym"), .dtype = c.dtype().dtype};
+}
+Operation window(Window f) {
+  return call([f](const Call& c) { return f(c.integer("size"), window_options(c)); });
+}
+// One with a number.
+using WindowOf = Tensor (*)(std::int64_t, double, const td::windows::WindowOptions&);
+Operation window(WindowOf f) {
+  return call(
+      [f](const Call& c) { return f(c.integer("size"), c.number("number"), window_options(c)); });
+}
+
+Table window_functions() {
+  return {
+      {"bartlett", window(td::windows::bartlett)},
+      {"blackman", window(td::windows::blackman)},
+      {"cosine", window(td::windows::cosine)},
+      {"exponential", window(td::windows::exponential)},
+      {"gaussian", window(td::windows::gaussian)},
+      {"general_hamming", window(td::windows::general_hamming)},
+      {"hamming", window(td::windows::hamming)},
+      {"hann", window(td::windows::hann)},
+      {"kaiser", window(td::windows::kaiser)},
+      {"nuttall", window(td::windows::nuttall)},
+      {"general_cosine", call([](const Call& c) {
+         return td::windows::general_cosine(
+             c.integer("size"), c.attributes.at("a").get<std::vector<double>>(), window_options(c));
+       })},
+  };
+}
+
 }  // namespace
 
 Table array_functions() {
   Table joined = arithmetic();
-  for (Table part : {statistics(), rearranging(), positions()}) joined.merge(part);
+  for (Table part :
+       {statistics(), rearranging(), positions(), special_functions(), window_functions()})
+    joined.merge(part);
   return joined;
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/expect_values.h"
 #include "support/gradient_check.h"
 #include "support/tensors.h"
 #include "tandem/creation.h"
@@ -22,19 +23,6 @@ using namespace testing;
 using Values = std::vector<double>;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 const double kNan = std::numeric_limits<double>::quiet_NaN();
-
-// As expect_tensor(), also of NaN and infinities.
-void expect_values(const Tensor& y, const Values& expected, double tolerance) {
-  const Values actual = values_of(cast(y, float64));
-  ASSERT_EQ(actual.size(), expected.size());
-  for (std::size_t i = 0; i < actual.size(); ++i)
-    if (std::isnan(expected[i]))
-      EXPECT_TRUE(std::isnan(actual[i])) << i << " is " << actual[i];
-    else if (std::isinf(expected[i]))
-      EXPECT_EQ(actual[i], expected[i]) << i;
-    else
-      EXPECT_NEAR(actual[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i]))) << i;
-}
 
 struct Case {
   const char* name;
