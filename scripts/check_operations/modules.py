@@ -123,6 +123,99 @@ def adaptive_pool(name, m, x):
     return Case("F.adaptive_max_pool2d" if "Max" in name else "F.adaptive_avg_pool2d", [x], m, size=two(m.output_size))
 
 
+def listed(value, axes):
+    """A number for one axis, a list for several."""
+    return value if axes == 1 and isinstance(value, int) else value[0] if axes == 1 else (
+        [value] * axes if isinstance(value, int) else list(value))
+
+
+def pool_of_axes(name, m, x):
+    axes, kind = int(name[-2]), "max" if "Max" in name else "avg"
+    if name.startswith("Adaptive"):
+        size = listed(m.output_size, axes)
+        need(not getattr(m, "return_indices", False) and None not in (size if axes > 1 else [size]), "indices, a size that stays")
+        return Case(f"F.adaptive_{kind}_pool{axes}d", [x], m, size=size)
+    need(not getattr(m, "return_indices", False), "indices")
+    named = {"size": m.kernel_size, "stride": m.stride, "padding": m.padding, **({"dilation": m.dilation} if kind == "max" else {})}
+    further = {} if kind == "max" else {"counted": m.count_include_pad}
+    if getattr(m, "divisor_override", None) is not None:
+        further["divisor"] = m.divisor_override
+    return Case(f"F.{kind}_pool{axes}d", [x], m, ceil=m.ceil_mode, **further,
+                **{key: listed(value, axes) for key, value in named.items()})
+
+
+def lp_pool(name, m, x):
+    axes = int(name[-2])
+    stride = m.kernel_size if m.stride is None else m.stride
+    return Case(f"F.lp_pool{axes}d", [x], m, p=m.norm_type, ceil=m.ceil_mode, size=listed(m.kernel_size, axes),
+                stride=listed(stride, axes))
+
+
+def conv_of_axes(name, m, x):
+    axes, transposed = int(name[-2]), "Transpose" in name
+    need(m.padding_mode == "zeros" and x.dim() == axes + 2 and not isinstance(m.padding, str), "padding mode, batch axis")
+    function = getattr(F, f"conv_transpose{axes}d" if transposed else f"conv{axes}d")
+    named = {"stride": m.stride, "padding": m.padding, "dilation": m.dilation, **({"output_padding": m.output_padding} if transposed else {})}
+    rest = (m.output_padding, m.groups, m.dilation) if transposed else (m.dilation, m.groups)
+    return Case("F." + function.__name__, given(x, m.weight, m.bias), lambda x, w, *b: function(
+        x, w, b[0] if b else None, m.stride, m.padding, *rest), [0], groups=m.groups,
+                **{key: listed(value, axes) for key, value in named.items()})
+
+
+def pad(name, m, x):
+    mode = {"Refl": "reflect", "Repl": "replicate", "Circ": "circular"}.get(name[:4], "constant")
+    return Case("F.pad", [x], m, sides=list(m.padding), mode=mode, value=getattr(m, "value", 0))
+
+
+def hardtanh(name, m, x):
+    return Case("clip_by_value", [x], m, low=m.min_val, high=m.max_val)
+
+
+def leaky_relu(name, m, x):
+    return Case("leaky_relu", [x], m, alpha=m.negative_slope)
+
+
+def softmax_of(name, m, x):
+    dim = -3 if name == "Softmax2d" else m.dim
+    need(dim is not None, "no axis")
+    return Case("log_softmax" if name.startswith("Log") else "softmax", [x], m, axis=dim)
+
+
+def group_norm(name, m, x):
+    return Case("F.group_norm", given(x, m.weight, m.bias), lambda x, *p: F.group_norm(x, m.num_groups, *p, eps=m.eps), [0],
+                groups=m.num_groups, eps=m.eps)
+
+
+def instance_norm(name, m, x):
+    need(x.dim() == int(name[-2]) + 2 and (m.training or not m.track_running_stats), "running moments, batch axis")
+    return Case("F.instance_norm", given(x, m.weight, m.bias), lambda x, *p: F.instance_norm(x, None, None, *p, eps=m.eps), [0],
+                eps=m.eps)
+
+
+def rms_norm(name, m, x):
+    shape = list(m.normalized_shape)
+    return Case("F.rms_norm", given(x, m.weight), lambda x, *w: F.rms_norm(x, shape, *w, eps=m.eps), [0], shape=shape,
+                **({} if m.eps is None else {"eps": m.eps}))
+
+
+def local_response_norm(name, m, x):
+    return Case("F.local_response_norm", [x], m, size=m.size, alpha=m.alpha, beta=m.beta, k=m.k)
+
+
+def bilinear(name, m, x, y):
+    return Case("F.bilinear", given(x, y, m.weight, m.bias), F.bilinear, [0, 1])
+
+
+def recurrent(name, m, x, state=None):
+    need(state is None and not isinstance(x, tuple) and torch.is_tensor(x) and m.dropout == 0 and not getattr(m, "proj_size", 0),
+         "states, packed sequences, dropout, projections")
+    weights = list(m.parameters())
+    names = [key for key, _ in m.named_parameters()]
+    return Case(name, [x, *weights], lambda x, *w: torch.func.functional_call(m, dict(zip(names, w)), (x,))[0], [0],
+                inputs=m.input_size, hidden=m.hidden_size, layers=m.num_layers, bias=m.bias, batch_first=m.batch_first,
+                both=m.bidirectional, relu=getattr(m, "nonlinearity", "tanh") == "relu")
+
+
 def conv_transpose2d(name, m, x):
     need(m.padding_mode == "zeros" and x.dim() == 4, "padding mode, batch axis")
     inputs = [channels_last(x), m.weight.permute(2, 3, 1, 0), *given(m.bias)]
@@ -171,7 +264,17 @@ ADAPTERS = {**dict.fromkeys(ACTIVATIONS, activation), **dict.fromkeys(LOSSES, lo
             "Embedding": embedding, "MaxPool2d": pool, "AvgPool2d": pool, "AdaptiveAvgPool2d": adaptive_pool,
             "AdaptiveMaxPool2d": adaptive_pool, "ConvTranspose2d": conv_transpose2d, "ZeroPad2d": zero_pad,
             "MultiheadAttention": attention, "PReLU": prelu, **dict.fromkeys(MORE_ACTIVATIONS, more_activation),
-            **dict.fromkeys(MORE_LOSSES, more_loss)}
+            **dict.fromkeys(MORE_LOSSES, more_loss),
+            **dict.fromkeys([f"{kind}Pool{axes}d" for axes in (1, 3) for kind in ("Max", "Avg", "AdaptiveMax", "AdaptiveAvg")],
+                            pool_of_axes),
+            **dict.fromkeys(["LPPool1d", "LPPool2d", "LPPool3d"], lp_pool),
+            **dict.fromkeys(["Conv1d", "Conv3d", "ConvTranspose1d"], conv_of_axes),
+            **dict.fromkeys([f"{kind}Pad{axes}d" for kind in ("Reflection", "Replication", "Circular", "Constant") for axes in
+                             (1, 2, 3)] + ["ZeroPad1d", "ZeroPad3d"], pad),
+            **dict.fromkeys(["LogSoftmax", "Softmax2d"], softmax_of), "Hardtanh": hardtanh, "LeakyReLU": leaky_relu,
+            "GroupNorm": group_norm, **dict.fromkeys([f"InstanceNorm{axes}d" for axes in (1, 2, 3)], instance_norm),
+            "RMSNorm": rms_norm, "LocalResponseNorm": local_response_norm, "Bilinear": bilinear,
+            **dict.fromkeys(["RNN", "GRU", "LSTM"], recurrent)}
 
 
 def case_of(name, made, dtype, training):

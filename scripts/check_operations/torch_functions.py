@@ -44,7 +44,7 @@ def max_pool2d(op, s):
         s, kernel_size=None, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False)
     need(not indices, "indices")
     return Case("F.max_pool2d", [s.input], lambda x: op(x, size, stride, padding, dilation, ceil), size=two(size),
-                stride=two(size if stride in (None, []) else stride), padding=two(padding), dilation=two(dilation), ceil=bool(ceil))
+                stride=two(size if stride in (None, [], ()) else stride), padding=two(padding), dilation=two(dilation), ceil=bool(ceil))
 
 
 @adapts("nn.functional.avg_pool2d")
@@ -52,7 +52,7 @@ def avg_pool2d(op, s):
     size, stride, padding, ceil, counted, divisor = arguments(
         s, kernel_size=None, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None)
     return Case("F.avg_pool2d", [s.input], lambda x: op(x, size, stride, padding, ceil, counted, divisor), size=two(size),
-                stride=two(size if stride in (None, []) else stride), padding=two(padding), ceil=bool(ceil), counted=bool(counted),
+                stride=two(size if stride in (None, [], ()) else stride), padding=two(padding), ceil=bool(ceil), counted=bool(counted),
                 **({} if divisor is None else {"divisor": divisor}))
 
 
@@ -90,7 +90,7 @@ def max_pool(op, s):
     size, stride, padding, dilation, ceil, indices = arguments(
         s, kernel_size=None, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False)
     need(not indices, "indices")
-    named = {"size": size, "stride": size if stride in (None, []) else stride, "padding": padding, "dilation": dilation}
+    named = {"size": size, "stride": size if stride in (None, [], ()) else stride, "padding": padding, "dilation": dilation}
     return Case("F." + op.name.split(".")[-1], [s.input], lambda x: op(x, size, stride, padding, dilation, ceil),
                 ceil=bool(ceil), **{key: sizes_for(op, value, axes_of(op)) for key, value in named.items()})
 
@@ -99,7 +99,7 @@ def max_pool(op, s):
 def avg_pool(op, s):
     size, stride, padding, ceil, counted, divisor = arguments(
         s, kernel_size=None, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None)
-    named = {"size": size, "stride": size if stride in (None, []) else stride, "padding": padding}
+    named = {"size": size, "stride": size if stride in (None, [], ()) else stride, "padding": padding}
     return Case("F." + op.name.split(".")[-1], [s.input], lambda x: op(x, *s.args, **s.kwargs), ceil=bool(ceil),
                 counted=bool(counted), **({} if divisor is None else {"divisor": divisor}),
                 **{key: sizes_for(op, value, axes_of(op)) for key, value in named.items()})
@@ -154,6 +154,77 @@ def pairwise_distance(op, s):
     need(p > 0, "an order below 0")
     return Case("F.pairwise_distance", [s.input, other], lambda x, y: op(x, y, p, eps, keepdim), p=number(p),
                 eps=number(eps), keepdim=bool(keepdim))
+
+
+@adapts("nn.functional.group_norm", "native_group_norm")
+def group_norm(op, s):
+    if op.name == "native_group_norm":
+        weight, bias, n, channels, rest, groups, eps = s.args
+        reference = lambda x, *p: F.group_norm(x, groups, *p, eps=eps)  # noqa: E731
+    else:
+        groups, weight, bias, eps = arguments(s, num_groups=None, weight=None, bias=None, eps=1e-5)
+        reference = lambda x, *p: op(x, groups, *p, eps=eps)  # noqa: E731
+    need((weight is None) == (bias is None), "a weight alone")
+    return Case("F.group_norm", [s.input] + ([] if weight is None else [weight, bias]), reference, groups=groups,
+                eps=number(eps))
+
+
+@adapts("nn.functional.instance_norm")
+def instance_norm(op, s):
+    mean, var, weight, bias, use, _, eps = arguments(s, running_mean=None, running_var=None, weight=None, bias=None,
+                                                     use_input_stats=True, momentum=0.1, eps=1e-5)
+    need(use and (weight is None) == (bias is None), "running moments, a weight alone")
+    return Case("F.instance_norm", [s.input] + ([] if weight is None else [weight, bias]), lambda x, *p: F.instance_norm(
+        x, None, None, *p, eps=eps), eps=number(eps))
+
+
+@adapts("nn.functional.rms_norm")
+def rms_norm(op, s):
+    shape, weight, eps = arguments(s, normalized_shape=None, weight=None, eps=None)
+    return Case("F.rms_norm", [s.input] + ([] if weight is None else [weight]), lambda x, *w: op(x, shape, *w, eps=eps),
+                shape=list(shape), **({} if eps is None else {"eps": number(eps)}))
+
+
+@adapts("nn.functional.local_response_norm")
+def local_response_norm(op, s):
+    values = arguments(s, size=None, alpha=1e-4, beta=0.75, k=1.0)
+    size, alpha, beta, k = values
+    return Case("F.local_response_norm", [s.input], lambda x: op(x, *values), size=size, alpha=number(alpha),
+                beta=number(beta), k=number(k))
+
+
+@adapts(*(f"nn.functional.interpolate.{mode}" for mode in "area bicubic bilinear linear nearest nearest-exact trilinear".split()),
+        "nn.functional.upsample_bilinear", "nn.functional.upsample_nearest")
+def interpolate(op, s):
+    mode = {"upsample_bilinear": "bilinear", "upsample_nearest": "nearest"}.get(op.name.split(".")[-1])
+    size, factor, given, align, again, anti = arguments(s, size=None, scale_factor=None, mode=mode or "nearest", align_corners=None,
+                                                        recompute_scale_factor=None, antialias=False)
+    need(not anti and 3 <= s.input.dim() <= 5 and (s.input.is_floating_point()), "antialiasing, integers")
+    align = op.name.endswith("upsample_bilinear") or bool(align)
+    listed = lambda x: [] if x is None else [x] if isinstance(x, (int, float)) else list(x)  # noqa: E731
+    return Case("F.interpolate", [s.input], lambda x: op(x, *s.args, **s.kwargs), size=listed(size),
+                factor=[float(x) for x in listed(factor)], mode=mode or given, align=align, again=bool(again))
+
+
+@adapts("nn.functional.unfold")
+def unfold(op, s):
+    values = arguments(s, kernel_size=None, dilation=1, padding=0, stride=1)
+    size, dilation, padding, stride = values
+    return Case("F.unfold", [s.input], lambda x: op(x, *values), size=two(size), dilation=two(dilation), padding=two(padding),
+                stride=two(stride))
+
+
+@adapts("nn.functional.bilinear")
+def bilinear(op, s):
+    other, weight, bias = arguments(s, input2=None, weight=None, bias=None)
+    return Case("F.bilinear", [s.input, other, weight] + ([] if bias is None else [bias]), op)
+
+
+@adapts("nn.functional.pdist")
+def pdist(op, s):
+    (p,) = arguments(s, p=2.0)
+    need(p > 0 and s.input.shape[0] > 1, "an order below 0, no pairs")
+    return Case("F.pdist", [s.input], lambda x: op(x, p), p=number(p))
 
 
 # Losses: the arguments that are tensors, and the others with their defaults.

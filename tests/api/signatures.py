@@ -50,6 +50,15 @@ convolution_modules.h MaxPool1dArguments: stride padding dilation return_indices
 convolution_modules.h AvgPool1dArguments: stride padding ceil_mode count_include_pad
 convolution_modules.h MaxPool3dArguments: stride padding dilation return_indices ceil_mode
 convolution_modules.h AvgPool3dArguments: stride padding ceil_mode count_include_pad divisor_override
+normalization_modules.h GroupNormOptions: eps affine
+normalization_modules.h InstanceNormOptions: eps momentum affine track_running_stats
+normalization_modules.h RMSNormOptions: eps elementwise_affine
+normalization_modules.h LocalResponseNormOptions: alpha beta k
+resampling_modules.h InterpolateOptions: size scale_factor mode align_corners recompute_scale_factor antialias
+resampling_modules.h FoldOptions: dilation padding stride
+resampling_modules.h LpPool1dArguments: stride ceil_mode
+resampling_modules.h LpPool2dArguments: stride ceil_mode
+resampling_modules.h LpPool3dArguments: stride ceil_mode
 volumes.h Pooling3DOptions: pool_size strides padding
 convolution_layers.h Conv1DOptions: strides padding dilation_rate groups activation use_bias kernel_initializer bias_initializer kernel_regularizer bias_regularizer
 convolution_layers.h Conv2DTransposeOptions: strides padding output_padding activation use_bias kernel_initializer bias_initializer kernel_regularizer bias_regularizer

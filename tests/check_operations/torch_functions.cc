@@ -4,7 +4,11 @@
 #include <tandem/functional.h>
 #include <tandem/functional_losses.h>
 #include <tandem/image_modules.h>
+#include <tandem/normalization_modules.h>
+#include <tandem/recurrent_modules.h>
+#include <tandem/resampling_modules.h>
 
+#include <sstream>
 #include <utility>
 
 #include "operations.h"
@@ -238,6 +242,91 @@ Table elementary() {
   };
 }
 
+Table normalization() {
+  return {
+      {"F.group_norm", call([](const Call& c) {
+         return F::group_norm(c.x[0], c.integer("groups"), optional(c, 1), optional(c, 2),
+                              c.number("eps"));
+       })},
+      {"F.instance_norm", call([](const Call& c) {
+         return F::instance_norm(c.x[0], optional(c, 1), optional(c, 2), c.number("eps"));
+       })},
+      {"F.rms_norm", call([](const Call& c) {
+         return F::rms_norm(c.x[0], c.dims("shape"), optional(c, 1),
+                            c.has("eps") ? std::optional(c.number("eps")) : std::nullopt);
+       })},
+      {"F.local_response_norm", call([](const Call& c) {
+         return F::local_response_norm(c.x[0], c.integer("size"), c.number("alpha"),
+                                       c.number("beta"), c.number("k"));
+       })},
+  };
+}
+
+Table resampling() {
+  return {
+      {"F.interpolate", call([](const Call& c) {
+         return F::interpolate(
+             c.x[0], {.size = c.attributes.at("size").get<std::vector<std::int64_t>>(),
+                      .scale_factor = c.attributes.at("factor").get<std::vector<double>>(),
+                      .mode = c.text("mode"),
+                      .align_corners = c.flag("align"),
+                      .recompute_scale_factor = c.flag("again")});
+       })},
+      {"F.unfold", call([](const Call& c) {
+         return F::unfold(c.x[0], c.pair("size"),
+                          {.dilation = c.pair("dilation"),
+                           .padding = c.pair("padding"),
+                           .stride = c.pair("stride")});
+       })},
+      {"F.lp_pool1d", call([](const Call& c) {
+         return F::lp_pool1d(c.x[0], c.number("p"), c.integer("size"),
+                             {.stride = c.integer("stride"), .ceil_mode = c.flag("ceil")});
+       })},
+      {"F.lp_pool2d", call([](const Call& c) {
+         return F::lp_pool2d(c.x[0], c.number("p"), c.pair("size"),
+                             {.stride = c.pair("stride"), .ceil_mode = c.flag("ceil")});
+       })},
+      {"F.lp_pool3d", call([](const Call& c) {
+         return F::lp_pool3d(c.x[0], c.number("p"), triple(c, "size"),
+                             {.stride = triple(c, "stride"), .ceil_mode = c.flag("ceil")});
+       })},
+      {"F.bilinear",
+       call([](const Call& c) { return F::bilinear(c.x[0], c.x[1], c.x[2], optional(c, 3)); })},
+      {"F.pdist", call([](const Call& c) { return F::pdist(c.x[0], c.number("p")); })},
+  };
+}
+
+// A module of sequences, with the parameters after the first tensor: the output. Modules are kept,
+// because a trace cannot make variables.
+template <class Module>
+Operation recurrent() {
+  return call([](const Call& c) {
+    std::ostringstream key;
+    key << c.attributes;
+    static std::map<std::string, Module> made;
+    auto found = made.find(key.str());
+    if (found == made.end())
+      found = made.emplace(key.str(), Module(c.integer("inputs"), c.integer("hidden"),
+                                             {.num_layers = c.integer("layers"),
+                                              .nonlinearity = c.flag("relu") ? "relu" : "tanh",
+                                              .bias = c.flag("bias"),
+                                              .batch_first = c.flag("batch_first"),
+                                              .bidirectional = c.flag("both")}))
+                  .first;
+    std::size_t next = 1;
+    for (td::Variable variable : found->second->parameters()) variable.assign(c.x[next++]);
+    return std::get<0>(found->second->forward(c.x[0]));
+  });
+}
+
+Table sequence_modules() {
+  return {
+      {"LSTM", recurrent<td::nn::LSTM>()},
+      {"GRU", recurrent<td::nn::GRU>()},
+      {"RNN", recurrent<td::nn::RNN>()},
+  };
+}
+
 td::nn::LossReduction reduction(const Call& c) { return c.text("reduction").c_str(); }
 
 Table losses() {
@@ -313,7 +402,8 @@ Table losses() {
 
 Table torch_functions() {
   Table joined = activations();
-  for (Table part : {elementary(), sequences_and_volumes(), windows(), losses()})
+  for (Table part : {elementary(), sequences_and_volumes(), windows(), losses(), normalization(),
+                     resampling(), sequence_modules()})
     joined.merge(part);
   return joined;
 }

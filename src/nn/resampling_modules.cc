@@ -1,0 +1,333 @@
+// PyTorch's functions and modules that resize, and that take windows as columns.
+#include "tandem/resampling_modules.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/dim.h"
+#include "core/status.h"
+#include "nn/function_module.h"
+#include "nn/targets.h"
+#include "nn/windows.h"
+#include "ops/array/array_ops.h"
+#include "tandem/array.h"
+#include "tandem/creation.h"
+#include "tandem/elementary.h"
+#include "tandem/math.h"
+#include "tandem/random.h"
+#include "tandem/rearrange.h"
+#include "tandem/scatter.h"
+
+namespace tandem::nn {
+namespace {
+
+// --- resizing ---
+
+// An element of the result is a sum of elements at these positions, each times a weight.
+struct Taps {
+  std::vector<std::vector<std::int64_t>> positions;  // by tap
+  std::vector<std::vector<double>> weights;          // by tap; empty: the element itself
+};
+
+struct ResizedAxis {
+  std::int64_t in, out;
+  double scale;  // distance of positions in the input
+};
+
+std::int64_t within(double position, std::int64_t size) {
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(position), 0, size - 1);
+}
+
+// Keys's kernel with a = -0.75 of a distance from the position.
+double cubic_weight(double distance) {
+  constexpr double kA = -0.75;
+  const double d = std::abs(distance);
+  if (d <= 1.0) return ((kA + 2.0) * d - (kA + 3.0)) * d * d + 1.0;
+  return d < 2.0 ? ((d - 5.0) * d + 8.0) * d * kA - 4.0 * kA : 0.0;
+}
+
+Taps taps_of(const ResizedAxis& axis, const std::string& mode, bool align_corners) {
+  const bool cubic = mode == "bicubic", nearest = mode.starts_with("nearest");
+  const int count = nearest ? 1 : cubic ? 4 : 2;
+  Taps taps;
+  taps.positions.resize(static_cast<std::size_t>(count));
+  if (!nearest) taps.weights.resize(taps.positions.size());
+  for (std::int64_t i = 0; i < axis.out; ++i) {
+    const auto at = static_cast<double>(i);
+    if (nearest) {
+      // In float, as PyTorch: which element is nearest depends on it.
+      const float center = static_cast<float>(at) + (mode == "nearest" ? 0.0f : 0.5f);
+      taps.positions[0].push_back(
+          within(std::floor(center * static_cast<float>(axis.scale)), axis.in));
+      continue;
+    }
+    double position = align_corners ? at * axis.scale : (at + 0.5) * axis.scale - 0.5;
+    if (!cubic) position = std::max(position, 0.0);
+    const double first = std::floor(position), part = position - first;
+    for (int tap = 0; tap < count; ++tap) {
+      const double offset = cubic ? tap - 1 : tap;
+      taps.positions[static_cast<std::size_t>(tap)].push_back(within(first + offset, axis.in));
+      taps.weights[static_cast<std::size_t>(tap)].push_back(cubic      ? cubic_weight(part - offset)
+                                                            : tap == 0 ? 1.0 - part
+                                                                       : part);
+    }
+  }
+  return taps;
+}
+
+Tensor resized_along(const Tensor& x, int axis, const Taps& taps) {
+  Dims along;
+  for (int i = 0; i < x.rank(); ++i) along.push_back(i == axis ? -1 : 1);
+  Tensor sum;
+  for (std::size_t tap = 0; tap < taps.positions.size(); ++tap) {
+    Tensor part = gather(x, constant(taps.positions[tap]), axis);
+    if (taps.weights.empty()) return part;
+    part = part * reshape(constant(taps.weights[tap], {.dtype = x.dtype()}), Shape(along));
+    sum = sum.defined() ? sum + part : part;
+  }
+  return sum;
+}
+
+// The numbers for `axes` axes, of which one may stand for all.
+template <class Number>
+std::vector<Number> for_axes(const char* what, const std::vector<Number>& numbers, int axes) {
+  if (numbers.size() == 1) return std::vector<Number>(static_cast<std::size_t>(axes), numbers[0]);
+  if (numbers.size() != static_cast<std::size_t>(axes))
+    fail<InvalidArgumentError>("[interpolate] expected one {} or {}, got {}", what, axes,
+                               numbers.size());
+  return numbers;
+}
+
+ResizedAxis resized_axis(std::int64_t in, const InterpolateOptions& options, std::int64_t size,
+                         double factor) {
+  const bool by_factor = options.size.empty();
+  ResizedAxis axis{
+      .in = in,
+      .out = by_factor ? static_cast<std::int64_t>(std::floor(static_cast<double>(in) * factor))
+                       : size,
+      .scale = 0.0};
+  if (axis.in < 1 || axis.out < 1)
+    fail<InvalidArgumentError>("[interpolate] expected sizes above 0, got {} to {}", axis.in,
+                               axis.out);
+  const auto from = static_cast<double>(axis.in), to = static_cast<double>(axis.out);
+  if (options.align_corners)
+    axis.scale = axis.out > 1 ? (from - 1.0) / (to - 1.0) : 0.0;
+  else
+    axis.scale = by_factor && !options.recompute_scale_factor ? 1.0 / factor : from / to;
+  return axis;
+}
+
+void check_mode(const InterpolateOptions& options, int axes) {
+  const std::string& mode = options.mode;
+  const bool any = mode == "nearest" || mode == "nearest-exact" || mode == "area";
+  const bool fits = (mode == "linear" && axes == 1) || (mode == "trilinear" && axes == 3) ||
+                    ((mode == "bilinear" || mode == "bicubic") && axes == 2);
+  if (!any && !fits)
+    fail<InvalidArgumentError>(
+        "[interpolate] expected mode \"nearest\", \"nearest-exact\", \"area\" or {} for {} axes "
+        "after the channels, got \"{}\"",
+        axes == 1   ? "\"linear\""
+        : axes == 2 ? "\"bilinear\" or \"bicubic\""
+                    : "\"trilinear\"",
+        axes, mode);
+  if (any && options.align_corners)
+    fail<InvalidArgumentError>("[interpolate] expected no align_corners for mode \"{}\"", mode);
+}
+
+// --- windows ---
+
+// The positions in `size` elements with padding that window element k of window i has: [k, i].
+struct FoldedAxis {
+  FoldedAxis(const char* what, std::int64_t size, std::int64_t kernel, std::int64_t stride,
+             std::int64_t padding, std::int64_t dilation)
+      : padded(size + 2 * padding), elements(kernel) {
+    const std::int64_t covered = (kernel - 1) * dilation + 1;
+    if (kernel < 1 || stride < 1 || padding < 0 || dilation < 1 || covered > padded)
+      fail<InvalidArgumentError>(
+          "[{}] expected positive sizes of windows that fit into {} elements, got a window of {}, "
+          "stride {}, padding {} and dilation {}",
+          what, size, kernel, stride, padding, dilation);
+    windows = (padded - covered) / stride + 1;
+    for (std::int64_t k = 0; k < kernel; ++k)
+      for (std::int64_t i = 0; i < windows; ++i) positions.push_back(k * dilation + i * stride);
+  }
+  std::int64_t padded, elements, windows;
+  std::vector<std::int64_t> positions;
+};
+
+struct FoldedImage {
+  FoldedAxis rows, columns;
+};
+
+FoldedImage folded(const char* what, std::int64_t height, std::int64_t width, Pair kernel,
+                   const FoldOptions& o) {
+  return {{what, height, kernel.height, o.stride.height, o.padding.height, o.dilation.height},
+          {what, width, kernel.width, o.stride.width, o.padding.width, o.dilation.width}};
+}
+
+// --- pooling ---
+
+Tensor lp_pooled(const char* what, const Tensor& x, double p, Windows windows) {
+  double elements = 1.0;
+  for (const std::int64_t size : windows.size) elements *= static_cast<double>(size);
+  windows.padding.assign(windows.size.size(), 0);
+  windows.dilation.assign(windows.size.size(), 1);
+  if (p == 0.0) fail<InvalidArgumentError>("[{}] expected an order other than 0", what);
+  return pow(mean_pooled(what, pow(x, p), windows) * elements, 1.0 / p);
+}
+
+}  // namespace
+
+namespace functional {
+
+Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
+  const int axes = x.rank() - 2;
+  if (axes < 1 || axes > 3)
+    fail<ShapeError>(
+        "[interpolate] expected an input (batch, channels, ...) of 3 to 5 axes, got shape {}",
+        x.shape().to_string());
+  if (options.size.empty() == options.scale_factor.empty())
+    throw InvalidArgumentError("[interpolate] expected either sizes or factors");
+  check_mode(options, axes);
+  const auto sizes =
+      options.size.empty() ? std::vector<std::int64_t>(3, 0) : for_axes("size", options.size, axes);
+  const auto factors = options.size.empty() ? for_axes("factor", options.scale_factor, axes)
+                                            : std::vector<double>(3, 1.0);
+  std::vector<std::optional<std::int64_t>> area;
+  Tensor y = at_least_float32(x);
+  for (int i = 0; i < axes; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::int64_t in = dim::known("interpolate", x.dim(i + 2), "the size of the result");
+    const ResizedAxis axis = resized_axis(in, options, sizes[at], factors[at]);
+    area.push_back(axis.out);
+    if (options.mode != "area")
+      y = resized_along(y, i + 2, taps_of(axis, options.mode, options.align_corners));
+  }
+  if (options.mode == "area") return adaptively_pooled("interpolate", x, area, false);
+  return cast(y, x.dtype());
+}
+
+Tensor unfold(const Tensor& x, Pair kernel_size, const FoldOptions& options) {
+  if (x.rank() == 3) return squeeze(unfold(expand_dims(x, 0), kernel_size, options), {0});
+  if (x.rank() != 4)
+    fail<ShapeError>("[unfold] expected images (batch, channels, height, width), got shape {}",
+                     x.shape().to_string());
+  const FoldedImage image =
+      folded("unfold", dim::known("unfold", x.dim(2), "the windows"),
+             dim::known("unfold", x.dim(3), "the windows"), kernel_size, options);
+  const Pair by = options.padding;
+  const Tensor padded = pad(x, std::vector<std::pair<std::int64_t, std::int64_t>>{
+                                   {0, 0}, {0, 0}, {by.height, by.height}, {by.width, by.width}});
+  const auto positions = [](const FoldedAxis& axis) {
+    return constant(axis.positions, {.shape = {axis.elements, axis.windows}});
+  };
+  const Tensor windows =
+      gather(gather(padded, positions(image.rows), 2), positions(image.columns), 4);
+  const std::int64_t elements = image.rows.elements * image.columns.elements;
+  return reshape(transpose(windows, {0, 1, 2, 4, 3, 5}),
+                 {x.dim(0), x.dim(1) * elements, image.rows.windows * image.columns.windows});
+}
+
+Tensor fold(const Tensor& x, Pair output_size, Pair kernel_size, const FoldOptions& options) {
+  if (x.rank() == 2)
+    return squeeze(fold(expand_dims(x, 0), output_size, kernel_size, options), {0});
+  const FoldedImage image =
+      folded("fold", output_size.height, output_size.width, kernel_size, options);
+  const auto &rows = image.rows, &columns = image.columns;
+  const std::int64_t elements = rows.elements * columns.elements;
+  if (x.rank() != 3 || !dim::may_be_multiple(x.shape().word(1), elements) ||
+      !dim::may_equal(x.shape().word(2), rows.windows * columns.windows))
+    fail<ShapeError>("[fold] expected columns (batch, channels * {}, {}), got shape {}", elements,
+                     rows.windows * columns.windows, x.shape().to_string());
+  const Dim batch = x.dim(0), channels = x.dim(1) / elements;
+  const Tensor windows =
+      reshape(x, {batch, channels, rows.elements, columns.elements, rows.windows, columns.windows});
+  // The columns of each row of windows first, then the rows.
+  const Tensor by_column =
+      reshape(transpose(windows, {3, 5, 2, 4, 0, 1}),
+              {columns.elements * columns.windows, rows.elements * rows.windows, batch, channels});
+  const Tensor lines = add_to_rows(by_column, constant(columns.positions),
+                                   {columns.padded, rows.elements * rows.windows, batch, channels});
+  const Tensor sums = add_to_rows(transpose(lines, {1, 0, 2, 3}), constant(rows.positions),
+                                  {rows.padded, columns.padded, batch, channels});
+  const Pair from = options.padding;
+  return transpose(sums, {2, 3, 0, 1})
+      .slice(2, from.height, from.height + output_size.height)
+      .slice(3, from.width, from.width + output_size.width);
+}
+
+Tensor lp_pool1d(const Tensor& x, double p, std::int64_t kernel_size,
+                 const LpPool1dArguments& options) {
+  return lp_pooled("lp_pool1d", x, p,
+                   {.size = {kernel_size},
+                    .stride = {options.stride.value_or(kernel_size)},
+                    .ceil = options.ceil_mode});
+}
+Tensor lp_pool2d(const Tensor& x, double p, Pair kernel_size, const LpPool2dArguments& options) {
+  const Pair stride = options.stride.value_or(kernel_size);
+  return lp_pooled("lp_pool2d", x, p,
+                   {.size = {kernel_size.height, kernel_size.width},
+                    .stride = {stride.height, stride.width},
+                    .ceil = options.ceil_mode});
+}
+Tensor lp_pool3d(const Tensor& x, double p, Triple kernel_size, const LpPool3dArguments& options) {
+  const Triple stride = options.stride.value_or(kernel_size);
+  return lp_pooled("lp_pool3d", x, p,
+                   {.size = {kernel_size.depth, kernel_size.height, kernel_size.width},
+                    .stride = {stride.depth, stride.height, stride.width},
+                    .ceil = options.ceil_mode});
+}
+
+Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias) {
+  const Tensor y = einsum("...i,oij,...j->...o", x1, weight, x2);
+  return bias.defined() ? y + bias : y;
+}
+
+Tensor pdist(const Tensor& x, double p) {
+  if (x.rank() != 2)
+    fail<ShapeError>("[pdist] expected a matrix, got shape {}", x.shape().to_string());
+  const std::int64_t rows = dim::known("pdist", x.dim(0), "the pairs");
+  return gather_nd(cdist(x, x, p), transpose(triu_indices(rows, rows, 1)));
+}
+
+}  // namespace functional
+
+Upsample::Upsample(const InterpolateOptions& options)
+    : ModuleHolder(function_module(
+          "upsample", [options](const Tensor& x) { return functional::interpolate(x, options); })) {
+}
+Unfold::Unfold(Pair kernel_size, const FoldOptions& options)
+    : ModuleHolder(function_module("unfold", [kernel_size, options](const Tensor& x) {
+        return functional::unfold(x, kernel_size, options);
+      })) {}
+Fold::Fold(Pair output_size, Pair kernel_size, const FoldOptions& options)
+    : ModuleHolder(function_module("fold", [output_size, kernel_size, options](const Tensor& x) {
+        return functional::fold(x, output_size, kernel_size, options);
+      })) {}
+LPPool1d::LPPool1d(double norm_type, std::int64_t kernel_size, const LpPool1dArguments& options)
+    : ModuleHolder(function_module("lp_pool1d", [norm_type, kernel_size, options](const Tensor& x) {
+        return functional::lp_pool1d(x, norm_type, kernel_size, options);
+      })) {}
+LPPool2d::LPPool2d(double norm_type, Pair kernel_size, const LpPool2dArguments& options)
+    : ModuleHolder(function_module("lp_pool2d", [norm_type, kernel_size, options](const Tensor& x) {
+        return functional::lp_pool2d(x, norm_type, kernel_size, options);
+      })) {}
+LPPool3d::LPPool3d(double norm_type, Triple kernel_size, const LpPool3dArguments& options)
+    : ModuleHolder(function_module("lp_pool3d", [norm_type, kernel_size, options](const Tensor& x) {
+        return functional::lp_pool3d(x, norm_type, kernel_size, options);
+      })) {}
+
+BilinearImpl::BilinearImpl(std::int64_t in1, std::int64_t in2, std::int64_t out, bool has_bias) {
+  if (in1 < 1 || in2 < 1 || out < 1)
+    fail<InvalidArgumentError>("[bilinear] expected 1 feature or more, got {}, {} and {}", in1, in2,
+                               out);
+  const double bound = 1.0 / std::sqrt(static_cast<double>(in1));
+  weight = register_parameter("weight", random::uniform({out, in1, in2}, -bound, bound));
+  if (has_bias) bias = register_parameter("bias", random::uniform({out}, -bound, bound));
+}
+
+Tensor BilinearImpl::forward(const Tensor& input1, const Tensor& input2) {
+  return functional::bilinear(input1, input2, weight, bias.defined() ? bias.value() : Tensor());
+}
+
+}  // namespace tandem::nn
