@@ -169,6 +169,9 @@ auto cond(const Tensor& predicate, Then&& then_fn, Else&& else_fn) {
 ///     [&](Tensor i, Tensor power) { return std::pair{i + 1, power * x}; }, {i, ones({})});
 /// @endcode
 ///
+/// The loop variables may also be arguments of their own: `while_loop(condition, body, i, power)`;
+/// then the callables may be generic lambdas.
+///
 /// Throws InvalidArgumentError if there are no loop variables, if the condition is not a bool
 /// scalar, and if the body returns other numbers of tensors, dtypes or shapes than it got.
 std::vector<Tensor> while_loop(
@@ -207,6 +210,16 @@ requires(!detail::PlainLoop<Condition, Body>) auto while_loop(Condition&& condit
     else
       return last;
   }
+}
+template <class Condition, class Body, std::convertible_to<Tensor>... Variables>
+requires(sizeof...(Variables) > 0) auto while_loop(Condition&& condition, Body&& body,
+                                                   const Variables&... loop_vars) {
+  const auto with_tensors = [](auto& callable) {
+    return [&callable](const std::conditional_t<true, Tensor, Variables>&... tensors) {
+      return callable(tensors...);
+    };
+  };
+  return while_loop(with_tensors(condition), with_tensors(body), std::vector<Tensor>{loop_vars...});
 }
 /// @}
 

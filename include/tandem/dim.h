@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -52,6 +53,8 @@ class Dim {
   /// A known size. Differences of sizes may be negative; -1 means "any" where a function says so.
   template <detail::Integer T>
   constexpr Dim(T size) : word_(static_cast<std::int64_t>(size)) {}  // NOLINT: implicit
+  /// -1: a size that is left open, as None in a shape of Keras.
+  constexpr Dim(std::nullopt_t) : word_(-1) {}  // NOLINT: implicit
   /// @{
   /// Copies. They are not trivial, so that `printf("%ld", x.dim(0))` does not compile: it would
   /// print a meaningless number for an unknown size. Write x.dim(0).value().

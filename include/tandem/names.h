@@ -214,6 +214,7 @@ using variable_list = std::vector<Tensor>;  ///< a list of tensors
 // PyTorch: namespaces
 /// As torch::indexing.
 namespace indexing {
+using tandem::Ellipsis;
 using tandem::None;
 using tandem::Slice;
 }  // namespace indexing

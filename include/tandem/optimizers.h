@@ -28,9 +28,8 @@ class LearningRate {
   using Schedule = std::function<double(std::int64_t step)>;
   /// A constant rate.
   LearningRate(double rate) : rate_(rate) {}  // NOLINT: implicit
-  /// A schedule.
-  LearningRate(Schedule schedule) : schedule_(std::move(schedule)) {}  // NOLINT: implicit
-  /// A schedule: any callable, such as a lambda.
+  /// A schedule: any callable, such as a lambda or a Schedule. (A constructor for a Schedule alone
+  /// is one too many for clang 14, which then refuses `Adam({.learning_rate = schedule})`.)
   template <class F>
   requires std::is_invocable_r_v<double, const F&, std::int64_t> LearningRate(F schedule)  // NOLINT
       : schedule_(std::move(schedule)) {}

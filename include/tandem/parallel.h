@@ -70,6 +70,13 @@ requires(!std::is_invocable_v<Fn&, int, int> &&
       options);
 }
 
+/// spawn(fn, {.nprocs = nprocs}) of a function of the rank alone.
+template <class Fn, std::integral Count>
+requires(!std::is_invocable_v<Fn&, int, int> &&
+         std::is_invocable_v<Fn&, int>) void spawn(Fn fn, Count nprocs) {
+  spawn(std::move(fn), SpawnOptions{.nprocs = static_cast<int>(nprocs)});
+}
+
 /// The function of a rank threw: "[spawn] -- Process 1 terminated with the following error: ..." As
 /// torch.multiprocessing.ProcessRaisedException.
 class ProcessRaisedError : public AbortedError {

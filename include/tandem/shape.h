@@ -90,6 +90,8 @@ class Shape {
   std::size_t size() const { return static_cast<std::size_t>(rank()); }
   /// As dim().
   Dim operator[](int axis) const { return Dim(word(axis)); }
+  Dim front() const { return dim(0); }  ///< as dim(0)
+  Dim back() const { return dim(-1); }  ///< as dim(-1)
   /// Sets the size of an axis. REQUIRES: 0 <= axis < rank().
   void set(int axis, Dim size) { dims_[axis] = size.word(); }
   /// Size of `axis`; negative ones count from the end. -1 for one that the user left open, as in an

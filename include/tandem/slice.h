@@ -18,32 +18,41 @@ struct Slice {
   std::int64_t step = 1;       ///< distance between positions; not 0
 };
 
+/// The type of Ellipsis.
+struct EllipsisIndex {};
+/// As Python's `...` among indices: all axes that the others leave, `x[{Ellipsis, 0}]`. As
+/// torch::indexing::Ellipsis.
+inline constexpr EllipsisIndex Ellipsis;
+
 /// Argument of Tensor::operator() for one axis: a position, which removes the axis, or a Slice; or
-/// None, for a new axis of size 1 there.
+/// None, for a new axis of size 1 there; or Ellipsis, for all axes that the others leave.
 class AxisIndex {
  public:
   /// @{
   /// A position; negative ones count from the end.
   template <std::integral Integer>
   AxisIndex(Integer position)  // NOLINT: implicit
-      : slice_{.start = Dim(static_cast<std::int64_t>(position))}, single_(true) {}
+      : slice_{.start = Dim(static_cast<std::int64_t>(position))}, kind_(Kind::kPosition) {}
   AxisIndex(const Dim& position)  // NOLINT: implicit
-      : slice_{.start = position}, single_(true) {}
+      : slice_{.start = position}, kind_(Kind::kPosition) {}
   /// @}
   /// A range.
   AxisIndex(const Slice& slice) : slice_(slice) {}  // NOLINT: implicit
   /// A new axis, as numpy.newaxis and torch::indexing::None.
-  AxisIndex(std::nullopt_t) : single_(true) {}  // NOLINT: implicit
-  /// Whether it is a position.
-  bool single() const { return single_ && slice_.start; }
-  bool inserted() const { return single_ && !slice_.start; }  ///< whether it is a new axis
+  AxisIndex(std::nullopt_t) : kind_(Kind::kNew) {}  // NOLINT: implicit
+  /// All axes that the other indices leave.
+  AxisIndex(EllipsisIndex) : kind_(Kind::kEllipsis) {}        // NOLINT: implicit
+  bool single() const { return kind_ == Kind::kPosition; }    ///< whether it is a position
+  bool inserted() const { return kind_ == Kind::kNew; }       ///< whether it is a new axis
+  bool ellipsis() const { return kind_ == Kind::kEllipsis; }  ///< whether it is an Ellipsis
   /// The position. REQUIRES: single().
   Dim position() const { return *slice_.start; }  // REQUIRES: single()
   const Slice& slice() const { return slice_; }   ///< the range
 
  private:
+  enum class Kind : std::uint8_t { kRange, kPosition, kNew, kEllipsis };
   Slice slice_;
-  bool single_ = false;
+  Kind kind_ = Kind::kRange;
 };
 
 }  // namespace tandem

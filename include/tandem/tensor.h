@@ -440,6 +440,11 @@ class Tensor {
   /// gradient flows on to this one, as in PyTorch.
   [[nodiscard]] Tensor clone() const;
   [[nodiscard]] Tensor numpy() const { return *this; }  ///< this tensor
+  /// The only element, as item<T>(): `loss.numpy<float>()`. See to_vector() for several.
+  template <class T>
+  T numpy() const {
+    return item<T>();
+  }
   /// @{
   /// Element-wise comparison. As equal(), not_equal(), less(), ...
   [[nodiscard]] Tensor eq(const Tensor& other) const;

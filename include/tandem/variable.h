@@ -2,6 +2,7 @@
 /// Variables: tensors that training updates.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -43,6 +44,14 @@ struct VariableOptions {
 
 class VariableImpl;
 
+namespace detail {
+
+template <class T>
+concept NumberAndTensor = !Arithmetic<T> && std::convertible_to<const T&, double> &&
+                          std::convertible_to<const T&, Tensor>;
+
+}  // namespace detail
+
 /// A tensor whose value can be assigned. As tf.Variable. A handle: copies refer to the same
 /// variable. Converts to a Tensor of the current value; inside a strategy's replica, of the
 /// replica's own copy.
@@ -57,6 +66,10 @@ class Variable {
   Variable() = default;
   /// Creates a variable. In a strategy's scope it gets a copy on each replica.
   explicit Variable(const Tensor& initial_value, VariableOptions options = {});
+  /// The same with a name.
+  template <std::convertible_to<std::string> Name>
+  Variable(const Tensor& initial_value, const Name& name)
+      : Variable(initial_value, VariableOptions{.name = name}) {}
   /// @{
   /// The same of a number or a list of numbers, as constant(); an integer type of 64 bits gives
   /// int64.
@@ -100,6 +113,21 @@ class Variable {
   void assign_sub(double delta);
   /// @}
   /// @{
+  /// The same with what is a number and a tensor, such as the result() of a metric: the number.
+  template <detail::NumberAndTensor Value>
+  void assign(const Value& value) {
+    assign(static_cast<double>(value));
+  }
+  template <detail::NumberAndTensor Value>
+  void assign_add(const Value& delta) {
+    assign_add(static_cast<double>(delta));
+  }
+  template <detail::NumberAndTensor Value>
+  void assign_sub(const Value& delta) {
+    assign_sub(static_cast<double>(delta));
+  }
+  /// @}
+  /// @{
   /// As those of Tensor, of the current value.
   int rank() const { return shape().rank(); }
   std::int64_t dim() const { return rank(); }
@@ -118,7 +146,12 @@ class Variable {
   }
   double item() const { return value().item(); }
   /// @}
-  Tensor numpy() const { return value(); }       ///< as value()
+  Tensor numpy() const { return value(); }  ///< as value()
+  /// As item<T>().
+  template <class T>
+  T numpy() const {
+    return item<T>();
+  }
   Tensor read_value() const { return value(); }  ///< as value()
   /// Freezes or unfreezes this variable alone, as Layer::set_trainable() does those of a layer: a
   /// frozen one has no gradients. Throws InvalidArgumentError to unfreeze one that was made with

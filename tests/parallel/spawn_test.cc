@@ -45,6 +45,7 @@ TEST(Spawn, KnowsHowRanksOfAHostThatIgnoresItsChildrenEnd) {
                   {.nprocs = 2});
             }),
             "[spawn] -- Process 1 terminated with the following error: NotFoundError: no data");
+  spawn([](int) {}, 2);
   EXPECT_EQ(
       error_of<ProcessExitedError>([] { spawn([](int, int) { raise(SIGKILL); }, {.nprocs = 1}); }),
       "[spawn] process 0 terminated with exit code 1");

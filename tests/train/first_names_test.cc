@@ -73,6 +73,77 @@ TEST(Result, IsANumberAndATensor) {
   EXPECT_EQ(other.result(), mean.result());
 }
 
+TEST(Variable, HasANameAsItsSecondArgumentAndTakesResults) {
+  Variable variable(constant(1.0F), "best");
+  EXPECT_EQ(variable.name(), "best");
+  metrics::Mean mean;
+  mean.update_state(constant({1.0, 2.0}));
+  variable.assign(mean.result());
+  EXPECT_EQ(variable.numpy<float>(), 1.5F);
+  variable.assign_add(mean.result());
+  variable.assign_sub(mean.result());
+  EXPECT_EQ(variable.numpy<float>(), 1.5F);
+}
+
+TEST(Tensor, GivesItsOnlyElementAsANumber) {
+  EXPECT_EQ(constant({7}).numpy<int>(), 7);
+  expect_error<InvalidArgumentError>([] { constant({1, 2}).numpy<int>(); }, "[item] expected");
+}
+
+TEST(Shape, HasOpenSizesAndAFrontAndABack) {
+  const Shape shape{std::nullopt, 4, 6};
+  EXPECT_EQ(shape, (Shape{-1, 4, 6}));
+  EXPECT_EQ(shape.back(), 6);
+  EXPECT_EQ((Shape{3, 4}).front(), 3);
+  expect_error<InvalidArgumentError>([] { static_cast<void>(Shape::scalar().back()); }, "axis");
+}
+
+TEST(Indexing, HasAnEllipsis) {
+  const Tensor x = reshape(range(24), {2, 3, 4});
+  const auto same = [](const Tensor& a, const Tensor& b) {
+    EXPECT_EQ(a.shape(), b.shape());
+    EXPECT_EQ(values_of(a), values_of(b));
+  };
+  same(x(Ellipsis, 1), x(Slice(), Slice(), 1));
+  same(x.index({indexing::Ellipsis, Slice(0, 2)}), x(Slice(), Slice(), Slice(0, 2)));
+  same(x[{0, Ellipsis}], x[0]);
+  same(x.index({1, Ellipsis, 2, 3}), x(1, 2, 3));
+  same(x.index({None, Ellipsis, 3}), x(None, Slice(), Slice(), 3));
+  same(x.index({Ellipsis, None}), expand_dims(x, -1));
+  same(x(Ellipsis), x);
+  expect_error<InvalidArgumentError>(
+      [&] {
+        x.index({Ellipsis, Ellipsis});
+      },
+      "[at] expected one Ellipsis, got several");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        x.index({0, Ellipsis, 0, 0, 0});
+      },
+      "[at] expected at most 3 indices");
+}
+
+TEST(WhileLoop, TakesItsVariablesAsArguments) {
+  const auto collatz = [](const Tensor& n) {
+    const auto [last, steps] =
+        while_loop([](auto i, auto) { return not_equal(i, 1); },
+                   [](auto i, auto s) {
+                     const auto next = cond(
+                         equal(i % 2, 0), [&] { return i / 2; }, [&] { return 3 * i + 1; });
+                     return std::make_tuple(next, s + 1);
+                   },
+                   n, constant(0));
+    EXPECT_EQ(last.dtype(), int32);
+    return steps;
+  };
+  EXPECT_EQ(collatz(constant(6)).numpy<int>(), 8);
+  EXPECT_EQ(function(collatz)(constant(7)).numpy<int>(), 16);
+  EXPECT_EQ(while_loop([](const Tensor& i) { return i < 10; },
+                       [](const Tensor& i) { return i + 4; }, constant(0))[0]
+                .item<int>(),
+            12);
+}
+
 TEST(Evaluate, IsTakenApartIntoLossAndMetric) {
   const Tensor x = ones({4, 2}), y = zeros({4, 1});
   Sequential model = linear();

@@ -109,7 +109,30 @@ Tensor at_axes(const Tensor& whole, std::span<const AxisIndex> indices) {
 
 }  // namespace
 
+namespace {
+
+// The indices, with whole axes for an Ellipsis.
+std::vector<AxisIndex> without_ellipsis(const Tensor& x, std::span<const AxisIndex> indices) {
+  const auto is_one = [](const AxisIndex& index) { return index.ellipsis(); };
+  const auto others = std::ranges::count_if(
+      indices, [](const AxisIndex& index) { return !index.inserted() && !index.ellipsis(); });
+  if (std::ranges::count_if(indices, is_one) > 1)
+    throw InvalidArgumentError("[at] expected one Ellipsis, got several");
+  std::vector<AxisIndex> all;
+  for (const AxisIndex& index : indices)
+    if (index.ellipsis())
+      all.insert(all.end(), static_cast<std::size_t>(std::max<std::int64_t>(x.rank() - others, 0)),
+                 Slice());
+    else
+      all.push_back(index);
+  return all;
+}
+
+}  // namespace
+
 Tensor Tensor::at(std::span<const AxisIndex> indices) const {
+  if (std::ranges::any_of(indices, &AxisIndex::ellipsis))
+    return at(without_ellipsis(*this, indices));
   const auto is_new = [](const AxisIndex& index) { return index.inserted(); };
   if (std::none_of(indices.begin(), indices.end(), is_new)) return at_axes(*this, indices);
   std::vector<AxisIndex> of_axes;
