@@ -25,6 +25,7 @@
 #include "tandem/losses.h"
 #include "tandem/metrics.h"
 #include "tandem/optimizers.h"
+#include "tandem/outputs.h"
 
 namespace tandem {
 
@@ -41,6 +42,16 @@ class SymbolicInput {
 
  private:
   std::shared_ptr<const Node> node_;
+};
+
+/// One symbolic tensor, or several in braces, as a parameter type.
+class SymbolicInputs : public std::vector<SymbolicInput> {
+ public:
+  using std::vector<SymbolicInput>::vector;
+  /// One.
+  SymbolicInputs(const SymbolicInput& one) : vector{one} {}  // NOLINT: implicit
+  /// Several.
+  SymbolicInputs(std::vector<SymbolicInput> several) : vector(std::move(several)) {}  // NOLINT
 };
 
 /// Options of Input().
@@ -83,15 +94,21 @@ class OptimizerChoice {
 };
 
 /// Options of Model::compile(). As the arguments of tf.keras.Model.compile.
+///
+/// For a model of several outputs, loss, loss_weights and metrics are lists in the order of the
+/// outputs, or have the names of outputs, which are those of the layers: see PerOutput.
 struct CompileOptions {
   OptimizerChoice optimizer = "rmsprop";  ///< default: as in Keras
-  /// Loss; required, but for a class with steps of its own (Model::train_step).
-  losses::Loss loss{};
-  /// Metrics that ignore sample weights.
-  std::vector<metrics::Metric> metrics{};
+  /// Loss; required, but for a class with steps of its own (Model::train_step). Several outputs
+  /// have a loss each, or one for all of them. Those without one are not trained.
+  PerOutput<losses::Loss> loss{};
+  /// Factors of the outputs' losses in the loss of a model of several outputs. Default: 1.
+  PerOutput<double> loss_weights{};
+  /// Metrics that ignore sample weights. Several outputs have one each, or any number by name.
+  PerOutput<metrics::Metric> metrics{};
   /// Metrics that apply sample weights (and class weights). The names of all metrics must be
   /// unique: to use a metric both ways, give it two names.
-  std::vector<metrics::Metric> weighted_metrics{};
+  PerOutput<metrics::Metric> weighted_metrics{};
   /// Runs each step eagerly. By default fit(), evaluate() and predict() trace their step once per
   /// batch size (tandem/function.h), and host code in layers runs only then.
   bool run_eagerly = false;
@@ -117,8 +134,8 @@ class ValidationData {
   /// Inputs and targets.
   ValidationData(const Tensor& x, const Tensor& y)
       : data_(data::Dataset::from_tensor_slices({x, y})) {}
-  /// The inputs of a model with several, and targets.
-  ValidationData(TensorList inputs, const Tensor& y, const Tensor& sample_weight = {});
+  /// The inputs and targets of a model with several.
+  ValidationData(ModelTensors inputs, ModelTensors targets, const Tensor& sample_weight = {});
   /// Inputs, targets and sample weights.
   ValidationData(const Tensor& x, const Tensor& y, const Tensor& sample_weight)
       : data_(data::Dataset::from_tensor_slices({x, y, sample_weight})) {}
@@ -191,6 +208,11 @@ struct EvaluateOptions {
   std::optional<std::int64_t> steps{};
 };
 
+/// Options of Functional and Model(inputs, outputs). As the arguments of tf.keras.Model.
+struct FunctionalOptions {
+  std::string name{};  ///< name of the model, where it is a layer of another one
+};
+
 /// The results of a step by name: scalars, and metrics' result(). See Model::train_step().
 using StepResults = std::map<std::string, Tensor>;
 
@@ -231,10 +253,17 @@ class Model {
   /// Makes a model of a layer; builds it if the layer declares its input shape.
   explicit Model(Layer layer);
   /// @{
-  /// The layers between inputs and an output, as Functional. As tf.keras.Model(inputs, outputs).
-  Model(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output,
-        const std::string& name = {});
-  Model(const SymbolicInput& input, const SymbolicInput& output, const std::string& name = {});
+  /// The layers between inputs and outputs, as Functional. As tf.keras.Model(inputs, outputs).
+  ///
+  /// Outputs have the names of their layers, the second of equal names with "_1". A model of
+  /// several outputs is trained by fit() with targets in their order, evaluated, and predicts; its
+  /// loss is the sum of the outputs' losses, by CompileOptions::loss_weights, and fit() and
+  /// evaluate() report "NAME_loss" and "NAME_METRIC" of each. Calls of it return all outputs by
+  /// call_all(); what computes one result of a model throws InvalidArgumentError.
+  Model(const SymbolicInputs& inputs, const SymbolicInputs& outputs, const std::string& name = {});
+  template <std::same_as<FunctionalOptions> Options = FunctionalOptions>
+  Model(const SymbolicInputs& inputs, const SymbolicInputs& outputs, const Options& options)
+      : Model(inputs, outputs, options.name) {}
   /// @}
   /// @{
   /// Handles to the same model.
@@ -285,6 +314,13 @@ class Model {
   virtual Tensor call(const std::vector<Tensor>& inputs, bool training);
   /// @}
   Tensor forward(const Tensor& input) const { return (*this)(input); }  ///< as a call, in PyTorch
+  /// @{
+  /// Runs the forward pass, and returns all outputs of the model in their order.
+  std::vector<Tensor> call_all(ModelTensors inputs) const;
+  std::vector<Tensor> call_all(ModelTensors inputs, const CallOptions& options) const;
+  /// @}
+  /// The names of the outputs; of a model with one output empty.
+  const std::vector<std::string>& output_names() const;
   /// @{
   /// The training step on a batch, or on a replica's part of one, of a class that is derived from
   /// Model: of a pair of inputs and targets, or of whatever the elements of the data are. The
@@ -394,14 +430,15 @@ class Model {
   /// Trains the model. As tf.keras.Model.fit.
   ///
   /// Elements of `data` are (inputs, targets) or (inputs, targets, sample weights) in batches of
-  /// the global size; a functional model takes one component per input. Inputs without targets are
+  /// the global size; a functional model takes one component per input and per output, and weights
+  /// for all outputs or for each. Inputs without targets are
   /// for a train_step() of your own. Throws the errors of the data and of the step; the model then
   /// has the state of the last complete step. Throws InvalidArgumentError for infinite data without
   /// steps_per_epoch (and, for validation, evaluate() and predict(), without their number of
   /// steps).
   History fit(const data::Dataset& data, FitOptions options = {});
   History fit(const Tensor& x, const Tensor& y, FitOptions options = {});
-  History fit(TensorList inputs, const Tensor& y, FitOptions options = {});
+  History fit(ModelTensors inputs, ModelTensors targets, FitOptions options = {});
   History fit(const Tensor& x, FitOptions options = {}) {
     return fit(x, Tensor(), std::move(options));
   }
@@ -416,7 +453,7 @@ class Model {
   LossAndMetrics evaluate(const data::Dataset& data, const EvaluateOptions& options = {}) const;
   LossAndMetrics evaluate(const Tensor& x, const Tensor& y,
                           const EvaluateOptions& options = {}) const;
-  LossAndMetrics evaluate(TensorList inputs, const Tensor& y,
+  LossAndMetrics evaluate(ModelTensors inputs, ModelTensors targets,
                           const EvaluateOptions& options = {}) const;
   LossAndMetrics evaluate(const Tensor& x, const EvaluateOptions& options = {}) const {
     return evaluate(x, Tensor(), options);
@@ -425,18 +462,18 @@ class Model {
   /// @{
   /// Returns the outputs for all inputs, concatenated along the batch axis. Elements of `data` are
   /// inputs or (inputs, ...). As tf.keras.Model.predict.
-  Tensor predict(const data::Dataset& data, const EvaluateOptions& options = {}) const;
-  Tensor predict(const Tensor& x, const EvaluateOptions& options = {}) const;
-  Tensor predict(TensorList inputs, const EvaluateOptions& options = {}) const;
+  Predictions predict(const data::Dataset& data, const EvaluateOptions& options = {}) const;
+  Predictions predict(const Tensor& x, const EvaluateOptions& options = {}) const;
+  Predictions predict(TensorList inputs, const EvaluateOptions& options = {}) const;
   /// @}
   /// One training step on this batch. Returns its loss and metrics by name, from before the step.
   /// As tf.keras.Model.train_on_batch with return_dict.
-  LossAndMetrics train_on_batch(const Tensor& x, const Tensor& y, const Tensor& sample_weight = {});
+  LossAndMetrics train_on_batch(ModelTensors x, ModelTensors y, const Tensor& sample_weight = {});
   /// The loss and the metrics of this batch. As tf.keras.Model.test_on_batch with return_dict.
-  LossAndMetrics test_on_batch(const Tensor& x, const Tensor& y,
+  LossAndMetrics test_on_batch(ModelTensors x, ModelTensors y,
                                const Tensor& sample_weight = {}) const;
   /// The outputs for this batch. As tf.keras.Model.predict_on_batch.
-  Tensor predict_on_batch(const Tensor& x) const;
+  Predictions predict_on_batch(ModelTensors x) const;
 
   /// As Layer::losses(): the penalties of regularizers, which training adds to the loss.
   std::vector<Tensor> losses() const { return layer().losses(); }
@@ -520,16 +557,17 @@ class Sequential : public Model {
   void add(const Layer& layer);
 };
 
-/// A model of the layers between symbolic inputs and an output. As tf.keras.Model(inputs, outputs).
+/// A model of the layers between symbolic inputs and outputs. As tf.keras.Model(inputs, outputs).
 class Functional : public Model {
  public:
   /// @{
-  /// A model from inputs to an output.
-  Functional(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output,
+  /// As that constructor of Model.
+  Functional(const SymbolicInputs& inputs, const SymbolicInputs& outputs,
              const std::string& name = {})
-      : Model(inputs, output, name) {}
-  Functional(const SymbolicInput& input, const SymbolicInput& output, const std::string& name = {})
-      : Model(input, output, name) {}
+      : Model(inputs, outputs, name) {}
+  template <std::same_as<FunctionalOptions> Options = FunctionalOptions>
+  Functional(const SymbolicInputs& inputs, const SymbolicInputs& outputs, const Options& options)
+      : Model(inputs, outputs, options.name) {}
   /// @}
 };
 

@@ -75,6 +75,11 @@ void Learner::Impl::share(const std::vector<Variable>& variables, int root) cons
     variable.assign(comm::broadcast(variable.value(), global, {.group = group}));
 }
 
+losses::Loss Learner::Impl::loss(const char* what) const {
+  const Model::Impl& impl = impl_of(model_, what);
+  return impl.losses.empty() ? losses::Loss() : impl.losses.front().loss;
+}
+
 bool Learner::Impl::compiled() const { return impl_of(model_, "Learner").compiled; }
 
 void Learner::Impl::expect_optimizer(const char* what) const {
@@ -124,7 +129,7 @@ Learner::Impl::Step Learner::Impl::take_step(const char* what, bool training,
                                              const std::function<Batch()>& local,
                                              const std::function<bool()>& last) {
   Tensor of;  // the loss
-  const losses::Loss& function = impl_of(model_, what).loss;
+  const losses::Loss function = loss(what);
   const bool sum = function.reduction() == losses::Reduction::kSum;
   double examples = 0.0;
   const auto all = exchange(options_.group, what, 3, [&] {

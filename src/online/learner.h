@@ -96,6 +96,7 @@ class Learner::Impl {
     double loss = 0.0;
     bool last = false;
   };
+  losses::Loss loss(const char* what) const;  // undefined: not compiled
   Step take_step(const char* what, bool training, const std::function<Batch()>& local,
                  const std::function<bool()>& last);
   struct Agreement {

@@ -97,7 +97,7 @@ double Learner::Impl::mean_loss_by_parts(const char* what, bool training,
                }));
   std::vector<Tensor> examples{batch.x, batch.y};
   if (batch.weight.defined()) examples.push_back(batch.weight);
-  const losses::Loss& function = impl_of(model_, what).loss;
+  const losses::Loss function = loss(what);
   const auto parts = static_cast<double>(invariant_parts());
   const bool sum = function.reduction() == losses::Reduction::kSum;
   Parts all = over_parts(what, training, examples, [&](const data::Example& part) {

@@ -51,41 +51,66 @@ Tensor sum_of_penalties(const Layer& layer, DType dtype) {
   return sum;
 }
 
-const losses::Loss& loss_of(const Model::Impl& model, const std::string& what) {
-  if (!model.loss.defined())
-    fail<FailedPreconditionError>(
-        "[{}] expected a loss in compile(), got none; a class that overrides train_step() and "
-        "test_step() needs none",
-        what);
-  return model.loss;
+// Adds a part to a sum, which has its dtype.
+void add_to(Tensor& sum, const Tensor& part) {
+  sum = sum.defined() ? sum + cast(part, sum.dtype()) : part;
 }
 
 }  // namespace
 
-BatchLoss::BatchLoss(const Model::Impl& model, const Tensor& targets, const Tensor& outputs,
-                     const Tensor& weights, const std::string& what)
-    : is_sum_(loss_of(model, what).reduction() == losses::Reduction::kSum),
-      examples_(targets.size_word(0)),
-      all_examples_(global_examples(examples_)),
-      losses_(example_losses(model.loss, targets, outputs, weights, what)),
-      penalty_(sum_of_penalties(model.layer, losses_.dtype())) {}
+BatchLoss::BatchLoss(const Model::Impl& model, std::span<const Tensor> targets,
+                     std::span<const Tensor> outputs, std::span<const Tensor> weights,
+                     const std::string& what)
+    : examples_(targets.front().size_word(0)), all_examples_(global_examples(examples_)) {
+  if (model.losses.empty())
+    fail<FailedPreconditionError>(
+        "[{}] expected a loss in compile(), got none; a class that overrides train_step() and "
+        "test_step() needs none",
+        what);
+  DType dtype = float32;
+  for (std::size_t i = 0; i < model.losses.size(); ++i) {
+    const auto& [loss, weight] = model.losses[i];
+    OfOutput& made =
+        losses_.emplace_back(OfOutput{.is_sum = false, .weight = weight, .values = {}});
+    if (!loss.defined()) continue;
+    made.is_sum = loss.reduction() == losses::Reduction::kSum;
+    made.values =
+        example_losses(loss, targets[i], outputs[i], weights.empty() ? Tensor() : weights[i], what);
+    dtype = made.values.dtype();
+  }
+  penalty_ = sum_of_penalties(model.layer, dtype);
+}
 
 Tensor BatchLoss::to_minimize() const {
-  const Tensor loss = is_sum_
-                          ? reduce_sum(losses_)
-                          : nn::compute_average_loss(losses_, {.global_batch_size = all_examples_});
+  Tensor loss;
+  for (const OfOutput& each : losses_) {
+    if (!each.values.defined()) continue;
+    const Tensor value =
+        each.is_sum ? reduce_sum(each.values)
+                    : nn::compute_average_loss(each.values, {.global_batch_size = all_examples_});
+    add_to(loss, each.weight == 1.0 ? value : value * each.weight);
+  }
   // The sum over replicas and parts contains the penalty once.
   return penalty_.defined() ? loss + penalty_ * (static_cast<double>(examples_) /
                                                  static_cast<double>(all_examples_))
                             : loss;
 }
 
-Tensor BatchLoss::statistic() const {
-  Tensor loss = reduce_sum(losses_.detach());
+Tensor BatchLoss::statistic(std::size_t output) const {
+  Tensor loss = reduce_sum(losses_[output].values.detach());
   // A loss that is a sum over the batch is reported as the mean over batches, weighted by
   // their numbers of examples.
-  if (is_sum_) loss = loss * static_cast<double>(all_examples_);
-  loss = cast(loss, float64);
+  if (losses_[output].is_sum) loss = loss * static_cast<double>(all_examples_);
+  return cast(loss, float64);
+}
+
+Tensor BatchLoss::statistic() const {
+  Tensor loss;
+  for (std::size_t i = 0; i < losses_.size(); ++i) {
+    if (!losses_[i].values.defined()) continue;
+    const Tensor value = statistic(i);
+    add_to(loss, losses_[i].weight == 1.0 ? value : value * losses_[i].weight);
+  }
   // It is reported as a mean over the examples.
   return penalty_.defined()
              ? loss + cast(penalty_.detach(), float64) * static_cast<double>(examples_)

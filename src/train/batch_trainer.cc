@@ -17,6 +17,7 @@
 #include "tandem/math.h"
 #include "tensor/tensor_impl.h"
 #include "train/batches_ahead.h"
+#include "train/functional.h"
 #include "train/own_model.h"
 #include "train/own_step.h"
 
@@ -50,6 +51,16 @@ void check_batch(const Model::Impl& model, const data::Example& batch, std::size
   }
   if (batch[0].size_word(0) == 0)
     fail<InvalidArgumentError>("[{}] expected batches of at least one example, got 0", what);
+}
+
+void check_training_batch(const Model::Impl& model, const data::Example& batch,
+                          const std::string& what) {
+  const std::size_t outputs = model.num_outputs(), least = model.num_inputs + outputs;
+  check_batch(model, batch, least, least + outputs, what);
+  if (batch.size() > least + 1 && batch.size() < least + outputs)
+    fail<InvalidArgumentError>(
+        "[{}] expected sample weights for all outputs or for each of the {}, got {} tensors", what,
+        outputs, batch.size() - least);
 }
 
 std::vector<GlobalBatch> take_batches(BatchSource& batches, std::int64_t count) {
@@ -87,7 +98,7 @@ BatchTrainer::BatchTrainer(Model::Impl& model, std::string what, const Model& ob
       parts_(invariant_parts() > 0 ? parts_per_replica(num_replicas()) : 1),
       statistics_({.replicas = runner_->num_local_replicas(), .parts = parts_},
                   runner_->workers()) {
-  if (!own_) statistics_.report(model.metrics);
+  if (!own_) statistics_.report(model.reported, true);
   ByteWriter key(key_);
   key.add(own_ != nullptr);  // or Tandem's step, through another handle
   for (const Variable& variable : variables_)
@@ -98,11 +109,13 @@ BatchTrainer::BatchTrainer(Model::Impl& model, std::string what, const Model& ob
 }
 
 BatchTrainer::BatchComponents BatchTrainer::components_of(const data::Example& batch) const {
-  BatchComponents parts;
-  const std::size_t count = model_.num_inputs;
-  parts.inputs.assign(batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(count));
-  parts.targets = batch[count];
-  if (batch.size() > count + 1) parts.weights = batch[count + 1];
+  const std::vector<Tensor>& all = batch.components();
+  const auto targets = all.begin() + static_cast<std::ptrdiff_t>(model_.num_inputs);
+  const auto weights = targets + static_cast<std::ptrdiff_t>(model_.num_outputs());
+  BatchComponents parts{{all.begin(), targets}, {targets, weights}, {weights, all.end()}};
+  // None, one of each output, or one of all of them.
+  parts.weights.resize(model_.num_outputs(),
+                       parts.weights.size() == 1 ? parts.weights.front() : Tensor());
   return parts;
 }
 
@@ -122,7 +135,7 @@ std::unique_ptr<BatchSource> BatchTrainer::batches(const data::Dataset& data,
     if (own_)
       check_batch(model_, batch, model_.num_inputs, batch.size(), what_);
     else
-      check_batch(model_, batch, model_.num_inputs + 1, model_.num_inputs + 2, what_);
+      check_training_batch(model_, batch, what_);
   }));
 }
 
@@ -132,15 +145,22 @@ std::unique_ptr<BatchSource> BatchTrainer::batches_to_predict(const data::Datase
   }));
 }
 
-std::vector<Tensor> BatchTrainer::statistics_of(const BatchComponents& parts, const Tensor& outputs,
+std::vector<Tensor> BatchTrainer::statistics_of(const BatchComponents& parts,
+                                                const std::vector<Tensor>& outputs,
                                                 const BatchLoss& loss) {
   NoGradScope no_grad;
   const Scoped tag(memory_tag, MemoryTag::kOther);
   std::vector<Tensor> result = {loss.statistic()};
   std::vector<std::size_t> sizes;
-  for (std::size_t i = 0; i < model_.metrics.size(); ++i) {
-    const auto statistics = model_.metrics[i].statistics(
-        parts.targets, outputs, i < model_.weighted_from ? Tensor() : parts.weights);
+  for (std::size_t i = 0; i < model_.losses.size() && outputs.size() > 1; ++i) {
+    if (!model_.losses[i].loss.defined()) continue;
+    result.push_back(loss.statistic(i));
+    result.push_back(full(Shape::scalar(), static_cast<double>(loss.examples()), float64));
+    sizes.push_back(2);
+  }
+  for (const auto& [metric, output, weighted, name] : model_.metrics) {
+    const auto statistics = metric.statistics(parts.targets[output], outputs[output].detach(),
+                                              weighted ? parts.weights[output] : Tensor());
     sizes.push_back(statistics.size());
     for (const Tensor& statistic : statistics) result.push_back(cast(statistic, float64));
   }
@@ -148,7 +168,7 @@ std::vector<Tensor> BatchTrainer::statistics_of(const BatchComponents& parts, co
     for (Tensor& statistic : result) statistic = zeros_like(statistic);
   if (const ReplicaContext* context = ReplicaContext::current();
       !context || context->local_replica_id() == 0)
-    model_.metric_sizes = std::move(sizes);  // the same on every replica
+    model_.reported.sizes = std::move(sizes);  // the same on every replica
   return result;
 }
 
@@ -169,8 +189,8 @@ void BatchTrainer::add_statistics(std::size_t replica, const distribute::BatchSp
       examples.push_back(part.examples);
     if (examples.empty()) examples.push_back(0);  // the statistics still have shapes
   }
-  if (own_) statistics_.report(report_of(training));
-  const std::vector<std::size_t>& sizes = own_ ? report_of(training).sizes : model_.metric_sizes;
+  if (own_) statistics_.report(report_of(training), false);
+  const std::vector<std::size_t>& sizes = report_of(training).sizes;
   auto next = statistics.begin();
   for (std::size_t part = 0; part < examples.size(); ++part) {
     const Tensor loss = *next++;
@@ -233,11 +253,12 @@ std::vector<Tensor> BatchTrainer::by_parts(const data::Example& share,
 std::vector<Tensor> BatchTrainer::train_on(const data::Example& examples) {
   if (own_) return run_own_step(examples, true);
   const BatchComponents parts = components_of(examples);
-  const Tensor outputs = model_.layer(parts.inputs, {.training = true});
+  const std::vector<Tensor> outputs =
+      call_all_outputs(model_.layer, parts.inputs, {.training = true});
   const BatchLoss loss(model_, parts.targets, outputs, parts.weights, what_);
   const Tensor minimized = loss.to_minimize();
   // Before the optimizer's step, so that an error of a metric leaves the model unchanged.
-  std::vector<Tensor> statistics = statistics_of(parts, outputs.detach(), loss);
+  std::vector<Tensor> statistics = statistics_of(parts, outputs, loss);
   minimize(minimized);
   return statistics;
 }
@@ -246,7 +267,8 @@ std::vector<Tensor> BatchTrainer::test_on(const data::Example& examples) {
   NoGradScope no_grad;
   if (own_) return run_own_step(examples, false);
   const BatchComponents parts = components_of(examples);
-  const Tensor outputs = model_.layer(parts.inputs, {.training = false});
+  const std::vector<Tensor> outputs =
+      call_all_outputs(model_.layer, parts.inputs, {.training = false});
   return statistics_of(parts, outputs,
                        BatchLoss(model_, parts.targets, outputs, parts.weights, what_));
 }
@@ -259,13 +281,14 @@ void BatchTrainer::minimize(const Tensor& loss) {
 std::vector<Tensor> BatchTrainer::run_own_step(const data::Example& examples, bool training) {
   const std::function<StepResults(const data::Example&)> built_in =
       [&](const data::Example& batch) {
-        check_batch(model_, batch, model_.num_inputs + 1, model_.num_inputs + 2, what_);
+        check_training_batch(model_, batch, what_);
         const BatchComponents parts = components_of(batch);
-        const Tensor outputs = model_.layer(parts.inputs, {.training = training});
+        const std::vector<Tensor> outputs =
+            call_all_outputs(model_.layer, parts.inputs, {.training = training});
         const BatchLoss loss(model_, parts.targets, outputs, parts.weights, what_);
         const Tensor minimized = training ? loss.to_minimize() : Tensor();
         OwnStep& step = *OwnStep::current();
-        step.add_loss(model_, loss, parts.targets.size_word(0));
+        step.add_loss(model_, loss);
         StepResults results = step.update_metrics(model_, parts.targets, outputs, parts.weights);
         if (training) minimize(minimized);
         return results;
@@ -298,7 +321,7 @@ void BatchTrainer::test(std::span<const GlobalBatch> batches) {
 }
 
 void BatchTrainer::predict(std::span<const GlobalBatch> batches,
-                           const std::function<void(Tensor)>& take) {
+                           const std::function<void(std::vector<Tensor>)>& take) {
   std::vector<GlobalBatch> inputs(batches.begin(), batches.end());
   for (GlobalBatch& parts : inputs)
     for (std::size_t replica = 0; replica < parts.size(); ++replica)
@@ -307,7 +330,7 @@ void BatchTrainer::predict(std::span<const GlobalBatch> batches,
             part.begin(), part.begin() + static_cast<std::ptrdiff_t>(model_.num_inputs)));
   const auto step = [&](const data::Example& examples) -> std::vector<Tensor> {
     NoGradScope no_grad;
-    return {model_.layer(examples.components(), {.training = false})};
+    return call_all_outputs(model_.layer, examples.components(), {.training = false});
   };
   std::vector<std::function<StepProgram::Results()>> waits;
   // A model that is not compiled has no program for predict().
@@ -322,18 +345,23 @@ void BatchTrainer::predict(std::span<const GlobalBatch> batches,
     });
 }
 
-Tensor BatchTrainer::in_order(const GlobalBatch& parts, const StepProgram::Results& results) const {
+std::vector<Tensor> BatchTrainer::in_order(const GlobalBatch& parts,
+                                           const StepProgram::Results& results) const {
   NoGradScope no_grad;
   const DeviceScope host("/cpu:0");
   std::vector<Tensor> outputs;
-  auto result = results.begin();
-  for (std::size_t replica = 0; replica < parts.size(); ++replica) {
-    if (parts[replica].empty()) continue;
-    const Tensor output = (result++)->front().cpu();
-    outputs.push_back(parts.split().counts[replica] > 0 ? output : slice_rows(output, 0, 0));
+  for (std::size_t output = 0; output < model_.num_outputs(); ++output) {
+    std::vector<Tensor> shares;
+    auto result = results.begin();
+    for (std::size_t replica = 0; replica < parts.size(); ++replica) {
+      if (parts[replica].empty()) continue;
+      const Tensor share = (*result++)[output].cpu();
+      shares.push_back(parts.split().counts[replica] > 0 ? share : slice_rows(share, 0, 0));
+    }
+    const Tensor mine = shares.size() == 1 ? shares.front() : concat(shares, 0);
+    outputs.push_back(runner_->workers() ? runner_->workers()->gather(mine, 0, "predict") : mine);
   }
-  const Tensor mine = outputs.size() == 1 ? outputs.front() : concat(outputs, 0);
-  return runner_->workers() ? runner_->workers()->gather(mine, 0, "predict") : mine;
+  return outputs;
 }
 
 }  // namespace tandem

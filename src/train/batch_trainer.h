@@ -36,7 +36,8 @@ class BatchTrainer {
   // Forward pass only; updates the statistics.
   void test(std::span<const GlobalBatch> batches);
   // Passes the outputs for each batch, in its order and on the host, to `take`.
-  void predict(std::span<const GlobalBatch> batches, const std::function<void(Tensor)>& take);
+  void predict(std::span<const GlobalBatch> batches,
+               const std::function<void(std::vector<Tensor>)>& take);
   // Waits until the functions above have done what they were called for, which they start only if
   // steps run in other processes. Throws the first error. Call it before using statistics() and
   // the results of predict().
@@ -46,8 +47,8 @@ class BatchTrainer {
 
  private:
   struct BatchComponents {
-    std::vector<Tensor> inputs;
-    Tensor targets, weights;
+    std::vector<Tensor> inputs, targets;
+    std::vector<Tensor> weights;  // of each output; undefined without
   };
   BatchComponents components_of(const data::Example& batch) const;
   std::vector<Tensor> train_on(const data::Example& examples);
@@ -58,7 +59,7 @@ class BatchTrainer {
   void add_statistics(std::size_t replica, const distribute::BatchSplit& split,
                       const std::vector<Tensor>& statistics, bool training);
   // The outputs of predict() in the order of the examples, over all processes.
-  Tensor in_order(const GlobalBatch& parts, const StepProgram::Results& results) const;
+  std::vector<Tensor> in_order(const GlobalBatch& parts, const StepProgram::Results& results) const;
   // Adds the end of a step that was started. Waits if there are more than should be under way.
   void when_done(std::function<void()> end);
   void wait_for_all_but(std::size_t ahead);
@@ -66,12 +67,14 @@ class BatchTrainer {
   // returns.
   void run(bool training, std::span<const GlobalBatch> batches, const StepRunner::Step& step);
   // The sum of the losses, then each metric's statistics, in float64.
-  std::vector<Tensor> statistics_of(const BatchComponents& parts, const Tensor& outputs,
-                                    const BatchLoss& loss);
+  std::vector<Tensor> statistics_of(const BatchComponents& parts,
+                                    const std::vector<Tensor>& outputs, const BatchLoss& loss);
   void minimize(const Tensor& loss);
   // The step of a class derived from Model: 0, then the statistics of its results.
   std::vector<Tensor> run_own_step(const data::Example& examples, bool training);
-  StepReport& report_of(bool training) { return training ? model_.trained : model_.tested; }
+  StepReport& report_of(bool training) {
+    return !own_ ? model_.reported : training ? model_.trained : model_.tested;
+  }
 
   Model::Impl& model_;
   Model* own_;  // the object with the steps; null: they are Tandem's
@@ -90,6 +93,10 @@ std::vector<GlobalBatch> take_batches(BatchSource& batches, std::int64_t count);
 // Builds a model without variables for the elements of `data`, under the strategy that it was
 // compiled under.
 void build_for(Model::Impl& model, const data::Dataset& data, const char* what);
+// As check_batch() below, of a batch of inputs, targets and perhaps sample weights, of which a
+// model with several outputs takes one tensor for all of them or one for each.
+void check_training_batch(const Model::Impl& model, const data::Example& batch,
+                          const std::string& what);
 // Throws InvalidArgumentError if a batch has fewer than `least` or more than `most` components, if
 // a component is a scalar, if an input lacks the batch axis, or if components differ in the first
 // axis or have no examples.

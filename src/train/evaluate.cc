@@ -58,9 +58,11 @@ void require_dataset(const data::Dataset& data, const EvaluateOptions& options, 
   require_end(data, options.steps.has_value(), what, "steps");
 }
 
-data::Dataset one_batch(const Tensor& x, const Tensor& y, const Tensor& sample_weight) {
-  return sample_weight.defined() ? data::Dataset::from_tensors({x, y, sample_weight})
-                                 : data::Dataset::from_tensors({x, y});
+data::Dataset one_batch(TensorList x, TensorList y, const Tensor& sample_weight) {
+  std::vector<Tensor> components(x.begin(), x.end());
+  components.insert(components.end(), y.begin(), y.end());
+  if (sample_weight.defined()) components.push_back(sample_weight);
+  return data::Dataset::from_tensors(data::Example(std::move(components)));
 }
 
 EvaluateOptions without_batch_size(EvaluateOptions options) {
@@ -91,20 +93,20 @@ LossAndMetrics Model::evaluate(const data::Dataset& data, const EvaluateOptions&
 
 LossAndMetrics Model::evaluate(const Tensor& x, const Tensor& y,
                                const EvaluateOptions& options) const {
-  return evaluate(TensorList(std::span(&x, 1)), y, options);
+  return evaluate(ModelTensors(x), ModelTensors(y), options);
 }
 
-LossAndMetrics Model::evaluate(TensorList inputs, const Tensor& y,
+LossAndMetrics Model::evaluate(ModelTensors inputs, ModelTensors targets,
                                const EvaluateOptions& options) const {
   compiled_impl_of(*this, "evaluate").expect_inputs(inputs.size());
   EvaluateOptions rest = without_batch_size(options);
   rest.sample_weight = {};  // part of the examples
-  return evaluate(in_batches(examples_of(inputs, y, options.sample_weight),
+  return evaluate(in_batches(examples_of(inputs, targets, options.sample_weight),
                              options.batch_size.value_or(kDefaultBatchSize), "evaluate"),
                   rest);
 }
 
-Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options) const {
+Predictions Model::predict(const data::Dataset& data, const EvaluateOptions& options) const {
   Impl& impl = impl_of(*this, "predict");
   require_dataset(data, options, "predict");
   std::unique_lock lock(impl.programs);
@@ -113,26 +115,32 @@ Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options)
   const ReadsWeights reading(impl);
   BatchTrainer trainer(impl, "predict", *this);
   ProgressBar bar(impl.is_chief() ? options.verbose : 0);
-  std::vector<Tensor> outputs;
+  std::vector<std::vector<Tensor>> batches(impl.num_outputs());  // by output
   for_each_batch(
       data, options, bar, "predict", impl.steps_per_execution,
       [&] { return trainer.batches_to_predict(data); },
-      [&](std::span<const GlobalBatch> batches) {
-        trainer.predict(batches, [&](Tensor output) { outputs.push_back(std::move(output)); });
+      [&](std::span<const GlobalBatch> taken) {
+        trainer.predict(taken, [&](std::vector<Tensor> outputs) {
+          for (std::size_t i = 0; i < outputs.size(); ++i)
+            batches[i].push_back(std::move(outputs[i]));
+        });
       },
       [] { return callbacks::Logs(); });
   trainer.finish();
   bar.end({});
   NoGradScope no_grad;
   const DeviceScope host("/cpu:0");
-  return outputs.size() == 1 ? outputs.front() : concat(outputs, 0);
+  std::vector<Tensor> outputs;
+  for (const std::vector<Tensor>& each : batches)
+    outputs.push_back(each.size() == 1 ? each.front() : concat(each, 0));
+  return Predictions(std::move(outputs));
 }
 
-Tensor Model::predict(const Tensor& x, const EvaluateOptions& options) const {
+Predictions Model::predict(const Tensor& x, const EvaluateOptions& options) const {
   return predict(TensorList(std::span(&x, 1)), options);
 }
 
-Tensor Model::predict(TensorList inputs, const EvaluateOptions& options) const {
+Predictions Model::predict(TensorList inputs, const EvaluateOptions& options) const {
   impl_of(*this, "predict").expect_inputs(inputs.size());
   const data::Example components(std::vector<Tensor>(inputs.begin(), inputs.end()));
   return predict(in_batches(data::Dataset::from_tensor_slices(components),
@@ -140,8 +148,7 @@ Tensor Model::predict(TensorList inputs, const EvaluateOptions& options) const {
                  without_batch_size(options));
 }
 
-LossAndMetrics Model::train_on_batch(const Tensor& x, const Tensor& y,
-                                     const Tensor& sample_weight) {
+LossAndMetrics Model::train_on_batch(ModelTensors x, ModelTensors y, const Tensor& sample_weight) {
   Impl& impl = compiled_impl_of(*this, "train_on_batch");
   const data::Dataset data = one_batch(x, y, sample_weight);
   build_for(impl, data, "train_on_batch");
@@ -156,14 +163,12 @@ LossAndMetrics Model::train_on_batch(const Tensor& x, const Tensor& y,
   return trainer.statistics().logs();
 }
 
-LossAndMetrics Model::test_on_batch(const Tensor& x, const Tensor& y,
+LossAndMetrics Model::test_on_batch(ModelTensors x, ModelTensors y,
                                     const Tensor& sample_weight) const {
   return evaluate(one_batch(x, y, sample_weight));
 }
 
-Tensor Model::predict_on_batch(const Tensor& x) const {
-  return predict(data::Dataset::from_tensors({x}));
-}
+Predictions Model::predict_on_batch(ModelTensors x) const { return predict(one_batch(x, {}, {})); }
 
 LossAndMetrics::operator double() const {
   if (size() != 1)

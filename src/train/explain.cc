@@ -31,7 +31,7 @@ class Explainer {
  public:
   Explainer(const Model& model, const data::Example& batch)
       : model_(model), impl_(compiled_impl_of(model, "explain")), batch_(batch) {
-    check_batch(impl_, batch, impl_.num_inputs + 1, impl_.num_inputs + 2, "explain");
+    check_training_batch(impl_, batch, "explain");
     make_variables();
   }
 

@@ -48,7 +48,7 @@ class FitLoop {
       if (has_own_class(model_)) continue;  // its steps choose them
       if (*prefix != '\0' && !validation_.defined()) continue;
       names.insert(fmt::format("{}loss", prefix));
-      for (const metrics::Metric& metric : impl_.metrics) names.insert(prefix + metric.name());
+      for (const std::string& name : impl_.reported.names) names.insert(prefix + name);
     }
     progress_.log_names.assign(names.begin(), names.end());
     impl_.progress = &progress_;
@@ -281,7 +281,13 @@ History fit_on(Model& model, const data::Dataset& data, FitOptions options,
   if (options.class_weight.empty()) return FitLoop(model, data, validation, options).run();
   if (!data.defined()) throw InvalidArgumentError(kNoData);
   check_class_weights(options.class_weight);
-  const std::size_t num_inputs = compiled_impl_of(model, "fit").num_inputs;
+  const Model::Impl& impl = compiled_impl_of(model, "fit");
+  const std::size_t num_inputs = impl.num_inputs;
+  if (impl.num_outputs() > 1)
+    fail<InvalidArgumentError>(
+        "[fit] `class_weight` is only supported for Models with a single output: expected none for "
+        "{} outputs; use sample weights",
+        impl.num_outputs());
   const data::Dataset weighted =
       data.map([num_inputs, weights = options.class_weight](const data::Example& batch) {
         return with_class_weights(batch, num_inputs, weights);
@@ -307,17 +313,17 @@ History Model::fit(const data::Dataset& data, FitOptions options) {
 }
 
 History Model::fit(const Tensor& x, const Tensor& y, FitOptions options) {
-  return fit(TensorList(std::span(&x, 1)), y, std::move(options));
+  return fit(ModelTensors(x), ModelTensors(y), std::move(options));
 }
 
-History Model::fit(TensorList inputs, const Tensor& y, FitOptions options) {
+History Model::fit(ModelTensors inputs, ModelTensors targets, FitOptions options) {
   const std::int64_t batch_size = options.batch_size.value_or(kDefaultBatchSize);
   compiled_impl_of(*this, "fit").expect_inputs(inputs.size());
   std::vector<Tensor> trained(inputs.begin(), inputs.end());
-  Tensor targets = y;
-  split_validation(trained, targets, options);
+  std::vector<Tensor> wanted(targets.begin(), targets.end());
+  split_validation(trained, wanted, options);
   const std::int64_t examples = trained.front().size_word(0);
-  data::Dataset data = examples_of(trained, targets, options.sample_weight);
+  data::Dataset data = examples_of(trained, wanted, options.sample_weight);
   // Batches of examples in order are views, for which no thread is worth its hand-overs.
   const bool copies = options.shuffle && examples > batch_size;
   if (options.shuffle) {

@@ -93,17 +93,20 @@ data::Dataset validation_batches(const FitOptions& options, std::int64_t batch_s
   return validation.data();
 }
 
-data::Dataset examples_of(TensorList inputs, const Tensor& y, const Tensor& sample_weight) {
+data::Dataset examples_of(TensorList inputs, TensorList targets, const Tensor& sample_weight) {
   std::vector<Tensor> components(inputs.begin(), inputs.end());
-  if (y.defined()) components.push_back(y);
+  for (const Tensor& y : targets)
+    if (y.defined()) components.push_back(y);
   if (sample_weight.defined()) components.push_back(sample_weight);
   return data::Dataset::from_tensor_slices(data::Example(std::move(components)));
 }
 
-ValidationData::ValidationData(TensorList inputs, const Tensor& y, const Tensor& sample_weight)
-    : data_(examples_of(inputs, y, sample_weight)) {}
+ValidationData::ValidationData(ModelTensors inputs, ModelTensors targets,
+                               const Tensor& sample_weight)
+    : data_(examples_of(inputs, targets, sample_weight)) {}
 
-void split_validation(std::vector<Tensor>& inputs, Tensor& y, FitOptions& options) {
+void split_validation(std::vector<Tensor>& inputs, std::vector<Tensor>& targets,
+                      FitOptions& options) {
   const double split = std::exchange(options.validation_split, 0.0);
   if (!(split >= 0.0 && split < 1.0))
     fail<InvalidArgumentError>("[fit] expected validation_split in [0, 1), got {}", split);
@@ -128,10 +131,11 @@ void split_validation(std::vector<Tensor>& inputs, Tensor& y, FitOptions& option
   };
   std::vector<Tensor> last_inputs;
   for (Tensor& input : inputs) last_inputs.push_back(take(input, "another input"));
-  const Tensor last_y = y.defined() ? take(y, "y") : Tensor();
+  std::vector<Tensor> last_targets;
+  for (Tensor& y : targets) last_targets.push_back(y.defined() ? take(y, "y") : Tensor());
   Tensor last_weights;
   if (options.sample_weight.defined()) last_weights = take(options.sample_weight, "sample_weight");
-  options.validation_data = ValidationData(TensorList(last_inputs), last_y, last_weights);
+  options.validation_data = ValidationData(last_inputs, last_targets, last_weights);
 }
 
 }  // namespace tandem

@@ -32,12 +32,13 @@ data::Example with_class_weights(const data::Example& example, std::size_t num_i
 // contradict each other.
 data::Dataset validation_batches(const FitOptions& options, std::int64_t batch_size);
 
-// The examples of these tensors; the weights may be undefined.
-data::Dataset examples_of(TensorList inputs, const Tensor& y, const Tensor& sample_weight);
+// The examples of these tensors; targets and weights may be undefined.
+data::Dataset examples_of(TensorList inputs, TensorList targets, const Tensor& sample_weight);
 
 // Moves the last fraction `options.validation_split` of the examples from the inputs, the targets
 // and `options.sample_weight` to the validation data. Throws InvalidArgumentError if it leaves no
 // examples for training or for validation.
-void split_validation(std::vector<Tensor>& inputs, Tensor& y, FitOptions& options);
+void split_validation(std::vector<Tensor>& inputs, std::vector<Tensor>& targets,
+                      FitOptions& options);
 
 }  // namespace tandem

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "core/status.h"
+#include "op/context.h"
 
 namespace tandem {
 namespace {
@@ -16,32 +18,36 @@ std::vector<Shape> shapes_of(const std::vector<SymbolicInput>& inputs) {
   return shapes;
 }
 
-// `output` and the nodes it depends on, in topological order. Iterative, because a model may be
+// `outputs` and the nodes they depend on, in topological order. Iterative, because a model may be
 // thousands of layers deep.
-std::vector<const LayerNode*> in_order(const SymbolicInput& output) {
+std::vector<const LayerNode*> in_order(const std::vector<SymbolicInput>& outputs) {
   std::vector<const LayerNode*> order;
   std::unordered_map<const LayerNode*, bool> seen;
   struct Frame {
     const LayerNode* node;
     std::size_t next_input;
   };
-  std::vector<Frame> stack{{output.node().get(), 0}};
-  seen[output.node().get()] = true;
-  while (!stack.empty()) {
-    Frame& frame = stack.back();
-    if (frame.next_input < frame.node->inputs.size()) {
-      const LayerNode* input = frame.node->inputs[frame.next_input++].node().get();
-      if (!seen[input]) {
-        seen[input] = true;
-        stack.push_back({input, 0});
+  std::vector<Frame> stack;
+  const auto visit = [&](const SymbolicInput& value) {
+    if (!std::exchange(seen[value.node().get()], true)) stack.push_back({value.node().get(), 0});
+  };
+  for (const SymbolicInput& output : outputs) {
+    visit(output);
+    while (!stack.empty()) {
+      Frame& frame = stack.back();
+      if (frame.next_input < frame.node->inputs.size()) {
+        visit(frame.node->inputs[frame.next_input++]);
+      } else {
+        order.push_back(frame.node);
+        stack.pop_back();
       }
-    } else {
-      order.push_back(frame.node);
-      stack.pop_back();
     }
   }
   return order;
 }
+
+// Where call_all_outputs() waits for the outputs of the layer that it calls.
+thread_local std::vector<Tensor>* awaited = nullptr;
 
 }  // namespace
 
@@ -79,8 +85,9 @@ SymbolicInput Layer::operator()(const std::vector<SymbolicInput>& inputs) const 
 }
 
 FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs,
-                                 const SymbolicInput& output, const std::string& name)
+                                 const std::vector<SymbolicInput>& outputs, const std::string& name)
     : LayerBase(name), input_shapes_(shapes_of(inputs)) {
+  if (outputs.empty()) throw InvalidArgumentError("[Functional] expected outputs, got none");
   std::unordered_map<const LayerNode*, std::size_t> slots;
   for (const SymbolicInput& input : inputs) {
     if (input.node()->layer.defined())
@@ -91,8 +98,11 @@ FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs,
       fail<InvalidArgumentError>("[Functional] an input of shape {} is given twice",
                                  input.shape().to_string());
   }
-  for (const SymbolicInput& input : inputs) input_dtypes_.push_back(input.node()->dtype);
-  for (const LayerNode* node : in_order(output)) {
+  for (const SymbolicInput& input : inputs) {
+    input_dtypes_.push_back(input.node()->dtype);
+    input_names_.push_back(input.node()->name);
+  }
+  for (const LayerNode* node : in_order(outputs)) {
     if (slots.contains(node)) continue;
     if (!node->layer.defined())
       fail<InvalidArgumentError>(
@@ -108,6 +118,10 @@ FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs,
   if (calls_.empty())
     throw InvalidArgumentError("[Functional] expected layers between input and output, got none");
   std::vector<bool> used(slots.size(), false);
+  for (const SymbolicInput& output : outputs) {
+    outputs_.push_back(slots.at(output.node().get()));
+    used[outputs_.back()] = true;
+  }
   for (auto call = calls_.rbegin(); call != calls_.rend(); ++call) {
     for (std::size_t slot : call->inputs) {
       if (!used[slot]) call->last_uses.push_back(slot);
@@ -138,6 +152,8 @@ Tensor FunctionalLayer::call(std::span<const Tensor> inputs, const CallOptions& 
   if (inputs.size() != input_shapes_.size())
     fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", label(), input_shapes_.size(),
                                inputs.size());
+  std::vector<Tensor>* const sink = std::exchange(awaited, nullptr);  // not of layers in here
+  if (!sink) expect_one_output();
   std::vector<Tensor> slots(inputs.begin(), inputs.end());
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (input_dtypes_[i]) slots[i] = cast(slots[i], *input_dtypes_[i]);
@@ -145,14 +161,54 @@ Tensor FunctionalLayer::call(std::span<const Tensor> inputs, const CallOptions& 
     slots.push_back(call.layer(gather(slots, call), options));
     for (std::size_t slot : call.last_uses) slots[slot] = {};
   }
-  return slots.back();
+  if (!sink) return slots[outputs_.front()];
+  for (const std::size_t slot : outputs_) sink->push_back(slots[slot]);
+  return sink->front();
+}
+
+std::vector<Tensor> call_all_outputs(const Layer& layer, TensorList inputs,
+                                     const CallOptions& options) {
+  const auto* graph = dynamic_cast<const FunctionalLayer*>(&layer.base());
+  if (!graph || graph->num_outputs() == 1) return {layer(inputs, options)};
+  std::vector<Tensor> outputs;
+  {
+    const Scoped waiting(awaited, &outputs);
+    static_cast<void>(layer(inputs, options));
+  }
+  const std::optional<DType>& dtype = graph->output_dtype();
+  for (Tensor& output : outputs)
+    if (dtype && is_floating(output.dtype())) output = cast(output, *dtype);
+  return outputs;
+}
+
+void FunctionalLayer::expect_one_output() const {
+  if (outputs_.size() > 1)
+    fail<InvalidArgumentError>(
+        "[{}] expected a model of one output, got {}: call_all(), predict() and fit() of a "
+        "td::Model return or train several; in another model use the layers before them",
+        label(), outputs_.size());
+}
+
+std::vector<std::string> FunctionalLayer::output_names() const {
+  std::vector<std::string> names;
+  for (const std::size_t slot : outputs_) {
+    const std::string name = slot < input_shapes_.size()
+                                 ? input_names_[slot]
+                                 : calls_[slot - input_shapes_.size()].layer.name();
+    std::string unique = name;
+    for (int i = 1; std::ranges::find(names, unique) != names.end(); ++i)
+      unique = fmt::format("{}_{}", name, i);
+    names.push_back(unique);
+  }
+  return names;
 }
 
 Shape FunctionalLayer::output_shape(std::span<const Shape> input_shapes) const {
+  expect_one_output();
   if (input_shapes.size() != input_shapes_.size())
     fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", label(), input_shapes_.size(),
                                input_shapes.size());
-  return propagate(input_shapes).back();
+  return propagate(input_shapes)[outputs_.front()];
 }
 
 std::vector<Shape> FunctionalLayer::propagate(std::span<const Shape> input_shapes) const {

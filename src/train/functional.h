@@ -39,23 +39,28 @@ class InputLayer final : public LayerBase {
   std::optional<DType> dtype_;
 };
 
-// The layers between inputs and an output, as one layer. call() is thread-safe if that of the
+// The layers between inputs and outputs, as one layer. call() is thread-safe if that of the
 // layers is.
 class FunctionalLayer final : public LayerBase {
  public:
-  // Throws InvalidArgumentError if an element of `inputs` is not an Input() or is given twice, or
-  // if the output depends on an Input() that is not among them.
-  FunctionalLayer(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output,
-                  const std::string& name);
+  // Throws InvalidArgumentError if an element of `inputs` is not an Input() or is given twice, if
+  // an output depends on an Input() that is not among them, and without outputs.
+  FunctionalLayer(const std::vector<SymbolicInput>& inputs,
+                  const std::vector<SymbolicInput>& outputs, const std::string& name);
 
   std::string kind() const override { return "functional"; }
   void build(std::span<const Shape> input_shapes) override;
+  // Throw InvalidArgumentError if there are several outputs.
   Tensor call(std::span<const Tensor> inputs, const CallOptions& options) override;
   Shape output_shape(std::span<const Shape> input_shapes) const override;
   std::vector<Layer> children() const override;
   bool casts_inputs() const override { return false; }
 
   const std::vector<Shape>& input_shapes() const { return input_shapes_; }
+  std::size_t num_outputs() const { return outputs_.size(); }
+  // Those of the layers that have made the outputs; the second of equal names has "_1" at its end.
+  // REQUIRES: the layers have names.
+  std::vector<std::string> output_names() const;
   // The output shape of each of children(), at its first use.
   std::vector<Shape> layer_output_shapes() const;
 
@@ -67,13 +72,20 @@ class FunctionalLayer final : public LayerBase {
     std::vector<std::size_t> last_uses;  // slots that no later call reads
   };
 
+  void expect_one_output() const;
   std::vector<Shape> propagate(std::span<const Shape> input_shapes) const;
   template <class Value>
   std::vector<Value> gather(const std::vector<Value>& slots, const LayerCall& call) const;
 
   std::vector<Shape> input_shapes_;
   std::vector<std::optional<DType>> input_dtypes_;
+  std::vector<std::string> input_names_;
   std::vector<LayerCall> calls_;
+  std::vector<std::size_t> outputs_;  // slots
 };
+
+// A call of a model's layer, with all of its outputs in order.
+std::vector<Tensor> call_all_outputs(const Layer& layer, TensorList inputs,
+                                     const CallOptions& options);
 
 }  // namespace tandem

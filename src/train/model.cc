@@ -31,17 +31,6 @@ std::vector<Shape> shapes_of(std::span<const Tensor> inputs) {
   return shapes;
 }
 
-void require_unique_names(const std::vector<metrics::Metric>& metrics) {
-  std::set<std::string> names = {"loss"};
-  for (const metrics::Metric& metric : metrics) {
-    static_cast<void>(metric.base());  // throws for an unknown name
-    if (!names.insert(metric.name()).second)
-      fail<InvalidArgumentError>(
-          "[compile] expected metrics of unique names other than 'loss', got two of '{}'",
-          metric.name());
-  }
-}
-
 void require_ownership(const StepRunner& runner, const std::vector<Variable>& variables,
                        const char* whose) {
   for (const Variable& variable : variables)
@@ -205,6 +194,13 @@ Tensor Model::operator()(TensorList inputs, const CallOptions& options) const {
   return impl.layer(inputs, options);
 }
 
+std::vector<Tensor> Model::call_all(ModelTensors inputs, const CallOptions& options) const {
+  Impl& impl = impl_of(*this, "call_all");
+  if (!impl.layer.base().built()) impl.build(shapes_of(inputs));
+  const ReadsWeights reading(impl);
+  return call_all_outputs(impl.layer, inputs, options);
+}
+
 void Model::build(const Shape& input_shape) {
   Impl& impl = impl_of(*this, "build");
   if (!input_shape.known() || input_shape.rank() < 1)
@@ -262,35 +258,35 @@ std::int64_t Model::count_params() const {
 void Model::compile(CompileOptions options) {
   Impl& impl = impl_of(*this, "compile");
   // The steps of a class of the user's may have one of their own.
-  if (!options.loss.defined() && !impl.own && !has_own_class(*this))
+  const auto has_loss = [](const auto& item) {
+    return std::ranges::any_of(item.values, &losses::Loss::defined);
+  };
+  if (std::ranges::none_of(options.loss.items(), has_loss) && !impl.own && !has_own_class(*this))
     throw InvalidArgumentError("[compile] expected a loss, got none");
+  if (impl.num_outputs() > 1 && has_own_class(*this))
+    fail<UnimplementedError>(
+        "[compile] expected one output of a class that is derived from Model, got {}: train a "
+        "td::Functional or td::Model of several outputs itself",
+        impl.num_outputs());
   if (!options.optimizer.get().defined())
     throw InvalidArgumentError("[compile] expected an optimizer, got an undefined one");
-  if (options.loss.defined()) options.loss.require_known();
-  if (options.loss.defined() && options.loss.reduction() == losses::Reduction::kNone)
-    fail<InvalidArgumentError>(
-        "[compile] loss '{}' has reduction kNone, expected a reduction to a scalar",
-        options.loss.name());
-  if (const auto* layer = dynamic_cast<const KindLayer*>(&impl.layer.base());
-      layer && layer->makes_logits() && options.loss.defined() &&
-      options.loss.expects_probabilities())
-    logging::warn(
-        "[compile] the loss '{}' expects probabilities, and the last layer has no activation: give "
-        "the loss .from_logits = true, or the layer an activation such as \"softmax\"",
-        options.loss.name());
   if (options.steps_per_execution < 1)
     fail<InvalidArgumentError>("[compile] expected steps_per_execution of at least 1, got {}",
                                options.steps_per_execution);
-  std::vector<metrics::Metric> metrics = std::move(options.metrics);
-  const std::size_t weighted_from = metrics.size();
-  metrics.insert(metrics.end(), options.weighted_metrics.begin(), options.weighted_metrics.end());
-  require_unique_names(metrics);
   const bool as_built = !StepRunner::in_scope() && impl.built_under;
   const std::shared_ptr<StepRunner> runner = as_built ? impl.built_under : StepRunner::current();
   if (built()) require_ownership(*runner, variables(), "model");
   const optimizers::Optimizer& optimizer = options.optimizer.get();
   if (!optimizer.defined()) throw FailedPreconditionError("[compile] the optimizer is undefined");
   require_ownership(*runner, optimizer.impl()->variables_of_steps(), "optimizer");
+  impl.compile_outputs(options);
+  if (const auto* layer = dynamic_cast<const KindLayer*>(&impl.layer.base());
+      layer && layer->makes_logits() && !impl.losses.empty() &&
+      impl.losses.front().loss.expects_probabilities())
+    logging::warn(
+        "[compile] the loss '{}' expects probabilities, and the last layer has no activation: give "
+        "the loss .from_logits = true, or the layer an activation such as \"softmax\"",
+        impl.losses.front().loss.name());
   impl.optimizer = optimizer;
   if (options.dtype.defined()) {
     impl.policy = options.dtype;
@@ -298,9 +294,6 @@ void Model::compile(CompileOptions options) {
   }
   if (computes_in_float16(impl.layer) && !impl.optimizer.impl()->loss_scale())
     impl.optimizer = optimizers::LossScaleOptimizer(impl.optimizer);
-  impl.loss = std::move(options.loss);
-  impl.metrics = std::move(metrics);
-  impl.weighted_from = weighted_from;
   impl.runner = runner;
   impl.creator = as_built ? impl.built_by : VariableCreator::current();
   const auto memory = ProgramMemory::make();
@@ -311,7 +304,6 @@ void Model::compile(CompileOptions options) {
   impl.test_step = program("evaluate");
   impl.predict_step = program("predict");
   impl.steps_per_execution = options.steps_per_execution;
-  impl.metric_sizes.clear();
   impl.trained = impl.tested = {};
   impl.compiled = true;
 }
@@ -392,16 +384,13 @@ void Sequential::add(const Layer& layer) {
   impl.first = {};
 }
 
-Model::Model(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output,
-             const std::string& name) {
-  const auto layer = std::make_shared<FunctionalLayer>(inputs, output, name);
+Model::Model(const SymbolicInputs& inputs, const SymbolicInputs& outputs, const std::string& name) {
+  const auto layer = std::make_shared<FunctionalLayer>(inputs, outputs, name);
   const std::vector<Shape> shapes = layer->input_shapes();
   *this = Model(Layer(layer));
   impl_->num_inputs = shapes.size();
   if (!built()) impl_->build(shapes);
+  if (outputs.size() > 1) impl_->output_names = layer->output_names();
 }
-
-Model::Model(const SymbolicInput& input, const SymbolicInput& output, const std::string& name)
-    : Model(std::vector<SymbolicInput>{input}, output, name) {}
 
 }  // namespace tandem

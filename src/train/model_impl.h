@@ -19,6 +19,18 @@ namespace tandem {
 class OwnModelLayer;
 struct TrainingProgress;
 
+// The loss and the metrics of outputs, set by compile().
+struct OutputLoss {
+  losses::Loss loss;  // undefined if it is not trained
+  double weight = 1.0;
+};
+struct OutputMetric {
+  metrics::Metric metric;
+  std::size_t output = 0;
+  bool weighted = false;
+  std::string name;  // in logs
+};
+
 struct ModelImpl {
   Layer layer;
   // `layer`, if it calls an object of a class derived from Model; else null.
@@ -34,23 +46,25 @@ struct ModelImpl {
   std::shared_ptr<StepRunner> built_under;
   VariableCreator* built_by = nullptr;
   std::size_t num_inputs = 1;
+  // Empty if there is one output.
+  std::vector<std::string> output_names;
   // That of compile(), also for layers that a class of the user's finds when it is built.
   DTypePolicy policy;
 
   // Set by compile().
   bool compiled = false;
   optimizers::Optimizer optimizer;
-  losses::Loss loss;
-  std::vector<metrics::Metric> metrics;
-  std::size_t weighted_from = 0;  // index of the first weighted metric
+  std::vector<OutputLoss> losses;  // one for each output; empty if compile() got none
+  std::vector<OutputMetric> metrics;
   // The strategy that the model trains under. The runner keeps the creator alive.
   std::shared_ptr<StepRunner> runner;
   VariableCreator* creator = nullptr;
   // The programs of the steps; compile() makes new ones.
   std::unique_ptr<StepProgram> train_step, test_step, predict_step;
   std::int64_t steps_per_execution = 1;
-  // The number of statistics of each metric; empty before the first step.
-  std::vector<std::size_t> metric_sizes;
+  // The results of the built-in steps besides the loss: the losses of several outputs, then the
+  // metrics. The sizes are empty before the first step.
+  StepReport reported;
   // If `own` is set: the mean of the losses, and what its steps report, from the first step on.
   metrics::Metric mean_loss = metrics::Mean("loss");
   StepReport trained, tested;
@@ -70,6 +84,10 @@ struct ModelImpl {
 
   // Whether this process writes checkpoints and logs; one process does.
   bool is_chief() const { return !runner || !runner->workers() || runner->workers()->is_chief(); }
+  std::size_t num_outputs() const { return output_names.empty() ? 1 : output_names.size(); }
+  // Sets `losses`, `metrics` and `reported`. Throws InvalidArgumentError for options that do not
+  // fit the outputs.
+  void compile_outputs(const CompileOptions& options);
   void build(std::vector<Shape> shapes);
   // Sets `num_inputs`, before build(), of a model that may take any number.
   void expect_inputs(std::size_t count) {

@@ -84,23 +84,23 @@ std::vector<Tensor> OwnStep::run(const data::Example& examples,
   return statistics;
 }
 
-void OwnStep::add_loss(const Model::Impl& model, const BatchLoss& loss, std::int64_t examples) {
+void OwnStep::add_loss(const Model::Impl& model, const BatchLoss& loss) {
   NoGradScope no_grad;
   metrics::Metric mean = model.mean_loss;
   mean.add_statistics(
-      {loss.statistic(), full(Shape::scalar(), static_cast<double>(examples), float64)});
+      {loss.statistic(), full(Shape::scalar(), static_cast<double>(loss.examples()), float64)});
   has_loss_ = true;
 }
 
-StepResults OwnStep::update_metrics(const Model::Impl& model, const Tensor& targets,
-                                    const Tensor& outputs, const Tensor& weights) const {
+StepResults OwnStep::update_metrics(const Model::Impl& model, TensorList targets,
+                                    TensorList outputs, TensorList weights) const {
   StepResults results;
   if (has_loss_) results["loss"] = model.mean_loss.result();
-  for (std::size_t i = 0; i < model.metrics.size(); ++i) {
-    metrics::Metric metric = model.metrics[i];
-    metric.add_statistics(
-        metric.statistics(targets, outputs.detach(), i < model.weighted_from ? Tensor() : weights));
-    results[metric.name()] = metric.result();
+  for (const auto& [of_model, output, weighted, name] : model.metrics) {
+    metrics::Metric metric = of_model;
+    metric.add_statistics(metric.statistics(targets[output], outputs[output].detach(),
+                                            weighted ? weights[output] : Tensor()));
+    results[name] = metric.result();
   }
   return results;
 }
@@ -115,6 +115,13 @@ OwnStep& current_step(const char* what) {
         "call: outside of them call train_on_batch() or test_on_batch()",
         what);
   return *step;
+}
+
+void expect_one_output(const Model::Impl& model, const char* what) {
+  if (model.num_outputs() > 1)
+    fail<UnimplementedError>(
+        "[{}] expected a model of one output, got {}: compute the loss of each with a losses::Loss",
+        what, model.num_outputs());
 }
 
 }  // namespace
@@ -137,15 +144,20 @@ StepResults Model::test_step(const Tensor& x, const Tensor& y) {
 Tensor Model::compute_loss(const Tensor&, const Tensor& y, const Tensor& y_pred,
                            const Tensor& sample_weight) const {
   const Impl& impl = compiled_impl_of(*this, "compute_loss");
-  const BatchLoss loss(impl, y, y_pred, sample_weight, "compute_loss");
-  if (OwnStep* const step = OwnStep::current()) step->add_loss(impl, loss, y.size_word(0));
+  expect_one_output(impl, "compute_loss");
+  const std::span<const Tensor> weights(&sample_weight, 1);
+  const BatchLoss loss(impl, {&y, 1}, {&y_pred, 1}, weights, "compute_loss");
+  if (OwnStep* const step = OwnStep::current()) step->add_loss(impl, loss);
   return loss.to_minimize();
 }
 
 StepResults Model::compute_metrics(const Tensor&, const Tensor& y, const Tensor& y_pred,
                                    const Tensor& sample_weight) const {
+  const Impl& impl = compiled_impl_of(*this, "compute_metrics");
+  expect_one_output(impl, "compute_metrics");
+  const auto list = [](const Tensor& tensor) { return std::span(&tensor, 1); };
   return current_step("compute_metrics")
-      .update_metrics(compiled_impl_of(*this, "compute_metrics"), y, y_pred, sample_weight);
+      .update_metrics(impl, list(y), list(y_pred), list(sample_weight));
 }
 
 }  // namespace tandem

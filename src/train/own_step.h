@@ -31,10 +31,11 @@ class OwnStep {
                           StepReport& report);
   StepResults run_built_in(const data::Example& examples) { return built_in_(examples); }
   // Adds the loss of the step's examples to the model's metric of that name.
-  void add_loss(const Model::Impl& model, const BatchLoss& loss, std::int64_t examples);
+  void add_loss(const Model::Impl& model, const BatchLoss& loss);
   // Updates the model's metrics. Returns their results and that of add_loss(), if it was called.
-  StepResults update_metrics(const Model::Impl& model, const Tensor& targets, const Tensor& outputs,
-                             const Tensor& weights) const;
+  // The tensors are those of each output.
+  StepResults update_metrics(const Model::Impl& model, TensorList targets, TensorList outputs,
+                             TensorList weights) const;
 
  private:
   // Adds the statistics of a result, and its metric to `found`.

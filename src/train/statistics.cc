@@ -37,15 +37,10 @@ std::string metric_key(const std::string& name, std::size_t statistic) {
 
 }  // namespace
 
-void Statistics::report(std::vector<metrics::Metric> metrics) {
-  known_ = has_loss_ = true;
-  metrics_ = std::move(metrics);
-  for (const metrics::Metric& metric : metrics_) names_.push_back(metric.name());
-}
-
-void Statistics::report(const StepReport& results) {
+void Statistics::report(const StepReport& results, bool with_loss) {
   if (known_) return;
   known_ = true;
+  has_loss_ = with_loss;
   metrics_ = results.metrics;
   names_ = results.names;
   if (!to_restore_.empty()) restore(std::exchange(to_restore_, {}));

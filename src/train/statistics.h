@@ -34,12 +34,8 @@ class Statistics {
         sums_(static_cast<std::size_t>(places.replicas) * parts_),
         workers_(std::move(workers)) {}
 
-  // @{
-  // Names the sums: "loss" and these metrics, or the results of a step, which a first step
-  // tells. Call it before add().
-  void report(std::vector<metrics::Metric> metrics);
-  void report(const StepReport& results);
-  // @}
+  // Names the sums: those of `results`, and "loss" if there is one besides. Call it before add().
+  void report(const StepReport& results, bool with_loss);
 
   // Adds one part of a batch: its number of examples, the sum of their losses (a scalar), and for
   // each metric the results of MetricBase::statistics().

@@ -55,6 +55,81 @@ TEST(MultiWorker, SeveralReplicasPerWorkerEqualOneProcess) {
   }
 }
 
+// A class with a step of its own.
+class OwnModel : public Model {
+ public:
+  Tensor call(const Tensor& x) override { return logits(hidden(x)); }
+  StepResults train_step(const Tensor& x, const Tensor& y) override {
+    GradientTape tape;
+    const Tensor y_pred = (*this)(x, true);
+    const Tensor loss = compute_loss(x, y, y_pred);
+    optimizer().apply_gradients(tape.gradient(loss, trainable_variables()), trainable_variables());
+    StepResults results = compute_metrics(x, y, y_pred);
+    results["first"] = reduce_mean(x);
+    return results;
+  }
+  layers::Dense hidden{16, {.activation = "relu"}}, logits{3};
+};
+
+template <class M>
+std::string outcome_of(M& model, const data::Dataset& data) {
+  std::vector<double> numbers;
+  const History history = model.fit(data, {.epochs = 4, .validation_data = data, .verbose = 0});
+  for (const auto& [name, values] : history.history)
+    numbers.insert(numbers.end(), values.begin(), values.end());
+  const std::vector<Tensor> outputs = model.predict(data);
+  for (const Tensor& output : outputs)
+    for (double value : values_of(output)) numbers.push_back(value);
+  for (const Variable& variable : model.variables())
+    for (double value : values_of(variable.value())) numbers.push_back(value);
+  return text_of(numbers);
+}
+
+std::string train_own_model(const Strategy& strategy) {
+  const auto scope = strategy.scope();
+  OwnModel model;
+  model.build({-1, 6});
+  model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}),
+                 .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                 .metrics = {"accuracy"}});
+  return outcome_of(model, batches());
+}
+
+std::string train_two_outputs(const Strategy& strategy) {
+  const auto scope = strategy.scope();
+  const SymbolicInput x = Input({6});
+  const SymbolicInput hidden = layers::Dense(16, {.activation = "relu"})(x);
+  Model model(
+      x, {layers::Dense(3, {.name = "class"})(hidden), layers::Dense(6, {.name = "same"})(hidden)});
+  model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}),
+                 .loss = {losses::SparseCategoricalCrossentropy({.from_logits = true}), "mse"},
+                 .loss_weights = {1.0, 0.3},
+                 .metrics = {{"class", {"accuracy"}}, {"same", {"mae"}}}});
+  const auto with_two_targets = [](const data::Example& batch) {
+    return data::Example{batch[0], batch[1], batch[0]};
+  };
+  return outcome_of(model, batches().map(with_two_targets));
+}
+
+TEST(MultiWorker, OwnStepsAndSeveralOutputsEqualOneProcess) {
+  for (const auto& training : {&train_own_model, &train_two_outputs}) {
+    testing::ChildProcess alone([&] {
+      random::set_seed(0);
+      return training(distribute::OneDeviceStrategy("/cpu:0"));
+    });
+    const std::vector<double> expected = numbers_of(alone.result());
+    ASSERT_GT(expected.size(), 100u);
+    for (int workers : {1, 3}) {
+      const auto results = run_workers(workers, [&](int index) {
+        random::set_seed(static_cast<std::uint64_t>(index));
+        return training(MultiWorkerMirroredStrategy({.timeout = testing::kFarAway}));
+      });
+      for (const std::string& result : results) EXPECT_EQ(result, results[0]);
+      expect_near(results[0], expected, std::to_string(workers) + " workers");
+    }
+  }
+}
+
 // --- custom training loops ---
 
 // Returns the losses of 50 steps, and the weights.

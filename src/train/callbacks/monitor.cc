@@ -36,8 +36,11 @@ void Monitor::begin(const Model& model) {
   if (larger_is_better_) return;
   const std::string name = monitored_.starts_with("val_") ? monitored_.substr(4) : monitored_;
   if (name == "loss") larger_is_better_ = false;
-  for (const metrics::Metric& metric : compiled_impl_of(model, callback_.c_str()).metrics)
-    if (metric.name() == name) larger_is_better_ = metric.base().larger_is_better();
+  const Model::Impl& impl = compiled_impl_of(model, callback_.c_str());
+  for (const std::string& output : impl.output_names)
+    if (name == output + "_loss") larger_is_better_ = false;
+  for (const OutputMetric& metric : impl.metrics)
+    if (metric.name == name) larger_is_better_ = metric.metric.base().larger_is_better();
   if (!larger_is_better_)
     fail<InvalidArgumentError>(
         "[{}] cannot tell whether '{}' is better if it is larger: expected a mode of 'max' or "
