@@ -67,6 +67,15 @@ using LengthFn = std::function<std::int64_t(const Example&)>;
 /// Function of Dataset::from_generator(): the next example, or empty at the end.
 using GeneratorFn = std::function<std::optional<Example>()>;
 
+/// Options of Dataset::from_generator(): the dtypes and shapes of the components, one by one or
+/// together, which element_spec() has and each example is compared with. A size of -1 is open. As
+/// the arguments of tf.data.Dataset.from_generator.
+struct GeneratorOptions {
+  std::vector<DType> output_types{};          ///< dtypes
+  std::vector<Shape> output_shapes{};         ///< shapes; default: any
+  std::vector<InputSpec> output_signature{};  ///< both, `{td::TensorSpec({2}, td::float32)}`
+};
+
 /// Options of Dataset::map().
 struct MapOptions {
   /// Number of threads that run the function; 1: the thread that requests the element; kAutotune:
@@ -239,12 +248,14 @@ class Dataset {
   /// A dataset of the examples that a function produces one after another. `make_generator` is
   /// called for each pass and returns that function. Skipping (IterateOptions::skip) runs it and
   /// discards the examples. As tf.data.Dataset.from_generator.
-  static Dataset from_generator(std::function<GeneratorFn()> make_generator);
+  /// An example of other dtypes or shapes than those of the options is an InvalidArgumentError.
+  static Dataset from_generator(std::function<GeneratorFn()> make_generator,
+                                const GeneratorOptions& options = {});
   /// The same with the function itself: each pass calls a copy of it.
   template <class F>
   requires std::is_invocable_r_v<std::optional<Example>, F&> static Dataset from_generator(
-      F generator) {
-    return from_generator(std::function<GeneratorFn()>([generator] { return generator; }));
+      F generator, const GeneratorOptions& options = {}) {
+    return from_generator(std::function<GeneratorFn()>([generator] { return generator; }), options);
   }
   /// A dataset of the elements of several files, one file after another. `read` is called for each
   /// file when it is reached, possibly on another thread. Several workers may split the files

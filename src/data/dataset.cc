@@ -222,8 +222,9 @@ Dataset Dataset::from_tensors(const Example& tensors) { return Dataset(tensors_n
 Dataset Dataset::from_tensor_slices(const Example& tensors) {
   return Dataset(slices_node(tensors));
 }
-Dataset Dataset::from_generator(std::function<GeneratorFn()> make_generator) {
-  return Dataset(generator_node(std::move(make_generator)));
+Dataset Dataset::from_generator(std::function<GeneratorFn()> make_generator,
+                                const GeneratorOptions& options) {
+  return Dataset(generator_node(std::move(make_generator), options));
 }
 Dataset Dataset::from_files(std::vector<std::string> files, ReadFileFn read) {
   return Dataset(files_node(std::move(files), std::move(read)));

@@ -193,7 +193,8 @@ NodePtr slices_node(const Example& tensors);
 NodePtr range_node(std::int64_t start, std::int64_t stop, std::int64_t step);
 // The numbers from `start` on, without end.
 NodePtr count_node(std::int64_t start);
-NodePtr generator_node(std::function<GeneratorFn()> make_generator);
+NodePtr generator_node(std::function<GeneratorFn()> make_generator,
+                       const GeneratorOptions& options);
 // `spec`: of the elements of all files, if it is known.
 NodePtr files_node(std::vector<std::string> files, ReadFileFn read, Spec spec = std::nullopt);
 // A source without random numbers, whose passes `open` begins.

@@ -231,9 +231,50 @@ class SequenceNode final : public DatasetNode {
   Sequence sequence_;
 };
 
+// The components that the options describe; none: not known.
+Spec spec_of(const GeneratorOptions& options) {
+  std::vector<ComponentSpec> spec;
+  const bool listed = !options.output_types.empty() || !options.output_shapes.empty();
+  if (listed && !options.output_signature.empty())
+    throw InvalidArgumentError(
+        "[from_generator] The `output_types` and `output_shapes` arguments may not be provided "
+        "when an `output_signature` is provided: expected one of both, got both");
+  if (!options.output_shapes.empty() && options.output_shapes.size() != options.output_types.size())
+    fail<InvalidArgumentError>(
+        "[from_generator] expected an output_types and an output_shapes of each component, got {} "
+        "and {}",
+        options.output_types.size(), options.output_shapes.size());
+  for (std::size_t i = 0; i < options.output_types.size(); ++i)
+    spec.push_back({options.output_types[i],
+                    options.output_shapes.empty() ? Shape() : options.output_shapes[i]});
+  for (const InputSpec& input : options.output_signature)
+    spec.push_back({input.dtype, input.shape});
+  if (spec.empty()) return std::nullopt;
+  return spec;
+}
+
+void expect_generated(const Example& example, const std::vector<ComponentSpec>& spec) {
+  if (example.size() != spec.size())
+    fail<InvalidArgumentError>("[from_generator] expected examples of {} components, got {}",
+                               spec.size(), example.size());
+  for (std::size_t i = 0; i < spec.size(); ++i) {
+    if (example[i].dtype() != spec[i].dtype)
+      fail<InvalidArgumentError>(
+          "[from_generator] `generator` yielded an element of dtype {} where an element of dtype "
+          "{} was expected",
+          name_of(example[i].dtype()), name_of(spec[i].dtype));
+    if (!spec[i].shape.matches(example[i].shape()))
+      fail<InvalidArgumentError>(
+          "[from_generator] `generator` yielded an element of shape {} where an element of shape "
+          "{} was expected",
+          example[i].shape().to_string(), spec[i].shape.to_string());
+  }
+}
+
 class GeneratorStream final : public ItemStream<Example> {
  public:
-  explicit GeneratorStream(const std::function<GeneratorFn()>& make) : make_(make) {}
+  GeneratorStream(const std::function<GeneratorFn()>& make, const Spec& spec)
+      : make_(make), spec_(spec) {}
   bool next(Example& item) override {
     if (done_) return false;
     if (!generator_) generator_ = make_();
@@ -242,31 +283,37 @@ class GeneratorStream final : public ItemStream<Example> {
       done_ = true;
       return false;
     }
+    if (spec_) expect_generated(*example, *spec_);
     item = std::move(*example);
     return true;
   }
 
  private:
   const std::function<GeneratorFn()>& make_;
+  const Spec& spec_;
   GeneratorFn generator_;
   bool done_ = false;
 };
 
 class GeneratorNode final : public DatasetNode {
  public:
-  explicit GeneratorNode(std::function<GeneratorFn()> make)
-      : DatasetNode(0), make_(std::move(make)) {}
+  GeneratorNode(std::function<GeneratorFn()> make, Spec spec)
+      : DatasetNode(0), make_(std::move(make)), spec_(std::move(spec)) {}
   StreamPtr<Example> elements(std::uint64_t) const override {
-    return std::make_unique<GeneratorStream>(make_);
+    return std::make_unique<GeneratorStream>(make_, spec_);
   }
   std::int64_t cardinality() const override { return kUnknownCardinality; }
-  Spec spec() const override { return std::nullopt; }
+  Spec spec() const override {
+    const auto known = [](const ComponentSpec& component) { return component.shape.known(); };
+    return spec_ && std::ranges::all_of(*spec_, known) ? spec_ : std::nullopt;
+  }
   proto::Stage describe(StageWriter&) const override {
     refuse_stage("from_generator", "its function is part of this program");
   }
 
  private:
   std::function<GeneratorFn()> make_;
+  Spec spec_;
 };
 
 class StreamNode final : public DatasetNode {
@@ -345,10 +392,11 @@ NodePtr count_node(std::int64_t start) {
       Sequence{.start = start, .step = 1, .count = kInfiniteCardinality});
 }
 
-NodePtr generator_node(std::function<GeneratorFn()> make_generator) {
+NodePtr generator_node(std::function<GeneratorFn()> make_generator,
+                       const GeneratorOptions& options) {
   if (!make_generator)
     fail<InvalidArgumentError>("[from_generator] expected a function, got an empty one");
-  return std::make_shared<GeneratorNode>(std::move(make_generator));
+  return std::make_shared<GeneratorNode>(std::move(make_generator), spec_of(options));
 }
 
 }  // namespace tandem::data

@@ -20,6 +20,7 @@ callbacks.h LambdaOptions: on_epoch_begin on_epoch_end on_train_begin on_train_e
 comm.h InitOptions: backend init_method timeout world_size rank
 comm.h ReduceOptions: op group
 csv.h CsvOptions: sep header names usecols dtype true_values false_values skipinitialspace skiprows nrows na_values keep_default_na skip_blank_lines thousands decimal quotechar doublequote escapechar comment
+data.h GeneratorOptions: output_types output_shapes output_signature
 data.h PaddedBatchOptions: padded_shapes padding_values drop_remainder
 data.h BucketOptions: padded_shapes padding_values pad_to_bucket_boundary no_padding drop_remainder
 data.h WindowOptions: shift stride drop_remainder

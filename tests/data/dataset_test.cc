@@ -148,25 +148,6 @@ TEST(FromTensorSlices, NamesFirstAxesThatDiffer) {
   EXPECT_THROW(Dataset::from_tensor_slices(Example()), InvalidArgumentError);
 }
 
-TEST(FromGenerator, RestartsForEachPass) {
-  const Dataset dataset = generated(4);
-  EXPECT_EQ(dataset.cardinality(), data::kUnknownCardinality);
-  EXPECT_FALSE(dataset.element_spec());
-  EXPECT_EQ(elements_of(dataset), count_up(0, 4));
-  EXPECT_EQ(elements_of(dataset), count_up(0, 4));
-  EXPECT_EQ(elements_of(dataset.iterate({.skip = 3})), (Values{3}));
-}
-
-TEST(FromGenerator, TakesTheFunctionItselfAndCopiesItForEachPass) {
-  const Dataset dataset =
-      Dataset::from_generator([i = std::int64_t{0}]() mutable -> std::optional<Example> {
-        if (i == 3) return std::nullopt;
-        return Example(constant(i++));
-      });
-  EXPECT_EQ(elements_of(dataset), count_up(0, 3));
-  EXPECT_EQ(elements_of(dataset), count_up(0, 3));
-}
-
 TEST(Dataset, Reduces) {
   const Dataset numbers = Dataset::range(1, 101);
   const Tensor sum =
