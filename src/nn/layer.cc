@@ -16,6 +16,7 @@
 #include "nn/layer_tree.h"
 #include "nn/naming.h"
 #include "nn/own_layer.h"
+#include "nn/trial.h"
 #include "op/context.h"
 #include "runtime/autocast.h"
 #include "runtime/placement.h"
@@ -299,15 +300,12 @@ void LayerBase::set_training(bool training) {
 
 void LayerBase::build(std::span<const Shape> input_shapes) {
   if (children().empty()) return;
-  std::vector<Tensor> examples;
-  for (Shape shape : input_shapes) {
-    if (shape.rank() > 0) shape.set(0, 1);
-    if (!shape.fully_defined()) return;  // the children are built when they are first called
-    examples.push_back(zeros(shape));
-  }
-  NoGradScope no_grad;
   const Scoped scope(context.training, false);
-  call(examples, {});
+  const auto run = [&](TensorList inputs) { return call(inputs, {}); };
+  if (trace_call(input_shapes, run).defined()) return;
+  // Otherwise the children are built by one example, or when they are first called.
+  if (std::ranges::all_of(input_shapes, known_but_for_batch))
+    call_on_zeros(input_shapes, 1, true, run);
 }
 
 CallOptions LayerBase::default_options() const {

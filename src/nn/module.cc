@@ -185,8 +185,7 @@ Tensor ModuleBase::call(std::span<const Tensor> inputs, const CallOptions&) {
 
 Shape ModuleBase::output_shape(std::span<const Shape> input_shapes) const {
   auto& self = const_cast<ModuleBase&>(*this);
-  return shape_on_zeros(input_shapes,
-                        [&](TensorList inputs) { return self.call_in_trial(inputs); });
+  return shape_of_call(input_shapes, [&](TensorList inputs) { return self.call_in_trial(inputs); });
 }
 
 // Calls through pointers to members are virtual, and name one of the overloads.

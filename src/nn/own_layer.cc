@@ -55,11 +55,6 @@ struct Layer::Found {
 
 namespace {
 
-Shape with_batch_of_one(Shape shape) {
-  if (shape.rank() > 0 && shape.word(0) < 0) shape.set(0, 1);
-  return shape;
-}
-
 bool contains(const std::vector<tandem::Layer>& layers, const tandem::Layer& layer) {
   return std::any_of(layers.begin(), layers.end(), [&](const tandem::Layer& other) {
     return other.base().identity() == layer.base().identity();
@@ -189,16 +184,14 @@ void Layer::build(std::span<const Shape> input_shapes) {
     build(input_shapes.front());
   else
     build(std::vector<Shape>(input_shapes.begin(), input_shapes.end()));
-  if (!found_->complete && std::ranges::all_of(input_shapes, known_but_for_batch)) {
-    std::vector<Shape> shapes;
-    for (const Shape& shape : input_shapes) shapes.push_back(with_batch_of_one(shape));
-    // A layer that does not take zeros finds its children when it is called.
-    static_cast<void>(try_on_zeros(shapes, false, trial()));
-  }
+  // A layer that takes neither finds its children when it is called.
+  if (!found_->complete && !trace_call(input_shapes, trial()).defined() &&
+      std::ranges::all_of(input_shapes, known_but_for_batch))
+    static_cast<void>(call_on_zeros(input_shapes, 1, false, trial()));
 }
 
 Shape Layer::compute_output_shape(const Shape& input_shape) const {
-  return shape_on_zeros({&input_shape, 1}, trial());
+  return shape_of_call({&input_shape, 1}, trial());
 }
 
 Shape Layer::output_shape(std::span<const Shape> input_shapes) const {
@@ -209,7 +202,7 @@ Shape Layer::output_shape(std::span<const Shape> input_shapes) const {
     if (first) self.mark_built(true);  // it gets its name later
   }
   return input_shapes.size() == 1 ? compute_output_shape(input_shapes.front())
-                                  : shape_on_zeros(input_shapes, trial());
+                                  : shape_of_call(input_shapes, trial());
 }
 
 std::function<Tensor(TensorList)> Layer::trial() const {

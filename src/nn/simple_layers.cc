@@ -1,7 +1,7 @@
 // Layers with one input and without variables.
 #include "nn/layer_base.h"
+#include "nn/trial.h"
 #include "tandem/array.h"
-#include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
 #include "tandem/random.h"
@@ -88,16 +88,10 @@ class LambdaLayer final : public UnaryLayer {
  private:
   Tensor run(const Tensor& x, const CallOptions&) override { return function_(x); }
 
-  // Runs the function on zeros to find the shape. The trial batch size is unlikely to equal another
-  // size, so that the result's batch axis is recognised.
   Shape infer(const Shape& x) const override {
-    constexpr std::int64_t kTrialBatch = 3;
-    Shape trial = x;
-    if (trial.rank() > 0 && trial.word(0) < 0) trial.set(0, kTrialBatch);
-    if (!trial.fully_defined()) reject("an input whose sizes are known except for the batch", x);
-    NoGradScope no_grad;
-    Shape result = function_(zeros(trial)).shape();
-    if (result.rank() > 0 && result.word(0) == trial.word(0)) result.set(0, x.word(0));
+    const Shape result =
+        shape_of_call({&x, 1}, [&](TensorList inputs) { return function_(inputs.front()); });
+    if (!result.known()) reject("an input whose sizes are known except for the batch", x);
     return result;
   }
 

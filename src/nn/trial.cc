@@ -4,6 +4,8 @@
 #include <exception>
 #include <vector>
 
+#include "core/dim.h"
+#include "graph/structural_ops.h"
 #include "runtime/trace.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
@@ -11,28 +13,16 @@
 namespace tandem {
 namespace {
 
-// Sizes that stand for unknown ones, and are unlikely to be among the known ones.
-constexpr std::int64_t kBatch = 3;
-constexpr std::int64_t kOthers[] = {13, 17, 19, 23, 29, 31, 37, 41};
-static_assert(std::size(kOthers) == kMaxRank);
-
-}  // namespace
-
-bool known_but_for_batch(const Shape& shape) {
-  if (!shape.known()) return false;
-  for (int axis = 1; axis < shape.rank(); ++axis)
-    if (shape.word(axis) < 0) return false;
-  return true;
-}
-
-Tensor try_on_zeros(std::span<const Shape> shapes, bool required, const TrialCall& call) {
-  const OutsideTrace outside_trace;
+// The first result of `make_input` for all shapes that `call` takes; undefined if there is none.
+template <class F>
+Tensor try_dtypes(std::span<const Shape> shapes, bool required, const TrialCall& call,
+                  const F& make_input) {
   NoGradScope no_grad;
   std::exception_ptr error;
   for (const DType dtype : {float32, int32, int64}) {
     std::vector<Tensor> inputs;
     inputs.reserve(shapes.size());
-    for (const Shape& shape : shapes) inputs.push_back(zeros(shape, {.dtype = dtype}));
+    for (const Shape& shape : shapes) inputs.push_back(make_input(shape, dtype));
     try {
       return call(inputs);
     } catch (const std::exception&) {
@@ -43,37 +33,56 @@ Tensor try_on_zeros(std::span<const Shape> shapes, bool required, const TrialCal
   return {};
 }
 
-Shape shape_on_zeros(std::span<const Shape> shapes, const TrialCall& call) {
-  std::vector<Shape> trials(shapes.begin(), shapes.end());
-  std::vector<std::int64_t> known, stand_ins;
-  for (const Shape& shape : shapes)
-    known.insert(known.end(), shape.words().begin(), shape.words().end());
-  bool open_batch = false;
-  for (Shape& trial : trials) {
-    if (!trial.known()) return {};
-    std::size_t next = 0;  // the same unknown size along an axis of all inputs
-    for (int axis = 0; axis < trial.rank(); ++axis) {
-      if (trial.word(axis) >= 0) continue;
-      if (axis == 0) {
-        open_batch = true;
-        trial.set(0, kBatch);
-        continue;
-      }
-      while (next + 1 < std::size(kOthers) &&
-             std::ranges::find(known, kOthers[next]) != known.end())
-        ++next;
-      trial.set(axis, kOthers[next]);
-      stand_ins.push_back(kOthers[next++]);
+}  // namespace
+
+Tensor trace_call(std::span<const Shape> shapes, const TrialCall& call) {
+  if (!std::ranges::all_of(shapes, &Shape::known)) return {};
+  const OutsideTrace outside_trace;
+  // The variables of a session's graph are made in it.
+  const bool of_session = context.graph != nullptr;
+  const auto graph = of_session ? RefPtr<GraphImpl>(context.graph) : make_ref<GraphImpl>();
+  TraceFrame frame{.outside = &Generator::current(), .name = "trial"};
+  Generator generator({.seed = 0, .offset = 0});
+  const Scoped graph_scope(context.graph, graph.get());
+  const Scoped generator_scope(context.generator, of_session ? context.generator : &generator);
+  const Scoped frame_scope(context.trace, of_session ? nullptr : &frame);
+  return try_dtypes(shapes, false, call, [&](Shape shape, DType dtype) {
+    for (int axis = 0; axis < shape.rank(); ++axis)  // sizes of other graphs are new symbols
+      if (shape.word(axis) < 0) shape.set(axis, -1);
+    return graph->tensor(graph->add(kPlaceholder, SpecAttrs{dtype, shape}, {}, {.name = "input"}));
+  });
+}
+
+Tensor call_on_zeros(std::span<const Shape> shapes, std::int64_t batch, bool required,
+                     const TrialCall& call) {
+  const OutsideTrace outside_trace;
+  return try_dtypes(shapes, required, call, [&](Shape shape, DType dtype) {
+    if (shape.rank() > 0 && shape.word(0) < 0) shape.set(0, batch);
+    return zeros(shape, {.dtype = dtype});
+  });
+}
+
+bool known_but_for_batch(const Shape& shape) {
+  return shape.known() && (shape.rank() == 0 || shape.without_leading(1).fully_defined());
+}
+
+Shape shape_of_call(std::span<const Shape> shapes, const TrialCall& call) {
+  const bool open = !std::ranges::all_of(shapes, &Shape::fully_defined);
+  if (open) {
+    if (const Tensor traced = trace_call(shapes, call); traced.defined()) {
+      Shape result = traced.shape();
+      for (int axis = 0; axis < result.rank(); ++axis)
+        if (dim::is_unknown(result.word(axis))) result.set(axis, -1);
+      return result;
     }
+    if (!std::ranges::all_of(shapes, known_but_for_batch)) return {};
   }
-  const Tensor value = try_on_zeros(trials, stand_ins.empty(), call);
-  if (!value.defined()) return {};
-  Shape result = value.shape();
-  for (int axis = 0; axis < result.rank(); ++axis) {
-    const bool batch = axis == 0 && open_batch && result.word(0) == kBatch;
-    if (batch || std::ranges::find(stand_ins, result.word(axis)) != stand_ins.end())
-      result.set(axis, -1);
-  }
+  Shape result = call_on_zeros(shapes, 4, true, call).shape();
+  if (!open) return result;
+  const Shape other = call_on_zeros(shapes, 12, true, call).shape();
+  if (other.rank() != result.rank()) return {};
+  for (int axis = 0; axis < result.rank(); ++axis)
+    if (result.word(axis) != other.word(axis)) result.set(axis, -1);
   return result;
 }
 

@@ -9,6 +9,7 @@
 
 #include "nn/layer_support.h"
 #include "support/tensors.h"
+#include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/layers.h"
@@ -217,6 +218,53 @@ TEST(OwnLayer, TakesIntegersAndSeveralInputs) {
   Sum sum;
   EXPECT_EQ(values_of(sum({ones({2}), ones({2})}))[0], 2.0);
   expect_error<UnimplementedError>([&] { sum(ones({2})); }, "overrides");
+}
+
+// Sizes of results are expressions of the unknown ones, whatever the known ones are.
+TEST(OwnLayer, ShapesFollowUnknownSizes) {
+  class Halves : public layers::Layer {
+   public:
+    Tensor call(const Tensor& x) override { return x.slice(0, 0, x.dim(0) / 2); }
+  };
+  class Shifted : public layers::Layer {
+   public:
+    Tensor call(const Tensor& x) override { return concat({x, ones({3, 13})}, 0) * 2.0; }
+  };
+  EXPECT_EQ(infer(Halves(), {-1, 4}), Shape({-1, 4}));
+  EXPECT_EQ(infer(Shifted(), {-1, 13}), Shape({-1, 13}));
+  EXPECT_EQ(infer(Halves(), {-1, -1, 3}), Shape({-1, -1, 3}));
+  EXPECT_EQ(infer(layers::Lambda([](const Tensor& x) { return reduce_sum(x, {.axis = Dims{1}}); }),
+                  {-1, -1, 3}),
+            Shape({-1, 3}));
+  // A size that the batch does not change stays known, if it looks like a batch or not.
+  EXPECT_EQ(infer(layers::Lambda([](const Tensor& x) { return transpose(x); }), {-1, 3}),
+            Shape({3, -1}));
+}
+
+// No variable is made for a number that stands for an unknown size.
+TEST(OwnLayer, UnknownFeaturesAreRefused) {
+  class Dense : public layers::Layer {
+   public:
+    Tensor call(const Tensor& x) override { return dense(x); }
+    layers::Dense dense{2};
+  };
+  Dense layer;
+  EXPECT_FALSE(infer(layer, {-1, -1}).known());
+  EXPECT_TRUE(layer.variables().empty());
+  EXPECT_EQ(layer(ones({1, 5})).shape(), Shape({1, 2}));
+}
+
+// A call that needs the batch size as a number runs on batches of two sizes.
+TEST(OwnLayer, CallsThatNeedNumbersHaveShapes) {
+  class Rows : public layers::Layer {
+   public:
+    Tensor call(const Tensor& x) override {
+      const std::int64_t rows = x.dim(0);
+      return reshape(x, {rows / 2, 2, -1});
+    }
+  };
+  EXPECT_EQ(infer(Rows(), {-1, 3}), Shape({-1, 2, 3}));
+  EXPECT_FALSE(infer(Rows(), {-1, -1}).known());
 }
 
 TEST(OwnLayer, IsNamedBySymbolicCalls) {
