@@ -157,6 +157,15 @@ class Cropping1D : public tandem::Layer {
   explicit Cropping1D(std::pair<std::int64_t, std::int64_t> cropping,
                       const SimpleOptions& options = {});
 };
+/// Pads height and width with zeros on both sides. As tf.keras.layers.ZeroPadding2D.
+class ZeroPadding2D : public tandem::Layer {
+ public:
+  /// A layer that adds this many rows and columns on each side.
+  explicit ZeroPadding2D(nn::Pair padding = 1, const SimpleOptions& options = {});
+  /// {top, bottom} and {left, right}.
+  ZeroPadding2D(std::pair<std::int64_t, std::int64_t> rows,
+                std::pair<std::int64_t, std::int64_t> columns, const SimpleOptions& options = {});
+};
 /// Adds zeros at the beginning and the end of sequences. As tf.keras.layers.ZeroPadding1D.
 class ZeroPadding1D : public tandem::Layer {
  public:

@@ -384,15 +384,6 @@ class Rescaling : public tandem::Layer {
   /// The same with an offset of 0.
   Rescaling(double scale, const SimpleOptions& options) : Rescaling(scale, 0.0, options) {}
 };
-/// Pads height and width with zeros on both sides. As tf.keras.layers.ZeroPadding2D.
-class ZeroPadding2D : public tandem::Layer {
- public:
-  /// A layer that adds this many rows and columns on each side.
-  explicit ZeroPadding2D(nn::Pair padding = 1, const SimpleOptions& options = {});
-  /// {top, bottom} and {left, right}.
-  ZeroPadding2D(std::pair<std::int64_t, std::int64_t> rows,
-                std::pair<std::int64_t, std::int64_t> columns, const SimpleOptions& options = {});
-};
 /// Options of Embedding().
 struct EmbeddingOptions {
   /// Initializer of the table.

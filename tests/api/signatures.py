@@ -99,8 +99,8 @@ functional_losses.h HingeEmbeddingOptions: margin reduction
 functional_losses.h TripletMarginOptions: margin p eps swap reduction
 functional_losses.h MultiMarginOptions: p margin weight reduction
 functional_losses.h MultiLabelSoftMarginOptions: weight reduction
-model.h CompileOptions: optimizer loss loss_weights metrics weighted_metrics run_eagerly steps_per_execution
-model.h EvaluateOptions: batch_size verbose sample_weight steps
+model_options.h CompileOptions: optimizer loss loss_weights metrics weighted_metrics run_eagerly steps_per_execution
+model_options.h EvaluateOptions: batch_size verbose sample_weight steps
 nn.h AverageLossOptions: sample_weight global_batch_size
 lr_scheduler.h StepLROptions: step_size gamma
 lr_scheduler.h MultiStepLROptions: milestones gamma

@@ -23,7 +23,7 @@ class Signatures(unittest.TestCase):
 
     def test_fit_has_the_order_of_its_use(self):
         for struct, order in EXCEPTIONS.items():
-            self.assertEqual(members("model.h", struct), order.split())
+            self.assertEqual(members("model_options.h", struct), order.split())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 // Layers and loss objects. The tensors of a call are a layer's inputs, then its variables' values.
+#include <tandem/convolution_layers.h>
 #include <sstream>
 
 #include "operations.h"

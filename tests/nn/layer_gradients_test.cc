@@ -5,6 +5,7 @@
 
 #include "support/tensors.h"
 #include "tandem/autodiff.h"
+#include "tandem/convolution_layers.h"
 #include "tandem/layers.h"
 #include "tandem/math.h"
 #include "tandem/random.h"

@@ -8,6 +8,7 @@
 #include "nn/layer_support.h"
 #include "support/tensors.h"
 #include "tandem/autodiff.h"
+#include "tandem/convolution_layers.h"
 #include "tandem/creation.h"
 #include "tandem/function.h"
 #include "tandem/math.h"
