@@ -450,8 +450,8 @@ def window(op, s):
     name = op.name.split(".")[-1]
     values = {"sym": True, "dtype": torch.float32, "tau": 1.0, "std": 1.0, "beta": 12.0, "alpha": 0.54, "center": None, "a": None,
               **s.kwargs}
-    need(name != "kaiser" or (values["dtype"] == torch.float64 and values["beta"] < 50), "PyTorch's rounding")
-    need("layout" not in s.kwargs and values["center"] is None and values["dtype"] in (torch.float32, torch.float64) and not s.args, "a center")
+    need(values["dtype"] == torch.float64 and values["beta"] < 50, "PyTorch's rounding")
+    need("layout" not in s.kwargs and values["center"] is None and not s.args, "a center")
     key = {"exponential": "tau", "gaussian": "std", "kaiser": "beta", "general_hamming": "alpha"}.get(name)
     further = {"number": number(values[key])} if key else {"a": list(values["a"])} if name == "general_cosine" else {}
     return Case(name, [], lambda: op.op(s.input, **s.kwargs), size=s.input, sym=values["sym"], dtype=NAMES[values["dtype"]], **further)

@@ -107,7 +107,6 @@ REFUSALS = [
     ("of rank 1 or more, got a scalar", ".*softmax|F.softmin|cast_softmin", "a scalar has no axis"),
     ("the elements of a symbolic tensor were asked for", "unique|nonzero|bincount|boolean_mask|inv",
      "the elements are read: the size of the result depends on them, or the host computes it"),
-    (r"rank 2 or more, got shapes", "matmul", "as in TensorFlow: no products of vectors"),
     (r"expected shapes that agree except along axis|expected an axis of \[-1, 1\), got 1", "concat", "an empty vector is not neutral: PyTorch keeps it for old code"),
 ]
 # Arguments that PyTorch refuses: functions, a condition on the case, and the reason.

@@ -298,6 +298,7 @@ TEST(Pad, TakesElementsOfTheTensor) {
   }
   expect_tensor(pad(x, {{0, 1}}, "symmetric"), float32, {4}, {0, 1, 2, 2});
   expect_tensor(nn::functional::pad(x, {-2, 3}, "replicate"), float32, {4}, {2, 2, 2, 2});
+  expect_tensor(nn::functional::pad(x, {-1, 2}, "circular"), float32, {4}, {1, 2, 1, 2});
   expect_error<InvalidArgumentError>(
       [&] {
         nn::functional::pad(x, {-2, -2});

@@ -123,19 +123,23 @@ Tensor nn::functional::pad(const Tensor& x, const std::vector<std::int64_t>& pad
     added[axis] = {std::max<std::int64_t>(0, before), std::max<std::int64_t>(0, after)};
     removed[axis] = {std::max<std::int64_t>(0, -before), std::max<std::int64_t>(0, -after)};
   }
-  Tensor y = mode.value() == PaddingMode::kConstant ? tandem::pad(x, added, value)
-                                                    : tandem::pad(x, added, mode);
-  for (std::size_t axis = 0; axis < rank; ++axis) {
-    const auto [first, last] = removed[axis];
-    if (first == 0 && last == 0) continue;
-    const std::int64_t size = y.shape().word(static_cast<int>(axis));
-    if (!dim::may_be_at_most(first + last, size))
-      fail<InvalidArgumentError>(
-          "[pad] expected at least {} elements along axis {} with its padding, got shape {}",
-          first + last, axis, x.shape().to_string());
-    y = part(y, static_cast<int>(axis), first, dim::difference(size, first + last));
-  }
-  return y;
+  const auto cropped = [&](Tensor y) {
+    for (std::size_t axis = 0; axis < rank; ++axis) {
+      const auto [first, last] = removed[axis];
+      if (first == 0 && last == 0) continue;
+      const std::int64_t size = y.shape().word(static_cast<int>(axis));
+      if (!dim::may_be_at_most(first + last, size))
+        fail<InvalidArgumentError>(
+            "[pad] expected at least {} elements along axis {} with its padding, got shape {}",
+            first + last, axis, x.shape().to_string());
+      y = part(y, static_cast<int>(axis), first, dim::difference(size, first + last));
+    }
+    return y;
+  };
+  // As PyTorch: the elements that stay go round.
+  if (mode.value() == PaddingMode::kCircular) return tandem::pad(cropped(x), added, mode);
+  return cropped(mode.value() == PaddingMode::kConstant ? tandem::pad(x, added, value)
+                                                        : tandem::pad(x, added, mode));
 }
 
 }  // namespace tandem
