@@ -43,8 +43,10 @@ TANDEM_SIZE_LEFT(subtract)
 TANDEM_SIZE_RIGHT(multiply)
 TANDEM_SIZE_RIGHT(divide)
 TANDEM_SIZE_LEFT(divide)
+TANDEM_SIZE_RIGHT(floor_divide)
 TANDEM_SIZE_RIGHT(floor_mod)
 TANDEM_SIZE_RIGHT(pow)
+TANDEM_SIZE_LEFT(pow)
 TANDEM_SIZE_RIGHT(maximum)
 TANDEM_SIZE_RIGHT(minimum)
 TANDEM_SIZE_RIGHT(equal)
@@ -63,7 +65,9 @@ TANDEM_SIZE_RIGHT(operator/)
 TANDEM_SIZE_LEFT(operator/)
 TANDEM_SIZE_RIGHT(operator%)
 TANDEM_SIZE_RIGHT(operator==)
+TANDEM_SIZE_LEFT(operator==)
 TANDEM_SIZE_RIGHT(operator!=)
+TANDEM_SIZE_LEFT(operator!=)
 TANDEM_SIZE_RIGHT(operator<)
 TANDEM_SIZE_LEFT(operator<)
 TANDEM_SIZE_RIGHT(operator<=)
@@ -95,5 +99,27 @@ Tensor& operator/=(Tensor& a, const Size& b) {
   return detail::replace(a, a / b);
 }
 /// @}
+
+/// @{
+/// The functions of these names in tandem/math.h, where a limit or the elements are a size.
+template <class Low, class High>
+requires(std::same_as<Low, Dim> || std::same_as<High, Dim>) [[nodiscard]] Tensor
+    clip_by_value(const Tensor& x, const Low& low, const High& high) {
+  return minimum(maximum(x, low), high);
+}
+template <std::same_as<Dim> Size>
+[[nodiscard]] Tensor where(const Tensor& condition, const Tensor& a, const Size& b) {
+  return detail::with_size(a, b, [&](const auto& number) { return where(condition, a, number); });
+}
+template <std::same_as<Dim> Size>
+[[nodiscard]] Tensor where(const Tensor& condition, const Size& a, const Tensor& b) {
+  return detail::with_size(b, a, [&](const auto& number) { return where(condition, number, b); });
+}
+/// @}
+
+template <class Low, class High>
+requires(std::same_as<Low, Dim> || std::same_as<High, Dim>) Tensor Tensor::clamp(const Low& low,
+                                                                                 const High& high)
+const { return clip_by_value(*this, low, high); }
 
 }  // namespace tandem

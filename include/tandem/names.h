@@ -131,7 +131,7 @@ template <detail::Integer Axis> [[nodiscard]] Tensor squeeze(const Tensor& x, Ax
 [[nodiscard]] inline Tensor trace(const Tensor& x) { return reduce_sum(x.diagonal()); }  ///< the sum of the diagonal of a matrix
 [[nodiscard]] inline Tensor diag(const Tensor& x) { return x.rank() == 1 ? expand_dims(x, 1) * eye(x.dim(0), -1, {.dtype = x.dtype()}) : x.diagonal(); }  ///< the diagonal of a matrix, or the matrix with this diagonal
 [[nodiscard]] inline Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return x.masked_fill(mask, value); }  ///< as Tensor::masked_fill()
-inline std::int64_t numel(const Tensor& x) { return x.size(); }  ///< as Tensor::size()
+inline Dim numel(const Tensor& x) { return x.size(); }  ///< as Tensor::size()
 [[nodiscard]] inline Tensor flip(const Tensor& x, const Dims& axes) { return reverse(x, axes); }  ///< as reverse()
 [[nodiscard]] inline Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& indices) { return gather(x, indices, axis); }  ///< as gather()
 [[nodiscard]] inline Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::int64_t axis) { return take_along_axis(x, indices, axis); }  ///< as take_along_axis()

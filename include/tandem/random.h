@@ -87,12 +87,11 @@ struct UniformOptions {
 [[nodiscard]] Tensor bernoulli(const Tensor& probabilities);
 /// `count` categories (int64) for each row of the last axis, sampled with probabilities
 /// proportional to exp(logits), each sample by itself. As tf.random.categorical.
-[[nodiscard]] Tensor categorical(const Tensor& logits, std::int64_t count);
+[[nodiscard]] Tensor categorical(const Tensor& logits, Dim count);
 /// `count` categories (int64) for each row of the last axis, sampled with the given probabilities,
 /// which need not sum to 1. Without replacement no category is sampled twice: throws
 /// InvalidArgumentError for more samples than categories. As torch.multinomial.
-[[nodiscard]] Tensor multinomial(const Tensor& probabilities, std::int64_t count,
-                                 bool replacement = false);
+[[nodiscard]] Tensor multinomial(const Tensor& probabilities, Dim count, bool replacement = false);
 /// 0, ..., count-1 in random order; int64. As torch.randperm.
 [[nodiscard]] Tensor permutation(Dim count);
 /// Reorders x randomly along the first axis. As tf.random.shuffle.

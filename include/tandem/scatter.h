@@ -73,11 +73,11 @@ namespace tandem {
 /// (DTypeError otherwise). Throws InvalidArgumentError for a number of num_segments or more.
 /// Differentiable with respect to x. As tf.math.unsorted_segment_sum.
 [[nodiscard]] Tensor unsorted_segment_sum(const Tensor& x, const Tensor& segment_ids,
-                                          std::int64_t num_segments);
+                                          Dim num_segments);
 /// The same sums divided by the number of slices; 0 for a segment without slices. x is
 /// floating-point. As tf.math.unsorted_segment_mean.
 [[nodiscard]] Tensor unsorted_segment_mean(const Tensor& x, const Tensor& segment_ids,
-                                           std::int64_t num_segments);
+                                           Dim num_segments);
 /// @{
 /// The same for numbers that are sorted, with as many segments as the last number says, which is
 /// read: throws FailedPreconditionError while a function is traced. Throws InvalidArgumentError for

@@ -299,6 +299,7 @@ class Tensor {
   [[nodiscard]] Tensor round() const;
   [[nodiscard]] Tensor pow(double exponent) const;
   [[nodiscard]] Tensor pow(const Tensor& exponent) const;
+  [[nodiscard]] Tensor pow(Dim exponent) const;
   [[nodiscard]] Tensor matmul(const Tensor& other) const;
   [[nodiscard]] Tensor cumsum(std::int64_t axis) const;
   [[nodiscard]] ValuesAndIndices sort(std::int64_t axis = -1, bool descending = false) const;
@@ -335,7 +336,16 @@ class Tensor {
   [[nodiscard]] Tensor clamp(double low) const;                 ///< as maximum()
   [[nodiscard]] Tensor clamp_min(double low) const;             ///< as maximum()
   [[nodiscard]] Tensor clamp_max(double high) const;            ///< as minimum()
-  [[nodiscard]] Tensor norm() const;                            ///< Euclidean, of all elements
+  /// @{
+  /// The same with sizes, which may be unknown until the graph runs.
+  template <class Low, class High>
+  requires(std::same_as<Low, Dim> || std::same_as<High, Dim>) [[nodiscard]] Tensor
+      clamp(const Low& low, const High& high) const;
+  [[nodiscard]] Tensor clamp(Dim low) const;
+  [[nodiscard]] Tensor clamp_min(Dim low) const;
+  [[nodiscard]] Tensor clamp_max(Dim high) const;
+  /// @}
+  [[nodiscard]] Tensor norm() const;  ///< Euclidean, of all elements
   /// @{
   /// The norm of order `p`, of all elements or along an axis; infinity: the largest absolute value.
   /// As torch.Tensor.norm.
@@ -430,9 +440,12 @@ class Tensor {
   /// torch.Tensor.equal.
   bool equal(const Tensor& other) const;
   [[nodiscard]] Tensor masked_select(const Tensor& mask) const;  ///< as boolean_mask()
+  /// @{
   /// This tensor with `value`, which takes its dtype, where the bool `mask` is true. The mask
   /// broadcasts to the shape. As torch.Tensor.masked_fill.
   [[nodiscard]] Tensor masked_fill(const Tensor& mask, double value) const;
+  [[nodiscard]] Tensor masked_fill(const Tensor& mask, Dim value) const;
+  /// @}
   /// This tensor: all are dense and row-major.
   [[nodiscard]] Tensor contiguous() const { return *this; }
   bool is_contiguous() const { return defined(); }  ///< true
@@ -459,6 +472,12 @@ class Tensor {
   [[nodiscard]] Tensor le(double other) const;
   [[nodiscard]] Tensor gt(double other) const;
   [[nodiscard]] Tensor ge(double other) const;
+  [[nodiscard]] Tensor eq(Dim other) const;
+  [[nodiscard]] Tensor ne(Dim other) const;
+  [[nodiscard]] Tensor lt(Dim other) const;
+  [[nodiscard]] Tensor le(Dim other) const;
+  [[nodiscard]] Tensor gt(Dim other) const;
+  [[nodiscard]] Tensor ge(Dim other) const;
   /// @}
   /// @{
   /// Arithmetic, as the operators.
@@ -470,6 +489,10 @@ class Tensor {
   [[nodiscard]] Tensor sub(double other) const;
   [[nodiscard]] Tensor mul(double other) const;
   [[nodiscard]] Tensor div(double other) const;
+  [[nodiscard]] Tensor add(Dim other) const;
+  [[nodiscard]] Tensor sub(Dim other) const;
+  [[nodiscard]] Tensor mul(Dim other) const;
+  [[nodiscard]] Tensor div(Dim other) const;
   [[nodiscard]] Tensor neg() const;
   /// @}
   /// @{

@@ -131,9 +131,9 @@ class Variable {
   /// As those of Tensor, of the current value.
   int rank() const { return shape().rank(); }
   std::int64_t dim() const { return rank(); }
-  std::int64_t dim(std::int64_t axis) const { return shape().dim(axis); }
-  std::int64_t size() const { return shape().num_elements(); }
-  std::int64_t size(std::int64_t axis) const { return dim(axis); }
+  Dim dim(std::int64_t axis) const { return shape().dim(axis); }
+  Dim size() const { return shape().elements(); }
+  Dim size(std::int64_t axis) const { return dim(axis); }
   const Shape& sizes() const { return shape(); }
   Tensor detach() const { return value().detach(); }
   template <class T>
@@ -157,8 +157,8 @@ class Variable {
   /// frozen one has no gradients. Throws InvalidArgumentError to unfreeze one that was made with
   /// trainable = false. Not while replicas use it. As torch.Tensor.requires_grad_.
   const Variable& requires_grad_(bool required = true) const;
-  bool requires_grad() const { return trainable(); }             ///< as trainable()
-  std::int64_t numel() const { return shape().num_elements(); }  ///< number of elements
+  bool requires_grad() const { return trainable(); }  ///< as trainable()
+  Dim numel() const { return size(); }                ///< as size()
 
   /// The gradient that backward() has accumulated (in a replica: the replica's); undefined if there
   /// is none.

@@ -99,6 +99,7 @@ Tensor Tensor::ceil() const { return tandem::ceil(*this); }
 Tensor Tensor::round() const { return tandem::round(*this); }
 Tensor Tensor::pow(double exponent) const { return tandem::pow(*this, exponent); }
 Tensor Tensor::pow(const Tensor& exponent) const { return tandem::pow(*this, exponent); }
+Tensor Tensor::pow(Dim exponent) const { return tandem::pow(*this, exponent); }
 Tensor Tensor::matmul(const Tensor& other) const { return tandem::matmul(*this, other); }
 Tensor Tensor::cumsum(std::int64_t axis) const { return tandem::cumsum(*this, axis); }
 ValuesAndIndices Tensor::sort(std::int64_t axis, bool descending) const {
@@ -135,6 +136,9 @@ Tensor Tensor::clamp(double low, double high) const { return clip_by_value(*this
 Tensor Tensor::clamp(double low) const { return tandem::maximum(*this, low); }
 Tensor Tensor::clamp_min(double low) const { return tandem::maximum(*this, low); }
 Tensor Tensor::clamp_max(double high) const { return tandem::minimum(*this, high); }
+Tensor Tensor::clamp(Dim low) const { return tandem::maximum(*this, low); }
+Tensor Tensor::clamp_min(Dim low) const { return tandem::maximum(*this, low); }
+Tensor Tensor::clamp_max(Dim high) const { return tandem::minimum(*this, high); }
 Tensor Tensor::norm() const { return tandem::norm(*this); }
 Tensor Tensor::norm(double p) const { return norm_of(*this, p, {}); }
 Tensor Tensor::norm(double p, std::int64_t axis, bool keepdims) const {
@@ -159,6 +163,9 @@ Tensor Tensor::repeat(const Sizes& multiples) const { return tile(*this, multipl
 Tensor Tensor::masked_select(const Tensor& mask) const { return boolean_mask(*this, mask); }
 Tensor Tensor::masked_fill(const Tensor& mask, double value) const {
   return where(mask, full(Shape::scalar(), value, {.dtype = dtype()}), *this);
+}
+Tensor Tensor::masked_fill(const Tensor& mask, Dim value) const {
+  return where(mask, value, *this);
 }
 Tensor Tensor::flatten(std::int64_t start, std::int64_t end) const {
   const auto first = static_cast<int>(axis_of(*this, start)),
@@ -235,19 +242,29 @@ Tensor Tensor::le(const Tensor& other) const { return less_equal(*this, other); 
 Tensor Tensor::gt(const Tensor& other) const { return greater(*this, other); }
 Tensor Tensor::ge(const Tensor& other) const { return greater_equal(*this, other); }
 Tensor Tensor::eq(double other) const { return tandem::equal(*this, other); }
+Tensor Tensor::eq(Dim other) const { return tandem::equal(*this, other); }
 Tensor Tensor::ne(double other) const { return not_equal(*this, other); }
+Tensor Tensor::ne(Dim other) const { return not_equal(*this, other); }
 Tensor Tensor::lt(double other) const { return less(*this, other); }
+Tensor Tensor::lt(Dim other) const { return less(*this, other); }
 Tensor Tensor::le(double other) const { return less_equal(*this, other); }
+Tensor Tensor::le(Dim other) const { return less_equal(*this, other); }
 Tensor Tensor::gt(double other) const { return greater(*this, other); }
+Tensor Tensor::gt(Dim other) const { return greater(*this, other); }
 Tensor Tensor::ge(double other) const { return greater_equal(*this, other); }
+Tensor Tensor::ge(Dim other) const { return greater_equal(*this, other); }
 Tensor Tensor::add(const Tensor& other) const { return tandem::add(*this, other); }
 Tensor Tensor::sub(const Tensor& other) const { return subtract(*this, other); }
 Tensor Tensor::mul(const Tensor& other) const { return multiply(*this, other); }
 Tensor Tensor::div(const Tensor& other) const { return divide(*this, other); }
 Tensor Tensor::add(double other) const { return tandem::add(*this, other); }
+Tensor Tensor::add(Dim other) const { return tandem::add(*this, other); }
 Tensor Tensor::sub(double other) const { return subtract(*this, other); }
+Tensor Tensor::sub(Dim other) const { return subtract(*this, other); }
 Tensor Tensor::mul(double other) const { return multiply(*this, other); }
+Tensor Tensor::mul(Dim other) const { return multiply(*this, other); }
 Tensor Tensor::div(double other) const { return divide(*this, other); }
+Tensor Tensor::div(Dim other) const { return divide(*this, other); }
 Tensor Tensor::neg() const { return negative(*this); }
 Tensor Tensor::var(bool unbiased) const { return flatten().var_along(0, unbiased, false); }
 Tensor Tensor::std(bool unbiased) const { return flatten().std_along(0, unbiased, false); }

@@ -181,8 +181,29 @@ TEST(Dims, BecomeTensorsBesideTensors) {
         return full({2, x.dim(0)}, x.dim(1));
       },
       [](const Tensor& x) { return cast(constant(x.dim(0) * x.dim(1)), float32); },
+      [](const Tensor& x) { return x * (x.dim(0) - 4) + cast(constant(3 - x.dim(0)), float32); },
       [](const Tensor& x) {
         return constant(x.dim(0), {.dtype = float32, .shape = {2, 2}});
+      },
+      [](const Tensor& x) { return x.add(x.dim(0)).sub(x.dim(1)).mul(x.dim(0)).div(x.dim(1)); },
+      [](const Tensor& x) { return x.clamp(0, x.dim(0) - 2) + x.clamp(x.dim(0) - 5, 0.5); },
+      [](const Tensor& x) { return clip_by_value(x, x.dim(1) - 4, x.dim(1) - 2); },
+      [](const Tensor& x) { return x.clamp_min(x.dim(0) - 5) + x.clamp_max(x.dim(1)); },
+      [](const Tensor& x) {
+        const Tensor y = floor(x * 2.0);  // powers of others are rounded differently
+        return y.pow(x.dim(1)) + pow(x.dim(0), abs(y)) + pow(y, x.dim(0));
+      },
+      [](const Tensor& x) { return x.masked_fill(x.ge(x.dim(0) - 5), x.dim(1)); },
+      [](const Tensor& x) { return where(x > 0.0, x, x.dim(0)) + where(x > 1.0, x.dim(1), x); },
+      [](const Tensor& x) { return floor_divide(x * 9.0, x.dim(0)); },
+      [](const Tensor& x) {
+        const Tensor y = floor(x * 3.0) + x.dim(0);
+        return cast((x.dim(0) == y) == y.ne(x.dim(0)), float32) + cast(x.dim(0) != y, float32) +
+               cast(y.eq(x.dim(0)), float32) + cast(y.lt(x.dim(0)), float32) +
+               cast(y.le(x.dim(0)), float32) + cast(y.gt(x.dim(0)), float32);
+      },
+      [w = Variable(ones({4, 3}))](const Tensor& x) {
+        return x / w.dim(0) + (w.size(0) > 2 ? x.dim(0) : w.numel()) + max(w.dim(1), x.dim(0));
       },
       [](const Tensor& x) {
         Tensor y = x;
@@ -214,6 +235,7 @@ TEST(Dims, AreAcceptedWhereSizesAre) {
       [](const Tensor& x) { return cast(range(x.dim(0)), float32); },
       [](const Tensor& x) { return range(2, x.dim(0) + 4, {.dtype = float32}); },
       [](const Tensor& x) { return range(x.dim(0), x.dim(0) * 2, {.dtype = float32}); },
+      [](const Tensor& x) { return range(x.dim(0) - 4, x.dim(0), {.dtype = float32}); },
       [](const Tensor& x) { return cast(arange(x.dim(0)) + arange(1, x.dim(0) + 1), float32); },
       [](const Tensor& x) { return linspace(0, 1, x.dim(0) + 1); },
       [](const Tensor& x) { return eye(x.dim(0), x.dim(1)); },
@@ -248,6 +270,9 @@ TEST(Dims, AreAcceptedWhereSizesAre) {
       [](const Tensor& x) {
         return cast(cast(random::permutation(x.dim(0)), float32) * 0, float32);
       },
+      [](const Tensor& x) { return cast(random::categorical(x, x.dim(0)) + 1, float32) * 0.0; },
+      [](const Tensor& x) { return unsorted_segment_sum(x, range(x.dim(0)), x.dim(0) * 2); },
+      [](const Tensor& x) { return zeros({numel(x)}); },
   };
   int number = 0;
   for (const auto& program : programs) {

@@ -8,6 +8,7 @@
 #include "core/dim.h"
 #include "core/status.h"
 #include "ops/array/array_ops.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -34,13 +35,12 @@ int indexed_axes(const char* function, const Tensor& indices, const Shape& shape
 
 // The numbers of the slices at `indices` of a tensor whose leading axes have become one. One that
 // is out of range along an axis becomes -1, which gather() refuses.
-Tensor numbers_of(const char* function, const Tensor& indices, const Shape& shape, int axes) {
+Tensor numbers_of(const Tensor& indices, const Shape& shape, int axes) {
   const std::vector<Tensor> parts = unstack(cast(indices, int64), -1);
   Tensor number = parts[0];
   Tensor inside;
   for (int axis = 1; axis < axes; ++axis) {
-    const auto size =
-        static_cast<double>(dim::known(function, shape.word(axis), "the numbers of slices"));
+    const Dim size = shape[axis];
     const Tensor& part = parts[static_cast<std::size_t>(axis)];
     const Tensor fits = logical_and(greater_equal(part, 0.0), less(part, size));
     inside = inside.defined() ? logical_and(inside, fits) : fits;
@@ -84,13 +84,15 @@ Dims along_axis(int rank, int axis, std::int64_t size) {
   return sizes;
 }
 
-void expect_segments(const char* function, const Tensor& x, const Tensor& segment_ids) {
+// The segments, of which there are as many as x has rows.
+Tensor expect_segments(const char* function, const Tensor& x, const Tensor& segment_ids) {
   expect_indices(function, segment_ids);
   if (segment_ids.rank() != 1 || x.rank() < 1 ||
       !dim::may_equal(x.shape().word(0), segment_ids.shape().word(0)))
     fail<ShapeError>(
         "[{}] expected a segment for each position of axis 0 of shape {}, got shape {}", function,
         x.shape().to_string(), segment_ids.shape().to_string());
+  return of_size(segment_ids, 0, x.size_word(0));
 }
 
 // The number of segments of sorted numbers.
@@ -133,13 +135,13 @@ std::pair<std::vector<std::int64_t>, std::vector<std::int32_t>> first_positions(
 
 Tensor gather_nd(const Tensor& params, const Tensor& indices) {
   const int axes = indexed_axes("gather_nd", indices, params.shape());
-  const Tensor numbers = numbers_of("gather_nd", indices, params.shape(), axes);
+  const Tensor numbers = numbers_of(indices, params.shape(), axes);
   const Shape rows = with_rows(leading_size(params.shape(), axes), params.shape(), axes);
   return gather(reshape(params, rows), numbers);
 }
 
 Tensor scatter_nd(const Tensor& indices, const Tensor& updates, const Shape& shape) {
-  if (!shape.fully_defined())
+  if (!dim::are_sizes(shape))
     fail<ShapeError>("[scatter_nd] expected a shape that is known, got {}", shape.to_string());
   const int axes = indexed_axes("scatter_nd", indices, shape);
   Dims expected;
@@ -150,7 +152,7 @@ Tensor scatter_nd(const Tensor& indices, const Tensor& updates, const Shape& sha
                      Shape(expected).to_string(), indices.shape().to_string(),
                      updates.shape().to_string());
   const std::int64_t rows = leading_size(shape, axes);
-  const Tensor numbers = checked(numbers_of("scatter_nd", indices, shape, axes), rows);
+  const Tensor numbers = checked(numbers_of(indices, shape, axes), rows);
   return reshape(added_to_rows("scatter_nd", updates, numbers, with_rows(rows, shape, axes)),
                  shape);
 }
@@ -162,7 +164,7 @@ Tensor tensor_scatter_nd_add(const Tensor& x, const Tensor& indices, const Tenso
 Tensor tensor_scatter_nd_update(const Tensor& x, const Tensor& indices, const Tensor& updates) {
   const int axes = indexed_axes("tensor_scatter_nd_update", indices, x.shape());
   std::vector<std::int64_t> numbers =
-      numbers_of("tensor_scatter_nd_update", indices, x.shape(), axes).to_vector<std::int64_t>();
+      numbers_of(indices, x.shape(), axes).to_vector<std::int64_t>();
   std::sort(numbers.begin(), numbers.end());
   if (std::adjacent_find(numbers.begin(), numbers.end()) != numbers.end())
     throw InvalidArgumentError(
@@ -172,29 +174,29 @@ Tensor tensor_scatter_nd_update(const Tensor& x, const Tensor& indices, const Te
   return where(replaced, scatter_nd(indices, updates, x.shape()), x);
 }
 
-Tensor unsorted_segment_sum(const Tensor& x, const Tensor& segment_ids, std::int64_t num_segments) {
-  expect_segments("unsorted_segment_sum", x, segment_ids);
-  if (num_segments < 0)
+Tensor unsorted_segment_sum(const Tensor& x, const Tensor& segment_ids, Dim num_segments) {
+  const Tensor ids = expect_segments("unsorted_segment_sum", x, segment_ids);
+  const std::int64_t segments = num_segments.word();
+  if (!dim::may_be_at_most(0, segments))
     fail<InvalidArgumentError>("[unsorted_segment_sum] expected 0 segments or more, got {}",
-                               num_segments);
-  const Shape shape = with_rows(num_segments, x.shape(), 1);
-  if (num_segments == 0) return full(shape, 0.0, {.dtype = x.dtype()});
+                               dim::text(segments));
+  const Shape shape = with_rows(segments, x.shape(), 1);
+  if (segments == 0) return full(shape, 0.0, {.dtype = x.dtype()});
   // Slices that are left out are 0 in segment 0, so that their gradient is 0.
-  const Shape column(along_axis(x.rank(), 0, segment_ids.shape().word(0)));
-  const Tensor counts = reshape(greater_equal(segment_ids, 0.0), column);
-  const Tensor numbers = checked(maximum(segment_ids, 0.0), num_segments);
+  const Shape column(along_axis(x.rank(), 0, x.size_word(0)));
+  const Tensor counts = reshape(greater_equal(ids, 0.0), column);
+  const Tensor numbers = checked(maximum(ids, 0.0), segments);
   return added_to_rows("unsorted_segment_sum", where(counts, x, zeros_like(x)), numbers, shape);
 }
 
-Tensor unsorted_segment_mean(const Tensor& x, const Tensor& segment_ids,
-                             std::int64_t num_segments) {
+Tensor unsorted_segment_mean(const Tensor& x, const Tensor& segment_ids, Dim num_segments) {
   const Tensor sums = unsorted_segment_sum(x, segment_ids, num_segments);
   if (!is_floating(x.dtype()))
     fail<DTypeError>("[unsorted_segment_mean] expected a floating-point dtype, got {}",
                      name_of(x.dtype()));
   const Tensor ones = full(segment_ids.shape(), 1.0, {.dtype = float32});
   const Tensor counts = unsorted_segment_sum(ones, segment_ids, num_segments);
-  const Shape column(along_axis(x.rank(), 0, num_segments));
+  const Shape column(along_axis(x.rank(), 0, num_segments.word()));
   return sums / reshape(cast(maximum(counts, 1.0), x.dtype()), column);
 }
 

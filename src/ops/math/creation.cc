@@ -252,12 +252,18 @@ Tensor constant_of(Dim size, const ConstantOptions& options) {
   const DType dtype = options.dtype.value_or(int32);
   if (size.known()) return constant(Literal(size.value()), options);
   const Placed placed(options.device);
-  const Tensor number = element_count(Shape({size}), dtype);
+  const Tensor number = scalar_of(size, dtype);
   const Tensor filled = options.shape.known() ? broadcast_to(number, options.shape) : number;
   return placed.mark(named(filled, options.name), options.requires_grad);
 }
 
-Tensor scalar_of(Dim size, DType dtype) { return element_count(Shape({size}), dtype); }
+Tensor scalar_of(Dim size, DType dtype) {
+  if (!dim::may_be_at_most(size, -1) || (!is_floating(dtype) && dtype != int32 && dtype != int64))
+    return element_count(Shape({size}), dtype);
+  // Differences of sizes may be negative in a run: one of these two is 0.
+  return element_count(Shape({tandem::max(size, 0)}), dtype) -
+         element_count(Shape({tandem::max(-size, 0)}), dtype);
+}
 
 Tensor full_of(const Shape& shape, Dim value, const CreationOptions& options) {
   if (value.known()) return full(shape, static_cast<double>(value), options);
@@ -274,7 +280,7 @@ Tensor range_of(Dim start, Dim limit, const CreationOptions& options) {
     return make(kRange,
                 SequenceAttrs{static_cast<double>(start), 1.0, 0.0, count.word(), options.dtype},
                 options);
-  return add(range(count, options), element_count(Shape({start}), options.dtype));
+  return add(range(count, options), scalar_of(start, options.dtype));
 }
 
 }  // namespace detail

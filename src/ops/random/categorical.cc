@@ -13,14 +13,14 @@ Tensor gumbel(const Shape& shape, DType dtype) {
   return negative(log(negative(log(uniform(shape, 0.0, 1.0, dtype)))));
 }
 
-void expect_rows(const char* function, const Tensor& x, std::int64_t count) {
+void expect_rows(const char* function, const Tensor& x, Dim count) {
   if (!is_floating(x.dtype()))
     fail<DTypeError>("[{}] expected a floating-point dtype, got {}", function, name_of(x.dtype()));
-  if (x.rank() < 1 || count < 1)
+  if (x.rank() < 1 || !dim::may_be_at_most(1, count))
     fail<InvalidArgumentError>(
         "[{}] expected an axis of categories and at least 1 sample, got shape "
         "{} and {}",
-        function, x.shape().to_string(), count);
+        function, x.shape().to_string(), count.to_string());
 }
 
 }  // namespace
@@ -33,22 +33,22 @@ Tensor bernoulli(const Tensor& probabilities) {
               probabilities.dtype());
 }
 
-Tensor categorical(const Tensor& logits, std::int64_t count) {
+Tensor categorical(const Tensor& logits, Dim count) {
   expect_rows("categorical", logits, count);
   Dims sizes;
-  for (int axis = 0; axis < logits.rank() - 1; ++axis) sizes.push_back(logits.shape()[axis]);
-  sizes.push_back(count);
-  sizes.push_back(logits.dim(-1));
+  for (int axis = 0; axis < logits.rank() - 1; ++axis) sizes.push_back(logits.size_word(axis));
+  sizes.push_back(count.word());
+  sizes.push_back(logits.size_word(-1));
   return argmax(expand_dims(logits, -2) + gumbel(Shape(sizes), logits.dtype()), -1);
 }
 
-Tensor multinomial(const Tensor& probabilities, std::int64_t count, bool replacement) {
+Tensor multinomial(const Tensor& probabilities, Dim count, bool replacement) {
   expect_rows("multinomial", probabilities, count);
   if (replacement) return categorical(log(probabilities), count);
   if (!dim::may_be_at_most(count, probabilities.dim(-1)))
     fail<InvalidArgumentError>(
         "[multinomial] expected at most {} samples without replacement, got {}",
-        dim::text(probabilities.dim(-1)), count);
+        dim::text(probabilities.dim(-1)), count.to_string());
   const Tensor scores = log(probabilities) + gumbel(probabilities.shape(), probabilities.dtype());
   return topk(scores, count).indices;
 }
