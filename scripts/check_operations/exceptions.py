@@ -109,6 +109,15 @@ REFUSALS = [
      "the elements are read: the size of the result depends on them, or the host computes it"),
     (r"expected shapes that agree except along axis|expected an axis of \[-1, 1\), got 1", "concat", "an empty vector is not neutral: PyTorch keeps it for old code"),
 ]
+# Where unknown sizes may be refused: patterns of the message and PyTorch's names, and the reason. Elsewhere they have to
+# work as known ones do.
+UNKNOWN_SIZES = [
+    ("the number of results depends on it", ".*", "the number of results"),
+    (r"\[Squeeze\] expected axes, because sizes of shape .* are not known", ".*", "the rank of the result"),
+    (r"the depth of the kernel depends on it", r"nn\.functional\.conv3d", "the number of convolutions of images"),
+    (r"expected a known number of channels|\[Dim\] axis \d of 'args_\d' is not known before the graph runs",
+     r"nn\.(Linear|Conv2d|BatchNorm\dd|LayerNorm|Embedding)", "the shapes of variables that the test makes in the function"),
+]
 # Arguments that PyTorch refuses: functions, a condition on the case, and the reason.
 ACCEPTED = [
     (".*", lambda case: bool({"a", "b"} & set(case.attributes)), "a number may be an operand of every binary function"),
@@ -138,5 +147,11 @@ class Exceptions:
         self.used.update(found)
         return bool(found)
 
+    def needs_known_sizes(self, name, text):
+        """Whether a refusal of unknown sizes has a reason, and quotes no number that stands for one."""
+        found = [reason for message, names, reason in UNKNOWN_SIZES if re.search(message, text) and re.fullmatch(names, name)]
+        self.used.update(found)
+        return bool(found) and not re.search(r"-\d{12}", text)
+
     def unused(self):
-        return {entry[-1] for entry in [*RESULTS, *REFUSALS, *ACCEPTED]} - self.used
+        return {entry[-1] for entry in [*RESULTS, *REFUSALS, *UNKNOWN_SIZES, *ACCEPTED]} - self.used

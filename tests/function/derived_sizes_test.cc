@@ -150,6 +150,168 @@ TEST(DerivedSizes, OfSlices) {
   }
 }
 
+TEST(DerivedSizes, OfSlicesWithSteps) {
+  for (const std::int64_t size : {0, 1, 2, 3, 5, 8}) {
+    const std::vector<Slice> slices = {{0, {}, 2},   {1, {}, 3}, {{}, {}, -1}, {{}, {}, -2},
+                                       {{}, {}, -5}, {4, 0, -2}, {-1, {}, 2},  {-2, -9, -3},
+                                       {1, -1, 2},   {3, 1, 2},  {.step = 20}, {.step = -20}};
+    for (const Slice& slice : slices)
+      expect_as_eagerly("a step", [&](const Tensors& v) { return v[0](slice) * 2.0; }, {{size, 2}});
+  }
+}
+
+// The number of steps depends on the size.
+TEST(DerivedSizes, OfScansAndSearches) {
+  for (const std::int64_t size : {0, 1, 2, 5, 8, 9}) {
+    const std::vector<Shape> shapes = {{size, 2}};
+    expect_as_eagerly(
+        "cumprod", [](const Tensors& v) { return cumprod(v[0], 0); }, shapes);
+    expect_as_eagerly(
+        "logcumsumexp", [](const Tensors& v) { return logcumsumexp(v[0], 0); }, shapes);
+    expect_as_eagerly(
+        "cummax", [](const Tensors& v) { return cummax(v[0], 0).values; }, shapes);
+    expect_as_eagerly(
+        "cummin", [](const Tensors& v) { return cast(cummin(v[0], 0).indices, float32); }, shapes);
+    expect_as_eagerly(
+        "searchsorted",
+        [](const Tensors& v) {
+          return cast(searchsorted(range(v[0].dim(0), {.dtype = float32}), v[0]), float32);
+        },
+        shapes);
+    expect_as_eagerly(
+        "the gradient of cumprod",
+        [](const Tensors& v) {
+          GradientTape tape;
+          tape.watch(v[0]);
+          return tape.gradient(reduce_sum(cumprod(v[0], 0) * v[0]), v[0]);
+        },
+        shapes);
+    for (const std::int64_t shift : {0, 1, -2, 7})
+      expect_as_eagerly(
+          "roll", [=](const Tensors& v) { return roll(v[0], shift, 0); }, shapes);
+  }
+}
+
+TEST(DerivedSizes, OfPositionsAndHalves) {
+  const auto positions = [](const Tensor& x) {
+    return cast(reshape(range(4) % 2, {2, 2}), int64) + zeros_like(cast(x.slice(0, 0, 2), int64));
+  };
+  expect_as_eagerly("gather along an axis",
+                    [&](const Tensors& v) { return gather(v[0], 0, positions(v[0])); }, {{5, 2}});
+  expect_as_eagerly("take_along_axis",
+                    [&](const Tensors& v) { return take_along_axis(v[0], positions(v[0]), 0); },
+                    {{5, 2}});
+  expect_as_eagerly("gather_nd",
+                    [](const Tensors& v) {
+                      return gather_nd(v[0], constant({{1, 2}, {0, 1}}));
+                    },
+                    {{2, 3, 4}});
+  expect_as_eagerly(
+      "scatter_nd",
+      [](const Tensors& v) {
+        return scatter_nd(reshape(constant({1, 0}), {2, 1}), v[0], {v[0].dim(0) + 1, v[0].dim(1)});
+      },
+      {{2, 3}});
+  expect_as_eagerly("index_add",
+                    [](const Tensors& v) {
+                      return index_add(v[0], 1, constant({2, 0}), v[1]);
+                    },
+                    {{2, 3}, {2, 2}});
+  expect_as_eagerly("unsorted_segment_mean",
+                    [](const Tensors& v) {
+                      return unsorted_segment_mean(v[0], range(v[0].dim(0)) % 2, v[0].dim(0) - 1);
+                    },
+                    {{4, 3}});
+  expect_as_eagerly("glu", [](const Tensors& v) { return nn::glu(v[0], 1); }, {{3, 4}});
+  expect_as_eagerly("depthwise convolution",
+                    [](const Tensors& v) {
+                      GradientTape tape;
+                      tape.watch(v[0]);
+                      tape.watch(v[1]);
+                      const Tensor y = nn::depthwise_conv2d(v[0], v[1]);
+                      const Tensors slopes = tape.gradient(reduce_sum(y * y), {v[0], v[1]});
+                      return reduce_sum(slopes[0]) + reduce_sum(slopes[1]) + y;
+                    },
+                    {{2, 5, 5, 3}, {3, 3, 3, 2}});
+}
+
+// Functions that are made of operations check in each run what was not known before: otherwise
+// other elements would be taken, or sizes of 1 would broadcast.
+TEST(DerivedSizes, OfOperandsThatDoNotFitAreRefusedInTheRun) {
+  const std::vector<std::pair<Call, std::vector<Shape>>> calls = {
+      {[](const Tensors& v) {
+         return tensordot(v[0], v[1], {0, 1}, {0, 1});
+       },
+       {{2, 3}, {3, 2}}},
+      {[](const Tensors& v) { return einsum("ii->i", {v[0]}); }, {{2, 3}}},
+      {[](const Tensors& v) { return cross(v[0], v[1], 1); }, {{2, 4}, {2, 4}}},
+      {[](const Tensors& v) { return cdist(v[0], v[1]); }, {{2, 1}, {3, 4}}},
+      {[](const Tensors& v) { return nn::functional::prelu(v[0], v[1]); }, {{2, 1}, {3}}},
+      {[](const Tensors& v) { return unsorted_segment_sum(v[0], cast(v[1] * 0.0, int32), 2); },
+       {{1, 3}, {4}}},
+      {[](const Tensors& v) { return gather(v[0], 0, cast(v[1] * 0.0, int64)); }, {{2, 3}, {2, 4}}},
+      {[](const Tensors& v) { return nn::depthwise_conv2d(v[0], v[1]); },
+       {{1, 5, 5, 4}, {3, 3, 2, 2}}}};
+  int number = 0;
+  for (const auto& [call, shapes] : calls) {
+    SCOPED_TRACE(number++);
+    const Tensors inputs = inputs_of(shapes);
+    const std::string error =
+        error_of<InvalidArgumentError>([&] { with_unknown_sizes(call, inputs)(inputs); });
+    EXPECT_EQ(error.find("10995"), std::string::npos) << error;
+  }
+}
+
+TEST(DerivedSizes, OfAllAxesUpToRankEight) {
+  const Dims all{2, 1, 3, 2, 1, 2, 3, 2};
+  const std::vector<std::pair<const char*, Call>> calls = {
+      {"a product", [](const Tensors& v) { return v[0] * v[1] + v[0]; }},
+      {"softmax", [](const Tensors& v) { return nn::softmax(v[0], 0) - v[1]; }},
+      {"a transpose", [](const Tensors& v) { return transpose(v[0]) * transpose(v[1]); }},
+      {"a sum", [](const Tensors& v) { return reduce_sum(v[0], 0) + reduce_mean(v[0] * v[1], 0); }},
+      {"pad",
+       [](const Tensors& v) {
+         return pad(
+             v[0], std::vector<std::pair<Dim, Dim>>(static_cast<std::size_t>(v[0].rank()), {1, 1}));
+       }},
+      {"concat",
+       [](const Tensors& v) {
+         return concat({v[0], v[0] + v[1]}, v[0].rank() - 1);
+       }},
+      {"slices",
+       [](const Tensors& v) {
+         return v[0](Slice{0, v[0].dim(0) - 1}) + v[0][1];
+       }},
+      {"reshape",
+       [](const Tensors& v) {
+         return reshape(v[0], {-1, v[0].dim(0)}) / v[0].size();
+       }},
+      {"tile",
+       [](const Tensors& v) {
+         Dims twice;
+         for (int axis = 0; axis < v[0].rank(); ++axis) twice.push_back(2);
+         return tile(v[0], twice);
+       }},
+      {"where", [](const Tensors& v) { return where(v[0] > v[1], v[0], v[0].dim(0)); }}};
+  for (int rank = 1; rank <= kMaxRank; ++rank) {
+    Dims full, some;
+    for (int axis = 0; axis < rank; ++axis) {
+      full.push_back(all[axis]);
+      some.push_back(axis % 3 == 0 ? 1 : all[axis]);
+    }
+    SCOPED_TRACE("rank " + std::to_string(rank));
+    for (const auto& [what, call] : calls)
+      expect_as_eagerly(what,
+                        [&call = call](const Tensors& v) {
+                          GradientTape tape;
+                          tape.watch(v[0]);
+                          const Tensor y = call(v), slope = tape.gradient(reduce_sum(y * y), v[0]);
+                          return concat({reshape(y, {-1}), reshape(slope, {-1})}, 0);
+                        },
+                        {Shape(full), Shape(some)});
+  }
+}
+
 TEST(DerivedSizes, OfProductsReductionsAndAttention) {
   expect_as_eagerly("einsum",
                     [](const Tensors& v) {

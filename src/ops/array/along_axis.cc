@@ -15,7 +15,8 @@ int axis_of(const Tensor& x, std::int64_t axis) {
   return static_cast<int>(axis < 0 ? axis + x.rank() : axis);
 }
 
-void expect_fitting(const char* function, const Tensor& x, int axis, const Tensor& indices) {
+// The indices, for which it is checked that they fit; unknown sizes are checked in each run.
+Tensor fitting(const char* function, const Tensor& x, int axis, const Tensor& indices) {
   if (indices.dtype() != int32 && indices.dtype() != int64)
     fail<DTypeError>("[{}] expected int32 or int64 indices, got {}", function,
                      name_of(indices.dtype()));
@@ -27,6 +28,10 @@ void expect_fitting(const char* function, const Tensor& x, int axis, const Tenso
         "[{}] expected indices of the rank of shape {} and at most its sizes along axes other than "
         "{}, got shape {}",
         function, x.shape().to_string(), axis, indices.shape().to_string());
+  Shape most = indices.shape();
+  for (int i = 0; i < x.rank(); ++i)
+    if (i != axis) most.set(i, dim::min(most.word(i), x.size_word(i)));
+  return ensure_shape(indices, most);
 }
 
 }  // namespace
@@ -34,10 +39,9 @@ void expect_fitting(const char* function, const Tensor& x, int axis, const Tenso
 Tensor element_positions(const char* function, const Tensor& x, std::int64_t axis,
                          const Tensor& indices) {
   const int along = axis_of(x, axis);
-  expect_fitting(function, x, along, indices);
-  const Tensor index = cast(indices, int64);
+  const Tensor index = cast(fitting(function, x, along, indices), int64);
   Tensor position;  // in all elements
-  std::int64_t stride = 1;
+  Dim stride = 1;
   for (int i = x.rank() - 1; i >= 0; --i) {
     Tensor here = index;
     if (i != along) {
@@ -45,15 +49,13 @@ Tensor element_positions(const char* function, const Tensor& x, std::int64_t axi
       for (int k = 0; k < x.rank(); ++k) sizes.push_back(k == i ? -1 : 1);
       here = reshape(range(indices.shape()[i], {.dtype = int64}), Shape(sizes));
     }
-    if (stride != 1) here = here * static_cast<double>(stride);
+    if (stride.word() != 1) here = here * stride;
     position = position.defined() ? position + here : here;
-    if (i > 0) stride *= dim::known(function, x.shape()[i], "the positions of elements");
+    stride *= x.shape()[i];
   }
   // An index that is out of range along the axis would be another element: it is refused, too.
-  const std::int64_t size = x.shape()[along];
-  const Tensor below = dim::is_unknown(size) ? less(index, cast(tandem::size(x, int64), int64))
-                                             : less(index, static_cast<double>(size));
-  position = where(logical_and(greater_equal(index, 0.0), below), position, -1.0);
+  const Tensor inside = logical_and(greater_equal(index, 0.0), less(index, x.dim(along)));
+  position = where(inside, position, -1.0);
   return broadcast_to(position, indices.shape());
 }
 
@@ -67,14 +69,15 @@ Tensor take_along_axis(const Tensor& x, const Tensor& indices, std::int64_t axis
     fail<ShapeError>("[take_along_axis] expected indices of the rank of shape {}, got shape {}",
                      x.shape().to_string(), indices.shape().to_string());
   Dims sizes = x.shape().words();
-  sizes[along] = indices.shape()[along];
+  sizes[along] = indices.size_word(along);
   return gather(x, along, broadcast_to(indices, Shape(sizes)));
 }
 
 Tensor roll(const Tensor& x, std::int64_t shift, std::int64_t axis) {
-  const std::int64_t size = dim::known("roll", x.dim(axis), "which elements move");
-  if (size == 0) return x;
-  const std::int64_t cut = ((-shift) % size + size) % size;
+  // The remainder of -shift, which is not negative.
+  const std::int64_t size = x.size_word(axis), divisor = dim::max(size, 1),
+                     whole = dim::product(dim::floor_quotient(-shift, divisor), divisor),
+                     cut = dim::difference(-shift, whole);
   if (cut == 0) return x;
   return concat({x.slice(axis, cut, size), x.slice(axis, 0, cut)}, axis);
 }

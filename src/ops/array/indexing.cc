@@ -5,6 +5,7 @@
 #include "core/status.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
+#include "tandem/math.h"
 
 namespace tandem {
 namespace {
@@ -15,7 +16,10 @@ struct ResolvedSlice {
   std::int64_t count = 0;
   std::int64_t step = 1;
 
-  std::int64_t last() const { return first + (count - 1) * step; }
+  // The distance of the last element from the first one; negative if there are no elements.
+  std::int64_t length() const {
+    return dim::product(dim::difference(count, 1), step < 0 ? -step : step);
+  }
 };
 
 // `position`, counted from the start. An unknown one may be negative in a run, and then counts from
@@ -60,8 +64,12 @@ ResolvedSlice slice_at(Dim index, const Tensor& x, int axis) {
 // Selects every `step`-th element of an axis, which begins and ends with a selected one.
 Tensor take_every_nth(const Tensor& x, int axis, const ResolvedSlice& taken) {
   if (taken.step == -1) return reverse(x, Dims{axis});
+  const std::int64_t from = taken.step < 0 ? dim::max(0, taken.length()) : 0;
+  if (dim::is_unknown(taken.count))
+    return gather(
+        x, range(Dim(taken.count), {.dtype = int64}) * static_cast<double>(taken.step) + Dim(from),
+        axis);
   std::vector<std::int64_t> positions;
-  const std::int64_t from = taken.step < 0 ? x.shape().word(axis) - 1 : 0;
   for (std::int64_t i = 0; i < taken.count; ++i) positions.push_back(from + i * taken.step);
   return gather(x, constant(positions), axis);
 }
@@ -97,9 +105,10 @@ Tensor at_axes(const Tensor& whole, std::span<const AxisIndex> indices) {
       size[axis] = taken.count;
       continue;
     }
-    dim::known("at", dim::sum(taken.first, taken.count), "which elements are taken");
-    begin[axis] = std::min(taken.first, taken.last());
-    size[axis] = std::max(taken.first, taken.last()) + 1 - begin[axis];
+    const std::int64_t leftmost =
+        taken.step > 0 ? taken.first : dim::difference(taken.first, taken.length());
+    begin[axis] = dim::max(0, dim::min(leftmost, x.size_word(axis)));
+    size[axis] = dim::max(0, dim::sum(taken.length(), 1));
     strided.emplace_back(axis, taken);
   }
   if (cut) x = tandem::slice(x, begin, size);

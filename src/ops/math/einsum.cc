@@ -6,6 +6,7 @@
 
 #include "core/dim.h"
 #include "core/status.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
 
@@ -186,7 +187,7 @@ Term with_diagonals(Term term) {
     if (!dim::may_equal(shape.word(first), shape.word(second)))
       fail<ShapeError>("[einsum] expected one size for '{}', got {} and {}", letter,
                        dim::text(shape.word(first)), dim::text(shape.word(second)));
-    term.tensor = term.tensor.diagonal(0, first, second);
+    term.tensor = of_size(term.tensor, second, shape.word(first)).diagonal(0, first, second);
     term.letters.erase(other, 1);
     term.letters.erase(i, 1);
     term.letters += letter;

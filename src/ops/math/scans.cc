@@ -4,6 +4,7 @@
 
 #include "core/dim.h"
 #include "core/status.h"
+#include "ops/math/of_size.h"
 #include "tandem/creation.h"
 #include "tandem/elementary.h"
 #include "tandem/scatter.h"
@@ -16,23 +17,22 @@ int known_axis(const Tensor& x, std::int64_t axis) {
   return static_cast<int>(axis < 0 ? axis + x.rank() : axis);
 }
 
-std::int64_t known_size(const char* what, const Tensor& x, int axis) {
-  return dim::known(what, x.dim(axis), "the steps of the scan");
-}
+// An axis of unknown size takes the steps of the longest one: those beyond it change nothing.
+constexpr std::int64_t kLongestAxis = std::int64_t{1} << 40;  // more than fits into any memory
+std::int64_t longest(std::int64_t size) { return dim::is_unknown(size) ? kLongestAxis : size; }
 
 // `x` moved by `by` positions toward the end of `axis`, without the first `by` ones.
-Tensor before(const Tensor& x, int axis, std::int64_t by, std::int64_t size) {
-  return x.slice(axis, 0, size - by);
-}
+Tensor before(const Tensor& x, int axis, Dim by, Dim size) { return x.slice(axis, 0, size - by); }
 
 // combine(y, earlier) for distances of 1, 2, 4...: y has the combination of twice as many elements
 // after each step.
 template <class Combine>
-Tensor scanned(const char* what, const Tensor& x, std::int64_t axis, const Combine& combine) {
+Tensor scanned(const Tensor& x, std::int64_t axis, const Combine& combine) {
   const int along = known_axis(x, axis);
-  const std::int64_t size = known_size(what, x, along);
+  const std::int64_t size = x.size_word(along), most = longest(size);
   Tensor y = x;
-  for (std::int64_t by = 1; by < size; by *= 2) {
+  for (std::int64_t distance = 1; distance < most; distance *= 2) {
+    const Dim by = dim::min(distance, size);
     const Tensor later = y.slice(along, by, size);
     y = concat({y.slice(along, 0, by), combine(later, before(y, along, by, size))}, along);
   }
@@ -41,15 +41,15 @@ Tensor scanned(const char* what, const Tensor& x, std::int64_t axis, const Combi
 
 // The position of the most extreme element so far. `beats(later, earlier)`.
 template <class Beats>
-ValuesAndIndices extremes_so_far(const char* what, const Tensor& x, std::int64_t axis,
-                                 const Beats& beats) {
+ValuesAndIndices extremes_so_far(const Tensor& x, std::int64_t axis, const Beats& beats) {
   const int along = known_axis(x, axis);
-  const std::int64_t size = known_size(what, x, along);
+  const std::int64_t size = x.size_word(along), most = longest(size);
   Dims sizes;
   for (int i = 0; i < x.rank(); ++i) sizes.push_back(i == along ? size : 1);
   Tensor best = stop_gradient(x);
   Tensor at = broadcast_to(reshape(range(Dim(size), {.dtype = int64}), Shape(sizes)), x.shape());
-  for (std::int64_t by = 1; by < size; by *= 2) {
+  for (std::int64_t distance = 1; distance < most; distance *= 2) {
+    const Dim by = dim::min(distance, size);
     const Tensor later = best.slice(along, by, size), earlier = before(best, along, by, size);
     const Tensor wins =
         logical_or(beats(later, earlier), logical_and(is_nan(later), logical_not(is_nan(earlier))));
@@ -64,18 +64,17 @@ ValuesAndIndices extremes_so_far(const char* what, const Tensor& x, std::int64_t
 }  // namespace
 
 Tensor cumprod(const Tensor& x, std::int64_t axis) {
-  return scanned("cumprod", x, axis, [](const Tensor& a, const Tensor& b) { return a * b; });
+  return scanned(x, axis, [](const Tensor& a, const Tensor& b) { return a * b; });
 }
 Tensor logcumsumexp(const Tensor& x, std::int64_t axis) {
-  return scanned("logcumsumexp", x, axis,
-                 [](const Tensor& a, const Tensor& b) { return logaddexp(a, b); });
+  return scanned(x, axis, [](const Tensor& a, const Tensor& b) { return logaddexp(a, b); });
 }
 ValuesAndIndices cummax(const Tensor& x, std::int64_t axis) {
-  return extremes_so_far("cummax", x, axis,
+  return extremes_so_far(x, axis,
                          [](const Tensor& a, const Tensor& b) { return greater_equal(a, b); });
 }
 ValuesAndIndices cummin(const Tensor& x, std::int64_t axis) {
-  return extremes_so_far("cummin", x, axis,
+  return extremes_so_far(x, axis,
                          [](const Tensor& a, const Tensor& b) { return less_equal(a, b); });
 }
 
@@ -91,7 +90,7 @@ Tensor diff(const Tensor& x, std::int64_t n, std::int64_t axis) {
   return y;
 }
 
-Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<std::int64_t>& axes_a,
+Tensor tensordot(const Tensor& a, const Tensor& other, const std::vector<std::int64_t>& axes_a,
                  const std::vector<std::int64_t>& axes_b) {
   if (axes_a.size() != axes_b.size())
     fail<InvalidArgumentError>("[tensordot] expected as many axes of a as of b, got {} and {}",
@@ -112,7 +111,8 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<std::int64_
     return result;
   };
   const auto [kept_a, summed_a] = parts(a, axes_a);
-  const auto [kept_b, summed_b] = parts(b, axes_b);
+  const auto [kept_b, summed_b] = parts(other, axes_b);
+  Tensor b = other;
   Dim rows = 1, inner = 1, columns = 1;
   Dims result, order_a = kept_a, order_b = summed_b;
   for (const std::int64_t axis : kept_a) {
@@ -123,6 +123,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<std::int64_
     if (!dim::may_equal(a.dim(summed_a[i]), b.dim(summed_b[i])))
       fail<ShapeError>("[tensordot] expected equal sizes of axes {} and {}, got shapes {} and {}",
                        summed_a[i], summed_b[i], a.shape().to_string(), b.shape().to_string());
+    b = of_size(b, summed_b[i], a.dim(summed_a[i]));
     inner *= a.dim(summed_a[i]);
     order_a.push_back(summed_a[i]);
   }
@@ -220,9 +221,10 @@ Tensor cross(const Tensor& a, const Tensor& b, std::int64_t axis) {
   if (!dim::may_equal(a.dim(axis), 3) || !dim::may_equal(b.dim(axis), 3))
     fail<ShapeError>("[cross] expected a size of 3 along axis {}, got shapes {} and {}", axis,
                      a.shape().to_string(), b.shape().to_string());
+  const Tensor left = of_size(a, axis, 3), right = of_size(b, axis, 3);
   const auto part = [axis](const Tensor& x, std::int64_t at) { return x.slice(axis, at, at + 1); };
   const auto element = [&](std::int64_t i, std::int64_t j) {
-    return part(a, i) * part(b, j) - part(a, j) * part(b, i);
+    return part(left, i) * part(right, j) - part(left, j) * part(right, i);
   };
   return concat({element(1, 2), element(2, 0), element(0, 1)}, axis);
 }
@@ -232,7 +234,7 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
     fail<ShapeError>("[cdist] expected shapes (..., m, d) and (..., n, d), got {} and {}",
                      a.shape().to_string(), b.shape().to_string());
   if (!(p > 0.0)) fail<InvalidArgumentError>("[cdist] expected a positive p, got {}", p);
-  const Tensor difference = expand_dims(a, -2) - expand_dims(b, -3);
+  const Tensor difference = expand_dims(a, -2) - expand_dims(of_size(b, -1, a.dim(-1)), -3);
   const ReduceOptions last{.axis = Dims{-1}};
   if (p == 2.0) return norm(difference, last);
   const Tensor sizes = abs(difference);
@@ -278,17 +280,19 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   if (sorted.rank() != 1)
     fail<ShapeError>("[searchsorted] expected a sorted vector, got shape {}",
                      sorted.shape().to_string());
-  const std::int64_t size = dim::known("searchsorted", sorted.dim(0), "the steps of the search");
+  const Dim size = sorted.dim(0);
   Tensor position = zeros(values.shape(), int64);
-  if (size == 0) return position;
+  if (size.word() == 0) return position;
+  // If the size is unknown, it may be 0: one more element, which never stays before.
+  const Tensor elements = size.known() ? sorted : pad(sorted, {{0, 1}});
+  const auto most = static_cast<std::uint64_t>(longest(size.word()));
   // The number of elements that stay before: bit by bit.
-  for (std::int64_t step = std::bit_floor(static_cast<std::uint64_t>(size)); step > 0; step /= 2) {
-    const Tensor next = position + static_cast<double>(step);
-    const Tensor element = gather(sorted, minimum(next, static_cast<double>(size)) - 1.0);
+  for (std::uint64_t step = std::bit_floor(most); step > 0; step /= 2) {
+    const Tensor next = position + static_cast<double>(step), last = minimum(next, size) - 1.0;
+    const Tensor element = gather(elements, size.known() ? last : maximum(last, 0.0));
     // All elements stay before NaN.
     const Tensor after = right ? greater(element, values) : greater_equal(element, values);
-    position = where(logical_and(logical_not(after), less_equal(next, static_cast<double>(size))),
-                     next, position);
+    position = where(logical_and(logical_not(after), less_equal(next, size)), next, position);
   }
   return position;
 }

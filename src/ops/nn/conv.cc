@@ -137,7 +137,7 @@ void infer_backprop_input(InferContext& c) {
   if (dy.rank() != 4 || kernel.rank() != 4)
     fail<ShapeError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name,
                      dy.to_string(), kernel.to_string());
-  const std::int64_t groups = std::max<std::int64_t>(0, attrs.groups);  // checked in conv_shape
+  const std::int64_t groups = dim::max(0, attrs.groups);  // checked in conv_shape
   const Shape x{dy.word(0), attrs.height, attrs.width, c.product(kernel.word(2), groups)};
   check_result(c.op().name, conv_shape(c.op().name, attrs, c.dtype(0), x, kernel), dy);
   c.add_output(c.dtype(0), x);
@@ -151,8 +151,7 @@ void infer_backprop_filter(InferContext& c) {
     fail<ShapeError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name,
                      x.to_string(), dy.to_string());
   const Shape kernel{attrs.height, attrs.width,
-                     dim::floor_quotient(x.word(3), std::max<std::int64_t>(1, attrs.groups)),
-                     dy.word(3)};
+                     dim::floor_quotient(x.word(3), dim::max(1, attrs.groups)), dy.word(3)};
   check_result(c.op().name, conv_shape(c.op().name, attrs, c.dtype(0), x, kernel), dy);
   c.add_output(c.dtype(0), kernel);
 }
@@ -392,8 +391,7 @@ Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bia
     fail<InvalidArgumentError>("[DepthwiseConv2D] expected no groups, got {}", options.groups);
   // One group per channel: the kernel has the memory layout of a grouped convolution.
   Conv2DOptions grouped = options;
-  grouped.groups = dim::known("DepthwiseConv2D", dim::agreed(taps.word(2), x.size_word(3)),
-                              "the number of groups");
+  grouped.groups = taps.word(2);
   return conv2d(
       x, reshape(kernel, {taps.word(0), taps.word(1), 1, dim::product(taps.word(2), taps.word(3))}),
       bias, grouped);

@@ -3,6 +3,7 @@
 
 #include "core/dim.h"
 #include "core/status.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -68,8 +69,7 @@ Tensor threshold(const Tensor& x, double threshold, double value) {
 }
 
 Tensor glu(const Tensor& x, std::int64_t axis) {
-  const std::int64_t size = dim::known("glu", x.dim(axis), "the halves");
-  if (size % 2 != 0)
+  if (!dim::may_be_multiple(x.dim(axis), 2))
     fail<ShapeError>("[glu] expected an even size of axis {}, got shape {}", axis,
                      x.shape().to_string());
   const std::vector<Tensor> halves = split(x, 2, {.axis = axis});
@@ -104,16 +104,19 @@ Tensor gelu(const Tensor& x, std::string_view approximate) {
   return nn::gelu(x, approximate == "tanh");
 }
 
-Tensor prelu(const Tensor& x, const Tensor& weight) {
-  Tensor slopes = weight;
-  if (weight.rank() == 1 && x.rank() != 1 && weight.shape().word(0) != 1) {
+Tensor prelu(const Tensor& input, const Tensor& weight) {
+  Tensor x = input, slopes = weight;
+  const bool one = weight.rank() == 1 && dim::may_equal(weight.dim(0), 1);
+  const bool shared = x.rank() == 0 ? one : x.rank() == 1 || weight.shape() == Shape{1};
+  if (weight.rank() == 1 && !shared) {
     Dims sizes;
     for (int axis = 0; axis < x.rank(); ++axis) sizes.push_back(axis == 1 ? -1 : 1);
     if (x.rank() < 2 || !dim::may_equal(weight.shape().word(0), x.shape().word(1)))
       fail<ShapeError>("[prelu] expected one weight per element of axis 1 of shape {}, got {}",
                        x.shape().to_string(), weight.shape().to_string());
+    x = of_size(x, 1, dim::broadcast(x.dim(1), weight.dim(0)));
     slopes = reshape(weight, Shape(sizes));
-  } else if (weight.rank() > 1 || (weight.rank() == 1 && weight.shape().word(0) != 1)) {
+  } else if (weight.rank() > 1 || (weight.rank() == 1 && !one)) {
     fail<ShapeError>("[prelu] expected a vector of weights, got shape {}",
                      weight.shape().to_string());
   } else if (weight.rank() == 1) {
