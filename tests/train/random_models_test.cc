@@ -68,6 +68,50 @@ INSTANTIATE_TEST_SUITE_P(Policy, RandomModels,
                          ::testing::Values("float32", "float64", "mixed_bfloat16", "mixed_float16"),
                          [](const auto& info) { return std::string(info.param); });
 
+// The results of three steps of a function, the last one with a smaller batch if its size is open,
+// and the variables after them.
+Tensors trained_in_function(const RandomModel& what, const std::vector<InputSpec>& signature) {
+  const Model model = what.make(false);
+  model(ones({1, 6, 6, 4}));
+  const std::vector<Variable> variables = model.trainable_variables();
+  optimizers::Optimizer optimizer = optimizers::Adam(0.01);
+  const losses::Loss loss = losses::SparseCategoricalCrossentropy({.from_logits = true});
+  const auto step = function(
+      [&](const Tensor& x, const Tensor& y) {
+        GradientTape tape;
+        const Tensor predicted = model(x, true), value = loss(y, predicted);
+        Tensors results = tape.gradient(value, variables);
+        optimizer.apply_gradients(results, variables);
+        results.insert(results.end(), {predicted, value});
+        return results;
+      },
+      {.input_signature = signature});
+  random::set_seed(what.seed + 1);
+  Tensors results;
+  for (const std::int64_t batch : {8, 8, 4}) {
+    const Tensor x = random::normal({8, 6, 6, 4}), y = random::uniform_int({8}, 0, 3);
+    for (const Tensor& result : step(x.slice(0, 0, batch), y.slice(0, 0, batch)))
+      results.push_back(result);
+  }
+  for (const Variable& variable : model.variables()) results.push_back(variable.value());
+  return results;
+}
+
+TEST(RandomModelsOfUnknownSizes, TrainToTheBitsOfKnownOnes) {
+  testing::for_each_seed(6, [](std::uint32_t seed) {
+    const RandomModel what{.seed = seed};
+    testing::Choices choices(seed);
+    Shape images{-1, 6, 6, 4};
+    for (int axis = 1; axis < images.rank(); ++axis)
+      if (choices.pick(2) == 0) images.set(axis, -1);
+    SCOPED_TRACE("images of shape " + images.to_string());
+    testing::expect_equal(
+        seed,
+        {testing::bits_of(trained_in_function(what, {{images, float32}, {Shape{-1}, int32}}))},
+        testing::bits_of(trained_in_function(what, {})));
+  });
+}
+
 TEST(RandomModelsOnReplicas, TrainAsOnOneDevice) {
   config::set_logical_cpus(2);
   testing::for_each_seed(6, [](std::uint32_t seed) {
