@@ -36,12 +36,12 @@ namespace tandem {
 
 /// @{
 /// x with the elements of `source`, or `value`, at positions along `axis`: element (i, j) of
-/// `source` goes to (indices[i][j], j) for axis 0 of a matrix, and to (i, indices[i][j]) for axis 1.
+/// `source` goes to (indices[i][j], j) for axis 0 of a matrix, to (i, indices[i][j]) for axis 1.
 /// `indices` has int32 or int64 elements and the rank of x; along other axes it has at most the
 /// sizes of x, along all at most those of `source`, of which the rest is not used. Where positions
-/// repeat, the last element in row-major order stays. Sizes of x but the first must be known. Throws
-/// ShapeError for other shapes and InvalidArgumentError for a position out of range. Differentiable
-/// with respect to x and `source`. Runs on the host. As torch.scatter.
+/// repeat, the last element in row-major order stays. Sizes of x but the first must be known.
+/// Throws ShapeError for other shapes and InvalidArgumentError for a position out of range.
+/// Differentiable with respect to x and `source`. Runs on the host. As torch.scatter.
 [[nodiscard]] Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& indices,
                              const Tensor& source);
 [[nodiscard]] Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& indices,

@@ -19,7 +19,8 @@ using namespace testing;
 namespace F = nn::functional;
 using Values = std::vector<double>;
 
-// Each run of `count` elements with zero mean and unit variance, or divided by its root mean square.
+// Normalizes each group of `count` consecutive elements: to zero mean and unit variance if
+// `centers`, else by the root mean square.
 Values normalized(const Values& x, std::size_t count, double eps, bool centers) {
   Values y = x;
   for (std::size_t first = 0; first < x.size(); first += count) {

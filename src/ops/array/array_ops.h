@@ -22,8 +22,8 @@ int normalize_axis(const OpDef& op, std::int64_t axis, int rank);
 // the sums have the order of the indices.
 Tensor add_to_rows(const Tensor& rows, const Tensor& indices, const Shape& shape);
 
-// The int64 position among all elements of x of each of `indices`, which are positions of `axis`: -1
-// for one that is out of range. Throws as gather().
+// The int64 position among all elements of x of each of `indices`, positions of `axis`; -1 for one
+// out of range. Throws as gather().
 Tensor element_positions(const char* function, const Tensor& x, std::int64_t axis,
                          const Tensor& indices);
 
