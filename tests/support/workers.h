@@ -1,6 +1,7 @@
 // Runs workers of a MultiWorkerMirroredStrategy as processes of a test.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <sstream>
@@ -21,9 +22,12 @@ inline std::string tf_config(const std::vector<std::uint16_t>& ports, int index)
          std::to_string(index) + "}}";
 }
 
-inline std::vector<std::uint16_t> free_ports(int count) {
+// Different ones: the system may give one again.
+inline std::vector<std::uint16_t> free_ports(std::size_t count) {
   std::vector<std::uint16_t> ports;
-  for (int i = 0; i < count; ++i) ports.push_back(free_port());
+  while (ports.size() < count)
+    if (const auto port = free_port(); std::ranges::find(ports, port) == ports.end())
+      ports.push_back(port);
   return ports;
 }
 
@@ -39,7 +43,7 @@ inline ChildProcess start_worker(const std::vector<std::uint16_t>& ports, int in
 // Runs body(worker) in each of `count` processes. Returns the results.
 inline std::vector<std::string> run_workers(int count,
                                             const std::function<std::string(int)>& body) {
-  const std::vector<std::uint16_t> ports = free_ports(count);
+  const std::vector<std::uint16_t> ports = free_ports(static_cast<std::size_t>(count));
   std::vector<ChildProcess> workers;
   for (int i = 0; i < count; ++i) workers.push_back(start_worker(ports, i, body));
   std::vector<std::string> results;
