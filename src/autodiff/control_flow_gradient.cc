@@ -174,6 +174,23 @@ ControlFlow gradient_of(ControlFlow::Kind kind, Node& forward) {
   return {.kind = kind, .forward = &forward, .random = forward.control->random};
 }
 
+// A backward loop carries the gradients of inputs of the forward loop.
+struct CarriedGradients {
+  // `slot`: the gradient of that input in the body. `first`: before the backward loop.
+  void add(std::size_t input, const TensorType& spec, Tensor first, Node& slot) {
+    body.feeds.push_back({{&slot, 0}, elements + wanted.size()});
+    inputs.add(std::move(first));
+    wanted.push_back(input);
+    specs.push_back(spec);
+  }
+
+  Body body;
+  Inputs inputs;
+  std::size_t elements = 0;         // of the frame, before the carried values
+  std::vector<std::size_t> wanted;  // the inputs, in the order of the gradients
+  std::vector<TensorType> specs;    // of the gradients
+};
+
 }  // namespace
 
 const OpDef kIfGradient = {
@@ -234,28 +251,25 @@ void while_gradient(GradContext& c) {
   const ControlFlow& flow = *forward.control;
   const Body& iteration = flow.bodies[1];
   BackwardBody backward(forward, iteration);
-  ControlFlow grad_flow = gradient_of(ControlFlow::Kind::kWhileGradient, forward);
-  grad_flow.elements = flow.carried;
-  Body body{.graph = iteration.graph, .updates = false};
-  Inputs inputs(c);
-  std::vector<TensorType> specs;
-  std::vector<std::size_t> wanted;  // inputs of `forward`, in the order of the carried gradients
-
+  CarriedGradients carried{.body = {.graph = iteration.graph, .updates = false},
+                           .inputs = Inputs(c),
+                           .elements = flow.carried};
+  Body& body = carried.body;
+  const auto zeros_of = [](const TensorType& spec) {
+    return zeros(spec.shape, {.dtype = spec.dtype});
+  };
   for (std::size_t i = 0; i < flow.carried; ++i) {
     const TensorType& spec = c.output_spec(static_cast<int>(i));
     if (!is_floating(spec.dtype)) continue;
     const Tensor& given = c.grad(static_cast<int>(i));
-    inputs.add(given.defined() ? given : zeros(spec.shape, {.dtype = spec.dtype}));
-    wanted.push_back(i);
-    specs.push_back(spec);
-    body.feeds.push_back(
-        {{symbol_of(backward.add_seed(i)).node, 0}, grad_flow.elements + wanted.size() - 1});
+    carried.add(i, spec, given.defined() ? given : zeros_of(spec),
+                *symbol_of(backward.add_seed(i)).node);
   }
   backward.run();
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const Tensor gradient = backward.gradient(wanted[i]);
+  for (std::size_t i = 0; i < carried.wanted.size(); ++i) {
+    const Tensor gradient = backward.gradient(carried.wanted[i]);
     body.fetches.push_back(
-        body.graph->input_of(gradient.defined() ? gradient : backward.zeros_of(specs[i])));
+        body.graph->input_of(gradient.defined() ? gradient : backward.zeros_of(carried.specs[i])));
   }
   // The gradient of a captured tensor is the sum over iterations.
   for (int i = static_cast<int>(flow.carried); i < c.num_inputs(); ++i) {
@@ -263,24 +277,23 @@ void while_gradient(GradContext& c) {
     if (!gradient.defined() || !c.needs_grad(i)) continue;
     const TensorType& spec = c.input_spec(i);
     Node& sum = add_placeholder(*body.graph, spec, "sum");
-    body.feeds.push_back({{&sum, 0}, grad_flow.elements + wanted.size()});
     body.fetches.push_back(body.graph->input_of(backward.sum(body.graph->tensor(sum), gradient)));
-    inputs.add(zeros(spec.shape, {.dtype = spec.dtype}));
-    wanted.push_back(static_cast<std::size_t>(i));
-    specs.push_back(spec);
+    carried.add(static_cast<std::size_t>(i), spec, zeros_of(spec), sum);
   }
-  if (wanted.empty()) return;
-  grad_flow.carried = wanted.size();
+  if (carried.wanted.empty()) return;
   for (const Body::FrameFeed& feed : backward.feeds_for(body.fetches))
     body.feeds.push_back({feed.tensor, feed.from < flow.carried
                                            ? feed.from
-                                           : grad_flow.elements + inputs.forward(feed.from)});
+                                           : carried.elements + carried.inputs.forward(feed.from)});
+  ControlFlow grad_flow = gradient_of(ControlFlow::Kind::kWhileGradient, forward);
+  grad_flow.elements = carried.elements;
+  grad_flow.carried = carried.wanted.size();
   grad_flow.bodies.push_back(std::move(body));
   const std::vector<Tensor> gradients =
-      add_node(kWhileGradient, std::move(grad_flow), inputs, specs);
-  for (std::size_t i = 0; i < wanted.size(); ++i)
-    if (c.needs_grad(static_cast<int>(wanted[i])))
-      c.set_grad(static_cast<int>(wanted[i]), gradients[i]);
+      add_node(kWhileGradient, std::move(grad_flow), carried.inputs, carried.specs);
+  for (std::size_t i = 0; i < carried.wanted.size(); ++i)
+    if (c.needs_grad(static_cast<int>(carried.wanted[i])))
+      c.set_grad(static_cast<int>(carried.wanted[i]), gradients[i]);
 }
 
 }  // namespace tandem

@@ -95,12 +95,11 @@ class JsonOptions {
   std::vector<std::string_view> known_;
 };
 
-// Reads those of the members below that `Options` has.
-template <class Options>
-void read_options(JsonOptions& json, Options& options) {
+// Read those of the members below that `Options` has.
 #define TANDEM_READ(member) \
   if constexpr (requires { options.member; }) json.read(#member, options.member)
-  // Layers.
+template <class Options>
+void read_layer_options(JsonOptions& json, Options& options) {
   TANDEM_READ(activation);
   TANDEM_READ(use_bias);
   TANDEM_READ(kernel_initializer);
@@ -141,7 +140,11 @@ void read_options(JsonOptions& json, Options& options) {
   TANDEM_READ(value_dim);
   TANDEM_READ(dropout);
   TANDEM_READ(use_causal_mask);
-  TANDEM_READ(axis);
+  TANDEM_READ(dtype);
+  TANDEM_READ(name);
+}
+template <class Options>
+void read_preprocessing_options(JsonOptions& json, Options& options) {
   TANDEM_READ(mean);
   TANDEM_READ(variance);
   TANDEM_READ(invert);
@@ -155,9 +158,9 @@ void read_options(JsonOptions& json, Options& options) {
   TANDEM_READ(vocabulary);
   TANDEM_READ(idf_weights);
   TANDEM_READ(pad_to_max_tokens);
-  TANDEM_READ(dtype);
-  TANDEM_READ(name);
-  // Optimizers.
+}
+template <class Options>
+void read_optimizer_options(JsonOptions& json, Options& options) {
   TANDEM_READ(learning_rate);
   TANDEM_READ(nesterov);
   TANDEM_READ(beta_1);
@@ -170,7 +173,9 @@ void read_options(JsonOptions& json, Options& options) {
   TANDEM_READ(clipnorm);
   TANDEM_READ(clipvalue);
   TANDEM_READ(global_clipnorm);
-  // Losses.
+}
+template <class Options>
+void read_loss_options(JsonOptions& json, Options& options) {
   TANDEM_READ(from_logits);
   TANDEM_READ(label_smoothing);
   TANDEM_READ(ignore_class);
@@ -180,7 +185,14 @@ void read_options(JsonOptions& json, Options& options) {
   TANDEM_READ(gamma);
   TANDEM_READ(apply_class_balancing);
   TANDEM_READ(reduction);
+}
 #undef TANDEM_READ
+template <class Options>
+void read_options(JsonOptions& json, Options& options) {
+  read_layer_options(json, options);
+  read_preprocessing_options(json, options);
+  read_optimizer_options(json, options);
+  read_loss_options(json, options);
 }
 
 // An object of the entry that the member "type" names; a string is the type without options.

@@ -90,6 +90,44 @@ std::vector<const UpdateCalls::Update*> UpdateCalls::updates_of(
   return found;
 }
 
+std::vector<std::shared_ptr<const UpdateCalls::Kept>> UpdateCalls::contributions_of(
+    const Commit& commit, std::vector<std::uint64_t>& missing) {
+  std::vector<std::shared_ptr<const Kept>> contributions;
+  const std::lock_guard lock(mutex_);
+  for (const Contribution& contribution : commit.contributions) {
+    const auto found = kept_.find(contribution.closure);
+    if (found == kept_.end() || found->second->attempt != contribution.attempt ||
+        of_lost_state(found->second->updates))
+      missing.push_back(contribution.closure);
+    else
+      contributions.push_back(found->second);
+  }
+  return contributions;
+}
+
+void UpdateCalls::apply_mean(const Commit& commit, std::uint32_t index,
+                             std::span<const Update* const> contributions,
+                             const ParameterStore::Change& change, Committed& result) {
+  std::vector<std::vector<Tensor>> inputs;
+  std::vector<std::uint64_t> read_versions;
+  for (const Update* update : contributions) {
+    inputs.push_back(update->inputs);
+    if (update->read_version) read_versions.push_back(*update->read_version);
+  }
+  const auto oldest = std::min_element(read_versions.begin(), read_versions.end());
+  const ParameterStore::Applied applied =
+      store_.apply(commit.function, index, commit.closure,
+                   inputs.size() == 1 ? inputs[0] : store_.mean(commit.function, index, inputs),
+                   contributions[0]->attributes,
+                   oldest == read_versions.end() ? std::nullopt : std::optional(*oldest), change);
+  result.numbers.push_back(applied.number);
+  if (applied.repeated) return;
+  result.measured += inputs.size();
+  for (const std::uint64_t version : read_versions)
+    result.sum += applied.version > version ? applied.version - version : 0;
+  result.max = std::max(result.max, applied.staleness);
+}
+
 UpdateCalls::Committed UpdateCalls::commit(const Commit& commit) {
   Committed result;
   const Running running(*this, commit.closure);
@@ -99,44 +137,14 @@ UpdateCalls::Committed UpdateCalls::commit(const Commit& commit) {
       result.numbers.push_back(*number);
   if (result.numbers.size() == commit.indices.size()) return result;
   result.numbers.clear();
-  std::vector<std::shared_ptr<const Kept>> contributions;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const Contribution& contribution : commit.contributions) {
-      const auto found = kept_.find(contribution.closure);
-      if (found == kept_.end() || found->second->attempt != contribution.attempt ||
-          of_lost_state(found->second->updates))
-        result.missing.push_back(contribution.closure);
-      else
-        contributions.push_back(found->second);
-    }
-  }
+  const auto contributions = contributions_of(commit, result.missing);
   if (!result.missing.empty()) return result;
   std::vector<std::vector<const Update*>> updates;  // of each index
   for (const std::uint32_t index : commit.indices)
     updates.push_back(updates_of(commit.function, index, contributions));
   const ParameterStore::Change all = store_.change();
-  for (std::size_t i = 0; i < updates.size(); ++i) {
-    const std::uint32_t index = commit.indices[i];
-    std::vector<std::vector<Tensor>> inputs;
-    std::vector<std::uint64_t> read_versions;
-    for (const Update* update : updates[i]) {
-      inputs.push_back(update->inputs);
-      if (update->read_version) read_versions.push_back(*update->read_version);
-    }
-    const auto oldest = std::min_element(read_versions.begin(), read_versions.end());
-    const ParameterStore::Applied applied =
-        store_.apply(commit.function, index, commit.closure,
-                     inputs.size() == 1 ? inputs[0] : store_.mean(commit.function, index, inputs),
-                     updates[i][0]->attributes,
-                     oldest == read_versions.end() ? std::nullopt : std::optional(*oldest), all);
-    result.numbers.push_back(applied.number);
-    if (applied.repeated) continue;
-    result.measured += inputs.size();
-    for (const std::uint64_t version : read_versions)
-      result.sum += applied.version > version ? applied.version - version : 0;
-    result.max = std::max(result.max, applied.staleness);
-  }
+  for (std::size_t i = 0; i < updates.size(); ++i)
+    apply_mean(commit, commit.indices[i], updates[i], all, result);
   const std::lock_guard lock(mutex_);
   for (const Contribution& contribution : commit.contributions) kept_.erase(contribution.closure);
   return result;

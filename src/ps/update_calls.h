@@ -92,10 +92,17 @@ class UpdateCalls {
 
   void check(const Updates& updates) const;
   bool of_lost_state(const Updates& updates) const;
+  // Returns the kept contributions of a commit. Closures that have none become `missing`.
+  std::vector<std::shared_ptr<const Kept>> contributions_of(const Commit& commit,
+                                                            std::vector<std::uint64_t>& missing);
   // The update of this index in each contribution; at least one. Throws InvalidArgumentError.
   static std::vector<const Update*> updates_of(
       std::uint64_t function, std::uint32_t index,
       std::span<const std::shared_ptr<const Kept>> contributions);
+  // Applies the mean of the contributions to the update of this index, and adds to `result`.
+  void apply_mean(const Commit& commit, std::uint32_t index,
+                  std::span<const Update* const> contributions,
+                  const ParameterStore::Change& change, Committed& result);
 
   ParameterStore& store_;
   std::mutex mutex_;  // guards the following

@@ -255,15 +255,17 @@ std::int64_t Model::count_params() const {
   return built_impl_of(*this, "count_params").layer.count_params();
 }
 
-void Model::compile(CompileOptions options) {
-  Impl& impl = impl_of(*this, "compile");
+namespace {
+
+void check_compile_options(const Model& model, const ModelImpl& impl,
+                           const CompileOptions& options) {
   // The steps of a class of the user's may have one of their own.
   const auto has_loss = [](const auto& item) {
     return std::ranges::any_of(item.values, &losses::Loss::defined);
   };
-  if (std::ranges::none_of(options.loss.items(), has_loss) && !impl.own && !has_own_class(*this))
+  if (std::ranges::none_of(options.loss.items(), has_loss) && !impl.own && !has_own_class(model))
     throw InvalidArgumentError("[compile] expected a loss, got none");
-  if (impl.num_outputs() > 1 && has_own_class(*this))
+  if (impl.num_outputs() > 1 && has_own_class(model))
     fail<UnimplementedError>(
         "[compile] expected one output of a class that is derived from Model, got {}: train a "
         "td::Functional or td::Model of several outputs itself",
@@ -273,13 +275,9 @@ void Model::compile(CompileOptions options) {
   if (options.steps_per_execution < 1)
     fail<InvalidArgumentError>("[compile] expected steps_per_execution of at least 1, got {}",
                                options.steps_per_execution);
-  const bool as_built = !StepRunner::in_scope() && impl.built_under;
-  const std::shared_ptr<StepRunner> runner = as_built ? impl.built_under : StepRunner::current();
-  if (built()) require_ownership(*runner, variables(), "model");
-  const optimizers::Optimizer& optimizer = options.optimizer.get();
-  if (!optimizer.defined()) throw FailedPreconditionError("[compile] the optimizer is undefined");
-  require_ownership(*runner, optimizer.impl()->variables_of_steps(), "optimizer");
-  impl.compile_outputs(options);
+}
+
+void warn_of_probabilities_loss(const ModelImpl& impl) {
   if (const auto* layer = dynamic_cast<const KindLayer*>(&impl.layer.base());
       layer && layer->makes_logits() && !impl.losses.empty() &&
       impl.losses.front().loss.expects_probabilities())
@@ -287,6 +285,20 @@ void Model::compile(CompileOptions options) {
         "[compile] the loss '{}' expects probabilities, and the last layer has no activation: give "
         "the loss .from_logits = true, or the layer an activation such as \"softmax\"",
         impl.losses.front().loss.name());
+}
+
+}  // namespace
+
+void Model::compile(CompileOptions options) {
+  Impl& impl = impl_of(*this, "compile");
+  check_compile_options(*this, impl, options);
+  const bool as_built = !StepRunner::in_scope() && impl.built_under;
+  const std::shared_ptr<StepRunner> runner = as_built ? impl.built_under : StepRunner::current();
+  if (built()) require_ownership(*runner, variables(), "model");
+  const optimizers::Optimizer& optimizer = options.optimizer.get();
+  require_ownership(*runner, optimizer.impl()->variables_of_steps(), "optimizer");
+  impl.compile_outputs(options);
+  warn_of_probabilities_loss(impl);
   impl.optimizer = optimizer;
   if (options.dtype.defined()) {
     impl.policy = options.dtype;
