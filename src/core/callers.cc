@@ -21,78 +21,90 @@ constexpr int kUnknown = -1, kNone = -2;
 // only after this number of calls without as many others.
 constexpr int kCalls = 64;
 
-struct State {
+}  // namespace
+
+// The state of one thread. A call looks it up once.
+struct Caller::State {
+  void take_slot();
+  void look_at_others();
+  int others_inside() const;
+
   int slot = kUnknown;
   bool inside = false;
   int others = 0;           // that the thread leaves cores to
   int calls = 0, most = 0;  // since it has seen as many, and the most that it has seen in these
 };
-constinit thread_local State state;
 
-int take_slot() {
+Caller::State& Caller::state_of_thread() {
+  static constinit thread_local State state;
+  return state;
+}
+
+void Caller::State::take_slot() {
+  slot = kNone;
   for (int i = 0; i < kSlots; ++i) {
-    Slot& slot = slots[static_cast<std::size_t>(i)];
-    if (slot.taken.load(std::memory_order_relaxed) || slot.taken.exchange(true)) continue;
+    Slot& found = slots[static_cast<std::size_t>(i)];
+    if (found.taken.load(std::memory_order_relaxed) || found.taken.exchange(true)) continue;
     int in_use = slots_in_use.load();
     while (in_use <= i && !slots_in_use.compare_exchange_weak(in_use, i + 1)) {
     }
     struct End {
       ~End() {
+        State& state = state_of_thread();
         if (state.slot >= 0) slots[static_cast<std::size_t>(state.slot)].taken.store(false);
         state.slot = kNone;
       }
     };
     static thread_local const End end;
     static_cast<void>(end);
-    return i;
-  }
-  return kNone;
-}
-
-int others_inside() {
-  const int in_use = slots_in_use.load(std::memory_order_relaxed);
-  int others = 0;
-  for (int i = 0; i < in_use; ++i)
-    others += i != state.slot &&
-              slots[static_cast<std::size_t>(i)].inside.load(std::memory_order_relaxed);
-  return others;
-}
-
-void look_at_others() {
-  const int others = others_inside();
-  if (others >= state.others) {
-    state.others = others;
-    state.calls = state.most = 0;
+    slot = i;
     return;
   }
-  state.most = std::max(state.most, others);
-  if (++state.calls < kCalls) return;
-  state.others = state.most;
-  state.calls = state.most = 0;
 }
 
-}  // namespace
+int Caller::State::others_inside() const {
+  const int in_use = slots_in_use.load(std::memory_order_relaxed);
+  int inside_now = 0;
+  for (int i = 0; i < in_use; ++i)
+    inside_now +=
+        i != slot && slots[static_cast<std::size_t>(i)].inside.load(std::memory_order_relaxed);
+  return inside_now;
+}
 
-Caller::Caller() : counts_(!state.inside && thread_budget() == 0) {
+void Caller::State::look_at_others() {
+  const int now = others_inside();
+  if (now >= others) {
+    others = now;
+    calls = most = 0;
+    return;
+  }
+  most = std::max(most, now);
+  if (++calls < kCalls) return;
+  others = most;
+  calls = most = 0;
+}
+
+Caller::Caller()
+    : state_(state_of_thread()), budget_(thread_budget()), counts_(!state_.inside && budget_ == 0) {
   if (!counts_) return;
-  if (state.slot == kUnknown) [[unlikely]]
-    state.slot = take_slot();
-  state.inside = true;
-  if (state.slot >= 0)
-    slots[static_cast<std::size_t>(state.slot)].inside.store(true, std::memory_order_relaxed);
-  look_at_others();
+  if (state_.slot == kUnknown) [[unlikely]]
+    state_.take_slot();
+  state_.inside = true;
+  if (state_.slot >= 0)
+    slots[static_cast<std::size_t>(state_.slot)].inside.store(true, std::memory_order_relaxed);
+  state_.look_at_others();
 }
 
 Caller::~Caller() {
   if (!counts_) return;
-  state.inside = false;
-  if (state.slot >= 0)
-    slots[static_cast<std::size_t>(state.slot)].inside.store(false, std::memory_order_relaxed);
+  state_.inside = false;
+  if (state_.slot >= 0)
+    slots[static_cast<std::size_t>(state_.slot)].inside.store(false, std::memory_order_relaxed);
 }
 
 int Caller::share(int threads) const {
-  if (const int budget = thread_budget(); budget > 0) return std::min(budget, threads);
-  return std::max(1, threads / (state.others + 1));
+  if (budget_ > 0) return std::min(budget_, threads);
+  return std::max(1, threads / (state_.others + 1));
 }
 
 }  // namespace tandem

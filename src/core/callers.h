@@ -20,6 +20,11 @@ class Caller {
   int share(int threads) const;
 
  private:
+  struct State;
+  static State& state_of_thread();
+
+  State& state_;
+  int budget_;
   bool counts_;
 };
 

@@ -56,7 +56,7 @@ void expect_threads(int threads) {
 // threads than it is asked for. oneDNN plans for omp_get_max_threads() and leaves out a part of the
 // result if the team is smaller.
 int sure_team(int threads) {
-  if (teamless) return 1;
+  if (teamless || threads == 1) return 1;
   thread_local int expected = 1;  // the largest team of this thread so far
   if (threads > expected) [[unlikely]] {
     expect_threads(threads);

@@ -18,8 +18,8 @@ void InFloat32::convert(const Original& original, const Part& part) {
   });
 }
 
-InFloat32::InFloat32(KernelContext& context, bool bfloat16_too) {
-  const auto replace = [&](InlineList<TensorView>& views) {
+void InFloat32::replace(KernelContext& context, bool bfloat16_too) {
+  const auto replace_in = [&](InlineList<TensorView>& views) {
     for (TensorView& view : views) {
       if (view.dtype != float16 && !(bfloat16_too && view.dtype == bfloat16)) continue;
       originals_.push_back({&view, view.dtype, view.data, view.version});
@@ -28,16 +28,16 @@ InFloat32::InFloat32(KernelContext& context, bool bfloat16_too) {
       view.data = context.scratch(static_cast<std::size_t>(view.size()) * sizeof(float));
     }
   };
-  replace(context.inputs);
+  replace_in(context.inputs);
   inputs_ = originals_.size();
-  replace(context.outputs);
+  replace_in(context.outputs);
   for (int i = 0; i < inputs_; ++i)
     convert(originals_[i], [](const auto* elements, float* numbers, std::int64_t count) {
       widen(elements, numbers, count);
     });
 }
 
-InFloat32::~InFloat32() {
+void InFloat32::restore() {
   for (int i = 0; i < originals_.size(); ++i) {
     const Original& original = originals_[i];
     if (i >= inputs_)

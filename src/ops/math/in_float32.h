@@ -11,8 +11,19 @@ namespace tandem {
 class InFloat32 {
  public:
   // `bfloat16_too`: the same for bfloat16.
-  explicit InFloat32(KernelContext& context, bool bfloat16_too = false);
-  ~InFloat32();
+  explicit InFloat32(KernelContext& context, bool bfloat16_too = false) {
+    const auto replaces = [&](const InlineList<TensorView>& views) {
+      for (const TensorView& view : views)
+        if (view.dtype == float16 || (bfloat16_too && view.dtype == bfloat16)) return true;
+      return false;
+    };
+    if (replaces(context.inputs) || replaces(context.outputs)) [[unlikely]]
+      replace(context, bfloat16_too);
+  }
+  ~InFloat32() {
+    if (originals_.size() > 0) [[unlikely]]
+      restore();
+  }
   InFloat32(const InFloat32&) = delete;
   InFloat32& operator=(const InFloat32&) = delete;
 
@@ -23,6 +34,8 @@ class InFloat32 {
     void* data;
     std::uint64_t version;
   };
+  void replace(KernelContext& context, bool bfloat16_too);
+  void restore();
   template <class Part>
   static void convert(const Original& original, const Part& part);
 
