@@ -22,6 +22,9 @@ class Membership {
   [[noreturn]] virtual void throw_failure() const = 0;
   // Reports a failure of this rank to the other processes.
   virtual void report(const std::string& reason) = 0;
+  // The reason to report should this process end without a goodbye; the first one counts. Without
+  // it the others would blame this rank for a failure that it has heard of.
+  virtual void note_failure(const std::string& reason) { static_cast<void>(reason); }
 };
 
 }  // namespace tandem

@@ -44,7 +44,7 @@ struct FaultJob {
   int ranks = 3;
   std::chrono::milliseconds time_limit = kFarAway;
   std::chrono::milliseconds join_limit = kFarAway;
-  std::shared_ptr<const Membership> membership;
+  std::shared_ptr<Membership> membership;
   DeviceType device = DeviceType::kCpu;
   std::string address;  // for gloo
   std::string name = "test";

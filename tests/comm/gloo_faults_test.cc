@@ -175,7 +175,7 @@ TEST_F(GlooFaults, ARankMayLeaveBeforeItsLastMessageIsRead) {
       return left.arrive();
     }
     const ClosedMemory memory(kCount * sizeof(float));
-    std::thread writer([&] {
+    std::jthread writer([&] {
       memory.wait_for_writer();
       left.wait_for(1);
       std::this_thread::sleep_for(milliseconds(300));  // it would be gone by then

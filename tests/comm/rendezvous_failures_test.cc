@@ -100,6 +100,44 @@ TEST_F(Failures, AnAbortedRankReportsTheReason) {
            " aborted: InvalidArgumentError: [MatMul] sizes");
 }
 
+TEST_F(Failures, ARankThatEndsAfterAFailureTellsTheOthersOfIt) {
+  for (const int who : {0, 1}) {
+    const testing::Arrivals talked;
+    auto ranks = start(3, [&](int rank) {
+      auto job = rendezvous(tcp(rank, 3));
+      talk(*job);
+      talked.meet(3);
+      if (rank != who) wait_for_failure(*job->membership());
+      job->membership()->note_failure("rank 4 has left the group");
+      job->membership()->note_failure("a later one");
+      job.reset();
+      return "";
+    });
+    for (const int rank : {1 - who, 2})
+      EXPECT_EQ(ranks[static_cast<std::size_t>(rank)].result(),
+                "AbortedError: [membership] " +
+                    named(who, ranks[static_cast<std::size_t>(who)].id()) +
+                    " aborted: rank 4 has left the group");
+  }
+}
+
+TEST_F(Failures, ALastReasonIsNotReportedAfterAGoodbye) {
+  const testing::Arrivals talked, left;
+  auto ranks = start(2, [&](int rank) {
+    auto job = rendezvous(tcp(rank, 2));
+    talk(*job);
+    talked.meet(2);
+    job->membership()->note_failure("rank 4 has left the group");
+    if (rank == 1) {
+      job->shut_down();
+      job.reset();
+    }
+    left.meet(2);
+    return std::string(job && job->membership()->failed() ? "failed" : "");
+  });
+  EXPECT_EQ(ranks[0].result(), "");
+}
+
 TEST_F(Failures, RankZeroThatLeavesBeforeTheOthersIsNamed) {
   expect(
       0, [](Job& job) { job.shut_down(50ms); }, "UnavailableError: [membership] ",

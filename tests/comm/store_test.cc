@@ -1,14 +1,18 @@
 // The contract of every kind of store, and details of FileStore.
 #include "comm/store.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <thread>
 
+#include "comm/host_identity.h"
 #include "comm/rendezvous/file_store.h"
 #include "comm/rendezvous/tcp_server.h"
 #include "comm/rendezvous/tcp_store.h"
@@ -300,6 +304,23 @@ TEST(TcpStore, ReportsThatItsServerIsGone) {
   EXPECT_EQ(any_error_of([&] { store.set("a", "c"); }).substr(0, 17), "UnavailableError:");
   EXPECT_EQ(any_error_of([&] { store.get("a", in(testing::kPatience)); }).substr(0, 17),
             "UnavailableError:");
+}
+
+TEST(TcpStore, NamesItsProcessIfOtherCodeHasClosedItsSockets) {
+  const TcpServer server({.secret = "s"});
+  ChildProcess child([port = server.port()] {
+    TcpStore store({{"127.0.0.1", port}, "s"});
+    store.set("a", "b");
+    struct stat status = {};
+    for (int descriptor = 3; descriptor < 1024; ++descriptor)
+      if (fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode)) close(descriptor);
+    return any_error_of([&] { store.set("a", "c"); });
+  });
+  EXPECT_EQ(child.result(),
+            fmt::format("UnavailableError: [rendezvous] process {} on {} has lost a connection to "
+                        "the job's server: other code of the process has closed descriptors that "
+                        "it did not open",
+                        child.id(), host_name()));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace tandem {
 // The options of a communicator.
 struct ProcessGroupOptions {
   std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // for each wait
-  std::shared_ptr<const Membership> membership;  // null: only the backend detects failures
+  std::shared_ptr<Membership> membership;  // null: only the backend detects failures
 };
 
 // The options of a backend whose ranks find each other through a store.
@@ -28,7 +28,7 @@ struct GroupOptions {
   int size = 1;
   RankNames names = {};  // the ranks' names in error messages
   std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // until all ranks have joined
-  std::shared_ptr<const Membership> membership = nullptr;           // null: not checked
+  std::shared_ptr<Membership> membership = nullptr;                 // null: not checked
 
   // Throws InvalidArgumentError.
   void check_rank(const char* backend) const {

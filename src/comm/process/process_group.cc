@@ -324,6 +324,7 @@ void ProcessGroupState::record_current() noexcept {
   } catch (const std::exception& error) {
     ask_membership(error);
     backend->abort(failure_of(error), error.what());
+    if (options.membership) options.membership->note_failure(error.what());
   } catch (...) {
     backend->abort(GroupFailure::kAborted, "an exception of an unknown type");
   }

@@ -123,6 +123,7 @@ class TcpJob final : public Job {
     require_descriptors(kOwnDescriptors, fmt::format("rank {} of a job", place.rank));
   }
   ~TcpJob() override {
+    if (tcp_membership_) tcp_membership_->report_noted_failure();
     store_.reset();
     tcp_store_.reset();
     membership_.reset();

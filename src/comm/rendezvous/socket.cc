@@ -16,6 +16,7 @@
 #include <memory>
 #include <utility>
 
+#include "comm/host_identity.h"
 #include "comm/rendezvous/descriptors.h"
 #include "core/status.h"
 
@@ -113,6 +114,12 @@ void send_at_once(const Socket& socket) {
 [[noreturn]] void fail_on_peer() {
   if (errno == ECONNRESET || errno == EPIPE)
     fail<UnavailableError>("[rendezvous] the peer closed the connection");
+  // Other ranks may get this text, too.
+  if (errno == EBADF || errno == ENOTSOCK)
+    fail<UnavailableError>(
+        "[rendezvous] process {} on {} has lost a connection to the job's server: other code of "
+        "the process has closed descriptors that it did not open",
+        getpid(), host_name());
   fail<UnavailableError>("[rendezvous] {}", std::strerror(errno));
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <utility>
 
 #include "comm/host_identity.h"
@@ -37,7 +38,30 @@ TcpMembership::TcpMembership(ServerConnection connection, TcpMembershipOptions o
   thread_ = start_thread([this] { run(); });
 }
 
-TcpMembership::~TcpMembership() { stop(); }
+// Those of this process that have noted a failure. They report it when the process exits, because
+// process groups that the caller does not destroy are never destroyed.
+struct TcpMembership::Noted {
+  static Noted& get() {
+    static auto& instance = *new Noted;
+    return instance;
+  }
+  Noted() {
+    std::atexit([] {
+      const std::scoped_lock lock(get().mutex);  // none is destroyed meanwhile
+      for (TcpMembership* one : get().memberships) one->report_noted_failure();
+    });
+  }
+
+  std::mutex mutex;
+  std::vector<TcpMembership*> memberships;
+};
+
+TcpMembership::~TcpMembership() {
+  stop();
+  if (noted_.empty()) return;
+  const std::scoped_lock lock(Noted::get().mutex);
+  std::erase(Noted::get().memberships, this);
+}
 
 void TcpMembership::join(const TimeLimit& limit) {
   bool accepted = false;
@@ -143,6 +167,25 @@ void TcpMembership::throw_failure() const {
 void TcpMembership::report(const std::string& reason) {
   post({.type = MessageType::kReport, .value = reason.substr(0, std::size_t{64} << 10)},
        Clock::now() + kReportLimit);
+}
+
+void TcpMembership::note_failure(const std::string& reason) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!noted_.empty()) return;
+    noted_ = reason;
+  }
+  const std::scoped_lock lock(Noted::get().mutex);
+  Noted::get().memberships.push_back(this);
+}
+
+void TcpMembership::report_noted_failure() {
+  std::string reason;
+  {
+    const std::scoped_lock lock(mutex_);
+    reason = noted_;
+  }
+  if (!reason.empty()) report(reason);
 }
 
 void TcpMembership::shut_down(Clock::time_point deadline) {

@@ -54,11 +54,15 @@ class TcpMembership final : public Membership {
   void set_needs_all(bool needs_all) override { needs_all_ += needs_all ? 1 : -1; }
   [[noreturn]] void throw_failure() const override;
   void report(const std::string& reason) override;
+  void note_failure(const std::string& reason) override;
+  // The job or the process ends. Nothing happens without a noted failure, or after shut_down().
+  void report_noted_failure();
   // Says goodbye, so that this rank's absence is not a failure. Returns when the server has
   // acknowledged it, or at the deadline.
   void shut_down(Clock::time_point deadline);
 
  private:
+  struct Noted;
   void join(const TimeLimit& limit);
   // The server's name in error messages before the job has started.
   const char* unknown_server() const;
@@ -99,7 +103,8 @@ class TcpMembership final : public Membership {
   bool stopping_ = false;  // the thread must end
   bool aborted_ = false;   // of the failure: the rank reported it itself
   std::string failure_;
-  std::string left_;  // a rank that has left in good order
+  std::string noted_;  // by note_failure()
+  std::string left_;   // a rank that has left in good order
   std::thread thread_;
 };
 

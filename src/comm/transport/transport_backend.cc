@@ -251,6 +251,8 @@ class TransportBackend final : public Backend {
     }
   }
 
+  void check_failure() override { group_.look_for_failure(); }
+
   void abort(GroupFailure failure, const std::string& text) noexcept override {
     group_.transport->notify_all(failure, text);
     for (TransportOperation* operation : group_.operations) operation->cancel();
