@@ -36,6 +36,7 @@ struct Value {
   BlockOperation* producer = nullptr;  // kComputed
   int index = 0;                       // kFeed: the feed's; kComputed: the producer's output
   Tensor constant;
+  std::shared_ptr<const Tensor> kept;  // `constant`, if programs share it (op/kept_copies.h)
   RefPtr<Resource> resource;
   Value* base = nullptr;  // never itself a view
   std::int64_t offset = 0;

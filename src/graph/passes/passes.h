@@ -21,6 +21,10 @@ void fold_constants(Block& block);
 void merge_common_subexpressions(Block& block);
 // Removes operations whose results are unused.
 void drop_dead_operations(Block& block);
+// Folds batch normalisations with constant parameters and moments into the constant kernel and bias
+// of the convolution or dense product before them, in float32. Results change by rounding
+// errors of float32. A product whose result has another user stays as it is.
+void fold_batch_norms(Block& block);
 // Fuses chains of element-wise operations on one device into operations that run tile by tile, so
 // that intermediate results stay in the cache.
 void fuse_elementwise(Block& block);

@@ -32,7 +32,7 @@ inline void replace_value(Block& block, Value& from, Value& to) {
   for (const auto& operation : block.operations) {
     std::for_each(operation->inputs.begin(), operation->inputs.end(), replace);
     if (operation->copied_from && operation->copied_from == from.producer)
-      operation->copied_from = to.producer;
+      operation->copied_from = to.root().producer;
   }
   std::for_each(block.fetches.begin(), block.fetches.end(), replace);
 }
