@@ -117,6 +117,16 @@ class Graph {
   /// Restores a serialized graph. Throws DataLossError for truncated or corrupt data and
   /// InvalidArgumentError for a graph that this version of Tandem does not support.
   static Graph deserialize(std::string_view bytes);
+  /// Writes serialize() to a file, completely or not at all: an older file of that name remains
+  /// until then, also for programs that read it. Throws as serialize(), ResourceExhaustedError for a
+  /// full disk, NotFoundError without the directory and FailedPreconditionError without the right.
+  void save(const std::string& path, const SerializeOptions& options) const;
+  /// Restores the graph of a file, as deserialize(), in less time and memory: the elements of each
+  /// constant are copied once, from the mapped file to their place, and the file is not used after
+  /// the call. It initialises the devices. Throws as deserialize(), NotFoundError for a file that
+  /// cannot be opened, and InvalidArgumentError for a directory or pipe. A file that save() replaces
+  /// during the call does no harm; one that another program cuts off ends this one with SIGBUS.
+  static Graph load(const std::string& path);
 
   GraphImpl& impl() const;  ///< for Tandem's own code
 

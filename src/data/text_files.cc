@@ -1,13 +1,9 @@
 // Lines of text, and tokens, as datasets.
 #include "tandem/text_files.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cstring>
 
+#include "core/mapped_file.h"
 #include "core/status.h"
 #include "data/input_file.h"
 #include "data/node.h"
@@ -107,46 +103,13 @@ class LineStream final : public ItemStream<Example> {
 
 // --- tokens ---
 
-// A file in memory, of which what is read is loaded.
-class MappedFile {
- public:
-  MappedFile(std::string_view op, const std::string& path) {
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-      fail<NotFoundError>("[{}] {}: cannot be opened: {}", op, path, std::strerror(errno));
-    struct stat status {};
-    if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
-      size_ = static_cast<std::size_t>(status.st_size);
-      data_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
-    }
-    const bool regular = S_ISREG(status.st_mode);
-    close(file);
-    if (!regular) fail<InvalidArgumentError>("[{}] {}: expected a file of tokens", op, path);
-    if (size_ > 0 && data_ == MAP_FAILED)
-      fail<ResourceExhaustedError>("[{}] {}: cannot be mapped into memory: {}", op, path,
-                                   std::strerror(errno));
-  }
-  ~MappedFile() {
-    if (size_ > 0) munmap(data_, size_);
-  }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-
-  std::size_t size() const { return size_; }
-  const std::byte* data() const { return static_cast<const std::byte*>(data_); }
-
- private:
-  std::size_t size_ = 0;
-  void* data_ = MAP_FAILED;
-};
-
 enum class TokenType { kUint16, kInt32, kUint32 };
 
 // The windows of a file of tokens.
 class Tokens {
  public:
   Tokens(const std::string& path, TokenType type, std::int64_t length, const TokenOptions& options)
-      : file_("from_tokens", path),
+      : file_("from_tokens", path, "tokens"),
         type_(type),
         header_bytes_(options.header_bytes),
         length_(length),

@@ -1,4 +1,7 @@
 // Reads a graph. Bytes are untrusted, so everything is checked.
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -6,6 +9,7 @@
 #include <tuple>
 
 #include "core/status.h"
+#include "device/device_manager.h"
 #include "function/body_random.h"
 #include "function/serialize.h"
 #include "function/serialize_sizes.h"
@@ -16,12 +20,32 @@
 namespace tandem {
 namespace {
 
+// A graph whose constants' elements are where they were serialised.
+struct SerializedGraph {
+  proto::Graph message;
+  std::vector<std::string_view> elements;  // of each node
+
+  // Returns false if the bytes are malformed.
+  bool parse(std::string_view bytes) {
+    const auto graph = split_message(bytes, proto::Graph::kNodesFieldNumber);
+    if (!graph || !message.ParseFromString(graph->rest)) return false;
+    for (const std::string_view node : graph->contents) {
+      const auto split = split_message(node, proto::Node::kElementsFieldNumber);
+      if (!split || !message.add_nodes()->ParseFromString(split->rest)) return false;
+      elements.push_back(split->contents.empty() ? std::string_view() : split->contents.back());
+    }
+    return true;
+  }
+};
+
 class GraphReader {
  public:
-  explicit GraphReader(const proto::Graph& message)
-      : message_(message),
+  GraphReader(const SerializedGraph& serialized, LargeConstants large)
+      : message_(serialized.message),
+        elements_(&serialized.elements),
+        large_(large),
         graph_(make_ref<GraphImpl>()),
-        sizes_(std::make_shared<StoredSizes>(message.sizes(), *graph_->sizes())) {}
+        sizes_(std::make_shared<StoredSizes>(message_.sizes(), *graph_->sizes())) {}
   // The reader of a body.
   GraphReader(const proto::Graph& message, const GraphReader& outer)
       : message_(message), graph_(make_ref<GraphImpl>(outer.graph_.get())), sizes_(outer.sizes_) {}
@@ -196,14 +220,22 @@ class GraphReader {
   }
 
   void read_elements(const proto::Node& node, Node& made) const {
+    constexpr std::size_t kLarge = 4096;
+    const std::string_view elements =
+        elements_ ? (*elements_)[static_cast<std::size_t>(made.id)] : node.elements();
     const TensorType& spec = made.outputs[0];
     if (!spec.shape.fully_defined() ||
-        node.elements().size() !=
+        elements.size() !=
             static_cast<std::size_t>(spec.shape.num_elements()) * size_of(spec.dtype))
-      refuse("{} bytes of elements for shape {} and dtype {}", node.elements().size(),
+      refuse("{} bytes of elements for shape {} and dtype {}", elements.size(),
              spec.shape.to_string(), name_of(spec.dtype));
-    const auto* bytes = reinterpret_cast<const std::byte*>(node.elements().data());
-    made.literal.assign(bytes, bytes + node.elements().size());
+    if (large_ == LargeConstants::kTensors && elements.size() > kLarge) {
+      DeviceImpl& host = DeviceManager::get().host();
+      made.value = from_host(host, spec.shape, spec.dtype, elements.data());
+      return;
+    }
+    const auto* bytes = reinterpret_cast<const std::byte*>(elements.data());
+    made.literal.assign(bytes, bytes + elements.size());
   }
 
   // Links that may refer to any node of the graph.
@@ -385,6 +417,8 @@ class GraphReader {
   }
 
   const proto::Graph& message_;
+  const std::vector<std::string_view>* elements_ = nullptr;  // of a body: in the message
+  LargeConstants large_ = LargeConstants::kBytes;
   RefPtr<GraphImpl> graph_;
   std::shared_ptr<const StoredSizes> sizes_;
   std::string name_;  // of the current node
@@ -406,11 +440,38 @@ AttrFields read_attributes(const AttributeMessages& from) {
   return fields;
 }
 
-RefPtr<GraphImpl> deserialize_nodes(std::string_view bytes) {
-  proto::Graph message;
-  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+std::optional<SplitMessage> split_message(std::string_view message, int field) {
+  using google::protobuf::internal::WireFormatLite;
+  if (message.size() > std::numeric_limits<int>::max()) return std::nullopt;
+  SplitMessage split;
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(message.data()),
+                                            static_cast<int>(message.size()));
+  const auto at = [&] { return static_cast<std::size_t>(in.CurrentPosition()); };
+  for (std::size_t begin = 0; const std::uint32_t tag = in.ReadTag(); begin = at()) {
+    const std::size_t value = at();
+    if (!WireFormatLite::SkipField(&in, tag)) return std::nullopt;
+    if (WireFormatLite::GetTagFieldNumber(tag) != field) {
+      split.rest += message.substr(begin, at() - begin);
+      continue;
+    }
+    std::uint32_t length = 0;
+    google::protobuf::io::CodedInputStream contents(
+        reinterpret_cast<const std::uint8_t*>(message.data() + value),
+        static_cast<int>(at() - value));
+    if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED ||
+        !contents.ReadVarint32(&length))
+      return std::nullopt;
+    split.contents.push_back(message.substr(at() - length, length));
+  }
+  if (!in.ConsumedEntireMessage()) return std::nullopt;
+  return split;
+}
+
+RefPtr<GraphImpl> deserialize_nodes(std::string_view bytes, LargeConstants large) {
+  SerializedGraph serialized;
+  if (!serialized.parse(bytes))
     fail<DataLossError>("[Graph] the graph of {} bytes is truncated or corrupt", bytes.size());
-  return GraphReader(message).run();
+  return GraphReader(serialized, large).run();
 }
 
 }  // namespace tandem

@@ -3,6 +3,8 @@
 
 #include <charconv>
 
+#include "core/atomic_file.h"
+#include "core/mapped_file.h"
 #include "core/nearest.h"
 #include "core/status.h"
 #include "function/fetch.h"
@@ -197,6 +199,25 @@ std::string Graph::serialize(const SerializeOptions& options) const {
 }
 
 Graph Graph::deserialize(std::string_view bytes) { return Graph(deserialize_graph(bytes)); }
+
+void Graph::save(const std::string& path, const SerializeOptions& options) const {
+  const std::string bytes = serialize(options);
+  AtomicFile file(path, "Graph");
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+}
+
+Graph Graph::load(const std::string& path) {
+  const MappedFile file("Graph", path, "a serialised graph");
+  const std::string_view bytes(reinterpret_cast<const char*>(file.data()), file.size());
+  try {
+    return Graph(deserialize_graph(bytes, LargeConstants::kTensors));
+  } catch (const DataLossError& error) {
+    throw DataLossError(fmt::format("[Graph] {}: {}", path, error.what()));
+  } catch (const InvalidArgumentError& error) {
+    throw InvalidArgumentError(fmt::format("[Graph] {}: {}", path, error.what()));
+  }
+}
 
 // --- scopes ---
 

@@ -261,9 +261,10 @@ std::string serialize_graph(const GraphImpl& graph, const Selection& selection) 
   return frame.SerializeAsString();
 }
 
-RefPtr<GraphImpl> deserialize_graph(std::string_view bytes) {
+RefPtr<GraphImpl> deserialize_graph(std::string_view bytes, LargeConstants large) {
   proto::Frame frame;
-  const bool parsed = frame.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+  const auto split = split_message(bytes, proto::Frame::kGraphFieldNumber);
+  const bool parsed = split && frame.ParseFromString(split->rest);
   if (parsed && !bytes.empty() && frame.format() != kFormat)
     fail<DataLossError>("[Graph] the {} bytes are not a serialised graph", bytes.size());
   if (!parsed || !frame.has_version() || !frame.has_checksum())
@@ -273,9 +274,10 @@ RefPtr<GraphImpl> deserialize_graph(std::string_view bytes) {
   if (frame.version() != kVersion)
     fail<InvalidArgumentError>("[Graph] expected a graph of format version {}, got {}", kVersion,
                                frame.version());
-  if (checksum(frame.graph()) != frame.checksum())
+  const std::string_view graph = split->contents.empty() ? "" : split->contents.back();
+  if (checksum(graph) != frame.checksum())
     fail<DataLossError>("[Graph] the checksum does not match: the bytes are corrupt");
-  return deserialize_nodes(frame.graph());
+  return deserialize_nodes(graph, large);
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 
 #include "function/changed_bytes.h"
 #include "support/errors.h"
+#include "support/files.h"
 #include "tandem/tandem.h"
 
 namespace tandem::serialize_test {
@@ -244,6 +245,75 @@ TEST(SerializedGraph, OtherFormatsAreReported) {
             "[Graph] the 0 bytes are not a whole serialised graph: truncated or corrupt");
   EXPECT_EQ(error_of<DataLossError>([] { Graph::deserialize("no graph at all"); }),
             "[Graph] the 15 bytes are not a whole serialised graph: truncated or corrupt");
+}
+
+// --- files ---
+
+// A graph of a large and a small constant, and a branch.
+std::string graph_for_a_file(const std::string& path, float offset) {
+  const Tensor weights = reshape(range(0.0, 4096.0), {64, 64}) * 0.01 + offset;
+  Graph graph;
+  {
+    const GraphScope building(graph);
+    const Tensor x = placeholder(float32, {-1, 64}, "x");
+    const Tensor product = matmul(x, weights) + constant(std::vector<float>(64, offset));
+    const Tensor y = cond(
+        greater(reduce_sum(x), 0.0), [&] { return product + weights[0]; },
+        [&] { return product * 2.0; });
+    identity(y, {.name = "y"});
+  }
+  graph.save(path, {});
+  return graph.serialize();
+}
+
+TEST(GraphFiles, AreReadAsTheBytesOfTheGraph) {
+  const testing::TemporaryDirectory folder;
+  const std::string path = folder / "model.graph", bytes = graph_for_a_file(path, 0.5f);
+  EXPECT_EQ(testing::read_file(path), bytes);
+  const Graph loaded = Graph::load(path);
+  EXPECT_EQ(loaded.serialize(), bytes);
+  Session session(loaded), expected(Graph::deserialize(bytes));
+  for (const double sign : {1.0, -1.0}) {
+    const Tensor x = random::uniform({3, 64}) * sign;
+    EXPECT_EQ(session.run({{"x:0", x}}, "y:0").to_vector<float>(),
+              expected.run({{"x:0", x}}, "y:0").to_vector<float>());
+  }
+}
+
+// The file is not used after load().
+TEST(GraphFiles, MayBeReplacedAndCutOffLater) {
+  const testing::TemporaryDirectory folder;
+  const std::string path = folder / "model.graph", bytes = graph_for_a_file(path, 0.5f);
+  const Graph loaded = Graph::load(path);
+  const std::string other = graph_for_a_file(path, 0.75f);
+  EXPECT_EQ(Graph::load(path).serialize(), other);
+  testing::write_file(path, "");
+  EXPECT_EQ(loaded.serialize(), bytes);
+  EXPECT_EQ(folder.count_files(), 1u);
+}
+
+TEST(GraphFiles, ErrorsNameTheFile) {
+  const testing::TemporaryDirectory folder;
+  const std::string path = folder / "model.graph", bytes = graph_for_a_file(path, 0.5f);
+  const auto expect_refused = [&](const std::string& changed, const std::string& why) {
+    testing::write_file(path, changed);
+    EXPECT_EQ(error_of<DataLossError>([&] { Graph::load(path); }),
+              "[Graph] " + path + ": [Graph] " + why);
+  };
+  expect_refused("", "the 0 bytes are not a whole serialised graph: truncated or corrupt");
+  for (std::size_t size = 1; size < bytes.size(); size += 1999)
+    expect_refused(bytes.substr(0, size),
+                   "the " + std::to_string(size) +
+                       " bytes are not a whole serialised graph: truncated or corrupt");
+  std::string flipped = bytes;
+  flipped[bytes.size() / 2] ^= 1;
+  expect_refused(flipped, "the checksum does not match: the bytes are corrupt");
+  EXPECT_EQ(
+      error_of<NotFoundError>([&] { Graph::load(folder / "none"); }),
+      "[Graph] " + (folder / "none").string() + ": cannot be opened: No such file or directory");
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { Graph::load(folder.path()); }),
+            "[Graph] " + folder.path().string() + ": expected a file of a serialised graph");
+  EXPECT_THROW(Graph().save(folder / "none" / "model.graph", {}), NotFoundError);
 }
 
 }  // namespace
