@@ -57,6 +57,38 @@ TEST(PackedWeights, AFrozenGraphPacksAKernelOnce) {
   EXPECT_EQ(weights_in_use(), before);
 }
 
+// Float16 has no instructions on any CPU; the numbers are widened once, and packed.
+TEST(PackedWeights, AFrozenGraphWidensFloat16Once) {
+  const DeviceScope cpu("/cpu:0");
+  const Variable kernel(cast(random::normal({3, 3, 16, 32}), float16));
+  const Variable matrix(cast(random::normal({64, 48}), float16));
+  Graph graph;
+  {
+    const GraphScope building(graph);
+    const Tensor x = placeholder(float16, {-1, 8, 8, 16}, "x"), rows = reshape(x, {-1, 64});
+    identity(nn::conv2d(x, kernel), {.name = "y"});
+    identity(matmul(rows, matrix), {.name = "z"});
+  }
+  const Graph loaded =
+      Graph::deserialize(graph.serialize({.freeze_variables = true, .outputs = {"y:0", "z:0"}}));
+  const std::int64_t before = weights_in_use();
+  {
+    Session session(loaded);
+    std::int64_t once = 0;
+    for (const std::int64_t images : {2, 2, 5, 2}) {
+      const Tensor x = cast(random::normal({images, 8, 8, 16}), float16);
+      const std::vector<Tensor> results = session.run({{"x:0", x}}, {"y:0", "z:0"});
+      EXPECT_EQ(bits(results[0]), bits(nn::conv2d(x, kernel)));
+      const Floats expected = bits(matmul(reshape(x, {-1, 64}), matrix)), z = bits(results[1]);
+      for (std::size_t i = 0; i < z.size(); ++i) ASSERT_NEAR(z[i], expected[i], 0.04) << i;
+      if (once == 0) once = weights_in_use() - before;
+      EXPECT_GE(once, (3 * 3 * 16 * 32 + 64 * 48) * 4);
+      EXPECT_EQ(weights_in_use() - before, once);  // all programs share them
+    }
+  }
+  EXPECT_EQ(weights_in_use(), before);
+}
+
 TEST(PackedWeights, AVariableIsPackedOnceUntilItIsWritten) {
   const DeviceScope cpu("/cpu:0");
   Variable kernel(random::normal({3, 3, 16, 32}));

@@ -6,8 +6,9 @@
 namespace tandem {
 
 // While it lives, the context's float16 tensors are float32 tensors in scratch memory: the inputs
-// converted, and the outputs to be rounded at its end. Goes before the switch of kernels that
-// compute, so that these need no loops on float16. Kernels that only move elements do without.
+// converted, and the outputs to be rounded at its end. Programs keep the numbers of constants. Goes
+// before the switch of kernels that compute, so that these need no loops on float16. Kernels that
+// only move elements do without.
 class InFloat32 {
  public:
   // `bfloat16_too`: the same for bfloat16.
@@ -33,11 +34,13 @@ class InFloat32 {
     DType dtype;
     void* data;
     std::uint64_t version;
+    bool kept;  // its numbers are
   };
   void replace(KernelContext& context, bool bfloat16_too);
   void restore();
   template <class Part>
   static void convert(const Original& original, const Part& part);
+  static void* kept_numbers(KernelContext& context, const Original& original);
 
   InlineList<Original> originals_;
   int inputs_ = 0;  // come first
