@@ -20,8 +20,10 @@ struct History {
   std::map<std::string, std::vector<double>> history{};  ///< values by name, one per epoch
   /// @{
   /// The values of this name. Throws NotFoundError that lists the names.
-  const std::vector<double>& at(const std::string& name) const;
-  const std::vector<double>& operator[](const std::string& name) const { return at(name); }
+  const std::vector<double>& at(const std::string& name) const&;
+  std::vector<double> at(const std::string& name) const&& { return at(name); }
+  const std::vector<double>& operator[](const std::string& name) const& { return at(name); }
+  std::vector<double> operator[](const std::string& name) const&& { return at(name); }
   /// @}
   /// @{
   /// Whether there are values of this name, as in a map.

@@ -221,7 +221,7 @@ using tandem::Slice;
 
 // TensorFlow: shapes
 inline int rank(const Tensor& x) { return x.rank(); }  ///< as Tensor::rank()
-inline const Shape& shape(const Tensor& x) { return x.shape(); }  ///< as Tensor::shape()
+inline Shape shape(const Tensor& x) { return x.shape(); }  ///< as Tensor::shape()
 
 // TensorFlow: math
 namespace math {

@@ -19,6 +19,7 @@
 
 #include "tandem/device.h"
 #include "tandem/dtype.h"
+#include "tandem/in_place.h"
 #include "tandem/ref_counted.h"
 #include "tandem/removable_handle.h"
 #include "tandem/shape.h"
@@ -32,13 +33,13 @@ class Tensor;
 template <class T, int kRank>
 class TensorAccessor;
 
+template <class T>
+class TemporaryData;
+
 namespace detail {
 
 template <class T>
 concept Arithmetic = std::is_arithmetic_v<T>;
-// Always false; for a static_assert that fails when its template is used.
-template <class>
-inline constexpr bool kNever = false;
 
 }  // namespace detail
 
@@ -66,7 +67,7 @@ struct AxisOptions {
 ///
 /// Thread safety: different handles may be used from different threads, one handle from one thread
 /// at a time.
-class Tensor {
+class Tensor : public detail::InPlaceFunctions {
  public:
   Tensor() = default;
   Tensor(const Tensor&) = default;
@@ -93,7 +94,8 @@ class Tensor {
 
   /// False for a default-constructed tensor.
   bool defined() const { return static_cast<bool>(impl_); }
-  const Shape& shape() const;                  ///< shape
+  const Shape& shape() const&;                 ///< shape
+  Shape shape() const&& { return shape(); }    ///< shape, of a temporary
   DType dtype() const;                         ///< dtype
   int rank() const { return shape().rank(); }  ///< number of axes
   /// Size of `axis`; negative ones count from the end.
@@ -104,7 +106,8 @@ class Tensor {
   std::int64_t bytes() const {
     return shape().num_elements() * static_cast<std::int64_t>(size_of(dtype()));
   }
-  const Shape& sizes() const { return shape(); }           ///< as shape()
+  const Shape& sizes() const& { return shape(); }          ///< as shape()
+  Shape sizes() const&& { return shape(); }                ///< as shape()
   Dim size(std::int64_t axis) const { return dim(axis); }  ///< as dim(axis)
   std::int64_t dim() const { return rank(); }              ///< as rank()
   std::int64_t ndim() const { return rank(); }             ///< as rank()
@@ -113,8 +116,11 @@ class Tensor {
   std::string to_string() const;                           ///< what << prints
   std::int64_t nbytes() const { return bytes(); }          ///< as bytes()
   DType scalar_type() const { return dtype(); }            ///< as dtype()
+  /// @{
   /// Full name of the device that holds the elements.
-  const std::string& device() const;
+  const std::string& device() const&;
+  std::string device() const&& { return device(); }
+  /// @}
 
   /// Copies the elements in row-major order. Throws InvalidArgumentError if T is not the dtype's
   /// C++ type. Waits for the device.
@@ -127,8 +133,7 @@ class Tensor {
   /// The only element as a double, for every dtype; an int64 beyond 2^53 is rounded. As
   /// torch.Tensor.item.
   double item() const;
-  /// The only element, as a C++ number or condition: `if (all(a == b))`, `double(loss)`. Throws as
-  /// item().
+  /// item() as a C++ number or condition: `if (all(a == b))`, `double(loss)`.
   template <detail::Arithmetic Number>
   explicit operator Number() const {
     return static_cast<Number>(item());
@@ -136,26 +141,45 @@ class Tensor {
   /// The elements, for reading, valid while this tensor exists. Throws InvalidArgumentError if T is
   /// not the dtype's C++ type and for memory that the host cannot access; use cpu() first.
   template <class T>
-  const T* data() const;
+  const T* data() const&;
+  /// The same of a temporary, which the result keeps: `auto p = (a + b).data<float>();` is used as
+  /// a pointer. A plain pointer would dangle, and does not compile.
+  template <class T>
+  TemporaryData<T> data() const&&;
   /// data() and size() as a span. Not for bool.
   template <class T>
-  std::span<const T> span() const {
+  std::span<const T> span() const& {
     return {data<T>(), static_cast<std::size_t>(size())};
+  }
+  /// Does not compile: the elements of a temporary tensor would be gone.
+  template <class T>
+  std::span<const T> span() const&& {
+    return of_temporary<T>(), std::span<const T>();
   }
   /// The elements, for writing. If other tensors share the memory, or a gradient needs it, this one
   /// gets memory of its own first: no other tensor changes. Throws as data(). As
   /// torch.Tensor.data_ptr.
   template <class T>
-  T* data_ptr();
+  T* data_ptr() &;
+  /// @{
   /// As data().
   template <class T>
-  const T* data_ptr() const {
+  const T* data_ptr() const& {
     return data<T>();
   }
+  template <class T>
+  TemporaryData<T> data_ptr() const&&;
+  /// @}
+  /// @{
   /// The elements, for reading, as `a[i][j]` of a tensor of kRank axes. Throws InvalidArgumentError
-  /// for another rank, and as data(). As torch.Tensor.accessor.
+  /// for another rank, and as data(). Not of a temporary. As torch.Tensor.accessor.
   template <class T, int kRank>
-  TensorAccessor<T, kRank> accessor() const;
+  TensorAccessor<T, kRank> accessor() const&;
+  template <class T, int kRank>
+  TensorAccessor<T, kRank> accessor() const&& {
+    return of_temporary<T>(), TensorAccessor<T, kRank>(nullptr, nullptr);
+  }
+  /// @}
 
   /// @{
   /// The slice at `index` of the first axis; negative ones count from the end. Shares storage.
@@ -495,58 +519,6 @@ class Tensor {
   [[nodiscard]] Tensor div(Dim other) const;
   [[nodiscard]] Tensor neg() const;
   /// @}
-  /// @{
-  /// Do not compile: PyTorch's functions that write in place, also for every view of the memory.
-  // clang-format off
-  template <class... T> void abs_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void add_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void bernoulli_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void ceil_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void clamp_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void clamp_max_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void clamp_min_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void copy_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void cos_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void detach_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void div_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void exp_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void exponential_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void fill_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void floor_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void log_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void log1p_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void masked_fill_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void mul_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void neg_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void normal_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void pow_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void random_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void relu_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void round_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void rsqrt_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void sigmoid_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void sign_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void sin_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void softmax_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void sqrt_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void squeeze_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void sub_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void t_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void tanh_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void transpose_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void uniform_(const T&...) const { in_place<std::tuple<T...>>(); }
-  template <class... T> void unsqueeze_(const T&...) const { in_place<std::tuple<T...>>(); }
-  // clang-format on
-  template <class T>
-  void index_put_(std::initializer_list<AxisIndex>, const T&) const {
-    in_place<T>();
-  }
-  template <class T>
-  void index_put_(const Tensor&, const T&) const {
-    in_place<T>();
-  }
-  /// @}
-
   // --- gradients (see tandem/autodiff.h) ---
   /// Whether operations on this tensor are recorded for gradients. As in PyTorch.
   bool requires_grad() const;
@@ -610,11 +582,11 @@ class Tensor {
   ValuesAndIndices max_along(std::int64_t axis, bool keepdims) const;
   ValuesAndIndices min_along(std::int64_t axis, bool keepdims) const;
   template <class T>
-  static void in_place() {
-    static_assert(
-        detail::kNever<T>,
-        "operations never change their inputs: write x = x + y or x += y, which makes x a handle "
-        "to the result, x = zeros_like(x), x = where(mask, y, x), or Variable::assign()");
+  static void of_temporary() {
+    static_assert(detail::kNever<T>,
+                  "the elements are gone when the temporary tensor ends: keep the tensor in a "
+                  "variable, const Tensor y = f(x), and call this on the variable; or copy the "
+                  "elements by to_vector<T>() or item<T>()");
   }
 
   RefPtr<RefCounted> impl_;

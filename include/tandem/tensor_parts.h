@@ -119,9 +119,44 @@ class TensorAccessor {
   const std::int64_t* sizes_;
 };
 
+/// The elements of a temporary tensor, which this keeps: what data() of a temporary returns. Used
+/// as a pointer, of which a copy is valid while this exists.
+template <class T>
+class TemporaryData {
+ public:
+  /// Keeps `tensor`. Throws as its data().
+  explicit TemporaryData(Tensor tensor)
+      : tensor_(std::move(tensor)), data_(std::as_const(tensor_).template data<T>()) {}
+  T operator*() const { return *data_; }                           ///< the first element
+  T operator[](std::int64_t index) const { return data_[index]; }  ///< an element, not checked
+  const T* get() const& { return data_; }                          ///< the elements
+  operator const T*() const& { return data_; }                     ///< the elements NOLINT
+  /// Does not compile: the pointer would dangle.
+  template <class Pointer>
+  requires std::is_pointer_v<Pointer>
+  operator Pointer() const&& {  // NOLINT: as a pointer
+    static_assert(detail::kNever<Pointer>,
+                  "the elements are gone when the temporary tensor ends: keep the tensor in a "
+                  "variable, const Tensor y = f(x); const float* p = y.data<float>(); or write "
+                  "auto p = f(x).data<float>(), which keeps them");
+  }
+
+ private:
+  Tensor tensor_;
+  const T* data_;
+};
+
 /// @cond
+template <class T>
+TemporaryData<T> Tensor::data() const&& {
+  return TemporaryData<T>(*this);
+}
+template <class T>
+TemporaryData<T> Tensor::data_ptr() const&& {
+  return TemporaryData<T>(*this);
+}
 template <class Element, int kRank>
-TensorAccessor<Element, kRank> Tensor::accessor() const {
+TensorAccessor<Element, kRank> Tensor::accessor() const& {
   check_accessor(kRank);
   return {data<Element>(), shape().words().begin()};
 }

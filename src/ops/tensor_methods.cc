@@ -220,7 +220,7 @@ Tensor Tensor::slice(std::int64_t axis, Dim begin, Dim end, std::int64_t step) c
 }
 Tensor Tensor::slice(std::int64_t axis, Dim begin, std::nullopt_t, std::int64_t step) const {
   std::vector<AxisIndex> indices(axis_of(*this, axis), AxisIndex(Slice{}));
-  indices.emplace_back(Slice{.start = begin, .step = step});
+  indices.emplace_back(Slice(begin, std::nullopt, step));
   return at(indices);
 }
 Tensor Tensor::select(std::int64_t axis, Dim index) const {

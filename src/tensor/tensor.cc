@@ -121,9 +121,9 @@ void copy_into(const Tensor& to, const Tensor& from) {
   copy_between(target.device(), target.data(), source.device(), source.data(), source.bytes());
 }
 
-const Shape& Tensor::shape() const { return impl_of(*this).shape; }
+const Shape& Tensor::shape() const& { return impl_of(*this).shape; }
 DType Tensor::dtype() const { return impl_of(*this).dtype; }
-const std::string& Tensor::device() const { return impl_of(*this).device().full_name(); }
+const std::string& Tensor::device() const& { return impl_of(*this).device().full_name(); }
 
 namespace {
 
@@ -162,7 +162,7 @@ Element Tensor::item() const {
 }
 
 template <class Element>
-const Element* Tensor::data() const {
+const Element* Tensor::data() const& {
   require_dtype<Element>(*this, "data");
   const TensorImpl& impl = impl_of(*this);
   if (!impl.device().host_accessible())
@@ -173,7 +173,7 @@ const Element* Tensor::data() const {
 }
 
 template <class Element>
-Element* Tensor::data_ptr() {
+Element* Tensor::data_ptr() & {
   static_cast<void>(data<Element>());  // checks dtype and memory
   TensorImpl& impl = impl_of(*this);
   if (reusable(impl)) return reinterpret_cast<Element*>(impl.data());
@@ -202,8 +202,8 @@ Tensor::RowIterator Tensor::end() const {
 #define TANDEM_INSTANTIATE(T)                           \
   template std::vector<T> Tensor::to_vector<T>() const; \
   template T Tensor::item<T>() const;                   \
-  template const T* Tensor::data<T>() const;            \
-  template T* Tensor::data_ptr<T>();
+  template const T* Tensor::data<T>() const&;           \
+  template T* Tensor::data_ptr<T>()&;
 TANDEM_INSTANTIATE(float)
 TANDEM_INSTANTIATE(double)
 TANDEM_INSTANTIATE(Half)

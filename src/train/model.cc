@@ -356,7 +356,7 @@ void save_weights(const Model& model, const std::filesystem::path& path) {
   model.save_weights(path);
 }
 
-const std::vector<double>& History::at(const std::string& name) const {
+const std::vector<double>& History::at(const std::string& name) const& {
   const auto found = history.find(name);
   if (found != history.end()) return found->second;
   std::string known;

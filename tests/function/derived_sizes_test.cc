@@ -139,8 +139,8 @@ TEST(DerivedSizes, BesideConstantsThatTheUserGave) {
 TEST(DerivedSizes, OfSlices) {
   for (const std::int64_t size : {1, 2, 3, 5}) {
     expect_as_eagerly("0:3", [](const Tensors& v) { return v[0](Slice{0, 3}); }, {{size}});
-    expect_as_eagerly("1:", [](const Tensors& v) { return v[0](Slice{.start = 1}); }, {{size}});
-    expect_as_eagerly("-2:", [](const Tensors& v) { return v[0](Slice{.start = -2}); }, {{size}});
+    expect_as_eagerly("1:", [](const Tensors& v) { return v[0](Slice(1)); }, {{size}});
+    expect_as_eagerly("-2:", [](const Tensors& v) { return v[0](Slice(-2)); }, {{size}});
     expect_as_eagerly("-1", [](const Tensors& v) { return v[0](-1); }, {{size}});
     expect_as_eagerly("of the second axis",
                       [](const Tensors& v) {
@@ -154,7 +154,7 @@ TEST(DerivedSizes, OfSlicesWithSteps) {
   for (const std::int64_t size : {0, 1, 2, 3, 5, 8}) {
     const std::vector<Slice> slices = {{0, {}, 2},   {1, {}, 3}, {{}, {}, -1}, {{}, {}, -2},
                                        {{}, {}, -5}, {4, 0, -2}, {-1, {}, 2},  {-2, -9, -3},
-                                       {1, -1, 2},   {3, 1, 2},  {.step = 20}, {.step = -20}};
+                                       {1, -1, 2},   {3, 1, 2},  {{}, {}, 20}, {{}, {}, -20}};
     for (const Slice& slice : slices)
       expect_as_eagerly("a step", [&](const Tensors& v) { return v[0](slice) * 2.0; }, {{size, 2}});
   }

@@ -188,7 +188,7 @@ inline Tensors rearrange_step(Choices& choices, const Tensor& x, const Tensor& y
     case 10: return split(x, {size / 2, size - size / 2}, axis);
     case 11: return size > 0 ? split(x, size, {.axis = axis}) : Tensors{x};
     case 12: return size > 0 && size < 4 ? unstack(x, axis) : Tensors{x};
-    case 13: return {x(Slice{.step = choices.pick(2) == 0 ? 2 : -1})};
+    case 13: return {x(Slice(None, None, choices.pick(2) == 0 ? 2 : -1))};
     case 14: return {x.dim(0) > 0 ? x[-1] : x};
     case 15: return {ensure_shape(x, x.shape()) + broadcast_to(scalar_of(y), x.shape())};
     case 16: return {size > 0 ? scatter(x, axis, indices(x, size, int64), like(y, x)) : x};

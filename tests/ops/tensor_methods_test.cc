@@ -158,10 +158,10 @@ TEST(TensorIndexing, TakesPositionsAndSlices) {
   expect_tensor(x(Slice{1, 3}), float64, {2, 4}, {4, 5, 6, 7, 8, 9, 10, 11});
   expect_tensor(x(0, Slice{1, 3}), float64, {2}, {1, 2});
   expect_tensor(x(Slice{}, 2), float64, {3}, {2, 6, 10});
-  expect_tensor(x(Slice{.stop = -1}, Slice{-2}), float64, {2, 2}, {2, 3, 6, 7});
-  expect_tensor(x(Slice{}, Slice{.step = 2}), float64, {3, 2}, {0, 2, 4, 6, 8, 10});
-  expect_tensor(x(Slice{.step = -1}, 0), float64, {3}, {8, 4, 0});
-  expect_tensor(x(0, Slice{.step = -2}), float64, {2}, {3, 1});
+  expect_tensor(x(Slice(None, -1), Slice{-2}), float64, {2, 2}, {2, 3, 6, 7});
+  expect_tensor(x(Slice{}, Slice(None, None, 2)), float64, {3, 2}, {0, 2, 4, 6, 8, 10});
+  expect_tensor(x(Slice(None, None, -1), 0), float64, {3}, {8, 4, 0});
+  expect_tensor(x(0, Slice(None, None, -2)), float64, {2}, {3, 1});
   expect_tensor(x(0, Slice{3, 0, -2}), float64, {2}, {3, 1});
   expect_tensor(x(0, Slice{1, 100}), float64, {3}, {1, 2, 3});  // cut off, as in Python
   expect_tensor(x(0, Slice{3, 1}), float64, {0}, {});
@@ -177,7 +177,7 @@ TEST(TensorIndexing, SharesStorageIfOnlyTheFirstAxisIsCut) {
 }
 
 TEST(TensorIndexing, HasAGradient) {
-  expect_gradients([](const std::vector<Tensor>& in) { return in[0](1, Slice{.step = 2}); },
+  expect_gradients([](const std::vector<Tensor>& in) { return in[0](1, Slice(None, None, 2)); },
                    {random_tensor({2, 5})});
   expect_gradients(
       [](const std::vector<Tensor>& in) {
@@ -202,7 +202,7 @@ TEST(TensorIndexing, NamesInvalidIndices) {
   expect_error<InvalidArgumentError>(
       [&] { x(Slice{}, -5); }, "[at] expected a position of [-4, 4) for axis 1 of shape (3, 4)");
   expect_error<InvalidArgumentError>([&] { x(0, 0, 0); }, "[at] expected at most 2 indices");
-  expect_error<InvalidArgumentError>([&] { x(Slice{.step = 0}); }, "a step other than 0");
+  expect_error<InvalidArgumentError>([&] { x(Slice(None, None, 0)); }, "a step other than 0");
 }
 
 TEST(TensorList, TakesListsInBraces) {
@@ -310,6 +310,50 @@ TEST(TensorMethods, WritesThroughDataPtrReachNoOtherTensor) {
   y.sum().backward();
   expect_tensor(w.grad(), float64, {2}, {0, 2});
   expect_error<DTypeError>([&] { x.data_ptr<float>(); }, "[data] the tensor's dtype is float64");
+}
+
+TEST(TensorMethods, DataOfATemporaryKeepsTheTensor) {
+  const DeviceScope host("/cpu:0");  // whose memory the test reads
+  const Tensor x = counting({64, 64});
+  const auto sum = (x + x).data<double>();
+  const auto product = (x * x).data_ptr<double>();
+  EXPECT_NE(sum.get(), product.get());  // the memory of the first was not used again
+  for (std::int64_t i = 0; i < 64 * 64; ++i) {
+    EXPECT_EQ(sum[i], 2.0 * static_cast<double>(i));
+    EXPECT_EQ(product[i], static_cast<double>(i * i));
+  }
+  const double* pointer = sum;
+  EXPECT_EQ(pointer[3], 6.0);
+  EXPECT_EQ((sum + 2)[1], 6.0);
+  EXPECT_EQ(*sum, 0.0);
+  EXPECT_EQ((x + 1.0).sum().data<double>()[0], 64.0 * 64 * (64 * 64 + 1) / 2);
+  const Tensor kept = x;
+  EXPECT_EQ(Tensor(kept).data<double>().get(), x.data<double>());
+  expect_error<DTypeError>([&] { static_cast<void>((x + x).data<float>()); },
+                           "[data] the tensor's dtype is float64");
+}
+
+TEST(TensorMethods, ShapeAndDeviceOfATemporaryAreCopies) {
+  const auto made = [] { return counting({2, 3}); };
+  const Shape& shape = made().shape();
+  const std::string& device = made().device();
+  std::int64_t elements = 1;
+  for (const Dim size : made().sizes()) elements *= size;
+  const Tensor other = counting({5, 7, 9});
+  EXPECT_EQ(shape, Shape({2, 3}));
+  EXPECT_EQ(device, other.device());
+  EXPECT_EQ(elements, 6);
+}
+
+TEST(TensorMethods, DotsInQuotesAreAnEllipsis) {
+  const Tensor x = counting({2, 3, 2});
+  expect_tensor(x.index({"...", 1}), float64, {2, 3}, {1, 3, 5, 7, 9, 11});
+  expect_tensor(x(1, "...", Slice(0, 1)), float64, {3, 1}, {6, 8, 10});
+  expect_error<InvalidArgumentError>(
+      [&] {
+        x.index({"..", 1});
+      },
+      "[index] expected a position, a Slice, None, Ellipsis or \"...\", got \"..\"");
 }
 
 TEST(TensorMethods, AccessorsSpansAndRowsReadElements) {

@@ -36,6 +36,16 @@ TEST(AddWeight, TakesNameAndShapeFirst) {
   EXPECT_FALSE(layer.factor.trainable());
 }
 
+TEST(History, ValuesOfATemporaryAreCopies) {
+  const auto made = [] { return History{.epoch = {0, 1}, .history = {{"loss", {2.0, 1.0}}}}; };
+  double sum = 0;
+  for (const double loss : made().at("loss")) sum += loss;
+  for (const double loss : made()["loss"]) sum += loss;
+  const std::vector<double>& losses = made().at("loss");
+  EXPECT_EQ(sum, 6.0);
+  EXPECT_EQ(losses, (std::vector<double>{2.0, 1.0}));
+}
+
 TEST(History, IsAskedForNames) {
   const Tensor x = ones({4, 2}), y = zeros({4, 1});
   Sequential model = linear();

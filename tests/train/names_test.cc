@@ -63,7 +63,7 @@ TEST(Names, OfTensorsAreThoseOfTheMainFunctions) {
   same(linalg::matmul(x, y), matmul(x, y));
   same(nn::softmax_cross_entropy_with_logits(nn::softmax(x), x),
        nn::softmax_cross_entropy(nn::softmax(x), x));
-  same(x.index({indexing::Slice{None, 1}}), x(Slice{.stop = 1}));
+  same(x.index({indexing::Slice{None, 1}}), x(Slice(None, 1)));
 }
 
 TEST(Names, OfRandomNumbersAreThoseOfTheMainFunctions) {

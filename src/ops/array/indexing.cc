@@ -139,6 +139,12 @@ std::vector<AxisIndex> without_ellipsis(const Tensor& x, std::span<const AxisInd
 
 }  // namespace
 
+AxisIndex::AxisIndex(const char* dots) : kind_(Kind::kEllipsis) {
+  if (std::string_view(dots) != "...")
+    fail<InvalidArgumentError>(
+        "[index] expected a position, a Slice, None, Ellipsis or \"...\", got \"{}\"", dots);
+}
+
 Tensor Tensor::at(std::span<const AxisIndex> indices) const {
   if (std::ranges::any_of(indices, &AxisIndex::ellipsis))
     return at(without_ellipsis(*this, indices));
