@@ -35,6 +35,7 @@
 namespace tandem {
 
 class GraphImpl;
+class GraphScope;
 class Session;
 struct Node;
 struct SerializeOptions;
@@ -118,15 +119,20 @@ class Graph {
   /// InvalidArgumentError for a graph that this version of Tandem does not support.
   static Graph deserialize(std::string_view bytes);
   /// Writes serialize() to a file, completely or not at all: an older file of that name remains
-  /// until then, also for programs that read it. Throws as serialize(), ResourceExhaustedError for a
-  /// full disk, NotFoundError without the directory and FailedPreconditionError without the right.
+  /// until then, also for programs that read it. Throws as serialize(), ResourceExhaustedError for
+  /// a full disk, NotFoundError without the directory and FailedPreconditionError without the
+  /// right.
   void save(const std::string& path, const SerializeOptions& options) const;
   /// Restores the graph of a file, as deserialize(), in less time and memory: the elements of each
   /// constant are copied once, from the mapped file to their place, and the file is not used after
   /// the call. It initialises the devices. Throws as deserialize(), NotFoundError for a file that
-  /// cannot be opened, and InvalidArgumentError for a directory or pipe. A file that save() replaces
-  /// during the call does no harm; one that another program cuts off ends this one with SIGBUS.
+  /// cannot be opened, and InvalidArgumentError for a directory or pipe. A file that save()
+  /// replaces during the call does no harm; one that another program cuts off ends this one with
+  /// SIGBUS.
   static Graph load(const std::string& path);
+
+  /// Opens a GraphScope: `auto scope = graph.as_default();`. As tf.Graph.as_default.
+  [[nodiscard]] GraphScope as_default() const;
 
   GraphImpl& impl() const;  ///< for Tandem's own code
 
@@ -149,6 +155,7 @@ class GraphScope {
   struct Saved;
   std::unique_ptr<Saved> saved_;
 };
+inline GraphScope Graph::as_default() const { return GraphScope(*this); }
 
 /// Names of operations added while it exists begin with "name/"; if the name is in use, with
 /// "name_1/". An empty name opens the root. Without a graph it has no effect. As tf.name_scope.

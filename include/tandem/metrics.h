@@ -172,6 +172,10 @@ concept OwnMetric = std::derived_from<M, Metric> && !std::same_as<M, Metric> && 
 /// A metric with its accumulated state. A shared handle. update() is thread-safe, so that replicas
 /// may share a metric. As tf.keras.metrics.Metric.
 ///
+/// In a td::function an update happens in each run. The value is not known while it is traced:
+/// result() and reset_state() there throw FailedPreconditionError, call them outside of it. An
+/// update in the graph of a session throws UnimplementedError.
+///
 /// A metric of your own is a class that overrides update_state() and result(), and keeps its state
 /// in variables of add_weight() or in other metrics:
 /// @code

@@ -45,6 +45,7 @@ bool Trace::make(const std::vector<ArgumentSpec>& inputs,
   Generator generator({.seed = 0, .offset = 0});
   const Scoped generator_scope(context.generator, &generator);
   const Scoped frame_scope(context.trace, &frame);
+  const Scoped<metrics::NestedSums*> no_sums(context.nested_sums, nullptr);  // not of the graph
   const TracedGradients traced_gradients;
   std::vector<Tensor> symbols;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -19,6 +19,7 @@
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
 #include "runtime/replica_invariance.h"
+#include "runtime/trace.h"
 #include "runtime/variable_copies.h"
 #include "runtime/variable_impl.h"
 #include "sync/tree_sum.h"
@@ -53,6 +54,8 @@ struct Metric::State {
   mutable Mutex mutex{"metric"};
   // By part (ReplicaContext::part) and device.
   std::map<std::pair<int, std::string>, std::vector<Tensor>> sums;
+  // By part and replica: the sums of updates in traced functions, which assign to them in each run.
+  std::map<std::pair<int, std::string>, std::vector<Variable>> traced;
   std::vector<Variable> weights;  // of a user's object
   std::vector<Tensor> initial;    // their values
 };
@@ -154,6 +157,33 @@ class ObjectMetric final : public MetricBase {
   mutable Mutex mutex_{"metric"};  // guards nested_
   mutable std::vector<Nested> nested_;
 };
+
+// Adds to variables that runs of the function that is traced assign to.
+void add_in_runs(std::vector<Variable>& sums, const std::vector<Tensor>& addends,
+                 const std::string& name) {
+  if (!context.trace)
+    fail<UnimplementedError>(
+        "[metric '{}'] expected an update in eager code or in a td::function, got one in the graph "
+        "of a session: fetch the tensors, and update the metric with their values",
+        name);
+  for (std::size_t i = sums.size(); i < addends.size(); ++i) {
+    const OutsideTrace at_once;
+    const Scoped<VariableCreator*> creator(context.creator, nullptr);
+    sums.emplace_back(zeros(addends[i].shape(), {.dtype = float64}),
+                      VariableOptions{.trainable = false, .name = name});
+  }
+  for (std::size_t i = 0; i < addends.size(); ++i)
+    sums[i].assign_add(cast(addends[i].detach(), float64));
+}
+
+// Values that are not known while a function is traced.
+void expect_eager(const char* what, const std::string& name) {
+  if (context.graph)
+    fail<FailedPreconditionError>(
+        "[metric '{0}'] {1}() was called in a traced function, which updates the metric when it "
+        "runs: call {1}() outside of it",
+        name, what);
+}
 
 }  // namespace
 
@@ -272,9 +302,15 @@ void Metric::add_statistics(const std::vector<Tensor>& statistics) {
           NestedSums::Entry{&state, {}, context.nested_sums->in_step ? *this : Metric()});
     return add_to(entry->sums, statistics);
   }
+  const ReplicaContext* replica = ReplicaContext::current();
+  const int part = replica ? replica->part() : -1;
+  if (context.graph) {
+    const OnDeviceOf on(statistics.front());
+    const std::lock_guard lock(state.mutex);
+    const int id = replica ? replica->replica_id() : 0;
+    return add_in_runs(state.traced[{part, std::to_string(id)}], statistics, state.name);
+  }
   OnDevice on(impl_of(statistics.front()).device());
-  const ReplicaContext* context = ReplicaContext::current();
-  const int part = context ? context->part() : -1;
   const std::lock_guard lock(state.mutex);
   add_to(state.sums[{part, part < 0 ? statistics.front().device() : std::string()}], statistics);
 }
@@ -341,17 +377,21 @@ double Metric::value() const {
     const NestedSums::Entry* entry = context.nested_sums->find(state);
     return entry ? state.base->result(entry->sums) : 0.0;
   }
+  expect_eager("result", state.name);
   OnDevice on(DeviceManager::get().host());
   const std::lock_guard lock(state.mutex);
   std::vector<Tensor> totals;
-  if (!state.sums.empty()) {
-    const std::size_t size = state.sums.begin()->second.size();
-    for (std::size_t i = 0; i < size; ++i) {
-      std::vector<Tensor> values;
-      for (const auto& [part_and_device, sums] : state.sums) values.push_back(sums[i].cpu());
-      totals.push_back(sum_of_copies(values));
+  std::vector<std::vector<Tensor>> all;  // by statistic
+  const auto collect = [&](const auto& of_places) {
+    for (const auto& [place, sums] : of_places) {
+      all.resize(sums.size());
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        all[i].push_back(static_cast<Tensor>(sums[i]).cpu());
     }
-  }
+  };
+  collect(state.sums);
+  collect(state.traced);
+  for (const std::vector<Tensor>& values : all) totals.push_back(sum_of_copies(values));
   if (state.workers) totals = over_workers(*state.workers, std::move(totals), state.name);
   return totals.empty() ? 0.0 : state.base->result(totals);
 }
@@ -381,8 +421,11 @@ std::ostream& operator<<(std::ostream& out, const Result& result) { return out <
 
 void Metric::reset() {
   State& state = defined_state(state_);
+  expect_eager("reset_state", state.name);
   const std::lock_guard lock(state.mutex);
   state.sums.clear();
+  for (auto& [place, sums] : state.traced)
+    for (Variable& sum : sums) sum.assign(zeros(sum.shape(), {.dtype = float64}));
 }
 
 void Metric::reset_state() {
