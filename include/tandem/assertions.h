@@ -30,6 +30,15 @@ void assert_close(const Tensor& actual, const Tensor& expected, const CloseOptio
 /// one shape and equal elements. Waits for the device. As tf.debugging.assert_equal, but for
 /// broadcasting.
 void assert_equal(const Tensor& x, const Tensor& y, const std::string& message = {});
+/// @{
+/// Throws InvalidArgumentError, which begins with `message` and has the number of elements for
+/// which it does not hold, unless x < y, x <= y, x > y or x >= y holds for all elements. The
+/// tensors broadcast. Waits for the device. As tf.debugging.assert_less, assert_less_equal, ...
+void assert_less(const Tensor& x, const Tensor& y, const std::string& message = {});
+void assert_less_equal(const Tensor& x, const Tensor& y, const std::string& message = {});
+void assert_greater(const Tensor& x, const Tensor& y, const std::string& message = {});
+void assert_greater_equal(const Tensor& x, const Tensor& y, const std::string& message = {});
+/// @}
 /// Options of assert_near(). As the arguments of tf.debugging.assert_near.
 struct NearOptions {
   /// @{

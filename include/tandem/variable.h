@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -111,6 +112,12 @@ class Variable {
   void assign(double value);
   void assign_add(double delta);
   void assign_sub(double delta);
+  /// @}
+  /// @{
+  /// The same with a list of numbers, `v.assign_add({1, 1, 1})`, which takes the variable's dtype.
+  void assign(std::initializer_list<Literal> values);
+  void assign_add(std::initializer_list<Literal> deltas);
+  void assign_sub(std::initializer_list<Literal> deltas);
   /// @}
   /// @{
   /// The same with what is a number and a tensor, such as the result() of a metric: the number.

@@ -248,6 +248,15 @@ Tensor number_for(const Variable& variable, double number) {
 
 }  // namespace
 
+void Variable::assign(std::initializer_list<Literal> values) {
+  assign(constant(values, {.dtype = dtype()}));
+}
+void Variable::assign_add(std::initializer_list<Literal> deltas) {
+  assign_add(constant(deltas, {.dtype = dtype()}));
+}
+void Variable::assign_sub(std::initializer_list<Literal> deltas) {
+  assign_sub(constant(deltas, {.dtype = dtype()}));
+}
 void Variable::assign(double value) { assign(number_for(*this, value)); }
 void Variable::assign_add(double delta) { assign_add(number_for(*this, delta)); }
 void Variable::assign_sub(double delta) { assign_sub(number_for(*this, delta)); }

@@ -29,6 +29,16 @@ TEST(Variable, AssigningWithoutReadersWritesInPlace) {
   EXPECT_EQ(v.value().to_vector<float>(), (std::vector<float>{3.5f, 4.5f}));
 }
 
+TEST(Variable, ListsOfNumbersHaveItsDtype) {
+  Variable v(constant({1, 2}));
+  v.assign({3, 4});
+  v.assign_add({1, 1.0});
+  v.assign_sub({0, 2});
+  EXPECT_EQ(v.value().to_vector<std::int32_t>(), (std::vector<std::int32_t>{4, 3}));
+  EXPECT_THROW(v.assign({1, 2, 3}), InvalidArgumentError);
+  EXPECT_THROW(v.assign({0.5, 2}), InvalidArgumentError);
+}
+
 TEST(Variable, DoesNotShareMemoryWithItsInitialValue) {
   const Tensor initial = constant({1.0});
   Variable v(initial);

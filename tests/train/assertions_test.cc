@@ -68,5 +68,23 @@ TEST(Debugging, AssertsEqualAndNear) {
   debugging::assert_near(x, x + 1e-4, {.atol = 1e-3});
 }
 
+TEST(Debugging, AssertsOrder) {
+  const Tensor x = constant({1.0, 2.0, 3.0});
+  debugging::assert_less(x, constant(3.5));
+  debugging::assert_less_equal(x, x);
+  debugging::assert_greater(x + 1.0, x);
+  debugging::assert_greater_equal(x, constant(1.0));
+  expect_error<InvalidArgumentError>(
+      [&] { debugging::assert_less(x, constant(2.0), "loss"); },
+      "loss: [assert_less] expected x < y for all elements, 2 of 3 do not hold");
+  expect_error<InvalidArgumentError>([&] { debugging::assert_less_equal(x, x - 1.0); },
+                                     "[assert_less_equal] expected x <= y for all elements, 3 of");
+  expect_error<InvalidArgumentError>([&] { debugging::assert_greater(x, x); },
+                                     "[assert_greater] expected x > y for all elements, 3 of 3");
+  const Tensor nan = constant(std::numeric_limits<double>::quiet_NaN());
+  expect_error<InvalidArgumentError>([&] { debugging::assert_greater_equal(x, nan); },
+                                     "[assert_greater_equal] expected x >= y for all elements");
+}
+
 }  // namespace
 }  // namespace tandem::assertions_test

@@ -112,6 +112,32 @@ void debugging::assert_equal(const Tensor& x, const Tensor& y, const std::string
   compare(x, y, {.what = prefixed("assert_equal", message)});
 }
 
+namespace {
+
+void expect_all(const Tensor& holds, const char* what, const char* relation,
+                const std::string& message) {
+  const Tensor wrong = reduce_sum(cast(logical_not(holds), int64));
+  if (const auto count = wrong.item<std::int64_t>(); count > 0)
+    fail<InvalidArgumentError>("{} expected x {} y for all elements, {} of {} do not hold",
+                               prefixed(what, message), relation, count,
+                               holds.shape().num_elements());
+}
+
+}  // namespace
+
+void debugging::assert_less(const Tensor& x, const Tensor& y, const std::string& message) {
+  expect_all(less(x, y), "assert_less", "<", message);
+}
+void debugging::assert_less_equal(const Tensor& x, const Tensor& y, const std::string& message) {
+  expect_all(less_equal(x, y), "assert_less_equal", "<=", message);
+}
+void debugging::assert_greater(const Tensor& x, const Tensor& y, const std::string& message) {
+  expect_all(greater(x, y), "assert_greater", ">", message);
+}
+void debugging::assert_greater_equal(const Tensor& x, const Tensor& y, const std::string& message) {
+  expect_all(greater_equal(x, y), "assert_greater_equal", ">=", message);
+}
+
 void debugging::assert_near(const Tensor& x, const Tensor& y, const NearOptions& options) {
   const double tolerance = 10.0 * epsilon_of(x.dtype());
   compare(x, y,
