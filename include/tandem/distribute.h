@@ -157,6 +157,9 @@ class Strategy {
   /// arguments are shared. If a replica throws, the others are stopped and its error is thrown. As
   /// tf.distribute.Strategy.run.
   ///
+  /// Models and layers that are first called in fn make their variables in the scope of this
+  /// strategy. Other variables cannot be made there (throws FailedPreconditionError).
+  ///
   /// Throws RuntimeError "Method requires being in cross-replica context: ..." inside a replica, as
   /// do reduce() and gather(). PerReplica values of another strategy give RuntimeError "Mixing
   /// different ...", those of another number of replicas InvalidArgumentError.

@@ -266,6 +266,7 @@ class LayerBase {
   };
   friend class TrainableFlag<LayerBase>;
   class BuildTurn;
+  void build_in_turn(std::span<const Shape> input_shapes);
   Variable next_shared(const std::string& name, const Shape& shape);
 
   std::shared_ptr<State> state_;

@@ -71,8 +71,7 @@ class RefuseVariables final : public VariableCreator {
   RefPtr<VariableImpl> create(const Tensor&, VariableOptions options) override {
     fail<FailedPreconditionError>(
         "[Variable] '{}' was created inside a strategy's replica; create variables in "
-        "strategy.scope(), before run() "
-        "(models: give the first layer an input_shape, or call build())",
+        "strategy.scope(), before run() (models and layers make theirs at their first call)",
         options.name);
   }
 };
@@ -85,7 +84,7 @@ LocalStrategy::LocalStrategy(std::string name, std::vector<DeviceImpl*> devices,
     : StrategyImpl(std::move(name), devices),
       devices_(std::move(devices)),
       connections_(std::move(connections)),
-      local_{.all = {}, .writer = writer.value_or(devices_.size() - 1)},
+      local_{.strategy = this, .all = {}, .writer = writer.value_or(devices_.size() - 1)},
       replicas_(make_replicas(local_)),
       errors_(devices_.size()),
       threads_(static_cast<int>(devices_.size())) {}
@@ -158,7 +157,7 @@ void LocalStrategy::trace(const std::function<void(int)>& step, const BatchSplit
                 .root = requires_all_replicas() ? split.leader : 0,
                 .agreements = {},
                 .elements = {}};
-  LocalReplicas local{.all = {}, .writer = local_.writer};
+  LocalReplicas local{.strategy = this, .all = {}, .writer = local_.writer};
   const std::vector<std::unique_ptr<Replica>> replicas = make_replicas(local, &run);
   for (Replica* replica : local.all) replica->begin(split, participating);
   const Replica& writer = replicas.front()->writer();
@@ -178,6 +177,8 @@ void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSp
   }
   const std::vector<bool> participating = find_participants(split);
   connections_->begin_step(participating);
+  local_.builds.store(false, std::memory_order_relaxed);
+  local_.built.clear();
   for (Replica* replica : local_.all) replica->begin(split, participating);
   const Context mine = for_worker(context);
   threads_.run([&](int replica) {

@@ -4,6 +4,7 @@
 
 #include "core/bytes.h"
 #include "core/profile.h"
+#include "distribute/strategy_impl.h"
 #include "runtime/placement.h"
 #include "sync/external_group.h"
 #include "tandem/creation.h"
@@ -49,6 +50,7 @@ void Replica::begin(const BatchSplit& split, const std::vector<bool>& participat
   local_examples_ = has_batch ? split.counts[local] : -1;
   global_examples_ = split.total;
   is_padding_ = active_ && local_examples_ == 0;
+  passed_.clear();
   if (run_)
     generator_.follow(Generator::current());
   else
@@ -60,6 +62,41 @@ void Replica::add_to_key(std::string& key) const {
   ByteWriter(key).add(reinterpret_cast<std::uintptr_t>(&connections_), replica_id_, leader_,
                       is_padding_, example_offset_, local_examples_, global_examples_);
   for (const Replica* replica : replicas_.all) key += replica->active() ? '1' : '0';
+}
+
+void Replica::build(const void* what, const std::function<void()>& make) {
+  if (context.graph && !context.trace) return make();  // of a session: has variables of its own
+  const std::lock_guard lock(replicas_.building);
+  replicas_.builds.store(true, std::memory_order_relaxed);
+  const std::uint64_t before = generator_.state().offset;
+  {
+    StrategyImpl& strategy = *replicas_.strategy;
+    const std::shared_ptr<StepRunner> runner = strategy.shared_from_this();
+    const Scoped<ReplicaContext*> replica(context.replica, nullptr);
+    const Scoped<VariableCreator*> creator(context.creator, &strategy);
+    const Scoped<const std::shared_ptr<StepRunner>*> runner_scope(context.runner, &runner);
+    const Scoped<const PlacementFrame*> placement(context.placement, nullptr);
+    make();
+  }
+  if (replicas_.built.emplace(what, generator_.state().offset - before).second)
+    passed_.insert(what);
+  else
+    skip_numbers_of(what);
+}
+
+void Replica::find_built(const void* what) {
+  if (!replicas_.builds.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  const std::lock_guard lock(replicas_.building);
+  skip_numbers_of(what);
+}
+
+void Replica::skip_numbers_of(const void* built) {
+  const auto found = replicas_.built.find(built);
+  if (found == replicas_.built.end() || !passed_.insert(built).second) return;
+  random::GeneratorState state = generator_.state();
+  state.offset += found->second;
+  generator_.set_state(state);
 }
 
 const Replica& Replica::writer() const {

@@ -1,7 +1,10 @@
 // One replica of a strategy: its device, its rank, its random number generator.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -27,13 +30,21 @@ struct TracedRun {
 };
 
 class Replica;
+class StrategyImpl;
 
 // The replicas of this process.
 struct LocalReplicas {
+  StrategyImpl* strategy = nullptr;
   std::vector<Replica*> all;
   // The one that writes variables whose copy the replicas share. It is traced last, so that its
   // nodes follow the reads of all others.
   std::size_t writer = 0;
+
+  // The layers that this step has built, and how many random operations that took. `builds`: set
+  // before the first one.
+  std::mutex building{};
+  std::atomic<bool> builds = false;
+  std::unordered_map<const void*, std::uint64_t> built{};
 };
 
 // The ReplicaContext of one replica: of a thread of this process, or of a trace of run(). Used
@@ -60,6 +71,8 @@ class Replica final : public ReplicaContext {
   std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables,
                                            ReduceOp op) override;
   void run_for_idle_replicas(const std::function<void()>& update) override;
+  void build(const void* what, const std::function<void()>& make) override;
+  void find_built(const void* what) override;
   Tensor broadcast(const Tensor& tensor) override;
   // These two are in remote_reads.cc.
   Tensor read_remote(VariableImpl& variable) override;
@@ -67,6 +80,8 @@ class Replica final : public ReplicaContext {
   void add_to_key(std::string& key) const override;
 
  private:
+  // Continues after the random numbers of a layer that another replica has built in this step.
+  void skip_numbers_of(const void* built);
   // Reads of variables that are remote(): eager, in a traced run(), in a function that is traced in
   // this replica, and after a write in one of these two.
   Tensor read_at_once(VariableImpl& variable);
@@ -89,6 +104,7 @@ class Replica final : public ReplicaContext {
   std::unordered_set<const VariableImpl*> read_in_bodies_;  // of control flow in a traced run()
   int leader_ = 0;  // the first replica with examples, over all processes
   Generator generator_;
+  std::unordered_set<const void*> passed_;      // of LocalReplicas::built
   std::shared_ptr<Communicator> communicator_;  // null while traced
   TracedRank traced_;
   std::vector<std::unique_ptr<EagerSync>> syncs_;  // one per list of variables

@@ -20,6 +20,7 @@
 #include "op/context.h"
 #include "runtime/autocast.h"
 #include "runtime/placement.h"
+#include "runtime/replica_context.h"
 #include "runtime/trace.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
@@ -316,6 +317,13 @@ CallOptions LayerBase::default_options() const {
 
 void LayerBase::ensure_built(std::span<const Shape> input_shapes) {
   if (ready()) return;
+  if (ReplicaContext* const replica = ReplicaContext::current())
+    replica->build(identity(), [&] { build_in_turn(input_shapes); });
+  else
+    build_in_turn(input_shapes);
+}
+
+void LayerBase::build_in_turn(std::span<const Shape> input_shapes) {
   const BuildTurn turn(*state_, label());
   if (ready()) return;
   check_declared_shape(*this, input_shapes);
@@ -479,6 +487,8 @@ Tensor Layer::operator()(TensorList inputs, const CallOptions& options) const {
       std::vector<Shape> shapes;
       for (const Tensor& input : inputs) shapes.push_back(with_unknown_batch(input.shape()));
       layer.ensure_built(shapes);
+    } else if (ReplicaContext* const replica = ReplicaContext::current()) {
+      replica->find_built(layer.identity());
     }
     if (caller) caller->after_building_child(*this);
     const auto& [training] = options;

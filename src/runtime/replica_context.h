@@ -76,6 +76,15 @@ class ReplicaContext {
   // Runs `update` once per inactive replica, with that replica's context current. One active
   // replica does so; the others return at once. For writes that every copy of a variable must see.
   virtual void run_for_idle_replicas(const std::function<void()>& update) = 0;
+  // Runs `make`, which makes the variables of the layer `what` at its first call. A strategy's
+  // replica runs it in the strategy's scope while the others wait, once for all of this process;
+  // the random numbers of each continue after those of `make`.
+  virtual void build(const void* what, const std::function<void()>& make) {
+    static_cast<void>(what);
+    make();
+  }
+  // Called where `what` is found built, perhaps by another replica in this step.
+  virtual void find_built(const void* what) { static_cast<void>(what); }
   // Returns the tensor of the first replica with examples, on this replica's device.
   virtual Tensor broadcast(const Tensor& tensor) = 0;
 

@@ -197,6 +197,12 @@ class PartContext final : public ReplicaContext {
     return std::make_unique<PartSync>(step_, std::move(replicas));
   }
 
+  void build(const void* what, const std::function<void()>& make) override {
+    step_.replica ? step_.replica->build(what, make) : make();
+  }
+  void find_built(const void* what) override {
+    if (step_.replica) step_.replica->find_built(what);
+  }
   void run_for_idle_replicas(const std::function<void()>& update) override {
     if (step_.replica) step_.replica->run_for_idle_replicas(update);
   }

@@ -10,6 +10,7 @@
 #include "nn/layer_tree.h"
 #include "nn/optimizer_impl.h"
 #include "nn/weights.h"
+#include "runtime/replica_context.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/functional.h"
 #include "train/model_impl.h"
@@ -115,6 +116,19 @@ void Model::Impl::build(std::vector<Shape> shapes) {
         child.base().move_to(child.name());
 }
 
+void Model::Impl::build_at_call(TensorList inputs) {
+  ReplicaContext* const replica = ReplicaContext::current();
+  if (layer.base().built()) {
+    // Another replica may still be in build(), after it has built the layer.
+    if (replica) replica->find_built(layer.base().identity());
+    return;
+  }
+  const auto make = [&] {
+    if (!layer.base().built()) build(shapes_of(inputs));
+  };
+  replica ? replica->build(layer.base().identity(), make) : make();
+}
+
 void Model::Impl::stack(const std::vector<Layer>& all, const std::string& name) {
   Shape declared;
   std::vector<Layer> kept, called;
@@ -189,14 +203,14 @@ Tensor Model::operator()(TensorList inputs) const {
 
 Tensor Model::operator()(TensorList inputs, const CallOptions& options) const {
   Impl& impl = impl_of(*this, "call");
-  if (!impl.layer.base().built()) impl.build(shapes_of(inputs));
+  impl.build_at_call(inputs);
   const ReadsWeights reading(impl);
   return impl.layer(inputs, options);
 }
 
 std::vector<Tensor> Model::call_all(ModelTensors inputs, const CallOptions& options) const {
   Impl& impl = impl_of(*this, "call_all");
-  if (!impl.layer.base().built()) impl.build(shapes_of(inputs));
+  impl.build_at_call(inputs);
   const ReadsWeights reading(impl);
   return call_all_outputs(impl.layer, inputs, options);
 }

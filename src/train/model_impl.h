@@ -89,6 +89,8 @@ struct ModelImpl {
   // fit the outputs.
   void compile_outputs(const CompileOptions& options);
   void build(std::vector<Shape> shapes);
+  // Builds the model if it is not built, for a call with `inputs`.
+  void build_at_call(TensorList inputs);
   // Sets `num_inputs`, before build(), of a model that may take any number.
   void expect_inputs(std::size_t count) {
     if (own && input_shapes.empty()) num_inputs = count;

@@ -203,14 +203,5 @@ TEST(NnInReplicas, BatchNormalizationAveragesItsMomentsWhenRead) {
                 1e-6);  // variances 1 and 25, half way from 1
 }
 
-TEST(NnInReplicas, BuildingALayerThrows) {
-  const MirroredStrategy strategy = two_cpus();
-  const Layer layer = layers::Dense(2);
-  expect_error<FailedPreconditionError>([&] { strategy.run([&] {
-                                                layer(ones({1, 3}));
-                                              }); },
-                                        "dense/kernel");
-}
-
 }  // namespace
 }  // namespace tandem::nn_parts_test
