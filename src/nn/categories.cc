@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/dim.h"
 #include "core/status.h"
 #include "data/stream.h"
 #include "tandem/array.h"
@@ -16,7 +17,8 @@ constexpr const char* kModes[] = {"int", "one_hot", "multi_hot", "count", "tf_id
 
 // [batch, 1] is [batch] for one_hot.
 bool drops_last(const Shape& indices) {
-  return indices.rank() > 1 && indices.word(indices.rank() - 1) == 1;
+  return indices.rank() > 1 &&
+         dim::known("one_hot", indices.word(indices.rank() - 1), "the rank of the result") == 1;
 }
 
 }  // namespace

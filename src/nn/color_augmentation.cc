@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "nn/image_layer.h"
+#include "ops/math/of_size.h"
 #include "tandem/augmentation.h"
 #include "tandem/creation.h"
 #include "tandem/image.h"
@@ -209,7 +210,8 @@ Tensor sampled(const std::vector<float>& quantiles, const Tensor& images,
   return gather(table, index) * (1.0 - part) + gather(table, index + 1.0) * part;
 }
 
-void expect_batch(const char* kind, const Tensor& images, const Tensor& labels) {
+// The labels, of which there is one for each image.
+Tensor labels_of(const char* kind, const Tensor& images, const Tensor& labels) {
   if (images.rank() != 4)
     fail<ShapeError>("[{}] expected images [batch, height, width, channels], got shape {}", kind,
                      images.shape().to_string());
@@ -221,6 +223,7 @@ void expect_batch(const char* kind, const Tensor& images, const Tensor& labels) 
   if (labels.rank() < 1 || !may_agree(labels.shape().word(0), images.shape().word(0)))
     fail<ShapeError>("[{}] expected a label for each image of shape {}, got shape {}", kind,
                      images.shape().to_string(), labels.shape().to_string());
+  return of_size(kind, "a label for each image, a shape of", labels, 0, images.dim(0));
 }
 
 // a * weight + b * (1 - weight), where the weights are [batch, 1, 1, 1].
@@ -259,8 +262,8 @@ MixUp::MixUp(double alpha, const MixOptions& options)
 data::Example MixUp::operator()(const data::Example& batch) const {
   return of_example("MixUp", *this, batch);
 }
-std::pair<Tensor, Tensor> MixUp::operator()(const Tensor& images, const Tensor& labels) const {
-  expect_batch("MixUp", images, labels);
+std::pair<Tensor, Tensor> MixUp::operator()(const Tensor& images, const Tensor& given) const {
+  const Tensor labels = labels_of("MixUp", images, given);
   const Tensor x = floating(images), order = random::permutation(images.dim(0));
   const Tensor weight = sampled(quantiles_, x, {.seed = options_.seed});
   return {mixed(x, gather(x, order), weight), mixed(labels, gather(labels, order), weight)};
@@ -271,8 +274,8 @@ CutMix::CutMix(double alpha, const MixOptions& options)
 data::Example CutMix::operator()(const data::Example& batch) const {
   return of_example("CutMix", *this, batch);
 }
-std::pair<Tensor, Tensor> CutMix::operator()(const Tensor& images, const Tensor& labels) const {
-  expect_batch("CutMix", images, labels);
+std::pair<Tensor, Tensor> CutMix::operator()(const Tensor& images, const Tensor& given) const {
+  const Tensor labels = labels_of("CutMix", images, given);
   const Tensor x = floating(images), order = random::permutation(images.dim(0));
   const random::Options seeded{.seed = options_.seed};
   const Tensor side = sqrt(1.0 - sampled(quantiles_, x, seeded));

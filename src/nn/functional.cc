@@ -7,6 +7,7 @@
 #include "nn/functional_parts.h"
 #include "nn/targets.h"
 #include "ops/math/element_count.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -54,7 +55,7 @@ Tensor like_input(const char* what, const Tensor& input, const Tensor& target) {
   if (!may_agree(input.shape(), target.shape()))
     fail<InvalidArgumentError>("[{}] expected a target of the input's shape {}, got {}", what,
                                input.shape().to_string(), target.shape().to_string());
-  const Tensor same = ensure_shape(target, input.shape());
+  const Tensor same = of_shape(what, "a target of shape", target, input.shape());
   return same.dtype() == input.dtype() ? same : cast(same, input.dtype());
 }
 
@@ -77,7 +78,8 @@ Tensor class_weights(const char* what, const Tensor& weight, const Tensor& x) {
   if (weight.rank() != 1 || !may_agree(weight.size_word(0), x.size_word(-1)))
     fail<InvalidArgumentError>("[{}] expected a weight of shape {}, one per class, got {}", what,
                                Shape({x.size_word(-1)}).to_string(), weight.shape().to_string());
-  return weight.dtype() == x.dtype() ? weight : cast(weight, x.dtype());
+  const Tensor each = of_size(what, "one weight per class, a shape of", weight, 0, x.size_word(-1));
+  return each.dtype() == x.dtype() ? each : cast(each, x.dtype());
 }
 
 // Class indices with 0 where they are ignored, and how much each target counts.
@@ -154,7 +156,7 @@ Tensor weighted(const char* what, const Tensor& values, const Tensor& weight) {
   if (!may_agree(product.shape(), values.shape()))
     fail<InvalidArgumentError>("[{}] expected a weight that broadcasts to {}, got {}", what,
                                values.shape().to_string(), weight.shape().to_string());
-  return product;
+  return of_shape(what, "a weight that broadcasts to shape", product, values.shape());
 }
 
 Tensor bce(const Tensor& input, const Tensor& target, const Tensor& weight) {

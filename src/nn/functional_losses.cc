@@ -8,6 +8,7 @@
 #include "nn/functional_parts.h"
 #include "nn/targets.h"
 #include "ops/math/element_count.h"
+#include "ops/math/of_size.h"
 #include "tandem/activations.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
@@ -74,7 +75,9 @@ Tensor multi_margin(const Tensor& input, const Tensor& target, const MultiMargin
       fail<InvalidArgumentError>("[{}] expected a weight of shape {}, one per class, got {}", kName,
                                  Shape({x.size_word(-1)}).to_string(),
                                  options.weight.shape().to_string());
-    weighted = weighted * expand_dims(gather(cast(options.weight, x.dtype()), labels), -1);
+    const Tensor each =
+        of_size(kName, "one weight per class, a shape of", options.weight, 0, x.size_word(-1));
+    weighted = weighted * expand_dims(gather(cast(each, x.dtype()), labels), -1);
   }
   return reduce_mean(weighted, {.axis = Dims{-1}});
 }
@@ -127,6 +130,7 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
   // As in PyTorch the gradient flows also where the limit holds.
   variance = variance + stop_gradient(maximum(variance, options.eps) - variance);
   Tensor loss = (log(variance) + square(x - like_input(kName, x, target)) / variance) * 0.5;
+  loss = of_shape(kName, "variances that broadcast to the input's shape", loss, x.shape());
   if (options.full) loss = loss + 0.5 * kLog2Pi;
   return reduced(kName, loss, options.reduction);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nn/layer_base.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
 #include "tandem/random.h"
@@ -42,7 +43,9 @@ class ImageLayer final : public UnaryLayer {
   }
 
   Tensor run(const Tensor& x, const CallOptions& options) override {
-    const Tensor images = x.to(dtype_policy().compute_dtype());
+    const Tensor images =
+        (channels_ < 0 ? x : of_size(label(), "images of shape", x, -1, channels_))
+            .to(dtype_policy().compute_dtype());
     const Change& change = options.training ? changes_.in_training : changes_.outside;
     if (!change) return images;
     const Tensor changed = change(x.rank() == 4 ? images : expand_dims(images, 0));

@@ -1,5 +1,6 @@
 // Layers of several inputs.
 #include "nn/layer_base.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
 
@@ -50,7 +51,12 @@ class ArithmeticLayer final : public MergingLayer {
       : MergingLayer(kind, options), function_(function) {}
 
  private:
-  Tensor merge(std::span<const Tensor> inputs) const override { return function_(inputs); }
+  Tensor merge(std::span<const Tensor> inputs) const override {
+    std::vector<Tensor> same(inputs.begin(), inputs.end());
+    for (Tensor& input : same)
+      input = of_shape(label(), "inputs of one shape:", input, inputs[0].shape());
+    return function_(same);
+  }
 
   Shape merged(const Shape& a, const Shape& b) const override {
     if (a.rank() != b.rank()) reject_pair("inputs of one shape", a, b);

@@ -5,6 +5,8 @@
 #include "nn/layer_base.h"
 #include "nn/sync_moments.h"
 #include "ops/math/element_count.h"
+#include "ops/math/of_size.h"
+#include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -118,12 +120,24 @@ class BatchNormalizationLayer final : public NormalizationLayer {
     return dtype_policy().variable_dtype() == float64 ? float64 : float32;
   }
 
-  Tensor normalize_over_ranks(const Tensor& x) const {
-    const bool single = x.shape().fully_defined() && x.size() == x.size_word(-1);
-    if (unbiased_ && single && sync_size(*synchronized_) == 1)
-      fail<InvalidArgumentError>(
-          "[{}] Expected more than 1 value per channel when training, got input size {}", label(),
-          x.shape().to_string());
+  // Checks that there is not one value per channel; there may be none.
+  Tensor of_several_values(const Tensor& x) const {
+    if (x.shape().fully_defined()) {
+      if (x.size() == x.size_word(-1))
+        fail<InvalidArgumentError>(
+            "[{}] Expected more than 1 value per channel when training, got input size {}", label(),
+            x.shape().to_string());
+      return x;
+    }
+    const Tensor rows = reshape(x, {-1, x.dim(-1)});
+    const Dim n = rows.dim(0);
+    return reshape(of_size(label(), "more than 1 value per channel when training, a shape such as",
+                           rows, 0, n + min(n, 1) - min(max(n - 1, 0), 1)),
+                   x.shape());
+  }
+
+  Tensor normalize_over_ranks(const Tensor& given) const {
+    const Tensor x = unbiased_ && sync_size(*synchronized_) == 1 ? of_several_values(given) : given;
     const SyncMoments moments = sync_moments(x, *synchronized_, label());
     Tensor y =
         nn::batch_norm_inference(x, gamma(), beta(), moments.mean, moments.variance, epsilon_);

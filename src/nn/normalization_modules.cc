@@ -7,6 +7,7 @@
 #include "core/status.h"
 #include "nn/function_module.h"
 #include "nn/targets.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -83,7 +84,9 @@ Tensor rms_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& wei
   if (!fits)
     fail<ShapeError>("[rms_norm] expected an input whose last axes are {}, got shape {}",
                      Shape(normalized_shape).to_string(), x.shape().to_string());
-  const Tensor wide = at_least_float32(x);
+  Shape shape = x.shape();
+  for (int i = 0; i < normalized_shape.size(); ++i) shape.set(first + i, normalized_shape[i]);
+  const Tensor wide = at_least_float32(of_shape("rms_norm", "an input of shape", x, shape));
   const double least = wide.dtype() == float64
                            ? std::numeric_limits<double>::epsilon()
                            : static_cast<double>(std::numeric_limits<float>::epsilon());
@@ -138,10 +141,11 @@ Tensor GroupNormImpl::forward(const Tensor& input) const {
       !dim::may_equal(input.size_word(1), channels_))
     fail<ShapeError>("[{}] expected {} channels on axis 1 of {} to {} axes, got shape {}", kind_,
                      channels_, least_rank_, most_rank_, input.shape().to_string());
+  const Tensor x = of_size(kind_, "an input of shape", input, 1, channels_);
   const Tensor scale = value_or_none(weight), shift = value_or_none(bias);
-  return groups_ == channels_ && input.rank() > 2
-             ? functional::instance_norm(input, scale, shift, eps_)
-             : functional::group_norm(input, groups_, scale, shift, eps_);
+  return groups_ == channels_ && x.rank() > 2
+             ? functional::instance_norm(x, scale, shift, eps_)
+             : functional::group_norm(x, groups_, scale, shift, eps_);
 }
 
 RMSNormImpl::RMSNormImpl(const Dims& normalized_shape, const RMSNormOptions& options)

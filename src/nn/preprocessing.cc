@@ -10,6 +10,7 @@
 #include "nn/categories.h"
 #include "nn/layer_base.h"
 #include "nn/targets.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/elementary.h"
@@ -160,7 +161,10 @@ class NormalizationLayer final : public UnaryLayer {
   }
 
   Tensor run(const Tensor& x, const CallOptions&) override {
-    const Tensor numbers = as_numbers(x);
+    Shape shape = x.shape();
+    const Dims axes = kept(shape);
+    for (int i = 0; i < axes.size(); ++i) shape.set(static_cast<int>(axes[i]), sizes_.word(i));
+    const Tensor numbers = as_numbers(of_shape(label(), "an input of shape", x, shape));
     const Tensor mean = of_input(mean_, mean_variable_, numbers);
     const Tensor deviation = maximum(sqrt(of_input(variance_, variance_variable_, numbers)), 1e-7);
     const Tensor result = invert_ ? numbers * deviation + mean : (numbers - mean) / deviation;
@@ -391,8 +395,10 @@ class CategoryEncodingLayer final : public KindLayer {
     const Tensor categories = inputs[0].to(int64);
     // The lookup in a table of all categories refuses others.
     const Tensor known = gather(range(Dim(num_tokens_), {.dtype = int64}), categories);
-    return encoded(mode_, known, num_tokens_, dtype_policy().compute_dtype(),
-                   inputs.size() == 2 ? inputs[1] : Tensor());
+    Tensor weights;
+    if (inputs.size() == 2)
+      weights = of_shape(label(), "weights of the categories' shape", inputs[1], known.shape());
+    return encoded(mode_, known, num_tokens_, dtype_policy().compute_dtype(), weights);
   }
   Shape output_shape(std::span<const Shape> shapes) const override {
     check(shapes.size());

@@ -6,6 +6,7 @@
 
 #include "core/dim.h"
 #include "core/scoped.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -46,6 +47,8 @@ RecurrentBase::Call RecurrentBase::parts_of(std::span<const Tensor> inputs, bool
   if (masked && !may_agree(call.mask.shape(), Shape({x.word(0), x.word(1)})))
     reject(fmt::format("a mask (batch, steps) of a sequence of shape {}", x.to_string()),
            call.mask.shape());
+  if (masked)
+    call.mask = of_shape(label(), "a mask of shape", call.mask, Shape({x.word(0), x.word(1)}));
   return call;
 }
 
@@ -234,11 +237,13 @@ class DirectedLayer : public RecurrentBase {
   States first_state(const Call& call, const Tensor& step) const {
     States states;
     for (const Tensor& given : call.state) {
-      if (!may_agree(given.shape(), Shape({step.size_word(0), units_})))
+      const Shape expected({step.size_word(0), units_});
+      if (!may_agree(given.shape(), expected))
         reject(fmt::format("a first state of shape (batch, {}) for a sequence of shape {}", units_,
                            call.sequence.shape().to_string()),
                given.shape());
-      states.push_back(given.dtype() == step.dtype() ? given : cast(given, step.dtype()));
+      const Tensor state = of_shape(label(), "a first state of shape", given, expected);
+      states.push_back(state.dtype() == step.dtype() ? state : cast(state, step.dtype()));
     }
     if (states.empty()) states.assign(num_states(), zeros_like(slice(step, {0, 0}, {-1, units_})));
     return states;

@@ -5,6 +5,7 @@
 
 #include "core/dim.h"
 #include "core/status.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -120,8 +121,13 @@ std::pair<Tensor, std::vector<Tensor>> RecurrentImpl::run(const Tensor& input,
   Tensor x = one ? expand_dims(input, 1) : swaps ? transpose(input, {1, 0, 2}) : input;
   const std::size_t directions = a.bidirectional ? 2 : 1, layers = weights_.size() / directions;
   std::vector<std::vector<Tensor>> firsts, lasts(static_cast<std::size_t>(states_));
-  for (const Tensor& state : first)
-    firsts.push_back(unstack(one ? expand_dims(state, 1) : state, 0));
+  for (const Tensor& given : first) {
+    const Tensor state = one ? expand_dims(given, 1) : given;
+    firsts.push_back(
+        unstack(of_shape(kind_, "a first state of shape", state,
+                         Shape({std::ssize(weights_), x.size_word(1), options_.hidden_size()})),
+                0));
+  }
   for (std::size_t layer = 0; layer < layers; ++layer) {
     std::vector<Tensor> outputs;
     for (std::size_t direction = 0; direction < directions; ++direction) {

@@ -2,6 +2,7 @@
 
 #include "core/dim.h"
 #include "core/status.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
 
@@ -33,7 +34,7 @@ Tensor like_predictions(std::string_view what, const Tensor& y_true, const Tenso
                                y_true.rank() > y_pred.rank()
                                    ? "; if y_true is the prediction: the order is (y_true, y_pred)"
                                    : "");
-  return as_dtype(ensure_shape(aligned, y_pred.shape()), y_pred.dtype());
+  return as_dtype(of_shape(what, "y_true of shape", aligned, y_pred.shape()), y_pred.dtype());
 }
 
 Tensor class_labels(std::string_view what, const Tensor& y_true, const Tensor& y_pred) {
@@ -47,7 +48,7 @@ Tensor class_labels(std::string_view what, const Tensor& y_true, const Tensor& y
     fail<InvalidArgumentError>(
         "[{}] expected class indices of shape {} for y_pred of shape {}, got {}", what,
         expected.to_string(), y_pred.shape().to_string(), y_true.shape().to_string());
-  labels = ensure_shape(labels, expected);
+  labels = of_shape(what, "class indices of shape", labels, expected);
   return labels.dtype() == int32 || labels.dtype() == int64 ? labels : cast(labels, int64);
 }
 
@@ -59,12 +60,13 @@ Tensor weights_for(std::string_view what, const Tensor& sample_weight, const Ten
   Tensor weights = as_dtype(sample_weight, values.dtype());
   if (weights.shape() == values.shape()) return weights;
   const bool open = weights.rank() == 2 && dim::is_unknown(weights.size_word(1));
+  constexpr const char* kWanted = "one sample weight per example, a shape of";
   if (open && values.rank() == 2)  // the run decides: one per example, or one per value
-    return broadcast_to(weights, values.shape());
+    return broadcast_to(of_size(what, kWanted, weights, 0, values.size_word(0)), values.shape());
   if (weights.rank() == 2 && (open || weights.size_word(1) == 1))
     weights = squeeze(weights, {1});
   else if (may_agree(weights.shape(), values.shape()))
-    return ensure_shape(weights, values.shape());
+    return of_shape(what, kWanted, weights, values.shape());
   if (weights.rank() != 1 || values.rank() < 1 ||
       !may_agree(weights.size_word(0), values.size_word(0)))
     fail<InvalidArgumentError>(

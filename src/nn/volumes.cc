@@ -7,6 +7,7 @@
 #include "core/dim.h"
 #include "core/status.h"
 #include "nn/layer_base.h"
+#include "ops/math/of_size.h"
 #include "ops/nn/window.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
@@ -98,12 +99,16 @@ Tensor conv3d(const Tensor& x, const Tensor& kernel, const Tensor& bias,
   if (depth.output == 0)
     fail<ShapeError>("[conv3d] expected volumes as deep as the kernel {}, got shape {}",
                      kernel.shape().to_string(), x.shape().to_string());
+  const bool same = options.padding.kind() == Padding::kSame;
+  const std::int64_t least = same ? 1 : (taps - 1) * options.dilations.depth + 1 - 2 * number;
+  const Tensor volumes =
+      of_least_size("conv3d", "volumes as deep as the kernel, a shape such as", x, 1, least);
   const bool pads = depth.pad_begin != 0 || depth.pad_end != 0;
   const Tensor whole =
-      pads ? pad(x,
+      pads ? pad(volumes,
                  std::vector<std::pair<Dim, Dim>>{
                      {0, 0}, {depth.pad_begin, depth.pad_end}, {0, 0}, {0, 0}, {0, 0}})
-           : x;
+           : volumes;
   const Dim count(depth.output), channels = x.dim(4), height = x.dim(2), width = x.dim(3);
   std::vector<Tensor> parts;
   for (std::int64_t tap = 0; tap < taps; ++tap)

@@ -6,6 +6,7 @@
 
 #include "core/dim.h"
 #include "core/status.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -174,14 +175,21 @@ Tensor along_axis(const Tensor& x, int axis, const Dim& count, const F& f) {
 
 // The maxima of channels-last `x` over windows with dilation. The last axis first, so that the
 // first of equal elements in row-major order gets the gradient.
-Tensor dilated_maxima(const char* what, const Tensor& x, const Windows& w) {
+Tensor dilated_maxima(const char* what, const Tensor& given, const Windows& w) {
+  Tensor x = given;
+  for (std::size_t i = 0; i < w.size.size(); ++i) {
+    const int axis = static_cast<int>(i) + 1;
+    const std::int64_t least =
+        std::max(1 - w.padding[i], reach(w, i) - 2 * w.padding[i] - (w.ceil ? w.stride[i] - 1 : 0));
+    if (!dim::may_be_at_most(least, x.shape().word(axis)))
+      fail<ShapeError>("[{}] expected an axis {} that a window fits into, got shape {}", what, axis,
+                       x.shape().to_string());
+    x = of_least_size(what, "axes that windows fit into, a shape such as", x, axis, least);
+  }
   Tensor y = surrounded(x, w, -std::numeric_limits<double>::infinity(), true);
   for (std::size_t i = w.size.size(); i-- > 0;) {
     const int axis = static_cast<int>(i) + 1;
     const Dim count(count_of(w, i, x.shape().word(axis)));
-    if (count.known() && count.value() <= 0)
-      fail<ShapeError>("[{}] expected an axis {} that a window fits into, got shape {}", what, axis,
-                       x.shape().to_string());
     const auto steps = [](const Dim& many, std::int64_t by) {
       return range(many, {.dtype = int64}) * static_cast<double>(by);
     };
@@ -245,7 +253,8 @@ Tensor mean_pooled(const char* what, const Tensor& given, const Windows& w) {
 
 Tensor adaptively_pooled(const char* what, const Tensor& given,
                          const std::vector<std::optional<std::int64_t>>& sizes, bool maximum) {
-  return with_batch(given, sizes.size(), [&](const Tensor& x) {
+  return with_batch(given, sizes.size(), [&](const Tensor& batched) {
+    Tensor x = batched;
     Windows even;
     bool divides = true;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -262,10 +271,12 @@ Tensor adaptively_pooled(const char* what, const Tensor& given,
     }
     even.stride = even.size;
     check(what, x, even);
-    for (int axis = 2; axis < x.rank(); ++axis)
+    for (int axis = 2; axis < x.rank(); ++axis) {
       if (x.shape().word(axis) == 0)
         fail<ShapeError>("[{}] expected axes that are not empty, got shape {}", what,
                          x.shape().to_string());
+      x = of_least_size(what, "axes that are not empty, a shape such as", x, axis, 1);
+    }
     if (!maximum && std::ranges::all_of(sizes, [](const auto& size) { return size == 1; })) {
       Dims axes;
       for (int axis = 2; axis < x.rank(); ++axis) axes.push_back(axis);

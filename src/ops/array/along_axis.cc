@@ -2,6 +2,7 @@
 #include "core/dim.h"
 #include "core/status.h"
 #include "ops/array/array_ops.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -31,7 +32,7 @@ Tensor fitting(const char* function, const Tensor& x, int axis, const Tensor& in
   Shape most = indices.shape();
   for (int i = 0; i < x.rank(); ++i)
     if (i != axis) most.set(i, dim::min(most.word(i), x.size_word(i)));
-  return ensure_shape(indices, most);
+  return of_shape(function, "indices of at most shape", indices, most);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "core/dim.h"
 #include "core/status.h"
+#include "ops/math/of_size.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
 #include "tandem/rearrange.h"
@@ -250,7 +251,8 @@ Tensor slice_scatter(const Tensor& x, const Tensor& source, std::int64_t axis, c
     fail<ShapeError>("[slice_scatter] expected a source of shape {}, got {}", expected.to_string(),
                      source.shape().to_string());
   if (count == 0) return x;
-  return where(laid_along(constant(replaced), at, x.rank()), gather(source, constant(from), at), x);
+  const Tensor part = of_shape("slice_scatter", "a source of shape", source, expected);
+  return where(laid_along(constant(replaced), at, x.rank()), gather(part, constant(from), at), x);
 }
 
 Tensor select_scatter(const Tensor& x, const Tensor& source, std::int64_t axis,
@@ -277,7 +279,8 @@ Tensor diagonal_scatter(const Tensor& x, const Tensor& source, std::int64_t offs
                      diagonal.to_string(), source.shape().to_string());
   std::vector<std::pair<Dim, Dim>> sides(static_cast<std::size_t>(source.rank()), {0, 0});
   sides.back() = {before, x.dim(-2) - source.dim(-1) - before};
-  return where(chosen, expand_dims(pad(source, sides), -1), x);
+  const Tensor elements = of_shape("diagonal_scatter", "a source of shape", source, diagonal);
+  return where(chosen, expand_dims(pad(elements, sides), -1), x);
 }
 
 Tensor index_fill(const Tensor& x, std::int64_t axis, const Tensor& indices, double value) {

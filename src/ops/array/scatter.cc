@@ -92,7 +92,7 @@ Tensor expect_segments(const char* function, const Tensor& x, const Tensor& segm
     fail<ShapeError>(
         "[{}] expected a segment for each position of axis 0 of shape {}, got shape {}", function,
         x.shape().to_string(), segment_ids.shape().to_string());
-  return of_size(segment_ids, 0, x.size_word(0));
+  return of_size(function, "segments of shape", segment_ids, 0, x.size_word(0));
 }
 
 // The number of segments of sorted numbers.

@@ -3,6 +3,7 @@
 #include "core/status.h"
 #include "op/record.h"
 #include "ops/array/array_ops.h"
+#include "ops/math/of_size.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
 #include "runtime/trace.h"
@@ -54,8 +55,15 @@ void infer_reshape(InferContext& c) {
   c.add_output(c.dtype(0), shape);
 }
 
+struct EnsureShapeAttrs {
+  Shape shape;
+  std::string expected;  // for messages: "[what] expected a tensor of shape"
+  TANDEM_FIELDS(shape, expected)
+};
+
 void infer_ensure_shape(InferContext& c) {
-  const Shape& expected = c.attrs<ReshapeAttrs>().shape;
+  const auto& attrs = c.attrs<EnsureShapeAttrs>();
+  const Shape& expected = attrs.shape;
   Shape shape = c.shape(0);
   bool matches = !expected.known() || expected.rank() == shape.rank();
   for (int axis = 0; matches && axis < expected.rank(); ++axis) {
@@ -64,8 +72,8 @@ void infer_ensure_shape(InferContext& c) {
     shape.set(axis, expected.word(axis));
   }
   if (!matches)
-    fail<ShapeError>("[EnsureShape] expected a tensor of shape {}, got shape {}",
-                     expected.to_string(), c.shape(0).to_string());
+    fail<ShapeError>("{} {}, got shape {}", attrs.expected, expected.to_string(),
+                     c.shape(0).to_string());
   c.add_output(c.dtype(0), shape);
 }
 
@@ -123,7 +131,7 @@ const OpDef kReshape = {.name = "Reshape",
                         .gradient = view_gradient,
                         .traits = kView | kMetadata};
 const OpDef kEnsureShape = {.name = "EnsureShape",
-                            .attrs = &attrs_type<ReshapeAttrs>,
+                            .attrs = &attrs_type<EnsureShapeAttrs>,
                             .infer = infer_ensure_shape,
                             .gradient = ensure_shape_gradient,
                             .traits = kView | kMetadata};
@@ -145,9 +153,14 @@ const OpDef kStopGradient = {
 Tensor reshape(const Tensor& x, const Shape& shape) {
   return run(kReshape, {&x}, ReshapeAttrs{shape});
 }
-Tensor ensure_shape(const Tensor& x, const Shape& shape) {
+Tensor of_shape(std::string_view what, std::string_view wanted, const Tensor& x,
+                const Shape& shape) {
   if (x.shape() == shape) return x;
-  return run(kEnsureShape, {&x}, ReshapeAttrs{shape});
+  return run(kEnsureShape, {&x},
+             EnsureShapeAttrs{shape, fmt::format("[{}] expected {}", what, wanted)});
+}
+Tensor ensure_shape(const Tensor& x, const Shape& shape) {
+  return of_shape("EnsureShape", "a tensor of shape", x, shape);
 }
 Tensor expand_dims(const Tensor& x, std::int64_t axis) {
   return run(kExpandDims, {&x}, AxesAttrs{{axis}});

@@ -187,7 +187,8 @@ Term with_diagonals(Term term) {
     if (!dim::may_equal(shape.word(first), shape.word(second)))
       fail<ShapeError>("[einsum] expected one size for '{}', got {} and {}", letter,
                        dim::text(shape.word(first)), dim::text(shape.word(second)));
-    term.tensor = of_size(term.tensor, second, shape.word(first)).diagonal(0, first, second);
+    term.tensor = of_size("einsum", "an operand of shape", term.tensor, second, shape.word(first))
+                      .diagonal(0, first, second);
     term.letters.erase(other, 1);
     term.letters.erase(i, 1);
     term.letters += letter;
@@ -246,7 +247,7 @@ Tensor einsum(std::string_view equation, TensorList tensors) {
                            dim::text(other.size(letter)), dim::text(agreed.word(axis)));
         agreed.set(axis, other.size(letter));
       }
-    term.tensor = ensure_shape(term.tensor, agreed);
+    term.tensor = of_shape("einsum", "an operand of shape", term.tensor, agreed);
   }
   Term result = terms.front();
   for (std::size_t i = 1; i < terms.size(); ++i) {

@@ -123,7 +123,7 @@ Tensor tensordot(const Tensor& a, const Tensor& other, const std::vector<std::in
     if (!dim::may_equal(a.dim(summed_a[i]), b.dim(summed_b[i])))
       fail<ShapeError>("[tensordot] expected equal sizes of axes {} and {}, got shapes {} and {}",
                        summed_a[i], summed_b[i], a.shape().to_string(), b.shape().to_string());
-    b = of_size(b, summed_b[i], a.dim(summed_a[i]));
+    b = of_size("tensordot", "an operand of shape", b, summed_b[i], a.dim(summed_a[i]));
     inner *= a.dim(summed_a[i]);
     order_a.push_back(summed_a[i]);
   }
@@ -162,7 +162,7 @@ Tensor added(const char* function, const Tensor& x, const Tensor& product, doubl
   if (!dim::may_equal(sum.shape(), product.shape()))
     fail<ShapeError>("[{}] expected a tensor that broadcasts to shape {}, got shape {}", function,
                      product.shape().to_string(), x.shape().to_string());
-  return sum;
+  return of_shape(function, "a sum of the product's shape", sum, product.shape());
 }
 
 void expect_ranks(const char* function, const Tensor& a, int rank_a, const Tensor& b, int rank_b) {
@@ -221,7 +221,9 @@ Tensor cross(const Tensor& a, const Tensor& b, std::int64_t axis) {
   if (!dim::may_equal(a.dim(axis), 3) || !dim::may_equal(b.dim(axis), 3))
     fail<ShapeError>("[cross] expected a size of 3 along axis {}, got shapes {} and {}", axis,
                      a.shape().to_string(), b.shape().to_string());
-  const Tensor left = of_size(a, axis, 3), right = of_size(b, axis, 3);
+  constexpr const char* kVectors = "vectors of 3 elements, in shape";
+  const Tensor left = of_size("cross", kVectors, a, axis, 3),
+               right = of_size("cross", kVectors, b, axis, 3);
   const auto part = [axis](const Tensor& x, std::int64_t at) { return x.slice(axis, at, at + 1); };
   const auto element = [&](std::int64_t i, std::int64_t j) {
     return part(left, i) * part(right, j) - part(left, j) * part(right, i);
@@ -234,7 +236,9 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
     fail<ShapeError>("[cdist] expected shapes (..., m, d) and (..., n, d), got {} and {}",
                      a.shape().to_string(), b.shape().to_string());
   if (!(p > 0.0)) fail<InvalidArgumentError>("[cdist] expected a positive p, got {}", p);
-  const Tensor difference = expand_dims(a, -2) - expand_dims(of_size(b, -1, a.dim(-1)), -3);
+  const Tensor difference =
+      expand_dims(a, -2) -
+      expand_dims(of_size("cdist", "vectors of one size, in shape", b, -1, a.dim(-1)), -3);
   const ReduceOptions last{.axis = Dims{-1}};
   if (p == 2.0) return norm(difference, last);
   const Tensor sizes = abs(difference);

@@ -6,6 +6,7 @@
 
 #include "core/dim.h"
 #include "core/status.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/elementary.h"
@@ -235,7 +236,11 @@ Tensor cov(const Tensor& x, std::int64_t correction) {
   if (x.rank() > 2)
     fail<ShapeError>("[cov] expected a matrix with a row per variable, or a vector, got shape {}",
                      x.shape().to_string());
-  const Tensor rows = atleast_2d(x);
+  Tensor rows = atleast_2d(x);
+  // One variable has a scalar as its result.
+  if (!rows.dim(0).known())
+    rows = of_least_size(
+        "cov", "more than one variable if their number is unknown, a shape such as", rows, 0, 2);
   const Tensor centered = rows - reduce_mean(rows, 1, true);
   const Tensor products = matmul(centered, centered, {.transpose_b = true});
   const Dim size = rows.dim(1);

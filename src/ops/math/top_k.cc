@@ -6,6 +6,7 @@
 #include "op/dtype_switch.h"
 #include "op/record.h"
 #include "ops/math/element_count.h"
+#include "ops/math/of_size.h"
 #include "ops/math/reduce.h"
 #include "runtime/dispatch.h"
 #include "tandem/array.h"
@@ -94,10 +95,7 @@ ValuesAndIndices top_k(const Tensor& input, std::int64_t k) {
     fail<InvalidArgumentError>(
         "[top_k] expected k of at most the size of the last axis, got {} for shape {}",
         dim::text(k), input.shape().to_string());
-  // An unknown size is checked in each run.
-  Shape enough = input.shape();
-  enough.set(input.rank() - 1, dim::max(k, input.size_word(-1)));
-  const Tensor x = ensure_shape(input, enough);
+  const Tensor x = of_least_size("top_k", "at least k elements, a shape such as", input, -1, k);
   const Tensor low = full(x.shape(), lowest(x.dtype()), {.dtype = x.dtype()});
   Tensor left = stop_gradient(x);
   Tensor taken;

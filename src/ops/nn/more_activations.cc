@@ -114,7 +114,8 @@ Tensor prelu(const Tensor& input, const Tensor& weight) {
     if (x.rank() < 2 || !dim::may_equal(weight.shape().word(0), x.shape().word(1)))
       fail<ShapeError>("[prelu] expected one weight per element of axis 1 of shape {}, got {}",
                        x.shape().to_string(), weight.shape().to_string());
-    x = of_size(x, 1, dim::broadcast(x.dim(1), weight.dim(0)));
+    x = of_size("prelu", "one weight per element of axis 1 of a tensor of shape", x, 1,
+                dim::broadcast(x.dim(1), weight.dim(0)));
     slopes = reshape(weight, Shape(sizes));
   } else if (weight.rank() > 1 || (weight.rank() == 1 && !one)) {
     fail<ShapeError>("[prelu] expected a vector of weights, got shape {}",

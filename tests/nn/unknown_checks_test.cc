@@ -1,0 +1,196 @@
+// Functions and layers that are made of operations check sizes that are unknown while a function is
+// traced in each run, where eager calls check them: an operation that broadcasts would take others.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "support/errors.h"
+#include "tandem/tandem.h"
+
+namespace tandem::unknown_checks_test {
+namespace {
+
+namespace F = nn::functional;
+using Tensors = std::vector<Tensor>;
+using Call = std::function<Tensor(const Tensors&)>;
+
+struct Case {
+  std::string name;  // in the message
+  Call call;
+  std::vector<Shape> right, wrong;
+  std::vector<DType> dtypes = {};  // float32 if there are none
+};
+
+Tensors inputs_of(const Case& c, const std::vector<Shape>& shapes) {
+  Tensors inputs;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const DType dtype = i < c.dtypes.size() ? c.dtypes[i] : float32;
+    inputs.push_back(is_floating(dtype) ? random::uniform(shapes[i], 0.1, 0.9)
+                     : dtype == bool_   ? ones(shapes[i], bool_)
+                                        : random::uniform_int(shapes[i], 0, 2, {.dtype = dtype}));
+  }
+  return inputs;
+}
+
+std::vector<InputSpec> unknown(const Case& c) {
+  std::vector<InputSpec> specs;
+  for (std::size_t i = 0; i < c.right.size(); ++i) {
+    Dims sizes;
+    for (int axis = 0; axis < c.right[i].rank(); ++axis) sizes.push_back(-1);
+    specs.push_back({Shape(sizes), i < c.dtypes.size() ? c.dtypes[i] : float32});
+  }
+  return specs;
+}
+
+// The right shapes give the bits of an eager call; the wrong ones are refused as eagerly.
+void expect_checked(const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    const auto traced = function(c.call, {.input_signature = unknown(c)});
+    const Tensors right = inputs_of(c, c.right), wrong = inputs_of(c, c.wrong);
+    EXPECT_EQ(cast(traced(right), float64).to_vector<double>(),
+              cast(c.call(right), float64).to_vector<double>());
+    for (const auto& call : {Call(c.call), Call([&](const Tensors& x) { return traced(x); })}) {
+      const std::string error = testing::any_error_of([&] { call(wrong); });
+      EXPECT_NE(error.find("[" + c.name + "] "), std::string::npos) << error;
+    }
+  }
+}
+
+TEST(UnknownChecks, OfLosses) {
+  const auto weights = [](const Tensors& v) {
+    return losses::MeanSquaredError()(v[0], v[1], v[2]);
+  };
+  expect_checked({
+      {"gaussian_nll_loss",
+       [](const Tensors& v) { return F::gaussian_nll_loss(v[0], v[1], v[2]); },
+       {{2, 3}, {2, 3}, {2, 1}},
+       {{1, 3}, {1, 3}, {5, 3}}},
+      {"binary_cross_entropy",
+       [](const Tensors& v) { return F::binary_cross_entropy(v[0], v[1], {.weight = v[2]}); },
+       {{2, 3}, {2, 3}, {2, 1}},
+       {{1, 3}, {1, 3}, {5, 3}}},
+      {"cross_entropy",
+       [](const Tensors& v) { return F::cross_entropy(v[0], v[1], {.weight = v[2]}); },
+       {{4, 3}, {4}, {3}},
+       {{4, 3}, {4}, {5}},
+       {float32, int32}},
+      {"multi_margin_loss",
+       [](const Tensors& v) { return F::multi_margin_loss(v[0], v[1], {.weight = v[2]}); },
+       {{4, 3}, {4}, {3}},
+       {{4, 3}, {4}, {5}},
+       {float32, int32}},
+      {"mean_squared_error", weights, {{4, 3}, {4, 3}, {4}}, {{4, 3}, {4, 3}, {1}}},
+  });
+}
+
+TEST(UnknownChecks, OfArrays) {
+  const Tensor mask = constant(std::vector<bool>{true, false, true});
+  expect_checked({
+      {"slice_scatter",
+       [](const Tensors& v) {
+         return slice_scatter(ensure_shape(v[0], {-1, 3}), v[1], 1, Slice{0, 2});
+       },
+       {{5, 3}, {5, 2}},
+       {{5, 3}, {1, 2}}},
+      {"diagonal_scatter",
+       [](const Tensors& v) { return diagonal_scatter(v[0], v[1]); },
+       {{5, 3, 3}, {5, 3}},
+       {{5, 3, 3}, {1, 3}}},
+      {"addmm",
+       [](const Tensors& v) { return addmm(v[0], v[1], v[2], 1.0, 1.0); },
+       {{4}, {2, 3}, {3, 4}},
+       {{4}, {2, 3}, {3, 1}}},
+      {"boolean_mask",
+       [&](const Tensors& v) { return boolean_mask(v[0], mask); },
+       {{3, 2}},
+       {{5, 2}}},
+      {"cross",
+       [](const Tensors& v) { return cross(v[0], v[1], 0); },
+       {{3, 2}, {3, 2}},
+       {{4, 2}, {3, 2}}},
+      {"cdist",
+       [](const Tensors& v) { return cdist(v[0], v[1]); },
+       {{3, 2}, {4, 2}},
+       {{3, 2}, {4, 1}}},
+      {"top_k", [](const Tensors& v) { return top_k(v[0], 3).values; }, {{2, 4}}, {{2, 2}}},
+  });
+}
+
+TEST(UnknownChecks, OfLayersAndModules) {
+  const layers::Add add;
+  const nn::GroupNorm groups(2, 4, nn::GroupNormOptions{.affine = false});
+  const layers::LSTM lstm(4);
+  lstm(ones({2, 3, 5}));
+  const auto steps = [](const Tensor& x) { return ensure_shape(x, {-1, 3, -1}); };
+  expect_checked({
+      {"add",
+       [&](const Tensors& v) {
+         return add({v[0], v[1]});
+       },
+       {{5, 3}, {5, 3}},
+       {{5, 3}, {1, 3}}},
+      {"rms_norm",
+       [](const Tensors& v) { return F::rms_norm(v[0], {3}, v[1]); },
+       {{5, 3}, {3}},
+       {{5, 1}, {3}}},
+      {"group_norm",
+       [&](const Tensors& v) { return groups->forward(v[0]); },
+       {{2, 4, 3}},
+       {{2, 6, 3}}},
+      {"lstm",
+       [&](const Tensors& v) {
+         return lstm(Tensors{steps(v[0]), v[1], v[2]});
+       },
+       {{2, 3, 5}, {2, 4}, {2, 4}},
+       {{2, 3, 5}, {1, 4}, {2, 4}}},
+      {"lstm",
+       [&](const Tensors& v) {
+         return lstm(Tensors{steps(v[0]), v[1]});
+       },
+       {{2, 3, 5}, {2, 3}},
+       {{2, 3, 5}, {1, 3}},
+       {float32, bool_}},
+      {"max_pool1d",
+       [](const Tensors& v) { return F::max_pool1d(v[0], 3, {.stride = 1, .dilation = 2}); },
+       {{2, 3, 7}},
+       {{2, 3, 4}}},
+      {"adaptive_avg_pool1d",
+       [](const Tensors& v) { return F::adaptive_avg_pool1d(v[0], 1); },
+       {{2, 3, 7}},
+       {{2, 3, 0}}},
+      {"conv3d",
+       [](const Tensors& v) {
+         return nn::conv3d(v[0], ones({3, 2, 2, 1, 1}));
+       },
+       {{1, 4, 3, 3, 1}},
+       {{1, 2, 3, 3, 1}}},
+  });
+}
+
+TEST(UnknownChecks, OfARankThatDependsOnASizeAreRefused) {
+  const layers::CategoryEncoding one_hot(3, {.output_mode = "one_hot"});
+  const auto encode = function([&](const Tensor& x) { return one_hot(x); },
+                               {.input_signature = {{{-1, -1}, int32}}});
+  testing::expect_parts(testing::error_of<InvalidArgumentError>([&] {
+                          encode(ones({2, 1}, int32));
+                        }),
+                        {"expected axis 1 of 'args_0' to be known when the graph is made, "
+                         "because the rank of the result depends on it"});
+  const auto covariance = function(
+      [](const Tensor& x) {
+        return cov(ensure_shape(x, {-1, 4}));
+      },
+      {.input_signature = {{{-1, -1}, float32}}});
+  const Tensor rows = random::normal({3, 4});
+  EXPECT_EQ(covariance(rows).to_vector<float>(), cov(rows).to_vector<float>());
+  testing::expect_parts(testing::error_of<ShapeError>([&] {
+                          covariance(ones({1, 4}));
+                        }),
+                        {"[cov] expected more than one variable", "got shape (1, 4)"});
+}
+
+}  // namespace
+}  // namespace tandem::unknown_checks_test
