@@ -247,7 +247,8 @@ struct TracedCall {
   std::vector<std::shared_ptr<ElementPass>> passes{};  // of the iterators among the arguments
 };
 
-// The module of a traced function; see Function::stablehlo().
+// The module of a traced function; see Function::stablehlo(). For all sizes if the call has no
+// inputs.
 std::string stablehlo_text(const TracedCall& call);
 
 // The traces and programs of one function: the last ProgramCache::kMaxPrograms that were used.
@@ -404,6 +405,22 @@ class Function {
   template <class... Args>
   std::string stablehlo(const Args&... args) const {
     return detail::stablehlo_text(trace(args...));
+  }
+  /// The same for tensors of all sizes that FunctionOptions::input_signature allows: its unknown
+  /// sizes are dynamic dimensions ("tensor<?x784xf32>"); sizes that depend on them are computed.
+  /// For tools that give them numbers or run dynamic shapes: PJRT plug-ins compile modules of known
+  /// sizes. Throws UnimplementedError for an operation that cannot be written for all sizes, such
+  /// as branches, loops, random numbers and convolutions of images of unknown height, and
+  /// InvalidArgumentError if input_signature has not one entry per argument.
+  std::string stablehlo() const requires(!std::is_invocable_v<F&>) {
+    constexpr std::size_t kCount = detail::number_of_tensors<F>();
+    const std::vector<Tensor> arguments =
+        detail::tensors_like(shared_->traces.options().input_signature, kCount);
+    const auto trace_for = [&](const auto&... argument) { return trace(argument...); };
+    detail::TracedCall call =
+        detail::call_with(trace_for, arguments.data(), std::make_index_sequence<kCount>());
+    call.inputs.clear();
+    return detail::stablehlo_text(call);
   }
 
   /// Traces the function for tensors of these specs now, and returns what takes such tensors alone.

@@ -274,9 +274,8 @@ std::ostream& operator<<(std::ostream& out, const Signature& signature) {
 
 std::vector<Tensor> tensors_like(const std::vector<InputSpec>& specs, std::size_t count) {
   if (specs.size() != count)
-    fail<InvalidArgumentError>(
-        "[get_concrete_function] the function takes {} tensors, input_signature has {}", count,
-        specs.size());
+    fail<InvalidArgumentError>("[Function] the function takes {} tensors, input_signature has {}",
+                               count, specs.size());
   std::vector<Tensor> tensors;
   for (const InputSpec& spec : specs) {
     Shape shape = spec.shape;

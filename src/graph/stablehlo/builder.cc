@@ -7,8 +7,11 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <optional>
 
+#include "core/dim.h"
 #include "core/joined.h"
+#include "core/size_table.h"
 #include "core/status.h"
 #include "tandem/dtype.h"
 
@@ -58,6 +61,8 @@ std::string number_text(double number, Element element) {
   }
 }
 
+bool any_unknown(const Axes& numbers) { return std::ranges::any_of(numbers, dim::is_unknown); }
+
 Axes filled(std::size_t count, std::int64_t value) { return Axes(count, value); }
 
 std::string window_text(const Window& window) {
@@ -75,18 +80,35 @@ int bits_of(Element element) { return kBits[static_cast<std::size_t>(element)]; 
 
 std::string Type::text() const {
   std::string text = "tensor<";
-  for (const std::int64_t size : shape) text += fmt::format("{}x", size);
+  for (const std::int64_t size : shape.words())
+    if (dim::is_unknown(size))
+      static_cast<void>(SizeTable::of(size)), text += "?x";
+    else
+      text += fmt::format("{}x", size);
   text += kElements[static_cast<std::size_t>(element)];
   text += '>';
   return text;
 }
 
+namespace {
+
+void expect_known(std::span<const std::int64_t> numbers) {
+  for (const std::int64_t number : numbers)
+    if (dim::is_unknown(number))
+      fail<InvalidArgumentError>("an attribute depends on an unknown size");
+}
+
+}  // namespace
+
 std::string array_text(std::span<const std::int64_t> numbers) {
+  expect_known(numbers);
   if (numbers.empty()) return "array<i64>";
   return fmt::format("array<i64: {}>", joined(numbers, ", "));
 }
 
 std::string pairs_text(std::span<const std::int64_t> first, std::span<const std::int64_t> second) {
+  expect_known(first);
+  expect_known(second);
   if (first.empty()) return "dense<> : tensor<0x2xi64>";
   std::string rows;
   for (std::size_t i = 0; i < first.size(); ++i)
@@ -135,12 +157,16 @@ std::string Builder::region(std::span<const Type> arguments,
 // --- constants ---
 
 Value Builder::constant(double number, const Type& type) {
+  if (!type.shape.fully_defined())
+    return broadcast(constant(number, {type.element, Shape::scalar()}), type.shape, {});
   return add("constant", {},
              fmt::format("value = dense<{}> : {}", number_text(number, type.element), type.text()),
              type);
 }
 
 Value Builder::integer(std::uint64_t number, const Type& type) {
+  if (!type.shape.fully_defined())
+    return broadcast(integer(number, {type.element, Shape::scalar()}), type.shape, {});
   const std::string text = type.element == Element::kI32 || type.element == Element::kI64
                                ? fmt::format("{}", static_cast<std::int64_t>(number))
                                : fmt::format("{}", number);
@@ -167,7 +193,93 @@ Value Builder::literal(const TensorType& spec, const std::byte* elements) {
 }
 
 Value Builder::iota(const Type& type, int axis) {
-  return add("iota", {}, fmt::format("iota_dimension = {} : i64", axis), type);
+  const std::string attributes = fmt::format("iota_dimension = {} : i64", axis);
+  if (!type.shape.fully_defined()) return with_sizes("dynamic_iota", {}, attributes, type);
+  return add("iota", {}, attributes, type);
+}
+
+// --- unknown sizes ---
+
+namespace {
+
+const Type kSize(Element::kI64, Shape::scalar());
+
+}  // namespace
+
+void Builder::add_symbol(std::int64_t symbol, const Value& argument, int axis) {
+  const Value size =
+      add("get_dimension_size", {&argument, 1}, fmt::format("dimension = {} : i64", axis),
+          {Element::kI32, Shape::scalar()});
+  sizes_.insert_or_assign(symbol, convert(size, Element::kI64));
+}
+
+Value Builder::size(std::int64_t size) {
+  if (!dim::is_unknown(size)) return integer(static_cast<std::uint64_t>(size), kSize);
+  if (const auto found = sizes_.find(size); found != sizes_.end()) return found->second;
+  const auto table = SizeTable::of(size);
+  const SizeTable::Expression expression = table->at(table->index_of(size));
+  using Kind = SizeTable::Kind;
+  std::vector<Value> parts;
+  for (const std::int64_t part : expression.parts) parts.push_back(this->size(part));
+  std::optional<Value> result;
+  switch (expression.kind) {
+    case Kind::kSymbol:
+      fail<InvalidArgumentError>("{} is no size of an argument", table->text(size));
+    case Kind::kPolynomial:
+      for (const Polynomial::Term& term : expression.polynomial.terms()) {
+        Value product = this->size(term.factor);
+        for (const std::int32_t atom : term.atoms)
+          product = multiply(product, this->size(table->handle(atom)));
+        result = result ? add(*result, product) : product;
+      }
+      break;
+    case Kind::kQuotient:
+    case Kind::kFloorQuotient: {  // `divide` rounds toward zero
+      const Value quotient = divide(parts[0], parts[1]), zero = this->size(0);
+      const Value rest = subtract(parts[0], multiply(quotient, parts[1]));
+      result = select(compare("LT", rest, zero), subtract(quotient, this->size(1)), quotient);
+      break;
+    }
+    case Kind::kMin:
+    case Kind::kMax:
+    case Kind::kBroadcast:
+      for (const Value& part : parts)
+        result = !result ? part
+                 : expression.kind == Kind::kBroadcast
+                     ? select(compare("EQ", *result, this->size(1)), part, *result)
+                     : binary(expression.kind == Kind::kMin ? "minimum" : "maximum", *result, part);
+  }
+  return sizes_.emplace(size, *result).first->second;
+}
+
+Value Builder::size(std::int64_t size, const Type& type) {
+  if (!dim::is_unknown(size)) return constant(static_cast<double>(size), type);
+  return broadcast(convert(this->size(size), type.element), type.shape, {});
+}
+
+void Builder::require_equal(std::int64_t a, std::int64_t b, std::string_view message) {
+  const Value equal = compare("EQ", size(a), size(b));
+  std::string quoted(message);
+  for (char& c : quoted)
+    if (c == '"' || c == '\\' || c == '\n') c = ' ';
+  add("custom_call", {&equal, 1}, {},
+      fmt::format("call_target_name = \"shape_assertion\", error_message = \"{}\", "
+                  "has_side_effect = true, api_version = 2 : i32",
+                  quoted),
+      {});
+}
+
+Value Builder::vector_of(std::span<const std::int64_t> sizes) {
+  std::vector<Value> each;
+  for (const std::int64_t one : sizes) each.push_back(reshape(size(one), {1}));
+  return each.size() == 1 ? each[0] : concatenate(each, 0);
+}
+
+Value Builder::with_sizes(std::string_view operation, std::span<const Value> operands,
+                          std::string_view attributes, const Type& result) {
+  std::vector<Value> all(operands.begin(), operands.end());
+  all.push_back(vector_of(result.shape.words().span()));
+  return add(operation, all, attributes, result);
 }
 
 // --- element by element ---
@@ -203,8 +315,11 @@ Value Builder::bitcast(const Value& x, Element element) {
 
 Value Builder::broadcast(const Value& x, const Shape& shape, const Axes& axes) {
   if (x.shape() == shape) return x;
-  return add("broadcast_in_dim", {&x, 1},
-             fmt::format("broadcast_dimensions = {}", array_text(axes)), {x.element(), shape});
+  const std::string attributes = fmt::format("broadcast_dimensions = {}", array_text(axes));
+  const Type result(x.element(), shape);
+  if (!shape.fully_defined())
+    return with_sizes("dynamic_broadcast_in_dim", {&x, 1}, attributes, result);
+  return add("broadcast_in_dim", {&x, 1}, attributes, result);
 }
 
 Value Builder::broadcast_to(const Value& x, const Shape& shape) {
@@ -215,7 +330,9 @@ Value Builder::broadcast_to(const Value& x, const Shape& shape) {
 
 Value Builder::reshape(const Value& x, const Shape& shape) {
   if (x.shape() == shape) return x;
-  return add("reshape", {&x, 1}, "", {x.element(), shape});
+  const Type result(x.element(), shape);
+  if (!shape.fully_defined()) return with_sizes("dynamic_reshape", {&x, 1}, "", result);
+  return add("reshape", {&x, 1}, "", result);
 }
 
 Value Builder::transpose(const Value& x, const Axes& permutation) {
@@ -231,7 +348,11 @@ Value Builder::slice(const Value& x, const Axes& begin, const Axes& end, const A
   const Axes& steps = or_ones(strides, ones);
   Shape shape = x.shape();
   for (std::size_t i = 0; i < begin.size(); ++i)
-    shape.set(static_cast<int>(i), (end[i] - begin[i] + steps[i] - 1) / steps[i]);
+    shape.set(static_cast<int>(i), dim::ceil_quotient(dim::difference(end[i], begin[i]), steps[i]));
+  if (any_unknown(begin) || any_unknown(end))
+    return add("real_dynamic_slice",
+               std::array{x, vector_of(begin), vector_of(end), vector_of(steps)}, "",
+               {x.element(), shape});
   return add("slice", {&x, 1},
              fmt::format("start_indices = {}, limit_indices = {}, strides = {}", array_text(begin),
                          array_text(end), array_text(steps)),
@@ -245,9 +366,13 @@ Value Builder::pad(const Value& x, const Value& padding, const Axes& low, const 
   Shape shape = x.shape();
   for (std::size_t i = 0; i < low.size(); ++i) {
     const std::int64_t size = shape.word(static_cast<int>(i));
-    shape.set(static_cast<int>(i),
-              low[i] + high[i] + size + std::max<std::int64_t>(size - 1, 0) * between[i]);
+    const std::int64_t inside = dim::product(dim::max(dim::difference(size, 1), 0), between[i]);
+    shape.set(static_cast<int>(i), dim::sum(dim::sum(size, inside), dim::sum(low[i], high[i])));
   }
+  if (any_unknown(low) || any_unknown(high))
+    return add("dynamic_pad",
+               std::array{x, padding, vector_of(low), vector_of(high), vector_of(between)}, "",
+               {x.element(), shape});
   return add("pad", std::array{x, padding},
              fmt::format("edge_padding_low = {}, edge_padding_high = {}, interior_padding = {}",
                          array_text(low), array_text(high), array_text(between)),
@@ -261,7 +386,7 @@ Value Builder::reverse(const Value& x, const Axes& axes) {
 Value Builder::concatenate(std::span<const Value> parts, std::int64_t axis) {
   Shape shape = parts[0].shape();
   std::int64_t size = 0;
-  for (const Value& part : parts) size += part.shape().word(static_cast<int>(axis));
+  for (const Value& part : parts) size = dim::sum(size, part.shape().word(static_cast<int>(axis)));
   shape.set(static_cast<int>(axis), size);
   return add("concatenate", parts, fmt::format("dimension = {} : i64", axis),
              {parts[0].element(), shape});
@@ -359,9 +484,11 @@ Value Builder::reduce_window(std::string_view operation, const Value& x, const V
   Shape shape = x.shape();
   for (std::size_t i = 0; i < window.size.size(); ++i) {
     const std::int64_t covered = (window.size[i] - 1) * or_ones(window.dilations, ones)[i] + 1;
-    const std::int64_t padded = shape.word(static_cast<int>(i)) + window.low[i] + window.high[i];
-    shape.set(static_cast<int>(i),
-              padded < covered ? 0 : (padded - covered) / window.strides[i] + 1);
+    const std::int64_t padded =
+        dim::sum(shape.word(static_cast<int>(i)), dim::sum(window.low[i], window.high[i]));
+    const std::int64_t rest =
+        dim::floor_quotient(dim::difference(padded, covered), window.strides[i]);
+    shape.set(static_cast<int>(i), dim::max(dim::sum(rest, 1), 0));
   }
   const Type result(x.element(), shape);
   return add("reduce_window", std::array{x, start}, {&body, 1},

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -78,7 +79,9 @@ struct DotAxes {
   Axes contracted_a, contracted_b;
 };
 
-// The operands of binary functions have the same shape; nothing is broadcast unless said so.
+// The operands of binary functions have the same shape; nothing is broadcast unless said so. Where
+// a shape has unknown sizes (core/dim.h), its dimensions are dynamic, and operations get them
+// as operands. Functions that have no form for unknown sizes throw InvalidArgumentError.
 class Builder {
  public:
   // The operations so far, as MLIR. Nothing may be added after it.
@@ -103,6 +106,15 @@ class Builder {
   Value literal(const TensorType& spec, const std::byte* elements);
   // 0, 1, 2 and so on along `axis`.
   Value iota(const Type& type, int axis);
+
+  // Unknown sizes. A symbol is a size of an argument; others are computed from symbols.
+  void add_symbol(std::int64_t symbol, const Value& argument, int axis);
+  // A size as an int64 scalar.
+  Value size(std::int64_t size);
+  // A size as a number of this type, repeated to its shape.
+  Value size(std::int64_t size, const Type& type);
+  // States that two sizes are equal, for tools that put numbers in the place of unknown sizes.
+  void require_equal(std::int64_t a, std::int64_t b, std::string_view message);
 
   // Element by element. `operation` is a name of StableHLO: "add", "tanh".
   Value unary(std::string_view operation, const Value& x);
@@ -168,11 +180,16 @@ class Builder {
 
  private:
   std::string new_name();
+  // A shape, or other numbers, as an int64 vector.
+  Value vector_of(std::span<const std::int64_t> sizes);
+  Value with_sizes(std::string_view operation, std::span<const Value> operands,
+                   std::string_view attributes, const Type& result);
   // The region of a reduction: two scalars, which it combines by a binary operation.
   std::string combination(std::string_view operation, Element element);
 
   std::string text_;
   int next_ = 0;
+  std::map<std::int64_t, Value> sizes_;  // unknown ones that have been computed
 };
 
 // The least or the greatest number of an element type: infinities of floating ones.

@@ -18,6 +18,8 @@ class Expression {
   Element element() const { return value_.element(); }
 
   Expression like(double number) const { return with(build_->like(value_, number)); }
+  // A size as a number, like this value; it may be unknown (core/dim.h).
+  Expression size(std::int64_t size) const { return with(build_->size(size, value_.type)); }
   Expression as(Element element) const { return with(build_->convert(value_, element)); }
   Expression unary(std::string_view operation) const {
     return with(build_->unary(operation, value_));

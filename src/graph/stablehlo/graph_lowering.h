@@ -92,6 +92,7 @@ class GraphLowering : private RunParameters {
   void write_body(const std::vector<Value>& results);
 
   const ModuleOptions& options_;
+  bool any_sizes_ = false;  // whether feeds have unknown sizes
   KnownSizes sizes_;
   Module module_;
   Builder build_;

@@ -30,6 +30,8 @@ GraphLowering::GraphLowering(const GraphImpl& graph, const ModuleOptions& option
   sizes_.use(graph.sizes());
   module_.name = options.name;
   module_.num_replicas = options.num_replicas;
+  for (const TensorType& spec : options.feed_specs)
+    any_sizes_ = any_sizes_ || !spec.shape.fully_defined();
 }
 
 Module GraphLowering::run() {
@@ -116,10 +118,13 @@ void GraphLowering::bind_feed(std::size_t index) {
     fail<InvalidArgumentError>("[{}] expected shape {} and dtype {} for '{}', got {} and {}",
                                options_.name, expected.shape.to_string(), name_of(expected.dtype),
                                feed.node->name, given.shape.to_string(), name_of(given.dtype));
-  sizes_.bind(expected.shape, given.shape, feed.node->name);
-  values_.insert_or_assign(
-      {feed.node, feed.output},
-      add_parameter({.kind = Parameter::Kind::kFeed, .spec = given, .index = index}));
+  if (!any_sizes_) sizes_.bind(expected.shape, given.shape, feed.node->name);
+  const Value value =
+      add_parameter({.kind = Parameter::Kind::kFeed, .spec = given, .index = index});
+  for (int axis = 0; axis < given.shape.rank(); ++axis)
+    if (dim::is_unknown(given.shape.word(axis)))
+      build_.add_symbol(given.shape.word(axis), value, axis);
+  values_.insert_or_assign({feed.node, feed.output}, value);
 }
 
 // The current elements of a variable.
@@ -169,6 +174,8 @@ void GraphLowering::lower_node(const Node& node) {
     values_.insert_or_assign({&node, 0}, variable(*node.inputs[0].node));
   else if (node.op == &kAssignVariable)
     write_variable(*node.inputs[0].node, value_of(node.inputs[1]));
+  else if (node.control && any_sizes_)
+    refuse(node, "control flow has no form for unknown sizes; give tensors of known sizes");
   else if (node.control)
     lower_control(node);
   else
@@ -177,7 +184,8 @@ void GraphLowering::lower_node(const Node& node) {
 
 void GraphLowering::lower_operation(const Node& node) {
   if (node.counted) refuse(node, "a session counts its steps; use a function instead");
-  const std::shared_ptr<const void> attrs = sizes_.fill_in(*node.op, node.attrs);
+  const std::shared_ptr<const void> attrs =
+      any_sizes_ ? node.attrs : sizes_.fill_in(*node.op, node.attrs);
   InferContext infer(*node.op, AttrsRef(&node.op->attrs(), attrs.get()));
   std::vector<Value> inputs;
   std::vector<TensorType> specs;
@@ -189,7 +197,7 @@ void GraphLowering::lower_operation(const Node& node) {
   }
   for (const TensorType& spec : specs) infer.inputs.push_back(&spec);
   node.op->infer(infer);
-  for (std::size_t i = 0; i < node.outputs.size(); ++i)
+  for (std::size_t i = 0; !any_sizes_ && i < node.outputs.size(); ++i)
     sizes_.bind(node.outputs[i].shape, infer.outputs[static_cast<int>(i)].shape, node.name);
   const LowerFn lower = lowering_of(*node.op);
   if (!lower)
@@ -198,7 +206,12 @@ void GraphLowering::lower_operation(const Node& node) {
         "that have one",
         node.op->name, node.name, options_.name);
   Context context(build_, *this, node, attrs, inputs, {infer.outputs.begin(), infer.outputs.end()});
-  lower(context);
+  try {
+    lower(context);
+  } catch (const InvalidArgumentError& error) {
+    if (!any_sizes_) throw;
+    refuse(node, fmt::format("{}; give tensors of known sizes", error.what()));
+  }
   std::vector<Value> results = context.take_results();
   for (std::size_t i = 0; i < results.size(); ++i)
     values_.insert_or_assign({&node, static_cast<int>(i)}, std::move(results[i]));

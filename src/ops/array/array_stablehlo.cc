@@ -18,7 +18,7 @@ Value part_along(Context& c, const Value& x, std::int64_t axis, std::int64_t beg
                  std::int64_t size) {
   Axes from = zeros(x.rank()), to = sizes_of(x.shape());
   from[static_cast<std::size_t>(axis)] = begin;
-  to[static_cast<std::size_t>(axis)] = begin + size;
+  to[static_cast<std::size_t>(axis)] = dim::sum(begin, size);
   return c.build.slice(x, from, to);
 }
 
@@ -42,7 +42,8 @@ void lower_tile(Context& c) {
   Value x = c.input(0);
   const Axes multiples = c.integers("multiples");
   for (int axis = 0; axis < x.rank(); ++axis) {
-    const std::int64_t multiple = multiples[static_cast<std::size_t>(axis)];
+    const std::int64_t multiple =
+        dim::known("Tile", multiples[static_cast<std::size_t>(axis)], "its lowering");
     if (multiple == 0) x = part_along(c, x, axis, 0, 0);
     if (multiple > 1)
       x = c.build.concatenate(std::vector<Value>(static_cast<std::size_t>(multiple), x), axis);
@@ -59,15 +60,16 @@ void lower_reverse(Context& c) {
 void lower_slice(Context& c) {
   const Axes begin = c.integers("begin");
   Axes end = begin;
-  for (std::size_t i = 0; i < end.size(); ++i) end[i] += c.output().shape.word(static_cast<int>(i));
+  for (std::size_t i = 0; i < end.size(); ++i)
+    end[i] = dim::sum(end[i], c.output().shape.word(static_cast<int>(i)));
   c.result(c.build.slice(c.input(0), begin, end));
 }
 
 void lower_strided_slice(Context& c) {
   const Value& x = c.input(0);
-  std::int64_t begin = c.integer("begin"), size = c.integer("end") - begin;
+  std::int64_t begin = c.integer("begin"), size = dim::difference(c.integer("end"), begin);
   if (c.boolean("shrink")) {
-    if (begin < 0) begin += x.shape().word(0);
+    if (!dim::is_size(begin)) begin = dim::sum(begin, x.shape().word(0));
     size = 1;
   }
   c.result(c.build.reshape(part_along(c, x, 0, begin, size), c.output().shape));
@@ -84,7 +86,8 @@ void lower_slice_grad(Context& c) {
   Axes after = before;
   for (std::size_t i = 0; i < after.size(); ++i) {
     const int axis = static_cast<int>(i);
-    after[i] = c.output().shape.word(axis) - before[i] - part.shape().word(axis);
+    after[i] = dim::difference(dim::difference(c.output().shape.word(axis), before[i]),
+                               part.shape().word(axis));
   }
   const Value zero = c.build.constant(0.0, {part.element(), Shape::scalar()});
   c.result(c.build.pad(part, zero, before, after));
@@ -111,7 +114,7 @@ void lower_split(Context& c) {
   for (std::size_t i = 0; i < c.num_outputs(); ++i) {
     const std::int64_t size = c.output(i).shape.word(static_cast<int>(axis));
     c.result(i, part_along(c, c.input(0), axis, begin, size));
-    begin += size;
+    begin = dim::sum(begin, size);
   }
 }
 

@@ -151,9 +151,9 @@ void lower_cast(Context& c) {
 void lower_fill(Context& c) { c.result(c.build.constant(c.real("value"), c.output())); }
 
 void lower_element_count(Context& c) {
-  double count = 1.0;
-  for (const std::int64_t size : c.integers("sizes")) count *= static_cast<double>(size);
-  c.result(c.build.constant(count, c.output()));
+  std::int64_t count = 1;
+  for (const std::int64_t size : c.integers("sizes")) count = dim::product(count, size);
+  c.result(c.build.size(count, c.output()));
 }
 
 void lower_eye(Context& c) {
@@ -163,6 +163,18 @@ void lower_eye(Context& c) {
 }
 
 void lower_identity(Context& c) { c.result(c.input(0)); }
+void lower_ensure_shape(Context& c) {
+  const Shape &given = c.input(0).shape(), &shape = c.output().shape;
+  const auto expected = c.integers("expected");
+  const std::string message = fmt::format("{} ({})", std::string(expected.begin(), expected.end()),
+                                          dim::text(shape.words().span(), ", "));
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (given.word(axis) != shape.word(axis))
+      c.build.require_equal(given.word(axis), shape.word(axis), message);
+  const Value same{c.input(0).name, {c.input(0).element(), shape}};
+  const bool one_text = same.type.text() == c.input(0).type.text();
+  c.result(one_text ? same : c.build.reshape(c.input(0), shape));
+}
 void lower_reshape(Context& c) { c.result(c.build.reshape(c.input(0), c.output().shape)); }
 
 constexpr Lowering kElementwiseLowerings[] = {
@@ -177,7 +189,7 @@ constexpr Lowering kElementwiseLowerings[] = {
     {"Cos", lower_unary<cosine>},
     {"DivScalar", lower_scalar<divide>},
     {"ElementCount", lower_element_count},
-    {"EnsureShape", lower_identity},
+    {"EnsureShape", lower_ensure_shape},
     {"Equal", lower_binary<equal>},
     {"EqualScalar", lower_scalar<equal>},
     {"Erf", lower_unary<erf>},

@@ -20,7 +20,8 @@ Axes axes_of(const Context& c) {
 
 std::int64_t elements_along(const Shape& shape, const Axes& axes) {
   std::int64_t count = 1;
-  for (const std::int64_t axis : axes) count *= shape.word(static_cast<int>(axis));
+  for (const std::int64_t axis : axes)
+    count = dim::product(count, shape.word(static_cast<int>(axis)));
   return count;
 }
 
@@ -29,7 +30,7 @@ void lower_sum(Context& c) { finish(c, c.build.sum(c.input(0), axes_of(c))); }
 void lower_mean(Context& c) {
   const Axes axes = axes_of(c);
   const Expression sum(c.build, c.build.sum(c.input(0), axes));
-  finish(c, sum / static_cast<double>(elements_along(c.input(0).shape(), axes)));
+  finish(c, sum / sum.size(elements_along(c.input(0).shape(), axes)));
 }
 
 void lower_norm(Context& c) { finish(c, sqrt(square(widened(c, 0)).sum(axes_of(c)))); }
@@ -59,7 +60,10 @@ void lower_all(Context& c) {
 }
 
 void lower_sum_to_shape(Context& c) {
-  const Shape& shape = c.input(0).shape();
+  const Shape &shape = c.input(0).shape(), &to = c.output().shape;
+  for (int axis = 0; axis < to.rank(); ++axis)  // whether it is repeated has to be known
+    if (to.word(axis) != shape.word(shape.rank() - to.rank() + axis))
+      dim::known(c.op(), to.word(axis), "its lowering");
   const Axes axes = axes_of_mask(repeated_axes(shape, c.output().shape), shape.rank());
   finish(c, c.build.sum(c.input(0), axes));
 }

@@ -21,10 +21,8 @@ void lower_arg(Context& c, std::string_view operation, Value start) {
   if (is_floating(x.element()))
     found = found.binary("or", x.compare("NE", x).binary("and", repeated.compare("NE", repeated)));
   const Expression position(c.build, c.build.iota({Element::kI64, x.shape()}, axis));
-  const Expression candidates =
-      position.where(found, position.like(static_cast<double>(x.shape().word(axis))));
-  const Value most = c.build.integer(static_cast<std::uint64_t>(x.shape().word(axis)),
-                                     {Element::kI64, Shape::scalar()});
+  const Expression candidates = position.where(found, position.size(x.shape().word(axis)));
+  const Value most = c.build.size(x.shape().word(axis));
   finish(c, c.build.reduce("minimum", candidates.value(), most, {axis}));
 }
 
@@ -69,7 +67,8 @@ void lower_cumsum(Context& c) {
   Value x = widened(c, 0).value();
   const int axis = resolve_axis(c.op(), attrs.axis, x.rank());
   const Value zero = c.build.constant(0.0, {x.element(), Shape::scalar()});
-  for (std::int64_t by = 1; by < x.shape().word(axis); by *= 2) {
+  const std::int64_t size = dim::known("Cumsum", x.shape().word(axis), "its lowering");
+  for (std::int64_t by = 1; by < size; by *= 2) {
     Axes low(static_cast<std::size_t>(x.rank()), 0), high = low;
     low[static_cast<std::size_t>(axis)] = attrs.reverse ? -by : by;
     high[static_cast<std::size_t>(axis)] = attrs.reverse ? by : -by;
@@ -84,15 +83,15 @@ void lower_variance(Context& c) {
   const Expression x = widened(c, 0);
   const std::uint32_t mask = reduced_axes(c.op(), c.attrs<ReduceAttrs>(), x.shape().rank());
   Axes axes;
-  double count = 1.0;
+  std::int64_t count = 1;
   for (int axis = 0; axis < x.shape().rank(); ++axis) {
     if ((mask >> axis & 1u) == 0) continue;
     axes.push_back(axis);
-    count *= static_cast<double>(x.shape().word(axis));
+    count = dim::product(count, x.shape().word(axis));
   }
-  const Expression mean = x.sum(axes) / count;
+  const Expression sum = x.sum(axes), mean = sum / sum.size(count);
   const Expression distance = x - x.repeat(mean.value(), other_axes(x.shape(), axes));
-  finish(c, 0, (square(distance).sum(axes) / count).value());
+  finish(c, 0, (square(distance).sum(axes) / sum.size(count)).value());
   finish(c, 1, mean.value());
 }
 

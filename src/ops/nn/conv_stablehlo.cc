@@ -8,6 +8,8 @@ namespace {
 
 // The images and kernel of the forward operation.
 ConvShape shape_of(const Context& c, const Shape& images, const Shape& kernel) {
+  for (const int axis : {1, 2, 3}) dim::known(c.op(), images.word(axis), "its lowering");
+  for (const std::int64_t size : kernel.words()) dim::known(c.op(), size, "its lowering");
   return conv_shape(c.op(), c.attrs<ConvAttrs>(), float32, images, kernel);
 }
 

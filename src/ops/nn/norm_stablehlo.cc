@@ -17,14 +17,15 @@ Expression per_row(const Expression& x, const Expression& rows) {
   return x.repeat(rows.value(), leading_axes(x.shape()));
 }
 
-double elements_along(const Expression& x, const Axes& axes) {
-  double count = 1.0;
+std::int64_t elements_along(const Expression& x, const Axes& axes) {
+  std::int64_t count = 1;
   for (const std::int64_t axis : axes)
-    count *= static_cast<double>(x.shape().word(static_cast<int>(axis)));
+    count = dim::product(count, x.shape().word(static_cast<int>(axis)));
   return count;
 }
 Expression mean_along(const Expression& x, const Axes& axes) {
-  return x.sum(axes) / std::max(1.0, elements_along(x, axes));
+  const Expression sum = x.sum(axes);
+  return sum / sum.size(dim::max(1, elements_along(x, axes)));
 }
 
 // The mean along axes, the distances from it, and the population variance.
@@ -100,7 +101,7 @@ void lower_batch_norm_grad(Context& c) {
   }
   const auto [rough, rounding] = distances_along(x, channel(3), axes);
   const Expression products = (dy * rough).sum(axes) - rounding * dbeta;
-  const double rows = elements_along(x, axes);
+  const Expression rows = dbeta.size(elements_along(x, axes));
   const Expression slope = -(scale * inverse * inverse * products / rows);
   const Expression shift = -(scale * dbeta / rows) - slope * rounding;
   finish(c, 0, (scaled + rough * x.repeat(slope.value()) + x.repeat(shift.value())).value());

@@ -9,6 +9,7 @@ namespace tandem::stablehlo {
 namespace {
 
 Pool shape_of(const Context& c, const Shape& images) {
+  for (const int axis : {1, 2}) dim::known(c.op(), images.word(axis), "its lowering");
   return pool_of(c.op(), c.attrs<PoolAttrs>(), images);
 }
 
