@@ -35,6 +35,7 @@ struct Value {
   DeviceImpl* device = nullptr;
   BlockOperation* producer = nullptr;  // kComputed
   int index = 0;                       // kFeed: the feed's; kComputed: the producer's output
+  Shape symbolic;  // kComputed, kFeed: the shape in the graph if it has unknown sizes
   Tensor constant;
   std::shared_ptr<const Tensor> kept;  // `constant`, if programs share it (op/kept_copies.h)
   RefPtr<Resource> resource;
@@ -82,6 +83,7 @@ struct Block {
   std::vector<std::unique_ptr<Value>> values;
   std::vector<std::unique_ptr<BlockOperation>> operations;  // in the order of the program
   std::vector<Value*> fetches;
+  std::shared_ptr<const SizeTable> sizes;  // of Value::symbolic
 
   Value& add_value(const TensorType& spec, DeviceImpl& device, Value::Kind kind);
 };

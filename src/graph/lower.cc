@@ -88,6 +88,7 @@ class Lowering {
         needed_(graph, options),
         values_(graph.nodes().size()) {
     sizes_.use(graph.sizes());
+    block_.sizes = graph.sizes();
   }
 
   Block run() {
@@ -126,6 +127,7 @@ class Lowering {
       sizes_.bind(expected.shape, given.shape, name);
       Value& value = block_.add_value(given, *options_.feed_devices[i], Value::Kind::kFeed);
       value.index = static_cast<int>(i);
+      if (!expected.shape.fully_defined()) value.symbolic = expected.shape;
       fed_.push_back(&value);
     }
   }
@@ -297,7 +299,11 @@ class Lowering {
     operation.device = &device;
     operation.name = node.name;
     operation.inputs = std::move(inputs);
-    for (const TensorType& spec : infer.outputs) made.push_back(&computed(operation, spec));
+    for (const TensorType& spec : infer.outputs) {
+      const Shape& shape = node.outputs[operation.outputs.size()].shape;
+      made.push_back(&computed(operation, spec));
+      if (!shape.fully_defined()) made.back()->symbolic = shape;
+    }
   }
 
   // --- control flow ---

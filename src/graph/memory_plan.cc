@@ -156,6 +156,19 @@ class Planner {
   MemoryPlan plan_;
 };
 
+// "(axis 0 of 'x' = 64, 10)": unknown sizes of the graph with the name that it has for them.
+std::string shape_text(const Value& value) {
+  const Shape &shape = value.spec.shape, &symbolic = value.symbolic;
+  if (!symbolic.known()) return shape.to_string();
+  std::vector<std::string> sizes;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const bool unknown = dim::is_unknown(symbolic.word(axis));
+    sizes.push_back((unknown ? dim::text(symbolic.word(axis)) + " = " : "") +
+                    std::to_string(shape.word(axis)));
+  }
+  return fmt::format("({}{})", joined(sizes, ", "), sizes.size() == 1 ? "," : "");
+}
+
 // The shapes of the feeds, and the largest values that are allocated on the device.
 std::string describe_values(const Block& block, const MemoryPlan& plan, const DeviceImpl& device) {
   std::vector<const Value*> feeds, placed;
@@ -171,10 +184,10 @@ std::string describe_values(const Block& block, const MemoryPlan& plan, const De
   feeds.resize(std::min(feeds.size(), kMostDescribed));
   placed.resize(std::min(placed.size(), kMostDescribed));
   std::vector<std::string> shapes, largest;
-  for (const Value* feed : feeds) shapes.push_back(feed->spec.shape.to_string());
+  for (const Value* feed : feeds) shapes.push_back(shape_text(*feed));
   for (const Value* value : placed)
-    largest.push_back(fmt::format("{} {} {} of {}", value->producer->op->name,
-                                  value->spec.shape.to_string(), name_of(value->spec.dtype),
+    largest.push_back(fmt::format("{} {} {} of {}", value->producer->op->name, shape_text(*value),
+                                  name_of(value->spec.dtype),
                                   mebibytes(static_cast<std::int64_t>(value->bytes()))));
   return fmt::format("with inputs of shapes {} (largest values: {})",
                      shapes.empty() ? "none" : joined(shapes, ", "),

@@ -166,6 +166,21 @@ TEST(ProgramMemory, AfterAFailureASmallerProgramFits) {
   EXPECT_EQ(step(rows(1)).to_vector<float>(), layers_of(rows(1)).to_vector<float>());
 }
 
+TEST(ProgramMemory, TheMessageNamesUnknownSizes) {
+  testing::use_gpus(1, 24);
+  const DeviceScope gpu(kGpu);
+  const NoGradScope no_grad;
+  const auto step = function(
+      [](const Tensor& x) {
+        return softmax(layers_of(concat({x, x}, 0)));
+      },
+      {.name = "step", .input_signature = {{{-1, 256}, float32}}});
+  const std::string error = error_of<ResourceExhaustedError>([&] { step(rows(6000)); });
+  testing::expect_parts(error,
+                        {"with inputs of shapes (axis 0 of 'args_0' = 6000, 256) (largest values: ",
+                         "((2 * axis 0 of 'args_0') = 12000, 256) float32 of 11.7 MiB"});
+}
+
 TEST(ProgramMemory, IdleArenasMakeRoomForOthers) {
   testing::use_gpus(1, 24);
   const DeviceScope gpu(kGpu);
