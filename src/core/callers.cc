@@ -4,6 +4,8 @@
 #include <array>
 #include <atomic>
 
+#include "core/shared_cores.h"
+
 namespace tandem {
 namespace {
 
@@ -33,6 +35,7 @@ struct Caller::State {
   bool inside = false;
   int others = 0;           // that the thread leaves cores to
   int calls = 0, most = 0;  // since it has seen as many, and the most that it has seen in these
+  SharedCores cores;
 };
 
 Caller::State& Caller::state_of_thread() {
@@ -104,7 +107,8 @@ Caller::~Caller() {
 
 int Caller::share(int threads) const {
   if (budget_ > 0) return std::min(budget_, threads);
-  return std::max(1, threads / (state_.others + 1));
+  const int share = threads / (state_.others + 1);
+  return share > 1 ? share - cores_left_to_others(state_.cores, share) : 1;
 }
 
 }  // namespace tandem
