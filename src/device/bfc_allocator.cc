@@ -143,6 +143,8 @@ void* BfcAllocator::wait_for_memory(std::unique_lock<std::mutex>& held, std::siz
 }
 
 void* BfcAllocator::allocate_locked(std::size_t rounded) {
+  if (chunks_[freed_].size == rounded) return use(std::exchange(freed_, kNone));
+  settle();
   void* memory = take_free_chunk(rounded);
   if (memory == nullptr && extend(rounded)) memory = take_free_chunk(rounded);
   if (memory == nullptr && collect_garbage(rounded) && extend(rounded))
@@ -160,7 +162,10 @@ void* BfcAllocator::take_free_chunk(std::size_t rounded) {
   erase_free(handle);
   const std::size_t found = chunks_[handle].size;
   if (found >= 2 * rounded || found - rounded >= kMaxInternalFragmentation) split(handle, rounded);
+  return use(handle);
+}
 
+void* BfcAllocator::use(Handle handle) {
   Chunk& chunk = chunks_[handle];
   chunk.in_use = true;
   chunk.tag = memory_tag;
@@ -179,15 +184,23 @@ void BfcAllocator::deallocate(void* memory) noexcept {
   if (memory == nullptr) return;
   const std::unique_lock<std::mutex> held = lock();
   note_thread();
-  Handle handle = handle_at(memory);
+  settle();
+  const Handle handle = handle_at(memory);
   TANDEM_ASSERT(handle != kNone && chunks_[handle].in_use);
   Chunk& chunk = chunks_[handle];
   if (options_.poison_freed) ASAN_POISON_MEMORY_REGION(memory, chunk.size);
   chunk.in_use = false;
   stats_.bytes_in_use -= static_cast<std::int64_t>(chunk.size);
   stats_.bytes_by_tag[static_cast<std::size_t>(chunk.tag)] -= static_cast<std::int64_t>(chunk.size);
+  freed_ = handle;
+  if (waiting_ > 0) memory_freed_.notify_all();
+}
 
-  const Handle next = chunk.next, previous = chunk.previous;
+// Merges the chunk that was freed last with its free neighbours.
+void BfcAllocator::settle() {
+  if (freed_ == kNone) return;
+  Handle handle = std::exchange(freed_, kNone);
+  const Handle next = chunks_[handle].next, previous = chunks_[handle].previous;
   if (next != kNone && !chunks_[next].in_use) {
     erase_free(next);
     handle = merge(handle, next);
@@ -197,7 +210,6 @@ void BfcAllocator::deallocate(void* memory) noexcept {
     handle = merge(previous, handle);
   }
   insert_free(handle);
-  if (waiting_ > 0) memory_freed_.notify_all();
 }
 
 void BfcAllocator::split(Handle handle, std::size_t bytes) {
@@ -325,6 +337,7 @@ void BfcAllocator::give_back(Region& region) {
 
 std::size_t BfcAllocator::trim() {
   const std::unique_lock<std::mutex> held = lock();
+  settle();
   const std::size_t bytes = give_back_free_regions();
   if (regions_.empty()) next_region_bytes_ = first_region_bytes(options_);
   return bytes;
@@ -356,11 +369,17 @@ Handle& BfcAllocator::handle_at(const void* memory) {
 AllocatorStats BfcAllocator::stats() const {
   const std::unique_lock<std::mutex> held = lock();
   AllocatorStats result = stats_;
-  if (bins_in_use_ != 0) {
-    const auto& bin = bins_[static_cast<std::size_t>(std::bit_width(bins_in_use_) - 1)];
-    result.largest_free_block = static_cast<std::int64_t>(bin.largest(chunks_));
-  }
+  result.largest_free_block = static_cast<std::int64_t>(largest_free_block());
   return result;
+}
+
+std::size_t BfcAllocator::largest_free_block() const {
+  std::size_t freed = chunks_[freed_].size;  // 0 if there is none, as of the record kNone
+  for (const Handle neighbour : {chunks_[freed_].previous, chunks_[freed_].next})
+    if (!chunks_[neighbour].in_use) freed += chunks_[neighbour].size;
+  if (bins_in_use_ == 0) return freed;
+  const auto& bin = bins_[static_cast<std::size_t>(std::bit_width(bins_in_use_) - 1)];
+  return std::max(freed, bin.largest(chunks_));
 }
 
 void BfcAllocator::reset_peak() {

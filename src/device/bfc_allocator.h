@@ -1,6 +1,8 @@
 // Best fit with coalescing: the allocator of every device, on regions from the backend. Behaviour
 // and constants are those of TensorFlow's BFC allocator: 256-byte units, 21 bins, regions that
-// double from 2 MiB, the split rule with its 128 MiB, one back-off by 0.9, 10 s of waiting.
+// double from 2 MiB, the split rule with its 128 MiB, one back-off by 0.9, 10 s of waiting. In
+// addition, a request that follows the freeing of a chunk of its size takes that chunk, wherever it
+// lies: most requests do.
 #pragma once
 
 #include <array>
@@ -71,6 +73,8 @@ class BfcAllocator final : public Allocator {
 
   void* allocate_locked(std::size_t rounded);
   void* take_free_chunk(std::size_t rounded);
+  void* use(bfc::Handle handle);
+  void settle();
   void split(bfc::Handle handle, std::size_t bytes);
   bfc::Handle merge(bfc::Handle first, bfc::Handle second);
   void insert_free(bfc::Handle handle);
@@ -80,6 +84,7 @@ class BfcAllocator final : public Allocator {
   bool collect_garbage(std::size_t rounded);
   std::size_t give_back_free_regions();
   void give_back(Region& region);
+  std::size_t largest_free_block() const;
   bool wholly_free(const Region& region) const;
   Region& region_of(const void* memory);
   bfc::Handle& handle_at(const void* memory);
@@ -96,8 +101,11 @@ class BfcAllocator final : public Allocator {
   bfc::ChunkTable chunks_;
   std::array<bfc::ChunkTree, kBins> bins_;
   std::uint32_t bins_in_use_ = 0;  // a bit for each bin that is not empty
-  std::vector<Region> regions_;    // ordered by address
-  std::size_t last_region_ = 0;    // the result of the last look-up
+  // The chunk that was freed last, in no bin and not merged with its neighbours yet, or kNone: a
+  // request of its size takes it as it is.
+  bfc::Handle freed_ = bfc::kNone;
+  std::vector<Region> regions_;  // ordered by address
+  std::size_t last_region_ = 0;  // the result of the last look-up
   std::size_t next_region_bytes_;
   bool backed_off_ = false;
   int warnings_ = 0;  // logged by try_allocate()

@@ -64,7 +64,8 @@ class BfcModel {
 
   std::uintptr_t allocate(std::size_t bytes, MemoryTag tag = MemoryTag::kActivations) {
     const std::size_t need = (bytes + 255) / 256 * 256;
-    auto found = best_fit(need);
+    auto found = undo_free(need);
+    if (!found) found = best_fit(need);
     if (!found && extend(need)) found = best_fit(need);
     if (!found && collect(need) && extend(need)) found = best_fit(need);
     if (!found) return 0;
@@ -90,24 +91,27 @@ class BfcModel {
     in_use -= size;
     by_tag[tag] -= size;
     const auto region = std::prev(regions_.upper_bound(address));
+    last_free_ = {.block = {size, address}};
     for (auto each = free_.begin(); each != free_.end();) {
       const auto [other_size, other] = *each;
       const bool same = other >= region->first && other < region->first + region->second;
       if (same && other + other_size == address) {
         address = other;
         size += other_size;
-        each = free_.erase(each);
+        last_free_.neighbours.insert(free_.extract(each++));
       } else if (same && address + size == other) {
         size += other_size;
-        each = free_.erase(each);
+        last_free_.neighbours.insert(free_.extract(each++));
       } else {
         ++each;
       }
     }
     free_.insert({size, address});
+    last_free_.merged = {size, address};
   }
 
   std::size_t trim() {
+    last_free_ = {};
     const std::size_t bytes = drop_free_regions();
     if (regions_.empty()) next_region_ = first_region_;
     return bytes;
@@ -133,6 +137,15 @@ class BfcModel {
  private:
   using SizeAndAddress = std::pair<std::size_t, std::uintptr_t>;
 
+  // The block that was freed last, as it was before, if its size is the one that is needed.
+  std::optional<SizeAndAddress> undo_free(std::size_t need) {
+    LastFree last = std::exchange(last_free_, {});
+    if (last.block.first != need) return std::nullopt;
+    free_.erase(last.merged);
+    free_.merge(last.neighbours);
+    free_.insert(last.block);
+    return last.block;
+  }
   std::optional<SizeAndAddress> best_fit(std::size_t need) const {
     const auto found = free_.lower_bound({need, 0});
     return found == free_.end() ? std::nullopt : std::optional(*found);
@@ -176,6 +189,11 @@ class BfcModel {
   std::size_t total_, first_region_, next_region_;
   std::uintptr_t next_address_ = ScriptedSource::kStart;
   std::set<SizeAndAddress> free_;
+  struct LastFree {
+    SizeAndAddress block = {}, merged = {};
+    std::set<SizeAndAddress> neighbours;
+  };
+  LastFree last_free_;
   struct Used {
     std::size_t size = 0;
     MemoryTag tag = MemoryTag::kActivations;
