@@ -35,6 +35,7 @@ struct BenchOptions {
   int steps = 100;               // per measurement; the same in every process
   int cycles = 5;                // measurements
   std::string trace;             // file for a profile of eight more steps; empty: none
+  std::string files;             // input: a folder
 };
 
 inline BenchOptions parse(int argc, char** argv) {
@@ -58,6 +59,7 @@ inline BenchOptions parse(int argc, char** argv) {
     if (key == "--steps") options.steps = std::atoi(argv[i + 1]);
     if (key == "--cycles") options.cycles = std::atoi(argv[i + 1]);
     if (key == "--trace") options.trace = argv[i + 1];
+    if (key == "--files") options.files = argv[i + 1];
   }
   return options;
 }

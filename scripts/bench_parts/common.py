@@ -45,6 +45,29 @@ def output_of(command, environment=None, timeout=600):
     return result.stdout
 
 
+class Program:
+    """A program that answers each line with a line of JSON."""
+
+    def __init__(self, command, environment):
+        self.process = subprocess.Popen([str(word) for word in command], env={**os.environ, **environment},
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.answer(line)
+
+    def answer(self, line="its start"):
+        answer = self.process.stdout.readline()
+        if not answer:
+            sys.exit(f"bench: {self.process.args[0]} ended at: {line[:200]}")
+        return json.loads(answer)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait(60)
+
+
 class Run(typing.NamedTuple):
     """A program that trains or computes a case."""
 

@@ -4,39 +4,17 @@ measurement and take turns, cell by cell."""
 import collections
 import json
 import math
-import os
 import re
 import statistics
-import subprocess
 import sys
 import time
 
-from bench_parts.common import BUILD, ROOT, best_torch_environment, table
+from bench_parts.common import BUILD, ROOT, Program, best_torch_environment, table
 
 SIZES = ["small", "middle", "large"]
 SLOW = 0.9  # ratios below this are counted
 # The tolerance of sums, relative to the sum of the absolute values.
 APART = 1e-4
-
-
-class Program:
-    """A program that answers each line with a line of JSON."""
-
-    def __init__(self, command, environment):
-        self.process = subprocess.Popen([str(word) for word in command], env={**os.environ, **environment},
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            sys.exit(f"bench: {self.process.args[0]} ended at: {line[:200]}")
-        return json.loads(answer)
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait(60)
 
 
 class Pair:
