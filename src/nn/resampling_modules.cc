@@ -10,6 +10,7 @@
 #include "nn/targets.h"
 #include "nn/windows.h"
 #include "ops/array/array_ops.h"
+#include "ops/math/of_size.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/elementary.h"
@@ -138,28 +139,39 @@ void check_mode(const InterpolateOptions& options, int axes) {
 
 // The positions in `size` elements with padding that window element k of window i has: [k, i].
 struct FoldedAxis {
-  FoldedAxis(const char* what, std::int64_t size, std::int64_t kernel, std::int64_t stride,
-             std::int64_t padding, std::int64_t dilation)
-      : padded(size + 2 * padding), elements(kernel) {
-    const std::int64_t covered = (kernel - 1) * dilation + 1;
-    if (kernel < 1 || stride < 1 || padding < 0 || dilation < 1 || covered > padded)
+  FoldedAxis(const char* what, const Dim& size, std::int64_t kernel, std::int64_t by,
+             std::int64_t padding, std::int64_t apart)
+      : padded(size + 2 * padding),
+        elements(kernel),
+        stride(by),
+        dilation(apart),
+        covered((kernel - 1) * apart + 1) {
+    if (kernel < 1 || stride < 1 || padding < 0 || dilation < 1 ||
+        !dim::may_be_at_most(covered, padded))
       fail<InvalidArgumentError>(
           "[{}] expected positive sizes of windows that fit into {} elements, got a window of {}, "
           "stride {}, padding {} and dilation {}",
-          what, size, kernel, stride, padding, dilation);
+          what, dim::text(size), kernel, stride, padding, dilation);
     windows = (padded - covered) / stride + 1;
-    for (std::int64_t k = 0; k < kernel; ++k)
-      for (std::int64_t i = 0; i < windows; ++i) positions.push_back(k * dilation + i * stride);
   }
-  std::int64_t padded, elements, windows;
-  std::vector<std::int64_t> positions;
+  Tensor positions() const {
+    const Tensor of_elements =
+        range(Dim(elements), {.dtype = int64}) * static_cast<double>(dilation);
+    return expand_dims(of_elements, 1) +
+           range(windows, {.dtype = int64}) * static_cast<double>(stride);
+  }
+
+  Dim padded;
+  std::int64_t elements, stride, dilation;
+  std::int64_t covered;  // by a window
+  Dim windows;
 };
 
 struct FoldedImage {
   FoldedAxis rows, columns;
 };
 
-FoldedImage folded(const char* what, std::int64_t height, std::int64_t width, Pair kernel,
+FoldedImage folded(const char* what, const Dim& height, const Dim& width, Pair kernel,
                    const FoldOptions& o) {
   return {{what, height, kernel.height, o.stride.height, o.padding.height, o.dilation.height},
           {what, width, kernel.width, o.stride.width, o.padding.width, o.dilation.width}};
@@ -212,17 +224,15 @@ Tensor unfold(const Tensor& x, Pair kernel_size, const FoldOptions& options) {
   if (x.rank() != 4)
     fail<ShapeError>("[unfold] expected images (batch, channels, height, width), got shape {}",
                      x.shape().to_string());
-  const FoldedImage image =
-      folded("unfold", dim::known("unfold", x.dim(2), "the windows"),
-             dim::known("unfold", x.dim(3), "the windows"), kernel_size, options);
+  const FoldedImage image = folded("unfold", x.dim(2), x.dim(3), kernel_size, options);
   const Pair by = options.padding;
-  const Tensor padded = pad(x, std::vector<std::pair<std::int64_t, std::int64_t>>{
-                                   {0, 0}, {0, 0}, {by.height, by.height}, {by.width, by.width}});
-  const auto positions = [](const FoldedAxis& axis) {
-    return constant(axis.positions, {.shape = {axis.elements, axis.windows}});
-  };
+  Tensor padded = pad(x, std::vector<std::pair<std::int64_t, std::int64_t>>{
+                             {0, 0}, {0, 0}, {by.height, by.height}, {by.width, by.width}});
+  constexpr const char* kHolds = "images that hold a window, with padding a shape such as";
+  padded = of_least_size("unfold", kHolds, padded, 2, image.rows.covered);
+  padded = of_least_size("unfold", kHolds, padded, 3, image.columns.covered);
   const Tensor windows =
-      gather(gather(padded, positions(image.rows), 2), positions(image.columns), 4);
+      gather(gather(padded, image.rows.positions(), 2), image.columns.positions(), 4);
   const std::int64_t elements = image.rows.elements * image.columns.elements;
   return reshape(transpose(windows, {0, 1, 2, 4, 3, 5}),
                  {x.dim(0), x.dim(1) * elements, image.rows.windows * image.columns.windows});
@@ -238,7 +248,7 @@ Tensor fold(const Tensor& x, Pair output_size, Pair kernel_size, const FoldOptio
   if (x.rank() != 3 || !dim::may_be_multiple(x.shape().word(1), elements) ||
       !dim::may_equal(x.shape().word(2), rows.windows * columns.windows))
     fail<ShapeError>("[fold] expected columns (batch, channels * {}, {}), got shape {}", elements,
-                     rows.windows * columns.windows, x.shape().to_string());
+                     dim::text(rows.windows * columns.windows), x.shape().to_string());
   const Dim batch = x.dim(0), channels = x.dim(1) / elements;
   const Tensor windows =
       reshape(x, {batch, channels, rows.elements, columns.elements, rows.windows, columns.windows});
@@ -246,9 +256,9 @@ Tensor fold(const Tensor& x, Pair output_size, Pair kernel_size, const FoldOptio
   const Tensor by_column =
       reshape(transpose(windows, {3, 5, 2, 4, 0, 1}),
               {columns.elements * columns.windows, rows.elements * rows.windows, batch, channels});
-  const Tensor lines = add_to_rows(by_column, constant(columns.positions),
+  const Tensor lines = add_to_rows(by_column, reshape(columns.positions(), {-1}),
                                    {columns.padded, rows.elements * rows.windows, batch, channels});
-  const Tensor sums = add_to_rows(transpose(lines, {1, 0, 2, 3}), constant(rows.positions),
+  const Tensor sums = add_to_rows(transpose(lines, {1, 0, 2, 3}), reshape(rows.positions(), {-1}),
                                   {rows.padded, columns.padded, batch, channels});
   const Pair from = options.padding;
   return transpose(sums, {2, 3, 0, 1})

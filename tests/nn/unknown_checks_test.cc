@@ -170,6 +170,37 @@ TEST(UnknownChecks, OfLayersAndModules) {
   });
 }
 
+TEST(UnknownChecks, OfFunctionsWhoseNumbersDependOnSizes) {
+  expect_checked({
+      {"median", [](const Tensors& v) { return median(v[0], 1).values; }, {{2, 5}}, {{2, 0}}},
+      {"mode", [](const Tensors& v) { return mode(v[0], 1).values; }, {{2, 5}}, {{2, 0}}},
+      {"quantile",
+       [](const Tensors& v) { return quantile(v[0], 0.3, {.axis = 1}); },
+       {{2, 5}},
+       {{2, 0}}},
+      {"unfold",
+       [](const Tensors& v) {
+         return F::unfold(v[0], {2, 3});
+       },
+       {{2, 3, 5, 7}},
+       {{2, 3, 5, 2}}},
+  });
+  const auto among = function([](const Tensor& x, const Tensor& y) { return isin(x, y); },
+                              {.input_signature = {{{-1}, float32}, {{-1}, float32}}});
+  const Tensor x = constant({1.0f, 2.0f, NAN, 3.0f});
+  EXPECT_EQ(among(x, constant({3.0f, NAN, 1.0f, 1.0f})).to_vector<bool>(),
+            (std::vector<bool>{true, false, false, true}));
+  EXPECT_EQ(among(x, zeros({0})).to_vector<bool>(), std::vector<bool>(4, false));
+  const auto covariance = function([](const Tensor& rows) { return cov(rows); },
+                                   {.input_signature = {{{2, -1}, float32}}});
+  for (const std::int64_t size : {1, 2, 300}) {
+    const Tensor rows = random::normal({2, size});
+    EXPECT_EQ(covariance(rows).to_vector<float>().size(), 4u);
+    if (size == 1) continue;  // NaN
+    EXPECT_EQ(covariance(rows).to_vector<float>(), cov(rows).to_vector<float>());
+  }
+}
+
 TEST(UnknownChecks, OfARankThatDependsOnASizeAreRefused) {
   const layers::CategoryEncoding one_hot(3, {.output_mode = "one_hot"});
   const auto encode = function([&](const Tensor& x) { return one_hot(x); },

@@ -15,13 +15,12 @@
 namespace tandem {
 namespace {
 
-// The size of an axis that has elements.
-std::int64_t size_with_elements(const char* function, const Tensor& x, std::int64_t axis) {
-  const std::int64_t size = dim::known(function, x.dim(axis), "which element is meant");
-  if (size == 0)
+// x, which has elements along `axis`.
+Tensor with_elements(const char* function, const Tensor& x, std::int64_t axis) {
+  if (!dim::may_be_at_most(1, x.size_word(axis)))
     fail<InvalidArgumentError>("[{}] expected at least one element along axis {}, got shape {}",
                                function, axis, x.shape().to_string());
-  return size;
+  return of_least_size(function, "at least one element along an axis, a shape such as", x, axis, 1);
 }
 
 // The elements of x at `positions`, of size 1 along `axis`.
@@ -54,24 +53,24 @@ ValuesAndIndices median_along(const char* function, const Tensor& x, std::int64_
   if (x.rank() == 0)
     return of_scalar(
         x, [&](const Tensor& y) { return median_along(function, y, 0, false, skips_nan); });
-  const std::int64_t size = size_with_elements(function, x, axis);
-  const Tensor order = argsort(x, axis);
-  const Tensor numbers = numbers_along(x, axis);
+  const Tensor data = with_elements(function, x, axis);
+  const Dim size = data.dim(axis);
+  const Tensor order = argsort(data, axis);
+  const Tensor numbers = numbers_along(data, axis);
   const Tensor middle = floor_divide(maximum(numbers, 1.0) - 1.0, 2.0);
   // NaN are last, in their order.
-  const Tensor place = skips_nan ? middle
-                                 : where(less(numbers, static_cast<double>(size)),
-                                         minimum(numbers, static_cast<double>(size - 1)), middle);
-  return chosen_along(x, take_along_axis(order, place, axis), axis, keepdims);
+  const Tensor place =
+      skips_nan ? middle : where(less(numbers, size), minimum(numbers, size - 1), middle);
+  return chosen_along(data, take_along_axis(order, place, axis), axis, keepdims);
 }
 
 // Rows of x along its last axis, one for each of the fractions `q`.
 Tensor quantiles_of_last(const Tensor& x, const Tensor& q, std::string_view how, bool skips_nan) {
   const Tensor sorted = sort(x, -1).values;
   const Tensor numbers = numbers_along(x, -1);
-  const auto size = static_cast<double>(x.size_word(-1));
+  const Dim size = x.dim(-1);
   const Tensor last =
-      skips_nan ? maximum(numbers, 1.0) - 1.0 : full(numbers.shape(), size - 1.0, int64);
+      skips_nan ? maximum(numbers, 1.0) - 1.0 : full(numbers.shape(), size - 1, {.dtype = int64});
   Tensor position = cast(last, x.dtype()) * q;  // [..., quantiles]
   if (how == "lower") position = floor(position);
   if (how == "higher") position = ceil(position);
@@ -110,8 +109,8 @@ Tensor quantile_of(const char* function, const Tensor& x, const Tensor& q,
         "[{}] expected \"linear\", \"lower\", \"higher\", \"nearest\" or \"midpoint\", got \"{}\"",
         function, how);
   const bool all = !options.axis || x.rank() == 0;
-  const Tensor data = all ? reshape(x, {-1}) : movedim(x, *options.axis, -1);
-  static_cast<void>(size_with_elements(function, data, -1));
+  const Tensor data =
+      with_elements(function, all ? reshape(x, {-1}) : movedim(x, *options.axis, -1), -1);
   Tensor result = movedim(quantiles_of_last(data, reshape(q, {-1}), how, skips_nan), -1, 0);
   if (options.keepdims) {
     Dims sizes = {result.shape().word(0)};
@@ -169,11 +168,11 @@ ValuesAndIndices kthvalue(const Tensor& x, std::int64_t k, std::int64_t axis, bo
 
 ValuesAndIndices mode(const Tensor& x, std::int64_t axis, bool keepdims) {
   if (x.rank() == 0) return of_scalar(x, [](const Tensor& y) { return mode(y, 0); });
-  const std::int64_t size = size_with_elements("mode", x, axis);
-  const Tensor last = movedim(x, axis, -1);
+  const Tensor last = movedim(with_elements("mode", x, axis), axis, -1);
+  const Dim size = last.dim(-1);
   const Tensor order = argsort(last, -1), sorted = take_along_axis(last, order, -1);
   // Where each run of equal elements begins, and so how many precede an element in it.
-  const Tensor place = range(Dim(size), {.dtype = int64});
+  const Tensor place = range(size, {.dtype = int64});
   const Tensor differs = not_equal(sorted.slice(-1, 1, size), sorted.slice(-1, 0, size - 1));
   Shape one = last.shape();
   one.set(last.rank() - 1, 1);
@@ -243,9 +242,8 @@ Tensor cov(const Tensor& x, std::int64_t correction) {
         "cov", "more than one variable if their number is unknown, a shape such as", rows, 0, 2);
   const Tensor centered = rows - reduce_mean(rows, 1, true);
   const Tensor products = matmul(centered, centered, {.transpose_b = true});
-  const Dim size = rows.dim(1);
-  const double count = static_cast<double>(dim::known("cov", size, "the divisor"));
-  const Tensor result = products / std::max(0.0, count - static_cast<double>(correction));
+  const Tensor count = detail::scalar_of(rows.dim(1), float64) - static_cast<double>(correction);
+  const Tensor result = products / cast(maximum(count, 0.0), x.dtype());
   const bool one = rows.dim(0).known() && rows.dim(0).value() == 1;
   return one ? reshape(result, Shape::scalar()) : result;
 }
@@ -273,10 +271,8 @@ Tensor cumulative_trapezoid(const Tensor& y, const Tensor& x, std::int64_t axis)
 
 Tensor isin(const Tensor& elements, const Tensor& among) {
   const Tensor sorted = sort(reshape(among, {-1})).values;
-  const std::int64_t size = dim::known("isin", sorted.dim(0), "the steps of the search");
-  if (size == 0) return zeros(elements.shape(), bool_);
-  const Tensor at = searchsorted(sorted, elements);
-  return equal(gather(sorted, minimum(at, static_cast<double>(size - 1))), elements);
+  const Tensor equals = searchsorted(sorted, elements, true) - searchsorted(sorted, elements);
+  return logical_and(greater(equals, 0.0), logical_not(nans_of(elements)));
 }
 
 Tensor histc(const Tensor& x, std::int64_t bins, double low, double high) {
