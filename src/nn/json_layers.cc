@@ -74,7 +74,7 @@ tandem::Layer wrapper(JsonOptions& json) {
                                   layer_from_json(*json.find("layer"), json.path_of("layer")));
 }
 
-// Layers of one input, by their kinds.
+// Layers by their kinds.
 constexpr NamedEntry<Make> kTable[] = {
     {"dense", with_argument<Dense, DenseOptions, std::int64_t, kUnits>},
     {"conv2d", with_filters<Conv2D, Conv2DOptions, nn::Pair>},
@@ -134,6 +134,12 @@ constexpr NamedEntry<Make> kTable[] = {
     {"simple_rnn", with_argument<SimpleRNN, SimpleRNNOptions, std::int64_t, kUnits>},
     {"bidirectional", wrapper<Bidirectional, BidirectionalOptions>},
     {"time_distributed", wrapper<TimeDistributed, SimpleOptions>},
+    {"add", plain<Add>},
+    {"subtract", plain<Subtract>},
+    {"multiply", plain<Multiply>},
+    {"average", plain<Average>},
+    {"maximum", plain<Maximum>},
+    {"concatenate", plain<Concatenate, ConcatenateOptions>},
 };
 
 }  // namespace

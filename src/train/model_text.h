@@ -9,7 +9,6 @@ namespace tandem {
 
 struct ModelText {
   Model model;                            // built; compiled if the definition has a loss
-  Shape input;                            // of one example
   DType dtype;                            // of floating-point inputs
   bool normalize = false;                 // by statistics of the data, which the caller keeps
   std::string normalize_per = "feature";  // or "channel", "all"

@@ -32,6 +32,13 @@ void make(const std::string& text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   make(std::string(reinterpret_cast<const char*>(bytes), size));
+  std::string several =
+      R"({"inputs": {"a": [4, 4, 1], "b": [3]}, "layers": [{"type": "flatten", "inputs": "a"},)"
+      R"({"type": "dense", "units": 3, "name": "c"}, {"type": "add", "inputs": ["b", "c"]},)"
+      R"({"type": "dense", "units": 2, "name": "d"}], "outputs": ["c", "d"],)"
+      R"("optimizer": "sgd", "loss": ["mse", "huber"], "loss_weights": [1, 0.5]})";
+  tandem::fuzz::damage(several, {bytes, size});
+  make(several);
   std::string good =
       R"({"inputs": [4, 4, 2], "dtype": "float32", "layers": [{"type": "conv2d", "filters": 2,)"
       R"("kernel_size": [3, 3], "strides": 1, "padding": "same", "activation": "relu"}, "flatten",)"

@@ -247,6 +247,44 @@ TEST(ModelJson, GivesLayersItsDType) {
   EXPECT_EQ(model.variables().back().dtype(), float32);
 }
 
+TEST(ModelJson, HasSeveralInputsAndOutputs) {
+  random::set_seed(3);
+  Model by_text = model_from_json(R"({
+    "inputs": {"image": [4, 4, 1], "numbers": [2]},
+    "layers": [{"type": "flatten", "inputs": "image", "name": "flat"},
+               {"type": "dense", "units": 2, "activation": "tanh", "name": "hidden"},
+               {"type": "add", "inputs": ["numbers", "numbers"], "name": "twice"},
+               {"type": "concatenate", "inputs": ["flat", "twice"], "name": "both"},
+               {"type": "dense", "units": 3, "name": "sum"},
+               {"type": "multiply", "inputs": ["hidden", "twice"]},
+               {"type": "dense", "units": 1, "name": "product"}],
+    "outputs": ["product", "sum"], "optimizer": "sgd", "loss": ["mse", "huber"],
+    "loss_weights": [2, 0.5]})");
+  random::set_seed(3);
+  const SymbolicInput image = Input({4, 4, 1}, "image"), numbers = Input({2}, "numbers");
+  const SymbolicInput flat = layers::Flatten()(image);
+  const SymbolicInput hidden = layers::Dense(2, {.activation = "tanh"})(flat);
+  const SymbolicInput twice = layers::Add()({numbers, numbers});
+  const SymbolicInput sum = layers::Dense(3)(layers::Concatenate()({flat, twice}));
+  const SymbolicInput product = layers::Dense(1)(layers::Multiply()({hidden, twice}));
+  Model in_cpp({image, numbers}, {product, sum});
+  in_cpp.compile({.optimizer = optimizers::SGD(),
+                  .loss = {losses::MeanSquaredError(), losses::Huber()},
+                  .loss_weights = {2.0, 0.5}});
+  EXPECT_EQ(by_text.output_names(), std::vector<std::string>({"product", "sum"}));
+  const std::vector<Tensor> x{ramp({5, 4, 4, 1}), ramp({5, 2})}, y{ramp({5, 1}), ramp({5, 3})};
+  for (int step = 0; step < 3; ++step)
+    EXPECT_EQ(by_text.train_on_batch(x, y).at("loss"), in_cpp.train_on_batch(x, y).at("loss"));
+}
+
+TEST(ModelJson, GivesAllInputsToTheFirstLayer) {
+  const Model model = model_from_json(
+      R"({"inputs": {"a": [2], "b": [3]},
+          "layers": ["concatenate", {"type": "dense", "units": 4}]})");
+  EXPECT_EQ(model.call_all({ramp({5, 2}), ramp({5, 3})}).at(0).shape(), Shape({5, 4}));
+  EXPECT_EQ(model.variables().front().shape(), Shape({5, 4}));
+}
+
 TEST(ModelJson, NamesThePlaceOfAnError) {
   const std::string dense = R"({"type": "dense", "units": 1})";
   const struct {
@@ -298,6 +336,37 @@ TEST(ModelJson, NamesThePlaceOfAnError) {
        R"(loss.delta: expected a number, got "1")"},
       {R"({"inputs": [9], "layers": ["relu"], "input_layout": "rows"})",
        R"(input_layout: expected "channels_last" or "channels_first", got "rows")"},
+      {R"({"inputs": [9], "layers": [{"type": "relu", "inputs": "a"}]})",
+       "layers[0].inputs: expected one of"},
+      {R"({"inputs": {}, "layers": ["relu"]})", "inputs: expected at least one input, got none"},
+      {R"({"inputs": {"a": [0]}, "layers": ["relu"]})", "inputs.a: expected sizes of at least 1"},
+      {R"({"inputs": {"field": [2], "b": [2]}, "layers": ["add",
+           {"type": "add", "inputs": ["b", "feild"]}]})",
+       "layers[1].inputs[1]: expected one of field, b; got 'feild'; did you mean 'field'?"},
+      {R"({"inputs": {"a": [2]}, "layers": [{"type": "relu", "inputs": []}]})",
+       "layers[0].inputs: expected at least one name, got none"},
+      {R"({"inputs": {"a": [2]}, "layers": [{"type": "relu", "inputs": 7}]})",
+       "layers[0].inputs: expected a string, got 7"},
+      {R"({"inputs": {"a": [2]}, "layers": [{"type": "relu", "name": "a"}]})",
+       "layers[0]: expected another name than 'a', which is taken"},
+      {R"({"inputs": {"a": [2], "b": [3]}, "layers": ["add"]})", "layers[0]: [add]"},
+      {R"({"inputs": {"a": [2], "b": [2]}, "layers": [{"type": "relu", "inputs": "a"}]})",
+       "inputs.b: expected a layer or \"outputs\" that uses it, got none"},
+      {R"({"inputs": {"a": [2]}, "layers": [{"type": "relu", "name": "r"}, "tanh"]})",
+       "layers[1].type: [type] expected one of"},
+      {R"({"inputs": {"a": [2]}, "layers": [{"type": "relu", "name": "r"}, "relu"],
+           "outputs": ["r"]})",
+       "layers[1]: expected a layer or \"outputs\" that uses it, got none"},
+      {R"({"inputs": {"a": [2]}, "layers": [{"type": "relu", "name": "r"}], "outputs": ["r", "a"],
+           "optimizer": "sgd", "loss": ["mse", "mse", "mse"]})",
+       "loss: [compile]"},
+      {R"({"inputs": {"a": [2]}, "layers": [{"type": "relu", "name": "r"}], "outputs": ["r", "a"],
+           "optimizer": "sgd", "loss": ["mse", "mes"]})",
+       "loss[1]: [type] expected one of"},
+      {R"({"inputs": {"a": [2]}, "layers": ["relu"], "loss_weights": [1]})",
+       "loss_weights: expected one of"},
+      {R"({"inputs": {"a": [2], "b": [2]}, "layers": ["add"], "normalize": true})",
+       "normalize: expected none with several inputs or outputs"},
       {R"({"inputs": [9], "layers": ["relu"], "normalize": true})",
        "normalize: expected none: the C library alone converts its arrays"},
   };
