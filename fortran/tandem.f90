@@ -18,6 +18,7 @@ module tandem
   public :: tandem_array, tandem_array_t, tandem_group_t, tandem_model_t, tandem_window_t, tandem_trainer_t, tandem_report_t
   public :: tandem_group, tandem_group_rank, tandem_model, tandem_load, tandem_save, tandem_free
   public :: tandem_observe, tandem_train, tandem_evaluate, tandem_predict, tandem_backward
+  public :: tandem_train_multi, tandem_evaluate_multi, tandem_predict_multi
   public :: tandem_get, tandem_set, tandem_read, tandem_write
   public :: tandem_window, tandem_push, tandem_count, tandem_train_window
   public :: tandem_trainer_start, tandem_trainer_update, tandem_trainer_stop
@@ -124,6 +125,18 @@ module tandem
     end function
     integer(c_int32_t) function c_predict(p, x, y) bind(c, name="tandem_predict")
       import; type(c_ptr), value :: p; type(tandem_array_t), intent(in) :: x, y
+    end function
+    integer(c_int32_t) function c_train_multi(p, inputs, x, outputs, y, weight, loss) bind(c, name="tandem_train_multi")
+      import; type(c_ptr), value :: p, weight; integer(c_int32_t), value :: inputs, outputs
+      type(tandem_array_t), intent(in) :: x(*), y(*); real(c_double), intent(out) :: loss
+    end function
+    integer(c_int32_t) function c_evaluate_multi(p, inputs, x, outputs, y, loss) bind(c, name="tandem_evaluate_multi")
+      import; type(c_ptr), value :: p; integer(c_int32_t), value :: inputs, outputs
+      type(tandem_array_t), intent(in) :: x(*), y(*); real(c_double), intent(out) :: loss
+    end function
+    integer(c_int32_t) function c_predict_multi(p, inputs, x, outputs, y) bind(c, name="tandem_predict_multi")
+      import; type(c_ptr), value :: p; integer(c_int32_t), value :: inputs, outputs
+      type(tandem_array_t), intent(in) :: x(*), y(*)
     end function
     integer(c_int32_t) function c_backward(p, x, dy, train, dx) bind(c, name="tandem_backward")
       import; type(c_ptr), value :: p, dx; type(tandem_array_t), intent(in) :: x, dy; integer(c_int32_t), value :: train
@@ -298,8 +311,8 @@ contains
     p = c_null_ptr
     if (present(group)) p = group%p
   end function
-  subroutine require_library()  ! the module needs the functions of version 2 of tandem_c.h
-    if (c_api() < 2) error stop 'tandem: the library is older than the module tandem'
+  subroutine require_library()  ! the module needs the functions of version 4 of tandem_c.h
+    if (c_api() < 4) error stop 'tandem: the library is older than the module tandem'
   end subroutine
   subroutine free_group(group)
     type(tandem_group_t), intent(inout) :: group
@@ -371,6 +384,35 @@ contains
     integer, intent(out), optional :: status
     loss = 0
     call finish(c_evaluate(model%p, x, y, loss), status)
+  end subroutine
+  ! Models of several inputs or outputs: [tandem_array(a), tandem_array(b)] in the order of the definition.
+  subroutine tandem_train_multi(model, x, y, loss, weight, status)
+    type(tandem_model_t), intent(in) :: model
+    type(tandem_array_t), intent(in) :: x(:), y(:)
+    real(real64), intent(out), optional :: loss
+    type(tandem_array_t), intent(in), optional, target :: weight  ! one number per example
+    integer, intent(out), optional :: status
+    real(real64) :: mean
+    type(c_ptr) :: weights
+    mean = 0
+    weights = c_null_ptr
+    if (present(weight)) weights = c_loc(weight)
+    call finish(c_train_multi(model%p, size(x), x, size(y), y, weights, mean), status)
+    if (present(loss)) loss = mean
+  end subroutine
+  subroutine tandem_evaluate_multi(model, x, y, loss, status)
+    type(tandem_model_t), intent(in) :: model
+    type(tandem_array_t), intent(in) :: x(:), y(:)
+    real(real64), intent(out) :: loss
+    integer, intent(out), optional :: status
+    loss = 0
+    call finish(c_evaluate_multi(model%p, size(x), x, size(y), y, loss), status)
+  end subroutine
+  subroutine tandem_predict_multi(model, x, y, status)  ! `y` describes arrays with TARGET
+    type(tandem_model_t), intent(in) :: model
+    type(tandem_array_t), intent(in) :: x(:), y(:)
+    integer, intent(out), optional :: status
+    call finish(c_predict_multi(model%p, size(x), x, size(y), y), status)
   end subroutine
   subroutine tandem_backward(model, x, dy, train, dx, status)  ! `dx` describes an array with TARGET
     type(tandem_model_t), intent(in) :: model

@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 /* The version of this header. */
-#define TANDEM_C_API 3
+#define TANDEM_C_API 4
 
 typedef int32_t tandem_status;
 enum {
@@ -124,7 +124,7 @@ tandem_status tandem_model_save(const tandem_model* model, const char* path);
 /* Null is no error. */
 tandem_status tandem_model_free(tandem_model* model);
 /* The dtype and sizes of the input (output 0) or result (output 1), with -1 for the batch and
- * null as memory. */
+ * null as memory. Of a model of several: 2 i of input i, 2 i + 1 of result i. */
 tandem_status tandem_model_spec(const tandem_model* model, int32_t output, tandem_array* spec);
 /* "step": optimizer steps so far; "learning_rate": of the next step; "parameters": number of
  * trained elements. */
@@ -150,6 +150,17 @@ tandem_status tandem_evaluate(tandem_model* model, const tandem_array* x, const 
                               double* loss);
 /* Writes the results for x to y, which is float32 or float64. Not collective. */
 tandem_status tandem_predict(const tandem_model* model, const tandem_array* x, tandem_array* y);
+/* As tandem_train(), tandem_evaluate() and tandem_predict() for a model of several inputs or
+ * outputs: `x` are `inputs` arrays and `y` `outputs` arrays, in the order of the definition, with
+ * one number of examples. The loss is the sum of the outputs' losses by "loss_weights". Such a
+ * model has neither "normalize", tandem_backward() nor windows. */
+tandem_status tandem_train_multi(tandem_model* model, int32_t inputs, const tandem_array* x,
+                                 int32_t outputs, const tandem_array* y, const tandem_array* weight,
+                                 double* loss);
+tandem_status tandem_evaluate_multi(tandem_model* model, int32_t inputs, const tandem_array* x,
+                                    int32_t outputs, const tandem_array* y, double* loss);
+tandem_status tandem_predict_multi(const tandem_model* model, int32_t inputs, const tandem_array* x,
+                                   int32_t outputs, tandem_array* y);
 /* For a loss that the program computes: dy is its gradient with respect to the results for x. If
  * `train` is not 0, takes an optimizer step with the gradients summed over the ranks
  * (collective); otherwise not collective. `dx` (may be null) becomes the gradient with respect

@@ -11,7 +11,7 @@
 
 namespace tandem::c {
 
-HostArray::HostArray(const tandem_array* array, const char* what, const char* name,
+HostArray::HostArray(const tandem_array* array, const char* what, std::string_view name,
                      bool channels_first)
     : label_(fmt::format("[{}] {}", what, name)) {
   if (!array) reject("expected an array, got null");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tandem_c.h>
@@ -19,7 +20,7 @@ class HostArray {
  public:
   // Throws InvalidArgumentError "[what] name: ..." if `array` is null or does not describe memory.
   // `channels_first`: the memory is [batch, channels, ...], and this array [batch, ..., channels].
-  HostArray(const tandem_array* array, const char* what, const char* name,
+  HostArray(const tandem_array* array, const char* what, std::string_view name,
             bool channels_first = false);
 
   const Shape& shape() const { return shape_; }

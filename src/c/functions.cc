@@ -142,22 +142,40 @@ tandem_status tandem_model_observe(tandem_model* model, const tandem_array* x,
 
 tandem_status tandem_train(tandem_model* model, const tandem_array* x, const tandem_array* y,
                            const tandem_array* weight, double* loss) {
+  return tandem_train_multi(model, 1, x, 1, y, weight, loss);
+}
+
+tandem_status tandem_train_multi(tandem_model* model, int32_t inputs, const tandem_array* x,
+                                 int32_t outputs, const tandem_array* y, const tandem_array* weight,
+                                 double* loss) {
   return change_model(model, "train", true, [&](HostModel& found) {
-    const double mean = found.train(x, y, weight);
+    const double mean = found.train({x, inputs}, {y, outputs}, weight);
     if (loss) *loss = mean;
   });
 }
 
 tandem_status tandem_evaluate(tandem_model* model, const tandem_array* x, const tandem_array* y,
                               double* loss) {
+  return tandem_evaluate_multi(model, 1, x, 1, y, loss);
+}
+
+tandem_status tandem_evaluate_multi(tandem_model* model, int32_t inputs, const tandem_array* x,
+                                    int32_t outputs, const tandem_array* y, double* loss) {
   return change_model(model, "evaluate", true, [&](HostModel& found) {
-    const double mean = found.evaluate(x, y);
+    const double mean = found.evaluate({x, inputs}, {y, outputs});
     if (loss) *loss = mean;
   });
 }
 
 tandem_status tandem_predict(const tandem_model* model, const tandem_array* x, tandem_array* y) {
-  return with_model(model, "predict", [&](const HostModel& found) { found.predict(x, y); });
+  return tandem_predict_multi(model, 1, x, 1, y);
+}
+
+tandem_status tandem_predict_multi(const tandem_model* model, int32_t inputs, const tandem_array* x,
+                                   int32_t outputs, tandem_array* y) {
+  return with_model(model, "predict", [&](const HostModel& found) {
+    found.predict({x, inputs}, {y, outputs});
+  });
 }
 
 tandem_status tandem_backward(tandem_model* model, const tandem_array* x, const tandem_array* dy,

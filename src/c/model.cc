@@ -25,6 +25,19 @@ online::LearnerOptions learner_options(const ModelText& text, const std::shared_
   return options;
 }
 
+void expect_arrays(const Arrays& given, std::size_t count, const char* what, const char* name) {
+  const auto wanted = static_cast<std::int64_t>(count);
+  if (given.count != wanted || (!given.first && wanted > 1))
+    fail<InvalidArgumentError>("[{}] {}: expected {} of the model's definition, got {}", what, name,
+                               wanted == 1 ? "the array" : fmt::format("the {} arrays", wanted),
+                               given.first ? fmt::to_string(given.count) : "null");
+}
+
+// The name of an array in messages.
+std::string name_of_array(const char* name, std::size_t at, std::size_t count) {
+  return count == 1 ? name : fmt::format("{}[{}]", name, at);
+}
+
 std::vector<double> finite_values(const HostArray& array) {
   std::vector<double> values = array.values();
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -57,18 +70,21 @@ HostModel::HostModel(const std::optional<std::string>& definition, std::shared_p
                                                      text_.dtype);
 }
 
-HostArray HostModel::input(const tandem_array* x, const char* what, bool none) const {
-  HostArray array(x, what, "x", text_.channels_first);
-  array.expect(learner_->input());
+HostArray HostModel::input(const tandem_array* x, const char* what, bool none,
+                           std::size_t at) const {
+  const std::vector<Shape>& all = learner_->inputs();
+  HostArray array(x, what, name_of_array("x", at, all.size()), text_.channels_first);
+  array.expect(all[at]);
   if (array.shape().word(0) == 0 && !none) array.reject("expected at least one example, got none");
   return array;
 }
 
 HostArray HostModel::output(const tandem_array* y, const char* what, const char* name,
-                            std::int64_t examples) const {
-  HostArray array(y, what, name, text_.channels_first);
+                            std::int64_t examples, std::size_t at) const {
+  const std::vector<Shape>& all = learner_->results();
+  HostArray array(y, what, name_of_array(name, at, all.size()), text_.channels_first);
   if (array.floating()) {
-    const Shape& result = learner_->result();
+    const Shape& result = all[at];
     Dims sizes{examples};
     for (int axis = 1; axis < result.rank(); ++axis) sizes.push_back(result.word(axis));
     array.expect(Shape(sizes));
@@ -79,11 +95,35 @@ HostArray HostModel::output(const tandem_array* y, const char* what, const char*
   return array;
 }
 
-online::Batch HostModel::read(const tandem_array* x, const tandem_array* y,
-                              const tandem_array* weight, const char* what) const {
-  const HostArray inputs = input(x, what, true);
-  const std::int64_t examples = inputs.shape().word(0);
-  const HostArray targets = output(y, what, "y", examples);
+std::vector<HostArray> HostModel::inputs(const Arrays& x, const char* what, bool none) const {
+  const std::size_t count = learner_->inputs().size();
+  expect_arrays(x, count, what, "x");
+  std::vector<HostArray> all;
+  for (std::size_t at = 0; at < count; ++at) {
+    all.push_back(input(x.first + at, what, none, at));
+    const std::int64_t examples = all[0].shape().word(0);
+    if (all[at].shape().word(0) != examples)
+      all[at].reject(fmt::format("expected {} examples as in x[0], got {}", examples,
+                                 all[at].shape().word(0)));
+  }
+  return all;
+}
+
+std::vector<HostArray> HostModel::outputs(const Arrays& y, const char* what,
+                                          std::int64_t examples) const {
+  const std::size_t count = learner_->results().size();
+  expect_arrays(y, count, what, "y");
+  std::vector<HostArray> all;
+  for (std::size_t at = 0; at < count; ++at)
+    all.push_back(output(y.first + at, what, "y", examples, at));
+  return all;
+}
+
+online::Batch HostModel::read(const Arrays& x, const Arrays& y, const tandem_array* weight,
+                              const char* what) const {
+  const std::vector<HostArray> from = inputs(x, what, true);
+  const std::int64_t examples = from[0].shape().word(0);
+  const std::vector<HostArray> targets = outputs(y, what, examples);
   online::Batch batch{.x = {}, .y = {}, .weight = {}, .examples = examples};
   if (weight) {
     const HostArray weights(weight, what, "weight");
@@ -91,8 +131,12 @@ online::Batch HostModel::read(const tandem_array* x, const tandem_array* y,
     batch.weight = weights.read(text_.dtype);
   }
   if (examples == 0) return {};
-  batch.x = inputs.read(text_.dtype, inputs.floating() ? learner_->normalizing_x() : Affine());
-  batch.y = targets.read(text_.dtype, targets.floating() ? learner_->normalizing_y() : Affine());
+  for (const HostArray& array : from)
+    batch.x.push_back(
+        array.read(text_.dtype, array.floating() ? learner_->normalizing_x() : Affine()));
+  for (const HostArray& array : targets)
+    batch.y.push_back(
+        array.read(text_.dtype, array.floating() ? learner_->normalizing_y() : Affine()));
   return batch;
 }
 
@@ -103,22 +147,24 @@ std::pair<Tensor, Tensor> HostModel::samples(const tandem_array* x, const tandem
   return {inputs.read(kept), targets.read(kept)};
 }
 
-double HostModel::train(const tandem_array* x, const tandem_array* y, const tandem_array* weight) {
+double HostModel::train(const Arrays& x, const Arrays& y, const tandem_array* weight) {
   return learner_->mean_loss("train", true, [&] { return read(x, y, weight, "train"); });
 }
 
-double HostModel::evaluate(const tandem_array* x, const tandem_array* y) {
+double HostModel::evaluate(const Arrays& x, const Arrays& y) {
   return learner_->mean_loss("evaluate", false, [&] { return read(x, y, nullptr, "evaluate"); });
 }
 
-void HostModel::predict(const tandem_array* x, const tandem_array* y) const {
+void HostModel::predict(const Arrays& x, const Arrays& y) const {
   const NoGradScope no_gradients;
-  const HostArray inputs = input(x, "predict", false);
-  const HostArray results = output(y, "predict", "y", inputs.shape().word(0));
-  results.expect_writable();
-  const Tensor result = text_.model(inputs.read(text_.dtype, learner_->normalizing_x()),
-                                    CallOptions{.training = false});
-  results.write(result, learner_->restoring_y());
+  const std::vector<HostArray> from = inputs(x, "predict", false);
+  const std::vector<HostArray> to = outputs(y, "predict", from[0].shape().word(0));
+  for (const HostArray& array : to) array.expect_writable();
+  std::vector<Tensor> examples;
+  for (const HostArray& array : from)
+    examples.push_back(array.read(text_.dtype, learner_->normalizing_x()));
+  const auto results = text_.model.call_all(examples, CallOptions{.training = false});
+  for (std::size_t at = 0; at < to.size(); ++at) to[at].write(results[at], learner_->restoring_y());
 }
 
 void HostModel::backward(const tandem_array* x, const tandem_array* dy, bool train,
@@ -126,6 +172,7 @@ void HostModel::backward(const tandem_array* x, const tandem_array* dy, bool tra
   std::optional<HostArray> to;
   const Tensor of_inputs =
       learner_->backward("backward", train, dx != nullptr, [&]() -> online::GivenGradient {
+        learner_->expect_one("backward");
         const HostArray from = input(x, "backward", train);
         const HostArray given = output(dy, "backward", "dy", from.shape().word(0));
         if (!given.floating()) given.reject("expected float32 or float64, got integers");
@@ -154,9 +201,12 @@ void HostModel::observe(const tandem_array* x, const tandem_array* y) {
 }
 
 void HostModel::spec(std::int32_t output, tandem_array& spec) const {
-  if (output != 0 && output != 1)
-    fail<InvalidArgumentError>("[model_spec] expected output 0 or 1, got {}", output);
-  const Shape& shape = output == 0 ? learner_->input() : learner_->result();
+  const std::vector<Shape>& all = output % 2 == 0 ? learner_->inputs() : learner_->results();
+  if (output < 0 || static_cast<std::size_t>(output / 2) >= all.size())
+    fail<InvalidArgumentError>(
+        "[model_spec] expected output 2 i for input i of {}, or 2 i + 1 for result i of {}, got {}",
+        learner_->inputs().size(), learner_->results().size(), output);
+  const Shape& shape = all[static_cast<std::size_t>(output / 2)];
   Dims sizes(shape.words().begin(), shape.words().end());
   if (text_.channels_first && sizes.size() > 2)
     std::rotate(sizes.begin() + 1, sizes.end() - 1, sizes.end());

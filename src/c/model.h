@@ -14,6 +14,12 @@
 
 namespace tandem::c {
 
+// The arrays of a model's inputs or outputs, in the order of its definition.
+struct Arrays {
+  const tandem_array* first;  // null: none, or one array that is null
+  std::int64_t count = 1;
+};
+
 // A learner of JSON text, on arrays of the host.
 class HostModel {
  public:
@@ -36,19 +42,22 @@ class HostModel {
   void set(std::string_view name, double value);
   Variable weight(std::string_view name, const char* what) const;
   void observe(const tandem_array* x, const tandem_array* y);
-  double train(const tandem_array* x, const tandem_array* y, const tandem_array* weight);
-  double evaluate(const tandem_array* x, const tandem_array* y);
-  void predict(const tandem_array* x, const tandem_array* y) const;
+  double train(const Arrays& x, const Arrays& y, const tandem_array* weight);
+  double evaluate(const Arrays& x, const Arrays& y);
+  void predict(const Arrays& x, const Arrays& y) const;
   void backward(const tandem_array* x, const tandem_array* dy, bool train, const tandem_array* dx);
   // The samples of an array as a window keeps them.
   std::pair<Tensor, Tensor> samples(const tandem_array* x, const tandem_array* y) const;
 
  private:
-  // `none`: the array may have no examples.
-  HostArray input(const tandem_array* x, const char* what, bool none) const;
-  HostArray output(const tandem_array* y, const char* what, const char* name,
-                   std::int64_t examples) const;
-  online::Batch read(const tandem_array* x, const tandem_array* y, const tandem_array* weight,
+  // `none`: the array may have no examples. `at`: the input or output.
+  HostArray input(const tandem_array* x, const char* what, bool none, std::size_t at = 0) const;
+  HostArray output(const tandem_array* y, const char* what, const char* name, std::int64_t examples,
+                   std::size_t at = 0) const;
+  // Those of all inputs or outputs.
+  std::vector<HostArray> inputs(const Arrays& x, const char* what, bool none) const;
+  std::vector<HostArray> outputs(const Arrays& y, const char* what, std::int64_t examples) const;
+  online::Batch read(const Arrays& x, const Arrays& y, const tandem_array* weight,
                      const char* what) const;
 
   std::string definition_;

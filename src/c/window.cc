@@ -42,8 +42,9 @@ tandem_status tandem_window_create(const tandem_model* model, const tandem_windo
                                    tandem_window** window) {
   return guarded([&] {
     tandem_window*& made = required(window, "window_create", "a pointer for the window");
-    made = windows().add(std::make_shared<HostWindow>(c::models().get(model, "window_create"),
-                                                      window_options(options)));
+    const auto found = c::models().get(model, "window_create");
+    found->learner()->expect_one("window_create");
+    made = windows().add(std::make_shared<HostWindow>(found, window_options(options)));
   });
 }
 

@@ -10,6 +10,7 @@
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/autograd.h"
+#include "train/functional.h"
 #include "train/model_impl.h"
 
 namespace tandem::online {
@@ -36,19 +37,20 @@ Learner::Impl::Impl(Model model, const LearnerOptions& options, std::optional<DT
   if (impl.built_under)
     throw InvalidArgumentError(
         "[Learner] expected a model without a strategy: ranks are a group's");
-  if (impl.input_shapes.size() != 1)
-    fail<InvalidArgumentError>("[Learner] expected a model with one input, got {}",
-                               impl.input_shapes.size());
   if (options_.normalize && options_.normalize->freeze_after < 0)
     fail<InvalidArgumentError>("[Learner] expected freeze_after of at least 0, got {}",
                                options_.normalize->freeze_after);
-  input_ = impl.input_shapes.front();
-  result_ = model_.layer().base().output_shape(std::span(&input_, 1));
+  inputs_ = impl.input_shapes;
+  results_ = all_output_shapes(model_.layer(), inputs_);
+  for (const OutputLoss& output : impl.losses)
+    if ((output.loss.reduction() == losses::Reduction::kSum) != sums_losses())
+      throw InvalidArgumentError(
+          "[Learner] expected the losses of all outputs to be means, or all to be sums");
   const std::vector<Variable> variables = model_.variables();
   dtype_ = dtype                                                   ? *dtype
            : !variables.empty() && variables[0].dtype() == float64 ? float64
                                                                    : float32;
-  statistics_ = {Moments(features_of(input_)), Moments(features_of(result_)), 0.0};
+  statistics_ = {Moments(features_of(input())), Moments(features_of(result())), 0.0};
   if (!options_.group) return;
   if (impl.compiled)
     averaged_ = std::make_unique<parallel::DistributedDataParallel::State>(
@@ -75,9 +77,27 @@ void Learner::Impl::share(const std::vector<Variable>& variables, int root) cons
     variable.assign(comm::broadcast(variable.value(), global, {.group = group}));
 }
 
-losses::Loss Learner::Impl::loss(const char* what) const {
-  const Model::Impl& impl = impl_of(model_, what);
-  return impl.losses.empty() ? losses::Loss() : impl.losses.front().loss;
+void Learner::Impl::expect_one(const char* what) const {
+  if (inputs_.size() != 1 || results_.size() != 1)
+    fail<InvalidArgumentError>("[{}] expected a model with one input and one output, got {} and {}",
+                               what, inputs_.size(), results_.size());
+}
+
+bool Learner::Impl::sums_losses() const {
+  const std::vector<OutputLoss>& losses = impl_of(model_, "Learner").losses;
+  return !losses.empty() && losses.front().loss.reduction() == losses::Reduction::kSum;
+}
+
+Tensor Learner::Impl::loss(std::span<const Tensor> y, const std::vector<Tensor>& results,
+                           const Tensor& weight) const {
+  const std::vector<OutputLoss>& losses = impl_of(model_, "Learner").losses;
+  Tensor sum;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Tensor of = losses[i].loss(y[i], results[i], weight);
+    if (losses[i].weight != 1.0) of = of * losses[i].weight;
+    sum = sum.defined() ? sum + cast(of, sum.dtype()) : of;
+  }
+  return sum;
 }
 
 bool Learner::Impl::compiled() const { return impl_of(model_, "Learner").compiled; }
@@ -129,8 +149,7 @@ Learner::Impl::Step Learner::Impl::take_step(const char* what, bool training,
                                              const std::function<Batch()>& local,
                                              const std::function<bool()>& last) {
   Tensor of;  // the loss
-  const losses::Loss function = loss(what);
-  const bool sum = function.reduction() == losses::Reduction::kSum;
+  const bool sum = sums_losses();
   double examples = 0.0;
   const auto all = exchange(options_.group, what, 3, [&] {
     expect_optimizer(what);
@@ -139,7 +158,7 @@ Learner::Impl::Step Learner::Impl::take_step(const char* what, bool training,
     examples = static_cast<double>(batch.examples);
     const bool ends = (!options_.group || options_.group->rank() == 0) && last();
     if (batch.examples > 0)
-      of = function(batch.y, model_(batch.x, CallOptions{.training = training}), batch.weight);
+      of = loss(batch.y, model_.call_all(batch.x, CallOptions{.training = training}), batch.weight);
     const double loss = batch.examples > 0 ? of.item() * (sum ? 1.0 : examples) : 0.0;
     return std::vector<double>{loss, examples, ends ? 1.0 : 0.0};
   });
@@ -188,11 +207,15 @@ void Learner::Impl::update(std::vector<Tensor> gradients, int root) {
 
 // The step of a rank without examples, whose gradients are zeros.
 void Learner::Impl::apply_zeros(int root) {
-  Dims sizes{1};
-  for (int axis = 1; axis < input_.rank(); ++axis) sizes.push_back(input_.dim(axis));
-  const Tensor result =
-      model_(zeros(Shape(sizes), {.dtype = dtype_}), CallOptions{.training = true});
-  apply_gradients(result, zeros_like(result), root);
+  std::vector<Tensor> examples;
+  for (const Shape& input : inputs_)
+    examples.push_back(zeros(input.without_leading(1).with_leading(1), {.dtype = dtype_}));
+  Tensor sum;
+  for (const Tensor& result : model_.call_all(examples, CallOptions{.training = true})) {
+    const Tensor nothing = reduce_sum(result) * 0.0;
+    sum = sum.defined() ? sum + cast(nothing, sum.dtype()) : nothing;
+  }
+  apply_gradients(sum, {}, root);
 }
 
 double Learner::Impl::mean_loss(const char* what, bool training,

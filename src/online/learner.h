@@ -17,10 +17,11 @@
 
 namespace tandem::online {
 
-// This rank's examples of a step as the model gets them: normalized, in its dtype. Without
-// examples the tensors are undefined.
+// This rank's examples of a step as the model gets them, for each input and each output:
+// normalized, in its dtype. Without examples there are no tensors.
 struct Batch {
-  Tensor x, y, weight;
+  std::vector<Tensor> x, y;
+  Tensor weight;
   std::int64_t examples = 0;
 };
 // The examples' gradients with respect to the results.
@@ -38,8 +39,13 @@ class Learner::Impl {
   const std::optional<comm::ProcessGroup>& group() const { return options_.group; }
   const LearnerOptions& options() const { return options_; }
   DType dtype() const { return dtype_; }
-  const Shape& input() const { return input_; }    // with batch axis -1
-  const Shape& result() const { return result_; }  // likewise
+  const std::vector<Shape>& inputs() const { return inputs_; }    // with batch axis -1
+  const std::vector<Shape>& results() const { return results_; }  // likewise
+  // Those of a model with one input and one output.
+  const Shape& input() const { return inputs_.front(); }
+  const Shape& result() const { return results_.front(); }
+  // Throws InvalidArgumentError unless the model has one input and one output.
+  void expect_one(const char* what) const;
   int ranks() const { return options_.group ? options_.group->size() : 1; }
   bool compiled() const;
   // Throws FailedPreconditionError that begins with "[what]".
@@ -96,7 +102,10 @@ class Learner::Impl {
     double loss = 0.0;
     bool last = false;
   };
-  losses::Loss loss(const char* what) const;  // undefined: not compiled
+  bool sums_losses() const;  // instead of taking their mean
+  // The sum of the losses of all outputs, by their weights.
+  Tensor loss(std::span<const Tensor> y, const std::vector<Tensor>& results,
+              const Tensor& weight) const;
   Step take_step(const char* what, bool training, const std::function<Batch()>& local,
                  const std::function<bool()>& last);
   struct Agreement {
@@ -133,7 +142,7 @@ class Learner::Impl {
   Model model_;
   LearnerOptions options_;
   DType dtype_ = float32;
-  Shape input_, result_;
+  std::vector<Shape> inputs_, results_;
   std::unique_ptr<parallel::DistributedDataParallel::State> averaged_;
   Statistics statistics_;
 };

@@ -43,14 +43,14 @@ Tensor numbers(const std::vector<double>& values) { return constant(values, {.dt
 void Learner::Impl::expect_samples(const char* what, const Tensor& x, const Tensor& y) const {
   if (!x.defined() || !y.defined())
     fail<InvalidArgumentError>("[{}] expected tensors, got none", what);
-  if (!fits(x.shape(), input_, -1))
-    fail<InvalidArgumentError>("[{}] x: expected shape {}, got {}", what, input_.to_string(),
+  if (!fits(x.shape(), input(), -1))
+    fail<InvalidArgumentError>("[{}] x: expected shape {}, got {}", what, input().to_string(),
                                x.shape().to_string());
   const bool right =
-      is_integer(y) ? y.rank() > 0 && y.dim(0) == x.dim(0) : fits(y.shape(), result_, x.dim(0));
+      is_integer(y) ? y.rank() > 0 && y.dim(0) == x.dim(0) : fits(y.shape(), result(), x.dim(0));
   if (!right)
     fail<InvalidArgumentError>("[{}] y: expected {} samples of shape {}, got {}", what, x.dim(0),
-                               result_.to_string(), y.shape().to_string());
+                               result().to_string(), y.shape().to_string());
 }
 
 Batch Learner::Impl::batch_of(const Tensor& x, const Tensor& y, const Tensor& weight) const {
@@ -59,17 +59,17 @@ Batch Learner::Impl::batch_of(const Tensor& x, const Tensor& y, const Tensor& we
   if (weight.defined() && weight.shape() != Shape{x.dim(0)})
     fail<InvalidArgumentError>("[train] weight: expected shape [{}], got {}", x.dim(0),
                                weight.shape().to_string());
-  return {.x = is_integer(x) ? x : apply(normalizing_x(), x, dtype_),
-          .y = is_integer(y) ? y : apply(normalizing_y(), y, dtype_),
+  return {.x = {is_integer(x) ? x : apply(normalizing_x(), x, dtype_)},
+          .y = {is_integer(y) ? y : apply(normalizing_y(), y, dtype_)},
           .weight = weight.defined() ? apply({}, weight, dtype_) : weight,
           .examples = x.dim(0)};
 }
 
 Tensor Learner::Impl::predict(const Tensor& x) const {
   const NoGradScope no_gradients;
-  if (!x.defined() || !fits(x.shape(), input_, -1) || x.dim(0) == 0)
+  if (!x.defined() || !fits(x.shape(), input(), -1) || x.dim(0) == 0)
     fail<InvalidArgumentError>("[predict] x: expected shape {} and at least one sample, got {}",
-                               input_.to_string(), x.defined() ? x.shape().to_string() : "none");
+                               input().to_string(), x.defined() ? x.shape().to_string() : "none");
   const Tensor from = is_integer(x) ? x : apply(normalizing_x(), x, dtype_);
   const Tensor result = model_(from, CallOptions{.training = false});
   return apply(restoring_y(), result, result.dtype());
@@ -169,7 +169,9 @@ void Learner::Impl::restore(const std::map<std::string, Tensor>& state, const st
 // --- the API ---
 
 Learner::Learner(Model model, const LearnerOptions& options)
-    : impl_(std::make_shared<Impl>(std::move(model), options)) {}
+    : impl_(std::make_shared<Impl>(std::move(model), options)) {
+  impl_->expect_one("Learner");
+}
 
 const Model& Learner::model() const { return impl_->model(); }
 

@@ -95,15 +95,18 @@ double Learner::Impl::mean_loss_by_parts(const char* what, bool training,
                  batch = local();
                  return std::vector<double>{static_cast<double>(batch.examples)};
                }));
-  std::vector<Tensor> examples{batch.x, batch.y};
+  std::vector<Tensor> examples = batch.x;
+  examples.insert(examples.end(), batch.y.begin(), batch.y.end());
   if (batch.weight.defined()) examples.push_back(batch.weight);
-  const losses::Loss function = loss(what);
   const auto parts = static_cast<double>(invariant_parts());
-  const bool sum = function.reduction() == losses::Reduction::kSum;
+  const bool sum = sums_losses();
   Parts all = over_parts(what, training, examples, [&](const data::Example& part) {
-    const Tensor results = model_(part[0], CallOptions{.training = training});
+    const std::span<const Tensor> tensors = part.components();
+    const std::size_t inputs = batch.x.size();
+    const auto results = model_.call_all(tensors.first(inputs), CallOptions{.training = training});
     const Scoped mean_of_part(context.replica, nullptr);  // not of the batch of all replicas
-    const Tensor of = function(part[1], results, part.size() > 2 ? part[2] : Tensor());
+    const Tensor of =
+        loss(tensors.subspan(inputs), results, batch.weight.defined() ? tensors.back() : Tensor());
     // Gradients are averaged over the parts.
     if (training) model_.optimizer().scale_loss(sum ? of * parts : of).backward();
     return of.item();

@@ -181,6 +181,12 @@ std::vector<Tensor> call_all_outputs(const Layer& layer, TensorList inputs,
   return outputs;
 }
 
+std::vector<Shape> all_output_shapes(const Layer& layer, std::span<const Shape> input_shapes) {
+  const auto* graph = dynamic_cast<const FunctionalLayer*>(&layer.base());
+  if (!graph) return {layer.base().output_shape(input_shapes)};
+  return graph->output_shapes(input_shapes);
+}
+
 void FunctionalLayer::expect_one_output() const {
   if (outputs_.size() > 1)
     fail<InvalidArgumentError>(
@@ -205,10 +211,17 @@ std::vector<std::string> FunctionalLayer::output_names() const {
 
 Shape FunctionalLayer::output_shape(std::span<const Shape> input_shapes) const {
   expect_one_output();
+  return output_shapes(input_shapes).front();
+}
+
+std::vector<Shape> FunctionalLayer::output_shapes(std::span<const Shape> input_shapes) const {
   if (input_shapes.size() != input_shapes_.size())
     fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", label(), input_shapes_.size(),
                                input_shapes.size());
-  return propagate(input_shapes)[outputs_.front()];
+  const std::vector<Shape> slots = propagate(input_shapes);
+  std::vector<Shape> shapes;
+  for (const std::size_t slot : outputs_) shapes.push_back(slots[slot]);
+  return shapes;
 }
 
 std::vector<Shape> FunctionalLayer::propagate(std::span<const Shape> input_shapes) const {

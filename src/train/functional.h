@@ -56,6 +56,7 @@ class FunctionalLayer final : public LayerBase {
   std::vector<Layer> children() const override;
   bool casts_inputs() const override { return false; }
 
+  std::vector<Shape> output_shapes(std::span<const Shape> input_shapes) const;
   const std::vector<Shape>& input_shapes() const { return input_shapes_; }
   std::size_t num_outputs() const { return outputs_.size(); }
   // Those of the layers that have made the outputs; the second of equal names has "_1" at its end.
@@ -87,5 +88,7 @@ class FunctionalLayer final : public LayerBase {
 // A call of a model's layer, with all of its outputs in order.
 std::vector<Tensor> call_all_outputs(const Layer& layer, TensorList inputs,
                                      const CallOptions& options);
+// The shapes of all outputs of a model's layer.
+std::vector<Shape> all_output_shapes(const Layer& layer, std::span<const Shape> input_shapes);
 
 }  // namespace tandem

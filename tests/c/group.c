@@ -164,6 +164,65 @@ static void trains_as_one_process(tandem_group* group) {
   EXPECT_OK(tandem_model_free(own));
 }
 
+/* Two inputs and two outputs, of which the last rank has most examples and the first none. */
+static void trains_several_inputs_and_outputs(tandem_group* group) {
+  static const char* kSeveral =
+      "{\"inputs\": {\"a\": [2], \"b\": [1]}, \"dtype\": \"float64\", \"layers\": [\"concatenate\","
+      " {\"type\": \"dense\", \"units\": 3, \"name\": \"d\"}, {\"type\": \"dense\", \"units\": 1, \"name\": \"e\"}],"
+      " \"outputs\": [\"d\", \"e\"], \"optimizer\": {\"type\": \"sgd\", \"learning_rate\": 0.1}, \"loss\": [\"mse\", \"huber\"]}";
+  static double a[N][2], b[N][1], d[N][3], e[N][1], p[N][3], q[N][1], r[N][3];
+  double together, alone;
+  tandem_model *shared, *own;
+  for (int i = 0; i < N; ++i) {
+    a[i][0] = b[i][0] = sin(i), a[i][1] = e[i][0] = cos(i);
+    for (int k = 0; k < 3; ++k) d[i][k] = sin(i + k);
+  }
+  const tandem_array x[2] = {tandem_view(a, TANDEM_FLOAT64, 2, (int64_t[]){N, 2}), tandem_view(b, TANDEM_FLOAT64, 2, (int64_t[]){N, 1})};
+  const tandem_array y[2] = {tandem_view(d, TANDEM_FLOAT64, 2, (int64_t[]){N, 3}), tandem_view(e, TANDEM_FLOAT64, 2, (int64_t[]){N, 1})};
+  tandem_array results[2] = {tandem_view(p, TANDEM_FLOAT64, 2, (int64_t[]){N, 3}), tandem_view(q, TANDEM_FLOAT64, 2, (int64_t[]){N, 1})};
+  tandem_array mx[2] = {x[0], x[1]}, my[2] = {y[0], y[1]};
+  EXPECT_OK(tandem_set_seed(5));
+  EXPECT_OK(tandem_model_create(kSeveral, NULL, &own));
+  EXPECT_OK(tandem_set_seed(5 + rank));
+  EXPECT_OK(tandem_model_create(kSeveral, group, &shared));
+  const int first = rank == 0 ? 0 : rank - 1, count = rank == 0 ? 0 : rank == ranks - 1 ? N - first : 1;
+  mx[0].data = a[first], mx[1].data = b[first], my[0].data = d[first], my[1].data = e[first];
+  for (int i = 0; i < 2; ++i) mx[i].dims[0] = my[i].dims[0] = count;
+  for (int step = 0; step < 5; ++step) {
+    EXPECT_OK(tandem_train_multi(own, 2, x, 2, y, NULL, &alone));
+    EXPECT_OK(tandem_train_multi(shared, 2, mx, 2, my, NULL, &together));
+    EXPECT_NEAR(alone, together, 1e-10);
+  }
+  EXPECT_OK(tandem_predict_multi(own, 2, x, 2, results));
+  memcpy(r, p, sizeof p);
+  EXPECT_OK(tandem_predict_multi(shared, 2, x, 2, results));
+  for (int i = 0; i < 3 * N; ++i) EXPECT_NEAR(((double*)p)[i], ((double*)r)[i], 1e-10);
+  EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_train_multi(shared, 2, mx, rank == 0 ? 1 : 2, my, NULL, &together));
+  EXPECT_OK(tandem_evaluate_multi(shared, 2, mx, 2, my, &together));
+  EXPECT_OK(tandem_evaluate_multi(own, 2, x, 2, y, &alone));
+  EXPECT_NEAR(alone, together, 1e-10);
+  EXPECT_OK(tandem_model_free(shared));
+  EXPECT_OK(tandem_model_free(own));
+  if (ranks == 3) return;
+  /* The bits of one process, if ranks have equally many. */
+  EXPECT_OK(tandem_set_replica_invariant_parts(4));
+  EXPECT_OK(tandem_set_seed(5));
+  EXPECT_OK(tandem_model_create(kSeveral, NULL, &own));
+  EXPECT_OK(tandem_set_seed(5));
+  EXPECT_OK(tandem_model_create(kSeveral, group, &shared));
+  const int part = N / ranks;
+  mx[0].data = a[part * rank], mx[1].data = b[part * rank], my[0].data = d[part * rank], my[1].data = e[part * rank];
+  for (int i = 0; i < 2; ++i) mx[i].dims[0] = my[i].dims[0] = part;
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_OK(tandem_train_multi(own, 2, x, 2, y, NULL, &alone));
+    EXPECT_OK(tandem_train_multi(shared, 2, mx, 2, my, NULL, &together));
+    EXPECT(alone == together);
+  }
+  EXPECT_OK(tandem_model_free(shared));
+  EXPECT_OK(tandem_model_free(own));
+  EXPECT_OK(tandem_set_replica_invariant_parts(0));
+}
+
 /* A window that has samples on the last rank alone: as one process trains on them. */
 static void trains_on_windows_of_any_size(tandem_group* group) {
   static double x[N][2], y[N][1], p[N][1], q[N][1];
@@ -304,6 +363,7 @@ int main(int argc, char** argv) {
   EXPECT_OK(tandem_group_from_mpi(MPI_COMM_WORLD, &again));
   trains_as_one_process(group);
   has_the_bits_of_one_process(group);
+  trains_several_inputs_and_outputs(group);
   has_one_model_on_all_ranks(again);
   trains_on_windows_of_any_size(group);
   trains_in_the_background_and_restarts(again);

@@ -65,6 +65,7 @@ program module_test
   call tandem_group_rank(no_group, rank, ranks, status)
   if (status /= tandem_invalid_argument) call failed('no group')
   call windows()
+  call several()
   call tandem_free(model)
   call tandem_free(model)
   call tandem_free(loaded)
@@ -73,6 +74,32 @@ program module_test
   close (10, status='delete')
   print '(a)', 'ok'
 contains
+  subroutine several()  ! the inputs a and b, and the results a - 2 b and 3 b
+    type(tandem_model_t) :: two
+    real(real64) :: a(1, n), b(1, n), weights(n)
+    real(real32) :: d(1, n)
+    real(real64), target :: e(1, n), p1(1, n)
+    real(real32), target :: p2(1, n)
+    integer :: step
+    call tandem_model(two, '{"inputs": {"a": [1], "b": [1]}, "layers": [{"type": "concatenate", "name": "both"}, ' // &
+      '{"type": "dense", "units": 1, "name": "d"}, {"type": "dense", "units": 1, "name": "e", "inputs": "both"}], ' // &
+      '"outputs": ["d", "e"], "optimizer": {"type": "adam", "learning_rate": 0.05}, "loss": "mse"}')
+    a(1, :) = x(1, :); b(1, :) = x(2, :)
+    d = real(a - 2 * b, real32)
+    e = 3 * b
+    weights = 1
+    call tandem_evaluate_multi(two, [tandem_array(a), tandem_array(b)], [tandem_array(d), tandem_array(e)], first)
+    do step = 1, 300
+      call tandem_train_multi(two, [tandem_array(a), tandem_array(b)], [tandem_array(d), tandem_array(e)], loss, &
+                              tandem_array(weights))
+    end do
+    if (.not. (first > 0.1d0 .and. loss < 1d-3)) call failed('training of two inputs')
+    call tandem_predict_multi(two, [tandem_array(a), tandem_array(b)], [tandem_array(p1), tandem_array(p2)])
+    if (maxval(abs(p1 - d)) > 0.1d0 .or. maxval(abs(p2 - e)) > 0.1d0) call failed('predictions of two outputs')
+    call tandem_train(two, tandem_array(a), tandem_array(d), status=status)
+    if (status /= tandem_invalid_argument .or. index(tandem_message(), 'the 2 arrays') == 0) call failed('one of two inputs')
+    call tandem_free(two)
+  end subroutine
   subroutine windows()  ! trained in the program's thread, in the background, and after a restart
     type(tandem_window_t) :: window, none_too, other
     type(tandem_trainer_t) :: trainer

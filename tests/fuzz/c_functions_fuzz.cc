@@ -97,6 +97,10 @@ void make_objects(Choices& choices, State& state) {
                                    R"("layers": [{"type": "dense", "units": 1, "name": "d"}])"
                                    R"(, "optimizer": "sgd", "loss": "mse"})",
                                    R"({"inputs": [2], "layers": [{"type": "dense", "units": 1}]})",
+                                   R"({"inputs": {"a": [2], "b": [1]}, "layers": ["concatenate", )"
+                                   R"({"type": "dense", "units": 1, "name": "c"}, )"
+                                   R"({"type": "dense", "units": 2, "name": "d"}], )"
+                                   R"("outputs": ["c", "d"], "optimizer": "sgd", "loss": "mse"})",
                                    R"({"inputs": [2]})", "{", nullptr});
   tandem_model* model = nullptr;
   const tandem_status status = tandem_model_create(definition, nullptr, &model);
@@ -120,7 +124,16 @@ void use_model(Choices& choices, State& state, tandem_model* model) {
   double value = 0.0;
   const char* name =
       choices.any_of<const char*>({"step", "learning_rate", "d/kernel", "", nullptr});
-  switch (choices.next() % 10) {
+  const tandem_array several_x[2] = {x, array_of(choices, state, 1)};
+  tandem_array several_y[2] = {y, array_of(choices, state, 2)};
+  const auto inputs = choices.any_of<std::int32_t>({2, 2, 2, 1, 0, -1, INT32_MAX});
+  const auto outputs = choices.any_of<std::int32_t>({2, 2, 2, 1, 0, -1, INT32_MIN});
+  const tandem_array* const xs = choices.next() % 8 ? several_x : nullptr;
+  switch (choices.next() % 13) {
+    case 10:
+      return check(tandem_train_multi(model, inputs, xs, outputs, several_y, nullptr, &value));
+    case 11: return check(tandem_evaluate_multi(model, inputs, xs, outputs, several_y, &value));
+    case 12: return check(tandem_predict_multi(model, inputs, xs, outputs, several_y));
     case 0: return check(tandem_train(model, &x, &y, nullptr, &value));
     case 1: return check(tandem_train(model, &x, &y, &y, nullptr));
     case 2: return check(tandem_evaluate(model, &x, &y, &value));
