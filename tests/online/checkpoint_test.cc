@@ -19,6 +19,8 @@ using online::Learner;
 using online::Window;
 using testing::error_of;
 using testing::expect_group;
+using testing::GroupOfRanks;
+using testing::meeting_in;
 using testing::samples;
 using testing::TemporaryDirectory;
 using testing::weights_of;
@@ -111,41 +113,78 @@ TEST(OnlineCheckpoint, GoesOnWithTheSameBitsOnTwoRanks) {
   });
 }
 
-// Killed at 50 moments of writing, and started again each time: as if nothing had happened.
-TEST(OnlineCheckpoint, SurvivesAKillAtAnyPoint) {
-  const TemporaryDirectory folder;
-  const auto expected = uninterrupted();
-  constexpr int kKills = 50;
-  for (int number = 0; number <= kKills; ++number) {
-    const fs::path mine = folder / "cycles";
-    if (number % 10 == 0) fs::remove_all(mine);
-    int writes[2] = {-1, -1};
-    ASSERT_EQ(pipe(writes), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-      close(writes[0]);
-      const auto weights = Program().run(mine, [&] {
-        const char begins = 'w';
-        if (write(writes[1], &begins, 1) != 1) _exit(2);
-      });
-      _exit(weights == expected ? 0 : 1);
+// One of a job's ranks, from its newest checkpoint to the end: 0 if its weights are then those of a
+// program that was not interrupted, 3 if another rank is gone.
+int run_rank(const GroupOfRanks& job, int rank, const TemporaryDirectory& meeting,
+             const fs::path& folder, const std::function<void()>& before_write) {
+  const ThreadBudget one(1);
+  try {
+    std::optional<comm::ProcessGroup> group;
+    if (job.size > 1) {
+      comm::init_process_group(meeting_in(meeting, job, rank));
+      group = comm::new_group();
     }
-    close(writes[1]);
-    char begun = 0;
-    for (int i = 0; number < kKills && i <= number % 3; ++i)
-      if (read(writes[0], &begun, 1) != 1) break;  // it has ended
-    if (number < kKills) {
-      usleep(static_cast<useconds_t>(number * 7 % kKills * 50));
-      kill(child, SIGKILL);
-    }
+    const auto weights = Program(group).run(folder, before_write);
+    return weights == uninterrupted(group) ? 0 : 1;
+  } catch (const Error&) {
+    return 3;
+  }
+}
+
+// Starts a job, and waits for its end. `kill_after`: kills all of its ranks after that many
+// checkpoints have begun and `wait` microseconds; 0: not at all. Returns the exit codes, 0 for
+// ranks that were killed.
+std::vector<int> run_job(int ranks, const fs::path& folder, int kill_after, useconds_t wait) {
+  const GroupOfRanks job{.size = ranks};
+  const TemporaryDirectory meeting;
+  int writes[2] = {-1, -1};
+  EXPECT_EQ(pipe(writes), 0);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < ranks; ++rank) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    close(writes[0]);
+    _exit(run_rank(job, rank, meeting, folder, [&] {
+      const char begins = 'w';
+      if (rank == 0 && write(writes[1], &begins, 1) != 1) _exit(2);
+    }));
+  }
+  close(writes[1]);
+  char begun = 0;
+  for (int i = 0; i < kill_after; ++i)
+    if (read(writes[0], &begun, 1) != 1) break;  // it has ended
+  if (kill_after > 0) {
+    usleep(wait);
+    for (const pid_t child : children) kill(child, SIGKILL);
+  }
+  std::vector<int> codes;
+  for (const pid_t child : children) {
     int status = 0;
     waitpid(child, &status, 0);
-    close(writes[0]);
-    if (!WIFSIGNALED(status)) {
-      EXPECT_EQ(WEXITSTATUS(status), 0) << number;
+    codes.push_back(WIFSIGNALED(status) && kill_after > 0 ? 0 : WEXITSTATUS(status));
+  }
+  close(writes[0]);
+  return codes;
+}
+
+// Killed at 50 moments of writing, and started again each time: as if nothing had happened.
+void survives_kills(int ranks) {
+  const TemporaryDirectory folder;
+  const fs::path mine = folder / "cycles";
+  constexpr int kKills = 50;
+  for (int number = 0; number < kKills; ++number) {
+    if (number % 10 == 0) fs::remove_all(mine);
+    for (const int code :
+         run_job(ranks, mine, 1 + number % 3, static_cast<useconds_t>(number * 7 % kKills * 50)))
+      EXPECT_TRUE(code == 0 || (ranks > 1 && code == 3)) << code << " at " << number;
+    if (number % 10 == 9) {
+      EXPECT_EQ(run_job(ranks, mine, 0, 0), std::vector<int>(static_cast<std::size_t>(ranks), 0));
     }
   }
 }
+
+TEST(OnlineCheckpoint, SurvivesAKillAtAnyPoint) { survives_kills(1); }
+TEST(OnlineCheckpoint, SurvivesAKillOfTwoRanksAtAnyPoint) { survives_kills(2); }
 
 void damage(const fs::path& file) {
   std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
