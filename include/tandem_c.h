@@ -104,7 +104,8 @@ typedef struct tandem_group tandem_group;
 tandem_status tandem_group_create(const tandem_transport* transport, tandem_group** group);
 /* The rank and the number of ranks. Either pointer may be null. */
 tandem_status tandem_group_rank(const tandem_group* group, int32_t* rank, int32_t* size);
-/* Sums over the ranks, in place: float64 or int64, of equal shapes. Collective. */
+/* Sums over the ranks, in place, of equal dtypes and shapes. float32 is summed as float64.
+ * Collective. */
 tandem_status tandem_group_sum(tandem_group* group, tandem_array* array);
 /* Frees the handle; the group ends when its models are freed, too. Null is no error. */
 tandem_status tandem_group_free(tandem_group* group);

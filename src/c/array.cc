@@ -139,6 +139,10 @@ std::vector<double> HostArray::values() const {
 
 void HostArray::expect_writable() const {
   if (!floating()) reject("expected float32 or float64, got integers");
+  expect_apart();
+}
+
+void HostArray::expect_apart() const {
   // Elements are distinct if each axis steps over all that the axes of smaller strides reach.
   std::vector<std::pair<std::int64_t, std::int64_t>> axes;
   for (int axis = 0; axis < shape_.rank(); ++axis)
@@ -159,19 +163,23 @@ void HostArray::write(const Tensor& tensor, const Affine& affine) const {
       each_row([&](std::int64_t position, std::int64_t offset, std::int64_t count, auto stride) {
         std::size_t feature = features ? static_cast<std::size_t>(position) % features : 0;
         for (std::int64_t i = 0; i < count; ++i) {
-          double value = static_cast<double>(from[position + i]);
+          const auto value = from[position + i];
           if (features) {
-            value = value * affine.scale[feature] + affine.shift[feature];
+            to[offset + i * stride] = static_cast<To>(
+                static_cast<double>(value) * affine.scale[feature] + affine.shift[feature]);
             if (++feature == features) feature = 0;
+          } else {
+            to[offset + i * stride] = static_cast<To>(value);
           }
-          to[offset + i * stride] = static_cast<To>(value);
         }
       });
     };
-    if (values.dtype() == float64)
-      fill(values.data<double>());
-    else
-      fill(values.data<float>());
+    switch (values.dtype()) {
+      case DType::kFloat64: return fill(values.data<double>());
+      case DType::kInt64: return fill(values.data<std::int64_t>());
+      case DType::kInt32: return fill(values.data<std::int32_t>());
+      default: return fill(values.data<float>());
+    }
   });
 }
 

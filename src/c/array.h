@@ -35,10 +35,12 @@ class HostArray {
   Tensor read(DType floating, const Affine& affine = {}) const;
   // The elements in row-major order.
   std::vector<double> values() const;
-  // Throws InvalidArgumentError unless every element can be written by itself, as a floating-point
-  // number.
+  // Throws InvalidArgumentError unless every element can be written by itself.
+  void expect_apart() const;
+  // ... and as a floating-point number.
   void expect_writable() const;
-  // REQUIRES: expect_writable(), and a tensor of this shape.
+  // REQUIRES: expect_apart(), and a tensor of this shape; of floating-point numbers if `affine` is
+  // not empty.
   void write(const Tensor& tensor, const Affine& affine = {}) const;
 
  private:

@@ -81,7 +81,7 @@ tandem_status tandem_group_sum(tandem_group* handle, tandem_array* array) {
     std::vector<double> first;
     const auto shapes = online::exchange(group->group, "group_sum", TANDEM_MAX_RANK + 2, [&] {
       mine.emplace(array, "group_sum", "array");
-      mine->expect_writable();
+      mine->expect_apart();
       std::vector<double> described{static_cast<double>(array->dtype),
                                     static_cast<double>(array->rank)};
       for (const std::int64_t size : mine->shape().words())

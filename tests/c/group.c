@@ -30,6 +30,11 @@ static void sums(tandem_group* group) {
   tandem_array a = tandem_view(numbers, TANDEM_FLOAT64, 2, (int64_t[]){2, 3});
   EXPECT_OK(tandem_group_sum(group, &a));
   EXPECT(numbers[0][0] == ranks * (ranks + 1) / 2 && numbers[0][1] == 2 * ranks && numbers[1][2] == 3 * ranks * (ranks - 1));
+  int64_t counts[4] = {(INT64_C(1) << 60) + rank, 0, -rank, 0}; /* every second one, with more digits than a double has */
+  tandem_array integers = tandem_view(counts, TANDEM_INT64, 1, (int64_t[]){2});
+  integers.strides[0] = 2;
+  EXPECT_OK(tandem_group_sum(group, &integers));
+  EXPECT(counts[0] == (INT64_C(1) << 60) * ranks + ranks * (ranks - 1) / 2 && counts[1] == 0 && counts[2] == -ranks * (ranks - 1) / 2);
   if (rank == ranks - 1) a.dims[0] = 1;
   EXPECT_STATUS(TANDEM_INVALID_ARGUMENT, tandem_group_sum(group, &a));
   if (rank == 0) a.data = NULL;
