@@ -37,6 +37,27 @@ class Choices {
   std::span<const std::uint8_t> bytes_;
 };
 
+// The transport of a group of one rank, which sends nothing.
+tandem_transport transport_of_one(std::size_t size, std::int32_t rank, std::int32_t ranks) {
+  tandem_transport made{};
+  made.size = size;
+  made.rank = rank;
+  made.ranks = ranks;
+  made.send = [](void*, const void*, std::int64_t, std::int32_t, std::int32_t, void**) {
+    return 1;
+  };
+  made.receive = [](void*, void*, std::int64_t, std::int32_t, std::int32_t, void**) { return 1; };
+  made.test = [](void*, void**, std::int32_t*) { return 1; };
+  made.cancel = [](void*, void**) { return 0; };
+  made.alive = [](void*) { return 1; };
+  made.release = [](void*) {};
+  made.split = [](void*, const std::int32_t*, std::int32_t, std::int32_t, tandem_transport* part) {
+    *part = transport_of_one(sizeof(tandem_transport), 0, 1);
+    return 0;
+  };
+  return made;
+}
+
 // Handles of one kind: those that were made, freed ones among them.
 template <class Handle>
 struct Pool {
@@ -51,6 +72,7 @@ struct Pool {
 };
 
 struct State {
+  Pool<tandem_group> groups;
   Pool<tandem_model> models;
   Pool<tandem_window> windows;
   Pool<tandem_trainer> trainers;
@@ -102,8 +124,16 @@ void make_objects(Choices& choices, State& state) {
                                    R"({"type": "dense", "units": 2, "name": "d"}], )"
                                    R"("outputs": ["c", "d"], "optimizer": "sgd", "loss": "mse"})",
                                    R"({"inputs": [2]})", "{", nullptr});
+  const tandem_transport transport =
+      transport_of_one(choices.any_of<std::size_t>({sizeof(tandem_transport), 8, 0, SIZE_MAX}),
+                       choices.any_of({0, 0, 0, 1, -1}), choices.any_of({1, 1, 1, 0, -1}));
+  tandem_group* group = nullptr;
+  const tandem_status grouped = tandem_group_create(&transport, &group);
+  check(grouped);
+  if (grouped == TANDEM_OK) state.groups.made.push_back(group);
+  group = choices.next() % 2 ? state.groups.pick(choices, state.bytes.data()) : nullptr;
   tandem_model* model = nullptr;
-  const tandem_status status = tandem_model_create(definition, nullptr, &model);
+  const tandem_status status = tandem_model_create(definition, group, &model);
   check(status);
   if (status == TANDEM_OK) state.models.made.push_back(model);
   tandem_window_options options = TANDEM_WINDOW_OPTIONS;
@@ -213,11 +243,39 @@ void use_files(Choices& choices, State& state, tandem_model* model, tandem_windo
   }
 }
 
-void use_rest(Choices& choices, tandem_model* model, tandem_window* window) {
-  tandem_array spec;
-  auto* group = reinterpret_cast<tandem_group*>(model);
-  std::int32_t rank = 0, size = 0;
+void use_settings(Choices& choices, State& state) {
+  const double limit = tandem_time_limit();
+  static_cast<void>(tandem_view(state.memory.data(), TANDEM_INT32,
+                                choices.any_of({2, -1, 9, INT32_MAX, INT32_MIN}), nullptr));
   switch (choices.next() % 6) {
+    case 0:
+      check(tandem_set_time_limit(choices.any_of({60.0, 0.0, -1.0, 0.0 / 0.0, 1e300})));
+      return check(tandem_set_time_limit(limit));
+    case 1: return check(tandem_set_threads(choices.any_of({-1, INT32_MIN})));
+    case 2: return check(tandem_set_seed(choices.next()));
+    case 3:
+      check(tandem_set_replica_invariant_parts(choices.any_of({8, 3, -1, INT32_MAX})));
+      return check(tandem_set_replica_invariant_parts(choices.any_of({0, 2})));
+    case 4:
+      tandem_set_error_handler(choices.next() % 2 ? [](tandem_status, const char*, void*) {}
+                                                  : tandem_error_handler(nullptr),
+                               nullptr);
+      return;
+    default: {
+      const auto status = choices.any_of<tandem_status>({8, 1, 0, 14, -1, INT32_MAX});
+      const tandem_status got = tandem_fail(status, choices.next() % 2 ? "a message" : nullptr);
+      TANDEM_ASSERT(got == TANDEM_INTERNAL || got == status || got == TANDEM_INVALID_ARGUMENT);
+    }
+  }
+}
+
+void use_rest(Choices& choices, State& state, tandem_model* model, tandem_window* window) {
+  tandem_array spec = array_of(choices, state, 2);
+  tandem_group* group = state.groups.pick(choices, model);
+  std::int32_t rank = 0, size = 0;
+  switch (choices.next() % 8) {
+    case 6: return use_settings(choices, state);
+    case 7: return check(tandem_group_free(choices.next() % 4 ? nullptr : group));
     case 0: return check(tandem_model_free(choices.next() % 4 ? nullptr : model));
     case 1: return check(tandem_window_free(choices.next() % 4 ? nullptr : window));
     case 2: return check(tandem_model_spec(model, choices.any_of({0, 1, 2, -1}), &spec));
@@ -252,11 +310,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
       case 11:
       case 12: use_trainer(choices, state, model, window); break;
       case 13: use_files(choices, state, model, window); break;
-      default: use_rest(choices, model, window); break;
+      default: use_rest(choices, state, model, window); break;
     }
   }
   for (tandem_trainer* trainer : state.trainers.made) tandem_trainer_stop(trainer, nullptr);
   for (tandem_window* window : state.windows.made) tandem_window_free(window);
   for (tandem_model* model : state.models.made) tandem_model_free(model);
+  for (tandem_group* group : state.groups.made) tandem_group_free(group);
+  check(tandem_set_replica_invariant_parts(0));
   return 0;
 }
