@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <thread>
 
@@ -184,6 +185,39 @@ TEST(MatMul, LongSumsAreLikeFloat64) {
             },
             {random_tensor({k, m}, 1), random_tensor(transpose_b ? Shape{n, k} : Shape{k, n}, 2)},
             dtype, tolerance);
+}
+
+// A row times a matrix has a loop of its own.
+TEST(MatMul, RowsAgreeWithFloat64) {
+  for (const auto& [n, k] : {std::array<std::int64_t, 2>{16, 64},
+                             {17, 301},
+                             {300, 5},
+                             {1031, 1022},
+                             {4000, 3},
+                             {15, 1000},
+                             {700, 1}}) {
+    const Tensor a = random_tensor({1, k}, 1, -1, 1), b = random_tensor({k, n}, 2, -1, 1),
+                 bias = random_tensor({n}, 3, -1, 1);
+    expect_like_float64([](const auto& in) { return matmul(in[0], in[1]); }, {a, b}, float32, 1e-4);
+    expect_like_float64(
+        [](const auto& in) { return nn::dense(in[0], in[1], in[2], nn::Activation::kTanh); },
+        {a, b, bias}, float32, 1e-4);
+  }
+  // A zero hides no NaN.
+  const Tensor nan =
+      matmul(zeros({1, 2}), concat({fill({1, 600}, std::nan("")), ones({1, 600})}, 0));
+  for (const float value : nan.to_vector<float>()) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST(MatMul, RowsHaveTheSameBitsWithAnyTeam) {
+  expect_same_bits_with_any_team([] {
+    std::vector<double> products;
+    for (const auto& [n, k] : {std::array<std::int64_t, 2>{1000, 1001}, {517, 2000}, {9001, 70}})
+      for (const double value : values_of(matmul(random_tensor({1, k}, 1, -1, 1, float32),
+                                                 random_tensor({k, n}, 2, -1, 1, float32))))
+        products.push_back(value);
+    return products;
+  });
 }
 
 // Right operands of a million numbers or more are packed.
