@@ -49,6 +49,9 @@ class SavedValue {
   const std::vector<std::int64_t>& toIntVector() const;
   /// @}
 
+  /// For Tandem's own code: 'i', 'd', 's' or 'l', the kind that is held; 0 for none.
+  char kind() const { return integer_ ? 'i' : number_ ? 'd' : text_ ? 's' : list_ ? 'l' : '\0'; }
+
  private:
   std::optional<std::int64_t> integer_;
   std::optional<double> number_;

@@ -28,6 +28,7 @@
 #include "tandem/convolution_modules.h"
 #include "tandem/creation.h"
 #include "tandem/csv.h"
+#include "tandem/custom_operation.h"
 #include "tandem/data.h"
 #include "tandem/data_iterator.h"
 #include "tandem/data_loader.h"

@@ -94,7 +94,10 @@ class GraphReader {
     for (const OpDef* op : structural_ops())
       if (op->name == node.op()) return *op;
     if (const OpDef* op = find_op(node.op())) return *op;
-    refuse("unknown operation '{}'", node.op());
+    refuse(
+        "unknown operation '{}': register an operation of your own by custom_operation() before "
+        "its graphs are loaded",
+        node.op());
   }
 
   Node& earlier(std::uint32_t id) const {

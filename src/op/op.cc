@@ -101,12 +101,4 @@ void InferContext::refuse_size(std::int64_t a, char with, std::int64_t b) const 
 
 constinit Registered<std::span<const OpDef* const>()> all_ops("all_ops");
 
-const OpDef* find_op(std::string_view name) {
-  const auto ops = all_ops();
-  const auto found =
-      std::lower_bound(ops.begin(), ops.end(), name,
-                       [](const OpDef* op, std::string_view wanted) { return op->name < wanted; });
-  return found != ops.end() && (*found)->name == name ? *found : nullptr;
-}
-
 }  // namespace tandem

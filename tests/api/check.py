@@ -416,6 +416,12 @@ def check_image_folder(build, options):
     expect(float(lines[-1].removeprefix("accuracy ")) > 0.5, "the accuracy is above 0.5", out, err)
 
 
+def check_custom_operation(build, options):
+    out, err = run(build / "21_custom_operation")
+    expect(out.splitlines() == ["[1.   0.5  2.25]", "gradients agree with differences: 1", "learned: 1", "[4. 2.]"],
+           "the operation has values, gradients and a graph", out, err)
+
+
 def check_ddp(build, options):
     if options.launcher == "torchrun" and not shutil.which("torchrun"):
         if "torchrun" in os.environ.get("TANDEM_CI_EXPECTS", "").split(","):
@@ -441,7 +447,7 @@ def check_ddp(build, options):
 CHECKS = {"devices": check_devices, "session_towers": check_session_towers, "memory": check_memory,
           "virtual_gpus": check_virtual_gpus, "data_parallel": check_data_parallel,
           "mixed_precision": check_mixed_precision, "csv": check_csv, "image_folder": check_image_folder,
-          "fit_mirrored": check_fit_mirrored,
+          "custom_operation": check_custom_operation, "fit_mirrored": check_fit_mirrored,
           "custom_loop": check_custom_loop, "multi_worker": check_multi_worker,
           "train_and_evaluate": check_train_and_evaluate, "process_groups": check_process_groups, "ddp": check_ddp,
           "parameter_server": check_parameter_server, "tpu": check_tpu, "twins": check_twins}
