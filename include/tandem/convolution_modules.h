@@ -59,6 +59,15 @@ struct ConvTranspose2dArguments {
   bool bias = true;         ///< whether to add a bias
   Pair dilation = 1;        ///< spacing of the kernel's elements
 };
+/// Options of ConvTranspose3d. As the arguments of torch.nn.ConvTranspose3d.
+struct ConvTranspose3dArguments {
+  Triple stride = 1;          ///< how many elements of the result there are per element
+  Triple padding = 0;         ///< that of the convolution which it reverses
+  Triple output_padding = 0;  ///< elements added to the sizes of the result
+  std::int64_t groups = 1;    ///< groups of channels
+  bool bias = true;           ///< whether to add a bias
+  Triple dilation = 1;        ///< spacing of the kernel's elements
+};
 /// Options of pooling of sequences. As the arguments of torch.nn.MaxPool1d.
 struct MaxPool1dArguments {
   std::optional<std::int64_t> stride{};  ///< default: the size of windows
@@ -101,13 +110,18 @@ namespace functional {
 /// @}
 /// @{
 /// Transposed convolution with a weight [in, out / groups, kernel...], likewise: see
-/// nn::conv2d_transpose(). As torch.nn.functional.conv_transpose1d and conv_transpose2d.
+/// nn::conv2d_transpose(). The result has (size - 1) * stride + (kernel - 1) * dilation + 1 - 2 *
+/// padding + output_padding elements along each axis. That of volumes is made of one of images with
+/// the channels of all slices of the kernel. As torch.nn.functional.conv_transpose1d to 3d.
 [[nodiscard]] Tensor conv_transpose1d(const Tensor& x, const Tensor& weight,
                                       const Tensor& bias = {},
                                       const ConvTranspose1dArguments& options = {});
 [[nodiscard]] Tensor conv_transpose2d(const Tensor& x, const Tensor& weight,
                                       const Tensor& bias = {},
                                       const ConvTranspose2dArguments& options = {});
+[[nodiscard]] Tensor conv_transpose3d(const Tensor& x, const Tensor& weight,
+                                      const Tensor& bias = {},
+                                      const ConvTranspose3dArguments& options = {});
 /// @}
 /// @{
 /// As max_pool2d(), avg_pool2d() and the adaptive ones, for sequences and volumes.
@@ -191,6 +205,15 @@ class ConvTranspose2d : public ModuleHolder<ConvolutionImpl> {
   /// A module with a kernel of this size.
   ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size,
                   const ConvTranspose2dArguments& options = {});
+};
+/// Transposed convolution of volumes. As torch.nn.ConvTranspose3d.
+class ConvTranspose3d : public ModuleHolder<ConvolutionImpl> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  ConvTranspose3d() = default;  ///< an empty handle, to be assigned
+  /// A module with a kernel of this size.
+  ConvTranspose3d(std::int64_t in_channels, std::int64_t out_channels, Triple kernel_size,
+                  const ConvTranspose3dArguments& options = {});
 };
 
 /// functional::max_pool1d() as a module. As torch.nn.MaxPool1d.

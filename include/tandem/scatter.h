@@ -62,6 +62,14 @@ namespace tandem {
 /// each: the last one of equal positions. As torch.index_copy.
 [[nodiscard]] Tensor index_copy(const Tensor& x, std::int64_t axis, const Tensor& indices,
                                 const Tensor& source);
+/// x with `values` at positions along its first axes: one of `indices`, of int32 or int64, is for
+/// each of these axes, they broadcast, and negative ones count from the end. `values` broadcast to
+/// the shape of the indices and the further axes of x. Where positions repeat, the last element
+/// stays, or with `accumulate` all are added to x. Throws ShapeError for other shapes and
+/// InvalidArgumentError for a position out of range. Takes no masks: see where(). Runs on the host.
+/// As torch.index_put.
+[[nodiscard]] Tensor index_put(const Tensor& x, TensorList indices, const Tensor& values,
+                               bool accumulate = false);
 /// The slices of x combined with those of `source`, as scatter_reduce(). As torch.index_reduce.
 [[nodiscard]] Tensor index_reduce(const Tensor& x, std::int64_t axis, const Tensor& indices,
                                   const Tensor& source, std::string_view reduce,

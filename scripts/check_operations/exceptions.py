@@ -44,6 +44,10 @@ def at_end_of_domain(case):
     return bool((ends | ~x.isfinite()).any())
 
 
+def repeated_positions(case):
+    return any(row.unique().numel() < row.numel() for row in case.inputs[1].flatten(-int(case.function[-2])).flatten(0, -2))
+
+
 # Functions, ways, a condition on the case, and the reason.
 RESULTS = [
     ("sign", "value", has_nan, "the sign of NaN is NaN"),
@@ -91,6 +95,8 @@ RESULTS = [
     ("F.mish", "second", lambda case: bool((case.inputs[0].abs() > 20).any()),
      "PyTorch's second derivative of large numbers is NaN instead of 0"),
     ("norm", "second", zero_or_nan, "the second derivative at 0 is finite"),
+    ("F.max_unpool1d F.max_unpool2d F.max_unpool3d", "gradient second", repeated_positions,
+     "where positions repeat, the element that stays has the gradient, see unpooling_modules.h"),
     ("layer_norm", "gradient", lambda case: case.inputs[0].shape[-1] == 1, "the gradient of one element is a rounding of 0"),
     ("Loss", "gradient second", improper_probabilities, "probabilities are clipped to [epsilon, 1], as in Keras"),
 ]
@@ -114,7 +120,8 @@ REFUSALS = [
 UNKNOWN_SIZES = [
     ("the number of results depends on it", ".*", "the number of results"),
     (r"\[Squeeze\] expected axes, because sizes of shape .* are not known", ".*", "the rank of the result"),
-    (r"the depth of the kernel depends on it", r"nn\.functional\.conv3d", "the number of convolutions of images"),
+    (r"the depth of the kernel depends on it", r"nn\.functional\.conv(_transpose)?3d|nn\.ConvTranspose3d", "the number of convolutions of images"),
+    ("the size of the result depends on it", r"nn\.functional\.max_unpool.*", "elements are scattered over known sizes"),
     (r"expected a known number of channels|\[Dim\] axis \d of 'args_\d' is not known before the graph runs",
      r"nn\.(Linear|Conv2d|BatchNorm\dd|LayerNorm|Embedding)", "the shapes of variables that the test makes in the function"),
 ]

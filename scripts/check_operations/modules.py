@@ -268,7 +268,7 @@ ADAPTERS = {**dict.fromkeys(ACTIVATIONS, activation), **dict.fromkeys(LOSSES, lo
             **dict.fromkeys([f"{kind}Pool{axes}d" for axes in (1, 3) for kind in ("Max", "Avg", "AdaptiveMax", "AdaptiveAvg")],
                             pool_of_axes),
             **dict.fromkeys(["LPPool1d", "LPPool2d", "LPPool3d"], lp_pool),
-            **dict.fromkeys(["Conv1d", "Conv3d", "ConvTranspose1d"], conv_of_axes),
+            **dict.fromkeys(["Conv1d", "Conv3d", "ConvTranspose1d", "ConvTranspose3d"], conv_of_axes),
             **dict.fromkeys([f"{kind}Pad{axes}d" for kind in ("Reflection", "Replication", "Circular", "Constant") for axes in
                              (1, 2, 3)] + ["ZeroPad1d", "ZeroPad3d"], pad),
             **dict.fromkeys(["LogSoftmax", "Softmax2d"], softmax_of), "Hardtanh": hardtanh, "LeakyReLU": leaky_relu,

@@ -42,9 +42,9 @@ def softmin(op, s):
 def max_pool2d(op, s):
     size, stride, padding, dilation, ceil, indices = arguments(
         s, kernel_size=None, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False)
-    need(not indices, "indices")
-    return Case("F.max_pool2d", [s.input], lambda x: op(x, size, stride, padding, dilation, ceil), size=two(size),
-                stride=two(size if stride in (None, [], ()) else stride), padding=two(padding), dilation=two(dilation), ceil=bool(ceil))
+    return Case("F.max_pool2d", [s.input], lambda x: op(x, size, stride, padding, dilation, ceil, indices), size=two(size),
+                stride=two(size if stride in (None, [], ()) else stride), padding=two(padding), dilation=two(dilation), ceil=bool(ceil),
+                indices=bool(indices))
 
 
 @adapts("nn.functional.avg_pool2d")
@@ -89,10 +89,9 @@ def axes_of(op):
 def max_pool(op, s):
     size, stride, padding, dilation, ceil, indices = arguments(
         s, kernel_size=None, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False)
-    need(not indices, "indices")
     named = {"size": size, "stride": size if stride in (None, [], ()) else stride, "padding": padding, "dilation": dilation}
-    return Case("F." + op.name.split(".")[-1], [s.input], lambda x: op(x, size, stride, padding, dilation, ceil),
-                ceil=bool(ceil), **{key: sizes_for(op, value, axes_of(op)) for key, value in named.items()})
+    return Case("F." + op.name.split(".")[-1], [s.input], lambda x: op(x, size, stride, padding, dilation, ceil, indices),
+                ceil=bool(ceil), indices=bool(indices), **{key: sizes_for(op, value, axes_of(op)) for key, value in named.items()})
 
 
 @adapts("nn.functional.avg_pool1d", "nn.functional.avg_pool3d")
@@ -114,7 +113,49 @@ def adaptive_pool(op, s):
     return Case("F." + op.name.split(".")[-1], [s.input], lambda x: op(x, size), size=size)
 
 
-@adapts("nn.functional.conv1d", "nn.functional.conv3d", "nn.functional.conv_transpose1d")
+@adapts(*(f"nn.functional.max_unpool{axes}d{kind}" for axes in (1, 2, 3) for kind in ("", ".grad")))
+def max_unpool(op, s):
+    indices, size, stride, padding, output = arguments(
+        s, indices=None, kernel_size=None, stride=None, padding=0, output_size=None)
+    named = {"size": size, "stride": size if stride in (None, [], ()) else stride, "padding": padding}
+    return Case("F." + op.name.split(".")[-1], [s.input, indices], lambda x, i: op(x, i, size, stride, padding, output),
+                output=list(output or []), **{key: sizes_for(op, value, axes_of(op)) for key, value in named.items()})
+
+
+@adapts("nn.functional.grid_sample")
+def grid_sample(op, s):
+    grid, mode, padding, align = arguments(s, grid=None, mode="bilinear", padding_mode="zeros", align_corners=False)
+    return Case("F.grid_sample", [s.input, grid], lambda x, g: op(x, g, mode, padding, align), mode=mode,
+                padding_mode=padding, align_corners=bool(align))
+
+
+@adapts("nn.functional.embedding_bag")
+def embedding_bag(op, s):
+    indices, offsets, max_norm, _, scaled, mode, sparse, factors, last, padding = arguments(
+        s, input=None, offsets=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, mode="mean", sparse=False,
+        per_sample_weights=None, include_last_offset=False, padding_idx=None)
+    need(max_norm is None and not scaled and not sparse, "max_norm, scale_grad_by_freq, sparse")
+    inputs = [indices, s.input, *([] if offsets is None else [offsets]), *([] if factors is None else [factors])]
+
+    def reference(i, w, *rest):
+        rest = list(rest)
+        begins = rest.pop(0) if offsets is not None else None
+        return F.embedding_bag(i, w, begins, mode=mode, per_sample_weights=rest[0] if rest else None,
+                               include_last_offset=last, padding_idx=padding)
+    return Case("F.embedding_bag", inputs, reference, mode=mode, last=bool(last), offsets=offsets is not None,
+                **({} if padding is None else {"padding": padding}))
+
+
+@adapts("index_put")
+def index_put(op, s):
+    indices, values, accumulate = arguments(s, indices=None, values=None, accumulate=False)
+    need(all(i is not None and i.dtype in (torch.int32, torch.int64) for i in indices), "masks, open axes")
+    return Case("index_put", [s.input, values, *indices], lambda x, v, *i: op(x, i, v, accumulate),
+                accumulate=bool(accumulate))
+
+
+@adapts("nn.functional.conv1d", "nn.functional.conv3d", "nn.functional.conv_transpose1d",
+        "nn.functional.conv_transpose3d")
 def conv(op, s):
     transposed = "transpose" in op.name
     weight, bias, stride, padding, *rest = arguments(

@@ -1,12 +1,14 @@
 // PyTorch's modules of sequences and volumes, transposed convolutions, padding and shuffling.
 #include "tandem/convolution_modules.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/dim.h"
 #include "core/status.h"
 #include "nn/function_module.h"
 #include "nn/windows.h"
+#include "ops/array/array_ops.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -110,6 +112,56 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
                                               .output_padding = options.output_padding,
                                               .dilations = options.dilation,
                                               .groups = options.groups}));
+}
+
+Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                        const ConvTranspose3dArguments& options) {
+  expect_shapes("conv_transpose3d", x, weight, 3, weight.shape().word(0), true);
+  const std::int64_t stride = options.stride.depth, dilation = options.dilation.depth,
+                     padding = options.padding.depth, more = options.output_padding.depth,
+                     taps =
+                         dim::known("conv_transpose3d", weight.dim(2), "the depth of the kernel");
+  if (std::min({stride, dilation, taps}) < 1 || std::min(padding, more) < 0 ||
+      more >= std::max(stride, dilation))
+    fail<InvalidArgumentError>(
+        "[conv_transpose3d] expected a kernel, strides and dilations of 1 or more, a padding of 0 "
+        "or more, and less output_padding than stride or dilation, got depths of {}, {}, {}, {} "
+        "and {}",
+        taps, stride, dilation, padding, more);
+  const Dim depth = x.dim(2), each = weight.dim(1), channels = each * options.groups;
+  if (bias.defined() && (bias.rank() != 1 || !dim::may_equal(bias.size_word(0), channels.word())))
+    fail<ShapeError>("[conv_transpose3d] expected a bias of shape ({},), got {}",
+                     channels.to_string(), bias.shape().to_string());
+  // The slices are images. Each gives one of the result for each tap along the kernel's depth.
+  const Tensor y = conv_transpose2d(
+      reshape(transpose(x, {0, 2, 1, 3, 4}), {x.dim(0) * depth, x.dim(1), x.dim(3), x.dim(4)}),
+      reshape(transpose(weight, {0, 2, 1, 3, 4}),
+              {weight.dim(0), each * taps, weight.dim(3), weight.dim(4)}),
+      {},
+      {.stride = {options.stride.height, options.stride.width},
+       .padding = {options.padding.height, options.padding.width},
+       .output_padding = {options.output_padding.height, options.output_padding.width},
+       .groups = options.groups,
+       .dilation = {options.dilation.height, options.dilation.width}});
+  const Dim height = y.dim(2), width = y.dim(3);
+  const Tensor slices =
+      transpose(reshape(y, {x.dim(0), depth, options.groups, taps, each, height, width}),
+                {1, 3, 0, 2, 4, 5, 6});
+  const auto steps = [](const Dim& count, std::int64_t by) {
+    return range(count, {.dtype = int64}) * static_cast<double>(by);
+  };
+  const Tensor at = expand_dims(steps(depth, stride), 1) + expand_dims(steps(taps, dilation), 0);
+  const Dim whole = (depth - 1) * stride + ((taps - 1) * dilation + 1 + more);
+  const Dim left = whole - 2 * padding;
+  if (left.known() && left.value() < 1)
+    fail<ShapeError>("[conv_transpose3d] expected a padding that leaves elements, got {} of {}",
+                     padding, whole.to_string());
+  const Tensor sums =
+      add_to_rows(reshape(slices, {depth * taps, x.dim(0), channels, height, width}),
+                  reshape(at, {-1}), {whole, x.dim(0), channels, height, width});
+  const Tensor result =
+      transpose(slice(sums, {padding, 0, 0, 0, 0}, {left, -1, -1, -1, -1}), {1, 2, 0, 3, 4});
+  return bias.defined() ? result + reshape(bias, {channels, 1, 1, 1}) : result;
 }
 
 Tensor max_pool1d(const Tensor& x, std::int64_t kernel_size, const MaxPool1dArguments& options) {
@@ -283,6 +335,18 @@ ConvTranspose2d::ConvTranspose2d(std::int64_t in_channels, std::int64_t out_chan
       out_channels, options.bias,
       [options](const Tensor& x, const Tensor& weight, const Tensor& bias) {
         return functional::conv_transpose2d(x, weight, bias, options);
+      }));
+}
+
+ConvTranspose3d::ConvTranspose3d(std::int64_t in_channels, std::int64_t out_channels,
+                                 Triple kernel_size, const ConvTranspose3dArguments& options) {
+  const Numbers kernel = numbers_of(kernel_size);
+  expect_channels("conv_transpose3d", in_channels, out_channels, options.groups, kernel);
+  *this = ConvTranspose3d(std::make_shared<ConvolutionImpl>(
+      "conv_transpose3d", weight_shape(in_channels, out_channels / options.groups, kernel),
+      out_channels, options.bias,
+      [options](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+        return functional::conv_transpose3d(x, weight, bias, options);
       }));
 }
 

@@ -11,6 +11,7 @@
 #include "tandem/creation.h"
 #include "tandem/math.h"
 #include "tandem/nn.h"
+#include "tandem/scatter.h"
 #include "tandem/volumes.h"
 
 namespace tandem::nn {
@@ -173,12 +174,20 @@ Tensor along_axis(const Tensor& x, int axis, const Dim& count, const F& f) {
   return reshape(f(reshape(x, {before, x.dim(axis), after})), Shape(shape));
 }
 
-// The maxima of channels-last `x` over windows with dilation. The last axis first, so that the
-// first of equal elements in row-major order gets the gradient.
-Tensor dilated_maxima(const char* what, const Tensor& given, const Windows& w) {
+// The positions of the elements of `count` windows along an axis with its padding: [count, size].
+Tensor positions_of(const Windows& w, std::size_t i, const Dim& count) {
+  const auto steps = [](const Dim& many, std::int64_t by) {
+    return range(many, {.dtype = int64}) * static_cast<double>(by);
+  };
+  return expand_dims(steps(count, w.stride[i]), 1) +
+         expand_dims(steps(w.size[i], w.dilation[i]), 0);
+}
+
+// `x`, whose axes from `first` on windows fit into. Throws ShapeError if one does not.
+Tensor with_room(const char* what, const Tensor& given, const Windows& w, int first) {
   Tensor x = given;
   for (std::size_t i = 0; i < w.size.size(); ++i) {
-    const int axis = static_cast<int>(i) + 1;
+    const int axis = static_cast<int>(i) + first;
     const std::int64_t least =
         std::max(1 - w.padding[i], reach(w, i) - 2 * w.padding[i] - (w.ceil ? w.stride[i] - 1 : 0));
     if (!dim::may_be_at_most(least, x.shape().word(axis)))
@@ -186,21 +195,55 @@ Tensor dilated_maxima(const char* what, const Tensor& given, const Windows& w) {
                        x.shape().to_string());
     x = of_least_size(what, "axes that windows fit into, a shape such as", x, axis, least);
   }
-  Tensor y = surrounded(x, w, -std::numeric_limits<double>::infinity(), true);
+  return x;
+}
+
+// The maxima of channels-last `x` over windows with dilation. The last axis first, so that the
+// first of equal elements in row-major order gets the gradient.
+Tensor dilated_maxima(const char* what, const Tensor& given, const Windows& w) {
+  Tensor y =
+      surrounded(with_room(what, given, w, 1), w, -std::numeric_limits<double>::infinity(), true);
   for (std::size_t i = w.size.size(); i-- > 0;) {
     const int axis = static_cast<int>(i) + 1;
-    const Dim count(count_of(w, i, x.shape().word(axis)));
-    const auto steps = [](const Dim& many, std::int64_t by) {
-      return range(many, {.dtype = int64}) * static_cast<double>(by);
-    };
-    const Tensor positions =
-        expand_dims(steps(count, w.stride[i]), 1) + expand_dims(steps(w.size[i], w.dilation[i]), 0);
+    const Dim count(count_of(w, i, given.shape().word(axis)));
+    const Tensor positions = positions_of(w, i, count);
     y = along_axis(y, axis, count, [&](const Tensor& lines) {
       return maxima_at(lines, positions, count, w.size[i]);
     });
   }
   return y;
 }
+
+// The elements of all windows of [batch, channels, axes...]: positions in the axes as one, and
+// whether they are in the input; those outside have the position of another element.
+struct WindowElements {
+  Tensor positions, inside;  // [windows, elements of a window]
+  std::vector<Dim> counts;   // windows per axis
+  WindowElements(const Tensor& x, const Windows& w)
+      : positions(zeros({1, 1}, int64)), inside(ones({1, 1}, bool_)) {
+    Dim windows = 1;
+    std::int64_t elements = 1;
+    for (std::size_t i = 0; i < w.size.size(); ++i) {
+      const Dim size = x.dim(static_cast<int>(i) + 2), count(count_of(w, i, size.word()));
+      const Tensor at = positions_of(w, i, count) - static_cast<double>(w.padding[i]);
+      const Tensor there = logical_and(greater_equal(at, 0.0), less(at, size));
+      const Shape outer = {windows, 1, elements, 1}, inner = {1, count, 1, w.size[i]};
+      counts.push_back(count);
+      const Shape joined = {windows * count, elements * w.size[i]};
+      windows *= count;
+      positions = reshape(
+          reshape(positions, outer) * size + reshape(minimum(maximum(at, 0.0), size - 1), inner),
+          joined);
+      inside = reshape(logical_and(reshape(inside, outer), reshape(there, inner)), joined);
+      elements *= w.size[i];
+    }
+  }
+  // The element of each row at `chosen`, [..., windows].
+  Tensor at(const Tensor& of, const Tensor& chosen) const {
+    const Dim windows = of.dim(0), elements = of.dim(1);
+    return gather(reshape(of, {-1}), chosen + range(windows, {.dtype = int64}) * elements);
+  }
+};
 
 }  // namespace
 
@@ -224,6 +267,75 @@ Tensor max_pooled(const char* what, const Tensor& given, const Windows& w) {
     return channels_first(dilated ? dilated_maxima(what, last, w)
                                   : pooled(last, w, max_pool2d, true));
   });
+}
+
+ValuesAndIndices max_pooled_with_indices(const char* what, const Tensor& given, const Windows& w) {
+  const int axes = static_cast<int>(w.size.size());
+  if (given.rank() == axes + 1) {
+    const ValuesAndIndices y = max_pooled_with_indices(what, expand_dims(given, 0), w);
+    return {squeeze(y.values, {0}), squeeze(y.indices, {0})};
+  }
+  if (!is_floating(given.dtype()))
+    fail<DTypeError>("[{}] expected a floating dtype, got {}", what, name_of(given.dtype()));
+  check(what, given, w);
+  const Tensor x = with_room(what, given, w, 2);
+  const WindowElements windows(x, w);
+  const Dim batch = x.dim(0), channels = x.dim(1);
+  const Tensor flat = reshape(x, {batch, channels, -1});
+  const Tensor elements =
+      reshape(gather(flat.detach(), reshape(windows.positions, {-1}), 2),
+              {batch, channels, windows.positions.dim(0), windows.positions.dim(1)});
+  // The first of equal elements. If all are minus infinity, the first that is not padding.
+  const Tensor chosen =
+      argmax(where(windows.inside, elements, -std::numeric_limits<double>::infinity()), 3);
+  const Tensor first = argmax(cast(windows.inside, int32), 1);
+  const Tensor indices =
+      where(windows.at(windows.inside, chosen), windows.at(windows.positions, chosen),
+            windows.at(windows.positions, first));
+  std::vector<Dim> sizes = {batch, channels};
+  sizes.insert(sizes.end(), windows.counts.begin(), windows.counts.end());
+  const Shape shape{std::span<const Dim>(sizes)};
+  return {reshape(take_along_axis(flat, indices, 2), shape), reshape(indices, shape)};
+}
+
+Tensor max_unpooled(const char* what, const Tensor& x, const Tensor& indices, const Windows& w,
+                    const std::vector<std::int64_t>& output_size) {
+  const int axes = static_cast<int>(w.size.size());
+  if (x.rank() == axes + 1)
+    return squeeze(max_unpooled(what, expand_dims(x, 0), expand_dims(indices, 0), w, output_size),
+                   {0});
+  check(what, x, w);
+  if (indices.rank() != x.rank() || !may_agree(indices.shape(), x.shape()))
+    fail<ShapeError>("[{}] expected an index for each element of shape {}, got shape {}", what,
+                     x.shape().to_string(), indices.shape().to_string());
+  const auto given = static_cast<int>(output_size.size());
+  if (given != 0 && given != axes && given != axes + 2)
+    fail<InvalidArgumentError>("[{}] expected an output_size of {} or {} numbers, got {}", what,
+                               axes, axes + 2, given);
+  std::vector<Dim> sizes = {x.dim(0), x.dim(1)};
+  Dim elements = 1;
+  for (int i = 0; i < axes; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::int64_t in = dim::known(what, x.dim(i + 2), "the size of the result");
+    std::int64_t size = (in - 1) * w.stride[at] - 2 * w.padding[at] + w.size[at];
+    if (given != 0) {
+      const std::int64_t asked = output_size[static_cast<std::size_t>(given - axes + i)];
+      if (asked <= size - w.stride[at] || asked >= size + w.stride[at])
+        fail<InvalidArgumentError>(
+            "[{}] expected an output_size between {} and {} (exclusive) for axis {}, got {}", what,
+            size - w.stride[at], size + w.stride[at], i + 2, asked);
+      size = asked;
+    }
+    if (size < 1)
+      fail<ShapeError>("[{}] expected a result with elements, got size {} of axis {}", what, size,
+                       i + 2);
+    sizes.push_back(size);
+    elements *= size;
+  }
+  const Tensor flat =
+      scatter(zeros({x.dim(0), x.dim(1), elements}, x.dtype()), 2,
+              reshape(indices, {x.dim(0), x.dim(1), -1}), reshape(x, {x.dim(0), x.dim(1), -1}));
+  return reshape(flat, Shape(std::span<const Dim>(sizes)));
 }
 
 Tensor mean_pooled(const char* what, const Tensor& given, const Windows& w) {

@@ -22,6 +22,12 @@ struct Windows {
 Tensor max_pooled(const char* what, const Tensor& x, const Windows& windows);
 Tensor mean_pooled(const char* what, const Tensor& x, const Windows& windows);
 
+// Maxima and their positions in the axes as one, of which there is no padding; and the reverse,
+// zeros elsewhere: `output_size` of each axis, of all, or none.
+ValuesAndIndices max_pooled_with_indices(const char* what, const Tensor& x, const Windows& windows);
+Tensor max_unpooled(const char* what, const Tensor& x, const Tensor& indices,
+                    const Windows& windows, const std::vector<std::int64_t>& output_size);
+
 // The mean or the maximum of windows that cover the axes: `sizes` per axis, of which those that are
 // not given stay.
 Tensor adaptively_pooled(const char* what, const Tensor& x,

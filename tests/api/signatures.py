@@ -47,6 +47,7 @@ convolution_modules.h Conv1dArguments: stride padding dilation groups bias paddi
 convolution_modules.h Conv3dArguments: stride padding dilation groups bias padding_mode
 convolution_modules.h ConvTranspose1dArguments: stride padding output_padding groups bias dilation padding_mode
 convolution_modules.h ConvTranspose2dArguments: stride padding output_padding groups bias dilation padding_mode
+convolution_modules.h ConvTranspose3dArguments: stride padding output_padding groups bias dilation padding_mode
 convolution_modules.h MaxPool1dArguments: stride padding dilation return_indices ceil_mode
 convolution_modules.h AvgPool1dArguments: stride padding ceil_mode count_include_pad
 convolution_modules.h MaxPool3dArguments: stride padding dilation return_indices ceil_mode
@@ -60,6 +61,12 @@ resampling_modules.h FoldOptions: dilation padding stride
 resampling_modules.h LpPool1dArguments: stride ceil_mode
 resampling_modules.h LpPool2dArguments: stride ceil_mode
 resampling_modules.h LpPool3dArguments: stride ceil_mode
+unpooling_modules.h MaxUnpool1dArguments: stride padding
+unpooling_modules.h MaxUnpool2dArguments: stride padding
+unpooling_modules.h MaxUnpool3dArguments: stride padding
+sampling_modules.h GridSampleOptions: mode padding_mode align_corners
+sampling_modules.h EmbeddingBagOptions: max_norm norm_type scale_grad_by_freq mode sparse per_sample_weights include_last_offset padding_idx
+sampling_modules.h EmbeddingBagArguments: max_norm norm_type scale_grad_by_freq mode sparse include_last_offset padding_idx
 volumes.h Pooling3DOptions: pool_size strides padding
 convolution_layers.h Conv1DOptions: strides padding dilation_rate groups activation use_bias kernel_initializer bias_initializer kernel_regularizer bias_regularizer
 convolution_layers.h Conv2DTransposeOptions: strides padding output_padding activation use_bias kernel_initializer bias_initializer kernel_regularizer bias_regularizer

@@ -7,6 +7,9 @@
 #include <tandem/normalization_modules.h>
 #include <tandem/recurrent_modules.h>
 #include <tandem/resampling_modules.h>
+#include <tandem/sampling_modules.h>
+#include <tandem/scatter.h>
+#include <tandem/unpooling_modules.h>
 
 #include <sstream>
 #include <utility>
@@ -57,6 +60,11 @@ Table activations() {
   };
 }
 
+std::vector<std::int64_t> list(const Call& c, const char* name) {
+  const td::Dims all = c.dims(name);
+  return {all.begin(), all.end()};
+}
+
 td::nn::Triple triple(const Call& c, const char* name) {
   const td::Dims all = c.dims(name);
   return {all[0], all[1], all[2]};
@@ -86,12 +94,29 @@ Table sequences_and_volumes() {
                                      .groups = c.integer("groups"),
                                      .dilation = c.integer("dilation")});
        })},
-      {"F.max_pool1d", call([](const Call& c) {
-         return F::max_pool1d(c.x[0], c.integer("size"),
-                              {.stride = c.integer("stride"),
-                               .padding = c.integer("padding"),
-                               .dilation = c.integer("dilation"),
-                               .ceil_mode = c.flag("ceil")});
+      {"F.conv_transpose3d", call([](const Call& c) {
+         return F::conv_transpose3d(c.x[0], c.x[1], optional(c, 2),
+                                    {.stride = triple(c, "stride"),
+                                     .padding = triple(c, "padding"),
+                                     .output_padding = triple(c, "output_padding"),
+                                     .groups = c.integer("groups"),
+                                     .dilation = triple(c, "dilation")});
+       })},
+      {"F.max_pool1d",
+       [](const Call& c) -> Tensors {
+         const td::nn::MaxPool1dArguments options{.stride = c.integer("stride"),
+                                                  .padding = c.integer("padding"),
+                                                  .dilation = c.integer("dilation"),
+                                                  .ceil_mode = c.flag("ceil")};
+         if (!c.flag("indices")) return {F::max_pool1d(c.x[0], c.integer("size"), options)};
+         const auto [values, indices] =
+             F::max_pool1d_with_indices(c.x[0], c.integer("size"), options);
+         return {values, indices};
+       }},
+      {"F.max_unpool1d", call([](const Call& c) {
+         return F::max_unpool1d(c.x[0], c.x[1], c.integer("size"),
+                                {.stride = c.integer("stride"), .padding = c.integer("padding")},
+                                list(c, "output"));
        })},
       {"F.avg_pool1d", call([](const Call& c) {
          return F::avg_pool1d(c.x[0], c.integer("size"),
@@ -100,12 +125,21 @@ Table sequences_and_volumes() {
                                .ceil_mode = c.flag("ceil"),
                                .count_include_pad = c.flag("counted")});
        })},
-      {"F.max_pool3d", call([](const Call& c) {
-         return F::max_pool3d(c.x[0], triple(c, "size"),
-                              {.stride = triple(c, "stride"),
-                               .padding = triple(c, "padding"),
-                               .dilation = triple(c, "dilation"),
-                               .ceil_mode = c.flag("ceil")});
+      {"F.max_pool3d",
+       [](const Call& c) -> Tensors {
+         const td::nn::MaxPool3dArguments options{.stride = triple(c, "stride"),
+                                                  .padding = triple(c, "padding"),
+                                                  .dilation = triple(c, "dilation"),
+                                                  .ceil_mode = c.flag("ceil")};
+         if (!c.flag("indices")) return {F::max_pool3d(c.x[0], triple(c, "size"), options)};
+         const auto [values, indices] =
+             F::max_pool3d_with_indices(c.x[0], triple(c, "size"), options);
+         return {values, indices};
+       }},
+      {"F.max_unpool3d", call([](const Call& c) {
+         return F::max_unpool3d(c.x[0], c.x[1], triple(c, "size"),
+                                {.stride = triple(c, "stride"), .padding = triple(c, "padding")},
+                                list(c, "output"));
        })},
       {"F.avg_pool3d", call([](const Call& c) {
          td::nn::AvgPool3dArguments options{.stride = triple(c, "stride"),
@@ -134,12 +168,20 @@ Table sequences_and_volumes() {
 
 Table windows() {
   return {
-      {"F.max_pool2d", call([](const Call& c) {
-         return F::max_pool2d(c.x[0], c.pair("size"),
-                              {.stride = c.pair("stride"),
-                               .padding = c.pair("padding"),
-                               .dilation = c.pair("dilation"),
-                               .ceil_mode = c.flag("ceil")});
+      {"F.max_pool2d",
+       [](const Call& c) -> Tensors {
+         const td::nn::MaxPool2dArguments options{.stride = c.pair("stride"),
+                                                  .padding = c.pair("padding"),
+                                                  .dilation = c.pair("dilation"),
+                                                  .ceil_mode = c.flag("ceil")};
+         if (!c.flag("indices")) return {F::max_pool2d(c.x[0], c.pair("size"), options)};
+         const auto [values, indices] = F::max_pool2d_with_indices(c.x[0], c.pair("size"), options);
+         return {values, indices};
+       }},
+      {"F.max_unpool2d", call([](const Call& c) {
+         return F::max_unpool2d(c.x[0], c.x[1], c.pair("size"),
+                                {.stride = c.pair("stride"), .padding = c.pair("padding")},
+                                list(c, "output"));
        })},
       {"F.avg_pool2d", call([](const Call& c) {
          td::nn::AvgPool2dArguments options{.stride = c.pair("stride"),
@@ -319,6 +361,29 @@ Operation recurrent() {
   });
 }
 
+Table sampling() {
+  return {
+      {"F.grid_sample", call([](const Call& c) {
+         return F::grid_sample(c.x[0], c.x[1],
+                               {.mode = c.text("mode"),
+                                .padding_mode = c.text("padding_mode"),
+                                .align_corners = c.flag("align_corners")});
+       })},
+      {"F.embedding_bag", call([](const Call& c) {
+         const bool offsets = c.flag("offsets");
+         td::nn::EmbeddingBagOptions options{.mode = c.text("mode"),
+                                             .per_sample_weights = optional(c, offsets ? 3 : 2),
+                                             .include_last_offset = c.flag("last")};
+         if (c.has("padding")) options.padding_idx = c.integer("padding");
+         return F::embedding_bag(c.x[0], c.x[1], offsets ? c.x[2] : Tensor(), options);
+       })},
+      {"index_put", call([](const Call& c) {
+         const std::vector<Tensor> indices(c.x.begin() + 2, c.x.end());
+         return td::index_put(c.x[0], indices, c.x[1], c.flag("accumulate"));
+       })},
+  };
+}
+
 Table sequence_modules() {
   return {
       {"LSTM", recurrent<td::nn::LSTM>()},
@@ -403,7 +468,7 @@ Table losses() {
 Table torch_functions() {
   Table joined = activations();
   for (Table part : {elementary(), sequences_and_volumes(), windows(), losses(), normalization(),
-                     resampling(), sequence_modules()})
+                     resampling(), sampling(), sequence_modules()})
     joined.merge(part);
   return joined;
 }

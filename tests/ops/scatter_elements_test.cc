@@ -148,6 +148,44 @@ TEST(IndexCopy, ReplacesAndCombinesSlices) {
                            "(2, 2), got (1,)");
 }
 
+TEST(IndexPut, WritesOrAddsAtPositionsOfSeveralAxes) {
+  const Tensor x = zeros({2, 3, 2}, float64);
+  const Tensor rows = constant({0, -1, 0}), columns = constant({2, 0, 2});
+  const Tensor values = constant({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}}, {.dtype = float64});
+  expect_tensor(index_put(x, {rows, columns}, values), float64, {2, 3, 2},
+                {0, 0, 0, 0, 5, 6, 3, 4, 0, 0, 0, 0});
+  expect_tensor(index_put(x + 1.0, {rows, columns}, values, true), float64, {2, 3, 2},
+                {1, 1, 1, 1, 7, 9, 4, 5, 1, 1, 1, 1});
+  // Indices and values broadcast.
+  expect_tensor(index_put(zeros({2, 3}), {constant({{0}, {1}}), constant({0, 2})}, constant(7.0)),
+                float32, {2, 3}, {7, 0, 7, 7, 0, 7});
+  expect_tensor(index_put(zeros({2, 3}, int64), {constant({1})}, zeros({3}, int64) + 2.0), int64,
+                {2, 3}, {0, 0, 0, 2, 2, 2});
+  for (const bool accumulate : {false, true})
+    expect_gradients(
+        [&](const std::vector<Tensor>& in) {
+          return square(index_put(in[0], {rows, columns}, in[1], accumulate));
+        },
+        {random_tensor({2, 3, 2}), random_tensor({3, 2}, 2)});
+  const auto f =
+      function([&](const Tensor& at) { return index_put(zeros({4}), {at}, constant(1.0), true); },
+               {.input_signature = {{.shape = {-1}, .dtype = int64}}});
+  expect_tensor(f(cast(constant({1, 3, 1}), int64)), float32, {4}, {0, 2, 0, 1});
+}
+
+TEST(IndexPut, RefusesWhatDoesNotFit) {
+  const Tensor x = zeros({2, 3});
+  expect_error<InvalidArgumentError>(
+      [&] {
+        index_put(x, {constant({0}), constant({3})}, constant(1.0)).to_vector<float>();
+      },
+      "expected positions of [0, 6), got -1");
+  expect_error<InvalidArgumentError>([&] { static_cast<void>(index_put(x, {}, constant(1.0))); },
+                                     "[index_put] expected indices of 1 to 2 axes, got 0");
+  expect_error<DTypeError>([&] { static_cast<void>(index_put(x, {ones({1})}, constant(1.0))); },
+                           "[index_put] expected indices of int32 or int64, got float32");
+}
+
 TEST(Scatter, RefusesWhatDoesNotFit) {
   const Tensor x = zeros({2, 4}, float64);
   expect_error<InvalidArgumentError>(

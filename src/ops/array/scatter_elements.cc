@@ -249,6 +249,43 @@ Tensor index_reduce(const Tensor& x, std::int64_t axis, const Tensor& indices, c
                         include_self);
 }
 
+Tensor index_put(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate) {
+  const auto axes = static_cast<int>(indices.size());
+  if (axes < 1 || axes > x.rank())
+    fail<InvalidArgumentError>("[index_put] expected indices of 1 to {} axes, got {}", x.rank(),
+                               axes);
+  Tensor position, inside;  // among the first axes as one
+  Dim rows = 1;
+  for (int axis = 0; axis < axes; ++axis) {
+    const Tensor& index = indices[static_cast<std::size_t>(axis)];
+    if (index.dtype() != int32 && index.dtype() != int64)
+      fail<DTypeError>("[index_put] expected indices of int32 or int64, got {}",
+                       name_of(index.dtype()));
+    const Dim size = x.dim(axis);
+    const Tensor given = cast(index, int64);
+    const Tensor at = where(less(given, 0.0), given + size, given);
+    const Tensor there = logical_and(greater_equal(at, 0.0), less(at, size));
+    position = axis == 0 ? at : position * size + at;
+    inside = axis == 0 ? there : logical_and(inside, there);
+    rows *= size;
+  }
+  const Tensor checked = where(inside, position, -1.0);  // scatter() refuses it
+  std::vector<Dim> flat = {rows}, all;
+  for (const Dim size : checked.shape()) all.push_back(size);
+  for (int axis = axes; axis < x.rank(); ++axis) flat.push_back(x.dim(axis));
+  all.insert(all.end(), flat.begin() + 1, flat.end());
+  std::vector<Dim> parts = flat;
+  parts[0] = -1;
+  const auto shape_of = [](const std::vector<Dim>& sizes) {
+    return Shape(std::span<const Dim>(sizes));
+  };
+  const Tensor source = reshape(broadcast_to(values, shape_of(all)), shape_of(parts));
+  const Tensor target = reshape(x, shape_of(flat)), to = reshape(checked, {-1});
+  return reshape(
+      accumulate ? index_reduce(target, 0, to, source, "sum") : index_copy(target, 0, to, source),
+      x.shape());
+}
+
 OpList scatter_ops() { return list_of<kScatterElements>(); }
 
 }  // namespace tandem
